@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -369,6 +370,52 @@ fm_status fm_address_listen(const fm_address *address, int *ret_socket, fm_addre
     *ret_bound = *address;
     if (address->kind != FM_ADDRESS_UNIX) ret_bound->port = bound_port(fd);
     *ret_socket = fd;
+    return FM_OK;
+}
+
+/* Names the address of a bound socket; false when there is no such address. */
+static bool name_bound(int fd, bool is_tls, fm_address *bound, struct sockaddr_storage *name) {
+    socklen_t bytes = sizeof *name;
+    uint8_t ip[16];
+    if (getsockname(fd, (struct sockaddr *)name, &bytes) < 0) return false;
+    if (name->ss_family == AF_UNIX) {
+        const struct sockaddr_un *at = (const struct sockaddr_un *)name;
+        size_t length = bytes > offsetof(struct sockaddr_un, sun_path)
+                            ? strnlen(at->sun_path, bytes - offsetof(struct sockaddr_un, sun_path))
+                            : 0;
+        bound->kind = FM_ADDRESS_UNIX;
+        if (length == 0 || length >= FM_ADDRESS_PATH_BYTES) return false;
+        memcpy(bound->path, at->sun_path, length);
+        return true;
+    }
+    if (!ip_of((const struct sockaddr *)name, ip)) return false;
+    bound->kind = is_tls ? FM_ADDRESS_TLS : FM_ADDRESS_TCP;
+    bound->port = bound_port(fd);
+    return getnameinfo((const struct sockaddr *)name, bytes, bound->host, sizeof bound->host, NULL,
+                       0, NI_NUMERICHOST) == 0;
+}
+
+fm_status fm_address_adopt(int fd, bool is_tls, bool is_insecure, fm_address *ret_bound,
+                           fm_error *reterr) {
+    fm_address bound = {.is_insecure = is_insecure};
+    struct sockaddr_storage name = {0};
+    int is_listening = 0, type = 0;
+    socklen_t bytes = sizeof is_listening, type_bytes = sizeof type;
+    bool is_fine = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &bytes) == 0 &&
+                   getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes) == 0 && is_listening &&
+                   type == SOCK_STREAM && name_bound(fd, is_tls, &bound, &name);
+    if (!is_fine) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "descriptor %d, expected a stream socket that listens on TCP or on the path "
+                       "of a Unix socket of at most %d bytes",
+                       fd, FM_ADDRESS_PATH_BYTES - 1);
+    }
+    fm_status status = check_plain(&bound, (const struct sockaddr *)&name, reterr);
+    if (status) return status;
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
+        return fail_errno(&bound, listening, errno, reterr);
+    }
+    *ret_bound = bound;
     return FM_OK;
 }
 

@@ -36,6 +36,8 @@
 #define FM_LIMIT_PART_BYTES ((size_t)2 << 30)
 /* Chains of one generation. OpenFold's PDB set has 634,434, its distillation set 270,000. */
 #define FM_LIMIT_N_CHAIN 16777216u
+/* Datasets with shares in one snapshot: as many as one build takes. AlphaFold2 mixed two. */
+#define FM_LIMIT_N_SHARE 64u
 
 /* -- sample and wire */
 

@@ -12,6 +12,13 @@ bool fm_token_has(const fm_token *token, uint64_t index) {
     return bit / 8 < token->bitmap_bytes && (token->bitmap[bit / 8] >> (bit % 8) & 1);
 }
 
+uint64_t fm_token_count(const fm_token *token) {
+    uint64_t n = token->watermark;
+    for (uint32_t i = 0; i < token->bitmap_bytes; i++)
+        n += (uint64_t)__builtin_popcount(token->bitmap[i]);
+    return n;
+}
+
 bool fm_token_is_canonical(const fm_token *token) {
     if (token->bitmap_bytes > FM_LIMIT_TOKEN_BYTES) return false;
     if (token->bitmap_bytes == 0) return true;

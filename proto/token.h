@@ -26,6 +26,9 @@ typedef struct fm_token {
 /* True when sample `index` was delivered. */
 bool fm_token_has(const fm_token *token, uint64_t index);
 
+/* How many samples were delivered. */
+uint64_t fm_token_count(const fm_token *token);
+
 /* Records that `index` was delivered, and moves the watermark over all delivered samples that
  * follow it. FM_ERR_LIMIT when the index is too far beyond the watermark; FM_ERR_EXISTS when it was
  * delivered before. */

@@ -5,7 +5,7 @@
  * past the end, and fm_wire_decode asks once, after the last field. */
 #include "proto/wire.h"
 
-#include "proto/base/date.h"
+#include "proto/template_date.h"
 #include "proto/base/utf8.h"
 
 #include <assert.h>
@@ -153,6 +153,7 @@ static void write_open(fm_writer *writer, const fm_wire_message *message) {
     fm_write_u32(writer, params->token.bitmap_bytes);
     fm_write_bytes(writer, params->token.bitmap, params->token.bitmap_bytes);
     fm_write_u32(writer, params->max_template_date);
+    fm_write_u32(writer, params->reach);
     write_text(writer, params->plan);
 }
 
@@ -189,6 +190,7 @@ static fm_status read_open(fm_reader *reader, fm_wire_message *message, fm_error
     params->token.watermark = fm_read_u64(reader);
     read_token_bitmap(reader, &params->token);
     params->max_template_date = fm_read_u32(reader);
+    params->reach = fm_read_u32(reader);
     read_text(reader, params->plan, sizeof params->plan);
     if (reader->failed) return FM_OK; /* the caller reports it */
     return fm_wire_open_check(params, reterr);
@@ -479,6 +481,10 @@ static fm_status check_order(const fm_wire_open *params, fm_error *reterr) {
                        "window %u, expected 0 for strict and 1 to %u for bounded", params->window,
                        FM_LIMIT_WINDOW);
     }
+    if (params->reach > FM_LIMIT_WINDOW) {
+        return fm_fail(reterr, FM_ERR_USAGE, "reach %u, at most %u", params->reach,
+                       FM_LIMIT_WINDOW);
+    }
     if (params->policy != FM_WIRE_STOP && params->policy != FM_WIRE_SKIP) {
         return fm_fail(reterr, FM_ERR_USAGE, "policy %u, expected stop (1) or skip (2)",
                        params->policy);
@@ -513,8 +519,9 @@ fm_status fm_wire_open_check(const fm_wire_open *params, fm_error *reterr) {
     if (params->plan[0] == '\0') {
         return fm_fail(reterr, FM_ERR_USAGE, "a stream needs the name of a plan");
     }
-    if (params->max_template_date && !fm_date_is(params->max_template_date)) {
-        return fm_fail(reterr, FM_ERR_USAGE, "max_template_date is %u, expected YYYYMMDD",
+    if (params->max_template_date && !fm_template_date_is(params->max_template_date)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "max_template_date is %u, expected YYYYMMDD, 1 (query) or 2 (any)",
                        params->max_template_date);
     }
     return check_order(params, reterr);

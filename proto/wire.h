@@ -30,7 +30,7 @@ enum {
     FM_WIRE_CONTROL_BYTES = 16384, /* holds any frame but SAMPLE, with its header */
 };
 
-/* The tables of wire.c and server/conn.c have a row for each kind; a kind without one does not
+/* The tables of wire.c and server/conn_in.c have a row for each kind; a kind without one does not
  * compile. */
 typedef enum fm_wire_kind {
     FM_WIRE_HELLO = 1,   /* client -> server, first: agent, versions, schema, requested snapshot */
@@ -110,15 +110,18 @@ typedef struct fm_wire_open {
     char plan[FM_WIRE_PLAN_BYTES + 1];
     /* Changes to the plan; 0 keeps the value of the plan. The server checks them against bounds. */
     uint32_t global_batch, crop_size, max_msa_clusters, max_extra_msa, max_cycle;
-    uint32_t max_template_date; /* YYYYMMDD, proto/base/date.h */
+    uint32_t max_template_date; /* a rule of proto/template_date.h */
     uint64_t seed;
     uint64_t first_step;
     uint64_t n_step;         /* 0 = endless */
     uint32_t group, n_group; /* the samples whose slot % n_group == group */
     uint32_t order;          /* fm_wire_order */
     uint32_t window;         /* W of bounded:W; 0 for strict */
-    uint32_t policy;         /* fm_wire_policy */
-    uint32_t credit_items;   /* the first credit */
+    /* Places by which a sample may be used earlier or later than its own: it carries the cycles of
+     * every step within. 0: those of its own step. */
+    uint32_t reach;
+    uint32_t policy;       /* fm_wire_policy */
+    uint32_t credit_items; /* the first credit */
     uint64_t credit_bytes;
     fm_token token; /* the samples that were delivered already; all zero = none */
 } fm_wire_open;
@@ -208,6 +211,14 @@ uint64_t fm_wire_open_count(const fm_wire_open *params, uint32_t global_batch);
 
 /* How many samples of each step belong to the group of this OPEN. */
 uint32_t fm_wire_open_per_step(const fm_wire_open *params, uint32_t global_batch);
+
+/* How many samples of this OPEN's group are before `index`: the place of that sample. */
+uint64_t fm_wire_open_place(const fm_wire_open *params, uint32_t global_batch, uint64_t index);
+
+/* How many cycles sample `index` of this OPEN carries, when the plan in effect has this global
+ * batch and at most max_cycle cycles. */
+uint32_t fm_wire_open_cycles(const fm_wire_open *params, uint32_t global_batch, uint32_t max_cycle,
+                             uint64_t index);
 
 /* Is sample `index` one of this OPEN: in its steps and its group, and not delivered before? */
 bool fm_wire_open_wants(const fm_wire_open *params, uint32_t global_batch, uint64_t index);

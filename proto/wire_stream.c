@@ -1,5 +1,6 @@
 /* wire_stream.c: which samples a stream has: the arithmetic of OPEN and OPENED, see wire.h. Server
  * and client share it, so that a client can tell a server that ends early or sends too much. */
+#include "proto/step_cycles.h"
 #include "proto/wire.h"
 
 /* The number of slots s < in_step with s % n_group == group. */
@@ -26,6 +27,19 @@ bool fm_wire_open_wants(const fm_wire_open *params, uint32_t global_batch, uint6
     return index >= params->first_step * global_batch && index < end_of(params, global_batch) &&
            (uint32_t)(index % global_batch) % params->n_group == params->group &&
            !fm_token_has(&params->token, index);
+}
+
+uint64_t fm_wire_open_place(const fm_wire_open *params, uint32_t global_batch, uint64_t index) {
+    return group_count(params, global_batch, index);
+}
+
+uint32_t fm_wire_open_cycles(const fm_wire_open *params, uint32_t global_batch, uint32_t max_cycle,
+                             uint64_t index) {
+    uint64_t per_step = fm_wire_open_per_step(params, global_batch);
+    uint64_t place = group_count(params, global_batch, index), reach = params->reach;
+    uint64_t first = place > reach ? place - reach : 0;
+    return fm_steps_most_cycles(params->seed, first / per_step, (place + reach) / per_step,
+                                max_cycle);
 }
 
 /* The bits of the token are checked one by one; below its watermark, all are delivered. */

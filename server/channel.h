@@ -1,7 +1,7 @@
 /* channel.h: the plain bytes of one connection of the server, whatever its socket carries.
  *
- *     conn.c <-> channel <-> socket (loop.h)          plain: the bytes of the socket
- *     conn.c <-> channel <-> fm_tls <-> socket        TLS: decrypted and encrypted on the way
+ *     connection <-> channel <-> socket (loop.h)          plain: the bytes of the socket
+ *     connection <-> channel <-> fm_tls <-> socket        TLS: decrypted and encrypted on the way
  *
  * The events are those of a socket (loop.h), and two differ. `secured` comes first on a channel
  * with TLS, when the handshake is over; nothing is received before, and nothing may be written.

@@ -1,14 +1,16 @@
 /* conn.h: one connection of the server as a flat state machine.
  *
- *     HANDSHAKE ---> AUTH ---> HELLO ---> READY ---> DRAINING ---> CLOSED
- *                     |          |                      ^             ^
- *                     '----------'----------------------'             |
- *                     from any state, when the socket breaks ---------'
+ *     HANDSHAKE ---> AUTH ---> HELLO ---> (LOOKING) ---> READY ---> DRAINING ---> CLOSED
+ *                     |          |            |                        ^             ^
+ *                     '----------'------------'------------------------'             |
+ *                     from any state, when the socket breaks ------------------------'
  *
  * Life. A connection of tls:// begins in HANDSHAKE, and may have to wait for a turn (access.h).
  * Then it is in AUTH, where a token is demanded, else in HELLO; so is any other connection from the
- * start. It must send HELLO within hello_ms of its beginning. After WELCOME it is READY: it may
- * open streams, grant credit and receive samples. A breach of the protocol is answered with an
+ * start. It must send HELLO within hello_ms of its beginning. A HELLO that asks for an older
+ * snapshot by its hash is LOOKING while the server looks for it on disk; frames that follow wait.
+ * After WELCOME it is READY: it may open streams, grant credit and receive samples, all of the
+ * snapshot that WELCOME named. A breach of the protocol is answered with an
  * ERROR. Then, as after CLOSE and when the server stops, the connection is DRAINING: it sends all
  * queued data, ignores input, and ends when the peer closes. CLOSED waits for the loop to release
  * the socket, and then frees the connection.
@@ -39,13 +41,14 @@
 #include "server/channel.h"
 #include "server/counters.h"
 #include "server/limits.h"
+#include "server/offer.h"
 #include "server/stream.h"
 
 typedef struct fm_conn fm_conn;
 
 /* What connections need from their server. All callbacks run on the thread of the loop. */
 typedef struct fm_conn_host {
-    const fm_sample_source *source;
+    const fm_offer *offer;
     fm_budget *budget; /* of the server; that of the peer is in its account */
     fm_counters *counters;
     fm_access *access;
@@ -65,6 +68,9 @@ typedef struct fm_conn_host {
     void (*sample_sent)(void *server, const fm_work *work);
     /* A handshake is over, so that a waiting connection may begin its own (fm_conn_begin). */
     void (*turn_free)(void *server);
+    /* Looks on disk for the snapshot that a HELLO asks for by its hash. Returns the number of the
+     * question, for fm_conn_look_again; 0 when it cannot look. NULL: there is nowhere to look. */
+    uint64_t (*look_for)(void *server, const fm_wire_hello *hello);
     /* An admitted connection has said HELLO, or is over; once. */
     void (*greeted)(void *server, fm_conn *conn);
     /* The connection is over; it is freed when this returns. */
@@ -83,6 +89,8 @@ bool fm_conn_is_waiting(const fm_conn *conn);
 /* Begins the handshake of a waiting connection, if it is its turn. */
 void fm_conn_begin(fm_conn *conn);
 
+/* The questions up to `answered` were answered: a connection that waits for one is greeted now. */
+void fm_conn_look_again(fm_conn *conn, uint64_t answered);
 /* Sends what can be sent; called when a job of one of its streams is done. */
 void fm_conn_pump(fm_conn *conn);
 /* Checks deadlines and sends heartbeats; called at every tick. */

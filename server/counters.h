@@ -66,6 +66,13 @@ typedef enum fm_counter_kind {
     X(MEMORY_WAITS, COUNTS, "memory_waits_total",                                                  \
       "Times a stream had to wait for the memory of its next sample.")                             \
     X(JOBS, GAUGES, "jobs", "Samples that wait for a worker or are being made.")                   \
+    X(SNAPSHOTS, GAUGES, "snapshots", "Snapshots that are offered.")                               \
+    X(SNAPSHOTS_OLD, GAUGES, "snapshots_old",                                                      \
+      "Snapshots that are open for connections that began with them.")                             \
+    X(SNAPSHOTS_OPENED, COUNTS, "snapshots_taken_over_total",                                      \
+      "Snapshots opened since the start: newer ones, or from a newer generation.")                 \
+    X(SNAPSHOTS_FAILED, COUNTS, "snapshots_failed_total",                                          \
+      "Snapshots that could not be opened, so that the one before is still offered.")              \
     X(LOG_DROPPED, GAUGES, "log_lines_dropped", "Log lines lost because nobody read the log.")     \
     X(LOG_SUPPRESSED, GAUGES, "log_lines_suppressed",                                              \
       "Log lines left out because their event came too often.")

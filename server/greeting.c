@@ -3,35 +3,7 @@
 
 #include "proto/schema.h"
 
-#include <string.h>
-
-static bool is_zero_hash(const fm_sha256 *hash) {
-    static const fm_sha256 zero;
-    return memcmp(hash, &zero, sizeof zero) == 0;
-}
-
-static fm_status check_snapshot(const fm_wire_hello *hello, const fm_sample_source *source,
-                                fm_error *reterr) {
-    if (hello->snapshot_name[0] && strcmp(hello->snapshot_name, source->snapshot_name) != 0) {
-        return fm_fail(reterr, FM_ERR_NOT_FOUND, "snapshot %s is not served, %s is",
-                       hello->snapshot_name, source->snapshot_name);
-    }
-    if (is_zero_hash(&hello->snapshot) ||
-        memcmp(&hello->snapshot, &source->snapshot, sizeof source->snapshot) == 0) {
-        return FM_OK;
-    }
-    char wanted[FM_SHA256_HEX], served[FM_SHA256_HEX];
-    fm_sha256_format(&hello->snapshot, wanted);
-    fm_sha256_format(&source->snapshot, served);
-    return fm_fail(reterr, FM_ERR_NOT_FOUND, "snapshot %.16s... is not served, %.16s... is", wanted,
-                   served);
-}
-
-fm_status fm_greeting_check(const fm_wire_hello *hello, const fm_sample_source *source,
-                            const fm_access_token *token, fm_error *reterr) {
-    if (token && !fm_access_allows(token->snapshots, source->snapshot_name)) {
-        return fm_fail(reterr, FM_ERR_DENIED, "this access token is not for the server's snapshot");
-    }
+fm_status fm_greeting_check(const fm_wire_hello *hello, fm_error *reterr) {
     if (hello->version_max < FM_WIRE_VERSION_MIN || hello->version_min > FM_WIRE_VERSION_MAX) {
         return fm_fail(
             reterr, FM_ERR_UNSUPPORTED, "the client speaks protocol %u to %u, this server %u to %u",
@@ -48,7 +20,7 @@ fm_status fm_greeting_check(const fm_wire_hello *hello, const fm_sample_source *
         return fm_fail(reterr, FM_ERR_UNSUPPORTED, "the server does not know features %x",
                        hello->features);
     }
-    return check_snapshot(hello, source, reterr);
+    return FM_OK;
 }
 
 fm_wire_message fm_greeting_welcome(const fm_sample_source *source, uint32_t heartbeat_ms) {

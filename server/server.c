@@ -10,7 +10,9 @@
 #include "proto/base/log.h"
 #include "server/board.h"
 #include "server/conn.h"
+#include "server/consumers.h"
 #include "server/inquiry.h"
+#include "server/takeover.h"
 #include "server/turns.h"
 #include "server/web/web.h"
 
@@ -30,6 +32,7 @@ enum {
     GREEDY_GREETINGS = 16, /* a peer with so many of them makes room at once */
     PEER_CONNECTIONS_MIN = 16,
     REPORT_MS = 2000, /* the loop must answer a question for a report within this time */
+    N_ADDRESS = FM_SERVER_N_LISTEN_MAX + FM_SERVICE_N_SOCKET,
 };
 
 /* What the line of rates tells of the time since the line before. */
@@ -40,7 +43,8 @@ typedef struct rates {
 } rates;
 
 struct fm_server {
-    const fm_sample_source *source;
+    fm_offer offer;
+    fm_takeover *takeover; /* NULL when the sources never change */
     fm_loop *loop;
     fm_worker_pool *pool;
     fm_access *access;
@@ -50,9 +54,11 @@ struct fm_server {
     fm_budget budget;
     fm_limits peer_limits;
     size_t n_listen;
-    fm_listener *listeners[FM_SERVER_N_LISTEN_MAX];
-    fm_address addresses[FM_SERVER_N_LISTEN_MAX];
-    char address_texts[FM_SERVER_N_LISTEN_MAX][FM_ADDRESS_TEXT_BYTES];
+    fm_listener *listeners[N_ADDRESS];
+    fm_address addresses[N_ADDRESS];
+    bool is_handed[N_ADDRESS]; /* the file of a unix socket belongs to whoever made it */
+    char address_texts[N_ADDRESS][FM_ADDRESS_TEXT_BYTES];
+    fm_service_manager *manager;
     fm_conn *conns; /* the newest first */
     uint32_t max_connection, n_unix_slot, max_greeting, grace_ms, rates_ms;
     uint32_t n_admitted, n_turned_away, n_greeting; /* of conns */
@@ -63,11 +69,11 @@ struct fm_server {
     rates rates;
     fm_counters counters;
     fm_board *board;
+    fm_consumers *consumers;
     fm_inquiry *inquiry;
     fm_web *web; /* NULL without --http */
     const char *version;
-    uint64_t generation;
-    uint32_t n_job;
+    uint32_t n_job, linger_ms;
 };
 
 /* -- streams and their jobs */
@@ -99,11 +105,18 @@ static fm_status on_stream_opened(void *owner, const fm_account *payer, fm_serve
     fm_server_stream_set_send_times(stream, fm_board_get_send_times(server->board));
     fm_status status = fm_turns_add(server->turns, payer, stream, reterr);
     update_gauges(server);
-    return status;
+    if (status) return status;
+    const fm_report_stream *label = fm_server_stream_get_label(stream);
+    fm_server_stream_set_consumer(stream,
+                                  fm_consumers_begin(server->consumers, label->peer, label->agent,
+                                                     fm_loop_now_ms(server->loop)));
+    return FM_OK;
 }
 
 static void on_stream_dropped(void *owner, const fm_account *payer, fm_server_stream *stream) {
     fm_server *server = owner;
+    fm_consumers_end(server->consumers, fm_server_stream_get_consumer(stream),
+                     fm_loop_now_ms(server->loop));
     fm_turns_drop(server->turns, payer, stream);
     update_gauges(server);
 }
@@ -111,9 +124,12 @@ static void on_stream_dropped(void *owner, const fm_account *payer, fm_server_st
 static void on_sample_sent(void *owner, const fm_work *work) {
     fm_server *server = owner;
     const fm_job *job = &work->job;
+    fm_consumer_add(fm_server_stream_get_consumer(work->stream), job,
+                    work->picked_ns - work->ready_ns);
     fm_histogram_add(&server->rates.prepare_ns, job->end_ns - job->begin_ns);
     fm_histogram_add(&server->rates.ready_ns, work->picked_ns - work->ready_ns);
-    const char *chain = server->source->name ? server->source->name(job->plan, job->index) : "-";
+    const fm_sample_source *source = fm_server_stream_get_source(work->stream);
+    const char *chain = source->name ? source->name(job->plan, job->index) : "-";
     fm_board_add_prepared(server->board, chain, job->index, job->end_ns - job->begin_ns);
     if (job->status) {
         fm_count(&server->counters, FM_COUNT_SAMPLES_FAILED, 1);
@@ -281,6 +297,44 @@ static void on_accepted(void *owner, fm_socket *socket) {
     fm_socket_close(socket);
 }
 
+/* -- snapshots */
+
+static void count_snapshots(fm_server *server) {
+    fm_gauge(&server->counters, FM_COUNT_SNAPSHOTS, server->offer.n_current);
+    fm_gauge(&server->counters, FM_COUNT_SNAPSHOTS_OLD, server->offer.n_old);
+}
+
+static uint64_t on_look_for(void *owner, const fm_wire_hello *hello) {
+    fm_server *server = owner;
+    if (!server->takeover) return 0;
+    return fm_takeover_find(server->takeover, hello->snapshot_name, &hello->snapshot);
+}
+
+/* Takes what the thread beside the loop has opened and found. */
+static void collect_news(fm_server *server) {
+    fm_takeover_news news;
+    if (!server->takeover || !fm_takeover_collect(server->takeover, &news)) return;
+    uint64_t now_ms = fm_loop_now_ms(server->loop);
+    if (news.has_list) fm_offer_set(&server->offer, news.list, news.n_list, now_ms);
+    for (size_t i = 0; i < news.n_found; i++)
+        fm_offer_add_old(&server->offer, news.found[i], now_ms);
+    fm_count(&server->counters, FM_COUNT_SNAPSHOTS_OPENED, news.change.n_opened);
+    fm_count(&server->counters, FM_COUNT_SNAPSHOTS_FAILED, news.change.n_failed);
+    count_snapshots(server);
+    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn))
+        fm_conn_look_again(conn, news.answered);
+}
+
+static void give_unused_back(fm_server *server) {
+    uint64_t now_ms = fm_loop_now_ms(server->loop);
+    for (;;) {
+        fm_sample_source *source = fm_offer_take_unused(&server->offer, now_ms, server->linger_ms);
+        if (!source) break;
+        fm_takeover_give_back(server->takeover, source);
+    }
+    count_snapshots(server);
+}
+
 /* -- rates */
 
 static double per_second(uint64_t n, uint64_t before, double seconds) {
@@ -344,18 +398,23 @@ static bool fill_streams(const fm_server *server, fm_web_report *report) {
     return true;
 }
 
+static bool fill_snapshots(const fm_server *server, fm_web_report *report) {
+    size_t n = server->offer.n_current + server->offer.n_old;
+    report->snapshot = calloc(n + 1, sizeof report->snapshot[0]);
+    if (!report->snapshot) return false;
+    report->n_snapshot = fm_offer_describe(&server->offer, report->snapshot, n);
+    return true;
+}
+
 /* Returns NULL when there is no memory. */
 static fm_web_report *make_report(const fm_server *server, uint64_t now_ms) {
     fm_web_report *report = calloc(1, sizeof *report);
-    if (!report || !fill_values(server, report) || !fill_streams(server, report)) {
+    if (!report || !fill_values(server, report) || !fill_streams(server, report) ||
+        !fm_consumers_describe(server->consumers, report) || !fill_snapshots(server, report)) {
         fm_report_free(report);
         return NULL;
     }
     snprintf(report->version, sizeof report->version, "%s", server->version);
-    snprintf(report->snapshot, sizeof report->snapshot, "%s", server->source->snapshot_name);
-    fm_sha256_format(&server->source->snapshot, report->snapshot_hash);
-    report->generation = server->generation;
-    report->n_chain = server->source->n_chain;
     report->n_job = server->n_job;
     report->is_ending = server->is_ending;
     report->memory_limit_bytes = server->budget.max_bytes;
@@ -376,15 +435,21 @@ static fm_web_report *ask_for_report(void *context) {
 
 /* -- events of the loop */
 
+static void close_listeners(fm_server *server) {
+    for (size_t i = 0; i < server->n_listen; i++) {
+        const fm_address *address = &server->addresses[i];
+        fm_listener_close(server->listeners[i]);
+        if (address->kind == FM_ADDRESS_UNIX && !server->is_handed[i]) unlink(address->path);
+    }
+    server->n_listen = 0;
+}
+
 static void begin_end(fm_server *server) {
     if (server->is_ending) return;
     server->is_ending = true;
     fm_log(FM_LOG_INFO, "stopping", "connections=%u", server->n_admitted);
-    for (size_t i = 0; i < server->n_listen; i++) {
-        fm_listener_close(server->listeners[i]);
-        if (server->addresses[i].kind == FM_ADDRESS_UNIX) unlink(server->addresses[i].path);
-    }
-    server->n_listen = 0;
+    fm_service_stopping(server->manager);
+    close_listeners(server);
     for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn))
         fm_conn_end(conn);
 }
@@ -394,7 +459,7 @@ static void finish_end(fm_server *server) {
     if (server->is_ending && is_over) fm_loop_stop(server->loop);
 }
 
-static void reload(fm_server *server) {
+static void reload_files(fm_server *server) {
     fm_error error;
     char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[900];
     if (!fm_access_reload(server->access, &error)) {
@@ -404,6 +469,13 @@ static void reload(fm_server *server) {
     fm_error_format(&error, text, sizeof text);
     fm_log(FM_LOG_ERROR, "reload_failed", "kept=\"what was read before\" why=%s",
            fm_log_quote(quoted, sizeof quoted, text));
+}
+
+static void reload(fm_server *server) {
+    fm_service_reloading(server->manager);
+    reload_files(server);
+    if (server->takeover) fm_takeover_ask(server->takeover);
+    fm_service_ready(server->manager);
 }
 
 static void on_wake(void *owner) {
@@ -418,6 +490,7 @@ static void on_wake(void *owner) {
     dispatch(server);
     if (server->is_turn_free) begin_waiting(server);
     if (atomic_exchange(&server->is_reload_wanted, false)) reload(server);
+    collect_news(server);
     if (atomic_load(&server->is_stop_wanted)) begin_end(server);
     if (fm_inquiry_is_open(server->inquiry)) {
         fm_inquiry_answer(server->inquiry, make_report(server, fm_loop_now_ms(server->loop)));
@@ -432,11 +505,19 @@ static void on_tick(void *owner, uint64_t now_ms) {
     fm_accounts_tick(server->accounts, now_ms);
     fm_turns_reclaim(server->turns);
     dispatch(server);
+    collect_news(server);
+    give_unused_back(server);
     fm_log_losses losses = fm_log_get_losses();
     fm_gauge(&server->counters, FM_COUNT_LOG_DROPPED, losses.n_dropped);
     fm_gauge(&server->counters, FM_COUNT_LOG_SUPPRESSED, losses.n_suppressed);
     if (now_ms - server->rates.begun_ms >= server->rates_ms) log_rates(server, now_ms);
     fm_board_tick(server->board, server->budget.used_bytes, now_ms);
+    const fm_service_state state = {
+        .n_connection = server->n_admitted,
+        .n_stream = fm_turns_get_n_stream(server->turns),
+        .n_sample = fm_counter_read(&server->counters, FM_COUNT_SAMPLES_SENT),
+        .n_byte = fm_counter_read(&server->counters, FM_COUNT_SAMPLE_BYTES)};
+    fm_service_tick(server->manager, &state, now_ms);
     finish_end(server);
 }
 
@@ -455,6 +536,19 @@ static void on_signal(void *owner, int number) {
 
 static const fm_loop_events loop_events = {.wake = on_wake, .tick = on_tick, .signal = on_signal};
 
+static fm_status serve_on(fm_server *server, int listening, const fm_address *bound, bool is_handed,
+                          fm_error *reterr) {
+    size_t i = server->n_listen;
+    fm_status status = fm_loop_listen(server->loop, listening, bound->kind, on_accepted, server,
+                                      &server->listeners[i], reterr);
+    if (status) return status;
+    server->addresses[i] = *bound;
+    server->is_handed[i] = is_handed;
+    fm_address_format(bound, server->address_texts[i]);
+    server->n_listen++;
+    return FM_OK;
+}
+
 static fm_status listen_one(fm_server *server, const char *text, bool is_insecure,
                             fm_error *reterr) {
     fm_address asked, bound;
@@ -463,34 +557,47 @@ static fm_status listen_one(fm_server *server, const char *text, bool is_insecur
     asked.is_insecure = is_insecure;
     int listening;
     status = fm_address_listen(&asked, &listening, &bound, reterr);
+    if (!status) status = serve_on(server, listening, &bound, false, reterr);
     if (status) return status;
-    size_t i = server->n_listen;
-    status = fm_loop_listen(server->loop, listening, bound.kind, on_accepted, server,
-                            &server->listeners[i], reterr);
-    if (status) return status;
-    server->addresses[i] = bound;
-    fm_address_format(&bound, server->address_texts[i]);
-    server->n_listen++;
     uint32_t gid;
     bool has_group = bound.kind == FM_ADDRESS_UNIX && fm_access_get_group(server->access, &gid);
     return has_group ? fm_address_open_to_group(&bound, gid, reterr) : FM_OK;
+}
+
+static fm_status check_tokens(const fm_server_options *options, const fm_address *address,
+                              fm_error *reterr) {
+    if (address->kind != FM_ADDRESS_TCP || !options->credentials.token_file) return FM_OK;
+    char text[FM_ADDRESS_TEXT_BYTES];
+    return fm_fail(
+        reterr, FM_ERR_USAGE,
+        "tokens (--token-file) are not taken over %.200s, where others can read them: use "
+        "a tls:// address",
+        fm_address_format(address, text));
 }
 
 /* Reads the credentials, as far as the addresses need them. */
 static fm_status open_access(fm_server *server, const fm_server_options *options,
                              fm_error *reterr) {
     bool has_tls = false;
-    for (size_t i = 0; i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++) {
+    fm_status status = FM_OK;
+    for (size_t i = 0; !status && i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++) {
         fm_address address;
-        fm_status status = fm_address_parse(options->listen[i], &address, reterr);
-        if (status) return status;
+        status = fm_address_parse(options->listen[i], &address, reterr);
+        if (status) break;
         has_tls = has_tls || address.kind == FM_ADDRESS_TLS;
-        if (address.kind == FM_ADDRESS_TCP && options->credentials.token_file) {
-            return fm_fail(reterr, FM_ERR_USAGE,
-                           "tokens (--token-file) are not taken over %.200s, where others can read "
-                           "them: use a tls:// address",
-                           options->listen[i]);
-        }
+        status = check_tokens(options, &address, reterr);
+    }
+    for (size_t i = 0; !status && options->handed && i < options->handed->n_data; i++) {
+        has_tls = has_tls || options->handed->data[i].address.kind == FM_ADDRESS_TLS;
+        status = check_tokens(options, &options->handed->data[i].address, reterr);
+    }
+    if (status) return status;
+    bool asks_clients = options->credentials.tls_ca || options->credentials.token_file;
+    if (has_tls && !asks_clients && !options->is_open_to_all) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "tls:// needs a way to tell who may connect: --token-file for tokens, --tls-ca "
+            "for certificates of clients, or --open-to-all for whoever reaches the port");
     }
     if (options->credentials.tls_cert && !has_tls) {
         return fm_fail(reterr, FM_ERR_USAGE,
@@ -518,13 +625,17 @@ fm_limits fm_server_peer_limits(const fm_server_options *options) {
 }
 
 static void set_options(fm_server *server, const fm_server_options *options,
-                        const fm_sample_source *source) {
-    server->source = source;
+                        fm_sample_source *source) {
+    size_t n_source = 1;
+    fm_sample_source *const *sources =
+        options->library ? fm_library_get_list(options->library, &n_source) : &source;
+    fm_offer_set(&server->offer, sources, n_source, 0);
+    server->linger_ms = or_default(options->linger_ms, 5000);
     server->budget.max_bytes =
         options->max_memory_bytes ? options->max_memory_bytes : DEFAULT_MEMORY;
     server->peer_limits = fm_server_peer_limits(options);
     server->version = options->version ? options->version : "";
-    server->generation = options->generation;
+    server->manager = options->manager;
     server->n_job = or_default(options->n_job, 1);
     server->max_connection = or_default(options->max_connection, 256);
     server->n_unix_slot = or_default(options->n_unix_slot, server->max_connection / 16);
@@ -534,7 +645,7 @@ static void set_options(fm_server *server, const fm_server_options *options,
     server->max_greeting = or_default(options->n_greeting, (server->max_connection + 1) / 2);
     server->grace_ms = or_default(options->grace_ms, 250);
     server->rates_ms = or_default(options->rates_ms, 60000);
-    server->host = (fm_conn_host){.source = source,
+    server->host = (fm_conn_host){.offer = &server->offer,
                                   .budget = &server->budget,
                                   .counters = &server->counters,
                                   .hello_ms = or_default(options->hello_ms, 5000),
@@ -550,6 +661,7 @@ static void set_options(fm_server *server, const fm_server_options *options,
                                   .stream_dropped = on_stream_dropped,
                                   .sample_sent = on_sample_sent,
                                   .turn_free = on_turn_free,
+                                  .look_for = on_look_for,
                                   .greeted = on_greeted,
                                   .conn_closed = on_conn_closed};
 }
@@ -557,13 +669,20 @@ static void set_options(fm_server *server, const fm_server_options *options,
 static fm_status start_board(fm_server *server, fm_error *reterr) {
     server->board = fm_board_create(fm_loop_now_ms(server->loop));
     server->inquiry = fm_inquiry_create();
-    if (server->board && server->inquiry) return FM_OK;
+    server->consumers = fm_consumers_create();
+    if (server->board && server->inquiry && server->consumers) return FM_OK;
     return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the reports of a server");
 }
 
-static fm_status start_web(fm_server *server, const char *http, fm_error *reterr) {
+static fm_status start_web(fm_server *server, const fm_server_options *options, fm_error *reterr) {
     const fm_web_site site = {server, ask_for_report};
-    return http ? fm_web_start(http, &site, &server->web, reterr) : FM_OK;
+    const fm_service_socket *handed = options->handed ? &options->handed->http : NULL;
+    if (handed && handed->fd) {
+        return fm_web_start_on(handed->fd, &handed->address, &site, &server->web, reterr);
+    }
+    return options->http ? fm_web_start(options->http, options->credentials.is_insecure, &site,
+                                        &server->web, reterr)
+                         : FM_OK;
 }
 
 static fm_status start(fm_server *server, const fm_server_options *options, fm_error *reterr) {
@@ -584,11 +703,20 @@ static fm_status start(fm_server *server, const fm_server_options *options, fm_e
                                    &server->pool, reterr);
     for (size_t i = 0; !status && i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++)
         status = listen_one(server, options->listen[i], options->credentials.is_insecure, reterr);
-    if (!status) status = start_web(server, options->http, reterr);
+    for (size_t i = 0; !status && options->handed && i < options->handed->n_data; i++) {
+        const fm_service_socket *one = &options->handed->data[i];
+        status = serve_on(server, one->fd, &one->address, true, reterr);
+    }
+    if (!status) status = start_web(server, options, reterr);
+    if (!status && options->library) {
+        status = fm_takeover_start(options->library, options->follow_ms, wake_loop, server,
+                                   &server->takeover, reterr);
+    }
+    count_snapshots(server);
     return status;
 }
 
-fm_status fm_server_create(const fm_server_options *options, const fm_sample_source *source,
+fm_status fm_server_create(const fm_server_options *options, fm_sample_source *source,
                            fm_server **ret_server, fm_error *reterr) {
     fm_server *server = calloc(1, sizeof *server);
     if (!server) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a server");
@@ -603,6 +731,7 @@ fm_status fm_server_create(const fm_server_options *options, const fm_sample_sou
 }
 
 void fm_server_run(fm_server *server) {
+    fm_service_ready(server->manager);
     fm_loop_run(server->loop);
     fm_inquiry_end(server->inquiry);
 }
@@ -620,23 +749,21 @@ void fm_server_reload(fm_server *server) {
 void fm_server_destroy(fm_server *server) {
     assert(!server->conns);
     fm_web_stop(server->web);
+    fm_takeover_stop(server->takeover);
     if (server->pool) fm_worker_pool_destroy(server->pool);
-    for (size_t i = 0; i < server->n_listen; i++) {
-        fm_listener_close(server->listeners[i]);
-        if (server->addresses[i].kind == FM_ADDRESS_UNIX) unlink(server->addresses[i].path);
-    }
+    close_listeners(server);
     if (server->loop) fm_loop_destroy(server->loop);
     fm_turns_destroy(server->turns);
     fm_accounts_destroy(server->accounts);
     fm_access_destroy(server->access);
     fm_inquiry_destroy(server->inquiry);
     fm_board_destroy(server->board);
+    fm_consumers_destroy(server->consumers);
     free(server);
 }
 
 const char *fm_server_get_address(const fm_server *server, size_t i) {
-    return i < FM_SERVER_N_LISTEN_MAX && server->address_texts[i][0] ? server->address_texts[i]
-                                                                     : NULL;
+    return i < N_ADDRESS && server->address_texts[i][0] ? server->address_texts[i] : NULL;
 }
 
 const char *fm_server_get_http_url(const fm_server *server) {

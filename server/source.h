@@ -1,4 +1,4 @@
-/* source.h: the source of a server's samples: a cache, or a generator in tests.
+/* source.h: a source of samples: one snapshot of a cache, or a generator in tests.
  *
  * The loop's thread calls `open` and `close`. Between them, any number of worker threads call
  * `make` at the same time. */
@@ -17,9 +17,10 @@ typedef struct fm_source_facts {
 
 typedef struct fm_sample_source {
     void *context;
-    char snapshot_name[FM_LIMIT_NAME_BYTES + 1];
+    char snapshot_name[FM_LIMIT_NAME_BYTES + 1]; /* as clients ask for it: "train", "pdb/train" */
     fm_sha256 snapshot;
     uint32_t n_chain;
+    uint64_t generation; /* of the cache; 0 = it has none */
     /* Finds the plan that `params` names and applies its changes. *ret_plan belongs to the source;
      * `make` and `close` get it back. FM_ERR_NOT_FOUND for the plan, FM_ERR_USAGE for a change out
      * of bounds. It must be quick, since the loop waits for it. */
@@ -34,6 +35,10 @@ typedef struct fm_sample_source {
     /* The chain of sample `index`, for people; it lives as long as the source. NULL: the source has
      * no names. */
     const char *(*name)(const void *plan, uint64_t index);
+    /* Used by the loop's thread (offer.h). */
+    uint32_t n_user;  /* connections and streams that depend on it */
+    uint64_t left_ms; /* when an old one lost its last user */
+    struct fm_sample_source *next;
 } fm_sample_source;
 
 #endif

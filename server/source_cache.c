@@ -9,23 +9,23 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    SNAPSHOT_ARENA_BYTES = 1 << 30
-}; /* address space for 8 bytes per chain and the text of the file */
+enum { SNAPSHOT_ARENA_BYTES = 1 << 30 }; /* address space while the file is read */
 
-struct fm_cache_source {
-    fm_store *store;
-    fm_arena arena;
-    fm_snapshot snapshot;
-    int held;                                    /* descriptor of fm_snapshot_hold, or -1 */
-    fm_chooser *choosers[FM_ORDER_SHUFFLED + 1]; /* by the order of a plan; made at first use */
-};
+typedef struct fm_cache_source {
+    fm_sample_source source;
+    const fm_store *store;
+    fm_snapshot snapshot;                  /* its arrays are owned; without shares */
+    fm_chooser_shares shares;              /* n = 0: none; of_chain is owned */
+    uint32_t share[FM_LIMIT_N_SHARE];      /* its numbers */
+    int held;                              /* descriptor of fm_snapshot_hold, or -1 */
+    fm_chooser *choosers[FM_N_PLAN_ORDER]; /* by the order of a plan; made at first use */
+} fm_cache_source;
 
 typedef struct cache_plan {
     const fm_cache_source *cache;
     const fm_chooser *chooser;
     fm_plan plan;
-    uint64_t seed;
+    fm_wire_open params;
 } cache_plan;
 
 /* -- plans */
@@ -62,7 +62,8 @@ static fm_status find_plan(const fm_wire_open *params, fm_plan *ret_plan, size_t
 static fm_status find_chooser(fm_cache_source *cache, const fm_plan *plan, fm_error *reterr) {
     if (cache->choosers[plan->order]) return FM_OK;
     return fm_chooser_create(plan, cache->snapshot.n_chain, cache->snapshot.weight,
-                             &cache->choosers[plan->order], reterr);
+                             cache->shares.n ? &cache->shares : NULL, &cache->choosers[plan->order],
+                             reterr);
 }
 
 static fm_status open_plan(void *context, const fm_wire_open *params, void **ret_plan,
@@ -76,7 +77,7 @@ static fm_status open_plan(void *context, const fm_wire_open *params, void **ret
     if (status) return status;
     cache_plan *made = malloc(sizeof *made);
     if (!made) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a plan");
-    *made = (cache_plan){cache, cache->choosers[plan.order], plan, params->seed};
+    *made = (cache_plan){cache, cache->choosers[plan.order], plan, *params};
     *ret_plan = made;
     *ret_facts = (fm_source_facts){.global_batch = plan.global_batch,
                                    .crop_size = plan.crop_size,
@@ -117,11 +118,15 @@ static fm_status make_sample(const cache_plan *from, uint64_t index, uint32_t ch
     fm_status status =
         fm_store_load(cache->store, cache->snapshot.chain[chain], scratch, &record, reterr);
     if (status) return status;
-    uint32_t n_cycle = fm_plan_cycles(&from->plan, from->seed, index / from->plan.global_batch);
+    const fm_plan *plan = &from->plan;
+    uint32_t n_cycle =
+        plan->always_max_cycle
+            ? plan->max_cycle
+            : fm_wire_open_cycles(&from->params, plan->global_batch, plan->max_cycle, index);
     template_reader reader = {.store = cache->store, .arena = scratch};
     const fm_sample_templates templates = {load_template, &reader};
-    return fm_sample_make(&from->plan, &record, &templates, from->seed, index, chain, n_cycle,
-                          scratch, ret_sample, reterr);
+    return fm_sample_make(&from->plan, &record, &templates, from->params.seed, index, chain,
+                          n_cycle, scratch, ret_sample, reterr);
 }
 
 /* Puts the chain in front of an error, which often names only a file. */
@@ -138,7 +143,7 @@ static fm_status make(const void *plan, uint64_t index, fm_arena *scratch, uint8
                       size_t capacity, size_t *ret_bytes, fm_error *reterr) {
     const cache_plan *from = plan;
     const fm_cache_source *cache = from->cache;
-    uint32_t chain = fm_chooser_chain(from->chooser, from->seed, index);
+    uint32_t chain = fm_chooser_chain(from->chooser, from->params.seed, index);
     fm_sample sample;
     fm_status status = make_sample(from, index, chain, scratch, &sample, reterr);
     if (status) return name_chain(cache, chain, status, reterr);
@@ -151,59 +156,80 @@ static fm_status make(const void *plan, uint64_t index, fm_arena *scratch, uint8
 
 static const char *name_of(const void *plan, uint64_t index) {
     const cache_plan *from = plan;
-    uint32_t chain = fm_chooser_chain(from->chooser, from->seed, index);
+    uint32_t chain = fm_chooser_chain(from->chooser, from->params.seed, index);
     return fm_store_chain_name(from->cache->store, from->cache->snapshot.chain[chain]);
 }
 
 /* -- opening and closing */
 
-static fm_status open_snapshot(fm_cache_source *cache, const char *path, const char *name,
-                               fm_error *reterr) {
-    fm_status status = fm_arena_init(&cache->arena, SNAPSHOT_ARENA_BYTES, reterr);
-    if (!status) status = fm_store_open_for(path, name, &cache->store, reterr);
-    if (!status) {
-        status = fm_snapshot_open(cache->store, name, &cache->arena, &cache->snapshot, reterr);
+/* Copies what a source needs out of the arena, which has the text of the file as well. */
+static fm_status keep(fm_cache_source *cache, const fm_snapshot *read, fm_error *reterr) {
+    uint32_t n_share = read->shares.n;
+    size_t bytes = (size_t)read->n_chain * sizeof *read->chain;
+    uint32_t *chain = malloc(bytes), *weight = malloc(bytes);
+    uint8_t *share_of = n_share ? malloc(read->n_chain) : NULL;
+    cache->snapshot = (fm_snapshot){
+        .hash = read->hash, .n_chain = read->n_chain, .chain = chain, .weight = weight};
+    cache->shares = (fm_chooser_shares){n_share, cache->share, share_of};
+    if (!chain || !weight || (n_share && !share_of)) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a snapshot");
     }
+    memcpy(chain, read->chain, bytes);
+    memcpy(weight, read->weight, bytes);
+    if (n_share) memcpy(share_of, read->share_of, read->n_chain);
+    for (uint32_t k = 0; k < n_share; k++)
+        cache->share[k] = read->shares.share[k].billionths;
+    return FM_OK;
+}
+
+static fm_status read_snapshot(fm_cache_source *cache, const char *name, fm_error *reterr) {
+    fm_arena arena;
+    fm_snapshot read;
+    fm_status status = fm_arena_init(&arena, SNAPSHOT_ARENA_BYTES, reterr);
+    if (status) return status;
+    status = fm_snapshot_open(cache->store, name, &arena, &read, reterr);
+    if (!status) status = keep(cache, &read, reterr);
+    fm_arena_fini(&arena);
     return status ? status : fm_snapshot_hold(cache->store, name, &cache->held, reterr);
 }
 
-fm_status fm_cache_source_open(const char *path, const char *name, fm_cache_source **ret_cache,
-                               fm_sample_source *ret_source, fm_error *reterr) {
-    if (strlen(name) > FM_LIMIT_NAME_BYTES) {
+fm_status fm_cache_source_open(const fm_store *store, const char *name, const char *shown,
+                               fm_sample_source **ret_source, fm_error *reterr) {
+    if (strlen(shown) > FM_LIMIT_NAME_BYTES) {
         return fm_fail(reterr, FM_ERR_USAGE, "a snapshot's name has at most %u bytes",
                        FM_LIMIT_NAME_BYTES);
     }
     fm_cache_source *cache = calloc(1, sizeof *cache);
-    if (!cache) return fm_fail(reterr, FM_ERR_NOMEM, "no memory to open a cache");
+    if (!cache) return fm_fail(reterr, FM_ERR_NOMEM, "no memory to open a snapshot");
+    cache->store = store;
     cache->held = -1;
-    fm_status status = open_snapshot(cache, path, name, reterr);
+    cache->source.context = cache;
+    fm_status status = read_snapshot(cache, name, reterr);
     if (status) {
-        fm_cache_source_close(cache);
+        fm_cache_source_close(&cache->source);
         return status;
     }
-    fm_sample_source source = {.context = cache,
-                               .snapshot = cache->snapshot.hash,
-                               .n_chain = cache->snapshot.n_chain,
-                               .open = open_plan,
-                               .make = make,
-                               .close = close_plan,
-                               .name = name_of};
-    fm_wire_text(source.snapshot_name, sizeof source.snapshot_name, name);
-    *ret_cache = cache;
-    *ret_source = source;
+    cache->source = (fm_sample_source){.context = cache,
+                                       .snapshot = cache->snapshot.hash,
+                                       .n_chain = cache->snapshot.n_chain,
+                                       .generation = fm_store_get_info(store)->generation,
+                                       .open = open_plan,
+                                       .make = make,
+                                       .close = close_plan,
+                                       .name = name_of};
+    fm_wire_text(cache->source.snapshot_name, sizeof cache->source.snapshot_name, shown);
+    *ret_source = &cache->source;
     return FM_OK;
 }
 
-void fm_cache_source_close(fm_cache_source *cache) {
-    if (!cache) return;
-    for (size_t i = 0; i <= FM_ORDER_SHUFFLED; i++)
+void fm_cache_source_close(fm_sample_source *source) {
+    if (!source) return;
+    fm_cache_source *cache = source->context;
+    for (size_t i = 0; i < FM_N_PLAN_ORDER; i++)
         fm_chooser_destroy(cache->choosers[i]);
     if (cache->held >= 0) close(cache->held);
-    if (cache->store) fm_store_close(cache->store);
-    fm_arena_fini(&cache->arena);
+    free((void *)cache->snapshot.chain);
+    free((void *)cache->snapshot.weight);
+    free((void *)cache->shares.of_chain);
     free(cache);
-}
-
-const fm_store_info *fm_cache_source_get_info(const fm_cache_source *cache) {
-    return fm_store_get_info(cache->store);
 }

@@ -6,17 +6,12 @@
 #include "cache/snapshot/snapshot.h"
 #include "server/source.h"
 
-typedef struct fm_cache_source fm_cache_source;
-
-/* Opens snapshot `name` of the cache in folder `path`, from the generation that it is pinned to or
- * else from the current one. *ret_source is valid until fm_cache_source_close. Fails as
- * fm_store_open and fm_snapshot_open do. */
-FM_MUST_USE fm_status fm_cache_source_open(const char *path, const char *name,
-                                           fm_cache_source **ret_cache,
-                                           fm_sample_source *ret_source, fm_error *reterr);
+/* Opens snapshot `name` of an open store, which must outlive the source; clients ask for it as
+ * `shown`. Fails as fm_snapshot_open does; FM_ERR_USAGE for a longer name than the wire carries. */
+FM_MUST_USE fm_status fm_cache_source_open(const fm_store *store, const char *name,
+                                           const char *shown, fm_sample_source **ret_source,
+                                           fm_error *reterr);
 /* Every plan must be closed. NULL is fine. */
-void fm_cache_source_close(fm_cache_source *cache);
-
-const fm_store_info *fm_cache_source_get_info(const fm_cache_source *cache);
+void fm_cache_source_close(fm_sample_source *source);
 
 #endif

@@ -44,7 +44,7 @@ typedef struct slot {
 } slot;
 
 struct fm_server_stream {
-    const fm_sample_source *source;
+    fm_sample_source *source;
     fm_budgets budgets;
     void *owner;
     fm_wire_open params;
@@ -63,8 +63,9 @@ struct fm_server_stream {
     bool is_abandoned, got_in_line;
     fm_report_stream label; /* what does not change of its row of a report */
     uint64_t opened_ns, n_byte, n_failed;
-    fm_histogram wait_ns;  /* of its samples, from ready to picked */
-    fm_histogram *send_ns; /* of the server; NULL: not measured */
+    fm_histogram wait_ns;         /* of its samples, from ready to picked */
+    fm_histogram *send_ns;        /* of the server; NULL: not measured */
+    fm_report_consumer *consumer; /* NULL: not measured */
     uint32_t n_slot;
     slot slot[]; /* [n_slot] that of a position is slot[position % n_slot] */
 };
@@ -231,7 +232,7 @@ static fm_wire_opened opened_of(const fm_wire_open *params, const fm_source_fact
     };
 }
 
-static fm_server_stream *make_stream(const fm_sample_source *source, const fm_wire_open *params,
+static fm_server_stream *make_stream(fm_sample_source *source, const fm_wire_open *params,
                                      fm_budgets budgets, void *owner, void *plan,
                                      const fm_source_facts *facts) {
     uint32_t n_slot = params->window + 1 > N_SLOT_MIN ? params->window + 1 : N_SLOT_MIN;
@@ -256,13 +257,13 @@ static fm_status check_memory(const fm_server_stream *stream, fm_error *reterr) 
     size_t most = stream->budgets.peer->max_bytes;
     if (most > stream->budgets.server->max_bytes) most = stream->budgets.server->max_bytes;
     if (stream->block_bytes <= most) return FM_OK;
-    return fm_fail(reterr, FM_ERR_LIMIT,
+    return fm_fail(reterr, FM_ERR_UNSUPPORTED,
                    "a sample of this plan takes up to %zu bytes, and the server has %zu for all "
                    "samples of a peer",
                    stream->block_bytes, most);
 }
 
-fm_status fm_server_stream_create(const fm_sample_source *source, const fm_wire_open *params,
+fm_status fm_server_stream_create(fm_sample_source *source, const fm_wire_open *params,
                                   fm_budgets budgets, void *owner, fm_server_stream **ret_stream,
                                   fm_error *reterr) {
     void *plan;
@@ -282,6 +283,7 @@ fm_status fm_server_stream_create(const fm_sample_source *source, const fm_wire_
         source->close(plan);
         return status;
     }
+    source->n_user++;
     *ret_stream = stream;
     return FM_OK;
 }
@@ -292,11 +294,16 @@ void fm_server_stream_destroy(fm_server_stream *stream) {
     give_free_blocks_back(stream);
     assert(stream->n_work == 0);
     stream->source->close(stream->plan);
+    stream->source->n_user--;
     free(stream);
 }
 
 void *fm_server_stream_get_owner(const fm_server_stream *stream) {
     return stream->owner;
+}
+
+const fm_sample_source *fm_server_stream_get_source(const fm_server_stream *stream) {
+    return stream->source;
 }
 
 const fm_wire_opened *fm_server_stream_get_opened(const fm_server_stream *stream) {
@@ -442,11 +449,23 @@ static void advance_head(fm_server_stream *stream) {
     }
 }
 
+/* The place of a position's sample in its group of the whole run. */
+static uint64_t place_at(fm_server_stream *stream, uint64_t position) {
+    const slot *at = slot_at(stream, position);
+    uint64_t index = at->state == SLOT_EVICTED ? at->index : at->work->job.index;
+    return fm_wire_open_place(&stream->params, stream->opened.global_batch, index);
+}
+
 fm_work *fm_server_stream_pick(fm_server_stream *stream) {
     if (stream->is_abandoned || !has_credit(stream)) return NULL;
-    uint64_t last = stream->head + stream->params.window;
-    for (uint64_t p = stream->head; p <= last && p < stream->next_position; p++) {
+    if (stream->head == stream->next_position) return NULL;
+    /* Samples that the token names were sent by an earlier stream and count, so that a sample which
+     * was overtaken before a restart is not overtaken by another window of samples after it. */
+    uint64_t last = place_at(stream, stream->head) + stream->params.window;
+    for (uint64_t p = stream->head; p < stream->next_position; p++) {
         slot *at = slot_at(stream, p);
+        if (at->state == SLOT_SENT || at->state == SLOT_SENDING) continue;
+        if (place_at(stream, p) > last) return NULL;
         if (at->state != SLOT_READY) continue;
         fm_work *work = at->work;
         assert(work->position == p);
@@ -472,8 +491,10 @@ void fm_server_stream_release(fm_server_stream *stream, fm_work *work) {
     slot *at = slot_at(stream, work->position);
     assert(at->state == SLOT_SENDING && at->work == work);
     *at = (slot){.state = work->position < stream->head ? SLOT_EMPTY : SLOT_SENT};
-    if (stream->send_ns && !work->job.status) {
-        fm_histogram_add(stream->send_ns, fm_clock_ns() - work->picked_ns);
+    uint64_t send_ns = fm_clock_ns() - work->picked_ns;
+    if (stream->send_ns && !work->job.status) fm_histogram_add(stream->send_ns, send_ns);
+    if (stream->consumer && !work->job.status) {
+        fm_histogram_add(&stream->consumer->times.send, send_ns);
     }
     free_work(stream, work);
 }
@@ -523,6 +544,8 @@ void fm_server_stream_set_label(fm_server_stream *stream, uint64_t connection, u
     snprintf(label->peer, sizeof label->peer, "%s", peer);
     snprintf(label->agent, sizeof label->agent, "%s", agent);
     snprintf(label->plan, sizeof label->plan, "%s", stream->params.plan);
+    snprintf(label->snapshot, sizeof label->snapshot, "%s", stream->source->snapshot_name);
+    label->generation = stream->source->generation;
     label->group = stream->params.group;
     label->n_group = stream->params.n_group;
     label->window = stream->params.window;
@@ -532,6 +555,18 @@ void fm_server_stream_set_label(fm_server_stream *stream, uint64_t connection, u
 
 void fm_server_stream_set_send_times(fm_server_stream *stream, fm_histogram *send_ns) {
     stream->send_ns = send_ns;
+}
+
+void fm_server_stream_set_consumer(fm_server_stream *stream, fm_report_consumer *consumer) {
+    stream->consumer = consumer;
+}
+
+fm_report_consumer *fm_server_stream_get_consumer(const fm_server_stream *stream) {
+    return stream->consumer;
+}
+
+const fm_report_stream *fm_server_stream_get_label(const fm_server_stream *stream) {
+    return &stream->label;
 }
 
 void fm_server_stream_describe(const fm_server_stream *stream, fm_report_stream *ret_row) {

@@ -57,17 +57,17 @@ typedef struct fm_work {
 } fm_work;
 
 /* Opens the plan; takes no block yet. Fails as source->open does; FM_ERR_USAGE for a token or group
- * that does not fit the plan; FM_ERR_LIMIT when a block is larger than a budget. `source` and the
- * budgets must outlive the stream. */
-FM_MUST_USE fm_status fm_server_stream_create(const fm_sample_source *source,
-                                              const fm_wire_open *params, fm_budgets budgets,
-                                              void *owner, fm_server_stream **ret_stream,
-                                              fm_error *reterr);
+ * that does not fit the plan; FM_ERR_UNSUPPORTED when a block is larger than a budget. `source` and
+ * the budgets must outlive the stream. */
+FM_MUST_USE fm_status fm_server_stream_create(fm_sample_source *source, const fm_wire_open *params,
+                                              fm_budgets budgets, void *owner,
+                                              fm_server_stream **ret_stream, fm_error *reterr);
 /* Frees all blocks. The stream must be idle. */
 void fm_server_stream_destroy(fm_server_stream *stream);
 
 /* The `owner` given to create; NULL after fm_server_stream_abandon. */
 void *fm_server_stream_get_owner(const fm_server_stream *stream);
+const fm_sample_source *fm_server_stream_get_source(const fm_server_stream *stream);
 const fm_wire_opened *fm_server_stream_get_opened(const fm_server_stream *stream);
 fm_wire_policy fm_server_stream_get_policy(const fm_server_stream *stream);
 uint64_t fm_server_stream_get_n_sent(const fm_server_stream *stream);
@@ -77,6 +77,11 @@ void fm_server_stream_set_label(fm_server_stream *stream, uint64_t connection, u
                                 const char *peer, const char *agent);
 /* Adds the time of each write of a sample to `send_ns`, which must outlive the stream. */
 void fm_server_stream_set_send_times(fm_server_stream *stream, fm_histogram *send_ns);
+/* The same for its consumer's row, which must outlive the stream. */
+void fm_server_stream_set_consumer(fm_server_stream *stream, fm_report_consumer *consumer);
+fm_report_consumer *fm_server_stream_get_consumer(const fm_server_stream *stream);
+/* The peer and the agent that the label has. */
+const fm_report_stream *fm_server_stream_get_label(const fm_server_stream *stream);
 /* Fills in the stream's row of a report. */
 void fm_server_stream_describe(const fm_server_stream *stream, fm_report_stream *ret_row);
 

@@ -13,6 +13,7 @@
 #include "cache/snapshot/gc.h"
 
 #include "cache/store/generation_files.h"
+#include "cache/store/generation_use.h"
 #include "cache/store/lock.h"
 #include "cache/snapshot/pins.h"
 #include "proto/base/directory.h"
@@ -84,6 +85,17 @@ static bool keep_number(collecting *gc, uint64_t number) {
     return found != NULL;
 }
 
+/* Keeps the generations that running servers read. */
+static fm_status keep_held(collecting *gc) {
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < gc->n_number && !status; i++) {
+        if (gc->keep[i]) continue;
+        status = fm_generation_is_held(gc->cache, gc->number[i], &gc->keep[i], gc->reterr);
+        gc->report.n_generation_held += gc->keep[i];
+    }
+    return status;
+}
+
 static fm_status choose(collecting *gc) {
     fm_generation current;
     fm_status status =
@@ -112,7 +124,7 @@ static fm_status choose(collecting *gc) {
         gc->keep[i - 1] = true;
         left--;
     }
-    return FM_OK;
+    return keep_held(gc);
 }
 
 /* -- mark: shards */

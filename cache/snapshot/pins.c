@@ -1,6 +1,8 @@
 /* pins.c: see pins.h. */
 #include "cache/snapshot/pins.h"
 
+#include "cache/snapshot/folder.h"
+#include "cache/snapshot/selection.h"
 #include "cache/snapshot/snapshot.h"
 #include "proto/base/directory.h"
 #include "proto/limits.h"
@@ -18,25 +20,6 @@
 #include <unistd.h>
 
 enum { PIN_BYTES_MAX = 32, PIN_ARENA_BYTES = 1 << 16 };
-
-/* Writes CACHE/folder[/name] to `out`. */
-static fm_status path_in(const char *cache, const char *folder, const char *name,
-                         char out[PATH_MAX], fm_error *reterr) {
-    int n = name ? snprintf(out, PATH_MAX, "%s/%s/%s", cache, folder, name)
-                 : snprintf(out, PATH_MAX, "%s/%s", cache, folder);
-    if (n > 0 && n < PATH_MAX) return FM_OK;
-    return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
-}
-
-static fm_status write_file(const char *cache, const char *folder, const char *name, fm_bytes bytes,
-                            fm_error *reterr) {
-    char path[PATH_MAX];
-    fm_status status = path_in(cache, folder, NULL, path, reterr);
-    if (!status) status = fm_dir_make(path, reterr);
-    if (!status) status = fm_dir_sync(cache, reterr);
-    if (!status) status = path_in(cache, folder, name, path, reterr);
-    return status ? status : fm_file_write_atomic(path, bytes.data, bytes.size, reterr);
-}
 
 fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_snapshot_text *text,
                             fm_arena *arena, fm_sha256 *ret_hash, fm_error *reterr) {
@@ -58,7 +41,7 @@ fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_sn
                        "depend on it; choose another name",
                        name);
     }
-    return write_file(store->path, "snapshots", name, bytes, reterr);
+    return fm_folder_write(store->path, "snapshots", name, bytes, reterr);
 }
 
 /* Lists the names of snapshots or pins in a folder of the cache; none when there is no folder.
@@ -68,7 +51,7 @@ static fm_status list_names(const char *cache, const char *folder, fm_arena *are
                             fm_name_list *list, fm_error *reterr) {
     char path[PATH_MAX];
     *list = (fm_name_list){0};
-    fm_status status = path_in(cache, folder, NULL, path, reterr);
+    fm_status status = fm_folder_path(cache, folder, NULL, path, reterr);
     if (!status) status = fm_directory_list(path, false, FM_LIMIT_N_CHAIN, arena, list, reterr);
     if (status == FM_ERR_NOT_FOUND) return FM_OK;
     size_t kept = 0;
@@ -80,10 +63,10 @@ static fm_status list_names(const char *cache, const char *folder, fm_arena *are
     return status;
 }
 
-fm_status fm_snapshot_names(const fm_store *store, fm_arena *arena, uint32_t *ret_n,
+fm_status fm_snapshot_names(const char *cache, fm_arena *arena, uint32_t *ret_n,
                             const char *const **ret_names, fm_error *reterr) {
     fm_name_list list;
-    fm_status status = list_names(store->path, "snapshots", arena, &list, reterr);
+    fm_status status = list_names(cache, "snapshots", arena, &list, reterr);
     const char **names = status ? NULL : fm_arena_alloc_array(arena, list.n + 1, sizeof *names);
     if (names) {
         names[0] = "all";
@@ -103,7 +86,7 @@ static fm_status read_pin(const char *cache, const char *name, fm_arena *arena,
                           uint64_t *ret_generation, fm_error *reterr) {
     char path[PATH_MAX];
     fm_bytes text;
-    fm_status status = path_in(cache, "pins", name, path, reterr);
+    fm_status status = fm_folder_path(cache, "pins", name, path, reterr);
     if (!status) status = fm_file_read(arena, path, PIN_BYTES_MAX, &text, reterr);
     if (status) return status;
     *ret_generation = fm_generation_number_parse(text);
@@ -130,8 +113,8 @@ fm_status fm_pin_write(const fm_store *store, const char *name, fm_error *reterr
     if (status) return status;
     char text[PIN_BYTES_MAX];
     int n = snprintf(text, sizeof text, "%" PRIu64 "\n", here);
-    return write_file(store->path, "pins", name, (fm_bytes){(const uint8_t *)text, (size_t)n},
-                      reterr);
+    return fm_folder_write(store->path, "pins", name, (fm_bytes){(const uint8_t *)text, (size_t)n},
+                           reterr);
 }
 
 fm_status fm_pin_remove(const fm_store *store, const char *name, fm_error *reterr) {
@@ -139,7 +122,7 @@ fm_status fm_pin_remove(const fm_store *store, const char *name, fm_error *reter
     if (!fm_snapshot_is_name(name)) {
         return fm_fail(reterr, FM_ERR_USAGE, "'%.64s' is no snapshot's name", name);
     }
-    fm_status status = path_in(store->path, "pins", name, path, reterr);
+    fm_status status = fm_folder_path(store->path, "pins", name, path, reterr);
     if (status || unlink(path) == 0) return status;
     return fm_fail(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO,
                    "snapshot %s: cannot unpin: %s", name,
@@ -152,7 +135,7 @@ fm_status fm_snapshot_hold(const fm_store *store, const char *name, int *ret_fd,
     char path[PATH_MAX];
     *ret_fd = -1;
     if (strcmp(name, "all") == 0) return FM_OK;
-    fm_status status = path_in(store->path, "snapshots", name, path, reterr);
+    fm_status status = fm_folder_path(store->path, "snapshots", name, path, reterr);
     if (status) return status;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
@@ -192,7 +175,7 @@ fm_status fm_snapshot_delete(const fm_store *store, const char *name, fm_error *
                        "snapshot all is part of the generation and cannot be deleted");
     }
     fm_status status = check_unpinned(store, name, reterr);
-    if (!status) status = path_in(store->path, "snapshots", name, path, reterr);
+    if (!status) status = fm_folder_path(store->path, "snapshots", name, path, reterr);
     if (status) return status;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
@@ -207,20 +190,40 @@ fm_status fm_snapshot_delete(const fm_store *store, const char *name, fm_error *
         status = fm_fail_in(reterr, FM_ERR_IO, path, "cannot remove: %s", strerror(errno));
     }
     if (fd >= 0) close(fd);
-    if (!status) status = path_in(store->path, "snapshots", NULL, path, reterr);
+    if (!status) status = fm_selection_remove(store, name, reterr);
+    if (!status) status = fm_folder_path(store->path, "snapshots", NULL, path, reterr);
     return status ? status : fm_dir_sync(path, reterr);
+}
+
+/* The number to which `name` is pinned; 0 = it is not pinned. */
+static fm_status find_pin(const char *cache, const char *name, fm_arena *arena,
+                          uint64_t *ret_number, fm_error *reterr) {
+    *ret_number = 0;
+    if (!fm_snapshot_is_name(name)) return FM_OK;
+    fm_status status = read_pin(cache, name, arena, ret_number, reterr);
+    return status == FM_ERR_NOT_FOUND ? FM_OK : status;
+}
+
+fm_status fm_store_number_for(const char *cache, const char *name, uint64_t *ret_number,
+                              fm_error *reterr) {
+    fm_arena arena;
+    fm_status status = fm_arena_init(&arena, PIN_ARENA_BYTES, reterr);
+    if (status) return status;
+    status = find_pin(cache, name, &arena, ret_number, reterr);
+    if (!status && !*ret_number) status = fm_generation_current(cache, &arena, ret_number, reterr);
+    fm_arena_fini(&arena);
+    return status;
 }
 
 fm_status fm_store_open_for(const char *cache, const char *name, fm_store **ret_store,
                             fm_error *reterr) {
     fm_arena arena;
-    uint64_t number = 0;
-    if (!fm_snapshot_is_name(name)) return fm_store_open(cache, ret_store, reterr);
+    uint64_t number;
     fm_status status = fm_arena_init(&arena, PIN_ARENA_BYTES, reterr);
     if (status) return status;
-    status = read_pin(cache, name, &arena, &number, reterr);
+    status = find_pin(cache, name, &arena, &number, reterr);
     fm_arena_fini(&arena);
-    if (status && status != FM_ERR_NOT_FOUND) return status;
+    if (status) return status;
     status = fm_store_open_generation(cache, number, ret_store, reterr);
     if (status == FM_ERR_NOT_FOUND && number && reterr) {
         (void)fm_fail(reterr, FM_ERR_NOT_FOUND,

@@ -26,8 +26,8 @@ FM_MUST_USE fm_status fm_snapshot_hold(const fm_store *store, const char *name, 
  * generation; FM_ERR_NOT_FOUND, FM_ERR_IO. */
 FM_MUST_USE fm_status fm_snapshot_delete(const fm_store *store, const char *name, fm_error *reterr);
 
-/* The names of all snapshots, in the arena: "all" first, then the others, sorted. */
-FM_MUST_USE fm_status fm_snapshot_names(const fm_store *store, fm_arena *arena, uint32_t *ret_n,
+/* The names of all snapshots of a cache, in the arena: "all" first, then the others, sorted. */
+FM_MUST_USE fm_status fm_snapshot_names(const char *cache, fm_arena *arena, uint32_t *ret_n,
                                         const char *const **ret_names, fm_error *reterr);
 
 /* Pins the open store's generation for a snapshot that can be opened in it. FM_ERR_EXISTS when it
@@ -35,6 +35,12 @@ FM_MUST_USE fm_status fm_snapshot_names(const fm_store *store, fm_arena *arena, 
 FM_MUST_USE fm_status fm_pin_write(const fm_store *store, const char *name, fm_error *reterr);
 /* Removes a pin. FM_ERR_NOT_FOUND when there is none. */
 FM_MUST_USE fm_status fm_pin_remove(const fm_store *store, const char *name, fm_error *reterr);
+
+/* The number of the generation to which snapshot `name` is pinned, or of the current one without a
+ * pin. FM_ERR_NOT_FOUND without a cache; FM_ERR_CORRUPT for a pin or CURRENT that cannot be read.
+ * */
+FM_MUST_USE fm_status fm_store_number_for(const char *cache, const char *name, uint64_t *ret_number,
+                                          fm_error *reterr);
 
 /* Opens the generation to which snapshot `name` is pinned, or the current one without a pin. Later
  * builds therefore change neither the chains of a pinned snapshot nor their bytes. Errors of

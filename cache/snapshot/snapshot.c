@@ -31,31 +31,48 @@ fm_status fm_snapshot_encode_all(const fm_generation *generation, const uint32_t
         line[i] = (fm_snapshot_line){weight[i], fm_generation_chain_hash(generation, i),
                                      generation->names + generation->chain[i].name_at};
     }
-    const fm_snapshot_text text = {generation->n_chain, line};
+    const fm_snapshot_text text = {.n_line = generation->n_chain, .line = line};
     return fm_snapshot_encode(&text, arena, ret_bytes, reterr);
 }
 
 /* -- reading */
 
+/* The chain of that name. Lines and chains are both sorted, so it is mostly the one after `before`.
+ */
+static fm_status find_after(const fm_store *store, uint32_t before, const char *name,
+                            uint32_t *ret_chain, fm_error *reterr) {
+    uint32_t next = before + 1;
+    if (next < store->info.n_chain && strcmp(fm_store_chain_name(store, next), name) == 0) {
+        *ret_chain = next;
+        return FM_OK;
+    }
+    return fm_store_find(store, name, ret_chain, reterr);
+}
+
 static fm_status match(const fm_store *store, const fm_snapshot_text *text, fm_arena *arena,
                        fm_snapshot *ret_snapshot, fm_error *reterr) {
     uint32_t *chain = fm_arena_alloc_array(arena, text->n_line, sizeof *chain);
     uint32_t *weight = fm_arena_alloc_array(arena, text->n_line, sizeof *weight);
-    if (!chain || !weight) return fm_arena_full(arena, reterr);
+    uint8_t *share_of = text->shares.n ? fm_arena_alloc(arena, text->n_line) : NULL;
+    if (!chain || !weight || (text->shares.n && !share_of)) return fm_arena_full(arena, reterr);
     for (uint32_t i = 0; i < text->n_line; i++) {
         const fm_snapshot_line *line = &text->line[i];
-        fm_status status = fm_store_find(store, line->name, &chain[i], reterr);
+        uint32_t before = i ? chain[i - 1] : UINT32_MAX; /* + 1 = the first chain */
+        fm_status status = find_after(store, before, line->name, &chain[i], reterr);
         fm_sha256 hash = status ? line->parts : fm_store_chain_hash(store, chain[i]);
         if (status || memcmp(&hash, &line->parts, sizeof hash) != 0) {
-            return fm_fail_at(reterr, FM_ERR_DATA, i + 3, 0, 0,
+            return fm_fail_at(reterr, FM_ERR_DATA, fm_snapshot_line_number(text, i), 0, 0,
                               "chain %s is not in the cache with the parts the snapshot names",
                               line->name);
         }
         weight[i] = line->weight;
+        if (share_of) share_of[i] = (uint8_t)fm_shares_find(&text->shares, line->name);
     }
-    ret_snapshot->n_chain = text->n_line;
-    ret_snapshot->chain = chain;
-    ret_snapshot->weight = weight;
+    *ret_snapshot = (fm_snapshot){.n_chain = text->n_line,
+                                  .chain = chain,
+                                  .weight = weight,
+                                  .shares = text->shares,
+                                  .share_of = share_of};
     return FM_OK;
 }
 

@@ -6,21 +6,27 @@
  *     256 7f0a...c1 1psm_A        weight, hash of the chain's parts (fm_store_chain_hash), name
  *     ...                         sorted by name
  *
+ * Format 2 has shares: lines "share <billionths> <dataset>" after the title say how often each
+ * dataset is drawn, whatever its chains weigh; the weights then count within their dataset.
+ *
  * The snapshot's hash therefore says which bytes a training run read. `foldmill build` writes the
  * snapshot "all" with the AlphaFold2 weights by length: p = max(min(N_res, 512), 256) / 512, stored
  * as the integer N_res clamped to 256..512. docs/reference/store.md. */
 #ifndef FM_CACHE_SNAPSHOT_H
 #define FM_CACHE_SNAPSHOT_H
 
+#include "cache/snapshot/shares.h"
 #include "cache/store/store.h"
 
 typedef struct fm_snapshot {
     fm_sha256 hash;        /* SHA-256 of the file's bytes */
     uint32_t n_chain;      /* >= 1 */
     const uint32_t *chain; /* [n_chain] positions in the store, ascending */
-    const uint32_t
-        *weight; /* [n_chain] integer weights (AlphaFold2: by length; docs/reference/sampling.md),
-                               at least one > 0 */
+    /* [n_chain] integer weights (AlphaFold2: by length; docs/reference/sampling.md), at least one
+     * > 0, in each dataset with a share */
+    const uint32_t *weight;
+    fm_shares shares;        /* none: chains are drawn by their weights alone */
+    const uint8_t *share_of; /* [n_chain] the share of each chain's dataset; NULL without shares */
 } fm_snapshot;
 
 /* Reads snapshot `name` ("all") of an open store and checks each line against the store; memory is

@@ -9,6 +9,7 @@
 
 #include "cache/snapshot/snapshot.h"
 #include "cache/store/store_open.h"
+#include "proto/limits.h"
 
 #include <string.h>
 
@@ -31,6 +32,34 @@ const char *fm_select_reason_text(fm_select_reason reason) {
     case FM_N_SELECT: break;
     }
     return "unknown";
+}
+
+const char *fm_select_weights_text(fm_select_weights weights) {
+    switch (weights) {
+    case FM_WEIGHTS_UNIFORM: return "uniform";
+    case FM_WEIGHTS_LENGTH: return "length";
+    case FM_WEIGHTS_AF2: return "af2";
+    }
+    return "unknown";
+}
+
+fm_select_rules fm_select_everything(void) {
+    return (fm_select_rules){.max_unknown = UINT32_MAX, .max_single_percent = 100};
+}
+
+/* The supplement accepts a chain with probability max(min(N_res, 512), 256) / 512, divided by the
+ * size of its cluster: the weights af2 are that, as whole numbers. Unknown residues count as a kind
+ * of residue in the rule of 80 %. Predicted structures have no resolution, so they pass. */
+fm_status fm_select_recipe(const char *name, fm_select_rules *rules, fm_error *reterr) {
+    if (strcmp(name, "af2-train") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "no recipe is called '%.64s'; there is: af2-train",
+                       name);
+    }
+    rules->recipe = "af2-train";
+    rules->max_resolution = 9.0;
+    rules->max_single_percent = 80;
+    rules->weights = FM_WEIGHTS_AF2;
+    return FM_OK;
 }
 
 uint32_t fm_select_weight(fm_select_weights weights, uint32_t n_res, uint32_t cluster_size) {
@@ -121,9 +150,11 @@ static fm_select_reason check_facts(const fm_select_rules *rules, const fm_chain
     if (rules->max_resolution > 0 && resolution > rules->max_resolution) {
         return FM_SELECT_RESOLUTION;
     }
+    if (facts->flags & FM_FACTS_PREDICTED) { /* was never released, so no date excludes it */
+        return rules->no_predicted ? FM_SELECT_PREDICTED : FM_SELECT_TAKEN;
+    }
     if (rules->from && strcmp(date, rules->from) < 0) return FM_SELECT_DATE;
     if (rules->until && (!date[0] || strcmp(date, rules->until) > 0)) return FM_SELECT_DATE;
-    if (rules->no_predicted && (facts->flags & FM_FACTS_PREDICTED)) return FM_SELECT_PREDICTED;
     return FM_SELECT_TAKEN;
 }
 
@@ -179,6 +210,7 @@ static bool is_listed(const fm_names *names, const char *name) {
 
 static bool is_of_dataset(const fm_select_rules *rules, const char *name) {
     size_t length = (size_t)(fm_name_in_dataset(name) - name);
+    if (rules->shares.n && fm_shares_find(&rules->shares, name) == FM_NO_SHARE) return false;
     for (uint32_t i = 0; i < rules->n_dataset; i++) {
         size_t size = strlen(rules->dataset[i]);
         if (length == size + 1 && memcmp(name, rules->dataset[i], size) == 0) return true;
@@ -255,6 +287,22 @@ static bool has_sizes(const selecting *job) {
     return false;
 }
 
+static fm_status check_shares(const fm_snapshot_text *text, fm_error *reterr) {
+    bool has_chain[FM_LIMIT_N_SHARE] = {false};
+    for (uint32_t i = 0; i < text->n_line && text->shares.n; i++)
+        has_chain[fm_shares_find(&text->shares, text->line[i].name)] = true;
+    for (uint32_t k = 0; k < text->shares.n; k++) {
+        if (has_chain[k]) continue;
+        const char *dataset = text->shares.share[k].dataset;
+        return fm_fail(
+            reterr, FM_ERR_DATA,
+            "no chain of dataset '%s' is left, so it cannot have a share; no snapshot is "
+            "made",
+            dataset);
+    }
+    return FM_OK;
+}
+
 fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules, fm_arena *arena,
                              fm_snapshot_text *ret_text, fm_select_report *ret_report,
                              fm_error *reterr) {
@@ -266,9 +314,11 @@ fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules
     fm_status status = FM_OK;
     status = fm_store_read_facts(store, arena, &job.facts, reterr);
     if (!status && rules->weights == FM_WEIGHTS_AF2 && !rules->clusters && !has_sizes(&job)) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "the weights af2 need sizes of clusters, and the cache knows none: name a "
-                       "file of clusters, or build with a chain_data_cache.json");
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "the weights af2 need sizes of clusters, and the cache knows none: name a "
+            "file of clusters, build with a chain_data_cache.json, or choose the weights "
+            "length");
     }
     if (!status && rules->apart) {
         status = touch(rules->apart, rules->clusters, arena, &job.apart, reterr);
@@ -293,6 +343,6 @@ fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules
     report.n_read = job.n_read;
     *ret_report = report;
     if (!n) return fm_fail(reterr, FM_ERR_DATA, "no chain is left; no snapshot is made");
-    *ret_text = (fm_snapshot_text){n, line};
-    return FM_OK;
+    *ret_text = (fm_snapshot_text){n, line, rules->shares};
+    return check_shares(ret_text, reterr);
 }

@@ -21,10 +21,12 @@ typedef enum fm_select_weights {
 } fm_select_weights;
 
 typedef struct fm_select_rules {
+    const char *recipe;              /* NULL, or the recipe that set some of the rules */
     const fm_names *only;            /* NULL, or only these chains */
     const fm_names *exclude;         /* NULL, or not these chains */
     const char *const *dataset;      /* [n_dataset] only chains called "<dataset>:..." */
     uint32_t n_dataset;              /* 0 = any */
+    fm_shares shares;                /* with shares, only chains of the datasets that have one */
     bool no_predicted;               /* exclude predicted structures */
     uint32_t min_length, max_length; /* residues; max 0 = any */
     uint32_t max_unknown;            /* most residues X; UINT32_MAX = any */
@@ -33,13 +35,14 @@ typedef struct fm_select_rules {
                                         pass */
     bool need_resolution;            /* chains without a resolution are excluded */
     const char *from, *until;        /* NULL, or "YYYY-MM-DD", inclusive; chains without a date are
-                                 excluded */
+                                 excluded, predicted structures never are */
     const fm_clusters *clusters; /* NULL = each chain is its own cluster; the weights AF2 then take
                                     the sizes from the facts */
     bool only_clustered;         /* exclude chains that are in no cluster */
     fm_select_weights weights;
     const fm_snapshot_text *apart; /* NULL, or a snapshot; chains that share a cluster or name with
                                       it are excluded */
+    const char *apart_name;        /* its name, for people */
 } fm_select_rules;
 
 typedef enum fm_select_reason {
@@ -58,6 +61,16 @@ typedef enum fm_select_reason {
     FM_N_SELECT
 } fm_select_reason;
 
+/* The rules that take every chain, with uniform weights. */
+fm_select_rules fm_select_everything(void);
+
+/* Sets the rules and the weights of a recipe: "af2-train", AlphaFold2's filters of training chains
+ * (supplement 1.2.5). FM_ERR_USAGE, listing the recipes, when there is none of that name. */
+FM_MUST_USE fm_status fm_select_recipe(const char *name, fm_select_rules *rules, fm_error *reterr);
+
+/* "uniform", "length" or "af2" */
+const char *fm_select_weights_text(fm_select_weights weights);
+
 /* "taken", "not in the list", ... */
 const char *fm_select_reason_text(fm_select_reason reason);
 
@@ -68,8 +81,8 @@ typedef struct fm_select_report {
 } fm_select_report;
 
 /* Selects; the lines are in the arena. Lists and clusters may name chains with their dataset or
- * without. FM_ERR_DATA when no chain is left; FM_ERR_USAGE for the weights AF2 without any cluster
- * sizes; errors of loading. */
+ * without. FM_ERR_DATA when no chain is left, with shares in any of their datasets; FM_ERR_USAGE
+ * for the weights AF2 without any cluster sizes; errors of loading. */
 FM_MUST_USE fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules,
                                          fm_arena *arena, fm_snapshot_text *ret_text,
                                          fm_select_report *ret_report, fm_error *reterr);

@@ -2,6 +2,7 @@
 #include "cache/source/names.h"
 
 #include "cache/source/json_reader.h"
+#include "cache/source/source.h"
 #include "proto/limits.h"
 
 #include <stdlib.h>
@@ -145,8 +146,17 @@ bool fm_names_has(const fm_names *names, const char *name) {
     return fm_names_find(names, name) != FM_NO_NAME;
 }
 
+static const char dataset_letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                      "0123456789._-";
+
+bool fm_name_is_dataset(const char *name, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        if (!name[i] || !strchr(dataset_letters, name[i])) return false;
+    }
+    return bytes >= 1 && bytes <= FM_SOURCE_DATASET_BYTES;
+}
+
 const char *fm_name_in_dataset(const char *name) {
-    size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                 "0123456789._-");
+    size_t length = strspn(name, dataset_letters);
     return length && name[length] == ':' && name[length + 1] ? name + length + 1 : name;
 }

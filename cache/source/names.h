@@ -46,4 +46,8 @@ bool fm_names_has(const fm_names *names, const char *name);
  * name without a prefix is returned as it is. */
 const char *fm_name_in_dataset(const char *name);
 
+/* True when the `bytes` bytes at `name` can be the name of a dataset: 1 to FM_SOURCE_DATASET_BYTES
+ * of A-Z a-z 0-9 . _ - */
+bool fm_name_is_dataset(const char *name, size_t bytes);
+
 #endif

@@ -266,16 +266,10 @@ typedef struct gathering {
     uint32_t n_dataset;
 } gathering;
 
-static bool is_dataset_name(const char *name) {
-    size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                 "0123456789._-");
-    return length >= 1 && length <= FM_SOURCE_DATASET_BYTES && !name[length];
-}
-
 static fm_status check_name(const gathering *all, const char *name, bool is_alone,
                             fm_error *reterr) {
     if (!name && is_alone) return FM_OK;
-    if (!name || !is_dataset_name(name)) {
+    if (!name || !fm_name_is_dataset(name, strlen(name))) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "'%.80s' cannot be a dataset's name; expected 1 to %d of A-Z a-z 0-9 . _ -",
                        name ? name : "", FM_SOURCE_DATASET_BYTES);

@@ -84,8 +84,8 @@ uint64_t fm_generation_number_parse(fm_bytes text) {
     return good ? number : 0;
 }
 
-static fm_status read_current(const char *cache, fm_arena *arena, uint64_t *ret_number,
-                              fm_error *reterr) {
+fm_status fm_generation_current(const char *cache, fm_arena *arena, uint64_t *ret_number,
+                                fm_error *reterr) {
     char path[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/CURRENT", cache);
     if (n <= 0 || (size_t)n >= sizeof path) {
@@ -178,7 +178,7 @@ static fm_status read_lists(const char *cache, fm_arena *arena, fm_generation *g
 fm_status fm_generation_read(const char *cache, fm_generation_what what, fm_arena *arena,
                              fm_generation *ret_generation, fm_error *reterr) {
     uint64_t number;
-    fm_status status = read_current(cache, arena, &number, reterr);
+    fm_status status = fm_generation_current(cache, arena, &number, reterr);
     return status ? status
                   : fm_generation_read_at(cache, number, what, arena, ret_generation, reterr);
 }

@@ -83,6 +83,10 @@ fm_sha256 fm_generation_digest(const fm_generation *generation);
  * hash u8[32]. */
 fm_sha256 fm_generation_chain_hash(const fm_generation *generation, uint32_t chain);
 
+/* The number in CURRENT of cache folder `cache`. Errors as below. The arena holds the file. */
+FM_MUST_USE fm_status fm_generation_current(const char *cache, fm_arena *arena,
+                                            uint64_t *ret_number, fm_error *reterr);
+
 /* Reads the generation that CURRENT of cache folder `cache` names, into the arena. FM_ERR_NOT_FOUND
  * without CURRENT; FM_ERR_CORRUPT; FM_ERR_IO; FM_ERR_UNSUPPORTED for a newer format. */
 FM_MUST_USE fm_status fm_generation_read(const char *cache, fm_generation_what what,

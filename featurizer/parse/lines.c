@@ -3,6 +3,7 @@
 
 #include "proto/base/utf8.h"
 
+#include <emmintrin.h>
 #include <string.h>
 
 /* Returns the length of the UTF-8 blank that starts at p, among those that Python strips; 0 when
@@ -44,25 +45,43 @@ size_t fm_blank_before(fm_bytes text, size_t begin, size_t at, bool python) {
     return 0;
 }
 
-/* Steps over eight bytes at a time while none of them is a control byte, a space or a non-ASCII
- * byte. */
-size_t fm_blank_find(fm_bytes text, size_t at, size_t end, bool python) {
-    const uint64_t high = 0x8080808080808080u, above = 0x2121212121212121u;
-    while (at < end) {
-        size_t stop = at + 8;
-        uint64_t word;
-        if (stop <= end) {
-            memcpy(&word, text.data + at, sizeof word);
-            if (!(((word - above) | word) & high)) {
-                at = stop;
-                continue;
-            }
-        }
-        for (stop = stop < end ? stop : end; at < stop; at++) {
-            if (fm_blank_at(text, at, end, python)) return at;
-        }
+/* Returns a bit for each of 16 bytes that is graphic: above the space and ASCII. The comparison is
+ * signed, so bytes from 0x80 on are below the space too. */
+static inline unsigned graphic_bits(const uint8_t *p) {
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return (unsigned)_mm_movemask_epi8(_mm_cmpgt_epi8(bytes, _mm_set1_epi8(' ')));
+}
+
+size_t fm_graphic_end(fm_bytes text, size_t at, size_t end) {
+    const uint8_t *data = text.data;
+    for (; end - at >= 64; at += 64) {
+        uint64_t low = graphic_bits(data + at) | graphic_bits(data + at + 16) << 16;
+        uint64_t high = graphic_bits(data + at + 32) | graphic_bits(data + at + 48) << 16;
+        uint64_t others = ~(low | high << 32);
+        if (others) return at + (unsigned)__builtin_ctzll(others);
     }
-    return end;
+    while (at < end && data[at] > ' ' && data[at] < 0x80)
+        at++;
+    return at;
+}
+
+size_t fm_space_end(fm_bytes text, size_t at, size_t end) {
+    const __m128i space = _mm_set1_epi8(' ');
+    for (; end - at >= sizeof space; at += sizeof space) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(text.data + at));
+        unsigned spaces = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, space));
+        if (spaces != 0xFFFF) return at + (unsigned)__builtin_ctz(~spaces);
+    }
+    while (at < end && text.data[at] == ' ')
+        at++;
+    return at;
+}
+
+size_t fm_blank_find(fm_bytes text, size_t at, size_t end, bool python) {
+    for (; (at = fm_graphic_end(text, at, end)) < end; at++) {
+        if (fm_blank_at(text, at, end, python)) break;
+    }
+    return at;
 }
 
 /* Returns the length of the line end at p, other than \n; 0 when there is none. */

@@ -41,6 +41,11 @@ size_t fm_blank_before(fm_bytes text, size_t begin, size_t at, bool python);
 /* Returns the offset of the first blank in [at, end), or end. */
 size_t fm_blank_find(fm_bytes text, size_t at, size_t end, bool python);
 
+/* Returns the offset of the first byte in [at, end) that is a blank, a control byte or not ASCII,
+ * or end; for _space_end, of the first that is not a space. Both test many bytes at a time. */
+size_t fm_graphic_end(fm_bytes text, size_t at, size_t end);
+size_t fm_space_end(fm_bytes text, size_t at, size_t end);
+
 /* Returns FM_ERR_FORMAT with the place of the first byte that is not well-formed UTF-8 (RFC 3629).
  * The reference cannot read such text. */
 FM_MUST_USE fm_status fm_text_check_utf8(fm_bytes text, fm_error *reterr);

@@ -40,6 +40,20 @@ static void scalar_stockholm(fm_match_row *row, const uint8_t *text, size_t size
 
 const fm_match_kernel fm_match_scalar = {"scalar", scalar_a3m, scalar_stockholm};
 
+const fm_match_kernel *const fm_match_kernels[] = {&fm_match_scalar, &fm_match_avx2,
+                                                   &fm_match_avx512, NULL};
+
+bool fm_match_runs(const fm_match_kernel *kernel) {
+    if (kernel == &fm_match_avx512) {
+        return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512vbmi2");
+    }
+    return kernel == &fm_match_scalar || __builtin_cpu_supports("avx2");
+}
+
 const fm_match_kernel *fm_match_best(void) {
-    return __builtin_cpu_supports("avx2") ? &fm_match_avx2 : &fm_match_scalar;
+    const fm_match_kernel *best = &fm_match_scalar;
+    for (size_t i = 0; fm_match_kernels[i]; i++)
+        if (fm_match_runs(fm_match_kernels[i])) best = fm_match_kernels[i];
+    return best;
 }

@@ -9,10 +9,11 @@
  * in the query's gaps are deletions. Text arrives in pieces, and fm_match_row holds the state of a
  * row between pieces.
  *
- * Each loop exists twice: a scalar one, written to be read, and one for AVX2, which classifies 32
- * bytes at a time. Both give the same values for every input; tests/featurizer and the fuzzers
- * compare them. The loops allocate nothing and read no byte outside the stated ranges. They write
- * only letters[0 .. n_col + FM_MATCH_SLACK) and deletion[0 .. n_col). */
+ * Each loop exists three times: a scalar one, written to be read, one for AVX2, which classifies 32
+ * bytes at a time, and one for AVX-512 with VBMI2, which takes 64. All give the same values for
+ * every input; tests/featurizer and the fuzzers compare them. The loops allocate nothing and read
+ * no byte outside the stated ranges. They write only letters[0 .. n_col + FM_MATCH_SLACK) and
+ * deletion[0 .. n_col). */
 #ifndef FM_PARSE_MATCH_H
 #define FM_PARSE_MATCH_H
 
@@ -58,7 +59,13 @@ typedef struct fm_match_kernel {
     fm_match_stockholm_fn *stockholm;
 } fm_match_kernel;
 
-extern const fm_match_kernel fm_match_scalar, fm_match_avx2;
+extern const fm_match_kernel fm_match_scalar, fm_match_avx2, fm_match_avx512;
+
+/* All kernels, each faster than the one before it; NULL ends the list. */
+extern const fm_match_kernel *const fm_match_kernels[];
+
+/* Returns whether this processor has the instructions of a kernel. */
+bool fm_match_runs(const fm_match_kernel *kernel);
 
 /* Returns the fastest kernel that this processor runs. */
 const fm_match_kernel *fm_match_best(void);

@@ -27,14 +27,26 @@ static fm_status check_text(fm_bytes text, bool compat, fm_error *reterr) {
     return compat ? fm_text_check_utf8(text, reterr) : FM_OK;
 }
 
-static fm_status check_query(const fm_stockholm_piece *first, bool compat, size_t n_col,
+static size_t count_letters(fm_bytes text, size_t begin, size_t size, bool compat) {
+    size_t n = 0;
+    for (size_t i = begin; i < begin + size; i++)
+        n += !is_gap(text.data[i], compat);
+    return n;
+}
+
+static fm_status fail_empty(fm_error *reterr) {
+    return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
+                      "the alignment has no sequences, expected at least one");
+}
+
+static fm_status check_query(const fm_alignment_row *query, bool compat, size_t n_col,
                              fm_error *reterr) {
     if (n_col == 0 && !compat) {
-        return fm_fail_at(reterr, FM_ERR_FORMAT, first->line, 1, first->start,
+        return fm_fail_at(reterr, FM_ERR_FORMAT, query->line, 1, query->sequence,
                           "the query (row 0) has no residues");
     }
     if (n_col > FM_LIMIT_N_RES) {
-        return fm_fail_at(reterr, FM_ERR_LIMIT, first->line, 1, first->start,
+        return fm_fail_at(reterr, FM_ERR_LIMIT, query->line, 1, query->sequence,
                           "the query has %zu match columns, the limit is %u", n_col,
                           FM_LIMIT_N_RES);
     }
@@ -53,17 +65,29 @@ fm_status fm_stockholm_measure(fm_bytes text, const fm_stockholm_options *option
         if (!any) first = next;
         any = true;
         if (!fm_stockholm_same_name(text, &next, first.name, first.name_bytes)) continue;
-        for (size_t i = 0; i < next.size; i++)
-            n_col += !is_gap(text.data[next.begin + i], reader.compat);
+        n_col += count_letters(text, next.begin, next.size, reader.compat);
     }
     if (status) return status;
-    if (!any) {
-        return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
-                          "the alignment has no sequences, expected at least one");
-    }
-    status = check_query(&first, reader.compat, n_col, reterr);
+    if (!any) return fail_empty(reterr);
+    fm_alignment_row query = {.sequence = (uint32_t)first.start, .line = (uint32_t)first.line};
+    status = check_query(&query, reader.compat, n_col, reterr);
     if (!status) *ret_n_col = n_col;
     return status;
+}
+
+/* Counts the query's match columns and checks that the alignment has as many. */
+static fm_status check_columns(const fm_stockholm_rows *index, fm_bytes text, bool compat,
+                               const fm_alignment *alignment, fm_error *reterr) {
+    if (index->n_row == 0) return fail_empty(reterr);
+    const fm_stockholm_row *query = &index->rows[0];
+    size_t n_col = 0;
+    for (uint32_t at = query->first; at != FM_STOCKHOLM_NONE; at = index->links[at].next)
+        n_col += count_letters(text, index->links[at].begin, index->links[at].size, compat);
+    fm_status status = check_query(&query->place, compat, n_col, reterr);
+    if (status || n_col == alignment->n_col) return status;
+    return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
+                      "row 0 has %zu match column%s, the query has %u", n_col,
+                      n_col == 1 ? "" : "s", alignment->n_col);
 }
 
 /* Writes the query's match columns as a bit set. */
@@ -147,17 +171,13 @@ static fm_status append_rows(const fm_stockholm_rows *index, fm_bytes text,
 
 fm_status fm_stockholm_append(fm_bytes text, const fm_stockholm_options *options, fm_arena *arena,
                               fm_alignment *alignment, fm_error *reterr) {
-    size_t mark = fm_arena_mark(arena), n_col;
+    size_t mark = fm_arena_mark(arena);
     fm_stockholm_rows index;
     fm_match_columns columns;
     bool compat = is_compat(options);
-    fm_status status = fm_stockholm_measure(text, options, &n_col, reterr);
-    if (!status && n_col != alignment->n_col) {
-        status = fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
-                            "row 0 has %zu match column%s, the query has %u", n_col,
-                            n_col == 1 ? "" : "s", alignment->n_col);
-    }
+    fm_status status = check_text(text, compat, reterr);
     if (!status) status = fm_stockholm_rows_read(text, compat, arena, &index, reterr);
+    if (!status) status = check_columns(&index, text, compat, alignment, reterr);
     if (!status) status = mark_columns(&index, text, compat, arena, &columns, reterr);
     if (!status) status = append_rows(&index, text, options, &columns, alignment, reterr);
     fm_arena_rewind(arena, mark);

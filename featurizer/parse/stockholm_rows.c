@@ -37,11 +37,33 @@ static fm_status split_line(const fm_stockholm_pieces *pieces, const fm_line *li
     return FM_OK;
 }
 
+/* Reads the next line in one pass when it has the form that every program writes: a name, spaces,
+ * letters and a line feed, all in ASCII. For any other line it returns false and does not move. */
+static bool read_common_line(fm_stockholm_pieces *pieces, fm_stockholm_piece *ret_piece) {
+    fm_bytes text = pieces->text;
+    const uint8_t *data = text.data;
+    size_t start = pieces->lines.at;
+    if (pieces->ended || start >= text.size || data[start] == '#' || data[start] == '/') {
+        return false;
+    }
+    size_t name_end = fm_graphic_end(text, start, text.size);
+    size_t begin = fm_space_end(text, name_end, text.size);
+    size_t end = fm_graphic_end(text, begin, text.size);
+    if (name_end == start || begin == name_end || end == begin) return false;
+    if (end == text.size || data[end] != '\n') return false;
+    *ret_piece = (fm_stockholm_piece){start, name_end - start,    begin, end - begin,
+                                      start, pieces->lines.number};
+    pieces->lines.at = end + 1;
+    pieces->lines.number++;
+    return true;
+}
+
 fm_status fm_stockholm_pieces_next(fm_stockholm_pieces *pieces, fm_stockholm_piece *ret_piece,
                                    bool *ret_found, fm_error *reterr) {
     const uint8_t *data = pieces->text.data;
     fm_line line;
-    *ret_found = false;
+    *ret_found = !pieces->lines.has_odd_breaks && read_common_line(pieces, ret_piece);
+    if (*ret_found) return FM_OK;
     while (fm_lines_next(&pieces->lines, &line)) {
         size_t size = line.end - line.begin;
         if (size == 0 || data[line.begin] == '#') continue;
@@ -60,13 +82,27 @@ fm_status fm_stockholm_pieces_next(fm_stockholm_pieces *pieces, fm_stockholm_pie
     return FM_OK;
 }
 
-static fm_status init_rows(fm_stockholm_rows *rows, fm_bytes text, bool compat, fm_arena *arena,
-                           fm_error *reterr) {
-    fm_lines lines = fm_lines_of(text, compat, 0, 1);
+/* Returns at least the number of lines that are not comments. */
+static size_t bound_lines(fm_lines lines) {
+    const uint8_t *p = lines.text.data, *end = p + lines.text.size;
     fm_line line;
     size_t n = 1;
-    while (fm_lines_next(&lines, &line))
-        n += line.begin < line.end && text.data[line.begin] != '#';
+    if (lines.has_odd_breaks) {
+        while (fm_lines_next(&lines, &line))
+            n++;
+        return n;
+    }
+    for (; p < end; p++, n++) {
+        bool comment = *p == '#';
+        if (!(p = memchr(p, '\n', (size_t)(end - p)))) break;
+        n -= comment;
+    }
+    return n;
+}
+
+static fm_status init_rows(fm_stockholm_rows *rows, const fm_lines *lines, fm_arena *arena,
+                           fm_error *reterr) {
+    size_t n = bound_lines(*lines);
     size_t n_slot = 16;
     while (n_slot < 2 * n)
         n_slot *= 2;
@@ -121,12 +157,12 @@ static uint32_t find_row(fm_stockholm_rows *rows, fm_bytes text, const fm_stockh
     return row;
 }
 
-static fm_status fill_rows(fm_stockholm_rows *rows, fm_bytes text, bool compat, fm_error *reterr) {
-    fm_stockholm_pieces pieces = fm_stockholm_pieces_of(text, compat);
+static fm_status fill_rows(fm_stockholm_rows *rows, fm_stockholm_pieces *pieces, fm_error *reterr) {
+    fm_bytes text = pieces->text;
     fm_stockholm_piece piece;
     bool found;
     fm_status status;
-    while (!(status = fm_stockholm_pieces_next(&pieces, &piece, &found, reterr)) && found) {
+    while (!(status = fm_stockholm_pieces_next(pieces, &piece, &found, reterr)) && found) {
         uint32_t at = find_row(rows, text, &piece), added = (uint32_t)rows->n_link++;
         fm_stockholm_row *row = &rows->rows[at];
         rows->links[added] =
@@ -146,8 +182,9 @@ fm_status fm_stockholm_rows_read(fm_bytes text, bool compat, fm_arena *arena,
         return fm_fail(reterr, FM_ERR_LIMIT, "the text has %zu bytes, the limit is %zu", text.size,
                        FM_LIMIT_INPUT_BYTES);
     }
-    fm_status status = init_rows(&rows, text, compat, arena, reterr);
-    if (!status) status = fill_rows(&rows, text, compat, reterr);
+    fm_stockholm_pieces pieces = fm_stockholm_pieces_of(text, compat);
+    fm_status status = init_rows(&rows, &pieces.lines, arena, reterr);
+    if (!status) status = fill_rows(&rows, &pieces, reterr);
     if (!status) *ret_rows = rows;
     return status;
 }

@@ -1,16 +1,16 @@
 /* choose.c: see choose.h. */
 #include "featurizer/sample/choose.h"
 
-#include "proto/base/date.h"
+#include "proto/template_date.h"
 
 #include <assert.h>
 #include <string.h>
 
-uint32_t fm_choose_crop_start(const fm_plan *plan, const fm_draws *draws, uint32_t n_res_chain,
-                              uint32_t n_res) {
+uint32_t fm_choose_crop_start(const fm_plan *plan, const fm_draws *draws, bool is_clamped,
+                              uint32_t n_res_chain, uint32_t n_res) {
     assert(n_res >= 1 && n_res <= n_res_chain);
     uint32_t end = n_res_chain - n_res, number = 0;
-    if (plan->compat_openfold) {
+    if (!is_clamped || plan->compat_openfold) {
         end -= draws->below(draws->context, FM_SAMPLE_DRAW_CROP, 0, number++, end + 1);
     }
     return draws->below(draws->context, FM_SAMPLE_DRAW_CROP, 0, number, end + 1);
@@ -25,6 +25,7 @@ uint32_t fm_choose_templates(const fm_plan *plan, const fm_draws *draws, uint32_
     for (uint32_t t = 0; t < n_template; t++)
         ret_index[t] = t;
     if (n_template == 0) return 0;
+    if (plan->best_templates) return min_u32(n_template, plan->max_templates);
     if (plan->compat_openfold) {
         uint32_t start =
             draws->below(draws->context, FM_SAMPLE_DRAW_TEMPLATE_COUNT, 0, 0, n_template + 1);
@@ -41,14 +42,33 @@ uint32_t fm_choose_templates(const fm_plan *plan, const fm_draws *draws, uint32_
     return kept;
 }
 
+/* Finds the newest release date that a template of this chain may have; *ret_date = NULL allows
+ * any. Returns false when the chain may use no template: its own date decides and is not known. */
+static bool find_max_date(const fm_plan *plan, const fm_part_structure *query,
+                          char room[FM_DATE_TEXT_BYTES], const char **ret_date) {
+    *ret_date = NULL;
+    if (plan->max_template_date == FM_TEMPLATE_DATE_ANY) return true;
+    if (plan->max_template_date != FM_TEMPLATE_DATE_QUERY) {
+        fm_date_format(plan->max_template_date, room);
+        *ret_date = room;
+        return true;
+    }
+    if (!query) return false;
+    if (query->is_distillation) return true;
+    *ret_date = query->release_date;
+    return query->release_date[0] != '\0';
+}
+
 fm_status fm_choose_hits(const fm_plan *plan, const fm_draws *draws, const fm_part_hits *hits,
-                         fm_arena *arena, uint32_t **ret_chosen, uint32_t *ret_n_templ,
-                         fm_error *reterr) {
+                         const fm_part_structure *query, fm_arena *arena, uint32_t **ret_chosen,
+                         uint32_t *ret_n_templ, fm_error *reterr) {
     bool compat = plan->compat_openfold;
-    char date[FM_DATE_TEXT_BYTES];
-    fm_date_format(plan->max_template_date, date);
-    const fm_template_options ranking = {.compat_openfold = compat,
-                                         .max_date = plan->max_template_date ? date : NULL};
+    char room[FM_DATE_TEXT_BYTES];
+    const char *max_date;
+    *ret_chosen = NULL;
+    *ret_n_templ = 0;
+    if (!find_max_date(plan, query, room, &max_date)) return FM_OK;
+    const fm_template_options ranking = {.compat_openfold = compat, .max_date = max_date};
     const fm_template_options reading = {.max_templates =
                                              compat ? plan->max_templates : plan->template_pool,
                                          .max_date = ranking.max_date};

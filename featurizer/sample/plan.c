@@ -1,9 +1,9 @@
-/* plan.c: see plan.h and docs/reference/sampling.md, sections 3 and 4. */
+/* plan.c: see plan.h and docs/reference/sampling.md, section 4. */
 #include "featurizer/sample/plan.h"
 
 #include "featurizer/sample/sample_draw.h"
-#include "proto/base/date.h"
 #include "proto/limits.h"
+#include "proto/template_date.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -31,6 +31,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 32,
      .max_extra_msa = 64,
      .max_cycle = 2,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY,
      AF2_DRAWS},
     {.name = "af2-initial",
      .order = FM_ORDER_WEIGHTED,
@@ -40,6 +41,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 124,
      .max_extra_msa = 1024,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY,
      AF2_DRAWS},
     {.name = "af2-finetuning",
      .order = FM_ORDER_WEIGHTED,
@@ -49,6 +51,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 508,
      .max_extra_msa = 5120,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY,
      AF2_DRAWS},
     {.name = "openfold-initial",
      .order = FM_ORDER_WEIGHTED,
@@ -58,6 +61,7 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 128,
      .max_extra_msa = 1024,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_ANY,
      .compat_openfold = true,
      AF2_DRAWS},
     {.name = "openfold-finetuning",
@@ -68,8 +72,25 @@ static const fm_plan plans[] = {
      .max_msa_clusters = 512,
      .max_extra_msa = 5120,
      .max_cycle = 4,
+     .max_template_date = FM_TEMPLATE_DATE_ANY,
      .compat_openfold = true,
      AF2_DRAWS},
+    /* Every chain once, whole (the client's crop_size is the longest that it takes), with all of
+     * its rows to choose from, no masking and the best templates. */
+    {.name = "eval",
+     .order = FM_ORDER_LISTED,
+     .global_batch = 1,
+     .epoch_samples = UINT32_MAX,
+     .crop_size = 1024,
+     .max_msa_clusters = 124,
+     .max_extra_msa = 1024,
+     .max_cycle = 4,
+     .always_max_cycle = true,
+     .clamped_fape_q32 = UINT32_MAX,
+     .max_templates = 4,
+     .template_pool = 20,
+     .best_templates = true,
+     .max_template_date = FM_TEMPLATE_DATE_QUERY},
 };
 
 fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {
@@ -81,7 +102,7 @@ fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {
     }
     return fm_fail(reterr, FM_ERR_NOT_FOUND,
                    "no plan is called '%.64s'; there are: tiny, af2-initial, af2-finetuning, "
-                   "openfold-initial, openfold-finetuning",
+                   "openfold-initial, openfold-finetuning, eval",
                    name);
 }
 
@@ -97,7 +118,7 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
         const char *field;
         uint64_t value, min, max;
     } ranges[] = {
-        {"order", plan->order, FM_ORDER_WEIGHTED, FM_ORDER_SHUFFLED},
+        {"order", plan->order, FM_ORDER_WEIGHTED, FM_N_PLAN_ORDER - 1},
         {"global_batch", plan->global_batch, 1, 65536},
         {"epoch_samples", plan->epoch_samples, 1, UINT32_MAX},
         {"crop_size", plan->crop_size, 1, FM_LIMIT_N_RES},
@@ -111,10 +132,11 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
          (uint64_t)plan->mask_uniform_q32 + plan->mask_profile_q32 + plan->mask_same_q32, 0,
          UINT32_MAX},
     };
-    if (plan->max_template_date && !fm_date_is(plan->max_template_date)) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "the plan's max_template_date is %u, expected YYYYMMDD",
-                       plan->max_template_date);
+    if (!fm_template_date_is(plan->max_template_date)) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "the plan's max_template_date is %u, expected YYYYMMDD, 1 (query) or 2 (any)",
+            plan->max_template_date);
     }
     fm_status status = FM_OK;
     for (size_t i = 0; !status && i < sizeof ranges / sizeof ranges[0]; i++) {
@@ -124,33 +146,83 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
     return status;
 }
 
-/* A31:1 */
-uint32_t fm_plan_cycles(const fm_plan *plan, uint64_t seed, uint64_t step) {
-    const fm_sample_draw draw = {.seed = seed, .index = step};
-    return 1 + fm_sample_draw_below(&draw, FM_SAMPLE_DRAW_CYCLES, 0, plan->max_cycle);
-}
-
 struct fm_chooser {
     fm_plan_order order;
     uint32_t n_chain;
-    uint32_t half_bits;     /* shuffled: bits in one half of the Feistel block */
-    uint64_t *weight_below; /* weighted: [n_chain] sum of the weights of chains 0 .. i */
+    uint32_t half_bits; /* shuffled: bits in one half of the Feistel block */
+    /* weighted: the chains have places, which are the chains themselves without shares, and go
+     * dataset by dataset with them */
+    uint64_t *weight_below; /* [n_chain] sum of the weights at places 0 .. i */
+    uint32_t *chain_at;     /* [n_chain] the chain at each place; NULL: place i is chain i */
+    uint32_t n_share;       /* datasets; 0 without shares */
+    uint64_t share_below[FM_LIMIT_N_SHARE]; /* sum of the shares 0 .. k */
+    uint32_t place_end[FM_LIMIT_N_SHARE];   /* one more than the last place of dataset k */
 };
+
+/* The first place of dataset k. */
+static uint32_t first_place(const fm_chooser *chooser, uint32_t k) {
+    return k ? chooser->place_end[k - 1] : 0;
+}
+
+/* Gives the chains their places: sorted by dataset, in each in their order. */
+static fm_status place_chains(fm_chooser *chooser, const fm_chooser_shares *shares,
+                              fm_error *reterr) {
+    assert(shares->n >= 1 && shares->n <= FM_LIMIT_N_SHARE);
+    chooser->chain_at = malloc(chooser->n_chain * sizeof *chooser->chain_at);
+    if (!chooser->chain_at) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the chains");
+    chooser->n_share = shares->n;
+    uint32_t n_in[FM_LIMIT_N_SHARE] = {0}, next[FM_LIMIT_N_SHARE];
+    for (uint32_t i = 0; i < chooser->n_chain; i++)
+        n_in[shares->of_chain[i]]++;
+    uint64_t sum = 0;
+    uint32_t end = 0;
+    for (uint32_t k = 0; k < shares->n; k++) {
+        sum += shares->share[k];
+        next[k] = end;
+        end += n_in[k];
+        chooser->share_below[k] = sum;
+        chooser->place_end[k] = end;
+    }
+    for (uint32_t i = 0; i < chooser->n_chain; i++)
+        chooser->chain_at[next[shares->of_chain[i]]++] = i;
+    return FM_OK;
+}
+
+/* Sum of the weights at the places before `place`. */
+static uint64_t weight_before(const fm_chooser *chooser, uint32_t place) {
+    return place ? chooser->weight_below[place - 1] : 0;
+}
+
+static fm_status check_weights(const fm_chooser *chooser, fm_error *reterr) {
+    if (chooser->weight_below[chooser->n_chain - 1] == 0) {
+        return fm_fail(reterr, FM_ERR_DATA, "every chain of the snapshot has weight 0");
+    }
+    for (uint32_t k = 0; k < chooser->n_share; k++) {
+        uint32_t end = chooser->place_end[k];
+        uint64_t before = weight_before(chooser, first_place(chooser, k));
+        if (weight_before(chooser, end) > before) continue;
+        return fm_fail(reterr, FM_ERR_DATA,
+                       "no chain of dataset %u of the snapshot's %u has a weight", k + 1,
+                       chooser->n_share);
+    }
+    return FM_OK;
+}
 
 static fm_status sum_weights(fm_chooser *chooser, const uint32_t *weights, fm_error *reterr) {
     chooser->weight_below = malloc(chooser->n_chain * sizeof *chooser->weight_below);
     if (!chooser->weight_below) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the weights");
     uint64_t sum = 0;
     for (uint32_t i = 0; i < chooser->n_chain; i++) {
-        sum += weights ? weights[i] : 1;
+        uint32_t chain = chooser->chain_at ? chooser->chain_at[i] : i;
+        sum += weights ? weights[chain] : 1;
         chooser->weight_below[i] = sum;
     }
-    if (sum == 0) return fm_fail(reterr, FM_ERR_DATA, "every chain of the snapshot has weight 0");
-    return FM_OK;
+    return check_weights(chooser, reterr);
 }
 
 fm_status fm_chooser_create(const fm_plan *plan, uint32_t n_chain, const uint32_t *weights,
-                            fm_chooser **ret_chooser, fm_error *reterr) {
+                            const fm_chooser_shares *shares, fm_chooser **ret_chooser,
+                            fm_error *reterr) {
     assert(n_chain >= 1 && n_chain <= FM_LIMIT_N_CHAIN);
     fm_chooser *chooser = calloc(1, sizeof *chooser);
     if (!chooser) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the chain chooser");
@@ -160,7 +232,9 @@ fm_status fm_chooser_create(const fm_plan *plan, uint32_t n_chain, const uint32_
     while ((uint64_t)1 << (2 * chooser->half_bits) < n_chain)
         chooser->half_bits++;
     fm_status status = FM_OK;
-    if (plan->order == FM_ORDER_WEIGHTED) status = sum_weights(chooser, weights, reterr);
+    bool weighted = plan->order == FM_ORDER_WEIGHTED;
+    if (weighted && shares) status = place_chains(chooser, shares, reterr);
+    if (!status && weighted) status = sum_weights(chooser, weights, reterr);
     if (status) {
         fm_chooser_destroy(chooser);
         return status;
@@ -172,6 +246,7 @@ fm_status fm_chooser_create(const fm_plan *plan, uint32_t n_chain, const uint32_
 void fm_chooser_destroy(fm_chooser *chooser) {
     if (!chooser) return;
     free(chooser->weight_below);
+    free(chooser->chain_at);
     free(chooser);
 }
 
@@ -181,11 +256,27 @@ static uint64_t below_u64(uint64_t bits, uint64_t total) {
     return (uint64_t)((u128)bits * total >> 64);
 }
 
+/* The dataset of a sample: the first whose sum of shares is above the draw. */
+static uint32_t choose_dataset(const fm_chooser *chooser, const fm_sample_draw *draw) {
+    uint64_t total = chooser->share_below[chooser->n_share - 1];
+    uint64_t at = below_u64(fm_sample_draw_bits(draw, FM_SAMPLE_DRAW_DATASET, 0), total);
+    uint32_t k = 0;
+    while (chooser->share_below[k] <= at)
+        k++;
+    return k;
+}
+
 static uint32_t choose_weighted(const fm_chooser *chooser, uint64_t seed, uint64_t index) {
     const fm_sample_draw draw = {.seed = seed, .index = index};
-    uint64_t total = chooser->weight_below[chooser->n_chain - 1];
-    uint64_t at = below_u64(fm_sample_draw_bits(&draw, FM_SAMPLE_DRAW_CHAIN, 0), total);
-    uint32_t low = 0, high = chooser->n_chain - 1; /* the first chain whose sum is above `at` */
+    uint32_t low = 0, end = chooser->n_chain;
+    if (chooser->n_share) {
+        uint32_t k = choose_dataset(chooser, &draw);
+        low = first_place(chooser, k);
+        end = chooser->place_end[k];
+    }
+    uint64_t before = weight_before(chooser, low), total = weight_before(chooser, end) - before;
+    uint64_t at = before + below_u64(fm_sample_draw_bits(&draw, FM_SAMPLE_DRAW_CHAIN, 0), total);
+    uint32_t high = end - 1; /* the first place whose sum is above `at` */
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (chooser->weight_below[middle] > at) {
@@ -194,7 +285,7 @@ static uint32_t choose_weighted(const fm_chooser *chooser, uint64_t seed, uint64
             low = middle + 1;
         }
     }
-    return low;
+    return chooser->chain_at ? chooser->chain_at[low] : low;
 }
 
 /* A permutation of [0, 2^(2 half_bits)) for each pass: six Feistel rounds with Philox as the round
@@ -228,6 +319,9 @@ static uint32_t choose_shuffled(const fm_chooser *chooser, uint64_t seed, uint64
 }
 
 uint32_t fm_chooser_chain(const fm_chooser *chooser, uint64_t seed, uint64_t index) {
-    return chooser->order == FM_ORDER_WEIGHTED ? choose_weighted(chooser, seed, index)
-                                               : choose_shuffled(chooser, seed, index);
+    switch (chooser->order) {
+    case FM_ORDER_WEIGHTED: return choose_weighted(chooser, seed, index);
+    case FM_ORDER_LISTED: return (uint32_t)(index % chooser->n_chain);
+    default: return choose_shuffled(chooser, seed, index);
+    }
 }

@@ -1,5 +1,4 @@
-/* plan.h: a sampling plan, and the draws that decide which chain is sample i and how many cycles a
- * step has.
+/* plan.h: a sampling plan, and the draws that decide which chain is sample i.
  *
  * docs/reference/sampling.md is the standard, and this is its first implementation. Everything here
  * is a pure function of (plan, snapshot's sizes and weights, seed, index). */
@@ -14,6 +13,8 @@
 typedef enum fm_plan_order {
     FM_ORDER_WEIGHTED = 1, /* with replacement, by the snapshot's weights */
     FM_ORDER_SHUFFLED = 2, /* without replacement: a Feistel permutation per pass */
+    FM_ORDER_LISTED = 3,   /* in the order of the snapshot, again and again */
+    FM_N_PLAN_ORDER        /* one more than the last order */
 } fm_plan_order;
 
 /* Fractions are in units of 2^-32 ("q32"), so that every choice is made in integers. */
@@ -25,7 +26,8 @@ typedef struct fm_plan {
     uint32_t crop_size;     /* residues */
     uint32_t max_msa_clusters;
     uint32_t max_extra_msa;
-    uint32_t max_cycle;        /* recycling cycles are uniform in 1 .. max_cycle */
+    uint32_t max_cycle; /* recycling cycles are uniform in 1 .. max_cycle; or always that */
+    bool always_max_cycle;
     uint32_t n_delete_block;   /* block deletion: this many blocks ... */
     uint32_t delete_block_q32; /* ... each of this fraction of the rows; 0 = none */
     uint32_t masked_q32;       /* chance that a position is chosen for masking */
@@ -37,8 +39,8 @@ typedef struct fm_plan {
     uint32_t clamped_fape_q32; /* chance that FAPE is clamped */
     uint32_t max_templates;    /* most templates that a sample carries */
     uint32_t template_pool;    /* templates are drawn from this many of the best hits */
-    /* Templates released later are not used: YYYYMMDD (proto/base/date.h), 0 = any date. */
-    uint32_t max_template_date;
+    bool best_templates;       /* the best max_templates are taken, in their order; none is drawn */
+    uint32_t max_template_date; /* rule of proto/template_date.h */
     /* Chooses crop, templates and the rows of distillation chains as OpenFold does, quirks
      * included: docs/reference/sampling.md, section 10. */
     bool compat_openfold;
@@ -50,19 +52,24 @@ FM_MUST_USE fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error
 /* Returns FM_ERR_USAGE naming the first field that is out of range. */
 FM_MUST_USE fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr);
 
-/* Returns the number of recycling cycles of a step, 1 .. max_cycle, the same for all ranks. */
-uint32_t fm_plan_cycles(const fm_plan *plan, uint64_t seed, uint64_t step);
-
 /* Decides which chain of the snapshot is sample `index`. It is built once per (plan, snapshot), is
  * immutable and may be shared by threads. */
 typedef struct fm_chooser fm_chooser;
 
-/* weights: [n_chain], used for FM_ORDER_WEIGHTED only; NULL means all equal; at least one must be >
- * 0, else FM_ERR_DATA. The weights are copied. fm_chooser_chain returns the position in the
- * snapshot. */
+/* How often each dataset of a snapshot is drawn; its chains then share what it gets by their
+ * weights. */
+typedef struct fm_chooser_shares {
+    uint32_t n;              /* 1 .. FM_LIMIT_N_SHARE */
+    const uint32_t *share;   /* [n] each > 0, the sum below 2^32 */
+    const uint8_t *of_chain; /* [n_chain] the dataset of each chain, below n */
+} fm_chooser_shares;
+
+/* weights: [n_chain], NULL means all equal. shares: NULL for none. Both are used for
+ * FM_ORDER_WEIGHTED only, and copied. One weight must be > 0, with shares one of each dataset, else
+ * FM_ERR_DATA. fm_chooser_chain returns the position in the snapshot. */
 FM_MUST_USE fm_status fm_chooser_create(const fm_plan *plan, uint32_t n_chain,
-                                        const uint32_t *weights, fm_chooser **ret_chooser,
-                                        fm_error *reterr);
+                                        const uint32_t *weights, const fm_chooser_shares *shares,
+                                        fm_chooser **ret_chooser, fm_error *reterr);
 void fm_chooser_destroy(fm_chooser *chooser);
 uint32_t fm_chooser_chain(const fm_chooser *chooser, uint64_t seed, uint64_t index);
 

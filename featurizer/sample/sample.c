@@ -28,6 +28,7 @@ typedef struct builder {
     const fm_row_kernels *kernels;
     fm_arena *arena;
     fm_error *reterr;
+    bool is_clamped; /* FAPE; drawn before the crop, which depends on it */
     uint32_t crop_start, n_res;
     fm_tensor_view *tensor;
     uint32_t n_tensor, max_tensor;
@@ -153,8 +154,8 @@ static fm_status add_templates(builder *b) {
     const fm_part_hits *hits = b->record->hits;
     uint32_t *chosen, n_templ;
     if (!b->templates || !hits) return FM_OK;
-    fm_status status =
-        fm_choose_hits(b->plan, b->draws, hits, b->arena, &chosen, &n_templ, b->reterr);
+    fm_status status = fm_choose_hits(b->plan, b->draws, hits, b->record->structure, b->arena,
+                                      &chosen, &n_templ, b->reterr);
     if (status || n_templ == 0) return status;
     template_tensors tensors;
     if (!add_template_tensors(b, n_templ, &tensors)) return fm_arena_full(b->arena, b->reterr);
@@ -342,8 +343,7 @@ static void fill_header(const builder *b, uint64_t seed, uint64_t index, uint32_
         .n_seq_chain = b->msa->n_seq,
         .resolution = structure ? structure->resolution : 0.0f,
         .is_distillation = structure ? structure->is_distillation : 0,
-        .use_clamped_fape = b->draws->chance(b->draws->context, FM_SAMPLE_DRAW_CLAMPED_FAPE,
-                                             b->plan->clamped_fape_q32),
+        .use_clamped_fape = b->is_clamped,
         .n_tensor = b->n_tensor,
         .tensor = b->tensor,
     };
@@ -375,7 +375,9 @@ fm_status fm_sample_make_drawn(const fm_plan *plan, const fm_record *record,
     }
     uint32_t n_res_chain = record->sequence->n_res;
     b.n_res = n_res_chain < plan->crop_size ? n_res_chain : plan->crop_size;
-    b.crop_start = fm_choose_crop_start(plan, draws, n_res_chain, b.n_res);
+    b.is_clamped =
+        draws->chance(draws->context, FM_SAMPLE_DRAW_CLAMPED_FAPE, plan->clamped_fape_q32);
+    b.crop_start = fm_choose_crop_start(plan, draws, b.is_clamped, n_res_chain, b.n_res);
     b.max_tensor = N_SHARED_TENSOR + n_cycle * N_CYCLE_TENSOR;
     b.tensor = fm_arena_alloc_array(arena, b.max_tensor, sizeof *b.tensor);
     if (!b.tensor) return fm_arena_full(arena, reterr);

@@ -21,9 +21,9 @@ typedef struct fm_sample_templates {
     void *context;
 } fm_sample_templates;
 
-/* Makes cycles 0 .. n_cycle-1 of sample `index` in the arena. n_cycle is usually fm_plan_cycles of
- * its step. The record must be that of the chain which fm_chooser_chain names; `chain` is its
- * position in the snapshot and is copied to the header.
+/* Makes cycles 0 .. n_cycle-1 of sample `index` in the arena. n_cycle is usually
+ * fm_wire_open_cycles of the stream. The record must be that of the chain which fm_chooser_chain
+ * names; `chain` is its position in the snapshot and is copied to the header.
  *
  * A chain without an msa part is sampled as a single sequence, and one without a structure has
  * all_atom_mask 0. Templates are chosen from the record's hits and read through `templates`; with

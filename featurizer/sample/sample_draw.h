@@ -12,12 +12,13 @@
 typedef enum fm_sample_purpose {
     FM_SAMPLE_DRAW_CHAIN = 1,
     FM_SAMPLE_DRAW_SHUFFLE = 2,
-    FM_SAMPLE_DRAW_CYCLES = 3,
+    FM_SAMPLE_DRAW_CYCLES = 3, /* drawn in proto/step_cycles.c */
     FM_SAMPLE_DRAW_CROP = 4,
     FM_SAMPLE_DRAW_CLAMPED_FAPE = 5,
     FM_SAMPLE_DRAW_TEMPLATES = 6,
     FM_SAMPLE_DRAW_TEMPLATE_COUNT = 7,
     FM_SAMPLE_DRAW_TEMPLATE_ORDER = 8, /* plans with compat_openfold only */
+    FM_SAMPLE_DRAW_DATASET = 9,        /* snapshots with shares only */
     FM_SAMPLE_DRAW_BLOCK_DELETION = 16,
     FM_SAMPLE_DRAW_DISTILLATION_CAP = 17,
     FM_SAMPLE_DRAW_MSA_ROWS = 18,

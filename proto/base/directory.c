@@ -53,6 +53,25 @@ fm_status fm_path_is_same(const char *a, const char *b, bool *ret_same, fm_error
     return status;
 }
 
+fm_status fm_path_mark_read(const char *path, fm_path_mark *ret_mark, fm_error *reterr) {
+    struct stat found;
+    bool is_there;
+    fm_status status = look(path, &found, &is_there, reterr);
+    *ret_mark = (fm_path_mark){0};
+    if (status || !is_there) return status;
+    *ret_mark = (fm_path_mark){.device = found.st_dev,
+                               .inode = found.st_ino,
+                               .size = (uint64_t)found.st_size,
+                               .modified_s = found.st_mtim.tv_sec,
+                               .modified_ns = found.st_mtim.tv_nsec};
+    return FM_OK;
+}
+
+bool fm_path_mark_is_same(const fm_path_mark *a, const fm_path_mark *b) {
+    return a->device == b->device && a->inode == b->inode && a->size == b->size &&
+           a->modified_s == b->modified_s && a->modified_ns == b->modified_ns;
+}
+
 fm_status fm_path_is_link(const char *path, bool *ret_link, fm_error *reterr) {
     struct stat info;
     bool there = lstat(path, &info) == 0;

@@ -37,6 +37,17 @@ FM_MUST_USE fm_status fm_path_size(const char *path, fm_path_kind *ret_kind, uin
 FM_MUST_USE fm_status fm_path_is_same(const char *a, const char *b, bool *ret_same,
                                       fm_error *reterr);
 
+/* What changes when a file is replaced or written, or an entry of a folder comes or goes. All zero:
+ * nothing is at the path. */
+typedef struct fm_path_mark {
+    uint64_t device, inode, size;
+    int64_t modified_s, modified_ns;
+} fm_path_mark;
+
+/* FM_ERR_IO when the path cannot be looked at. */
+FM_MUST_USE fm_status fm_path_mark_read(const char *path, fm_path_mark *ret_mark, fm_error *reterr);
+bool fm_path_mark_is_same(const fm_path_mark *a, const fm_path_mark *b);
+
 /* Whether the path itself is a symbolic link. FM_ERR_IO when it cannot be looked at. */
 FM_MUST_USE fm_status fm_path_is_link(const char *path, bool *ret_link, fm_error *reterr);
 

@@ -77,10 +77,14 @@ void fm_sha256_format(const fm_sha256 *hash, char out[FM_SHA256_HEX]) {
     out[FM_SHA256_HEX - 1] = '\0';
 }
 
+/* A table, because a large snapshot has hundreds of thousands of hashes: 1 + the digit, 0 = none.
+ * */
 static int hex_value(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return -1;
+    static const uint8_t digits[256] = {
+        ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,
+        ['6'] = 7,  ['7'] = 8,  ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12,
+        ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16};
+    return digits[(uint8_t)c] - 1;
 }
 
 fm_status fm_sha256_parse(const char *text, size_t size, fm_sha256 *ret_hash) {

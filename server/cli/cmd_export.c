@@ -1,5 +1,6 @@
 /* cmd_export.c: foldmill export: writes a chain's features as NumPy arrays with the reference's
  * names. */
+#include "cache/export/chain_features.h"
 #include "cache/source/names.h"
 #include "featurizer/nonensembled.h"
 #include "featurizer/structure.h"
@@ -20,42 +21,6 @@ typedef struct export_arguments {
 } export_arguments;
 
 enum { MAX_TEMPLATES = 4 };
-
-/* Reads the structures of templates from the cache, one at a time. */
-typedef struct template_reader {
-    const fm_store *store;
-    fm_arena *arena;
-    fm_part_structure structure;
-} template_reader;
-
-static fm_status load_template(void *context, const fm_sha256 *identity,
-                               const fm_part_structure **ret_structure, fm_error *reterr) {
-    template_reader *reader = context;
-    *ret_structure = &reader->structure;
-    return fm_store_load_structure(reader->store, identity, reader->arena, &reader->structure,
-                                   reterr);
-}
-
-/* Chooses the best templates without the shuffle of training; a chain without hits has none. */
-static fm_status make_templates(const export_arguments *arguments, const fm_store *store,
-                                const fm_record *record, fm_arena *arena,
-                                fm_template_features *ret_features, fm_error *reterr) {
-    const fm_part_hits none = {.n_res = record->sequence->n_res};
-    const fm_part_hits *hits = record->hits ? record->hits : &none;
-    const fm_template_options options = {.compat_openfold = arguments->compat != NULL,
-                                         .max_date = arguments->max_date,
-                                         .max_templates = MAX_TEMPLATES};
-    template_reader reader = {.store = store, .arena = arena};
-    uint32_t *order, *chosen, n_order, n_templ;
-    fm_status status = fm_templates_rank(hits, &options, arena, &order, &n_order, reterr);
-    if (!status) {
-        status =
-            fm_templates_choose(hits, order, n_order, &options, arena, &chosen, &n_templ, reterr);
-    }
-    if (status) return status;
-    return fm_templates_featurize(hits, chosen, n_templ, false, load_template, &reader, arena,
-                                  ret_features, reterr);
-}
 
 static fm_status append_arrays(fm_npz_writer *writer, const fm_array *arrays, size_t n,
                                fm_error *reterr) {
@@ -109,7 +74,10 @@ static fm_status write_record(const export_arguments *arguments, const fm_store 
                               const fm_record *record, fm_arena *arena, fm_error *reterr) {
     fm_npz_writer *writer;
     fm_template_features templates;
-    fm_status status = make_templates(arguments, store, record, arena, &templates, reterr);
+    const fm_template_options options = {.compat_openfold = arguments->compat != NULL,
+                                         .max_date = arguments->max_date,
+                                         .max_templates = MAX_TEMPLATES};
+    fm_status status = fm_chain_templates(store, record, &options, arena, &templates, reterr);
     if (!status) status = fm_npz_writer_create(arguments->out, &writer, reterr);
     if (status) return status;
     bool is_chain = strcmp(arguments->stage, "chain") == 0;

@@ -1,16 +1,18 @@
 /* cmd_fetch.c: foldmill fetch: receives a stream as a trainer would, and reports its speed. */
-#include "proto/base/date.h"
+#include "proto/backoff.h"
 #include "proto/base/hash.h"
 #include "proto/base/histogram.h"
 #include "proto/base/plural.h"
 #include "proto/batch.h"
 #include "proto/client.h"
+#include "proto/template_date.h"
 #include "server/cli/commands.h"
 #include "proto/base/json_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -34,9 +36,10 @@ static const char description[] =
     "      --plan af2-initial --digest";
 
 typedef struct fetch_settings {
-    const char *data, *plan, *group, *order, *snapshot, *max_template_date;
+    const char *data, *plan, *group, *order, *snapshot, *snapshot_hash, *max_template_date;
     fm_credentials credentials;
     uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms, timeout_s;
+    uint64_t full_wait_s;
     bool digest, skip, json;
 } fetch_settings;
 
@@ -72,19 +75,24 @@ static int parse(fetch_settings *set, int argc, char **argv) {
          .help = "only the samples of group g of G (0/1)"},
         {"order", FM_OPTION_STRING, &set->order, "ORDER", .help = "strict or bounded:W (strict)"},
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
-         .help = "fail if the server serves another snapshot"},
+         .help = "the snapshot to ask for (the server's first)"},
+        {"snapshot-hash", FM_OPTION_STRING, &set->snapshot_hash, "SHA256",
+         .help = "ask for the snapshot with this hash, current or older"},
         {"batch", FM_OPTION_U64, &set->batch, "B", .help = "samples per step (from the plan)",
          .min = 1, .max = FM_LIMIT_GLOBAL_BATCH},
         {"crop", FM_OPTION_U64, &set->crop, "N_RES", .help = "residues of a crop (from the plan)",
          .min = 1, .max = FM_LIMIT_N_RES},
         {"cycles", FM_OPTION_U64, &set->cycles, "N",
          .help = "the most recycling cycles (from the plan)", .min = 1, .max = FM_LIMIT_N_CYCLE},
-        {"max-template-date", FM_OPTION_STRING, &set->max_template_date, "YYYY-MM-DD",
-         .help = "ignore templates released later (from the plan)"},
+        {"max-template-date", FM_OPTION_STRING, &set->max_template_date, "DATE",
+         .help = "ignore templates released after YYYY-MM-DD; query: after the chain's own "
+                 "structure; any: none (from the plan)"},
         {"credit", FM_OPTION_U64, &set->credit, "N",
          .help = "samples that the server may send ahead (8)", .min = 1, .max = 4096},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
          .help = "keep trying to connect for so long (0)", .min = 0, .max = 3600000},
+        {"full-wait", FM_OPTION_U64, &set->full_wait_s, "S",
+         .help = "keep asking a server that has no room for so long (0)", .min = 0, .max = 86400},
         {"data-timeout", FM_OPTION_U64, &set->timeout_s, "S",
          .help = "give up when no sample comes for so long (600)", .min = 1, .max = 86400},
         FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
@@ -118,20 +126,22 @@ static fm_status parse_group(const char *text, fm_wire_open *params, fm_error *r
 }
 
 static fm_status make_params(const fetch_settings *set, fm_wire_open *params, fm_error *reterr) {
-    *params = (fm_wire_open){.global_batch = (uint32_t)set->batch,
-                             .crop_size = (uint32_t)set->crop,
-                             .max_cycle = (uint32_t)set->cycles,
-                             .max_template_date =
-                                 set->max_template_date ? fm_date_parse(set->max_template_date) : 0,
-                             .seed = set->seed,
-                             .first_step = set->first_step,
-                             .n_step = set->steps,
-                             .policy = set->skip ? FM_WIRE_SKIP : FM_WIRE_STOP,
-                             .credit_items = (uint32_t)set->credit,
-                             .credit_bytes = FM_LIMIT_FRAME_BYTES};
+    *params = (fm_wire_open){
+        .global_batch = (uint32_t)set->batch,
+        .crop_size = (uint32_t)set->crop,
+        .max_cycle = (uint32_t)set->cycles,
+        .max_template_date =
+            set->max_template_date ? fm_template_date_parse(set->max_template_date) : 0,
+        .seed = set->seed,
+        .first_step = set->first_step,
+        .n_step = set->steps,
+        .policy = set->skip ? FM_WIRE_SKIP : FM_WIRE_STOP,
+        .credit_items = (uint32_t)set->credit,
+        .credit_bytes = FM_LIMIT_FRAME_BYTES};
     if (set->max_template_date && !params->max_template_date) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "--max-template-date: found '%.32s', expected a day as YYYY-MM-DD",
+                       "--max-template-date: found '%.32s', expected a day as YYYY-MM-DD, query or "
+                       "any",
                        set->max_template_date);
     }
     if (strlen(set->plan) > FM_WIRE_PLAN_BYTES) {
@@ -214,18 +224,52 @@ static fm_status take_stream(fetch_run *run, fm_error *reterr) {
     return FM_OK;
 }
 
+static fm_status parse_hash(const char *text, fm_sha256 *ret_hash, fm_error *reterr) {
+    *ret_hash = (fm_sha256){0};
+    bool is_hash = !text || (strlen(text) == FM_SHA256_HEX - 1 &&
+                             !fm_sha256_parse(text, FM_SHA256_HEX - 1, ret_hash));
+    if (is_hash) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "--snapshot-hash: found '%.80s', expected 64 hexadecimal digits", text);
+}
+
+/* Connects and opens the stream. A server that has no room is asked again for --full-wait. */
+static fm_status connect_with_room(fetch_run *run, const fm_client_options *options,
+                                   const fm_wire_open *params, fm_error *reterr) {
+    fm_backoff backoff = fm_backoff_begin(run->set->full_wait_s * 1000, fm_clock_ns());
+    for (;;) {
+        fm_error error;
+        fm_status status = fm_client_connect(options, &run->client, &error);
+        if (!status) status = fm_client_open(run->client, params, &run->opened, &error);
+        if (!status) return FM_OK;
+        uint32_t ms = status == FM_ERR_LIMIT ? fm_backoff_next(&backoff, fm_clock_ns()) : 0;
+        if (!ms) {
+            *reterr = error;
+            return status;
+        }
+        fm_client_close(run->client);
+        run->client = NULL;
+        fprintf(stderr, "foldmill fetch: the server has no room, asking again in %.1f s: %s\n",
+                ms * 1e-3, error.message);
+        struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+        nanosleep(&pause, NULL);
+    }
+}
+
 static fm_status fetch(fetch_run *run, fm_error *reterr) {
     fm_wire_open params;
+    fm_sha256 hash;
     fm_status status = make_params(run->set, &params, reterr);
+    if (!status) status = parse_hash(run->set->snapshot_hash, &hash, reterr);
     if (status) return status;
     const fm_client_options options = {.url = run->set->data,
                                        .credentials = run->set->credentials,
                                        .agent = "foldmill fetch",
                                        .snapshot_name = run->set->snapshot,
+                                       .snapshot = hash,
                                        .retry_ms = (uint32_t)run->set->wait_ms,
                                        .event_ms = (uint32_t)run->set->timeout_s * 1000};
-    status = fm_client_connect(&options, &run->client, reterr);
-    if (!status) status = fm_client_open(run->client, &params, &run->opened, reterr);
+    status = connect_with_room(run, &options, &params, reterr);
     if (!status) status = fm_arena_init(&run->arena, DECODE_ARENA_BYTES, reterr);
     if (status) return status;
     size_t slab_bytes = (run->opened.max_sample_bytes / SLAB_ALIGN + 1) * SLAB_ALIGN;

@@ -10,8 +10,9 @@
 
 static void print_report(const fm_gc_options *options, const fm_gc_report *report) {
     const char *removed = options->dry_run ? "to remove" : "removed";
-    printf("generations  %u kept, %u %s\n", report->n_generation_kept, report->n_generation_removed,
-           removed);
+    printf("generations  %u kept", report->n_generation_kept);
+    if (report->n_generation_held) printf(" (%u in use by a server)", report->n_generation_held);
+    printf(", %u %s\n", report->n_generation_removed, removed);
     printf("shards       %u kept (%.1f MB), %u %s (%.1f MB)\n", report->n_shard_kept,
            (double)report->kept_bytes / 1e6, report->n_shard_removed, removed,
            (double)report->removed_bytes / 1e6);
@@ -23,6 +24,7 @@ static void print_json(const fm_gc_options *options, const fm_gc_report *report)
     fm_json_put_bool(&json, "dry_run", options->dry_run);
     fm_json_put_u64(&json, "generations_kept", report->n_generation_kept);
     fm_json_put_u64(&json, "generations_removed", report->n_generation_removed);
+    fm_json_put_u64(&json, "generations_in_use", report->n_generation_held);
     fm_json_put_u64(&json, "shards_kept", report->n_shard_kept);
     fm_json_put_u64(&json, "shards_removed", report->n_shard_removed);
     fm_json_put_u64(&json, "kept_bytes", report->kept_bytes);
@@ -63,10 +65,12 @@ int fm_cmd_gc(int argc, char **argv) {
         .description =
             "Keeps the current generation, the generations that pinned snapshots need (foldmill\n"
             "snapshot pin), and every shard that these refer to. Removes older generations and\n"
-            "all other shards, including those of a killed build. A server that has a generation\n"
-            "open can still read it to the end. The command fails while a build runs.\n\n"
+            "all other shards, including those of a killed build. Generations that a server on\n"
+            "this machine reads are kept until it is done with them; a server elsewhere can still\n"
+            "read its own to the end. The command fails while a build runs.\n\n"
             "--json prints one object: dry_run, generations_kept, generations_removed,\n"
-            "shards_kept, shards_removed, kept_bytes, removed_bytes.\n\n"
+            "generations_in_use (of the kept ones), shards_kept, shards_removed, kept_bytes,\n"
+            "removed_bytes.\n\n"
             "Exit codes: 0 done, 1 failed, 2 bad usage.",
         .options = table,
     };

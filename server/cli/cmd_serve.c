@@ -1,61 +1,87 @@
 /* cmd_serve.c: foldmill serve: runs the feature server. */
+#include "proto/address.h"
 #include "proto/base/log.h"
 #include "proto/base/machine.h"
 #include "server/cli/commands.h"
 #include "server/cli/open_cache.h"
 #include "server/server.h"
-#include "server/source_cache.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
+    PRIVATE_GRACE_S = 10,
     MIB_SHIFT = 20,
     MAX_MEMORY_MIB = 2048, /* defaults, where the machine has the memory */
     WORKER_MEMORY_MIB = 4096,
     LEAST_MEMORY_MIB = 256,
     LOG_BURST = 1000, /* lines of one event at once: a job of some hundred ranks can begin */
     LOG_PER_S = 50,   /* and per second later: an attacker cannot fill the disk */
+    FOLLOW_MS = 1000,
 };
 
 static const char description[] =
-    "Serves crop-ready samples from a cache to any number of trainers. A sample is a pure\n"
+    "Serves crop-ready samples from caches to any number of trainers. A sample is a pure\n"
     "function of the snapshot and the parameters that the client sends, so the server keeps no\n"
     "state: it can be stopped and started at any time, and several can serve one cache. A client\n"
     "that stalls, vanishes or sends garbage does not harm the others.\n\n"
+    "Caches and snapshots: --cache and --snapshot may be repeated. Clients ask for the snapshots\n"
+    "of --cache DIR by their names, and for those of --cache NAME=DIR as NAME/SNAPSHOT. A client\n"
+    "that asks for none gets the first. A cache serves its snapshot all, or those of --snapshot,\n"
+    "or with --all-snapshots all that it has. A pinned snapshot is served from its generation.\n\n"
+    "Newer generations: SIGHUP, or --follow within a second, opens new generations and snapshots.\n"
+    "Streams go on with what they began with; connections made later get the newer one. A client\n"
+    "that resumes asks by hash and gets the same samples as long as a generation on disk has its\n"
+    "snapshot. A generation that cannot be opened changes nothing.\n\n"
     "Addresses: unix:PATH for clients on the same host (its owner, root, and the members of\n"
     "--unix-group may connect); tls://HOST:PORT for a network, with the certificate of --tls-cert\n"
     "and --tls-key. --tls-ca demands a certificate of every client, --token-file an access token;\n"
-    "with neither, whoever reaches the port may use the server. tcp://HOST:PORT is plain TCP and\n"
+    "one of them is required, unless --open-to-all lets in whoever reaches the port. "
+    "tcp://HOST:PORT is plain TCP and\n"
     "stays on this machine unless --insecure allows more. Port 0 takes any free port, which the\n"
     "log line `listening` reports.\n\n"
     "A token file has one token per line: a name, the token (16 to 255 characters), and limits:\n"
     "snapshots=A,B plans=A,B streams=N bytes=N[K|M|G|T].\n\n"
+    "Under systemd, sockets may be handed over: those called `data` are served like\n"
+    "--listen addresses (TCP is tls:// with --tls-cert, else tcp://), and one called\n"
+    "`http` like --http. Readiness, state and signs of life are reported to it.\n\n"
     "SIGTERM and SIGINT stop the server: it takes no more connections, tells every stream, and\n"
-    "exits with 0, because no work is lost: clients go on with another server. SIGHUP reads the\n"
-    "certificates and tokens again; streams go on, and bad files change nothing.\n\n"
+    "exits with 0, because no work is lost: clients go on with another server. SIGHUP also reads\n"
+    "the certificates and tokens again; streams go on, and bad files change nothing.\n\n"
     "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 bad usage.\n\n"
     "Examples:\n"
     "  foldmill serve --cache cache --listen unix:/run/foldmill.sock\n"
     "  foldmill serve --cache cache --listen tls://0.0.0.0:7420 --jobs 16\n"
-    "      --tls-cert certs/server.crt --tls-key certs/server.key --token-file tokens";
+    "      --tls-cert certs/server.crt --tls-key certs/server.key --token-file tokens\n"
+    "  foldmill serve --cache pdb=/data/pdb --cache distilled=/data/distilled --follow\n"
+    "      --snapshot pdb/train --listen unix:/run/foldmill.sock";
 
 typedef struct serve_settings {
-    const char *cache, *listen, *also_listen, *snapshot, *unix_group, *http;
+    fm_option_list caches, snapshots;
+    const char *listen, *also_listen, *unix_group, *http;
     fm_credentials credentials;
     uint64_t jobs, max_memory_mib, worker_memory_mib, max_connections, hello_ms, stall_s, idle_s;
     uint64_t min_rate_kib, peer_connections, peer_streams, peer_memory_mib, peer_requests;
-    bool quiet, verbose;
+    bool all_snapshots, follow, open_to_all, quiet, verbose, is_private;
 } serve_settings;
 
 static int parse(serve_settings *set, int argc, char **argv) {
     const fm_option options[] = {
-        {"cache", FM_OPTION_STRING, &set->cache, "DIR", .help = "the cache to serve",
-         .is_required = true},
+        {"cache", FM_OPTION_LIST, &set->caches, "[NAME=]DIR",
+         .help = "a cache to serve; may be repeated", .is_required = true},
         {"listen", FM_OPTION_STRING, &set->listen, "ADDRESS",
-         .help = "unix:PATH, tls://HOST:PORT or tcp://HOST:PORT", .is_required = true},
+         .help = "unix:PATH, tls://HOST:PORT or tcp://HOST:PORT"},
         {"also-listen", FM_OPTION_STRING, &set->also_listen, "ADDRESS", .help = "a second address"},
-        {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
-         .help = "the snapshot to serve (all); a pinned one is served from its generation"},
+        {"snapshot", FM_OPTION_LIST, &set->snapshots, "[CACHE/]NAME",
+         .help = "a snapshot to serve (all); may be repeated"},
+        {"all-snapshots", FM_OPTION_FLAG, &set->all_snapshots, NULL,
+         .help = "serve all snapshots of the caches that have no --snapshot"},
+        {"follow", FM_OPTION_FLAG, &set->follow, NULL,
+         .help = "take newer generations and snapshots over as they come"},
         {"jobs", FM_OPTION_U64, &set->jobs, "N", .help = "worker threads (2)", .letter = 'j',
          .min = 1, .max = 512},
         {"max-memory", FM_OPTION_U64, &set->max_memory_mib, "MIB",
@@ -91,16 +117,20 @@ static int parse(serve_settings *set, int argc, char **argv) {
         FM_CREDENTIALS_OPTIONS(&set->credentials, "file with the access tokens of the clients"),
         {"http", FM_OPTION_STRING, &set->http, "HOST:PORT",
          .help = "serve a status page, /metrics and /healthz there"},
+        {"open-to-all", FM_OPTION_FLAG, &set->open_to_all, NULL,
+         .help = "serve tls:// to whoever reaches the port, without --tls-ca and --token-file"},
         {"unix-group", FM_OPTION_STRING, &set->unix_group, "GROUP",
          .help = "members of this group may use unix: addresses"},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
          .letter = 'q'},
         {"verbose", FM_OPTION_FLAG, &set->verbose, NULL, .help = "log more"},
+        {"private", FM_OPTION_FLAG, &set->is_private, NULL,
+         .help = "stop when standard input ends, and remove the folder of the socket"},
         {0}};
     const fm_command command = {
         .program = "foldmill serve",
-        .arguments = "--cache DIR --listen ADDRESS [options]",
-        .summary = "serve samples from a cache to trainers",
+        .arguments = "--cache [NAME=]DIR [--listen ADDRESS] [options]",
+        .summary = "serve samples from caches to trainers",
         .description = description,
         .options = options,
     };
@@ -128,17 +158,41 @@ static void choose_memory(serve_settings *set) {
            (unsigned long long)set->jobs, (unsigned long long)machine);
 }
 
-static void log_start(const fm_server *server, const fm_sample_source *source, uint64_t generation,
+/* What a service manager has left in the environment. */
+typedef struct from_systemd {
+    fm_service_sockets sockets;
+    fm_service_manager *manager;
+} from_systemd;
+
+static fm_status find_systemd(const serve_settings *set, from_systemd *ret_systemd,
+                              fm_error *reterr) {
+    const fm_credentials *credentials = &set->credentials;
+    fm_status status = fm_service_take_sockets(credentials->tls_cert, credentials->is_insecure,
+                                               &ret_systemd->sockets, reterr);
+    if (status) return status;
+    if (set->http && ret_systemd->sockets.http.fd) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--http has no use where a service manager hands over the socket 'http'");
+    }
+    if (!set->listen && !set->also_listen && !ret_systemd->sockets.n_data) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "--listen ADDRESS is required, unless a service manager hands over a socket");
+    }
+    return fm_service_manager_create(&ret_systemd->manager, reterr);
+}
+
+static void log_start(const fm_server *server, const fm_sample_source *first, size_t n_source,
                       const serve_settings *set) {
     char hash[FM_SHA256_HEX], name[300], address[400];
-    fm_sha256_format(&source->snapshot, hash);
+    fm_sha256_format(&first->snapshot, hash);
     for (size_t i = 0; fm_server_get_address(server, i); i++) {
         fm_log(FM_LOG_INFO, "listening",
-               "address=%s generation=%llu chains=%u snapshot=%s snapshot_hash=%s jobs=%llu "
-               "max_memory_mib=%llu",
+               "address=%s generation=%llu chains=%u snapshot=%s snapshot_hash=%s snapshots=%zu "
+               "jobs=%llu max_memory_mib=%llu",
                fm_log_quote(address, sizeof address, fm_server_get_address(server, i)),
-               (unsigned long long)generation, source->n_chain,
-               fm_log_quote(name, sizeof name, source->snapshot_name), hash,
+               (unsigned long long)first->generation, first->n_chain,
+               fm_log_quote(name, sizeof name, first->snapshot_name), hash, n_source,
                (unsigned long long)set->jobs, (unsigned long long)set->max_memory_mib);
     }
 }
@@ -153,10 +207,13 @@ static void log_end(const fm_server *server) {
            (unsigned long long)fm_log_get_losses().n_dropped);
 }
 
-static fm_status serve(const serve_settings *set, const fm_sample_source *source,
-                       uint64_t generation, fm_error *reterr) {
+static fm_status serve(const serve_settings *set, const from_systemd *systemd, fm_library *library,
+                       fm_error *reterr) {
     const fm_server_options options = {
-        .listen = {set->listen, set->also_listen},
+        .listen = {set->listen ? set->listen : set->also_listen,
+                   set->listen ? set->also_listen : NULL},
+        .handed = &systemd->sockets,
+        .manager = systemd->manager,
         .n_job = (uint32_t)set->jobs,
         .max_memory_bytes = (size_t)set->max_memory_mib << MIB_SHIFT,
         .worker_memory_bytes = (size_t)set->worker_memory_mib << MIB_SHIFT,
@@ -172,14 +229,18 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
         .watch_signals = true,
         .credentials = set->credentials,
         .unix_group = set->unix_group,
+        .is_open_to_all = set->open_to_all,
         .http = set->http,
         .version = FM_VERSION,
-        .generation = generation,
+        .library = library,
+        .follow_ms = set->follow ? FOLLOW_MS : 0,
     };
+    size_t n_source;
+    fm_sample_source *first = fm_library_get_list(library, &n_source)[0];
     fm_server *server;
-    fm_status status = fm_server_create(&options, source, &server, reterr);
+    fm_status status = fm_server_create(&options, NULL, &server, reterr);
     if (status) return status;
-    log_start(server, source, generation, set);
+    log_start(server, first, n_source, set);
     const char *http = fm_server_get_http_url(server);
     if (http) fm_log(FM_LOG_INFO, "http", "url=%s", http);
     fm_server_run(server);
@@ -188,9 +249,75 @@ static fm_status serve(const serve_settings *set, const fm_sample_source *source
     return FM_OK;
 }
 
+/* -- the server of one run (trainer/app/private_server.h) */
+
+/* Waits for the end of standard input, which a parent holds open for as long as it lives. Then the
+ * server ends as on SIGTERM, or at once when it does not within a grace period. */
+static void *watch_parent(void *unused) {
+    char bytes[64];
+    ssize_t n;
+    (void)unused;
+    do {
+        n = read(STDIN_FILENO, bytes, sizeof bytes);
+    } while (n > 0 || (n < 0 && errno == EINTR));
+    kill(getpid(), SIGTERM);
+    sleep(PRIVATE_GRACE_S);
+    _exit(FM_EXIT_FAILED);
+}
+
+static fm_status start_watch(const serve_settings *set, fm_error *reterr) {
+    pthread_t thread;
+    if (!set->listen || strncmp(set->listen, "unix:", 5) != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--private needs --listen unix:PATH");
+    }
+    if (pthread_create(&thread, NULL, watch_parent, NULL) != 0) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "no thread for watching the parent");
+    }
+    pthread_detach(thread);
+    return FM_OK;
+}
+
+/* The parent may have been killed: nobody else removes the folder then. */
+static void remove_folder(const char *listen) {
+    char path[FM_ADDRESS_PATH_BYTES];
+    snprintf(path, sizeof path, "%s", listen + 5);
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path) return;
+    *slash = '\0';
+    rmdir(path); /* its parent may have done it */
+}
+
+/* -- serving caches */
+
+/* Opens the caches and snapshots of the options, which must outlive the library. */
+static fm_status open_library(const serve_settings *set, fm_library_cache *caches,
+                              fm_library **ret_library, fm_error *reterr) {
+    for (uint32_t i = 0; i < set->caches.n; i++)
+        caches[i] = fm_library_cache_parse(set->caches.value[i]);
+    const fm_library_options options = {.cache = caches,
+                                        .n_cache = set->caches.n,
+                                        .snapshot = set->snapshots.value,
+                                        .n_snapshot = set->snapshots.n,
+                                        .takes_all = set->all_snapshots};
+    fm_status status = fm_library_open(&options, ret_library, reterr);
+    for (uint32_t i = 0; i < set->caches.n && status && status != FM_ERR_USAGE; i++)
+        status = fm_cli_explain_cache(caches[i].path, status, reterr);
+    return status;
+}
+
+static fm_status serve_caches(const serve_settings *set, const from_systemd *systemd,
+                              fm_error *reterr) {
+    fm_library_cache caches[FM_LIBRARY_N_CACHE];
+    fm_library *library;
+    fm_status status = open_library(set, caches, &library, reterr);
+    if (status) return status;
+    status = serve(set, systemd, library, reterr);
+    fm_library_close(library);
+    return status;
+}
+
 int fm_cmd_serve(int argc, char **argv) {
-    serve_settings set = {.snapshot = "all",
-                          .jobs = 2,
+    serve_settings set = {.jobs = 2,
                           .max_connections = 256,
                           .hello_ms = 5000,
                           .stall_s = 300,
@@ -201,14 +328,15 @@ int fm_cmd_serve(int argc, char **argv) {
     if (set.quiet) fm_log_set_level(FM_LOG_WARN);
     if (set.verbose) fm_log_set_level(FM_LOG_DEBUG);
     fm_log_start_dropping((fm_log_rate){.burst = LOG_BURST, .per_s = LOG_PER_S});
-    choose_memory(&set);
     fm_error error;
-    fm_cache_source *cache;
-    fm_sample_source source;
-    fm_status status = fm_cache_source_open(set.cache, set.snapshot, &cache, &source, &error);
-    status = fm_cli_explain_cache(set.cache, status, &error);
-    if (status) return fm_cli_report("foldmill serve", &error);
-    status = serve(&set, &source, fm_cache_source_get_info(cache)->generation, &error);
-    fm_cache_source_close(cache);
+    from_systemd systemd = {0};
+    fm_status status =
+        set.is_private ? start_watch(&set, &error) : find_systemd(&set, &systemd, &error);
+    if (!status) {
+        choose_memory(&set);
+        status = serve_caches(&set, &systemd, &error);
+        if (set.is_private) remove_folder(set.listen);
+    }
+    fm_service_manager_destroy(systemd.manager);
     return status ? fm_cli_report("foldmill serve", &error) : FM_EXIT_OK;
 }

@@ -3,14 +3,13 @@
 #include "cache/snapshot/pins.h"
 #include "cache/snapshot/snapshot.h"
 #include "cache/snapshot/snapshot_select.h"
-#include "proto/base/date.h"
 #include "proto/base/plural.h"
 #include "server/cli/commands.h"
-#include "server/cli/inspect_json.h"
 #include "server/cli/open_cache.h"
-#include "server/cli/read_input.h"
+#include "server/cli/snapshot_verbs.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,262 +18,7 @@
 
 enum { N_SHOWN = 20 };
 
-typedef struct snapshot_arguments {
-    const char *cache, *only, *exclude, *from, *until, *clusters, *weights, *apart, *disjoint;
-    uint64_t min_length, max_length, max_unknown, max_single;
-    double max_resolution;
-    bool need_resolution, only_clustered, no_predicted, json;
-    fm_option_list datasets;
-} snapshot_arguments;
-
-typedef struct snapshot_job {
-    const snapshot_arguments *arguments;
-    fm_arena arena;
-    fm_store *store;
-} snapshot_job;
-
-/* -- inputs */
-
-static fm_status read_names(snapshot_job *job, const char *path, fm_names *names,
-                            const fm_names **ret_names, fm_error *reterr) {
-    fm_bytes text;
-    *ret_names = NULL;
-    if (!path) return FM_OK;
-    fm_status status = fm_cli_read_input(path, &job->arena, &text, reterr);
-    if (status) return status;
-    status = fm_names_parse(text, &job->arena, names, reterr);
-    if (status) return fm_error_in(reterr, fm_cli_input_name(path));
-    *ret_names = names;
-    return FM_OK;
-}
-
-static fm_status read_clusters(snapshot_job *job, fm_clusters *clusters,
-                               const fm_clusters **ret_clusters, fm_error *reterr) {
-    const char *path = job->arguments->clusters;
-    fm_bytes text;
-    *ret_clusters = NULL;
-    if (!path) return FM_OK;
-    fm_status status = fm_cli_read_input(path, &job->arena, &text, reterr);
-    if (status) return status;
-    status = fm_clusters_parse(text, &job->arena, clusters, reterr);
-    if (status) return fm_error_in(reterr, fm_cli_input_name(path));
-    *ret_clusters = clusters;
-    return FM_OK;
-}
-
-static fm_status read_snapshot(snapshot_job *job, const char *name, fm_snapshot_text *text,
-                               fm_error *reterr) {
-    fm_bytes bytes;
-    fm_status status = fm_snapshot_read(job->store, name, &job->arena, &bytes, reterr);
-    if (status) return status;
-    status = fm_snapshot_decode(bytes, &job->arena, text, reterr);
-    return status ? fm_error_in(reterr, name) : FM_OK;
-}
-
-static fm_status choose_weights(const snapshot_arguments *arguments, fm_select_weights *weights,
-                                fm_error *reterr) {
-    static const char *const names[] = {"uniform", "length", "af2"};
-    const char *name = arguments->weights    ? arguments->weights
-                       : arguments->clusters ? "af2"
-                                             : "length";
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(name, names[i]) != 0) continue;
-        *weights = (fm_select_weights)i;
-        return FM_OK;
-    }
-    return fm_fail(reterr, FM_ERR_USAGE, "--weights: found '%s', expected uniform, length or af2",
-                   name);
-}
-
-static fm_status check_arguments(const snapshot_arguments *arguments, fm_error *reterr) {
-    static const char *const names[] = {"from", "until"};
-    const char *dates[] = {arguments->from, arguments->until};
-    for (int i = 0; i < 2; i++) {
-        if (dates[i] && !fm_date_parse(dates[i])) {
-            return fm_fail(reterr, FM_ERR_USAGE, "--%s: found '%s', expected a date as YYYY-MM-DD",
-                           names[i], dates[i]);
-        }
-    }
-    if (arguments->max_resolution < 0) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--max-resolution: found a number below 0");
-    }
-    const char *files[] = {arguments->only, arguments->exclude, arguments->clusters};
-    int n_stdin = 0;
-    for (int i = 0; i < 3; i++)
-        n_stdin += files[i] && fm_cli_is_stdin(files[i]);
-    if (n_stdin > 1) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "only one of --chains, --exclude and --clusters can be '-'");
-    }
-    if (!arguments->clusters && arguments->only_clustered) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--only-clustered needs --clusters");
-    }
-    return FM_OK;
-}
-
-/* -- create */
-
-/* The chains of --chains and --exclude under the store's names. Reads why the build refused those
- * of --chains that the store lacks. */
-typedef struct chain_lists {
-    fm_names only, exclude;
-    fm_names missing;    /* of --chains: not in the store */
-    fm_refusals refused; /* those of them that the build refused */
-    uint32_t n_unknown;  /* the others */
-} chain_lists;
-
-static fm_status read_lists(snapshot_job *job, fm_select_rules *rules, chain_lists *lists,
-                            fm_error *reterr) {
-    const snapshot_arguments *arguments = job->arguments;
-    fm_names only, exclude, ignored;
-    const fm_names *has_only, *has_exclude;
-    fm_status status = read_names(job, arguments->only, &only, &has_only, reterr);
-    if (!status) status = read_names(job, arguments->exclude, &exclude, &has_exclude, reterr);
-    if (!status && has_only) {
-        status = fm_cli_resolve_names(job->store, &only, &job->arena, &lists->only, &lists->missing,
-                                      reterr);
-        rules->only = &lists->only;
-    }
-    if (!status && has_exclude) {
-        status = fm_cli_resolve_names(job->store, &exclude, &job->arena, &lists->exclude, &ignored,
-                                      reterr);
-        rules->exclude = &lists->exclude;
-    }
-    if (status || !lists->missing.n) return status;
-    return fm_cli_find_refusals(arguments->cache, &lists->missing, &job->arena, &lists->refused,
-                                &lists->n_unknown, reterr);
-}
-
-static uint64_t sum_weights(const fm_snapshot_text *text) {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < text->n_line; i++)
-        sum += text->line[i].weight;
-    return sum;
-}
-
-/* Says of the chains of --chains that the cache lacks why that is. */
-static void print_missing(const chain_lists *lists) {
-    const fm_refusals *refused = &lists->refused;
-    if (refused->n) {
-        printf("refused   %u chain%s of the list, by the build\n", refused->n,
-               fm_plural(refused->n));
-    }
-    for (uint32_t i = 0; i < refused->n && i < N_SHOWN; i++)
-        printf("  %s  %s\n", refused->refusal[i].chain, refused->refusal[i].reason);
-    if (refused->n > N_SHOWN) printf("  and %u more\n", refused->n - N_SHOWN);
-    if (lists->n_unknown) {
-        printf("unknown   %u chain%s of the list\n", lists->n_unknown, fm_plural(lists->n_unknown));
-    }
-}
-
-static void print_selection(const char *name, const fm_snapshot_text *text,
-                            const fm_select_report *report, const chain_lists *lists,
-                            const fm_sha256 *hash) {
-    char hex[FM_SHA256_HEX];
-    fm_sha256_format(hash, hex);
-    printf("snapshot  %s\nhash      %s\nchains    %u, sum of weights %llu\n", name, hex,
-           text->n_line, (unsigned long long)sum_weights(text));
-    for (int i = FM_SELECT_TAKEN + 1; i < FM_N_SELECT; i++) {
-        if (!report->n[i]) continue;
-        printf("excluded  %u %s\n", report->n[i], fm_select_reason_text((fm_select_reason)i));
-    }
-    print_missing(lists);
-    if (report->n_read) {
-        printf("noted     parts of %u chain%s were read, since the cache has no table of facts; "
-               "foldmill build adds it\n",
-               report->n_read, fm_plural(report->n_read));
-    }
-}
-
-static void write_selection(const char *name, const fm_snapshot_text *text,
-                            const fm_select_report *report, const chain_lists *lists,
-                            const fm_sha256 *hash) {
-    fm_json_writer json;
-    fm_json_begin(&json, stdout);
-    fm_json_put_string(&json, "snapshot", name);
-    fm_json_put_hash(&json, "hash", hash);
-    fm_json_put_u64(&json, "chains", text->n_line);
-    fm_json_put_u64(&json, "weights", sum_weights(text));
-    fm_json_open_object(&json, "excluded");
-    for (int i = FM_SELECT_TAKEN + 1; i < FM_N_SELECT; i++) {
-        if (report->n[i]) {
-            fm_json_put_u64(&json, fm_select_reason_text((fm_select_reason)i), report->n[i]);
-        }
-    }
-    fm_json_close(&json);
-    fm_inspect_json_refusals(&json, lists->refused.refusal, lists->refused.n);
-    fm_json_put_u64(&json, "unknown", lists->n_unknown);
-    fm_json_end(&json);
-}
-
-static fm_status check_disjoint(snapshot_job *job, const fm_snapshot_text *text,
-                                const fm_clusters *clusters, fm_error *reterr) {
-    fm_snapshot_text other;
-    const char *name = job->arguments->disjoint, *first;
-    uint32_t n;
-    if (!name) return FM_OK;
-    fm_status status = read_snapshot(job, name, &other, reterr);
-    if (!status) {
-        status = fm_snapshot_shared(text, &other, clusters, &job->arena, &n, &first, reterr);
-    }
-    if (status || n == 0) return status;
-    return fm_fail(reterr, FM_ERR_DATA,
-                   "%u chains share a cluster with snapshot %s, first %s; nothing was written "
-                   "(--apart-from excludes them)",
-                   n, name, first);
-}
-
-/* Where no chain is left because the build refused all chains of the list, says why. */
-static fm_status explain_empty(const chain_lists *lists, fm_status status, fm_error *reterr) {
-    if (status != FM_ERR_DATA || !lists->refused.n) return status;
-    if (lists->missing.n < lists->only.n) return status;
-    const fm_refusal *first = &lists->refused.refusal[0];
-    return fm_fail(
-        reterr, status,
-        "no chain is left: the build refused %u chain%s of the list, first %.64s: %.300s",
-        lists->refused.n, fm_plural(lists->refused.n), first->chain, first->reason);
-}
-
-static fm_status create(snapshot_job *job, char **names, fm_error *reterr) {
-    const snapshot_arguments *arguments = job->arguments;
-    chain_lists lists = {.missing = {0}};
-    fm_clusters clusters;
-    fm_snapshot_text apart, text;
-    fm_select_report report;
-    fm_sha256 hash;
-    fm_select_rules rules = {.dataset = arguments->datasets.value,
-                             .n_dataset = arguments->datasets.n,
-                             .no_predicted = arguments->no_predicted,
-                             .min_length = (uint32_t)arguments->min_length,
-                             .max_length = (uint32_t)arguments->max_length,
-                             .max_unknown = (uint32_t)arguments->max_unknown,
-                             .max_single_percent = (uint32_t)arguments->max_single,
-                             .max_resolution = arguments->max_resolution,
-                             .need_resolution = arguments->need_resolution,
-                             .from = arguments->from,
-                             .until = arguments->until,
-                             .only_clustered = arguments->only_clustered};
-    fm_status status = check_arguments(arguments, reterr);
-    if (!status) status = choose_weights(arguments, &rules.weights, reterr);
-    if (!status) status = read_lists(job, &rules, &lists, reterr);
-    if (!status) status = read_clusters(job, &clusters, &rules.clusters, reterr);
-    if (!status && arguments->apart) {
-        status = read_snapshot(job, arguments->apart, &apart, reterr);
-        rules.apart = &apart;
-    }
-    if (!status) {
-        status = fm_snapshot_select(job->store, &rules, &job->arena, &text, &report, reterr);
-    }
-    if (!status) status = check_disjoint(job, &text, rules.clusters, reterr);
-    if (!status) {
-        status = fm_snapshot_write(job->store, names[0], &text, &job->arena, &hash, reterr);
-    }
-    if (status) return explain_empty(&lists, status, reterr);
-    (arguments->json ? write_selection : print_selection)(names[0], &text, &report, &lists, &hash);
-    return FM_OK;
-}
-
-/* -- list, show */
+/* -- list */
 
 static uint64_t pinned_generation(const fm_pin *pins, uint32_t n, const char *name) {
     for (uint32_t i = 0; i < n; i++) {
@@ -301,6 +45,7 @@ static void print_row(const list_row *row) {
     fm_sha256_format(&row->snapshot.hash, hex);
     printf("%-24s  %.16s  %u chain%s, sum of weights %llu", row->name, hex, row->snapshot.n_chain,
            fm_plural(row->snapshot.n_chain), (unsigned long long)row->weights);
+    if (row->snapshot.shares.n) printf(", %u shares", row->snapshot.shares.n);
     if (row->pinned) printf(", pinned to generation %llu", (unsigned long long)row->pinned);
     printf("\n");
 }
@@ -321,7 +66,8 @@ static void write_row(fm_json_writer *json, const list_row *row) {
 
 /* Opens the snapshot as a server would: from the generation that it is pinned to, else from the
  * current one. */
-static void list_one(snapshot_job *job, const char *name, uint64_t pinned, fm_json_writer *json) {
+static void list_one(fm_snapshot_job *job, const char *name, uint64_t pinned,
+                     fm_json_writer *json) {
     size_t mark = fm_arena_mark(&job->arena);
     fm_store *store;
     fm_error error;
@@ -346,14 +92,14 @@ static void list_one(snapshot_job *job, const char *name, uint64_t pinned, fm_js
     fm_arena_rewind(&job->arena, mark);
 }
 
-static fm_status list(snapshot_job *job, char **names, fm_error *reterr) {
+static fm_status list(fm_snapshot_job *job, char **names, fm_error *reterr) {
     (void)names;
     uint32_t n, n_pin;
     const char *const *name;
     const fm_pin *pins;
     fm_json_writer json;
     bool is_json = job->arguments->json;
-    fm_status status = fm_snapshot_names(job->store, &job->arena, &n, &name, reterr);
+    fm_status status = fm_snapshot_names(job->arguments->cache, &job->arena, &n, &name, reterr);
     if (!status) status = fm_pins_read(job->arguments->cache, &job->arena, &n_pin, &pins, reterr);
     if (status) return status;
     if (is_json) {
@@ -369,50 +115,34 @@ static fm_status list(snapshot_job *job, char **names, fm_error *reterr) {
     return FM_OK;
 }
 
-static void write_snapshot(const char *name, const fm_snapshot_text *text, const fm_sha256 *hash) {
-    fm_json_writer json;
-    fm_json_begin(&json, stdout);
-    fm_json_put_string(&json, "snapshot", name);
-    fm_json_put_hash(&json, "hash", hash);
-    fm_json_put_u64(&json, "chains", text->n_line);
-    fm_json_put_u64(&json, "weights", sum_weights(text));
-    fm_json_open_array(&json, "lines");
-    for (uint32_t i = 0; i < text->n_line; i++) {
-        fm_json_open_object(&json, NULL);
-        fm_json_put_string(&json, "chain", text->line[i].name);
-        fm_json_put_u64(&json, "weight", text->line[i].weight);
-        fm_json_close(&json);
-    }
-    fm_json_close(&json);
-    fm_json_end(&json);
-}
-
-static void print_snapshot(const char *name, const fm_snapshot_text *text, const fm_sha256 *hash) {
-    char hex[FM_SHA256_HEX];
-    fm_sha256_format(hash, hex);
-    printf("snapshot  %s\nhash      %s\nchains    %u, sum of weights %llu\n", name, hex,
-           text->n_line, (unsigned long long)sum_weights(text));
-    for (uint32_t i = 0; i < text->n_line; i++)
-        printf("%10u  %s\n", text->line[i].weight, text->line[i].name);
-}
-
-static fm_status show(snapshot_job *job, char **names, fm_error *reterr) {
-    fm_bytes bytes;
-    fm_snapshot_text text;
-    fm_status status = fm_snapshot_read(job->store, names[0], &job->arena, &bytes, reterr);
-    if (status) return status;
-    status = fm_snapshot_decode(bytes, &job->arena, &text, reterr);
-    if (status) return reterr ? fm_error_in(reterr, names[0]) : status;
-    fm_sha256 hash = fm_sha256_of(bytes.data, bytes.size);
-    (job->arguments->json ? write_snapshot : print_snapshot)(names[0], &text, &hash);
-    return FM_OK;
-}
-
 /* -- diff */
 
 typedef struct difference {
     uint32_t n_gone, n_new, n_changed, n_same;
+    uint32_t n_share; /* datasets whose shares differ */
 } difference;
+
+/* Counts the datasets whose shares differ, and prints them unless `quiet`; no share is 0. */
+static uint32_t compare_shares(const fm_shares *a, const fm_shares *b, bool quiet) {
+    uint32_t i = 0, k = 0, n = 0;
+    while (i < a->n || k < b->n) {
+        int order = i == a->n   ? 1
+                    : k == b->n ? -1
+                                : strcmp(a->share[i].dataset, b->share[k].dataset);
+        const char *dataset = order <= 0 ? a->share[i].dataset : b->share[k].dataset;
+        uint32_t before = order <= 0 ? a->share[i++].billionths : 0;
+        uint32_t now = order >= 0 ? b->share[k++].billionths : 0;
+        if (before == now) continue;
+        n++;
+        if (quiet) continue;
+        char words[2][FM_SHARE_TEXT_BYTES];
+        fm_share_format(before, words[0]);
+        fm_share_format(now, words[1]);
+        printf("~ share of %s  %s, now %s\n", dataset[0] ? dataset : "the dataset without a name",
+               words[0], words[1]);
+    }
+    return n;
+}
 
 /* Counts one difference in *n and prints it, if it is among the first. */
 static void print_change(const fm_snapshot_line *a, const fm_snapshot_line *b, uint32_t *n,
@@ -433,7 +163,7 @@ static void print_change(const fm_snapshot_line *a, const fm_snapshot_line *b, u
 /* Prints the differences unless `quiet`, the first N_SHOWN of each kind, and counts them. */
 static difference compare(const fm_snapshot_text *a, const fm_snapshot_text *b, bool quiet) {
     uint32_t i = 0, k = 0;
-    difference found = {0};
+    difference found = {.n_share = compare_shares(&a->shares, &b->shares, quiet)};
     while (i < a->n_line || k < b->n_line) {
         const fm_snapshot_line *x = i < a->n_line ? &a->line[i] : NULL;
         const fm_snapshot_line *y = k < b->n_line ? &b->line[k] : NULL;
@@ -460,20 +190,21 @@ static void write_difference(const difference *found, const uint32_t *n_shared) 
     fm_json_put_u64(&json, "only_in_second", found->n_new);
     fm_json_put_u64(&json, "changed", found->n_changed);
     fm_json_put_u64(&json, "same", found->n_same);
+    fm_json_put_u64(&json, "shares_changed", found->n_share);
     if (n_shared) fm_json_put_u64(&json, "in_shared_clusters", *n_shared);
     fm_json_end(&json);
 }
 
-static fm_status diff(snapshot_job *job, char **names, fm_error *reterr) {
+static fm_status diff(fm_snapshot_job *job, char **names, fm_error *reterr) {
     fm_snapshot_text a, b;
     fm_clusters storage;
     const fm_clusters *clusters;
     const char *first;
     uint32_t n = 0;
     bool json = job->arguments->json;
-    fm_status status = read_snapshot(job, names[0], &a, reterr);
-    if (!status) status = read_snapshot(job, names[1], &b, reterr);
-    if (!status) status = read_clusters(job, &storage, &clusters, reterr);
+    fm_status status = fm_snapshot_job_read(job, names[0], &a, reterr);
+    if (!status) status = fm_snapshot_job_read(job, names[1], &b, reterr);
+    if (!status) status = fm_snapshot_job_clusters(job, &storage, &clusters, reterr);
     if (!status && clusters) {
         status = fm_snapshot_shared(&a, &b, clusters, &job->arena, &n, &first, reterr);
     }
@@ -485,13 +216,14 @@ static fm_status diff(snapshot_job *job, char **names, fm_error *reterr) {
     }
     printf("%u only in the first, %u only in the second, %u changed, %u the same\n", found.n_gone,
            found.n_new, found.n_changed, found.n_same);
+    if (found.n_share) printf("%u datasets have another share\n", found.n_share);
     if (clusters) printf("%u chains of the first share a cluster with the second\n", n);
     return FM_OK;
 }
 
 /* -- pin */
 
-static void report_pin(snapshot_job *job, const char *name, uint64_t generation) {
+static void report_pin(fm_snapshot_job *job, const char *name, uint64_t generation) {
     if (job->arguments->json) {
         fm_json_writer json;
         fm_json_begin(&json, stdout);
@@ -503,21 +235,21 @@ static void report_pin(snapshot_job *job, const char *name, uint64_t generation)
     }
 }
 
-static fm_status pin(snapshot_job *job, char **names, fm_error *reterr) {
+static fm_status pin(fm_snapshot_job *job, char **names, fm_error *reterr) {
     fm_status status = fm_pin_write(job->store, names[0], reterr);
     if (status) return status;
     report_pin(job, names[0], fm_store_get_info(job->store)->generation);
     return FM_OK;
 }
 
-static fm_status unpin(snapshot_job *job, char **names, fm_error *reterr) {
+static fm_status unpin(fm_snapshot_job *job, char **names, fm_error *reterr) {
     fm_status status = fm_pin_remove(job->store, names[0], reterr);
     if (status) return status;
     report_pin(job, names[0], 0);
     return FM_OK;
 }
 
-static fm_status delete (snapshot_job *job, char **names, fm_error *reterr) {
+static fm_status delete (fm_snapshot_job *job, char **names, fm_error *reterr) {
     fm_status status = fm_snapshot_delete(job->store, names[0], reterr);
     if (status || !job->arguments->json) return status;
     fm_json_writer json;
@@ -533,12 +265,15 @@ static fm_status delete (snapshot_job *job, char **names, fm_error *reterr) {
 typedef struct snapshot_verb {
     const char *name, *arguments;
     int n_name;
-    fm_status (*run)(snapshot_job *job, char **names, fm_error *reterr);
+    fm_status (*run)(fm_snapshot_job *job, char **names, fm_error *reterr);
 } snapshot_verb;
 
-static const snapshot_verb verbs[] = {{"create", "NAME", 1, create}, {"list", "", 0, list},
-                                      {"show", "NAME", 1, show},     {"diff", "A B", 2, diff},
-                                      {"pin", "NAME", 1, pin},       {"unpin", "NAME", 1, unpin},
+static const snapshot_verb verbs[] = {{"create", "NAME", 1, fm_snapshot_create},
+                                      {"list", "", 0, list},
+                                      {"show", "NAME", 1, fm_snapshot_show},
+                                      {"diff", "A B", 2, diff},
+                                      {"pin", "NAME", 1, pin},
+                                      {"unpin", "NAME", 1, unpin},
                                       {"delete", "NAME", 1, delete}};
 enum { N_VERB = sizeof verbs / sizeof verbs[0] };
 
@@ -561,7 +296,7 @@ static fm_status find_verb(const char *word, const snapshot_verb **ret_verb, fm_
         word);
 }
 
-static fm_status run(const snapshot_arguments *arguments, char **positional, int n,
+static fm_status run(const fm_snapshot_arguments *arguments, char **positional, int n,
                      fm_error *reterr) {
     const snapshot_verb *verb;
     fm_status status = find_verb(positional[0], &verb, reterr);
@@ -570,7 +305,7 @@ static fm_status run(const snapshot_arguments *arguments, char **positional, int
                          fm_plural((uint64_t)(n - 1)), verb->name, verb->arguments);
     }
     if (status) return status;
-    snapshot_job job = {.arguments = arguments};
+    fm_snapshot_job job = {.arguments = arguments};
     status = fm_arena_init(&job.arena, ARENA_BYTES, reterr);
     if (!status) status = fm_cli_open_store(arguments->cache, &job.store, reterr);
     if (!status) status = verb->run(&job, positional + 1, reterr);
@@ -582,7 +317,7 @@ static fm_status run(const snapshot_arguments *arguments, char **positional, int
 static const char description[] =
     "  create NAME   make a snapshot of the chains of the current generation that pass all rules\n"
     "  list          show the snapshots, and whether the current generation can serve them\n"
-    "  show NAME     show the chains of a snapshot with their weights\n"
+    "  show NAME     show a snapshot's chains with their weights, and how it was selected\n"
     "  diff A B      show how two snapshots differ; with --clusters, also what they share\n"
     "  pin NAME      make foldmill gc keep what the snapshot refers to\n"
     "  unpin NAME    undo pin\n"
@@ -593,24 +328,37 @@ static const char description[] =
     "chain's cluster), at least 1; it is the default with --clusters. Without --clusters, 'af2'\n"
     "takes the cluster sizes of the chain_data_cache.json that the dataset had when the cache\n"
     "was built.\n\n"
+    "--share NAME=P, once for each dataset, makes P the chance that a sample comes from it,\n"
+    "whatever the numbers of chains; weights then count within the dataset. P is a decimal, and\n"
+    "all of them add up to 1. An empty NAME is the dataset without a name.\n\n"
+    "--recipe af2-train is AlphaFold2's choice of training chains (supplement 1.2.5): a\n"
+    "resolution of at most 9 Å where there is one, no kind of residue (unknown ones included)\n"
+    "above 80 %, and the weights af2, which are the paper's chances by length and cluster. Other\n"
+    "options add to a recipe or change it.\n\n"
     "A file of clusters has one cluster per line. A file of chains has words, or a JSON list, or\n"
     "a JSON object by chain. '-' reads one of these from standard input. Ids of chains are found\n"
     "in upper and lower case. OpenFold's training filter is --max-resolution 9 --max-unknown 0\n"
     "--max-single 80.\n\n"
-    "--json prints one object. create: snapshot, hash, chains, weights (their sum), excluded\n"
+    "--json prints one object. create: snapshot, hash, chains, weights (their sum), shares\n"
+    "[{dataset, share, chains, weights}] where there are some, excluded\n"
     "{REASON: n}, refusals [{chain, reason}] and unknown (chains of --chains that the cache\n"
     "lacks). list: snapshots [{snapshot, hash, chains, weights, pinned or trouble}]. show:\n"
-    "snapshot, hash, chains, weights, lines [{chain, weight}]. diff: only_in_first,\n"
-    "only_in_second, changed, same, in_shared_clusters. pin and unpin: snapshot, pinned.\n"
+    "snapshot, hash, chains, weights, shares, selection {recipe, generation, chains, weights,\n"
+    "rules [{rule, excluded}]} where it is known, lines [{chain, weight}]. diff: only_in_first,\n"
+    "only_in_second, changed, same, shares_changed, in_shared_clusters. pin and unpin: snapshot,\n"
+    "pinned.\n"
     "delete: snapshot, deleted.\n\n"
     "Exit codes: 0 done, 1 failed (also when no chain is left, or sets are not disjoint), 2 bad\n"
     "usage.\n\n"
-    "Example:\n"
+    "Examples:\n"
     "  foldmill snapshot create train --cache C --max-resolution 9 \\\n"
-    "      --clusters clusters-by-entity-40.txt --apart-from cameo";
+    "      --clusters clusters-by-entity-40.txt --apart-from cameo\n"
+    "  foldmill snapshot create mixed --cache C --recipe af2-train \\\n"
+    "      --until 2018-04-30 --clusters clusters-by-entity-40.txt \\\n"
+    "      --share pdb=0.25 --share distillation=0.75";
 
 int fm_cmd_snapshot(int argc, char **argv) {
-    snapshot_arguments arguments = {.max_unknown = UINT32_MAX, .max_single = 100};
+    fm_snapshot_arguments arguments = {.max_unknown = UINT32_MAX, .max_resolution = NAN};
     const fm_option options[] = {
         {"cache", FM_OPTION_STRING, &arguments.cache, "DIR", "the cache", .is_required = true},
         {"chains", FM_OPTION_STRING, &arguments.only, "FILE",
@@ -619,6 +367,10 @@ int fm_cmd_snapshot(int argc, char **argv) {
          .letter = 0},
         {"dataset", FM_OPTION_LIST, &arguments.datasets, "NAME",
          "only chains of this dataset (NAME:...); may be repeated", .letter = 0},
+        {"share", FM_OPTION_LIST, &arguments.shares, "NAME=P",
+         "the chance of dataset NAME in each draw; once for each dataset", .letter = 0},
+        {"recipe", FM_OPTION_STRING, &arguments.recipe, "NAME",
+         "rules and weights by name: af2-train", .letter = 0},
         {"no-predicted", FM_OPTION_FLAG, &arguments.no_predicted, NULL, "no predicted structures",
          .letter = 0},
         {"min-length", FM_OPTION_U64, &arguments.min_length, "N", "at least N residues",
@@ -633,16 +385,16 @@ int fm_cmd_snapshot(int argc, char **argv) {
          "at most A Å; chains without a resolution (NMR, predicted) pass", .letter = 0},
         {"need-resolution", FM_OPTION_FLAG, &arguments.need_resolution, NULL,
          "only chains with a resolution", .letter = 0},
-        {"from", FM_OPTION_STRING, &arguments.from, "DATE", "released on YYYY-MM-DD or later",
-         .letter = 0},
-        {"until", FM_OPTION_STRING, &arguments.until, "DATE", "released on YYYY-MM-DD or before",
-         .letter = 0},
+        {"from", FM_OPTION_STRING, &arguments.from, "DATE",
+         "released on YYYY-MM-DD or later; predicted structures pass", .letter = 0},
+        {"until", FM_OPTION_STRING, &arguments.until, "DATE",
+         "released on YYYY-MM-DD or before; predicted structures pass", .letter = 0},
         {"clusters", FM_OPTION_STRING, &arguments.clusters, "FILE", "the clusters, one per line",
          .letter = 0},
         {"only-clustered", FM_OPTION_FLAG, &arguments.only_clustered, NULL,
          "only chains that are in a cluster", .letter = 0},
         {"weights", FM_OPTION_STRING, &arguments.weights, "FORMULA",
-         "uniform, length or af2 (length; with --clusters af2)", .letter = 0},
+         "uniform, length or af2 (length; af2 with --clusters or a recipe)", .letter = 0},
         {"apart-from", FM_OPTION_STRING, &arguments.apart, "NAME",
          "no chain that shares a cluster with this snapshot", .letter = 0},
         {"disjoint-from", FM_OPTION_STRING, &arguments.disjoint, "NAME",

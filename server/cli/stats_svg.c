@@ -1,7 +1,8 @@
-/* stats_svg.c: see stats_svg.h. Lengths are in SVG user units: pixels at the normal size. */
+/* stats_svg.c: see stats_svg.h. */
 #include "server/cli/stats_svg.h"
 
 #include "proto/base/file.h"
+#include "server/cli/svg.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +23,6 @@ enum {
     QUARTERS = 4
 };
 
-/* Bars, text, quiet text, grid lines, axes: one hue and greys, readable without colour. */
-#define BAR "#3f74a8"
-#define INK "#222222"
-#define QUIET "#5f6368"
-#define GRID "#e3e6ea"
-#define AXIS "#8a9099"
-
 void fm_stats_add(fm_stats_histogram *histogram, uint64_t value) {
     int octave = 0;
     for (uint64_t rest = value; rest && octave < FM_STATS_N_OCTAVE - 1; rest >>= 1)
@@ -47,57 +41,17 @@ void fm_stats_add(fm_stats_histogram *histogram, uint64_t value) {
 
 /* -- text */
 
-static void print_text(FILE *out, const char *text) {
-    for (; *text; text++) {
-        switch (*text) {
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '&': fputs("&amp;", out); break;
-        default: fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
-        }
-    }
-}
-
-/* "12,345". */
-static const char *format_count(uint64_t value, char out[32]) {
-    char plain[32];
-    int n = snprintf(plain, sizeof plain, "%llu", (unsigned long long)value), at = 0;
-    for (int i = 0; i < n; i++) {
-        if (i && (n - i) % 3 == 0) out[at++] = ',';
-        out[at++] = plain[i];
-    }
-    out[at] = '\0';
-    return out;
-}
-
 /* "64 KiB" for bytes, "16,384" for others. */
-static const char *format_value(uint64_t value, bool bytes, char out[32]) {
+static const char *format_value(uint64_t value, bool bytes, char out[FM_SVG_NUMBER_BYTES]) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int unit = 0;
-    if (!bytes) return format_count(value, out);
+    if (!bytes) return fm_svg_count(value, out);
     while (value >= 1024 && value % 1024 == 0 && unit < 4) {
         value /= 1024;
         unit++;
     }
-    snprintf(out, 32, "%llu %s", (unsigned long long)value, units[unit]);
+    snprintf(out, FM_SVG_NUMBER_BYTES, "%llu %s", (unsigned long long)value, units[unit]);
     return out;
-}
-
-static void label(FILE *out, double x, double y, const char *anchor, int size, const char *colour,
-                  const char *text) {
-    fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\" fill=\"%s\">", x,
-            y, anchor, size, colour);
-    print_text(out, text);
-    fprintf(out, "</text>\n");
-}
-
-static void line(FILE *out, double x1, double y1, double x2, double y2, const char *colour) {
-    fprintf(out, "<path d=\"M%.1f %.1fL%.1f %.1f\" stroke=\"%s\"/>\n", x1, y1, x2, y2, colour);
-}
-
-static void bar(FILE *out, double x, double y, double width, double height) {
-    fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x, y,
-            width, height, BAR);
 }
 
 /* -- one histogram */
@@ -126,28 +80,26 @@ static void draw_scale(const panel *at, uint64_t step) {
     char text[32];
     for (uint64_t n = 0; n <= at->most; n += step) {
         double y = at->base - PLOT_HEIGHT * (double)n / (double)at->most;
-        if (n) line(at->out, at->left, y, at->left + at->width, y, GRID);
-        label(at->out, at->left - 8, y + 4, "end", 12, QUIET, format_count(n, text));
+        if (n) fm_svg_line(at->out, at->left, y, at->left + at->width, y, FM_SVG_GRID);
+        fm_svg_label(at->out, at->left - 8, y + 4, "end", 12, FM_SVG_QUIET, fm_svg_count(n, text));
     }
-    fprintf(at->out,
-            "<text transform=\"translate(18 %.1f) rotate(-90)\" text-anchor=\"middle\" "
-            "font-size=\"12\" fill=\"%s\">chains</text>\n",
-            at->base - PLOT_HEIGHT / 2.0, INK);
+    fm_svg_label_up(at->out, 18, at->base - PLOT_HEIGHT / 2.0, 12, FM_SVG_INK, "chains");
 }
 
 static void draw_values(const panel *at, const char *unit) {
     char text[32];
     bool bytes = strcmp(unit, "bytes") == 0;
     int every = (at->last - at->first + N_LABEL) / N_LABEL;
-    line(at->out, at->left, at->base, at->left + at->width, at->base, AXIS);
+    fm_svg_line(at->out, at->left, at->base, at->left + at->width, at->base, FM_SVG_AXIS);
     for (int octave = at->first; octave <= at->last + 1; octave++) {
         double x = x_of(at, QUARTERS * octave);
-        line(at->out, x, at->base, x, at->base + 4, AXIS);
+        fm_svg_line(at->out, x, at->base, x, at->base + 4, FM_SVG_AXIS);
         if ((octave - at->first) % every) continue;
         uint64_t value = octave ? (uint64_t)1 << (octave - 1) : 0;
-        label(at->out, x, at->base + 18, "middle", 12, QUIET, format_value(value, bytes, text));
+        fm_svg_label(at->out, x, at->base + 18, "middle", 12, FM_SVG_QUIET,
+                     format_value(value, bytes, text));
     }
-    label(at->out, at->left + at->width / 2, at->base + 38, "middle", 12, INK, unit);
+    fm_svg_label(at->out, at->left + at->width / 2, at->base + 38, "middle", 12, FM_SVG_INK, unit);
 }
 
 static void draw_bars(const panel *at, const fm_stats_histogram *of) {
@@ -155,8 +107,8 @@ static void draw_bars(const panel *at, const fm_stats_histogram *of) {
         if (!of->quarter[q]) continue;
         double height = PLOT_HEIGHT * (double)of->quarter[q] / (double)at->most;
         if (height < 1) height = 1; /* one chain among a million is seen, too */
-        bar(at->out, x_of(at, q) + 0.5, at->base - height, x_of(at, q + 1) - x_of(at, q) - 1,
-            height);
+        fm_svg_bar(at->out, x_of(at, q) + 0.5, at->base - height, x_of(at, q + 1) - x_of(at, q) - 1,
+                   height);
     }
 }
 
@@ -179,12 +131,12 @@ static void draw_histogram(FILE *out, double top, const fm_stats_histogram *of) 
     }
     uint64_t step = tick_step(most);
     at.most = (most + step - 1) / step * step;
-    label(out, LEFT, top + 16, "start", 15, INK, of->heading);
+    fm_svg_label(out, LEFT, top + 16, "start", 15, FM_SVG_INK, of->heading);
     snprintf(title, sizeof title, "%s chains, %s to %s %s, mean %s",
-             format_count(of->n_value, number), format_count(of->min, low),
-             format_count(of->max, high), of->unit,
-             format_count((of->sum + of->n_value / 2) / of->n_value, mean));
-    label(out, WIDTH - RIGHT, top + 16, "end", 12, QUIET, title);
+             fm_svg_count(of->n_value, number), fm_svg_count(of->min, low),
+             fm_svg_count(of->max, high), of->unit,
+             fm_svg_count((of->sum + of->n_value / 2) / of->n_value, mean));
+    fm_svg_label(out, WIDTH - RIGHT, top + 16, "end", 12, FM_SVG_QUIET, title);
     draw_scale(&at, step);
     draw_bars(&at, of);
     draw_values(&at, of->unit);
@@ -197,17 +149,18 @@ static void draw_parts(FILE *out, double top, const fm_stats_part *part, int n) 
     char text[64], number[32];
     for (int i = 0; i < n; i++)
         most = part[i].bytes > most ? part[i].bytes : most;
-    label(out, LEFT, top + 16, "start", 15, INK, "Bytes stored of each part");
-    label(out, WIDTH - RIGHT, top + 16, "end", 12, QUIET, "mean of the chains that have it");
+    fm_svg_label(out, LEFT, top + 16, "start", 15, FM_SVG_INK, "Bytes stored of each part");
+    fm_svg_label(out, WIDTH - RIGHT, top + 16, "end", 12, FM_SVG_QUIET,
+                 "mean of the chains that have it");
     for (int i = 0; i < n; i++) {
         double y = top + PART_TOP + PART_ROW * i, length = width * part[i].bytes / most;
-        label(out, LEFT - 8, y + 14, "end", 12, INK, part[i].name);
-        bar(out, LEFT, y, length < 1 ? 1 : length, PART_ROW - 10);
+        fm_svg_label(out, LEFT - 8, y + 14, "end", 12, FM_SVG_INK, part[i].name);
+        fm_svg_bar(out, LEFT, y, length < 1 ? 1 : length, PART_ROW - 10);
         snprintf(text, sizeof text, "%s bytes",
-                 format_count((uint64_t)(part[i].bytes + 0.5), number));
-        label(out, LEFT + length + 8, y + 14, "start", 12, QUIET, text);
+                 fm_svg_count((uint64_t)(part[i].bytes + 0.5), number));
+        fm_svg_label(out, LEFT + length + 8, y + 14, "start", 12, FM_SVG_QUIET, text);
     }
-    line(out, LEFT, top + PART_TOP - 6, LEFT, top + PART_TOP + PART_ROW * n, AXIS);
+    fm_svg_line(out, LEFT, top + PART_TOP - 6, LEFT, top + PART_TOP + PART_ROW * n, FM_SVG_AXIS);
 }
 
 /* -- the picture */
@@ -217,16 +170,9 @@ static void draw(FILE *out, const fm_stats_picture *picture) {
     for (int i = 0; i < picture->n_histogram; i++)
         n += picture->histogram[i].n_value != 0;
     height += n * PANEL;
-    fprintf(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
-        "height=\"%d\" font-family=\"Helvetica, Arial, DejaVu Sans, sans-serif\" fill=\"none\">\n"
-        "<title>",
-        WIDTH, height, WIDTH, height);
-    print_text(out, picture->title);
-    fprintf(out, "</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n", WIDTH, height);
-    label(out, LEFT, 28, "start", 18, INK, picture->title);
-    label(out, LEFT, 48, "start", 12, QUIET, picture->subtitle);
+    fm_svg_begin(out, WIDTH, height, picture->title, "");
+    fm_svg_label(out, LEFT, 28, "start", 18, FM_SVG_INK, picture->title);
+    fm_svg_label(out, LEFT, 48, "start", 12, FM_SVG_QUIET, picture->subtitle);
     double top = HEAD;
     for (int i = 0; i < picture->n_histogram; i++) {
         if (!picture->histogram[i].n_value) continue;
@@ -234,7 +180,7 @@ static void draw(FILE *out, const fm_stats_picture *picture) {
         top += PANEL;
     }
     if (picture->n_part) draw_parts(out, top, picture->part, picture->n_part);
-    fprintf(out, "</svg>\n");
+    fm_svg_end(out);
 }
 
 fm_status fm_stats_write_svg(const char *path, const fm_stats_picture *picture, fm_error *reterr) {

@@ -75,18 +75,42 @@ static double recent(const fm_json *report, const char *name) {
     return n > first ? sum / (double)(n - first) : 0;
 }
 
+/* The snapshot of clients that ask for none, and how many others there are. */
+static void draw_title(screen *on, const fm_json *report) {
+    const fm_json *snapshots = fm_json_get_member(report, "snapshots");
+    const fm_json *first = fm_json_get_element(snapshots, 0);
+    char more[40] = "";
+    size_t n = fm_json_count(snapshots);
+    if (n > 1) snprintf(more, sizeof more, " and %zu more", n - 1);
+    draw(on, "foldmill %s  snapshot %s%s  %.0f chains  generation %.0f  up %.0f s",
+         text_of(report, "version"), text_of(first, "name"), more, number(first, "chains"),
+         number(first, "generation"), number(report, "uptime_s"));
+}
+
 static void draw_head(screen *on, const fm_json *report) {
     const fm_json *counters = fm_json_get_member(report, "counters");
     char a[16], b[16];
-    draw(on, "foldmill %s  snapshot %s  %.0f chains  generation %.0f  up %.0f s",
-         text_of(report, "version"), text_of(report, "snapshot"), number(report, "chains"),
-         number(report, "generation"), number(report, "uptime_s"));
+    draw_title(on, report);
     draw(on, "%8.1f samples/s  %10s/s  %.0f samples in all, %.0f refused",
          recent(report, "samples"), format_bytes(recent(report, "bytes"), a),
          number(counters, "samples_sent_total"), number(counters, "samples_failed_total"));
     draw(on, "%8.0f connections  %.0f streams  memory %s of %s", number(counters, "connections"),
          number(counters, "streams"), format_bytes(number(counters, "sample_memory_bytes"), a),
          format_bytes(number(report, "memory_limit_bytes"), b));
+}
+
+/* A server of one snapshot has all of this in its first line. */
+static void draw_snapshots(screen *on, const fm_json *report) {
+    const fm_json *snapshots = fm_json_get_member(report, "snapshots");
+    if (fm_json_count(snapshots) < 2) return;
+    draw(on, "%s", "");
+    draw(on, "%10s %10s %7s  %s", "GENERATION", "CHAINS", "USERS", "SNAPSHOT");
+    for (size_t i = 0; i < fm_json_count(snapshots); i++) {
+        const fm_json *one = fm_json_get_element(snapshots, i);
+        bool is_old = strcmp(text_of(one, "state"), "old") == 0;
+        draw(on, "%10.0f %10.0f %7.0f  %s%s", number(one, "generation"), number(one, "chains"),
+             number(one, "users"), text_of(one, "name"), is_old ? " (until its streams end)" : "");
+    }
 }
 
 static void draw_times(screen *on, const fm_json *report) {
@@ -120,7 +144,7 @@ static void draw_streams(screen *on, const fm_json *report, const fm_json *earli
     const fm_json *streams = fm_json_get_member(report, "streams");
     draw(on, "%s", "");
     draw(on, "%-9s %-10s %10s %8s %7s %7s %10s %6s  %s", "GROUP", "ORDER", "SAMPLES", "RATE/S",
-         "CREDIT", "PENDING", "WAIT 99 %", "FAILED", "FROM");
+         "CREDIT", "PENDING", "WAIT 99 %", "FAILED", "SNAPSHOT, FROM");
     for (size_t i = 0; i < fm_json_count(streams); i++) {
         const fm_json *stream = fm_json_get_element(streams, i);
         char group[32], order[32] = "strict", rate[16] = "", wait[16];
@@ -133,12 +157,31 @@ static void draw_streams(screen *on, const fm_json *report, const fm_json *earli
         if (before >= 0 && seconds > 0) {
             snprintf(rate, sizeof rate, "%.1f", (number(stream, "samples") - before) / seconds);
         }
-        draw(on, "%-9s %-10s %10.0f %8s %7.0f %7.0f %10s %6.0f  %s %s", group, order,
+        draw(on, "%-9s %-10s %10.0f %8s %7.0f %7.0f %10s %6.0f  %s, %s %s", group, order,
              number(stream, "samples"), rate, number(stream, "credit"), number(stream, "pending"),
              format_ms(number(stream, "wait_p99_ms"), wait), number(stream, "failed"),
-             text_of(stream, "peer"), text_of(stream, "agent"));
+             text_of(stream, "snapshot"), text_of(stream, "peer"), text_of(stream, "agent"));
     }
     if (fm_json_count(streams) == 0) draw(on, "%s", "nobody is connected");
+}
+
+/* Where the time of each consumer's samples goes. One that is slow to take shows in SEND. */
+static void draw_consumers(screen *on, const fm_json *report) {
+    const fm_json *consumers = fm_json_get_member(report, "consumers");
+    if (fm_json_count(consumers) == 0) return;
+    draw(on, "%s", "");
+    draw(on, "%7s %10s %10s %12s %10s %10s  %s", "STREAMS", "SAMPLES", "SENT", "PREPARE 99 %",
+         "WAIT 99 %", "SEND 99 %", "CONSUMER");
+    for (size_t i = 0; i < fm_json_count(consumers); i++) {
+        const fm_json *one = fm_json_get_element(consumers, i);
+        char sent[16], prepare[16], wait[16], send[16];
+        draw(on, "%7.0f %10.0f %10s %12s %10s %10s  %s %s", number(one, "streams"),
+             number(one, "samples"), format_bytes(number(one, "bytes"), sent),
+             format_ms(number(fm_json_get_member(one, "prepare"), "p99_ms"), prepare),
+             format_ms(number(fm_json_get_member(one, "wait"), "p99_ms"), wait),
+             format_ms(number(fm_json_get_member(one, "send"), "p99_ms"), send),
+             text_of(one, "peer"), text_of(one, "agent"));
+    }
 }
 
 static void draw_chains(screen *on, const fm_json *report) {
@@ -169,5 +212,7 @@ void fm_top_draw_server(const fm_json *report, const fm_json *earlier, double se
     draw_head(&on, report);
     draw_times(&on, report);
     draw_streams(&on, report, earlier, seconds);
+    draw_consumers(&on, report);
+    draw_snapshots(&on, report);
     draw_chains(&on, report);
 }

@@ -7,5 +7,7 @@ void fm_report_free(fm_web_report *report) {
     if (!report) return;
     free(report->value);
     free(report->stream);
+    free(report->consumer);
+    free(report->snapshot);
     free(report);
 }

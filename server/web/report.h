@@ -43,6 +43,8 @@ typedef struct fm_report_stream {
     char peer[FM_REPORT_NAME_BYTES];  /* address, or user of a unix socket */
     char agent[FM_REPORT_NAME_BYTES]; /* what the client calls itself */
     char plan[FM_REPORT_NAME_BYTES];
+    char snapshot[256];         /* as clients ask for it */
+    uint64_t generation;        /* of its cache */
     uint32_t group, n_group;    /* this consumer's place among the groups of the run */
     uint32_t window;            /* later samples that may overtake one; 0 = strict order */
     uint64_t n_sample, n_total; /* sent so far; UINT64_MAX = no end */
@@ -52,6 +54,15 @@ typedef struct fm_report_stream {
     uint64_t wait_p50_ns, wait_p99_ns; /* from ready to sent: waiting for credit or order */
     double age_s;
 } fm_report_stream;
+
+/* One snapshot that is open. */
+typedef struct fm_report_snapshot {
+    char name[256], hash[65];
+    uint64_t generation;
+    uint32_t n_chain;
+    uint32_t n_user; /* connections and streams that use it */
+    bool is_old;     /* open only for those that began with it */
+} fm_report_snapshot;
 
 typedef struct fm_report_slow {
     char chain[FM_REPORT_NAME_BYTES];
@@ -73,10 +84,19 @@ typedef struct fm_report_times {
     fm_histogram send;    /* from the start of a write to its end */
 } fm_report_times;
 
+/* All streams of one consumer, open and over. The last row may be "other" (consumers.h). */
+typedef struct fm_report_consumer {
+    char peer[FM_REPORT_NAME_BYTES], agent[FM_REPORT_NAME_BYTES];
+    uint32_t n_stream; /* open now */
+    uint64_t n_sample, n_byte, n_failed;
+    fm_report_times times;
+} fm_report_consumer;
+
 typedef struct fm_web_report {
-    char version[32], snapshot[FM_REPORT_NAME_BYTES], snapshot_hash[65];
-    uint64_t generation;
-    uint32_t n_chain, n_job;
+    char version[32];
+    uint32_t n_job;
+    size_t n_snapshot;
+    fm_report_snapshot *snapshot; /* [n_snapshot] the one for clients that ask for none first */
     double uptime_s;
     bool is_ending; /* the server stops: it is alive, but takes no more clients */
     uint64_t memory_limit_bytes;
@@ -87,6 +107,8 @@ typedef struct fm_web_report {
     fm_report_second second[FM_REPORT_N_SECOND]; /* the oldest first */
     size_t n_stream;
     fm_report_stream *stream; /* [n_stream] */
+    size_t n_consumer;
+    fm_report_consumer *consumer; /* [n_consumer] */
     uint32_t n_slow;
     fm_report_slow slow[FM_REPORT_N_SLOW]; /* the slowest first */
     uint32_t n_refused;

@@ -18,10 +18,6 @@ static void put_times(fm_json_writer *json, const char *key, const fm_histogram 
 
 static void put_head(fm_json_writer *json, const fm_web_report *report) {
     fm_json_put_string(json, "version", report->version);
-    fm_json_put_string(json, "snapshot", report->snapshot);
-    fm_json_put_string(json, "snapshot_hash", report->snapshot_hash);
-    fm_json_put_u64(json, "generation", report->generation);
-    fm_json_put_u64(json, "chains", report->n_chain);
     fm_json_put_u64(json, "jobs", report->n_job);
     fm_json_put_f64(json, "uptime_s", report->uptime_s, 1);
     fm_json_put_bool(json, "stopping", report->is_ending);
@@ -62,6 +58,8 @@ static void put_stream(fm_json_writer *json, const fm_report_stream *stream) {
     fm_json_put_string(json, "peer", stream->peer);
     fm_json_put_string(json, "agent", stream->agent);
     fm_json_put_string(json, "plan", stream->plan);
+    fm_json_put_string(json, "snapshot", stream->snapshot);
+    fm_json_put_u64(json, "generation", stream->generation);
     fm_json_put_u64(json, "group", stream->group);
     fm_json_put_u64(json, "groups", stream->n_group);
     fm_json_put_u64(json, "window", stream->window);
@@ -78,6 +76,20 @@ static void put_stream(fm_json_writer *json, const fm_report_stream *stream) {
     fm_json_put_f64(json, "wait_p50_ms", ms(stream->wait_p50_ns), 3);
     fm_json_put_f64(json, "wait_p99_ms", ms(stream->wait_p99_ns), 3);
     fm_json_put_f64(json, "age_s", stream->age_s, 1);
+    fm_json_close(json);
+}
+
+static void put_consumer(fm_json_writer *json, const fm_report_consumer *consumer) {
+    fm_json_open_object(json, NULL);
+    fm_json_put_string(json, "peer", consumer->peer);
+    fm_json_put_string(json, "agent", consumer->agent);
+    fm_json_put_u64(json, "streams", consumer->n_stream);
+    fm_json_put_u64(json, "samples", consumer->n_sample);
+    fm_json_put_u64(json, "bytes", consumer->n_byte);
+    fm_json_put_u64(json, "failed", consumer->n_failed);
+    put_times(json, "prepare", &consumer->times.prepare);
+    put_times(json, "wait", &consumer->times.wait);
+    put_times(json, "send", &consumer->times.send);
     fm_json_close(json);
 }
 
@@ -103,14 +115,35 @@ static void put_chains(fm_json_writer *json, const fm_web_report *report) {
     fm_json_close(json);
 }
 
+static void put_snapshots(fm_json_writer *json, const fm_web_report *report) {
+    fm_json_open_array(json, "snapshots");
+    for (size_t i = 0; i < report->n_snapshot; i++) {
+        const fm_report_snapshot *snapshot = &report->snapshot[i];
+        fm_json_open_object(json, NULL);
+        fm_json_put_string(json, "name", snapshot->name);
+        fm_json_put_string(json, "hash", snapshot->hash);
+        fm_json_put_u64(json, "generation", snapshot->generation);
+        fm_json_put_u64(json, "chains", snapshot->n_chain);
+        fm_json_put_u64(json, "users", snapshot->n_user);
+        fm_json_put_string(json, "state", snapshot->is_old ? "old" : "offered");
+        fm_json_close(json);
+    }
+    fm_json_close(json);
+}
+
 void fm_report_json(const fm_web_report *report, FILE *out) {
     fm_json_writer json;
     fm_json_begin(&json, out);
     put_head(&json, report);
+    put_snapshots(&json, report);
     put_history(&json, report);
     fm_json_open_array(&json, "streams");
     for (size_t i = 0; i < report->n_stream; i++)
         put_stream(&json, &report->stream[i]);
+    fm_json_close(&json);
+    fm_json_open_array(&json, "consumers");
+    for (size_t i = 0; i < report->n_consumer; i++)
+        put_consumer(&json, &report->consumer[i]);
     fm_json_close(&json);
     put_chains(&json, report);
     fm_json_end(&json);

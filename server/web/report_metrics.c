@@ -33,20 +33,20 @@ static void put_head(FILE *out, const char *name, const char *kind, const char *
 }
 
 static void put_values(FILE *out, const fm_web_report *report) {
-    put_head(out, "info", "gauge", "The server and what it serves; the value is always 1.");
+    put_head(out, "info", "gauge", "The server; the value is always 1.");
     fputs("foldmill_info{version=\"", out);
     put_label(out, report->version);
-    fputs("\",snapshot=\"", out);
-    put_label(out, report->snapshot);
-    fputs("\",snapshot_hash=\"", out);
-    put_label(out, report->snapshot_hash);
     fputs("\"} 1\n", out);
     put_head(out, "uptime_seconds", "gauge", "Seconds since the server began.");
     fprintf(out, "foldmill_uptime_seconds %.1f\n", report->uptime_s);
-    put_head(out, "chains", "gauge", "Chains of the snapshot that is served.");
-    fprintf(out, "foldmill_chains %u\n", report->n_chain);
     put_head(out, "memory_limit_bytes", "gauge", "The budget for samples (--max-memory).");
     fprintf(out, "foldmill_memory_limit_bytes %" PRIu64 "\n", report->memory_limit_bytes);
+    uint64_t n_waiting = 0;
+    for (size_t i = 0; i < report->n_stream; i++)
+        n_waiting += report->stream[i].credit_items == 0 && report->stream[i].n_pending > 0;
+    put_head(out, "streams_waiting_for_credit", "gauge",
+             "Streams with samples that their clients have no room for.");
+    fprintf(out, "foldmill_streams_waiting_for_credit %" PRIu64 "\n", n_waiting);
     for (size_t i = 0; i < report->n_value; i++) {
         const fm_report_value *value = &report->value[i];
         put_head(out, value->name, value->is_gauge ? "gauge" : "counter", value->help);
@@ -54,9 +54,29 @@ static void put_values(FILE *out, const fm_web_report *report) {
     }
 }
 
+/* The labels of a consumer's row, without the braces around them. */
+static void put_consumer_labels(FILE *out, const fm_report_consumer *consumer) {
+    fputs("peer=\"", out);
+    put_label(out, consumer->peer);
+    fputs("\",consumer=\"", out);
+    put_label(out, consumer->agent);
+    fputc('"', out);
+}
+
+/* One line of a histogram; `bound` is NULL except for buckets, `consumer` for the whole server. */
+static void put_sample(FILE *out, const char *name, const char *suffix,
+                       const fm_report_consumer *consumer, const char *bound) {
+    fprintf(out, "foldmill_%s%s", name, suffix);
+    if (consumer || bound) fputc('{', out);
+    if (consumer) put_consumer_labels(out, consumer);
+    if (bound) fprintf(out, "%sle=\"%s\"", consumer ? "," : "", bound);
+    fputs(consumer || bound ? "} " : " ", out);
+}
+
 /* The histogram's own buckets are finer than a scraper wants: each of these bounds takes all
  * values that are certainly below it. */
-static void put_times(FILE *out, const char *name, const char *help, const fm_histogram *times) {
+static void put_histogram(FILE *out, const char *name, const fm_report_consumer *consumer,
+                          const fm_histogram *times) {
     static const struct {
         const char *text;
         uint64_t ns;
@@ -65,71 +85,109 @@ static void put_times(FILE *out, const char *name, const char *help, const fm_hi
         {"0.025", 25000000}, {"0.05", 50000000},  {"0.1", 100000000},  {"0.25", 250000000},
         {"0.5", 500000000},  {"1", 1000000000},   {"2.5", 2500000000}, {"5", 5000000000},
         {"10", 10000000000}, {"30", 30000000000}, {"60", 60000000000}, {"300", 300000000000}};
-    put_head(out, name, "histogram", help);
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
-        fprintf(out, "foldmill_%s_bucket{le=\"%s\"} %" PRIu64 "\n", name, bounds[i].text,
-                fm_histogram_count_below(times, bounds[i].ns));
+        put_sample(out, name, "_bucket", consumer, bounds[i].text);
+        fprintf(out, "%" PRIu64 "\n", fm_histogram_count_below(times, bounds[i].ns));
     }
-    fprintf(out, "foldmill_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, times->n);
-    fprintf(out, "foldmill_%s_sum %.9f\n", name, (double)times->sum / 1e9);
-    fprintf(out, "foldmill_%s_count %" PRIu64 "\n", name, times->n);
+    put_sample(out, name, "_bucket", consumer, "+Inf");
+    fprintf(out, "%" PRIu64 "\n", times->n);
+    put_sample(out, name, "_sum", consumer, NULL);
+    fprintf(out, "%.9f\n", (double)times->sum / 1e9);
+    put_sample(out, name, "_count", consumer, NULL);
+    fprintf(out, "%" PRIu64 "\n", times->n);
 }
 
-static void put_stream_label(FILE *out, const char *name, const fm_report_stream *stream) {
-    fprintf(out, "foldmill_%s{connection=\"%" PRIu64 "\",stream=\"%u\",peer=\"", name,
-            stream->connection, stream->stream);
-    put_label(out, stream->peer);
-    fputs("\",plan=\"", out);
-    put_label(out, stream->plan);
-    fprintf(out, "\",group=\"%u\"} ", stream->group);
+static void put_times(FILE *out, const char *name, const char *help, const fm_histogram *times) {
+    put_head(out, name, "histogram", help);
+    put_histogram(out, name, NULL, times);
 }
 
-typedef uint64_t (*stream_field)(const fm_report_stream *stream);
-
-static uint64_t samples_of(const fm_report_stream *stream) {
-    return stream->n_sample;
-}
-static uint64_t bytes_of(const fm_report_stream *stream) {
-    return stream->n_byte;
-}
-static uint64_t failed_of(const fm_report_stream *stream) {
-    return stream->n_failed;
-}
-static uint64_t credit_of(const fm_report_stream *stream) {
-    return stream->credit_items;
-}
-static uint64_t pending_of(const fm_report_stream *stream) {
-    return stream->n_pending;
+static void put_snapshot_label(FILE *out, const char *name, const fm_report_snapshot *snapshot) {
+    fprintf(out, "foldmill_%s{snapshot=\"", name);
+    put_label(out, snapshot->name);
+    fprintf(out, "\",generation=\"%" PRIu64 "\",snapshot_hash=\"%s\",old=\"%d\"} ",
+            snapshot->generation, snapshot->hash, snapshot->is_old);
 }
 
-static void put_streams(FILE *out, const fm_web_report *report) {
+static void put_snapshots(FILE *out, const fm_web_report *report) {
+    put_head(out, "snapshot_chains", "gauge", "Chains of a snapshot that is offered.");
+    for (size_t i = 0; i < report->n_snapshot; i++) {
+        if (report->snapshot[i].is_old) continue;
+        put_snapshot_label(out, "snapshot_chains", &report->snapshot[i]);
+        fprintf(out, "%u\n", report->snapshot[i].n_chain);
+    }
+    put_head(out, "snapshot_users", "gauge", "Connections and streams that use a snapshot.");
+    for (size_t i = 0; i < report->n_snapshot; i++) {
+        put_snapshot_label(out, "snapshot_users", &report->snapshot[i]);
+        fprintf(out, "%u\n", report->snapshot[i].n_user);
+    }
+}
+
+/* -- consumers */
+
+static uint64_t streams_of(const fm_report_consumer *consumer) {
+    return consumer->n_stream;
+}
+static uint64_t samples_of(const fm_report_consumer *consumer) {
+    return consumer->n_sample;
+}
+static uint64_t bytes_of(const fm_report_consumer *consumer) {
+    return consumer->n_byte;
+}
+static uint64_t failed_of(const fm_report_consumer *consumer) {
+    return consumer->n_failed;
+}
+
+static void put_consumer_values(FILE *out, const fm_web_report *report) {
     static const struct {
         const char *name, *kind, *help;
-        stream_field field;
+        uint64_t (*field)(const fm_report_consumer *consumer);
     } rows[] = {
-        {"stream_samples_total", "counter", "Samples sent to one consumer.", samples_of},
-        {"stream_bytes_total", "counter", "Bytes of samples sent to one consumer.", bytes_of},
-        {"stream_failed_total", "counter", "Samples of one consumer that could not be made.",
+        {"consumer_streams", "gauge", "Streams of one consumer that are open.", streams_of},
+        {"consumer_samples_total", "counter", "Samples sent to one consumer.", samples_of},
+        {"consumer_bytes_total", "counter", "Bytes of samples sent to one consumer.", bytes_of},
+        {"consumer_failed_total", "counter", "Samples of one consumer that could not be made.",
          failed_of},
-        {"stream_credit_items", "gauge", "Samples that one consumer has room for.", credit_of},
-        {"stream_pending", "gauge", "Samples of one consumer that are made or ready.", pending_of},
     };
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         put_head(out, rows[r].name, rows[r].kind, rows[r].help);
-        for (size_t i = 0; i < report->n_stream; i++) {
-            put_stream_label(out, rows[r].name, &report->stream[i]);
-            fprintf(out, "%" PRIu64 "\n", rows[r].field(&report->stream[i]));
+        for (size_t i = 0; i < report->n_consumer; i++) {
+            put_sample(out, rows[r].name, "", &report->consumer[i], NULL);
+            fprintf(out, "%" PRIu64 "\n", rows[r].field(&report->consumer[i]));
         }
+    }
+}
+
+static void put_consumer_times(FILE *out, const fm_web_report *report) {
+    put_head(out, "consumer_prepare_seconds", "histogram",
+             "Time to make a sample of one consumer, on a worker.");
+    for (size_t i = 0; i < report->n_consumer; i++) {
+        put_histogram(out, "consumer_prepare_seconds", &report->consumer[i],
+                      &report->consumer[i].times.prepare);
+    }
+    put_head(out, "consumer_wait_seconds", "histogram",
+             "Time that a ready sample of one consumer waits for order, credit and its turn.");
+    for (size_t i = 0; i < report->n_consumer; i++) {
+        put_histogram(out, "consumer_wait_seconds", &report->consumer[i],
+                      &report->consumer[i].times.wait);
+    }
+    put_head(out, "consumer_send_seconds", "histogram",
+             "Time from the start of a write of samples of one consumer to its end.");
+    for (size_t i = 0; i < report->n_consumer; i++) {
+        put_histogram(out, "consumer_send_seconds", &report->consumer[i],
+                      &report->consumer[i].times.send);
     }
 }
 
 void fm_report_metrics(const fm_web_report *report, FILE *out) {
     put_values(out, report);
+    put_snapshots(out, report);
     put_times(out, "prepare_seconds", "Time to make a sample, on a worker.",
               &report->times.prepare);
     put_times(out, "wait_seconds", "Time that a ready sample waits for order, credit and its turn.",
               &report->times.wait);
     put_times(out, "send_seconds", "Time from the start of a write of samples to its end.",
               &report->times.send);
-    put_streams(out, report);
+    put_consumer_values(out, report);
+    put_consumer_times(out, report);
 }

@@ -14,6 +14,7 @@
 #ifndef FM_SERVER_WEB_WEB_H
 #define FM_SERVER_WEB_WEB_H
 
+#include "proto/address.h"
 #include "server/web/report.h"
 
 /* The server behind the pages. */
@@ -27,10 +28,13 @@ typedef struct fm_web_site {
 typedef struct fm_web fm_web;
 
 /* Listens on `address`, "HOST:PORT"; port 0 takes any free one. `site` is copied. FM_ERR_USAGE for
- * an address, FM_ERR_EXISTS when it is in use, FM_ERR_UNSUPPORTED when the program was built
- * without libmicrohttpd, FM_ERR_IO, FM_ERR_NOMEM. */
-FM_MUST_USE fm_status fm_web_start(const char *address, const fm_web_site *site, fm_web **ret_web,
-                                   fm_error *reterr);
+ * an address, and for one beyond this machine without is_insecure; FM_ERR_EXISTS when it is in use,
+ * FM_ERR_UNSUPPORTED when the program was built without libmicrohttpd, FM_ERR_IO, FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_web_start(const char *address, bool is_insecure, const fm_web_site *site,
+                                   fm_web **ret_web, fm_error *reterr);
+/* The same on a listening TCP socket, which is owned from now on, also on failure. */
+FM_MUST_USE fm_status fm_web_start_on(int listening, const fm_address *bound,
+                                      const fm_web_site *site, fm_web **ret_web, fm_error *reterr);
 /* Closes all connections and waits for the thread. NULL is fine. */
 void fm_web_stop(fm_web *web);
 /* "http://HOST:PORT" with the port that was bound; it belongs to `web`. */

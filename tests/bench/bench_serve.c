@@ -246,7 +246,7 @@ static double measure_address(const char *listen, size_t bytes, double seconds) 
     return measure_bound(url, bytes, seconds);
 }
 
-static void measure(const bench_settings *set, const fm_sample_source *source, const char *listen,
+static void measure(const bench_settings *set, fm_sample_source *source, const char *listen,
                     const char *plan, bool with_bound, bench_row *row) {
     bool is_tls = strncmp(listen, "tls://", 6) == 0;
     fm_server_options options = {
@@ -254,6 +254,7 @@ static void measure(const bench_settings *set, const fm_sample_source *source, c
     if (is_tls) {
         options.credentials.tls_cert = set->certificates.cert;
         options.credentials.tls_key = set->certificates.key;
+        options.is_open_to_all = true;
     }
     fm_server *server;
     fm_error error;
@@ -338,19 +339,21 @@ static void bench_serving_alone(const bench_settings *set, const char *unix_url)
 }
 
 static void bench_cache(const bench_settings *set, const char *unix_url) {
-    fm_cache_source *cache;
-    fm_sample_source source;
+    fm_store *store;
+    fm_sample_source *source;
     fm_error error;
-    if (fm_cache_source_open(set->cache, "all", &cache, &source, &error)) die(set->cache, &error);
+    if (fm_store_open(set->cache, &store, &error)) die(set->cache, &error);
+    if (fm_cache_source_open(store, "all", "all", &source, &error)) die(set->cache, &error);
     static const char *const plans[] = {"tiny", "af2-initial"};
     for (size_t i = 0; i < 2; i++) {
         bench_row row = {0};
         char name[64];
         snprintf(name, sizeof name, "cache, %s", plans[i]);
-        measure(set, &source, unix_url, plans[i], false, &row);
+        measure(set, source, unix_url, plans[i], false, &row);
         print_row(name, "unix", &row);
     }
-    fm_cache_source_close(cache);
+    fm_cache_source_close(source);
+    fm_store_close(store);
 }
 
 int main(int argc, char **argv) {

@@ -11,7 +11,8 @@
 #include "cache/snapshot/snapshot.h"
 #include "featurizer/sample/plan.h"
 #include "proto/base/directory.h"
-#include "server/source_cache.h"
+#include "proto/base/log.h"
+#include "server/library.h"
 #include "tests/bench/bench_set.h"
 
 enum { SHARED_BY = 3, SHARD_BYTES = 1 << 20, BLOB_BYTES = 4096 };
@@ -90,7 +91,7 @@ static void make_cache(bench_state *bench) {
     check(fm_generation_publish(bench->folder, &generation, all, &bench->arena, &error), &error);
 }
 
-typedef enum row { ROW_GENERATION, ROW_SNAPSHOT, ROW_WEIGHTS, ROW_SERVER, N_ROW } row;
+typedef enum row { ROW_GENERATION, ROW_SNAPSHOT, ROW_WEIGHTS, ROW_SERVER, ROW_TWO, N_ROW } row;
 
 static void measure(bench_state *bench, double seconds[N_ROW]) {
     fm_error error;
@@ -108,24 +109,29 @@ static void measure(bench_state *bench, double seconds[N_ROW]) {
     seconds[ROW_SNAPSHOT] = cpu_s() - at;
     check(fm_plan_find("af2-initial", &plan, &error), &error);
     at = cpu_s();
-    check(fm_chooser_create(&plan, snapshot.n_chain, snapshot.weight, &chooser, &error), &error);
+    check(fm_chooser_create(&plan, snapshot.n_chain, snapshot.weight, NULL, &chooser, &error),
+          &error);
     seconds[ROW_WEIGHTS] = cpu_s() - at;
     fm_chooser_destroy(chooser);
     fm_arena_fini(&arena);
     fm_store_close(store);
 
-    fm_cache_source *cache;
-    fm_sample_source source;
-    at = cpu_s();
-    check(fm_cache_source_open(bench->folder, "all", &cache, &source, &error), &error);
-    seconds[ROW_SERVER] = cpu_s() - at;
-    fm_cache_source_close(cache);
+    const fm_library_cache caches[] = {{.name = "", .path = bench->folder},
+                                       {.name = "second", .path = bench->folder}};
+    for (uint32_t n = 1; n <= 2; n++) {
+        const fm_library_options options = {.cache = caches, .n_cache = n};
+        fm_library *library;
+        at = cpu_s();
+        check(fm_library_open(&options, &library, &error), &error);
+        seconds[ROW_SERVER + n - 1] = cpu_s() - at;
+        fm_library_close(library);
+    }
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[N_ROW] = {"generation: read and checked", "snapshot all",
-                                             "weights of the first stream",
-                                             "the server's whole start"};
+    static const char *const names[N_ROW] = {
+        "generation: read and checked", "snapshot all", "weights of the first stream",
+        "the server's whole start", "the same with two caches"};
     bench_state bench = {.n_chain = 600000};
     int rounds = 5;
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -138,6 +144,7 @@ int main(int argc, char **argv) {
     check(fm_arena_init(&bench.arena, ARENA_BYTES, &error), &error);
     make_cache(&bench);
     fm_arena_fini(&bench.arena);
+    fm_log_set_level(FM_LOG_WARN);
     print_load();
     printf("%u chains; %d rounds\n", bench.n_chain, rounds);
     double seconds[N_ROW][ROUNDS_MAX];

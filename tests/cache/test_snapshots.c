@@ -4,6 +4,7 @@
 
 #include "cache/snapshot/gc.h"
 #include "cache/snapshot/pins.h"
+#include "cache/snapshot/selection.h"
 #include "cache/snapshot/snapshot.h"
 #include "cache/snapshot/snapshot_select.h"
 
@@ -212,6 +213,163 @@ static void test_disjoint_clusters(void **state) {
     teardown_case(&test);
 }
 
+/* Shares are decimals that add up to 1, in any order. */
+static void test_share_words(void **state) {
+    (void)state;
+    fm_arena arena;
+    fm_shares shares;
+    fm_error error;
+    char text[FM_SHARE_TEXT_BYTES];
+    assert_int_equal(fm_arena_init(&arena, (size_t)1 << 30, NULL), FM_OK);
+    static const char *const good[] = {"pdb=0.25", "=0.000000001", "distillation=0.749999999"};
+    assert_int_equal(fm_shares_parse(good, 3, &arena, &shares, &error), FM_OK);
+    assert_int_equal(shares.n, 3);
+    assert_string_equal(shares.share[0].dataset, "");
+    assert_int_equal(shares.share[0].billionths, 1);
+    assert_string_equal(shares.share[1].dataset, "distillation");
+    assert_int_equal(shares.share[1].billionths, 749999999);
+    assert_int_equal(fm_shares_find(&shares, "pdb:1abc_A"), 2);
+    assert_int_equal(fm_shares_find(&shares, "1abc_A"), 0);
+    assert_int_equal(fm_shares_find(&shares, "pd:1abc_A"), FM_NO_SHARE);
+    assert_int_equal(fm_shares_find(&shares, "pdbx:1abc_A"), FM_NO_SHARE);
+    fm_share_format(250000000, text);
+    assert_string_equal(text, "0.25");
+    fm_share_format(FM_SHARE_ONE, text);
+    assert_string_equal(text, "1");
+    fm_share_format(123456789, text);
+    assert_string_equal(text, "0.123456789");
+    static const struct {
+        const char *words[2], *message;
+    } bad[] = {
+        {{"pdb", "x=1"}, "found 'pdb', expected a dataset's name"},
+        {{"pdb=.5", "x=0.5"}, "found 'pdb=.5'"},
+        {{"pdb=0.5x", "x=0.5"}, "found 'pdb=0.5x'"},
+        {{"pdb=0", "x=1"}, "found 'pdb=0'"},
+        {{"pdb=-0.5", "x=0.5"}, "found 'pdb=-0.5'"},
+        {{"pdb=1.5", "x=0.5"}, "found 'pdb=1.5'"},
+        {{"pdb=0.1234567890", "x=0.5"}, "of at most 9 places"},
+        {{"p:b=0.5", "x=0.5"}, "found 'p:b=0.5'"},
+        {{"pdb=0.5", "pdb=0.5"}, "the dataset 'pdb' is named twice"},
+        {{"pdb=0.25", "x=0.5"}, "the shares add up to 0.750000000, expected 1"},
+        {{"pdb=1", "x=0.5"}, "the shares add up to 1.500000000, expected 1"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(fm_shares_parse(bad[i].words, 2, &arena, &shares, &error), FM_ERR_USAGE);
+        if (!strstr(error.message, bad[i].message)) fail_msg("%s", error.message);
+    }
+    fm_arena_fini(&arena);
+}
+
+#define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+/* Both formats survive a round trip byte by byte; what is not canonical is refused with its
+ * line. */
+static void test_share_files(void **state) {
+    (void)state;
+    fm_arena arena;
+    fm_snapshot_text text;
+    fm_bytes again;
+    fm_error error;
+    assert_int_equal(fm_arena_init(&arena, (size_t)1 << 30, NULL), FM_OK);
+    static const char *const good[] = {
+        "foldmill snapshot 1\nchains 2\n3 " HASH " a:1abc_A\n0 " HASH " b:1abc_A\n",
+        "foldmill snapshot 2\nshares 1\nshare 1000000000\nchains 1\n3 " HASH " 1abc_A\n",
+        "foldmill snapshot 2\nshares 3\nshare 1\nshare 2 a\nshare 999999997 b\nchains 3\n"
+        "3 " HASH " 1abc_A\n3 " HASH " a:1abc_A\n4 " HASH " b:1abc_A\n",
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_int_equal(fm_snapshot_decode(bytes_of(good[i]), &arena, &text, &error), FM_OK);
+        assert_int_equal(fm_snapshot_encode(&text, &arena, &again, &error), FM_OK);
+        assert_int_equal(again.size, strlen(good[i]));
+        assert_memory_equal(again.data, good[i], again.size);
+    }
+    assert_int_equal(text.shares.n, 3);
+    assert_string_equal(text.shares.share[2].dataset, "b");
+    static const struct {
+        const char *text;
+        uint64_t line;
+    } bad[] = {
+        {"foldmill snapshot 3\nchains 1\n3 " HASH " a\n", 1},
+        {"foldmill snapshot 2\nchains 1\n3 " HASH " a\n", 1},
+        {"foldmill snapshot 2\nshares 0\nchains 1\n3 " HASH " a\n", 1},
+        {"foldmill snapshot 2\nshares 1\nshare 999999999\nchains 1\n3 " HASH " a\n", 1},
+        {"foldmill snapshot 2\nshares 1\nshare 1000000000 \nchains 1\n3 " HASH " a\n", 1},
+        {"foldmill snapshot 2\nshares 1\nshare 1000000000 a:\nchains 1\n3 " HASH " a:b\n", 1},
+        {"foldmill snapshot 2\nshares 2\nshare 1 b\nshare 999999999 a\nchains 2\n"
+         "3 " HASH " a:1\n3 " HASH " b:1\n",
+         1},
+        {"foldmill snapshot 2\nshares 1\nshare 1000000000 a\nchains 2\n3 " HASH " a:1\n"
+         "3 " HASH " b:1\n",
+         6},
+        {"foldmill snapshot 2\nshares 2\nshare 1 a\nshare 999999999 b\nchains 2\n"
+         "3 " HASH " a:1\n0 " HASH " b:1\n",
+         4},
+        {"foldmill snapshot 2\nshares 1\nshare 1000000000 a\nchains 1\n3 " HASH " a:1\nx\n", 6},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(fm_snapshot_decode(bytes_of(bad[i].text), &arena, &text, &error),
+                         FM_ERR_CORRUPT);
+        assert_int_equal(error.line, bad[i].line);
+    }
+    fm_arena_fini(&arena);
+}
+
+/* The record of a selection survives a round trip, and goes with its snapshot alone. */
+static void test_records(void **state) {
+    (void)state;
+    cache_case test;
+    fm_select_report report;
+    fm_snapshot_text text;
+    fm_selection record, again;
+    fm_sha256 hash, other = {{1}};
+    setup_case(&test, 4);
+    build(&test);
+    fm_store *store = open_store(&test);
+    fm_select_rules rules = fm_select_everything();
+    assert_int_equal(fm_select_recipe("af2", &rules, &test.error), FM_ERR_USAGE);
+    assert_int_equal(fm_select_recipe("af2-train", &rules, &test.error), FM_OK);
+    rules.weights = FM_WEIGHTS_LENGTH;
+    rules.min_length = 1;
+    rules.until = "1900-01-01";
+    assert_int_equal(fm_snapshot_select(store, &rules, &test.arena, &text, &report, &test.error),
+                     FM_ERR_DATA);
+    rules.until = "2900-01-01";
+    assert_int_equal(fm_snapshot_select(store, &rules, &test.arena, &text, &report, &test.error),
+                     FM_OK);
+    assert_int_equal(fm_snapshot_write(store, "mine", &text, &test.arena, &hash, &test.error),
+                     FM_OK);
+    assert_int_equal(fm_selection_read(store, "mine", &hash, &test.arena, &again, &test.error),
+                     FM_ERR_NOT_FOUND);
+    assert_int_equal(fm_selection_describe(&rules, &report, &test.arena, &record, &test.error),
+                     FM_OK);
+    record.snapshot = hash;
+    record.generation = 1;
+    assert_int_equal(fm_selection_write(store, "mine", &record, &test.arena, &test.error), FM_OK);
+    assert_int_equal(fm_selection_read(store, "mine", &other, &test.arena, &again, &test.error),
+                     FM_ERR_NOT_FOUND);
+    assert_int_equal(fm_selection_read(store, "mine", &hash, &test.arena, &again, &test.error),
+                     FM_OK);
+    static const char *const words[] = {
+        "at least 1 residues", "no kind of residue (X is one) above 80 %",
+        "resolution at most 9 Å, where there is one",
+        "released until 2900-01-01; predicted structures are exempt"};
+    assert_int_equal(again.n_rule, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_string_equal(again.rule[i].words, words[i]);
+        assert_int_equal(again.rule[i].n_excluded, 0);
+    }
+    assert_string_equal(again.recipe, "af2-train");
+    assert_string_equal(again.weights, "length");
+    assert_int_equal(again.n_chain, fm_store_get_info(store)->n_chain);
+    assert_int_equal(run_shell("echo x >> %s/selections/mine", test.cache), 0);
+    assert_int_equal(fm_selection_read(store, "mine", &hash, &test.arena, &again, &test.error),
+                     FM_ERR_CORRUPT);
+    assert_int_equal(fm_snapshot_delete(store, "mine", &test.error), FM_OK);
+    assert_int_equal(run_shell("test ! -e %s/selections/mine", test.cache), 0);
+    fm_store_close(store);
+    teardown_case(&test);
+}
+
 /* Builds and removals keep what a pin names; the rest goes. */
 static void test_pins_and_gc(void **state) {
     (void)state;
@@ -312,6 +470,9 @@ int main(void) {
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_disjoint_clusters),
+        cmocka_unit_test(test_share_words),
+        cmocka_unit_test(test_share_files),
+        cmocka_unit_test(test_records),
         cmocka_unit_test(test_pins_and_gc),
         cmocka_unit_test(test_gc_refuses),
     };

@@ -336,8 +336,8 @@ static void impossible_numbers_are_refused(void **state) {
         {"--gpus 2", "gpus needs --device cuda", 2},
         {"--gpus 2 --ranks 2", "give one", 2},
         {"--bp 2", "order = opm_first or parallel, not original", 2},
-        {"--device cuda --gpus 3", "cannot be divided evenly over 3 groups of GPUs", 2},
-        {"--ranks 2 --order bounded:2", "several ranks need samples in strict order", 2},
+        {"--device cuda --gpus 5", "5 groups of ranks cannot share a step of 4 samples", 2},
+        {"--ranks 2 --order bounded:0", "order .bounded:0., expected strict or bounded:W", 2},
         {"--dap 17", "dap", 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

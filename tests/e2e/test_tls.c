@@ -124,6 +124,11 @@ static void one_digest_on_all_transports(void **state) {
                            "two"),
                      0);
     assert_int_equal(run("grep digest one >digest && grep -q -f digest two"), 0);
+    assert_int_equal(
+        run("$FOLDMILL train --data $(cat url) --tls-ca certs/ca.crt --tls-cert certs/client.crt "
+            "--tls-key certs/client.key --steps 1 --quiet --checkpoint-every 0 --out mutual "
+            ">/dev/null 2>err || { cat err >&2; exit 1; }"),
+        0);
     assert_int_equal(fetch("--data $(cat url) --tls-ca certs/ca.crt", "none"), 1);
     assert_int_equal(run("grep -q 'tls://127.0.0.1:[0-9]*: the server wants a client certificate' "
                          "err"),
@@ -161,11 +166,25 @@ static void tokens_come_from_files_and_the_environment(void **state) {
     stop();
 }
 
+/* A server on the network asks who its clients are, unless it is told not to. */
+static void a_server_is_not_open_to_all_by_accident(void **state) {
+    (void)state;
+    static const char serve[] = "timeout 60 $FOLDMILL serve --cache cache --listen "
+                                "tls://127.0.0.1:0 --tls-cert certs/server.crt --tls-key "
+                                "certs/server.key 2>log";
+    assert_int_equal(run(serve), 2);
+    assert_int_equal(run("grep -q 'or --open-to-all for whoever reaches the port' log"), 0);
+    start("--open-to-all");
+    assert_int_equal(run("grep -q ' open_to_all ' log"), 0);
+    assert_int_equal(fetch("--data $(cat url) --tls-ca certs/ca.crt", "any"), 0);
+    stop();
+}
+
 /* SIGHUP reads new certificates; a fetch that runs goes on, and bad files change nothing. */
 static void a_hangup_reads_the_files_again(void **state) {
     (void)state;
     assert_int_equal(run("cp certs/server.crt own.crt; cp certs/server.key own.key"), 0);
-    start("--tls-cert own.crt --tls-key own.key");
+    start("--tls-cert own.crt --tls-key own.key --open-to-all");
     assert_int_equal(
         run("$FOLDMILL certs --out new >/dev/null; $FOLDMILL fetch --data $(cat url) --tls-ca "
             "certs/ca.crt --steps 400 "
@@ -232,6 +251,7 @@ int main(void) {
         cmocka_unit_test(certs_are_never_overwritten),
         cmocka_unit_test(one_digest_on_all_transports),
         cmocka_unit_test(tokens_come_from_files_and_the_environment),
+        cmocka_unit_test(a_server_is_not_open_to_all_by_accident),
         cmocka_unit_test(a_hangup_reads_the_files_again),
         cmocka_unit_test(strangers_get_nothing),
     };

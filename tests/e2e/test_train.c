@@ -468,7 +468,7 @@ static void mistakes_are_reported(void **state) {
                          "- shown.ini"),
                      0);
     assert_int_equal(run("foldmill train 2>err"), 2);
-    assert_int_equal(run("grep -q 'URL is required' err"), 0);
+    assert_int_equal(run("grep -q 'URL or --cache DIR is required' err"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --preset huge --out x 2>err"), 2);
     assert_int_equal(run("grep -q 'there are: af2-finetuning, af2-initial, overfit, tiny' err"), 0);
     assert_int_equal(run("printf '[model]\\nn_blok = 1\\n' >bad.ini; foldmill train --data "

@@ -11,7 +11,7 @@ import sys
 import zlib
 
 M32 = 0xFFFFFFFF
-CHAIN, SHUFFLE, CYCLES, CROP, CLAMP = 1, 2, 3, 4, 5
+CHAIN, SHUFFLE, CYCLES, CROP, CLAMP, TEMPLATES, N_TEMPLATE, DATASET = 1, 2, 3, 4, 5, 6, 7, 9
 BLOCKS, CAP, ROWS, MASK, REPLACE = 16, 17, 18, 19, 20
 HHBLITS, RESTYPE = "ACDEFGHIKLMNPQRSTVWYX-", "ARNDCQEGHILKMFPSTWYVX-"
 
@@ -43,13 +43,22 @@ def cycles_of_step(seed, step, max_cycle):
     return 1 + below(draw(seed, step, CYCLES, 0, 0), max_cycle)
 
 
-def chain_weighted(seed, i, weights):
-    at = below(draw(seed, i, CHAIN, 0, 0), sum(weights))
+def first_above(numbers, at):
     total = 0
-    for k, w in enumerate(weights):
-        total += w
+    for k, x in enumerate(numbers):
+        total += x
         if total > at:
             return k
+
+
+def chain_weighted(seed, i, weights):
+    return first_above(weights, below(draw(seed, i, CHAIN, 0, 0), sum(weights)))
+
+
+def chain_shared(seed, i, weights, of_chain, shares):
+    d = first_above(shares, below(draw(seed, i, DATASET, 0, 0), sum(shares)))
+    own = [w if of_chain[k] == d else 0 for k, w in enumerate(weights)]
+    return chain_weighted(seed, i, own)
 
 
 def chain_shuffled(seed, i, n):
@@ -67,12 +76,50 @@ def chain_shuffled(seed, i, n):
             return v
 
 
+def is_clamped(seed, i):
+    return int((draw(seed, i, CLAMP, 0, 0) & M32) < q32(9, 10))
+
+
+def crop_start(seed, i, n, clamped):
+    if clamped:
+        return below(draw(seed, i, CROP, 0, 0), n + 1)
+    e = n - below(draw(seed, i, CROP, 0, 0), n + 1)
+    return below(draw(seed, i, CROP, 0, 1), e + 1)
+
+
+def templates(seed, i, hits, rule, kind):
+    """hits: (score, date or 0). rule: 1 query, 2 any, else a day. kind of chain: 0 released on
+    2018-04-10, 1 experimental without a date, 2 predicted, 3 without a structure."""
+    if rule == 1:
+        if kind in (1, 3):
+            return []
+        rule = 20180410 if kind == 0 else 2
+    order = sorted(range(len(hits)), key=lambda h: (-hits[h][0], h))
+    usable = [h for h in order if rule == 2 or 0 < hits[h][1] <= rule]
+    if not usable:
+        return []
+    pool = usable[:20]
+    k = min(below(draw(seed, i, N_TEMPLATE, 0, 0), len(pool) + 1), 4)
+    for t in range(min(k, len(pool))):
+        o = t + below(draw(seed, i, TEMPLATES, 0, t), len(pool) - t)
+        pool[t], pool[o] = pool[o], pool[t]
+    return pool[:k]
+
+
 def shuffle(rows, picks, seed, i, purpose, cycle):
     for t in range(picks):
         if t + 1 >= len(rows):
             break
         o = 1 + t + below(draw(seed, i, purpose, cycle, t), len(rows) - 1 - t)
         rows[1 + t], rows[o] = rows[o], rows[1 + t]
+
+
+def synthetic_shares(n, n_share):
+    """The same formula as in the C test: weights, the dataset of each chain, shares."""
+    weights = [1 + k * k % 17 for k in range(n)]
+    of_chain = [k * 5 % 7 % n_share for k in range(n)]
+    shares = [250000000, 750000000] if n_share == 2 else [10 + 3 * d for d in range(n_share)]
+    return weights, of_chain, shares
 
 
 def synthetic_msa(n, length):
@@ -169,8 +216,8 @@ def check_sample(words):
             "profile": q32(1, 10), "same": q32(1, 10), "clusters": clusters, "extra": extra,
             "cap": cap}
     want_n = min(length, crop_size)
-    want_start = below(draw(seed, i, CROP, 0, 0), length - want_n + 1)
-    want_clamped = int((draw(seed, i, CLAMP, 0, 0) & M32) < q32(9, 10))
+    want_clamped = is_clamped(seed, i)
+    want_start = crop_start(seed, i, length - want_n, want_clamped)
     assert (start, n_res, clamped) == (want_start, want_n, want_clamped), (words, want_start, want_n)
     msa, deletions = synthetic_msa(n, length)
     return [make_cycle(plan, msa, deletions, seed, i, c, start, n_res, distillation)
@@ -187,9 +234,24 @@ def check(path):
         elif kind == "weighted":
             seed, i, n, got = map(int, words)
             assert chain_weighted(seed, i, [k * k % 17 for k in range(n)]) == got, line
+        elif kind == "shared":
+            seed, i, n, n_share, got = map(int, words)
+            assert chain_shared(seed, i, *synthetic_shares(n, n_share)) == got, line
+        elif kind == "sequence":
+            seed, n, n_share, n_draw = map(int, words[:4])
+            case = synthetic_shares(n, n_share)
+            chains = bytes(chain_shared(seed, i, *case) for i in range(n_draw))
+            assert "%08x" % zlib.crc32(chains) == words[4], line
         elif kind == "shuffled":
             seed, i, n, got = map(int, words)
             assert chain_shuffled(seed, i, n) == got, line
+        elif kind == "crop":
+            seed, i, n, clamped, got = map(int, words)
+            assert is_clamped(seed, i) == clamped and crop_start(seed, i, n, clamped) == got, line
+        elif kind == "templates":
+            seed, i, n, rule, chain, *got = map(int, words)
+            hits = [(h * 7 % n, 0 if h % 6 == 5 else 20180401 + h * 5 % 28) for h in range(n)]
+            assert templates(seed, i, hits, rule, chain) == got, line
         elif kind == "sample":
             cycles = check_sample(words)
         elif kind == "tensor":
@@ -213,6 +275,10 @@ def vectors():
           % " ".join(str(chain_shuffled(seed, i, 10)) for i in range(12)))
     print("| chains of samples 0..11, weights k*k mod 17, n = 10 | %s |"
           % " ".join(str(chain_weighted(seed, i, [k * k % 17 for k in range(10)])) for i in range(12)))
+    print("| chains of samples 0..11, shares 1/4 and 3/4 of the even and the odd of 10 chains, weights "
+          "1 + k*k mod 17 | %s |"
+          % " ".join(str(chain_shared(seed, i, [1 + k * k % 17 for k in range(10)],
+                                      [k % 2 for k in range(10)], [1, 3])) for i in range(12)))
     print("| draw (index 5, purpose 19, cycle 1, n = 0..3) | %s |"
           % " ".join("%016x" % draw(seed, 5, MASK, 1, n) for n in range(4)))
 

@@ -7,7 +7,7 @@
  * reference's features before its random part (golden/nonensembled), so only the transforms are
  * tested. */
 #include "featurizer/sample/choose.h"
-#include "featurizer/sample/expand.h"
+#include "featurizer/sample/expand_geometry.h"
 #include "featurizer/sample/sample.h"
 #include "proto/base/file.h"
 #include "proto/npz.h"
@@ -308,6 +308,24 @@ static fm_array crop_feature(const chain *c, const fm_sample *sample, const fm_e
     return out;
 }
 
+/* A sample that holds a whole chain has all that OpenFold computes from coordinates. These samples
+ * carry no templates. */
+static void check_geometry(const char *file, const fm_sample *sample, const fm_expand_sizes *sizes,
+                           const fm_npz *golden, fm_arena *arena) {
+    fm_array arrays[FM_N_EXPANDED_GEOMETRY];
+    size_t mark = fm_arena_mark(arena), n = 0;
+    assert_int_equal(fm_expand_geometry(sample, sizes, arena, arrays, NULL), FM_OK);
+    for (size_t k = 0; k < FM_N_EXPANDED_GEOMETRY; k++) {
+        const fm_npy *expected = fm_npz_find(golden, arrays[k].key);
+        assert_non_null(expected);
+        if (strncmp(arrays[k].key, "template_", strlen("template_")) == 0) continue;
+        assert_true(agrees(file, expected, &arrays[k]));
+        n++;
+    }
+    assert_int_equal(n, FM_N_EXPANDED_GEOMETRY - 10);
+    fm_arena_rewind(arena, mark);
+}
+
 /* Returns the number of identical arrays. */
 static size_t check_sample(const fm_test_item *item, fm_arena *arena) {
     const char *file = strrchr(item->file, '/') + 1;
@@ -344,6 +362,8 @@ static size_t check_sample(const fm_test_item *item, fm_arena *arena) {
     const fm_expand_sizes sizes = {plan.crop_size, plan.max_msa_clusters, plan.max_extra_msa,
                                    plan.max_templates};
     assert_int_equal(fm_expand_sample(&sample, &sizes, arena, expanded, NULL), FM_OK);
+
+    if (sample.n_res == sample.n_res_chain) check_geometry(file, &sample, &sizes, &golden, arena);
 
     size_t identical = 0;
     for (size_t k = 0; k < golden.n_array; k++) {

@@ -84,8 +84,8 @@ static void order_is_canonical(void **state) {
     }
 }
 
-/* In 200 samples, every crop start occurs about equally often, 15 % of positions are chosen and 10
- * % of FAPEs are unclamped. */
+/* In 200 samples, every crop start occurs, 15 % of positions are chosen and 10 % of FAPEs are
+ * unclamped. */
 static void fractions_are_the_plans(void **state) {
     fm_arena *arena = *state;
     fm_plan plan = tiny();
@@ -199,7 +199,7 @@ static void shuffled_passes_are_permutations(void **state) {
     fm_plan plan = tiny();
     for (uint32_t n = 1; n <= 70; n += 3) {
         fm_chooser *chooser;
-        assert_int_equal(fm_chooser_create(&plan, n, NULL, &chooser, NULL), FM_OK);
+        assert_int_equal(fm_chooser_create(&plan, n, NULL, NULL, &chooser, NULL), FM_OK);
         for (uint64_t pass = 0; pass < 3; pass++) {
             uint8_t seen[70] = {0};
             for (uint32_t k = 0; k < n; k++)
@@ -209,6 +209,32 @@ static void shuffled_passes_are_permutations(void **state) {
         }
         fm_chooser_destroy(chooser);
     }
+}
+
+/* The plan for scoring takes every chain once, in order and whole, with all cycles. */
+static void eval_lists_whole_chains(void **state) {
+    fm_arena *arena = *state;
+    fm_plan plan;
+    fm_error error;
+    fm_chooser *chooser;
+    assert_int_equal(fm_plan_find("eval", &plan, &error), FM_OK);
+    assert_int_equal(fm_plan_check(&plan, &error), FM_OK);
+    assert_int_equal(fm_chooser_create(&plan, 7, NULL, NULL, &chooser, &error), FM_OK);
+    assert_true(plan.always_max_cycle);
+    for (uint64_t i = 0; i < 21; i++)
+        assert_int_equal(fm_chooser_chain(chooser, 5, i), i % 7);
+    fm_chooser_destroy(chooser);
+    fm_arena_reset(arena);
+    fm_synthetic_record chain;
+    fm_synthetic_record_make(&chain, 90, 300, 0, arena);
+    fm_sample sample = make(arena, &plan, &chain.record, 3, 2);
+    assert_int_equal(sample.n_res, 300);
+    assert_int_equal(sample.crop_start, 0);
+    assert_true(sample.use_clamped_fape);
+    const fm_tensor_view *msa = fm_sample_find(&sample, FM_T_MSA, 1),
+                         *truth = fm_sample_find(&sample, FM_T_TRUE_MSA, 1);
+    assert_int_equal(msa->shape[0], 90); /* no row was deleted, none is masked */
+    assert_memory_equal(msa->data, truth->data, msa->bytes);
 }
 
 static void plans_are_checked(void **state) {
@@ -224,7 +250,7 @@ static void plans_are_checked(void **state) {
     const uint32_t nothing[2] = {0, 0};
     fm_chooser *chooser;
     assert_int_equal(fm_plan_find("af2-initial", &plan, &error), FM_OK);
-    assert_int_equal(fm_chooser_create(&plan, 2, nothing, &chooser, &error), FM_ERR_DATA);
+    assert_int_equal(fm_chooser_create(&plan, 2, nothing, NULL, &chooser, &error), FM_ERR_DATA);
 }
 
 int main(void) {
@@ -237,6 +263,7 @@ int main(void) {
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(small_arenas_are_reported),
         cmocka_unit_test(shuffled_passes_are_permutations),
+        cmocka_unit_test(eval_lists_whole_chains),
         cmocka_unit_test(plans_are_checked),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -24,13 +24,13 @@ static fm_plan plan_of(const char *name) {
 
 /* Counts how often each start is drawn for a chain of n_free residues more than the crop, in
  * 1/1000. */
-static void crop_shares(const char *name, uint32_t n_free, uint32_t *share) {
+static void crop_shares(const char *name, bool is_clamped, uint32_t n_free, uint32_t *share) {
     fm_plan plan = plan_of(name);
     memset(share, 0, (n_free + 1) * sizeof *share);
     for (uint64_t i = 0; i < N_DRAW; i++) {
         fm_sample_draw key = {.seed = 3, .index = i};
         const fm_draws draws = fm_draws_philox(&key);
-        uint32_t start = fm_choose_crop_start(&plan, &draws, 100 + n_free, 100);
+        uint32_t start = fm_choose_crop_start(&plan, &draws, is_clamped, 100 + n_free, 100);
         assert_true(start <= n_free);
         share[start]++;
     }
@@ -38,18 +38,53 @@ static void crop_shares(const char *name, uint32_t n_free, uint32_t *share) {
         share[s] = share[s] * 1000 / N_DRAW;
 }
 
-/* Q2: uniform; with compat_openfold the chance of start s is (1/(n+1)) sum of 1/(e+1) over e >=
- * s. */
+/* Q2: uniform where FAPE is clamped. Else, and always with compat_openfold, the chance of start s
+ * is (1/(n+1)) sum of 1/(e+1) over e >= s. */
 static void crops(void **state) {
     (void)state;
+    static const uint32_t biased[] = {456, 256, 156, 90, 40};
+    static const char *const names[] = {"af2-initial", "openfold-initial"};
     uint32_t share[5];
-    crop_shares("af2-initial", 4, share);
-    for (uint32_t s = 0; s <= 4; s++)
-        assert_in_range(share[s], 188, 212);
-    crop_shares("openfold-initial", 4, share);
-    static const uint32_t expected[] = {456, 256, 156, 90, 40};
-    for (uint32_t s = 0; s <= 4; s++)
-        assert_in_range(share[s], expected[s] - 12, expected[s] + 12);
+    for (int k = 0; k < 4; k++) {
+        bool is_clamped = k & 1;
+        crop_shares(names[k / 2], is_clamped, 4, share);
+        for (uint32_t s = 0; s <= 4; s++) {
+            uint32_t expected = k == 1 ? 200 : biased[s];
+            assert_in_range(share[s], expected - 12, expected + 12);
+        }
+    }
+}
+
+/* The crop of a whole sample follows the clamp that its header names: unclamped samples see the
+ * end of the chain less often. */
+static void crops_follow_the_clamp(void **state) {
+    (void)state;
+    enum { N_SAMPLE = 4000, N_FREE = 4 };
+    fm_arena arena;
+    assert_int_equal(fm_arena_init(&arena, (size_t)16 << 20, NULL), FM_OK);
+    fm_plan plan = plan_of("tiny");
+    plan.clamped_fape_q32 = (uint32_t)1 << 31;
+    plan.crop_size = 3;
+    uint32_t starts[2][N_FREE + 1] = {{0}}, n[2] = {0};
+    for (uint64_t i = 0; i < N_SAMPLE; i++) {
+        fm_arena_reset(&arena);
+        fm_synthetic_record chain;
+        fm_synthetic_record_make(&chain, 1, plan.crop_size + N_FREE, 0, &arena);
+        fm_sample sample;
+        assert_int_equal(
+            fm_sample_make(&plan, &chain.record, NULL, 9, i, 0, 1, &arena, &sample, NULL), FM_OK);
+        fm_sample_draw key = {.seed = 9, .index = i};
+        const fm_draws draws = fm_draws_philox(&key);
+        bool clamped =
+            draws.chance(draws.context, FM_SAMPLE_DRAW_CLAMPED_FAPE, plan.clamped_fape_q32);
+        assert_int_equal(sample.use_clamped_fape, clamped);
+        starts[clamped][sample.crop_start]++;
+        n[clamped]++;
+    }
+    assert_in_range(starts[1][N_FREE] * 1000 / n[1], 170, 230);
+    assert_in_range(starts[0][N_FREE] * 1000 / n[0], 25, 55);
+    assert_in_range(starts[0][0] * 1000 / n[0], 426, 486);
+    fm_arena_fini(&arena);
 }
 
 /* Counts how often k templates are kept, in 1/1000, for n usable ones; each is among the first
@@ -98,6 +133,12 @@ static void templates(void **state) {
     fm_sample_draw key = {.seed = 4};
     const fm_draws draws = fm_draws_philox(&key);
     assert_int_equal(fm_choose_templates(&plan, &draws, 0, none), 0);
+    uint32_t best[9]; /* the plan for scoring takes the first ones as they are */
+    plan = plan_of("eval");
+    assert_int_equal(fm_choose_templates(&plan, &draws, 9, best), 4);
+    for (uint32_t k = 0; k < 4; k++)
+        assert_int_equal(best[k], k);
+    assert_int_equal(fm_choose_templates(&plan, &draws, 2, best), 2);
 }
 
 /* Q8: OpenFold's presets keep 128 and 512 centres beside the templates; the paper's presets reserve
@@ -145,6 +186,7 @@ static void expansion_refuses_wrong_sizes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crops),
+        cmocka_unit_test(crops_follow_the_clamp),
         cmocka_unit_test(templates),
         cmocka_unit_test(room_for_templates),
         cmocka_unit_test(expansion_refuses_wrong_sizes),

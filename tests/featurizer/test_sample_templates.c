@@ -2,6 +2,7 @@
  * of their number (docs/reference/sampling.md, section 9). Their columns are the crop's, and
  * nothing else in a sample depends on them. */
 #include "featurizer/sample/sample.h"
+#include "proto/template_date.h"
 #include "tests/featurizer/synthetic_record.h"
 
 #include <setjmp.h>
@@ -41,6 +42,8 @@ typedef struct fixture {
     fm_part_structure structure;
     fm_sample_templates templates;
     uint32_t max_template_date; /* of the plan */
+    const char *query_date;     /* of the chain's structure */
+    uint8_t is_predicted, has_no_structure;
 } fixture;
 
 /* Gives the chain of hit h, with residue r at (1000 h + r, h, 2 r). All sums and means are exact in
@@ -90,6 +93,8 @@ static int set_up(void **state) {
     if (!f || fm_arena_init(&f->arena, (size_t)1 << 28, NULL)) return 1;
     make_hits(f);
     f->templates = (fm_sample_templates){load, f};
+    f->max_template_date = FM_TEMPLATE_DATE_ANY;
+    f->query_date = "";
     return 0;
 }
 
@@ -106,7 +111,9 @@ static fm_sample make(fixture *f, const char *plan, uint64_t index, bool with_hi
     assert_int_equal(fm_plan_find(plan, &f->plan, NULL), FM_OK);
     f->plan.crop_size = 64;
     f->plan.max_template_date = f->max_template_date;
-    fm_synthetic_record_make(&f->chain, 10, N_RES, 0, &f->arena);
+    fm_synthetic_record_make(&f->chain, 10, N_RES, f->is_predicted, &f->arena);
+    snprintf(f->chain.structure.release_date, FM_RELEASE_DATE, "%s", f->query_date);
+    if (f->has_no_structure) f->chain.record.structure = NULL;
     if (with_hits) f->chain.record.hits = &f->hits;
     fm_error error;
     if (fm_sample_make(&f->plan, &f->chain.record, &f->templates, 42, index, 0, 2, &f->arena,
@@ -198,16 +205,21 @@ static void the_best_twenty_are_equally_likely(void **state) {
     }
 }
 
-/* Hits released after the plan's date, or at an unknown date, are not used; compat_openfold accepts
- * the latter. Other hits move up into the pool. */
-static void later_templates_are_not_used(void **state) {
-    fixture *f = *state;
-    enum { LATE = 5, UNDATED = 6 };
+enum { LATE = 5, UNDATED = 6 };
+
+static void set_dates(fixture *f) {
     for (uint32_t h = 0; h < N_HIT; h++)
         snprintf(f->hit[h].release_date, FM_RELEASE_DATE, "%s",
                  h == UNDATED ? ""
                  : h == LATE  ? "2018-05-01"
                               : "2018-04-30");
+}
+
+/* Hits released after the plan's date, or at an unknown date, are not used; compat_openfold accepts
+ * the latter. Other hits move up into the pool. */
+static void later_templates_are_not_used(void **state) {
+    fixture *f = *state;
+    set_dates(f);
     f->max_template_date = 20180430;
     uint32_t taken[N_HIT], counts[5];
     take_samples(f, "tiny", taken, counts);
@@ -215,11 +227,49 @@ static void later_templates_are_not_used(void **state) {
     assert_true(taken[LATE - 1] > 0 && taken[23] > 0 && taken[24] > 0 && taken[25] == 0);
     take_samples(f, "openfold-initial", taken, counts);
     assert_true(taken[LATE] == 0 && taken[UNDATED] > 0);
-    f->max_template_date = 0;
+    f->max_template_date = FM_TEMPLATE_DATE_ANY;
     take_samples(f, "tiny", taken, counts);
     assert_true(taken[LATE] > 0 && taken[UNDATED] > 0 && taken[23] == 0);
-    for (uint32_t h = 0; h < N_HIT; h++)
-        f->hit[h].release_date[0] = '\0';
+    make_hits(f);
+}
+
+/* Under the rule query the chain's own date is the bound, also with compat_openfold. A predicted
+ * structure may use every hit, as with any. A chain without a date or a structure uses none. */
+static void the_chains_own_date_is_the_bound(void **state) {
+    fixture *f = *state;
+    fm_plan plan;
+    assert_int_equal(fm_plan_find("openfold-initial", &plan, NULL), FM_OK);
+    assert_int_equal(plan.max_template_date, FM_TEMPLATE_DATE_ANY);
+    assert_int_equal(fm_plan_find("af2-initial", &plan, NULL), FM_OK);
+    assert_int_equal(plan.max_template_date, FM_TEMPLATE_DATE_QUERY);
+    f->max_template_date = plan.max_template_date;
+    set_dates(f);
+    uint32_t taken[N_HIT], counts[5];
+    f->query_date = "2018-04-30";
+    take_samples(f, "tiny", taken, counts);
+    assert_int_equal(taken[LATE] + taken[UNDATED], 0);
+    assert_true(taken[LATE - 1] > 0 && taken[24] > 0 && taken[25] == 0);
+    take_samples(f, "openfold-initial", taken, counts);
+    assert_true(taken[LATE] == 0 && taken[UNDATED] > 0);
+    f->query_date = "2018-05-01";
+    take_samples(f, "tiny", taken, counts);
+    assert_true(taken[LATE] > 0 && taken[UNDATED] == 0);
+    f->query_date = "2018-04-29";
+    take_samples(f, "tiny", taken, counts);
+    assert_int_equal(counts[0], N_SAMPLE);
+    f->query_date = "";
+    take_samples(f, "tiny", taken, counts);
+    assert_int_equal(counts[0], N_SAMPLE);
+    f->is_predicted = 1;
+    take_samples(f, "tiny", taken, counts);
+    assert_true(taken[LATE] > 0 && taken[UNDATED] > 0 && taken[23] == 0);
+    f->is_predicted = 0;
+    f->has_no_structure = 1;
+    take_samples(f, "tiny", taken, counts);
+    assert_int_equal(counts[0], N_SAMPLE);
+    f->has_no_structure = 0;
+    f->max_template_date = FM_TEMPLATE_DATE_ANY;
+    make_hits(f);
 }
 
 /* OpenFold reads four of the 20 best hits in random order, the unmapped and the duplicate included,
@@ -326,6 +376,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_twenty_are_equally_likely),
         cmocka_unit_test(later_templates_are_not_used),
+        cmocka_unit_test(the_chains_own_date_is_the_bound),
         cmocka_unit_test(openfold_reads_four),
         cmocka_unit_test(the_rest_is_as_without_hits),
         cmocka_unit_test(encoded_samples_fit_and_decode_to_the_same),

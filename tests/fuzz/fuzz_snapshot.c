@@ -1,9 +1,10 @@
-/* fuzz_snapshot.c: arbitrary bytes as a snapshot, a list of names, or a file of clusters, selected
- * by the first byte. A snapshot that is read is written as the same bytes; sets are sorted and
- * members are found. */
+/* fuzz_snapshot.c: arbitrary bytes as a snapshot and the record of its selection, a list of names,
+ * or a file of clusters, selected by the first byte. A snapshot or record that is read is written
+ * as the same bytes; sets are sorted and members are found. */
 #include "cache/snapshot/clusters.h"
-#include "cache/source/names.h"
+#include "cache/snapshot/selection.h"
 #include "cache/snapshot/snapshot_text.h"
+#include "cache/source/names.h"
 
 #include <assert.h>
 #include <string.h>
@@ -16,6 +17,15 @@ static void check_snapshot(fm_bytes bytes, fm_arena *arena) {
     fm_error error;
     if (fm_snapshot_decode(bytes, arena, &text, &error)) return;
     assert(!fm_snapshot_encode(&text, arena, &again, &error));
+    assert(again.size == bytes.size && memcmp(again.data, bytes.data, bytes.size) == 0);
+}
+
+static void check_selection(fm_bytes bytes, fm_arena *arena) {
+    fm_selection selection;
+    fm_bytes again;
+    fm_error error;
+    if (fm_selection_decode(bytes, arena, &selection, &error)) return;
+    assert(!fm_selection_encode(&selection, arena, &again, &error));
     assert(again.size == bytes.size && memcmp(again.data, bytes.data, bytes.size) == 0);
 }
 
@@ -49,6 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fm_bytes bytes = {data + 1, size - 1};
     if (data[0] % 3 == 0) {
         check_snapshot(bytes, &arena);
+        check_selection(bytes, &arena);
     } else if (data[0] % 3 == 1) {
         check_names(bytes, &arena);
     } else {

@@ -252,8 +252,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const fm_limits limits = {.n_stream = 4, .requests_per_s = 1000};
     bool is_over = false;
     fm_budget budget = {.max_bytes = 1 << 20};
-    const fm_sample_source source = {.snapshot_name = "all", .n_chain = 1, .open = open_plan};
-    const fm_conn_host host = {.source = &source,
+    fm_sample_source source = {.snapshot_name = "all", .n_chain = 1, .open = open_plan};
+    fm_offer offer = {.current = &source, .n_current = 1};
+    const fm_conn_host host = {.offer = &offer,
                                .budget = &budget,
                                .counters = &counters,
                                .access = w.access,

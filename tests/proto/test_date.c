@@ -1,5 +1,5 @@
 /* test_date.c: days as numbers: which numbers are days, and round trips. */
-#include "proto/base/date.h"
+#include "proto/template_date.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,10 +32,31 @@ static void texts_survive_a_round_trip(void **state) {
         assert_int_equal(fm_date_parse(wrong[i]), 0);
 }
 
+/* The rules for templates are days, and the two words that the protocol codes as 1 and 2. */
+static void template_dates_are_days_or_words(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        uint32_t rule;
+    } rules[] = {{"query", 1}, {"any", 2}, {"2018-04-30", 20180430}};
+    char text[FM_DATE_TEXT_BYTES];
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(fm_template_date_parse(rules[i].text), rules[i].rule);
+        assert_true(fm_template_date_is(rules[i].rule));
+        fm_template_date_format(rules[i].rule, text);
+        assert_string_equal(text, rules[i].text);
+    }
+    static const char *const wrong[] = {"", "0", "none", "Query", "2018-04-31"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(fm_template_date_parse(wrong[i]), 0);
+    assert_false(fm_template_date_is(0) || fm_template_date_is(3) || fm_template_date_is(20180431));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(days_are_recognised),
         cmocka_unit_test(texts_survive_a_round_trip),
+        cmocka_unit_test(template_dates_are_days_or_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

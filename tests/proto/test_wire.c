@@ -2,6 +2,7 @@
  * refused, and ranges are checked. */
 #include "proto/address.h"
 #include "proto/base/histogram.h"
+#include "proto/step_cycles.h"
 #include "proto/wire.h"
 
 #include <setjmp.h>
@@ -22,6 +23,7 @@ static fm_wire_open lawful_open(void) {
                            .n_group = 4,
                            .order = FM_WIRE_BOUNDED,
                            .window = 32,
+                           .reach = 40,
                            .policy = FM_WIRE_SKIP,
                            .max_template_date = 20180430,
                            .credit_items = 8,
@@ -109,6 +111,7 @@ static void fields_arrive(void **state) {
     assert_string_equal(got.open.plan, "af2-initial");
     assert_int_equal(got.open.seed, UINT64_MAX);
     assert_int_equal(got.open.window, 32);
+    assert_int_equal(got.open.reach, 40);
     assert_int_equal(got.open.max_template_date, 20180430);
     assert_int_equal(got.open.token.watermark, 123);
     assert_true(fm_token_has(&got.open.token, 122));
@@ -203,16 +206,20 @@ static void headers_are_refused_with_a_reason(void **state) {
 
 static void streams_out_of_range_are_refused(void **state) {
     (void)state;
-    fm_wire_open good = lawful_open(), bad[12];
+    fm_wire_open good = lawful_open(), bad[14];
     size_t n = 0;
     assert_int_equal(fm_wire_open_check(&good, NULL), FM_OK);
-    for (size_t i = 0; i < 12; i++)
+    for (good.max_template_date = 0; good.max_template_date <= 2; good.max_template_date++)
+        assert_int_equal(fm_wire_open_check(&good, NULL), FM_OK);
+    good = lawful_open();
+    for (size_t i = 0; i < 14; i++)
         bad[i] = good;
     bad[n++].n_group = 0;
     bad[n++].group = 4;
     bad[n++].order = FM_WIRE_FREE;
     bad[n++].window = 0;
     bad[n++].window = FM_LIMIT_WINDOW + 1;
+    bad[n++].reach = FM_LIMIT_WINDOW + 1;
     bad[n++].policy = 0;
     bad[n++].first_step = FM_LIMIT_STEP + 1;
     bad[n++].global_batch = FM_LIMIT_GLOBAL_BATCH + 1;
@@ -220,9 +227,35 @@ static void streams_out_of_range_are_refused(void **state) {
     bad[n++].token.bitmap[0] = 7;
     bad[n++].token.bitmap[1] = 0;
     bad[n++].plan[0] = '\0';
-    assert_int_equal(n, 12);
+    bad[n++].max_template_date = 3;
+    assert_int_equal(n, 14);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(fm_wire_open_check(&bad[i], NULL), FM_ERR_USAGE);
+}
+
+/* Every sample has as many cycles as each step in which it can be used, and no more than the most
+ * of them. */
+static void samples_carry_the_cycles_within_reach(void **state) {
+    (void)state;
+    enum { BATCH = 6, MAX_CYCLE = 4, N_STEP = 40 };
+    fm_wire_open params = lawful_open();
+    for (uint32_t reach = 0; reach <= 9; reach++) {
+        params.reach = reach;
+        for (uint64_t index = 0; index < (uint64_t)N_STEP * BATCH; index++) {
+            uint32_t slot = (uint32_t)(index % BATCH), most = 0;
+            if (slot % params.n_group != params.group) continue;
+            int64_t per_step = fm_wire_open_per_step(&params, BATCH);
+            int64_t place = (int64_t)(index / BATCH) * per_step + slot / params.n_group;
+            assert_int_equal(fm_wire_open_place(&params, BATCH, index), place);
+            for (int64_t used = place - reach; used <= place + reach; used++) {
+                if (used < 0) continue;
+                uint64_t step = (uint64_t)(used / per_step);
+                uint32_t n = fm_step_cycles(params.seed, step, MAX_CYCLE);
+                most = n > most ? n : most;
+            }
+            assert_int_equal(fm_wire_open_cycles(&params, BATCH, MAX_CYCLE, index), most);
+        }
+    }
 }
 
 static void orders_parse(void **state) {
@@ -349,6 +382,7 @@ int main(void) {
         cmocka_unit_test(every_sealed_cut_is_refused),
         cmocka_unit_test(headers_are_refused_with_a_reason),
         cmocka_unit_test(streams_out_of_range_are_refused),
+        cmocka_unit_test(samples_carry_the_cycles_within_reach),
         cmocka_unit_test(orders_parse),
         cmocka_unit_test(texts_are_made_plain),
         cmocka_unit_test(texts_of_peers_are_plain),

@@ -133,6 +133,12 @@ static void fill_hostile(fixture *f) {
     f->report->stream[0].n_total = UINT64_MAX;
     f->report->stream[0].n_sample = 42;
     strcpy(f->report->stream[0].peer, hostile);
+    f->report->consumer = calloc(1, sizeof f->report->consumer[0]);
+    assert_non_null(f->report->consumer);
+    f->report->n_consumer = 1;
+    strcpy(f->report->consumer[0].peer, hostile);
+    strcpy(f->report->consumer[0].agent, hostile);
+    fm_histogram_add(&f->report->consumer[0].times.send, 2000000);
     f->report->value = calloc(1, sizeof f->report->value[0]);
     assert_non_null(f->report->value);
     f->report->n_value = 1;
@@ -172,7 +178,11 @@ static void metrics_escape_labels(void **state) {
     fixture *f = *state;
     fill_hostile(f);
     char *text = text_of(f->report, fm_report_metrics);
-    assert_non_null(strstr(text, "peer=\"a\\\"b\\\\c\\nd\xef\xbf\xbd</script>\""));
+#define ESCAPED "a\\\"b\\\\c\\nd\xef\xbf\xbd</script>"
+    assert_non_null(strstr(text, "\nfoldmill_consumer_samples_total{peer=\"" ESCAPED
+                                 "\",consumer=\"" ESCAPED "\"} 0\n"));
+    assert_non_null(strstr(text, "\nfoldmill_consumer_send_seconds_bucket{peer=\"" ESCAPED
+                                 "\",consumer=\"" ESCAPED "\",le=\"0.005\"} 1\n"));
     assert_non_null(strstr(text, "\nfoldmill_samples_sent_total 77\n"));
     assert_non_null(strstr(text, "\nfoldmill_wait_seconds_bucket{le=\"0.025\"} 0\n"));
     assert_non_null(strstr(text, "\nfoldmill_wait_seconds_bucket{le=\"0.05\"} 1\n"));

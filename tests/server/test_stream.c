@@ -175,7 +175,7 @@ static void misfits_are_refused(void **state) {
     f.peer.max_bytes = block_of(&f) - 1;
     assert_int_equal(
         fm_server_stream_create(&f.source, &params, budgets_of(&f), NULL, &none, &error),
-        FM_ERR_LIMIT);
+        FM_ERR_UNSUPPORTED);
     assert_int_equal(f.test.n_plan, 1);
     close_stream(&f);
 }
@@ -383,6 +383,37 @@ static void no_order_breaks_its_bound(void **state) {
         order_is_bounded(windows[i]);
 }
 
+/* A sample that two others overtook before a restart lets only one more pass with bounded:3, as the
+ * token's samples count. */
+static void a_restart_does_not_widen_the_window(void **state) {
+    (void)state;
+    fm_wire_open params = params_of(10);
+    params.order = FM_WIRE_BOUNDED;
+    params.window = 3;
+    params.token = (fm_token){.bitmap_bytes = 1, .watermark = 16, .epoch = 0};
+    params.token.bitmap[0] = 6; /* 17 and 18 are delivered, 16 is not */
+    fixture f;
+    open_stream(&f, &params);
+    fm_job *slow = fm_server_stream_next_job(f.stream);
+    assert_int_equal(slow->index, 16);
+    for (uint64_t index = 19; index <= 21; index++) {
+        fm_job *job = fm_server_stream_next_job(f.stream);
+        assert_int_equal(job->index, index);
+        finish(&f, job);
+    }
+    fm_work *work = fm_server_stream_pick(f.stream);
+    assert_int_equal(work->job.index, 19);
+    fm_server_stream_release(f.stream, work);
+    assert_null(fm_server_stream_pick(f.stream));
+    finish(&f, slow);
+    for (uint64_t i = 0; i < 3; i++) {
+        work = fm_server_stream_pick(f.stream);
+        assert_int_equal(work->job.index, i == 0 ? 16 : 19 + i);
+        fm_server_stream_release(f.stream, work);
+    }
+    close_stream(&f);
+}
+
 static void an_abandoned_stream_waits_for_its_jobs(void **state) {
     (void)state;
     fixture f;
@@ -421,6 +452,7 @@ int main(void) {
         cmocka_unit_test(a_dropped_stream_holds_no_memory),
         cmocka_unit_test(silence_holds_no_memory),
         cmocka_unit_test(no_order_breaks_its_bound),
+        cmocka_unit_test(a_restart_does_not_widen_the_window),
         cmocka_unit_test(an_abandoned_stream_waits_for_its_jobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,6 +33,7 @@ static void prepare_tls(server_fixture *f, const fm_test_pair *ca) {
     server_prepare(f);
     f->options.listen[1] = "tls://127.0.0.1:0";
     f->options.credentials = fm_test_server(&made.server, ca);
+    f->options.is_open_to_all = !ca;
 }
 
 static uint64_t counted(const server_fixture *f, fm_counter which) {
@@ -192,7 +193,7 @@ static void tokens_open_what_they_name(void **state) {
     assert_int_equal(setenv("FOLDMILL_TOKEN", "u6Fh3jsQ0pXw9ZkT2mVc", 1), 0);
     expect_failure(f.tcp_url, &credentials, FM_ERR_DENIED, "does not know this access token");
     assert_int_equal(setenv("FOLDMILL_TOKEN", "elsewhere-elsewhere", 1), 0);
-    expect_failure(f.tcp_url, &credentials, FM_ERR_DENIED, "is not for the server's snapshot");
+    expect_failure(f.tcp_url, &credentials, FM_ERR_DENIED, "is not for a snapshot of this server");
     assert_int_equal(counted(&f, FM_COUNT_TOKENS_REFUSED), 3);
     assert_int_equal(setenv("FOLDMILL_TOKEN", "narrow-narrow-narrow", 1), 0);
     fm_client *client = connect_with(f.tcp_url, &credentials);

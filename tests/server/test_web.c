@@ -27,8 +27,12 @@ static char folder[200];
 
 static void fill(fm_web_report *report) {
     strcpy(report->version, "0.1.0");
-    strcpy(report->snapshot, "train");
-    report->n_chain = 22;
+    static const fm_report_snapshot snapshots[] = {
+        {.name = "train", .generation = 3, .n_chain = 22},
+        {.name = "pdb/all", .generation = 1, .n_chain = 7},
+        {.name = "train", .generation = 2, .is_old = true}};
+    memcpy(report->snapshot, snapshots, sizeof snapshots);
+    report->n_snapshot = 3;
     report->uptime_s = 3725;
     report->memory_limit_bytes = (uint64_t)2 << 30;
     for (uint32_t i = 0; i < 300; i++) {
@@ -47,7 +51,7 @@ static void fill(fm_web_report *report) {
                                      .n_sample = 1000 + i,
                                      .n_total = UINT64_MAX,
                                      .n_byte = 3000000000,
-                                     .credit_items = 4,
+                                     .credit_items = i * 4,
                                      .n_pending = 2,
                                      .wait_p50_ns = 150000,
                                      .wait_p99_ns = 900000,
@@ -55,6 +59,16 @@ static void fill(fm_web_report *report) {
         strcpy(stream->peer, "192.0.2.7");
         strcpy(stream->agent, "<img src=x onerror=alert(1)>");
         strcpy(stream->plan, "af2-initial");
+        strcpy(stream->snapshot, "pdb/all");
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        fm_report_consumer *one = &report->consumer[i];
+        *one = (fm_report_consumer){
+            .n_stream = i, .n_sample = 300 + i, .n_byte = 5000000, .n_failed = i};
+        strcpy(one->peer, i ? "token:lab\"\\" : "192.0.2.7");
+        strcpy(one->agent, i ? "a\nb" : "<img src=x onerror=alert(1)>");
+        one->times = report->times;
+        fm_histogram_add(&one->times.send, 7000000);
     }
     report->n_slow = 1;
     report->slow[0] = (fm_report_slow){"1abc_A", 12, 81000000};
@@ -75,6 +89,11 @@ static fm_web_report *make_report(void *context) {
     assert_non_null(report);
     report->n_value = sizeof values / sizeof values[0];
     report->value = malloc(sizeof values);
+    report->n_consumer = 2;
+    report->consumer = calloc(2, sizeof report->consumer[0]);
+    assert_non_null(report->consumer);
+    report->snapshot = calloc(3, sizeof report->snapshot[0]);
+    assert_non_null(report->snapshot);
     report->n_stream = 2;
     report->stream = calloc(2, sizeof report->stream[0]);
     assert_non_null(report->value);
@@ -141,7 +160,7 @@ static void documents_are_served(void **state) {
                      {"/style.css", "text/css", "prefers-color-scheme"},
                      {"/script.js", "text/javascript", "/report.json"},
                      {"/icon.svg", "image/svg+xml", "<svg"},
-                     {"/report.json", "application/json", "\"snapshot\": \"train\""},
+                     {"/report.json", "application/json", "\"name\": \"pdb/all\""},
                      {"/metrics", "version=0.0.4", "foldmill_samples_sent_total 2001"},
                      {"/healthz", "text/plain", "ok\n"},
                      {"/readyz", "text/plain", "ready\n"}};
@@ -255,13 +274,13 @@ static void silent_connections_are_bounded(void **state) {
 
 static void bad_addresses_are_refused(void **state) {
     (void)state;
-    static const char *const bad[] = {"", "7421", "http://127.0.0.1:1", "127.0.0.1:99999",
-                                      "nowhere.invalid:1"};
+    static const char *const bad[] = {
+        "", "7421", "http://127.0.0.1:1", "127.0.0.1:99999", "nowhere.invalid:1", "0.0.0.0:0"};
     const fm_web_site site = {&server, make_report};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         fm_web *other;
         fm_error error;
-        assert_int_not_equal(fm_web_start(bad[i], &site, &other, &error), FM_OK);
+        assert_int_not_equal(fm_web_start(bad[i], false, &site, &other, &error), FM_OK);
         assert_true(error.message[0]);
     }
 }
@@ -282,20 +301,33 @@ static void prometheus_reads_the_metrics(void **state) {
     fputs(strstr(answer, "\r\n\r\n") + 4, file);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(
-        fm_test_shell(folder,
-                      "/usr/bin/python3 -c '\n"
-                      "from prometheus_client.parser import text_string_to_metric_families\n"
-                      "seen = {f.name: f for f in "
-                      "text_string_to_metric_families(open(\"metrics\").read())}\n"
-                      "assert seen[\"foldmill_samples_sent\"].samples[0].value == 2001\n"
-                      "assert seen[\"foldmill_connections\"].type == \"gauge\"\n"
-                      "h = seen[\"foldmill_prepare_seconds\"]\n"
-                      "assert h.type == \"histogram\"\n"
-                      "b = [s.value for s in h.samples if s.name.endswith(\"_bucket\")]\n"
-                      "assert b == sorted(b) and b[-1] == 300, b\n"
-                      "s = seen[\"foldmill_stream_samples\"].samples\n"
-                      "assert [x.value for x in s] == [1000, 1001]\n"
-                      "'"),
+        fm_test_shell(
+            folder, "/usr/bin/python3 -c '\n"
+                    "from prometheus_client.parser import text_string_to_metric_families\n"
+                    "seen = {f.name: f for f in "
+                    "text_string_to_metric_families(open(\"metrics\").read())}\n"
+                    "assert seen[\"foldmill_samples_sent\"].samples[0].value == 2001\n"
+                    "assert seen[\"foldmill_connections\"].type == \"gauge\"\n"
+                    "w = seen[\"foldmill_streams_waiting_for_credit\"].samples\n"
+                    "assert [x.value for x in w] == [1]\n"
+                    "h = seen[\"foldmill_prepare_seconds\"]\n"
+                    "assert h.type == \"histogram\"\n"
+                    "b = [s.value for s in h.samples if s.name.endswith(\"_bucket\")]\n"
+                    "assert b == sorted(b) and b[-1] == 300, b\n"
+                    "s = seen[\"foldmill_consumer_samples\"].samples\n"
+                    "assert [x.value for x in s] == [300, 301]\n"
+                    "assert [x.labels[\"consumer\"] for x in s][1] == \"a\" + chr(10) + \"b\"\n"
+                    "assert s[1].labels[\"peer\"] == \"token:lab\" + chr(34) + chr(92)\n"
+                    "for name, n in ((\"prepare\", 300), (\"wait\", 300), (\"send\", 1)):\n"
+                    "    h = seen[\"foldmill_consumer_\" + name + \"_seconds\"]\n"
+                    "    assert h.type == \"histogram\"\n"
+                    "    for peer in set(x.labels[\"peer\"] for x in h.samples):\n"
+                    "        one = [x for x in h.samples if x.labels[\"peer\"] == peer]\n"
+                    "        b = [x.value for x in one if x.name.endswith(\"_bucket\")]\n"
+                    "        assert len(b) == 17 and b == sorted(b) and b[-1] == n, (name, b)\n"
+                    "        assert [x.value for x in one if x.name.endswith(\"_count\")] == [n]\n"
+                    "    assert len(h.samples) == 2 * 19\n"
+                    "'"),
         0);
 }
 
@@ -315,12 +347,14 @@ static void a_browser_draws_the_page(void **state) {
                              fm_web_get_url(web)),
         0);
     static const char *const parts[] = {
-        "snapshot train, 22 chains",
+        "snapshot train, 22 chains, generation 3 and 1 more",
+        "<td>until its streams end",
         "role=\"status\" class=\"good\">serving",
         "192.0.2.7 &lt;img src=x",
         "bounded:8",
         "1 of 2",
         "<td class=\"long\">the hash is wrong",
+        "<td class=\"long\">token:lab",
         "<td>1abc_A</td>",
         "Samples per second: mean 46",
         "<dd>62 min</dd>",
@@ -341,7 +375,7 @@ static int setup(void **state) {
     const fm_web_site site = {&server, make_report};
     fm_error error;
     fm_test_make_folder(folder, sizeof folder);
-    if (fm_web_start("127.0.0.1:0", &site, &web, &error)) {
+    if (fm_web_start("127.0.0.1:0", false, &site, &web, &error)) {
         if (error.status == FM_ERR_UNSUPPORTED) exit(FM_TEST_SKIPPED);
         fail_msg("%s", error.message);
     }

@@ -7,31 +7,22 @@ namespace cuda_check {
 
 enum { PARTS = 2 };
 
-/* Pairs [n, n, c] and their halves: rows for outgoing edges, columns for incoming ones. */
+/* Pairs [n, n, c] and their halves, which are rows. */
 struct halves {
     const fm_kernels *k;
     int64_t n;
-    bool incoming;
 
     void copy(int64_t c, int part, bool out, const void *x, void *y) const {
-        int64_t half = n / PARTS, rows = incoming ? n : half, run = (incoming ? half : n) * c;
-        int64_t first = part * half * (incoming ? 1 : n) * c;
-        size_t bytes = fm_element_bytes(k->act);
-        fm_strided s = {};
-        s.rank = 2, s.shape[0] = rows, s.shape[1] = run, s.alpha = 1;
-        s.x_stride[0] = out ? run : n * c, s.y_stride[0] = out ? n * c : run;
-        s.x_stride[1] = s.y_stride[1] = 1;
-        s.x = (const char *)x + (out ? 0 : first * bytes);
-        s.y = {(char *)y + (out ? first * bytes : 0), FM_WRITE};
-        k->copy_strided(NULL, &s);
+        int64_t count = n / PARTS * n * c;
+        size_t first = (size_t)(part * count) * fm_element_bytes(k->act);
+        k->copy(NULL, count, (const char *)x + (out ? 0 : first), (char *)y + (out ? first : 0));
     }
 };
 
-/* Operand [c, half, n] or [c, n, half] of a part, and the whole [c, n, n]; add: y += x. */
+/* a, b or x of a part, [c, half, n], and the whole [c, n, n]; add: y += x. */
 static void move_operand(const halves &h, int64_t c, int part, bool to_whole, const void *x,
                          void *y, bool add) {
-    int64_t half = h.n / PARTS, rows = h.incoming ? c * h.n : c,
-            run = half * (h.incoming ? 1 : h.n);
+    int64_t rows = c, run = h.n / PARTS * h.n;
     size_t first = (size_t)(part * run) * fm_element_bytes(h.k->act);
     fm_strided s = {};
     s.rank = 2, s.shape[0] = rows, s.shape[1] = run, s.alpha = 1;
@@ -42,28 +33,44 @@ static void move_operand(const halves &h, int64_t c, int part, bool to_whole, co
     h.k->copy_strided(NULL, &s);
 }
 
+/* What ranks exchange between two stages: every part of `place` goes to every `whole`, or the sum
+ * of the shares in all `whole` to each part. */
+static void exchange(const halves &h, int64_t c, bool sums, void *const *place,
+                     void *const *whole) {
+    for (int to = 0; to < PARTS; to++) {
+        for (int from = 0; from < PARTS; from++) {
+            if (sums) {
+                move_operand(h, c, to, false, whole[from], place[to], from > 0);
+            } else {
+                move_operand(h, c, from, true, place[from], whole[to], false);
+            }
+        }
+    }
+}
+
 static void run_parts(work_bench &b, const fm_triangle_block &t, const fm_triangle_block_grad &g) {
-    const halves h = {b.k, t.n, t.incoming};
+    const halves h = {b.k, t.n};
     int64_t half = t.n / PARTS, rows = t.n * half, c = t.c;
     size_t act = fm_element_bytes(b.k->act), plane = (size_t)(rows * c) * act;
-    void *whole = b.space((size_t)(t.n * t.n * c) * act);
+    size_t exchanged = (t.incoming ? 2 : 1) * plane;
     fm_triangle_part part[PARTS];
     fm_triangle_block_grad grad[PARTS];
-    void *space[PARTS];
+    void *space[PARTS], *place[PARTS], *whole[PARTS];
     for (int p = 0; p < PARTS; p++) {
         fm_triangle_block &at = part[p].block;
-        part[p] = {t, whole, b.space((size_t)(t.n * t.n * c) * act), &grad[p]};
+        whole[p] = b.space((size_t)(t.n * t.n * c) * act);
+        part[p] = {t, whole[p], b.space((size_t)(t.n * t.n * c) * act), &grad[p]};
         at.n_part = half;
         void *z = b.space((size_t)(rows * t.c_z) * act), *mask = b.space((size_t)rows * act);
         h.copy(t.c_z, p, false, t.z, z), h.copy(1, p, false, t.mask, mask);
         at.z = z, at.mask = mask, at.y = b.space((size_t)(rows * t.c_z) * act);
         at.kept = b.space(b.k->triangle_part_kept(&at) * act);
-        (t.incoming ? at.dropout.n1 : at.dropout.n0) = half;
-        (t.incoming ? at.dropout.offset1 : at.dropout.offset0) += p * half;
+        at.dropout.n0 = half, at.dropout.offset0 += p * half;
+        place[p] = (char *)at.kept + exchanged;
         b.k->triangle_part(NULL, FM_TRIANGLE_FRONT, &part[p],
                            b.space(b.k->triangle_part_workspace(&at, false)));
-        move_operand(h, c, p, true, (char *)at.kept + (t.incoming ? 0 : plane), whole, false);
     }
+    exchange(h, c, t.incoming, place, whole);
     for (int p = 0; p < PARTS; p++) {
         fm_triangle_block &at = part[p].block;
         b.k->triangle_part(NULL, FM_TRIANGLE_BACK, &part[p],
@@ -78,12 +85,11 @@ static void run_parts(work_bench &b, const fm_triangle_block &t, const fm_triang
         for (fm_out *sum : sums)
             sum->beta = p ? FM_ADD : sum->beta;
         space[p] = b.space(b.k->triangle_part_workspace(&at, true));
+        place[p] = (char *)space[p] + exchanged, whole[p] = part[p].dwhole;
         b.k->triangle_part(NULL, FM_TRIANGLE_BACK_GRAD, &part[p], space[p]);
     }
+    exchange(h, c, !t.incoming, place, whole);
     for (int p = 0; p < PARTS; p++) {
-        void *given = (char *)space[p] + (t.incoming ? 0 : plane);
-        for (int from = 0; from < PARTS; from++)
-            move_operand(h, c, p, false, part[from].dwhole, given, from > 0);
         b.k->triangle_part(NULL, FM_TRIANGLE_FRONT_GRAD, &part[p], space[p]);
         h.copy(t.c_z, p, true, grad[p].dz.data, g.dz.data);
     }

@@ -387,7 +387,7 @@ static void compare_activations(bench *b) {
     for (int t = 0; t < c->n_template; t++) {
         snprintf(key, sizeof key, "act/template_embedder.template_pair_embedder@%d",
                  at * (int)c->n_template + t);
-        bool together = fm_split_is_whole(c); /* one node has all templates */
+        bool together = fm_split_has_whole_templates(c); /* one node has them all */
         compare_activation(b, &w, key, "template pair embedder", together ? 0 : t,
                            together ? t * c->n_res * c->n_res * c->c_t : 0, PAIR);
     }

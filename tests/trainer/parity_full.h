@@ -47,7 +47,7 @@ static inline bool is_whole(const full *f) {
 
 /* One node has all templates. */
 static inline bool templates_are_together(const full *f) {
-    return f->arguments->dap == 1;
+    return fm_split_has_whole_templates(&f->in.config);
 }
 
 /* Keeps everything that is compared; the inside of a block is not. */

@@ -102,6 +102,28 @@ static void loading_restores_a_checkpoint(void **state) {
     tear_down(&f);
 }
 
+/* A model that only goes forward takes one set of values, checked like a whole checkpoint. */
+static void one_set_is_loaded_alone(void **state) {
+    (void)state;
+    fixture f;
+    set_up(&f);
+    save(&f, 12);
+    fm_params forward = f.params;
+    assert_int_equal(fm_params_allocate_values(&forward, f.params.kernels, NULL), FM_OK);
+    fm_checkpoint_state loaded;
+    fm_error error;
+    assert_int_equal(fm_checkpoint_peek(f.path, &f.arena, &loaded, &error), FM_OK);
+    size_t bytes = (size_t)f.params.n_element * sizeof(float);
+    assert_int_equal(fm_checkpoint_load_set(f.path, &forward, &loaded, FM_CHECKPOINT_EMA, &error),
+                     FM_OK);
+    assert_memory_equal(forward.master, f.params.ema, bytes);
+    assert_int_equal(fm_checkpoint_load_set(f.path, &forward, &loaded, FM_CHECKPOINT_MODEL, &error),
+                     FM_OK);
+    assert_memory_equal(forward.master, f.params.master, bytes);
+    fm_params_release(&forward);
+    tear_down(&f);
+}
+
 static void python_reads_it_by_the_formats_words(void **state) {
     (void)state;
     fixture f;
@@ -314,6 +336,7 @@ static void a_batch_in_hand_is_saved_and_loaded(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loading_restores_a_checkpoint),
+        cmocka_unit_test(one_set_is_loaded_alone),
         cmocka_unit_test(python_reads_it_by_the_formats_words),
         cmocka_unit_test(damage_is_refused),
         cmocka_unit_test(another_models_file_is_refused),

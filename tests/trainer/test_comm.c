@@ -3,6 +3,7 @@
 #include "tests/trainer/processes.h"
 
 #include "trainer/dist/comm_local.h"
+#include "trainer/dist/sum.h"
 
 #include <pthread.h>
 #include <signal.h>

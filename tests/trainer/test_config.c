@@ -121,7 +121,7 @@ static void checkpoints_omit_recomputation(void **state) {
     assert_int_equal(fm_train_config_parse(text_of(text), &config, NULL), FM_OK);
     assert_int_equal(config.data.max_template_date, 20180430);
     fm_train_config_format(&config, other);
-    assert_non_null(strstr(plain, "\nmax_template_date = any\n"));
+    assert_non_null(strstr(plain, "\nmax_template_date = query\n"));
     assert_non_null(strstr(other, "\nmax_template_date = 2018-04-30\n"));
     assert_non_null(strstr(other, "\nclip = batch\n"));
 }
@@ -206,7 +206,7 @@ static void mistakes_are_refused_with_their_line(void **state) {
          "recompute: found 'all', expected none, hidden, block or auto"},
         {"[optimizer]\nclip = never\n", 2, "clip: found 'never', expected sample or batch"},
         {"[data]\nmax_template_date = 2018-02-30\n", 2,
-         "max_template_date: found '2018-02-30', expected a day as YYYY-MM-DD, or any"},
+         "max_template_date: found '2018-02-30', expected a day as YYYY-MM-DD, query or any"},
         {"[data]\nplan = a-name-that-is-longer-than-a-plan-can-be\n", 2,
          "plan: found 'a-name-that-is-longer-than-a-plan-can-be', expected the name of a sampling "
          "plan"},

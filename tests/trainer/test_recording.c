@@ -202,18 +202,18 @@ typedef struct recording_case {
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
     {FM_ORDER_ORIGINAL, {1, 1, 1}, 0xa70111d4d3ba1129, 0xdea27ee0a74787fc},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xc034ef9a037dd5b4, 0xdd1c478a191994c5},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x0cd9dc6f150a6d1d, 0xcb190b5ab64dd77a},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x701ecbd207792a2c, 0xe465b8db96526123},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x358e7305be639e6d, 0x0bed328747805f78},
     {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0xdc5145cd647d0206, 0x00d5a3728e69383e},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x9e9e5ebb83ab109a, 0x599e597f8e92b013},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x119d113caff0c8e1, 0xc314ed96689a1c5f},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xd30b18ba1d383967, 0x02d8343744d6bd46},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0x3715a20ed0166027, 0x90c993435aad4c3c},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x07324ab009fea5d9, 0xcc102ebd103f74ec},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x7c77e31251d7d958, 0x00305906d803f174},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x8a50751be9f32f46, 0x4d5ffb574f9087a0},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0x67a70127d051a727, 0x4412c52765221fee},
     {FM_ORDER_PARALLEL, {1, 1, 1}, 0x49a5a1d47e85bac8, 0xfd2315777bdf2031},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x5f83b8a337ea5012, 0xa616091249eb3bac},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x2e294a9b3809cf88, 0xda19c8cb9c6fa8bf},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0x5dc7b930fdfcfe35, 0xc489c8ccfc1c0814},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xf569dd62c4a25e2b, 0x9e63fc03b0961773},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0xa4c54ad6d0c5e3fd, 0x327a79638d7f7791},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x82b93767a7439382, 0xf91cdb5015d568ed},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xee01fd91965182da, 0xefacf6c33c473bb9},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xf74f988d80dd63f8, 0x966d068a1cb215e5},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

@@ -105,7 +105,9 @@ static fm_tensor_ref build_template(fm_tape *tape, const fm_tensor_ref *in, cons
     const template_setup *s = data;
     if (s->part == PART_PAIR || s->part == PART_PAIRS) {
         const fm_template_pair_inputs inputs = {in[0], in[1], in[2], in[3]};
-        if (s->part == PART_PAIRS) return fm_op_template_pairs(tape, &inputs, &s->pair);
+        if (s->part == PART_PAIRS) {
+            return fm_op_template_pairs(tape, &inputs, &s->pair, (fm_part){0, 1});
+        }
         return fm_op_template_pair(tape, &inputs, s->n_templ - 1, &s->pair, (fm_part){0, 1});
     }
     if (s->part == PART_ROWS) return fm_op_template_rows(tape, in[0], in[1], &s->rows);

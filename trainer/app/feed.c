@@ -1,8 +1,13 @@
 /* feed.c: see feed.h. */
 #include "trainer/app/feed.h"
 
+#include "proto/backoff.h"
 #include "proto/base/log.h"
 #include "trainer/app/stop.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 enum {
     SLICE_MS = 100,        /* of a wait for a sample */
@@ -33,13 +38,58 @@ static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **r
     return status;
 }
 
+/* Sleeps in slices; false when the run was asked to stop. */
+static bool sleep_for(uint32_t ms) {
+    for (uint32_t slept = 0; slept < ms && !fm_stop_signal(); slept += SLICE_MS) {
+        struct timespec pause = {.tv_nsec = SLICE_MS * 1000000L};
+        nanosleep(&pause, NULL);
+    }
+    return !fm_stop_signal();
+}
+
+static void log_full(const fm_feed *feed, const fm_backoff *backoff, uint32_t pause_ms,
+                     const fm_error *why) {
+    char quoted[FM_ERROR_MESSAGE_BYTES];
+    fm_log(FM_LOG_WARN, "server_full",
+           "server=%s attempt=%u again_in_s=%.1f waited_s=%.1f gives_up_after_s=%.0f why=%s",
+           feed->options.client.url, backoff->n_attempt, pause_ms * 1e-3,
+           (double)(fm_clock_ns() - backoff->begin_ns) * 1e-9, (double)feed->full_ms * 1e-3,
+           fm_log_quote(quoted, sizeof quoted, why->message));
+}
+
+/* Connects as connect_now does, and waits for room where the server has none: the connections of a
+ * run that was killed, for example, last a while longer than the run. */
+static fm_status connect_with_room(fm_feed *feed, const fm_token *token, fm_loader **ret_loader,
+                                   fm_error *reterr) {
+    fm_backoff backoff = fm_backoff_begin(feed->full_ms, fm_clock_ns());
+    for (;;) {
+        fm_error error;
+        fm_status status = connect_now(feed, token, ret_loader, &error);
+        if (status && reterr) *reterr = error;
+        if (status != FM_ERR_LIMIT) return status;
+        uint32_t pause_ms = fm_backoff_next(&backoff, fm_clock_ns());
+        if (!pause_ms) {
+            return fm_fail(reterr, status,
+                           "the server at %s had no room in %.0f s (--full-wait): %s",
+                           feed->options.client.url, (double)feed->full_ms * 1e-3, error.message);
+        }
+        log_full(feed, &backoff, pause_ms, &error);
+        if (!sleep_for(pause_ms)) return fail_cancelled(reterr);
+    }
+}
+
 fm_status fm_feed_open(fm_feed *feed, const fm_token *token, fm_error *reterr) {
-    return connect_now(feed, token, &feed->loader, reterr);
+    feed->held = calloc((size_t)feed->most_held + 1, sizeof *feed->held);
+    if (!feed->held) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for samples that come early");
+    return connect_with_room(feed, token, &feed->loader, reterr);
 }
 
 void fm_feed_close(fm_feed *feed) {
     fm_loader_close(feed->loader);
+    free(feed->held);
     feed->loader = NULL;
+    feed->held = NULL;
+    feed->n_held = 0;
 }
 
 static void log_wait(const fm_feed *feed, uint64_t waited_ms) {
@@ -58,22 +108,54 @@ static void note_damaged(fm_feed *feed) {
     feed->options.damaged = index;
 }
 
-fm_status fm_feed_next_within(fm_feed *feed, uint32_t wait_ms, bool *ret_ready,
-                              fm_loaded *ret_loaded, fm_error *reterr) {
-    *ret_ready = false;
-    fm_status status = fm_loader_next_within(feed->loader, wait_ms, ret_ready, ret_loaded, reterr);
-    feed->n_taken += *ret_ready;
-    if (status) note_damaged(feed);
-    return status;
+/* Takes the wanted sample, or the first of any, out of those that are held; false if there is
+ * none. */
+static bool take_held(fm_feed *feed, uint64_t wanted, fm_loaded *ret_loaded) {
+    for (uint32_t i = 0; i < feed->n_held; i++) {
+        if (wanted != FM_FEED_ANY && feed->held[i].index != wanted) continue;
+        *ret_loaded = feed->held[i];
+        feed->n_held--;
+        memmove(feed->held + i, feed->held + i + 1, (feed->n_held - i) * sizeof *feed->held);
+        return true;
+    }
+    return false;
 }
 
-fm_status fm_feed_next(fm_feed *feed, fm_loaded *ret_loaded, fm_error *reterr) {
+/* Holds a sample that came before the wanted one. */
+static fm_status hold(fm_feed *feed, uint64_t wanted, const fm_loaded *loaded, fm_error *reterr) {
+    if (feed->n_held == feed->most_held) {
+        return fm_fail(reterr, FM_ERR_PROTOCOL,
+                       "the server sent %u samples before sample %llu, more than its order allows",
+                       feed->n_held + 1, (unsigned long long)wanted);
+    }
+    feed->held[feed->n_held++] = *loaded;
+    return FM_OK;
+}
+
+fm_status fm_feed_next_within(fm_feed *feed, uint64_t wanted, uint32_t wait_ms, bool *ret_ready,
+                              fm_loaded *ret_loaded, fm_error *reterr) {
+    *ret_ready = take_held(feed, wanted, ret_loaded);
+    while (!*ret_ready) {
+        bool has_come = false;
+        fm_status status =
+            fm_loader_next_within(feed->loader, wait_ms, &has_come, ret_loaded, reterr);
+        if (status) note_damaged(feed);
+        if (status || !has_come) return status;
+        feed->n_taken++;
+        *ret_ready = wanted == FM_FEED_ANY || ret_loaded->index == wanted;
+        if (!*ret_ready) status = hold(feed, wanted, ret_loaded, reterr);
+        if (status) return status;
+    }
+    return FM_OK;
+}
+
+fm_status fm_feed_next(fm_feed *feed, uint64_t wanted, fm_loaded *ret_loaded, fm_error *reterr) {
     uint64_t begin_ns = fm_clock_ns();
     uint64_t every_ms = feed->timeout_ms / 2 < notice_ms ? feed->timeout_ms / 2 : notice_ms;
     uint64_t said_ms = 0;
     for (;;) {
         bool ready;
-        fm_status status = fm_feed_next_within(feed, SLICE_MS, &ready, ret_loaded, reterr);
+        fm_status status = fm_feed_next_within(feed, wanted, SLICE_MS, &ready, ret_loaded, reterr);
         if (status || ready) return status;
         if (fm_stop_signal()) return fail_cancelled(reterr);
         uint64_t waited_ms = (fm_clock_ns() - begin_ns) / 1000000u;
@@ -106,7 +188,8 @@ fm_status fm_feed_reconnect(fm_feed *feed, const fm_token *token, fm_error *rete
     uint64_t begin_ns = fm_clock_ns();
     fm_loader *loader = NULL;
     feed->retried_at = feed->n_taken + 1;
-    fm_status status = connect_now(feed, token, &loader, reterr);
+    feed->n_held = 0; /* they belong to the old connection */
+    fm_status status = connect_with_room(feed, token, &loader, reterr);
     if (status) return status;
     fm_loader_stats stats = fm_loader_get_stats(feed->loader);
     add_stats(&feed->earlier, &stats);

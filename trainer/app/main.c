@@ -1,6 +1,7 @@
 /* main.c: the `foldmill-train` program: finds the command, runs it, and checks that its results
  * could be written. It has the commands that need the model. */
 #include "proto/base/machine.h"
+#include "trainer/app/eval.h"
 #include "trainer/app/train.h"
 #include "trainer/app/weights.h"
 
@@ -19,6 +20,7 @@ static void print_usage(FILE *out) {
     fprintf(out,
             "foldmill-train - train AlphaFold2-class models on the samples of a feature server\n\n"
             "usage: foldmill-train train --data URL [options]\n"
+            "       foldmill-train eval --checkpoint FILE --data URL --out DIR [options]\n"
             "       foldmill-train import FILE --out CHECKPOINT [options]\n"
             "       foldmill-train export-weights CHECKPOINT --out FILE [options]\n"
             "       foldmill-train COMMAND --help\n"
@@ -35,6 +37,7 @@ static int run(int argc, char **argv) {
         const char *name;
         int (*run)(int argc, char **argv);
     } commands[] = {{"train", fm_train_main},
+                    {"eval", fm_eval_main},
                     {"import", fm_import_main},
                     {"export-weights", fm_export_weights_main}};
     if (argc < 2) {

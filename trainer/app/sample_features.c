@@ -1,6 +1,8 @@
 /* sample_features.c: see sample_features.h. */
 #include "trainer/app/sample_features.h"
 
+#include "proto/base/plural.h"
+
 static fm_element element_of(uint8_t dtype) {
     return dtype == FM_U8 ? FM_ELEMENT_U8 : dtype == FM_U16 ? FM_ELEMENT_U16 : FM_ELEMENT_U32;
 }
@@ -44,6 +46,18 @@ static void fill_templates(const fm_sample *sample, fm_features *features, const
         tensor_data(sample, FM_T_TEMPLATE_ALL_ATOM_POSITIONS, FM_SHARED, missing);
     features->template_all_atom_mask =
         tensor_data(sample, FM_T_TEMPLATE_ALL_ATOM_MASK, FM_SHARED, missing);
+}
+
+fm_status fm_features_use(fm_features *features, uint32_t slot, uint32_t n_cycle,
+                          fm_error *reterr) {
+    if (n_cycle > features->n_cycle) {
+        return fm_fail(reterr, FM_ERR_PROTOCOL,
+                       "the server sent a sample with %u recycling cycle%s, and its step has %u",
+                       features->n_cycle, fm_plural(features->n_cycle), n_cycle);
+    }
+    features->slot = slot;
+    features->n_cycle = n_cycle;
+    return FM_OK;
 }
 
 fm_status fm_features_of(const fm_sample *sample, fm_features *ret_features, fm_error *reterr) {

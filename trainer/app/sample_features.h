@@ -11,4 +11,9 @@
 FM_MUST_USE fm_status fm_features_of(const fm_sample *sample, fm_features *ret_features,
                                      fm_error *reterr);
 
+/* Moves the features to the place where their sample is used: they take its slot and the first
+ * n_cycle cycles. FM_ERR_PROTOCOL if the sample has fewer. */
+FM_MUST_USE fm_status fm_features_use(fm_features *features, uint32_t slot, uint32_t n_cycle,
+                                      fm_error *reterr);
+
 #endif

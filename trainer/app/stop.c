@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,14 +20,15 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+static const char *answer = "\nfoldmill train: stopping after the sample in hand, with a "
+                            "checkpoint; a second signal ends the process at once\n";
+
 static void on_stop(int signal_number) {
-    static const char text[] = "\nfoldmill train: stopping after the sample in hand, with a "
-                               "checkpoint; a second signal ends the process at once\n";
     int64_t now = now_ns();
     if (!stop_signal) {
         stop_signal = signal_number;
         asked_ns = now;
-        ssize_t ignored = has_voice ? write(STDERR_FILENO, text, sizeof text - 1) : 0;
+        ssize_t ignored = has_voice ? write(STDERR_FILENO, answer, strlen(answer)) : 0;
         (void)ignored;
     } else if (has_voice && now - asked_ns > same_request_ns) {
         _exit(128 + signal_number);
@@ -52,6 +54,11 @@ void fm_stop_catch(bool answers) {
         action.sa_handler = signals[i] == SIGUSR1 ? on_checkpoint : on_stop;
         sigaction(signals[i], &action, NULL);
     }
+}
+
+void fm_stop_catch_saying(const char *text) {
+    answer = text;
+    fm_stop_catch(true);
 }
 
 void fm_stop_request(int signal_number) {

@@ -89,9 +89,10 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
     uint32_t group = (uint32_t)fm_layout_place(&run->layout, rank).dp;
     fm_loader_options options = {
-        .client = {.url = set->data,
+        .client = {.url = run->data,
                    .credentials = set->credentials,
                    .agent = fm_train_program,
+                   .snapshot_name = set->snapshot,
                    .snapshot = run->state.snapshot},
         .stream = {.global_batch = (uint32_t)config->data.global_batch,
                    .crop_size = (uint32_t)config->data.crop_size,
@@ -107,9 +108,6 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
         .n_slab = (uint32_t)set->ahead,
     };
     fm_wire_text(options.stream.plan, sizeof options.stream.plan, config->data.plan);
-    fm_status status =
-        fm_wire_order_parse(set->order, &options.stream.order, &options.stream.window, reterr);
-    if (status) return status;
     const char *exposed = fm_credentials_exposed(&set->credentials);
     if (exposed) {
         char quoted[300];
@@ -118,8 +116,10 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     }
     run->feed = (fm_feed){.options = options,
                           .wait_ms = (uint32_t)set->wait_ms,
+                          .full_ms = set->full_wait_s * 1000,
                           .timeout_ms = set->data_timeout_s * 1000};
-    status = fm_feed_open(&run->feed, &run->state.token, reterr);
+    fm_run_ask_order(run, &run->feed);
+    fm_status status = fm_feed_open(&run->feed, &run->state.token, reterr);
     if (status) return status;
     /* A server that comes back must serve the same data. */
     run->state.snapshot = fm_loader_get_server(run->feed.loader)->snapshot;
@@ -164,7 +164,7 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
                                   .processor = device->processor(),
                                   .library = device->library(),
                                   .dtype = run->set->dtype,
-                                  .order = run->set->order,
+                                  .order = run->order,
                                   .dp = dp};
     fm_identity_format(&identity, run->identity);
     fm_status status = FM_ERR_NOT_FOUND;
@@ -199,8 +199,8 @@ static void announce(const fm_train_run *run) {
     }
     const uint32_t batch = fm_loader_get_stream(run->feed.loader)->global_batch;
     fprintf(stderr, "data      %s: snapshot %s, %u chain%s, plan %s, %u sample%s per step\n",
-            run->set->data, server->snapshot_name, server->n_chain, fm_plural(server->n_chain),
-            run->config.data.plan, batch, fm_plural(batch));
+            run->set->cache ? run->set->cache : run->data, server->snapshot_name, server->n_chain,
+            fm_plural(server->n_chain), run->config.data.plan, batch, fm_plural(batch));
     if (run->state.place.n_sample) {
         fprintf(stderr, "batch     %u samples of step %llu are done already\n",
                 run->state.place.n_sample, (unsigned long long)run->state.place.step + 1);
@@ -215,15 +215,6 @@ static void announce(const fm_train_run *run) {
 
 static uint32_t samples_per_step(const fm_train_run *run) {
     return fm_loader_get_stream(run->feed.loader)->samples_per_step;
-}
-
-fm_status fm_run_note_delivered(fm_train_run *run, uint64_t index, fm_error *reterr) {
-    fm_token *token = &run->state.token;
-    fm_status status = fm_token_deliver(token, index, reterr);
-    run->is_torn = run->is_torn || status;
-    token->epoch =
-        (uint32_t)(token->watermark / fm_loader_get_stream(run->feed.loader)->epoch_samples);
-    return status;
 }
 
 /* The last sample of a step was skipped: makes the update with the samples that counted, if any,
@@ -256,10 +247,12 @@ static void advise_to_skip(fm_train_run *run, uint64_t index) {
     snprintf(run->advice, sizeof run->advice, "to go on without it: %s", command);
 }
 
-fm_status fm_run_note_skipped(fm_train_run *run, uint64_t index, const char *name,
-                              const fm_error *why, fm_error *reterr) {
+fm_status fm_run_note_skipped(fm_train_run *run, const fm_run_sample *sample, const fm_error *why,
+                              fm_error *reterr) {
+    const uint64_t index = sample->index;
+    const char *name = sample->name;
     fm_status status = fm_skipped_add(&run->state.skipped, index, !why, reterr);
-    if (!status) status = fm_run_note_delivered(run, index, reterr);
+    if (!status) status = fm_run_note_delivered(run, sample, true, reterr);
     if (status) return status;
     char quoted[FM_ERROR_MESSAGE_BYTES];
     fm_log(FM_LOG_WARN, "sample_skipped", "sample=%llu%s%s why=%s", (unsigned long long)index,
@@ -269,23 +262,29 @@ fm_status fm_run_note_skipped(fm_train_run *run, uint64_t index, const char *nam
     return FM_OK;
 }
 
+/* The sample that is next to be queued. */
+static fm_run_sample next_of(const fm_train_run *run, const fm_loaded *loaded) {
+    return (fm_run_sample){run->queued_step, run->slot, loaded->index, name_of(loaded->sample)};
+}
+
 /* Leaves out the sample at run->slot, which is not in flight, as nothing is. Whether that is
  * allowed was asked before. */
-static fm_status skip(fm_train_run *run, uint64_t index, const fm_sample *sample,
-                      const fm_error *why, fm_error *reterr) {
-    fm_status status = fm_run_note_skipped(run, index, name_of(sample), why, reterr);
+static fm_status skip(fm_train_run *run, const fm_run_sample *sample, const fm_error *why,
+                      fm_error *reterr) {
+    fm_status status = fm_run_note_skipped(run, sample, why, reterr);
     if (status) return status;
     run->slot++;
     run->state.place.n_sample = run->slot;
     return run->slot == samples_per_step(run) ? close_step(run, reterr) : FM_OK;
 }
 
-fm_status fm_run_judge(fm_train_run *run, uint64_t index, const char *name, fm_status status,
+fm_status fm_run_judge(fm_train_run *run, const fm_run_sample *sample, fm_status status,
                        fm_error *reterr) {
     uint32_t n_bad = fm_skipped_bad(&run->state.skipped);
+    if (fm_run_left_out(run, sample->step, sample->slot)) return FM_OK;
     if (run->set->skips_bad && n_bad < run->set->bad_sample_budget) return FM_OK;
-    name_sample(index, name, reterr);
-    advise_to_skip(run, index);
+    name_sample(sample->index, sample->name, reterr);
+    advise_to_skip(run, sample->index);
     if (run->set->skips_bad) {
         char why[FM_ERROR_MESSAGE_BYTES];
         snprintf(why, sizeof why, "%s", reterr->message);
@@ -305,10 +304,10 @@ static fm_status drop_bad(fm_train_run *run, const fm_run_flight *bad, fm_status
     }
     run->queued_step = bad->step;
     run->slot = bad->slot;
-    const fm_sample *sample = bad->loaded.sample;
+    const fm_run_sample sample = next_of(run, &bad->loaded);
     const fm_error why = *reterr;
-    status = fm_run_judge(run, sample->index, sample->name, status, reterr);
-    return status ? status : skip(run, sample->index, sample, &why, reterr);
+    status = fm_run_judge(run, &sample, status, reterr);
+    return status ? status : skip(run, &sample, &why, reterr);
 }
 
 /* -- samples */
@@ -358,16 +357,16 @@ static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
         fm_loader_release(run->feed.loader, &f.loaded);
         return status;
     }
-    const fm_sample *sample = f.loaded.sample;
-    fm_run_add_result(&run->state.sums, sample->index, sample->n_cycle, sample->name, f.wait_s,
+    const fm_run_sample sample = {f.step, f.slot, f.loaded.index, f.loaded.sample->name};
+    fm_run_add_result(&run->state.sums, sample.index, f.features.n_cycle, sample.name, f.wait_s,
                       &result);
     run->state.place.n_sample = f.slot + 1;
-    status = fm_run_note_delivered(run, f.loaded.index, reterr);
+    status = fm_run_note_delivered(run, &sample, false, reterr);
     if (!status && f.is_scored) {
         status = fm_run_add_scores(run, &f.features, &run->state.sums, reterr);
         run->is_torn = run->is_torn || status;
     }
-    if (status) name_sample(f.loaded.index, sample->name, reterr);
+    if (status) name_sample(sample.index, sample.name, reterr);
     fm_loader_release(run->feed.loader, &f.loaded);
     return !status && f.is_last ? fm_run_finish_step(run, f.rate, reterr) : status;
 }
@@ -387,7 +386,8 @@ static fm_status take_sample(fm_train_run *run, fm_loaded *ret_loaded, fm_error 
         memmove(run->backlog, run->backlog + 1, --run->n_backlog * sizeof run->backlog[0]);
         return FM_OK;
     }
-    fm_status status = fm_feed_next(&run->feed, ret_loaded, reterr);
+    const uint64_t wanted = fm_run_wanted(run, run->slot);
+    fm_status status = fm_feed_next(&run->feed, wanted, ret_loaded, reterr);
     while (fm_feed_may_reconnect(&run->feed, status)) {
         char quoted[FM_ERROR_MESSAGE_BYTES];
         fm_log(FM_LOG_WARN, "server_lost", "why=%s",
@@ -397,7 +397,7 @@ static fm_status take_sample(fm_train_run *run, fm_loaded *ret_loaded, fm_error 
         run->n_backlog = 0; /* they belong to the old connection */
         status = fm_feed_reconnect(&run->feed, &run->state.token, reterr);
         if (status) return status;
-        status = fm_feed_next(&run->feed, ret_loaded, reterr);
+        status = fm_feed_next(&run->feed, fm_run_wanted(run, run->slot), ret_loaded, reterr);
     }
     return status;
 }
@@ -412,11 +412,12 @@ static fm_status leave_out(fm_train_run *run, const fm_loaded *loaded, const fm_
         run->backlog[run->n_backlog++] = *loaded;
         return FM_OK;
     }
+    const fm_run_sample sample = next_of(run, loaded);
     if (!status && why) {
         *reterr = *why;
-        status = fm_run_judge(run, loaded->index, name_of(loaded->sample), why->status, reterr);
+        status = fm_run_judge(run, &sample, why->status, reterr);
     }
-    if (!status) status = skip(run, loaded->index, loaded->sample, why, reterr);
+    if (!status) status = skip(run, &sample, why, reterr);
     fm_loader_release(run->feed.loader, loaded);
     return status;
 }
@@ -436,6 +437,7 @@ static fm_status queue_sample(fm_train_run *run, const fm_loaded *loaded, double
                        (unsigned long long)loaded->index);
     }
     fm_status status = fm_features_of(loaded->sample, &f->features, reterr);
+    if (!status) status = fm_run_place_features(run, run->slot, &f->features, reterr);
     if (!status) status = fm_trainer_queue(run->trainer, &f->features, f->is_last, reterr);
     if (status) return status;
     f->rate = fm_trainer_rate(run->trainer);
@@ -458,6 +460,10 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
     }
     if (!loaded.sample) {
         error = *loaded.why; /* the slab is given back before the error is used */
+        return leave_out(run, &loaded, &error, reterr);
+    }
+    if (fm_run_left_out(run, run->queued_step, run->slot)) {
+        fm_fail(&error, FM_ERR_DATA, "the run that is replayed left it out");
         return leave_out(run, &loaded, &error, reterr);
     }
     /* A scored structure is still in the step's memory, so nothing may be queued behind it. On
@@ -530,6 +536,7 @@ static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_er
         status = fm_event_file_open(set->tensorboard, set->resume, n_step, fm_run_wall_s(),
                                     &run->events, reterr);
     }
+    if (!status) status = fm_run_open_ledger(run, reterr);
     return status ? status : fm_metrics_open(metrics_path, &run->metrics, reterr);
 }
 
@@ -540,16 +547,24 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     const fm_kernels *kernels = NULL;
     bool is_first = fm_run_is_first(run);
     fm_status status = is_first ? find_metrics_path(run, path, reterr) : FM_OK;
+    if (!status) status = fm_run_find_order(run, reterr);
     if (!status) status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
     if (run->ranks) status = fm_run_share(run, status, reterr);
     if (status) return status;
     status = create_trainer(run, kernels, reterr);
     if (!status) status = resume(run, reterr);
     if (!status) status = open_feed(run, reterr);
+    if (!status) status = fm_run_check_order(run, reterr);
     if (run->ranks) status = fm_run_compare(run, status, reterr);
     if (!status && run->ranks) status = fm_run_prepare_ranks(run, reterr);
     if (!status && is_first) status = open_outputs(run, path, reterr);
+    if (!status && is_first) status = fm_run_start_evaluator(run, reterr);
     return run->ranks ? fm_run_share(run, status, reterr) : status;
+}
+
+/* Whether a signal, and not the target, asked the run to stop. */
+static bool was_signalled(void) {
+    return fm_stop_signal() && fm_stop_signal() != FM_STOP_TARGET;
 }
 
 /* Says that the run stopped because it was asked to. */
@@ -564,6 +579,7 @@ static void say_stopped(const fm_train_run *run) {
 static fm_status make_steps(fm_train_run *run, fm_error *reterr) {
     fm_status status = FM_OK;
     while (!status && run->queued_step < run->set->steps) {
+        fm_run_look_at_evaluator(run);
         if (!run->ranks && fm_stop_signal()) break; /* several ranks agree on it */
         status = run->ranks ? fm_run_advance_ranks(run, reterr) : advance(run, reterr);
         if (!status && !run->ranks) status = fm_run_save_if_due(run, reterr);
@@ -595,7 +611,8 @@ static fm_status train(fm_train_run *run, fm_error *reterr) {
     if (!status) status = rows;
     fm_progress_end(&run->progress, run->state.place.step);
     summarize(run);
-    if (!status && fm_stop_signal() && run->state.place.step < run->set->steps) say_stopped(run);
+    fm_run_end_evaluator(run, status);
+    if (!status && was_signalled() && run->state.place.step < run->set->steps) say_stopped(run);
     return status;
 }
 
@@ -617,21 +634,7 @@ static fm_status check_layout(const fm_train_run *run, int32_t n_rank, fm_error 
                        (int)layout->dp, (long long)run->config.data.global_batch);
     }
     fm_status status = fm_layout_check(layout, reterr);
-    if (!status) status = fm_trainer_check_layout(&run->config.model, layout, reterr);
-    if (status || n_rank == 1) return status;
-    /* All ranks agree on capturing a pass when they run it, so all must run it as often. */
-    if (strcmp(run->set->device, "cpu") != 0 && run->config.data.global_batch % layout->dp != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "%lld samples of a step ([data] global_batch) cannot be divided evenly over "
-                       "%d groups of GPUs",
-                       (long long)run->config.data.global_batch, (int)layout->dp);
-    }
-    if (strcmp(run->set->order, "strict") != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--order %.32s: several ranks need samples in strict order",
-                       run->set->order);
-    }
-    return FM_OK;
+    return status ? status : fm_trainer_check_layout(&run->config.model, layout, reterr);
 }
 
 /* Finds how many ranks the run has, and how they share the work. */
@@ -657,7 +660,35 @@ static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n,
     int32_t n_rank = n_world > 1 ? n_world : given ? given : of_sample;
     run->layout = (fm_layout){config->parallel.dap, config->parallel.bp, n_rank / of_sample};
     *ret_n = n_rank;
-    return check_layout(run, n_rank, reterr);
+    status = check_layout(run, n_rank, reterr);
+    return status ? status : fm_run_check_evaluator(run, reterr);
+}
+
+static bool is_stopped(void) {
+    return fm_stop_signal() != 0;
+}
+
+/* Finds the server of samples. With --cache this process starts it, or the launcher of this rank
+ * has done so. */
+static fm_status find_data(fm_train_run *run, bool is_rank, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    run->data = set->data ? set->data : is_rank ? getenv(fm_private_server_name) : NULL;
+    if (run->data) return FM_OK;
+    if (is_rank) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--cache starts a server for the ranks of --ranks or --gpus; ranks of "
+                       "another launcher need a server and its address, --data");
+    }
+    fm_stop_catch(true);
+    const fm_private_server_options options = {.cache = set->cache,
+                                               .snapshot = set->snapshot,
+                                               .jobs = set->jobs,
+                                               .is_cancelled = is_stopped};
+    fm_status status = fm_private_server_start(&options, &run->server, reterr);
+    if (status) return status;
+    run->data = fm_private_server_address(run->server);
+    setenv(fm_private_server_name, run->data, 1);
+    return FM_OK;
 }
 
 /* Trains as the only process, as one of several, or starts several. */
@@ -669,6 +700,9 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     fm_status status = fm_world_find(set->meet, &is_rank, &world, reterr);
     if (!status) status = find_layout(run, is_rank ? world.size : 1, &n_rank, reterr);
     if (status) return status;
+    status = find_data(run, is_rank, reterr);
+    if (status == FM_ERR_CANCELLED) *ret_code = 128 + fm_stop_signal();
+    if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;
     if (n_rank > 1 && !is_rank) return fm_launch(set->argc, set->argv, n_rank, ret_code, reterr);
     fm_stop_catch(!is_rank);
     if (is_rank) {
@@ -678,7 +712,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
         if (status) return status;
     }
     status = train(run, reterr);
-    if (!status && fm_stop_signal() && run->state.place.step < set->steps) {
+    if (!status && was_signalled() && run->state.place.step < set->steps) {
         *ret_code = 128 + fm_stop_signal();
     }
     return status;
@@ -714,9 +748,14 @@ int fm_train_main(int argc, char **argv) {
     }
     if (run->ranks && (!status || run->is_agreed)) fm_ranks_leave(run->ranks);
     fm_feed_close(&run->feed);
+    fm_evaluator_stop(run->evaluator);
+    fm_private_server_stop(run->eval_server);
+    fm_private_server_stop(run->server);
     fm_trainer_destroy(run->trainer);
     fm_metrics_close(run->metrics);
     fm_event_file_close(run->events);
+    fm_ledger_close(run->ledger);
+    fm_ledger_release(&run->replay);
     if (run->lock >= 0) close(run->lock);
     fm_run_release_ranks(run);
     free(run);

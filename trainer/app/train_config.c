@@ -3,8 +3,8 @@
  * misspelt keys and the documentation all read that table. The only includer of inih. */
 #include "trainer/app/train_config.h"
 
-#include "proto/base/date.h"
 #include "proto/base/file.h"
+#include "proto/template_date.h"
 #include "trainer/app/presets.h"
 
 #include <assert.h>
@@ -26,7 +26,7 @@ typedef enum key_kind {
     KEY_INT32,
     KEY_NUMBER,
     KEY_PLAN,
-    KEY_DATE, /* uint32_t as in proto/base/date.h; "any" is 0 */
+    KEY_DATE, /* uint32_t as in proto/template_date.h */
     KEY_WORD
 } key_kind;
 
@@ -209,8 +209,9 @@ static const key keys[] = {
      "Largest number of recycling cycles; each step draws its number from 1 to this one.",
      KEY_INTEGER, AT(data.max_cycle), .min = 1, .max = 21},
     {"data", "max_template_date", "date",
-     "Newest release date of a template, as YYYY-MM-DD; any sets no bound.", KEY_DATE,
-     AT(data.max_template_date), .min = 0, .max = 0},
+     "Templates released later are not used: a day as YYYY-MM-DD, query for the day of the chain's "
+     "own release, or any for no bound.",
+     KEY_DATE, AT(data.max_template_date), .min = 0, .max = 0},
     {"data", "global_batch", "samples", "Samples of one step, over all ranks.", KEY_INTEGER,
      AT(data.global_batch), .min = 1, .max = 65536},
     {"parallel", "dap", "ranks",
@@ -253,6 +254,10 @@ static const key keys[] = {
      "Steps between scores of the predicted structures; 0 means never. Results do not depend on "
      "it.",
      KEY_INTEGER, AT(metrics.structure_every), .min = 0, .max = 1e9, .no_result = true},
+    {"metrics", "eval_every", "steps",
+     "Steps between evaluations on the chains of --eval-snapshot, in a process beside the run; 0 "
+     "means never. --eval-every stands for it.",
+     KEY_INTEGER, AT(metrics.eval_every), .min = 0, .max = 1e9, .no_result = true},
 };
 
 enum { N_KEY = sizeof keys / sizeof keys[0] };
@@ -296,8 +301,8 @@ static const char *set_value(const key *k, const char *value, fm_train_config *c
         return NULL;
     }
     if (k->kind == KEY_DATE) {
-        uint32_t date = fm_date_parse(value);
-        if (!date && strcmp(value, "any") != 0) return "a day as YYYY-MM-DD, or any";
+        uint32_t date = fm_template_date_parse(value);
+        if (!date) return "a day as YYYY-MM-DD, query or any";
         memcpy(field, &date, sizeof date);
         return NULL;
     }
@@ -511,8 +516,7 @@ static void format_value(const key *k, const fm_train_config *config, char *out,
     case KEY_DATE: {
         uint32_t date;
         memcpy(&date, field, sizeof date);
-        fm_date_format(date, out);
-        if (!date) snprintf(out, out_bytes, "any");
+        fm_template_date_format(date, out);
         break;
     }
     case KEY_WORD: snprintf(out, out_bytes, "%s", word_of(k, field)); break;
@@ -579,7 +583,7 @@ static void format_range(const key *k, char *out, size_t out_bytes) {
     case KEY_INT32: snprintf(out, out_bytes, "whole number, %.0f to %.0f", k->min, k->max); break;
     case KEY_NUMBER: snprintf(out, out_bytes, "number, %.10g to %.10g", k->min, k->max); break;
     case KEY_PLAN: snprintf(out, out_bytes, "name"); break;
-    case KEY_DATE: snprintf(out, out_bytes, "YYYY-MM-DD or any"); break;
+    case KEY_DATE: snprintf(out, out_bytes, "YYYY-MM-DD, query or any"); break;
     case KEY_WORD: snprintf(out, out_bytes, "%s", k->expected); break;
     }
 }

@@ -23,7 +23,7 @@ typedef struct fm_train_config {
     struct {
         char plan[FM_PLAN_NAME_BYTES]; /* the server's plan by name, and changes to it */
         int64_t crop_size, max_msa_clusters, max_extra_msa, max_cycle, global_batch;
-        uint32_t max_template_date; /* YYYYMMDD, proto/base/date.h; 0 = any */
+        uint32_t max_template_date; /* rule of proto/template_date.h */
     } data;
     struct {
         int32_t dap, bp; /* ranks of a sample: parts of its arrays, branches of its blocks */
@@ -41,6 +41,7 @@ typedef struct fm_train_config {
     double loss[FM_LOSS_TERMS]; /* weights of the terms: loss/terms.h */
     struct {
         int64_t structure_every; /* steps between scores of predicted structures; 0 = never */
+        int64_t eval_every;      /* steps between evaluations on other chains; 0 = never */
     } metrics;
 } fm_train_config;
 

@@ -19,6 +19,8 @@ static const char description[] =
     "to DIR/metrics.jsonl. Sizes, rates and the sampling plan come from a preset;\n"
     "--config FILE changes settings of it, in the form that --show-config prints.\n"
     "The same data, seed and settings give the same parameters, bit for bit.\n\n"
+    "Samples come from a server: that of --data, or one that --cache starts for this\n"
+    "run alone, on a Unix socket that only this user can open. It ends with the run.\n\n"
     "Several ranks train together as processes: --ranks N starts them on this host,\n"
     "each on its share of the cores. dap * bp of them share each sample, and the\n"
     "samples of a step are divided over the others. Processes that torchrun, mpirun\n"
@@ -32,7 +34,11 @@ static const char description[] =
     "run goes on.\n\n"
     "If the server disconnects, the run waits up to --wait for it or for another\n"
     "server of the same snapshot. A server that sends no sample for --data-timeout\n"
-    "counts as disconnected.\n\n"
+    "counts as disconnected. One that has no room for another connection or stream\n"
+    "is asked again for up to --full-wait.\n\n"
+    "With --order bounded:W a slow sample does not stop the run: at most W later\n"
+    "ones are used before it. DIR/ledger says which sample was used at which step and\n"
+    "slot, and --replay LEDGER uses them in that order again and gives the same bits.\n\n"
     "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
     "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
     "whole checkpoint, or starts the run if there is none. A run that was killed\n"
@@ -41,7 +47,14 @@ static const char description[] =
     "starts a new run with the parameters and the average of a checkpoint of\n"
     "another run or of `foldmill import`; steps, moments and the data stream start\n"
     "from 0.\n\n"
+    "--eval-every N scores the moving average of the parameters every N steps on the\n"
+    "whole chains of --eval-snapshot, in a process beside the run (foldmill eval):\n"
+    "on another GPU, on the CPU, or with --eval-share on this GPU between steps. The\n"
+    "scores go to DIR/eval.jsonl and, as TensorBoard events, to DIR/eval. The run\n"
+    "does not wait for it and goes on when it fails. --stop-at ends the run when a\n"
+    "score is reached, and prints the time that it took.\n\n"
     "Examples:\n"
+    "  foldmill train --cache cache --snapshot train --preset tiny --steps 200\n"
     "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200\n"
     "  foldmill train --preset tiny --show-config >mine.ini\n"
     "  foldmill train --data tls://host:7420 --tls-ca ca.crt --config mine.ini --resume\n"
@@ -49,11 +62,125 @@ static const char description[] =
     "Exit codes: 0 done, 1 failed, 2 bad usage, 129, 130 or 143 stopped by SIGHUP,\n"
     "SIGINT or SIGTERM";
 
+/* Where samples come from, and which of them count. */
+#define SAMPLE_OPTIONS(set)                                                                        \
+    {"data", FM_OPTION_STRING, &set->data, "URL",                                                  \
+     .help = "server, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT (or --cache)"},                \
+        {"cache", FM_OPTION_STRING, &set->cache, "DIR",                                            \
+         .help = "start a server of this cache for the run"},                                      \
+        {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",                                     \
+         .help = "the snapshot to train on (all, or the server's first)"},                         \
+        {"jobs",                                                                                   \
+         FM_OPTION_U64,                                                                            \
+         &set->jobs,                                                                               \
+         "N",                                                                                      \
+         .help = "worker threads of the server of --cache (2)",                                    \
+         .letter = 'j',                                                                            \
+         .min = 1,                                                                                 \
+         .max = 512},                                                                              \
+        FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),                      \
+        {"order", FM_OPTION_STRING, &set->order, "ORDER",                                          \
+         .help = "of samples: strict or bounded:W (strict)"},                                      \
+        {"replay", FM_OPTION_STRING, &set->replay, "LEDGER",                                       \
+         .help = "use the samples in the order of that run's ledger"},                             \
+        {"ahead",                                                                                  \
+         FM_OPTION_U64,                                                                            \
+         &set->ahead,                                                                              \
+         "N",                                                                                      \
+         .help = "samples to receive ahead of the step (8)",                                       \
+         .min = 2,                                                                                 \
+         .max = 1024},                                                                             \
+        {"wait",                                                                                   \
+         FM_OPTION_U64,                                                                            \
+         &set->wait_ms,                                                                            \
+         "MS",                                                                                     \
+         .help = "how long to try to connect or reconnect (5000)",                                 \
+         .max = 3600000},                                                                          \
+        {"full-wait",                                                                              \
+         FM_OPTION_U64,                                                                            \
+         &set->full_wait_s,                                                                        \
+         "S",                                                                                      \
+         .help = "how long to ask a server again that has no room (300)",                          \
+         .max = 86400},                                                                            \
+        {"data-timeout",                                                                           \
+         FM_OPTION_U64,                                                                            \
+         &set->data_timeout_s,                                                                     \
+         "S",                                                                                      \
+         .help = "reconnect after so long without a sample (600)",                                 \
+         .min = 1,                                                                                 \
+         .max = 604800},                                                                           \
+        {"bad-samples", FM_OPTION_STRING, &set->bad_samples, "POLICY",                             \
+         .help = "unreadable or not finite: stop or skip (stop)"},                                 \
+        {"bad-sample-budget",                                                                      \
+         FM_OPTION_U64,                                                                            \
+         &set->bad_sample_budget,                                                                  \
+         "N",                                                                                      \
+         .help = "bad samples to skip before the run stops (100)",                                 \
+         .max = 4000},                                                                             \
+    {                                                                                              \
+        "skip-sample", FM_OPTION_LIST, &set->skip_sample, "I",                                     \
+            .help = "leave sample I out; may be repeated"                                          \
+    }
+
+/* What a run writes, and what it begins with. */
+#define SAVE_OPTIONS(set)                                                                          \
+    {"checkpoint-every",                                                                           \
+     FM_OPTION_U64,                                                                                \
+     &set->checkpoint_every,                                                                       \
+     "N",                                                                                          \
+     .help = "steps between checkpoints (1000); 0 = write none",                                   \
+     .max = FM_LIMIT_STEP},                                                                        \
+        {"checkpoint-minutes", FM_OPTION_F64, &set->checkpoint_minutes, "M",                       \
+         .help = "minutes between checkpoints, 0 = by steps only (15)"},                           \
+        {"keep",   FM_OPTION_U64, &set->keep_last, "N", .help = "newest checkpoints to keep (3)",  \
+         .min = 1, .max = 10000},                                                                  \
+        {"keep-every",                                                                             \
+         FM_OPTION_U64,                                                                            \
+         &set->keep_every,                                                                         \
+         "M",                                                                                      \
+         .help = "never remove those of every M-th step (10000; 0 = none)",                        \
+         .max = FM_LIMIT_STEP},                                                                    \
+        {"from", FM_OPTION_STRING, &set->from, "CHECKPOINT",                                       \
+         .help = "start a new run with its parameters"},                                           \
+        {"resume", FM_OPTION_FLAG, &set->resume, NULL,                                             \
+         .help = "continue from the newest checkpoint in --out"},                                  \
+    {                                                                                              \
+        "change", FM_OPTION_LIST, &set->change, "K=V",                                             \
+            .help = "resume with another value of a setting; may be repeated"                      \
+    }
+
+/* Scores on other chains while the run goes on. */
+#define EVAL_OPTIONS(set)                                                                          \
+    {"eval-every",                                                                                 \
+     FM_OPTION_U64,                                                                                \
+     &set->eval_every,                                                                             \
+     "N",                                                                                          \
+     .help = "score a checkpoint every N steps, beside the run (0: never)",                        \
+     .max = FM_LIMIT_STEP},                                                                        \
+        {"eval-snapshot", FM_OPTION_STRING, &set->eval_snapshot, "NAME",                           \
+         .help = "the chains to score"},                                                           \
+        {"eval-data", FM_OPTION_STRING, &set->eval_data, "URL",                                    \
+         .help = "their server (that of --data, or of --cache)"},                                  \
+        {"eval-device", FM_OPTION_STRING, &set->eval_device, "NAME",                               \
+         .help = "cpu, cuda or cuda:N to score on (cpu when training on it)"},                     \
+        {"eval-dtype", FM_OPTION_STRING, &set->eval_dtype, "TYPE",                                 \
+         .help = "fp32, or bf16 on cuda (as the run)"},                                            \
+        {"eval-share", FM_OPTION_FLAG, &set->eval_share, NULL,                                     \
+         .help = "score on the run's device; steps wait meanwhile"},                               \
+        {"eval-wait",                                                                              \
+         FM_OPTION_U64,                                                                            \
+         &set->eval_wait_s,                                                                        \
+         "S",                                                                                      \
+         .help = "wait for scores at the end, or with --eval-share (600)",                         \
+         .max = 604800},                                                                           \
+    {                                                                                              \
+        "stop-at", FM_OPTION_STRING, &set->stop_at, "SCORE=V",                                     \
+            .help = "end the run when a score reaches V, as lddt_ca=0.8"                           \
+    }
+
 static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_error *reterr) {
     const fm_option options[] = {
-        {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "server, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT (required)"},
-        FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
+        SAMPLE_OPTIONS(set),
         {"preset", FM_OPTION_STRING, &set->preset, "NAME",
          .help = "af2-initial, af2-finetuning, overfit, tiny (tiny)"},
         {"config", FM_OPTION_STRING, &set->config, "FILE",
@@ -78,41 +205,15 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
          .letter = 'o'},
         {"tensorboard", FM_OPTION_STRING, &set->tensorboard, "DIR",
          .help = "write TensorBoard events to DIR as well"},
-        {"order", FM_OPTION_STRING, &set->order, "ORDER",
-         .help = "of samples: strict or bounded:W (strict)"},
-        {"ahead", FM_OPTION_U64, &set->ahead, "N",
-         .help = "samples to receive ahead of the step (8)", .min = 2, .max = 1024},
-        {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
-         .help = "how long to try to connect or reconnect (5000)", .max = 3600000},
-        {"data-timeout", FM_OPTION_U64, &set->data_timeout_s, "S",
-         .help = "reconnect after so long without a sample (600)", .min = 1, .max = 604800},
-        {"bad-samples", FM_OPTION_STRING, &set->bad_samples, "POLICY",
-         .help = "unreadable or not finite: stop or skip (stop)"},
-        {"bad-sample-budget", FM_OPTION_U64, &set->bad_sample_budget, "N",
-         .help = "bad samples to skip before the run stops (100)", .max = 4000},
-        {"skip-sample", FM_OPTION_LIST, &set->skip_sample, "I",
-         .help = "leave sample I out; may be repeated"},
         {"stop-on-divergence", FM_OPTION_FLAG, &set->stop_on_divergence, NULL,
          .help = "end the run when its loss or gradients diverge"},
-        {"checkpoint-every", FM_OPTION_U64, &set->checkpoint_every, "N",
-         .help = "steps between checkpoints (1000); 0 = write none", .max = FM_LIMIT_STEP},
-        {"checkpoint-minutes", FM_OPTION_F64, &set->checkpoint_minutes, "M",
-         .help = "minutes between checkpoints, 0 = by steps only (15)"},
-        {"keep", FM_OPTION_U64, &set->keep_last, "N", .help = "newest checkpoints to keep (3)",
-         .min = 1, .max = 10000},
-        {"keep-every", FM_OPTION_U64, &set->keep_every, "M",
-         .help = "never remove those of every M-th step (10000; 0 = none)", .max = FM_LIMIT_STEP},
-        {"from", FM_OPTION_STRING, &set->from, "CHECKPOINT",
-         .help = "start a new run with its parameters"},
-        {"resume", FM_OPTION_FLAG, &set->resume, NULL,
-         .help = "continue from the newest checkpoint in --out"},
-        {"change", FM_OPTION_LIST, &set->change, "K=V",
-         .help = "resume with another value of a setting; may be repeated"},
+        SAVE_OPTIONS(set),
+        EVAL_OPTIONS(set),
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
     const fm_command command = {.program = fm_train_program,
-                                .arguments = "--data URL [options]",
+                                .arguments = "--data URL | --cache DIR [options]",
                                 .summary = "train on the samples of a feature server",
                                 .description = description,
                                 .options = options};
@@ -130,12 +231,24 @@ fm_status fm_train_options_index(const char *text, uint64_t *ret_index, fm_error
 }
 
 static fm_status check(fm_train_options *set, fm_error *reterr) {
-    if (!set->data && !set->show_config && !set->help_config) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--data URL is required");
+    if (!set->data && !set->cache && !set->show_config && !set->help_config) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--data URL or --cache DIR is required");
+    }
+    if (set->data && set->cache) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--data is the server of others and --cache starts one: give one of them");
+    }
+    if (!set->cache && set->jobs) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--jobs is for the server of --cache; the server of --data has its own");
     }
     if (set->change.n && !set->resume) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--change is for --resume; a new run takes its settings as they are");
+    }
+    if (set->replay && strcmp(set->order, "strict") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--order and --replay: the ledger has the order; give one of the two");
     }
     set->skips_bad = strcmp(set->bad_samples, "skip") == 0;
     if (!set->skips_bad && strcmp(set->bad_samples, "stop") != 0) {
@@ -167,7 +280,9 @@ fm_status fm_train_options_parse(fm_train_options *set, int argc, char **argv, f
                               .bad_sample_budget = 100,
                               .ahead = 8,
                               .wait_ms = 5000,
+                              .full_wait_s = 300,
                               .data_timeout_s = 600,
+                              .eval_wait_s = 600,
                               .argc = argc,
                               .argv = argv};
     fm_status status = read_options(set, argc, argv, reterr);

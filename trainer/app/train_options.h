@@ -5,16 +5,19 @@
 #include "proto/credentials.h"
 
 typedef struct fm_train_options {
-    const char *data, *preset, *config, *from, *out, *tensorboard, *order, *device, *dtype,
-        *bad_samples;
+    const char *data, *cache, *snapshot, *preset, *config, *from, *out, *tensorboard, *order,
+        *device, *dtype, *bad_samples;
     fm_credentials credentials;
-    uint64_t steps, seed, ahead, wait_ms, data_timeout_s;
+    uint64_t steps, seed, ahead, wait_ms, full_wait_s, data_timeout_s, jobs;
     uint64_t checkpoint_every, keep_last, keep_every; /* steps, files, steps; 0 = never */
     double checkpoint_minutes;                        /* 0 = never */
     uint64_t bad_sample_budget;
+    uint64_t eval_every, eval_wait_s; /* steps, 0: as the configuration says */
+    const char *eval_snapshot, *eval_data, *eval_device, *eval_dtype, *stop_at;
+    bool eval_share;
     fm_option_list skip_sample, change;
     uint64_t ranks, gpus, dap, bp; /* 0: as the configuration says */
-    const char *meet;
+    const char *meet, *replay;
     bool quiet, resume, show_config, help_config, stop_on_divergence;
     bool skips_bad; /* follows from bad_samples */
     /* The command line as it was given, for advice. */

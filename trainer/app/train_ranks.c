@@ -1,8 +1,10 @@
 /* train_ranks.c: a run of several ranks; see train_run.h.
  *
  * Ranks that share a sample form a group. Group g of P takes the samples whose slot in the batch is
- * g modulo P, in order, so the batch is the same for every number of ranks. The groups go forward
- * in rounds; in each, every group that has a sample left in the step adds one:
+ * g modulo P, in order, so the batch is the same for every number of ranks. Out of order it takes
+ * those of its samples that come first to its first rank; the others of the group ask their feeds
+ * for the same. The groups go forward in rounds, each of P slots that follow each other; in each,
+ * every group that has a sample left in the step adds one:
  *
  *     agree      every rank says what it has: the sample in its hand, a signal, a lost server.
  *                All decide by the same words. A rank that still waits for its server says so,
@@ -45,6 +47,7 @@ struct fm_run_word {
     uint32_t hand, status, signal, saves;
     uint64_t step, index, bytes;
     uint32_t slot, n_cycle;
+    uint32_t own_slot; /* of its sample; `slot` is the first one of the round */
     char name[FM_LIMIT_NAME_BYTES + 1], why[WHY_BYTES];
 };
 
@@ -74,11 +77,16 @@ static uint64_t global_batch(const fm_train_run *run) {
 
 /* -- preparing */
 
-static uint64_t paper_of_options(const fm_train_options *set) {
+static uint64_t paper_of_options(const fm_train_run *run) {
+    const fm_train_options *set = run->set;
     fm_xxh3_state *hash = fm_xxh3_create();
-    const uint64_t numbers[] = {set->steps, set->skips_bad, set->bad_sample_budget,
-                                set->stop_on_divergence, set->skip_sample.n};
+    const uint64_t numbers[] = {
+        set->steps,         set->skips_bad, set->bad_sample_budget, set->stop_on_divergence,
+        set->skip_sample.n, run->replay.n};
     fm_xxh3_update(hash, numbers, sizeof numbers);
+    fm_xxh3_update(hash, run->order, strlen(run->order) + 1);
+    for (uint64_t i = 0; i < run->replay.n; i++)
+        fm_xxh3_update(hash, &run->replay.use[i].index, sizeof run->replay.use[i].index);
     for (uint32_t i = 0; i < set->skip_sample.n; i++)
         fm_xxh3_update(hash, set->skip_sample.value[i], strlen(set->skip_sample.value[i]) + 1);
     uint64_t digest = fm_xxh3_digest(hash);
@@ -102,7 +110,7 @@ fm_status fm_run_compare(fm_train_run *run, fm_status status, fm_error *reterr) 
     papers.paper[FM_PAPER_PROGRAM] = fm_paper_of_program();
     papers.paper[FM_PAPER_CONFIGURATION] = fm_xxh3(config, strlen(config));
     papers.paper[FM_PAPER_SEED] = run->set->seed;
-    papers.paper[FM_PAPER_OPTIONS] = paper_of_options(run->set);
+    papers.paper[FM_PAPER_OPTIONS] = paper_of_options(run);
     papers.paper[FM_PAPER_DEVICE] = fm_xxh3(run->identity, strlen(run->identity));
     if (!status) {
         papers.paper[FM_PAPER_CHECKPOINT] = fm_paper_of_parameters(&run->trainer->params) +
@@ -139,7 +147,8 @@ fm_status fm_run_prepare_ranks(fm_train_run *run, fm_error *reterr) {
     }
     static_assert(FM_MOST_QUEUED == 2, "the rounds that are checked above");
     *run->boundary = run->state;
-    run->cursor = run->state.place.step * global_batch(run);
+    run->told = FM_FEED_ANY;
+    run->is_in_order = run->window == 0 && !run->set->replay && run->state.token.bitmap_bytes == 0;
     give_sum_to_first_group(run);
     return FM_OK;
 }
@@ -155,17 +164,25 @@ void fm_run_release_ranks(fm_train_run *run) {
 
 /* -- agreeing */
 
-/* The next sample of this rank's group; false when it has none left in the step. */
-static bool find_next(fm_train_run *run) {
-    const uint64_t batch = global_batch(run), groups = (uint64_t)n_group(run);
-    const uint64_t end = (run->queued_step + 1) * batch;
-    if (run->cursor < run->queued_step * batch) run->cursor = run->queued_step * batch;
-    const uint64_t own = (uint64_t)own_group(run);
-    for (; run->cursor < end; run->cursor++) {
-        bool is_ours = run->cursor % batch % groups == own;
-        if (is_ours && !fm_token_has(&run->state.token, run->cursor)) return true;
-    }
-    return false;
+/* Finds the slot of this rank's group in the round, which has as many slots as there are groups;
+ * false when the group has none left in the step. */
+static bool find_slot(fm_train_run *run) {
+    const uint32_t groups = (uint32_t)n_group(run), own = (uint32_t)own_group(run);
+    run->own_slot = run->slot + (own + groups - run->slot % groups) % groups;
+    return run->own_slot < global_batch(run);
+}
+
+/* Whether this rank's group takes the sample that comes first to this rank. */
+static bool is_first_of_group(const fm_train_run *run) {
+    return fm_ranks_rank(run->ranks) % ranks_per_group(run) == 0;
+}
+
+/* The number of the sample to be taken in hand; false when this rank does not know it yet. */
+static bool find_wanted(const fm_train_run *run, uint64_t *ret_wanted) {
+    *ret_wanted = fm_run_wanted(run, run->own_slot);
+    if (*ret_wanted != FM_FEED_ANY || run->window == 0 || is_first_of_group(run)) return true;
+    *ret_wanted = run->told;
+    return run->told != FM_FEED_ANY;
 }
 
 static void refuse(fm_run_word *word, hand kind, const fm_error *why) {
@@ -178,8 +195,11 @@ static void refuse(fm_run_word *word, hand kind, const fm_error *why) {
 static void take_in_hand(fm_train_run *run, fm_run_word *word) {
     fm_error error;
     bool is_ready;
-    fm_status status = fm_feed_next_within(&run->feed, WAIT_MS, &is_ready, &run->hand, &error);
+    uint64_t wanted;
     word->hand = HAND_EMPTY;
+    if (!find_wanted(run, &wanted)) return;
+    fm_status status =
+        fm_feed_next_within(&run->feed, wanted, WAIT_MS, &is_ready, &run->hand, &error);
     run->has_hand = !status && is_ready;
     if (status && fm_feed_may_reconnect(&run->feed, status)) {
         char quoted[FM_ERROR_MESSAGE_BYTES];
@@ -191,6 +211,14 @@ static void take_in_hand(fm_train_run *run, fm_run_word *word) {
     }
 }
 
+/* Whether the sample in hand can be that of this rank's slot. */
+static bool is_due(const fm_train_run *run) {
+    const uint64_t index = run->hand.index;
+    if (fm_token_has(&run->state.token, index)) return false;
+    if (run->is_in_order) return index == fm_run_place(run, run->queued_step, run->own_slot);
+    return index % global_batch(run) % (uint64_t)n_group(run) == (uint64_t)own_group(run);
+}
+
 /* Describes the sample in hand. */
 static void describe_hand(fm_train_run *run, fm_run_word *word) {
     const fm_loaded *loaded = &run->hand;
@@ -198,9 +226,11 @@ static void describe_hand(fm_train_run *run, fm_run_word *word) {
     word->index = loaded->index;
     word->bytes = loaded->bytes;
     word->hand = HAND_READY;
-    if (loaded->index != run->cursor) {
-        fm_fail(&error, FM_ERR_PROTOCOL, "the server sent sample %llu, expected %llu",
-                (unsigned long long)loaded->index, (unsigned long long)run->cursor);
+    if (!is_due(run)) {
+        fm_fail(&error, FM_ERR_PROTOCOL,
+                "the server sent sample %llu, which is not one of step %llu, slot %u",
+                (unsigned long long)loaded->index, (unsigned long long)run->queued_step + 1,
+                run->own_slot);
         refuse(word, HAND_FAILED, &error);
         return;
     }
@@ -208,9 +238,10 @@ static void describe_hand(fm_train_run *run, fm_run_word *word) {
         refuse(word, HAND_BAD, loaded->why);
         return;
     }
-    word->n_cycle = loaded->sample->n_cycle;
     snprintf(word->name, sizeof word->name, "%s", loaded->sample->name);
     fm_status status = fm_features_of(loaded->sample, &run->hand_features, &error);
+    if (!status) status = fm_run_place_features(run, run->own_slot, &run->hand_features, &error);
+    word->n_cycle = run->hand_features.n_cycle;
     if (!status) status = fm_upload_check(run->trainer, &run->hand_features, &error);
     if (status) {
         refuse(word, status == FM_ERR_DATA || status == FM_ERR_LIMIT ? HAND_BAD : HAND_FAILED,
@@ -226,7 +257,8 @@ static void make_word(fm_train_run *run, fm_run_word *word) {
                           .slot = run->slot};
     if (run->own_failure.status) {
         refuse(word, HAND_FAILED, &run->own_failure);
-    } else if (find_next(run)) {
+    } else if (find_slot(run)) {
+        word->own_slot = run->own_slot;
         if (!run->has_hand) take_in_hand(run, word);
         if (run->has_hand) describe_hand(run, word);
     }
@@ -236,6 +268,21 @@ static void make_word(fm_train_run *run, fm_run_word *word) {
 static fm_status agree_to_fail(fm_train_run *run, fm_status status) {
     run->is_agreed = true;
     return status;
+}
+
+/* All samples of a step have the same number of cycles. */
+static fm_status check_cycles(fm_train_run *run, fm_error *reterr) {
+    const fm_run_word *first = NULL;
+    for (int32_t r = 0; r < fm_ranks_size(run->ranks); r++) {
+        const fm_run_word *word = &run->words[r];
+        if (word->hand != HAND_READY) continue;
+        first = first ? first : word;
+        if (word->n_cycle == first->n_cycle) continue;
+        fm_fail(reterr, FM_ERR_DATA, "rank %d has %u cycles in step %llu, another rank has %u",
+                (int)r, word->n_cycle, (unsigned long long)word->step + 1, first->n_cycle);
+        return agree_to_fail(run, FM_ERR_DATA);
+    }
+    return FM_OK;
 }
 
 /* The first failure that a rank speaks of, or a contradiction between two ranks. */
@@ -250,8 +297,7 @@ static fm_status check_words(fm_train_run *run, fm_error *reterr) {
         }
         bool is_here = word->step == run->queued_step && word->slot == run->slot;
         bool is_same = word->hand != HAND_READY || first->hand != HAND_READY ||
-                       (word->index == first->index && word->bytes == first->bytes &&
-                        word->n_cycle == first->n_cycle);
+                       (word->index == first->index && word->bytes == first->bytes);
         if (is_here && is_same) continue;
         fm_fail(reterr, FM_ERR_DATA,
                 "rank %d has sample %llu of step %llu, but another rank of its group has %llu",
@@ -259,7 +305,7 @@ static fm_status check_words(fm_train_run *run, fm_error *reterr) {
                 (unsigned long long)first->index);
         return agree_to_fail(run, FM_ERR_DATA);
     }
-    return FM_OK;
+    return check_cycles(run, reterr);
 }
 
 /* A rank has lost the server: all connect again where the run is, as one that comes back may have
@@ -268,11 +314,18 @@ static fm_status reconnect_all(fm_train_run *run, fm_error *reterr) {
     fm_status status = fm_run_drain(run, 0, reterr);
     if (status) return status;
     run->has_hand = false; /* it belongs to the old connection */
+    run->told = FM_FEED_ANY;
     fm_error error;
     status = fm_feed_reconnect(&run->feed, &run->state.token, &error);
     if (status && status != FM_ERR_CANCELLED) run->own_failure = error;
-    run->cursor = run->queued_step * global_batch(run);
     return FM_OK;
+}
+
+/* Out of order, the first rank of a group decides by what it has in hand. */
+static void hear_first(fm_train_run *run) {
+    const fm_run_word *first = &run->words[own_group(run) * ranks_per_group(run)];
+    bool has_sample = first->hand == HAND_READY || first->hand == HAND_BAD;
+    run->told = has_sample ? first->index : FM_FEED_ANY;
 }
 
 static bool any_hand(const fm_train_run *run, hand kind) {
@@ -300,6 +353,7 @@ static fm_status agree(fm_train_run *run, fm_error *reterr) {
             fm_stop_request((int)signal);
             return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
         }
+        hear_first(run);
         if (any_hand(run, HAND_LOST)) status = reconnect_all(run, reterr);
         if (status) return status;
     } while (any_hand(run, HAND_LOST) || any_hand(run, HAND_EMPTY));
@@ -321,19 +375,21 @@ static const fm_run_word *word_of(const fm_train_run *run, int32_t g) {
 static fm_status skip(fm_train_run *run, const fm_run_word *word, fm_status status, const char *why,
                       fm_error *reterr) {
     bool by_hand = !why[0];
+    const fm_run_sample sample = {word->step, word->own_slot, word->index, word->name};
     if (!by_hand) {
         fm_fail(reterr, status, "%s", why);
-        status = fm_run_judge(run, word->index, word->name, status, reterr);
+        status = fm_run_judge(run, &sample, status, reterr);
         if (status) return agree_to_fail(run, status);
     }
     fm_error reason = {.message = ""};
     snprintf(reason.message, sizeof reason.message, "%s", why);
-    return fm_run_note_skipped(run, word->index, word->name, by_hand ? NULL : &reason, reterr);
+    return fm_run_note_skipped(run, &sample, by_hand ? NULL : &reason, reterr);
 }
 
 static void give_hand_back(fm_train_run *run) {
     fm_loader_release(run->feed.loader, &run->hand);
     run->has_hand = false;
+    run->told = FM_FEED_ANY;
 }
 
 /* Leaves out the samples of this round that are bad or named on the command line. *ret_n: how many
@@ -345,9 +401,14 @@ static fm_status skip_bad(fm_train_run *run, fm_run_word *round, uint32_t *ret_n
         round[g] = *word_of(run, g);
         if (round[g].hand == HAND_NONE) continue;
         bool by_hand = fm_skipped_by_hand(&run->state.skipped, round[g].index);
-        if (!by_hand && round[g].hand == HAND_READY) {
+        bool is_left_out = fm_run_left_out(run, round[g].step, round[g].own_slot);
+        if (round[g].hand == HAND_READY && !by_hand && !is_left_out) {
             ++*ret_n;
             continue;
+        }
+        if (round[g].hand == HAND_READY) {
+            round[g].status = FM_ERR_DATA;
+            snprintf(round[g].why, WHY_BYTES, "the run that is replayed left it out");
         }
         fm_status status = fm_run_drain(run, 0, reterr);
         if (!status) {
@@ -458,7 +519,8 @@ static fm_status add_group(fm_train_run *run, const fm_run_word *word, int32_t g
     for (int i = 0; i < FM_METRICS_SCORES; i++)
         sums->score[i] += o->score[i];
     sums->n_scored += o->is_scored;
-    return fm_run_note_delivered(run, word->index, reterr);
+    const fm_run_sample sample = {word->step, word->own_slot, word->index, word->name};
+    return fm_run_note_delivered(run, &sample, false, reterr);
 }
 
 /* The trainer has dropped what was queued behind a bad sample: queues it again. */
@@ -508,7 +570,7 @@ static fm_status queue_round(fm_train_run *run, uint32_t n_sample, double wait_s
         f->loaded = run->hand;
         f->features = run->hand_features;
         run->has_hand = false;
-        run->cursor++;
+        run->told = FM_FEED_ANY;
         fm_status status =
             fm_trainer_queue(run->trainer, &f->features, is_last && !has_groups(run), reterr);
         if (status) return status; /* it was checked before */

@@ -1,11 +1,14 @@
 /* train_run.h: a run of `foldmill train` in progress, shared by the files that make it: train.c
- * (the loop over samples; start there), train_ranks.c (the same for several ranks), train_save.c
- * (checkpoints), train_step.c (the end of a step). */
+ * (the loop over samples; start there), train_ranks.c (the same for several ranks), train_order.c
+ * (which sample is used where), train_save.c (checkpoints), train_step.c (the end of a step). */
 #ifndef FM_TRAINER_TRAIN_RUN_H
 #define FM_TRAINER_TRAIN_RUN_H
 
 #include "trainer/app/divergence.h"
+#include "trainer/app/evaluator.h"
 #include "trainer/app/feed.h"
+#include "trainer/app/ledger.h"
+#include "trainer/app/private_server.h"
 #include "trainer/app/progress.h"
 #include "trainer/app/ranks.h"
 #include "trainer/app/resume.h"
@@ -33,6 +36,14 @@ typedef struct fm_run_flight {
     double rate, wait_s;
 } fm_run_flight;
 
+/* A sample and the place where it is used: samples `slot` of the step after `step` steps. */
+typedef struct fm_run_sample {
+    uint64_t step;
+    uint32_t slot;
+    uint64_t index;
+    const char *name; /* its chain, "" where that is not known */
+} fm_run_sample;
+
 typedef struct fm_run_word fm_run_word; /* train_ranks.c */
 typedef struct fm_run_outcome fm_run_outcome;
 
@@ -43,8 +54,15 @@ typedef struct fm_train_run {
     char identity[FM_IDENTITY_BYTES];
     fm_trainer *trainer;
     fm_layout layout;
-    fm_ranks *ranks; /* NULL: this process is the only one */
+    fm_ranks *ranks;           /* NULL: this process is the only one */
+    const char *data;          /* address of the server of samples */
+    fm_private_server *server; /* that this process has started; NULL = none */
     fm_feed feed;
+    char order[32];          /* of samples, as --order has it */
+    uint32_t window;         /* W of bounded:W, 0: strict */
+    uint64_t first_place;    /* samples that the run had used before this process */
+    fm_ledger_record replay; /* with --replay */
+    fm_ledger *ledger;       /* NULL: another rank writes it */
     fm_metrics *metrics;
     fm_event_file *events; /* NULL without --tensorboard */
     fm_progress progress;
@@ -63,7 +81,9 @@ typedef struct fm_train_run {
     fm_checkpoint_place saved;  /* the newest checkpoint, where is_saved */
     bool is_saved, is_torn;     /* torn: state and trainer differ; no checkpoint may be made */
     uint64_t saved_ns,
-        failed_ns; /* when a checkpoint was made, or could not be; 0 = the last was */
+        failed_ns;           /* when a checkpoint was made, or could not be; 0 = the last was */
+    fm_evaluator *evaluator; /* NULL without --eval-every, and on other ranks */
+    fm_private_server *eval_server; /* of its chains; NULL: another one's */
     fm_divergence divergence;
     bool is_diverging;
     bool is_disk_full;                 /* metrics wait in memory */
@@ -83,7 +103,9 @@ typedef struct fm_train_run {
     unsigned saves_now;   /* what all have agreed on, as fm_run_wants_checkpoint */
     bool is_agreed;       /* the error is that of all ranks */
     fm_error own_failure; /* of this rank, to be told to the others; status 0: none */
-    uint64_t cursor;      /* no sample of this rank's group before it is left */
+    bool is_in_order;     /* place p takes sample p */
+    uint32_t own_slot;    /* of this rank's next sample, where it has one in the round */
+    uint64_t told;        /* what the first rank of its group has in hand, or FM_FEED_ANY */
 } fm_train_run;
 
 /* Whether this process writes the outputs. */
@@ -95,19 +117,16 @@ static inline double fm_run_seconds_since(uint64_t ns) {
     return (double)(fm_clock_ns() - ns) * 1e-9;
 }
 
-/* Collects until at most `left` samples are in flight. (train.c, as the next six) */
+/* Collects until at most `left` samples are in flight. (train.c, as the next five) */
 FM_MUST_USE fm_status fm_run_drain(fm_train_run *run, uint64_t left, fm_error *reterr);
 
-/* Decides about a bad sample: FM_OK to skip it, else the error in *reterr, with its sample. `name`:
- * its chain, "" where that is not known. */
-FM_MUST_USE fm_status fm_run_judge(fm_train_run *run, uint64_t index, const char *name,
-                                   fm_status status, fm_error *reterr);
+/* Decides about a bad sample: FM_OK to skip it, else the error in *reterr, with its sample. */
+FM_MUST_USE fm_status fm_run_judge(fm_train_run *run, const fm_run_sample *sample, fm_status status,
+                                   fm_error *reterr);
 /* Notes that the sample is left out. `why`: what is bad about it; NULL: the command line names
  * it. */
-FM_MUST_USE fm_status fm_run_note_skipped(fm_train_run *run, uint64_t index, const char *name,
+FM_MUST_USE fm_status fm_run_note_skipped(fm_train_run *run, const fm_run_sample *sample,
                                           const fm_error *why, fm_error *reterr);
-/* Counts the sample as done with. */
-FM_MUST_USE fm_status fm_run_note_delivered(fm_train_run *run, uint64_t index, fm_error *reterr);
 /* Whether the samples of the step being queued are scored. */
 bool fm_run_is_scored(const fm_train_run *run);
 /* Adds a sample's scores to the sums. A crop without known CA atoms has none and does not count. */
@@ -116,6 +135,31 @@ FM_MUST_USE fm_status fm_run_add_scores(fm_train_run *run, const fm_features *fe
 /* Adds the results of a sample that counts. */
 void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, const char *name,
                        double wait_s, const fm_sample_result *result);
+
+/* Finds the order of samples: that of --order, or of the ledger that is replayed. The errors of
+ * fm_ledger_read; FM_ERR_USAGE. (train_order.c, as the next nine) */
+FM_MUST_USE fm_status fm_run_find_order(fm_train_run *run, fm_error *reterr);
+/* Completes the feed's options with the order. */
+void fm_run_ask_order(const fm_train_run *run, fm_feed *feed);
+/* Once the state is loaded and the feed is open: whether the run can go on in this order.
+ * FM_ERR_USAGE. */
+FM_MUST_USE fm_status fm_run_check_order(fm_train_run *run, fm_error *reterr);
+/* Opens DIR/ledger. The errors of fm_ledger_open. */
+FM_MUST_USE fm_status fm_run_open_ledger(fm_train_run *run, fm_error *reterr);
+/* The place of slot `slot` of the step after `step` steps. */
+uint64_t fm_run_place(const fm_train_run *run, uint64_t step, uint32_t slot);
+/* The number of the sample that the slot of the step being queued takes, or FM_FEED_ANY. */
+uint64_t fm_run_wanted(const fm_train_run *run, uint32_t slot);
+/* Whether the run that is replayed has skipped its sample there. */
+bool fm_run_left_out(const fm_train_run *run, uint64_t step, uint32_t slot);
+/* Gives the features the cycles and the slot of the place: `slot` of the step being queued.
+ * FM_ERR_PROTOCOL when the sample has fewer cycles. */
+FM_MUST_USE fm_status fm_run_place_features(const fm_train_run *run, uint32_t slot,
+                                            fm_features *features, fm_error *reterr);
+/* Counts the sample as done with. FM_ERR_DATA when the ledger that is replayed has another one
+ * there. */
+FM_MUST_USE fm_status fm_run_note_delivered(fm_train_run *run, const fm_run_sample *sample,
+                                            bool is_skipped, fm_error *reterr);
 
 /* Compares this rank with the others before the first step; `status` is what its preparations came
  * to. (train_ranks.c, as the next five) */
@@ -156,6 +200,22 @@ FM_MUST_USE fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_erro
 /* Writes metrics that still wait in memory, and syncs their files. A checkpoint is written after
  * it: a resumed run begins behind the checkpoint, so the rows before must be on disk. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_run_sync_metrics(fm_train_run *run, fm_error *reterr);
+
+/* Steps between evaluations; 0 = never. (train_eval.c, as the next six) */
+uint64_t fm_run_eval_every(const fm_train_run *run);
+/* Refuses settings of the evaluator that contradict each other. FM_ERR_USAGE. */
+FM_MUST_USE fm_status fm_run_check_evaluator(const fm_train_run *run, fm_error *reterr);
+/* Starts the evaluator, once the outputs are open. FM_ERR_NOT_FOUND when its server has other
+ * chains, and the errors of connecting and starting. */
+FM_MUST_USE fm_status fm_run_start_evaluator(fm_train_run *run, fm_error *reterr);
+/* Whether the checkpoint of that step is evaluated. */
+bool fm_run_is_evaluated(const fm_train_run *run, uint64_t step);
+/* Hands the newest checkpoint over, where it is to be evaluated. */
+void fm_run_offer_checkpoint(fm_train_run *run);
+/* Looks after the evaluator, and asks the run to stop at its target. */
+void fm_run_look_at_evaluator(fm_train_run *run);
+/* Waits for the last scores where the run ended well, reports the target and ends the evaluator. */
+void fm_run_end_evaluator(fm_train_run *run, fm_status status);
 
 /* Seconds since 1970. */
 double fm_run_wall_s(void);

@@ -44,6 +44,7 @@ static fm_status save(fm_train_run *run, fm_error *reterr) {
     if (!status) {
         run->saved = state->place;
         run->is_saved = true;
+        fm_run_offer_checkpoint(run);
     }
     return status;
 }
@@ -55,7 +56,8 @@ static bool is_checkpoint_due(const fm_train_run *run) {
     if (!set->checkpoint_every || (run->is_saved && is_same_place(place, run->saved))) return false;
     if (run->failed_ns) return fm_run_seconds_since(run->failed_ns) >= save_again_s;
     bool by_step = run->slot == 0 && run->queued_step > run->first.step &&
-                   run->queued_step % set->checkpoint_every == 0;
+                   (run->queued_step % set->checkpoint_every == 0 ||
+                    fm_run_is_evaluated(run, run->queued_step));
     bool by_time = set->checkpoint_minutes > 0 &&
                    fm_run_seconds_since(run->saved_ns) >= set->checkpoint_minutes * 60;
     return by_step || by_time;

@@ -56,7 +56,8 @@ static void note_disk(fm_train_run *run, fm_status status, uint64_t step, const 
     run->is_disk_full = status;
 }
 
-/* Writes the step's metrics. What the disk does not take waits in memory. */
+/* Writes the step's metrics and its places in the ledger. What the disk does not take waits in
+ * memory. */
 static void write_metrics(fm_train_run *run, const fm_metrics_step *step) {
     fm_error error;
     if (!fm_run_is_first(run)) return;
@@ -64,7 +65,9 @@ static void write_metrics(fm_train_run *run, const fm_metrics_step *step) {
     if (run->events) {
         events = fm_event_file_write(run->events, step, fm_run_wall_s(), status ? NULL : &error);
     }
-    note_disk(run, status ? status : events, step->step, &error);
+    if (!status) status = events;
+    fm_status ledger = fm_ledger_write(run->ledger, status ? NULL : &error);
+    note_disk(run, status ? status : ledger, step->step, &error);
 }
 
 fm_status fm_run_sync_metrics(fm_train_run *run, fm_error *reterr) {
@@ -72,6 +75,8 @@ fm_status fm_run_sync_metrics(fm_train_run *run, fm_error *reterr) {
     fm_status status = fm_metrics_sync(run->metrics, &error), events = FM_OK;
     if (run->events) events = fm_event_file_sync(run->events, status ? NULL : &error);
     if (!status) status = events;
+    fm_status ledger = fm_ledger_sync(run->ledger, status ? NULL : &error);
+    if (!status) status = ledger;
     note_disk(run, status, run->state.place.step, &error);
     if (status && reterr) *reterr = error;
     return status;

@@ -301,21 +301,25 @@ typedef struct fm_triangle_block_grad {
     fm_out dout, dout_bias;
 } fm_triangle_block_grad;
 
-/* The whole sublayer on a part of the pairs, in stages, for ranks that have n_part of the n rows i
- * of z [n_part, n] (outgoing) or columns j of z [n, n_part] (incoming). mask, y, dropout and the
- * gradients of z and y are of the part; rows = n * n_part. Between the stages the caller gathers
- * one operand of all parts: b for outgoing, a for incoming edges.
+/* The whole sublayer on a part of the pairs, in stages, for ranks that have n_part of the n rows of
+ * z: [n_part, n]. mask, y, dropout and the gradients of z and y are of the part; rows = n * n_part.
+ * `kept` begins with a, b and x, [3, c, rows], the workspace of backward with their gradients in
+ * the same order. Between two stages the caller exchanges one of the three with the other ranks:
  *
- *     FRONT         z to a and b, which are first in `kept`: [2, c, rows]. An operand is
- *                   [c, n_part, n] for outgoing and [c, n, n_part] for incoming edges
- *     BACK          with `whole` [c, n, n], the gathered operand, to y
- *     BACK_GRAD     dy to da and db. They are first in the workspace, [2, c, rows]; that of the
- *                   gathered operand is this rank's share, `dwhole` [c, n, n], and its place in the
- *                   workspace is not written
- *     FRONT_GRAD    with the sum over ranks in that place: to dz and the parameters' gradients
+ *     stage         outgoing edges                        incoming edges
+ *     ----------    ----------------------------------    ----------------------------------------
+ *     FRONT         z to a and b                          and to `whole` [c, n, n], this part's
+ *                                                         share of x
+ *                   gather of b from all ranks            sum of x over the ranks, this part's rows
+ *     BACK          `whole`, all of b, to x and y         x to y
+ *     BACK_GRAD     dy to dx and da, and to `dwhole`      dy to dx
+ *                   [c, n, n], this part's share of db
+ *                   sum of db over the ranks              gather of dx from all ranks
+ *     FRONT_GRAD    to dz, parameters' gradients          `dwhole`, all of dx, to da, db; the same
  *
- * The workspace keeps its content from BACK_GRAD to FRONT_GRAD, and block.kept, which is never
- * NULL, from FRONT on. */
+ * With incoming edges x_ij sums over the rows k of z, so each part has a share of all of x. The
+ * workspace keeps its content from BACK_GRAD to FRONT_GRAD, and block.kept, which is never NULL,
+ * from FRONT on. */
 typedef enum fm_triangle_stage {
     FM_TRIANGLE_FRONT,
     FM_TRIANGLE_BACK,
@@ -325,7 +329,7 @@ typedef enum fm_triangle_stage {
 
 typedef struct fm_triangle_part {
     fm_triangle_block block;
-    const void *whole;                  /* act */
+    void *whole;                        /* act */
     void *dwhole;                       /* act */
     const fm_triangle_block_grad *grad; /* dy: BACK_GRAD; the others: FRONT_GRAD */
 } fm_triangle_part;

@@ -31,6 +31,7 @@ enum {
 };
 
 static const char prefix[] = "checkpoint-", suffix[] = ".safetensors";
+enum { SET_MODEL = 0, SET_EMA = 3 }; /* positions in set_names */
 static const char *const set_names[MAX_SET] = {"model", "adam_m", "adam_v", "ema", "sum"};
 static const char *const more_names[N_MORE] = {"identity", "history", "skipped", "batch"};
 
@@ -437,16 +438,19 @@ static fm_status read_tensors(const fm_safetensors *file, const char *path, bund
                          NULL);
 }
 
-/* Uploads parameter by parameter, so the gaps between blocks stay zero. */
-static void take_over(fm_params *params, const fm_checkpoint_state *state, const bundle *b) {
-    size_t element = fm_element_bytes(params->element);
-    for (size_t i = 0; i < b->n_tensor; i++) {
-        size_t set = i / (size_t)params->n_param;
-        const fm_param *param = &params->param[i % (size_t)params->n_param];
-        params->kernels->upload(
-            NULL, (char *)set_of(params, state, (int)set) + (size_t)param->offset * element,
-            b->tensor[i].data, b->tensor[i].bytes);
+/* Uploads one set parameter by parameter, so the gaps between blocks stay zero. */
+static void upload_set(const fm_params *params, const bundle *b, int set, void *flat) {
+    size_t element = fm_element_bytes(params->element), n = (size_t)params->n_param;
+    for (size_t i = 0; i < n; i++) {
+        const fm_safetensor *tensor = &b->tensor[(size_t)set * n + i];
+        params->kernels->upload(NULL, (char *)flat + (size_t)params->param[i].offset * element,
+                                tensor->data, tensor->bytes);
     }
+}
+
+static void take_over(fm_params *params, const fm_checkpoint_state *state, const bundle *b) {
+    for (int set = 0; set < b->n_set; set++)
+        upload_set(params, b, set, set_of(params, state, set));
     params->kernels->synchronize(NULL);
     fm_params_refresh_copy(params);
 }
@@ -463,18 +467,42 @@ fm_status fm_checkpoint_peek(const char *path, fm_arena *arena, fm_checkpoint_st
     return status;
 }
 
-fm_status fm_checkpoint_load(const char *path, fm_params *params, const fm_checkpoint_state *state,
-                             fm_error *reterr) {
+/* Reads and checks a whole file into a bundle, which the caller frees on success. */
+static fm_status read_bundle(const char *path, const fm_params *params,
+                             const fm_checkpoint_state *state, bundle *b, fm_error *reterr) {
     fm_safetensors *file;
     fm_status status = fm_safetensors_open(path, &file, reterr);
     if (status) return status;
-    bundle b;
-    status = make_bundle(params, state, &b, reterr);
+    status = make_bundle(params, state, b, reterr);
     if (!status) {
-        status = read_tensors(file, path, &b, state, reterr);
-        if (!status) take_over(params, state, &b);
-        free_bundle(&b);
+        status = read_tensors(file, path, b, state, reterr);
+        if (status) free_bundle(b);
     }
     fm_safetensors_close(file);
     return status;
+}
+
+fm_status fm_checkpoint_load(const char *path, fm_params *params, const fm_checkpoint_state *state,
+                             fm_error *reterr) {
+    bundle b;
+    fm_status status = read_bundle(path, params, state, &b, reterr);
+    if (status) return status;
+    take_over(params, state, &b);
+    free_bundle(&b);
+    return FM_OK;
+}
+
+fm_status fm_checkpoint_load_set(const char *path, fm_params *params,
+                                 const fm_checkpoint_state *state, fm_checkpoint_set set,
+                                 fm_error *reterr) {
+    bundle b;
+    fm_checkpoint_state without_sum = *state;
+    without_sum.sum = NULL;
+    fm_status status = read_bundle(path, params, &without_sum, &b, reterr);
+    if (status) return status;
+    upload_set(params, &b, set == FM_CHECKPOINT_EMA ? SET_EMA : SET_MODEL, params->master);
+    params->kernels->synchronize(NULL);
+    fm_params_refresh_copy(params);
+    free_bundle(&b);
+    return FM_OK;
 }

@@ -71,6 +71,18 @@ FM_MUST_USE fm_status fm_checkpoint_peek(const char *path, fm_arena *arena,
 FM_MUST_USE fm_status fm_checkpoint_load(const char *path, fm_params *params,
                                          const fm_checkpoint_state *state, fm_error *reterr);
 
+/* The sets of values that a model can be evaluated with. */
+typedef enum fm_checkpoint_set {
+    FM_CHECKPOINT_MODEL, /* the parameters themselves */
+    FM_CHECKPOINT_EMA    /* their moving average */
+} fm_checkpoint_set;
+
+/* Loads one set into params->master and refreshes the copy that ops read: params as of
+ * fm_params_allocate_values. The whole file is read and checked. Errors as above. */
+FM_MUST_USE fm_status fm_checkpoint_load_set(const char *path, fm_params *params,
+                                             const fm_checkpoint_state *state,
+                                             fm_checkpoint_set set, fm_error *reterr);
+
 /* Finds the newest checkpoint in the folder that is before `before`. FM_ERR_NOT_FOUND if there is
  * none; FM_ERR_IO, and never that, if the folder cannot be read to its end. */
 FM_MUST_USE fm_status fm_checkpoint_find(const char *folder, fm_checkpoint_place before,

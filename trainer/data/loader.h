@@ -22,7 +22,7 @@ typedef struct fm_loader fm_loader;
 typedef struct fm_loader_options {
     fm_client_options client;
     fm_wire_open stream; /* the loader fills in the credit fields */
-    uint32_t n_slab;     /* samples received ahead or in use; 2 .. 1024 */
+    uint32_t n_slab;     /* samples received ahead or in use; 2 .. 4096 */
     bool has_damaged;    /* `damaged`: the sample that ended an earlier stream */
     uint64_t damaged;
 } fm_loader_options;

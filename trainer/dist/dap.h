@@ -1,5 +1,5 @@
-/* dap.h: Dynamic Axial Parallelism: an activation [n0, n1, c] is split over D ranks along axis 0 or
- * axis 1. One all-to-all changes between the two splits, so work along either axis is local.
+/* dap.h: Dynamic Axial Parallelism: an activation [n0, n1, ..] is split over D ranks along axis 0
+ * or axis 1. One all-to-all changes between the two splits, so work along either axis is local.
  *
  *     split along 0   rank r holds x[r*n0/D .. , :, :]      row attention, transitions, ...
  *     split along 1   rank r holds x[:, r*n1/D .. , :]      column attention, ...

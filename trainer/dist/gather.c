@@ -67,6 +67,17 @@ fm_gather fm_dap_gather_begin(fm_tape *tape, const char *name, fm_comm *comm, fm
         fm_exchange_begin(tape, name, comm, FM_EXCHANGE_ALL_GATHER, &shape, x, &whole)};
 }
 
+fm_gather fm_dap_sum_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_tensor_ref x) {
+    fm_tensor whole = *fm_tape_tensor(tape, x), part = fm_tensor_like(&whole, name);
+    assert(whole.shard_axis < 0 && whole.shape[0] % comm->size == 0);
+    fm_tensor_shard(&part, 0, comm->rank, comm->size);
+    int64_t run = fm_tensor_local_count(&part);
+    const fm_exchange_shape shape = {
+        .rows = 1, .run = run, .sent = {run, run}, .received = {run, run}};
+    return (fm_gather){
+        fm_exchange_begin(tape, name, comm, FM_EXCHANGE_REDUCE_SCATTER, &shape, x, &part)};
+}
+
 fm_tensor_ref fm_dap_gather_finish(fm_tape *tape, const fm_gather *gather) {
     return fm_exchange_finish(tape, gather->pending);
 }

@@ -4,6 +4,7 @@
  *     slice     this rank's part of a tensor that is the same on all ranks; no gradient
  *     gather    the parts of all ranks, in rank order, on every rank. Its backward is a
  *               reduce-scatter: the gradient of a part is the sum of all ranks' gradients of it
+ *     sum       the sum over the ranks, each of which keeps its rows; its backward is a gather
  *
  * The exchange puts the parts into their places along the axis, so there is no packing. */
 #ifndef FM_TRAINER_GATHER_H
@@ -22,6 +23,8 @@ typedef struct fm_gather {
 
 /* Begins the gather of x, which is split along axis 0 or 1; finish returns the whole tensor. */
 fm_gather fm_dap_gather_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_tensor_ref x);
+/* Begins the sum of x, of which every rank has a share of all; finish returns this rank's rows. */
+fm_gather fm_dap_sum_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_tensor_ref x);
 fm_tensor_ref fm_dap_gather_finish(fm_tape *tape, const fm_gather *gather);
 
 #endif

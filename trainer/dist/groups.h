@@ -60,6 +60,9 @@ struct fm_groups {
     /* Collective: the least of all ranks' values, for decisions that all ranks must make alike. A
      * yes or no is 1 or 0. Returns 0 when the ranks have lost each other. */
     int64_t (*least)(const fm_groups *groups, int64_t value);
+    /* Seconds that this rank's exchanges have waited for other ranks since they were made. Waits
+     * for the device. */
+    double (*waited_s)(const fm_groups *groups);
 };
 
 /* The part of split arrays that a rank holds. groups NULL: everything. */

@@ -46,3 +46,20 @@ void fm_comm_sum(fm_comm *comm, int64_t count, void *x, void *scratch, int64_t s
         sum_rest(comm, n, (char *)x + (size_t)at * bytes, scratch, stream);
     }
 }
+
+bool fm_comm_agree(fm_comm *comm, bool yes, void *scratch, fm_stream *stream) {
+    if (!comm) return yes;
+    const fm_kernels *kernels = comm->kernels;
+    bool wide = kernels->acc == FM_ELEMENT_F64;
+    float single = yes;
+    double both = yes;
+    size_t bytes = fm_element_bytes(kernels->acc);
+    void *sum = (char *)scratch + FM_COMM_SUM_ALIGN * bytes;
+    kernels->upload(stream, scratch, wide ? (const void *)&both : &single, bytes);
+    fm_message message = fm_message_plain(FM_EXCHANGE_ALL_REDUCE, kernels->acc, 1, scratch, sum);
+    message.name = "agreement";
+    run(comm, &message, stream);
+    kernels->download(stream, wide ? (void *)&both : &single, sum, bytes);
+    kernels->synchronize(stream);
+    return (wide ? both : (double)single) == (double)comm->size;
+}

@@ -12,4 +12,9 @@ enum { FM_COMM_SUM_ALIGN = 64 };
 void fm_comm_sum(fm_comm *comm, int64_t count, void *x, void *scratch, int64_t scratch_count,
                  fm_stream *stream);
 
+/* Whether all ranks of the communicator say yes: a sum over them for which the host waits. It needs
+ * no meeting, so other ranks of the run may be elsewhere. `scratch` has room for
+ * 2 * FM_COMM_SUM_ALIGN elements. comm NULL: returns `yes`. */
+bool fm_comm_agree(fm_comm *comm, bool yes, void *scratch, fm_stream *stream);
+
 #endif

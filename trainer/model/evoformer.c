@@ -56,7 +56,7 @@ static const fm_sublayer INCOMING = {.kind = FM_SUBLAYER_TRIANGLE,
                                      .updates = FM_PAIR,
                                      .name = "triangle multiplication incoming",
                                      WEIGHTS(incoming),
-                                     PAIR_AXIS(1),
+                                     PAIR_AXIS(0),
                                      .incoming = true,
                                      .dropout = FM_DROPOUT_PAIR}; /* A6:7 */
 static const fm_sublayer STARTING = {.kind = FM_SUBLAYER_ATTENTION,
@@ -105,14 +105,14 @@ static const fm_sublayer TEMPLATE_INCOMING = {.kind = FM_SUBLAYER_TRIANGLE,
                                               .updates = FM_PAIR,
                                               .name = "template multiplication incoming",
                                               TEMPLATE_WEIGHTS(incoming),
-                                              PAIR_AXIS(1),
+                                              PAIR_AXIS(0),
                                               .incoming = true,
                                               .dropout = FM_DROPOUT_PAIR}; /* A16:5 */
 static const fm_sublayer TEMPLATE_TRANSITION = {.kind = FM_SUBLAYER_TRANSITION,
                                                 .updates = FM_PAIR,
                                                 .name = "template transition",
                                                 TEMPLATE_WEIGHTS(transition),
-                                                PAIR_AXIS(1)}; /* A16:6 */
+                                                PAIR_AXIS(0)}; /* A16:6 */
 
 /* -- orders */
 

@@ -115,22 +115,30 @@ static uint32_t template_draws(const fm_model_config *config) {
     return (uint32_t)config->n_template_block * fm_template_block_draws();
 }
 
-/* The pair representations of all templates together, one node for all. The draws are those
- * of templates that are recorded one after the other. */
+/* The pair representations of all templates, split along their rows. A rank makes whole templates,
+ * its share of them, with one node for all of these; then one exchange hands each rank its rows of
+ * all templates. The draws are those of templates that are recorded one after the other. */
 static fm_tensor_ref templates_together(const fm_recorder *recorder,
                                         const fm_model_weights *weights,
                                         const fm_template_pair_inputs *in) {
     fm_tape *tape = recorder->tape;
     const fm_model_config *config = recorder->config;
+    fm_tensor_ref mask = recorder->mask[FM_PAIR].whole;
+    fm_model_config of_rank = *config;
+    of_rank.groups = NULL;
+    const fm_recorder alone =
+        fm_recorder_of(tape, &of_rank, NULL, &(fm_split_mask){mask, mask, mask});
     uint32_t step = template_draws(config), first_draw = tape->n_draw;
-    fm_tensor_ref t = fm_op_template_pairs(tape, in, &weights->template_pair); /* A2:9-10 */
+    fm_tensor_ref t = fm_op_template_pairs(tape, in, &weights->template_pair,
+                                           fm_groups_part(config->groups)); /* A2:9-10 */
+    uint32_t first = (uint32_t)fm_tensor_first(fm_tape_tensor(tape, t), 0);
+    fm_tape_seek_draw(tape, first_draw + first * step);
     fm_tape_group_draws(tape, step);
-    t = fm_template_stack(recorder, weights->template_block,
-                          config->n_extra_block + config->n_block, config->n_template_block,
-                          t); /* A2:11 */
+    t = fm_template_stack(&alone, weights->template_block, config->n_extra_block + config->n_block,
+                          config->n_template_block, t); /* A2:11 */
     fm_tape_group_draws(tape, 0);
     fm_tape_seek_draw(tape, first_draw + (uint32_t)config->n_template * step);
-    return t;
+    return fm_split_change(tape, config, "templates to rows", t, 1);
 }
 
 /* The same with nodes for each template; t [n_template]. */
@@ -179,7 +187,7 @@ static fm_tensor_ref template_pairs(fm_tape *tape, const fm_model_config *config
         return FM_TENSOR_NONE;
     }
     return fm_model_template_pairs(tape, config, weights, inputs, z, pair_mask,
-                                   fm_split_is_whole(config));
+                                   fm_split_has_whole_templates(config));
 }
 
 /* Records a stack of blocks, the first of which has the number `first` among those of all stacks. m

@@ -104,16 +104,23 @@ static fm_normed attention(const fm_recorder *r, const fm_sublayer *s,
 
 /* -- triangle multiplication */
 
-/* One operand is gathered while the output's gate is made. */
+/* An operand is gathered, or the product summed over the ranks, while the output's gate is made. */
 static fm_tensor_ref triangle_split(const fm_recorder *r, const fm_sublayer *s,
                                     const fm_triangle_weights *w, fm_tensor_ref z) {
-    fm_triangle_operands operands =
-        fm_op_triangle_operands(r->tape, s->name, s->incoming, z, mask_of(r, s), w);
-    fm_tensor_ref *whole = s->incoming ? &operands.a : &operands.b;
-    fm_gather gather = fm_dap_gather_begin(r->tape, s->name, dap_of(r), *whole);
+    fm_triangle_operands operands = fm_op_triangle_operands(r->tape, s->name, z, mask_of(r, s), w);
+    fm_tensor_ref x = FM_TENSOR_NONE;
+    if (s->incoming) x = fm_op_triangle_product(r->tape, s->name, true, &operands);
+    fm_gather gather = s->incoming ? fm_dap_sum_begin(r->tape, s->name, dap_of(r), x)
+                                   : fm_dap_gather_begin(r->tape, s->name, dap_of(r), operands.b);
     fm_tensor_ref gate = fm_op_triangle_gate(r->tape, s->name, z, w);
-    *whole = fm_dap_gather_finish(r->tape, &gather);
-    return fm_op_triangle_core(r->tape, s->name, z, &operands, gate, w, rate_of(r, s));
+    fm_tensor_ref arrived = fm_dap_gather_finish(r->tape, &gather);
+    if (s->incoming) {
+        x = arrived;
+    } else {
+        operands.b = arrived;
+        x = fm_op_triangle_product(r->tape, s->name, false, &operands);
+    }
+    return fm_op_triangle_end(r->tape, s->name, z, x, gate, w, rate_of(r, s));
 }
 
 /* A triangle multiplication is one kernel from its LayerNorm to its residual, so it is never fused

@@ -17,8 +17,8 @@ bool fm_split_is_split(const fm_model_config *config) {
     return dap_of(config) != NULL;
 }
 
-bool fm_split_is_whole(const fm_model_config *config) {
-    return !dap_of(config) && !bp_of(config);
+bool fm_split_has_whole_templates(const fm_model_config *config) {
+    return config->n_template % fm_groups_part(config->groups).count == 0;
 }
 
 bool fm_split_has_msa(const fm_model_config *config) {

@@ -4,8 +4,8 @@
  *
  *     m  [N_seq, N_res, c_m]   along sequences (axis 0) for row attention, along residues (axis 1)
  *                              for column attention, transition, outer product mean, embedders
- *     z  [N_res, N_res, c_z]   along rows (axis 0) for outgoing edges and starting nodes, along
- *                              columns (axis 1) for incoming edges and ending nodes
+ *     z  [N_res, N_res, c_z]   along rows (axis 0) for both triangle multiplications and starting
+ *                              nodes, along columns (axis 1) for ending nodes and transition
  *
  * and gathers a sublayer's inputs from other ranks. BP (config->groups->bp, 2 ranks) runs the MSA
  * half of a block on rank 0 and the pair half on rank 1. On one rank the functions here record
@@ -34,8 +34,9 @@ fm_model_config fm_split_pad(const fm_model_config *config);
 /* Whether arrays are split (DAP). */
 bool fm_split_is_split(const fm_model_config *config);
 
-/* Whether one rank has everything (neither DAP nor BP). */
-bool fm_split_is_whole(const fm_model_config *config);
+/* Whether each rank has whole templates in the template pair stack: all of them, or under DAP its
+ * share, where D divides their number. Else the array of each template is split. */
+bool fm_split_has_whole_templates(const fm_model_config *config);
 
 /* Whether this rank runs the branch. */
 bool fm_split_has_msa(const fm_model_config *config);

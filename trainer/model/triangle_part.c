@@ -1,7 +1,8 @@
-/* triangle_part.c: see triangle_part.h, and fm_triangle_stage for the stages and where operands
+/* triangle_part.c: see triangle_part.h, and fm_triangle_stage for the stages and where a, b and x
  * are.
  *
- * `kept` and the gathered operand are saved tensors, or workspace on a tape without gradients. */
+ * `kept` is a saved tensor, or workspace on a tape without gradients. So is b of all parts with
+ * outgoing edges; with incoming edges nothing whole is read again. */
 #include "trainer/model/triangle_part.h"
 
 #include "trainer/ops/call.h"
@@ -49,34 +50,35 @@ static fm_triangle_part part_of(const fm_run *run, const fm_node *node, void *ke
     return (fm_triangle_part){.block = block, .whole = whole};
 }
 
-/* Elements of an operand of this part. */
-static int64_t plane_of(const attributes *at) {
-    return at->c * at->n * at->n_part;
+/* Whether b of all parts is kept for backward. */
+static bool keeps_whole(const attributes *at) {
+    return at->keeps && !at->incoming;
 }
 
-/* The operand that is gathered, of the two at `operands`. */
-static void *given_of(const fm_run *run, const attributes *at, const void *operands) {
-    return fm_run_at(operands, at->incoming ? 0 : plane_of(at), run->kernels->act);
+/* What is exchanged of a, b and x, or of their gradients, at `all` [3, c, n_part, n]: b for
+ * outgoing edges, x for incoming ones. */
+static void *exchanged_of(const fm_run *run, const attributes *at, const void *all) {
+    int64_t plane = at->c * at->n * at->n_part;
+    return fm_run_at(all, (at->incoming ? 2 : 1) * plane, run->kernels->act);
 }
 
-/* The gather of an operand, or in backward the sum of its gradient: all ranks' parts are rows of
- * [c, n, n] for outgoing edges, and columns for incoming ones. */
-static void exchange(const fm_run *run, const attributes *at, bool back, const void *send,
-                     void *receive) {
-    int64_t n = at->n, part = at->n_part;
-    const fm_parts of_part = {0, at->incoming ? part : part * n};
-    const fm_parts of_whole = {of_part.row, at->incoming ? n : n * n};
+/* Gathers it from all ranks into `whole`, or sums all ranks' `whole` into it; backward the other
+ * way round. The parts are rows of [c, n, n]. */
+static void exchange(const fm_run *run, const attributes *at, bool back, void *part, void *whole) {
+    const fm_parts of_part = {0, at->n_part * at->n};
+    const fm_parts of_whole = {of_part.row, at->n * at->n};
+    bool sums = at->incoming != back;
     const fm_message message = {.exchange =
-                                    back ? FM_EXCHANGE_REDUCE_SCATTER : FM_EXCHANGE_ALL_GATHER,
+                                    sums ? FM_EXCHANGE_REDUCE_SCATTER : FM_EXCHANGE_ALL_GATHER,
                                 .element = run->kernels->act,
                                 .name = at->name,
-                                .rows = at->incoming ? at->c * n : at->c,
+                                .rows = at->c,
                                 .run = of_part.row,
-                                .sent = back ? of_whole : of_part,
-                                .received = back ? of_part : of_whole,
-                                .held = at->keeps && !back, /* until the backward of this node */
-                                .send = send,
-                                .receive = {receive, FM_WRITE}};
+                                .sent = sums ? of_whole : of_part,
+                                .received = sums ? of_part : of_whole,
+                                .held = keeps_whole(at) && !back, /* b: until backward */
+                                .send = sums ? whole : part,
+                                .receive = {sums ? part : whole, FM_WRITE}};
     if (run->dry) return;
     fm_ticket ticket = at->comm->begin(at->comm, &message, 1, run->stream);
     at->comm->finish(at->comm, ticket, run->stream);
@@ -86,14 +88,14 @@ static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_triangle_block shape = shape_of(at);
     void *kept = at->keeps ? fm_run_saved(run, node, S_KEPT) : fm_run_workspace_act(run, at->kept);
-    void *whole = at->keeps ? fm_run_saved(run, node, S_WHOLE)
-                            : fm_run_workspace_act(run, at->c * at->n * at->n);
+    void *whole = keeps_whole(at) ? fm_run_saved(run, node, S_WHOLE)
+                                  : fm_run_workspace_act(run, at->c * at->n * at->n);
     void *workspace =
         fm_run_workspace(run, (int64_t)run->kernels->triangle_part_workspace(&shape, false));
     fm_triangle_part part = part_of(run, node, kept, whole);
     part.block.y = fm_run_wants_output(run) ? fm_run_output(run, node, 0) : NULL;
     fm_call_triangle_part(run, FM_TRIANGLE_FRONT, &part, workspace);
-    exchange(run, at, false, given_of(run, at, kept), whole);
+    exchange(run, at, false, exchanged_of(run, at, kept), whole);
     fm_call_triangle_part(run, FM_TRIANGLE_BACK, &part, workspace);
 }
 
@@ -112,12 +114,12 @@ static void backward(fm_run *run, const fm_node *node) {
         .dprojections_bias = fm_run_param_gradient(run, node, P_PROJECTIONS_BIAS),
         .dout = fm_run_param_gradient(run, node, P_OUT),
         .dout_bias = fm_run_param_gradient(run, node, P_OUT_BIAS)};
-    fm_triangle_part part =
-        part_of(run, node, fm_run_saved(run, node, S_KEPT), fm_run_saved(run, node, S_WHOLE));
+    fm_triangle_part part = part_of(run, node, fm_run_saved(run, node, S_KEPT),
+                                    keeps_whole(at) ? fm_run_saved(run, node, S_WHOLE) : NULL);
     part.dwhole = dwhole;
     part.grad = &grad;
     fm_call_triangle_part(run, FM_TRIANGLE_BACK_GRAD, &part, workspace);
-    exchange(run, at, true, dwhole, given_of(run, at, workspace));
+    exchange(run, at, true, exchanged_of(run, at, workspace), dwhole);
     fm_call_triangle_part(run, FM_TRIANGLE_FRONT_GRAD, &part, workspace);
 }
 
@@ -126,10 +128,10 @@ static const fm_op TRIANGLE_PART = {"triangle multiplication", forward, backward
 static attributes attributes_of(const fm_tape *tape, fm_comm *comm, bool incoming, fm_tensor_ref z,
                                 const fm_triangle_weights *weights, double dropout) {
     const fm_tensor *x = fm_tape_tensor(tape, z);
-    assert(x->rank == 3 && x->shape[0] == x->shape[1] && x->shard_axis == incoming);
+    assert(x->rank == 3 && x->shape[0] == x->shape[1] && x->shard_axis == 0);
     return (attributes){.comm = comm,
                         .n = x->shape[0],
-                        .n_part = x->local[incoming],
+                        .n_part = x->local[0],
                         .c_z = x->local[2],
                         .c = weights->c,
                         .incoming = incoming,
@@ -165,7 +167,9 @@ fm_tensor_ref fm_triangle_part_add(fm_tape *tape, const char *name, fm_comm *com
     if (at->keeps) {
         fm_element act = tape->kernels->act;
         fm_node_save(tape, node, FM_KEEP, act, 1, (int64_t[]){at->kept});
-        fm_node_save(tape, node, FM_KEEP, act, 3, (int64_t[]){at->c, at->n, at->n});
+        if (keeps_whole(at)) {
+            fm_node_save(tape, node, FM_KEEP, act, 3, (int64_t[]){at->c, at->n, at->n});
+        }
     }
     return fm_node_residual(tape, node, IN_Z);
 }

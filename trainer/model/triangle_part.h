@@ -1,10 +1,11 @@
 /* triangle_part.h: a triangle multiplication (ops/triangle_multiplication.h) as one node on a pair
- * array that is split over ranks: along axis 0 for outgoing edges, along axis 1 for incoming ones.
+ * array that is split over ranks along axis 0.
  *
- * The node makes both operands of its part, gathers one of them from the other ranks, and goes
- * on to the residual. Backward sums the gradient of the gathered operand over the ranks. Its
- * exchanges are inside the node, where the operands are channel-major as the products read
- * them; nothing overlaps with them. The numbers and the draws are those of the whole node.
+ * The node makes both operands of its part. For outgoing edges it gathers b from the other ranks.
+ * For incoming edges, whose sum runs over the rows, it multiplies and sums x over the ranks.
+ * Backward has the opposite exchanges. They are inside the node, where arrays are channel-major as
+ * the products read them; nothing overlaps with them. The draws are those of the whole node, and
+ * so are the numbers, except that shares of x are rounded before they are summed.
  * Where the device has no kernels for this, the sublayer is recorded as ops/triangle_split.h. */
 #ifndef FM_TRAINER_MODEL_TRIANGLE_PART_H
 #define FM_TRAINER_MODEL_TRIANGLE_PART_H

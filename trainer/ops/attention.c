@@ -27,8 +27,8 @@ fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
                                          const fm_attention_weights *weights, double dropout) {
     bool second = along_second_axis(axial);
     int axis = x->rank - 3;
-    assert(axis == 0 || (axis == 1 && x->shard_axis < 0));
-    assert(x->shard_axis != (second ? 1 : 0) && "the attended axis is split");
+    assert(axis == 0 || (axis == 1 && x->shard_axis <= 0));
+    assert(x->shard_axis != axis + second && "the attended axis is split");
     fm_attention_shape shape = {.axial = axial,
                                 .n_group = axis ? x->local[0] : 1,
                                 .n0 = x->local[axis],

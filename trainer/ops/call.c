@@ -184,7 +184,7 @@ void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, f
 
 fm_update fm_update_of(const fm_tensor *x, double rate, fm_shared_axis shared) {
     int axis = x->rank - 3;
-    assert(axis == 0 || (axis == 1 && x->shard_axis < 0));
+    assert(axis == 0 || (axis == 1 && x->shard_axis <= 0));
     return (fm_update){.n_group = axis ? x->local[0] : 1,
                        .n0 = x->local[axis],
                        .n1 = x->local[axis + 1],

@@ -43,9 +43,9 @@ typedef struct fm_template_pair_inputs {
 fm_tensor_ref fm_op_template_pair(fm_tape *tape, const fm_template_pair_inputs *inputs,
                                   int64_t index, const fm_template_pair_weights *weights,
                                   fm_part part);
-/* Returns [N_templ, N_res, N_res, c_t] of all templates. */
+/* Returns [N_templ, N_res, N_res, c_t], of which this rank makes the templates of `part`. */
 fm_tensor_ref fm_op_template_pairs(fm_tape *tape, const fm_template_pair_inputs *inputs,
-                                   const fm_template_pair_weights *weights);
+                                   const fm_template_pair_weights *weights, fm_part part);
 
 typedef struct fm_template_attention_weights {
     fm_param_ref norm;          /* [2, c_t]: the end of the template pair stack, A16:7 */

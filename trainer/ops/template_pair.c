@@ -215,11 +215,12 @@ fm_tensor_ref fm_op_template_pair(fm_tape *tape, const fm_template_pair_inputs *
 }
 
 fm_tensor_ref fm_op_template_pairs(fm_tape *tape, const fm_template_pair_inputs *inputs,
-                                   const fm_template_pair_weights *weights) {
+                                   const fm_template_pair_weights *weights, fm_part part) {
     const fm_tensor *aatype = fm_tape_tensor(tape, inputs->aatype);
-    int64_t count = aatype->local[0], n = aatype->local[1];
+    int64_t n_templ = aatype->local[0], n = aatype->local[1];
     fm_tensor out;
     fm_tensor_init(&out, "template pairs", tape->kernels->act, 4,
-                   (int64_t[]){count, n, n, weights->c_t});
-    return add(tape, inputs, 0, count, weights, &out, 1);
+                   (int64_t[]){n_templ, n, n, weights->c_t});
+    if (part.count > 1) fm_tensor_shard(&out, 0, part.rank, part.count);
+    return add(tape, inputs, fm_tensor_first(&out, 0), out.local[0], weights, &out, 1);
 }

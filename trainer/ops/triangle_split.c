@@ -11,7 +11,6 @@
 typedef struct operand_attributes {
     int64_t n0, n1, c_z, c;
     int64_t c_projected; /* 4c + c_z: rows of the fused weight */
-    bool incoming;
 } operand_attributes;
 
 enum { IN_Z, IN_MASK };
@@ -52,7 +51,6 @@ static fm_gate operand_gate(const fm_run *run, const fm_node *node, int operand,
 }
 
 static void operands_forward(fm_run *run, const fm_node *node) {
-    const operand_attributes *at = node->attributes;
     int64_t mark = fm_run_mark(run);
     fm_norm normed = operand_norm(run, node); /* A11:1 A12:1 */
     fm_linear four = four_of(run, node, normed.y);
@@ -60,13 +58,8 @@ static void operands_forward(fm_run *run, const fm_node *node) {
     fm_run_release(run, mark);
     if (!fm_run_wants_output(run)) return;
     for (int i = 0; i < 2; i++) {
-        void *out = fm_run_output(run, node, i);
-        mark = fm_run_mark(run);
-        void *gated = at->incoming ? fm_run_workspace_act(run, at->n0 * at->n1 * at->c) : out;
-        fm_gate gate = operand_gate(run, node, i, gated);
+        fm_gate gate = operand_gate(run, node, i, fm_run_output(run, node, i));
         fm_call_gate(run, &gate);
-        if (at->incoming) fm_call_transpose(run, at->n0, at->n1, at->c, gated, out);
-        fm_run_release(run, mark);
     }
 }
 
@@ -76,19 +69,12 @@ static void operands_backward(fm_run *run, const fm_node *node) {
     fm_element act = run->kernels->act;
     void *dfour = fm_run_workspace_act(run, rows * 4 * at->c);
     for (int i = 0; i < 2; i++) {
-        int64_t mark = fm_run_mark(run);
-        const void *dy = fm_run_output_gradient(run, node, i);
-        if (at->incoming) {
-            void *back = fm_run_workspace_act(run, rows * at->c);
-            fm_call_transpose(run, at->n1, at->n0, at->c, dy, back);
-            dy = back;
-        }
         fm_gate gate = operand_gate(run, node, i, NULL);
         void *dp = fm_run_at(dfour, i * 2 * at->c, act);
-        fm_gate_grad grad = {
-            .dy = dy, .dx = {dp, FM_WRITE}, .dg = {fm_run_at(dp, at->c, act), FM_WRITE}};
+        fm_gate_grad grad = {.dy = fm_run_output_gradient(run, node, i),
+                             .dx = {dp, FM_WRITE},
+                             .dg = {fm_run_at(dp, at->c, act), FM_WRITE}};
         fm_call_gate_grad(run, &gate, &grad);
-        fm_run_release(run, mark);
     }
     fm_norm normed = operand_norm(run, node);
     void *dnormed = fm_run_workspace_act(run, rows * at->c_z);
@@ -104,20 +90,20 @@ static void operands_backward(fm_run *run, const fm_node *node) {
 
 static const fm_op OPERANDS = {"triangle operands", operands_forward, operands_backward};
 
-fm_triangle_operands fm_op_triangle_operands(fm_tape *tape, const char *name, bool incoming,
-                                             fm_tensor_ref z, fm_tensor_ref mask,
+fm_triangle_operands fm_op_triangle_operands(fm_tape *tape, const char *name, fm_tensor_ref z,
+                                             fm_tensor_ref mask,
                                              const fm_triangle_weights *weights) {
     void *memory;
     fm_node *node = fm_tape_add(tape, &OPERANDS, name, sizeof(operand_attributes), &memory);
     fm_tensor x = *fm_tape_tensor(tape, z);
     assert(x.rank == 3 && x.shape[0] == x.shape[1]);
-    assert(x.shard_axis == -1 || x.shard_axis == incoming);
-    *(operand_attributes *)memory = (operand_attributes){.n0 = x.local[0],
-                                                         .n1 = x.local[1],
-                                                         .c_z = x.local[2],
-                                                         .c = weights->c,
-                                                         .c_projected = 4 * weights->c + x.local[2],
-                                                         .incoming = incoming};
+    assert(x.shard_axis <= 0);
+    *(operand_attributes *)memory =
+        (operand_attributes){.n0 = x.local[0],
+                             .n1 = x.local[1],
+                             .c_z = x.local[2],
+                             .c = weights->c,
+                             .c_projected = 4 * weights->c + x.local[2]};
     fm_node_input(tape, node, z, true);
     fm_node_input(tape, node, mask, true);
     fm_node_param(tape, node, weights->norm_in);
@@ -125,9 +111,7 @@ fm_triangle_operands fm_op_triangle_operands(fm_tape *tape, const char *name, bo
     fm_node_param(tape, node, weights->projections_bias);
     fm_node_save(tape, node, FM_KEEP, x.element, 2,
                  (int64_t[]){x.local[0] * x.local[1], 4 * weights->c});
-    fm_tensor out;
-    fm_tensor_init(&out, name, x.element, 3, (int64_t[]){x.shape[0], x.shape[1], weights->c});
-    if (x.shard_axis >= 0) fm_tensor_shard(&out, 0, x.shard_rank, x.shard_count);
+    fm_tensor out = fm_tensor_of_width(&x, name, weights->c);
     fm_tensor_ref a = fm_node_output_described(tape, node, &out);
     return (fm_triangle_operands){a, fm_node_output_described(tape, node, &out)};
 }
@@ -201,39 +185,79 @@ fm_tensor_ref fm_op_triangle_gate(fm_tape *tape, const char *name, fm_tensor_ref
     return fm_node_output_described(tape, node, x);
 }
 
-/* -- core */
+/* -- product */
 
-typedef struct core_attributes {
-    int64_t n_i, n_j, n_k, c_z, c;
-    fm_update update;
-} core_attributes;
+typedef struct product_attributes {
+    fm_triangle product; /* without pointers */
+} product_attributes;
 
-enum { IN_RESIDUAL, IN_A, IN_B, IN_GATE };
-enum { P_NORM_OUT, P_OUT, P_OUT_BIAS };
-enum { S_X };
+enum { IN_A, IN_B };
 
 static fm_triangle product_of(const fm_run *run, const fm_node *node) {
-    const core_attributes *at = node->attributes;
-    return (fm_triangle){.n_i = at->n_i,
-                         .n_j = at->n_j,
-                         .n_k = at->n_k,
-                         .c = at->c,
-                         .pa = fm_run_input(run, node, IN_A),
-                         .pb = fm_run_input(run, node, IN_B),
-                         .lda = at->c,
-                         .ldb = at->c,
-                         .x = fm_run_saved(run, node, S_X)};
+    fm_triangle product = ((const product_attributes *)node->attributes)->product;
+    product.pa = fm_run_input(run, node, IN_A);
+    product.pb = fm_run_input(run, node, IN_B);
+    return product;
 }
 
+static void product_forward(fm_run *run, const fm_node *node) {
+    if (!fm_run_wants_output(run)) return;
+    fm_triangle product = product_of(run, node);
+    product.x = fm_run_output(run, node, 0);
+    fm_call_triangle(run, &product); /* A11:4 A12:4 */
+}
+
+static void product_backward(fm_run *run, const fm_node *node) {
+    fm_triangle product = product_of(run, node);
+    fm_triangle_grad grad = {.dx = fm_run_output_gradient(run, node, 0),
+                             .dpa = fm_run_gradient(run, node, IN_A),
+                             .dpb = fm_run_gradient(run, node, IN_B)};
+    fm_call_triangle_grad(run, &product, &grad);
+}
+
+static const fm_op PRODUCT = {"triangle product", product_forward, product_backward};
+
+fm_tensor_ref fm_op_triangle_product(fm_tape *tape, const char *name, bool incoming,
+                                     const fm_triangle_operands *operands) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &PRODUCT, name, sizeof(product_attributes), &memory);
+    const fm_tensor a = *fm_tape_tensor(tape, operands->a), b = *fm_tape_tensor(tape, operands->b);
+    int sum = incoming ? 0 : 1; /* the axis that is summed over */
+    ((product_attributes *)memory)->product = (fm_triangle){.n_i = a.local[1 - sum],
+                                                            .n_j = b.local[1 - sum],
+                                                            .n_k = a.local[sum],
+                                                            .c = a.local[2],
+                                                            .incoming = incoming,
+                                                            .lda = a.local[2],
+                                                            .ldb = b.local[2]};
+    assert(a.local[sum] == b.local[sum] && a.local[2] == b.local[2]);
+    fm_node_input(tape, node, operands->a, true);
+    fm_node_input(tape, node, operands->b, true);
+    fm_tensor out;
+    fm_tensor_init(&out, name, a.element, 3, a.shape);
+    if (!incoming && a.shard_axis == 0) fm_tensor_shard(&out, 0, a.shard_rank, a.shard_count);
+    return fm_node_output_described(tape, node, &out);
+}
+
+/* -- end */
+
+typedef struct end_attributes {
+    int64_t rows, c_z, c;
+    fm_update update;
+} end_attributes;
+
+enum { IN_RESIDUAL, IN_PRODUCT, IN_GATE };
+enum { P_NORM_OUT, P_OUT, P_OUT_BIAS };
+
 static fm_norm norm_out(fm_run *run, const fm_node *node) {
-    const core_attributes *at = node->attributes;
-    return fm_call_norm(run, at->n_i * at->n_j, at->c, fm_run_saved(run, node, S_X),
+    const end_attributes *at = node->attributes;
+    return fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, IN_PRODUCT),
                         fm_run_param(run, node, P_NORM_OUT));
 }
 
 static fm_linear out_of(const fm_run *run, const fm_node *node, const void *normed) {
-    const core_attributes *at = node->attributes;
-    return (fm_linear){.rows = at->n_i * at->n_j,
+    const end_attributes *at = node->attributes;
+    return (fm_linear){.rows = at->rows,
                        .c_in = at->c,
                        .c_out = at->c_z,
                        .ldx = at->c,
@@ -244,8 +268,8 @@ static fm_linear out_of(const fm_run *run, const fm_node *node, const void *norm
 }
 
 static fm_gate gate_of(const fm_run *run, const fm_node *node, const void *x, void *y) {
-    const core_attributes *at = node->attributes;
-    return (fm_gate){.rows = at->n_i * at->n_j,
+    const end_attributes *at = node->attributes;
+    return (fm_gate){.rows = at->rows,
                      .c = at->c_z,
                      .ldg = at->c_z,
                      .ldx = at->c_z,
@@ -255,12 +279,10 @@ static fm_gate gate_of(const fm_run *run, const fm_node *node, const void *x, vo
                      .y = y};
 }
 
-static void core_forward(fm_run *run, const fm_node *node) {
-    const core_attributes *at = node->attributes;
-    fm_triangle product = product_of(run, node);
-    fm_call_triangle(run, &product);
+static void end_forward(fm_run *run, const fm_node *node) {
+    const end_attributes *at = node->attributes;
     if (!fm_run_wants_output(run)) return;
-    void *update = fm_run_workspace_act(run, at->n_i * at->n_j * at->c_z);
+    void *update = fm_run_workspace_act(run, at->rows * at->c_z);
     fm_norm inner = norm_out(run, node);
     fm_linear out = out_of(run, node, inner.y);
     fm_call_linear(run, &out, false, update);
@@ -270,60 +292,48 @@ static void core_forward(fm_run *run, const fm_node *node) {
                    fm_run_output(run, node, 0));
 }
 
-static void core_backward(fm_run *run, const fm_node *node) {
-    const core_attributes *at = node->attributes;
-    int64_t rows = at->n_i * at->n_j;
-    void *dx = fm_run_workspace_act(run, rows * at->c);
-    int64_t mark = fm_run_mark(run);
+static void end_backward(fm_run *run, const fm_node *node) {
+    const end_attributes *at = node->attributes;
     const void *dupdate =
         fm_call_update_grad(run, node, &at->update, fm_run_output_gradient(run, node, 0));
     fm_norm inner = norm_out(run, node);
     fm_linear out = out_of(run, node, inner.y);
-    void *projected = fm_run_workspace_act(run, rows * at->c_z);
+    void *projected = fm_run_workspace_act(run, at->rows * at->c_z);
     fm_call_linear(run, &out, false, projected);
-    void *dprojected = fm_run_workspace_act(run, rows * at->c_z);
+    void *dprojected = fm_run_workspace_act(run, at->rows * at->c_z);
     fm_gate gate = gate_of(run, node, projected, NULL);
     fm_gate_grad grad = {
         .dy = dupdate, .dg = fm_run_gradient(run, node, IN_GATE), .dx = {dprojected, FM_WRITE}};
     fm_call_gate_grad(run, &gate, &grad);
-    void *dinner = fm_run_workspace_act(run, rows * at->c);
+    void *dinner = fm_run_workspace_act(run, at->rows * at->c);
     fm_call_linear_grad(run, &out, dprojected, (fm_out){dinner, FM_WRITE},
                         fm_run_param_gradient(run, node, P_OUT),
                         fm_run_param_gradient(run, node, P_OUT_BIAS));
-    fm_call_norm_grad(run, &inner, dinner, (fm_out){dx, FM_WRITE},
+    fm_call_norm_grad(run, &inner, dinner, fm_run_gradient(run, node, IN_PRODUCT),
                       fm_run_param_gradient(run, node, P_NORM_OUT));
-    fm_run_release(run, mark);
-    fm_triangle product = product_of(run, node);
-    fm_triangle_grad product_grad = {
-        .dx = dx, .dpa = fm_run_gradient(run, node, IN_A), .dpb = fm_run_gradient(run, node, IN_B)};
-    fm_call_triangle_grad(run, &product, &product_grad);
 }
 
-static const fm_op CORE = {"triangle core", core_forward, core_backward};
+static const fm_op END = {"triangle end", end_forward, end_backward};
 
-fm_tensor_ref fm_op_triangle_core(fm_tape *tape, const char *name, fm_tensor_ref z,
-                                  const fm_triangle_operands *operands, fm_tensor_ref gate,
-                                  const fm_triangle_weights *weights, double dropout) {
+fm_tensor_ref fm_op_triangle_end(fm_tape *tape, const char *name, fm_tensor_ref z, fm_tensor_ref x,
+                                 fm_tensor_ref gate, const fm_triangle_weights *weights,
+                                 double dropout) {
     void *memory;
-    fm_node *node = fm_tape_add(tape, &CORE, name, sizeof(core_attributes), &memory);
-    core_attributes *at = memory;
-    const fm_tensor *x = fm_tape_tensor(tape, z), *a = fm_tape_tensor(tape, operands->a);
-    const fm_tensor *b = fm_tape_tensor(tape, operands->b);
-    *at = (core_attributes){.n_i = x->local[0],
-                            .n_j = x->local[1],
-                            .n_k = a->local[1],
-                            .c_z = x->local[2],
-                            .c = weights->c,
-                            .update = fm_update_of(x, dropout, FM_SHARED_AXIS0)};
-    assert(a->local[0] == at->n_i && b->local[0] == at->n_j && b->local[1] == at->n_k);
+    fm_node *node = fm_tape_add(tape, &END, name, sizeof(end_attributes), &memory);
+    const fm_tensor *pair = fm_tape_tensor(tape, z), *product = fm_tape_tensor(tape, x);
+    assert(product->local[0] == pair->local[0] && product->local[1] == pair->local[1]);
+    (void)product;
+    *(end_attributes *)memory =
+        (end_attributes){.rows = pair->local[0] * pair->local[1],
+                         .c_z = pair->local[2],
+                         .c = weights->c,
+                         .update = fm_update_of(pair, dropout, FM_SHARED_AXIS0)};
     fm_node_draws(tape, node);
     fm_node_input(tape, node, z, false);
-    fm_node_input(tape, node, operands->a, true);
-    fm_node_input(tape, node, operands->b, true);
+    fm_node_input(tape, node, x, true);
     fm_node_input(tape, node, gate, true);
     fm_node_param(tape, node, weights->norm_out);
     fm_node_param(tape, node, weights->out);
     fm_node_param(tape, node, weights->out_bias);
-    fm_node_save(tape, node, FM_KEEP, x->element, 2, (int64_t[]){at->n_i * at->n_j, at->c});
     return fm_node_residual(tape, node, IN_RESIDUAL);
 }

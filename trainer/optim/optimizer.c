@@ -34,13 +34,10 @@ double fm_optimizer_rate(const fm_optimizer_options *options, uint64_t samples) 
     return rate;
 }
 
-fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *params,
-                            const fm_optimizer_options *options, fm_error *reterr) {
-    const fm_kernels *kernels = params->kernels;
-    *optimizer = (fm_optimizer){.options = *options, .params = params, .kernels = kernels};
-    int64_t sum_bytes = params->n_element * (int64_t)fm_element_bytes(params->element);
-    sum_bytes = fm_plan_round(sum_bytes);
-    int64_t work_bytes = fm_plan_round((int64_t)kernels->grad_norm_workspace(params->n_element));
+/* Takes the memory of the sum, of the workspace and of the scalars. */
+static fm_status allocate(fm_optimizer *optimizer, int64_t sum_bytes, int64_t work_bytes,
+                          fm_error *reterr) {
+    const fm_kernels *kernels = optimizer->kernels;
     int64_t state_bytes = fm_plan_round((int64_t)sizeof(fm_step_state));
     optimizer->memory_bytes = sum_bytes + work_bytes + state_bytes;
     optimizer->memory = kernels->alloc((size_t)optimizer->memory_bytes);
@@ -56,6 +53,20 @@ fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *params,
     kernels->upload(NULL, optimizer->state, &empty, sizeof empty);
     kernels->synchronize(NULL);
     return FM_OK;
+}
+
+fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *params,
+                            const fm_optimizer_options *options, fm_error *reterr) {
+    const fm_kernels *kernels = params->kernels;
+    *optimizer = (fm_optimizer){.options = *options, .params = params, .kernels = kernels};
+    int64_t sum_bytes = params->n_element * (int64_t)fm_element_bytes(params->element);
+    int64_t work_bytes = (int64_t)kernels->grad_norm_workspace(params->n_element);
+    return allocate(optimizer, fm_plan_round(sum_bytes), fm_plan_round(work_bytes), reterr);
+}
+
+fm_status fm_optimizer_init_scalars(fm_optimizer *optimizer, fm_params *params, fm_error *reterr) {
+    *optimizer = (fm_optimizer){.params = params, .kernels = params->kernels};
+    return allocate(optimizer, 0, 0, reterr);
 }
 
 void fm_optimizer_fini(fm_optimizer *optimizer) {

@@ -53,6 +53,9 @@ typedef struct fm_optimizer {
  * FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *params,
                                         const fm_optimizer_options *options, fm_error *reterr);
+/* Only the scalars, for passes that make no gradient. */
+FM_MUST_USE fm_status fm_optimizer_init_scalars(fm_optimizer *optimizer, fm_params *params,
+                                                fm_error *reterr);
 void fm_optimizer_fini(fm_optimizer *optimizer);
 
 /* The kernels that a captured pass queues. The caller has put step, rate, pending and holds into

@@ -12,8 +12,8 @@
 
 typedef struct fm_pass {
     void (*queue)(void *context, fm_stream *stream);
-    /* Whether every rank has captured the pass, or NULL for a rank that works alone. Either all
-     * ranks replay graphs or none does. */
+    /* Whether every rank that runs the pass has captured it, or NULL for a rank that works alone.
+     * Either all of them replay graphs or none does. */
     bool (*agree)(void *context, bool captured);
     void *context;
     const fm_device *device;

@@ -1,5 +1,6 @@
 /* schedule.c: see schedule.h. Both halves of an exchange count, since ranks must also finish their
- * exchanges in one order. */
+ * exchanges in one order. Ranks of one branch record the same nodes, and some exchange inside
+ * (model/triangle_part.h), so between them all nodes count. */
 #include "trainer/step/schedule.h"
 
 #include "proto/base/hash.h"
@@ -10,10 +11,10 @@ static void add_tape(fm_xxh3_state *hash, const fm_tape *tape, bool joint) {
     for (int32_t i = 0; i < tape->n_step; i++) {
         const fm_step *step = &tape->step[i];
         const fm_node *node = &tape->node[step->node];
-        bool is_exchange = node->begins_forward || node->begins_backward;
-        if (!is_exchange || (joint && !node->on_all_ranks)) continue;
-        const int64_t facts[] = {step->phase,
-                                 fm_tensor_local_count(fm_tape_tensor(tape, node->output[0]))};
+        if (joint && !node->on_all_ranks) continue;
+        int64_t count =
+            node->n_output > 0 ? fm_tensor_local_count(fm_tape_tensor(tape, node->output[0])) : 0;
+        const int64_t facts[] = {step->phase, count};
         fm_xxh3_update(hash, facts, sizeof facts);
         fm_xxh3_update(hash, node->op->name, strlen(node->op->name));
     }

@@ -5,9 +5,9 @@
 
 #include "trainer/step/step.h"
 
-/* The hash of the exchanges of both tapes, in the order in which they run, recomputed ones
- * included. It is the same for all ranks of a run that have the same branch of the blocks. joint:
- * only the exchanges that all branches make, so it is the same for all ranks. */
+/* The hash of the nodes of both tapes, in the order in which they run, recomputed ones included. It
+ * is the same for all ranks of a run that have the same branch of the blocks. joint: only the
+ * exchanges that all branches make, so it is the same for all ranks. */
 uint64_t fm_schedule_digest(const fm_trainer *trainer, bool joint);
 
 #endif

@@ -40,6 +40,28 @@ static void declare_state(fm_trainer *t, const fm_kernels *kernels) {
     t->flag = fm_state_add(s, "not finite", FM_ELEMENT_U32, 1, one);
 }
 
+/* Records the heads whose logits are kept. The losses make their own logits inside their nodes. */
+static void record_heads(fm_trainer *t, const fm_loss_inputs *in) {
+    fm_tape *tape = &t->last;
+    const unsigned wanted = t->options.heads;
+    const int64_t n_pair = in->n_res * in->n_res;
+    for (int i = 0; i < FM_HEADS; i++)
+        t->head[i] = FM_TENSOR_NONE;
+    if (wanted & 1u << FM_HEAD_PLDDT && in->has_structure) {
+        t->head[FM_HEAD_PLDDT] = fm_op_plddt_logits(tape, in->s, &in->plddt_head);
+    }
+    if (wanted & 1u << FM_HEAD_DISTOGRAM) {
+        t->head[FM_HEAD_DISTOGRAM] =
+            fm_op_linear(tape, "distogram head", in->z, n_pair, &in->distogram_head);
+    }
+    if (wanted & 1u << FM_HEAD_ALIGNED_ERROR && in->n_aligned_error_bin > 0) {
+        t->head[FM_HEAD_ALIGNED_ERROR] =
+            fm_op_linear(tape, "aligned error head", in->z, n_pair, &in->aligned_error_head);
+    }
+    for (int i = 0; i < FM_HEADS; i++)
+        if (t->head[i] != FM_TENSOR_NONE) fm_tape_keep(tape, t->head[i]);
+}
+
 static void record_last_cycle(fm_trainer *t) {
     const fm_model_config *config = &t->options.model;
     fm_tape *tape = &t->last;
@@ -57,8 +79,9 @@ static void record_last_cycle(fm_trainer *t) {
         fm_tape_keep(tape, t->atoms);
     }
     t->total = fm_loss_record(tape, &loss, fm_tape_state(tape, t->factors, false), t->term);
+    record_heads(t, &loss);
     fm_tape_leave_island(tape);
-    fm_tape_seed_gradient(tape, t->total, t->seed_gradient);
+    if (!t->options.forward_only) fm_tape_seed_gradient(tape, t->total, t->seed_gradient);
     fm_tape_keep(tape, t->total);
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
         if (t->term[i] != FM_TENSOR_NONE) fm_tape_keep(tape, t->term[i]);
@@ -68,7 +91,9 @@ static void record_last_cycle(fm_trainer *t) {
 static fm_status record(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
     fm_tape *tapes[] = {&t->cycle, &t->last};
     for (int i = 0; i < 2; i++) {
-        fm_status status = fm_tape_init(tapes[i], kernels, &t->params, &t->state, i == 1, reterr);
+        bool with_gradient = i == 1 && !t->options.forward_only;
+        fm_status status =
+            fm_tape_init(tapes[i], kernels, &t->params, &t->state, with_gradient, reterr);
         if (status) return status;
         tapes[i]->seed = t->options.seed;
         tapes[i]->spoils = t->options.spoils;
@@ -203,8 +228,11 @@ static fm_status share_memory(fm_trainer *t, fm_error *reterr) {
 
 /* -- queues */
 
+/* Only the ranks of a sample run a pass together: groups of DP have other samples, with other
+ * numbers of cycles, or none. */
 static bool all_captured(void *context, bool captured) {
-    return least(context, captured);
+    const fm_trainer *t = context;
+    return fm_comm_agree(t->options.groups->sample, captured, t->scratch, t->stream);
 }
 
 void fm_trainer_take_packet(fm_trainer *t, fm_stream *stream) {
@@ -261,6 +289,10 @@ static void queue_last(void *context, fm_stream *stream) {
     stamp(t, FM_STAMP_BEGIN, stream);
     fm_trainer_take_packet(t, stream);
     fm_tape_forward(&t->last, stream);
+    if (t->options.forward_only) {
+        queue_report(t, stream);
+        return;
+    }
     queue_backward(t, stream);
     fm_optimizer_queue_norm(&t->optimizer, stream);
     /* Before the sum and the update: it marks a loss that is not finite, and then both do nothing.
@@ -277,7 +309,7 @@ static fm_status build_queues(fm_trainer *t, fm_error *reterr) {
     const fm_device *device = kernels->device;
     const fm_pass pass = {.context = t, .device = device, .direct = t->options.direct};
     t->cycle_pass = t->last_pass = pass;
-    if (t->options.groups && t->options.groups->least) {
+    if (t->options.groups && device->is_asynchronous) {
         t->cycle_pass.agree = t->last_pass.agree = all_captured;
     }
     t->cycle_pass.queue = queue_cycle;
@@ -329,7 +361,20 @@ fm_status fm_trainer_stamp(fm_trainer *t, fm_error *reterr) {
 
 /* -- creating */
 
-static fm_status build(fm_trainer *t, fm_error *reterr) {
+static fm_status take_parameters(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
+    if (t->options.params) {
+        fm_params_borrow(&t->params, t->options.params);
+        return FM_OK;
+    }
+    fm_status status = t->options.forward_only
+                           ? fm_params_allocate_values(&t->params, kernels, reterr)
+                           : fm_params_allocate(&t->params, kernels, reterr);
+    if (!status) fm_params_draw(&t->params, t->options.seed);
+    return status;
+}
+
+/* Everything up to the memory plan. */
+static fm_status prepare(fm_trainer *t, fm_error *reterr) {
     const fm_kernels *kernels =
         t->options.kernels ? t->options.kernels : fm_kernels_cpu(t->options.element);
     if (!kernels) return fm_fail(reterr, FM_ERR_UNSUPPORTED, "the CPU computes in f32 or f64");
@@ -345,10 +390,9 @@ static fm_status build(fm_trainer *t, fm_error *reterr) {
     if (!status) status = fm_params_init(&t->params, FM_MAX_PARAM, &t->arena, reterr);
     if (!status) {
         fm_model_add_parameters(&t->params, &t->arena, &t->options.model, &t->weights);
-        status = fm_params_allocate(&t->params, kernels, reterr);
+        status = take_parameters(t, kernels, reterr);
     }
     if (!status) {
-        fm_params_draw(&t->params, t->options.seed);
         declare_state(t, kernels);
         status = fm_state_allocate(&t->state, kernels, reterr);
     }
@@ -356,12 +400,11 @@ static fm_status build(fm_trainer *t, fm_error *reterr) {
         fm_structure_upload_tables(&t->state, &t->inputs.tables);
     }
     if (!status) {
-        status = fm_optimizer_init(&t->optimizer, &t->params, &t->options.optimizer, reterr);
+        status = t->options.forward_only
+                     ? fm_optimizer_init_scalars(&t->optimizer, &t->params, reterr)
+                     : fm_optimizer_init(&t->optimizer, &t->params, &t->options.optimizer, reterr);
     }
-    if (!status) status = plan_memory(t, kernels, reterr);
-    if (!status) status = bind_arena(t, kernels, reterr);
-    if (!status) status = share_memory(t, reterr);
-    return status ? status : build_queues(t, reterr);
+    return status ? status : plan_memory(t, kernels, reterr);
 }
 
 fm_status fm_trainer_check_layout(const fm_model_config *model, const fm_layout *layout,
@@ -379,21 +422,46 @@ fm_status fm_trainer_check_layout(const fm_model_config *model, const fm_layout 
     return FM_OK;
 }
 
-fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
-                            fm_error *reterr) {
+static void leave_dropout_out(fm_model_config *model) {
+    model->dropout_msa = model->dropout_pair = model->structure.dropout = 0;
+    model->recompute = FM_RECOMPUTE_NONE; /* nothing is kept for a backward */
+}
+
+/* Creates and prepares a trainer, which the caller destroys also on failure. */
+static fm_status prepare_new(const fm_trainer_options *options, fm_trainer **ret_trainer,
+                             fm_error *reterr) {
     fm_trainer *trainer = calloc(1, sizeof *trainer);
+    *ret_trainer = trainer;
     if (!trainer) return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
     trainer->options = *options;
     trainer->options.model.groups = options->groups;
     trainer->options.model.axis_multiple = options->kernels ? options->kernels->axis_multiple : 1;
     trainer->options.model = fm_split_pad(&trainer->options.model);
-    fm_status status = build(trainer, reterr);
+    if (options->forward_only) leave_dropout_out(&trainer->options.model);
+    return prepare(trainer, reterr);
+}
+
+fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
+                            fm_error *reterr) {
+    fm_trainer *trainer;
+    fm_status status = prepare_new(options, &trainer, reterr);
+    if (!status) status = bind_arena(trainer, trainer->params.kernels, reterr);
+    if (!status) status = share_memory(trainer, reterr);
+    if (!status) status = build_queues(trainer, reterr);
     if (status) {
         fm_trainer_destroy(trainer);
         return status;
     }
     *ret_trainer = trainer;
     return FM_OK;
+}
+
+fm_status fm_trainer_plan(const fm_trainer_options *options, int64_t *ret_bytes, fm_error *reterr) {
+    fm_trainer *trainer;
+    fm_status status = prepare_new(options, &trainer, reterr);
+    *ret_bytes = status ? 0 : fm_trainer_memory_bytes(trainer);
+    fm_trainer_destroy(trainer);
+    return status;
 }
 
 void fm_trainer_destroy(fm_trainer *trainer) {

@@ -38,12 +38,25 @@ typedef struct fm_trainer_options {
     /* Bytes of device memory. 0 sets no bound; with FM_RECOMPUTE_AUTO it takes what the device has
      * free, where that is known and there is one rank, else the least memory possible. */
     int64_t memory_budget_bytes;
-    bool direct; /* captures no graph: for comparisons */
-    bool spoils; /* fm_tape.spoils of the tapes: for checks */
+    /* Inference (trainer/infer): no gradient, no dropout, no optimiser; a sample is one forward
+     * pass per cycle with its losses, and an update must not be asked for. */
+    bool forward_only;
+    const fm_params *params; /* with forward_only: whose values are used; NULL: own ones */
+    unsigned heads;          /* with forward_only: bits 1 << FM_HEAD_...; their logits are kept */
+    bool direct;             /* captures no graph: for comparisons */
+    bool spoils;             /* fm_tape.spoils of the tapes: for checks */
 } fm_trainer_options;
 
 /* The sizes of the tiny preset with AlphaFold2's recipe. */
 fm_trainer_options fm_trainer_options_tiny(void);
+
+/* Heads whose logits a forward pass can keep for its caller, where the model has them. */
+typedef enum fm_head {
+    FM_HEAD_PLDDT,         /* [N_res, n_plddt_bin] */
+    FM_HEAD_DISTOGRAM,     /* [N_res, N_res, n_distogram_bin], before it is made symmetric */
+    FM_HEAD_ALIGNED_ERROR, /* [N_res, N_res, n_aligned_error_bin] */
+    FM_HEADS
+} fm_head;
 
 /* The largest number of samples that are queued and not yet collected. */
 enum { FM_MOST_QUEUED = 2 };
@@ -73,6 +86,7 @@ struct fm_trainer {
     fm_tensor_ref term[FM_LOSS_TERMS], total; /* on `last`; FM_TENSOR_NONE: no such term */
     fm_structure_truth truth;                 /* with a structure module */
     fm_tensor_ref atoms; /* [N_res, 14, 3] Å of the last cycle; FM_TENSOR_NONE without a module */
+    fm_tensor_ref head[FM_HEADS]; /* logits that are kept; FM_TENSOR_NONE: not kept */
     fm_optimizer optimizer;
     void *memory;  /* the step arena */
     void *scratch; /* for sums over ranks, acc; NULL on one rank */
@@ -108,6 +122,11 @@ FM_MUST_USE fm_status fm_trainer_check_layout(const fm_model_config *model, cons
 FM_MUST_USE fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
                                         fm_error *reterr);
 void fm_trainer_destroy(fm_trainer *trainer);
+
+/* Finds the bytes of device memory that a trainer would take, without a step arena. Errors as
+ * above. */
+FM_MUST_USE fm_status fm_trainer_plan(const fm_trainer_options *options, int64_t *ret_bytes,
+                                      fm_error *reterr);
 
 /* Bytes of device memory that the trainer has taken or, before fm_trainer_create has finished, will
  * take. */

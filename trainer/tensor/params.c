@@ -59,15 +59,17 @@ const fm_param *fm_params_find_openfold(const fm_params *params, const char *nam
     return NULL;
 }
 
-fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_error *reterr) {
-    enum { N_FLAT = 5 };
+/* Allocates the first n_flat flat buffers of master, gradient, moment1, moment2, ema, and the copy.
+ */
+static fm_status allocate(fm_params *params, const fm_kernels *kernels, int n_flat,
+                          fm_error *reterr) {
     params->kernels = kernels;
     params->element = kernels->acc;
     params->n_element =
         (params->n_element + FM_PARAMS_ALIGN - 1) / FM_PARAMS_ALIGN * FM_PARAMS_ALIGN;
     int64_t flat_bytes = params->n_element * (int64_t)fm_element_bytes(params->element);
     bool narrow = kernels->act != kernels->acc;
-    params->memory_bytes = N_FLAT * flat_bytes;
+    params->memory_bytes = n_flat * flat_bytes;
     if (narrow) params->memory_bytes += params->n_element * (int64_t)fm_element_bytes(kernels->act);
     params->memory = kernels->alloc((size_t)params->memory_bytes);
     if (!params->memory) {
@@ -75,18 +77,36 @@ fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_er
                        "cannot allocate %.1f MiB of device memory for parameters",
                        (double)params->memory_bytes / (1 << 20));
     }
-    void **flat[N_FLAT] = {&params->master, &params->gradient, &params->moment1, &params->moment2,
-                           &params->ema};
-    for (int i = 0; i < N_FLAT; i++)
+    void **flat[] = {&params->master, &params->gradient, &params->moment1, &params->moment2,
+                     &params->ema};
+    for (int i = 0; i < n_flat; i++)
         *flat[i] = (char *)params->memory + i * flat_bytes;
-    params->copy = narrow ? (char *)params->memory + N_FLAT * flat_bytes : NULL;
+    params->copy = narrow ? (char *)params->memory + n_flat * flat_bytes : NULL;
     int64_t act_bytes = (int64_t)fm_element_bytes(kernels->act);
     kernels->fill(NULL, params->memory_bytes / act_bytes, 0.0, params->memory);
     return FM_OK;
 }
 
+fm_status fm_params_allocate(fm_params *params, const fm_kernels *kernels, fm_error *reterr) {
+    return allocate(params, kernels, 5, reterr);
+}
+
+fm_status fm_params_allocate_values(fm_params *params, const fm_kernels *kernels,
+                                    fm_error *reterr) {
+    return allocate(params, kernels, 1, reterr);
+}
+
+void fm_params_borrow(fm_params *params, const fm_params *owner) {
+    assert(params->n_param == owner->n_param && params->n_block == owner->n_block);
+    params->kernels = owner->kernels;
+    params->element = owner->element;
+    params->n_element = owner->n_element;
+    params->master = owner->master;
+    params->copy = owner->copy;
+}
+
 void fm_params_release(fm_params *params) {
-    if (params->kernels) params->kernels->release(params->memory);
+    if (params->kernels && params->memory) params->kernels->release(params->memory);
     params->memory = NULL;
 }
 
@@ -108,7 +128,9 @@ void fm_params_draw(fm_params *params, uint64_t seed) {
     /* the kernel `copy` counts elements of the act type */
     int64_t ratio =
         (int64_t)(fm_element_bytes(params->element) / fm_element_bytes(params->kernels->act));
-    params->kernels->copy(NULL, params->n_element * ratio, params->master, params->ema);
+    if (params->ema) {
+        params->kernels->copy(NULL, params->n_element * ratio, params->master, params->ema);
+    }
     fm_params_refresh_copy(params);
 }
 

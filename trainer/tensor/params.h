@@ -104,8 +104,15 @@ FM_MUST_USE fm_status fm_params_allocate(fm_params *params, const fm_kernels *ke
                                          fm_error *reterr);
 void fm_params_release(fm_params *params);
 
-/* Fills master and ema from the table's initialisers. A parameter draws with the hash of its name
- * as layer, so its values depend neither on the fusion nor on the other rows of the table. */
+/* The same with master and copy only, for inference; the other buffers are NULL. */
+FM_MUST_USE fm_status fm_params_allocate_values(fm_params *params, const fm_kernels *kernels,
+                                                fm_error *reterr);
+/* Makes a table use the memory of another one with the same rows, which must outlive it. */
+void fm_params_borrow(fm_params *params, const fm_params *owner);
+
+/* Fills master and ema, where there is one, from the table's initialisers. A parameter draws with
+ * the hash of its name as layer, so its values depend neither on the fusion nor on the other rows
+ * of the table. */
 void fm_params_draw(fm_params *params, uint64_t seed);
 
 /* Fills the narrow copy from master, after a load. Does nothing if there is no copy. */

@@ -227,8 +227,8 @@ static void on_library_error(void *context, const char *format, va_list argument
 
 static fm_status start_daemon(fm_web *web, int listening, fm_error *reterr) {
     web->daemon = MHD_start_daemon(
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL,
-        on_request, web, MHD_OPTION_EXTERNAL_LOGGER, on_library_error, NULL,
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_USE_ITC, 0, NULL,
+        NULL, on_request, web, MHD_OPTION_EXTERNAL_LOGGER, on_library_error, NULL,
         MHD_OPTION_LISTEN_SOCKET, listening, MHD_OPTION_CONNECTION_LIMIT, (unsigned)N_CONNECTION,
         MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)N_CONNECTION_OF_PEER,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
@@ -240,8 +240,29 @@ static fm_status start_daemon(fm_web *web, int listening, fm_error *reterr) {
     return FM_OK;
 }
 
-fm_status fm_web_start(const char *address, const fm_web_site *site, fm_web **ret_web,
-                       fm_error *reterr) {
+fm_status fm_web_start_on(int listening, const fm_address *bound, const fm_web_site *site,
+                          fm_web **ret_web, fm_error *reterr) {
+    char text[FM_ADDRESS_TEXT_BYTES];
+    fm_web *web = calloc(1, sizeof *web);
+    if (!web) {
+        close(listening);
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the HTTP listener");
+    }
+    web->site = *site;
+    web->is_loopback = is_loopback(listening);
+    fm_address_format(bound, text);
+    snprintf(web->url, sizeof web->url, "http%s", strstr(text, "://"));
+    fm_status status = start_daemon(web, listening, reterr);
+    if (status) {
+        free(web);
+        return status;
+    }
+    *ret_web = web;
+    return FM_OK;
+}
+
+fm_status fm_web_start(const char *address, bool is_insecure, const fm_web_site *site,
+                       fm_web **ret_web, fm_error *reterr) {
     char text[FM_ADDRESS_TEXT_BYTES];
     int needed = snprintf(text, sizeof text, "tcp://%s", address);
     fm_address asked, bound;
@@ -251,29 +272,19 @@ fm_status fm_web_start(const char *address, const fm_web_site *site, fm_web **re
     }
     int listening;
     fm_status status = fm_address_parse(text, &asked, reterr);
-    if (!status) status = fm_address_listen(&asked, &listening, &bound, reterr);
     if (status) return status;
-    fm_web *web = calloc(1, sizeof *web);
-    if (!web) {
-        close(listening);
-        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the HTTP listener");
-    }
-    web->site = *site;
-    web->is_loopback = is_loopback(listening);
-    fm_address_format(&bound, text);
-    snprintf(web->url, sizeof web->url, "http%s", strstr(text, "://"));
-    status = start_daemon(web, listening, reterr);
-    if (status) {
-        free(web);
-        return status;
-    }
-    *ret_web = web;
-    return FM_OK;
+    asked.is_insecure = is_insecure;
+    status = fm_address_listen(&asked, &listening, &bound, reterr);
+    return status ? status : fm_web_start_on(listening, &bound, site, ret_web, reterr);
 }
 
 void fm_web_stop(fm_web *web) {
     if (!web) return;
+    /* Stopping alone would shut the listening socket down, also for a service manager that keeps it
+     * for the next server. */
+    MHD_socket listening = MHD_quiesce_daemon(web->daemon);
     MHD_stop_daemon(web->daemon);
+    if (listening != MHD_INVALID_SOCKET) close(listening);
     free(web);
 }
 

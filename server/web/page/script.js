@@ -160,7 +160,7 @@ function drawTiles(report) {
   const tiles = [
     ["samples per second", digits(recent(report.history.samples), 1)],
     ["sent per second", bytes(recent(report.history.bytes))],
-    ["consumers", digits(report.streams.length, 0)],
+    ["open streams", digits(report.streams.length, 0)],
     ["connections", digits(counters.connections, 0)],
     ["samples in all", digits(counters.samples_sent_total, 0)],
     ["refused samples", digits(failed, 0), failed ? "bad" : ""],
@@ -194,7 +194,7 @@ function drawStreams(report, now) {
     const rate = old === undefined ? "" : digits(
       (stream.samples - old) / ((now - before.time) / SECOND_MS), 1) + " /s";
     const total = stream.samples_in_all === null ? "" : " of " + digits(stream.samples_in_all, 0);
-    return [[`${stream.peer} ${stream.agent}`, "long"], stream.plan,
+    return [[`${stream.peer} ${stream.agent}`, "long"], [stream.snapshot, "long"], stream.plan,
             `${stream.group + 1} of ${stream.groups}`,
             stream.window ? `bounded:${stream.window}` : "strict",
             digits(stream.samples, 0) + total, rate, bytes(stream.bytes),
@@ -203,6 +203,13 @@ function drawStreams(report, now) {
             digits(stream.failed, 0), age(stream.age_s)];
   }), "Nobody is connected.");
   before = { time: now, streams: samples };
+}
+
+function drawConsumers(report) {
+  fill("consumers", report.consumers.map((one) => [
+    [`${one.peer} ${one.agent}`, "long"], digits(one.streams, 0), digits(one.samples, 0),
+    bytes(one.bytes), digits(one.failed, 0), milliseconds(one.prepare.p99_ms),
+    milliseconds(one.wait.p99_ms), milliseconds(one.send.p99_ms)]), "Nobody was here yet.");
 }
 
 function drawChains(report) {
@@ -214,13 +221,29 @@ function drawChains(report) {
        "None.");
 }
 
+// The snapshot of clients that ask for none, and how many others there are.
+function headline(snapshots) {
+  const first = snapshots[0];
+  if (!first) return "no snapshot";
+  const others = snapshots.filter((one) => one.state === "offered").length - 1;
+  return `snapshot ${first.name}, ${digits(first.chains, 0)} chains, ` +
+         `generation ${first.generation}` + (others ? ` and ${others} more` : "");
+}
+
+function drawSnapshots(snapshots) {
+  fill("snapshots", snapshots.map((one) => [[one.name, "long"], digits(one.generation, 0),
+    digits(one.chains, 0), digits(one.users, 0), one.state === "old" ? "until its streams end" : one.state]),
+       "None.");
+}
+
 function draw(report, now) {
-  by("what").textContent = `snapshot ${report.snapshot}, ${digits(report.chains, 0)} chains, ` +
-                           `generation ${report.generation}, version ${report.version}`;
+  by("what").textContent = `${headline(report.snapshots)}, version ${report.version}`;
   drawTiles(report);
   for (const [key, chart] of Object.entries(charts)) chart.set(report.history[key]);
   drawTimes(report.times);
   drawStreams(report, now);
+  drawConsumers(report);
+  drawSnapshots(report.snapshots);
   drawChains(report);
   fill("counters", Object.entries(report.counters).map(([name, value]) =>
     [name.replaceAll("_", " "), digits(value, 0)]), "");

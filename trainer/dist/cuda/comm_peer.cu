@@ -204,22 +204,32 @@ __device__ inline void copy_part(const pull &m, const T *from, T *to) {
     }
 }
 
-/* Copies begin with the next rank's part, so that ranks do not all read from one. */
+/* Copies the part of one rank, whose `send` is `base`. */
 template <typename T, int V>
-__device__ inline void copy_parts(const job &j, const pull &m, const void *const *base) {
-    for (int part = 0; part < m.n_source; part++) {
-        int next = j.rank + 1 + part;
-        int source = m.n_source == 1 ? m.first_source : next < j.size ? next : next - j.size;
-        const T *from = (const T *)base[source] + m.sent_first * V;
-        T *to = (T *)m.receive + (m.n_source > 1 ? source * m.received_part : 0) * V;
-        if (m.beta == FM_ADD) {
-            copy_part<T, V, true>(m, from, to);
-        } else {
-            copy_part<T, V, false>(m, from, to);
-        }
+__device__ inline void copy_from(const pull &m, int source, const void *base) {
+    const T *from = (const T *)base + m.sent_first * V;
+    T *to = (T *)m.receive + (m.n_source > 1 ? source * m.received_part : 0) * V;
+    if (m.beta == FM_ADD) {
+        copy_part<T, V, true>(m, from, to);
+    } else {
+        copy_part<T, V, false>(m, from, to);
     }
 }
 
+/* Copies the parts of this rank itself, or else those of the others. These begin with the next
+ * rank's, so that ranks do not all read from one. */
+template <typename T, int V>
+__device__ inline void copy_parts(const job &j, const pull &m, bool own, const void *const *base) {
+    int first = own ? 0 : 1, end = own ? 1 : j.size;
+    for (int i = first; i < end; i++) {
+        int source = j.rank + i < j.size ? j.rank + i : j.rank + i - j.size;
+        if (m.n_source == 1 && source != m.first_source) continue;
+        copy_from<T, V>(m, source, own ? m.send : base[source]);
+    }
+}
+
+/* Sums a part over the ranks. The next rank's packs are read before the last one's are added, so
+ * that two reads are under way. */
 template <typename T, int V, bool ADD>
 __device__ inline void sum_parts(const job &j, const pull &m, const void *const *base) {
     uint32_t stride = gridDim.x * THREADS, count = m.count;
@@ -227,23 +237,54 @@ __device__ inline void sum_parts(const job &j, const pull &m, const void *const 
     for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < count; i += SUMS * stride) {
         const round_of<SUMS> at(m, i, stride);
         float sum[SUMS][V];
+        raw<T, V> x[SUMS], next[SUMS];
+        auto read = [&](int source, raw<T, V>(&out)[SUMS]) {
+            const T *from = (const T *)base[source] + m.sent_first * V;
+#pragma unroll
+            for (int u = 0; u < SUMS; u++)
+                out[u] = read_peer<T, V>(from + (int64_t)at.from[u] * V);
+        };
+        read(0, x);
 #pragma unroll 1
         for (int source = 0; source < j.size; source++) {
-            const T *from = (const T *)base[source] + m.sent_first * V;
-            raw<T, V> x[SUMS];
+            if (source + 1 < j.size) read(source + 1, next);
 #pragma unroll
-            for (int u = 0; u < SUMS; u++)
-                x[u] = read_peer<T, V>(from + (int64_t)at.from[u] * V);
-#pragma unroll
-            for (int u = 0; u < SUMS; u++)
+            for (int u = 0; u < SUMS; u++) {
 #pragma unroll
                 for (int k = 0; k < V; k++)
                     sum[u][k] = source ? sum[u][k] + x[u].at(k) : x[u].at(k);
+                x[u] = next[u];
+            }
         }
 #pragma unroll
         for (int u = 0; u < SUMS; u++)
             if (i + u * stride < count) put_floats<T, V, ADD>(to + (int64_t)at.to[u] * V, sum[u]);
     }
+}
+
+/* Waits for the messages of all ranks and fills in where they are. False when the link has failed.
+ * All threads of a block call it; `talks`: those that wait for a flag. */
+__device__ inline bool wait_for_all(const job &j, uint32_t number, bool talks,
+                                    const void *(*base)[FM_LINK_RANKS], int *n_missing) {
+    int peer = threadIdx.x % FM_LINK_RANKS, m = threadIdx.x / FM_LINK_RANKS;
+    int64_t began = clock64();
+    __syncthreads();
+    bool fails = *n_missing != 0;
+    __syncthreads();
+    if (talks && !fails) {
+        uint64_t flag;
+        if (wait_for(j, &j.flags->ready[number & 1][peer][m], number, peer, STAGE_READY, &flag)) {
+            uint32_t region = (uint32_t)(flag >> OFFSET_BITS) & 15;
+            uint64_t units = flag & (((uint64_t)1 << OFFSET_BITS) - 1);
+            base[m][peer] = (const char *)j.memory->base[region][j.member[peer]] + units * 16;
+        } else {
+            atomicAdd(n_missing, 1);
+        }
+    }
+    if (m < j.n_message && peer == j.rank) base[m][peer] = j.message[m].send;
+    __syncthreads();
+    if (threadIdx.x == 0 && blockIdx.x == 0) j.memory->waited += (uint64_t)(clock64() - began);
+    return *n_missing == 0;
 }
 
 template <typename T, int V>
@@ -263,29 +304,20 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
         write_flag(&theirs->ready[number & 1][j.rank][m],
                    (uint64_t)number << (64 - NUMBER_BITS) | j.message[m].offer);
     }
-    __syncthreads();
-    bool fails = n_missing != 0;
-    __syncthreads();
-    if (talks && !fails) {
-        uint64_t flag;
-        if (wait_for(j, &j.flags->ready[number & 1][peer][m], number, peer, STAGE_READY, &flag)) {
-            uint32_t region = (uint32_t)(flag >> OFFSET_BITS) & 15;
-            uint64_t units = flag & (((uint64_t)1 << OFFSET_BITS) - 1);
-            base[m][peer] = (const char *)j.memory->base[region][j.member[peer]] + units * 16;
-        } else {
-            atomicAdd(&n_missing, 1);
-        }
-    }
-    if (m < j.n_message && peer == j.rank) base[m][peer] = j.message[m].send;
-    __syncthreads();
-    fails = n_missing != 0;
-    for (int i = 0; i < j.n_message && !fails; i++) {
-        if (j.message[i].sums && j.message[i].beta == FM_ADD) {
-            sum_parts<T, V, true>(j, j.message[i], base[i]);
-        } else if (j.message[i].sums) {
-            sum_parts<T, V, false>(j, j.message[i], base[i]);
-        } else {
-            copy_parts<T, V>(j, j.message[i], base[i]);
+    bool fails = false;
+    /* First the parts of this rank, while the flags are under way, then those of the others. */
+#pragma unroll 1
+    for (int own = 1; own >= 0 && !fails; own--) {
+        if (!own) fails = !wait_for_all(j, number, talks, base, &n_missing);
+        for (int i = 0; i < j.n_message && !fails; i++) {
+            const pull &p = j.message[i];
+            if (!p.sums) {
+                copy_parts<T, V>(j, p, own, base[i]);
+            } else if (!own && p.beta == FM_ADD) {
+                sum_parts<T, V, true>(j, p, base[i]);
+            } else if (!own) {
+                sum_parts<T, V, false>(j, p, base[i]);
+            }
         }
     }
     __syncthreads();
@@ -345,20 +377,13 @@ static pull pull_of(const group *g, const fm_message *m, int64_t v) {
     return p;
 }
 
-/* Blocks of an exchange at most; the environment variable FM_EXCHANGE_BLOCKS is for
- * measurements. */
-static int64_t most_blocks(void) {
-    static const char *text = getenv("FM_EXCHANGE_BLOCKS");
-    static const int64_t given = text ? strtol(text, NULL, 10) : 0;
-    return given > 0 ? fm_cuda::min_size(given, EXCHANGE_BLOCKS) : (int64_t)EXCHANGE_BLOCKS;
-}
-
 /* Blocks, so that a thread has at least one full round of packs; the same number on all ranks. */
 static unsigned blocks_of(const job &j) {
     int64_t count = 0;
     for (int32_t i = 0; i < j.n_message; i++)
         count = fm_cuda::max_size(count, j.message[i].count);
-    return (unsigned)fm_cuda::min_size(fm_cuda::divide_up(count, THREADS * AT_ONCE), most_blocks());
+    return (unsigned)fm_cuda::min_size(fm_cuda::divide_up(count, THREADS * AT_ONCE),
+                                       (int64_t)EXCHANGE_BLOCKS);
 }
 
 template <typename T> static void launch(const job &j, bool vector, cudaStream_t stream) {

@@ -25,6 +25,10 @@ static int64_t least(const fm_groups *groups, int64_t value) {
     return fm_gpu_link_least(groups->link, value);
 }
 
+static double waited_s(const fm_groups *groups) {
+    return fm_gpu_link_waited_s(groups->link);
+}
+
 /* Makes the group of this rank's `size` ranks: first, first + step, ... None for one rank. */
 static fm_status add(fm_gpu_groups *all, int32_t first, int32_t step, int32_t size,
                      const fm_kernels *kernels, fm_comm **ret_comm, fm_error *reterr) {
@@ -66,6 +70,7 @@ fm_status fm_gpu_groups_create(const fm_layout *layout, const fm_kernels *kernel
     g->unshare = unshare;
     g->check = check;
     g->least = least;
+    g->waited_s = waited_s;
     *ret_groups = all;
     return FM_OK;
 }

@@ -314,6 +314,15 @@ int64_t fm_gpu_link_least(fm_gpu_link *link, int64_t value) {
     return value;
 }
 
+double fm_gpu_link_waited_s(fm_gpu_link *link) {
+    uint64_t cycles = 0;
+    int device = 0, khz = 1;
+    FM_CUDA(cudaGetDevice(&device));
+    FM_CUDA(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, device));
+    FM_CUDA(cudaMemcpy(&cycles, &link->memory->waited, sizeof cycles, cudaMemcpyDeviceToHost));
+    return (double)cycles / (1e3 * khz);
+}
+
 namespace fm_dist {
 
 /* -- exchanges of both kinds */

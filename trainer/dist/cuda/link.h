@@ -64,6 +64,10 @@ FM_MUST_USE fm_status fm_gpu_link_check(fm_gpu_link *link, fm_error *reterr);
 /* Collective: the least of all ranks' values; 0 when the meeting fails. */
 int64_t fm_gpu_link_least(fm_gpu_link *link, int64_t value);
 
+/* Seconds that exchanges of comm_peer have waited for the messages of other ranks so far: for ranks
+ * that were late, and for flags on their way. Waits for the device. 0 with NCCL. */
+double fm_gpu_link_waited_s(fm_gpu_link *link);
+
 #ifdef __cplusplus
 }
 #endif

@@ -36,6 +36,7 @@ struct link_memory {
     uint32_t epoch[FM_LINK_GROUPS];                   /* exchanges finished */
     uint32_t ended[FM_LINK_GROUPS];                   /* blocks of the current one that ended */
     uint32_t failed;                                  /* not 0: nobody waits any more */
+    uint64_t waited;                                  /* clock cycles, of the first block */
 };
 
 struct region {

@@ -346,7 +346,7 @@ __global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const bac
 static size_t kept_bytes(const fm_triangle_block *t) {
     int64_t rows = block_rows(t);
     return (size_t)(rows * (4 * t->c + EXTRA_COLUMNS)) * sizeof(bf16) +
-           (size_t)rows * sizeof(float2) + (size_t)(block_columns(t) * t->c / 8);
+           (size_t)rows * sizeof(float2) + (size_t)(t->n * t->c / 8);
 }
 
 enum triangle_path { TRIANGLE_FUSED, TRIANGLE_COMPOSED };
@@ -398,7 +398,7 @@ static void block_back(fm_stream *stream, const fm_triangle_block *t, const bloc
     k.gate = projections + 4 * C * C, k.gate_bias = bias + 4 * C;
     k.out = (const bf16 *)t->out, k.out_bias = (const bf16 *)t->out_bias;
     k.keep = t->dropout.rate != 0 ? space.keep : NULL;
-    k.rows = block_rows(t), k.n = (int)block_columns(t);
+    k.rows = block_rows(t), k.n = (int)t->n;
     k.eps = (float)t->eps, k.keep_scale = (float)(1 / (1 - t->dropout.rate));
     k.residual = t->residual;
     int64_t blocks = min_size(k.rows / GROUP_ROWS, n_multiprocessor());
@@ -490,14 +490,24 @@ template <typename T> size_t triangle_part_workspace(const fm_triangle_block *t,
 }
 
 template <int C>
+static void part_front(fm_stream *stream, const fm_triangle_part *p, void *workspace) {
+    const fm_triangle_block *t = &p->block;
+    block_kept space = block_kept_at(t, t->kept);
+    const bf16 *a = space.packed, *b = a + t->n * t->n_part * C;
+    block_front<C>(stream, t, space);
+    if (!t->incoming) return;
+    triangle_multiply<bf16>(stream, workspace, C, t->n, t->n, t->n_part, true, false, a, b,
+                            p->whole);
+}
+
+template <int C>
 static void part_back(fm_stream *stream, const fm_triangle_part *p, void *workspace) {
     const fm_triangle_block *t = &p->block;
     block_kept space = block_kept_at(t, t->kept);
-    int64_t n = t->n, part = t->n_part, plane = n * part * C;
-    const bf16 *a = t->incoming ? (const bf16 *)p->whole : space.packed;
-    const bf16 *b = t->incoming ? space.packed + plane : (const bf16 *)p->whole;
-    triangle_multiply<bf16>(stream, workspace, C, t->incoming ? n : part, t->incoming ? part : n, n,
-                            t->incoming, !t->incoming, a, b, space.x);
+    if (!t->incoming) {
+        triangle_multiply<bf16>(stream, workspace, C, t->n_part, t->n, t->n, false, true,
+                                space.packed, p->whole, space.x);
+    }
     block_back<C>(stream, t, space);
 }
 
@@ -506,10 +516,9 @@ void triangle_part(fm_stream *stream, fm_triangle_stage stage, const fm_triangle
                    void *workspace) {
     const fm_triangle_block *t = &p->block;
     assert(triangle_part_kept<T>(t) > 0);
-    block_kept kept = block_kept_at(t, t->kept);
     switch (stage) {
     case FM_TRIANGLE_FRONT:
-        t->c == 64 ? block_front<64>(stream, t, kept) : block_front<128>(stream, t, kept);
+        t->c == 64 ? part_front<64>(stream, p, workspace) : part_front<128>(stream, p, workspace);
         break;
     case FM_TRIANGLE_BACK:
         t->c == 64 ? part_back<64>(stream, p, workspace) : part_back<128>(stream, p, workspace);

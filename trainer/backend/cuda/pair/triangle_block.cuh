@@ -37,12 +37,9 @@ struct block_kept {
     uint8_t *keep;
 };
 
-/* Pairs, and their columns, that a call has: all, or those of a part. */
+/* Pairs that a call has: all, or those of a part. */
 inline int64_t block_rows(const fm_triangle_block *t) {
     return t->n * (t->n_part ? t->n_part : t->n);
-}
-inline int64_t block_columns(const fm_triangle_block *t) {
-    return t->n_part && t->incoming ? t->n_part : t->n;
 }
 
 inline block_kept block_kept_at(const fm_triangle_block *t, void *base) {
@@ -58,7 +55,7 @@ size_t block_grad_workspace(const fm_triangle_block *t);
 void block_grad(fm_stream *stream, const fm_triangle_block *t, const fm_triangle_block_grad *grad,
                 void *workspace);
 
-/* The same for a part: the first half makes da, db and what the weights' gradients need. */
+/* The same for a part: the first half makes dx and what the weights' gradients need. */
 void part_back_grad(fm_stream *stream, const fm_triangle_part *p, void *workspace);
 void part_front_grad(fm_stream *stream, const fm_triangle_part *p, void *workspace);
 

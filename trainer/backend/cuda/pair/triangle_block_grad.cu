@@ -568,11 +568,11 @@ struct grad_space {
 static size_t grad_layout(const fm_triangle_block *t, void *base, grad_space *ret) {
     size_t c = (size_t)t->c, plane = (size_t)block_rows(t) * c * sizeof(bf16);
     carver carve = {(char *)base, 0};
-    ret->dpacked = (bf16 *)carve.take(2 * plane); /* first: a part's caller adds to it */
+    ret->dpacked = (bf16 *)carve.take(3 * plane); /* first: a part's caller reads and writes it */
+    ret->dx = ret->dpacked + block_rows(t) * t->c * 2;
     ret->dprojected = (bf16 *)carve.take(5 * plane);
     ret->u = (bf16 *)carve.take(plane);
     ret->dp = (bf16 *)carve.take(plane);
-    ret->dx = (bf16 *)carve.take(plane);
     ret->sums = (float *)carve.take(block_weights_sums(t->c) * sizeof(float));
     ret->gemm = carve.take((size_t)32 << 20);
     return carve.used;
@@ -597,7 +597,7 @@ static void grad_back(fm_stream *stream, const fm_triangle_block *t, const void 
     k.out = (const bf16 *)t->out, k.out_bias = (const bf16 *)t->out_bias;
     k.keep = t->dropout.rate != 0 ? kept.keep : NULL;
     k.dx = space.dx, k.dp = space.dp, k.dgate = space.dprojected + 4 * C;
-    k.rows = block_rows(t), k.n = (int)block_columns(t);
+    k.rows = block_rows(t), k.n = (int)t->n;
     k.eps = (float)t->eps, k.keep_scale = (float)(1 / (1 - t->dropout.rate));
     allow_shared(wgmma_triangle_back_grad<C>, sizeof(back_grad_space<C>));
     launch_after(stream, wgmma_triangle_back_grad<C>, (unsigned)grad_blocks(t), GRAD_THREADS,
@@ -645,17 +645,16 @@ static void grad_all(fm_stream *stream, const fm_triangle_block *t,
     block_weights(stream, t, grad, {space.dprojected, space.u, space.dp}, space.sums);
 }
 
-/* The same where one operand is whole and its gradient is this part's share. */
+/* The same for a part, which has some rows of da and db. Outgoing: `dwhole` is this part's share of
+ * db, and da needs `whole`, all of b. Incoming: `dwhole` is all of dx. */
 static void part_products(fm_stream *stream, const fm_triangle_part *p, const grad_space &space) {
     const fm_triangle_block *t = &p->block;
     int64_t n = t->n, part = t->n_part, c = t->c, plane = n * part * c;
     const bf16 *a = block_kept_at(t, t->kept).packed, *b = a + plane;
     bf16 *da = space.dpacked, *db = da + plane;
     if (t->incoming) {
-        triangle_multiply<bf16>(stream, space.gemm, c, n, n, part, false, true, b, space.dx,
-                                p->dwhole);
-        triangle_multiply<bf16>(stream, space.gemm, c, n, part, n, false, false, p->whole, space.dx,
-                                db);
+        triangle_multiply<bf16>(stream, space.gemm, c, part, n, n, false, true, b, p->dwhole, da);
+        triangle_multiply<bf16>(stream, space.gemm, c, part, n, n, false, false, a, p->dwhole, db);
     } else {
         triangle_multiply<bf16>(stream, space.gemm, c, n, n, part, true, false, space.dx, a,
                                 p->dwhole);
@@ -673,13 +672,14 @@ void part_back_grad(fm_stream *stream, const fm_triangle_part *p, void *workspac
     } else {
         grad_back<128>(stream, t, p->grad->dy, space);
     }
-    part_products(stream, p, space);
+    if (!t->incoming) part_products(stream, p, space);
 }
 
 void part_front_grad(fm_stream *stream, const fm_triangle_part *p, void *workspace) {
     const fm_triangle_block *t = &p->block;
     grad_space space;
     grad_layout(t, workspace, &space);
+    if (t->incoming) part_products(stream, p, space);
     if (t->c == 64) {
         grad_front<64>(stream, t, p->grad->dz, space);
     } else {

@@ -1,0 +1,492 @@
+/* plot_draw.c: see plot_draw.h. The picture is a head (title, what the lines mean, the runs) and
+ * panels in two columns. A panel collects the curves of all runs first, since its axes follow from
+ * what is drawn, and then draws them. Curves have at most N_POINT points, however long the run. */
+#include "server/cli/plot_draw.h"
+
+#include "server/cli/svg.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WIDTH = 1000,
+    MARGIN = 28,
+    N_COLUMN = 2,
+    GAP = 40,
+    PANEL_WIDTH = (WIDTH - 2 * MARGIN - GAP) / N_COLUMN,
+    PANEL_HEIGHT = 272,
+    AXIS_LEFT = 56, /* room for the numbers of the vertical axis */
+    PLOT_TOP = 30,
+    PLOT_HEIGHT = 184,
+    LEGEND_ROW = 22,
+    LETTER = 7, /* about a letter's width at size 12 */
+    SWATCH = 30,
+    N_X_TICK = 6,
+    N_Y_TICK = 5,
+    N_POINT = 400,
+    MOST_RAW_RUNS = 4, /* with more runs single steps would hide the curves */
+    MOST_CURVES = 4 * FM_PLOT_MOST_RUNS,
+    MOST_PANELS = 24,
+    N_COLOUR = 8,
+    N_SHAPE = 4,
+};
+
+/* Colours that people with any colour blindness tell apart, first on white, then on black; beyond
+ * them, runs differ in the pattern of their lines, and dots in their shape. */
+static const struct {
+    const char *light, *dark;
+} colours[N_COLOUR] = {{"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8f45"}, {"#00815e", "#35cf9f"},
+                       {"#b8478c", "#e99acb"}, {"#8a6d00", "#f0e442"}, {"#555555", "#c2c2c2"},
+                       {"#7446b8", "#b99cf2"}, {"#7f3b08", "#dba36b"}};
+static const char *const dashes[] = {"", "7 3", "2 3"};
+static const char seen_dash[] = "1 3";
+
+static const char *const greys[][2] = {{FM_SVG_PAPER, "#0d1117"},
+                                       {FM_SVG_INK, "#e6edf3"},
+                                       {FM_SVG_QUIET, "#9aa4af"},
+                                       {FM_SVG_GRID, "#262c36"},
+                                       {FM_SVG_AXIS, "#6e7681"}};
+
+/* How a number over steps becomes a curve. */
+typedef enum measure { MEASURE_MEAN, MEASURE_RATE } measure;
+
+/* A panel: a number of metrics.jsonl and its namesake of eval.jsonl. */
+typedef struct panel_kind {
+    const char *key, *title, *unit;
+    measure measure;
+    bool is_smooth; /* drawn as a mean; else as it is */
+    bool from_zero, may_be_log;
+} panel_kind;
+
+static const panel_kind loss_kind = {"loss", "Loss", "", MEASURE_MEAN, true, false, true};
+static const panel_kind score_kinds[] = {
+    {"lddt_ca", "lDDT-C\xce\xb1", "0 to 1", MEASURE_MEAN, true, true, false},
+    {"tm_score", "TM-score", "0 to 1", MEASURE_MEAN, true, true, false}};
+static const panel_kind last_kinds[] = {
+    {"learning_rate", "Learning rate", "", MEASURE_MEAN, false, true, false},
+    {"step_s", "Speed", "steps per second", MEASURE_RATE, true, true, false}};
+
+typedef enum curve_kind { CURVE_RAW, CURVE_MEAN, CURVE_SEEN, CURVE_HELD_OUT } curve_kind;
+
+typedef struct curve {
+    curve_kind kind;
+    size_t run;
+    double x[2 * N_POINT], y[2 * N_POINT];
+    size_t n;
+} curve;
+
+typedef struct plot {
+    const fm_plot_picture *picture;
+    FILE *out;
+    uint64_t smooth;
+    double last_step;
+    size_t colour[FM_PLOT_MOST_RUNS], dash[FM_PLOT_MOST_RUNS], n_colour;
+    curve *curves; /* [MOST_CURVES] of the panel in hand */
+    size_t n_curve;
+    double left, top, low, high; /* of its plot; low and high in log10 where is_log */
+    bool is_log;
+    size_t n_panel; /* drawn so far */
+} plot;
+
+/* -- runs */
+
+/* The length of a run's name without a number at its end and what separates it. */
+static size_t stem_length(const char *name) {
+    size_t n = strlen(name), digits = n;
+    while (digits > 0 && isdigit((unsigned char)name[digits - 1]))
+        digits--;
+    if (digits == n || digits == 0) return n;
+    return digits > 1 && strchr("-_.", name[digits - 1]) ? digits - 1 : digits;
+}
+
+static bool is_same_stem(const char *a, const char *b) {
+    return stem_length(a) == stem_length(b) && strncmp(a, b, stem_length(a)) == 0;
+}
+
+static void choose_colours(plot *p) {
+    const fm_plot_picture *picture = p->picture;
+    for (size_t i = 0; i < picture->n_run; i++) {
+        size_t same = i;
+        for (size_t k = 0; picture->by_seed && k < i && same == i; k++)
+            if (is_same_stem(picture->run[k].name, picture->run[i].name)) same = k;
+        size_t number = same < i ? p->colour[same] + N_COLOUR * p->dash[same] : p->n_colour++;
+        p->colour[i] = number % N_COLOUR;
+        p->dash[i] = number / N_COLOUR;
+    }
+}
+
+static void find_steps(plot *p) {
+    double longest = 1;
+    for (size_t i = 0; i < p->picture->n_run; i++) {
+        const fm_plot_run *run = &p->picture->run[i];
+        const fm_plot_series *loss = fm_plot_find(&run->steps, "loss");
+        if (loss && loss->n) longest = fmax(longest, loss->step[loss->n - 1]);
+    }
+    p->last_step = longest;
+    p->smooth = p->picture->smooth ? p->picture->smooth : (uint64_t)fmax(1, longest / 50);
+}
+
+/* -- curves */
+
+static curve *add_curve(plot *p, curve_kind kind, size_t run) {
+    if (p->n_curve == MOST_CURVES) return NULL;
+    curve *c = &p->curves[p->n_curve++];
+    c->kind = kind;
+    c->run = run;
+    c->n = 0;
+    return c;
+}
+
+static void add_point(curve *c, double x, double y) {
+    assert(c->n < sizeof c->x / sizeof c->x[0]);
+    c->x[c->n] = x;
+    c->y[c->n++] = y;
+}
+
+/* The means of the steps within half a window of N_POINT of them. */
+static void add_means(plot *p, size_t run, const fm_plot_series *s, const panel_kind *kind) {
+    curve *c = add_curve(p, CURVE_MEAN, run);
+    double half = kind->is_smooth ? ((double)p->smooth - 1) / 2 : 0, sum = 0;
+    size_t n_point = s->n < N_POINT ? s->n : N_POINT, first = 0, end = 0;
+    for (size_t i = 0; c && i < n_point; i++) {
+        double at = s->step[n_point > 1 ? i * (s->n - 1) / (n_point - 1) : 0];
+        for (; end < s->n && s->step[end] <= at + half; end++)
+            sum += s->value[end];
+        for (; s->step[first] < at - half; first++)
+            sum -= s->value[first];
+        double n = (double)(end - first);
+        add_point(c, at, kind->measure == MEASURE_RATE ? n / sum : sum / n);
+    }
+}
+
+/* Single steps; of a long run the lowest and the highest of each stretch. */
+static void add_raw(plot *p, size_t run, const fm_plot_series *s) {
+    curve *c = add_curve(p, CURVE_RAW, run);
+    size_t n_stretch = s->n < N_POINT ? s->n : N_POINT;
+    for (size_t i = 0; c && i < n_stretch; i++) {
+        size_t low = i * s->n / n_stretch, high = low, end = (i + 1) * s->n / n_stretch;
+        for (size_t k = low; k < end; k++) {
+            if (s->value[k] < s->value[low]) low = k;
+            if (s->value[k] > s->value[high]) high = k;
+        }
+        size_t first = low < high ? low : high, second = low < high ? high : low;
+        add_point(c, s->step[first], s->value[first]);
+        if (second != first) add_point(c, s->step[second], s->value[second]);
+    }
+}
+
+/* Every evaluation; of more than fit, every so many. */
+static void add_scores(plot *p, curve_kind kind, size_t run, const fm_plot_series *s) {
+    curve *c = add_curve(p, kind, run);
+    size_t n_point = s->n < N_POINT ? s->n : N_POINT;
+    for (size_t i = 0; c && i < n_point; i++) {
+        size_t k = n_point > 1 ? i * (s->n - 1) / (n_point - 1) : 0;
+        add_point(c, s->step[k], s->value[k]);
+    }
+}
+
+static void collect(plot *p, const panel_kind *kind) {
+    char seen[64];
+    snprintf(seen, sizeof seen, "seen_%s", kind->key);
+    p->n_curve = 0;
+    for (size_t i = 0; i < p->picture->n_run; i++) {
+        const fm_plot_run *run = &p->picture->run[i];
+        const fm_plot_series *steps = fm_plot_find(&run->steps, kind->key);
+        if (steps && kind->measure == MEASURE_MEAN && kind->is_smooth && p->smooth > 1 &&
+            p->picture->n_run <= MOST_RAW_RUNS) {
+            add_raw(p, i, steps);
+        }
+    }
+    for (size_t i = 0; i < p->picture->n_run; i++) {
+        const fm_plot_run *run = &p->picture->run[i];
+        const fm_plot_series *steps = fm_plot_find(&run->steps, kind->key);
+        const fm_plot_series *of_seen = fm_plot_find(&run->scores, seen);
+        const fm_plot_series *scores = fm_plot_find(&run->scores, kind->key);
+        if (steps) add_means(p, i, steps, kind);
+        if (of_seen) add_scores(p, CURVE_SEEN, i, of_seen);
+        if (scores) add_scores(p, CURVE_HELD_OUT, i, scores);
+    }
+}
+
+/* -- axes */
+
+/* The range of what is drawn; single steps may leave it, since one wild step would flatten all
+ * curves. */
+static void choose_range(plot *p, const panel_kind *kind) {
+    double low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < p->n_curve; i++) {
+        const curve *c = &p->curves[i];
+        for (size_t k = 0; c->kind != CURVE_RAW && k < c->n; k++) {
+            low = fmin(low, c->y[k]);
+            high = fmax(high, c->y[k]);
+        }
+    }
+    p->is_log = kind->may_be_log && low > 0 && high > 30 * low;
+    if (p->is_log) {
+        low = log10(low);
+        high = log10(high);
+    } else if (kind->from_zero && low >= 0) {
+        low = 0;
+    }
+    if (!(high > low)) high = low + fmax(fabs(low) * 0.1, 1e-9);
+    double room = (high - low) * 0.04;
+    if (low != 0 || p->is_log) low -= room;
+    p->low = low;
+    p->high = high + room;
+}
+
+static double x_of(const plot *p, double step) {
+    return p->left + (PANEL_WIDTH - AXIS_LEFT) * step / p->last_step;
+}
+
+static double y_of(const plot *p, double value) {
+    double at = p->is_log ? log10(fmax(value, 1e-300)) : value;
+    double share = (at - p->low) / (p->high - p->low);
+    return p->top + PLOT_HEIGHT * (1 - fmin(fmax(share, -1), 2));
+}
+
+static void draw_value(const plot *p, double value, double step) {
+    char text[FM_SVG_NUMBER_BYTES];
+    double y = y_of(p, value), right = x_of(p, p->last_step);
+    fm_svg_line(p->out, p->left, y, right, y, FM_SVG_GRID);
+    fm_svg_label(p->out, p->left - 8, y + 4, "end", 12, FM_SVG_QUIET,
+                 fm_svg_tick(value, step, text));
+}
+
+static void draw_values(const plot *p) {
+    if (!p->is_log) {
+        double step = fm_svg_tick_step(p->high - p->low, N_Y_TICK);
+        for (double v = ceil(p->low / step) * step; v <= p->high; v += step)
+            draw_value(p, v, step);
+        return;
+    }
+    bool is_short = p->high - p->low < 2.5;
+    for (double decade = floor(p->low); decade <= p->high; decade++) {
+        static const double within[] = {1, 2, 5};
+        for (size_t i = 0; i < (is_short ? 3 : 1); i++) {
+            double v = within[i] * pow(10, decade);
+            if (log10(v) >= p->low && log10(v) <= p->high) draw_value(p, v, pow(10, decade));
+        }
+    }
+}
+
+static void draw_steps(const plot *p) {
+    char text[FM_SVG_NUMBER_BYTES];
+    double base = p->top + PLOT_HEIGHT, step = fmax(1, fm_svg_tick_step(p->last_step, N_X_TICK));
+    fm_svg_line(p->out, p->left, base, x_of(p, p->last_step), base, FM_SVG_AXIS);
+    for (double s = 0; s <= p->last_step; s += step) {
+        fm_svg_line(p->out, x_of(p, s), base, x_of(p, s), base + 4, FM_SVG_AXIS);
+        fm_svg_label(p->out, x_of(p, s), base + 18, "middle", 12, FM_SVG_QUIET,
+                     fm_svg_tick(s, step, text));
+    }
+    fm_svg_label(p->out, (p->left + x_of(p, p->last_step)) / 2, base + 36, "middle", 12, FM_SVG_INK,
+                 "step");
+}
+
+/* -- lines and dots */
+
+static void draw_dot(FILE *out, double x, double y, size_t shape, const char *colour) {
+    static const char *const outlines[N_SHAPE] = {"", "m-3 -3h6v6h-6z", "m0 -4l4 7h-8z",
+                                                  "m0 -4l4 4l-4 4l-4 -4z"};
+    if (shape == 0) {
+        fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\"", x, y);
+    } else {
+        fprintf(out, "<path d=\"M%.1f %.1f%s\"", x, y, outlines[shape]);
+    }
+    fprintf(out, " fill=\"%s\" stroke=\"%s\" stroke-width=\"0.8\"/>\n", colour, FM_SVG_PAPER);
+}
+
+static void open_path(FILE *out, curve_kind kind, const char *colour, const char *dash) {
+    fprintf(out, "<path stroke=\"%s\" stroke-width=\"%s\" stroke-linejoin=\"round\"", colour,
+            kind == CURVE_RAW ? "0.7" : "1.8");
+    if (kind == CURVE_RAW) fprintf(out, " stroke-opacity=\"0.3\"");
+    if (kind == CURVE_SEEN) dash = seen_dash;
+    if (dash[0]) fprintf(out, " stroke-dasharray=\"%s\"", dash);
+    fprintf(out, " d=\"");
+}
+
+static void draw_curve(const plot *p, const curve *c) {
+    const char *colour = colours[p->colour[c->run]].light, *dash = dashes[p->dash[c->run]];
+    if (c->n == 0) return;
+    open_path(p->out, c->kind, colour, dash);
+    for (size_t i = 0; i < c->n; i++)
+        fprintf(p->out, "%c%.1f %.1f", i ? 'L' : 'M', x_of(p, c->x[i]), y_of(p, c->y[i]));
+    fprintf(p->out, "\"/>\n");
+    for (size_t i = 0; c->kind == CURVE_HELD_OUT && i < c->n; i++)
+        draw_dot(p->out, x_of(p, c->x[i]), y_of(p, c->y[i]), p->colour[c->run] % N_SHAPE, colour);
+}
+
+static void draw_panel(plot *p, const panel_kind *kind, double head) {
+    double x = MARGIN + (double)(p->n_panel % N_COLUMN) * (PANEL_WIDTH + GAP);
+    collect(p, kind);
+    p->left = x + AXIS_LEFT;
+    p->top = head + (double)(p->n_panel / N_COLUMN) * PANEL_HEIGHT + PLOT_TOP;
+    choose_range(p, kind);
+    fm_svg_label(p->out, p->left, p->top - 12, "start", 14, FM_SVG_INK, kind->title);
+    const char *remark = p->is_log ? "logarithmic" : kind->unit;
+    if (remark[0]) {
+        fm_svg_label(p->out, x_of(p, p->last_step), p->top - 12, "end", 12, FM_SVG_QUIET, remark);
+    }
+    draw_values(p);
+    draw_steps(p);
+    fprintf(p->out,
+            "<clipPath id=\"p%zu\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>"
+            "</clipPath>\n<g clip-path=\"url(#p%zu)\">\n",
+            p->n_panel, p->left - 5, p->top - 5, x_of(p, p->last_step) - p->left + 10,
+            PLOT_HEIGHT + 10, p->n_panel);
+    for (size_t i = 0; i < p->n_curve; i++)
+        draw_curve(p, &p->curves[i]);
+    fprintf(p->out, "</g>\n");
+    p->n_panel++;
+}
+
+/* -- the picture */
+
+static bool has_series(const plot *p, const char *key, bool in_scores) {
+    for (size_t i = 0; i < p->picture->n_run; i++) {
+        const fm_plot_run *run = &p->picture->run[i];
+        if (fm_plot_find(in_scores ? &run->scores : &run->steps, key)) return true;
+    }
+    return false;
+}
+
+/* Keys of a step that are no loss terms. */
+static bool is_term(const char *key) {
+    static const char *const others[] = {
+        "loss",     "grad_norm", "learning_rate", "step_s", "data_wait_s", "index",
+        "cycles",   "batch",     "lddt_ca",       "lddt",   "rmsd_ca",     "drmsd_ca",
+        "tm_score", "gdt_ts",    "gdt_ha",        "eta_s",  "device_bytes"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(key, others[i]) == 0) return false;
+    return true;
+}
+
+/* The panels of the picture, in order; returns how many. */
+static size_t choose_panels(const plot *p, panel_kind out[MOST_PANELS]) {
+    size_t n = 0;
+    out[n++] = loss_kind;
+    for (size_t i = 0; i < sizeof score_kinds / sizeof score_kinds[0]; i++) {
+        /* A step's scores are those of one crop: only the first of them is worth a panel. */
+        const char *key = score_kinds[i].key;
+        if (has_series(p, key, true) || (i == 0 && has_series(p, key, false))) {
+            out[n++] = score_kinds[i];
+        }
+    }
+    for (size_t i = 0; i < sizeof last_kinds / sizeof last_kinds[0]; i++)
+        out[n++] = last_kinds[i];
+    const fm_plot_table *steps = &p->picture->run[0].steps;
+    for (size_t i = 0; p->picture->has_terms && i < steps->n && n < MOST_PANELS; i++) {
+        const char *key = steps->series[i].name;
+        if (!is_term(key)) continue;
+        out[n++] = (panel_kind){key, key, "loss term, unweighted", MEASURE_MEAN, true, false, true};
+    }
+    return n;
+}
+
+static bool is_first_of_stem(const plot *p, size_t run) {
+    for (size_t k = 0; p->picture->by_seed && k < run; k++)
+        if (is_same_stem(p->picture->run[k].name, p->picture->run[run].name)) return false;
+    return true;
+}
+
+/* Draws the runs' names behind pieces of their lines; returns the height. */
+static double draw_legend(const plot *p, double top, bool is_drawn) {
+    double x = MARGIN, y = top;
+    for (size_t i = 0; i < p->picture->n_run; i++) {
+        if (!is_first_of_stem(p, i)) continue;
+        char text[96];
+        size_t n = 0;
+        for (size_t k = i; k < p->picture->n_run; k++)
+            n += is_same_stem(p->picture->run[k].name, p->picture->run[i].name);
+        bool is_group = p->picture->by_seed && n > 1;
+        const char *name = p->picture->run[i].name;
+        snprintf(text, sizeof text, "%.*s", (int)(is_group ? stem_length(name) : strlen(name)),
+                 name);
+        if (is_group) snprintf(text + strlen(text), 24, " (%zu runs)", n);
+        double width = SWATCH + 10 + LETTER * (double)strlen(text) + 16;
+        if (x > MARGIN && x + width > WIDTH - MARGIN) {
+            x = MARGIN;
+            y += LEGEND_ROW;
+        }
+        if (is_drawn) {
+            open_path(p->out, CURVE_MEAN, colours[p->colour[i]].light, dashes[p->dash[i]]);
+            fprintf(p->out, "M%.1f %.1fh%d\"/>\n", x, y - 4, SWATCH);
+            fm_svg_label(p->out, x + SWATCH + 8, y, "start", 12, FM_SVG_INK, text);
+        }
+        x += width;
+    }
+    return y - top + LEGEND_ROW;
+}
+
+/* What the kinds of lines mean. */
+static void describe(const plot *p, char *out, size_t out_bytes) {
+    char number[FM_SVG_NUMBER_BYTES];
+    bool is_held = false, is_seen = false;
+    for (size_t i = 0; i < p->picture->n_run; i++) {
+        is_held |= p->picture->run[i].scores.n > 0;
+        is_seen |= fm_plot_find(&p->picture->run[i].scores, "seen_loss") != NULL;
+    }
+    bool is_raw = p->picture->n_run <= MOST_RAW_RUNS && p->smooth > 1;
+    if (p->smooth > 1) {
+        snprintf(out, out_bytes, "Lines: training, centred mean over %s steps%s%s%s.",
+                 fm_svg_count(p->smooth, number), is_raw ? "; pale: single steps" : "",
+                 is_held ? "; dots: held-out chains" : "",
+                 is_seen ? "; dotted: training chains scored in the same way" : "");
+    } else {
+        snprintf(out, out_bytes, "Lines: training, every step%s.",
+                 is_held ? "; dots: held-out chains" : "");
+    }
+}
+
+static void format_style(char *out, size_t out_bytes) {
+    size_t at = (size_t)snprintf(out, out_bytes, "@media (prefers-color-scheme: dark) {");
+    for (size_t i = 0; i < sizeof greys / sizeof greys[0] + N_COLOUR; i++) {
+        size_t c = i - sizeof greys / sizeof greys[0];
+        bool is_grey = i < sizeof greys / sizeof greys[0];
+        const char *light = is_grey ? greys[i][0] : colours[c].light;
+        const char *dark = is_grey ? greys[i][1] : colours[c].dark;
+        at += (size_t)snprintf(out + at, out_bytes - at,
+                               " [fill=\"%s\"] { fill: %s } [stroke=\"%s\"] { stroke: %s }", light,
+                               dark, light, dark);
+    }
+    at += (size_t)snprintf(out + at, out_bytes - at, " }");
+    assert(at < out_bytes);
+}
+
+static void draw(plot *p) {
+    panel_kind kinds[MOST_PANELS];
+    char style[2048], about[256];
+    const char *title = p->picture->title ? p->picture->title : "Training runs";
+    choose_colours(p);
+    find_steps(p);
+    size_t n = choose_panels(p, kinds);
+    double head = 84 + draw_legend(p, 84, false);
+    format_style(style, sizeof style);
+    describe(p, about, sizeof about);
+    fm_svg_begin(p->out, WIDTH, (int)head + (int)((n + N_COLUMN - 1) / N_COLUMN) * PANEL_HEIGHT,
+                 title, style);
+    fm_svg_label(p->out, MARGIN, 32, "start", 18, FM_SVG_INK, title);
+    fm_svg_label(p->out, MARGIN, 54, "start", 12, FM_SVG_QUIET, about);
+    draw_legend(p, 84, true);
+    for (size_t i = 0; i < n; i++)
+        draw_panel(p, &kinds[i], head);
+    fm_svg_end(p->out);
+}
+
+fm_status fm_plot_draw(const fm_plot_picture *picture, char **ret_text, size_t *ret_bytes,
+                       fm_error *reterr) {
+    assert(picture->n_run > 0 && picture->n_run <= FM_PLOT_MOST_RUNS);
+    plot p = {.picture = picture, .curves = malloc(MOST_CURVES * sizeof *p.curves)};
+    *ret_text = NULL;
+    p.out = p.curves ? open_memstream(ret_text, ret_bytes) : NULL;
+    if (p.out) draw(&p);
+    bool is_whole = p.out && fclose(p.out) == 0;
+    free(p.curves);
+    if (is_whole) return FM_OK;
+    free(*ret_text);
+    *ret_text = NULL;
+    return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the picture");
+}

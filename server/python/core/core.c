@@ -1,0 +1,52 @@
+/* core.c: the module itself and its exception. */
+#include "server/python/core/core.h"
+
+static PyObject *error_type;
+
+PyObject *fm_py_raise(const fm_error *error) {
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    fm_error_format(error, text, sizeof text);
+    PyObject *arguments = Py_BuildValue("(ss)", fm_status_name(error->status), text);
+    if (!arguments) return NULL;
+    PyErr_SetObject(error_type, arguments);
+    Py_DECREF(arguments);
+    return NULL;
+}
+
+int fm_py_add_type(PyObject *module, const char *name, PyType_Spec *spec, PyObject **ret_type) {
+    PyObject *type = PyType_FromSpec(spec);
+    if (!type) return -1;
+    if (ret_type) *ret_type = type;
+    int failed = PyModule_AddObjectRef(module, name, type);
+    if (!ret_type) Py_DECREF(type);
+    return failed;
+}
+
+static int add_error(PyObject *module) {
+    error_type = PyErr_NewExceptionWithDoc(
+        "foldmill.Error",
+        "An error of foldmill: args are the kind ('not found', 'closed', ...) and the sentence.",
+        NULL, NULL);
+    return error_type ? PyModule_AddObjectRef(module, "Error", error_type) : -1;
+}
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "foldmill._core",
+    .m_doc = "The C client, expansion and cache of foldmill.",
+    .m_size = -1,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC PyInit__core(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (!module) return NULL;
+    if (add_error(module) || fm_py_add_blocks(module) || fm_py_add_samples(module) ||
+        fm_py_add_streams(module) || fm_py_add_caches(module) ||
+        PyModule_AddStringConstant(module, "__version__", FM_VERSION)) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,262 @@
+"""The Python package against the real programs: a dataset is synthesised, built and served.
+
+usage: test_python.py FOLDMILL PACKAGE_DIR [TEST...]; exit status 77 where NumPy is missing. The tests
+of DataLoaders need PyTorch.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+FOLDMILL, PACKAGE = sys.argv[1:3]
+sys.path.insert(0, PACKAGE)
+if not list(pathlib.Path(PACKAGE).glob("foldmill/_core*.so")):
+    print(f"skipped: {PACKAGE} has no extension module; `./run build python` makes it")
+    sys.exit(77)
+try:
+    import numpy
+except ImportError:
+    print("skipped: NumPy is not installed")
+    sys.exit(77)
+try:
+    import torch
+except ImportError:
+    torch = None
+
+import foldmill  # noqa: E402
+
+PLAN, STEPS, BATCH = "tiny", 12, 4
+
+
+def run(*arguments, check=True):
+    return subprocess.run([FOLDMILL, *map(str, arguments)], check=check, capture_output=True,
+                          text=True, timeout=120)
+
+
+class Server:
+    """A `foldmill serve` process that dies with the test."""
+
+    def __init__(self, folder, cache):
+        self.url = f"unix:{folder}/socket"
+        self.log = open(f"{folder}/serve.log", "w+")
+        self.process = subprocess.Popen([FOLDMILL, "serve", "--cache", cache, "--listen", self.url],
+                                        stdout=self.log, stderr=self.log)
+        for _ in range(1200):
+            if os.path.exists(f"{folder}/socket") and "listening" in self.text():
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"the server did not start: {self.text()}")
+
+    def text(self):
+        return pathlib.Path(self.log.name).read_text()
+
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        self.process.wait(60)
+        self.log.close()
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = cls.folder.name
+        cls.cache = f"{cls.root}/cache"
+        run("synth", "--out", f"{cls.root}/data", "--chains", 6, "--depth", 300, "-q")
+        run("build", f"{cls.root}/data", "--cache", cls.cache, "-q")
+        os.mkdir(f"{cls.root}/a")
+        cls.server = Server(f"{cls.root}/a", cls.cache)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        cls.folder.cleanup()
+
+    def stream(self, **changes):
+        arguments = {"plan": PLAN, "seed": 7, "steps": STEPS, "batch": BATCH, **changes}
+        return foldmill.Stream(arguments.pop("url", self.server.url), **arguments)
+
+    def digest(self, hashes):
+        rows = b"".join(struct.pack("<QQ", *row) for row in sorted(hashes.items()))
+        return hashlib.sha256(rows).hexdigest()
+
+    def fetched(self):
+        report = json.loads(run("fetch", "--data", self.server.url, "--plan", PLAN, "--seed", 7,
+                                "--steps", STEPS, "--batch", BATCH, "--digest", "--json").stdout)
+        return report["digest"]
+
+
+class Streams(Case):
+    def test_same_bytes_as_the_c_client(self):
+        for order in ("strict", "bounded:8"):
+            hashes = {sample.index: sample.hash() for sample in self.stream(raw=True, order=order)}
+            self.assertEqual(len(hashes), STEPS * BATCH)
+            self.assertEqual(self.digest(hashes), self.fetched())
+
+    def test_expanded_features_have_the_keys_of_openfold(self):
+        features = next(iter(self.stream()))
+        self.assertEqual(len(features), 51)  # 50 and our index
+        n_cycle = features["aatype"].shape[-1]
+        self.assertEqual(features["msa_feat"].shape[2:], (49, n_cycle))
+        self.assertEqual(features["aatype"].dtype, numpy.int64)
+        self.assertEqual(features["template_torsion_angles_sin_cos"].shape[2:], (7, 2, n_cycle))
+        for key, array in features.items():
+            self.assertIn(array.dtype, (numpy.float32, numpy.int64), key)
+            self.assertTrue(numpy.isfinite(array).all(), key)
+
+    def test_expanding_agrees_with_the_compact_tensors(self):
+        sample = next(iter(self.stream(raw=True)))
+        compact, features = sample.tensors(), sample.expand()
+        n = sample.n_res
+        numpy.testing.assert_array_equal(features["aatype"][:n, 0], compact["aatype"])
+        numpy.testing.assert_array_equal(features["aatype"][n:], 0)
+        for cycle, msa in enumerate(compact["true_msa"]):
+            rows = msa.shape[0]
+            numpy.testing.assert_array_equal(features["true_msa"][:rows, :n, cycle], msa)
+        mask = compact["all_atom_mask"][:, None] >> numpy.arange(37, dtype=numpy.uint64) & 1
+        numpy.testing.assert_array_equal(features["all_atom_mask"][:n, :, 0], mask)
+
+    def test_whole_steps_have_a_leading_axis(self):
+        steps = list(self.stream(stack=True))
+        self.assertEqual(len(steps), STEPS)
+        for number, step in enumerate(steps):
+            expected = numpy.arange(number * BATCH, (number + 1) * BATCH)
+            numpy.testing.assert_array_equal(step["index"], expected)
+            self.assertEqual(step["msa_feat"].shape[0], BATCH)
+
+    def test_ranks_divide_the_samples(self):
+        hashes = {}
+        for rank in range(2):
+            for sample in self.stream(raw=True, rank=rank, world=2):
+                self.assertEqual(sample.slot % 2, rank)
+                self.assertNotIn(sample.index, hashes)
+                hashes[sample.index] = sample.hash()
+        self.assertEqual(self.digest(hashes), self.fetched())
+
+    def test_a_state_continues_at_every_sample(self):
+        whole = [sample.index for sample in self.stream(raw=True)]
+        for order in ("strict", "bounded:8"):
+            for n in (0, 1, 5, BATCH, STEPS * BATCH - 1, STEPS * BATCH):
+                first, seen = self.stream(raw=True, order=order), []
+                for sample in first:
+                    if len(seen) == n:
+                        break
+                    seen.append(sample.index)
+                    state = json.loads(json.dumps(first.state_dict()))
+                if n == 0:
+                    state = self.stream(raw=True, order=order).state_dict()
+                second = self.stream(raw=True, order=order)
+                second.load_state_dict(state)
+                rest = [sample.index for sample in second]
+                self.assertEqual(sorted(seen + rest), whole, (order, n))
+
+    def test_a_state_of_another_run_is_refused(self):
+        state = self.stream().state_dict()
+        with self.assertRaisesRegex(ValueError, "seed 7"):
+            self.stream(seed=8).load_state_dict(state)
+
+    def test_samples_that_are_kept_stop_the_stream_with_a_reason(self):
+        kept = []
+        with self.assertRaisesRegex(RuntimeError, "all 3 received samples are still in use"):
+            for sample in self.stream(raw=True, ahead=3):
+                kept.append(sample)
+        self.assertEqual(len(kept), 3)
+
+    def test_arrays_outlive_stream_and_sample(self):
+        stream = self.stream(raw=True)
+        arrays = next(iter(stream)).tensors()
+        before = arrays["all_atom_positions"].copy()
+        stream.close()
+        del stream
+        numpy.testing.assert_array_equal(arrays["all_atom_positions"], before)
+
+    def test_what_is_wrong_is_said(self):
+        with self.assertRaisesRegex(foldmill.Error, "no plan"):
+            next(iter(self.stream(plan="none")))
+        with self.assertRaises(foldmill.Error) as caught:
+            next(iter(self.stream(url="unix:/nowhere/socket", retry_s=0)))
+        self.assertIn("/nowhere/socket", str(caught.exception))
+        with self.assertRaisesRegex(ValueError, "on_error"):
+            self.stream(on_error="ignore")
+
+    def test_a_killed_server_loses_and_repeats_nothing(self):
+        os.makedirs(f"{self.root}/b", exist_ok=True)
+        other = Server(f"{self.root}/b", self.cache)
+        hashes = {}
+        stream = self.stream(url=f"{other.url},{self.server.url}", raw=True, ahead=2)
+        for sample in stream:
+            self.assertNotIn(sample.index, hashes)
+            hashes[sample.index] = sample.hash()
+            if len(hashes) == 5:
+                other.stop(signal.SIGKILL)
+        self.assertEqual(self.digest(hashes), self.fetched())
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class DataLoaders(Case):
+    def loader(self, stream, workers):
+        return torch.utils.data.DataLoader(stream, batch_size=None, num_workers=workers)
+
+    def test_workers_deliver_the_same_samples_in_the_same_order(self):
+        expected = [features["msa_feat"].tobytes() for features in self.stream()]
+        for workers in (0, 2, 3, 4):
+            loader = self.loader(self.stream(tensors="torch"), workers)
+            got = [features["msa_feat"].numpy().tobytes() for features in loader]
+            self.assertEqual(got, expected, workers)
+
+    def test_a_state_continues_under_workers(self):
+        for workers in (0, 4):
+            first, seen = self.stream(tensors="torch"), []
+            for features in self.loader(first, workers):
+                seen.append(int(features["index"]))
+                first.deliver(features["index"])
+                if len(seen) == 7:
+                    break
+            second = self.stream(tensors="torch")
+            second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+            rest = [int(features["index"]) for features in self.loader(second, workers)]
+            self.assertEqual(seen + rest, list(range(STEPS * BATCH)), workers)
+
+
+class Caches(Case):
+    def test_chains_equal_those_of_export(self):
+        cache = foldmill.Cache(self.cache)
+        self.assertEqual(len(cache), 6)
+        self.assertEqual(list(cache), sorted(cache))
+        for name in cache:
+            file = f"{self.root}/{name.replace(':', '_')}.npz"
+            run("export", "--cache", self.cache, "--chain", name, "--stage", "nonensembled",
+                "-o", file)
+            with numpy.load(file) as expected:
+                features = cache[name]
+                self.assertEqual(sorted(features), sorted(expected.files))
+                for key in expected.files:
+                    self.assertEqual(features[key].dtype, expected[key].dtype)
+                    self.assertEqual(features[key].tobytes(), expected[key].tobytes(), key)
+
+    def test_a_chain_that_does_not_exist(self):
+        cache = foldmill.Cache(self.cache)
+        self.assertNotIn("none_A", cache)
+        with self.assertRaises(KeyError):
+            cache["none_A"]
+        with self.assertRaisesRegex(foldmill.Error, "nowhere"):
+            foldmill.Cache(f"{self.root}/nowhere")
+
+    def test_a_snapshot(self):
+        snapshot = foldmill.Cache(self.cache).snapshot("all")
+        self.assertEqual(len(snapshot.chains), 6)
+        self.assertTrue(all(256 <= weight <= 512 for weight in snapshot.weights))
+        report = run("fetch", "--data", self.server.url, "--plan", PLAN, "--steps", 1, "--json")
+        self.assertEqual(json.loads(report.stdout)["snapshot_hash"], snapshot.hash)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
