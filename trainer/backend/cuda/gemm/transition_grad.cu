@@ -337,8 +337,12 @@ static void transition_grad_as(fm_stream *stream, const fm_transition *a,
     if (a->end.gamma) norm_finish(stream, sums, (unsigned)blocks, C, g->dgamma, g->dbeta);
 }
 
+/* With larger hidden layers, which are far beyond the L2 cache, a step was slower with this kernel
+ * than with the entries that it replaces (docs/notes/cuda-versions.md). */
 bool transition_grad_takes(const fm_transition *a, const fm_transition_grad *g) {
-    return transition_takes(a) && g->dx.data && g->dx.beta == FM_WRITE;
+    const int64_t most = (int64_t)1 << 26;
+    int64_t rows = a->end.dropout.n0 * a->end.dropout.n1;
+    return transition_takes(a) && rows * a->hidden <= most && g->dx.data && g->dx.beta == FM_WRITE;
 }
 
 /* dw [m, n] (+)= dy^T x over the transition's rows, and db the sums of dy. */
