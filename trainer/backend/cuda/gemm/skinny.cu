@@ -94,8 +94,7 @@ __global__ void __launch_bounds__(SKINNY_THREADS) spread_kernel(fm_gemm g, int l
 /* Sums over the block's rows to partial [blocks, M, n]. LANES lanes share a row. The warps add up
  * in order. */
 template <int M, int LANES>
-__global__ void __launch_bounds__(SKINNY_THREADS, 2)
-    skinny_weights_kernel(fm_gemm g, float *partial) {
+__global__ void __launch_bounds__(SKINNY_THREADS) skinny_weights_kernel(fm_gemm g, float *partial) {
     constexpr int N = LANES * 8, ROWS = SKINNY_THREADS / LANES;
     __shared__ float total[M][N];
     int lane = threadIdx.x % LANES, step = (int)gridDim.x * ROWS;
