@@ -62,6 +62,8 @@
 /* W of `bounded:W`. A window of tens recovers nearly all that strict order costs; more only holds
  * memory. */
 #define FM_LIMIT_WINDOW 1024u
+/* Order free: no sample is overtaken by more of its group. */
+#define FM_LIMIT_FREE_WINDOW 8192u
 /* Credits that a stream can hold, in samples and in bytes. */
 #define FM_LIMIT_CREDIT_ITEMS 65536u
 #define FM_LIMIT_CREDIT_BYTES ((uint64_t)1 << 40)

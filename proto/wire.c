@@ -469,21 +469,21 @@ fm_status fm_wire_decode(const fm_wire_header *header, fm_bytes body, fm_wire_me
 /* -- the parameters of a stream */
 
 static fm_status check_order(const fm_wire_open *params, fm_error *reterr) {
-    if (params->order != FM_WIRE_STRICT && params->order != FM_WIRE_BOUNDED) {
-        return fm_fail(reterr, FM_ERR_USAGE, "order %u, expected strict (1) or bounded (2)",
-                       params->order);
+    if (params->order < FM_WIRE_STRICT || params->order > FM_WIRE_FREE) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "order %u, expected strict (1), bounded (2) or free (3)", params->order);
     }
-    bool window_fits = params->order == FM_WIRE_STRICT
+    bool window_fits = params->order != FM_WIRE_BOUNDED
                            ? params->window == 0
                            : params->window >= 1 && params->window <= FM_LIMIT_WINDOW;
     if (!window_fits) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "window %u, expected 0 for strict and 1 to %u for bounded", params->window,
+                       "window %u, expected 1 to %u for bounded and 0 otherwise", params->window,
                        FM_LIMIT_WINDOW);
     }
-    if (params->reach > FM_LIMIT_WINDOW) {
+    if (params->reach > FM_LIMIT_FREE_WINDOW) {
         return fm_fail(reterr, FM_ERR_USAGE, "reach %u, at most %u", params->reach,
-                       FM_LIMIT_WINDOW);
+                       FM_LIMIT_FREE_WINDOW);
     }
     if (params->policy != FM_WIRE_STOP && params->policy != FM_WIRE_SKIP) {
         return fm_fail(reterr, FM_ERR_USAGE, "policy %u, expected stop (1) or skip (2)",
@@ -534,6 +534,11 @@ fm_status fm_wire_order_parse(const char *text, uint32_t *ret_order, uint32_t *r
         *ret_window = 0;
         return FM_OK;
     }
+    if (strcmp(text, "free") == 0) {
+        *ret_order = FM_WIRE_FREE;
+        *ret_window = 0;
+        return FM_OK;
+    }
     static const char bounded[] = "bounded:";
     size_t prefix = sizeof bounded - 1;
     if (strncmp(text, bounded, prefix) == 0 && text[prefix] >= '1' && text[prefix] <= '9') {
@@ -545,6 +550,7 @@ fm_status fm_wire_order_parse(const char *text, uint32_t *ret_order, uint32_t *r
             return FM_OK;
         }
     }
-    return fm_fail(reterr, FM_ERR_USAGE, "order '%s', expected strict or bounded:W, W from 1 to %u",
-                   text, FM_LIMIT_WINDOW);
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "order '%s', expected strict, bounded:W or free, W from 1 to %u", text,
+                   FM_LIMIT_WINDOW);
 }

@@ -62,7 +62,7 @@ typedef struct fm_wire_header {
 typedef enum fm_wire_order {
     FM_WIRE_STRICT = 1,
     FM_WIRE_BOUNDED = 2, /* at most `window` later samples overtake a sample */
-    FM_WIRE_FREE = 3,    /* reserved */
+    FM_WIRE_FREE = 3,    /* any sample that is ready; see fm_wire_open_window */
 } fm_wire_order;
 
 typedef enum fm_wire_policy {
@@ -116,7 +116,7 @@ typedef struct fm_wire_open {
     uint64_t n_step;         /* 0 = endless */
     uint32_t group, n_group; /* the samples whose slot % n_group == group */
     uint32_t order;          /* fm_wire_order */
-    uint32_t window;         /* W of bounded:W; 0 for strict */
+    uint32_t window;         /* W of bounded:W; else 0 */
     /* Places by which a sample may be used earlier or later than its own: it carries the cycles of
      * every step within. 0: those of its own step. */
     uint32_t reach;
@@ -212,6 +212,10 @@ uint64_t fm_wire_open_count(const fm_wire_open *params, uint32_t global_batch);
 /* How many samples of each step belong to the group of this OPEN. */
 uint32_t fm_wire_open_per_step(const fm_wire_open *params, uint32_t global_batch);
 
+/* By how many later samples of its group a sample may be overtaken: 0 for strict, W for bounded:W,
+ * and for free as many as the token can name, at most FM_LIMIT_FREE_WINDOW. */
+uint32_t fm_wire_open_window(const fm_wire_open *params, uint32_t global_batch);
+
 /* How many samples of this OPEN's group are before `index`: the place of that sample. */
 uint64_t fm_wire_open_place(const fm_wire_open *params, uint32_t global_batch, uint64_t index);
 
@@ -228,7 +232,7 @@ bool fm_wire_open_wants(const fm_wire_open *params, uint32_t global_batch, uint6
 FM_MUST_USE fm_status fm_wire_opened_check(const fm_wire_open *params, const fm_wire_opened *opened,
                                            fm_error *reterr);
 
-/* Reads "strict" or "bounded:W" as order and window of an OPEN. FM_ERR_USAGE. */
+/* Reads "strict", "bounded:W" or "free" as order and window of an OPEN. FM_ERR_USAGE. */
 FM_MUST_USE fm_status fm_wire_order_parse(const char *text, uint32_t *ret_order,
                                           uint32_t *ret_window, fm_error *reterr);
 

@@ -29,6 +29,13 @@ bool fm_wire_open_wants(const fm_wire_open *params, uint32_t global_batch, uint6
            !fm_token_has(&params->token, index);
 }
 
+uint32_t fm_wire_open_window(const fm_wire_open *params, uint32_t global_batch) {
+    const uint32_t n_bit = FM_LIMIT_TOKEN_BYTES * 8;
+    if (params->order != FM_WIRE_FREE) return params->window;
+    uint32_t most = (n_bit - global_batch) / params->n_group;
+    return most < FM_LIMIT_FREE_WINDOW ? most : FM_LIMIT_FREE_WINDOW;
+}
+
 uint64_t fm_wire_open_place(const fm_wire_open *params, uint32_t global_batch, uint64_t index) {
     return group_count(params, global_batch, index);
 }

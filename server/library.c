@@ -389,8 +389,10 @@ static void offer_next(updating *update, fm_sample_source **list) {
     for (size_t i = 0; i < library->n_open; i++)
         library->open[i]->is_offered = false;
     for (size_t i = 0; i < update->n_next; i++) {
-        update->next[i]->is_offered = true;
-        list[i] = update->next[i]->source;
+        open_snapshot *next = update->next[i];
+        assert(next);
+        next->is_offered = true;
+        list[i] = next->source;
     }
     free(library->list);
     library->list = list;
@@ -404,10 +406,8 @@ static void run_update(updating *update) {
     size_t n = update->wanted.n + 1;
     update->next = status ? NULL : calloc(n, sizeof(open_snapshot *));
     fm_sample_source **list = status ? NULL : calloc(n, sizeof(fm_sample_source *));
-    if (!status && (!update->next || !list)) {
-        status = fm_fail(&error, FM_ERR_NOMEM, "no memory for a list of snapshots");
-    }
-    if (status) {
+    if (status || !update->next || !list) {
+        if (!status) (void)fm_fail(&error, FM_ERR_NOMEM, "no memory for a list of snapshots");
         report_failure(update, &(wanted_snapshot){0, "all"}, 0, NULL, &error);
         free(list);
     } else {

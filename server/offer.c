@@ -173,6 +173,8 @@ static size_t describe_list(const fm_sample_source *list, bool is_old, fm_report
         row->generation = list->generation;
         row->n_chain = list->n_chain;
         row->n_user += list->n_user;
+        row->n_sample += list->n_sample;
+        row->n_byte += list->n_byte;
     }
     return n;
 }

@@ -64,6 +64,7 @@ struct fm_server {
     uint32_t n_admitted, n_turned_away, n_greeting; /* of conns */
     uint64_t number;                                /* of the newest connection, for the log */
     bool is_ending;
+    bool is_reloading;
     bool is_turn_free; /* for the handshake of a waiting connection */
     _Atomic bool is_stop_wanted, is_reload_wanted;
     rates rates;
@@ -128,7 +129,7 @@ static void on_sample_sent(void *owner, const fm_work *work) {
                     work->picked_ns - work->ready_ns);
     fm_histogram_add(&server->rates.prepare_ns, job->end_ns - job->begin_ns);
     fm_histogram_add(&server->rates.ready_ns, work->picked_ns - work->ready_ns);
-    const fm_sample_source *source = fm_server_stream_get_source(work->stream);
+    fm_sample_source *source = fm_server_stream_get_source(work->stream);
     const char *chain = source->name ? source->name(job->plan, job->index) : "-";
     fm_board_add_prepared(server->board, chain, job->index, job->end_ns - job->begin_ns);
     if (job->status) {
@@ -138,6 +139,8 @@ static void on_sample_sent(void *owner, const fm_work *work) {
         return;
     }
     fm_board_add_sent(server->board, job->bytes, work->picked_ns - work->ready_ns);
+    source->n_sample++;
+    source->n_byte += job->bytes;
     fm_count(&server->counters, FM_COUNT_SAMPLES_SENT, 1);
     fm_count(&server->counters, FM_COUNT_SAMPLE_BYTES, job->bytes);
 }
@@ -316,6 +319,10 @@ static void collect_news(fm_server *server) {
     if (!server->takeover || !fm_takeover_collect(server->takeover, &news)) return;
     uint64_t now_ms = fm_loop_now_ms(server->loop);
     if (news.has_list) fm_offer_set(&server->offer, news.list, news.n_list, now_ms);
+    if (news.has_list && server->is_reloading) {
+        server->is_reloading = false;
+        fm_service_ready(server->manager);
+    }
     for (size_t i = 0; i < news.n_found; i++)
         fm_offer_add_old(&server->offer, news.found[i], now_ms);
     fm_count(&server->counters, FM_COUNT_SNAPSHOTS_OPENED, news.change.n_opened);
@@ -474,8 +481,9 @@ static void reload_files(fm_server *server) {
 static void reload(fm_server *server) {
     fm_service_reloading(server->manager);
     reload_files(server);
+    server->is_reloading = server->takeover != NULL; /* until its news come */
     if (server->takeover) fm_takeover_ask(server->takeover);
-    fm_service_ready(server->manager);
+    if (!server->is_reloading) fm_service_ready(server->manager);
 }
 
 static void on_wake(void *owner) {

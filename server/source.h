@@ -36,8 +36,9 @@ typedef struct fm_sample_source {
      * no names. */
     const char *(*name)(const void *plan, uint64_t index);
     /* Used by the loop's thread (offer.h). */
-    uint32_t n_user;  /* connections and streams that depend on it */
-    uint64_t left_ms; /* when an old one lost its last user */
+    uint32_t n_user;           /* connections and streams that depend on it */
+    uint64_t n_sample, n_byte; /* sent */
+    uint64_t left_ms;          /* when an old one lost its last user */
     struct fm_sample_source *next;
 } fm_sample_source;
 

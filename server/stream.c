@@ -26,6 +26,8 @@ enum {
     AHEAD = 2,       /* samples made ahead of credit */
     N_SLOT_MIN = 64, /* slots of a stream with a small window */
     BLOCK_ALIGN = 4096,
+    MOST_MAKING = 256,  /* samples of a free stream that are being made */
+    MEASURE_EVERY = 16, /* samples between two measurements of the look-ahead */
 };
 
 typedef enum slot_state {
@@ -54,6 +56,7 @@ struct fm_server_stream {
     fm_work *free_works;
     uint32_t n_work;                /* blocks of this stream */
     uint32_t n_pending;             /* samples MAKING or READY */
+    uint32_t n_making;              /* of these, MAKING */
     uint32_t n_under_way;           /* blocks that are not free */
     uint32_t n_evicted;             /* samples to be made again */
     uint64_t next_index, end_index; /* of the next job; there is none when they are equal */
@@ -64,8 +67,13 @@ struct fm_server_stream {
     fm_report_stream label; /* what does not change of its row of a report */
     uint64_t opened_ns, n_byte, n_failed;
     fm_histogram wait_ns;         /* of its samples, from ready to picked */
+    fm_histogram make_ns;         /* of its samples, a worker's time */
+    uint64_t interval_ns;         /* running mean between two picks; 0: not known */
+    uint64_t picked_ns;           /* when the newest was picked; 0: none was */
+    uint32_t look_ahead;          /* samples to be under way, by these times */
     fm_histogram *send_ns;        /* of the server; NULL: not measured */
     fm_report_consumer *consumer; /* NULL: not measured */
+    uint32_t window;              /* by how many others a sample may be overtaken */
     uint32_t n_slot;
     slot slot[]; /* [n_slot] that of a position is slot[position % n_slot] */
 };
@@ -235,7 +243,8 @@ static fm_wire_opened opened_of(const fm_wire_open *params, const fm_source_fact
 static fm_server_stream *make_stream(fm_sample_source *source, const fm_wire_open *params,
                                      fm_budgets budgets, void *owner, void *plan,
                                      const fm_source_facts *facts) {
-    uint32_t n_slot = params->window + 1 > N_SLOT_MIN ? params->window + 1 : N_SLOT_MIN;
+    uint32_t window = fm_wire_open_window(params, facts->global_batch);
+    uint32_t n_slot = window + 1 > N_SLOT_MIN ? window + 1 : N_SLOT_MIN;
     fm_server_stream *stream = calloc(1, sizeof *stream + n_slot * sizeof stream->slot[0]);
     if (!stream) return NULL;
     stream->source = source;
@@ -248,6 +257,7 @@ static fm_server_stream *make_stream(fm_sample_source *source, const fm_wire_ope
     stream->credit_items = params->credit_items;
     stream->credit_bytes = (int64_t)params->credit_bytes;
     stream->n_slot = n_slot;
+    stream->window = window;
     set_range(stream);
     return stream;
 }
@@ -302,7 +312,7 @@ void *fm_server_stream_get_owner(const fm_server_stream *stream) {
     return stream->owner;
 }
 
-const fm_sample_source *fm_server_stream_get_source(const fm_server_stream *stream) {
+fm_sample_source *fm_server_stream_get_source(const fm_server_stream *stream) {
     return stream->source;
 }
 
@@ -324,15 +334,36 @@ static slot *slot_at(fm_server_stream *stream, uint64_t position) {
     return &stream->slot[position % stream->n_slot];
 }
 
+/* How many samples must be under way, so that one that takes as long as one in two hundred is
+ * ready when the consumer has used those before it. */
+static void measure_look_ahead(fm_server_stream *stream) {
+    if (stream->make_ns.n % MEASURE_EVERY != 0 || stream->interval_ns == 0) return;
+    uint64_t n = fm_histogram_percentile(&stream->make_ns, 995) / stream->interval_ns + 1;
+    stream->look_ahead = n < stream->n_slot ? (uint32_t)n : stream->n_slot;
+}
+
+static void note_pick(fm_server_stream *stream, uint64_t now_ns) {
+    if (stream->picked_ns) {
+        uint64_t gap = now_ns - stream->picked_ns, mean = stream->interval_ns;
+        stream->interval_ns = mean ? mean - mean / MEASURE_EVERY + gap / MEASURE_EVERY : gap + 1;
+    }
+    stream->picked_ns = now_ns;
+}
+
 /* May a new sample begin? Credit limits the samples that are made but not sent; the ring of slots
  * limits how far they run ahead of head. */
 static bool may_begin(fm_server_stream *stream) {
     if (stream->next_index >= stream->end_index) return false;
+    if (slot_at(stream, stream->next_position)->state != SLOT_EMPTY) return false;
     uint64_t limit = stream->credit_items + AHEAD;
-    if (stream->credit_items && limit < stream->params.window + 1) {
-        limit = stream->params.window + 1;
+    if (stream->params.order == FM_WIRE_FREE) {
+        /* What is still being made holds up nothing, so that only what is ready counts. */
+        return stream->n_pending < MOST_MAKING + limit &&
+               stream->n_pending - stream->n_making < limit;
     }
-    return stream->n_pending < limit && slot_at(stream, stream->next_position)->state == SLOT_EMPTY;
+    if (stream->credit_items && limit < stream->window + 1) limit = stream->window + 1;
+    if (limit < stream->look_ahead) limit = stream->look_ahead;
+    return stream->n_pending < limit;
 }
 
 /* The lowest position that must be made again; only when there is one. */
@@ -389,6 +420,7 @@ static fm_job *begin(fm_server_stream *stream, uint64_t position, uint64_t index
     work->job.index = index;
     *slot_at(stream, position) = (slot){.state = SLOT_MAKING, .work = work};
     stream->n_pending++;
+    stream->n_making++;
     stream->n_under_way++;
     return &work->job;
 }
@@ -429,7 +461,10 @@ void fm_server_stream_finish_job(fm_server_stream *stream, fm_job *job) {
     slot *at = slot_at(stream, work->position);
     assert(at->state == SLOT_MAKING);
     at->state = stream->is_abandoned ? SLOT_SENT : SLOT_READY;
+    stream->n_making--;
     work->ready_ns = fm_clock_ns();
+    fm_histogram_add(&stream->make_ns, job->end_ns - job->begin_ns);
+    measure_look_ahead(stream);
     if (stream->is_abandoned) {
         stream->n_pending--;
         free_work(stream, work);
@@ -461,7 +496,7 @@ fm_work *fm_server_stream_pick(fm_server_stream *stream) {
     if (stream->head == stream->next_position) return NULL;
     /* Samples that the token names were sent by an earlier stream and count, so that a sample which
      * was overtaken before a restart is not overtaken by another window of samples after it. */
-    uint64_t last = place_at(stream, stream->head) + stream->params.window;
+    uint64_t last = place_at(stream, stream->head) + stream->window;
     for (uint64_t p = stream->head; p < stream->next_position; p++) {
         slot *at = slot_at(stream, p);
         if (at->state == SLOT_SENT || at->state == SLOT_SENDING) continue;
@@ -472,6 +507,7 @@ fm_work *fm_server_stream_pick(fm_server_stream *stream) {
         at->state = SLOT_SENDING;
         stream->credit_items--;
         work->picked_ns = fm_clock_ns();
+        note_pick(stream, work->picked_ns);
         fm_histogram_add(&stream->wait_ns, work->picked_ns - work->ready_ns);
         if (work->job.status) {
             stream->n_failed++;
@@ -548,7 +584,7 @@ void fm_server_stream_set_label(fm_server_stream *stream, uint64_t connection, u
     label->generation = stream->source->generation;
     label->group = stream->params.group;
     label->n_group = stream->params.n_group;
-    label->window = stream->params.window;
+    label->window = stream->window;
     label->n_total = stream->opened.n_sample;
     stream->opened_ns = fm_clock_ns();
 }

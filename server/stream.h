@@ -9,13 +9,16 @@
  *
  * Jobs begin in the order of positions, but they finish in any order. With order strict, only
  * `head` may be sent. With order bounded:W, the first ready position up to head + W may be sent, so
- * at most W later samples overtake a sample: this is the out-of-order window.
+ * at most W later samples overtake a sample: this is the out-of-order window. Order free has the
+ * widest window, and samples that are still being made do not count as made ahead.
  *
  * Credits. The client grants credit in items and bytes: the free slabs that it has. Sending a
  * sample takes one item and the sample's bytes; the client grants them again when the slab is free.
  * A sample may be sent while any bytes are left, so that the byte credit can become negative by
  * less than one sample. Jobs begin up to two samples ahead of the item credit, and at least W + 1
- * while there is any credit, so that the window can be filled.
+ * while there is any credit, so that the window can be filled. The look-ahead goes further where
+ * samples take long: as many are under way as the consumer uses in the time that one sample in two
+ * hundred takes, up to 64 or the window. So a slow sample has begun early enough.
  *
  * Memory. A sample is made in a block that is as large as the largest sample of the plan. While a
  * job runs, only the worker writes to it; while it is sent, only the socket reads it. It is free
@@ -67,7 +70,7 @@ void fm_server_stream_destroy(fm_server_stream *stream);
 
 /* The `owner` given to create; NULL after fm_server_stream_abandon. */
 void *fm_server_stream_get_owner(const fm_server_stream *stream);
-const fm_sample_source *fm_server_stream_get_source(const fm_server_stream *stream);
+fm_sample_source *fm_server_stream_get_source(const fm_server_stream *stream);
 const fm_wire_opened *fm_server_stream_get_opened(const fm_server_stream *stream);
 fm_wire_policy fm_server_stream_get_policy(const fm_server_stream *stream);
 uint64_t fm_server_stream_get_n_sent(const fm_server_stream *stream);

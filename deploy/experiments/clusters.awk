@@ -2,6 +2,7 @@
 # first chains. Two chains are in one cluster when they, or chains between them, share at least SHARE of the
 # 3-letter words of the shorter one. Unrelated chains of 60 to 250 residues share some 5 to 10 %, chains of 60 %
 # identical residues about 25 %.
+BEGIN { n = 0 }
 {
     name[n] = $1
     text[n] = $2

@@ -6,6 +6,7 @@
 #include "proto/template_date.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,62 +20,40 @@
 #define AF2_DRAWS                                                                                  \
     .n_delete_block = 5, .delete_block_q32 = Q32(3, 10), .masked_q32 = Q32(15, 100),               \
     .mask_uniform_q32 = Q32(1, 10), .mask_profile_q32 = Q32(1, 10), .mask_same_q32 = Q32(1, 10),   \
-    .max_distillation_msa = 1000, .clamped_fape_q32 = Q32(9, 10), .max_templates = 4,              \
-    .template_pool = 20
+    .max_distillation_msa = 1000, .clamped_fape_q32 = Q32(9, 10), .template_pool = 20
 
+/* The fields of a plan of AlphaFold2's training. Without templates, no cluster rows are left free
+ * for them. */
+#define TRAINING(crop, clusters, extra, templates, date)                                           \
+    .order = FM_ORDER_WEIGHTED, .global_batch = 128, .epoch_samples = 10000, .crop_size = (crop),  \
+    .max_msa_clusters = (clusters), .max_extra_msa = (extra), .max_cycle = 4,                      \
+    .max_templates = (templates), .max_template_date = (date), AF2_DRAWS
+#define AF2(crop, clusters, extra, templates)                                                      \
+    TRAINING(crop, clusters, extra, templates, FM_TEMPLATE_DATE_QUERY)
+#define OPENFOLD(crop, clusters, extra)                                                            \
+    TRAINING(crop, clusters, extra, 4, FM_TEMPLATE_DATE_ANY), .compat_openfold = true
+#define SMALL(clusters, extra, cycles)                                                             \
+    .order = FM_ORDER_SHUFFLED, .global_batch = 1, .epoch_samples = 1000, .crop_size = 64,         \
+    .max_msa_clusters = (clusters), .max_extra_msa = (extra), .max_cycle = (cycles),               \
+    .max_templates = 4, .max_template_date = FM_TEMPLATE_DATE_QUERY, AF2_DRAWS
+
+/* Every preset of the trainer has the plan of its name. */
 static const fm_plan plans[] = {
-    {.name = "tiny",
-     .order = FM_ORDER_SHUFFLED,
-     .global_batch = 1,
-     .epoch_samples = 1000,
-     .crop_size = 64,
-     .max_msa_clusters = 32,
-     .max_extra_msa = 64,
-     .max_cycle = 2,
-     .max_template_date = FM_TEMPLATE_DATE_QUERY,
-     AF2_DRAWS},
-    {.name = "af2-initial",
-     .order = FM_ORDER_WEIGHTED,
-     .global_batch = 128,
-     .epoch_samples = 10000,
-     .crop_size = 256,
-     .max_msa_clusters = 124,
-     .max_extra_msa = 1024,
-     .max_cycle = 4,
-     .max_template_date = FM_TEMPLATE_DATE_QUERY,
-     AF2_DRAWS},
-    {.name = "af2-finetuning",
-     .order = FM_ORDER_WEIGHTED,
-     .global_batch = 128,
-     .epoch_samples = 10000,
-     .crop_size = 384,
-     .max_msa_clusters = 508,
-     .max_extra_msa = 5120,
-     .max_cycle = 4,
-     .max_template_date = FM_TEMPLATE_DATE_QUERY,
-     AF2_DRAWS},
-    {.name = "openfold-initial",
-     .order = FM_ORDER_WEIGHTED,
-     .global_batch = 128,
-     .epoch_samples = 10000,
-     .crop_size = 256,
-     .max_msa_clusters = 128,
-     .max_extra_msa = 1024,
-     .max_cycle = 4,
-     .max_template_date = FM_TEMPLATE_DATE_ANY,
-     .compat_openfold = true,
-     AF2_DRAWS},
-    {.name = "openfold-finetuning",
-     .order = FM_ORDER_WEIGHTED,
-     .global_batch = 128,
-     .epoch_samples = 10000,
-     .crop_size = 384,
-     .max_msa_clusters = 512,
-     .max_extra_msa = 5120,
-     .max_cycle = 4,
-     .max_template_date = FM_TEMPLATE_DATE_ANY,
-     .compat_openfold = true,
-     AF2_DRAWS},
+    {.name = "tiny", SMALL(32, 64, 2)},
+    {.name = "overfit", SMALL(16, 1, 1)},
+    {.name = "af2-initial", AF2(256, 124, 1024, 4)},
+    {.name = "af2-finetuning", AF2(384, 508, 5120, 4)},
+    {.name = "af2-finetuning-ptm", AF2(384, 508, 5120, 4)},
+    {.name = "af2-model-1.1", AF2(256, 508, 1024, 4)},
+    {.name = "af2-model-1.1.2", AF2(384, 508, 1024, 4)},
+    {.name = "af2-model-1.1.2-ptm", AF2(384, 508, 1024, 4)},
+    {.name = "af2-model-1.2", AF2(256, 512, 1024, 0)},
+    {.name = "af2-model-1.2.1", AF2(384, 512, 5120, 0)},
+    {.name = "af2-model-1.2.1-ptm", AF2(384, 512, 5120, 0)},
+    {.name = "af2-model-1.2.3", AF2(384, 512, 1024, 0)},
+    {.name = "af2-model-1.2.3-ptm", AF2(384, 512, 1024, 0)},
+    {.name = "openfold-initial", OPENFOLD(256, 128, 1024)},
+    {.name = "openfold-finetuning", OPENFOLD(384, 512, 5120)},
     /* Every chain once, whole (the client's crop_size is the longest that it takes), with all of
      * its rows to choose from, no masking and the best templates. */
     {.name = "eval",
@@ -100,10 +79,11 @@ fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {
             return FM_OK;
         }
     }
-    return fm_fail(reterr, FM_ERR_NOT_FOUND,
-                   "no plan is called '%.64s'; there are: tiny, af2-initial, af2-finetuning, "
-                   "openfold-initial, openfold-finetuning, eval",
-                   name);
+    char names[FM_ERROR_MESSAGE_BYTES] = "";
+    for (size_t i = 0, at = 0; i < sizeof plans / sizeof plans[0] && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", plans[i].name);
+    return fm_fail(reterr, FM_ERR_NOT_FOUND, "no plan is called '%.64s'; there are: %.400s", name,
+                   names);
 }
 
 static fm_status check_range(const char *field, uint64_t value, uint64_t min, uint64_t max,

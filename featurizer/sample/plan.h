@@ -19,7 +19,7 @@ typedef enum fm_plan_order {
 
 /* Fractions are in units of 2^-32 ("q32"), so that every choice is made in integers. */
 typedef struct fm_plan {
-    char name[32]; /* "tiny", "af2-initial", "af2-finetuning", ... */
+    char name[32]; /* that of the preset which trains on it, or "eval" */
     fm_plan_order order;
     uint32_t global_batch;  /* B: samples per step */
     uint32_t epoch_samples; /* samples per epoch; only labels samples */

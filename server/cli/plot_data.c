@@ -112,13 +112,20 @@ static void name_run(fm_plot_run *run) {
 fm_status fm_plot_read(const char *folder, fm_plot_run *run, fm_error *reterr) {
     *run = (fm_plot_run){.folder = folder};
     name_run(run);
-    fm_status status = read_table(folder, "metrics.jsonl", &run->steps, reterr);
-    if (!status && run->steps.n == 0) {
-        status = fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder, "the run has no finished step yet");
+    fm_error error;
+    fm_status steps = read_table(folder, "metrics.jsonl", &run->steps, &error);
+    if (steps && steps != FM_ERR_NOT_FOUND) {
+        if (reterr) *reterr = error;
+        return steps;
     }
-    if (status) return status;
-    status = read_table(folder, "eval.jsonl", &run->scores, reterr);
-    return status == FM_ERR_NOT_FOUND ? FM_OK : status;
+    fm_status status = read_table(folder, "eval.jsonl", &run->scores, reterr);
+    if (status && status != FM_ERR_NOT_FOUND) return status;
+    if (run->steps.n || run->scores.n) return FM_OK;
+    if (!steps) {
+        return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder, "the run has no finished step yet");
+    }
+    if (reterr) *reterr = error;
+    return steps;
 }
 
 void fm_plot_free(fm_plot_run *run) {

@@ -25,11 +25,11 @@ typedef struct fm_plot_table {
 typedef struct fm_plot_run {
     const char *folder;
     char name[64];               /* the last part of the folder's path */
-    fm_plot_table steps, scores; /* metrics.jsonl, eval.jsonl; the second may be empty */
+    fm_plot_table steps, scores; /* metrics.jsonl, eval.jsonl; one may be empty */
 } fm_plot_run;
 
 /* Reads a run's folder. A last line without its end is being written and is left out.
- * FM_ERR_NOT_FOUND when there is no metrics.jsonl, or none of its steps is finished;
+ * FM_ERR_NOT_FOUND when there is neither a finished step nor an evaluation;
  * FM_ERR_CORRUPT with the line for one that is no step; FM_ERR_IO, FM_ERR_NOMEM. Free the run in
  * every case. */
 FM_MUST_USE fm_status fm_plot_read(const char *folder, fm_plot_run *run, fm_error *reterr);

@@ -122,8 +122,11 @@ static void find_steps(plot *p) {
     double longest = 1;
     for (size_t i = 0; i < p->picture->n_run; i++) {
         const fm_plot_run *run = &p->picture->run[i];
-        const fm_plot_series *loss = fm_plot_find(&run->steps, "loss");
-        if (loss && loss->n) longest = fmax(longest, loss->step[loss->n - 1]);
+        const fm_plot_table *const tables[] = {&run->steps, &run->scores};
+        for (size_t t = 0; t < 2; t++) {
+            const fm_plot_series *loss = fm_plot_find(tables[t], "loss");
+            if (loss && loss->n) longest = fmax(longest, loss->step[loss->n - 1]);
+        }
     }
     p->last_step = longest;
     p->smooth = p->picture->smooth ? p->picture->smooth : (uint64_t)fmax(1, longest / 50);
@@ -259,12 +262,12 @@ static void draw_value(const plot *p, double value, double step) {
 static void draw_values(const plot *p) {
     if (!p->is_log) {
         double step = fm_svg_tick_step(p->high - p->low, N_Y_TICK);
-        for (double v = ceil(p->low / step) * step; v <= p->high; v += step)
-            draw_value(p, v, step);
+        for (int64_t i = (int64_t)ceil(p->low / step); (double)i * step <= p->high; i++)
+            draw_value(p, (double)i * step, step);
         return;
     }
     bool is_short = p->high - p->low < 2.5;
-    for (double decade = floor(p->low); decade <= p->high; decade++) {
+    for (int decade = (int)floor(p->low); decade <= p->high; decade++) {
         static const double within[] = {1, 2, 5};
         for (size_t i = 0; i < (is_short ? 3 : 1); i++) {
             double v = within[i] * pow(10, decade);
@@ -277,7 +280,8 @@ static void draw_steps(const plot *p) {
     char text[FM_SVG_NUMBER_BYTES];
     double base = p->top + PLOT_HEIGHT, step = fmax(1, fm_svg_tick_step(p->last_step, N_X_TICK));
     fm_svg_line(p->out, p->left, base, x_of(p, p->last_step), base, FM_SVG_AXIS);
-    for (double s = 0; s <= p->last_step; s += step) {
+    for (int64_t i = 0; (double)i * step <= p->last_step; i++) {
+        double s = (double)i * step;
         fm_svg_line(p->out, x_of(p, s), base, x_of(p, s), base + 4, FM_SVG_AXIS);
         fm_svg_label(p->out, x_of(p, s), base + 18, "middle", 12, FM_SVG_QUIET,
                      fm_svg_tick(s, step, text));
@@ -355,10 +359,25 @@ static bool has_series(const plot *p, const char *key, bool in_scores) {
 
 /* Keys of a step that are no loss terms. */
 static bool is_term(const char *key) {
-    static const char *const others[] = {
-        "loss",     "grad_norm", "learning_rate", "step_s", "data_wait_s", "index",
-        "cycles",   "batch",     "lddt_ca",       "lddt",   "rmsd_ca",     "drmsd_ca",
-        "tm_score", "gdt_ts",    "gdt_ha",        "eta_s",  "device_bytes"};
+    static const char *const others[] = {"loss",
+                                         "grad_norm",
+                                         "learning_rate",
+                                         "step_s",
+                                         "data_wait_s",
+                                         "index",
+                                         "cycles",
+                                         "batch",
+                                         "lddt_ca",
+                                         "lddt",
+                                         "rmsd_ca",
+                                         "drmsd_ca",
+                                         "tm_score",
+                                         "gdt_ts",
+                                         "gdt_ha",
+                                         "left_s",
+                                         "memory_bytes",
+                                         "device_used_bytes",
+                                         "device_free_bytes"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcmp(key, others[i]) == 0) return false;
     return true;
@@ -376,7 +395,7 @@ static size_t choose_panels(const plot *p, panel_kind out[MOST_PANELS]) {
         }
     }
     for (size_t i = 0; i < sizeof last_kinds / sizeof last_kinds[0]; i++)
-        out[n++] = last_kinds[i];
+        if (has_series(p, last_kinds[i].key, false)) out[n++] = last_kinds[i];
     const fm_plot_table *steps = &p->picture->run[0].steps;
     for (size_t i = 0; p->picture->has_terms && i < steps->n && n < MOST_PANELS; i++) {
         const char *key = steps->series[i].name;
@@ -424,13 +443,17 @@ static double draw_legend(const plot *p, double top, bool is_drawn) {
 /* What the kinds of lines mean. */
 static void describe(const plot *p, char *out, size_t out_bytes) {
     char number[FM_SVG_NUMBER_BYTES];
-    bool is_held = false, is_seen = false;
+    bool is_held = false, is_seen = false, has_steps = false;
     for (size_t i = 0; i < p->picture->n_run; i++) {
         is_held |= p->picture->run[i].scores.n > 0;
+        has_steps |= p->picture->run[i].steps.n > 0;
         is_seen |= fm_plot_find(&p->picture->run[i].scores, "seen_loss") != NULL;
     }
     bool is_raw = p->picture->n_run <= MOST_RAW_RUNS && p->smooth > 1;
-    if (p->smooth > 1) {
+    if (!has_steps) {
+        snprintf(out, out_bytes, "Dots: held-out chains%s.",
+                 is_seen ? "; dotted: training chains scored in the same way" : "");
+    } else if (p->smooth > 1) {
         snprintf(out, out_bytes, "Lines: training, centred mean over %s steps%s%s%s.",
                  fm_svg_count(p->smooth, number), is_raw ? "; pale: single steps" : "",
                  is_held ? "; dots: held-out chains" : "",

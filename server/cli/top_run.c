@@ -17,11 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { N_STEP = 200, TAIL_BYTES = 1 << 20, LINE_BYTES = 512 };
+enum { N_STEP = 200, TAIL_BYTES = 1 << 20, LINE_BYTES = 512, TIME_BYTES = 32 };
+static const double gib = 1024.0 * 1024 * 1024;
 
-/* The last steps of a run, the oldest first, and what is computed from them. */
+/* The last lines of a file, the oldest first, and what is computed from those of metrics.jsonl. */
 typedef struct run_tail {
-    fm_json *step[N_STEP]; /* [n_step], each one line of the file */
+    fm_json *step[N_STEP]; /* [n_step], each one line */
     size_t n_step;
     double age_s; /* since the file was written last */
     double step_s, data_wait_s, longest_wait_s, loss, loss_before;
@@ -140,16 +141,88 @@ FM_PRINTF(3, 4) static void draw(FILE *out, size_t columns, const char *format, 
 
 /* Fields of a step that have a place of their own; all others are terms and scores. */
 static bool is_named(const char *name) {
-    static const char *const names[] = {"step",          "index",  "cycles",
-                                        "sample",        "loss",   "grad_norm",
-                                        "learning_rate", "step_s", "data_wait_s"};
+    static const char *const names[] = {"step",
+                                        "index",
+                                        "cycles",
+                                        "sample",
+                                        "loss",
+                                        "grad_norm",
+                                        "learning_rate",
+                                        "step_s",
+                                        "data_wait_s",
+                                        "left_s",
+                                        "memory_bytes",
+                                        "device_used_bytes",
+                                        "device_free_bytes"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i]) == 0) return true;
     }
     return false;
 }
 
-static void draw_text(const run_tail *tail, const char *folder, size_t columns, FILE *out) {
+/* Members of an evaluation that have a place of their own. */
+static bool is_named_score(const char *name) {
+    static const char *const names[] = {"step",     "time",      "lddt_ca", "n_chain",
+                                        "n_failed", "n_residue", "eval_s",  "wall_s"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(name, names[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* "3 h 05 min", "12 min 07 s" or "42 s". Returns out. */
+static const char *format_time(double seconds, char out[TIME_BYTES]) {
+    unsigned long long s = (unsigned long long)fmax(seconds + 0.5, 0);
+    if (s >= 3600) {
+        snprintf(out, TIME_BYTES, "%llu h %02llu min", s / 3600, s / 60 % 60);
+    } else if (s >= 60) {
+        snprintf(out, TIME_BYTES, "%llu min %02llu s", s / 60, s % 60);
+    } else {
+        snprintf(out, TIME_BYTES, "%llu s", s);
+    }
+    return out;
+}
+
+/* When the run ends, and its memory, where the last step says so. */
+static void draw_rest(const run_tail *tail, size_t columns, FILE *out) {
+    const fm_json *last = tail->step[tail->n_step - 1];
+    double left_s = number(last, "left_s"), used = number(last, "device_used_bytes");
+    char text[TIME_BYTES];
+    if (left_s >= 0) draw(out, columns, "ends in   %10s", format_time(left_s, text));
+    if (used > 0) {
+        draw(out, columns,
+             "memory    %10.2f  GiB of the trainer; of the device %.2f GiB are used, %.2f free",
+             number(last, "memory_bytes") / gib, used / gib,
+             number(last, "device_free_bytes") / gib);
+    } else if (number(last, "memory_bytes") > 0) {
+        draw(out, columns, "memory    %10.2f  GiB of the trainer",
+             number(last, "memory_bytes") / gib);
+    }
+}
+
+/* The held-out scores of the newest evaluation, and the best lDDT of the last ones. */
+static void draw_scores(const run_tail *scores, size_t columns, FILE *out) {
+    const fm_json *last = scores->n_step ? scores->step[scores->n_step - 1] : NULL;
+    const fm_json *best = last;
+    if (!last) return;
+    for (size_t i = 0; i < scores->n_step; i++)
+        if (number(scores->step[i], "lddt_ca") > number(best, "lddt_ca")) best = scores->step[i];
+    draw(out, columns,
+         "held out  %10.4f  lddt_ca of %.0f chains after step %.0f; best %.4f after "
+         "step %.0f",
+         number(last, "lddt_ca"), number(last, "n_chain"), number(last, "step"),
+         number(best, "lddt_ca"), number(best, "step"));
+    fm_json_member member;
+    for (bool any = fm_json_first_member(last, &member); any;
+         any = fm_json_next_member(last, &member)) {
+        double value = fm_json_get_number(member.value, NAN);
+        if (isnan(value) || is_named_score(member.name)) continue;
+        draw(out, columns, "  held out %-15.64s %10.4f", member.name, value);
+    }
+}
+
+static void draw_text(const run_tail *tail, const run_tail *scores, const char *folder,
+                      size_t columns, FILE *out) {
     const fm_json *last = tail->step[tail->n_step - 1];
     const char *sample = fm_json_get_text(fm_json_get_member(last, "sample"));
     draw(out, columns, "%s  step %.0f  written %.0f s ago", folder, number(last, "step"),
@@ -160,6 +233,7 @@ static void draw_text(const run_tail *tail, const char *folder, size_t columns, 
          tail->step_s);
     draw(out, columns, "data wait %10.3f  ms in the median, at most %.3f", tail->data_wait_s * 1000,
          tail->longest_wait_s * 1000);
+    draw_rest(tail, columns, out);
     draw(out, columns, "last step %10.4f  loss, norm of the gradient %.3g, rate %.3g, sample %s",
          number(last, "loss"), number(last, "grad_norm"), number(last, "learning_rate"),
          sample ? sample : "?");
@@ -169,9 +243,26 @@ static void draw_text(const run_tail *tail, const char *folder, size_t columns, 
         if (is_named(member.name)) continue;
         draw(out, columns, "  %-24s %10.4f", member.name, fm_json_get_number(member.value, NAN));
     }
+    draw_scores(scores, columns, out);
 }
 
-static void draw_json(const run_tail *tail, const char *folder, FILE *out) {
+/* Writes an object with the members of a row. */
+static void put_row(fm_json_writer *json, const char *name, const fm_json *row) {
+    fm_json_open_object(json, name);
+    fm_json_member member;
+    for (bool any = fm_json_first_member(row, &member); any;
+         any = fm_json_next_member(row, &member)) {
+        const char *text = fm_json_get_text(member.value);
+        if (text) {
+            fm_json_put_string(json, member.name, text);
+        } else {
+            fm_json_put_f64(json, member.name, fm_json_get_number(member.value, NAN), 6);
+        }
+    }
+    fm_json_close(json);
+}
+
+static void draw_json(const run_tail *tail, const run_tail *scores, const char *folder, FILE *out) {
     const fm_json *last = tail->step[tail->n_step - 1];
     fm_json_writer json;
     fm_json_begin(&json, out);
@@ -183,44 +274,49 @@ static void draw_json(const run_tail *tail, const char *folder, FILE *out) {
     fm_json_put_f64(&json, "loss_before", tail->loss_before, 6);
     fm_json_put_f64(&json, "step_s", tail->step_s, 6);
     fm_json_put_f64(&json, "data_wait_s", tail->data_wait_s, 9);
-    fm_json_open_object(&json, "last");
-    fm_json_member member;
-    for (bool any = fm_json_first_member(last, &member); any;
-         any = fm_json_next_member(last, &member)) {
-        const char *text = fm_json_get_text(member.value);
-        if (text) {
-            fm_json_put_string(&json, member.name, text);
-        } else {
-            fm_json_put_f64(&json, member.name, fm_json_get_number(member.value, NAN), 6);
-        }
-    }
-    fm_json_close(&json);
+    put_row(&json, "last", last);
+    if (scores->n_step) put_row(&json, "held_out", scores->step[scores->n_step - 1]);
     fm_json_end(&json);
+}
+
+/* Reads the end of a file of the folder. */
+static fm_status read_file(const char *folder, const char *name, run_tail *tail, fm_error *reterr) {
+    char path[4200], *text;
+    size_t bytes = 0;
+    bool is_whole = false;
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) {
+        return fm_fail(reterr, FM_ERR_USAGE, "the folder's name is too long");
+    }
+    fm_status status = read_tail(path, &text, &bytes, &is_whole, &tail->age_s, reterr);
+    if (status) return status;
+    status = parse_steps(path, text, bytes, is_whole, tail, reterr);
+    free(text);
+    return status;
+}
+
+static void free_tail(run_tail *tail) {
+    for (size_t i = 0; i < tail->n_step; i++)
+        fm_json_free(tail->step[i]);
 }
 
 fm_status fm_top_draw_run(const char *folder, bool json, size_t columns, FILE *out,
                           fm_error *reterr) {
-    char path[4200];
-    if (snprintf(path, sizeof path, "%s/metrics.jsonl", folder) >= (int)sizeof path) {
-        return fm_fail(reterr, FM_ERR_USAGE, "the folder's name is too long");
+    run_tail tail = {0}, scores = {0};
+    fm_status status = read_file(folder, "metrics.jsonl", &tail, reterr);
+    if (!status) {
+        /* Most runs have no evaluation, or none yet. */
+        status = read_file(folder, "eval.jsonl", &scores, reterr);
+        if (status == FM_ERR_NOT_FOUND) status = FM_OK;
     }
-    char *text;
-    size_t bytes = 0;
-    bool is_whole = false;
-    run_tail tail = {0};
-    fm_status status = read_tail(path, &text, &bytes, &is_whole, &tail.age_s, reterr);
-    if (status) return status;
-    status = parse_steps(path, text, bytes, is_whole, &tail, reterr);
-    free(text);
     if (!status) {
         summarise(&tail);
         if (json) {
-            draw_json(&tail, folder, out);
+            draw_json(&tail, &scores, folder, out);
         } else {
-            draw_text(&tail, folder, columns, out);
+            draw_text(&tail, &scores, folder, columns, out);
         }
     }
-    for (size_t i = 0; i < tail.n_step; i++)
-        fm_json_free(tail.step[i]);
+    free_tail(&tail);
+    free_tail(&scores);
     return status;
 }

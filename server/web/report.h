@@ -60,8 +60,9 @@ typedef struct fm_report_snapshot {
     char name[256], hash[65];
     uint64_t generation;
     uint32_t n_chain;
-    uint32_t n_user; /* connections and streams that use it */
-    bool is_old;     /* open only for those that began with it */
+    uint32_t n_user;           /* connections and streams that use it */
+    uint64_t n_sample, n_byte; /* sent since it was opened */
+    bool is_old;               /* open only for those that began with it */
 } fm_report_snapshot;
 
 typedef struct fm_report_slow {

@@ -125,6 +125,8 @@ static void put_snapshots(fm_json_writer *json, const fm_web_report *report) {
         fm_json_put_u64(json, "generation", snapshot->generation);
         fm_json_put_u64(json, "chains", snapshot->n_chain);
         fm_json_put_u64(json, "users", snapshot->n_user);
+        fm_json_put_u64(json, "samples", snapshot->n_sample);
+        fm_json_put_u64(json, "bytes", snapshot->n_byte);
         fm_json_put_string(json, "state", snapshot->is_old ? "old" : "offered");
         fm_json_close(json);
     }

@@ -109,17 +109,36 @@ static void put_snapshot_label(FILE *out, const char *name, const fm_report_snap
             snapshot->generation, snapshot->hash, snapshot->is_old);
 }
 
+static uint64_t chains_in(const fm_report_snapshot *snapshot) {
+    return snapshot->n_chain;
+}
+static uint64_t users_of(const fm_report_snapshot *snapshot) {
+    return snapshot->n_user;
+}
+static uint64_t samples_from(const fm_report_snapshot *snapshot) {
+    return snapshot->n_sample;
+}
+static uint64_t bytes_from(const fm_report_snapshot *snapshot) {
+    return snapshot->n_byte;
+}
+
 static void put_snapshots(FILE *out, const fm_web_report *report) {
-    put_head(out, "snapshot_chains", "gauge", "Chains of a snapshot that is offered.");
-    for (size_t i = 0; i < report->n_snapshot; i++) {
-        if (report->snapshot[i].is_old) continue;
-        put_snapshot_label(out, "snapshot_chains", &report->snapshot[i]);
-        fprintf(out, "%u\n", report->snapshot[i].n_chain);
-    }
-    put_head(out, "snapshot_users", "gauge", "Connections and streams that use a snapshot.");
-    for (size_t i = 0; i < report->n_snapshot; i++) {
-        put_snapshot_label(out, "snapshot_users", &report->snapshot[i]);
-        fprintf(out, "%u\n", report->snapshot[i].n_user);
+    static const struct {
+        const char *name, *kind, *help;
+        uint64_t (*field)(const fm_report_snapshot *snapshot);
+    } rows[] = {
+        {"snapshot_chains", "gauge", "Chains of a snapshot that is open.", chains_in},
+        {"snapshot_users", "gauge", "Connections and streams that use a snapshot.", users_of},
+        {"snapshot_samples_total", "counter", "Samples sent from a snapshot since it was opened.",
+         samples_from},
+        {"snapshot_bytes_total", "counter", "Bytes of those samples.", bytes_from},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        put_head(out, rows[r].name, rows[r].kind, rows[r].help);
+        for (size_t i = 0; i < report->n_snapshot; i++) {
+            put_snapshot_label(out, rows[r].name, &report->snapshot[i]);
+            fprintf(out, "%" PRIu64 "\n", rows[r].field(&report->snapshot[i]));
+        }
     }
 }
 

@@ -9,46 +9,20 @@
  * are what peers compete for; in the last ones sending does, and they compete for the loop and its
  * sockets. The programs of both peers run on the same processors as the server. Figures are medians
  * over rounds of S seconds. */
-#include "proto/address.h"
-#include "proto/base/histogram.h"
 #include "proto/base/log.h"
 #include "proto/base/options.h"
-#include "proto/client.h"
 #include "proto/schema.h"
-#include "server/server.h"
+#include "tests/bench/bench_server.h"
 #include "tests/testing/source.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { N_CONN = 16, N_STREAM = 16, N_CREDIT = 8, ROUNDS_MAX = 101, READ_BYTES = 1 << 20 };
-
-static void die(const char *what, const fm_error *error) {
-    fprintf(stderr, "bench_fairness: %s: %s\n", what, error ? error->message : "");
-    exit(1);
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t n) {
-    qsort(values, n, sizeof *values, compare_doubles);
-    return values[n / 2];
-}
-
-static double seconds_since(uint64_t start_ns) {
-    return (double)(fm_clock_ns() - start_ns) * 1e-9;
-}
+enum { N_CONN = 16, N_STREAM = 16, N_CREDIT = 8, READ_BYTES = 1 << 20 };
 
 /* -- the greedy peer */
 
@@ -122,51 +96,6 @@ static void stop_greedy(greedy_peer *peer) {
         close(peer->fds[i]);
 }
 
-/* -- the modest peer */
-
-typedef struct modest_peer {
-    fm_client *client;
-    uint8_t *slab;
-    size_t capacity;
-} modest_peer;
-
-static void open_modest(modest_peer *peer, const char *url) {
-    fm_wire_opened opened;
-    fm_error error;
-    const fm_client_options options = {.url = url, .agent = "modest"};
-    const fm_wire_open params = {.plan = "test",
-                                 .n_group = 1,
-                                 .order = FM_WIRE_STRICT,
-                                 .policy = FM_WIRE_STOP,
-                                 .credit_items = N_CREDIT,
-                                 .credit_bytes = FM_LIMIT_FRAME_BYTES};
-    if (fm_client_connect(&options, &peer->client, &error)) die(url, &error);
-    if (fm_client_open(peer->client, &params, &opened, &error)) die("open", &error);
-    peer->capacity = opened.max_sample_bytes;
-    peer->slab = aligned_alloc(4096, (peer->capacity / 4096 + 1) * 4096);
-    if (!peer->slab) die("no memory for a slab", NULL);
-}
-
-static void close_modest(modest_peer *peer) {
-    fm_client_close(peer->client);
-    free(peer->slab);
-}
-
-/* Receives samples for some seconds; returns how many. */
-static uint64_t take(modest_peer *peer, double seconds) {
-    uint64_t n = 0, start = fm_clock_ns();
-    while (seconds_since(start) < seconds) {
-        fm_client_event event;
-        fm_error error;
-        if (fm_client_next(peer->client, peer->slab, peer->capacity, &event, &error)) {
-            die("next", &error);
-        }
-        if (fm_client_release(peer->client, 1, event.sample.size, &error)) die("release", &error);
-        n++;
-    }
-    return n;
-}
-
 /* -- the table */
 
 typedef struct bench_settings {
@@ -179,43 +108,33 @@ typedef struct bench_case {
     fm_test_source test;
 } bench_case;
 
-static void *run_server(void *server) {
-    fm_server_run(server);
-    return NULL;
-}
-
 static uint64_t sent(const fm_server *server) {
     return fm_counter_read(fm_server_get_counters(server), FM_COUNT_SAMPLES_SENT);
 }
 
 static void measure(const bench_settings *set, bench_case *of) {
     fm_sample_source source;
-    fm_error error;
-    fm_server *server;
-    pthread_t thread;
     fm_server_options options = {.listen = {"tcp://127.0.0.1:0"}, .n_job = (uint32_t)set->jobs};
     fm_test_source_init(&of->test, &source);
-    if (fm_server_create(&options, &source, &server, &error)) die("server", &error);
-    if (pthread_create(&thread, NULL, run_server, server)) die("no thread", NULL);
+    bench_server running = start_server(&options, &source);
+    const fm_server *server = running.server;
     const char *url = fm_server_get_address(server, 0);
-    modest_peer modest;
     greedy_peer greedy;
     double alone[ROUNDS_MAX], beside[ROUNDS_MAX], shares[ROUNDS_MAX];
-    open_modest(&modest, url);
+    bench_client modest = open_client(url, NULL, "test", N_CREDIT);
     for (uint64_t r = 0; r < set->rounds; r++)
-        alone[r] = (double)take(&modest, set->seconds) / set->seconds;
+        alone[r] = take_for(&modest, set->seconds, NULL).per_s;
     start_greedy(&greedy, (uint16_t)atoi(strrchr(url, ':') + 1));
-    (void)take(&modest, set->seconds);
+    (void)take_for(&modest, set->seconds, NULL);
     for (uint64_t r = 0; r < set->rounds; r++) {
-        uint64_t before = sent(server), n = take(&modest, set->seconds);
-        beside[r] = (double)n / set->seconds;
-        shares[r] = (double)n / (double)(sent(server) - before);
+        uint64_t before = sent(server);
+        bench_take taken = take_for(&modest, set->seconds, NULL);
+        beside[r] = taken.per_s;
+        shares[r] = (double)taken.n / (double)(sent(server) - before);
     }
     stop_greedy(&greedy);
-    close_modest(&modest);
-    fm_server_stop(server);
-    pthread_join(thread, NULL);
-    fm_server_destroy(server);
+    close_client(&modest);
+    stop_server(&running);
     double share = median(shares, set->rounds);
     printf("%-28s %9.3f %12.1f %14.1f %8.2f %14.2f\n", of->name,
            (double)fm_test_source_sample_bytes(&of->test) * 1e-6, median(alone, set->rounds),

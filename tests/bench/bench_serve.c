@@ -12,28 +12,22 @@
  * server's loop and of the client, says what a busy machine would give when it is idle. */
 #include "proto/address.h"
 #include "proto/base/certificates.h"
-#include "proto/base/histogram.h"
 #include "proto/base/log.h"
 #include "proto/base/options.h"
-#include "proto/client.h"
-#include "server/server.h"
 #include "server/source_cache.h"
+#include "tests/bench/bench_server.h"
 #include "tests/testing/source.h"
 #include "tests/testing/testing.h"
 
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUNDS_MAX = 101, N_CREDIT = 16 };
+enum { N_CREDIT = 16 };
 
 /* Certificates for tls://127.0.0.1. */
 typedef struct bench_certificates {
@@ -53,32 +47,6 @@ typedef struct bench_row {
     double server_s_per_gb, client_s_per_gb; /* processor time of the loop, and of the client */
     fm_histogram waits;                      /* ns */
 } bench_row;
-
-static void die(const char *what, const fm_error *error) {
-    fprintf(stderr, "bench_serve: %s: %s\n", what, error ? error->message : "");
-    exit(1);
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t n) {
-    qsort(values, n, sizeof *values, compare_doubles);
-    return values[n / 2];
-}
-
-static double seconds_since(uint64_t start_ns) {
-    return (double)(fm_clock_ns() - start_ns) * 1e-9;
-}
-
-static uint8_t *slab_of(size_t bytes) {
-    uint8_t *slab = aligned_alloc(4096, (bytes / 4096 + 1) * 4096);
-    if (!slab) die("no memory for a slab", NULL);
-    memset(slab, 1, bytes);
-    return slab;
-}
 
 /* -- the bound: bytes through the same kind of socket */
 
@@ -188,27 +156,6 @@ static bench_certificates make_certificates(const char *folder) {
 
 /* -- a server and its client */
 
-static void *run_server(void *server) {
-    fm_server_run(server);
-    return NULL;
-}
-
-static fm_client *open_client(const char *url, const char *ca, const char *plan,
-                              fm_wire_opened *opened) {
-    fm_client *client;
-    fm_error error;
-    const fm_client_options options = {.url = url, .agent = "bench", .credentials = {.tls_ca = ca}};
-    fm_wire_open params = {.n_group = 1,
-                           .order = FM_WIRE_STRICT,
-                           .policy = FM_WIRE_STOP,
-                           .credit_items = N_CREDIT,
-                           .credit_bytes = FM_LIMIT_CREDIT_BYTES / 2};
-    fm_wire_text(params.plan, sizeof params.plan, plan);
-    if (fm_client_connect(&options, &client, &error)) die(url, &error);
-    if (fm_client_open(client, &params, opened, &error)) die(plan, &error);
-    return client;
-}
-
 /* Seconds of processor time that a thread has used. */
 static double thread_seconds(pthread_t thread) {
     clockid_t clock;
@@ -220,21 +167,10 @@ static double thread_seconds(pthread_t thread) {
 }
 
 /* Receives samples for some seconds; returns how many per second. */
-static double take(fm_client *client, uint8_t *slab, size_t capacity, double seconds,
-                   bench_row *row) {
-    uint64_t n = 0, bytes = 0, start = fm_clock_ns();
-    while (seconds_since(start) < seconds) {
-        fm_client_event event;
-        fm_error error;
-        if (fm_client_next(client, slab, capacity, &event, &error)) die("next", &error);
-        if (event.kind != FM_CLIENT_SAMPLE) die("the stream ended", NULL);
-        if (fm_client_release(client, 1, event.sample.size, &error)) die("release", &error);
-        fm_histogram_add(&row->waits, event.wait_ns);
-        n++;
-        bytes += event.sample.size;
-    }
-    row->mb_per_sample = (double)bytes * 1e-6 / (double)n;
-    return (double)n / seconds_since(start);
+static double take(bench_client *client, double seconds, bench_row *row) {
+    bench_take taken = take_for(client, seconds, &row->waits);
+    row->mb_per_sample = (double)taken.n_byte * 1e-6 / (double)taken.n;
+    return taken.per_s;
 }
 
 /* GB/s: what the kind of address cannot exceed. */
@@ -256,26 +192,20 @@ static void measure(const bench_settings *set, fm_sample_source *source, const c
         options.credentials.tls_key = set->certificates.key;
         options.is_open_to_all = true;
     }
-    fm_server *server;
-    fm_error error;
-    if (fm_server_create(&options, source, &server, &error)) die(listen, &error);
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, run_server, server)) die("cannot start a thread", NULL);
-    fm_wire_opened opened;
-    fm_client *client = open_client(fm_server_get_address(server, 0),
-                                    is_tls ? set->certificates.ca : NULL, plan, &opened);
-    uint8_t *slab = slab_of(opened.max_sample_bytes);
+    bench_server running = start_server(&options, source);
+    bench_client client = open_client(fm_server_get_address(running.server, 0),
+                                      is_tls ? set->certificates.ca : NULL, plan, N_CREDIT);
     bench_row warm = {0};
-    (void)take(client, slab, opened.max_sample_bytes, set->seconds / 2, &warm);
+    (void)take(&client, set->seconds / 2, &warm);
     double rates[ROUNDS_MAX], bounds[ROUNDS_MAX];
     double server_s = 0, client_s = 0, gb = 0;
     for (uint64_t r = 0; r < set->rounds; r++) {
-        double server_before = thread_seconds(thread),
+        double server_before = thread_seconds(running.thread),
                client_before = thread_seconds(pthread_self());
         uint64_t start = fm_clock_ns();
-        rates[r] = take(client, slab, opened.max_sample_bytes, set->seconds, row);
+        rates[r] = take(&client, set->seconds, row);
         gb += rates[r] * seconds_since(start) * row->mb_per_sample * 1e-3;
-        server_s += thread_seconds(thread) - server_before;
+        server_s += thread_seconds(running.thread) - server_before;
         client_s += thread_seconds(pthread_self()) - client_before;
         size_t bytes = (size_t)(row->mb_per_sample * 1e6);
         bounds[r] = with_bound ? measure_address(listen, bytes, set->seconds) : 0;
@@ -285,11 +215,8 @@ static void measure(const bench_settings *set, fm_sample_source *source, const c
     row->bound_gb_per_s = median(bounds, set->rounds);
     row->server_s_per_gb = server_s / gb;
     row->client_s_per_gb = client_s / gb;
-    fm_client_close(client);
-    fm_server_stop(server);
-    pthread_join(thread, NULL);
-    fm_server_destroy(server);
-    free(slab);
+    close_client(&client);
+    stop_server(&running);
 }
 
 /* -- the table */

@@ -6,6 +6,7 @@
 
 #include "featurizer/synth/synth.h"
 #include "proto/base/file.h"
+#include "tests/bench/bench_median.h"
 #include "tests/testing/testing.h"
 
 #include <stdio.h>
@@ -17,7 +18,6 @@
 enum {
     SET_LENGTH = 300,
     SET_DEPTH = 10110, /* homologues per family, of which 10,000 different rows remain */
-    ROUNDS_MAX = 101,
 };
 
 static inline double now_s(void) {
@@ -31,16 +31,6 @@ static inline double cpu_s(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static inline int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static inline double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
-    return values[n / 2];
 }
 
 static inline void check(fm_status status, const fm_error *error) {

@@ -154,6 +154,14 @@ static void a_run_is_scored_beside_it(void **state) {
                          "beside/eval | wc -l) = 1"),
                      0);
     assert_int_equal(run("grep -c evaluated beside.err | grep -qx 3"), 0);
+    /* tests/e2e/read_events.py is an independent reader of event files. */
+    assert_int_equal(run("\"$OLDPWD\"/tests/e2e/read_events.py beside/eval/events.* >events.jsonl "
+                         "&& python3 -c 'import json; e = [r for r in map(json.loads, "
+                         "open(\"events.jsonl\")) if \"structure/lddt_ca\" in r]; l = "
+                         "list(map(json.loads, open(\"beside/eval.jsonl\"))); exit(len(e) != 3 or "
+                         "any(a[\"step\"] != b[\"step\"] or abs(a[\"structure/lddt_ca\"] - "
+                         "b[\"lddt_ca\"]) > 1e-6 for a, b in zip(e, l)))'"),
+                     0);
 }
 
 /* With a cache, the run starts a server for its own chains and one for those of the evaluator. */

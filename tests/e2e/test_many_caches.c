@@ -257,7 +257,7 @@ static void streams_end_on_what_they_began_with(void **state) {
          "print(u.urlopen(open(\"url\").read().strip() + \"/metrics\").read().decode())' >out && "
          "grep -q 'foldmill_snapshots_old 1' out && "
          "grep -q 'foldmill_snapshot_users{snapshot=\"all\",generation=\"1\".*old=\"1\"} 6' out && "
-         "grep -q 'foldmill_stream_samples_total{.*snapshot=\"all\"' out");
+         "grep -q 'foldmill_snapshot_samples_total{snapshot=\"all\",generation=\"2\".*} 48' out");
     for (uint32_t i = 0; i < N_READER; i++) {
         take(&old[i], N_STEP * BATCH + 1);
         assert_int_equal(old[i].n, N_STEP * BATCH);

@@ -77,6 +77,18 @@ static void a_run_is_summed_up(void **state) {
     must("$FOLDMILL top run --json | /usr/bin/python3 -c 'import json, sys; r = "
          "json.load(sys.stdin); "
          "assert r[\"step\"] == 4 and r[\"step_s\"] == 0.25 and r[\"last\"][\"loss\"] == 6.5'");
+    must("! grep -q 'ends in\\|memory\\|held out' out"); /* this run says nothing of them */
+    must("sed -i 's/}$/,\"left_s\":3905,\"memory_bytes\":3221225472,\"device_used_bytes\":"
+         "6442450944,\"device_free_bytes\":1073741824}/' run/metrics.jsonl && "
+         "printf '{\"step\":2,\"n_chain\":7,\"lddt_ca\":0.5,\"loss\":9.25}\\n"
+         "{\"step\":4,\"n_chain\":7,\"lddt_ca\":0.25,\"loss\":9.5}\\n{\"ste' >run/eval.jsonl");
+    must("$FOLDMILL top run --once >out 2>err && grep -q 'ends in   1 h 05 min' out && "
+         "grep -q '3.00  GiB of the trainer; of the device 6.00 GiB are used, 1.00 free' out && "
+         "grep -q '0.2500  lddt_ca of 7 chains after step 4; best 0.5000 after step 2' out && "
+         "grep -q 'held out loss  *9.5000' out && ! grep -q 'device_used' out");
+    must("$FOLDMILL top run --json | /usr/bin/python3 -c 'import json, sys; r = "
+         "json.load(sys.stdin); assert r[\"held_out\"][\"lddt_ca\"] == 0.25 and "
+         "r[\"last\"][\"left_s\"] == 3905'");
     must("printf 'no json\\n' >>run/metrics.jsonl");
     assert_int_equal(fm_test_shell(folder, "$FOLDMILL top run --once >out 2>err"), 1);
     must("grep -q 'a line is no step of a training run' err");

@@ -117,6 +117,18 @@ static void curves_are_at_their_numbers(void **state) {
                      0);
 }
 
+static void a_run_may_have_scores_alone(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir scores && sed 's/}/,\"seen_lddt_ca\":0.7}/' a-1/eval.jsonl "
+                         ">scores/eval.jsonl && foldmill plot scores --out p.svg && "
+                         "python3 look.py p.svg >shown"),
+                     0);
+    assert_shows("Loss #0072b2 line 3 0,120.0 50,70.0");
+    assert_shows("lDDT-Cα #0072b2 line 3 0,0.7 50,0.7");
+    assert_shows("text Dots: held-out chains.");
+    assert_int_equal(run("grep -q 'Learning rate\\|Speed' shown"), 1);
+}
+
 static void runs_of_one_stem_share_a_colour(void **state) {
     (void)state;
     assert_int_equal(run("foldmill plot a-1 b a-2/ --by-seed --out p.svg && "
@@ -199,6 +211,7 @@ int main(void) {
     cmocka_set_test_filter(getenv("FM_TEST_ONLY"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(curves_are_at_their_numbers),
+        cmocka_unit_test(a_run_may_have_scores_alone),
         cmocka_unit_test(runs_of_one_stem_share_a_colour),
         cmocka_unit_test(a_wide_range_is_logarithmic),
         cmocka_unit_test(a_png_has_the_pixels_of_the_picture),

@@ -337,7 +337,7 @@ static void impossible_numbers_are_refused(void **state) {
         {"--gpus 2 --ranks 2", "give one", 2},
         {"--bp 2", "order = opm_first or parallel, not original", 2},
         {"--device cuda --gpus 5", "5 groups of ranks cannot share a step of 4 samples", 2},
-        {"--ranks 2 --order bounded:0", "order .bounded:0., expected strict or bounded:W", 2},
+        {"--ranks 2 --order bounded:0", "order .bounded:0., expected strict, bounded:W or free", 2},
         {"--dap 17", "dap", 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -101,6 +101,9 @@ static void the_digest_depends_on_the_samples_alone(void **state) {
     static const char bounded[] =
         "\"$FM_BIN\"/foldmill fetch --data $(grep -o 'tcp://[0-9.:]*' %s/log) --steps 30 --batch 4 "
         "--seed 7 --order bounded:16 --credit 32 --digest >%s/bounded 2>%s/err";
+    static const char any_order[] =
+        "\"$FM_BIN\"/foldmill fetch --data unix:%s/s --steps 30 --batch 4 --seed 7 --order free "
+        "--digest >%s/free 2>%s/err";
     static const char other_seed[] = "\"$FM_BIN\"/foldmill fetch --data unix:%s/s --steps 30 "
                                      "--batch 4 --seed 8 --digest >%s/other";
     start("1");
@@ -111,6 +114,8 @@ static void the_digest_depends_on_the_samples_alone(void **state) {
     start("4");
     assert_int_equal(run(bounded), 0);
     assert_int_equal(run("grep digest %s/bounded | cmp - %s/digest"), 0);
+    assert_int_equal(run(any_order), 0);
+    assert_int_equal(run("grep digest %s/free | cmp - %s/digest"), 0);
     assert_int_equal(run(other_seed), 0);
     assert_int_equal(run("grep digest %s/other | cmp -s - %s/digest"), 1);
     stop();

@@ -68,6 +68,21 @@ static void the_loss_falls_and_the_run_repeats_to_the_bit(void **state) {
         run("grep -q 'step 40/40' a.err && grep -q 'mean of the first 10 steps' a.log"), 0);
 }
 
+/* A step whose only sample is skipped has no loss, and takes no part in the closing summary. */
+static void a_skipped_step_spoils_no_summary(void **state) {
+    (void)state;
+    assert_int_equal(run(small), 0);
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 4 --seed 3 "
+                         "--skip-sample 0 --skip-sample 2 --out gap >gap.log 2>&1"),
+                     0);
+    assert_int_equal(
+        run("python3 -c 'import json; r = [json.loads(l)[\"loss\"] for l in "
+            "open(\"gap/metrics.jsonl\")]; m = (r[1] + r[3]) / 2; assert [r[0], r[2]] == "
+            "[None, None]; print(f\"loss      {m:.4f} mean of the first 2 steps, {m:.4f} of the "
+            "last\")' >loss && grep -qxFf loss gap.log"),
+        0);
+}
+
 /* Two ranks per sample, as threads, give the losses of one rank except for rounding; resumed as
  * well. */
 static void ranks_of_a_sample_train_the_same(void **state) {
@@ -196,10 +211,58 @@ static void exported_weights_import_to_the_same(void **state) {
         run("grep -c '^missing  evoformer.1.' err | grep -qx 93 && test ! -e x.safetensors"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --from in.safetensors --out x 2>err"),
                      1);
-    assert_int_equal(run("grep -q 'another number of parameters' err && test ! -e x"), 0);
+    assert_int_equal(run("grep -q 'both must have the same sizes' err && test ! -e x"), 0);
     assert_int_equal(run("foldmill import out 2>err"), 2);
     assert_int_equal(run("foldmill export-weights in.safetensors --out x --format pt 2>err"), 2);
     assert_int_equal(run("grep -q 'found .pt., expected npz or safetensors' err"), 0);
+}
+
+/* The aligned error head is added to a checkpoint without one, and template embedders are left out:
+ * the log says so, and every other parameter is that of the checkpoint. */
+static void a_stage_adds_a_head_and_drops_templates(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("printf '[model]\nn_block = 1\n[data]\ncrop_size = 16\nmax_msa_clusters = 4\n"
+            "global_batch = 2\n' >first.ini; "
+            "sed 's/n_block = 1/&\\nn_aligned_error_bin = 64\\nn_template = 0/' first.ini "
+            ">second.ini; printf '[loss]\naligned_error = 0.1\n' >>second.ini; "
+            "foldmill train --data unix:socket --config first.ini --steps 2 --out stage1 -q "
+            ">stage1.log 2>&1 && "
+            "foldmill train --data unix:socket --config second.ini --steps 1 --seed 9 --out stage2 "
+            "-q --from stage1/checkpoint-000000000002.safetensors >stage2.log 2>&1"),
+        0);
+    assert_int_equal(
+        run("grep -q 'info part_added part=.aligned error head. parameters=1088 ' stage2.log && "
+            "grep -q 'info part_left_out part=.template embedders. parameters=[0-9]* ' stage2.log"),
+        0);
+    /* The average after one step is 0.999 of what it was and 0.001 of the parameters. */
+    assert_int_equal(
+        run("python3 -c '\n"
+            "import json, struct, sys\n"
+            "def read(path):\n"
+            "    data = open(path, \"rb\").read()\n"
+            "    n, = struct.unpack(\"<Q\", data[:8])\n"
+            "    head = json.loads(data[8:8 + n])\n"
+            "    head.pop(\"__metadata__\")\n"
+            "    return {k: struct.unpack(\"<%df\" % ((v[\"data_offsets\"][1] - "
+            "v[\"data_offsets\"][0]) // 4), data[8 + n + v[\"data_offsets\"][0]:8 + n + "
+            "v[\"data_offsets\"][1]]) for k, v in head.items()}\n"
+            "a = read(\"stage1/checkpoint-000000000002.safetensors\")\n"
+            "b = read(\"stage2/checkpoint-000000000001.safetensors\")\n"
+            "new = {k for k in b if k.startswith(\"ema.\") and k not in a}\n"
+            "old = {k for k in a if k.startswith(\"ema.\") and k not in b}\n"
+            "ok = new == {\"ema.aligned_error.weight\", \"ema.aligned_error.bias\"}\n"
+            "ok &= bool(old) and all(k.startswith(\"ema.template.\") for k in old)\n"
+            "both = [k for k in b if k.startswith(\"ema.\") and k in a]\n"
+            "worst = max(abs(x - y) for k in both for x, y in zip(a[k], b[k]))\n"
+            "print(new, len(old), len(both), worst)\n"
+            "sys.exit(not (ok and len(both) > 100 and worst < 2e-5))\n'"),
+        0);
+    /* Not the other way round: templates are not added. */
+    assert_int_equal(run("foldmill train --data unix:socket --config first.ini --out none --from "
+                         "stage2/checkpoint-000000000001.safetensors 2>err"),
+                     1);
+    assert_int_equal(run("grep -q '(template\\..*); both must have the same sizes' err"), 0);
 }
 
 /* The server of a run with two samples per step is killed. The samples seen until then are
@@ -470,7 +533,9 @@ static void mistakes_are_reported(void **state) {
     assert_int_equal(run("foldmill train 2>err"), 2);
     assert_int_equal(run("grep -q 'URL or --cache DIR is required' err"), 0);
     assert_int_equal(run("foldmill train --data unix:socket --preset huge --out x 2>err"), 2);
-    assert_int_equal(run("grep -q 'there are: af2-finetuning, af2-initial, overfit, tiny' err"), 0);
+    assert_int_equal(run("grep -q 'there are: af2-finetuning, af2-finetuning-ptm, af2-initial, .*, "
+                         "overfit, tiny' err"),
+                     0);
     assert_int_equal(run("printf '[model]\\nn_blok = 1\\n' >bad.ini; foldmill train --data "
                          "unix:socket --config bad.ini --out x 2>err"),
                      2);
@@ -495,9 +560,11 @@ static void mistakes_are_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_loss_falls_and_the_run_repeats_to_the_bit),
+        cmocka_unit_test(a_skipped_step_spoils_no_summary),
         cmocka_unit_test(ranks_of_a_sample_train_the_same),
         cmocka_unit_test(a_killed_run_resumes_to_the_same_bits),
         cmocka_unit_test(exported_weights_import_to_the_same),
+        cmocka_unit_test(a_stage_adds_a_head_and_drops_templates),
         cmocka_unit_test(an_import_finds_its_preset),
         cmocka_unit_test(progress_fits_the_terminal),
         cmocka_unit_test(the_terms_add_up_to_the_loss),

@@ -216,10 +216,10 @@ static void streams_out_of_range_are_refused(void **state) {
         bad[i] = good;
     bad[n++].n_group = 0;
     bad[n++].group = 4;
-    bad[n++].order = FM_WIRE_FREE;
+    bad[n++].order = FM_WIRE_FREE; /* with a window */
     bad[n++].window = 0;
     bad[n++].window = FM_LIMIT_WINDOW + 1;
-    bad[n++].reach = FM_LIMIT_WINDOW + 1;
+    bad[n++].reach = FM_LIMIT_FREE_WINDOW + 1;
     bad[n++].policy = 0;
     bad[n++].first_step = FM_LIMIT_STEP + 1;
     bad[n++].global_batch = FM_LIMIT_GLOBAL_BATCH + 1;
@@ -266,8 +266,15 @@ static void orders_parse(void **state) {
     assert_int_equal(fm_wire_order_parse("bounded:32", &order, &window, NULL), FM_OK);
     assert_int_equal(order, FM_WIRE_BOUNDED);
     assert_int_equal(window, 32);
-    static const char *const bad[] = {"",          "free",       "bounded",     "bounded:",
-                                      "bounded:0", "bounded:-1", "bounded:32x", "bounded:1025"};
+    assert_int_equal(fm_wire_order_parse("free", &order, &window, NULL), FM_OK);
+    assert_int_equal(order, FM_WIRE_FREE);
+    assert_int_equal(window, 0);
+    const fm_wire_open one = {.order = order, .n_group = 1},
+                       many = {.order = order, .n_group = 128};
+    assert_int_equal(fm_wire_open_window(&one, 8), FM_LIMIT_FREE_WINDOW);
+    assert_int_equal(fm_wire_open_window(&many, 128), (65536 - 128) / 128);
+    static const char *const bad[] = {
+        "", "fre", "bounded", "bounded:", "bounded:0", "bounded:-1", "bounded:32x", "bounded:1025"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(fm_wire_order_parse(bad[i], &order, &window, NULL), FM_ERR_USAGE);
 }

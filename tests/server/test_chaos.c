@@ -217,7 +217,7 @@ static uint32_t write_script(dice *d, uint8_t out[SCRIPT_BYTES]) {
     message = (fm_wire_message){.kind = FM_WIRE_OPEN, .stream = 1, .open = stream_of(0)};
     message.open.credit_items = roll(d, 2) ? 60000 : 0;
     message.open.credit_bytes = FM_LIMIT_CREDIT_BYTES;
-    message.open.order = 1 + roll(d, 3);
+    message.open.order = 1 + roll(d, 4);
     message.open.window = message.open.order == FM_WIRE_BOUNDED ? 1 + roll(d, 50) : 0;
     at += (uint32_t)fm_wire_encode(&message, sequence++, out + at, SCRIPT_BYTES - at);
     for (uint32_t n = roll(d, 5); n; n--) {

@@ -198,11 +198,11 @@ static void asks_for_what_cannot_be(server_fixture *f, const char *url) {
     int fd = raw_connect(url);
     raw_hello(fd);
     fm_wire_message open = {.kind = FM_WIRE_OPEN, .stream = 1, .open = stream_of(0)};
-    open.open.order = FM_WIRE_FREE;
+    open.open.order = FM_WIRE_FREE + 1;
     raw_send_message(fd, &open, 1);
     fm_wire_message close_all = {.kind = FM_WIRE_CLOSE};
     raw_send_message(fd, &close_all, 2);
-    expect_refusal(fd, "order 3, expected strict (1) or bounded (2)");
+    expect_refusal(fd, "order 4, expected strict (1), bounded (2) or free (3)");
 }
 
 static void wants_features_of_the_future(server_fixture *f, const char *url) {

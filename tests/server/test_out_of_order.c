@@ -3,8 +3,8 @@
  * the checkpoints must be the same to the last byte.
  *
  * No test depends on time. The source does not finish a slow sample until one of those that come
- * `LATER` places after it has begun, and the server begins that one only after it has sent a sample
- * that overtakes the slow one. */
+ * `later` places after it has begun, and the server begins that one only after it has sent samples
+ * that overtake the slow one. */
 #include "proto/base/directory.h"
 #include "proto/base/log.h"
 #include "server/server.h"
@@ -31,9 +31,10 @@ static fm_store *store;
 static fm_sample_source *inner, source;
 static fm_server *server;
 static pthread_t thread;
-static _Atomic bool is_slow;          /* one sample of EVERY is held back */
-static _Atomic uint64_t bad = NONE;   /* the sample that cannot be made */
-static _Atomic uint64_t stops = NONE; /* no sample from this one on is made */
+static _Atomic bool is_slow;           /* one sample of EVERY is held back */
+static _Atomic uint64_t later = LATER; /* until one so many places behind it has begun */
+static _Atomic uint64_t bad = NONE;    /* the sample that cannot be made */
+static _Atomic uint64_t stops = NONE;  /* no sample from this one on is made */
 
 /* A plan of one stream. */
 typedef struct slow_plan {
@@ -47,7 +48,7 @@ static fm_status open_plan(void *context, const fm_wire_open *params, void **ret
                            fm_source_facts *ret_facts, fm_error *reterr) {
     slow_plan *plan = calloc(1, sizeof *plan);
     assert_non_null(plan);
-    plan->later = (uint64_t)LATER * params->n_group;
+    plan->later = later * params->n_group;
     *ret_plan = plan;
     fm_status status = inner->open(context, params, &plan->inner, ret_facts, reterr);
     plan->end = status ? 0 : (params->first_step + params->n_step) * ret_facts->global_batch;
@@ -65,9 +66,9 @@ static void close_plan(void *context) {
 static void hold(slow_plan *plan, uint64_t index) {
     const struct timespec pause = {.tv_nsec = 1000000};
     for (int i = 0; i < 60000; i++) {
-        uint64_t later = index + plan->later;
+        uint64_t awaited = index + plan->later;
         bool is_held =
-            is_slow && index % EVERY == 3 && later < plan->end && plan->last_begun < later;
+            is_slow && index % EVERY == 3 && awaited < plan->end && plan->last_begun < awaited;
         if (!is_held && index < stops) return;
         nanosleep(&pause, NULL);
     }
@@ -93,12 +94,29 @@ static int run(const char *command) {
     return fm_test_shell(folder, command);
 }
 
+/* Writes "STEP SLOT INDEX SKIPPED" for each place of a run's ledger, whose lines may be cut at a
+ * checkpoint. */
+static const char places[] =
+    "places() {\n"
+    "    tail -n +2 $1/ledger | awk '{ s = $2; for (i = 3; i < NF; i++) { n = split($i, r, "
+    "\"-\");\n"
+    "        for (k = r[1] + 0; k <= r[n] + 0; k++) print $1, s++, k, $i ~ /!/ } }'\n"
+    "}\n";
+
+static bool write_places(void) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/places", folder);
+    FILE *file = fopen(path, "w");
+    return file && fputs(places, file) >= 0 && fclose(file) == 0;
+}
+
 static int set_up(void **state) {
     (void)state;
     char path[600];
     fm_error error;
     fm_log_set_level(FM_LOG_ERROR);
     fm_test_make_folder(folder, sizeof folder);
+    if (!write_places()) return 1;
     int failed =
         run("cp \"$OLDPWD/tests/e2e/endure.sh\" lib && "
             "foldmill synth --chains 6 --seed 5 --max-length 60 --depth 100 -o data --quiet && "
@@ -135,27 +153,24 @@ static int tear_down(void **state) {
 }
 
 /* Makes a run out of order, with more arguments, and checks that it was. */
-static void train_out_of_order(const char *name, const char *arguments) {
+static void train_out_of_order(const char *name, const char *order, const char *arguments) {
     is_slow = true;
     int code = fm_test_shell_format(folder,
-                                    ". ./lib; $train --steps 12 --order bounded:4 --ahead 2 --out "
+                                    ". ./lib; $train --steps 12 --order %s --ahead 2 --out "
                                     "%s -q %s >%s.log 2>&1 && "
                                     "! { tail -n +2 %s/ledger | cmp -s - strict.rows; }",
-                                    name, arguments, name, name);
+                                    order, name, arguments, name, name);
     is_slow = false;
     if (code) (void)fm_test_shell_format(folder, "cat %s.log %s/ledger", name, name);
     assert_int_equal(code, 0);
 }
 
-/* Replays a run and compares all that it leaves. Lines of a ledger may be cut at a checkpoint, so
- * their places are compared. */
+/* Replays a run and compares all that it leaves. */
 static void replay(const char *name, const char *arguments) {
     int code = fm_test_shell_format(
         folder,
-        ". ./lib; places() { tail -n +2 $1/ledger | awk '{ s = $2; for (i = 3; i < NF; i++) { "
-        "n = split($i, r, \"-\"); bad = $i ~ /!/; for (k = r[1] + 0; k <= r[n] + 0; k++) "
-        "print $1, s++, k, bad } }'; }; "
-        "$train --steps 12 --replay %s/ledger --out %s.again -q %s >%s.again.log 2>&1 && "
+        ". ./lib; . ./places; $train --steps 12 --replay %s/ledger --out %s.again -q %s "
+        ">%s.again.log 2>&1 && "
         "same %s %s.again 12 && places %s >a && places %s.again >b && cmp a b && "
         "test $(wc -l <a) = 48",
         name, name, arguments, name, name, name, name, name);
@@ -167,7 +182,7 @@ static void replay(const char *name, const char *arguments) {
 static void a_run_out_of_order_is_replayed(void **state) {
     (void)state;
     assert_int_equal(run("tail -n +2 strict/ledger >strict.rows"), 0);
-    train_out_of_order("slow", "");
+    train_out_of_order("slow", "bounded:4", "");
     assert_int_equal(run("for r in strict slow; do sed 's/.*\"cycles\":\\([0-9]*\\).*/\\1/' "
                          "$r/metrics.jsonl >$r.cycles; done && cmp strict.cycles slow.cycles && "
                          "test $(sort -u slow.cycles | wc -l) -ge 3"),
@@ -178,17 +193,31 @@ static void a_run_out_of_order_is_replayed(void **state) {
 /* Several groups of ranks, and groups of several ranks: all ranks agree on sample and cycles. */
 static void ranks_agree_out_of_order(void **state) {
     (void)state;
-    train_out_of_order("groups", "--ranks 2");
+    train_out_of_order("groups", "bounded:4", "--ranks 2");
     replay("groups", "--ranks 2");
-    train_out_of_order("parts", "--ranks 2 --dap 2");
+    train_out_of_order("parts", "bounded:4", "--ranks 2 --dap 2");
     replay("parts", "--ranks 2 --dap 2");
+}
+
+/* In order free a sample is overtaken by more than any window of the other tests. */
+static void a_free_run_is_replayed(void **state) {
+    (void)state;
+    later = 14;
+    train_out_of_order("free", "free", "");
+    later = LATER;
+    assert_int_equal(run(". ./places; places free | awk '{ late = 4 * ($1 - 1) + $2 - $3; "
+                         "if (late > most) most = late } END { exit !(most > 4) }'"),
+                     0);
+    replay("free", "");
+    assert_int_equal(run(". ./lib; $train --order free --ranks 2 --dap 2 --out none 2>err"), 2);
+    assert_int_equal(run("grep -q 'ranks that share a sample' err && test ! -e none"), 0);
 }
 
 /* A sample that was skipped is skipped again, although it can be made now. */
 static void a_skipped_sample_is_skipped_again(void **state) {
     (void)state;
     bad = 9;
-    train_out_of_order("spoiled", "--bad-samples skip");
+    train_out_of_order("spoiled", "bounded:4", "--bad-samples skip");
     bad = NONE;
     assert_int_equal(run("grep -q ' 9!' spoiled/ledger"), 0);
     replay("spoiled", "");
@@ -266,6 +295,7 @@ int main(void) {
     fm_test_die_with_parent();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_out_of_order_is_replayed),
+        cmocka_unit_test(a_free_run_is_replayed),
         cmocka_unit_test(ranks_agree_out_of_order),
         cmocka_unit_test(a_skipped_sample_is_skipped_again),
         cmocka_unit_test(a_resumed_run_keeps_its_ledger),

@@ -322,7 +322,7 @@ static void silence_holds_no_memory(void **state) {
     assert_int_equal(fm_server_stream_give_back(first), 2);
     assert_int_equal(f.budget.used_bytes, 0);
     f.stream = other;
-    uint64_t got[20];
+    uint64_t got[20] = {0};
     assert_int_equal(drain(&f, got, 20), 8);
     fm_server_stream_abandon(other);
     fm_server_stream_destroy(other);
@@ -414,6 +414,89 @@ static void a_restart_does_not_widen_the_window(void **state) {
     close_stream(&f);
 }
 
+/* Makes and sends n samples, each of which took a worker so long. */
+static void serve_samples(fixture *f, uint32_t n, uint64_t make_ns) {
+    for (uint32_t i = 0; i < n; i++) {
+        fm_job *job = fm_server_stream_next_job(f->stream);
+        assert_non_null(job);
+        job->begin_ns = 1;
+        job->end_ns = 1 + make_ns;
+        finish(f, job);
+        fm_work *work = fm_server_stream_pick(f->stream);
+        assert_non_null(work);
+        fm_server_stream_release(f->stream, work);
+        assert_int_equal(fm_server_stream_grant(f->stream, 1, 1000, NULL), FM_OK);
+    }
+}
+
+/* Samples that take long begin earlier: here each takes an hour, and they are picked within
+ * moments. */
+static void slow_samples_begin_early(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t make_ns;
+        uint32_t n_begun;
+    } cases[] = {{0, 4}, {UINT64_C(3600000000000), 64}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fm_wire_open params = params_of(100);
+        params.credit_items = 2;
+        fixture f;
+        fm_job *jobs[64];
+        uint32_t n = 0;
+        open_stream(&f, &params);
+        serve_samples(&f, 64, cases[i].make_ns);
+        while (n < 64 && (jobs[n] = fm_server_stream_next_job(f.stream)) != NULL)
+            n++;
+        assert_int_equal(n, cases[i].n_begun);
+        assert_null(fm_server_stream_next_job(f.stream));
+        for (uint32_t k = 0; k < n; k++)
+            finish(&f, jobs[k]);
+        close_stream(&f);
+    }
+}
+
+/* With order free hundreds of samples overtake one that does not get ready, with little credit. */
+static void a_free_stream_waits_for_no_sample(void **state) {
+    (void)state;
+    fm_wire_open params = params_of(100);
+    params.order = FM_WIRE_FREE;
+    params.credit_items = 2;
+    fixture f;
+    open_stream(&f, &params);
+    fm_job *slow = fm_server_stream_next_job(f.stream);
+    assert_int_equal(slow->index, 0);
+    for (uint64_t index = 1; index < 800; index++) {
+        fm_job *job = fm_server_stream_next_job(f.stream);
+        assert_non_null(job);
+        finish(&f, job);
+        fm_work *work = fm_server_stream_pick(f.stream);
+        assert_int_equal(work->job.index, index);
+        fm_server_stream_release(f.stream, work);
+        assert_int_equal(fm_server_stream_grant(f.stream, 1, 1000, NULL), FM_OK);
+    }
+    assert_null(fm_server_stream_next_job(f.stream));
+    finish(&f, slow);
+    fm_work *work = fm_server_stream_pick(f.stream);
+    assert_int_equal(work->job.index, 0);
+    fm_server_stream_release(f.stream, work);
+    assert_true(fm_server_stream_is_delivered(f.stream));
+    close_stream(&f);
+}
+
+/* Samples that are ready and not sent limit a free stream as they do any other. */
+static void a_free_stream_makes_little_ahead(void **state) {
+    (void)state;
+    fm_wire_open params = params_of(100);
+    params.order = FM_WIRE_FREE;
+    params.credit_items = 3;
+    fixture f;
+    open_stream(&f, &params);
+    for (int i = 0; i < 5; i++)
+        finish(&f, fm_server_stream_next_job(f.stream));
+    assert_null(fm_server_stream_next_job(f.stream));
+    close_stream(&f);
+}
+
 static void an_abandoned_stream_waits_for_its_jobs(void **state) {
     (void)state;
     fixture f;
@@ -453,6 +536,9 @@ int main(void) {
         cmocka_unit_test(silence_holds_no_memory),
         cmocka_unit_test(no_order_breaks_its_bound),
         cmocka_unit_test(a_restart_does_not_widen_the_window),
+        cmocka_unit_test(slow_samples_begin_early),
+        cmocka_unit_test(a_free_stream_waits_for_no_sample),
+        cmocka_unit_test(a_free_stream_makes_little_ahead),
         cmocka_unit_test(an_abandoned_stream_waits_for_its_jobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

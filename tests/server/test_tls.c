@@ -217,6 +217,41 @@ static void tokens_open_what_they_name(void **state) {
     server_finish(&f);
 }
 
+/* Guessed tokens get nobody in. Each guess costs its peer a request, so that it soon gets no
+ * answer, and holders elsewhere are served. */
+static void guesses_get_nobody_in(void **state) {
+    (void)state;
+    enum { N = 60 };
+    server_fixture f;
+    char tokens[256], guess[64];
+    uint32_t n_denied = 0;
+    prepare_tls(&f, NULL);
+    write_tokens(&f, "lab u6Fh3jsQ0pXw9ZkT2mVb\n", tokens);
+    f.options.credentials.token_file = tokens;
+    f.options.peer.requests_per_s = 2; /* and twenty at once */
+    server_start(&f);
+    for (uint32_t i = 0; i < N; i++) {
+        fm_client *client = NULL;
+        fm_error error;
+        fm_client_options options = {.url = f.unix_url};
+        snprintf(guess, sizeof guess, "u6Fh3jsQ0pXw9Zk%05u", i);
+        assert_int_equal(setenv("FOLDMILL_TOKEN", guess, 1), 0);
+        fm_status status = fm_client_connect(&options, &client, &error);
+        assert_true(status);
+        n_denied += status == FM_ERR_DENIED;
+    }
+    assert_true(n_denied >= 10 && n_denied < N);
+    assert_true(counted(&f, FM_COUNT_TOKENS_REFUSED) >= n_denied);
+    assert_true(counted(&f, FM_COUNT_REFUSED_FLOOD) > 0);
+    fm_credentials credentials = fm_test_client(&made.ca, NULL);
+    assert_int_equal(setenv("FOLDMILL_TOKEN", lab_token, 1), 0);
+    fm_client *client = connect_with(f.tcp_url, &credentials);
+    receive_all_of(&f, client, 2);
+    fm_client_close(client);
+    assert_int_equal(unsetenv("FOLDMILL_TOKEN"), 0);
+    server_finish(&f);
+}
+
 /* The streams and bytes of a token are those of all its holders together. */
 static void tokens_have_limits(void **state) {
     (void)state;
@@ -646,6 +681,7 @@ int main(void) {
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(a_plain_server_is_named),
         cmocka_unit_test(tokens_open_what_they_name),
+        cmocka_unit_test(guesses_get_nobody_in),
         cmocka_unit_test(tokens_have_limits),
         cmocka_unit_test(auth_has_its_place),
         cmocka_unit_test(servers_refuse_what_does_not_fit),

@@ -287,8 +287,10 @@ static void note(worst *w, const char *name, double error) {
 
 static void compare(bench *b, worst *w, const char *name, const void *device, const fm_npy *array,
                     weight kind, double floor) {
-    const float *data = fetch(b, device, (int64_t)array->count);
     int64_t c = array->rank ? (int64_t)array->shape[array->rank - 1] : 1;
+    /* The recorded array is larger than the file's where it is padded. */
+    int64_t last = recorded_position(b, kind, (int64_t)array->count / c - 1);
+    const float *data = fetch(b, device, (last + 1) * c);
     const float *mask = mask_of(b, kind) < 0 ? NULL : data_of(&b->in, mask_of(b, kind));
     double difference = 0, norm = 0;
     for (int64_t i = 0; i < (int64_t)array->count; i++) {
@@ -305,7 +307,8 @@ static void compare(bench *b, worst *w, const char *name, const void *device, co
  */
 static void compare_residues(bench *b, worst *w, const char *name, const void *device,
                              const fm_npy *array, int64_t row, int64_t from, double scale) {
-    const float *data = fetch(b, device, (int64_t)array->count);
+    int64_t last = padded_position(&b->in, (int64_t)array->count / row - 1);
+    const float *data = fetch(b, device, (last + 1) * row);
     const float *mask = data_of(&b->in, b->in.inputs.seq_mask);
     double difference = 0, norm = 0;
     for (int64_t i = 0; i < (int64_t)array->count; i++) {

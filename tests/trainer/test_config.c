@@ -25,8 +25,14 @@ static void presets_are_whole(void **state) {
         assert_int_equal(fm_train_config_preset(fm_presets[n].name, &config, &error), FM_OK);
         assert_int_equal(config.model.n_res, config.data.crop_size);
         assert_int_equal(config.model.n_seq, config.data.max_msa_clusters);
+        assert_string_equal(config.data.plan, fm_presets[n].name);
+        char begin[64];
+        snprintf(begin, sizeof begin, "; %s: ", fm_presets[n].name);
+        assert_memory_equal(fm_presets[n].text, begin, strlen(begin));
+        assert_true(strcspn(fm_presets[n].text, "\n") - strlen(begin) <= 57); /* for --help */
+        assert_true(n == 0 || strcmp(fm_presets[n - 1].name, fm_presets[n].name) < 0);
     }
-    assert_true(n >= 2);
+    assert_true(n >= 15);
 }
 
 static void initial_training_has_the_papers_sizes(void **state) {
@@ -41,6 +47,62 @@ static void initial_training_has_the_papers_sizes(void **state) {
     assert_int_equal(config.data.crop_size, 256);
     assert_true(config.optimizer.clip_norm == 0.1);
     assert_string_equal(config.data.plan, "af2-initial");
+}
+
+/* Supplement 1.11, tables 4 and 5, and 1.9.7: what the stages and models have in common and what
+ * each has of its own. */
+static void stages_are_those_of_the_supplement(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t crop, rows, extra, templates, bins;
+        bool is_first, is_last;
+    } cases[] = {
+        {"af2-initial", 256, 128, 1024, 4, 0, true, false},
+        {"af2-model-1.1", 256, 512, 1024, 4, 0, false, false},
+        {"af2-model-1.2", 256, 512, 1024, 0, 0, false, false},
+        {"af2-finetuning", 384, 512, 5120, 4, 0, false, true},
+        {"af2-finetuning-ptm", 384, 512, 5120, 4, 64, false, true},
+        {"af2-model-1.1.2", 384, 512, 1024, 4, 0, false, true},
+        {"af2-model-1.1.2-ptm", 384, 512, 1024, 4, 64, false, true},
+        {"af2-model-1.2.1", 384, 512, 5120, 0, 0, false, true},
+        {"af2-model-1.2.1-ptm", 384, 512, 5120, 0, 64, false, true},
+        {"af2-model-1.2.3", 384, 512, 1024, 0, 0, false, true},
+        {"af2-model-1.2.3-ptm", 384, 512, 1024, 0, 64, false, true},
+        {"openfold-initial", 256, 132, 1024, 4, 0, true, false},
+        {"openfold-finetuning", 384, 516, 5120, 4, 0, false, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fm_train_config c;
+        assert_int_equal(fm_train_config_preset(cases[i].name, &c, NULL), FM_OK);
+        assert_int_equal(c.data.crop_size, cases[i].crop);
+        assert_int_equal(fm_model_config_rows(&c.model), cases[i].rows);
+        assert_int_equal(c.data.max_extra_msa, cases[i].extra);
+        assert_int_equal(c.model.n_template, cases[i].templates);
+        assert_int_equal(c.model.structure.n_aligned_error_bin, cases[i].bins);
+        assert_int_equal(c.data.global_batch, 128);
+        assert_int_equal(c.data.max_cycle, 4);
+        bool is_first = cases[i].is_first, is_last = cases[i].is_last;
+        assert_true(c.optimizer.learning_rate == (is_first ? 1e-3 : 5e-4));
+        assert_int_equal(c.optimizer.warmup_samples, is_first ? 128000 : 0);
+        assert_int_equal(c.optimizer.decay_at_samples, is_first ? 6400000 : 0);
+        assert_true(c.optimizer.decay_factor == (is_first ? 0.95 : 1));
+        assert_true(c.optimizer.beta1 == 0.9 && c.optimizer.beta2 == 0.999 &&
+                    c.optimizer.eps == 1e-6 && c.optimizer.clip_norm == 0.1 &&
+                    c.optimizer.clip == FM_CLIP_SAMPLE && c.optimizer.ema_decay == 0.999);
+        const double weights[FM_LOSS_TERMS] = {[FM_TERM_DISTOGRAM] = 0.3,
+                                               [FM_TERM_MASKED_MSA] = 2,
+                                               [FM_TERM_BACKBONE] = 0.5,
+                                               [FM_TERM_SIDE_CHAIN] = 0.5,
+                                               [FM_TERM_TORSION] = 1,
+                                               [FM_TERM_PLDDT] = 0.01,
+                                               [FM_TERM_RESOLVED] = is_last ? 0.01 : 0,
+                                               [FM_TERM_ALIGNED_ERROR] = cases[i].bins ? 0.1 : 0,
+                                               [FM_TERM_VIOLATION] = is_last ? 1 : 0};
+        assert_memory_equal(c.loss, weights, sizeof weights);
+        bool is_openfold = strncmp(cases[i].name, "openfold", 8) == 0;
+        assert_int_equal(c.model.compat, is_openfold ? FM_COMPAT_OPENFOLD : FM_COMPAT_NONE);
+    }
 }
 
 /* Supplement 1.11, table 4. */
@@ -72,7 +134,7 @@ static void presets_inherit(void **state) {
                 config.data.max_cycle == 1);
     assert_int_equal(config.model.n_block, base.model.n_block);
     assert_int_equal(config.model.structure.c_plddt, 16);
-    assert_string_equal(config.data.plan, "tiny");
+    assert_string_equal(config.data.plan, "overfit");
     assert_int_equal(config.model.n_recycle_bin, 15); /* of tiny's own base */
 }
 
@@ -229,12 +291,13 @@ static void mistakes_are_refused_with_their_line(void **state) {
     fm_train_config config;
     fm_error error;
     assert_int_equal(fm_train_config_preset("huge", &config, &error), FM_ERR_USAGE);
-    assert_non_null(strstr(error.message, "af2-initial, overfit, tiny"));
+    assert_non_null(strstr(error.message, "overfit, tiny"));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_are_whole),
+        cmocka_unit_test(stages_are_those_of_the_supplement),
         cmocka_unit_test(initial_training_has_the_papers_sizes),
         cmocka_unit_test(finetuning_is_the_papers_second_stage),
         cmocka_unit_test(presets_inherit),

@@ -16,11 +16,21 @@ static fm_infer_options infer_options(void) {
     return options;
 }
 
+/* Moves every parameter away from its initial value: many of those are 0, so that a new model's
+ * blocks add nothing. */
+static void shake(fm_params *params) {
+    float *master = params->master;
+    for (int32_t p = 0; p < params->n_param; p++)
+        for (int64_t i = 0; i < fm_param_count(&params->param[p]); i++)
+            master[params->param[p].offset + i] += (float)(0.1 * op_uniform(100 + (uint32_t)p, i));
+}
+
 static fm_infer *create_infer(const fm_infer_options *options) {
     fm_infer *infer = NULL;
     fm_error error = {0};
     if (fm_infer_create(options, &infer, &error)) fail_msg("%s", error.message);
     fm_params_draw(fm_infer_get_params(infer), small_options().seed);
+    shake(fm_infer_get_params(infer));
     return infer;
 }
 
@@ -52,7 +62,9 @@ static fm_trainer *exact_trainer(bool forward_only) {
     fm_trainer_options options = small_options();
     options.model.dropout_msa = options.model.dropout_pair = options.model.structure.dropout = 0;
     options.forward_only = forward_only;
-    return create(&options);
+    fm_trainer *trainer = create(&options);
+    shake(&trainer->params);
+    return trainer;
 }
 
 /* Exactly recorded, inference has the losses and atoms of a training step to the bit; recorded for

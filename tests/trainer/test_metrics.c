@@ -45,7 +45,9 @@ static fm_metrics_step make_step(uint64_t number) {
                              .learning_rate = 1e-3,
                              .step_s = 0.25,
                              .data_wait_s = 0.0625,
-                             .left_s = 7204.6};
+                             .left_s = 7204.6,
+                             .memory_bytes = 3u << 20,
+                             .device_free_bytes = (uint64_t)5 << 32};
 }
 
 static void write_steps(uint64_t first, uint64_t last) {
@@ -72,7 +74,8 @@ static const char *content(void) {
 #define LINE(number, index, scores)                                                                \
     "{\"step\":" number ",\"index\":" index ",\"cycles\":2,\"sample\":\"1a\\u0022b_A\","           \
     "\"loss\":12.5,\"distogram\":0.1,\"plddt\":null," scores                                       \
-    "\"grad_norm\":1e-09,\"learning_rate\":0.001,\"step_s\":0.25,\"data_wait_s\":0.0625}\n"
+    "\"grad_norm\":1e-09,\"learning_rate\":0.001,\"step_s\":0.25,\"data_wait_s\":0.0625,"          \
+    "\"left_s\":7204.6,\"memory_bytes\":3145728,\"device_free_bytes\":21474836480}\n"
 #define SCORES "\"lddt_ca\":0.75,\"rmsd_ca\":null,"
 
 static void a_line_is_one_json_object(void **state) {

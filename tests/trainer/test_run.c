@@ -200,8 +200,8 @@ static void many_differences_are_counted(void **state) {
 static void an_identity_has_a_line_for_each_field(void **state) {
     (void)state;
     char text[FM_IDENTITY_BYTES];
-    const fm_identity identity = {"1.2",  "12ab",   "cuda", "NVIDIA H200", "cuBLASLt 13.1.0",
-                                  "bf16", "strict", ""};
+    const fm_identity identity = {
+        "1.2", "12ab", "cuda", "NVIDIA H200", "cuBLASLt 13.1.0", "bf16", "strict", "", ""};
     fm_identity_format(&identity, text);
     assert_string_equal(text,
                         "program = 1.2\nbuild = 12ab\ndevice = cuda\nprocessor = NVIDIA H200\n"

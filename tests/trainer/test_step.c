@@ -317,7 +317,7 @@ static void the_whole_gradient_matches_a_difference(void **state) {
     }
 }
 
-/* Terms that need a known resolution give no gradient for a sample without one. */
+/* Terms that need a known resolution are 0 and give no gradient for a sample without one. */
 static void confidence_heads_need_a_resolution(void **state) {
     (void)state;
     static sample s;
@@ -327,8 +327,10 @@ static void confidence_heads_need_a_resolution(void **state) {
         fm_trainer *trainer = create(&options);
         s.features.resolution = known ? 2 : 0;
         fm_sample_result result = take(trainer, &s.features);
-        for (int i = 0; i < FM_LOSS_TERMS; i++)
-            assert_true(isfinite(result.term[i]) && result.term[i] > 0);
+        for (int i = 0; i < FM_LOSS_TERMS; i++) {
+            bool counts = known || !(fm_loss_terms[i].needs & FM_LOSS_RESOLUTION);
+            assert_true(isfinite(result.term[i]) && (result.term[i] > 0) == counts);
+        }
         const char *const heads[] = {"plddt.logits.bias", "experimentally_resolved.bias",
                                      "aligned_error.bias"};
         for (int i = 0; i < 3; i++) {
@@ -474,6 +476,45 @@ static void nothing_runs_after_a_nonfinite_value(void **state) {
     }
 }
 
+/* A sum that overflows is the step's fault and no sample's, whether a sample is queued behind it or
+ * not; the parameters stay. */
+static void an_overflowing_sum_names_its_step(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_features second = s.features;
+    second.slot = 1;
+    fm_trainer_options options = small_options();
+    options.optimizer.clip = FM_CLIP_BATCH;
+    for (int is_ahead = 0; is_ahead < 2; is_ahead++) {
+        fm_trainer *met = create(&options), *spared = create(&options);
+        fm_sample_result result;
+        fm_error error = {0};
+        train(met, &s.features, 1);
+        train(spared, &s.features, 1);
+        assert_int_equal(fm_trainer_queue(met, &s.features, false, NULL), FM_OK);
+        assert_int_equal(fm_trainer_collect(met, &result, NULL), FM_OK);
+        ((float *)met->optimizer.sum)[0] = INFINITY;
+        assert_int_equal(fm_trainer_queue(met, &second, true, NULL), FM_OK);
+        if (is_ahead) assert_int_equal(fm_trainer_queue(met, &s.features, false, NULL), FM_OK);
+        fm_status status = fm_trainer_collect(met, &result, &error);
+        if (is_ahead) {
+            assert_int_equal(status, FM_OK);
+            status = fm_trainer_collect(met, &result, &error);
+        }
+        assert_int_equal(status, FM_ERR_LIMIT);
+        assert_string_equal(error.message,
+                            "step 2: the norm of the sum of its gradients is not finite, although "
+                            "each gradient is; the update was not made");
+        assert_int_equal(fm_trainer_n_queued(met), 0);
+        size_t bytes = (size_t)met->params.n_element * sizeof(float);
+        assert_memory_equal(met->params.master, spared->params.master, bytes);
+        assert_memory_equal(met->params.ema, spared->params.ema, bytes);
+        fm_trainer_destroy(met);
+        fm_trainer_destroy(spared);
+    }
+}
+
 static void rates_follow_samples(void **state) {
     (void)state;
     fm_optimizer_options options = fm_optimizer_defaults();
@@ -501,6 +542,7 @@ int main(void) {
         cmocka_unit_test(bad_samples_are_refused_by_name),
         cmocka_unit_test(queueing_ahead_changes_no_bit),
         cmocka_unit_test(nothing_runs_after_a_nonfinite_value),
+        cmocka_unit_test(an_overflowing_sum_names_its_step),
         cmocka_unit_test(rates_follow_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,7 +117,10 @@ static fm_status open_feed(fm_evaluation *e, fm_error *reterr) {
                         .full_ms = full_ms,
                         .timeout_ms = set->data_timeout_s * 1000};
     fm_status status = fm_feed_open(&e->feed, &e->token, reterr);
-    if (status) return status;
+    if (status) {
+        fm_feed_close(&e->feed);
+        return status;
+    }
     const fm_wire_welcome *server = fm_loader_get_server(e->feed.loader);
     e->is_open = true;
     e->n_received = 0;

@@ -154,6 +154,7 @@ static void read_line(fm_evaluator *e, const char *line, size_t bytes) {
         e->target.step = (uint64_t)step;
         e->is_reached =
             is_rising(e->target.name) ? value >= e->target.wanted : value <= e->target.wanted;
+        if (e->is_reached) e->target.reached_ns = fm_clock_ns();
     }
     fm_json_free(tree);
 }

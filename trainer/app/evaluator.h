@@ -43,11 +43,12 @@ bool fm_evaluator_look(fm_evaluator *evaluator);
  * have passed or a signal asks to stop. */
 void fm_evaluator_wait(fm_evaluator *evaluator, double wait_s);
 
-/* The result that reached the target. */
+/* The target, and the result that reached it. */
 typedef struct fm_evaluator_target {
     char name[32];
     double wanted, value;
     uint64_t step;
+    uint64_t reached_ns; /* the monotonic clock when the result came; 0: not reached */
 } fm_evaluator_target;
 const fm_evaluator_target *fm_evaluator_get_target(const fm_evaluator *evaluator);
 

@@ -14,10 +14,15 @@ enum { KEY_BYTES = 96, VALUE_BYTES = 256, ALLOW_BYTES = 224 };
 void fm_identity_format(const fm_identity *identity, char out[FM_IDENTITY_BYTES]) {
     const struct {
         const char *key, *value;
-    } all[] = {{"program", identity->program}, {"build", identity->build},
-               {"device", identity->device},   {"processor", identity->processor},
-               {"library", identity->library}, {"dtype", identity->dtype},
-               {"order", identity->order},     {"dp", identity->dp}};
+    } all[] = {{"program", identity->program},
+               {"build", identity->build},
+               {"device", identity->device},
+               {"processor", identity->processor},
+               {"library", identity->library},
+               {"dtype", identity->dtype},
+               {"order", identity->order},
+               {"dp", identity->dp},
+               {"batch_schedule", identity->batch_schedule}};
     size_t at = 0;
     out[0] = '\0';
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

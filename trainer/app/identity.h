@@ -6,11 +6,12 @@
 
 #include "proto/base/status.h"
 
-enum { FM_IDENTITY_BYTES = 1024, FM_HISTORY_BYTES = 32768 };
+enum { FM_IDENTITY_BYTES = 1280, FM_HISTORY_BYTES = 32768 };
 
 typedef struct fm_identity {
     const char *program, *build, *device, *processor, *library, *dtype, *order;
-    const char *dp; /* groups that the samples of a batch are divided over; "": one */
+    const char *dp;             /* groups that the samples of a batch are divided over; "": one */
+    const char *batch_schedule; /* as --batch-schedule has it; "": one batch */
 } fm_identity;
 
 /* Writes one line "key = value" for each field that is not "". Asserts that it fits. */

@@ -53,7 +53,9 @@ static void put_facts(writing *t, const fm_ledger_facts *facts) {
     fm_sha256_format(&facts->snapshot, snapshot);
     put(t, "%sseed %" PRIu64 " snapshot %s groups %" PRIu32 " order ", magic, facts->seed, snapshot,
         facts->n_group);
-    if (facts->window) {
+    if (facts->window == FM_LEDGER_FREE) {
+        put(t, "free");
+    } else if (facts->window) {
         put(t, "bounded:%" PRIu32, facts->window);
     } else {
         put(t, "strict");
@@ -118,6 +120,11 @@ static void read_facts(reading *r, fm_ledger_line *line) {
     take_word(r, " order ");
     if (!r->failed && *r->at == 's') {
         take_word(r, "strict");
+        return;
+    }
+    if (!r->failed && *r->at == 'f') {
+        take_word(r, "free");
+        facts->window = FM_LEDGER_FREE;
         return;
     }
     take_word(r, "bounded:");

@@ -16,13 +16,14 @@ enum {
     FM_LEDGER_ROW = 64,          /* samples of a line */
     FM_LEDGER_LINE_BYTES = 2048, /* more than any line has */
 };
+#define FM_LEDGER_FREE UINT32_MAX /* the window of order free */
 
 /* What the numbers of samples refer to. */
 typedef struct fm_ledger_facts {
     uint64_t seed;
     fm_sha256 snapshot;
     uint32_t n_group; /* the groups of ranks that shared a step */
-    uint32_t window;  /* W of bounded:W; 0: strict order */
+    uint32_t window;  /* W of bounded:W, 0: strict, FM_LEDGER_FREE: free */
 } fm_ledger_facts;
 
 /* The place of a sample: samples `slot` of step `step`, which counts from 1 as in the metrics. */

@@ -5,7 +5,7 @@
 
 typedef struct fm_preset {
     const char *name; /* the file's name without .ini; NULL ends the list */
-    const char *text;
+    const char *text; /* its first line is "; NAME: " and what the preset is for */
 } fm_preset;
 
 extern const fm_preset fm_presets[];

@@ -100,22 +100,6 @@ static void fill_zero(const fm_params *params, void *flat) {
     params->kernels->synchronize(NULL);
 }
 
-fm_status fm_resume_begin_from(const char *path, fm_trainer *trainer, fm_error *reterr) {
-    fm_params *params = &trainer->params;
-    fm_checkpoint_state state;
-    fm_arena arena;
-    fm_status status = fm_arena_init(&arena, NOTE_BYTES, reterr);
-    if (status) return status;
-    status = fm_checkpoint_peek(path, &arena, &state, reterr);
-    if (!status) status = fm_checkpoint_load(path, params, &state, reterr);
-    if (!status) {
-        fill_zero(params, params->moment1);
-        fill_zero(params, params->moment2);
-    }
-    fm_arena_fini(&arena);
-    return status;
-}
-
 static fm_status check_same_run(const fm_resume_options *options, const fm_checkpoint_state *state,
                                 uint64_t step, const char *path, fm_run_state *run,
                                 fm_error *reterr) {

@@ -43,11 +43,6 @@ FM_MUST_USE fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *
 FM_MUST_USE fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *trainer,
                                      const fm_run_state *state, fm_error *reterr);
 
-/* Begins a new run with the parameters and the average of a checkpoint; the moments are 0 and no
- * step is made. The checkpoint's model must have the same sizes; its other settings do not matter.
- * FM_ERR_CORRUPT, FM_ERR_NOT_FOUND, FM_ERR_IO. */
-FM_MUST_USE fm_status fm_resume_begin_from(const char *path, fm_trainer *trainer, fm_error *reterr);
-
 /* Loads the newest whole checkpoint of the folder into the trainer and *state, which is
  * unchanged on failure. A damaged checkpoint is logged and skipped. FM_ERR_NOT_FOUND if there
  * is none, and only then. FM_ERR_CORRUPT if all are damaged. FM_ERR_USAGE if the run has

@@ -9,7 +9,7 @@
  *
  * Several ranks do the same in rounds (train_ranks.c).
  *
- * A step is a batch of samples_per_step samples; the last one also makes the update. When the last
+ * A step is a batch of fm_run_batch samples; the last one also makes the update. When the last
  * sample of a step is collected, fm_run_finish_step reports the step. fm_run_drain() collects
  * until a given number of samples is left in flight. It collects everything before a checkpoint,
  * before a reconnect, at the end, and after each sample where overlap is impossible: on the CPU,
@@ -30,6 +30,7 @@
 #include "proto/base/log.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
+#include "trainer/app/begin_from.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/launch.h"
 #include "trainer/app/sample_features.h"
@@ -101,7 +102,7 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
                    .max_cycle = (uint32_t)config->data.max_cycle,
                    .max_template_date = config->data.max_template_date,
                    .seed = set->seed,
-                   .n_step = set->steps,
+                   .n_step = fm_run_stream_steps(run),
                    .group = group,
                    .n_group = (uint32_t)run->layout.dp,
                    .policy = FM_WIRE_SKIP}, /* the run decides what a bad sample means */
@@ -118,8 +119,8 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
                           .wait_ms = (uint32_t)set->wait_ms,
                           .full_ms = set->full_wait_s * 1000,
                           .timeout_ms = set->data_timeout_s * 1000};
-    fm_run_ask_order(run, &run->feed);
-    fm_status status = fm_feed_open(&run->feed, &run->state.token, reterr);
+    fm_status status = fm_run_ask_order(run, &run->feed, reterr);
+    if (!status) status = fm_feed_open(&run->feed, &run->state.token, reterr);
     if (status) return status;
     /* A server that comes back must serve the same data. */
     run->state.snapshot = fm_loader_get_server(run->feed.loader)->snapshot;
@@ -165,7 +166,9 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
                                   .library = device->library(),
                                   .dtype = run->set->dtype,
                                   .order = run->order,
-                                  .dp = dp};
+                                  .dp = dp,
+                                  .batch_schedule =
+                                      run->set->batch_schedule ? run->set->batch_schedule : ""};
     fm_identity_format(&identity, run->identity);
     fm_status status = FM_ERR_NOT_FOUND;
     if (run->set->resume) {
@@ -173,7 +176,7 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
         status = fm_resume_load(&options, run->trainer, &run->state, reterr);
     }
     if (status == FM_ERR_NOT_FOUND && run->set->from) {
-        status = fm_resume_begin_from(run->set->from, run->trainer, reterr);
+        status = fm_begin_from(run->set->from, run->trainer, reterr);
     } else if (status == FM_ERR_NOT_FOUND) {
         status = FM_OK;
     }
@@ -182,6 +185,7 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
         status = fm_train_options_index(run->set->skip_sample.value[i], &index, reterr);
         if (!status) status = fm_skipped_add(&run->state.skipped, index, true, reterr);
     }
+    if (!status) status = fm_run_find_batches(run, reterr);
     run->first = run->state.place;
     run->queued_step = run->state.place.step;
     run->slot = run->state.place.n_sample;
@@ -201,6 +205,7 @@ static void announce(const fm_train_run *run) {
     fprintf(stderr, "data      %s: snapshot %s, %u chain%s, plan %s, %u sample%s per step\n",
             run->set->cache ? run->set->cache : run->data, server->snapshot_name, server->n_chain,
             fm_plural(server->n_chain), run->config.data.plan, batch, fm_plural(batch));
+    if (run->set->batch_schedule) fprintf(stderr, "batches   %s\n", run->set->batch_schedule);
     if (run->state.place.n_sample) {
         fprintf(stderr, "batch     %u samples of step %llu are done already\n",
                 run->state.place.n_sample, (unsigned long long)run->state.place.step + 1);
@@ -212,10 +217,6 @@ static void announce(const fm_train_run *run) {
 }
 
 /* -- bad samples */
-
-static uint32_t samples_per_step(const fm_train_run *run) {
-    return fm_loader_get_stream(run->feed.loader)->samples_per_step;
-}
 
 /* The last sample of a step was skipped: makes the update with the samples that counted, if any,
  * and finishes the step. */
@@ -275,7 +276,7 @@ static fm_status skip(fm_train_run *run, const fm_run_sample *sample, const fm_e
     if (status) return status;
     run->slot++;
     run->state.place.n_sample = run->slot;
-    return run->slot == samples_per_step(run) ? close_step(run, reterr) : FM_OK;
+    return run->slot == fm_run_batch(run) ? close_step(run, reterr) : FM_OK;
 }
 
 fm_status fm_run_judge(fm_train_run *run, const fm_run_sample *sample, fm_status status,
@@ -353,7 +354,9 @@ static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
     fm_sample_result result;
     fm_status status = fm_trainer_collect(run->trainer, &result, reterr);
     if (status) {
-        status = drop_bad(run, &f, status, reterr);
+        /* An update was not made: its step may be reported already, so nothing may be saved. */
+        run->is_torn = run->is_torn || status == FM_ERR_LIMIT;
+        if (status != FM_ERR_LIMIT) status = drop_bad(run, &f, status, reterr);
         fm_loader_release(run->feed.loader, &f.loaded);
         return status;
     }
@@ -429,7 +432,7 @@ static fm_status queue_sample(fm_train_run *run, const fm_loaded *loaded, double
     *f = (fm_run_flight){.loaded = *loaded,
                          .step = run->queued_step,
                          .slot = run->slot,
-                         .is_last = run->slot + 1 == samples_per_step(run),
+                         .is_last = run->slot + 1 == fm_run_batch(run),
                          .is_scored = fm_run_is_scored(run),
                          .wait_s = wait_s};
     if (fm_token_has(&run->state.token, loaded->index)) {
@@ -490,7 +493,7 @@ static double percentile_ms(const fm_histogram *histogram, uint32_t per_mille) {
 static void summarize(const fm_train_run *run) {
     fm_loader_stats stats = fm_feed_get_stats(&run->feed);
     uint64_t n_here = run->state.place.step - run->first.step,
-             window = n_here < FM_RUN_WINDOW ? n_here : FM_RUN_WINDOW;
+             window = run->n_loss < FM_RUN_WINDOW ? run->n_loss : FM_RUN_WINDOW;
     double seconds = fm_run_seconds_since(run->start_ns), last_sum = 0;
     for (uint64_t i = 0; i < window; i++)
         last_sum += run->last[i];
@@ -634,7 +637,20 @@ static fm_status check_layout(const fm_train_run *run, int32_t n_rank, fm_error 
                        (int)layout->dp, (long long)run->config.data.global_batch);
     }
     fm_status status = fm_layout_check(layout, reterr);
-    return status ? status : fm_trainer_check_layout(&run->config.model, layout, reterr);
+    if (!status) status = fm_trainer_check_layout(&run->config.model, layout, reterr);
+    if (status || n_rank == 1) return status;
+    if (run->batches.score[0]) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--batch-schedule: a batch that waits for a score needs a run of one rank; "
+                       "give the step");
+    }
+    if (run->batches.n > 1 && run->config.data.global_batch % layout->dp != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--batch-schedule: the first batch of %lld samples cannot be divided evenly "
+                       "over %d groups of ranks",
+                       (long long)run->config.data.global_batch, (int)layout->dp);
+    }
+    return FM_OK;
 }
 
 /* Finds how many ranks the run has, and how they share the work. */
@@ -649,6 +665,12 @@ static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n,
     }
     fm_status status = fm_train_config_load(set->preset, set->config, config, reterr);
     if (status) return status;
+    run->batches = fm_batch_schedule_of((uint32_t)config->data.global_batch);
+    if (set->batch_schedule) {
+        status = fm_batch_schedule_parse(set->batch_schedule, &run->batches, reterr);
+        if (status) return status;
+        config->data.global_batch = run->batches.stage[0].batch;
+    }
     if (set->dap) config->parallel.dap = (int32_t)set->dap;
     if (set->bp) config->parallel.bp = (int32_t)set->bp;
     const int32_t of_sample = config->parallel.dap * config->parallel.bp;

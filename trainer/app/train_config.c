@@ -45,6 +45,8 @@ static const word recompute_words[] = {{"none", FM_RECOMPUTE_NONE},
                                        {"block", FM_RECOMPUTE_BLOCK},
                                        {"auto", FM_RECOMPUTE_AUTO},
                                        {0}};
+static const word compat_words[] = {
+    {"none", FM_COMPAT_NONE}, {"openfold", FM_COMPAT_OPENFOLD}, {0}};
 static const word clip_words[] = {{"sample", FM_CLIP_SAMPLE}, {"batch", FM_CLIP_BATCH}, {0}};
 
 typedef struct key {
@@ -185,6 +187,10 @@ static const key keys[] = {
      "pair updates from the same input (parallel).",
      KEY_WORD, AT(model.order), .words = order_words,
      .expected = "original, opm_first or parallel"},
+    {"model", "compat", "",
+     "Quirks of the reference to keep: with openfold, template torsion angles that are masked are "
+     "rounding noise of length 1, as OpenFold's are; with none they are 0.",
+     KEY_WORD, AT(model.compat), .words = compat_words, .expected = "none or openfold"},
     {"model", "recompute", "",
      "What backward computes again instead of keeping: nothing, the hidden layers of the "
      "transitions, whole blocks, or the least that fits the memory (auto); results do "
@@ -266,7 +272,7 @@ enum { N_KEY = sizeof keys / sizeof keys[0] };
 
 /* set_word and word_of copy an enumeration's field as an int. */
 static_assert(sizeof(fm_block_order) == sizeof(int) && sizeof(fm_recompute_policy) == sizeof(int) &&
-                  sizeof(fm_clip_policy) == sizeof(int),
+                  sizeof(fm_clip_policy) == sizeof(int) && sizeof(fm_compat) == sizeof(int),
               "enumerations are ints");
 
 static bool set_word(const key *k, const char *value, char *field) {
@@ -478,6 +484,17 @@ fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config, fm_error
 
 /* Parses the preset of that name, its bases first. FM_ERR_USAGE when there is no such preset or
  * when it leaves a key without a value. */
+void fm_train_config_list_presets(char out[FM_TRAIN_CONFIG_PRESETS_BYTES]) {
+    size_t at = 0;
+    for (const fm_preset *p = fm_presets; p->name; p++) {
+        const char *line = p->text + strlen("; : ") + strlen(p->name);
+        int n = snprintf(out + at, FM_TRAIN_CONFIG_PRESETS_BYTES - at, "  %-20s %.*s\n", p->name,
+                         (int)strcspn(line, "\n"), line);
+        assert(n > 0 && (size_t)n < FM_TRAIN_CONFIG_PRESETS_BYTES - at);
+        at += (size_t)n;
+    }
+}
+
 static fm_status read_preset(const char *name, reading *r, fm_error *reterr) {
     char names[256] = "";
     for (size_t i = 0; fm_presets[i].name; i++) {

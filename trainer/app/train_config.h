@@ -45,6 +45,10 @@ typedef struct fm_train_config {
     } metrics;
 } fm_train_config;
 
+/* Writes a line for each preset: its name and what it is for. Asserts that it fits. */
+enum { FM_TRAIN_CONFIG_PRESETS_BYTES = 4096 };
+void fm_train_config_list_presets(char out[FM_TRAIN_CONFIG_PRESETS_BYTES]);
+
 /* Reads the preset of that name. FM_ERR_USAGE, listing the presets, when there is none. */
 FM_MUST_USE fm_status fm_train_config_preset(const char *name, fm_train_config *ret_config,
                                              fm_error *reterr);

@@ -210,7 +210,7 @@ void fm_run_end_evaluator(fm_train_run *run, fm_status status) {
     if (is_reached) {
         printf("target    %s %g reached at step %llu (%.6g), %.1f s after the start\n", t->name,
                t->wanted, (unsigned long long)t->step, t->value,
-               fm_run_seconds_since(run->start_ns));
+               (double)(t->reached_ns - run->start_ns) * 1e-9);
     } else if (run->set->stop_at) {
         printf("target    %s %g not reached\n", t->name, t->wanted);
     }

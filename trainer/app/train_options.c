@@ -2,6 +2,8 @@
 #include "trainer/app/train_options.h"
 
 #include "proto/limits.h"
+#include "trainer/app/batch_schedule.h"
+#include "trainer/app/train_config.h"
 #include "trainer/dist/groups.h"
 
 #include <errno.h>
@@ -37,8 +39,9 @@ static const char description[] =
     "counts as disconnected. One that has no room for another connection or stream\n"
     "is asked again for up to --full-wait.\n\n"
     "With --order bounded:W a slow sample does not stop the run: at most W later\n"
-    "ones are used before it. DIR/ledger says which sample was used at which step and\n"
-    "slot, and --replay LEDGER uses them in that order again and gives the same bits.\n\n"
+    "ones are used before it, and any number with --order free. DIR/ledger says which\n"
+    "sample was used at which step and slot; --replay LEDGER uses them in that order\n"
+    "again and gives the same bits.\n\n"
     "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
     "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
     "whole checkpoint, or starts the run if there is none. A run that was killed\n"
@@ -64,117 +67,117 @@ static const char description[] =
 
 /* Where samples come from, and which of them count. */
 #define SAMPLE_OPTIONS(set)                                                                        \
-    {"data", FM_OPTION_STRING, &set->data, "URL",                                                  \
+    {"data", FM_OPTION_STRING, &(set)->data, "URL",                                                \
      .help = "server, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT (or --cache)"},                \
-        {"cache", FM_OPTION_STRING, &set->cache, "DIR",                                            \
+        {"cache", FM_OPTION_STRING, &(set)->cache, "DIR",                                          \
          .help = "start a server of this cache for the run"},                                      \
-        {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",                                     \
+        {"snapshot", FM_OPTION_STRING, &(set)->snapshot, "NAME",                                   \
          .help = "the snapshot to train on (all, or the server's first)"},                         \
         {"jobs",                                                                                   \
          FM_OPTION_U64,                                                                            \
-         &set->jobs,                                                                               \
+         &(set)->jobs,                                                                             \
          "N",                                                                                      \
          .help = "worker threads of the server of --cache (2)",                                    \
          .letter = 'j',                                                                            \
          .min = 1,                                                                                 \
          .max = 512},                                                                              \
-        FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),                      \
-        {"order", FM_OPTION_STRING, &set->order, "ORDER",                                          \
-         .help = "of samples: strict or bounded:W (strict)"},                                      \
-        {"replay", FM_OPTION_STRING, &set->replay, "LEDGER",                                       \
+        FM_CREDENTIALS_OPTIONS(&(set)->credentials, FM_CREDENTIALS_TOKEN_HELP),                    \
+        {"order", FM_OPTION_STRING, &(set)->order, "ORDER",                                        \
+         .help = "of samples: strict, bounded:W or free (strict)"},                                \
+        {"replay", FM_OPTION_STRING, &(set)->replay, "LEDGER",                                     \
          .help = "use the samples in the order of that run's ledger"},                             \
         {"ahead",                                                                                  \
          FM_OPTION_U64,                                                                            \
-         &set->ahead,                                                                              \
+         &(set)->ahead,                                                                            \
          "N",                                                                                      \
          .help = "samples to receive ahead of the step (8)",                                       \
          .min = 2,                                                                                 \
          .max = 1024},                                                                             \
         {"wait",                                                                                   \
          FM_OPTION_U64,                                                                            \
-         &set->wait_ms,                                                                            \
+         &(set)->wait_ms,                                                                          \
          "MS",                                                                                     \
          .help = "how long to try to connect or reconnect (5000)",                                 \
          .max = 3600000},                                                                          \
         {"full-wait",                                                                              \
          FM_OPTION_U64,                                                                            \
-         &set->full_wait_s,                                                                        \
+         &(set)->full_wait_s,                                                                      \
          "S",                                                                                      \
          .help = "how long to ask a server again that has no room (300)",                          \
          .max = 86400},                                                                            \
         {"data-timeout",                                                                           \
          FM_OPTION_U64,                                                                            \
-         &set->data_timeout_s,                                                                     \
+         &(set)->data_timeout_s,                                                                   \
          "S",                                                                                      \
          .help = "reconnect after so long without a sample (600)",                                 \
          .min = 1,                                                                                 \
          .max = 604800},                                                                           \
-        {"bad-samples", FM_OPTION_STRING, &set->bad_samples, "POLICY",                             \
+        {"bad-samples", FM_OPTION_STRING, &(set)->bad_samples, "POLICY",                           \
          .help = "unreadable or not finite: stop or skip (stop)"},                                 \
         {"bad-sample-budget",                                                                      \
          FM_OPTION_U64,                                                                            \
-         &set->bad_sample_budget,                                                                  \
+         &(set)->bad_sample_budget,                                                                \
          "N",                                                                                      \
          .help = "bad samples to skip before the run stops (100)",                                 \
          .max = 4000},                                                                             \
     {                                                                                              \
-        "skip-sample", FM_OPTION_LIST, &set->skip_sample, "I",                                     \
+        "skip-sample", FM_OPTION_LIST, &(set)->skip_sample, "I",                                   \
             .help = "leave sample I out; may be repeated"                                          \
     }
 
 /* What a run writes, and what it begins with. */
-#define SAVE_OPTIONS(set)                                                                          \
-    {"checkpoint-every",                                                                           \
-     FM_OPTION_U64,                                                                                \
-     &set->checkpoint_every,                                                                       \
-     "N",                                                                                          \
-     .help = "steps between checkpoints (1000); 0 = write none",                                   \
-     .max = FM_LIMIT_STEP},                                                                        \
-        {"checkpoint-minutes", FM_OPTION_F64, &set->checkpoint_minutes, "M",                       \
-         .help = "minutes between checkpoints, 0 = by steps only (15)"},                           \
-        {"keep",   FM_OPTION_U64, &set->keep_last, "N", .help = "newest checkpoints to keep (3)",  \
-         .min = 1, .max = 10000},                                                                  \
-        {"keep-every",                                                                             \
-         FM_OPTION_U64,                                                                            \
-         &set->keep_every,                                                                         \
-         "M",                                                                                      \
-         .help = "never remove those of every M-th step (10000; 0 = none)",                        \
-         .max = FM_LIMIT_STEP},                                                                    \
-        {"from", FM_OPTION_STRING, &set->from, "CHECKPOINT",                                       \
-         .help = "start a new run with its parameters"},                                           \
-        {"resume", FM_OPTION_FLAG, &set->resume, NULL,                                             \
-         .help = "continue from the newest checkpoint in --out"},                                  \
-    {                                                                                              \
-        "change", FM_OPTION_LIST, &set->change, "K=V",                                             \
-            .help = "resume with another value of a setting; may be repeated"                      \
+#define SAVE_OPTIONS(set)                                                                           \
+    {"checkpoint-every",                                                                            \
+     FM_OPTION_U64,                                                                                 \
+     &(set)->checkpoint_every,                                                                      \
+     "N",                                                                                           \
+     .help = "steps between checkpoints (1000); 0 = write none",                                    \
+     .max = FM_LIMIT_STEP},                                                                         \
+        {"checkpoint-minutes", FM_OPTION_F64, &(set)->checkpoint_minutes, "M",                      \
+         .help = "minutes between checkpoints, 0 = by steps only (15)"},                            \
+        {"keep",   FM_OPTION_U64, &(set)->keep_last, "N", .help = "newest checkpoints to keep (3)", \
+         .min = 1, .max = 10000},                                                                   \
+        {"keep-every",                                                                              \
+         FM_OPTION_U64,                                                                             \
+         &(set)->keep_every,                                                                        \
+         "M",                                                                                       \
+         .help = "never remove those of every M-th step (10000; 0 = none)",                         \
+         .max = FM_LIMIT_STEP},                                                                     \
+        {"from", FM_OPTION_STRING, &(set)->from, "CHECKPOINT",                                      \
+         .help = "start a new run with its parameters"},                                            \
+        {"resume", FM_OPTION_FLAG, &(set)->resume, NULL,                                            \
+         .help = "continue from the newest checkpoint in --out"},                                   \
+    {                                                                                               \
+        "change", FM_OPTION_LIST, &(set)->change, "K=V",                                            \
+            .help = "resume with another value of a setting; may be repeated"                       \
     }
 
 /* Scores on other chains while the run goes on. */
 #define EVAL_OPTIONS(set)                                                                          \
     {"eval-every",                                                                                 \
      FM_OPTION_U64,                                                                                \
-     &set->eval_every,                                                                             \
+     &(set)->eval_every,                                                                           \
      "N",                                                                                          \
      .help = "score a checkpoint every N steps, beside the run (0: never)",                        \
      .max = FM_LIMIT_STEP},                                                                        \
-        {"eval-snapshot", FM_OPTION_STRING, &set->eval_snapshot, "NAME",                           \
+        {"eval-snapshot", FM_OPTION_STRING, &(set)->eval_snapshot, "NAME",                         \
          .help = "the chains to score"},                                                           \
-        {"eval-data", FM_OPTION_STRING, &set->eval_data, "URL",                                    \
+        {"eval-data", FM_OPTION_STRING, &(set)->eval_data, "URL",                                  \
          .help = "their server (that of --data, or of --cache)"},                                  \
-        {"eval-device", FM_OPTION_STRING, &set->eval_device, "NAME",                               \
+        {"eval-device", FM_OPTION_STRING, &(set)->eval_device, "NAME",                             \
          .help = "cpu, cuda or cuda:N to score on (cpu when training on it)"},                     \
-        {"eval-dtype", FM_OPTION_STRING, &set->eval_dtype, "TYPE",                                 \
+        {"eval-dtype", FM_OPTION_STRING, &(set)->eval_dtype, "TYPE",                               \
          .help = "fp32, or bf16 on cuda (as the run)"},                                            \
-        {"eval-share", FM_OPTION_FLAG, &set->eval_share, NULL,                                     \
+        {"eval-share", FM_OPTION_FLAG, &(set)->eval_share, NULL,                                   \
          .help = "score on the run's device; steps wait meanwhile"},                               \
         {"eval-wait",                                                                              \
          FM_OPTION_U64,                                                                            \
-         &set->eval_wait_s,                                                                        \
+         &(set)->eval_wait_s,                                                                      \
          "S",                                                                                      \
          .help = "wait for scores at the end, or with --eval-share (600)",                         \
          .max = 604800},                                                                           \
     {                                                                                              \
-        "stop-at", FM_OPTION_STRING, &set->stop_at, "SCORE=V",                                     \
+        "stop-at", FM_OPTION_STRING, &(set)->stop_at, "SCORE=V",                                   \
             .help = "end the run when a score reaches V, as lddt_ca=0.8"                           \
     }
 
@@ -182,7 +185,7 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
     const fm_option options[] = {
         SAMPLE_OPTIONS(set),
         {"preset", FM_OPTION_STRING, &set->preset, "NAME",
-         .help = "af2-initial, af2-finetuning, overfit, tiny (tiny)"},
+         .help = "settings to begin with; the list is above (tiny)"},
         {"config", FM_OPTION_STRING, &set->config, "FILE",
          .help = "INI file with changes to the preset"},
         {"show-config", FM_OPTION_FLAG, &set->show_config, NULL,
@@ -199,6 +202,8 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
         {"meet", FM_OPTION_STRING, &set->meet, "ADDRESS", .help = "where rank 0 meets the others"},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates in all (100)", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP},
+        {"batch-schedule", FM_OPTION_STRING, &set->batch_schedule, "B@S,...",
+         .help = "samples per step from step S on; the last @lddt_ca>=X waits for that score"},
         {"seed", FM_OPTION_U64, &set->seed, "S",
          .help = "seed of parameters, dropout and stream (0)"},
         {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the run (foldmill-run)",
@@ -212,10 +217,15 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
+    static char text[sizeof description + FM_TRAIN_CONFIG_PRESETS_BYTES + 64];
+    char presets[FM_TRAIN_CONFIG_PRESETS_BYTES];
+    fm_train_config_list_presets(presets);
+    snprintf(text, sizeof text, "%s\n\nPresets:\n%.*s", description, (int)strlen(presets) - 1,
+             presets);
     const fm_command command = {.program = fm_train_program,
                                 .arguments = "--data URL | --cache DIR [options]",
                                 .summary = "train on the samples of a feature server",
-                                .description = description,
+                                .description = text,
                                 .options = options};
     int n_positional;
     return fm_options_parse(&command, argc, argv, &n_positional, reterr);
@@ -258,7 +268,11 @@ static fm_status check(fm_train_options *set, fm_error *reterr) {
     if (!(set->checkpoint_minutes >= 0 && set->checkpoint_minutes <= 1e6)) {
         return fm_fail(reterr, FM_ERR_USAGE, "--checkpoint-minutes: expected 0 to 1000000");
     }
+    fm_batch_schedule schedule;
     fm_status status = FM_OK;
+    if (set->batch_schedule) {
+        status = fm_batch_schedule_parse(set->batch_schedule, &schedule, reterr);
+    }
     uint64_t index;
     for (uint32_t i = 0; !status && i < set->skip_sample.n; i++)
         status = fm_train_options_index(set->skip_sample.value[i], &index, reterr);

@@ -7,18 +7,23 @@
  *
  * The ledger notes what each place took. A run that replays a ledger asks its feed for these
  * samples, by number. The feed then receives samples in strict order and holds those that are not
- * yet due: at most W of bounded:W, as no sample is used more than W places before its own. */
+ * yet due; the ledger says how many these are at most. */
 #include "trainer/app/train_run.h"
 
+#include "proto/base/json_tree.h"
 #include "proto/base/log.h"
 #include "proto/step_cycles.h"
 #include "trainer/app/sample_features.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+/* Of the stream. */
 static uint64_t global_batch(const fm_train_run *run) {
     return (uint64_t)run->config.data.global_batch;
 }
@@ -28,8 +33,8 @@ static bool is_replay(const fm_train_run *run) {
 }
 
 uint64_t fm_run_place(const fm_train_run *run, uint64_t step, uint32_t slot) {
-    return run->first_place + (step - run->first.step) * global_batch(run) + slot -
-           run->first.n_sample;
+    return run->first_place + fm_batch_before(&run->batches, step) -
+           fm_batch_before(&run->batches, run->first.step) + slot - run->first.n_sample;
 }
 
 /* What the ledger that is replayed has at a place. */
@@ -39,39 +44,135 @@ static const fm_ledger_use *use_at(const fm_train_run *run, uint64_t step, uint3
     return &run->replay.use[place];
 }
 
-/* -- preparing */
+/* -- batches */
 
-fm_status fm_run_find_order(fm_train_run *run, fm_error *reterr) {
-    const fm_train_options *set = run->set;
-    uint32_t order;
-    if (!is_replay(run)) {
-        snprintf(run->order, sizeof run->order, "%s", set->order);
-        return fm_wire_order_parse(set->order, &order, &run->window, reterr);
+fm_status fm_run_find_batches(fm_train_run *run, fm_error *reterr) {
+    const fm_checkpoint_place *place = &run->state.place;
+    uint64_t n_used = fm_token_count(&run->state.token) - place->n_sample;
+    return fm_batch_find_last(&run->batches, place->step, n_used, reterr);
+}
+
+uint64_t fm_run_stream_steps(const fm_train_run *run) {
+    fm_batch_schedule most = run->batches;
+    const uint64_t step = run->state.place.step, steps = run->set->steps;
+    bool is_open = fm_batch_is_waiting(&most) && most.stage[most.n - 2].step < steps;
+    if (is_open) {
+        uint64_t after = most.stage[most.n - 2].step + 1;
+        fm_batch_begin_last(&most, after > step ? after : step);
     }
-    fm_status status = fm_ledger_read(set->replay, &run->replay, reterr);
-    if (status) return status;
-    run->window = run->replay.facts.window;
-    if (run->window) {
-        snprintf(run->order, sizeof run->order, "bounded:%u", run->window);
-    } else {
-        snprintf(run->order, sizeof run->order, "strict");
+    return (fm_batch_before(&most, steps) + global_batch(run) - 1) / global_batch(run);
+}
+
+/* Looks at one line of eval.jsonl. */
+static void look_at_score(fm_train_run *run, const char *line, size_t bytes) {
+    fm_batch_schedule *s = &run->batches;
+    fm_json *row = fm_json_parse(line, bytes);
+    double score = fm_json_get_number(fm_json_get_member(row, s->score), -INFINITY);
+    if (fm_batch_is_waiting(s) && score >= s->least) {
+        uint64_t begun = s->stage[s->n - 2].step + 1;
+        uint64_t next = run->queued_step + (run->slot > 0);
+        fm_batch_begin_last(s, next > begun ? next : begun);
+        fm_log(FM_LOG_INFO, "batch_grows", "samples=%u after_step=%llu %s=%.6g of_step=%.0f",
+               s->stage[s->n - 1].batch, (unsigned long long)s->stage[s->n - 1].step, s->score,
+               score, fm_json_get_number(fm_json_get_member(row, "step"), NAN));
     }
+    fm_json_free(row);
+}
+
+fm_status fm_run_look_at_scores(fm_train_run *run, fm_error *reterr) {
+    char path[PATH_MAX], *line = NULL;
+    size_t room = 0;
+    if (!fm_batch_is_waiting(&run->batches)) return FM_OK;
+    snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out);
+    FILE *file = fopen(path, "re");
+    if (!file && errno == ENOENT) return FM_OK;
+    if (!file || fseek(file, run->scores_at, SEEK_SET) != 0) {
+        fm_status status =
+            fm_fail_in(reterr, FM_ERR_IO, path, "cannot read the scores: %s", strerror(errno));
+        if (file) fclose(file);
+        return status;
+    }
+    ssize_t n;
+    while ((n = getline(&line, &room, file)) > 0 && line[n - 1] == '\n') {
+        run->scores_at += n;
+        look_at_score(run, line, (size_t)n);
+    }
+    free(line);
+    fclose(file);
     return FM_OK;
 }
 
-void fm_run_ask_order(const fm_train_run *run, fm_feed *feed) {
+/* -- preparing */
+
+/* The groups of ranks and their share of the samples, as the server counts them. */
+static fm_wire_open group_of(const fm_train_run *run) {
+    int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
+    return (fm_wire_open){.group = (uint32_t)fm_layout_place(&run->layout, rank).dp,
+                          .n_group = (uint32_t)run->layout.dp};
+}
+
+fm_status fm_run_find_order(fm_train_run *run, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    fm_wire_open asked = group_of(run);
+    fm_status status = FM_OK;
+    snprintf(run->order, sizeof run->order, "%s", set->order);
+    if (is_replay(run)) {
+        status = fm_ledger_read(set->replay, &run->replay, reterr);
+        if (status) return status;
+        uint32_t window = run->replay.facts.window;
+        if (window == FM_LEDGER_FREE) {
+            snprintf(run->order, sizeof run->order, "free");
+        } else if (window > 0) {
+            snprintf(run->order, sizeof run->order, "bounded:%u", window);
+        }
+    }
+    status = fm_wire_order_parse(run->order, &asked.order, &asked.window, reterr);
+    run->is_free = asked.order == FM_WIRE_FREE;
+    run->window = fm_wire_open_window(&asked, (uint32_t)global_batch(run));
+    return status;
+}
+
+/* What a strict stream needs so that this rank's group can use its samples as the ledger says: the
+ * samples to hold, and the distance of places. */
+static void measure_replay(const fm_train_run *run, uint32_t *ret_held, uint32_t *ret_reach) {
+    const fm_wire_open group = group_of(run);
+    const uint32_t batch = (uint32_t)global_batch(run);
+    uint64_t received = 0, held = 0, reach = 0;
+    for (uint64_t place = 0; place < run->replay.n; place++) {
+        if (place % batch % group.n_group != group.group) continue;
+        uint64_t used = fm_wire_open_place(&group, batch, place);
+        uint64_t own = fm_wire_open_place(&group, batch, run->replay.use[place].index);
+        uint64_t far = used > own ? used - own : own - used;
+        if (own + 1 > received) received = own + 1;
+        if (received - used > held) held = received - used;
+        if (far > reach) reach = far;
+    }
+    *ret_held = held < FM_LIMIT_FREE_WINDOW ? (uint32_t)held : FM_LIMIT_FREE_WINDOW;
+    *ret_reach = reach < FM_LIMIT_FREE_WINDOW ? (uint32_t)reach : FM_LIMIT_FREE_WINDOW;
+}
+
+fm_status fm_run_ask_order(const fm_train_run *run, fm_feed *feed, fm_error *reterr) {
     fm_wire_open *stream = &feed->options.stream;
-    bool follows = run->ranks && run->layout.dap * run->layout.bp > 1;
-    bool is_strict = is_replay(run) || run->window == 0;
-    stream->order = is_strict ? FM_WIRE_STRICT : FM_WIRE_BOUNDED;
-    stream->window = is_strict ? 0 : run->window;
+    stream->order = FM_WIRE_STRICT;
     stream->reach = run->window;
-    /* The last steps of a ledger may use samples of later ones. */
-    if (is_replay(run)) stream->n_step += run->window;
+    if (is_replay(run)) {
+        measure_replay(run, &feed->most_held, &stream->reach);
+        stream->n_step += stream->reach; /* the last steps may use samples of later ones */
+    } else if (run->window) {
+        stream->order = run->is_free ? FM_WIRE_FREE : FM_WIRE_BOUNDED;
+        stream->window = run->is_free ? 0 : run->window;
+    }
     /* Of the ranks that share a sample, the first one takes what comes, at most W places before its
      * own, and the server may send W others to the rest before it. */
-    feed->most_held = is_replay(run) ? run->window : follows ? 2 * run->window : 0;
+    bool follows = run->ranks && run->layout.dap * run->layout.bp > 1 && !is_replay(run);
+    if (follows && run->is_free) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--order free: ranks that share a sample hold those that come early; give "
+                       "--order bounded:W");
+    }
+    if (follows) feed->most_held = 2 * run->window;
     feed->options.n_slab += feed->most_held;
+    return FM_OK;
 }
 
 /* Whether the samples used so far leave each group of ranks as many as its steps need. */
@@ -147,7 +248,7 @@ fm_status fm_run_open_ledger(fm_train_run *run, fm_error *reterr) {
     const fm_ledger_facts facts = {.seed = run->set->seed,
                                    .snapshot = run->state.snapshot,
                                    .n_group = (uint32_t)run->layout.dp,
-                                   .window = run->window};
+                                   .window = run->is_free ? FM_LEDGER_FREE : run->window};
     if (snprintf(path, sizeof path, "%s/ledger", run->set->out) >= (int)sizeof path) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
@@ -179,7 +280,7 @@ fm_status fm_run_place_features(const fm_train_run *run, uint32_t slot, fm_featu
     uint64_t place = fm_run_place(run, run->queued_step, slot);
     uint32_t n_cycle =
         fm_step_cycles(run->set->seed, place / stream->global_batch, stream->max_cycle);
-    return fm_features_use(features, (uint32_t)(place % stream->global_batch), n_cycle, reterr);
+    return fm_features_use(features, slot, n_cycle, reterr);
 }
 
 /* Compares what a place took with the ledger that is replayed. */

@@ -71,6 +71,7 @@ static int32_t own_group(const fm_train_run *run) {
     return fm_ranks_rank(run->ranks) / ranks_per_group(run);
 }
 
+/* Of the stream. */
 static uint64_t global_batch(const fm_train_run *run) {
     return (uint64_t)run->config.data.global_batch;
 }
@@ -89,6 +90,8 @@ static uint64_t paper_of_options(const fm_train_run *run) {
         fm_xxh3_update(hash, &run->replay.use[i].index, sizeof run->replay.use[i].index);
     for (uint32_t i = 0; i < set->skip_sample.n; i++)
         fm_xxh3_update(hash, set->skip_sample.value[i], strlen(set->skip_sample.value[i]) + 1);
+    const char *schedule = set->batch_schedule ? set->batch_schedule : "";
+    fm_xxh3_update(hash, schedule, strlen(schedule) + 1);
     uint64_t digest = fm_xxh3_digest(hash);
     fm_xxh3_destroy(hash);
     return digest;
@@ -169,7 +172,7 @@ void fm_run_release_ranks(fm_train_run *run) {
 static bool find_slot(fm_train_run *run) {
     const uint32_t groups = (uint32_t)n_group(run), own = (uint32_t)own_group(run);
     run->own_slot = run->slot + (own + groups - run->slot % groups) % groups;
-    return run->own_slot < global_batch(run);
+    return run->own_slot < fm_run_batch(run);
 }
 
 /* Whether this rank's group takes the sample that comes first to this rank. */
@@ -559,7 +562,7 @@ static fm_status queue_round(fm_train_run *run, uint32_t n_sample, double wait_s
                              fm_error *reterr) {
     fm_run_flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
     const fm_run_word *round = run->round[run->n_queued % FM_MOST_QUEUED];
-    bool is_last = run->slot + n_sample == global_batch(run);
+    bool is_last = run->slot + n_sample == fm_run_batch(run);
     *f = (fm_run_flight){.step = run->queued_step,
                          .slot = run->slot,
                          .is_last = is_last,
@@ -598,7 +601,7 @@ fm_status fm_run_advance_ranks(fm_train_run *run, fm_error *reterr) {
         at_once |= has_groups(run) && run->slot == 0;
         return status ? status : fm_run_drain(run, at_once ? 0 : FM_MOST_QUEUED - 1, reterr);
     }
-    if (run->slot < global_batch(run)) return FM_OK;
+    if (run->slot < fm_run_batch(run)) return FM_OK;
     run->queued_step++;
     run->slot = 0;
     return finish_step(run, fm_trainer_rate(run->trainer), false, reterr);

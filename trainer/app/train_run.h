@@ -4,6 +4,7 @@
 #ifndef FM_TRAINER_TRAIN_RUN_H
 #define FM_TRAINER_TRAIN_RUN_H
 
+#include "trainer/app/batch_schedule.h"
 #include "trainer/app/divergence.h"
 #include "trainer/app/evaluator.h"
 #include "trainer/app/feed.h"
@@ -58,8 +59,11 @@ typedef struct fm_train_run {
     const char *data;          /* address of the server of samples */
     fm_private_server *server; /* that this process has started; NULL = none */
     fm_feed feed;
-    char order[32];          /* of samples, as --order has it */
-    uint32_t window;         /* W of bounded:W, 0: strict */
+    char order[32];  /* of samples, as --order has it */
+    uint32_t window; /* the most places that a sample may be late or early; 0: strict */
+    bool is_free;    /* --order free */
+    fm_batch_schedule batches;
+    long scores_at;          /* bytes of eval.jsonl that were looked at */
     uint64_t first_place;    /* samples that the run had used before this process */
     fm_ledger_record replay; /* with --replay */
     fm_ledger *ledger;       /* NULL: another rank writes it */
@@ -80,6 +84,8 @@ typedef struct fm_train_run {
     fm_checkpoint_place first;  /* where this process began */
     fm_checkpoint_place saved;  /* the newest checkpoint, where is_saved */
     bool is_saved, is_torn;     /* torn: state and trainer differ; no checkpoint may be made */
+    uint64_t looked_ns;         /* at the device's memory: */
+    size_t used_bytes, free_bytes;
     uint64_t saved_ns,
         failed_ns;           /* when a checkpoint was made, or could not be; 0 = the last was */
     fm_evaluator *evaluator; /* NULL without --eval-every, and on other ranks */
@@ -89,8 +95,9 @@ typedef struct fm_train_run {
     bool is_disk_full;                 /* metrics wait in memory */
     int lock;                          /* of the folder */
     bool said_slow[FM_FALLBACK_KINDS]; /* slow paths that have had their log line */
+    uint64_t n_loss;                   /* steps with a loss: those of which a sample counted */
     double first_sum,
-        last[FM_RUN_WINDOW]; /* losses of the first and of the newest FM_RUN_WINDOW steps */
+        last[FM_RUN_WINDOW]; /* losses of the first and of the newest FM_RUN_WINDOW of them */
     char advice[FM_RUN_ADVICE_BYTES]; /* what to do about the error; "" = nothing known */
     /* Of several ranks; train_ranks.c. */
     fm_run_word *words;                 /* [ranks] of the round being agreed on */
@@ -139,8 +146,9 @@ void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, co
 /* Finds the order of samples: that of --order, or of the ledger that is replayed. The errors of
  * fm_ledger_read; FM_ERR_USAGE. (train_order.c, as the next nine) */
 FM_MUST_USE fm_status fm_run_find_order(fm_train_run *run, fm_error *reterr);
-/* Completes the feed's options with the order. */
-void fm_run_ask_order(const fm_train_run *run, fm_feed *feed);
+/* Completes the feed's options with the order. FM_ERR_USAGE when ranks that share a sample
+ * would have to hold more than they can. */
+FM_MUST_USE fm_status fm_run_ask_order(const fm_train_run *run, fm_feed *feed, fm_error *reterr);
 /* Once the state is loaded and the feed is open: whether the run can go on in this order.
  * FM_ERR_USAGE. */
 FM_MUST_USE fm_status fm_run_check_order(fm_train_run *run, fm_error *reterr);
@@ -148,6 +156,16 @@ FM_MUST_USE fm_status fm_run_check_order(fm_train_run *run, fm_error *reterr);
 FM_MUST_USE fm_status fm_run_open_ledger(fm_train_run *run, fm_error *reterr);
 /* The place of slot `slot` of the step after `step` steps. */
 uint64_t fm_run_place(const fm_train_run *run, uint64_t step, uint32_t slot);
+/* Samples of the step that is being queued. */
+static inline uint32_t fm_run_batch(const fm_train_run *run) {
+    return fm_batch_at(&run->batches, run->queued_step);
+}
+/* Finds how far the batch schedule is at the checkpoint. FM_ERR_USAGE when the two do not fit. */
+FM_MUST_USE fm_status fm_run_find_batches(fm_train_run *run, fm_error *reterr);
+/* Steps of the stream, whose batch is the first, that the run may need. */
+uint64_t fm_run_stream_steps(const fm_train_run *run);
+/* Begins the last batch with the next step, once an evaluation has its score. */
+FM_MUST_USE fm_status fm_run_look_at_scores(fm_train_run *run, fm_error *reterr);
 /* The number of the sample that the slot of the step being queued takes, or FM_FEED_ANY. */
 uint64_t fm_run_wanted(const fm_train_run *run, uint32_t slot);
 /* Whether the run that is replayed has skipped its sample there. */

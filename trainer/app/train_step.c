@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <time.h>
 
+enum { MEMORY_S = 5 };
+
 static const char *const score_names[FM_METRICS_SCORES] = {
     "lddt_ca", "lddt", "rmsd_ca", "drmsd_ca", "tm_score", "gdt_ts", "gdt_ha"};
 
@@ -112,6 +114,26 @@ static fm_status watch_divergence(fm_train_run *run, const fm_metrics_step *step
     return fm_fail(reterr, FM_ERR_DATA, "%s", why);
 }
 
+/* Asking the device takes longer than a short step may, so it is asked every few seconds. */
+static void add_memory(fm_train_run *run, fm_metrics_step *step) {
+    const fm_device *device = run->trainer->params.kernels->device;
+    if (!run->looked_ns || fm_run_seconds_since(run->looked_ns) > MEMORY_S) {
+        run->looked_ns = fm_clock_ns();
+        run->used_bytes = device->used_bytes();
+        run->free_bytes = device->free_bytes();
+    }
+    step->memory_bytes = (uint64_t)fm_trainer_memory_bytes(run->trainer);
+    step->device_used_bytes = run->used_bytes;
+    step->device_free_bytes = run->free_bytes;
+}
+
+/* The time that is left when `n_step` steps are made, by the samples of them. */
+static double left_s(const fm_train_run *run, uint64_t n_step) {
+    uint64_t at = fm_run_place(run, n_step, 0), end = fm_run_place(run, run->set->steps, 0);
+    return fm_run_seconds_since(run->start_ns) * (double)(end - at) /
+           (double)(at - run->first_place);
+}
+
 fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
     fm_run_state *state = &run->state;
     const fm_batch_sums *sums = &state->sums;
@@ -121,7 +143,7 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
     uint64_t step_ns = run->done_ns && sums->done_ns ? sums->done_ns - run->done_ns
                                                      : fm_clock_ns() - run->start_ns;
     state->place = (fm_checkpoint_place){state->place.step + 1, 0};
-    uint64_t n_step = state->place.step, n_here = n_step - run->first.step;
+    uint64_t n_step = state->place.step;
     fm_metrics_step step = {
         .step = n_step,
         .index = sums->index,
@@ -132,20 +154,23 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
         .learning_rate = rate,
         .step_s = (double)step_ns * 1e-9,
         .data_wait_s = sums->wait_s,
-        .left_s = fm_run_seconds_since(run->start_ns) * (double)(run->set->steps - n_step) /
-                  (double)n_here,
+        .left_s = left_s(run, n_step),
     };
     run->done_ns = sums->done_ns;
+    add_memory(run, &step);
     add_terms(run->trainer, sums, n, &step);
     for (uint32_t i = 0; sums->n_scored && i < FM_METRICS_SCORES; i++) {
         step.score[i].name = score_names[i];
         step.score[step.n_score++].value = sums->score[i] / sums->n_scored;
     }
-    if (n_here <= FM_RUN_WINDOW) run->first_sum += step.loss;
-    run->last[(n_here - 1) % FM_RUN_WINDOW] = step.loss;
+    if (sums->n_counted) {
+        if (run->n_loss < FM_RUN_WINDOW) run->first_sum += step.loss;
+        run->last[run->n_loss++ % FM_RUN_WINDOW] = step.loss;
+    }
     say_slow_paths(run);
     fm_progress_say(&run->progress, &step);
     write_metrics(run, &step);
     state->sums = (fm_batch_sums){.n_counted = 0};
-    return watch_divergence(run, &step, reterr);
+    fm_status status = fm_run_look_at_scores(run, reterr);
+    return status ? status : watch_divergence(run, &step, reterr);
 }

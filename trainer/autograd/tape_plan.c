@@ -270,12 +270,14 @@ typedef struct sent_list {
 } sent_list;
 
 /* Returns what the exchange that this step begins or finishes sends; FM_TENSOR_NONE: the step does
- * neither, or this rank only receives. */
+ * neither. So it is for an exchange between ranks that record different nodes: those could not agree
+ * whether one waits for its readers, and it says nothing about the other group's exchanges. */
 static fm_tensor_ref sent_by(const fm_tape *tape, const fm_step *step, bool *ret_begins) {
     const fm_node *node = &tape->node[step->node];
     bool back = step->phase == FM_PHASE_BACKWARD;
     *ret_begins = back ? node->begins_backward : node->begins_forward;
     if (!node->begins_backward && !node->begins_forward) return FM_TENSOR_NONE;
+    if (node->on_all_ranks) return FM_TENSOR_NONE;
     if (!back) return node->n_input > 0 ? node->input[node->n_input - 1] : FM_TENSOR_NONE;
     fm_tensor_ref view = node->begins_backward ? node->output[0] : node->holds_gradient_of;
     return tape->tensor[view].gradient;

@@ -265,8 +265,8 @@ FM_KERNEL(ACT, void, cross_entropy_grad, fm_stream *stream, const fm_cross_entro
 
 /* Writes state->norm_squared, the sum of squares (f64, one fixed order), and state->clip_scale,
  * which follows from it and from max_norm. With is_sum, grad is the sum over a batch and the limit
- * applies to the mean: it is then max_norm * (state->pending + 1). Sets state->nonfinite when the
- * norm is not finite, and never clears it. */
+ * applies to the mean: it is then max_norm * (state->pending + 1). Sets a bit of
+ * state->nonfinite when the norm is not finite, and never clears one. */
 FM_KERNEL(ANY, size_t, grad_norm_workspace, int64_t n)
 FM_KERNEL(ANY, void, grad_norm, fm_stream *stream, int64_t n, const void *grad, double max_norm,
           bool is_sum, fm_step_state *state, void *workspace)

@@ -458,6 +458,10 @@ typedef struct fm_cross_entropy {
 
 /* -- optimiser */
 
+/* What was not finite: a gradient or a loss of a sample, or the norm of a sum over samples that
+ * were finite. */
+enum { FM_NONFINITE_SAMPLE = 1, FM_NONFINITE_SUM = 2 };
+
 /* The scalars of a step, in device memory. The host writes step and lr before a step; kernels write
  * the rest. */
 typedef struct fm_step_state {
@@ -465,8 +469,7 @@ typedef struct fm_step_state {
     double clip_scale;   /* min(1, max_norm / (norm + 1e-6)); 0 when not finite */
     double lr;
     uint64_t step;      /* 1, 2, ...: the exponent of Adam's bias corrections */
-    uint32_t nonfinite; /* not 0: a gradient or a loss was not finite; accumulate and adam do
-                           nothing */
+    uint32_t nonfinite; /* FM_NONFINITE_...; where it is not 0, accumulate and adam do nothing */
     uint32_t pending;   /* samples of the batch that are already in its gradient sum */
     uint32_t holds;     /* not 0: more samples of this step follow; adam does nothing */
     uint32_t reserved;

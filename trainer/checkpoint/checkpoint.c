@@ -492,6 +492,33 @@ fm_status fm_checkpoint_load(const char *path, fm_params *params, const fm_check
     return FM_OK;
 }
 
+fm_status fm_checkpoint_load_shared(const char *path, const fm_params *saved, fm_params *params,
+                                    const fm_checkpoint_state *state, fm_error *reterr) {
+    static const int sets[] = {SET_MODEL, SET_EMA};
+    bundle b;
+    fm_checkpoint_state without_sum = *state;
+    fm_params rows = *saved;
+    without_sum.sum = NULL;
+    rows.element = params->element;
+    fm_status status = read_bundle(path, &rows, &without_sum, &b, reterr);
+    if (status) return status;
+    for (size_t i = 0; i < 2 * (size_t)rows.n_param; i++) {
+        size_t set = i / (size_t)rows.n_param, k = i % (size_t)rows.n_param;
+        const fm_param *param = fm_params_find(params, rows.param[k].name);
+        if (!param) continue;
+        const fm_safetensor *tensor = &b.tensor[(size_t)sets[set] * (size_t)rows.n_param + k];
+        char *flat = set_of(params, &without_sum, sets[set]);
+        size_t at = (size_t)param->offset * fm_element_bytes(params->element);
+        assert(tensor->bytes ==
+               (uint64_t)fm_param_count(param) * fm_element_bytes(params->element));
+        params->kernels->upload(NULL, flat + at, tensor->data, tensor->bytes);
+    }
+    params->kernels->synchronize(NULL);
+    fm_params_refresh_copy(params);
+    free_bundle(&b);
+    return FM_OK;
+}
+
 fm_status fm_checkpoint_load_set(const char *path, fm_params *params,
                                  const fm_checkpoint_state *state, fm_checkpoint_set set,
                                  fm_error *reterr) {

@@ -10,7 +10,7 @@
 enum {
     SLAB_ALIGNMENT = 4096,
     MIN_SLABS = 2,
-    MAX_SLABS = 4096,
+    MAX_SLABS = 131072,
     VIEW_BYTES = 128 * 1024, /* more than FM_LIMIT_N_SEGMENT views */
 };
 

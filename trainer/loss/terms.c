@@ -38,13 +38,17 @@ fm_tensor_ref fm_loss_record(fm_tape *tape, const fm_loss_inputs *in, fm_tensor_
     return fm_op_total_loss(tape, there, n, factors);
 }
 
+bool fm_loss_counts(int term, float resolution) {
+    bool known = resolution >= LOWEST_RESOLUTION && resolution <= HIGHEST_RESOLUTION;
+    return known || !(fm_loss_terms[term].needs & FM_LOSS_RESOLUTION);
+}
+
 void fm_loss_put_factors(const fm_tensor_ref terms[FM_LOSS_TERMS],
                          const double weights[FM_LOSS_TERMS], double scale, float resolution,
                          double *factors) {
-    bool known = resolution >= LOWEST_RESOLUTION && resolution <= HIGHEST_RESOLUTION;
     int n = 0;
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
-        bool counts = known || !(fm_loss_terms[i].needs & FM_LOSS_RESOLUTION);
-        if (terms[i] != FM_TENSOR_NONE) factors[n++] = counts ? weights[i] * scale : 0;
+        if (terms[i] == FM_TENSOR_NONE) continue;
+        factors[n++] = fm_loss_counts(i, resolution) ? weights[i] * scale : 0;
     }
 }

@@ -95,6 +95,9 @@ extern const fm_loss_term fm_loss_terms[FM_LOSS_TERMS];
 fm_tensor_ref fm_loss_record(fm_tape *tape, const fm_loss_inputs *in, fm_tensor_ref factors,
                              fm_tensor_ref ret_terms[FM_LOSS_TERMS]);
 
+/* Whether a sample of that resolution (Å, 0: not known) adds to the term. */
+bool fm_loss_counts(int term, float resolution);
+
 /* Fills the factors of the recorded terms: weight * scale, or 0 for a term that needs a resolution
  * when `resolution` (Å, 0: not known) is not in its range. */
 void fm_loss_put_factors(const fm_tensor_ref terms[FM_LOSS_TERMS],

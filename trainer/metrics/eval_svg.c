@@ -49,13 +49,17 @@ static void draw_axes(const plot *p, const char *title, const char *below, const
             WIDTH, HEIGHT, WIDTH, HEIGHT, title);
     fprintf(p->out, "%s<rect class=\"back\" width=\"%d\" height=\"%d\"/>\n", style, WIDTH, HEIGHT);
     fprintf(p->out, "<text class=\"title\" x=\"%d\" y=\"28\">%s</text>\n", LEFT, title);
-    for (double y = ceil(p->y0 / step_y) * step_y; y <= p->y1 + step_y * 1e-6; y += step_y) {
+    int first_y = (int)ceil(p->y0 / step_y), last_y = (int)floor(p->y1 / step_y + 1e-6);
+    int first_x = (int)ceil(p->x0 / step_x), last_x = (int)floor(p->x1 / step_x + 1e-6);
+    for (int k = first_y; k <= last_y; k++) {
+        double y = k * step_y;
         fprintf(p->out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", LEFT, place_y(p, y),
                 WIDTH - RIGHT);
         fprintf(p->out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", LEFT - 8,
                 place_y(p, y) + 4, y);
     }
-    for (double x = ceil(p->x0 / step_x) * step_x; x <= p->x1 + step_x * 1e-6; x += step_x) {
+    for (int k = first_x; k <= last_x; k++) {
+        double x = k * step_x;
         fprintf(p->out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.6g</text>\n",
                 place_x(p, x), HEIGHT - BOTTOM + 18, x);
     }
@@ -68,7 +72,7 @@ static void draw_axes(const plot *p, const char *title, const char *below, const
 
 /* How many chains have which lDDT-CA, in twenty classes. */
 static void draw_lddt(FILE *out, const fm_eval_table *table, const fm_eval_summary *summary) {
-    uint32_t n[N_BIN] = {0}, most = 1;
+    uint32_t n[N_BIN] = {0}, most = 5; /* so that ticks are whole numbers */
     for (uint32_t i = 0; i < table->n; i++) {
         const fm_eval_chain *c = &table->chain[i];
         if (c->status) continue;

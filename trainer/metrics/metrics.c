@@ -54,6 +54,10 @@ static void add_number(line *l, const char *key, double value) {
     }
 }
 
+static void add_bytes(line *l, const char *key, uint64_t bytes) {
+    if (bytes) add(l, "\"%s\":%llu,", key, (unsigned long long)bytes);
+}
+
 /* Reads the step of a line of `bytes` bytes, line feed included; false when it is damaged. */
 static bool read_step(const char *text, size_t bytes, uint64_t *ret_step) {
     static const char begin[] = "{\"step\":";
@@ -135,6 +139,10 @@ fm_status fm_metrics_write(fm_metrics *metrics, const fm_metrics_step *step, fm_
     add_number(&l, "learning_rate", step->learning_rate);
     add_number(&l, "step_s", step->step_s);
     add_number(&l, "data_wait_s", step->data_wait_s);
+    if (step->left_s >= 0) add_number(&l, "left_s", step->left_s);
+    add_bytes(&l, "memory_bytes", step->memory_bytes);
+    add_bytes(&l, "device_used_bytes", step->device_used_bytes);
+    add_bytes(&l, "device_free_bytes", step->device_free_bytes);
     l.text[l.size - 1] = '}'; /* replaces the last comma */
     add(&l, "\n");
     return fm_appender_add(metrics->file, l.text, l.size, reterr);

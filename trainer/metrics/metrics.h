@@ -33,8 +33,10 @@ typedef struct fm_metrics_step {
     } score[FM_METRICS_SCORES];
     double grad_norm, learning_rate;
     double step_s, data_wait_s; /* seconds; step_s includes the wait */
-    /* estimated seconds to the end of the run, for the progress line; < 0 = none */
-    double left_s;
+    double left_s;              /* estimated seconds to the end of the run; < 0 = not known */
+    /* Bytes of memory: what the trainer takes; what all processes use of its device, and what is
+     * free there. 0 = not known. */
+    uint64_t memory_bytes, device_used_bytes, device_free_bytes;
 } fm_metrics_step;
 
 typedef struct fm_metrics fm_metrics;

@@ -37,6 +37,12 @@ typedef struct fm_structure_config {
     double position_scale;             /* 10 Å */
 } fm_structure_config;
 
+/* What a model does as the reference does, where that is a quirk. */
+typedef enum fm_compat {
+    FM_COMPAT_NONE,     /* masked template angles are 0 */
+    FM_COMPAT_OPENFOLD, /* they are the reference's rounding noise */
+} fm_compat;
+
 typedef struct fm_model_config {
     int64_t n_res, n_seq; /* N_res of the crop; MSA rows = clusters */
     int64_t n_extra;      /* rows of the extra MSA */
@@ -59,6 +65,7 @@ typedef struct fm_model_config {
     int64_t relpos_k, n_distogram_bin;
     int64_t n_recycle_bin; /* distance classes of recycled pseudo-beta atoms, A32 */
     fm_block_order order;
+    fm_compat compat;
     fm_recompute_policy recompute;
     int32_t n_recompute_block; /* of FM_RECOMPUTE_AUTO, in the order of fm_model_config_blocks */
     fm_structure_config structure;

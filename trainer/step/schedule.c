@@ -1,6 +1,7 @@
 /* schedule.c: see schedule.h. Both halves of an exchange count, since ranks must also finish their
  * exchanges in one order. Ranks of one branch record the same nodes, and some exchange inside
- * (model/triangle_part.h), so between them all nodes count. */
+ * (model/triangle_part.h), so between them all nodes count. Ranks must also agree which
+ * exchanges wait for their readers (fm_step.held). */
 #include "trainer/step/schedule.h"
 
 #include "proto/base/hash.h"
@@ -14,7 +15,7 @@ static void add_tape(fm_xxh3_state *hash, const fm_tape *tape, bool joint) {
         if (joint && !node->on_all_ranks) continue;
         int64_t count =
             node->n_output > 0 ? fm_tensor_local_count(fm_tape_tensor(tape, node->output[0])) : 0;
-        const int64_t facts[] = {step->phase, count};
+        const int64_t facts[] = {step->phase, step->held, count};
         fm_xxh3_update(hash, facts, sizeof facts);
         fm_xxh3_update(hash, node->op->name, strlen(node->op->name));
     }

@@ -149,10 +149,12 @@ void fm_trainer_describe(const fm_trainer *trainer, char *out, size_t out_bytes)
 FM_MUST_USE fm_status fm_trainer_queue(fm_trainer *trainer, const fm_features *features,
                                        bool is_last, fm_error *reterr);
 
-/* Waits for the oldest queued sample and returns its results. FM_ERR_DATA, naming the first tensor,
- * when a value of it was not finite. Then neither it nor the samples behind it have changed the
- * batch or the parameters, and no further sample is queued. FM_ERR_CLOSED when a rank did not come
- * to an exchange; the trainer can then only be destroyed. */
+/* Waits for the oldest queued sample and returns its results. FM_ERR_DATA, naming the first
+ * tensor, when a value of it was not finite. Then neither it nor the samples behind it have
+ * changed the batch or the parameters, and no further sample is queued. FM_ERR_LIMIT, naming the
+ * step, when the samples were finite and the norm of their sum was not (clip by batch);
+ * FM_ERR_CLOSED when a rank did not come to an exchange. After these two the trainer can only be
+ * destroyed. */
 FM_MUST_USE fm_status fm_trainer_collect(fm_trainer *trainer, fm_sample_result *ret_result,
                                          fm_error *reterr);
 

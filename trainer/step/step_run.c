@@ -99,6 +99,17 @@ static fm_status stop(fm_trainer *t, const fm_flight *flight, fm_error *reterr) 
     return status;
 }
 
+/* The sum of gradients overflowed, so the samples that were queued changed nothing. `step` counts
+ * from 1. */
+static fm_status fail_sum(fm_trainer *t, uint64_t step, fm_error *reterr) {
+    t->params.kernels->synchronize(t->stream);
+    t->n_collected = t->n_queued;
+    return fm_fail(reterr, FM_ERR_LIMIT,
+                   "step %llu: the norm of the sum of its gradients is not finite, although each "
+                   "gradient is; the update was not made",
+                   (unsigned long long)step);
+}
+
 /* -- results */
 
 fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_error *reterr) {
@@ -109,6 +120,9 @@ fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_err
     fm_status status = groups && groups->check ? groups->check(groups, reterr) : FM_OK;
     if (status) return status;
     const fm_step_record *record = &t->record[t->n_collected % FM_MOST_QUEUED];
+    if (record->nonfinite & FM_NONFINITE_SUM) { /* found when the sample before was added */
+        return fail_sum(t, flight->step + (flight->pending > 0), reterr);
+    }
     if (record->nonfinite) return stop(t, flight, reterr);
     *ret_result = (fm_sample_result){.loss = record->term[0],
                                      .gradient_norm = sqrt(record->norm_squared),
@@ -118,12 +132,16 @@ fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_err
     int at = 0;
     for (int i = 0; i < FM_LOSS_TERMS; i++) {
         if (t->term[i] == FM_TENSOR_NONE) continue;
-        ret_result->term[i] = record->term[1 + at];
+        bool counts = fm_loss_counts(i, flight->features->resolution);
+        ret_result->term[i] = counts ? record->term[1 + at] : 0;
         ret_result->part[i] = factor[at] * record->term[1 + at];
         at++;
     }
     t->n_collected++;
-    return FM_OK;
+    /* The record was made before the sum was measured; a sample behind it would tell. */
+    bool is_alone = t->options.optimizer.clip == FM_CLIP_BATCH && fm_trainer_n_queued(t) == 0;
+    bool is_lost = is_alone && fm_optimizer_get_state(&t->optimizer, t->stream).nonfinite;
+    return is_lost ? fail_sum(t, flight->step + 1, reterr) : FM_OK;
 }
 
 double fm_trainer_rate(const fm_trainer *t) {

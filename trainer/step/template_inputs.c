@@ -16,6 +16,17 @@ enum {
 };
 static_assert(ROW_MASKS + FM_N_TORSION == FM_TEMPLATE_ROW_FEATURES, "the row is full");
 
+/* Clears the angles that are masked. */
+static void clear_masked(const fm_torsions *torsions, size_t n_res) {
+    for (size_t k = 0; k < n_res * FM_N_TORSION; k++) {
+        if (torsions->torsion_angles_mask[k] > 0) continue;
+        for (size_t part = 0; part < 2; part++) {
+            torsions->torsion_angles_sin_cos[2 * k + part] = 0;
+            torsions->alt_torsion_angles_sin_cos[2 * k + part] = 0;
+        }
+    }
+}
+
 static void fill_rows(const fm_atom37 *chain, const fm_torsions *torsions,
                       const fm_template_inputs *inputs) {
     for (size_t i = 0; i < chain->n_res; i++) {
@@ -34,7 +45,7 @@ static void fill_rows(const fm_atom37 *chain, const fm_torsions *torsions,
     }
 }
 
-bool fm_template_make(const fm_features *f, uint32_t index, fm_arena *arena,
+bool fm_template_make(const fm_features *f, uint32_t index, fm_compat compat, fm_arena *arena,
                       fm_template_inputs *ret_inputs) {
     assert(index < f->n_templ);
     enum { PER_RESIDUE = 3 + 1 + 1 + FM_TEMPLATE_ROW_FEATURES + 1, ANGLES = 5 * FM_N_TORSION };
@@ -58,6 +69,7 @@ bool fm_template_make(const fm_features *f, uint32_t index, fm_arena *arena,
                                   .torsion_angles_mask = angles + 4 * FM_N_TORSION * n};
     fm_atom14_pseudo_beta(&chain, ret_inputs->pseudo_beta, ret_inputs->pseudo_beta_mask);
     fm_torsions_list(&chain, &torsions);
+    if (compat == FM_COMPAT_NONE) clear_masked(&torsions, n);
     fill_rows(&chain, &torsions, ret_inputs);
     return true;
 }

@@ -4,6 +4,7 @@
 #define FM_TRAINER_STEP_TEMPLATES_H
 
 #include "proto/base/arena.h"
+#include "trainer/model/model_config.h"
 #include "trainer/step/step_features.h"
 
 #include <stdbool.h>
@@ -19,8 +20,9 @@ typedef struct fm_template_inputs {
 
 /* Makes the inputs of template `index` (< n_templ) in memory of the arena; returns false when that
  * is full. The pre-omega and phi angles of the crop's first residue are masked, since they depend
- * on a residue that is not in the sample. */
-bool fm_template_make(const fm_features *features, uint32_t index, fm_arena *arena,
-                      fm_template_inputs *ret_inputs);
+ * on a residue that is not in the sample. Masked angles are 0, or with FM_COMPAT_OPENFOLD what the
+ * reference has there: sine and cosine of rounding noise, which have the length 1. */
+bool fm_template_make(const fm_features *features, uint32_t index, fm_compat compat,
+                      fm_arena *arena, fm_template_inputs *ret_inputs);
 
 #endif

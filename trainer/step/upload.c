@@ -159,7 +159,7 @@ static void send_templates(const packer *p, const fm_features *f) {
     for (size_t t = 0; t < (size_t)there; t++) {
         fm_template_inputs made = {0};
         size_t mark = fm_arena_mark(&trainer->arena);
-        bool fits = fm_template_make(f, (uint32_t)t, &trainer->arena, &made);
+        bool fits = fm_template_make(f, (uint32_t)t, config->compat, &trainer->arena, &made);
         assert(fits); /* the arena has room for any sample of the recorded shape */
         (void)fits;
         memcpy(to.pseudo_beta + t * n * 3, made.pseudo_beta, n * 3 * sizeof(float));

@@ -67,7 +67,7 @@ static void report(fm_stream *stream, const fm_report *args) {
     fm_step_record *record = &args->record[*args->n_made % (uint64_t)args->n_record];
     for (int32_t i = 0; i < args->n_term; i++) {
         record->term[i] = (double)*(const real *)args->term[i];
-        if (!isfinite(record->term[i])) args->step->nonfinite = 1;
+        if (!isfinite(record->term[i])) args->step->nonfinite |= FM_NONFINITE_SAMPLE;
     }
     record->norm_squared = args->step->norm_squared;
     record->nonfinite = args->step->nonfinite;

@@ -99,7 +99,7 @@ __global__ void report_kernel(fm_report a) {
         finite = finite && isfinite(term);
         record->term[i] = (double)term;
     }
-    if (!finite) a.step->nonfinite = 1;
+    if (!finite) a.step->nonfinite |= FM_NONFINITE_SAMPLE;
     record->norm_squared = a.step->norm_squared;
     record->nonfinite = a.step->nonfinite;
     record->done_ns = device_clock_ns();

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(256)
     if (is_sum) max_norm *= state->pending + 1.0;
     state->norm_squared = total;
     state->clip_scale = !finite ? 0 : norm > max_norm ? max_norm / norm : 1;
-    if (!finite) state->nonfinite = 1;
+    if (!finite) state->nonfinite |= is_sum ? FM_NONFINITE_SUM : FM_NONFINITE_SAMPLE;
 }
 
 void grad_norm(fm_stream *stream, int64_t n, const void *grad, double max_norm, bool is_sum,
