@@ -146,13 +146,19 @@ static void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *args, voi
          });
 }
 
+/* Where the gate of row r reads x. */
+__device__ static int64_t gated_row(const fm_gate &a, int64_t r) {
+    return (a.x_rows ? r % a.x_rows : r) * a.ldx;
+}
+
 static void gate(fm_stream *stream, const fm_gate *args) {
     fm_gate a = *args;
     each(stream, a.rows * a.c, [=] __device__(int64_t i) {
         int64_t r = i / a.c, c = i % a.c;
         double mask = a.mask ? ((const float *)a.mask)[r] : 1;
         double s = sigmoid(((const float *)a.g)[r * a.ldg + c]);
-        ((float *)a.y)[r * a.ldy + c] = act_of(mask * s * ((const float *)a.x)[r * a.ldx + c]);
+        ((float *)a.y)[r * a.ldy + c] =
+            act_of(mask * s * ((const float *)a.x)[gated_row(a, r) + c]);
     });
 }
 
@@ -164,7 +170,7 @@ static void gate_grad(fm_stream *stream, const fm_gate *args, const fm_gate_grad
         double dy = ((const float *)g.dy)[r * a.ldy + c];
         if (a.mask) dy *= ((const float *)a.mask)[r];
         double s = sigmoid(((const float *)a.g)[r * a.ldg + c]);
-        double x = ((const float *)a.x)[r * a.ldx + c];
+        double x = ((const float *)a.x)[gated_row(a, r) + c];
         if (g.dg.data) put_act(g.dg.data, r * a.ldg + c, g.dg.beta, dy * x * s * (1 - s));
         if (g.dx.data) put_act(g.dx.data, r * a.ldx + c, g.dx.beta, dy * s);
     });

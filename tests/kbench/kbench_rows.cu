@@ -2,6 +2,7 @@
  * norm, sums over rows. */
 #include "tests/kbench/kbench.cuh"
 #include "trainer/backend/cuda/core/cuda.h"
+#include "trainer/backend/norm_linear.h"
 #include "trainer/backend/row_end.h"
 
 namespace kbench {
@@ -149,7 +150,47 @@ void transition(bench &b, int64_t n0, int64_t n1, int64_t c, int64_t hidden, boo
            [=](fm_stream *q) { k->transition(q, &a, space); });
 }
 
-/* Composes both of other entries. */
+/* The backward of a transition with its end and both weights. */
+void transition_grad(bench &b, int64_t rows, int64_t c, int64_t hidden) {
+    const fm_kernels *k = b.k;
+    int64_t n = rows * c, weights = c * hidden;
+    fm_transition a = {};
+    a.end = end_of(b, 1, rows, c, 0), a.hidden = hidden, a.x = b.act(n);
+    a.w1 = b.act(weights, 0.1), a.w2 = b.act(weights, 0.1);
+    a.kept = b.act(rows * hidden), a.y = b.act(n, 3);
+    fm_transition_grad g = {};
+    g.dn = b.act(n), g.dy = b.grad("dy", n), g.dx = b.grad("dx", n);
+    g.dgamma = b.grad("dgamma", c, true), g.dbeta = b.grad("dbeta", c, true);
+    g.dw1 = b.grad("dw1", weights, true), g.db1 = b.grad("db1", hidden, true);
+    g.dw2 = b.grad("dw2", weights, true), g.db2 = b.grad("db2", c, true);
+    void *space = b.scratch(k->transition_grad_workspace(&a, &g));
+    b.part("bwd", 8.0 * (double)n * (double)hidden,
+           b.size((double)(5 * n + 3 * rows * hidden + 2 * weights)),
+           [=](fm_stream *q) { k->transition_grad(q, &a, &g, space); });
+}
+
+/* q k v g and the pair bias of an attention behind their norm, in one or in three kernels. */
+void norm_linear(bench &b, int64_t rows, int64_t c, int64_t few) {
+    const fm_kernels *k = b.k;
+    fm_norm_linear a = {rows,
+                        c,
+                        4 * c,
+                        1e-5,
+                        b.act(c),
+                        b.act(c),
+                        b.act(rows * c, 3),
+                        b.act(4 * c * c, 0.1),
+                        b.act(4 * c),
+                        0,
+                        b.out("y", rows * 4 * c),
+                        {few, b.act(few * c, 0.1), b.out("few", rows * few)}};
+    void *space = b.scratch(k->norm_linear_workspace(&a));
+    b.part("fwd", 2.0 * (double)(rows * c * (4 * c + few)),
+           b.size((double)(rows * (5 * c + few) + 4 * c * c)),
+           [=](fm_stream *q) { k->norm_linear(q, &a, space); });
+}
+
+/* Composes them of other entries. */
 const fm_kernels *bf16_table(void) {
     return fm_kernels_cuda(FM_ELEMENT_BF16);
 }
@@ -162,6 +203,19 @@ void compose(fm_kernels *k) {
     };
     k->transition_workspace = [](const fm_transition *a) {
         return fm_transition_composed_workspace(bf16_table(), a);
+    };
+    k->transition_grad_workspace = [](const fm_transition *a, const fm_transition_grad *g) {
+        return fm_transition_grad_composed_workspace(bf16_table(), a, g);
+    };
+    k->transition_grad = [](fm_stream *q, const fm_transition *a, const fm_transition_grad *g,
+                            void *space) {
+        fm_transition_grad_composed(bf16_table(), q, a, g, space);
+    };
+    k->norm_linear_workspace = [](const fm_norm_linear *a) {
+        return fm_norm_linear_composed_workspace(bf16_table(), a);
+    };
+    k->norm_linear = [](fm_stream *q, const fm_norm_linear *a, void *space) {
+        fm_norm_linear_composed(bf16_table(), q, a, space);
     };
     k->transition = [](fm_stream *q, const fm_transition *a, void *space) {
         fm_transition_composed(bf16_table(), q, a, space);
@@ -226,6 +280,13 @@ void add_row_cases(void) {
     add(
         "linear update 1024x256x64", {0, 0}, how,
         [](bench &b) { linear_update(b, 1024, 256, 64, 0.15); }, in_parts);
+    how.stages = 2;
+    add(
+        "norm linear 65536x128x512", {0, 0}, how, [](bench &b) { norm_linear(b, 65536, 128, 4); },
+        in_parts);
+    add(
+        "norm linear 262144x64x256", {0, 0}, how, [](bench &b) { norm_linear(b, 262144, 64, 8); },
+        in_parts);
     how.stages = 4;
     for (bool keeps : {false, true}) {
         std::string kept = keeps ? " kept" : "";
@@ -236,7 +297,25 @@ void add_row_cases(void) {
         add(("transition 1024x256x64x256" + kept).c_str(), {0, 0}, how,
             [=](bench &b) { transition(b, 1024, 256, 64, 256, keeps); }, in_parts);
     }
+    add(
+        "transition backward 32768x256x1024", {0, 0}, how,
+        [](bench &b) { transition_grad(b, 32768, 256, 1024); }, in_parts);
+    add(
+        "transition backward 65536x128x512", {0, 0}, how,
+        [](bench &b) { transition_grad(b, 65536, 128, 512); }, in_parts);
+    add(
+        "transition backward 262144x64x256", {0, 0}, how,
+        [](bench &b) { transition_grad(b, 262144, 64, 256); }, in_parts);
+    add(
+        "ft transition backward 196608x256x1024", {0, 0}, how,
+        [](bench &b) { transition_grad(b, 196608, 256, 1024); }, in_parts);
+    add(
+        "ft transition backward 147456x128x512", {0, 0}, how,
+        [](bench &b) { transition_grad(b, 147456, 128, 512); }, in_parts);
     how.stages = 2;
+    add(
+        "ft norm linear 147456x128x512", {0, 0}, how,
+        [](bench &b) { norm_linear(b, 147456, 128, 4); }, in_parts);
     add("bias gradient 65536x128", {0, 0}, how, [](bench &b) { sum(b, 65536, 128); });
     add("bias gradient 32768x1024", {0, 0}, how, [](bench &b) { sum(b, 32768, 1024); });
 }

@@ -140,6 +140,50 @@ void check_transition(const char *name, int64_t n0, int64_t n1, int64_t c, int64
     });
 }
 
+/* The backward of a transition, with the norm behind it and without. */
+void check_transition_grad(const char *name, int64_t rows, int64_t c, int64_t hidden,
+                           fm_beta beta) {
+    check(name, 4, [=](work_bench &b) {
+        fm_dropout d = {1, rows, c, 0, 0, rows, FM_SHARED_NONE, 0, {}};
+        fm_transition a = {};
+        a.end = {d, 1e-5, b.act(c), b.act(c)}, a.hidden = hidden, a.x = b.act(rows * c);
+        a.w1 = b.act(hidden * c, 0.1), a.w2 = b.act(hidden * c, 0.1);
+        a.kept = b.act(rows * hidden), a.y = b.act(rows * c, 3);
+        for (bool has_norm : {true, false}) {
+            if (!has_norm) a.end.gamma = a.end.beta = NULL;
+            fm_transition_grad g = {};
+            g.dn = b.act(rows * c);
+            g.dy = b.grad(rows * c, has_norm ? beta : FM_ADD), g.dx = b.grad(rows * c, FM_WRITE);
+            g.dgamma = b.grad(c, beta, true), g.dbeta = b.grad(c, beta, true);
+            g.dw1 = b.grad(hidden * c, beta, true), g.db1 = b.grad(hidden, beta, true);
+            g.dw2 = b.grad(hidden * c, beta, true), g.db2 = b.grad(c, beta, true);
+            b.k->transition_grad(NULL, &a, &g, b.space(b.k->transition_grad_workspace(&a, &g)));
+        }
+    });
+}
+
+/* A linear layer behind its norm with few further outputs, and both left out. */
+void check_norm_linear(const char *name, int64_t rows, int64_t c, int64_t n, int64_t few) {
+    check(name, 4, [=](work_bench &b) {
+        fm_norm_linear a = {rows,
+                            c,
+                            n,
+                            1e-5,
+                            b.act(c),
+                            b.act(c),
+                            b.act(rows * c, 3),
+                            b.act(n * c, 0.1),
+                            b.act(n),
+                            0,
+                            b.out(rows * n),
+                            {few, b.act(few * c, 0.1), b.out(rows * few)}};
+        b.k->norm_linear(NULL, &a, b.space(b.k->norm_linear_workspace(&a)));
+        a.gamma = a.beta = a.bias = NULL, a.few = {};
+        a.y = b.out(rows * n);
+        b.k->norm_linear(NULL, &a, b.space(b.k->norm_linear_workspace(&a)));
+    });
+}
+
 } // namespace
 
 void check_gemms(void) {
@@ -158,6 +202,7 @@ void check_gemms(void) {
         check_gemm("gemm to four heads", 4100 + k, 4, k, 1, 2, FM_EPILOGUE_NONE, false, false, 0);
         check_gemm("gemm from four heads", 4133, k, 4, 1, 0, FM_EPILOGUE_NONE, true, false, 0);
         check_gemm("gemm four heads' weights", 4, k, 4133, 1, 1, FM_EPILOGUE_NONE, true, true, 0);
+        check_gemm("gemm eight heads' weights", 8, k, 4133, 1, 2, FM_EPILOGUE_NONE, true, true, 0);
     }
     check_gemm("gemm four heads' weights, long", 4, 128, 65536, 1, 1, FM_EPILOGUE_NONE, false, true,
                0);
@@ -185,12 +230,25 @@ void check_gemms(void) {
     check_linear_update("linear update c 128 alone", 63, 71, FM_SHARED_NONE, 128, 128, 0.1);
     check_linear_update("linear update c 256", 127, 70, FM_SHARED_AXIS0, 256, 256, 0.15);
     check_linear_update("linear update c 256 rate 0", 256, 260, FM_SHARED_AXIS1, 256, 256, 0);
+    check_norm_linear("norm linear one", 1, 1, 4, 1);
+    check_norm_linear("norm linear c 64", 4127, 64, 256, 8);
+    check_norm_linear("norm linear c 64, 2 few", 40000, 64, 256, 2);
+    check_norm_linear("norm linear c 128", 4100, 128, 512, 4);
+    check_norm_linear("norm linear c 128, long", 30010, 128, 512, 4);
+    check_norm_linear("norm linear c 256", 4100, 256, 1024, 8);
     check_transition("transition one", 1, 1, 1, 4);
     check_transition("transition c 64, a tile", 8, 8, 64, 128);
     check_transition("transition c 64", 33, 70, 64, 256);
     check_transition("transition c 128", 63, 71, 128, 512);
     check_transition("transition c 128, long", 263, 271, 128, 512);
     check_transition("transition c 256", 127, 70, 256, 1024);
+    check_transition_grad("transition grad one", 1, 1, 4, FM_WRITE);
+    check_transition_grad("transition grad c 64", 2310, 64, 256, FM_ADD);
+    check_transition_grad("transition grad c 64, long", 40000, 64, 128, FM_WRITE);
+    check_transition_grad("transition grad c 128", 4473, 128, 512, FM_ADD);
+    check_transition_grad("transition grad c 128, long", 40273, 128, 512, FM_WRITE);
+    check_transition_grad("transition grad c 256", 8890, 256, 1024, FM_WRITE);
+    check_transition_grad("transition grad c 256, long", 20010, 256, 1024, FM_ADD);
 }
 
 } // namespace cuda_check

@@ -8,6 +8,7 @@
 #define FM_TESTS_TRAINER_MIXED_TABLE_H
 
 #include "trainer/backend/kernels.h"
+#include "trainer/backend/row_end.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -105,6 +106,13 @@ static inline void mixed_update_norm_grad(fm_stream *stream, const fm_update_nor
     mixed_f32()->update_norm_grad(stream, args, &g, workspace);
     mixed_give(dgamma, c, grad->dgamma);
     mixed_give(dbeta, c, grad->dbeta);
+}
+
+static inline const fm_kernels *mixed_table(void);
+
+static inline void mixed_transition_grad(fm_stream *stream, const fm_transition *args,
+                                         const fm_transition_grad *grad, void *workspace) {
+    fm_transition_grad_composed(mixed_table(), stream, args, grad, workspace);
 }
 
 static inline int64_t mixed_rows(const fm_attention *a) {
@@ -218,6 +226,7 @@ static inline const fm_kernels *mixed_table(void) {
     k.layernorm = mixed_layernorm;
     k.layernorm_grad = mixed_layernorm_grad;
     k.update_norm_grad = mixed_update_norm_grad;
+    k.transition_grad = mixed_transition_grad;
     k.attention = mixed_attention;
     k.attention_grad = mixed_attention_grad;
     k.outer_grad = mixed_outer_grad;

@@ -201,19 +201,19 @@ typedef struct recording_case {
 
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
-    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0xa70111d4d3ba1129, 0xdea27ee0a74787fc},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x701ecbd207792a2c, 0xe465b8db96526123},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x358e7305be639e6d, 0x0bed328747805f78},
-    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0xdc5145cd647d0206, 0x00d5a3728e69383e},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x07324ab009fea5d9, 0xcc102ebd103f74ec},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x7c77e31251d7d958, 0x00305906d803f174},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xd48f873d9b07b54c, 0xc11e9c0b9ed2142c},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0x1c628a28870abcb9, 0xcf3a4ad4a52423c0},
-    {FM_ORDER_PARALLEL, {1, 1, 1}, 0x49a5a1d47e85bac8, 0xfd2315777bdf2031},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0xa4c54ad6d0c5e3fd, 0x327a79638d7f7791},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x82b93767a7439382, 0xf91cdb5015d568ed},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xbbb57bde1674c28b, 0x68b8955f30f39fa7},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xbb7e3c9b77a36b9c, 0xb3744f5191b4bd8a},
+    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x333a78fe449dc3fe, 0x73511b05b7e35584},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xaae92ea5b7e76b9c, 0x40cfdde984413c9d},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x3cb66e94de2fe286, 0x4180c9e38739f334},
+    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x37ee9fb7a76bb93b, 0x784962d6f2203c4b},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0xee2cbeb832474dce, 0x05fddac358f5f1f2},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x04c9ca01a67369b0, 0x7405f6589ab5d198},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xce5ba211965d8e0d, 0xcaae769cf64c2aaa},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xb15882a57983fa96, 0xa90ec96a5ef5c477},
+    {FM_ORDER_PARALLEL, {1, 1, 1}, 0x6d390228691758e3, 0xc07564f84af582fb},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0xf7ea0546c863352f, 0x19d3a88a8e41d90b},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x259d07a18b209b75, 0xc7fd5e3a804106ee},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0x3cd9d7bd4748dd66, 0x7661ad7e0eee1274},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xc4d0c64478e2cc93, 0x3868e7058ed69e1f},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

@@ -349,6 +349,9 @@ static inline bool fm_run_wants_output(const fm_run *run) {
 void *fm_run_input(const fm_run *run, const fm_node *node, int i);
 void *fm_run_output(const fm_run *run, const fm_node *node, int i);
 void *fm_run_saved(const fm_run *run, const fm_node *node, int i);
+/* Whether what forward saves as tensor i is lost before backward, which has it made again. Forward
+ * need not write it then. */
+bool fm_run_drops_saved(const fm_run *run, const fm_node *node, int i);
 void *fm_run_param(const fm_run *run, const fm_node *node, int j); /* NULL for FM_PARAM_NONE */
 
 /* The gradient of output i (to read), of input i and of parameter j (to write; data NULL = not

@@ -227,6 +227,11 @@ void *fm_run_saved(const fm_run *run, const fm_node *node, int i) {
     return run_place(run, node->saved[i]);
 }
 
+bool fm_run_drops_saved(const fm_run *run, const fm_node *node, int i) {
+    const fm_tape *tape = run->tape;
+    return run->step < tape->n_forward && tape->buffer[tape->tensor[node->saved[i]].buffer].dropped;
+}
+
 void *fm_run_param(const fm_run *run, const fm_node *node, int j) {
     const fm_params *params = run->tape->params;
     assert(j < node->n_param);

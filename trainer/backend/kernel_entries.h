@@ -149,6 +149,15 @@ FM_KERNEL(ACT, void, linear_update, fm_stream *stream, const fm_linear_update *a
 /* The workspace depends on whether `kept` is NULL. */
 FM_KERNEL(ACT, size_t, transition_workspace, const fm_transition *args)
 FM_KERNEL(ACT, void, transition, fm_stream *stream, const fm_transition *args, void *workspace)
+FM_KERNEL(ACT, size_t, transition_grad_workspace, const fm_transition *args,
+          const fm_transition_grad *grad)
+FM_KERNEL(ACT, void, transition_grad, fm_stream *stream, const fm_transition *args,
+          const fm_transition_grad *grad, void *workspace)
+
+/* -- the beginning of a sublayer */
+
+FM_KERNEL(ACT, size_t, norm_linear_workspace, const fm_norm_linear *args)
+FM_KERNEL(ACT, void, norm_linear, fm_stream *stream, const fm_norm_linear *args, void *workspace)
 
 /* -- embeddings. An id that is not below n_class gives a row of zeros and no gradient. */
 

@@ -382,6 +382,35 @@ typedef struct fm_transition {
     void *y, *n;                   /* act [rows, c]; y may be residual */
 } fm_transition;
 
+/* The backward of a transition with `kept`: through its end, both linear layers and the ReLU. What
+ * comes through n is added to dy, which is then the residual's gradient and the update's. */
+typedef struct fm_transition_grad {
+    const void *dn;       /* act [rows, c], where there is an n */
+    fm_out dy;            /* act [rows, c]; as in fm_update_norm_grad. Without n it is only read */
+    fm_out dx;            /* act [rows, c] */
+    fm_out dgamma, dbeta; /* acc [c], of the norm that makes n */
+    fm_out dw1, db1;      /* acc, like the parameters, as are the next two */
+    fm_out dw2, db2;
+} fm_transition_grad;
+
+/* A linear layer behind its LayerNorm, and a second one with few outputs of the same rows:
+ *
+ *     n = LayerNorm(x),   y = n w^T + bias,   few.y = n few.w^T */
+typedef struct fm_norm_linear {
+    int64_t rows, c_in, c_out;
+    double eps;
+    const void *gamma, *beta; /* act [c_in]; gamma NULL: x is normalised already */
+    const void *x, *w;        /* act [rows, c_in], [c_out, c_in] */
+    const void *bias;         /* act [c_out]; NULL: none */
+    int64_t bias_first;       /* the bias is 0 before this output */
+    void *y;                  /* act [rows, c_out] */
+    struct {
+        int64_t n;     /* 0: there is no second layer */
+        const void *w; /* act [n, c_in] */
+        void *y;       /* act [rows, n] */
+    } few;
+} fm_norm_linear;
+
 /* -- embeddings */
 
 /* A table with a row for each class. Element (class, channel) is at class*class_stride +

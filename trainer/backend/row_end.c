@@ -110,3 +110,104 @@ void fm_transition_composed(const fm_kernels *k, fm_stream *stream, const fm_tra
     k->gemm(stream, &two, after);
     finish(k, stream, &args->end, args->residual, workspace, args->y, args->n);
 }
+
+/* -- the gradient of a transition */
+
+/* dw [m, n] = dy^T x over `rows`, and db the sums of dy. */
+static fm_gemm weight_gradient(int64_t rows, int64_t m, int64_t n, const void *dy, const void *x,
+                               fm_out dw, fm_out db) {
+    return (fm_gemm){.m = m,
+                     .n = n,
+                     .k = rows,
+                     .batch = 1,
+                     .trans_a = true,
+                     .alpha = 1,
+                     .beta = dw.beta,
+                     .a = dy,
+                     .b = x,
+                     .c = dw.data,
+                     .c_is_acc = true,
+                     .lda = m,
+                     .ldb = n,
+                     .ldc = n,
+                     .sum = db};
+}
+
+/* x's gradient of a linear layer with weight w [c_out, c_in]. */
+static fm_gemm input_gradient(int64_t rows, int64_t c_in, int64_t c_out, const void *dy,
+                              const void *w, fm_out dx) {
+    return (fm_gemm){.m = rows,
+                     .n = c_in,
+                     .k = c_out,
+                     .batch = 1,
+                     .alpha = 1,
+                     .beta = dx.beta,
+                     .a = dy,
+                     .b = w,
+                     .c = dx.data,
+                     .lda = c_out,
+                     .ldb = c_in,
+                     .ldc = c_in};
+}
+
+static size_t most_of(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static size_t end_bytes(const fm_kernels *k, const fm_update_norm *end) {
+    return end->gamma ? k->update_norm_grad_workspace(rows_of(end), end->dropout.c) : 0;
+}
+
+/* The workspace has dhidden, and then that of one entry at a time. */
+
+/* The four products in the order in which they run. */
+typedef struct gradient_products {
+    fm_gemm weight2, hidden, weight1, input;
+} gradient_products;
+
+static gradient_products products_of(const fm_transition *a, const fm_transition_grad *g,
+                                     void *dhidden) {
+    int64_t rows = rows_of(&a->end), c = a->end.dropout.c;
+    fm_out to_hidden = {dhidden, FM_WRITE}, none = {0};
+    gradient_products p = {
+        .weight2 = weight_gradient(rows, c, a->hidden, g->dy.data, a->kept, g->dw2, g->db2),
+        .hidden = input_gradient(rows, a->hidden, c, g->dy.data, a->w2, to_hidden),
+        .weight1 = weight_gradient(rows, a->hidden, c, dhidden, a->x, g->dw1, none),
+        .input = input_gradient(rows, c, a->hidden, dhidden, a->w1, g->dx)};
+    p.hidden.epilogue = FM_EPILOGUE_RELU_GRAD;
+    p.hidden.relu = a->kept;
+    p.hidden.sum = g->db1;
+    return p;
+}
+
+static size_t dhidden_bytes(const fm_kernels *k, const fm_transition *a) {
+    return aligned((size_t)(rows_of(&a->end) * a->hidden) * fm_element_bytes(k->act));
+}
+
+size_t fm_transition_grad_composed_workspace(const fm_kernels *k, const fm_transition *args,
+                                             const fm_transition_grad *grad) {
+    gradient_products p = products_of(args, grad, NULL);
+    const fm_gemm *gemm[] = {&p.weight2, &p.hidden, &p.weight1, &p.input};
+    size_t most = end_bytes(k, &args->end);
+    for (int i = 0; i < 4; i++)
+        most = most_of(most, k->gemm_workspace(gemm[i]));
+    return dhidden_bytes(k, args) + most;
+}
+
+void fm_transition_grad_composed(const fm_kernels *k, fm_stream *stream, const fm_transition *args,
+                                 const fm_transition_grad *grad, void *workspace) {
+    gradient_products p = products_of(args, grad, workspace);
+    void *after = (char *)workspace + dhidden_bytes(k, args);
+    if (args->end.gamma) {
+        fm_update_norm_grad end = {.y = args->y,
+                                   .dn = grad->dn,
+                                   .dy = grad->dy,
+                                   .dgamma = grad->dgamma,
+                                   .dbeta = grad->dbeta};
+        k->update_norm_grad(stream, &args->end, &end, after);
+    }
+    if (p.weight2.c) k->gemm(stream, &p.weight2, after);
+    k->gemm(stream, &p.hidden, after);
+    if (p.weight1.c) k->gemm(stream, &p.weight1, after);
+    if (p.input.c) k->gemm(stream, &p.input, after);
+}

@@ -209,18 +209,40 @@ static fm_norm norm_z(fm_run *run, const fm_node *node) {
                         fm_run_input(run, node, IN_Z), fm_run_param(run, node, P_NORM_Z));
 }
 
+/* Norm, q k v g and the bias that is made of the same rows, by one kernel where there is one. */
+static void project_at_once(fm_run *run, const fm_node *node, bool with_bias) {
+    const attributes *at = node->attributes;
+    const fm_attention_shape *shape = &at->shape;
+    fm_linear all = projection(run, shape, fm_run_input(run, node, IN_X),
+                               fm_run_param(run, node, P_QKVG), 0, 4);
+    all.bias = fm_run_param(run, node, P_GATE_BIAS);
+    all.bias_first = 3 * shape->width;
+    fm_call_norm_linear(run, &all, fm_run_param(run, node, P_NORM), with_bias ? shape->n_head : 0,
+                        fm_run_param(run, node, P_BIAS),
+                        with_bias ? fm_run_saved(run, node, S_BIAS) : NULL,
+                        fm_run_saved(run, node, S_QKVG));
+}
+
+/* The bias [query, key, head] of the normalised pairs. */
+static void project_bias(fm_run *run, const fm_node *node, const void *normed) {
+    fm_linear bias = bias_projection(run, node, normed);
+    fm_call_linear(run, &bias, false, fm_run_saved(run, node, S_BIAS));
+}
+
 static void project(fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
-    fm_norm normed = norm_x(run, node); /* A7:1 A8:1 A13:1 A14:1 AF3-24:4 */
-    fm_attention_project(run, at, normed.y, fm_run_param(run, node, P_QKVG),
-                         fm_run_param(run, node, P_Q_BIAS), fm_run_param(run, node, P_GATE_BIAS),
-                         fm_run_saved(run, node, S_QKVG));
-    if (has_bias(at)) {
-        bool row = at->axial == FM_AXIAL_ROW;
-        fm_norm from = row ? norm_z(run, node) : normed;
-        fm_linear bias = bias_projection(run, node, from.y); /* A7:3 A13:3 A14:3 AF3-24:8 */
-        fm_call_linear(run, &bias, false, fm_run_saved(run, node, S_BIAS));
+    bool is_row = at->axial == FM_AXIAL_ROW, with_bias = has_bias(at) && !is_row;
+    const void *q_bias = fm_run_param(run, node, P_Q_BIAS);
+    if (!q_bias) {
+        /* A7:1 A7:2 A7:4 A8:1 A8:2 A8:3 A13:1 A13:2 A13:3 A13:4 A14:1 A14:2 A14:3 A14:4 */
+        project_at_once(run, node, with_bias);
+    } else {
+        fm_norm normed = norm_x(run, node); /* AF3-24:4 */
+        fm_attention_project(run, at, normed.y, fm_run_param(run, node, P_QKVG), q_bias,
+                             fm_run_param(run, node, P_GATE_BIAS), fm_run_saved(run, node, S_QKVG));
+        if (with_bias) project_bias(run, node, normed.y);
     }
+    if (is_row) project_bias(run, node, norm_z(run, node).y); /* A7:3 AF3-24:8 */
 }
 
 static void forward(fm_run *run, const fm_node *node) {

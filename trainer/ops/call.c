@@ -101,6 +101,31 @@ void fm_call_linear(fm_run *run, const fm_linear *linear, bool relu, void *y) {
                                  .bias = bias});
 }
 
+void fm_call_norm_linear(fm_run *run, const fm_linear *linear, const void *weights, int64_t n_few,
+                         const void *few_w, void *few, void *y) {
+    int64_t mark = fm_run_mark(run);
+    fm_element act = run->kernels->act;
+    fm_norm_linear args = {.rows = linear->rows,
+                           .c_in = linear->c_in,
+                           .c_out = linear->c_out,
+                           .eps = FM_LAYERNORM_EPS,
+                           .gamma = weights,
+                           .beta = fm_run_at(weights, linear->c_in, act),
+                           .x = linear->x,
+                           .w = linear->w,
+                           .bias = linear->bias,
+                           .bias_first = linear->bias_first,
+                           .y = y,
+                           .few = {n_few, few_w, few}};
+    assert(linear->ldx == linear->c_in && linear->ldy == linear->c_out && !linear->residual);
+    if (args.bias && !run->dry) args.bias = fm_run_at(args.bias, -args.bias_first, act);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->norm_linear_workspace(&args));
+    run->flops +=
+        2.0 * (double)linear->rows * (double)linear->c_in * (double)(linear->c_out + n_few);
+    if (!run->dry) run->kernels->norm_linear(run->stream, &args, workspace);
+    fm_run_release(run, mark);
+}
+
 /* dw [c_out, c_in] (+)= dy^T x; dbias (+)= sum of dy's rows */
 static void linear_weight_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dw,
                                fm_out dbias) {
@@ -261,15 +286,34 @@ void fm_call_linear_update(fm_run *run, const fm_node *node, const fm_update *ar
     }
 }
 
+static fm_transition whole_transition(const fm_run *run, const fm_transition *args) {
+    fm_transition one = *args;
+    one.end.eps = FM_LAYERNORM_EPS;
+    one.end.beta = fm_run_at(args->end.gamma, args->end.dropout.c, run->kernels->act);
+    return one;
+}
+
 void fm_call_transition(fm_run *run, const fm_transition *args) {
     int64_t mark = fm_run_mark(run);
-    fm_transition one = *args;
+    fm_transition one = whole_transition(run, args);
     const fm_dropout *d = &args->end.dropout;
-    one.end.eps = FM_LAYERNORM_EPS;
-    one.end.beta = fm_run_at(args->end.gamma, d->c, run->kernels->act);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->transition_workspace(&one));
     run->flops += 4.0 * (double)(d->n0 * d->n1) * (double)d->c * (double)args->hidden;
     if (!run->dry) run->kernels->transition(run->stream, &one, workspace);
+    fm_run_release(run, mark);
+}
+
+void fm_call_transition_grad(fm_run *run, const fm_transition *args,
+                             const fm_transition_grad *grad) {
+    int64_t mark = fm_run_mark(run);
+    fm_transition one = whole_transition(run, args);
+    fm_transition_grad two = *grad;
+    const fm_dropout *d = &args->end.dropout;
+    two.dbeta = fm_out_at(grad->dgamma, d->c, run->kernels->acc);
+    void *workspace =
+        fm_run_workspace(run, (int64_t)run->kernels->transition_grad_workspace(&one, &two));
+    run->flops += 8.0 * (double)(d->n0 * d->n1) * (double)d->c * (double)args->hidden;
+    if (!run->dry) run->kernels->transition_grad(run->stream, &one, &two, workspace);
     fm_run_release(run, mark);
 }
 

@@ -55,6 +55,12 @@ typedef struct fm_linear {
 /* relu: y = max(.., 0); it needs a bias and excludes a residual. */
 void fm_call_linear(fm_run *run, const fm_linear *linear, bool relu, void *y);
 
+/* The linear layer of LayerNorm(x), and `few` [rows, n_few] by few_w [n_few, c_in] of the same
+ * rows. weights: the block [2, c_in] of the norm; NULL: x is normalised already. Rows have no gaps,
+ * and there is no residual. */
+void fm_call_norm_linear(fm_run *run, const fm_linear *linear, const void *weights, int64_t n_few,
+                         const void *few_w, void *few, void *y);
+
 /* dy has rows ldy apart, dx [rows, c_in] rows ldx apart; dw acc [c_out, c_in]; dbias acc [c_out -
  * bias_first]. A gradient with a NULL place is not made. */
 void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
@@ -99,6 +105,10 @@ void fm_call_linear_update(fm_run *run, const fm_node *node, const fm_update *ar
 /* A transition behind its norm. The caller leaves end.eps and end.beta empty; end.gamma is the
  * block [2, c] of the next norm, NULL: no n. */
 void fm_call_transition(fm_run *run, const fm_transition *args);
+/* Its backward. The caller leaves grad.dbeta empty; grad.dgamma is the gradient of the block of the
+ * norm that makes n. */
+void fm_call_transition_grad(fm_run *run, const fm_transition *args,
+                             const fm_transition_grad *grad);
 /* The backward of y and n: dnorm is the gradient of the block of the norm; grad leaves its own
  * weights' gradients empty. */
 void fm_call_update_norm_grad(fm_run *run, const fm_node *node, const fm_update *args,

@@ -50,29 +50,50 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_call_linear(run, &second, false, fm_run_output(run, node, 0)); /* A9:3 A15:3 */
 }
 
-/* Passes the gradient of the update back to the input `in`: x, or what is normalised already. */
-static void pass_back(fm_run *run, const fm_node *node, const void *dupdate, int in) {
+/* Whether the node ends with the LayerNorm of the next sublayer. */
+static bool has_norm(const fm_node *node) {
+    return node->n_output == 2;
+}
+
+/* The operands of the whole transition but its input x and what it keeps. */
+static fm_transition transition_of(const fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    void *hidden = fm_run_saved(run, node, 0);
+    return (fm_transition){.end.dropout = fm_update_dropout(run, node, &at->update, 0),
+                           .end.gamma = has_norm(node) ? fm_run_param(run, node, N_PARAM) : NULL,
+                           .hidden = at->hidden,
+                           .w1 = fm_run_param(run, node, P_W1),
+                           .b1 = fm_run_param(run, node, P_B1),
+                           .w2 = fm_run_param(run, node, P_W2),
+                           .b2 = fm_run_param(run, node, P_B2)};
+}
+
+/* Completes dy, the gradient of output 0, and passes it back to the input `in`: x, or what is
+ * normalised already. */
+static void pass_back(fm_run *run, const fm_node *node, fm_out dy, int in) {
+    const attributes *at = node->attributes;
     fm_norm norm = fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, in),
                                 fm_run_param(run, node, P_NORM));
-    void *dhidden = fm_run_workspace_act(run, at->rows * at->hidden);
-    fm_linear second = second_linear(run, node, hidden);
-    second.x_is_relu = true;
-    second.x_dbias = fm_run_param_gradient(run, node, P_B1);
-    fm_call_linear_grad(run, &second, dupdate, (fm_out){dhidden, FM_WRITE},
-                        fm_run_param_gradient(run, node, P_W2),
-                        fm_run_param_gradient(run, node, P_B2));
-    fm_linear first = first_linear(run, node, norm.y);
     fm_out dx = fm_run_gradient(run, node, in);
-    fm_out dnormed = fm_call_norm_gradient(run, &norm, dx);
-    fm_call_linear_grad(run, &first, dhidden, dnormed, fm_run_param_gradient(run, node, P_W1),
-                        (fm_out){0});
-    fm_call_norm_grad(run, &norm, dnormed.data, dx, fm_run_param_gradient(run, node, P_NORM));
+    fm_transition args = transition_of(run, node);
+    args.x = norm.y;
+    args.kept = fm_run_saved(run, node, 0);
+    fm_transition_grad grad = {.dy = dy,
+                               .dx = fm_call_norm_gradient(run, &norm, dx),
+                               .dw1 = fm_run_param_gradient(run, node, P_W1),
+                               .db1 = fm_run_param_gradient(run, node, P_B1),
+                               .dw2 = fm_run_param_gradient(run, node, P_W2),
+                               .db2 = fm_run_param_gradient(run, node, P_B2)};
+    if (has_norm(node)) {
+        args.y = fm_run_output(run, node, 0);
+        grad.dn = fm_run_output_gradient(run, node, 1);
+        grad.dgamma = fm_run_param_gradient(run, node, N_PARAM);
+    }
+    fm_call_transition_grad(run, &args, &grad);
+    fm_call_norm_grad(run, &norm, grad.dx.data, dx, fm_run_param_gradient(run, node, P_NORM));
 }
 
 static void backward(fm_run *run, const fm_node *node) {
-    pass_back(run, node, fm_run_output_gradient(run, node, 0), IN_X);
+    pass_back(run, node, (fm_out){fm_run_output_gradient(run, node, 0), FM_ADD}, IN_X);
 }
 
 static const fm_op TRANSITION = {"transition", forward, backward};
@@ -88,32 +109,27 @@ static void forward_update(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_norm norm = fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, input_of(node)),
                                 fm_run_param(run, node, P_NORM)); /* A9:1 A15:1 */
-    void *kept = node->n_saved ? fm_run_saved(run, node, 0) : NULL;
+    void *kept = NULL;
+    if (node->n_saved && !fm_run_drops_saved(run, node, 0)) kept = fm_run_saved(run, node, 0);
     if (!fm_run_wants_output(run)) {
         fm_linear first = first_linear(run, node, norm.y);
         fm_call_linear(run, &first, true, kept);
         return;
     }
-    bool has_n = node->n_output == 2;
-    fm_transition args = {.end.dropout = fm_update_dropout(run, node, &at->update, 0),
-                          .end.gamma = has_n ? fm_run_param(run, node, N_PARAM) : NULL,
-                          .hidden = at->hidden,
-                          .x = norm.y,
-                          .w1 = fm_run_param(run, node, P_W1),
-                          .b1 = fm_run_param(run, node, P_B1),
-                          .w2 = fm_run_param(run, node, P_W2),
-                          .b2 = fm_run_param(run, node, P_B2),
-                          .kept = kept,
-                          .residual = fm_run_input(run, node, IN_X),
-                          .y = fm_run_output(run, node, 0),
-                          .n = has_n ? fm_run_output(run, node, 1) : NULL};
+    fm_transition args = transition_of(run, node);
+    args.x = norm.y;
+    args.kept = kept;
+    args.residual = fm_run_input(run, node, IN_X);
+    args.y = fm_run_output(run, node, 0);
+    if (has_norm(node)) args.n = fm_run_output(run, node, 1);
     fm_call_transition(run, &args); /* A9:2 A15:2 A9:3 A15:3 */
 }
 
 static void backward_update(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    const void *dupdate = fm_update_end_grad(run, node, &at->update);
-    pass_back(run, node, dupdate, input_of(node));
+    fm_out dy = has_norm(node) ? fm_run_completed_gradient(run, node)
+                               : (fm_out){fm_run_output_gradient(run, node, 0), FM_ADD};
+    pass_back(run, node, dy, input_of(node));
     if (input_of(node) == IN_N) fm_update_end_begin_residual(run, node, &at->update);
 }
 

@@ -25,6 +25,7 @@ typedef float real;
 #include "trainer/backend/cpu/body/triangle.h"
 #include "trainer/backend/cpu/body/dropout.h"
 #include "trainer/backend/cpu/body/triangle_block.h"
+#include "trainer/backend/cpu/body/norm_linear.h"
 #include "trainer/backend/cpu/body/row_end.h"
 #include "trainer/backend/cpu/body/embed.h"
 #include "trainer/backend/cpu/body/rigid.h"

@@ -18,3 +18,12 @@ static size_t transition_workspace(const fm_transition *args) {
 static void transition(fm_stream *stream, const fm_transition *args, void *workspace) {
     fm_transition_composed(&REAL_TABLE, stream, args, workspace);
 }
+
+static size_t transition_grad_workspace(const fm_transition *args, const fm_transition_grad *grad) {
+    return fm_transition_grad_composed_workspace(&REAL_TABLE, args, grad);
+}
+
+static void transition_grad(fm_stream *stream, const fm_transition *args,
+                            const fm_transition_grad *grad, void *workspace) {
+    fm_transition_grad_composed(&REAL_TABLE, stream, args, grad, workspace);
+}

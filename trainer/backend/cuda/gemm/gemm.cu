@@ -2,7 +2,7 @@
  *
  * Most products go to cuBLASLt (library.cu), and to a plain kernel (plain.cu) where it has no
  * algorithm. Some shapes of the model, in bf16, take as long as their memory traffic and have
- * kernels of this backend. They are projections to the four heads of pair attention and back
+ * kernels of this backend. They are projections to the heads of pair attention and back
  * (skinny.cu), the gradient of a linear layer through the ReLU before it (linear.cu), and the
  * gradients of a linear layer's weight and bias (weights.cu).
  *
@@ -19,6 +19,7 @@ enum gemm_path {
     GEMM_LIBRARY, /* cuBLASLt, else the plain kernel; then a pass for RELU_GRAD or the sum */
     GEMM_HEADS,   /* C[m, 4] = A[m, k] B[4, k]^T */
     GEMM_SPREAD,  /* C[m, n] (+)= A[m, 4] B[4, n] */
+    GEMM_FEW,     /* C[4 or 8, n] (+)= A[k, 4 or 8]^T B[k, n] in f32 */
     GEMM_LINEAR,  /* RELU_GRAD, many rows, at most 256 channels to sum over */
     GEMM_WEIGHTS, /* C[m, n] (+)= A[k, m]^T B[k, n] in f32, many rows k, and A's sums */
 };
@@ -39,6 +40,13 @@ static gemm_path path_of_shape(const fm_gemm *g) {
         g->n % LINE_COLUMNS == 0 && g->n <= LINE_MOST_COLUMNS) {
         return GEMM_LINEAR;
     }
+    bool is_weight = g->batch == 1 && g->alpha == 1 && g->trans_a && !g->trans_b && g->c_is_acc;
+    if (is_weight && g->epilogue == FM_EPILOGUE_NONE && !g->addend && !g->sum.data &&
+        (g->m == SKINNY || g->m == 2 * SKINNY) && (g->n == 64 || g->n == 128 || g->n == 256) &&
+        g->ldc == g->n && g->k >= SKINNY_ROWS && g->k < INT32_MAX / 2 &&
+        (g->beta == 0 || g->beta == 1)) {
+        return GEMM_FEW;
+    }
     return weights_takes(g) ? GEMM_WEIGHTS : GEMM_LIBRARY;
 }
 
@@ -50,6 +58,7 @@ static bool is_even(const fm_gemm *g, gemm_path path) {
     switch (path) {
     case GEMM_HEADS: return wide_a && wide_b;
     case GEMM_SPREAD: return (uintptr_t)g->a % 8 == 0 && g->lda % SKINNY == 0 && wide_b && wide_c;
+    case GEMM_FEW: return (uintptr_t)g->a % (2 * g->m) == 0 && g->lda % g->m == 0 && wide_b;
     case GEMM_LINEAR: return wide_a && wide_b && wide_c && is_aligned(g->relu);
     case GEMM_WEIGHTS: return wide_a && wide_b && is_aligned(g->c) && is_whole<float>(g->ldc);
     default: return true;
@@ -58,7 +67,9 @@ static bool is_even(const fm_gemm *g, gemm_path path) {
 
 template <typename T> static gemm_path choose_gemm(const fm_gemm *g, const void *workspace) {
     gemm_path path = path_of_shape(g);
-    bool has_space = workspace || (path == GEMM_LINEAR ? !g->sum.data : path != GEMM_WEIGHTS);
+    bool needs_space =
+        path == GEMM_WEIGHTS || path == GEMM_FEW || (path == GEMM_LINEAR && g->sum.data);
+    bool has_space = workspace || !needs_space;
     return sizeof(T) == 2 && has_space && is_even(g, path) ? path : GEMM_LIBRARY;
 }
 
@@ -79,6 +90,7 @@ size_t gemm_workspace(const fm_gemm *g) {
     }
     if (is_weight_sum(g)) bytes = most_bytes(bytes, sum_workspace(1, g->k, g->m - g->sum_first));
     gemm_path path = path_of_shape(g);
+    if (path == GEMM_FEW) bytes = most_bytes(bytes, skinny_weights_workspace(g));
     if (path == GEMM_LINEAR) bytes = most_bytes(bytes, linear_workspace(g));
     if (path == GEMM_WEIGHTS) bytes = most_bytes(bytes, weights_workspace(g));
     return bytes;
@@ -112,6 +124,7 @@ template <typename T> void gemm(fm_stream *stream, const fm_gemm *g, void *works
     switch (choose_gemm<T>(g, workspace)) {
     case GEMM_HEADS: skinny_heads(stream, g); return;
     case GEMM_SPREAD: skinny_spread(stream, g); return;
+    case GEMM_FEW: skinny_weights(stream, g, workspace); return;
     case GEMM_LINEAR: linear(stream, g, workspace); return;
     case GEMM_WEIGHTS: weights(stream, g, workspace); return;
     default: multiply_and_finish<T>(stream, g, workspace);

@@ -30,8 +30,11 @@ bool weights_takes(const fm_gemm *g);
 size_t weights_workspace(const fm_gemm *g);
 void weights(fm_stream *stream, const fm_gemm *g, void *workspace);
 
-/* skinny.cu, bf16: products to and from SKINNY numbers per row. No workspace. */
+/* skinny.cu, bf16: products to and from SKINNY numbers per row, and the weight gradient of SKINNY
+ * or twice as many, which needs its workspace. */
 enum { SKINNY = 4 };
+size_t skinny_weights_workspace(const fm_gemm *g);
+void skinny_weights(fm_stream *stream, const fm_gemm *g, void *workspace);
 void skinny_heads(fm_stream *stream, const fm_gemm *g);
 void skinny_spread(fm_stream *stream, const fm_gemm *g);
 
@@ -41,6 +44,16 @@ bool linear_update_takes(const fm_linear_update *a);
 void linear_update_wgmma(fm_stream *stream, const fm_linear_update *a);
 bool transition_takes(const fm_transition *a);
 void transition_wgmma(fm_stream *stream, const fm_transition *a);
+
+/* transition_grad.cu, bf16: the same for the entry of this name. */
+bool transition_grad_takes(const fm_transition *a, const fm_transition_grad *g);
+size_t transition_grad_wgmma_workspace(const fm_transition *a, const fm_transition_grad *g);
+void transition_grad_wgmma(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
+                           void *workspace);
+
+/* norm_linear.cu, bf16: the same for the entry of this name. */
+bool norm_linear_takes(const fm_norm_linear *a);
+void norm_linear_wgmma(fm_stream *stream, const fm_norm_linear *a);
 
 } // namespace fm_cuda
 

@@ -1,8 +1,9 @@
-/* row_end.cu: chooses how linear_update and transition run: as one kernel (linear_update.cu,
- * transition.cu), which is for bf16 and some widths, or composed of other entries
- * (../../row_end.h). */
+/* row_end.cu: chooses how linear_update, transition and norm_linear run: as one kernel
+ * (linear_update.cu, transition.cu, norm_linear.cu), which is for bf16 and some widths, or composed
+ * of other entries (../../row_end.h, ../../norm_linear.h). */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
+#include "trainer/backend/norm_linear.h"
 #include "trainer/backend/row_end.h"
 
 namespace fm_cuda {
@@ -38,11 +39,47 @@ template <typename T> void transition(fm_stream *stream, const fm_transition *a,
     }
 }
 
+template <typename T>
+size_t transition_grad_workspace(const fm_transition *a, const fm_transition_grad *g) {
+    if (sizeof(T) == 2 && transition_grad_takes(a, g)) return transition_grad_wgmma_workspace(a, g);
+    return fm_transition_grad_composed_workspace(table_of<T>(), a, g);
+}
+
+template <typename T>
+void transition_grad(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
+                     void *workspace) {
+    if (sizeof(T) == 2 && transition_grad_takes(a, g)) {
+        transition_grad_wgmma(stream, a, g, workspace);
+    } else {
+        fm_transition_grad_composed(table_of<T>(), stream, a, g, workspace);
+    }
+}
+
+template <typename T> size_t norm_linear_workspace(const fm_norm_linear *a) {
+    if (sizeof(T) == 2 && norm_linear_takes(a)) return 0;
+    return fm_norm_linear_composed_workspace(table_of<T>(), a);
+}
+
+template <typename T>
+void norm_linear(fm_stream *stream, const fm_norm_linear *a, void *workspace) {
+    if (sizeof(T) == 2 && norm_linear_takes(a)) {
+        norm_linear_wgmma(stream, a);
+    } else {
+        fm_norm_linear_composed(table_of<T>(), stream, a, workspace);
+    }
+}
+
 #define INSTANTIATE(T)                                                                             \
     template size_t linear_update_workspace<T>(const fm_linear_update *);                          \
     template void linear_update<T>(fm_stream *, const fm_linear_update *, void *);                 \
     template size_t transition_workspace<T>(const fm_transition *);                                \
-    template void transition<T>(fm_stream *, const fm_transition *, void *);
+    template void transition<T>(fm_stream *, const fm_transition *, void *);                       \
+    template size_t transition_grad_workspace<T>(const fm_transition *,                            \
+                                                 const fm_transition_grad *);                      \
+    template void transition_grad<T>(fm_stream *, const fm_transition *,                           \
+                                     const fm_transition_grad *, void *);                          \
+    template size_t norm_linear_workspace<T>(const fm_norm_linear *);                              \
+    template void norm_linear<T>(fm_stream *, const fm_norm_linear *, void *);
 INSTANTIATE(float)
 INSTANTIATE(bf16)
 

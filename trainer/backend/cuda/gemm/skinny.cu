@@ -1,11 +1,13 @@
-/* skinny.cu: the products of a projection to four heads (the bias of pair attention) in bf16, which
- * have many rows on one side and four numbers on the other. They take as long as their memory
- * traffic; library kernels, made for tiles, take 1.6 times as long. The weight gradient, 4 x 128
- * from 65,536 rows, is not here: a kernel of this kind takes 17 us, cuBLASLt takes 15.
+/* skinny.cu: the products of a projection to few heads (the bias of pair attention) in bf16, which
+ * have many rows on one side and four numbers, or eight, on the other. They take as long as their
+ * memory traffic; library kernels, made for tiles, take 1.6 times as long.
  *
- *     heads        C[m, 4] = A[m, k] B[4, k]^T       lanes share a row, W is in registers
- *     spread       C[m, n] (+)= A[m, 4] B[4, n]      a thread makes eight columns
+ *     heads        C[m, 4] = A[m, k] B[4, k]^T        lanes share a row, W is in registers
+ *     spread       C[m, n] (+)= A[m, 4] B[4, n]       a thread makes eight columns
+ *     weights      C[m, n] (+)= A[k, m]^T B[k, n]     m 4 or 8: a thread sums m times eight columns
+ *                                                     over rows of its block, in f32
  */
+#include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 
 namespace fm_cuda {
@@ -87,6 +89,60 @@ __global__ void __launch_bounds__(SKINNY_THREADS) spread_kernel(fm_gemm g, int l
     }
 }
 
+/* -- the weight gradient */
+
+/* Sums over the block's rows to partial [blocks, M, n]. LANES lanes share a row. The warps add up
+ * in order. */
+template <int M, int LANES>
+__global__ void __launch_bounds__(SKINNY_THREADS) skinny_weights_kernel(fm_gemm g, float *partial) {
+    constexpr int N = LANES * 8, ROWS = SKINNY_THREADS / LANES;
+    __shared__ float total[M][N];
+    int lane = threadIdx.x % LANES, step = (int)gridDim.x * ROWS;
+    const bf16 *a = (const bf16 *)g.a, *b = (const bf16 *)g.b + lane * 8;
+    float sum[M][8] = {};
+    for (int first = blockIdx.x * ROWS + threadIdx.x / LANES; first < g.k;
+         first += step * SKINNY_BATCH) {
+        pack<bf16, 8> x[SKINNY_BATCH];
+        pack<bf16, M> y[SKINNY_BATCH];
+#pragma unroll
+        for (int i = 0; i < SKINNY_BATCH; i++) {
+            int64_t row = first + (int64_t)i * step;
+            x[i] = {}, y[i] = {};
+            if (row >= g.k) continue;
+            x[i] = *(const pack<bf16, 8> *)(b + row * g.ldb);
+            y[i] = *(const pack<bf16, M> *)(a + row * g.lda);
+        }
+#pragma unroll
+        for (int i = 0; i < SKINNY_BATCH; i++)
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int c = 0; c < 8; c++)
+                    sum[m][c] += get(y[i].at[m]) * get(x[i].at[c]);
+    }
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int c = 0; c < 8; c++)
+#pragma unroll
+            for (int other = LANES; other < 32; other *= 2)
+                sum[m][c] += __shfl_xor_sync(0xffffffffu, sum[m][c], other);
+    for (int warp = 0; warp < SKINNY_THREADS / 32; warp++) {
+        if (warp == (int)threadIdx.x / 32 && threadIdx.x % 32 < LANES) {
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    float *to = &total[m][lane * 8 + c];
+                    *to = warp ? *to + sum[m][c] : sum[m][c];
+                }
+        }
+        __syncthreads();
+    }
+    for (int i = threadIdx.x; i < M * N; i += SKINNY_THREADS)
+        partial[(int64_t)blockIdx.x * M * N + i] = total[i / N][i % N];
+}
+
 /* -- calls */
 
 void skinny_heads(fm_stream *stream, const fm_gemm *g) {
@@ -101,6 +157,37 @@ void skinny_heads(fm_stream *stream, const fm_gemm *g) {
         heads_kernel<32><<<blocks, SKINNY_THREADS, 0, queue(stream)>>>(*g);
     }
     FM_LAUNCHED();
+}
+
+static int64_t weights_blocks(const fm_gemm *g) {
+    int64_t rows = SKINNY_THREADS / (g->n / 8);
+    return min_size(n_multiprocessor() * 2, divide_up(g->k, rows * SKINNY_BATCH));
+}
+
+size_t skinny_weights_workspace(const fm_gemm *g) {
+    return (size_t)(weights_blocks(g) * g->m * g->n) * sizeof(float);
+}
+
+template <int M>
+static void skinny_weights_of(fm_stream *stream, const fm_gemm *g, float *partial) {
+    auto kernel = g->n == 64    ? skinny_weights_kernel<M, 8>
+                  : g->n == 128 ? skinny_weights_kernel<M, 16>
+                                : skinny_weights_kernel<M, 32>;
+    kernel<<<(unsigned)weights_blocks(g), SKINNY_THREADS, 0, queue(stream)>>>(*g, partial);
+    FM_LAUNCHED();
+}
+
+void skinny_weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
+    float *partial = (float *)workspace;
+    assert(g->ldc == g->n);
+    if (g->m == SKINNY) {
+        skinny_weights_of<SKINNY>(stream, g, partial);
+    } else {
+        skinny_weights_of<2 * SKINNY>(stream, g, partial);
+    }
+    int64_t n = g->m * g->n;
+    finish_partials(stream, partial, weights_blocks(g), n, n, (float *)g->c,
+                    g->beta != 0 ? FM_ADD : FM_WRITE);
 }
 
 void skinny_spread(fm_stream *stream, const fm_gemm *g) {

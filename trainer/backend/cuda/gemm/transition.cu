@@ -18,13 +18,9 @@
  * reads as much of x as of W1. So x is in registers (C = 128), or a chunk has 128 columns (256). */
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/cuda/gemm/row_end.cuh"
+#include "trainer/backend/cuda/gemm/transition.cuh"
 
 namespace fm_cuda {
-
-enum { RING_GROUPS = 2, RING_WARPS = 4 * RING_GROUPS };
-enum { RING_THREADS = (RING_GROUPS + 1) * GROUP_THREADS };
-/* A fetching thread needs few registers; the computing ones take what its group gives. */
-enum { FETCH_REGISTERS = 24, MULTIPLY_REGISTERS = 240 };
 
 struct transition_call {
     box_map x, w1, w2, kept; /* a group's rows; one box of a slot each; a warp's rows */
@@ -53,19 +49,6 @@ template <int C, bool KEEPS> struct transition_space {
     bf16 stage[KEEPS ? RING_WARPS : 1][KEEPS ? 2 : 1][16 * 64];
     uint64_t full[S::SLOTS], empty[S::SLOTS], rows[RING_GROUPS];
 };
-
-template <int SLOTS> struct ring_place {
-    int slot = 0;
-    uint32_t phase = 0;
-    __device__ inline void next() {
-        if (++slot == SLOTS) slot = 0, phase ^= 1;
-    }
-};
-
-/* The tile of a group's turn. */
-__device__ inline int tile_of(int group, int turn) {
-    return (turn * (int)gridDim.x + (int)blockIdx.x) * RING_GROUPS + group;
-}
 
 /* -- loads */
 
@@ -111,38 +94,6 @@ __device__ inline void fetch_rows(const transition_call &t, transition_space<C, 
 }
 
 /* -- products */
-
-/* Waits for the next slots, one for each part. */
-template <int C, bool KEEPS>
-__device__ inline void take_slots(transition_space<C, KEEPS> *s,
-                                  int (&slots)[transition_shape<C>::PARTS],
-                                  ring_place<transition_shape<C>::SLOTS> &at) {
-#pragma unroll
-    for (int part = 0; part < transition_shape<C>::PARTS; part++) {
-        barrier_wait(shared_address(&s->full[at.slot]), at.phase);
-        slots[part] = at.slot;
-        at.next();
-    }
-}
-
-/* Called by every warp when it has read the slots. */
-template <int C, bool KEEPS>
-__device__ inline void free_slots(transition_space<C, KEEPS> *s,
-                                  const int (&slots)[transition_shape<C>::PARTS]) {
-#pragma unroll
-    for (int part = 0; part < transition_shape<C>::PARTS; part++)
-        if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&s->empty[slots[part]]));
-}
-
-template <int C, bool KEEPS>
-__device__ inline void skip_chunks(transition_space<C, KEEPS> *s, int chunks,
-                                   ring_place<transition_shape<C>::SLOTS> &at) {
-    for (int i = 0; i < 2 * chunks; i++) {
-        int slots[transition_shape<C>::PARTS];
-        take_slots<C>(s, slots, at);
-        free_slots<C>(s, slots);
-    }
-}
 
 /* p = the bf16 of max(h + b1, 0) as the operand of the next product. */
 template <int N>
@@ -215,7 +166,7 @@ __device__ inline void multiply(const transition_call &t, transition_space<C, KE
         int first = chunk * S::CHUNK, slots[S::PARTS];
         float h[N][4];
         uint32_t p[N / 2][4], bias[N];
-        take_slots<C>(s, slots, at);
+        take_slots(s, slots, at);
         products_pin(h);
         products_begin();
 #pragma unroll
@@ -227,10 +178,10 @@ __device__ inline void multiply(const transition_call &t, transition_space<C, KE
             bias[n] = __ldg((const uint32_t *)(t.b1 + first + n * 8) + threadIdx.x % 4);
         if constexpr (S::OVERLAPS) {
             products_wait<1>(d);
-            if (turn > 0) free_slots<C>(s, before);
+            if (turn > 0) free_slots(s, before);
         }
         products_wait<0>(h);
-        free_slots<C>(s, slots);
+        free_slots(s, slots);
         hidden_rows(p, h, bias);
         if constexpr (KEEPS) {
 #pragma unroll
@@ -238,7 +189,7 @@ __device__ inline void multiply(const transition_call &t, transition_space<C, KE
                 keep_hidden<C>(t, s, p + part * 4, row, first + part * 64,
                                S::PARTS == 2 ? part : turn % 2);
         }
-        take_slots<C>(s, before, at);
+        take_slots(s, before, at);
         products_pin(d);
         products_begin();
 #pragma unroll
@@ -249,7 +200,7 @@ __device__ inline void multiply(const transition_call &t, transition_space<C, KE
         products_commit();
         if constexpr (!S::OVERLAPS) {
             products_wait<0>(d);
-            free_slots<C>(s, before);
+            free_slots(s, before);
         }
         if (++chunk == t.chunks) chunk = 0;
     }
@@ -265,11 +216,11 @@ __device__ inline void transform(const transition_call &t, transition_space<C, K
     bool is_first = threadIdx.x % GROUP_THREADS == 0;
     int warp_row = threadIdx.x / 32 % 4 * 16, offset = group * t.offset;
     ring_place<S::SLOTS> at = {0, 0};
-    skip_chunks(s, offset, at);
+    skip_slots<2 * S::PARTS>(s, offset, at);
     for (int turn = 0; turn < t.turns; turn++) {
         int tile = tile_of(group, turn);
         if (tile >= t.tiles) {
-            skip_chunks(s, t.chunks, at);
+            skip_slots<2 * S::PARTS>(s, t.chunks, at);
             continue;
         }
         transition_rows<C> x;
@@ -293,11 +244,11 @@ __device__ inline void transform(const transition_call &t, transition_space<C, K
         load_residual<C>(t.end, row, parts);
         if constexpr (S::OVERLAPS) {
             products_wait<0>(d);
-            free_slots<C>(s, {(at.slot + S::SLOTS - 1) % S::SLOTS});
+            free_slots(s, {(at.slot + S::SLOTS - 1) % S::SLOTS});
         }
         finish_rows<C>(t.end, d, row, parts, NULL);
     }
-    skip_chunks(s, t.offset - offset, at);
+    skip_slots<2 * S::PARTS>(s, t.offset - offset, at);
     if (KEEPS && threadIdx.x % 32 == 0) stores_wait();
 }
 
@@ -331,11 +282,6 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
 }
 
 /* -- calls */
-
-static box_map rows_boxes(const void *base, int64_t columns, int64_t rows, int rows_of_box) {
-    const int64_t extent[5] = {columns, rows, 1, 1, 1}, stride[4] = {columns, 0, 0, 0};
-    return make_boxes(base, extent, stride, 64, rows_of_box);
-}
 
 template <int C, bool KEEPS> static void transition_as(fm_stream *stream, const fm_transition *a) {
     constexpr int BYTES = (int)sizeof(transition_space<C, KEEPS>);

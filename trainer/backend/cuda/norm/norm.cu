@@ -10,6 +10,7 @@
  * are added in order, and a second launch adds the sums of the blocks in order. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
+#include "trainer/backend/cuda/norm/norm.cuh"
 
 namespace fm_cuda {
 
@@ -414,8 +415,8 @@ size_t update_norm_grad_workspace(int64_t rows, int64_t c) {
 }
 
 /* Launched so that its blocks may start before the previous kernel ends; they wait for it. */
-static void norm_finish(fm_stream *stream, const float *partial, unsigned count, int64_t c,
-                        fm_out dgamma, fm_out dbeta) {
+void norm_finish(fm_stream *stream, const float *partial, unsigned count, int64_t c, fm_out dgamma,
+                 fm_out dbeta) {
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;

@@ -1,0 +1,68 @@
+/* transition.cuh: what the kernels of a transition, forward and backward, have in common: two warp
+ * groups that compute, a third one whose first thread fetches weights, and the ring through which
+ * these come. Both groups use every slot of the ring. A `space` is the kernel's shared memory, with
+ * the slots' barriers `full` and `empty`. */
+#ifndef FM_BACKEND_CUDA_TRANSITION_CUH
+#define FM_BACKEND_CUDA_TRANSITION_CUH
+
+#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/wgmma.cuh"
+
+namespace fm_cuda {
+
+enum { RING_GROUPS = 2, RING_WARPS = 4 * RING_GROUPS };
+enum { RING_THREADS = (RING_GROUPS + 1) * GROUP_THREADS };
+/* A fetching thread needs few registers; the computing ones take what its group gives. */
+enum { FETCH_REGISTERS = 24, MULTIPLY_REGISTERS = 240 };
+
+template <int SLOTS> struct ring_place {
+    int slot = 0;
+    uint32_t phase = 0;
+    __device__ inline void next() {
+        if (++slot == SLOTS) slot = 0, phase ^= 1;
+    }
+};
+
+/* The tile of a group's turn. */
+__device__ inline int tile_of(int group, int turn) {
+    return (turn * (int)gridDim.x + (int)blockIdx.x) * RING_GROUPS + group;
+}
+
+/* Waits for the next PARTS slots. */
+template <int PARTS, int SLOTS, typename T>
+__device__ inline void take_slots(T *space, int (&slots)[PARTS], ring_place<SLOTS> &at) {
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) {
+        barrier_wait(shared_address(&space->full[at.slot]), at.phase);
+        slots[part] = at.slot;
+        at.next();
+    }
+}
+
+/* Called by every warp when it has read the slots. */
+template <int PARTS, typename T>
+__device__ inline void free_slots(T *space, const int (&slots)[PARTS]) {
+#pragma unroll
+    for (int part = 0; part < PARTS; part++)
+        if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&space->empty[slots[part]]));
+}
+
+/* Takes and frees the COUNT slots of each of some chunks that this group does not use. */
+template <int COUNT, int SLOTS, typename T>
+__device__ inline void skip_slots(T *space, int chunks, ring_place<SLOTS> &at) {
+    for (int i = 0; i < COUNT * chunks; i++) {
+        int slots[1];
+        take_slots(space, slots, at);
+        free_slots(space, slots);
+    }
+}
+
+/* Boxes of 64 columns of a matrix without gaps. */
+inline box_map rows_boxes(const void *base, int64_t columns, int64_t rows, int rows_of_box) {
+    const int64_t extent[5] = {columns, rows, 1, 1, 1}, stride[4] = {columns, 0, 0, 0};
+    return make_boxes(base, extent, stride, 64, rows_of_box);
+}
+
+} // namespace fm_cuda
+
+#endif
