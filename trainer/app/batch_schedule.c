@@ -38,9 +38,8 @@ static fm_status read_whole(reading *r, uint64_t least, uint64_t most, const cha
     if (!isdigit((unsigned char)*r->at)) return refuse(r, r->at, expected, reterr);
     errno = 0;
     *ret_value = strtoull(r->at, &end, 10);
-    if (errno || *ret_value < least || *ret_value > most) {
-        return refuse(r, r->at, expected, reterr);
-    }
+    bool is_within = !errno && *ret_value >= least && *ret_value <= most;
+    if (!is_within) return refuse(r, r->at, expected, reterr);
     r->at = end;
     return FM_OK;
 }
