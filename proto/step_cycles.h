@@ -1,8 +1,8 @@
-/* step_cycles.h: how many recycling cycles a step has, and how many a sample must carry so that it
- * can be used in a step of another place (docs/reference/sampling.md, section 3).
+/* step_cycles.h: how many recycling cycles a step has, and how many a sample must carry to be used
+ * in another step (docs/reference/sampling.md, section 3).
  *
- * Servers and trainers both need these numbers: a server makes the cycles, and a trainer uses those
- * of the step in which a sample is used, which is not always the sample's own. */
+ * Servers and trainers both need these numbers. A server makes the cycles. A trainer uses as many
+ * as the step has in which it uses the sample, which is not always the sample's own step. */
 #ifndef FM_STEP_CYCLES_H
 #define FM_STEP_CYCLES_H
 

@@ -12,7 +12,7 @@ enum {
     FM_TEMPLATE_DATE_ANY = 2,   /* "any": all, and also those whose date is not known */
 };
 
-/* Returns whether the number is a rule: a word's or a day of the calendar. */
+/* Returns whether the number is a rule: one of the words, or a day of the calendar. */
 bool fm_template_date_is(uint32_t rule);
 
 /* Converts "query", "any" or "YYYY-MM-DD" to a rule; returns 0 for any other text. */

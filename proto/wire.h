@@ -117,8 +117,8 @@ typedef struct fm_wire_open {
     uint32_t group, n_group; /* the samples whose slot % n_group == group */
     uint32_t order;          /* fm_wire_order */
     uint32_t window;         /* W of bounded:W; else 0 */
-    /* Places by which a sample may be used earlier or later than its own: it carries the cycles of
-     * every step within. 0: those of its own step. */
+    /* How many places earlier or later than its own a sample may be used. It carries the cycles of
+     * every step within that distance; 0: those of its own step. */
     uint32_t reach;
     uint32_t policy;       /* fm_wire_policy */
     uint32_t credit_items; /* the first credit */
@@ -212,8 +212,8 @@ uint64_t fm_wire_open_count(const fm_wire_open *params, uint32_t global_batch);
 /* How many samples of each step belong to the group of this OPEN. */
 uint32_t fm_wire_open_per_step(const fm_wire_open *params, uint32_t global_batch);
 
-/* By how many later samples of its group a sample may be overtaken: 0 for strict, W for bounded:W,
- * and for free as many as the token can name, at most FM_LIMIT_FREE_WINDOW. */
+/* By how many later samples of its group a sample may be overtaken: 0 for strict, W for bounded:W.
+ * For free it is as many as the token can name, at most FM_LIMIT_FREE_WINDOW. */
 uint32_t fm_wire_open_window(const fm_wire_open *params, uint32_t global_batch);
 
 /* How many samples of this OPEN's group are before `index`: the place of that sample. */

@@ -10,10 +10,10 @@
  * start. It must send HELLO within hello_ms of its beginning. A HELLO that asks for an older
  * snapshot by its hash is LOOKING while the server looks for it on disk; frames that follow wait.
  * After WELCOME it is READY: it may open streams, grant credit and receive samples, all of the
- * snapshot that WELCOME named. A breach of the protocol is answered with an
- * ERROR. Then, as after CLOSE and when the server stops, the connection is DRAINING: it sends all
- * queued data, ignores input, and ends when the peer closes. CLOSED waits for the loop to release
- * the socket, and then frees the connection.
+ * snapshot that WELCOME named. A breach of the protocol is answered with an ERROR. Then, as after
+ * CLOSE and when the server stops, the connection is DRAINING: it sends all queued data, ignores
+ * input, and ends when the peer closes. CLOSED waits for the loop to release the socket, and then
+ * frees the connection.
  *
  * Patience. While something is queued, the peer must take min_bytes_per_s on average over each
  * stall_ms (READY) or goodbye_ms (DRAINING), or the connection is closed. DRAINING ends after 30

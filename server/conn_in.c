@@ -22,7 +22,7 @@ static void refuse_token(fm_conn *conn, const char *text) {
     fm_conn_refuse(conn, FM_COUNT_TOKENS_REFUSED, FM_ERR_DENIED, text);
 }
 
-/* Answers a HELLO that came in the place of AUTH; nothing of the server is told. */
+/* Answers a HELLO that came instead of AUTH. The answer tells nothing about the server. */
 static void on_hello_too_early(fm_conn *conn) {
     refuse_token(conn, "the server wants an access token; give one by --token-file "
                        "or " FM_CREDENTIALS_VARIABLE);

@@ -1,4 +1,4 @@
-/* conn_state.h: the inside of a connection, for the files that it is made of.
+/* conn_state.h: the fields of a connection, for the files that implement it.
  *
  *     conn.c       its life: beginning, end and deadlines
  *     conn_in.c    frames that come: greeting, streams, answers
@@ -36,14 +36,14 @@ struct fm_conn {
     fm_account *account, *payer; /* of the address; for streams, memory and requests */
     fm_conn *next;
     uint64_t number;                        /* for the log */
-    char consumer[FM_WIRE_AGENT_BYTES * 4]; /* the client's name of itself, as the log quotes it */
+    char consumer[FM_WIRE_AGENT_BYTES * 4]; /* what the client calls itself, as the log quotes it */
     conn_state state;
-    bool has_turn;                /* its handshake is one of those that run */
+    bool has_turn;                /* its handshake has a turn to run */
     bool has_auth;                /* AUTH came */
     fm_access_tokens *tokens;     /* retained, with `token`; NULL without a token */
     const fm_access_token *token; /* what the peer may use; NULL = everything */
     bool is_turned_away;
-    fm_sample_source *source; /* that WELCOME named, in use; NULL before */
+    fm_sample_source *source; /* the one that WELCOME named, in use; NULL before */
     fm_wire_hello hello;      /* LOOKING: what it asks for, and the number of the question */
     uint64_t question;
     bool is_finished;        /* nothing more will be written */
@@ -71,12 +71,12 @@ struct fm_conn {
 /* -- conn.c */
 
 void fm_conn_count(const fm_conn *conn, fm_counter which);
-/* Logs an event of the connection; every line says which one, whose, and what the client calls
- * itself. */
+/* Logs an event of the connection. Every line has its number, its peer and the name that the client
+ * gives itself. */
 void fm_conn_log(const fm_conn *conn, fm_log_level level, const char *event, const char *format,
                  ...) FM_PRINTF(4, 5);
 
-/* The connection forgets the stream in streams[at]; the server destroys it once it is idle. */
+/* Takes the stream in streams[at] from the connection; the server destroys it once it is idle. */
 void fm_conn_drop_stream(fm_conn *conn, uint32_t at, const char *why);
 void fm_conn_set_state(fm_conn *conn, conn_state state);
 /* Closes the socket at once. */
@@ -91,7 +91,7 @@ void fm_conn_refuse(fm_conn *conn, fm_counter which, fm_status status, const cha
 /* Handles the whole frames at the front of the input buffer; returns how many bytes they had. */
 size_t fm_conn_take_frames(fm_conn *conn);
 
-/* Answers the HELLO in conn->hello: WELCOME, or an ERROR, or the connection is LOOKING. */
+/* Answers the HELLO in conn->hello with WELCOME or an ERROR, or sets the state LOOKING. */
 void fm_conn_greet(fm_conn *conn);
 
 /* -- conn_out.c */

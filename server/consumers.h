@@ -6,7 +6,7 @@
  * consumer when all are taken. What it counted moves to "other", so sums over all rows never
  * decrease.
  *
- * The thread of the loop uses it, at a fixed cost per sample. */
+ * Only the thread of the loop uses it. The cost per sample is fixed. */
 #ifndef FM_SERVER_CONSUMERS_H
 #define FM_SERVER_CONSUMERS_H
 

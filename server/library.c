@@ -1,9 +1,9 @@
 /* library.c: see library.h.
  *
- * `open` has every snapshot that is open, and `list` those that are offered. An update makes the
- * list of what is wanted (cache and name), and for each takes the open snapshot if it is still of
- * the right generation and file, or else opens it. A generation that cannot be opened is tried once
- * in an update, whatever the number of its snapshots. */
+ * `open` has every snapshot that is open, and `list` those that are offered. An update lists the
+ * snapshots to offer (cache and name). For each it takes the open snapshot if that is still of the
+ * right generation and file, or else opens it. A generation that cannot be opened is tried only
+ * once in an update, even if it has many snapshots. */
 #include "server/library.h"
 
 #include "cache/snapshot/pins.h"
@@ -125,7 +125,7 @@ static fm_status add_wanted(wanted_list *wanted, uint32_t cache, const char *nam
     return FM_OK;
 }
 
-/* Adds the snapshots of one cache: the chosen ones, or those that it has, or "all". */
+/* Adds the snapshots of one cache: the chosen ones, or else all that it has, or else "all". */
 static fm_status want_of(const fm_library *library, uint32_t cache, wanted_list *wanted,
                          fm_error *reterr) {
     const fm_library_options *options = &library->options;
@@ -148,8 +148,8 @@ static fm_status want_of(const fm_library *library, uint32_t cache, wanted_list 
 
 /* -- files */
 
-/* One that cannot be looked at has a mark that differs from all others, so that an update meets the
- * error. */
+/* An entry whose state cannot be read gets a mark that differs from all others, so that an update
+ * runs into the error and reports it. */
 static fm_path_mark look_at(const char *cache, const char *name) {
     char path[PATH_MAX];
     fm_path_mark mark = {.modified_ns = -1};
@@ -193,7 +193,7 @@ static void leave_store(open_store *of) {
     free(of);
 }
 
-/* The open generation `number` of a cache, for one more user; opens it if nobody else has it. */
+/* Finds the open generation `number` of a cache, or opens it, and adds a user. */
 static fm_status use_store(fm_library *library, uint32_t cache, uint64_t number,
                            open_store **ret_store, fm_error *reterr) {
     for (size_t i = 0; i < library->n_open; i++) {
@@ -357,7 +357,7 @@ static void update_one(updating *update, const wanted_snapshot *wanted) {
     if (now) update->next[update->n_next++] = now;
 }
 
-/* Adds what a cache offers now; for one whose folder cannot be read. */
+/* Adds the snapshots that a cache offers now. Used when its folder cannot be read. */
 static fm_status want_the_same(updating *update, uint32_t cache, fm_error *reterr) {
     const fm_library *library = update->library;
     fm_status status = FM_OK;

@@ -3,8 +3,9 @@
  *     current    in the list that was set last; by name
  *     old        was current, or was opened for a client that resumes; by hash only
  *
- * A source is used by the connections that were told of it and by their streams. An old one without
- * users is given back after a while, so that a client that lost its connection can come back.
+ * The users of a source are the connections whose WELCOME named it, and their streams. An old
+ * source without users is kept for a while before it is given back, so that a client that lost its
+ * connection can return to it.
  *
  * The first current snapshot that a token allows is served to a client that asks for none. What a
  * token does not allow is refused in the same words whether it exists or not.
@@ -24,21 +25,21 @@ typedef struct fm_offer {
     uint32_t n_current, n_old;
 } fm_offer;
 
-/* From now on these sources are current. Others that were become old. */
+/* Makes these sources the current ones. Other sources that were current become old. */
 void fm_offer_set(fm_offer *offer, fm_sample_source *const *list, size_t n, uint64_t now_ms);
 /* Adds an old source, unless the offer has it. */
 void fm_offer_add_old(fm_offer *offer, fm_sample_source *source, uint64_t now_ms);
-/* Takes an old source out that nobody has used for linger_ms; NULL when there is none. */
+/* Removes and returns an old source that had no users for linger_ms; NULL when there is none. */
 fm_sample_source *fm_offer_take_unused(fm_offer *offer, uint64_t now_ms, uint32_t linger_ms);
 
-/* Finds what a HELLO asks for. FM_ERR_DENIED, which tells nothing of the server, when the token
- * (NULL: all is allowed) is not for it. FM_ERR_NOT_FOUND names only snapshots that the token
- * allows. */
+/* Finds the snapshot that a HELLO asks for. FM_ERR_DENIED when the token (NULL: all is allowed) is
+ * not for it; the message tells nothing about the server. FM_ERR_NOT_FOUND names only snapshots
+ * that the token allows. */
 FM_MUST_USE fm_status fm_offer_find(const fm_offer *offer, const fm_wire_hello *hello,
                                     const fm_access_token *token, fm_sample_source **ret_source,
                                     fm_error *reterr);
-/* FM_ERR_DENIED in the cases of fm_offer_find; what else may be wrong with the HELLO is looked at
- * after this. */
+/* Returns FM_ERR_DENIED in the cases of fm_offer_find. Call it before any other check of the HELLO,
+ * so that a client without rights learns nothing. */
 FM_MUST_USE fm_status fm_offer_check_token(const fm_offer *offer, const fm_wire_hello *hello,
                                            const fm_access_token *token, fm_error *reterr);
 /* True when a HELLO asks for a snapshot by its hash. */

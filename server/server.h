@@ -28,31 +28,30 @@ enum { FM_SERVER_N_LISTEN_MAX = 8 };
 
 typedef struct fm_server_options {
     const char *listen[FM_SERVER_N_LISTEN_MAX]; /* addresses, up to the first NULL */
-    const fm_service_sockets
-        *handed;                 /* sockets in addition to them, owned by the server; NULL: none */
-    fm_service_manager *manager; /* where to report; must outlive the server; NULL: nowhere */
-    uint32_t n_job;              /* worker threads; 0 = 1 */
-    size_t max_memory_bytes;     /* the budget for samples; 0 = 2 GiB */
-    size_t worker_memory_bytes;  /* scratch memory of each worker; 0 = 1 GiB */
-    uint32_t max_connection;     /* 0 = 256, at most FM_LIMIT_N_CONNECTION */
-    uint32_t grace_ms;           /* who owes HELLO for longer makes room for others; 0 = 250 */
-    uint32_t hello_ms;           /* time for HELLO to arrive; 0 = 5,000 */
-    uint32_t heartbeat_ms;       /* silence before a PING; 0 = 5,000 */
+    const fm_service_sockets *handed; /* further sockets, owned by the server; NULL: none */
+    fm_service_manager *manager;      /* where to report; must outlive the server; NULL: nowhere */
+    uint32_t n_job;                   /* worker threads; 0 = 1 */
+    size_t max_memory_bytes;          /* the budget for samples; 0 = 2 GiB */
+    size_t worker_memory_bytes;       /* scratch memory of each worker; 0 = 1 GiB */
+    uint32_t max_connection;          /* 0 = 256, at most FM_LIMIT_N_CONNECTION */
+    uint32_t grace_ms;                /* a client that owes HELLO for longer makes room; 0 = 250 */
+    uint32_t hello_ms;                /* time for HELLO to arrive; 0 = 5,000 */
+    uint32_t heartbeat_ms;            /* silence before a PING; 0 = 5,000 */
     uint32_t stall_ms;   /* a client that reads too slowly for so long is closed; 0 = 300,000 */
     uint32_t goodbye_ms; /* the same for a connection that ends; 0 = 2,000 */
     uint32_t idle_ms;    /* a connection without a stream is closed after so long; 0 = 60,000 */
     uint32_t rates_ms;   /* a line of rates is logged so often; 0 = 60,000 */
-    uint64_t min_bytes_per_s; /* what reads slower reads too slowly; 0 = 65,536 */
+    uint64_t min_bytes_per_s; /* a client that reads slower is too slow; 0 = 65,536 */
     uint32_t n_unix_slot;     /* of max_connection, kept for Unix sockets; 0 = a sixteenth */
     uint32_t n_greeting;      /* connections without HELLO, in all; 0 = half of max_connection */
     fm_limits peer;           /* of each address and user; 0 = see fm_server_peer_limits */
     const char *http;         /* "HOST:PORT" of the pages for people and monitoring; NULL: none */
     const char *version;      /* for these pages; NULL: "" */
     fm_library *library;      /* caches to serve; NULL: the source given to fm_server_create */
-    uint32_t follow_ms;       /* look for newer generations and snapshots so often; 0 = only when
+    uint32_t follow_ms; /* interval of looking for newer generations and snapshots; 0 = only when
                                    fm_server_reload asks for it */
-    uint32_t linger_ms;       /* an older snapshot that nobody uses stays open so long; 0 = 5,000 */
-    bool watch_signals;       /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
+    uint32_t linger_ms; /* an older snapshot that nobody uses stays open so long; 0 = 5,000 */
+    bool watch_signals; /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
     fm_credentials credentials; /* of tls:// addresses; the texts must outlive the server */
     const char *unix_group;     /* its members may connect, too; NULL = the server's user only */
     bool is_open_to_all;        /* tls:// may do without certificates and tokens of clients */
@@ -72,9 +71,10 @@ typedef struct fm_server_stats {
 } fm_server_stats;
 
 /* Binds the addresses and starts the workers. The server serves options->library, whose sources it
- * opens and closes from now on, or without one `source`. Both must outlive the server. FM_ERR_USAGE
- * for an address and for credentials that do not fit it; the errors of reading their files
- * (access.h); FM_ERR_EXISTS when another server listens on it, FM_ERR_IO, FM_ERR_NOMEM. */
+ * opens and closes from now on, or `source` where there is no library. Both must outlive the
+ * server. FM_ERR_USAGE for an address and for credentials that do not fit it; the errors of reading
+ * their files (access.h); FM_ERR_EXISTS when another server listens on it, FM_ERR_IO,
+ * FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_server_create(const fm_server_options *options, fm_sample_source *source,
                                        fm_server **ret_server, fm_error *reterr);
 /* Serves until a signal or fm_server_stop. Every connection is closed when it returns. */
@@ -82,9 +82,9 @@ void fm_server_run(fm_server *server);
 /* Makes fm_server_run end every stream with END (reason shutdown) and return. Any thread may call
  * it, at least once. */
 void fm_server_stop(fm_server *server);
-/* Reads certificates and tokens again, soon, and opens newer generations and snapshots. Streams go
- * on with what they began with; what cannot be read or opened changes nothing and is logged. Any
- * thread may call it. */
+/* Reads certificates and tokens again, soon, and opens newer generations and snapshots. Streams
+ * keep the snapshot that they began with. A file or generation that cannot be read or opened is
+ * logged and changes nothing. Any thread may call it. */
 void fm_server_reload(fm_server *server);
 /* Frees the server. It must not be running. */
 void fm_server_destroy(fm_server *server);

@@ -173,8 +173,8 @@ static bool pay(fm_service_manager *manager) {
     return true;
 }
 
-/* Reports a change of state. A report may have several, of which the last counts; so what is owed
- * is one report, and the newest part of it is kept. */
+/* Reports a change of state. A report may hold several states, of which the last one counts. So all
+ * unsent states are one report, of which the newest part is kept. */
 static void report_state(fm_service_manager *manager, const char *text) {
     if (!manager) return;
     size_t owed = strlen(manager->owed), more = strlen(text) + 1;

@@ -1,14 +1,15 @@
-/* takeover.h: opens and closes snapshots beside the loop, on a thread of its own.
+/* takeover.h: opens and closes snapshots on a separate thread, beside the event loop.
  *
  *     loop: ask, find, give_back  ->  thread: library.h  ->  wake, loop: collect
  *
- * The loop never waits for a disk: it asks, goes on with what it has, and collects the news. The
- * thread makes an update when it is asked to, and when it follows the caches also when they have
- * changed. It keeps news until they are collected, before it makes another update.
+ * The loop never waits for a disk: it asks, continues with the sources that it has, and collects
+ * the news later. The thread makes an update when it is asked to. If it follows the caches, it also
+ * makes one when they have changed. It makes no update before the news of the last one are
+ * collected.
  *
- * Sources belong to the library. The loop gives each old source back when nobody uses it, and does
- * not touch it afterwards. One that the thread has found again in the meantime is not closed, and
- * comes back with the next news. */
+ * Sources belong to the library. The loop gives an old source back when it has no users, and does
+ * not touch it afterwards. A source that the thread has found again in the meantime is not closed,
+ * and is in the next news. */
 #ifndef FM_SERVER_TAKEOVER_H
 #define FM_SERVER_TAKEOVER_H
 
@@ -16,7 +17,7 @@
 
 typedef struct fm_takeover fm_takeover;
 
-enum { FM_TAKEOVER_N_FIND = 64 }; /* different snapshots that are looked for at a time */
+enum { FM_TAKEOVER_N_FIND = 64 }; /* questions that can be open at a time */
 
 typedef struct fm_takeover_news {
     bool has_list;                 /* the sources that are offered from now on: */
@@ -34,7 +35,7 @@ typedef struct fm_takeover_news {
 FM_MUST_USE fm_status fm_takeover_start(fm_library *library, uint32_t follow_ms,
                                         void (*wake)(void *context), void *context,
                                         fm_takeover **ret_takeover, fm_error *reterr);
-/* Waits for the thread, which finishes what it opens. NULL is allowed. */
+/* Waits for the thread, which first finishes the snapshot that it is opening. NULL is allowed. */
 void fm_takeover_stop(fm_takeover *takeover);
 
 /* Asks for an update. */
@@ -42,10 +43,10 @@ void fm_takeover_ask(fm_takeover *takeover);
 /* Asks for a snapshot by name ("" = any) and hash. Returns the number of the question, the same one
  * for the same question; 0 when too many are open. */
 uint64_t fm_takeover_find(fm_takeover *takeover, const char *name, const fm_sha256 *hash);
-/* The loop is done with an old source that nobody uses. */
+/* Gives back an old source that has no users. */
 void fm_takeover_give_back(fm_takeover *takeover, fm_sample_source *source);
-/* False when there are no news. Call it on every wake and from time to time, since the thread does
- * not change what the news before refer to until the next call. */
+/* Collects the news; false when there are none. Call it on every wake and from time to time: the
+ * thread keeps everything that the last news refer to unchanged until the next call. */
 bool fm_takeover_collect(fm_takeover *takeover, fm_takeover_news *ret_news);
 
 #endif

@@ -3,7 +3,7 @@
  *
  *     DIR/selections/<name>    the record of snapshot <name>; docs/reference/store.md
  *
- * The record is for people. It is no part of the snapshot: two snapshots of the same chains,
+ * The record is for people. It is not part of the snapshot: two snapshots of the same chains,
  * weights and shares have the same hash, however they were selected. A lost record harms
  * nothing. */
 #ifndef FM_CACHE_SELECTION_H
@@ -17,7 +17,7 @@ typedef struct fm_selection_rule {
 } fm_selection_rule;
 
 typedef struct fm_selection {
-    fm_sha256 snapshot; /* its hash: a record of other bytes is not used */
+    fm_sha256 snapshot; /* its hash; a record with another hash is not used */
     uint64_t generation;
     uint32_t n_chain;    /* chains that the generation had */
     const char *recipe;  /* "none" without one */

@@ -1,4 +1,4 @@
-/* shares.h: how often the datasets of a snapshot are drawn, whatever their numbers of chains and
+/* shares.h: how often each dataset of a snapshot is drawn, independent of its chains and their
  * weights. docs/reference/sampling.md, section 4.
  *
  * A share is a whole number of billionths, so that every draw is made in integers. The shares of a

@@ -11,12 +11,12 @@
 static const char name[] = "foldmill plot";
 
 static const char description[] =
-    "Draws the curves of training runs, each RUN the folder of `foldmill train --out`: loss,\n"
-    "scores, learning rate and speed over the steps, from metrics.jsonl, and held-out losses and\n"
-    "scores from eval.jsonl where a run has one. The end of FILE says what is written: .svg, or\n"
+    "Draws the curves of training runs. Each RUN is the folder of `foldmill train --out`. Loss,\n"
+    "scores, learning rate and speed over the steps come from metrics.jsonl, and held-out losses\n"
+    "and scores from eval.jsonl where a run has one. The end of FILE selects the format: .svg, or\n"
     ".png with librsvg. Colours suit colour-blind readers; an SVG follows a viewer's dark mode.\n\n"
-    "Lines are centred means over --smooth steps, a fiftieth of the longest run unless given;\n"
-    "the picture says how many. With --by-seed, runs whose names differ only in a number at the\n"
+    "Lines are centred means over --smooth steps, by default a fiftieth of the longest run; the\n"
+    "picture says how many. With --by-seed, runs whose names differ only in a number at the\n"
     "end (a-1, a-2) share a colour. An axis of losses is logarithmic where they span more than a\n"
     "factor of 30.\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage.\n\n"
@@ -62,7 +62,7 @@ static fm_status plot(const plot_settings *set, int n_run, char **folders, fm_er
                        set->out);
     }
     if (!(set->scale >= 0.25 && set->scale <= 8)) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--scale is %g, and must be 0.25 to 8", set->scale);
+        return fm_fail(reterr, FM_ERR_USAGE, "--scale: found %g, expected 0.25 to 8", set->scale);
     }
     fm_plot_run *runs = calloc((size_t)n_run, sizeof *runs);
     if (!runs) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the runs");
@@ -81,14 +81,15 @@ int fm_cmd_plot(int argc, char **argv) {
     const fm_option options[] = {
         {"out", FM_OPTION_STRING, &set.out, "FILE", .help = "the picture, .svg or .png",
          .letter = 'o', .is_required = true},
-        {"title", FM_OPTION_STRING, &set.title, "TEXT", .help = "its heading (Training runs)"},
+        {"title", FM_OPTION_STRING, &set.title, "TEXT",
+         .help = "heading of the picture (Training runs)"},
         {"smooth", FM_OPTION_U64, &set.smooth, "N",
          .help = "steps of the centred mean, 1 = every step (a fiftieth of the longest run)",
          .min = 1, .max = 1000000000},
         {"by-seed", FM_OPTION_FLAG, &set.by_seed, NULL,
-         .help = "one colour for runs whose names differ in a last number"},
+         .help = "one colour for runs whose names differ only in a number at the end"},
         {"terms", FM_OPTION_FLAG, &set.has_terms, NULL,
-         .help = "a panel for each term of the loss as well"},
+         .help = "add a panel for each term of the loss"},
         {"scale", FM_OPTION_F64, &set.scale, "X", .help = "pixels per unit of a PNG (2)"},
         {0}};
     const fm_command command = {.program = name,

@@ -31,33 +31,33 @@ static const char description[] =
     "that stalls, vanishes or sends garbage does not harm the others.\n\n"
     "Caches and snapshots: --cache and --snapshot may be repeated. Clients ask for the snapshots\n"
     "of --cache DIR by their names, and for those of --cache NAME=DIR as NAME/SNAPSHOT. A client\n"
-    "that asks for none gets the first. A cache serves its snapshot all, or those of --snapshot,\n"
-    "or with --all-snapshots all that it has. A pinned snapshot is served from its generation.\n\n"
+    "that asks for none gets the first. A cache serves its snapshot `all`, or those of\n"
+    "--snapshot, or with --all-snapshots every snapshot that it has. A pinned snapshot is served\n"
+    "from its generation.\n\n"
     "Newer generations: SIGHUP, or --follow within a second, opens new generations and snapshots.\n"
-    "Streams go on with what they began with; connections made later get the newer one. A client\n"
-    "that resumes asks by hash and gets the same samples as long as a generation on disk has its\n"
-    "snapshot. A generation that cannot be opened changes nothing.\n\n"
+    "Streams keep the snapshot that they began with; later connections get the newer one. A\n"
+    "client that resumes asks by hash and gets the same samples as long as a generation on disk\n"
+    "has its snapshot. If a generation cannot be opened, the one before is served.\n\n"
     "Addresses: unix:PATH for clients on the same host (its owner, root, and the members of\n"
     "--unix-group may connect); tls://HOST:PORT for a network, with the certificate of --tls-cert\n"
     "and --tls-key. --tls-ca demands a certificate of every client, --token-file an access token;\n"
-    "one of them is required, unless --open-to-all lets in whoever reaches the port. "
-    "tcp://HOST:PORT is plain TCP and\n"
-    "stays on this machine unless --insecure allows more. Port 0 takes any free port, which the\n"
-    "log line `listening` reports.\n\n"
+    "one of them is required, unless --open-to-all admits every client that reaches the port.\n"
+    "tcp://HOST:PORT is plain TCP and stays on this machine unless --insecure allows more. Port 0\n"
+    "takes any free port, which the log line `listening` reports.\n\n"
     "A token file has one token per line: a name, the token (16 to 255 characters), and limits:\n"
     "snapshots=A,B plans=A,B streams=N bytes=N[K|M|G|T].\n\n"
     "Under systemd, sockets may be handed over: those called `data` are served like\n"
     "--listen addresses (TCP is tls:// with --tls-cert, else tcp://), and one called\n"
     "`http` like --http. Readiness, state and signs of life are reported to it.\n\n"
     "SIGTERM and SIGINT stop the server: it takes no more connections, tells every stream, and\n"
-    "exits with 0, because no work is lost: clients go on with another server. SIGHUP also reads\n"
-    "the certificates and tokens again; streams go on, and bad files change nothing.\n\n"
+    "exits with 0, because no work is lost: clients continue with another server. SIGHUP also\n"
+    "reads the certificates and tokens again; streams continue, and bad files change nothing.\n\n"
     "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 bad usage.\n\n"
     "Examples:\n"
     "  foldmill serve --cache cache --listen unix:/run/foldmill.sock\n"
-    "  foldmill serve --cache cache --listen tls://0.0.0.0:7420 --jobs 16\n"
+    "  foldmill serve --cache cache --listen tls://0.0.0.0:7420 --jobs 16 \\\n"
     "      --tls-cert certs/server.crt --tls-key certs/server.key --token-file tokens\n"
-    "  foldmill serve --cache pdb=/data/pdb --cache distilled=/data/distilled --follow\n"
+    "  foldmill serve --cache pdb=/data/pdb --cache distilled=/data/distilled --follow \\\n"
     "      --snapshot pdb/train --listen unix:/run/foldmill.sock";
 
 typedef struct serve_settings {
@@ -81,7 +81,7 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"all-snapshots", FM_OPTION_FLAG, &set->all_snapshots, NULL,
          .help = "serve all snapshots of the caches that have no --snapshot"},
         {"follow", FM_OPTION_FLAG, &set->follow, NULL,
-         .help = "take newer generations and snapshots over as they come"},
+         .help = "take over newer generations and snapshots within a second"},
         {"jobs", FM_OPTION_U64, &set->jobs, "N", .help = "worker threads (2)", .letter = 'j',
          .min = 1, .max = 512},
         {"max-memory", FM_OPTION_U64, &set->max_memory_mib, "MIB",
@@ -118,7 +118,7 @@ static int parse(serve_settings *set, int argc, char **argv) {
         {"http", FM_OPTION_STRING, &set->http, "HOST:PORT",
          .help = "serve a status page, /metrics and /healthz there"},
         {"open-to-all", FM_OPTION_FLAG, &set->open_to_all, NULL,
-         .help = "serve tls:// to whoever reaches the port, without --tls-ca and --token-file"},
+         .help = "serve tls:// to every client, without --tls-ca and --token-file"},
         {"unix-group", FM_OPTION_STRING, &set->unix_group, "GROUP",
          .help = "members of this group may use unix: addresses"},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "log warnings and errors only",
@@ -291,7 +291,7 @@ static fm_status start_watch(const serve_settings *set, fm_error *reterr) {
     return FM_OK;
 }
 
-/* The parent may have been killed: nobody else removes the folder then. */
+/* The parent may have been killed, and then no other process removes the folder. */
 static void remove_folder(const char *listen) {
     char path[FM_ADDRESS_PATH_BYTES];
     snprintf(path, sizeof path, "%s", listen + 5);

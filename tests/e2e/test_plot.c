@@ -184,7 +184,7 @@ static void mistakes_are_named(void **state) {
         {"a-1 --out p.pdf", "found 'p.pdf', expected a file that ends in .svg or .png", 2},
         {"a-1", "--out", 2},
         {"--out p.svg", "foldmill plot", 2},
-        {"a-1 --scale 0 --out p.png", "--scale is 0, and must be 0.25 to 8", 2},
+        {"a-1 --scale 0 --out p.png", "--scale: found 0, expected 0.25 to 8", 2},
         {"a-1 --smooth 0 --out p.svg", "--smooth", 2},
         {"a-1 nowhere --out no.svg", "nowhere/metrics.jsonl: cannot open: No such file", 1},
         {"bad --out no.svg", "bad/metrics.jsonl:2:1: found '[1]', expected an object with a step",

@@ -28,7 +28,7 @@ static const char description[] =
     "  chains.csv       a row for each chain: lDDT-CA, lDDT, RMSD, TM, GDT, pLDDT,\n"
     "                   losses\n"
     "  summary.json     means, calibration of pLDDT, chains that failed\n"
-    "  lddt.svg         how many chains have which lDDT-CA\n"
+    "  lddt.svg         how many chains have each lDDT-CA\n"
     "  calibration.svg  pLDDT against lDDT-CA of residues\n"
     "  length.svg       lDDT-CA against length\n\n"
     "With --against the summary of an earlier evaluation, the differences are printed\n"
@@ -80,20 +80,20 @@ static fm_status check(const eval_settings *set, fm_error *reterr) {
 static fm_status parse(eval_settings *set, int argc, char **argv, fm_error *reterr) {
     const fm_option options[] = {
         {"checkpoint", FM_OPTION_STRING, &set->checkpoint, "FILE",
-         .help = "what to evaluate (required)", .letter = 'c'},
+         .help = "the checkpoint to evaluate (required)", .letter = 'c'},
         {"data", FM_OPTION_STRING, &set->data, "URL",
          .help = "server, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT (or --cache)"},
         {"cache", FM_OPTION_STRING, &set->cache, "DIR",
          .help = "start a server of this cache for the evaluation"},
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
-         .help = "the chains: what --data must serve (any), or of --cache (all)"},
+         .help = "the snapshot to score (any that --data serves; all of --cache)"},
         {"jobs", FM_OPTION_U64, &set->jobs, "N",
          .help = "worker threads of the server of --cache (2)", .letter = 'j', .min = 1,
          .max = 512},
         {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the results (required)",
          .letter = 'o'},
         {"follow", FM_OPTION_STRING, &set->follow, "RUN",
-         .help = "in place of --checkpoint and --out: evaluate what a run hands over"},
+         .help = "evaluate the checkpoints that a run hands over, without --checkpoint and --out"},
         {"set", FM_OPTION_STRING, &set->set, "SET",
          .help = "ema (the moving average) or model (ema)"},
         {"against", FM_OPTION_STRING, &set->against, "FILE",
@@ -103,20 +103,20 @@ static fm_status parse(eval_settings *set, int argc, char **argv, fm_error *rete
          .help = "of activations: fp32, or bf16 on cuda (fp32)"},
         {"cycles", FM_OPTION_U64, &set->cycles, "N",
          .help = "recycling cycles of a chain (the checkpoint's max_cycle)", .min = 1, .max = 21},
-        {"seed", FM_OPTION_U64, &set->seed, "S", .help = "of the choice of MSA rows (0)"},
+        {"seed", FM_OPTION_U64, &set->seed, "S", .help = "seed of the choice of MSA rows (0)"},
         {"max-length", FM_OPTION_U64, &set->max_length, "N",
          .help = "chains with more residues fail (what a sample can hold)", .min = 1,
          .max = FM_LIMIT_N_RES},
         {"memory", FM_OPTION_U64, &set->memory_mib, "MIB",
-         .help = "host memory for chains; more of them run in pieces (1/4 of the machine's)",
+         .help = "host memory for chains; more chains run in pieces (1/4 of the machine's)",
          .min = 1, .max = (uint64_t)1 << 30},
         {"device-memory", FM_OPTION_F64, &set->device_gib, "GIB",
-         .help = "of the device to take at most (what is free)"},
+         .help = "device memory to use at most (all that is free)"},
         FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
          .help = "how long to try to connect or reconnect (5000)", .max = 3600000},
         {"data-timeout", FM_OPTION_U64, &set->data_timeout_s, "S",
-         .help = "reconnect after so long without a chain (600)", .min = 1, .max = 604800},
+         .help = "how long without a chain before it reconnects (600)", .min = 1, .max = 604800},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};

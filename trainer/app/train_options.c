@@ -33,7 +33,7 @@ static const char description[] =
     "continues from the last checkpoint.\n\n"
     "SIGTERM, SIGINT and SIGHUP stop the run after the sample in hand, also inside\n"
     "a batch; a second signal ends it at once. SIGUSR1 writes a checkpoint and the\n"
-    "run goes on.\n\n"
+    "run continues.\n\n"
     "If the server disconnects, the run waits up to --wait for it or for another\n"
     "server of the same snapshot. A server that sends no sample for --data-timeout\n"
     "counts as disconnected. One that has no room for another connection or stream\n"
@@ -54,7 +54,7 @@ static const char description[] =
     "whole chains of --eval-snapshot, in a process beside the run (foldmill eval):\n"
     "on another GPU, on the CPU, or with --eval-share on this GPU between steps. The\n"
     "scores go to DIR/eval.jsonl and, as TensorBoard events, to DIR/eval. The run\n"
-    "does not wait for it and goes on when it fails. --stop-at ends the run when a\n"
+    "does not wait for it and continues when it fails. --stop-at ends the run when a\n"
     "score is reached, and prints the time that it took.\n\n"
     "Examples:\n"
     "  foldmill train --cache cache --snapshot train --preset tiny --steps 200\n"
@@ -113,7 +113,7 @@ static const char description[] =
          .min = 1,                                                                                 \
          .max = 604800},                                                                           \
         {"bad-samples", FM_OPTION_STRING, &(set)->bad_samples, "POLICY",                           \
-         .help = "unreadable or not finite: stop or skip (stop)"},                                 \
+         .help = "unreadable or not finite samples: stop or skip (stop)"},                               \
         {"bad-sample-budget",                                                                      \
          FM_OPTION_U64,                                                                            \
          &(set)->bad_sample_budget,                                                                \
@@ -122,7 +122,7 @@ static const char description[] =
          .max = 4000},                                                                             \
     {                                                                                              \
         "skip-sample", FM_OPTION_LIST, &(set)->skip_sample, "I",                                   \
-            .help = "leave sample I out; may be repeated"                                          \
+            .help = "skip sample I; may be repeated"                                               \
     }
 
 /* What a run writes, and what it begins with. */
@@ -163,7 +163,7 @@ static const char description[] =
         {"eval-snapshot", FM_OPTION_STRING, &(set)->eval_snapshot, "NAME",                         \
          .help = "the chains to score"},                                                           \
         {"eval-data", FM_OPTION_STRING, &(set)->eval_data, "URL",                                  \
-         .help = "their server (that of --data, or of --cache)"},                                  \
+         .help = "server of these chains (that of --data or --cache)"},                            \
         {"eval-device", FM_OPTION_STRING, &(set)->eval_device, "NAME",                             \
          .help = "cpu, cuda or cuda:N to score on (cpu when training on it)"},                     \
         {"eval-dtype", FM_OPTION_STRING, &(set)->eval_dtype, "TYPE",                               \
