@@ -72,7 +72,7 @@ static void welcome(fm_conn *conn, fm_sample_source *source) {
     conn->deadline_ms = 0;
 }
 
-/* Looks on disk for an older snapshot, once; false when it cannot be there. */
+/* Asks once for an older snapshot on disk; false when it cannot be there. */
 static bool look_for(fm_conn *conn) {
     const fm_conn_host *host = conn->host;
     if (!host->look_for || conn->state == CONN_LOOKING || !fm_offer_is_by_hash(&conn->hello)) {
@@ -191,7 +191,7 @@ static void on_open(fm_conn *conn) {
     fm_conn_send(conn, &answer);
 }
 
-/* Charges a frame that makes work and moves nothing; false when the peer sends too many. */
+/* Charges a frame that costs work but moves no data; false when the peer sends too many. */
 static bool take_request(fm_conn *conn) {
     if (fm_account_take_request(conn->payer, conn->now_ms)) return true;
     fm_conn_refuse(conn, FM_COUNT_REQUESTS_REFUSED, FM_ERR_LIMIT,
@@ -241,8 +241,7 @@ static void on_close(fm_conn *conn) {
     fm_conn_drop_stream(conn, (uint32_t)at, "the client closed it");
 }
 
-/* What the server does with a frame, by kind and by state. NULL: the frame breaks the protocol in
- * that state. */
+/* The handler of a frame, by kind and by state. NULL where the frame breaks the protocol. */
 typedef void frame_handler(fm_conn *conn);
 
 static const struct {
@@ -273,7 +272,7 @@ static frame_handler *find_handler(const fm_conn *conn, uint8_t kind) {
     return handlers[kind].by_state[2];
 }
 
-/* Does the server answer a frame of this kind? */
+/* Whether the server answers a frame of this kind. */
 static bool is_request(uint8_t kind) {
     return kind == FM_WIRE_OPEN || kind == FM_WIRE_PING || kind == FM_WIRE_CLOSE;
 }

@@ -15,7 +15,8 @@ enum { N_OUT_SAMPLE = 48 }; /* samples enter the ring while fewer entries are in
 
 void fm_conn_send(fm_conn *conn, const fm_wire_message *message) {
     if (conn->state == CONN_CLOSED) return;
-    fm_out_frame *out = fm_out_push(&conn->out); /* FM_CONN_N_ANSWER left room for the last ones */
+    fm_out_frame *out =
+        fm_out_push(&conn->out); /* FM_CONN_N_ANSWER leaves room for the last ones */
     out->head_bytes = fm_wire_encode(message, conn->n_sent++, out->head, sizeof out->head);
 }
 

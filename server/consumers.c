@@ -28,7 +28,7 @@ void fm_consumers_destroy(fm_consumers *consumers) {
     free(consumers);
 }
 
-/* Moves what the row has counted to "other". */
+/* Moves the row's counts to "other". */
 static void fold(fm_consumers *consumers, const fm_report_consumer *row) {
     fm_report_consumer *other = other_of(consumers);
     other->n_sample += row->n_sample;
@@ -39,7 +39,7 @@ static void fold(fm_consumers *consumers, const fm_report_consumer *row) {
     fm_histogram_merge(&other->times.send, &row->times.send);
 }
 
-/* The row that has been idle for longest, if that is long enough; NULL otherwise. */
+/* Returns the row that has been idle for longest, if that is long enough; NULL otherwise. */
 static fm_report_consumer *find_unused(fm_consumers *consumers, uint64_t now_ms) {
     fm_report_consumer *oldest = NULL;
     uint64_t since_ms = now_ms;
@@ -51,7 +51,7 @@ static fm_report_consumer *find_unused(fm_consumers *consumers, uint64_t now_ms)
     return oldest && now_ms - since_ms >= FM_CONSUMERS_KEPT_MS ? oldest : NULL;
 }
 
-/* A row for a consumer that has none; "other" where there is none to have. */
+/* Returns a row for a new consumer, or "other" when no row can be had. */
 static fm_report_consumer *make_row(fm_consumers *consumers, const char *peer, const char *agent,
                                     uint64_t now_ms) {
     uint32_t n_of_peer = 0;

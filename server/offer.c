@@ -147,8 +147,8 @@ fm_status fm_offer_find(const fm_offer *offer, const fm_wire_hello *hello,
 
 /* -- for reports */
 
-/* The row among rows[0..n-1] of the same snapshot and state; n = there is none. The same one may be
- * open twice when a cache went back to a generation. */
+/* Returns the index in rows[0..n-1] of the row with the same snapshot and state, or n. A snapshot
+ * may be open twice after a cache has returned to an older generation. */
 static size_t find_row(const fm_report_snapshot *rows, size_t n, const fm_sample_source *source,
                        bool is_old) {
     char hash[FM_SHA256_HEX];

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { RETRY_MS = 30000 }; /* what could not be opened is tried again */
+enum { RETRY_MS = 30000 }; /* interval of trying again after a failure */
 
 typedef struct question {
     uint64_t number;
@@ -25,7 +25,7 @@ struct fm_takeover {
     void (*wake)(void *context);
     void *context;
     pthread_t thread;
-    uint64_t retry_ns; /* the thread's: when to try again what failed; 0 = nothing failed */
+    uint64_t retry_ns; /* used by the thread alone: when to try again; 0 = nothing failed */
     pthread_mutex_t lock;
     pthread_cond_t work;
     /* Under the lock. */
@@ -49,7 +49,7 @@ static void close_given_back(fm_takeover *takeover) {
     pthread_mutex_lock(&takeover->lock);
 }
 
-/* Takes back a source that the loop gave back before it was found again. */
+/* Removes a source that was found again from those that the loop gave back. */
 static void undo_give_back(fm_takeover *takeover, fm_sample_source *found) {
     for (fm_sample_source **at = &takeover->given_back; *at; at = &(*at)->next) {
         if (*at != found) continue;
@@ -113,8 +113,8 @@ static bool is_update_due(fm_takeover *takeover) {
     return is_due;
 }
 
-/* Waits until something is asked, or for follow_ms. Something may have been asked while
- * is_update_due looked at the disk. */
+/* Waits until something is asked, or for follow_ms. It checks first, because something may have
+ * been asked while is_update_due read the disk. */
 static void rest(fm_takeover *takeover) {
     if (takeover->is_stopping || takeover->given_back || may_answer(takeover) ||
         (takeover->is_asked && may_update(takeover))) {

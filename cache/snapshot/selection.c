@@ -50,7 +50,7 @@ static void describe_dates(const fm_select_rules *rules, char out[WORDS_BYTES]) 
              rules->until ? " until " : "", rules->until ? rules->until : "");
 }
 
-/* Writes the rule behind a reason; returns false when it was not asked for. */
+/* Writes the words of the rule for a reason; returns false when the rule did not apply. */
 static bool describe_rule(const fm_select_rules *rules, fm_select_reason reason,
                           char out[WORDS_BYTES]) {
     switch (reason) {

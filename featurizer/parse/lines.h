@@ -42,7 +42,8 @@ size_t fm_blank_before(fm_bytes text, size_t begin, size_t at, bool python);
 size_t fm_blank_find(fm_bytes text, size_t at, size_t end, bool python);
 
 /* Returns the offset of the first byte in [at, end) that is a blank, a control byte or not ASCII,
- * or end; for _space_end, of the first that is not a space. Both test many bytes at a time. */
+ * or else end. _space_end returns that of the first byte that is not a space. Both test many bytes
+ * at a time. */
 size_t fm_graphic_end(fm_bytes text, size_t at, size_t end);
 size_t fm_space_end(fm_bytes text, size_t at, size_t end);
 

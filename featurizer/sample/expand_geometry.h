@@ -4,8 +4,8 @@
  * OpenFold computes atom14, rigid groups, torsions and the features of templates on whole chains
  * and then crops them. A sample carries the coordinates of its crop only, and every one of these
  * features is a function of single residues, with one exception. The angles pre-omega and phi of a
- * residue also need the residue before it, so a template's first residue in a crop that begins
- * inside the chain has them masked here and present in OpenFold. */
+ * residue also need the residue before it. If a crop begins inside the chain, a template's first
+ * residue has them masked here, while OpenFold has them. */
 #ifndef FM_SAMPLE_EXPAND_GEOMETRY_H
 #define FM_SAMPLE_EXPAND_GEOMETRY_H
 

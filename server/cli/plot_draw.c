@@ -1,6 +1,6 @@
-/* plot_draw.c: see plot_draw.h. The picture is a head (title, what the lines mean, the runs) and
- * panels in two columns. A panel collects the curves of all runs first, since its axes follow from
- * what is drawn, and then draws them. Curves have at most N_POINT points, however long the run. */
+/* plot_draw.c: see plot_draw.h. The picture is a head (title, meaning of the lines, runs) and
+ * panels in two columns. A panel first collects the curves of all runs, because its axes follow
+ * from them, and then draws them. A curve has at most N_POINT points, even for a long run. */
 #include "server/cli/plot_draw.h"
 
 #include "server/cli/svg.h"
@@ -165,7 +165,7 @@ static void add_means(plot *p, size_t run, const fm_plot_series *s, const panel_
     }
 }
 
-/* Single steps; of a long run the lowest and the highest of each stretch. */
+/* Adds single steps; of a long run, the lowest and the highest of each stretch. */
 static void add_raw(plot *p, size_t run, const fm_plot_series *s) {
     curve *c = add_curve(p, CURVE_RAW, run);
     size_t n_stretch = s->n < N_POINT ? s->n : N_POINT;
@@ -181,7 +181,7 @@ static void add_raw(plot *p, size_t run, const fm_plot_series *s) {
     }
 }
 
-/* Every evaluation; of more than fit, every so many. */
+/* Adds every evaluation, or evenly spaced ones if there are more than N_POINT. */
 static void add_scores(plot *p, curve_kind kind, size_t run, const fm_plot_series *s) {
     curve *c = add_curve(p, kind, run);
     size_t n_point = s->n < N_POINT ? s->n : N_POINT;
@@ -216,7 +216,7 @@ static void collect(plot *p, const panel_kind *kind) {
 
 /* -- axes */
 
-/* The range of what is drawn; single steps may leave it, since one wild step would flatten all
+/* The range of the curves. Single steps may leave it, since one outlier would flatten all
  * curves. */
 static void choose_range(plot *p, const panel_kind *kind) {
     double low = INFINITY, high = -INFINITY;
@@ -357,7 +357,7 @@ static bool has_series(const plot *p, const char *key, bool in_scores) {
     return false;
 }
 
-/* Keys of a step that are no loss terms. */
+/* Keys of a step that are not loss terms. */
 static bool is_term(const char *key) {
     static const char *const others[] = {"loss",
                                          "grad_norm",

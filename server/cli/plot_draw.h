@@ -15,9 +15,9 @@ typedef struct fm_plot_picture {
     bool has_terms;  /* a panel for each loss term, too */
 } fm_plot_picture;
 
-/* Draws the picture into a text of its own, which the caller frees: panels for the loss, the
- * scores, the learning rate and the steps per second, each where a run has them. Held-out values
- * are dots, joined. The same numbers give the same bytes. FM_ERR_NOMEM. */
+/* Draws the picture into a new text, which the caller frees. Loss, scores, learning rate and steps
+ * per second each have a panel if a run has them. Held-out values are joined dots. The same numbers
+ * give the same bytes. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_plot_draw(const fm_plot_picture *picture, char **ret_text,
                                    size_t *ret_bytes, fm_error *reterr);
 

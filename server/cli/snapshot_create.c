@@ -158,7 +158,7 @@ static fm_status read_lists(fm_snapshot_job *job, fm_select_rules *rules, chain_
                                 &lists->n_unknown, reterr);
 }
 
-/* Says of the chains of --chains that the cache lacks why that is. */
+/* Reports why the cache lacks some chains of --chains. */
 static void print_missing(const chain_lists *lists) {
     const fm_refusals *refused = &lists->refused;
     if (refused->n) {
@@ -224,7 +224,7 @@ static fm_status check_disjoint(fm_snapshot_job *job, const fm_snapshot_text *te
                    n, name, first);
 }
 
-/* Records which rules applied and what each excluded, for snapshot show. */
+/* Records which rules applied and how many chains each excluded, for snapshot show. */
 static fm_status write_record(fm_snapshot_job *job, const char *name, const fm_select_rules *rules,
                               const fm_select_report *report, const fm_sha256 *hash,
                               fm_error *reterr) {

@@ -1,4 +1,4 @@
-/* snapshot_verbs.h: what the actions of foldmill snapshot share. */
+/* snapshot_verbs.h: options and helpers that the actions of `foldmill snapshot` share. */
 #ifndef FM_CLI_SNAPSHOT_VERBS_H
 #define FM_CLI_SNAPSHOT_VERBS_H
 

@@ -1,5 +1,5 @@
-/* svg.h: what all pictures share: the page, text, lines, bars, ticks of axes. Lengths are in SVG
- * user units: pixels at the normal size. The same calls write the same bytes. */
+/* svg.h: the parts that all pictures share: page, text, lines, bars, ticks of axes. Lengths are in
+ * SVG user units, which are pixels at the normal size. The same calls write the same bytes. */
 #ifndef FM_CLI_SVG_H
 #define FM_CLI_SVG_H
 
@@ -19,8 +19,8 @@
 
 enum { FM_SVG_NUMBER_BYTES = 32 };
 
-/* Opens the picture, with a title for readers that do not draw. `style` is a style sheet, "" =
- * none. Text uses the viewer's sans-serif font. There are no scripts and no links. */
+/* Opens the picture, with a title for screen readers. `style` is a style sheet, "" = none. Text
+ * uses the viewer's sans-serif font. There are no scripts and no links. */
 void fm_svg_begin(FILE *out, int width, int height, const char *title, const char *style);
 void fm_svg_end(FILE *out);
 
@@ -35,11 +35,12 @@ void fm_svg_bar(FILE *out, double x, double y, double width, double height);
 /* "12,345". Returns out. */
 const char *fm_svg_count(uint64_t value, char out[FM_SVG_NUMBER_BYTES]);
 
-/* 1, 2 or 5 times a power of ten: the least step of which at most n reach over `range` > 0. */
+/* Returns the least step between ticks, 1, 2 or 5 times a power of ten, of which at most n fit into
+ * `range` > 0. */
 double fm_svg_tick_step(double range, int n);
 
-/* A tick's number: as fm_svg_count for whole ones from 1,000 on, with as many decimals as `step`
- * has otherwise, and as a power of ten where it is very large or small. Returns out. */
+/* Formats a tick's number. Whole numbers from 1,000 on are as in fm_svg_count, others have as many
+ * decimals as `step`, and very large or small ones are powers of ten. Returns out. */
 const char *fm_svg_tick(double value, double step, char out[FM_SVG_NUMBER_BYTES]);
 
 #endif

@@ -65,8 +65,8 @@ static fm_status read_tail(const char *path, char **ret_text, size_t *ret_bytes,
     return FM_OK;
 }
 
-/* Parses the last lines. The first line is skipped when the text does not begin with the file: it
- * may be cut; so is a last line without an end, which is being written. */
+/* Parses the last lines. The first line is skipped unless the text is the whole file, because it
+ * may be cut. A last line without a line feed is skipped, too: it is still being written. */
 static fm_status parse_steps(const char *path, const char *text, size_t bytes, bool is_whole,
                              run_tail *tail, fm_error *reterr) {
     const char *end = memrchr(text, '\n', bytes);
@@ -139,7 +139,7 @@ FM_PRINTF(3, 4) static void draw(FILE *out, size_t columns, const char *format, 
     fprintf(out, "%.*s\n", columns ? (int)columns : LINE_BYTES, line);
 }
 
-/* Fields of a step that have a place of their own; all others are terms and scores. */
+/* Fields of a step with a separate place on the screen; all others are terms and scores. */
 static bool is_named(const char *name) {
     static const char *const names[] = {"step",
                                         "index",
@@ -160,7 +160,7 @@ static bool is_named(const char *name) {
     return false;
 }
 
-/* Members of an evaluation that have a place of their own. */
+/* Members of an evaluation with a separate place on the screen. */
 static bool is_named_score(const char *name) {
     static const char *const names[] = {"step",     "time",      "lddt_ca", "n_chain",
                                         "n_failed", "n_residue", "eval_s",  "wall_s"};

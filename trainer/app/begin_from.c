@@ -29,8 +29,8 @@ static bool is_same_shape(const fm_param *a, const fm_param *b) {
     return a->rank == b->rank && memcmp(a->shape, b->shape, sizeof a->shape) == 0;
 }
 
-/* Counts what is new and what is left out. Returns the first parameter by which the two models
- * differ in more than parts; NULL: there is none. */
+/* Counts the parameters of parts that are new or not used. Returns the first parameter by which the
+ * two models differ otherwise, or NULL. */
 static const char *compare(const fm_params *saved, const fm_params *params, part *parts,
                            size_t n_part) {
     for (int32_t i = 0; i < params->n_param; i++) {

@@ -4,12 +4,12 @@
 
 #include "trainer/step/step.h"
 
-/* Takes over the parameters and the average of a checkpoint. The trainer is new, so that its
- * moments are 0 and no step is made. The checkpoint's model must have the same sizes; its other
- * settings do not matter. There are two exceptions, which the log names. The aligned error head
- * may be new, and keeps the values that the trainer has drawn. An aligned error head or
- * template embedders that this model does not have are left out. FM_ERR_CORRUPT,
- * FM_ERR_NOT_FOUND, FM_ERR_IO, FM_ERR_USAGE. */
+/* Takes over the parameters and the average of a checkpoint. The trainer is new: its moments are 0,
+ * and it has made no step. The checkpoint's model must have the same sizes; its other settings do
+ * not matter. There are two exceptions, which the log names. The aligned error head may be new, and
+ * keeps the values that the trainer has drawn. An aligned error head or template embedders that
+ * this model does not have are not used. FM_ERR_CORRUPT, FM_ERR_NOT_FOUND, FM_ERR_IO,
+ * FM_ERR_USAGE. */
 FM_MUST_USE fm_status fm_begin_from(const char *path, fm_trainer *trainer, fm_error *reterr);
 
 #endif

@@ -28,7 +28,7 @@ typedef struct fm_divergence {
 } fm_divergence;
 
 /* Adds a step and returns whether the run diverges now; `why` then says which value does and its
- * quantiles. A step whose numbers are not finite is left out. */
+ * quantiles. A step whose numbers are not finite does not count. */
 bool fm_divergence_add(fm_divergence *divergence, double loss, double norm, char *why,
                        size_t why_bytes);
 

@@ -1,5 +1,5 @@
-/* evaluation.c: see evaluation.h. Chains are copied out of the loader's slabs as they come, until
- * all have come or their memory is used up; then they run in the order of their lengths, so that
+/* evaluation.c: see evaluation.h. Chains are copied out of the loader's slabs as they arrive, until
+ * all have arrived or their memory is full. Then they run in the order of their lengths, so that
  * each recorded length is made once. Rows of the table are by the chain's number. */
 #include "trainer/app/evaluation.h"
 
@@ -299,7 +299,7 @@ static void describe(const fm_sample *sample, const held_chain *held, fm_eval_ch
     row->resolution = round(1000 * (double)sample->resolution) / 1000; /* as entries state it */
 }
 
-/* The losses of a chain; the masked MSA loss has no masked position here and is left out. */
+/* The losses of a chain, without the masked MSA loss, which has no masked position here. */
 static void take_losses(const fm_sample_result *losses, const int *term, uint32_t n_term,
                         fm_eval_chain *row) {
     row->loss = losses->loss - losses->part[FM_TERM_MASKED_MSA];

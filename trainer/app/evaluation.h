@@ -1,13 +1,14 @@
-/* evaluation.h: scores a model on every chain of a snapshot: receives the chains (plan eval: whole,
- * without masking noise), runs them in the order of their lengths, and fills a table.
+/* evaluation.h: scores a model on every chain of a snapshot. It receives the chains (plan eval:
+ * whole, without masking), runs them in the order of their lengths, and fills a table.
  *
  *     fm_evaluation_open      a model of a checkpoint's sizes, and a server of chains
  *     fm_evaluation_load      the values of a checkpoint of these sizes
  *     fm_evaluation_run       all chains
  *
  * `foldmill eval` does this once; the evaluator beside a training run does it for each checkpoint.
- * Chains that fit the memory for them stay decoded in memory, and later runs receive nothing.
- * Otherwise each run receives them again in pieces. Results do not depend on the pieces. */
+ * If all chains fit into the memory for them, they stay there decoded, and later runs receive
+ * nothing. Otherwise each run receives them again in pieces. Results do not depend on the
+ * pieces. */
 #ifndef FM_TRAINER_EVALUATION_H
 #define FM_TRAINER_EVALUATION_H
 
@@ -52,11 +53,11 @@ typedef void fm_evaluation_report(void *context, const fm_eval_chain *chain, uin
 
 /* Scores all chains. Chains that fail have their reason in the table, which the caller releases
  * also after a failure. FM_ERR_CANCELLED when a signal asked to stop; FM_ERR_NOMEM, and the errors
- * of the connection after a new one was tried. `report` may be NULL. */
+ * of a connection that could not be made again. `report` may be NULL. */
 FM_MUST_USE fm_status fm_evaluation_run(fm_evaluation *evaluation, fm_evaluation_report *report,
                                         void *context, fm_eval_table *ret_table, fm_error *reterr);
 
-/* What is evaluated. */
+/* The model's settings and the snapshot. */
 const fm_train_config *fm_evaluation_get_config(const fm_evaluation *evaluation);
 const char *fm_evaluation_get_snapshot(const fm_evaluation *evaluation);
 const fm_sha256 *fm_evaluation_get_snapshot_hash(const fm_evaluation *evaluation);

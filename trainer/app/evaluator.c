@@ -30,7 +30,7 @@
 enum {
     MOST_ARGUMENTS = 64,
     LOOK_MS = 100,
-    MOST_WAITING = 8,  /* checkpoints; the oldest of more is left out */
+    MOST_WAITING = 8,  /* checkpoints; the oldest of more is dropped */
     LINE_BYTES = 4096, /* more than any line of eval.jsonl has */
     MOST_FAILURES = 3, /* in a row, after which the end of a run does not wait */
     VISIBLE_BYTES = 512,

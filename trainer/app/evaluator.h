@@ -1,12 +1,12 @@
 /* evaluator.h: the evaluator beside a training run: a child process `foldmill-train eval --follow
- * RUN` that scores checkpoints while the run goes on.
+ * RUN` that scores checkpoints during the run.
  *
  * The run hands a checkpoint over as a hard link in RUN/eval, which costs nothing and outlives the
  * pruning of old checkpoints. The run never waits for the child, unless they share a GPU. A child
  * that ends (killed, out of memory, no server) is started again after a pause that doubles up to
- * five minutes, and the log says why. One that is slow or stopped lets checkpoints wait; the oldest
- * of more than eight is left out, and the log names it. When the run ends, the child is given some
- * time for what waits, and is then ended, also when it is stopped. */
+ * five minutes, and the log says why. While a child is slow or stopped, checkpoints wait for it.
+ * The oldest of more than eight is dropped, and the log names it. At its end the run gives the
+ * child some time for the waiting checkpoints. Then it ends the child, even one that is stopped. */
 #ifndef FM_TRAINER_EVALUATOR_H
 #define FM_TRAINER_EVALUATOR_H
 
@@ -19,7 +19,7 @@ typedef struct fm_evaluator_options {
     const char *const *argument; /* [n_argument] of the child, beside --follow */
     uint32_t n_argument;
     const char *visible_gpu; /* what CUDA_VISIBLE_DEVICES is for the child; NULL: as here */
-    bool is_on_cpu;          /* it yields to the run's threads */
+    bool is_on_cpu;          /* the child runs at a lower priority than the run's threads */
     const char *target;      /* "lddt_ca=0.8"; NULL: none */
     uint64_t last_step;      /* of the checkpoint that the run resumes from; 0: a new run */
 } fm_evaluator_options;
@@ -32,11 +32,11 @@ FM_MUST_USE fm_status fm_evaluator_check_target(const char *text, fm_error *rete
 FM_MUST_USE fm_status fm_evaluator_start(const fm_evaluator_options *options,
                                          fm_evaluator **ret_evaluator, fm_error *reterr);
 
-/* Hands the checkpoint at `path` over. Trouble is logged. */
+/* Hands over the checkpoint at `path`. Failures are only logged. */
 void fm_evaluator_take(fm_evaluator *evaluator, const char *path, fm_checkpoint_place place);
 
-/* Looks after the child and reads its new results, at most every tenth of a second. Returns whether
- * the target has been reached. Call it often. */
+/* Restarts a child that has ended and reads new results, at most every tenth of a second. Returns
+ * whether the target has been reached. Call it often. */
 bool fm_evaluator_look(fm_evaluator *evaluator);
 
 /* Waits until all checkpoints that were handed over are evaluated, the target is reached, wait_s

@@ -3,10 +3,10 @@
  *     foldmill-ledger 1 seed SEED snapshot SHA256 groups G order ORDER CHECK
  *     STEP SLOT INDEX... CHECK
  *
- * The samples of the second form are those of slots SLOT, SLOT + 1, ... Of two or more that
- * follow each other FIRST-LAST is written, and INDEX! is a sample that was skipped. CHECK is
- * the low half of XXH3-64 over the text before it, in hex. There is one text for each line:
- * what would be written differently is refused. */
+ * The samples of the second form are those of slots SLOT, SLOT + 1, and so on. Two or more
+ * consecutive samples are written as FIRST-LAST, and INDEX! is a sample that was skipped. CHECK is
+ * the low half of XXH3-64 over the text before it, in hex. Each line can be written in one way
+ * only; any other text is refused. */
 #include "trainer/app/ledger.h"
 
 #include "proto/base/file.h"

@@ -2,9 +2,8 @@
  * samples came out of order can be replayed bit for bit.
  *
  * The ledger is text, in lines that each end with a check (docs/reference/ledger.md). Lines are
- * only appended, each with one write(2), and wait in memory while the disk is full
- * (appender.h). A checkpoint is always at the end of a line, so a resumed run cuts the file
- * there and goes on. */
+ * only appended, each with one write(2), and wait in memory while the disk is full (appender.h). A
+ * checkpoint is always at the end of a line, so a resumed run cuts the file there and continues. */
 #ifndef FM_TRAINER_LEDGER_H
 #define FM_TRAINER_LEDGER_H
 
@@ -13,8 +12,8 @@
 #include <stdbool.h>
 
 enum {
-    FM_LEDGER_ROW = 64,          /* samples of a line */
-    FM_LEDGER_LINE_BYTES = 2048, /* more than any line has */
+    FM_LEDGER_ROW = 64,          /* most samples of a line */
+    FM_LEDGER_LINE_BYTES = 2048, /* longer than any line */
 };
 #define FM_LEDGER_FREE UINT32_MAX /* the window of order free */
 
@@ -26,11 +25,12 @@ typedef struct fm_ledger_facts {
     uint32_t window;  /* W of bounded:W, 0: strict, FM_LEDGER_FREE: free */
 } fm_ledger_facts;
 
-/* The place of a sample: samples `slot` of step `step`, which counts from 1 as in the metrics. */
+/* The place of a sample: slot `slot` of step `step`, which counts from 1 as in the metrics. */
 typedef struct fm_ledger_use {
     uint64_t step;
     uint32_t slot;
-    bool is_skipped; /* the sample was bad or left out by hand, and took its place only */
+    bool
+        is_skipped; /* the sample was bad, or skipped by --skip-sample, and only occupies its place */
     uint64_t index;
 } fm_ledger_use;
 
@@ -54,14 +54,14 @@ FM_MUST_USE fm_status fm_ledger_parse(const char *text, size_t bytes, fm_ledger_
 
 typedef struct fm_ledger fm_ledger;
 
-/* Opens the ledger of a run that goes on after `step` steps and `n_sample` samples of the next one,
- * and removes what is damaged or later. *ret_is_whole: it has every place before. A missing file is
- * created. FM_ERR_IO, FM_ERR_NOMEM. */
+/* Opens the ledger of a run that continues after `step` steps and `n_sample` samples of the next
+ * one. Removes lines that are damaged or later. *ret_is_whole says whether every earlier place is
+ * there. A missing file is created. FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_ledger_open(const char *path, const fm_ledger_facts *facts, uint64_t step,
                                      uint32_t n_sample, bool *ret_is_whole, fm_ledger **ret_ledger,
                                      fm_error *reterr);
 
-/* Notes a use in memory. Slots of a step may come in any order. FM_ERR_NOMEM. */
+/* Notes a use in memory. The slots of a step may be added in any order. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_ledger_add(fm_ledger *ledger, const fm_ledger_use *use, fm_error *reterr);
 
 /* Appends the places noted so far to the file. FM_ERR_IO: they wait in memory, and the next call
@@ -71,7 +71,7 @@ FM_MUST_USE fm_status fm_ledger_write(fm_ledger *ledger, fm_error *reterr);
 /* As fm_ledger_write, and syncs the file. */
 FM_MUST_USE fm_status fm_ledger_sync(fm_ledger *ledger, fm_error *reterr);
 
-/* Closes the file; what was not written is lost. NULL is allowed. */
+/* Closes the file; places that were not written are lost. NULL is allowed. */
 void fm_ledger_close(fm_ledger *ledger);
 
 /* -- reading */

@@ -1,9 +1,9 @@
 /* private_server.h: a server of samples for one run on this machine: a child process `foldmill
  * serve` on a Unix socket in a temporary folder that only this user can open.
  *
- * The server ends with this process, whatever ends it: its standard input is a pipe from here,
- * which it watches, and the kernel signals it when its parent dies. It is no part of the terminal's
- * process group, so that Ctrl-C reaches it only through its parent. When the server dies it is
+ * The server ends with this process, also when this process is killed: the server watches its
+ * standard input, a pipe from here, and the kernel signals it when its parent dies. It is not in
+ * the terminal's process group, so Ctrl-C reaches it only through its parent. A server that dies is
  * started again at the same address, and clients reconnect there. */
 #ifndef FM_TRAINER_PRIVATE_SERVER_H
 #define FM_TRAINER_PRIVATE_SERVER_H
@@ -21,7 +21,7 @@ typedef struct fm_private_server_options {
     const char *cache;          /* the folder to serve */
     const char *snapshot;       /* NULL: all chains */
     uint64_t jobs;              /* worker threads; 0: the server's default */
-    bool (*is_cancelled)(void); /* asked while the server starts; NULL: nothing cancels it */
+    bool (*is_cancelled)(void); /* called while the server starts; NULL: never cancelled */
 } fm_private_server_options;
 
 /* Starts the server and waits until it listens; `foldmill` is the program beside this one, else

@@ -113,7 +113,7 @@ static const char description[] =
          .min = 1,                                                                                 \
          .max = 604800},                                                                           \
         {"bad-samples", FM_OPTION_STRING, &(set)->bad_samples, "POLICY",                           \
-         .help = "unreadable or not finite samples: stop or skip (stop)"},                               \
+         .help = "unreadable or not finite samples: stop or skip (stop)"},                         \
         {"bad-sample-budget",                                                                      \
          FM_OPTION_U64,                                                                            \
          &(set)->bad_sample_budget,                                                                \

@@ -1,11 +1,11 @@
 /* train_order.c: which sample a run uses at which step and slot; see train_run.h.
  *
- * Places. Place p is that of the p-th sample that the run uses, counted from its very first one.
- * In strict order it takes sample p. Out of order it takes the sample that comes next; that sample
- * then has the recycling cycles and the slot of the place, and not its own, so that all samples of
- * a step have the same number of cycles and no two of them share a dropout mask.
+ * Places. Places number the samples of a run in the order in which it uses them, from 0. In strict
+ * order place p takes sample p. Out of order it takes the sample that arrives next. That sample
+ * then has the recycling cycles and the slot of the place instead of its own. So all samples of a
+ * step have the same number of cycles, and no two of them share a dropout mask.
  *
- * The ledger notes what each place took. A run that replays a ledger asks its feed for these
+ * The ledger records the sample of each place. A run that replays a ledger asks its feed for these
  * samples, by number. The feed then receives samples in strict order and holds those that are not
  * yet due; the ledger says how many these are at most. */
 #include "trainer/app/train_run.h"
@@ -162,8 +162,8 @@ fm_status fm_run_ask_order(const fm_train_run *run, fm_feed *feed, fm_error *ret
         stream->order = run->is_free ? FM_WIRE_FREE : FM_WIRE_BOUNDED;
         stream->window = run->is_free ? 0 : run->window;
     }
-    /* Of the ranks that share a sample, the first one takes what comes, at most W places before its
-     * own, and the server may send W others to the rest before it. */
+    /* The first of the ranks that share a sample takes the next sample that arrives, at most W
+     * places early. The server may send W other samples to the other ranks before it. */
     bool follows = run->ranks && run->layout.dap * run->layout.bp > 1 && !is_replay(run);
     if (follows && run->is_free) {
         return fm_fail(reterr, FM_ERR_USAGE,

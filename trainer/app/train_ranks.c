@@ -373,7 +373,7 @@ static const fm_run_word *word_of(const fm_train_run *run, int32_t g) {
     return first;
 }
 
-/* Decides about a bad sample, and notes on every rank that it is left out. why "": the command line
+/* Decides about a bad sample, and notes on every rank that it is skipped. why "": the command line
  * names it. */
 static fm_status skip(fm_train_run *run, const fm_run_word *word, fm_status status, const char *why,
                       fm_error *reterr) {

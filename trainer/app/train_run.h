@@ -63,7 +63,7 @@ typedef struct fm_train_run {
     uint32_t window; /* the most places that a sample may be late or early; 0: strict */
     bool is_free;    /* --order free */
     fm_batch_schedule batches;
-    long scores_at;          /* bytes of eval.jsonl that were looked at */
+    long scores_at;          /* bytes of eval.jsonl that were read */
     uint64_t first_place;    /* samples that the run had used before this process */
     fm_ledger_record replay; /* with --replay */
     fm_ledger *ledger;       /* NULL: another rank writes it */
@@ -130,8 +130,8 @@ FM_MUST_USE fm_status fm_run_drain(fm_train_run *run, uint64_t left, fm_error *r
 /* Decides about a bad sample: FM_OK to skip it, else the error in *reterr, with its sample. */
 FM_MUST_USE fm_status fm_run_judge(fm_train_run *run, const fm_run_sample *sample, fm_status status,
                                    fm_error *reterr);
-/* Notes that the sample is left out. `why`: what is bad about it; NULL: the command line names
- * it. */
+/* Notes that the sample is skipped. `why` says what is bad about it; NULL when the command line
+ * names the sample. */
 FM_MUST_USE fm_status fm_run_note_skipped(fm_train_run *run, const fm_run_sample *sample,
                                           const fm_error *why, fm_error *reterr);
 /* Whether the samples of the step being queued are scored. */

@@ -382,8 +382,9 @@ typedef struct fm_transition {
     void *y, *n;                   /* act [rows, c]; y may be residual */
 } fm_transition;
 
-/* The backward of a transition with `kept`: through its end, both linear layers and the ReLU. What
- * comes through n is added to dy, which is then the residual's gradient and the update's. */
+/* The backward of a transition with `kept`: through its end, both linear layers and the ReLU. The
+ * gradient that arrives through n is added to dy, which is then the gradient of the residual and of
+ * the update. */
 typedef struct fm_transition_grad {
     const void *dn;       /* act [rows, c], where there is an n */
     fm_out dy;            /* act [rows, c]; as in fm_update_norm_grad. Without n it is only read */

@@ -1,6 +1,6 @@
 /* infer.c: see infer.h. A recording is a trainer that only goes forward (fm_trainer_options); all
- * recordings use one set of parameters. They are kept in the order of their last use, and the
- * oldest ones make room for a new one. */
+ * recordings use one set of parameters. They are kept in the order of their last use, and the least
+ * recently used ones make room for a new one. */
 #include "trainer/infer/infer.h"
 
 #include "proto/chem/atom14.h"
@@ -12,9 +12,9 @@
 #include <string.h>
 
 enum {
-    SHORTEST = 16,   /* recorded length, and the step of lengths up to 256 */
+    SHORTEST = 16,   /* the least recorded length, and the step of lengths up to 512 */
     STEPS = 16,      /* recorded lengths between a power of two and the next one */
-    MOST_SHAPES = 8, /* recordings that are kept */
+    MOST_SHAPES = 8, /* most recordings that are kept */
 };
 
 static const int64_t reserve_bytes = (int64_t)1 << 30; /* for the device's libraries and graphs */

@@ -1,14 +1,15 @@
-/* infer.h: inference: the structures and confidences that a model gives for whole chains.
+/* infer.h: inference: the structures and confidences that a model predicts for whole chains.
  *
  *     fm_infer_create          the parameters' memory; the caller loads a checkpoint into it
  *     fm_infer_run             one chain: all its cycles, its losses and the last cycle's atoms
  *     fm_infer_head            logits of that chain's heads
  *
- * A run has no gradient, no dropout and no saved tensors. A chain is not cropped: it is padded to
+ * A run has no gradient, no dropout and no saved tensors. A chain is not cropped. It is padded to
  * the next length of fm_infer_round and masked, so one recording (tapes, memory plan, CUDA graphs)
- * serves all chains of about its length. Results depend on a chain's length and nothing else, since
- * the recorded length does; a longer recording gives the same numbers to rounding. A few recordings
- * are kept, as many as the memory allows. Callers that order chains by length make each once. */
+ * serves all chains of about its length. The recorded length depends on the chain's length alone,
+ * so the bits of a result do not depend on other chains; a longer recording changes results only by
+ * rounding. At most eight recordings are kept, fewer if memory is short. Callers that order chains
+ * by length make each recording once. */
 #ifndef FM_TRAINER_INFER_H
 #define FM_TRAINER_INFER_H
 
@@ -34,7 +35,8 @@ void fm_infer_destroy(fm_infer *infer);
 /* The parameters: master, and the copy in the activations' type. No chain may be running. */
 fm_params *fm_infer_get_params(fm_infer *infer);
 
-/* The recorded length for a chain: n_res, rounded up by at most 1/8 (or to 16). */
+/* Returns the recorded length for a chain: n_res rounded up, to a multiple of 16 below 512, and by
+ * at most 1/8 above 128. */
 int64_t fm_infer_round(int64_t n_res);
 
 /* Finds the bytes of device memory that a chain of n_res residues takes, the parameters among

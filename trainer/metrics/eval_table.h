@@ -1,8 +1,8 @@
 /* eval_table.h: the results of an evaluation: a row for each chain, the means over them, and the
  * files that hold both.
  *
- * Rows are in the order of the snapshot, whatever order they were computed in, and all sums follow
- * that order, so the same model and chains give the same numbers to the bit. The scores are those
+ * Rows are in the order of the snapshot, in whatever order they were computed, and all sums follow
+ * that order. So the same model and chains give the same numbers to the bit. The scores are those
  * of structure_metrics.h. Confidence is compared residue by residue: pLDDT against the residue's
  * lDDT of CA atoms, both 0..100, in ten classes of pLDDT. */
 #ifndef FM_TRAINER_EVAL_TABLE_H
@@ -58,10 +58,10 @@ FM_MUST_USE fm_status fm_eval_score_chain(const fm_structure_pair *pair, const f
 /* Notes why a chain has no scores. */
 void fm_eval_refuse_chain(fm_eval_chain *chain, fm_status status, const char *why);
 
-/* Means over the chains with scores. Every value has a name: lddt_ca, lddt, rmsd_ca, drmsd_ca,
- * tm_score, gdt_ts, gdt_ha, lddt_ca_median, plddt; plddt_error (the mean distance of a class's
- * pLDDT from its lDDT, weighted by residues) and plddt_correlation (Pearson, over residues); loss
- * and its terms. A value that is not defined is NAN. */
+/* Means over the chains with scores. The names of the values are lddt_ca, lddt, rmsd_ca, drmsd_ca,
+ * tm_score, gdt_ts, gdt_ha, lddt_ca_median and plddt, then loss and its terms. In addition,
+ * plddt_error is the mean distance of a class's pLDDT from its lDDT, weighted by residues, and
+ * plddt_correlation is Pearson's, over residues. A value that is not defined is NAN. */
 typedef struct fm_eval_summary {
     uint32_t n_chain, n_failed; /* with scores, and without */
     uint64_t n_residue;

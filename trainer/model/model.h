@@ -62,8 +62,8 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *config,
                              const fm_kernels *kernels, fm_model_inputs *ret_inputs);
 
 /* Records the template pair embedder, stack and pointwise attention (A2:9-13, A16, A17). Returns
- * the new z. `together`, where each rank has whole templates: one node for all that it has in place
- * of one for each, with the same dropout masks and the same results to rounding. */
+ * the new z. `together`: where each rank has whole templates, all of its templates are one node
+ * instead of one each. Dropout masks are the same, and results agree to rounding. */
 fm_tensor_ref fm_model_template_pairs(fm_tape *tape, const fm_model_config *config,
                                       const fm_model_weights *weights,
                                       const fm_model_inputs *inputs, fm_tensor_ref z,

@@ -55,7 +55,7 @@ static bool has_norm(const fm_node *node) {
     return node->n_output == 2;
 }
 
-/* The operands of the whole transition but its input x and what it keeps. */
+/* The operands of the whole transition, except its input x and its saved tensors. */
 static fm_transition transition_of(const fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     return (fm_transition){.end.dropout = fm_update_dropout(run, node, &at->update, 0),

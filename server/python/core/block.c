@@ -59,7 +59,7 @@ static void block_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-/* Writable: nobody else reads this memory, and torch.from_numpy wants arrays that it may write. */
+/* Writable, because torch.from_numpy demands it; no other code reads this memory. */
 static int block_get_buffer(PyObject *self, Py_buffer *view, int flags) {
     block_object *block = (block_object *)self;
     return PyBuffer_FillInfo(view, self, block->data, block->size, 0, flags);

@@ -59,7 +59,7 @@ static const char *numpy_dtype(uint8_t dtype) {
     }
 }
 
-/* The tensors as they came: tuples of cycle (None: shared by all) and array. */
+/* The tensors as received: tuples of cycle (None: shared by all) and array. */
 static PyObject *sample_tensors(PyObject *self, PyObject *ignored) {
     (void)ignored;
     const fm_sample *s = ((sample_object *)self)->sample;
@@ -84,7 +84,7 @@ static PyObject *sample_tensors(PyObject *self, PyObject *ignored) {
     return list;
 }
 
-/* Bytes that the expanded arrays take at most, with room for what is computed on the way. */
+/* An upper bound of the bytes of the expanded arrays, intermediate results included. */
 static size_t arena_bytes(const fm_sample *s, const fm_expand_sizes *sizes) {
     size_t n_res = sizes->n_res, n_cycle = s->n_cycle;
     size_t per_residue = 16 * ((size_t)sizes->n_clust * (FM_N_MSA_FEAT + 4) +
@@ -122,7 +122,7 @@ static PyObject *sample_expand(PyObject *self, PyObject *arguments) {
     return expand(((sample_object *)self)->sample, &sizes);
 }
 
-/* The hash that foldmill fetch --digest is made of. */
+/* The hash of a sample that foldmill fetch --digest combines. */
 static PyObject *sample_hash(PyObject *self, PyObject *ignored) {
     (void)ignored;
     const fm_sample *s = ((sample_object *)self)->sample;

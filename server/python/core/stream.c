@@ -141,8 +141,8 @@ static bool is_open(const stream_object *self) {
 
 /* -- the next sample */
 
-/* Waits until a sample is ready or the stream is over, and looks for signals now and then. Returns
- * false with an exception. */
+/* Waits until a sample is ready or the stream is over, and handles signals meanwhile. Returns false
+ * with an exception. */
 static bool wait_ready(stream_object *self, fm_loaded *ret_loaded) {
     for (;;) {
         bool ready = false;

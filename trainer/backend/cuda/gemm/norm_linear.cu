@@ -7,11 +7,11 @@
  * pair bias of an attention. Such a product takes as long as its memory traffic, so the LayerNorm
  * and the product with W_few cost little more than reading x, which happens once.
  *
- * Both weights stay in shared memory. Each warp group of a block works for itself on tiles of 64
+ * Both weights stay in shared memory. The warp groups of a block work independently on tiles of 64
  * rows: the copy engine brings the tile's x, and each warp reads its 16 rows as the left operand. A
  * row is then in four lanes, so that its statistics are two exchanges, and the operand is
  * normalised in registers. The outputs are made 128 at a time, and each warp stores 16 rows by 64
- * of them through shared memory. While one group ends its outputs, the others multiply. */
+ * of them through shared memory. While one group stores its outputs, the others multiply. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
@@ -67,8 +67,8 @@ __device__ inline void norm_linear_fetch_weights(const norm_linear_call &p,
     }
 }
 
-/* Normalises this lane's parts of two rows, which are the left operand: word 2 j + i of step k has
- * the columns 16 k + 8 j + 2 t and the next one of row g + 8 i (t = lane % 4, g = lane / 4). */
+/* Normalises this lane's parts of two rows, which are the left operand. Word 2 j + i of step k
+ * holds columns 16 k + 8 j + 2 t and the next one of row g + 8 i (t = lane % 4, g = lane / 4). */
 template <int C>
 __device__ inline void normalise_operand(uint32_t (&a)[C / 16][4], const norm_linear_call &p) {
     float total[2] = {0, 0}, squares[2] = {0, 0}, rstd[2];
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(norm_linear_shape<C>::THREADS, 1)
 #pragma unroll
         for (int k = 0; k < C / 16; k += 4)
             tile_rows<64>(a + k, space->x[group] + k * 16 * GROUP_ROWS, warp_row);
-        tiles_publish(); /* what was read here is overwritten by the copy engine */
+        tiles_publish(); /* the copy engine overwrites the rows that were read here */
         asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
         if (is_first) norm_linear_fetch<C>(p, space, group, tile + stride);
         __syncwarp();

@@ -3,8 +3,8 @@
  *
  *     dy = dy + the gradient of y through n
  *
- * A row is in four lanes of one warp, which has 16 rows, and a lane has eight neighbouring columns
- * of every 32, so that memory is accessed by 16 bytes. The result goes to memory and, as the left
+ * A warp has 16 rows. Each row is spread over four lanes, and a lane has eight neighbouring columns
+ * of every 32, so that each access moves 16 bytes. The result goes to memory and, as the left
  * operand of a product, to shared memory. */
 #ifndef FM_BACKEND_CUDA_ROW_BEGIN_CUH
 #define FM_BACKEND_CUDA_ROW_BEGIN_CUH
@@ -33,9 +33,10 @@ inline row_begin row_begin_of(const fm_update_norm *a, const void *y, const void
             !a->gamma || dy.beta == FM_ADD};
 }
 
-/* Adds x, eight values of dgamma and of dbeta for the columns of each lane, over the eight lanes
- * that have the same columns, and adds the sums to those of the warp in memory, [2, N]; `sums` is
- * where the columns begin. No other warp adds to the same, and each number has one lane. */
+/* Sums x, eight values of dgamma and of dbeta for the columns of each lane, over the eight lanes
+ * with the same columns. Adds the results to the warp's sums [2, N] in memory; `sums` points at the
+ * first of these columns. No other warp adds to these sums, and each number is added by one
+ * lane. */
 template <int N> __device__ inline void add_sums(float *sums, const float (&x)[2][8]) {
     const uint32_t all = 0xffffffffu;
     int lane = threadIdx.x % 32;
@@ -54,8 +55,8 @@ template <int N> __device__ inline void add_sums(float *sums, const float (&x)[2
     *at = sum;
 }
 
-/* This lane's eight numbers of columns 32 g to 32 g + 31 of a row, in memory. `is_there`: else they
- * are zeros. */
+/* Reads this lane's eight numbers of columns 32 g to 32 g + 31 of a row in memory, or zeros unless
+ * is_there. */
 template <int N>
 __device__ inline raw<bf16, 8> load_eight(const bf16 *x, int row, int g, bool is_there) {
     if (!is_there) return {make_uint4(0, 0, 0, 0)};
@@ -71,7 +72,7 @@ struct row_norm {
     float shift, rstd; /* shift = -mean */
 };
 
-/* The statistics of a row, of which this lane has a part. */
+/* Returns the statistics of a row, of which this lane has a part. */
 template <int N> __device__ inline row_norm norm_of(const raw<bf16, 8> (&y)[N / 32], float eps) {
     float x[8], total = 0, squares = 0;
 #pragma unroll
@@ -204,7 +205,7 @@ __device__ inline void store_rows(const box_map &boxes, bf16 *tile, const float 
                   shared_address(tile + (k * GROUP_ROWS + at_row) * 64));
 }
 
-/* One thread: calls `count` rows from `row` on into the L2 cache. */
+/* One thread prefetches `count` rows, from `row` on, into the L2 cache. */
 template <int N> __device__ inline void prefetch_rows(const row_begin &b, int row, int count) {
     int64_t at = (int64_t)row * N;
     uint32_t bytes = (uint32_t)(min(count, b.rows - row) * N * (int)sizeof(bf16));
@@ -216,7 +217,7 @@ template <int N> __device__ inline void prefetch_rows(const row_begin &b, int ro
 
 /* -- sums of dgamma and dbeta: a vector [2, N] for each warp, then one for each block */
 
-/* Where this warp's sums are, which it sets to 0. */
+/* Returns this warp's sums after setting them to 0. */
 template <int N, int WARPS> __device__ inline float *begin_sums(float *warp_sums) {
     float *sums = warp_sums + (blockIdx.x * WARPS + threadIdx.x / 32) * (int64_t)(2 * N);
     for (int i = threadIdx.x % 32; i < 2 * N; i += 32)

@@ -1,7 +1,7 @@
-/* transition.cuh: what the kernels of a transition, forward and backward, have in common: two warp
- * groups that compute, a third one whose first thread fetches weights, and the ring through which
- * these come. Both groups use every slot of the ring. A `space` is the kernel's shared memory, with
- * the slots' barriers `full` and `empty`. */
+/* transition.cuh: the common structure of a transition's kernels, forward and backward. Two warp
+ * groups compute. The first thread of a third one fetches weights through a ring, and both
+ * computing groups use every slot of it. A `space` is the kernel's shared memory, with the slots'
+ * barriers `full` and `empty`. */
 #ifndef FM_BACKEND_CUDA_TRANSITION_CUH
 #define FM_BACKEND_CUDA_TRANSITION_CUH
 

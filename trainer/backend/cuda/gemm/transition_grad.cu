@@ -5,9 +5,9 @@
  *     dhidden = dy W2 where the hidden layer is above 0, else 0
  *     dx      = dhidden W1
  *
- * for the shapes of transition.cu, whose structure this kernel has: a chunk of dhidden is the
- * accumulators of the first product and then, in registers, the operand of the second. It is also
- * written, for the weight gradients, which are products over all rows (weights.cu).
+ * for the shapes of transition.cu and with its structure. A chunk of dhidden is in the accumulators
+ * of the first product and then, in registers, the operand of the second. It is also written to
+ * memory for the weight gradients, which are products over all rows (weights.cu).
  *
  * Each warp loads the hidden layer of its rows ahead of time, in pieces of 16 rows by 64 channels,
  * and stores dhidden from the same place. */
@@ -37,7 +37,7 @@ template <int C> struct transition_grad_shape {
     static constexpr int PARTS = CHUNK / 64, KS = C / PARTS;
     static constexpr int SLOTS = C == 256 ? 4 : 8, SLOT = 64 * C;
     /* Pieces of the hidden layer that a warp has in shared memory. With four, a piece takes the
-     * place of the last one but one, so that nobody waits for the store that has just begun. */
+     * place of the last one but one, so that no thread waits for the store that has just begun. */
     static constexpr int PIECES = C == 256 ? 2 : 4;
 };
 
@@ -96,8 +96,8 @@ __device__ inline void fetch_piece(const transition_grad_call &t, transition_gra
         has);
 }
 
-/* The same for those that take the places of pieces that were stored, when the piece `number` and
- * the others of its chunk have just been stored. */
+/* Asks for the pieces that take the places of stored ones, after piece `number` and the others of
+ * its chunk have just been stored. */
 template <int C>
 __device__ inline void fetch_more(const transition_grad_call &t, transition_grad_space<C> *s,
                                   int group, int begin, int number) {
