@@ -55,9 +55,9 @@ FM_MUST_USE fm_status fm_address_connect(const fm_address *address, uint32_t tim
 FM_MUST_USE fm_status fm_address_listen(const fm_address *address, int *ret_socket,
                                         fm_address *ret_bound, fm_error *reterr);
 
-/* Checks a listening stream socket that another program has made, and names what it is bound to:
- * unix, or tls if is_tls, else tcp. The socket becomes non-blocking and close-on-exec. FM_ERR_USAGE
- * for any other descriptor, and for tcp beyond this machine without is_insecure. */
+/* Checks a listening stream socket that another program has made, and names the address that it is
+ * bound to: unix, or tls if is_tls, else tcp. The socket becomes non-blocking and close-on-exec.
+ * FM_ERR_USAGE for any other descriptor, and for tcp beyond this machine without is_insecure. */
 FM_MUST_USE fm_status fm_address_adopt(int fd, bool is_tls, bool is_insecure, fm_address *ret_bound,
                                        fm_error *reterr);
 

@@ -89,7 +89,7 @@ void fm_conn_refuse(fm_conn *conn, fm_counter which, fm_status status, const cha
     char quoted[600];
     fm_conn_count(conn, which);
     if (conn->state == CONN_HANDSHAKE) {
-        fm_conn_close(conn, text); /* nothing can be said yet */
+        fm_conn_close(conn, text); /* no frame can be sent yet */
         return;
     }
     fm_conn_log(conn, FM_LOG_WARN, "refused", "state=%s why=%s", fm_conn_state_names[conn->state],

@@ -56,7 +56,7 @@ struct fm_server {
     size_t n_listen;
     fm_listener *listeners[N_ADDRESS];
     fm_address addresses[N_ADDRESS];
-    bool is_handed[N_ADDRESS]; /* the file of a unix socket belongs to whoever made it */
+    bool is_handed[N_ADDRESS]; /* the file of a unix socket belongs to the process that made it */
     char address_texts[N_ADDRESS][FM_ADDRESS_TEXT_BYTES];
     fm_service_manager *manager;
     fm_conn *conns; /* the newest first */
@@ -313,7 +313,7 @@ static uint64_t on_look_for(void *owner, const fm_wire_hello *hello) {
     return fm_takeover_find(server->takeover, hello->snapshot_name, &hello->snapshot);
 }
 
-/* Takes what the thread beside the loop has opened and found. */
+/* Takes over the sources that the takeover's thread has opened and found. */
 static void collect_news(fm_server *server) {
     fm_takeover_news news;
     if (!server->takeover || !fm_takeover_collect(server->takeover, &news)) return;

@@ -162,7 +162,7 @@ static const char *name_of(const void *plan, uint64_t index) {
 
 /* -- opening and closing */
 
-/* Copies what a source needs out of the arena, which has the text of the file as well. */
+/* Copies the arrays that a source needs out of the arena, which also has the text of the file. */
 static fm_status keep(fm_cache_source *cache, const fm_snapshot *read, fm_error *reterr) {
     uint32_t n_share = read->shares.n;
     size_t bytes = (size_t)read->n_chain * sizeof *read->chain;

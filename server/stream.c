@@ -357,7 +357,7 @@ static bool may_begin(fm_server_stream *stream) {
     if (slot_at(stream, stream->next_position)->state != SLOT_EMPTY) return false;
     uint64_t limit = stream->credit_items + AHEAD;
     if (stream->params.order == FM_WIRE_FREE) {
-        /* What is still being made holds up nothing, so that only what is ready counts. */
+        /* A sample that is still being made delays no other, so only ready ones count. */
         return stream->n_pending < MOST_MAKING + limit &&
                stream->n_pending - stream->n_making < limit;
     }
@@ -494,8 +494,8 @@ static uint64_t place_at(fm_server_stream *stream, uint64_t position) {
 fm_work *fm_server_stream_pick(fm_server_stream *stream) {
     if (stream->is_abandoned || !has_credit(stream)) return NULL;
     if (stream->head == stream->next_position) return NULL;
-    /* Samples that the token names were sent by an earlier stream and count, so that a sample which
-     * was overtaken before a restart is not overtaken by another window of samples after it. */
+    /* Samples that the token names count as sent, by an earlier stream. So a sample that was
+     * overtaken before a restart is not overtaken by another window of samples after it. */
     uint64_t last = place_at(stream, stream->head) + stream->window;
     for (uint64_t p = stream->head; p < stream->next_position; p++) {
         slot *at = slot_at(stream, p);

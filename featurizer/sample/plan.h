@@ -19,7 +19,7 @@ typedef enum fm_plan_order {
 
 /* Fractions are in units of 2^-32 ("q32"), so that every choice is made in integers. */
 typedef struct fm_plan {
-    char name[32]; /* that of the preset which trains on it, or "eval" */
+    char name[32]; /* of the preset that trains on it, or "eval" */
     fm_plan_order order;
     uint32_t global_batch;  /* B: samples per step */
     uint32_t epoch_samples; /* samples per epoch; only labels samples */
@@ -56,8 +56,7 @@ FM_MUST_USE fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr);
  * immutable and may be shared by threads. */
 typedef struct fm_chooser fm_chooser;
 
-/* How often each dataset of a snapshot is drawn; its chains then share what it gets by their
- * weights. */
+/* How often each dataset of a snapshot is drawn; its chains are then drawn by their weights. */
 typedef struct fm_chooser_shares {
     uint32_t n;              /* 1 .. FM_LIMIT_N_SHARE */
     const uint32_t *share;   /* [n] each > 0, the sum below 2^32 */

@@ -62,7 +62,7 @@ typedef struct fm_report_snapshot {
     uint32_t n_chain;
     uint32_t n_user;           /* connections and streams that use it */
     uint64_t n_sample, n_byte; /* sent since it was opened */
-    bool is_old;               /* open only for those that began with it */
+    bool is_old;               /* open only for connections that began with it */
 } fm_report_snapshot;
 
 typedef struct fm_report_slow {

@@ -3,8 +3,9 @@
  *     bench_order
  *
  * One of 100 samples takes 600 ms, the others none; the consumer takes one every 20 ms and receives
- * 8 ahead; the server has 10 workers. Waits are those after 250 samples, when the server knows how
- * long samples take. Workers and consumer sleep, so that a busy machine disturbs little. */
+ * 8 ahead; the server has 10 workers. Only waits after the first 250 samples count, when the server
+ * knows how long samples take. Workers and consumer sleep, so that a busy machine disturbs
+ * little. */
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
 #include "proto/client.h"

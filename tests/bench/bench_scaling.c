@@ -12,18 +12,18 @@
  *     efficiency time of one rank * samples of a step / (time * ranks); layout 1 must come first
  *     kernels, exchanges, bytes   of the last cycle and of each other cycle, on rank 0; bytes are
  *                those that it sends to other ranks, or that they read
- *     exposed    the time of a pass less that of the same graph with exchanges left out
+ *     exposed    the time of a pass less that of the same graph without exchanges
  *     serial     with DAP: nodes of which every rank computes all, by the device's clock
  *     waiting    of a step with the mean number of cycles: the time that exchange kernels waited
  *                for other ranks, least and most of all ranks
  *     memory     of the device, the most of all ranks
  *
- * Exchanges are left out as follows: instead of an exchange, its receive buffer is filled with
- * zeros, once in one series of steps and twice in another. The difference is the cost of filling,
- * which is taken off the first.
+ * To measure without exchanges, the receive buffer of each is filled with zeros instead, once in
+ * one series of steps and twice in another. The difference is the cost of filling, which is
+ * subtracted from the first.
  *
- * With --alone a layout runs as one process that is its rank 0, all exchanges left out. That is
- * what the layout costs beside communication, for any number of ranks. */
+ * With --alone a layout runs as one process, its rank 0, without any exchange. The result is the
+ * cost of the layout beside communication, for any number of ranks. */
 #include "proto/base/options.h"
 #include "tests/bench/bench_trainer.h"
 #include "tests/testing/ranks.h"
@@ -81,7 +81,7 @@ typedef struct task {
 
 typedef struct bench bench;
 
-/* A communicator that counts, or leaves out, the exchanges of another. */
+/* A communicator that counts or omits the exchanges of another. */
 typedef struct spy {
     fm_comm comm;
     fm_comm *inner; /* NULL: left out */

@@ -77,7 +77,7 @@ static inline void make_chain(const fm_sample *sample, fm_tensor_id aatype_id,
 }
 
 /* Makes a sample of the model's full shape, with MOST_CYCLES cycles, in the arena. Ids, counts and
- * masks are those of tests/testing/sample.h; values that must be consistent with each other are
+ * masks are those of tests/testing/sample.h. Values that must be consistent with each other are
  * made here: a random walk with the first five atoms of every residue. */
 static inline fm_sample *bench_make_sample(fm_arena *arena, const fm_model_config *c,
                                            uint64_t seed) {

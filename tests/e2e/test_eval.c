@@ -190,8 +190,7 @@ static void a_killed_evaluator_comes_back(void **state) {
     assert_int_equal(run("cmp " CHECKPOINT " killed/checkpoint-000000000012.safetensors"), 0);
 }
 
-/* A stopped evaluator delays nothing but the end, which waits as long as it is told, and it is
- * ended with the run. */
+/* A stopped evaluator delays only the end of the run, by --eval-wait, and is ended with the run. */
 static void a_stopped_evaluator_holds_nothing_up(void **state) {
     (void)state;
     assert_int_equal(run(". ./lib; begin --data unix:socket --steps 12 --checkpoint-every 6 "

@@ -92,7 +92,7 @@ static void await_log(const char *pattern) {
 
 /* -- names */
 
-/* Three snapshots of two caches, fetched at once, have the bytes of servers of their own. */
+/* Three snapshots of two caches, fetched at once, have the same bytes as from separate servers. */
 static void every_client_gets_its_snapshot(void **state) {
     (void)state;
     static const char fetch[] = "$FOLDMILL fetch --data unix:s --steps 12 --batch 4 --seed 7 "

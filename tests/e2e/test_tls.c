@@ -166,7 +166,8 @@ static void tokens_come_from_files_and_the_environment(void **state) {
     stop();
 }
 
-/* A server on the network asks who its clients are, unless it is told not to. */
+/* A server on the network demands that clients identify themselves, unless --open-to-all is
+ * given. */
 static void a_server_is_not_open_to_all_by_accident(void **state) {
     (void)state;
     static const char serve[] = "timeout 60 $FOLDMILL serve --cache cache --listen "

@@ -223,7 +223,7 @@ static void a_skipped_sample_is_skipped_again(void **state) {
     replay("spoiled", "");
 }
 
-/* Killed where no checkpoint is, and stopped inside a batch: the ledger goes on with the
+/* A run is killed away from a checkpoint, and stopped inside a batch. The ledger continues from the
  * checkpoint, and one replay gives the whole run. */
 static void a_resumed_run_keeps_its_ledger(void **state) {
     (void)state;

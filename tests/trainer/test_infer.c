@@ -68,7 +68,7 @@ static fm_trainer *exact_trainer(bool forward_only) {
 }
 
 /* Exactly recorded, inference has the losses and atoms of a training step to the bit; recorded for
- * 16 residues in place of 11, to rounding. */
+ * 16 residues instead of 11, to rounding. */
 static void forward_is_that_of_training(void **state) {
     fm_arena *arena = *state;
     static sample s;

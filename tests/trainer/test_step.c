@@ -476,8 +476,8 @@ static void nothing_runs_after_a_nonfinite_value(void **state) {
     }
 }
 
-/* A sum that overflows is the step's fault and no sample's, whether a sample is queued behind it or
- * not; the parameters stay. */
+/* A sum that overflows is an error of the step and of no sample, whether or not a sample is queued
+ * behind it. The parameters stay unchanged. */
 static void an_overflowing_sum_names_its_step(void **state) {
     (void)state;
     static sample s;

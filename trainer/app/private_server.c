@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 enum {
-    LOOK_MS = 20,      /* between two looks at a server that starts */
+    LOOK_MS = 20,      /* between two checks of a server that starts */
     IDLE_MS = 100,     /* the same of one that runs or ends */
     CONNECT_MS = 1000, /* for a connection to it */
     READY_S = 120,     /* for it to listen */
@@ -145,7 +145,7 @@ static void take_line(fm_private_server *s) {
     }
 }
 
-/* Reads what has come; false at the end. */
+/* Reads the output that has arrived; false at its end. */
 static bool read_lines(fm_private_server *s) {
     char bytes[LINE_BYTES];
     ssize_t n = read(s->errors, bytes, sizeof bytes);
@@ -167,7 +167,7 @@ static bool listens(const fm_private_server *s) {
     return true;
 }
 
-/* Waits for the end of the server that runs, and passes on what it says. A server that does not
+/* Waits for the end of the running server, and passes on its log lines. A server that does not
  * listen in time, or does not end in time, is killed. Returns its wait status. */
 static int attend(fm_private_server *s) {
     uint64_t stopping_ns = 0;

@@ -16,7 +16,7 @@ enum { FM_STOP_TARGET = 1000 };
  * process tells the user that it stops, and a second signal ends it; one of several ranks leaves
  * both to the command that has started it. */
 void fm_stop_catch(bool answers);
-/* The same for a command that says `text` when it is asked to stop. */
+/* The same for a command that prints `text` when it is asked to stop. */
 void fm_stop_catch_saying(const char *text);
 
 /* Notes that another rank was asked to stop by that signal, or that the target is reached. */

@@ -152,7 +152,7 @@ static const char description[] =
             .help = "resume with another value of a setting; may be repeated"                       \
     }
 
-/* Scores on other chains while the run goes on. */
+/* Scores on other chains during the run. */
 #define EVAL_OPTIONS(set)                                                                          \
     {"eval-every",                                                                                 \
      FM_OPTION_U64,                                                                                \

@@ -175,7 +175,7 @@ static bool find_slot(fm_train_run *run) {
     return run->own_slot < fm_run_batch(run);
 }
 
-/* Whether this rank's group takes the sample that comes first to this rank. */
+/* Whether this rank's group takes the sample that arrives first at this rank. */
 static bool is_first_of_group(const fm_train_run *run) {
     return fm_ranks_rank(run->ranks) % ranks_per_group(run) == 0;
 }

@@ -149,8 +149,8 @@ FM_MUST_USE fm_status fm_run_find_order(fm_train_run *run, fm_error *reterr);
 /* Completes the feed's options with the order. FM_ERR_USAGE when ranks that share a sample
  * would have to hold more than they can. */
 FM_MUST_USE fm_status fm_run_ask_order(const fm_train_run *run, fm_feed *feed, fm_error *reterr);
-/* Once the state is loaded and the feed is open: whether the run can go on in this order.
- * FM_ERR_USAGE. */
+/* Checks whether the run can continue in this order. Call it once the state is loaded and the feed
+ * is open. FM_ERR_USAGE. */
 FM_MUST_USE fm_status fm_run_check_order(fm_train_run *run, fm_error *reterr);
 /* Opens DIR/ledger. The errors of fm_ledger_open. */
 FM_MUST_USE fm_status fm_run_open_ledger(fm_train_run *run, fm_error *reterr);

@@ -269,9 +269,9 @@ typedef struct sent_list {
     int32_t count;
 } sent_list;
 
-/* Returns what the exchange that this step begins or finishes sends, or FM_TENSOR_NONE when the
- * step does neither. It also returns FM_TENSOR_NONE for an exchange between ranks that record
- * different nodes: they could not agree whether one of them waits for its readers. */
+/* Returns the tensor that is sent by the exchange that this step begins or finishes, or
+ * FM_TENSOR_NONE when it does neither. It also returns FM_TENSOR_NONE for an exchange between ranks
+ * that record different nodes: they could not agree whether one of them waits for its readers. */
 static fm_tensor_ref sent_by(const fm_tape *tape, const fm_step *step, bool *ret_begins) {
     const fm_node *node = &tape->node[step->node];
     bool back = step->phase == FM_PHASE_BACKWARD;

@@ -71,9 +71,9 @@ FM_MUST_USE fm_status fm_checkpoint_peek(const char *path, fm_arena *arena,
 FM_MUST_USE fm_status fm_checkpoint_load(const char *path, fm_params *params,
                                          const fm_checkpoint_state *state, fm_error *reterr);
 
-/* Loads the parameters and the average of a file whose model has the parameters `saved`, a table
- * without memory, into those that `params` has as well. Others keep their values, and the moments
- * are not loaded. Rows of the same name must have the same shape. Errors as above. */
+/* Loads parameters and average from a file whose model has the parameters `saved`, a table without
+ * memory. Only parameters that `params` has as well are loaded. Others keep their values, and the
+ * moments are not loaded. Rows of the same name must have the same shape. Errors as above. */
 FM_MUST_USE fm_status fm_checkpoint_load_shared(const char *path, const fm_params *saved,
                                                 fm_params *params, const fm_checkpoint_state *state,
                                                 fm_error *reterr);

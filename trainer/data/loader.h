@@ -4,13 +4,13 @@
  *                               ^                                                  |
  *                               +---- free slabs <---- fm_loader_release <---------+
  *
- * The whole memory is n_slab slabs. Each holds one encoded sample as it came off the wire, and
- * the views into it. Credits limit what the server sends to what fits the free slabs. Samples
- * come in the order of the stream (strict, bounded:W or free). With policy skip, a sample that
- * the server could not make comes in its place, without content. A sample that arrives damaged
- * ends the stream, because a new connection usually brings it whole; the caller names it to the
- * next loader, where it comes without content if it is damaged again. Only one thread may call
- * next and release. */
+ * The whole memory is n_slab slabs. Each holds one encoded sample as it came off the wire, and the
+ * views into it. Credits limit what the server sends to what fits the free slabs. Samples come in
+ * the order of the stream (strict, bounded:W or free). With policy skip, a sample that the server
+ * could not make comes in its place, without content. A sample that arrives damaged ends the
+ * stream, because a new connection usually brings it whole. The caller names it to the next loader,
+ * which passes it on without content if it is damaged again. Only one thread may call next and
+ * release. */
 #ifndef FM_TRAINER_LOADER_H
 #define FM_TRAINER_LOADER_H
 

@@ -1,6 +1,6 @@
-/* row_end.cu: chooses how linear_update, transition and norm_linear run: as one kernel
- * (linear_update.cu, transition.cu, norm_linear.cu), which is for bf16 and some widths, or composed
- * of other entries (../../row_end.h, ../../norm_linear.h). */
+/* row_end.cu: chooses how linear_update, transition and norm_linear run. In bf16 and for some
+ * widths each is one kernel (linear_update.cu, transition.cu, norm_linear.cu), else composed of
+ * other entries (../../row_end.h, ../../norm_linear.h). */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/norm_linear.h"

@@ -1,12 +1,11 @@
-/* skinny.cu: the products of a projection to few heads (the bias of pair attention) in bf16, which
- * have many rows on one side and four numbers, or eight, on the other. They take as long as their
+/* skinny.cu: the products of a projection to few heads (the bias of pair attention) in bf16. They
+ * have many rows on one side and four or eight numbers on the other. They take as long as their
  * memory traffic; library kernels, made for tiles, take 1.6 times as long.
  *
  *     heads        C[m, 4] = A[m, k] B[4, k]^T        lanes share a row, W is in registers
  *     spread       C[m, n] (+)= A[m, 4] B[4, n]       a thread makes eight columns
  *     weights      C[m, n] (+)= A[k, m]^T B[k, n]     m 4 or 8: a thread sums m times eight columns
- *                                                     over rows of its block, in f32
- */
+ *                                                     over rows of its block, in f32 */
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 
