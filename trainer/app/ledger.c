@@ -372,6 +372,7 @@ static fm_status add_facts(fm_ledger_record *record, bool *has_facts, const fm_l
 
 static fm_status add_uses(fm_ledger_record *record, uint64_t *n_max, const fm_ledger_line *line,
                           fm_error *reterr) {
+    if (!line->n) return FM_OK;
     if (record->n + line->n > *n_max) {
         *n_max = *n_max ? 2 * *n_max : 4096;
         fm_ledger_use *grown = realloc(record->use, *n_max * sizeof *grown);
