@@ -113,8 +113,9 @@ static fm_status fail_unknown(const fm_offer *offer, const fm_wire_hello *hello,
     char names[200], hash[FM_SHA256_HEX];
     list_names(offer, token, names, sizeof names);
     if (!fm_offer_is_by_hash(hello)) {
-        return fm_fail(reterr, FM_ERR_NOT_FOUND, "snapshot %.128s is not served, but: %s",
-                       hello->snapshot_name, names);
+        return fm_fail(reterr, FM_ERR_NOT_FOUND,
+                       "snapshot %.128s is not served here; there are: %s", hello->snapshot_name,
+                       names);
     }
     fm_sha256_format(&hello->snapshot, hash);
     return fm_fail(reterr, FM_ERR_NOT_FOUND,

@@ -193,7 +193,9 @@ static void add_scores(plot *p, curve_kind kind, size_t run, const fm_plot_serie
 
 static void collect(plot *p, const panel_kind *kind) {
     char seen[64];
-    snprintf(seen, sizeof seen, "seen_%s", kind->key);
+    /* Among the scores, `plddt` is the confidence itself, and the term has another name. */
+    const char *held_out = strcmp(kind->key, "plddt") == 0 ? "plddt_loss" : kind->key;
+    snprintf(seen, sizeof seen, "seen_%s", held_out);
     p->n_curve = 0;
     for (size_t i = 0; i < p->picture->n_run; i++) {
         const fm_plot_run *run = &p->picture->run[i];
@@ -207,7 +209,7 @@ static void collect(plot *p, const panel_kind *kind) {
         const fm_plot_run *run = &p->picture->run[i];
         const fm_plot_series *steps = fm_plot_find(&run->steps, kind->key);
         const fm_plot_series *of_seen = fm_plot_find(&run->scores, seen);
-        const fm_plot_series *scores = fm_plot_find(&run->scores, kind->key);
+        const fm_plot_series *scores = fm_plot_find(&run->scores, held_out);
         if (steps) add_means(p, i, steps, kind);
         if (of_seen) add_scores(p, CURVE_SEEN, i, of_seen);
         if (scores) add_scores(p, CURVE_HELD_OUT, i, scores);

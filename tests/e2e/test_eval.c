@@ -261,7 +261,7 @@ static void mistakes_are_refused(void **state) {
         {"foldmill eval -c nothing --data unix:socket -o x", "nothing: ", 1},
         {"foldmill eval -c small.ini --data unix:socket -o x", "small.ini: ", 1},
         {"foldmill eval -c " CHECKPOINT " --data unix:socket --snapshot held-out -o x",
-         "snapshot held-out is not served, but: all", 1},
+         "snapshot held-out is not served here; there are: all", 1},
         {"foldmill eval -c " CHECKPOINT " --cache cache --snapshot held-out -o x", "held-out", 1},
         {"foldmill eval -c " CHECKPOINT " --data unix:socket --against small.ini -o x",
          "expected the summary.json of an evaluation", 1},

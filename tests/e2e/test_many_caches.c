@@ -125,7 +125,7 @@ static void every_client_gets_its_snapshot(void **state) {
          "cmp - a_all.alone");
     assert_int_equal(
         fm_test_shell(folder, "$FOLDMILL fetch --data unix:s --steps 1 --snapshot other 2>err"), 1);
-    must("grep -q 'snapshot other is not served, but: all, train, other/all' err");
+    must("grep -q 'snapshot other is not served here; there are: all, train, other/all' err");
     must("grep -q 'hello .*snapshot=other/all generation=1' s.log");
     stop();
 }
@@ -350,7 +350,7 @@ static void a_server_follows_its_caches(void **state) {
                                    "$FOLDMILL fetch --data unix:s --steps 1 --snapshot other/more "
                                    ">out 2>err"),
                      1);
-    must("grep -q 'snapshot other/more is not served, but: all, train, other/all' err");
+    must("grep -q 'snapshot other/more is not served here; there are: all, train, other/all' err");
     stop();
 }
 

@@ -202,7 +202,7 @@ static void mistakes_are_reported(void **state) {
     assert_int_equal(run("grep -q \"no plan is called 'none'\" %s/err"), 0);
     assert_int_equal(
         run("\"$FM_BIN\"/foldmill fetch --data unix:%s/s --steps 1 --snapshot other 2>%s/err"), 1);
-    assert_int_equal(run("grep -q 'snapshot other is not served, but: all' %s/err"), 0);
+    assert_int_equal(run("grep -q 'snapshot other is not served here; there are: all' %s/err"), 0);
     assert_int_equal(run("\"$FM_BIN\"/foldmill serve --cache %s/cache --listen unix:%s/s 2>%s/err"),
                      1);
     assert_int_equal(run("grep -q 'another server listens' %s/err"), 0);

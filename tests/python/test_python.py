@@ -186,6 +186,11 @@ class Streams(Case):
         self.assertIn("/nowhere/socket", str(caught.exception))
         with self.assertRaisesRegex(ValueError, "on_error"):
             self.stream(on_error="ignore")
+        with self.assertRaisesRegex(ValueError, "order: found 'bounded'"):
+            self.stream(order="bounded")
+        with self.assertLogs("foldmill", "WARNING") as logged, self.assertRaises(foldmill.Error):
+            next(iter(self.stream(url="unix:/nowhere/socket", retry_s=0.3)))
+        self.assertEqual(len(logged.output), 1)
 
     def test_a_killed_server_loses_and_repeats_nothing(self):
         os.makedirs(f"{self.root}/b", exist_ok=True)

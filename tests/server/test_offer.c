@@ -66,7 +66,8 @@ static void a_client_gets_what_it_asks_for(void **state) {
     assert_null(ask(&f, "train", &f.all.snapshot, NULL, &error));
     assert_int_equal(error.status, FM_ERR_NOT_FOUND);
     assert_null(ask(&f, "other", NULL, NULL, &error));
-    assert_string_equal(error.message, "snapshot other is not served, but: all, train, other/all");
+    assert_string_equal(error.message,
+                        "snapshot other is not served here; there are: all, train, other/all");
 }
 
 static void a_token_limits_what_is_told(void **state) {
@@ -84,7 +85,7 @@ static void a_token_limits_what_is_told(void **state) {
                             "this access token is not for the snapshot that was asked for");
     }
     assert_null(ask(&f, "absent", NULL, "other/all,absent", &error));
-    assert_string_equal(error.message, "snapshot absent is not served, but: other/all");
+    assert_string_equal(error.message, "snapshot absent is not served here; there are: other/all");
     assert_null(ask(&f, "", &f.all.snapshot, "other/all", &error));
     assert_int_equal(error.status, FM_ERR_NOT_FOUND); /* as for a hash that nobody has */
     assert_null(strstr(error.message, "train"));

@@ -219,7 +219,7 @@ static void refusals_say_why(void **state) {
     fm_error error = {0};
     fm_client_options options = {.url = f.unix_url, .snapshot_name = "other"};
     assert_int_equal(fm_client_connect(&options, &client, &error), FM_ERR_NOT_FOUND);
-    assert_string_equal(error.message, "snapshot other is not served, but: made-up");
+    assert_string_equal(error.message, "snapshot other is not served here; there are: made-up");
     options = (fm_client_options){.url = f.unix_url, .snapshot = {{1}}};
     assert_int_equal(fm_client_connect(&options, &client, &error), FM_ERR_NOT_FOUND);
     assert_non_null(strstr(error.message, "snapshot 0100000000000000... is not served"));

@@ -69,7 +69,7 @@ static bool is_among(const char *const *names, size_t n, const char *name) {
     return false;
 }
 
-static bool is_rising(const char *name) {
+bool fm_evaluator_is_rising(const char *name) {
     return is_among(rising, sizeof rising / sizeof rising[0], name);
 }
 
@@ -82,7 +82,7 @@ static fm_status parse_target(const char *text, fm_evaluator_target *target, fm_
         memcpy(target->name, text, n);
         target->wanted = strtod(sign + 1, &end);
     }
-    bool is_known = is_rising(target->name) ||
+    bool is_known = fm_evaluator_is_rising(target->name) ||
                     is_among(falling, sizeof falling / sizeof falling[0], target->name);
     if (is_known && end && end != sign + 1 && !*end && isfinite(target->wanted)) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE,
@@ -152,8 +152,8 @@ static void read_line(fm_evaluator *e, const char *line, size_t bytes) {
         double value = fm_json_get_number(fm_json_get_member(tree, e->target.name), NAN);
         e->target.value = value;
         e->target.step = (uint64_t)step;
-        e->is_reached =
-            is_rising(e->target.name) ? value >= e->target.wanted : value <= e->target.wanted;
+        e->is_reached = fm_evaluator_is_rising(e->target.name) ? value >= e->target.wanted
+                                                               : value <= e->target.wanted;
         if (e->is_reached) e->target.reached_ns = fm_clock_ns();
     }
     fm_json_free(tree);

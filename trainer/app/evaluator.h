@@ -24,6 +24,9 @@ typedef struct fm_evaluator_options {
     uint64_t last_step;      /* of the checkpoint that the run resumes from; 0: a new run */
 } fm_evaluator_options;
 
+/* True for a score of which more is better. */
+bool fm_evaluator_is_rising(const char *name);
+
 /* Checks the text of a target. FM_ERR_USAGE lists the scores. */
 FM_MUST_USE fm_status fm_evaluator_check_target(const char *text, fm_error *reterr);
 

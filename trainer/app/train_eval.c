@@ -78,9 +78,32 @@ static fm_status find_place(const fm_train_options *set, place *p, fm_error *ret
     return FM_OK;
 }
 
+/* Checks the score that a batch schedule waits for. Another program may write the scores. */
+static fm_status check_gate(const fm_train_run *run, fm_error *reterr) {
+    const char *score = run->batches.score;
+    if (!score[0]) return FM_OK;
+    if (!fm_evaluator_is_rising(score)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--batch-schedule: found the score '%.64s', expected one that rises: "
+                       "lddt_ca, lddt, tm_score, gdt_ts, gdt_ha, plddt, lddt_ca_median, "
+                       "plddt_correlation",
+                       score);
+    }
+    if (!fm_run_eval_every(run)) {
+        fm_log(
+            FM_LOG_WARN, "nobody_scores",
+            "why=\"the batch schedule waits for %s in eval.jsonl, and --eval-every, which writes "
+            "it, is not given\"",
+            score);
+    }
+    return FM_OK;
+}
+
 fm_status fm_run_check_evaluator(const fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
     place p;
+    fm_status status = check_gate(run, reterr);
+    if (status) return status;
     if (!fm_run_eval_every(run)) {
         if (!set->stop_at) return FM_OK;
         return fm_fail(reterr, FM_ERR_USAGE,
@@ -100,7 +123,7 @@ fm_status fm_run_check_evaluator(const fm_train_run *run, fm_error *reterr) {
                        "--eval-every scores structures, and the model has no structure module "
                        "([model] n_structure_iteration = 0)");
     }
-    fm_status status = set->stop_at ? fm_evaluator_check_target(set->stop_at, reterr) : FM_OK;
+    if (set->stop_at) status = fm_evaluator_check_target(set->stop_at, reterr);
     return status ? status : find_place(set, &p, reterr);
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from .arrays import to_dict, to_numpy, to_torch
 
 _STATE_VERSION = 1
 _PAUSE_S = 0.2  # between two attempts to connect again
+_log = logging.getLogger("foldmill")
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,8 @@ class Stream:
         seed, steps        of the run; steps=0 is endless
         rank, world        this consumer and the number of consumers of the run
         batch, crop, cycles, max_template_date   changes to the plan; 0 or None keeps it
-        order              "strict", or "bounded:W": at most W later samples overtake a slow one
+        order              "strict", "bounded:W": at most W later samples overtake a slow one,
+                           or "free"
         on_error           "stop", or "skip" (then `skipped` lists the samples left out)
         ahead              samples that are received ahead, 2 to 1024
         tensors, pin       "numpy" or "torch"; pin copies torch tensors into pinned memory
@@ -119,6 +123,8 @@ class Stream:
         self._core: Any = None
         if on_error not in ("stop", "skip"):
             raise ValueError(f"on_error: found {on_error!r}, expected 'stop' or 'skip'")
+        if not re.fullmatch(r"strict|free|bounded:[1-9][0-9]*", order):
+            raise ValueError(f"order: found {order!r}, expected 'strict', 'bounded:W' or 'free'")
         if tensors not in ("numpy", "torch"):
             raise ValueError(f"tensors: found {tensors!r}, expected 'numpy' or 'torch'")
         if not 0 <= rank < world:
@@ -230,6 +236,8 @@ class Stream:
             except _core.Error as error:
                 if not _may_pass(error) or time.monotonic() >= end:
                     raise
+                if attempt == self._group[0]:
+                    _log.warning("no server yet, trying for %g s: %s", self._retry_s, error.args[1])
                 attempt += 1
                 time.sleep(_PAUSE_S)
         self._facts = self._core.facts()
