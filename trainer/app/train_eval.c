@@ -2,6 +2,7 @@
  * the end at a target; see train_run.h and evaluator.h. Only the first of several ranks has one. */
 #include "trainer/app/train_run.h"
 
+#include "proto/base/log.h"
 #include "proto/client.h"
 #include "trainer/app/stop.h"
 
