@@ -198,6 +198,29 @@ static void put_consumer_times(FILE *out, const fm_web_report *report) {
     }
 }
 
+/* -- refused samples */
+
+static bool is_first_of_chain(const fm_web_report *report, uint32_t at) {
+    for (uint32_t i = 0; i < at; i++)
+        if (strcmp(report->refused[i].chain, report->refused[at].chain) == 0) return false;
+    return true;
+}
+
+/* A gauge over the latest ones: counters by chain would have no bound. */
+static void put_refused(FILE *out, const fm_web_report *report) {
+    put_head(out, "chain_failed_recently", "gauge",
+             "Of the latest samples that could not be made, how many are of one chain.");
+    for (uint32_t i = 0; i < report->n_refused; i++) {
+        if (!is_first_of_chain(report, i)) continue;
+        uint32_t n = 0;
+        for (uint32_t k = i; k < report->n_refused; k++)
+            n += strcmp(report->refused[k].chain, report->refused[i].chain) == 0;
+        fputs("foldmill_chain_failed_recently{chain=\"", out);
+        put_label(out, report->refused[i].chain);
+        fprintf(out, "\"} %" PRIu32 "\n", n);
+    }
+}
+
 void fm_report_metrics(const fm_web_report *report, FILE *out) {
     put_values(out, report);
     put_snapshots(out, report);
@@ -209,4 +232,5 @@ void fm_report_metrics(const fm_web_report *report, FILE *out) {
               &report->times.send);
     put_consumer_values(out, report);
     put_consumer_times(out, report);
+    put_refused(out, report);
 }

@@ -72,8 +72,10 @@ static void fill(fm_web_report *report) {
     }
     report->n_slow = 1;
     report->slow[0] = (fm_report_slow){"1abc_A", 12, 81000000};
-    report->n_refused = 1;
+    report->n_refused = 3;
     report->refused[0] = (fm_report_refusal){"2xyz_B", "the hash is wrong", 99, 5};
+    report->refused[1] = (fm_report_refusal){"3abc_C", "the hash is wrong", 98, 6};
+    report->refused[2] = (fm_report_refusal){"2xyz_B", "the hash is wrong", 99, 7};
 }
 
 static fm_web_report *make_report(void *context) {
@@ -310,6 +312,9 @@ static void prometheus_reads_the_metrics(void **state) {
                     "assert seen[\"foldmill_connections\"].type == \"gauge\"\n"
                     "w = seen[\"foldmill_streams_waiting_for_credit\"].samples\n"
                     "assert [x.value for x in w] == [1]\n"
+                    "c = seen[\"foldmill_chain_failed_recently\"].samples\n"
+                    "assert [(x.labels[\"chain\"], x.value) for x in c] == "
+                    "[(\"2xyz_B\", 2), (\"3abc_C\", 1)]\n"
                     "h = seen[\"foldmill_prepare_seconds\"]\n"
                     "assert h.type == \"histogram\"\n"
                     "b = [s.value for s in h.samples if s.name.endswith(\"_bucket\")]\n"
