@@ -1,6 +1,7 @@
 /* source_cache.c: see source_cache.h. */
 #include "server/source_cache.h"
 
+#include "cache/export/chain_features.h"
 #include "cache/snapshot/pins.h"
 #include "featurizer/sample/sample.h"
 
@@ -96,21 +97,6 @@ static void close_plan(void *plan) {
 
 /* -- samples */
 
-/* Reads the structures of a sample's templates from the cache. */
-typedef struct template_reader {
-    const fm_store *store;
-    fm_arena *arena;
-    fm_part_structure structure;
-} template_reader;
-
-static fm_status load_template(void *context, const fm_sha256 *identity,
-                               const fm_part_structure **ret_structure, fm_error *reterr) {
-    template_reader *reader = context;
-    *ret_structure = &reader->structure;
-    return fm_store_load_structure(reader->store, identity, reader->arena, &reader->structure,
-                                   reterr);
-}
-
 static fm_status make_sample(const cache_plan *from, uint64_t index, uint32_t chain,
                              fm_arena *scratch, fm_sample *ret_sample, fm_error *reterr) {
     const fm_cache_source *cache = from->cache;
@@ -123,8 +109,8 @@ static fm_status make_sample(const cache_plan *from, uint64_t index, uint32_t ch
         plan->always_max_cycle
             ? plan->max_cycle
             : fm_wire_open_cycles(&from->params, plan->global_batch, plan->max_cycle, index);
-    template_reader reader = {.store = cache->store, .arena = scratch};
-    const fm_sample_templates templates = {load_template, &reader};
+    fm_template_reader reader = {.store = cache->store, .arena = scratch};
+    const fm_sample_templates templates = {fm_template_reader_load, &reader};
     return fm_sample_make(&from->plan, &record, &templates, from->params.seed, index, chain,
                           n_cycle, scratch, ret_sample, reterr);
 }
