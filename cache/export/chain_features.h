@@ -13,8 +13,8 @@ typedef struct fm_template_reader {
     fm_part_structure structure;
 } fm_template_reader;
 
-/* The fm_template_structure_fn of a fm_template_reader, which is its context. The structure is valid
- * until the next call. Errors are those of fm_store_load_structure. */
+/* The fm_template_structure_fn of a fm_template_reader, which is its context. The structure is
+ * valid until the next call. Errors are those of fm_store_load_structure. */
 FM_MUST_USE fm_status fm_template_reader_load(void *reader, const fm_sha256 *identity,
                                               const fm_part_structure **ret_structure,
                                               fm_error *reterr);
