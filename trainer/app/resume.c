@@ -104,9 +104,11 @@ static fm_status check_same_run(const fm_resume_options *options, const fm_check
                                 uint64_t step, const char *path, fm_run_state *run,
                                 fm_error *reterr) {
     if (state->seed != options->seed) {
-        return fm_fail_in(reterr, FM_ERR_USAGE, path,
-                          "the checkpoint's run has seed %llu, but --seed is %llu",
-                          (unsigned long long)state->seed, (unsigned long long)options->seed);
+        return fm_fail_in(
+            reterr, FM_ERR_USAGE, path,
+            "the checkpoint's run has seed %llu, but --seed is %llu; give --seed %llu",
+            (unsigned long long)state->seed, (unsigned long long)options->seed,
+            (unsigned long long)state->seed);
     }
     if (!state->identity) {
         fm_log(FM_LOG_WARN, "identity_unknown",
