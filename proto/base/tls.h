@@ -46,9 +46,9 @@ typedef struct fm_tls_options {
 typedef struct fm_tls_context fm_tls_context;
 typedef struct fm_tls fm_tls;
 
-/* Reads and checks the files. FM_ERR_NOT_FOUND, FM_ERR_IO; FM_ERR_USAGE for a missing option;
- * FM_ERR_FORMAT for a file without certificate or key in PEM; FM_ERR_DATA for a key that does not
- * belong to the certificate. */
+/* Reads and checks the files. Returns FM_ERR_NOT_FOUND or FM_ERR_IO when a file cannot be read, and
+ * FM_ERR_USAGE when an option is missing. A file without a certificate or key in PEM is
+ * FM_ERR_FORMAT, and a key of another certificate is FM_ERR_DATA. */
 FM_MUST_USE fm_status fm_tls_context_create(const fm_tls_options *options,
                                             fm_tls_context **ret_context, fm_error *reterr);
 /* Sessions that were opened with the context stay valid. NULL is fine. */

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -191,6 +192,54 @@ class Streams(Case):
         with self.assertLogs("foldmill", "WARNING") as logged, self.assertRaises(foldmill.Error):
             next(iter(self.stream(url="unix:/nowhere/socket", retry_s=0.3)))
         self.assertEqual(len(logged.output), 1)
+
+    def test_a_server_that_leaves_again_and_again_is_an_error(self):
+        stream = self.stream(raw=True)
+        stream._open()
+        facts = stream._facts
+
+        class Leaving:
+            """A connection that ends before it brings anything."""
+
+            def facts(self):
+                return facts
+
+            def next(self):
+                raise foldmill.Error("closed", "the server left")
+
+            def close(self):
+                pass
+
+        stream.close()
+        opened = []
+        stream._open = lambda: (opened.append(1), setattr(stream, "_core", Leaving()))
+        with self.assertRaisesRegex(foldmill.Error, "the server left"):
+            next(iter(stream))
+        self.assertEqual(len(opened), 5)
+
+    def test_closing_ends_a_thread_that_waits(self):
+        core = foldmill._core.open_stream(
+            url=self.server.url, plan=PLAN, snapshot=None, seed=7, first_step=0, steps=1, group=0,
+            groups=1, batch=1, crop=0, cycles=0, max_template_date=0, order="strict", skip=False,
+            delivered=None, ahead=2, retry_ms=0, event_ms=0, agent="test", tls_cert=None,
+            tls_key=None, tls_ca=None, token_file=None, insecure=False)
+        raised = []
+
+        def wait():
+            try:
+                while True:
+                    core.next()
+            except (ValueError, foldmill.Error) as error:
+                raised.append(error)
+
+        threads = [threading.Thread(target=wait) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        core.close()
+        for thread in threads:
+            thread.join(30)
+            self.assertFalse(thread.is_alive())
+        self.assertEqual(len(raised), 2)
 
     def test_a_killed_server_loses_and_repeats_nothing(self):
         os.makedirs(f"{self.root}/b", exist_ok=True)

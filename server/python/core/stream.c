@@ -12,8 +12,9 @@ typedef struct stream_object {
     PyObject ob_base;
     fm_loader *loader; /* NULL: closed */
     uint32_t n_slab;
-    uint32_t n_held; /* samples that Python holds */
-    bool closing;    /* close was called; the last sample that dies closes the loader */
+    uint32_t n_held;    /* samples that Python holds */
+    uint32_t n_waiting; /* threads in next, without the interpreter lock */
+    bool closing;       /* close was called; the loader's last user closes it */
 } stream_object;
 
 static PyObject *stream_type;
@@ -44,6 +45,7 @@ static PyObject *open_loader(const fm_loader_options *options) {
     self->loader = NULL;
     self->n_slab = options->n_slab;
     self->n_held = 0;
+    self->n_waiting = 0;
     self->closing = false;
     Py_BEGIN_ALLOW_THREADS;
     status = fm_loader_open(options, &self->loader, &error);
@@ -107,22 +109,23 @@ static void close_loader(stream_object *self) {
     Py_END_ALLOW_THREADS;
 }
 
+static void close_unused(stream_object *self) {
+    if (self->closing && self->n_held == 0 && self->n_waiting == 0) close_loader(self);
+}
+
 static void release_slab(PyObject *stream, uint32_t slab, size_t bytes) {
     stream_object *self = (stream_object *)stream;
+    const fm_loaded loaded = {.slab = slab, .bytes = bytes};
+    fm_loader_release(self->loader, &loaded);
     self->n_held--;
-    if (self->closing && self->n_held == 0) {
-        close_loader(self);
-    } else {
-        const fm_loaded loaded = {.slab = slab, .bytes = bytes};
-        fm_loader_release(self->loader, &loaded);
-    }
+    close_unused(self);
 }
 
 static PyObject *stream_close(PyObject *object, PyObject *ignored) {
     (void)ignored;
     stream_object *self = (stream_object *)object;
     self->closing = true;
-    if (self->n_held == 0) close_loader(self);
+    close_unused(self);
     Py_RETURN_NONE;
 }
 
@@ -177,7 +180,13 @@ static PyObject *stream_next(PyObject *object, PyObject *ignored) {
                             self->n_slab);
     }
     fm_loaded loaded;
-    if (!wait_ready(self, &loaded)) return NULL;
+    self->n_waiting++;
+    bool is_ready = wait_ready(self, &loaded);
+    self->n_waiting--;
+    if (!is_ready) {
+        close_unused(self);
+        return NULL;
+    }
     if (!loaded.sample) return report_unreadable(self, &loaded);
     PyObject *sample =
         fm_py_sample_new(object, loaded.sample, loaded.slab, loaded.bytes, release_slab);

@@ -18,6 +18,7 @@ from .arrays import to_dict, to_numpy, to_torch
 
 _STATE_VERSION = 1
 _PAUSE_S = 0.2  # between two attempts to connect again
+_EMPTY_MOST = 5  # connections in a row that may end before they bring anything
 _log = logging.getLogger("foldmill")
 
 
@@ -311,12 +312,15 @@ class Stream:
 
     def _samples(self) -> Iterator[Sample]:
         """Gives the samples, over as many connections as it takes."""
+        n_empty = 0
         while not self._is_complete():
             self._open()
+            is_empty = True
             facts = self._facts
             sizes = (facts["crop_size"], facts["max_msa_clusters"], facts["max_extra_msa"],
                      self._n_templ)
-            while (item := self._next()) is not None:
+            while (item := self._next(n_empty)) is not None:
+                is_empty, n_empty = False, 0
                 if isinstance(item, tuple):
                     self.skipped.append(Skipped(*item))
                     self._deliver(item[0])
@@ -326,16 +330,22 @@ class Stream:
                 self._deliver(sample.index)
                 yield sample
                 del sample
+            if is_empty and not self._is_complete():
+                n_empty += 1
+                time.sleep(_PAUSE_S)
         self.close()
 
-    def _next(self) -> Any:
-        """Returns the next sample or report; None when the connection is over."""
+    def _next(self, n_empty: int) -> Any:
+        """Returns the next sample or report; None when the connection is over.
+
+        The error of the last of too many connections that brought nothing is raised.
+        """
         if self._core is None:
             return None
         try:
             return self._core.next()
         except _core.Error as error:
-            if not _may_pass(error):
+            if not _may_pass(error) or n_empty + 1 >= _EMPTY_MOST:
                 raise
             return None
 
