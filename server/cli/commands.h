@@ -42,6 +42,7 @@ int fm_cmd_synth(int argc, char **argv);
 int fm_cmd_serve(int argc, char **argv);
 int fm_cmd_fetch(int argc, char **argv);
 int fm_cmd_certs(int argc, char **argv);
+int fm_cmd_simulate(int argc, char **argv);
 int fm_cmd_top(int argc, char **argv);
 int fm_cmd_plot(int argc, char **argv);
 /* train, import and export-weights: runs the program foldmill-train in place of this one, with the

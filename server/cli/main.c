@@ -28,6 +28,7 @@ static const command_entry commands[] = {
     {"serve", fm_cmd_serve, "serve samples from a cache to trainers"},
     {"fetch", fm_cmd_fetch, "receive a stream from a server and measure it"},
     {"certs", fm_cmd_certs, "make a small authority and certificates for tls://"},
+    {"simulate", fm_cmd_simulate, "plan servers: how long ranks would wait for samples"},
     {"top", fm_cmd_top, "show what a server or a training run does"},
     {"plot", fm_cmd_plot, "draw the curves of training runs"},
     {"train", fm_cmd_train, "train on the samples of a server (foldmill-train)"},

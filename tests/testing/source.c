@@ -55,6 +55,7 @@ static fm_status make(const void *context, uint64_t index, fm_arena *scratch, ui
     fm_test_source *test = plan->test;
     atomic_fetch_add(&test->n_made, 1);
     if (test->slow_every && index % test->slow_every == 0) sleep_ms(test->slow_ms);
+    if (test->delay_ms) sleep_ms(test->delay_ms(index));
     if (test->fail_every && index % test->fail_every == 0) {
         return fm_fail_in(reterr, FM_ERR_DATA, test->fail_source, "sample %llu is made to fail",
                           (unsigned long long)index);

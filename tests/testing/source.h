@@ -15,6 +15,7 @@ typedef struct fm_test_source {
     const char *fail_source; /* and name this as their source; NULL = none */
     uint64_t slow_every;     /* multiples take slow_ms; 0 = none */
     uint32_t slow_ms;
+    uint32_t (*delay_ms)(uint64_t index); /* every sample takes so long more; NULL = none */
     /* Every sample has the bytes of sample 0, which serves as fast as memory allows. */
     bool copies;
     _Atomic uint64_t n_plan; /* plans open now */

@@ -1,0 +1,99 @@
+/* `foldmill simulate` as a user runs it: from a list, from a running server, and with mistakes. */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static char folder[200];
+
+static void must(const char *command) {
+    if (fm_test_shell(folder, command) != 0) {
+        fm_test_shell(folder, "cat out err >&2");
+        fail_msg("failed: %s", command);
+    }
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    must("printf '20 890\\n200 100\\n2000 10\\n' >times");
+    return 0;
+}
+
+static int drop_folder(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+/* The fewest servers: one fewer stalls more than is allowed. */
+static void servers_are_planned(void **state) {
+    (void)state;
+    must("$FOLDMILL simulate --times times --ranks 64 --step-ms 100 --workers 4 --order bounded:32 "
+         "--steps 300 --json >out 2>err");
+    must("n=$(sed -n 's/.*\"servers\": \\([0-9]*\\).*/\\1/p' out) && test $n -ge 10 && "
+         "$FOLDMILL simulate --times - --ranks 64 --step-ms 100 --workers 4 --order bounded:32 "
+         "--steps 300 --servers $((n - 1)) --json <times >out 2>err && "
+         "sed -n 's/.*\"stall_percent\": \\([0-9.]*\\).*/\\1/p' out | awk '{exit !($1 > 1)}'");
+    must(
+        "$FOLDMILL simulate --times times --ranks 8 --step-ms 100 --servers 1 --workers 10 >out && "
+        "grep -q '^times     mean 57.8 ms' out && "
+        "awk '$1 == \"loader\" {l = $8} $1 == \"free\" {f = $8} END {exit !(l > 50 && f < 1)}' "
+        "out");
+    must("$FOLDMILL simulate --times times --ranks 8 --step-ms 10 --workers 1 --order strict "
+         "--steps 50 --max-stall 0 >out && grep -q 'strict .*no number of servers' out");
+}
+
+static void a_servers_own_times_are_taken(void **state) {
+    (void)state;
+    must("$FOLDMILL synth --seed 3 --chains 4 --depth 60 --max-length 80 --min-length 60 -o data "
+         ">/dev/null 2>err && $FOLDMILL build data --cache cache --quiet >/dev/null 2>err");
+    pid_t server = fm_test_serve(folder, "s", "--cache cache --http 127.0.0.1:0");
+    must("$FOLDMILL simulate --times $(grep -o 'http://[0-9.:]*' s.log) --step-ms 10 >out 2>err; "
+         "test $? = 1 && grep -q 'there are no preparation times' err");
+    must("$FOLDMILL fetch --data unix:s --steps 200 >/dev/null");
+    must(
+        "$FOLDMILL simulate --times $(grep -o 'http://[0-9.:]*' s.log) --step-ms 10000 --servers 1 "
+        "--ranks 2 --steps 20 --order strict --json >out 2>err");
+    must("grep -q '\"stall_percent\": 0.000' out");
+    fm_test_stop(server, SIGTERM);
+}
+
+static void mistakes_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *arguments, *words;
+        int code;
+    } cases[] = {
+        {"--times times", "--step-ms", 2},
+        {"--times none --step-ms 5", "none", 1},
+        {"--times times --step-ms 0", "a step takes more than 0 ms", 2},
+        {"--times times --step-ms 5 --servers 3 --ranks 2", "servers: found 3, expected 1 to 2", 2},
+        {"--times times --step-ms 5 --order often", "often", 2},
+        {"--times times --step-ms 5 --order bounded:9999", "9999", 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int code =
+            fm_test_shell_format(folder, "$FOLDMILL simulate %s >out 2>err", cases[i].arguments);
+        if (code != cases[i].code) fail_msg("%s: code %d", cases[i].arguments, code);
+        if (fm_test_shell_format(folder, "grep -q -e '%s' err", cases[i].words)) {
+            fm_test_shell(folder, "cat err >&2");
+            fail_msg("%s: without '%s'", cases[i].arguments, cases[i].words);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(servers_are_planned),
+        cmocka_unit_test(a_servers_own_times_are_taken),
+        cmocka_unit_test(mistakes_are_named),
+    };
+    return cmocka_run_group_tests(tests, make_folder, drop_folder);
+}
