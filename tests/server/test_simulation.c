@@ -133,8 +133,8 @@ static void the_network_is_waited_for(void **state) {
     assert_near(simulate(plan, "1\n").wait_ms, 0, 0);
 }
 
-/* ScaleFold's figure 5: one sample in a hundred takes 20 steps. A loader stops for it; an order that
- * may overtake does not. */
+/* ScaleFold's figure 5: one sample in a hundred takes 20 steps. A loader stops for it; an order
+ * that may overtake does not. */
 static void a_slow_sample_delays_no_step_that_may_overtake_it(void **state) {
     (void)state;
     fm_simulation plan = small;
