@@ -1,7 +1,7 @@
 /* af3_units_trunk.c: the units of AlphaFold 3's trunk; see af3_unit.h. */
 #include "tests/trainer/af3_unit.h"
 
-#include "trainer/model/af3/blocks.h"
+#include "trainer/model/af3/trunk.h"
 #include "trainer/ops/arithmetic.h"
 #include "trainer/ops/relative_position.h"
 
@@ -202,6 +202,65 @@ static void record_relative_position(af3_unit *u) {
     unit_output(u, fm_op_relative_position(&u->tape, "relative position", classes, w.w, c));
 }
 
+/* The array as float32 numbers, in memory of the unit's life. */
+static float *floats_of(af3_unit *u, const char *key) {
+    const fm_npy *array = unit_array(u, key);
+    float *values = fm_arena_alloc_array(&u->arena, array->count, sizeof *values);
+    assert(values);
+    for (uint64_t i = 0; i < array->count; i++)
+        values[i] = (float)unit_value(array, (int64_t)i);
+    return values;
+}
+
+static fm_tensor_ref template_features(af3_unit *u, int64_t n_template, int64_t n) {
+    int64_t count = n_template * n * n * FM_AF3_TEMPLATE_PAIR;
+    float *features = fm_arena_alloc_array(&u->arena, (size_t)count, sizeof *features);
+    assert(features);
+    fm_af3_template_features(
+        n_template, n, integers_of(u, "in.asym_id"), integers_of(u, "in.template_aatype"),
+        floats_of(u, "in.template_distogram"), floats_of(u, "in.template_pseudo_beta_mask"),
+        floats_of(u, "in.template_unit_vector"), floats_of(u, "in.template_backbone_frame_mask"),
+        features);
+    double *values = unit_numbers(u, count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = features[i];
+    return unit_made(u, u->kernels->act, 4, (int64_t[]){n_template, n, n, FM_AF3_TEMPLATE_PAIR},
+                     values);
+}
+
+/* Blocks of a stack whose weights begin with "w.PREFIX.". */
+static int32_t blocks_of(const af3_unit *u, const char *prefix) {
+    int32_t n = 0;
+    for (size_t i = 0; i < u->file->n_array; i++) {
+        int index;
+        char format[256];
+        snprintf(format, sizeof format, "w.%s.%%d.", prefix);
+        if (sscanf(u->file->arrays[i].name, format, &index) == 1 && index >= n) n = index + 1;
+    }
+    return n;
+}
+
+static void record_template_embedder(af3_unit *u) {
+    fm_af3_config config = config_of(u, "pairformer_stack.blocks.0.");
+    config.c_z = unit_extent(u, "in.z", 2);
+    config.n_template_block = blocks_of(u, "pairformer_stack.blocks");
+    fm_tensor_ref z = unit_input(u, "z");
+    fm_tensor_ref templates =
+        template_features(u, unit_extent(u, "in.template_aatype", 0), unit_extent(u, "in.z", 0));
+    fm_af3_template_embedder_weights w;
+    fm_af3_template_embedder_parameters(&u->scope, &config, &w);
+    unit_output(u, fm_af3_template_embedder(&u->tape, &config, &w, templates, pair_mask(u), z));
+}
+
+static void record_distogram_head(af3_unit *u) {
+    fm_af3_config config = fm_af3_config_initial();
+    config.c_z = unit_extent(u, "in.z", 2);
+    config.n_distogram_bin = rows_of(u, "w.linear.weight");
+    fm_tensor_ref z = unit_input(u, "z");
+    fm_linear_weights w = fm_af3_distogram_parameters(&u->scope, &config);
+    unit_output(u, fm_af3_distogram(&u->tape, &w, z));
+}
+
 const af3_unit_entry AF3_TRUNK_UNITS[] = {
     {"transition", record_transition},
     {"transition_n2", record_transition_n2},
@@ -216,5 +275,7 @@ const af3_unit_entry AF3_TRUNK_UNITS[] = {
     {"msa_block", record_msa_block},
     {"msa_block_last", record_msa_block_last},
     {"relative_position_encoding", record_relative_position},
+    {"template_embedder", record_template_embedder},
+    {"distogram_head", record_distogram_head},
     {NULL, NULL},
 };

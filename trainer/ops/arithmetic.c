@@ -45,10 +45,11 @@ fm_tensor_ref fm_op_add(fm_tape *tape, const char *name, fm_tensor_ref a, fm_ten
     void *memory;
     fm_node *node = fm_tape_add(tape, &ADD, name, 1, &memory);
     const fm_tensor *at_a = fm_tape_tensor(tape, a), *at_b = fm_tape_tensor(tape, b);
-    int leading = at_a->rank - at_b->rank;
-    assert(leading >= 0);
-    for (int i = 0; i < at_b->rank; i++)
-        assert(at_a->local[leading + i] == at_b->local[i]);
+    int first = 0; /* the first axis of b that counts */
+    while (first + 1 < at_b->rank && at_b->local[first] == 1)
+        first++;
+    for (int i = at_b->rank - 1, k = at_a->rank - 1; i >= first; i--, k--)
+        assert(k >= 0 && at_a->local[k] == at_b->local[i]);
     fm_node_input(tape, node, a, false);
     fm_node_input(tape, node, b, false);
     return fm_node_output_described(tape, node, at_a);

@@ -7,8 +7,8 @@
 
 #include "trainer/autograd/tape.h"
 
-/* Returns a + b. b has the shape of a, or that of its last axes; it is then added to each of the
- * leading slices. */
+/* Returns a + b. b has the shape of a, or that of its last axes, where leading axes of 1 do not
+ * count; it is then added to each of the leading slices. */
 fm_tensor_ref fm_op_add(fm_tape *tape, const char *name, fm_tensor_ref a, fm_tensor_ref b);
 
 /* Returns max(x, 0). */
