@@ -177,9 +177,7 @@ static void upload_state(af3_unit *u, int32_t tensor, const double *values) {
 static fm_status build(af3_unit *u, const af3_unit_entry *entry, fm_error *error) {
     fm_status status = fm_arena_init(&u->arena, (size_t)4 << 30, error);
     if (!status) status = fm_params_init(&u->params, MAX_ROW, &u->arena, error);
-    if (!status) {
-        status = fm_tape_init(&u->tape, u->kernels, &u->params, &u->state, true, error);
-    }
+    if (!status) status = fm_tape_init(&u->tape, u->kernels, &u->params, &u->state, true, error);
     if (status) return status;
     u->scope = (fm_scope){
         .params = &u->params, .arena = &u->arena, .name = "", .openfold = "", .deepmind_layer = -1};
@@ -220,9 +218,7 @@ static void load(af3_unit *u) {
     fm_params_refresh_copy(&u->params);
     for (size_t i = 0; i < u->file->n_array; i++)
         used -= !strncmp(u->file->arrays[i].name, "w.", 2);
-    if (used < 0) {
-        printf("%s: %d weights of the file are not in the table\n", u->name, (int)-used);
-    }
+    if (used < 0) printf("%s: %d weights of the file have no row\n", u->name, (int)-used);
 }
 
 /* -- comparing */

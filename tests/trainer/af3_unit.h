@@ -6,8 +6,8 @@
  *
  *     static void record_transition(af3_unit *u) {
  *         fm_tensor_ref x = unit_input(u, "x");
- *         fm_swiglu_transition_weights w = fm_af3_transition(&u->scope, unit_extent(u, "in.x", 2), 4);
- *         unit_output(u, fm_op_swiglu_transition(&u->tape, "transition", x, &w, false, FM_KEEP));
+ *         fm_swiglu_transition_weights w = fm_af3_transition(&u->scope, c, 4);
+ *         unit_output(u, fm_op_swiglu_transition(&u->tape, "", x, &w, false, FM_KEEP));
  *     }
  *
  * Arrays of a file: in.X, w.P, gout.I, out.I, gin.X, gw.P, and the double precision results with

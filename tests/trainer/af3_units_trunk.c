@@ -17,7 +17,8 @@ static int64_t rows_of(const af3_unit *u, const char *key) {
     return unit_extent(u, key, 0);
 }
 
-/* The sizes of a block, from the arrays of its file; `pairs` is the prefix of the pair sublayers. */
+/* The sizes of a block, from the arrays of its file; `pairs` is the prefix of its pair sublayers'
+ * names. */
 static fm_af3_config config_of(const af3_unit *u, const char *pairs) {
     char key[256];
     fm_af3_config c = fm_af3_config_initial();

@@ -1,8 +1,8 @@
 /* blocks.h: the blocks of AlphaFold 3's trunk: Pairformer (17), MSA module (8) and template pair
  * stack (16), and their parameters.
  *
- * Each is a list of sublayers (model/sublayer.h), and all share the five sublayers of the pairs. The
- * single representation is [1, N, c_s]. */
+ * Each is a list of sublayers (model/sublayer.h), and all share the five sublayers of the pairs.
+ * The single representation is [1, N, c_s]. */
 #ifndef FM_TRAINER_AF3_BLOCKS_H
 #define FM_TRAINER_AF3_BLOCKS_H
 

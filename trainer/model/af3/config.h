@@ -1,7 +1,7 @@
 /* config.h: every size and rate of AlphaFold 3's network, and the values of the published model.
  *
- * Names of sections ("5", "17") are the algorithm numbers of the AlphaFold 3 supplement. One complex
- * is one sample: there is no batch axis. */
+ * Numbers such as "5" and "17" are those of the algorithms in the AlphaFold 3 supplement. One
+ * complex is one sample: there is no batch axis. */
 #ifndef FM_TRAINER_AF3_CONFIG_H
 #define FM_TRAINER_AF3_CONFIG_H
 

@@ -8,7 +8,7 @@
 
 #include "trainer/model/parameters.h"
 
-/* How a parameter starts (section 8). */
+/* How a parameter starts. */
 typedef enum fm_af3_start {
     FM_AF3_ZERO,
     FM_AF3_ONE,
