@@ -50,7 +50,7 @@ fm_status fm_blob_open(fm_bytes packed, fm_blob *ret_blob, fm_error *reterr) {
                        "a blob's header says codec %u, kind %u and %llu bytes", codec, kind,
                        (unsigned long long)decoded_bytes);
     }
-    *ret_blob = (fm_blob){(fm_part_kind)kind, decoded_bytes, frame};
+    *ret_blob = (fm_blob){(fm_part_kind)kind, decoded_bytes, xxh3, frame};
     return FM_OK;
 }
 
@@ -58,7 +58,7 @@ fm_status fm_blob_unpack(const fm_blob *blob, const fm_sha256 *hash, uint8_t *ou
                          fm_error *reterr) {
     fm_status status = fm_zstd_decompress(out, (size_t)blob->decoded_bytes, blob->frame.data,
                                           blob->frame.size, reterr);
-    if (status) return status;
+    if (status || !hash) return status;
     fm_sha256 found = fm_sha256_of(out, (size_t)blob->decoded_bytes);
     if (memcmp(&found, hash, sizeof found) == 0) return FM_OK;
     char expected_hex[FM_SHA256_HEX], found_hex[FM_SHA256_HEX];

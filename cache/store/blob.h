@@ -4,8 +4,8 @@
  *      4  u16  codec, 1 = zstd    16  u64  XXH3 of the frame
  *      6  u16  fm_part_kind       24  the frame
  *
- * The key of a blob is the SHA-256 of the decoded bytes, which every load checks. The XXH3 finds
- * damage without decompressing. Compressed bytes are not canonical: another version of zstd may
+ * The key of a blob is the SHA-256 of the decoded bytes. The XXH3 finds damage without
+ * decompressing, and says that a frame is one whose content was checked before. Compressed bytes are not canonical: another version of zstd may
  * compress the same content differently. docs/reference/store.md. */
 #ifndef FM_CACHE_BLOB_H
 #define FM_CACHE_BLOB_H
@@ -17,6 +17,7 @@ enum { FM_BLOB_HEADER_BYTES = 24, FM_BLOB_ZSTD_LEVEL = 3 };
 typedef struct fm_blob {
     fm_part_kind kind;
     uint64_t decoded_bytes;
+    uint64_t xxh3;  /* of the frame */
     fm_bytes frame; /* borrowed */
 } fm_blob;
 
@@ -28,8 +29,9 @@ FM_MUST_USE fm_status fm_blob_pack(fm_bytes part, fm_part_kind kind, fm_arena *a
 /* Reads the header and checks the frame's XXH3. FM_ERR_CORRUPT. */
 FM_MUST_USE fm_status fm_blob_open(fm_bytes packed, fm_blob *ret_blob, fm_error *reterr);
 
-/* Decompresses into out[blob->decoded_bytes] and checks that the SHA-256 of the result is `hash`.
- * FM_ERR_CORRUPT. */
+/* Decompresses into out[blob->decoded_bytes] and checks that the SHA-256 of the result is `hash`;
+ * NULL: the content of this frame was checked before. zstd's own checksum of the content is checked
+ * in any case. FM_ERR_CORRUPT. */
 FM_MUST_USE fm_status fm_blob_unpack(const fm_blob *blob, const fm_sha256 *hash, uint8_t *out,
                                      fm_error *reterr);
 
