@@ -311,6 +311,10 @@ fm_status fm_infer_head(fm_infer *infer, fm_head head, fm_arena *arena, float **
     return FM_OK;
 }
 
+fm_trainer *fm_infer_get_recording(const fm_infer *infer) {
+    return infer->n_shape > 0 ? infer->shape[0].trainer : NULL;
+}
+
 void fm_infer_describe(const fm_infer *infer, char *out, size_t out_bytes) {
     const double mib = 1 << 20;
     if (infer->n_shape == 0) {

@@ -67,6 +67,9 @@ FM_MUST_USE fm_status fm_infer_run(fm_infer *infer, const fm_features *features,
 FM_MUST_USE fm_status fm_infer_head(fm_infer *infer, fm_head head, fm_arena *arena,
                                     float **ret_logits, int64_t *ret_n_bin, fm_error *reterr);
 
+/* Returns the recording that ran last, for measurements; NULL before the first run. */
+fm_trainer *fm_infer_get_recording(const fm_infer *infer);
+
 /* Writes a description of the recording that ran last to out. */
 void fm_infer_describe(const fm_infer *infer, char *out, size_t out_bytes);
 
