@@ -19,8 +19,8 @@ static const double GIB = 1 << 30;
 
 typedef struct settings {
     const char *device, *dtype, *preset, *config, *lengths;
-    uint64_t cycles, rounds, clusters, extra, budget_gib;
-    bool table, direct;
+    uint64_t cycles, rounds, clusters, extra, budget_gib, chunk_mib;
+    bool table, direct, losses;
 } settings;
 
 typedef struct bench {
@@ -64,6 +64,11 @@ static fm_status print_tables(bench *b, fm_error *reterr) {
     fm_status status = fm_trainer_stamp(t, reterr);
     if (!status) status = run_once(b, 2, &unused, reterr);
     if (status) return status;
+    if (t->options.predicts) {
+        add_tape(&last, &t->last, download(b, t, t->last.stamp, (size_t)t->last.n_step + 1));
+        print_table("cycle", &last);
+        return FM_OK;
+    }
     add_tape(&cycle, &t->cycle, download(b, t, t->cycle.stamp, (size_t)t->cycle.n_step + 1));
     add_tape(&last, &t->last, download(b, t, t->last.stamp, (size_t)t->last.n_step + 1));
     print_table("cycle", &cycle);
@@ -92,7 +97,8 @@ static fm_status measure(bench *b, int64_t n_res, fm_error *reterr) {
     }
     if (status) return status;
     const fm_trainer *t = fm_infer_get_recording(b->infer);
-    double flops = flops_of(&t->last) + (double)(b->set->cycles - 1) * flops_of(&t->cycle);
+    const fm_tape *others = t->options.predicts ? &t->last : &t->cycle;
+    double flops = flops_of(&t->last) + (double)(b->set->cycles - 1) * flops_of(others);
     printf("%6lld  %9.3f  %9.3f  %9.3f  %8.2f  %8.2f  %8.1f  %7.1f\n", (long long)n_res, least,
            first, second, (double)bytes / GIB,
            (double)b->options.kernels->device->used_bytes() / GIB, 1e-12 * flops,
@@ -111,7 +117,9 @@ static fm_status create(bench *b, fm_error *reterr) {
     b->options.model = config.model;
     if (b->set->clusters) b->options.model.n_seq = (int64_t)b->set->clusters;
     if (b->set->extra) b->options.model.n_extra = (int64_t)b->set->extra;
-    b->options.heads = 1u << FM_HEAD_PLDDT;
+    b->options.heads = 1u << FM_HEAD_PLDDT | 1u << FM_HEAD_ALIGNED_ERROR;
+    b->options.predicts = !b->set->losses;
+    b->options.chunk_bytes = (int64_t)b->set->chunk_mib << 20;
     b->options.direct = b->set->direct;
     b->options.memory_budget_bytes = (int64_t)((double)b->set->budget_gib * GIB);
     memcpy(b->options.weight, config.loss, sizeof config.loss);
@@ -181,6 +189,8 @@ int main(int argc, char **argv) {
         {"rounds", FM_OPTION_U64, &set.rounds, "N", .help = "timed runs; the least counts (1)",
          .min = 1, .max = 100},
         {"budget", FM_OPTION_U64, &set.budget_gib, "GIB", .help = "of memory (what is free)"},
+        {"chunk", FM_OPTION_U64, &set.chunk_mib, "MIB", .help = "of a slab (the planner's choice)"},
+        {"losses", FM_OPTION_FLAG, &set.losses, NULL, .help = "with losses, as foldmill eval"},
         {"table", FM_OPTION_FLAG, &set.table, NULL, .help = "time of each module"},
         {"direct", FM_OPTION_FLAG, &set.direct, NULL, .help = "capture nothing"},
         {0}};

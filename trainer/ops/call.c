@@ -3,6 +3,16 @@
 
 #include <assert.h>
 
+int64_t fm_call_chunk(const fm_tape *tape, int64_t n, int64_t elements) {
+    enum { STEP = 16 };
+    int64_t bytes = elements * (int64_t)fm_element_bytes(tape->kernels->act);
+    int64_t most = tape->chunk_bytes / bytes / STEP * STEP;
+    if (most < STEP) most = STEP;
+    if (most >= n) return n;
+    int64_t slabs = (n + most - 1) / most, even = (n + slabs - 1) / slabs;
+    return (even + STEP - 1) / STEP * STEP;
+}
+
 /* -- layer normalisation */
 
 void fm_call_layernorm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights,
