@@ -19,8 +19,8 @@ static const double GIB = 1 << 30;
 
 typedef struct settings {
     const char *device, *dtype, *preset, *config, *lengths;
-    uint64_t cycles, rounds, clusters, extra, budget_gib, chunk_mib;
-    bool table, direct, losses;
+    uint64_t cycles, rounds, warm_up, clusters, extra, budget_gib, chunk_mib;
+    bool table, direct, losses, check;
 } settings;
 
 typedef struct bench {
@@ -82,6 +82,89 @@ static fm_status make_chain_of(bench *b, int64_t n_res, fm_error *reterr) {
     return fm_features_of(bench_make_sample(&b->arena, &shape, 1), &b->features, reterr);
 }
 
+/* -- checks */
+
+static void reverse(void *values, size_t lines, size_t n, size_t bytes) {
+    char *at = values, keep[N_ATOM37 * 3 * sizeof(float)];
+    for (size_t line = 0; line < lines; line++, at += n * bytes) {
+        for (size_t i = 0; i < n / 2; i++) {
+            char *x = at + i * bytes, *y = at + (n - 1 - i) * bytes;
+            memcpy(keep, x, bytes);
+            memcpy(x, y, bytes);
+            memcpy(y, keep, bytes);
+        }
+    }
+}
+
+/* Turns the chain round, in place: residues, alignments and templates. The arrays are the bench's
+ * own. */
+static void reverse_chain(const fm_features *f) {
+    const size_t n = f->n_res;
+    reverse((void *)(uintptr_t)f->aatype, 1, n, 1);
+    reverse((void *)(uintptr_t)f->residue_index, 1, n, sizeof *f->residue_index);
+    reverse((void *)(uintptr_t)f->template_aatype, f->n_templ, n, 1);
+    reverse((void *)(uintptr_t)f->template_all_atom_positions, f->n_templ, n,
+            N_ATOM37 * 3 * sizeof(float));
+    reverse((void *)(uintptr_t)f->template_all_atom_mask, f->n_templ, n, sizeof(uint64_t));
+    for (uint32_t c = 0; c < f->n_cycle; c++) {
+        const fm_cycle_features *of = &f->cycle[c];
+        reverse((void *)(uintptr_t)of->msa, of->n_clust, n, 1);
+        reverse((void *)(uintptr_t)of->deletion_matrix, of->n_clust, n, sizeof(uint16_t));
+        reverse((void *)(uintptr_t)of->cluster_profile, of->n_clust, n,
+                FM_MSA_CLASSES * fm_element_bytes(of->profile_element));
+        reverse((void *)(uintptr_t)of->cluster_deletion_sum, of->n_clust, n, sizeof(uint32_t));
+        reverse((void *)(uintptr_t)of->extra_msa, of->n_extra, n, 1);
+        reverse((void *)(uintptr_t)of->extra_deletion_matrix, of->n_extra, n, sizeof(uint16_t));
+    }
+}
+
+/* The mean and the largest difference of two arrays, of which b may be reversed. */
+static void print_difference(const char *what, const float *a, const float *b, size_t n,
+                             bool is_reversed) {
+    double sum = 0, most = 0, mean = 0, square = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[is_reversed ? n - 1 - i : i]);
+        sum += d, mean += (double)a[i], square += (double)a[i] * (double)a[i];
+        most = d > most ? d : most;
+    }
+    mean /= (double)n;
+    printf("check   %s: mean |difference| %.4g, most %.4g; values %.4g +- %.4g\n", what,
+           sum / (double)n, most, mean, sqrt(square / (double)n - mean * mean));
+}
+
+/* One cycle of the chain, of the chain turned round, and of a recording in small slabs: they agree
+ * to rounding wherever in memory an element is. */
+static fm_status check(bench *b, fm_error *reterr) {
+    fm_infer_result first, turned, slabs;
+    b->features.n_cycle = 1;
+    const size_t n = b->features.n_res;
+    /* Torsions know a direction, so templates have no backbone but for CA and CB. */
+    uint64_t *mask = (uint64_t *)(uintptr_t)b->features.template_all_atom_mask;
+    for (size_t i = 0; i < b->features.n_templ * n; i++)
+        mask[i] = 1u << 1 | 1u << 3;
+    fm_status status = fm_infer_run(b->infer, &b->features, &b->arena, &first, reterr);
+    if (status) return status;
+    reverse_chain(&b->features);
+    status = fm_infer_run(b->infer, &b->features, &b->arena, &turned, reterr);
+    reverse_chain(&b->features);
+    if (status) return status;
+    print_difference("pLDDT, chain turned round", first.plddt, turned.plddt, n, true);
+    fm_infer_options options = b->options;
+    fm_infer *other;
+    options.chunk_bytes = (int64_t)128 << 20;
+    status = fm_infer_create(&options, &other, reterr);
+    if (status) return status;
+    const fm_params *from = fm_infer_get_params(b->infer), *to = fm_infer_get_params(other);
+    from->kernels->copy(NULL, from->memory_bytes / (int64_t)fm_element_bytes(from->kernels->act),
+                        from->memory, to->memory);
+    from->kernels->synchronize(NULL);
+    status = fm_infer_run(other, &b->features, &b->arena, &slabs, reterr);
+    if (!status) print_difference("pLDDT, in slabs", first.plddt, slabs.plddt, n, false);
+    if (!status) print_difference("atoms, in slabs", first.atoms, slabs.atoms, n * 42, false);
+    fm_infer_destroy(other);
+    return status;
+}
+
 /* One line of the table of lengths. */
 static fm_status measure(bench *b, int64_t n_res, fm_error *reterr) {
     double first = 0, second = 0, least = INFINITY, seconds;
@@ -89,8 +172,8 @@ static fm_status measure(bench *b, int64_t n_res, fm_error *reterr) {
     fm_arena_reset(&b->arena);
     fm_status status = fm_infer_plan(b->infer, n_res, &bytes, reterr);
     if (!status) status = make_chain_of(b, n_res, reterr);
-    if (!status) status = run_once(b, 2, &first, reterr);
-    if (!status) status = run_once(b, 2, &second, reterr);
+    if (!status && b->set->warm_up > 0) status = run_once(b, 2, &first, reterr);
+    if (!status && b->set->warm_up > 1) status = run_once(b, 2, &second, reterr);
     for (uint64_t r = 0; r < b->set->rounds && !status; r++) {
         status = run_once(b, (uint32_t)b->set->cycles, &seconds, reterr);
         least = seconds < least ? seconds : least;
@@ -104,7 +187,26 @@ static fm_status measure(bench *b, int64_t n_res, fm_error *reterr) {
            (double)b->options.kernels->device->used_bytes() / GIB, 1e-12 * flops,
            1e-12 * flops / least);
     fflush(stdout);
-    return b->set->table ? print_tables(b, reterr) : FM_OK;
+    if (b->set->check) status = check(b, reterr);
+    return b->set->table && !status ? print_tables(b, reterr) : status;
+}
+
+/* Moves parameters away from their initial values, many of which are 0. */
+static fm_status shake(const fm_params *params, fm_error *reterr) {
+    size_t bytes = (size_t)params->n_element * sizeof(float);
+    float *master = malloc(bytes);
+    if (!master) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the parameters");
+    params->kernels->download(NULL, master, params->master, bytes);
+    params->kernels->synchronize(NULL);
+    uint32_t state = 1;
+    for (int32_t p = 0; p < params->n_param; p++) {
+        for (int64_t i = 0; i < fm_param_count(&params->param[p]); i++)
+            master[params->param[p].offset + i] += 0.05f * draw(&state);
+    }
+    params->kernels->upload(NULL, params->master, master, bytes);
+    params->kernels->synchronize(NULL);
+    free(master);
+    return FM_OK;
 }
 
 static fm_status create(bench *b, fm_error *reterr) {
@@ -127,6 +229,9 @@ static fm_status create(bench *b, fm_error *reterr) {
     status = fm_infer_create(&b->options, &b->infer, reterr);
     if (status) return status;
     fm_params_draw(fm_infer_get_params(b->infer), 1);
+    status = shake(fm_infer_get_params(b->infer), reterr);
+    if (status) return status;
+    fm_params_refresh_copy(fm_infer_get_params(b->infer));
     char text[256];
     fm_infer_describe(b->infer, text, sizeof text);
     printf("model     preset %s, %lld + %lld + %lld rows, %llu cycles: %s, made in %.2f s\n",
@@ -175,7 +280,8 @@ int main(int argc, char **argv) {
                     .preset = "tiny",
                     .lengths = "64",
                     .cycles = MOST_CYCLES,
-                    .rounds = 1};
+                    .rounds = 1,
+                    .warm_up = 2};
     const fm_option options[] = {
         {"device", FM_OPTION_STRING, &set.device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set.dtype, "TYPE", .help = "fp32 or bf16 (fp32)"},
@@ -188,6 +294,10 @@ int main(int argc, char **argv) {
          .max = MOST_CYCLES},
         {"rounds", FM_OPTION_U64, &set.rounds, "N", .help = "timed runs; the least counts (1)",
          .min = 1, .max = 100},
+        {"warm-up", FM_OPTION_U64, &set.warm_up, "N", .help = "runs of two cycles before (2)",
+         .max = 2},
+        {"check", FM_OPTION_FLAG, &set.check, NULL,
+         .help = "compare with the reversed chain, and with slabs"},
         {"budget", FM_OPTION_U64, &set.budget_gib, "GIB", .help = "of memory (what is free)"},
         {"chunk", FM_OPTION_U64, &set.chunk_mib, "MIB", .help = "of a slab (the planner's choice)"},
         {"losses", FM_OPTION_FLAG, &set.losses, NULL, .help = "with losses, as foldmill eval"},

@@ -78,7 +78,28 @@ void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out 
 
 /* -- linear layers */
 
+/* Products of more rows are made in pieces, because libraries have smaller limits. */
+enum { MOST_GEMM_ROWS = 1 << 23 };
+
+static void gemm_in_pieces(fm_run *run, const fm_gemm *args) {
+    fm_element act = run->kernels->act;
+    for (int64_t first = 0; first < args->m; first += MOST_GEMM_ROWS) {
+        fm_gemm piece = *args;
+        piece.m = args->m - first < MOST_GEMM_ROWS ? args->m - first : MOST_GEMM_ROWS;
+        piece.a = fm_run_at(args->a, first * args->lda, act);
+        piece.addend = fm_run_at(args->addend, first * args->ldc, act);
+        piece.c = fm_run_at(args->c, first * args->ldc, act);
+        fm_call_gemm(run, &piece);
+    }
+}
+
 void fm_call_gemm(fm_run *run, const fm_gemm *args) {
+    bool is_forward =
+        args->batch == 1 && !args->trans_a && !args->c_is_acc && !args->relu && !args->sum.data;
+    if (args->m > MOST_GEMM_ROWS && is_forward) {
+        gemm_in_pieces(run, args);
+        return;
+    }
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->gemm_workspace(args));
     run->flops += 2.0 * (double)args->m * (double)args->n * (double)args->k * (double)args->batch;
