@@ -58,6 +58,17 @@ void check_attention(const char *name, attention_shape s) {
     });
 }
 
+/* More keys than training has. */
+void check_many_keys(void) {
+    const fm_beta W = FM_WRITE;
+    check_attention("attention 2304 keys 1x32",
+                    {1, 1, 80, 2304, 1, 32, 32, false, true, true, true, false, 700, W});
+    check_attention("attention 3000 keys 2x8, no bias",
+                    {1, 2, 70, 3000, 2, 8, 16, true, true, false, true, false, 90, W});
+    check_attention("attention 4610 keys 1x32",
+                    {1, 1, 70, 4610, 1, 32, 32, false, true, true, true, false, 0, W});
+}
+
 } // namespace
 
 void check_attentions(void) {
@@ -150,16 +161,11 @@ void check_attentions(void) {
                     {1, 2, 330, 350, 2, 8, 16, false, true, true, true, false, 0, A});
     check_attention("attention long extra 384 8x8",
                     {1, 6, 384, 384, 8, 8, 64, false, true, true, true, false, 50, W});
-    check_attention("attention 2304 keys 1x32",
-                    {1, 1, 80, 2304, 1, 32, 32, false, true, true, true, false, 700, W});
-    check_attention("attention 3000 keys 2x8, no bias",
-                    {1, 2, 70, 3000, 2, 8, 16, true, true, false, true, false, 90, W});
-    check_attention("attention 4610 keys 1x32",
-                    {1, 1, 70, 4610, 1, 32, 32, false, true, true, true, false, 0, W});
     check_attention("attention template 128 4x16",
                     {2, 16, 128, 128, 4, 16, 64, false, true, true, true, false, 50, W});
     check_attention("attention templates ending 128 4x16",
                     {4, 128, 128, 128, 4, 16, 64, true, true, true, true, false, 50, W});
+    check_many_keys();
 }
 
 } // namespace cuda_check

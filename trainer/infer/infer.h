@@ -5,10 +5,11 @@
  *     fm_infer_head            logits of that chain's heads
  *     fm_infer_aligned_error   the same for some rows of the aligned error head
  *
- * A run has no gradient and no saved tensors, and no dropout unless it samples. A chain is not cropped. It is padded to
- * the next length of fm_infer_round and masked, so one recording (tapes, memory plan, CUDA graphs)
- * serves all chains of about its length. The recorded length depends on the chain's length alone,
- * so the bits of a result do not depend on other chains; a longer recording changes results only by
+ * A run has no gradient and no saved tensors, and no dropout unless it samples. A chain is not
+ * cropped. It is padded to the next length of fm_infer_round and masked, so one recording (tapes,
+ * memory plan, CUDA graphs) serves all chains of about its length. The recorded length depends on
+ * the chain's length alone, so the bits of a result do not depend on other chains; a longer
+ * recording changes results only by
  * rounding. At most eight recordings are kept, fewer if memory is short. Callers that order chains
  * by length make each recording once.
  *
@@ -91,8 +92,9 @@ typedef struct fm_infer_result {
     double record_s, run_s; /* to plan and take memory, 0 for a recording that was there; to run */
 } fm_infer_result;
 
-/* Runs one chain. FM_ERR_LIMIT when its memory does not fit, as fm_infer_find_need. FM_ERR_DATA when the sample is refused or a value is
- * not finite, as fm_trainer_queue and fm_trainer_collect. FM_ERR_NOMEM. */
+/* Runs one chain. FM_ERR_LIMIT when its memory does not fit, as fm_infer_find_need. FM_ERR_DATA when
+ * the sample is refused or a value is not finite, as fm_trainer_queue and fm_trainer_collect.
+ * FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *arena,
                                    fm_infer_result *ret_result, fm_error *reterr);
 

@@ -86,8 +86,8 @@ fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
 
 /* Records a cycle up to and including the single representation (A2:5-17) and, where there is one,
  * the structure module (A2:18). With FM_CYCLE_STORES the nodes at the end leave m's first row, z
- * and the predicted pseudo-beta positions in the state for the next cycle. The structure module's tables
- * must have been uploaded before the cycle runs (fm_structure_upload_tables).
+ * and the predicted pseudo-beta positions in the state for the next cycle. The structure module's
+ * tables must have been uploaded before the cycle runs (fm_structure_upload_tables).
  *
  * On ranks that share a sample (config->groups) each rank has the whole inputs and computes its
  * part of all arrays. The structure module and the heads run on every rank, on gathered arrays. A

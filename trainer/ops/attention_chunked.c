@@ -5,7 +5,7 @@
  * column attention and ending nodes. Columns are first copied together, and their result is copied
  * back. Only the bias is made of the whole array, before the first slab, because each slab
  * overwrites its part of x. Queries, keys, values and the gated output exist for one slab at a
- * time. */
+ * time. The lines of the algorithms are marked in attention.c. */
 #include "trainer/ops/attention_parts.h"
 
 #include <assert.h>
@@ -55,7 +55,6 @@ static void *make_bias(fm_run *run, const fm_node *node) {
         fm_norm normed = fm_call_norm(run, rows, c, fm_run_at(from, first * n * c, act), norm);
         fm_linear linear =
             fm_attention_bias(rows, c, shape->n_head, normed.y, fm_run_param(run, node, P_BIAS));
-        /* A7:3 A13:1 A13:3 A14:1 A14:3 */
         fm_call_linear(run, &linear, false, fm_run_at(bias, first * n * shape->n_head, act));
         fm_run_release(run, mark);
     }
@@ -117,7 +116,6 @@ static void project(fm_run *run, const fm_node *node, const slab *s, void *qkvg)
                      .w = fm_run_param(run, node, P_QKVG),
                      .bias = fm_run_param(run, node, P_GATE_BIAS),
                      .bias_first = 3 * s->shape.width};
-    /* A7:1 A7:2 A7:4 A8:1 A8:2 A8:3 A13:1 A13:2 A13:4 A14:1 A14:2 A14:4 */
     fm_call_norm_linear(run, &all, fm_run_param(run, node, P_NORM), 0, NULL, NULL, qkvg);
 }
 
@@ -133,7 +131,7 @@ static void attend(fm_run *run, const fm_node *node, const slab *s, const void *
     core.o = o;
     core.lse = fm_run_workspace_acc(run, at->n_batch * at->n_head * at->n_query);
     if (bias) fm_attention_set_bias(&core, at, bias);
-    fm_call_attention(run, &core); /* A7:5-6 A8:4-5 A13:5-6 A14:5-6 */
+    fm_call_attention(run, &core);
     fm_run_release(run, mark);
 }
 
@@ -148,7 +146,6 @@ static void run_slab(fm_run *run, const fm_node *node, const void *bias, int64_t
     fm_run_release(run, mark);
     fm_linear out = fm_attention_out(&s.shape, o, fm_run_param(run, node, P_OUT),
                                      fm_run_param(run, node, P_OUT_BIAS));
-    /* A7:7 A8:6 A13:7 A14:7 */
     fm_call_linear_update(run, node, &s.update, &out, NULL, s.x, s.y, NULL);
     if (s.is_copied) copy_columns(run, &s, all->n1, fm_run_output(run, node, 0), true);
 }

@@ -48,8 +48,9 @@ static fm_status check_cycle(const fm_features *f, const fm_cycle_features *c, b
         }
     }
     fm_status status = check_ids("msa", c->msa, count, FM_MSA_CLASSES - 1, reterr);
-    if (!status && !predicts)
+    if (!status && !predicts) {
         status = check_ids("true_msa", c->true_msa, count, FM_MSA_CLASSES - 1, reterr);
+    }
     return status ? status
                   : check_ids("extra_msa", c->extra_msa, (size_t)c->n_extra * f->n_res,
                               FM_MSA_CLASSES - 1, reterr);
@@ -84,8 +85,9 @@ fm_status fm_upload_check(const fm_trainer *trainer, const fm_features *features
     fm_status status = check_residues(features, reterr);
     for (uint32_t c = 0; c < features->n_cycle && !status; c++) {
         status = check_rows(config, &features->cycle[c], c, reterr);
-        if (!status)
+        if (!status) {
             status = check_cycle(features, &features->cycle[c], trainer->options.predicts, reterr);
+        }
     }
     return status;
 }

@@ -21,8 +21,8 @@ enum {
      * c_head is above 16 */
     MAX_FORWARD_KEYS = 16384,
     MAX_PACKED_KEYS = 4608,
-    MAX_BLOCK_ROWS = 256,    /* WGMMA backward: queries and keys that one block takes at once */
-    MAX_LONG_ROWS = 512,     /* WGMMA_LONG: queries at once, keys in passes */
+    MAX_BLOCK_ROWS = 256, /* WGMMA backward: queries and keys that one block takes at once */
+    MAX_LONG_ROWS = 512,  /* WGMMA_LONG: queries at once, keys in passes */
     MAX_ONE_QUERY_HEADS = 16
 };
 
