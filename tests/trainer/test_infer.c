@@ -363,8 +363,8 @@ static void assert_near_tensors(const fm_trainer *a, fm_tensor_ref x, const fm_t
     assert_near(fm_tape_data(&a->last, x), fm_tape_data(&b->last, y), n, tolerance);
 }
 
-/* Slabs of 16 rows give what whole arrays give, with the same dropout, in less memory, of which all
- * that is planned is used. */
+/* Slabs of 16 rows give what whole arrays give, with the same dropout, in less memory. All that is
+ * planned is used. */
 static void slabs_give_what_whole_arrays_give(void **state) {
     (void)state;
     static sample s;

@@ -445,9 +445,7 @@ fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *a
     if (status) return status;
     result.run_s = now_s() - recorded;
     infer->n_res = features->n_res;
-    if (t->atoms != FM_TENSOR_NONE) {
-        status = take_atoms(infer, t, features, arena, &result, reterr);
-    }
+    if (t->atoms != FM_TENSOR_NONE) status = take_atoms(infer, t, features, arena, &result, reterr);
     if (!status && t->head[FM_HEAD_PLDDT] != FM_TENSOR_NONE) {
         status = take_plddt(infer, arena, &result.plddt, reterr);
     }

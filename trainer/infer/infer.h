@@ -92,8 +92,8 @@ typedef struct fm_infer_result {
     double record_s, run_s; /* to plan and take memory, 0 for a recording that was there; to run */
 } fm_infer_result;
 
-/* Runs one chain. FM_ERR_LIMIT when its memory does not fit, as fm_infer_find_need. FM_ERR_DATA when
- * the sample is refused or a value is not finite, as fm_trainer_queue and fm_trainer_collect.
+/* Runs one chain. FM_ERR_LIMIT when its memory does not fit, as fm_infer_find_need. FM_ERR_DATA
+ * when the sample is refused or a value is not finite, as fm_trainer_queue and fm_trainer_collect.
  * FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *arena,
                                    fm_infer_result *ret_result, fm_error *reterr);

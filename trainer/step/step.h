@@ -38,8 +38,8 @@ typedef struct fm_trainer_options {
     /* Bytes of device memory. 0 sets no bound; with FM_RECOMPUTE_AUTO it takes what the device has
      * free, where that is known and there is one rank, else the least memory possible. */
     int64_t memory_budget_bytes;
-    /* Inference (trainer/infer): no gradient, no optimiser, no dropout unless it is kept; a sample is
-     * one forward pass per cycle with its losses, and an update must not be asked for. */
+    /* Inference (trainer/infer): no gradient, no optimiser, no dropout unless it is kept; a sample
+     * is one forward pass per cycle with its losses, and an update must not be asked for. */
     bool forward_only;
     /* With forward_only: no losses and no ground truth, and one tape for all cycles, each of which
      * has the outputs of a last cycle. Samples go through fm_trainer_queue_cycle. */
