@@ -387,7 +387,8 @@ static void slabs_give_what_whole_arrays_give(void **state) {
     fm_infer_destroy(infer);
 }
 
-/* Where whole arrays do not fit, the planner takes slabs; where nothing fits, it says what would. */
+/* Where whole arrays do not fit, the planner takes slabs. Where nothing fits, it says what would.
+ */
 static void slabs_follow_from_the_memory(void **state) {
     fm_arena *arena = *state;
     static sample s;
