@@ -1,4 +1,4 @@
-/* query.h: reads the sequence of a chain that has no structure: from a FASTA file, or from the first
+/* query.h: reads the sequence of a chain that has no structure, from a FASTA file or from the first
  * row of an alignment.
  *
  * A FASTA file has one record of one chain:

@@ -218,12 +218,8 @@ fm_status fm_source_of_queries(const fm_source_queries *queries, fm_arena *arena
         qsort(structure, queries->n, sizeof *structure, compare_structures);
         status = check_names(structure, queries->n, reterr);
     }
-    if (!status && queries->templates) {
-        status = take_templates(queries->templates, &scan, reterr);
-    }
-    if (!status) {
-        status = join(&scan, structure, queries->n, dataset, arena, ret_source, reterr);
-    }
+    if (!status && queries->templates) status = take_templates(queries->templates, &scan, reterr);
+    if (!status) status = join(&scan, structure, queries->n, dataset, arena, ret_source, reterr);
     for (uint32_t i = 0; i < scan.n_archive && status; i++)
         fm_archive_close(scan.archive[i]);
     free(scan.structure);

@@ -34,7 +34,7 @@ struct fm_chains {
 
 /* The longest chain whose sample a frame can hold. */
 static uint32_t longest_sample(const fm_chains_options *o) {
-    enum { TEMPLATES = 4 }; /* of the plan eval */
+    enum { TEMPLATES = 4 }; /* of both plans */
     uint32_t low = 1, high = FM_LIMIT_N_RES;
     while (low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
@@ -74,7 +74,7 @@ static fm_status open_feed(fm_chains *c, fm_error *reterr) {
                    .policy = FM_WIRE_SKIP},
         .n_slab = N_SLAB,
     };
-    fm_wire_text(options.stream.plan, sizeof options.stream.plan, "eval");
+    fm_wire_text(options.stream.plan, sizeof options.stream.plan, set->plan);
     c->token = (fm_token){.watermark = next_index(c)};
     c->feed = (fm_feed){.options = options,
                         .wait_ms = (uint32_t)set->wait_ms,

@@ -20,6 +20,7 @@ typedef struct fm_chains_options {
     const char *url;
     fm_credentials credentials;
     const char *agent;    /* for the server's log */
+    const char *plan;     /* that gives whole chains: "eval" or "predict" */
     const char *snapshot; /* the name that must be served; NULL: any */
     uint64_t seed;        /* of the draws of MSA rows */
     uint32_t n_cycle, max_msa_clusters, max_extra_msa;

@@ -55,6 +55,7 @@ static fm_status open_chains(fm_evaluation *e, fm_error *reterr) {
     const fm_chains_options options = {.url = set->url,
                                        .credentials = set->credentials,
                                        .agent = set->agent,
+                                       .plan = "eval",
                                        .snapshot = set->snapshot,
                                        .seed = set->seed,
                                        .n_cycle = e->n_cycle,
@@ -218,9 +219,7 @@ static fm_status run_held(fm_evaluation *e, run_progress *p, const int *term, fm
         if (status) return status;
         done += work_of(held);
         p->n_done++;
-        if (p->report) {
-            p->report(p->context, row, p->n_done, n_chain, before + part * done / work);
-        }
+        if (p->report) p->report(p->context, row, p->n_done, n_chain, before + part * done / work);
     }
     return FM_OK;
 }

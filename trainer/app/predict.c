@@ -169,7 +169,9 @@ static fm_status check(predict_settings *set, fm_error *reterr) {
     return read_seeds(set, reterr);
 }
 
-static fm_status parse(predict_settings *set, int argc, char **argv, fm_error *reterr) {
+enum { MOST_OPTIONS = 40 };
+
+static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
     const fm_option options[] = {
         {"weights", FM_OPTION_LIST, &set->weights, "FILE",
          .help = "checkpoint, .npz or safetensors (required); several make an ensemble",
@@ -227,6 +229,13 @@ static fm_status parse(predict_settings *set, int argc, char **argv, fm_error *r
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
+    _Static_assert(sizeof options / sizeof options[0] <= MOST_OPTIONS, "room for the table");
+    memcpy(out, options, sizeof options);
+}
+
+static fm_status parse(predict_settings *set, int argc, char **argv, fm_error *reterr) {
+    fm_option options[MOST_OPTIONS];
+    list_options(set, options);
     const fm_command command = {.program = program,
                                 .arguments = "INPUT... --weights FILE --out DIR [options]",
                                 .summary = "predict structures from sequences with alignments",
@@ -331,6 +340,7 @@ static fm_predict_run_options run_options(const predict_settings *set,
     fm_predict_run_options options = {.chains = {.url = fm_predict_inputs_url(inputs),
                                                  .credentials = set->credentials,
                                                  .agent = program,
+                                                 .plan = "predict",
                                                  .snapshot = set->snapshot,
                                                  .max_template_date = set->date_rule,
                                                  .max_length = (uint32_t)set->max_length,

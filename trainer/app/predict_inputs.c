@@ -78,12 +78,11 @@ static fm_status make_cache(fm_predict_inputs *in, fm_error *reterr) {
     take_report(in, text, bytes);
     free(text);
     if (code == EXIT_OK || code == EXIT_PARTIAL) return FM_OK;
-    if (code == EXIT_USAGE) {
-        return fm_fail(reterr, FM_ERR_USAGE, "the inputs cannot be used; the line above says why");
+    if (in->n_refused) {
+        return fm_fail(reterr, FM_ERR_DATA, "none of the %u inputs can be predicted", o->n_input);
     }
-    return in->n_refused
-               ? fm_fail(reterr, FM_ERR_DATA, "none of the %u inputs can be predicted", o->n_input)
-               : fm_fail(reterr, FM_ERR_IO, "foldmill featurize ended with exit code %d", code);
+    return fm_fail(reterr, code == EXIT_USAGE ? FM_ERR_USAGE : FM_ERR_IO,
+                   "the inputs cannot be prepared; the line above says why");
 }
 
 /* -- chosen chains */

@@ -60,8 +60,14 @@ static fm_status look_at_foreign(const char *path, fm_arena *arena, fm_predict_m
                                  fm_error *reterr) {
     fm_weights_file *file;
     fm_inferred_preset found;
-    fm_status status = fm_weights_file_open(path, &file, reterr);
-    if (status) return status;
+    fm_error why = {.status = FM_OK};
+    fm_status status = fm_weights_file_open(path, &file, &why);
+    if (status) {
+        return fm_fail_in(reterr, status, path,
+                          "%.300s; weights are a checkpoint of foldmill, an .npz of DeepMind, or "
+                          "safetensors",
+                          why.message);
+    }
     status = fm_preset_infer(file, NULL, arena, &found, &model->config, reterr);
     fm_weights_file_close(file);
     if (status) {

@@ -167,9 +167,7 @@ static void put_metrics(FILE *out, const fm_prediction *p) {
     fprintf(out, "%d local pLDDT 'Predicted lDDT-CA of a residue, 0 to 100' pLDDT 1\n",
             FIRST_METRIC_LOCAL);
     fprintf(out, "%d global pLDDT 'Mean predicted lDDT-CA, 0 to 100' pLDDT 1\n", METRIC_GLOBAL);
-    if (p->pae) {
-        fprintf(out, "%d global pTM 'Predicted TM-score, 0 to 1' pTM 1\n", METRIC_PTM);
-    }
+    if (p->pae) fprintf(out, "%d global pTM 'Predicted TM-score, 0 to 1' pTM 1\n", METRIC_PTM);
     fputs("#\nloop_\n_ma_qa_metric_global.ordinal_id\n_ma_qa_metric_global.model_id\n"
           "_ma_qa_metric_global.metric_id\n_ma_qa_metric_global.metric_value\n",
           out);
