@@ -58,11 +58,11 @@ static uint64_t next_index(const fm_chains *c) {
 static fm_status open_feed(fm_chains *c, fm_error *reterr) {
     const fm_chains_options *set = &c->options;
     fm_loader_options options = {
-        .client = {.url = set->url,
-                   .credentials = set->credentials,
-                   .agent = set->agent,
-                   .snapshot_name = set->snapshot,
-                   .snapshot = c->snapshot_hash},
+        .supply = {.client = {.url = set->url,
+                              .credentials = set->credentials,
+                              .agent = set->agent,
+                              .snapshot_name = set->snapshot,
+                              .snapshot = c->snapshot_hash}},
         .stream = {.crop_size = c->max_length,
                    .max_msa_clusters = set->max_msa_clusters,
                    .max_extra_msa = set->max_extra_msa,

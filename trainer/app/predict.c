@@ -193,7 +193,8 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
         {"chain", FM_OPTION_LIST, &set->chains, "ID",
          .help = "only this chain of --cache; may be repeated"},
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "chains of a server: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT"},
+         .help = "chains of servers: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, with commas "
+                 "between them"},
         {"recycles", FM_OPTION_U64, &set->recycles, "N",
          .help = "recycling cycles after the first (3)", .max = 20},
         {"seeds", FM_OPTION_STRING, &set->seeds, "LIST",
