@@ -179,6 +179,27 @@ static void fetch_takes_a_list(void **state) {
          "grep -q 'server    unix:s1  [1-9]' out");
 }
 
+/* A trainer whose server is killed between two steps ends with the bits of one that lost none. */
+static void a_run_goes_on_from_another_server(void **state) {
+    (void)state;
+    static const char train[] =
+        "foldmill train --seed 3 --config small.ini --ahead 2 --steps 40 -q";
+    must("printf '[model]\\nn_block = 1\\nn_structure_iteration = 1\\n[data]\\ncrop_size = 24\\n"
+         "max_msa_clusters = 8\\nglobal_batch = 1\\n' >small.ini");
+    assert_int_equal(
+        fm_test_shell_format(folder, "%s --data unix:s2 --out plain >out 2>err", train), 0);
+    int code = fm_test_shell_format(
+        folder,
+        "%s --data unix:s0,s1 --out lost >out 2>err & run=$!; "
+        "for i in $(seq 6000); do test -s lost/metrics.jsonl && break; sleep 0.01; done; "
+        "kill -9 %d; wait $run",
+        train, (int)server[0]);
+    if (code) fail_msg("code %d", code);
+    stop(0, SIGKILL);
+    must("cmp plain/checkpoint-40.safetensors lost/checkpoint-40.safetensors && "
+         "grep -q 'warn server_changed from=unix:s0 to=unix:s1' err");
+}
+
 static void what_is_wrong_with_a_list_is_said(void **state) {
     (void)state;
     assert_int_equal(
@@ -197,6 +218,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(killed_servers_lose_and_repeat_nothing, start_all,
                                         stop_all),
         cmocka_unit_test_setup_teardown(fetch_takes_a_list, start_all, stop_all),
+        cmocka_unit_test_setup_teardown(a_run_goes_on_from_another_server, start_all, stop_all),
         cmocka_unit_test_setup_teardown(what_is_wrong_with_a_list_is_said, start_all, stop_all),
     };
     return cmocka_run_group_tests(tests, make_cache, drop_folder);
