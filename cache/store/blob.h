@@ -5,8 +5,9 @@
  *      6  u16  fm_part_kind       24  the frame
  *
  * The key of a blob is the SHA-256 of the decoded bytes. The XXH3 finds damage without
- * decompressing, and says that a frame is one whose content was checked before. Compressed bytes are not canonical: another version of zstd may
- * compress the same content differently. docs/reference/store.md. */
+ * decompressing, and says that a frame is one whose content was checked before. Compressed bytes
+ * are not canonical: another version of zstd may compress the same content differently.
+ * docs/reference/store.md. */
 #ifndef FM_CACHE_BLOB_H
 #define FM_CACHE_BLOB_H
 

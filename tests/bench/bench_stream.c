@@ -1,15 +1,15 @@
 /* bench_stream.c: what a stream costs its consumers: waits with slow samples, and its rate.
  *
- *     bench_stream [--steps N] [--warm N] [--rounds N] [--samples N] [--only waits|rate]
+ *     bench_stream [--steps N] [--warm N] [--rounds N] [--samples N] [--only waits|warm|rate]
  *
  * Waits. 8 synchronous consumers take steps of 100 ms. Of their samples 89 % take 20 ms to make,
  * 10 % ten times and 1 % a hundred times as long; workers sleep for it. One server with 10 workers
  * for each order, and for comparison PyTorch's DataLoader with two workers in each of 8 processes.
  * All of them run at the same time, so that a busy machine disturbs all alike, and all get the same
- * times. A consumer's wait is the time in fm_loader_next (next() of the loader); the exposed wait of
- * a step is the longest of the 8. The simulation of the same run is printed beside it.
+ * times. A consumer's wait is the time in fm_loader_next (next() of the loader); the exposed wait
+ * of a step is the longest of the 8. Simulations of the same run are printed beside it.
  *
- * "warm" is a real cache of 10,000-row alignments without slow samples, in strict order.
+ * The row "warm cache" is a real cache of 10,000-row alignments, in strict order.
  *
  * Rate. A server of that cache with two workers on a unix socket; `foldmill fetch` and the Python
  * package's Stream take the same samples of the plan af2-initial in turn. Medians over rounds. The
@@ -53,6 +53,11 @@ static uint32_t delay_ms(uint64_t index) {
     word = (word ^ word >> 27) * 0x94d049bb133111ebu;
     uint32_t part = (uint32_t)((word ^ word >> 31) % 1000);
     return part < 10 ? 2000 : part < 110 ? 200 : 20;
+}
+
+static uint32_t median_ms(uint64_t index) {
+    (void)index;
+    return 20;
 }
 
 /* -- synchronous consumers of one server */
@@ -168,7 +173,7 @@ static void *run_torch(void *argument) {
 /* -- waits */
 
 static void print_row(const char *name, const fm_histogram *ns, double mean_ms) {
-    printf("%-22s %10.3f %10.3f %10.3f %10.3f\n", name,
+    printf("%-24s %10.3f %10.3f %10.3f %10.3f\n", name,
            (double)fm_histogram_percentile(ns, 500) * 1e-6,
            (double)fm_histogram_percentile(ns, 990) * 1e-6, (double)ns->max * 1e-6, mean_ms);
 }
@@ -199,6 +204,17 @@ static void print_simulated(const settings *set, fm_simulated_order order, uint3
     print_row(name, &result.wait_ns, result.wait_ms / plan.n_step);
 }
 
+static const struct {
+    const char *name, *order;
+    uint32_t (*delay_ms)(uint64_t index);
+} server_rows[] = {
+    {"strict", "strict", delay_ms},
+    {"bounded:32", "bounded:32", delay_ms},
+    {"free", "free", delay_ms},
+    {"strict, no slow samples", "strict", median_ms},
+};
+enum { N_ROW = sizeof server_rows / sizeof server_rows[0] };
+
 /* One server with injected times, and its consumers. */
 typedef struct slow_server {
     char url[256];
@@ -208,47 +224,46 @@ typedef struct slow_server {
     waits_run run;
 } slow_server;
 
-static void start_slow(slow_server *s, const settings *set, const char *name, int number) {
+static void start_slow(slow_server *s, const settings *set, int number) {
+    const char *order_name = server_rows[number].order;
     s->test = (fm_test_source){.shape = {.n_res = 16, .n_clust = 4, .n_extra = 4, .n_cycle = 1},
                                .global_batch = N_CONSUMER,
-                               .delay_ms = delay_ms};
+                               .delay_ms = server_rows[number].delay_ms};
     fm_test_source_init(&s->test, &s->source);
     snprintf(s->url, sizeof s->url, "unix:%s/%d", set->folder, number);
     const fm_server_options options = {.listen = {s->url}, .n_job = N_WORKER};
     s->server = start_server(&options, &s->source);
-    s->run = (waits_run){.set = set, .name = name, .url = s->url, .plan = "test"};
+    s->run = (waits_run){.set = set, .name = order_name, .url = s->url, .plan = "test"};
     uint32_t order;
     fm_error error;
-    if (fm_wire_order_parse(name, &order, &s->run.window, &error)) die(name, &error);
+    if (fm_wire_order_parse(order_name, &order, &s->run.window, &error)) die(order_name, &error);
     s->run.order = (fm_wire_order)order;
     if (pthread_create(&s->run.thread, NULL, run_consumers, &s->run)) die("thread", NULL);
 }
 
 static void bench_waits(const settings *set) {
-    static const char *const orders[] = {"strict", "bounded:32", "free"};
-    enum { N_ORDER = 3 };
-    static slow_server servers[N_ORDER];
+    static slow_server servers[N_ROW];
     torch_run torch = {.set = set};
     printf("exposed wait per step of %d ms, %d consumers, %d workers, %llu steps after %llu\n",
            STEP_MS, N_CONSUMER, N_WORKER, (unsigned long long)set->steps,
            (unsigned long long)set->warm);
-    printf("%-22s %10s %10s %10s %10s\n", "order", "p50 ms", "p99 ms", "max ms", "mean ms");
+    printf("%-24s %10s %10s %10s %10s\n", "order", "p50 ms", "p99 ms", "max ms", "mean ms");
     if (pthread_create(&torch.thread, NULL, run_torch, &torch)) die("thread", NULL);
-    for (int i = 0; i < N_ORDER; i++)
-        start_slow(&servers[i], set, orders[i], i);
-    for (int i = 0; i < N_ORDER; i++) {
+    for (int i = 0; i < N_ROW; i++)
+        start_slow(&servers[i], set, i);
+    for (int i = 0; i < N_ROW; i++) {
         fm_histogram *ns = &servers[i].run.exposed_ns;
         pthread_join(servers[i].run.thread, NULL);
         stop_server(&servers[i].server);
         fm_test_source_fini(&servers[i].test);
-        print_row(orders[i], ns, (double)ns->sum / (double)ns->n * 1e-6);
+        print_row(server_rows[i].name, ns, (double)ns->sum / (double)ns->n * 1e-6);
     }
     pthread_join(torch.thread, NULL);
     double p50, p99, most, mean;
     if (torch.status == 0 && sscanf(torch.line, "%lf %lf %lf %lf", &p50, &p99, &most, &mean) == 4) {
-        printf("%-22s %10.3f %10.3f %10.3f %10.3f\n", "PyTorch DataLoader", p50, p99, most, mean);
+        printf("%-24s %10.3f %10.3f %10.3f %10.3f\n", "PyTorch DataLoader", p50, p99, most, mean);
     } else {
-        printf("%-22s skipped: %s (FM_TORCH_PYTHON names a python3 that has it)\n",
+        printf("%-24s skipped: %s (FM_TORCH_PYTHON names a python3 that has it)\n",
                "PyTorch DataLoader", torch.line);
     }
     print_simulated(set, FM_SIMULATED_STRICT, 0, "strict, simulated");
@@ -315,21 +330,26 @@ static void bench_rate(const settings *set, const char *url) {
     double c_rate = median(c, set->rounds);
     printf("\n%s from chains of %d residues and about 10,000 rows, unix socket, 2 workers\n",
            plan_of_cache, SET_LENGTH);
-    printf("%-22s %10.1f samples/s\n", "foldmill fetch", c_rate);
+    printf("%-24s %10.1f samples/s\n", "foldmill fetch", c_rate);
     if (n_python == set->rounds) {
         double rate = median(python, n_python);
-        printf("%-22s %10.1f samples/s, %.0f %% of it\n", "Python Stream", rate,
+        printf("%-24s %10.1f samples/s, %.0f %% of it\n", "Python Stream", rate,
                100 * rate / c_rate);
     } else {
-        printf("%-22s skipped: %s (./run build python)\n", "Python Stream", why);
+        printf("%-24s skipped: %s (./run build python)\n", "Python Stream", why);
     }
     double n = (double)(set->rounds * steps * BATCH);
-    printf("%-22s %10.2f ms at the server, %.2f ms in foldmill fetch: 2 idle cores take %.0f\n",
+    printf("%-24s %10.2f ms at the server, %.2f ms in foldmill fetch: 2 idle cores take %.0f\n",
            "processor time each", server_s / n * 1e3, client_s / n * 1e3,
            2 * n / (server_s + client_s));
 }
 
-static void bench_cache(const settings *set, bool with_waits, bool with_rate) {
+/* Is a part of the benchmark to be run? */
+static bool is_asked(const settings *set, const char *part) {
+    return !set->only[0] || strcmp(set->only, part) == 0;
+}
+
+static void bench_cache(const settings *set) {
     fm_arena arena;
     fm_error error;
     fm_store *store;
@@ -343,8 +363,8 @@ static void bench_cache(const settings *set, bool with_waits, bool with_rate) {
     check(fm_cache_source_open(store, "all", "all", &source, &error), &error);
     const fm_server_options options = {.listen = {url}, .n_job = 2};
     bench_server server = start_server(&options, source);
-    if (with_waits) bench_warm(set, url);
-    if (with_rate) bench_rate(set, url);
+    if (is_asked(set, "warm")) bench_warm(set, url);
+    if (is_asked(set, "rate")) bench_rate(set, url);
     stop_server(&server);
     fm_cache_source_close(source);
     fm_store_close(store);
@@ -374,7 +394,7 @@ int main(int argc, char **argv) {
          .max = ROUNDS_MAX},
         {"samples", FM_OPTION_U64, &set.samples, "N", .help = "samples of a round (600)",
          .min = BATCH, .max = 1000000},
-        {"only", FM_OPTION_STRING, &set.only, "PART", .help = "waits or rate (both)"},
+        {"only", FM_OPTION_STRING, &set.only, "PART", .help = "waits, warm or rate (all)"},
         {0}};
     const fm_command command = {.program = "bench_stream",
                                 .arguments = "[options]",
@@ -392,9 +412,8 @@ int main(int argc, char **argv) {
     find_folders(&set);
     make_memory_folder(set.folder, sizeof set.folder);
     print_load();
-    bool with_waits = strcmp(set.only, "rate") != 0, with_rate = strcmp(set.only, "waits") != 0;
-    if (with_waits) bench_waits(&set);
-    bench_cache(&set, with_waits, with_rate);
+    if (is_asked(&set, "waits")) bench_waits(&set);
+    if (is_asked(&set, "warm") || is_asked(&set, "rate")) bench_cache(&set);
     print_load();
     fm_test_remove_tree(set.folder);
     return 0;
