@@ -301,8 +301,15 @@ static double processor_s(bool of_children) {
            (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
 }
 
+/* "On 2 idle cores": what the processor time of a sample allows. */
+static void print_rate(const char *name, double per_s, double server_ms, double client_ms) {
+    printf("%-24s %10.1f %16.2f %16.2f %18.0f\n", name, per_s, server_ms, client_ms,
+           2e3 / (server_ms + client_ms));
+}
+
 static void bench_rate(const settings *set, const char *url) {
-    double c[ROUNDS_MAX], python[ROUNDS_MAX], value, client_s = 0, server_s = 0;
+    double c[ROUNDS_MAX], python[ROUNDS_MAX], python_ms[ROUNDS_MAX];
+    double client_s = 0, server_s = 0;
     char command[3 * PATH_MAX], line[256], why[256] = "";
     uint64_t steps = set->samples / BATCH, n_python = 0;
     for (uint64_t k = 0; k < set->rounds; k++) {
@@ -321,27 +328,26 @@ static void bench_rate(const settings *set, const char *url) {
             "/usr/bin/python3 %s/bench/stream_rate.py %s/../python/python %s %s %d %llu %llu 2>&1",
             set->tests, set->build, url, plan_of_cache, BATCH, (unsigned long long)steps,
             (unsigned long long)k);
-        if (ask(command, line) == 0 && sscanf(line, "%lf", &value) == 1) {
-            python[n_python++] = value;
+        bool is_there = ask(command, line) == 0 && n_python == k;
+        if (is_there && sscanf(line, "%lf %lf", &python[k], &python_ms[k]) == 2) {
+            n_python++;
         } else {
             snprintf(why, sizeof why, "%s", line);
         }
     }
-    double c_rate = median(c, set->rounds);
+    double n = (double)(set->rounds * steps * BATCH);
+    double server_ms = server_s / n * 1e3, client_ms = client_s / n * 1e3;
     printf("\n%s from chains of %d residues and about 10,000 rows, unix socket, 2 workers\n",
            plan_of_cache, SET_LENGTH);
-    printf("%-24s %10.1f samples/s\n", "foldmill fetch", c_rate);
+    printf("%-24s %10s %16s %16s %18s\n", "client", "samples/s", "server, CPU ms", "client, CPU ms",
+           "on 2 idle cores");
+    print_rate("foldmill fetch", median(c, set->rounds), server_ms, client_ms);
     if (n_python == set->rounds) {
-        double rate = median(python, n_python);
-        printf("%-24s %10.1f samples/s, %.0f %% of it\n", "Python Stream", rate,
-               100 * rate / c_rate);
+        print_rate("Python Stream", median(python, n_python), server_ms,
+                   median(python_ms, n_python));
     } else {
         printf("%-24s skipped: %s (./run build python)\n", "Python Stream", why);
     }
-    double n = (double)(set->rounds * steps * BATCH);
-    printf("%-24s %10.2f ms at the server, %.2f ms in foldmill fetch: 2 idle cores take %.0f\n",
-           "processor time each", server_s / n * 1e3, client_s / n * 1e3,
-           2 * n / (server_s + client_s));
 }
 
 /* Is a part of the benchmark to be run? */
