@@ -367,7 +367,7 @@ static fm_status create(const fm_supply_options *options, const fm_wire_open *pa
 static fm_status begin(fm_supply *supply, fm_error *reterr) {
     uint32_t limit_ms = supply->n_server > 1 ? supply->options.client.retry_ms : 0;
     uint32_t from = supply->params.group % supply->n_server, i;
-    fm_client *client;
+    fm_client *client = NULL;
     fm_error error;
     fm_status status = connect_within(supply, from, 0, limit_ms, &i, &client, &error);
     if (status) {
@@ -442,7 +442,7 @@ static bool may_resume(const fm_supply *supply, fm_status status) {
 /* Goes on after a loss. Without a server it fails as the stream did. */
 static fm_status resume(fm_supply *supply, const fm_error *lost, fm_error *reterr) {
     uint32_t from = supply->current, i;
-    fm_client *client;
+    fm_client *client = NULL;
     fm_error error;
     supply->server[from].n_failed++;
     supply->server[from].told.n_lost++;
@@ -472,7 +472,7 @@ static void consider_move(fm_supply *supply) {
         if (best == from || supply->server[i].pace_ns < supply->server[best].pace_ns) best = i;
     }
     if (supply->server[best].pace_ns * BETTER_DEN >= pace_ns * BETTER_NUM) return;
-    fm_client *client;
+    fm_client *client = NULL;
     if (connect_to(supply, best, MOVE_MS, &client, NULL)) {
         supply->server[best].told.n_lost++;
         supply->server[best].pace_ns = 2 * pace_ns;

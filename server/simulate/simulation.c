@@ -106,6 +106,7 @@ static void plan_event(model *m, event e) {
 }
 
 static event next_event(model *m) {
+    assert(m->heap && m->n_event);
     event first = m->heap[0], last = m->heap[--m->n_event];
     size_t at = 0;
     for (;;) {
@@ -334,6 +335,7 @@ static uint64_t find_ready(model *m, const loader *loaders, uint32_t n, uint64_t
     uint64_t ready_ns = m->now_ns;
     for (uint32_t r = 0; r < plan->n_rank; r++) {
         const loader *of = &loaders[r];
+        assert(of->free_ns && of->asked_ns);
         uint64_t used_ns = m->now_ns; /* this rank takes its samples one after the other */
         for (uint64_t i = first; i < first + plan->per_rank; i++) {
             uint64_t ns = ns_of(fm_simulated_time_ms(m->times, plan->seed, r, i));
