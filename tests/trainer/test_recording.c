@@ -202,18 +202,18 @@ typedef struct recording_case {
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
     {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x333a78fe449dc3fe, 0x73511b05b7e35584},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xaae92ea5b7e76b9c, 0x40cfdde984413c9d},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x3cb66e94de2fe286, 0x4180c9e38739f334},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x4a9f383784fcb7c3, 0x48b50e258535e015},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x492471b526fc964e, 0x505df80d5b4fd66b},
     {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x37ee9fb7a76bb93b, 0x784962d6f2203c4b},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0xee2cbeb832474dce, 0x05fddac358f5f1f2},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x04c9ca01a67369b0, 0x7405f6589ab5d198},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x138fe36b151a85f7, 0x760a1400ef653edb},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x66f836f458af0f79, 0xc13b8332b21c1c5b},
     {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xce5ba211965d8e0d, 0xcaae769cf64c2aaa},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xb15882a57983fa96, 0xa90ec96a5ef5c477},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xc20e8480390a0465, 0x3b56c3e818251a38},
     {FM_ORDER_PARALLEL, {1, 1, 1}, 0x6d390228691758e3, 0xc07564f84af582fb},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0xf7ea0546c863352f, 0x19d3a88a8e41d90b},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x259d07a18b209b75, 0xc7fd5e3a804106ee},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x6046b58566f6f6d3, 0xc25f1b51a6f01fa3},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x58ac0b5e23f9f3bf, 0x279254479dcf4056},
     {FM_ORDER_PARALLEL, {1, 2, 1}, 0x3cd9d7bd4748dd66, 0x7661ad7e0eee1274},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xc4d0c64478e2cc93, 0x3868e7058ed69e1f},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x649988dca8c92a5b, 0x516c5eadc4907b8e},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

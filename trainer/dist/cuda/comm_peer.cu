@@ -14,6 +14,12 @@
  * ended. Nobody but this rank writes to its memory, except for flags, which have memory of their
  * own. The place of `send` travels with the ready flag, so memory plans of ranks may differ.
  *
+ * Patience. An all-to-all that is patient and held is made by the copy engines, which leave the
+ * multiprocessors to other work. A kernel of one block does (1) and the waiting of (2); then each
+ * part is one copy. Such a copy has its addresses when it is recorded, so the kernel checks that
+ * every peer sends from the same place in its memory as this rank does. The plans of ranks that
+ * record the same nodes are the same.
+ *
  * Numbers. The last block of an exchange counts it in device memory, so a replayed graph goes on
  * counting. A rank waits for a flag to equal the number of the exchange. A peer may be one exchange
  * further, but not two, because the next one needs this rank's ready flag; so ready flags have two
@@ -33,7 +39,6 @@ using fm_cuda::raw;
 
 enum { THREADS = 512, AT_ONCE = 4, SUMS = 4 /* packs that a thread reads at once */ };
 enum { POLLS_BEFORE_CLOCK = 256 };
-enum { STAGE_READY, STAGE_DONE };
 
 /* n / d by a multiplication, for n below 2^31. */
 struct divisor {
@@ -287,6 +292,16 @@ __device__ inline bool wait_for_all(const job &j, uint32_t number, bool talks,
     return *n_missing == 0;
 }
 
+/* Where the groups' flags of a peer are; NULL for this rank and beyond the group. */
+__device__ inline group_flags *flags_of(const job &j, int peer) {
+    if (peer >= j.size || peer == j.rank) return NULL;
+    return (group_flags *)((char *)j.memory->base[0][j.member[peer]] + j.flags_offset);
+}
+
+__device__ inline uint64_t ready_flag(uint32_t number, uint64_t offer) {
+    return (uint64_t)number << (64 - NUMBER_BITS) | offer;
+}
+
 template <typename T, int V>
 __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant__ job j) {
     __shared__ const void *base[FM_COMM_MESSAGES][FM_LINK_RANKS];
@@ -296,13 +311,9 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
     int peer = threadIdx.x % FM_LINK_RANKS, m = threadIdx.x / FM_LINK_RANKS;
     bool talks = m < j.n_message && peer < j.size && peer != j.rank;
     if (threadIdx.x == 0) n_missing = *(volatile uint32_t *)&j.memory->failed;
-    group_flags *theirs = NULL;
-    if (peer < j.size && peer != j.rank) {
-        theirs = (group_flags *)((char *)j.memory->base[0][j.member[peer]] + j.flags_offset);
-    }
+    group_flags *theirs = flags_of(j, peer);
     if (talks && blockIdx.x == 0) {
-        write_flag(&theirs->ready[number & 1][j.rank][m],
-                   (uint64_t)number << (64 - NUMBER_BITS) | j.message[m].offer);
+        write_flag(&theirs->ready[number & 1][j.rank][m], ready_flag(number, j.message[m].offer));
     }
     bool fails = false;
     /* First the parts of this rank, while the flags are under way, then those of the others. */
@@ -332,21 +343,49 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
     }
 }
 
+/* Says that this rank's one message is ready and waits until each peer's is, at the same place. One
+ * thread per rank. */
+__global__ void meet_kernel(const __grid_constant__ job j) {
+    uint32_t mask = (1u << NUMBER_BITS) - 1;
+    uint32_t number = (*(volatile uint32_t *)j.epoch + 1) & mask;
+    int64_t began = clock64();
+    int peer = threadIdx.x;
+    group_flags *theirs = flags_of(j, peer);
+    uint64_t own = ready_flag(number, j.message[0].offer), flag;
+    if (theirs) {
+        write_flag(&theirs->ready[number & 1][j.rank][0], own);
+        bool comes =
+            !*(volatile uint32_t *)&j.memory->failed &&
+            wait_for(j, &j.flags->ready[number & 1][peer][0], number, peer, STAGE_READY, &flag);
+        if (comes && flag != own) give_up(j, peer, STAGE_PLACE);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        j.memory->waited += (uint64_t)(clock64() - began);
+        *j.epoch = number;
+    }
+}
+
 /* -- the host's side */
+
+/* The number of the shared region that has this memory. */
+static int32_t region_of(const fm_gpu_link *link, const void *memory) {
+    int32_t r = 1;
+    while (r < link->n_region &&
+           ((const char *)memory < link->region[r].memory ||
+            (const char *)memory >= link->region[r].memory + link->region[r].bytes))
+        r++;
+    assert(r < link->n_region && "what is sent is in memory that was shared");
+    return r;
+}
 
 /* Where a message's `send` is, as a ready flag says it. */
 static uint64_t offer_of(const fm_gpu_link *link, const void *send) {
     if (!send) return 0;
-    for (int32_t r = 1; r < link->n_region; r++) {
-        const region *at = &link->region[r];
-        if ((const char *)send >= at->memory && (const char *)send < at->memory + at->bytes) {
-            uint64_t offset = (uint64_t)((const char *)send - at->memory);
-            assert(offset % 16 == 0);
-            return (uint64_t)r << OFFSET_BITS | offset / 16;
-        }
-    }
-    assert(!"what is sent is in memory that was shared");
-    return 0;
+    int32_t r = region_of(link, send);
+    uint64_t offset = (uint64_t)((const char *)send - link->region[r].memory);
+    assert(offset % 16 == 0);
+    return (uint64_t)r << OFFSET_BITS | offset / 16;
 }
 
 static bool is_vector(const fm_message *m) {
@@ -396,6 +435,27 @@ template <typename T> static void launch(const job &j, bool vector, cudaStream_t
     FM_LAUNCHED();
 }
 
+/* Copies the parts of an all-to-all out of the ranks' memory, this rank's own part last. */
+static void copy_all(const group *g, const fm_message *m, cudaStream_t stream) {
+    const fm_gpu_link *link = g->link;
+    const region *from = &link->region[region_of(link, m->send)];
+    int64_t offset = (const char *)m->send - from->memory;
+    size_t bytes = fm_element_bytes(m->element), run = (size_t)m->run * bytes;
+    for (int32_t i = 1; i <= g->size; i++) {
+        int32_t source = (g->comm.rank + i) % g->size;
+        const char *send = from->base[g->member[source]] + offset;
+        FM_CUDA(cudaMemcpy2DAsync(
+            (char *)m->receive.data + (size_t)(source * m->received.part) * bytes,
+            (size_t)m->received.row * bytes, send + (size_t)(g->comm.rank * m->sent.part) * bytes,
+            (size_t)m->sent.row * bytes, run, (size_t)m->rows, cudaMemcpyDefault, stream));
+    }
+}
+
+static bool is_patient(const fm_message *m) {
+    return m->patient && m->held && m->exchange == FM_EXCHANGE_ALL_TO_ALL &&
+           m->receive.beta == FM_WRITE;
+}
+
 fm_ticket begin_peer(fm_comm *comm, const fm_message *messages, int32_t count, fm_stream *stream) {
     group *g = (group *)comm->context;
     fm_gpu_link *link = g->link;
@@ -424,7 +484,11 @@ fm_ticket begin_peer(fm_comm *comm, const fm_message *messages, int32_t count, f
         j.held = j.held && messages[i].held;
     }
     fm_ticket ticket = ask(g, stream);
-    if (element == FM_ELEMENT_F32) {
+    if (count == 1 && is_patient(&messages[0])) {
+        meet_kernel<<<1, FM_LINK_RANKS, 0, link->stream>>>(j);
+        FM_LAUNCHED();
+        copy_all(g, &messages[0], link->stream);
+    } else if (element == FM_ELEMENT_F32) {
         launch<float>(j, vector, link->stream);
     } else {
         assert(element == FM_ELEMENT_BF16);

@@ -144,6 +144,8 @@ static fm_status open_all(fm_gpu_link *link, int32_t number, const offered *all,
         }
         base[r] = (char *)at->opened[r] + all[r].offset;
     }
+    for (int32_t r = 0; r < link->size; r++)
+        at->base[r] = (const char *)base[r];
     FM_CUDA(cudaMemcpy(link->memory->base[number], base, sizeof base, cudaMemcpyHostToDevice));
     return FM_OK;
 }
@@ -301,9 +303,14 @@ fm_status fm_gpu_link_check(fm_gpu_link *link, fm_error *reterr) {
     }
     if (!t->happened) return FM_OK;
     const char *name = link->name[t->name] ? link->name[t->name] : "unnamed";
+    if (t->stage == STAGE_PLACE) {
+        return fm_fail(reterr, FM_ERR_CLOSED,
+                       "rank %d sends from another place than this rank in the exchange '%s'",
+                       (int)t->rank, name);
+    }
     return fm_fail(reterr, FM_ERR_CLOSED, "rank %d did not %s within %.0f s in the exchange '%s'",
-                   (int)t->rank, t->stage == 0 ? "arrive" : "finish reading", link->options.wait_s,
-                   name);
+                   (int)t->rank, t->stage == STAGE_READY ? "arrive" : "finish reading",
+                   link->options.wait_s, name);
 }
 
 int64_t fm_gpu_link_least(fm_gpu_link *link, int64_t value) {

@@ -23,7 +23,11 @@ struct group_flags {
     uint32_t done[FM_LINK_RANKS][EXCHANGE_BLOCKS];
 };
 
-/* Written once by the device, in page-locked memory, when a rank did not come. */
+/* What went wrong: a rank did not come, did not say that it has read, or has what it sends in
+ * another place. */
+enum { STAGE_READY, STAGE_DONE, STAGE_PLACE };
+
+/* Written once by the device, in page-locked memory, when something went wrong. */
 struct trouble {
     uint32_t happened; /* written last */
     uint32_t name, rank, stage;
@@ -42,7 +46,8 @@ struct link_memory {
 struct region {
     char *memory;
     size_t bytes;
-    void *opened[FM_LINK_RANKS]; /* by cudaIpcOpenMemHandle; NULL: this rank's own */
+    void *opened[FM_LINK_RANKS];     /* by cudaIpcOpenMemHandle; NULL: this rank's own */
+    const char *base[FM_LINK_RANKS]; /* of the region of each rank, in this process */
 };
 
 /* A group's communicator of either kind. */
