@@ -202,18 +202,18 @@ typedef struct recording_case {
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
     {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x333a78fe449dc3fe, 0x73511b05b7e35584},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x4a9f383784fcb7c3, 0x48b50e258535e015},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x492471b526fc964e, 0x505df80d5b4fd66b},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x1d5e4944e90174b8, 0x59a49f65dd40c969},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0xb6a947145ef82a1c, 0xa93f5a0c7321c013},
     {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x37ee9fb7a76bb93b, 0x784962d6f2203c4b},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x138fe36b151a85f7, 0x760a1400ef653edb},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x66f836f458af0f79, 0xc13b8332b21c1c5b},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0xf36720fb717cf165, 0x8180da4bc0f3f906},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0xe1094e4aadfa1c26, 0xc076eb30ef7ca28d},
     {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xce5ba211965d8e0d, 0xcaae769cf64c2aaa},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xc20e8480390a0465, 0x3b56c3e818251a38},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xe076da43d2bf5a78, 0xfe3ea000e11f533f},
     {FM_ORDER_PARALLEL, {1, 1, 1}, 0x6d390228691758e3, 0xc07564f84af582fb},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x6046b58566f6f6d3, 0xc25f1b51a6f01fa3},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x58ac0b5e23f9f3bf, 0x279254479dcf4056},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0xca7bcb7636e851b1, 0xe051fb09985cd2c0},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xb8bbf8f68f76c9ca, 0xfb46a197c45c653d},
     {FM_ORDER_PARALLEL, {1, 2, 1}, 0x3cd9d7bd4748dd66, 0x7661ad7e0eee1274},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x649988dca8c92a5b, 0x516c5eadc4907b8e},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x1e44e7a1d3c8735b, 0xcd6a505f9eb9d9bc},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

@@ -113,15 +113,16 @@ static void leave(block *b, int i, fm_representation of) {
     if (axis == b->axis[of] || !fm_split_is_split(b->r->config)) return;
     const void *weights;
     const fm_sublayer *reader = reader_after(b, i, of, &weights);
-    if (of == FM_PAIR && reader && fm_recorder_has_bias(reader)) {
-        b->now.bias = fm_recorder_begin_bias(b->r, reader, weights, b->now.value[of]);
-        b->now.bias_of = reader;
-    }
+    if (of == FM_PAIR && reader && fm_recorder_has_bias(reader)) b->now.bias_of = reader;
     b->now.change[of] =
         fm_split_change_begin(b->r->tape, b->r->config, b->list->change_name[of][axis],
                               b->now.value[of].x, axis, is_patient(b, i, of));
     b->now.under_way[of] = true;
     b->axis[of] = axis;
+    /* The bias is made under the change; backward, that of the change begins first, too. */
+    if (of == FM_PAIR && b->now.bias_of) {
+        b->now.bias = fm_recorder_begin_bias(b->r, reader, weights, b->now.value[of]);
+    }
 }
 
 /* -- sublayers */
