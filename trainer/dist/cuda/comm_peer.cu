@@ -11,14 +11,15 @@
  * for the kernel. So peers read `send` between begin and finish only, when it belongs to the
  * exchange. A message that is held belongs to it until an exchange has finished that began later
  * than this one ended. The kernel of that one waits for the peers' ready flags, which they write
- * after their reading of this one has ended. Nobody but this rank writes to its memory, except for flags, which have memory of their
- * own. The place of `send` travels with the ready flag, so memory plans of ranks may differ.
+ * after their reading of this one has ended. Nobody but this rank writes to its memory, except for
+ * flags, which have memory of their own. The place of `send` travels with the ready flag, so memory
+ * plans of ranks may differ.
  *
  * Patience. An all-to-all that is patient and held is made by the copy engines, which leave the
  * multiprocessors to other work. A kernel of one block does (1) and the waiting of (2); then each
- * part is one copy, on a stream of its own, so that later exchanges do not wait. Such a copy has its addresses when it is recorded, so the kernel checks that
- * every peer sends from the same place in its memory as this rank does. The plans of ranks that
- * record the same nodes are the same.
+ * part is one copy, on a stream of its own, so that later exchanges do not wait. Such a copy has
+ * its addresses when it is recorded, so the kernel checks that every peer sends from the same place
+ * in its memory as this rank does. The plans of ranks that record the same nodes are the same.
  *
  * Numbers. The last block of an exchange counts it in device memory, so a replayed graph goes on
  * counting. A rank waits for a flag to equal the number of the exchange. A peer may be one exchange
@@ -196,8 +197,8 @@ template <typename T, int V, bool ADD> __device__ inline void put(T *y, const ra
     }
 }
 
-/* Copies or adds a part of another rank. With OWN, this rank's part, which is at another distance on
- * both sides, is copied while the other is under way. */
+/* Copies or adds a part of another rank. With OWN, this rank's part, which has other places on both
+ * sides, is copied while the other one is under way. */
 template <typename T, int V, bool ADD, bool OWN>
 __device__ inline void copy_part(const pull &m, const T *from, T *to, const T *own_from,
                                  T *own_to) {
@@ -214,9 +215,7 @@ __device__ inline void copy_part(const pull &m, const T *from, T *to, const T *o
                 own[u] = read_peer<T, V>(own_from + (int64_t)at.from[u] * V);
 #pragma unroll
             for (int u = 0; u < AT_ONCE; u++)
-                if (i + u * stride < count) {
-                    put<T, V, ADD>(own_to + (int64_t)at.to[u] * V, own[u]);
-                }
+                if (i + u * stride < count) put<T, V, ADD>(own_to + (int64_t)at.to[u] * V, own[u]);
         }
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++)
