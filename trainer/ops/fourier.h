@@ -1,0 +1,13 @@
+/* fourier.h: the embedding of noise levels (AF3-22): y[r, i] = cos(2 pi (x[r] w[i] + b[i])).
+ *
+ * w and b are drawn once and never trained: the node gives them no gradient. */
+#ifndef FM_TRAINER_FOURIER_H
+#define FM_TRAINER_FOURIER_H
+
+#include "trainer/autograd/tape.h"
+
+/* x act [rows], a tensor of the state; w and b: blocks [c]. Returns act [rows, c]. */
+fm_tensor_ref fm_op_fourier(fm_tape *tape, fm_tensor_ref x, fm_param_ref w, fm_param_ref b,
+                            int64_t c);
+
+#endif
