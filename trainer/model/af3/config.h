@@ -9,7 +9,6 @@
 
 enum {
     FM_AF3_RESTYPES = 32,       /* 20 amino acids, unknown, 5 RNA, 5 DNA, gap */
-    FM_AF3_RELATIVE = 139,      /* one-hot classes of a relative position: 66 + 66 + 1 + 6 */
     FM_AF3_TEMPLATE_PAIR = 108, /* features of a template pair */
     FM_AF3_MSA_FEATURES = 34,   /* 32 classes, has_deletion, deletion_value */
     FM_AF3_TOKEN_FEATURES = 65, /* restype 32, profile 32, deletion_mean */
