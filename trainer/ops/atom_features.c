@@ -38,12 +38,12 @@ static int64_t first_column(int k) {
 
 static fm_lookup columns(const fm_run *run, const fm_node *node, int k) {
     const attributes *at = node->attributes;
-    return (fm_lookup){.n_class = N_CLASS[k],
-                       .c = at->c,
-                       .class_stride = 1,
-                       .channel_stride = FM_ATOM_ONE_HOT,
-                       .w = fm_run_at(fm_run_param(run, node, P_ONE_HOT), first_column(k),
-                                      run->kernels->act)};
+    return (fm_lookup){
+        .n_class = N_CLASS[k],
+        .c = at->c,
+        .class_stride = 1,
+        .channel_stride = FM_ATOM_ONE_HOT,
+        .w = fm_run_at(fm_run_param(run, node, P_ONE_HOT), first_column(k), run->kernels->act)};
 }
 
 static const uint8_t *classes_of(const fm_run *run, const fm_node *node, int k) {
@@ -92,8 +92,7 @@ static const fm_op ATOM_FEATURES = {"atom features", forward, backward};
 fm_tensor_ref fm_op_atom_features(fm_tape *tape, const fm_atom_feature_inputs *inputs,
                                   const fm_atom_feature_weights *weights) {
     void *memory;
-    fm_node *node =
-        fm_tape_add(tape, &ATOM_FEATURES, "atom features", sizeof(attributes), &memory);
+    fm_node *node = fm_tape_add(tape, &ATOM_FEATURES, "atom features", sizeof(attributes), &memory);
     attributes *at = memory;
     *at = (attributes){fm_tape_tensor(tape, inputs->position)->local[0], weights->c};
     fm_node_input(tape, node, inputs->position, true);

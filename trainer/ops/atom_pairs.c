@@ -54,15 +54,14 @@ static fm_window_pairs pairs_of(const fm_run *run, const fm_node *node) {
 /* p += rows of `x`, whose first one belongs to the first query or key of window 0. */
 static void add_rows(fm_run *run, const attributes *at, bool of_queries, const void *x, void *p) {
     int64_t c = at->c;
-    fm_strided add = {.rank = 4,
-                      .shape = {at->n_window, FM_WINDOW_QUERIES, FM_WINDOW_KEYS, c},
-                      .x_stride = {FM_WINDOW_QUERIES * c, of_queries ? c : 0, of_queries ? 0 : c,
-                                   1},
-                      .y_stride = {FM_WINDOW_QUERIES * FM_WINDOW_KEYS * c, FM_WINDOW_KEYS * c, c,
-                                   1},
-                      .alpha = 1,
-                      .x = x,
-                      .y = {p, FM_ADD}};
+    fm_strided add = {
+        .rank = 4,
+        .shape = {at->n_window, FM_WINDOW_QUERIES, FM_WINDOW_KEYS, c},
+        .x_stride = {FM_WINDOW_QUERIES * c, of_queries ? c : 0, of_queries ? 0 : c, 1},
+        .y_stride = {FM_WINDOW_QUERIES * FM_WINDOW_KEYS * c, FM_WINDOW_KEYS * c, c, 1},
+        .alpha = 1,
+        .x = x,
+        .y = {p, FM_ADD}};
     fm_call_copy_strided(run, &add);
 }
 
@@ -82,9 +81,8 @@ static void forward(fm_run *run, const fm_node *node) {
     void *q = fm_windows_pad(run, 1, at->n_atom, 0, fm_windows_query_rows(at->n_atom), at->c,
                              fm_run_input(run, node, IN_Q));
     add_rows(run, at, true, q, p);
-    void *k = fm_windows_pad(run, 1, at->n_atom, FM_WINDOW_BEFORE,
-                             fm_windows_key_rows(at->n_atom), at->c,
-                             fm_run_input(run, node, IN_K));
+    void *k = fm_windows_pad(run, 1, at->n_atom, FM_WINDOW_BEFORE, fm_windows_key_rows(at->n_atom),
+                             at->c, fm_run_input(run, node, IN_K));
     add_rows(run, at, false, k, p);
 }
 
@@ -140,7 +138,6 @@ fm_tensor_ref fm_op_atom_pairs(fm_tape *tape, fm_tensor_ref position, fm_tensor_
     fm_node_param(tape, node, weights->offset);
     fm_node_param(tape, node, weights->inverse);
     fm_node_param(tape, node, weights->valid);
-    return fm_node_output(
-        tape, node, tape->kernels->act, 4,
-        (int64_t[]){at->n_window, FM_WINDOW_QUERIES, FM_WINDOW_KEYS, weights->c});
+    return fm_node_output(tape, node, tape->kernels->act, 4,
+                          (int64_t[]){at->n_window, FM_WINDOW_QUERIES, FM_WINDOW_KEYS, weights->c});
 }

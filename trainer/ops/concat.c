@@ -14,11 +14,8 @@ static fm_strided columns(const fm_run *run, const fm_node *node, int i) {
     const attributes *at = node->attributes;
     const fm_tensor *part = fm_tape_tensor(run->tape, node->input[i]);
     int64_t c = part->local[part->rank - 1];
-    return (fm_strided){.rank = 2,
-                        .shape = {at->rows, c},
-                        .x_stride = {c, 1},
-                        .y_stride = {at->c, 1},
-                        .alpha = 1};
+    return (fm_strided){
+        .rank = 2, .shape = {at->rows, c}, .x_stride = {c, 1}, .y_stride = {at->c, 1}, .alpha = 1};
 }
 
 static void forward(fm_run *run, const fm_node *node) {

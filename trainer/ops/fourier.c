@@ -21,7 +21,7 @@ fm_tensor_ref fm_op_fourier(fm_tape *tape, fm_tensor_ref x, fm_tensor_ref w, fm_
     fm_node_input(tape, node, x, false);
     fm_node_input(tape, node, w, false);
     fm_node_input(tape, node, b, false);
-    return fm_node_output(tape, node, tape->kernels->act, 2,
-                          (int64_t[]){fm_tape_tensor(tape, x)->local[0],
-                                      fm_tape_tensor(tape, w)->local[0]});
+    return fm_node_output(
+        tape, node, tape->kernels->act, 2,
+        (int64_t[]){fm_tape_tensor(tape, x)->local[0], fm_tape_tensor(tape, w)->local[0]});
 }

@@ -90,10 +90,8 @@ static fm_attention core_of(fm_run *run, const fm_node *node, const void *kv, bo
                          .mask = padded_mask(run, node),
                          .o = fm_run_saved(run, node, S_O),
                          .lse = fm_run_saved(run, node, S_LSE)};
-    core.q_stride = (fm_attention_stride){.group = FM_WINDOW_QUERIES * ld,
-                                          .batch = at->queries * ld,
-                                          .row = ld,
-                                          .head = at->c_head};
+    core.q_stride = (fm_attention_stride){
+        .group = FM_WINDOW_QUERIES * ld, .batch = at->queries * ld, .row = ld, .head = at->c_head};
     core.g_stride = core.q_stride;
     core.k_stride = core.q_stride;
     core.k_stride.group = (windows ? FM_WINDOW_KEYS : FM_WINDOW_QUERIES) * ld;

@@ -5,14 +5,14 @@ void *fm_windows_pad(fm_run *run, int64_t n_batch, int64_t n_atom, int64_t first
                      int64_t c, const void *x) {
     void *y = fm_run_workspace_act(run, n_batch * n_row * c);
     fm_call_fill(run, n_batch * n_row * c, 0.0, y);
-    fm_call_copy_strided(run, &(fm_strided){.rank = 2,
-                                            .shape = {n_batch, n_atom * c},
-                                            .x_stride = {n_atom * c, 1},
-                                            .y_stride = {n_row * c, 1},
-                                            .alpha = 1,
-                                            .x = x,
-                                            .y = {fm_run_at(y, first * c, run->kernels->act),
-                                                  FM_WRITE}});
+    fm_call_copy_strided(
+        run, &(fm_strided){.rank = 2,
+                           .shape = {n_batch, n_atom * c},
+                           .x_stride = {n_atom * c, 1},
+                           .y_stride = {n_row * c, 1},
+                           .alpha = 1,
+                           .x = x,
+                           .y = {fm_run_at(y, first * c, run->kernels->act), FM_WRITE}});
     return y;
 }
 

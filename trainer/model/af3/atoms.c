@@ -23,8 +23,7 @@ static void add_blocks(const fm_scope *scope, const fm_af3_config *config, int32
 
 static fm_atom_feature_weights add_features(const fm_scope *scope, int64_t c) {
     fm_atom_feature_weights w = {.c = c};
-    w.position =
-        fm_af3_add_block(scope, "linear_no_bias_ref_pos.weight", c, 3, FM_AF3_DEFAULT);
+    w.position = fm_af3_add_block(scope, "linear_no_bias_ref_pos.weight", c, 3, FM_AF3_DEFAULT);
     w.charge = fm_af3_add_block(scope, "linear_no_bias_ref_charge.weight", c, 1, FM_AF3_DEFAULT);
     w.one_hot =
         fm_af3_add_block(scope, "linear_no_bias_f.weight", c, FM_ATOM_ONE_HOT, FM_AF3_DEFAULT);
@@ -99,8 +98,8 @@ fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_af3_atoms *at
     fm_tensor_ref active = fm_op_relu(tape, "atom pairs", c);
     fm_tensor_ref q = fm_op_linear_all(tape, "atom pairs query", active, &w->cl);
     fm_tensor_ref k = fm_op_linear_all(tape, "atom pairs key", active, &w->cm);
-    fm_tensor_ref p = fm_op_atom_pairs(tape, atoms->position, atoms->space, z, q, k, &atoms->map,
-                                       &w->pairs);
+    fm_tensor_ref p =
+        fm_op_atom_pairs(tape, atoms->position, atoms->space, z, q, k, &atoms->map, &w->pairs);
     return (fm_af3_atom_context){c, pair_mlp(tape, p, w)};
 }
 
@@ -111,8 +110,8 @@ fm_af3_encoded fm_af3_atom_encoder(fm_tape *tape, const fm_af3_atoms *atoms,
     if (r == FM_TENSOR_NONE) {
         q = fm_op_lift(tape, "atoms", context.c);
     } else {
-        q = fm_op_add(tape, "atom positions",
-                      fm_op_linear_all(tape, "atom positions", r, &w->r), context.c);
+        q = fm_op_add(tape, "atom positions", fm_op_linear_all(tape, "atom positions", r, &w->r),
+                      context.c);
     }
     q = fm_af3_atom_transformer(tape, q, context.c, context.p, atoms->mask, w->block, w->n_block,
                                 recompute);

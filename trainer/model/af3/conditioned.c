@@ -36,8 +36,7 @@ fm_conditioned_attention_weights fm_af3_conditioned_attention_weights(const fm_s
     w.out = fm_af3_add_block(&attention, "linear_o.weight", c, c, FM_AF3_DEFAULT);
     w.norm_z = fm_af3_add_block(scope, "layernorm_z.weight", c_z, 0, FM_AF3_ONE);
     w.bias = fm_af3_linear(scope, "linear_nobias_z", c_z, n_head, FM_AF3_DEFAULT);
-    w.last =
-        fm_af3_linear_with_bias(scope, "linear_a_last", c_s, c, FM_AF3_ZERO, FM_AF3_MINUS_TWO);
+    w.last = fm_af3_linear_with_bias(scope, "linear_a_last", c_s, c, FM_AF3_ZERO, FM_AF3_MINUS_TWO);
     return w;
 }
 
@@ -61,8 +60,7 @@ fm_conditioned_block_weights fm_af3_conditioned_block_weights(const fm_scope *sc
                                                               bool of_atoms) {
     fm_conditioned_block_weights w;
     fm_scope attention = fm_af3_enter(scope, "attention_pair_bias.");
-    w.attention =
-        fm_af3_conditioned_attention_weights(&attention, c, c_s, c_z, n_head, of_atoms);
+    w.attention = fm_af3_conditioned_attention_weights(&attention, c, c_s, c_z, n_head, of_atoms);
     fm_scope transition = fm_af3_enter(scope, "conditioned_transition_block.");
     w.transition = fm_af3_conditioned_transition_weights(&transition, c, c_s, factor);
     return w;
@@ -80,12 +78,11 @@ fm_tensor_ref fm_af3_adaln(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
 }
 
 /* The gate that ends a sublayer, and its residual. */
-static fm_tensor_ref end_sublayer(fm_tape *tape, const char *name, fm_tensor_ref a,
-                                  fm_tensor_ref s, fm_tensor_ref update,
-                                  const fm_linear_weights *last, bool residual) {
+static fm_tensor_ref end_sublayer(fm_tape *tape, const char *name, fm_tensor_ref a, fm_tensor_ref s,
+                                  fm_tensor_ref update, const fm_linear_weights *last,
+                                  bool residual) {
     fm_tensor_ref gate = fm_op_linear_all(tape, name, s, last);
-    return fm_op_modulate(tape, name, gate, update, FM_TENSOR_NONE,
-                          residual ? a : FM_TENSOR_NONE);
+    return fm_op_modulate(tape, name, gate, update, FM_TENSOR_NONE, residual ? a : FM_TENSOR_NONE);
 }
 
 fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
@@ -103,8 +100,7 @@ fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_te
                                        .n_head = w->n_head,
                                        .c_head = w->c_head};
     fm_tensor_ref x = fm_af3_adaln(tape, a, s, &w->norm);
-    fm_tensor_ref normed_z =
-        fm_op_layer_norm(tape, "attention pairs", z, w->norm_z, FM_NORM_SCALE);
+    fm_tensor_ref normed_z = fm_op_layer_norm(tape, "attention pairs", z, w->norm_z, FM_NORM_SCALE);
     fm_tensor_ref update = fm_op_attention(tape, "conditioned attention", FM_AXIAL_ROW, x, mask,
                                            normed_z, &core, false, 0);
     return end_sublayer(tape, "attention gate", a, s, update, &w->last, residual);

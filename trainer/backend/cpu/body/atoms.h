@@ -125,8 +125,8 @@ static void window_pairs_grad(fm_stream *stream, const fm_window_pairs *a, const
             int64_t from = max_size(begin, a->first[j]);
             int64_t end = min_size(begin + FM_WINDOW_KEYS, a->first[j + 1]);
             for (int64_t key = from; key < end; key++)
-                total += (double)((const real *)
-                                      dy)[(query * FM_WINDOW_KEYS + key - begin) * a->c + c];
+                total +=
+                    (double)((const real *)dy)[(query * FM_WINDOW_KEYS + key - begin) * a->c + c];
         }
         put((real *)dz.data + at, dz.beta, (real)total);
     }

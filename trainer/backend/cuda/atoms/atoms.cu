@@ -106,8 +106,7 @@ void window_pairs_grad(fm_stream *stream, const fm_window_pairs *args, const voi
             int64_t begin = query / FM_WINDOW_QUERIES * FM_WINDOW_QUERIES - FM_WINDOW_BEFORE;
             int64_t end = min_size(begin + FM_WINDOW_KEYS, a.first[j + 1]);
             for (int64_t key = max_size(begin, a.first[j]); key < end; key++)
-                total +=
-                    get(((const T *)dy)[(query * FM_WINDOW_KEYS + key - begin) * a.c + c]);
+                total += get(((const T *)dy)[(query * FM_WINDOW_KEYS + key - begin) * a.c + c]);
         }
         put((T *)dz.data + at, dz.beta, total);
     });
