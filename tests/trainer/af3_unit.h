@@ -61,6 +61,7 @@ typedef struct af3_unit_entry {
 
 /* The registries; each ends with a name of NULL. */
 extern const af3_unit_entry AF3_TRUNK_UNITS[];
+extern const af3_unit_entry AF3_ATOM_UNITS[];
 
 /* -- for recording */
 

@@ -35,6 +35,7 @@
 #ifndef FM_BACKEND_KERNELS_H
 #define FM_BACKEND_KERNELS_H
 
+#include "trainer/backend/atom_operands.h"
 #include "trainer/backend/device.h"
 #include "trainer/backend/draw.h"
 #include "trainer/backend/element.h"
