@@ -31,7 +31,8 @@ typedef struct settings {
 } settings;
 
 static const af3_unit_entry *find_unit(const char *path) {
-    static const af3_unit_entry *const registries[] = {AF3_TRUNK_UNITS, AF3_ATOM_UNITS};
+    static const af3_unit_entry *const registries[] = {AF3_TRUNK_UNITS, AF3_ATOM_UNITS,
+                                                       AF3_LOSS_UNITS};
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     size_t n = strcspn(name, ".");
     for (size_t r = 0; r < sizeof registries / sizeof registries[0]; r++) {

@@ -70,4 +70,108 @@ typedef struct fm_window_geometry {
 } fm_window_geometry;
 enum { FM_WINDOW_GEOMETRY = 5 };
 
+/* -- structures with noise, and losses on them. Positions in Å, [S, n, 3] for S samples */
+
+/* AF3-28. Moves x onto y, with weights w of the points, by the best rotation R and translation t:
+ * moved = R x + t. Each operand has a distance between batches, 0 where all batches share it. */
+typedef struct fm_rigid_align {
+    int64_t n_batch, n;
+    int64_t x_stride, y_stride, w_stride;
+    const void *x, *y, *w; /* act [n, 3], [n, 3], [n] of each batch */
+    void *moved;           /* act [n_batch, n, 3] */
+    void *transform;       /* acc [n_batch, 12]: R by rows, then t; NULL: not written */
+} fm_rigid_align;
+
+/* AF3-19: y = (x - centre) R^T + t, for rotations and translations that are given. The centre is
+ * the mean over the points of the mask, which are those that are moved: where there is a mask, y is
+ * 0 for the others. */
+typedef struct fm_augment {
+    int64_t n_sample, n;
+    int64_t x_stride;              /* between samples, 0: all start from one structure */
+    const void *x, *mask;          /* act [n, 3], act [n] or NULL: all points */
+    const void *rotation, *offset; /* act [n_sample, 9] by rows, [n_sample, 3] */
+    double eps;                    /* added to the number of points */
+    void *y;                       /* act [n_sample, n, 3] */
+} fm_augment;
+
+/* loss = factor / S sum_s scale[s] sum_l w[l] |x_sl - y_sl|^2 / (eps + sum_l mask[l]) */
+typedef struct fm_square_loss {
+    int64_t n_sample, n;
+    double factor, eps;
+    const void *x, *y; /* act [S, n, 3] */
+    const void *w;     /* act [n] */
+    const void *mask;  /* act [n] */
+    const void *scale; /* act [S] */
+    void *loss;        /* acc [1]; forward only */
+} fm_square_loss;
+
+/* loss = 1 / S sum_s scale[s] sum_p w[p] (|x_s,a - x_s,b| - length[p])^2 / sum_p w[p] over bonds
+ * p = (a, b). Without bonds it is 0. */
+typedef struct fm_bond_loss {
+    int64_t n_sample, n, n_bond;
+    const void *x;          /* act [S, n, 3] */
+    const int32_t *bond;    /* [n_bond, 2]; < 0: none */
+    const void *length, *w; /* act [n_bond]; w is 0 or 1, and 0 where there is no bond */
+    const void *scale;      /* act [S] */
+    void *loss;             /* acc [1]; forward only */
+} fm_bond_loss;
+
+/* AF3-27. A pair (l, m), l != m, of known atoms counts where its true distance is below radius[l].
+ *     loss = 1 - 1 / S sum_s sum_lm mean_k sigmoid(threshold_k - |d_slm - d_lm|) / (eps + pairs)
+ * with thresholds 0.5, 1, 2 and 4 Å. The gradient of a distance of 0 is 0. */
+typedef struct fm_smooth_lddt {
+    int64_t n_sample, n;
+    double eps;
+    const void *x;      /* act [S, n, 3] */
+    const void *truth;  /* act [n, 3] */
+    const void *mask;   /* act [n], 0 or 1 */
+    const void *radius; /* act [n] Å */
+    void *count;        /* acc [1]: pairs; written by forward, read by backward */
+    void *loss;         /* acc [1]; forward only */
+} fm_smooth_lddt;
+
+/* The classes of a measured error, for losses of confidence heads. There are n_bin + 1 edges, evenly
+ * spaced from 0 to last; the class is the number of edges below the error, at least 1 and at most
+ * n_bin, minus 1. */
+typedef struct fm_distance_errors {
+    int64_t n_batch, n;
+    int32_t n_bin;     /* 64 */
+    double last;       /* 32 Å */
+    const void *x;     /* act [n_batch, n, 3] */
+    const void *truth; /* act [n, 3] */
+    const void *mask;  /* act [n] */
+    int32_t *target;   /* [n_batch, n, n]: of | |x_i - x_j| - |truth_i - truth_j| | */
+    void *w;           /* act [n_batch, n, n]: mask_i mask_j */
+} fm_distance_errors;
+
+/* The same for |x_j in frame i - truth_j in the true frame i|, where frame i is made of three atoms
+ * (AF3-29) and j is the centre atom of a token. The weight is 1 where all four atoms are known. */
+typedef struct fm_frame_errors {
+    int64_t n_batch, n_atom, n_token;
+    int32_t n_bin;
+    double last;
+    const void *x;         /* act [n_batch, n_atom, 3] */
+    const void *truth;     /* act [n_atom, 3] */
+    const void *mask;      /* act [n_atom] */
+    const int32_t *frame;  /* [n_token, 3]; < 0: no frame */
+    const int32_t *centre; /* [n_token]; < 0: none */
+    int32_t *target;       /* [n_batch, n_token, n_token] */
+    void *w;               /* act, like target */
+} fm_frame_errors;
+
+/* The class of each atom's lDDT against its known partners m != l with a true distance below
+ * radius[m], from whole numbers: with k hits of the four thresholds over n partners, the class is
+ * clip(#{j >= 0: 4 j n < n_bin k}, 1, n_bin) - 1. */
+typedef struct fm_atom_lddt {
+    int64_t n_batch, n;
+    int32_t n_bin;       /* 50 */
+    const void *x;       /* act [n_batch, n, 3] */
+    const void *truth;   /* act [n, 3] */
+    const void *mask;    /* act [n] */
+    const void *partner; /* act [n]: 1 for atoms that others are measured against */
+    const void *radius;  /* act [n] Å */
+    int32_t *target;     /* [n_batch, n] */
+    void *w;             /* act [n_batch, n]: mask */
+} fm_atom_lddt;
+
 #endif

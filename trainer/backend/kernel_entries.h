@@ -311,4 +311,26 @@ FM_KERNEL(ACT, void, fourier, fm_stream *stream, int64_t rows, int64_t c, const 
 /* y[i, j] = |x_i - x_j|, x act [n, 3], y act [n, n]. */
 FM_KERNEL(ACT, void, distances, fm_stream *stream, int64_t n, const void *x, void *y)
 
+/* -- structures with noise. A dloss is acc [1] in device memory. */
+
+FM_KERNEL(ACT, void, rigid_align, fm_stream *stream, const fm_rigid_align *args)
+FM_KERNEL(ACT, void, augment, fm_stream *stream, const fm_augment *args)
+/* y[i] = standard normal numbers, in pairs from two words each (Box and Muller). */
+FM_KERNEL(ACT, void, draw_normal, fm_stream *stream, int64_t n, const fm_draw *draw, void *y)
+/* y [n, 9] = rotations by rows, uniform over all rotations. */
+FM_KERNEL(ACT, void, draw_rotations, fm_stream *stream, int64_t n, const fm_draw *draw, void *y)
+FM_KERNEL(ACT, void, square_loss, fm_stream *stream, const fm_square_loss *args)
+FM_KERNEL(ACT, void, square_loss_grad, fm_stream *stream, const fm_square_loss *args,
+          const void *dloss, fm_out dx)
+FM_KERNEL(ACT, void, bond_loss, fm_stream *stream, const fm_bond_loss *args)
+FM_KERNEL(ACT, void, bond_loss_grad, fm_stream *stream, const fm_bond_loss *args, const void *dloss,
+          fm_out dx)
+FM_KERNEL(ANY, size_t, smooth_lddt_workspace, const fm_smooth_lddt *args)
+FM_KERNEL(ACT, void, smooth_lddt, fm_stream *stream, const fm_smooth_lddt *args, void *workspace)
+FM_KERNEL(ACT, void, smooth_lddt_grad, fm_stream *stream, const fm_smooth_lddt *args,
+          const void *dloss, fm_out dx)
+FM_KERNEL(ACT, void, distance_errors, fm_stream *stream, const fm_distance_errors *args)
+FM_KERNEL(ACT, void, frame_errors, fm_stream *stream, const fm_frame_errors *args)
+FM_KERNEL(ACT, void, atom_lddt, fm_stream *stream, const fm_atom_lddt *args)
+
 #undef FM_KERNEL
