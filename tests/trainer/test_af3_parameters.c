@@ -57,6 +57,7 @@ static void test_counts_by_module(void **state) {
         {"msa_module.blocks.0.", 758272},
         {"msa_module.blocks.3.", 695296},
         {"input_embedder.", 1041472},
+        {"confidence_head.", 12901888},
         {"template_embedder.", 420224},
         {"template_embedder.pairformer_stack.blocks.1.", 198272},
     };
@@ -71,6 +72,8 @@ static void test_counts_by_module(void **state) {
         }
         assert_int_equal(count, modules[i].count);
     }
+    assert_int_equal(t.params.n_value, 368484145);
+    assert_int_equal(t.params.n_param, 4170);
     close_table(&t);
 }
 

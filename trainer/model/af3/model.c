@@ -13,11 +13,13 @@ void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_conf
     const fm_scope root = {
         .params = params, .arena = arena, .name = "", .openfold = "", .deepmind_layer = -1};
     fm_scope input = fm_af3_enter(&root, "input_embedder.atom_attention_encoder."),
-             diffusion = fm_af3_enter(&root, "diffusion_module.");
+             diffusion = fm_af3_enter(&root, "diffusion_module."),
+             confidence = fm_af3_enter(&root, "confidence_head.");
     fm_af3_atom_encoder_add(&input, config, config->c_token_in, config->n_input_atom_block, false,
                             &w->input);
     fm_af3_trunk_parameters(&root, config, &w->trunk);
     fm_af3_diffusion_add(&diffusion, config, &w->diffusion);
+    fm_af3_confidence_add(&confidence, config, &w->confidence);
 }
 
 /* -- the state */
@@ -64,6 +66,11 @@ static void declare_results(fm_state *state, const fm_af3_config *c, fm_element 
     in->prepared_c = fm_state_add(state, "atom conditioning", act, 2, atoms);
     in->prepared_p = fm_state_add(state, "atom pairs", act, 4, windows);
     in->denoised = fm_state_add(state, "denoised positions", act, 3, (int64_t[]){1, c->n_atom, 3});
+    const int64_t distances[] = {n, n, 1}, rows_of_slots = c->max_atoms_per_token * n;
+    in->distances = fm_state_add(state, "distances", act, 3, distances);
+    in->distance_classes = fm_state_add(state, "distance classes", FM_ELEMENT_U8, 2, distances);
+    in->slot_row = fm_state_add(state, "slot of atom", FM_ELEMENT_I32, 1, &c->n_atom);
+    in->atom_of_row = fm_state_add(state, "atom of slot", FM_ELEMENT_I32, 1, &rows_of_slots);
 }
 
 void fm_af3_declare_inputs(fm_state *state, const fm_af3_config *c, const fm_kernels *kernels,
@@ -110,6 +117,12 @@ static bool recomputes(const fm_af3_config *config) {
     return config->recompute == FM_RECOMPUTE_BLOCK;
 }
 
+static fm_af3_masks masks_of(fm_tape *tape, const fm_af3_inputs *in) {
+    return (fm_af3_masks){.single = fm_tape_state(tape, in->mask_single, false),
+                          .pair = fm_tape_state(tape, in->mask_pair, false),
+                          .msa = fm_tape_state(tape, in->mask_msa, false)};
+}
+
 /* Input embedder and trunk. */
 static fm_af3_trunk_output record_trunk(fm_tape *tape, const fm_af3_config *config,
                                         const fm_af3_weights *w, const fm_af3_inputs *in) {
@@ -121,9 +134,7 @@ static fm_af3_trunk_output record_trunk(fm_tape *tape, const fm_af3_config *conf
         .msa = fm_tape_state(tape, in->msa, false),
         .previous_s = fm_tape_state(tape, in->previous_s, false),
         .previous_z = fm_tape_state(tape, in->previous_z, false),
-        .masks = {.single = fm_tape_state(tape, in->mask_single, false),
-                  .pair = fm_tape_state(tape, in->mask_pair, false),
-                  .msa = fm_tape_state(tape, in->mask_msa, false)}};
+        .masks = masks_of(tape, in)};
     fm_tensor_ref features = fm_tape_state(tape, in->token_features, false);
     fm_tensor_ref s_inputs =
         fm_af3_input_embedder(tape, &atoms, features, &w->input, recomputes(config));
@@ -206,4 +217,20 @@ void fm_af3_record_denoise(fm_tape *tape, const fm_af3_config *config, const fm_
                                           .p = fm_tape_state(tape, in->prepared_p, false)}};
     store(tape, "denoised positions", denoise(tape, config, w, in, &in->rollout, &trunk, &prepared),
           in->denoised);
+}
+
+fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
+                                                  const fm_af3_weights *w,
+                                                  const fm_af3_inputs *in) {
+    fm_af3_trunk_output trunk = stored_trunk(tape, in);
+    const fm_af3_confidence_inputs inputs = {
+        .s_inputs = trunk.s_inputs,
+        .s = trunk.s,
+        .z = trunk.z,
+        .distances = fm_tape_state(tape, in->distances, false),
+        .distance_classes = fm_tape_state(tape, in->distance_classes, false),
+        .slot_row = fm_tape_state(tape, in->slot_row, false),
+        .atom_of_row = fm_tape_state(tape, in->atom_of_row, false),
+        .masks = masks_of(tape, in)};
+    return fm_af3_confidence(tape, config, &w->confidence, &inputs);
 }

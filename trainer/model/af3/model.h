@@ -6,11 +6,13 @@
  *                s_inputs, s and z also go to the state
  *     prepare    what the diffusion module makes once of a trunk result  before a rollout
  *     denoise    one step of the diffusion module on the structures of a rollout
+ *     confidence the confidence head on the rollout's structure, with gradients of its parameters
  *
  * The passes are separate tapes over one state. */
 #ifndef FM_TRAINER_AF3_MODEL_H
 #define FM_TRAINER_AF3_MODEL_H
 
+#include "trainer/model/af3/confidence.h"
 #include "trainer/model/af3/diffusion.h"
 #include "trainer/model/af3/trunk.h"
 
@@ -18,6 +20,7 @@ typedef struct fm_af3_weights {
     fm_af3_atom_encoder_weights input;
     fm_af3_trunk_weights trunk;
     fm_af3_diffusion_weights diffusion;
+    fm_af3_confidence_weights confidence;
 } fm_af3_weights;
 
 /* Adds the table of the whole network. The Fourier embedding and the bounds of distance classes are
@@ -52,6 +55,8 @@ typedef struct fm_af3_inputs {
     int32_t s_inputs, s, z;                     /* the trunk's results: [N, c], [N, N, c_z] */
     int32_t prepared_z, prepared_c, prepared_p; /* of the rollout */
     int32_t denoised;                           /* act, of the rollout's structures */
+    int32_t distances, distance_classes;        /* of the rollout's result (confidence.h) */
+    int32_t slot_row, atom_of_row;              /* i32 (confidence.h) */
 } fm_af3_inputs;
 
 /* Declares all tensors of the state. */
@@ -79,5 +84,10 @@ void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config,
                            const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 void fm_af3_record_denoise(fm_tape *tape, const fm_af3_config *config,
                            const fm_af3_weights *weights, const fm_af3_inputs *inputs);
+
+/* Reads the trunk's results and the rollout's distances in the state. */
+fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
+                                                  const fm_af3_weights *weights,
+                                                  const fm_af3_inputs *inputs);
 
 #endif

@@ -24,7 +24,9 @@ typedef struct fm_af3_sample {
     const float *template_unit_vector;         /* [.., n_token, 3] */
     const float *template_backbone_frame_mask; /* [.., n_token] */
     /* [n_atom] */
-    const int64_t *atom_to_token_idx; /* ascending */
+    const int64_t *atom_to_token_idx;       /* ascending */
+    const int64_t *atom_to_tokatom_idx;     /* slot in the residue's list of atoms */
+    const int64_t *distogram_rep_atom_mask; /* 1 for one atom of each token */
     const int64_t *ref_space_uid;
     const float *ref_pos; /* [n_atom, 3] Å */
     const float *ref_charge, *ref_mask;
@@ -49,5 +51,13 @@ FM_MUST_USE fm_status fm_af3_write_sample(const fm_af3_sample *sample, const fm_
 void fm_af3_write_msa(const fm_af3_sample *sample, const fm_af3_config *config,
                       const fm_af3_inputs *inputs, const int64_t *rows, int64_t n_row,
                       const fm_af3_writer *to);
+
+/* Writes what the confidence head reads of a predicted structure, x [n_atom, 3] Å: all elements.
+ * Uses `scratch` and rewinds it. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_af3_write_structure(const fm_af3_sample *sample,
+                                             const fm_af3_config *config,
+                                             const fm_af3_inputs *inputs, const double *x,
+                                             const fm_af3_writer *to, fm_arena *scratch,
+                                             fm_error *reterr);
 
 #endif
