@@ -13,10 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BYTES = 256 };
+enum { KEY_BYTES = 256, N_TAPE = 5, N_SEED = 8 };
 
-static const double OUTPUT_GATE = 1e-5;
-static const double WIDE_GATE = 1e-11, ROUNDED_GATE = 1e-7;
+static const double OUTPUT_GATE = 1e-5, GRADIENT_GATE = 1e-4, WIDE_GATE = 1e-11;
+/* Gradients that are zero in exact arithmetic are compared absolutely. */
+static const double ZERO_GATE = 1e-5;
 
 typedef struct step {
     const af3_step_files *files;
@@ -30,8 +31,12 @@ typedef struct step {
     fm_af3_weights weights;
     fm_state state;
     fm_af3_inputs inputs;
-    fm_tape cycle, last, prepare, denoise;
-    fm_af3_outputs out;
+    fm_tape cycle, last, prepare, denoise, confidence;
+    fm_af3_outputs out;              /* of `last` */
+    fm_af3_confidence_logits logits; /* of `confidence` */
+    int n_seed;
+    int32_t seed[N_SEED];
+    const char *seed_name[N_SEED];
     void *memory;
     uint8_t *host; /* mirror of the state */
     bool written[FM_STATE_TENSORS];
@@ -203,6 +208,8 @@ static void read_sample(step *s) {
                         .template_unit_vector = floats(s, "template_unit_vector"),
                         .template_backbone_frame_mask = floats(s, "template_backbone_frame_mask"),
                         .atom_to_token_idx = integers(s, "atom_to_token_idx"),
+                        .atom_to_tokatom_idx = integers(s, "atom_to_tokatom_idx"),
+                        .distogram_rep_atom_mask = integers(s, "distogram_rep_atom_mask"),
                         .ref_space_uid = integers(s, "ref_space_uid"),
                         .ref_pos = floats(s, "ref_pos"),
                         .ref_charge = floats(s, "ref_charge"),
@@ -267,17 +274,42 @@ static double *fetch(step *s, const void *device, fm_element element, int64_t co
 static void keep_outputs(step *s) {
     const fm_tensor_ref out[] = {s->out.s_inputs, s->out.s, s->out.z, s->out.x_denoised,
                                  s->out.distogram};
+    const fm_tensor_ref logits[] = {s->logits.plddt, s->logits.pae, s->logits.pde,
+                                    s->logits.resolved};
     for (size_t i = 0; i < sizeof out / sizeof out[0]; i++)
         fm_tape_keep(&s->last, out[i]);
+    for (size_t i = 0; i < sizeof logits / sizeof logits[0]; i++)
+        fm_tape_keep(&s->confidence, logits[i]);
+}
+
+/* Seeds the gradient of a tensor with that of the file. */
+static void seed(step *s, fm_tape *tape, fm_tensor_ref tensor, const char *name) {
+    int32_t state = fm_state_add_like(&s->state, fm_tape_tensor(tape, tensor));
+    assert(s->n_seed < N_SEED);
+    s->seed_name[s->n_seed] = name;
+    s->seed[s->n_seed++] = state;
+    fm_tape_seed_gradient(tape, tensor, state);
+}
+
+static void load_seeds(step *s) {
+    for (int i = 0; i < s->n_seed; i++) {
+        const fm_npy *array = find(s->files->expected, "dact/out.", s->seed_name[i]);
+        for (int64_t k = 0; k < (int64_t)array->count; k++)
+            put(s, s->seed[i], k, value_of(array, k));
+    }
 }
 
 static fm_status record(step *s, fm_error *error) {
     struct {
         fm_tape *tape;
         bool with_gradient;
-    } tapes[] = {{&s->cycle, false}, {&s->last, true}, {&s->prepare, false}, {&s->denoise, false}};
+    } tapes[N_TAPE] = {{&s->cycle, false},
+                       {&s->last, true},
+                       {&s->prepare, false},
+                       {&s->denoise, false},
+                       {&s->confidence, true}};
     fm_status status = FM_OK;
-    for (int i = 0; i < 4 && !status; i++)
+    for (int i = 0; i < N_TAPE && !status; i++)
         status = fm_tape_init(tapes[i].tape, s->kernels, &s->params, &s->state,
                               tapes[i].with_gradient, error);
     if (status) return status;
@@ -285,9 +317,16 @@ static fm_status record(step *s, fm_error *error) {
     s->out = fm_af3_record_last(&s->last, &s->config, &s->weights, &s->inputs);
     fm_af3_record_prepare(&s->prepare, &s->config, &s->weights, &s->inputs);
     fm_af3_record_denoise(&s->denoise, &s->config, &s->weights, &s->inputs);
+    s->logits = fm_af3_record_confidence(&s->confidence, &s->config, &s->weights, &s->inputs);
     keep_outputs(s);
+    seed(s, &s->last, s->out.x_denoised, "x_denoised");
+    seed(s, &s->last, s->out.distogram, "distogram");
+    seed(s, &s->confidence, s->logits.plddt, "plddt");
+    seed(s, &s->confidence, s->logits.pae, "pae");
+    seed(s, &s->confidence, s->logits.pde, "pde");
+    seed(s, &s->confidence, s->logits.resolved, "resolved");
     int64_t largest = 1;
-    for (int i = 0; i < 4 && !status; i++) {
+    for (int i = 0; i < N_TAPE && !status; i++) {
         status = fm_tape_plan(tapes[i].tape, error);
         int64_t bytes = tapes[i].tape->size.arena_bytes;
         largest = bytes > largest ? bytes : largest;
@@ -295,7 +334,7 @@ static fm_status record(step *s, fm_error *error) {
     if (status) return status;
     s->memory = s->kernels->alloc((size_t)largest);
     if (!s->memory) return fm_fail(error, FM_ERR_NOMEM, "cannot allocate the step's arena");
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < N_TAPE; i++)
         fm_tape_bind(tapes[i].tape, s->memory);
     return FM_OK;
 }
@@ -308,12 +347,13 @@ static fm_status build(step *s, fm_error *error) {
     read_sample(s);
     fm_af3_add_parameters(&s->params, &s->arena, &s->config, &s->weights);
     fm_af3_declare_inputs(&s->state, &s->config, s->kernels, &s->inputs);
-    status = fm_params_allocate(&s->params, s->kernels, error);
+    status = record(s, error);
+    if (!status) status = fm_params_allocate(&s->params, s->kernels, error);
     if (!status) status = fm_state_allocate(&s->state, s->kernels, error);
     if (status) return status;
     s->host = calloc(1, (size_t)s->state.bytes);
     assert(s->host);
-    return record(s, error);
+    return FM_OK;
 }
 
 static void load_parameters(step *s) {
@@ -349,12 +389,6 @@ static void note(worst *w, const char *name, double error) {
     w->count++;
 }
 
-/* The gate of values that the file holds in the run's precision. */
-static double gate_of(const step *s, const fm_npy *array, double gate) {
-    if (!s->wide) return gate;
-    return strcmp(array->dtype, "<f8") ? ROUNDED_GATE : WIDE_GATE;
-}
-
 static double relative(const double *data, const fm_npy *array) {
     double difference = 0, norm = 0;
     for (uint64_t i = 0; i < array->count; i++) {
@@ -372,27 +406,69 @@ static void report(step *s, const char *group, const worst *w, double gate) {
     s->failed |= !ok;
 }
 
-static void compare_tensor(step *s, worst *w, fm_tensor_ref tensor, const char *prefix,
+static void compare_tensor(step *s, worst *w, const fm_tape *tape, fm_tensor_ref tensor,
                            const char *name) {
-    const fm_npy *array = find(s->files->expected, prefix, name);
+    const fm_npy *array = find(s->files->expected, "out/", name);
     if (!array) return;
-    const fm_tensor *described = fm_tape_tensor(&s->last, tensor);
+    const fm_tensor *described = fm_tape_tensor(tape, tensor);
     assert(fm_tensor_local_count(described) == (int64_t)array->count);
     const double *data =
-        fetch(s, fm_tape_data(&s->last, tensor), described->element, (int64_t)array->count);
-    double error = relative(data, array);
-    if (s->wide && gate_of(s, array, 0) == ROUNDED_GATE) error *= WIDE_GATE / ROUNDED_GATE;
-    note(w, name, error);
+        fetch(s, fm_tape_data(tape, tensor), described->element, (int64_t)array->count);
+    note(w, name, relative(data, array));
 }
 
 static void compare_outputs(step *s) {
     worst w = {0};
-    compare_tensor(s, &w, s->out.s_inputs, "out/", "s_inputs");
-    compare_tensor(s, &w, s->out.s, "out/", "s");
-    compare_tensor(s, &w, s->out.z, "out/", "z");
-    compare_tensor(s, &w, s->out.distogram, "out/", "distogram");
-    compare_tensor(s, &w, s->out.x_denoised, "out/", "x_denoised");
+    compare_tensor(s, &w, &s->last, s->out.s_inputs, "s_inputs");
+    compare_tensor(s, &w, &s->last, s->out.s, "s");
+    compare_tensor(s, &w, &s->last, s->out.z, "z");
+    compare_tensor(s, &w, &s->last, s->out.distogram, "distogram");
+    compare_tensor(s, &w, &s->last, s->out.x_denoised, "x_denoised");
     report(s, "out", &w, s->wide ? WIDE_GATE : OUTPUT_GATE);
+}
+
+static void compare_logits(step *s) {
+    worst w = {0};
+    compare_tensor(s, &w, &s->confidence, s->logits.plddt, "plddt");
+    compare_tensor(s, &w, &s->confidence, s->logits.pae, "pae");
+    compare_tensor(s, &w, &s->confidence, s->logits.pde, "pde");
+    compare_tensor(s, &w, &s->confidence, s->logits.resolved, "resolved");
+    report(s, "confidence", &w, s->wide ? WIDE_GATE : OUTPUT_GATE);
+}
+
+/* Whether the configuration lists the parameter among those whose true gradient is 0. */
+static bool is_zero_gradient(const step *s, const char *name) {
+    const fm_json *list = fm_json_get_member(s->json, "zero_gradient");
+    for (size_t i = 0; i < fm_json_count(list); i++) {
+        const char *text = fm_json_get_text(fm_json_get_element(list, i));
+        if (text && !strcmp(text, name)) return true;
+    }
+    return false;
+}
+
+static double largest(const double *data, int64_t n) {
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!(fabs(data[i]) <= most)) most = fabs(data[i]);
+    }
+    return most;
+}
+
+static void compare_gradients(step *s) {
+    worst w = {0}, zero = {0};
+    for (int32_t p = 0; p < s->params.n_param; p++) {
+        const fm_param *row = &s->params.param[p];
+        const fm_npy *array = find(s->files->expected, "grad/", row->name);
+        const double *data = fetch(s, fm_params_at(&s->params, s->params.gradient, row->offset),
+                                   s->params.element, fm_param_count(row));
+        if (is_zero_gradient(s, row->name)) {
+            note(&zero, row->name, largest(data, fm_param_count(row)));
+        } else if (array) {
+            note(&w, row->name, relative(data, array));
+        }
+    }
+    report(s, "gradients", &w, s->wide ? WIDE_GATE : GRADIENT_GATE);
+    report(s, "zero", &zero, ZERO_GATE);
 }
 
 /* -- draws and structures, on the host */
@@ -510,6 +586,7 @@ static fm_status run_forward(step *s, fm_error *error) {
     load_parameters(s);
     load_fourier(s);
     load_structures(s);
+    load_seeds(s);
     fm_status status =
         fm_af3_write_sample(&s->sample, &s->config, &s->inputs, &to, &s->arena, error);
     for (int32_t c = 0; c < s->config.n_cycle && !status; c++) {
@@ -528,9 +605,19 @@ static fm_status run(step *s, fm_error *error) {
     fm_status status = run_forward(s, error);
     if (status) return status;
     compare_outputs(s);
+    s->kernels->fill(NULL, s->params.n_element, 0.0, s->params.gradient);
+    fm_tape_backward(&s->last, NULL);
     double *x = fm_arena_alloc_array(&s->arena, (size_t)(3 * s->config.n_atom), sizeof *x);
     assert(x);
     run_rollout(s, x);
+    fm_af3_writer to = {put, s};
+    status = fm_af3_write_structure(&s->sample, &s->config, &s->inputs, x, &to, &s->arena, error);
+    if (status) return status;
+    send(s);
+    fm_tape_forward(&s->confidence, NULL);
+    compare_logits(s);
+    fm_tape_backward(&s->confidence, NULL);
+    compare_gradients(s);
     return FM_OK;
 }
 
@@ -545,8 +632,8 @@ bool af3_step_run(const af3_step_files *files, const fm_kernels *kernels) {
     if (!status) status = run(s, &error);
     if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
     bool good = !status && !s->failed;
-    fm_tape *const tapes[] = {&s->denoise, &s->prepare, &s->last, &s->cycle};
-    for (int i = 0; i < 4; i++)
+    fm_tape *const tapes[N_TAPE] = {&s->confidence, &s->denoise, &s->prepare, &s->last, &s->cycle};
+    for (int i = 0; i < N_TAPE; i++)
         fm_tape_fini(tapes[i]);
     kernels->release(s->memory);
     fm_state_release(&s->state);
