@@ -18,6 +18,8 @@ enum { KEY_BYTES = 256, N_TAPE = 5, N_SEED = 8 };
 static const double OUTPUT_GATE = 1e-5, GRADIENT_GATE = 1e-4, WIDE_GATE = 1e-11;
 /* Gradients that are zero in exact arithmetic are compared absolutely. */
 static const double ZERO_GATE = 1e-5;
+/* Updated values, absolutely. */
+static const double UPDATE_GATE = 5e-5, AVERAGE_GATE = 1e-6, NOISE = 1e-5;
 
 typedef struct step {
     const af3_step_files *files;
@@ -34,6 +36,7 @@ typedef struct step {
     fm_tape cycle, last, prepare, denoise, confidence;
     fm_af3_outputs out;              /* of `last` */
     fm_af3_confidence_logits logits; /* of `confidence` */
+    fm_optimizer optimizer;
     int n_seed;
     int32_t seed[N_SEED];
     const char *seed_name[N_SEED];
@@ -350,6 +353,16 @@ static fm_status build(step *s, fm_error *error) {
     status = record(s, error);
     if (!status) status = fm_params_allocate(&s->params, s->kernels, error);
     if (!status) status = fm_state_allocate(&s->state, s->kernels, error);
+    const fm_optimizer_options options = {.rate = number_at(s, "optimizer.lr", 1.8e-3),
+                                          .beta1 = number_at(s, "optimizer.beta1", 0.9),
+                                          .beta2 = number_at(s, "optimizer.beta2", 0.95),
+                                          .eps = number_at(s, "optimizer.eps", 1e-8),
+                                          .ema_decay = number_at(s, "optimizer.ema", 0.999),
+                                          .l2 = number_at(s, "optimizer.weight_decay", 1e-8),
+                                          .clip = FM_CLIP_BATCH,
+                                          .clip_norm = number_at(s, "clip", 10),
+                                          .decay_factor = 1};
+    if (!status) status = fm_optimizer_init(&s->optimizer, &s->params, &options, error);
     if (status) return status;
     s->host = calloc(1, (size_t)s->state.bytes);
     assert(s->host);
@@ -469,6 +482,50 @@ static void compare_gradients(step *s) {
     }
     report(s, "gradients", &w, s->wide ? WIDE_GATE : GRADIENT_GATE);
     report(s, "zero", &zero, ZERO_GATE);
+}
+
+/* The norm before clipping. */
+static void compare_norm(step *s) {
+    const fm_npy *array = find(s->files->expected, "clip/", "total_norm");
+    worst w = {0};
+    double norm = sqrt(fm_optimizer_get_state(&s->optimizer, NULL).norm_squared);
+    note(&w, "total_norm", relative(&norm, array));
+    report(s, "norm", &w, s->wide ? WIDE_GATE : OUTPUT_GATE);
+}
+
+/* Compares updated values absolutely. Adam's first step moves a value by the sign of its gradient,
+ * so values with a gradient that may be rounding noise are left out. */
+static void compare_update(step *s, const char *group, const char *prefix, void *flat,
+                           double gate) {
+    worst w = {0};
+    for (int32_t p = 0; p < s->params.n_param; p++) {
+        const fm_param *row = &s->params.param[p];
+        const fm_npy *array = find(s->files->expected, prefix, row->name);
+        const fm_npy *gradient = find(s->files->expected, "grad/", row->name);
+        if (!array || !gradient || is_zero_gradient(s, row->name)) continue;
+        int64_t n = fm_param_count(row);
+        const double *data =
+            fetch(s, fm_params_at(&s->params, flat, row->offset), s->params.element, n);
+        double most = 0, error = 0;
+        for (int64_t i = 0; i < n; i++)
+            most = fmax(most, fabs(value_of(gradient, i)));
+        for (int64_t i = 0; i < n; i++) {
+            double g = fabs(value_of(gradient, i)), e = fabs(data[i] - value_of(array, i));
+            if ((g == 0 || g > NOISE * most) && !(e <= error)) error = e;
+        }
+        note(&w, row->name, error);
+    }
+    if (w.count) report(s, group, &w, gate);
+}
+
+/* Clip, Adam with L2 and the moving average. */
+static void run_update(step *s) {
+    bool finite = fm_optimizer_add_sample(&s->optimizer, NULL);
+    s->failed |= !finite;
+    fm_optimizer_step(&s->optimizer, NULL);
+    compare_norm(s);
+    compare_update(s, "post", "post/", s->params.master, UPDATE_GATE);
+    compare_update(s, "ema", "ema/", s->params.ema, AVERAGE_GATE);
 }
 
 /* -- draws and structures, on the host */
@@ -618,6 +675,7 @@ static fm_status run(step *s, fm_error *error) {
     compare_logits(s);
     fm_tape_backward(&s->confidence, NULL);
     compare_gradients(s);
+    run_update(s);
     return FM_OK;
 }
 
@@ -635,6 +693,7 @@ bool af3_step_run(const af3_step_files *files, const fm_kernels *kernels) {
     fm_tape *const tapes[N_TAPE] = {&s->confidence, &s->denoise, &s->prepare, &s->last, &s->cycle};
     for (int i = 0; i < N_TAPE; i++)
         fm_tape_fini(tapes[i]);
+    fm_optimizer_fini(&s->optimizer);
     kernels->release(s->memory);
     fm_state_release(&s->state);
     fm_params_release(&s->params);
