@@ -113,11 +113,15 @@ fm_tensor_ref unit_ones(af3_unit *u, int rank, const int64_t *shape) {
 }
 
 void unit_output(af3_unit *u, fm_tensor_ref tensor) {
+    unit_output_part(u, tensor, u->n_output, 0);
+}
+
+void unit_output_part(af3_unit *u, fm_tensor_ref tensor, int of, int64_t first) {
     assert(u->n_output < AF3_UNIT_OUTPUTS);
     char key[KEY_BYTES];
-    snprintf(key, sizeof key, "gout.%d", u->n_output);
+    snprintf(key, sizeof key, "gout.%d", of);
     af3_unit_output *output = &u->output[u->n_output++];
-    *output = (af3_unit_output){.tensor = tensor, .gradient = -1};
+    *output = (af3_unit_output){.tensor = tensor, .of = of, .first = first, .gradient = -1};
     fm_tape_keep(&u->tape, tensor);
     const fm_tensor *described = fm_tape_tensor(&u->tape, tensor);
     if (fm_npz_find(u->file, key) && described->needs_gradient) {
@@ -177,9 +181,7 @@ static void upload_state(af3_unit *u, int32_t tensor, const double *values) {
 static fm_status build(af3_unit *u, const af3_unit_entry *entry, fm_error *error) {
     fm_status status = fm_arena_init(&u->arena, (size_t)4 << 30, error);
     if (!status) status = fm_params_init(&u->params, MAX_ROW, &u->arena, error);
-    if (!status) {
-        status = fm_tape_init(&u->tape, u->kernels, &u->params, &u->state, true, error);
-    }
+    if (!status) status = fm_tape_init(&u->tape, u->kernels, &u->params, &u->state, true, error);
     if (status) return status;
     u->scope = (fm_scope){
         .params = &u->params, .arena = &u->arena, .name = "", .openfold = "", .deepmind_layer = -1};
@@ -204,8 +206,9 @@ static void load(af3_unit *u) {
         upload_state(u, u->input[i].state, u->input[i].values);
     for (int i = 0; i < u->n_output; i++) {
         if (u->output[i].gradient < 0) continue;
-        snprintf(key, sizeof key, "gout.%d", i);
-        upload_state(u, u->output[i].gradient, values_of(u, unit_array(u, key)));
+        snprintf(key, sizeof key, "gout.%d", u->output[i].of);
+        upload_state(u, u->output[i].gradient,
+                     values_of(u, unit_array(u, key)) + u->output[i].first);
     }
     int32_t used = 0;
     for (int32_t p = 0; p < u->params.n_param; p++) {
@@ -220,9 +223,7 @@ static void load(af3_unit *u) {
     fm_params_refresh_copy(&u->params);
     for (size_t i = 0; i < u->file->n_array; i++)
         used -= !strncmp(u->file->arrays[i].name, "w.", 2);
-    if (used < 0) {
-        printf("%s: %d weights of the file are not in the table\n", u->name, (int)-used);
-    }
+    if (used < 0) printf("%s: %d weights of the file have no row\n", u->name, (int)-used);
 }
 
 /* -- comparing */
@@ -271,14 +272,17 @@ static void compare_outputs(af3_unit *u) {
     worst w = {0};
     char key[KEY_BYTES];
     for (int i = 0; i < u->n_output; i++) {
-        snprintf(key, sizeof key, "%d", i);
+        const af3_unit_output *output = &u->output[i];
+        snprintf(key, sizeof key, "%d", output->of);
         const fm_npy *array = expected(u, "out.", key);
-        fm_tensor_ref tensor = u->output[i].tensor;
         if (!array) continue;
-        const fm_tensor *described = fm_tape_tensor(&u->tape, tensor);
-        assert(fm_tensor_local_count(described) == (int64_t)array->count);
-        compare(u, &w, NULL, key, fm_tape_data(&u->tape, tensor), described->element, array,
-                u->output[i].count);
+        const fm_tensor *described = fm_tape_tensor(&u->tape, output->tensor);
+        fm_npy part = *array;
+        part.count = (uint64_t)fm_tensor_local_count(described);
+        assert((uint64_t)output->first + part.count <= array->count);
+        part.data = (const char *)array->data + (size_t)output->first * array->item_bytes;
+        compare(u, &w, NULL, key, fm_tape_data(&u->tape, output->tensor), described->element, &part,
+                output->count);
     }
     double gate = u->wide                         ? WIDE_OUTPUT_GATE
                   : !strcmp(u->name, "loss_bond") ? BOND_GATE

@@ -6,8 +6,8 @@
  *
  *     static void record_transition(af3_unit *u) {
  *         fm_tensor_ref x = unit_input(u, "x");
- *         fm_swiglu_transition_weights w = fm_af3_transition(&u->scope, unit_extent(u, "in.x", 2), 4);
- *         unit_output(u, fm_op_swiglu_transition(&u->tape, "transition", x, &w, false, FM_KEEP));
+ *         fm_swiglu_transition_weights w = fm_af3_transition(&u->scope, c, 4);
+ *         unit_output(u, fm_op_swiglu_transition(&u->tape, "", x, &w, false, FM_KEEP));
  *     }
  *
  * Arrays of a file: in.X, w.P, gout.I, out.I, gin.X, gw.P, and the double precision results with
@@ -21,7 +21,7 @@
 
 #include <stdbool.h>
 
-enum { AF3_UNIT_INPUTS = 48, AF3_UNIT_OUTPUTS = 8 };
+enum { AF3_UNIT_INPUTS = 48, AF3_UNIT_OUTPUTS = 16 };
 
 typedef struct af3_unit_input {
     const char *name; /* "x" of in.x; NULL: made by the unit */
@@ -33,6 +33,8 @@ typedef struct af3_unit_input {
 
 typedef struct af3_unit_output {
     fm_tensor_ref tensor;
+    int of;              /* compared with out.OF */
+    int64_t first;       /* from this element on */
     int32_t gradient;    /* in the state; -1: none */
     const double *count; /* [elements] 0 for those that are not compared; NULL: all are */
 } af3_unit_output;
@@ -88,6 +90,8 @@ fm_tensor_ref unit_ones(af3_unit *u, int rank, const int64_t *shape);
 
 /* Declares the next output: compared with out.I, and its gradient is gout.I. */
 void unit_output(af3_unit *u, fm_tensor_ref tensor);
+/* Declares a tensor that is a part of output `of`: elements `first` and so on. */
+void unit_output_part(af3_unit *u, fm_tensor_ref tensor, int of, int64_t first);
 
 /* -- running */
 

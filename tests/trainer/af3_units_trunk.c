@@ -1,11 +1,13 @@
 /* af3_units_trunk.c: the units of AlphaFold 3's trunk; see af3_unit.h. */
 #include "tests/trainer/af3_unit.h"
 
-#include "trainer/model/af3/blocks.h"
+#include "trainer/model/af3/confidence.h"
+#include "trainer/model/af3/trunk.h"
 #include "trainer/ops/arithmetic.h"
 #include "trainer/ops/relative_position.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +19,8 @@ static int64_t rows_of(const af3_unit *u, const char *key) {
     return unit_extent(u, key, 0);
 }
 
-/* The sizes of a block, from the arrays of its file; `pairs` is the prefix of the pair sublayers. */
+/* The sizes of a block, from the arrays of its file; `pairs` is the prefix of its pair sublayers'
+ * names. */
 static fm_af3_config config_of(const af3_unit *u, const char *pairs) {
     char key[256];
     fm_af3_config c = fm_af3_config_initial();
@@ -202,6 +205,144 @@ static void record_relative_position(af3_unit *u) {
     unit_output(u, fm_op_relative_position(&u->tape, "relative position", classes, w.w, c));
 }
 
+/* The array as float32 numbers, in memory of the unit's life. */
+static float *floats_of(af3_unit *u, const char *key) {
+    const fm_npy *array = unit_array(u, key);
+    float *values = fm_arena_alloc_array(&u->arena, array->count, sizeof *values);
+    assert(values);
+    for (uint64_t i = 0; i < array->count; i++)
+        values[i] = (float)unit_value(array, (int64_t)i);
+    return values;
+}
+
+static fm_tensor_ref template_features(af3_unit *u, int64_t n_template, int64_t n) {
+    int64_t count = n_template * n * n * FM_AF3_TEMPLATE_PAIR;
+    float *features = fm_arena_alloc_array(&u->arena, (size_t)count, sizeof *features);
+    assert(features);
+    fm_af3_template_features(
+        n_template, n, integers_of(u, "in.asym_id"), integers_of(u, "in.template_aatype"),
+        floats_of(u, "in.template_distogram"), floats_of(u, "in.template_pseudo_beta_mask"),
+        floats_of(u, "in.template_unit_vector"), floats_of(u, "in.template_backbone_frame_mask"),
+        features);
+    double *values = unit_numbers(u, count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = features[i];
+    return unit_made(u, u->kernels->act, 4, (int64_t[]){n_template, n, n, FM_AF3_TEMPLATE_PAIR},
+                     values);
+}
+
+/* Blocks of a stack whose weights begin with "w.PREFIX.". */
+static int32_t blocks_of(const af3_unit *u, const char *prefix) {
+    int32_t n = 0;
+    for (size_t i = 0; i < u->file->n_array; i++) {
+        int index;
+        char format[256];
+        snprintf(format, sizeof format, "w.%s.%%d.", prefix);
+        if (sscanf(u->file->arrays[i].name, format, &index) == 1 && index >= n) n = index + 1;
+    }
+    return n;
+}
+
+static void record_template_embedder(af3_unit *u) {
+    fm_af3_config config = config_of(u, "pairformer_stack.blocks.0.");
+    config.c_z = unit_extent(u, "in.z", 2);
+    config.n_template_block = blocks_of(u, "pairformer_stack.blocks");
+    fm_tensor_ref z = unit_input(u, "z");
+    fm_tensor_ref templates =
+        template_features(u, unit_extent(u, "in.template_aatype", 0), unit_extent(u, "in.z", 0));
+    fm_af3_template_embedder_weights w;
+    fm_af3_template_embedder_parameters(&u->scope, &config, &w);
+    unit_output(u, fm_af3_template_embedder(&u->tape, &config, &w, templates, pair_mask(u), z));
+}
+
+static void record_distogram_head(af3_unit *u) {
+    fm_af3_config config = fm_af3_config_initial();
+    config.c_z = unit_extent(u, "in.z", 2);
+    config.n_distogram_bin = rows_of(u, "w.linear.weight");
+    fm_tensor_ref z = unit_input(u, "z");
+    fm_linear_weights w = fm_af3_distogram_parameters(&u->scope, &config);
+    unit_output(u, fm_af3_distogram(&u->tape, &w, z));
+}
+
+/* The distances of the tokens' representative atoms in structure `k`, and their classes. */
+static void put_distances(af3_unit *u, int64_t k, int64_t n, fm_af3_confidence_inputs *in) {
+    int64_t n_atom = unit_extent(u, "in.coordinate", 1), found = 0;
+    const int64_t *is_representative = integers_of(u, "in.distogram_rep_atom_mask");
+    const fm_npy *x = unit_array(u, "in.coordinate");
+    int64_t *atom = fm_arena_alloc_array(&u->arena, (size_t)n, sizeof *atom);
+    assert(atom);
+    for (int64_t l = 0; l < n_atom; l++) {
+        if (is_representative[l]) atom[found++] = l;
+    }
+    assert(found == n);
+    double *distances = unit_numbers(u, n * n), *classes = unit_numbers(u, n * n);
+    for (int64_t at = 0; at < n * n; at++) {
+        double square = 0;
+        for (int64_t c = 0; c < 3; c++) {
+            double difference = unit_value(x, (k * n_atom + atom[at / n]) * 3 + c) -
+                                unit_value(x, (k * n_atom + atom[at % n]) * 3 + c);
+            square += difference * difference;
+        }
+        distances[at] = sqrt(square);
+        classes[at] = fm_af3_distance_class(distances[at]);
+    }
+    in->distances = unit_made(u, u->kernels->act, 3, (int64_t[]){n, n, 1}, distances);
+    in->distance_classes = unit_made(u, FM_ELEMENT_U8, 2, (int64_t[]){n, n}, classes);
+}
+
+/* Which row of the slots' logits is that of an atom, and the reverse. */
+static void put_slots(af3_unit *u, int64_t n, int64_t slots, fm_af3_confidence_inputs *in) {
+    int64_t n_atom = unit_extent(u, "in.atom_to_token_idx", 0);
+    const int64_t *token = integers_of(u, "in.atom_to_token_idx");
+    const int64_t *slot = integers_of(u, "in.atom_to_tokatom_idx");
+    double *row = unit_numbers(u, n_atom), *atom = unit_numbers(u, slots * n);
+    for (int64_t r = 0; r < slots * n; r++)
+        atom[r] = -1;
+    for (int64_t l = 0; l < n_atom; l++) {
+        row[l] = (double)(slot[l] * n + token[l]);
+        atom[slot[l] * n + token[l]] = (double)l;
+    }
+    in->slot_row = unit_made(u, FM_ELEMENT_I32, 1, &n_atom, row);
+    in->atom_of_row = unit_made(u, FM_ELEMENT_I32, 1, (int64_t[]){slots * n}, atom);
+}
+
+static fm_af3_config confidence_config(const af3_unit *u) {
+    fm_af3_config config = config_of(u, "pairformer_stack.blocks.0.");
+    config.c_s = unit_extent(u, "in.s_trunk", 1);
+    config.c_token_in = unit_extent(u, "in.s_inputs", 1) - FM_AF3_TOKEN_FEATURES;
+    config.n_head_single =
+        rows_of(u, "w.pairformer_stack.blocks.0.attention_pair_bias.linear_nobias_z.weight");
+    config.n_confidence_block = blocks_of(u, "pairformer_stack.blocks");
+    config.max_atoms_per_token = unit_extent(u, "w.plddt_weight", 0);
+    config.n_plddt_bin = unit_extent(u, "w.plddt_weight", 2);
+    config.n_pae_bin = rows_of(u, "w.linear_no_bias_pae.weight");
+    config.n_pde_bin = rows_of(u, "w.linear_no_bias_pde.weight");
+    return config;
+}
+
+static void record_confidence_head(af3_unit *u) {
+    fm_af3_config config = confidence_config(u);
+    int64_t n = unit_extent(u, "in.s_inputs", 0);
+    static fm_af3_confidence_weights w;
+    fm_af3_confidence_add(&u->scope, &config, &w);
+    fm_af3_confidence_inputs in = {.s_inputs = unit_input(u, "s_inputs"),
+                                   .s = unit_input(u, "s_trunk"),
+                                   .z = unit_input(u, "z_trunk"),
+                                   .masks = {.single = unit_ones(u, 2, (int64_t[]){1, n}),
+                                             .pair = unit_ones(u, 2, (int64_t[]){n, n}),
+                                             .msa = FM_TENSOR_NONE}};
+    put_slots(u, n, config.max_atoms_per_token, &in);
+    for (int64_t k = 0; k < unit_extent(u, "in.coordinate", 0); k++) {
+        put_distances(u, k, n, &in);
+        fm_af3_confidence_logits out = fm_af3_confidence(&u->tape, &config, &w, &in);
+        const fm_tensor_ref logits[] = {out.plddt, out.pae, out.pde, out.resolved};
+        for (int i = 0; i < 4; i++) {
+            int64_t count = fm_tensor_local_count(fm_tape_tensor(&u->tape, logits[i]));
+            unit_output_part(u, logits[i], i, k * count);
+        }
+    }
+}
+
 const af3_unit_entry AF3_TRUNK_UNITS[] = {
     {"transition", record_transition},
     {"transition_n2", record_transition_n2},
@@ -216,5 +357,8 @@ const af3_unit_entry AF3_TRUNK_UNITS[] = {
     {"msa_block", record_msa_block},
     {"msa_block_last", record_msa_block_last},
     {"relative_position_encoding", record_relative_position},
+    {"template_embedder", record_template_embedder},
+    {"distogram_head", record_distogram_head},
+    {"confidence_head", record_confidence_head},
     {NULL, NULL},
 };

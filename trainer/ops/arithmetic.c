@@ -45,10 +45,11 @@ fm_tensor_ref fm_op_add(fm_tape *tape, const char *name, fm_tensor_ref a, fm_ten
     void *memory;
     fm_node *node = fm_tape_add(tape, &ADD, name, 1, &memory);
     const fm_tensor *at_a = fm_tape_tensor(tape, a), *at_b = fm_tape_tensor(tape, b);
-    int leading = at_a->rank - at_b->rank;
-    assert(leading >= 0);
-    for (int i = 0; i < at_b->rank; i++)
-        assert(at_a->local[leading + i] == at_b->local[i]);
+    int first = 0; /* the first axis of b that counts */
+    while (first + 1 < at_b->rank && at_b->local[first] == 1)
+        first++;
+    for (int i = at_b->rank - 1, k = at_a->rank - 1; i >= first; i--, k--)
+        assert(k >= 0 && at_a->local[k] == at_b->local[i]);
     fm_node_input(tape, node, a, false);
     fm_node_input(tape, node, b, false);
     return fm_node_output_described(tape, node, at_a);
@@ -75,6 +76,41 @@ fm_tensor_ref fm_op_relu(fm_tape *tape, const char *name, fm_tensor_ref x) {
     fm_node *node = fm_tape_add(tape, &RELU, name, 1, &memory);
     fm_node_input(tape, node, x, false);
     fm_node_reads_output(node, 0);
+    return fm_node_output_described(tape, node, fm_tape_tensor(tape, x));
+}
+
+/* -- clip */
+
+typedef struct clip_attributes {
+    double limit;
+} clip_attributes;
+
+/* y = x - max(x - limit, 0) + max(-x - limit, 0): exact where nothing is clipped. */
+static void clip_forward(fm_run *run, const fm_node *node) {
+    const clip_attributes *at = node->attributes;
+    const fm_tensor *x = fm_tape_tensor(run->tape, node->input[0]);
+    int64_t count = fm_tensor_local_count(x), c = x->local[x->rank - 1];
+    if (!fm_run_wants_output(run)) return;
+    const void *in = fm_run_input(run, node, 0);
+    void *y = fm_run_output(run, node, 0), *over = fm_run_workspace_act(run, count);
+    void *limit = fm_run_workspace_act(run, c);
+    fm_call_fill(run, c, -at->limit, limit);
+    fm_call_copy(run, count, in, y);
+    for (int side = 1; side >= -1; side -= 2) {
+        fm_call_axpy(run, count, side, in, (fm_out){over, FM_WRITE});
+        fm_call_bias_add(run, count / c, c, limit, over);
+        fm_call_relu(run, count, over, over);
+        fm_call_axpy(run, count, -side, over, (fm_out){y, FM_ADD});
+    }
+}
+
+static const fm_op CLIP = {"clip", clip_forward, NULL};
+
+fm_tensor_ref fm_op_clip(fm_tape *tape, const char *name, fm_tensor_ref x, double limit) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &CLIP, name, sizeof(clip_attributes), &memory);
+    *(clip_attributes *)memory = (clip_attributes){.limit = limit};
+    fm_node_input(tape, node, x, false);
     return fm_node_output_described(tape, node, fm_tape_tensor(tape, x));
 }
 

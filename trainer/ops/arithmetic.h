@@ -7,12 +7,15 @@
 
 #include "trainer/autograd/tape.h"
 
-/* Returns a + b. b has the shape of a, or that of its last axes; it is then added to each of the
- * leading slices. */
+/* Returns a + b. b has the shape of a, or that of its last axes, where leading axes of 1 do not
+ * count; it is then added to each of the leading slices. */
 fm_tensor_ref fm_op_add(fm_tape *tape, const char *name, fm_tensor_ref a, fm_tensor_ref b);
 
 /* Returns max(x, 0). */
 fm_tensor_ref fm_op_relu(fm_tape *tape, const char *name, fm_tensor_ref x);
+
+/* Returns min(max(x, -limit), limit). It has no gradient. */
+fm_tensor_ref fm_op_clip(fm_tape *tape, const char *name, fm_tensor_ref x, double limit);
 
 /* x [n, n, c]. Returns x_ij + x_ji. */
 fm_tensor_ref fm_op_symmetrise(fm_tape *tape, const char *name, fm_tensor_ref x);

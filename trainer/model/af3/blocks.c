@@ -280,7 +280,12 @@ fm_tensor_ref fm_af3_template_blocks(fm_tape *tape, const fm_af3_config *config,
     fm_split_mask pair = whole(pair_mask);
     fm_recorder recorder = fm_recorder_of(tape, &own, NULL, &pair);
     fm_af3_pair_of x = {FM_TENSOR_NONE, t};
+    uint32_t first = tape->n_draw, step = (uint32_t)n_block * fm_block_draws(&TEMPLATE_LIST);
+    int64_t n_template = fm_tape_tensor(tape, t)->local[0];
+    fm_tape_group_draws(tape, step);
     for (int32_t i = 0; i < n_block; i++)
         x = record_block(&recorder, &TEMPLATE_LIST, &weights[i], i + 1 == n_block, x);
+    fm_tape_group_draws(tape, 0);
+    fm_tape_seek_draw(tape, first + (uint32_t)n_template * step);
     return x.z;
 }

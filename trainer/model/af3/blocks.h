@@ -1,8 +1,8 @@
 /* blocks.h: the blocks of AlphaFold 3's trunk: Pairformer (17), MSA module (8) and template pair
  * stack (16), and their parameters.
  *
- * Each is a list of sublayers (model/sublayer.h), and all share the five sublayers of the pairs. The
- * single representation is [1, N, c_s]. */
+ * Each is a list of sublayers (model/sublayer.h), and all share the five sublayers of the pairs.
+ * The single representation is [1, N, c_s]. */
 #ifndef FM_TRAINER_AF3_BLOCKS_H
 #define FM_TRAINER_AF3_BLOCKS_H
 
@@ -66,7 +66,7 @@ fm_af3_pair_of fm_af3_pairformer(fm_tape *tape, const fm_af3_config *config,
 fm_af3_pair_of fm_af3_msa_blocks(fm_tape *tape, const fm_af3_config *config,
                                  const fm_af3_block_weights *weights, int32_t n_block,
                                  bool ends_module, const fm_af3_masks *masks, fm_af3_pair_of in);
-/* t [T, N, N, c_template] of all templates. */
+/* t [T, N, N, c_template] of all templates, each of which draws dropout masks of its own. */
 fm_tensor_ref fm_af3_template_blocks(fm_tape *tape, const fm_af3_config *config,
                                      const fm_af3_block_weights *weights, int32_t n_block,
                                      fm_tensor_ref pair_mask, fm_tensor_ref t);

@@ -1,7 +1,7 @@
 /* config.h: every size and rate of AlphaFold 3's network, and the values of the published model.
  *
- * Names of sections ("5", "17") are the algorithm numbers of the AlphaFold 3 supplement. One complex
- * is one sample: there is no batch axis. */
+ * Numbers such as "5" and "17" are those of the algorithms in the AlphaFold 3 supplement. One
+ * complex is one sample: there is no batch axis. */
 #ifndef FM_TRAINER_AF3_CONFIG_H
 #define FM_TRAINER_AF3_CONFIG_H
 
@@ -22,7 +22,7 @@ enum {
 /* The noise of training and the schedule of sampling (18, 20). */
 typedef struct fm_af3_noise {
     double sigma_data, p_mean, p_std;                  /* 16, -1.2, 1.5 */
-    double s_max, s_min, rho;                          /* 160, 4e-4, 7 */
+    double s_max, s_min, rho;                          /* 160, 4e-4, 7; in units of sigma_data */
     double gamma0, gamma_min, noise_scale, step_scale; /* 0.8, 1, 1.003, 1.5 */
 } fm_af3_noise;
 
