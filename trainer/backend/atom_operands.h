@@ -56,7 +56,7 @@ typedef struct fm_window_pairs {
     const int32_t *first; /* [n_token + 1]: the atoms of token t are first[t] .. first[t + 1] - 1 */
 } fm_window_pairs;
 
-/* The geometry of pairs of atoms in windows (AF3-5:2-6), with d = x_query - x_key and v = 1 where
+/* The geometry of pairs of atoms in windows (AF3-5), with d = x_query - x_key and v = 1 where
  * both atoms have the same id, else 0:
  *
  *     y[window, query, key, :] = v d (3) | v / (1 + |d|^2) | v
@@ -130,9 +130,9 @@ typedef struct fm_smooth_lddt {
     void *loss;         /* acc [1]; forward only */
 } fm_smooth_lddt;
 
-/* The classes of a measured error, for losses of confidence heads. There are n_bin + 1 edges, evenly
- * spaced from 0 to last; the class is the number of edges below the error, at least 1 and at most
- * n_bin, minus 1. */
+/* The classes of a measured error, for losses of confidence heads. There are n_bin + 1 edges,
+ * evenly spaced from 0 to last; the class is the number of edges below the error, at least 1
+ * and at most n_bin, minus 1. */
 typedef struct fm_distance_errors {
     int64_t n_batch, n;
     int32_t n_bin;     /* 64 */

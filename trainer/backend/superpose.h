@@ -1,6 +1,7 @@
-/* superpose.h: the rotation that moves one set of points onto another best, after Horn (J. Opt. Soc.
- * Am. A 4, 629, 1987): the largest eigenvector of a symmetric 4x4 matrix is its quaternion. It is a
- * rotation also where a reflection would fit better. Compiled for the host and for CUDA. */
+/* superpose.h: the rotation that moves one set of points onto another best, after Horn (J. Opt.
+ * Soc. Am. A 4, 629, 1987): the largest eigenvector of a symmetric 4x4 matrix is its
+ * quaternion. It is a rotation also where a reflection would fit better. Compiled for the host
+ * and for CUDA. */
 #ifndef FM_BACKEND_SUPERPOSE_H
 #define FM_BACKEND_SUPERPOSE_H
 
@@ -69,8 +70,8 @@ FM_HOST_DEVICE static inline void fm_superpose_largest_eigenvector(double m[4][4
         out[k] = vectors[k][best];
 }
 
-/* s[a][b] = the sum over points of w (moving - its centre)[a] * (fixed - its centre)[b]. A point x of
- * the first set goes to rotation x, as a column. */
+/* s[a][b] = the sum over points of w (moving - its centre)[a] * (fixed - its centre)[b]. A
+ * point x of the first set goes to rotation x, as a column. */
 FM_HOST_DEVICE static inline void fm_superpose_rotation(double s[3][3], double rotation[3][3]) {
     double m[4][4], q[4];
     fm_superpose_matrix(s, m);

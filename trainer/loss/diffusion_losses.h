@@ -15,8 +15,8 @@ typedef struct fm_atom_truth {
     fm_tensor_ref radius;   /* [n_atom] Å: 15, or 30 for atoms of nucleotides */
 } fm_atom_truth;
 
-/* Returns the truth moved onto each structure of x by the weights (AF3-28), [S, n_atom, 3]. It has no
- * gradient. */
+/* Returns the truth moved onto each structure of x by the weights (AF3-28), [S, n_atom, 3]. It
+ * has no gradient. */
 fm_tensor_ref fm_op_align_truth(fm_tape *tape, fm_tensor_ref x, const fm_atom_truth *truth);
 
 /* scale act [S]: the weight of each sample's noise level. Returns the loss, acc [1]. */
@@ -34,7 +34,9 @@ fm_tensor_ref fm_op_bond_loss(fm_tape *tape, fm_tensor_ref x, const fm_bonds *bo
 /* AF3-27. */
 fm_tensor_ref fm_op_smooth_lddt_loss(fm_tape *tape, fm_tensor_ref x, const fm_atom_truth *truth);
 
-/* -- confidence: the cross entropy of logits [B, .., n_bin] of B structures. The classes are made
+/* -- confidence */
+
+/* The cross entropy of logits [B, .., n_bin] of B structures. The classes are made
  * from the structure x act [B, n_atom, 3] without a gradient. Each returns the loss, acc [1]. */
 
 /* Pairs of representative atoms: x act [B, N, 3], truth and mask of the same atoms. */

@@ -1,6 +1,6 @@
-/* atom_features.h: the embedding of reference conformers (AF3-5:1).
+/* atom_features.h: the embedding of reference conformers (AF3-5).
  *
- *     c = mask * (W_pos x + W_charge asinh(charge) + W_f [1, one-hot element, 4 one-hot characters])
+ *     c = mask * (W_pos x + W_charge asinh(charge) + W_f [1, one-hot element, 4 characters])
  *
  * One-hot features are class numbers here, and their products are columns of W_f. */
 #ifndef FM_TRAINER_ATOM_FEATURES_H

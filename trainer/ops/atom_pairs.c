@@ -86,7 +86,8 @@ static void forward(fm_run *run, const fm_node *node) {
     add_rows(run, at, false, k, p);
 }
 
-/* The gradients of q and k: sums over the keys, and over the queries of all windows with the key. */
+/* The gradients of q and k: sums over the keys, and over the queries of all windows with the
+ * key. */
 static void rows_backward(fm_run *run, const fm_node *node, const void *dp) {
     const attributes *at = node->attributes;
     int64_t c = at->c, n = at->n_atom, width = FM_WINDOW_KEYS * c;

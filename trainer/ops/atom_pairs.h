@@ -1,4 +1,4 @@
-/* atom_pairs.h: the pairs of atoms in windows (AF3-5:2-6, 8, 10), one node:
+/* atom_pairs.h: the pairs of atoms in windows (AF3-5), one node:
  *
  *     p_lm = W_d v d_lm + W_invd v / (1 + |d_lm|^2) + W_v v + z_(token l, token m) + q_l + k_m
  *

@@ -5,8 +5,8 @@
  *     rows    y[.., r, :] = x[.., index[r], :]                        0 where index[r] < 0
  *
  * The first two are each other's gradient, up to the mean. Index tensors are of the state, i32. */
-#ifndef FM_TRAINER_GATHER_H
-#define FM_TRAINER_GATHER_H
+#ifndef FM_TRAINER_OPS_GATHER_H
+#define FM_TRAINER_OPS_GATHER_H
 
 #include "trainer/autograd/tape.h"
 

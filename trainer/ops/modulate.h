@@ -2,9 +2,10 @@
  *
  *     y = x0 (+) sigmoid(g) * x + shift
  *
- * With x = LayerNorm(a) and shift it is the end of AdaLN (AF3-26); with a residual and without a
- * shift it is the gate that ends the conditioned sublayers (AF3-24:13, AF3-25:5). Several samples,
- * [S, .., c], may share one g and shift [.., c], whose gradients are then summed over the samples. */
+ * With x = LayerNorm(a) and shift it is the end of AdaLN (AF3-26); with a residual and without
+ * a shift it is the gate that ends the conditioned sublayers (AF3-24, AF3-25). Several samples,
+ * [S, .., c], may share one g and shift [.., c], whose gradients are then summed over the
+ * samples. */
 #ifndef FM_TRAINER_MODULATE_H
 #define FM_TRAINER_MODULATE_H
 

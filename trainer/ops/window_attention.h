@@ -6,8 +6,8 @@
  * q and g are linear in x, k and v in y. Keys outside the atoms have weight 0. The gradient of b is
  * summed over the samples.
  *
- * Forward reads overlapping windows of k and v in place, by strides. Backward copies them, since the
- * gradients of a key from four windows need places of their own. */
+ * Forward reads overlapping windows of k and v in place, by strides. Backward copies them,
+ * since the gradients of a key from four windows need places of their own. */
 #ifndef FM_TRAINER_WINDOW_ATTENTION_H
 #define FM_TRAINER_WINDOW_ATTENTION_H
 

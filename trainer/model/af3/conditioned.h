@@ -1,9 +1,9 @@
-/* conditioned.h: the conditioned sublayers and blocks of AlphaFold 3's diffusion module: AdaLN (26),
- * attention (24) and transition (25) with conditioning, blocks of both (23) of tokens and of atoms
- * (7), and their parameters.
+/* conditioned.h: the conditioned sublayers and blocks of AlphaFold 3's diffusion module: AdaLN
+ * (26), attention (24) and transition (25) with conditioning, blocks of both (23) of tokens and of
+ * atoms (7), and their parameters.
  *
- * Activations are [S, n, c] for S samples; the conditioning signal is [S, n, c_s], or [n, c_s] where
- * the samples share it (atoms). The pairs belong to all samples. */
+ * Activations are [S, n, c] for S samples; the conditioning signal is [S, n, c_s], or [n, c_s]
+ * where the samples share it (atoms). The pairs belong to all samples. */
 #ifndef FM_TRAINER_AF3_CONDITIONED_H
 #define FM_TRAINER_AF3_CONDITIONED_H
 

@@ -1,8 +1,8 @@
 /* diffusion.h: AlphaFold 3's diffusion module (20) with its conditioning (21, 22), for S noisy
  * structures of one complex, and its parameters.
  *
- * What does not depend on the noise is made once (`prepare`) and serves all samples and all steps of
- * a rollout; the rest (`denoise`) runs for S structures with one noise level each. */
+ * What does not depend on the noise is made once (`prepare`) and serves all samples and all
+ * steps of a rollout; the rest (`denoise`) runs for S structures with one noise level each. */
 #ifndef FM_TRAINER_AF3_DIFFUSION_H
 #define FM_TRAINER_AF3_DIFFUSION_H
 

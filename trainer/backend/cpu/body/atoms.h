@@ -29,9 +29,7 @@ static void modulate_grad_shared(const fm_modulate *a, const fm_modulate_grad *g
         real s = sigmoid(g[i]);
         int64_t at = row * a->c + i;
         if (grad->dg.data) put((real *)grad->dg.data + at, grad->dg.beta, (real)dg * s * (1 - s));
-        if (grad->dshift.data) {
-            put((real *)grad->dshift.data + at, grad->dshift.beta, (real)dshift);
-        }
+        if (grad->dshift.data) put((real *)grad->dshift.data + at, grad->dshift.beta, (real)dshift);
     }
 }
 

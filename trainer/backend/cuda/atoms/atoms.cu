@@ -1,5 +1,6 @@
-/* atoms.cu: rows that are gathered and summed by token, pairs of atoms in windows, and modulation by
- * a conditioning signal. One thread makes one element, so every sum has one order. */
+/* atoms.cu: rows that are gathered and summed by token, pairs of atoms in windows, and
+ * modulation by a conditioning signal. One thread makes one element, so every sum has one
+ * order. */
 #include "trainer/backend/cuda/core/families.cuh"
 
 namespace fm_cuda {
@@ -88,9 +89,7 @@ void window_pairs(fm_stream *stream, const fm_window_pairs *args, const void *z,
         float value = 0;
         if (window_atoms(a.n_atom, at / a.c, &query, &key)) {
             int64_t i = a.token[query], j = a.token[key];
-            if (i >= 0 && j >= 0) {
-                value = get(((const T *)z)[(i * a.n_token + j) * a.c + at % a.c]);
-            }
+            if (i >= 0 && j >= 0) value = get(((const T *)z)[(i * a.n_token + j) * a.c + at % a.c]);
         }
         put((T *)y.data + at, y.beta, value);
     });
