@@ -1,6 +1,8 @@
 /* af3_unit.c: see af3_unit.h. */
 #include "tests/trainer/af3_unit.h"
 
+#include "tests/trainer/af3_keep.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -178,8 +180,21 @@ static void upload_state(af3_unit *u, int32_t tensor, const double *values) {
 
 /* -- building */
 
+/* Makes dropout use the masks of the file. */
+static void use_masks(af3_unit *u, int n) {
+    char key[KEY_BYTES];
+    const double *mask[AF3_KEEP_MASKS];
+    assert(n <= AF3_KEEP_MASKS);
+    for (int i = 0; i < n; i++) {
+        snprintf(key, sizeof key, "in.keep%d", i);
+        mask[i] = values_of(u, unit_array(u, key));
+    }
+    u->kernels = af3_keep_table(u->kernels, mask, n);
+}
+
 static fm_status build(af3_unit *u, const af3_unit_entry *entry, fm_error *error) {
     fm_status status = fm_arena_init(&u->arena, (size_t)4 << 30, error);
+    if (!status && entry->n_keep) use_masks(u, entry->n_keep);
     if (!status) status = fm_params_init(&u->params, MAX_ROW, &u->arena, error);
     if (!status) status = fm_tape_init(&u->tape, u->kernels, &u->params, &u->state, true, error);
     if (status) return status;
@@ -314,6 +329,7 @@ static void compare_gradients(af3_unit *u) {
 }
 
 bool unit_run(const af3_unit_entry *entry, const fm_npz *file, const fm_kernels *kernels) {
+    if (entry->n_keep && kernels != fm_kernels_cpu(kernels->act)) return true;
     af3_unit *u = calloc(1, sizeof *u);
     assert(u);
     *u = (af3_unit){.name = entry->name,

@@ -59,6 +59,7 @@ typedef struct af3_unit {
 typedef struct af3_unit_entry {
     const char *name; /* of the file, without ".npz" */
     void (*record)(af3_unit *u);
+    int n_keep; /* dropout masks in.keep0 and so on; such a unit runs on the CPU only */
 } af3_unit_entry;
 
 /* The registries; each ends with a name of NULL. */

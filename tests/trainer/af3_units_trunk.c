@@ -130,8 +130,9 @@ static fm_tensor_ref pair_mask(af3_unit *u) {
                                            : unit_ones(u, 2, (int64_t[]){n, n});
 }
 
-static void record_pairformer_block(af3_unit *u) {
+static void record_pairformer(af3_unit *u, double dropout) {
     fm_af3_config config = config_of(u, "");
+    config.dropout_pair = dropout;
     config.c_s = unit_extent(u, "in.s", 1);
     config.n_head_single = rows_of(u, "w.attention_pair_bias.linear_nobias_z.weight");
     fm_af3_pair_of in = {single_input(u, "s"), unit_input(u, "z")};
@@ -144,8 +145,20 @@ static void record_pairformer_block(af3_unit *u) {
     unit_output(u, out.z);
 }
 
-static void record_msa(af3_unit *u, bool is_last) {
+static void record_pairformer_block(af3_unit *u) {
+    record_pairformer(u, 0);
+}
+
+static void record_pairformer_dropout(af3_unit *u) {
+    record_pairformer(u, fm_af3_config_initial().dropout_pair);
+}
+
+static void record_msa(af3_unit *u, bool is_last, bool drops) {
     fm_af3_config config = config_of(u, "pair_stack.");
+    if (drops) {
+        config.dropout_pair = fm_af3_config_initial().dropout_pair;
+        config.dropout_msa = fm_af3_config_initial().dropout_msa;
+    }
     config.c_m = unit_extent(u, "in.m", 2);
     config.c_outer = rows_of(u, "w.outer_product_mean_msa.linear_1.weight");
     if (!is_last) {
@@ -167,11 +180,15 @@ static void record_msa(af3_unit *u, bool is_last) {
 }
 
 static void record_msa_block(af3_unit *u) {
-    record_msa(u, false);
+    record_msa(u, false, false);
+}
+
+static void record_msa_block_dropout(af3_unit *u) {
+    record_msa(u, false, true);
 }
 
 static void record_msa_block_last(af3_unit *u) {
-    record_msa(u, true);
+    record_msa(u, true, false);
 }
 
 /* -- embedders and heads */
@@ -344,21 +361,23 @@ static void record_confidence_head(af3_unit *u) {
 }
 
 const af3_unit_entry AF3_TRUNK_UNITS[] = {
-    {"transition", record_transition},
-    {"transition_n2", record_transition_n2},
-    {"tri_mul_out", record_tri_mul_out},
-    {"tri_mul_in", record_tri_mul_in},
-    {"tri_att_start", record_tri_att_start},
-    {"tri_att_end", record_tri_att_end},
-    {"outer_product_mean", record_outer},
-    {"msa_pair_weighted_averaging", record_averaging},
-    {"single_attention_pair_bias", record_single_attention},
-    {"pairformer_block", record_pairformer_block},
-    {"msa_block", record_msa_block},
-    {"msa_block_last", record_msa_block_last},
-    {"relative_position_encoding", record_relative_position},
-    {"template_embedder", record_template_embedder},
-    {"distogram_head", record_distogram_head},
-    {"confidence_head", record_confidence_head},
-    {NULL, NULL},
+    {"transition", record_transition, 0},
+    {"transition_n2", record_transition_n2, 0},
+    {"tri_mul_out", record_tri_mul_out, 0},
+    {"tri_mul_in", record_tri_mul_in, 0},
+    {"tri_att_start", record_tri_att_start, 0},
+    {"tri_att_end", record_tri_att_end, 0},
+    {"outer_product_mean", record_outer, 0},
+    {"msa_pair_weighted_averaging", record_averaging, 0},
+    {"single_attention_pair_bias", record_single_attention, 0},
+    {"pairformer_block", record_pairformer_block, 0},
+    {"pairformer_block_dropout", record_pairformer_dropout, 4},
+    {"msa_block", record_msa_block, 0},
+    {"msa_block_dropout", record_msa_block_dropout, 5},
+    {"msa_block_last", record_msa_block_last, 0},
+    {"relative_position_encoding", record_relative_position, 0},
+    {"template_embedder", record_template_embedder, 0},
+    {"distogram_head", record_distogram_head, 0},
+    {"confidence_head", record_confidence_head, 0},
+    {NULL, NULL, 0},
 };
