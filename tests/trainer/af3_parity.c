@@ -5,10 +5,12 @@
  *
  * CONFIG.json has the sizes of a network and FILE.npz a run of one training step. With --unit each
  * FILE is a run of one module, which its name tells. Both run in float32 and, on the CPU, in double
- * precision; for a step the double precision results are in FILE_f64.npz, where that exists. The program prints one line per group: the worst relative error
- * ||a - b|| / ||b|| of its arrays, the name of that array, and the gate. The last line is
- * "parity: ok" or "parity: FAIL". A path that does not exist as given is looked for below
- * $FM_REFERENCE_DATA. Without either, or without that device, the program exits with 77. */
+ * precision; for a step the double precision results are in FILE_f64.npz, where that exists.
+ *
+ * The program prints one line per group: the worst relative error ||a - b|| / ||b|| of its arrays,
+ * the name of that array, and the gate. The last line is "parity: ok" or "parity: FAIL". A path
+ * that does not exist as given is looked for below $FM_REFERENCE_DATA. Without either, or without
+ * that device, the program exits with 77. */
 #include "tests/trainer/af3_step.h"
 #include "tests/trainer/af3_unit.h"
 

@@ -4,6 +4,7 @@
 
 #include "proto/base/file.h"
 #include "proto/base/json_tree.h"
+#include "trainer/loss/complex.h"
 #include "trainer/model/af3/sample.h"
 #include "trainer/optim/optimizer.h"
 
@@ -13,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BYTES = 256, N_TAPE = 5, N_SEED = 8 };
+enum { KEY_BYTES = 256, N_TAPE = 5 };
 
-static const double OUTPUT_GATE = 1e-5, GRADIENT_GATE = 1e-4, WIDE_GATE = 1e-11;
+static const double OUTPUT_GATE = 1e-5, LOSS_GATE = 3e-6, GRADIENT_GATE = 1e-4, WIDE_GATE = 1e-11;
 /* Gradients that are zero in exact arithmetic are compared absolutely. */
 static const double ZERO_GATE = 1e-5;
 /* Updated values, absolutely. */
@@ -36,10 +37,12 @@ typedef struct step {
     fm_tape cycle, last, prepare, denoise, confidence;
     fm_af3_outputs out;              /* of `last` */
     fm_af3_confidence_logits logits; /* of `confidence` */
+    fm_complex_labels labels;
+    fm_complex_targets targets;
+    fm_tensor_ref term[FM_COMPLEX_TERMS], structure_total, confidence_total;
+    double value[FM_COMPLEX_TERMS], loss;
+    int32_t seed; /* acc [1] of 1: the gradient of both totals */
     fm_optimizer optimizer;
-    int n_seed;
-    int32_t seed[N_SEED];
-    const char *seed_name[N_SEED];
     void *memory;
     uint8_t *host; /* mirror of the state */
     bool written[FM_STATE_TENSORS];
@@ -187,6 +190,25 @@ static fm_status read_config(step *s, fm_error *error) {
     return FM_OK;
 }
 
+static void read_labels(step *s) {
+    s->labels =
+        (fm_complex_labels){.n_token = s->config.n_token,
+                            .n_atom = s->config.n_atom,
+                            .coordinate = floats(s, "coordinate"),
+                            .coordinate_mask = floats(s, "coordinate_mask"),
+                            .is_dna = integers(s, "is_dna"),
+                            .is_rna = integers(s, "is_rna"),
+                            .is_ligand = integers(s, "is_ligand"),
+                            .distogram_rep_atom_mask = integers(s, "distogram_rep_atom_mask"),
+                            .pae_rep_atom_mask = integers(s, "pae_rep_atom_mask"),
+                            .plddt_m_rep_atom_mask = integers(s, "plddt_m_rep_atom_mask"),
+                            .atom_to_token_idx = integers(s, "atom_to_token_idx"),
+                            .bond_mask = integers(s, "bond_mask"),
+                            .frame_atom_index = integers(s, "frame_atom_index"),
+                            .has_frame = integers(s, "has_frame"),
+                            .resolution = floats(s, "resolution")[0]};
+}
+
 static void read_sample(step *s) {
     s->sample =
         (fm_af3_sample){.n_token = s->config.n_token,
@@ -285,21 +307,23 @@ static void keep_outputs(step *s) {
         fm_tape_keep(&s->confidence, logits[i]);
 }
 
-/* Seeds the gradient of a tensor with that of the file. */
-static void seed(step *s, fm_tape *tape, fm_tensor_ref tensor, const char *name) {
-    int32_t state = fm_state_add_like(&s->state, fm_tape_tensor(tape, tensor));
-    assert(s->n_seed < N_SEED);
-    s->seed_name[s->n_seed] = name;
-    s->seed[s->n_seed++] = state;
-    fm_tape_seed_gradient(tape, tensor, state);
-}
-
-static void load_seeds(step *s) {
-    for (int i = 0; i < s->n_seed; i++) {
-        const fm_npy *array = find(s->files->expected, "dact/out.", s->seed_name[i]);
-        for (int64_t k = 0; k < (int64_t)array->count; k++)
-            put(s, s->seed[i], k, value_of(array, k));
-    }
+/* Records the losses behind both passes with gradients. */
+static void record_losses(step *s) {
+    const fm_complex_logits logits = {s->logits.plddt, s->logits.pde, s->logits.resolved,
+                                      s->logits.pae};
+    fm_complex_declare_targets(&s->state, s->kernels, s->config.n_token, s->config.n_atom,
+                               fm_complex_count_bonds(&s->labels), s->config.n_sample, &s->targets);
+    s->structure_total = fm_complex_structure_losses(&s->last, s->out.x_denoised, s->out.distogram,
+                                                     &s->targets, s->term);
+    s->confidence_total =
+        fm_complex_confidence_losses(&s->confidence, &logits, &s->targets, s->term);
+    s->seed = fm_state_add(&s->state, "one", s->kernels->acc, 1, (int64_t[]){1});
+    fm_tape_seed_gradient(&s->last, s->structure_total, s->seed);
+    fm_tape_seed_gradient(&s->confidence, s->confidence_total, s->seed);
+    fm_tape_keep(&s->last, s->structure_total);
+    fm_tape_keep(&s->confidence, s->confidence_total);
+    for (int i = 0; i < FM_COMPLEX_TERMS; i++)
+        fm_tape_keep(i < FM_COMPLEX_STRUCTURE_TERMS ? &s->last : &s->confidence, s->term[i]);
 }
 
 static fm_status record(step *s, fm_error *error) {
@@ -322,12 +346,7 @@ static fm_status record(step *s, fm_error *error) {
     fm_af3_record_denoise(&s->denoise, &s->config, &s->weights, &s->inputs);
     s->logits = fm_af3_record_confidence(&s->confidence, &s->config, &s->weights, &s->inputs);
     keep_outputs(s);
-    seed(s, &s->last, s->out.x_denoised, "x_denoised");
-    seed(s, &s->last, s->out.distogram, "distogram");
-    seed(s, &s->confidence, s->logits.plddt, "plddt");
-    seed(s, &s->confidence, s->logits.pae, "pae");
-    seed(s, &s->confidence, s->logits.pde, "pde");
-    seed(s, &s->confidence, s->logits.resolved, "resolved");
+    record_losses(s);
     int64_t largest = 1;
     for (int i = 0; i < N_TAPE && !status; i++) {
         status = fm_tape_plan(tapes[i].tape, error);
@@ -348,6 +367,7 @@ static fm_status build(step *s, fm_error *error) {
     if (!status) status = fm_params_init(&s->params, FM_AF3_MAX_PARAM, &s->arena, error);
     if (status) return status;
     read_sample(s);
+    read_labels(s);
     fm_af3_add_parameters(&s->params, &s->arena, &s->config, &s->weights);
     fm_af3_declare_inputs(&s->state, &s->config, s->kernels, &s->inputs);
     status = record(s, error);
@@ -447,6 +467,31 @@ static void compare_logits(step *s) {
     compare_tensor(s, &w, &s->confidence, s->logits.pde, "pde");
     compare_tensor(s, &w, &s->confidence, s->logits.resolved, "resolved");
     report(s, "confidence", &w, s->wide ? WIDE_GATE : OUTPUT_GATE);
+}
+
+/* Fetches the terms `first` to `end` of a pass and adds their weighted sum to the loss. */
+static void read_terms(step *s, const fm_tape *tape, int first, int end, fm_tensor_ref total) {
+    fm_element acc = s->kernels->acc;
+    for (int i = first; i < end; i++)
+        s->value[i] = *fetch(s, fm_tape_data(tape, s->term[i]), acc, 1);
+    s->loss += *fetch(s, fm_tape_data(tape, total), acc, 1);
+}
+
+static void compare_losses(step *s) {
+    static const char *const names[FM_COMPLEX_TERMS] = {[FM_COMPLEX_MSE] = "mse_loss",
+                                                        [FM_COMPLEX_BOND] = "bond_loss",
+                                                        [FM_COMPLEX_SMOOTH_LDDT] =
+                                                            "smooth_lddt_loss",
+                                                        [FM_COMPLEX_DISTOGRAM] = "distogram_loss",
+                                                        [FM_COMPLEX_PLDDT] = "plddt_loss",
+                                                        [FM_COMPLEX_PDE] = "pde_loss",
+                                                        [FM_COMPLEX_RESOLVED] = "resolved_loss",
+                                                        [FM_COMPLEX_PAE] = "pae_loss"};
+    worst w = {0};
+    for (int i = 0; i < FM_COMPLEX_TERMS; i++)
+        note(&w, names[i], relative(&s->value[i], find(s->files->expected, "loss/", names[i])));
+    note(&w, "loss", relative(&s->loss, find(s->files->expected, "loss/", "loss")));
+    report(s, "losses", &w, s->wide ? WIDE_GATE : LOSS_GATE);
 }
 
 /* Whether the configuration lists the parameter among those whose true gradient is 0. */
@@ -578,6 +623,7 @@ static void load_structures(step *s) {
         double sigma = of->sigma_data * exp(of->p_mean + of->p_std * (double)normal[k]);
         augment(n, x, mask, rotation + 9 * k, translation + 3 * k, y);
         put_level(s, &s->inputs.training, k, sigma);
+        put(s, s->targets.scale, k, fm_complex_scale(sigma, of->sigma_data));
         for (int64_t i = 0; i < 3 * n; i++)
             put(s, s->inputs.training.x, k * 3 * n + i,
                 y[i] + sigma * (double)noise[k * 3 * n + i]);
@@ -638,12 +684,26 @@ static void load_fourier(step *s) {
     }
 }
 
+static void load_labels(step *s) {
+    const fm_complex_weights weights = {
+        .diffusion = number_at(s, "loss.weight.alpha_diffusion", 4),
+        .bond = number_at(s, "loss.weight.alpha_bond", 0),
+        .smooth_lddt = number_at(s, "loss.weight.smooth_lddt", 1),
+        .distogram = number_at(s, "loss.weight.alpha_distogram", 0.03),
+        .confidence = number_at(s, "loss.weight.alpha_confidence", 1e-4),
+        .pae = number_at(s, "loss.weight.alpha_pae", 0),
+        .least_resolution = number_at(s, "loss.resolution.min", 0.1),
+        .most_resolution = number_at(s, "loss.resolution.max", 4)};
+    fm_complex_write_labels(&s->labels, &weights, &s->targets, put, s);
+    put(s, s->seed, 0, 1);
+}
+
 static fm_status run_forward(step *s, fm_error *error) {
     fm_af3_writer to = {put, s};
     load_parameters(s);
     load_fourier(s);
     load_structures(s);
-    load_seeds(s);
+    load_labels(s);
     fm_status status =
         fm_af3_write_sample(&s->sample, &s->config, &s->inputs, &to, &s->arena, error);
     for (int32_t c = 0; c < s->config.n_cycle && !status; c++) {
@@ -662,17 +722,23 @@ static fm_status run(step *s, fm_error *error) {
     fm_status status = run_forward(s, error);
     if (status) return status;
     compare_outputs(s);
+    read_terms(s, &s->last, 0, FM_COMPLEX_STRUCTURE_TERMS, s->structure_total);
     s->kernels->fill(NULL, s->params.n_element, 0.0, s->params.gradient);
     fm_tape_backward(&s->last, NULL);
     double *x = fm_arena_alloc_array(&s->arena, (size_t)(3 * s->config.n_atom), sizeof *x);
     assert(x);
     run_rollout(s, x);
-    fm_af3_writer to = {put, s};
+    const fm_af3_writer to = {put, s};
     status = fm_af3_write_structure(&s->sample, &s->config, &s->inputs, x, &to, &s->arena, error);
     if (status) return status;
+    for (int64_t i = 0; i < 3 * s->config.n_atom; i++)
+        put(s, s->targets.structure, i, x[i]);
     send(s);
     fm_tape_forward(&s->confidence, NULL);
     compare_logits(s);
+    read_terms(s, &s->confidence, FM_COMPLEX_STRUCTURE_TERMS, FM_COMPLEX_TERMS,
+               s->confidence_total);
+    compare_losses(s);
     fm_tape_backward(&s->confidence, NULL);
     compare_gradients(s);
     run_update(s);

@@ -1,5 +1,5 @@
-/* test_op_atoms.c: the ops of atoms, tokens and conditioning: gradients against central differences,
- * window attention against a loop over pairs, and padding. */
+/* test_op_atoms.c: the ops of atoms, tokens and conditioning: gradients against central
+ * differences, window attention against a loop over pairs, and padding. */
 #include "tests/trainer/op_check.h"
 
 #include "trainer/ops/atom_features.h"

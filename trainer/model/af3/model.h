@@ -2,8 +2,8 @@
  * passes of a training step.
  *
  *     cycle      input embedder and trunk; s and z go to the state       all cycles but the last
- *     last       the same with gradients, the diffusion module on S noisy structures, the distogram;
- *                s_inputs, s and z also go to the state
+ *     last       the same with gradients, the diffusion module on S noisy structures, and the
+ *                distogram; s_inputs, s and z also go to the state
  *     prepare    what the diffusion module makes once of a trunk result  before a rollout
  *     denoise    one step of the diffusion module on the structures of a rollout
  *     confidence the confidence head on the rollout's structure, with gradients of its parameters
