@@ -1,5 +1,5 @@
-/* frame_of_atoms.h: a point in the frame that three atoms make (AF3-29), compiled for the host and for
- * CUDA. */
+/* frame_of_atoms.h: a point in the frame that three atoms make (AF3-29), compiled for the host
+ * and for CUDA. */
 #ifndef FM_BACKEND_FRAME_OF_ATOMS_H
 #define FM_BACKEND_FRAME_OF_ATOMS_H
 
@@ -14,8 +14,8 @@ FM_HOST_DEVICE static inline void fm_frame_unit(double v[3]) {
         v[axis] /= size;
 }
 
-/* The origin is atom b. The first axis halves the angle at b, the second is in the plane of the three
- * and points from a towards c, the third is their cross product. */
+/* The origin is atom b. The first axis halves the angle at b, the second is in the plane of the
+ * three and points from a towards c, the third is their cross product. */
 FM_HOST_DEVICE static inline void fm_express_in_frame(const double a[3], const double b[3],
                                                       const double c[3], const double x[3],
                                                       double out[3]) {

@@ -3,8 +3,8 @@
  *     training    x_noisy = augment(truth) + sigma n
  *     a step      x~ = augment(x) + spread n;  D = denoise(x~);  x = x~ + move (x~ - D)
  *
- * The numbers of a step are the same for all samples. They follow from the schedule and are put into
- * the state before the step runs, so one recording serves all steps. */
+ * The numbers of a step are the same for all samples. They follow from the schedule and are put
+ * into the state before the step runs, so one recording serves all steps. */
 #ifndef FM_TRAINER_AF3_SAMPLING_H
 #define FM_TRAINER_AF3_SAMPLING_H
 
