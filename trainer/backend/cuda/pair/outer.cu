@@ -30,7 +30,7 @@ template <typename T> static outer_path outer_path_of_shape(const fm_outer *o, b
     bool is_model_width =
         o->c == OUTER_C && o->c_z == OUTER_Z && o->n_i <= 1 << 14 && o->n_j <= 1 << 14;
     if (sizeof(T) != 2 || !is_model_width) return OUTER_PIECES;
-    if (!backward) return o->n_seq <= OUTER_MAX_SEQ ? OUTER_CHAIN : OUTER_PIECES;
+    if (!backward) return o->n_seq <= OUTER_MAX_CHAIN_SEQ ? OUTER_CHAIN : OUTER_PIECES;
     return o->n_seq <= OUTER_MAX_GRAD_SEQ ? OUTER_CHAIN : OUTER_PANELS;
 }
 
