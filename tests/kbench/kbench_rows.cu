@@ -169,9 +169,8 @@ void transition_grad(bench &b, int64_t rows, int64_t c, int64_t hidden) {
            [=](fm_stream *q) { k->transition_grad(q, &a, &g, space); });
 }
 
-/* q k v g and the pair bias of an attention, behind their norm or of normalised rows, in one kernel
- * or in up to three. */
-void norm_linear(bench &b, int64_t rows, int64_t c, int64_t few, bool has_norm = true) {
+/* q k v g and the pair bias of an attention behind their norm, in one or in three kernels. */
+void norm_linear(bench &b, int64_t rows, int64_t c, int64_t few) {
     const fm_kernels *k = b.k;
     fm_norm_linear a = {rows,
                         c,
@@ -184,8 +183,7 @@ void norm_linear(bench &b, int64_t rows, int64_t c, int64_t few, bool has_norm =
                         b.act(4 * c),
                         0,
                         b.out("y", rows * 4 * c),
-                        {few, b.act(few * c, 0.1), few ? b.out("few", rows * few) : NULL}};
-    if (!has_norm) a.gamma = a.beta = NULL;
+                        {few, b.act(few * c, 0.1), b.out("few", rows * few)}};
     void *space = b.scratch(k->norm_linear_workspace(&a));
     b.part("fwd", 2.0 * (double)(rows * c * (4 * c + few)),
            b.size((double)(rows * (5 * c + few) + 4 * c * c)),
@@ -289,15 +287,6 @@ void add_row_cases(void) {
     add(
         "norm linear 262144x64x256", {0, 0}, how, [](bench &b) { norm_linear(b, 262144, 64, 8); },
         in_parts);
-    add(
-        "norm linear 32768x256x1024", {0, 0}, how, [](bench &b) { norm_linear(b, 32768, 256, 0); },
-        in_parts);
-    add(
-        "norm linear 32768x256x1024 without norm", {0, 0}, how,
-        [](bench &b) { norm_linear(b, 32768, 256, 0, false); }, in_parts);
-    add(
-        "ft norm linear 196608x256x1024", {0, 0}, how,
-        [](bench &b) { norm_linear(b, 196608, 256, 0); }, in_parts);
     how.stages = 4;
     for (bool keeps : {false, true}) {
         std::string kept = keeps ? " kept" : "";

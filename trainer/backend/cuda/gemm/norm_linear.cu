@@ -3,18 +3,15 @@
  *
  *     n = LayerNorm(x),   y = n W^T + bias,   few = n W_few^T
  *
- * for rows of C = 64, 128 or 256 channels, 4 C outputs and at most 8 further ones (C = 256: none):
- * q k v g and the pair bias of an attention. Such a product takes as long as its memory traffic, so
- * the LayerNorm and the product with W_few cost little more than reading x, which happens once.
+ * for rows of C = 64 or 128 channels, N = 4 C outputs and at most 8 further ones: q k v g and the
+ * pair bias of an attention. Such a product takes as long as its memory traffic, so the LayerNorm
+ * and the product with W_few cost little more than reading x, which happens once.
  *
- * Both weights stay in shared memory. That of C = 256 does not fit, so a block makes a quarter of
- * the outputs, and four blocks read and normalise the same rows.
- *
- * The warp groups of a block work independently on tiles of 64 rows: the copy engine brings the
- * tile's x, and each warp reads its 16 rows as the left operand. A row is then in four lanes, so
- * that its statistics are two exchanges, and the operand is normalised in registers. The outputs
- * are made 128 at a time, and each warp stores 16 rows by 64 of them through shared memory. While
- * one group stores its outputs, the others multiply. */
+ * Both weights stay in shared memory. The warp groups of a block work independently on tiles of 64
+ * rows: the copy engine brings the tile's x, and each warp reads its 16 rows as the left operand. A
+ * row is then in four lanes, so that its statistics are two exchanges, and the operand is
+ * normalised in registers. The outputs are made 128 at a time, and each warp stores 16 rows by 64
+ * of them through shared memory. While one group stores its outputs, the others multiply. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
@@ -24,11 +21,8 @@ namespace fm_cuda {
 
 enum { MOST_FEW = 8, CHUNK = 128 };
 
-/* N: outputs of a block; SLICES: blocks that share the outputs of a row. */
 template <int C> struct norm_linear_shape {
-    static constexpr int N = C == 256 ? C : 4 * C, SLICES = 4 * C / N;
-    static constexpr int GROUPS = C == 64 ? 4 : C == 128 ? 3 : 2, THREADS = GROUPS * GROUP_THREADS;
-    static constexpr bool HAS_FEW = SLICES == 1;
+    static constexpr int N = 4 * C, GROUPS = C == 128 ? 3 : 4, THREADS = GROUPS * GROUP_THREADS;
 };
 
 struct norm_linear_call {
@@ -41,7 +35,7 @@ struct norm_linear_call {
 
 template <int C> struct norm_linear_space {
     typedef norm_linear_shape<C> S;
-    bf16 w[S::N * C], few[S::HAS_FEW ? MOST_FEW * C : 512], x[S::GROUPS][GROUP_ROWS * C];
+    bf16 w[S::N * C], few[MOST_FEW * C], x[S::GROUPS][GROUP_ROWS * C];
     bf16 stage[S::GROUPS * 4][2][16 * 64];
     uint64_t weights, full[S::GROUPS];
 };
@@ -58,19 +52,17 @@ __device__ inline void norm_linear_fetch(const norm_linear_call &p, norm_linear_
         box_load(shared_address(s->x[group] + k * GROUP_ROWS * 64), p.x, at, full);
 }
 
-/* One thread: asks for both weights, of the outputs from `first` on. */
+/* One thread: asks for both weights. */
 template <int C>
-__device__ inline void norm_linear_fetch_weights(const norm_linear_call &p, norm_linear_space<C> *s,
-                                                 int first) {
+__device__ inline void norm_linear_fetch_weights(const norm_linear_call &p,
+                                                 norm_linear_space<C> *s) {
     constexpr int N = norm_linear_shape<C>::N;
-    bool has_few = norm_linear_shape<C>::HAS_FEW && p.n_few;
     uint32_t weights = shared_address(&s->weights);
-    barrier_expect(weights, sizeof s->w + (has_few ? sizeof s->few : 0));
+    barrier_expect(weights, sizeof s->w + (p.n_few ? sizeof s->few : 0));
     for (int k = 0; k < C / 64; k++) {
         for (int n = 0; n < N; n += CHUNK)
-            box_load(shared_address(s->w + (k * N + n) * 64), p.w, {first + n, 0, 0, 0, k * 64},
-                     weights);
-        if (!has_few) continue;
+            box_load(shared_address(s->w + (k * N + n) * 64), p.w, {n, 0, 0, 0, k * 64}, weights);
+        if (!p.n_few) continue;
         box_load(shared_address(s->few + k * MOST_FEW * 64), p.few, {0, 0, 0, 0, k * 64}, weights);
     }
 }
@@ -175,20 +167,19 @@ __global__ void __launch_bounds__(norm_linear_shape<C>::THREADS, 1)
     extern __shared__ __align__(TILE_ALIGN) char memory[];
     typedef norm_linear_shape<C> S;
     norm_linear_space<C> *space = (norm_linear_space<C> *)memory;
-    int blocks = gridDim.x / S::SLICES, slice = blockIdx.x % S::SLICES * S::N;
-    int group = threadIdx.x / GROUP_THREADS, stride = blocks * S::GROUPS;
+    int group = threadIdx.x / GROUP_THREADS, stride = gridDim.x * S::GROUPS;
     bool is_first = threadIdx.x % GROUP_THREADS == 0;
     if (threadIdx.x == 0) {
         barrier_init(shared_address(&space->weights), 1);
         for (int i = 0; i < S::GROUPS; i++)
             barrier_init(shared_address(&space->full[i]), 1);
         barriers_publish();
-        norm_linear_fetch_weights<C>(p, space, slice);
+        norm_linear_fetch_weights<C>(p, space);
     }
     __syncthreads();
     let_next_begin();
     wait_for_previous();
-    int tile = blockIdx.x / S::SLICES + group * blocks;
+    int tile = blockIdx.x + group * gridDim.x;
     if (is_first) norm_linear_fetch<C>(p, space, group, tile);
     barrier_wait(shared_address(&space->weights), 0);
     for (uint32_t phase = 0; tile < p.tiles; tile += stride, phase ^= 1) {
@@ -203,7 +194,7 @@ __global__ void __launch_bounds__(norm_linear_shape<C>::THREADS, 1)
         if (is_first) norm_linear_fetch<C>(p, space, group, tile + stride);
         __syncwarp();
         if (p.gamma) normalise_operand<C>(a, p);
-        if (S::HAS_FEW && p.n_few) make_few<C>(p, space, a, row + threadIdx.x % 32 / 4);
+        if (p.n_few) make_few<C>(p, space, a, row + threadIdx.x % 32 / 4);
 #pragma unroll 1
         for (int first = 0; first < S::N; first += CHUNK) {
             float d[CHUNK / 8][4];
@@ -216,8 +207,8 @@ __global__ void __launch_bounds__(norm_linear_shape<C>::THREADS, 1)
             }
             products_commit();
             products_wait<0>(d);
-            store_outputs<C>(p, space, d, row, slice + first, 0);
-            store_outputs<C>(p, space, d + 8, row, slice + first + 64, 1);
+            store_outputs<C>(p, space, d, row, first, 0);
+            store_outputs<C>(p, space, d + 8, row, first + 64, 1);
         }
     }
     if (threadIdx.x % 32 == 0) stores_wait();
@@ -238,34 +229,30 @@ template <int C> static void norm_linear_as(fm_stream *stream, const fm_norm_lin
     assert(is_aligned(a->x) && is_aligned(a->w) && is_aligned(a->bias) && is_aligned(a->y));
     assert(is_aligned(a->gamma) && is_aligned(a->beta) && is_aligned(a->few.w));
     norm_linear_call p = {};
-    p.w = boxes_of(a->w, C, 4 * C, CHUNK), p.x = boxes_of(a->x, C, a->rows, GROUP_ROWS);
-    p.y = boxes_of(a->y, 4 * C, a->rows, 16);
+    p.w = boxes_of(a->w, C, S::N, CHUNK), p.x = boxes_of(a->x, C, a->rows, GROUP_ROWS);
+    p.y = boxes_of(a->y, S::N, a->rows, 16);
     if (a->few.n) p.few = boxes_of(a->few.w, C, a->few.n, MOST_FEW);
     p.gamma = (const bf16 *)a->gamma, p.beta = (const bf16 *)a->beta;
     p.bias = (const bf16 *)a->bias, p.bias_first = (int)a->bias_first;
     p.few_y = (bf16 *)a->few.y, p.n_few = (int)a->few.n;
     p.eps = (float)a->eps, p.rows = (int)a->rows;
     p.tiles = (int)divide_up(a->rows, GROUP_ROWS);
-    int64_t blocks = min_size(n_multiprocessor() / S::SLICES, divide_up(p.tiles, S::GROUPS));
-    launch_after(stream, wgmma_norm_linear<C>, (unsigned)(blocks * S::SLICES), S::THREADS, BYTES,
-                 true, p);
+    int64_t blocks = min_size(n_multiprocessor(), divide_up(p.tiles, S::GROUPS));
+    launch_after(stream, wgmma_norm_linear<C>, (unsigned)blocks, S::THREADS, BYTES, true, p);
     FM_LAUNCHED();
 }
 
 bool norm_linear_takes(const fm_norm_linear *a) {
     enum { FEWEST_ROWS = 4096 };
-    bool is_wide = a->c_in == 256 && a->few.n == 0;
-    return (a->c_in == 64 || a->c_in == 128 || is_wide) && a->c_out == 4 * a->c_in &&
-           a->few.n <= MOST_FEW && a->few.n % 2 == 0 && a->rows >= FEWEST_ROWS && a->rows < 1 << 28;
+    return (a->c_in == 64 || a->c_in == 128) && a->c_out == 4 * a->c_in && a->few.n <= MOST_FEW &&
+           a->few.n % 2 == 0 && a->rows >= FEWEST_ROWS && a->rows < 1 << 28;
 }
 
 void norm_linear_wgmma(fm_stream *stream, const fm_norm_linear *a) {
     if (a->c_in == 64) {
         norm_linear_as<64>(stream, a);
-    } else if (a->c_in == 128) {
-        norm_linear_as<128>(stream, a);
     } else {
-        norm_linear_as<256>(stream, a);
+        norm_linear_as<128>(stream, a);
     }
 }
 
