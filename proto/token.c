@@ -1,6 +1,7 @@
 /* token.c: see token.h. */
 #include "proto/token.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,6 +60,14 @@ fm_status fm_token_deliver(fm_token *token, uint64_t index, fm_error *reterr) {
         shift_down(token, complete);
     }
     return FM_OK;
+}
+
+void fm_token_advance(fm_token *token, uint64_t watermark) {
+    assert(watermark >= token->watermark && !fm_token_has(token, watermark));
+    uint64_t shift = watermark - token->watermark;
+    if (shift >= TOKEN_BITS) token->bitmap_bytes = 0;
+    shift_down(token, (uint32_t)(shift % TOKEN_BITS));
+    token->watermark = watermark;
 }
 
 void fm_token_format(const fm_token *token, char out[FM_TOKEN_TEXT_BYTES]) {

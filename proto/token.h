@@ -34,6 +34,10 @@ uint64_t fm_token_count(const fm_token *token);
  * delivered before. */
 FM_MUST_USE fm_status fm_token_deliver(fm_token *token, uint64_t index, fm_error *reterr);
 
+/* Moves the watermark to `watermark`, which is at least the present one, so that every index below
+ * it counts as delivered. The sample of that index itself was not delivered. */
+void fm_token_advance(fm_token *token, uint64_t watermark);
+
 /* The size of a token's text, with its terminator. */
 enum { FM_TOKEN_TEXT_BYTES = 2 * FM_LIMIT_TOKEN_BYTES + 64 };
 

@@ -6,12 +6,12 @@
 #include "server/server.h"
 
 #include "proto/address.h"
-#include "proto/base/histogram.h"
 #include "proto/base/log.h"
 #include "server/board.h"
 #include "server/conn.h"
 #include "server/consumers.h"
 #include "server/inquiry.h"
+#include "server/rates.h"
 #include "server/takeover.h"
 #include "server/turns.h"
 #include "server/web/web.h"
@@ -34,13 +34,6 @@ enum {
     REPORT_MS = 2000, /* the loop must answer a question for a report within this time */
     N_ADDRESS = FM_SERVER_N_LISTEN_MAX + FM_SERVICE_N_SOCKET,
 };
-
-/* What the line of rates tells of the time since the line before. */
-typedef struct rates {
-    uint64_t begun_ms;
-    uint64_t n_sample, n_byte, n_failed; /* counters at the beginning */
-    fm_histogram prepare_ns, ready_ns;   /* a worker's time; until credit and order let it go */
-} rates;
 
 struct fm_server {
     fm_offer offer;
@@ -67,7 +60,7 @@ struct fm_server {
     bool is_reloading;
     bool is_turn_free; /* for the handshake of a waiting connection */
     _Atomic bool is_stop_wanted, is_reload_wanted;
-    rates rates;
+    fm_rates rates;
     fm_counters counters;
     fm_board *board;
     fm_consumers *consumers;
@@ -344,43 +337,12 @@ static void give_unused_back(fm_server *server) {
 
 /* -- rates */
 
-static double per_second(uint64_t n, uint64_t before, double seconds) {
-    return (double)(n - before) / seconds;
-}
-
-static double ms_of(const fm_histogram *histogram, uint32_t per_mille) {
-    return (double)fm_histogram_percentile(histogram, per_mille) * 1e-6;
-}
-
-static void begin_rates(fm_server *server, uint64_t now_ms) {
-    const fm_counters *now = &server->counters;
-    server->rates = (rates){.begun_ms = now_ms,
-                            .n_sample = fm_counter_read(now, FM_COUNT_SAMPLES_SENT),
-                            .n_byte = fm_counter_read(now, FM_COUNT_SAMPLE_BYTES),
-                            .n_failed = fm_counter_read(now, FM_COUNT_SAMPLES_FAILED)};
-}
-
-/* Logs the rates of the time since the last line; nothing while nobody is connected. */
 static void log_rates(fm_server *server, uint64_t now_ms) {
-    const fm_counters *now = &server->counters;
-    const rates *since = &server->rates;
-    double seconds = (double)(now_ms - since->begun_ms) * 1e-3;
-    uint64_t n_failed = fm_counter_read(now, FM_COUNT_SAMPLES_FAILED) - since->n_failed;
-    if (server->n_admitted || since->prepare_ns.n) {
-        fm_log(FM_LOG_INFO, "rates",
-               "connections=%u streams=%zu samples_per_s=%.1f mb_per_s=%.3f failed=%llu "
-               "memory_mib=%zu jobs=%u prepare_ms_p50=%.3f prepare_ms_p99=%.3f ready_ms_p50=%.3f "
-               "ready_ms_p99=%.3f",
-               server->n_admitted, fm_turns_get_n_stream(server->turns),
-               per_second(fm_counter_read(now, FM_COUNT_SAMPLES_SENT), since->n_sample, seconds),
-               per_second(fm_counter_read(now, FM_COUNT_SAMPLE_BYTES), since->n_byte, seconds) *
-                   1e-6,
-               (unsigned long long)n_failed, server->budget.used_bytes >> 20,
-               fm_worker_pool_busy(server->pool), ms_of(&since->prepare_ns, 500),
-               ms_of(&since->prepare_ns, 990), ms_of(&since->ready_ns, 500),
-               ms_of(&since->ready_ns, 990));
-    }
-    begin_rates(server, now_ms);
+    fm_rates_load load = {.n_connection = server->n_admitted,
+                          .n_job = fm_worker_pool_busy(server->pool),
+                          .n_stream = fm_turns_get_n_stream(server->turns),
+                          .memory_bytes = server->budget.used_bytes};
+    fm_rates_log(&server->rates, &server->counters, &load, now_ms);
 }
 
 /* -- reports */
@@ -704,7 +666,7 @@ static fm_status start(fm_server *server, const fm_server_options *options, fm_e
     server->host.access = server->access;
     server->host.accounts = server->accounts;
     server->host.peer_limits = &server->peer_limits;
-    begin_rates(server, fm_loop_now_ms(server->loop));
+    fm_rates_begin(&server->rates, &server->counters, fm_loop_now_ms(server->loop));
     size_t scratch_bytes =
         options->worker_memory_bytes ? options->worker_memory_bytes : (size_t)1 << 30;
     status = fm_worker_pool_create(or_default(options->n_job, 1), scratch_bytes, wake_loop, server,

@@ -4,7 +4,7 @@
 #include "proto/base/histogram.h"
 #include "proto/base/plural.h"
 #include "proto/batch.h"
-#include "proto/client.h"
+#include "proto/supply.h"
 #include "proto/template_date.h"
 #include "server/cli/commands.h"
 #include "proto/base/json_text.h"
@@ -25,9 +25,11 @@ static const char description[] =
     "prints rates and waiting times. --digest prints one hash over all samples in the order of\n"
     "their index. It depends on the snapshot, plan, seed and steps alone, and not on the order\n"
     "of delivery, threads or servers.\n\n"
+    "With several addresses, for example tls://a:7420,b:7420, the stream goes on from another\n"
+    "server when one is lost, and moves to a quicker one.\n\n"
     "--json prints one object: snapshot, snapshot_hash, chains, end (delivered, shutdown,\n"
     "closed), samples, skipped, bytes, seconds, samples_per_s, mb_per_s, wait_ms {p50, p90,\n"
-    "p99, max}; with --digest also digest.\n\n"
+    "p99, max}, servers [{url, samples, lost}]; with --digest also digest.\n\n"
     "Exit codes: 0 all delivered, 1 failed, 2 bad usage, 3 samples were skipped or the server\n"
     "ended the stream early; stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
@@ -50,7 +52,7 @@ typedef struct sample_row {
 
 typedef struct fetch_run {
     const fetch_settings *set;
-    fm_client *client;
+    fm_supply *supply;
     fm_wire_opened opened;
     fm_arena arena;
     uint8_t *slab;
@@ -64,7 +66,9 @@ typedef struct fetch_run {
 static int parse(fetch_settings *set, int argc, char **argv) {
     const fm_option options[] = {
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "the server: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT", .is_required = true},
+         .help = "the server: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT; or several, with "
+                 "commas between them",
+         .is_required = true},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "the number of steps", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP, .is_required = true},
         {"plan", FM_OPTION_STRING, &set->plan, "NAME", .help = "the sampling plan (tiny)"},
@@ -91,7 +95,8 @@ static int parse(fetch_settings *set, int argc, char **argv) {
         {"credit", FM_OPTION_U64, &set->credit, "N",
          .help = "samples that the server may send ahead (8)", .min = 1, .max = 4096},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
-         .help = "keep trying to connect for so long (0)", .min = 0, .max = 3600000},
+         .help = "keep trying to connect for so long, also after the server was lost (0)", .min = 0,
+         .max = 3600000},
         {"full-wait", FM_OPTION_U64, &set->full_wait_s, "S",
          .help = "how long to keep asking a server that has no room (0)", .min = 0, .max = 86400},
         {"data-timeout", FM_OPTION_U64, &set->timeout_s, "S",
@@ -186,7 +191,8 @@ static fm_status take_damaged(fetch_run *run, const fm_client_event *event, fm_s
         return fm_fail(reterr, status, "sample %llu: %s", (unsigned long long)head.index, why);
     }
     say_skipped(run, head.index, why);
-    return fm_client_release(run->client, 1, event->sample.size, reterr);
+    fm_supply_release(run->supply, 1, event->sample.size);
+    return FM_OK;
 }
 
 static fm_status take_sample(fetch_run *run, const fm_client_event *event, fm_error *reterr) {
@@ -197,8 +203,8 @@ static fm_status take_sample(fetch_run *run, const fm_client_event *event, fm_er
     run->n_sample++;
     run->n_byte += event->sample.size;
     if (run->set->digest) status = note_row(run, sample.index, event->sample, reterr);
-    if (status) return status;
-    return fm_client_release(run->client, 1, event->sample.size, reterr);
+    if (!status) fm_supply_release(run->supply, 1, event->sample.size);
+    return status;
 }
 
 static fm_status take_stream(fetch_run *run, fm_error *reterr) {
@@ -206,7 +212,7 @@ static fm_status take_stream(fetch_run *run, fm_error *reterr) {
     while (!run->reason) {
         fm_client_event event;
         fm_status status =
-            fm_client_next(run->client, run->slab, run->opened.max_sample_bytes, &event, reterr);
+            fm_supply_next(run->supply, run->slab, run->opened.max_sample_bytes, &event, reterr);
         if (status) return status;
         switch (event.kind) {
         case FM_CLIENT_SAMPLE:
@@ -215,7 +221,7 @@ static fm_status take_stream(fetch_run *run, fm_error *reterr) {
             break;
         case FM_CLIENT_SKIPPED:
             say_skipped(run, event.index, event.text);
-            status = fm_client_release(run->client, 1, 0, reterr);
+            fm_supply_release(run->supply, 1, 0);
             break;
         case FM_CLIENT_END: run->reason = event.reason; break;
         }
@@ -234,22 +240,25 @@ static fm_status parse_hash(const char *text, fm_sha256 *ret_hash, fm_error *ret
                    "--snapshot-hash: found '%.80s', expected 64 hexadecimal digits", text);
 }
 
+static void say_change(void *context, const fm_supply_change *change) {
+    (void)context;
+    fprintf(stderr, "foldmill fetch: going on with %s: %s\n", change->to,
+            change->why ? change->why : "it may be quicker");
+}
+
 /* Connects and opens the stream. A server that has no room is asked again for --full-wait. */
-static fm_status connect_with_room(fetch_run *run, const fm_client_options *options,
+static fm_status connect_with_room(fetch_run *run, const fm_supply_options *options,
                                    const fm_wire_open *params, fm_error *reterr) {
     fm_backoff backoff = fm_backoff_begin(run->set->full_wait_s * 1000, fm_clock_ns());
     for (;;) {
         fm_error error;
-        fm_status status = fm_client_connect(options, &run->client, &error);
-        if (!status) status = fm_client_open(run->client, params, &run->opened, &error);
+        fm_status status = fm_supply_open(options, params, &run->supply, &run->opened, &error);
         if (!status) return FM_OK;
         uint32_t ms = status == FM_ERR_LIMIT ? fm_backoff_next(&backoff, fm_clock_ns()) : 0;
         if (!ms) {
             *reterr = error;
             return status;
         }
-        fm_client_close(run->client);
-        run->client = NULL;
         fprintf(stderr, "foldmill fetch: the server has no room, asking again in %.1f s: %s\n",
                 ms * 1e-3, error.message);
         struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
@@ -263,13 +272,15 @@ static fm_status fetch(fetch_run *run, fm_error *reterr) {
     fm_status status = make_params(run->set, &params, reterr);
     if (!status) status = parse_hash(run->set->snapshot_hash, &hash, reterr);
     if (status) return status;
-    const fm_client_options options = {.url = run->set->data,
-                                       .credentials = run->set->credentials,
-                                       .agent = "foldmill fetch",
-                                       .snapshot_name = run->set->snapshot,
-                                       .snapshot = hash,
-                                       .retry_ms = (uint32_t)run->set->wait_ms,
-                                       .event_ms = (uint32_t)run->set->timeout_s * 1000};
+    const fm_supply_options options = {.client = {.url = run->set->data,
+                                                  .credentials = run->set->credentials,
+                                                  .agent = "foldmill fetch",
+                                                  .snapshot_name = run->set->snapshot,
+                                                  .snapshot = hash,
+                                                  .retry_ms = (uint32_t)run->set->wait_ms,
+                                                  .event_ms = (uint32_t)run->set->timeout_s * 1000},
+                                       .resume_ms = (uint32_t)run->set->wait_ms,
+                                       .on_change = say_change};
     status = connect_with_room(run, &options, &params, reterr);
     if (!status) status = fm_arena_init(&run->arena, DECODE_ARENA_BYTES, reterr);
     if (status) return status;
@@ -302,8 +313,17 @@ static double wait_ms(const fetch_run *run, uint32_t permille) {
     return (double)fm_histogram_percentile(&run->waits, permille) * 1e-6;
 }
 
+static void print_servers(const fetch_run *run) {
+    for (uint32_t i = 0; i < fm_supply_n_server(run->supply); i++) {
+        const fm_supply_server server = fm_supply_get_server(run->supply, i);
+        printf("server    %s  %llu sample%s, lost %u time%s\n", server.url,
+               (unsigned long long)server.n_sample, fm_plural(server.n_sample), server.n_lost,
+               fm_plural(server.n_lost));
+    }
+}
+
 static void print_report(fetch_run *run) {
-    const fm_wire_welcome *welcome = fm_client_get_welcome(run->client);
+    const fm_wire_welcome *welcome = fm_supply_get_welcome(run->supply);
     double seconds = (double)(run->end_ns - run->start_ns) * 1e-9;
     double n = (double)run->n_sample, mb = (double)run->n_byte * 1e-6;
     char hash[FM_SHA256_HEX];
@@ -317,6 +337,7 @@ static void print_report(fetch_run *run) {
     }
     printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n", wait_ms(run, 500),
            wait_ms(run, 900), wait_ms(run, 990), (double)run->waits.max * 1e-6);
+    if (fm_supply_n_server(run->supply) > 1) print_servers(run);
     if (run->set->digest) print_digest(run);
     if (run->reason == FM_WIRE_SHUTDOWN) {
         printf("the server stopped before the end of the stream\n");
@@ -325,7 +346,7 @@ static void print_report(fetch_run *run) {
 
 static void write_json(fetch_run *run) {
     static const char *const ends[] = {"", "delivered", "shutdown", "closed"};
-    const fm_wire_welcome *welcome = fm_client_get_welcome(run->client);
+    const fm_wire_welcome *welcome = fm_supply_get_welcome(run->supply);
     double seconds = (double)(run->end_ns - run->start_ns) * 1e-9;
     fm_json_writer json;
     fm_json_begin(&json, stdout);
@@ -344,6 +365,16 @@ static void write_json(fetch_run *run) {
     fm_json_put_f64(&json, "p90", wait_ms(run, 900), 3);
     fm_json_put_f64(&json, "p99", wait_ms(run, 990), 3);
     fm_json_put_f64(&json, "max", (double)run->waits.max * 1e-6, 3);
+    fm_json_close(&json);
+    fm_json_open_array(&json, "servers");
+    for (uint32_t i = 0; i < fm_supply_n_server(run->supply); i++) {
+        const fm_supply_server server = fm_supply_get_server(run->supply, i);
+        fm_json_open_object(&json, NULL);
+        fm_json_put_string(&json, "url", server.url);
+        fm_json_put_u64(&json, "samples", server.n_sample);
+        fm_json_put_u64(&json, "lost", server.n_lost);
+        fm_json_close(&json);
+    }
     fm_json_close(&json);
     if (run->set->digest) {
         fm_sha256 digest = make_digest(run);
@@ -380,7 +411,7 @@ int fm_cmd_fetch(int argc, char **argv) {
         bool whole = run.reason == FM_WIRE_DELIVERED && run.n_skipped == 0;
         code = whole ? FM_EXIT_OK : FM_EXIT_PARTIAL;
     }
-    fm_client_close(run.client);
+    fm_supply_close(run.supply);
     fm_arena_fini(&run.arena);
     free(run.slab);
     free(run.rows);

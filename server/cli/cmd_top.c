@@ -84,6 +84,12 @@ static bool is_url(const char *what) {
     return strstr(what, "://") != NULL;
 }
 
+/* An address from which samples are streamed has no report: that is on the HTTP listener. */
+static bool is_stream_address(const char *what) {
+    return strncmp(what, "unix:", 5) == 0 || strncmp(what, "tcp://", 6) == 0 ||
+           strncmp(what, "tls://", 6) == 0;
+}
+
 static fm_status show(const top_settings *set, top_state *state, size_t columns, size_t rows,
                       FILE *out, fm_error *reterr) {
     if (is_url(set->what)) return show_server(set, state, columns, rows, out, reterr);
@@ -170,6 +176,14 @@ int fm_cmd_top(int argc, char **argv) {
     if (!(set.interval_s >= 0.1 && set.interval_s <= 3600)) {
         fm_fail(&error, FM_ERR_USAGE, "--interval is %g, and must be 0.1 to 3600 seconds",
                 set.interval_s);
+        return fm_cli_report("foldmill top", &error);
+    }
+    if (is_stream_address(set.what)) {
+        fm_fail(
+            &error, FM_ERR_USAGE,
+            "found '%s', an address of streams; expected the address of the server's HTTP "
+            "listener, such as http://127.0.0.1:7421 (foldmill serve --http), or a run's folder",
+            set.what);
         return fm_cli_report("foldmill top", &error);
     }
     bool is_live = !set.once && !set.json && isatty(STDOUT_FILENO) == 1;

@@ -43,10 +43,36 @@ static void other_texts_are_refused(void **state) {
     }
 }
 
+/* Advancing keeps what was delivered beyond the new watermark, wherever that is. */
+static void advancing_keeps_what_is_beyond(void **state) {
+    (void)state;
+    static const uint64_t delivered[] = {3, 9, 17, 40, 41, 65535};
+    enum { N = sizeof delivered / sizeof delivered[0] };
+    static const uint64_t steps[] = {0, 1, 2, 10, 16, 18, 39, 42, 65534, 65536, 70000, 200000};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        static fm_token token;
+        memset(&token, 0, sizeof token);
+        for (size_t k = 0; k < N; k++)
+            assert_int_equal(fm_token_deliver(&token, delivered[k], NULL), FM_OK);
+        fm_token_advance(&token, steps[i]);
+        assert_int_equal(token.watermark, steps[i]);
+        assert_true(fm_token_is_canonical(&token));
+        for (size_t k = 0; k < N; k++)
+            assert_true(fm_token_has(&token, delivered[k]));
+        uint64_t n_beyond = 0, n_expected = 0;
+        for (uint64_t index = steps[i]; index < steps[i] + 65536; index++)
+            n_beyond += fm_token_has(&token, index);
+        for (size_t k = 0; k < N; k++)
+            n_expected += delivered[k] >= steps[i];
+        assert_int_equal(n_beyond, n_expected);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_come_back),
         cmocka_unit_test(other_texts_are_refused),
+        cmocka_unit_test(advancing_keeps_what_is_beyond),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

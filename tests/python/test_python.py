@@ -193,35 +193,11 @@ class Streams(Case):
             next(iter(self.stream(url="unix:/nowhere/socket", retry_s=0.3)))
         self.assertEqual(len(logged.output), 1)
 
-    def test_a_server_that_leaves_again_and_again_is_an_error(self):
-        stream = self.stream(raw=True)
-        stream._open()
-        facts = stream._facts
-
-        class Leaving:
-            """A connection that ends before it brings anything."""
-
-            def facts(self):
-                return facts
-
-            def next(self):
-                raise foldmill.Error("closed", "the server left")
-
-            def close(self):
-                pass
-
-        stream.close()
-        opened = []
-        stream._open = lambda: (opened.append(1), setattr(stream, "_core", Leaving()))
-        with self.assertRaisesRegex(foldmill.Error, "the server left"):
-            next(iter(stream))
-        self.assertEqual(len(opened), 5)
-
     def test_closing_ends_a_thread_that_waits(self):
         core = foldmill._core.open_stream(
             url=self.server.url, plan=PLAN, snapshot=None, seed=7, first_step=0, steps=1, group=0,
             groups=1, batch=1, crop=0, cycles=0, max_template_date=0, order="strict", skip=False,
-            delivered=None, ahead=2, retry_ms=0, event_ms=0, agent="test", tls_cert=None,
+            delivered=None, ahead=2, resume_ms=0, event_ms=0, agent="test", tls_cert=None,
             tls_key=None, tls_ca=None, token_file=None, insecure=False)
         raised = []
 
@@ -251,6 +227,25 @@ class Streams(Case):
             hashes[sample.index] = sample.hash()
             if len(hashes) == 5:
                 other.stop(signal.SIGKILL)
+        self.assertEqual(self.digest(hashes), self.fetched())
+
+    def test_servers_that_all_restart_lose_and_repeat_nothing(self):
+        folders = [f"{self.root}/{name}" for name in "cd"]
+        for folder in folders:
+            os.makedirs(folder, exist_ok=True)
+        servers = [Server(folder, self.cache) for folder in folders]
+        hashes = {}
+        stream = self.stream(url=",".join(server.url for server in servers), raw=True, ahead=2,
+                             order="bounded:4")
+        for sample in stream:
+            self.assertNotIn(sample.index, hashes)
+            hashes[sample.index] = sample.hash()
+            if len(hashes) == 9:
+                for server, how in zip(servers, (signal.SIGKILL, signal.SIGTERM)):
+                    server.stop(how)
+                servers = [Server(folder, self.cache) for folder in folders]
+        for server in servers:
+            server.stop()
         self.assertEqual(self.digest(hashes), self.fetched())
 
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 static fm_loader *open_loader(server_fixture *f, uint64_t n_step, uint32_t n_slab) {
-    fm_loader_options options = {.client = {.url = f->unix_url, .agent = "loader"},
+    fm_loader_options options = {.supply = {.client = {.url = f->unix_url, .agent = "loader"}},
                                  .stream = stream_of(n_step),
                                  .n_slab = n_slab};
     fm_loader *loader = NULL;
@@ -83,7 +83,7 @@ static void a_failing_sample_is_reported_by_the_servers_words(void **state) {
     f.test.fail_every = 7;
     server_start(&f);
     fm_loader_options options = {
-        .client = {.url = f.unix_url}, .stream = stream_of(2), .n_slab = 2};
+        .supply = {.client = {.url = f.unix_url}}, .stream = stream_of(2), .n_slab = 2};
     options.stream.first_step = 1; /* index 8; 14 is the first that cannot be made */
     fm_loader *loader = NULL;
     fm_error error = {0};
@@ -135,7 +135,8 @@ static void meet_liar(const fm_wire_opened *opened, fm_error *error) {
     assert_int_equal(listen(l.listening, 1), 0);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, lie, &l), 0);
-    fm_loader_options options = {.client = {.url = url}, .stream = stream_of(2), .n_slab = 2};
+    fm_loader_options options = {
+        .supply = {.client = {.url = url}}, .stream = stream_of(2), .n_slab = 2};
     fm_loader *loader = NULL;
     assert_int_equal(fm_loader_open(&options, &loader, error), FM_ERR_PROTOCOL);
     pthread_join(thread, NULL);

@@ -94,11 +94,11 @@ static uint32_t longest_sample(const fm_evaluation *e) {
 static fm_status open_feed(fm_evaluation *e, fm_error *reterr) {
     const fm_evaluation_options *set = &e->options;
     fm_loader_options options = {
-        .client = {.url = set->url,
-                   .credentials = set->credentials,
-                   .agent = set->agent,
-                   .snapshot_name = set->snapshot,
-                   .snapshot = e->snapshot_hash},
+        .supply = {.client = {.url = set->url,
+                              .credentials = set->credentials,
+                              .agent = set->agent,
+                              .snapshot_name = set->snapshot,
+                              .snapshot = e->snapshot_hash}},
         .stream = {.crop_size = e->max_length,
                    .max_msa_clusters = (uint32_t)e->config.data.max_msa_clusters,
                    .max_extra_msa = (uint32_t)e->config.data.max_extra_msa,

@@ -19,14 +19,24 @@ static fm_status fail_cancelled(fm_error *reterr) {
     return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
 }
 
+/* Called by the receiver thread. */
+static void log_change(void *context, const fm_supply_change *change) {
+    (void)context;
+    char quoted[FM_ERROR_MESSAGE_BYTES];
+    const char *why = change->why ? change->why : "it kept the run waiting";
+    fm_log(change->why ? FM_LOG_WARN : FM_LOG_INFO, "server_changed", "from=%s to=%s why=%s",
+           change->from, change->to, fm_log_quote(quoted, sizeof quoted, why));
+}
+
 /* Connects and opens the stream; tries until wait_ms have passed, in slices, so that a signal is
  * noticed. */
 static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **ret_loader,
                              fm_error *reterr) {
     uint64_t begin_ns = fm_clock_ns(), wait_ns = (uint64_t)feed->wait_ms * 1000000u, gone_ns = 0;
-    fm_client_options *client = &feed->options.client;
+    fm_client_options *client = &feed->options.supply.client;
     fm_status status;
     feed->options.stream.token = *token;
+    feed->options.supply.on_change = log_change;
     client->event_ms = feed->timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)feed->timeout_ms;
     do {
         uint64_t left_ms = gone_ns < wait_ns ? (wait_ns - gone_ns) / 1000000u : 0;
@@ -52,7 +62,7 @@ static void log_full(const fm_feed *feed, const fm_backoff *backoff, uint32_t pa
     char quoted[FM_ERROR_MESSAGE_BYTES];
     fm_log(FM_LOG_WARN, "server_full",
            "server=%s attempt=%u again_in_s=%.1f waited_s=%.1f gives_up_after_s=%.0f why=%s",
-           feed->options.client.url, backoff->n_attempt, pause_ms * 1e-3,
+           feed->options.supply.client.url, backoff->n_attempt, pause_ms * 1e-3,
            (double)(fm_clock_ns() - backoff->begin_ns) * 1e-9, (double)feed->full_ms * 1e-3,
            fm_log_quote(quoted, sizeof quoted, why->message));
 }
@@ -69,9 +79,9 @@ static fm_status connect_with_room(fm_feed *feed, const fm_token *token, fm_load
         if (status != FM_ERR_LIMIT) return status;
         uint32_t pause_ms = fm_backoff_next(&backoff, fm_clock_ns());
         if (!pause_ms) {
-            return fm_fail(reterr, status,
-                           "the server at %s had no room in %.0f s (--full-wait): %s",
-                           feed->options.client.url, (double)feed->full_ms * 1e-3, error.message);
+            return fm_fail(
+                reterr, status, "the server at %s had no room in %.0f s (--full-wait): %s",
+                feed->options.supply.client.url, (double)feed->full_ms * 1e-3, error.message);
         }
         log_full(feed, &backoff, pause_ms, &error);
         if (!sleep_for(pause_ms)) return fail_cancelled(reterr);
@@ -96,8 +106,8 @@ static void log_wait(const fm_feed *feed, uint64_t waited_ms) {
     fm_log(FM_LOG_WARN, "no_sample",
            "waited_s=%.0f for=\"the next sample of the server\" received=%llu server=%s "
            "reconnects_after_s=%.0f",
-           (double)waited_ms * 1e-3, (unsigned long long)feed->n_taken, feed->options.client.url,
-           (double)feed->timeout_ms * 1e-3);
+           (double)waited_ms * 1e-3, (unsigned long long)feed->n_taken,
+           feed->options.supply.client.url, (double)feed->timeout_ms * 1e-3);
 }
 
 /* The next connection is told which sample came damaged on this one. */
@@ -196,7 +206,7 @@ fm_status fm_feed_reconnect(fm_feed *feed, const fm_token *token, fm_error *rete
     fm_loader_close(feed->loader);
     feed->loader = loader;
     fm_log(FM_LOG_WARN, "reconnected", "server=%s after_s=%.1f sample=%llu",
-           feed->options.client.url, (double)(fm_clock_ns() - begin_ns) * 1e-9,
+           feed->options.supply.client.url, (double)(fm_clock_ns() - begin_ns) * 1e-9,
            (unsigned long long)token->watermark);
     return FM_OK;
 }

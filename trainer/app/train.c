@@ -90,11 +90,11 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
     uint32_t group = (uint32_t)fm_layout_place(&run->layout, rank).dp;
     fm_loader_options options = {
-        .client = {.url = run->data,
-                   .credentials = set->credentials,
-                   .agent = fm_train_program,
-                   .snapshot_name = set->snapshot,
-                   .snapshot = run->state.snapshot},
+        .supply = {.client = {.url = run->data,
+                              .credentials = set->credentials,
+                              .agent = fm_train_program,
+                              .snapshot_name = set->snapshot,
+                              .snapshot = run->state.snapshot}},
         .stream = {.global_batch = (uint32_t)config->data.global_batch,
                    .crop_size = (uint32_t)config->data.crop_size,
                    .max_msa_clusters = (uint32_t)config->data.max_msa_clusters,
@@ -124,7 +124,7 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     if (status) return status;
     /* A server that comes back must serve the same data. */
     run->state.snapshot = fm_loader_get_server(run->feed.loader)->snapshot;
-    run->feed.options.client.snapshot = run->state.snapshot;
+    run->feed.options.supply.client.snapshot = run->state.snapshot;
     return FM_OK;
 }
 

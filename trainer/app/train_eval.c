@@ -3,7 +3,7 @@
 #include "trainer/app/train_run.h"
 
 #include "proto/base/log.h"
-#include "proto/client.h"
+#include "proto/supply.h"
 #include "trainer/app/stop.h"
 
 #include <assert.h>
@@ -142,14 +142,12 @@ static fm_status find_chains(fm_train_run *run, const char **ret_url, fm_error *
         status = fm_private_server_start(&options, &run->eval_server, reterr);
         if (!status) *ret_url = fm_private_server_address(run->eval_server);
     }
-    const fm_client_options options = {.url = *ret_url,
-                                       .credentials = set->credentials,
-                                       .agent = fm_train_program,
-                                       .snapshot_name = set->eval_snapshot,
-                                       .retry_ms = (uint32_t)set->wait_ms};
-    fm_client *client = NULL;
-    if (!status) status = fm_client_connect(&options, &client, reterr);
-    fm_client_close(client);
+    const fm_supply_options options = {.client = {.url = *ret_url,
+                                                  .credentials = set->credentials,
+                                                  .agent = fm_train_program,
+                                                  .snapshot_name = set->eval_snapshot,
+                                                  .retry_ms = (uint32_t)set->wait_ms}};
+    if (!status) status = fm_supply_ask(&options, reterr);
     if (status == FM_ERR_LIMIT) status = FM_OK; /* it is full now; the evaluator asks again */
     if (status == FM_ERR_NOT_FOUND && !set->eval_data && !set->cache) {
         char text[FM_ERROR_MESSAGE_BYTES];

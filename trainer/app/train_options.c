@@ -68,7 +68,8 @@ static const char description[] =
 /* Where samples come from, and which of them count. */
 #define SAMPLE_OPTIONS(set)                                                                        \
     {"data", FM_OPTION_STRING, &(set)->data, "URL",                                                \
-     .help = "server, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT (or --cache)"},                \
+     .help = "servers, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, with commas between them "   \
+             "(or --cache)"},                                                                      \
         {"cache", FM_OPTION_STRING, &(set)->cache, "DIR",                                          \
          .help = "start a server of this cache for the run"},                                      \
         {"snapshot", FM_OPTION_STRING, &(set)->snapshot, "NAME",                                   \

@@ -31,7 +31,7 @@ typedef struct queue {
 } queue;
 
 struct fm_loader {
-    fm_client *client;
+    fm_supply *supply;
     fm_wire_opened stream;
     uint32_t n_slab;
     bool has_damaged; /* of the options; later set by the receiver, before it ends */
@@ -101,9 +101,12 @@ static fm_status receive_damaged(fm_loader *loader, slab *s, fm_status status, f
 /* Receives one sample, or the report that there is none in its place, into the slab. */
 static fm_status receive(fm_loader *loader, slab *s, fm_error *reterr) {
     fm_client_event event;
-    fm_status status = fm_client_next(loader->client, s->data, loader->slab_bytes, &event, reterr);
+    fm_status status = fm_supply_next(loader->supply, s->data, loader->slab_bytes, &event, reterr);
     if (status) return status;
-    if (event.kind == FM_CLIENT_END) return fm_fail(reterr, FM_ERR_CLOSED, "stream ended");
+    if (event.kind == FM_CLIENT_END) {
+        return fm_fail(reterr, FM_ERR_CLOSED, "stream ended%s",
+                       event.reason == FM_WIRE_SHUTDOWN ? ": the server stopped" : "");
+    }
     if (event.kind == FM_CLIENT_SKIPPED) {
         fm_fail(&s->why, event.status ? event.status : FM_ERR_DATA, "%s", event.text);
         s->bytes = 0;
@@ -169,33 +172,13 @@ static fm_status allocate(fm_loader *loader, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Checks what the server announces. A step divides by these numbers and waits for them, so 0 is an
- * error. */
-static fm_status check_stream(const fm_wire_opened *stream, fm_error *reterr) {
-    if (stream->max_sample_bytes > FM_LIMIT_FRAME_BYTES) {
-        return fm_fail(reterr, FM_ERR_LIMIT,
-                       "the server announces samples of %llu bytes; at most %zu are allowed",
-                       (unsigned long long)stream->max_sample_bytes, FM_LIMIT_FRAME_BYTES);
-    }
-    if (stream->samples_per_step == 0 || stream->epoch_samples == 0) {
-        return fm_fail(reterr, FM_ERR_PROTOCOL,
-                       "the server announces %u samples per step and %u per epoch, expected at "
-                       "least 1 of each",
-                       stream->samples_per_step, stream->epoch_samples);
-    }
-    return FM_OK;
-}
-
 static fm_status start(fm_loader *loader, const fm_loader_options *options, fm_error *reterr) {
-    fm_status status = fm_client_connect(&options->client, &loader->client, reterr);
-    if (status) return status;
     fm_wire_open open = options->stream;
     open.credit_items = loader->n_slab;
     open.credit_bytes =
         (uint64_t)loader->n_slab * FM_LIMIT_FRAME_BYTES; /* items are the limit, bytes are not */
-    status = fm_client_open(loader->client, &open, &loader->stream, reterr);
-    if (status) return status;
-    status = check_stream(&loader->stream, reterr);
+    fm_status status =
+        fm_supply_open(&options->supply, &open, &loader->supply, &loader->stream, reterr);
     if (status) return status;
     loader->slab_bytes =
         (loader->stream.max_sample_bytes + SLAB_ALIGNMENT - 1) / SLAB_ALIGNMENT * SLAB_ALIGNMENT;
@@ -238,10 +221,10 @@ void fm_loader_close(fm_loader *loader) {
         loader->stop = true;
         pthread_cond_broadcast(&loader->changed);
         pthread_mutex_unlock(&loader->mutex);
-        fm_client_interrupt(loader->client);
+        fm_supply_interrupt(loader->supply);
         pthread_join(loader->receiver, NULL);
     }
-    fm_client_close(loader->client);
+    fm_supply_close(loader->supply);
     for (uint32_t i = 0; loader->slab && i < loader->n_slab; i++) {
         free(loader->slab[i].data);
         fm_arena_fini(&loader->slab[i].views);
@@ -259,7 +242,7 @@ const fm_wire_opened *fm_loader_get_stream(const fm_loader *loader) {
 }
 
 const fm_wire_welcome *fm_loader_get_server(const fm_loader *loader) {
-    return fm_client_get_welcome(loader->client);
+    return fm_supply_get_welcome(loader->supply);
 }
 
 /* -- the caller's side */
@@ -328,8 +311,7 @@ void fm_loader_release(fm_loader *loader, const fm_loaded *loaded) {
     put(loader, &loader->free, loaded->slab);
     pthread_cond_broadcast(&loader->changed);
     pthread_mutex_unlock(&loader->mutex);
-    fm_status ignored = fm_client_release(loader->client, 1, loaded->bytes, NULL);
-    (void)ignored; /* the receiver reports a broken connection */
+    fm_supply_release(loader->supply, 1, loaded->bytes);
 }
 
 fm_loader_stats fm_loader_get_stats(fm_loader *loader) {

@@ -6,7 +6,8 @@
  *
  * The whole memory is n_slab slabs. Each holds one encoded sample as it came off the wire, and the
  * views into it. Credits limit what the server sends to what fits the free slabs. Samples come in
- * the order of the stream (strict, bounded:W or free). With policy skip, a sample that the server
+ * the order of the stream (strict, bounded:W or free), from one of several servers
+ * (proto/supply.h). With policy skip, a sample that the server
  * could not make comes in its place, without content. A sample that arrives damaged ends the
  * stream, because a new connection usually brings it whole. The caller names it to the next loader,
  * which passes it on without content if it is damaged again. Only one thread may call next and
@@ -16,12 +17,12 @@
 
 #include "proto/base/histogram.h"
 #include "proto/batch.h"
-#include "proto/client.h"
+#include "proto/supply.h"
 
 typedef struct fm_loader fm_loader;
 
 typedef struct fm_loader_options {
-    fm_client_options client;
+    fm_supply_options supply;
     fm_wire_open stream; /* the loader fills in the credit fields */
     uint32_t n_slab;     /* samples received ahead or in use; 2 .. 131072 */
     bool has_damaged;    /* `damaged`: the sample that ended an earlier stream */
@@ -42,8 +43,8 @@ typedef struct fm_loader_stats {
     fm_histogram ready_wait_ns;          /* how long each fm_loader_next waited */
 } fm_loader_stats;
 
-/* Connects, opens the stream and starts receiving. Errors are those of the client
- * (proto/client.h). */
+/* Connects, opens the stream and starts receiving. Errors are those of
+ * fm_supply_open. */
 FM_MUST_USE fm_status fm_loader_open(const fm_loader_options *options, fm_loader **ret_loader,
                                      fm_error *reterr);
 

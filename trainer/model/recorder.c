@@ -8,7 +8,9 @@
 #include "trainer/model/triangle_part.h"
 #include "trainer/ops/attention_split.h"
 #include "trainer/ops/structure_layers.h"
+#include "trainer/ops/swiglu_transition.h"
 #include "trainer/ops/triangle_split.h"
+#include "trainer/ops/weighted_averaging.h"
 
 #include <assert.h>
 
@@ -139,9 +141,13 @@ static fm_normed triangle(const fm_recorder *r, const fm_sublayer *s, const fm_t
 
 /* -- transition */
 
+static fm_keep keep_hidden(const fm_recorder *r) {
+    return r->config->recompute == FM_RECOMPUTE_HIDDEN ? FM_RECOMPUTE : FM_KEEP;
+}
+
 static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
                             const fm_transition_weights *weights, fm_normed x, fm_param_ref next) {
-    fm_keep hidden = r->config->recompute == FM_RECOMPUTE_HIDDEN ? FM_RECOMPUTE : FM_KEEP;
+    fm_keep hidden = keep_hidden(r);
     if (!fuses(r, x, next)) {
         return fm_not_normed(fm_op_transition(r->tape, s->name, x.x, weights, true, hidden));
     }
@@ -210,6 +216,12 @@ fm_normed fm_recorder_finish(const fm_recorder *r, const fm_sublayer *s, const v
     case FM_SUBLAYER_GLOBAL_ATTENTION:
         return fm_not_normed(fm_op_global_attention(r->tape, s->name, x.x, mask_of(r, s), w, true));
     case FM_SUBLAYER_TRANSITION: return transition(r, s, w, x, next);
+    case FM_SUBLAYER_SWIGLU:
+        return fm_not_normed(
+            fm_op_swiglu_transition(r->tape, s->name, x.x, w, true, keep_hidden(r)));
+    case FM_SUBLAYER_AVERAGING:
+        return fm_not_normed(fm_op_weighted_averaging(r->tape, s->name, x.x, mask_of(r, s),
+                                                      begun->from.x, w, true, rate_of(r, s)));
     case FM_SUBLAYER_TRIANGLE: return triangle(r, s, w, x);
     case FM_SUBLAYER_OUTER: return outer(r, s, w, begun, x);
     }
@@ -228,6 +240,8 @@ fm_param_ref fm_recorder_norm(const fm_sublayer *s, const void *weights, fm_repr
     case FM_SUBLAYER_OUTER:
         return of == FM_MSA ? ((const fm_outer_weights *)w)->norm : FM_PARAM_NONE;
     case FM_SUBLAYER_GLOBAL_ATTENTION:
+    case FM_SUBLAYER_SWIGLU:
+    case FM_SUBLAYER_AVERAGING:
     case FM_SUBLAYER_TRIANGLE: break;
     }
     return FM_PARAM_NONE;

@@ -1,10 +1,12 @@
 /* sublayer.h: one sublayer of a block as data: a block (evoformer.h) is a list of these.
  *
  * A block updates two representations: that of the MSA, m [N_seq, N_res, c_m], and that of the
- * pairs, z [N_res, N_res, c_z]. Each sublayer adds an update to one of them. MSA row attention also
- * reads the pairs, for its bias, and the outer product mean reads the MSA. Facts that follow from
- * the list are derived from it (block.c) and stated nowhere else. They are the LayerNorm that reads
- * a value next, the changes of an array's split axis, and the numbers of the random draws. */
+ * pairs, z [N_res, N_res, c_z]. In AlphaFold 3's Pairformer the single representation, [1, N_res,
+ * c_s], is in the place of the MSA. Each sublayer adds an update to one of them. MSA row attention
+ * also reads the pairs, for its bias; so does pair-weighted averaging, for its weights. The outer
+ * product mean reads the MSA. Facts that follow from the list are derived from it (block.c) and
+ * stated nowhere else. They are the LayerNorm that reads a value next, the changes of an array's
+ * split axis, and the numbers of the random draws. */
 #ifndef FM_TRAINER_MODEL_SUBLAYER_H
 #define FM_TRAINER_MODEL_SUBLAYER_H
 
@@ -18,6 +20,8 @@ typedef enum fm_sublayer_kind {
     FM_SUBLAYER_ATTENTION,        /* weights: fm_attention_weights */
     FM_SUBLAYER_GLOBAL_ATTENTION, /* fm_global_attention_weights */
     FM_SUBLAYER_TRANSITION,       /* fm_transition_weights */
+    FM_SUBLAYER_SWIGLU,           /* fm_swiglu_transition_weights */
+    FM_SUBLAYER_AVERAGING,        /* fm_averaging_weights */
     FM_SUBLAYER_TRIANGLE,         /* fm_triangle_weights */
     FM_SUBLAYER_OUTER             /* fm_outer_weights */
 } fm_sublayer_kind;
@@ -45,8 +49,8 @@ typedef struct fm_sublayer {
 
 enum { FM_UNTOUCHED = -1 };
 
-/* Returns the representation that the sublayer must read first: the pairs for MSA row attention,
- * the MSA for the outer product mean, else the one that it updates. */
+/* Returns the representation that the sublayer must read first: the pairs for MSA row attention
+ * and pair-weighted averaging, the MSA for the outer product mean, else the one that it updates. */
 static inline fm_representation fm_sublayer_reads(const fm_sublayer *s) {
     fm_representation other = s->updates == FM_MSA ? FM_PAIR : FM_MSA;
     return s->axis[other] == FM_UNTOUCHED ? s->updates : other;
@@ -55,7 +59,8 @@ static inline fm_representation fm_sublayer_reads(const fm_sublayer *s) {
 /* Whether the sublayer takes a number of the random draws, with or without dropout
  * (autograd/tape.h). */
 static inline bool fm_sublayer_draws(const fm_sublayer *s) {
-    return s->kind == FM_SUBLAYER_ATTENTION || s->kind == FM_SUBLAYER_TRIANGLE;
+    return s->kind == FM_SUBLAYER_ATTENTION || s->kind == FM_SUBLAYER_TRIANGLE ||
+           s->kind == FM_SUBLAYER_AVERAGING;
 }
 
 #endif

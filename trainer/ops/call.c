@@ -413,7 +413,14 @@ void fm_call_add(fm_run *run, int64_t count, const void *x, const void *update, 
 }
 
 void fm_call_relu_grad(fm_run *run, int64_t count, const void *y, const void *dy, fm_out dx) {
-    if (!run->dry) run->kernels->relu_grad(run->stream, count, y, dy, dx);
+    if (!run->dry && dx.data) run->kernels->relu_grad(run->stream, count, y, dy, dx);
+}
+
+const void *fm_call_bias_or_zeros(fm_run *run, int64_t count, const void *bias) {
+    if (bias) return bias;
+    void *zeros = fm_run_workspace_act(run, count);
+    fm_call_fill(run, count, 0.0, zeros);
+    return zeros;
 }
 
 void fm_call_sum(fm_run *run, int64_t n_a, int64_t n_r, int64_t n_c, int64_t stride_a,

@@ -141,6 +141,9 @@ void fm_call_add(fm_run *run, int64_t count, const void *x, const void *update, 
 /* dx = dy where y > 0; dx may be dy. */
 void fm_call_relu_grad(fm_run *run, int64_t count, const void *y, const void *dy, fm_out dx);
 void fm_call_gemm(fm_run *run, const fm_gemm *args);
+/* Returns the parameter, a bias of `count` elements, or zeros in the workspace where it is NULL:
+ * for kernels that always add a bias. */
+const void *fm_call_bias_or_zeros(fm_run *run, int64_t count, const void *bias);
 void fm_call_masked_mean(fm_run *run, const fm_masked_mean *args, void *y);
 void fm_call_masked_mean_grad(fm_run *run, const fm_masked_mean *args, const void *dy, fm_out dx);
 void fm_call_attention(fm_run *run, const fm_attention *args);

@@ -31,6 +31,7 @@ static fm_triangle_block shape_of(const attributes *at) {
                                .dropout = {.rate = at->update.rate, .shared = at->update.shared}};
 }
 
+/* Absent biases are zeros in the workspace of the group. */
 static fm_triangle_block block_of(fm_run *run, const fm_node *node, int64_t group) {
     const attributes *at = node->attributes;
     fm_element act = run->kernels->act;
@@ -42,9 +43,10 @@ static fm_triangle_block block_of(fm_run *run, const fm_node *node, int64_t grou
     block.norm_in = fm_run_param(run, node, P_NORM_IN);
     block.norm_out = fm_run_param(run, node, P_NORM_OUT);
     block.projections = fm_run_param(run, node, P_PROJECTIONS);
-    block.projections_bias = fm_run_param(run, node, P_PROJECTIONS_BIAS);
+    block.projections_bias = fm_call_bias_or_zeros(run, 4 * at->c + at->c_z,
+                                                   fm_run_param(run, node, P_PROJECTIONS_BIAS));
     block.out = fm_run_param(run, node, P_OUT);
-    block.out_bias = fm_run_param(run, node, P_OUT_BIAS);
+    block.out_bias = fm_call_bias_or_zeros(run, at->c_z, fm_run_param(run, node, P_OUT_BIAS));
     block.dropout = fm_update_dropout(run, node, &at->update, group);
     block.dropout.n0 = at->n;
     block.kept =
@@ -56,9 +58,11 @@ static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     void *y = fm_run_wants_output(run) ? fm_run_output(run, node, 0) : NULL;
     for (int64_t g = 0; g < at->update.n_group; g++) {
+        int64_t mark = fm_run_mark(run);
         fm_triangle_block block = block_of(run, node, g);
         block.y = fm_run_at(y, g * fm_update_group_count(&at->update), run->kernels->act);
         fm_call_triangle_block(run, &block);
+        fm_run_release(run, mark);
     }
 }
 
@@ -72,7 +76,7 @@ static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_element act = run->kernels->act;
     for (int64_t g = 0; g < at->update.n_group; g++) {
-        int64_t first = g * fm_update_group_count(&at->update);
+        int64_t first = g * fm_update_group_count(&at->update), mark = fm_run_mark(run);
         fm_triangle_block block = block_of(run, node, g);
         fm_triangle_block_grad grad = {
             .dy = fm_run_at(fm_run_output_gradient(run, node, 0), first, act),
@@ -84,6 +88,7 @@ static void backward(fm_run *run, const fm_node *node) {
             .dout = param_gradient(run, node, P_OUT, g),
             .dout_bias = param_gradient(run, node, P_OUT_BIAS, g)};
         fm_call_triangle_block_grad(run, &block, &grad);
+        fm_run_release(run, mark);
     }
 }
 

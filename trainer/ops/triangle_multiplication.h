@@ -7,7 +7,7 @@
  * with a = mask * sigmoid(a_g) * a_p, and b likewise. a_p, a_g, b_p, b_g and g are linear in
  * LayerNorm(z), made by one fused projection. z [N_res, N_res, c_z], or several with one mask,
  * [n_group, N_res, N_res, c_z]; mask [N_res, N_res]. Dropout shares its mask over axis 0.
- * Saved: the fused projection and x. */
+ * In AlphaFold 3 (12, 13) no layer has a bias. Saved: the fused projection and x. */
 #ifndef FM_TRAINER_TRIANGLE_MULTIPLICATION_H
 #define FM_TRAINER_TRIANGLE_MULTIPLICATION_H
 
@@ -18,6 +18,7 @@ typedef struct fm_triangle_weights {
     fm_param_ref projections, projections_bias; /* [4c + c_z, c_z], [4c + c_z]: a_p a_g b_p b_g g */
     fm_param_ref norm_out;                      /* [2, c] */
     fm_param_ref out, out_bias;                 /* [c_z, c], [c_z] */
+    /* Both biases may be FM_PARAM_NONE. */
     int64_t c;
 } fm_triangle_weights;
 

@@ -59,22 +59,22 @@ static PyObject *open_stream(PyObject *module, PyObject *arguments, PyObject *ke
     static char *names[] = {
         "url",   "plan",     "snapshot",  "seed",   "first_step", "steps",
         "group", "groups",   "batch",     "crop",   "cycles",     "max_template_date",
-        "order", "skip",     "delivered", "ahead",  "retry_ms",   "event_ms",
+        "order", "skip",     "delivered", "ahead",  "resume_ms",  "event_ms",
         "agent", "tls_cert", "tls_key",   "tls_ca", "token_file", "insecure",
         NULL};
     (void)module;
     const char *plan, *order, *delivered = NULL;
     unsigned long long seed, first_step, steps;
-    unsigned group, groups, ahead, retry_ms, event_ms;
+    unsigned group, groups, ahead, resume_ms, event_ms;
     int skip, insecure;
     fm_loader_options options = {0};
-    fm_client_options *client = &options.client;
+    fm_client_options *client = &options.supply.client;
     fm_wire_open *open = &options.stream;
     if (!PyArg_ParseTupleAndKeywords(
             arguments, keywords, "sszKKKIIIIIIspzIIIszzzzp", names, &client->url, &plan,
             &client->snapshot_name, &seed, &first_step, &steps, &group, &groups,
             &open->global_batch, &open->crop_size, &open->max_cycle, &open->max_template_date,
-            &order, &skip, &delivered, &ahead, &retry_ms, &event_ms, &client->agent,
+            &order, &skip, &delivered, &ahead, &resume_ms, &event_ms, &client->agent,
             &client->credentials.tls_cert, &client->credentials.tls_key,
             &client->credentials.tls_ca, &client->credentials.token_file, &insecure)) {
         return NULL;
@@ -92,7 +92,7 @@ static PyObject *open_stream(PyObject *module, PyObject *arguments, PyObject *ke
     open->group = group;
     open->n_group = groups;
     open->policy = skip ? FM_WIRE_SKIP : FM_WIRE_STOP;
-    client->retry_ms = retry_ms;
+    options.supply.resume_ms = resume_ms;
     client->event_ms = event_ms;
     client->credentials.is_insecure = insecure;
     options.n_slab = ahead;

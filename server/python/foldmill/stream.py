@@ -18,7 +18,6 @@ from .arrays import to_dict, to_numpy, to_torch
 
 _STATE_VERSION = 1
 _PAUSE_S = 0.2  # between two attempts to connect again
-_EMPTY_MOST = 5  # connections in a row that may end before they bring anything
 _log = logging.getLogger("foldmill")
 
 
@@ -85,7 +84,8 @@ class Stream:
     with the rank's samples of the step, as OpenFold's collator makes it.
 
     url may name several servers of one snapshot, separated by commas. When the server leaves, the
-    stream goes on from the next one with the same bytes, until no server answers for `retry_s`.
+    stream goes on from another one with the same bytes, until no server answers for `retry_s`. It
+    also moves to another one that is quicker.
 
     A Stream can be iterated once at a time. ``state_dict()`` says what was given out;
     ``load_state_dict()`` before iterating continues behind it, in another process too.
@@ -134,7 +134,6 @@ class Stream:
             raise ValueError("stack needs expanded features, so it excludes raw")
         if stack and order != "strict":
             raise ValueError("stack needs the order 'strict'")
-        self._urls = [part.strip() for part in url.split(",")]
         self._run = {
             "plan": plan, "snapshot": snapshot, "seed": seed, "steps": steps,
             "first_step": first_step, "batch": batch, "crop": crop, "cycles": cycles,
@@ -142,8 +141,8 @@ class Stream:
         }
         self._group = (rank, world)
         self._connect = {
-            "skip": on_error == "skip", "ahead": ahead, "agent": "foldmill python",
-            "retry_ms": 0, "event_ms": int(timeout_s * 1000), "tls_cert": tls_cert,
+            "url": url, "skip": on_error == "skip", "ahead": ahead, "agent": "foldmill python",
+            "resume_ms": int(retry_s * 1000), "event_ms": int(timeout_s * 1000), "tls_cert": tls_cert,
             "tls_key": tls_key, "tls_ca": tls_ca, "token_file": token_file, "insecure": insecure,
         }
         self._retry_s = retry_s
@@ -224,22 +223,23 @@ class Stream:
     # -- connections
 
     def _open(self) -> None:
-        """Connects to the first server that answers, starting with another one for each rank."""
+        """Connects to the first server that answers; the C client follows it from there."""
         self.close()
         end = time.monotonic() + self._retry_s
-        attempt = self._group[0]
+        is_first = True
         while True:
             try:
                 self._core = _core.open_stream(
-                    url=self._urls[attempt % len(self._urls)], group=self._group[0],
-                    groups=self._group[1], delivered=self._token(), **self._run, **self._connect)
+                    group=self._group[0], groups=self._group[1], delivered=self._token(),
+                    **self._run, **self._connect)
                 break
             except _core.Error as error:
-                if not _may_pass(error) or time.monotonic() >= end:
+                may_pass = error.args[0] in ("closed", "io", "limit")
+                if not may_pass or time.monotonic() >= end:
                     raise
-                if attempt == self._group[0]:
+                if is_first:
                     _log.warning("no server yet, trying for %g s: %s", self._retry_s, error.args[1])
-                attempt += 1
+                is_first = False
                 time.sleep(_PAUSE_S)
         self._facts = self._core.facts()
 
@@ -311,16 +311,13 @@ class Stream:
         return to_torch(features, self._pin) if self._tensors == "torch" else features
 
     def _samples(self) -> Iterator[Sample]:
-        """Gives the samples, over as many connections as it takes."""
-        n_empty = 0
+        """Gives the samples; after close() from a new connection."""
         while not self._is_complete():
             self._open()
-            is_empty = True
             facts = self._facts
             sizes = (facts["crop_size"], facts["max_msa_clusters"], facts["max_extra_msa"],
                      self._n_templ)
-            while (item := self._next(n_empty)) is not None:
-                is_empty, n_empty = False, 0
+            while (item := self._next()) is not None:
                 if isinstance(item, tuple):
                     self.skipped.append(Skipped(*item))
                     self._deliver(item[0])
@@ -330,24 +327,13 @@ class Stream:
                 self._deliver(sample.index)
                 yield sample
                 del sample
-            if is_empty and not self._is_complete():
-                n_empty += 1
-                time.sleep(_PAUSE_S)
         self.close()
 
-    def _next(self, n_empty: int) -> Any:
-        """Returns the next sample or report; None when the connection is over.
-
-        The error of the last of too many connections that brought nothing is raised.
-        """
-        if self._core is None:
+    def _next(self) -> Any:
+        """Returns the next sample or report; None after the last, and after close()."""
+        if self._core is None or self._is_complete():
             return None
-        try:
-            return self._core.next()
-        except _core.Error as error:
-            if not _may_pass(error) or n_empty + 1 >= _EMPTY_MOST:
-                raise
-            return None
+        return self._core.next()
 
     def _is_complete(self) -> bool:
         steps = self._run["steps"]
@@ -365,11 +351,6 @@ def _template_date(text: str | None) -> int:
         return 1 if text == "query" else 2
     year, month, day = text.split("-")
     return int(year) * 10000 + int(month) * 100 + int(day)
-
-
-def _may_pass(error: _core.Error) -> bool:
-    """Says whether another attempt or another server may help."""
-    return error.args[0] in ("closed", "io", "limit")
 
 
 def _register_with_torch() -> None:

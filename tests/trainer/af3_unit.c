@@ -1,0 +1,335 @@
+/* af3_unit.c: see af3_unit.h. */
+#include "tests/trainer/af3_unit.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Relative errors ||a - b|| / ||b||. The reference's double precision gradients are rounded once to
+ * float32. */
+static const double OUTPUT_GATE = 5e-6, BOND_GATE = 1e-5, GRADIENT_GATE = 3e-5;
+static const double WIDE_OUTPUT_GATE = 1e-12, WIDE_GRADIENT_GATE = 1e-7;
+/* Gradients of a smaller norm are zero in exact arithmetic and compared absolutely. */
+static const double ZERO_NORM = 1e-4, ZERO_GATE = 1e-5;
+
+enum { KEY_BYTES = 256, MAX_ROW = 4096 };
+
+/* -- the file */
+
+const fm_npy *unit_array(const af3_unit *u, const char *key) {
+    const fm_npy *array = fm_npz_find(u->file, key);
+    if (!array) {
+        fprintf(stderr, "af3_parity: the file of unit %s has no array %s\n", u->name, key);
+        exit(1);
+    }
+    return array;
+}
+
+int64_t unit_extent(const af3_unit *u, const char *key, int axis) {
+    const fm_npy *array = unit_array(u, key);
+    assert(axis >= 0 && (size_t)axis < array->rank);
+    return (int64_t)array->shape[axis];
+}
+
+double unit_value(const fm_npy *array, int64_t i) {
+    assert(i >= 0 && (uint64_t)i < array->count);
+    if (!strcmp(array->dtype, "<i8")) return (double)((const int64_t *)array->data)[i];
+    if (array->item_bytes == 1) return ((const uint8_t *)array->data)[i];
+    return !strcmp(array->dtype, "<f8") ? ((const double *)array->data)[i]
+                                        : (double)((const float *)array->data)[i];
+}
+
+double *unit_numbers(af3_unit *u, int64_t count) {
+    double *numbers = fm_arena_alloc_array(&u->arena, (size_t)count, sizeof(double));
+    assert(numbers);
+    return numbers;
+}
+
+static double *values_of(af3_unit *u, const fm_npy *array) {
+    double *values = unit_numbers(u, (int64_t)array->count);
+    for (uint64_t i = 0; i < array->count; i++)
+        values[i] = unit_value(array, (int64_t)i);
+    return values;
+}
+
+/* The array PREFIX KEY with "f64." before it in double precision; NULL if there is none. */
+static const fm_npy *expected(const af3_unit *u, const char *prefix, const char *key) {
+    char name[KEY_BYTES];
+    snprintf(name, sizeof name, "%s%s%s", u->wide ? "f64." : "", prefix, key);
+    return fm_npz_find(u->file, name);
+}
+
+/* -- inputs and outputs */
+
+static fm_tensor_ref add_input(af3_unit *u, const char *name, fm_element element, int rank,
+                               const int64_t *shape, const double *values, bool differentiable) {
+    assert(u->n_input < AF3_UNIT_INPUTS);
+    af3_unit_input *input = &u->input[u->n_input++];
+    *input = (af3_unit_input){.name = name, .values = values, .differentiable = differentiable};
+    input->state = fm_state_add(&u->state, name ? name : "made", element, rank, shape);
+    input->tensor = fm_tape_state(&u->tape, input->state, differentiable);
+    return input->tensor;
+}
+
+fm_tensor_ref unit_input_as(af3_unit *u, const char *name, fm_element element, int rank,
+                            const int64_t *shape) {
+    char key[KEY_BYTES], gradient[KEY_BYTES];
+    snprintf(key, sizeof key, "in.%s", name);
+    snprintf(gradient, sizeof gradient, "gin.%s", name);
+    const fm_npy *array = unit_array(u, key);
+    bool differentiable = element == u->kernels->act && fm_npz_find(u->file, gradient) != NULL;
+    fm_tensor_ref tensor =
+        add_input(u, name, element, rank, shape, values_of(u, array), differentiable);
+    assert(fm_tensor_local_count(fm_tape_tensor(&u->tape, tensor)) == (int64_t)array->count);
+    return tensor;
+}
+
+fm_tensor_ref unit_input(af3_unit *u, const char *name) {
+    char key[KEY_BYTES];
+    snprintf(key, sizeof key, "in.%s", name);
+    const fm_npy *array = unit_array(u, key);
+    int64_t shape[FM_TENSOR_RANK] = {1};
+    assert(array->rank <= FM_TENSOR_RANK);
+    for (size_t i = 0; i < array->rank; i++)
+        shape[i] = (int64_t)array->shape[i];
+    return unit_input_as(u, name, u->kernels->act, array->rank ? (int)array->rank : 1, shape);
+}
+
+fm_tensor_ref unit_made(af3_unit *u, fm_element element, int rank, const int64_t *shape,
+                        const double *values) {
+    return add_input(u, NULL, element, rank, shape, values, false);
+}
+
+fm_tensor_ref unit_ones(af3_unit *u, int rank, const int64_t *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++)
+        count *= shape[i];
+    double *ones = unit_numbers(u, count);
+    for (int64_t i = 0; i < count; i++)
+        ones[i] = 1;
+    return unit_made(u, u->kernels->act, rank, shape, ones);
+}
+
+void unit_output(af3_unit *u, fm_tensor_ref tensor) {
+    assert(u->n_output < AF3_UNIT_OUTPUTS);
+    char key[KEY_BYTES];
+    snprintf(key, sizeof key, "gout.%d", u->n_output);
+    af3_unit_output *output = &u->output[u->n_output++];
+    *output = (af3_unit_output){.tensor = tensor, .gradient = -1};
+    fm_tape_keep(&u->tape, tensor);
+    const fm_tensor *described = fm_tape_tensor(&u->tape, tensor);
+    if (fm_npz_find(u->file, key) && described->needs_gradient) {
+        output->gradient = fm_state_add_like(&u->state, described);
+        fm_tape_seed_gradient(&u->tape, tensor, output->gradient);
+    }
+}
+
+/* -- values on the device */
+
+static void put(fm_element element, void *data, int64_t i, double value) {
+    switch (element) {
+    case FM_ELEMENT_F64: ((double *)data)[i] = value; break;
+    case FM_ELEMENT_F32: ((float *)data)[i] = (float)value; break;
+    case FM_ELEMENT_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
+    case FM_ELEMENT_I32: ((int32_t *)data)[i] = (int32_t)value; break;
+    default: assert(!"a type of an input");
+    }
+}
+
+static double get(fm_element element, const void *data, int64_t i) {
+    return element == FM_ELEMENT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+static void upload(const af3_unit *u, void *device, fm_element element, int64_t count,
+                   const double *values) {
+    size_t bytes = (size_t)count * fm_element_bytes(element);
+    void *host = malloc(bytes + 1);
+    assert(host);
+    for (int64_t i = 0; i < count; i++)
+        put(element, host, i, values[i]);
+    u->kernels->upload(NULL, device, host, bytes);
+    u->kernels->synchronize(NULL);
+    free(host);
+}
+
+static double *download(af3_unit *u, const void *device, fm_element element, int64_t count) {
+    size_t bytes = (size_t)count * fm_element_bytes(element);
+    void *host = malloc(bytes + 1);
+    assert(host);
+    u->kernels->download(NULL, host, device, bytes);
+    u->kernels->synchronize(NULL);
+    double *values = unit_numbers(u, count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = get(element, host, i);
+    free(host);
+    return values;
+}
+
+static void upload_state(af3_unit *u, int32_t tensor, const double *values) {
+    const fm_tensor *to = &u->state.tensor[tensor];
+    upload(u, fm_state_data(&u->state, tensor), to->element, fm_tensor_local_count(to), values);
+}
+
+/* -- building */
+
+static fm_status build(af3_unit *u, const af3_unit_entry *entry, fm_error *error) {
+    fm_status status = fm_arena_init(&u->arena, (size_t)4 << 30, error);
+    if (!status) status = fm_params_init(&u->params, MAX_ROW, &u->arena, error);
+    if (!status) status = fm_tape_init(&u->tape, u->kernels, &u->params, &u->state, true, error);
+    if (status) return status;
+    u->scope = (fm_scope){
+        .params = &u->params, .arena = &u->arena, .name = "", .openfold = "", .deepmind_layer = -1};
+    entry->record(u);
+    for (int i = 0; i < u->n_input; i++) {
+        if (u->input[i].differentiable) fm_tape_want_gradient(&u->tape, u->input[i].tensor);
+    }
+    status = fm_params_allocate(&u->params, u->kernels, error);
+    if (!status) status = fm_state_allocate(&u->state, u->kernels, error);
+    if (!status) status = fm_tape_plan(&u->tape, error);
+    if (status) return status;
+    u->memory = u->kernels->alloc((size_t)u->tape.size.arena_bytes + 1);
+    assert(u->memory);
+    fm_tape_bind(&u->tape, u->memory);
+    u->tape.spoils = true;
+    return FM_OK;
+}
+
+static void load(af3_unit *u) {
+    char key[KEY_BYTES];
+    for (int i = 0; i < u->n_input; i++)
+        upload_state(u, u->input[i].state, u->input[i].values);
+    for (int i = 0; i < u->n_output; i++) {
+        if (u->output[i].gradient < 0) continue;
+        snprintf(key, sizeof key, "gout.%d", i);
+        upload_state(u, u->output[i].gradient, values_of(u, unit_array(u, key)));
+    }
+    int32_t used = 0;
+    for (int32_t p = 0; p < u->params.n_param; p++) {
+        const fm_param *row = &u->params.param[p];
+        snprintf(key, sizeof key, "w.%s", row->name);
+        const fm_npy *array = unit_array(u, key);
+        assert((int64_t)array->count == fm_param_count(row));
+        upload(u, fm_params_at(&u->params, u->params.master, row->offset), u->params.element,
+               (int64_t)array->count, values_of(u, array));
+        used++;
+    }
+    fm_params_refresh_copy(&u->params);
+    for (size_t i = 0; i < u->file->n_array; i++)
+        used -= !strncmp(u->file->arrays[i].name, "w.", 2);
+    if (used < 0) printf("%s: %d weights of the file have no row\n", u->name, (int)-used);
+}
+
+/* -- comparing */
+
+typedef struct worst {
+    double error;
+    char name[KEY_BYTES];
+    int count;
+} worst;
+
+static void note(worst *w, const char *name, double error) {
+    if (!(error <= w->error) || w->count == 0) { /* not-a-number is the worst */
+        w->error = error;
+        snprintf(w->name, sizeof w->name, "%s", name);
+    }
+    w->count++;
+}
+
+static void compare(af3_unit *u, worst *w, worst *zero, const char *name, const void *device,
+                    fm_element element, const fm_npy *array, const double *count) {
+    const double *data = download(u, device, element, (int64_t)array->count);
+    double difference = 0, norm = 0, largest = 0;
+    for (uint64_t i = 0; i < array->count; i++) {
+        if (count && count[i] == 0) continue;
+        double b = unit_value(array, (int64_t)i), e = data[i] - b;
+        difference += e * e;
+        norm += b * b;
+        if (!(fabs(data[i]) <= largest)) largest = fabs(data[i]);
+    }
+    if (zero && sqrt(norm) < ZERO_NORM) {
+        note(zero, name, largest);
+    } else {
+        note(w, name, sqrt(difference) / fmax(sqrt(norm), 1e-30));
+    }
+}
+
+static void report(af3_unit *u, const char *group, const worst *w, double gate) {
+    bool ok = w->error <= gate;
+    if (w->count == 0) return;
+    printf("%-28s %s %-5s %3d arrays, worst %.2e of %s (gate %.0e) %s\n", u->name,
+           u->wide ? "f64" : "f32", group, w->count, w->error, w->name, gate, ok ? "ok" : "FAIL");
+    u->failed |= !ok;
+}
+
+static void compare_outputs(af3_unit *u) {
+    worst w = {0};
+    char key[KEY_BYTES];
+    for (int i = 0; i < u->n_output; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        const fm_npy *array = expected(u, "out.", key);
+        fm_tensor_ref tensor = u->output[i].tensor;
+        if (!array) continue;
+        const fm_tensor *described = fm_tape_tensor(&u->tape, tensor);
+        assert(fm_tensor_local_count(described) == (int64_t)array->count);
+        compare(u, &w, NULL, key, fm_tape_data(&u->tape, tensor), described->element, array,
+                u->output[i].count);
+    }
+    double gate = u->wide                         ? WIDE_OUTPUT_GATE
+                  : !strcmp(u->name, "loss_bond") ? BOND_GATE
+                                                  : OUTPUT_GATE;
+    report(u, "out", &w, gate);
+}
+
+static void compare_gradients(af3_unit *u) {
+    worst inputs = {0}, weights = {0}, zero = {0};
+    for (int i = 0; i < u->n_input; i++) {
+        const af3_unit_input *input = &u->input[i];
+        const fm_npy *array = input->differentiable ? expected(u, "gin.", input->name) : NULL;
+        if (!array) continue;
+        compare(u, &inputs, &zero, input->name, fm_tape_gradient(&u->tape, input->tensor),
+                u->kernels->act, array, NULL);
+    }
+    for (int32_t p = 0; p < u->params.n_param; p++) {
+        const fm_param *row = &u->params.param[p];
+        const fm_npy *array = expected(u, "gw.", row->name);
+        if (!array) continue;
+        compare(u, &weights, &zero, row->name,
+                fm_params_at(&u->params, u->params.gradient, row->offset), u->params.element, array,
+                NULL);
+    }
+    double gate = u->wide ? WIDE_GRADIENT_GATE : GRADIENT_GATE;
+    report(u, "gin", &inputs, gate);
+    report(u, "gw", &weights, gate);
+    report(u, "zero", &zero, ZERO_GATE);
+}
+
+bool unit_run(const af3_unit_entry *entry, const fm_npz *file, const fm_kernels *kernels) {
+    af3_unit *u = calloc(1, sizeof *u);
+    assert(u);
+    *u = (af3_unit){.name = entry->name,
+                    .file = file,
+                    .kernels = kernels,
+                    .wide = kernels->act == FM_ELEMENT_F64};
+    fm_error error = {0};
+    if (build(u, entry, &error)) {
+        fprintf(stderr, "af3_parity: %s: %s\n", u->name, error.message);
+        u->failed = true;
+    } else {
+        load(u);
+        fm_tape_forward(&u->tape, NULL);
+        compare_outputs(u);
+        fm_tape_clear_unwritten(&u->tape, NULL);
+        fm_tape_backward(&u->tape, NULL);
+        compare_gradients(u);
+    }
+    bool good = !u->failed;
+    fm_tape_fini(&u->tape);
+    kernels->release(u->memory);
+    fm_state_release(&u->state);
+    fm_params_release(&u->params);
+    fm_arena_fini(&u->arena);
+    free(u);
+    return good;
+}

@@ -1,0 +1,119 @@
+/* config.h: every size and rate of AlphaFold 3's network, and the values of the published model.
+ *
+ * Numbers such as "5" and "17" are those of the algorithms in the AlphaFold 3 supplement. One
+ * complex is one sample: there is no batch axis. */
+#ifndef FM_TRAINER_AF3_CONFIG_H
+#define FM_TRAINER_AF3_CONFIG_H
+
+#include "trainer/model/model_config.h"
+
+enum {
+    FM_AF3_RESTYPES = 32,       /* 20 amino acids, unknown, 5 RNA, 5 DNA, gap */
+    FM_AF3_TEMPLATE_PAIR = 108, /* features of a template pair */
+    FM_AF3_MSA_FEATURES = 34,   /* 32 classes, has_deletion, deletion_value */
+    FM_AF3_TOKEN_FEATURES = 65, /* restype 32, profile 32, deletion_mean */
+    FM_AF3_ATOM_FEATURES = 385, /* ref_mask, 128 elements, 4 x 64 characters */
+    FM_AF3_QUERIES = 32,        /* of an atom window */
+    FM_AF3_KEYS = 128,
+    FM_AF3_MAX_BLOCK = 64, /* of any stack */
+    FM_AF3_MAX_PARAM = 8192,
+};
+
+/* The noise of training and the schedule of sampling (18, 20). */
+typedef struct fm_af3_noise {
+    double sigma_data, p_mean, p_std;                  /* 16, -1.2, 1.5 */
+    double s_max, s_min, rho;                          /* 160, 4e-4, 7 */
+    double gamma0, gamma_min, noise_scale, step_scale; /* 0.8, 1, 1.003, 1.5 */
+} fm_af3_noise;
+
+typedef struct fm_af3_config {
+    /* Of the sample, as recorded. */
+    int64_t n_token, n_atom, n_msa, n_template;
+    int64_t n_sample;       /* diffusion samples of a training step */
+    int32_t n_rollout_step; /* denoising steps of the rollout */
+    int32_t n_cycle;        /* recycling cycles, the one with gradients included */
+    /* Channels. */
+    int64_t c_s, c_z, c_m;
+    int64_t c_token_in; /* what the input embedder makes for a token; c_s_inputs is 65 more */
+    int64_t c_token;    /* of the diffusion transformer */
+    int64_t c_atom, c_atompair, c_template, c_noise;
+    /* Blocks of each stack. */
+    int32_t n_pairformer_block, n_msa_block, n_template_block, n_diffusion_block;
+    int32_t n_atom_block, n_input_atom_block; /* of the diffusion module, of the input embedder */
+    int32_t n_confidence_block;
+    /* Heads, and channels of a head where they do not follow from the width. */
+    int64_t n_head_single, n_head_token, n_head_atom;
+    int64_t n_head_pair, c_head_pair; /* triangle attention */
+    int64_t n_head_msa, c_head_msa;   /* pair-weighted averaging */
+    int64_t c_triangle, c_outer;      /* hidden widths */
+    int64_t transition_factor;        /* pair, single, MSA */
+    int64_t narrow_factor;            /* template, conditioning, conditioned transition */
+    int64_t max_atoms_per_token;
+    int64_t n_distogram_bin, n_pae_bin, n_pde_bin, n_plddt_bin;
+    double dropout_msa, dropout_pair;
+    fm_af3_noise noise;
+    fm_recompute_policy recompute;
+    const struct fm_groups *groups; /* the ranks that share a sample; NULL: one rank */
+} fm_af3_config;
+
+/* Width of s_inputs: the input embedder's token and the token's features. */
+static inline int64_t fm_af3_config_s_inputs(const fm_af3_config *config) {
+    return config->c_token_in + FM_AF3_TOKEN_FEATURES;
+}
+
+/* The published model at its initial-training shape. */
+static inline fm_af3_config fm_af3_config_initial(void) {
+    return (fm_af3_config){.n_token = 384,
+                           .n_atom = 3200,
+                           .n_msa = 1024,
+                           .n_template = 4,
+                           .n_sample = 48,
+                           .n_rollout_step = 20,
+                           .n_cycle = 4,
+                           .c_s = 384,
+                           .c_z = 128,
+                           .c_m = 64,
+                           .c_token_in = 384,
+                           .c_token = 768,
+                           .c_atom = 128,
+                           .c_atompair = 16,
+                           .c_template = 64,
+                           .c_noise = 256,
+                           .n_pairformer_block = 48,
+                           .n_msa_block = 4,
+                           .n_template_block = 2,
+                           .n_diffusion_block = 24,
+                           .n_atom_block = 3,
+                           .n_input_atom_block = 3,
+                           .n_confidence_block = 4,
+                           .n_head_single = 16,
+                           .n_head_token = 16,
+                           .n_head_atom = 4,
+                           .n_head_pair = 4,
+                           .c_head_pair = 32,
+                           .n_head_msa = 8,
+                           .c_head_msa = 8,
+                           .c_triangle = 128,
+                           .c_outer = 32,
+                           .transition_factor = 4,
+                           .narrow_factor = 2,
+                           .max_atoms_per_token = 24,
+                           .n_distogram_bin = 64,
+                           .n_pae_bin = 64,
+                           .n_pde_bin = 64,
+                           .n_plddt_bin = 50,
+                           .dropout_msa = 0.15,
+                           .dropout_pair = 0.25,
+                           .noise = {.sigma_data = 16,
+                                     .p_mean = -1.2,
+                                     .p_std = 1.5,
+                                     .s_max = 160,
+                                     .s_min = 4e-4,
+                                     .rho = 7,
+                                     .gamma0 = 0.8,
+                                     .gamma_min = 1,
+                                     .noise_scale = 1.003,
+                                     .step_scale = 1.5}};
+}
+
+#endif

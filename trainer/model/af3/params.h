@@ -1,0 +1,45 @@
+/* params.h: adds the rows of AlphaFold 3's parameter table.
+ *
+ * A row has the reference's name, which is both its own name and its OpenFold name. Each module has
+ * a function that adds its rows and returns its weights; only these functions decide which matrices
+ * are stored side by side in a block (tensor/params.h). */
+#ifndef FM_TRAINER_AF3_PARAMS_H
+#define FM_TRAINER_AF3_PARAMS_H
+
+#include "trainer/model/parameters.h"
+
+/* How a parameter starts. */
+typedef enum fm_af3_start {
+    FM_AF3_ZERO,
+    FM_AF3_ONE,
+    FM_AF3_MINUS_TWO, /* biases of the gates that end a conditioned sublayer */
+    FM_AF3_DEFAULT,   /* normal cut at two deviations, deviation sqrt(1 / fan_in) */
+    FM_AF3_HE,        /* the same with sqrt(2 / fan_in), before a ReLU or SiLU */
+    FM_AF3_NORMAL     /* standard normal: the Fourier embedding */
+} fm_af3_start;
+
+/* Returns the scope of a module inside another; `name` ends in '.'. */
+fm_scope fm_af3_enter(const fm_scope *scope, const char *name);
+/* The same for block `index` of a stack: "NAME.INDEX.". */
+fm_scope fm_af3_enter_block(const fm_scope *scope, const char *name, int32_t index);
+
+/* Opens a new block. */
+fm_param_ref fm_af3_block(const fm_scope *scope);
+/* Appends the parameter "SCOPE NAME" to the newest block: [c_out, c_in], or [c_out] where c_in is
+ * 0. */
+void fm_af3_add(const fm_scope *scope, const char *name, int64_t c_out, int64_t c_in,
+                fm_af3_start start);
+/* A block of one parameter. */
+fm_param_ref fm_af3_add_block(const fm_scope *scope, const char *name, int64_t c_out, int64_t c_in,
+                              fm_af3_start start);
+/* A linear layer NAME.weight without a bias. */
+fm_linear_weights fm_af3_linear(const fm_scope *scope, const char *name, int64_t c_in,
+                                int64_t c_out, fm_af3_start start);
+/* The same with NAME.bias. */
+fm_linear_weights fm_af3_linear_with_bias(const fm_scope *scope, const char *name, int64_t c_in,
+                                          int64_t c_out, fm_af3_start start,
+                                          fm_af3_start bias_start);
+/* The block [2, c] of NAME.weight and NAME.bias of a LayerNorm. */
+fm_param_ref fm_af3_norm(const fm_scope *scope, const char *name, int64_t c);
+
+#endif

@@ -1,0 +1,78 @@
+/* trunk.h: AlphaFold 3's trunk (1): initial representations, recycling, template embedder (16), MSA
+ * module (8), Pairformer (17) and the distogram head.
+ *
+ *     s0 = W s_inputs,  z0_ij = W1 s0_i + W2 s0_j + relative position of ij + W_b bond_ij
+ *     each cycle:  z = z0 + W_z LayerNorm(z);  z += templates(z);  z = msa(z)
+ *                  s = s0 + W_s LayerNorm(s);  s, z = Pairformer(s, z)
+ *
+ * s and z of the last cycle are in the state, zeros before the first. A single representation is
+ * [1, N, c]. */
+#ifndef FM_TRAINER_AF3_TRUNK_H
+#define FM_TRAINER_AF3_TRUNK_H
+
+#include "trainer/model/af3/blocks.h"
+
+enum { FM_AF3_MAX_TEMPLATE_BLOCK = 8, FM_AF3_MAX_MSA_BLOCK = 16 };
+
+typedef struct fm_af3_template_embedder_weights {
+    fm_param_ref norm_z; /* [2, c_z] */
+    fm_linear_weights z, a;
+    fm_af3_block_weights block[FM_AF3_MAX_TEMPLATE_BLOCK];
+    fm_param_ref norm_v; /* [2, c_template] */
+    fm_linear_weights u;
+} fm_af3_template_embedder_weights;
+
+typedef struct fm_af3_trunk_weights {
+    fm_linear_weights s_init, z_init1, z_init2, token_bond, relative;
+    fm_param_ref norm_z, norm_s; /* of the recycled values */
+    fm_linear_weights z_cycle, s_cycle;
+    fm_af3_template_embedder_weights templates;
+    fm_linear_weights msa, msa_s;
+    fm_af3_block_weights msa_block[FM_AF3_MAX_MSA_BLOCK];
+    fm_af3_block_weights pairformer[FM_AF3_MAX_BLOCK];
+    fm_linear_weights distogram;
+} fm_af3_trunk_weights;
+
+/* The scope's prefix is that of the embedder, "template_embedder.". */
+void fm_af3_template_embedder_parameters(const fm_scope *scope, const fm_af3_config *config,
+                                         fm_af3_template_embedder_weights *ret_weights);
+fm_linear_weights fm_af3_distogram_parameters(const fm_scope *scope, const fm_af3_config *config);
+/* root: the scope of the whole model. */
+void fm_af3_trunk_parameters(const fm_scope *root, const fm_af3_config *config,
+                             fm_af3_trunk_weights *ret_weights);
+
+/* Tensors of the state. */
+typedef struct fm_af3_trunk_inputs {
+    fm_tensor_ref relative;   /* u8 [4, N, N] (ops/relative_position.h) */
+    fm_tensor_ref bonds;      /* act [N, N, 1] */
+    fm_tensor_ref templates;  /* act [T, N, N, 108]; FM_TENSOR_NONE without templates */
+    fm_tensor_ref msa;        /* act [M, N, 34] of this cycle */
+    fm_tensor_ref previous_s; /* act [1, N, c_s] */
+    fm_tensor_ref previous_z; /* act [N, N, c_z] */
+    fm_af3_masks masks;
+} fm_af3_trunk_inputs;
+
+/* Makes the 108 features of all template pairs, for the host: features [n_template, n, n, 108]. The
+ * arrays are those of a sample: asym_id [n], aatype [n_template, n], distogram [.., n, n, 39],
+ * pseudo_beta_mask and backbone_frame_mask [.., n, n], unit_vector [.., n, n, 3]. */
+void fm_af3_template_features(int64_t n_template, int64_t n, const int64_t *asym_id,
+                              const int64_t *aatype, const float *distogram,
+                              const float *pseudo_beta_mask, const float *unit_vector,
+                              const float *backbone_frame_mask, float *features);
+
+/* Returns what the template embedder adds to z, [N, N, c_z]. templates [T, N, N, 108]. */
+fm_tensor_ref fm_af3_template_embedder(fm_tape *tape, const fm_af3_config *config,
+                                       const fm_af3_template_embedder_weights *weights,
+                                       fm_tensor_ref templates, fm_tensor_ref pair_mask,
+                                       fm_tensor_ref z);
+
+/* Records one cycle. s_inputs [1, N, c_s_inputs]. Returns s and z; the caller stores them for the
+ * next cycle. */
+fm_af3_pair_of fm_af3_trunk(fm_tape *tape, const fm_af3_config *config,
+                            const fm_af3_trunk_weights *weights, const fm_af3_trunk_inputs *inputs,
+                            fm_tensor_ref s_inputs);
+
+/* Returns the logits [N, N, 64] of the distogram. */
+fm_tensor_ref fm_af3_distogram(fm_tape *tape, const fm_linear_weights *weights, fm_tensor_ref z);
+
+#endif
