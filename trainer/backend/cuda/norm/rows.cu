@@ -5,13 +5,27 @@
 
 namespace fm_cuda {
 
+template <typename T, int V>
+static void bias_add_as(fm_stream *stream, int64_t rows, int64_t c, const T *x, const T *bias,
+                        T *y) {
+    int64_t packs = c / V;
+    each(stream, rows * packs, [=] __device__(int64_t i) {
+        float sum[V], b[V];
+        load<T, V>(x + i * V, sum);
+        load<T, V>(bias + i % packs * V, b);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            sum[k] += b[k];
+        store<T, V>(y + i * V, sum);
+    });
+}
+
 template <typename T>
 void bias_add(fm_stream *stream, int64_t rows, int64_t c, const void *x, const void *bias,
               void *y) {
-    const T *in = (const T *)x, *b = (const T *)bias;
-    T *out = (T *)y;
-    each(stream, rows * c,
-         [=] __device__(int64_t i) { out[i] = to<T>(get(in[i]) + get(b[i % c])); });
+    bool is_even = is_whole<T>(c) && is_aligned(x) && is_aligned(bias) && is_aligned(y);
+    auto run = is_even ? bias_add_as<T, vector_of<T>()> : bias_add_as<T, 1>;
+    run(stream, rows, c, (const T *)x, (const T *)bias, (T *)y);
 }
 
 template <typename T> void relu(fm_stream *stream, int64_t n, const void *x, void *y) {
