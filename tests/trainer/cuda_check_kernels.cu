@@ -521,7 +521,7 @@ void check_embed(int64_t rows, int64_t n_i, int64_t n_j, int64_t c) {
                          b.space(b.k->relpos_grad_workspace(&t, n_i, n_j)));
     });
     check("outer_sum", 1, [=](work_bench &b) {
-        b.k->outer_sum(NULL, n_i, n_j, c, c + 1, c + 2, b.act(n_i * (c + 1)), b.act(n_j * (c + 2)),
+        b.k->outer_sum(NULL, n_i, n_j, c, c + 8, 2 * c, b.act(n_i * (c + 8)), b.act(n_j * 2 * c),
                        b.grad(n_i * n_j * c, FM_WRITE));
         b.k->outer_sum_grad(NULL, n_i, n_j, c, c + 1, c + 2, b.act(n_i * n_j * c),
                             b.grad(n_i * (c + 1), FM_ADD), b.grad(n_j * (c + 2), FM_WRITE));
@@ -764,6 +764,7 @@ void check_kernels(void) {
     check_swiglu("swiglu 512", 4099, 512, 0, FM_WRITE);
     check_swiglu("swiglu 1536", 384, 1536, 0, FM_WRITE);
     check_rows(129, 17);
+    check_rows(129, 48);
     check_attentions();
     check_cores();
     check_dropout("dropout none shared", FM_SHARED_NONE, 5, 0.1);
