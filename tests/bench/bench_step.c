@@ -451,9 +451,7 @@ int main(int argc, char **argv) {
         {"crops", FM_OPTION_STRING, &set.crops, "LIST",
          .help = "time these crops, as 250,257, each beside the next multiple of 16"},
         {"shapes", FM_OPTION_FLAG, &set.shapes, NULL,
-         .help =
-             "the same of crops from 240 to 272, or of --crops; fails where one takes more than "
-             "1.1 times as long"},
+         .help = "the same of crops from 240 to 272; fails above 1.1 times"},
         {"tune", FM_OPTION_STRING, &set.tune, "FILE",
          .help = "measure the matrix products of these steps, write the table of the fastest"},
         {"direct", FM_OPTION_FLAG, &set.direct, NULL, .help = "capture nothing"},
