@@ -1,5 +1,5 @@
-/* af3_case.h: a run of the reference as a case for tests: the sizes from its JSON, and the sample and
- * its labels from its file. */
+/* af3_case.h: a run of the reference as a case for tests: the sizes from its JSON, and the sample
+ * and its labels from its file. */
 #ifndef FM_TESTS_TRAINER_AF3_CASE_H
 #define FM_TESTS_TRAINER_AF3_CASE_H
 

@@ -97,7 +97,8 @@ typedef struct fm_complex_logits {
     fm_tensor_ref plddt, pde, resolved, pae; /* [n_atom, 50], [N, N, 64], [n_atom, 2], [N, N, 64] */
 } fm_complex_logits;
 
-/* Writes terms[FM_COMPLEX_STRUCTURE_TERMS .. FM_COMPLEX_TERMS - 1] and returns their weighted sum. */
+/* Writes terms[FM_COMPLEX_STRUCTURE_TERMS .. FM_COMPLEX_TERMS - 1] and returns their weighted
+ * sum. */
 fm_tensor_ref fm_complex_confidence_losses(fm_tape *tape, const fm_complex_logits *logits,
                                            const fm_complex_targets *targets, fm_tensor_ref *terms);
 
