@@ -5,7 +5,7 @@
  *     af3_parity [--device cpu|cuda] --unit FILE.npz...
  *
  * CONFIG.json has the sizes of a network and FILE.npz a run of one training step. With --unit each
- * FILE is a run of one module, which its name tells. Both run in float32 and, on the CPU, in double
+ * FILE is a run of one module, which its name tells; full_units.npz has several. Both run in float32 and, on the CPU, in double
  * precision; for a step the double precision results are in FILE_f64.npz, where that exists.
  *
  * --pad records the step with N more tokens and rows of the MSA and twice as many more atoms.
@@ -68,10 +68,21 @@ static fm_status open_npz(fm_arena *arena, const char *path, fm_npz *ret_npz, fm
     return status ? status : fm_npz_parse(arena, content, ret_npz, error);
 }
 
+/* Runs a unit, on the CPU in double precision too. */
+static bool run_entry(const settings *set, const af3_unit_entry *entry, const fm_npz *npz,
+                      const fm_kernels *kernels) {
+    bool good = unit_run(entry, npz, kernels);
+    if (!strcmp(set->device, "cpu")) {
+        good &= unit_run(entry, npz, fm_kernels_cpu(FM_ELEMENT_F64));
+    }
+    return good;
+}
+
 /* Returns 0, 1 for a difference, or the exit status of a file that is missing. */
 static int run_unit(const settings *set, const char *given) {
     char path[1024];
-    const af3_unit_entry *entry = find_unit(given);
+    bool full = strstr(given, "full_units") != NULL;
+    const af3_unit_entry *entry = full ? AF3_FULL_UNITS : find_unit(given);
     if (!entry) {
         fprintf(stderr, "af3_parity: there is no unit for %s\n", given);
         return 1;
@@ -83,10 +94,9 @@ static int run_unit(const settings *set, const char *given) {
     const fm_kernels *kernels = NULL;
     fm_status status = fm_device_find(set->device, "fp32", &kernels, &error);
     if (!status) status = open_npz(&arena, path, &npz, &error);
-    bool good = !status && unit_run(entry, &npz, kernels);
-    if (good && !strcmp(set->device, "cpu")) {
-        good = unit_run(entry, &npz, fm_kernels_cpu(FM_ELEMENT_F64));
-    }
+    bool good = !status && (full || run_entry(set, entry, &npz, kernels));
+    for (; !status && full && entry->name; entry++)
+        good &= run_entry(set, entry, &npz, kernels);
     if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
     fm_arena_fini(&arena);
     return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : !good;

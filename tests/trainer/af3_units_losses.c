@@ -153,13 +153,13 @@ static void record_resolved(af3_unit *u) {
 }
 
 const af3_unit_entry AF3_LOSS_UNITS[] = {
-    {"loss_mse", record_mse, 0},
-    {"loss_bond", record_bond, 0},
-    {"loss_smooth_lddt", record_smooth_lddt, 0},
-    {"loss_distogram", record_distogram, 0},
-    {"loss_pde", record_pde, 0},
-    {"loss_pae", record_pae, 0},
-    {"loss_plddt", record_plddt, 0},
-    {"loss_resolved", record_resolved, 0},
-    {NULL, NULL, 0},
+    {"loss_mse", record_mse, 0, false},
+    {"loss_bond", record_bond, 0, false},
+    {"loss_smooth_lddt", record_smooth_lddt, 0, false},
+    {"loss_distogram", record_distogram, 0, false},
+    {"loss_pde", record_pde, 0, false},
+    {"loss_pae", record_pae, 0, false},
+    {"loss_plddt", record_plddt, 0, false},
+    {"loss_resolved", record_resolved, 0, false},
+    {NULL, NULL, 0, false},
 };
