@@ -2,7 +2,11 @@
  * af3_unit.h. */
 #include "tests/trainer/af3_unit.h"
 
+#include "trainer/backend/frame_of_atoms.h"
 #include "trainer/loss/diffusion_losses.h"
+#include "trainer/model/af3/sampling.h"
+#include "trainer/ops/frames.h"
+#include "trainer/ops/reshape.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -152,6 +156,73 @@ static void record_resolved(af3_unit *u) {
                                     unit_ones(u, 1, &count)));
 }
 
+/* -- structures */
+
+static void record_augmentation(af3_unit *u) {
+    int64_t n = unit_extent(u, "in.rot", 0);
+    fm_structure_draws draws = {unit_input_as(u, "rot", u->kernels->act, 2, (int64_t[]){n, 9}),
+                                unit_input(u, "trans"), FM_TENSOR_NONE};
+    unit_output(u, fm_op_augment(&u->tape, unit_input(u, "x"), unit_input(u, "mask"), &draws));
+}
+
+/* Slice b of in.KEY [n_batch, n, width]. */
+static fm_tensor_ref slice(af3_unit *u, const char *key, int64_t b, int64_t n, int64_t width,
+                           int rank, const int64_t *shape) {
+    const fm_npy *array = unit_array(u, key);
+    double *values = unit_numbers(u, n * width);
+    for (int64_t i = 0; i < n * width; i++)
+        values[i] = unit_value(array, b * n * width + i);
+    return unit_made(u, u->kernels->act, rank, shape, values);
+}
+
+/* The file's structures each have a target of their own. */
+static void record_align(af3_unit *u) {
+    enum { MOST = 8 };
+    int64_t n_batch = unit_extent(u, "in.x", 0), n = unit_extent(u, "in.x", 1);
+    fm_tensor_ref moved[MOST];
+    for (int64_t b = 0; b < n_batch && b < MOST; b++) {
+        fm_atom_truth truth = {.position = slice(u, "in.x", b, n, 3, 2, (int64_t[]){n, 3}),
+                               .weight = slice(u, "in.weight", b, n, 1, 1, &n)};
+        fm_tensor_ref target = slice(u, "in.target", b, n, 3, 3, (int64_t[]){1, n, 3});
+        moved[b] = fm_op_align_truth(&u->tape, target, &truth);
+    }
+    unit_output(u, fm_op_stack(&u->tape, moved, (int)(n_batch < MOST ? n_batch : MOST)));
+}
+
+/* A value of the host as an output. */
+static void output_values(af3_unit *u, int rank, const int64_t *shape, const double *values) {
+    fm_tensor_ref made_tensor = unit_made(u, u->kernels->act, rank, shape, values);
+    unit_output(u, fm_op_lift(&u->tape, "values", made_tensor));
+}
+
+static void record_express(af3_unit *u) {
+    const fm_npy *x = unit_array(u, "in.x"), *frames = unit_array(u, "in.frames");
+    int64_t n = unit_extent(u, "in.x", 0), n_frame = unit_extent(u, "in.frames", 0);
+    double *values = unit_numbers(u, n_frame * n * 3);
+    for (int64_t at = 0; at < n_frame * n; at++) {
+        double point[4][3];
+        for (int64_t k = 0; k < 4; k++)
+            for (int64_t axis = 0; axis < 3; axis++)
+                point[k][axis] = k < 3 ? unit_value(frames, (at / n * 3 + k) * 3 + axis)
+                                       : unit_value(x, at % n * 3 + axis);
+        fm_express_in_frame(point[0], point[1], point[2], point[3], values + 3 * at);
+    }
+    output_values(u, 3, (int64_t[]){n_frame, n, 3}, values);
+}
+
+static void record_schedule(af3_unit *u) {
+    const fm_af3_noise noise = fm_af3_config_initial().noise;
+    for (int i = 0;; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "out.%d", i);
+        if (!fm_npz_find(u->file, key)) return;
+        int64_t n = unit_extent(u, key, 0);
+        double *levels = unit_numbers(u, n);
+        fm_af3_schedule(&noise, n - 1, levels);
+        output_values(u, 1, &n, levels);
+    }
+}
+
 const af3_unit_entry AF3_LOSS_UNITS[] = {
     {"loss_mse", record_mse, 0, false},
     {"loss_bond", record_bond, 0, false},
@@ -161,5 +232,9 @@ const af3_unit_entry AF3_LOSS_UNITS[] = {
     {"loss_pae", record_pae, 0, false},
     {"loss_plddt", record_plddt, 0, false},
     {"loss_resolved", record_resolved, 0, false},
+    {"centre_random_augmentation", record_augmentation, 0, false},
+    {"weighted_rigid_align", record_align, 0, false},
+    {"express_in_frame", record_express, 0, false},
+    {"noise_schedule", record_schedule, 0, false},
     {NULL, NULL, 0, false},
 };

@@ -1,6 +1,7 @@
 /* body/noisy.h: structures with noise: alignment, augmentation, draws, and the losses and classes
  * that compare them with the truth. */
 #include "trainer/backend/cpu/body/real.h"
+#include "trainer/backend/frame_of_atoms.h"
 #include "trainer/backend/superpose.h"
 
 static real point_distance(const real *a, const real *b) {
@@ -304,39 +305,13 @@ static void distance_errors(fm_stream *stream, const fm_distance_errors *a) {
     }
 }
 
-/* x[atom] in the frame of three atoms (AF3-29). */
-static void express_in_frame(const real *x, const int32_t frame[3], int64_t atom, double out[3]) {
-    double w[2][3], e[3][3], size;
-    for (int k = 0; k < 2; k++) {
-        const real *tip = x + 3 * frame[2 * k], *origin = x + 3 * frame[1];
-        size = 0;
-        for (int axis = 0; axis < 3; axis++) {
-            w[k][axis] = (double)tip[axis] - (double)origin[axis];
-            size += w[k][axis] * w[k][axis];
-        }
-        size = sqrt(size) > 1e-8 ? sqrt(size) : 1e-8;
+/* x[atom] in the frame of three atoms. */
+static void in_frame(const real *x, const int32_t frame[3], int64_t atom, double out[3]) {
+    double point[4][3];
+    for (int k = 0; k < 4; k++)
         for (int axis = 0; axis < 3; axis++)
-            w[k][axis] /= size;
-    }
-    for (int k = 0; k < 2; k++) {
-        size = 0;
-        for (int axis = 0; axis < 3; axis++) {
-            e[k][axis] = k ? w[1][axis] - w[0][axis] : w[0][axis] + w[1][axis];
-            size += e[k][axis] * e[k][axis];
-        }
-        size = sqrt(size) > 1e-8 ? sqrt(size) : 1e-8;
-        for (int axis = 0; axis < 3; axis++)
-            e[k][axis] /= size;
-    }
-    for (int axis = 0; axis < 3; axis++) {
-        int next = (axis + 1) % 3, last = (axis + 2) % 3;
-        e[2][axis] = e[0][next] * e[1][last] - e[0][last] * e[1][next];
-    }
-    for (int k = 0; k < 3; k++) {
-        out[k] = 0;
-        for (int axis = 0; axis < 3; axis++)
-            out[k] += e[k][axis] * ((double)x[3 * atom + axis] - (double)x[3 * frame[1] + axis]);
-    }
+            point[k][axis] = (double)x[3 * (k < 3 ? frame[k] : atom) + axis];
+    fm_express_in_frame(point[0], point[1], point[2], point[3], out);
 }
 
 static void frame_errors(fm_stream *stream, const fm_frame_errors *a) {
@@ -352,8 +327,8 @@ static void frame_errors(fm_stream *stream, const fm_frame_errors *a) {
             w *= mask[frame[k]];
         double here[3], there[3], square = 0;
         if (w != 0) {
-            express_in_frame(x, frame, j, here);
-            express_in_frame(truth, frame, j, there);
+            in_frame(x, frame, j, here);
+            in_frame(truth, frame, j, there);
             for (int k = 0; k < 3; k++)
                 square += (here[k] - there[k]) * (here[k] - there[k]);
         }

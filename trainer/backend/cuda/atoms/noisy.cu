@@ -2,6 +2,7 @@
  * compare them with the truth. Sums over atoms are in double and in one order: a thread's own atoms
  * first, then the tree of block_sum. */
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/frame_of_atoms.h"
 #include "trainer/backend/normal.h"
 #include "trainer/backend/superpose.h"
 
@@ -389,35 +390,14 @@ template <typename T> void distance_errors(fm_stream *stream, const fm_distance_
     });
 }
 
-__device__ inline void normalise(float *v) {
-    float size = fmaxf(sqrtf(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]), 1e-8f);
-    for (int axis = 0; axis < 3; axis++)
-        v[axis] /= size;
-}
-
-/* x[atom] in the frame of three atoms (AF3-29). */
+/* x[atom] in the frame of three atoms. */
 template <typename T>
-__device__ void express_in_frame(const T *x, const int32_t *frame, int64_t atom, float *out) {
-    float w1[3], w2[3], e[3][3], d[3];
-    for (int axis = 0; axis < 3; axis++) {
-        float origin = get(x[3 * frame[1] + axis]);
-        w1[axis] = get(x[3 * frame[0] + axis]) - origin;
-        w2[axis] = get(x[3 * frame[2] + axis]) - origin;
-        d[axis] = get(x[3 * atom + axis]) - origin;
-    }
-    normalise(w1);
-    normalise(w2);
-    for (int axis = 0; axis < 3; axis++) {
-        e[0][axis] = w1[axis] + w2[axis];
-        e[1][axis] = w2[axis] - w1[axis];
-    }
-    normalise(e[0]);
-    normalise(e[1]);
-    e[2][0] = e[0][1] * e[1][2] - e[0][2] * e[1][1];
-    e[2][1] = e[0][2] * e[1][0] - e[0][0] * e[1][2];
-    e[2][2] = e[0][0] * e[1][1] - e[0][1] * e[1][0];
-    for (int k = 0; k < 3; k++)
-        out[k] = e[k][0] * d[0] + e[k][1] * d[1] + e[k][2] * d[2];
+__device__ void in_frame(const T *x, const int32_t *frame, int64_t atom, double *out) {
+    double point[4][3];
+    for (int k = 0; k < 4; k++)
+        for (int axis = 0; axis < 3; axis++)
+            point[k][axis] = (double)get(x[3 * (k < 3 ? frame[k] : atom) + axis]);
+    fm_express_in_frame(point[0], point[1], point[2], point[3], out);
 }
 
 template <typename T> void frame_errors(fm_stream *stream, const fm_frame_errors *args) {
@@ -430,14 +410,14 @@ template <typename T> void frame_errors(fm_stream *stream, const fm_frame_errors
         float w = j < 0 || frame[0] < 0 ? 0 : read<T>(a.mask, j);
         for (int k = 0; k < 3 && w != 0; k++)
             w *= read<T>(a.mask, frame[k]);
-        float here[3], there[3], square = 0;
+        double here[3], there[3], square = 0;
         if (w != 0) {
-            express_in_frame(x, frame, j, here);
-            express_in_frame((const T *)a.truth, frame, j, there);
+            in_frame(x, frame, j, here);
+            in_frame((const T *)a.truth, frame, j, there);
             for (int k = 0; k < 3; k++)
                 square += (here[k] - there[k]) * (here[k] - there[k]);
         }
-        a.target[at] = error_class(sqrtf(square), a.last, a.n_bin);
+        a.target[at] = error_class((float)sqrt(square), a.last, a.n_bin);
         ((T *)a.w)[at] = to<T>(w);
     });
 }
