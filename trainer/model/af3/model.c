@@ -191,8 +191,7 @@ fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
     return out;
 }
 
-/* The trunk's results in the state. */
-static fm_af3_trunk_output stored_trunk(fm_tape *tape, const fm_af3_inputs *in) {
+fm_af3_trunk_output fm_af3_stored_trunk(fm_tape *tape, const fm_af3_inputs *in) {
     return (fm_af3_trunk_output){.s_inputs = fm_tape_state(tape, in->s_inputs, false),
                                  .s = fm_tape_state(tape, in->s, false),
                                  .z = fm_tape_state(tape, in->z, false),
@@ -202,19 +201,23 @@ static fm_af3_trunk_output stored_trunk(fm_tape *tape, const fm_af3_inputs *in) 
 void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
                            const fm_af3_inputs *in) {
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
-    fm_af3_trunk_output trunk = stored_trunk(tape, in);
+    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
     fm_af3_prepared prepared = fm_af3_diffusion_prepare(tape, &atoms, &trunk, &w->diffusion);
     store(tape, "conditioned z", prepared.z, in->prepared_z);
     store(tape, "atom conditioning", prepared.atoms.c, in->prepared_c);
     store(tape, "atom pairs", prepared.atoms.p, in->prepared_p);
 }
 
+fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_inputs *in) {
+    return (fm_af3_prepared){.z = fm_tape_state(tape, in->prepared_z, false),
+                             .atoms = {.c = fm_tape_state(tape, in->prepared_c, false),
+                                       .p = fm_tape_state(tape, in->prepared_p, false)}};
+}
+
 void fm_af3_record_denoise(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
                            const fm_af3_inputs *in) {
-    fm_af3_trunk_output trunk = stored_trunk(tape, in);
-    fm_af3_prepared prepared = {.z = fm_tape_state(tape, in->prepared_z, false),
-                                .atoms = {.c = fm_tape_state(tape, in->prepared_c, false),
-                                          .p = fm_tape_state(tape, in->prepared_p, false)}};
+    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
+    fm_af3_prepared prepared = fm_af3_stored_prepared(tape, in);
     store(tape, "denoised positions", denoise(tape, config, w, in, &in->rollout, &trunk, &prepared),
           in->denoised);
 }
@@ -222,7 +225,7 @@ void fm_af3_record_denoise(fm_tape *tape, const fm_af3_config *config, const fm_
 fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
                                                   const fm_af3_weights *w,
                                                   const fm_af3_inputs *in) {
-    fm_af3_trunk_output trunk = stored_trunk(tape, in);
+    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
     const fm_af3_confidence_inputs inputs = {
         .s_inputs = trunk.s_inputs,
         .s = trunk.s,

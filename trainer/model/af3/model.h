@@ -79,6 +79,10 @@ typedef struct fm_af3_outputs {
 fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
                                   const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 
+/* The trunk's results, and what `prepare` has made of them, in the state. */
+fm_af3_trunk_output fm_af3_stored_trunk(fm_tape *tape, const fm_af3_inputs *inputs);
+fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_inputs *inputs);
+
 /* Both passes of the rollout have no gradient. */
 void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config,
                            const fm_af3_weights *weights, const fm_af3_inputs *inputs);
