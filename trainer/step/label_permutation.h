@@ -5,12 +5,12 @@
  * prediction that names them otherwise than the experiment is as good, so the labels are exchanged
  * before the losses are computed:
  *
- *     chains   one predicted chain is the anchor: the one with the fewest copies in the truth, then
- *              the one with most resolved tokens. Each of these copies in turn is superposed on it,
- *              and moves the whole truth. Every other predicted chain, the longest first, then takes
- *              the copy that is nearest to it and not taken yet. The anchor's copy with the smallest
- *              mean RMSD of all chains is kept.
- *     atoms    after a superposition of everything, each group of atoms takes the order with the
+ *     chains   One predicted chain is the anchor: the one with the fewest copies in the truth, then
+ *              the one with most resolved tokens. Each of these copies in turn is superposed on it
+ *              and moves the whole truth. Every other predicted chain, the longest first, then
+ *              takes the copy that is nearest to it and not taken yet. The anchor's copy with the
+ *              smallest mean RMSD of all chains is kept.
+ *     atoms    After a superposition of everything, each group of atoms takes the order with the
  *              smallest RMSD.
  *
  * The prediction may be a crop of the complex. Tokens of two chains belong together if they
