@@ -1,11 +1,16 @@
 /* af3_parity.c: compares AlphaFold 3's modules with runs of the reference.
  *
- *     af3_parity [--device cpu|cuda] CONFIG.json FILE.npz
+ *     af3_parity [--device cpu|cuda] [--pad N] [--recompute hidden|block] [--twice]
+ *                CONFIG.json FILE.npz
  *     af3_parity [--device cpu|cuda] --unit FILE.npz...
  *
  * CONFIG.json has the sizes of a network and FILE.npz a run of one training step. With --unit each
- * FILE is a run of one module, which its name tells. Both run in float32 and, on the CPU, in double
+ * FILE is a run of one module, which its name tells; full_units.npz has several. Both run in float32 and, on the CPU, in double
  * precision; for a step the double precision results are in FILE_f64.npz, where that exists.
+ *
+ * --pad records the step with N more tokens and rows of the MSA and twice as many more atoms.
+ * --recompute makes backward compute the transitions' hidden layers or whole blocks again. --twice
+ * runs the float32 step again and demands the same bits of the updated parameters.
  *
  * The program prints one line per group: the worst relative error ||a - b|| / ||b|| of its arrays,
  * the name of that array, and the gate. The last line is "parity: ok" or "parity: FAIL". A path
@@ -29,7 +34,9 @@ static const size_t FILE_BYTES = (size_t)1 << 30;
 
 typedef struct settings {
     const char *device;
-    bool units;
+    bool units, twice;
+    int pad;
+    fm_recompute_policy recompute;
 } settings;
 
 static const af3_unit_entry *find_unit(const char *path) {
@@ -61,10 +68,21 @@ static fm_status open_npz(fm_arena *arena, const char *path, fm_npz *ret_npz, fm
     return status ? status : fm_npz_parse(arena, content, ret_npz, error);
 }
 
+/* Runs a unit, on the CPU in double precision too. */
+static bool run_entry(const settings *set, const af3_unit_entry *entry, const fm_npz *npz,
+                      const fm_kernels *kernels) {
+    bool good = unit_run(entry, npz, kernels);
+    if (!strcmp(set->device, "cpu")) {
+        good &= unit_run(entry, npz, fm_kernels_cpu(FM_ELEMENT_F64));
+    }
+    return good;
+}
+
 /* Returns 0, 1 for a difference, or the exit status of a file that is missing. */
 static int run_unit(const settings *set, const char *given) {
     char path[1024];
-    const af3_unit_entry *entry = find_unit(given);
+    bool full = strstr(given, "full_units") != NULL;
+    const af3_unit_entry *entry = full ? AF3_FULL_UNITS : find_unit(given);
     if (!entry) {
         fprintf(stderr, "af3_parity: there is no unit for %s\n", given);
         return 1;
@@ -76,10 +94,9 @@ static int run_unit(const settings *set, const char *given) {
     const fm_kernels *kernels = NULL;
     fm_status status = fm_device_find(set->device, "fp32", &kernels, &error);
     if (!status) status = open_npz(&arena, path, &npz, &error);
-    bool good = !status && unit_run(entry, &npz, kernels);
-    if (good && !strcmp(set->device, "cpu")) {
-        good = unit_run(entry, &npz, fm_kernels_cpu(FM_ELEMENT_F64));
-    }
+    bool good = !status && (full || run_entry(set, entry, &npz, kernels));
+    for (; !status && full && entry->name; entry++)
+        good &= run_entry(set, entry, &npz, kernels);
     if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
     fm_arena_fini(&arena);
     return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : !good;
@@ -114,8 +131,15 @@ static int run_step(const settings *set, const char *given_config, const char *g
     const fm_kernels *kernels = NULL;
     fm_status status = fm_device_find(set->device, "fp32", &kernels, &error);
     if (!status) status = open_npz(&arena, path, &npz, &error);
-    const af3_step_files files = {config, &npz, &npz};
+    uint64_t hash = 0, again = 0;
+    af3_step_files files = {config, &npz, &npz, set->pad, set->recompute, &hash};
     bool good = !status && af3_step_run(&files, kernels);
+    if (good && set->twice) {
+        files.ret_hash = &again;
+        good = af3_step_run(&files, kernels) && again == hash;
+        printf("bits         %016llx and %016llx %s\n", (unsigned long long)hash,
+               (unsigned long long)again, again == hash ? "ok" : "FAIL");
+    }
     if (good && !strcmp(set->device, "cpu")) good = run_wide(path, &files);
     if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
     fm_arena_fini(&arena);
@@ -123,18 +147,26 @@ static int run_step(const settings *set, const char *given_config, const char *g
 }
 
 static void usage(void) {
-    fprintf(stderr, "usage: af3_parity [--device cpu|cuda] CONFIG.json FILE.npz\n"
+    fprintf(stderr, "usage: af3_parity [--device cpu|cuda] [--pad N] [--recompute hidden|block] "
+                    "[--twice] CONFIG.json FILE.npz\n"
                     "       af3_parity [--device cpu|cuda] --unit FILE.npz...\n");
 }
 
 int main(int argc, char **argv) {
     static const struct option options[] = {
-        {"device", required_argument, NULL, 'd'}, {"unit", no_argument, NULL, 'u'}, {0}};
+        {"device", required_argument, NULL, 'd'}, {"unit", no_argument, NULL, 'u'},
+        {"pad", required_argument, NULL, 'p'},    {"recompute", required_argument, NULL, 'r'},
+        {"twice", no_argument, NULL, 't'},        {0}};
     settings set = {.device = "cpu"};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd': set.device = optarg; break;
         case 'u': set.units = true; break;
+        case 'p': set.pad = atoi(optarg); break;
+        case 't': set.twice = true; break;
+        case 'r':
+            set.recompute = strcmp(optarg, "block") ? FM_RECOMPUTE_HIDDEN : FM_RECOMPUTE_BLOCK;
+            break;
         default: usage(); return 2;
         }
     }
