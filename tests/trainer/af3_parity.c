@@ -5,8 +5,9 @@
  *     af3_parity [--device cpu|cuda] --unit FILE.npz...
  *
  * CONFIG.json has the sizes of a network and FILE.npz a run of one training step. With --unit each
- * FILE is a run of one module, which its name tells; full_units.npz has several. Both run in float32 and, on the CPU, in double
- * precision; for a step the double precision results are in FILE_f64.npz, where that exists.
+ * FILE is a run of one module, which its name tells; full_units.npz has several. Both run in
+ * float32 and, on the CPU, in double precision; for a step the double precision results are in
+ * FILE_f64.npz, where that exists.
  *
  * --pad records the step with N more tokens and rows of the MSA and twice as many more atoms.
  * --recompute makes backward compute the transitions' hidden layers or whole blocks again. --twice
@@ -72,9 +73,8 @@ static fm_status open_npz(fm_arena *arena, const char *path, fm_npz *ret_npz, fm
 static bool run_entry(const settings *set, const af3_unit_entry *entry, const fm_npz *npz,
                       const fm_kernels *kernels) {
     bool good = unit_run(entry, npz, kernels);
-    if (!strcmp(set->device, "cpu")) {
-        good &= unit_run(entry, npz, fm_kernels_cpu(FM_ELEMENT_F64));
-    }
+    bool wide = !strcmp(set->device, "cpu");
+    if (wide) good &= unit_run(entry, npz, fm_kernels_cpu(FM_ELEMENT_F64));
     return good;
 }
 

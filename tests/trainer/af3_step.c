@@ -3,7 +3,7 @@
 #include "tests/trainer/af3_step.h"
 
 #include "proto/base/hash.h"
-#include "tests/trainer/af3_case.h"
+#include "tests/trainer/af3_bench.h"
 #include "trainer/optim/optimizer.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BYTES = 256, N_TAPE = 5 };
+enum { N_TAPE = 5 };
 
 static const double OUTPUT_GATE = 1e-5, LOSS_GATE = 3e-6, GRADIENT_GATE = 1e-4, WIDE_GATE = 1e-11;
 /* Gradients that are zero in exact arithmetic are compared absolutely. */
@@ -21,15 +21,8 @@ static const double ZERO_GATE = 1e-5;
 static const double UPDATE_GATE = 5e-5, AVERAGE_GATE = 1e-6, NOISE = 1e-5;
 
 typedef struct step {
+    af3_bench base;
     const af3_step_files *files;
-    const fm_kernels *kernels;
-    bool wide, failed;
-    af3_case of;
-    fm_arena arena;
-    fm_params params;
-    fm_af3_weights weights;
-    fm_state state;
-    fm_af3_inputs inputs;
     fm_tape cycle, last, prepare, denoise, confidence;
     fm_af3_outputs out;              /* of `last` */
     fm_af3_confidence_logits logits; /* of `confidence` */
@@ -40,60 +33,7 @@ typedef struct step {
     fm_optimizer optimizer;
     int64_t last_bytes; /* that `last` has used */
     void *memory;
-    uint8_t *host; /* mirror of the state */
-    bool written[FM_STATE_TENSORS];
 } step;
-
-/* -- values of the state */
-
-static void put_element(fm_element element, void *data, int64_t i, double value) {
-    switch (element) {
-    case FM_ELEMENT_F64: ((double *)data)[i] = value; break;
-    case FM_ELEMENT_F32: ((float *)data)[i] = (float)value; break;
-    case FM_ELEMENT_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
-    case FM_ELEMENT_I32: ((int32_t *)data)[i] = (int32_t)value; break;
-    default: assert(!"a type of an input");
-    }
-}
-
-static void put(void *context, int32_t tensor, int64_t at, double value) {
-    step *s = context;
-    const fm_tensor *to = &s->state.tensor[tensor];
-    assert(at >= 0 && at < fm_tensor_local_count(to));
-    put_element(to->element, s->host + s->state.offset[tensor], at, value);
-    s->written[tensor] = true;
-}
-
-static void clear(step *s, int32_t tensor) {
-    memset(s->host + s->state.offset[tensor], 0,
-           (size_t)fm_tensor_local_bytes(&s->state.tensor[tensor]));
-    s->written[tensor] = true;
-}
-
-/* Uploads what has been written since the last call. */
-static void send(step *s) {
-    for (int32_t t = 0; t < s->state.n_tensor; t++) {
-        if (!s->written[t]) continue;
-        s->kernels->upload(NULL, fm_state_data(&s->state, t), s->host + s->state.offset[t],
-                           (size_t)fm_tensor_local_bytes(&s->state.tensor[t]));
-        s->written[t] = false;
-    }
-    s->kernels->synchronize(NULL);
-}
-
-/* Returns numbers of the device in memory of the step's life. */
-static double *fetch(step *s, const void *device, fm_element element, int64_t count) {
-    size_t bytes = (size_t)count * fm_element_bytes(element);
-    void *host = malloc(bytes + 1);
-    double *values = fm_arena_alloc_array(&s->arena, (size_t)count, sizeof *values);
-    assert(host && values);
-    s->kernels->download(NULL, host, device, bytes);
-    s->kernels->synchronize(NULL);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = element == FM_ELEMENT_F64 ? ((double *)host)[i] : (double)((float *)host)[i];
-    free(host);
-    return values;
-}
 
 /* -- building */
 
@@ -112,14 +52,14 @@ static void keep_outputs(step *s) {
 static void record_losses(step *s) {
     const fm_complex_logits logits = {s->logits.plddt, s->logits.pde, s->logits.resolved,
                                       s->logits.pae};
-    fm_complex_declare_targets(&s->state, s->kernels, s->of.config.n_token, s->of.config.n_atom,
-                               fm_complex_count_bonds(&s->of.labels), s->of.config.n_sample,
-                               &s->targets);
+    fm_complex_declare_targets(&s->base.state, s->base.kernels, s->base.of.config.n_token,
+                               s->base.of.config.n_atom, fm_complex_count_bonds(&s->base.of.labels),
+                               s->base.of.config.n_sample, &s->targets);
     s->structure_total = fm_complex_structure_losses(&s->last, s->out.x_denoised, s->out.distogram,
                                                      &s->targets, s->term);
     s->confidence_total =
         fm_complex_confidence_losses(&s->confidence, &logits, &s->targets, s->term);
-    s->seed = fm_state_add(&s->state, "one", s->kernels->acc, 1, (int64_t[]){1});
+    s->seed = fm_state_add(&s->base.state, "one", s->base.kernels->acc, 1, (int64_t[]){1});
     fm_tape_seed_gradient(&s->last, s->structure_total, s->seed);
     fm_tape_seed_gradient(&s->confidence, s->confidence_total, s->seed);
     fm_tape_keep(&s->last, s->structure_total);
@@ -139,14 +79,15 @@ static fm_status record(step *s, fm_error *error) {
                        {&s->confidence, true}};
     fm_status status = FM_OK;
     for (int i = 0; i < N_TAPE && !status; i++)
-        status = fm_tape_init(tapes[i].tape, s->kernels, &s->params, &s->state,
+        status = fm_tape_init(tapes[i].tape, s->base.kernels, &s->base.params, &s->base.state,
                               tapes[i].with_gradient, error);
     if (status) return status;
-    fm_af3_record_cycle(&s->cycle, &s->of.config, &s->weights, &s->inputs);
-    s->out = fm_af3_record_last(&s->last, &s->of.config, &s->weights, &s->inputs);
-    fm_af3_record_prepare(&s->prepare, &s->of.config, &s->weights, &s->inputs);
-    fm_af3_record_denoise(&s->denoise, &s->of.config, &s->weights, &s->inputs);
-    s->logits = fm_af3_record_confidence(&s->confidence, &s->of.config, &s->weights, &s->inputs);
+    fm_af3_record_cycle(&s->cycle, &s->base.of.config, &s->base.weights, &s->base.inputs);
+    s->out = fm_af3_record_last(&s->last, &s->base.of.config, &s->base.weights, &s->base.inputs);
+    fm_af3_record_prepare(&s->prepare, &s->base.of.config, &s->base.weights, &s->base.inputs);
+    fm_af3_record_denoise(&s->denoise, &s->base.of.config, &s->base.weights, &s->base.inputs);
+    s->logits = fm_af3_record_confidence(&s->confidence, &s->base.of.config, &s->base.weights,
+                                         &s->base.inputs);
     keep_outputs(s);
     record_losses(s);
     int64_t largest = 1;
@@ -156,7 +97,7 @@ static fm_status record(step *s, fm_error *error) {
         largest = bytes > largest ? bytes : largest;
     }
     if (status) return status;
-    s->memory = s->kernels->alloc((size_t)largest);
+    s->memory = s->base.kernels->alloc((size_t)largest);
     if (!s->memory) return fm_fail(error, FM_ERR_NOMEM, "cannot allocate the step's arena");
     for (int i = 0; i < N_TAPE; i++) {
         fm_tape_bind(tapes[i].tape, s->memory);
@@ -166,136 +107,52 @@ static fm_status record(step *s, fm_error *error) {
 }
 
 static fm_status build(step *s, fm_error *error) {
-    fm_status status = fm_arena_init(&s->arena, (size_t)8 << 30, error);
-    s->of = (af3_case){.in = s->files->in, .arena = &s->arena};
-    if (!status) status = af3_case_open(&s->of, s->files->config, s->files->pad, error);
-    if (!status) status = fm_params_init(&s->params, FM_AF3_MAX_PARAM, &s->arena, error);
+    fm_status status = bench_open(&s->base, s->files->config, s->files->in, s->files->pad, error);
     if (status) return status;
-    s->of.config.recompute = s->files->recompute;
-    fm_af3_add_parameters(&s->params, &s->arena, &s->of.config, &s->weights);
-    fm_af3_declare_inputs(&s->state, &s->of.config, s->kernels, &s->inputs);
+    s->base.of.config.recompute = s->files->recompute;
     status = record(s, error);
-    if (!status) status = fm_params_allocate(&s->params, s->kernels, error);
-    if (!status) status = fm_state_allocate(&s->state, s->kernels, error);
-    const fm_optimizer_options options = {.rate = case_number(&s->of, "optimizer.lr", 1.8e-3),
-                                          .beta1 = case_number(&s->of, "optimizer.beta1", 0.9),
-                                          .beta2 = case_number(&s->of, "optimizer.beta2", 0.95),
-                                          .eps = case_number(&s->of, "optimizer.eps", 1e-8),
-                                          .ema_decay = case_number(&s->of, "optimizer.ema", 0.999),
-                                          .l2 = case_number(&s->of, "optimizer.weight_decay", 1e-8),
-                                          .clip = FM_CLIP_BATCH,
-                                          .clip_norm = case_number(&s->of, "clip", 10),
-                                          .decay_factor = 1};
-    if (!status) status = fm_optimizer_init(&s->optimizer, &s->params, &options, error);
-    if (status) return status;
-    s->host = calloc(1, (size_t)s->state.bytes);
-    assert(s->host);
-    return FM_OK;
-}
-
-static void load_parameters(step *s) {
-    size_t size = fm_element_bytes(s->params.element);
-    void *master = calloc((size_t)s->params.n_element, size);
-    assert(master);
-    for (int32_t p = 0; p < s->params.n_param; p++) {
-        const fm_param *row = &s->params.param[p];
-        const fm_npy *array = case_array(&s->of, "w/", row->name);
-        assert((int64_t)array->count == fm_param_count(row));
-        for (int64_t i = 0; i < (int64_t)array->count; i++)
-            put_element(s->params.element, master, row->offset + i, case_value(array, i));
-    }
-    s->kernels->upload(NULL, s->params.master, master, (size_t)s->params.n_element * size);
-    s->kernels->upload(NULL, s->params.ema, master, (size_t)s->params.n_element * size);
-    s->kernels->synchronize(NULL);
-    free(master);
+    if (!status) status = bench_allocate(&s->base, error);
+    const fm_optimizer_options options = {
+        .rate = case_number(&s->base.of, "optimizer.lr", 1.8e-3),
+        .beta1 = case_number(&s->base.of, "optimizer.beta1", 0.9),
+        .beta2 = case_number(&s->base.of, "optimizer.beta2", 0.95),
+        .eps = case_number(&s->base.of, "optimizer.eps", 1e-8),
+        .ema_decay = case_number(&s->base.of, "optimizer.ema", 0.999),
+        .l2 = case_number(&s->base.of, "optimizer.weight_decay", 1e-8),
+        .clip = FM_CLIP_BATCH,
+        .clip_norm = case_number(&s->base.of, "clip", 10),
+        .decay_factor = 1};
+    if (!status) status = fm_optimizer_init(&s->optimizer, &s->base.params, &options, error);
+    return status;
 }
 
 /* -- comparing */
 
-typedef struct worst {
-    double error;
-    char name[KEY_BYTES];
-    int count;
-} worst;
-
-static void note(worst *w, const char *name, double error) {
-    if (!(error <= w->error) || w->count == 0) { /* not-a-number is the worst */
-        w->error = error;
-        snprintf(w->name, sizeof w->name, "%s", name);
-    }
-    w->count++;
-}
-
-static double relative(const double *data, const fm_npy *array) {
-    double difference = 0, norm = 0;
-    for (uint64_t i = 0; i < array->count; i++) {
-        double b = case_value(array, (int64_t)i), e = data[i] - b;
-        difference += e * e;
-        norm += b * b;
-    }
-    return sqrt(difference) / fmax(sqrt(norm), 1e-30);
-}
-
-/* Where element i of the array is in the tensor, whose axes may be longer, and which may lack
- * leading axes of 1. */
-static int64_t padded_place(const fm_npy *array, const fm_tensor *tensor, int64_t i) {
-    int64_t at = 0;
-    for (int axis = tensor->rank - 1, of = (int)array->rank - 1; axis >= 0; axis--, of--) {
-        int64_t extent = (int64_t)array->shape[of];
-        assert(of >= 0 && extent <= tensor->local[axis]);
-        at += i % extent * tensor->stride[axis];
-        i /= extent;
-    }
-    assert(i == 0);
-    return at;
-}
-
-static void report(step *s, const char *group, const worst *w, double gate) {
-    bool ok = w->count > 0 && w->error <= gate;
-    printf("step %s %-12s %4d arrays, worst %.2e of %s (gate %.0e) %s\n", s->wide ? "f64" : "f32",
-           group, w->count, w->error, w->count ? w->name : "none", gate, ok ? "ok" : "FAIL");
-    s->failed |= !ok;
-}
-
-static void compare_tensor(step *s, worst *w, const fm_tape *tape, fm_tensor_ref tensor,
-                           const char *name) {
-    const fm_npy *array = case_find(s->files->expected, "out/", name);
-    if (!array) return;
-    const fm_tensor *described = fm_tape_tensor(tape, tensor);
-    const double *data =
-        fetch(s, fm_tape_data(tape, tensor), described->element, fm_tensor_local_count(described));
-    double *part = fm_arena_alloc_array(&s->arena, array->count, sizeof *part);
-    assert(part);
-    for (uint64_t i = 0; i < array->count; i++)
-        part[i] = data[padded_place(array, described, (int64_t)i)];
-    note(w, name, relative(part, array));
-}
-
 static void compare_outputs(step *s) {
-    worst w = {0};
-    compare_tensor(s, &w, &s->last, s->out.s_inputs, "s_inputs");
-    compare_tensor(s, &w, &s->last, s->out.s, "s");
-    compare_tensor(s, &w, &s->last, s->out.z, "z");
-    compare_tensor(s, &w, &s->last, s->out.distogram, "distogram");
-    compare_tensor(s, &w, &s->last, s->out.x_denoised, "x_denoised");
-    report(s, "out", &w, s->wide ? WIDE_GATE : OUTPUT_GATE);
+    af3_worst w = {0};
+    bench_compare(&s->base, &w, &s->last, s->out.s_inputs, "s_inputs");
+    bench_compare(&s->base, &w, &s->last, s->out.s, "s");
+    bench_compare(&s->base, &w, &s->last, s->out.z, "z");
+    bench_compare(&s->base, &w, &s->last, s->out.distogram, "distogram");
+    bench_compare(&s->base, &w, &s->last, s->out.x_denoised, "x_denoised");
+    bench_report(&s->base, "out", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
 }
 
 static void compare_logits(step *s) {
-    worst w = {0};
-    compare_tensor(s, &w, &s->confidence, s->logits.plddt, "plddt");
-    compare_tensor(s, &w, &s->confidence, s->logits.pae, "pae");
-    compare_tensor(s, &w, &s->confidence, s->logits.pde, "pde");
-    compare_tensor(s, &w, &s->confidence, s->logits.resolved, "resolved");
-    report(s, "confidence", &w, s->wide ? WIDE_GATE : OUTPUT_GATE);
+    af3_worst w = {0};
+    bench_compare(&s->base, &w, &s->confidence, s->logits.plddt, "plddt");
+    bench_compare(&s->base, &w, &s->confidence, s->logits.pae, "pae");
+    bench_compare(&s->base, &w, &s->confidence, s->logits.pde, "pde");
+    bench_compare(&s->base, &w, &s->confidence, s->logits.resolved, "resolved");
+    bench_report(&s->base, "confidence", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
 }
 
 /* Fetches the terms `first` to `end` of a pass and adds their weighted sum to the loss. */
 static void read_terms(step *s, const fm_tape *tape, int first, int end, fm_tensor_ref total) {
-    fm_element acc = s->kernels->acc;
+    fm_element acc = s->base.kernels->acc;
     for (int i = first; i < end; i++)
-        s->value[i] = *fetch(s, fm_tape_data(tape, s->term[i]), acc, 1);
-    s->loss += *fetch(s, fm_tape_data(tape, total), acc, 1);
+        s->value[i] = *bench_fetch(&s->base, fm_tape_data(tape, s->term[i]), acc, 1);
+    s->loss += *bench_fetch(&s->base, fm_tape_data(tape, total), acc, 1);
 }
 
 static void compare_losses(step *s) {
@@ -308,17 +165,17 @@ static void compare_losses(step *s) {
                                                         [FM_COMPLEX_PDE] = "pde_loss",
                                                         [FM_COMPLEX_RESOLVED] = "resolved_loss",
                                                         [FM_COMPLEX_PAE] = "pae_loss"};
-    worst w = {0};
+    af3_worst w = {0};
     for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        note(&w, names[i],
-             relative(&s->value[i], case_find(s->files->expected, "loss/", names[i])));
-    note(&w, "loss", relative(&s->loss, case_find(s->files->expected, "loss/", "loss")));
-    report(s, "losses", &w, s->wide ? WIDE_GATE : LOSS_GATE);
+        af3_note(&w, names[i],
+                 af3_relative(&s->value[i], case_find(s->base.expected, "loss/", names[i])));
+    af3_note(&w, "loss", af3_relative(&s->loss, case_find(s->base.expected, "loss/", "loss")));
+    bench_report(&s->base, "losses", &w, s->base.wide ? WIDE_GATE : LOSS_GATE);
 }
 
 /* Whether the configuration lists the parameter among those whose true gradient is 0. */
 static bool is_zero_gradient(const step *s, const char *name) {
-    const fm_json *list = fm_json_get_member(s->of.json, "zero_gradient");
+    const fm_json *list = fm_json_get_member(s->base.of.json, "zero_gradient");
     for (size_t i = 0; i < fm_json_count(list); i++) {
         const char *text = fm_json_get_text(fm_json_get_element(list, i));
         if (text && !strcmp(text, name)) return true;
@@ -335,44 +192,45 @@ static double largest(const double *data, int64_t n) {
 }
 
 static void compare_gradients(step *s) {
-    worst w = {0}, zero = {0};
-    for (int32_t p = 0; p < s->params.n_param; p++) {
-        const fm_param *row = &s->params.param[p];
-        const fm_npy *array = case_find(s->files->expected, "grad/", row->name);
-        const double *data = fetch(s, fm_params_at(&s->params, s->params.gradient, row->offset),
-                                   s->params.element, fm_param_count(row));
+    af3_worst w = {0}, zero = {0};
+    for (int32_t p = 0; p < s->base.params.n_param; p++) {
+        const fm_param *row = &s->base.params.param[p];
+        const fm_npy *array = case_find(s->base.expected, "grad/", row->name);
+        const double *data = bench_fetch(
+            &s->base, fm_params_at(&s->base.params, s->base.params.gradient, row->offset),
+            s->base.params.element, fm_param_count(row));
         if (is_zero_gradient(s, row->name)) {
-            note(&zero, row->name, largest(data, fm_param_count(row)));
+            af3_note(&zero, row->name, largest(data, fm_param_count(row)));
         } else if (array) {
-            note(&w, row->name, relative(data, array));
+            af3_note(&w, row->name, af3_relative(data, array));
         }
     }
-    report(s, "gradients", &w, s->wide ? WIDE_GATE : GRADIENT_GATE);
-    report(s, "zero", &zero, ZERO_GATE);
+    bench_report(&s->base, "gradients", &w, s->base.wide ? WIDE_GATE : GRADIENT_GATE);
+    bench_report(&s->base, "zero", &zero, ZERO_GATE);
 }
 
 /* The norm before clipping. */
 static void compare_norm(step *s) {
-    const fm_npy *array = case_find(s->files->expected, "clip/", "total_norm");
-    worst w = {0};
+    const fm_npy *array = case_find(s->base.expected, "clip/", "total_norm");
+    af3_worst w = {0};
     double norm = sqrt(fm_optimizer_get_state(&s->optimizer, NULL).norm_squared);
-    note(&w, "total_norm", relative(&norm, array));
-    report(s, "norm", &w, s->wide ? WIDE_GATE : OUTPUT_GATE);
+    af3_note(&w, "total_norm", af3_relative(&norm, array));
+    bench_report(&s->base, "norm", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
 }
 
 /* Compares updated values absolutely. Adam's first step moves a value by the sign of its gradient,
  * so values with a gradient that may be rounding noise are left out. */
 static void compare_update(step *s, const char *group, const char *prefix, void *flat,
                            double gate) {
-    worst w = {0};
-    for (int32_t p = 0; p < s->params.n_param; p++) {
-        const fm_param *row = &s->params.param[p];
-        const fm_npy *array = case_find(s->files->expected, prefix, row->name);
-        const fm_npy *gradient = case_find(s->files->expected, "grad/", row->name);
+    af3_worst w = {0};
+    for (int32_t p = 0; p < s->base.params.n_param; p++) {
+        const fm_param *row = &s->base.params.param[p];
+        const fm_npy *array = case_find(s->base.expected, prefix, row->name);
+        const fm_npy *gradient = case_find(s->base.expected, "grad/", row->name);
         if (!array || !gradient || is_zero_gradient(s, row->name)) continue;
         int64_t n = fm_param_count(row);
-        const double *data =
-            fetch(s, fm_params_at(&s->params, flat, row->offset), s->params.element, n);
+        const double *data = bench_fetch(&s->base, fm_params_at(&s->base.params, flat, row->offset),
+                                         s->base.params.element, n);
         double most = 0, error = 0;
         for (int64_t i = 0; i < n; i++)
             most = fmax(most, fabs(case_value(gradient, i)));
@@ -380,9 +238,9 @@ static void compare_update(step *s, const char *group, const char *prefix, void 
             double g = fabs(case_value(gradient, i)), e = fabs(data[i] - case_value(array, i));
             if ((g == 0 || g > NOISE * most) && !(e <= error)) error = e;
         }
-        note(&w, row->name, error);
+        af3_note(&w, row->name, error);
     }
-    if (w.count) report(s, group, &w, gate);
+    if (w.count) bench_report(&s->base, group, &w, gate);
 }
 
 /* What both passes with gradients have used is what was planned. */
@@ -395,40 +253,30 @@ static void compare_memory(step *s) {
     for (int i = 0; i < 2; i++) {
         bool ok = pass[i].used == pass[i].planned;
         printf("step %s memory       %s: %lld bytes planned, %lld used %s\n",
-               s->wide ? "f64" : "f32", pass[i].name, (long long)pass[i].planned,
+               s->base.wide ? "f64" : "f32", pass[i].name, (long long)pass[i].planned,
                (long long)pass[i].used, ok ? "ok" : "FAIL");
-        s->failed |= !ok;
+        s->base.failed |= !ok;
     }
 }
 
 /* Clip, Adam with L2 and the moving average. */
 static void run_update(step *s) {
     bool finite = fm_optimizer_add_sample(&s->optimizer, NULL);
-    s->failed |= !finite;
+    s->base.failed |= !finite;
     fm_optimizer_step(&s->optimizer, NULL);
     compare_norm(s);
-    compare_update(s, "post", "post/", s->params.master, UPDATE_GATE);
-    compare_update(s, "ema", "ema/", s->params.ema, AVERAGE_GATE);
-    size_t bytes = (size_t)s->params.n_element * fm_element_bytes(s->params.element);
+    compare_update(s, "post", "post/", s->base.params.master, UPDATE_GATE);
+    compare_update(s, "ema", "ema/", s->base.params.ema, AVERAGE_GATE);
+    size_t bytes = (size_t)s->base.params.n_element * fm_element_bytes(s->base.params.element);
     void *master = malloc(bytes);
     assert(master);
-    s->kernels->download(NULL, master, s->params.master, bytes);
-    s->kernels->synchronize(NULL);
+    s->base.kernels->download(NULL, master, s->base.params.master, bytes);
+    s->base.kernels->synchronize(NULL);
     *s->files->ret_hash = fm_xxh3(master, bytes);
     free(master);
 }
 
 /* -- draws and structures, on the host */
-
-/* The factors of a noise level for structure `at` of a set. */
-static void put_level(step *s, const fm_af3_structures *to, int64_t at, double t) {
-    double factors[FM_AF3_FACTORS];
-    fm_af3_noise_factors(t, s->of.config.noise.sigma_data, factors);
-    put(s, to->in, at, factors[FM_AF3_FACTOR_IN]);
-    put(s, to->skip, at, factors[FM_AF3_FACTOR_SKIP]);
-    put(s, to->out, at, factors[FM_AF3_FACTOR_OUT]);
-    put(s, to->log, at, factors[FM_AF3_FACTOR_LOG]);
-}
 
 /* x [n, 3] minus the mean over the atoms with mask, times R^T, plus t. mask NULL: all atoms. */
 static void augment(int64_t n, const double *x, const float *mask, const float *rotation,
@@ -455,26 +303,26 @@ static void augment(int64_t n, const double *x, const float *mask, const float *
 
 /* The noisy structures of training. */
 static void load_structures(step *s) {
-    int64_t n = s->of.sample.n_atom;
-    const float *rotation = case_floats(&s->of, "rnd_aug_rot"),
-                *translation = case_floats(&s->of, "rnd_aug_trans");
-    const float *normal = case_floats(&s->of, "rnd_sigma_normal"),
-                *noise = case_floats(&s->of, "rnd_noise");
-    const float *truth = case_floats(&s->of, "coordinate"),
-                *mask = case_floats(&s->of, "coordinate_mask");
+    int64_t n = s->base.of.sample.n_atom;
+    const float *rotation = case_floats(&s->base.of, "rnd_aug_rot"),
+                *translation = case_floats(&s->base.of, "rnd_aug_trans");
+    const float *normal = case_floats(&s->base.of, "rnd_sigma_normal"),
+                *noise = case_floats(&s->base.of, "rnd_noise");
+    const float *truth = case_floats(&s->base.of, "coordinate"),
+                *mask = case_floats(&s->base.of, "coordinate_mask");
     double *x = malloc((size_t)(6 * n) * sizeof *x), *y = x + 3 * n;
     assert(x);
     for (int64_t i = 0; i < 3 * n; i++)
         x[i] = truth[i];
-    for (int64_t k = 0; k < s->of.config.n_sample; k++) {
-        const fm_af3_noise *of = &s->of.config.noise;
+    for (int64_t k = 0; k < s->base.of.config.n_sample; k++) {
+        const fm_af3_noise *of = &s->base.of.config.noise;
         double sigma = of->sigma_data * exp(of->p_mean + of->p_std * (double)normal[k]);
         augment(n, x, mask, rotation + 9 * k, translation + 3 * k, y);
-        put_level(s, &s->inputs.training, k, sigma);
-        put(s, s->targets.scale, k, fm_complex_scale(sigma, of->sigma_data));
+        bench_put_level(&s->base, &s->base.inputs.training, k, sigma);
+        bench_put(&s->base, s->targets.scale, k, fm_complex_scale(sigma, of->sigma_data));
         for (int64_t i = 0; i < 3 * n; i++)
-            put(s, s->inputs.training.x, k * 3 * s->of.config.n_atom + i,
-                y[i] + sigma * (double)noise[k * 3 * n + i]);
+            bench_put(&s->base, s->base.inputs.training.x, k * 3 * s->base.of.config.n_atom + i,
+                      y[i] + sigma * (double)noise[k * 3 * n + i]);
     }
     free(x);
 }
@@ -486,13 +334,13 @@ static double level_of(const fm_af3_noise *of, int32_t k, int32_t n) {
 
 /* The rollout (18) on the recorded draws; compares the structure. */
 static void run_rollout(step *s, double *x) {
-    int64_t n = s->of.sample.n_atom;
-    int32_t n_step = s->of.config.n_rollout_step;
-    const fm_af3_noise *of = &s->of.config.noise;
-    const float *init = case_floats(&s->of, "rnd_rollout_init"),
-                *rot = case_floats(&s->of, "rnd_rollout_rot");
-    const float *trans = case_floats(&s->of, "rnd_rollout_trans"),
-                *noise = case_floats(&s->of, "rnd_rollout_noise");
+    int64_t n = s->base.of.sample.n_atom;
+    int32_t n_step = s->base.of.config.n_rollout_step;
+    const fm_af3_noise *of = &s->base.of.config.noise;
+    const float *init = case_floats(&s->base.of, "rnd_rollout_init"),
+                *rot = case_floats(&s->base.of, "rnd_rollout_rot");
+    const float *trans = case_floats(&s->base.of, "rnd_rollout_trans"),
+                *noise = case_floats(&s->base.of, "rnd_rollout_noise");
     double *y = malloc((size_t)(3 * n) * sizeof *y);
     assert(y);
     for (int64_t i = 0; i < 3 * n; i++)
@@ -503,68 +351,58 @@ static void run_rollout(step *s, double *x) {
         double t = level * (1 + (next > of->gamma_min ? of->gamma0 : 0));
         double churn = of->noise_scale * sqrt(t * t - level * level);
         augment(n, x, NULL, rot + 9 * k, trans + 3 * k, y);
-        put_level(s, &s->inputs.rollout, 0, t);
+        bench_put_level(&s->base, &s->base.inputs.rollout, 0, t);
         for (int64_t i = 0; i < 3 * n; i++) {
             y[i] += churn * (double)noise[k * 3 * n + i];
-            put(s, s->inputs.rollout.x, i, y[i]);
+            bench_put(&s->base, s->base.inputs.rollout.x, i, y[i]);
         }
-        send(s);
+        bench_send(&s->base);
         fm_tape_forward(&s->denoise, NULL);
         const double *denoised =
-            fetch(s, fm_state_data(&s->state, s->inputs.denoised), s->kernels->act, 3 * n);
+            bench_fetch(&s->base, fm_state_data(&s->base.state, s->base.inputs.denoised),
+                        s->base.kernels->act, 3 * n);
         for (int64_t i = 0; i < 3 * n; i++)
             x[i] = y[i] + of->step_scale * (next - t) * (y[i] - denoised[i]) / t;
     }
     free(y);
-    worst w = {0};
-    note(&w, "coordinate_mini",
-         relative(x, case_find(s->files->expected, "out/", "coordinate_mini")));
-    report(s, "rollout", &w, s->wide ? WIDE_GATE : OUTPUT_GATE);
+    af3_worst w = {0};
+    af3_note(&w, "coordinate_mini",
+             af3_relative(x, case_find(s->base.expected, "out/", "coordinate_mini")));
+    bench_report(&s->base, "rollout", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
 }
 
 /* -- running */
 
-static void load_fourier(step *s) {
-    static const char *const names[] = {"w", "b"};
-    const int32_t to[] = {s->inputs.fourier_w, s->inputs.fourier_b};
-    for (int i = 0; i < 2; i++) {
-        const fm_npy *array = case_array(
-            &s->of, "w/diffusion_module.diffusion_conditioning.fourier_embedding.", names[i]);
-        for (int64_t k = 0; k < (int64_t)array->count; k++)
-            put(s, to[i], k, case_value(array, k));
-    }
-}
-
 static void load_labels(step *s) {
     const fm_complex_weights weights = {
-        .diffusion = case_number(&s->of, "loss.weight.alpha_diffusion", 4),
-        .bond = case_number(&s->of, "loss.weight.alpha_bond", 0),
-        .smooth_lddt = case_number(&s->of, "loss.weight.smooth_lddt", 1),
-        .distogram = case_number(&s->of, "loss.weight.alpha_distogram", 0.03),
-        .confidence = case_number(&s->of, "loss.weight.alpha_confidence", 1e-4),
-        .pae = case_number(&s->of, "loss.weight.alpha_pae", 0),
-        .least_resolution = case_number(&s->of, "loss.resolution.min", 0.1),
-        .most_resolution = case_number(&s->of, "loss.resolution.max", 4)};
-    fm_complex_write_labels(&s->of.labels, &weights, &s->targets, put, s);
-    put(s, s->seed, 0, 1);
+        .diffusion = case_number(&s->base.of, "loss.weight.alpha_diffusion", 4),
+        .bond = case_number(&s->base.of, "loss.weight.alpha_bond", 0),
+        .smooth_lddt = case_number(&s->base.of, "loss.weight.smooth_lddt", 1),
+        .distogram = case_number(&s->base.of, "loss.weight.alpha_distogram", 0.03),
+        .confidence = case_number(&s->base.of, "loss.weight.alpha_confidence", 1e-4),
+        .pae = case_number(&s->base.of, "loss.weight.alpha_pae", 0),
+        .least_resolution = case_number(&s->base.of, "loss.resolution.min", 0.1),
+        .most_resolution = case_number(&s->base.of, "loss.resolution.max", 4)};
+    fm_complex_write_labels(&s->base.of.labels, &weights, &s->targets, bench_put, &s->base);
+    bench_put(&s->base, s->seed, 0, 1);
 }
 
 static fm_status run_forward(step *s, fm_error *error) {
-    fm_af3_writer to = {put, s};
-    load_parameters(s);
-    load_fourier(s);
+    fm_af3_writer to = {bench_put, &s->base};
+    bench_load_parameters(&s->base);
+    bench_load_fourier(&s->base);
     load_structures(s);
     load_labels(s);
-    fm_status status =
-        fm_af3_write_sample(&s->of.sample, &s->of.config, &s->inputs, &to, &s->arena, error);
-    int64_t n_row = s->of.config.n_msa - s->files->pad;
-    for (int32_t c = 0; c < s->of.config.n_cycle && !status; c++) {
-        clear(s, s->inputs.msa);
-        clear(s, s->inputs.mask_msa);
-        fm_af3_write_msa(&s->of.sample, &s->of.config, &s->inputs,
-                         case_integers(&s->of, "msa_rows") + c * n_row, n_row, &to);
-        send(s);
-        fm_tape_forward(c + 1 < s->of.config.n_cycle ? &s->cycle : &s->last, NULL);
+    fm_status status = fm_af3_write_sample(&s->base.of.sample, &s->base.of.config, &s->base.inputs,
+                                           &to, &s->base.arena, error);
+    int64_t n_row = s->base.of.config.n_msa - s->files->pad;
+    for (int32_t c = 0; c < s->base.of.config.n_cycle && !status; c++) {
+        bench_clear(&s->base, s->base.inputs.msa);
+        bench_clear(&s->base, s->base.inputs.mask_msa);
+        fm_af3_write_msa(&s->base.of.sample, &s->base.of.config, &s->base.inputs,
+                         case_integers(&s->base.of, "msa_rows") + c * n_row, n_row, &to);
+        bench_send(&s->base);
+        fm_tape_forward(c + 1 < s->base.of.config.n_cycle ? &s->cycle : &s->last, NULL);
     }
     return status;
 }
@@ -575,19 +413,20 @@ static fm_status run(step *s, fm_error *error) {
     if (status) return status;
     compare_outputs(s);
     read_terms(s, &s->last, 0, FM_COMPLEX_STRUCTURE_TERMS, s->structure_total);
-    s->kernels->fill(NULL, s->params.n_element, 0.0, s->params.gradient);
+    s->base.kernels->fill(NULL, s->base.params.n_element, 0.0, s->base.params.gradient);
     fm_tape_backward(&s->last, NULL);
     s->last_bytes = fm_tape_used_bytes(&s->last);
-    double *x = fm_arena_alloc_array(&s->arena, (size_t)(3 * s->of.sample.n_atom), sizeof *x);
+    double *x =
+        fm_arena_alloc_array(&s->base.arena, (size_t)(3 * s->base.of.sample.n_atom), sizeof *x);
     assert(x);
     run_rollout(s, x);
-    const fm_af3_writer to = {put, s};
-    status =
-        fm_af3_write_structure(&s->of.sample, &s->of.config, &s->inputs, x, &to, &s->arena, error);
+    const fm_af3_writer to = {bench_put, &s->base};
+    status = fm_af3_write_structure(&s->base.of.sample, &s->base.of.config, &s->base.inputs, x, &to,
+                                    &s->base.arena, error);
     if (status) return status;
-    for (int64_t i = 0; i < 3 * s->of.sample.n_atom; i++)
-        put(s, s->targets.structure, i, x[i]);
-    send(s);
+    for (int64_t i = 0; i < 3 * s->base.of.sample.n_atom; i++)
+        bench_put(&s->base, s->targets.structure, i, x[i]);
+    bench_send(&s->base);
     fm_tape_forward(&s->confidence, NULL);
     compare_logits(s);
     read_terms(s, &s->confidence, FM_COMPLEX_STRUCTURE_TERMS, FM_COMPLEX_TERMS,
@@ -604,23 +443,20 @@ bool af3_step_run(const af3_step_files *files, const fm_kernels *kernels) {
     step *s = calloc(1, sizeof *s);
     assert(s);
     s->files = files;
-    s->kernels = kernels;
-    s->wide = kernels->act == FM_ELEMENT_F64;
+    s->base.kernels = kernels;
+    s->base.expected = files->expected;
+    s->base.name = "step";
     fm_error error = {0};
     fm_status status = build(s, &error);
     if (!status) status = run(s, &error);
     if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
-    bool good = !status && !s->failed;
+    bool good = !status && !s->base.failed;
     fm_tape *const tapes[N_TAPE] = {&s->confidence, &s->denoise, &s->prepare, &s->last, &s->cycle};
     for (int i = 0; i < N_TAPE; i++)
         fm_tape_fini(tapes[i]);
     fm_optimizer_fini(&s->optimizer);
     kernels->release(s->memory);
-    fm_state_release(&s->state);
-    fm_params_release(&s->params);
-    af3_case_close(&s->of);
-    free(s->host);
-    fm_arena_fini(&s->arena);
+    bench_close(&s->base);
     free(s);
     return good;
 }

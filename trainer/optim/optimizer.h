@@ -8,8 +8,9 @@
  * the mean is scaled to a norm of at most clip_norm.
  *
  * The learning rate is a function of the samples seen, so it means the same at any batch size: a
- * linear warm-up, then one factor from a given sample on, or one after every so many samples. The step count, which is the exponent of
- * Adam's bias correction, is kept here. Checkpoints store it with m, v and ema. */
+ * linear warm-up, then one factor from a given sample on, or one after every so many samples. The
+ * step count, which is the exponent of Adam's bias correction, is kept here. Checkpoints store it
+ * with m, v and ema. */
 #ifndef FM_TRAINER_OPTIMIZER_H
 #define FM_TRAINER_OPTIMIZER_H
 
