@@ -1,5 +1,5 @@
-/* af3_bench.h: a network of AlphaFold 3 on a device, with the parameters and the sample of a case of
- * the reference, and the comparison of its tensors with the expected ones. */
+/* af3_bench.h: a network of AlphaFold 3 on a device, with the parameters and the sample of a case
+ * of the reference, and the comparison of its tensors with the expected ones. */
 #ifndef FM_TESTS_TRAINER_AF3_BENCH_H
 #define FM_TESTS_TRAINER_AF3_BENCH_H
 

@@ -1,5 +1,5 @@
-/* af3_formula.h: the numbers of AlphaFold 3's runs of published width, which follow from the names of
- * the arrays, and the places of the stored samples. */
+/* af3_formula.h: the numbers of AlphaFold 3 runs of published width, which follow from the names
+ * of the arrays, and the places of the stored samples. */
 #ifndef FM_TESTS_TRAINER_AF3_FORMULA_H
 #define FM_TESTS_TRAINER_AF3_FORMULA_H
 
