@@ -28,6 +28,15 @@ static fm_tensor_ref in_state(fm_tape *tape, int32_t tensor) {
     return fm_tape_state(tape, tensor, false);
 }
 
+/* The draws of the state, or those of the tape's seed where `noise` is not declared. */
+static fm_structure_draws draws_of(fm_tape *tape, fm_draw_structures of, int64_t n_sample,
+                                   int64_t n_atom, int32_t rotation, int32_t offset,
+                                   int32_t noise) {
+    if (noise < 0) return fm_op_draw_structures(tape, of, n_sample, n_atom);
+    return (fm_structure_draws){in_state(tape, rotation), in_state(tape, offset),
+                                in_state(tape, noise)};
+}
+
 fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_config *config,
                                                const fm_af3_weights *weights,
                                                const fm_af3_inputs *inputs, const fm_af3_rollout *r,
@@ -35,13 +44,8 @@ fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_confi
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, inputs);
     fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, inputs);
     fm_af3_prepared prepared = fm_af3_stored_prepared(tape, inputs);
-    fm_structure_draws draws;
-    if (r->noise < 0) {
-        draws = fm_op_draw_structures(tape, of, r->n_sample, config->n_atom);
-    } else {
-        draws = (fm_structure_draws){in_state(tape, r->rotation), in_state(tape, r->offset),
-                                     in_state(tape, r->noise)};
-    }
+    fm_structure_draws draws =
+        draws_of(tape, of, r->n_sample, config->n_atom, r->rotation, r->offset, r->noise);
     const fm_af3_levels levels = {.in = in_state(tape, r->in),
                                   .skip = in_state(tape, r->skip),
                                   .out = in_state(tape, r->out),
@@ -73,4 +77,28 @@ void fm_af3_write_step(const fm_af3_config *config, const fm_af3_rollout *r, con
         put(context, r->out, s, factors[FM_AF3_FACTOR_OUT]);
         put(context, r->log, s, factors[FM_AF3_FACTOR_LOG]);
     }
+}
+
+void fm_af3_declare_training_noise(fm_state *state, const fm_af3_config *config,
+                                   const fm_kernels *kernels, bool given,
+                                   fm_af3_training_noise *n) {
+    fm_element act = kernels->act;
+    const int64_t atoms[] = {config->n_sample, config->n_atom, 3};
+    const int64_t rotations[] = {config->n_sample, 9}, offsets[] = {config->n_sample, 3};
+    *n = (fm_af3_training_noise){.rotation = -1, .offset = -1, .noise = -1};
+    n->sigma = fm_state_add(state, "noise levels", act, 1, &config->n_sample);
+    if (!given) return;
+    n->rotation = fm_state_add(state, "rotations", act, 2, rotations);
+    n->offset = fm_state_add(state, "offsets", act, 2, offsets);
+    n->noise = fm_state_add(state, "noise", act, 3, atoms);
+}
+
+void fm_af3_record_training_structures(fm_tape *tape, const fm_af3_config *config,
+                                       const fm_af3_inputs *inputs, int32_t position, int32_t mask,
+                                       const fm_af3_training_noise *n) {
+    fm_structure_draws draws = draws_of(tape, FM_DRAW_TRAINING, config->n_sample, config->n_atom,
+                                        n->rotation, n->offset, n->noise);
+    fm_tensor_ref x = fm_af3_training_structures(
+        tape, in_state(tape, position), in_state(tape, mask), in_state(tape, n->sigma), &draws);
+    fm_op_store(tape, "noisy structures", x, in_state(tape, inputs->training.x));
 }

@@ -1,6 +1,6 @@
-/* rollout.h: one step of a rollout or of sampling (18) as a pass: augmentation, noise, the
- * diffusion module, and the move. The structures stay in the state, so the same pass runs for
- * every step. */
+/* rollout.h: two passes: the noisy structures of a training step, and one step of a rollout or of
+ * sampling (18): augmentation, noise, the diffusion module, and the move. The structures stay in
+ * the state, so the same pass runs for every step. */
 #ifndef FM_TRAINER_AF3_ROLLOUT_H
 #define FM_TRAINER_AF3_ROLLOUT_H
 
@@ -33,6 +33,22 @@ fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_confi
                                                const fm_af3_inputs *inputs,
                                                const fm_af3_rollout *rollout,
                                                fm_draw_structures of);
+
+/* The noise of a training step: positions in the state. */
+typedef struct fm_af3_training_noise {
+    int32_t sigma;                   /* act [S] */
+    int32_t rotation, offset, noise; /* draws, where they are given */
+} fm_af3_training_noise;
+
+void fm_af3_declare_training_noise(fm_state *state, const fm_af3_config *config,
+                                   const fm_kernels *kernels, bool given,
+                                   fm_af3_training_noise *ret_noise);
+
+/* Records x_noisy of a training step into inputs->training.x: position act [n_atom, 3] and mask act
+ * [n_atom] of the truth are tensors of the state. */
+void fm_af3_record_training_structures(fm_tape *tape, const fm_af3_config *config,
+                                       const fm_af3_inputs *inputs, int32_t position, int32_t mask,
+                                       const fm_af3_training_noise *noise);
 
 /* Where values go: element `at` of a tensor of the state. */
 typedef void fm_af3_put_value(void *context, int32_t tensor, int64_t at, double value);
