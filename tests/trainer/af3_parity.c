@@ -13,10 +13,14 @@
  * --recompute makes backward compute the transitions' hidden layers or whole blocks again. --twice
  * runs the float32 step again and demands the same bits of the updated parameters.
  *
+ * A file that begins with draws of structures, NAME_sample.npz, is a sampling run: the trunk, the
+ * denoising steps and the confidence head, with the features and weights of NAME.npz beside it.
+ *
  * The program prints one line per group: the worst relative error ||a - b|| / ||b|| of its arrays,
  * the name of that array, and the gate. The last line is "parity: ok" or "parity: FAIL". A path
  * that does not exist as given is looked for below $FM_REFERENCE_DATA. Without either, or without
  * that device, the program exits with 77. */
+#include "tests/trainer/af3_sample.h"
 #include "tests/trainer/af3_step.h"
 #include "tests/trainer/af3_unit.h"
 
@@ -120,6 +124,37 @@ static bool run_wide(const char *path, const af3_step_files *files) {
     return good;
 }
 
+/* Opens PATH without its ending, with `ending` in place of `without` before it. */
+static fm_status open_beside(fm_arena *arena, const char *path, const char *without,
+                             const char *ending, fm_npz *ret_npz, fm_error *error) {
+    char other[1200];
+    size_t n = strlen(path), cut = strlen(without);
+    if (n < cut || strcmp(path + n - cut, without) != 0) {
+        return fm_fail(error, FM_ERR_UNSUPPORTED, "the name does not end in %s", without);
+    }
+    snprintf(other, sizeof other, "%.*s%s", (int)(n - cut), path, ending);
+    return open_npz(arena, other, ret_npz, error);
+}
+
+/* A sampling run; `draws` is its file. */
+static fm_status run_sampling(const settings *set, const char *config, const char *path,
+                              const fm_npz *draws, const fm_kernels *kernels, bool *ret_good,
+                              fm_error *error) {
+    fm_arena arenas[2] = {{0}, {0}};
+    fm_npz features, wide;
+    fm_status status = open_beside(&arenas[0], path, "_sample.npz", ".npz", &features, error);
+    af3_sample_files files = {config, &features, draws, draws};
+    *ret_good = !status && af3_sample_run(&files, kernels);
+    if (!status && !strcmp(set->device, "cpu")) {
+        status = open_beside(&arenas[1], path, ".npz", "_f64.npz", &wide, error);
+        files.expected = &wide;
+        *ret_good &= !status && af3_sample_run(&files, fm_kernels_cpu(FM_ELEMENT_F64));
+    }
+    fm_arena_fini(&arenas[0]);
+    fm_arena_fini(&arenas[1]);
+    return status;
+}
+
 static int run_step(const settings *set, const char *given_config, const char *given) {
     char config[1024], path[1024];
     if (!locate(given_config, config, sizeof config) || !locate(given, path, sizeof path)) {
@@ -133,14 +168,19 @@ static int run_step(const settings *set, const char *given_config, const char *g
     if (!status) status = open_npz(&arena, path, &npz, &error);
     uint64_t hash = 0, again = 0;
     af3_step_files files = {config, &npz, &npz, set->pad, set->recompute, &hash};
-    bool good = !status && af3_step_run(&files, kernels);
-    if (good && set->twice) {
+    bool good = false, samples = !status && fm_npz_find(&npz, "in/rnd_init");
+    if (samples) {
+        status = run_sampling(set, config, path, &npz, kernels, &good, &error);
+    } else if (!status) {
+        good = af3_step_run(&files, kernels);
+    }
+    if (good && !samples && set->twice) {
         files.ret_hash = &again;
         good = af3_step_run(&files, kernels) && again == hash;
         printf("bits         %016llx and %016llx %s\n", (unsigned long long)hash,
                (unsigned long long)again, again == hash ? "ok" : "FAIL");
     }
-    if (good && !strcmp(set->device, "cpu")) good = run_wide(path, &files);
+    if (good && !samples && !strcmp(set->device, "cpu")) good = run_wide(path, &files);
     if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
     fm_arena_fini(&arena);
     return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : !good;

@@ -1,9 +1,10 @@
 /* af3_step.c: see af3_step.h. The step is that of the reference: all cycles, the last with
- * gradients, a rollout on the host's recorded draws, and the update of the parameters. */
+ * gradients, a rollout on recorded draws, and the update of the parameters. */
 #include "tests/trainer/af3_step.h"
 
 #include "proto/base/hash.h"
 #include "tests/trainer/af3_bench.h"
+#include "trainer/model/af3/rollout.h"
 #include "trainer/optim/optimizer.h"
 
 #include <assert.h>
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_TAPE = 5 };
+enum { N_TAPE = 6 };
 
 static const double OUTPUT_GATE = 1e-5, LOSS_GATE = 3e-6, GRADIENT_GATE = 1e-4, WIDE_GATE = 1e-11;
 /* Gradients that are zero in exact arithmetic are compared absolutely. */
@@ -23,7 +24,9 @@ static const double UPDATE_GATE = 5e-5, AVERAGE_GATE = 1e-6, NOISE = 1e-5;
 typedef struct step {
     af3_bench base;
     const af3_step_files *files;
-    fm_tape cycle, last, prepare, denoise, confidence;
+    fm_tape structures, cycle, last, prepare, step, confidence;
+    fm_af3_training_noise noise;
+    fm_af3_rollout rollout;
     fm_af3_outputs out;              /* of `last` */
     fm_af3_confidence_logits logits; /* of `confidence` */
     fm_complex_targets targets;
@@ -72,11 +75,8 @@ static fm_status record(step *s, fm_error *error) {
     struct {
         fm_tape *tape;
         bool with_gradient;
-    } tapes[N_TAPE] = {{&s->cycle, false},
-                       {&s->last, true},
-                       {&s->prepare, false},
-                       {&s->denoise, false},
-                       {&s->confidence, true}};
+    } tapes[N_TAPE] = {{&s->structures, false}, {&s->cycle, false}, {&s->last, true},
+                       {&s->prepare, false},    {&s->step, false},  {&s->confidence, true}};
     fm_status status = FM_OK;
     for (int i = 0; i < N_TAPE && !status; i++)
         status = fm_tape_init(tapes[i].tape, s->base.kernels, &s->base.params, &s->base.state,
@@ -85,11 +85,14 @@ static fm_status record(step *s, fm_error *error) {
     fm_af3_record_cycle(&s->cycle, &s->base.of.config, &s->base.weights, &s->base.inputs);
     s->out = fm_af3_record_last(&s->last, &s->base.of.config, &s->base.weights, &s->base.inputs);
     fm_af3_record_prepare(&s->prepare, &s->base.of.config, &s->base.weights, &s->base.inputs);
-    fm_af3_record_denoise(&s->denoise, &s->base.of.config, &s->base.weights, &s->base.inputs);
+    fm_af3_record_rollout_step(&s->step, &s->base.of.config, &s->base.weights, &s->base.inputs,
+                               &s->rollout, FM_DRAW_ROLLOUT);
     s->logits = fm_af3_record_confidence(&s->confidence, &s->base.of.config, &s->base.weights,
                                          &s->base.inputs);
     keep_outputs(s);
     record_losses(s);
+    fm_af3_record_training_structures(&s->structures, &s->base.of.config, &s->base.inputs,
+                                      s->targets.position, s->targets.mask, &s->noise);
     int64_t largest = 1;
     for (int i = 0; i < N_TAPE && !status; i++) {
         status = fm_tape_plan(tapes[i].tape, error);
@@ -109,6 +112,10 @@ static fm_status record(step *s, fm_error *error) {
 static fm_status build(step *s, fm_error *error) {
     fm_status status = bench_open(&s->base, s->files->config, s->files->in, s->files->pad, error);
     if (status) return status;
+    fm_af3_declare_rollout(&s->base.state, &s->base.of.config, s->base.kernels, 1, true,
+                           &s->rollout);
+    fm_af3_declare_training_noise(&s->base.state, &s->base.of.config, s->base.kernels, true,
+                                  &s->noise);
     s->base.of.config.recompute = s->files->recompute;
     status = record(s, error);
     if (!status) status = bench_allocate(&s->base, error);
@@ -278,93 +285,56 @@ static void run_update(step *s) {
 
 /* -- draws and structures, on the host */
 
-/* x [n, 3] minus the mean over the atoms with mask, times R^T, plus t. mask NULL: all atoms. */
-static void augment(int64_t n, const double *x, const float *mask, const float *rotation,
-                    const float *translation, double *y) {
-    double mean[3] = {0}, total = mask ? 1e-12 : 0;
-    for (int64_t l = 0; l < n; l++) {
-        double weight = mask ? mask[l] : 1;
-        total += weight;
-        for (int k = 0; k < 3; k++)
-            mean[k] += weight * x[3 * l + k];
-    }
-    for (int64_t l = 0; l < n; l++) {
-        double centred[3];
-        for (int k = 0; k < 3; k++)
-            centred[k] = x[3 * l + k] - mean[k] / total;
-        for (int i = 0; i < 3; i++) {
-            double turned = translation[i];
-            for (int k = 0; k < 3; k++)
-                turned += (double)rotation[3 * i + k] * centred[k];
-            y[3 * l + i] = mask ? mask[l] * turned : turned;
-        }
-    }
+/* Writes `count` numbers of an array, from number k * count on. */
+static void put_part(step *s, int32_t to, const char *name, int64_t k, int64_t count) {
+    const float *from = case_floats(&s->base.of, name);
+    for (int64_t i = 0; i < count; i++)
+        bench_put(&s->base, to, i, from[k * count + i]);
 }
 
-/* The noisy structures of training. */
+/* Draws and levels of the training structures. Recorded structures may have more atoms. */
 static void load_structures(step *s) {
+    const fm_af3_config *config = &s->base.of.config;
     int64_t n = s->base.of.sample.n_atom;
-    const float *rotation = case_floats(&s->base.of, "rnd_aug_rot"),
-                *translation = case_floats(&s->base.of, "rnd_aug_trans");
-    const float *normal = case_floats(&s->base.of, "rnd_sigma_normal"),
-                *noise = case_floats(&s->base.of, "rnd_noise");
-    const float *truth = case_floats(&s->base.of, "coordinate"),
-                *mask = case_floats(&s->base.of, "coordinate_mask");
-    double *x = malloc((size_t)(6 * n) * sizeof *x), *y = x + 3 * n;
-    assert(x);
-    for (int64_t i = 0; i < 3 * n; i++)
-        x[i] = truth[i];
-    for (int64_t k = 0; k < s->base.of.config.n_sample; k++) {
-        const fm_af3_noise *of = &s->base.of.config.noise;
-        double sigma = of->sigma_data * exp(of->p_mean + of->p_std * (double)normal[k]);
-        augment(n, x, mask, rotation + 9 * k, translation + 3 * k, y);
+    const float *normal = case_floats(&s->base.of, "rnd_sigma_normal");
+    const float *noise = case_floats(&s->base.of, "rnd_noise");
+    put_part(s, s->noise.rotation, "rnd_aug_rot", 0, 9 * config->n_sample);
+    put_part(s, s->noise.offset, "rnd_aug_trans", 0, 3 * config->n_sample);
+    for (int64_t k = 0; k < config->n_sample; k++) {
+        double sigma = fm_af3_training_level(&config->noise, normal[k]);
+        bench_put(&s->base, s->noise.sigma, k, sigma);
         bench_put_level(&s->base, &s->base.inputs.training, k, sigma);
-        bench_put(&s->base, s->targets.scale, k, fm_complex_scale(sigma, of->sigma_data));
+        bench_put(&s->base, s->targets.scale, k, fm_complex_scale(sigma, config->noise.sigma_data));
         for (int64_t i = 0; i < 3 * n; i++)
-            bench_put(&s->base, s->base.inputs.training.x, k * 3 * s->base.of.config.n_atom + i,
-                      y[i] + sigma * (double)noise[k * 3 * n + i]);
+            bench_put(&s->base, s->noise.noise, k * 3 * config->n_atom + i, noise[k * 3 * n + i]);
     }
-    free(x);
-}
-
-static double level_of(const fm_af3_noise *of, int32_t k, int32_t n) {
-    double a = pow(of->s_max, 1 / of->rho), b = pow(of->s_min, 1 / of->rho);
-    return k == n ? 0 : of->sigma_data * pow(a + (double)k / n * (b - a), of->rho);
 }
 
 /* The rollout (18) on the recorded draws; compares the structure. */
 static void run_rollout(step *s, double *x) {
-    int64_t n = s->base.of.sample.n_atom;
-    int32_t n_step = s->base.of.config.n_rollout_step;
-    const fm_af3_noise *of = &s->base.of.config.noise;
-    const float *init = case_floats(&s->base.of, "rnd_rollout_init"),
-                *rot = case_floats(&s->base.of, "rnd_rollout_rot");
-    const float *trans = case_floats(&s->base.of, "rnd_rollout_trans"),
-                *noise = case_floats(&s->base.of, "rnd_rollout_noise");
-    double *y = malloc((size_t)(3 * n) * sizeof *y);
-    assert(y);
-    for (int64_t i = 0; i < 3 * n; i++)
-        x[i] = level_of(of, 0, n_step) * (double)init[i];
+    const fm_af3_config *config = &s->base.of.config;
+    int64_t count = 3 * s->base.of.sample.n_atom;
+    const float *init = case_floats(&s->base.of, "rnd_rollout_init");
+    double *levels =
+        fm_arena_alloc_array(&s->base.arena, (size_t)config->n_rollout_step + 1, sizeof *levels);
+    assert(levels);
+    fm_af3_schedule(&config->noise, config->n_rollout_step, levels);
+    for (int64_t i = 0; i < count; i++)
+        bench_put(&s->base, s->rollout.x, i, levels[0] * (double)init[i]);
+    for (int64_t i = 0; i < s->base.of.sample.n_token; i++)
+        bench_put(&s->base, s->rollout.mask, i, 1);
     fm_tape_forward(&s->prepare, NULL);
-    for (int32_t k = 0; k < n_step; k++) {
-        double level = level_of(of, k, n_step), next = level_of(of, k + 1, n_step);
-        double t = level * (1 + (next > of->gamma_min ? of->gamma0 : 0));
-        double churn = of->noise_scale * sqrt(t * t - level * level);
-        augment(n, x, NULL, rot + 9 * k, trans + 3 * k, y);
-        bench_put_level(&s->base, &s->base.inputs.rollout, 0, t);
-        for (int64_t i = 0; i < 3 * n; i++) {
-            y[i] += churn * (double)noise[k * 3 * n + i];
-            bench_put(&s->base, s->base.inputs.rollout.x, i, y[i]);
-        }
+    for (int32_t k = 0; k < config->n_rollout_step; k++) {
+        fm_af3_write_step(config, &s->rollout, levels + k, bench_put, &s->base);
+        put_part(s, s->rollout.rotation, "rnd_rollout_rot", k, 9);
+        put_part(s, s->rollout.offset, "rnd_rollout_trans", k, 3);
+        put_part(s, s->rollout.noise, "rnd_rollout_noise", k, count);
         bench_send(&s->base);
-        fm_tape_forward(&s->denoise, NULL);
-        const double *denoised =
-            bench_fetch(&s->base, fm_state_data(&s->base.state, s->base.inputs.denoised),
-                        s->base.kernels->act, 3 * n);
-        for (int64_t i = 0; i < 3 * n; i++)
-            x[i] = y[i] + of->step_scale * (next - t) * (y[i] - denoised[i]) / t;
+        fm_tape_forward(&s->step, NULL);
     }
-    free(y);
+    const double *last = bench_fetch(&s->base, fm_state_data(&s->base.state, s->rollout.x),
+                                     s->base.kernels->act, count);
+    memcpy(x, last, (size_t)count * sizeof *x);
     af3_worst w = {0};
     af3_note(&w, "coordinate_mini",
              af3_relative(x, case_find(s->base.expected, "out/", "coordinate_mini")));
@@ -402,6 +372,7 @@ static fm_status run_forward(step *s, fm_error *error) {
         fm_af3_write_msa(&s->base.of.sample, &s->base.of.config, &s->base.inputs,
                          case_integers(&s->base.of, "msa_rows") + c * n_row, n_row, &to);
         bench_send(&s->base);
+        if (c == 0) fm_tape_forward(&s->structures, NULL);
         fm_tape_forward(c + 1 < s->base.of.config.n_cycle ? &s->cycle : &s->last, NULL);
     }
     return status;
@@ -451,7 +422,8 @@ bool af3_step_run(const af3_step_files *files, const fm_kernels *kernels) {
     if (!status) status = run(s, &error);
     if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
     bool good = !status && !s->base.failed;
-    fm_tape *const tapes[N_TAPE] = {&s->confidence, &s->denoise, &s->prepare, &s->last, &s->cycle};
+    fm_tape *const tapes[N_TAPE] = {&s->confidence, &s->step,  &s->prepare,
+                                    &s->last,       &s->cycle, &s->structures};
     for (int i = 0; i < N_TAPE; i++)
         fm_tape_fini(tapes[i]);
     fm_optimizer_fini(&s->optimizer);
