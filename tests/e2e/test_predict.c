@@ -210,6 +210,33 @@ static void a_killed_command_is_resumed(void **state) {
         0);
 }
 
+/* Train, distil, build, train: self-distillation, each step one command. */
+static void a_model_teaches_the_next(void **state) {
+    (void)state;
+    assert_int_equal(run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt 0 "
+                         "--out distilled >distill.log 2>&1 && foldmill build distilled "
+                         "--predicted --alignments data/alignments --cache taught --quiet "
+                         ">taught.log && foldmill train --cache taught --config small.ini --steps "
+                         "3 --quiet --out student >student.log 2>&1 && test -e "
+                         "student/checkpoint-000000000003.safetensors"),
+                     0);
+    assert_int_equal(run("test $(ls distilled/data/*.cif | wc -l) = 4 && test $(wc -l "
+                         "<distilled/chains.txt) = 4 && grep -q '^kept *4 of 4' distill.log && "
+                         "foldmill stats --cache taught --json >taught.json"),
+                     0);
+    /* What is below the limit is predicted and not kept; a second command keeps what is done. */
+    assert_int_equal(run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt "
+                         "100 --out strict >strict.log 2>&1 && ! ls strict/data/*.cif 2>ls.err && "
+                         "test $(ls strict/confidences/*_scores.json | wc -l) = 4 && test ! -s "
+                         "strict/chains.txt && foldmill distill --cache cache --weights "
+                         "tiny.safetensors --min-plddt 100 --resume --out strict 2>&1 | grep -q "
+                         "'4 predictions (4 kept)'"),
+                     0);
+    assert_int_equal(run("foldmill distill seqs/*.fasta --weights tiny.safetensors --out none "
+                         "2>none.err"),
+                     2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_file_is_written_and_read_back),
@@ -219,6 +246,7 @@ int main(void) {
         cmocka_unit_test(weights_of_other_programs_are_taken),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(a_killed_command_is_resumed),
+        cmocka_unit_test(a_model_teaches_the_next),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -61,7 +61,9 @@ static fm_status path_of(const predictor *p, const char *chain, const char *endi
     if (!o->distils) {
         return fm_predict_path(o, chain, &p->results->run[p->run], ending, out, PATH_BYTES, reterr);
     }
-    file_name(chain, name);
+    /* The name without that of its dataset is what its alignments are called. */
+    const char *colon = strrchr(chain, ':');
+    file_name(colon ? colon + 1 : chain, name);
     const char *folder = strcmp(ending, ".cif") == 0 ? "data" : "confidences";
     if (snprintf(out, PATH_BYTES, "%s/%s/%s%s", o->out, folder, name, ending) < PATH_BYTES) {
         return FM_OK;
