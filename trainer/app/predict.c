@@ -10,6 +10,7 @@
 #include "proto/base/plural.h"
 #include "proto/template_date.h"
 #include "trainer/app/predict_inputs.h"
+#include "trainer/app/predict_pages.h"
 #include "trainer/app/predict_run.h"
 #include "trainer/app/resume.h"
 #include "trainer/app/stop.h"
@@ -44,7 +45,9 @@ static const char predict_description[] =
     "  _scores.json      plddt, pae, ptm, max_pae, as ColabFold writes them\n"
     "  _pae.json         predicted aligned error, as the AlphaFold database has it\n"
     "  _run.json         what it was made from, and how long it took\n\n"
-    "and ranking.json. DIR has summary.csv and timings.json. Hydrogens and\n"
+    "  _pae.svg, _trace.svg   the same drawn, and the path of the chain\n\n"
+    "and ranking.json, coverage.svg, plddt.svg and the page CHAIN.html, which has them all and\n"
+    "needs no other file. DIR has summary.csv and timings.json. Hydrogens and\n"
     "relaxation are left to other programs: the guide says how to hand files over.\n\n"
     "Examples:\n"
     "  foldmill predict T1024.a3m --weights model_1.npz --out results --device cuda\n"
@@ -80,8 +83,8 @@ typedef struct predict_settings {
         *dtype, *date;
     fm_credentials credentials;
     uint64_t recycles, max_length, n_cluster, n_extra, wait_ms, data_timeout_s, memory_mib, jobs;
-    double device_gib;
-    bool resume, pdb, single_sequence, quiet;
+    double device_gib, recycle_tol;
+    bool resume, pdb, dropout, single_sequence, quiet;
     uint32_t date_rule;
     uint32_t n_seed;
     uint64_t seed[FM_PREDICT_MOST_SEEDS];
@@ -191,12 +194,15 @@ static fm_status check(predict_settings *set, fm_error *reterr) {
     if (!(set->device_gib >= 0 && set->device_gib <= 1e6)) {
         return fm_fail(reterr, FM_ERR_USAGE, "--device-memory: expected 0 to 1000000");
     }
-    const char *date = set->date ? set->date : set->n_input ? "any" : "query";
-    set->date_rule = fm_template_date_parse(date);
+    if (!(set->recycle_tol >= 0 && set->recycle_tol <= 1000)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--recycle-tol: expected 0 to 1000 Å");
+    }
+    if (!set->date) set->date = set->n_input ? "any" : "query";
+    set->date_rule = fm_template_date_parse(set->date);
     if (!set->date_rule) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--max-template-date: found '%.32s', expected YYYY-MM-DD, any or query",
-                       date);
+                       set->date);
     }
     name_models(set);
     status = read_seeds(set, reterr);
@@ -231,6 +237,11 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
                  "between them"},
         {"recycles", FM_OPTION_U64, &set->recycles, "N",
          .help = "recycling cycles after the first (3)", .max = 20},
+        {"recycle-tol", FM_OPTION_F64, &set->recycle_tol, "ANGSTROM",
+         .help =
+             "recycling ends when it changes the distances of CA atoms by less; 0: never (0.5)"},
+        {"dropout", FM_OPTION_FLAG, &set->dropout, NULL,
+         .help = "keep dropout on, for seeds that differ more"},
         {"seeds", FM_OPTION_STRING, &set->seeds, "LIST",
          .help = "seeds of the choice of MSA rows, each a prediction of its own (0)"},
         {"msa-clusters", FM_OPTION_U64, &set->n_cluster, "N",
@@ -389,8 +400,7 @@ static void print_failed(const char *program, const fm_results *r) {
 
 /* -- the command */
 
-static fm_predict_run_options run_options(const predict_settings *set,
-                                          const fm_predict_inputs *inputs,
+static fm_predict_run_options run_options(const predict_settings *set, fm_predict_inputs *inputs,
                                           fm_predict_model_options *model, const char **name) {
     const uint64_t least = (uint64_t)64 << 20;
     uint64_t memory = set->memory_mib
@@ -403,6 +413,8 @@ static fm_predict_run_options run_options(const predict_settings *set,
             .device = set->device,
             .dtype = set->dtype,
             .set = strcmp(set->set, "ema") == 0 ? FM_CHECKPOINT_EMA : FM_CHECKPOINT_MODEL,
+            .recycle_tol = set->recycle_tol,
+            .dropout = set->dropout,
             .n_cluster = set->n_cluster,
             .n_extra = set->n_extra,
             .memory_budget_gib = set->device_gib};
@@ -428,7 +440,9 @@ static fm_predict_run_options run_options(const predict_settings *set,
                                       .resumes = set->resume,
                                       .writes_pdb = set->pdb,
                                       .distils = set->distils,
-                                      .least_plddt = set->min_plddt};
+                                      .least_plddt = set->min_plddt,
+                                      .about = set->distils ? NULL : fm_predict_inputs_about,
+                                      .about_context = inputs};
     options.chains.only = fm_predict_inputs_only(inputs, &options.chains.n_only);
     return options;
 }
@@ -512,7 +526,7 @@ static fm_status write_timings(const fm_predict_run_options *options, const fm_r
     return fm_text_file_commit(&file, path, reterr);
 }
 
-static fm_status run(predict_settings *set, const fm_predict_inputs *inputs, double inputs_s,
+static fm_status run(predict_settings *set, fm_predict_inputs *inputs, double inputs_s,
                      fm_results *results, fm_error *reterr) {
     fm_predict_model_options model[FM_PREDICT_MOST_MODELS];
     const char *name[FM_PREDICT_MOST_MODELS];
@@ -530,6 +544,7 @@ static fm_status run(predict_settings *set, const fm_predict_inputs *inputs, dou
                 p.has_terminal ? "\n" : "", set->program, fm_stop_name(fm_stop_signal()), p.n_done);
     }
     if (!status) status = write_results(&options, results, reterr);
+    if (!status && !set->distils) status = fm_predict_write_pages(&options, results, reterr);
     if (!status) status = write_timings(&options, results, inputs_s, all_s, reterr);
     if (!status) {
         if (set->distils) {
@@ -556,6 +571,7 @@ static fm_status prepare_and_run(predict_settings *set, fm_results *results, uin
                                                .data = set->data,
                                                .snapshot = set->snapshot,
                                                .chain = &set->chains,
+                                               .date = set->date,
                                                .out = set->out,
                                                .jobs = set->jobs,
                                                .quiet = set->quiet};
@@ -599,6 +615,7 @@ static const predict_settings defaults = {.seeds = "0",
                                           .device = "cpu",
                                           .dtype = "fp32",
                                           .recycles = 3,
+                                          .recycle_tol = 0.5,
                                           .min_plddt = 70,
                                           .wait_ms = 5000,
                                           .data_timeout_s = 600};

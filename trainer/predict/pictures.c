@@ -48,8 +48,8 @@ static void mix(const uint8_t (*stop)[3], int n_stop, double at, char out[8]) {
 
 enum { MOST_CELLS = 128, N_LEVEL = 32, MATRIX = 320, BAR = 14 };
 
-static const uint8_t greens[][3] = {
-    {0, 68, 27}, {0, 109, 44}, {35, 139, 69}, {116, 196, 118}, {199, 233, 192}, {247, 252, 245}};
+static const uint8_t greens[][3] = {{0, 68, 27},     {0, 109, 44},    {35, 139, 69},
+                                    {116, 196, 118}, {199, 233, 192}, {247, 252, 245}};
 enum { N_GREEN = sizeof greens / sizeof greens[0] };
 
 /* The mean error of the pairs of a cell. */
@@ -83,7 +83,8 @@ static void draw_cells(FILE *out, const fm_prediction *p, const fm_svg_frame *fr
         fprintf(out, "<path stroke=\"%s\" stroke-width=\"%.2f\" d=\"", colour, side + 0.25);
         for (uint32_t r = 0; r < n; r++) {
             for (uint32_t c = 0, end; c < n; c = end) {
-                for (end = c + 1; end < n && level[(size_t)r * n + end] == level[(size_t)r * n + c];)
+                for (end = c + 1;
+                     end < n && level[(size_t)r * n + end] == level[(size_t)r * n + c];)
                     end++;
                 if (level[(size_t)r * n + c] != k) continue;
                 fprintf(out, "M%.1f %.1fh%.1f", frame->left + c * side,
@@ -101,14 +102,13 @@ static void draw_scale(FILE *out, const fm_prediction *p, const fm_svg_frame *fr
     for (int k = 0; k < N_LEVEL; k++) {
         char colour[8];
         mix(greens, N_GREEN, (k + 0.5) / N_LEVEL, colour);
-        fprintf(out,
-                "<rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%.2f\" fill=\"%s\"/>\n", left,
-                frame->top + frame->height - (k + 1) * high, BAR, high + 0.3, colour);
+        fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%.2f\" fill=\"%s\"/>\n",
+                left, frame->top + frame->height - (k + 1) * high, BAR, high + 0.3, colour);
     }
-    for (int k = 0; k <= 3; k++) {
-        snprintf(text, sizeof text, "%.0f", p->max_pae * k / 3);
-        fm_svg_label(out, left + BAR + 6, frame->top + frame->height * (1 - k / 3.0) + 4, "start",
-                     12, FM_SVG_QUIET, text);
+    for (int error = 0; error <= p->max_pae; error += 10) {
+        snprintf(text, sizeof text, "%d", error);
+        fm_svg_label(out, left + BAR + 6, frame->top + frame->height * (1 - error / p->max_pae) + 4,
+                     "start", 12, FM_SVG_QUIET, text);
     }
     fm_svg_label(out, left, frame->top - 10, "start", 12, FM_SVG_INK, "Å");
 }
@@ -238,7 +238,10 @@ static uint32_t cut_path(const point *points, uint32_t n, uint32_t n_part, piece
                 at[0][k] = curve_at(points, n, i, k, t0);
                 at[1][k] = curve_at(points, n, i, k, t1);
             }
-            pieces[n_piece++] = (piece){at[0][0], at[0][1], at[1][0], at[1][1],
+            pieces[n_piece++] = (piece){at[0][0],
+                                        at[0][1],
+                                        at[1][0],
+                                        at[1][1],
                                         (at[0][2] + at[1][2]) / 2,
                                         t0 < 0.5 ? points[i].plddt : points[i + 1].plddt};
         }
@@ -268,9 +271,11 @@ static void draw_classes(FILE *out, double left, double y) {
     for (int k = 0; k < FM_PLDDT_CLASSES; k++) {
         const fm_plddt_class *class = &fm_plddt_classes[k];
         char text[64];
-        snprintf(text, sizeof text, "%s (%s%g)", class->name, k + 1 < FM_PLDDT_CLASSES ? "≥ " : "< ",
+        snprintf(text, sizeof text, "%s (%s%g)", class->name,
+                 k + 1 < FM_PLDDT_CLASSES ? "≥ " : "< ",
                  k + 1 < FM_PLDDT_CLASSES ? class->least : fm_plddt_classes[k - 1].least);
-        fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" rx=\"2\" fill=\"%s\"/>\n",
+        fprintf(out,
+                "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" rx=\"2\" fill=\"%s\"/>\n",
                 left, y - 10, class->colour);
         fm_svg_label(out, left + 18, y, "start", 12, FM_SVG_QUIET, text);
         left += 124;
@@ -289,18 +294,18 @@ void fm_picture_trace(FILE *out, const fm_prediction *p) {
     for (uint32_t i = 0; points && i < n; i++) {
         const float *ca = p->atoms + ((size_t)i * FM_N_ATOM14 + 1) * 3;
         if (p->aatype[i] == FM_RESTYPE_X) continue;
-        points[n_point++] = (point){{(double)ca[0], (double)ca[1], (double)ca[2]},
-                                    (double)p->plddt[i]};
+        points[n_point++] =
+            (point){{(double)ca[0], (double)ca[1], (double)ca[2]}, (double)p->plddt[i]};
     }
     if (points && pieces && n_point > 1) {
         turn_points(points, n_point);
-        double most = 1;
+        double most = 1e-3;
         for (uint32_t i = 0; i < n_point; i++) {
             most = fmax(most, fabs(points[i].x[0]) * (HEIGHT - 80) / (WIDTH - 80));
             most = fmax(most, fabs(points[i].x[1]));
         }
         double wide = most * (WIDTH - 80) / (HEIGHT - 80);
-        const fm_svg_frame frame = {out,  40,    TOP + 14, WIDTH - 80, HEIGHT - 80,
+        const fm_svg_frame frame = {out,   40,   TOP + 14, WIDTH - 80, HEIGHT - 80,
                                     -wide, wide, -most,    most};
         uint32_t n_piece = cut_path(points, n_point, n_part, pieces);
         qsort(pieces, n_piece, sizeof *pieces, compare_depths);
@@ -317,9 +322,8 @@ void fm_picture_trace(FILE *out, const fm_prediction *p) {
 enum { MOST_CURVES = 8 };
 
 static const char *const hues[MOST_CURVES][2] = {
-    {"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8f45"}, {"#00815e", "#35cf9f"},
-    {"#b8478c", "#e99acb"}, {"#8a6d00", "#f0e442"}, {"#555555", "#c2c2c2"},
-    {"#7446b8", "#b99cf2"}, {"#7f3b08", "#dba36b"}};
+    {"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8f45"}, {"#00815e", "#35cf9f"}, {"#b8478c", "#e99acb"},
+    {"#8a6d00", "#f0e442"}, {"#555555", "#c2c2c2"}, {"#7446b8", "#b99cf2"}, {"#7f3b08", "#dba36b"}};
 
 void fm_picture_plddt(FILE *out, const char *chain, uint32_t n_res, const fm_plddt_curve *curve,
                       uint32_t n_curve) {
@@ -349,8 +353,7 @@ void fm_picture_plddt(FILE *out, const char *chain, uint32_t n_res, const fm_pld
     fm_svg_value_axis(&frame, 5);
     fm_svg_bottom_axis(&frame, N_TICK, 1, "residue");
     for (uint32_t k = n; k-- > 0;) { /* the best one on top */
-        fprintf(out,
-                "<path stroke=\"%s\" stroke-width=\"%s\" stroke-linejoin=\"round\" d=\"",
+        fprintf(out, "<path stroke=\"%s\" stroke-width=\"%s\" stroke-linejoin=\"round\" d=\"",
                 hues[k][0], k ? "1.3" : "2.2");
         for (uint32_t i = 0; i < n_res; i++) {
             fprintf(out, "%c%.1f %.1f", i ? 'L' : 'M', fm_svg_x(&frame, i + 1.0),
@@ -370,8 +373,8 @@ void fm_picture_plddt(FILE *out, const char *chain, uint32_t n_res, const fm_pld
 
 /* -- coverage */
 
-static const uint8_t identities[][3] = {{68, 1, 84},    {59, 82, 139},  {33, 145, 140},
-                                        {94, 201, 98}, {253, 231, 37}};
+static const uint8_t identities[][3] = {
+    {68, 1, 84}, {59, 82, 139}, {33, 145, 140}, {94, 201, 98}, {253, 231, 37}};
 enum { N_IDENTITY = sizeof identities / sizeof identities[0] };
 
 static void draw_band(FILE *out, const fm_svg_frame *frame, double low, double high,
@@ -381,7 +384,8 @@ static void draw_band(FILE *out, const fm_svg_frame *frame, double low, double h
     char colour[8];
     mix(identities, N_IDENTITY, fm_json_get_number(fm_json_get_member(band, "identity"), 0),
         colour);
-    double top = fm_svg_y(frame, high), base = fm_svg_y(frame, low), wide = frame->width / (double)n;
+    double top = fm_svg_y(frame, high), base = fm_svg_y(frame, low),
+           wide = frame->width / (double)n;
     for (size_t c = 0, end; c < n; c = end) {
         for (end = c + 1; end < n && cells[end] == cells[c];)
             end++;
@@ -413,8 +417,7 @@ bool fm_picture_coverage(FILE *out, const char *chain, uint32_t n_res, const fm_
     size_t n_band = fm_json_count(bands);
     double n_row = 0, at = 0;
     for (size_t b = 0; b < n_band; b++)
-        n_row += fm_json_get_number(
-            fm_json_get_member(fm_json_get_element(bands, b), "rows"), 0);
+        n_row += fm_json_get_number(fm_json_get_member(fm_json_get_element(bands, b), "rows"), 0);
     if (fm_json_count(columns) != n_res || !(n_row > 0)) return false;
     char title[400], number[FM_SVG_NUMBER_BYTES], remark[96];
     const fm_svg_frame frame = {.out = out,
