@@ -248,9 +248,7 @@ static void pictures_and_pages_are_whole(void **state) {
                                            "-qF 'model_1 &amp; friends' page.html"),
                      0);
     const char *keep = getenv("FM_TEST_PICTURES");
-    if (keep) {
-        assert_int_equal(fm_test_shell_format(folder, "cp *.svg page.html '%s'", keep), 0);
-    }
+    if (keep) assert_int_equal(fm_test_shell_format(folder, "cp *.svg page.html '%s'", keep), 0);
     const char bad[] = "{\"columns\": [1, 2], \"bands\": [{\"rows\": 2}]}";
     fm_json *tree = fm_json_parse(bad, sizeof bad - 1);
     assert_false(fm_picture_coverage(stdout, "c", 3, tree));
