@@ -188,19 +188,19 @@ static void a_killed_command_is_resumed(void **state) {
     (void)state;
     assert_int_equal(
         run("{ foldmill predict --weights tiny.safetensors --cache cache --seeds "
-            "0,1,2,3,4,5,6,7 --recycles 20 --recycle-tol 0 --out killed >killed.log 2>killed.err & "
+            "0,1,2,3 --recycles 8 --recycle-tol 0 --out killed >killed.log 2>killed.err & "
             "}; pid=$!; until ls killed/*/*_run.json >ls.log 2>&1; do sleep 0.01; "
             "done; kill -9 $pid; wait $pid"),
         137);
-    assert_int_equal(run("n=$(ls killed/*/*_run.json | wc -l); test $n -lt 32 && foldmill predict "
-                         "--weights tiny.safetensors --cache cache --seeds 0,1,2,3,4,5,6,7 "
-                         "--recycles 20 --recycle-tol 0 --resume --out killed >resumed.log "
+    assert_int_equal(run("n=$(ls killed/*/*_run.json | wc -l); test $n -lt 16 && foldmill predict "
+                         "--weights tiny.safetensors --cache cache --seeds 0,1,2,3 "
+                         "--recycles 8 --recycle-tol 0 --resume --out killed >resumed.log "
                          "2>resumed.err && test "
                          "$(grep -c ' kept, ' resumed.err) -ge $n && test $(grep -c ' kept, ' "
-                         "resumed.err) -lt 32"),
+                         "resumed.err) -lt 16"),
                      0);
     assert_int_equal(run("foldmill predict --weights tiny.safetensors --cache cache --seeds "
-                         "0,1,2,3,4,5,6,7 --recycles 20 --recycle-tol 0 --out whole -q >whole.log "
+                         "0,1,2,3 --recycles 8 --recycle-tol 0 --out whole -q >whole.log "
                          "&& for f in $(cd "
                          "whole && ls */*.cif */*_scores.json); do cmp whole/$f killed/$f || exit "
                          "1; done"),
