@@ -1,6 +1,7 @@
 /* cmd_inspect.c: foldmill inspect: shows the content of a cache or of one chain. */
 #include "featurizer/templates.h"
 #include "proto/base/plural.h"
+#include "proto/template_date.h"
 #include "server/cli/commands.h"
 #include "server/cli/inspect_json.h"
 #include "server/cli/open_cache.h"
@@ -116,22 +117,23 @@ static fm_status print_chain(const fm_store *store, uint32_t chain, fm_arena *ar
 }
 
 static fm_status inspect_chain(const char *path, const fm_store *store, const char *name, bool json,
-                               fm_arena *arena, fm_error *reterr) {
+                               uint32_t input_rule, fm_arena *arena, fm_error *reterr) {
     uint32_t chain;
     fm_status status = fm_cli_find_chain(path, store, name, arena, &chain, reterr);
     if (status) return status;
-    return json ? fm_inspect_chain_json(store, chain, arena, reterr)
+    return json ? fm_inspect_chain_json(store, chain, input_rule, arena, reterr)
                 : print_chain(store, chain, arena, reterr);
 }
 
-static fm_status inspect(const char *path, const char *chain, bool json, fm_error *reterr) {
+static fm_status inspect(const char *path, const char *chain, bool json, uint32_t input_rule,
+                         fm_error *reterr) {
     fm_arena arena = {0};
     fm_store *store;
     fm_status status = fm_cli_open_store(path, &store, reterr);
     if (status) return status;
     status = fm_arena_init(&arena, ARENA_BYTES, reterr);
     if (!status && chain) {
-        status = inspect_chain(path, store, chain, json, &arena, reterr);
+        status = inspect_chain(path, store, chain, json, input_rule, &arena, reterr);
     } else if (!status) {
         status = json ? fm_inspect_cache_json(path, store, &arena, reterr)
                       : print_cache(path, store, &arena, reterr);
@@ -142,12 +144,17 @@ static fm_status inspect(const char *path, const char *chain, bool json, fm_erro
 }
 
 int fm_cmd_inspect(int argc, char **argv) {
-    const char *cache = NULL, *chain = NULL;
+    const char *cache = NULL, *chain = NULL, *as_input = NULL;
     bool json = false;
     const fm_option options[] = {
         {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to show", .is_required = true},
         {"chain", FM_OPTION_STRING, &chain, "ID", "show this chain, e.g. 1abc_A", .letter = 0},
         {"json", FM_OPTION_FLAG, &json, NULL, "print one JSON object", .letter = 0},
+        {"as-input", FM_OPTION_STRING, &as_input, "DATE",
+         "of a chain, with --json: also its coverage by the MSA, and the templates of a "
+         "prediction, "
+         "none released after DATE (YYYY-MM-DD, any, query)",
+         .letter = 0},
         {0}};
     const fm_command command = {
         .program = "foldmill inspect",
@@ -164,7 +171,11 @@ int fm_cmd_inspect(int argc, char **argv) {
             "reason}]. Of a chain: chain, number (its place), residues, sequence,\n"
             "msa {rows, sources [{name, rows}]},\n"
             "hits {hits, mapped}, structure {atoms, resolution, release_date, predicted}, parts\n"
-            "{NAME: {hash, stored_bytes, decoded_bytes}}. What a chain lacks is omitted.\n\n"
+            "{NAME: {hash, stored_bytes, decoded_bytes}}; with --as-input: coverage {columns, "
+            "bands\n"
+            "[{rows, identity, cells}]}, templates [{name, sum_probs, release_date}]. What a "
+            "chain\n"
+            "lacks is omitted.\n\n"
             "Exit codes: 0 shown, 1 not readable or no such chain, 2 bad usage.",
         .options = options,
     };
@@ -172,6 +183,14 @@ int fm_cmd_inspect(int argc, char **argv) {
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
     fm_error error;
-    fm_status status = inspect(cache, chain, json, &error);
+    uint32_t input_rule = as_input ? fm_template_date_parse(as_input) : 0;
+    if (as_input && (!input_rule || !chain || !json)) {
+        (void)fm_fail(&error, FM_ERR_USAGE,
+                      "--as-input: found '%.32s', expected YYYY-MM-DD, any or query, with --chain "
+                      "and --json",
+                      as_input);
+        return fm_cli_report(command.program, &error);
+    }
+    fm_status status = inspect(cache, chain, json, input_rule, &error);
     return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
 }

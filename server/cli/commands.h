@@ -46,8 +46,8 @@ int fm_cmd_certs(int argc, char **argv);
 int fm_cmd_simulate(int argc, char **argv);
 int fm_cmd_top(int argc, char **argv);
 int fm_cmd_plot(int argc, char **argv);
-/* train, eval, predict, import and export-weights: runs the program foldmill-train in place of this
- * one, with the command as its first argument. */
+/* train, eval, predict, distill, import and export-weights: runs the program foldmill-train in
+ * place of this one, with the command as its first argument. */
 int fm_cmd_train(int argc, char **argv);
 
 #endif

@@ -1,6 +1,8 @@
 /* inspect_json.c: see inspect_json.h. */
 #include "server/cli/inspect_json.h"
 
+#include "server/cli/inspect_input.h"
+
 /* -- a cache */
 
 void fm_inspect_json_info(fm_json_writer *json, const fm_store_info *info) {
@@ -116,8 +118,8 @@ static void print_parts(fm_json_writer *json, const fm_store *store, uint32_t ch
     fm_json_close(json);
 }
 
-fm_status fm_inspect_chain_json(const fm_store *store, uint32_t chain, fm_arena *arena,
-                                fm_error *reterr) {
+fm_status fm_inspect_chain_json(const fm_store *store, uint32_t chain, uint32_t input_rule,
+                                fm_arena *arena, fm_error *reterr) {
     fm_json_writer json;
     fm_record record;
     fm_status status = fm_store_load(store, chain, arena, &record, reterr);
@@ -131,6 +133,7 @@ fm_status fm_inspect_chain_json(const fm_store *store, uint32_t chain, fm_arena 
     if (record.hits) print_hits(&json, record.hits);
     if (record.structure) print_structure(&json, record.structure);
     print_parts(&json, store, chain);
+    if (input_rule) status = fm_inspect_input_json(&json, &record, input_rule, arena, reterr);
     fm_json_end(&json);
-    return FM_OK;
+    return status;
 }

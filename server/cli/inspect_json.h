@@ -17,9 +17,10 @@ FM_MUST_USE fm_status fm_inspect_cache_json(const char *path, const fm_store *st
  *  "hits": {"hits", "mapped"},
  *  "structure": {"atoms", "resolution", "release_date", "predicted"},
  *  "parts": {NAME: {"hash", "stored_bytes", "decoded_bytes"}}}
- * Parts that the chain lacks are omitted, as are an unknown resolution and date. */
-FM_MUST_USE fm_status fm_inspect_chain_json(const fm_store *store, uint32_t chain, fm_arena *arena,
-                                            fm_error *reterr);
+ * Parts that the chain lacks are omitted, as are an unknown resolution and date. With `input_rule`,
+ * a rule for the dates of templates, the members of fm_inspect_input_json follow; 0 = without. */
+FM_MUST_USE fm_status fm_inspect_chain_json(const fm_store *store, uint32_t chain,
+                                            uint32_t input_rule, fm_arena *arena, fm_error *reterr);
 
 /* Members of the object that is open, which other commands print too. Identity of the generation:
  * "generation", "content", "chains", "refused", "shards", "shard_bytes". */

@@ -35,6 +35,7 @@ static const command_entry commands[] = {
     {"train", fm_cmd_train, "train on the samples of a server (foldmill-train)"},
     {"eval", fm_cmd_train, "score a checkpoint on the chains of a snapshot"},
     {"predict", fm_cmd_train, "predict structures from sequences with their alignments"},
+    {"distill", fm_cmd_train, "predict the chains of a cache for self-distillation"},
     {"import", fm_cmd_train, "make a checkpoint from the weights of DeepMind or OpenFold"},
     {"export-weights", fm_cmd_train, "write the weights of a checkpoint for other programs"},
     {"synth", fm_cmd_synth, "write a synthetic dataset"},

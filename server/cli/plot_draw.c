@@ -3,7 +3,7 @@
  * from them, and then draws them. A curve has at most N_POINT points, even for a long run. */
 #include "server/cli/plot_draw.h"
 
-#include "server/cli/svg.h"
+#include "proto/base/svg.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -36,19 +36,11 @@ enum {
 
 /* Colours that people with any colour blindness tell apart, first on white, then on black; beyond
  * them, runs differ in the pattern of their lines, and dots in their shape. */
-static const struct {
-    const char *light, *dark;
-} colours[N_COLOUR] = {{"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8f45"}, {"#00815e", "#35cf9f"},
-                       {"#b8478c", "#e99acb"}, {"#8a6d00", "#f0e442"}, {"#555555", "#c2c2c2"},
-                       {"#7446b8", "#b99cf2"}, {"#7f3b08", "#dba36b"}};
+static const char *const colours[N_COLOUR][2] = {
+    {"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8f45"}, {"#00815e", "#35cf9f"}, {"#b8478c", "#e99acb"},
+    {"#8a6d00", "#f0e442"}, {"#555555", "#c2c2c2"}, {"#7446b8", "#b99cf2"}, {"#7f3b08", "#dba36b"}};
 static const char *const dashes[] = {"", "7 3", "2 3"};
 static const char seen_dash[] = "1 3";
-
-static const char *const greys[][2] = {{FM_SVG_PAPER, "#0d1117"},
-                                       {FM_SVG_INK, "#e6edf3"},
-                                       {FM_SVG_QUIET, "#9aa4af"},
-                                       {FM_SVG_GRID, "#262c36"},
-                                       {FM_SVG_AXIS, "#6e7681"}};
 
 /* How a number over steps becomes a curve. */
 typedef enum measure { MEASURE_MEAN, MEASURE_RATE } measure;
@@ -86,7 +78,7 @@ typedef struct plot {
     size_t colour[FM_PLOT_MOST_RUNS], dash[FM_PLOT_MOST_RUNS], n_colour;
     curve *curves; /* [MOST_CURVES] of the panel in hand */
     size_t n_curve;
-    double left, top, low, high; /* of its plot; low and high in log10 where is_log */
+    fm_svg_frame frame; /* of its plot; y in log10 where is_log */
     bool is_log;
     size_t n_panel; /* drawn so far */
 } plot;
@@ -239,57 +231,32 @@ static void choose_range(plot *p, const panel_kind *kind) {
     if (!(high > low)) high = low + fmax(fabs(low) * 0.1, 1e-9);
     double room = (high - low) * 0.04;
     if (low != 0 || p->is_log) low -= room;
-    p->low = low;
-    p->high = high + room;
+    p->frame.y0 = low;
+    p->frame.y1 = high + room;
 }
 
 static double x_of(const plot *p, double step) {
-    return p->left + (PANEL_WIDTH - AXIS_LEFT) * step / p->last_step;
+    return fm_svg_x(&p->frame, step);
 }
 
 static double y_of(const plot *p, double value) {
-    double at = p->is_log ? log10(fmax(value, 1e-300)) : value;
-    double share = (at - p->low) / (p->high - p->low);
-    return p->top + PLOT_HEIGHT * (1 - fmin(fmax(share, -1), 2));
-}
-
-static void draw_value(const plot *p, double value, double step) {
-    char text[FM_SVG_NUMBER_BYTES];
-    double y = y_of(p, value), right = x_of(p, p->last_step);
-    fm_svg_line(p->out, p->left, y, right, y, FM_SVG_GRID);
-    fm_svg_label(p->out, p->left - 8, y + 4, "end", 12, FM_SVG_QUIET,
-                 fm_svg_tick(value, step, text));
+    return fm_svg_y(&p->frame, p->is_log ? log10(fmax(value, 1e-300)) : value);
 }
 
 static void draw_values(const plot *p) {
+    const fm_svg_frame *frame = &p->frame;
     if (!p->is_log) {
-        double step = fm_svg_tick_step(p->high - p->low, N_Y_TICK);
-        for (int64_t i = (int64_t)ceil(p->low / step); (double)i * step <= p->high; i++)
-            draw_value(p, (double)i * step, step);
+        fm_svg_value_axis(frame, N_Y_TICK);
         return;
     }
-    bool is_short = p->high - p->low < 2.5;
-    for (int decade = (int)floor(p->low); decade <= p->high; decade++) {
+    bool is_short = frame->y1 - frame->y0 < 2.5;
+    for (int decade = (int)floor(frame->y0); decade <= frame->y1; decade++) {
         static const double within[] = {1, 2, 5};
         for (size_t i = 0; i < (is_short ? 3 : 1); i++) {
-            double v = within[i] * pow(10, decade);
-            if (log10(v) >= p->low && log10(v) <= p->high) draw_value(p, v, pow(10, decade));
+            double v = within[i] * pow(10, decade), y = log10(v);
+            if (y >= frame->y0 && y <= frame->y1) fm_svg_value_line(frame, y, v, pow(10, decade));
         }
     }
-}
-
-static void draw_steps(const plot *p) {
-    char text[FM_SVG_NUMBER_BYTES];
-    double base = p->top + PLOT_HEIGHT, step = fmax(1, fm_svg_tick_step(p->last_step, N_X_TICK));
-    fm_svg_line(p->out, p->left, base, x_of(p, p->last_step), base, FM_SVG_AXIS);
-    for (int64_t i = 0; (double)i * step <= p->last_step; i++) {
-        double s = (double)i * step;
-        fm_svg_line(p->out, x_of(p, s), base, x_of(p, s), base + 4, FM_SVG_AXIS);
-        fm_svg_label(p->out, x_of(p, s), base + 18, "middle", 12, FM_SVG_QUIET,
-                     fm_svg_tick(s, step, text));
-    }
-    fm_svg_label(p->out, (p->left + x_of(p, p->last_step)) / 2, base + 36, "middle", 12, FM_SVG_INK,
-                 "step");
 }
 
 /* -- lines and dots */
@@ -315,7 +282,7 @@ static void open_path(FILE *out, curve_kind kind, const char *colour, const char
 }
 
 static void draw_curve(const plot *p, const curve *c) {
-    const char *colour = colours[p->colour[c->run]].light, *dash = dashes[p->dash[c->run]];
+    const char *colour = colours[p->colour[c->run]][0], *dash = dashes[p->dash[c->run]];
     if (c->n == 0) return;
     open_path(p->out, c->kind, colour, dash);
     for (size_t i = 0; i < c->n; i++)
@@ -328,21 +295,27 @@ static void draw_curve(const plot *p, const curve *c) {
 static void draw_panel(plot *p, const panel_kind *kind, double head) {
     double x = MARGIN + (double)(p->n_panel % N_COLUMN) * (PANEL_WIDTH + GAP);
     collect(p, kind);
-    p->left = x + AXIS_LEFT;
-    p->top = head + (double)(p->n_panel / N_COLUMN) * PANEL_HEIGHT + PLOT_TOP;
+    p->frame =
+        (fm_svg_frame){.out = p->out,
+                       .left = x + AXIS_LEFT,
+                       .top = head + (double)(p->n_panel / N_COLUMN) * PANEL_HEIGHT + PLOT_TOP,
+                       .width = PANEL_WIDTH - AXIS_LEFT,
+                       .height = PLOT_HEIGHT,
+                       .x1 = p->last_step};
     choose_range(p, kind);
-    fm_svg_label(p->out, p->left, p->top - 12, "start", 14, FM_SVG_INK, kind->title);
+    fm_svg_label(p->out, p->frame.left, p->frame.top - 12, "start", 14, FM_SVG_INK, kind->title);
     const char *remark = p->is_log ? "logarithmic" : kind->unit;
     if (remark[0]) {
-        fm_svg_label(p->out, x_of(p, p->last_step), p->top - 12, "end", 12, FM_SVG_QUIET, remark);
+        fm_svg_label(p->out, x_of(p, p->last_step), p->frame.top - 12, "end", 12, FM_SVG_QUIET,
+                     remark);
     }
     draw_values(p);
-    draw_steps(p);
+    fm_svg_bottom_axis(&p->frame, N_X_TICK, 1, "step");
     fprintf(p->out,
             "<clipPath id=\"p%zu\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>"
             "</clipPath>\n<g clip-path=\"url(#p%zu)\">\n",
-            p->n_panel, p->left - 5, p->top - 5, x_of(p, p->last_step) - p->left + 10,
-            PLOT_HEIGHT + 10, p->n_panel);
+            p->n_panel, p->frame.left - 5, p->frame.top - 5,
+            x_of(p, p->last_step) - p->frame.left + 10, PLOT_HEIGHT + 10, p->n_panel);
     for (size_t i = 0; i < p->n_curve; i++)
         draw_curve(p, &p->curves[i]);
     fprintf(p->out, "</g>\n");
@@ -433,7 +406,7 @@ static double draw_legend(const plot *p, double top, bool is_drawn) {
             y += LEGEND_ROW;
         }
         if (is_drawn) {
-            open_path(p->out, CURVE_MEAN, colours[p->colour[i]].light, dashes[p->dash[i]]);
+            open_path(p->out, CURVE_MEAN, colours[p->colour[i]][0], dashes[p->dash[i]]);
             fprintf(p->out, "M%.1f %.1fh%d\"/>\n", x, y - 4, SWATCH);
             fm_svg_label(p->out, x + SWATCH + 8, y, "start", 12, FM_SVG_INK, text);
         }
@@ -466,30 +439,15 @@ static void describe(const plot *p, char *out, size_t out_bytes) {
     }
 }
 
-static void format_style(char *out, size_t out_bytes) {
-    size_t at = (size_t)snprintf(out, out_bytes, "@media (prefers-color-scheme: dark) {");
-    for (size_t i = 0; i < sizeof greys / sizeof greys[0] + N_COLOUR; i++) {
-        size_t c = i - sizeof greys / sizeof greys[0];
-        bool is_grey = i < sizeof greys / sizeof greys[0];
-        const char *light = is_grey ? greys[i][0] : colours[c].light;
-        const char *dark = is_grey ? greys[i][1] : colours[c].dark;
-        at += (size_t)snprintf(out + at, out_bytes - at,
-                               " [fill=\"%s\"] { fill: %s } [stroke=\"%s\"] { stroke: %s }", light,
-                               dark, light, dark);
-    }
-    at += (size_t)snprintf(out + at, out_bytes - at, " }");
-    assert(at < out_bytes);
-}
-
 static void draw(plot *p) {
     panel_kind kinds[MOST_PANELS];
-    char style[2048], about[256];
+    char style[FM_SVG_STYLE_BYTES], about[256];
     const char *title = p->picture->title ? p->picture->title : "Training runs";
     choose_colours(p);
     find_steps(p);
     size_t n = choose_panels(p, kinds);
     double head = 84 + draw_legend(p, 84, false);
-    format_style(style, sizeof style);
+    fm_svg_dark_style(colours, N_COLOUR, style);
     describe(p, about, sizeof about);
     fm_svg_begin(p->out, WIDTH, (int)head + (int)((n + N_COLUMN - 1) / N_COLUMN) * PANEL_HEIGHT,
                  title, style);

@@ -2,7 +2,7 @@
 #include "server/cli/stats_svg.h"
 
 #include "proto/base/file.h"
-#include "server/cli/svg.h"
+#include "proto/base/svg.h"
 
 #include <stdio.h>
 #include <stdlib.h>

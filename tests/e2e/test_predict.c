@@ -46,7 +46,7 @@ static int tear_down(void **state) {
 static void every_file_is_written_and_read_back(void **state) {
     (void)state;
     assert_int_equal(run(". ./lib; p seqs/*.fasta --alignments msas --templates data/mmcifs "
-                         "--seeds 0,1 --pdb --out out >out.log 2>out.err"),
+                         "--seeds 0,1 --recycle-tol 0 --pdb --out out >out.log 2>out.err"),
                      0);
     assert_int_equal(run("test $(ls out/*/*.cif | wc -l) = 8 && test ! -e out/.features"), 0);
     assert_int_equal(run("for c in out/*/*.cif; do \"$OLDPWD\"/tests/e2e/check_structure.py $c "
@@ -110,11 +110,12 @@ static void foldmill_reads_its_predictions(void **state) {
  * it gives among others. */
 static void results_depend_on_the_chain_alone(void **state) {
     (void)state;
-    assert_int_equal(run("n=$(basename $(ls seqs/*.fasta | tail -1) .fasta); echo $n >name; . "
-                         "./lib; p seqs/$n.fasta --alignments msas --templates data/mmcifs --out "
-                         "alone -q >alone.log && cmp alone/$n/${n}_tiny_seed-0.cif "
-                         "out/$n/${n}_tiny_seed-0.cif"),
-                     0);
+    assert_int_equal(
+        run("n=$(basename $(ls seqs/*.fasta | tail -1) .fasta); echo $n >name; . "
+            "./lib; p seqs/$n.fasta --alignments msas --templates data/mmcifs "
+            "--recycle-tol 0 --out alone -q >alone.log && cmp alone/$n/${n}_tiny_seed-0.cif "
+            "out/$n/${n}_tiny_seed-0.cif"),
+        0);
     assert_int_equal(run("n=$(cat name); . ./lib; mkdir one && sed 's/^$//' seqs/flat-$n.a3m "
                          ">one/$n.a3m && cp seqs/$n.fasta one/ && mkdir -p two && cp one/$n.fasta "
                          "two/ && cp one/$n.a3m two/ && p one/$n.a3m --out x1 -q >x1.log && p "
@@ -185,19 +186,22 @@ static void mistakes_are_named(void **state) {
 /* Killed in the middle, and resumed: the same files, and what was finished is kept. */
 static void a_killed_command_is_resumed(void **state) {
     (void)state;
-    assert_int_equal(run("{ foldmill predict --weights tiny.safetensors --cache cache --seeds "
-                         "0,1,2,3,4,5,6,7 --recycles 20 --out killed >killed.log 2>killed.err & "
-                         "}; pid=$!; until ls killed/*/*_run.json >ls.log 2>&1; do sleep 0.01; "
-                         "done; kill -9 $pid; wait $pid"),
-                     137);
-    assert_int_equal(run("n=$(ls killed/*/*_run.json | wc -l); test $n -lt 32 && foldmill predict "
-                         "--weights tiny.safetensors --cache cache --seeds 0,1,2,3,4,5,6,7 "
-                         "--recycles 20 --resume --out killed >resumed.log 2>resumed.err && test "
+    assert_int_equal(
+        run("{ foldmill predict --weights tiny.safetensors --cache cache --seeds "
+            "0,1,2,3 --recycles 8 --recycle-tol 0 --out killed >killed.log 2>killed.err & "
+            "}; pid=$!; until ls killed/*/*_run.json >ls.log 2>&1; do sleep 0.01; "
+            "done; kill -9 $pid; wait $pid"),
+        137);
+    assert_int_equal(run("n=$(ls killed/*/*_run.json | wc -l); test $n -lt 16 && foldmill predict "
+                         "--weights tiny.safetensors --cache cache --seeds 0,1,2,3 "
+                         "--recycles 8 --recycle-tol 0 --resume --out killed >resumed.log "
+                         "2>resumed.err && test "
                          "$(grep -c ' kept, ' resumed.err) -ge $n && test $(grep -c ' kept, ' "
-                         "resumed.err) -lt 32"),
+                         "resumed.err) -lt 16"),
                      0);
     assert_int_equal(run("foldmill predict --weights tiny.safetensors --cache cache --seeds "
-                         "0,1,2,3,4,5,6,7 --recycles 20 --out whole -q >whole.log && for f in $(cd "
+                         "0,1,2,3 --recycles 8 --recycle-tol 0 --out whole -q >whole.log "
+                         "&& for f in $(cd "
                          "whole && ls */*.cif */*_scores.json); do cmp whole/$f killed/$f || exit "
                          "1; done"),
                      0);
@@ -210,6 +214,84 @@ static void a_killed_command_is_resumed(void **state) {
         0);
 }
 
+/* Recycling ends early where the structure has settled; dropout gives each seed a structure of its
+ * own, and the same seed the same one. */
+static void cycles_and_dropout(void **state) {
+    (void)state;
+    assert_int_equal(run("n=$(cat name); . ./lib; p --cache cache --chain $n --recycles 9 "
+                         "--recycle-tol 1000 --out tol -q >tol.log && python3 -c 'import csv; r = "
+                         "list(csv.DictReader(open(\"tol/summary.csv\"))); exit(r[0][\"cycles\"] "
+                         "!= \"2\" or not 0 <= float(r[0][\"ca_change\"]) < 1000)'"),
+                     0);
+    assert_int_equal(run("n=$(cat name); . ./lib; for o in d1 d2; do p --cache cache --chain $n "
+                         "--dropout --seeds 0,1 --out $o -q >$o.log || exit 1; done; for s in 0 1; "
+                         "do cmp d1/$n/${n}_tiny_seed-$s.cif d2/$n/${n}_tiny_seed-$s.cif || exit "
+                         "1; done; ! cmp -s c1/$n/${n}_tiny_seed-3.cif d1/$n/${n}_tiny_seed-0.cif"),
+                     0);
+}
+
+/* The page needs no other file, and a browser shows what it has. */
+static void a_browser_shows_the_page(void **state) {
+    (void)state;
+    assert_int_equal(run("n=$(cat name); python3 -c 'import re, sys; t = open(sys.argv[1]).read(); "
+                         "r = re.findall(r\"(?:href|src)=.([^\\x22]*)\", t); exit(not r or any(not "
+                         "x.startswith(\"./\") for x in r) or \"<script\" in t or \"@import\" in t "
+                         "or \"url(\" in t)' out/$n/$n.html && python3 -c 'import glob, "
+                         "xml.etree.ElementTree as e; [e.parse(f) for f in "
+                         "glob.glob(\"out/*/*.svg\")]'"),
+                     0);
+    if (run("command -v chromium >/dev/null") != 0) {
+        print_message("skipped: there is no chromium\n");
+        skip();
+    }
+    assert_int_equal(run("n=$(cat name); timeout 120 chromium --headless --no-sandbox "
+                         "--disable-gpu --user-data-dir=profile --enable-logging=stderr "
+                         "--dump-dom file://$PWD/out/$n/$n.html >page.html 2>page.log"),
+                     0);
+    static const char *const parts[] = {
+        "<th class=\"t\">structure</th>",
+        "Path of the chain: tiny",
+        "rows by identity",
+        "Predicted aligned error: tiny",
+        "mean pLDDT",
+        "very high (≥ 90)",
+        "Sequence by pLDDT of the best prediction",
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (fm_test_shell_format(folder, "grep -qF -e '%s' page.html", parts[i]) != 0) {
+            fail_msg("the page lacks '%s'", parts[i]);
+        }
+    }
+    assert_int_equal(run("! grep -E 'CONSOLE|Refused|ERR_' page.log"), 0);
+}
+
+/* Train, distil, build, train: self-distillation, each step one command. */
+static void a_model_teaches_the_next(void **state) {
+    (void)state;
+    assert_int_equal(run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt 0 "
+                         "--out distilled >distill.log 2>&1 && foldmill build distilled "
+                         "--predicted --alignments data/alignments --cache taught --quiet "
+                         ">taught.log && foldmill train --cache taught --config small.ini --steps "
+                         "3 --quiet --out student >student.log 2>&1 && test -e "
+                         "student/checkpoint-000000000003.safetensors"),
+                     0);
+    assert_int_equal(run("test $(ls distilled/data/*.cif | wc -l) = 4 && test $(wc -l "
+                         "<distilled/chains.txt) = 4 && grep -q '^kept *4 of 4' distill.log && "
+                         "foldmill stats --cache taught --json >taught.json"),
+                     0);
+    /* What is below the limit is predicted and not kept; a second command keeps what is done. */
+    assert_int_equal(run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt "
+                         "100 --out strict >strict.log 2>&1 && ! ls strict/data/*.cif 2>ls.err && "
+                         "test $(ls strict/confidences/*_scores.json | wc -l) = 4 && test ! -s "
+                         "strict/chains.txt && foldmill distill --cache cache --weights "
+                         "tiny.safetensors --min-plddt 100 --resume --out strict 2>&1 | grep -q "
+                         "'4 predictions (4 kept)'"),
+                     0);
+    assert_int_equal(run("foldmill distill seqs/*.fasta --weights tiny.safetensors --out none "
+                         "2>none.err"),
+                     2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_file_is_written_and_read_back),
@@ -219,6 +301,9 @@ int main(void) {
         cmocka_unit_test(weights_of_other_programs_are_taken),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(a_killed_command_is_resumed),
+        cmocka_unit_test(cycles_and_dropout),
+        cmocka_unit_test(a_browser_shows_the_page),
+        cmocka_unit_test(a_model_teaches_the_next),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -23,6 +23,7 @@ static void print_usage(FILE *out) {
             "usage: foldmill-train train --data URL [options]\n"
             "       foldmill-train eval --checkpoint FILE --data URL --out DIR [options]\n"
             "       foldmill-train predict INPUT... --weights FILE --out DIR [options]\n"
+            "       foldmill-train distill --cache DIR --weights FILE --out DIR [options]\n"
             "       foldmill-train import FILE --out CHECKPOINT [options]\n"
             "       foldmill-train export-weights CHECKPOINT --out FILE [options]\n"
             "       foldmill-train COMMAND --help\n"
@@ -38,11 +39,9 @@ static int run(int argc, char **argv) {
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } commands[] = {{"train", fm_train_main},
-                    {"eval", fm_eval_main},
-                    {"predict", fm_predict_main},
-                    {"import", fm_import_main},
-                    {"export-weights", fm_export_weights_main}};
+    } commands[] = {{"train", fm_train_main},     {"eval", fm_eval_main},
+                    {"predict", fm_predict_main}, {"distill", fm_distill_main},
+                    {"import", fm_import_main},   {"export-weights", fm_export_weights_main}};
     if (argc < 2) {
         print_usage(stderr);
         return EXIT_USAGE;

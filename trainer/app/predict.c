@@ -1,4 +1,5 @@
-/* predict.c: see predict.h: options and lines for people. */
+/* predict.c: see predict.h: options and lines for people. Both commands have one table of options,
+ * of which each takes its part. */
 #include "trainer/app/predict.h"
 
 #include "proto/base/date.h"
@@ -9,6 +10,7 @@
 #include "proto/base/plural.h"
 #include "proto/template_date.h"
 #include "trainer/app/predict_inputs.h"
+#include "trainer/app/predict_pages.h"
 #include "trainer/app/predict_run.h"
 #include "trainer/app/resume.h"
 #include "trainer/app/stop.h"
@@ -24,9 +26,7 @@
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_PARTIAL = 3 };
 enum { MOST_INPUTS = 1 << 20, N_SHOWN = 10 };
 
-static const char program[] = "foldmill predict";
-
-static const char description[] =
+static const char predict_description[] =
     "Alignments must exist already: foldmill does not search databases. Make them with\n"
     "ColabFold's MMseqs2 search (colabfold_search, or its public server), or with\n"
     "jackhmmer, HHblits and hhsearch as AlphaFold runs them. Each INPUT is one chain:\n\n"
@@ -45,7 +45,9 @@ static const char description[] =
     "  _scores.json      plddt, pae, ptm, max_pae, as ColabFold writes them\n"
     "  _pae.json         predicted aligned error, as the AlphaFold database has it\n"
     "  _run.json         what it was made from, and how long it took\n\n"
-    "and ranking.json. DIR has summary.csv and timings.json. Hydrogens and\n"
+    "  _pae.svg, _trace.svg   the same drawn, and the path of the chain\n\n"
+    "and ranking.json, coverage.svg, plddt.svg and the page CHAIN.html, which has them all and\n"
+    "needs no other file. DIR has summary.csv and timings.json. Hydrogens and\n"
     "relaxation are left to other programs: the guide says how to hand files over.\n\n"
     "Examples:\n"
     "  foldmill predict T1024.a3m --weights model_1.npz --out results --device cuda\n"
@@ -55,14 +57,34 @@ static const char description[] =
     "usage, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM. --resume goes on where a\n"
     "command was stopped: predictions of the same inputs, weights and settings are kept.";
 
+static const char distill_description[] =
+    "Predicts the chains of a cache for self-distillation: each chain once, and only the\n"
+    "structures that the model is sure of are kept. DIR becomes a dataset of predictions:\n\n"
+    "  data/CHAIN.cif          structures whose mean pLDDT is at least --min-plddt\n"
+    "  confidences/            _scores.json and _run.json of every chain\n"
+    "  chains.txt              the names of the kept chains\n"
+    "  summary.csv             a row for each chain\n\n"
+    "`foldmill build DIR --predicted --alignments DIR2` builds it with the alignments that the\n"
+    "chains have; residues with a pLDDT of 50 or less are masked there. Train on it beside\n"
+    "the experimental structures with `foldmill build --dataset NAME:predicted=DIR`, or alone.\n\n"
+    "Examples:\n"
+    "  foldmill distill --cache unlabelled --weights teacher.safetensors --out d \\\n"
+    "      --device cuda --dtype bf16\n"
+    "  foldmill build d --predicted --alignments msas --cache distilled\n"
+    "  foldmill train --cache distilled --preset af2-initial --out student\n\n"
+    "Exit codes: as `foldmill predict`. --resume goes on where a command was stopped.";
+
 typedef struct predict_settings {
+    const char *program; /* "foldmill predict" or "foldmill distill" */
+    bool distils;
+    double min_plddt;
     fm_option_list weights, chains;
     const char *out, *alignments, *templates, *cache, *data, *snapshot, *seeds, *set, *device,
         *dtype, *date;
     fm_credentials credentials;
     uint64_t recycles, max_length, n_cluster, n_extra, wait_ms, data_timeout_s, memory_mib, jobs;
-    double device_gib;
-    bool resume, pdb, single_sequence, quiet;
+    double device_gib, recycle_tol;
+    bool resume, pdb, dropout, single_sequence, quiet;
     uint32_t date_rule;
     uint32_t n_seed;
     uint64_t seed[FM_PREDICT_MOST_SEEDS];
@@ -71,7 +93,7 @@ typedef struct predict_settings {
     char name[FM_PREDICT_MOST_MODELS][FM_LIMIT_NAME_BYTES + 1]; /* of the models */
 } predict_settings;
 
-static int report(const fm_error *error) {
+static int report(const char *program, const fm_error *error) {
     char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
     fm_error_format(error, text, sizeof text);
     fprintf(stderr, "%s: %s\n", program, text);
@@ -121,11 +143,25 @@ static void name_models(predict_settings *set) {
     }
 }
 
+static fm_status check_distillation(const predict_settings *set, fm_error *reterr) {
+    if (!set->distils) return FM_OK;
+    if (set->weights.n > 1 || set->n_seed > 1) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "a chain is distilled once: give one --weights and one seed");
+    }
+    if (!(set->min_plddt >= 0 && set->min_plddt <= 100)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--min-plddt: expected 0 to 100");
+    }
+    return FM_OK;
+}
+
 static fm_status check_source(const predict_settings *set, fm_error *reterr) {
     int n = (set->n_input > 0) + (set->cache != NULL) + (set->data != NULL);
     if (n != 1) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "expected one source of chains: INPUT files, --cache DIR or --data URL");
+                       "expected one source of chains: %s--cache DIR or --data "
+                       "URL",
+                       set->distils ? "" : "INPUT files, ");
     }
     if (!set->n_input && (set->alignments || set->templates || set->single_sequence)) {
         return fm_fail(reterr, FM_ERR_USAGE,
@@ -158,15 +194,19 @@ static fm_status check(predict_settings *set, fm_error *reterr) {
     if (!(set->device_gib >= 0 && set->device_gib <= 1e6)) {
         return fm_fail(reterr, FM_ERR_USAGE, "--device-memory: expected 0 to 1000000");
     }
-    const char *date = set->date ? set->date : set->n_input ? "any" : "query";
-    set->date_rule = fm_template_date_parse(date);
+    if (!(set->recycle_tol >= 0 && set->recycle_tol <= 1000)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--recycle-tol: expected 0 to 1000 Å");
+    }
+    if (!set->date) set->date = set->n_input ? "any" : "query";
+    set->date_rule = fm_template_date_parse(set->date);
     if (!set->date_rule) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--max-template-date: found '%.32s', expected YYYY-MM-DD, any or query",
-                       date);
+                       set->date);
     }
     name_models(set);
-    return read_seeds(set, reterr);
+    status = read_seeds(set, reterr);
+    return status ? status : check_distillation(set, reterr);
 }
 
 enum { MOST_OPTIONS = 40 };
@@ -197,12 +237,19 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
                  "between them"},
         {"recycles", FM_OPTION_U64, &set->recycles, "N",
          .help = "recycling cycles after the first (3)", .max = 20},
+        {"recycle-tol", FM_OPTION_F64, &set->recycle_tol, "ANGSTROM",
+         .help =
+             "recycling ends when it changes the distances of CA atoms by less; 0: never (0.5)"},
+        {"dropout", FM_OPTION_FLAG, &set->dropout, NULL,
+         .help = "keep dropout on, for seeds that differ more"},
         {"seeds", FM_OPTION_STRING, &set->seeds, "LIST",
          .help = "seeds of the choice of MSA rows, each a prediction of its own (0)"},
         {"msa-clusters", FM_OPTION_U64, &set->n_cluster, "N",
          .help = "clustered MSA rows (those of a checkpoint; else 508)", .min = 1, .max = 65536},
         {"extra-msa", FM_OPTION_U64, &set->n_extra, "N",
          .help = "extra MSA rows (those of a checkpoint; else 5120)", .min = 1, .max = 1048576},
+        {"min-plddt", FM_OPTION_F64, &set->min_plddt, "P",
+         .help = "structures of a lower mean pLDDT are not written (70)"},
         {"resume", FM_OPTION_FLAG, &set->resume, NULL,
          .help = "keep predictions that an earlier command finished"},
         {"pdb", FM_OPTION_FLAG, &set->pdb, NULL, .help = "also write PDB files"},
@@ -234,17 +281,39 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
     memcpy(out, options, sizeof options);
 }
 
+/* Leaves out the rows that the command does not have. */
+static void choose_options(fm_option *options, bool distils) {
+    static const char *const of_files[] = {"alignments", "templates", "single-sequence", "chain",
+                                           "pdb"};
+    size_t kept = 0;
+    for (size_t i = 0; options[i].name; i++) {
+        bool is_wanted = distils || strcmp(options[i].name, "min-plddt") != 0;
+        for (size_t k = 0; distils && k < sizeof of_files / sizeof of_files[0]; k++)
+            is_wanted &= strcmp(options[i].name, of_files[k]) != 0;
+        if (is_wanted) options[kept++] = options[i];
+    }
+    options[kept] = (fm_option){0};
+}
+
 static fm_status parse(predict_settings *set, int argc, char **argv, fm_error *reterr) {
     fm_option options[MOST_OPTIONS];
     list_options(set, options);
-    const fm_command command = {.program = program,
+    choose_options(options, set->distils);
+    const fm_command predict = {.program = set->program,
                                 .arguments = "INPUT... --weights FILE --out DIR [options]",
                                 .summary = "predict structures from sequences with alignments",
-                                .description = description,
+                                .description = predict_description,
                                 .options = options,
                                 .max_positional = MOST_INPUTS};
+    const fm_command distill = {.program = set->program,
+                                .arguments = "--cache DIR|--data URL --weights FILE --out DIR "
+                                             "[options]",
+                                .summary = "predict the chains of a cache for self-distillation",
+                                .description = distill_description,
+                                .options = options};
     int n_positional;
-    fm_status status = fm_options_parse(&command, argc, argv, &n_positional, reterr);
+    fm_status status =
+        fm_options_parse(set->distils ? &distill : &predict, argc, argv, &n_positional, reterr);
     if (status) return status;
     set->n_input = (uint32_t)n_positional;
     set->input = argv;
@@ -303,7 +372,18 @@ static void print_best(const fm_results *r) {
     if (r->n_chain > N_SHOWN) printf("and %u more; summary.csv has all\n", r->n_chain - N_SHOWN);
 }
 
-static void print_failed(const fm_results *r) {
+static void print_kept(const predict_settings *set, const fm_results *r) {
+    uint32_t n_kept = 0, n_done = 0;
+    for (uint32_t i = 0; i < r->n_chain; i++) {
+        const fm_result *result = &r->chain[i].result[0];
+        n_done += result->is_done && !result->status;
+        n_kept += result->is_done && !result->status && result->mean_plddt >= set->min_plddt;
+    }
+    printf("kept      %u of %u structures: mean pLDDT at least %g\n", n_kept, n_done,
+           set->min_plddt);
+}
+
+static void print_failed(const char *program, const fm_results *r) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->n_chain; i++) {
         for (uint32_t k = 0; k < r->n_run; k++) {
@@ -320,8 +400,7 @@ static void print_failed(const fm_results *r) {
 
 /* -- the command */
 
-static fm_predict_run_options run_options(const predict_settings *set,
-                                          const fm_predict_inputs *inputs,
+static fm_predict_run_options run_options(const predict_settings *set, fm_predict_inputs *inputs,
                                           fm_predict_model_options *model, const char **name) {
     const uint64_t least = (uint64_t)64 << 20;
     uint64_t memory = set->memory_mib
@@ -334,13 +413,15 @@ static fm_predict_run_options run_options(const predict_settings *set,
             .device = set->device,
             .dtype = set->dtype,
             .set = strcmp(set->set, "ema") == 0 ? FM_CHECKPOINT_EMA : FM_CHECKPOINT_MODEL,
+            .recycle_tol = set->recycle_tol,
+            .dropout = set->dropout,
             .n_cluster = set->n_cluster,
             .n_extra = set->n_extra,
             .memory_budget_gib = set->device_gib};
     }
     fm_predict_run_options options = {.chains = {.url = fm_predict_inputs_url(inputs),
                                                  .credentials = set->credentials,
-                                                 .agent = program,
+                                                 .agent = set->program,
                                                  .plan = "predict",
                                                  .snapshot = set->snapshot,
                                                  .max_template_date = set->date_rule,
@@ -357,7 +438,11 @@ static fm_predict_run_options run_options(const predict_settings *set,
                                       .out = set->out,
                                       .software = FM_VERSION,
                                       .resumes = set->resume,
-                                      .writes_pdb = set->pdb};
+                                      .writes_pdb = set->pdb,
+                                      .distils = set->distils,
+                                      .least_plddt = set->min_plddt,
+                                      .about = set->distils ? NULL : fm_predict_inputs_about,
+                                      .about_context = inputs};
     options.chains.only = fm_predict_inputs_only(inputs, &options.chains.n_only);
     return options;
 }
@@ -373,12 +458,28 @@ static fm_status look_at_models(const fm_predict_run_options *options, fm_error 
     return status;
 }
 
+/* Writes the names of the chains whose structures were kept. */
+static fm_status write_kept(const fm_predict_run_options *options, const fm_results *r,
+                            fm_error *reterr) {
+    char path[4096];
+    fm_text_file file;
+    fm_status status = fm_predict_path(options, "chains", NULL, ".txt", path, sizeof path, reterr);
+    if (!status) status = fm_text_file_open(&file, reterr);
+    if (status) return status;
+    for (uint32_t i = 0; i < r->n_chain; i++) {
+        const fm_result *result = &r->chain[i].result[0];
+        if (!result->is_done || result->status) continue;
+        if (result->mean_plddt >= options->least_plddt) fprintf(file.out, "%s\n", r->chain[i].name);
+    }
+    return fm_text_file_commit(&file, path, reterr);
+}
+
 /* Writes what compares the predictions. */
 static fm_status write_results(const fm_predict_run_options *options, const fm_results *r,
                                fm_error *reterr) {
     char path[4096];
-    fm_status status = FM_OK;
-    for (uint32_t i = 0; i < r->n_chain && !status; i++) {
+    fm_status status = options->distils ? write_kept(options, r, reterr) : FM_OK;
+    for (uint32_t i = 0; i < r->n_chain && !status && !options->distils; i++) {
         uint32_t order[FM_PREDICT_MOST_MODELS * FM_PREDICT_MOST_SEEDS];
         const fm_result_chain *chain = &r->chain[i];
         if (!chain->name || !fm_results_rank(r, chain, order)) continue;
@@ -425,7 +526,7 @@ static fm_status write_timings(const fm_predict_run_options *options, const fm_r
     return fm_text_file_commit(&file, path, reterr);
 }
 
-static fm_status run(predict_settings *set, const fm_predict_inputs *inputs, double inputs_s,
+static fm_status run(predict_settings *set, fm_predict_inputs *inputs, double inputs_s,
                      fm_results *results, fm_error *reterr) {
     fm_predict_model_options model[FM_PREDICT_MOST_MODELS];
     const char *name[FM_PREDICT_MOST_MODELS];
@@ -440,12 +541,17 @@ static fm_status run(predict_settings *set, const fm_predict_inputs *inputs, dou
     double all_s = inputs_s + (double)(fm_clock_ns() - p.begin_ns) * 1e-9;
     if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
         fprintf(stderr, "%s%s: stopped by %s after %u predictions; --resume keeps them\n",
-                p.has_terminal ? "\n" : "", program, fm_stop_name(fm_stop_signal()), p.n_done);
+                p.has_terminal ? "\n" : "", set->program, fm_stop_name(fm_stop_signal()), p.n_done);
     }
     if (!status) status = write_results(&options, results, reterr);
+    if (!status && !set->distils) status = fm_predict_write_pages(&options, results, reterr);
     if (!status) status = write_timings(&options, results, inputs_s, all_s, reterr);
     if (!status) {
-        print_best(results);
+        if (set->distils) {
+            print_kept(set, results);
+        } else {
+            print_best(results);
+        }
         printf("outputs   %s/summary.csv, %u prediction%s (%u kept), %.1f s\n", set->out, p.n_done,
                fm_plural(p.n_done), p.n_resumed, all_s);
     }
@@ -455,7 +561,7 @@ static fm_status run(predict_settings *set, const fm_predict_inputs *inputs, dou
 /* Prepares the inputs below the folder of the results, which this process has for itself. */
 static fm_status prepare_and_run(predict_settings *set, fm_results *results, uint32_t *ret_refused,
                                  fm_error *reterr) {
-    const fm_predict_inputs_options options = {.program = program,
+    const fm_predict_inputs_options options = {.program = set->program,
                                                .input = (const char *const *)set->input,
                                                .n_input = set->n_input,
                                                .alignments = set->alignments,
@@ -465,6 +571,7 @@ static fm_status prepare_and_run(predict_settings *set, fm_results *results, uin
                                                .data = set->data,
                                                .snapshot = set->snapshot,
                                                .chain = &set->chains,
+                                               .date = set->date,
                                                .out = set->out,
                                                .jobs = set->jobs,
                                                .quiet = set->quiet};
@@ -481,31 +588,53 @@ static fm_status prepare_and_run(predict_settings *set, fm_results *results, uin
     return status;
 }
 
-int fm_predict_main(int argc, char **argv) {
-    predict_settings set = {.seeds = "0",
-                            .set = "ema",
-                            .device = "cpu",
-                            .dtype = "fp32",
-                            .recycles = 3,
-                            .wait_ms = 5000,
-                            .data_timeout_s = 600};
+static int run_command(predict_settings *set, const char *farewell, int argc, char **argv) {
     fm_error error;
     fm_results results = {.chain = NULL};
     uint32_t n_refused = 0;
-    fm_status status = parse(&set, argc, argv, &error);
-    if (status) return status == FM_ERR_CANCELLED ? EXIT_OK : report(&error);
-    fm_stop_catch_saying("\nfoldmill predict: stopping after the chain in hand; finished "
-                         "predictions stay; a second signal ends the process at once\n");
-    status = prepare_and_run(&set, &results, &n_refused, &error);
+    fm_status status = parse(set, argc, argv, &error);
+    if (status) return status == FM_ERR_CANCELLED ? EXIT_OK : report(set->program, &error);
+    fm_stop_catch_saying(farewell);
+    status = prepare_and_run(set, &results, &n_refused, &error);
     int code = EXIT_OK;
     if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
         code = 128 + fm_stop_signal();
     } else if (status) {
-        code = report(&error);
+        code = report(set->program, &error);
     } else {
-        print_failed(&results);
+        print_failed(set->program, &results);
         code = n_refused || fm_results_n_failed(&results) ? EXIT_PARTIAL : EXIT_OK;
     }
     fm_results_release(&results);
     return code;
+}
+
+/* What both commands begin with. */
+static const predict_settings defaults = {.seeds = "0",
+                                          .set = "ema",
+                                          .device = "cpu",
+                                          .dtype = "fp32",
+                                          .recycles = 3,
+                                          .recycle_tol = 0.5,
+                                          .min_plddt = 70,
+                                          .wait_ms = 5000,
+                                          .data_timeout_s = 600};
+
+int fm_predict_main(int argc, char **argv) {
+    predict_settings set = defaults;
+    set.program = "foldmill predict";
+    return run_command(&set,
+                       "\nfoldmill predict: stopping after the chain in hand; finished predictions "
+                       "stay; a second signal ends the process at once\n",
+                       argc, argv);
+}
+
+int fm_distill_main(int argc, char **argv) {
+    predict_settings set = defaults;
+    set.program = "foldmill distill";
+    set.distils = true;
+    return run_command(&set,
+                       "\nfoldmill distill: stopping after the chain in hand; finished predictions "
+                       "stay; a second signal ends the process at once\n",
+                       argc, argv);
 }

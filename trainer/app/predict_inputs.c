@@ -185,6 +185,32 @@ const uint64_t *fm_predict_inputs_only(const fm_predict_inputs *in, uint32_t *re
     return in->n_only ? in->only : NULL;
 }
 
+fm_status fm_predict_inputs_about(void *inputs, const char *chain, fm_json **ret_about,
+                                  fm_error *reterr) {
+    const fm_predict_inputs *in = inputs;
+    const char *cache = in->made[0] ? in->made : in->options.cache;
+    char *argv[] = {word(fm_beside_name),
+                    word("inspect"),
+                    word("--json"),
+                    word("--as-input"),
+                    word(in->options.date),
+                    word("--cache"),
+                    word(cache),
+                    word("--chain"),
+                    word(chain),
+                    NULL};
+    char *text;
+    size_t bytes;
+    int code;
+    *ret_about = NULL;
+    if (!cache) return FM_OK;
+    fm_status status = fm_beside_run(argv, is_stopped, &text, &bytes, &code, reterr);
+    if (status) return status;
+    if (code == 0) *ret_about = fm_json_parse(text, bytes);
+    free(text);
+    return FM_OK;
+}
+
 uint32_t fm_predict_inputs_n_refused(const fm_predict_inputs *in) {
     return in->n_refused;
 }

@@ -4,6 +4,7 @@
 #ifndef FM_TRAINER_PREDICT_INPUTS_H
 #define FM_TRAINER_PREDICT_INPUTS_H
 
+#include "proto/base/json_tree.h"
 #include "proto/base/options.h"
 
 typedef struct fm_predict_inputs_options {
@@ -14,6 +15,7 @@ typedef struct fm_predict_inputs_options {
     bool single_sequence;
     const char *cache, *data, *snapshot; /* one of cache and data without files */
     const fm_option_list *chain;         /* of the cache: their names; none = all */
+    const char *date;                    /* bound of templates: any, query, YYYY-MM-DD */
     const char *out;                     /* the folder of the results, which exists */
     uint64_t jobs;                       /* 0: the programs' default */
     bool quiet;
@@ -32,6 +34,10 @@ void fm_predict_inputs_close(fm_predict_inputs *inputs);
 const char *fm_predict_inputs_url(const fm_predict_inputs *inputs);
 /* The numbers of the chosen chains, in rising order; NULL and 0: all. */
 const uint64_t *fm_predict_inputs_only(const fm_predict_inputs *inputs, uint32_t *ret_n);
+/* What `foldmill inspect --as-input` says about a chain; NULL where it says nothing, and for the
+ * chains of --data. For fm_predict_run_options.about, with the inputs as its context. */
+FM_MUST_USE fm_status fm_predict_inputs_about(void *inputs, const char *chain, fm_json **ret_about,
+                                              fm_error *reterr);
 uint32_t fm_predict_inputs_n_refused(const fm_predict_inputs *inputs);
 
 #endif

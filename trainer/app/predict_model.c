@@ -150,6 +150,9 @@ fm_status fm_predict_model_load(const fm_predict_model_options *options, fm_pred
                                 fm_error *reterr) {
     const double gib = 1 << 30;
     fm_infer_options infer = {.model = model->config.model,
+                              .predicts = true,
+                              .dropout = options->dropout,
+                              .recycle_tol = options->recycle_tol,
                               .heads = 1u << FM_HEAD_PLDDT | 1u << FM_HEAD_ALIGNED_ERROR,
                               .memory_budget_bytes = (int64_t)(options->memory_budget_gib * gib)};
     memcpy(infer.weight, model->config.loss, sizeof infer.weight);

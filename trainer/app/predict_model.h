@@ -16,6 +16,8 @@ typedef struct fm_predict_model_options {
     fm_checkpoint_set set;       /* of a checkpoint */
     uint64_t n_cluster, n_extra; /* rows of a sample; 0: a checkpoint's own, else 508 and 5,120 */
     double memory_budget_gib;    /* of the device; 0: what it has */
+    double recycle_tol;          /* as in fm_infer_options */
+    bool dropout;
 } fm_predict_model_options;
 
 typedef struct fm_predict_model {

@@ -5,10 +5,11 @@
 #include "proto/base/file.h"
 #include "proto/base/json_text.h"
 #include "proto/base/json_tree.h"
-#include "proto/base/histogram.h"
+#include "proto/chem/residue.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/stop.h"
 #include "trainer/metrics/confidence.h"
+#include "trainer/predict/pictures.h"
 #include "trainer/predict/prediction.h"
 #include "trainer/predict/text_file.h"
 
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUN_FORMAT = 1, MOST_RUN_BYTES = 1 << 20, PATH_BYTES = 4096 };
+enum { RUN_FORMAT = 1, PATH_BYTES = 4096 };
 
 typedef struct predictor {
     const fm_predict_run_options *options;
@@ -61,7 +62,9 @@ static fm_status path_of(const predictor *p, const char *chain, const char *endi
     if (!o->distils) {
         return fm_predict_path(o, chain, &p->results->run[p->run], ending, out, PATH_BYTES, reterr);
     }
-    file_name(chain, name);
+    /* The name without that of its dataset is what its alignments are called. */
+    const char *colon = strrchr(chain, ':');
+    file_name(colon ? colon + 1 : chain, name);
     const char *folder = strcmp(ending, ".cif") == 0 ? "data" : "confidences";
     if (snprintf(out, PATH_BYTES, "%s/%s/%s%s", o->out, folder, name, ending) < PATH_BYTES) {
         return FM_OK;
@@ -76,9 +79,10 @@ static void format_key(const predictor *p, const fm_sample *sample, char out[FM_
     static const char title[] = "foldmill prediction 1\n";
     const fm_predict_run_options *o = p->options;
     char settings[256];
-    int n = snprintf(settings, sizeof settings, "%u %d %d %a %s %s %s", o->n_recycle,
-                     (int)o->writes_pdb, (int)o->distils, o->least_plddt, o->model[0].device,
-                     o->model[0].dtype, o->software);
+    int n = snprintf(settings, sizeof settings, "%u %a %d %d %d %a %s %s %s", o->n_recycle,
+                     o->model[0].recycle_tol, (int)o->model[0].dropout, (int)o->writes_pdb,
+                     (int)o->distils, o->least_plddt, o->model[0].device, o->model[0].dtype,
+                     o->software);
     fm_sha256_state *state = fm_sha256_create();
     fm_sha256_update(state, title, sizeof title);
     fm_sha256_update(state, settings, (size_t)n);
@@ -92,13 +96,26 @@ static void format_key(const predictor *p, const fm_sample *sample, char out[FM_
     fm_sha256_format(&hash, out);
 }
 
-static fm_status write_run(const predictor *p, const char *chain, const char *key,
+/* The sequence and its pLDDT, for the page. */
+static void put_residues(fm_json_writer *json, const fm_prediction *prediction) {
+    char *letters = malloc(prediction->n_res);
+    for (uint32_t i = 0; letters && i < prediction->n_res; i++)
+        letters[i] = fm_restype_letters[prediction->aatype[i]];
+    if (letters) fm_json_put_text(json, "sequence", letters, prediction->n_res);
+    free(letters);
+    fm_json_open_array(json, "plddt");
+    for (uint32_t i = 0; i < prediction->n_res; i++)
+        fm_json_put_f64(json, NULL, (double)prediction->plddt[i], 2);
+    fm_json_close(json);
+}
+
+static fm_status write_run(const predictor *p, const fm_prediction *prediction, const char *key,
                            const fm_result *r, fm_error *reterr) {
     char path[PATH_BYTES];
     fm_text_file file;
     fm_json_writer json;
     const fm_result_run *run = &p->results->run[p->run];
-    fm_status status = path_of(p, chain, "_run.json", path, reterr);
+    fm_status status = path_of(p, prediction->chain, "_run.json", path, reterr);
     if (!status) status = fm_text_file_open(&file, reterr);
     if (status) return status;
     fm_json_begin(&json, file.out);
@@ -109,6 +126,8 @@ static fm_status write_run(const predictor *p, const char *chain, const char *ke
     fm_json_put_hash(&json, "weights_sha256", &p->model.hash);
     fm_json_put_u64(&json, "seed", run->seed);
     fm_json_put_u64(&json, "recycles", p->options->n_recycle);
+    fm_json_put_f64(&json, "recycle_tol", p->options->model[0].recycle_tol, 4);
+    fm_json_put_bool(&json, "dropout", p->options->model[0].dropout);
     fm_json_put_u64(&json, "msa_clusters", (uint64_t)p->model.config.data.max_msa_clusters);
     fm_json_put_u64(&json, "extra_msa", (uint64_t)p->model.config.data.max_extra_msa);
     fm_json_put_u64(&json, "cycles", r->n_cycle);
@@ -118,6 +137,7 @@ static fm_status write_run(const predictor *p, const char *chain, const char *ke
     fm_json_put_f64(&json, "ca_change", r->ca_change, 6);
     fm_json_put_f64(&json, "record_s", r->record_s, 6);
     fm_json_put_f64(&json, "run_s", r->run_s, 6);
+    put_residues(&json, prediction);
     fm_json_end(&json);
     return fm_text_file_commit(&file, path, reterr);
 }
@@ -129,7 +149,7 @@ static bool take_earlier(predictor *p, const char *chain, const char *key, fm_re
     fm_json *tree = NULL;
     size_t mark = fm_arena_mark(&p->arena);
     bool found = !path_of(p, chain, "_run.json", path, NULL) &&
-                 !fm_file_read(&p->arena, path, MOST_RUN_BYTES, &text, NULL);
+                 !fm_file_read(&p->arena, path, FM_PREDICT_RUN_BYTES, &text, NULL);
     if (found) tree = fm_json_parse(text.data, text.size);
     fm_arena_rewind(&p->arena, mark);
     const char *had = fm_json_get_text(fm_json_get_member(tree, "key"));
@@ -154,24 +174,24 @@ static bool take_earlier(predictor *p, const char *chain, const char *key, fm_re
 
 /* -- one chain */
 
-/* Computes the confidences from the logits; arrays are in the arena. */
-static fm_status take_confidence(predictor *p, const fm_infer_result *from,
-                                 fm_prediction *prediction, fm_result *result, fm_error *reterr) {
-    uint32_t n = prediction->n_res;
-    double sum = 0;
-    float *logits;
-    int64_t n_bin;
-    for (uint32_t i = 0; i < n; i++)
-        sum += (double)from->plddt[i];
-    result->mean_plddt = prediction->mean_plddt = sum / n;
-    result->ptm = result->max_pae = NAN;
-    fm_status status =
-        fm_infer_head(p->model.infer, FM_HEAD_ALIGNED_ERROR, &p->arena, &logits, &n_bin, reterr);
-    if (status || !logits) return status;
-    float *pae = fm_arena_alloc_array(&p->arena, (size_t)n * n, sizeof *pae);
+/* Computes the aligned errors, some rows at a time: the logits of a long chain are large. */
+static fm_status take_errors(predictor *p, fm_prediction *prediction, fm_result *result,
+                             fm_error *reterr) {
+    enum { PAIRS = 1 << 20 };
+    uint32_t n = prediction->n_res, n_slab = PAIRS / n ? PAIRS / n : 1;
+    float *pae = fm_arena_alloc_array(&p->arena, (size_t)n * n, sizeof *pae), *logits;
     double *tm = fm_arena_alloc_array(&p->arena, n, sizeof *tm);
+    int64_t n_bin = 0;
     if (!pae || !tm) return fm_arena_full(&p->arena, reterr);
-    fm_confidence_pae(logits, n, n, n_bin, pae, tm);
+    for (uint32_t first = 0; first < n; first += n_slab) {
+        uint32_t n_row = n - first < n_slab ? n - first : n_slab;
+        size_t mark = fm_arena_mark(&p->arena);
+        fm_status status = fm_infer_aligned_error(p->model.infer, first, n_row, &p->arena, &logits,
+                                                  &n_bin, reterr);
+        if (status) return status;
+        fm_confidence_pae(logits, n_row, n, n_bin, pae + (size_t)first * n, tm + first);
+        fm_arena_rewind(&p->arena, mark);
+    }
     result->ptm = 0;
     for (uint32_t i = 0; i < n; i++)
         result->ptm = tm[i] > result->ptm ? tm[i] : result->ptm;
@@ -180,6 +200,37 @@ static fm_status take_confidence(predictor *p, const fm_infer_result *from,
     prediction->ptm = result->ptm;
     prediction->max_pae = result->max_pae;
     return FM_OK;
+}
+
+/* Computes the confidences from the logits; arrays are in the arena. */
+static fm_status take_confidence(predictor *p, fm_prediction *prediction, fm_result *result,
+                                 fm_error *reterr) {
+    double sum = 0;
+    for (uint32_t i = 0; i < prediction->n_res; i++)
+        sum += (double)prediction->plddt[i];
+    result->mean_plddt = prediction->mean_plddt = sum / prediction->n_res;
+    result->ptm = result->max_pae = NAN;
+    bool has_errors = p->model.config.model.structure.n_aligned_error_bin > 0;
+    return has_errors ? take_errors(p, prediction, result, reterr) : FM_OK;
+}
+
+typedef void picture(FILE *out, const fm_prediction *prediction);
+
+static fm_status draw(const char *path, const fm_prediction *prediction, picture *drawn,
+                      fm_error *reterr) {
+    fm_text_file file;
+    fm_status status = fm_text_file_open(&file, reterr);
+    if (status) return status;
+    drawn(file.out, prediction);
+    return fm_text_file_commit(&file, path, reterr);
+}
+
+static fm_status draw_pae(const char *path, const fm_prediction *prediction, fm_error *reterr) {
+    return draw(path, prediction, fm_picture_pae, reterr);
+}
+
+static fm_status draw_trace(const char *path, const fm_prediction *prediction, fm_error *reterr) {
+    return draw(path, prediction, fm_picture_trace, reterr);
 }
 
 static fm_status write_prediction(const predictor *p, const fm_prediction *prediction,
@@ -194,7 +245,9 @@ static fm_status write_prediction(const predictor *p, const fm_prediction *predi
     } files[] = {{".cif", fm_prediction_write_cif, is_kept},
                  {".pdb", fm_prediction_write_pdb, o->writes_pdb && !o->distils},
                  {"_scores.json", fm_prediction_write_scores, true},
-                 {"_pae.json", fm_prediction_write_pae, prediction->pae && !o->distils}};
+                 {"_pae.json", fm_prediction_write_pae, prediction->pae && !o->distils},
+                 {"_pae.svg", draw_pae, prediction->pae && !o->distils},
+                 {"_trace.svg", draw_trace, !o->distils}};
     fm_status status = FM_OK;
     for (size_t i = 0; i < sizeof files / sizeof files[0] && !status; i++) {
         char path[PATH_BYTES];
@@ -205,20 +258,39 @@ static fm_status write_prediction(const predictor *p, const fm_prediction *predi
     return status;
 }
 
+/* Lists the templates that the model was given, as far as they are known: names are ID_CHAIN. */
+static fm_status take_templates(predictor *p, const fm_result_chain *chain,
+                                fm_prediction *prediction, fm_error *reterr) {
+    const fm_json *list = fm_json_get_member(chain->about, "templates");
+    size_t most = (size_t)p->model.config.model.n_template;
+    if (most > chain->n_templ) most = chain->n_templ;
+    if (most > FM_PREDICTION_TEMPLATES) most = FM_PREDICTION_TEMPLATES;
+    for (size_t t = 0; t < fm_json_count(list) && t < most; t++) {
+        const char *name =
+            fm_json_get_text(fm_json_get_member(fm_json_get_element(list, t), "name"));
+        const char *split = name ? strrchr(name, '_') : NULL;
+        if (!split) continue;
+        char *id = fm_arena_calloc(&p->arena, (size_t)(split - name) + 1, 1);
+        if (!id) return fm_arena_full(&p->arena, reterr);
+        memcpy(id, name, (size_t)(split - name));
+        prediction->templ[prediction->n_templ++] = (fm_used_template){id, split + 1};
+    }
+    return FM_OK;
+}
+
 /* Predicts a chain that was decoded, and writes its files. */
 static fm_status predict(predictor *p, const fm_sample *sample, const fm_result_chain *chain,
-                         fm_result *result, fm_error *reterr) {
+                         const char *key, fm_result *result, fm_error *reterr) {
     fm_features features;
     fm_infer_result from;
     const fm_result_run *run = &p->results->run[p->run];
-    uint64_t begin_ns = fm_clock_ns();
     fm_status status = fm_features_of(sample, &features, reterr);
-    features.unclamped_fape = false;
     if (!status) status = fm_infer_run(p->model.infer, &features, &p->arena, &from, reterr);
     if (status) return status;
-    result->run_s = (double)(fm_clock_ns() - begin_ns) * 1e-9;
-    result->ca_change = NAN;
-    result->n_cycle = features.n_cycle;
+    result->record_s = from.record_s;
+    result->run_s = from.run_s;
+    result->ca_change = from.ca_change;
+    result->n_cycle = from.n_cycle;
     fm_prediction prediction = {.chain = chain->name,
                                 .model = run->model,
                                 .software = p->options->software,
@@ -227,8 +299,10 @@ static fm_status predict(predictor *p, const fm_sample *sample, const fm_result_
                                 .aatype = features.aatype,
                                 .atoms = from.atoms,
                                 .plddt = from.plddt};
-    status = take_confidence(p, &from, &prediction, result, reterr);
-    return status ? status : write_prediction(p, &prediction, reterr);
+    status = take_confidence(p, &prediction, result, reterr);
+    if (!status) status = take_templates(p, chain, &prediction, reterr);
+    if (!status) status = write_prediction(p, &prediction, reterr);
+    return status ? status : write_run(p, &prediction, key, result, reterr);
 }
 
 static fm_status make_folders(const predictor *p, const char *chain, fm_error *reterr) {
@@ -272,11 +346,14 @@ static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_ch
     *result = (fm_result){.is_done = true, .status = held->status};
     snprintf(result->why, sizeof result->why, "%s", held->why);
     if (held->status) return FM_OK;
+    if (p->options->about && !chain->about) {
+        status = p->options->about(p->options->about_context, chain->name, &chain->about, reterr);
+        if (status) return status;
+    }
     format_key(p, &sample, key);
     if (p->options->resumes && take_earlier(p, chain->name, key, result)) return FM_OK;
     status = make_folders(p, chain->name, reterr);
-    if (!status) status = predict(p, &sample, chain, result, reterr);
-    if (!status) status = write_run(p, chain->name, key, result, reterr);
+    if (!status) status = predict(p, &sample, chain, key, result, reterr);
     if (status != FM_ERR_DATA && status != FM_ERR_LIMIT) return status;
     result->status = status;
     snprintf(result->why, sizeof result->why, "%.255s", reterr->message);
@@ -366,6 +443,7 @@ static fm_status run_model(predictor *p, uint32_t model, fm_error *reterr) {
     if (!status && o->on_model) o->on_model(o->context, model, &p->model);
     for (uint32_t s = 0; s < o->n_seed && !status; s++) {
         p->run = model * o->n_seed + s;
+        fm_infer_seed(p->model.infer, o->seed[s]);
         status = run_seed(p, o->seed[s], reterr);
     }
     fm_predict_model_unload(&p->model);

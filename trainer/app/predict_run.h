@@ -5,7 +5,8 @@
  *
  *     .cif, .pdb        the structure
  *     _scores.json      its confidences, with ColabFold's keys
- *     _pae.json         the aligned errors in the layout of the AlphaFold database
+ *     _pae.json, .svg   the aligned errors in the layout of the AlphaFold database, and drawn
+ *     _trace.svg        the path of the chain
  *     _run.json         what it was made from, with its timing; written last
  *
  * and those of distillation OUT/data/CHAIN.cif, OUT/confidences/CHAIN.json and _run.json. */
@@ -16,7 +17,11 @@
 #include "trainer/app/predict_model.h"
 #include "trainer/predict/results.h"
 
-enum { FM_PREDICT_MOST_MODELS = 64, FM_PREDICT_MOST_SEEDS = 1024 };
+enum {
+    FM_PREDICT_MOST_MODELS = 64,
+    FM_PREDICT_MOST_SEEDS = 1024,
+    FM_PREDICT_RUN_BYTES = 4 << 20 /* most of a _run.json */
+};
 
 typedef struct fm_predict_run_options {
     fm_chains_options chains; /* seed, cycles and rows are filled in for each model */
@@ -31,6 +36,10 @@ typedef struct fm_predict_run_options {
     bool writes_pdb;
     bool distils;
     double least_plddt; /* distils: structures of a lower mean are not written */
+    /* Asked once for each chain: what `foldmill inspect --as-input` says about it, or NULL. NULL:
+     * nothing is known about chains. FM_ERR_CANCELLED, FM_ERR_NOMEM. */
+    fm_status (*about)(void *context, const char *chain, fm_json **ret_about, fm_error *reterr);
+    void *about_context;
     /* Called before the first chain of a model, and after each prediction. NULL: not called. */
     void (*on_model)(void *context, uint32_t model, const fm_predict_model *loaded);
     void (*on_result)(void *context, const fm_result_chain *chain, const fm_result_run *run,

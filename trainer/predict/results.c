@@ -26,8 +26,10 @@ fm_status fm_results_make(fm_results *ret_results, uint32_t n_chain, uint32_t n_
 }
 
 void fm_results_release(fm_results *r) {
-    for (uint32_t i = 0; r->chain && i < r->n_chain; i++)
+    for (uint32_t i = 0; r->chain && i < r->n_chain; i++) {
         free(r->chain[i].name);
+        fm_json_free(r->chain[i].about);
+    }
     free(r->chain);
     free(r->run);
     free(r->all);

@@ -8,6 +8,7 @@
 #ifndef FM_TRAINER_RESULTS_H
 #define FM_TRAINER_RESULTS_H
 
+#include "proto/base/json_tree.h"
 #include "proto/base/status.h"
 
 #include <stdbool.h>
@@ -35,6 +36,8 @@ typedef struct fm_result {
 
 typedef struct fm_result_chain {
     char *name; /* NULL: not received yet; on the heap */
+    /* What `foldmill inspect --as-input` says about it; NULL: not known. Freed with the table. */
+    fm_json *about;
     uint32_t n_res, n_seq, n_templ;
     fm_result *result; /* [n_run] */
 } fm_result_chain;

@@ -1,11 +1,10 @@
-/* svg.h: the parts that all pictures share: page, text, lines, bars, ticks of axes. Lengths are in
- * SVG user units, which are pixels at the normal size. The same calls write the same bytes. */
-#ifndef FM_CLI_SVG_H
-#define FM_CLI_SVG_H
+/* svg.h: the parts that all pictures share: page, text, lines, bars, axes. Lengths are in SVG user
+ * units, which are pixels at the normal size. The same calls write the same bytes. */
+#ifndef FM_BASE_SVG_H
+#define FM_BASE_SVG_H
 
 #include "proto/base/status.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 
 /* Greys and one hue, readable without colour, and on paper as on a screen. Pictures that follow a
@@ -23,6 +22,11 @@ enum { FM_SVG_NUMBER_BYTES = 32 };
  * uses the viewer's sans-serif font. There are no scripts and no links. */
 void fm_svg_begin(FILE *out, int width, int height, const char *title, const char *style);
 void fm_svg_end(FILE *out);
+
+/* Writes a style sheet for fm_svg_begin that gives the greys above, and n more colours, another
+ * form for viewers in dark mode: colour[i] is {light, dark}. Asserts that it fits. */
+enum { FM_SVG_STYLE_BYTES = 4096 };
+void fm_svg_dark_style(const char *const (*colour)[2], size_t n, char out[FM_SVG_STYLE_BYTES]);
 
 /* anchor: start, middle or end. The text is escaped. */
 void fm_svg_label(FILE *out, double x, double y, const char *anchor, int size, const char *colour,
@@ -42,5 +46,24 @@ double fm_svg_tick_step(double range, int n);
 /* Formats a tick's number. Whole numbers from 1,000 on are as in fm_svg_count, others have as many
  * decimals as `step`, and very large or small ones are powers of ten. Returns out. */
 const char *fm_svg_tick(double value, double step, char out[FM_SVG_NUMBER_BYTES]);
+
+/* The plot's rectangle, and the values at its edges: x0 left, x1 right, y0 at the bottom. */
+typedef struct fm_svg_frame {
+    FILE *out;
+    double left, top, width, height;
+    double x0, x1, y0, y1;
+} fm_svg_frame;
+
+/* Where a value lies. Values far above or below the frame stay near it. */
+double fm_svg_x(const fm_svg_frame *frame, double x);
+double fm_svg_y(const fm_svg_frame *frame, double y);
+
+/* Draws a line across the frame at y, with the number `value` to its left. */
+void fm_svg_value_line(const fm_svg_frame *frame, double y, double value, double step);
+/* Draws such lines at about n_tick round values. */
+void fm_svg_value_axis(const fm_svg_frame *frame, int n_tick);
+/* Draws the axis below the frame with about n_tick numbers, at least `least` > 0 apart, and its
+ * name. */
+void fm_svg_bottom_axis(const fm_svg_frame *frame, int n_tick, double least, const char *name);
 
 #endif

@@ -1,0 +1,42 @@
+/* pictures.h: the pictures of a prediction as SVG, each a whole file that can also be part of a
+ * page. They have no scripts and no links, and follow a viewer's dark mode. */
+#ifndef FM_TRAINER_PICTURES_H
+#define FM_TRAINER_PICTURES_H
+
+#include "proto/base/json_tree.h"
+#include "trainer/predict/prediction.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* The class of a pLDDT (0..100) in the words and colours of the AlphaFold database. */
+typedef struct fm_plddt_class {
+    double least; /* of the class */
+    const char *name, *colour;
+} fm_plddt_class;
+enum { FM_PLDDT_CLASSES = 4 };
+extern const fm_plddt_class fm_plddt_classes[FM_PLDDT_CLASSES]; /* best first */
+const fm_plddt_class *fm_plddt_class_of(double plddt);
+
+/* The predicted aligned error as a matrix; needs prediction->pae. Of a long chain, neighbouring
+ * residues share a cell. */
+void fm_picture_pae(FILE *out, const fm_prediction *prediction);
+
+/* The path of the CA atoms, seen along the direction in which the structure is thinnest, in the
+ * colours of pLDDT. */
+void fm_picture_trace(FILE *out, const fm_prediction *prediction);
+
+/* The pLDDT of several predictions of a chain, best first; at most eight are drawn. */
+typedef struct fm_plddt_curve {
+    const char *name;
+    const float *plddt; /* [n_res] */
+    double mean;
+} fm_plddt_curve;
+void fm_picture_plddt(FILE *out, const char *chain, uint32_t n_res, const fm_plddt_curve *curve,
+                      uint32_t n_curve);
+
+/* How the rows of the MSA cover the chain: `coverage` as `foldmill inspect --as-input` prints it
+ * (server/cli/inspect_input.h). False, and nothing is drawn, when it is not of that form. */
+bool fm_picture_coverage(FILE *out, const char *chain, uint32_t n_res, const fm_json *coverage);
+
+#endif
