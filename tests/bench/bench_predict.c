@@ -17,6 +17,7 @@
 #include "trainer/app/choose_device.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
+#include "trainer/backend/cpu_threads.h"
 #include "trainer/backend/fallback.h"
 #include "trainer/infer/infer.h"
 

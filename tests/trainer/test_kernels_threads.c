@@ -2,6 +2,8 @@
  * the same time, each on its own memory, give the bits of a single thread. */
 #include "tests/trainer/kernel_check.h"
 
+#include "trainer/backend/cpu_threads.h"
+
 #include <pthread.h>
 
 enum { RANKS = 4, ROUNDS = 8, N = 40, HEADS = 2, C = 8, LD = HEADS * C, SIZE = N * N * LD };

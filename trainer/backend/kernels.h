@@ -595,9 +595,4 @@ typedef struct fm_kernels {
  * thread. */
 const fm_kernels *fm_kernels_cpu(fm_element act);
 
-/* Lets large products and attentions of the CPU's tables run on n threads, 1 at first. Call it
- * before memory is planned: workspaces depend on it. Fewer are used where the system refuses
- * them. */
-void fm_cpu_use_threads(int n);
-
 #endif

@@ -3,7 +3,7 @@
  * last of them. Workers are never stopped: they end with the process. */
 #include "trainer/backend/cpu/threads.h"
 
-#include "trainer/backend/kernels.h"
+#include "trainer/backend/cpu_threads.h"
 
 #include <assert.h>
 #include <pthread.h>

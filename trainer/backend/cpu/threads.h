@@ -10,7 +10,7 @@
 
 enum { FM_CPU_MOST_THREADS = 64 };
 
-/* The threads that loops use: those of fm_cpu_use_threads (kernels.h). */
+/* The threads that loops use: those of fm_cpu_use_threads (../cpu_threads.h). */
 int fm_cpu_threads(void);
 
 /* Runs part 0 to n_part - 1, each once, and returns when all have ended. n_part is at most
