@@ -302,8 +302,8 @@ static void print_slow_paths(void) {
 static fm_status run(bench *b, fm_error *reterr) {
     fm_status status = create(b, reterr);
     if (status) return status;
-    printf("%6s  %9s  %9s  %9s  %8s  %8s  %8s  %7s\n", "length", "s", "first", "second", "GiB plan",
-           "GiB used", "TFLOP", "TFLOP/s");
+    printf("%6s  %9s  %7s  %7s  %7s  %8s  %8s  %7s  %8s  %8s  %8s\n", "length", "s", "plan s",
+           "first s", "second", "GiB plan", "GiB used", "TFLOP/s", "by FLOP", "by bytes", "by exp");
     for (const char *at = b->set->lengths; *at && !status; at += *at == ',') {
         char *end;
         unsigned long long n_res = strtoull(at, &end, 10);
