@@ -4,13 +4,20 @@
  *     bench_predict --device cuda --dtype bf16 --lengths 256,384,768,1024
  *
  * Chains are synthetic (bench_trainer.h), parameters are drawn. Each length is run twice with two
- * cycles, which queues and then captures both passes, and then timed with --cycles cycles. */
+ * cycles, which queues and then captures both passes, and then timed with --cycles cycles. Planning
+ * and taking memory ("plan") and the two runs are printed apart. With --check one cycle is compared
+ * with the chain turned round and with small slabs.
+ *
+ * Beside the time of a GPU are three floors, each of one resource alone at an H200's rate: floating
+ * point operations of matrix products and attention, bytes that nodes read and write (inputs and
+ * outputs once, nothing inside a node), exponentials of softmaxes. */
 #include "proto/base/options.h"
 #include "tests/bench/bench_table.h"
 #include "tests/bench/bench_trainer.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
+#include "trainer/backend/cpu_threads.h"
 #include "trainer/backend/fallback.h"
 #include "trainer/infer/infer.h"
 
@@ -19,7 +26,7 @@ static const double GIB = 1 << 30;
 
 typedef struct settings {
     const char *device, *dtype, *preset, *config, *lengths;
-    uint64_t cycles, rounds, warm_up, clusters, extra, budget_gib, chunk_mib;
+    uint64_t cycles, rounds, warm_up, threads, clusters, extra, budget_gib, chunk_mib;
     bool table, direct, losses, check;
 } settings;
 
@@ -36,6 +43,32 @@ static double flops_of(const fm_tape *tape) {
     for (int32_t i = 0; i < tape->n_step; i++)
         flops += tape->step[i].flops;
     return flops;
+}
+
+/* Bytes of the inputs and outputs of all nodes. */
+static double bytes_of(const fm_tape *tape) {
+    double bytes = 0;
+    for (int32_t i = 0; i < tape->n_forward; i++) {
+        const fm_node *node = &tape->node[tape->step[i].node];
+        for (int k = 0; k < node->n_input + node->n_output; k++) {
+            fm_tensor_ref ref =
+                k < node->n_input ? node->input[k] : node->output[k - node->n_input];
+            if (ref != FM_TENSOR_NONE) bytes += (double)fm_tensor_local_bytes(&tape->tensor[ref]);
+        }
+    }
+    return bytes;
+}
+
+/* Logits of all attentions of a cycle, each of which is an exponential. */
+static double exponentials_of(const fm_model_config *c) {
+    const double n = (double)c->n_res, rows = (double)fm_model_config_rows(c);
+    const double extra = (double)c->n_extra, heads = (double)c->n_head_msa;
+    const double pair = 2 * (double)c->n_head_pair * n * n * n;
+    const double block = heads * n * rows * (n + rows) + pair;
+    const double extra_block = heads * n * extra * (n + 1) + pair;
+    const double templates = (double)c->n_template * 2 * (double)c->n_head_template * n * n * n;
+    return (double)c->n_block * block + (double)c->n_extra_block * extra_block +
+           (double)c->n_template_block * templates;
 }
 
 static fm_status run_once(bench *b, uint32_t n_cycle, double *ret_seconds, fm_error *reterr) {
@@ -165,12 +198,32 @@ static fm_status check(bench *b, fm_error *reterr) {
     return status;
 }
 
+/* seconds: of the timed run, of planning, of the first and of the second run. */
+static void print_line(const bench *b, int64_t n_res, const fm_infer_need *need,
+                       const double *seconds) {
+    const double flop_rate = 989e12, byte_rate = 4.8e12, exponential_rate = 132 * 16 * 1.98e9;
+    const fm_trainer *t = fm_infer_get_recording(b->infer);
+    const fm_tape *others = t->options.predicts ? &t->last : &t->cycle;
+    const double n = (double)(b->set->cycles - 1);
+    double flops = flops_of(&t->last) + n * flops_of(others);
+    double bytes = bytes_of(&t->last) + n * bytes_of(others);
+    double exponentials = (n + 1) * exponentials_of(&t->options.model);
+    printf("%6lld  %9.3f  %7.2f  %7.2f  %7.2f  %8.2f  %8.2f  %7.1f  %8.3f  %8.3f  %8.3f  %s\n",
+           (long long)n_res, seconds[0], seconds[1], seconds[2], seconds[3],
+           (double)need->bytes / GIB, (double)b->options.kernels->device->used_bytes() / GIB,
+           1e-12 * flops / seconds[0], flops / flop_rate, bytes / byte_rate,
+           exponentials / exponential_rate, need->chunk_bytes ? "slabs" : "whole");
+    fflush(stdout);
+}
+
 /* One line of the table of lengths. */
 static fm_status measure(bench *b, int64_t n_res, fm_error *reterr) {
-    double first = 0, second = 0, least = INFINITY, seconds;
-    int64_t bytes;
+    double first = 0, second = 0, least = INFINITY, seconds, before;
+    fm_infer_need need;
     fm_arena_reset(&b->arena);
-    fm_status status = fm_infer_plan(b->infer, n_res, &bytes, reterr);
+    before = now();
+    fm_status status = fm_infer_find_need(b->infer, n_res, &need, reterr);
+    double plan = now() - before;
     if (!status) status = make_chain_of(b, n_res, reterr);
     if (!status && b->set->warm_up > 0) status = run_once(b, 2, &first, reterr);
     if (!status && b->set->warm_up > 1) status = run_once(b, 2, &second, reterr);
@@ -179,14 +232,7 @@ static fm_status measure(bench *b, int64_t n_res, fm_error *reterr) {
         least = seconds < least ? seconds : least;
     }
     if (status) return status;
-    const fm_trainer *t = fm_infer_get_recording(b->infer);
-    const fm_tape *others = t->options.predicts ? &t->last : &t->cycle;
-    double flops = flops_of(&t->last) + (double)(b->set->cycles - 1) * flops_of(others);
-    printf("%6lld  %9.3f  %9.3f  %9.3f  %8.2f  %8.2f  %8.1f  %7.1f\n", (long long)n_res, least,
-           first, second, (double)bytes / GIB,
-           (double)b->options.kernels->device->used_bytes() / GIB, 1e-12 * flops,
-           1e-12 * flops / least);
-    fflush(stdout);
+    print_line(b, n_res, &need, (double[]){least, plan, first, second});
     if (b->set->check) status = check(b, reterr);
     return b->set->table && !status ? print_tables(b, reterr) : status;
 }
@@ -216,6 +262,7 @@ static fm_status create(bench *b, fm_error *reterr) {
         status = fm_device_find(b->set->device, b->set->dtype, &b->options.kernels, reterr);
     }
     if (status) return status;
+    fm_cpu_use_threads((int)b->set->threads);
     b->options.model = config.model;
     if (b->set->clusters) b->options.model.n_seq = (int64_t)b->set->clusters;
     if (b->set->extra) b->options.model.n_extra = (int64_t)b->set->extra;
@@ -255,8 +302,8 @@ static void print_slow_paths(void) {
 static fm_status run(bench *b, fm_error *reterr) {
     fm_status status = create(b, reterr);
     if (status) return status;
-    printf("%6s  %9s  %9s  %9s  %8s  %8s  %8s  %7s\n", "length", "s", "first", "second", "GiB plan",
-           "GiB used", "TFLOP", "TFLOP/s");
+    printf("%6s  %9s  %7s  %7s  %7s  %8s  %8s  %7s  %8s  %8s  %8s\n", "length", "s", "plan s",
+           "first s", "second", "GiB plan", "GiB used", "TFLOP/s", "by FLOP", "by bytes", "by exp");
     for (const char *at = b->set->lengths; *at && !status; at += *at == ',') {
         char *end;
         unsigned long long n_res = strtoull(at, &end, 10);
@@ -281,7 +328,8 @@ int main(int argc, char **argv) {
                     .lengths = "64",
                     .cycles = MOST_CYCLES,
                     .rounds = 1,
-                    .warm_up = 2};
+                    .warm_up = 2,
+                    .threads = 1};
     const fm_option options[] = {
         {"device", FM_OPTION_STRING, &set.device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set.dtype, "TYPE", .help = "fp32 or bf16 (fp32)"},
@@ -298,6 +346,8 @@ int main(int argc, char **argv) {
          .max = 2},
         {"check", FM_OPTION_FLAG, &set.check, NULL,
          .help = "compare with the reversed chain, and with slabs"},
+        {"threads", FM_OPTION_U64, &set.threads, "N", .help = "of the CPU (1)", .min = 1,
+         .max = 64},
         {"budget", FM_OPTION_U64, &set.budget_gib, "GIB", .help = "of memory (what is free)"},
         {"chunk", FM_OPTION_U64, &set.chunk_mib, "MIB", .help = "of a slab (the planner's choice)"},
         {"losses", FM_OPTION_FLAG, &set.losses, NULL, .help = "with losses, as foldmill eval"},

@@ -280,6 +280,33 @@ static void predictions_need_no_truth(void **state) {
     fm_infer_destroy(scored);
 }
 
+/* A prediction is recorded with the rows that its alignment has; masked rows would change nothing
+ * but the time. */
+static void shallow_alignments_take_few_rows(void **state) {
+    fm_arena *arena = *state;
+    static sample s;
+    make_sample(&s);
+    fm_infer_options options = infer_options();
+    options.predicts = true;
+    fm_infer *small = create_infer(&options);
+    const fm_infer_result expected = run_infer(small, &s.features, arena);
+    options.model.n_seq = 100;
+    options.model.n_extra = 200;
+    fm_infer *infer = create_infer(&options);
+    const fm_infer_result result = run_infer(infer, &s.features, arena);
+    const fm_model_config *recorded = &fm_infer_get_recording(infer)->options.model;
+    assert_int_equal(recorded->n_seq + recorded->n_template, 16);
+    assert_int_equal(recorded->n_extra, 16);
+    assert_near(result.atoms, expected.atoms, N_RES * 42, 1e-4);
+    options.predicts = false; /* losses keep all rows */
+    fm_infer *scored = create_infer(&options);
+    run_infer(scored, &s.features, arena);
+    assert_int_equal(fm_infer_get_recording(scored)->options.model.n_extra, 200);
+    fm_infer_destroy(scored);
+    fm_infer_destroy(infer);
+    fm_infer_destroy(small);
+}
+
 /* Recycling ends when the structure does not change any more, with what that cycle predicts. */
 static void recycling_stops_early(void **state) {
     fm_arena *arena = *state;
@@ -427,6 +454,7 @@ int main(void) {
         cmocka_unit_test(memory_is_planned),
         cmocka_unit_test(nothing_of_training_is_kept),
         cmocka_unit_test(predictions_need_no_truth),
+        cmocka_unit_test(shallow_alignments_take_few_rows),
         cmocka_unit_test(recycling_stops_early),
         cmocka_unit_test(seeds_decide_samples),
         cmocka_unit_test(slabs_give_what_whole_arrays_give),

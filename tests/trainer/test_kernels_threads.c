@@ -2,6 +2,8 @@
  * the same time, each on its own memory, give the bits of a single thread. */
 #include "tests/trainer/kernel_check.h"
 
+#include "trainer/backend/cpu_threads.h"
+
 #include <pthread.h>
 
 enum { RANKS = 4, ROUNDS = 8, N = 40, HEADS = 2, C = 8, LD = HEADS * C, SIZE = N * N * LD };
@@ -114,7 +116,60 @@ static void threads_have_the_bits_of_one(void **state) {
     discard(&alone);
 }
 
+/* Attention, a large product and a batch of products, with the backend's own threads. */
+static void run_kernels(rank *r, float *large, float *batch) {
+    const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F32);
+    fm_attention a = shape_of(r);
+    void *space = check_workspace(k->attention_workspace(&a));
+    k->attention(NULL, &a, space);
+    free(space);
+    const int64_t rows = N * N;
+    fm_gemm g = {.m = rows,
+                 .n = rows,
+                 .k = LD,
+                 .batch = 1,
+                 .trans_b = true,
+                 .alpha = 1,
+                 .a = r->operand[0],
+                 .b = r->operand[1],
+                 .c = large,
+                 .lda = LD,
+                 .ldb = LD,
+                 .ldc = rows};
+    k->gemm(NULL, &g, NULL);
+    g.m = g.n = g.ldc = g.batch = N;
+    g.c = batch;
+    g.stride_a = g.stride_b = N * LD, g.stride_c = N * N;
+    k->gemm(NULL, &g, NULL);
+}
+
+/* The threads that fm_cpu_use_threads gives to the kernels change no bit. */
+static void own_threads_change_nothing(void **state) {
+    (void)state;
+    const int64_t n_large = (int64_t)N * N * N * N, n_batch = (int64_t)N * N * N;
+    float *large[2], *batch[2];
+    rank r[2];
+    for (int i = 0; i < 2; i++) {
+        large[i] = check_alloc(n_large, sizeof(float));
+        batch[i] = check_alloc(n_batch, sizeof(float));
+        prepare(fm_kernels_cpu(FM_ELEMENT_F32), &r[i]);
+        fm_cpu_use_threads(i == 0 ? 1 : 3);
+        for (int round = 0; round < ROUNDS; round++)
+            run_kernels(&r[i], large[i], batch[i]);
+    }
+    fm_cpu_use_threads(1);
+    assert_memory_equal(r[0].o, r[1].o, SIZE * sizeof(float));
+    assert_memory_equal(r[0].lse, r[1].lse, N * N * HEADS * sizeof(float));
+    assert_memory_equal(large[0], large[1], (size_t)n_large * sizeof(float));
+    assert_memory_equal(batch[0], batch[1], (size_t)n_batch * sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        free(large[i]), free(batch[i]);
+        discard(&r[i]);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(threads_have_the_bits_of_one)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(threads_have_the_bits_of_one),
+                                       cmocka_unit_test(own_threads_change_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

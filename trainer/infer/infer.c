@@ -21,8 +21,13 @@ enum {
 
 static const int64_t reserve_bytes = (int64_t)1 << 30; /* for the device's libraries and graphs */
 
+/* What a recording takes, before it is padded for the device. */
+typedef struct extents {
+    int64_t n_res, n_seq, n_extra;
+} extents;
+
 typedef struct shape {
-    int64_t n_res; /* recorded length, before it is padded for the device */
+    extents of;
     fm_trainer *trainer;
 } shape;
 
@@ -89,7 +94,32 @@ fm_params *fm_infer_get_params(fm_infer *infer) {
 
 /* -- recordings */
 
-static fm_trainer_options trainer_options(const fm_infer *infer, int64_t n_res) {
+/* A chain of n_res residues with all rows of the model. */
+static extents full_extents(const fm_infer *infer, int64_t n_res) {
+    const fm_model_config *model = &infer->options.model;
+    return (extents){fm_infer_round(n_res), model->n_seq, model->n_extra};
+}
+
+/* A chain with the rows that it has, rounded up: most kernels pay for masked rows too. Rows change
+ * losses by rounding, so runs with losses have all rows. */
+static extents extents_of(const fm_infer *infer, const fm_features *f) {
+    enum { ROWS = 16 };
+    const fm_model_config *model = &infer->options.model;
+    extents of = full_extents(infer, f->n_res);
+    if (!infer->options.predicts) return of;
+    int64_t n_seq = 1, n_extra = 1;
+    for (uint32_t c = 0; c < f->n_cycle && c < FM_MAX_CYCLE; c++) {
+        n_seq = n_seq > f->cycle[c].n_clust ? n_seq : f->cycle[c].n_clust;
+        n_extra = n_extra > f->cycle[c].n_extra ? n_extra : f->cycle[c].n_extra;
+    }
+    n_seq = (n_seq + model->n_template + ROWS - 1) / ROWS * ROWS - model->n_template;
+    n_extra = fm_infer_round(n_extra);
+    of.n_seq = n_seq < of.n_seq ? n_seq : of.n_seq;
+    of.n_extra = n_extra < of.n_extra ? n_extra : of.n_extra;
+    return of;
+}
+
+static fm_trainer_options trainer_options(const fm_infer *infer, extents of) {
     fm_trainer_options options = {.model = infer->options.model,
                                   .optimizer = fm_optimizer_defaults(),
                                   .kernels = infer->options.kernels,
@@ -102,7 +132,9 @@ static fm_trainer_options trainer_options(const fm_infer *infer, int64_t n_res) 
                                   .direct = infer->options.direct,
                                   .spoils = infer->options.spoils};
     memcpy(options.weight, infer->options.weight, sizeof options.weight);
-    options.model.n_res = fm_infer_round(n_res);
+    options.model.n_res = of.n_res;
+    options.model.n_seq = of.n_seq;
+    options.model.n_extra = of.n_extra;
     return options;
 }
 
@@ -158,13 +190,15 @@ static int64_t budget_bytes(const fm_infer *infer) {
     return available > 0 ? available + kept_bytes(infer) - reserve_bytes : 0;
 }
 
-/* The longest recorded length that fits, below `too_long`; 0: none. */
-static int64_t find_longest(const fm_infer *infer, int64_t too_long, int64_t budget) {
-    int64_t low = 0, high = too_long;
+/* The longest recorded length that fits with these rows, below their length; 0: none. */
+static int64_t find_longest(const fm_infer *infer, extents rows, int64_t budget) {
+    int64_t low = 0, high = rows.n_res;
     while (fm_infer_round(low + 1) < high) {
         int64_t middle = fm_infer_round(low + (high - low) / 2), bytes = 0;
         if (middle >= high) middle = fm_infer_round(low + 1);
-        fm_trainer_options options = trainer_options(infer, middle);
+        extents of = rows;
+        of.n_res = middle;
+        fm_trainer_options options = trainer_options(infer, of);
         options.chunk_bytes = infer->options.chunk_bytes ? infer->options.chunk_bytes : LEAST_CHUNK;
         if (!plan_bytes(infer, &options, &bytes, NULL) && bytes <= budget) {
             low = middle;
@@ -176,49 +210,49 @@ static int64_t find_longest(const fm_infer *infer, int64_t too_long, int64_t bud
 }
 
 /* Whether the chain would fit with 1,024 extra MSA rows. */
-static bool fits_with_fewer_rows(const fm_infer *infer, int64_t n_res, int64_t budget) {
+static bool fits_with_fewer_rows(const fm_infer *infer, extents of, int64_t budget) {
     enum { FEW = 1024 };
     int64_t bytes;
-    fm_trainer_options options = trainer_options(infer, n_res);
+    fm_trainer_options options = trainer_options(infer, of);
     if (options.model.n_extra <= FEW || options.model.n_extra_block == 0) return false;
     options.model.n_extra = FEW;
     return !choose_chunk(infer, budget, &options, &bytes, NULL);
 }
 
-static fm_status refuse(const fm_infer *infer, int64_t n_res, const fm_infer_need *need,
+static fm_status refuse(const fm_infer *infer, int64_t n_res, extents of, const fm_infer_need *need,
                         fm_error *reterr) {
     const double gib = 1 << 30;
-    const char *fewer = fits_with_fewer_rows(infer, n_res, need->available_bytes)
+    const char *fewer = fits_with_fewer_rows(infer, of, need->available_bytes)
                             ? "; it fits with 1,024 extra MSA rows"
                             : "";
     return fm_fail(reterr, FM_ERR_LIMIT,
                    "a chain of %lld residues needs %.3f GiB of %.3f GiB; the longest that fits has "
                    "about %lld residues%s",
                    (long long)n_res, (double)need->bytes / gib, (double)need->available_bytes / gib,
-                   (long long)find_longest(infer, need->n_res, need->available_bytes), fewer);
+                   (long long)find_longest(infer, of, need->available_bytes), fewer);
 }
 
-/* Plans a chain; *options gets the recording. */
-static fm_status find_need(const fm_infer *infer, int64_t n_res, fm_trainer_options *options,
-                           fm_infer_need *ret_need, fm_error *reterr) {
-    *options = trainer_options(infer, n_res);
+/* Plans a chain of n_res residues; *options gets the recording. */
+static fm_status find_need(const fm_infer *infer, int64_t n_res, extents of,
+                           fm_trainer_options *options, fm_infer_need *ret_need, fm_error *reterr) {
+    *options = trainer_options(infer, of);
     *ret_need =
         (fm_infer_need){.available_bytes = budget_bytes(infer), .n_res = options->model.n_res};
     fm_status status =
         choose_chunk(infer, ret_need->available_bytes, options, &ret_need->bytes, reterr);
     ret_need->chunk_bytes = options->chunk_bytes;
-    return status == FM_ERR_LIMIT ? refuse(infer, n_res, ret_need, reterr) : status;
+    return status == FM_ERR_LIMIT ? refuse(infer, n_res, of, ret_need, reterr) : status;
 }
 
 fm_status fm_infer_find_need(const fm_infer *infer, int64_t n_res, fm_infer_need *ret_need,
                              fm_error *reterr) {
     fm_trainer_options options;
-    return find_need(infer, n_res, &options, ret_need, reterr);
+    return find_need(infer, n_res, full_extents(infer, n_res), &options, ret_need, reterr);
 }
 
 fm_status fm_infer_plan(const fm_infer *infer, int64_t n_res, int64_t *ret_bytes,
                         fm_error *reterr) {
-    fm_trainer_options options = trainer_options(infer, n_res);
+    fm_trainer_options options = trainer_options(infer, full_extents(infer, n_res));
     return choose_chunk(infer, 0, &options, ret_bytes, reterr);
 }
 
@@ -227,11 +261,11 @@ void fm_infer_seed(fm_infer *infer, uint64_t seed) {
 }
 
 /* Plans a recording, and drops recordings that leave it no room. */
-static fm_status make_room(fm_infer *infer, int64_t n_res, fm_trainer_options *options,
+static fm_status make_room(fm_infer *infer, int64_t n_res, extents of, fm_trainer_options *options,
                            fm_error *reterr) {
     fm_infer_need need;
     if (infer->n_shape == MOST_SHAPES) drop_oldest(infer);
-    fm_status status = find_need(infer, n_res, options, &need, reterr);
+    fm_status status = find_need(infer, n_res, of, options, &need, reterr);
     if (status || need.available_bytes == 0) return status;
     const int64_t added = need.bytes - infer->params.memory_bytes;
     while (infer->n_shape > 0 && kept_bytes(infer) + added > need.available_bytes)
@@ -245,18 +279,23 @@ static void put_first(fm_infer *infer, int at) {
     infer->shape[0] = moved;
 }
 
-/* Makes the recording for that length the first one. */
-static fm_status find_shape(fm_infer *infer, int64_t n_res, fm_error *reterr) {
+static bool are_same(extents a, extents b) {
+    return a.n_res == b.n_res && a.n_seq == b.n_seq && a.n_extra == b.n_extra;
+}
+
+/* Makes the recording for that chain the first one. */
+static fm_status find_shape(fm_infer *infer, const fm_features *f, fm_error *reterr) {
+    const extents of = extents_of(infer, f);
     for (int i = 0; i < infer->n_shape; i++) {
-        if (infer->shape[i].n_res != fm_infer_round(n_res)) continue;
+        if (!are_same(infer->shape[i].of, of)) continue;
         put_first(infer, i);
         return FM_OK;
     }
     fm_trainer_options options;
-    fm_status status = make_room(infer, n_res, &options, reterr);
+    fm_status status = make_room(infer, f->n_res, of, &options, reterr);
     if (status) return status;
     shape *made = &infer->shape[infer->n_shape];
-    made->n_res = options.model.n_res;
+    made->of = of;
     status = fm_trainer_create(&options, &made->trainer, reterr);
     if (status) return status;
     put_first(infer, infer->n_shape++);
@@ -435,7 +474,7 @@ fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *a
     const double start = now_s();
     const fm_trainer *before = infer->n_shape > 0 ? infer->shape[0].trainer : NULL;
     infer->n_res = 0;
-    fm_status status = find_shape(infer, features->n_res, reterr);
+    fm_status status = find_shape(infer, features, reterr);
     if (status) return status;
     fm_trainer *t = infer->shape[0].trainer;
     const double recorded = now_s();

@@ -23,7 +23,9 @@
 #include "trainer/step/step.h"
 
 typedef struct fm_infer_options {
-    fm_model_config model;     /* n_res and dropout do not matter; n_seq and n_extra are recorded */
+    /* n_res and dropout do not matter. n_seq and n_extra are recorded; with `predicts` at most so
+     * many rows, those that the chain has. */
+    fm_model_config model;
     const fm_kernels *kernels; /* the device; NULL: the CPU's table of f32 */
     double weight[FM_LOSS_TERMS];
     unsigned heads; /* bits 1 << FM_HEAD_...: the logits that fm_infer_head can give */

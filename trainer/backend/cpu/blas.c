@@ -1,6 +1,8 @@
 /* blas.c: see blas.h. OpenBLAS has 32-bit indices; larger sizes are asserted against. */
 #include "trainer/backend/cpu/blas.h"
 
+#include "trainer/backend/cpu/threads.h"
+
 #include <assert.h>
 #include <cblas.h>
 #include <limits.h>
@@ -35,11 +37,44 @@ static CBLAS_TRANSPOSE transpose(bool is_transposed) {
     return is_transposed ? CblasTrans : CblasNoTrans;
 }
 
+/* Rows of a part of a product, and products that are worth a division. */
+enum { PART_ROWS = 48 };
+static const double PART_FLOPS = 2e7;
+
+typedef struct product {
+    bool trans_a, trans_b;
+    int64_t m, n, k, lda, ldb, ldc;
+    float alpha, beta;
+    const float *a, *b;
+    float *c;
+    int n_part;
+} product;
+
+static void multiply_f32(const product *p) {
+    cblas_sgemm(CblasRowMajor, transpose(p->trans_a), transpose(p->trans_b), narrow(p->m),
+                narrow(p->n), narrow(p->k), p->alpha, p->a, narrow(p->lda), p->b, narrow(p->ldb),
+                p->beta, p->c, narrow(p->ldc));
+}
+
+static void multiply_part(void *context, int part) {
+    product p = *(const product *)context;
+    int64_t first = fm_cpu_part_begin(p.m, PART_ROWS, part, p.n_part);
+    p.m = fm_cpu_part_begin(p.m, PART_ROWS, part + 1, p.n_part) - first;
+    p.a += p.trans_a ? first : first * p.lda;
+    p.c += first * p.ldc;
+    if (p.m > 0) multiply_f32(&p);
+}
+
 void fm_blas_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
                       const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
                       float *c, int64_t ldc) {
-    cblas_sgemm(CblasRowMajor, transpose(trans_a), transpose(trans_b), narrow(m), narrow(n),
-                narrow(k), alpha, a, narrow(lda), b, narrow(ldb), beta, c, narrow(ldc));
+    product p = {trans_a, trans_b, m, n, k, lda, ldb, ldc, alpha, beta, a, b, c, fm_cpu_threads()};
+    bool is_large = 2 * (double)m * (double)n * (double)k > PART_FLOPS && m > PART_ROWS;
+    if (p.n_part == 1 || !is_large) {
+        multiply_f32(&p);
+    } else {
+        fm_cpu_run_parts(multiply_part, &p, p.n_part);
+    }
 }
 
 void fm_blas_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha,

@@ -1,5 +1,5 @@
-/* blas.h: the matrix products of OpenBLAS, row-major, on one thread. Only blas.c includes
- * cblas.h. */
+/* blas.h: the matrix products of OpenBLAS, row-major. OpenBLAS has one thread; large products of
+ * f32 are divided over the backend's (threads.h). Only blas.c includes cblas.h. */
 #ifndef FM_BACKEND_CPU_BLAS_H
 #define FM_BACKEND_CPU_BLAS_H
 

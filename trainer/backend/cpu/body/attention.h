@@ -8,6 +8,7 @@
  * In a batch without a valid key, mask_value would be added to all logits, which changes no
  * probability. Nothing is added then, which keeps the log-sum-exp of such a row exact in f32. */
 #include "trainer/backend/cpu/body/real.h"
+#include "trainer/backend/cpu/threads.h"
 
 enum { ATTENTION_BLOCK = 128 };
 
@@ -35,9 +36,19 @@ static int64_t attention_layout(const fm_attention *a, bool backward, real *base
     return used;
 }
 
+/* Elements of a thread's own workspace: all but the bias. */
+static int64_t attention_own(const fm_attention *a) {
+    attention_space space;
+    fm_attention without = *a;
+    without.bias = NULL;
+    return attention_layout(&without, false, NULL, &space);
+}
+
+/* Forward: the workspace of one thread, and those of the others behind it. */
 static size_t attention_workspace(const fm_attention *args) {
     attention_space space;
-    return (size_t)attention_layout(args, false, NULL, &space) * sizeof(real);
+    int64_t others = (fm_cpu_threads() - 1) * attention_own(args);
+    return (size_t)(attention_layout(args, false, NULL, &space) + others) * sizeof(real);
 }
 
 static size_t attention_grad_workspace(const fm_attention *args) {
@@ -167,10 +178,12 @@ static void forward_block(const fm_attention *a, const attention_block *at,
 typedef void attention_visit(const fm_attention *a, const attention_block *at,
                              const attention_space *space, const fm_attention_grad *grad);
 
-/* Calls visit for all blocks of a group in a fixed order: batch, head, query. */
-static void visit_blocks(const fm_attention *a, int64_t group, const attention_space *space,
-                         const fm_attention_grad *grad, attention_visit *visit) {
-    for (int64_t batch = 0; batch < a->n_batch; batch++) {
+/* Calls visit for all blocks of batches `begin` to `end` of a group in a fixed order: batch, head,
+ * query. */
+static void visit_blocks(const fm_attention *a, int64_t group, int64_t begin, int64_t end,
+                         const attention_space *space, const fm_attention_grad *grad,
+                         attention_visit *visit) {
+    for (int64_t batch = begin; batch < end; batch++) {
         gather_mask(a, group, batch, space->mask);
         for (int64_t head = 0; head < a->n_head; head++) {
             for (int64_t first = 0; first < a->n_query; first += ATTENTION_BLOCK) {
@@ -189,14 +202,38 @@ static void visit_forward(const fm_attention *a, const attention_block *at,
     forward_block(a, at, space);
 }
 
+/* A group's batches, divided over the threads. */
+typedef struct attention_round {
+    const fm_attention *a;
+    int64_t group;
+    attention_space space; /* of the first thread */
+    real *others;          /* workspaces of the other threads */
+} attention_round;
+
+static void attention_share(void *context, int part) {
+    const attention_round *round = context;
+    const fm_attention *a = round->a;
+    const int n_part = fm_cpu_threads();
+    attention_space space = round->space;
+    if (part > 0) {
+        fm_attention without = *a;
+        without.bias = NULL;
+        attention_layout(&without, false, round->others + (part - 1) * attention_own(a), &space);
+        space.bias = round->space.bias;
+    }
+    visit_blocks(a, round->group, fm_cpu_part_begin(a->n_batch, 1, part, n_part),
+                 fm_cpu_part_begin(a->n_batch, 1, part + 1, n_part), &space, NULL, visit_forward);
+}
+
 static void attention(fm_stream *stream, const fm_attention *args, void *workspace) {
     (void)stream;
     assert(args->n_kv_head == 1 || args->n_kv_head == args->n_head);
-    attention_space space;
-    attention_layout(args, false, workspace, &space);
+    attention_round round = {.a = args};
+    round.others = (real *)workspace + attention_layout(args, false, workspace, &round.space);
     for (int64_t group = 0; group < args->n_group; group++) {
-        if (args->bias) gather_bias(args, group, space.bias);
-        visit_blocks(args, group, &space, NULL, visit_forward);
+        round.group = group;
+        if (args->bias) gather_bias(args, group, round.space.bias);
+        fm_cpu_run_parts(attention_share, &round, fm_cpu_threads());
     }
 }
 
@@ -289,7 +326,7 @@ static void attention_grad(fm_stream *stream, const fm_attention *args,
     for (int64_t group = 0; group < args->n_group; group++) {
         if (args->bias) gather_bias(args, group, space.bias);
         if (with_bias) fill(NULL, n_bias, 0, space.dbias);
-        visit_blocks(args, group, &space, grad, backward_block);
+        visit_blocks(args, group, 0, args->n_batch, &space, grad, backward_block);
         if (with_bias) scatter_dbias(args, group, space.dbias, grad->dbias);
     }
 }

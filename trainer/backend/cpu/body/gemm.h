@@ -1,5 +1,6 @@
 /* body/gemm.h: matrix products through OpenBLAS, and their epilogues. */
 #include "trainer/backend/cpu/body/real.h"
+#include "trainer/backend/cpu/threads.h"
 
 /* A product with an addend is computed apart and then added. The addend may be C itself, and the
  * result has the bits of a product followed by an addition. */
@@ -32,20 +33,35 @@ static void gemm_add(const fm_gemm *g, const real *addend, const real *product, 
                 (real)g->beta * addend[row * g->ldc + i] + product[row * g->ldc + i];
 }
 
+static void gemm_one(const fm_gemm *g, int64_t b, void *workspace) {
+    real *c = (real *)g->c + b * g->stride_c, *product = g->addend ? workspace : c;
+    REAL_GEMM(g->trans_a, g->trans_b, g->m, g->n, g->k, (real)g->alpha,
+              (const real *)g->a + b * g->stride_a, g->lda, (const real *)g->b + b * g->stride_b,
+              g->ldb, g->addend ? 0 : (real)g->beta, product, g->ldc);
+    if (g->epilogue != FM_EPILOGUE_NONE) gemm_epilogue(g, product);
+    if (g->addend) gemm_add(g, (const real *)g->addend + b * g->stride_c, product, c);
+}
+
+/* A share of the products of a batch. */
+static void gemm_share(void *context, int part) {
+    const fm_gemm *g = context;
+    const int n_part = fm_cpu_threads();
+    int64_t end = fm_cpu_part_begin(g->batch, 1, part + 1, n_part);
+    for (int64_t b = fm_cpu_part_begin(g->batch, 1, part, n_part); b < end; b++)
+        gemm_one(g, b, NULL);
+}
+
 static void gemm(fm_stream *stream, const fm_gemm *g, void *workspace) {
     bool is_grad = g->epilogue == FM_EPILOGUE_RELU_GRAD;
     assert(!is_grad || (g->batch == 1 && g->beta == 0 && g->relu));
     bool is_weight_sum = g->sum.data && !is_grad;
     assert(!is_weight_sum || (g->batch == 1 && g->trans_a && g->c_is_acc));
     assert(!g->addend || g->epilogue != FM_EPILOGUE_BIAS_RELU);
-    for (int64_t b = 0; b < g->batch; b++) {
-        real *c = (real *)g->c + b * g->stride_c, *product = g->addend ? workspace : c;
-        REAL_GEMM(g->trans_a, g->trans_b, g->m, g->n, g->k, (real)g->alpha,
-                  (const real *)g->a + b * g->stride_a, g->lda,
-                  (const real *)g->b + b * g->stride_b, g->ldb, g->addend ? 0 : (real)g->beta,
-                  product, g->ldc);
-        if (g->epilogue != FM_EPILOGUE_NONE) gemm_epilogue(g, product);
-        if (g->addend) gemm_add(g, (const real *)g->addend + b * g->stride_c, product, c);
+    if (g->batch > 1 && fm_cpu_threads() > 1 && !g->addend) {
+        fm_cpu_run_parts(gemm_share, (void *)(uintptr_t)g, fm_cpu_threads());
+    } else {
+        for (int64_t b = 0; b < g->batch; b++)
+            gemm_one(g, b, workspace);
     }
     if (is_weight_sum) {
         int64_t stride[2] = {0, g->lda};
