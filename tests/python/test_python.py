@@ -1,7 +1,8 @@
 """The Python package against the real programs: a dataset is synthesised, built and served.
 
 usage: test_python.py FOLDMILL PACKAGE_DIR [TEST...]; exit status 77 where NumPy is missing. The tests
-of DataLoaders need PyTorch.
+of DataLoaders need PyTorch, those of OpenFold's data module also pytorch_lightning; the one that runs
+OpenFold's training script needs a checkout of OpenFold at $FM_OPENFOLD.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
 
 FOLDMILL, PACKAGE = sys.argv[1:3]
@@ -31,6 +33,11 @@ try:
     import torch
 except ImportError:
     torch = None
+
+try:
+    import pytorch_lightning
+except ImportError:
+    pytorch_lightning = None
 
 import foldmill  # noqa: E402
 
@@ -275,6 +282,72 @@ class DataLoaders(Case):
             self.assertEqual(seen + rest, list(range(STEPS * BATCH)), workers)
 
 
+@unittest.skipIf(pytorch_lightning is None, "pytorch_lightning is not installed")
+class OpenFold(Case):
+    def module(self, rank=0, world=1, **changes):
+        from foldmill.openfold import OpenFoldDataModule
+
+        def group(**members):
+            return types.SimpleNamespace(**members)
+
+        config = group(data_module=group(data_loaders=group(batch_size=2)),
+                       train=group(crop_size=48), common=group(max_recycling_iters=1))
+        arguments = {"train_data_dir": self.server.url, "train_alignment_dir": PLAN,
+                     "template_mmcif_dir": "-", "max_template_date": "any", "batch_seed": 7,
+                     "train_epoch_len": 8, "kalign_binary_path": "ignored", **changes}
+        module = OpenFoldDataModule(config, **arguments)
+        module.trainer = group(global_rank=rank, world_size=world)
+        return module
+
+    def test_batches_are_those_of_the_stream(self):
+        for world in (1, 2):
+            for rank in range(world):
+                module = self.module(rank, world)
+                stream = self.stream(batch=2 * world, rank=rank, world=world, crop=48, cycles=2,
+                                     max_template_date="any", stack=True, steps=0)
+                expected = iter(stream)
+                for _ in range(2):
+                    epoch = module.train_dataloader()
+                    self.assertEqual(len(epoch), 4 // world)
+                    for batch in epoch:
+                        step = next(expected)
+                        self.assertEqual(set(step) - set(batch), {"index"})
+                        self.assertEqual(batch["msa_feat"].numpy().tobytes(),
+                                         step["msa_feat"].tobytes())
+
+    def test_a_checkpoint_of_the_first_rank_serves_all(self):
+        first = self.module(0, 2)
+        self.assertEqual(first.state_dict(), {})
+        for batch in first.train_dataloader():
+            state = json.loads(json.dumps(first.state_dict()))
+            break
+        whole, second = self.module(1, 2), self.module(1, 2)
+        second.load_state_dict(state)
+        batches = [batch["aatype"] for batch in whole.train_dataloader()]
+        resumed = next(iter(second.train_dataloader()))
+        self.assertTrue(torch.equal(resumed["aatype"], batches[1]))
+
+    def test_validation_has_every_chain_once_and_whole(self):
+        lengths = []
+        for rank in range(2):
+            module = self.module(rank, 2, val_data_dir=self.server.url, val_alignment_dir="all")
+            batches = list(module.val_dataloader())
+            lengths += [batch["aatype"].shape[1] for batch in batches]
+        chains = foldmill.Cache(self.cache).values()
+        self.assertEqual(sorted(lengths), sorted(len(chain["aatype"]) for chain in chains))
+        self.assertEqual(self.module().val_dataloader(), [])
+
+    @unittest.skipUnless(os.environ.get("FM_OPENFOLD"), "FM_OPENFOLD names no checkout of OpenFold")
+    def test_its_training_script_runs_with_one_changed_line(self):
+        example = pathlib.Path(__file__).parents[2] / "server/python/examples/openfold_step.py"
+        path = os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run([sys.executable, example, FOLDMILL, os.environ["FM_OPENFOLD"], "1"],
+                              env={**os.environ, "PYTHONPATH": path}, capture_output=True,
+                              text=True, timeout=280)
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        self.assertRegex(done.stdout, "1 steps, the stream is at sample 1, [1-9]")
+
+
 class Caches(Case):
     def test_chains_equal_those_of_export(self):
         cache = foldmill.Cache(self.cache)
@@ -305,6 +378,21 @@ class Caches(Case):
         self.assertTrue(all(256 <= weight <= 512 for weight in snapshot.weights))
         report = run("fetch", "--data", self.server.url, "--plan", PLAN, "--steps", 1, "--json")
         self.assertEqual(json.loads(report.stdout)["snapshot_hash"], snapshot.hash)
+
+    def test_a_snapshot_is_a_mapping_of_its_chains(self):
+        cache = foldmill.Cache(self.cache)
+        chosen = sorted(cache)[1:4]
+        pathlib.Path(f"{self.root}/chosen").write_text("".join(f"{name}\n" for name in chosen))
+        run("snapshot", "create", "three", "--cache", self.cache, "--chains", f"{self.root}/chosen")
+        snapshot = foldmill.open_snapshot(self.cache, "three")
+        self.assertEqual([list(snapshot), len(snapshot)], [chosen, 3])
+        for name, features in snapshot.items():
+            self.assertEqual(features["msa"].tobytes(), cache[name]["msa"].tobytes())
+        self.assertNotIn(sorted(cache)[0], snapshot)
+        with self.assertRaises(KeyError):
+            snapshot[sorted(cache)[0]]
+        with self.assertRaisesRegex(foldmill.Error, "none"):
+            foldmill.open_snapshot(self.cache, "none")
 
 
 if __name__ == "__main__":

@@ -8,13 +8,16 @@
 
     cache = foldmill.Cache("/fast/cache")
     cache["1abc_A"]["msa"]       # features before random transforms
+    for name, features in foldmill.open_snapshot("/fast/cache", "train").items():
+        print(name, features["aatype"].shape)
 
 Arrays are NumPy's. Where PyTorch is imported, a Stream is an IterableDataset, and `tensors="torch"`
 gives tensors without a copy.
 """
 
 from ._core import Error, __version__
-from .cache import Cache, Snapshot
+from .cache import Cache, Snapshot, open_snapshot
 from .stream import Sample, Skipped, Stream
 
-__all__ = ["Cache", "Error", "Sample", "Skipped", "Snapshot", "Stream", "__version__"]
+__all__ = ["Cache", "Error", "Sample", "Skipped", "Snapshot", "Stream", "__version__",
+           "open_snapshot"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy
 
@@ -12,14 +13,37 @@ from . import _core
 from .arrays import to_dict
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """A named set of chains with sampling weights."""
+@dataclass(frozen=True, eq=False)
+class Snapshot(Mapping):
+    """A named set of chains with sampling weights, and a mapping from their names to their features.
+
+    ``for name, features in snapshot.items()`` reads the chains one after the other; only the
+    chain at hand is in memory.
+    """
 
     name: str
     hash: str  #: SHA-256 of the snapshot's file
     chains: list[str]  #: names, sorted
     weights: list[int]  #: one per chain
+    cache: Cache = field(repr=False)  #: where the chains are read from
+
+    def __len__(self) -> int:
+        return len(self.chains)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.chains)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def __getitem__(self, name: str) -> dict[str, numpy.ndarray]:
+        if name not in self._members:
+            raise KeyError(name)
+        return self.cache[name]
+
+    @functools.cached_property
+    def _members(self) -> frozenset[str]:
+        return frozenset(self.chains)
 
 
 class Cache(Mapping):
@@ -37,6 +61,9 @@ class Cache(Mapping):
     all_atom_mask           [N_res, 37]            float32
     template_aatype         [N_templ, N_res]       int64
     ======================  =====================  =======
+
+    N_res is the number of residues, N_seq of rows of the de-duplicated alignment and N_templ of
+    templates, 0 to `max_templates`. docs/reference/inputs.md lists every array.
 
     Reading needs no lock: a build beside it makes a new generation, which a new Cache shows.
     Processes may share a Cache over a fork, and threads may use it together.
@@ -68,7 +95,15 @@ class Cache(Mapping):
         return to_dict(self._core.load(number, self._max_templates, self._max_template_date))
 
     def snapshot(self, name: str = "all") -> Snapshot:
-        """Reads a snapshot of the cache."""
+        """Reads a snapshot of the cache. "all" is always there."""
         digest, rows = self._core.snapshot(name)
         return Snapshot(name, digest, [self._core.name(chain) for chain, _ in rows],
-                        [weight for _, weight in rows])
+                        [weight for _, weight in rows], self)
+
+
+def open_snapshot(path: str | os.PathLike, name: str = "all", *, generation: int = 0,
+                  max_templates: int = 4, max_template_date: str | None = None) -> Snapshot:
+    """Opens a snapshot of the cache at `path`; the other arguments are those of Cache."""
+    cache = Cache(path, generation=generation, max_templates=max_templates,
+                  max_template_date=max_template_date)
+    return cache.snapshot(name)
