@@ -15,8 +15,9 @@
  * gradient, one with all losses, backward, clipping, Adam and the moving average. With
  * --inject-bins the second cycle starts from the positions that the reference predicted, so that
  * distances near the edge of a bin do not matter; without it the positions are our own. The option
- * --dap D (1, 2 or 4, on the CPU) splits the model over D ranks, threads of this process. The
- * program puts split arrays together to compare them.
+ * --dap D (1, 2 or 4) splits the model over D ranks: threads of this process on the CPU, processes
+ * with a GPU each on GPUs, of which the first prints. The program puts split arrays together to
+ * compare them.
  *
  * In bf16 the error of an activation or a gradient is given in units of the error that the
  * reference's own bf16 run has in that array. Activations must stay within 2 of these units;
@@ -25,12 +26,16 @@
  * exits with 77 where the files or the device do not exist. */
 #include "tests/trainer/parity_full.h"
 
+#include "tests/testing/ranks.h"
 #include "trainer/app/choose_device.h"
+#include "trainer/app/device_groups.h"
 #include "trainer/dist/sum.h"
 
 #include <pthread.h>
 
 #include <time.h>
+
+enum { RANKS_S = 110, WAIT_S = 20 };
 
 /* -- comparing */
 
@@ -64,8 +69,43 @@ static float *fetch(const full *f, fm_element element, const void *device, uint6
     return copy;
 }
 
+/* Gathers `bytes` of every rank that is a process; the caller frees them. */
+static void *gather_all(const full *f, const void *own, size_t bytes) {
+    char *all = malloc(bytes * (size_t)f->arguments->dap);
+    fm_error error = {0};
+    if (!all || fm_meeting_gather(f->meeting, own, bytes, all, RANKS_S, &error)) {
+        fprintf(stderr, "model_parity_full: cannot gather %zu bytes: %s\n", bytes, error.message);
+        exit(1);
+    }
+    return all;
+}
+
+static const void *data_in(const fm_tape *tape, fm_tensor_ref ref, bool gradient) {
+    return gradient ? fm_tape_gradient(tape, ref) : fm_tape_data(tape, ref);
+}
+
+/* The same as `whole`, where the other ranks are processes. */
+static float *whole_of_processes(const full *f, const fm_tape *tape, fm_tensor_ref ref,
+                                 bool gradient) {
+    fm_tensor t = *fm_tape_tensor(tape, ref);
+    uint64_t local = (uint64_t)fm_tensor_local_count(&t);
+    float *own = fetch(f, t.element, data_in(tape, ref, gradient), local);
+    if (t.shard_count == 1) return own;
+    float *all = gather_all(f, own, local * sizeof *own);
+    float *out = malloc(local * (uint64_t)t.shard_count * sizeof *out);
+    assert(out);
+    for (int p = 0; p < t.shard_count; p++) {
+        t.shard_rank = p;
+        put_part(&t, all + (uint64_t)p * local, out);
+    }
+    free(own);
+    free(all);
+    return out;
+}
+
 /* Returns a copy of a tensor or of its gradient, put together where it is split over ranks. */
 static float *whole(const full *f, const fm_tape *tape, fm_tensor_ref ref, bool gradient) {
+    if (f->meeting) return whole_of_processes(f, tape, ref, gradient);
     const fm_tensor *t = fm_tape_tensor(tape, ref);
     uint64_t local = (uint64_t)fm_tensor_local_count(t);
     float *out = malloc(local * (uint64_t)t->shard_count * sizeof *out);
@@ -73,8 +113,7 @@ static float *whole(const full *f, const fm_tape *tape, fm_tensor_ref ref, bool 
     for (int p = 0; p < t->shard_count; p++) {
         const full *rank = f->rank[p];
         const fm_tape *its = tape == &f->last.tape ? &rank->last.tape : &rank->first.tape;
-        const void *from = gradient ? fm_tape_gradient(its, ref) : fm_tape_data(its, ref);
-        float *part = fetch(f, t->element, from, local);
+        float *part = fetch(f, t->element, data_in(its, ref, gradient), local);
         put_part(fm_tape_tensor(its, ref), part, out);
         free(part);
     }
@@ -370,12 +409,17 @@ static void count_bins(full *f) {
     int64_t n = f->in.config.n_res, other = 0, rows = n / f->arguments->dap;
     uint8_t *bins = malloc((size_t)(n * n));
     assert(bins);
-    for (int r = 0; r < f->arguments->dap; r++) {
+    for (int r = 0; r < f->n_rank; r++) {
         const fm_tape *tape = &f->rank[r]->last.tape;
         f->kernels->download(NULL, bins + r * rows * n,
                              fm_tape_data(tape, find(tape, "recycle bins", 0)), (size_t)(rows * n));
     }
     f->kernels->synchronize(NULL);
+    if (f->meeting) {
+        uint8_t *all = gather_all(f, bins, (size_t)(rows * n));
+        free(bins);
+        bins = all;
+    }
     for (int64_t k = 0; k < n * n; k++) {
         bool real = k / n < N_REAL && k % n < N_REAL;
         uint8_t none = (uint8_t)f->in.config.n_recycle_bin;
@@ -395,13 +439,13 @@ static double now(void) {
 /* Runs `work` on every rank at the same time. */
 static void run_on_all(full *f, void *(*work)(void *)) {
     pthread_t threads[MAX_DAP];
-    for (int r = 1; r < f->arguments->dap; r++) {
+    for (int r = 1; r < f->n_rank; r++) {
         int failed = pthread_create(&threads[r], NULL, work, f->rank[r]);
         assert(!failed);
         (void)failed;
     }
     work(f);
-    for (int r = 1; r < f->arguments->dap; r++)
+    for (int r = 1; r < f->n_rank; r++)
         pthread_join(threads[r], NULL);
 }
 
@@ -417,19 +461,19 @@ static void *run_forward(void *argument) {
 
 static void *run_backward(void *argument) {
     full *f = argument;
-    enum { PIECE = 1 << 16 };
     fm_tape_backward(&f->last.tape, NULL);
     f->kernels->synchronize(NULL);
     if (f->in.config.groups) {
-        fm_comm_sum(f->in.config.groups->sample, f->params.n_element, f->params.gradient, f->values,
-                    PIECE, NULL);
+        fm_comm_sum(f->in.config.groups->sample, f->params.n_element, f->params.gradient,
+                    f->scratch, PIECE, NULL);
+        f->kernels->synchronize(NULL);
     }
     return NULL;
 }
 
 static void forward(full *f, pass *p, int cycle) {
     double start = now();
-    for (int r = 0; r < f->arguments->dap; r++)
+    for (int r = 0; r < f->n_rank; r++)
         f->rank[r]->cycle = cycle;
     run_on_all(f, run_forward);
     printf("cycle %d: %.1f s\n", cycle, now() - start);
@@ -441,7 +485,7 @@ static void load_parameters(full *f) {
     size_t bytes = (size_t)f->params.n_element * sizeof *f->values;
     memset(f->values, 0, bytes);
     draw_parameters(&f->params, f->values);
-    for (int r = 0; r < f->arguments->dap; r++) {
+    for (int r = 0; r < f->n_rank; r++) {
         f->kernels->upload(NULL, f->rank[r]->params.master, f->values, bytes);
         f->kernels->upload(NULL, f->rank[r]->params.ema, f->values, bytes);
         fm_params_refresh_copy(&f->rank[r]->params);
@@ -452,7 +496,7 @@ static void run(full *f) {
     load_parameters(f);
     forward(f, &f->first, 0);
     if (!is_whole(f)) return;
-    for (int r = 0; r < f->arguments->dap && f->arguments->inject_bins; r++)
+    for (int r = 0; r < f->n_rank && f->arguments->inject_bins; r++)
         inject_previous(f->rank[r]);
     forward(f, &f->last, 1);
     count_bins(f);
@@ -484,18 +528,18 @@ static fm_status prepare(full *f, const fm_groups *groups, char paths[3][1024], 
     return status ? status : build(f, error);
 }
 
-/* Prepares all ranks; the first is `f`. */
-static fm_status prepare_ranks(full *f, const fm_local_groups *groups, char paths[3][1024],
+/* Prepares all ranks of this process; the first is `f`. groups: of each of them. */
+static fm_status prepare_ranks(full *f, const fm_groups *const *groups, char paths[3][1024],
                                fm_error *error) {
     fm_status status = FM_OK;
-    for (int r = 0; r < f->arguments->dap && !status; r++) {
+    f->n_rank = f->meeting ? 1 : f->arguments->dap;
+    for (int r = 0; r < f->n_rank && !status; r++) {
         full *rank = r ? calloc(1, sizeof *rank) : f;
         assert(rank);
         rank->arguments = f->arguments;
         rank->kernels = f->kernels;
         f->rank[r] = rank;
-        status = prepare(rank, f->arguments->dap > 1 ? fm_local_groups_get(groups, r) : NULL, paths,
-                         error);
+        status = prepare(rank, groups[r], paths, error);
     }
     return status;
 }
@@ -524,47 +568,95 @@ static bool parse(arguments *set, int argc, char **argv) {
             return false;
         }
     }
-    bool split =
-        set->dap == 1 || ((set->dap == 2 || set->dap == MAX_DAP) && !strcmp(set->device, "cpu"));
+    bool split = set->dap == 1 || set->dap == 2 || set->dap == MAX_DAP;
     return split && set->n_block >= 1 && set->n_block <= N_BLOCK;
 }
 
-int main(int argc, char **argv) {
+/* The groups of the ranks of this process: those of threads, or that of one process. */
+static fm_status make_groups(const full *f, fm_local_groups **ret_local,
+                             fm_device_groups *ret_device, const fm_groups *ret_groups[MAX_DAP],
+                             fm_error *error) {
+    const fm_layout split = {f->arguments->dap, 1, 1};
+    if (f->arguments->dap == 1) return FM_OK;
+    if (f->meeting) {
+        fm_status status = fm_device_groups_create(&split, f->kernels, f->meeting, "peer", WAIT_S,
+                                                   ret_device, error);
+        ret_groups[0] = ret_device->groups;
+        return status;
+    }
+    fm_status status = fm_local_groups_create(&split, f->kernels, ret_local, error);
+    for (int r = 0; r < f->arguments->dap && !status; r++)
+        ret_groups[r] = fm_local_groups_get(*ret_local, r);
+    return status;
+}
+
+typedef struct task {
     arguments set;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    char path[3][1024], relative_path[512];
-    static const char *const names[] = {"full_inputs.npz", "full_golden.npz", "full_config.json"};
-    if (!parse(&set, argc, argv)) {
-        fprintf(stderr, "usage: model_parity_full [--device cpu|cuda] [--dtype fp32|bf16] "
-                        "[--dap 1|2|4] [--blocks N] [--inject-bins] [--verbose] [FOLDER]\n");
-        return 2;
-    }
-    for (int i = 0; i < 3; i++) {
-        snprintf(relative_path, sizeof relative_path, "%s/%s", set.folder, names[i]);
-        if (!locate(relative_path, path[i], sizeof path[i])) return FM_TEST_SKIPPED;
-    }
+    char path[3][1024]; /* inputs, golden, config */
+} task;
+
+/* Compares all ranks of this process; returns its exit code. */
+static int run_process(task *t, fm_meeting *meeting) {
     full *f = calloc(1, sizeof *f);
     assert(f);
-    f->arguments = &set;
+    f->arguments = &t->set;
+    f->meeting = meeting;
     fm_error error = {0};
-    fm_status status = fm_device_find(set.device, set.dtype, &f->kernels, &error);
+    fm_local_groups *local = NULL;
+    fm_device_groups device = {0};
+    const fm_groups *groups[MAX_DAP] = {0};
+    fm_status status = fm_device_find(t->set.device, t->set.dtype, &f->kernels, &error);
     int code = status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 1;
-    const fm_layout split = {set.dap, 1, 1};
-    fm_local_groups *groups = NULL;
-    if (!status) status = fm_local_groups_create(&split, f->kernels, &groups, &error);
-    if (!status) status = prepare_ranks(f, groups, path, &error);
-    if (status) {
-        fprintf(stderr, "model_parity_full: %s\n", error.message);
-    } else {
+    if (!status) status = make_groups(f, &local, &device, groups, &error);
+    if (!status) status = prepare_ranks(f, groups, t->path, &error);
+    if (!status) {
         run(f);
-        code = report_groups(f->group, is_whole(f) ? N_GROUP : G_STRUCTURE) ? 0 : 1;
+        if (device.groups) status = device.groups->check(device.groups, &error);
+        code = report_groups(f->group, is_whole(f) ? N_GROUP : G_STRUCTURE) && !status ? 0 : 1;
     }
-    for (int r = 1; r < set.dap && f->rank[r]; r++) {
+    if (status) fprintf(stderr, "model_parity_full: %s\n", error.message);
+    fm_device_groups_destroy(&device);
+    for (int r = 1; r < f->n_rank && f->rank[r]; r++) {
         close_full(f->rank[r]);
         free(f->rank[r]);
     }
     close_full(f);
     free(f);
-    fm_local_groups_destroy(groups);
+    fm_local_groups_destroy(local);
     return code;
+}
+
+/* A rank that is a process; the first one prints. */
+static int run_rank(int32_t rank, const char *address, void *context) {
+    task *t = context;
+    fm_meeting *meeting = NULL;
+    fm_error error = {0};
+    if (rank > 0 && !freopen("/dev/null", "w", stdout)) return 1;
+    if (fm_meeting_open(&meeting, address, rank, t->set.dap, RANKS_S, &error)) {
+        fprintf(stderr, "model_parity_full: %s\n", error.message);
+        return 1;
+    }
+    int code = run_process(t, meeting);
+    fm_meeting_close(meeting);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    static const char *const names[] = {"full_inputs.npz", "full_golden.npz", "full_config.json"};
+    task t;
+    char relative_path[512];
+    int exits[FM_TEST_RANKS];
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!parse(&t.set, argc, argv)) {
+        fprintf(stderr, "usage: model_parity_full [--device cpu|cuda] [--dtype fp32|bf16] "
+                        "[--dap 1|2|4] [--blocks N] [--inject-bins] [--verbose] [FOLDER]\n");
+        return 2;
+    }
+    for (int i = 0; i < 3; i++) {
+        snprintf(relative_path, sizeof relative_path, "%s/%s", t.set.folder, names[i]);
+        if (!locate(relative_path, t.path[i], sizeof t.path[i])) return FM_TEST_SKIPPED;
+    }
+    bool processes = strcmp(t.set.device, "cpu") != 0 && t.set.dap > 1;
+    return processes ? fm_test_run_ranks(t.set.dap, run_rank, &t, RANKS_S, exits)
+                     : run_process(&t, NULL);
 }

@@ -6,9 +6,11 @@
 #include "tests/trainer/parity_groups.h"
 #include "tests/trainer/parity_structure.h"
 
+#include "trainer/dist/meeting.h"
 #include "trainer/optim/optimizer.h"
 
 enum { N_BLOCK = 48, ATOM37_CA = 1, ATOM37_CB = 3, N_PARTS = FM_MAX_TEMPLATE, MAX_DAP = 4 };
+enum { PIECE = 1 << 16 /* elements of the scratch memory for sums over ranks */ };
 
 typedef struct arguments {
     const char *device, *dtype, *folder;
@@ -34,11 +36,13 @@ typedef struct full {
     /* first: without losses, stores recycled values; last: with losses, if the model is whole */
     pass first, last;
     fm_optimizer optimizer;
-    void *memory;
+    void *memory, *scratch;
     float *values; /* host: the parameters, or their gradients */
     group group[N_GROUP];
-    struct full *rank[MAX_DAP]; /* the first rank's list of all ranks */
-    int cycle;                  /* the cycle that runs */
+    struct full *rank[MAX_DAP]; /* the first rank's list of the ranks of this process */
+    int n_rank;
+    fm_meeting *meeting; /* of ranks that are processes; NULL: threads, or one rank */
+    int cycle;           /* the cycle that runs */
 } full;
 
 static inline bool is_whole(const full *f) {
@@ -147,12 +151,34 @@ static inline fm_status record(full *f, fm_error *error) {
     return FM_OK;
 }
 
-static inline fm_status bind(full *f) {
+static inline int64_t arena_bytes_of(const full *f) {
     int64_t one = f->first.tape.size.arena_bytes, other = f->last.tape.size.arena_bytes;
-    int64_t bytes = one > other ? one : other;
+    return one > other ? one : other;
+}
+
+/* Lets the other ranks read everything that exchanges may send. */
+static inline fm_status share_memory(full *f, fm_error *error) {
+    const fm_groups *groups = f->in.config.groups;
+    if (!groups || !groups->share) return FM_OK;
+    const struct {
+        void *memory;
+        int64_t bytes;
+    } shared[] = {{f->params.memory, f->params.memory_bytes},
+                  {f->in.state.memory, f->in.state.bytes},
+                  {f->memory, arena_bytes_of(f)},
+                  {f->scratch, PIECE * (int64_t)sizeof(float)}};
+    fm_status status = FM_OK;
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0] && !status; i++)
+        status = groups->share(groups, shared[i].memory, (size_t)shared[i].bytes, error);
+    return status;
+}
+
+static inline fm_status bind(full *f) {
+    int64_t bytes = arena_bytes_of(f);
     f->memory = f->kernels->alloc((size_t)bytes);
     f->values = malloc((size_t)f->params.n_element * sizeof *f->values);
-    if (!f->memory || !f->values) return FM_ERR_NOMEM;
+    f->scratch = f->kernels->alloc(PIECE * sizeof(float));
+    if (!f->memory || !f->values || !f->scratch) return FM_ERR_NOMEM;
     printf("%lld parameters, step arena %.2f GiB\n", (long long)f->params.n_value,
            (double)bytes / (1 << 30));
     fm_tape_bind(&f->first.tape, f->memory);
@@ -193,14 +219,18 @@ static inline fm_status build(full *f, fm_error *error) {
     if (!status) status = mirror_state(f);
     if (!status) status = record(f, error);
     if (!status) status = fm_optimizer_init(&f->optimizer, &f->params, &options, error);
-    return status ? status : bind(f);
+    if (!status) status = bind(f);
+    return status ? status : share_memory(f, error);
 }
 
 static inline void close_full(full *f) {
     fm_optimizer_fini(&f->optimizer);
     fm_tape_fini(&f->last.tape);
     fm_tape_fini(&f->first.tape);
-    if (f->kernels) f->kernels->release(f->memory);
+    if (f->kernels) {
+        f->kernels->release(f->scratch);
+        f->kernels->release(f->memory);
+    }
     fm_state_release(&f->in.state);
     fm_params_release(&f->params);
     fm_arena_fini(&f->arena);

@@ -15,6 +15,9 @@ FM_MUST_USE fm_status fm_device_find(const char *device, const char *dtype,
  * choose_device_cuda.c or, in a build without CUDA, in choose_device_no_cuda.c. */
 const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why);
 
+/* Writes the PCI address of the device that the table computes on; false for the CPU. */
+bool fm_device_address(const fm_kernels *kernels, char *out, size_t out_bytes);
+
 /* Measures the matrix products that this process has done on the CUDA device and writes the table
  * of the fastest algorithms to `path`. FM_ERR_UNSUPPORTED without CUDA, FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_device_tune(const char *path, fm_error *reterr);

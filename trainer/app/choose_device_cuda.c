@@ -7,6 +7,10 @@ const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why) {
     return fm_kernels_cuda(act);
 }
 
+bool fm_device_address(const fm_kernels *kernels, char *out, size_t out_bytes) {
+    return kernels->device->is_asynchronous && fm_cuda_address(out, out_bytes);
+}
+
 fm_status fm_device_tune(const char *path, fm_error *reterr) {
     FILE *file = fopen(path, "w");
     if (!file) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot be written");

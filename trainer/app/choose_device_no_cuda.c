@@ -7,6 +7,11 @@ const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why) {
     return NULL;
 }
 
+bool fm_device_address(const fm_kernels *kernels, char *out, size_t out_bytes) {
+    (void)kernels, (void)out, (void)out_bytes;
+    return false;
+}
+
 fm_status fm_device_tune(const char *path, fm_error *reterr) {
     (void)path;
     return fm_fail(reterr, FM_ERR_UNSUPPORTED, "this program was built without CUDA");

@@ -28,6 +28,7 @@ extern char **environ;
 
 typedef struct launch {
     int32_t n_rank, n_alive;
+    bool divides; /* the cores */
     pid_t *child; /* [n_rank]; 0: it has ended */
     int code;     /* of the run */
     uint64_t failed_ns;
@@ -85,7 +86,7 @@ static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *rete
     cpu_set_t cores;
     const start s = {.argv = argv,
                      .environment = environment,
-                     .cores = divide_cores(rank, l->n_rank, &cores) ? &cores : NULL,
+                     .cores = l->divides && divide_cores(rank, l->n_rank, &cores) ? &cores : NULL,
                      .parent = getpid()};
     pid_t child = fork();
     if (child == 0) become(&s);
@@ -155,10 +156,12 @@ static fm_status run(launch *l, char **argv, fm_error *reterr) {
     return status;
 }
 
-fm_status fm_launch(int argc, char **argv, int32_t n_rank, int *ret_code, fm_error *reterr) {
+fm_status fm_launch(int argc, char **argv, int32_t n_rank, bool divides, int *ret_code,
+                    fm_error *reterr) {
     assert(n_rank > 1);
     static char program[] = "foldmill-train";
-    launch l = {.n_rank = n_rank, .child = calloc((size_t)n_rank, sizeof *l.child)};
+    launch l = {
+        .n_rank = n_rank, .divides = divides, .child = calloc((size_t)n_rank, sizeof *l.child)};
     char **handed = calloc((size_t)argc + 2, sizeof *handed);
     fm_status status = FM_ERR_NOMEM;
     if (l.child && handed) {

@@ -32,6 +32,7 @@
 #include "proto/base/plural.h"
 #include "trainer/app/begin_from.h"
 #include "trainer/app/choose_device.h"
+#include "trainer/app/gpu_cores.h"
 #include "trainer/app/launch.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
@@ -543,6 +544,14 @@ static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_er
     return status ? status : fm_metrics_open(metrics_path, &run->metrics, reterr);
 }
 
+/* Binds a rank with a GPU to the cores near it. */
+static void stay_near(const fm_kernels *kernels) {
+    char address[64];
+    if (!fm_device_address(kernels, address, sizeof address)) return;
+    int n_core = fm_gpu_cores_bind(FM_PCI_DEVICES, address);
+    fm_log(FM_LOG_DEBUG, "near_cores", "gpu=%s cores=%d", address, n_core);
+}
+
 /* Prepares everything that can fail before the first step, in an order that leaves nothing on disk
  * of a run that never began. */
 static fm_status begin(fm_train_run *run, fm_error *reterr) {
@@ -552,6 +561,7 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     fm_status status = is_first ? find_metrics_path(run, path, reterr) : FM_OK;
     if (!status) status = fm_run_find_order(run, reterr);
     if (!status) status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
+    if (!status && run->ranks) stay_near(kernels);
     if (run->ranks) status = fm_run_share(run, status, reterr);
     if (status) return status;
     status = create_trainer(run, kernels, reterr);
@@ -725,7 +735,9 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     status = find_data(run, is_rank, reterr);
     if (status == FM_ERR_CANCELLED) *ret_code = 128 + fm_stop_signal();
     if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;
-    if (n_rank > 1 && !is_rank) return fm_launch(set->argc, set->argv, n_rank, ret_code, reterr);
+    if (n_rank > 1 && !is_rank) {
+        return fm_launch(set->argc, set->argv, n_rank, set->gpus == 0, ret_code, reterr);
+    }
     fm_stop_catch(!is_rank);
     if (is_rank) {
         fm_world_put_gpu_first(&world);

@@ -152,12 +152,7 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = node->attributes;
     fm_attention core = fm_attention_core(run, at, fm_run_input(run, node, IN_QKVG));
     core.mask = fm_run_input(run, node, IN_MASK);
-    core.bias = fm_run_input(run, node, IN_BIAS);
-    /* An ending node's keys are the first index of z, of which the bias is made. */
-    bool ending = at->axial == FM_AXIAL_ENDING;
-    core.bias_stride[1] = 1;
-    core.bias_stride[2] = ending ? at->n_head : at->n_query * at->n_head;
-    core.bias_stride[3] = ending ? at->n_query * at->n_head : at->n_head;
+    fm_attention_set_bias(&core, at, fm_run_input(run, node, IN_BIAS));
     core.o = fm_run_output(run, node, 0);
     core.lse = fm_run_saved(run, node, 0);
     return core;

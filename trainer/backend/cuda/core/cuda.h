@@ -33,6 +33,9 @@ const fm_kernels *fm_kernels_cuda(fm_element act);
  * call finds out, later calls repeat the answer. Thread-safe. */
 const char *fm_kernels_cuda_refusal(void);
 
+/* Writes the PCI address of the current device; false where it is not known. */
+bool fm_cuda_address(char *out, size_t out_bytes);
+
 /* Measures the library's algorithms for every matrix product that this process has done so far and
  * writes the rows of gemm/tuned_*.inc. False when the device has too little memory. Takes minutes;
  * nothing else may use the device. */

@@ -205,3 +205,11 @@ const fm_device *device_table(void) {
 }
 
 } // namespace fm_cuda
+
+bool fm_cuda_address(char *out, size_t out_bytes) {
+    int device = 0;
+    bool known = cudaGetDevice(&device) == cudaSuccess &&
+                 cudaDeviceGetPCIBusId(out, (int)out_bytes, device) == cudaSuccess;
+    if (!known) (void)cudaGetLastError();
+    return known;
+}
