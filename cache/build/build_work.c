@@ -52,7 +52,8 @@ typedef struct chain_job {
 
 /* -- keys */
 
-enum { KEY_COMPAT = 1, KEY_PREDICTED = 2, KEY_PDB = 4 }; /* options that change a part */
+/* Options that change a part; the format of a query comes shifted by KEY_QUERY_SHIFT. */
+enum { KEY_COMPAT = 1, KEY_PREDICTED = 2, KEY_PDB = 4, KEY_QUERY_SHIFT = 3 };
 
 static fm_sha256_state *begin_key(const worker *work, const char *stage, uint32_t version,
                                   uint8_t flags) {
@@ -75,6 +76,7 @@ static fm_sha256 end_key(fm_sha256_state *key) {
 
 /* The parts of a structure depend on how its text is read. */
 static uint8_t reading_flags(const worker *work) {
+    if (work->source->query) return (uint8_t)(work->source->query << KEY_QUERY_SHIFT);
     if (work->source->is_pdb) return KEY_PDB; /* always predicted */
     return work->features.is_predicted ? KEY_PREDICTED : 0;
 }
@@ -126,13 +128,25 @@ static fm_status ensure_parsed(worker *work, fm_error *reterr) {
     return work->parse_status;
 }
 
-static fm_status ensure_parts(worker *work, chain_job *job, fm_error *reterr) {
-    if (job->have_parts) return FM_OK;
+/* The parts of a chain whose file has a sequence and no structure. */
+static fm_status parse_query(worker *work, chain_job *job, fm_error *reterr) {
+    fm_arena *arena = &work->chain_arena;
+    fm_status status =
+        fm_query_parse(work->text, work->source->query, arena, &job->sequence, reterr);
+    return status ? status : fm_query_structure(&job->sequence, arena, &job->structure, reterr);
+}
+
+static fm_status parse_structure(worker *work, chain_job *job, fm_error *reterr) {
     fm_status status = ensure_parsed(work, reterr);
     if (status) return status;
-    status =
-        fm_structure_file_features(&work->file, job->author_id, &work->features, &work->chain_arena,
-                                   &job->sequence, &job->structure, reterr);
+    return fm_structure_file_features(&work->file, job->author_id, &work->features,
+                                      &work->chain_arena, &job->sequence, &job->structure, reterr);
+}
+
+static fm_status ensure_parts(worker *work, chain_job *job, fm_error *reterr) {
+    if (job->have_parts) return FM_OK;
+    fm_status status =
+        work->source->query ? parse_query(work, job, reterr) : parse_structure(work, job, reterr);
     if (status) fm_error_in(reterr, work->source->path);
     job->have_parts = !status;
     return status;

@@ -27,6 +27,7 @@
 
 #include "cache/source/alignment_index.h"
 #include "cache/source/archive.h"
+#include "featurizer/query.h"
 #include "proto/base/arena.h"
 #include "proto/base/bytes.h"
 #include "proto/base/status.h"
@@ -46,15 +47,16 @@ typedef struct fm_source_chain {
 } fm_source_chain;
 
 typedef struct fm_source_structure {
-    const char *id;      /* as the file's name spells it */
-    const char *key;     /* by which it is found: a PDB id in lower case, any other id as it is */
-    const char *path;    /* path of the file, or "<archive>/<its name there>" */
-    fm_archive *archive; /* NULL, or the archive that holds it */
-    uint64_t entry;      /* entry of the archive */
-    bool is_pdb;         /* a PDB file, else mmCIF */
-    bool is_nested;      /* it is in the folder of its alignments */
-    uint32_t dataset;    /* position in fm_source.dataset */
-    uint32_t n_chain;    /* those with alignments; often 0 */
+    const char *id;        /* as the file's name spells it */
+    const char *key;       /* by which it is found: a PDB id in lower case, any other id as it is */
+    const char *path;      /* path of the file, or "<archive>/<its name there>" */
+    fm_archive *archive;   /* NULL, or the archive that holds it */
+    uint64_t entry;        /* entry of the archive */
+    bool is_pdb;           /* a PDB file, else mmCIF */
+    fm_query_format query; /* the file has a sequence and no structure; 0: it has a structure */
+    bool is_nested;        /* it is in the folder of its alignments */
+    uint32_t dataset;      /* position in fm_source.dataset */
+    uint32_t n_chain;      /* those with alignments; often 0 */
     const fm_source_chain *chain;
 } fm_source_structure;
 
@@ -155,6 +157,24 @@ FM_MUST_USE fm_status fm_source_scan(const fm_source_options *options, fm_arena 
  * name that is not 1 to 32 of A-Z a-z 0-9 . _ - */
 FM_MUST_USE fm_status fm_source_scan_all(const fm_source_options *options, size_t n,
                                          fm_arena *arena, fm_source *ret_source, fm_error *reterr);
+
+/* Chains without structures, to be predicted. */
+typedef struct fm_source_queries {
+    const char *const *path; /* [n] FASTA files or alignments; their names name the chains */
+    uint32_t n;
+    const char *alignments; /* folder of the FASTA files' alignments; NULL = beside each file */
+    const char *templates;  /* folder or zip archive of mmCIF files; NULL = none */
+    bool single_sequence;   /* leave all alignments and hits out */
+} fm_source_queries;
+
+/* The source of such chains. An alignment NAME.a3m or NAME.sto is the chain NAME, and NAME.hhr
+ * beside it has its template hits. The alignments of NAME.fasta are in the folder
+ * alignments/NAME, NAME or in files alignments/NAME.a3m, NAME.a3m (.sto, .hhr) beside it. A chain
+ * without alignments is refused, unless single_sequence. FM_ERR_USAGE for a file of another kind, a
+ * name that no chain can have, or two files of one name; FM_ERR_NOT_FOUND when the templates do not
+ * exist. */
+FM_MUST_USE fm_status fm_source_of_queries(const fm_source_queries *queries, fm_arena *arena,
+                                           fm_source *ret_source, fm_error *reterr);
 
 /* The source of a shared job, of which only the names of its items are known: "<chain>", or "<id>/"
  * for all chains of a structure. It tells which datasets, chains and structures there are; nothing

@@ -37,6 +37,14 @@
     .max_msa_clusters = (clusters), .max_extra_msa = (extra), .max_cycle = (cycles),               \
     .max_templates = 4, .max_template_date = FM_TEMPLATE_DATE_QUERY, AF2_DRAWS
 
+/* Every chain once, whole (the client's crop_size is the longest that it takes), with all of its
+ * rows to choose from, no masking and the best templates. */
+#define WHOLE(clusters, extra)                                                                     \
+    .order = FM_ORDER_LISTED, .global_batch = 1, .epoch_samples = UINT32_MAX, .crop_size = 1024,   \
+    .max_msa_clusters = (clusters), .max_extra_msa = (extra), .max_cycle = 4,                      \
+    .always_max_cycle = true, .clamped_fape_q32 = UINT32_MAX, .max_templates = 4,                  \
+    .template_pool = 20, .best_templates = true, .max_template_date = FM_TEMPLATE_DATE_QUERY
+
 /* Every preset of the trainer has the plan of its name. */
 static const fm_plan plans[] = {
     {.name = "tiny", SMALL(32, 64, 2)},
@@ -54,22 +62,8 @@ static const fm_plan plans[] = {
     {.name = "af2-model-1.2.3-ptm", AF2(384, 512, 1024, 0)},
     {.name = "openfold-initial", OPENFOLD(256, 128, 1024)},
     {.name = "openfold-finetuning", OPENFOLD(384, 512, 5120)},
-    /* Every chain once, whole (the client's crop_size is the longest that it takes), with all of
-     * its rows to choose from, no masking and the best templates. */
-    {.name = "eval",
-     .order = FM_ORDER_LISTED,
-     .global_batch = 1,
-     .epoch_samples = UINT32_MAX,
-     .crop_size = 1024,
-     .max_msa_clusters = 124,
-     .max_extra_msa = 1024,
-     .max_cycle = 4,
-     .always_max_cycle = true,
-     .clamped_fape_q32 = UINT32_MAX,
-     .max_templates = 4,
-     .template_pool = 20,
-     .best_templates = true,
-     .max_template_date = FM_TEMPLATE_DATE_QUERY},
+    {.name = "eval", WHOLE(124, 1024)},
+    {.name = "predict", WHOLE(508, 5120), .draws_by_name = true},
 };
 
 fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {

@@ -7,6 +7,8 @@
  * encode to equal bytes. */
 #include "featurizer/sample/sample.h"
 
+#include "proto/base/hash.h"
+
 #include "featurizer/structure.h"
 #include "featurizer/sample/choose.h"
 #include "featurizer/sample/msa.h"
@@ -395,7 +397,8 @@ fm_status fm_sample_make(const fm_plan *plan, const fm_record *record,
                          const fm_sample_templates *templates, uint64_t seed, uint64_t index,
                          uint32_t chain, uint32_t n_cycle, fm_arena *arena, fm_sample *ret_sample,
                          fm_error *reterr) {
-    fm_sample_draw key = {.seed = seed, .index = index};
+    const uint64_t own = plan->draws_by_name ? fm_xxh3(record->name, strlen(record->name)) : index;
+    fm_sample_draw key = {.seed = seed, .index = own};
     const fm_draws draws = fm_draws_philox(&key);
     return fm_sample_make_drawn(plan, record, templates, &draws, seed, index, chain, n_cycle, arena,
                                 ret_sample, reterr);

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -223,4 +224,54 @@ fm_status fm_directory_list(const char *path, bool folders, size_t max, fm_arena
     }
     free(entries.entry);
     return status;
+}
+
+/* -- removing */
+
+enum { MOST_DEPTH = 64 };
+
+static fm_status fail_remove(fm_error *reterr, const char *name) {
+    return fm_fail_in(reterr, FM_ERR_IO, name, "cannot remove: %s", strerror(errno));
+}
+
+/* Removes the entries of the folder `fd`, and closes it. */
+static fm_status remove_inside(int fd, const char *path, int depth, fm_error *reterr) {
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        fm_status status = fail_remove(reterr, path);
+        close(fd);
+        return status;
+    }
+    fm_status status = FM_OK;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = status ? NULL : readdir(dir);
+        if (!entry && errno) status = fail_remove(reterr, path);
+        if (!entry) break;
+        const char *name = entry->d_name;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
+        if (unlinkat(fd, name, 0) == 0) continue;
+        if (errno != EISDIR && errno != EPERM) {
+            status = fail_remove(reterr, name);
+            continue;
+        }
+        int inside = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (inside < 0 || depth == MOST_DEPTH) {
+            status = fail_remove(reterr, name);
+            if (inside >= 0) close(inside);
+            continue;
+        }
+        status = remove_inside(inside, name, depth + 1, reterr);
+        if (!status && unlinkat(fd, name, AT_REMOVEDIR) != 0) status = fail_remove(reterr, name);
+    }
+    closedir(dir);
+    return status;
+}
+
+fm_status fm_dir_remove(const char *path, fm_error *reterr) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT ? FM_OK : fail_remove(reterr, path);
+    fm_status status = remove_inside(fd, path, 0, reterr);
+    if (status) return status;
+    return rmdir(path) == 0 ? FM_OK : fail_remove(reterr, path);
 }

@@ -92,4 +92,8 @@ typedef struct fm_name_list {
 FM_MUST_USE fm_status fm_directory_list(const char *path, bool folders, size_t max, fm_arena *arena,
                                         fm_name_list *list, fm_error *reterr);
 
+/* Removes a folder with everything in it; links are removed, not followed. Nothing at the path is
+ * fine. FM_ERR_IO for the first entry that cannot be removed; what was removed before is gone. */
+FM_MUST_USE fm_status fm_dir_remove(const char *path, fm_error *reterr);
+
 #endif

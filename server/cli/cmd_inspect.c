@@ -161,7 +161,8 @@ int fm_cmd_inspect(int argc, char **argv) {
             "chain, the command says why.\n\n"
             "--json prints one object. Of a cache: generation, content, chains, refused, shards,\n"
             "shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, refusals [{chain,\n"
-            "reason}]. Of a chain: chain, residues, sequence, msa {rows, sources [{name, rows}]},\n"
+            "reason}]. Of a chain: chain, number (its place), residues, sequence,\n"
+            "msa {rows, sources [{name, rows}]},\n"
             "hits {hits, mapped}, structure {atoms, resolution, release_date, predicted}, parts\n"
             "{NAME: {hash, stored_bytes, decoded_bytes}}. What a chain lacks is omitted.\n\n"
             "Exit codes: 0 shown, 1 not readable or no such chain, 2 bad usage.",

@@ -1,4 +1,4 @@
-/* cmd_train.c: foldmill train, eval, import and export-weights: replaces this process by
+/* cmd_train.c: foldmill train, eval, predict, import and export-weights: replaces this process by
  * foldmill-train, the program that links the model (and CUDA and NCCL where available). It is
  * looked for in the folder of this program first, then on PATH. */
 #include "server/cli/commands.h"

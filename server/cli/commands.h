@@ -30,6 +30,7 @@ int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_posi
 
 int fm_cmd_parse(int argc, char **argv);
 int fm_cmd_build(int argc, char **argv);
+int fm_cmd_featurize(int argc, char **argv);
 int fm_cmd_merge(int argc, char **argv);
 int fm_cmd_catalogue(int argc, char **argv);
 int fm_cmd_verify(int argc, char **argv);
@@ -44,8 +45,8 @@ int fm_cmd_fetch(int argc, char **argv);
 int fm_cmd_certs(int argc, char **argv);
 int fm_cmd_top(int argc, char **argv);
 int fm_cmd_plot(int argc, char **argv);
-/* train, import and export-weights: runs the program foldmill-train in place of this one, with the
- * command as its first argument. */
+/* train, eval, predict, import and export-weights: runs the program foldmill-train in place of this
+ * one, with the command as its first argument. */
 int fm_cmd_train(int argc, char **argv);
 
 #endif

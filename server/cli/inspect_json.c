@@ -124,6 +124,7 @@ fm_status fm_inspect_chain_json(const fm_store *store, uint32_t chain, fm_arena 
     if (status) return status;
     fm_json_begin(&json, stdout);
     fm_json_put_string(&json, "chain", record.name);
+    fm_json_put_u64(&json, "number", chain);
     fm_json_put_u64(&json, "residues", record.sequence->n_res);
     fm_json_put_text(&json, "sequence", record.sequence->sequence, record.sequence->n_res);
     if (record.msa) print_msa(&json, record.msa);

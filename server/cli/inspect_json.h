@@ -12,7 +12,7 @@
 FM_MUST_USE fm_status fm_inspect_cache_json(const char *path, const fm_store *store,
                                             fm_arena *arena, fm_error *reterr);
 
-/* {"chain", "residues", "sequence",
+/* {"chain", "number" (from 0, in the generation), "residues", "sequence",
  *  "msa": {"rows", "sources": [{"name", "rows"}]},
  *  "hits": {"hits", "mapped"},
  *  "structure": {"atoms", "resolution", "release_date", "predicted"},

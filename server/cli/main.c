@@ -16,6 +16,7 @@ typedef struct command_entry {
 
 static const command_entry commands[] = {
     {"build", fm_cmd_build, "make a cache of training features from a dataset"},
+    {"featurize", fm_cmd_featurize, "make a cache of chains without structures, to predict"},
     {"merge", fm_cmd_merge, "make one cache from the shards of a shared job"},
     {"catalogue", fm_cmd_catalogue, "migrate, show or rebuild the catalogue of shared jobs"},
     {"verify", fm_cmd_verify, "check every byte of a cache"},
@@ -32,6 +33,7 @@ static const command_entry commands[] = {
     {"plot", fm_cmd_plot, "draw the curves of training runs"},
     {"train", fm_cmd_train, "train on the samples of a server (foldmill-train)"},
     {"eval", fm_cmd_train, "score a checkpoint on the chains of a snapshot"},
+    {"predict", fm_cmd_train, "predict structures from sequences with their alignments"},
     {"import", fm_cmd_train, "make a checkpoint from the weights of DeepMind or OpenFold"},
     {"export-weights", fm_cmd_train, "write the weights of a checkpoint for other programs"},
     {"synth", fm_cmd_synth, "write a synthetic dataset"},

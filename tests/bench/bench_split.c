@@ -53,7 +53,8 @@ static int64_t plan(const fm_model_config *config) {
     fm_model_declare_inputs(&state, config, kernels, &inputs);
     status = fm_tape_init(&tape, kernels, &params, &state, true, &error);
     assert(!status);
-    fm_model_outputs out = fm_model_record_cycle(&tape, config, &weights, &inputs, false);
+    fm_model_outputs out =
+        fm_model_record_cycle(&tape, config, &weights, &inputs, FM_CYCLE_OUTPUTS);
     fm_tensor_ref total = losses(&tape, &state, config, &weights, &out);
     int32_t seed = fm_state_add(&state, "seed", FM_ELEMENT_F32, 1, (int64_t[]){1});
     fm_tape_seed_gradient(&tape, total, seed);

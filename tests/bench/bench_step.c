@@ -18,6 +18,7 @@
 #include "proto/base/file.h"
 #include "proto/base/hash.h"
 #include "proto/base/options.h"
+#include "tests/bench/bench_table.h"
 #include "tests/bench/bench_trainer.h"
 #include "tests/testing/ranks.h"
 #include "trainer/app/choose_device.h"
@@ -32,8 +33,6 @@
 enum {
     MOST_STEPS = 1000,
     MOST_ROUNDS = 100,
-    MOST_ROWS = 512,
-    NAME_BYTES = 80,
     RANKS_S = 600, /* that a run of several ranks may take */
     WAIT_S = 20,   /* that an exchange waits for another rank */
 };
@@ -176,51 +175,6 @@ static void describe_graphs(const bench *b) {
 
 /* -- the table */
 
-typedef struct row {
-    char name[NAME_BYTES];
-    double ms[3]; /* forward, recomputed, backward */
-    double flops;
-    int32_t n_node;
-} row;
-
-typedef struct table {
-    row rows[MOST_ROWS];
-    int n;
-} table;
-
-static row *row_of(table *t, const char *name) {
-    for (int i = 0; i < t->n; i++) {
-        if (strcmp(t->rows[i].name, name) == 0) return &t->rows[i];
-    }
-    if (t->n == MOST_ROWS) return &t->rows[MOST_ROWS - 1];
-    row *r = &t->rows[t->n++];
-    *r = (row){0};
-    snprintf(r->name, sizeof r->name, "%s", name);
-    return r;
-}
-
-/* Names a module of a stack by its name and the shape of its output. */
-static void name_of(const fm_tape *tape, const fm_node *node, char *out) {
-    int used = snprintf(out, NAME_BYTES, "%s", node->name);
-    if (node->n_output == 0) return;
-    const fm_tensor *y = &tape->tensor[node->output[0]];
-    for (int i = 0; i < y->rank && used < NAME_BYTES; i++)
-        used += snprintf(out + used, (size_t)(NAME_BYTES - used), "%s%lld%s", i ? "x" : " [",
-                         (long long)y->local[i], i + 1 == y->rank ? "]" : "");
-}
-
-static void add_tape(table *rows, const fm_tape *tape, const uint64_t *ns) {
-    for (int32_t i = 0; i < tape->n_step; i++) {
-        const fm_step *step = &tape->step[i];
-        char name[NAME_BYTES];
-        name_of(tape, &tape->node[step->node], name);
-        row *r = row_of(rows, name);
-        r->ms[step->phase] += 1e-6 * (double)(ns[i + 1] - ns[i]);
-        r->flops += step->flops;
-        r->n_node += step->phase == FM_PHASE_FORWARD;
-    }
-}
-
 /* One line per step of the schedule, in order: tape, phase, module. deploy/gpu/trace joins these
  * with the kernels that ran between two stamps. */
 static fm_status write_schedule(const bench *b, const char *path, fm_error *reterr) {
@@ -242,28 +196,6 @@ static fm_status write_schedule(const bench *b, const char *path, fm_error *rete
         return fm_fail_in(reterr, FM_ERR_IO, path, "cannot be written");
     }
     return FM_OK;
-}
-
-static int by_time(const void *a, const void *b) {
-    const row *x = a, *y = b;
-    double dx = x->ms[0] + x->ms[1] + x->ms[2], dy = y->ms[0] + y->ms[1] + y->ms[2];
-    return (dx < dy) - (dx > dy);
-}
-
-static void print_table(const char *title, table *t) {
-    double total = 0;
-    for (int i = 0; i < t->n; i++)
-        total += t->rows[i].ms[0] + t->rows[i].ms[1] + t->rows[i].ms[2];
-    qsort(t->rows, (size_t)t->n, sizeof *t->rows, by_time);
-    printf("\n%s: %.3f ms\n%9s %6s %9s %9s %9s %8s %6s  %s\n", title, total, "ms", "%", "forward",
-           "again", "backward", "TFLOP/s", "nodes", "module");
-    for (int i = 0; i < t->n; i++) {
-        const row *r = &t->rows[i];
-        double ms = r->ms[0] + r->ms[1] + r->ms[2];
-        printf("%9.3f %6.2f %9.3f %9.3f %9.3f %8.1f %6d  %s\n", ms,
-               total > 0 ? 100 * ms / total : 0, r->ms[0], r->ms[1], r->ms[2],
-               ms > 0 ? r->flops / ms * 1e-9 : 0, (int)r->n_node, r->name);
-    }
 }
 
 static const uint64_t *download(bench *b, const uint64_t *device, size_t count) {

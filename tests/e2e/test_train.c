@@ -358,7 +358,7 @@ static void two_processes_never_train_into_one_folder(void **state) {
             "foldmill train --data unix:socket --config small.ini --steps 9 --out held --resume "
             "2>err; rc=$?; kill $pid; wait $pid; exit $rc"),
         1);
-    assert_int_equal(run("grep -q 'held: another process is training into this folder' err"), 0);
+    assert_int_equal(run("grep -q 'held: another process is writing into this folder' err"), 0);
 }
 
 /* Without --preset the arrays of the file decide: the number of blocks, the templates and the heads

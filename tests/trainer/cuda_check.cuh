@@ -66,6 +66,7 @@ void check(const char *name, int stages, const work &f);
 /* The cases, in files of the same names (cuda_check_kernels.cu, ...). check_wgmma is for the bf16
  * table only. */
 void check_kernels(void);
+void check_attentions(void);
 void check_gemms(void);
 void check_structure(void);
 void check_parts(void);

@@ -131,8 +131,9 @@ static fm_status record(bench *b, fm_error *error) {
     fm_status status = fm_tape_init(&b->cycle, b->kernels, &b->params, &b->in.state, false, error);
     if (!status) status = fm_tape_init(tape, b->kernels, &b->params, &b->in.state, true, error);
     if (status) return status;
-    fm_model_record_cycle(&b->cycle, &b->in.config, &b->weights, &b->in.inputs, true);
-    b->out = fm_model_record_cycle(tape, &b->in.config, &b->weights, &b->in.inputs, false);
+    fm_model_record_cycle(&b->cycle, &b->in.config, &b->weights, &b->in.inputs, FM_CYCLE_STORES);
+    b->out =
+        fm_model_record_cycle(tape, &b->in.config, &b->weights, &b->in.inputs, FM_CYCLE_OUTPUTS);
     record_losses(tape, &b->in, &b->sm, &b->out, &b->weights);
     for (int32_t n = 0; n < tape->n_node; n++) { /* every output is compared */
         for (int i = 0; i < tape->node[n].n_output; i++)

@@ -130,8 +130,8 @@ static inline fm_status record(full *f, fm_error *error) {
         fm_tape *tape = &passes[i]->tape;
         fm_status status = fm_tape_init(tape, f->kernels, &f->params, &f->in.state, true, error);
         if (status) return status;
-        passes[i]->out =
-            fm_model_record_cycle(tape, &f->in.config, &f->weights, &f->in.inputs, i == 0);
+        passes[i]->out = fm_model_record_cycle(tape, &f->in.config, &f->weights, &f->in.inputs,
+                                               i == 0 ? FM_CYCLE_STORES : FM_CYCLE_OUTPUTS);
         if (i == 1) {
             record_losses(tape, &f->in, &f->sm, &passes[i]->out, &f->weights);
             for (int k = 0; k < FM_LOSS_TERMS; k++)

@@ -249,6 +249,174 @@ static void nothing_of_training_is_kept(void **state) {
     fm_trainer_destroy(trained);
 }
 
+/* Predictions need no truth and have the atoms and the confidence of a run with losses. */
+static void predictions_need_no_truth(void **state) {
+    fm_arena *arena = *state;
+    static sample s;
+    make_sample(&s);
+    fm_infer_options options = infer_options();
+    fm_infer *scored = create_infer(&options);
+    const fm_infer_result expected = run_infer(scored, &s.features, arena);
+    options.predicts = true;
+    fm_infer *infer = create_infer(&options);
+    fm_features f = s.features;
+    f.all_atom_positions = NULL;
+    f.all_atom_mask = NULL;
+    for (int c = 0; c < N_CYCLE; c++)
+        f.cycle[c].true_msa = f.cycle[c].bert_mask = NULL;
+    const fm_infer_result result = run_infer(infer, &f, arena);
+    assert_memory_equal(result.atoms, expected.atoms, sizeof(float) * N_RES * 42);
+    assert_memory_equal(result.plddt, expected.plddt, sizeof(float) * N_RES);
+    assert_null(result.truth);
+    assert_int_equal(result.n_cycle, N_CYCLE);
+    assert_true(isnan(result.ca_change) && result.record_s > 0 && result.run_s > 0);
+    float *whole, *rows;
+    int64_t n_bin;
+    assert_int_equal(fm_infer_head(scored, FM_HEAD_ALIGNED_ERROR, arena, &whole, &n_bin, NULL),
+                     FM_OK);
+    assert_int_equal(fm_infer_aligned_error(infer, 3, 5, arena, &rows, &n_bin, NULL), FM_OK);
+    assert_memory_equal(rows, whole + 3 * N_RES * n_bin, sizeof(float) * 5 * N_RES * 64);
+    fm_infer_destroy(infer);
+    fm_infer_destroy(scored);
+}
+
+/* Recycling ends when the structure does not change any more, with what that cycle predicts. */
+static void recycling_stops_early(void **state) {
+    fm_arena *arena = *state;
+    static sample s;
+    make_sample(&s);
+    fm_infer_options options = infer_options();
+    options.predicts = true;
+    options.recycle_tol = 1e-9;
+    fm_infer *infer = create_infer(&options);
+    const fm_infer_result all = run_infer(infer, &s.features, arena);
+    assert_int_equal(all.n_cycle, N_CYCLE);
+    assert_true(all.ca_change > 1e-9);
+    fm_features two = s.features;
+    two.n_cycle = 2;
+    const fm_infer_result second = run_infer(infer, &two, arena);
+    fm_infer_destroy(infer);
+    options.recycle_tol = second.ca_change * 1.01;
+    infer = create_infer(&options);
+    const fm_infer_result stopped = run_infer(infer, &s.features, arena);
+    assert_int_equal(stopped.n_cycle, 2);
+    assert_true(stopped.ca_change == second.ca_change);
+    assert_memory_equal(stopped.atoms, second.atoms, sizeof(float) * N_RES * 42);
+    double sum = 0; /* the definition, from the atoms of one and of two cycles */
+    two.n_cycle = 1;
+    const fm_infer_result first = run_infer(infer, &two, arena);
+    for (int i = 0; i < N_RES; i++) {
+        for (int j = 0; j < N_RES; j++) {
+            double d[2] = {0, 0};
+            for (int k = 0; k < 3; k++) {
+                d[0] += pow((double)first.atoms[42 * i + 3 + k] - first.atoms[42 * j + 3 + k], 2);
+                d[1] += pow((double)second.atoms[42 * i + 3 + k] - second.atoms[42 * j + 3 + k], 2);
+            }
+            sum += pow(sqrt(d[0]) - sqrt(d[1]), 2);
+        }
+    }
+    assert_float_equal(stopped.ca_change, sqrt(sum) / N_RES, 1e-6);
+    fm_infer_destroy(infer);
+}
+
+/* Sampling: dropout changes the prediction, and its seed decides how. */
+static void seeds_decide_samples(void **state) {
+    fm_arena *arena = *state;
+    static sample s;
+    make_sample(&s);
+    fm_infer_options options = infer_options();
+    options.predicts = true;
+    options.dropout = true;
+    fm_infer *infer = create_infer(&options);
+    const fm_infer_result first = run_infer(infer, &s.features, arena);
+    fm_infer_seed(infer, 1);
+    const fm_infer_result other = run_infer(infer, &s.features, arena);
+    fm_infer_seed(infer, 0);
+    const fm_infer_result again = run_infer(infer, &s.features, arena);
+    assert_memory_equal(first.atoms, again.atoms, sizeof(float) * N_RES * 42);
+    assert_memory_not_equal(first.atoms, other.atoms, sizeof(float) * N_RES * 42);
+    fm_infer_destroy(infer);
+}
+
+/* A recording of more than one slab along every axis: 48 residues, 40 rows of both MSAs. */
+static fm_trainer *create_slabs(const fm_params *params, int64_t chunk_bytes, bool dropout) {
+    fm_trainer_options options = small_options();
+    options.model.n_res = 48;
+    options.model.n_seq = 38; /* and two template rows */
+    options.model.n_extra = 40;
+    options.forward_only = options.predicts = options.spoils = true;
+    options.params = params;
+    options.heads = all_heads;
+    options.chunk_bytes = chunk_bytes;
+    options.keeps_dropout = dropout;
+    return create(&options);
+}
+
+static void run_slabs(fm_trainer *trainer, const sample *s) {
+    for (uint32_t c = 0; c < N_CYCLE; c++)
+        fm_trainer_queue_cycle(trainer, &s->features, 5, c);
+}
+
+static void assert_near_tensors(const fm_trainer *a, fm_tensor_ref x, const fm_trainer *b,
+                                fm_tensor_ref y, double tolerance) {
+    size_t n = (size_t)fm_tensor_local_count(fm_tape_tensor(&a->last, x));
+    assert_near(fm_tape_data(&a->last, x), fm_tape_data(&b->last, y), n, tolerance);
+}
+
+/* Slabs of 16 rows give what whole arrays give, with the same dropout, in less memory. All that is
+ * planned is used. */
+static void slabs_give_what_whole_arrays_give(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    const fm_infer_options options = infer_options();
+    fm_infer *infer = create_infer(&options);
+    for (int dropout = 0; dropout < 2; dropout++) {
+        fm_trainer *whole = create_slabs(fm_infer_get_params(infer), 0, dropout);
+        fm_trainer *slabs = create_slabs(fm_infer_get_params(infer), 1, dropout);
+        run_slabs(whole, &s);
+        run_slabs(slabs, &s);
+        assert_near_tensors(whole, whole->atoms, slabs, slabs->atoms, 1e-3);
+        for (int h = 0; h < FM_HEADS; h++)
+            assert_near_tensors(whole, whole->head[h], slabs, slabs->head[h], 1e-4);
+        assert_true(slabs->last.size.arena_bytes < whole->last.size.arena_bytes);
+        assert_int_equal(fm_tape_used_bytes(&slabs->last), slabs->last.size.arena_bytes);
+        fm_trainer_destroy(slabs);
+        fm_trainer_destroy(whole);
+    }
+    fm_infer_destroy(infer);
+}
+
+/* Where whole arrays do not fit, the planner takes slabs. Where nothing fits, it says what would.
+ */
+static void slabs_follow_from_the_memory(void **state) {
+    fm_arena *arena = *state;
+    static sample s;
+    make_sample(&s);
+    fm_infer_options options = infer_options();
+    options.predicts = true;
+    options.model.n_extra = 2048;
+    fm_infer_need need;
+    fm_error error;
+    fm_infer *infer = create_infer(&options);
+    int64_t whole;
+    assert_int_equal(fm_infer_plan(infer, 300, &whole, NULL), FM_OK);
+    fm_infer_destroy(infer);
+    options.memory_budget_bytes = whole - 1;
+    infer = create_infer(&options);
+    assert_int_equal(fm_infer_find_need(infer, 300, &need, &error), FM_OK);
+    assert_true(need.chunk_bytes > 0 && need.bytes < whole && need.n_res == 304);
+    assert_int_equal(need.available_bytes, whole - 1);
+    run_infer(infer, &s.features, arena);
+    fm_infer_destroy(infer);
+    options.memory_budget_bytes = need.bytes / 2;
+    infer = create_infer(&options);
+    assert_int_equal(fm_infer_find_need(infer, 300, &need, &error), FM_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "a chain of 300 residues needs"));
+    assert_non_null(strstr(error.message, "it fits with 1,024 extra MSA rows"));
+    fm_infer_destroy(infer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_is_that_of_training),
@@ -258,6 +426,11 @@ int main(void) {
         cmocka_unit_test(lengths_are_rounded_little),
         cmocka_unit_test(memory_is_planned),
         cmocka_unit_test(nothing_of_training_is_kept),
+        cmocka_unit_test(predictions_need_no_truth),
+        cmocka_unit_test(recycling_stops_early),
+        cmocka_unit_test(seeds_decide_samples),
+        cmocka_unit_test(slabs_give_what_whole_arrays_give),
+        cmocka_unit_test(slabs_follow_from_the_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

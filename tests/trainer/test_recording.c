@@ -141,7 +141,8 @@ static void record_tapes(writer *w, model *m, const fm_model_config *config) {
     for (int last = 0; last < 2; last++) {
         fm_tape tape;
         assert_int_equal(fm_tape_init(&tape, kernels, &m->params, &state, last, NULL), FM_OK);
-        fm_model_outputs out = fm_model_record_cycle(&tape, config, &m->weights, &inputs, !last);
+        fm_model_outputs out = fm_model_record_cycle(&tape, config, &m->weights, &inputs,
+                                                     last ? FM_CYCLE_OUTPUTS : FM_CYCLE_STORES);
         if (last) {
             fm_tape_seed_gradient(&tape, out.m, dm);
             fm_tape_seed_gradient(&tape, out.single, ds);

@@ -2,6 +2,7 @@
  * could be written. It has the commands that need the model. */
 #include "proto/base/machine.h"
 #include "trainer/app/eval.h"
+#include "trainer/app/predict.h"
 #include "trainer/app/train.h"
 #include "trainer/app/weights.h"
 
@@ -21,6 +22,7 @@ static void print_usage(FILE *out) {
             "foldmill-train - train AlphaFold2-class models on the samples of a feature server\n\n"
             "usage: foldmill-train train --data URL [options]\n"
             "       foldmill-train eval --checkpoint FILE --data URL --out DIR [options]\n"
+            "       foldmill-train predict INPUT... --weights FILE --out DIR [options]\n"
             "       foldmill-train import FILE --out CHECKPOINT [options]\n"
             "       foldmill-train export-weights CHECKPOINT --out FILE [options]\n"
             "       foldmill-train COMMAND --help\n"
@@ -38,6 +40,7 @@ static int run(int argc, char **argv) {
         int (*run)(int argc, char **argv);
     } commands[] = {{"train", fm_train_main},
                     {"eval", fm_eval_main},
+                    {"predict", fm_predict_main},
                     {"import", fm_import_main},
                     {"export-weights", fm_export_weights_main}};
     if (argc < 2) {

@@ -7,6 +7,7 @@
 #include "proto/address.h"
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
+#include "trainer/app/beside.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +34,6 @@ enum {
     N_ARGUMENT = 12,
 };
 
-static const char executable[] = "foldmill";
 static const char own_words[] = "foldmill serve: "; /* in front of the reason for its end */
 
 const char fm_private_server_name[] = "FOLDMILL_PRIVATE_SERVER";
@@ -101,7 +101,7 @@ static void become(const fm_private_server *s, int input, int errors) {
         _exit(1);
     }
     if (s->path[0]) execve(s->path, s->argv, s->environment);
-    execvpe(executable, s->argv, s->environment);
+    execvpe(fm_beside_name, s->argv, s->environment);
     ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
     (void)ignored;
     _exit(1);
@@ -261,14 +261,6 @@ static fm_status make_folder(fm_private_server *s, fm_error *reterr) {
     return fm_address_parse(s->address, &s->socket, reterr);
 }
 
-/* The path of foldmill in this program's folder; "" where it is not there. */
-static void find_program(fm_private_server *s) {
-    ssize_t length = readlink("/proc/self/exe", s->path, sizeof s->path - sizeof executable);
-    s->path[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(s->path, '/');
-    if (slash) memcpy(slash + 1, executable, sizeof executable);
-}
-
 static void make_arguments(fm_private_server *s) {
     static char words[][16] = {"foldmill",   "serve",   "--cache",   "--listen",
                                "--snapshot", "--quiet", "--private", "--jobs"};
@@ -354,7 +346,7 @@ fm_status fm_private_server_start(const fm_private_server_options *options,
     pthread_cond_init(&s->changed, NULL);
     fm_status status = make_folder(s, reterr);
     if (status) s->folder[0] = '\0';
-    find_program(s);
+    fm_beside_find(s->path);
     make_arguments(s);
     if (!status && (!copy_environment(s) || !start_thread(s))) {
         status = fm_fail(reterr, FM_ERR_NOMEM, "no thread for a server");

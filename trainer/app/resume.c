@@ -34,7 +34,7 @@ fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr) {
         close(fd);
         return fm_fail_in(
             reterr, FM_ERR_EXISTS, folder,
-            "another process is training into this folder; wait for it or choose another --out");
+            "another process is writing into this folder; wait for it or choose another --out");
     }
     *ret_fd = fd;
     return FM_OK;

@@ -225,7 +225,7 @@ static fm_status upload(fm_params *params, const float *host, fm_error *reterr) 
         numbers[i] = (double)host[i];
     const void *from = wide ? (const void *)numbers : (const void *)host;
     params->kernels->upload(NULL, params->master, from, bytes);
-    params->kernels->upload(NULL, params->ema, from, bytes);
+    if (params->ema) params->kernels->upload(NULL, params->ema, from, bytes);
     params->kernels->synchronize(NULL);
     fm_params_refresh_copy(params);
     free(numbers);

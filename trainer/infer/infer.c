@@ -4,12 +4,14 @@
 #include "trainer/infer/infer.h"
 
 #include "proto/chem/atom14.h"
+#include "trainer/step/upload.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     SHORTEST = 16,   /* the least recorded length, and the step of lengths up to 512 */
@@ -31,6 +33,7 @@ struct fm_infer {
     shape shape[MOST_SHAPES]; /* the one that was used last comes first */
     int n_shape;
     uint32_t n_res; /* of the chain that ran last; 0: none */
+    uint64_t seed;
 };
 
 int64_t fm_infer_round(int64_t n_res) {
@@ -92,6 +95,8 @@ static fm_trainer_options trainer_options(const fm_infer *infer, int64_t n_res) 
                                   .kernels = infer->options.kernels,
                                   .element = FM_ELEMENT_F32,
                                   .forward_only = true,
+                                  .predicts = infer->options.predicts,
+                                  .keeps_dropout = infer->options.dropout,
                                   .params = &infer->params,
                                   .heads = infer->options.heads,
                                   .direct = infer->options.direct,
@@ -101,12 +106,42 @@ static fm_trainer_options trainer_options(const fm_infer *infer, int64_t n_res) 
     return options;
 }
 
-fm_status fm_infer_plan(const fm_infer *infer, int64_t n_res, int64_t *ret_bytes,
-                        fm_error *reterr) {
-    const fm_trainer_options options = trainer_options(infer, n_res);
-    fm_status status = fm_trainer_plan(&options, ret_bytes, reterr);
+/* Bytes of a recording with slabs of chunk_bytes, the parameters among them. */
+static fm_status plan_bytes(const fm_infer *infer, const fm_trainer_options *options,
+                            int64_t *ret_bytes, fm_error *reterr) {
+    fm_status status = fm_trainer_plan(options, ret_bytes, reterr);
     *ret_bytes += infer->params.memory_bytes;
     return status;
+}
+
+/* Whether kernels with 32-bit indices reach all elements of the largest arrays of sublayers: the
+ * queries, keys, values and gates of a stack. */
+static bool has_short_arrays(const fm_model_config *c) {
+    const int64_t n = c->n_res, most = INT32_MAX, pairs = n * n;
+    const int64_t msa = fm_model_config_rows(c) * n * 4 * c->n_head_msa * c->c_head_msa;
+    const int64_t extra =
+        c->n_extra_block > 0 ? c->n_extra * n * 4 * c->n_head_msa * c->c_head_extra : 0;
+    const int64_t pair = pairs * 4 * c->n_head_pair * c->c_head_pair;
+    const int64_t templates = c->n_template * pairs * 4 * c->n_head_template * c->c_head_template;
+    return msa <= most && extra <= most && pair <= most && templates <= most;
+}
+
+/* The sizes of slabs that the planner tries, after whole arrays: from MOST_CHUNK down by halves. */
+static const int64_t MOST_CHUNK = (int64_t)2 << 30, LEAST_CHUNK = (int64_t)32 << 20;
+
+/* Chooses whole arrays if they are short and fit, else the largest slabs that fit; `available` 0:
+ * everything fits. FM_ERR_LIMIT without a message if nothing fits; *ret_bytes is then the least. */
+static fm_status choose_chunk(const fm_infer *infer, int64_t available, fm_trainer_options *options,
+                              int64_t *ret_bytes, fm_error *reterr) {
+    const bool is_forced = infer->options.chunk_bytes > 0;
+    options->chunk_bytes = infer->options.chunk_bytes;
+    if (!is_forced && !has_short_arrays(&options->model)) options->chunk_bytes = MOST_CHUNK;
+    for (;;) {
+        fm_status status = plan_bytes(infer, options, ret_bytes, reterr);
+        if (status || available == 0 || *ret_bytes <= available) return status;
+        if (is_forced || options->chunk_bytes == LEAST_CHUNK) return FM_ERR_LIMIT;
+        options->chunk_bytes = options->chunk_bytes ? options->chunk_bytes / 2 : MOST_CHUNK;
+    }
 }
 
 static int64_t kept_bytes(const fm_infer *infer) {
@@ -126,9 +161,12 @@ static int64_t budget_bytes(const fm_infer *infer) {
 /* The longest recorded length that fits, below `too_long`; 0: none. */
 static int64_t find_longest(const fm_infer *infer, int64_t too_long, int64_t budget) {
     int64_t low = 0, high = too_long;
-    while (high - low > SHORTEST) {
-        int64_t middle = low + (high - low) / 2, bytes = 0;
-        if (!fm_infer_plan(infer, middle, &bytes, NULL) && bytes <= budget) {
+    while (fm_infer_round(low + 1) < high) {
+        int64_t middle = fm_infer_round(low + (high - low) / 2), bytes = 0;
+        if (middle >= high) middle = fm_infer_round(low + 1);
+        fm_trainer_options options = trainer_options(infer, middle);
+        options.chunk_bytes = infer->options.chunk_bytes ? infer->options.chunk_bytes : LEAST_CHUNK;
+        if (!plan_bytes(infer, &options, &bytes, NULL) && bytes <= budget) {
             low = middle;
         } else {
             high = middle;
@@ -137,25 +175,66 @@ static int64_t find_longest(const fm_infer *infer, int64_t too_long, int64_t bud
     return low;
 }
 
-static fm_status refuse(const fm_infer *infer, int64_t n_res, int64_t bytes, int64_t budget,
-                        fm_error *reterr) {
-    const double gib = 1 << 30;
-    return fm_fail(reterr, FM_ERR_LIMIT,
-                   "a chain of %lld residues needs %.3f GiB of %.3f GiB; the longest that fits has "
-                   "about %lld residues",
-                   (long long)n_res, (double)bytes / gib, (double)budget / gib,
-                   (long long)find_longest(infer, n_res, budget));
+/* Whether the chain would fit with 1,024 extra MSA rows. */
+static bool fits_with_fewer_rows(const fm_infer *infer, int64_t n_res, int64_t budget) {
+    enum { FEW = 1024 };
+    int64_t bytes;
+    fm_trainer_options options = trainer_options(infer, n_res);
+    if (options.model.n_extra <= FEW || options.model.n_extra_block == 0) return false;
+    options.model.n_extra = FEW;
+    return !choose_chunk(infer, budget, &options, &bytes, NULL);
 }
 
-/* Drops the recordings that leave no room for another one of `bytes`. */
-static fm_status make_room(fm_infer *infer, int64_t n_res, fm_error *reterr) {
-    int64_t bytes = 0, budget = budget_bytes(infer);
+static fm_status refuse(const fm_infer *infer, int64_t n_res, const fm_infer_need *need,
+                        fm_error *reterr) {
+    const double gib = 1 << 30;
+    const char *fewer = fits_with_fewer_rows(infer, n_res, need->available_bytes)
+                            ? "; it fits with 1,024 extra MSA rows"
+                            : "";
+    return fm_fail(reterr, FM_ERR_LIMIT,
+                   "a chain of %lld residues needs %.3f GiB of %.3f GiB; the longest that fits has "
+                   "about %lld residues%s",
+                   (long long)n_res, (double)need->bytes / gib, (double)need->available_bytes / gib,
+                   (long long)find_longest(infer, need->n_res, need->available_bytes), fewer);
+}
+
+/* Plans a chain; *options gets the recording. */
+static fm_status find_need(const fm_infer *infer, int64_t n_res, fm_trainer_options *options,
+                           fm_infer_need *ret_need, fm_error *reterr) {
+    *options = trainer_options(infer, n_res);
+    *ret_need =
+        (fm_infer_need){.available_bytes = budget_bytes(infer), .n_res = options->model.n_res};
+    fm_status status =
+        choose_chunk(infer, ret_need->available_bytes, options, &ret_need->bytes, reterr);
+    ret_need->chunk_bytes = options->chunk_bytes;
+    return status == FM_ERR_LIMIT ? refuse(infer, n_res, ret_need, reterr) : status;
+}
+
+fm_status fm_infer_find_need(const fm_infer *infer, int64_t n_res, fm_infer_need *ret_need,
+                             fm_error *reterr) {
+    fm_trainer_options options;
+    return find_need(infer, n_res, &options, ret_need, reterr);
+}
+
+fm_status fm_infer_plan(const fm_infer *infer, int64_t n_res, int64_t *ret_bytes,
+                        fm_error *reterr) {
+    fm_trainer_options options = trainer_options(infer, n_res);
+    return choose_chunk(infer, 0, &options, ret_bytes, reterr);
+}
+
+void fm_infer_seed(fm_infer *infer, uint64_t seed) {
+    infer->seed = seed;
+}
+
+/* Plans a recording, and drops recordings that leave it no room. */
+static fm_status make_room(fm_infer *infer, int64_t n_res, fm_trainer_options *options,
+                           fm_error *reterr) {
+    fm_infer_need need;
     if (infer->n_shape == MOST_SHAPES) drop_oldest(infer);
-    if (budget == 0) return FM_OK;
-    fm_status status = fm_infer_plan(infer, n_res, &bytes, reterr);
-    if (status) return status;
-    if (bytes > budget) return refuse(infer, n_res, bytes, budget, reterr);
-    while (infer->n_shape > 0 && kept_bytes(infer) + bytes - infer->params.memory_bytes > budget)
+    fm_status status = find_need(infer, n_res, options, &need, reterr);
+    if (status || need.available_bytes == 0) return status;
+    const int64_t added = need.bytes - infer->params.memory_bytes;
+    while (infer->n_shape > 0 && kept_bytes(infer) + added > need.available_bytes)
         drop_oldest(infer);
     return FM_OK;
 }
@@ -173,9 +252,9 @@ static fm_status find_shape(fm_infer *infer, int64_t n_res, fm_error *reterr) {
         put_first(infer, i);
         return FM_OK;
     }
-    fm_status status = make_room(infer, n_res, reterr);
+    fm_trainer_options options;
+    fm_status status = make_room(infer, n_res, &options, reterr);
     if (status) return status;
-    const fm_trainer_options options = trainer_options(infer, n_res);
     shape *made = &infer->shape[infer->n_shape];
     made->n_res = options.model.n_res;
     status = fm_trainer_create(&options, &made->trainer, reterr);
@@ -184,7 +263,7 @@ static fm_status find_shape(fm_infer *infer, int64_t n_res, fm_error *reterr) {
     return FM_OK;
 }
 
-/* -- results */
+/* -- downloads */
 
 static float f32_of(uint16_t bf16) {
     uint32_t bits = (uint32_t)bf16 << 16;
@@ -193,9 +272,9 @@ static float f32_of(uint16_t bf16) {
     return value;
 }
 
-/* Downloads the first `count` elements of a kept tensor as f32. */
-static fm_status download(const fm_trainer *t, fm_tensor_ref ref, size_t count, fm_arena *arena,
-                          float **ret_values, fm_error *reterr) {
+/* Downloads `count` elements of a kept tensor, from element `first` on, as f32. */
+static fm_status download(const fm_trainer *t, fm_tensor_ref ref, size_t first, size_t count,
+                          fm_arena *arena, float **ret_values, fm_error *reterr) {
     const fm_kernels *kernels = t->params.kernels;
     fm_element element = fm_tape_tensor(&t->last, ref)->element;
     size_t bytes = count * fm_element_bytes(element);
@@ -204,7 +283,9 @@ static fm_status download(const fm_trainer *t, fm_tensor_ref ref, size_t count, 
     size_t mark = fm_arena_mark(arena);
     void *raw = element == FM_ELEMENT_F32 ? values : fm_arena_alloc(arena, bytes);
     if (!raw) return fm_arena_full(arena, reterr);
-    kernels->download(NULL, raw, fm_tape_data(&t->last, ref), bytes);
+    kernels->synchronize(t->stream);
+    kernels->download(NULL, raw, fm_run_at(fm_tape_data(&t->last, ref), (int64_t)first, element),
+                      bytes);
     kernels->synchronize(NULL);
     for (size_t i = 0; i < count && element != FM_ELEMENT_F32; i++) {
         values[i] = element == FM_ELEMENT_BF16 ? f32_of(((const uint16_t *)raw)[i])
@@ -214,6 +295,78 @@ static fm_status download(const fm_trainer *t, fm_tensor_ref ref, size_t count, 
     *ret_values = values;
     return FM_OK;
 }
+
+/* -- early stop */
+
+enum { ATOM_CA = 1 };
+
+/* Copies the CA positions of the cycle that ran last, [n_res, 3] Å. */
+static fm_status take_ca(const fm_trainer *t, size_t n_res, fm_arena *arena, float *ca,
+                         fm_error *reterr) {
+    size_t mark = fm_arena_mark(arena);
+    float *atoms;
+    fm_status status = download(t, t->atoms, 0, n_res * FM_N_ATOM14 * 3, arena, &atoms, reterr);
+    for (size_t i = 0; i < n_res && !status; i++)
+        memcpy(ca + 3 * i, atoms + (i * FM_N_ATOM14 + ATOM_CA) * 3, 3 * sizeof *ca);
+    fm_arena_rewind(arena, mark);
+    return status;
+}
+
+static double distance(const float *x, size_t i, size_t j) {
+    double sum = 0;
+    for (size_t axis = 0; axis < 3; axis++) {
+        double d = (double)x[3 * i + axis] - (double)x[3 * j + axis];
+        sum += d * d;
+    }
+    return sqrt(sum);
+}
+
+/* The root of the mean square, over all pairs, of what a distance changed by. */
+static double distance_change(const float *a, const float *b, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            double d = distance(a, i, j) - distance(b, i, j);
+            sum += d * d;
+        }
+    }
+    return sqrt(2 * sum / ((double)n * (double)n));
+}
+
+/* Runs the cycles. With a tolerance the host looks at the atoms after each cycle. */
+static fm_status run_cycles(fm_infer *infer, fm_trainer *t, const fm_features *f, fm_arena *arena,
+                            fm_infer_result *result, fm_error *reterr) {
+    const size_t n = f->n_res;
+    const bool looks = infer->options.recycle_tol > 0 && t->atoms != FM_TENSOR_NONE;
+    float *now = fm_arena_alloc_array(arena, n, 3 * sizeof *now);
+    float *before = fm_arena_alloc_array(arena, n, 3 * sizeof *before);
+    if (!now || !before) return fm_arena_full(arena, reterr);
+    fm_status status = FM_OK;
+    bool stops = false;
+    result->ca_change = NAN;
+    for (uint32_t c = 0; c < f->n_cycle && !status && !stops; c++) {
+        fm_trainer_queue_cycle(t, f, infer->seed, c);
+        result->n_cycle = c + 1;
+        if (!looks) continue;
+        status = take_ca(t, n, arena, now, reterr);
+        if (c > 0) result->ca_change = distance_change(now, before, n);
+        stops = c > 0 && result->ca_change < infer->options.recycle_tol;
+        memcpy(before, now, n * 3 * sizeof *now);
+    }
+    t->params.kernels->synchronize(t->stream);
+    return status;
+}
+
+static fm_status predict(fm_infer *infer, fm_trainer *t, const fm_features *f, fm_arena *arena,
+                         fm_infer_result *result, fm_error *reterr) {
+    fm_status status = fm_upload_check(t, f, reterr);
+    size_t mark = fm_arena_mark(arena);
+    if (!status) status = run_cycles(infer, t, f, arena, result, reterr);
+    fm_arena_rewind(arena, mark);
+    return status;
+}
+
+/* -- results */
 
 /* The mean of the classes' centres under the softmax of the logits, in hundredths: line 4 of
  * Algorithm 29. */
@@ -256,21 +409,43 @@ static fm_status take_truth(const fm_trainer *t, size_t n_atom, fm_arena *arena,
     return FM_OK;
 }
 
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Takes the atoms and what belongs to them, and names the tensor that made one not finite. */
+static fm_status take_atoms(fm_infer *infer, fm_trainer *t, const fm_features *f, fm_arena *arena,
+                            fm_infer_result *result, fm_error *reterr) {
+    size_t n_atom = (size_t)f->n_res * FM_N_ATOM14;
+    fm_status status = download(t, t->atoms, 0, n_atom * 3, arena, &result->atoms, reterr);
+    if (status || !t->options.predicts) {
+        return status ? status : take_truth(t, n_atom, arena, result, reterr);
+    }
+    bool finite = true;
+    for (size_t i = 0; i < n_atom * 3; i++)
+        finite = finite && isfinite(result->atoms[i]);
+    return finite ? FM_OK : fm_trainer_name_nonfinite(t, f, infer->seed, result->n_cycle, reterr);
+}
+
 fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *arena,
                        fm_infer_result *ret_result, fm_error *reterr) {
-    fm_infer_result result = {.atoms = NULL};
+    fm_infer_result result = {.ca_change = NAN, .n_cycle = features->n_cycle};
+    const double start = now_s();
+    const fm_trainer *before = infer->n_shape > 0 ? infer->shape[0].trainer : NULL;
     infer->n_res = 0;
     fm_status status = find_shape(infer, features->n_res, reterr);
     if (status) return status;
     fm_trainer *t = infer->shape[0].trainer;
-    status = fm_trainer_add_sample(t, features, &result.losses, reterr);
+    const double recorded = now_s();
+    if (t != before) result.record_s = recorded - start;
+    status = t->options.predicts ? predict(infer, t, features, arena, &result, reterr)
+                                 : fm_trainer_add_sample(t, features, &result.losses, reterr);
     if (status) return status;
+    result.run_s = now_s() - recorded;
     infer->n_res = features->n_res;
-    size_t n_atom = (size_t)features->n_res * FM_N_ATOM14;
-    if (t->atoms != FM_TENSOR_NONE) {
-        status = download(t, t->atoms, n_atom * 3, arena, &result.atoms, reterr);
-        if (!status) status = take_truth(t, n_atom, arena, &result, reterr);
-    }
+    if (t->atoms != FM_TENSOR_NONE) status = take_atoms(infer, t, features, arena, &result, reterr);
     if (!status && t->head[FM_HEAD_PLDDT] != FM_TENSOR_NONE) {
         status = take_plddt(infer, arena, &result.plddt, reterr);
     }
@@ -278,12 +453,15 @@ fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *a
     return status;
 }
 
-/* Moves the lines of [n, padded, n_bin] together and, where asked for, adds the transpose. */
-static void leave_padding_out(float *logits, size_t n, size_t padded, size_t n_bin,
-                              bool is_symmetric) {
-    for (size_t i = 1; i < n; i++)
+/* Moves the lines of [n_row, padded, n_bin] together, which become [n_row, n, n_bin]. */
+static void leave_padding_out(float *logits, size_t n_row, size_t n, size_t padded, size_t n_bin) {
+    for (size_t i = 1; i < n_row; i++)
         memmove(logits + i * n * n_bin, logits + i * padded * n_bin, n * n_bin * sizeof *logits);
-    for (size_t i = 0; is_symmetric && i < n; i++) {
+}
+
+/* Adds the transpose to [n, n, n_bin]. */
+static void make_symmetric(float *logits, size_t n, size_t n_bin) {
+    for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j <= i; j++) {
             float *a = logits + (i * n + j) * n_bin, *b = logits + (j * n + i) * n_bin;
             for (size_t k = 0; k < n_bin; k++)
@@ -304,9 +482,31 @@ fm_status fm_infer_head(fm_infer *infer, fm_head head, fm_arena *arena, float **
            padded = (size_t)t->options.model.n_res, lines = head == FM_HEAD_PLDDT ? 1 : n;
     size_t stride = head == FM_HEAD_PLDDT ? n : padded;
     fm_status status =
-        download(t, t->head[head], lines * stride * n_bin, arena, ret_logits, reterr);
+        download(t, t->head[head], 0, lines * stride * n_bin, arena, ret_logits, reterr);
     if (status) return status;
-    leave_padding_out(*ret_logits, lines, stride, n_bin, head == FM_HEAD_DISTOGRAM);
+    leave_padding_out(*ret_logits, lines, n, stride, n_bin);
+    if (head == FM_HEAD_DISTOGRAM) make_symmetric(*ret_logits, n, n_bin);
+    *ret_n_bin = (int64_t)n_bin;
+    return FM_OK;
+}
+
+fm_trainer *fm_infer_get_recording(const fm_infer *infer) {
+    return infer->n_shape > 0 ? infer->shape[0].trainer : NULL;
+}
+
+fm_status fm_infer_aligned_error(fm_infer *infer, uint32_t first, uint32_t n_row, fm_arena *arena,
+                                 float **ret_logits, int64_t *ret_n_bin, fm_error *reterr) {
+    assert(infer->n_res > 0 && first <= infer->n_res && n_row <= infer->n_res - first);
+    const fm_trainer *t = infer->shape[0].trainer;
+    const fm_tensor_ref head = t->head[FM_HEAD_ALIGNED_ERROR];
+    *ret_logits = NULL;
+    *ret_n_bin = 0;
+    if (head == FM_TENSOR_NONE) return FM_OK;
+    const size_t n_bin = (size_t)fm_tape_tensor(&t->last, head)->local[1];
+    const size_t line = (size_t)t->options.model.n_res * n_bin;
+    fm_status status = download(t, head, first * line, n_row * line, arena, ret_logits, reterr);
+    if (status) return status;
+    leave_padding_out(*ret_logits, n_row, infer->n_res, (size_t)t->options.model.n_res, n_bin);
     *ret_n_bin = (int64_t)n_bin;
     return FM_OK;
 }

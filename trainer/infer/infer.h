@@ -3,13 +3,20 @@
  *     fm_infer_create          the parameters' memory; the caller loads a checkpoint into it
  *     fm_infer_run             one chain: all its cycles, its losses and the last cycle's atoms
  *     fm_infer_head            logits of that chain's heads
+ *     fm_infer_aligned_error   the same for some rows of the aligned error head
  *
- * A run has no gradient, no dropout and no saved tensors. A chain is not cropped. It is padded to
- * the next length of fm_infer_round and masked, so one recording (tapes, memory plan, CUDA graphs)
- * serves all chains of about its length. The recorded length depends on the chain's length alone,
- * so the bits of a result do not depend on other chains; a longer recording changes results only by
+ * A run has no gradient and no saved tensors, and no dropout unless it samples. A chain is not
+ * cropped. It is padded to the next length of fm_infer_round and masked, so one recording (tapes,
+ * memory plan, CUDA graphs) serves all chains of about its length. The recorded length depends on
+ * the chain's length alone, so the bits of a result do not depend on other chains; a longer
+ * recording changes results only by
  * rounding. At most eight recordings are kept, fewer if memory is short. Callers that order chains
- * by length make each recording once. */
+ * by length make each recording once.
+ *
+ * Memory is planned before anything runs. Where the arrays of a sublayer are too large for the
+ * memory, or for the 32-bit indices of kernels, the recording is chunked: attention, transitions,
+ * outer products and template attention work on slabs (fm_tape.chunk_bytes), of the largest size
+ * that fits. The values are those of the whole arrays to rounding (docs/reference/inference.md). */
 #ifndef FM_TRAINER_INFER_H
 #define FM_TRAINER_INFER_H
 
@@ -20,8 +27,16 @@ typedef struct fm_infer_options {
     const fm_kernels *kernels; /* the device; NULL: the CPU's table of f32 */
     double weight[FM_LOSS_TERMS];
     unsigned heads; /* bits 1 << FM_HEAD_...: the logits that fm_infer_head can give */
+    /* No truth and no losses: the all_atom arrays, true_msa and bert_mask of the features are not
+     * read. All cycles use one recording. */
+    bool predicts;
+    bool dropout; /* with the model's rates, for sampling; fm_infer_seed */
+    /* Å; > 0, with `predicts`: recycling ends when a cycle changes the distances between CA atoms
+     * by less, as the root of the mean square over all pairs. 0: all cycles run. */
+    double recycle_tol;
     /* Bytes of device memory for everything. 0: what the device has free, where that is known. */
     int64_t memory_budget_bytes;
+    int64_t chunk_bytes; /* for tests: fm_tape.chunk_bytes in place of the planner's choice */
     bool direct, spoils; /* as in fm_trainer_options: for comparisons and checks */
 } fm_infer_options;
 
@@ -44,19 +59,42 @@ int64_t fm_infer_round(int64_t n_res);
 FM_MUST_USE fm_status fm_infer_plan(const fm_infer *infer, int64_t n_res, int64_t *ret_bytes,
                                     fm_error *reterr);
 
+/* What a chain takes. */
+typedef struct fm_infer_need {
+    int64_t bytes;           /* of device memory, the parameters among them */
+    int64_t available_bytes; /* of the budget or the device; 0: not known */
+    int64_t n_res;           /* the recorded length */
+    int64_t chunk_bytes;     /* of the workspace of a chunked recording; 0: not chunked */
+} fm_infer_need;
+
+/* Plans a chain of n_res residues and runs nothing. FM_ERR_LIMIT when it does not fit: the message
+ * says what it needs, what there is, the longest chain that fits, and whether fewer extra MSA rows
+ * would make it fit. *ret_need is set then too. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_infer_find_need(const fm_infer *infer, int64_t n_res,
+                                         fm_infer_need *ret_need, fm_error *reterr);
+
+/* Sets the seed of dropout for the runs that follow (0 at first). Equal seeds give equal results.
+ */
+void fm_infer_seed(fm_infer *infer, uint64_t seed);
+
 /* The results of a chain. Arrays are in the caller's arena. */
 typedef struct fm_infer_result {
     fm_sample_result losses; /* without gradient_norm; terms that the model lacks are 0 */
-    /* Without a structure module the fields below are NULL. */
-    float *atoms;   /* [N_res, 14, 3] Å, predicted */
-    float *truth;   /* [N_res, 14, 3] Å, of the sample's coordinates */
-    uint8_t *known; /* [N_res, 14]; 1 = the true atom is known */
-    float *plddt;   /* [N_res] 0..100 (Algorithm 29); NULL without FM_HEAD_PLDDT */
+    /* Without a structure module the arrays below are NULL; truth and known with `predicts` too. */
+    float *atoms;     /* [N_res, 14, 3] Å, predicted */
+    float *truth;     /* [N_res, 14, 3] Å, of the sample's coordinates */
+    uint8_t *known;   /* [N_res, 14]; 1 = the true atom is known */
+    float *plddt;     /* [N_res] 0..100 (Algorithm 29); NULL without FM_HEAD_PLDDT */
+    uint32_t n_cycle; /* cycles that ran */
+    /* By how much the last cycle changed the distances between CA atoms, Å; NaN where that is not
+     * known: without recycle_tol, and after one cycle. */
+    double ca_change;
+    double record_s, run_s; /* to plan and take memory, 0 for a recording that was there; to run */
 } fm_infer_result;
 
-/* Runs one chain. FM_ERR_LIMIT when its memory does not fit the budget or the device: the message
- * has both and the longest chain that fits. FM_ERR_DATA when the sample is refused or a value is
- * not finite, as fm_trainer_queue and fm_trainer_collect. FM_ERR_NOMEM. */
+/* Runs one chain. FM_ERR_LIMIT when its memory does not fit, as fm_infer_find_need. FM_ERR_DATA
+ * when the sample is refused or a value is not finite, as fm_trainer_queue and fm_trainer_collect.
+ * FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *arena,
                                    fm_infer_result *ret_result, fm_error *reterr);
 
@@ -66,6 +104,16 @@ FM_MUST_USE fm_status fm_infer_run(fm_infer *infer, const fm_features *features,
  * arena is full. */
 FM_MUST_USE fm_status fm_infer_head(fm_infer *infer, fm_head head, fm_arena *arena,
                                     float **ret_logits, int64_t *ret_n_bin, fm_error *reterr);
+
+/* Copies the logits of the aligned error head of that chain for some rows of pairs: f32 [n_row,
+ * N_res, n_bin] of rows first .. first + n_row - 1, which must be rows of the chain (assert). As
+ * above otherwise. */
+FM_MUST_USE fm_status fm_infer_aligned_error(fm_infer *infer, uint32_t first, uint32_t n_row,
+                                             fm_arena *arena, float **ret_logits,
+                                             int64_t *ret_n_bin, fm_error *reterr);
+
+/* Returns the recording that ran last, for measurements; NULL before the first run. */
+fm_trainer *fm_infer_get_recording(const fm_infer *infer);
 
 /* Writes a description of the recording that ran last to out. */
 void fm_infer_describe(const fm_infer *infer, char *out, size_t out_bytes);

@@ -187,7 +187,7 @@ static fm_tensor_ref template_pairs(fm_tape *tape, const fm_model_config *config
         return FM_TENSOR_NONE;
     }
     return fm_model_template_pairs(tape, config, weights, inputs, z, pair_mask,
-                                   fm_split_has_whole_templates(config));
+                                   fm_split_has_whole_templates(config) && tape->chunk_bytes == 0);
 }
 
 /* Records a stack of blocks, the first of which has the number `first` among those of all stacks. m
@@ -274,19 +274,19 @@ static fm_representations record_trunk(fm_tape *tape, const fm_model_config *con
     return x;
 }
 
-/* A2:18. With `store` the pseudo-beta positions of the predicted atoms go to the next cycle;
- * without gradient nothing else of such a cycle is read. */
+/* A2:18. A cycle that stores hands on the pseudo-beta positions of the predicted atoms; without
+ * outputs and gradient nothing else of it is read. */
 static void record_structure(fm_tape *tape, const fm_model_config *config,
                              const fm_model_weights *weights, const fm_model_inputs *inputs,
-                             bool store, fm_model_outputs *out) {
+                             fm_cycle_end end, fm_model_outputs *out) {
     fm_structure_config structure = fm_model_config_structure(config);
     fm_tensor_ref aatype = fm_tape_state(tape, inputs->aatype, false);
     fm_tensor_ref mask = fm_tape_state(tape, inputs->seq_mask, false);
     mask = fm_op_cast(tape, "seq_mask", mask);
-    out->structure =
-        fm_structure_record(tape, &structure, &weights->structure, &inputs->tables, out->single,
-                            out->z, aatype, mask, store && !tape->with_gradient);
-    if (store) {
+    out->structure = fm_structure_record(tape, &structure, &weights->structure, &inputs->tables,
+                                         out->single, out->z, aatype, mask,
+                                         !(end & FM_CYCLE_OUTPUTS) && !tape->with_gradient);
+    if (end & FM_CYCLE_STORES) {
         fm_op_store_pseudo_beta(tape, out->structure.atoms.atoms, aatype,
                                 fm_tape_state(tape, inputs->previous_pseudo_beta, false));
     }
@@ -294,10 +294,10 @@ static void record_structure(fm_tape *tape, const fm_model_config *config,
 
 fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *config,
                                        const fm_model_weights *weights,
-                                       const fm_model_inputs *inputs, bool store) {
-    bool structure = config->structure.n_iteration > 0;
+                                       const fm_model_inputs *inputs, fm_cycle_end end) {
+    bool structure = config->structure.n_iteration > 0, outputs = end & FM_CYCLE_OUTPUTS;
     fm_representations x = record_trunk(tape, config, weights, inputs);
-    if (store) { /* A30:3, A31:4: the inputs of the next cycle */
+    if (end & FM_CYCLE_STORES) { /* A30:3, A31:4: the inputs of the next cycle */
         fm_op_store(tape, "hand on m", x.m, fm_tape_state(tape, inputs->previous_m, false));
         fm_op_store(tape, "hand on z", x.z, fm_tape_state(tape, inputs->previous_z, false));
     }
@@ -306,15 +306,15 @@ fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *con
     fm_model_outputs out = {.single = fm_split_gather(tape, config, "single", single),
                             .m = FM_TENSOR_NONE,
                             .z = FM_TENSOR_NONE};
-    if (!store || !fm_split_is_split(config)) out.m = fm_split_gather(tape, config, "msa", x.m);
-    if (!store || structure || !fm_split_is_split(config)) {
+    if (outputs || !fm_split_is_split(config)) out.m = fm_split_gather(tape, config, "msa", x.m);
+    if (outputs || structure || !fm_split_is_split(config)) {
         out.z = fm_split_gather(tape, config, "pair", x.z);
     }
     fm_tape_enter_island(tape);
     if (structure) out.single = fm_op_cast(tape, "single", out.single);
-    if (structure || !store) out.z = fm_op_cast(tape, "pair", out.z);
-    if (!store) out.m = fm_op_cast(tape, "msa", out.m);
-    if (structure) record_structure(tape, config, weights, inputs, store, &out);
+    if (structure || outputs) out.z = fm_op_cast(tape, "pair", out.z);
+    if (end == FM_CYCLE_OUTPUTS) out.m = fm_op_cast(tape, "msa", out.m);
+    if (structure) record_structure(tape, config, weights, inputs, end, &out);
     fm_tape_leave_island(tape);
     return out;
 }

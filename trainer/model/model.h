@@ -47,11 +47,18 @@ typedef struct fm_model_inputs {
     int32_t previous_z; /* act [N_res, N_res, c_z] */
 } fm_model_inputs;
 
+/* How a cycle ends. */
+typedef enum fm_cycle_end {
+    FM_CYCLE_STORES = 1,   /* leaves the inputs of the next cycle in the state */
+    FM_CYCLE_OUTPUTS = 2,  /* has outputs for heads and losses */
+    FM_CYCLE_PREDICTS = 3, /* both, without m for the losses: any cycle may be the last one */
+} fm_cycle_end;
+
 typedef struct fm_model_outputs {
     /* m [N_seq + N_templ, N_res, c_m] and z [N_res, N_res, c_z], cast for islands (autograd/tape.h)
-     * where something reads them there: all three without `store`, single and z with a structure
-     * module. FM_TENSOR_NONE where nothing reads them: m of a cycle with `store` on ranks that
-     * share a sample. */
+     * where something reads them there: all three with FM_CYCLE_OUTPUTS, single and z with a
+     * structure module. FM_TENSOR_NONE where nothing reads them: m of a cycle that stores on ranks
+     * that share a sample. */
     fm_tensor_ref m, z;
     fm_tensor_ref single;           /* [N_res, c_s] */
     fm_structure_outputs structure; /* set where there is a structure module */
@@ -78,15 +85,15 @@ fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
                                  const fm_split_mask *pair_mask);
 
 /* Records a cycle up to and including the single representation (A2:5-17) and, where there is one,
- * the structure module (A2:18). With `store` the nodes at the end leave m's first row, z and the
- * predicted pseudo-beta positions in the state for the next cycle. The structure module's tables
- * must have been uploaded before the cycle runs (fm_structure_upload_tables).
+ * the structure module (A2:18). With FM_CYCLE_STORES the nodes at the end leave m's first row, z
+ * and the predicted pseudo-beta positions in the state for the next cycle. The structure module's
+ * tables must have been uploaded before the cycle runs (fm_structure_upload_tables).
  *
  * On ranks that share a sample (config->groups) each rank has the whole inputs and computes its
  * part of all arrays. The structure module and the heads run on every rank, on gathered arrays. A
  * cycle stores this rank's parts of m and z. */
 fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *config,
                                        const fm_model_weights *weights,
-                                       const fm_model_inputs *inputs, bool store);
+                                       const fm_model_inputs *inputs, fm_cycle_end end);
 
 #endif

@@ -48,7 +48,8 @@ static fm_tensor_ref mask_of(const fm_recorder *r, const fm_sublayer *s) {
 /* Whether the update is made by one node and added by another. On split arrays that pays only if x
  * is normalised already, or the sum is for its next reader: the next one may need another split. */
 static bool fuses(const fm_recorder *r, fm_normed x, fm_param_ref next) {
-    return r->fuses && (!dap_of(r) || next != FM_PARAM_NONE || x.n != FM_TENSOR_NONE);
+    return r->fuses && r->tape->chunk_bytes == 0 &&
+           (!dap_of(r) || next != FM_PARAM_NONE || x.n != FM_TENSOR_NONE);
 }
 
 static fm_param_ref unless_normed(fm_normed x, fm_param_ref norm) {
@@ -97,6 +98,11 @@ static fm_normed attention_split(const fm_recorder *r, const fm_sublayer *s,
 static fm_normed attention(const fm_recorder *r, const fm_sublayer *s,
                            const fm_attention_weights *w, const fm_begun *begun, fm_normed x,
                            fm_param_ref next) {
+    if (r->tape->chunk_bytes > 0) {
+        fm_tensor_ref pair = s->axial == FM_AXIAL_ROW ? begun->from.x : FM_TENSOR_NONE;
+        return fm_not_normed(fm_op_attention_chunked(r->tape, s->name, s->axial, x.x, mask_of(r, s),
+                                                     pair, w, rate_of(r, s)));
+    }
     if (dap_of(r) && has_bias(s)) return attention_split(r, s, w, begun, x, next);
     if (fuses(r, x, next)) return attention_fused(r, s, w, begun->from, x, next);
     fm_tensor_ref z = s->axial == FM_AXIAL_ROW ? begun->from.x : FM_TENSOR_NONE;

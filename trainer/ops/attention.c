@@ -126,6 +126,17 @@ void fm_attention_project_grad(fm_run *run, const fm_attention_shape *at, const 
     }
 }
 
+void fm_attention_set_bias(fm_attention *core, const fm_attention_shape *at, const void *bias) {
+    /* A7:3: b_ij for query i, key j. A13:3: b_jk for query j, key k. A14:3: b_ki for query i,
+     * key k. */
+    bool ending = at->axial == FM_AXIAL_ENDING;
+    core->bias = bias;
+    core->bias_stride[0] = at->n_query * at->n_query * at->n_head;
+    core->bias_stride[1] = 1;
+    core->bias_stride[2] = ending ? at->n_head : at->n_query * at->n_head;
+    core->bias_stride[3] = ending ? at->n_query * at->n_head : at->n_head;
+}
+
 fm_linear fm_attention_bias(int64_t rows, int64_t c, int64_t n_head, const void *normed,
                             const void *w) {
     return (fm_linear){
@@ -167,16 +178,7 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
     core.mask = fm_run_input(run, node, IN_MASK);
     core.o = gated(run, node);
     core.lse = fm_run_saved(run, node, S_LSE);
-    if (has_bias(at)) {
-        /* A7:3: b_ij for query i, key j. A13:3: b_jk for query j, key k. A14:3: b_ki for query i,
-         * key k. */
-        bool ending = at->axial == FM_AXIAL_ENDING;
-        core.bias = fm_run_saved(run, node, S_BIAS);
-        core.bias_stride[0] = at->n_query * at->n_query * at->n_head;
-        core.bias_stride[1] = 1;
-        core.bias_stride[2] = ending ? at->n_head : at->n_query * at->n_head;
-        core.bias_stride[3] = ending ? at->n_query * at->n_head : at->n_head;
-    }
+    if (has_bias(at)) fm_attention_set_bias(&core, at, fm_run_saved(run, node, S_BIAS));
     return core;
 }
 

@@ -1,5 +1,6 @@
-/* attention_parts.h: the parts that attention in one node (attention.c) and in three nodes
- * (attention_split.c) share. Only these two files may include it. */
+/* attention_parts.h: the parts that attention in one node (attention.c), in three nodes
+ * (attention_split.c) and slab by slab (attention_chunked.c) share. Only these files may include
+ * it. */
 #ifndef FM_TRAINER_ATTENTION_PARTS_H
 #define FM_TRAINER_ATTENTION_PARTS_H
 
@@ -21,6 +22,9 @@ fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
 
 /* The operands of the attention kernel, except mask, bias, o and lse. qkvg [n0, n1, 4 width]. */
 fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, const void *qkvg);
+
+/* Sets the bias [query, key, head] of the core of row, starting and ending attention. */
+void fm_attention_set_bias(fm_attention *core, const fm_attention_shape *at, const void *bias);
 
 /* Makes q k v g of normed [n0, n1, c]; w [4 width, c]; biases [width], each may be NULL; 3 width
  * zeros precede gate_bias. */

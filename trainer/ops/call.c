@@ -3,6 +3,16 @@
 
 #include <assert.h>
 
+int64_t fm_call_chunk(const fm_tape *tape, int64_t n, int64_t elements) {
+    enum { STEP = 16 };
+    int64_t bytes = elements * (int64_t)fm_element_bytes(tape->kernels->act);
+    int64_t most = tape->chunk_bytes / bytes / STEP * STEP;
+    if (most < STEP) most = STEP;
+    if (most >= n) return n;
+    int64_t slabs = (n + most - 1) / most, even = (n + slabs - 1) / slabs;
+    return (even + STEP - 1) / STEP * STEP;
+}
+
 /* -- layer normalisation */
 
 void fm_call_layernorm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights,
@@ -68,7 +78,28 @@ void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out 
 
 /* -- linear layers */
 
+/* Products of more rows are made in pieces, because libraries have smaller limits. */
+enum { MOST_GEMM_ROWS = 1 << 23 };
+
+static void gemm_in_pieces(fm_run *run, const fm_gemm *args) {
+    fm_element act = run->kernels->act;
+    for (int64_t first = 0; first < args->m; first += MOST_GEMM_ROWS) {
+        fm_gemm piece = *args;
+        piece.m = args->m - first < MOST_GEMM_ROWS ? args->m - first : MOST_GEMM_ROWS;
+        piece.a = fm_run_at(args->a, first * args->lda, act);
+        piece.addend = fm_run_at(args->addend, first * args->ldc, act);
+        piece.c = fm_run_at(args->c, first * args->ldc, act);
+        fm_call_gemm(run, &piece);
+    }
+}
+
 void fm_call_gemm(fm_run *run, const fm_gemm *args) {
+    bool is_forward =
+        args->batch == 1 && !args->trans_a && !args->c_is_acc && !args->relu && !args->sum.data;
+    if (args->m > MOST_GEMM_ROWS && is_forward) {
+        gemm_in_pieces(run, args);
+        return;
+    }
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->gemm_workspace(args));
     run->flops += 2.0 * (double)args->m * (double)args->n * (double)args->k * (double)args->batch;

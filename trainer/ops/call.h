@@ -13,6 +13,11 @@
 
 static const double FM_LAYERNORM_EPS = 1e-5; /* AlphaFold's, for every LayerNorm */
 
+/* Returns how many of `n` rows a chunked node takes at a time, if one row needs `elements` elements
+ * of the act type: those that the tape's chunk_bytes hold, in slabs of about the same size that are
+ * multiples of 16 rows, at least 16. */
+int64_t fm_call_chunk(const fm_tape *tape, int64_t n, int64_t elements);
+
 /* y = LayerNorm(x), x and y [rows, c]; mean and rstd acc [rows]; eps 1e-5. Without weights (gamma
  * NULL) x is normalised already (ops/linear_update.h); y is then x and must not be written. */
 typedef struct fm_norm {

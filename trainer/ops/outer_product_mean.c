@@ -13,6 +13,10 @@
 
 static const double OUTER_EPS = 1e-3;
 
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
 /* -- the projection to a and b */
 
 typedef struct projection_shape {
@@ -52,10 +56,18 @@ static fm_linear projection(const fm_run *run, const fm_node *node, const projec
                        .bias = fm_run_param(run, node, P_AB_BIAS)};
 }
 
-static void project(fm_run *run, const fm_node *node, const projection_shape *at, void *ab) {
-    fm_norm normed = norm_m(run, node, at); /* A10:1 */
+/* Sequences first .. first + count - 1. */
+static void project(fm_run *run, const fm_node *node, const projection_shape *at, int64_t first,
+                    int64_t count, void *ab) {
+    fm_element act = run->kernels->act;
+    int64_t mark = fm_run_mark(run), row = first * at->n_res;
+    fm_norm normed = fm_call_norm(run, count * at->n_res, at->c_m,
+                                  fm_run_at(fm_run_input(run, node, IN_M), row * at->c_m, act),
+                                  fm_run_param(run, node, P_NORM)); /* A10:1 */
     fm_linear linear = projection(run, node, at, normed.y);
-    fm_call_linear(run, &linear, false, ab); /* A10:2 */
+    linear.rows = count * at->n_res;
+    fm_call_linear(run, &linear, false, fm_run_at(ab, row * 2 * at->c, act)); /* A10:2 */
+    fm_run_release(run, mark);
 }
 
 /* dab: the gradient of ab. */
@@ -75,6 +87,7 @@ static void project_backward(fm_run *run, const fm_node *node, const projection_
 typedef struct attributes {
     projection_shape shape;
     int64_t c_z;
+    int64_t chunk, row_chunk; /* residues i, and rows of m, that forward takes at a time */
 } attributes;
 
 enum { IN_MASK = IN_M + 1, IN_Z };
@@ -100,12 +113,40 @@ static fm_outer core_of(const fm_run *run, const fm_node *node) {
                       .bias = fm_run_param(run, node, P_OUT_BIAS)};
 }
 
+/* Pairs of the residues i = first .. first + count - 1 with all j, on a tape without gradient. */
+static void forward_residues(fm_run *run, const fm_node *node, int64_t first, int64_t count) {
+    const attributes *all = node->attributes;
+    const projection_shape *at = &all->shape;
+    fm_element act = run->kernels->act;
+    int64_t mark = fm_run_mark(run), from = first * at->n_res * all->c_z;
+    fm_outer core = core_of(run, node);
+    void *mask = fm_run_workspace_act(run, at->n_seq * count);
+    fm_call_copy_strided(run, &(fm_strided){.rank = 2,
+                                            .shape = {at->n_seq, count},
+                                            .x_stride = {at->n_res, 1},
+                                            .y_stride = {count, 1},
+                                            .alpha = 1,
+                                            .x = fm_run_at(core.mask_a, first, act),
+                                            .y = {mask, FM_WRITE}});
+    core.n_i = count;
+    core.a = fm_run_at(core.a, first * core.a_stride[1], act);
+    core.mask_a = mask;
+    core.z = (fm_out){fm_run_at(fm_run_output(run, node, 0), from, act), FM_WRITE};
+    if (node->residual >= 0) core.residual = fm_run_at(fm_run_input(run, node, IN_Z), from, act);
+    fm_call_outer(run, &core); /* A10:3-4 */
+    fm_run_release(run, mark);
+}
+
 static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    int64_t mark = fm_run_mark(run);
-    project(run, node, &at->shape, fm_run_saved(run, node, 0));
-    fm_run_release(run, mark);
+    int64_t n = at->shape.n_res;
+    for (int64_t s = 0; s < at->shape.n_seq; s += at->row_chunk)
+        project(run, node, &at->shape, s, least(at->shape.n_seq - s, at->row_chunk),
+                fm_run_saved(run, node, 0));
     if (!fm_run_wants_output(run)) return;
+    for (int64_t first = 0; first < n && at->chunk < n; first += at->chunk)
+        forward_residues(run, node, first, least(n - first, at->chunk));
+    if (at->chunk < n) return;
     fm_outer core = core_of(run, node);
     core.z = (fm_out){fm_run_output(run, node, 0), FM_WRITE};
     if (node->residual >= 0) core.residual = fm_run_input(run, node, IN_Z);
@@ -134,8 +175,13 @@ fm_tensor_ref fm_op_outer_product_mean(fm_tape *tape, const char *name, fm_tenso
     fm_node *node = fm_tape_add(tape, &OUTER_PRODUCT_MEAN, name, sizeof(attributes), &memory);
     attributes *at = memory;
     const fm_tensor *x = fm_tape_tensor(tape, m);
-    *at = (attributes){shape_of(x, weights), weights->c_z};
+    *at = (attributes){.shape = shape_of(x, weights), .c_z = weights->c_z};
     int64_t n_seq = at->shape.n_seq, n_res = at->shape.n_res;
+    at->chunk = n_res, at->row_chunk = n_seq;
+    if (tape->chunk_bytes > 0) {
+        at->chunk = fm_call_chunk(tape, n_res, n_res * at->c_z);
+        at->row_chunk = fm_call_chunk(tape, n_seq, n_res * at->shape.c_m);
+    }
     fm_node_input(tape, node, m, true);
     fm_node_input(tape, node, mask, true);
     fm_node_input(tape, node, z, false);
@@ -168,7 +214,7 @@ static void operands_forward(fm_run *run, const fm_node *node) {
     const projection_shape *at = node->attributes;
     if (!fm_run_wants_output(run)) return;
     void *ab = fm_run_workspace_act(run, at->n_seq * at->n_res * 2 * at->c);
-    project(run, node, at, ab);
+    project(run, node, at, 0, at->n_seq, ab);
     for (int half = 0; half < 2; half++) {
         fm_strided copy = half_of(run, at, half, ab);
         copy.y = (fm_out){fm_run_output(run, node, half), FM_WRITE};

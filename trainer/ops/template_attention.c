@@ -15,6 +15,7 @@ typedef struct attributes {
     int64_t pairs, c_z, c_t, n_templ, n_head, c_head;
     int64_t width;             /* n_head * c_head */
     int64_t n_part, part_rows; /* inputs of templates; pairs of all templates of one */
+    int64_t chunk;             /* pairs that forward takes at a time */
 } attributes;
 
 static const double MASK_VALUE = 1e5;
@@ -54,14 +55,15 @@ static fm_linear out_projection(const fm_run *run, const fm_node *node) {
                        .c_out = at->c_z,
                        .ldx = at->width,
                        .ldy = at->c_z,
-                       .x = fm_run_saved(run, node, S_O),
+                       .x = node->n_saved > 0 ? fm_run_saved(run, node, S_O) : NULL,
                        .w = fm_run_param(run, node, P_OUT),
                        .bias = fm_run_param(run, node, P_OUT_BIAS)};
 }
 
 static fm_attention core_of(const fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    const void *kv = fm_run_saved(run, node, S_KV);
+    bool is_saved = node->n_saved > 0; /* chunked: the caller sets q k v o and lse */
+    const void *kv = is_saved ? fm_run_saved(run, node, S_KV) : NULL;
     fm_attention core = {.n_group = 1,
                          .n_batch = at->pairs,
                          .n_query = 1,
@@ -71,12 +73,12 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
                          .c_head = at->c_head,
                          .scale = 1.0 / sqrt((double)at->c_head),
                          .mask_value = MASK_VALUE,
-                         .q = fm_run_saved(run, node, S_Q),
+                         .q = is_saved ? fm_run_saved(run, node, S_Q) : NULL,
                          .k = kv,
                          .v = fm_run_at(kv, at->width, run->kernels->act),
                          .mask = fm_run_input(run, node, IN_MASK),
-                         .o = fm_run_saved(run, node, S_O),
-                         .lse = fm_run_saved(run, node, S_LSE)};
+                         .o = is_saved ? fm_run_saved(run, node, S_O) : NULL,
+                         .lse = is_saved ? fm_run_saved(run, node, S_LSE) : NULL};
     core.q_stride = core.o_stride =
         (fm_attention_stride){.batch = at->width, .row = at->width, .head = at->c_head};
     core.k_stride = core.v_stride = (fm_attention_stride){
@@ -116,6 +118,51 @@ static void forward(fm_run *run, const fm_node *node) {
         fm_call_copy(run, at->pairs * at->c_z, fm_run_input(run, node, IN_Z), y);
     }
     where_any(run, node, update, (fm_out){y, node->residual < 0 ? FM_WRITE : FM_ADD});
+}
+
+/* Pairs first .. first + count - 1, on a tape without gradient: the same with q k v and o of these
+ * pairs only. Each input t is one template. */
+static void forward_pairs(fm_run *run, const fm_node *node, int64_t first, int64_t count) {
+    const attributes *at = node->attributes;
+    fm_element act = run->kernels->act;
+    int64_t width = at->width;
+    void *kv = fm_run_workspace_act(run, at->n_templ * count * 2 * width);
+    void *q = fm_run_workspace_act(run, count * width),
+         *o = fm_run_workspace_act(run, count * width);
+    for (int64_t t = 0; t < at->n_templ; t++) {
+        int64_t mark = fm_run_mark(run);
+        const void *x = fm_run_at(fm_run_input(run, node, IN_T + (int)t), first * at->c_t, act);
+        fm_norm normed =
+            fm_call_norm(run, count, at->c_t, x, fm_run_param(run, node, P_NORM)); /* A16:7 */
+        fm_linear linear = key_value_projection(run, node, normed.y);
+        linear.rows = count;
+        fm_call_linear(run, &linear, false, fm_run_at(kv, t * count * 2 * width, act)); /* A17:2 */
+        fm_run_release(run, mark);
+    }
+    fm_linear query = query_projection(run, node), out = out_projection(run, node);
+    const void *z = fm_run_at(query.x, first * at->c_z, act);
+    void *y = fm_run_at(fm_run_output(run, node, 0), first * at->c_z, act);
+    query.rows = out.rows = count, query.x = z, out.x = o;
+    fm_call_linear(run, &query, false, q); /* A17:1 */
+    fm_attention core = core_of(run, node);
+    core.n_batch = count, core.q = q, core.k = kv, core.v = fm_run_at(kv, width, act), core.o = o;
+    core.k_stride.row = core.v_stride.row = count * 2 * width;
+    core.lse = fm_run_workspace_acc(run, count * at->n_head);
+    fm_call_attention(run, &core); /* A17:3-4 */
+    void *update = fm_run_workspace_act(run, count * at->c_z);
+    fm_call_linear(run, &out, false, update); /* A17:5 */
+    fm_call_copy(run, count * at->c_z, z, y);
+    fm_call_scale_rows(run, 1, count * at->c_z, fm_run_input(run, node, IN_ANY), update,
+                       (fm_out){y, FM_ADD});
+}
+
+static void forward_chunked(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    for (int64_t first = 0; first < at->pairs; first += at->chunk) {
+        int64_t mark = fm_run_mark(run), left = at->pairs - first;
+        forward_pairs(run, node, first, left < at->chunk ? left : at->chunk);
+        fm_run_release(run, mark);
+    }
 }
 
 static fm_out after_first(fm_out out, bool first) {
@@ -163,6 +210,7 @@ static void backward(fm_run *run, const fm_node *node) {
 }
 
 static const fm_op TEMPLATE_ATTENTION = {"template attention", forward, backward};
+static const fm_op TEMPLATE_ATTENTION_CHUNKED = {"template attention", forward_chunked, NULL};
 
 static void save_tensors(fm_tape *tape, fm_node *node, const attributes *at) {
     fm_element act = tape->kernels->act, acc = tape->kernels->acc;
@@ -177,8 +225,10 @@ fm_tensor_ref fm_op_template_attention(fm_tape *tape, fm_tensor_ref z, const fm_
                                        const fm_template_attention_weights *weights,
                                        bool residual) {
     void *memory;
-    fm_node *node = fm_tape_add(tape, &TEMPLATE_ATTENTION, "template pointwise attention",
-                                sizeof(attributes), &memory);
+    bool is_chunked = tape->chunk_bytes > 0;
+    fm_node *node =
+        fm_tape_add(tape, is_chunked ? &TEMPLATE_ATTENTION_CHUNKED : &TEMPLATE_ATTENTION,
+                    "template pointwise attention", sizeof(attributes), &memory);
     assert(n_part >= 1 && n_part <= FM_MAX_TEMPLATE);
     attributes *at = memory;
     const fm_tensor *pair = fm_tape_tensor(tape, z), *stream = fm_tape_tensor(tape, t[0]);
@@ -204,7 +254,14 @@ fm_tensor_ref fm_op_template_attention(fm_tape *tape, fm_tensor_ref z, const fm_
                                    weights->out_bias};
     for (int i = 0; i < 5; i++)
         fm_node_param(tape, node, params[i]);
-    save_tensors(tape, node, at);
+    if (is_chunked) {
+        assert(at->part_rows == at->pairs && residual);
+        /* k and v of all templates, q and the output, one normalised template, the update */
+        int64_t elements = 2 * (at->n_templ + 1) * at->width + at->c_t + at->c_z;
+        at->chunk = fm_call_chunk(tape, at->pairs, elements);
+    } else {
+        save_tensors(tape, node, at);
+    }
     const fm_tensor *shape = fm_tape_tensor(tape, z);
     return residual ? fm_node_residual(tape, node, IN_Z)
                     : fm_node_output_described(tape, node, shape);

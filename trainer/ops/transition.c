@@ -7,6 +7,7 @@
 
 typedef struct attributes {
     int64_t rows, c, hidden;
+    int64_t chunk;    /* rows that forward takes at a time */
     fm_update update; /* all rows as one line, nothing is dropped */
 } attributes;
 
@@ -105,8 +106,29 @@ static int input_of(const fm_node *node) {
     return node->input[IN_N] == FM_TENSOR_NONE ? IN_X : IN_N;
 }
 
+/* Rows first .. first + count - 1, on a tape without gradient. */
+static void forward_rows(fm_run *run, const fm_node *node, int64_t first, int64_t count) {
+    const attributes *at = node->attributes;
+    fm_element act = run->kernels->act;
+    int64_t mark = fm_run_mark(run), from = first * at->c;
+    fm_norm norm = fm_call_norm(run, count, at->c,
+                                fm_run_at(fm_run_input(run, node, input_of(node)), from, act),
+                                fm_run_param(run, node, P_NORM)); /* A9:1 A15:1 */
+    fm_transition args = transition_of(run, node);
+    args.end.dropout.n1 = args.end.dropout.global_n1 = count;
+    args.x = norm.y;
+    args.residual = fm_run_at(fm_run_input(run, node, IN_X), from, act);
+    args.y = fm_run_at(fm_run_output(run, node, 0), from, act);
+    if (has_norm(node)) args.n = fm_run_at(fm_run_output(run, node, 1), from, act);
+    fm_call_transition(run, &args); /* A9:2 A15:2 A9:3 A15:3 */
+    fm_run_release(run, mark);
+}
+
 static void forward_update(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
+    for (int64_t first = 0; first < at->rows && at->chunk < at->rows; first += at->chunk)
+        forward_rows(run, node, first, at->rows - first < at->chunk ? at->rows - first : at->chunk);
+    if (at->chunk < at->rows) return;
     fm_norm norm = fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, input_of(node)),
                                 fm_run_param(run, node, P_NORM)); /* A9:1 A15:1 */
     void *kept = NULL;
@@ -148,6 +170,10 @@ static fm_node *add_node(fm_tape *tape, const fm_op *op, const char *name, fm_te
     at->c = tensor->local[tensor->rank - 1];
     at->rows = fm_tensor_local_count(tensor) / at->c;
     at->hidden = weights->hidden;
+    at->chunk = at->rows;
+    if (tape->chunk_bytes > 0) { /* x normalised, the hidden layer, the update */
+        at->chunk = fm_call_chunk(tape, at->rows, 2 * at->c + at->hidden);
+    }
     at->update =
         (fm_update){.n_group = 1, .n0 = 1, .n1 = at->rows, .c = at->c, .global_n1 = at->rows};
     fm_node_input(tape, node, x, n == FM_TENSOR_NONE);

@@ -20,12 +20,13 @@ static fm_status create_events(fm_ring *ring, fm_error *reterr) {
     return made ? FM_OK : fm_fail(reterr, FM_ERR_NOMEM, "a stream for copies was refused");
 }
 
-fm_status fm_ring_create(fm_ring *ring, const fm_kernels *kernels, int64_t data_bytes,
-                         fm_error *reterr) {
+fm_status fm_ring_create(fm_ring *ring, const fm_kernels *kernels, int32_t n_slot,
+                         int64_t data_bytes, fm_error *reterr) {
+    assert(n_slot >= 2 && n_slot <= FM_RING_SLOTS);
     const fm_device *device = kernels->device;
     int64_t header_bytes = round_to((int64_t)sizeof(fm_packet), DATA_ALIGN);
     *ring = (fm_ring){.kernels = kernels,
-                      .n_slot = device->is_asynchronous ? FM_RING_SLOTS : 1,
+                      .n_slot = device->is_asynchronous ? n_slot : 1,
                       .slot_bytes = round_to(header_bytes + data_bytes, SLOT_ALIGN)};
     fm_status status = create_events(ring, reterr);
     if (status) return status;

@@ -10,7 +10,7 @@
 #include "proto/base/status.h"
 #include "trainer/backend/kernels.h"
 
-enum { FM_RING_SLOTS = 8 };
+enum { FM_RING_SLOTS = 8 }; /* at most */
 
 typedef struct fm_ring {
     const fm_kernels *kernels;
@@ -23,13 +23,13 @@ typedef struct fm_ring {
     uint64_t n_put;
 } fm_ring;
 
-/* data_bytes: the largest size of the data behind a packet's header. FM_ERR_NOMEM. */
-FM_MUST_USE fm_status fm_ring_create(fm_ring *ring, const fm_kernels *kernels, int64_t data_bytes,
-                                     fm_error *reterr);
+/* n_slot: 2 to FM_RING_SLOTS, for asynchronous devices; data_bytes: the largest size of the data
+ * behind a packet's header. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_ring_create(fm_ring *ring, const fm_kernels *kernels, int32_t n_slot,
+                                     int64_t data_bytes, fm_error *reterr);
 void fm_ring_destroy(fm_ring *ring);
 
-/* Returns the next packet, all zero, after waiting until its slot is free. Asynchronous devices
- * have FM_RING_SLOTS slots. */
+/* Returns the next packet, all zero, after waiting until its slot is free. */
 fm_packet *fm_ring_begin(fm_ring *ring);
 
 /* Returns `bytes` of space in the current packet, for the caller to fill before it is sent.

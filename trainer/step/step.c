@@ -29,11 +29,14 @@ static void declare_state(fm_trainer *t, const fm_kernels *kernels) {
     const int64_t msa[] = {c->n_seq, c->n_res}, one[] = {1}, terms[] = {FM_LOSS_TERMS};
     const int64_t clock[] = {FM_CLOCK_WORDS}, n_res[] = {c->n_res}, points[] = {c->n_res, 3};
     fm_model_declare_inputs(s, c, kernels, &t->inputs);
-    t->true_msa = fm_state_add(s, "true_msa", FM_ELEMENT_I32, 2, msa);
-    t->bert_mask = fm_state_add(s, "bert_mask", kernels->act, 2, msa);
-    t->pseudo_beta = fm_state_add(s, "pseudo_beta", FM_ELEMENT_F32, 2, points);
-    t->pseudo_beta_mask = fm_state_add(s, "pseudo_beta_mask", FM_ELEMENT_F32, 1, n_res);
-    if (c->structure.n_iteration > 0) fm_structure_declare_truth(s, c->n_res, &t->truth);
+    t->true_msa = t->bert_mask = t->pseudo_beta = t->pseudo_beta_mask = -1;
+    if (!t->options.predicts) {
+        t->true_msa = fm_state_add(s, "true_msa", FM_ELEMENT_I32, 2, msa);
+        t->bert_mask = fm_state_add(s, "bert_mask", kernels->act, 2, msa);
+        t->pseudo_beta = fm_state_add(s, "pseudo_beta", FM_ELEMENT_F32, 2, points);
+        t->pseudo_beta_mask = fm_state_add(s, "pseudo_beta_mask", FM_ELEMENT_F32, 1, n_res);
+        if (c->structure.n_iteration > 0) fm_structure_declare_truth(s, c->n_res, &t->truth);
+    }
     t->factors = fm_state_add(s, "loss factors", FM_ELEMENT_F64, 1, terms);
     t->seed_gradient = fm_state_add(s, "gradient of the loss", kernels->acc, 1, one);
     t->clock = fm_state_add(s, "clock", FM_ELEMENT_U32, 1, clock);
@@ -62,10 +65,27 @@ static void record_heads(fm_trainer *t, const fm_loss_inputs *in) {
         if (t->head[i] != FM_TENSOR_NONE) fm_tape_keep(tape, t->head[i]);
 }
 
+/* Records a cycle of a prediction, which is every cycle. */
+static void record_prediction(fm_trainer *t) {
+    const fm_model_config *config = &t->options.model;
+    fm_model_outputs out =
+        fm_model_record_cycle(&t->last, config, &t->weights, &t->inputs, FM_CYCLE_PREDICTS);
+    const fm_loss_inputs heads = fm_loss_inputs_of(config, &t->weights, &out);
+    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        t->term[i] = FM_TENSOR_NONE;
+    t->total = FM_TENSOR_NONE;
+    t->atoms = heads.has_structure ? heads.atoms : FM_TENSOR_NONE;
+    if (heads.has_structure) fm_tape_keep(&t->last, t->atoms);
+    fm_tape_enter_island(&t->last);
+    record_heads(t, &heads);
+    fm_tape_leave_island(&t->last);
+}
+
 static void record_last_cycle(fm_trainer *t) {
     const fm_model_config *config = &t->options.model;
     fm_tape *tape = &t->last;
-    fm_model_outputs out = fm_model_record_cycle(tape, config, &t->weights, &t->inputs, false);
+    fm_model_outputs out =
+        fm_model_record_cycle(tape, config, &t->weights, &t->inputs, FM_CYCLE_OUTPUTS);
     fm_tape_enter_island(tape);
     fm_loss_inputs loss = fm_loss_inputs_of(config, &t->weights, &out);
     loss.true_msa = fm_tape_state(tape, t->true_msa, false);
@@ -97,9 +117,14 @@ static fm_status record(fm_trainer *t, const fm_kernels *kernels, fm_error *rete
         if (status) return status;
         tapes[i]->seed = t->options.seed;
         tapes[i]->spoils = t->options.spoils;
-        tapes[i]->clock = fm_state_data(&t->state, t->clock);
+        tapes[i]->chunk_bytes = t->options.chunk_bytes;
+        if (t->state.memory) tapes[i]->clock = fm_state_data(&t->state, t->clock);
     }
-    fm_model_record_cycle(&t->cycle, &t->options.model, &t->weights, &t->inputs, true);
+    if (t->options.predicts) {
+        record_prediction(t);
+        return fm_tape_plan(&t->last, reterr);
+    }
+    fm_model_record_cycle(&t->cycle, &t->options.model, &t->weights, &t->inputs, FM_CYCLE_STORES);
     record_last_cycle(t);
     fm_status status = fm_tape_plan(&t->cycle, reterr);
     return status ? status : fm_tape_plan(&t->last, reterr);
@@ -204,8 +229,10 @@ static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *
     }
     fm_tape_bind(&t->cycle, t->memory);
     fm_tape_bind(&t->last, t->memory);
-    t->host = fm_arena_calloc(&t->arena, (size_t)t->state.bytes, 1);
-    return t->host ? FM_OK : fm_arena_full(&t->arena, reterr);
+    /* Only small tensors are made in it; pages that nothing touches take no memory. */
+    t->host = calloc(1, (size_t)t->state.bytes);
+    return t->host ? FM_OK
+                   : fm_fail(reterr, FM_ERR_NOMEM, "the host's copy of a batch was refused");
 }
 
 /* Lets the other ranks read everything that exchanges may send. */
@@ -289,6 +316,7 @@ static void queue_last(void *context, fm_stream *stream) {
     stamp(t, FM_STAMP_BEGIN, stream);
     fm_trainer_take_packet(t, stream);
     fm_tape_forward(&t->last, stream);
+    if (t->options.predicts) return;
     if (t->options.forward_only) {
         queue_report(t, stream);
         return;
@@ -325,7 +353,9 @@ static fm_status build_queues(fm_trainer *t, fm_error *reterr) {
     uint64_t none = 0;
     kernels->upload(NULL, t->n_made, &none, sizeof none);
     kernels->synchronize(NULL);
-    return fm_ring_create(&t->ring, kernels, fm_upload_most_bytes(t), reterr);
+    /* Whole chains are large, and a second slot already hides the copy. */
+    const int32_t n_slot = t->options.forward_only ? 2 : FM_RING_SLOTS;
+    return fm_ring_create(&t->ring, kernels, n_slot, fm_upload_most_bytes(t), reterr);
 }
 
 static void release_queues(fm_trainer *t) {
@@ -373,8 +403,17 @@ static fm_status take_parameters(fm_trainer *t, const fm_kernels *kernels, fm_er
     return status;
 }
 
-/* Everything up to the memory plan. */
-static fm_status prepare(fm_trainer *t, fm_error *reterr) {
+/* Takes the state's memory. */
+static fm_status take_state(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
+    fm_status status = fm_state_allocate(&t->state, kernels, reterr);
+    if (!status && t->options.model.structure.n_iteration > 0) {
+        fm_structure_upload_tables(&t->state, &t->inputs.tables);
+    }
+    return status;
+}
+
+/* Everything up to the memory plan. only_plans: the state gets no memory. */
+static fm_status prepare(fm_trainer *t, bool only_plans, fm_error *reterr) {
     const fm_kernels *kernels =
         t->options.kernels ? t->options.kernels : fm_kernels_cpu(t->options.element);
     if (!kernels) return fm_fail(reterr, FM_ERR_UNSUPPORTED, "the CPU computes in f32 or f64");
@@ -394,10 +433,7 @@ static fm_status prepare(fm_trainer *t, fm_error *reterr) {
     }
     if (!status) {
         declare_state(t, kernels);
-        status = fm_state_allocate(&t->state, kernels, reterr);
-    }
-    if (!status && t->options.model.structure.n_iteration > 0) {
-        fm_structure_upload_tables(&t->state, &t->inputs.tables);
+        if (!only_plans) status = take_state(t, kernels, reterr);
     }
     if (!status) {
         status = t->options.forward_only
@@ -422,14 +458,17 @@ fm_status fm_trainer_check_layout(const fm_model_config *model, const fm_layout 
     return FM_OK;
 }
 
-static void leave_dropout_out(fm_model_config *model) {
-    model->dropout_msa = model->dropout_pair = model->structure.dropout = 0;
+static void plan_forward_only(fm_trainer_options *options) {
+    fm_model_config *model = &options->model;
+    if (!options->keeps_dropout) {
+        model->dropout_msa = model->dropout_pair = model->structure.dropout = 0;
+    }
     model->recompute = FM_RECOMPUTE_NONE; /* nothing is kept for a backward */
 }
 
 /* Creates and prepares a trainer, which the caller destroys also on failure. */
-static fm_status prepare_new(const fm_trainer_options *options, fm_trainer **ret_trainer,
-                             fm_error *reterr) {
+static fm_status prepare_new(const fm_trainer_options *options, bool only_plans,
+                             fm_trainer **ret_trainer, fm_error *reterr) {
     fm_trainer *trainer = calloc(1, sizeof *trainer);
     *ret_trainer = trainer;
     if (!trainer) return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
@@ -437,14 +476,14 @@ static fm_status prepare_new(const fm_trainer_options *options, fm_trainer **ret
     trainer->options.model.groups = options->groups;
     trainer->options.model.axis_multiple = options->kernels ? options->kernels->axis_multiple : 1;
     trainer->options.model = fm_split_pad(&trainer->options.model);
-    if (options->forward_only) leave_dropout_out(&trainer->options.model);
-    return prepare(trainer, reterr);
+    if (options->forward_only) plan_forward_only(&trainer->options);
+    return prepare(trainer, only_plans, reterr);
 }
 
 fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_trainer,
                             fm_error *reterr) {
     fm_trainer *trainer;
-    fm_status status = prepare_new(options, &trainer, reterr);
+    fm_status status = prepare_new(options, false, &trainer, reterr);
     if (!status) status = bind_arena(trainer, trainer->params.kernels, reterr);
     if (!status) status = share_memory(trainer, reterr);
     if (!status) status = build_queues(trainer, reterr);
@@ -458,7 +497,7 @@ fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_
 
 fm_status fm_trainer_plan(const fm_trainer_options *options, int64_t *ret_bytes, fm_error *reterr) {
     fm_trainer *trainer;
-    fm_status status = prepare_new(options, &trainer, reterr);
+    fm_status status = prepare_new(options, true, &trainer, reterr);
     *ret_bytes = status ? 0 : fm_trainer_memory_bytes(trainer);
     fm_trainer_destroy(trainer);
     return status;
@@ -478,6 +517,7 @@ void fm_trainer_destroy(fm_trainer *trainer) {
     fm_tape_fini(&trainer->cycle);
     fm_state_release(&trainer->state);
     fm_params_release(&trainer->params);
+    free(trainer->host);
     fm_arena_fini(&trainer->arena);
     free(trainer);
 }

@@ -64,15 +64,16 @@ fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm
 /* -- values that are not finite */
 
 /* Runs the sample again, checking what every step of each cycle writes, backward included. */
-static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, fm_error *reterr) {
+static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, uint32_t n_cycle,
+                                fm_error *reterr) {
     const fm_features *f = flight->features;
     uint32_t *flag = fm_state_data(&t->state, t->flag);
     char what[256] = "the norm of the gradient";
     uint32_t cycle = 0;
     bool found = false;
-    for (uint32_t c = 0; c < f->n_cycle;
+    for (uint32_t c = 0; c < n_cycle;
          c++) { /* runs to the end, since other ranks wait for this one */
-        fm_tape *tape = c + 1 < f->n_cycle ? &t->cycle : &t->last;
+        fm_tape *tape = c + 1 < n_cycle && !t->options.predicts ? &t->cycle : &t->last;
         char here[sizeof what] = "";
         send_cycle(t, flight, c, false);
         fm_trainer_take_packet(t, t->stream);
@@ -94,7 +95,7 @@ static fm_status stop(fm_trainer *t, const fm_flight *flight, fm_error *reterr) 
     t->optimizer.step = flight->step;
     t->optimizer.samples = flight->samples;
     t->optimizer.pending = flight->pending;
-    fm_status status = name_nonfinite(t, flight, reterr);
+    fm_status status = name_nonfinite(t, flight, flight->features->n_cycle, reterr);
     fm_optimizer_clear_nonfinite(&t->optimizer, t->stream);
     return status;
 }
@@ -108,6 +109,23 @@ static fm_status fail_sum(fm_trainer *t, uint64_t step, fm_error *reterr) {
                    "step %llu: the norm of the sum of its gradients is not finite, although each "
                    "gradient is; the update was not made",
                    (unsigned long long)step);
+}
+
+/* -- predictions */
+
+void fm_trainer_queue_cycle(fm_trainer *t, const fm_features *f, uint64_t seed, uint32_t cycle) {
+    assert(t->options.predicts);
+    const fm_flight flight = {.features = f, .step = seed};
+    fm_backend_name_step(cycle + 1);
+    send_cycle(t, &flight, cycle, false);
+    fm_pass_run(&t->last_pass, t->stream);
+    fm_ring_taken(&t->ring, t->stream);
+}
+
+fm_status fm_trainer_name_nonfinite(fm_trainer *t, const fm_features *f, uint64_t seed,
+                                    uint32_t n_cycle, fm_error *reterr) {
+    const fm_flight flight = {.features = f, .step = seed};
+    return name_nonfinite(t, &flight, n_cycle, reterr);
 }
 
 /* -- results */

@@ -114,11 +114,12 @@ static void send_structure(const packer *p, const fm_features *f) {
     fm_trainer *trainer = p->trainer;
     int64_t n = trainer->options.model.n_res;
     int32_t tensors[FM_STRUCTURE_TRUTHS];
+    add_expanded(p, FM_ITEM_INSIDE, trainer->inputs.seq_mask, (extent){1, n, 1, 1, f->n_res}, 0);
+    if (trainer->options.predicts) return;
     bool fits = fm_structure_put_truth(&trainer->state, &trainer->truth, f, n, !f->unclamped_fape,
                                        trainer->host, &trainer->arena);
     assert(fits); /* the arena has room for any sample of the recorded shape */
     (void)fits;
-    add_expanded(p, FM_ITEM_INSIDE, trainer->inputs.seq_mask, (extent){1, n, 1, 1, f->n_res}, 0);
     for (int i = 0; i < fm_structure_list_truth(&trainer->truth, tensors); i++)
         send_bytes(p, tensors[i]);
 }
@@ -195,10 +196,12 @@ static void send_sample(const packer *p, const fm_features *f) {
     add_expanded(p, FM_ITEM_INSIDE, in->pair_mask, pairs, 0);
     put_seed(trainer);
     send_bytes(p, trainer->seed_gradient);
-    put_pseudo_beta(trainer, f);
+    if (!trainer->options.predicts) {
+        put_pseudo_beta(trainer, f);
+        send_bytes(p, trainer->pseudo_beta);
+        send_bytes(p, trainer->pseudo_beta_mask);
+    }
     fm_upload_put_factors(trainer, f, host_of(trainer, trainer->factors));
-    send_bytes(p, trainer->pseudo_beta);
-    send_bytes(p, trainer->pseudo_beta_mask);
     send_bytes(p, trainer->factors);
     if (config->structure.n_iteration > 0) send_structure(p, f);
     if (config->n_template > 0) send_templates(p, f);
@@ -213,13 +216,14 @@ static void send_clusters(const packer *p, const fm_features *f, const fm_cycle_
     extent msa = {config->n_seq, config->n_res, 1, c->n_clust, f->n_res}, profile = msa;
     profile.c = FM_MSA_CLASSES;
     send_values(p, in->msa, msa, FM_ELEMENT_U8, c->msa, GAP);
-    send_values(p, trainer->true_msa, msa, FM_ELEMENT_U8, c->true_msa, GAP);
     send_values(p, in->deletion, msa, FM_ELEMENT_U16, c->deletion_matrix, 0);
     send_values(p, in->deletion_sum, msa, FM_ELEMENT_U32, c->cluster_deletion_sum, 0);
     send_values(p, in->profile, profile, c->profile_element, c->cluster_profile, 0);
     send_values(p, in->cluster_size, (extent){1, config->n_seq, 1, 1, c->n_clust}, FM_ELEMENT_U32,
                 c->cluster_size, 1);
     add_expanded(p, FM_ITEM_INSIDE, in->msa_mask, msa, 0);
+    if (trainer->options.predicts) return;
+    send_values(p, trainer->true_msa, msa, FM_ELEMENT_U8, c->true_msa, GAP);
     fm_item *bits = add_expanded(p, FM_ITEM_BITS, trainer->bert_mask, msa, 0);
     int64_t bytes = (msa.n0 * msa.n1 + 7) / 8;
     memcpy(fm_ring_data(&trainer->ring, bytes, &bits->x), c->bert_mask, (size_t)bytes);
@@ -255,7 +259,7 @@ int64_t fm_upload_most_bytes(const fm_trainer *trainer) {
     bytes += fm_tensor_local_bytes(&trainer->state.tensor[trainer->factors]);
     bytes += c->n_extra_block > 0 ? c->n_extra * c->n_res * PER_EXTRA : 0;
     bytes += c->n_template * c->n_res * PER_TEMPLATE;
-    if (c->structure.n_iteration > 0) {
+    if (c->structure.n_iteration > 0 && !trainer->options.predicts) {
         int32_t tensors[FM_STRUCTURE_TRUTHS];
         for (int i = 0; i < fm_structure_list_truth(&trainer->truth, tensors); i++)
             bytes += fm_tensor_local_bytes(&trainer->state.tensor[tensors[i]]);

@@ -38,7 +38,8 @@ static fm_status check_residues(const fm_features *f, fm_error *reterr) {
                               FM_TEMPLATE_CLASSES - 1, reterr);
 }
 
-static fm_status check_cycle(const fm_features *f, const fm_cycle_features *c, fm_error *reterr) {
+static fm_status check_cycle(const fm_features *f, const fm_cycle_features *c, bool predicts,
+                             fm_error *reterr) {
     size_t count = (size_t)c->n_clust * f->n_res;
     for (uint32_t s = 0; s < c->n_clust; s++) {
         if (c->cluster_size[s] == 0) {
@@ -47,7 +48,9 @@ static fm_status check_cycle(const fm_features *f, const fm_cycle_features *c, f
         }
     }
     fm_status status = check_ids("msa", c->msa, count, FM_MSA_CLASSES - 1, reterr);
-    if (!status) status = check_ids("true_msa", c->true_msa, count, FM_MSA_CLASSES - 1, reterr);
+    if (!status && !predicts) {
+        status = check_ids("true_msa", c->true_msa, count, FM_MSA_CLASSES - 1, reterr);
+    }
     return status ? status
                   : check_ids("extra_msa", c->extra_msa, (size_t)c->n_extra * f->n_res,
                               FM_MSA_CLASSES - 1, reterr);
@@ -82,7 +85,9 @@ fm_status fm_upload_check(const fm_trainer *trainer, const fm_features *features
     fm_status status = check_residues(features, reterr);
     for (uint32_t c = 0; c < features->n_cycle && !status; c++) {
         status = check_rows(config, &features->cycle[c], c, reterr);
-        if (!status) status = check_cycle(features, &features->cycle[c], reterr);
+        if (!status) {
+            status = check_cycle(features, &features->cycle[c], trainer->options.predicts, reterr);
+        }
     }
     return status;
 }

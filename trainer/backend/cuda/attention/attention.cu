@@ -33,7 +33,8 @@ static bool is_round_scale(double scale) {
 }
 
 static bool is_wgmma_forward(const fm_attention *a) {
-    return a->n_query > GROUP_ROWS && a->n_key > GROUP_ROWS && a->n_key <= MAX_FORWARD_KEYS &&
+    int64_t most_keys = a->bias && a->c_head > 16 ? MAX_PACKED_KEYS : MAX_FORWARD_KEYS;
+    return a->n_query > GROUP_ROWS && a->n_key > GROUP_ROWS && a->n_key <= most_keys &&
            a->mask_value >= 1e4 && (!a->bias || is_round_scale(a->scale));
 }
 
@@ -80,8 +81,9 @@ template <typename T> static bool is_one_query_shape(const fm_attention *a) {
  *     path          shapes                                         why
  *     ----------    -------------------------------------------    ------------------------------
  *     WGMMA         bf16, c_head 8, 16, 24, 32, a key per head;    warp-group products and the
- *                   forward: 65 queries or more, 65 to 2048 keys   copy engine; below 65 rows half
- *                   and a 1 / scale that bf16 holds (with bias)    of a group's 64 rows is idle
+ *                   forward: 65 queries or more, 65 to 16,384      copy engine; below 65 rows half
+ *                   keys, with a bias at c_head 24 and 32 4,608;   of a group's 64 rows is idle
+ *                   with a bias 1 / scale is one that bf16 holds
  *                   backward: up to 256 queries and keys           all of dS^T in shared memory
  *     WGMMA_LONG    backward: 257 to 512 queries or keys           keys in passes, dS^T in slots
  *     MMA           the same c_head, other sizes, 8 queries or     mma.sync has 16-row tiles and

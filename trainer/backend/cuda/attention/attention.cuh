@@ -17,9 +17,12 @@ enum attention_path {
 };
 
 enum {
-    MAX_FORWARD_KEYS = 2048, /* WGMMA forward: bits of valid keys kept in shared memory */
-    MAX_BLOCK_ROWS = 256,    /* WGMMA backward: queries and keys that one block takes at once */
-    MAX_LONG_ROWS = 512,     /* WGMMA_LONG: queries at once, keys in passes */
+    /* WGMMA forward: the bits of valid keys are kept in shared memory, which a bias fills where
+     * c_head is above 16 */
+    MAX_FORWARD_KEYS = 16384,
+    MAX_PACKED_KEYS = 4608,
+    MAX_BLOCK_ROWS = 256, /* WGMMA backward: queries and keys that one block takes at once */
+    MAX_LONG_ROWS = 512,  /* WGMMA_LONG: queries at once, keys in passes */
     MAX_ONE_QUERY_HEADS = 16
 };
 

@@ -692,7 +692,8 @@ template <int C, bool BIASED>
 static void forward_run(fm_stream *stream, const fm_attention *a, void *planes, float bias_factor) {
     typedef forward_space<C, BIASED> space;
     static_assert(sizeof(space) <= 113 << 10, "two blocks share a multiprocessor");
-    static_assert(space::CELLS_USABLE - space::BITS >= (int)MAX_FORWARD_KEYS / KEYS);
+    static_assert(space::CELLS_USABLE - space::BITS >=
+                  (int)(space::PACKED ? MAX_PACKED_KEYS : MAX_FORWARD_KEYS) / KEYS);
     forward_call call = {};
     call.q = attention_boxes(a, a->q, a->q_stride, a->n_query, C, 16);
     call.k = attention_boxes(a, a->k, a->k_stride, a->n_key, C, KEYS);

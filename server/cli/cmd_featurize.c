@@ -1,0 +1,148 @@
+/* cmd_featurize.c: foldmill featurize: makes a cache of chains that have no structure, from FASTA
+ * files and alignments. foldmill predict runs it for its inputs. */
+#include "cache/build/build.h"
+#include "proto/base/machine.h"
+#include "server/cli/build_report.h"
+#include "server/cli/commands.h"
+#include "server/cli/progress.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+/* Address space for the source and the new generation's lists. */
+#define ARENA_BYTES ((size_t)8 << 30)
+
+enum { MOST_INPUTS = 1 << 20 };
+
+typedef struct featurize_arguments {
+    const char *cache;
+    fm_source_queries queries;
+    uint64_t jobs;
+    bool quiet, json;
+} featurize_arguments;
+
+static const char program[] = "foldmill featurize";
+
+static volatile sig_atomic_t stop_asked;
+
+static void ask_stop(int signal_number) {
+    stop_asked = signal_number;
+    signal(signal_number, SIG_DFL);
+}
+
+static const char description[] =
+    "Alignments must exist already. foldmill does not search databases: ColabFold's MMseqs2 "
+    "search\n"
+    "(colabfold_search, or its public server), jackhmmer and HHblits as AlphaFold runs them, or\n"
+    "hhsearch for template hits make the files.\n\n"
+    "Makes a cache of chains that have no structure, each from one INPUT:\n\n"
+    "    NAME.fasta (.fa .fas .faa .seq)   one chain, with its alignments in the folder\n"
+    "                                      alignments/NAME or NAME beside it, or in files\n"
+    "                                      NAME.a3m, NAME.sto, NAME.hhr there\n"
+    "    NAME.a3m, NAME.sto                an alignment whose first row is the chain, such as\n"
+    "                                      ColabFold's; NAME.hhr beside it has template hits\n\n"
+    "Every file may be compressed: .gz, .xz or .zst. `foldmill predict --cache` predicts the\n"
+    "chains of the cache, and `foldmill predict INPUT...` runs this command for its inputs. The\n"
+    "cache is replaced as a whole. Template hits refer to the mmCIF files of --templates; without\n"
+    "it no template is used.\n\n"
+    "An input that cannot be read is refused with its place and the reason, and the others go on.\n"
+    "--json prints the report of `foldmill build --json`.\n\n"
+    "Exit codes: 0 all inputs taken, 3 some refused, 1 none taken or failed, 2 bad usage;\n"
+    "stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
+    "Examples:\n"
+    "  foldmill featurize targets/*.a3m --cache targets.cache\n"
+    "  foldmill featurize T1024.fasta --templates pdb_mmcif --cache targets.cache";
+
+static int finish(const featurize_arguments *arguments, const fm_build_report *report,
+                  fm_status status, const fm_error *error) {
+    const fm_build_summary summary = {.outcome = status == FM_ERR_CANCELLED ? "stopped"
+                                                 : status                   ? "none"
+                                                 : report->n_refused        ? "some"
+                                                                            : "all",
+                                      .dataset = "inputs",
+                                      .cache = arguments->cache,
+                                      .report = report};
+    if (arguments->json) {
+        fm_build_print_json(stdout, &summary);
+    } else {
+        fm_build_print_report(stdout, arguments->cache, report);
+    }
+    fflush(stdout);
+    if (status == FM_ERR_CANCELLED && stop_asked) {
+        (void)fm_cli_report(program, error);
+        return fm_cli_signal_code(stop_asked);
+    }
+    if (status) return fm_cli_report(program, error);
+    return report->n_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
+}
+
+static int featurize(const featurize_arguments *arguments, fm_arena *arena) {
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    const uint64_t least = (uint64_t)1 << 30, most = (uint64_t)48 << 30;
+    uint32_t n_job = arguments->jobs ? (uint32_t)arguments->jobs
+                     : online > 0    ? (uint32_t)online
+                                     : 1;
+    if (n_job > arguments->queries.n) n_job = arguments->queries.n;
+    fm_build_display display = {.quiet = arguments->quiet, .terminal = fm_progress_has_terminal()};
+    const fm_build_options options = {
+        .cache = arguments->cache,
+        .n_job = n_job,
+        .others = FM_BUILD_OTHERS_REPLACE,
+        .worker_bytes = fm_machine_fit(most, fm_machine_memory(), 1.0 / n_job, least),
+        .stop = &stop_asked,
+        .progress = fm_build_display_show,
+        .progress_context = &display,
+    };
+    fm_source source;
+    fm_error error;
+    fm_build_report report = {0};
+    fm_status status = fm_source_of_queries(&arguments->queries, arena, &source, &error);
+    if (status) return fm_cli_report(program, &error);
+    status = fm_build_run(&source, &options, arena, &report, &error);
+    fm_build_display_end(&display);
+    int code = status && status != FM_ERR_CANCELLED && status != FM_ERR_DATA
+                   ? fm_cli_report(program, &error)
+                   : finish(arguments, &report, status, &error);
+    fm_source_close(&source);
+    return code;
+}
+
+int fm_cmd_featurize(int argc, char **argv) {
+    featurize_arguments arguments = {.cache = NULL};
+    const fm_option options[] = {
+        {"cache", FM_OPTION_STRING, &arguments.cache, "DIR", "the cache to make",
+         .is_required = true},
+        {"alignments", FM_OPTION_STRING, &arguments.queries.alignments, "DIR",
+         "the folder of the FASTA files' alignments (beside each file)", .letter = 0},
+        {"templates", FM_OPTION_STRING, &arguments.queries.templates, "DIR",
+         "folder or zip archive of the mmCIF files that template hits name", .letter = 0},
+        {"single-sequence", FM_OPTION_FLAG, &arguments.queries.single_sequence, NULL,
+         "take the sequences alone, without alignments and hits", .letter = 0},
+        {"jobs", FM_OPTION_U64, &arguments.jobs, "N", "worker threads (one per processor)",
+         .letter = 'j', .min = 1, .max = 1024},
+        {"json", FM_OPTION_FLAG, &arguments.json, NULL, "print the report as one JSON object",
+         .letter = 0},
+        {"quiet", FM_OPTION_FLAG, &arguments.quiet, NULL, "no progress", .letter = 'q'},
+        {0}};
+    const fm_command command = {.program = program,
+                                .arguments = "INPUT... --cache DIR [options]",
+                                .summary = "make a cache of chains without structures, to predict",
+                                .description = description,
+                                .options = options,
+                                .min_positional = 1,
+                                .max_positional = MOST_INPUTS};
+    int n_positional;
+    int code = fm_cli_parse(&command, argc, argv, &n_positional);
+    if (code >= 0) return code;
+    arguments.queries.path = (const char *const *)argv;
+    arguments.queries.n = (uint32_t)n_positional;
+    fm_error error;
+    fm_arena arena;
+    fm_cli_catch_signals(ask_stop);
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on file sizes then fails with a message */
+    fm_status status = fm_arena_init(&arena, ARENA_BYTES, &error);
+    if (status) return fm_cli_report(program, &error);
+    code = featurize(&arguments, &arena);
+    fm_arena_fini(&arena);
+    return code;
+}

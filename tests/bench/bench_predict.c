@@ -1,0 +1,324 @@
+/* bench_predict.c: measures the inference pass on whole chains: time per chain, of which the first
+ * runs (plan, code, capture) apart, memory, and with --table the time of each module.
+ *
+ *     bench_predict --device cuda --dtype bf16 --lengths 256,384,768,1024
+ *
+ * Chains are synthetic (bench_trainer.h), parameters are drawn. Each length is run twice with two
+ * cycles, which queues and then captures both passes, and then timed with --cycles cycles. */
+#include "proto/base/options.h"
+#include "tests/bench/bench_table.h"
+#include "tests/bench/bench_trainer.h"
+#include "trainer/app/choose_device.h"
+#include "trainer/app/sample_features.h"
+#include "trainer/app/setup.h"
+#include "trainer/backend/fallback.h"
+#include "trainer/infer/infer.h"
+
+static const size_t SAMPLE_BYTES = (size_t)64 << 30; /* address space */
+static const double GIB = 1 << 30;
+
+typedef struct settings {
+    const char *device, *dtype, *preset, *config, *lengths;
+    uint64_t cycles, rounds, warm_up, clusters, extra, budget_gib, chunk_mib;
+    bool table, direct, losses, check;
+} settings;
+
+typedef struct bench {
+    const settings *set;
+    fm_arena arena;
+    fm_infer_options options;
+    fm_infer *infer;
+    fm_features features;
+} bench;
+
+static double flops_of(const fm_tape *tape) {
+    double flops = 0;
+    for (int32_t i = 0; i < tape->n_step; i++)
+        flops += tape->step[i].flops;
+    return flops;
+}
+
+static fm_status run_once(bench *b, uint32_t n_cycle, double *ret_seconds, fm_error *reterr) {
+    fm_infer_result result;
+    size_t mark = fm_arena_mark(&b->arena);
+    double before = now();
+    b->features.n_cycle = n_cycle;
+    fm_status status = fm_infer_run(b->infer, &b->features, &b->arena, &result, reterr);
+    *ret_seconds = now() - before;
+    fm_arena_rewind(&b->arena, mark);
+    return status;
+}
+
+static const uint64_t *download(bench *b, const fm_trainer *t, const uint64_t *from, size_t count) {
+    uint64_t *host = own(&b->arena, count, sizeof *host);
+    t->params.kernels->download(t->stream, host, from, count * sizeof *host);
+    t->params.kernels->synchronize(t->stream);
+    return host;
+}
+
+static fm_status print_tables(bench *b, fm_error *reterr) {
+    fm_trainer *t = fm_infer_get_recording(b->infer);
+    static table cycle, last;
+    double unused;
+    cycle.n = last.n = 0;
+    fm_status status = fm_trainer_stamp(t, reterr);
+    if (!status) status = run_once(b, 2, &unused, reterr);
+    if (status) return status;
+    if (t->options.predicts) {
+        add_tape(&last, &t->last, download(b, t, t->last.stamp, (size_t)t->last.n_step + 1));
+        print_table("cycle", &last);
+        return FM_OK;
+    }
+    add_tape(&cycle, &t->cycle, download(b, t, t->cycle.stamp, (size_t)t->cycle.n_step + 1));
+    add_tape(&last, &t->last, download(b, t, t->last.stamp, (size_t)t->last.n_step + 1));
+    print_table("cycle", &cycle);
+    print_table("last cycle", &last);
+    return FM_OK;
+}
+
+static fm_status make_chain_of(bench *b, int64_t n_res, fm_error *reterr) {
+    fm_model_config shape = b->options.model;
+    shape.n_res = n_res;
+    return fm_features_of(bench_make_sample(&b->arena, &shape, 1), &b->features, reterr);
+}
+
+/* -- checks */
+
+static void reverse(void *values, size_t lines, size_t n, size_t bytes) {
+    char *at = values, keep[N_ATOM37 * 3 * sizeof(float)];
+    for (size_t line = 0; line < lines; line++, at += n * bytes) {
+        for (size_t i = 0; i < n / 2; i++) {
+            char *x = at + i * bytes, *y = at + (n - 1 - i) * bytes;
+            memcpy(keep, x, bytes);
+            memcpy(x, y, bytes);
+            memcpy(y, keep, bytes);
+        }
+    }
+}
+
+/* Turns the chain round, in place: residues, alignments and templates. The arrays are the bench's
+ * own. */
+static void reverse_chain(const fm_features *f) {
+    const size_t n = f->n_res;
+    reverse((void *)(uintptr_t)f->aatype, 1, n, 1);
+    reverse((void *)(uintptr_t)f->residue_index, 1, n, sizeof *f->residue_index);
+    reverse((void *)(uintptr_t)f->template_aatype, f->n_templ, n, 1);
+    reverse((void *)(uintptr_t)f->template_all_atom_positions, f->n_templ, n,
+            N_ATOM37 * 3 * sizeof(float));
+    reverse((void *)(uintptr_t)f->template_all_atom_mask, f->n_templ, n, sizeof(uint64_t));
+    for (uint32_t c = 0; c < f->n_cycle; c++) {
+        const fm_cycle_features *of = &f->cycle[c];
+        reverse((void *)(uintptr_t)of->msa, of->n_clust, n, 1);
+        reverse((void *)(uintptr_t)of->deletion_matrix, of->n_clust, n, sizeof(uint16_t));
+        reverse((void *)(uintptr_t)of->cluster_profile, of->n_clust, n,
+                FM_MSA_CLASSES * fm_element_bytes(of->profile_element));
+        reverse((void *)(uintptr_t)of->cluster_deletion_sum, of->n_clust, n, sizeof(uint32_t));
+        reverse((void *)(uintptr_t)of->extra_msa, of->n_extra, n, 1);
+        reverse((void *)(uintptr_t)of->extra_deletion_matrix, of->n_extra, n, sizeof(uint16_t));
+    }
+}
+
+/* The mean and the largest difference of two arrays, of which b may be reversed. */
+static void print_difference(const char *what, const float *a, const float *b, size_t n,
+                             bool is_reversed) {
+    double sum = 0, most = 0, mean = 0, square = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[is_reversed ? n - 1 - i : i]);
+        sum += d, mean += (double)a[i], square += (double)a[i] * (double)a[i];
+        most = d > most ? d : most;
+    }
+    mean /= (double)n;
+    printf("check   %s: mean |difference| %.4g, most %.4g; values %.4g +- %.4g\n", what,
+           sum / (double)n, most, mean, sqrt(square / (double)n - mean * mean));
+}
+
+/* One cycle of the chain, of the chain turned round, and of a recording in small slabs: they agree
+ * to rounding wherever in memory an element is. */
+static fm_status check(bench *b, fm_error *reterr) {
+    fm_infer_result first, turned, slabs;
+    b->features.n_cycle = 1;
+    const size_t n = b->features.n_res;
+    /* Torsions know a direction, so templates have no backbone but for CA and CB. */
+    uint64_t *mask = (uint64_t *)(uintptr_t)b->features.template_all_atom_mask;
+    for (size_t i = 0; i < b->features.n_templ * n; i++)
+        mask[i] = 1u << 1 | 1u << 3;
+    fm_status status = fm_infer_run(b->infer, &b->features, &b->arena, &first, reterr);
+    if (status) return status;
+    reverse_chain(&b->features);
+    status = fm_infer_run(b->infer, &b->features, &b->arena, &turned, reterr);
+    reverse_chain(&b->features);
+    if (status) return status;
+    print_difference("pLDDT, chain turned round", first.plddt, turned.plddt, n, true);
+    fm_infer_options options = b->options;
+    fm_infer *other;
+    options.chunk_bytes = (int64_t)128 << 20;
+    status = fm_infer_create(&options, &other, reterr);
+    if (status) return status;
+    const fm_params *from = fm_infer_get_params(b->infer), *to = fm_infer_get_params(other);
+    from->kernels->copy(NULL, from->memory_bytes / (int64_t)fm_element_bytes(from->kernels->act),
+                        from->memory, to->memory);
+    from->kernels->synchronize(NULL);
+    status = fm_infer_run(other, &b->features, &b->arena, &slabs, reterr);
+    if (!status) print_difference("pLDDT, in slabs", first.plddt, slabs.plddt, n, false);
+    if (!status) print_difference("atoms, in slabs", first.atoms, slabs.atoms, n * 42, false);
+    fm_infer_destroy(other);
+    return status;
+}
+
+/* One line of the table of lengths. */
+static fm_status measure(bench *b, int64_t n_res, fm_error *reterr) {
+    double first = 0, second = 0, least = INFINITY, seconds;
+    int64_t bytes;
+    fm_arena_reset(&b->arena);
+    fm_status status = fm_infer_plan(b->infer, n_res, &bytes, reterr);
+    if (!status) status = make_chain_of(b, n_res, reterr);
+    if (!status && b->set->warm_up > 0) status = run_once(b, 2, &first, reterr);
+    if (!status && b->set->warm_up > 1) status = run_once(b, 2, &second, reterr);
+    for (uint64_t r = 0; r < b->set->rounds && !status; r++) {
+        status = run_once(b, (uint32_t)b->set->cycles, &seconds, reterr);
+        least = seconds < least ? seconds : least;
+    }
+    if (status) return status;
+    const fm_trainer *t = fm_infer_get_recording(b->infer);
+    const fm_tape *others = t->options.predicts ? &t->last : &t->cycle;
+    double flops = flops_of(&t->last) + (double)(b->set->cycles - 1) * flops_of(others);
+    printf("%6lld  %9.3f  %9.3f  %9.3f  %8.2f  %8.2f  %8.1f  %7.1f\n", (long long)n_res, least,
+           first, second, (double)bytes / GIB,
+           (double)b->options.kernels->device->used_bytes() / GIB, 1e-12 * flops,
+           1e-12 * flops / least);
+    fflush(stdout);
+    if (b->set->check) status = check(b, reterr);
+    return b->set->table && !status ? print_tables(b, reterr) : status;
+}
+
+/* Moves parameters away from their initial values, many of which are 0. */
+static fm_status shake(const fm_params *params, fm_error *reterr) {
+    size_t bytes = (size_t)params->n_element * sizeof(float);
+    float *master = malloc(bytes);
+    if (!master) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the parameters");
+    params->kernels->download(NULL, master, params->master, bytes);
+    params->kernels->synchronize(NULL);
+    uint32_t state = 1;
+    for (int32_t p = 0; p < params->n_param; p++) {
+        for (int64_t i = 0; i < fm_param_count(&params->param[p]); i++)
+            master[params->param[p].offset + i] += 0.05f * draw(&state);
+    }
+    params->kernels->upload(NULL, params->master, master, bytes);
+    params->kernels->synchronize(NULL);
+    free(master);
+    return FM_OK;
+}
+
+static fm_status create(bench *b, fm_error *reterr) {
+    fm_train_config config;
+    fm_status status = fm_train_config_load(b->set->preset, b->set->config, &config, reterr);
+    if (!status) {
+        status = fm_device_find(b->set->device, b->set->dtype, &b->options.kernels, reterr);
+    }
+    if (status) return status;
+    b->options.model = config.model;
+    if (b->set->clusters) b->options.model.n_seq = (int64_t)b->set->clusters;
+    if (b->set->extra) b->options.model.n_extra = (int64_t)b->set->extra;
+    b->options.heads = 1u << FM_HEAD_PLDDT | 1u << FM_HEAD_ALIGNED_ERROR;
+    b->options.predicts = !b->set->losses;
+    b->options.chunk_bytes = (int64_t)b->set->chunk_mib << 20;
+    b->options.direct = b->set->direct;
+    b->options.memory_budget_bytes = (int64_t)((double)b->set->budget_gib * GIB);
+    memcpy(b->options.weight, config.loss, sizeof config.loss);
+    double before = now();
+    status = fm_infer_create(&b->options, &b->infer, reterr);
+    if (status) return status;
+    fm_params_draw(fm_infer_get_params(b->infer), 1);
+    status = shake(fm_infer_get_params(b->infer), reterr);
+    if (status) return status;
+    fm_params_refresh_copy(fm_infer_get_params(b->infer));
+    char text[256];
+    fm_infer_describe(b->infer, text, sizeof text);
+    printf("model     preset %s, %lld + %lld + %lld rows, %llu cycles: %s, made in %.2f s\n",
+           b->set->preset, (long long)b->options.model.n_seq,
+           (long long)b->options.model.n_template, (long long)b->options.model.n_extra,
+           (unsigned long long)b->set->cycles, text, now() - before);
+    return FM_OK;
+}
+
+static void print_slow_paths(void) {
+    fm_fallback fallbacks[FM_FALLBACK_KINDS];
+    fm_backend_fallbacks(fallbacks);
+    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
+        if (fallbacks[i].count > 0) {
+            printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
+                   (unsigned long long)fallbacks[i].count, fallbacks[i].text);
+        }
+    }
+}
+
+static fm_status run(bench *b, fm_error *reterr) {
+    fm_status status = create(b, reterr);
+    if (status) return status;
+    printf("%6s  %9s  %9s  %9s  %8s  %8s  %8s  %7s\n", "length", "s", "first", "second", "GiB plan",
+           "GiB used", "TFLOP", "TFLOP/s");
+    for (const char *at = b->set->lengths; *at && !status; at += *at == ',') {
+        char *end;
+        unsigned long long n_res = strtoull(at, &end, 10);
+        if (end == at || n_res < 1 || n_res > 1 << 20) {
+            return fm_fail(reterr, FM_ERR_USAGE, "--lengths takes numbers, as 256,384");
+        }
+        at = end;
+        status = measure(b, (int64_t)n_res, reterr);
+        if (status == FM_ERR_LIMIT) {
+            printf("%6llu  %s\n", n_res, reterr->message);
+            status = FM_OK;
+        }
+    }
+    print_slow_paths();
+    return status;
+}
+
+int main(int argc, char **argv) {
+    settings set = {.device = "cpu",
+                    .dtype = "fp32",
+                    .preset = "tiny",
+                    .lengths = "64",
+                    .cycles = MOST_CYCLES,
+                    .rounds = 1,
+                    .warm_up = 2};
+    const fm_option options[] = {
+        {"device", FM_OPTION_STRING, &set.device, "NAME", .help = "cpu or cuda (cpu)"},
+        {"dtype", FM_OPTION_STRING, &set.dtype, "TYPE", .help = "fp32 or bf16 (fp32)"},
+        {"preset", FM_OPTION_STRING, &set.preset, "NAME", .help = "sizes of the model (tiny)"},
+        {"config", FM_OPTION_STRING, &set.config, "FILE", .help = "changes to the preset"},
+        {"lengths", FM_OPTION_STRING, &set.lengths, "LIST", .help = "residues, as 256,384 (64)"},
+        {"clusters", FM_OPTION_U64, &set.clusters, "N", .help = "MSA rows (the preset's)"},
+        {"extra", FM_OPTION_U64, &set.extra, "N", .help = "extra MSA rows (the preset's)"},
+        {"cycles", FM_OPTION_U64, &set.cycles, "N", .help = "of the timed runs (4)", .min = 1,
+         .max = MOST_CYCLES},
+        {"rounds", FM_OPTION_U64, &set.rounds, "N", .help = "timed runs; the least counts (1)",
+         .min = 1, .max = 100},
+        {"warm-up", FM_OPTION_U64, &set.warm_up, "N", .help = "runs of two cycles before (2)",
+         .max = 2},
+        {"check", FM_OPTION_FLAG, &set.check, NULL,
+         .help = "compare with the reversed chain, and with slabs"},
+        {"budget", FM_OPTION_U64, &set.budget_gib, "GIB", .help = "of memory (what is free)"},
+        {"chunk", FM_OPTION_U64, &set.chunk_mib, "MIB", .help = "of a slab (the planner's choice)"},
+        {"losses", FM_OPTION_FLAG, &set.losses, NULL, .help = "with losses, as foldmill eval"},
+        {"table", FM_OPTION_FLAG, &set.table, NULL, .help = "time of each module"},
+        {"direct", FM_OPTION_FLAG, &set.direct, NULL, .help = "capture nothing"},
+        {0}};
+    const fm_command command = {.program = "bench_predict",
+                                .arguments = "[options]",
+                                .summary = "the inference pass on chains of many lengths",
+                                .description = "Times whole chains; the file's head says how.",
+                                .options = options};
+    bench b = {.set = &set};
+    fm_error error = {0};
+    int n_positional;
+    fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
+    if (status == FM_ERR_CANCELLED) return 0;
+    if (!status) status = fm_arena_init(&b.arena, SAMPLE_BYTES, &error);
+    if (!status) status = run(&b, &error);
+    fm_infer_destroy(b.infer);
+    fm_arena_fini(&b.arena);
+    if (!status) return 0;
+    fprintf(stderr, "bench_predict: %s: %s\n", error.source, error.message);
+    return status == FM_ERR_UNSUPPORTED ? 77 : 1;
+}

@@ -1,0 +1,224 @@
+/* test_predict.c: tests `foldmill featurize` and `foldmill predict` as a user runs them: the files
+ * and what other programs read in them, ensembles, results that do not depend on the chains beside,
+ * what is refused and why, and a command that is stopped and resumed. */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+
+static int run(const char *command) {
+    return fm_test_shell(folder, command);
+}
+
+/* A tiny model with pTM, and FASTA files of the chains that it was trained on, with their
+ * alignments in `msas`. */
+static int set_up(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    int failed =
+        run("foldmill synth --chains 4 --seed 5 --max-length 60 --depth 100 -o data --quiet");
+    failed |= run("foldmill build data --cache cache --quiet >build.log");
+    failed |= run("printf '[model]\\nn_aligned_error_bin = 64\\n[loss]\\naligned_error = "
+                  "0.1\\n[data]\\ncrop_size = 32\\nmax_msa_clusters = 12\\n' >small.ini");
+    failed |= run("foldmill train --cache cache --config small.ini --steps 6 --quiet --out run "
+                  ">run.log 2>&1 && cp run/checkpoint-000000000006.safetensors tiny.safetensors");
+    failed |= run("mkdir seqs msas && for d in data/alignments/*; do n=$(basename $d); cp -r $d "
+                  "msas/; { echo \">$n\"; sed -n 2p $d/uniref90_hits.a3m; } >seqs/$n.fasta; cp "
+                  "$d/uniref90_hits.a3m seqs/flat-$n.a3m; done");
+    failed |= run("echo 'p() { foldmill predict --weights tiny.safetensors \"$@\"; }' >lib");
+    return failed;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static void every_file_is_written_and_read_back(void **state) {
+    (void)state;
+    assert_int_equal(run(". ./lib; p seqs/*.fasta --alignments msas --templates data/mmcifs "
+                         "--seeds 0,1 --pdb --out out >out.log 2>out.err"),
+                     0);
+    assert_int_equal(run("test $(ls out/*/*.cif | wc -l) = 8 && test ! -e out/.features"), 0);
+    assert_int_equal(run("for c in out/*/*.cif; do \"$OLDPWD\"/tests/e2e/check_structure.py $c "
+                         "${c%.cif}.pdb || exit 1; done >check.log"),
+                     0);
+    /* The files of scores agree with each other and with the table. */
+    assert_int_equal(
+        run("python3 -c 'import csv, glob, json\n"
+            "rows = list(csv.DictReader(open(\"out/summary.csv\")))\n"
+            "assert len(rows) == 8 and all(r[\"cycles\"] == \"4\" and not r[\"failed\"] for r in "
+            "rows)\n"
+            "for r in rows:\n"
+            "    base = \"out/%s/%s_%s_seed-%s\" % (r[\"chain\"], r[\"chain\"], r[\"model\"], "
+            "r[\"seed\"])\n"
+            "    s = json.load(open(base + \"_scores.json\")); n = int(r[\"n_res\"])\n"
+            "    p = json.load(open(base + \"_pae.json\"))[0]\n"
+            "    assert len(s[\"plddt\"]) == n == len(s[\"pae\"]) == len(s[\"pae\"][0])\n"
+            "    assert p[\"predicted_aligned_error\"] == s[\"pae\"]\n"
+            "    assert p[\"max_predicted_aligned_error\"] == s[\"max_pae\"] == 31.75\n"
+            "    assert abs(sum(s[\"plddt\"]) / n - float(r[\"mean_plddt\"])) < 0.006\n"
+            "    assert s[\"ptm\"] == float(r[\"ptm\"]) and 0 < s[\"ptm\"] < 1\n"
+            "    k = json.load(open(\"out/%s/ranking.json\" % r[\"chain\"]))\n"
+            "    assert k[\"order\"][int(r[\"rank\"]) - 1] == \"%s_seed-%s\" % (r[\"model\"], "
+            "r[\"seed\"])\n"
+            "    v = [k[\"plddts\"][o] for o in k[\"order\"]]; assert v == sorted(v)[::-1]\n"
+            "'"),
+        0);
+    assert_int_equal(run("grep -q 'templates, pTM' out.err"), 0);
+}
+
+static void gemmi_reads_the_same_atoms(void **state) {
+    (void)state;
+    if (run("command -v gemmi >/dev/null") != 0) {
+        print_message("skipped: there is no gemmi\n");
+        skip();
+    }
+    assert_int_equal(run("c=$(ls out/*/*.cif | head -1); gemmi validate $c && gemmi convert $c "
+                         "g.pdb && gemmi convert ${c%.cif}.pdb g.cif && "
+                         "\"$OLDPWD\"/tests/e2e/check_structure.py $c g.pdb g.cif >gemmi.log"),
+                     0);
+}
+
+/* The project's own reader: a prediction is a dataset of predictions, with pLDDT as confidence. */
+static void foldmill_reads_its_predictions(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir -p again/data && for d in seqs/*.fasta; do n=$(basename $d "
+                         ".fasta); cp out/$n/${n}_tiny_seed-0.cif again/data/$n.cif; done; cp -r "
+                         "msas again/alignments; foldmill build again --predicted --cache "
+                         "again.cache --quiet --json >again.json"),
+                     0);
+    assert_int_equal(run("python3 -c 'import json; r = json.load(open(\"again.json\")); "
+                         "exit(r[\"chains\"] != 4 or r[\"refused\"])'"),
+                     0);
+    assert_int_equal(run("foldmill export --help >export.log; n=$(basename $(ls seqs/*.fasta | "
+                         "head -1) .fasta); foldmill inspect --cache again.cache --chain $n | grep "
+                         "-q 'predicted'"),
+                     0);
+}
+
+/* An alignment gives what a FASTA file with the same alignment gives; one chain alone gives what
+ * it gives among others. */
+static void results_depend_on_the_chain_alone(void **state) {
+    (void)state;
+    assert_int_equal(run("n=$(basename $(ls seqs/*.fasta | tail -1) .fasta); echo $n >name; . "
+                         "./lib; p seqs/$n.fasta --alignments msas --templates data/mmcifs --out "
+                         "alone -q >alone.log && cmp alone/$n/${n}_tiny_seed-0.cif "
+                         "out/$n/${n}_tiny_seed-0.cif"),
+                     0);
+    assert_int_equal(run("n=$(cat name); . ./lib; mkdir one && sed 's/^$//' seqs/flat-$n.a3m "
+                         ">one/$n.a3m && cp seqs/$n.fasta one/ && mkdir -p two && cp one/$n.fasta "
+                         "two/ && cp one/$n.a3m two/ && p one/$n.a3m --out x1 -q >x1.log && p "
+                         "two/$n.fasta --out x2 -q >x2.log && cmp x1/$n/${n}_tiny_seed-0.cif "
+                         "x2/$n/${n}_tiny_seed-0.cif"),
+                     0);
+    assert_int_equal(run("n=$(cat name); . ./lib; p --cache cache --chain $n --seeds 3 --out c1 -q "
+                         ">c1.log && p --cache cache --seeds 3 --out c2 -q >c2.log && cmp "
+                         "c1/$n/${n}_tiny_seed-3.cif c2/$n/${n}_tiny_seed-3.cif && test $(ls -d "
+                         "c1/*/ | wc -l) = 1 && test $(ls -d c2/*/ | wc -l) = 4"),
+                     0);
+    /* A sequence alone is another input. */
+    assert_int_equal(run("n=$(cat name); . ./lib; p two/$n.fasta --single-sequence --out x3 -q "
+                         ">x3.log && ! cmp -s x2/$n/${n}_tiny_seed-0.cif "
+                         "x3/$n/${n}_tiny_seed-0.cif && grep -q \"^$n,[0-9]*,1,\" x3/summary.csv"),
+                     0);
+}
+
+static void weights_of_other_programs_are_taken(void **state) {
+    (void)state;
+    assert_int_equal(run("foldmill export-weights tiny.safetensors --out open.safetensors "
+                         ">export.log && n=$(cat name) && foldmill predict two/$n.fasta --weights "
+                         "tiny.safetensors --weights open.safetensors --msa-clusters 12 "
+                         "--extra-msa 64 --out both -q >both.log"),
+                     0);
+    assert_int_equal(run("n=$(cat name); test $(ls both/$n/*.cif | wc -l) = 2 && python3 -c "
+                         "'import csv; r = list(csv.DictReader(open(\"both/summary.csv\"))); "
+                         "exit(len(r) != 2 or r[0][\"mean_plddt\"] != r[1][\"mean_plddt\"])'"),
+                     0);
+}
+
+static void mistakes_are_named(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir bad; n=$(cat name); printf '>x\\nMKJ\\n' >bad/letter.fasta; cp "
+                         "two/$n.a3m bad/letter.a3m; printf '>x\\nMK\\n>y\\nMA\\n' >bad/two.fasta; "
+                         "cp two/$n.a3m bad/two.a3m; cp two/$n.fasta bad/alone.fasta; printf "
+                         "'>x\\nMKTAY\\n' >bad/other.fasta; cp two/$n.a3m bad/other.a3m; . ./lib; "
+                         "p two/$n.fasta bad/*.fasta bad/gone.fa --out some 2>some.err >some.log"),
+                     3);
+    assert_int_equal(run("grep -q 'bad/letter.fasta:2:3: found .J. in the sequence' some.err && "
+                         "grep -q 'bad/two.fasta:3:1: found a second record; .* a file of its own' "
+                         "some.err && grep -q 'bad/alone.fasta: found no alignments of it.*"
+                         "colabfold_search' some.err && grep -q 'other.a3m:' some.err && grep -q "
+                         "'bad/gone.fa' some.err"),
+                     0);
+    assert_int_equal(run("test $(ls -d some/*/ | wc -l) = 1"), 0);
+    assert_int_equal(run(". ./lib; p bad/two.fasta --out none 2>none.err >none.log"), 1);
+    assert_int_equal(run("grep -q 'none of the 1 inputs can be predicted' none.err && ! ls "
+                         "none/*/ 2>ls.err"),
+                     0);
+    assert_int_equal(run(". ./lib; p two/*.fasta --templates nowhere --out none 2>none.err"), 1);
+    assert_int_equal(run("grep -q nowhere none.err"), 0);
+    assert_int_equal(run("foldmill predict two/*.fasta --weights two/*.a3m --out none 2>none.err"),
+                     1);
+    assert_int_equal(run("foldmill predict two/*.fasta --weights cache/CURRENT --out none "
+                         "2>none.err"),
+                     1);
+    assert_int_equal(run("foldmill predict two/*.fasta --out none 2>none.err"), 2);
+    assert_int_equal(run("grep -q -- '--weights FILE is required' none.err"), 0);
+    assert_int_equal(run(". ./lib; p --cache cache --chain 1xxx_Z --out none 2>none.err"), 1);
+    assert_int_equal(run("grep -q '1xxx_Z' none.err"), 0);
+    assert_int_equal(run(". ./lib; p --seeds 0,1,0 two/*.fasta --out none 2>none.err"), 2);
+    assert_int_equal(run("foldmill predict --help | sed -n 1,12p | grep -q 'Alignments must exist "
+                         "already'"),
+                     0);
+}
+
+/* Killed in the middle, and resumed: the same files, and what was finished is kept. */
+static void a_killed_command_is_resumed(void **state) {
+    (void)state;
+    assert_int_equal(run("{ foldmill predict --weights tiny.safetensors --cache cache --seeds "
+                         "0,1,2,3,4,5,6,7 --recycles 20 --out killed >killed.log 2>killed.err & "
+                         "}; pid=$!; until ls killed/*/*_run.json >ls.log 2>&1; do sleep 0.01; "
+                         "done; kill -9 $pid; wait $pid"),
+                     137);
+    assert_int_equal(run("n=$(ls killed/*/*_run.json | wc -l); test $n -lt 32 && foldmill predict "
+                         "--weights tiny.safetensors --cache cache --seeds 0,1,2,3,4,5,6,7 "
+                         "--recycles 20 --resume --out killed >resumed.log 2>resumed.err && test "
+                         "$(grep -c ' kept, ' resumed.err) -ge $n && test $(grep -c ' kept, ' "
+                         "resumed.err) -lt 32"),
+                     0);
+    assert_int_equal(run("foldmill predict --weights tiny.safetensors --cache cache --seeds "
+                         "0,1,2,3,4,5,6,7 --recycles 20 --out whole -q >whole.log && for f in $(cd "
+                         "whole && ls */*.cif */*_scores.json); do cmp whole/$f killed/$f || exit "
+                         "1; done"),
+                     0);
+    assert_int_equal(run("! find killed -name '*.tmp*' -o -name '.*' -type f | grep ."), 0);
+    /* Other weights, other predictions: nothing is kept. */
+    assert_int_equal(
+        run("foldmill predict --weights tiny.safetensors --cache cache --seeds 0 "
+            "--recycles 2 --resume --out killed >other.log 2>&1 && ! grep -q ' kept, ' "
+            "other.log"),
+        0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_file_is_written_and_read_back),
+        cmocka_unit_test(gemmi_reads_the_same_atoms),
+        cmocka_unit_test(foldmill_reads_its_predictions),
+        cmocka_unit_test(results_depend_on_the_chain_alone),
+        cmocka_unit_test(weights_of_other_programs_are_taken),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(a_killed_command_is_resumed),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,171 @@
+/* cuda_check_attention.cu: cases of attention, forward and backward; see cuda_check.cu. */
+#include "tests/trainer/cuda_check.cuh"
+
+#include <math.h>
+#include <string.h>
+
+namespace cuda_check {
+namespace {
+
+struct attention_shape {
+    int64_t group, batch, query, key, head, c, ld;
+    bool transposed, gated, biased, masked, shared;
+    int64_t period; /* of the mask; 0: no key is valid */
+    fm_beta beta;
+    double all_bias = 0; /* of all keys, in place of a bias that is drawn */
+};
+
+void check_attention(const char *name, attention_shape s) {
+    check(name, 4, [=](work_bench &b) {
+        fm_attention a = {};
+        a.n_group = s.group, a.n_batch = s.batch, a.n_query = s.query, a.n_key = s.key;
+        a.n_head = s.head, a.n_kv_head = s.shared ? 1 : s.head, a.c_head = s.c;
+        a.scale = 1 / sqrt((double)s.c), a.mask_value = 1e9;
+        fm_attention_stride q = {s.batch * s.query * s.ld, s.query * s.ld, s.ld, s.c};
+        fm_attention_stride k = {s.batch * s.key * s.ld, s.key * s.ld, s.ld, s.c};
+        if (s.transposed) {
+            q.batch = k.batch = s.ld;
+            q.row = k.row = s.batch * s.ld;
+        }
+        a.q_stride = a.g_stride = a.o_stride = q;
+        a.k_stride = a.v_stride = k;
+        int64_t n_q = s.group * s.batch * s.query * s.ld, n_k = s.group * s.batch * s.key * s.ld;
+        int64_t n_bias = s.group * s.query * s.key * s.head;
+        const int64_t bias[4] = {s.query * s.key * s.head, 1, s.key * s.head, s.head};
+        const int64_t mask[3] = {s.batch * s.key, s.key, 1};
+        memcpy(a.bias_stride, bias, sizeof bias);
+        memcpy(a.mask_stride, mask, sizeof mask);
+        a.q = b.act(n_q, 2), a.k = b.act(n_k, 2), a.v = b.act(n_k);
+        if (s.gated) a.g = b.act(n_q, 3);
+        if (s.biased) a.bias = b.act(n_bias, 2);
+        if (s.all_bias != 0) {
+            a.bias = b.input(std::vector<double>((size_t)n_bias, s.all_bias), b.k->act);
+        }
+        int64_t n_mask = s.group * s.batch * s.key;
+        if (s.masked) {
+            a.mask = s.period > 0 ? b.mask(n_mask, s.period)
+                                  : b.input(std::vector<double>((size_t)n_mask, 0), b.k->act);
+        }
+        a.o = b.out(n_q);
+        a.lse = b.out_acc(s.group * s.batch * s.head * s.query);
+        b.k->attention(NULL, &a, b.space(b.k->attention_workspace(&a)));
+        fm_attention_grad g = {};
+        g.dout = b.act(n_q);
+        g.dq = b.grad(n_q, s.beta), g.dk = b.grad(n_k, s.beta), g.dv = b.grad(n_k, s.beta);
+        if (s.gated) g.dg = b.grad(n_q, s.beta);
+        if (s.biased) g.dbias = b.grad(n_bias, s.beta);
+        b.k->attention_grad(NULL, &a, &g, b.space(b.k->attention_grad_workspace(&a)));
+    });
+}
+
+/* More keys than training has. */
+void check_many_keys(void) {
+    const fm_beta W = FM_WRITE;
+    check_attention("attention 2304 keys 1x32",
+                    {1, 1, 80, 2304, 1, 32, 32, false, true, true, true, false, 700, W});
+    check_attention("attention 3000 keys 2x8, no bias",
+                    {1, 2, 70, 3000, 2, 8, 16, true, true, false, true, false, 90, W});
+    check_attention("attention 4610 keys 1x32",
+                    {1, 1, 70, 4610, 1, 32, 32, false, true, true, true, false, 0, W});
+}
+
+} // namespace
+
+void check_attentions(void) {
+    const fm_beta W = FM_WRITE, A = FM_ADD;
+    /*                   group batch query key head c ld  transposed gated biased masked shared */
+    check_attention("attention 7x7 c 5",
+                    {1, 3, 7, 7, 2, 5, 10, false, true, true, true, false, 5, W});
+    check_attention("attention one", {1, 1, 1, 1, 1, 1, 1, false, true, true, true, false, 5, W});
+    check_attention("attention rectangular",
+                    {1, 2, 3, 11, 1, 4, 4, false, false, false, false, false, 5, A});
+    check_attention("attention pointwise",
+                    {1, 900, 1, 4, 4, 16, 64, false, false, false, true, false, 5, W});
+    check_attention("attention shared key",
+                    {1, 33, 1, 130, 8, 8, 64, false, false, false, true, true, 5, W});
+    check_attention("attention shared key c 16",
+                    {2, 5, 1, 1021, 9, 16, 160, false, false, false, true, true, 3, A});
+    check_attention("attention shared key, nothing valid",
+                    {1, 3, 1, 40, 8, 8, 64, false, false, false, true, true, 0, W});
+    check_attention("attention shared key c 5",
+                    {1, 7, 1, 33, 3, 5, 15, false, false, false, true, true, 4, A});
+    check_attention("attention nothing valid",
+                    {1, 2, 19, 21, 2, 8, 16, false, true, true, true, false, 0, W});
+    check_attention("attention c 48",
+                    {1, 2, 70, 33, 2, 48, 96, false, true, true, true, false, 5, A});
+    check_attention("attention groups",
+                    {2, 3, 40, 40, 2, 16, 32, false, true, true, true, false, 5, A});
+    check_attention("attention 65x129 c 32",
+                    {1, 3, 65, 129, 2, 32, 64, false, true, true, true, false, 5, W});
+    check_attention("attention 129x65 c 8",
+                    {1, 2, 129, 65, 3, 8, 24, false, true, true, true, false, 5, A});
+    check_attention("attention 70 c 24, no gate",
+                    {1, 2, 70, 70, 2, 24, 48, false, false, true, false, false, 5, W});
+    check_attention("attention single 16x24",
+                    {1, 1, 384, 384, 16, 24, 384, false, true, true, true, false, 50, W});
+    check_attention("attention single 77 16x24",
+                    {1, 1, 77, 77, 16, 24, 384, false, true, true, true, false, 5, A});
+    check_attention("attention single 200 16x24, no mask",
+                    {1, 1, 200, 200, 16, 24, 384, false, true, true, false, false, 5, W});
+    check_attention("attention triangle 100 4x32",
+                    {1, 100, 100, 100, 4, 32, 128, false, true, true, true, false, 9, W});
+    check_attention("attention 33 transposed",
+                    {1, 33, 33, 33, 4, 32, 128, true, true, true, true, false, 7, W});
+    check_attention("attention 250x20 c 32",
+                    {2, 3, 250, 20, 2, 32, 64, false, true, true, true, false, 5, A});
+    check_attention("attention 9x250 c 16",
+                    {1, 3, 9, 250, 3, 16, 48, false, true, true, true, false, 5, W});
+    check_attention("attention 300x290 c 32",
+                    {1, 2, 300, 290, 2, 32, 64, false, true, true, true, false, 5, W});
+    check_attention("attention row 256 8x32",
+                    {1, 12, 256, 256, 8, 32, 256, false, true, true, true, false, 50, W});
+    /* A bias that is the same for all keys changes no weight, unless the backward scales it
+     * differently than the forward: 1 / scale rounded to bf16 moves these logits by 0.014. */
+    check_attention("attention bias of 128, 256 2x32",
+                    {1, 2, 256, 256, 2, 32, 64, false, true, true, true, false, 37, W, 128});
+    check_attention("attention bias of 128, long 300 2x32",
+                    {1, 2, 300, 300, 2, 32, 64, false, true, true, true, false, 37, W, 128});
+    check_attention("attention bias of 128, 600x70 2x8",
+                    {1, 2, 600, 70, 2, 8, 16, false, true, true, true, false, 37, W, 128});
+    check_attention("attention bias of 128, 50 2x32",
+                    {1, 2, 50, 50, 2, 32, 64, false, true, true, true, false, 37, W, 128});
+    check_attention("attention column 128 8x32",
+                    {1, 24, 128, 128, 8, 32, 256, true, true, false, true, false, 50, W});
+    check_attention("attention triangle 256 4x32",
+                    {1, 24, 256, 256, 4, 32, 128, true, true, true, true, false, 50, W});
+    check_attention("attention extra 256 8x8",
+                    {1, 24, 256, 256, 8, 8, 64, false, true, true, true, false, 50, W});
+    check_attention("attention 150x290 8x32",
+                    {1, 19, 150, 290, 8, 32, 256, false, true, true, true, false, 50, W});
+    check_attention("attention 384 4x32 transposed",
+                    {1, 10, 384, 384, 4, 32, 128, true, true, true, true, false, 90, W});
+    check_attention("attention 70x140 c 32, nothing valid",
+                    {2, 2, 70, 140, 3, 32, 96, false, true, true, true, false, 0, W});
+    check_attention("attention 100x400 c 8, no bias",
+                    {1, 11, 100, 400, 4, 8, 32, true, true, false, true, false, 3, W});
+    check_attention("attention 300x200 c 16, no mask",
+                    {2, 5, 300, 200, 4, 16, 64, false, true, true, false, false, 3, W});
+    check_attention("attention long 384x384 2x32",
+                    {1, 7, 384, 384, 2, 32, 64, false, true, true, true, false, 90, W});
+    check_attention("attention long 512x512 2x32",
+                    {1, 2, 512, 512, 2, 32, 64, false, true, true, true, false, 50, A});
+    check_attention("attention long 512x512 c 32 transposed, no bias",
+                    {1, 5, 512, 512, 1, 32, 32, true, true, false, true, false, 7, W});
+    check_attention("attention long 450x490 c 24",
+                    {1, 2, 450, 490, 2, 24, 48, false, true, true, true, false, 90, A});
+    check_attention("attention long 390x130 c 32, no gate",
+                    {2, 2, 390, 130, 1, 32, 32, false, false, true, true, false, 5, W});
+    check_attention("attention long 100x500 c 16",
+                    {1, 3, 100, 500, 2, 16, 32, false, true, true, true, false, 50, W});
+    check_attention("attention long 330x350 c 8, nothing valid",
+                    {1, 2, 330, 350, 2, 8, 16, false, true, true, true, false, 0, A});
+    check_attention("attention long extra 384 8x8",
+                    {1, 6, 384, 384, 8, 8, 64, false, true, true, true, false, 50, W});
+    check_attention("attention template 128 4x16",
+                    {2, 16, 128, 128, 4, 16, 64, false, true, true, true, false, 50, W});
+    check_attention("attention templates ending 128 4x16",
+                    {4, 128, 128, 128, 4, 16, 64, true, true, true, true, false, 50, W});
+    check_many_keys();
+}
+
+} // namespace cuda_check

@@ -1,0 +1,511 @@
+/* predict.c: see predict.h: options and lines for people. */
+#include "trainer/app/predict.h"
+
+#include "proto/base/date.h"
+#include "proto/base/file.h"
+#include "proto/base/json_text.h"
+#include "proto/base/histogram.h"
+#include "proto/base/machine.h"
+#include "proto/base/plural.h"
+#include "proto/template_date.h"
+#include "trainer/app/predict_inputs.h"
+#include "trainer/app/predict_run.h"
+#include "trainer/app/resume.h"
+#include "trainer/app/stop.h"
+#include "trainer/predict/text_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_PARTIAL = 3 };
+enum { MOST_INPUTS = 1 << 20, N_SHOWN = 10 };
+
+static const char program[] = "foldmill predict";
+
+static const char description[] =
+    "Alignments must exist already: foldmill does not search databases. Make them with\n"
+    "ColabFold's MMseqs2 search (colabfold_search, or its public server), or with\n"
+    "jackhmmer, HHblits and hhsearch as AlphaFold runs them. Each INPUT is one chain:\n\n"
+    "  NAME.fasta        with its alignments beside it, in alignments/NAME/ or NAME/, or\n"
+    "                    as NAME.a3m, NAME.sto, NAME.hhr; or in --alignments DIR\n"
+    "  NAME.a3m, .sto    an alignment whose first row is the chain, as ColabFold's\n\n"
+    "Files may be compressed (.gz, .xz, .zst). Template hits (NAME.hhr) refer to the mmCIF\n"
+    "files of --templates. In place of files, --cache DIR or --data URL give chains that\n"
+    "`foldmill build` or `foldmill featurize` prepared.\n\n"
+    "--weights is a checkpoint of foldmill, AlphaFold's params_model_*.npz, or safetensors\n"
+    "with OpenFold's names; the model's sizes, templates and pTM head follow from it.\n"
+    "Several --weights and --seeds make an ensemble, which is ranked by mean pLDDT. A\n"
+    "chain's result does not depend on the chains beside it.\n\n"
+    "DIR/CHAIN has, for each model and seed, CHAIN_MODEL_seed-S with these endings:\n\n"
+    "  .cif              structure (ModelCIF), pLDDT as B factors; .pdb with --pdb\n"
+    "  _scores.json      plddt, pae, ptm, max_pae, as ColabFold writes them\n"
+    "  _pae.json         predicted aligned error, as the AlphaFold database has it\n"
+    "  _run.json         what it was made from, and how long it took\n\n"
+    "and ranking.json. DIR has summary.csv and timings.json. Hydrogens and\n"
+    "relaxation are left to other programs: the guide says how to hand files over.\n\n"
+    "Examples:\n"
+    "  foldmill predict T1024.a3m --weights model_1.npz --out results --device cuda\n"
+    "  foldmill predict seqs/*.fasta --alignments msas --templates pdb_mmcif \\\n"
+    "      --weights run/checkpoint-000000075000.safetensors --seeds 0,1,2 --out results\n\n"
+    "Exit codes: 0 done, 3 some chains failed (the others are predicted), 1 failed, 2 bad\n"
+    "usage, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM. --resume goes on where a\n"
+    "command was stopped: predictions of the same inputs, weights and settings are kept.";
+
+typedef struct predict_settings {
+    fm_option_list weights, chains;
+    const char *out, *alignments, *templates, *cache, *data, *snapshot, *seeds, *set, *device,
+        *dtype, *date;
+    fm_credentials credentials;
+    uint64_t recycles, max_length, n_cluster, n_extra, wait_ms, data_timeout_s, memory_mib, jobs;
+    double device_gib;
+    bool resume, pdb, single_sequence, quiet;
+    uint32_t date_rule;
+    uint32_t n_seed;
+    uint64_t seed[FM_PREDICT_MOST_SEEDS];
+    uint32_t n_input;
+    char **input;
+    char name[FM_PREDICT_MOST_MODELS][FM_LIMIT_NAME_BYTES + 1]; /* of the models */
+} predict_settings;
+
+static int report(const fm_error *error) {
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    fm_error_format(error, text, sizeof text);
+    fprintf(stderr, "%s: %s\n", program, text);
+    return error->status == FM_ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
+}
+
+/* -- options */
+
+/* Reads "0,1,5" into the list of seeds. */
+static fm_status read_seeds(predict_settings *set, fm_error *reterr) {
+    const char *at = set->seeds;
+    for (;;) {
+        char *end;
+        errno = 0;
+        unsigned long long seed = *at >= '0' && *at <= '9' ? strtoull(at, &end, 10) : (errno = 1);
+        if (errno || (*end && *end != ',')) {
+            return fm_fail(reterr, FM_ERR_USAGE, "--seeds: found '%.64s', expected 0,1,2", at);
+        }
+        for (uint32_t i = 0; i < set->n_seed; i++) {
+            if (set->seed[i] != seed) continue;
+            return fm_fail(reterr, FM_ERR_USAGE, "--seeds: %llu is there twice", seed);
+        }
+        if (set->n_seed == FM_PREDICT_MOST_SEEDS) {
+            return fm_fail(reterr, FM_ERR_USAGE, "--seeds: more than %d", FM_PREDICT_MOST_SEEDS);
+        }
+        set->seed[set->n_seed++] = seed;
+        if (!*end) return FM_OK;
+        at = end + 1;
+    }
+}
+
+/* Names each model after its file, without folders and ending; equal names get a number. */
+static void name_models(predict_settings *set) {
+    for (uint32_t m = 0; m < set->weights.n; m++) {
+        const char *slash = strrchr(set->weights.value[m], '/');
+        const char *leaf = slash ? slash + 1 : set->weights.value[m];
+        const char *dot = strrchr(leaf, '.');
+        int length = dot && dot != leaf ? (int)(dot - leaf) : (int)strlen(leaf);
+        uint32_t n = 0;
+        if (length > 200) length = 200;
+        snprintf(set->name[m], sizeof set->name[m], "%.*s", length, leaf);
+        for (uint32_t k = 0; k < m; k++) {
+            if (strcmp(set->name[k], set->name[m]) != 0) continue;
+            snprintf(set->name[m], sizeof set->name[m], "%.*s-%u", length, leaf, 2 + n++);
+            k = UINT32_MAX; /* compare with all again */
+        }
+    }
+}
+
+static fm_status check_source(const predict_settings *set, fm_error *reterr) {
+    int n = (set->n_input > 0) + (set->cache != NULL) + (set->data != NULL);
+    if (n != 1) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "expected one source of chains: INPUT files, --cache DIR or --data URL");
+    }
+    if (!set->n_input && (set->alignments || set->templates || set->single_sequence)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--alignments, --templates and --single-sequence are for INPUT files; a "
+                       "cache has its own");
+    }
+    if (set->chains.n && !set->cache) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--chain is for --cache");
+    }
+    if (set->chains.n && set->snapshot) {
+        return fm_fail(reterr, FM_ERR_USAGE, "give either --chain or --snapshot, not both");
+    }
+    if (set->n_input && set->snapshot) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--snapshot is for --cache and --data");
+    }
+    return FM_OK;
+}
+
+static fm_status check(predict_settings *set, fm_error *reterr) {
+    fm_status status = check_source(set, reterr);
+    if (status) return status;
+    if (!set->weights.n || !set->out) {
+        return fm_fail(reterr, FM_ERR_USAGE, "%s is required",
+                       set->weights.n ? "--out DIR" : "--weights FILE");
+    }
+    if (strcmp(set->set, "ema") != 0 && strcmp(set->set, "model") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--set: found '%.32s', expected ema or model",
+                       set->set);
+    }
+    if (!(set->device_gib >= 0 && set->device_gib <= 1e6)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--device-memory: expected 0 to 1000000");
+    }
+    const char *date = set->date ? set->date : set->n_input ? "any" : "query";
+    set->date_rule = fm_template_date_parse(date);
+    if (!set->date_rule) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--max-template-date: found '%.32s', expected YYYY-MM-DD, any or query",
+                       date);
+    }
+    name_models(set);
+    return read_seeds(set, reterr);
+}
+
+enum { MOST_OPTIONS = 40 };
+
+static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
+    const fm_option options[] = {
+        {"weights", FM_OPTION_LIST, &set->weights, "FILE",
+         .help = "checkpoint, .npz or safetensors (required); several make an ensemble",
+         .letter = 'w'},
+        {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the results (required)",
+         .letter = 'o'},
+        {"alignments", FM_OPTION_STRING, &set->alignments, "DIR",
+         .help = "the folder of the FASTA files' alignments (beside each file)"},
+        {"templates", FM_OPTION_STRING, &set->templates, "DIR",
+         .help = "folder or zip archive of the mmCIF files that template hits name"},
+        {"max-template-date", FM_OPTION_STRING, &set->date, "DATE",
+         .help = "no template released after YYYY-MM-DD; any; query: after the chain itself (any "
+                 "for files, query for a cache)"},
+        {"single-sequence", FM_OPTION_FLAG, &set->single_sequence, NULL,
+         .help = "predict from the sequences alone, without alignments and templates"},
+        {"cache", FM_OPTION_STRING, &set->cache, "DIR", .help = "predict the chains of a cache"},
+        {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
+         .help = "the chains of this snapshot (all of --cache; any that --data serves)"},
+        {"chain", FM_OPTION_LIST, &set->chains, "ID",
+         .help = "only this chain of --cache; may be repeated"},
+        {"data", FM_OPTION_STRING, &set->data, "URL",
+         .help = "chains of servers: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, with commas "
+                 "between them"},
+        {"recycles", FM_OPTION_U64, &set->recycles, "N",
+         .help = "recycling cycles after the first (3)", .max = 20},
+        {"seeds", FM_OPTION_STRING, &set->seeds, "LIST",
+         .help = "seeds of the choice of MSA rows, each a prediction of its own (0)"},
+        {"msa-clusters", FM_OPTION_U64, &set->n_cluster, "N",
+         .help = "clustered MSA rows (those of a checkpoint; else 508)", .min = 1, .max = 65536},
+        {"extra-msa", FM_OPTION_U64, &set->n_extra, "N",
+         .help = "extra MSA rows (those of a checkpoint; else 5120)", .min = 1, .max = 1048576},
+        {"resume", FM_OPTION_FLAG, &set->resume, NULL,
+         .help = "keep predictions that an earlier command finished"},
+        {"pdb", FM_OPTION_FLAG, &set->pdb, NULL, .help = "also write PDB files"},
+        {"set", FM_OPTION_STRING, &set->set, "SET",
+         .help = "of a checkpoint: ema (the moving average) or model (ema)"},
+        {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
+        {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
+         .help = "of activations: fp32, or bf16 on cuda (fp32)"},
+        {"device-memory", FM_OPTION_F64, &set->device_gib, "GIB",
+         .help = "device memory to use at most (all that is free)"},
+        {"max-length", FM_OPTION_U64, &set->max_length, "N",
+         .help = "chains with more residues fail (what a sample can hold)", .min = 1,
+         .max = FM_LIMIT_N_RES},
+        {"memory", FM_OPTION_U64, &set->memory_mib, "MIB",
+         .help = "host memory for chains; more chains run in pieces (1/4 of the machine's)",
+         .min = 1, .max = (uint64_t)1 << 30},
+        {"jobs", FM_OPTION_U64, &set->jobs, "N",
+         .help = "threads that prepare inputs (one per processor) and samples (2)", .letter = 'j',
+         .min = 1, .max = 512},
+        FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
+        {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
+         .help = "how long to try to connect or reconnect (5000)", .max = 3600000},
+        {"data-timeout", FM_OPTION_U64, &set->data_timeout_s, "S",
+         .help = "how long without a chain before it reconnects (600)", .min = 1, .max = 604800},
+        {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
+         .letter = 'q'},
+        {0}};
+    _Static_assert(sizeof options / sizeof options[0] <= MOST_OPTIONS, "room for the table");
+    memcpy(out, options, sizeof options);
+}
+
+static fm_status parse(predict_settings *set, int argc, char **argv, fm_error *reterr) {
+    fm_option options[MOST_OPTIONS];
+    list_options(set, options);
+    const fm_command command = {.program = program,
+                                .arguments = "INPUT... --weights FILE --out DIR [options]",
+                                .summary = "predict structures from sequences with alignments",
+                                .description = description,
+                                .options = options,
+                                .max_positional = MOST_INPUTS};
+    int n_positional;
+    fm_status status = fm_options_parse(&command, argc, argv, &n_positional, reterr);
+    if (status) return status;
+    set->n_input = (uint32_t)n_positional;
+    set->input = argv;
+    return check(set, reterr);
+}
+
+/* -- lines for people */
+
+typedef struct progress {
+    const predict_settings *set;
+    bool has_terminal;
+    uint64_t begin_ns;
+    double load_s; /* of the model in hand */
+    double weights_s;
+    uint32_t n_done, n_resumed;
+} progress;
+
+static void show_model(void *context, uint32_t model, const fm_predict_model *loaded) {
+    progress *p = context;
+    if (p->set->quiet) return;
+    char text[256];
+    fm_infer_describe(loaded->infer, text, sizeof text);
+    fprintf(stderr, "model     %s: %s; %s; %s, %s\n", p->set->name[model], loaded->about, text,
+            loaded->config.model.n_template ? "templates" : "no templates",
+            loaded->config.model.structure.n_aligned_error_bin ? "pTM" : "no pTM");
+}
+
+static void show_result(void *context, const fm_result_chain *chain, const fm_result_run *run,
+                        const fm_result *result, uint32_t n_done, uint32_t n_all) {
+    progress *p = context;
+    p->n_done = n_done;
+    p->n_resumed += result->is_resumed;
+    if (p->set->quiet) return;
+    char score[64] = "failed";
+    if (!result->status && isfinite(result->ptm)) {
+        snprintf(score, sizeof score, "pLDDT %.1f  pTM %.3f", result->mean_plddt, result->ptm);
+    } else if (!result->status) {
+        snprintf(score, sizeof score, "pLDDT %.1f", result->mean_plddt);
+    }
+    fprintf(stderr, "%s%u/%u  %.40s  %u residues  %.60s  %s  %s%.2f s%s",
+            p->has_terminal ? "\r\033[K" : "", n_done, n_all, chain->name, chain->n_res, run->name,
+            score, result->is_resumed ? "kept, " : "", result->status ? 0.0 : result->run_s,
+            p->has_terminal && n_done < n_all ? "" : "\n");
+}
+
+static void print_best(const fm_results *r) {
+    for (uint32_t i = 0; i < r->n_chain && i < N_SHOWN; i++) {
+        uint32_t order[FM_PREDICT_MOST_MODELS * FM_PREDICT_MOST_SEEDS];
+        const fm_result_chain *chain = &r->chain[i];
+        if (!chain->name || !fm_results_rank(r, chain, order)) continue;
+        const fm_result *best = &chain->result[order[0]];
+        printf("%-20s %5u residues  pLDDT %5.1f", chain->name, chain->n_res, best->mean_plddt);
+        if (isfinite(best->ptm)) printf("  pTM %.3f", best->ptm);
+        printf("  %s\n", r->run[order[0]].name);
+    }
+    if (r->n_chain > N_SHOWN) printf("and %u more; summary.csv has all\n", r->n_chain - N_SHOWN);
+}
+
+static void print_failed(const fm_results *r) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->n_chain; i++) {
+        for (uint32_t k = 0; k < r->n_run; k++) {
+            const fm_result *result = &r->chain[i].result[k];
+            if (!result->is_done || !result->status || n++ >= N_SHOWN) continue;
+            fprintf(stderr, "%s: %s, %s: %s\n", program, r->chain[i].name, r->run[k].name,
+                    result->why);
+        }
+    }
+    if (n > N_SHOWN) {
+        fprintf(stderr, "%s: and %u more; summary.csv names them all\n", program, n - N_SHOWN);
+    }
+}
+
+/* -- the command */
+
+static fm_predict_run_options run_options(const predict_settings *set,
+                                          const fm_predict_inputs *inputs,
+                                          fm_predict_model_options *model, const char **name) {
+    const uint64_t least = (uint64_t)64 << 20;
+    uint64_t memory = set->memory_mib
+                          ? set->memory_mib << 20
+                          : fm_machine_fit(UINT64_MAX, fm_machine_memory(), 0.25, least);
+    for (uint32_t m = 0; m < set->weights.n; m++) {
+        name[m] = set->name[m];
+        model[m] = (fm_predict_model_options){
+            .path = set->weights.value[m],
+            .device = set->device,
+            .dtype = set->dtype,
+            .set = strcmp(set->set, "ema") == 0 ? FM_CHECKPOINT_EMA : FM_CHECKPOINT_MODEL,
+            .n_cluster = set->n_cluster,
+            .n_extra = set->n_extra,
+            .memory_budget_gib = set->device_gib};
+    }
+    fm_predict_run_options options = {.chains = {.url = fm_predict_inputs_url(inputs),
+                                                 .credentials = set->credentials,
+                                                 .agent = program,
+                                                 .plan = "predict",
+                                                 .snapshot = set->snapshot,
+                                                 .max_template_date = set->date_rule,
+                                                 .max_length = (uint32_t)set->max_length,
+                                                 .wait_ms = set->wait_ms,
+                                                 .data_timeout_s = set->data_timeout_s,
+                                                 .memory_bytes = memory},
+                                      .n_model = set->weights.n,
+                                      .n_seed = set->n_seed,
+                                      .model = model,
+                                      .model_name = name,
+                                      .seed = set->seed,
+                                      .n_recycle = (uint32_t)set->recycles,
+                                      .out = set->out,
+                                      .software = FM_VERSION,
+                                      .resumes = set->resume,
+                                      .writes_pdb = set->pdb};
+    options.chains.only = fm_predict_inputs_only(inputs, &options.chains.n_only);
+    return options;
+}
+
+/* Reads the sizes of all models, so that weights that cannot be used are refused before the work
+ * begins. */
+static fm_status look_at_models(const fm_predict_run_options *options, fm_error *reterr) {
+    fm_status status = FM_OK;
+    for (uint32_t m = 0; m < options->n_model && !status; m++) {
+        fm_predict_model model;
+        status = fm_predict_model_look(&options->model[m], &model, reterr);
+    }
+    return status;
+}
+
+/* Writes what compares the predictions. */
+static fm_status write_results(const fm_predict_run_options *options, const fm_results *r,
+                               fm_error *reterr) {
+    char path[4096];
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < r->n_chain && !status; i++) {
+        uint32_t order[FM_PREDICT_MOST_MODELS * FM_PREDICT_MOST_SEEDS];
+        const fm_result_chain *chain = &r->chain[i];
+        if (!chain->name || !fm_results_rank(r, chain, order)) continue;
+        status =
+            fm_predict_path(options, chain->name, NULL, "/ranking.json", path, sizeof path, reterr);
+        if (!status) status = fm_results_write_ranking(r, chain, path, reterr);
+    }
+    if (!status) {
+        status = fm_predict_path(options, "summary", NULL, ".csv", path, sizeof path, reterr);
+    }
+    return status ? status : fm_results_write_summary(r, path, reterr);
+}
+
+static fm_status write_timings(const fm_predict_run_options *options, const fm_results *r,
+                               double inputs_s, double all_s, fm_error *reterr) {
+    char path[4096];
+    fm_text_file file;
+    fm_json_writer json;
+    fm_status status =
+        fm_predict_path(options, "timings", NULL, ".json", path, sizeof path, reterr);
+    if (!status) status = fm_text_file_open(&file, reterr);
+    if (status) return status;
+    fm_json_begin(&json, file.out);
+    fm_json_put_f64(&json, "inputs_s", inputs_s, 4);
+    fm_json_put_f64(&json, "all_s", all_s, 4);
+    fm_json_open_array(&json, "predictions");
+    for (uint32_t i = 0; i < r->n_chain; i++) {
+        for (uint32_t k = 0; k < r->n_run; k++) {
+            const fm_result *result = &r->chain[i].result[k];
+            if (!result->is_done || result->status) continue;
+            fm_json_open_object(&json, NULL);
+            fm_json_put_string(&json, "chain", r->chain[i].name);
+            fm_json_put_string(&json, "prediction", r->run[k].name);
+            fm_json_put_u64(&json, "residues", r->chain[i].n_res);
+            fm_json_put_u64(&json, "cycles", result->n_cycle);
+            fm_json_put_f64(&json, "record_s", result->record_s, 4);
+            fm_json_put_f64(&json, "run_s", result->run_s, 4);
+            fm_json_put_bool(&json, "kept", result->is_resumed);
+            fm_json_close(&json);
+        }
+    }
+    fm_json_close(&json);
+    fm_json_end(&json);
+    return fm_text_file_commit(&file, path, reterr);
+}
+
+static fm_status run(predict_settings *set, const fm_predict_inputs *inputs, double inputs_s,
+                     fm_results *results, fm_error *reterr) {
+    fm_predict_model_options model[FM_PREDICT_MOST_MODELS];
+    const char *name[FM_PREDICT_MOST_MODELS];
+    progress p = {.set = set, .has_terminal = isatty(STDERR_FILENO) == 1};
+    fm_predict_run_options options = run_options(set, inputs, model, name);
+    options.on_model = show_model;
+    options.on_result = show_result;
+    options.context = &p;
+    p.begin_ns = fm_clock_ns();
+    fm_status status = look_at_models(&options, reterr);
+    if (!status) status = fm_predict_run(&options, results, reterr);
+    double all_s = inputs_s + (double)(fm_clock_ns() - p.begin_ns) * 1e-9;
+    if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
+        fprintf(stderr, "%s%s: stopped by %s after %u predictions; --resume keeps them\n",
+                p.has_terminal ? "\n" : "", program, fm_stop_name(fm_stop_signal()), p.n_done);
+    }
+    if (!status) status = write_results(&options, results, reterr);
+    if (!status) status = write_timings(&options, results, inputs_s, all_s, reterr);
+    if (!status) {
+        print_best(results);
+        printf("outputs   %s/summary.csv, %u prediction%s (%u kept), %.1f s\n", set->out, p.n_done,
+               fm_plural(p.n_done), p.n_resumed, all_s);
+    }
+    return status;
+}
+
+/* Prepares the inputs below the folder of the results, which this process has for itself. */
+static fm_status prepare_and_run(predict_settings *set, fm_results *results, uint32_t *ret_refused,
+                                 fm_error *reterr) {
+    const fm_predict_inputs_options options = {.program = program,
+                                               .input = (const char *const *)set->input,
+                                               .n_input = set->n_input,
+                                               .alignments = set->alignments,
+                                               .templates = set->templates,
+                                               .single_sequence = set->single_sequence,
+                                               .cache = set->cache,
+                                               .data = set->data,
+                                               .snapshot = set->snapshot,
+                                               .chain = &set->chains,
+                                               .out = set->out,
+                                               .jobs = set->jobs,
+                                               .quiet = set->quiet};
+    fm_predict_inputs *inputs = NULL;
+    uint64_t begin_ns = fm_clock_ns();
+    int lock = -1;
+    fm_status status = fm_resume_lock(set->out, &lock, reterr);
+    if (!status) status = fm_predict_inputs_open(&options, &inputs, reterr);
+    double inputs_s = (double)(fm_clock_ns() - begin_ns) * 1e-9;
+    if (!status) *ret_refused = fm_predict_inputs_n_refused(inputs);
+    if (!status) status = run(set, inputs, inputs_s, results, reterr);
+    fm_predict_inputs_close(inputs);
+    if (lock >= 0) close(lock);
+    return status;
+}
+
+int fm_predict_main(int argc, char **argv) {
+    predict_settings set = {.seeds = "0",
+                            .set = "ema",
+                            .device = "cpu",
+                            .dtype = "fp32",
+                            .recycles = 3,
+                            .wait_ms = 5000,
+                            .data_timeout_s = 600};
+    fm_error error;
+    fm_results results = {.chain = NULL};
+    uint32_t n_refused = 0;
+    fm_status status = parse(&set, argc, argv, &error);
+    if (status) return status == FM_ERR_CANCELLED ? EXIT_OK : report(&error);
+    fm_stop_catch_saying("\nfoldmill predict: stopping after the chain in hand; finished "
+                         "predictions stay; a second signal ends the process at once\n");
+    status = prepare_and_run(&set, &results, &n_refused, &error);
+    int code = EXIT_OK;
+    if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
+        code = 128 + fm_stop_signal();
+    } else if (status) {
+        code = report(&error);
+    } else {
+        print_failed(&results);
+        code = n_refused || fm_results_n_failed(&results) ? EXIT_PARTIAL : EXIT_OK;
+    }
+    fm_results_release(&results);
+    return code;
+}

@@ -1,0 +1,38 @@
+/* predict_model.h: the model of a file of weights: a checkpoint of foldmill, AlphaFold's .npz, or
+ * safetensors with OpenFold's names. The content decides which it is, and gives the model's sizes
+ * and variant (templates, aligned error head). */
+#ifndef FM_TRAINER_PREDICT_MODEL_H
+#define FM_TRAINER_PREDICT_MODEL_H
+
+#include "trainer/app/train_config.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/infer/infer.h"
+
+#include "proto/base/hash.h"
+
+typedef struct fm_predict_model_options {
+    const char *path;
+    const char *device, *dtype;
+    fm_checkpoint_set set;       /* of a checkpoint */
+    uint64_t n_cluster, n_extra; /* rows of a sample; 0: a checkpoint's own, else 508 and 5,120 */
+    double memory_budget_gib;    /* of the device; 0: what it has */
+} fm_predict_model_options;
+
+typedef struct fm_predict_model {
+    fm_train_config config; /* sizes of the model, rows of a sample */
+    fm_infer *infer;
+    fm_sha256 hash;  /* of the file */
+    char about[128]; /* "checkpoint, step 75000", "params of DeepMind", for people */
+    bool is_checkpoint;
+} fm_predict_model;
+
+/* Reads the sizes and nothing else. FM_ERR_UNSUPPORTED for a file that is no weights, or a model
+ * without a structure module; FM_ERR_DATA for weights that fit no model; errors of reading. */
+FM_MUST_USE fm_status fm_predict_model_look(const fm_predict_model_options *options,
+                                            fm_predict_model *ret_model, fm_error *reterr);
+/* Opens the device and loads the values of a model that was looked at. */
+FM_MUST_USE fm_status fm_predict_model_load(const fm_predict_model_options *options,
+                                            fm_predict_model *model, fm_error *reterr);
+void fm_predict_model_unload(fm_predict_model *model);
+
+#endif

@@ -1,0 +1,385 @@
+/* predict_run.c: see predict_run.h. */
+#include "trainer/app/predict_run.h"
+
+#include "proto/base/directory.h"
+#include "proto/base/file.h"
+#include "proto/base/json_text.h"
+#include "proto/base/json_tree.h"
+#include "proto/base/histogram.h"
+#include "trainer/app/sample_features.h"
+#include "trainer/app/stop.h"
+#include "trainer/metrics/confidence.h"
+#include "trainer/predict/prediction.h"
+#include "trainer/predict/text_file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUN_FORMAT = 1, MOST_RUN_BYTES = 1 << 20, PATH_BYTES = 4096 };
+
+typedef struct predictor {
+    const fm_predict_run_options *options;
+    fm_results *results;
+    fm_predict_model model; /* the one that is loaded */
+    uint32_t run;           /* position in results->run */
+    uint32_t n_done;
+    fm_arena arena; /* of one chain */
+} predictor;
+
+/* -- names of files */
+
+/* A chain's name as a file's: a slash or a dot in front would lead elsewhere. */
+static void file_name(const char *chain, char out[FM_LIMIT_NAME_BYTES + 1]) {
+    snprintf(out, FM_LIMIT_NAME_BYTES + 1, "%s", chain);
+    if (out[0] == '.') out[0] = '_';
+    for (char *at = out; *at; at++)
+        if (*at == '/') *at = '_';
+}
+
+fm_status fm_predict_path(const fm_predict_run_options *options, const char *chain,
+                          const fm_result_run *run, const char *ending, char *out, size_t out_bytes,
+                          fm_error *reterr) {
+    char name[FM_LIMIT_NAME_BYTES + 1];
+    int n;
+    file_name(chain, name);
+    if (run) {
+        n = snprintf(out, out_bytes, "%s/%s/%s_%s%s", options->out, name, name, run->name, ending);
+    } else {
+        n = snprintf(out, out_bytes, "%s/%s%s", options->out, name, ending);
+    }
+    if (n >= 0 && (size_t)n < out_bytes) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_USAGE, options->out, "the path is too long");
+}
+
+/* The path of a file of the prediction in hand. */
+static fm_status path_of(const predictor *p, const char *chain, const char *ending,
+                         char out[PATH_BYTES], fm_error *reterr) {
+    const fm_predict_run_options *o = p->options;
+    char name[FM_LIMIT_NAME_BYTES + 1];
+    if (!o->distils) {
+        return fm_predict_path(o, chain, &p->results->run[p->run], ending, out, PATH_BYTES, reterr);
+    }
+    file_name(chain, name);
+    const char *folder = strcmp(ending, ".cif") == 0 ? "data" : "confidences";
+    if (snprintf(out, PATH_BYTES, "%s/%s/%s%s", o->out, folder, name, ending) < PATH_BYTES) {
+        return FM_OK;
+    }
+    return fm_fail_in(reterr, FM_ERR_USAGE, o->out, "the path is too long");
+}
+
+/* -- what a prediction was made from */
+
+/* The digest of everything that the numbers of a prediction depend on. */
+static void format_key(const predictor *p, const fm_sample *sample, char out[FM_SHA256_HEX]) {
+    static const char title[] = "foldmill prediction 1\n";
+    const fm_predict_run_options *o = p->options;
+    char settings[256];
+    int n = snprintf(settings, sizeof settings, "%u %d %d %a %s %s %s", o->n_recycle,
+                     (int)o->writes_pdb, (int)o->distils, o->least_plddt, o->model[0].device,
+                     o->model[0].dtype, o->software);
+    fm_sha256_state *state = fm_sha256_create();
+    fm_sha256_update(state, title, sizeof title);
+    fm_sha256_update(state, settings, (size_t)n);
+    fm_sha256_update(state, p->model.hash.bytes, sizeof p->model.hash.bytes);
+    /* The header has the sample's number in the stream, on which nothing depends. */
+    fm_sha256_update(state, sample->name, strlen(sample->name) + 1);
+    for (uint32_t t = 0; t < sample->n_tensor; t++)
+        fm_sha256_update(state, sample->tensor[t].data, sample->tensor[t].bytes);
+    const fm_sha256 hash = fm_sha256_digest(state);
+    fm_sha256_destroy(state);
+    fm_sha256_format(&hash, out);
+}
+
+static fm_status write_run(const predictor *p, const char *chain, const char *key,
+                           const fm_result *r, fm_error *reterr) {
+    char path[PATH_BYTES];
+    fm_text_file file;
+    fm_json_writer json;
+    const fm_result_run *run = &p->results->run[p->run];
+    fm_status status = path_of(p, chain, "_run.json", path, reterr);
+    if (!status) status = fm_text_file_open(&file, reterr);
+    if (status) return status;
+    fm_json_begin(&json, file.out);
+    fm_json_put_u64(&json, "format", RUN_FORMAT);
+    fm_json_put_string(&json, "key", key);
+    fm_json_put_string(&json, "software", p->options->software);
+    fm_json_put_string(&json, "weights", p->options->model[p->run / p->options->n_seed].path);
+    fm_json_put_hash(&json, "weights_sha256", &p->model.hash);
+    fm_json_put_u64(&json, "seed", run->seed);
+    fm_json_put_u64(&json, "recycles", p->options->n_recycle);
+    fm_json_put_u64(&json, "msa_clusters", (uint64_t)p->model.config.data.max_msa_clusters);
+    fm_json_put_u64(&json, "extra_msa", (uint64_t)p->model.config.data.max_extra_msa);
+    fm_json_put_u64(&json, "cycles", r->n_cycle);
+    fm_json_put_f64(&json, "mean_plddt", r->mean_plddt, 6);
+    fm_json_put_f64(&json, "ptm", r->ptm, 6);
+    fm_json_put_f64(&json, "max_pae", r->max_pae, 4);
+    fm_json_put_f64(&json, "ca_change", r->ca_change, 6);
+    fm_json_put_f64(&json, "record_s", r->record_s, 6);
+    fm_json_put_f64(&json, "run_s", r->run_s, 6);
+    fm_json_end(&json);
+    return fm_text_file_commit(&file, path, reterr);
+}
+
+/* Takes over an earlier prediction of the same inputs. */
+static bool take_earlier(predictor *p, const char *chain, const char *key, fm_result *result) {
+    char path[PATH_BYTES];
+    fm_bytes text;
+    fm_json *tree = NULL;
+    size_t mark = fm_arena_mark(&p->arena);
+    bool found = !path_of(p, chain, "_run.json", path, NULL) &&
+                 !fm_file_read(&p->arena, path, MOST_RUN_BYTES, &text, NULL);
+    if (found) tree = fm_json_parse(text.data, text.size);
+    fm_arena_rewind(&p->arena, mark);
+    const char *had = fm_json_get_text(fm_json_get_member(tree, "key"));
+    found = had && strcmp(had, key) == 0;
+    if (found) {
+        int64_t n_cycle = 0;
+        (void)fm_json_get_integer(fm_json_get_member(tree, "cycles"), &n_cycle);
+        *result = (fm_result){
+            .is_done = true,
+            .is_resumed = true,
+            .n_cycle = (uint32_t)n_cycle,
+            .mean_plddt = fm_json_get_number(fm_json_get_member(tree, "mean_plddt"), NAN),
+            .ptm = fm_json_get_number(fm_json_get_member(tree, "ptm"), NAN),
+            .max_pae = fm_json_get_number(fm_json_get_member(tree, "max_pae"), NAN),
+            .ca_change = fm_json_get_number(fm_json_get_member(tree, "ca_change"), NAN),
+            .record_s = fm_json_get_number(fm_json_get_member(tree, "record_s"), NAN),
+            .run_s = fm_json_get_number(fm_json_get_member(tree, "run_s"), NAN)};
+    }
+    fm_json_free(tree);
+    return found;
+}
+
+/* -- one chain */
+
+/* Computes the confidences from the logits; arrays are in the arena. */
+static fm_status take_confidence(predictor *p, const fm_infer_result *from,
+                                 fm_prediction *prediction, fm_result *result, fm_error *reterr) {
+    uint32_t n = prediction->n_res;
+    double sum = 0;
+    float *logits;
+    int64_t n_bin;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)from->plddt[i];
+    result->mean_plddt = prediction->mean_plddt = sum / n;
+    result->ptm = result->max_pae = NAN;
+    fm_status status =
+        fm_infer_head(p->model.infer, FM_HEAD_ALIGNED_ERROR, &p->arena, &logits, &n_bin, reterr);
+    if (status || !logits) return status;
+    float *pae = fm_arena_alloc_array(&p->arena, (size_t)n * n, sizeof *pae);
+    double *tm = fm_arena_alloc_array(&p->arena, n, sizeof *tm);
+    if (!pae || !tm) return fm_arena_full(&p->arena, reterr);
+    fm_confidence_pae(logits, n, n, n_bin, pae, tm);
+    result->ptm = 0;
+    for (uint32_t i = 0; i < n; i++)
+        result->ptm = tm[i] > result->ptm ? tm[i] : result->ptm;
+    result->max_pae = fm_confidence_error_centre(n_bin - 1, n_bin);
+    prediction->pae = pae;
+    prediction->ptm = result->ptm;
+    prediction->max_pae = result->max_pae;
+    return FM_OK;
+}
+
+static fm_status write_prediction(const predictor *p, const fm_prediction *prediction,
+                                  fm_error *reterr) {
+    typedef fm_status writer(const char *path, const fm_prediction *what, fm_error *error);
+    const fm_predict_run_options *o = p->options;
+    bool is_kept = !o->distils || prediction->mean_plddt >= o->least_plddt;
+    const struct {
+        const char *ending;
+        writer *write;
+        bool is_wanted;
+    } files[] = {{".cif", fm_prediction_write_cif, is_kept},
+                 {".pdb", fm_prediction_write_pdb, o->writes_pdb && !o->distils},
+                 {"_scores.json", fm_prediction_write_scores, true},
+                 {"_pae.json", fm_prediction_write_pae, prediction->pae && !o->distils}};
+    fm_status status = FM_OK;
+    for (size_t i = 0; i < sizeof files / sizeof files[0] && !status; i++) {
+        char path[PATH_BYTES];
+        if (!files[i].is_wanted) continue;
+        status = path_of(p, prediction->chain, files[i].ending, path, reterr);
+        if (!status) status = files[i].write(path, prediction, reterr);
+    }
+    return status;
+}
+
+/* Predicts a chain that was decoded, and writes its files. */
+static fm_status predict(predictor *p, const fm_sample *sample, const fm_result_chain *chain,
+                         fm_result *result, fm_error *reterr) {
+    fm_features features;
+    fm_infer_result from;
+    const fm_result_run *run = &p->results->run[p->run];
+    uint64_t begin_ns = fm_clock_ns();
+    fm_status status = fm_features_of(sample, &features, reterr);
+    features.unclamped_fape = false;
+    if (!status) status = fm_infer_run(p->model.infer, &features, &p->arena, &from, reterr);
+    if (status) return status;
+    result->run_s = (double)(fm_clock_ns() - begin_ns) * 1e-9;
+    result->ca_change = NAN;
+    result->n_cycle = features.n_cycle;
+    fm_prediction prediction = {.chain = chain->name,
+                                .model = run->model,
+                                .software = p->options->software,
+                                .seed = run->seed,
+                                .n_res = features.n_res,
+                                .aatype = features.aatype,
+                                .atoms = from.atoms,
+                                .plddt = from.plddt};
+    status = take_confidence(p, &from, &prediction, result, reterr);
+    return status ? status : write_prediction(p, &prediction, reterr);
+}
+
+static fm_status make_folders(const predictor *p, const char *chain, fm_error *reterr) {
+    char path[PATH_BYTES];
+    fm_status status = FM_OK;
+    if (!p->options->distils) {
+        status = fm_predict_path(p->options, chain, NULL, "", path, sizeof path, reterr);
+        return status ? status : fm_dir_make(path, reterr);
+    }
+    status = fm_predict_path(p->options, "data", NULL, "", path, sizeof path, reterr);
+    if (!status) status = fm_dir_make(path, reterr);
+    if (!status) {
+        status = fm_predict_path(p->options, "confidences", NULL, "", path, sizeof path, reterr);
+    }
+    return status ? status : fm_dir_make(path, reterr);
+}
+
+static fm_status describe(predictor *p, const fm_held_chain *held, fm_sample *sample,
+                          fm_result_chain *chain, fm_error *reterr) {
+    char unknown[64];
+    snprintf(unknown, sizeof unknown, "chain-%llu", (unsigned long long)held->index);
+    if (!held->memory) return fm_results_name_chain(chain, unknown, reterr);
+    fm_status status = fm_chains_decode(held, &p->arena, sample, reterr);
+    if (status) return status;
+    const fm_tensor_view *templates = fm_sample_find(sample, FM_T_TEMPLATE_AATYPE, FM_SHARED);
+    chain->n_res = sample->n_res_chain;
+    chain->n_seq = sample->n_seq_chain;
+    chain->n_templ = templates ? templates->shape[0] : 0;
+    return fm_results_name_chain(chain, sample->name, reterr);
+}
+
+/* Predicts a chain, or takes over an earlier prediction. What is wrong with the chain is noted in
+ * its result. */
+static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_chain *chain,
+                           fm_result *result, fm_error *reterr) {
+    fm_sample sample;
+    char key[FM_SHA256_HEX];
+    fm_arena_reset(&p->arena);
+    fm_status status = describe(p, held, &sample, chain, reterr);
+    if (status) return status;
+    *result = (fm_result){.is_done = true, .status = held->status};
+    snprintf(result->why, sizeof result->why, "%s", held->why);
+    if (held->status) return FM_OK;
+    format_key(p, &sample, key);
+    if (p->options->resumes && take_earlier(p, chain->name, key, result)) return FM_OK;
+    status = make_folders(p, chain->name, reterr);
+    if (!status) status = predict(p, &sample, chain, result, reterr);
+    if (!status) status = write_run(p, chain->name, key, result, reterr);
+    if (status != FM_ERR_DATA && status != FM_ERR_LIMIT) return status;
+    result->status = status;
+    snprintf(result->why, sizeof result->why, "%.255s", reterr->message);
+    return FM_OK;
+}
+
+/* -- all chains */
+
+/* The position of a chain in the table. */
+static uint32_t position_of(const fm_chains_options *chains, uint64_t index) {
+    uint32_t low = 0, high = chains->n_only;
+    if (!chains->only) return (uint32_t)index;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (chains->only[middle] <= index) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static fm_status run_piece(predictor *p, const fm_chains *chains, fm_error *reterr) {
+    const fm_predict_run_options *o = p->options;
+    for (uint32_t i = 0; i < fm_chains_n_held(chains); i++) {
+        const fm_held_chain *held = fm_chains_held(chains, i);
+        if (fm_stop_signal()) return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
+        fm_result_chain *chain = &p->results->chain[position_of(&o->chains, held->index)];
+        fm_result *result = &chain->result[p->run];
+        fm_error why = {.status = FM_OK};
+        fm_status status = run_chain(p, held, chain, result, &why);
+        if (status) {
+            if (reterr) *reterr = why;
+            return status;
+        }
+        p->n_done++;
+        if (o->on_result) {
+            o->on_result(o->context, chain, &p->results->run[p->run], result, p->n_done,
+                         p->results->n_chain * p->results->n_run);
+        }
+    }
+    return FM_OK;
+}
+
+/* Makes the table when the number of chains is known. */
+static fm_status make_results(predictor *p, uint32_t n_chain, fm_error *reterr) {
+    const fm_predict_run_options *o = p->options;
+    if (p->results->chain) {
+        return n_chain == p->results->n_chain
+                   ? FM_OK
+                   : fm_fail(reterr, FM_ERR_DATA,
+                             "the server had %u chains and now has %u; start again",
+                             p->results->n_chain, n_chain);
+    }
+    fm_status status = fm_results_make(p->results, n_chain, o->n_model * o->n_seed, reterr);
+    for (uint32_t k = 0; k < o->n_model * o->n_seed && !status; k++)
+        fm_results_name_run(p->results, k, o->model_name[k / o->n_seed], o->seed[k % o->n_seed]);
+    return status;
+}
+
+/* Runs all chains with the loaded model and one seed. */
+static fm_status run_seed(predictor *p, uint64_t seed, fm_error *reterr) {
+    fm_chains_options options = p->options->chains;
+    fm_chains *chains;
+    options.seed = seed;
+    options.n_cycle = p->options->n_recycle + 1;
+    options.max_msa_clusters = (uint32_t)p->model.config.data.max_msa_clusters;
+    options.max_extra_msa = (uint32_t)p->model.config.data.max_extra_msa;
+    fm_status status = fm_chains_open(&options, &chains, reterr);
+    if (status) return status;
+    uint32_t n_received = 0, n_chain = fm_chains_n(chains);
+    status = make_results(p, n_chain, reterr);
+    while (!status && n_received < n_chain) {
+        status = fm_chains_receive(chains, reterr);
+        if (!status) status = run_piece(p, chains, reterr);
+        n_received += fm_chains_n_held(chains);
+    }
+    fm_chains_close(chains);
+    return status;
+}
+
+static fm_status run_model(predictor *p, uint32_t model, fm_error *reterr) {
+    const fm_predict_run_options *o = p->options;
+    fm_status status = fm_predict_model_look(&o->model[model], &p->model, reterr);
+    if (!status) status = fm_predict_model_load(&o->model[model], &p->model, reterr);
+    if (!status && o->on_model) o->on_model(o->context, model, &p->model);
+    for (uint32_t s = 0; s < o->n_seed && !status; s++) {
+        p->run = model * o->n_seed + s;
+        status = run_seed(p, o->seed[s], reterr);
+    }
+    fm_predict_model_unload(&p->model);
+    return status;
+}
+
+fm_status fm_predict_run(const fm_predict_run_options *options, fm_results *ret_results,
+                         fm_error *reterr) {
+    const size_t arena_bytes = (size_t)1 << 40; /* address space */
+    predictor p = {.options = options, .results = ret_results};
+    *ret_results = (fm_results){.chain = NULL};
+    fm_status status = fm_arena_init(&p.arena, arena_bytes, reterr);
+    for (uint32_t m = 0; m < options->n_model && !status; m++)
+        status = run_model(&p, m, reterr);
+    fm_arena_fini(&p.arena);
+    return status;
+}
