@@ -1,12 +1,17 @@
 /* af3_parity.c: compares AlphaFold 3's modules with runs of the reference.
  *
+ *     af3_parity [--device cpu|cuda] CONFIG.json FILE.npz
  *     af3_parity [--device cpu|cuda] --unit FILE.npz...
  *
- * Each FILE is a run of one module, which its name tells; the module is recorded in float32 and, on
- * the CPU, in double precision. The program prints one line per group: the worst relative error
- * ||a - b|| / ||b|| of its arrays, the name of that array, and the gate. The last line is
- * "parity: ok" or "parity: FAIL". A path that does not exist as given is looked for below
- * $FM_REFERENCE_DATA. Without either, or without that device, the program exits with 77. */
+ * CONFIG.json has the sizes of a network and FILE.npz a run of one training step. With --unit each
+ * FILE is a run of one module, which its name tells. Both run in float32 and, on the CPU, in double
+ * precision; for a step the double precision results are in FILE_f64.npz, where that exists.
+ *
+ * The program prints one line per group: the worst relative error ||a - b|| / ||b|| of its arrays,
+ * the name of that array, and the gate. The last line is "parity: ok" or "parity: FAIL". A path
+ * that does not exist as given is looked for below $FM_REFERENCE_DATA. Without either, or without
+ * that device, the program exits with 77. */
+#include "tests/trainer/af3_step.h"
 #include "tests/trainer/af3_unit.h"
 
 #include "proto/base/file.h"
@@ -28,7 +33,8 @@ typedef struct settings {
 } settings;
 
 static const af3_unit_entry *find_unit(const char *path) {
-    static const af3_unit_entry *const registries[] = {AF3_TRUNK_UNITS};
+    static const af3_unit_entry *const registries[] = {AF3_TRUNK_UNITS, AF3_ATOM_UNITS,
+                                                       AF3_LOSS_UNITS};
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     size_t n = strcspn(name, ".");
     for (size_t r = 0; r < sizeof registries / sizeof registries[0]; r++) {
@@ -79,8 +85,46 @@ static int run_unit(const settings *set, const char *given) {
     return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : !good;
 }
 
+/* Runs the step in double precision if there are results of that precision beside `path`. */
+static bool run_wide(const char *path, const af3_step_files *files) {
+    char wide[1024];
+    size_t n = strlen(path) - strlen(".npz");
+    snprintf(wide, sizeof wide, "%.*s_f64.npz", (int)n, path);
+    if (access(wide, R_OK)) return true;
+    fm_arena arena = {0};
+    fm_npz expected;
+    fm_error error = {0};
+    fm_status status = open_npz(&arena, wide, &expected, &error);
+    af3_step_files both = *files;
+    both.expected = &expected;
+    bool good = !status && af3_step_run(&both, fm_kernels_cpu(FM_ELEMENT_F64));
+    if (status) fprintf(stderr, "af3_parity: %s: %s\n", wide, error.message);
+    fm_arena_fini(&arena);
+    return good;
+}
+
+static int run_step(const settings *set, const char *given_config, const char *given) {
+    char config[1024], path[1024];
+    if (!locate(given_config, config, sizeof config) || !locate(given, path, sizeof path)) {
+        return FM_TEST_SKIPPED;
+    }
+    fm_arena arena = {0};
+    fm_npz npz;
+    fm_error error = {0};
+    const fm_kernels *kernels = NULL;
+    fm_status status = fm_device_find(set->device, "fp32", &kernels, &error);
+    if (!status) status = open_npz(&arena, path, &npz, &error);
+    const af3_step_files files = {config, &npz, &npz};
+    bool good = !status && af3_step_run(&files, kernels);
+    if (good && !strcmp(set->device, "cpu")) good = run_wide(path, &files);
+    if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
+    fm_arena_fini(&arena);
+    return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : !good;
+}
+
 static void usage(void) {
-    fprintf(stderr, "usage: af3_parity [--device cpu|cuda] --unit FILE.npz...\n");
+    fprintf(stderr, "usage: af3_parity [--device cpu|cuda] CONFIG.json FILE.npz\n"
+                    "       af3_parity [--device cpu|cuda] --unit FILE.npz...\n");
 }
 
 int main(int argc, char **argv) {
@@ -94,13 +138,13 @@ int main(int argc, char **argv) {
         default: usage(); return 2;
         }
     }
-    if (!set.units || optind == argc) {
+    if (set.units ? optind == argc : argc - optind != 2) {
         usage();
         return 2;
     }
     int result = 0;
     for (int i = optind; i < argc; i++) {
-        int one = run_unit(&set, argv[i]);
+        int one = set.units ? run_unit(&set, argv[i]) : run_step(&set, argv[optind], argv[++i]);
         if (one == FM_TEST_SKIPPED) return FM_TEST_SKIPPED;
         result |= one;
     }

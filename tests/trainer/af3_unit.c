@@ -1,6 +1,8 @@
 /* af3_unit.c: see af3_unit.h. */
 #include "tests/trainer/af3_unit.h"
 
+#include "tests/trainer/af3_keep.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -113,11 +115,15 @@ fm_tensor_ref unit_ones(af3_unit *u, int rank, const int64_t *shape) {
 }
 
 void unit_output(af3_unit *u, fm_tensor_ref tensor) {
+    unit_output_part(u, tensor, u->n_output, 0);
+}
+
+void unit_output_part(af3_unit *u, fm_tensor_ref tensor, int of, int64_t first) {
     assert(u->n_output < AF3_UNIT_OUTPUTS);
     char key[KEY_BYTES];
-    snprintf(key, sizeof key, "gout.%d", u->n_output);
+    snprintf(key, sizeof key, "gout.%d", of);
     af3_unit_output *output = &u->output[u->n_output++];
-    *output = (af3_unit_output){.tensor = tensor, .gradient = -1};
+    *output = (af3_unit_output){.tensor = tensor, .of = of, .first = first, .gradient = -1};
     fm_tape_keep(&u->tape, tensor);
     const fm_tensor *described = fm_tape_tensor(&u->tape, tensor);
     if (fm_npz_find(u->file, key) && described->needs_gradient) {
@@ -174,8 +180,21 @@ static void upload_state(af3_unit *u, int32_t tensor, const double *values) {
 
 /* -- building */
 
+/* Makes dropout use the masks of the file. */
+static void use_masks(af3_unit *u, int n) {
+    char key[KEY_BYTES];
+    const double *mask[AF3_KEEP_MASKS];
+    assert(n <= AF3_KEEP_MASKS);
+    for (int i = 0; i < n; i++) {
+        snprintf(key, sizeof key, "in.keep%d", i);
+        mask[i] = values_of(u, unit_array(u, key));
+    }
+    u->kernels = af3_keep_table(u->kernels, mask, n);
+}
+
 static fm_status build(af3_unit *u, const af3_unit_entry *entry, fm_error *error) {
     fm_status status = fm_arena_init(&u->arena, (size_t)4 << 30, error);
+    if (!status && entry->n_keep) use_masks(u, entry->n_keep);
     if (!status) status = fm_params_init(&u->params, MAX_ROW, &u->arena, error);
     if (!status) status = fm_tape_init(&u->tape, u->kernels, &u->params, &u->state, true, error);
     if (status) return status;
@@ -202,8 +221,9 @@ static void load(af3_unit *u) {
         upload_state(u, u->input[i].state, u->input[i].values);
     for (int i = 0; i < u->n_output; i++) {
         if (u->output[i].gradient < 0) continue;
-        snprintf(key, sizeof key, "gout.%d", i);
-        upload_state(u, u->output[i].gradient, values_of(u, unit_array(u, key)));
+        snprintf(key, sizeof key, "gout.%d", u->output[i].of);
+        upload_state(u, u->output[i].gradient,
+                     values_of(u, unit_array(u, key)) + u->output[i].first);
     }
     int32_t used = 0;
     for (int32_t p = 0; p < u->params.n_param; p++) {
@@ -267,14 +287,17 @@ static void compare_outputs(af3_unit *u) {
     worst w = {0};
     char key[KEY_BYTES];
     for (int i = 0; i < u->n_output; i++) {
-        snprintf(key, sizeof key, "%d", i);
+        const af3_unit_output *output = &u->output[i];
+        snprintf(key, sizeof key, "%d", output->of);
         const fm_npy *array = expected(u, "out.", key);
-        fm_tensor_ref tensor = u->output[i].tensor;
         if (!array) continue;
-        const fm_tensor *described = fm_tape_tensor(&u->tape, tensor);
-        assert(fm_tensor_local_count(described) == (int64_t)array->count);
-        compare(u, &w, NULL, key, fm_tape_data(&u->tape, tensor), described->element, array,
-                u->output[i].count);
+        const fm_tensor *described = fm_tape_tensor(&u->tape, output->tensor);
+        fm_npy part = *array;
+        part.count = (uint64_t)fm_tensor_local_count(described);
+        assert((uint64_t)output->first + part.count <= array->count);
+        part.data = (const char *)array->data + (size_t)output->first * array->item_bytes;
+        compare(u, &w, NULL, key, fm_tape_data(&u->tape, output->tensor), described->element, &part,
+                output->count);
     }
     double gate = u->wide                         ? WIDE_OUTPUT_GATE
                   : !strcmp(u->name, "loss_bond") ? BOND_GATE
@@ -306,6 +329,7 @@ static void compare_gradients(af3_unit *u) {
 }
 
 bool unit_run(const af3_unit_entry *entry, const fm_npz *file, const fm_kernels *kernels) {
+    if (entry->n_keep && kernels != fm_kernels_cpu(kernels->act)) return true;
     af3_unit *u = calloc(1, sizeof *u);
     assert(u);
     *u = (af3_unit){.name = entry->name,

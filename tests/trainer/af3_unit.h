@@ -21,7 +21,7 @@
 
 #include <stdbool.h>
 
-enum { AF3_UNIT_INPUTS = 48, AF3_UNIT_OUTPUTS = 8 };
+enum { AF3_UNIT_INPUTS = 48, AF3_UNIT_OUTPUTS = 16 };
 
 typedef struct af3_unit_input {
     const char *name; /* "x" of in.x; NULL: made by the unit */
@@ -33,6 +33,8 @@ typedef struct af3_unit_input {
 
 typedef struct af3_unit_output {
     fm_tensor_ref tensor;
+    int of;              /* compared with out.OF */
+    int64_t first;       /* from this element on */
     int32_t gradient;    /* in the state; -1: none */
     const double *count; /* [elements] 0 for those that are not compared; NULL: all are */
 } af3_unit_output;
@@ -57,10 +59,13 @@ typedef struct af3_unit {
 typedef struct af3_unit_entry {
     const char *name; /* of the file, without ".npz" */
     void (*record)(af3_unit *u);
+    int n_keep; /* dropout masks in.keep0 and so on; such a unit runs on the CPU only */
 } af3_unit_entry;
 
 /* The registries; each ends with a name of NULL. */
 extern const af3_unit_entry AF3_TRUNK_UNITS[];
+extern const af3_unit_entry AF3_ATOM_UNITS[];
+extern const af3_unit_entry AF3_LOSS_UNITS[];
 
 /* -- for recording */
 
@@ -86,6 +91,8 @@ fm_tensor_ref unit_ones(af3_unit *u, int rank, const int64_t *shape);
 
 /* Declares the next output: compared with out.I, and its gradient is gout.I. */
 void unit_output(af3_unit *u, fm_tensor_ref tensor);
+/* Declares a tensor that is a part of output `of`: elements `first` and so on. */
+void unit_output_part(af3_unit *u, fm_tensor_ref tensor, int of, int64_t first);
 
 /* -- running */
 

@@ -121,7 +121,8 @@ void fm_optimizer_queue_update(fm_optimizer *optimizer, fm_stream *stream, bool 
                                                 .m = params->moment1,
                                                 .v = params->moment2,
                                                 .ema = params->ema,
-                                                .copy = params->copy});
+                                                .copy = params->copy,
+                                                .l2 = optimizer->options.l2});
 }
 
 bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream) {

@@ -24,6 +24,7 @@ typedef struct fm_optimizer_options {
     double rate;              /* 1e-3 */
     double beta1, beta2, eps; /* 0.9, 0.999, 1e-6 */
     double ema_decay;         /* 0.999 */
+    double l2;                /* 0; AlphaFold 3: 1e-8, added to the clipped gradient */
     fm_clip_policy clip;
     double clip_norm;          /* 0.1 */
     uint64_t warmup_samples;   /* 128,000 = 1,000 steps of 128 */
