@@ -284,7 +284,7 @@ class Step:
 def to_batch(sample: foldmill.Sample, **sizes: int) -> dict[str, torch.Tensor]:
     """Returns OpenFold's features of a sample as tensors with a leading batch axis of 1."""
     return {key: torch.from_numpy(value)[None]
-            for key, value in sample.expand(n_extra=1, n_templ=0, **sizes).items()}
+            for key, value in sample.expand(**sizes).items()}
 
 
 class Run:
