@@ -106,7 +106,7 @@ static fm_status run_kind(const parse_kind *kind, fm_parse_request *request, fm_
     return status ? fm_error_in(reterr, request->path) : FM_OK;
 }
 
-fm_status fm_parse_write_strings(fm_npz_writer *writer, const char *key, fm_arena *arena,
+fm_status fm_parse_write_strings(fm_array_writer *writer, const char *key, fm_arena *arena,
                                  size_t count, fm_bytes (*string)(const void *context, size_t i),
                                  const void *context, fm_error *reterr) {
     size_t size = 0, at = 0;
@@ -120,7 +120,7 @@ fm_status fm_parse_write_strings(fm_npz_writer *writer, const char *key, fm_aren
         if (next.size) memcpy(joined + at, next.data, next.size);
         at += next.size;
     }
-    return fm_npz_writer_append(writer, key, "|u1", 1, (uint64_t[]){size}, joined, reterr);
+    return fm_array_writer_append(writer, key, "|u1", 1, (uint64_t[]){size}, joined, reterr);
 }
 
 void fm_parse_begin_json(const fm_parse_request *request, const char *format,

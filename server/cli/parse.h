@@ -6,9 +6,9 @@
 
 #include "proto/base/arena.h"
 #include "proto/base/bytes.h"
-#include "proto/npz.h"
 #include "proto/record.h"
 #include "proto/base/json_text.h"
+#include "server/cli/array_writer.h"
 
 #include <stdbool.h>
 
@@ -30,7 +30,7 @@ fm_parse_kind_fn fm_parse_kind_a3m, fm_parse_kind_sto, fm_parse_kind_msa, fm_par
     fm_parse_kind_pdb, fm_parse_kind_hhr, fm_parse_kind_hmmsearch;
 
 /* Writes `count` strings, joined by newlines, as one array; string(context, i) is the i-th. */
-fm_status fm_parse_write_strings(fm_npz_writer *writer, const char *key, fm_arena *arena,
+fm_status fm_parse_write_strings(fm_array_writer *writer, const char *key, fm_arena *arena,
                                  size_t count, fm_bytes (*string)(const void *context, size_t i),
                                  const void *context, fm_error *reterr);
 
@@ -40,7 +40,7 @@ fm_status fm_parse_write_structure(const fm_parse_request *request,
                                    const fm_part_structure *structure, fm_error *reterr);
 
 /* Appends msa, deletion_matrix_int, num_alignments and msa_species_identifiers of an msa part. */
-fm_status fm_parse_append_msa(fm_npz_writer *writer, const fm_part_msa *part, fm_arena *arena,
+fm_status fm_parse_append_msa(fm_array_writer *writer, const fm_part_msa *part, fm_arena *arena,
                               fm_error *reterr);
 
 /* Begins the JSON summary on stdout with the members "file" and "format". */

@@ -10,20 +10,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Appends an [n_row, n_column] matrix as int32; it is given as u8 (`bytes`) or u16 (`words`). */
-static fm_status write_wide(fm_npz_writer *writer, const char *key, fm_arena *arena,
+/* Appends an [n_row, n_column] matrix as int32; it is given as u8 (`bytes`) or u16 (`words`). The
+ * writer borrows the int32 values from the arena. */
+static fm_status write_wide(fm_array_writer *writer, const char *key, fm_arena *arena,
                             const uint8_t *bytes, const uint16_t *words, size_t n_row,
                             size_t n_column, fm_error *reterr) {
     assert(bytes || words);
-    size_t n = n_row * n_column, mark = fm_arena_mark(arena);
+    size_t n = n_row * n_column;
     int32_t *wide = fm_arena_alloc_array(arena, n, sizeof *wide);
     if (!wide) return fm_arena_full(arena, reterr);
     for (size_t i = 0; i < n; i++)
         wide[i] = bytes ? bytes[i] : words[i];
-    fm_status status =
-        fm_npz_writer_append(writer, key, "<i4", 2, (uint64_t[]){n_row, n_column}, wide, reterr);
-    fm_arena_rewind(arena, mark);
-    return status;
+    return fm_array_writer_append(writer, key, "<i4", 2, (uint64_t[]){n_row, n_column}, wide,
+                                  reterr);
 }
 
 /* The numbers of a deletion matrix that the summaries show. */
@@ -76,13 +75,13 @@ static fm_bytes description_of(const void *context, size_t i) {
 
 static fm_status write_alignment(const fm_parse_request *request, const fm_alignment *alignment,
                                  fm_error *reterr) {
-    fm_npz_writer *writer;
+    fm_array_writer *writer;
     size_t n_seq = alignment->n_seq, n_col = alignment->n_col;
     const described_rows rows = {request->text, alignment};
-    fm_status status = fm_npz_writer_create(request->out, &writer, reterr);
+    fm_status status = fm_array_writer_create(request->out, FM_ARRAY_NPZ, &writer, reterr);
     if (status) return status;
-    status = fm_npz_writer_append(writer, "seqs", "|u1", 2, (uint64_t[]){n_seq, n_col},
-                                  alignment->letters, reterr);
+    status = fm_array_writer_append(writer, "seqs", "|u1", 2, (uint64_t[]){n_seq, n_col},
+                                    alignment->letters, reterr);
     if (!status) {
         status = write_wide(writer, "deletion", request->arena, NULL, alignment->deletion, n_seq,
                             n_col, reterr);
@@ -91,8 +90,8 @@ static fm_status write_alignment(const fm_parse_request *request, const fm_align
         status = fm_parse_write_strings(writer, "desc", request->arena, n_seq, description_of,
                                         &rows, reterr);
     }
-    if (!status) return fm_npz_writer_finish(writer, reterr);
-    fm_npz_writer_destroy(writer);
+    if (!status) return fm_array_writer_finish(writer, reterr);
+    fm_array_writer_destroy(writer);
     return status;
 }
 
@@ -151,17 +150,17 @@ static fm_bytes species_of(const void *context, size_t i) {
     return (fm_bytes){(const uint8_t *)part->species + begin, part->species_end[i] - begin};
 }
 
-static fm_status write_counts(fm_npz_writer *writer, const fm_part_msa *part, fm_arena *arena,
+static fm_status write_counts(fm_array_writer *writer, const fm_part_msa *part, fm_arena *arena,
                               fm_error *reterr) {
     int32_t *counts = fm_arena_alloc_array(arena, part->n_res, sizeof *counts);
     if (!counts) return fm_arena_full(arena, reterr);
     for (uint32_t i = 0; i < part->n_res; i++)
         counts[i] = (int32_t)part->n_seq;
-    return fm_npz_writer_append(writer, "num_alignments", "<i4", 1, (uint64_t[]){part->n_res},
-                                counts, reterr);
+    return fm_array_writer_append(writer, "num_alignments", "<i4", 1, (uint64_t[]){part->n_res},
+                                  counts, reterr);
 }
 
-fm_status fm_parse_append_msa(fm_npz_writer *writer, const fm_part_msa *part, fm_arena *arena,
+fm_status fm_parse_append_msa(fm_array_writer *writer, const fm_part_msa *part, fm_arena *arena,
                               fm_error *reterr) {
     fm_status status = write_wide(writer, "deletion_matrix_int", arena, NULL, part->deletion_matrix,
                                   part->n_seq, part->n_res, reterr);
@@ -177,12 +176,12 @@ fm_status fm_parse_append_msa(fm_npz_writer *writer, const fm_part_msa *part, fm
 
 static fm_status write_msa(const fm_parse_request *request, const fm_part_msa *part,
                            fm_error *reterr) {
-    fm_npz_writer *writer;
-    fm_status status = fm_npz_writer_create(request->out, &writer, reterr);
+    fm_array_writer *writer;
+    fm_status status = fm_array_writer_create(request->out, FM_ARRAY_NPZ, &writer, reterr);
     if (status) return status;
     status = fm_parse_append_msa(writer, part, request->arena, reterr);
-    if (!status) return fm_npz_writer_finish(writer, reterr);
-    fm_npz_writer_destroy(writer);
+    if (!status) return fm_array_writer_finish(writer, reterr);
+    fm_array_writer_destroy(writer);
     return status;
 }
 

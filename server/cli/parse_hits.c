@@ -11,18 +11,18 @@ enum { N_SHOWN = 20 };
 
 static fm_status write_hits(const fm_parse_request *request, const fm_hits *hits,
                             fm_error *reterr) {
-    fm_npz_writer *writer;
+    fm_array_writer *writer;
     fm_array arrays[FM_HITS_N_ARRAY];
     fm_status status = fm_hits_list_arrays(hits, request->arena, arrays, reterr);
-    if (!status) status = fm_npz_writer_create(request->out, &writer, reterr);
+    if (!status) status = fm_array_writer_create(request->out, FM_ARRAY_NPZ, &writer, reterr);
     if (status) return status;
     for (size_t i = 0; i < FM_HITS_N_ARRAY && !status; i++) {
         const fm_array *array = &arrays[i];
-        status = fm_npz_writer_append(writer, array->key, array->dtype, array->rank, array->shape,
-                                      array->data, reterr);
+        status = fm_array_writer_append(writer, array->key, array->dtype, array->rank, array->shape,
+                                        array->data, reterr);
     }
-    if (!status) return fm_npz_writer_finish(writer, reterr);
-    fm_npz_writer_destroy(writer);
+    if (!status) return fm_array_writer_finish(writer, reterr);
+    fm_array_writer_destroy(writer);
     return status;
 }
 

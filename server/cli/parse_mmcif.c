@@ -29,12 +29,12 @@ static fm_status make_domain_name(const fm_parse_request *request, const char **
     return FM_OK;
 }
 
-static fm_status append_arrays(fm_npz_writer *writer, const fm_structure_array *arrays, size_t n,
+static fm_status append_arrays(fm_array_writer *writer, const fm_structure_array *arrays, size_t n,
                                fm_error *reterr) {
     for (size_t i = 0; i < n; i++) {
         const fm_structure_array *array = &arrays[i];
-        fm_status status = fm_npz_writer_append(writer, array->key, array->dtype, array->rank,
-                                                array->shape, array->data, reterr);
+        fm_status status = fm_array_writer_append(writer, array->key, array->dtype, array->rank,
+                                                  array->shape, array->data, reterr);
         if (status) return status;
     }
     return FM_OK;
@@ -46,17 +46,17 @@ fm_status fm_parse_write_structure(const fm_parse_request *request,
     const char *name;
     fm_structure_array arrays[FM_STRUCTURE_N_ARRAY];
     size_t n;
-    fm_npz_writer *writer;
+    fm_array_writer *writer;
     fm_status status = make_domain_name(request, &name, reterr);
     if (!status) {
         status =
             fm_structure_list_arrays(sequence, structure, name, request->arena, arrays, &n, reterr);
     }
-    if (!status) status = fm_npz_writer_create(request->out, &writer, reterr);
+    if (!status) status = fm_array_writer_create(request->out, FM_ARRAY_NPZ, &writer, reterr);
     if (status) return status;
     status = append_arrays(writer, arrays, n, reterr);
-    if (!status) return fm_npz_writer_finish(writer, reterr);
-    fm_npz_writer_destroy(writer);
+    if (!status) return fm_array_writer_finish(writer, reterr);
+    fm_array_writer_destroy(writer);
     return status;
 }
 
@@ -166,8 +166,8 @@ static fm_bytes id_of(const void *context, size_t i) {
 }
 
 /* missing_<chain>: the indices of the residues without any atom row. */
-static fm_status write_missing(fm_npz_writer *writer, const fm_mmcif_chain *chain, fm_arena *arena,
-                               fm_error *reterr) {
+static fm_status write_missing(fm_array_writer *writer, const fm_mmcif_chain *chain,
+                               fm_arena *arena, fm_error *reterr) {
     char key[64];
     uint64_t n = 0;
     int32_t *missing = fm_arena_alloc_array(arena, chain->n_res, sizeof *missing);
@@ -176,25 +176,25 @@ static fm_status write_missing(fm_npz_writer *writer, const fm_mmcif_chain *chai
         if (chain->is_missing[i]) missing[n++] = (int32_t)i;
     }
     snprintf(key, sizeof key, "missing_%.40s", chain->author_id);
-    return fm_npz_writer_append(writer, key, "<i4", 1, &n, missing, reterr);
+    return fm_array_writer_append(writer, key, "<i4", 1, &n, missing, reterr);
 }
 
-static fm_status append_file(fm_npz_writer *writer, const fm_parse_request *request,
+static fm_status append_file(fm_array_writer *writer, const fm_parse_request *request,
                              const fm_mmcif *mmcif, fm_error *reterr) {
     const uint64_t one = 1, method = strlen(mmcif->method), date = strlen(mmcif->release_date);
     fm_status status = fm_parse_write_strings(writer, "chains", request->arena, mmcif->n_chain,
                                               id_of, mmcif, reterr);
     if (!status) {
-        status = fm_npz_writer_append(writer, "structure_method", "|u1", 1, &method, mmcif->method,
-                                      reterr);
+        status = fm_array_writer_append(writer, "structure_method", "|u1", 1, &method,
+                                        mmcif->method, reterr);
     }
     if (!status) {
-        status =
-            fm_npz_writer_append(writer, "resolution", "<f8", 1, &one, &mmcif->resolution, reterr);
+        status = fm_array_writer_append(writer, "resolution", "<f8", 1, &one, &mmcif->resolution,
+                                        reterr);
     }
     if (!status && date) {
-        status = fm_npz_writer_append(writer, "release_date", "|u1", 1, &date, mmcif->release_date,
-                                      reterr);
+        status = fm_array_writer_append(writer, "release_date", "|u1", 1, &date,
+                                        mmcif->release_date, reterr);
     }
     for (uint32_t i = 0; i < mmcif->n_chain && !status; i++)
         status = write_missing(writer, &mmcif->chains[i], request->arena, reterr);
@@ -203,12 +203,12 @@ static fm_status append_file(fm_npz_writer *writer, const fm_parse_request *requ
 
 static fm_status write_file(const fm_parse_request *request, const fm_mmcif *mmcif,
                             fm_error *reterr) {
-    fm_npz_writer *writer;
-    fm_status status = fm_npz_writer_create(request->out, &writer, reterr);
+    fm_array_writer *writer;
+    fm_status status = fm_array_writer_create(request->out, FM_ARRAY_NPZ, &writer, reterr);
     if (status) return status;
     status = append_file(writer, request, mmcif, reterr);
-    if (!status) return fm_npz_writer_finish(writer, reterr);
-    fm_npz_writer_destroy(writer);
+    if (!status) return fm_array_writer_finish(writer, reterr);
+    fm_array_writer_destroy(writer);
     return status;
 }
 

@@ -282,6 +282,39 @@ class DataLoaders(Case):
             self.assertEqual(seen + rest, list(range(STEPS * BATCH)), workers)
 
 
+    def in_a_new_process(self, state, workers):
+        """Loads a state in a process of its own; returns index and features' hash of the rest."""
+        script = (
+            "import hashlib, json, sys, torch, foldmill\n"
+            "url, plan, steps, batch, workers, state = sys.argv[1:]\n"
+            "stream = foldmill.Stream(url, plan=plan, seed=7, steps=int(steps), batch=int(batch),\n"
+            "                         tensors='torch')\n"
+            "stream.load_state_dict(json.loads(state))\n"
+            "loader = torch.utils.data.DataLoader(stream, batch_size=None,\n"
+            "                                     num_workers=int(workers))\n"
+            "print(json.dumps([[int(f['index']), hashlib.md5(f['msa_feat'].numpy()).hexdigest()]\n"
+            "                  for f in loader]))\n")
+        path = os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            [sys.executable, "-c", script, self.server.url, PLAN, str(STEPS), str(BATCH),
+             str(workers), json.dumps(state)], env={**os.environ, "PYTHONPATH": path},
+            capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        return json.loads(done.stdout)
+
+    def test_a_state_continues_in_a_new_process(self):
+        whole = [[int(features["index"]), hashlib.md5(features["msa_feat"]).hexdigest()]
+                 for features in self.stream()]
+        for workers, n in ((0, 1), (0, 30), (4, BATCH), (4, 30)):
+            first = self.stream(tensors="torch")
+            for number, features in enumerate(self.loader(first, workers), 1):
+                first.deliver(features["index"])
+                if number == n:
+                    break
+            rest = self.in_a_new_process(first.state_dict(), workers)
+            self.assertEqual(rest, whole[n:], (workers, n))
+
+
 @unittest.skipIf(pytorch_lightning is None, "pytorch_lightning is not installed")
 class OpenFold(Case):
     def module(self, rank=0, world=1, **changes):

@@ -4,7 +4,7 @@
 
 #include "proto/base/file.h"
 #include "tests/testing/testing.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "proto/safetensors.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #include "proto/npz.h"
 #include "tests/testing/testing.h"
 #include "tests/trainer/deepmind_names.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "proto/safetensors.h"
 #include "trainer/model/parameters.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "trainer/app/choose_device.h"
 #include "trainer/app/infer_preset.h"
 #include "trainer/checkpoint/foreign.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "proto/safetensors.h"
 
 #include <errno.h>
 #include <stdio.h>

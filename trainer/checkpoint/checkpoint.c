@@ -9,7 +9,7 @@
 
 #include "proto/base/directory.h"
 #include "proto/base/hash.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "proto/safetensors.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 
 #include "proto/base/file.h"
 #include "proto/npz.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "proto/safetensors.h"
 
 #include <assert.h>
 #include <errno.h>

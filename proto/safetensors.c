@@ -3,7 +3,7 @@
  * The writer formats the JSON header twice: once to measure it, once into memory of that size. The
  * reader parses the header as JSON, whose tree owns all names and notes, and keeps the entries
  * in a table sorted by name. Tensor data is read with pread when it is asked for. */
-#include "trainer/checkpoint/safetensors.h"
+#include "proto/safetensors.h"
 
 #include "proto/base/file.h"
 #include "proto/base/json_tree.h"

@@ -9,8 +9,8 @@
  * strings. Offsets are in bytes from the start of the data. Everything is little-endian and in C
  * order; the data has no gaps and the order of the table. Source: the format's own description
  * (huggingface/safetensors, README, "Format"). */
-#ifndef FM_TRAINER_SAFETENSORS_H
-#define FM_TRAINER_SAFETENSORS_H
+#ifndef FM_PROTO_SAFETENSORS_H
+#define FM_PROTO_SAFETENSORS_H
 
 #include "proto/base/arena.h"
 #include "proto/base/status.h"

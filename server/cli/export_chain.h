@@ -1,0 +1,40 @@
+/* export_chain.h: writes the features of chains of a cache for other programs: one chain, or all
+ * chains of a snapshot. */
+#ifndef FM_CLI_EXPORT_CHAIN_H
+#define FM_CLI_EXPORT_CHAIN_H
+
+#include "cache/store/store.h"
+#include "server/cli/array_writer.h"
+
+#include <signal.h>
+#include <stdbool.h>
+
+typedef struct fm_export_options {
+    const char *stage;    /* "chain" or "nonensembled" */
+    const char *compat;   /* not NULL: templates are chosen as OpenFold does */
+    const char *max_date; /* of templates; NULL: any */
+    fm_array_format format;
+} fm_export_options;
+
+/* Writes one chain to `path`, whole or not at all; memory is the arena's. Errors are those of
+ * fm_store_load, of making features and of writing. */
+FM_MUST_USE fm_status fm_export_chain(const fm_export_options *options, const fm_store *store,
+                                      uint32_t chain, const char *path, fm_arena *arena,
+                                      fm_error *reterr);
+
+typedef struct fm_export_report {
+    uint32_t n_chain, n_written, n_kept, n_failed;
+    double seconds;
+} fm_export_report;
+
+/* Writes every chain of a snapshot to FOLDER/<name>.<format>. Files that exist are kept, so an
+ * interrupted export continues; FOLDER/export.json says what they are made from, and a folder whose
+ * files are made from anything else is refused (FM_ERR_EXISTS). A chain that cannot be read or
+ * featurized is named on standard error and counted. Stops with FM_ERR_IO when a file cannot be
+ * written, and without an error between two chains once *stop_asked is not 0. */
+FM_MUST_USE fm_status fm_export_snapshot(const fm_export_options *options, const fm_store *store,
+                                         const char *snapshot, const char *folder, bool is_quiet,
+                                         const volatile sig_atomic_t *stop_asked, fm_arena *arena,
+                                         fm_export_report *ret_report, fm_error *reterr);
+
+#endif

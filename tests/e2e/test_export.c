@@ -1,0 +1,139 @@
+/* `foldmill export --snapshot`: one file for each chain in both formats, continued after a kill,
+ * refused in a folder of other data, and going on past a chain that is damaged. */
+#include "proto/base/file.h"
+#include "proto/npz.h"
+#include "proto/safetensors.h"
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char folder[200];
+
+static void must(const char *command) {
+    if (fm_test_shell(folder, command) != 0) {
+        fm_test_shell(folder, "cat out err >&2");
+        fail_msg("failed: %s", command);
+    }
+}
+
+static int make_cache(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    must("$FOLDMILL synth --seed 5 --chains 6 --depth 60 --max-length 120 --min-length 60 -o data "
+         ">/dev/null 2>err && $FOLDMILL build data --cache cache --quiet >/dev/null 2>err");
+    return 0;
+}
+
+static int drop_folder(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static void a_file_of_a_snapshot_is_that_of_the_chain(void **state) {
+    (void)state;
+    must("$FOLDMILL export --cache cache --snapshot all -o all >out 2>err && "
+         "grep -q '^export    6 of 6 chains written, 0 kept, 0 failed, 0 left' out && "
+         "test $(ls all | grep -c npz) = 6 && for file in all/*.npz; do "
+         "chain=$(basename $file .npz); "
+         "$FOLDMILL export --cache cache --chain $chain -o one.npz && cmp one.npz $file || exit 1; "
+         "done");
+}
+
+/* Every array of the .npz is in the .safetensors, and nothing else. */
+static void compare(const fm_npz *npz, const fm_safetensors *file) {
+    static uint8_t bytes[1 << 22];
+    assert_int_equal(fm_safetensors_count(file), npz->n_array);
+    for (size_t i = 0; i < npz->n_array; i++) {
+        const fm_npy *array = &npz->arrays[i];
+        const fm_safetensor *tensor = fm_safetensors_find(file, array->name);
+        fm_error error;
+        assert_non_null(tensor);
+        assert_int_equal(tensor->bytes, array->count * array->item_bytes);
+        assert_int_equal(tensor->offset % array->item_bytes, 0);
+        assert_int_equal(tensor->rank, (int)array->rank);
+        for (size_t k = 0; k < array->rank; k++)
+            assert_int_equal(tensor->shape[k], array->shape[k]);
+        assert_true(tensor->bytes <= sizeof bytes);
+        assert_int_equal(fm_safetensors_read(file, tensor, bytes, &error), FM_OK);
+        if (tensor->bytes) assert_memory_equal(bytes, array->data, tensor->bytes);
+    }
+}
+
+static void both_formats_have_the_same_arrays(void **state) {
+    (void)state;
+    fm_arena arena;
+    fm_bytes content;
+    fm_npz npz;
+    fm_safetensors *file;
+    fm_error error;
+    char path[300];
+    must("for stage in chain nonensembled; do for format in npz safetensors; do "
+         "$FOLDMILL export --cache cache --snapshot all --stage $stage --format $format "
+         "-o $stage.$format >out 2>err || exit 1; "
+         "cp $(ls $stage.$format/*.$format | head -n 1) $stage-one.$format; done; done");
+    static const char *const stages[] = {"chain", "nonensembled"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fm_arena_init(&arena, (size_t)1 << 28, &error), FM_OK);
+        snprintf(path, sizeof path, "%s/%s-one.npz", folder, stages[i]);
+        assert_int_equal(fm_file_read(&arena, path, 1 << 26, &content, &error), FM_OK);
+        assert_int_equal(fm_npz_parse(&arena, content, &npz, &error), FM_OK);
+        snprintf(path, sizeof path, "%s/%s-one.safetensors", folder, stages[i]);
+        assert_int_equal(fm_safetensors_open(path, &file, &error), FM_OK);
+        compare(&npz, file);
+        fm_safetensors_close(file);
+        fm_arena_fini(&arena);
+    }
+}
+
+/* The export is killed as soon as its first file is there. */
+static void a_killed_export_continues(void **state) {
+    (void)state;
+    must("$FOLDMILL export --cache cache --snapshot all -o whole >out 2>err && "
+         "{ $FOLDMILL export --cache cache --snapshot all -o part >out 2>err & } && pid=$! && "
+         "for i in $(seq 2000); do ls part/*.npz >/dev/null 2>&1 && break; sleep 0.01; done; "
+         "kill -9 $pid 2>/dev/null; wait $pid; n=$(ls part/*.npz | wc -l) && "
+         "for file in part/*.npz; do cmp $file whole/$(basename $file) || exit 1; done && "
+         "$FOLDMILL export --cache cache --snapshot all -o part --json >out 2>err && "
+         "grep -q '\"kept\": '$n out && test $(ls part/*.npz | wc -l) = 6 && "
+         "for file in part/*.npz; do cmp $file whole/$(basename $file) || exit 1; done");
+}
+
+static void a_folder_of_other_data_is_refused(void **state) {
+    (void)state;
+    must("$FOLDMILL export --cache cache --snapshot all -o mixed >out 2>err");
+    must("! $FOLDMILL export --cache cache --snapshot all --stage nonensembled -o mixed 2>err && "
+         "grep -q 'mixed/export.json: the folder has an export of another' err");
+    must("$FOLDMILL export --cache cache --snapshot all --chain 1 -o x 2>err; test $? = 2 && "
+         "grep -q 'either --chain or --snapshot' err");
+    must("$FOLDMILL export --cache cache --snapshot all --format zip -o x 2>err; test $? = 2 && "
+         "grep -q \"found 'zip', expected npz or safetensors\" err && test ! -e x");
+}
+
+static void a_damaged_chain_does_not_stop_the_others(void **state) {
+    (void)state;
+    must("cp -R cache damaged && shard=$(ls damaged/shards/*) && chmod u+w $shard && "
+         "size=$(wc -c <$shard) && "
+         "head -c 64 /dev/zero | tr '\\0' X | "
+         "dd of=$shard bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null; "
+         "$FOLDMILL export --cache damaged --snapshot all -o rest --json >out 2>err; "
+         "test $? = 3 && grep -q '\"failed\": [1-5]' out && grep -q 'foldmill export: ' err && "
+         "test $(ls rest | grep -c npz) -ge 1");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_of_a_snapshot_is_that_of_the_chain),
+        cmocka_unit_test(both_formats_have_the_same_arrays),
+        cmocka_unit_test(a_killed_export_continues),
+        cmocka_unit_test(a_folder_of_other_data_is_refused),
+        cmocka_unit_test(a_damaged_chain_does_not_stop_the_others),
+    };
+    return cmocka_run_group_tests(tests, make_cache, drop_folder);
+}
