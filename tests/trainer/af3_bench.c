@@ -1,5 +1,5 @@
 /* af3_bench.c: see af3_bench.h. */
-#include "tests/trainer/af3_bench.h"
+#include "tests/trainer/af3_full.h"
 
 #include <assert.h>
 #include <math.h>
@@ -92,6 +92,18 @@ void bench_close(af3_bench *b) {
     fm_arena_fini(&b->arena);
 }
 
+void bench_upload(af3_bench *b, void *device, fm_element element, int64_t count,
+                  const double *values) {
+    size_t size = fm_element_bytes(element);
+    void *host = malloc((size_t)count * size);
+    assert(host);
+    for (int64_t i = 0; i < count; i++)
+        put_element(element, host, i, values[i]);
+    b->kernels->upload(NULL, device, host, (size_t)count * size);
+    b->kernels->synchronize(NULL);
+    free(host);
+}
+
 void bench_load_parameters(af3_bench *b) {
     size_t size = fm_element_bytes(b->params.element);
     void *master = calloc((size_t)b->params.n_element, size);
@@ -175,10 +187,15 @@ void bench_report(af3_bench *b, const char *group, const af3_worst *w, double ga
 void bench_compare(af3_bench *b, af3_worst *w, const fm_tape *tape, fm_tensor_ref tensor,
                    const char *name) {
     const fm_npy *array = case_find(b->expected, "out/", name);
-    if (!array) return;
     const fm_tensor *described = fm_tape_tensor(tape, tensor);
-    const double *data = bench_fetch(b, fm_tape_data(tape, tensor), described->element,
-                                     fm_tensor_local_count(described));
+    int64_t n = fm_tensor_local_count(described);
+    const double *data = bench_fetch(b, fm_tape_data(tape, tensor), described->element, n);
+    if (af3_full_is(b->expected)) {
+        double error = af3_full_output_error(b->expected, name, data, n);
+        if (error >= 0) af3_note(w, name, error);
+        return;
+    }
+    if (!array) return;
     double *part = fm_arena_alloc_array(&b->arena, array->count, sizeof *part);
     assert(part);
     for (uint64_t i = 0; i < array->count; i++)

@@ -38,6 +38,9 @@ void bench_clear(af3_bench *b, int32_t tensor);
 void bench_send(af3_bench *b);
 /* Returns numbers of the device in memory of the arena. */
 double *bench_fetch(af3_bench *b, const void *device, fm_element element, int64_t count);
+/* Uploads `count` values to the device's elements. */
+void bench_upload(af3_bench *b, void *device, fm_element element, int64_t count,
+                  const double *values);
 /* w/NAME of every row, into the values and the average. */
 void bench_load_parameters(af3_bench *b);
 void bench_load_fourier(af3_bench *b);

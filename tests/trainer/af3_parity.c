@@ -20,6 +20,7 @@
  * the name of that array, and the gate. The last line is "parity: ok" or "parity: FAIL". A path
  * that does not exist as given is looked for below $FM_REFERENCE_DATA. Without either, or without
  * that device, the program exits with 77. */
+#include "tests/trainer/af3_full.h"
 #include "tests/trainer/af3_sample.h"
 #include "tests/trainer/af3_step.h"
 #include "tests/trainer/af3_unit.h"
@@ -155,6 +156,20 @@ static fm_status run_sampling(const settings *set, const char *config, const cha
     return status;
 }
 
+/* The published model's step, whose inputs are those of the tiny one beside it: "af3_full.npz" and
+ * "af3.npz". It is large, so it runs in float32 only. */
+static fm_status run_full(const af3_step_files *files, const char *path, const fm_kernels *kernels,
+                          bool *ret_good, fm_error *error) {
+    fm_arena arena = {0};
+    fm_npz inputs;
+    fm_status status = open_beside(&arena, path, "_full.npz", ".npz", &inputs, error);
+    af3_step_files both = *files;
+    both.in = &inputs;
+    *ret_good = !status && af3_step_run(&both, kernels);
+    fm_arena_fini(&arena);
+    return status;
+}
+
 static int run_step(const settings *set, const char *given_config, const char *given) {
     char config[1024], path[1024];
     if (!locate(given_config, config, sizeof config) || !locate(given, path, sizeof path)) {
@@ -169,18 +184,21 @@ static int run_step(const settings *set, const char *given_config, const char *g
     uint64_t hash = 0, again = 0;
     af3_step_files files = {config, &npz, &npz, set->pad, set->recompute, &hash};
     bool good = false, samples = !status && fm_npz_find(&npz, "in/rnd_init");
-    if (samples) {
+    bool full = !status && af3_full_is(&npz);
+    if (full) {
+        status = run_full(&files, path, kernels, &good, &error);
+    } else if (samples) {
         status = run_sampling(set, config, path, &npz, kernels, &good, &error);
     } else if (!status) {
         good = af3_step_run(&files, kernels);
     }
-    if (good && !samples && set->twice) {
+    if (good && !samples && !full && set->twice) {
         files.ret_hash = &again;
         good = af3_step_run(&files, kernels) && again == hash;
         printf("bits         %016llx and %016llx %s\n", (unsigned long long)hash,
                (unsigned long long)again, again == hash ? "ok" : "FAIL");
     }
-    if (good && !samples && !strcmp(set->device, "cpu")) good = run_wide(path, &files);
+    if (good && !samples && !full && !strcmp(set->device, "cpu")) good = run_wide(path, &files);
     if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
     fm_arena_fini(&arena);
     return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : !good;

@@ -3,7 +3,7 @@
 #include "tests/trainer/af3_step.h"
 
 #include "proto/base/hash.h"
-#include "tests/trainer/af3_bench.h"
+#include "tests/trainer/af3_full.h"
 #include "trainer/model/af3/rollout.h"
 #include "trainer/optim/optimizer.h"
 
@@ -18,12 +18,15 @@ enum { N_TAPE = 6 };
 static const double OUTPUT_GATE = 1e-5, LOSS_GATE = 3e-6, GRADIENT_GATE = 1e-4, WIDE_GATE = 1e-11;
 /* Gradients that are zero in exact arithmetic are compared absolutely. */
 static const double ZERO_GATE = 1e-5;
+/* The same of the published model, whose floors are higher, and those of its gradients' norms. */
+static const double FULL_LOSS_GATE = 1e-5, FULL_GRADIENT_GATE = 5e-4, FULL_NORM_GATE = 5e-5;
 /* Updated values, absolutely. */
 static const double UPDATE_GATE = 5e-5, AVERAGE_GATE = 1e-6, NOISE = 1e-5;
 
 typedef struct step {
     af3_bench base;
     const af3_step_files *files;
+    bool full; /* the published model (af3_full.h) */
     fm_tape structures, cycle, last, prepare, step, confidence;
     fm_af3_training_noise noise;
     fm_af3_rollout rollout;
@@ -129,7 +132,9 @@ static fm_status build(step *s, fm_error *error) {
         .clip = FM_CLIP_BATCH,
         .clip_norm = case_number(&s->base.of, "clip", 10),
         .decay_factor = 1};
-    if (!status) status = fm_optimizer_init(&s->optimizer, &s->base.params, &options, error);
+    if (!status && !s->full) {
+        status = fm_optimizer_init(&s->optimizer, &s->base.params, &options, error);
+    }
     return status;
 }
 
@@ -162,6 +167,13 @@ static void read_terms(step *s, const fm_tape *tape, int first, int end, fm_tens
     s->loss += *bench_fetch(&s->base, fm_tape_data(tape, total), acc, 1);
 }
 
+static void note_loss(const step *s, af3_worst *w, const char *name, double got) {
+    const fm_npz *file = s->base.expected;
+    double expected =
+        s->full ? af3_full_loss(file, name) : case_value(case_find(file, "loss/", name), 0);
+    af3_note(w, name, fabs(got - expected) / fmax(fabs(expected), 1e-30));
+}
+
 static void compare_losses(step *s) {
     static const char *const names[FM_COMPLEX_TERMS] = {[FM_COMPLEX_MSE] = "mse_loss",
                                                         [FM_COMPLEX_BOND] = "bond_loss",
@@ -174,14 +186,15 @@ static void compare_losses(step *s) {
                                                         [FM_COMPLEX_PAE] = "pae_loss"};
     af3_worst w = {0};
     for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        af3_note(&w, names[i],
-                 af3_relative(&s->value[i], case_find(s->base.expected, "loss/", names[i])));
-    af3_note(&w, "loss", af3_relative(&s->loss, case_find(s->base.expected, "loss/", "loss")));
-    bench_report(&s->base, "losses", &w, s->base.wide ? WIDE_GATE : LOSS_GATE);
+        note_loss(s, &w, names[i], s->value[i]);
+    note_loss(s, &w, "loss", s->loss);
+    double gate = s->full ? FULL_LOSS_GATE : LOSS_GATE;
+    bench_report(&s->base, "losses", &w, s->base.wide ? WIDE_GATE : gate);
 }
 
 /* Whether the configuration lists the parameter among those whose true gradient is 0. */
 static bool is_zero_gradient(const step *s, const char *name) {
+    if (s->full) return af3_full_gradient_is_zero(s->base.expected, name);
     const fm_json *list = fm_json_get_member(s->base.of.json, "zero_gradient");
     for (size_t i = 0; i < fm_json_count(list); i++) {
         const char *text = fm_json_get_text(fm_json_get_element(list, i));
@@ -214,6 +227,36 @@ static void compare_gradients(step *s) {
     }
     bench_report(&s->base, "gradients", &w, s->base.wide ? WIDE_GATE : GRADIENT_GATE);
     bench_report(&s->base, "zero", &zero, ZERO_GATE);
+}
+
+/* The published model's gradients: samples and norms, one tensor at a time. */
+static void compare_full_gradients(step *s) {
+    const fm_npz *file = s->base.expected;
+    af3_worst samples = {0}, norms = {0}, zero = {0}, all = {0};
+    double total = 0, expected = case_value(case_find(file, "", "clip_total_norm_f64"), 0);
+    for (int32_t p = 0; p < s->base.params.n_param; p++) {
+        const fm_param *row = &s->base.params.param[p];
+        int64_t n = fm_param_count(row);
+        size_t mark = fm_arena_mark(&s->base.arena);
+        const double *data = bench_fetch(
+            &s->base, fm_params_at(&s->base.params, s->base.params.gradient, row->offset),
+            s->base.params.element, n);
+        for (int64_t i = 0; i < n; i++)
+            total += data[i] * data[i];
+        double norm_error, error = af3_full_gradient_error(file, row->name, data, n, &norm_error);
+        if (is_zero_gradient(s, row->name)) {
+            af3_note(&zero, row->name, largest(data, n));
+        } else {
+            af3_note(&samples, row->name, error);
+            af3_note(&norms, row->name, norm_error);
+        }
+        fm_arena_rewind(&s->base.arena, mark);
+    }
+    af3_note(&all, "total_norm", fabs(sqrt(total) - expected) / expected);
+    bench_report(&s->base, "gradients", &samples, FULL_GRADIENT_GATE);
+    bench_report(&s->base, "norms", &norms, FULL_NORM_GATE);
+    bench_report(&s->base, "zero", &zero, ZERO_GATE);
+    bench_report(&s->base, "norm", &all, OUTPUT_GATE);
 }
 
 /* The norm before clipping. */
@@ -337,7 +380,8 @@ static void run_rollout(step *s, double *x) {
     memcpy(x, last, (size_t)count * sizeof *x);
     af3_worst w = {0};
     af3_note(&w, "coordinate_mini",
-             af3_relative(x, case_find(s->base.expected, "out/", "coordinate_mini")));
+             af3_relative(x, s->full ? case_find(s->base.expected, "", "coordinate_mini_f64")
+                                     : case_find(s->base.expected, "out/", "coordinate_mini")));
     bench_report(&s->base, "rollout", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
 }
 
@@ -359,8 +403,12 @@ static void load_labels(step *s) {
 
 static fm_status run_forward(step *s, fm_error *error) {
     fm_af3_writer to = {bench_put, &s->base};
-    bench_load_parameters(&s->base);
-    bench_load_fourier(&s->base);
+    if (s->full) {
+        af3_full_load(&s->base);
+    } else {
+        bench_load_parameters(&s->base);
+        bench_load_fourier(&s->base);
+    }
     load_structures(s);
     load_labels(s);
     fm_status status = fm_af3_write_sample(&s->base.of.sample, &s->base.of.config, &s->base.inputs,
@@ -404,9 +452,13 @@ static fm_status run(step *s, fm_error *error) {
                s->confidence_total);
     compare_losses(s);
     fm_tape_backward(&s->confidence, NULL);
-    compare_gradients(s);
     compare_memory(s);
-    run_update(s);
+    if (s->full) {
+        compare_full_gradients(s);
+    } else {
+        compare_gradients(s);
+        run_update(s);
+    }
     return FM_OK;
 }
 
@@ -414,6 +466,7 @@ bool af3_step_run(const af3_step_files *files, const fm_kernels *kernels) {
     step *s = calloc(1, sizeof *s);
     assert(s);
     s->files = files;
+    s->full = af3_full_is(files->expected);
     s->base.kernels = kernels;
     s->base.expected = files->expected;
     s->base.name = "step";

@@ -1,14 +1,7 @@
 /* Tests of AlphaFold 3's parameter table: how many values each module has, and how they start. */
+#include "tests/trainer/golden.h"
+#include "tests/trainer/af3_formula.h"
 #include "trainer/model/af3/model.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 typedef struct table {
     fm_arena arena;
@@ -77,7 +70,44 @@ static void test_counts_by_module(void **state) {
     close_table(&t);
 }
 
+/* The reference's weights of the published model follow from their names. Their norms agree, so
+ * names and shapes do. Every 16th row is drawn, since all have 368 million values. */
+static void test_drawn_weights(void **state) {
+    (void)state;
+    golden file = {0};
+    golden_open(&file, "af3/af3_full.npz");
+    const fm_npy *names = golden_find(&file, "", "param_names");
+    const double *norms = golden_find(&file, "", "weight_norm")->data;
+    table t;
+    fm_af3_config config = fm_af3_config_initial();
+    open_table(&t, &config);
+    const char *at = names->data, *end = at + names->count;
+    int32_t n_row = 0;
+    for (int64_t line = 0; at < end; line++) {
+        char name[256];
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        int length = (int)((stop ? stop : end) - at);
+        snprintf(name, sizeof name, "%.*s", length, at);
+        at += length + 1;
+        const fm_param *row = fm_params_find(&t.params, name);
+        assert_non_null(row);
+        n_row++;
+        if (line % 16) continue;
+        uint64_t hash = af3_name_hash(name);
+        double square = 0;
+        for (int64_t i = 0; i < fm_param_count(row); i++) {
+            double value = (double)af3_drawn_parameter(row, hash, i);
+            square += value * value;
+        }
+        assert_true(fabs(sqrt(square) - norms[line]) <= 1e-9 * norms[line]);
+    }
+    assert_int_equal(n_row, t.params.n_param);
+    close_table(&t);
+    golden_close(&file);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts_by_module)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts_by_module),
+                                       cmocka_unit_test(test_drawn_weights)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

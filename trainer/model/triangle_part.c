@@ -143,7 +143,9 @@ bool fm_triangle_part_exists(const fm_tape *tape, fm_comm *comm, bool incoming, 
                              const fm_triangle_weights *weights, double dropout) {
     const attributes at = attributes_of(tape, comm, incoming, z, weights, dropout);
     fm_triangle_block shape = shape_of(&at);
-    return tape->kernels->triangle_part_kept(&shape) > 0;
+    bool has_biases =
+        weights->projections_bias != FM_PARAM_NONE && weights->out_bias != FM_PARAM_NONE;
+    return has_biases && tape->kernels->triangle_part_kept(&shape) > 0;
 }
 
 fm_tensor_ref fm_triangle_part_add(fm_tape *tape, const char *name, fm_comm *comm, bool incoming,

@@ -13,7 +13,7 @@
 #include "trainer/dist/exchange.h"
 #include "trainer/ops/triangle_multiplication.h"
 
-/* Whether the device has kernels for parts of z. */
+/* Whether the device has kernels for parts of z, which need both biases. */
 bool fm_triangle_part_exists(const fm_tape *tape, fm_comm *comm, bool incoming, fm_tensor_ref z,
                              const fm_triangle_weights *weights, double dropout);
 

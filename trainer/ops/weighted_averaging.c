@@ -162,8 +162,11 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_call_linear_grad(run, &out, dupdate, (fm_out){do_gated, FM_WRITE},
                         fm_run_param_gradient(run, node, P_OUT), (fm_out){0});
     fm_attention core = core_of(run, node, make_zeros(run, at));
-    /* The gradients of the queries and keys have no place: they are those of constants. */
+    /* The gradients of the queries and keys, which are constants, are written and not read. */
+    void *unread = fm_run_workspace_act(run, 2 * at->n * at->width);
     fm_attention_grad grad = {.dout = do_gated,
+                              .dq = {unread, FM_WRITE},
+                              .dk = {fm_run_at(unread, at->n * at->width, act), FM_WRITE},
                               .dv = {dvg, FM_WRITE},
                               .dg = {fm_run_at(dvg, at->width, act), FM_WRITE},
                               .dbias = {dbias, FM_WRITE}};

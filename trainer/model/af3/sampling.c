@@ -1,6 +1,7 @@
 /* sampling.c: see sampling.h. */
 #include "trainer/model/af3/sampling.h"
 
+#include "trainer/backend/normal.h"
 #include "trainer/ops/arithmetic.h"
 #include "trainer/ops/scale_groups.h"
 
@@ -16,6 +17,17 @@ void fm_af3_schedule(const fm_af3_noise *noise, int64_t n, double *levels) {
 
 double fm_af3_training_level(const fm_af3_noise *noise, double normal) {
     return noise->sigma_data * exp(noise->p_mean + noise->p_std * normal);
+}
+
+void fm_af3_draw_levels(const fm_af3_noise *noise, uint64_t seed, const uint32_t *clock, int64_t n,
+                        double *sigma) {
+    const fm_draw draw = {seed, clock, FM_DRAW_TRAINING, FM_PURPOSE_LEVEL};
+    for (int64_t i = 0; i < n; i++) {
+        fm_philox_counter block = fm_draw_block(&draw, (uint64_t)i);
+        double pair[2];
+        fm_normal_pair(&block.word[i & 2], pair);
+        sigma[i] = fm_af3_training_level(noise, pair[i & 1]);
+    }
 }
 
 fm_af3_step_numbers fm_af3_step_numbers_of(const fm_af3_noise *noise, const double levels[2]) {

@@ -17,6 +17,10 @@ void fm_af3_schedule(const fm_af3_noise *noise, int64_t n, double *levels);
 /* sigma of training for a standard normal number. */
 double fm_af3_training_level(const fm_af3_noise *noise, double normal);
 
+/* Draws the levels of n training structures: sigma [n]. `clock` as in fm_draw; on the host. */
+void fm_af3_draw_levels(const fm_af3_noise *noise, uint64_t seed, const uint32_t *clock, int64_t n,
+                        double *sigma);
+
 typedef struct fm_af3_step_numbers {
     double t;      /* the noise level of x~ */
     double spread; /* of the noise that is added */
