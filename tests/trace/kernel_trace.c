@@ -5,7 +5,8 @@
  *     CUDA_INJECTION64_PATH=libfm_kernel_trace.so FM_TRACE=FILE bench_step ...
  *
  * CUPTI records every node of every graph replay. Recording slows the host, not the kernels; the
- * gaps between nodes grow by some tenths of a microsecond. At exit FILE holds one line per record:
+ * gaps between nodes grow by some tenths of a microsecond. The first %p in FILE stands for the
+ * number of the process, since ranks are processes. At exit FILE holds one line per record:
  *
  *     start_ns <tab> end_ns <tab> graph <tab> node <tab> blocks <tab> threads <tab>
  *     registers <tab> shared_bytes <tab> name
@@ -15,6 +16,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum { BUFFER_BYTES = 8 << 20, BUFFER_ALIGNMENT = 8 };
 
@@ -75,11 +78,21 @@ static int check(CUptiResult result, const char *call) {
 }
 #define CHECK(call) check(call, #call)
 
+/* Opens the file that `pattern` names for this process. */
+static FILE *open_output(const char *pattern) {
+    char path[4096];
+    const char *at = strstr(pattern, "%p");
+    if (!at) return fopen(pattern, "w");
+    int n = snprintf(path, sizeof path, "%.*s%ld%s", (int)(at - pattern), pattern, (long)getpid(),
+                     at + 2);
+    return n < (int)sizeof path ? fopen(path, "w") : NULL;
+}
+
 /* CUDA calls this when the program's first context is made. */
 int InitializeInjection(void);
 int InitializeInjection(void) {
     const char *path = getenv("FM_TRACE");
-    if (!path || !(output = fopen(path, "w"))) {
+    if (!path || !(output = open_output(path))) {
         fprintf(stderr, "kernel_trace: FM_TRACE must name a file that can be written\n");
         return 0;
     }

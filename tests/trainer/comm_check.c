@@ -91,6 +91,7 @@ static void list_cases(check *c) {
                 m.received = columns && kind == FM_EXCHANGE_ALL_GATHER ? in_columns : in_rows;
                 m.receive.beta = variant & 4 ? FM_ADD : FM_WRITE;
                 m.held = c->n_case % 3 != 0;
+                m.patient = c->n_case % 2 != 0;
                 size_t bytes = fm_element_bytes(element);
                 sent += round_up((size_t)sent_extent(c, &m) * bytes);
                 received += round_up((size_t)received_extent(c, &m) * bytes);

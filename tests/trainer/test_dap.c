@@ -27,12 +27,12 @@ static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *c
     const rank_state *s = context;
     fm_tape_begin_segment(tape, s->recompute);
     fm_tensor_ref x = fm_op_transition(tape, "first", in[0], &s->first, true, FM_KEEP);
-    fm_switch there = fm_dap_switch_begin(tape, "to columns", s->comm, x, 1);
+    fm_switch there = fm_dap_switch_begin(tape, "to columns", s->comm, x, 1, false);
     fm_tensor_ref aside = fm_op_transition(tape, "aside", x, &s->last, false, FM_KEEP);
     fm_tensor_ref columns = fm_dap_switch_finish(tape, &there);
     columns = fm_op_attention(tape, "columns", FM_AXIAL_COLUMN, columns, in[1], FM_TENSOR_NONE,
                               &s->attention, true, 0.25);
-    fm_switch back = fm_dap_switch_begin(tape, "to rows", s->comm, columns, 0);
+    fm_switch back = fm_dap_switch_begin(tape, "to rows", s->comm, columns, 0, true);
     fm_tensor_ref rows = fm_dap_switch_finish(tape, &back);
     rows = fm_op_transition(tape, "again", rows, &s->first, true, FM_KEEP);
     fm_tape_end_segment(tape);

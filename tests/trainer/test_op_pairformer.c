@@ -197,8 +197,10 @@ static fm_tensor_ref build_attention(fm_tape *tape, const fm_tensor_ref *in, con
     if (s->split) {
         fm_tensor_ref from = s->axial == FM_AXIAL_ROW ? z : x;
         fm_shared_axis shared = s->axial == FM_AXIAL_ENDING ? FM_SHARED_AXIS1 : FM_SHARED_AXIS0;
-        fm_tensor_ref bias = fm_op_attention_bias(tape, "bias", s->axial, from, w);
-        fm_tensor_ref qkvg = fm_op_attention_project(tape, "project", x, w);
+        bool at_once = s->axial == FM_AXIAL_STARTING; /* an ending node's bias is made before */
+        fm_tensor_ref bias = FM_TENSOR_NONE;
+        if (!at_once) bias = fm_op_attention_bias(tape, "bias", s->axial, from, w);
+        fm_tensor_ref qkvg = fm_op_attention_project(tape, "project", x, w, at_once ? &bias : NULL);
         fm_tensor_ref o = fm_op_attention_core(tape, "core", s->axial, x, qkvg, mask, bias, w);
         const fm_linear_update_weights end = {w->out, w->out_bias, FM_PARAM_NONE};
         return fm_op_linear_update(tape, "update", x, o, &end, s->dropout, shared).x;

@@ -203,18 +203,18 @@ typedef struct recording_case {
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
     {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x333a78fe449dc3fe, 0x73511b05b7e35584},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xaae92ea5b7e76b9c, 0x40cfdde984413c9d},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x3cb66e94de2fe286, 0x4180c9e38739f334},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x1d5e4944e90174b8, 0x59a49f65dd40c969},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0xb6a947145ef82a1c, 0xa93f5a0c7321c013},
     {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x37ee9fb7a76bb93b, 0x784962d6f2203c4b},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0xee2cbeb832474dce, 0x05fddac358f5f1f2},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x04c9ca01a67369b0, 0x7405f6589ab5d198},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0xf36720fb717cf165, 0x8180da4bc0f3f906},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0xe1094e4aadfa1c26, 0xc076eb30ef7ca28d},
     {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xce5ba211965d8e0d, 0xcaae769cf64c2aaa},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xb15882a57983fa96, 0xa90ec96a5ef5c477},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xe076da43d2bf5a78, 0xfe3ea000e11f533f},
     {FM_ORDER_PARALLEL, {1, 1, 1}, 0x6d390228691758e3, 0xc07564f84af582fb},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0xf7ea0546c863352f, 0x19d3a88a8e41d90b},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x259d07a18b209b75, 0xc7fd5e3a804106ee},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0xca7bcb7636e851b1, 0xe051fb09985cd2c0},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xb8bbf8f68f76c9ca, 0xfb46a197c45c653d},
     {FM_ORDER_PARALLEL, {1, 2, 1}, 0x3cd9d7bd4748dd66, 0x7661ad7e0eee1274},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xc4d0c64478e2cc93, 0x3868e7058ed69e1f},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x1e44e7a1d3c8735b, 0xcd6a505f9eb9d9bc},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

@@ -385,7 +385,7 @@ static int count_overlapped(const fm_tape *tape) {
 static void exchanges_run_under_work(void **state) {
     (void)state;
     static const int expected[] = {
-        [FM_ORDER_ORIGINAL] = 6, [FM_ORDER_OUTER_FIRST] = 8, [FM_ORDER_PARALLEL] = 9};
+        [FM_ORDER_ORIGINAL] = 7, [FM_ORDER_OUTER_FIRST] = 8, [FM_ORDER_PARALLEL] = 8};
     for (int order = 0; order < 3; order++) {
         int counts[2];
         for (int i = 0; i < 2; i++) {

@@ -263,8 +263,8 @@ enum { MOST_SENT = 64 };
 typedef struct sent_list {
     struct {
         fm_tensor_ref tensor;
-        int32_t step;  /* that began the exchange */
-        bool finished; /* and waits for a later one */
+        int32_t step; /* that began the exchange */
+        int32_t end;  /* step that finished it, which then waits for a later one; -1: under way */
     } item[MOST_SENT];
     int32_t count;
 } sent_list;
@@ -297,12 +297,12 @@ static void extend(fm_tape *tape, fm_tensor_ref tensor, int32_t at) {
     if (buffer->life[life].last < at) buffer->life[life].last = at;
 }
 
-/* An exchange has ended: those that began before it, and have ended, are held until here. */
+/* An exchange has ended: those that had ended before it began are held until here. */
 static void release_sent(fm_tape *tape, sent_list *list, int32_t ended, int32_t at) {
     int32_t kept = 0, began = list->item[ended].step;
-    list->item[ended].finished = true;
+    list->item[ended].end = at;
     for (int32_t i = 0; i < list->count; i++) {
-        if (list->item[i].finished && list->item[i].step < began) {
+        if (list->item[i].end >= 0 && list->item[i].end < began) {
             extend(tape, list->item[i].tensor, at);
             tape->step[list->item[i].step].held = true;
         } else {
@@ -324,7 +324,7 @@ static void plan_sent(fm_tape *tape) {
         if (begins) {
             assert(list.count < MOST_SENT);
             list.item[list.count].tensor = sent;
-            list.item[list.count].finished = false;
+            list.item[list.count].end = -1;
             list.item[list.count++].step = at;
         } else {
             int32_t ended = find_sent(&list, sent);
@@ -418,6 +418,10 @@ static void take_places(fm_tape *tape, const fm_plan_request *request) {
 fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr) {
     assert(tape->open_segment < 0 && tape->n_step == 0);
     assert(tape->kernels == tape->main_kernels);
+    /* Blocks may have been added until here, as modules are recorded. */
+    tape->param_written =
+        fm_arena_calloc(&tape->tables, (size_t)tape->params->n_block + 1, sizeof(bool));
+    if (!tape->param_written) return fm_arena_full(&tape->tables, reterr);
     plan_gradients(tape);
     plan_dropped(tape);
     plan_dropped_together(tape);

@@ -49,9 +49,12 @@ typedef struct fm_message {
     int64_t rows, run;       /* a part has `rows` rows of `run` contiguous elements */
     fm_parts sent, received; /* `part` is not read on a side that has one part */
     int32_t root;            /* FM_EXCHANGE_BROADCAST */
-    /* `send` stays as it is until this rank has finished a later exchange of the group, and not
-     * only until it has finished this one; it saves waiting for the readers. */
+    /* `send` stays as it is until this rank has finished an exchange of the group that began after
+     * this one was finished; it saves waiting for the readers. */
     bool held;
+    /* `finish` comes much later: the exchange may take longer if that leaves the multiprocessors to
+     * other work. */
+    bool patient;
     const void *send; /* device memory; NULL on ranks that only receive */
     fm_out receive;   /* device memory, not overlapping send */
 } fm_message;
@@ -71,6 +74,7 @@ static inline fm_message fm_message_plain(fm_exchange exchange, fm_element eleme
                           .received = {part_count, part_count},
                           .root = 0,
                           .held = false,
+                          .patient = false,
                           .send = send,
                           .receive = {receive, FM_WRITE}};
     return message;

@@ -9,7 +9,7 @@
 #include <assert.h>
 
 fm_switch fm_dap_switch_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_tensor_ref x,
-                              int to_axis) {
+                              int to_axis, bool patient) {
     fm_tensor from = *fm_tape_tensor(tape, x);
     assert(from.rank >= 3 && from.shard_axis == 1 - to_axis && from.shard_count == comm->size);
     assert(from.shape[0] % comm->size == 0 && from.shape[1] % comm->size == 0);
@@ -20,7 +20,8 @@ fm_switch fm_dap_switch_begin(fm_tape *tape, const char *name, fm_comm *comm, fm
     const fm_exchange_shape shape = {.rows = rows,
                                      .run = run,
                                      .sent = to_axis == 1 ? along0 : along1,
-                                     .received = to_axis == 1 ? along1 : along0};
+                                     .received = to_axis == 1 ? along1 : along0,
+                                     .patient = patient};
     fm_tensor result;
     fm_tensor_init(&result, name, from.element, from.rank, from.shape);
     fm_tensor_shard(&result, to_axis, comm->rank, comm->size);

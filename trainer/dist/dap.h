@@ -16,9 +16,9 @@ typedef struct fm_switch {
 } fm_switch;
 
 /* Begins the change of x, which is split along axis 1 - to_axis, to a split along to_axis; finish
- * returns the result. */
+ * returns the result. patient: much other work is recorded before that (fm_message). */
 fm_switch fm_dap_switch_begin(fm_tape *tape, const char *name, fm_comm *comm, fm_tensor_ref x,
-                              int to_axis);
+                              int to_axis, bool patient);
 fm_tensor_ref fm_dap_switch_finish(fm_tape *tape, const fm_switch *change);
 
 #endif

@@ -43,6 +43,7 @@ static void queue(const fm_run *run, fm_pending *pending, fm_exchange exchange, 
                           .received = back ? shape->sent : shape->received,
                           .root = pending->root,
                           .held = run->tape->step[run->step].held,
+                          .patient = shape->patient,
                           .send = send,
                           .receive = {receive, FM_WRITE}};
     pending->ticket = pending->comm->begin(pending->comm, &message, 1, run->stream);
@@ -144,7 +145,7 @@ fm_pending *fm_exchange_begin_on_all(fm_tape *tape, const char *name, fm_comm *c
     assert(exchange == FM_EXCHANGE_ALL_REDUCE || exchange == FM_EXCHANGE_BROADCAST);
     int64_t count = fm_tensor_local_count(received);
     assert(x == FM_TENSOR_NONE || fm_tensor_local_count(fm_tape_tensor(tape, x)) == count);
-    const fm_exchange_shape whole = {1, count, {count, count}, {count, count}};
+    const fm_exchange_shape whole = {1, count, {count, count}, {count, count}, false};
     fm_pending *pending = add_pending(tape, comm, exchange, x, &whole);
     pending->root = root;
     add_begin(tape, name, pending, true, received);

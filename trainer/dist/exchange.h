@@ -27,6 +27,7 @@
 typedef struct fm_exchange_shape {
     int64_t rows, run;
     fm_parts sent, received;
+    bool patient; /* much other work is recorded before it is finished */
 } fm_exchange_shape;
 
 /* An exchange between its two nodes; stored in the tape's arena. */

@@ -16,10 +16,9 @@ typedef struct block {
     bool is_last;
     uint32_t first_draw;
     bool here[FM_N_REPRESENTATION]; /* this rank runs that branch */
-    fm_normed value[FM_N_REPRESENTATION];
-    int axis[FM_N_REPRESENTATION]; /* along which the value is split, or will be on arrival */
-    bool under_way[FM_N_REPRESENTATION];
-    fm_axis_change change[FM_N_REPRESENTATION];
+    bool alternates;                /* between the sublayers of both representations */
+    int axis[FM_N_REPRESENTATION];  /* along which the value is split, or will be on arrival */
+    fm_block_values now;
 } block;
 
 /* The split axes after the last block of a stack. */
@@ -58,39 +57,72 @@ static int axis_after(const block *b, int i, fm_representation of) {
     return b->is_last ? EXIT_AXIS[of] : fm_block_entry_axis(b->list, of);
 }
 
-/* Returns the weights of the LayerNorm through which the result of sublayer i is read next, in this
- * block or the next one. On split arrays the reader normalises for itself what changes its axis
- * before. */
+/* Returns the sublayer that touches the representation next after sublayer i, in this block or the
+ * next one, and the weights of its block; NULL where those are not known. */
+static const fm_sublayer *reader_after(const block *b, int i, fm_representation of,
+                                       const void **ret_weights) {
+    int next = find_touching(b->list, i + 1, of);
+    bool wraps = next == b->list->n_sublayer;
+    *ret_weights = wraps ? b->next_weights : b->weights;
+    if (wraps && !b->next_weights) return NULL;
+    return b->list->sublayer[wraps ? find_touching(b->list, 0, of) : next];
+}
+
+/* Returns the weights of the LayerNorm through which the result of sublayer i is read next. On
+ * split arrays the reader normalises for itself what changes its axis before; only its bias is made
+ * before that. */
 static fm_param_ref norm_after(const block *b, int i) {
     fm_representation of = b->list->sublayer[i]->updates;
     int axis = b->list->sublayer[i]->axis[of];
-    if (fm_split_is_split(b->r->config) && axis_after(b, i, of) != axis) return FM_PARAM_NONE;
-    int next = find_touching(b->list, i + 1, of);
-    if (next < b->list->n_sublayer) {
-        return fm_recorder_norm(b->list->sublayer[next], b->weights, of);
+    const void *weights;
+    const fm_sublayer *reader = reader_after(b, i, of, &weights);
+    bool changes = fm_split_is_split(b->r->config) && axis_after(b, i, of) != axis;
+    if (!reader || (changes && !(of == FM_PAIR && fm_recorder_has_bias(reader)))) {
+        return FM_PARAM_NONE;
     }
-    next = find_touching(b->list, 0, of);
-    return b->next_weights ? fm_recorder_norm(b->list->sublayer[next], b->next_weights, of)
-                           : FM_PARAM_NONE;
+    return fm_recorder_norm(reader, weights, of);
 }
 
 /* -- changes of the split axis */
 
 static void arrive(block *b, fm_representation of) {
-    if (b->under_way[of]) {
-        b->value[of] = fm_not_normed(fm_split_change_finish(b->r->tape, &b->change[of]));
-        b->under_way[of] = false;
+    if (b->now.under_way[of]) {
+        b->now.value[of] = fm_not_normed(fm_split_change_finish(b->r->tape, &b->now.change[of]));
+        b->now.under_way[of] = false;
     }
+}
+
+/* What sublayer s reads first arrives. A bias that was made before needs no pairs. */
+static void arrive_for(block *b, const fm_sublayer *s) {
+    if (b->now.bias_of != s) arrive(b, fm_sublayer_reads(s));
+}
+
+/* Whether work of another sublayer is recorded between the two halves of a change that begins after
+ * sublayer i. */
+static bool is_patient(const block *b, int i, fm_representation of) {
+    if (b->alternates) return true;
+    bool wraps = i + 1 == b->list->n_sublayer;
+    const fm_sublayer *next = b->list->sublayer[wraps ? 0 : i + 1];
+    if (wraps && !b->next_weights) return false;
+    return next->axis[of] == FM_UNTOUCHED || (next == b->now.bias_of && next->updates != of);
 }
 
 /* Call it after sublayer i, the last one that needs the present axis. */
 static void leave(block *b, int i, fm_representation of) {
     int axis = axis_after(b, i, of);
     if (axis == b->axis[of] || !fm_split_is_split(b->r->config)) return;
-    b->change[of] = fm_split_change_begin(b->r->tape, b->r->config, b->list->change_name[of][axis],
-                                          b->value[of].x, axis);
-    b->under_way[of] = true;
+    const void *weights;
+    const fm_sublayer *reader = reader_after(b, i, of, &weights);
+    if (of == FM_PAIR && reader && fm_recorder_has_bias(reader)) b->now.bias_of = reader;
+    b->now.change[of] =
+        fm_split_change_begin(b->r->tape, b->r->config, b->list->change_name[of][axis],
+                              b->now.value[of].x, axis, is_patient(b, i, of));
+    b->now.under_way[of] = true;
     b->axis[of] = axis;
+    /* The bias is made under the change; backward, that of the change begins first, too. */
+    if (of == FM_PAIR && b->now.bias_of) {
+        b->now.bias = fm_recorder_begin_bias(b->r, reader, weights, b->now.value[of]);
+    }
 }
 
 /* -- sublayers */
@@ -99,45 +131,47 @@ static void leave(block *b, int i, fm_representation of) {
  */
 static fm_begun begin(block *b, int i) {
     const fm_sublayer *s = b->list->sublayer[i];
+    if (b->now.bias_of == s) {
+        b->now.bias_of = NULL;
+        return b->now.bias;
+    }
     fm_representation from = fm_sublayer_reads(s);
-    fm_begun begun = fm_recorder_begin(b->r, s, b->weights, b->value[from]);
-    if (from != s->updates) b->value[from].n = FM_TENSOR_NONE;
+    fm_begun begun = fm_recorder_begin(b->r, s, b->weights, b->now.value[from]);
+    if (from != s->updates) b->now.value[from].n = FM_TENSOR_NONE;
     return begun;
 }
 
 static void finish(block *b, int i, const fm_begun *begun) {
     const fm_sublayer *s = b->list->sublayer[i];
     fm_tape_seek_draw(b->r->tape, b->first_draw + draws_before(b->list, i));
-    b->value[s->updates] =
-        fm_recorder_finish(b->r, s, b->weights, begun, b->value[s->updates], norm_after(b, i));
+    b->now.value[s->updates] =
+        fm_recorder_finish(b->r, s, b->weights, begun, b->now.value[s->updates], norm_after(b, i));
 }
 
 static void record(block *b, int i) {
     const fm_sublayer *s = b->list->sublayer[i];
     arrive(b, s->updates);
-    arrive(b, fm_sublayer_reads(s));
+    arrive_for(b, s);
     fm_begun begun = begin(b, i);
     finish(b, i, &begun);
     leave(b, i, s->updates);
 }
 
-/* Records the outer product mean and, after it, the sum over both branches. The change of m is
- * hidden under the sublayers that follow where they update z, else under the second half of the
- * product. */
+/* Records the outer product mean and, after it, the sum over both branches. The change of m begins
+ * under the second half of the product. */
 static void record_outer(block *b, int i) {
     bool ends = i + 1 == b->list->n_sublayer;
-    bool hidden_later = !ends && b->list->sublayer[i + 1]->updates == FM_PAIR;
     if (b->here[FM_MSA]) {
         arrive(b, FM_MSA);
         fm_begun begun = begin(b, i);
-        if (!hidden_later) leave(b, i, FM_MSA);
+        leave(b, i, FM_MSA);
         arrive(b, FM_PAIR);
         finish(b, i, &begun);
-        if (hidden_later) leave(b, i, FM_MSA);
     }
     arrive(b, FM_PAIR);
     if (ends) arrive(b, FM_MSA);
-    b->value[FM_PAIR].x = fm_split_join(b->r->tape, b->r->config, "branches", b->value[FM_PAIR].x);
+    b->now.value[FM_PAIR].x =
+        fm_split_join(b->r->tape, b->r->config, "branches", b->now.value[FM_PAIR].x);
 }
 
 /* -- runs of sublayers between outer product means */
@@ -156,7 +190,7 @@ static int find_updating(const fm_block_list *list, int from, int end, fm_repres
 static void record_alternately(block *b, int from, int end) {
     int msa = find_updating(b->list, from, end, FM_MSA), first = msa;
     int pair = find_updating(b->list, from, end, FM_PAIR);
-    arrive(b, fm_sublayer_reads(b->list->sublayer[first]));
+    arrive_for(b, b->list->sublayer[first]);
     fm_begun begun = begin(b, first);
     while (msa < end || pair < end) {
         if (pair < end) {
@@ -178,8 +212,10 @@ static void record_run(block *b, int from, int end) {
     bool both = b->here[FM_MSA] && b->here[FM_PAIR] &&
                 find_updating(b->list, from, end, FM_MSA) < end &&
                 find_updating(b->list, from, end, FM_PAIR) < end;
-    if (both && fm_split_is_split(b->r->config)) {
+    b->alternates = both && fm_split_is_split(b->r->config);
+    if (b->alternates) {
         record_alternately(b, from, end);
+        b->alternates = false;
         return;
     }
     for (int i = from; i < end; i++) {
@@ -187,7 +223,8 @@ static void record_run(block *b, int from, int end) {
         if (b->here[of]) {
             record(b, i);
         } else {
-            b->value[of] = fm_not_normed(FM_TENSOR_NONE); /* the rank of the other branch has it */
+            /* The rank of the other branch has it. */
+            b->now.value[of] = fm_not_normed(FM_TENSOR_NONE);
         }
     }
 }
@@ -202,11 +239,10 @@ fm_block_values fm_block_record(const fm_recorder *r, const fm_block_list *list,
         .next_weights = next_weights,
         .is_last = is_last,
         .first_draw = r->tape->n_draw,
+        .now = in,
         .here = {[FM_MSA] = fm_split_has_msa(r->config), [FM_PAIR] = fm_split_has_pair(r->config)}};
-    for (int of = 0; of < FM_N_REPRESENTATION; of++) {
-        b.value[of] = in.value[of];
+    for (int of = 0; of < FM_N_REPRESENTATION; of++)
         b.axis[of] = fm_block_entry_axis(list, of);
-    }
     for (int i = 0, end; i < list->n_sublayer; i = end) {
         end = i;
         while (end < list->n_sublayer && list->sublayer[end]->kind != FM_SUBLAYER_OUTER)
@@ -214,8 +250,10 @@ fm_block_values fm_block_record(const fm_recorder *r, const fm_block_list *list,
         record_run(&b, i, end);
         if (end < list->n_sublayer) record_outer(&b, end++);
     }
-    arrive(&b, FM_PAIR);
-    arrive(&b, FM_MSA);
+    if (!next_weights) {
+        arrive(&b, FM_PAIR);
+        arrive(&b, FM_MSA);
+    }
     fm_tape_seek_draw(r->tape, b.first_draw + fm_block_draws(list));
-    return (fm_block_values){{b.value[FM_MSA], b.value[FM_PAIR]}};
+    return b.now;
 }

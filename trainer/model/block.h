@@ -6,7 +6,9 @@
  * decide which work is recorded while an exchange is under way:
  *
  *     1. An exchange begins right after the last sublayer that needs the old axis, and ends right
- *        before the first sublayer that needs the new one.
+ *        before the first sublayer that needs the new one, which may be in the next block. An
+ *        attention that makes its bias of the pairs makes it before they change their axis, and
+ *        the bias travels at the same time.
  *     2. Sublayers of both representations with no outer product mean between them are independent,
  *        so they are recorded alternately, and each exchange of one representation runs under a
  *        sublayer of the other:
@@ -17,8 +19,8 @@
  *        Row attention reads the pairs before `outgoing` updates them, so its bias is made first.
  *
  * Between blocks z is split along axis 0, and m along the axis of the first sublayer that touches
- * it. After the last block m is split along axis 1. Under BP (split.h) each rank records its
- * branch's sublayers only; after the outer product mean both ranks have the sum. */
+ * it, or on the way there. After the last block m is split along axis 1. Under BP (split.h) each
+ * rank records the sublayers of its branch only; after the outer product mean both have the sum. */
 #ifndef FM_TRAINER_MODEL_BLOCK_H
 #define FM_TRAINER_MODEL_BLOCK_H
 
@@ -31,14 +33,19 @@ typedef struct fm_block_list {
     const char *change_name[FM_N_REPRESENTATION][2];
 } fm_block_list;
 
-/* Both representations between two blocks; x is FM_TENSOR_NONE where this rank does not have it. */
+/* Both representations between two blocks; x is FM_TENSOR_NONE where this rank does not have it.
+ * The other fields are all zero where nothing is under way. */
 typedef struct fm_block_values {
     fm_normed value[FM_N_REPRESENTATION];
+    bool under_way[FM_N_REPRESENTATION]; /* `change` makes the value */
+    fm_axis_change change[FM_N_REPRESENTATION];
+    const fm_sublayer *bias_of; /* its bias was made before the pairs changed their axis; or NULL */
+    fm_begun bias;
 } fm_block_values;
 
 /* Records a block. next_weights: those of the next block, where this block may apply its
- * LayerNorms; else NULL. is_last: the block is the last of its stack. Returns the updated
- * representations. */
+ * LayerNorms and leave exchanges under way; else NULL. is_last: the block is the last of its stack.
+ * Returns the updated representations. */
 fm_block_values fm_block_record(const fm_recorder *recorder, const fm_block_list *list,
                                 const void *weights, const void *next_weights, bool is_last,
                                 fm_block_values in);

@@ -159,8 +159,12 @@ static fm_recorder recorder_of_block(const fm_recorder *stack, int32_t index,
     return recorder;
 }
 
+static bool recomputes(const fm_model_config *stack, int32_t index) {
+    return fm_model_config_block(stack, index).recompute == FM_RECOMPUTE_BLOCK;
+}
+
 static fm_block_values values_of(fm_tensor_ref m, fm_tensor_ref z) {
-    return (fm_block_values){{[FM_MSA] = fm_not_normed(m), [FM_PAIR] = fm_not_normed(z)}};
+    return (fm_block_values){.value = {[FM_MSA] = fm_not_normed(m), [FM_PAIR] = fm_not_normed(z)}};
 }
 
 fm_representations fm_evoformer_stack(const fm_recorder *recorder,
@@ -178,10 +182,11 @@ fm_representations fm_evoformer_stack(const fm_recorder *recorder,
     for (int32_t i = 0; i < n_block; i++) {
         fm_model_config own;
         fm_recorder r = recorder_of_block(recorder, first + i, &own);
-        bool is_last = i + 1 == n_block;
-        /* What leaves a recomputed segment is kept, so it does not leave normalised as well. */
-        bool recompute = own.recompute == FM_RECOMPUTE_BLOCK;
-        const fm_evoformer_weights *next = is_last || recompute ? NULL : &weights[i + 1];
+        /* What leaves a recomputed segment is kept, so it does not leave normalised as well. No
+         * exchange is under way where one begins or ends. */
+        bool recompute = recomputes(config, first + i), is_last = i + 1 == n_block;
+        bool joins = !is_last && !recompute && !recomputes(config, first + i + 1);
+        const fm_evoformer_weights *next = joins ? &weights[i + 1] : NULL;
         fm_tape_begin_segment(r.tape, recompute);
         x = fm_block_record(&r, &list, &weights[i], next, is_last, x);
         fm_tape_end_segment(r.tape);

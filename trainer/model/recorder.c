@@ -80,14 +80,16 @@ static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
     return fm_op_linear_update(r->tape, s->name, x.x, o, &end, rate_of(r, s), shared_axis(s));
 }
 
-/* The bias is gathered while q k v g are made. */
+/* Where the bias was made alone, it is gathered while q k v g are made. */
 static fm_normed attention_split(const fm_recorder *r, const fm_sublayer *s,
                                  const fm_attention_weights *weights, const fm_begun *begun,
                                  fm_normed x, fm_param_ref next) {
     fm_attention_weights w = *weights;
-    if (s->axial != FM_AXIAL_ROW) x.n = begun->from.n;
-    w.norm = unless_normed(x, w.norm);
-    fm_tensor_ref qkvg = fm_op_attention_project(r->tape, s->name, fm_normed_input(&x), &w);
+    fm_tensor_ref qkvg = begun->qkvg;
+    if (qkvg == FM_TENSOR_NONE) {
+        w.norm = unless_normed(x, w.norm);
+        qkvg = fm_op_attention_project(r->tape, s->name, fm_normed_input(&x), &w, NULL);
+    }
     fm_tensor_ref bias = fm_dap_gather_finish(r->tape, &begun->gather);
     fm_tensor_ref o =
         fm_op_attention_core(r->tape, s->update_name, s->axial, x.x, qkvg, mask_of(r, s), bias, &w);
@@ -183,29 +185,43 @@ static fm_normed outer(const fm_recorder *r, const fm_sublayer *s, const fm_oute
 
 /* -- all kinds */
 
-/* Begins the gather of an attention's bias. The LayerNorm of a triangle attention is a node, since
- * bias and projections read it. */
-static void begin_bias(const fm_recorder *r, const fm_sublayer *s,
-                       const fm_attention_weights *weights, fm_begun *begun) {
-    fm_normed *from = &begun->from;
+bool fm_recorder_has_bias(const fm_sublayer *s) {
+    return s->kind == FM_SUBLAYER_ATTENTION && has_bias(s);
+}
+
+/* Begins the gather of an attention's bias. with_projections: the node that makes the bias makes
+ * q k v g, too. */
+static fm_begun begin_attention(const fm_recorder *r, const fm_sublayer *s,
+                                const fm_attention_weights *weights, fm_normed from,
+                                bool with_projections) {
     fm_attention_weights w = *weights;
-    if (r->fuses && s->axial != FM_AXIAL_ROW && from->n == FM_TENSOR_NONE) {
-        from->n = fm_op_norm(r->tape, s->name, from->x, w.norm, 0);
+    w.norm = unless_normed(from, w.norm);
+    w.norm_z = unless_normed(from, w.norm_z);
+    fm_begun begun = {.from = from, .qkvg = FM_TENSOR_NONE};
+    fm_tensor_ref x = fm_normed_input(&from), bias;
+    if (with_projections) {
+        begun.qkvg = fm_op_attention_project(r->tape, s->name, x, &w, &bias);
+    } else {
+        bias = fm_op_attention_bias(r->tape, s->name, s->axial, x, &w);
     }
-    w.norm = unless_normed(*from, w.norm);
-    w.norm_z = unless_normed(*from, w.norm_z);
-    fm_tensor_ref bias =
-        fm_op_attention_bias(r->tape, s->name, s->axial, fm_normed_input(from), &w);
-    begun->gather = fm_dap_gather_begin(r->tape, s->name, dap_of(r), bias);
+    begun.gather = fm_dap_gather_begin(r->tape, s->name, dap_of(r), bias);
+    return begun;
+}
+
+fm_begun fm_recorder_begin_bias(const fm_recorder *r, const fm_sublayer *s, const void *weights,
+                                fm_normed from) {
+    return begin_attention(r, s, weights_of(s, weights), from, false);
 }
 
 fm_begun fm_recorder_begin(const fm_recorder *r, const fm_sublayer *s, const void *weights,
                            fm_normed from) {
-    fm_begun begun = {.from = from};
+    fm_begun begun = {.from = from, .qkvg = FM_TENSOR_NONE};
     if (!dap_of(r)) return begun;
-    if (s->kind == FM_SUBLAYER_ATTENTION && has_bias(s)) {
-        begin_bias(r, s, weights_of(s, weights), &begun);
-    } else if (s->kind == FM_SUBLAYER_OUTER) {
+    if (fm_recorder_has_bias(s)) {
+        bool at_once = r->fuses && s->axial != FM_AXIAL_ROW;
+        return begin_attention(r, s, weights_of(s, weights), from, at_once);
+    }
+    if (s->kind == FM_SUBLAYER_OUTER) {
         fm_outer_weights w = *(const fm_outer_weights *)weights_of(s, weights);
         w.norm = unless_normed(from, w.norm);
         begun.operands = fm_op_outer_operands(r->tape, s->name, fm_normed_input(&from), &w);

@@ -41,8 +41,17 @@ fm_recorder fm_recorder_of(fm_tape *tape, const fm_model_config *config,
 typedef struct fm_begun {
     fm_normed from; /* the representation of fm_sublayer_reads */
     fm_gather gather;
+    fm_tensor_ref qkvg; /* of an attention that made them with its bias; else FM_TENSOR_NONE */
     fm_outer_operands operands;
 } fm_begun;
+
+/* Whether the sublayer makes a bias of the pairs, which it can do before they change their split
+ * axis for it. */
+bool fm_recorder_has_bias(const fm_sublayer *sublayer);
+
+/* Records the bias alone, of pairs that are split along either axis. */
+fm_begun fm_recorder_begin_bias(const fm_recorder *recorder, const fm_sublayer *sublayer,
+                                const void *weights, fm_normed from);
 
 /* Records the sublayer's inputs. `weights`: those of the block; from: the representation of
  * fm_sublayer_reads. */

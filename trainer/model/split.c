@@ -57,10 +57,10 @@ fm_split_mask fm_split_mask_of(fm_tape *tape, const fm_model_config *config, fm_
 }
 
 fm_axis_change fm_split_change_begin(fm_tape *tape, const fm_model_config *config, const char *name,
-                                     fm_tensor_ref x, int axis) {
+                                     fm_tensor_ref x, int axis, bool patient) {
     if (!dap_of(config)) return (fm_axis_change){.x = x};
     return (fm_axis_change){FM_TENSOR_NONE,
-                            fm_dap_switch_begin(tape, name, dap_of(config), x, axis)};
+                            fm_dap_switch_begin(tape, name, dap_of(config), x, axis, patient)};
 }
 
 fm_tensor_ref fm_split_change_finish(fm_tape *tape, const fm_axis_change *change) {
@@ -69,7 +69,7 @@ fm_tensor_ref fm_split_change_finish(fm_tape *tape, const fm_axis_change *change
 
 fm_tensor_ref fm_split_change(fm_tape *tape, const fm_model_config *config, const char *name,
                               fm_tensor_ref x, int axis) {
-    fm_axis_change change = fm_split_change_begin(tape, config, name, x, axis);
+    fm_axis_change change = fm_split_change_begin(tape, config, name, x, axis, false);
     return fm_split_change_finish(tape, &change);
 }
 

@@ -50,9 +50,10 @@ typedef struct fm_axis_change {
     fm_switch exchange;
 } fm_axis_change;
 
-/* Splits x along `axis`, 0 or 1, instead of along the other one. */
+/* Splits x along `axis`, 0 or 1, instead of along the other one. patient: much other work is
+ * recorded between begin and finish. */
 fm_axis_change fm_split_change_begin(fm_tape *tape, const fm_model_config *config, const char *name,
-                                     fm_tensor_ref x, int axis);
+                                     fm_tensor_ref x, int axis, bool patient);
 fm_tensor_ref fm_split_change_finish(fm_tape *tape, const fm_axis_change *change);
 fm_tensor_ref fm_split_change(fm_tape *tape, const fm_model_config *config, const char *name,
                               fm_tensor_ref x, int axis);

@@ -1,6 +1,7 @@
-/* attention_split.c: see attention_split.h. The bias is made in the order of z and, for ending
- * nodes, transposed so that the queries are the first axis. The parts of all ranks then follow each
- * other by query. */
+/* attention_split.c: see attention_split.h. A bias has the order of the pair array that it is made
+ * of, [i, j, head], and the core reads it with the strides of its attention. So the parts of all
+ * ranks follow each other along the axis along which that array is split, and nothing is
+ * transposed. */
 #include "trainer/ops/attention_split.h"
 
 #include "trainer/ops/attention_parts.h"
@@ -10,49 +11,36 @@
 /* -- bias */
 
 typedef struct bias_attributes {
-    int64_t n0, n1, c, n_head;
-    bool transposed; /* the queries are along axis 1 of z */
+    int64_t rows, c, n_head;
 } bias_attributes;
 
 enum { PB_NORM, PB_W };
 
 static fm_norm bias_norm(fm_run *run, const fm_node *node) {
     const bias_attributes *at = node->attributes;
-    return fm_call_norm(run, at->n0 * at->n1, at->c, fm_run_input(run, node, 0),
+    return fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, 0),
                         fm_run_param(run, node, PB_NORM));
 }
 
 static fm_linear bias_linear(const fm_run *run, const fm_node *node, const void *normed) {
     const bias_attributes *at = node->attributes;
-    return fm_attention_bias(at->n0 * at->n1, at->c, at->n_head, normed,
-                             fm_run_param(run, node, PB_W));
+    return fm_attention_bias(at->rows, at->c, at->n_head, normed, fm_run_param(run, node, PB_W));
 }
 
 static void bias_forward(fm_run *run, const fm_node *node) {
-    const bias_attributes *at = node->attributes;
     if (!fm_run_wants_output(run)) return;
-    void *out = fm_run_output(run, node, 0);
-    void *bias = at->transposed ? fm_run_workspace_act(run, at->n0 * at->n1 * at->n_head) : out;
     fm_norm normed = bias_norm(run, node); /* A7:3 A13:1 A14:1 */
     fm_linear linear = bias_linear(run, node, normed.y);
-    fm_call_linear(run, &linear, false, bias); /* A7:3 A13:3 A14:3 */
-    if (at->transposed) fm_call_transpose(run, at->n0, at->n1, at->n_head, bias, out);
+    fm_call_linear(run, &linear, false, fm_run_output(run, node, 0)); /* A7:3 A13:3 A14:3 */
 }
 
 static void bias_backward(fm_run *run, const fm_node *node) {
-    const bias_attributes *at = node->attributes;
-    const void *dbias = fm_run_output_gradient(run, node, 0);
-    if (at->transposed) {
-        void *back = fm_run_workspace_act(run, at->n0 * at->n1 * at->n_head);
-        fm_call_transpose(run, at->n1, at->n0, at->n_head, dbias, back);
-        dbias = back;
-    }
     fm_norm normed = bias_norm(run, node);
     fm_out dz = fm_run_gradient(run, node, 0);
     fm_out dnormed = fm_call_norm_gradient(run, &normed, dz);
     fm_linear linear = bias_linear(run, node, normed.y);
-    fm_call_linear_grad(run, &linear, dbias, dnormed, fm_run_param_gradient(run, node, PB_W),
-                        (fm_out){0});
+    fm_call_linear_grad(run, &linear, fm_run_output_gradient(run, node, 0), dnormed,
+                        fm_run_param_gradient(run, node, PB_W), (fm_out){0});
     fm_call_norm_grad(run, &normed, dnormed.data, dz, fm_run_param_gradient(run, node, PB_NORM));
 }
 
@@ -63,39 +51,46 @@ fm_tensor_ref fm_op_attention_bias(fm_tape *tape, const char *name, fm_axial axi
     void *memory;
     fm_node *node = fm_tape_add(tape, &BIAS, name, sizeof(bias_attributes), &memory);
     fm_tensor x = *fm_tape_tensor(tape, z);
-    bool transposed = axial == FM_AXIAL_ENDING;
     assert(axial != FM_AXIAL_COLUMN && x.rank == 3 && x.shape[0] == x.shape[1]);
-    assert(x.shard_axis == -1 || x.shard_axis == transposed);
-    *(bias_attributes *)memory = (bias_attributes){.n0 = x.local[0],
-                                                   .n1 = x.local[1],
-                                                   .c = x.local[2],
-                                                   .n_head = weights->n_head,
-                                                   .transposed = transposed};
+    *(bias_attributes *)memory = (bias_attributes){
+        .rows = x.local[0] * x.local[1], .c = x.local[2], .n_head = weights->n_head};
     fm_node_input(tape, node, z, true);
     fm_node_param(tape, node, axial == FM_AXIAL_ROW ? weights->norm_z : weights->norm);
     fm_node_param(tape, node, weights->bias);
-    fm_tensor out;
-    fm_tensor_init(&out, name, x.element, 3, (int64_t[]){x.shape[0], x.shape[1], weights->n_head});
-    if (x.shard_axis >= 0) fm_tensor_shard(&out, 0, x.shard_rank, x.shard_count);
+    fm_tensor out = fm_tensor_of_width(&x, name, weights->n_head);
     return fm_node_output_described(tape, node, &out);
 }
 
 /* -- q k v g */
 
-enum { PP_NORM, PP_QKVG, PP_Q_BIAS, PP_GATE_BIAS };
+enum { PP_NORM, PP_QKVG, PP_Q_BIAS, PP_GATE_BIAS, PP_BIAS };
+enum { OUT_QKVG, OUT_BIAS };
 
 static fm_norm project_norm(fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = node->attributes;
-    return fm_call_norm(run, at->n0 * at->n1, at->c, fm_run_input(run, node, 0),
+    return fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, 0),
                         fm_run_param(run, node, PP_NORM));
 }
 
+static bool makes_bias(const fm_node *node) {
+    return node->n_output > OUT_BIAS;
+}
+
 static void project_forward(fm_run *run, const fm_node *node) {
+    const fm_attention_shape *at = node->attributes;
     if (!fm_run_wants_output(run)) return;
-    fm_norm normed = project_norm(run, node);
-    fm_attention_project(run, node->attributes, normed.y, fm_run_param(run, node, PP_QKVG),
-                         fm_run_param(run, node, PP_Q_BIAS), fm_run_param(run, node, PP_GATE_BIAS),
-                         fm_run_output(run, node, 0));
+    const void *w = fm_run_param(run, node, PP_QKVG), *q_bias = fm_run_param(run, node, PP_Q_BIAS),
+               *gate_bias = fm_run_param(run, node, PP_GATE_BIAS);
+    void *qkvg = fm_run_output(run, node, OUT_QKVG);
+    if (q_bias) {
+        fm_norm normed = project_norm(run, node);
+        fm_attention_project(run, at, normed.y, w, q_bias, gate_bias, qkvg);
+        return;
+    }
+    fm_attention_project_at_once(
+        run, at, fm_run_input(run, node, 0), fm_run_param(run, node, PP_NORM), w, gate_bias,
+        makes_bias(node) ? at->n_head : 0, fm_run_param(run, node, PP_BIAS),
+        makes_bias(node) ? fm_run_output(run, node, OUT_BIAS) : NULL, qkvg);
 }
 
 static void project_backward(fm_run *run, const fm_node *node) {
@@ -104,35 +99,49 @@ static void project_backward(fm_run *run, const fm_node *node) {
     fm_out dx = fm_run_gradient(run, node, 0);
     fm_out dnormed = fm_call_norm_gradient(run, &normed, dx);
     fm_attention_project_grad(run, at, normed.y, fm_run_param(run, node, PP_QKVG),
-                              fm_run_output_gradient(run, node, 0), dnormed,
+                              fm_run_output_gradient(run, node, OUT_QKVG), dnormed,
                               fm_run_param_gradient(run, node, PP_QKVG),
                               fm_run_param_gradient(run, node, PP_Q_BIAS),
                               fm_run_param_gradient(run, node, PP_GATE_BIAS));
+    if (makes_bias(node)) {
+        fm_linear bias = fm_attention_bias(at->rows, at->c, at->n_head, normed.y,
+                                           fm_run_param(run, node, PP_BIAS));
+        fm_call_linear_grad(run, &bias, fm_run_output_gradient(run, node, OUT_BIAS),
+                            (fm_out){dnormed.data, FM_ADD},
+                            fm_run_param_gradient(run, node, PP_BIAS), (fm_out){0});
+    }
     fm_call_norm_grad(run, &normed, dnormed.data, dx, fm_run_param_gradient(run, node, PP_NORM));
 }
 
 static const fm_op PROJECT = {"attention projections", project_forward, project_backward};
 
 fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor_ref x,
-                                      const fm_attention_weights *weights) {
+                                      const fm_attention_weights *weights,
+                                      fm_tensor_ref *ret_bias) {
     void *memory;
     fm_node *node = fm_tape_add(tape, &PROJECT, name, sizeof(fm_attention_shape), &memory);
     fm_attention_shape *at = memory;
-    const fm_tensor *in = fm_tape_tensor(tape, x);
+    const fm_tensor in = *fm_tape_tensor(tape, x);
     *at = (fm_attention_shape){.n_group = 1,
-                               .rows = in->local[0] * in->local[1],
-                               .n0 = in->local[0],
-                               .n1 = in->local[1],
-                               .c = in->local[2],
+                               .rows = in.local[0] * in.local[1],
+                               .n0 = in.local[0],
+                               .n1 = in.local[1],
+                               .c = in.local[2],
+                               .n_head = weights->n_head,
                                .width = weights->n_head * weights->c_head};
     fm_attention_assert_zeros(tape, weights, at->width);
+    assert(!ret_bias || weights->q_bias == FM_PARAM_NONE);
     fm_node_input(tape, node, x, true);
     fm_node_param(tape, node, weights->norm);
     fm_node_param(tape, node, weights->qkvg);
     fm_node_param(tape, node, weights->q_bias);
     fm_node_param(tape, node, weights->gate_bias);
-    fm_tensor out = fm_tensor_of_width(in, name, 4 * at->width);
-    return fm_node_output_described(tape, node, &out);
+    fm_node_param(tape, node, ret_bias ? weights->bias : FM_PARAM_NONE);
+    fm_tensor qkvg = fm_tensor_of_width(&in, name, 4 * at->width);
+    fm_tensor bias = fm_tensor_of_width(&in, name, at->n_head);
+    fm_tensor_ref out = fm_node_output_described(tape, node, &qkvg);
+    if (ret_bias) *ret_bias = fm_node_output_described(tape, node, &bias);
+    return out;
 }
 
 /* -- core */
@@ -144,9 +153,11 @@ static fm_attention core_of(const fm_run *run, const fm_node *node) {
     fm_attention core = fm_attention_core(run, at, fm_run_input(run, node, IN_QKVG));
     core.mask = fm_run_input(run, node, IN_MASK);
     core.bias = fm_run_input(run, node, IN_BIAS);
+    /* An ending node's keys are the first index of z, of which the bias is made. */
+    bool ending = at->axial == FM_AXIAL_ENDING;
     core.bias_stride[1] = 1;
-    core.bias_stride[2] = at->n_query * at->n_head;
-    core.bias_stride[3] = at->n_head;
+    core.bias_stride[2] = ending ? at->n_head : at->n_query * at->n_head;
+    core.bias_stride[3] = ending ? at->n_query * at->n_head : at->n_head;
     core.o = fm_run_output(run, node, 0);
     core.lse = fm_run_saved(run, node, 0);
     return core;

@@ -1,10 +1,9 @@
 /* outer_product_mean.c: see outer_product_mean.h. The whole sublayer is one node; on split arrays
  * it is two, and both forms share the projection to a and b.
  *
- * a and b are made side by side, ab [n_seq, n_res, 2c]. The one node keeps ab and hands both halves
- * to the kernel as strided views. The split form copies them apart, since b is gathered over ranks.
- * a stays [n_seq, n_res, c]; b becomes [n_res, n_seq, c], so that the parts of all ranks are
- * consecutive. */
+ * The one node makes a and b side by side, ab [n_seq, n_res, 2c], and hands both halves to the
+ * kernel as strided views. The split form makes them apart, by two products, since b is gathered
+ * over ranks. Backward copies both gradients side by side, for one product of each kind. */
 #include "trainer/ops/outer_product_mean.h"
 
 #include "trainer/ops/call.h"
@@ -195,30 +194,17 @@ fm_tensor_ref fm_op_outer_product_mean(fm_tape *tape, const char *name, fm_tenso
 
 /* -- operands, on split arrays */
 
-/* Half 0 of ab [n_seq, n_res, 2c] is a [n_seq, n_res, c], half 1 is b [n_res, n_seq, c]. */
-static fm_strided half_of(const fm_run *run, const projection_shape *at, int half, const void *ab) {
-    fm_strided copy = {.rank = 3,
-                       .shape = {at->n_seq, at->n_res, at->c},
-                       .x_stride = {at->n_res * 2 * at->c, 2 * at->c, 1},
-                       .y_stride = {at->n_res * at->c, at->c, 1},
-                       .alpha = 1,
-                       .x = fm_run_at(ab, half * at->c, run->kernels->act)};
-    if (half == 1) {
-        copy.y_stride[0] = at->c;
-        copy.y_stride[1] = at->n_seq * at->c;
-    }
-    return copy;
-}
-
 static void operands_forward(fm_run *run, const fm_node *node) {
     const projection_shape *at = node->attributes;
+    fm_element act = run->kernels->act;
     if (!fm_run_wants_output(run)) return;
-    void *ab = fm_run_workspace_act(run, at->n_seq * at->n_res * 2 * at->c);
-    project(run, node, at, 0, at->n_seq, ab);
-    for (int half = 0; half < 2; half++) {
-        fm_strided copy = half_of(run, at, half, ab);
-        copy.y = (fm_out){fm_run_output(run, node, half), FM_WRITE};
-        fm_call_copy_strided(run, &copy);
+    fm_norm normed = norm_m(run, node, at); /* A10:1 */
+    for (int half = 0; half < 2; half++) {  /* A10:2 */
+        fm_linear linear = projection(run, node, at, normed.y);
+        linear.c_out = linear.ldy = at->c;
+        linear.w = fm_run_at(linear.w, half * at->c * at->c_m, act);
+        linear.bias = fm_run_at(linear.bias, half * at->c, act);
+        fm_call_linear(run, &linear, false, fm_run_output(run, node, half));
     }
 }
 
@@ -227,15 +213,14 @@ static void operands_backward(fm_run *run, const fm_node *node) {
     int64_t rows = at->n_seq * at->n_res;
     void *dab = fm_run_workspace_act(run, rows * 2 * at->c);
     for (int half = 0; half < 2; half++) {
-        fm_strided copy = half_of(run, at, half, dab);
-        fm_strided back = copy;
-        for (int i = 0; i < 3; i++) {
-            back.x_stride[i] = copy.y_stride[i];
-            back.y_stride[i] = copy.x_stride[i];
-        }
-        back.x = fm_run_output_gradient(run, node, half);
-        back.y = (fm_out){fm_run_at(dab, half * at->c, run->kernels->act), FM_WRITE};
-        fm_call_copy_strided(run, &back);
+        fm_call_copy_strided(
+            run, &(fm_strided){.rank = 2,
+                               .shape = {rows, at->c},
+                               .x_stride = {at->c, 1},
+                               .y_stride = {2 * at->c, 1},
+                               .alpha = 1,
+                               .x = fm_run_output_gradient(run, node, half),
+                               .y = {fm_run_at(dab, half * at->c, run->kernels->act), FM_WRITE}});
     }
     project_backward(run, node, at, dab);
 }
@@ -251,11 +236,9 @@ fm_outer_operands fm_op_outer_operands(fm_tape *tape, const char *name, fm_tenso
     *(projection_shape *)memory = shape_of(&x, weights);
     fm_node_input(tape, node, m, true);
     add_projection_params(tape, node, weights);
-    fm_tensor a = fm_tensor_of_width(&x, name, weights->c), b;
-    fm_tensor_init(&b, name, x.element, 3, (int64_t[]){x.shape[1], x.shape[0], weights->c});
-    if (x.shard_axis >= 0) fm_tensor_shard(&b, 0, x.shard_rank, x.shard_count);
-    fm_tensor_ref first = fm_node_output_described(tape, node, &a);
-    return (fm_outer_operands){first, fm_node_output_described(tape, node, &b)};
+    fm_tensor operand = fm_tensor_of_width(&x, name, weights->c);
+    fm_tensor_ref a = fm_node_output_described(tape, node, &operand);
+    return (fm_outer_operands){a, fm_node_output_described(tape, node, &operand)};
 }
 
 /* -- core, on split arrays */
@@ -278,7 +261,7 @@ static fm_outer split_core_of(const fm_run *run, const fm_node *node) {
                       .a = fm_run_input(run, node, CORE_A),
                       .b = fm_run_input(run, node, CORE_B),
                       .a_stride = {at->n_i * at->c, at->c},
-                      .b_stride = {at->c, at->n_seq * at->c},
+                      .b_stride = {at->n_j * at->c, at->c},
                       .mask_a = fm_run_input(run, node, CORE_MASK_A),
                       .mask_b = fm_run_input(run, node, CORE_MASK_B),
                       .w = fm_run_param(run, node, CORE_OUT),
@@ -315,10 +298,10 @@ fm_tensor_ref fm_op_outer_core(fm_tape *tape, const char *name, const fm_outer_o
     core_attributes *at = memory;
     *at = (core_attributes){.n_seq = a->local[0],
                             .n_i = a->local[1],
-                            .n_j = b->local[0],
+                            .n_j = b->local[1],
                             .c = weights->c,
                             .c_z = weights->c_z};
-    assert(b->local[1] == at->n_seq && mask_b->local[1] == at->n_j);
+    assert(b->local[0] == at->n_seq && mask_b->local[1] == at->n_j);
     fm_node_input(tape, node, operands->a, true);
     fm_node_input(tape, node, operands->b, true);
     fm_node_input(tape, node, mask, true);

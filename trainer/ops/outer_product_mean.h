@@ -29,14 +29,14 @@ fm_tensor_ref fm_op_outer_product_mean(fm_tape *tape, const char *name, fm_tenso
                                        const fm_outer_weights *weights);
 
 typedef struct fm_outer_operands {
-    fm_tensor_ref a, b; /* [N_seq, N_res/D, c], and by residue: [N_res/D, N_seq, c] */
+    fm_tensor_ref a, b; /* [N_seq, N_res/D, c] */
 } fm_outer_operands;
 
 /* m [N_seq, N_res/D, c_m]. Saves nothing. */
 fm_outer_operands fm_op_outer_operands(fm_tape *tape, const char *name, fm_tensor_ref m,
                                        const fm_outer_weights *weights);
 
-/* b gathered: [N_res, N_seq, c]. mask [N_seq, N_res/D] of this rank's residues, whole_mask of all.
+/* b gathered: [N_seq, N_res, c]. mask [N_seq, N_res/D] of this rank's residues, whole_mask of all.
  * z [N_res/D, N_res, c_z]. Returns the new z, or the bare update, split over `part`, where z is
  * FM_TENSOR_NONE. */
 fm_tensor_ref fm_op_outer_core(fm_tape *tape, const char *name, const fm_outer_operands *operands,

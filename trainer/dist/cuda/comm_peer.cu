@@ -9,10 +9,17 @@
  * Why reading is safe. A peer reads `send` after (1), which comes after all work that the compute
  * stream had queued before begin, and before (3), for which this rank's kernel waits; finish waits
  * for the kernel. So peers read `send` between begin and finish only, when it belongs to the
- * exchange. A message that is held belongs to it until a later exchange has finished. The kernel of
- * that one waits for the peers' ready flags, which they write after their kernel of this one has
- * ended. Nobody but this rank writes to its memory, except for flags, which have memory of their
- * own. The place of `send` travels with the ready flag, so memory plans of ranks may differ.
+ * exchange. A message that is held belongs to it until an exchange has finished that began later
+ * than this one ended. The kernel of that one waits for the peers' ready flags, which they write
+ * after their reading of this one has ended. Nobody but this rank writes to its memory, except for
+ * flags, which have memory of their own. The place of `send` travels with the ready flag, so memory
+ * plans of ranks may differ.
+ *
+ * Patience. An all-to-all that is patient and held is made by the copy engines, which leave the
+ * multiprocessors to other work. A kernel of one block does (1) and the waiting of (2); then each
+ * part is one copy, on a stream of its own, so that later exchanges do not wait. Such a copy has
+ * its addresses when it is recorded, so the kernel checks that every peer sends from the same place
+ * in its memory as this rank does. The plans of ranks that record the same nodes are the same.
  *
  * Numbers. The last block of an exchange counts it in device memory, so a replayed graph goes on
  * counting. A rank waits for a flag to equal the number of the exchange. A peer may be one exchange
@@ -33,7 +40,6 @@ using fm_cuda::raw;
 
 enum { THREADS = 512, AT_ONCE = 4, SUMS = 4 /* packs that a thread reads at once */ };
 enum { POLLS_BEFORE_CLOCK = 256 };
-enum { STAGE_READY, STAGE_DONE };
 
 /* n / d by a multiplication, for n below 2^31. */
 struct divisor {
@@ -75,6 +81,8 @@ struct job {
     int32_t member[FM_LINK_RANKS];
     group_flags *flags;   /* of this rank */
     int64_t flags_offset; /* of the group in region 0 */
+    /* Of each region of each rank of the group. As arguments they cost no load before a flag. */
+    char *base[FM_LINK_REGIONS][FM_LINK_RANKS];
     link_memory *memory;
     uint32_t *epoch, *ended;
     trouble *host;
@@ -176,55 +184,73 @@ template <int N> struct round_of {
     }
 };
 
-/* Copies or adds a part. */
-template <typename T, int V, bool ADD>
-__device__ inline void copy_part(const pull &m, const T *from, T *to) {
+/* A pack is written or added to what is there. */
+template <typename T, int V, bool ADD> __device__ inline void put(T *y, const raw<T, V> &x) {
+    if constexpr (ADD) {
+        float value[V];
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            value[k] = x.at(k);
+        put_floats<T, V, true>(y, value);
+    } else {
+        fm_cuda::write_raw<T, V>(y, x);
+    }
+}
+
+/* Copies or adds a part of another rank. With OWN, this rank's part, which has other places on both
+ * sides, is copied while the other one is under way. */
+template <typename T, int V, bool ADD, bool OWN>
+__device__ inline void copy_part(const pull &m, const T *from, T *to, const T *own_from,
+                                 T *own_to) {
     uint32_t stride = gridDim.x * THREADS, count = m.count;
     for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < count; i += AT_ONCE * stride) {
         const round_of<AT_ONCE> at(m, i, stride);
-        raw<T, V> x[AT_ONCE];
+        raw<T, V> x[AT_ONCE], own[AT_ONCE];
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++)
             x[u] = read_peer<T, V>(from + (int64_t)at.from[u] * V);
+        if constexpr (OWN) {
 #pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) {
-            T *y = to + (int64_t)at.to[u] * V;
-            if (i + u * stride < count) {
-                if constexpr (ADD) {
-                    float value[V];
+            for (int u = 0; u < AT_ONCE; u++)
+                own[u] = read_peer<T, V>(own_from + (int64_t)at.from[u] * V);
 #pragma unroll
-                    for (int k = 0; k < V; k++)
-                        value[k] = x[u].at(k);
-                    put_floats<T, V, true>(y, value);
-                } else {
-                    fm_cuda::write_raw<T, V>(y, x[u]);
-                }
-            }
+            for (int u = 0; u < AT_ONCE; u++)
+                if (i + u * stride < count) put<T, V, ADD>(own_to + (int64_t)at.to[u] * V, own[u]);
         }
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (i + u * stride < count) put<T, V, ADD>(to + (int64_t)at.to[u] * V, x[u]);
     }
 }
 
-/* Copies the part of one rank, whose `send` is `base`. */
-template <typename T, int V>
-__device__ inline void copy_from(const pull &m, int source, const void *base) {
-    const T *from = (const T *)base + m.sent_first * V;
-    T *to = (T *)m.receive + (m.n_source > 1 ? source * m.received_part : 0) * V;
+/* Copies the part of rank `source`, and with OWN also this rank's. */
+template <typename T, int V, bool OWN>
+__device__ inline void copy_from(const job &j, const pull &m, int source, const void *const *base) {
+    int64_t first = m.sent_first * V, part = m.n_source > 1 ? m.received_part * V : 0;
+    const T *from = (const T *)base[source] + first, *own_from = (const T *)m.send + first;
+    T *to = (T *)m.receive + source * part, *own_to = (T *)m.receive + j.rank * part;
     if (m.beta == FM_ADD) {
-        copy_part<T, V, true>(m, from, to);
+        copy_part<T, V, true, OWN>(m, from, to, own_from, own_to);
     } else {
-        copy_part<T, V, false>(m, from, to);
+        copy_part<T, V, false, OWN>(m, from, to, own_from, own_to);
     }
 }
 
-/* Copies the parts of this rank itself, or else those of the others. These begin with the next
- * rank's, so that ranks do not all read from one. */
+/* Copies the parts of all ranks, beginning with the next rank's, so that ranks do not all read from
+ * one. base[rank] is this rank's own. */
 template <typename T, int V>
-__device__ inline void copy_parts(const job &j, const pull &m, bool own, const void *const *base) {
-    int first = own ? 0 : 1, end = own ? 1 : j.size;
-    for (int i = first; i < end; i++) {
+__device__ inline void copy_parts(const job &j, const pull &m, const void *const *base) {
+    if (m.n_source == 1) {
+        copy_from<T, V, false>(j, m, m.first_source, base);
+        return;
+    }
+    for (int i = 1; i < j.size; i++) {
         int source = j.rank + i < j.size ? j.rank + i : j.rank + i - j.size;
-        if (m.n_source == 1 && source != m.first_source) continue;
-        copy_from<T, V>(m, source, own ? m.send : base[source]);
+        if (i == 1) {
+            copy_from<T, V, true>(j, m, source, base);
+        } else {
+            copy_from<T, V, false>(j, m, source, base);
+        }
     }
 }
 
@@ -276,7 +302,7 @@ __device__ inline bool wait_for_all(const job &j, uint32_t number, bool talks,
         if (wait_for(j, &j.flags->ready[number & 1][peer][m], number, peer, STAGE_READY, &flag)) {
             uint32_t region = (uint32_t)(flag >> OFFSET_BITS) & 15;
             uint64_t units = flag & (((uint64_t)1 << OFFSET_BITS) - 1);
-            base[m][peer] = (const char *)j.memory->base[region][j.member[peer]] + units * 16;
+            base[m][peer] = j.base[region][peer] + units * 16;
         } else {
             atomicAdd(n_missing, 1);
         }
@@ -285,6 +311,16 @@ __device__ inline bool wait_for_all(const job &j, uint32_t number, bool talks,
     __syncthreads();
     if (threadIdx.x == 0 && blockIdx.x == 0) j.memory->waited += (uint64_t)(clock64() - began);
     return *n_missing == 0;
+}
+
+/* Where the groups' flags of a peer are; NULL for this rank and beyond the group. */
+__device__ inline group_flags *flags_of(const job &j, int peer) {
+    if (peer >= j.size || peer == j.rank) return NULL;
+    return (group_flags *)(j.base[0][peer] + j.flags_offset);
+}
+
+__device__ inline uint64_t ready_flag(uint32_t number, uint64_t offer) {
+    return (uint64_t)number << (64 - NUMBER_BITS) | offer;
 }
 
 template <typename T, int V>
@@ -296,28 +332,19 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
     int peer = threadIdx.x % FM_LINK_RANKS, m = threadIdx.x / FM_LINK_RANKS;
     bool talks = m < j.n_message && peer < j.size && peer != j.rank;
     if (threadIdx.x == 0) n_missing = *(volatile uint32_t *)&j.memory->failed;
-    group_flags *theirs = NULL;
-    if (peer < j.size && peer != j.rank) {
-        theirs = (group_flags *)((char *)j.memory->base[0][j.member[peer]] + j.flags_offset);
-    }
+    group_flags *theirs = flags_of(j, peer);
     if (talks && blockIdx.x == 0) {
-        write_flag(&theirs->ready[number & 1][j.rank][m],
-                   (uint64_t)number << (64 - NUMBER_BITS) | j.message[m].offer);
+        write_flag(&theirs->ready[number & 1][j.rank][m], ready_flag(number, j.message[m].offer));
     }
-    bool fails = false;
-    /* First the parts of this rank, while the flags are under way, then those of the others. */
-#pragma unroll 1
-    for (int own = 1; own >= 0 && !fails; own--) {
-        if (!own) fails = !wait_for_all(j, number, talks, base, &n_missing);
-        for (int i = 0; i < j.n_message && !fails; i++) {
-            const pull &p = j.message[i];
-            if (!p.sums) {
-                copy_parts<T, V>(j, p, own, base[i]);
-            } else if (!own && p.beta == FM_ADD) {
-                sum_parts<T, V, true>(j, p, base[i]);
-            } else if (!own) {
-                sum_parts<T, V, false>(j, p, base[i]);
-            }
+    bool fails = !wait_for_all(j, number, talks, base, &n_missing);
+    for (int i = 0; i < j.n_message && !fails; i++) {
+        const pull &p = j.message[i];
+        if (!p.sums) {
+            copy_parts<T, V>(j, p, base[i]);
+        } else if (p.beta == FM_ADD) {
+            sum_parts<T, V, true>(j, p, base[i]);
+        } else {
+            sum_parts<T, V, false>(j, p, base[i]);
         }
     }
     __syncthreads();
@@ -332,21 +359,49 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
     }
 }
 
+/* Says that this rank's one message is ready and waits until each peer's is, at the same place. One
+ * thread per rank. */
+__global__ void meet_kernel(const __grid_constant__ job j) {
+    uint32_t mask = (1u << NUMBER_BITS) - 1;
+    uint32_t number = (*(volatile uint32_t *)j.epoch + 1) & mask;
+    int64_t began = clock64();
+    int peer = threadIdx.x;
+    group_flags *theirs = flags_of(j, peer);
+    uint64_t own = ready_flag(number, j.message[0].offer), flag;
+    if (theirs) {
+        write_flag(&theirs->ready[number & 1][j.rank][0], own);
+        bool comes =
+            !*(volatile uint32_t *)&j.memory->failed &&
+            wait_for(j, &j.flags->ready[number & 1][peer][0], number, peer, STAGE_READY, &flag);
+        if (comes && flag != own) give_up(j, peer, STAGE_PLACE);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        j.memory->waited += (uint64_t)(clock64() - began);
+        *j.epoch = number;
+    }
+}
+
 /* -- the host's side */
+
+/* The number of the shared region that has this memory. */
+static int32_t region_of(const fm_gpu_link *link, const void *memory) {
+    int32_t r = 1;
+    while (r < link->n_region &&
+           ((const char *)memory < link->region[r].memory ||
+            (const char *)memory >= link->region[r].memory + link->region[r].bytes))
+        r++;
+    assert(r < link->n_region && "what is sent is in memory that was shared");
+    return r;
+}
 
 /* Where a message's `send` is, as a ready flag says it. */
 static uint64_t offer_of(const fm_gpu_link *link, const void *send) {
     if (!send) return 0;
-    for (int32_t r = 1; r < link->n_region; r++) {
-        const region *at = &link->region[r];
-        if ((const char *)send >= at->memory && (const char *)send < at->memory + at->bytes) {
-            uint64_t offset = (uint64_t)((const char *)send - at->memory);
-            assert(offset % 16 == 0);
-            return (uint64_t)r << OFFSET_BITS | offset / 16;
-        }
-    }
-    assert(!"what is sent is in memory that was shared");
-    return 0;
+    int32_t r = region_of(link, send);
+    uint64_t offset = (uint64_t)((const char *)send - link->region[r].memory);
+    assert(offset % 16 == 0);
+    return (uint64_t)r << OFFSET_BITS | offset / 16;
 }
 
 static bool is_vector(const fm_message *m) {
@@ -396,6 +451,27 @@ template <typename T> static void launch(const job &j, bool vector, cudaStream_t
     FM_LAUNCHED();
 }
 
+/* Copies the parts of an all-to-all out of the ranks' memory, this rank's own part last. */
+static void copy_all(const group *g, const fm_message *m, cudaStream_t stream) {
+    const fm_gpu_link *link = g->link;
+    const region *from = &link->region[region_of(link, m->send)];
+    int64_t offset = (const char *)m->send - from->memory;
+    size_t bytes = fm_element_bytes(m->element), run = (size_t)m->run * bytes;
+    for (int32_t i = 1; i <= g->size; i++) {
+        int32_t source = (g->comm.rank + i) % g->size;
+        const char *send = from->base[g->member[source]] + offset;
+        FM_CUDA(cudaMemcpy2DAsync(
+            (char *)m->receive.data + (size_t)(source * m->received.part) * bytes,
+            (size_t)m->received.row * bytes, send + (size_t)(g->comm.rank * m->sent.part) * bytes,
+            (size_t)m->sent.row * bytes, run, (size_t)m->rows, cudaMemcpyDefault, stream));
+    }
+}
+
+static bool is_patient(const fm_message *m) {
+    return m->patient && m->held && m->exchange == FM_EXCHANGE_ALL_TO_ALL &&
+           m->receive.beta == FM_WRITE;
+}
+
 fm_ticket begin_peer(fm_comm *comm, const fm_message *messages, int32_t count, fm_stream *stream) {
     group *g = (group *)comm->context;
     fm_gpu_link *link = g->link;
@@ -412,6 +488,10 @@ fm_ticket begin_peer(fm_comm *comm, const fm_message *messages, int32_t count, f
     memcpy(j.member, g->member, sizeof j.member);
     j.flags = link->flags + g->index;
     j.flags_offset = (int64_t)(g->index * sizeof(group_flags));
+    for (int32_t i = 0; i < link->n_region; i++) {
+        for (int32_t r = 0; r < g->size; r++)
+            j.base[i][r] = link->region[i].base[g->member[r]];
+    }
     j.memory = link->memory;
     j.epoch = &link->memory->epoch[g->index];
     j.ended = &link->memory->ended[g->index];
@@ -424,6 +504,14 @@ fm_ticket begin_peer(fm_comm *comm, const fm_message *messages, int32_t count, f
         j.held = j.held && messages[i].held;
     }
     fm_ticket ticket = ask(g, stream);
+    if (count == 1 && is_patient(&messages[0])) {
+        meet_kernel<<<1, FM_LINK_RANKS, 0, link->stream>>>(j);
+        FM_LAUNCHED();
+        branch(g, ticket);
+        copy_all(g, &messages[0], link->copies);
+        FM_CUDA(cudaEventRecord(g->ended[ticket - 1], link->copies));
+        return ticket;
+    }
     if (element == FM_ELEMENT_F32) {
         launch<float>(j, vector, link->stream);
     } else {

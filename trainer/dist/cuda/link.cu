@@ -124,14 +124,13 @@ static offered offer(void *memory, size_t bytes) {
 
 static fm_status open_all(fm_gpu_link *link, int32_t number, const offered *all, fm_error *reterr) {
     region *at = &link->region[number];
-    const void *base[FM_LINK_RANKS] = {};
     for (int32_t r = 0; r < link->size; r++) {
         if (all[r].refused) {
             return fm_fail(reterr, FM_ERR_UNSUPPORTED,
                            "rank %d cannot share its GPU memory with other processes: %s", (int)r,
                            cudaGetErrorString((cudaError_t)all[r].refused));
         }
-        base[r] = at->memory;
+        at->base[r] = at->memory;
         if (r == link->rank) continue;
         cudaError_t error =
             cudaIpcOpenMemHandle(&at->opened[r], all[r].handle, cudaIpcMemLazyEnablePeerAccess);
@@ -142,9 +141,8 @@ static fm_status open_all(fm_gpu_link *link, int32_t number, const offered *all,
                            "rank %d cannot open GPU memory of rank %d: %s", (int)link->rank, (int)r,
                            cudaGetErrorString(error));
         }
-        base[r] = (char *)at->opened[r] + all[r].offset;
+        at->base[r] = (char *)at->opened[r] + all[r].offset;
     }
-    FM_CUDA(cudaMemcpy(link->memory->base[number], base, sizeof base, cudaMemcpyHostToDevice));
     return FM_OK;
 }
 
@@ -174,6 +172,7 @@ static fm_status allocate(fm_gpu_link *link, fm_error *reterr) {
     size_t flags_bytes = FM_LINK_GROUPS * sizeof *link->flags;
     bool made =
         cudaStreamCreateWithPriority(&link->stream, cudaStreamNonBlocking, high) == cudaSuccess &&
+        cudaStreamCreateWithPriority(&link->copies, cudaStreamNonBlocking, high) == cudaSuccess &&
         cudaMalloc((void **)&link->flags, flags_bytes) == cudaSuccess &&
         cudaMalloc((void **)&link->memory, sizeof *link->memory) == cudaSuccess &&
         cudaHostAlloc((void **)&link->trouble, sizeof *link->trouble, cudaHostAllocPortable) ==
@@ -223,6 +222,7 @@ static void destroy_group(group *g) {
     nccl_leave(g);
     for (int i = 0; i < TICKETS; i++) {
         if (g->asked[i]) FM_CUDA(cudaEventDestroy(g->asked[i]));
+        if (g->met[i]) FM_CUDA(cudaEventDestroy(g->met[i]));
         if (g->ended[i]) FM_CUDA(cudaEventDestroy(g->ended[i]));
     }
     FM_CUDA(cudaFree(g->sends));
@@ -233,6 +233,7 @@ static void destroy_group(group *g) {
 void fm_gpu_link_destroy(fm_gpu_link *link) {
     if (!link) return;
     if (link->stream) FM_CUDA(cudaStreamSynchronize(link->stream));
+    if (link->copies) FM_CUDA(cudaStreamSynchronize(link->copies));
     for (int32_t i = 0; i < link->n_group; i++)
         destroy_group(link->group[i]);
     close_from(link, 0);
@@ -240,6 +241,7 @@ void fm_gpu_link_destroy(fm_gpu_link *link) {
     FM_CUDA(cudaFree(link->memory));
     FM_CUDA(cudaFreeHost(link->trouble));
     if (link->stream) FM_CUDA(cudaStreamDestroy(link->stream));
+    if (link->copies) FM_CUDA(cudaStreamDestroy(link->copies));
     free(link);
 }
 
@@ -262,6 +264,7 @@ fm_status fm_gpu_link_share(fm_gpu_link *link, void *memory, size_t bytes, fm_er
 
 void fm_gpu_link_unshare(fm_gpu_link *link) {
     FM_CUDA(cudaStreamSynchronize(link->stream));
+    FM_CUDA(cudaStreamSynchronize(link->copies));
     close_from(link, 1);
 }
 
@@ -283,6 +286,7 @@ fm_status fm_gpu_link_add_group(fm_gpu_link *link, const int32_t *members, int32
     assert(g->comm.rank >= 0);
     for (int i = 0; i < TICKETS; i++) {
         FM_CUDA(cudaEventCreateWithFlags(&g->asked[i], cudaEventDisableTiming));
+        FM_CUDA(cudaEventCreateWithFlags(&g->met[i], cudaEventDisableTiming));
         FM_CUDA(cudaEventCreateWithFlags(&g->ended[i], cudaEventDisableTiming));
     }
     if (link->options.kind == FM_LINK_NCCL) {
@@ -301,9 +305,14 @@ fm_status fm_gpu_link_check(fm_gpu_link *link, fm_error *reterr) {
     }
     if (!t->happened) return FM_OK;
     const char *name = link->name[t->name] ? link->name[t->name] : "unnamed";
+    if (t->stage == STAGE_PLACE) {
+        return fm_fail(reterr, FM_ERR_CLOSED,
+                       "rank %d sends from another place than this rank in the exchange '%s'",
+                       (int)t->rank, name);
+    }
     return fm_fail(reterr, FM_ERR_CLOSED, "rank %d did not %s within %.0f s in the exchange '%s'",
-                   (int)t->rank, t->stage == 0 ? "arrive" : "finish reading", link->options.wait_s,
-                   name);
+                   (int)t->rank, t->stage == STAGE_READY ? "arrive" : "finish reading",
+                   link->options.wait_s, name);
 }
 
 int64_t fm_gpu_link_least(fm_gpu_link *link, int64_t value) {
@@ -346,6 +355,11 @@ fm_ticket ask(group *g, fm_stream *stream) {
 
 void queued(group *g, fm_ticket ticket) {
     FM_CUDA(cudaEventRecord(g->ended[ticket - 1], g->link->stream));
+}
+
+void branch(group *g, fm_ticket ticket) {
+    FM_CUDA(cudaEventRecord(g->met[ticket - 1], g->link->stream));
+    FM_CUDA(cudaStreamWaitEvent(g->link->copies, g->met[ticket - 1], 0));
 }
 
 void wait_for_end(fm_comm *comm, fm_ticket ticket, fm_stream *stream) {

@@ -23,7 +23,11 @@ struct group_flags {
     uint32_t done[FM_LINK_RANKS][EXCHANGE_BLOCKS];
 };
 
-/* Written once by the device, in page-locked memory, when a rank did not come. */
+/* What went wrong: a rank did not come, did not say that it has read, or has what it sends in
+ * another place. */
+enum { STAGE_READY, STAGE_DONE, STAGE_PLACE };
+
+/* Written once by the device, in page-locked memory, when something went wrong. */
 struct trouble {
     uint32_t happened; /* written last */
     uint32_t name, rank, stage;
@@ -32,17 +36,17 @@ struct trouble {
 
 /* Device memory of a link. */
 struct link_memory {
-    const void *base[FM_LINK_REGIONS][FM_LINK_RANKS]; /* of a region of a rank, in this process */
-    uint32_t epoch[FM_LINK_GROUPS];                   /* exchanges finished */
-    uint32_t ended[FM_LINK_GROUPS];                   /* blocks of the current one that ended */
-    uint32_t failed;                                  /* not 0: nobody waits any more */
-    uint64_t waited;                                  /* clock cycles, of the first block */
+    uint32_t epoch[FM_LINK_GROUPS]; /* exchanges finished */
+    uint32_t ended[FM_LINK_GROUPS]; /* blocks of the current one that ended */
+    uint32_t failed;                /* not 0: nobody waits any more */
+    uint64_t waited;                /* clock cycles, of the first block */
 };
 
 struct region {
     char *memory;
     size_t bytes;
     void *opened[FM_LINK_RANKS]; /* by cudaIpcOpenMemHandle; NULL: this rank's own */
+    char *base[FM_LINK_RANKS];   /* where each rank's is in this process */
 };
 
 /* A group's communicator of either kind. */
@@ -52,7 +56,7 @@ struct group {
     int32_t index, size;
     int32_t member[FM_LINK_RANKS];
     uint32_t begun;
-    cudaEvent_t asked[TICKETS], ended[TICKETS];
+    cudaEvent_t asked[TICKETS], met[TICKETS], ended[TICKETS];
     void *nccl;            /* ncclComm_t */
     char *sends, *arrives; /* comm_nccl: [size] parts on their way */
 };
@@ -62,7 +66,7 @@ struct group {
 struct fm_gpu_link {
     fm_gpu_link_options options;
     int32_t rank, size;
-    cudaStream_t stream;
+    cudaStream_t stream, copies; /* of exchanges, and of the copies of patient ones */
     int32_t n_region, n_group;
     fm_dist::region region[FM_LINK_REGIONS];
     fm_dist::group *group[FM_LINK_GROUPS];
@@ -82,6 +86,8 @@ uint32_t name_of(fm_gpu_link *link, const char *name);
  * `queued` ends the list; fm_comm.finish of both kinds is `wait_for_end`. */
 fm_ticket ask(group *g, fm_stream *stream);
 void queued(group *g, fm_ticket ticket);
+/* Makes the stream of copies wait for what is queued so far. */
+void branch(group *g, fm_ticket ticket);
 void wait_for_end(fm_comm *comm, fm_ticket ticket, fm_stream *stream);
 
 /* comm_peer.cu, comm_nccl.cu: fm_comm.begin of each kind. */

@@ -240,7 +240,8 @@ static fm_split_mask whole(fm_tensor_ref mask) {
 static fm_af3_pair_of record_block(const fm_recorder *recorder, const fm_block_list *list,
                                    const fm_af3_block_weights *weights, bool is_last,
                                    fm_af3_pair_of in) {
-    fm_block_values x = {{[FM_MSA] = fm_not_normed(in.s), [FM_PAIR] = fm_not_normed(in.z)}};
+    fm_block_values x = {
+        .value = {[FM_MSA] = fm_not_normed(in.s), [FM_PAIR] = fm_not_normed(in.z)}};
     fm_tape_begin_segment(recorder->tape, recorder->config->recompute == FM_RECOMPUTE_BLOCK);
     x = fm_block_record(recorder, list, weights, NULL, is_last, x);
     fm_tape_end_segment(recorder->tape);
