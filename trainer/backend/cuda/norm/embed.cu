@@ -91,7 +91,7 @@ struct row_classes {
     int64_t n_j;
 };
 
-enum { TABLE_CHANNELS = 32, TABLE_BATCH = 8 };
+enum { TABLE_CHANNELS = 32 };
 
 /* How many chunks the rows have; the workspace and the launch both follow from it. */
 static int64_t table_chunks(int64_t rows) {
@@ -113,21 +113,10 @@ __global__ void __launch_bounds__(TABLE_CHANNELS)
     for (int64_t k = 0; k < t.n_class; k++)
         sums[k * TABLE_CHANNELS + threadIdx.x] = 0;
     int64_t first = blockIdx.x * per_chunk, end = min_size(rows, first + per_chunk);
-    for (int64_t r = first; r < end; r += TABLE_BATCH) {
-        uint32_t id[TABLE_BATCH];
-        float x[TABLE_BATCH]; /* all loads start before the first sum */
-#pragma unroll
-        for (int k = 0; k < TABLE_BATCH; k++) {
-            id[k] = (uint32_t)t.n_class, x[k] = 0;
-            if (r + k >= end) continue;
-            x[k] = get(dy[(r + k) * t.c + c]);
-            id[k] = (uint32_t)(of.ids ? of.ids[r + k]
-                                      : relpos_class(t, of.index_i[(r + k) / of.n_j],
-                                                     of.index_j[(r + k) % of.n_j]));
-        }
-#pragma unroll
-        for (int k = 0; k < TABLE_BATCH; k++)
-            if (id[k] < t.n_class) sums[id[k] * TABLE_CHANNELS + threadIdx.x] += x[k];
+    for (int64_t r = first; r < end; r++) {
+        int64_t id =
+            of.ids ? of.ids[r] : relpos_class(t, of.index_i[r / of.n_j], of.index_j[r % of.n_j]);
+        if (id < t.n_class) sums[id * TABLE_CHANNELS + threadIdx.x] += get(dy[r * t.c + c]);
     }
     for (int64_t k = 0; k < t.n_class; k++)
         partial[(blockIdx.x * t.n_class + k) * t.c + c] = sums[k * TABLE_CHANNELS + threadIdx.x];

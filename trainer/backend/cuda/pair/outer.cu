@@ -181,15 +181,15 @@ static void outer_unpack(fm_stream *stream, const fm_outer *o, const float *pack
 }
 
 /* norm[i, j] = sum_s mask_a[s, i] mask_b[s, j]; its readers add eps. The masks are 0 or 1, so that
- * the product is exact. */
-template <typename T>
-static void outer_norm(fm_stream *stream, const fm_outer *o, const outer_space *space) {
+ * the product is exact. It takes no workspace, as in outer_wgmma.cu: the library's choice for a
+ * shape is made once, for both. */
+template <typename T> static void outer_norm(fm_stream *stream, const fm_outer *o, float *norm) {
     fm_gemm g = {};
     g.m = o->n_i, g.n = o->n_j, g.k = o->n_seq, g.batch = 1;
     g.trans_a = true, g.alpha = 1;
     g.a = o->mask_a, g.lda = o->n_i, g.b = o->mask_b, g.ldb = o->n_j;
-    g.c = space->norm, g.ldc = o->n_j, g.c_is_acc = true;
-    gemm<T>(stream, &g, space->gemm);
+    g.c = norm, g.ldc = o->n_j, g.c_is_acc = true;
+    gemm<T>(stream, &g, NULL);
 }
 
 /* Copies a piece from [(i, a), (j, b)] to [(i, j), (a, b)], or with `back` the other way. One
@@ -260,7 +260,7 @@ template <typename T> void outer(fm_stream *stream, const fm_outer *o, void *wor
     outer_layout<T>(o, path, false, workspace, &space);
     outer_pack<T>(stream, o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
     outer_pack<T>(stream, o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
-    outer_norm<T>(stream, o, &space);
+    outer_norm<T>(stream, o, space.norm);
     int64_t step = outer_rows<T>(o), square = o->c * o->c, c_z = o->c_z;
     const T *bias = (const T *)o->bias;
     fm_beta beta = o->z.beta;
@@ -346,7 +346,7 @@ void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
     if (has_panels) {
         outer_panels_make(stream, o, grad, &space.panels, (bf16 *)space.dz);
     } else {
-        outer_norm<T>(stream, o, &space);
+        outer_norm<T>(stream, o, space.norm);
     }
     int64_t step = outer_rows<T>(o);
     for (int64_t first = 0; first < o->n_i; first += step)
