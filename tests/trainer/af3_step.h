@@ -6,6 +6,7 @@
 #define FM_TESTS_TRAINER_AF3_STEP_H
 
 #include "proto/npz.h"
+#include "trainer/model/model_config.h"
 #include "trainer/backend/kernels.h"
 
 #include <stdbool.h>
@@ -14,6 +15,9 @@ typedef struct af3_step_files {
     const char *config; /* path of the JSON with the sizes */
     const fm_npz *in;   /* in/ and w/ */
     const fm_npz *expected;
+    int pad; /* tokens and so on of padding (af3_case.h) */
+    fm_recompute_policy recompute;
+    uint64_t *ret_hash; /* receives the hash of the updated parameters */
 } af3_step_files;
 
 /* Prints one line per group. Returns whether everything agrees. */

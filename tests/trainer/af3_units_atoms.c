@@ -338,16 +338,16 @@ static void record_diffusion(af3_unit *u) {
 }
 
 const af3_unit_entry AF3_ATOM_UNITS[] = {
-    {"adaptive_layer_norm", record_adaln, 0},
-    {"conditioned_transition", record_transition, 0},
-    {"attention_pair_bias", record_attention, 0},
-    {"diffusion_transformer_block", record_diffusion_block, 0},
-    {"atom_transformer_block", record_atom_block, 0},
-    {"atom_attention_encoder", record_encoder, 0},
-    {"atom_attention_decoder", record_decoder, 0},
-    {"input_embedder", record_input_embedder, 0},
-    {"fourier_embedding", record_fourier, 0},
-    {"diffusion_conditioning", record_conditioning, 0},
-    {"diffusion_module", record_diffusion, 0},
-    {NULL, NULL, 0},
+    {"adaptive_layer_norm", record_adaln, 0, false},
+    {"conditioned_transition", record_transition, 0, false},
+    {"attention_pair_bias", record_attention, 0, false},
+    {"diffusion_transformer_block", record_diffusion_block, 0, false},
+    {"atom_transformer_block", record_atom_block, 0, false},
+    {"atom_attention_encoder", record_encoder, 0, false},
+    {"atom_attention_decoder", record_decoder, 0, false},
+    {"input_embedder", record_input_embedder, 0, false},
+    {"fourier_embedding", record_fourier, 0, false},
+    {"diffusion_conditioning", record_conditioning, 0, false},
+    {"diffusion_module", record_diffusion, 0, false},
+    {NULL, NULL, 0, false},
 };

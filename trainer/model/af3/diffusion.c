@@ -77,18 +77,23 @@ static fm_tensor_ref norm_linear(fm_tape *tape, const char *name, fm_tensor_ref 
                             linear);
 }
 
-fm_tensor_ref fm_af3_condition_pairs(fm_tape *tape, const fm_af3_trunk_output *trunk,
-                                     const fm_af3_conditioning_weights *w) {
-    int64_t c_z = w->z.c_out;
-    const fm_tensor_ref parts[] = {
-        trunk->z,
-        fm_op_relative_position(tape, "conditioning positions", trunk->relative, w->relative, c_z)};
-    fm_tensor_ref z = fm_op_concat(tape, "conditioning pairs", parts, 2);
+fm_tensor_ref fm_af3_condition_encoded_pairs(fm_tape *tape, fm_tensor_ref z,
+                                             fm_tensor_ref positions,
+                                             const fm_af3_conditioning_weights *w) {
+    const fm_tensor_ref parts[] = {z, positions};
+    z = fm_op_concat(tape, "conditioning pairs", parts, 2);
     z = norm_linear(tape, "conditioning pairs", z, w->norm_z, &w->z);
     for (int i = 0; i < 2; i++)
         z = fm_op_swiglu_transition(tape, "conditioning pair transition", z, &w->transition_z[i],
                                     true, FM_RECOMPUTE);
     return z;
+}
+
+fm_tensor_ref fm_af3_condition_pairs(fm_tape *tape, const fm_af3_trunk_output *trunk,
+                                     const fm_af3_conditioning_weights *w) {
+    fm_tensor_ref positions = fm_op_relative_position(tape, "conditioning positions",
+                                                      trunk->relative, w->relative, w->z.c_out);
+    return fm_af3_condition_encoded_pairs(tape, trunk->z, positions, w);
 }
 
 fm_tensor_ref fm_af3_condition_single(fm_tape *tape, const fm_af3_trunk_output *trunk,

@@ -54,6 +54,10 @@ void fm_af3_noise_factors(double t, double sigma_data, double factors[FM_AF3_FAC
 /* 21, the part of the pairs: z [N, N, c_z]. */
 fm_tensor_ref fm_af3_condition_pairs(fm_tape *tape, const fm_af3_trunk_output *trunk,
                                      const fm_af3_conditioning_weights *weights);
+/* The same from an encoding of the relative positions, [N, N, c_z]. */
+fm_tensor_ref fm_af3_condition_encoded_pairs(fm_tape *tape, fm_tensor_ref z,
+                                             fm_tensor_ref positions,
+                                             const fm_af3_conditioning_weights *weights);
 /* 21, the single part: s [S, N, c_s]. */
 fm_tensor_ref fm_af3_condition_single(fm_tape *tape, const fm_af3_trunk_output *trunk,
                                       const fm_af3_levels *levels,

@@ -65,7 +65,6 @@ static void declare_results(fm_state *state, const fm_af3_config *c, fm_element 
     in->prepared_z = fm_state_add(state, "conditioned z", act, 3, pair);
     in->prepared_c = fm_state_add(state, "atom conditioning", act, 2, atoms);
     in->prepared_p = fm_state_add(state, "atom pairs", act, 4, windows);
-    in->denoised = fm_state_add(state, "denoised positions", act, 3, (int64_t[]){1, c->n_atom, 3});
     const int64_t distances[] = {n, n, 1}, rows_of_slots = c->max_atoms_per_token * n;
     in->distances = fm_state_add(state, "distances", act, 3, distances);
     in->distance_classes = fm_state_add(state, "distance classes", FM_ELEMENT_U8, 2, distances);
@@ -94,7 +93,6 @@ void fm_af3_declare_inputs(fm_state *state, const fm_af3_config *c, const fm_ker
     declare_atoms(state, c, act, in);
     declare_results(state, c, act, in);
     in->training = declare_structures(state, c, act, c->n_sample);
-    in->rollout = declare_structures(state, c, act, 1);
 }
 
 fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config, const fm_af3_inputs *in) {
@@ -191,8 +189,7 @@ fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
     return out;
 }
 
-/* The trunk's results in the state. */
-static fm_af3_trunk_output stored_trunk(fm_tape *tape, const fm_af3_inputs *in) {
+fm_af3_trunk_output fm_af3_stored_trunk(fm_tape *tape, const fm_af3_inputs *in) {
     return (fm_af3_trunk_output){.s_inputs = fm_tape_state(tape, in->s_inputs, false),
                                  .s = fm_tape_state(tape, in->s, false),
                                  .z = fm_tape_state(tape, in->z, false),
@@ -202,27 +199,23 @@ static fm_af3_trunk_output stored_trunk(fm_tape *tape, const fm_af3_inputs *in) 
 void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
                            const fm_af3_inputs *in) {
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
-    fm_af3_trunk_output trunk = stored_trunk(tape, in);
+    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
     fm_af3_prepared prepared = fm_af3_diffusion_prepare(tape, &atoms, &trunk, &w->diffusion);
     store(tape, "conditioned z", prepared.z, in->prepared_z);
     store(tape, "atom conditioning", prepared.atoms.c, in->prepared_c);
     store(tape, "atom pairs", prepared.atoms.p, in->prepared_p);
 }
 
-void fm_af3_record_denoise(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
-                           const fm_af3_inputs *in) {
-    fm_af3_trunk_output trunk = stored_trunk(tape, in);
-    fm_af3_prepared prepared = {.z = fm_tape_state(tape, in->prepared_z, false),
-                                .atoms = {.c = fm_tape_state(tape, in->prepared_c, false),
-                                          .p = fm_tape_state(tape, in->prepared_p, false)}};
-    store(tape, "denoised positions", denoise(tape, config, w, in, &in->rollout, &trunk, &prepared),
-          in->denoised);
+fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_inputs *in) {
+    return (fm_af3_prepared){.z = fm_tape_state(tape, in->prepared_z, false),
+                             .atoms = {.c = fm_tape_state(tape, in->prepared_c, false),
+                                       .p = fm_tape_state(tape, in->prepared_p, false)}};
 }
 
 fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
                                                   const fm_af3_weights *w,
                                                   const fm_af3_inputs *in) {
-    fm_af3_trunk_output trunk = stored_trunk(tape, in);
+    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
     const fm_af3_confidence_inputs inputs = {
         .s_inputs = trunk.s_inputs,
         .s = trunk.s,

@@ -5,7 +5,7 @@
  *     last       the same with gradients, the diffusion module on S noisy structures, and the
  *                distogram; s_inputs, s and z also go to the state
  *     prepare    what the diffusion module makes once of a trunk result  before a rollout
- *     denoise    one step of the diffusion module on the structures of a rollout
+ *     step       one denoising step of a rollout (rollout.h)
  *     confidence the confidence head on the rollout's structure, with gradients of its parameters
  *
  * The passes are separate tapes over one state. */
@@ -51,10 +51,9 @@ typedef struct fm_af3_inputs {
     int32_t atom_mask;
     int32_t fourier_w, fourier_b;
     int32_t previous_s, previous_z; /* of the last cycle; zeros before the first */
-    fm_af3_structures training, rollout;
+    fm_af3_structures training;
     int32_t s_inputs, s, z;                     /* the trunk's results: [N, c], [N, N, c_z] */
     int32_t prepared_z, prepared_c, prepared_p; /* of the rollout */
-    int32_t denoised;                           /* act, of the rollout's structures */
     int32_t distances, distance_classes;        /* of the rollout's result (confidence.h) */
     int32_t slot_row, atom_of_row;              /* i32 (confidence.h) */
 } fm_af3_inputs;
@@ -79,10 +78,12 @@ typedef struct fm_af3_outputs {
 fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
                                   const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 
-/* Both passes of the rollout have no gradient. */
+/* The trunk's results, and what `prepare` has made of them, in the state. */
+fm_af3_trunk_output fm_af3_stored_trunk(fm_tape *tape, const fm_af3_inputs *inputs);
+fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_inputs *inputs);
+
+/* Has no gradient. */
 void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config,
-                           const fm_af3_weights *weights, const fm_af3_inputs *inputs);
-void fm_af3_record_denoise(fm_tape *tape, const fm_af3_config *config,
                            const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 
 /* Reads the trunk's results and the rollout's distances in the state. */

@@ -48,7 +48,6 @@ static void write_tokens(const fm_af3_sample *s, const fm_af3_config *c, const f
         }
         for (int64_t k = 0; k < c->n_sample; k++)
             put(to, in->training.mask, k * N + i, 1);
-        put(to, in->rollout.mask, i, 1);
     }
 }
 
