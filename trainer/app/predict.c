@@ -106,10 +106,11 @@ static int report(const char *program, const fm_error *error) {
 static fm_status read_seeds(predict_settings *set, fm_error *reterr) {
     const char *at = set->seeds;
     for (;;) {
-        char *end;
+        char *end = NULL;
         errno = 0;
-        unsigned long long seed = *at >= '0' && *at <= '9' ? strtoull(at, &end, 10) : (errno = 1);
-        if (errno || (*end && *end != ',')) {
+        unsigned long long seed = strtoull(at, &end, 10);
+        bool is_number = *at >= '0' && *at <= '9' && errno == 0; /* no sign and no blank */
+        if (!is_number || (*end && *end != ',')) {
             return fm_fail(reterr, FM_ERR_USAGE, "--seeds: found '%.64s', expected 0,1,2", at);
         }
         for (uint32_t i = 0; i < set->n_seed; i++) {

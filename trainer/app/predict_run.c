@@ -210,7 +210,7 @@ static fm_status take_confidence(predictor *p, fm_prediction *prediction, fm_res
         sum += (double)prediction->plddt[i];
     result->mean_plddt = prediction->mean_plddt = sum / prediction->n_res;
     result->ptm = result->max_pae = NAN;
-    bool has_errors = p->model.config.model.structure.n_aligned_error_bin > 0;
+    bool has_errors = p->model.config.model.structure.n_aligned_error_bin > 2; /* else no scale */
     return has_errors ? take_errors(p, prediction, result, reterr) : FM_OK;
 }
 

@@ -135,8 +135,8 @@ void fm_picture_pae(FILE *out, const fm_prediction *p) {
                                .x1 = 1,
                                .y0 = p->n_res};
     double step = fm_svg_tick_step(p->n_res, N_TICK);
-    for (double at = step; at <= p->n_res; at += step)
-        fm_svg_value_line(&down, at, at, step);
+    for (int k = 1; k * step <= p->n_res; k++)
+        fm_svg_value_line(&down, k * step, k * step, step);
     fm_svg_bottom_axis(&frame, N_TICK, 1, "residue whose error it is");
     fm_svg_label_up(out, 16, frame.top + MATRIX / 2.0, 12, FM_SVG_INK, "aligned residue");
     fm_svg_end(out);
