@@ -79,9 +79,6 @@ void check_embeddings(int64_t rows, int64_t c) {
     check("fourier", 1, [=](work_bench &b) {
         b.k->fourier(NULL, rows, c, b.act(rows), b.act(c), b.act(c), b.out(rows * c));
     });
-    check("distances", 1, [=](work_bench &b) {
-        b.k->distances(NULL, rows, b.act(rows * 3, 20), b.out(rows * rows));
-    });
 }
 
 /* -- structures */

@@ -308,8 +308,6 @@ FM_KERNEL(ACT, void, window_geometry, fm_stream *stream, const fm_window_geometr
 /* AF3-22: y[r, i] = cos(2 pi (x[r] w[i] + b[i])), y [rows, c]. */
 FM_KERNEL(ACT, void, fourier, fm_stream *stream, int64_t rows, int64_t c, const void *x,
           const void *w, const void *b, void *y)
-/* y[i, j] = |x_i - x_j|, x act [n, 3], y act [n, n]. */
-FM_KERNEL(ACT, void, distances, fm_stream *stream, int64_t n, const void *x, void *y)
 
 /* -- structures with noise. A dloss is acc [1] in device memory. */
 

@@ -34,7 +34,3 @@ void fm_call_fourier(fm_run *run, int64_t rows, int64_t c, const void *x, const 
                      const void *b, void *y) {
     if (!run->dry) run->kernels->fourier(run->stream, rows, c, x, w, b, y);
 }
-
-void fm_call_distances(fm_run *run, int64_t n, const void *x, void *y) {
-    if (!run->dry) run->kernels->distances(run->stream, n, x, y);
-}

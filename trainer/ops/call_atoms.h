@@ -14,6 +14,5 @@ void fm_call_window_pairs_grad(fm_run *run, const fm_window_pairs *args, const v
 void fm_call_window_geometry(fm_run *run, const fm_window_geometry *args);
 void fm_call_fourier(fm_run *run, int64_t rows, int64_t c, const void *x, const void *w,
                      const void *b, void *y);
-void fm_call_distances(fm_run *run, int64_t n, const void *x, void *y);
 
 #endif

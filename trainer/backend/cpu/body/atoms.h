@@ -158,14 +158,3 @@ static void fourier(fm_stream *stream, int64_t rows, int64_t c, const void *x, c
         }
     }
 }
-
-static void distances(fm_stream *stream, int64_t n, const void *x, void *y) {
-    (void)stream;
-    for (int64_t at = 0; at < n * n; at++) {
-        const real *a = (const real *)x + at / n * 3, *b = (const real *)x + at % n * 3;
-        real square = 0;
-        for (int axis = 0; axis < 3; axis++)
-            square += (a[axis] - b[axis]) * (a[axis] - b[axis]);
-        ((real *)y)[at] = REAL_SQRT(square);
-    }
-}

@@ -139,18 +139,6 @@ void fourier(fm_stream *stream, int64_t rows, int64_t c, const void *x, const vo
     });
 }
 
-template <typename T> void distances(fm_stream *stream, int64_t n, const void *x, void *y) {
-    each(stream, n * n, [=] __device__(int64_t at) {
-        const T *a = (const T *)x + at / n * 3, *b = (const T *)x + at % n * 3;
-        float square = 0;
-        for (int axis = 0; axis < 3; axis++) {
-            float d = get(a[axis]) - get(b[axis]);
-            square += d * d;
-        }
-        ((T *)y)[at] = to<T>(sqrtf(square));
-    });
-}
-
 #define INSTANTIATE(T)                                                                             \
     template void modulate<T>(fm_stream *, const fm_modulate *);                                   \
     template void modulate_grad<T>(fm_stream *, const fm_modulate *, const fm_modulate_grad *);    \
@@ -161,8 +149,7 @@ template <typename T> void distances(fm_stream *stream, int64_t n, const void *x
                                        fm_out);                                                    \
     template void window_geometry<T>(fm_stream *, const fm_window_geometry *);                     \
     template void fourier<T>(fm_stream *, int64_t, int64_t, const void *, const void *,            \
-                             const void *, void *);                                                \
-    template void distances<T>(fm_stream *, int64_t, const void *, void *);
+                             const void *, void *);
 INSTANTIATE(float)
 INSTANTIATE(bf16)
 
