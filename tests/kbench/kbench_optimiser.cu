@@ -45,7 +45,8 @@ void adam(bench &b, int64_t n) {
                  b.updated("m", n, 0.1),
                  b.updated("v", n, 0.1, true),
                  b.updated("ema", n, 1),
-                 b.out("copy", n)};
+                 b.out("copy", n),
+                 0};
     b.part("adam", 0, (36.0 + b.size(1)) * (double)n, [=](fm_stream *q) { k->adam(q, &a); });
 }
 

@@ -470,7 +470,8 @@ void check_optimiser(int64_t n, bool has_nan) {
                      b.updated(n, 0.1, false),
                      b.updated(n, 0.1, true),
                      b.updated(n, 1, false),
-                     b.out(n)};
+                     b.out(n),
+                     1e-2};
         b.k->adam(NULL, &a);
         double *kept = (double *)b.keep(DOUBLES, FM_ELEMENT_F64, 2, 0);
         b.k->synchronize(NULL);
