@@ -2,8 +2,6 @@
  * of which each takes its part. */
 #include "trainer/app/predict.h"
 
-#include "proto/base/date.h"
-#include "proto/base/file.h"
 #include "proto/base/json_text.h"
 #include "proto/base/histogram.h"
 #include "proto/base/machine.h"

@@ -4,6 +4,7 @@
 #include "trainer/infer/infer.h"
 
 #include "proto/chem/atom14.h"
+#include "trainer/metrics/confidence.h"
 #include "trainer/step/upload.h"
 
 #include <assert.h>
@@ -407,20 +408,6 @@ static fm_status predict(fm_infer *infer, fm_trainer *t, const fm_features *f, f
 
 /* -- results */
 
-/* The mean of the classes' centres under the softmax of the logits, in hundredths: line 4 of
- * Algorithm 29. */
-static float plddt_of(const float *logits, int64_t n_bin) {
-    double most = logits[0], sum = 0, mean = 0;
-    for (int64_t b = 1; b < n_bin; b++)
-        most = logits[b] > most ? logits[b] : most;
-    for (int64_t b = 0; b < n_bin; b++) {
-        double p = exp(logits[b] - most);
-        sum += p;
-        mean += p * ((double)b + 0.5) / (double)n_bin;
-    }
-    return (float)(100 * mean / sum);
-}
-
 static fm_status take_plddt(fm_infer *infer, fm_arena *arena, float **ret_plddt, fm_error *reterr) {
     float *plddt = fm_arena_alloc_array(arena, infer->n_res, sizeof *plddt), *logits;
     if (!plddt) return fm_arena_full(arena, reterr);
@@ -428,7 +415,7 @@ static fm_status take_plddt(fm_infer *infer, fm_arena *arena, float **ret_plddt,
     int64_t n_bin;
     fm_status status = fm_infer_head(infer, FM_HEAD_PLDDT, arena, &logits, &n_bin, reterr);
     for (uint32_t i = 0; !status && i < infer->n_res; i++)
-        plddt[i] = plddt_of(logits + i * n_bin, n_bin);
+        plddt[i] = (float)fm_confidence_plddt(logits + i * n_bin, n_bin);
     fm_arena_rewind(arena, mark);
     *ret_plddt = plddt;
     return status;

@@ -18,12 +18,15 @@ static void probabilities(const float *logits, int64_t n_bin, double *ret_p) {
 }
 
 double fm_confidence_plddt(const float *logits, int64_t n_bin) {
-    double p[MOST_BINS], mean = 0;
-    assert(n_bin >= 1 && n_bin <= MOST_BINS);
-    probabilities(logits, n_bin, p);
-    for (int64_t b = 0; b < n_bin; b++)
-        mean += p[b] * ((double)b + 0.5) / (double)n_bin;
-    return 100 * mean;
+    double most = logits[0], sum = 0, mean = 0;
+    for (int64_t b = 1; b < n_bin; b++)
+        most = logits[b] > most ? logits[b] : most;
+    for (int64_t b = 0; b < n_bin; b++) {
+        double p = exp(logits[b] - most);
+        sum += p;
+        mean += p * ((double)b + 0.5) / (double)n_bin;
+    }
+    return 100 * mean / sum;
 }
 
 double fm_confidence_error_centre(int64_t bin, int64_t n_bin) {
