@@ -42,7 +42,7 @@ static const size_t SAMPLE_BYTES = (size_t)1 << 30;
 typedef struct settings {
     const char *device, *dtype, *preset, *config, *batch, *save, *schedule, *tune, *crops, *backend;
     uint64_t steps, rounds, warm_up, cycles, seed, ranks, dap, bp;
-    bool table, direct, digest, spoil;
+    bool table, direct, digest, spoil, shapes;
 } settings;
 
 typedef struct bench {
@@ -299,13 +299,18 @@ static fm_status time_crop(bench *b, uint64_t crop, double *ret_ms, fm_error *re
     return status;
 }
 
-/* Every crop of --crops beside the next multiple of 16, whose time it should have. */
+/* What --shapes allows, and the crops that it takes without --crops. */
+static const double MOST_RATIO = 1.1;
+static const char SHAPES[] = "240,241,247,250,255,257,260,264,271,272";
+
+/* Every crop of the list beside the next multiple of 16, whose time it should have. */
 static fm_status run_crops(bench *b, fm_error *reterr) {
     enum { MOST_CROPS = 64, MULTIPLE = 16 };
     double ms[MOST_CROPS], even_ms[MOST_CROPS], worst = 0;
     uint64_t crop[MOST_CROPS], even = 0;
     int n = 0;
-    for (const char *at = b->set->crops; *at && n < MOST_CROPS; at += *at == ',', n++) {
+    const char *list = b->set->crops ? b->set->crops : SHAPES;
+    for (const char *at = list; *at && n < MOST_CROPS; at += *at == ',', n++) {
         char *end;
         crop[n] = strtoull(at, &end, 10);
         if (end == at || crop[n] < 1) {
@@ -322,7 +327,8 @@ static fm_status run_crops(bench *b, fm_error *reterr) {
             status = time_crop(b, next, &even_ms[i], reterr);
         }
         even = next;
-        if (!status) status = time_crop(b, crop[i], &ms[i], reterr);
+        ms[i] = even_ms[i];
+        if (!status && crop[i] != next) status = time_crop(b, crop[i], &ms[i], reterr);
         if (status) return status;
     }
     printf("%6s  %9s  %9s  %6s\n", "crop", "ms", "even ms", "ratio");
@@ -333,7 +339,11 @@ static fm_status run_crops(bench *b, fm_error *reterr) {
                ratio);
     }
     printf("worst crop %.3f of the next multiple of %d\n", worst, MULTIPLE);
-    return FM_OK;
+    if (!b->set->shapes || worst <= MOST_RATIO) return FM_OK;
+    return fm_fail(reterr, FM_ERR_LIMIT,
+                   "a crop takes %.3f times the next multiple of %d: "
+                   "expected at most %.2f",
+                   worst, MULTIPLE, MOST_RATIO);
 }
 
 static void print_slow_paths(void) {
@@ -348,7 +358,7 @@ static void print_slow_paths(void) {
 }
 
 static fm_status run(bench *b, fm_error *reterr) {
-    if (b->set->crops) return run_crops(b, reterr);
+    if (b->set->crops || b->set->shapes) return run_crops(b, reterr);
     fm_status status = create(b, reterr);
     if (status) return status;
     double mean = 0, seconds;
@@ -440,6 +450,8 @@ int main(int argc, char **argv) {
          .help = "with --table: write the steps of both tapes, for deploy/gpu/trace"},
         {"crops", FM_OPTION_STRING, &set.crops, "LIST",
          .help = "time these crops, as 250,257, each beside the next multiple of 16"},
+        {"shapes", FM_OPTION_FLAG, &set.shapes, NULL,
+         .help = "the same of crops from 240 to 272; fails above 1.1 times"},
         {"tune", FM_OPTION_STRING, &set.tune, "FILE",
          .help = "measure the matrix products of these steps, write the table of the fastest"},
         {"direct", FM_OPTION_FLAG, &set.direct, NULL, .help = "capture nothing"},

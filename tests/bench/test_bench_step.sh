@@ -24,3 +24,5 @@ grep -q "^last	backward	msa row attention" "$file.schedule" || {
 }
 # shellcheck disable=SC2086
 "$bench" $short --crops 15,16 | grep -q '^worst crop' || { echo "no report of crops"; exit 1; }
+# shellcheck disable=SC2086
+"$bench" $short --shapes --crops 16 | grep -q '^worst crop 1.000' || { echo "no crop of 16"; exit 1; }

@@ -81,6 +81,8 @@ void add_gemm_cases(void) {
     add_gemm("gemm 256x1024x32768 weight gradient", 0, 256, 1024, 32768, 1, WEIGHT_GRADIENT);
     add_gemm("gemm 128x512x65536 weight gradient", 0, 128, 512, 65536, 1, WEIGHT_GRADIENT);
     add_gemm("gemm 128x128x65536 weight gradient", 0, 128, 128, 65536, 1, WEIGHT_GRADIENT);
+    add_gemm("gemm 8x128x65536 weight gradient", 0, 8, 128, 65536, 1, WEIGHT_GRADIENT);
+    add_gemm("gemm 4x128x65536 weight gradient", 0, 4, 128, 65536, 1, WEIGHT_GRADIENT);
     add_weights(65536, 128, 128, 0);
     add_weights(65536, 512, 128, 384);
     add_weights(65536, 128, 512, 0);

@@ -278,6 +278,7 @@ static void adam(fm_stream *stream, const fm_adam *args) {
         double g = ((const float *)(only ? a.only : a.grad))[i] * a.grad_scale / (s->pending + 1.0);
         if (only || a.clip) g *= s->clip_scale;
         float *m = (float *)a.m + i, *v = (float *)a.v + i, *p = (float *)a.param + i;
+        g += a.l2 * *p;
         *m = (float)(a.beta1 * *m + (1 - a.beta1) * g);
         *v = (float)(a.beta2 * *v + (1 - a.beta2) * g * g);
         double m_hat = *m / (1 - pow(a.beta1, (double)s->step));

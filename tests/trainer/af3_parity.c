@@ -1,12 +1,27 @@
 /* af3_parity.c: compares AlphaFold 3's modules with runs of the reference.
  *
+ *     af3_parity [--device cpu|cuda] [--pad N] [--recompute hidden|block] [--twice]
+ *                CONFIG.json FILE.npz
  *     af3_parity [--device cpu|cuda] --unit FILE.npz...
  *
- * Each FILE is a run of one module, which its name tells; the module is recorded in float32 and, on
- * the CPU, in double precision. The program prints one line per group: the worst relative error
- * ||a - b|| / ||b|| of its arrays, the name of that array, and the gate. The last line is
- * "parity: ok" or "parity: FAIL". A path that does not exist as given is looked for below
- * $FM_REFERENCE_DATA. Without either, or without that device, the program exits with 77. */
+ * CONFIG.json has the sizes of a network and FILE.npz a run of one training step. With --unit each
+ * FILE is a run of one module, which its name tells; full_units.npz has several. Both run in
+ * float32 and, on the CPU, in double precision; for a step the double precision results are in
+ * FILE_f64.npz, where that exists.
+ *
+ * --pad records the step with N more tokens and rows of the MSA and twice as many more atoms.
+ * --recompute makes backward compute the transitions' hidden layers or whole blocks again. --twice
+ * runs the float32 step again and demands the same bits of the updated parameters.
+ *
+ * A file that begins with draws of structures, NAME_sample.npz, is a sampling run: the trunk, the
+ * denoising steps and the confidence head, with the features and weights of NAME.npz beside it.
+ *
+ * The program prints one line per group: the worst relative error ||a - b|| / ||b|| of its arrays,
+ * the name of that array, and the gate. The last line is "parity: ok" or "parity: FAIL". A path
+ * that does not exist as given is looked for below $FM_REFERENCE_DATA. Without either, or without
+ * that device, the program exits with 77. */
+#include "tests/trainer/af3_sample.h"
+#include "tests/trainer/af3_step.h"
 #include "tests/trainer/af3_unit.h"
 
 #include "proto/base/file.h"
@@ -24,11 +39,14 @@ static const size_t FILE_BYTES = (size_t)1 << 30;
 
 typedef struct settings {
     const char *device;
-    bool units;
+    bool units, twice;
+    int pad;
+    fm_recompute_policy recompute;
 } settings;
 
 static const af3_unit_entry *find_unit(const char *path) {
-    static const af3_unit_entry *const registries[] = {AF3_TRUNK_UNITS};
+    static const af3_unit_entry *const registries[] = {AF3_TRUNK_UNITS, AF3_ATOM_UNITS,
+                                                       AF3_LOSS_UNITS};
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     size_t n = strcspn(name, ".");
     for (size_t r = 0; r < sizeof registries / sizeof registries[0]; r++) {
@@ -55,10 +73,20 @@ static fm_status open_npz(fm_arena *arena, const char *path, fm_npz *ret_npz, fm
     return status ? status : fm_npz_parse(arena, content, ret_npz, error);
 }
 
+/* Runs a unit, on the CPU in double precision too. */
+static bool run_entry(const settings *set, const af3_unit_entry *entry, const fm_npz *npz,
+                      const fm_kernels *kernels) {
+    bool good = unit_run(entry, npz, kernels);
+    bool wide = !strcmp(set->device, "cpu");
+    if (wide) good &= unit_run(entry, npz, fm_kernels_cpu(FM_ELEMENT_F64));
+    return good;
+}
+
 /* Returns 0, 1 for a difference, or the exit status of a file that is missing. */
 static int run_unit(const settings *set, const char *given) {
     char path[1024];
-    const af3_unit_entry *entry = find_unit(given);
+    bool full = strstr(given, "full_units") != NULL;
+    const af3_unit_entry *entry = full ? AF3_FULL_UNITS : find_unit(given);
     if (!entry) {
         fprintf(stderr, "af3_parity: there is no unit for %s\n", given);
         return 1;
@@ -70,37 +98,125 @@ static int run_unit(const settings *set, const char *given) {
     const fm_kernels *kernels = NULL;
     fm_status status = fm_device_find(set->device, "fp32", &kernels, &error);
     if (!status) status = open_npz(&arena, path, &npz, &error);
-    bool good = !status && unit_run(entry, &npz, kernels);
-    if (good && !strcmp(set->device, "cpu")) {
-        good = unit_run(entry, &npz, fm_kernels_cpu(FM_ELEMENT_F64));
+    bool good = !status && (full || run_entry(set, entry, &npz, kernels));
+    for (; !status && full && entry->name; entry++)
+        good &= run_entry(set, entry, &npz, kernels);
+    if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
+    fm_arena_fini(&arena);
+    return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : !good;
+}
+
+/* Runs the step in double precision if there are results of that precision beside `path`. */
+static bool run_wide(const char *path, const af3_step_files *files) {
+    char wide[1024];
+    size_t n = strlen(path) - strlen(".npz");
+    snprintf(wide, sizeof wide, "%.*s_f64.npz", (int)n, path);
+    if (access(wide, R_OK)) return true;
+    fm_arena arena = {0};
+    fm_npz expected;
+    fm_error error = {0};
+    fm_status status = open_npz(&arena, wide, &expected, &error);
+    af3_step_files both = *files;
+    both.expected = &expected;
+    bool good = !status && af3_step_run(&both, fm_kernels_cpu(FM_ELEMENT_F64));
+    if (status) fprintf(stderr, "af3_parity: %s: %s\n", wide, error.message);
+    fm_arena_fini(&arena);
+    return good;
+}
+
+/* Opens PATH without its ending, with `ending` in place of `without` before it. */
+static fm_status open_beside(fm_arena *arena, const char *path, const char *without,
+                             const char *ending, fm_npz *ret_npz, fm_error *error) {
+    char other[1200];
+    size_t n = strlen(path), cut = strlen(without);
+    if (n < cut || strcmp(path + n - cut, without) != 0) {
+        return fm_fail(error, FM_ERR_UNSUPPORTED, "the name does not end in %s", without);
     }
+    snprintf(other, sizeof other, "%.*s%s", (int)(n - cut), path, ending);
+    return open_npz(arena, other, ret_npz, error);
+}
+
+/* A sampling run; `draws` is its file. */
+static fm_status run_sampling(const settings *set, const char *config, const char *path,
+                              const fm_npz *draws, const fm_kernels *kernels, bool *ret_good,
+                              fm_error *error) {
+    fm_arena arenas[2] = {{0}, {0}};
+    fm_npz features, wide;
+    fm_status status = open_beside(&arenas[0], path, "_sample.npz", ".npz", &features, error);
+    af3_sample_files files = {config, &features, draws, draws};
+    *ret_good = !status && af3_sample_run(&files, kernels);
+    if (!status && !strcmp(set->device, "cpu")) {
+        status = open_beside(&arenas[1], path, ".npz", "_f64.npz", &wide, error);
+        files.expected = &wide;
+        *ret_good &= !status && af3_sample_run(&files, fm_kernels_cpu(FM_ELEMENT_F64));
+    }
+    fm_arena_fini(&arenas[0]);
+    fm_arena_fini(&arenas[1]);
+    return status;
+}
+
+static int run_step(const settings *set, const char *given_config, const char *given) {
+    char config[1024], path[1024];
+    if (!locate(given_config, config, sizeof config) || !locate(given, path, sizeof path)) {
+        return FM_TEST_SKIPPED;
+    }
+    fm_arena arena = {0};
+    fm_npz npz;
+    fm_error error = {0};
+    const fm_kernels *kernels = NULL;
+    fm_status status = fm_device_find(set->device, "fp32", &kernels, &error);
+    if (!status) status = open_npz(&arena, path, &npz, &error);
+    uint64_t hash = 0, again = 0;
+    af3_step_files files = {config, &npz, &npz, set->pad, set->recompute, &hash};
+    bool good = false, samples = !status && fm_npz_find(&npz, "in/rnd_init");
+    if (samples) {
+        status = run_sampling(set, config, path, &npz, kernels, &good, &error);
+    } else if (!status) {
+        good = af3_step_run(&files, kernels);
+    }
+    if (good && !samples && set->twice) {
+        files.ret_hash = &again;
+        good = af3_step_run(&files, kernels) && again == hash;
+        printf("bits         %016llx and %016llx %s\n", (unsigned long long)hash,
+               (unsigned long long)again, again == hash ? "ok" : "FAIL");
+    }
+    if (good && !samples && !strcmp(set->device, "cpu")) good = run_wide(path, &files);
     if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
     fm_arena_fini(&arena);
     return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : !good;
 }
 
 static void usage(void) {
-    fprintf(stderr, "usage: af3_parity [--device cpu|cuda] --unit FILE.npz...\n");
+    fprintf(stderr, "usage: af3_parity [--device cpu|cuda] [--pad N] [--recompute hidden|block] "
+                    "[--twice] CONFIG.json FILE.npz\n"
+                    "       af3_parity [--device cpu|cuda] --unit FILE.npz...\n");
 }
 
 int main(int argc, char **argv) {
     static const struct option options[] = {
-        {"device", required_argument, NULL, 'd'}, {"unit", no_argument, NULL, 'u'}, {0}};
+        {"device", required_argument, NULL, 'd'}, {"unit", no_argument, NULL, 'u'},
+        {"pad", required_argument, NULL, 'p'},    {"recompute", required_argument, NULL, 'r'},
+        {"twice", no_argument, NULL, 't'},        {0}};
     settings set = {.device = "cpu"};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'd': set.device = optarg; break;
         case 'u': set.units = true; break;
+        case 'p': set.pad = atoi(optarg); break;
+        case 't': set.twice = true; break;
+        case 'r':
+            set.recompute = strcmp(optarg, "block") ? FM_RECOMPUTE_HIDDEN : FM_RECOMPUTE_BLOCK;
+            break;
         default: usage(); return 2;
         }
     }
-    if (!set.units || optind == argc) {
+    if (set.units ? optind == argc : argc - optind != 2) {
         usage();
         return 2;
     }
     int result = 0;
     for (int i = optind; i < argc; i++) {
-        int one = run_unit(&set, argv[i]);
+        int one = set.units ? run_unit(&set, argv[i]) : run_step(&set, argv[optind], argv[++i]);
         if (one == FM_TEST_SKIPPED) return FM_TEST_SKIPPED;
         result |= one;
     }

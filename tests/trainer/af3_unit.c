@@ -1,6 +1,9 @@
 /* af3_unit.c: see af3_unit.h. */
 #include "tests/trainer/af3_unit.h"
 
+#include "tests/trainer/af3_formula.h"
+#include "tests/trainer/af3_keep.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +13,7 @@
 /* Relative errors ||a - b|| / ||b||. The reference's double precision gradients are rounded once to
  * float32. */
 static const double OUTPUT_GATE = 5e-6, BOND_GATE = 1e-5, GRADIENT_GATE = 3e-5;
-static const double WIDE_OUTPUT_GATE = 1e-12, WIDE_GRADIENT_GATE = 1e-7;
+static const double WIDE_OUTPUT_GATE = 1e-12, WIDE_GRADIENT_GATE = 1e-7, SAMPLED_GATE = 1e-11;
 /* Gradients of a smaller norm are zero in exact arithmetic and compared absolutely. */
 static const double ZERO_NORM = 1e-4, ZERO_GATE = 1e-5;
 
@@ -54,10 +57,31 @@ static double *values_of(af3_unit *u, const fm_npy *array) {
     return values;
 }
 
-/* The array PREFIX KEY with "f64." before it in double precision; NULL if there is none. */
+/* The hash of "UNIT/PREFIX NAME". */
+static uint64_t hash_of(const af3_unit *u, const char *prefix, const char *name) {
+    char key[KEY_BYTES];
+    snprintf(key, sizeof key, "%s/%s%s", u->name, prefix, name);
+    return af3_name_hash(key);
+}
+
+/* The drawn numbers of "UNIT/PREFIX NAME". */
+static double *drawn_values(af3_unit *u, const char *prefix, const char *name, int64_t count) {
+    uint64_t hash = hash_of(u, prefix, name);
+    double *values = unit_numbers(u, count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (double)af3_drawn(hash, i);
+    return values;
+}
+
+/* The array PREFIX KEY with "f64." before it in double precision, or its samples; NULL if there is
+ * none. */
 static const fm_npy *expected(const af3_unit *u, const char *prefix, const char *key) {
     char name[KEY_BYTES];
-    snprintf(name, sizeof name, "%s%s%s", u->wide ? "f64." : "", prefix, key);
+    if (u->sampled) {
+        snprintf(name, sizeof name, "%s/%s%s.samples", u->name, prefix, key);
+    } else {
+        snprintf(name, sizeof name, "%s%s%s", u->wide ? "f64." : "", prefix, key);
+    }
     return fm_npz_find(u->file, name);
 }
 
@@ -97,6 +121,14 @@ fm_tensor_ref unit_input(af3_unit *u, const char *name) {
     return unit_input_as(u, name, u->kernels->act, array->rank ? (int)array->rank : 1, shape);
 }
 
+fm_tensor_ref unit_drawn(af3_unit *u, const char *name, int rank, const int64_t *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++)
+        count *= shape[i];
+    return add_input(u, name, u->kernels->act, rank, shape, drawn_values(u, "in.", name, count),
+                     expected(u, "gin.", name) != NULL);
+}
+
 fm_tensor_ref unit_made(af3_unit *u, fm_element element, int rank, const int64_t *shape,
                         const double *values) {
     return add_input(u, NULL, element, rank, shape, values, false);
@@ -113,14 +145,18 @@ fm_tensor_ref unit_ones(af3_unit *u, int rank, const int64_t *shape) {
 }
 
 void unit_output(af3_unit *u, fm_tensor_ref tensor) {
+    unit_output_part(u, tensor, u->n_output, 0);
+}
+
+void unit_output_part(af3_unit *u, fm_tensor_ref tensor, int of, int64_t first) {
     assert(u->n_output < AF3_UNIT_OUTPUTS);
     char key[KEY_BYTES];
-    snprintf(key, sizeof key, "gout.%d", u->n_output);
+    snprintf(key, sizeof key, "gout.%d", of);
     af3_unit_output *output = &u->output[u->n_output++];
-    *output = (af3_unit_output){.tensor = tensor, .gradient = -1};
+    *output = (af3_unit_output){.tensor = tensor, .of = of, .first = first, .gradient = -1};
     fm_tape_keep(&u->tape, tensor);
     const fm_tensor *described = fm_tape_tensor(&u->tape, tensor);
-    if (fm_npz_find(u->file, key) && described->needs_gradient) {
+    if ((u->sampled || fm_npz_find(u->file, key)) && described->needs_gradient) {
         output->gradient = fm_state_add_like(&u->state, described);
         fm_tape_seed_gradient(&u->tape, tensor, output->gradient);
     }
@@ -174,8 +210,21 @@ static void upload_state(af3_unit *u, int32_t tensor, const double *values) {
 
 /* -- building */
 
+/* Makes dropout use the masks of the file. */
+static void use_masks(af3_unit *u, int n) {
+    char key[KEY_BYTES];
+    const double *mask[AF3_KEEP_MASKS];
+    assert(n <= AF3_KEEP_MASKS);
+    for (int i = 0; i < n; i++) {
+        snprintf(key, sizeof key, "in.keep%d", i);
+        mask[i] = values_of(u, unit_array(u, key));
+    }
+    u->kernels = af3_keep_table(u->kernels, mask, n);
+}
+
 static fm_status build(af3_unit *u, const af3_unit_entry *entry, fm_error *error) {
     fm_status status = fm_arena_init(&u->arena, (size_t)4 << 30, error);
+    if (!status && entry->n_keep) use_masks(u, entry->n_keep);
     if (!status) status = fm_params_init(&u->params, MAX_ROW, &u->arena, error);
     if (!status) status = fm_tape_init(&u->tape, u->kernels, &u->params, &u->state, true, error);
     if (status) return status;
@@ -196,14 +245,35 @@ static fm_status build(af3_unit *u, const af3_unit_entry *entry, fm_error *error
     return FM_OK;
 }
 
+static void draw_weights(af3_unit *u) {
+    for (int32_t p = 0; p < u->params.n_param; p++) {
+        const fm_param *row = &u->params.param[p];
+        uint64_t hash = hash_of(u, "", row->name);
+        int64_t n = fm_param_count(row);
+        double *values = unit_numbers(u, n);
+        for (int64_t i = 0; i < n; i++)
+            values[i] = (double)af3_drawn_parameter(row, hash, i);
+        upload(u, fm_params_at(&u->params, u->params.master, row->offset), u->params.element, n,
+               values);
+    }
+    fm_params_refresh_copy(&u->params);
+}
+
 static void load(af3_unit *u) {
     char key[KEY_BYTES];
     for (int i = 0; i < u->n_input; i++)
         upload_state(u, u->input[i].state, u->input[i].values);
     for (int i = 0; i < u->n_output; i++) {
         if (u->output[i].gradient < 0) continue;
-        snprintf(key, sizeof key, "gout.%d", i);
-        upload_state(u, u->output[i].gradient, values_of(u, unit_array(u, key)));
+        snprintf(key, sizeof key, "gout.%d", u->output[i].of);
+        int64_t count = fm_tensor_local_count(&u->state.tensor[u->output[i].gradient]);
+        upload_state(u, u->output[i].gradient,
+                     u->sampled ? drawn_values(u, "", key, count)
+                                : values_of(u, unit_array(u, key)) + u->output[i].first);
+    }
+    if (u->sampled) {
+        draw_weights(u);
+        return;
     }
     int32_t used = 0;
     for (int32_t p = 0; p < u->params.n_param; p++) {
@@ -237,9 +307,22 @@ static void note(worst *w, const char *name, double error) {
     w->count++;
 }
 
-static void compare(af3_unit *u, worst *w, worst *zero, const char *name, const void *device,
-                    fm_element element, const fm_npy *array, const double *count) {
-    const double *data = download(u, device, element, (int64_t)array->count);
+/* The elements of a tensor of n that the file has: all, or the samples of "UNIT/PREFIX NAME". */
+static const double *elements_of(af3_unit *u, const char *prefix, const char *name,
+                                 const void *device, fm_element element, int64_t n,
+                                 const fm_npy *array) {
+    double *data = download(u, device, element, n);
+    if (!u->sampled) return data;
+    uint64_t hash = hash_of(u, prefix, name);
+    double *samples = unit_numbers(u, (int64_t)array->count);
+    for (int64_t j = 0; j < (int64_t)array->count; j++)
+        samples[j] = data[af3_sample_place(hash, j, n, (int64_t)array->count)];
+    return samples;
+}
+
+/* `data` has the array's elements. */
+static void compare(worst *w, worst *zero, const char *name, const double *data,
+                    const fm_npy *array, const double *count) {
     double difference = 0, norm = 0, largest = 0;
     for (uint64_t i = 0; i < array->count; i++) {
         if (count && count[i] == 0) continue;
@@ -267,14 +350,20 @@ static void compare_outputs(af3_unit *u) {
     worst w = {0};
     char key[KEY_BYTES];
     for (int i = 0; i < u->n_output; i++) {
-        snprintf(key, sizeof key, "%d", i);
+        const af3_unit_output *output = &u->output[i];
+        snprintf(key, sizeof key, "%d", output->of);
         const fm_npy *array = expected(u, "out.", key);
-        fm_tensor_ref tensor = u->output[i].tensor;
         if (!array) continue;
-        const fm_tensor *described = fm_tape_tensor(&u->tape, tensor);
-        assert(fm_tensor_local_count(described) == (int64_t)array->count);
-        compare(u, &w, NULL, key, fm_tape_data(&u->tape, tensor), described->element, array,
-                u->output[i].count);
+        const fm_tensor *described = fm_tape_tensor(&u->tape, output->tensor);
+        int64_t n = fm_tensor_local_count(described);
+        fm_npy part = *array;
+        if (!u->sampled) part.count = (uint64_t)n;
+        assert((uint64_t)output->first + part.count <= array->count);
+        part.data = (const char *)array->data + (size_t)output->first * array->item_bytes;
+        compare(&w, NULL, key,
+                elements_of(u, "out.", key, fm_tape_data(&u->tape, output->tensor),
+                            described->element, n, &part),
+                &part, output->count);
     }
     double gate = u->wide                         ? WIDE_OUTPUT_GATE
                   : !strcmp(u->name, "loss_bond") ? BOND_GATE
@@ -288,28 +377,36 @@ static void compare_gradients(af3_unit *u) {
         const af3_unit_input *input = &u->input[i];
         const fm_npy *array = input->differentiable ? expected(u, "gin.", input->name) : NULL;
         if (!array) continue;
-        compare(u, &inputs, &zero, input->name, fm_tape_gradient(&u->tape, input->tensor),
-                u->kernels->act, array, NULL);
+        int64_t n = fm_tensor_local_count(fm_tape_tensor(&u->tape, input->tensor));
+        compare(&inputs, &zero, input->name,
+                elements_of(u, "gin.", input->name, fm_tape_gradient(&u->tape, input->tensor),
+                            u->kernels->act, n, array),
+                array, NULL);
     }
     for (int32_t p = 0; p < u->params.n_param; p++) {
         const fm_param *row = &u->params.param[p];
         const fm_npy *array = expected(u, "gw.", row->name);
         if (!array) continue;
-        compare(u, &weights, &zero, row->name,
-                fm_params_at(&u->params, u->params.gradient, row->offset), u->params.element, array,
-                NULL);
+        compare(&weights, &zero, row->name,
+                elements_of(u, "gw.", row->name,
+                            fm_params_at(&u->params, u->params.gradient, row->offset),
+                            u->params.element, fm_param_count(row), array),
+                array, NULL);
     }
-    double gate = u->wide ? WIDE_GRADIENT_GATE : GRADIENT_GATE;
+    double wide = u->sampled ? SAMPLED_GATE : WIDE_GRADIENT_GATE;
+    double gate = u->wide ? wide : GRADIENT_GATE;
     report(u, "gin", &inputs, gate);
     report(u, "gw", &weights, gate);
     report(u, "zero", &zero, ZERO_GATE);
 }
 
 bool unit_run(const af3_unit_entry *entry, const fm_npz *file, const fm_kernels *kernels) {
+    if (entry->n_keep && kernels != fm_kernels_cpu(kernels->act)) return true;
     af3_unit *u = calloc(1, sizeof *u);
     assert(u);
     *u = (af3_unit){.name = entry->name,
                     .file = file,
+                    .sampled = entry->sampled,
                     .kernels = kernels,
                     .wide = kernels->act == FM_ELEMENT_F64};
     fm_error error = {0};

@@ -11,7 +11,10 @@
  *     }
  *
  * Arrays of a file: in.X, w.P, gout.I, out.I, gin.X, gw.P, and the double precision results with
- * "f64." before the key. An input X has a gradient if the file has gin.X. */
+ * "f64." before the key. An input X has a gradient if the file has gin.X.
+ *
+ * A file of units of published width has samples in place of whole arrays, "UNIT/KEY.samples", and
+ * its inputs, weights and output gradients follow from their names (af3_formula.h). */
 #ifndef FM_TESTS_TRAINER_AF3_UNIT_H
 #define FM_TESTS_TRAINER_AF3_UNIT_H
 
@@ -21,7 +24,7 @@
 
 #include <stdbool.h>
 
-enum { AF3_UNIT_INPUTS = 48, AF3_UNIT_OUTPUTS = 8 };
+enum { AF3_UNIT_INPUTS = 48, AF3_UNIT_OUTPUTS = 16 };
 
 typedef struct af3_unit_input {
     const char *name; /* "x" of in.x; NULL: made by the unit */
@@ -33,6 +36,8 @@ typedef struct af3_unit_input {
 
 typedef struct af3_unit_output {
     fm_tensor_ref tensor;
+    int of;              /* compared with out.OF */
+    int64_t first;       /* from this element on */
     int32_t gradient;    /* in the state; -1: none */
     const double *count; /* [elements] 0 for those that are not compared; NULL: all are */
 } af3_unit_output;
@@ -41,7 +46,8 @@ typedef struct af3_unit {
     const char *name;
     const fm_npz *file;
     const fm_kernels *kernels;
-    bool wide; /* double precision */
+    bool wide;    /* double precision */
+    bool sampled; /* of published width */
     fm_arena arena;
     fm_params params;
     fm_state state;
@@ -57,10 +63,15 @@ typedef struct af3_unit {
 typedef struct af3_unit_entry {
     const char *name; /* of the file, without ".npz" */
     void (*record)(af3_unit *u);
+    int n_keep; /* dropout masks in.keep0 and so on; such a unit runs on the CPU only */
+    bool sampled;
 } af3_unit_entry;
 
 /* The registries; each ends with a name of NULL. */
 extern const af3_unit_entry AF3_TRUNK_UNITS[];
+extern const af3_unit_entry AF3_ATOM_UNITS[];
+extern const af3_unit_entry AF3_LOSS_UNITS[];
+extern const af3_unit_entry AF3_FULL_UNITS[]; /* all in one file */
 
 /* -- for recording */
 
@@ -78,6 +89,8 @@ fm_tensor_ref unit_input(af3_unit *u, const char *name);
 /* The same with another type and shape of as many elements. */
 fm_tensor_ref unit_input_as(af3_unit *u, const char *name, fm_element element, int rank,
                             const int64_t *shape);
+/* in.NAME of a sampled unit, of the act type. */
+fm_tensor_ref unit_drawn(af3_unit *u, const char *name, int rank, const int64_t *shape);
 /* A tensor of values that the unit has made, which must outlive it (unit_numbers). */
 fm_tensor_ref unit_made(af3_unit *u, fm_element element, int rank, const int64_t *shape,
                         const double *values);
@@ -86,6 +99,8 @@ fm_tensor_ref unit_ones(af3_unit *u, int rank, const int64_t *shape);
 
 /* Declares the next output: compared with out.I, and its gradient is gout.I. */
 void unit_output(af3_unit *u, fm_tensor_ref tensor);
+/* Declares a tensor that is a part of output `of`: elements `first` and so on. */
+void unit_output_part(af3_unit *u, fm_tensor_ref tensor, int of, int64_t first);
 
 /* -- running */
 

@@ -1,11 +1,13 @@
 /* af3_units_trunk.c: the units of AlphaFold 3's trunk; see af3_unit.h. */
 #include "tests/trainer/af3_unit.h"
 
+#include "trainer/model/af3/confidence.h"
 #include "trainer/model/af3/trunk.h"
 #include "trainer/ops/arithmetic.h"
 #include "trainer/ops/relative_position.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -128,8 +130,9 @@ static fm_tensor_ref pair_mask(af3_unit *u) {
                                            : unit_ones(u, 2, (int64_t[]){n, n});
 }
 
-static void record_pairformer_block(af3_unit *u) {
+static void record_pairformer(af3_unit *u, double dropout) {
     fm_af3_config config = config_of(u, "");
+    config.dropout_pair = dropout;
     config.c_s = unit_extent(u, "in.s", 1);
     config.n_head_single = rows_of(u, "w.attention_pair_bias.linear_nobias_z.weight");
     fm_af3_pair_of in = {single_input(u, "s"), unit_input(u, "z")};
@@ -142,8 +145,20 @@ static void record_pairformer_block(af3_unit *u) {
     unit_output(u, out.z);
 }
 
-static void record_msa(af3_unit *u, bool is_last) {
+static void record_pairformer_block(af3_unit *u) {
+    record_pairformer(u, 0);
+}
+
+static void record_pairformer_dropout(af3_unit *u) {
+    record_pairformer(u, fm_af3_config_initial().dropout_pair);
+}
+
+static void record_msa(af3_unit *u, bool is_last, bool drops) {
     fm_af3_config config = config_of(u, "pair_stack.");
+    if (drops) {
+        config.dropout_pair = fm_af3_config_initial().dropout_pair;
+        config.dropout_msa = fm_af3_config_initial().dropout_msa;
+    }
     config.c_m = unit_extent(u, "in.m", 2);
     config.c_outer = rows_of(u, "w.outer_product_mean_msa.linear_1.weight");
     if (!is_last) {
@@ -165,11 +180,15 @@ static void record_msa(af3_unit *u, bool is_last) {
 }
 
 static void record_msa_block(af3_unit *u) {
-    record_msa(u, false);
+    record_msa(u, false, false);
+}
+
+static void record_msa_block_dropout(af3_unit *u) {
+    record_msa(u, false, true);
 }
 
 static void record_msa_block_last(af3_unit *u) {
-    record_msa(u, true);
+    record_msa(u, true, false);
 }
 
 /* -- embedders and heads */
@@ -262,21 +281,103 @@ static void record_distogram_head(af3_unit *u) {
     unit_output(u, fm_af3_distogram(&u->tape, &w, z));
 }
 
+/* The distances of the tokens' representative atoms in structure `k`, and their classes. */
+static void put_distances(af3_unit *u, int64_t k, int64_t n, fm_af3_confidence_inputs *in) {
+    int64_t n_atom = unit_extent(u, "in.coordinate", 1), found = 0;
+    const int64_t *is_representative = integers_of(u, "in.distogram_rep_atom_mask");
+    const fm_npy *x = unit_array(u, "in.coordinate");
+    int64_t *atom = fm_arena_alloc_array(&u->arena, (size_t)n, sizeof *atom);
+    assert(atom);
+    for (int64_t l = 0; l < n_atom; l++) {
+        if (is_representative[l]) atom[found++] = l;
+    }
+    assert(found == n);
+    double *distances = unit_numbers(u, n * n), *classes = unit_numbers(u, n * n);
+    for (int64_t at = 0; at < n * n; at++) {
+        double square = 0;
+        for (int64_t c = 0; c < 3; c++) {
+            double difference = unit_value(x, (k * n_atom + atom[at / n]) * 3 + c) -
+                                unit_value(x, (k * n_atom + atom[at % n]) * 3 + c);
+            square += difference * difference;
+        }
+        distances[at] = sqrt(square);
+        classes[at] = fm_af3_distance_class(distances[at]);
+    }
+    in->distances = unit_made(u, u->kernels->act, 3, (int64_t[]){n, n, 1}, distances);
+    in->distance_classes = unit_made(u, FM_ELEMENT_U8, 2, (int64_t[]){n, n}, classes);
+}
+
+/* Which row of the slots' logits is that of an atom, and the reverse. */
+static void put_slots(af3_unit *u, int64_t n, int64_t slots, fm_af3_confidence_inputs *in) {
+    int64_t n_atom = unit_extent(u, "in.atom_to_token_idx", 0);
+    const int64_t *token = integers_of(u, "in.atom_to_token_idx");
+    const int64_t *slot = integers_of(u, "in.atom_to_tokatom_idx");
+    double *row = unit_numbers(u, n_atom), *atom = unit_numbers(u, slots * n);
+    for (int64_t r = 0; r < slots * n; r++)
+        atom[r] = -1;
+    for (int64_t l = 0; l < n_atom; l++) {
+        row[l] = (double)(slot[l] * n + token[l]);
+        atom[slot[l] * n + token[l]] = (double)l;
+    }
+    in->slot_row = unit_made(u, FM_ELEMENT_I32, 1, &n_atom, row);
+    in->atom_of_row = unit_made(u, FM_ELEMENT_I32, 1, (int64_t[]){slots * n}, atom);
+}
+
+static fm_af3_config confidence_config(const af3_unit *u) {
+    fm_af3_config config = config_of(u, "pairformer_stack.blocks.0.");
+    config.c_s = unit_extent(u, "in.s_trunk", 1);
+    config.c_token_in = unit_extent(u, "in.s_inputs", 1) - FM_AF3_TOKEN_FEATURES;
+    config.n_head_single =
+        rows_of(u, "w.pairformer_stack.blocks.0.attention_pair_bias.linear_nobias_z.weight");
+    config.n_confidence_block = blocks_of(u, "pairformer_stack.blocks");
+    config.max_atoms_per_token = unit_extent(u, "w.plddt_weight", 0);
+    config.n_plddt_bin = unit_extent(u, "w.plddt_weight", 2);
+    config.n_pae_bin = rows_of(u, "w.linear_no_bias_pae.weight");
+    config.n_pde_bin = rows_of(u, "w.linear_no_bias_pde.weight");
+    return config;
+}
+
+static void record_confidence_head(af3_unit *u) {
+    fm_af3_config config = confidence_config(u);
+    int64_t n = unit_extent(u, "in.s_inputs", 0);
+    static fm_af3_confidence_weights w;
+    fm_af3_confidence_add(&u->scope, &config, &w);
+    fm_af3_confidence_inputs in = {.s_inputs = unit_input(u, "s_inputs"),
+                                   .s = unit_input(u, "s_trunk"),
+                                   .z = unit_input(u, "z_trunk"),
+                                   .masks = {.single = unit_ones(u, 2, (int64_t[]){1, n}),
+                                             .pair = unit_ones(u, 2, (int64_t[]){n, n}),
+                                             .msa = FM_TENSOR_NONE}};
+    put_slots(u, n, config.max_atoms_per_token, &in);
+    for (int64_t k = 0; k < unit_extent(u, "in.coordinate", 0); k++) {
+        put_distances(u, k, n, &in);
+        fm_af3_confidence_logits out = fm_af3_confidence(&u->tape, &config, &w, &in);
+        const fm_tensor_ref logits[] = {out.plddt, out.pae, out.pde, out.resolved};
+        for (int i = 0; i < 4; i++) {
+            int64_t count = fm_tensor_local_count(fm_tape_tensor(&u->tape, logits[i]));
+            unit_output_part(u, logits[i], i, k * count);
+        }
+    }
+}
+
 const af3_unit_entry AF3_TRUNK_UNITS[] = {
-    {"transition", record_transition},
-    {"transition_n2", record_transition_n2},
-    {"tri_mul_out", record_tri_mul_out},
-    {"tri_mul_in", record_tri_mul_in},
-    {"tri_att_start", record_tri_att_start},
-    {"tri_att_end", record_tri_att_end},
-    {"outer_product_mean", record_outer},
-    {"msa_pair_weighted_averaging", record_averaging},
-    {"single_attention_pair_bias", record_single_attention},
-    {"pairformer_block", record_pairformer_block},
-    {"msa_block", record_msa_block},
-    {"msa_block_last", record_msa_block_last},
-    {"relative_position_encoding", record_relative_position},
-    {"template_embedder", record_template_embedder},
-    {"distogram_head", record_distogram_head},
-    {NULL, NULL},
+    {"transition", record_transition, 0, false},
+    {"transition_n2", record_transition_n2, 0, false},
+    {"tri_mul_out", record_tri_mul_out, 0, false},
+    {"tri_mul_in", record_tri_mul_in, 0, false},
+    {"tri_att_start", record_tri_att_start, 0, false},
+    {"tri_att_end", record_tri_att_end, 0, false},
+    {"outer_product_mean", record_outer, 0, false},
+    {"msa_pair_weighted_averaging", record_averaging, 0, false},
+    {"single_attention_pair_bias", record_single_attention, 0, false},
+    {"pairformer_block", record_pairformer_block, 0, false},
+    {"pairformer_block_dropout", record_pairformer_dropout, 4, false},
+    {"msa_block", record_msa_block, 0, false},
+    {"msa_block_dropout", record_msa_block_dropout, 5, false},
+    {"msa_block_last", record_msa_block_last, 0, false},
+    {"relative_position_encoding", record_relative_position, 0, false},
+    {"template_embedder", record_template_embedder, 0, false},
+    {"distogram_head", record_distogram_head, 0, false},
+    {"confidence_head", record_confidence_head, 0, false},
+    {NULL, NULL, 0, false},
 };

@@ -231,6 +231,7 @@ static int run_tables(const char *table) {
         check_kernels();
         check_gemms();
         check_structure();
+        check_atoms();
         check_parts();
         if (gpu->act == FM_ELEMENT_BF16) check_wgmma();
     }

@@ -69,6 +69,7 @@ void check_kernels(void);
 void check_attentions(void);
 void check_gemms(void);
 void check_structure(void);
+void check_atoms(void);
 void check_parts(void);
 void check_wgmma(void);
 

@@ -81,6 +81,10 @@ void check_attentions(void) {
                     {1, 2, 3, 11, 1, 4, 4, false, false, false, false, false, 5, A});
     check_attention("attention pointwise",
                     {1, 900, 1, 4, 4, 16, 64, false, false, false, true, false, 5, W});
+    check_attention("attention pointwise, 8 keys c 32",
+                    {1, 70, 1, 8, 3, 32, 96, false, false, false, false, false, 5, A});
+    check_attention("attention pointwise, 3 keys c 8, nothing valid",
+                    {2, 33, 1, 3, 5, 8, 40, false, false, false, true, false, 0, W});
     check_attention("attention shared key",
                     {1, 33, 1, 130, 8, 8, 64, false, false, false, true, true, 5, W});
     check_attention("attention shared key c 16",

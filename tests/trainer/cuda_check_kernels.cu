@@ -288,6 +288,7 @@ void check_cores(void) {
     check_outer("outer 24, 67x130, c 32", 24, 67, 130, 32, 128, FM_ADD);
     check_outer("outer 512, 13x18, c 32", 512, 13, 18, 32, 128, FM_WRITE, true);
     check_outer("outer 520, 5x67, c 32", 520, 5, 67, 32, 128, FM_ADD);
+    check_outer("outer 1290, 67x9, c 32", 1290, 67, 9, 32, 128, FM_WRITE, true);
     check_outer_gathered("outer gathered odd", 5, 3, 7, 4, 6);
     check_outer_gathered("outer gathered 128, 32x96", 128, 32, 96, 32, 128);
     check_triangle_plain("triangle plain odd", 5, 7, 9, 3);
@@ -371,7 +372,7 @@ void check_embed(int64_t rows, int64_t n_i, int64_t n_j, int64_t c) {
                          b.space(b.k->relpos_grad_workspace(&t, n_i, n_j)));
     });
     check("outer_sum", 1, [=](work_bench &b) {
-        b.k->outer_sum(NULL, n_i, n_j, c, c + 1, c + 2, b.act(n_i * (c + 1)), b.act(n_j * (c + 2)),
+        b.k->outer_sum(NULL, n_i, n_j, c, c + 8, 2 * c, b.act(n_i * (c + 8)), b.act(n_j * 2 * c),
                        b.grad(n_i * n_j * c, FM_WRITE));
         b.k->outer_sum_grad(NULL, n_i, n_j, c, c + 1, c + 2, b.act(n_i * n_j * c),
                             b.grad(n_i * (c + 1), FM_ADD), b.grad(n_j * (c + 2), FM_WRITE));
@@ -614,6 +615,7 @@ void check_kernels(void) {
     check_swiglu("swiglu 512", 4099, 512, 0, FM_WRITE);
     check_swiglu("swiglu 1536", 384, 1536, 0, FM_WRITE);
     check_rows(129, 17);
+    check_rows(129, 48);
     check_attentions();
     check_cores();
     check_dropout("dropout none shared", FM_SHARED_NONE, 5, 0.1);

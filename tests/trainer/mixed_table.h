@@ -211,6 +211,13 @@ static inline void mixed_forget_island_entries(fm_kernels *k) {
     k->distance_bins = NULL;
     k->cross_entropy = NULL;
     k->cross_entropy_grad = NULL;
+    k->rigid_align = NULL;
+    k->square_loss = NULL;
+    k->square_loss_grad = NULL;
+    k->bond_loss = NULL;
+    k->bond_loss_grad = NULL;
+    k->smooth_lddt = NULL;
+    k->smooth_lddt_grad = NULL;
 }
 
 /* Created by the first call and never freed. */

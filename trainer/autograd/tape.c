@@ -25,15 +25,12 @@ fm_status fm_tape_init(fm_tape *tape, const fm_kernels *kernels, fm_params *para
                       .open_segment = -1};
     fm_status status = fm_arena_init(&tape->tables, TABLE_BYTES, reterr);
     if (status) return status;
-    size_t n_block = (size_t)params->n_block + 1;
     tape->node = fm_arena_alloc_array(&tape->tables, MAX_NODE, sizeof(fm_node));
     tape->tensor = fm_arena_alloc_array(&tape->tables, MAX_TENSOR, sizeof(fm_tensor));
     tape->buffer = fm_arena_alloc_array(&tape->tables, MAX_TENSOR, sizeof(fm_buffer));
     tape->segment = fm_arena_alloc_array(&tape->tables, MAX_SEGMENT, sizeof(fm_segment));
     tape->step = fm_arena_alloc_array(&tape->tables, (size_t)4 * MAX_NODE, sizeof(fm_step));
-    tape->param_written = fm_arena_calloc(&tape->tables, n_block, sizeof(bool));
-    bool fits = tape->node && tape->tensor && tape->buffer && tape->segment && tape->step &&
-                tape->param_written;
+    bool fits = tape->node && tape->tensor && tape->buffer && tape->segment && tape->step;
     return fits ? FM_OK : fm_arena_full(&tape->tables, reterr);
 }
 

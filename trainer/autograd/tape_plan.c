@@ -418,6 +418,10 @@ static void take_places(fm_tape *tape, const fm_plan_request *request) {
 fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr) {
     assert(tape->open_segment < 0 && tape->n_step == 0);
     assert(tape->kernels == tape->main_kernels);
+    /* Blocks may have been added until here, as modules are recorded. */
+    tape->param_written =
+        fm_arena_calloc(&tape->tables, (size_t)tape->params->n_block + 1, sizeof(bool));
+    if (!tape->param_written) return fm_arena_full(&tape->tables, reterr);
     plan_gradients(tape);
     plan_dropped(tape);
     plan_dropped_together(tape);

@@ -24,7 +24,20 @@
 typedef enum fm_draw_purpose {
     FM_PURPOSE_INIT = 1,    /* initial parameters; layer = the number of the parameter */
     FM_PURPOSE_DROPOUT = 2, /* dropout masks; layer = the number of the op */
+    /* Noisy structures: layer = fm_draw_structures. In a rollout and in sampling, the clock's cycle
+     * is the number of the denoising step. */
+    FM_PURPOSE_ROTATION = 3,
+    FM_PURPOSE_OFFSET = 4,
+    FM_PURPOSE_NOISE = 5,
+    FM_PURPOSE_LEVEL = 6,
 } fm_draw_purpose;
+
+/* Whose structures draw. */
+typedef enum fm_draw_structures {
+    FM_DRAW_TRAINING = 0,
+    FM_DRAW_ROLLOUT = 1,
+    FM_DRAW_SAMPLING = 2,
+} fm_draw_structures;
 
 /* The words of the clock. */
 enum { FM_CLOCK_STEP = 0, FM_CLOCK_SLOT = 1, FM_CLOCK_CYCLE = 2, FM_CLOCK_WORDS = 4 };

@@ -290,4 +290,47 @@ FM_KERNEL(ANY, void, report, fm_stream *stream, const fm_report *args)
 FM_KERNEL(ANY, void, init, fm_stream *stream, fm_init_kind kind, int64_t n, uint64_t first,
           double scale, const fm_draw *draw, void *y)
 
+/* -- atoms and tokens */
+
+FM_KERNEL(ACT, void, modulate, fm_stream *stream, const fm_modulate *args)
+FM_KERNEL(ACT, void, modulate_grad, fm_stream *stream, const fm_modulate *args,
+          const fm_modulate_grad *grad)
+FM_KERNEL(ACT, void, gather_rows, fm_stream *stream, const fm_rows *args, const void *x, fm_out y)
+FM_KERNEL(ACT, void, sum_rows, fm_stream *stream, const fm_rows *args, const void *x, fm_out y)
+/* y[window, query, key, :] = z[token of the query, token of the key, :] (+ y), 0 for pairs with a
+ * position outside the atoms. y is [n_window, 32, 128, c], z [n_token, n_token, c]. Backward sums
+ * over the pairs of atoms of two tokens that are in a window, in order. */
+FM_KERNEL(ACT, void, window_pairs, fm_stream *stream, const fm_window_pairs *args, const void *z,
+          fm_out y)
+FM_KERNEL(ACT, void, window_pairs_grad, fm_stream *stream, const fm_window_pairs *args,
+          const void *dy, fm_out dz)
+FM_KERNEL(ACT, void, window_geometry, fm_stream *stream, const fm_window_geometry *args)
+/* AF3-22: y[r, i] = cos(2 pi (x[r] w[i] + b[i])), y [rows, c]. */
+FM_KERNEL(ACT, void, fourier, fm_stream *stream, int64_t rows, int64_t c, const void *x,
+          const void *w, const void *b, void *y)
+/* y[i, j] = |x_i - x_j|, x act [n, 3], y act [n, n]. */
+FM_KERNEL(ACT, void, distances, fm_stream *stream, int64_t n, const void *x, void *y)
+
+/* -- structures with noise. A dloss is acc [1] in device memory. */
+
+FM_KERNEL(ACT, void, rigid_align, fm_stream *stream, const fm_rigid_align *args)
+FM_KERNEL(ACT, void, augment, fm_stream *stream, const fm_augment *args)
+/* y[i] = standard normal numbers, in pairs from two words each (Box and Muller). */
+FM_KERNEL(ACT, void, draw_normal, fm_stream *stream, int64_t n, const fm_draw *draw, void *y)
+/* y [n, 9] = rotations by rows, uniform over all rotations. */
+FM_KERNEL(ACT, void, draw_rotations, fm_stream *stream, int64_t n, const fm_draw *draw, void *y)
+FM_KERNEL(ACT, void, square_loss, fm_stream *stream, const fm_square_loss *args)
+FM_KERNEL(ACT, void, square_loss_grad, fm_stream *stream, const fm_square_loss *args,
+          const void *dloss, fm_out dx)
+FM_KERNEL(ACT, void, bond_loss, fm_stream *stream, const fm_bond_loss *args)
+FM_KERNEL(ACT, void, bond_loss_grad, fm_stream *stream, const fm_bond_loss *args, const void *dloss,
+          fm_out dx)
+FM_KERNEL(ANY, size_t, smooth_lddt_workspace, const fm_smooth_lddt *args)
+FM_KERNEL(ACT, void, smooth_lddt, fm_stream *stream, const fm_smooth_lddt *args, void *workspace)
+FM_KERNEL(ACT, void, smooth_lddt_grad, fm_stream *stream, const fm_smooth_lddt *args,
+          const void *dloss, fm_out dx)
+FM_KERNEL(ACT, void, distance_errors, fm_stream *stream, const fm_distance_errors *args)
+FM_KERNEL(ACT, void, frame_errors, fm_stream *stream, const fm_frame_errors *args)
+FM_KERNEL(ACT, void, atom_lddt, fm_stream *stream, const fm_atom_lddt *args)
+
 #undef FM_KERNEL

@@ -35,6 +35,7 @@
 #ifndef FM_BACKEND_KERNELS_H
 #define FM_BACKEND_KERNELS_H
 
+#include "trainer/backend/atom_operands.h"
 #include "trainer/backend/device.h"
 #include "trainer/backend/draw.h"
 #include "trainer/backend/element.h"
@@ -477,8 +478,8 @@ typedef struct fm_step_state {
 } fm_step_state;
 
 /* One pass over flat buffers of n elements. It computes g = grad * grad_scale / (pending + 1),
- * times clip_scale if `clip`. Adam without weight decay, the moving average (EMA), and the act copy
- * of the parameters follow. Nothing is done when state->nonfinite or state->holds is set. When the
+ * times clip_scale if `clip`, plus l2 * param. Adam, the moving average (EMA), and the act copy of
+ * the parameters follow. Nothing is done when state->nonfinite or state->holds is set. When the
  * sample is the only one of its batch (pending 0) and `only` is given, the gradient is `only` times
  * clip_scale, and grad is not read. */
 typedef struct fm_adam {
@@ -492,6 +493,7 @@ typedef struct fm_adam {
     void *param, *m, *v;                 /* acc [n], updated */
     void *ema;                           /* acc [n], updated; NULL: none */
     void *copy;                          /* act [n], written; NULL: none */
+    double l2;                           /* weight of the parameter in its gradient; 0: none */
 } fm_adam;
 
 /* -- packets */

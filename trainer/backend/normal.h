@@ -60,4 +60,24 @@ FM_HOST_DEVICE static inline double fm_truncated_normal(uint32_t word) {
     return fm_inverse_normal(below + u * (1 - 2 * below));
 }
 
+/* Two words as two independent standard normal numbers (Box and Muller). */
+FM_HOST_DEVICE static inline void fm_normal_pair(const uint32_t word[2], double out[2]) {
+    double u = ((double)word[0] + 0.5) / 4294967296.0, v = (double)word[1] / 4294967296.0;
+    double length = sqrt(-2 * log(u)), angle = 6.283185307179586477 * v;
+    out[0] = length * cos(angle);
+    out[1] = length * sin(angle);
+}
+
+/* Four words as a rotation by rows, uniform over all rotations: a normal quaternion of length 1. */
+FM_HOST_DEVICE static inline void fm_uniform_rotation(const uint32_t word[4], double out[9]) {
+    double a[2], b[2];
+    fm_normal_pair(word, a);
+    fm_normal_pair(word + 2, b);
+    double size = sqrt(a[0] * a[0] + a[1] * a[1] + b[0] * b[0] + b[1] * b[1]);
+    double w = a[0] / size, x = a[1] / size, y = b[0] / size, z = b[1] / size;
+    out[0] = 1 - 2 * (y * y + z * z), out[1] = 2 * (x * y - w * z), out[2] = 2 * (x * z + w * y);
+    out[3] = 2 * (x * y + w * z), out[4] = 1 - 2 * (x * x + z * z), out[5] = 2 * (y * z - w * x);
+    out[6] = 2 * (x * z - w * y), out[7] = 2 * (y * z + w * x), out[8] = 1 - 2 * (x * x + y * y);
+}
+
 #endif

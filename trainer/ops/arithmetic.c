@@ -79,6 +79,41 @@ fm_tensor_ref fm_op_relu(fm_tape *tape, const char *name, fm_tensor_ref x) {
     return fm_node_output_described(tape, node, fm_tape_tensor(tape, x));
 }
 
+/* -- clip */
+
+typedef struct clip_attributes {
+    double limit;
+} clip_attributes;
+
+/* y = x - max(x - limit, 0) + max(-x - limit, 0): exact where nothing is clipped. */
+static void clip_forward(fm_run *run, const fm_node *node) {
+    const clip_attributes *at = node->attributes;
+    const fm_tensor *x = fm_tape_tensor(run->tape, node->input[0]);
+    int64_t count = fm_tensor_local_count(x), c = x->local[x->rank - 1];
+    if (!fm_run_wants_output(run)) return;
+    const void *in = fm_run_input(run, node, 0);
+    void *y = fm_run_output(run, node, 0), *over = fm_run_workspace_act(run, count);
+    void *limit = fm_run_workspace_act(run, c);
+    fm_call_fill(run, c, -at->limit, limit);
+    fm_call_copy(run, count, in, y);
+    for (int side = 1; side >= -1; side -= 2) {
+        fm_call_axpy(run, count, side, in, (fm_out){over, FM_WRITE});
+        fm_call_bias_add(run, count / c, c, limit, over);
+        fm_call_relu(run, count, over, over);
+        fm_call_axpy(run, count, -side, over, (fm_out){y, FM_ADD});
+    }
+}
+
+static const fm_op CLIP = {"clip", clip_forward, NULL};
+
+fm_tensor_ref fm_op_clip(fm_tape *tape, const char *name, fm_tensor_ref x, double limit) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &CLIP, name, sizeof(clip_attributes), &memory);
+    *(clip_attributes *)memory = (clip_attributes){.limit = limit};
+    fm_node_input(tape, node, x, false);
+    return fm_node_output_described(tape, node, fm_tape_tensor(tape, x));
+}
+
 /* -- x + x^T */
 
 /* y_ij = x_ij + x_ji (+ y_ij). The operation is its own backward. */

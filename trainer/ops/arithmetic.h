@@ -14,6 +14,9 @@ fm_tensor_ref fm_op_add(fm_tape *tape, const char *name, fm_tensor_ref a, fm_ten
 /* Returns max(x, 0). */
 fm_tensor_ref fm_op_relu(fm_tape *tape, const char *name, fm_tensor_ref x);
 
+/* Returns min(max(x, -limit), limit). It has no gradient. */
+fm_tensor_ref fm_op_clip(fm_tape *tape, const char *name, fm_tensor_ref x, double limit);
+
 /* x [n, n, c]. Returns x_ij + x_ji. */
 fm_tensor_ref fm_op_symmetrise(fm_tape *tape, const char *name, fm_tensor_ref x);
 

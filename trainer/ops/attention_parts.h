@@ -23,14 +23,14 @@ fm_attention_shape fm_attention_shape_of(fm_axial axial, const fm_tensor *x,
 /* The operands of the attention kernel, except mask, bias, o and lse. qkvg [n0, n1, 4 width]. */
 fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, const void *qkvg);
 
+/* Sets the bias [query, key, head] of the core of row, starting and ending attention. */
+void fm_attention_set_bias(fm_attention *core, const fm_attention_shape *at, const void *bias);
+
 /* Makes q k v g of LayerNorm(x), and the bias [n0 * n1, n_few] of the same rows by few_w; one
  * kernel where there is one. norm [2, c]; NULL: x is normalised already. n_few 0: no bias. */
 void fm_attention_project_at_once(fm_run *run, const fm_attention_shape *at, const void *x,
                                   const void *norm, const void *w, const void *gate_bias,
                                   int64_t n_few, const void *few_w, void *few, void *qkvg);
-
-/* Sets the bias [query, key, head] of the core of row, starting and ending attention. */
-void fm_attention_set_bias(fm_attention *core, const fm_attention_shape *at, const void *bias);
 
 /* Makes q k v g of normed [n0, n1, c]; w [4 width, c]; biases [width], each may be NULL; 3 width
  * zeros precede gate_bias. */

@@ -53,6 +53,12 @@ fm_out fm_call_norm_gradient(fm_run *run, const fm_norm *norm, fm_out dx) {
 
 void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
                        fm_out dweights) {
+    fm_call_norm_grad_parts(run, norm, dy, dx, dweights,
+                            fm_out_at(dweights, norm->c, run->kernels->acc));
+}
+
+void fm_call_norm_grad_parts(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
+                             fm_out dgamma, fm_out dbeta) {
     if (!norm->gamma) return;
     int64_t mark = fm_run_mark(run), c = norm->c;
     void *workspace =
@@ -69,8 +75,8 @@ void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out 
                                   .mean = norm->mean,
                                   .rstd = norm->rstd,
                                   .dx = dx,
-                                  .dgamma = dweights,
-                                  .dbeta = fm_out_at(dweights, c, run->kernels->acc)};
+                                  .dgamma = dgamma,
+                                  .dbeta = dbeta};
         run->kernels->layernorm_grad(run->stream, &args, workspace);
     }
     fm_run_release(run, mark);

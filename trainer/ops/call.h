@@ -41,6 +41,9 @@ fm_out fm_call_norm_gradient(fm_run *run, const fm_norm *norm, fm_out dx);
  * gradient [2, c] of the block. Without weights it does nothing. */
 void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
                        fm_out dweights);
+/* The same with a place for each of the two gradients. */
+void fm_call_norm_grad_parts(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
+                             fm_out dgamma, fm_out dbeta);
 
 /* A linear layer y [rows, c_out] = x [rows, c_in] W^T + bias. Rows are ldx and ldy elements apart.
  */

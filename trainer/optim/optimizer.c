@@ -25,6 +25,10 @@ fm_optimizer_options fm_optimizer_defaults(void) {
 
 double fm_optimizer_rate(const fm_optimizer_options *options, uint64_t samples) {
     double rate = options->rate;
+    samples -= samples < options->behind_samples ? samples : options->behind_samples;
+    if (options->decay_every_samples) {
+        rate *= pow(options->decay_factor, (double)(samples / options->decay_every_samples));
+    }
     if (samples < options->warmup_samples) {
         rate *= (double)samples / (double)options->warmup_samples;
     }
@@ -121,7 +125,8 @@ void fm_optimizer_queue_update(fm_optimizer *optimizer, fm_stream *stream, bool 
                                                 .m = params->moment1,
                                                 .v = params->moment2,
                                                 .ema = params->ema,
-                                                .copy = params->copy});
+                                                .copy = params->copy,
+                                                .l2 = optimizer->options.l2});
 }
 
 bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream) {

@@ -23,7 +23,7 @@
 #include "proto/base/arena.h"
 #include "trainer/tensor/tensor.h"
 
-enum { FM_PARAMS_ALIGN = 64, FM_PARAM_RANK = 2, FM_PARAM_NONE = -1 };
+enum { FM_PARAMS_ALIGN = 64, FM_PARAM_RANK = 3, FM_PARAM_NONE = -1 };
 
 /* How DeepMind's array differs from ours, which is [c_out, c_in]. */
 typedef enum fm_deepmind_layout {
@@ -43,7 +43,7 @@ typedef struct fm_param {
     fm_deepmind_layout deepmind_layout;
     int64_t deepmind_heads; /* N_head of the two layouts with heads (c of an OPM), else 0 */
     uint8_t rank;
-    int64_t shape[FM_PARAM_RANK]; /* [c_out, c_in] or [c] */
+    int64_t shape[FM_PARAM_RANK]; /* [c_out, c_in] or [c]; AF3: a stack of matrices */
     fm_init_kind init;
     double init_scale; /* meaning depends on init */
     int32_t block;

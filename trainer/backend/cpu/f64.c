@@ -35,6 +35,8 @@ typedef double real;
 #include "trainer/backend/cpu/body/fape.h"
 #include "trainer/backend/cpu/body/structure_loss.h"
 #include "trainer/backend/cpu/body/violation.h"
+#include "trainer/backend/cpu/body/atoms.h"
+#include "trainer/backend/cpu/body/noisy.h"
 #include "trainer/backend/cpu/body/optim.h"
 #include "trainer/backend/cpu/body/packet.h"
 #include "trainer/backend/cpu/body/table.h"

@@ -22,7 +22,7 @@ enum {
 /* The noise of training and the schedule of sampling (18, 20). */
 typedef struct fm_af3_noise {
     double sigma_data, p_mean, p_std;                  /* 16, -1.2, 1.5 */
-    double s_max, s_min, rho;                          /* 160, 4e-4, 7 */
+    double s_max, s_min, rho;                          /* 160, 4e-4, 7; in units of sigma_data */
     double gamma0, gamma_min, noise_scale, step_scale; /* 0.8, 1, 1.003, 1.5 */
 } fm_af3_noise;
 

@@ -50,16 +50,23 @@ fm_param_ref fm_af3_block(const fm_scope *scope) {
     return fm_params_add_block(scope->params);
 }
 
-void fm_af3_add(const fm_scope *scope, const char *name, int64_t c_out, int64_t c_in,
-                fm_af3_start start) {
-    const char *full = fm_af3_enter(scope, name).name;
-    fm_param param = {.name = full,
-                      .openfold = full,
-                      .deepmind_layer = -1,
-                      .rank = c_in ? 2 : 1,
-                      .shape = {c_out, c_in}};
+static void add(const fm_scope *scope, const char *name, fm_param param, fm_af3_start start) {
+    param.name = param.openfold = fm_af3_enter(scope, name).name;
+    param.deepmind_layer = -1;
     set_start(&param, start);
     fm_params_add(scope->params, &param);
+}
+
+void fm_af3_add(const fm_scope *scope, const char *name, int64_t c_out, int64_t c_in,
+                fm_af3_start start) {
+    add(scope, name, (fm_param){.rank = c_in ? 2 : 1, .shape = {c_out, c_in}}, start);
+}
+
+fm_param_ref fm_af3_add_stack(const fm_scope *scope, const char *name, int64_t n, int64_t c_in,
+                              int64_t c_out) {
+    fm_param_ref block = fm_af3_block(scope);
+    add(scope, name, (fm_param){.rank = 3, .shape = {n, c_in, c_out}}, FM_AF3_ZERO);
+    return block;
 }
 
 fm_param_ref fm_af3_add_block(const fm_scope *scope, const char *name, int64_t c_out, int64_t c_in,

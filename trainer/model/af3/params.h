@@ -32,6 +32,9 @@ void fm_af3_add(const fm_scope *scope, const char *name, int64_t c_out, int64_t 
 /* A block of one parameter. */
 fm_param_ref fm_af3_add_block(const fm_scope *scope, const char *name, int64_t c_out, int64_t c_in,
                               fm_af3_start start);
+/* A block of one stack of matrices [n, c_in, c_out], which starts as 0. */
+fm_param_ref fm_af3_add_stack(const fm_scope *scope, const char *name, int64_t n, int64_t c_in,
+                              int64_t c_out);
 /* A linear layer NAME.weight without a bias. */
 fm_linear_weights fm_af3_linear(const fm_scope *scope, const char *name, int64_t c_in,
                                 int64_t c_out, fm_af3_start start);

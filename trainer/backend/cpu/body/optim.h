@@ -51,9 +51,10 @@ static void adam(fm_stream *stream, const fm_adam *a) {
     real scale =
         (real)(a->grad_scale / (a->state->pending + 1.0) * (clip ? a->state->clip_scale : 1));
     const real *restrict grad = only ? a->only : a->grad;
-    real *restrict param = a->param, *restrict m = a->m, *restrict v = a->v;
+    real *restrict param = a->param, *restrict m = a->m, *restrict v = a->v, l2 = (real)a->l2;
     for (int64_t i = 0; i < a->n; i++) {
         real g = grad[i] * scale;
+        if (l2 != 0) g += l2 * param[i];
         m[i] = beta1 * m[i] + rest1 * g;
         v[i] = beta2 * v[i] + rest2 * (g * g);
         param[i] -= rate * m[i] / (REAL_SQRT(v[i]) * correction + eps);

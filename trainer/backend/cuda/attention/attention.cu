@@ -64,16 +64,22 @@ static bool is_wgmma_backward(const fm_attention *a) {
            (!a->g || is_short_tensor(a, a->g_stride));
 }
 
-/* One query over keys that all heads share, rows of whole 16-byte packs. */
+/* One query, without bias and gate, rows of whole 16-byte packs. */
 template <typename T> static bool is_one_query_shape(const fm_attention *a) {
     auto is_wide = [](const fm_attention_stride &s) {
         return is_whole<T>(s.group) && is_whole<T>(s.batch) && is_whole<T>(s.row) &&
                is_whole<T>(s.head);
     };
-    return a->n_query == 1 && a->n_kv_head == 1 && a->n_head <= MAX_ONE_QUERY_HEADS && !a->bias &&
-           !a->g && (a->c_head == 8 || a->c_head == 16 || a->c_head == 32) &&
-           is_wide(a->q_stride) && is_wide(a->k_stride) && is_wide(a->v_stride) &&
-           is_wide(a->o_stride) && a->n_group * a->n_batch < (int64_t)1 << 31;
+    return a->n_query == 1 && !a->bias && !a->g &&
+           (a->c_head == 8 || a->c_head == 16 || a->c_head == 32) && is_wide(a->q_stride) &&
+           is_wide(a->k_stride) && is_wide(a->v_stride) && is_wide(a->o_stride) &&
+           a->n_group * a->n_batch * a->n_head < (int64_t)1 << 31;
+}
+static bool has_shared_keys(const fm_attention *a) {
+    return a->n_kv_head == 1 && a->n_head <= MAX_ONE_QUERY_HEADS;
+}
+static bool has_few_keys(const fm_attention *a) {
+    return a->n_kv_head == a->n_head && a->n_key <= MAX_FEW_KEYS;
 }
 
 /* The path of a call whose addresses are multiples of 16 bytes. The first row that fits is taken.
@@ -90,9 +96,12 @@ template <typename T> static bool is_one_query_shape(const fm_attention *a) {
  *                   more, queries * keys at least 256              no limit on the length
  *     ONE_QUERY     one query, keys shared by all heads, no bias   global column attention: bound
  *                   and no gate, c_head 8, 16, 32, f32 and bf16    by reading keys and values
+ *     FEW_KEYS      one query, up to 8 keys for each head, no      template pointwise attention:
+ *                   bias and no gate, c_head 8, 16, 32, f32 and    bound by reading keys and values
+ *                   bf16
  *     PLAIN         everything else up to c_head 64, and f32       one thread per row
  *
- * dbias is made by the files of the same path; ONE_QUERY has none. */
+ * dbias is made by the files of the same path; ONE_QUERY and FEW_KEYS have none. */
 template <typename T> static attention_path path_of_shape(const fm_attention *a, bool backward) {
     if (sizeof(T) == 2 && is_tensor_core_shape(a)) {
         if (!backward) return is_wgmma_forward(a) ? ATTENTION_WGMMA : ATTENTION_MMA;
@@ -100,7 +109,10 @@ template <typename T> static attention_path path_of_shape(const fm_attention *a,
         bool is_long = a->n_query > MAX_BLOCK_ROWS || a->n_key > MAX_BLOCK_ROWS;
         return is_long ? ATTENTION_WGMMA_LONG : ATTENTION_WGMMA;
     }
-    return is_one_query_shape<T>(a) ? ATTENTION_ONE_QUERY : ATTENTION_PLAIN;
+    if (!is_one_query_shape<T>(a)) return ATTENTION_PLAIN;
+    return has_shared_keys(a) ? ATTENTION_ONE_QUERY
+           : has_few_keys(a)  ? ATTENTION_FEW_KEYS
+                              : ATTENTION_PLAIN;
 }
 
 /* The path of a call; grad NULL: forward. PLAIN handles operands whose address is not a multiple of
@@ -177,7 +189,7 @@ static size_t tensor_core_layout(const fm_attention *a, attention_path path, boo
 static size_t layout(const fm_attention *a, attention_path path, bool backward, void *base,
                      attention_space *ret) {
     *ret = {};
-    if (path == ATTENTION_ONE_QUERY) return 0;
+    if (path == ATTENTION_ONE_QUERY || path == ATTENTION_FEW_KEYS) return 0;
     if (path == ATTENTION_PLAIN) return plain_layout(a, backward, base, ret);
     return tensor_core_layout(a, path, backward, base, ret);
 }
@@ -221,6 +233,7 @@ template <typename T> void attention(fm_stream *stream, const fm_attention *a, v
     case ATTENTION_WGMMA: attention_wgmma(stream, a, space); break;
     case ATTENTION_MMA: attention_mma(stream, a, space); break;
     case ATTENTION_ONE_QUERY: attention_one<T>(stream, a, NULL); break;
+    case ATTENTION_FEW_KEYS: attention_few<T>(stream, a, NULL); break;
     default: count_plain<T>(a), attention_plain<T>(stream, a, space);
     }
 }
@@ -238,6 +251,7 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
     case ATTENTION_WGMMA_LONG: attention_wgmma_grad(stream, a, grad, space, true); break;
     case ATTENTION_MMA: attention_mma_grad(stream, a, grad, space); break;
     case ATTENTION_ONE_QUERY: attention_one<T>(stream, a, grad); break;
+    case ATTENTION_FEW_KEYS: attention_few<T>(stream, a, grad); break;
     default: count_plain<T>(a), attention_plain_grad<T>(stream, a, grad, space);
     }
 }

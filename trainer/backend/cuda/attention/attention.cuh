@@ -11,6 +11,7 @@ namespace fm_cuda {
 enum attention_path {
     ATTENTION_PLAIN,      /* attention_plain.cu: one thread per row, any shape */
     ATTENTION_ONE_QUERY,  /* attention_one.cu: one query over keys shared by the heads */
+    ATTENTION_FEW_KEYS,   /* attention_one.cu: one query over few keys for each head */
     ATTENTION_MMA,        /* attention_mma.cu, attention_mma_grad.cu: mma.sync of single warps */
     ATTENTION_WGMMA,      /* attention_wgmma.cu, attention_wgmma_grad.cu: warp-group products */
     ATTENTION_WGMMA_LONG, /* attention_wgmma_long.cu: the same, backward of more rows */
@@ -23,7 +24,8 @@ enum {
     MAX_PACKED_KEYS = 4608,
     MAX_BLOCK_ROWS = 256, /* WGMMA backward: queries and keys that one block takes at once */
     MAX_LONG_ROWS = 512,  /* WGMMA_LONG: queries at once, keys in passes */
-    MAX_ONE_QUERY_HEADS = 16
+    MAX_ONE_QUERY_HEADS = 16,
+    MAX_FEW_KEYS = 8
 };
 
 __host__ __device__ inline int64_t offset_of(const fm_attention_stride &s, int64_t group,
@@ -64,6 +66,8 @@ void attention_plain_grad(fm_stream *, const fm_attention *, const fm_attention_
 /* grad NULL: forward. */
 template <typename T>
 void attention_one(fm_stream *, const fm_attention *, const fm_attention_grad *grad);
+template <typename T>
+void attention_few(fm_stream *, const fm_attention *, const fm_attention_grad *grad);
 void attention_mma(fm_stream *, const fm_attention *, const attention_space &);
 void attention_mma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
                         const attention_space &);

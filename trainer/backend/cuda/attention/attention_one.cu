@@ -1,13 +1,14 @@
-/* attention_one.cu: attention of one query over many keys that all heads share, without bias and
- * gate: the core of global column attention (A19). One block per batch (a column of the MSA).
+/* attention_one.cu: attention of one query, without bias and gate, in two forms.
  *
- * Forward and dq use one warp per head. Each lane takes every 32nd key and keeps its own online
- * softmax, and a tree over the warp joins the lanes' maxima and sums. The pass for dk and dv has
- * one thread per key, which sums over the heads in order. The pass for dq leaves each head's q,
- * dout, log-sum-exp and delta in shared memory for it.
+ * SHARED: many keys that all heads share, the core of global column attention (A19). One block per
+ * batch (a column of the MSA). Forward and dq use one warp per head. Each lane takes every 32nd key
+ * and keeps its own online softmax, and a tree over the warp joins the lanes' maxima and sums. The
+ * pass for dk and dv has one thread per key, which sums over the heads in order. The pass for dq
+ * leaves each head's q, dout, log-sum-exp and delta in shared memory for it. Keys and values are
+ * read from memory once; the other heads find them in the caches. Those bytes bound the kernels.
  *
- * Keys and values are read from memory once; the other heads find them in the caches. Those bytes
- * bound the kernels. */
+ * FEW: up to 8 keys of the head's own, the core of template pointwise attention (A17). One thread
+ * per head of a batch, whose keys are all at hand, so that nothing is exchanged. */
 #include "trainer/backend/cuda/attention/attention.cuh"
 
 namespace fm_cuda {
@@ -30,7 +31,7 @@ template <int C> __device__ inline float product(const float *x, const float *y)
     return total;
 }
 
-/* The keys, values and mask of one batch. */
+/* -- shared keys: the keys, values and mask of one batch */
 template <typename T> struct column {
     int64_t group, batch;
     const T *k, *v, *mask; /* mask NULL: all keys are valid, or none is */
@@ -187,8 +188,126 @@ void attention_one(fm_stream *stream, const fm_attention *a, const fm_attention_
     }
 }
 
+/* -- few keys */
+
+/* One head of a batch, and the weights of its keys. */
+template <typename T, int C> struct few_place {
+    int64_t group, batch, head;
+    float q[C], logit[MAX_FEW_KEYS];
+};
+
+/* Reads q and makes the logits; those beyond the last key are -infinity. */
+template <typename T, int C>
+__device__ inline void few_logits(const fm_attention &a, int64_t i, few_place<T, C> &p) {
+    p.head = i % a.n_head, p.batch = i / a.n_head % a.n_batch, p.group = i / a.n_head / a.n_batch;
+    read_channels<T, C>((const T *)a.q + offset_of(a.q_stride, p.group, p.batch, 0, p.head), p.q);
+    const T *mask = (const T *)a.mask;
+    if (mask) mask += p.group * a.mask_stride[0] + p.batch * a.mask_stride[1];
+    float term[MAX_FEW_KEYS];
+    bool any = false;
+#pragma unroll
+    for (int key = 0; key < MAX_FEW_KEYS; key++) {
+        term[key] = mask && key < a.n_key ? get(mask[key * a.mask_stride[2]]) : 0;
+        any = any || term[key] != 0;
+    }
+#pragma unroll
+    for (int key = 0; key < MAX_FEW_KEYS; key++) {
+        p.logit[key] = -INFINITY;
+        if (key >= a.n_key) continue;
+        float k[C];
+        read_channels<T, C>((const T *)a.k + offset_of(a.k_stride, p.group, p.batch, key, p.head),
+                            k);
+        p.logit[key] = (float)a.scale * product<C>(p.q, k);
+        if (any) p.logit[key] += (float)a.mask_value * (term[key] - 1.0f);
+    }
+}
+
+template <typename T, int C>
+__global__ void __launch_bounds__(ONE_THREADS) few_forward(fm_attention a) {
+    int64_t i = blockIdx.x * (int64_t)ONE_THREADS + threadIdx.x;
+    if (i >= a.n_group * a.n_batch * a.n_head) return;
+    few_place<T, C> p;
+    few_logits<T, C>(a, i, p);
+    float top = p.logit[0], total = 0, o[C] = {};
+#pragma unroll
+    for (int key = 1; key < MAX_FEW_KEYS; key++)
+        top = fmaxf(top, p.logit[key]);
+#pragma unroll
+    for (int key = 0; key < MAX_FEW_KEYS; key++) {
+        if (key >= a.n_key) continue;
+        float v[C], weight = expf(p.logit[key] - top);
+        read_channels<T, C>((const T *)a.v + offset_of(a.v_stride, p.group, p.batch, key, p.head),
+                            v);
+        total += weight;
+#pragma unroll
+        for (int c = 0; c < C; c++)
+            o[c] += weight * v[c];
+    }
+#pragma unroll
+    for (int c = 0; c < C; c++)
+        o[c] /= total;
+    put_channels<T, C>({a.o, FM_WRITE}, offset_of(a.o_stride, p.group, p.batch, 0, p.head), o);
+    ((float *)a.lse)[i] = top + logf(total);
+}
+
+template <typename T, int C>
+__global__ void __launch_bounds__(ONE_THREADS)
+    few_backward(fm_attention a, fm_attention_grad grad) {
+    int64_t i = blockIdx.x * (int64_t)ONE_THREADS + threadIdx.x;
+    if (i >= a.n_group * a.n_batch * a.n_head) return;
+    few_place<T, C> p;
+    few_logits<T, C>(a, i, p);
+    float d[C], dq[C] = {}, dp[MAX_FEW_KEYS], lse = ((const float *)a.lse)[i], delta = 0;
+    read_channels<T, C>((const T *)grad.dout + offset_of(a.o_stride, p.group, p.batch, 0, p.head),
+                        d);
+#pragma unroll
+    for (int key = 0; key < MAX_FEW_KEYS; key++) {
+        dp[key] = 0, p.logit[key] = expf(p.logit[key] - lse); /* now the weight */
+        if (key >= a.n_key) continue;
+        float v[C];
+        read_channels<T, C>((const T *)a.v + offset_of(a.v_stride, p.group, p.batch, key, p.head),
+                            v);
+        dp[key] = product<C>(d, v);
+        delta += p.logit[key] * dp[key];
+    }
+#pragma unroll
+    for (int key = 0; key < MAX_FEW_KEYS; key++) {
+        if (key >= a.n_key) continue;
+        int64_t at_k = offset_of(a.k_stride, p.group, p.batch, key, p.head);
+        float k[C], dk[C], dv[C], ds = p.logit[key] * (dp[key] - delta) * (float)a.scale;
+        read_channels<T, C>((const T *)a.k + at_k, k);
+#pragma unroll
+        for (int c = 0; c < C; c++)
+            dq[c] += ds * k[c], dk[c] = ds * p.q[c], dv[c] = p.logit[key] * d[c];
+        put_channels<T, C>(grad.dk, at_k, dk);
+        put_channels<T, C>(grad.dv, offset_of(a.v_stride, p.group, p.batch, key, p.head), dv);
+    }
+    put_channels<T, C>(grad.dq, offset_of(a.q_stride, p.group, p.batch, 0, p.head), dq);
+}
+
+template <typename T, int C>
+static void few_run(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad) {
+    unsigned blocks = (unsigned)divide_up(a->n_group * a->n_batch * a->n_head, ONE_THREADS);
+    if (grad) {
+        few_backward<T, C><<<blocks, ONE_THREADS, 0, queue(stream)>>>(*a, *grad);
+    } else {
+        few_forward<T, C><<<blocks, ONE_THREADS, 0, queue(stream)>>>(*a);
+    }
+    FM_LAUNCHED();
+}
+
+template <typename T>
+void attention_few(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad) {
+    switch (a->c_head) {
+    case 8: few_run<T, 8>(stream, a, grad); break;
+    case 16: few_run<T, 16>(stream, a, grad); break;
+    default: few_run<T, 32>(stream, a, grad);
+    }
+}
+
 #define INSTANTIATE(T)                                                                             \
-    template void attention_one<T>(fm_stream *, const fm_attention *, const fm_attention_grad *);
+    template void attention_one<T>(fm_stream *, const fm_attention *, const fm_attention_grad *);  \
+    template void attention_few<T>(fm_stream *, const fm_attention *, const fm_attention_grad *);
 INSTANTIATE(float)
 INSTANTIATE(bf16)
 

@@ -158,6 +158,7 @@ __device__ inline void store_outputs(const norm_linear_call &p, norm_linear_spac
     tiles_publish();
     __syncwarp();
     if (threadIdx.x % 32 == 0) box_store(p.y, {row, 0, 0, 0, first}, shared_address(tile));
+    __syncwarp(); /* the next products need the whole warp */
 }
 
 template <int C>

@@ -90,21 +90,23 @@ __global__ void __launch_bounds__(SKINNY_THREADS) spread_kernel(fm_gemm g, int l
 
 /* -- the weight gradient */
 
-/* Sums over the block's rows to partial [blocks, M, n]. LANES lanes share a row. The warps add up
- * in order. */
+/* Sums over the block's rows to partial [blocks, M, n]. LANES lanes share a row. The sums of the
+ * warps meet in shared memory, at most 35 KB of it, and are added in order. */
 template <int M, int LANES>
-__global__ void __launch_bounds__(SKINNY_THREADS) skinny_weights_kernel(fm_gemm g, float *partial) {
-    constexpr int N = LANES * 8, ROWS = SKINNY_THREADS / LANES;
-    __shared__ float total[M][N];
+__global__ void __launch_bounds__(SKINNY_THREADS, 2)
+    skinny_weights_kernel(fm_gemm g, float *partial) {
+    constexpr int N = LANES * 8, ROWS = SKINNY_THREADS / LANES, WARPS = SKINNY_THREADS / 32;
+    constexpr int BATCH = M == SKINNY ? SKINNY_BATCH : SKINNY_BATCH / 2; /* registers are short */
+    constexpr int SLOTS = LANES == 32 ? WARPS / 2 : WARPS;
+    __shared__ float total[SLOTS][M * 8][LANES + 1]; /* no bank conflicts either way */
     int lane = threadIdx.x % LANES, step = (int)gridDim.x * ROWS;
     const bf16 *a = (const bf16 *)g.a, *b = (const bf16 *)g.b + lane * 8;
     float sum[M][8] = {};
-    for (int first = blockIdx.x * ROWS + threadIdx.x / LANES; first < g.k;
-         first += step * SKINNY_BATCH) {
-        pack<bf16, 8> x[SKINNY_BATCH];
-        pack<bf16, M> y[SKINNY_BATCH];
+    for (int first = blockIdx.x * ROWS + threadIdx.x / LANES; first < g.k; first += step * BATCH) {
+        pack<bf16, 8> x[BATCH];
+        pack<bf16, M> y[BATCH];
 #pragma unroll
-        for (int i = 0; i < SKINNY_BATCH; i++) {
+        for (int i = 0; i < BATCH; i++) {
             int64_t row = first + (int64_t)i * step;
             x[i] = {}, y[i] = {};
             if (row >= g.k) continue;
@@ -112,7 +114,7 @@ __global__ void __launch_bounds__(SKINNY_THREADS) skinny_weights_kernel(fm_gemm 
             y[i] = *(const pack<bf16, M> *)(a + row * g.lda);
         }
 #pragma unroll
-        for (int i = 0; i < SKINNY_BATCH; i++)
+        for (int i = 0; i < BATCH; i++)
 #pragma unroll
             for (int m = 0; m < M; m++)
 #pragma unroll
@@ -126,20 +128,25 @@ __global__ void __launch_bounds__(SKINNY_THREADS) skinny_weights_kernel(fm_gemm 
 #pragma unroll
             for (int other = LANES; other < 32; other *= 2)
                 sum[m][c] += __shfl_xor_sync(0xffffffffu, sum[m][c], other);
-    for (int warp = 0; warp < SKINNY_THREADS / 32; warp++) {
-        if (warp == (int)threadIdx.x / 32 && threadIdx.x % 32 < LANES) {
+    int slot = (int)threadIdx.x / 32 % SLOTS, turn = (int)threadIdx.x / 32 / SLOTS;
 #pragma unroll
-            for (int m = 0; m < M; m++)
+    for (int now = 0; now < WARPS / SLOTS; now++) {
+        if (now == turn && threadIdx.x % 32 < LANES) {
 #pragma unroll
-                for (int c = 0; c < 8; c++) {
-                    float *to = &total[m][lane * 8 + c];
-                    *to = warp ? *to + sum[m][c] : sum[m][c];
-                }
+            for (int i = 0; i < M * 8; i++) {
+                float *to = &total[slot][i][lane], old = now ? *to : 0;
+                *to = old + sum[i / 8][i % 8];
+            }
         }
         __syncthreads();
     }
-    for (int i = threadIdx.x; i < M * N; i += SKINNY_THREADS)
-        partial[(int64_t)blockIdx.x * M * N + i] = total[i / N][i % N];
+    for (int i = threadIdx.x; i < M * N; i += SKINNY_THREADS) {
+        float x = 0;
+#pragma unroll
+        for (int k = 0; k < SLOTS; k++)
+            x += total[k][i / N * 8 + i % 8][i % N / 8];
+        partial[(int64_t)blockIdx.x * M * N + i] = x;
+    }
 }
 
 /* -- calls */

@@ -5,20 +5,57 @@
  * chunks in order. */
 #include "trainer/backend/cuda/core/families.cuh"
 
+#include <type_traits>
+
 namespace fm_cuda {
 
-template <typename T>
-void lookup(fm_stream *stream, const fm_lookup *args, int64_t rows, const uint8_t *ids, fm_out y) {
+/* The type of an index of packs: 32 bits, whose divisions take a quarter of the time, or for single
+ * elements, of which a large array has more, 64. */
+template <int V> using pack_index = typename std::conditional<V == 1, int64_t, uint32_t>::type;
+
+/* Calls f(row, channel) for V channels at a time of all rows. */
+template <int V, typename F>
+static void each_pack(fm_stream *stream, int64_t rows, int64_t c, F f) {
+    typedef pack_index<V> index;
+    index packs = (index)(c / V);
+    assert(V == 1 || rows * (c / V) < (int64_t)1 << 32);
+    each(stream, rows * (c / V), [=] __device__(int64_t i) {
+        index row = (index)i / packs;
+        f(row, (int64_t)(((index)i - row * packs) * V));
+    });
+}
+
+/* y (+)= V channels of row `id` of the table. */
+template <typename T, int V>
+__device__ inline void put_class(const fm_lookup &t, int64_t id, int64_t c, T *y, fm_beta beta) {
+    float x[V];
+    const T *w = (const T *)t.w + id * t.class_stride + c * t.channel_stride;
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        x[k] = get(w[k * t.channel_stride]);
+    put_pack<T, V>(y, beta, x);
+}
+
+template <typename T, int V>
+static void lookup_as(fm_stream *stream, const fm_lookup *args, int64_t rows, const uint8_t *ids,
+                      fm_out y) {
     fm_lookup t = *args;
-    each(stream, rows * t.c, [=] __device__(int64_t i) {
-        int64_t r = i / t.c, c = i % t.c, id = ids[r];
-        T *out = (T *)y.data + i;
-        if (id < t.n_class) {
-            put(out, y.beta, get(((const T *)t.w)[id * t.class_stride + c * t.channel_stride]));
+    each_pack<V>(stream, rows, t.c, [=] __device__(int64_t r, int64_t c) {
+        T *out = (T *)y.data + r * t.c + c;
+        float zeros[V] = {};
+        if (ids[r] < t.n_class) {
+            put_class<T, V>(t, ids[r], c, out, y.beta);
         } else if (y.beta == FM_WRITE) {
-            *out = to<T>(0.0f);
+            store<T, V>(out, zeros);
         }
     });
+}
+
+template <typename T>
+void lookup(fm_stream *stream, const fm_lookup *t, int64_t rows, const uint8_t *ids, fm_out y) {
+    bool is_even = is_whole<T>(t->c) && is_aligned(y.data);
+    auto run = is_even ? lookup_as<T, vector_of<T>()> : lookup_as<T, 1>;
+    run(stream, t, rows, ids, y);
 }
 
 /* A4:1-2: the class of an offset between residues. */
@@ -27,17 +64,24 @@ __device__ inline int64_t relpos_class(const fm_lookup &t, int32_t index_i, int3
     return min_size(max_size(offset, -reach), reach) + reach;
 }
 
-template <typename T>
-void relpos(fm_stream *stream, const fm_lookup *args, int64_t n_i, int64_t n_j,
-            const int32_t *index_i, const int32_t *index_j, fm_out z) {
+template <typename T, int V>
+static void relpos_as(fm_stream *stream, const fm_lookup *args, int64_t n_i, int64_t n_j,
+                      const int32_t *index_i, const int32_t *index_j, fm_out z) {
     fm_lookup t = *args;
-    assert(t.n_class % 2 == 1);
-    each(stream, n_i * n_j * t.c, [=] __device__(int64_t i) {
-        int64_t c = i % t.c, j = i / t.c % n_j;
-        int64_t row = relpos_class(t, index_i[i / t.c / n_j], index_j[j]);
-        put((T *)z.data + i, z.beta,
-            get(((const T *)t.w)[row * t.class_stride + c * t.channel_stride]));
+    each_pack<V>(stream, n_i * n_j, t.c, [=] __device__(pack_index<V> pair, int64_t c) {
+        pack_index<V> i = pair / (pack_index<V>)n_j, j = pair - i * (pack_index<V>)n_j;
+        put_class<T, V>(t, relpos_class(t, index_i[i], index_j[j]), c,
+                        (T *)z.data + (int64_t)pair * t.c + c, z.beta);
     });
+}
+
+template <typename T>
+void relpos(fm_stream *stream, const fm_lookup *t, int64_t n_i, int64_t n_j, const int32_t *index_i,
+            const int32_t *index_j, fm_out z) {
+    assert(t->n_class % 2 == 1);
+    bool is_even = is_whole<T>(t->c) && is_aligned(z.data);
+    auto run = is_even ? relpos_as<T, vector_of<T>()> : relpos_as<T, 1>;
+    run(stream, t, n_i, n_j, index_i, index_j, z);
 }
 
 /* The classes of rows: ids, or, when ids is NULL, made from pairs of residue indices. */
@@ -47,7 +91,7 @@ struct row_classes {
     int64_t n_j;
 };
 
-enum { TABLE_CHANNELS = 32 };
+enum { TABLE_CHANNELS = 32, TABLE_BATCH = 8 };
 
 /* How many chunks the rows have; the workspace and the launch both follow from it. */
 static int64_t table_chunks(int64_t rows) {
@@ -69,10 +113,21 @@ __global__ void __launch_bounds__(TABLE_CHANNELS)
     for (int64_t k = 0; k < t.n_class; k++)
         sums[k * TABLE_CHANNELS + threadIdx.x] = 0;
     int64_t first = blockIdx.x * per_chunk, end = min_size(rows, first + per_chunk);
-    for (int64_t r = first; r < end; r++) {
-        int64_t id =
-            of.ids ? of.ids[r] : relpos_class(t, of.index_i[r / of.n_j], of.index_j[r % of.n_j]);
-        if (id < t.n_class) sums[id * TABLE_CHANNELS + threadIdx.x] += get(dy[r * t.c + c]);
+    for (int64_t r = first; r < end; r += TABLE_BATCH) {
+        uint32_t id[TABLE_BATCH];
+        float x[TABLE_BATCH]; /* all loads start before the first sum */
+#pragma unroll
+        for (int k = 0; k < TABLE_BATCH; k++) {
+            id[k] = (uint32_t)t.n_class, x[k] = 0;
+            if (r + k >= end) continue;
+            x[k] = get(dy[(r + k) * t.c + c]);
+            id[k] = (uint32_t)(of.ids ? of.ids[r + k]
+                                      : relpos_class(t, of.index_i[(r + k) / of.n_j],
+                                                     of.index_j[(r + k) % of.n_j]));
+        }
+#pragma unroll
+        for (int k = 0; k < TABLE_BATCH; k++)
+            if (id[k] < t.n_class) sums[id[k] * TABLE_CHANNELS + threadIdx.x] += x[k];
     }
     for (int64_t k = 0; k < t.n_class; k++)
         partial[(blockIdx.x * t.n_class + k) * t.c + c] = sums[k * TABLE_CHANNELS + threadIdx.x];
@@ -121,14 +176,28 @@ void relpos_grad(fm_stream *stream, const fm_lookup *t, int64_t n_i, int64_t n_j
     table_grad<T>(stream, t, {NULL, index_i, index_j, n_j}, n_i * n_j, dz, dw, workspace);
 }
 
+template <typename T, int V>
+static void outer_sum_as(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int64_t lda,
+                         int64_t ldb, const T *a, const T *b, fm_out z) {
+    each_pack<V>(stream, n_i * n_j, c, [=] __device__(pack_index<V> pair, int64_t k) {
+        pack_index<V> i = pair / (pack_index<V>)n_j, j = pair - i * (pack_index<V>)n_j;
+        float x[V], y[V];
+        load<T, V>(a + i * lda + k, x);
+        load<T, V>(b + j * ldb + k, y);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            x[e] += y[e];
+        put_pack<T, V>((T *)z.data + (int64_t)pair * c + k, z.beta, x);
+    });
+}
+
 template <typename T>
 void outer_sum(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int64_t lda, int64_t ldb,
                const void *a, const void *b, fm_out z) {
-    each(stream, n_i * n_j * c, [=] __device__(int64_t at) {
-        int64_t k = at % c, j = at / c % n_j, i = at / c / n_j;
-        put((T *)z.data + at, z.beta,
-            get(((const T *)a)[i * lda + k]) + get(((const T *)b)[j * ldb + k]));
-    });
+    bool is_even = is_whole<T>(c) && is_whole<T>(lda) && is_whole<T>(ldb) && is_aligned(a) &&
+                   is_aligned(b) && is_aligned(z.data);
+    auto run = is_even ? outer_sum_as<T, vector_of<T>()> : outer_sum_as<T, 1>;
+    run(stream, n_i, n_j, c, lda, ldb, (const T *)a, (const T *)b, z);
 }
 
 template <typename T>

@@ -5,13 +5,27 @@
 
 namespace fm_cuda {
 
+template <typename T, int V>
+static void bias_add_as(fm_stream *stream, int64_t rows, int64_t c, const T *x, const T *bias,
+                        T *y) {
+    int64_t packs = c / V;
+    each(stream, rows * packs, [=] __device__(int64_t i) {
+        float sum[V], b[V];
+        load<T, V>(x + i * V, sum);
+        load<T, V>(bias + i % packs * V, b);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            sum[k] += b[k];
+        store<T, V>(y + i * V, sum);
+    });
+}
+
 template <typename T>
 void bias_add(fm_stream *stream, int64_t rows, int64_t c, const void *x, const void *bias,
               void *y) {
-    const T *in = (const T *)x, *b = (const T *)bias;
-    T *out = (T *)y;
-    each(stream, rows * c,
-         [=] __device__(int64_t i) { out[i] = to<T>(get(in[i]) + get(b[i % c])); });
+    bool is_even = is_whole<T>(c) && is_aligned(x) && is_aligned(bias) && is_aligned(y);
+    auto run = is_even ? bias_add_as<T, vector_of<T>()> : bias_add_as<T, 1>;
+    run(stream, rows, c, (const T *)x, (const T *)bias, (T *)y);
 }
 
 template <typename T> void relu(fm_stream *stream, int64_t n, const void *x, void *y) {
@@ -237,13 +251,14 @@ template <typename T> void masked_mean(fm_stream *stream, const fm_masked_mean *
     FM_LAUNCHED();
 }
 
-/* A block takes a share of the rows of one r. Each block computes the norm again. */
-template <typename T>
+/* A block takes a share of the rows of one r. Each block computes the norm again. A thread takes V
+ * channels of every so many of the block's rows, for which it makes the slope once. */
+template <typename T, int V>
 __global__ void __launch_bounds__(256)
     mean_grad_kernel(fm_masked_mean a, const T *up, T *dx, fm_beta beta) {
     __shared__ double space[32], shared_norm;
     int64_t r = blockIdx.x, rows = divide_up(a.n_s, MEAN_CHUNKS), first = blockIdx.y * rows;
-    int64_t n = (min_size(a.n_s, first + rows) - first) * a.c;
+    int64_t end = min_size(a.n_s, first + rows);
     double norm = 0;
     for (int64_t s = threadIdx.x; s < a.n_s; s += 256)
         norm += (double)get(((const T *)a.mask)[s * a.n_r + r]);
@@ -251,18 +266,32 @@ __global__ void __launch_bounds__(256)
     if (threadIdx.x == 0) shared_norm = norm + a.eps;
     __syncthreads();
     norm = shared_norm;
-    for (int64_t i = threadIdx.x; i < n; i += 256) {
-        int64_t row = (first + i / a.c) * a.n_r + r, c = i % a.c;
-        float slope = (float)((double)get(up[r * a.c + c]) / norm);
-        put(dx + row * a.c + c, beta, get(((const T *)a.mask)[row]) * slope);
+    int width = (int)a.c / V, lanes = width < 256 ? width : 256, at_once = 256 / lanes;
+    if ((int)threadIdx.x >= lanes * at_once) return;
+    for (int pack = (int)threadIdx.x % lanes; pack < width; pack += lanes) {
+        float slope[V];
+        load<T, V>(up + r * a.c + pack * V, slope);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            slope[k] = (float)((double)slope[k] / norm);
+#pragma unroll 4
+        for (int64_t s = first + threadIdx.x / lanes; s < end; s += at_once) {
+            float x[V], factor = get(((const T *)a.mask)[s * a.n_r + r]);
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                x[k] = factor * slope[k];
+            put_pack<T, V>(dx + (s * a.n_r + r) * a.c + pack * V, beta, x);
+        }
     }
 }
 
 template <typename T>
 void masked_mean_grad(fm_stream *stream, const fm_masked_mean *args, const void *dy, fm_out dx) {
+    constexpr int V = vector_of<T>();
     dim3 grid((unsigned)args->n_r, MEAN_CHUNKS);
-    mean_grad_kernel<T>
-        <<<grid, 256, 0, queue(stream)>>>(*args, (const T *)dy, (T *)dx.data, dx.beta);
+    bool is_even = is_whole<T>(args->c) && is_aligned(dy) && is_aligned(dx.data);
+    auto kernel = is_even ? mean_grad_kernel<T, V> : mean_grad_kernel<T, 1>;
+    kernel<<<grid, 256, 0, queue(stream)>>>(*args, (const T *)dy, (T *)dx.data, dx.beta);
     FM_LAUNCHED();
 }
 

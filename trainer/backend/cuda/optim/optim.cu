@@ -114,6 +114,7 @@ __device__ inline void adam_pack(const fm_adam &a, const adam_step &s, const flo
 #pragma unroll
     for (int k = 0; k < V; k++) {
         g[k] *= s.scale;
+        if (a.l2 != 0) g[k] += (float)a.l2 * p[k];
         m[k] = (float)a.beta1 * m[k] + rest1 * g[k];
         v[k] = (float)a.beta2 * v[k] + rest2 * (g[k] * g[k]);
         p[k] -= s.rate * m[k] / (sqrtf(v[k]) * s.correction + (float)a.eps);

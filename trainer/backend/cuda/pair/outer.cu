@@ -22,7 +22,8 @@ enum { OUTER_PIECE_BYTES = 1 << 28 };
  *     path      shapes                                            why
  *     ------    ---------------------------------------------     ---------------------------------
  *     CHAIN     bf16, c 32, c_z 128, n_i and n_j at most 2^14;    one operand of the chain stays in
- *               forward up to 512 sequences, backward up to 128   shared memory
+ *               forward up to 3,072 sequences, backward up to     shared memory, 512 sequences at a
+ *               128                                               time, and W is applied for each
  *     PANELS    the same widths, backward, more sequences         P and its gradient by tensor-core
  *                                                                 kernels, piece by piece
  *     PIECES    everything else, and f32                          plain matrix products */
@@ -30,7 +31,7 @@ template <typename T> static outer_path outer_path_of_shape(const fm_outer *o, b
     bool is_model_width =
         o->c == OUTER_C && o->c_z == OUTER_Z && o->n_i <= 1 << 14 && o->n_j <= 1 << 14;
     if (sizeof(T) != 2 || !is_model_width) return OUTER_PIECES;
-    if (!backward) return o->n_seq <= OUTER_MAX_SEQ ? OUTER_CHAIN : OUTER_PIECES;
+    if (!backward) return o->n_seq <= OUTER_MAX_CHAIN_SEQ ? OUTER_CHAIN : OUTER_PIECES;
     return o->n_seq <= OUTER_MAX_GRAD_SEQ ? OUTER_CHAIN : OUTER_PANELS;
 }
 
@@ -58,7 +59,7 @@ template <typename T> static int64_t outer_rows(const fm_outer *o) {
 struct outer_space {
     void *a, *b;             /* act [n_seq, n_i, c], [n_seq, n_j, c] contiguous */
     void *product, *ordered; /* act: one piece, [(i, a), (j, b)] and [(i, j), (a, b)] */
-    float *z, *norm;         /* [rows, n_j, c_z] before the division; [n_i, n_j] */
+    float *z, *norm;         /* [rows, n_j, c_z] before the division; [n_i, n_j] without eps */
     void *dz; /* act [rows, n_j, c_z] of dz / norm; rows: of a piece, in PANELS all */
     outer_panels panels;
     float *da, *db, *dbias; /* like a and b; partial sums [pieces][c_z] */
@@ -179,17 +180,16 @@ static void outer_unpack(fm_stream *stream, const fm_outer *o, const float *pack
     unpack_by(stream, o, packed, stride, (const T *)mask, n, y);
 }
 
-/* norm[i, j] = eps + sum_s mask_a[s, i] mask_b[s, j], s in order: one thread per pair. */
-template <typename T> static void outer_norm(fm_stream *stream, const fm_outer *args, float *norm) {
-    fm_outer o = *args;
-    each(stream, o.n_i * o.n_j, [=] __device__(int64_t p) {
-        int64_t i = p / o.n_j, j = p % o.n_j;
-        float total = 0;
-        for (int64_t s = 0; s < o.n_seq; s++)
-            total += get(((const T *)o.mask_a)[s * o.n_i + i]) *
-                     get(((const T *)o.mask_b)[s * o.n_j + j]);
-        norm[p] = total + (float)o.eps;
-    });
+/* norm[i, j] = sum_s mask_a[s, i] mask_b[s, j]; its readers add eps. The masks are 0 or 1, so that
+ * the product is exact. */
+template <typename T>
+static void outer_norm(fm_stream *stream, const fm_outer *o, const outer_space *space) {
+    fm_gemm g = {};
+    g.m = o->n_i, g.n = o->n_j, g.k = o->n_seq, g.batch = 1;
+    g.trans_a = true, g.alpha = 1;
+    g.a = o->mask_a, g.lda = o->n_i, g.b = o->mask_b, g.ldb = o->n_j;
+    g.c = space->norm, g.ldc = o->n_j, g.c_is_acc = true;
+    gemm<T>(stream, &g, space->gemm);
 }
 
 /* Copies a piece from [(i, a), (j, b)] to [(i, j), (a, b)], or with `back` the other way. One
@@ -260,10 +260,11 @@ template <typename T> void outer(fm_stream *stream, const fm_outer *o, void *wor
     outer_layout<T>(o, path, false, workspace, &space);
     outer_pack<T>(stream, o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
     outer_pack<T>(stream, o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
-    outer_norm<T>(stream, o, space.norm);
+    outer_norm<T>(stream, o, &space);
     int64_t step = outer_rows<T>(o), square = o->c * o->c, c_z = o->c_z;
     const T *bias = (const T *)o->bias;
     fm_beta beta = o->z.beta;
+    float eps = (float)o->eps;
     for (int64_t first = 0; first < o->n_i; first += step) {
         int64_t rows = min_size(step, o->n_i - first), pairs = rows * o->n_j;
         outer_piece<T>(stream, o, &space, first, rows);
@@ -274,7 +275,7 @@ template <typename T> void outer(fm_stream *stream, const fm_outer *o, void *wor
         const T *residual = (const T *)o->residual;
         if (residual) residual += first * o->n_j * c_z;
         each(stream, pairs * c_z, [=] __device__(int64_t i) {
-            float update = (made[i] + get(bias[i % c_z])) / norm[i / c_z];
+            float update = (made[i] + get(bias[i % c_z])) / (norm[i / c_z] + eps);
             put(z + i, beta, residual ? get(residual[i]) + update : update);
         });
     }
@@ -288,8 +289,9 @@ static void outer_scale(fm_stream *stream, const fm_outer *o, const fm_outer_gra
     const T *up = (const T *)grad->dz + first * o->n_j * c_z;
     const float *norm = space->norm + first * o->n_j;
     T *dz = (T *)space->dz;
+    float eps = (float)o->eps;
     each(stream, pairs * c_z,
-         [=] __device__(int64_t i) { dz[i] = to<T>(get(up[i]) / norm[i / c_z]); });
+         [=] __device__(int64_t i) { dz[i] = to<T>(get(up[i]) / (norm[i / c_z] + eps)); });
     fm_out dbias = {grad->dbias.data, first > 0 ? FM_ADD : grad->dbias.beta};
     const int64_t stride[2] = {0, c_z};
     if (dbias.data) sum<T>(stream, 1, pairs, c_z, stride, dz, dbias, true, space->sums);
@@ -344,7 +346,7 @@ void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
     if (has_panels) {
         outer_panels_make(stream, o, grad, &space.panels, (bf16 *)space.dz);
     } else {
-        outer_norm<T>(stream, o, space.norm);
+        outer_norm<T>(stream, o, &space);
     }
     int64_t step = outer_rows<T>(o);
     for (int64_t first = 0; first < o->n_i; first += step)

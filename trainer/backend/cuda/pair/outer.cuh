@@ -17,8 +17,9 @@ enum outer_path {
 enum {
     OUTER_C = 32, /* the widths that warp-group products take */
     OUTER_Z = 128,
-    OUTER_MAX_SEQ = 512,     /* CHAIN forward, and P of PANELS: what shared memory holds */
-    OUTER_MAX_GRAD_SEQ = 128 /* CHAIN backward */
+    OUTER_MAX_SEQ = 512,        /* P of PANELS: what shared memory holds */
+    OUTER_MAX_CHAIN_SEQ = 3072, /* CHAIN forward; PIECES takes less time with more */
+    OUTER_MAX_GRAD_SEQ = 128    /* CHAIN backward */
 };
 
 /* outer_wgmma.cu, bf16, c = OUTER_C, c_z = OUTER_Z: the path CHAIN. */

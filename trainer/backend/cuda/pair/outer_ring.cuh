@@ -50,16 +50,16 @@ __device__ inline void transpose_four(uint32_t x[4]) {
     }
 }
 
-/* Shared addresses of a ring's barriers: the first of `full` and of `empty`, one per slot, and
- * `ready`, for the operand that is loaded once. */
+/* Shared addresses of a ring's barriers: the first of `full` and of `empty`, one per slot, and two
+ * for the operand that stays: `ready` when it is there, `read` when it may be replaced. */
 struct ring_barriers {
-    uint32_t full, empty, ready;
+    uint32_t full, empty, ready, read;
 };
 
-template <int COUNT> struct ring_space { uint64_t at[2 * COUNT + 1]; };
+template <int COUNT> struct ring_space { uint64_t at[2 * COUNT + 2]; };
 
 /* Called by every thread; the caller then synchronises the block. `readers`: how many warps arrive
- * at `empty`. */
+ * at `empty` and at `read`. */
 template <int COUNT>
 __device__ inline ring_barriers ring_make(ring_space<COUNT> *space, int readers) {
     uint32_t first = shared_address(space->at);
@@ -69,9 +69,10 @@ __device__ inline ring_barriers ring_make(ring_space<COUNT> *space, int readers)
             barrier_init(first + (COUNT + k) * 8, readers);
         }
         barrier_init(first + 2 * COUNT * 8, 1);
+        barrier_init(first + (2 * COUNT + 1) * 8, readers);
         barriers_publish();
     }
-    return {first, first + COUNT * 8, first + 2 * COUNT * 8};
+    return {first, first + COUNT * 8, first + 2 * COUNT * 8, first + (2 * COUNT + 1) * 8};
 }
 
 /* Starts copying `elements` of bf16 to shared memory; expect_run announces them to the barrier. */

@@ -10,10 +10,12 @@
  *     da        r = i   m = a   l = j              X = dz_j[i, z]   Y = W_a[b, z]         V = b_j
  *     db        r = j   m = b   l = i              X = dz_i[j, z]   Y = W_b[a, z]         V = a_i
  *
- * The first product sums over k (s or z), the second over the other channel. dz is divided by the
- * norm before. Y and V are the same tiles, read along their rows or along their columns. Each of
- * two warp groups has two values of m; the producer keeps a ring of X and V full (outer_ring.cuh).
- * The price of storing nothing is that the gradient of P is computed twice, for da and for db.
+ * The first product sums over k (s or z), the second over the other channel. With more columns of Y
+ * than shared memory holds, all of this is done for one run of columns after the other, and each
+ * adds to the same O. dz is divided by the norm before. Y and V are the same tiles, read along
+ * their rows or along their columns. Each of two warp groups has two values of m; the producer
+ * keeps a ring of X and V full (outer_ring.cuh). The price of storing nothing is that the gradient
+ * of P is computed twice, for da and for db.
  *
  * dW = sum over pairs of dz^T P / norm needs P itself. The kernel mma_panels (outer_panels.cuh)
  * writes a piece of it, ordered [(i, j), (a, b)] and divided by the norm. The piece stays in the L2
@@ -26,9 +28,10 @@
 
 namespace fm_cuda {
 
-/* A slot holds 64 x 128 of X and, with the last of an l, its V, 32 x 128. PIECE_ELEMENTS: the most
- * of P that is written at once for dW. */
-enum { SLOT = SLOT_X + OUTER_C * OUTER_Z, SLOTS = 4, PIECE_ELEMENTS = 1 << 26 };
+/* A slot holds 64 x 128 of X and, with the last of an l, its V, 32 x 128. CHAIN_RUN: the slots'
+ * columns of Y that shared memory holds. PIECE_ELEMENTS: the most of P that is written at once for
+ * dW. */
+enum { SLOT = SLOT_X + OUTER_C * OUTER_Z, SLOTS = 4, CHAIN_RUN = 4, PIECE_ELEMENTS = 1 << 26 };
 
 /* -- the chain */
 
@@ -47,6 +50,7 @@ struct chain_args {
     chain_problem at[2];
     int first_blocks; /* blocks of at[0]; the others are at[1]'s */
     int steps;        /* columns of X / 128 */
+    int run_steps;    /* of these, how many of Y are in shared memory at a time */
     /* forward only: */
     const float *norm;
     float eps;
@@ -76,21 +80,33 @@ struct chain_shared {
     ring_barriers barriers;
 };
 
-/* The producer's thread: Y once, then X and V of every step into the slots in turn. */
-__device__ inline void chain_produce(const chain_problem &p, const chain_place &at, int steps,
-                                     const chain_shared &s) {
+/* The columns of X and Y that are summed at a time: `count` slots from slot `first` on. */
+struct chain_run {
+    int first, count, number;
+};
+__device__ inline chain_run chain_run_of(const chain_args &args, int number) {
+    int first = number * args.run_steps, left = args.steps - first;
+    return {first, left < args.run_steps ? left : args.run_steps, number};
+}
+
+/* The producer's thread: Y of a run once, when the run before it is read, then X and V of every
+ * step into the slots in turn. Returns the number of the next use of the ring. */
+__device__ inline int chain_produce(const chain_problem &p, const chain_place &at, int steps,
+                                    const chain_run &run, const chain_shared &s, int n) {
     const ring_barriers &b = s.barriers;
-    int panel = steps * X_TILES * PANEL_TILE;
-    expect_run(b.ready, 2 * panel);
-    load_run(s.y, p.y + (int64_t)at.m_group * 2 * panel, 2 * panel, b.ready);
-    int n = 0;
+    int panel = steps * SLOT_X, part = run.count * SLOT_X;
+    if (run.number > 0) barrier_wait(b.read, (run.number - 1) & 1);
+    expect_run(b.ready, 2 * part);
+    for (int k = 0; k < 2; k++)
+        load_run(s.y + k * part, p.y + ((int64_t)at.m_group * 2 + k) * panel + run.first * SLOT_X,
+                 part, b.ready);
     for (int l = at.first; l < at.end; l++) {
-        const bf16 *x = p.x + ((int64_t)l * p.row_tiles + at.row_tile) * panel;
+        const bf16 *x = p.x + ((int64_t)l * p.row_tiles + at.row_tile) * panel + run.first * SLOT_X;
         const bf16 *v = p.v + ((int64_t)(l / 2) * p.v_tiles + at.part * 2) * PANEL_TILE +
                         l % 2 * (PANEL_TILE / 2);
-        for (int k = 0; k < steps; k++, n++) {
+        for (int k = 0; k < run.count; k++, n++) {
             int slot = n % SLOTS, turn = n / SLOTS;
-            bool is_last = k == steps - 1;
+            bool is_last = k == run.count - 1;
             uint32_t full = b.full + slot * 8;
             bf16 *to_slot = s.ring + slot * SLOT;
             if (turn > 0) barrier_wait(b.empty + slot * 8, (turn - 1) & 1);
@@ -101,19 +117,20 @@ __device__ inline void chain_produce(const chain_problem &p, const chain_place &
             load_run(to_slot + SLOT_X + PANEL_TILE / 2, v + PANEL_TILE, PANEL_TILE / 2, full);
         }
     }
+    return n;
 }
 
-/* o = the sums of this warp group's two m. t, the first product, holds both, 32 columns each. */
-__device__ inline void chain_consume(const chain_place &at, int steps, const chain_shared &s,
-                                     float (&o)[2][16][4]) {
+/* Adds a run to o, the sums of this warp group's two m. t, the first product, holds both, 32
+ * columns each. Returns the number of the next use of the ring. */
+__device__ inline int chain_consume(const chain_place &at, const chain_run &run,
+                                    const chain_shared &s, int n, float (&o)[2][16][4]) {
     int group = threadIdx.x / GROUP_THREADS;
-    const bf16 *y = s.y + group * steps * X_TILES * PANEL_TILE;
+    const bf16 *y = s.y + group * run.count * SLOT_X;
     uint32_t rows[4][4];
     float t[8][4];
-    int n = 0;
-    barrier_wait(s.barriers.ready, 0);
+    barrier_wait(s.barriers.ready, run.number & 1);
     for (int l = at.first; l < at.end; l++) {
-        for (int k = 0; k < steps; k++, n++) {
+        for (int k = 0; k < run.count; k++, n++) {
             const bf16 *x = s.ring + n % SLOTS * SLOT, *beside = y + k * SLOT_X;
             barrier_wait(s.barriers.full + n % SLOTS * 8, n / SLOTS & 1);
             products_begin();
@@ -145,6 +162,8 @@ __device__ inline void chain_consume(const chain_place &at, int steps, const cha
     }
     products_wait<0>(o[0]);
     products_pin(o[1]);
+    if (threadIdx.x % 32 == 0) barrier_arrive(s.barriers.read);
+    return n;
 }
 
 /* Stores z[i, j, :] of a warp's 16 rows i, 16 bytes per lane: adds bias, divides by the norm, adds
@@ -214,12 +233,15 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     __syncthreads();
     if (threadIdx.x >= CONSUMERS) {
         registers_give<PRODUCER_REGISTERS>();
-        if (threadIdx.x == CONSUMERS) chain_produce(p, at, args.steps, s);
+        if (threadIdx.x > CONSUMERS) return;
+        for (int run = 0, n = 0; run * args.run_steps < args.steps; run++)
+            n = chain_produce(p, at, args.steps, chain_run_of(args, run), s, n);
         return;
     }
     registers_take<CONSUMER_REGISTERS>();
     float o[2][16][4] = {};
-    chain_consume(at, args.steps, s, o);
+    for (int run = 0, n = 0; run * args.run_steps < args.steps; run++)
+        n = chain_consume(at, chain_run_of(args, run), s, n, o);
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int row = at.row_tile * PANEL + warp % 4 * 16 + lane / 4, m = at.m_group * 4 + warp / 4 * 2;
 #pragma unroll
@@ -236,8 +258,8 @@ static int chain_blocks(const chain_problem *p) {
     return p->row_tiles * p->m_groups * p->v_parts * p->splits;
 }
 
-template <bool FORWARD> static void chain_run(fm_stream *stream, const chain_args *args) {
-    size_t bytes = (size_t)(SLOTS * SLOT + 2 * args->steps * SLOT_X) * sizeof(bf16);
+template <bool FORWARD> static void chain_launch(fm_stream *stream, const chain_args *args) {
+    size_t bytes = (size_t)(SLOTS * SLOT + 2 * args->run_steps * SLOT_X) * sizeof(bf16);
     int blocks = chain_blocks(&args->at[0]) + (FORWARD ? 0 : chain_blocks(&args->at[1]));
     FM_CUDA(cudaFuncSetAttribute(mma_chain<FORWARD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)bytes));
@@ -388,11 +410,12 @@ void outer_chain(fm_stream *stream, const fm_outer *o, void *workspace) {
                   NULL};
     args.first_blocks = chain_blocks(&args.at[0]);
     args.steps = tiles_of(o->n_seq) / X_TILES;
+    args.run_steps = (int)min_size(args.steps, CHAIN_RUN);
     args.norm = space.norm, args.eps = (float)o->eps;
     args.bias = (const bf16 *)o->bias, args.residual = (const bf16 *)o->residual;
     args.z = o->z;
     args.n_i = (int)o->n_i, args.n_j = (int)o->n_j;
-    chain_run<true>(stream, &args);
+    chain_launch<true>(stream, &args);
 }
 
 /* da and db: the chain in splits, then the splits' sums. */
@@ -406,8 +429,8 @@ static void gradients_of_operands(fm_stream *stream, const fm_outer *o, const fm
                   OUTER_C,        OUTER_C / 4,         parts,    splits,      tiles,
                   space->db};
     args.first_blocks = chain_blocks(&args.at[0]);
-    args.steps = OUTER_Z / 128;
-    chain_run<false>(stream, &args);
+    args.steps = args.run_steps = OUTER_Z / 128;
+    chain_launch<false>(stream, &args);
     int columns = tiles * PANEL;
     unpack_job da = {space->da,      (const bf16 *)o->mask_a,
                      splits,         blocks_of(o->n_i) * PANEL,

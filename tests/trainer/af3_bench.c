@@ -1,0 +1,187 @@
+/* af3_bench.c: see af3_bench.h. */
+#include "tests/trainer/af3_bench.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t ARENA_BYTES = (size_t)8 << 30;
+
+/* -- values of the state */
+
+static void put_element(fm_element element, void *data, int64_t i, double value) {
+    switch (element) {
+    case FM_ELEMENT_F64: ((double *)data)[i] = value; break;
+    case FM_ELEMENT_F32: ((float *)data)[i] = (float)value; break;
+    case FM_ELEMENT_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
+    case FM_ELEMENT_I32: ((int32_t *)data)[i] = (int32_t)value; break;
+    default: assert(!"a type of an input");
+    }
+}
+
+void bench_put(void *context, int32_t tensor, int64_t at, double value) {
+    af3_bench *b = context;
+    const fm_tensor *to = &b->state.tensor[tensor];
+    assert(at >= 0 && at < fm_tensor_local_count(to));
+    put_element(to->element, b->host + b->state.offset[tensor], at, value);
+    b->written[tensor] = true;
+}
+
+void bench_clear(af3_bench *b, int32_t tensor) {
+    memset(b->host + b->state.offset[tensor], 0,
+           (size_t)fm_tensor_local_bytes(&b->state.tensor[tensor]));
+    b->written[tensor] = true;
+}
+
+/* Uploads what has been written since the last call. */
+void bench_send(af3_bench *b) {
+    for (int32_t t = 0; t < b->state.n_tensor; t++) {
+        if (!b->written[t]) continue;
+        b->kernels->upload(NULL, fm_state_data(&b->state, t), b->host + b->state.offset[t],
+                           (size_t)fm_tensor_local_bytes(&b->state.tensor[t]));
+        b->written[t] = false;
+    }
+    b->kernels->synchronize(NULL);
+}
+
+/* Returns numbers of the device in memory of the step's life. */
+double *bench_fetch(af3_bench *b, const void *device, fm_element element, int64_t count) {
+    size_t bytes = (size_t)count * fm_element_bytes(element);
+    void *host = malloc(bytes + 1);
+    double *values = fm_arena_alloc_array(&b->arena, (size_t)count, sizeof *values);
+    assert(host && values);
+    b->kernels->download(NULL, host, device, bytes);
+    b->kernels->synchronize(NULL);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = element == FM_ELEMENT_F64 ? ((double *)host)[i] : (double)((float *)host)[i];
+    free(host);
+    return values;
+}
+
+/* -- building */
+
+fm_status bench_open(af3_bench *b, const char *config, const fm_npz *in, int pad,
+                     fm_error *reterr) {
+    b->wide = b->kernels->act == FM_ELEMENT_F64;
+    fm_status status = fm_arena_init(&b->arena, ARENA_BYTES, reterr);
+    b->of = (af3_case){.in = in, .arena = &b->arena};
+    if (!status) status = af3_case_open(&b->of, config, pad, reterr);
+    if (!status) status = fm_params_init(&b->params, FM_AF3_MAX_PARAM, &b->arena, reterr);
+    if (status) return status;
+    fm_af3_add_parameters(&b->params, &b->arena, &b->of.config, &b->weights);
+    fm_af3_declare_inputs(&b->state, &b->of.config, b->kernels, &b->inputs);
+    return FM_OK;
+}
+
+fm_status bench_allocate(af3_bench *b, fm_error *reterr) {
+    fm_status status = fm_params_allocate(&b->params, b->kernels, reterr);
+    if (!status) status = fm_state_allocate(&b->state, b->kernels, reterr);
+    if (status) return status;
+    b->host = calloc(1, (size_t)b->state.bytes);
+    assert(b->host);
+    return FM_OK;
+}
+
+void bench_close(af3_bench *b) {
+    fm_state_release(&b->state);
+    fm_params_release(&b->params);
+    af3_case_close(&b->of);
+    free(b->host);
+    fm_arena_fini(&b->arena);
+}
+
+void bench_load_parameters(af3_bench *b) {
+    size_t size = fm_element_bytes(b->params.element);
+    void *master = calloc((size_t)b->params.n_element, size);
+    assert(master);
+    for (int32_t p = 0; p < b->params.n_param; p++) {
+        const fm_param *row = &b->params.param[p];
+        const fm_npy *array = case_array(&b->of, "w/", row->name);
+        assert((int64_t)array->count == fm_param_count(row));
+        for (int64_t i = 0; i < (int64_t)array->count; i++)
+            put_element(b->params.element, master, row->offset + i, case_value(array, i));
+    }
+    b->kernels->upload(NULL, b->params.master, master, (size_t)b->params.n_element * size);
+    b->kernels->upload(NULL, b->params.ema, master, (size_t)b->params.n_element * size);
+    b->kernels->synchronize(NULL);
+    free(master);
+}
+
+void bench_load_fourier(af3_bench *b) {
+    static const char *const names[] = {"w", "b"};
+    const int32_t to[] = {b->inputs.fourier_w, b->inputs.fourier_b};
+    for (int i = 0; i < 2; i++) {
+        const fm_npy *array = case_array(
+            &b->of, "w/diffusion_module.diffusion_conditioning.fourier_embedding.", names[i]);
+        for (int64_t k = 0; k < (int64_t)array->count; k++)
+            bench_put(b, to[i], k, case_value(array, k));
+    }
+}
+
+/* The factors of a noise level for structure `at` of a set. */
+void bench_put_level(af3_bench *b, const fm_af3_structures *to, int64_t at, double t) {
+    double factors[FM_AF3_FACTORS];
+    fm_af3_noise_factors(t, b->of.config.noise.sigma_data, factors);
+    bench_put(b, to->in, at, factors[FM_AF3_FACTOR_IN]);
+    bench_put(b, to->skip, at, factors[FM_AF3_FACTOR_SKIP]);
+    bench_put(b, to->out, at, factors[FM_AF3_FACTOR_OUT]);
+    bench_put(b, to->log, at, factors[FM_AF3_FACTOR_LOG]);
+}
+
+/* -- comparing */
+
+void af3_note(af3_worst *w, const char *name, double error) {
+    if (!(error <= w->error) || w->count == 0) { /* not-a-number is the af3_worst */
+        w->error = error;
+        snprintf(w->name, sizeof w->name, "%s", name);
+    }
+    w->count++;
+}
+
+double af3_relative(const double *data, const fm_npy *array) {
+    double difference = 0, norm = 0;
+    for (uint64_t i = 0; i < array->count; i++) {
+        double b = case_value(array, (int64_t)i), e = data[i] - b;
+        difference += e * e;
+        norm += b * b;
+    }
+    return sqrt(difference) / fmax(sqrt(norm), 1e-30);
+}
+
+/* Where element i of the array is in the tensor, whose axes may be longer, and which may lack
+ * leading axes of 1. */
+static int64_t padded_place(const fm_npy *array, const fm_tensor *tensor, int64_t i) {
+    int64_t at = 0;
+    for (int axis = tensor->rank - 1, of = (int)array->rank - 1; axis >= 0; axis--, of--) {
+        int64_t extent = (int64_t)array->shape[of];
+        assert(of >= 0 && extent <= tensor->local[axis]);
+        at += i % extent * tensor->stride[axis];
+        i /= extent;
+    }
+    assert(i == 0);
+    return at;
+}
+
+void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate) {
+    bool ok = w->count > 0 && w->error <= gate;
+    printf("%s %s %-12s %4d arrays, worst %.2e of %s (gate %.0e) %s\n", b->name,
+           b->wide ? "f64" : "f32", group, w->count, w->error, w->count ? w->name : "none", gate,
+           ok ? "ok" : "FAIL");
+    b->failed |= !ok;
+}
+
+void bench_compare(af3_bench *b, af3_worst *w, const fm_tape *tape, fm_tensor_ref tensor,
+                   const char *name) {
+    const fm_npy *array = case_find(b->expected, "out/", name);
+    if (!array) return;
+    const fm_tensor *described = fm_tape_tensor(tape, tensor);
+    const double *data = bench_fetch(b, fm_tape_data(tape, tensor), described->element,
+                                     fm_tensor_local_count(described));
+    double *part = fm_arena_alloc_array(&b->arena, array->count, sizeof *part);
+    assert(part);
+    for (uint64_t i = 0; i < array->count; i++)
+        part[i] = data[padded_place(array, described, (int64_t)i)];
+    af3_note(w, name, af3_relative(part, array));
+}

@@ -1,0 +1,64 @@
+/* af3_bench.h: a network of AlphaFold 3 on a device, with the parameters and the sample of a case
+ * of the reference, and the comparison of its tensors with the expected ones. */
+#ifndef FM_TESTS_TRAINER_AF3_BENCH_H
+#define FM_TESTS_TRAINER_AF3_BENCH_H
+
+#include "tests/trainer/af3_case.h"
+
+enum { AF3_NAME_BYTES = 256 };
+
+typedef struct af3_bench {
+    const fm_kernels *kernels;
+    const fm_npz *expected;
+    const char *name;  /* of the run, for its lines */
+    bool wide, failed; /* wide: double precision */
+    af3_case of;
+    fm_arena arena;
+    fm_params params;
+    fm_af3_weights weights;
+    fm_state state;
+    fm_af3_inputs inputs;
+    uint8_t *host; /* mirror of the state */
+    bool written[FM_STATE_TENSORS];
+} af3_bench;
+
+/* Reads the case and makes the table of parameters and the state's own tensors. The caller then
+ * declares more tensors, records its tapes and calls bench_allocate. The arena is large. */
+FM_MUST_USE fm_status bench_open(af3_bench *b, const char *config, const fm_npz *in, int pad,
+                                 fm_error *reterr);
+FM_MUST_USE fm_status bench_allocate(af3_bench *b, fm_error *reterr);
+void bench_close(af3_bench *b);
+
+/* -- values of the state */
+
+/* Writes element `at` of a tensor to the mirror; bench_send uploads all tensors written since its
+ * last call. The context is the bench. */
+void bench_put(void *context, int32_t tensor, int64_t at, double value);
+void bench_clear(af3_bench *b, int32_t tensor);
+void bench_send(af3_bench *b);
+/* Returns numbers of the device in memory of the arena. */
+double *bench_fetch(af3_bench *b, const void *device, fm_element element, int64_t count);
+/* w/NAME of every row, into the values and the average. */
+void bench_load_parameters(af3_bench *b);
+void bench_load_fourier(af3_bench *b);
+/* The factors of noise level t for structure `at` of a set. */
+void bench_put_level(af3_bench *b, const fm_af3_structures *to, int64_t at, double t);
+
+/* -- comparing */
+
+typedef struct af3_worst {
+    double error;
+    char name[AF3_NAME_BYTES];
+    int count;
+} af3_worst;
+
+void af3_note(af3_worst *w, const char *name, double error);
+/* ||data - array|| / ||array||. */
+double af3_relative(const double *data, const fm_npy *array);
+/* Compares a kept tensor, which may be padded, with the expected out/NAME, if there is one. */
+void bench_compare(af3_bench *b, af3_worst *w, const fm_tape *tape, fm_tensor_ref tensor,
+                   const char *name);
+/* Prints the line of a group and notes a failure. */
+void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate);
+
+#endif

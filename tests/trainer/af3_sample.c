@@ -1,0 +1,223 @@
+/* af3_sample.c: see af3_sample.h. No tape has gradients, so updates are in place. */
+#include "tests/trainer/af3_sample.h"
+
+#include "tests/trainer/af3_bench.h"
+#include "trainer/model/af3/rollout.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_TAPE = 5 };
+
+static const double OUTPUT_GATE = 1e-5, WIDE_GATE = 1e-11;
+
+typedef struct sampling {
+    af3_bench base;
+    const af3_sample_files *files;
+    fm_tape cycle, last, prepare, step, confidence;
+    fm_af3_rollout rollout;
+    fm_af3_outputs out;
+    fm_af3_step_results made;
+    fm_af3_confidence_logits logits;
+    int64_t n_step, n_sample, n_atom;
+    void *memory;
+} sampling;
+
+static const fm_npy *draws_of(const sampling *s, const char *name) {
+    const fm_npy *array = case_find(s->files->draws, "in/", name);
+    assert(array);
+    return array;
+}
+
+/* -- building */
+
+static void record(sampling *s) {
+    af3_bench *b = &s->base;
+    const fm_af3_config *config = &b->of.config;
+    fm_af3_record_cycle(&s->cycle, config, &b->weights, &b->inputs);
+    s->out = fm_af3_record_last(&s->last, config, &b->weights, &b->inputs);
+    fm_af3_record_prepare(&s->prepare, config, &b->weights, &b->inputs);
+    s->made = fm_af3_record_rollout_step(&s->step, config, &b->weights, &b->inputs, &s->rollout,
+                                         FM_DRAW_SAMPLING);
+    s->logits = fm_af3_record_confidence(&s->confidence, config, &b->weights, &b->inputs);
+    fm_tape_keep(&s->last, s->out.s_inputs);
+    fm_tape_keep(&s->last, s->out.s);
+    fm_tape_keep(&s->last, s->out.z);
+    fm_tape_keep(&s->step, s->made.noisy);
+    fm_tape_keep(&s->step, s->made.denoised);
+    fm_tape_keep(&s->confidence, s->logits.plddt);
+    fm_tape_keep(&s->confidence, s->logits.pae);
+    fm_tape_keep(&s->confidence, s->logits.resolved);
+}
+
+static fm_status build(sampling *s, fm_error *error) {
+    af3_bench *b = &s->base;
+    fm_tape *const tapes[N_TAPE] = {&s->cycle, &s->last, &s->prepare, &s->step, &s->confidence};
+    fm_status status = bench_open(b, s->files->config, s->files->features, 0, error);
+    if (status) return status;
+    const fm_npy *noise = draws_of(s, "rnd_noise");
+    s->n_step = (int64_t)noise->shape[0];
+    s->n_sample = (int64_t)noise->shape[1];
+    s->n_atom = b->of.sample.n_atom;
+    fm_af3_declare_rollout(&b->state, &b->of.config, b->kernels, s->n_sample, true, &s->rollout);
+    for (int i = 0; i < N_TAPE && !status; i++)
+        status = fm_tape_init(tapes[i], b->kernels, &b->params, &b->state, false, error);
+    if (status) return status;
+    record(s);
+    int64_t largest = 1;
+    for (int i = 0; i < N_TAPE && !status; i++) {
+        status = fm_tape_plan(tapes[i], error);
+        largest = tapes[i]->size.arena_bytes > largest ? tapes[i]->size.arena_bytes : largest;
+    }
+    if (!status) status = bench_allocate(b, error);
+    if (status) return status;
+    s->memory = b->kernels->alloc((size_t)largest);
+    if (!s->memory) return fm_fail(error, FM_ERR_NOMEM, "cannot allocate the arena of a run");
+    for (int i = 0; i < N_TAPE; i++) {
+        fm_tape_bind(tapes[i], s->memory);
+        tapes[i]->spoils = true;
+    }
+    return FM_OK;
+}
+
+/* -- running */
+
+static fm_status run_trunk(sampling *s, fm_error *error) {
+    af3_bench *b = &s->base;
+    const fm_af3_writer to = {bench_put, b};
+    bench_load_parameters(b);
+    bench_load_fourier(b);
+    fm_status status =
+        fm_af3_write_sample(&b->of.sample, &b->of.config, &b->inputs, &to, &b->arena, error);
+    for (int32_t c = 0; c < b->of.config.n_cycle && !status; c++) {
+        bench_clear(b, b->inputs.msa);
+        bench_clear(b, b->inputs.mask_msa);
+        fm_af3_write_msa(&b->of.sample, &b->of.config, &b->inputs,
+                         case_integers(&b->of, "msa_rows") + c * b->of.config.n_msa,
+                         b->of.config.n_msa, &to);
+        bench_send(b);
+        fm_tape_forward(c + 1 < b->of.config.n_cycle ? &s->cycle : &s->last, NULL);
+    }
+    if (status) return status;
+    af3_worst w = {0};
+    bench_compare(b, &w, &s->last, s->out.s_inputs, "s_inputs");
+    bench_compare(b, &w, &s->last, s->out.s, "s");
+    bench_compare(b, &w, &s->last, s->out.z, "z");
+    bench_report(b, "trunk", &w, b->wide ? WIDE_GATE : OUTPUT_GATE);
+    return FM_OK;
+}
+
+/* Appends the value of a kept tensor to `to`; returns the end. */
+static double *append(sampling *s, const fm_tape *tape, fm_tensor_ref tensor, double *to) {
+    const fm_tensor *described = fm_tape_tensor(tape, tensor);
+    int64_t count = fm_tensor_local_count(described);
+    const double *data =
+        bench_fetch(&s->base, fm_tape_data(tape, tensor), described->element, count);
+    for (int64_t i = 0; i < count; i++)
+        *to++ = data[i];
+    return to;
+}
+
+static double *room(sampling *s, const char *name) {
+    const fm_npy *array = case_find(s->base.expected, "out/", name);
+    assert(array);
+    double *numbers = fm_arena_alloc_array(&s->base.arena, array->count, sizeof *numbers);
+    assert(numbers);
+    return numbers;
+}
+
+static void note(sampling *s, af3_worst *w, const char *name, const double *data) {
+    af3_note(w, name, af3_relative(data, case_find(s->base.expected, "out/", name)));
+}
+
+/* Writes the part of an array that belongs to step k. */
+static void put_draws(sampling *s, int32_t to, const char *name, int64_t k) {
+    const fm_npy *array = draws_of(s, name);
+    int64_t count = fm_tensor_local_count(&s->base.state.tensor[to]);
+    assert((int64_t)array->count == s->n_step * count);
+    for (int64_t i = 0; i < count; i++)
+        bench_put(&s->base, to, i, case_value(array, k * count + i));
+}
+
+static void begin_structures(sampling *s, double first_level) {
+    af3_bench *b = &s->base;
+    const fm_npy *init = draws_of(s, "rnd_init");
+    for (int64_t i = 0; i < (int64_t)init->count; i++)
+        bench_put(b, s->rollout.x, i, first_level * case_value(init, i));
+    for (int64_t i = 0; i < s->n_sample * b->of.config.n_token; i++)
+        bench_put(b, s->rollout.mask, i, 1);
+}
+
+static void run_steps(sampling *s) {
+    af3_bench *b = &s->base;
+    double *levels = room(s, "schedule"), *noisy = room(s, "x_noisy");
+    double *denoised = room(s, "x_denoised"), *next[2] = {noisy, denoised};
+    fm_af3_schedule(&b->of.config.noise, s->n_step, levels);
+    begin_structures(s, levels[0]);
+    fm_tape_forward(&s->prepare, NULL);
+    for (int64_t k = 0; k < s->n_step; k++) {
+        fm_af3_write_step(&b->of.config, &s->rollout, levels + k, bench_put, b);
+        put_draws(s, s->rollout.rotation, "rnd_rot", k);
+        put_draws(s, s->rollout.offset, "rnd_trans", k);
+        put_draws(s, s->rollout.noise, "rnd_noise", k);
+        bench_send(b);
+        fm_tape_forward(&s->step, NULL);
+        next[0] = append(s, &s->step, s->made.noisy, next[0]);
+        next[1] = append(s, &s->step, s->made.denoised, next[1]);
+    }
+    af3_worst w = {0};
+    note(s, &w, "schedule", levels);
+    note(s, &w, "x_noisy", noisy);
+    note(s, &w, "x_denoised", denoised);
+    bench_report(b, "steps", &w, b->wide ? WIDE_GATE : OUTPUT_GATE);
+}
+
+static fm_status run_confidence(sampling *s, fm_error *error) {
+    af3_bench *b = &s->base;
+    const fm_af3_writer to = {bench_put, b};
+    const double *x = bench_fetch(b, fm_state_data(&b->state, s->rollout.x), b->kernels->act,
+                                  s->n_sample * s->n_atom * 3);
+    double *plddt = room(s, "plddt"), *pae = room(s, "pae"), *resolved = room(s, "resolved");
+    double *next[3] = {plddt, pae, resolved};
+    for (int64_t k = 0; k < s->n_sample; k++) {
+        fm_status status = fm_af3_write_structure(&b->of.sample, &b->of.config, &b->inputs,
+                                                  x + k * s->n_atom * 3, &to, &b->arena, error);
+        if (status) return status;
+        bench_send(b);
+        fm_tape_forward(&s->confidence, NULL);
+        next[0] = append(s, &s->confidence, s->logits.plddt, next[0]);
+        next[1] = append(s, &s->confidence, s->logits.pae, next[1]);
+        next[2] = append(s, &s->confidence, s->logits.resolved, next[2]);
+    }
+    af3_worst w = {0};
+    note(s, &w, "x", x);
+    note(s, &w, "plddt", plddt);
+    note(s, &w, "pae", pae);
+    note(s, &w, "resolved", resolved);
+    bench_report(b, "samples", &w, b->wide ? WIDE_GATE : OUTPUT_GATE);
+    return FM_OK;
+}
+
+bool af3_sample_run(const af3_sample_files *files, const fm_kernels *kernels) {
+    sampling *s = calloc(1, sizeof *s);
+    assert(s);
+    s->files = files;
+    s->base.kernels = kernels;
+    s->base.expected = files->expected;
+    s->base.name = "sampling";
+    fm_error error = {0};
+    fm_status status = build(s, &error);
+    if (!status) status = run_trunk(s, &error);
+    if (!status) run_steps(s);
+    if (!status) status = run_confidence(s, &error);
+    if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
+    bool good = !status && !s->base.failed;
+    fm_tape *const tapes[N_TAPE] = {&s->cycle, &s->last, &s->prepare, &s->step, &s->confidence};
+    for (int i = 0; i < N_TAPE; i++)
+        fm_tape_fini(tapes[i]);
+    kernels->release(s->memory);
+    bench_close(&s->base);
+    free(s);
+    return good;
+}

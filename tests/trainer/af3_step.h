@@ -1,0 +1,26 @@
+/* af3_step.h: runs one training step of AlphaFold 3 from a file of the reference and compares it.
+ *
+ * The file has inputs and recorded draws (in/), parameters (w/), activations, outputs, losses and
+ * gradients. A second file with the same keys may hold the expected values in double precision. */
+#ifndef FM_TESTS_TRAINER_AF3_STEP_H
+#define FM_TESTS_TRAINER_AF3_STEP_H
+
+#include "proto/npz.h"
+#include "trainer/model/model_config.h"
+#include "trainer/backend/kernels.h"
+
+#include <stdbool.h>
+
+typedef struct af3_step_files {
+    const char *config; /* path of the JSON with the sizes */
+    const fm_npz *in;   /* in/ and w/ */
+    const fm_npz *expected;
+    int pad; /* tokens and so on of padding (af3_case.h) */
+    fm_recompute_policy recompute;
+    uint64_t *ret_hash; /* receives the hash of the updated parameters */
+} af3_step_files;
+
+/* Prints one line per group. Returns whether everything agrees. */
+bool af3_step_run(const af3_step_files *files, const fm_kernels *kernels);
+
+#endif

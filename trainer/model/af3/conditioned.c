@@ -1,0 +1,155 @@
+/* conditioned.c: see conditioned.h. */
+#include "trainer/model/af3/conditioned.h"
+
+#include "trainer/ops/layer_norm.h"
+#include "trainer/ops/modulate.h"
+#include "trainer/ops/swiglu.h"
+
+/* -- parameters */
+
+fm_adaln_weights fm_af3_adaln_weights(const fm_scope *scope, int64_t c, int64_t c_s) {
+    fm_adaln_weights w;
+    w.norm_s = fm_af3_add_block(scope, "layernorm_s.weight", c_s, 0, FM_AF3_ONE);
+    w.gate = fm_af3_linear_with_bias(scope, "linear_s", c_s, c, FM_AF3_ZERO, FM_AF3_ZERO);
+    w.shift = fm_af3_linear(scope, "linear_nobias_s", c_s, c, FM_AF3_ZERO);
+    return w;
+}
+
+fm_conditioned_attention_weights fm_af3_conditioned_attention_weights(const fm_scope *scope,
+                                                                      int64_t c, int64_t c_s,
+                                                                      int64_t c_z, int64_t n_head,
+                                                                      bool of_atoms) {
+    fm_conditioned_attention_weights w = {.n_head = n_head, .c_head = c / n_head};
+    fm_scope norm = fm_af3_enter(scope, "layernorm_a.");
+    w.norm = fm_af3_adaln_weights(&norm, c, c_s);
+    if (of_atoms) {
+        fm_scope norm_kv = fm_af3_enter(scope, "layernorm_kv.");
+        w.norm_kv = fm_af3_adaln_weights(&norm_kv, c, c_s);
+    }
+    fm_scope attention = fm_af3_enter(scope, "attention.");
+    w.qkvg = fm_af3_block(scope);
+    fm_af3_add(&attention, "linear_q.weight", c, c, FM_AF3_DEFAULT);
+    fm_af3_add(&attention, "linear_k.weight", c, c, FM_AF3_DEFAULT);
+    fm_af3_add(&attention, "linear_v.weight", c, c, FM_AF3_DEFAULT);
+    fm_af3_add(&attention, "linear_g.weight", c, c, FM_AF3_ZERO);
+    w.q_bias = fm_af3_add_block(&attention, "linear_q.bias", c, 0, FM_AF3_ZERO);
+    w.out = fm_af3_add_block(&attention, "linear_o.weight", c, c, FM_AF3_DEFAULT);
+    w.norm_z = fm_af3_add_block(scope, "layernorm_z.weight", c_z, 0, FM_AF3_ONE);
+    w.bias = fm_af3_linear(scope, "linear_nobias_z", c_z, n_head, FM_AF3_DEFAULT);
+    w.last = fm_af3_linear_with_bias(scope, "linear_a_last", c_s, c, FM_AF3_ZERO, FM_AF3_MINUS_TWO);
+    return w;
+}
+
+fm_conditioned_transition_weights fm_af3_conditioned_transition_weights(const fm_scope *scope,
+                                                                        int64_t c, int64_t c_s,
+                                                                        int64_t factor) {
+    fm_conditioned_transition_weights w;
+    fm_scope norm = fm_af3_enter(scope, "adaln.");
+    w.norm = fm_af3_adaln_weights(&norm, c, c_s);
+    w.in = (fm_linear_weights){fm_af3_block(scope), FM_PARAM_NONE, 2 * factor * c};
+    fm_af3_add(scope, "linear_nobias_a1.weight", factor * c, c, FM_AF3_HE);
+    fm_af3_add(scope, "linear_nobias_a2.weight", factor * c, c, FM_AF3_HE);
+    w.out = fm_af3_linear(scope, "linear_nobias_b", factor * c, c, FM_AF3_DEFAULT);
+    w.last = fm_af3_linear_with_bias(scope, "linear_s", c_s, c, FM_AF3_ZERO, FM_AF3_MINUS_TWO);
+    return w;
+}
+
+fm_conditioned_block_weights fm_af3_conditioned_block_weights(const fm_scope *scope, int64_t c,
+                                                              int64_t c_s, int64_t c_z,
+                                                              int64_t n_head, int64_t factor,
+                                                              bool of_atoms) {
+    fm_conditioned_block_weights w;
+    fm_scope attention = fm_af3_enter(scope, "attention_pair_bias.");
+    w.attention = fm_af3_conditioned_attention_weights(&attention, c, c_s, c_z, n_head, of_atoms);
+    fm_scope transition = fm_af3_enter(scope, "conditioned_transition_block.");
+    w.transition = fm_af3_conditioned_transition_weights(&transition, c, c_s, factor);
+    return w;
+}
+
+/* -- recording */
+
+fm_tensor_ref fm_af3_adaln(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                           const fm_adaln_weights *w) {
+    fm_tensor_ref normed_s = fm_op_layer_norm(tape, "adaln s", s, w->norm_s, FM_NORM_SCALE);
+    fm_tensor_ref normed_a = fm_op_layer_norm(tape, "adaln a", a, FM_PARAM_NONE, FM_NORM_PLAIN);
+    fm_tensor_ref gate = fm_op_linear_all(tape, "adaln gate", normed_s, &w->gate);
+    fm_tensor_ref shift = fm_op_linear_all(tape, "adaln shift", normed_s, &w->shift);
+    return fm_op_modulate(tape, "adaln", gate, normed_a, shift, FM_TENSOR_NONE);
+}
+
+/* The gate that ends a sublayer, and its residual. */
+static fm_tensor_ref end_sublayer(fm_tape *tape, const char *name, fm_tensor_ref a, fm_tensor_ref s,
+                                  fm_tensor_ref update, const fm_linear_weights *last,
+                                  bool residual) {
+    fm_tensor_ref gate = fm_op_linear_all(tape, name, s, last);
+    return fm_op_modulate(tape, name, gate, update, FM_TENSOR_NONE, residual ? a : FM_TENSOR_NONE);
+}
+
+fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                                           fm_tensor_ref z, fm_tensor_ref mask,
+                                           const fm_conditioned_attention_weights *w,
+                                           bool residual) {
+    const fm_attention_weights core = {.norm = FM_PARAM_NONE,
+                                       .qkvg = w->qkvg,
+                                       .gate_bias = FM_PARAM_NONE,
+                                       .q_bias = w->q_bias,
+                                       .out = w->out,
+                                       .out_bias = FM_PARAM_NONE,
+                                       .bias = w->bias.w,
+                                       .norm_z = FM_PARAM_NONE,
+                                       .n_head = w->n_head,
+                                       .c_head = w->c_head};
+    fm_tensor_ref x = fm_af3_adaln(tape, a, s, &w->norm);
+    fm_tensor_ref normed_z = fm_op_layer_norm(tape, "attention pairs", z, w->norm_z, FM_NORM_SCALE);
+    fm_tensor_ref update = fm_op_attention(tape, "conditioned attention", FM_AXIAL_ROW, x, mask,
+                                           normed_z, &core, false, 0);
+    return end_sublayer(tape, "attention gate", a, s, update, &w->last, residual);
+}
+
+fm_tensor_ref fm_af3_window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
+                                      fm_tensor_ref p, fm_tensor_ref mask,
+                                      const fm_conditioned_attention_weights *w) {
+    const fm_window_attention_weights core = {w->qkvg, w->q_bias, w->out, w->n_head, w->c_head};
+    fm_tensor_ref x = fm_af3_adaln(tape, q, c, &w->norm);
+    fm_tensor_ref y = fm_af3_adaln(tape, x, c, &w->norm_kv);
+    fm_tensor_ref normed_p = fm_op_layer_norm(tape, "window pairs", p, w->norm_z, FM_NORM_SCALE);
+    fm_tensor_ref bias = fm_op_linear_all(tape, "window bias", normed_p, &w->bias);
+    fm_tensor_ref update = fm_op_window_attention(tape, "atom attention", x, y, bias, mask, &core);
+    return end_sublayer(tape, "atom attention gate", q, c, update, &w->last, true);
+}
+
+fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                                            const fm_conditioned_transition_weights *w,
+                                            bool residual) {
+    fm_tensor_ref x = fm_af3_adaln(tape, a, s, &w->norm);
+    fm_tensor_ref hidden = fm_op_linear_all(tape, "conditioned transition in", x, &w->in);
+    fm_tensor_ref product = fm_op_swiglu(tape, "conditioned transition", hidden);
+    fm_tensor_ref update = fm_op_linear_all(tape, "conditioned transition out", product, &w->out);
+    return end_sublayer(tape, "transition gate", a, s, update, &w->last, residual);
+}
+
+fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                                           fm_tensor_ref z, fm_tensor_ref mask,
+                                           const fm_conditioned_block_weights *weights,
+                                           int32_t n_block, bool recompute) {
+    for (int32_t i = 0; i < n_block; i++) {
+        fm_tape_begin_segment(tape, recompute);
+        a = fm_af3_conditioned_attention(tape, a, s, z, mask, &weights[i].attention, true);
+        a = fm_af3_conditioned_transition(tape, a, s, &weights[i].transition, true);
+        fm_tape_end_segment(tape);
+    }
+    return a;
+}
+
+fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
+                                      fm_tensor_ref p, fm_tensor_ref mask,
+                                      const fm_conditioned_block_weights *weights, int32_t n_block,
+                                      bool recompute) {
+    for (int32_t i = 0; i < n_block; i++) {
+        fm_tape_begin_segment(tape, recompute);
+        q = fm_af3_window_attention(tape, q, c, p, mask, &weights[i].attention);
+        q = fm_af3_conditioned_transition(tape, q, c, &weights[i].transition, true);
+        fm_tape_end_segment(tape);
+    }
+    return q;
+}

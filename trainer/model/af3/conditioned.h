@@ -1,0 +1,84 @@
+/* conditioned.h: the conditioned sublayers and blocks of AlphaFold 3's diffusion module: AdaLN
+ * (26), attention (24) and transition (25) with conditioning, blocks of both (23) of tokens and of
+ * atoms (7), and their parameters.
+ *
+ * Activations are [S, n, c] for S samples; the conditioning signal is [S, n, c_s], or [n, c_s]
+ * where the samples share it (atoms). The pairs belong to all samples. */
+#ifndef FM_TRAINER_AF3_CONDITIONED_H
+#define FM_TRAINER_AF3_CONDITIONED_H
+
+#include "trainer/model/af3/config.h"
+#include "trainer/model/af3/params.h"
+#include "trainer/ops/window_attention.h"
+
+typedef struct fm_adaln_weights {
+    fm_param_ref norm_s;           /* [c_s] */
+    fm_linear_weights gate, shift; /* [c, c_s]; only the gate has a bias */
+} fm_adaln_weights;
+
+typedef struct fm_conditioned_attention_weights {
+    fm_adaln_weights norm;          /* of queries, and of keys of tokens */
+    fm_adaln_weights norm_kv;       /* of the keys of atoms, applied to the result of `norm` */
+    fm_param_ref qkvg, q_bias, out; /* [4 c, c], [c], [c, c] */
+    fm_param_ref norm_z;            /* [c_z] */
+    fm_linear_weights bias;         /* [n_head, c_z] */
+    fm_linear_weights last;         /* [c, c_s] with bias: the gate at the end */
+    int64_t n_head, c_head;
+} fm_conditioned_attention_weights;
+
+typedef struct fm_conditioned_transition_weights {
+    fm_adaln_weights norm;
+    fm_linear_weights in, out, last; /* [2 hidden, c], [c, hidden], [c, c_s] with bias */
+} fm_conditioned_transition_weights;
+
+typedef struct fm_conditioned_block_weights {
+    fm_conditioned_attention_weights attention;
+    fm_conditioned_transition_weights transition;
+} fm_conditioned_block_weights;
+
+/* -- parameters; scopes end in '.' */
+
+fm_adaln_weights fm_af3_adaln_weights(const fm_scope *scope, int64_t c, int64_t c_s);
+/* of_atoms: keys have an AdaLN of their own. */
+fm_conditioned_attention_weights fm_af3_conditioned_attention_weights(const fm_scope *scope,
+                                                                      int64_t c, int64_t c_s,
+                                                                      int64_t c_z, int64_t n_head,
+                                                                      bool of_atoms);
+fm_conditioned_transition_weights fm_af3_conditioned_transition_weights(const fm_scope *scope,
+                                                                        int64_t c, int64_t c_s,
+                                                                        int64_t factor);
+fm_conditioned_block_weights fm_af3_conditioned_block_weights(const fm_scope *scope, int64_t c,
+                                                              int64_t c_s, int64_t c_z,
+                                                              int64_t n_head, int64_t factor,
+                                                              bool of_atoms);
+
+/* -- recording */
+
+fm_tensor_ref fm_af3_adaln(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                           const fm_adaln_weights *weights);
+
+/* a (+) attention: z [N, N, c_z] for tokens. mask act [S, N], 0 for padding, or FM_TENSOR_NONE.
+ * Returns the new a, or the bare update when !residual. */
+fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                                           fm_tensor_ref z, fm_tensor_ref mask,
+                                           const fm_conditioned_attention_weights *weights,
+                                           bool residual);
+/* The same for atoms: p [n_window, 32, 128, c_p], mask act [n_atom]. */
+fm_tensor_ref fm_af3_window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
+                                      fm_tensor_ref p, fm_tensor_ref mask,
+                                      const fm_conditioned_attention_weights *weights);
+fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                                            const fm_conditioned_transition_weights *weights,
+                                            bool residual);
+
+/* n_block blocks, each one segment, which is recomputed where `recompute`. */
+fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                                           fm_tensor_ref z, fm_tensor_ref mask,
+                                           const fm_conditioned_block_weights *weights,
+                                           int32_t n_block, bool recompute);
+fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
+                                      fm_tensor_ref p, fm_tensor_ref mask,
+                                      const fm_conditioned_block_weights *weights, int32_t n_block,
+                                      bool recompute);
+
+#endif

@@ -1,0 +1,94 @@
+/* confidence.c: see confidence.h. */
+#include "trainer/model/af3/confidence.h"
+
+#include "trainer/ops/arithmetic.h"
+#include "trainer/ops/gather.h"
+#include "trainer/ops/one_hot_linear.h"
+#include "trainer/ops/reshape.h"
+#include "trainer/ops/slot_linear.h"
+#include "trainer/ops/structure_layers.h"
+
+#include <assert.h>
+
+static const double FIRST_BOUND = 3.25, BOUND_STEP = 1.25, CLIP = 512;
+
+enum { NO_CLASS = 255 };
+
+void fm_af3_confidence_add(const fm_scope *scope, const fm_af3_config *config,
+                           fm_af3_confidence_weights *w) {
+    int64_t c_s = config->c_s, c_z = config->c_z, c_in = fm_af3_config_s_inputs(config);
+    int64_t slots = config->max_atoms_per_token;
+    w->norm_trunk = fm_af3_norm(scope, "input_strunk_ln", c_s);
+    w->s1 = fm_af3_linear(scope, "linear_no_bias_s1", c_in, c_z, FM_AF3_DEFAULT);
+    w->s2 = fm_af3_linear(scope, "linear_no_bias_s2", c_in, c_z, FM_AF3_DEFAULT);
+    w->distance_class =
+        fm_af3_linear(scope, "linear_no_bias_d", FM_AF3_DISTANCE_CLASSES, c_z, FM_AF3_DEFAULT);
+    w->distance = fm_af3_linear(scope, "linear_no_bias_d_wo_onehot", 1, c_z, FM_AF3_DEFAULT);
+    assert(config->n_confidence_block <= FM_AF3_MAX_BLOCK);
+    for (int32_t i = 0; i < config->n_confidence_block; i++) {
+        fm_scope block = fm_af3_enter_block(scope, "pairformer_stack.blocks", i);
+        w->block[i] = fm_af3_pairformer_weights(&block, config);
+    }
+    w->norm_pae = fm_af3_norm(scope, "pae_ln", c_z);
+    w->pae = fm_af3_linear(scope, "linear_no_bias_pae", c_z, config->n_pae_bin, FM_AF3_ZERO);
+    w->norm_pde = fm_af3_norm(scope, "pde_ln", c_z);
+    w->pde = fm_af3_linear(scope, "linear_no_bias_pde", c_z, config->n_pde_bin, FM_AF3_ZERO);
+    w->norm_plddt = fm_af3_norm(scope, "plddt_ln", c_s);
+    w->plddt = fm_af3_add_stack(scope, "plddt_weight", slots, c_s, config->n_plddt_bin);
+    w->norm_resolved = fm_af3_norm(scope, "resolved_ln", c_s);
+    w->resolved = fm_af3_add_stack(scope, "resolved_weight", slots, c_s, FM_AF3_RESOLVED_CLASSES);
+}
+
+uint8_t fm_af3_distance_class(double distance) {
+    for (int k = FM_AF3_DISTANCE_CLASSES - 1; k >= 0; k--) {
+        double bound = FIRST_BOUND + k * BOUND_STEP;
+        if (distance > bound) return (uint8_t)k;
+        if (distance == bound) return NO_CLASS;
+    }
+    return NO_CLASS;
+}
+
+/* z, and what the token inputs and the distances add to it. */
+static fm_tensor_ref pairs(fm_tape *tape, const fm_af3_confidence_weights *w,
+                           const fm_af3_confidence_inputs *in) {
+    fm_tensor_ref j = fm_op_linear_all(tape, "confidence of j", in->s_inputs, &w->s1);
+    fm_tensor_ref i = fm_op_linear_all(tape, "confidence of i", in->s_inputs, &w->s2);
+    fm_tensor_ref z = fm_op_outer_sum(tape, "confidence pairs", i, j);
+    z = fm_op_add(tape, "confidence pairs", z, in->z);
+    z = fm_op_add(tape, "confidence pairs", z,
+                  fm_op_one_hot_linear(tape, "distance classes", in->distance_classes,
+                                       FM_AF3_DISTANCE_CLASSES, &w->distance_class));
+    return fm_op_add(tape, "confidence pairs", z,
+                     fm_op_linear_all(tape, "distances", in->distances, &w->distance));
+}
+
+/* The logits of every atom, which each slot of a token makes by a matrix of its own. */
+static fm_tensor_ref of_atoms(fm_tape *tape, const char *name, const fm_af3_config *config,
+                              const fm_af3_confidence_inputs *in, fm_tensor_ref s,
+                              fm_param_ref norm, fm_param_ref weights, int64_t n_bin) {
+    fm_tensor_ref x = fm_op_norm(tape, name, s, norm, 0);
+    x = fm_op_slot_linear(tape, name, x, weights, config->max_atoms_per_token, n_bin);
+    return fm_op_gather(tape, name, x, in->slot_row, in->atom_of_row);
+}
+
+fm_af3_confidence_logits fm_af3_confidence(fm_tape *tape, const fm_af3_config *config,
+                                           const fm_af3_confidence_weights *w,
+                                           const fm_af3_confidence_inputs *in) {
+    fm_af3_config own = *config;
+    own.dropout_msa = own.dropout_pair = 0;
+    fm_tensor_ref s = fm_op_clip(tape, "confidence single", in->s, CLIP);
+    s = fm_op_norm(tape, "confidence single", s, w->norm_trunk, 0);
+    fm_af3_pair_of x = {fm_op_lift(tape, "confidence single", s), pairs(tape, w, in)};
+    x = fm_af3_pairformer(tape, &own, w->block, own.n_confidence_block, &in->masks, x);
+    s = fm_op_lower(tape, "confidence single", x.s);
+    fm_af3_confidence_logits out;
+    fm_tensor_ref z = fm_op_norm(tape, "pae", x.z, w->norm_pae, 0);
+    out.pae = fm_op_linear_all(tape, "pae", z, &w->pae);
+    z = fm_op_norm(tape, "pde", fm_op_symmetrise(tape, "pde", x.z), w->norm_pde, 0);
+    out.pde = fm_op_linear_all(tape, "pde", z, &w->pde);
+    out.plddt =
+        of_atoms(tape, "plddt", config, in, s, w->norm_plddt, w->plddt, config->n_plddt_bin);
+    out.resolved = of_atoms(tape, "resolved", config, in, s, w->norm_resolved, w->resolved,
+                            FM_AF3_RESOLVED_CLASSES);
+    return out;
+}

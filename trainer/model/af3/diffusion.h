@@ -1,0 +1,83 @@
+/* diffusion.h: AlphaFold 3's diffusion module (20) with its conditioning (21, 22), for S noisy
+ * structures of one complex, and its parameters.
+ *
+ * What does not depend on the noise is made once (`prepare`) and serves all samples and all
+ * steps of a rollout; the rest (`denoise`) runs for S structures with one noise level each. */
+#ifndef FM_TRAINER_AF3_DIFFUSION_H
+#define FM_TRAINER_AF3_DIFFUSION_H
+
+#include "trainer/model/af3/atoms.h"
+#include "trainer/ops/swiglu_transition.h"
+
+typedef struct fm_af3_conditioning_weights {
+    fm_param_ref relative;               /* [c_z, 139] */
+    fm_param_ref norm_z, norm_s, norm_n; /* [2 c_z], [..], [c_noise] */
+    fm_linear_weights z, s, n;           /* without biases */
+    fm_swiglu_transition_weights transition_z[2], transition_s[2];
+} fm_af3_conditioning_weights;
+
+typedef struct fm_af3_diffusion_weights {
+    fm_af3_conditioning_weights conditioning;
+    fm_af3_atom_encoder_weights encoder;
+    fm_param_ref norm_s, norm_a; /* [c_s], [c_token] */
+    fm_linear_weights s;         /* [c_token, c_s] */
+    int32_t n_block;
+    fm_conditioned_block_weights block[FM_AF3_MAX_BLOCK];
+    fm_af3_atom_decoder_weights decoder;
+} fm_af3_diffusion_weights;
+
+/* Scopes end in '.'. The Fourier embedding is not trained and has no rows. */
+fm_af3_conditioning_weights fm_af3_conditioning_add(const fm_scope *scope,
+                                                    const fm_af3_config *config);
+void fm_af3_diffusion_add(const fm_scope *scope, const fm_af3_config *config,
+                          fm_af3_diffusion_weights *ret_weights);
+
+/* The trunk's results and what else the module reads. Single: [N, c]. */
+typedef struct fm_af3_trunk_output {
+    fm_tensor_ref s_inputs, s, z;
+    fm_tensor_ref relative; /* u8 [4, N, N]: classes of ops/relative_position.h */
+} fm_af3_trunk_output;
+
+/* One noise level t for each of S samples, as the module uses it; tensors of the state, act [S],
+ * filled by fm_af3_noise_factors. */
+typedef struct fm_af3_levels {
+    fm_tensor_ref in, skip, out;        /* of x_noisy to r, of x_noisy and r' to x_denoised */
+    fm_tensor_ref log;                  /* what is embedded */
+    fm_tensor_ref fourier_w, fourier_b; /* act [c_noise] */
+} fm_af3_levels;
+
+enum { FM_AF3_FACTOR_IN, FM_AF3_FACTOR_SKIP, FM_AF3_FACTOR_OUT, FM_AF3_FACTOR_LOG, FM_AF3_FACTORS };
+/* The factors of level t > 0: 1/sqrt(t^2 + d^2), d^2/(d^2 + t^2), d t/sqrt(d^2 + t^2) and
+ * ln(t/d)/4, where d is sigma_data. */
+void fm_af3_noise_factors(double t, double sigma_data, double factors[FM_AF3_FACTORS]);
+
+/* 21, the part of the pairs: z [N, N, c_z]. */
+fm_tensor_ref fm_af3_condition_pairs(fm_tape *tape, const fm_af3_trunk_output *trunk,
+                                     const fm_af3_conditioning_weights *weights);
+/* The same from an encoding of the relative positions, [N, N, c_z]. */
+fm_tensor_ref fm_af3_condition_encoded_pairs(fm_tape *tape, fm_tensor_ref z,
+                                             fm_tensor_ref positions,
+                                             const fm_af3_conditioning_weights *weights);
+/* 21, the single part: s [S, N, c_s]. */
+fm_tensor_ref fm_af3_condition_single(fm_tape *tape, const fm_af3_trunk_output *trunk,
+                                      const fm_af3_levels *levels,
+                                      const fm_af3_conditioning_weights *weights);
+
+typedef struct fm_af3_prepared {
+    fm_tensor_ref z; /* the conditioned pairs */
+    fm_af3_atom_context atoms;
+} fm_af3_prepared;
+
+fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_af3_atoms *atoms,
+                                         const fm_af3_trunk_output *trunk,
+                                         const fm_af3_diffusion_weights *weights);
+
+/* x_noisy act [S, n_atom, 3] Å; mask act [S, N], 0 for padding, or FM_TENSOR_NONE. Returns
+ * x_denoised. */
+fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_af3_atoms *atoms,
+                                       const fm_af3_trunk_output *trunk,
+                                       const fm_af3_prepared *prepared, fm_tensor_ref x_noisy,
+                                       const fm_af3_levels *levels, fm_tensor_ref mask,
+                                       const fm_af3_diffusion_weights *weights, bool recompute);
+
+#endif

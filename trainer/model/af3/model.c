@@ -1,0 +1,229 @@
+/* model.c: see model.h. */
+#include "trainer/model/af3/model.h"
+
+#include "trainer/ops/relative_position.h"
+#include "trainer/ops/reshape.h"
+#include "trainer/ops/store.h"
+#include "trainer/ops/windows.h"
+
+/* -- parameters */
+
+void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_config *config,
+                           fm_af3_weights *w) {
+    const fm_scope root = {
+        .params = params, .arena = arena, .name = "", .openfold = "", .deepmind_layer = -1};
+    fm_scope input = fm_af3_enter(&root, "input_embedder.atom_attention_encoder."),
+             diffusion = fm_af3_enter(&root, "diffusion_module."),
+             confidence = fm_af3_enter(&root, "confidence_head.");
+    fm_af3_atom_encoder_add(&input, config, config->c_token_in, config->n_input_atom_block, false,
+                            &w->input);
+    fm_af3_trunk_parameters(&root, config, &w->trunk);
+    fm_af3_diffusion_add(&diffusion, config, &w->diffusion);
+    fm_af3_confidence_add(&confidence, config, &w->confidence);
+}
+
+/* -- the state */
+
+static fm_af3_structures declare_structures(fm_state *state, const fm_af3_config *c, fm_element act,
+                                            int64_t n_sample) {
+    const int64_t atoms[] = {n_sample, c->n_atom, 3}, tokens[] = {n_sample, c->n_token};
+    return (fm_af3_structures){.x = fm_state_add(state, "noisy positions", act, 3, atoms),
+                               .in = fm_state_add(state, "factor in", act, 1, &n_sample),
+                               .skip = fm_state_add(state, "factor skip", act, 1, &n_sample),
+                               .out = fm_state_add(state, "factor out", act, 1, &n_sample),
+                               .log = fm_state_add(state, "log of noise", act, 1, &n_sample),
+                               .mask = fm_state_add(state, "token masks", act, 2, tokens)};
+}
+
+static void declare_atoms(fm_state *state, const fm_af3_config *c, fm_element act,
+                          fm_af3_inputs *in) {
+    const int64_t n = c->n_atom, first = c->n_token + 1;
+    const int64_t points[] = {n, 3}, columns[] = {n, 1}, classes[] = {FM_ATOM_CLASSES, n};
+    in->atom_token = fm_state_add(state, "token of atom", FM_ELEMENT_I32, 1, &n);
+    in->first_atom = fm_state_add(state, "first atom", FM_ELEMENT_I32, 1, &first);
+    in->atom_position = fm_state_add(state, "reference positions", act, 2, points);
+    in->atom_charge = fm_state_add(state, "charges", act, 2, columns);
+    in->atom_has_reference = fm_state_add(state, "reference mask", act, 1, &n);
+    in->atom_classes = fm_state_add(state, "atom classes", FM_ELEMENT_U8, 2, classes);
+    in->position = fm_state_add(state, "positions", FM_ELEMENT_F32, 2, points);
+    in->space = fm_state_add(state, "reference space", FM_ELEMENT_I32, 1, &n);
+    in->atom_mask = fm_state_add(state, "atom mask", act, 1, &n);
+}
+
+static void declare_results(fm_state *state, const fm_af3_config *c, fm_element act,
+                            fm_af3_inputs *in) {
+    const int64_t n = c->n_token, single[] = {1, n, c->c_s}, rows[] = {n, c->c_s};
+    const int64_t pair[] = {n, n, c->c_z}, inputs[] = {n, fm_af3_config_s_inputs(c)};
+    const int64_t atoms[] = {c->n_atom, c->c_atom};
+    const int64_t windows[] = {fm_windows_count(c->n_atom), FM_WINDOW_QUERIES, FM_WINDOW_KEYS,
+                               c->c_atompair};
+    in->previous_s = fm_state_add(state, "previous s", act, 3, single);
+    in->previous_z = fm_state_add(state, "previous z", act, 3, pair);
+    in->s_inputs = fm_state_add(state, "s inputs", act, 2, inputs);
+    in->s = fm_state_add(state, "s", act, 2, rows);
+    in->z = fm_state_add(state, "z", act, 3, pair);
+    in->prepared_z = fm_state_add(state, "conditioned z", act, 3, pair);
+    in->prepared_c = fm_state_add(state, "atom conditioning", act, 2, atoms);
+    in->prepared_p = fm_state_add(state, "atom pairs", act, 4, windows);
+    const int64_t distances[] = {n, n, 1}, rows_of_slots = c->max_atoms_per_token * n;
+    in->distances = fm_state_add(state, "distances", act, 3, distances);
+    in->distance_classes = fm_state_add(state, "distance classes", FM_ELEMENT_U8, 2, distances);
+    in->slot_row = fm_state_add(state, "slot of atom", FM_ELEMENT_I32, 1, &c->n_atom);
+    in->atom_of_row = fm_state_add(state, "atom of slot", FM_ELEMENT_I32, 1, &rows_of_slots);
+}
+
+void fm_af3_declare_inputs(fm_state *state, const fm_af3_config *c, const fm_kernels *kernels,
+                           fm_af3_inputs *in) {
+    fm_element act = kernels->act;
+    const int64_t n = c->n_token, relative[] = {FM_RELATIVE_KINDS, n, n}, bonds[] = {n, n, 1};
+    const int64_t templates[] = {c->n_template, n, n, FM_AF3_TEMPLATE_PAIR};
+    const int64_t msa[] = {c->n_msa, n, FM_AF3_MSA_FEATURES}, single[] = {1, n};
+    const int64_t features[] = {n, FM_AF3_TOKEN_FEATURES};
+    *in = (fm_af3_inputs){.templates = -1};
+    in->relative = fm_state_add(state, "relative positions", FM_ELEMENT_U8, 3, relative);
+    in->bonds = fm_state_add(state, "token bonds", act, 3, bonds);
+    if (c->n_template) in->templates = fm_state_add(state, "templates", act, 4, templates);
+    in->msa = fm_state_add(state, "msa features", act, 3, msa);
+    in->token_features = fm_state_add(state, "token features", act, 2, features);
+    in->mask_single = fm_state_add(state, "token mask", act, 2, single);
+    in->mask_pair = fm_state_add(state, "pair mask", act, 2, bonds);
+    in->mask_msa = fm_state_add(state, "msa mask", act, 2, msa);
+    in->fourier_w = fm_state_add(state, "fourier w", act, 1, &c->c_noise);
+    in->fourier_b = fm_state_add(state, "fourier b", act, 1, &c->c_noise);
+    declare_atoms(state, c, act, in);
+    declare_results(state, c, act, in);
+    in->training = declare_structures(state, c, act, c->n_sample);
+}
+
+fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config, const fm_af3_inputs *in) {
+    return (fm_af3_atoms){.map = {.token = fm_tape_state(tape, in->atom_token, false),
+                                  .first = fm_tape_state(tape, in->first_atom, false),
+                                  .n_atom = config->n_atom,
+                                  .n_token = config->n_token},
+                          .features = {.position = fm_tape_state(tape, in->atom_position, false),
+                                       .charge = fm_tape_state(tape, in->atom_charge, false),
+                                       .mask = fm_tape_state(tape, in->atom_has_reference, false),
+                                       .classes = fm_tape_state(tape, in->atom_classes, false)},
+                          .position = fm_tape_state(tape, in->position, false),
+                          .space = fm_tape_state(tape, in->space, false),
+                          .mask = fm_tape_state(tape, in->atom_mask, false)};
+}
+
+/* -- the passes */
+
+static bool recomputes(const fm_af3_config *config) {
+    return config->recompute == FM_RECOMPUTE_BLOCK;
+}
+
+static fm_af3_masks masks_of(fm_tape *tape, const fm_af3_inputs *in) {
+    return (fm_af3_masks){.single = fm_tape_state(tape, in->mask_single, false),
+                          .pair = fm_tape_state(tape, in->mask_pair, false),
+                          .msa = fm_tape_state(tape, in->mask_msa, false)};
+}
+
+/* Input embedder and trunk. */
+static fm_af3_trunk_output record_trunk(fm_tape *tape, const fm_af3_config *config,
+                                        const fm_af3_weights *w, const fm_af3_inputs *in) {
+    fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
+    const fm_af3_trunk_inputs inputs = {
+        .relative = fm_tape_state(tape, in->relative, false),
+        .bonds = fm_tape_state(tape, in->bonds, false),
+        .templates = in->templates < 0 ? FM_TENSOR_NONE : fm_tape_state(tape, in->templates, false),
+        .msa = fm_tape_state(tape, in->msa, false),
+        .previous_s = fm_tape_state(tape, in->previous_s, false),
+        .previous_z = fm_tape_state(tape, in->previous_z, false),
+        .masks = masks_of(tape, in)};
+    fm_tensor_ref features = fm_tape_state(tape, in->token_features, false);
+    fm_tensor_ref s_inputs =
+        fm_af3_input_embedder(tape, &atoms, features, &w->input, recomputes(config));
+    fm_af3_pair_of x =
+        fm_af3_trunk(tape, config, &w->trunk, &inputs, fm_op_lift(tape, "single inputs", s_inputs));
+    return (fm_af3_trunk_output){.s_inputs = s_inputs,
+                                 .s = fm_op_lower(tape, "single", x.s),
+                                 .z = x.z,
+                                 .relative = inputs.relative};
+}
+
+static void store(fm_tape *tape, const char *name, fm_tensor_ref x, int32_t to) {
+    fm_op_store(tape, name, x, fm_tape_state(tape, to, false));
+}
+
+void fm_af3_record_cycle(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
+                         const fm_af3_inputs *in) {
+    fm_af3_trunk_output trunk = record_trunk(tape, config, w, in);
+    store(tape, "recycled s", trunk.s, in->previous_s);
+    store(tape, "recycled z", trunk.z, in->previous_z);
+}
+
+static fm_af3_levels levels_of(fm_tape *tape, const fm_af3_inputs *in,
+                               const fm_af3_structures *structures) {
+    return (fm_af3_levels){.in = fm_tape_state(tape, structures->in, false),
+                           .skip = fm_tape_state(tape, structures->skip, false),
+                           .out = fm_tape_state(tape, structures->out, false),
+                           .log = fm_tape_state(tape, structures->log, false),
+                           .fourier_w = fm_tape_state(tape, in->fourier_w, false),
+                           .fourier_b = fm_tape_state(tape, in->fourier_b, false)};
+}
+
+static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
+                             const fm_af3_inputs *in, const fm_af3_structures *structures,
+                             const fm_af3_trunk_output *trunk, const fm_af3_prepared *prepared) {
+    fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
+    fm_af3_levels levels = levels_of(tape, in, structures);
+    return fm_af3_diffusion_denoise(
+        tape, &atoms, trunk, prepared, fm_tape_state(tape, structures->x, false), &levels,
+        fm_tape_state(tape, structures->mask, false), &w->diffusion, recomputes(config));
+}
+
+fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
+                                  const fm_af3_weights *w, const fm_af3_inputs *in) {
+    fm_af3_trunk_output trunk = record_trunk(tape, config, w, in);
+    store(tape, "s inputs", trunk.s_inputs, in->s_inputs);
+    store(tape, "s", trunk.s, in->s);
+    store(tape, "z", trunk.z, in->z);
+    fm_af3_outputs out = {.s_inputs = trunk.s_inputs, .s = trunk.s, .z = trunk.z};
+    out.distogram = fm_af3_distogram(tape, &w->trunk.distogram, trunk.z);
+    fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
+    fm_af3_prepared prepared = fm_af3_diffusion_prepare(tape, &atoms, &trunk, &w->diffusion);
+    out.x_denoised = denoise(tape, config, w, in, &in->training, &trunk, &prepared);
+    return out;
+}
+
+fm_af3_trunk_output fm_af3_stored_trunk(fm_tape *tape, const fm_af3_inputs *in) {
+    return (fm_af3_trunk_output){.s_inputs = fm_tape_state(tape, in->s_inputs, false),
+                                 .s = fm_tape_state(tape, in->s, false),
+                                 .z = fm_tape_state(tape, in->z, false),
+                                 .relative = fm_tape_state(tape, in->relative, false)};
+}
+
+void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
+                           const fm_af3_inputs *in) {
+    fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
+    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
+    fm_af3_prepared prepared = fm_af3_diffusion_prepare(tape, &atoms, &trunk, &w->diffusion);
+    store(tape, "conditioned z", prepared.z, in->prepared_z);
+    store(tape, "atom conditioning", prepared.atoms.c, in->prepared_c);
+    store(tape, "atom pairs", prepared.atoms.p, in->prepared_p);
+}
+
+fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_inputs *in) {
+    return (fm_af3_prepared){.z = fm_tape_state(tape, in->prepared_z, false),
+                             .atoms = {.c = fm_tape_state(tape, in->prepared_c, false),
+                                       .p = fm_tape_state(tape, in->prepared_p, false)}};
+}
+
+fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
+                                                  const fm_af3_weights *w,
+                                                  const fm_af3_inputs *in) {
+    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
+    const fm_af3_confidence_inputs inputs = {
+        .s_inputs = trunk.s_inputs,
+        .s = trunk.s,
+        .z = trunk.z,
+        .distances = fm_tape_state(tape, in->distances, false),
+        .distance_classes = fm_tape_state(tape, in->distance_classes, false),
+        .slot_row = fm_tape_state(tape, in->slot_row, false),
+        .atom_of_row = fm_tape_state(tape, in->atom_of_row, false),
+        .masks = masks_of(tape, in)};
+    return fm_af3_confidence(tape, config, &w->confidence, &inputs);
+}

@@ -1,0 +1,94 @@
+/* model.h: AlphaFold 3's network: all parameters, the tensors of the state that it reads, and the
+ * passes of a training step.
+ *
+ *     cycle      input embedder and trunk; s and z go to the state       all cycles but the last
+ *     last       the same with gradients, the diffusion module on S noisy structures, and the
+ *                distogram; s_inputs, s and z also go to the state
+ *     prepare    what the diffusion module makes once of a trunk result  before a rollout
+ *     step       one denoising step of a rollout (rollout.h)
+ *     confidence the confidence head on the rollout's structure, with gradients of its parameters
+ *
+ * The passes are separate tapes over one state. */
+#ifndef FM_TRAINER_AF3_MODEL_H
+#define FM_TRAINER_AF3_MODEL_H
+
+#include "trainer/model/af3/confidence.h"
+#include "trainer/model/af3/diffusion.h"
+#include "trainer/model/af3/trunk.h"
+
+typedef struct fm_af3_weights {
+    fm_af3_atom_encoder_weights input;
+    fm_af3_trunk_weights trunk;
+    fm_af3_diffusion_weights diffusion;
+    fm_af3_confidence_weights confidence;
+} fm_af3_weights;
+
+/* Adds the table of the whole network. The Fourier embedding and the bounds of distance classes are
+ * not trained and have no rows. */
+void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_config *config,
+                           fm_af3_weights *ret_weights);
+
+/* Positions in the state of a set of noisy structures, with the factors of their noise levels
+ * (diffusion.h). */
+typedef struct fm_af3_structures {
+    int32_t x;                  /* act [S, n_atom, 3] Å */
+    int32_t in, skip, out, log; /* act [S] */
+    int32_t mask;               /* act [S, N]: 0 for padding */
+} fm_af3_structures;
+
+/* Positions in the state. */
+typedef struct fm_af3_inputs {
+    int32_t relative;       /* u8 [4, N, N] */
+    int32_t bonds;          /* act [N, N, 1] */
+    int32_t templates;      /* act [T, N, N, 108]; -1 without templates */
+    int32_t msa;            /* act [M, N, 34] of one cycle */
+    int32_t token_features; /* act [N, 65] */
+    int32_t mask_single, mask_pair, mask_msa;
+    int32_t atom_token, first_atom; /* i32 [n_atom]; [N + 1] */
+    int32_t atom_position;          /* act [n_atom, 3], as position below */
+    int32_t atom_charge, atom_has_reference, atom_classes;
+    int32_t position, space; /* f32 [n_atom, 3]; i32 [n_atom] */
+    int32_t atom_mask;
+    int32_t fourier_w, fourier_b;
+    int32_t previous_s, previous_z; /* of the last cycle; zeros before the first */
+    fm_af3_structures training;
+    int32_t s_inputs, s, z;                     /* the trunk's results: [N, c], [N, N, c_z] */
+    int32_t prepared_z, prepared_c, prepared_p; /* of the rollout */
+    int32_t distances, distance_classes;        /* of the rollout's result (confidence.h) */
+    int32_t slot_row, atom_of_row;              /* i32 (confidence.h) */
+} fm_af3_inputs;
+
+/* Declares all tensors of the state. */
+void fm_af3_declare_inputs(fm_state *state, const fm_af3_config *config, const fm_kernels *kernels,
+                           fm_af3_inputs *ret_inputs);
+
+/* The atoms of the sample. */
+fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config,
+                             const fm_af3_inputs *inputs);
+
+void fm_af3_record_cycle(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *weights,
+                         const fm_af3_inputs *inputs);
+
+typedef struct fm_af3_outputs {
+    fm_tensor_ref s_inputs, s, z; /* [N, c_s_inputs], [N, c_s], [N, N, c_z] */
+    fm_tensor_ref x_denoised;     /* act [S, n_atom, 3] Å */
+    fm_tensor_ref distogram;      /* logits act [N, N, 64] */
+} fm_af3_outputs;
+
+fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
+                                  const fm_af3_weights *weights, const fm_af3_inputs *inputs);
+
+/* The trunk's results, and what `prepare` has made of them, in the state. */
+fm_af3_trunk_output fm_af3_stored_trunk(fm_tape *tape, const fm_af3_inputs *inputs);
+fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_inputs *inputs);
+
+/* Has no gradient. */
+void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config,
+                           const fm_af3_weights *weights, const fm_af3_inputs *inputs);
+
+/* Reads the trunk's results and the rollout's distances in the state. */
+fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
+                                                  const fm_af3_weights *weights,
+                                                  const fm_af3_inputs *inputs);
+
+#endif

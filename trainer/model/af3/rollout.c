@@ -1,0 +1,104 @@
+/* rollout.c: see rollout.h. */
+#include "trainer/model/af3/rollout.h"
+
+#include "trainer/ops/store.h"
+
+void fm_af3_declare_rollout(fm_state *state, const fm_af3_config *config, const fm_kernels *kernels,
+                            int64_t n_sample, bool given, fm_af3_rollout *r) {
+    fm_element act = kernels->act;
+    const int64_t atoms[] = {n_sample, config->n_atom, 3}, tokens[] = {n_sample, config->n_token};
+    const int64_t rotations[] = {n_sample, 9}, offsets[] = {n_sample, 3};
+    *r = (fm_af3_rollout){.n_sample = n_sample, .rotation = -1, .offset = -1, .noise = -1};
+    r->x = fm_state_add(state, "rollout", act, 3, atoms);
+    r->spread = fm_state_add(state, "spread of noise", act, 1, &n_sample);
+    r->keep = fm_state_add(state, "kept part", act, 1, &n_sample);
+    r->minus_move = fm_state_add(state, "moved part", act, 1, &n_sample);
+    r->in = fm_state_add(state, "factor in", act, 1, &n_sample);
+    r->skip = fm_state_add(state, "factor skip", act, 1, &n_sample);
+    r->out = fm_state_add(state, "factor out", act, 1, &n_sample);
+    r->log = fm_state_add(state, "log of noise", act, 1, &n_sample);
+    r->mask = fm_state_add(state, "token masks", act, 2, tokens);
+    if (!given) return;
+    r->rotation = fm_state_add(state, "rotations", act, 2, rotations);
+    r->offset = fm_state_add(state, "offsets", act, 2, offsets);
+    r->noise = fm_state_add(state, "noise", act, 3, atoms);
+}
+
+static fm_tensor_ref in_state(fm_tape *tape, int32_t tensor) {
+    return fm_tape_state(tape, tensor, false);
+}
+
+/* The draws of the state, or those of the tape's seed where `noise` is not declared. */
+static fm_structure_draws draws_of(fm_tape *tape, fm_draw_structures of, int64_t n_sample,
+                                   int64_t n_atom, int32_t rotation, int32_t offset,
+                                   int32_t noise) {
+    if (noise < 0) return fm_op_draw_structures(tape, of, n_sample, n_atom);
+    return (fm_structure_draws){in_state(tape, rotation), in_state(tape, offset),
+                                in_state(tape, noise)};
+}
+
+fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_config *config,
+                                               const fm_af3_weights *weights,
+                                               const fm_af3_inputs *inputs, const fm_af3_rollout *r,
+                                               fm_draw_structures of) {
+    fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, inputs);
+    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, inputs);
+    fm_af3_prepared prepared = fm_af3_stored_prepared(tape, inputs);
+    fm_structure_draws draws =
+        draws_of(tape, of, r->n_sample, config->n_atom, r->rotation, r->offset, r->noise);
+    const fm_af3_levels levels = {.in = in_state(tape, r->in),
+                                  .skip = in_state(tape, r->skip),
+                                  .out = in_state(tape, r->out),
+                                  .log = in_state(tape, r->log),
+                                  .fourier_w = in_state(tape, inputs->fourier_w),
+                                  .fourier_b = in_state(tape, inputs->fourier_b)};
+    fm_tensor_ref x = in_state(tape, r->x);
+    fm_tensor_ref noisy = fm_af3_step_begin(tape, x, atoms.mask, in_state(tape, r->spread), &draws);
+    fm_tensor_ref denoised =
+        fm_af3_diffusion_denoise(tape, &atoms, &trunk, &prepared, noisy, &levels,
+                                 in_state(tape, r->mask), &weights->diffusion, false);
+    fm_tensor_ref next = fm_af3_step_end(tape, noisy, denoised, in_state(tape, r->keep),
+                                         in_state(tape, r->minus_move));
+    fm_op_store(tape, "rollout", next, x);
+    return (fm_af3_step_results){noisy, denoised};
+}
+
+void fm_af3_write_step(const fm_af3_config *config, const fm_af3_rollout *r, const double levels[2],
+                       fm_af3_put_value *put, void *context) {
+    fm_af3_step_numbers numbers = fm_af3_step_numbers_of(&config->noise, levels);
+    double factors[FM_AF3_FACTORS];
+    fm_af3_noise_factors(numbers.t, config->noise.sigma_data, factors);
+    for (int64_t s = 0; s < r->n_sample; s++) {
+        put(context, r->spread, s, numbers.spread);
+        put(context, r->keep, s, 1 + numbers.move);
+        put(context, r->minus_move, s, -numbers.move);
+        put(context, r->in, s, factors[FM_AF3_FACTOR_IN]);
+        put(context, r->skip, s, factors[FM_AF3_FACTOR_SKIP]);
+        put(context, r->out, s, factors[FM_AF3_FACTOR_OUT]);
+        put(context, r->log, s, factors[FM_AF3_FACTOR_LOG]);
+    }
+}
+
+void fm_af3_declare_training_noise(fm_state *state, const fm_af3_config *config,
+                                   const fm_kernels *kernels, bool given,
+                                   fm_af3_training_noise *n) {
+    fm_element act = kernels->act;
+    const int64_t atoms[] = {config->n_sample, config->n_atom, 3};
+    const int64_t rotations[] = {config->n_sample, 9}, offsets[] = {config->n_sample, 3};
+    *n = (fm_af3_training_noise){.rotation = -1, .offset = -1, .noise = -1};
+    n->sigma = fm_state_add(state, "noise levels", act, 1, &config->n_sample);
+    if (!given) return;
+    n->rotation = fm_state_add(state, "rotations", act, 2, rotations);
+    n->offset = fm_state_add(state, "offsets", act, 2, offsets);
+    n->noise = fm_state_add(state, "noise", act, 3, atoms);
+}
+
+void fm_af3_record_training_structures(fm_tape *tape, const fm_af3_config *config,
+                                       const fm_af3_inputs *inputs, int32_t position, int32_t mask,
+                                       const fm_af3_training_noise *n) {
+    fm_structure_draws draws = draws_of(tape, FM_DRAW_TRAINING, config->n_sample, config->n_atom,
+                                        n->rotation, n->offset, n->noise);
+    fm_tensor_ref x = fm_af3_training_structures(
+        tape, in_state(tape, position), in_state(tape, mask), in_state(tape, n->sigma), &draws);
+    fm_op_store(tape, "noisy structures", x, in_state(tape, inputs->training.x));
+}

@@ -1,0 +1,188 @@
+/* sample.c: see sample.h. */
+#include "trainer/model/af3/sample.h"
+
+#include "trainer/ops/relative_position.h"
+
+#include <assert.h>
+#include <math.h>
+
+enum { NO_CLASS = 255 };
+
+static void put(const fm_af3_writer *to, int32_t tensor, int64_t at, double value) {
+    to->put(to->context, tensor, at, value);
+}
+
+/* -- tokens */
+
+static fm_status write_relative(const fm_af3_sample *s, const fm_af3_config *c,
+                                const fm_af3_inputs *in, const fm_af3_writer *to, fm_arena *scratch,
+                                fm_error *reterr) {
+    int64_t n = s->n_token, N = c->n_token;
+    uint8_t *ids = fm_arena_alloc_array(scratch, (size_t)(FM_RELATIVE_KINDS * n * n), 1);
+    if (!ids) return fm_arena_full(scratch, reterr);
+    fm_relative_position_classes(n, s->asym_id, s->residue_index, s->entity_id, s->sym_id,
+                                 s->token_index, ids);
+    for (int64_t at = 0; at < FM_RELATIVE_KINDS * N * N; at++) {
+        int64_t kind = at / (N * N), i = at / N % N, j = at % N;
+        bool inside = i < n && j < n;
+        put(to, in->relative, at, inside ? ids[(kind * n + i) * n + j] : NO_CLASS);
+    }
+    return FM_OK;
+}
+
+static void write_tokens(const fm_af3_sample *s, const fm_af3_config *c, const fm_af3_inputs *in,
+                         const fm_af3_writer *to) {
+    int64_t n = s->n_token, N = c->n_token;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t first = i * FM_AF3_TOKEN_FEATURES;
+        put(to, in->mask_single, i, 1);
+        for (int64_t k = 0; k < FM_AF3_RESTYPES; k++) {
+            put(to, in->token_features, first + k, s->restype[i * FM_AF3_RESTYPES + k]);
+            put(to, in->token_features, first + FM_AF3_RESTYPES + k,
+                s->profile[i * FM_AF3_RESTYPES + k]);
+        }
+        put(to, in->token_features, first + FM_AF3_TOKEN_FEATURES - 1, s->deletion_mean[i]);
+        for (int64_t j = 0; j < n; j++) {
+            put(to, in->mask_pair, i * N + j, 1);
+            put(to, in->bonds, i * N + j, s->token_bonds[i * n + j]);
+        }
+        for (int64_t k = 0; k < c->n_sample; k++)
+            put(to, in->training.mask, k * N + i, 1);
+    }
+}
+
+static fm_status write_templates(const fm_af3_sample *s, const fm_af3_config *c,
+                                 const fm_af3_inputs *in, const fm_af3_writer *to,
+                                 fm_arena *scratch, fm_error *reterr) {
+    int64_t n = s->n_token, N = c->n_token, f = FM_AF3_TEMPLATE_PAIR;
+    if (in->templates < 0) return FM_OK;
+    assert(s->n_template == c->n_template);
+    float *features =
+        fm_arena_alloc_array(scratch, (size_t)(s->n_template * n * n * f), sizeof *features);
+    if (!features) return fm_arena_full(scratch, reterr);
+    fm_af3_template_features(s->n_template, n, s->asym_id, s->template_aatype,
+                             s->template_distogram, s->template_pseudo_beta_mask,
+                             s->template_unit_vector, s->template_backbone_frame_mask, features);
+    for (int64_t p = 0; p < s->n_template * n * n; p++) {
+        int64_t t = p / (n * n), i = p / n % n, j = p % n;
+        for (int64_t k = 0; k < f; k++)
+            put(to, in->templates, ((t * N + i) * N + j) * f + k, features[p * f + k]);
+    }
+    return FM_OK;
+}
+
+/* -- atoms */
+
+/* The class of a one-hot row; NO_CLASS if all are 0. */
+static double class_of(const float *row, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (row[i] != 0) return (double)i;
+    }
+    return NO_CLASS;
+}
+
+static void write_atom(const fm_af3_sample *s, const fm_af3_config *c, const fm_af3_inputs *in,
+                       const fm_af3_writer *to, int64_t l) {
+    bool inside = l < s->n_atom;
+    put(to, in->atom_token, l, inside ? (double)s->atom_to_token_idx[l] : -1);
+    put(to, in->space, l, inside ? (double)s->ref_space_uid[l] : -1);
+    for (int64_t k = 0; k < FM_ATOM_CLASSES && !inside; k++)
+        put(to, in->atom_classes, k * c->n_atom + l, NO_CLASS);
+    if (!inside) return;
+    put(to, in->atom_mask, l, 1);
+    put(to, in->atom_charge, l, asinh(s->ref_charge[l]));
+    put(to, in->atom_has_reference, l, s->ref_mask[l]);
+    for (int64_t k = 0; k < 3; k++) {
+        put(to, in->atom_position, 3 * l + k, s->ref_pos[3 * l + k]);
+        put(to, in->position, 3 * l + k, s->ref_pos[3 * l + k]);
+    }
+    put(to, in->atom_classes, l, 0);
+    put(to, in->atom_classes, c->n_atom + l,
+        class_of(s->ref_element + l * FM_ATOM_ELEMENTS, FM_ATOM_ELEMENTS));
+    for (int64_t k = 0; k < 4; k++) {
+        const float *row = s->ref_atom_name_chars + (4 * l + k) * FM_ATOM_CHARACTERS;
+        put(to, in->atom_classes, (2 + k) * c->n_atom + l, class_of(row, FM_ATOM_CHARACTERS));
+    }
+}
+
+/* Which row of the slots' logits belongs to an atom, and the reverse. */
+static void write_slots(const fm_af3_sample *s, const fm_af3_config *c, const fm_af3_inputs *in,
+                        const fm_af3_writer *to) {
+    for (int64_t r = 0; r < c->max_atoms_per_token * c->n_token; r++)
+        put(to, in->atom_of_row, r, -1);
+    for (int64_t l = 0; l < c->n_atom; l++) {
+        bool inside = l < s->n_atom;
+        int64_t row =
+            inside ? s->atom_to_tokatom_idx[l] * c->n_token + s->atom_to_token_idx[l] : -1;
+        put(to, in->slot_row, l, (double)row);
+        if (inside) put(to, in->atom_of_row, row, (double)l);
+    }
+}
+
+static void write_atoms(const fm_af3_sample *s, const fm_af3_config *c, const fm_af3_inputs *in,
+                        const fm_af3_writer *to) {
+    for (int64_t l = 0; l < c->n_atom; l++)
+        write_atom(s, c, in, to, l);
+    for (int64_t t = 0, l = 0; t <= c->n_token; t++) {
+        while (l < s->n_atom && s->atom_to_token_idx[l] < t)
+            l++;
+        put(to, in->first_atom, t, (double)l);
+    }
+}
+
+/* -- all */
+
+fm_status fm_af3_write_sample(const fm_af3_sample *sample, const fm_af3_config *config,
+                              const fm_af3_inputs *inputs, const fm_af3_writer *to,
+                              fm_arena *scratch, fm_error *reterr) {
+    assert(sample->n_token <= config->n_token && sample->n_atom <= config->n_atom);
+    size_t mark = fm_arena_mark(scratch);
+    fm_status status = write_relative(sample, config, inputs, to, scratch, reterr);
+    if (!status) status = write_templates(sample, config, inputs, to, scratch, reterr);
+    fm_arena_rewind(scratch, mark);
+    if (status) return status;
+    write_tokens(sample, config, inputs, to);
+    write_atoms(sample, config, inputs, to);
+    write_slots(sample, config, inputs, to);
+    return FM_OK;
+}
+
+void fm_af3_write_msa(const fm_af3_sample *s, const fm_af3_config *c, const fm_af3_inputs *in,
+                      const int64_t *rows, int64_t n_row, const fm_af3_writer *to) {
+    int64_t n = s->n_token, N = c->n_token;
+    assert(n_row <= c->n_msa);
+    for (int64_t r = 0; r < n_row; r++) {
+        for (int64_t i = 0; i < n; i++) {
+            int64_t from = rows[r] * n + i, at = (r * N + i) * FM_AF3_MSA_FEATURES;
+            assert(s->msa[from] >= 0 && s->msa[from] < FM_AF3_RESTYPES);
+            put(to, in->mask_msa, r * N + i, 1);
+            put(to, in->msa, at + s->msa[from], 1);
+            put(to, in->msa, at + FM_AF3_RESTYPES, s->has_deletion[from]);
+            put(to, in->msa, at + FM_AF3_RESTYPES + 1, s->deletion_value[from]);
+        }
+    }
+}
+
+fm_status fm_af3_write_structure(const fm_af3_sample *s, const fm_af3_config *c,
+                                 const fm_af3_inputs *in, const double *x, const fm_af3_writer *to,
+                                 fm_arena *scratch, fm_error *reterr) {
+    size_t mark = fm_arena_mark(scratch);
+    int64_t n = s->n_token, N = c->n_token;
+    int64_t *atom = fm_arena_alloc_array(scratch, (size_t)n, sizeof *atom);
+    if (!atom) return fm_arena_full(scratch, reterr);
+    for (int64_t l = 0; l < s->n_atom; l++) {
+        if (s->distogram_rep_atom_mask[l]) atom[s->atom_to_token_idx[l]] = l;
+    }
+    for (int64_t at = 0; at < N * N; at++) {
+        int64_t i = at / N, j = at % N;
+        double square = 0;
+        for (int64_t k = 0; k < 3 && i < n && j < n; k++) {
+            double difference = x[3 * atom[i] + k] - x[3 * atom[j] + k];
+            square += difference * difference;
+        }
+        put(to, in->distances, at, sqrt(square));
+        put(to, in->distance_classes, at, fm_af3_distance_class(sqrt(square)));
+    }
+    fm_arena_rewind(scratch, mark);
+    return FM_OK;
+}

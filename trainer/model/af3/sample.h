@@ -1,0 +1,63 @@
+/* sample.h: the features of one complex as arrays of the host, and how they fill the state.
+ *
+ * The arrays have the names, types and shapes of the stored features. A sample may be smaller than
+ * the recorded shapes; the rest is padding, which masks switch off. */
+#ifndef FM_TRAINER_AF3_SAMPLE_H
+#define FM_TRAINER_AF3_SAMPLE_H
+
+#include "trainer/model/af3/model.h"
+
+typedef struct fm_af3_sample {
+    int64_t n_token, n_atom, n_msa, n_template; /* n_msa: all rows, of which a cycle reads some */
+    /* [n_token] */
+    const int64_t *asym_id, *entity_id, *sym_id, *residue_index, *token_index;
+    const float *restype, *profile; /* [n_token, 32] */
+    const float *deletion_mean;     /* [n_token] */
+    const float *token_bonds;       /* [n_token, n_token] */
+    /* [n_msa, n_token]; classes 0 .. 31 */
+    const int64_t *msa;
+    const float *has_deletion, *deletion_value;
+    /* [n_template, n_token, ..] */
+    const int64_t *template_aatype;            /* 0 .. 31 */
+    const float *template_distogram;           /* [.., n_token, 39] */
+    const float *template_pseudo_beta_mask;    /* [.., n_token] */
+    const float *template_unit_vector;         /* [.., n_token, 3] */
+    const float *template_backbone_frame_mask; /* [.., n_token] */
+    /* [n_atom] */
+    const int64_t *atom_to_token_idx;       /* ascending */
+    const int64_t *atom_to_tokatom_idx;     /* slot in the residue's list of atoms */
+    const int64_t *distogram_rep_atom_mask; /* 1 for one atom of each token */
+    const int64_t *ref_space_uid;
+    const float *ref_pos; /* [n_atom, 3] Å */
+    const float *ref_charge, *ref_mask;
+    const float *ref_element;         /* [n_atom, 128] one-hot */
+    const float *ref_atom_name_chars; /* [n_atom, 4, 64] one-hot */
+} fm_af3_sample;
+
+/* Where values go: element `at` of a tensor of the state. */
+typedef struct fm_af3_writer {
+    void (*put)(void *context, int32_t tensor, int64_t at, double value);
+    void *context;
+} fm_af3_writer;
+
+/* Writes what all cycles share. The tensors must be zero before. Uses `scratch` and rewinds it.
+ * FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_af3_write_sample(const fm_af3_sample *sample, const fm_af3_config *config,
+                                          const fm_af3_inputs *inputs, const fm_af3_writer *to,
+                                          fm_arena *scratch, fm_error *reterr);
+
+/* Writes the MSA rows of a cycle: rows [n_row], n_row <= config->n_msa. The tensors must be zero
+ * before. */
+void fm_af3_write_msa(const fm_af3_sample *sample, const fm_af3_config *config,
+                      const fm_af3_inputs *inputs, const int64_t *rows, int64_t n_row,
+                      const fm_af3_writer *to);
+
+/* Writes what the confidence head reads of a predicted structure, x [n_atom, 3] Å: all elements.
+ * Uses `scratch` and rewinds it. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_af3_write_structure(const fm_af3_sample *sample,
+                                             const fm_af3_config *config,
+                                             const fm_af3_inputs *inputs, const double *x,
+                                             const fm_af3_writer *to, fm_arena *scratch,
+                                             fm_error *reterr);
+
+#endif

@@ -1,0 +1,24 @@
+/* augment.h: moves of whole structures (AF3-19), and the random numbers of noisy structures.
+ * Nodes of this file have no gradient. */
+#ifndef FM_TRAINER_AUGMENT_H
+#define FM_TRAINER_AUGMENT_H
+
+#include "trainer/autograd/tape.h"
+
+/* One rotation by rows, one translation and one noise for each of S structures of n atoms. */
+typedef struct fm_structure_draws {
+    fm_tensor_ref rotation; /* act [S, 9] */
+    fm_tensor_ref offset;   /* act [S, 3], standard normal */
+    fm_tensor_ref noise;    /* act [S, n, 3], standard normal */
+} fm_structure_draws;
+
+/* Draws by the seed and the clock of the tape. */
+fm_structure_draws fm_op_draw_structures(fm_tape *tape, fm_draw_structures of, int64_t n_sample,
+                                         int64_t n_atom);
+
+/* (x - centre) R^T + t. x act [S, n, 3], or [n, 3] for all samples; mask act [n], or
+ * FM_TENSOR_NONE: atoms of the centre; the others then go to 0. Returns [S, n, 3]. */
+fm_tensor_ref fm_op_augment(fm_tape *tape, fm_tensor_ref x, fm_tensor_ref mask,
+                            const fm_structure_draws *draws);
+
+#endif
