@@ -137,7 +137,8 @@ typedef struct fm_step {
     int64_t workspace_bytes, workspace_at; /* size; offset in the arena */
     double flops;                          /* of matrix products and attention */
     bool touched;                          /* a real run used the workspace */
-    bool held; /* what this step sends is alive until a later exchange has finished */
+    bool held; /* what this step sends is alive until an exchange has finished that began later
+                * than this one ended */
 } fm_step;
 
 /* A buffer has one life. It has two if its content is dropped after forward and recomputed. */

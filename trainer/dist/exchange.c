@@ -12,7 +12,8 @@
  *
  * The tape must not reuse a buffer while an exchange uses it. Forward, finish therefore holds x;
  * backward, begin holds the gradient of the view (holds_gradient_of). The plan keeps both until a
- * later exchange has finished, where there is one (fm_step.held). */
+ * later exchange has finished, which begins after this one has ended, where there is one
+ * (fm_step.held). */
 #include "trainer/dist/exchange.h"
 
 #include <assert.h>
