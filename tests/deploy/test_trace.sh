@@ -1,7 +1,7 @@
 #!/bin/sh
 # test_trace.sh: deploy/gpu/trace on a small trace: two replays of a graph without stamps, one with. It adds
-# up times, gaps and bytes, and gives each node the module of the step that it ran in. Run in the
-# repository's root.
+# up what nodes add to the graph's time, their own times, gaps and bytes, and gives each node the module of the
+# step that it ran in. Run in the repository's root.
 set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -44,9 +44,9 @@ has() { # NAME PATTERN
     fi
 }
 has total '^last cycle: 5 nodes in 10 us; 9 us of kernels, 1 us of gaps; 2 replays traced'
-has module '^ +1 +2\.0 +0\.5 .* 3\.0 +1500  forward  first'
-has counter_node '^ +2 +5\.0 +0\.5 .* 3\.0 +600  backward second'
-has kernel '^ +2 +6\.0 +1\.0 .* 6\.0 +1000  product'
+has module '^ +1 +2\.5 +25\.00 .* 2\.0 +0\.5 +3\.0 +1200  forward  first'
+has counter_node '^ +2 +5\.5 +55\.00 .* 5\.0 +0\.5 +3\.0 +545  backward second'
+has kernel '^ +2 +7\.0 +70\.00 .* 6\.0 +1\.0 +6\.0 +857  product'
 [ "$(wc -l <"$folder/nodes")" = 6 ] || { echo "nodes: not a line per node" && failures=$((failures + 1)); }
 [ "$(deploy/gpu/trace "$folder/trace" --skip)" = "0 4" ] || { echo "skip: wrong" && failures=$((failures + 1)); }
 if deploy/gpu/trace /dev/null "$folder/schedule" 2>/dev/null; then

@@ -32,7 +32,7 @@ static inline float af3_drawn(uint64_t hash, int64_t i) {
 /* Element i of a parameter; `hash` is that of its whole name. */
 static inline float af3_drawn_parameter(const fm_param *row, uint64_t hash, int64_t i) {
     float u = af3_drawn(hash, i);
-    if (row->rank == 2) return u * (float)(1.0 / sqrt((double)row->shape[1]));
+    if (row->rank >= 2) return u * (float)(1.0 / sqrt((double)row->shape[1]));
     size_t n = strlen(row->name), m = strlen("weight");
     bool ends_in_weight = n >= m && !strcmp(row->name + n - m, "weight");
     float part = u * 0.1f;
