@@ -464,6 +464,7 @@ fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *a
     fm_status status = find_shape(infer, features, reterr);
     if (status) return status;
     fm_trainer *t = infer->shape[0].trainer;
+    assert(t);
     const double recorded = now_s();
     if (t != before) result.record_s = recorded - start;
     status = t->options.predicts ? predict(infer, t, features, arena, &result, reterr)

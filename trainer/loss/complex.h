@@ -85,7 +85,7 @@ typedef void fm_complex_put(void *context, int32_t tensor, int64_t at, double va
 /* Writes the labels, and the factors of the terms: all elements but scale and structure. Labels may
  * be smaller than the recorded shapes; the rest is padding. Asserts that the bonds fit. */
 void fm_complex_write_labels(const fm_complex_labels *labels, const fm_complex_weights *weights,
-                             const fm_complex_targets *targets, fm_complex_put *put, void *context);
+                             const fm_complex_targets *targets, fm_complex_put *to, void *context);
 
 /* Records the terms of the last cycle's pass: x [S, n_atom, 3], distogram logits [N, N, n_bin].
  * Writes terms[0 .. FM_COMPLEX_STRUCTURE_TERMS - 1] and returns their weighted sum, acc [1]. */

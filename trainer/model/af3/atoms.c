@@ -40,35 +40,37 @@ static fm_atom_pair_weights add_pairs(const fm_scope *scope, int64_t c) {
 
 void fm_af3_atom_encoder_add(const fm_scope *scope, const fm_af3_config *config, int64_t c_token,
                              int32_t n_block, bool with_coordinates,
-                             fm_af3_atom_encoder_weights *w) {
+                             fm_af3_atom_encoder_weights *ret_weights) {
     int64_t c = config->c_atom, c_pair = config->c_atompair;
-    *w = (fm_af3_atom_encoder_weights){.n_block = n_block};
-    w->features = add_features(scope, c);
-    w->pairs = add_pairs(scope, c_pair);
+    *ret_weights = (fm_af3_atom_encoder_weights){.n_block = n_block};
+    ret_weights->features = add_features(scope, c);
+    ret_weights->pairs = add_pairs(scope, c_pair);
     if (with_coordinates) {
-        w->norm_s = fm_af3_add_block(scope, "layernorm_s.weight", config->c_s, 0, FM_AF3_ONE);
-        w->s = fm_af3_linear(scope, "linear_no_bias_s", config->c_s, c, FM_AF3_ZERO);
-        w->norm_z = fm_af3_add_block(scope, "layernorm_z.weight", config->c_z, 0, FM_AF3_ONE);
-        w->z = fm_af3_linear(scope, "linear_no_bias_z", config->c_z, c_pair, FM_AF3_ZERO);
-        w->r = fm_af3_linear(scope, "linear_no_bias_r", 3, c, FM_AF3_DEFAULT);
+        ret_weights->norm_s =
+            fm_af3_add_block(scope, "layernorm_s.weight", config->c_s, 0, FM_AF3_ONE);
+        ret_weights->s = fm_af3_linear(scope, "linear_no_bias_s", config->c_s, c, FM_AF3_ZERO);
+        ret_weights->norm_z =
+            fm_af3_add_block(scope, "layernorm_z.weight", config->c_z, 0, FM_AF3_ONE);
+        ret_weights->z = fm_af3_linear(scope, "linear_no_bias_z", config->c_z, c_pair, FM_AF3_ZERO);
+        ret_weights->r = fm_af3_linear(scope, "linear_no_bias_r", 3, c, FM_AF3_DEFAULT);
     }
-    w->cl = fm_af3_linear(scope, "linear_no_bias_cl", c, c_pair, FM_AF3_DEFAULT);
-    w->cm = fm_af3_linear(scope, "linear_no_bias_cm", c, c_pair, FM_AF3_DEFAULT);
-    w->mlp[0] = fm_af3_linear(scope, "small_mlp.1", c_pair, c_pair, FM_AF3_HE);
-    w->mlp[1] = fm_af3_linear(scope, "small_mlp.3", c_pair, c_pair, FM_AF3_HE);
-    w->mlp[2] = fm_af3_linear(scope, "small_mlp.5", c_pair, c_pair, FM_AF3_ZERO);
-    add_blocks(scope, config, n_block, w->block);
-    w->q = fm_af3_linear(scope, "linear_no_bias_q", c, c_token, FM_AF3_DEFAULT);
+    ret_weights->cl = fm_af3_linear(scope, "linear_no_bias_cl", c, c_pair, FM_AF3_DEFAULT);
+    ret_weights->cm = fm_af3_linear(scope, "linear_no_bias_cm", c, c_pair, FM_AF3_DEFAULT);
+    ret_weights->mlp[0] = fm_af3_linear(scope, "small_mlp.1", c_pair, c_pair, FM_AF3_HE);
+    ret_weights->mlp[1] = fm_af3_linear(scope, "small_mlp.3", c_pair, c_pair, FM_AF3_HE);
+    ret_weights->mlp[2] = fm_af3_linear(scope, "small_mlp.5", c_pair, c_pair, FM_AF3_ZERO);
+    add_blocks(scope, config, n_block, ret_weights->block);
+    ret_weights->q = fm_af3_linear(scope, "linear_no_bias_q", c, c_token, FM_AF3_DEFAULT);
 }
 
 void fm_af3_atom_decoder_add(const fm_scope *scope, const fm_af3_config *config,
-                             fm_af3_atom_decoder_weights *w) {
+                             fm_af3_atom_decoder_weights *ret_weights) {
     int64_t c = config->c_atom;
-    *w = (fm_af3_atom_decoder_weights){.n_block = config->n_atom_block};
-    w->a = fm_af3_linear(scope, "linear_no_bias_a", config->c_token, c, FM_AF3_DEFAULT);
-    add_blocks(scope, config, w->n_block, w->block);
-    w->norm_q = fm_af3_add_block(scope, "layernorm_q.weight", c, 0, FM_AF3_ONE);
-    w->out = fm_af3_linear(scope, "linear_no_bias_out", c, 3, FM_AF3_DEFAULT);
+    *ret_weights = (fm_af3_atom_decoder_weights){.n_block = config->n_atom_block};
+    ret_weights->a = fm_af3_linear(scope, "linear_no_bias_a", config->c_token, c, FM_AF3_DEFAULT);
+    add_blocks(scope, config, ret_weights->n_block, ret_weights->block);
+    ret_weights->norm_q = fm_af3_add_block(scope, "layernorm_q.weight", c, 0, FM_AF3_ONE);
+    ret_weights->out = fm_af3_linear(scope, "linear_no_bias_out", c, 3, FM_AF3_DEFAULT);
 }
 
 /* -- recording */

@@ -15,28 +15,32 @@ static const double FIRST_BOUND = 3.25, BOUND_STEP = 1.25, CLIP = 512;
 enum { NO_CLASS = 255 };
 
 void fm_af3_confidence_add(const fm_scope *scope, const fm_af3_config *config,
-                           fm_af3_confidence_weights *w) {
+                           fm_af3_confidence_weights *ret_weights) {
     int64_t c_s = config->c_s, c_z = config->c_z, c_in = fm_af3_config_s_inputs(config);
     int64_t slots = config->max_atoms_per_token;
-    w->norm_trunk = fm_af3_norm(scope, "input_strunk_ln", c_s);
-    w->s1 = fm_af3_linear(scope, "linear_no_bias_s1", c_in, c_z, FM_AF3_DEFAULT);
-    w->s2 = fm_af3_linear(scope, "linear_no_bias_s2", c_in, c_z, FM_AF3_DEFAULT);
-    w->distance_class =
+    ret_weights->norm_trunk = fm_af3_norm(scope, "input_strunk_ln", c_s);
+    ret_weights->s1 = fm_af3_linear(scope, "linear_no_bias_s1", c_in, c_z, FM_AF3_DEFAULT);
+    ret_weights->s2 = fm_af3_linear(scope, "linear_no_bias_s2", c_in, c_z, FM_AF3_DEFAULT);
+    ret_weights->distance_class =
         fm_af3_linear(scope, "linear_no_bias_d", FM_AF3_DISTANCE_CLASSES, c_z, FM_AF3_DEFAULT);
-    w->distance = fm_af3_linear(scope, "linear_no_bias_d_wo_onehot", 1, c_z, FM_AF3_DEFAULT);
+    ret_weights->distance =
+        fm_af3_linear(scope, "linear_no_bias_d_wo_onehot", 1, c_z, FM_AF3_DEFAULT);
     assert(config->n_confidence_block <= FM_AF3_MAX_BLOCK);
     for (int32_t i = 0; i < config->n_confidence_block; i++) {
         fm_scope block = fm_af3_enter_block(scope, "pairformer_stack.blocks", i);
-        w->block[i] = fm_af3_pairformer_weights(&block, config);
+        ret_weights->block[i] = fm_af3_pairformer_weights(&block, config);
     }
-    w->norm_pae = fm_af3_norm(scope, "pae_ln", c_z);
-    w->pae = fm_af3_linear(scope, "linear_no_bias_pae", c_z, config->n_pae_bin, FM_AF3_ZERO);
-    w->norm_pde = fm_af3_norm(scope, "pde_ln", c_z);
-    w->pde = fm_af3_linear(scope, "linear_no_bias_pde", c_z, config->n_pde_bin, FM_AF3_ZERO);
-    w->norm_plddt = fm_af3_norm(scope, "plddt_ln", c_s);
-    w->plddt = fm_af3_add_stack(scope, "plddt_weight", slots, c_s, config->n_plddt_bin);
-    w->norm_resolved = fm_af3_norm(scope, "resolved_ln", c_s);
-    w->resolved = fm_af3_add_stack(scope, "resolved_weight", slots, c_s, FM_AF3_RESOLVED_CLASSES);
+    ret_weights->norm_pae = fm_af3_norm(scope, "pae_ln", c_z);
+    ret_weights->pae =
+        fm_af3_linear(scope, "linear_no_bias_pae", c_z, config->n_pae_bin, FM_AF3_ZERO);
+    ret_weights->norm_pde = fm_af3_norm(scope, "pde_ln", c_z);
+    ret_weights->pde =
+        fm_af3_linear(scope, "linear_no_bias_pde", c_z, config->n_pde_bin, FM_AF3_ZERO);
+    ret_weights->norm_plddt = fm_af3_norm(scope, "plddt_ln", c_s);
+    ret_weights->plddt = fm_af3_add_stack(scope, "plddt_weight", slots, c_s, config->n_plddt_bin);
+    ret_weights->norm_resolved = fm_af3_norm(scope, "resolved_ln", c_s);
+    ret_weights->resolved =
+        fm_af3_add_stack(scope, "resolved_weight", slots, c_s, FM_AF3_RESOLVED_CLASSES);
 }
 
 uint8_t fm_af3_distance_class(double distance) {

@@ -40,24 +40,26 @@ fm_af3_conditioning_weights fm_af3_conditioning_add(const fm_scope *scope,
 }
 
 void fm_af3_diffusion_add(const fm_scope *scope, const fm_af3_config *config,
-                          fm_af3_diffusion_weights *w) {
+                          fm_af3_diffusion_weights *ret_weights) {
     fm_scope conditioning = fm_af3_enter(scope, "diffusion_conditioning.");
-    w->conditioning = fm_af3_conditioning_add(&conditioning, config);
+    ret_weights->conditioning = fm_af3_conditioning_add(&conditioning, config);
     fm_scope encoder = fm_af3_enter(scope, "atom_attention_encoder.");
     fm_af3_atom_encoder_add(&encoder, config, config->c_token, config->n_atom_block, true,
-                            &w->encoder);
-    w->norm_s = fm_af3_add_block(scope, "layernorm_s.weight", config->c_s, 0, FM_AF3_ONE);
-    w->s = fm_af3_linear(scope, "linear_no_bias_s", config->c_s, config->c_token, FM_AF3_ZERO);
-    w->n_block = config->n_diffusion_block;
-    for (int32_t i = 0; i < w->n_block; i++) {
+                            &ret_weights->encoder);
+    ret_weights->norm_s = fm_af3_add_block(scope, "layernorm_s.weight", config->c_s, 0, FM_AF3_ONE);
+    ret_weights->s =
+        fm_af3_linear(scope, "linear_no_bias_s", config->c_s, config->c_token, FM_AF3_ZERO);
+    ret_weights->n_block = config->n_diffusion_block;
+    for (int32_t i = 0; i < ret_weights->n_block; i++) {
         fm_scope block = fm_af3_enter_block(scope, "diffusion_transformer.blocks", i);
-        w->block[i] =
+        ret_weights->block[i] =
             fm_af3_conditioned_block_weights(&block, config->c_token, config->c_s, config->c_z,
                                              config->n_head_token, config->narrow_factor, false);
     }
-    w->norm_a = fm_af3_add_block(scope, "layernorm_a.weight", config->c_token, 0, FM_AF3_ONE);
+    ret_weights->norm_a =
+        fm_af3_add_block(scope, "layernorm_a.weight", config->c_token, 0, FM_AF3_ONE);
     fm_scope decoder = fm_af3_enter(scope, "atom_attention_decoder.");
-    fm_af3_atom_decoder_add(&decoder, config, &w->decoder);
+    fm_af3_atom_decoder_add(&decoder, config, &ret_weights->decoder);
 }
 
 /* -- conditioning */

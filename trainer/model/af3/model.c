@@ -9,17 +9,17 @@
 /* -- parameters */
 
 void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_config *config,
-                           fm_af3_weights *w) {
+                           fm_af3_weights *ret_weights) {
     const fm_scope root = {
         .params = params, .arena = arena, .name = "", .openfold = "", .deepmind_layer = -1};
     fm_scope input = fm_af3_enter(&root, "input_embedder.atom_attention_encoder."),
              diffusion = fm_af3_enter(&root, "diffusion_module."),
              confidence = fm_af3_enter(&root, "confidence_head.");
     fm_af3_atom_encoder_add(&input, config, config->c_token_in, config->n_input_atom_block, false,
-                            &w->input);
-    fm_af3_trunk_parameters(&root, config, &w->trunk);
-    fm_af3_diffusion_add(&diffusion, config, &w->diffusion);
-    fm_af3_confidence_add(&confidence, config, &w->confidence);
+                            &ret_weights->input);
+    fm_af3_trunk_parameters(&root, config, &ret_weights->trunk);
+    fm_af3_diffusion_add(&diffusion, config, &ret_weights->diffusion);
+    fm_af3_confidence_add(&confidence, config, &ret_weights->confidence);
 }
 
 /* -- the state */
@@ -73,26 +73,26 @@ static void declare_results(fm_state *state, const fm_af3_config *c, fm_element 
 }
 
 void fm_af3_declare_inputs(fm_state *state, const fm_af3_config *c, const fm_kernels *kernels,
-                           fm_af3_inputs *in) {
+                           fm_af3_inputs *ret_inputs) {
     fm_element act = kernels->act;
     const int64_t n = c->n_token, relative[] = {FM_RELATIVE_KINDS, n, n}, bonds[] = {n, n, 1};
     const int64_t templates[] = {c->n_template, n, n, FM_AF3_TEMPLATE_PAIR};
     const int64_t msa[] = {c->n_msa, n, FM_AF3_MSA_FEATURES}, single[] = {1, n};
     const int64_t features[] = {n, FM_AF3_TOKEN_FEATURES};
-    *in = (fm_af3_inputs){.templates = -1};
-    in->relative = fm_state_add(state, "relative positions", FM_ELEMENT_U8, 3, relative);
-    in->bonds = fm_state_add(state, "token bonds", act, 3, bonds);
-    if (c->n_template) in->templates = fm_state_add(state, "templates", act, 4, templates);
-    in->msa = fm_state_add(state, "msa features", act, 3, msa);
-    in->token_features = fm_state_add(state, "token features", act, 2, features);
-    in->mask_single = fm_state_add(state, "token mask", act, 2, single);
-    in->mask_pair = fm_state_add(state, "pair mask", act, 2, bonds);
-    in->mask_msa = fm_state_add(state, "msa mask", act, 2, msa);
-    in->fourier_w = fm_state_add(state, "fourier w", act, 1, &c->c_noise);
-    in->fourier_b = fm_state_add(state, "fourier b", act, 1, &c->c_noise);
-    declare_atoms(state, c, act, in);
-    declare_results(state, c, act, in);
-    in->training = declare_structures(state, c, act, c->n_sample);
+    *ret_inputs = (fm_af3_inputs){.templates = -1};
+    ret_inputs->relative = fm_state_add(state, "relative positions", FM_ELEMENT_U8, 3, relative);
+    ret_inputs->bonds = fm_state_add(state, "token bonds", act, 3, bonds);
+    if (c->n_template) ret_inputs->templates = fm_state_add(state, "templates", act, 4, templates);
+    ret_inputs->msa = fm_state_add(state, "msa features", act, 3, msa);
+    ret_inputs->token_features = fm_state_add(state, "token features", act, 2, features);
+    ret_inputs->mask_single = fm_state_add(state, "token mask", act, 2, single);
+    ret_inputs->mask_pair = fm_state_add(state, "pair mask", act, 2, bonds);
+    ret_inputs->mask_msa = fm_state_add(state, "msa mask", act, 2, msa);
+    ret_inputs->fourier_w = fm_state_add(state, "fourier w", act, 1, &c->c_noise);
+    ret_inputs->fourier_b = fm_state_add(state, "fourier b", act, 1, &c->c_noise);
+    declare_atoms(state, c, act, ret_inputs);
+    declare_results(state, c, act, ret_inputs);
+    ret_inputs->training = declare_structures(state, c, act, c->n_sample);
 }
 
 fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config, const fm_af3_inputs *in) {

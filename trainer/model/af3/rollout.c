@@ -81,16 +81,16 @@ void fm_af3_write_step(const fm_af3_config *config, const fm_af3_rollout *r, con
 
 void fm_af3_declare_training_noise(fm_state *state, const fm_af3_config *config,
                                    const fm_kernels *kernels, bool given,
-                                   fm_af3_training_noise *n) {
+                                   fm_af3_training_noise *ret_noise) {
     fm_element act = kernels->act;
     const int64_t atoms[] = {config->n_sample, config->n_atom, 3};
     const int64_t rotations[] = {config->n_sample, 9}, offsets[] = {config->n_sample, 3};
-    *n = (fm_af3_training_noise){.rotation = -1, .offset = -1, .noise = -1};
-    n->sigma = fm_state_add(state, "noise levels", act, 1, &config->n_sample);
+    *ret_noise = (fm_af3_training_noise){.rotation = -1, .offset = -1, .noise = -1};
+    ret_noise->sigma = fm_state_add(state, "noise levels", act, 1, &config->n_sample);
     if (!given) return;
-    n->rotation = fm_state_add(state, "rotations", act, 2, rotations);
-    n->offset = fm_state_add(state, "offsets", act, 2, offsets);
-    n->noise = fm_state_add(state, "noise", act, 3, atoms);
+    ret_noise->rotation = fm_state_add(state, "rotations", act, 2, rotations);
+    ret_noise->offset = fm_state_add(state, "offsets", act, 2, offsets);
+    ret_noise->noise = fm_state_add(state, "noise", act, 3, atoms);
 }
 
 void fm_af3_record_training_structures(fm_tape *tape, const fm_af3_config *config,

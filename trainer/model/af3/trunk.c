@@ -46,31 +46,32 @@ static void msa_parameters(const fm_scope *scope, const fm_af3_config *config,
 }
 
 void fm_af3_trunk_parameters(const fm_scope *root, const fm_af3_config *config,
-                             fm_af3_trunk_weights *w) {
+                             fm_af3_trunk_weights *ret_weights) {
     int64_t c_s = config->c_s, c_z = config->c_z;
     fm_scope relative = fm_af3_enter(root, "relative_position_encoding."),
              templates = fm_af3_enter(root, "template_embedder."),
              msa = fm_af3_enter(root, "msa_module."),
              distogram = fm_af3_enter(root, "distogram_head.");
-    w->s_init = fm_af3_linear(root, "linear_no_bias_sinit", fm_af3_config_s_inputs(config), c_s,
-                              FM_AF3_DEFAULT);
-    w->z_init1 = fm_af3_linear(root, "linear_no_bias_zinit1", c_s, c_z, FM_AF3_DEFAULT);
-    w->z_init2 = fm_af3_linear(root, "linear_no_bias_zinit2", c_s, c_z, FM_AF3_DEFAULT);
-    w->relative =
+    ret_weights->s_init = fm_af3_linear(root, "linear_no_bias_sinit",
+                                        fm_af3_config_s_inputs(config), c_s, FM_AF3_DEFAULT);
+    ret_weights->z_init1 = fm_af3_linear(root, "linear_no_bias_zinit1", c_s, c_z, FM_AF3_DEFAULT);
+    ret_weights->z_init2 = fm_af3_linear(root, "linear_no_bias_zinit2", c_s, c_z, FM_AF3_DEFAULT);
+    ret_weights->relative =
         fm_af3_linear(&relative, "linear_no_bias", FM_RELATIVE_FEATURES, c_z, FM_AF3_DEFAULT);
-    w->token_bond = fm_af3_linear(root, "linear_no_bias_token_bond", 1, c_z, FM_AF3_DEFAULT);
-    w->norm_z = fm_af3_norm(root, "layernorm_z_cycle", c_z);
-    w->z_cycle = fm_af3_linear(root, "linear_no_bias_z_cycle", c_z, c_z, FM_AF3_ZERO);
-    fm_af3_template_embedder_parameters(&templates, config, &w->templates);
-    msa_parameters(&msa, config, w);
-    w->norm_s = fm_af3_norm(root, "layernorm_s", c_s);
-    w->s_cycle = fm_af3_linear(root, "linear_no_bias_s", c_s, c_s, FM_AF3_ZERO);
+    ret_weights->token_bond =
+        fm_af3_linear(root, "linear_no_bias_token_bond", 1, c_z, FM_AF3_DEFAULT);
+    ret_weights->norm_z = fm_af3_norm(root, "layernorm_z_cycle", c_z);
+    ret_weights->z_cycle = fm_af3_linear(root, "linear_no_bias_z_cycle", c_z, c_z, FM_AF3_ZERO);
+    fm_af3_template_embedder_parameters(&templates, config, &ret_weights->templates);
+    msa_parameters(&msa, config, ret_weights);
+    ret_weights->norm_s = fm_af3_norm(root, "layernorm_s", c_s);
+    ret_weights->s_cycle = fm_af3_linear(root, "linear_no_bias_s", c_s, c_s, FM_AF3_ZERO);
     assert(config->n_pairformer_block <= FM_AF3_MAX_BLOCK);
     for (int32_t i = 0; i < config->n_pairformer_block; i++) {
         fm_scope block = fm_af3_enter_block(root, "pairformer_stack.blocks", i);
-        w->pairformer[i] = fm_af3_pairformer_weights(&block, config);
+        ret_weights->pairformer[i] = fm_af3_pairformer_weights(&block, config);
     }
-    w->distogram = fm_af3_distogram_parameters(&distogram, config);
+    ret_weights->distogram = fm_af3_distogram_parameters(&distogram, config);
 }
 
 /* -- templates */
