@@ -13,7 +13,7 @@
 #include <strings.h>
 
 static const char one_chain[] =
-    "a prediction is of one chain: give each chain a file of its own, with its own alignments";
+    "foldmill predicts single chains: give each chain a separate file with its alignments";
 
 fm_query_format fm_query_format_of_name(const char *name, size_t *ret_bare) {
     static const struct {

@@ -25,7 +25,7 @@ static const char *scheme_of(const fm_address *address, char out[FM_ADDRESS_TEXT
 static fm_status add(fm_address_list *list, const char *part, fm_error *reterr) {
     char whole[2 * PART_BYTES], scheme[FM_ADDRESS_TEXT_BYTES] = "";
     if (list->n == FM_ADDRESS_LIST_MOST) {
-        return fm_fail(reterr, FM_ERR_USAGE, "more than %d addresses", FM_ADDRESS_LIST_MOST);
+        return fm_fail(reterr, FM_ERR_USAGE, "found more than %d addresses", FM_ADDRESS_LIST_MOST);
     }
     if (list->n && part[0] && !has_scheme(part)) scheme_of(&list->address[list->n - 1], scheme);
     snprintf(whole, sizeof whole, "%s%s", scheme, part);
@@ -36,7 +36,7 @@ static fm_status add(fm_address_list *list, const char *part, fm_error *reterr) 
     fm_address_format(address, text);
     for (uint32_t i = 0; i < list->n; i++) {
         if (strcmp(fm_address_format(&list->address[i], other), text) != 0) continue;
-        return fm_fail(reterr, FM_ERR_USAGE, "the address %s is there twice", text);
+        return fm_fail(reterr, FM_ERR_USAGE, "the address %s is listed twice", text);
     }
     list->n++;
     return FM_OK;

@@ -1,4 +1,4 @@
-/* address_list.h: one or several servers as a user writes them: `tls://a:7420,b:7420`. */
+/* address_list.h: parses the addresses of one or several servers, such as `tls://a:7420,b:7420`. */
 #ifndef FM_ADDRESS_LIST_H
 #define FM_ADDRESS_LIST_H
 
@@ -11,10 +11,10 @@ typedef struct fm_address_list {
     fm_address address[FM_ADDRESS_LIST_MOST];
 } fm_address_list;
 
-/* Reads addresses with commas between them; blanks around an address are skipped. One that begins
- * with no scheme has the scheme of the one before it. The path of a unix socket in a list therefore
- * has no comma. FM_ERR_USAGE: as fm_address_parse, for an address that is there twice, and for more
- * than FM_ADDRESS_LIST_MOST. */
+/* Reads addresses that are separated by commas, and skips blanks around each. An address without a
+ * scheme has the scheme of the one before it. A comma always separates addresses, so the path of a
+ * Unix socket must not contain one. Returns FM_ERR_USAGE as fm_address_parse does, for an address
+ * that is listed twice, and for more than FM_ADDRESS_LIST_MOST addresses. */
 FM_MUST_USE fm_status fm_address_list_parse(const char *text, fm_address_list *ret_list,
                                             fm_error *reterr);
 

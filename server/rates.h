@@ -1,7 +1,7 @@
-/* rates.h: the line of the log that tells what a server did since the line before.
+/* rates.h: counts and logs what a server did since the previous log line.
  *
- * Samples and bytes come from the server's counters; the two times of a sample are added as it is
- * sent. The thread of the loop owns all of it. */
+ * Samples and bytes are differences of the server's counters. The two times of a sample are added
+ * when it is sent. Only the thread of the event loop uses this data. */
 #ifndef FM_SERVER_RATES_H
 #define FM_SERVER_RATES_H
 

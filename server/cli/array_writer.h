@@ -8,7 +8,7 @@
 
 typedef enum fm_array_format { FM_ARRAY_NPZ, FM_ARRAY_SAFETENSORS } fm_array_format;
 
-/* "npz" or "safetensors", which are also the ends of files' names. */
+/* Returns "npz" or "safetensors", which are also the endings of file names. */
 const char *fm_array_format_name(fm_array_format format);
 /* FM_ERR_USAGE for anything but the two names. */
 FM_MUST_USE fm_status fm_array_format_parse(const char *name, fm_array_format *ret_format,

@@ -113,10 +113,10 @@ static const char description[] =
     "angles, and pseudo-beta of the structure and the templates.\n"
     "docs/reference/inputs.md lists them.\n\n"
     "--snapshot writes every chain of a snapshot to a file of its name in the folder OUT.\n"
-    "The command can be interrupted and run again: complete files are kept, and there are\n"
-    "no others. OUT/export.json says what the files are made from; a folder with files of\n"
-    "another cache or with other options is refused. Chains that cannot be written are named\n"
-    "on standard error, and the others go on.\n\n"
+    "The command can be interrupted and run again. Each file is complete or missing, and\n"
+    "complete files are kept. OUT/export.json records the cache, snapshot and options of the\n"
+    "files, and a folder with another record is refused. A chain that cannot be exported is\n"
+    "reported on standard error, and the other chains are exported.\n\n"
     "--json prints one object for a snapshot: snapshot, chains, written, kept, failed, left,\n"
     "seconds.\n\n"
     "Exit codes: 0 written, 1 failed or no such chain, 2 bad usage, 3 some chains of the\n"
@@ -133,13 +133,13 @@ int fm_cmd_export(int argc, char **argv) {
          .is_required = true},
         {"chain", FM_OPTION_STRING, &arguments.chain, "ID", "the chain, e.g. 1abc_A", .letter = 0},
         {"snapshot", FM_OPTION_STRING, &arguments.snapshot, "NAME",
-         "all chains of this snapshot; 'all' is always there", .letter = 0},
+         "all chains of this snapshot; every cache has 'all'", .letter = 0},
         {"stage", FM_OPTION_STRING, &arguments.options.stage, "STAGE",
          "which features: 'chain' or 'nonensembled' (chain)", .letter = 0},
         {"format", FM_OPTION_STRING, &arguments.format, "FORMAT",
-         "of the files: 'npz' or 'safetensors' (npz)", .letter = 0},
+         "format of the files: 'npz' or 'safetensors' (npz)", .letter = 0},
         {"compat", FM_OPTION_STRING, &arguments.options.compat, "openfold",
-         "choose templates as OpenFold does", .letter = 0},
+         "choose templates as OpenFold chooses them", .letter = 0},
         {"max-template-date", FM_OPTION_STRING, &arguments.options.max_date, "YYYY-MM-DD",
          "ignore templates that were released later", .letter = 0},
         {"out", FM_OPTION_STRING, &arguments.out, "OUT",

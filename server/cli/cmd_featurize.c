@@ -31,23 +31,22 @@ static void ask_stop(int signal_number) {
 }
 
 static const char description[] =
-    "Alignments must exist already. foldmill does not search databases: ColabFold's MMseqs2 "
-    "search\n"
-    "(colabfold_search, or its public server), jackhmmer and HHblits as AlphaFold runs them, or\n"
-    "hhsearch for template hits make the files.\n\n"
-    "Makes a cache of chains that have no structure, each from one INPUT:\n\n"
-    "    NAME.fasta (.fa .fas .faa .seq)   one chain, with its alignments in the folder\n"
-    "                                      alignments/NAME or NAME beside it, or in files\n"
-    "                                      NAME.a3m, NAME.sto, NAME.hhr there\n"
+    "Makes a cache of chains that have no structure. Alignments must exist already, because\n"
+    "foldmill does not search databases. ColabFold's MMseqs2 search (colabfold_search, or its\n"
+    "public server) makes them, as do jackhmmer and HHblits in AlphaFold's pipeline; hhsearch\n"
+    "makes template hits. Each INPUT is one chain:\n\n"
+    "    NAME.fasta (.fa .fas .faa .seq)   one chain, with its alignments beside it: in the\n"
+    "                                      folder alignments/NAME or NAME, or in the files\n"
+    "                                      NAME.a3m, NAME.sto, NAME.hhr\n"
     "    NAME.a3m, NAME.sto                an alignment whose first row is the chain, such as\n"
     "                                      ColabFold's; NAME.hhr beside it has template hits\n\n"
     "Every file may be compressed: .gz, .xz or .zst. `foldmill predict --cache` predicts the\n"
     "chains of the cache, and `foldmill predict INPUT...` runs this command for its inputs. The\n"
     "cache is replaced as a whole. Template hits refer to the mmCIF files of --templates; without\n"
     "it no template is used.\n\n"
-    "An input that cannot be read is refused with its place and the reason, and the others go on.\n"
-    "--json prints the report of `foldmill build --json`.\n\n"
-    "Exit codes: 0 all inputs taken, 3 some refused, 1 none taken or failed, 2 bad usage;\n"
+    "An input that cannot be read is refused with the place and the reason, and the other\n"
+    "inputs are prepared. --json prints the report of `foldmill build --json`.\n\n"
+    "Exit codes: 0 all inputs accepted, 3 some refused, 1 all refused or failed, 2 bad usage;\n"
     "stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
     "  foldmill featurize targets/*.a3m --cache targets.cache\n"
@@ -113,11 +112,11 @@ int fm_cmd_featurize(int argc, char **argv) {
         {"cache", FM_OPTION_STRING, &arguments.cache, "DIR", "the cache to make",
          .is_required = true},
         {"alignments", FM_OPTION_STRING, &arguments.queries.alignments, "DIR",
-         "the folder of the FASTA files' alignments (beside each file)", .letter = 0},
+         "folder of the FASTA files' alignments (beside each file)", .letter = 0},
         {"templates", FM_OPTION_STRING, &arguments.queries.templates, "DIR",
          "folder or zip archive of the mmCIF files that template hits name", .letter = 0},
         {"single-sequence", FM_OPTION_FLAG, &arguments.queries.single_sequence, NULL,
-         "take the sequences alone, without alignments and hits", .letter = 0},
+         "use the sequences alone, without alignments and hits", .letter = 0},
         {"jobs", FM_OPTION_U64, &arguments.jobs, "N", "worker threads (one per processor)",
          .letter = 'j', .min = 1, .max = 1024},
         {"json", FM_OPTION_FLAG, &arguments.json, NULL, "print the report as one JSON object",

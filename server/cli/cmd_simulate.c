@@ -18,24 +18,24 @@
 enum { TIMEOUT_MS = 5000, MOST_ORDERS = 8 };
 
 static const char description[] =
-    "Simulates the servers of a run and its synchronous ranks, from how long samples take to\n"
-    "prepare. A step begins when every rank has its samples, so the slowest sample of all ranks\n"
-    "decides. The exposed wait of a step is the time between the end of the step before and its\n"
-    "begin.\n\n"
-    "--times is a running server's http://HOST:PORT (foldmill serve --http), a saved copy of its\n"
-    "/metrics, or a list of times in ms, one per line, with an optional count behind each:\n\n"
+    "Simulates the servers and the synchronous ranks of a run, with measured preparation times\n"
+    "of samples. A step begins when every rank has its samples, so the slowest sample of all\n"
+    "ranks decides. The exposed wait of a step is the time from the end of the previous step to\n"
+    "its beginning.\n\n"
+    "--times is the address of a running server, http://HOST:PORT (foldmill serve --http), a\n"
+    "saved copy of its /metrics, or a list. A list has one time in ms per line, and an optional\n"
+    "count after it:\n\n"
     "  20 890\n"
     "  200 100\n"
     "  2000 10\n\n"
-    "The orders are those of a stream, strict, bounded:W and free, and `loader`: a PyTorch\n"
-    "DataLoader in each rank, with the same workers divided among the ranks.\n\n"
-    "Without --servers it looks for the fewest servers with which the waits stay below "
-    "--max-stall\n"
-    "per cent of the steps.\n\n"
-    "--json prints one object: mean_ms, orders [{order, servers, workers, wait_ms {mean, p50, "
-    "p99,\n"
-    "max}, stall_percent, load_percent, samples_per_s, gbit_per_s}]; workers are those of all\n"
-    "servers, gbit_per_s is of each. An order that no number of servers helps has servers 0.\n\n"
+    "The orders are those of a stream: strict, bounded:W and free. The order `loader` is\n"
+    "PyTorch's DataLoader in each rank, with the same workers divided among the ranks.\n\n"
+    "Without --servers the command finds the smallest number of servers that keeps the waits\n"
+    "below --max-stall per cent of the steps' time.\n\n"
+    "--json prints one object: mean_ms, orders [{order, servers, workers, wait_ms {mean, p50,\n"
+    "p99, max}, stall_percent, load_percent, samples_per_s, gbit_per_s}]. workers counts those\n"
+    "of all servers, and gbit_per_s is the rate of each server. servers is 0 for an order that\n"
+    "stalls too long with any number of servers.\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage.\n\n"
     "Examples:\n"
     "  foldmill simulate --times http://127.0.0.1:7421 --ranks 8 --step-ms 280 --servers 1\n"
@@ -58,27 +58,29 @@ typedef struct order_row {
 static int parse(simulate_settings *set, int argc, char **argv) {
     const fm_option options[] = {
         {"times", FM_OPTION_STRING, &set->times, "WHAT",
-         .help = "how long samples take: http://HOST:PORT of a server, a file, or - for standard "
+         .help = "preparation times: http://HOST:PORT of a server, a file, or - for standard "
                  "input",
          .is_required = true},
         {"step-ms", FM_OPTION_F64, &set->step_ms, "MS",
          .help = "how long a step takes without waits", .is_required = true},
         {"ranks", FM_OPTION_U64, &set->ranks, "N",
-         .help = "ranks with a stream each; those of one sample (--dap) share one (1)", .min = 1,
-         .max = FM_SIMULATED_MOST_RANKS},
+         .help =
+             "ranks that have a stream each; ranks that share a sample (--dap) count as one (1)",
+         .min = 1, .max = FM_SIMULATED_MOST_RANKS},
         {"per-rank", FM_OPTION_U64, &set->per_rank, "N",
-         .help = "samples of each rank in a step (1)", .min = 1, .max = FM_LIMIT_GLOBAL_BATCH},
+         .help = "samples of each rank per step (1)", .min = 1, .max = FM_LIMIT_GLOBAL_BATCH},
         {"servers", FM_OPTION_U64, &set->servers, "N",
-         .help = "servers (as few as --max-stall needs)", .min = 1, .max = FM_SIMULATED_MOST_RANKS},
+         .help = "number of servers (the fewest that satisfy --max-stall)", .min = 1,
+         .max = FM_SIMULATED_MOST_RANKS},
         {"workers", FM_OPTION_U64, &set->workers, "N",
-         .help = "workers of each server: its cores (16)", .letter = 'j', .min = 1,
+         .help = "workers of each server, at most its cores (16)", .letter = 'j', .min = 1,
          .max = FM_SIMULATED_MOST_WORKERS},
         {"max-stall", FM_OPTION_F64, &set->max_stall, "PERCENT",
-         .help = "waits that are allowed, of the time of the steps (1)"},
+         .help = "allowed waits, in per cent of the steps' time (1)"},
         {"order", FM_OPTION_STRING, &set->orders, "LIST",
-         .help = "orders with commas between them (strict,bounded:32,free,loader)"},
+         .help = "orders, separated by commas (strict,bounded:32,free,loader)"},
         {"ahead", FM_OPTION_U64, &set->ahead, "N",
-         .help = "samples that a rank receives ahead or uses (8)", .min = 1,
+         .help = "samples that a rank receives ahead or uses: its credit (8)", .min = 1,
          .max = FM_LIMIT_CREDIT_ITEMS},
         {"sample-mb", FM_OPTION_F64, &set->sample_mb, "MB",
          .help = "size of a sample, for the network (0)"},
@@ -86,9 +88,9 @@ static int parse(simulate_settings *set, int argc, char **argv) {
          .help = "rate of each server's network in Gbit/s (25)"},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "measured steps (1000)", .letter = 'n',
          .min = 1, .max = 10000000},
-        {"warm", FM_OPTION_U64, &set->warm, "N", .help = "steps before those (300)", .min = 0,
-         .max = 10000000},
-        {"seed", FM_OPTION_U64, &set->seed, "S", .help = "of the drawn times (0)"},
+        {"warm", FM_OPTION_U64, &set->warm, "N", .help = "steps before the measured ones (300)",
+         .min = 0, .max = 10000000},
+        {"seed", FM_OPTION_U64, &set->seed, "S", .help = "seed of the drawn times (0)"},
         {"json", FM_OPTION_FLAG, &set->json, NULL, .help = "print one JSON object"},
         {0}};
     const fm_command command = {

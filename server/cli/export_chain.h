@@ -11,13 +11,13 @@
 
 typedef struct fm_export_options {
     const char *stage;    /* "chain" or "nonensembled" */
-    const char *compat;   /* not NULL: templates are chosen as OpenFold does */
+    const char *compat;   /* not NULL: templates are chosen as OpenFold chooses them */
     const char *max_date; /* of templates; NULL: any */
     fm_array_format format;
 } fm_export_options;
 
-/* Writes one chain to `path`, whole or not at all; memory is the arena's. Errors are those of
- * fm_store_load, of making features and of writing. */
+/* Writes one chain to `path`, whole or not at all. It uses memory of the arena. Errors are those of
+ * fm_store_load, of featurizing and of writing. */
 FM_MUST_USE fm_status fm_export_chain(const fm_export_options *options, const fm_store *store,
                                       uint32_t chain, const char *path, fm_arena *arena,
                                       fm_error *reterr);
@@ -27,11 +27,12 @@ typedef struct fm_export_report {
     double seconds;
 } fm_export_report;
 
-/* Writes every chain of a snapshot to FOLDER/<name>.<format>. Files that exist are kept, so an
- * interrupted export continues; FOLDER/export.json says what they are made from, and a folder whose
- * files are made from anything else is refused (FM_ERR_EXISTS). A chain that cannot be read or
- * featurized is named on standard error and counted. Stops with FM_ERR_IO when a file cannot be
- * written, and without an error between two chains once *stop_asked is not 0. */
+/* Writes every chain of a snapshot to FOLDER/<name>.<format>. Existing files are kept, so an
+ * interrupted export can continue. FOLDER/export.json records the cache, snapshot and options of
+ * the files. A folder with another record is refused with FM_ERR_EXISTS. A chain that cannot be
+ * read or featurized is reported on standard error and counted. The export stops with FM_ERR_IO
+ * when a file cannot be written. When *stop_asked is not 0 it stops between two chains, without an
+ * error. */
 FM_MUST_USE fm_status fm_export_snapshot(const fm_export_options *options, const fm_store *store,
                                          const char *snapshot, const char *folder, bool is_quiet,
                                          const volatile sig_atomic_t *stop_asked, fm_arena *arena,

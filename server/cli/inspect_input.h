@@ -1,5 +1,5 @@
-/* inspect_input.h: what a chain of a cache is as the input of a prediction, for its page: how the
- * rows of its MSA cover it, and the templates that it is given. */
+/* inspect_input.h: describes a chain of a cache as the input of a prediction, for the prediction's
+ * page. It has the coverage of the chain by the rows of its MSA, and the chain's templates. */
 #ifndef FM_CLI_INSPECT_INPUT_H
 #define FM_CLI_INSPECT_INPUT_H
 
@@ -13,10 +13,10 @@
  *                  "bands": [{"rows", "identity", "cells"}]}
  *     "templates": [{"name", "sum_probs", "release_date"}]
  *
- * Bands are neighbouring rows in the order of their identity to the chain, highest first: their
- * mean identity (0..1) over aligned columns, and for each of at most 256 pieces of the chain a
- * digit, the tenths of its cells that are no gap (9: nearly all). `date_rule`: of
- * proto/template_date.h. FM_ERR_LIMIT when the arena is full. */
+ * Rows are sorted by their identity to the chain, highest first, and a band has neighbouring rows.
+ * "identity" is their mean identity (0..1) over aligned columns. "cells" has one digit for each of
+ * at most 256 pieces of the chain: the tenths of the piece's cells that are no gap (9: nearly all).
+ * `date_rule`: of proto/template_date.h. FM_ERR_LIMIT when the arena is full. */
 FM_MUST_USE fm_status fm_inspect_input_json(fm_json_writer *json, const fm_record *record,
                                             uint32_t date_rule, fm_arena *arena, fm_error *reterr);
 

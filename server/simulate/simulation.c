@@ -407,12 +407,14 @@ static fm_status check(const fm_simulation *plan, fm_error *reterr) {
     uint64_t n_worker = (uint64_t)plan->n_server * plan->n_worker;
     if (plan->order == FM_SIMULATED_LOADER && n_worker < plan->n_rank) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "a data loader needs a worker for each of %u ranks, and there are %llu",
+                       "a data loader needs a worker for each of %u ranks; found %llu workers",
                        plan->n_rank, (unsigned long long)n_worker);
     }
     bool are_times = plan->step_ms > 0 && plan->send_ms >= 0 && isfinite(plan->step_ms) &&
                      isfinite(plan->send_ms);
-    return are_times ? FM_OK : fm_fail(reterr, FM_ERR_USAGE, "a step takes more than 0 ms");
+    return are_times ? FM_OK
+                     : fm_fail(reterr, FM_ERR_USAGE,
+                               "a step must take more than 0 ms, and sending a sample at least 0");
 }
 
 fm_status fm_simulate(const fm_simulation *plan, const fm_prepare_times *times,

@@ -204,7 +204,7 @@ static void what_is_wrong_with_a_list_is_said(void **state) {
     (void)state;
     assert_int_equal(
         fm_test_shell(folder, "$FOLDMILL fetch --data unix:s0,unix:s0 --steps 1 2>err"), 2);
-    must("grep -q 'unix:s0 is there twice' err");
+    must("grep -q 'unix:s0 is listed twice' err");
     assert_int_equal(fm_test_shell(folder, "$FOLDMILL fetch --data unix:none,s9 --steps 1 2>err"),
                      1);
     must("grep -q 'cannot connect to unix:' err");

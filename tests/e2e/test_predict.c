@@ -156,7 +156,7 @@ static void mistakes_are_named(void **state) {
                          "p two/$n.fasta bad/*.fasta bad/gone.fa --out some 2>some.err >some.log"),
                      3);
     assert_int_equal(run("grep -q 'bad/letter.fasta:2:3: found .J. in the sequence' some.err && "
-                         "grep -q 'bad/two.fasta:3:1: found a second record; .* a file of its own' "
+                         "grep -q 'bad/two.fasta:3:1: found a second record; .* a separate file' "
                          "some.err && grep -q 'bad/alone.fasta: found no alignments of it.*"
                          "colabfold_search' some.err && grep -q 'other.a3m:' some.err && grep -q "
                          "'bad/gone.fa' some.err"),

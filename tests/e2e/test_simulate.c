@@ -56,7 +56,7 @@ static void a_servers_own_times_are_taken(void **state) {
          ">/dev/null 2>err && $FOLDMILL build data --cache cache --quiet >/dev/null 2>err");
     pid_t server = fm_test_serve(folder, "s", "--cache cache --http 127.0.0.1:0");
     must("$FOLDMILL simulate --times $(grep -o 'http://[0-9.:]*' s.log) --step-ms 10 >out 2>err; "
-         "test $? = 1 && grep -q 'there are no preparation times' err");
+         "test $? = 1 && grep -q 'found no preparation times' err");
     must("$FOLDMILL fetch --data unix:s --steps 200 >/dev/null");
     must(
         "$FOLDMILL simulate --times $(grep -o 'http://[0-9.:]*' s.log) --step-ms 10000 --servers 1 "
@@ -73,7 +73,7 @@ static void mistakes_are_named(void **state) {
     } cases[] = {
         {"--times times", "--step-ms", 2},
         {"--times none --step-ms 5", "none", 1},
-        {"--times times --step-ms 0", "a step takes more than 0 ms", 2},
+        {"--times times --step-ms 0", "a step must take more than 0 ms", 2},
         {"--times times --step-ms 5 --servers 3 --ranks 2", "servers: found 3, expected 1 to 2", 2},
         {"--times times --step-ms 5 --order often", "often", 2},
         {"--times times --step-ms 5 --order bounded:9999", "9999", 2},

@@ -82,12 +82,12 @@ static void mistakes_have_their_places(void **state) {
         {">a\nMK1\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 2, 3, "found '1'"},
         {">a\nMK-T\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 2, 3, "found '-'"},
         {">a\nMK*T\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 2, 4, "found 'T'"},
-        {">a\nMK\n>b\nTA\n", FM_QUERY_FASTA, FM_ERR_DATA, 3, 1, "a file of its own"},
-        {">a\nMK:TA\n", FM_QUERY_FASTA, FM_ERR_DATA, 2, 3, "a file of its own"},
+        {">a\nMK\n>b\nTA\n", FM_QUERY_FASTA, FM_ERR_DATA, 3, 1, "a separate file"},
+        {">a\nMK:TA\n", FM_QUERY_FASTA, FM_ERR_DATA, 2, 3, "a separate file"},
         {">a\n\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 3, 1, "no sequence"},
         {"", FM_QUERY_FASTA, FM_ERR_FORMAT, 0, 1, "no sequence"},
-        {"#2,3\t1,1\n>101\t102\nMKTAY\n", FM_QUERY_A3M, FM_ERR_DATA, 1, 1, "a file of its own"},
-        {"#5\t2\n>101\nMKTAY\n", FM_QUERY_A3M, FM_ERR_DATA, 1, 1, "a file of its own"},
+        {"#2,3\t1,1\n>101\t102\nMKTAY\n", FM_QUERY_A3M, FM_ERR_DATA, 1, 1, "a separate file"},
+        {"#5\t2\n>101\nMKTAY\n", FM_QUERY_A3M, FM_ERR_DATA, 1, 1, "a separate file"},
         {">q\nMKB\n", FM_QUERY_A3M, FM_ERR_FORMAT, 2, 3, "found 'B'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -44,7 +44,7 @@ static void bad_lists(void **state) {
         {"tls://a:1,,b:2", "address ''"},
         {"tls://a:1,b", "did you mean tls://b:7420?"},
         {"a:1,b:2", "did you mean tls://a:1?"},
-        {"tls://a:1,b:2,a:1", "tls://a:1 is there twice"},
+        {"tls://a:1,b:2,a:1", "tls://a:1 is listed twice"},
         {"tls://a:1,http://b:2", "expected unix:PATH"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

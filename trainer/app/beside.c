@@ -47,7 +47,7 @@ static fm_status read_more(int fd, char **text, size_t *bytes, size_t *room, boo
         char *more = wanted <= most_bytes ? realloc(*text, wanted) : NULL;
         if (!more) {
             return fm_fail(reterr, wanted <= most_bytes ? FM_ERR_NOMEM : FM_ERR_LIMIT,
-                           "no memory for the output of foldmill");
+                           "the output of foldmill does not fit into memory or 1 GiB");
         }
         *text = more;
         *room = wanted;

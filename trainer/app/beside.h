@@ -1,5 +1,5 @@
-/* beside.h: runs the program `foldmill`, which is beside this one or on PATH, and takes what it
- * prints. It reads datasets and caches, which the trainer may not. */
+/* beside.h: runs the program `foldmill` from this program's folder or from PATH, and returns its
+ * output. The trainer uses it because trainer code must not read datasets and caches. */
 #ifndef FM_TRAINER_BESIDE_H
 #define FM_TRAINER_BESIDE_H
 
@@ -11,15 +11,16 @@
 /* The name of the program, for argv[0]. */
 extern const char fm_beside_name[];
 
-/* Writes the path of foldmill in this program's folder; "" where that is not known. Programs that
- * are not there are looked for on PATH. */
+/* Writes the path of foldmill in this program's folder, or "" if that folder is not known. The file
+ * may be missing; fm_beside_run then searches PATH. */
 void fm_beside_find(char out[PATH_MAX]);
 
-/* Runs foldmill with argv[1..], ended by NULL. *ret_text is its standard output, terminated, on the
- * heap; its standard error is ours. *ret_code is its exit code, or 128 + the signal that ended it.
- * It ends with this process. FM_ERR_CANCELLED when `is_cancelled` (NULL: never) says so: the
- * program is then ended by SIGTERM and waited for. FM_ERR_IO when it cannot be started;
- * FM_ERR_LIMIT for an output of more than 1 GiB; FM_ERR_NOMEM. */
+/* Runs foldmill with argv[1..], a list that ends with NULL, and waits for it. *ret_text is its
+ * standard output, ended by a NUL, which the caller frees. It shares our standard error. *ret_code
+ * is its exit code, or 128 + the signal that ended it. The kernel ends it with SIGTERM if this
+ * process dies. `is_cancelled` may be NULL; when it returns true, foldmill is ended with SIGTERM
+ * and the call returns FM_ERR_CANCELLED. Other errors are FM_ERR_IO if foldmill cannot be started,
+ * FM_ERR_LIMIT for more than 1 GiB of output, and FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_beside_run(char *const *argv, bool (*is_cancelled)(void), char **ret_text,
                                     size_t *ret_bytes, int *ret_code, fm_error *reterr);
 

@@ -1,15 +1,16 @@
-/* gpu_cores.h: keeps a process near the GPU that it uses: on the cores, and in the memory, of the
- * processor that the GPU is connected to. */
+/* gpu_cores.h: binds a process to the cores and the memory of the processor that its GPU is
+ * connected to. */
 #ifndef FM_TRAINER_GPU_CORES_H
 #define FM_TRAINER_GPU_CORES_H
 
 #include <sched.h>
 #include <stdbool.h>
 
-/* Binds the calling thread, and those that it makes from now on, to the cores near the device at
- * the PCI address `bus`, as far as they are allowed now. New memory then comes from their node
- * where there is some. `devices` is the system's folder of PCI devices, FM_PCI_DEVICES. Returns how
- * many cores that are; 0 where the system does not say, or allows none of them: nothing changes. */
+/* Binds the calling thread, and the threads that it creates later, to those cores near the device
+ * at the PCI address `bus` that it may use now. New memory then comes from their NUMA node while
+ * the node has some free. `devices` is the system's folder of PCI devices, FM_PCI_DEVICES. Returns
+ * the number of these cores. Returns 0 and changes nothing if the system does not name the cores or
+ * allows none of them. */
 int fm_gpu_cores_bind(const char *devices, const char *bus);
 
 #define FM_PCI_DEVICES "/sys/bus/pci/devices"

@@ -25,52 +25,54 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_PARTIAL = 3 };
 enum { MOST_INPUTS = 1 << 20, N_SHOWN = 10 };
 
 static const char predict_description[] =
-    "Alignments must exist already: foldmill does not search databases. Make them with\n"
-    "ColabFold's MMseqs2 search (colabfold_search, or its public server), or with\n"
-    "jackhmmer, HHblits and hhsearch as AlphaFold runs them. Each INPUT is one chain:\n\n"
-    "  NAME.fasta        with its alignments beside it, in alignments/NAME/ or NAME/, or\n"
-    "                    as NAME.a3m, NAME.sto, NAME.hhr; or in --alignments DIR\n"
-    "  NAME.a3m, .sto    an alignment whose first row is the chain, as ColabFold's\n\n"
+    "Predicts structures. Alignments must exist already, because foldmill does not search\n"
+    "databases. Make them with ColabFold's MMseqs2 search (colabfold_search, or its public\n"
+    "server), or with jackhmmer, HHblits and hhsearch as AlphaFold runs them. Each INPUT is\n"
+    "one chain:\n\n"
+    "  NAME.fasta        its alignments are beside it, in alignments/NAME/ or NAME/, or in\n"
+    "                    NAME.a3m, NAME.sto, NAME.hhr; or they are in --alignments DIR\n"
+    "  NAME.a3m, .sto    an alignment whose first row is the chain, such as ColabFold's\n\n"
     "Files may be compressed (.gz, .xz, .zst). Template hits (NAME.hhr) refer to the mmCIF\n"
-    "files of --templates. In place of files, --cache DIR or --data URL give chains that\n"
+    "files of --templates. Instead of files, --cache DIR or --data URL give chains that\n"
     "`foldmill build` or `foldmill featurize` prepared.\n\n"
     "--weights is a checkpoint of foldmill, AlphaFold's params_model_*.npz, or safetensors\n"
-    "with OpenFold's names; the model's sizes, templates and pTM head follow from it.\n"
-    "Several --weights and --seeds make an ensemble, which is ranked by mean pLDDT. A\n"
-    "chain's result does not depend on the chains beside it.\n\n"
-    "DIR/CHAIN has, for each model and seed, CHAIN_MODEL_seed-S with these endings:\n\n"
+    "with OpenFold's names. The file gives the model's sizes, and whether it has templates\n"
+    "and a pTM head. Several --weights and --seeds make an ensemble, which is ranked by\n"
+    "mean pLDDT. A chain's result does not depend on the other chains.\n\n"
+    "For each model and seed, DIR/CHAIN has the files CHAIN_MODEL_seed-S with these endings:\n\n"
     "  .cif              structure (ModelCIF), pLDDT as B factors; .pdb with --pdb\n"
     "  _scores.json      plddt, pae, ptm, max_pae, as ColabFold writes them\n"
-    "  _pae.json         predicted aligned error, as the AlphaFold database has it\n"
-    "  _run.json         what it was made from, and how long it took\n\n"
-    "  _pae.svg, _trace.svg   the same drawn, and the path of the chain\n\n"
-    "and ranking.json, coverage.svg, plddt.svg and the page CHAIN.html, which has them all and\n"
-    "needs no other file. DIR has summary.csv and timings.json. Hydrogens and\n"
-    "relaxation are left to other programs: the guide says how to hand files over.\n\n"
+    "  _pae.json         predicted aligned errors, in the AlphaFold database's layout\n"
+    "  _pae.svg          the aligned errors as a picture\n"
+    "  _trace.svg        the path of the chain as a picture\n"
+    "  _run.json         inputs, weights, settings and times of the prediction\n\n"
+    "DIR/CHAIN also has ranking.json, coverage.svg, plddt.svg and CHAIN.html, a page with\n"
+    "all pictures that needs no other file. DIR has summary.csv and timings.json. foldmill\n"
+    "neither adds hydrogens nor relaxes structures; the guide shows programs that do.\n\n"
     "Examples:\n"
     "  foldmill predict T1024.a3m --weights model_1.npz --out results --device cuda\n"
     "  foldmill predict seqs/*.fasta --alignments msas --templates pdb_mmcif \\\n"
     "      --weights run/checkpoint-000000075000.safetensors --seeds 0,1,2 --out results\n\n"
     "Exit codes: 0 done, 3 some chains failed (the others are predicted), 1 failed, 2 bad\n"
-    "usage, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM. --resume goes on where a\n"
-    "command was stopped: predictions of the same inputs, weights and settings are kept.";
+    "usage, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM. --resume continues a\n"
+    "stopped command: it keeps predictions of the same inputs, weights and settings.";
 
 static const char distill_description[] =
-    "Predicts the chains of a cache for self-distillation: each chain once, and only the\n"
-    "structures that the model is sure of are kept. DIR becomes a dataset of predictions:\n\n"
+    "Predicts each chain of a cache once, for self-distillation, and keeps the structures\n"
+    "in which the model is confident. DIR becomes a dataset of predictions:\n\n"
     "  data/CHAIN.cif          structures whose mean pLDDT is at least --min-plddt\n"
     "  confidences/            _scores.json and _run.json of every chain\n"
     "  chains.txt              the names of the kept chains\n"
     "  summary.csv             a row for each chain\n\n"
-    "`foldmill build DIR --predicted --alignments DIR2` builds it with the alignments that the\n"
-    "chains have; residues with a pLDDT of 50 or less are masked there. Train on it beside\n"
-    "the experimental structures with `foldmill build --dataset NAME:predicted=DIR`, or alone.\n\n"
+    "`foldmill build DIR --predicted --alignments DIR2` builds a cache of it with the\n"
+    "alignments of the chains, and masks residues with a pLDDT of 50 or less. To train on\n"
+    "experimental structures too, use `foldmill build --dataset NAME:predicted=DIR`.\n\n"
     "Examples:\n"
     "  foldmill distill --cache unlabelled --weights teacher.safetensors --out d \\\n"
     "      --device cuda --dtype bf16\n"
     "  foldmill build d --predicted --alignments msas --cache distilled\n"
     "  foldmill train --cache distilled --preset af2-initial --out student\n\n"
-    "Exit codes: as `foldmill predict`. --resume goes on where a command was stopped.";
+    "Exit codes are those of `foldmill predict`. --resume continues a stopped command.";
 
 typedef struct predict_settings {
     const char *program; /* "foldmill predict" or "foldmill distill" */
@@ -113,10 +115,11 @@ static fm_status read_seeds(predict_settings *set, fm_error *reterr) {
         }
         for (uint32_t i = 0; i < set->n_seed; i++) {
             if (set->seed[i] != seed) continue;
-            return fm_fail(reterr, FM_ERR_USAGE, "--seeds: %llu is there twice", seed);
+            return fm_fail(reterr, FM_ERR_USAGE, "--seeds: %llu is listed twice", seed);
         }
         if (set->n_seed == FM_PREDICT_MOST_SEEDS) {
-            return fm_fail(reterr, FM_ERR_USAGE, "--seeds: more than %d", FM_PREDICT_MOST_SEEDS);
+            return fm_fail(reterr, FM_ERR_USAGE, "--seeds: found more than %d seeds",
+                           FM_PREDICT_MOST_SEEDS);
         }
         set->seed[set->n_seed++] = seed;
         if (!*end) return FM_OK;
@@ -146,7 +149,7 @@ static fm_status check_distillation(const predict_settings *set, fm_error *reter
     if (!set->distils) return FM_OK;
     if (set->weights.n > 1 || set->n_seed > 1) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "a chain is distilled once: give one --weights and one seed");
+                       "distill predicts each chain once: give one --weights and one seed");
     }
     if (!(set->min_plddt >= 0 && set->min_plddt <= 100)) {
         return fm_fail(reterr, FM_ERR_USAGE, "--min-plddt: expected 0 to 100");
@@ -164,17 +167,17 @@ static fm_status check_source(const predict_settings *set, fm_error *reterr) {
     }
     if (!set->n_input && (set->alignments || set->templates || set->single_sequence)) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "--alignments, --templates and --single-sequence are for INPUT files; a "
-                       "cache has its own");
+                       "--alignments, --templates and --single-sequence are for INPUT files only; "
+                       "a cache already has its alignments");
     }
     if (set->chains.n && !set->cache) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--chain is for --cache");
+        return fm_fail(reterr, FM_ERR_USAGE, "--chain can only be used with --cache");
     }
     if (set->chains.n && set->snapshot) {
         return fm_fail(reterr, FM_ERR_USAGE, "give either --chain or --snapshot, not both");
     }
     if (set->n_input && set->snapshot) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--snapshot is for --cache and --data");
+        return fm_fail(reterr, FM_ERR_USAGE, "--snapshot can only be used with --cache or --data");
     }
     return FM_OK;
 }
@@ -218,52 +221,51 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
         {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the results (required)",
          .letter = 'o'},
         {"alignments", FM_OPTION_STRING, &set->alignments, "DIR",
-         .help = "the folder of the FASTA files' alignments (beside each file)"},
+         .help = "folder of the FASTA files' alignments (beside each file)"},
         {"templates", FM_OPTION_STRING, &set->templates, "DIR",
          .help = "folder or zip archive of the mmCIF files that template hits name"},
         {"max-template-date", FM_OPTION_STRING, &set->date, "DATE",
-         .help = "no template released after YYYY-MM-DD; any; query: after the chain itself (any "
-                 "for files, query for a cache)"},
+         .help = "templates released by YYYY-MM-DD; any: all; query: none newer than the chain "
+                 "(any for files, query for a cache)"},
         {"single-sequence", FM_OPTION_FLAG, &set->single_sequence, NULL,
          .help = "predict from the sequences alone, without alignments and templates"},
         {"cache", FM_OPTION_STRING, &set->cache, "DIR", .help = "predict the chains of a cache"},
         {"snapshot", FM_OPTION_STRING, &set->snapshot, "NAME",
-         .help = "the chains of this snapshot (all of --cache; any that --data serves)"},
+         .help = "chains of this snapshot (of --cache all chains, of --data the one it serves)"},
         {"chain", FM_OPTION_LIST, &set->chains, "ID",
          .help = "only this chain of --cache; may be repeated"},
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "chains of servers: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, with commas "
-                 "between them"},
+         .help = "predict the chains of servers: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, "
+                 "separated by commas"},
         {"recycles", FM_OPTION_U64, &set->recycles, "N",
          .help = "recycling cycles after the first (3)", .max = 20},
         {"recycle-tol", FM_OPTION_F64, &set->recycle_tol, "ANGSTROM",
-         .help =
-             "recycling ends when it changes the distances of CA atoms by less; 0: never (0.5)"},
+         .help = "end recycling when a cycle changes CA distances by less; 0: never (0.5)"},
         {"dropout", FM_OPTION_FLAG, &set->dropout, NULL,
          .help = "keep dropout on, for seeds that differ more"},
         {"seeds", FM_OPTION_STRING, &set->seeds, "LIST",
-         .help = "seeds of the choice of MSA rows, each a prediction of its own (0)"},
+         .help = "seeds that choose the MSA rows, one prediction for each (0)"},
         {"msa-clusters", FM_OPTION_U64, &set->n_cluster, "N",
-         .help = "clustered MSA rows (those of a checkpoint; else 508)", .min = 1, .max = 65536},
+         .help = "clustered MSA rows (as a checkpoint says; else 508)", .min = 1, .max = 65536},
         {"extra-msa", FM_OPTION_U64, &set->n_extra, "N",
-         .help = "extra MSA rows (those of a checkpoint; else 5120)", .min = 1, .max = 1048576},
+         .help = "extra MSA rows (as a checkpoint says; else 5120)", .min = 1, .max = 1048576},
         {"min-plddt", FM_OPTION_F64, &set->min_plddt, "P",
-         .help = "structures of a lower mean pLDDT are not written (70)"},
+         .help = "write structures whose mean pLDDT is at least this (70)"},
         {"resume", FM_OPTION_FLAG, &set->resume, NULL,
          .help = "keep predictions that an earlier command finished"},
         {"pdb", FM_OPTION_FLAG, &set->pdb, NULL, .help = "also write PDB files"},
         {"set", FM_OPTION_STRING, &set->set, "SET",
-         .help = "of a checkpoint: ema (the moving average) or model (ema)"},
+         .help = "weights of a checkpoint: ema (the moving average) or model (ema)"},
         {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
-         .help = "of activations: fp32, or bf16 on cuda (fp32)"},
+         .help = "type of activations: fp32, or bf16 on cuda (fp32)"},
         {"device-memory", FM_OPTION_F64, &set->device_gib, "GIB",
-         .help = "device memory to use at most (all that is free)"},
+         .help = "most device memory to use (all that is free)"},
         {"max-length", FM_OPTION_U64, &set->max_length, "N",
-         .help = "chains with more residues fail (what a sample can hold)", .min = 1,
+         .help = "refuse chains with more residues (the most that a sample can hold)", .min = 1,
          .max = FM_LIMIT_N_RES},
         {"memory", FM_OPTION_U64, &set->memory_mib, "MIB",
-         .help = "host memory for chains; more chains run in pieces (1/4 of the machine's)",
+         .help = "host memory for chains, which else run in pieces (1/4 of the machine's)",
          .min = 1, .max = (uint64_t)1 << 30},
         {"jobs", FM_OPTION_U64, &set->jobs, "N",
          .help = "threads that prepare inputs (one per processor) and samples (2)", .letter = 'j',
@@ -272,7 +274,7 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
          .help = "how long to try to connect or reconnect (5000)", .max = 3600000},
         {"data-timeout", FM_OPTION_U64, &set->data_timeout_s, "S",
-         .help = "how long without a chain before it reconnects (600)", .min = 1, .max = 604800},
+         .help = "reconnect after so long without a chain (600)", .min = 1, .max = 604800},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};

@@ -1,6 +1,6 @@
-/* predict_inputs.h: where the chains of a prediction come from: a server, a cache, or files, of
- * which `foldmill featurize` makes a cache below the folder of the results. A cache is served by a
- * private server as long as this lives. */
+/* predict_inputs.h: the source of a prediction's chains: a server, a cache, or files. `foldmill
+ * featurize` prepares files as a cache below the folder of the results. A private server serves a
+ * cache until fm_predict_inputs_close. */
 #ifndef FM_TRAINER_PREDICT_INPUTS_H
 #define FM_TRAINER_PREDICT_INPUTS_H
 
@@ -9,12 +9,12 @@
 
 typedef struct fm_predict_inputs_options {
     const char *program;      /* for messages: "foldmill predict" */
-    const char *const *input; /* [n_input] files; 0 of them: a cache or a server */
+    const char *const *input; /* [n_input] files; n_input 0: a cache or a server */
     uint32_t n_input;
-    const char *alignments, *templates; /* of files; NULL = beside them, none */
+    const char *alignments, *templates; /* of files; NULL: beside them; no templates */
     bool single_sequence;
     const char *cache, *data, *snapshot; /* one of cache and data without files */
-    const fm_option_list *chain;         /* of the cache: their names; none = all */
+    const fm_option_list *chain;         /* names of chains of the cache; none: all */
     const char *date;                    /* bound of templates: any, query, YYYY-MM-DD */
     const char *out;                     /* the folder of the results, which exists */
     uint64_t jobs;                       /* 0: the programs' default */
@@ -23,19 +23,20 @@ typedef struct fm_predict_inputs_options {
 
 typedef struct fm_predict_inputs fm_predict_inputs;
 
-/* Prepares the inputs and starts the server. Inputs that are refused are reported on standard
- * error and counted. FM_ERR_DATA when none is left; FM_ERR_NOT_FOUND for a chain that the cache
- * lacks; FM_ERR_CANCELLED; FM_ERR_USAGE, FM_ERR_IO with the reason. */
+/* Prepares the inputs and starts the server. Refused inputs are reported on standard error and
+ * counted. Returns FM_ERR_DATA when all inputs are refused, FM_ERR_NOT_FOUND for a chain that the
+ * cache lacks, FM_ERR_CANCELLED, or FM_ERR_USAGE or FM_ERR_IO with the reason. */
 FM_MUST_USE fm_status fm_predict_inputs_open(const fm_predict_inputs_options *options,
                                              fm_predict_inputs **ret_inputs, fm_error *reterr);
-/* Stops the server and removes the cache that was made. NULL is allowed. */
+/* Stops the server and removes the prepared cache. NULL is allowed. */
 void fm_predict_inputs_close(fm_predict_inputs *inputs);
 
 const char *fm_predict_inputs_url(const fm_predict_inputs *inputs);
 /* The numbers of the chosen chains, in rising order; NULL and 0: all. */
 const uint64_t *fm_predict_inputs_only(const fm_predict_inputs *inputs, uint32_t *ret_n);
-/* What `foldmill inspect --as-input` says about a chain; NULL where it says nothing, and for the
- * chains of --data. For fm_predict_run_options.about, with the inputs as its context. */
+/* Sets *ret_about to the output of `foldmill inspect --as-input` for a chain; NULL when the command
+ * fails, and for the chains of --data. It is meant for fm_predict_run_options.about, with `inputs`
+ * as the context. */
 FM_MUST_USE fm_status fm_predict_inputs_about(void *inputs, const char *chain, fm_json **ret_about,
                                               fm_error *reterr);
 uint32_t fm_predict_inputs_n_refused(const fm_predict_inputs *inputs);

@@ -1,6 +1,6 @@
-/* predict_model.h: the model of a file of weights: a checkpoint of foldmill, AlphaFold's .npz, or
- * safetensors with OpenFold's names. The content decides which it is, and gives the model's sizes
- * and variant (templates, aligned error head). */
+/* predict_model.h: loads a model from a file of weights: a checkpoint of foldmill, AlphaFold's
+ * .npz, or safetensors with OpenFold's names. The kind of file, the model's sizes and its variant
+ * (templates, aligned error head) are read from the content. */
 #ifndef FM_TRAINER_PREDICT_MODEL_H
 #define FM_TRAINER_PREDICT_MODEL_H
 
@@ -15,7 +15,7 @@ typedef struct fm_predict_model_options {
     const char *device, *dtype;
     fm_checkpoint_set set;       /* of a checkpoint */
     uint64_t n_cluster, n_extra; /* rows of a sample; 0: a checkpoint's own, else 508 and 5,120 */
-    double memory_budget_gib;    /* of the device; 0: what it has */
+    double memory_budget_gib;    /* of the device; 0: all that is free */
     double recycle_tol;          /* as in fm_infer_options */
     bool dropout;
 } fm_predict_model_options;
@@ -24,15 +24,15 @@ typedef struct fm_predict_model {
     fm_train_config config; /* sizes of the model, rows of a sample */
     fm_infer *infer;
     fm_sha256 hash;  /* of the file */
-    char about[128]; /* "checkpoint, step 75000", "params of DeepMind", for people */
+    char about[128]; /* "checkpoint of step 75000", for people */
     bool is_checkpoint;
 } fm_predict_model;
 
-/* Reads the sizes and nothing else. FM_ERR_UNSUPPORTED for a file that is no weights, or a model
- * without a structure module; FM_ERR_DATA for weights that fit no model; errors of reading. */
+/* Reads the sizes only. Returns FM_ERR_UNSUPPORTED for a file that has no weights or a model
+ * without a structure module, FM_ERR_DATA for weights that fit no model, or an error of reading. */
 FM_MUST_USE fm_status fm_predict_model_look(const fm_predict_model_options *options,
                                             fm_predict_model *ret_model, fm_error *reterr);
-/* Opens the device and loads the values of a model that was looked at. */
+/* Opens the device and loads the values of a model after fm_predict_model_look. */
 FM_MUST_USE fm_status fm_predict_model_load(const fm_predict_model_options *options,
                                             fm_predict_model *model, fm_error *reterr);
 void fm_predict_model_unload(fm_predict_model *model);

@@ -1,15 +1,17 @@
-/* predict_run.h: predicts chains with one or several models and seeds, and writes what it predicts.
+/* predict_run.h: predicts chains with one or several models and seeds, and writes the results.
  *
- * Models come one after the other, for each its seeds, for each the chains in the order of their
- * lengths. A prediction's files are OUT/CHAIN/CHAIN_MODEL_seed-S with
+ * Models run one after the other. Each model runs its seeds in turn, and each seed the chains in
+ * the order of their lengths. A prediction's files are OUT/CHAIN/CHAIN_MODEL_seed-S with the
+ * endings
  *
  *     .cif, .pdb        the structure
  *     _scores.json      its confidences, with ColabFold's keys
  *     _pae.json, .svg   the aligned errors in the layout of the AlphaFold database, and drawn
  *     _trace.svg        the path of the chain
- *     _run.json         what it was made from, with its timing; written last
+ *     _run.json         its inputs, weights, settings and times; written last
  *
- * and those of distillation OUT/data/CHAIN.cif, OUT/confidences/CHAIN.json and _run.json. */
+ * A distillation writes OUT/data/CHAIN.cif, and CHAIN_scores.json and CHAIN_run.json in
+ * OUT/confidences. */
 #ifndef FM_TRAINER_PREDICT_RUN_H
 #define FM_TRAINER_PREDICT_RUN_H
 
@@ -32,29 +34,30 @@ typedef struct fm_predict_run_options {
     uint32_t n_recycle;                    /* cycles after the first one */
     const char *out;
     const char *software; /* version of this program */
-    bool resumes;         /* predictions whose _run.json is of the same inputs are kept */
+    bool resumes;         /* keeps predictions whose _run.json has the same inputs */
     bool writes_pdb;
     bool distils;
     double least_plddt; /* distils: structures of a lower mean are not written */
-    /* Asked once for each chain: what `foldmill inspect --as-input` says about it, or NULL. NULL:
-     * nothing is known about chains. FM_ERR_CANCELLED, FM_ERR_NOMEM. */
+    /* Called once for each chain for the output of `foldmill inspect --as-input`, or NULL. The
+     * function may be NULL; then nothing is known about chains. It may return FM_ERR_CANCELLED and
+     * FM_ERR_NOMEM. */
     fm_status (*about)(void *context, const char *chain, fm_json **ret_about, fm_error *reterr);
     void *about_context;
-    /* Called before the first chain of a model, and after each prediction. NULL: not called. */
+    /* Called before the first chain of a model, and after each prediction. Either may be NULL. */
     void (*on_model)(void *context, uint32_t model, const fm_predict_model *loaded);
     void (*on_result)(void *context, const fm_result_chain *chain, const fm_result_run *run,
                       const fm_result *result, uint32_t n_done, uint32_t n_all);
     void *context;
 } fm_predict_run_options;
 
-/* Predicts all chains. What is wrong with a chain is in its result. FM_ERR_CANCELLED when a signal
- * asked to stop: finished predictions stay. Errors of models, of the server and of writing. The
- * caller releases the table, also after a failure. */
+/* Predicts all chains. An error of one chain is stored in its result. Returns FM_ERR_CANCELLED when
+ * a signal asked to stop, and finished predictions stay. Otherwise it returns errors of models, of
+ * the server and of writing. The caller releases *ret_results, also after a failure. */
 FM_MUST_USE fm_status fm_predict_run(const fm_predict_run_options *options, fm_results *ret_results,
                                      fm_error *reterr);
 
-/* Writes the path of a file of a prediction: "OUT/CHAIN/CHAIN_MODEL_seed-S" + ending, or the folder
- * of the chain's files with run NULL: "OUT/CHAIN" + ending. FM_ERR_USAGE if it does not fit. */
+/* Writes the path of a prediction's file, "OUT/CHAIN/CHAIN_MODEL_seed-S" + ending. With run NULL it
+ * is "OUT/CHAIN" + ending. Returns FM_ERR_USAGE if the path does not fit. */
 FM_MUST_USE fm_status fm_predict_path(const fm_predict_run_options *options, const char *chain,
                                       const fm_result_run *run, const char *ending, char *out,
                                       size_t out_bytes, fm_error *reterr);

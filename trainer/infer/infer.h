@@ -1,17 +1,16 @@
-/* infer.h: inference: the structures and confidences that a model predicts for whole chains.
+/* infer.h: inference: predicts the structures and confidences of whole chains.
  *
  *     fm_infer_create          the parameters' memory; the caller loads a checkpoint into it
  *     fm_infer_run             one chain: all its cycles, its losses and the last cycle's atoms
  *     fm_infer_head            logits of that chain's heads
  *     fm_infer_aligned_error   the same for some rows of the aligned error head
  *
- * A run has no gradient and no saved tensors, and no dropout unless it samples. A chain is not
- * cropped. It is padded to the next length of fm_infer_round and masked, so one recording (tapes,
- * memory plan, CUDA graphs) serves all chains of about its length. The recorded length depends on
- * the chain's length alone, so the bits of a result do not depend on other chains; a longer
- * recording changes results only by
- * rounding. At most eight recordings are kept, fewer if memory is short. Callers that order chains
- * by length make each recording once.
+ * A run has no gradient and no saved tensors. It has dropout only with the option `dropout`. A
+ * chain is not cropped. It is padded to the next length of fm_infer_round and masked, so one
+ * recording (tapes, memory plan, CUDA graphs) serves all chains of about that length. The recorded
+ * length depends only on the chain's length, so the bits of a result do not depend on other chains.
+ * A longer recording changes results only by rounding. At most eight recordings are kept, fewer if
+ * memory is short. A caller that orders chains by length needs each recording once.
  *
  * Memory is planned before anything runs. Where the arrays of a sublayer are too large for the
  * memory, or for the 32-bit indices of kernels, the recording is chunked: attention, transitions,
@@ -23,8 +22,8 @@
 #include "trainer/step/step.h"
 
 typedef struct fm_infer_options {
-    /* n_res and dropout do not matter. n_seq and n_extra are recorded; with `predicts` at most so
-     * many rows, those that the chain has. */
+    /* n_res and dropout are ignored. n_seq and n_extra are the recorded numbers of rows. With
+     * `predicts` they are upper limits: fewer are recorded for a chain with fewer rows. */
     fm_model_config model;
     const fm_kernels *kernels; /* the device; NULL: the CPU's table of f32 */
     double weight[FM_LOSS_TERMS];
@@ -32,7 +31,7 @@ typedef struct fm_infer_options {
     /* No truth and no losses: the all_atom arrays, true_msa and bert_mask of the features are not
      * read. All cycles use one recording. */
     bool predicts;
-    bool dropout; /* with the model's rates, for sampling; fm_infer_seed */
+    bool dropout; /* keeps the model's rates, for sampling; see fm_infer_seed */
     /* Å; > 0, with `predicts`: recycling ends when a cycle changes the distances between CA atoms
      * by less, as the root of the mean square over all pairs. 0: all cycles run. */
     double recycle_tol;
@@ -56,12 +55,12 @@ fm_params *fm_infer_get_params(fm_infer *infer);
  * at most 1/8 above 128. */
 int64_t fm_infer_round(int64_t n_res);
 
-/* Finds the bytes of device memory that a chain of n_res residues takes, the parameters among
- * them, and runs nothing. FM_ERR_NOMEM. */
+/* Finds the bytes of device memory that a chain of n_res residues takes, including the parameters.
+ * Runs nothing. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_infer_plan(const fm_infer *infer, int64_t n_res, int64_t *ret_bytes,
                                     fm_error *reterr);
 
-/* What a chain takes. */
+/* The memory that a chain needs. */
 typedef struct fm_infer_need {
     int64_t bytes;           /* of device memory, the parameters among them */
     int64_t available_bytes; /* of the budget or the device; 0: not known */
@@ -69,13 +68,14 @@ typedef struct fm_infer_need {
     int64_t chunk_bytes;     /* of the workspace of a chunked recording; 0: not chunked */
 } fm_infer_need;
 
-/* Plans a chain of n_res residues and runs nothing. FM_ERR_LIMIT when it does not fit: the message
- * says what it needs, what there is, the longest chain that fits, and whether fewer extra MSA rows
- * would make it fit. *ret_need is set then too. FM_ERR_NOMEM. */
+/* Plans a chain of n_res residues and runs nothing. Returns FM_ERR_LIMIT when the chain does not
+ * fit; *ret_need is set then too. The message has the bytes needed and available, the longest chain
+ * that fits, and whether the chain would fit with fewer extra MSA rows. Also FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_infer_find_need(const fm_infer *infer, int64_t n_res,
                                          fm_infer_need *ret_need, fm_error *reterr);
 
-/* Sets the seed of dropout for the runs that follow (0 at first). Equal seeds give equal results.
+/* Sets the seed of dropout for the following runs; it is 0 at first. Equal seeds give equal
+ * results.
  */
 void fm_infer_seed(fm_infer *infer, uint64_t seed);
 
@@ -88,10 +88,10 @@ typedef struct fm_infer_result {
     uint8_t *known;   /* [N_res, 14]; 1 = the true atom is known */
     float *plddt;     /* [N_res] 0..100 (Algorithm 29); NULL without FM_HEAD_PLDDT */
     uint32_t n_cycle; /* cycles that ran */
-    /* By how much the last cycle changed the distances between CA atoms, Å; NaN where that is not
-     * known: without recycle_tol, and after one cycle. */
+    /* Change of the distances between CA atoms in the last cycle, Å. NaN without recycle_tol, and
+     * after a single cycle. */
     double ca_change;
-    double record_s, run_s; /* to plan and take memory, 0 for a recording that was there; to run */
+    double record_s, run_s; /* to plan and take memory, 0 for a kept recording; to run */
 } fm_infer_result;
 
 /* Runs one chain. FM_ERR_LIMIT when its memory does not fit, as fm_infer_find_need. FM_ERR_DATA
@@ -102,14 +102,14 @@ FM_MUST_USE fm_status fm_infer_run(fm_infer *infer, const fm_features *features,
 
 /* Copies the logits of a head of the chain that ran last, without padding: f32 [N_res, n_bin], or
  * [N_res, N_res, n_bin] of pairs. Those of the distogram are made symmetric. *ret_logits is NULL
- * and *ret_n_bin 0 where the model lacks the head or it was not asked for. FM_ERR_LIMIT if the
+ * and *ret_n_bin 0 if the model lacks the head or the options did not name it. FM_ERR_LIMIT if the
  * arena is full. */
 FM_MUST_USE fm_status fm_infer_head(fm_infer *infer, fm_head head, fm_arena *arena,
                                     float **ret_logits, int64_t *ret_n_bin, fm_error *reterr);
 
 /* Copies the logits of the aligned error head of that chain for some rows of pairs: f32 [n_row,
- * N_res, n_bin] of rows first .. first + n_row - 1, which must be rows of the chain (assert). As
- * above otherwise. */
+ * N_res, n_bin] of rows first .. first + n_row - 1, which must be rows of the chain (assert).
+ * Everything else is as in fm_infer_head. */
 FM_MUST_USE fm_status fm_infer_aligned_error(fm_infer *infer, uint32_t first, uint32_t n_row,
                                              fm_arena *arena, float **ret_logits,
                                              int64_t *ret_n_bin, fm_error *reterr);

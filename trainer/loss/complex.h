@@ -1,18 +1,18 @@
-/* complex.h: AlphaFold 3's labels of one complex in the state, and its eight losses recorded from
- * them (section 4.3 of the supplement):
+/* complex.h: writes AlphaFold 3's labels of one complex to the state, and records its eight losses
+ * (section 4.3 of the supplement):
  *
  *     of the denoised structures    4 (mse + a_bond bond + w_lddt smooth lDDT)
  *     of the trunk's pairs          0.03 distogram
  *     of the rollout                1e-4 (plddt + pde + resolved + a_pae pae)
  *
- * The terms are unweighted; the factors are in device memory, so one recording serves all stages of
- * training and all resolutions. */
+ * The recorded terms are unweighted. Their factors are in device memory, so one recording serves
+ * all stages of training and all resolutions. */
 #ifndef FM_TRAINER_LOSS_COMPLEX_H
 #define FM_TRAINER_LOSS_COMPLEX_H
 
 #include "trainer/loss/diffusion_losses.h"
 
-/* Labels as arrays of the host, with the names, types and shapes of the stored features. */
+/* Labels as host arrays, with the names, types and shapes of the stored features. */
 typedef struct fm_complex_labels {
     int64_t n_token, n_atom;
     const float *coordinate;                    /* [n_atom, 3] Å; 0 where not resolved */
@@ -32,7 +32,7 @@ enum {
     FM_COMPLEX_BOND,
     FM_COMPLEX_SMOOTH_LDDT,
     FM_COMPLEX_DISTOGRAM,
-    FM_COMPLEX_STRUCTURE_TERMS, /* those before belong to the last cycle's pass */
+    FM_COMPLEX_STRUCTURE_TERMS, /* the terms before it belong to the last cycle's pass */
     FM_COMPLEX_PLDDT = FM_COMPLEX_STRUCTURE_TERMS,
     FM_COMPLEX_PDE,
     FM_COMPLEX_RESOLVED,
@@ -40,21 +40,23 @@ enum {
     FM_COMPLEX_TERMS
 };
 
-/* Weights of a stage of training, and the resolutions whose confidence is trained. */
+/* Weights of a stage of training, and the range of resolutions for which the confidence head is
+ * trained. */
 typedef struct fm_complex_weights {
     double diffusion, bond, smooth_lddt;      /* 4; factors within it: 1, 1 */
     double distogram, confidence, pae;        /* 0.03, 1e-4; factor within it: 1 */
     double least_resolution, most_resolution; /* 0.1, 4 Å */
 } fm_complex_weights;
 
-/* The factors of the terms for a complex of this resolution. */
+/* Writes the factors of the terms for a complex of this resolution. */
 void fm_complex_factors(const fm_complex_weights *weights, double resolution,
                         double factors[FM_COMPLEX_TERMS]);
 
-/* The weight of a sample of noise level sigma: (sigma^2 + d^2) / (sigma d)^2. */
+/* Returns the weight of a sample of noise level sigma: (sigma^2 + d^2) / (sigma d)^2, where d is
+ * sigma_data. */
 double fm_complex_scale(double sigma, double sigma_data);
 
-/* Positions in the state. */
+/* Where the state holds the labels. */
 typedef struct fm_complex_targets {
     int64_t n_token, n_atom, n_bond, n_sample;
     int32_t position, mask, weight, radius; /* act; see fm_atom_truth */
@@ -76,14 +78,15 @@ void fm_complex_declare_targets(fm_state *state, const fm_kernels *kernels, int6
                                 int64_t n_atom, int64_t n_bond, int64_t n_sample,
                                 fm_complex_targets *ret_targets);
 
-/* Bonds in the labels, each counted once. */
+/* Returns the number of bonds in the labels, each counted once. */
 int64_t fm_complex_count_bonds(const fm_complex_labels *labels);
 
-/* Where values go: element `at` of a tensor of the state. */
+/* Writes a value to element `at` of a tensor of the state. */
 typedef void fm_complex_put(void *context, int32_t tensor, int64_t at, double value);
 
-/* Writes the labels, and the factors of the terms: all elements but scale and structure. Labels may
- * be smaller than the recorded shapes; the rest is padding. Asserts that the bonds fit. */
+/* Writes all elements of the targets, the factors of the terms included, except scale and
+ * structure. Labels may be smaller than the recorded shapes; the remaining elements are padding.
+ * Asserts that the bonds fit. */
 void fm_complex_write_labels(const fm_complex_labels *labels, const fm_complex_weights *weights,
                              const fm_complex_targets *targets, fm_complex_put *to, void *context);
 

@@ -1,5 +1,5 @@
-/* diffusion_losses.h: AlphaFold 3's losses on denoised structures and on what its confidence head
- * says about a structure (section 4.3 of the supplement), each one node that ends in a scalar.
+/* diffusion_losses.h: AlphaFold 3's losses on denoised structures and on the logits of its
+ * confidence head (section 4.3 of the supplement). Each loss is one node with a scalar result.
  *
  * Structures are act [S, n_atom, 3] Å. The truth and its masks are tensors of the state. */
 #ifndef FM_TRAINER_DIFFUSION_LOSSES_H
@@ -7,15 +7,15 @@
 
 #include "trainer/autograd/tape.h"
 
-/* Tensors of the state; all act, of the true structure. */
+/* The true structure. All are tensors of the state, act. */
 typedef struct fm_atom_truth {
     fm_tensor_ref position; /* [n_atom, 3] Å; 0 where not known */
     fm_tensor_ref mask;     /* [n_atom]: 1 where known */
-    fm_tensor_ref weight;   /* [n_atom]: of the mean square error and its alignment, times mask */
+    fm_tensor_ref weight;   /* [n_atom]: mask times weight in the square error and alignment */
     fm_tensor_ref radius;   /* [n_atom] Å: 15, or 30 for atoms of nucleotides */
 } fm_atom_truth;
 
-/* Returns the truth moved onto each structure of x by the weights (AF3-28), [S, n_atom, 3]. It
+/* Returns the truth superposed on each structure of x with the weights (AF3-28), [S, n_atom, 3]. It
  * has no gradient. */
 fm_tensor_ref fm_op_align_truth(fm_tape *tape, fm_tensor_ref x, const fm_atom_truth *truth);
 
@@ -31,13 +31,14 @@ typedef struct fm_bonds {
 fm_tensor_ref fm_op_bond_loss(fm_tape *tape, fm_tensor_ref x, const fm_bonds *bonds,
                               fm_tensor_ref scale);
 
-/* AF3-27. */
+/* Records the smooth lDDT loss (AF3-27). Returns the loss, acc [1]. */
 fm_tensor_ref fm_op_smooth_lddt_loss(fm_tape *tape, fm_tensor_ref x, const fm_atom_truth *truth);
 
 /* -- confidence */
 
-/* The cross entropy of logits [B, .., n_bin] of B structures. The classes are made
- * from the structure x act [B, n_atom, 3] without a gradient. Each returns the loss, acc [1]. */
+/* Each function records the cross entropy of logits [B, .., n_bin] of B structures and returns the
+ * loss, acc [1]. The classes follow from the structure x, act [B, n_atom, 3], without a gradient.
+ */
 
 /* Pairs of representative atoms: x act [B, N, 3], truth and mask of the same atoms. */
 fm_tensor_ref fm_op_pde_loss(fm_tape *tape, fm_tensor_ref logits, fm_tensor_ref x,
@@ -48,8 +49,8 @@ fm_tensor_ref fm_op_pae_loss(fm_tape *tape, fm_tensor_ref logits, fm_tensor_ref 
 /* partner act [n_atom]: 1 for the atoms that others are measured against. */
 fm_tensor_ref fm_op_atom_plddt_loss(fm_tape *tape, fm_tensor_ref logits, fm_tensor_ref x,
                                     const fm_atom_truth *truth, fm_tensor_ref partner);
-/* Classes that the host has made: logits [.., n_bin], target i32 and weight act, one for each row:
- * whether an atom is resolved. */
+/* The same with classes from the host, for the question whether an atom is resolved. logits are
+ * [.., n_bin]; target, i32, and weight, act, have one element for each row. */
 fm_tensor_ref fm_op_class_loss(fm_tape *tape, const char *name, fm_tensor_ref logits,
                                fm_tensor_ref target, fm_tensor_ref weight);
 /* logits [N, N, n_bin], truth and mask f32 [N, 3], [N] of the representative atoms. */

@@ -1,7 +1,7 @@
-/* arithmetic.h: nodes for sums and other simple functions of whole tensors, of which modules are
- * composed that have no sublayer of their own.
+/* arithmetic.h: nodes for sums and other simple functions of whole tensors. Modules without a fused
+ * sublayer are composed of them.
  *
- * None of them overwrites its inputs, on any tape. */
+ * No node overwrites its inputs, on any tape. */
 #ifndef FM_TRAINER_ARITHMETIC_H
 #define FM_TRAINER_ARITHMETIC_H
 

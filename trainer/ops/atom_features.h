@@ -2,7 +2,7 @@
  *
  *     c = mask * (W_pos x + W_charge asinh(charge) + W_f [1, one-hot element, 4 characters])
  *
- * One-hot features are class numbers here, and their products are columns of W_f. */
+ * One-hot features are stored as class numbers, so their products with W_f are columns of W_f. */
 #ifndef FM_TRAINER_ATOM_FEATURES_H
 #define FM_TRAINER_ATOM_FEATURES_H
 
@@ -19,8 +19,8 @@ typedef struct fm_atom_feature_inputs {
     fm_tensor_ref position; /* act [n_atom, 3] Å */
     fm_tensor_ref charge;   /* act [n_atom, 1]: asinh of the charge */
     fm_tensor_ref mask;     /* act [n_atom]: 1 where there is a conformer */
-    /* u8 [FM_ATOM_CLASSES, n_atom]. The first is 0 for every atom. A number out of range is no
-     * class. */
+    /* u8 [FM_ATOM_CLASSES, n_atom]. The first row is 0 for every atom. A number that is out of
+     * range means no class. */
     fm_tensor_ref classes;
 } fm_atom_feature_inputs;
 

@@ -7,8 +7,8 @@
  *     core      o = sigmoid(g) * attention(q, k, v, gathered bias)
  *     update    y = x + dropout(W_o o + b_o), by linear_update.h
  *
- * A norm that is FM_PARAM_NONE says that z or x is normalised already. The numbers and the
- * draws are those of the one node. */
+ * If a norm is FM_PARAM_NONE, z or x is already normalised. The numbers and the draws equal those
+ * of the single node. */
 #ifndef FM_TRAINER_ATTENTION_SPLIT_H
 #define FM_TRAINER_ATTENTION_SPLIT_H
 

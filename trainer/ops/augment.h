@@ -1,5 +1,5 @@
-/* augment.h: moves of whole structures (AF3-19), and the random numbers of noisy structures.
- * Nodes of this file have no gradient. */
+/* augment.h: nodes that move whole structures (AF3-19) and draw the random numbers of noisy
+ * structures. They have no gradient. */
 #ifndef FM_TRAINER_AUGMENT_H
 #define FM_TRAINER_AUGMENT_H
 
@@ -12,12 +12,13 @@ typedef struct fm_structure_draws {
     fm_tensor_ref noise;    /* act [S, n, 3], standard normal */
 } fm_structure_draws;
 
-/* Draws by the seed and the clock of the tape. */
+/* Draws the numbers from the seed and the clock of the tape. */
 fm_structure_draws fm_op_draw_structures(fm_tape *tape, fm_draw_structures of, int64_t n_sample,
                                          int64_t n_atom);
 
-/* (x - centre) R^T + t. x act [S, n, 3], or [n, 3] for all samples; mask act [n], or
- * FM_TENSOR_NONE: atoms of the centre; the others then go to 0. Returns [S, n, 3]. */
+/* Computes (x - centre) R^T + t, [S, n, 3]. x is act [S, n, 3], or [n, 3] for all samples. mask is
+ * act [n], or FM_TENSOR_NONE for all atoms. The centre is the mean over the atoms of the mask, and
+ * the result is 0 for the others. */
 fm_tensor_ref fm_op_augment(fm_tape *tape, fm_tensor_ref x, fm_tensor_ref mask,
                             const fm_structure_draws *draws);
 

@@ -1,5 +1,5 @@
-/* call_atoms.h: the wrappers of call.h for the kernels of atoms and tokens. Each has the name
- * of its kernel. A gradient with a NULL place is not made. */
+/* call_atoms.h: the wrappers of call.h for the kernels of atoms and tokens. Each has the name of
+ * its kernel. A gradient whose data pointer is NULL is not computed. */
 #ifndef FM_TRAINER_CALL_ATOMS_H
 #define FM_TRAINER_CALL_ATOMS_H
 

@@ -1,5 +1,5 @@
 /* call_noisy.h: the wrappers of call.h for the kernels of structures with noise. Each has the name
- * of its kernel. A gradient with a NULL place is not made. */
+ * of its kernel. A gradient whose data pointer is NULL is not computed. */
 #ifndef FM_TRAINER_CALL_NOISY_H
 #define FM_TRAINER_CALL_NOISY_H
 

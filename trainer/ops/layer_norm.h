@@ -4,7 +4,7 @@
  *     scale   y = hat(x) * gamma             weights [c]
  *     plain   y = hat(x)                     no weights
  *
- * Ones and zeros in place of absent weights come from the workspace. */
+ * The kernel needs weights, so absent ones are written to the workspace as ones and zeros. */
 #ifndef FM_TRAINER_LAYER_NORM_H
 #define FM_TRAINER_LAYER_NORM_H
 

@@ -1,5 +1,5 @@
-/* one_hot_linear.h: a linear layer without bias of one-hot features, given by their classes: y is a
- * column of W. */
+/* one_hot_linear.h: a linear layer without bias on one-hot features. The features are given by
+ * their classes, so each result is a column of W. */
 #ifndef FM_TRAINER_ONE_HOT_LINEAR_H
 #define FM_TRAINER_ONE_HOT_LINEAR_H
 

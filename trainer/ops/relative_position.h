@@ -1,5 +1,5 @@
-/* relative_position.h: the encoding of relative positions (AF3-3): a linear layer of 139 one-hot
- * features of a pair of tokens, made by look-ups of the layer's columns.
+/* relative_position.h: the encoding of relative positions (AF3-3): a linear layer on 139 one-hot
+ * features of a pair of tokens, computed by look-ups of the layer's columns.
  *
  *     columns    0 .. 65     residue index of i minus that of j, clipped to +-32; 65: other chain
  *               66 .. 131    the same of token indices within a residue; 131: other residue
@@ -12,8 +12,8 @@
 
 enum { FM_RELATIVE_FEATURES = 139, FM_RELATIVE_KINDS = 4 };
 
-/* Makes the classes of all pairs from the tokens' ids, all [n]: ids [4, n, n], one class of each
- * kind, or 255 where two entities differ. For the host. */
+/* Computes on the host the classes of all pairs from the tokens' ids, all [n]. ids is [4, n, n],
+ * with one class of each kind. The class of the same entity is 255 where two entities differ. */
 void fm_relative_position_classes(int64_t n, const int64_t *asym_id, const int64_t *residue_index,
                                   const int64_t *entity_id, const int64_t *sym_id,
                                   const int64_t *token_index, uint8_t *ids);

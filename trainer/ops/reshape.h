@@ -1,5 +1,5 @@
-/* reshape.h: copies of a tensor with a leading axis of one sample more or less. A copy may be
- * updated in place without changing the tensor that it was made from. */
+/* reshape.h: copies a tensor and adds or removes a leading axis of one sample. The copy may be
+ * updated in place without changing the original. */
 #ifndef FM_TRAINER_RESHAPE_H
 #define FM_TRAINER_RESHAPE_H
 

@@ -1,5 +1,5 @@
-/* slot_linear.h: a linear layer for each slot of a token, all of the same input: atom k of a
- * residue has a matrix of its own (AF3-31).
+/* slot_linear.h: applies one linear layer per slot of a token to the same input. Atom k of a
+ * residue uses matrix k (AF3-31).
  *
  *     y_kn = x_n W_k           W [n_slot, c, c_out], not transposed */
 #ifndef FM_TRAINER_SLOT_LINEAR_H

@@ -1,5 +1,6 @@
-/* swiglu.h: swish(a) * b of the two halves of a row, the middle of the conditioned transition
- * (AF3-25). The transition without conditioning is one node (swiglu_transition.h). */
+/* swiglu.h: computes swish(a) * b from the two halves of a row, the middle of the conditioned
+ * transition (AF3-25). The transition without conditioning is one fused node (swiglu_transition.h).
+ */
 #ifndef FM_TRAINER_SWIGLU_H
 #define FM_TRAINER_SWIGLU_H
 

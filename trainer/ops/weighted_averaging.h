@@ -2,10 +2,10 @@
  *
  *     m_si += dropout(W_o (sigmoid(g_si) * sum_j softmax_j(b_ij) v_sj))
  *
- * v and g are linear in LayerNorm(m), b in LayerNorm(z). No layer has a bias. The weights are those
- * of an attention without queries and keys, and the same for all rows s. Masked j get weight 0.
- * Dropout shares its mask over the rows s. m [N_seq, N, c_m], mask [N_seq, N], z [N, N, c_z].
- * Saved: v g, b, the gated averages, the log-sum-exp. */
+ * v and g are linear in LayerNorm(m), and b in LayerNorm(z). No layer has a bias. The averaging
+ * weights are those of an attention without queries and keys, and are the same for all rows s.
+ * Masked j have weight 0. All rows s share one dropout mask. m [N_seq, N, c_m], mask [N_seq, N], z
+ * [N, N, c_z]. Saved: v g, b, the gated averages, the log-sum-exp. */
 #ifndef FM_TRAINER_WEIGHTED_AVERAGING_H
 #define FM_TRAINER_WEIGHTED_AVERAGING_H
 

@@ -1,13 +1,13 @@
-/* window_attention.h: gated attention of atoms in windows of 32 queries and 128 keys (AF3-7), for
- * several samples that share the pair bias; one node:
+/* window_attention.h: gated attention of atoms in windows of 32 queries and 128 keys (AF3-7), as
+ * one node. Several samples share the pair bias:
  *
  *     u = W_o (sigmoid(g) * softmax(q k^T / sqrt(c) + b) v)
  *
- * q and g are linear in x, k and v in y. Keys outside the atoms have weight 0. The gradient of b is
- * summed over the samples.
+ * q and g are linear in x, and k and v in y. Keys outside the atoms have weight 0. The gradient of
+ * b is summed over the samples.
  *
- * Forward reads overlapping windows of k and v in place, by strides. Backward copies them,
- * since the gradients of a key from four windows need places of their own. */
+ * Forward reads overlapping windows of k and v in place, by strides. Backward copies the windows,
+ * because a key is part of four windows and each needs space for its gradient. */
 #ifndef FM_TRAINER_WINDOW_ATTENTION_H
 #define FM_TRAINER_WINDOW_ATTENTION_H
 

@@ -1,5 +1,5 @@
-/* page.h: the page of a chain: one HTML file with its predictions, its pictures and its sequence.
- * Nothing is loaded from elsewhere, and there are no scripts. */
+/* page.h: writes the page of a chain: one HTML file with its predictions, pictures and sequence.
+ * The page loads no other file and has no scripts. */
 #ifndef FM_TRAINER_PAGE_H
 #define FM_TRAINER_PAGE_H
 
@@ -21,7 +21,7 @@ typedef struct fm_page_row {
 typedef struct fm_page {
     const char *chain, *software;
     uint32_t n_res, n_seq;
-    const char *templates; /* "1abc_A, 2xyz_B", "" = none, NULL = not known */
+    const char *templates; /* "1abc_A, 2xyz_B"; "": none; NULL: not known */
     const char *sequence;  /* [n_res] letters */
     const float *plddt;    /* [n_res] of the best prediction */
     uint32_t n_row;
@@ -30,7 +30,7 @@ typedef struct fm_page {
     const fm_bytes *picture; /* SVG files */
 } fm_page;
 
-/* FM_ERR_IO, FM_ERR_NOMEM. */
+/* Writes the page to `path`, whole or not at all. FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_page_write(const char *path, const fm_page *page, fm_error *reterr);
 
 #endif

@@ -1,5 +1,5 @@
-/* pictures.h: the pictures of a prediction as SVG, each a whole file that can also be part of a
- * page. They have no scripts and no links, and follow a viewer's dark mode. */
+/* pictures.h: draws the pictures of a prediction as SVG. Each is a whole file that can also be part
+ * of a page. They have no scripts and no links, and they follow a viewer's dark mode. */
 #ifndef FM_TRAINER_PICTURES_H
 #define FM_TRAINER_PICTURES_H
 
@@ -18,7 +18,7 @@ enum { FM_PLDDT_CLASSES = 4 };
 extern const fm_plddt_class fm_plddt_classes[FM_PLDDT_CLASSES]; /* best first */
 const fm_plddt_class *fm_plddt_class_of(double plddt);
 
-/* The predicted aligned error as a matrix; needs prediction->pae. Of a long chain, neighbouring
+/* The predicted aligned error as a matrix; needs prediction->pae. In a long chain, neighbouring
  * residues share a cell. */
 void fm_picture_pae(FILE *out, const fm_prediction *prediction);
 
@@ -35,8 +35,9 @@ typedef struct fm_plddt_curve {
 void fm_picture_plddt(FILE *out, const char *chain, uint32_t n_res, const fm_plddt_curve *curve,
                       uint32_t n_curve);
 
-/* How the rows of the MSA cover the chain: `coverage` as `foldmill inspect --as-input` prints it
- * (server/cli/inspect_input.h). False, and nothing is drawn, when it is not of that form. */
+/* Draws how the rows of the MSA cover the chain. `coverage` has the form that `foldmill inspect
+ * --as-input` prints (server/cli/inspect_input.h). Returns false and draws nothing for another
+ * form. */
 bool fm_picture_coverage(FILE *out, const char *chain, uint32_t n_res, const fm_json *coverage);
 
 #endif

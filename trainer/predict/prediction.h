@@ -1,4 +1,4 @@
-/* prediction.h: a predicted structure with its confidences, and the files that it is written to.
+/* prediction.h: writes a predicted structure with its confidences to files.
  *
  *     fm_prediction_write_cif     mmCIF with the categories of ModelCIF, pLDDT as B factors
  *     fm_prediction_write_pdb     the older format, for chains that fit into it

@@ -1,10 +1,10 @@
-/* results.h: the predictions of one command: for each chain one by each pair of model and seed, and
- * the files that compare them.
+/* results.h: the table of one command's predictions, and the files that compare them. A chain has
+ * one prediction for each pair of model and seed.
  *
- *     ranking.json    of a chain: its predictions, best first, with AlphaFold's keys
+ *     ranking.json    a chain's predictions, best first, with AlphaFold's keys
  *     summary.csv     a row for each prediction
  *
- * The best prediction has the highest mean pLDDT; of equal ones the first is best. */
+ * The best prediction has the highest mean pLDDT. Of equal ones, the first in the table is best. */
 #ifndef FM_TRAINER_RESULTS_H
 #define FM_TRAINER_RESULTS_H
 
@@ -36,7 +36,7 @@ typedef struct fm_result {
 
 typedef struct fm_result_chain {
     char *name; /* NULL: not received yet; on the heap */
-    /* What `foldmill inspect --as-input` says about it; NULL: not known. Freed with the table. */
+    /* The output of `foldmill inspect --as-input`; NULL: not known. Freed with the table. */
     fm_json *about;
     uint32_t n_res, n_seq, n_templ;
     fm_result *result; /* [n_run] */

@@ -1,4 +1,4 @@
-/* text_file.h: a text file that is printed into memory and appears whole or not at all. */
+/* text_file.h: collects the text of a file in memory and writes the file whole or not at all. */
 #ifndef FM_TRAINER_TEXT_FILE_H
 #define FM_TRAINER_TEXT_FILE_H
 

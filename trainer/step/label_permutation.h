@@ -1,9 +1,9 @@
-/* label_permutation.h: gives the chains and atoms of a complex that are alike the labels that fit a
- * predicted structure best (AlphaFold 3, section 4.2 of the supplement).
+/* label_permutation.h: exchanges the labels of equivalent chains and atoms of a complex so that
+ * they fit a predicted structure best (AlphaFold 3, section 4.2 of the supplement).
  *
- * Copies of one molecule have no order, and neither have, say, the two oxygens of a carboxylate. A
- * prediction that names them otherwise than the experiment is as good, so the labels are exchanged
- * before the losses are computed:
+ * Copies of one molecule have no order, and neither have, for example, the two oxygens of a
+ * carboxylate. A prediction that names them in another order than the experiment is equally good.
+ * So the labels are exchanged before the losses are computed:
  *
  *     chains   One predicted chain is the anchor: the one with the fewest copies in the truth, then
  *              the one with most resolved tokens. Each of these copies in turn is superposed on it
@@ -46,9 +46,9 @@ typedef struct fm_atom_orders {
     const int32_t *order; /* [n_order, n] */
 } fm_atom_orders;
 
-/* resolved [truth->n_atom]: 1 for atoms with a position. Writes label [predicted->n_atom]: the atom
- * of the truth whose position an atom of the prediction gets, or -1 for none. Uses `scratch` and
- * rewinds it. FM_ERR_LIMIT where it is too small. */
+/* resolved [truth->n_atom] is 1 for atoms with a known position. Writes label [predicted->n_atom]:
+ * for each predicted atom the true atom whose position it gets, or -1 for none. Uses `scratch` and
+ * rewinds it. Returns FM_ERR_LIMIT if `scratch` is too small. */
 FM_MUST_USE fm_status fm_permute_labels(const fm_labelled_complex *predicted,
                                         const fm_labelled_complex *truth, const float *resolved,
                                         const fm_atom_orders *orders, int64_t n_orders,

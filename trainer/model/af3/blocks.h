@@ -1,8 +1,8 @@
 /* blocks.h: the blocks of AlphaFold 3's trunk: Pairformer (17), MSA module (8) and template pair
  * stack (16), and their parameters.
  *
- * Each is a list of sublayers (model/sublayer.h), and all share the five sublayers of the pairs.
- * The single representation is [1, N, c_s]. */
+ * Each block is a list of sublayers (model/sublayer.h). All three share the five sublayers that
+ * update the pairs. The single representation is [1, N, c_s]. */
 #ifndef FM_TRAINER_AF3_BLOCKS_H
 #define FM_TRAINER_AF3_BLOCKS_H
 
@@ -11,7 +11,7 @@
 #include "trainer/ops/swiglu_transition.h"
 #include "trainer/ops/weighted_averaging.h"
 
-/* The weights of one block of any of the three stacks, which each use a part of them. */
+/* The weights of one block. Each of the three stacks uses some of the fields. */
 typedef struct fm_af3_block_weights {
     fm_triangle_weights outgoing, incoming;
     fm_attention_weights starting, ending;
@@ -25,13 +25,14 @@ typedef struct fm_af3_block_weights {
 
 /* -- parameters; scopes end in '.' */
 
-/* "layernorm1", "linear_no_bias_a", "linear_no_bias_b", "linear_no_bias" (11). */
+/* The SwiGLU transition (11), with the names "layernorm1", "linear_no_bias_a", "linear_no_bias_b"
+ * and "linear_no_bias". */
 fm_swiglu_transition_weights fm_af3_transition(const fm_scope *scope, int64_t c, int64_t factor);
 fm_triangle_weights fm_af3_triangle(const fm_scope *scope, int64_t c_z, int64_t c);
 /* Triangle attention. */
 fm_attention_weights fm_af3_triangle_attention(const fm_scope *scope, int64_t c_z, int64_t n_head,
                                                int64_t c_head);
-/* Attention with pair bias without conditioning (24). */
+/* Attention with pair bias (24), without conditioning. */
 fm_attention_weights fm_af3_single_attention(const fm_scope *scope, int64_t c_s, int64_t c_z,
                                              int64_t n_head);
 fm_outer_weights fm_af3_outer(const fm_scope *scope, int64_t c_m, int64_t c, int64_t c_z);
@@ -46,7 +47,7 @@ fm_af3_block_weights fm_af3_template_weights(const fm_scope *scope, const fm_af3
 
 /* -- recording */
 
-/* Tensors that are 1 where there is a token, else 0. */
+/* Tensors that are 1 at tokens and 0 at padding. */
 typedef struct fm_af3_masks {
     fm_tensor_ref single; /* act [1, N] */
     fm_tensor_ref pair;   /* act [N, N] */
@@ -57,16 +58,17 @@ typedef struct fm_af3_pair_of {
     fm_tensor_ref s, z; /* [1, N, c_s] or m [M, N, c_m]; [N, N, c_z] */
 } fm_af3_pair_of;
 
-/* Each records n_block blocks, weights [n_block], each as one segment, with the rates of dropout of
- * `config`. */
+/* The three functions record n_block blocks, each as one segment, with the dropout rates of
+ * `config`. `weights` is [n_block]. */
 fm_af3_pair_of fm_af3_pairformer(fm_tape *tape, const fm_af3_config *config,
                                  const fm_af3_block_weights *weights, int32_t n_block,
                                  const fm_af3_masks *masks, fm_af3_pair_of in);
-/* in.s is m. The last block of the module does not update m: its result has s FM_TENSOR_NONE. */
+/* in.s is m. With `ends_module` the last of these blocks does not update m, and the returned s is
+ * FM_TENSOR_NONE. */
 fm_af3_pair_of fm_af3_msa_blocks(fm_tape *tape, const fm_af3_config *config,
                                  const fm_af3_block_weights *weights, int32_t n_block,
                                  bool ends_module, const fm_af3_masks *masks, fm_af3_pair_of in);
-/* t [T, N, N, c_template] of all templates, each of which draws dropout masks of its own. */
+/* t [T, N, N, c_template] has all templates. Each template draws separate dropout masks. */
 fm_tensor_ref fm_af3_template_blocks(fm_tape *tape, const fm_af3_config *config,
                                      const fm_af3_block_weights *weights, int32_t n_block,
                                      fm_tensor_ref pair_mask, fm_tensor_ref t);

@@ -1,9 +1,9 @@
-/* conditioned.h: the conditioned sublayers and blocks of AlphaFold 3's diffusion module: AdaLN
- * (26), attention (24) and transition (25) with conditioning, blocks of both (23) of tokens and of
- * atoms (7), and their parameters.
+/* conditioned.h: the conditioned sublayers of AlphaFold 3's diffusion module: AdaLN (26), attention
+ * (24) and transition (25). It also has the blocks of these sublayers, for tokens (23) and for
+ * atoms (7), and adds their parameters.
  *
- * Activations are [S, n, c] for S samples; the conditioning signal is [S, n, c_s], or [n, c_s]
- * where the samples share it (atoms). The pairs belong to all samples. */
+ * Activations are [S, n, c] for S samples. The conditioning signal is [S, n, c_s], or [n, c_s]
+ * where the samples share it (atoms). All samples share the pairs. */
 #ifndef FM_TRAINER_AF3_CONDITIONED_H
 #define FM_TRAINER_AF3_CONDITIONED_H
 
@@ -17,8 +17,8 @@ typedef struct fm_adaln_weights {
 } fm_adaln_weights;
 
 typedef struct fm_conditioned_attention_weights {
-    fm_adaln_weights norm;          /* of queries, and of keys of tokens */
-    fm_adaln_weights norm_kv;       /* of the keys of atoms, applied to the result of `norm` */
+    fm_adaln_weights norm;          /* of queries; for tokens also of keys */
+    fm_adaln_weights norm_kv;       /* atoms only: of keys, applied to the result of `norm` */
     fm_param_ref qkvg, q_bias, out; /* [4 c, c], [c], [c, c] */
     fm_param_ref norm_z;            /* [c_z] */
     fm_linear_weights bias;         /* [n_head, c_z] */
@@ -39,7 +39,7 @@ typedef struct fm_conditioned_block_weights {
 /* -- parameters; scopes end in '.' */
 
 fm_adaln_weights fm_af3_adaln_weights(const fm_scope *scope, int64_t c, int64_t c_s);
-/* of_atoms: keys have an AdaLN of their own. */
+/* With of_atoms, keys have a separate AdaLN (norm_kv). */
 fm_conditioned_attention_weights fm_af3_conditioned_attention_weights(const fm_scope *scope,
                                                                       int64_t c, int64_t c_s,
                                                                       int64_t c_z, int64_t n_head,
@@ -57,13 +57,14 @@ fm_conditioned_block_weights fm_af3_conditioned_block_weights(const fm_scope *sc
 fm_tensor_ref fm_af3_adaln(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
                            const fm_adaln_weights *weights);
 
-/* a (+) attention: z [N, N, c_z] for tokens. mask act [S, N], 0 for padding, or FM_TENSOR_NONE.
- * Returns the new a, or the bare update when !residual. */
+/* Attention of tokens, with a bias from z [N, N, c_z]. mask is act [S, N] with 0 for padding, or
+ * FM_TENSOR_NONE. Returns a plus the update, or the bare update when !residual. */
 fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
                                            fm_tensor_ref z, fm_tensor_ref mask,
                                            const fm_conditioned_attention_weights *weights,
                                            bool residual);
-/* The same for atoms: p [n_window, 32, 128, c_p], mask act [n_atom]. */
+/* The same for atoms in windows, with a bias from p [n_window, 32, 128, c_p]. mask is act [n_atom].
+ */
 fm_tensor_ref fm_af3_window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
                                       fm_tensor_ref p, fm_tensor_ref mask,
                                       const fm_conditioned_attention_weights *weights);
@@ -71,7 +72,8 @@ fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_t
                                             const fm_conditioned_transition_weights *weights,
                                             bool residual);
 
-/* n_block blocks, each one segment, which is recomputed where `recompute`. */
+/* Both functions record n_block blocks, each as one segment. With `recompute`, backward runs each
+ * segment again. */
 fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
                                            fm_tensor_ref z, fm_tensor_ref mask,
                                            const fm_conditioned_block_weights *weights,

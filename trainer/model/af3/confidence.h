@@ -1,8 +1,8 @@
 /* confidence.h: AlphaFold 3's confidence head (31): a Pairformer on the trunk's results and on the
  * distances of a predicted structure, and the four heads behind it.
  *
- * Nothing that the head reads has a gradient. The distances of the tokens' representative atoms and
- * their classes are made by the host, which has the structure. */
+ * The head's inputs have no gradient. The host has the predicted structure. It computes the
+ * distances between the tokens' representative atoms, and their classes. */
 #ifndef FM_TRAINER_AF3_CONFIDENCE_H
 #define FM_TRAINER_AF3_CONFIDENCE_H
 
@@ -20,12 +20,12 @@ typedef struct fm_af3_confidence_weights {
     fm_param_ref plddt, resolved;           /* [slots, c_s, n_plddt_bin], [slots, c_s, 2] */
 } fm_af3_confidence_weights;
 
-/* The scope ends in '.'. */
+/* Adds the head's parameters. The name of `scope` must end in '.'. */
 void fm_af3_confidence_add(const fm_scope *scope, const fm_af3_config *config,
                            fm_af3_confidence_weights *ret_weights);
 
-/* The class of a distance in Å: the last of 39 lower bounds, 3.25 to 50.75, that is below it; 255
- * below all of them and on a bound. */
+/* Returns the class of a distance in Å: the number of the last of 39 lower bounds, 3.25 to 50.75,
+ * that is below it. Returns 255, no class, for a distance below all bounds or equal to one. */
 uint8_t fm_af3_distance_class(double distance);
 
 typedef struct fm_af3_confidence_inputs {
@@ -42,7 +42,7 @@ typedef struct fm_af3_confidence_logits {
     fm_tensor_ref plddt, pae, pde, resolved;
 } fm_af3_confidence_logits;
 
-/* Has no dropout. */
+/* Records the head, without dropout. */
 fm_af3_confidence_logits fm_af3_confidence(fm_tape *tape, const fm_af3_config *config,
                                            const fm_af3_confidence_weights *weights,
                                            const fm_af3_confidence_inputs *inputs);

@@ -27,14 +27,14 @@ typedef struct fm_af3_noise {
 } fm_af3_noise;
 
 typedef struct fm_af3_config {
-    /* Of the sample, as recorded. */
+    /* The sizes of a sample, as recorded. */
     int64_t n_token, n_atom, n_msa, n_template;
     int64_t n_sample;       /* diffusion samples of a training step */
     int32_t n_rollout_step; /* denoising steps of the rollout */
     int32_t n_cycle;        /* recycling cycles, the one with gradients included */
     /* Channels. */
     int64_t c_s, c_z, c_m;
-    int64_t c_token_in; /* what the input embedder makes for a token; c_s_inputs is 65 more */
+    int64_t c_token_in; /* of the input embedder's result; c_s_inputs is 65 more */
     int64_t c_token;    /* of the diffusion transformer */
     int64_t c_atom, c_atompair, c_template, c_noise;
     /* Blocks of each stack. */

@@ -1,8 +1,9 @@
 /* diffusion.h: AlphaFold 3's diffusion module (20) with its conditioning (21, 22), for S noisy
  * structures of one complex, and its parameters.
  *
- * What does not depend on the noise is made once (`prepare`) and serves all samples and all
- * steps of a rollout; the rest (`denoise`) runs for S structures with one noise level each. */
+ * The work has two parts. `prepare` does not depend on the noise: it runs once and serves all
+ * samples and all steps of a rollout. `denoise` runs for S structures, each with its noise level.
+ */
 #ifndef FM_TRAINER_AF3_DIFFUSION_H
 #define FM_TRAINER_AF3_DIFFUSION_H
 
@@ -26,23 +27,24 @@ typedef struct fm_af3_diffusion_weights {
     fm_af3_atom_decoder_weights decoder;
 } fm_af3_diffusion_weights;
 
-/* Scopes end in '.'. The Fourier embedding is not trained and has no rows. */
+/* Both functions add parameters. The name of `scope` must end in '.'. The Fourier embedding is not
+ * trained and has no rows in the table. */
 fm_af3_conditioning_weights fm_af3_conditioning_add(const fm_scope *scope,
                                                     const fm_af3_config *config);
 void fm_af3_diffusion_add(const fm_scope *scope, const fm_af3_config *config,
                           fm_af3_diffusion_weights *ret_weights);
 
-/* The trunk's results and what else the module reads. Single: [N, c]. */
+/* The trunk's results and the relative positions. s_inputs and s are [N, c]. */
 typedef struct fm_af3_trunk_output {
     fm_tensor_ref s_inputs, s, z;
     fm_tensor_ref relative; /* u8 [4, N, N]: classes of ops/relative_position.h */
 } fm_af3_trunk_output;
 
-/* One noise level t for each of S samples, as the module uses it; tensors of the state, act [S],
- * filled by fm_af3_noise_factors. */
+/* Factors that follow from the noise level t of each of S samples. They are tensors of the state,
+ * act [S], with the values of fm_af3_noise_factors. */
 typedef struct fm_af3_levels {
     fm_tensor_ref in, skip, out;        /* of x_noisy to r, of x_noisy and r' to x_denoised */
-    fm_tensor_ref log;                  /* what is embedded */
+    fm_tensor_ref log;                  /* the embedded number */
     fm_tensor_ref fourier_w, fourier_b; /* act [c_noise] */
 } fm_af3_levels;
 
@@ -51,14 +53,14 @@ enum { FM_AF3_FACTOR_IN, FM_AF3_FACTOR_SKIP, FM_AF3_FACTOR_OUT, FM_AF3_FACTOR_LO
  * ln(t/d)/4, where d is sigma_data. */
 void fm_af3_noise_factors(double t, double sigma_data, double factors[FM_AF3_FACTORS]);
 
-/* 21, the part of the pairs: z [N, N, c_z]. */
+/* Records the pair part of algorithm 21. Returns the conditioned pairs, [N, N, c_z]. */
 fm_tensor_ref fm_af3_condition_pairs(fm_tape *tape, const fm_af3_trunk_output *trunk,
                                      const fm_af3_conditioning_weights *weights);
-/* The same from an encoding of the relative positions, [N, N, c_z]. */
+/* The same with given encodings of the relative positions, [N, N, c_z]. */
 fm_tensor_ref fm_af3_condition_encoded_pairs(fm_tape *tape, fm_tensor_ref z,
                                              fm_tensor_ref positions,
                                              const fm_af3_conditioning_weights *weights);
-/* 21, the single part: s [S, N, c_s]. */
+/* Records the single part of algorithm 21. Returns s [S, N, c_s]. */
 fm_tensor_ref fm_af3_condition_single(fm_tape *tape, const fm_af3_trunk_output *trunk,
                                       const fm_af3_levels *levels,
                                       const fm_af3_conditioning_weights *weights);
@@ -72,8 +74,8 @@ fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_af3_atoms *atom
                                          const fm_af3_trunk_output *trunk,
                                          const fm_af3_diffusion_weights *weights);
 
-/* x_noisy act [S, n_atom, 3] Å; mask act [S, N], 0 for padding, or FM_TENSOR_NONE. Returns
- * x_denoised. */
+/* Records algorithm 20 after `prepare`. x_noisy is act [S, n_atom, 3] Å. mask is act [S, N] with 0
+ * for padding, or FM_TENSOR_NONE. Returns x_denoised, of the shape of x_noisy. */
 fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_af3_atoms *atoms,
                                        const fm_af3_trunk_output *trunk,
                                        const fm_af3_prepared *prepared, fm_tensor_ref x_noisy,

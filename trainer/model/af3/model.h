@@ -23,12 +23,12 @@ typedef struct fm_af3_weights {
     fm_af3_confidence_weights confidence;
 } fm_af3_weights;
 
-/* Adds the table of the whole network. The Fourier embedding and the bounds of distance classes are
- * not trained and have no rows. */
+/* Adds the parameter table of the whole network. The Fourier embedding and the bounds of the
+ * distance classes are not trained and have no rows. */
 void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_config *config,
                            fm_af3_weights *ret_weights);
 
-/* Positions in the state of a set of noisy structures, with the factors of their noise levels
+/* Where the state holds a set of noisy structures and the factors of their noise levels
  * (diffusion.h). */
 typedef struct fm_af3_structures {
     int32_t x;                  /* act [S, n_atom, 3] Å */
@@ -62,7 +62,7 @@ typedef struct fm_af3_inputs {
 void fm_af3_declare_inputs(fm_state *state, const fm_af3_config *config, const fm_kernels *kernels,
                            fm_af3_inputs *ret_inputs);
 
-/* The atoms of the sample. */
+/* Returns the atoms of the sample for the modules of atoms.h. */
 fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config,
                              const fm_af3_inputs *inputs);
 
@@ -78,15 +78,16 @@ typedef struct fm_af3_outputs {
 fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
                                   const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 
-/* The trunk's results, and what `prepare` has made of them, in the state. */
+/* Returns the trunk's results and the results of `prepare`, as tensors of the state. */
 fm_af3_trunk_output fm_af3_stored_trunk(fm_tape *tape, const fm_af3_inputs *inputs);
 fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_inputs *inputs);
 
-/* Has no gradient. */
+/* Records the pass `prepare`, which has no gradient. */
 void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config,
                            const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 
-/* Reads the trunk's results and the rollout's distances in the state. */
+/* Records the pass `confidence`, which reads the trunk's results and the rollout's distances from
+ * the state. */
 fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
                                                   const fm_af3_weights *weights,
                                                   const fm_af3_inputs *inputs);

@@ -1,40 +1,42 @@
-/* rollout.h: two passes: the noisy structures of a training step, and one step of a rollout or of
- * sampling (18): augmentation, noise, the diffusion module, and the move. The structures stay in
- * the state, so the same pass runs for every step. */
+/* rollout.h: records two passes. One makes the noisy structures of a training step. The other is
+ * one step of a rollout or of sampling (18): augmentation, noise, the diffusion module, and the
+ * move. The structures stay in the state, so the same pass runs for every step. */
 #ifndef FM_TRAINER_AF3_ROLLOUT_H
 #define FM_TRAINER_AF3_ROLLOUT_H
 
 #include "trainer/model/af3/model.h"
 #include "trainer/model/af3/sampling.h"
 
-/* Positions in the state, for S structures. */
+/* Where the state holds the tensors of a rollout of S structures. */
 typedef struct fm_af3_rollout {
     int64_t n_sample;
     int32_t x; /* act [S, n_atom, 3] Å: noise times the first level before */
     int32_t spread, keep, minus_move; /* act [S]: the numbers of the step (sampling.h) */
     int32_t in, skip, out, log;       /* act [S]: the factors of its level (diffusion.h) */
     int32_t mask;                     /* act [S, N]: 0 for padding */
-    int32_t rotation, offset, noise;  /* draws, where they are given; act, see ops/augment.h */
+    int32_t rotation, offset, noise;  /* given draws (ops/augment.h), act */
 } fm_af3_rollout;
 
-/* given: the draws are tensors of the state. */
+/* Declares the tensors. With `given`, the draws are tensors of the state too, which the caller
+ * fills. */
 void fm_af3_declare_rollout(fm_state *state, const fm_af3_config *config, const fm_kernels *kernels,
                             int64_t n_sample, bool given, fm_af3_rollout *ret_rollout);
 
-/* What a step made, beside the new structures. */
+/* Intermediate results of a step; the new structures go to the state. */
 typedef struct fm_af3_step_results {
     fm_tensor_ref noisy, denoised; /* act [S, n_atom, 3] Å */
 } fm_af3_step_results;
 
-/* Draws are those of the state if they were declared, else those of `of`, with the clock's cycle as
- * the number of the step. Reads what `prepare` has left in the state. */
+/* Records one step. It reads the results of `prepare` from the state. Draws are read from the state
+ * if they were declared there. Otherwise they are made for `of`, and the clock's cycle is the
+ * number of the step. */
 fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_config *config,
                                                const fm_af3_weights *weights,
                                                const fm_af3_inputs *inputs,
                                                const fm_af3_rollout *rollout,
                                                fm_draw_structures of);
 
-/* The noise of a training step: positions in the state. */
+/* Where the state holds the noise of a training step. */
 typedef struct fm_af3_training_noise {
     int32_t sigma;                   /* act [S] */
     int32_t rotation, offset, noise; /* draws, where they are given */
@@ -44,16 +46,16 @@ void fm_af3_declare_training_noise(fm_state *state, const fm_af3_config *config,
                                    const fm_kernels *kernels, bool given,
                                    fm_af3_training_noise *ret_noise);
 
-/* Records x_noisy of a training step into inputs->training.x: position act [n_atom, 3] and mask act
- * [n_atom] of the truth are tensors of the state. */
+/* Records the noisy structures of a training step, which go to inputs->training.x. `position`, act
+ * [n_atom, 3], and `mask`, act [n_atom], are the tensors of the true structure in the state. */
 void fm_af3_record_training_structures(fm_tape *tape, const fm_af3_config *config,
                                        const fm_af3_inputs *inputs, int32_t position, int32_t mask,
                                        const fm_af3_training_noise *noise);
 
-/* Where values go: element `at` of a tensor of the state. */
+/* Writes a value to element `at` of a tensor of the state. */
 typedef void fm_af3_put_value(void *context, int32_t tensor, int64_t at, double value);
 
-/* Writes the numbers of the step from levels[0] to levels[1], for all structures. */
+/* Writes the numbers of the step from noise level levels[0] to levels[1], for all structures. */
 void fm_af3_write_step(const fm_af3_config *config, const fm_af3_rollout *rollout,
                        const double levels[2], fm_af3_put_value *put, void *context);
 

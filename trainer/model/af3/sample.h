@@ -1,14 +1,14 @@
 /* sample.h: the features of one complex as arrays of the host, and how they fill the state.
  *
  * The arrays have the names, types and shapes of the stored features. A sample may be smaller than
- * the recorded shapes; the rest is padding, which masks switch off. */
+ * the recorded shapes. The remaining elements are padding, which masks switch off. */
 #ifndef FM_TRAINER_AF3_SAMPLE_H
 #define FM_TRAINER_AF3_SAMPLE_H
 
 #include "trainer/model/af3/model.h"
 
 typedef struct fm_af3_sample {
-    int64_t n_token, n_atom, n_msa, n_template; /* n_msa: all rows, of which a cycle reads some */
+    int64_t n_token, n_atom, n_msa, n_template; /* n_msa: all rows; a cycle reads some */
     /* [n_token] */
     const int64_t *asym_id, *entity_id, *sym_id, *residue_index, *token_index;
     const float *restype, *profile; /* [n_token, 32] */
@@ -34,26 +34,27 @@ typedef struct fm_af3_sample {
     const float *ref_atom_name_chars; /* [n_atom, 4, 64] one-hot */
 } fm_af3_sample;
 
-/* Where values go: element `at` of a tensor of the state. */
+/* `put` writes a value to element `at` of a tensor of the state. */
 typedef struct fm_af3_writer {
     void (*put)(void *context, int32_t tensor, int64_t at, double value);
     void *context;
 } fm_af3_writer;
 
-/* Writes what all cycles share. The tensors must be zero before. Uses `scratch` and rewinds it.
- * FM_ERR_NOMEM. */
+/* Writes the features that all cycles share. The tensors must be zero before. Uses `scratch` and
+ * rewinds it. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_write_sample(const fm_af3_sample *sample, const fm_af3_config *config,
                                           const fm_af3_inputs *inputs, const fm_af3_writer *to,
                                           fm_arena *scratch, fm_error *reterr);
 
-/* Writes the MSA rows of a cycle: rows [n_row], n_row <= config->n_msa. The tensors must be zero
- * before. */
+/* Writes the MSA rows of one cycle: rows[0 .. n_row - 1] are row numbers of the sample, and n_row
+ * <= config->n_msa. The tensors must be zero before. */
 void fm_af3_write_msa(const fm_af3_sample *sample, const fm_af3_config *config,
                       const fm_af3_inputs *inputs, const int64_t *rows, int64_t n_row,
                       const fm_af3_writer *to);
 
-/* Writes what the confidence head reads of a predicted structure, x [n_atom, 3] Å: all elements.
- * Uses `scratch` and rewinds it. FM_ERR_NOMEM. */
+/* Writes the confidence head's inputs that depend on a predicted structure, x [n_atom, 3] Å. It
+ * writes every element of them, so the tensors need not be zero before. Uses `scratch` and rewinds
+ * it. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_write_structure(const fm_af3_sample *sample,
                                              const fm_af3_config *config,
                                              const fm_af3_inputs *inputs, const double *x,

@@ -5,8 +5,8 @@
  *     each cycle:  z = z0 + W_z LayerNorm(z);  z += templates(z);  z = msa(z)
  *                  s = s0 + W_s LayerNorm(s);  s, z = Pairformer(s, z)
  *
- * s and z of the last cycle are in the state, zeros before the first. A single representation is
- * [1, N, c]. */
+ * The state holds s and z of the last cycle; they are zero before the first. A single
+ * representation is [1, N, c]. */
 #ifndef FM_TRAINER_AF3_TRUNK_H
 #define FM_TRAINER_AF3_TRUNK_H
 
@@ -33,11 +33,11 @@ typedef struct fm_af3_trunk_weights {
     fm_linear_weights distogram;
 } fm_af3_trunk_weights;
 
-/* The scope's prefix is that of the embedder, "template_embedder.". */
+/* `scope` is the template embedder's, with the prefix "template_embedder.". */
 void fm_af3_template_embedder_parameters(const fm_scope *scope, const fm_af3_config *config,
                                          fm_af3_template_embedder_weights *ret_weights);
 fm_linear_weights fm_af3_distogram_parameters(const fm_scope *scope, const fm_af3_config *config);
-/* root: the scope of the whole model. */
+/* `root` is the scope of the whole model. */
 void fm_af3_trunk_parameters(const fm_scope *root, const fm_af3_config *config,
                              fm_af3_trunk_weights *ret_weights);
 
@@ -52,15 +52,16 @@ typedef struct fm_af3_trunk_inputs {
     fm_af3_masks masks;
 } fm_af3_trunk_inputs;
 
-/* Makes the 108 features of all template pairs, for the host: features [n_template, n, n, 108]. The
- * arrays are those of a sample: asym_id [n], aatype [n_template, n], distogram [.., n, n, 39],
- * pseudo_beta_mask and backbone_frame_mask [.., n, n], unit_vector [.., n, n, 3]. */
+/* Computes the 108 features of all template pairs on the host: features [n_template, n, n, 108].
+ * The other arrays are those of a sample: asym_id [n], aatype [n_template, n], distogram [.., n, n,
+ * 39], pseudo_beta_mask and backbone_frame_mask [.., n, n], unit_vector [.., n, n, 3]. */
 void fm_af3_template_features(int64_t n_template, int64_t n, const int64_t *asym_id,
                               const int64_t *aatype, const float *distogram,
                               const float *pseudo_beta_mask, const float *unit_vector,
                               const float *backbone_frame_mask, float *features);
 
-/* Returns what the template embedder adds to z, [N, N, c_z]. templates [T, N, N, 108]. */
+/* Records the template embedder. `templates` is [T, N, N, 108]. Returns its update of z, [N, N,
+ * c_z]. */
 fm_tensor_ref fm_af3_template_embedder(fm_tape *tape, const fm_af3_config *config,
                                        const fm_af3_template_embedder_weights *weights,
                                        fm_tensor_ref templates, fm_tensor_ref pair_mask,
