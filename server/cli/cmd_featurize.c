@@ -36,11 +36,11 @@ static const char description[] =
     "(colabfold_search, or its public server), jackhmmer and HHblits as AlphaFold runs them, or\n"
     "hhsearch for template hits make the files.\n\n"
     "Makes a cache of chains that have no structure, each from one INPUT:\n\n"
-    "    NAME.fasta (.fa .fas .faa .seq)   one chain, with its alignments in the folder\n"
-    "                                      alignments/NAME or NAME beside it, or in files\n"
-    "                                      NAME.a3m, NAME.sto, NAME.hhr there\n"
-    "    NAME.a3m, NAME.sto                an alignment whose first row is the chain, such as\n"
-    "                                      ColabFold's; NAME.hhr beside it has template hits\n\n"
+    "  NAME.fasta        one chain (.fa, .fas, .faa, .seq), with its alignments in the\n"
+    "                    folder alignments/NAME or NAME beside it, or in files NAME.a3m,\n"
+    "                    NAME.sto, NAME.hhr there\n"
+    "  NAME.a3m, .sto    an alignment whose first row is the chain, such as ColabFold's;\n"
+    "                    NAME.hhr beside it has template hits\n\n"
     "Every file may be compressed: .gz, .xz or .zst. `foldmill predict --cache` predicts the\n"
     "chains of the cache, and `foldmill predict INPUT...` runs this command for its inputs. The\n"
     "cache is replaced as a whole. Template hits refer to the mmCIF files of --templates; without\n"
@@ -72,6 +72,8 @@ static int finish(const featurize_arguments *arguments, const fm_build_report *r
         (void)fm_cli_report(program, error);
         return fm_cli_signal_code(stop_asked);
     }
+    /* The JSON report names every refusal, and a caller prints them in words of its own. */
+    if (status == FM_ERR_DATA && arguments->json && report->n_refused) return FM_EXIT_FAILED;
     if (status) return fm_cli_report(program, error);
     return report->n_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
 }
