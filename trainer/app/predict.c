@@ -28,8 +28,8 @@ static const char predict_description[] =
     "Alignments must exist already: foldmill does not search databases. Make them with\n"
     "ColabFold's MMseqs2 search (colabfold_search, or its public server), or with\n"
     "jackhmmer, HHblits and hhsearch as AlphaFold runs them. Each INPUT is one chain:\n\n"
-    "  NAME.fasta        with its alignments beside it, in alignments/NAME/ or NAME/, or\n"
-    "                    as NAME.a3m, NAME.sto, NAME.hhr; or in --alignments DIR\n"
+    "  NAME.fasta        with its alignments beside it, in alignments/NAME/ or NAME/,\n"
+    "                    or as NAME.a3m, NAME.sto, NAME.hhr; or in --alignments DIR\n"
     "  NAME.a3m, .sto    an alignment whose first row is the chain, as ColabFold's\n\n"
     "Files may be compressed (.gz, .xz, .zst). Template hits (NAME.hhr) refer to the mmCIF\n"
     "files of --templates. In place of files, --cache DIR or --data URL give chains that\n"
@@ -50,7 +50,7 @@ static const char predict_description[] =
     "Examples:\n"
     "  foldmill predict T1024.a3m --weights model_1.npz --out results --device cuda\n"
     "  foldmill predict seqs/*.fasta --alignments msas --templates pdb_mmcif \\\n"
-    "      --weights run/checkpoint-000000075000.safetensors --seeds 0,1,2 --out results\n\n"
+    "      --weights model_1.npz --weights model_3.npz --seeds 0,1,2 --out results\n\n"
     "Exit codes: 0 done, 3 some chains failed (the others are predicted), 1 failed, 2 bad\n"
     "usage, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM. --resume goes on where a\n"
     "command was stopped: predictions of the same inputs, weights and settings are kept.";
@@ -354,7 +354,7 @@ static void show_result(void *context, const fm_result_chain *chain, const fm_re
     }
     fprintf(stderr, "%s%u/%u  %.40s  %u residues  %.60s  %s  %s%.2f s%s",
             p->has_terminal ? "\r\033[K" : "", n_done, n_all, chain->name, chain->n_res, run->name,
-            score, result->is_resumed ? "kept, " : "", result->status ? 0.0 : result->run_s,
+            score, result->is_resumed ? "done earlier, " : "", result->status ? 0.0 : result->run_s,
             p->has_terminal && n_done < n_all ? "" : "\n");
 }
 
@@ -551,8 +551,10 @@ static fm_status run(predict_settings *set, fm_predict_inputs *inputs, double in
         } else {
             print_best(results);
         }
-        printf("outputs   %s/summary.csv, %u prediction%s (%u kept), %.1f s\n", set->out, p.n_done,
-               fm_plural(p.n_done), p.n_resumed, all_s);
+        printf("outputs   %s/summary.csv, %u prediction%s", set->out, p.n_done,
+               fm_plural(p.n_done));
+        if (p.n_resumed) printf(" (%u done earlier)", p.n_resumed);
+        printf(", %.1f s\n", all_s);
     }
     return status;
 }
