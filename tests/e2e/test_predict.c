@@ -152,15 +152,18 @@ static void mistakes_are_named(void **state) {
     assert_int_equal(run("mkdir bad; n=$(cat name); printf '>x\\nMKJ\\n' >bad/letter.fasta; cp "
                          "two/$n.a3m bad/letter.a3m; printf '>x\\nMK\\n>y\\nMA\\n' >bad/two.fasta; "
                          "cp two/$n.a3m bad/two.a3m; cp two/$n.fasta bad/alone.fasta; printf "
-                         "'>x\\nMKTAY\\n' >bad/other.fasta; cp two/$n.a3m bad/other.a3m; . ./lib; "
+                         "'>x\\nMKTAY\\n' >bad/other.fasta; cp two/$n.a3m bad/other.a3m; printf "
+                         "'>x\\nMK\\n>y\\nMA\\n' >bad/bare.fasta; . ./lib; "
                          "p two/$n.fasta bad/*.fasta bad/gone.fa --out some 2>some.err >some.log"),
                      3);
-    assert_int_equal(run("grep -q 'bad/letter.fasta:2:3: found .J. in the sequence' some.err && "
-                         "grep -q 'bad/two.fasta:3:1: found a second record; .* a file of its own' "
-                         "some.err && grep -q 'bad/alone.fasta: found no alignments of it.*"
-                         "colabfold_search' some.err && grep -q 'other.a3m:' some.err && grep -q "
-                         "'bad/gone.fa' some.err"),
-                     0);
+    assert_int_equal(
+        run("grep -q 'bad/letter.fasta:2:3: found .J. in the sequence' some.err && "
+            "grep -q 'bad/two.fasta:3:1: found a second record; .* a file of its own' "
+            "some.err && grep -q 'bad/alone.fasta: found no alignments of it.*"
+            "colabfold_search' some.err && grep -q 'other.a3m:' some.err && grep -q "
+            "'bad/gone.fa' some.err && grep -q 'bad/bare.fasta:3:1: found a second record' "
+            "some.err && grep -q '1 prediction, 6 inputs refused, ' some.log"),
+        0);
     assert_int_equal(run("test $(ls -d some/*/ | wc -l) = 1"), 0);
     assert_int_equal(run(". ./lib; p bad/two.fasta --out none 2>none.err >none.log"), 1);
     assert_int_equal(run("grep -q 'the only input cannot be predicted' none.err && ! grep -q "
@@ -297,6 +300,9 @@ static void a_model_teaches_the_next(void **state) {
                          "strict/chains.txt && foldmill distill --cache cache --weights "
                          "tiny.safetensors --min-plddt 100 --resume --out strict 2>&1 | grep -q "
                          "'4 predictions (4 done earlier)'"),
+                     0);
+    assert_int_equal(run("foldmill distill --help >help && ! grep -q ensemble help && grep -q -- "
+                         "'--seeds S  *the seed of' help"),
                      0);
     assert_int_equal(run("foldmill distill seqs/*.fasta --weights tiny.safetensors --out none "
                          "2>none.err"),

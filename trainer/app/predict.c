@@ -280,7 +280,8 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
     memcpy(out, options, sizeof options);
 }
 
-/* Leaves out the rows that the command does not have. */
+/* Leaves out the rows that the command does not have. foldmill distill takes one file of weights and
+ * one seed, and its help says so. */
 static void choose_options(fm_option *options, bool distils) {
     static const char *const of_files[] = {"alignments", "templates", "single-sequence", "chain",
                                            "pdb"};
@@ -290,6 +291,12 @@ static void choose_options(fm_option *options, bool distils) {
         for (size_t k = 0; distils && k < sizeof of_files / sizeof of_files[0]; k++)
             is_wanted &= strcmp(options[i].name, of_files[k]) != 0;
         if (is_wanted) options[kept++] = options[i];
+        if (distils && strcmp(options[i].name, "weights") == 0) {
+            options[kept - 1].help = "checkpoint, .npz or safetensors (required)";
+        } else if (distils && strcmp(options[i].name, "seeds") == 0) {
+            options[kept - 1].help = "the seed of the choice of MSA rows (0)";
+            options[kept - 1].value_name = "S";
+        }
     }
     options[kept] = (fm_option){0};
 }
@@ -554,6 +561,8 @@ static fm_status run(predict_settings *set, fm_predict_inputs *inputs, double in
         printf("outputs   %s/summary.csv, %u prediction%s", set->out, p.n_done,
                fm_plural(p.n_done));
         if (p.n_resumed) printf(" (%u done earlier)", p.n_resumed);
+        uint32_t n_refused = fm_predict_inputs_n_refused(inputs);
+        if (n_refused) printf(", %u input%s refused", n_refused, fm_plural(n_refused));
         printf(", %.1f s\n", all_s);
     }
     return status;
