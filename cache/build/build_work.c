@@ -427,10 +427,13 @@ static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item,
     job.result.item = item;
     if (listed_by) keep_key(&job.result, FM_PART_SEQUENCE, listed_by);
     fm_arena_reset(&work->chain_arena);
-    fm_status status = !chain->refusal
-                           ? FM_OK
-                           : fm_fail(&error, chain->is_unreadable ? FM_ERR_IO : FM_ERR_FORMAT, "%s",
-                                     chain->refusal);
+    fm_status status = FM_OK;
+    /* A bad sequence is reported before the alignments that it lacks: no search can use it. */
+    if (chain->refusal && work->source->query) status = ensure_parts(work, &job, &error);
+    if (chain->refusal && !status) {
+        status =
+            fm_fail(&error, chain->is_unreadable ? FM_ERR_IO : FM_ERR_FORMAT, "%s", chain->refusal);
+    }
     if (!status) status = do_structure(work, &job, &error);
     if (!status) status = do_facts(work, &job, &error);
     if (!status) status = do_msa(work, &job, &error);

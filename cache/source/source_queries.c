@@ -212,6 +212,10 @@ fm_status fm_source_of_queries(const fm_source_queries *queries, fm_arena *arena
                                      .alignments_found = "beside them"};
     dataset[1] = (fm_source_dataset){.name = "templates", .prefix = "templates:"};
     fm_status status = FM_OK;
+    if (queries->alignments && !exists(queries->alignments, FM_PATH_FOLDER)) {
+        status = fm_fail_in(reterr, FM_ERR_NOT_FOUND, queries->alignments,
+                            "found no such folder of alignments");
+    }
     for (uint32_t i = 0; i < queries->n && !status; i++)
         status = add_query(queries, queries->path[i], arena, &structure[i], &chain[i], reterr);
     if (!status) {

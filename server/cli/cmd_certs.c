@@ -32,10 +32,12 @@ static const char description[] =
     "Examples:\n"
     "  foldmill certs --out certs --host data1.lab.example --host 10.0.0.7\n"
     "  foldmill certs --out certs --client gpu-node-2\n"
-    "  foldmill serve --cache cache --listen tls://0.0.0.0:7420 --tls-cert certs/server.crt\n"
-    "      --tls-key certs/server.key --tls-ca certs/ca.crt\n"
-    "  foldmill fetch --data tls://data1.lab.example:7420 --steps 1 --tls-ca certs/ca.crt\n"
-    "      --tls-cert certs/client.crt --tls-key certs/client.key";
+    "  foldmill serve --cache cache --listen tls://0.0.0.0:7420 \\\n"
+    "      --tls-cert certs/server.crt --tls-key certs/server.key \\\n"
+    "      --tls-ca certs/ca.crt\n"
+    "  foldmill fetch --data tls://data1.lab.example:7420 --steps 1 \\\n"
+    "      --tls-ca certs/ca.crt --tls-cert certs/client.crt \\\n"
+    "      --tls-key certs/client.key";
 
 typedef struct certs_settings {
     const char *out;

@@ -31,15 +31,15 @@ static void ask_stop(int signal_number) {
 }
 
 static const char description[] =
-    "Makes a cache of chains that have no structure. Alignments must exist already, because\n"
-    "foldmill does not search databases. ColabFold's MMseqs2 search (colabfold_search, or its\n"
-    "public server) makes them, as do jackhmmer and HHblits in AlphaFold's pipeline; hhsearch\n"
-    "makes template hits. Each INPUT is one chain:\n\n"
-    "    NAME.fasta (.fa .fas .faa .seq)   one chain, with its alignments beside it: in the\n"
-    "                                      folder alignments/NAME or NAME, or in the files\n"
-    "                                      NAME.a3m, NAME.sto, NAME.hhr\n"
-    "    NAME.a3m, NAME.sto                an alignment whose first row is the chain, such as\n"
-    "                                      ColabFold's; NAME.hhr beside it has template hits\n\n"
+    "Alignments must exist already, because foldmill does not search databases. ColabFold's\n"
+    "MMseqs2 search (colabfold_search, or its public server) makes them, as do jackhmmer and\n"
+    "HHblits in AlphaFold's pipeline; hhsearch makes template hits.\n\n"
+    "Makes a cache of chains that have no structure. Each INPUT is one chain:\n\n"
+    "  NAME.fasta        one chain (.fa, .fas, .faa, .seq), with its alignments beside it: in\n"
+    "                    the folder alignments/NAME or NAME, or in the files NAME.a3m,\n"
+    "                    NAME.sto, NAME.hhr\n"
+    "  NAME.a3m, .sto    an alignment whose first row is the chain, such as ColabFold's;\n"
+    "                    NAME.hhr beside it has template hits\n\n"
     "Every file may be compressed: .gz, .xz or .zst. `foldmill predict --cache` predicts the\n"
     "chains of the cache, and `foldmill predict INPUT...` runs this command for its inputs. The\n"
     "cache is replaced as a whole. Template hits refer to the mmCIF files of --templates; without\n"
@@ -71,6 +71,8 @@ static int finish(const featurize_arguments *arguments, const fm_build_report *r
         (void)fm_cli_report(program, error);
         return fm_cli_signal_code(stop_asked);
     }
+    /* The JSON report names every refusal, and a caller prints them in words of its own. */
+    if (status == FM_ERR_DATA && arguments->json && report->n_refused) return FM_EXIT_FAILED;
     if (status) return fm_cli_report(program, error);
     return report->n_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
 }

@@ -34,8 +34,8 @@ static const char description[] =
     "ended the stream early; stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
     "  foldmill fetch --data unix:/run/foldmill.sock --steps 100\n"
-    "  foldmill fetch --data tls://host:7420 --tls-ca ca.crt --token-file token --steps 50\n"
-    "      --plan af2-initial --digest";
+    "  foldmill fetch --data tls://host:7420 --tls-ca ca.crt --token-file token \\\n"
+    "      --steps 50 --plan af2-initial --digest";
 
 typedef struct fetch_settings {
     const char *data, *plan, *group, *order, *snapshot, *snapshot_hash, *max_template_date;
@@ -316,7 +316,7 @@ static double wait_ms(const fetch_run *run, uint32_t permille) {
 static void print_servers(const fetch_run *run) {
     for (uint32_t i = 0; i < fm_supply_n_server(run->supply); i++) {
         const fm_supply_server server = fm_supply_get_server(run->supply, i);
-        printf("server    %s  %llu sample%s, lost %u time%s\n", server.url,
+        printf("server    %s  %llu sample%s, %u failed connection%s\n", server.url,
                (unsigned long long)server.n_sample, fm_plural(server.n_sample), server.n_lost,
                fm_plural(server.n_lost));
     }

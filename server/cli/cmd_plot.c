@@ -22,7 +22,8 @@ static const char description[] =
     "Exit codes: 0 done, 1 failed, 2 bad usage.\n\n"
     "Examples:\n"
     "  foldmill plot runs/first --out first.svg\n"
-    "  foldmill plot runs/bf16-1 runs/bf16-2 runs/fp32-1 runs/fp32-2 --by-seed --out seeds.png";
+    "  foldmill plot runs/bf16-1 runs/bf16-2 runs/fp32-1 runs/fp32-2 --by-seed \\\n"
+    "      --out seeds.png";
 
 typedef struct plot_settings {
     const char *out, *title;

@@ -56,9 +56,10 @@ static const char description[] =
     "Examples:\n"
     "  foldmill serve --cache cache --listen unix:/run/foldmill.sock\n"
     "  foldmill serve --cache cache --listen tls://0.0.0.0:7420 --jobs 16 \\\n"
-    "      --tls-cert certs/server.crt --tls-key certs/server.key --token-file tokens\n"
-    "  foldmill serve --cache pdb=/data/pdb --cache distilled=/data/distilled --follow \\\n"
-    "      --snapshot pdb/train --listen unix:/run/foldmill.sock";
+    "      --tls-cert certs/server.crt --tls-key certs/server.key \\\n"
+    "      --token-file tokens\n"
+    "  foldmill serve --cache pdb=/data/pdb --cache distilled=/data/distilled \\\n"
+    "      --follow --snapshot pdb/train --listen unix:/run/foldmill.sock";
 
 typedef struct serve_settings {
     fm_option_list caches, snapshots;

@@ -38,8 +38,10 @@ static const char description[] =
     "stalls too long with any number of servers.\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage.\n\n"
     "Examples:\n"
-    "  foldmill simulate --times http://127.0.0.1:7421 --ranks 8 --step-ms 280 --servers 1\n"
-    "  foldmill simulate --times times --ranks 256 --step-ms 650 --workers 32 --sample-mb 6.8";
+    "  foldmill simulate --times http://127.0.0.1:7421 --ranks 8 --step-ms 280 \\\n"
+    "      --servers 1\n"
+    "  foldmill simulate --times times --ranks 256 --step-ms 650 --workers 32 \\\n"
+    "      --sample-mb 6.8";
 
 typedef struct simulate_settings {
     const char *times, *orders;

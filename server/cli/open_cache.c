@@ -234,7 +234,7 @@ static fm_status fail_unknown(const fm_store *store, const char *name, const cha
                        name, list, n > N_SHOWN ? " ..." : "");
     }
     return fm_fail(reterr, FM_ERR_NOT_FOUND,
-                   "the cache has no chain '%.64s'; its %u chains are named as %.64s", name,
+                   "the cache has no chain '%.64s'; its %u chains have names such as %.64s", name,
                    n_chain, n_chain ? fm_store_chain_name(store, 0) : "1abc_A");
 }
 

@@ -330,7 +330,7 @@ static void names_of_chains(void **state) {
                      0);
     assert_int_equal(run("$FOLDMILL inspect --cache c --chain $(tr A-Z a-z < chain) 2> err"), 1);
     assert_int_equal(run("grep -q \"the cache has no chain '.*'; it has .*$(cat chain)\" err"), 0);
-    expect(1, "; its 7 chains are named as ", "$FOLDMILL inspect --cache c --chain nobody");
+    expect(1, "; its 7 chains have names such as ", "$FOLDMILL inspect --cache c --chain nobody");
     /* A refused chain is answered with its reason. */
     assert_int_equal(run("for command in inspect 'export -o x.npz'; do "
                          "$FOLDMILL $command --cache c --chain $(cat refused) 2> err && exit 1; "

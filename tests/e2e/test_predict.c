@@ -152,22 +152,27 @@ static void mistakes_are_named(void **state) {
     assert_int_equal(run("mkdir bad; n=$(cat name); printf '>x\\nMKJ\\n' >bad/letter.fasta; cp "
                          "two/$n.a3m bad/letter.a3m; printf '>x\\nMK\\n>y\\nMA\\n' >bad/two.fasta; "
                          "cp two/$n.a3m bad/two.a3m; cp two/$n.fasta bad/alone.fasta; printf "
-                         "'>x\\nMKTAY\\n' >bad/other.fasta; cp two/$n.a3m bad/other.a3m; . ./lib; "
+                         "'>x\\nMKTAY\\n' >bad/other.fasta; cp two/$n.a3m bad/other.a3m; printf "
+                         "'>x\\nMK\\n>y\\nMA\\n' >bad/bare.fasta; . ./lib; "
                          "p two/$n.fasta bad/*.fasta bad/gone.fa --out some 2>some.err >some.log"),
                      3);
-    assert_int_equal(run("grep -q 'bad/letter.fasta:2:3: found .J. in the sequence' some.err && "
-                         "grep -q 'bad/two.fasta:3:1: found a second record; .* a separate file' "
-                         "some.err && grep -q 'bad/alone.fasta: found no alignments of it.*"
-                         "colabfold_search' some.err && grep -q 'other.a3m:' some.err && grep -q "
-                         "'bad/gone.fa' some.err"),
-                     0);
+    assert_int_equal(
+        run("grep -q 'bad/letter.fasta:2:3: found .J. in the sequence' some.err && "
+            "grep -q 'bad/two.fasta:3:1: found a second record; .* a separate file' "
+            "some.err && grep -q 'bad/alone.fasta: found no alignments of it.*"
+            "colabfold_search' some.err && grep -q 'other.a3m:' some.err && grep -q "
+            "'bad/gone.fa' some.err && grep -q 'bad/bare.fasta:3:1: found a second record' "
+            "some.err && grep -q '1 prediction, 6 inputs refused, ' some.log"),
+        0);
     assert_int_equal(run("test $(ls -d some/*/ | wc -l) = 1"), 0);
     assert_int_equal(run(". ./lib; p bad/two.fasta --out none 2>none.err >none.log"), 1);
-    assert_int_equal(run("grep -q 'none of the 1 inputs can be predicted' none.err && ! ls "
-                         "none/*/ 2>ls.err"),
+    assert_int_equal(run("grep -q 'the only input cannot be predicted' none.err && ! grep -q "
+                         "'foldmill featurize' none.err && ! ls none/*/ 2>ls.err"),
                      0);
     assert_int_equal(run(". ./lib; p two/*.fasta --templates nowhere --out none 2>none.err"), 1);
     assert_int_equal(run("grep -q nowhere none.err"), 0);
+    assert_int_equal(run(". ./lib; p two/*.fasta --alignments nowhere --out none 2>none.err"), 1);
+    assert_int_equal(run("grep -q 'nowhere: found no such folder of alignments' none.err"), 0);
     assert_int_equal(run("foldmill predict two/*.fasta --weights two/*.a3m --out none 2>none.err"),
                      1);
     assert_int_equal(run("foldmill predict two/*.fasta --weights cache/CURRENT --out none "
@@ -192,13 +197,14 @@ static void a_killed_command_is_resumed(void **state) {
             "}; pid=$!; until ls killed/*/*_run.json >ls.log 2>&1; do sleep 0.01; "
             "done; kill -9 $pid; wait $pid"),
         137);
-    assert_int_equal(run("n=$(ls killed/*/*_run.json | wc -l); test $n -lt 16 && foldmill predict "
-                         "--weights tiny.safetensors --cache cache --seeds 0,1,2,3 "
-                         "--recycles 8 --recycle-tol 0 --resume --out killed >resumed.log "
-                         "2>resumed.err && test "
-                         "$(grep -c ' kept, ' resumed.err) -ge $n && test $(grep -c ' kept, ' "
-                         "resumed.err) -lt 16"),
-                     0);
+    assert_int_equal(
+        run("n=$(ls killed/*/*_run.json | wc -l); test $n -lt 16 && foldmill predict "
+            "--weights tiny.safetensors --cache cache --seeds 0,1,2,3 "
+            "--recycles 8 --recycle-tol 0 --resume --out killed >resumed.log "
+            "2>resumed.err && test "
+            "$(grep -c ' done earlier, ' resumed.err) -ge $n && test $(grep -c ' done earlier, ' "
+            "resumed.err) -lt 16"),
+        0);
     assert_int_equal(run("foldmill predict --weights tiny.safetensors --cache cache --seeds "
                          "0,1,2,3 --recycles 8 --recycle-tol 0 --out whole -q >whole.log "
                          "&& for f in $(cd "
@@ -209,7 +215,7 @@ static void a_killed_command_is_resumed(void **state) {
     /* Other weights, other predictions: nothing is kept. */
     assert_int_equal(
         run("foldmill predict --weights tiny.safetensors --cache cache --seeds 0 "
-            "--recycles 2 --resume --out killed >other.log 2>&1 && ! grep -q ' kept, ' "
+            "--recycles 2 --resume --out killed >other.log 2>&1 && ! grep -q 'done earlier' "
             "other.log"),
         0);
 }
@@ -239,6 +245,14 @@ static void a_browser_shows_the_page(void **state) {
                          "or \"url(\" in t)' out/$n/$n.html && python3 -c 'import glob, "
                          "xml.etree.ElementTree as e; [e.parse(f) for f in "
                          "glob.glob(\"out/*/*.svg\")]'"),
+                     0);
+    /* Two hits of one chain are one name of a template. */
+    assert_int_equal(run("python3 -c 'import glob, re\n"
+                         "lists = [re.search(r\"; templates ([^<]*)<\", open(f).read()) for f in "
+                         "glob.glob(\"out/*/*.html\")]\n"
+                         "names = [l.group(1).split(\", \") for l in lists if l]\n"
+                         "assert names and all(len(set(n)) == len(n) for n in names), names\n' "
+                         "2>names.err"),
                      0);
     if (run("command -v chromium >/dev/null") != 0) {
         print_message("skipped: there is no chromium\n");
@@ -285,7 +299,10 @@ static void a_model_teaches_the_next(void **state) {
                          "test $(ls strict/confidences/*_scores.json | wc -l) = 4 && test ! -s "
                          "strict/chains.txt && foldmill distill --cache cache --weights "
                          "tiny.safetensors --min-plddt 100 --resume --out strict 2>&1 | grep -q "
-                         "'4 predictions (4 kept)'"),
+                         "'4 predictions (4 done earlier)'"),
+                     0);
+    assert_int_equal(run("foldmill distill --help >help && ! grep -q ensemble help && grep -q -- "
+                         "'--seeds S  *the seed of' help"),
                      0);
     assert_int_equal(run("foldmill distill seqs/*.fasta --weights tiny.safetensors --out none "
                          "2>none.err"),

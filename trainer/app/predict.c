@@ -25,10 +25,9 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_PARTIAL = 3 };
 enum { MOST_INPUTS = 1 << 20, N_SHOWN = 10 };
 
 static const char predict_description[] =
-    "Predicts structures. Alignments must exist already, because foldmill does not search\n"
-    "databases. Make them with ColabFold's MMseqs2 search (colabfold_search, or its public\n"
-    "server), or with jackhmmer, HHblits and hhsearch as AlphaFold runs them. Each INPUT is\n"
-    "one chain:\n\n"
+    "Alignments must exist already, because foldmill does not search databases. Make them\n"
+    "with ColabFold's MMseqs2 search (colabfold_search, or its public server), or with\n"
+    "jackhmmer, HHblits and hhsearch as AlphaFold runs them. Each INPUT is one chain:\n\n"
     "  NAME.fasta        its alignments are beside it, in alignments/NAME/ or NAME/, or in\n"
     "                    NAME.a3m, NAME.sto, NAME.hhr; or they are in --alignments DIR\n"
     "  NAME.a3m, .sto    an alignment whose first row is the chain, such as ColabFold's\n\n"
@@ -52,7 +51,7 @@ static const char predict_description[] =
     "Examples:\n"
     "  foldmill predict T1024.a3m --weights model_1.npz --out results --device cuda\n"
     "  foldmill predict seqs/*.fasta --alignments msas --templates pdb_mmcif \\\n"
-    "      --weights run/checkpoint-000000075000.safetensors --seeds 0,1,2 --out results\n\n"
+    "      --weights model_1.npz --weights model_3.npz --seeds 0,1,2 --out results\n\n"
     "Exit codes: 0 done, 3 some chains failed (the others are predicted), 1 failed, 2 bad\n"
     "usage, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM. --resume continues a\n"
     "stopped command: it keeps predictions of the same inputs, weights and settings.";
@@ -282,7 +281,8 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
     memcpy(out, options, sizeof options);
 }
 
-/* Leaves out the rows that the command does not have. */
+/* Leaves out the rows that the command does not have. foldmill distill takes one file of weights and
+ * one seed, and its help says so. */
 static void choose_options(fm_option *options, bool distils) {
     static const char *const of_files[] = {"alignments", "templates", "single-sequence", "chain",
                                            "pdb"};
@@ -292,6 +292,12 @@ static void choose_options(fm_option *options, bool distils) {
         for (size_t k = 0; distils && k < sizeof of_files / sizeof of_files[0]; k++)
             is_wanted &= strcmp(options[i].name, of_files[k]) != 0;
         if (is_wanted) options[kept++] = options[i];
+        if (distils && strcmp(options[i].name, "weights") == 0) {
+            options[kept - 1].help = "checkpoint, .npz or safetensors (required)";
+        } else if (distils && strcmp(options[i].name, "seeds") == 0) {
+            options[kept - 1].help = "the seed of the choice of MSA rows (0)";
+            options[kept - 1].value_name = "S";
+        }
     }
     options[kept] = (fm_option){0};
 }
@@ -356,7 +362,7 @@ static void show_result(void *context, const fm_result_chain *chain, const fm_re
     }
     fprintf(stderr, "%s%u/%u  %.40s  %u residues  %.60s  %s  %s%.2f s%s",
             p->has_terminal ? "\r\033[K" : "", n_done, n_all, chain->name, chain->n_res, run->name,
-            score, result->is_resumed ? "kept, " : "", result->status ? 0.0 : result->run_s,
+            score, result->is_resumed ? "done earlier, " : "", result->status ? 0.0 : result->run_s,
             p->has_terminal && n_done < n_all ? "" : "\n");
 }
 
@@ -553,8 +559,12 @@ static fm_status run(predict_settings *set, fm_predict_inputs *inputs, double in
         } else {
             print_best(results);
         }
-        printf("outputs   %s/summary.csv, %u prediction%s (%u kept), %.1f s\n", set->out, p.n_done,
-               fm_plural(p.n_done), p.n_resumed, all_s);
+        printf("outputs   %s/summary.csv, %u prediction%s", set->out, p.n_done,
+               fm_plural(p.n_done));
+        if (p.n_resumed) printf(" (%u done earlier)", p.n_resumed);
+        uint32_t n_refused = fm_predict_inputs_n_refused(inputs);
+        if (n_refused) printf(", %u input%s refused", n_refused, fm_plural(n_refused));
+        printf(", %.1f s\n", all_s);
     }
     return status;
 }

@@ -79,6 +79,9 @@ static fm_status make_cache(fm_predict_inputs *in, fm_error *reterr) {
     free(text);
     if (code == EXIT_OK || code == EXIT_PARTIAL) return FM_OK;
     if (in->n_refused) {
+        if (o->n_input == 1) {
+            return fm_fail(reterr, FM_ERR_DATA, "the only input cannot be predicted");
+        }
         return fm_fail(reterr, FM_ERR_DATA, "none of the %u inputs can be predicted", o->n_input);
     }
     return fm_fail(reterr, code == EXIT_USAGE ? FM_ERR_USAGE : FM_ERR_IO,

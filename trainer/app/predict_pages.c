@@ -101,7 +101,17 @@ static fm_status draw_coverage(maker *m, fm_error *reterr) {
     return status ? status : take_picture(m, NULL, "/coverage.svg", reterr);
 }
 
-/* "1abc_A, 2xyz_B"; NULL when it is not known. */
+/* Whether one of the first n templates has this name: several hits can be of one chain. */
+static bool is_listed(const fm_json *list, size_t n, const char *name) {
+    for (size_t t = 0; t < n; t++) {
+        const char *before =
+            fm_json_get_text(fm_json_get_member(fm_json_get_element(list, t), "name"));
+        if (before && strcmp(before, name) == 0) return true;
+    }
+    return false;
+}
+
+/* "1abc_A, 2xyz_B", each name once; NULL when it is not known. */
 static const char *list_templates(maker *m) {
     const fm_json *list = fm_json_get_member(m->chain->about, "templates");
     enum { BYTES = 1024 };
@@ -111,7 +121,8 @@ static const char *list_templates(maker *m) {
     for (size_t t = 0; t < fm_json_count(list) && t < m->chain->n_templ && at < BYTES; t++) {
         const char *name =
             fm_json_get_text(fm_json_get_member(fm_json_get_element(list, t), "name"));
-        at += (size_t)snprintf(text + at, BYTES - at, "%s%s", t ? ", " : "", name ? name : "?");
+        if (!name || is_listed(list, t, name)) continue;
+        at += (size_t)snprintf(text + at, BYTES - at, "%s%s", at ? ", " : "", name);
     }
     return text;
 }

@@ -60,7 +60,8 @@ static const char description[] =
     "  foldmill train --cache cache --snapshot train --preset tiny --steps 200\n"
     "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200\n"
     "  foldmill train --preset tiny --show-config >mine.ini\n"
-    "  foldmill train --data tls://host:7420 --tls-ca ca.crt --config mine.ini --resume\n"
+    "  foldmill train --data tls://host:7420 --tls-ca ca.crt \\\n"
+    "      --config mine.ini --resume\n"
     "  foldmill train --data unix:/run/foldmill.sock --ranks 4 --dap 2\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage, 129, 130 or 143 stopped by SIGHUP,\n"
     "SIGINT or SIGTERM";

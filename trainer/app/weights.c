@@ -31,7 +31,8 @@ static const char import_description[] =
     "what was expected, and the others counted. In that case nothing is written.\n\n"
     "Examples:\n"
     "  foldmill import params_model_1.npz --out model_1.safetensors\n"
-    "  foldmill train --data URL --preset af2-finetuning --from model_1.safetensors\n\n"
+    "  foldmill train --data URL --preset af2-finetuning \\\n"
+    "      --from model_1.safetensors\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage";
 
 static const char export_description[] =
