@@ -145,7 +145,7 @@ fm_status fm_prepare_times_parse(fm_bytes text, fm_prepare_times *ret_times, fm_
     size_t n = ret_times->n_row;
     if (!status && (n == 0 || ret_times->rows[n - 1].upto <= 0)) {
         status = fm_fail(reterr, FM_ERR_DATA,
-                         "there are no preparation times; a server has them once it "
+                         "found no preparation times; a server has them once it "
                          "has prepared samples for a trainer or foldmill fetch");
     }
     if (status) fm_prepare_times_fini(ret_times);
