@@ -68,7 +68,11 @@ static fm_status take_line(fm_bytes text, const fm_line *line, char *out, uint32
             return refuse_second(place.line, place.column, at,
                                  "a separator of chains in the sequence", reterr);
         }
-        if (*ended) return refuse_letter(byte, place, reterr);
+        if (*ended) {
+            return fm_fail_at(reterr, FM_ERR_FORMAT, place.line, place.column, at,
+                              "found more of the sequence behind '*', expected its end there; "
+                              "write X for a residue that has no letter");
+        }
         if (byte == '*') {
             *ended = true;
             continue;

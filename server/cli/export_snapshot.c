@@ -7,6 +7,7 @@
 #include "server/cli/progress.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { DRAW_MS = 200, NOTE_BYTES = 1 << 12, PATH_BYTES = 4096 };
@@ -26,13 +27,42 @@ static void format_note(const fm_export_options *options, const fm_store *store,
              options->max_date ? options->max_date : "any");
 }
 
+/* An export begins in a folder without other files: one with the name of a chain would be kept as
+ * the chain's features. A note that a killed export left half written is no such file. */
+static fm_status check_empty(const char *folder, fm_arena *arena, fm_error *reterr) {
+    enum { MOST = 64 };
+    static const char own[] = "export.json.";
+    const char *other = NULL;
+    fm_entry_list list = {.entry = NULL};
+    size_t mark = fm_arena_mark(arena);
+    fm_status status = fm_directory_read(folder, MOST, arena, &list, reterr);
+    if (status == FM_ERR_LIMIT) {
+        other = "many";
+        status = FM_OK;
+    }
+    for (size_t i = 0; i < list.n && !status && !other; i++)
+        if (strncmp(list.entry[i].name, own, sizeof own - 1) != 0) other = list.entry[i].name;
+    if (!status && other) {
+        status = fm_fail_in(reterr, FM_ERR_EXISTS, folder,
+                            "the folder has other files (%.100s) and no export.json; choose an "
+                            "empty or a new folder",
+                            other);
+    }
+    free(list.entry);
+    fm_arena_rewind(arena, mark);
+    return status;
+}
+
 static fm_status check_note(const char *folder, const char *note, fm_arena *arena,
                             fm_error *reterr) {
     char path[PATH_BYTES];
     fm_bytes found;
     snprintf(path, sizeof path, "%s/export.json", folder);
     fm_status status = fm_file_read(arena, path, NOTE_BYTES, &found, reterr);
-    if (status == FM_ERR_NOT_FOUND) return fm_file_write_atomic(path, note, strlen(note), reterr);
+    if (status == FM_ERR_NOT_FOUND) {
+        status = check_empty(folder, arena, reterr);
+        return status ? status : fm_file_write_atomic(path, note, strlen(note), reterr);
+    }
     if (status) return status;
     if (found.size == strlen(note) && memcmp(found.data, note, found.size) == 0) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_EXISTS, path,

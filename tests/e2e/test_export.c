@@ -110,6 +110,11 @@ static void a_folder_of_other_data_is_refused(void **state) {
     must("$FOLDMILL export --cache cache --snapshot all -o mixed >out 2>err");
     must("! $FOLDMILL export --cache cache --snapshot all --stage nonensembled -o mixed 2>err && "
          "grep -q 'mixed/export.json: the folder has an export of another' err");
+    must("before=$(find cache | sort) && ! $FOLDMILL export --cache cache --snapshot all -o cache "
+         "2>err && grep -q 'cache: the folder has other files (CURRENT) and no export.json' err && "
+         "test \"$before\" = \"$(find cache | sort)\"");
+    must("mkdir left && echo >left/export.json.tmp.1 && "
+         "$FOLDMILL export --cache cache --snapshot all -o left >out 2>err");
     must("$FOLDMILL export --cache cache --snapshot all --chain 1 -o x 2>err; test $? = 2 && "
          "grep -q 'either --chain or --snapshot' err");
     must("$FOLDMILL export --cache cache --snapshot all --format zip -o x 2>err; test $? = 2 && "

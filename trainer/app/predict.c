@@ -281,8 +281,8 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
     memcpy(out, options, sizeof options);
 }
 
-/* Leaves out the rows that the command does not have. foldmill distill takes one file of weights and
- * one seed, and its help says so. */
+/* Leaves out the rows that the command does not have. foldmill distill takes one file of weights
+ * and one seed, and its help says so. */
 static void choose_options(fm_option *options, bool distils) {
     static const char *const of_files[] = {"alignments", "templates", "single-sequence", "chain",
                                            "pdb"};
