@@ -53,9 +53,9 @@ fm_status fm_array_writer_create(const char *path, fm_array_format format,
 
 /* safetensors' name of a NumPy dtype. */
 static const char *entry_dtype(const char *dtype) {
-    static const char *const table[][2] = {{"|b1", "BOOL"}, {"|u1", "U8"},  {"|i1", "I8"},
-                                           {"<i4", "I32"},  {"<u4", "U32"}, {"<i8", "I64"},
-                                           {"<u8", "U64"},  {"<f4", "F32"}, {"<f8", "F64"}};
+    static const char *const table[][2] = {
+        {"|b1", "BOOL"}, {"|u1", "U8"},  {"|i1", "I8"},  {"<i4", "I32"}, {"<u2", "U16"},
+        {"<u4", "U32"},  {"<i8", "I64"}, {"<u8", "U64"}, {"<f4", "F32"}, {"<f8", "F64"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strcmp(dtype, table[i][0]) == 0) return table[i][1];
     assert(!"a dtype that safetensors files here do not have");

@@ -7,6 +7,7 @@
 #include "proto/supply.h"
 #include "proto/template_date.h"
 #include "server/cli/commands.h"
+#include "server/cli/fetch_save.h"
 #include "proto/base/json_text.h"
 
 #include <stdio.h>
@@ -27,9 +28,14 @@ static const char description[] =
     "of delivery, threads or servers.\n\n"
     "With several addresses, for example tls://a:7420,b:7420, the stream goes on from another\n"
     "server when one is lost, and moves to a quicker one.\n\n"
+    "--save DIR keeps each sample as the file DIR/INDEX.npz, where INDEX has 12 digits. Tensors\n"
+    "of one recycling cycle are named NAME.CYCLE. The command can be interrupted and run again:\n"
+    "files are complete or missing, and complete files are kept. DIR/fetch.json records the\n"
+    "stream, and a folder of another stream is refused.\n\n"
     "--json prints one object: snapshot, snapshot_hash, chains, end (delivered, shutdown,\n"
     "closed), samples, skipped, bytes, seconds, samples_per_s, mb_per_s, wait_ms {p50, p90,\n"
-    "p99, max}, servers [{url, samples, lost}]; with --digest also digest.\n\n"
+    "p99, max}, servers [{url, samples, lost}]; with --digest also digest, with --save also\n"
+    "written, kept.\n\n"
     "Exit codes: 0 all delivered, 1 failed, 2 bad usage, 3 samples were skipped or the server\n"
     "ended the stream early; stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
@@ -39,6 +45,7 @@ static const char description[] =
 
 typedef struct fetch_settings {
     const char *data, *plan, *group, *order, *snapshot, *snapshot_hash, *max_template_date;
+    const char *save, *format; /* NULL: samples are not kept */
     fm_credentials credentials;
     uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms, timeout_s;
     uint64_t full_wait_s;
@@ -61,6 +68,7 @@ typedef struct fetch_run {
     uint64_t n_sample, n_skipped, n_byte, start_ns, end_ns;
     fm_wire_reason reason;
     fm_histogram waits; /* ns */
+    fm_fetch_save save;
 } fetch_run;
 
 static int parse(fetch_settings *set, int argc, char **argv) {
@@ -104,6 +112,9 @@ static int parse(fetch_settings *set, int argc, char **argv) {
         FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
         {"skip", FM_OPTION_FLAG, &set->skip, NULL,
          .help = "continue after unreadable samples, and name each"},
+        {"save", FM_OPTION_STRING, &set->save, "DIR", .help = "write each sample to a file in DIR"},
+        {"format", FM_OPTION_STRING, &set->format, "npz|safetensors",
+         .help = "the format of these files (npz)"},
         {"digest", FM_OPTION_FLAG, &set->digest, NULL, .help = "print the hash of all samples"},
         {"json", FM_OPTION_FLAG, &set->json, NULL, .help = "print one JSON object"},
         {0}};
@@ -203,6 +214,8 @@ static fm_status take_sample(fetch_run *run, const fm_client_event *event, fm_er
     run->n_sample++;
     run->n_byte += event->sample.size;
     if (run->set->digest) status = note_row(run, sample.index, event->sample, reterr);
+    if (!status && run->set->save)
+        status = fm_fetch_save_sample(&run->save, &sample, &run->arena, reterr);
     if (!status) fm_supply_release(run->supply, 1, event->sample.size);
     return status;
 }
@@ -271,6 +284,12 @@ static fm_status fetch(fetch_run *run, fm_error *reterr) {
     fm_sha256 hash;
     fm_status status = make_params(run->set, &params, reterr);
     if (!status) status = parse_hash(run->set->snapshot_hash, &hash, reterr);
+    if (!status && run->set->format) {
+        run->save.format = FM_ARRAY_NPZ;
+        status = fm_array_format_parse(run->set->format, &run->save.format, reterr);
+    }
+    if (!status && run->set->format && !run->set->save)
+        status = fm_fail(reterr, FM_ERR_USAGE, "--format needs --save DIR");
     if (status) return status;
     const fm_supply_options options = {.client = {.url = run->set->data,
                                                   .credentials = run->set->credentials,
@@ -283,6 +302,10 @@ static fm_status fetch(fetch_run *run, fm_error *reterr) {
                                        .on_change = say_change};
     status = connect_with_room(run, &options, &params, reterr);
     if (!status) status = fm_arena_init(&run->arena, DECODE_ARENA_BYTES, reterr);
+    if (!status && run->set->save) {
+        status = fm_fetch_save_begin(&run->save, fm_supply_get_welcome(run->supply), &params,
+                                     &run->opened, &run->arena, reterr);
+    }
     if (status) return status;
     size_t slab_bytes = (run->opened.max_sample_bytes / SLAB_ALIGN + 1) * SLAB_ALIGN;
     run->slab = aligned_alloc(SLAB_ALIGN, slab_bytes);
@@ -338,6 +361,10 @@ static void print_report(fetch_run *run) {
     printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n", wait_ms(run, 500),
            wait_ms(run, 900), wait_ms(run, 990), (double)run->waits.max * 1e-6);
     if (fm_supply_n_server(run->supply) > 1) print_servers(run);
+    if (run->set->save) {
+        printf("files     %llu written, %llu kept -> %s\n", (unsigned long long)run->save.n_written,
+               (unsigned long long)run->save.n_kept, run->set->save);
+    }
     if (run->set->digest) print_digest(run);
     if (run->reason == FM_WIRE_SHUTDOWN) {
         printf("the server stopped before the end of the stream\n");
@@ -376,6 +403,10 @@ static void write_json(fetch_run *run) {
         fm_json_close(&json);
     }
     fm_json_close(&json);
+    if (run->set->save) {
+        fm_json_put_u64(&json, "written", run->save.n_written);
+        fm_json_put_u64(&json, "kept", run->save.n_kept);
+    }
     if (run->set->digest) {
         fm_sha256 digest = make_digest(run);
         fm_json_put_hash(&json, "digest", &digest);
@@ -396,7 +427,7 @@ int fm_cmd_fetch(int argc, char **argv) {
         .plan = "tiny", .group = "0/1", .order = "strict", .credit = 8, .timeout_s = 600};
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
-    fetch_run run = {.set = &set};
+    fetch_run run = {.set = &set, .save = {.folder = set.save}};
     const char *exposed = fm_credentials_exposed(&set.credentials);
     if (exposed) {
         fprintf(stderr, "foldmill fetch: warning: every user can read %s; chmod 600\n", exposed);

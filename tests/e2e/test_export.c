@@ -1,11 +1,13 @@
 /* `foldmill export --snapshot`: one file for each chain in both formats, continued after a kill,
- * refused in a folder of other data, and going on past a chain that is damaged. */
+ * refused in a folder of other data, and going on past a chain that is damaged. `foldmill fetch
+ * --save` does the same with the samples of a stream. */
 #include "proto/base/file.h"
 #include "proto/npz.h"
 #include "proto/safetensors.h"
 #include "tests/testing/testing.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -105,6 +107,48 @@ static void a_killed_export_continues(void **state) {
          "for file in part/*.npz; do cmp $file whole/$(basename $file) || exit 1; done");
 }
 
+/* What a sample's file has is what the stream brought: the arrays are the same in both formats, and
+ * the same whether the stream is fetched at once or in two parts. */
+static void samples_of_a_stream_are_kept(void **state) {
+    (void)state;
+    fm_arena arena;
+    fm_bytes content;
+    fm_npz npz;
+    fm_safetensors *file;
+    fm_error error;
+    char path[300];
+    pid_t server = fm_test_serve(folder, "s", "--cache cache");
+    must("$FOLDMILL fetch --data unix:s --steps 4 --batch 2 --save kept >out 2>err && "
+         "grep -q '^files     8 written, 0 kept -> kept' out && "
+         "test $(ls kept/*.npz | wc -l) = 8");
+    must("$FOLDMILL fetch --data unix:s --steps 2 --batch 2 --save parts >out 2>err && "
+         "$FOLDMILL fetch --data unix:s --steps 4 --batch 2 --order free --save parts --json >out "
+         "2>err && grep -q '\"written\": 4' out && grep -q '\"kept\": 4' out && "
+         "diff -r kept parts");
+    must("$FOLDMILL fetch --data unix:s --steps 1 --batch 2 --save st --format safetensors >out "
+         "2>err");
+    assert_int_equal(fm_test_shell(folder, "$FOLDMILL fetch --data unix:s --steps 1 --batch 2 "
+                                           "--seed 9 --save kept >out 2>err"),
+                     1);
+    must("grep -q 'fetch.json.*samples of another snapshot, plan or seed' err");
+    assert_int_equal(fm_test_shell(folder, "$FOLDMILL fetch --data unix:s --steps 1 --format npz "
+                                           ">out 2>err"),
+                     2);
+    assert_int_equal(fm_test_stop(server, SIGTERM), 0);
+    assert_int_equal(fm_arena_init(&arena, (size_t)1 << 28, &error), FM_OK);
+    snprintf(path, sizeof path, "%s/kept/000000000001.npz", folder);
+    assert_int_equal(fm_file_read(&arena, path, 1 << 26, &content, &error), FM_OK);
+    assert_int_equal(fm_npz_parse(&arena, content, &npz, &error), FM_OK);
+    snprintf(path, sizeof path, "%s/st/000000000001.safetensors", folder);
+    assert_int_equal(fm_safetensors_open(path, &file, &error), FM_OK);
+    compare(&npz, file);
+    assert_int_equal(*(const uint64_t *)fm_npz_find(&npz, "index")->data, 1);
+    assert_non_null(fm_npz_find(&npz, "aatype"));
+    assert_non_null(fm_npz_find(&npz, "msa.0"));
+    fm_safetensors_close(file);
+    fm_arena_fini(&arena);
+}
+
 static void a_folder_of_other_data_is_refused(void **state) {
     (void)state;
     must("$FOLDMILL export --cache cache --snapshot all -o mixed >out 2>err");
@@ -137,6 +181,7 @@ int main(void) {
         cmocka_unit_test(a_file_of_a_snapshot_is_that_of_the_chain),
         cmocka_unit_test(both_formats_have_the_same_arrays),
         cmocka_unit_test(a_killed_export_continues),
+        cmocka_unit_test(samples_of_a_stream_are_kept),
         cmocka_unit_test(a_folder_of_other_data_is_refused),
         cmocka_unit_test(a_damaged_chain_does_not_stop_the_others),
     };
