@@ -218,6 +218,11 @@ static void a_killed_command_is_resumed(void **state) {
                          "--out again -q >again.log && ! ls again/$n/*.pdb 2>ls.err && ls "
                          "again/$n/*.cif again/$n/*_run.json >ls.log"),
                      0);
+    /* A limit on the size of files fails like a full disk: with the file's name, and no signal. */
+    assert_int_equal(run("(ulimit -f 8; n=$(cat name); . ./lib; p --cache cache --chain $n --out "
+                         "limited -q) 2>limited.err"),
+                     1);
+    assert_int_equal(run("grep -q 'limited/.*: cannot write: File too large' limited.err"), 0);
     /* Other weights, other predictions: nothing is kept. */
     assert_int_equal(
         run("foldmill predict --weights tiny.safetensors --cache cache --seeds 0 "
