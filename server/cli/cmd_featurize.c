@@ -71,8 +71,9 @@ static int finish(const featurize_arguments *arguments, const fm_build_report *r
         (void)fm_cli_report(program, error);
         return fm_cli_signal_code(stop_asked);
     }
-    /* The JSON report names every refusal, and a caller prints them in words of its own. */
-    if (status == FM_ERR_DATA && arguments->json && report->n_refused) return FM_EXIT_FAILED;
+    /* The JSON report says why every input was refused; one more line would only repeat it. */
+    bool says_all = arguments->json && report->n_refused == arguments->queries.n;
+    if (status == FM_ERR_DATA && says_all) return FM_EXIT_FAILED;
     if (status) return fm_cli_report(program, error);
     return report->n_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
 }

@@ -141,9 +141,14 @@ static fm_status parse_order(const char *word, order_row *row, fm_error *reterr)
         return FM_OK;
     }
     uint32_t order;
-    fm_status status = fm_wire_order_parse(word, &order, &row->plan.window, reterr);
-    if (!status) row->plan.order = orders[order];
-    return status;
+    if (fm_wire_order_parse(word, &order, &row->plan.window, NULL)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--order: found '%s', expected strict, bounded:W with W from 1 to %u, "
+                       "free or loader",
+                       word, FM_LIMIT_WINDOW);
+    }
+    row->plan.order = orders[order];
+    return FM_OK;
 }
 
 static fm_status parse_orders(const simulate_settings *set, order_row *rows, uint32_t *ret_n,

@@ -212,6 +212,17 @@ static void a_killed_command_is_resumed(void **state) {
                          "1; done"),
                      0);
     assert_int_equal(run("! find killed -name '*.tmp*' -o -name '.*' -type f | grep ."), 0);
+    /* A file that the later command does not write would show the structure of the earlier one. */
+    assert_int_equal(run("n=$(cat name); . ./lib; p --cache cache --chain $n --pdb --out again -q "
+                         ">again.log && ls again/$n/*.pdb >ls.log && p --cache cache --chain $n "
+                         "--out again -q >again.log && ! ls again/$n/*.pdb 2>ls.err && ls "
+                         "again/$n/*.cif again/$n/*_run.json >ls.log"),
+                     0);
+    /* A limit on the size of files fails like a full disk: with the file's name, and no signal. */
+    assert_int_equal(run("(ulimit -f 8; n=$(cat name); . ./lib; p --cache cache --chain $n --out "
+                         "limited -q) 2>limited.err"),
+                     1);
+    assert_int_equal(run("grep -q 'limited/.*: cannot write: File too large' limited.err"), 0);
     /* Other weights, other predictions: nothing is kept. */
     assert_int_equal(
         run("foldmill predict --weights tiny.safetensors --cache cache --seeds 0 "
@@ -300,6 +311,11 @@ static void a_model_teaches_the_next(void **state) {
                          "strict/chains.txt && foldmill distill --cache cache --weights "
                          "tiny.safetensors --min-plddt 100 --resume --out strict 2>&1 | grep -q "
                          "'4 predictions (4 done earlier)'"),
+                     0);
+    /* A higher limit takes back what a lower one kept, since the build reads the whole folder. */
+    assert_int_equal(run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt "
+                         "100 --resume --out distilled >higher.log 2>&1 && ! ls "
+                         "distilled/data/*.cif 2>ls.err && test ! -s distilled/chains.txt"),
                      0);
     assert_int_equal(run("foldmill distill --help >help && ! grep -q ensemble help && grep -q -- "
                          "'--seeds S  *the seed of' help"),

@@ -48,6 +48,8 @@ static void servers_are_planned(void **state) {
         "out");
     must("$FOLDMILL simulate --times times --ranks 8 --step-ms 10 --workers 1 --order strict "
          "--steps 50 --max-stall 0 >out && grep -q 'strict .*no number of servers' out");
+    must("$FOLDMILL simulate --times times --step-ms 10 --order strict,fast >out 2>err; "
+         "test $? = 2 && grep -q \"found 'fast', expected strict, .*, free or loader\" err");
 }
 
 static void a_servers_own_times_are_taken(void **state) {

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +66,7 @@ static int run(int argc, char **argv) {
 /* Results go to standard output, which may be a full disk. */
 int main(int argc, char **argv) {
     fm_machine_open_standard();
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on file sizes then fails with a message */
     int code = run(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
     fprintf(stderr, "foldmill-train: cannot write the results to standard output: %s\n",

@@ -13,10 +13,12 @@
 #include "trainer/predict/prediction.h"
 #include "trainer/predict/text_file.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { RUN_FORMAT = 1, PATH_BYTES = 4096 };
 
@@ -233,6 +235,15 @@ static fm_status draw_trace(const char *path, const fm_prediction *prediction, f
     return draw(path, prediction, fm_picture_trace, reterr);
 }
 
+static fm_status remove_file(const char *path, const fm_prediction *ignored, fm_error *reterr) {
+    (void)ignored;
+    if (unlink(path) == 0 || errno == ENOENT) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, path, "cannot remove: %s", strerror(errno));
+}
+
+/* Writes the files of a prediction, and removes those that an earlier command wrote and this one
+ * does not: they belong to other weights or settings. _run.json goes first, so that no kill leaves
+ * one that vouches for files of two commands. */
 static fm_status write_prediction(const predictor *p, const fm_prediction *prediction,
                                   fm_error *reterr) {
     typedef fm_status writer(const char *path, const fm_prediction *what, fm_error *error);
@@ -242,7 +253,8 @@ static fm_status write_prediction(const predictor *p, const fm_prediction *predi
         const char *ending;
         writer *write;
         bool is_wanted;
-    } files[] = {{".cif", fm_prediction_write_cif, is_kept},
+    } files[] = {{"_run.json", NULL, false}, /* written last, by write_run */
+                 {".cif", fm_prediction_write_cif, is_kept},
                  {".pdb", fm_prediction_write_pdb, o->writes_pdb && !o->distils},
                  {"_scores.json", fm_prediction_write_scores, true},
                  {"_pae.json", fm_prediction_write_pae, prediction->pae && !o->distils},
@@ -251,9 +263,9 @@ static fm_status write_prediction(const predictor *p, const fm_prediction *predi
     fm_status status = FM_OK;
     for (size_t i = 0; i < sizeof files / sizeof files[0] && !status; i++) {
         char path[PATH_BYTES];
-        if (!files[i].is_wanted) continue;
+        writer *act = files[i].is_wanted ? files[i].write : remove_file;
         status = path_of(p, prediction->chain, files[i].ending, path, reterr);
-        if (!status) status = files[i].write(path, prediction, reterr);
+        if (!status) status = act(path, prediction, reterr);
     }
     return status;
 }
