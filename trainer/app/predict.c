@@ -1,5 +1,5 @@
-/* predict.c: see predict.h: options and lines for people. Both commands have one table of options,
- * of which each takes its part. */
+/* predict.c: see predict.h. It has the options and the printed lines. Both commands share one table
+ * of options, and each uses some of its rows. */
 #include "trainer/app/predict.h"
 
 #include "proto/base/json_text.h"

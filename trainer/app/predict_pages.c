@@ -28,7 +28,7 @@ typedef struct maker {
     uint32_t n_picture;
 } maker;
 
-/* Reads a picture of the chain's folder; one that is not there is left out. */
+/* Reads a picture from the chain's folder. A missing picture is skipped. */
 static fm_status take_picture(maker *m, const fm_result_run *run, const char *ending,
                               fm_error *reterr) {
     char path[PATH_BYTES];
