@@ -215,7 +215,7 @@ static void bond_loss_grad(fm_stream *stream, const fm_bond_loss *a, const void 
 
 static const double LDDT_THRESHOLDS[4] = {0.5, 1, 2, 4};
 
-/* The true distance of a pair (l, m), and whether it counts for l. */
+/* Finds the true distance of a pair (l, m). Returns whether the pair counts for l. */
 static bool lddt_pair(const fm_smooth_lddt *a, int64_t l, int64_t m, double *ret_distance) {
     const real *mask = a->mask;
     if (l == m || mask[l] == 0 || mask[m] == 0) return false;
