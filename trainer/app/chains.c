@@ -54,7 +54,7 @@ static uint64_t next_index(const fm_chains *c) {
     return c->options.only ? c->options.only[c->n_received] : c->n_received;
 }
 
-/* Opens the stream at the next chain. */
+/* Opens the stream at the next chain to receive. */
 static fm_status open_feed(fm_chains *c, fm_error *reterr) {
     const fm_chains_options *set = &c->options;
     fm_loader_options options = {

@@ -282,7 +282,7 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
     memcpy(out, options, sizeof options);
 }
 
-/* Leaves out the rows that the command does not have. */
+/* Removes the rows of options that the command does not have. */
 static void choose_options(fm_option *options, bool distils) {
     static const char *const of_files[] = {"alignments", "templates", "single-sequence", "chain",
                                            "pdb"};
@@ -475,7 +475,7 @@ static fm_status write_kept(const fm_predict_run_options *options, const fm_resu
     return fm_text_file_commit(&file, path, reterr);
 }
 
-/* Writes what compares the predictions. */
+/* Writes the files that compare the predictions. */
 static fm_status write_results(const fm_predict_run_options *options, const fm_results *r,
                                fm_error *reterr) {
     char path[4096];
@@ -559,7 +559,8 @@ static fm_status run(predict_settings *set, fm_predict_inputs *inputs, double in
     return status;
 }
 
-/* Prepares the inputs below the folder of the results, which this process has for itself. */
+/* Prepares the inputs below the folder of the results, which is locked so that no other command
+ * uses it. */
 static fm_status prepare_and_run(predict_settings *set, fm_results *results, uint32_t *ret_refused,
                                  fm_error *reterr) {
     const fm_predict_inputs_options options = {.program = set->program,
