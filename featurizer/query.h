@@ -6,9 +6,10 @@
  *     >T1024 a title         the description, which may be missing
  *     MKTAYIAKQR             letters in either case; blanks are skipped, and a '*' may end them
  *
- * The letters are the 20 amino acids and X. Anything else is refused with its place, and so is a
- * second chain (a second record, a ':' between letters, or a header such as "#59,60" of ColabFold's
- * alignments of complexes). Pure: bytes in, a value in the caller's arena out. */
+ * The letters are the 20 amino acids and X. Anything else is refused with its place. A second chain
+ * is refused too: a second record, a ':' or '/' between letters, or a header such as "#59,60" of
+ * ColabFold's alignments of complexes. The functions are pure: they read bytes and write to the
+ * caller's arena. */
 #ifndef FM_FEATURIZER_QUERY_H
 #define FM_FEATURIZER_QUERY_H
 
@@ -24,8 +25,8 @@ typedef enum fm_query_format {
     FM_QUERY_STOCKHOLM
 } fm_query_format;
 
-/* The format that a file's name implies, compressed or not: .fasta, .fa, .fas, .faa, .seq; .a3m;
- * .sto. *ret_bare (may be NULL) is the length of the name before that ending. */
+/* Returns the format that a file's name implies, compressed or not: .fasta, .fa, .fas, .faa, .seq;
+ * .a3m; .sto. *ret_bare is the length of the name before that ending; ret_bare may be NULL. */
 fm_query_format fm_query_format_of_name(const char *name, size_t *ret_bare);
 
 /* Reads the sequence into the arena, in upper case. FM_ERR_FORMAT with line and column for text
@@ -34,7 +35,8 @@ fm_query_format fm_query_format_of_name(const char *name, size_t *ret_bare);
 FM_MUST_USE fm_status fm_query_parse(fm_bytes text, fm_query_format format, fm_arena *arena,
                                      fm_part_sequence *ret_sequence, fm_error *reterr);
 
-/* The structure part of a chain without a structure: no atom is known. */
+/* Makes the structure part of a chain without a structure: no atom is known. Returns FM_ERR_LIMIT
+ * when the arena is full. */
 FM_MUST_USE fm_status fm_query_structure(const fm_part_sequence *sequence, fm_arena *arena,
                                          fm_part_structure *ret_structure, fm_error *reterr);
 

@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The longest scheme is "unix:", "tls://" or "tcp://"; a little more lets the address's own check
- * refuse what is too long, with its own words. */
+/* Room for a scheme ("unix:", "tls://" or "tcp://") and more, so that fm_address_parse sees an
+ * address that is too long and refuses it with its message. */
 enum { PART_BYTES = FM_ADDRESS_TEXT_BYTES + 16 };
 
 static const char blanks[] = " \t";
 
-/* Does the text begin with a scheme, known or not? */
+/* Returns whether the text begins with a scheme, known or not. */
 static bool has_scheme(const char *part) {
     return strncmp(part, "unix:", 5) == 0 || strstr(part, "://");
 }

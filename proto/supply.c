@@ -1,14 +1,15 @@
 /* supply.c: see supply.h.
  *
- * The record of what came is params.token, in the form that OPEN wants it. Indices of other groups
- * count as delivered, so that the watermark follows the own samples (advance). A connection is
- * opened with that token, and with the credit of the caller less what it has not released yet: the
- * server never sends more than the caller has slabs for, whatever connection its samples came from.
+ * params.token records the delivered samples in the form that OPEN needs. Indices of other groups
+ * count as delivered, so the watermark follows the own samples (advance). A connection is opened
+ * with that token, and with the caller's credit minus the samples that the caller has not released
+ * yet. So the server never sends more than the caller has slabs for, although some samples came
+ * from an earlier connection.
  *
- * What is measured of a server is its pace, the time for each sample while the caller waits for it.
- * A span is SPAN samples; the first WARM of a connection are left out, because nothing was made
- * ahead for them. A span in which the caller waited for less than half of the time says only that
- * the server is quick enough. */
+ * The supply measures a server's pace, the time per sample while the caller waits. A span is SPAN
+ * samples. It excludes the first WARM samples of a connection, because the server had prepared
+ * nothing ahead for them. If the caller waited for less than half of a span, the server is quick
+ * enough, and the span gives no pace. */
 #include "proto/supply.h"
 
 #include "proto/address_list.h"
@@ -30,7 +31,7 @@ enum {
     MOST_EMPTY = 4,   /* more connections than servers, in a row, may end without a sample */
     WARM = 8,         /* samples of a connection before its first span */
     SPAN = 32,        /* samples that are measured together */
-    FADE = 64,        /* others' paces are forgotten by one part of so many in a span */
+    FADE = 64,        /* each span reduces the paces of other servers by a 64th */
     BETTER_NUM = 4,   /* a server is worth a move below 4/5 of the present pace */
     BETTER_DEN = 5,
 };
@@ -87,8 +88,8 @@ static void advance(fm_supply *supply) {
     token->epoch = (uint32_t)(to / supply->opened.epoch_samples);
 }
 
-/* Records a sample. One that is further from the watermark than a token can name leaves the supply
- * without a record, so that a loss ends the stream. */
+/* Records a sample. If it is further from the watermark than a token can express, the supply stops
+ * its record (is_tracked), and a loss then ends the stream. */
 static fm_status note_sample(fm_supply *supply, uint64_t index, fm_error *reterr) {
     fm_wire_open *params = &supply->params;
     if (supply->is_tracked && !fm_wire_open_wants(params, supply->opened.global_batch, index)) {
@@ -104,8 +105,8 @@ static fm_status note_sample(fm_supply *supply, uint64_t index, fm_error *reterr
     return FM_OK;
 }
 
-/* Takes an event over: its sample is recorded and counted. A damaged head has no number; the caller
- * finds the damage when it decodes the sample. */
+/* Records and counts the sample of an event. A damaged head has no number; the caller finds the
+ * damage when it decodes the sample. */
 static fm_status take_event(fm_supply *supply, const fm_client_event *event, fm_error *reterr) {
     fm_sample head = {.index = event->index};
     bool is_known =
@@ -123,8 +124,8 @@ static fm_status take_event(fm_supply *supply, const fm_client_event *event, fm_
 
 /* -- connecting */
 
-/* Checks what the server announces. The record of what came and a trainer's step
- * divide by these numbers, so 0 is an error. */
+/* Checks the server's OPENED. The record of samples and a trainer's step divide by these numbers,
+ * so 0 is an error. */
 static fm_status check_stream(const fm_wire_opened *stream, fm_error *reterr) {
     if (stream->max_sample_bytes > FM_LIMIT_FRAME_BYTES) {
         return fm_fail(reterr, FM_ERR_LIMIT,
@@ -140,7 +141,7 @@ static fm_status check_stream(const fm_wire_opened *stream, fm_error *reterr) {
     return FM_OK;
 }
 
-/* A server of the list must serve what the first one did. */
+/* Checks that a later server has the snapshot and plan of the first one. */
 static fm_status check_same(const fm_supply *supply, const fm_client *client,
                             const fm_wire_opened *opened, const char *url, fm_error *reterr) {
     const fm_wire_opened *first = &supply->opened;
@@ -268,8 +269,8 @@ static bool pause_for(fm_supply *supply, uint32_t ms) {
 
 /* -- choosing */
 
-/* Is server a rather asked than b? Those that failed less, then the quicker ones, then those that
- * follow `from` in the list. */
+/* Returns whether server a is tried before b. Servers with fewer failures come first, then the
+ * quicker ones, then those that follow `from` in the list. */
 static bool is_before(const fm_supply *supply, uint32_t from, uint32_t a, uint32_t b) {
     const server *left = &supply->server[a], *right = &supply->server[b];
     uint32_t n = supply->n_server;
@@ -278,15 +279,15 @@ static bool is_before(const fm_supply *supply, uint32_t from, uint32_t a, uint32
     return (a + n - from) % n < (b + n - from) % n;
 }
 
-/* How much a failure says: no server; a refusal; a server without room, which is worth waiting
- * for. */
+/* Ranks a failure by how much it tells the user: no server 0; a refusal 1; a server without room 2,
+ * for which waiting can help. */
 static int weight_of(fm_status status) {
     if (status == FM_ERR_LIMIT) return 2;
     return status == FM_ERR_IO || status == FM_ERR_CLOSED ? 0 : 1;
 }
 
-/* Asks every server once, the best first, beginning the list at `from`. *reterr is the failure that
- * says most. *ret_may_come: a later round may succeed. */
+/* Tries every server once, the best first; of equal ones, the list begins at `from`. *reterr is the
+ * failure with the highest rank (weight_of). *ret_may_come is set if a later round may succeed. */
 static fm_status try_all(fm_supply *supply, uint32_t from, uint32_t connect_ms, uint32_t *ret_i,
                          fm_client **ret_client, bool *ret_may_come, fm_error *reterr) {
     bool is_tried[FM_ADDRESS_LIST_MOST] = {false};
@@ -315,8 +316,9 @@ static fm_status try_all(fm_supply *supply, uint32_t from, uint32_t connect_ms, 
     return reterr->status;
 }
 
-/* Asks all servers, again and again until the limit. Those without room are asked less often. The
- * caller of a first server decides itself how long it waits for room. */
+/* Tries all servers repeatedly until the limit. After FM_ERR_LIMIT the pauses grow. Before the
+ * first server is found, FM_ERR_LIMIT is returned at once, because the caller decides how long it
+ * waits for room. */
 static fm_status connect_within(fm_supply *supply, uint32_t from, uint32_t connect_ms,
                                 uint64_t limit_ms, uint32_t *ret_i, fm_client **ret_client,
                                 fm_error *reterr) {
@@ -363,7 +365,7 @@ static fm_status create(const fm_supply_options *options, const fm_wire_open *pa
     return FM_OK;
 }
 
-/* Connects to a first server. One address is left to the client, which knows when to retry. */
+/* Connects to a first server. With a single address the client does the retries. */
 static fm_status begin(fm_supply *supply, fm_error *reterr) {
     uint32_t limit_ms = supply->n_server > 1 ? supply->options.client.retry_ms : 0;
     uint32_t from = supply->params.group % supply->n_server, i;
@@ -423,8 +425,8 @@ static void tell(const fm_supply *supply, uint32_t from, const char *why) {
     supply->options.on_change(supply->options.context, &change);
 }
 
-/* Is it worth asking another server after this failure of the stream? A single one is asked again
- * only when it went away. */
+/* Returns whether to try a server again after this failure of the stream. A single server is tried
+ * again only if it closed the connection. */
 static bool may_resume(const fm_supply *supply, fm_status status) {
     if (!supply->is_tracked) return false;
     if (supply->n_empty > supply->n_server + MOST_EMPTY) return false;
@@ -439,7 +441,8 @@ static bool may_resume(const fm_supply *supply, fm_status status) {
     }
 }
 
-/* Goes on after a loss. Without a server it fails as the stream did. */
+/* Continues on another server after a loss. If there is none, it fails with the status of the loss.
+ */
 static fm_status resume(fm_supply *supply, const fm_error *lost, fm_error *reterr) {
     uint32_t from = supply->current, i;
     fm_client *client = NULL;
@@ -462,8 +465,8 @@ static fm_status resume(fm_supply *supply, const fm_error *lost, fm_error *reter
     return FM_OK;
 }
 
-/* Moves to a server that is not known or was quicker. One that cannot be reached counts as slow
- * until that fades. */
+/* Moves to a server that was not measured or was quicker. One that cannot be reached counts as slow
+ * until its pace fades. */
 static void consider_move(fm_supply *supply) {
     uint32_t from = supply->current, best = from;
     uint64_t pace_ns = supply->server[from].pace_ns;
@@ -506,7 +509,8 @@ static void measure(fm_supply *supply, uint64_t wait_ns, uint64_t now_ns) {
 
 /* -- the stream */
 
-/* Receives an event on the present connection. A server that stops has ended it early. */
+/* Receives an event on the current connection. An END with FM_WIRE_SHUTDOWN is a loss, because the
+ * stream is not complete. */
 static fm_status next_event(fm_supply *supply, void *slab, size_t capacity,
                             fm_client_event *ret_event, fm_error *reterr) {
     fm_status status = fm_client_next(supply->client, slab, capacity, ret_event, reterr);

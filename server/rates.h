@@ -13,7 +13,7 @@
 typedef struct fm_rates {
     uint64_t begun_ms;
     uint64_t n_sample, n_byte, n_failed; /* counters at the beginning */
-    fm_histogram prepare_ns, ready_ns;   /* a worker's time; until credit and order let it go */
+    fm_histogram prepare_ns, ready_ns;   /* a worker's time; time until it is sent */
 } fm_rates;
 
 /* What the server holds when the line is written. */

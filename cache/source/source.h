@@ -164,11 +164,11 @@ typedef struct fm_source_queries {
     uint32_t n;
     const char *alignments; /* folder of the FASTA files' alignments; NULL = beside each file */
     const char *templates;  /* folder or zip archive of mmCIF files; NULL = none */
-    bool single_sequence;   /* leave all alignments and hits out */
+    bool single_sequence;   /* ignore all alignments and hits */
 } fm_source_queries;
 
-/* The source of such chains. An alignment NAME.a3m or NAME.sto is the chain NAME, and NAME.hhr
- * beside it has its template hits. The alignments of NAME.fasta are in the folder
+/* Opens the source of such chains. An alignment NAME.a3m or NAME.sto is the chain NAME, and
+ * NAME.hhr beside it has its template hits. The alignments of NAME.fasta are in the folder
  * alignments/NAME, NAME or in files alignments/NAME.a3m, NAME.a3m (.sto, .hhr) beside it. A chain
  * without alignments is refused, unless single_sequence. FM_ERR_USAGE for a file of another kind, a
  * name that no chain can have, or two files of one name; FM_ERR_NOT_FOUND when the templates do not

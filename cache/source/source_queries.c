@@ -1,4 +1,5 @@
-/* source_queries.c: the source of chains that have no structure: FASTA files and alignments. */
+/* source_queries.c: implements fm_source_of_queries: chains without structure, from FASTA files and
+ * alignments. */
 #include "cache/source/source_parts.h"
 
 #include "featurizer/msa.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a message about missing alignments advises. */
+/* The advice of messages about missing alignments. */
 static const char advice[] = "make them with ColabFold's MMseqs2 search (colabfold_search), or "
                              "with jackhmmer and HHblits as "
                              "AlphaFold does, or give --single-sequence";
@@ -18,7 +19,7 @@ static bool exists(const char *path, fm_path_kind wanted) {
     return !fm_path_look(path, &kind, NULL) && kind == wanted;
 }
 
-/* The folder of a path, without a slash at its end. */
+/* Returns the folder of a path, without a slash at its end. */
 static const char *folder_of(const char *path, fm_arena *arena) {
     const char *slash = strrchr(path, '/');
     if (!slash) return ".";
@@ -30,8 +31,8 @@ static const char *base_of(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-/* Lists the files NAME.a3m, NAME.sto and NAME.hhr of a folder, compressed or not. With `only`, it
- * stands for the alignments, and only hits are looked for. */
+/* Lists the files NAME.a3m, NAME.sto and NAME.hhr of a folder, compressed or not. With `only`, that
+ * file is the alignment, and only hits are searched for. */
 static fm_status list_flat(fm_source_chain *chain, const char *folder, const char *name,
                            const char *only, fm_arena *arena, fm_error *reterr) {
     static const char *const endings[] = {".hhr", ".a3m", ".sto"};
@@ -60,8 +61,8 @@ static fm_status list_flat(fm_source_chain *chain, const char *folder, const cha
     return FM_OK;
 }
 
-/* Whether the chain's files have an alignment. A folder that cannot be read counts as one: the
- * build then has the reason. */
+/* Returns whether the chain's files have an alignment. A folder that cannot be read counts as one,
+ * because the build then reports the reason. */
 static bool has_alignment(const fm_source_chain *chain, fm_arena *arena) {
     uint32_t n;
     const fm_source_file *file;
@@ -72,7 +73,7 @@ static bool has_alignment(const fm_source_chain *chain, fm_arena *arena) {
     return false;
 }
 
-/* Looks for the alignments of NAME in a folder: NAME/, then files NAME.a3m, .sto. */
+/* Searches a folder for the alignments of NAME: NAME/, then files NAME.a3m, .sto. */
 static fm_status look_in(fm_source_chain *chain, const char *folder, fm_arena *arena,
                          bool *ret_found, fm_error *reterr) {
     const char *own = fm_source_join(arena, folder, chain->name);
@@ -88,7 +89,7 @@ static fm_status look_in(fm_source_chain *chain, const char *folder, fm_arena *a
     return status;
 }
 
-/* Finds the alignments of a FASTA file; without any the chain is refused. */
+/* Finds the alignments of a FASTA file. A chain without alignments is refused. */
 static fm_status find_alignments(fm_source_chain *chain, const char *path, const char *given,
                                  fm_arena *arena, fm_error *reterr) {
     const char *beside = folder_of(path, arena);
@@ -155,7 +156,7 @@ static fm_status check_names(const fm_source_structure *structure, uint32_t n, f
     return FM_OK;
 }
 
-/* Lists the structures of templates behind those of the queries. */
+/* Lists the structures of the templates after those of the queries. */
 static fm_status take_templates(const char *path, fm_source_scanning *scan, fm_error *reterr) {
     uint32_t n = 0;
     size_t length = strlen(path);
@@ -202,7 +203,8 @@ fm_status fm_source_of_queries(const fm_source_queries *queries, fm_arena *arena
     fm_source_dataset *dataset = fm_arena_calloc(arena, 2, sizeof *dataset);
     fm_source_scanning scan = {.arena = arena, .prefix = ""};
     if (!structure || !chain || !dataset) return fm_arena_full(arena, reterr);
-    /* Hits refer to structures of datasets that are not predictions: to the templates. */
+    /* Hits refer only to structures of experimental datasets. So the queries are a dataset of
+     * predictions, and the templates are another dataset. */
     dataset[0] = (fm_source_dataset){.name = "",
                                      .prefix = "",
                                      .is_predicted = true,

@@ -5,8 +5,8 @@
  *      6  u16  fm_part_kind       24  the frame
  *
  * The key of a blob is the SHA-256 of the decoded bytes. The XXH3 finds damage without
- * decompressing, and says that a frame is one whose content was checked before. Compressed bytes
- * are not canonical: another version of zstd may compress the same content differently.
+ * decompressing. It also identifies a frame whose content was checked before. Compressed bytes are
+ * not canonical: another version of zstd may compress the same content differently.
  * docs/reference/store.md. */
 #ifndef FM_CACHE_BLOB_H
 #define FM_CACHE_BLOB_H
@@ -31,8 +31,8 @@ FM_MUST_USE fm_status fm_blob_pack(fm_bytes part, fm_part_kind kind, fm_arena *a
 FM_MUST_USE fm_status fm_blob_open(fm_bytes packed, fm_blob *ret_blob, fm_error *reterr);
 
 /* Decompresses into out[blob->decoded_bytes] and checks that the SHA-256 of the result is `hash`;
- * NULL: the content of this frame was checked before. zstd's own checksum of the content is checked
- * in any case. FM_ERR_CORRUPT. */
+ * `hash` is NULL if the content of this frame was checked before. zstd's checksum of the content is
+ * always checked. FM_ERR_CORRUPT. */
 FM_MUST_USE fm_status fm_blob_unpack(const fm_blob *blob, const fm_sha256 *hash, uint8_t *out,
                                      fm_error *reterr);
 

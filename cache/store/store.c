@@ -193,8 +193,8 @@ fm_status fm_store_read_packed(const fm_store *store, uint32_t blob, uint8_t *pa
     return status && reterr ? in_shard(store, entry->shard, reterr) : status;
 }
 
-/* Decompresses a blob. Its content is known to be right when this very frame was checked before:
- * the same frame has the same content. */
+/* Decompresses a blob. If the same frame was checked before, the SHA-256 of its content is not
+ * computed again, because the same frame has the same content. */
 static fm_status unpack(const fm_store *store, uint32_t blob, const fm_blob *opened, uint8_t *out,
                         fm_error *reterr) {
     _Atomic uint64_t *checked = &store->checked[blob];

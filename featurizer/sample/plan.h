@@ -19,7 +19,7 @@ typedef enum fm_plan_order {
 
 /* Fractions are in units of 2^-32 ("q32"), so that every choice is made in integers. */
 typedef struct fm_plan {
-    char name[32]; /* of the preset that trains on it, or "eval", "predict" */
+    char name[32]; /* the preset that trains on it, or "eval", "predict" */
     fm_plan_order order;
     uint32_t global_batch;  /* B: samples per step */
     uint32_t epoch_samples; /* samples per epoch; only labels samples */
@@ -39,10 +39,10 @@ typedef struct fm_plan {
     uint32_t clamped_fape_q32; /* chance that FAPE is clamped */
     uint32_t max_templates;    /* most templates that a sample carries */
     uint32_t template_pool;    /* templates are drawn from this many of the best hits */
-    /* Draws are named by the chain's name instead of the sample's index, so that a chain's sample
-     * does not depend on the chains beside it. */
+    /* Draws use a hash of the chain's name instead of the sample's index, so that a chain's sample
+     * does not depend on the other chains. */
     bool draws_by_name;
-    bool best_templates; /* the best max_templates are taken, in their order; none is drawn */
+    bool best_templates;        /* takes the best max_templates in order; none is drawn */
     uint32_t max_template_date; /* rule of proto/template_date.h */
     /* Chooses crop, templates and the rows of distillation chains as OpenFold does, quirks
      * included: docs/reference/sampling.md, section 10. */

@@ -92,8 +92,9 @@ typedef struct fm_name_list {
 FM_MUST_USE fm_status fm_directory_list(const char *path, bool folders, size_t max, fm_arena *arena,
                                         fm_name_list *list, fm_error *reterr);
 
-/* Removes a folder with everything in it; links are removed, not followed. Nothing at the path is
- * fine. FM_ERR_IO for the first entry that cannot be removed; what was removed before is gone. */
+/* Removes a folder with everything in it. Links are removed, not followed. It is no error if
+ * nothing is at the path. Returns FM_ERR_IO for the first entry that cannot be removed; the entries
+ * before it are already removed. */
 FM_MUST_USE fm_status fm_dir_remove(const char *path, fm_error *reterr);
 
 #endif

@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-/* Greys and one hue, readable without colour, and on paper as on a screen. Pictures that follow a
- * viewer's dark mode (fm_svg_begin) give these a dark counterpart. */
+/* Greys and one hue. They are readable without colour, on paper and on a screen. Pictures that
+ * follow a viewer's dark mode (fm_svg_begin) give these a dark counterpart. */
 #define FM_SVG_PAPER "#ffffff"
 #define FM_SVG_BAR "#3f74a8"
 #define FM_SVG_INK "#222222"
@@ -18,13 +18,13 @@
 
 enum { FM_SVG_NUMBER_BYTES = 32 };
 
-/* Opens the picture, with a title for screen readers. `style` is a style sheet, "" = none. Text
+/* Opens the picture, with a title for screen readers. `style` is a style sheet; "" is none. Text
  * uses the viewer's sans-serif font. There are no scripts and no links. */
 void fm_svg_begin(FILE *out, int width, int height, const char *title, const char *style);
 void fm_svg_end(FILE *out);
 
-/* Writes a style sheet for fm_svg_begin that gives the greys above, and n more colours, another
- * form for viewers in dark mode: colour[i] is {light, dark}. Asserts that it fits. */
+/* Writes a style sheet for fm_svg_begin that replaces the greys above and n more colours in dark
+ * mode. colour[i] is {light, dark}. Asserts that the sheet fits. */
 enum { FM_SVG_STYLE_BYTES = 4096 };
 void fm_svg_dark_style(const char *const (*colour)[2], size_t n, char out[FM_SVG_STYLE_BYTES]);
 
@@ -43,8 +43,8 @@ const char *fm_svg_count(uint64_t value, char out[FM_SVG_NUMBER_BYTES]);
  * `range` > 0. */
 double fm_svg_tick_step(double range, int n);
 
-/* Formats a tick's number. Whole numbers from 1,000 on are as in fm_svg_count, others have as many
- * decimals as `step`, and very large or small ones are powers of ten. Returns out. */
+/* Formats a tick's number. Whole numbers from 1,000 on are formatted as by fm_svg_count. Others
+ * have the decimals of `step`, and very large or small ones are powers of ten. Returns out. */
 const char *fm_svg_tick(double value, double step, char out[FM_SVG_NUMBER_BYTES]);
 
 /* The plot's rectangle, and the values at its edges: x0 left, x1 right, y0 at the bottom. */
@@ -54,7 +54,8 @@ typedef struct fm_svg_frame {
     double x0, x1, y0, y1;
 } fm_svg_frame;
 
-/* Where a value lies. Values far above or below the frame stay near it. */
+/* Return the coordinate of a value in the picture. Values far above or below the frame are moved
+ * near it. */
 double fm_svg_x(const fm_svg_frame *frame, double x);
 double fm_svg_y(const fm_svg_frame *frame, double y);
 

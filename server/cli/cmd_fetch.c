@@ -26,7 +26,7 @@ static const char description[] =
     "prints rates and waiting times. --digest prints one hash over all samples in the order of\n"
     "their index. It depends on the snapshot, plan, seed and steps alone, and not on the order\n"
     "of delivery, threads or servers.\n\n"
-    "With several addresses, for example tls://a:7420,b:7420, the stream goes on from another\n"
+    "With several addresses, for example tls://a:7420,b:7420, the stream continues from another\n"
     "server when one is lost, and moves to a quicker one.\n\n"
     "--save DIR keeps each sample as the file DIR/INDEX.npz, where INDEX has 12 digits. Tensors\n"
     "of one recycling cycle are named NAME.CYCLE. The command can be interrupted and run again:\n"
@@ -74,8 +74,8 @@ typedef struct fetch_run {
 static int parse(fetch_settings *set, int argc, char **argv) {
     const fm_option options[] = {
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "the server: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT; or several, with "
-                 "commas between them",
+         .help = "the server: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT; or several, "
+                 "separated by commas",
          .is_required = true},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "the number of steps", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP, .is_required = true},
@@ -103,7 +103,7 @@ static int parse(fetch_settings *set, int argc, char **argv) {
         {"credit", FM_OPTION_U64, &set->credit, "N",
          .help = "samples that the server may send ahead (8)", .min = 1, .max = 4096},
         {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
-         .help = "keep trying to connect for so long, also after the server was lost (0)", .min = 0,
+         .help = "how long to try to connect, also after the server is lost (0)", .min = 0,
          .max = 3600000},
         {"full-wait", FM_OPTION_U64, &set->full_wait_s, "S",
          .help = "how long to keep asking a server that has no room (0)", .min = 0, .max = 86400},
@@ -255,7 +255,7 @@ static fm_status parse_hash(const char *text, fm_sha256 *ret_hash, fm_error *ret
 
 static void say_change(void *context, const fm_supply_change *change) {
     (void)context;
-    fprintf(stderr, "foldmill fetch: going on with %s: %s\n", change->to,
+    fprintf(stderr, "foldmill fetch: continuing with %s: %s\n", change->to,
             change->why ? change->why : "it may be quicker");
 }
 

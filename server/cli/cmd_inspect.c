@@ -151,9 +151,8 @@ int fm_cmd_inspect(int argc, char **argv) {
         {"chain", FM_OPTION_STRING, &chain, "ID", "show this chain, e.g. 1abc_A", .letter = 0},
         {"json", FM_OPTION_FLAG, &json, NULL, "print one JSON object", .letter = 0},
         {"as-input", FM_OPTION_STRING, &as_input, "DATE",
-         "of a chain, with --json: also its coverage by the MSA, and the templates of a "
-         "prediction, "
-         "none released after DATE (YYYY-MM-DD, any, query)",
+         "with --chain and --json: also the coverage by the MSA, and the templates of a "
+         "prediction, none released after DATE (YYYY-MM-DD, any, query)",
          .letter = 0},
         {0}};
     const fm_command command = {

@@ -45,8 +45,8 @@ static const char *read_number(const char *text, double most, double *ret_value)
     return isfinite(*ret_value) && *ret_value <= most ? end : NULL;
 }
 
-/* A row of the histogram: how many samples took at most so long. Rows come in order, and the last
- * is +Inf, whose times are taken for the bound before it. */
+/* Reads a row of the histogram: the number of samples that took at most its bound. Rows are in
+ * rising order. The last bound is +Inf; its times are taken as the bound before it. */
 static fm_status read_bucket(reader *r, const char *line, fm_error *reterr) {
     const fm_prepare_times *times = r->times;
     const fm_prepare_row *before = times->n_row ? &times->rows[times->n_row - 1] : NULL;

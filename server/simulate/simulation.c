@@ -1,10 +1,10 @@
 /* simulation.c: see simulation.h.
  *
- * A simulation of events. The heap holds what will happen: a worker finishes a sample, a sample
- * arrives at its rank, a step ends. Between two events a server's idle workers take samples from
- * the streams that may begin one, in turn (begin_jobs), and ready samples leave a stream while it
- * has credit (send_ready). Events of the same moment happen in the order in which they were
- * planned, so a simulation has one result. */
+ * The simulation processes events in the order of time. The heap holds future events: a worker
+ * finishes a sample, a sample arrives at its rank, a step ends. Between two events a server's idle
+ * workers take samples from the streams that may begin one, in turn (begin_jobs), and ready samples
+ * leave a stream while it has credit (send_ready). Events of the same moment happen in the order in
+ * which they were planned, so a simulation has one result. */
 #include "server/simulate/simulation.h"
 
 #include "proto/base/rng.h"
@@ -32,7 +32,7 @@ typedef struct event {
     uint64_t at_ns, number; /* planned as the number-th */
     event_kind kind;
     uint32_t rank;
-    uint64_t place, ns; /* JOB_DONE: what it took */
+    uint64_t place, ns; /* JOB_DONE: the job's time */
 } event;
 
 /* A rank and its stream. */
@@ -322,14 +322,15 @@ static void run_servers(model *m) {
 
 /* -- PyTorch's DataLoader */
 
-/* One rank: sample i is prepared by worker i % n, after that worker's sample before it and not
- * before it was asked for. That is when sample i - n * LOADER_AHEAD was used. */
+/* The loader of one rank. Worker i % n prepares sample i after its previous sample, but not before
+ * sample i was requested. The request is made when sample i - n * LOADER_AHEAD is used. */
 typedef struct loader {
-    uint64_t *free_ns;  /* [n] when worker k has finished what it has */
+    uint64_t *free_ns;  /* [n] when worker k has finished its samples */
     uint64_t *asked_ns; /* [n * LOADER_AHEAD] of sample i at i % (n * LOADER_AHEAD) */
 } loader;
 
-/* When all samples of a step are there, beginning with sample `first` of each rank. */
+/* Returns the time when all samples of a step are ready. Sample `first` is the first of each rank.
+ */
 static uint64_t find_ready(model *m, const loader *loaders, uint32_t n, uint64_t first) {
     const fm_simulation *plan = m->plan;
     uint64_t ready_ns = m->now_ns;

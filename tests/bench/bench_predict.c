@@ -1,12 +1,12 @@
-/* bench_predict.c: measures the inference pass on whole chains: time per chain, of which the first
- * runs (plan, code, capture) apart, memory, and with --table the time of each module.
+/* bench_predict.c: measures the inference pass on whole chains: time per chain, time of the first
+ * runs (plan, code, capture), memory, and with --table the time of each module.
  *
  *     bench_predict --device cuda --dtype bf16 --lengths 256,384,768,1024
  *
- * Chains are synthetic (bench_trainer.h), parameters are drawn. Each length is run twice with two
- * cycles, which queues and then captures both passes, and then timed with --cycles cycles. Planning
- * and taking memory ("plan") and the two runs are printed apart. With --check one cycle is compared
- * with the chain turned round and with small slabs.
+ * Chains are synthetic (bench_trainer.h), and parameters are random. Each length runs twice with
+ * two cycles, which queues and then captures both passes. Then it is timed with --cycles cycles.
+ * The time to plan and take memory ("plan") and the two first runs are printed separately. With
+ * --check, one cycle is compared with that of the reversed chain, and with small slabs.
  *
  * Beside the time of a GPU are three floors, each of one resource alone at an H200's rate: floating
  * point operations of matrix products and attention, bytes that nodes read and write (inputs and

@@ -1,13 +1,15 @@
-/* bench_stream.c: what a stream costs its consumers: waits with slow samples, and its rate.
+/* bench_stream.c: measures how long a stream's consumers wait with slow samples, and the rate of a
+ * stream.
  *
  *     bench_stream [--steps N] [--warm N] [--rounds N] [--samples N] [--only waits|warm|rate]
  *
- * Waits. 8 synchronous consumers take steps of 100 ms. Of their samples 89 % take 20 ms to make,
- * 10 % ten times and 1 % a hundred times as long; workers sleep for it. One server with 10 workers
- * for each order, and for comparison PyTorch's DataLoader with two workers in each of 8 processes.
- * All of them run at the same time, so that a busy machine disturbs all alike, and all get the same
- * times. A consumer's wait is the time in fm_loader_next (next() of the loader); the exposed wait
- * of a step is the longest of the 8. Simulations of the same run are printed beside it.
+ * Waits. 8 synchronous consumers take steps of 100 ms. 89 % of their samples take 20 ms to prepare,
+ * 10 % ten times and 1 % a hundred times as long; workers sleep for this time. Each order has one
+ * server with 10 workers. For comparison, PyTorch's DataLoader has two workers in each of 8
+ * processes. All of them run at the same time and with the same preparation times, so that a busy
+ * machine disturbs them equally. A consumer's wait is the time in fm_loader_next (next() of the
+ * loader); the exposed wait of a step is the longest of the 8. Each row also has the result of a
+ * simulation of the same run.
  *
  * The row "warm cache" is a real cache of 10,000-row alignments, in strict order.
  *

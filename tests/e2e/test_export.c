@@ -1,6 +1,6 @@
-/* `foldmill export --snapshot`: one file for each chain in both formats, continued after a kill,
- * refused in a folder of other data, and going on past a chain that is damaged. `foldmill fetch
- * --save` does the same with the samples of a stream. */
+/* Tests `foldmill export --snapshot`: one file for each chain in both formats, an export that
+ * continues after a kill, a folder of other data that is refused, and a damaged chain that is
+ * skipped. `foldmill fetch --save` keeps the samples of a stream in the same way. */
 #include "proto/base/file.h"
 #include "proto/npz.h"
 #include "proto/safetensors.h"

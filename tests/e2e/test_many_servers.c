@@ -1,6 +1,6 @@
-/* Several `foldmill serve` processes behind one list of addresses: one is killed in mid-epoch, then
- * all of them are and start again. A consumer in C and `foldmill fetch` get every sample exactly
- * once, with the bytes that one server sends. */
+/* Tests several `foldmill serve` processes in one list of addresses. One is killed in mid-epoch;
+ * then all are killed and start again. A consumer in C and `foldmill fetch` receive every sample
+ * exactly once, with the bytes that a single server sends. */
 #include "proto/base/hash.h"
 #include "proto/batch.h"
 #include "proto/supply.h"

@@ -1,6 +1,6 @@
 /* test_predict.c: tests `foldmill featurize` and `foldmill predict` as a user runs them: the files
- * and what other programs read in them, ensembles, results that do not depend on the chains beside,
- * what is refused and why, and a command that is stopped and resumed. */
+ * and how other programs read them, ensembles, results that do not depend on other chains, refused
+ * inputs with their reasons, and a command that is stopped and resumed. */
 #include "tests/testing/testing.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* test_query.c: sequences of chains without structures, from FASTA files and alignments, and what
- * is refused with which place. */
+/* test_query.c: tests how sequences of chains without structures are read from FASTA files and
+ * alignments, and that mistakes are refused with their place. */
 #include "featurizer/query.h"
 
 #include <setjmp.h>

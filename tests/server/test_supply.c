@@ -1,5 +1,5 @@
-/* A stream from one of several servers: the bytes, the order and the once-only of every sample,
- * however many servers there are, and whichever of them leave and return. */
+/* Tests a stream from one of several servers: every sample arrives exactly once, with the right
+ * bytes and in order, for any number of servers, while servers leave and return. */
 #include "tests/server/server_fixture.h"
 
 #include "proto/schema.h"

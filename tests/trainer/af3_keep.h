@@ -1,8 +1,8 @@
 /* af3_keep.h: a CPU kernel table whose dropout uses given masks instead of drawn ones.
  *
- * The mask of a node is chosen by the number of its draw, the first is 0. A mask has the elements
- * that the dropout shares: [1, n1, c] or [n0, 1, c]. Sublayers that are one entry of the table are
- * composed of its other entries, and so reach this dropout too. */
+ * The number of a node's draw, from 0, chooses its mask. A mask has the elements that the dropout
+ * shares: [1, n1, c] or [n0, 1, c]. Sublayers that are one entry of the table are composed of its
+ * other entries, and so reach this dropout too. */
 #ifndef FM_TESTS_TRAINER_AF3_KEEP_H
 #define FM_TESTS_TRAINER_AF3_KEEP_H
 

@@ -5,7 +5,7 @@
  *     af3_parity [--device cpu|cuda] --unit FILE.npz...
  *
  * CONFIG.json has the sizes of a network and FILE.npz a run of one training step. With --unit each
- * FILE is a run of one module, which its name tells; full_units.npz has several. Both run in
+ * FILE is a run of one module, which the file's name gives; full_units.npz has several. Both run in
  * float32 and, on the CPU, in double precision; for a step the double precision results are in
  * FILE_f64.npz, where that exists.
  *

@@ -1,6 +1,6 @@
 /* Tests of the optimiser as AlphaFold 3 uses it, against 12 updates of the reference: clipping of
- * the whole gradient, Adam with L2, a rate that begins with 0 and falls again and again, and the
- * moving average. */
+ * the whole gradient, Adam with L2, a rate that begins with 0 and falls repeatedly, and the moving
+ * average. */
 #include "tests/trainer/golden.h"
 
 #include "trainer/optim/optimizer.h"

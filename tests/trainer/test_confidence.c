@@ -1,5 +1,5 @@
-/* test_confidence.c: pLDDT, PAE and pTM from logits are those of the reference, and follow from
- * their formulas where a case can be worked by hand. */
+/* test_confidence.c: tests that pLDDT, PAE and pTM from logits equal those of the reference, and in
+ * simple cases the values of their formulas. */
 #include "tests/trainer/golden.h"
 
 #include "trainer/metrics/confidence.h"

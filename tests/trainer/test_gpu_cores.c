@@ -1,4 +1,4 @@
-/* test_gpu_cores.c: tests trainer/app/gpu_cores.h on a made folder of PCI devices. */
+/* test_gpu_cores.c: tests trainer/app/gpu_cores.h on a synthetic folder of PCI devices. */
 #include "trainer/app/gpu_cores.h"
 
 #include "tests/testing/testing.h"

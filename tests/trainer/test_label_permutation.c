@@ -1,4 +1,4 @@
-/* test_label_permutation.c: chains and atoms that are alike get the labels that fit the
+/* test_label_permutation.c: tests that equivalent chains and atoms get the labels that fit the
  * prediction. */
 #include "trainer/step/label_permutation.h"
 

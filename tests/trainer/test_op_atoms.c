@@ -1,4 +1,4 @@
-/* test_op_atoms.c: the ops of atoms, tokens and conditioning: gradients against central
+/* test_op_atoms.c: tests the ops of atoms, tokens and conditioning: gradients against central
  * differences, window attention against a loop over pairs, and padding. */
 #include "tests/trainer/op_check.h"
 

@@ -1,5 +1,6 @@
-/* test_prediction.c: the files of a prediction: read back by the project's own parsers with equal
- * coordinates, and what does not fit into a format. FM_TEST_PICTURES=DIR keeps the pictures. */
+/* test_prediction.c: tests the files of a prediction. The project's parsers read them back with
+ * equal coordinates, and chains that do not fit into a format are refused. FM_TEST_PICTURES=DIR
+ * keeps the pictures. */
 #include "trainer/predict/page.h"
 #include "trainer/predict/pictures.h"
 #include "trainer/predict/prediction.h"

@@ -39,7 +39,7 @@ static void become(const char *path, char *const *argv, int output, pid_t parent
     _exit(NOT_STARTED);
 }
 
-/* Appends what has come; *ret_open is false at the end. */
+/* Appends the available output; *ret_open is false at its end. */
 static fm_status read_more(int fd, char **text, size_t *bytes, size_t *room, bool *ret_open,
                            fm_error *reterr) {
     if (*bytes + 1 >= *room) {

@@ -11,7 +11,7 @@
 
 enum { SAMPLE_ALIGN = 64, N_SLAB = 3 };
 
-static const uint64_t full_ms = 300000; /* to ask a server again that has no room */
+static const uint64_t full_ms = 300000; /* how long to retry a server that has no room */
 
 struct fm_chains {
     fm_chains_options options;
@@ -54,7 +54,7 @@ static uint64_t next_index(const fm_chains *c) {
     return c->options.only ? c->options.only[c->n_received] : c->n_received;
 }
 
-/* Opens the stream at the next chain. */
+/* Opens the stream at the next chain to receive. */
 static fm_status open_feed(fm_chains *c, fm_error *reterr) {
     const fm_chains_options *set = &c->options;
     fm_loader_options options = {
@@ -149,7 +149,7 @@ static void refuse(fm_held_chain *chain, fm_status status, const char *why) {
     snprintf(chain->why, sizeof chain->why, "%s", why);
 }
 
-/* Takes a chain over from the loader. */
+/* Copies a chain out of the loader's slab. */
 static fm_status hold(fm_chains *c, const fm_loaded *loaded, fm_error *reterr) {
     fm_held_chain *chain = &c->chain[c->n_held++];
     const fm_sample *sample = loaded->sample;
@@ -159,7 +159,7 @@ static fm_status hold(fm_chains *c, const fm_loaded *loaded, fm_error *reterr) {
         return FM_OK;
     }
     chain->n_res = sample->n_res_chain;
-    /* The sample is kept whatever its length: its head names the chain. */
+    /* The sample is kept even if it is too long, because its head has the chain's name. */
     chain->bytes = fm_sample_encoded_bytes(sample);
     size_t rounded = (chain->bytes + SAMPLE_ALIGN - 1) / SAMPLE_ALIGN * SAMPLE_ALIGN;
     chain->memory = aligned_alloc(SAMPLE_ALIGN, rounded);

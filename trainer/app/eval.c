@@ -82,7 +82,7 @@ static fm_status parse(eval_settings *set, int argc, char **argv, fm_error *rete
         {"checkpoint", FM_OPTION_STRING, &set->checkpoint, "FILE",
          .help = "the checkpoint to evaluate (required)", .letter = 'c'},
         {"data", FM_OPTION_STRING, &set->data, "URL",
-         .help = "servers, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, with commas between them "
+         .help = "servers: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, separated by commas "
                  "(or --cache)"},
         {"cache", FM_OPTION_STRING, &set->cache, "DIR",
          .help = "start a server of this cache for the evaluation"},

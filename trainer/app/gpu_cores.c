@@ -12,7 +12,7 @@
 
 enum { LINE_BYTES = 4096, ADDRESS_BYTES = 64, MOST_NODES = 64 };
 
-/* Reads the first line of a file of the device; false where there is none. */
+/* Reads the first line of a file of the device. Returns false if there is none. */
 static bool read_line(const char *devices, const char *bus, const char *name,
                       char out[LINE_BYTES]) {
     char path[PATH_MAX], address[ADDRESS_BYTES];
@@ -49,8 +49,8 @@ bool fm_gpu_cores_parse(const char *text, cpu_set_t *ret_cores) {
     }
 }
 
-/* New memory comes from that node while it has some. A kernel without nodes refuses: then all
- * memory is as near. */
+/* Makes new memory come from that node while it has some. A kernel without NUMA refuses the call,
+ * which is harmless because all memory is then equally near. */
 static void prefer_node(long node) {
     if (node < 0 || node >= MOST_NODES) return;
     unsigned long nodes = 1ul << node;

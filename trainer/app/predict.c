@@ -1,5 +1,5 @@
-/* predict.c: see predict.h: options and lines for people. Both commands have one table of options,
- * of which each takes its part. */
+/* predict.c: see predict.h. It has the options and the printed lines. Both commands share one table
+ * of options, and each uses some of its rows. */
 #include "trainer/app/predict.h"
 
 #include "proto/base/json_text.h"
@@ -281,8 +281,8 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
     memcpy(out, options, sizeof options);
 }
 
-/* Leaves out the rows that the command does not have. foldmill distill takes one file of weights
- * and one seed, and its help says so. */
+/* Removes the rows of options that the command does not have. foldmill distill takes one file of
+ * weights and one seed, and its help says so. */
 static void choose_options(fm_option *options, bool distils) {
     static const char *const of_files[] = {"alignments", "templates", "single-sequence", "chain",
                                            "pdb"};
@@ -481,7 +481,7 @@ static fm_status write_kept(const fm_predict_run_options *options, const fm_resu
     return fm_text_file_commit(&file, path, reterr);
 }
 
-/* Writes what compares the predictions. */
+/* Writes the files that compare the predictions. */
 static fm_status write_results(const fm_predict_run_options *options, const fm_results *r,
                                fm_error *reterr) {
     char path[4096];
@@ -569,7 +569,8 @@ static fm_status run(predict_settings *set, fm_predict_inputs *inputs, double in
     return status;
 }
 
-/* Prepares the inputs below the folder of the results, which this process has for itself. */
+/* Prepares the inputs below the folder of the results, which is locked so that no other command
+ * uses it. */
 static fm_status prepare_and_run(predict_settings *set, fm_results *results, uint32_t *ret_refused,
                                  fm_error *reterr) {
     const fm_predict_inputs_options options = {.program = set->program,

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The cache that is made of files; its name begins with a dot, so that listings leave it out. */
+/* The cache of prepared files. Its name begins with a dot, so listings do not show it. */
 static const char made_cache[] = ".features";
 
 struct fm_predict_inputs {
@@ -173,7 +173,7 @@ fm_status fm_predict_inputs_open(const fm_predict_inputs_options *options,
 void fm_predict_inputs_close(fm_predict_inputs *in) {
     if (!in) return;
     fm_private_server_stop(in->server);
-    /* What cannot be removed now is removed by the next command. */
+    /* The next command removes what cannot be removed now. */
     if (in->made[0] && fm_dir_remove(in->made, NULL)) in->made[0] = '\0';
     free(in->only);
     free(in);

@@ -28,7 +28,7 @@ typedef struct maker {
     uint32_t n_picture;
 } maker;
 
-/* Reads a picture of the chain's folder; one that is not there is left out. */
+/* Reads a picture from the chain's folder. A missing picture is skipped. */
 static fm_status take_picture(maker *m, const fm_result_run *run, const char *ending,
                               fm_error *reterr) {
     char path[PATH_BYTES];
@@ -63,8 +63,9 @@ static fm_status read_run(maker *m, const fm_result_run *run, const char **ret_s
     }
     fm_json_free(tree);
     if (!is_good) {
-        return fm_fail_in(reterr, FM_ERR_FORMAT, path,
-                          "this is not what a prediction of the chain leaves");
+        return fm_fail_in(
+            reterr, FM_ERR_FORMAT, path,
+            "found no sequence and pLDDT of the chain, expected the record of a prediction");
     }
     *ret_sequence = sequence;
     *ret_plddt = plddt;

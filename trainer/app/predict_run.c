@@ -33,7 +33,7 @@ typedef struct predictor {
 
 /* -- names of files */
 
-/* A chain's name as a file's: a slash or a dot in front would lead elsewhere. */
+/* Makes a file name of a chain's name: a slash, or a leading dot, could lead to another folder. */
 static void file_name(const char *chain, char out[FM_LIMIT_NAME_BYTES + 1]) {
     snprintf(out, FM_LIMIT_NAME_BYTES + 1, "%s", chain);
     if (out[0] == '.') out[0] = '_';
@@ -56,7 +56,7 @@ fm_status fm_predict_path(const fm_predict_run_options *options, const char *cha
     return fm_fail_in(reterr, FM_ERR_USAGE, options->out, "the path is too long");
 }
 
-/* The path of a file of the prediction in hand. */
+/* Finds the path of a file of the current prediction. */
 static fm_status path_of(const predictor *p, const char *chain, const char *ending,
                          char out[PATH_BYTES], fm_error *reterr) {
     const fm_predict_run_options *o = p->options;
@@ -64,7 +64,7 @@ static fm_status path_of(const predictor *p, const char *chain, const char *endi
     if (!o->distils) {
         return fm_predict_path(o, chain, &p->results->run[p->run], ending, out, PATH_BYTES, reterr);
     }
-    /* The name without that of its dataset is what its alignments are called. */
+    /* Alignments have the chain's name without the dataset, so the structure gets that name too. */
     const char *colon = strrchr(chain, ':');
     file_name(colon ? colon + 1 : chain, name);
     const char *folder = strcmp(ending, ".cif") == 0 ? "data" : "confidences";
@@ -76,7 +76,7 @@ static fm_status path_of(const predictor *p, const char *chain, const char *endi
 
 /* -- what a prediction was made from */
 
-/* The digest of everything that the numbers of a prediction depend on. */
+/* Formats a digest of the inputs, weights and settings of a prediction. */
 static void format_key(const predictor *p, const fm_sample *sample, char out[FM_SHA256_HEX]) {
     static const char title[] = "foldmill prediction 1\n";
     const fm_predict_run_options *o = p->options;
@@ -144,7 +144,7 @@ static fm_status write_run(const predictor *p, const fm_prediction *prediction, 
     return fm_text_file_commit(&file, path, reterr);
 }
 
-/* Takes over an earlier prediction of the same inputs. */
+/* Reads an earlier prediction with the same key. Returns false if there is none. */
 static bool take_earlier(predictor *p, const char *chain, const char *key, fm_result *result) {
     char path[PATH_BYTES];
     fm_bytes text;
@@ -270,7 +270,7 @@ static fm_status write_prediction(const predictor *p, const fm_prediction *predi
     return status;
 }
 
-/* Lists the templates that the model was given, as far as they are known: names are ID_CHAIN. */
+/* Lists the templates that the model used, if they are known. Their names are ID_CHAIN. */
 static fm_status take_templates(predictor *p, const fm_result_chain *chain,
                                 fm_prediction *prediction, fm_error *reterr) {
     const fm_json *list = fm_json_get_member(chain->about, "templates");
@@ -346,8 +346,8 @@ static fm_status describe(predictor *p, const fm_held_chain *held, fm_sample *sa
     return fm_results_name_chain(chain, sample->name, reterr);
 }
 
-/* Predicts a chain, or takes over an earlier prediction. What is wrong with the chain is noted in
- * its result. */
+/* Predicts a chain, or keeps an earlier prediction. An error of the chain is stored in its result.
+ */
 static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_chain *chain,
                            fm_result *result, fm_error *reterr) {
     fm_sample sample;

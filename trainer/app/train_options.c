@@ -69,7 +69,7 @@ static const char description[] =
 /* Where samples come from, and which of them count. */
 #define SAMPLE_OPTIONS(set)                                                                        \
     {"data", FM_OPTION_STRING, &(set)->data, "URL",                                                \
-     .help = "servers, unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, with commas between them "   \
+     .help = "servers: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, separated by commas "        \
              "(or --cache)"},                                                                      \
         {"cache", FM_OPTION_STRING, &(set)->cache, "DIR",                                          \
          .help = "start a server of this cache for the run"},                                      \

@@ -174,8 +174,8 @@ struct fm_tape {
     fm_params *params;
     const fm_state *state;
     bool with_gradient, in_place;
-    /* > 0, on a tape without gradient: sublayers work slab by slab, each with about so many bytes
-     * of workspace (ops/call.h, fm_call_chunk). 0: each works on the whole array. */
+    /* If > 0, on a tape without gradient, sublayers work slab by slab, each with a workspace of
+     * about this size (ops/call.h, fm_call_chunk). 0: they work on the whole array. */
     int64_t chunk_bytes;
     fm_node *node;
     fm_tensor *tensor;

@@ -1,4 +1,4 @@
-/* frame_of_atoms.h: a point in the frame that three atoms make (AF3-29), compiled for the host
+/* frame_of_atoms.h: expresses a point in the frame of three atoms (AF3-29). Compiled for the host
  * and for CUDA. */
 #ifndef FM_BACKEND_FRAME_OF_ATOMS_H
 #define FM_BACKEND_FRAME_OF_ATOMS_H

@@ -1,7 +1,7 @@
-/* superpose.h: the rotation that moves one set of points onto another best, after Horn (J. Opt.
- * Soc. Am. A 4, 629, 1987): the largest eigenvector of a symmetric 4x4 matrix is its
- * quaternion. It is a rotation also where a reflection would fit better. Compiled for the host
- * and for CUDA. */
+/* superpose.h: finds the rotation that best moves one set of points onto another, after Horn (J.
+ * Opt. Soc. Am. A 4, 629, 1987). Its quaternion is the eigenvector of the largest eigenvalue of a
+ * symmetric 4x4 matrix. The result is a rotation even if a reflection would fit better. Compiled
+ * for the host and for CUDA. */
 #ifndef FM_BACKEND_SUPERPOSE_H
 #define FM_BACKEND_SUPERPOSE_H
 

@@ -7,11 +7,10 @@
  * The whole memory is n_slab slabs. Each holds one encoded sample as it came off the wire, and the
  * views into it. Credits limit what the server sends to what fits the free slabs. Samples come in
  * the order of the stream (strict, bounded:W or free), from one of several servers
- * (proto/supply.h). With policy skip, a sample that the server
- * could not make comes in its place, without content. A sample that arrives damaged ends the
- * stream, because a new connection usually brings it whole. The caller names it to the next loader,
- * which passes it on without content if it is damaged again. Only one thread may call next and
- * release. */
+ * (proto/supply.h). With policy skip, a sample that the server could not make comes in its place,
+ * without content. A sample that arrives damaged ends the stream, because a new connection usually
+ * brings it whole. The caller names it to the next loader, which passes it on without content if it
+ * is damaged again. Only one thread may call next and release. */
 #ifndef FM_TRAINER_LOADER_H
 #define FM_TRAINER_LOADER_H
 

@@ -49,11 +49,11 @@ typedef struct fm_message {
     int64_t rows, run;       /* a part has `rows` rows of `run` contiguous elements */
     fm_parts sent, received; /* `part` is not read on a side that has one part */
     int32_t root;            /* FM_EXCHANGE_BROADCAST */
-    /* `send` stays as it is until this rank has finished an exchange of the group that began after
-     * this one was finished; it saves waiting for the readers. */
+    /* `send` stays unchanged until this rank has finished an exchange of the group that began after
+     * this one was finished. Then this exchange need not wait for its readers. */
     bool held;
-    /* `finish` comes much later: the exchange may take longer if that leaves the multiprocessors to
-     * other work. */
+    /* `finish` is called much later, so the exchange may take longer if it leaves the
+     * multiprocessors to other work. */
     bool patient;
     const void *send; /* device memory; NULL on ranks that only receive */
     fm_out receive;   /* device memory, not overlapping send */

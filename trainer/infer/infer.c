@@ -22,7 +22,7 @@ enum {
 
 static const int64_t reserve_bytes = (int64_t)1 << 30; /* for the device's libraries and graphs */
 
-/* What a recording takes, before it is padded for the device. */
+/* The sizes of a recording, before they are padded for the device. */
 typedef struct extents {
     int64_t n_res, n_seq, n_extra;
 } extents;
@@ -95,14 +95,15 @@ fm_params *fm_infer_get_params(fm_infer *infer) {
 
 /* -- recordings */
 
-/* A chain of n_res residues with all rows of the model. */
+/* Returns the sizes for a chain of n_res residues with all rows of the model. */
 static extents full_extents(const fm_infer *infer, int64_t n_res) {
     const fm_model_config *model = &infer->options.model;
     return (extents){fm_infer_round(n_res), model->n_seq, model->n_extra};
 }
 
-/* A chain with the rows that it has, rounded up: most kernels pay for masked rows too. Rows change
- * losses by rounding, so runs with losses have all rows. */
+/* Returns the sizes for a chain. With `predicts` the chain's rows are rounded up, because most
+ * kernels also spend time on masked rows. The number of rows changes losses by rounding, so runs
+ * with losses have all rows. */
 static extents extents_of(const fm_infer *infer, const fm_features *f) {
     enum { ROWS = 16 };
     const fm_model_config *model = &infer->options.model;
@@ -139,7 +140,7 @@ static fm_trainer_options trainer_options(const fm_infer *infer, extents of) {
     return options;
 }
 
-/* Bytes of a recording with slabs of chunk_bytes, the parameters among them. */
+/* Finds the bytes of a recording with slabs of chunk_bytes, including the parameters. */
 static fm_status plan_bytes(const fm_infer *infer, const fm_trainer_options *options,
                             int64_t *ret_bytes, fm_error *reterr) {
     fm_status status = fm_trainer_plan(options, ret_bytes, reterr);
@@ -147,8 +148,8 @@ static fm_status plan_bytes(const fm_infer *infer, const fm_trainer_options *opt
     return status;
 }
 
-/* Whether kernels with 32-bit indices reach all elements of the largest arrays of sublayers: the
- * queries, keys, values and gates of a stack. */
+/* Returns whether 32-bit indices reach all elements of the largest arrays of sublayers, which are
+ * the queries, keys, values and gates of a stack. */
 static bool has_short_arrays(const fm_model_config *c) {
     const int64_t n = c->n_res, most = INT32_MAX, pairs = n * n;
     const int64_t msa = fm_model_config_rows(c) * n * 4 * c->n_head_msa * c->c_head_msa;
@@ -184,14 +185,14 @@ static int64_t kept_bytes(const fm_infer *infer) {
     return bytes;
 }
 
-/* All memory that inference may take; 0: not known. */
+/* Returns the memory that inference may take; 0 if it is not known. */
 static int64_t budget_bytes(const fm_infer *infer) {
     if (infer->options.memory_budget_bytes) return infer->options.memory_budget_bytes;
     int64_t available = (int64_t)infer->options.kernels->device->free_bytes();
     return available > 0 ? available + kept_bytes(infer) - reserve_bytes : 0;
 }
 
-/* The longest recorded length that fits with these rows, below their length; 0: none. */
+/* Returns the longest recorded length below rows.n_res that fits with these rows, or 0. */
 static int64_t find_longest(const fm_infer *infer, extents rows, int64_t budget) {
     int64_t low = 0, high = rows.n_res;
     while (fm_infer_round(low + 1) < high) {
@@ -210,7 +211,7 @@ static int64_t find_longest(const fm_infer *infer, extents rows, int64_t budget)
     return low;
 }
 
-/* Whether the chain would fit with 1,024 extra MSA rows. */
+/* Returns whether the chain would fit with 1,024 extra MSA rows. */
 static bool fits_with_fewer_rows(const fm_infer *infer, extents of, int64_t budget) {
     enum { FEW = 1024 };
     int64_t bytes;
@@ -233,7 +234,7 @@ static fm_status refuse(const fm_infer *infer, int64_t n_res, extents of, const 
                    (long long)find_longest(infer, of, need->available_bytes), fewer);
 }
 
-/* Plans a chain of n_res residues; *options gets the recording. */
+/* Plans a chain of n_res residues. *options describes the chosen recording. */
 static fm_status find_need(const fm_infer *infer, int64_t n_res, extents of,
                            fm_trainer_options *options, fm_infer_need *ret_need, fm_error *reterr) {
     *options = trainer_options(infer, of);
@@ -261,7 +262,7 @@ void fm_infer_seed(fm_infer *infer, uint64_t seed) {
     infer->seed = seed;
 }
 
-/* Plans a recording, and drops recordings that leave it no room. */
+/* Plans a recording, and releases kept recordings until it fits. */
 static fm_status make_room(fm_infer *infer, int64_t n_res, extents of, fm_trainer_options *options,
                            fm_error *reterr) {
     fm_infer_need need;
@@ -284,7 +285,7 @@ static bool are_same(extents a, extents b) {
     return a.n_res == b.n_res && a.n_seq == b.n_seq && a.n_extra == b.n_extra;
 }
 
-/* Makes the recording for that chain the first one. */
+/* Finds or makes the recording for that chain, and puts it first. */
 static fm_status find_shape(fm_infer *infer, const fm_features *f, fm_error *reterr) {
     const extents of = extents_of(infer, f);
     for (int i = 0; i < infer->n_shape; i++) {

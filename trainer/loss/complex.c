@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <math.h>
 
-/* Radii of lDDT, and what atoms weigh beside 1 in the mean square error. */
+/* Radii of lDDT, and weights in the mean square error that are added to 1. */
 static const double RADIUS = 15, NUCLEOTIDE_RADIUS = 30;
 static const double NUCLEOTIDE_WEIGHT = 5, LIGAND_WEIGHT = 10;
 static const float FIRST_DISTANCE = 2.3125f, LAST_DISTANCE = 21.6875f;
@@ -103,7 +103,7 @@ static void write_atom(const target_writer *w, int64_t l) {
     put(w, to->known, l, mask);
 }
 
-/* The atom of token i that `mask` marks; -1: none. `first`: the token's first atom. */
+/* Returns the atom of token i that `mask` marks, or -1. `first` is the token's first atom. */
 static int64_t marked_atom(const fm_complex_labels *from, const int64_t *mask, int64_t i,
                            int64_t first) {
     for (int64_t l = first; l < from->n_atom && from->atom_to_token_idx[l] == i; l++) {

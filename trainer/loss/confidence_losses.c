@@ -1,12 +1,12 @@
-/* confidence_losses.c: the cross entropies of classes of measured errors, and of distances; see
- * diffusion_losses.h. */
+/* confidence_losses.c: records the cross entropies of classes of measured errors and of distances;
+ * see diffusion_losses.h. */
 #include "trainer/loss/diffusion_losses.h"
 
 #include "trainer/loss/binned.h"
 #include "trainer/ops/call_noisy.h"
 
-/* Losses of pairs divide by a sum plus EPS, those of atoms by the plain sum: NONE only keeps an
- * empty sum from dividing by 0. */
+/* Losses of pairs divide by a sum plus EPS, and those of atoms by the plain sum. NONE only avoids a
+ * division by 0 for an empty sum. */
 static const double EPS = 1e-6, NONE = 1e-30, LAST_ERROR = 32;
 
 typedef struct attributes {
@@ -15,8 +15,8 @@ typedef struct attributes {
     float first, last;
 } attributes;
 
-/* Begins a node with its logits. The sum over structures has `n_batch` times eps below it, which
- * makes it the mean of what each has alone. */
+/* Begins a node with its logits. The divisor has `n_batch` times eps, so the loss is the mean over
+ * the structures of their separate losses. */
 static fm_node *begin(fm_tape *tape, const fm_op *op, fm_tensor_ref logits, int64_t n_batch,
                       attributes **ret_attributes) {
     void *memory;

@@ -69,8 +69,8 @@ static const fm_sublayer *reader_after(const block *b, int i, fm_representation 
 }
 
 /* Returns the weights of the LayerNorm through which the result of sublayer i is read next. On
- * split arrays the reader normalises for itself what changes its axis before; only its bias is made
- * before that. */
+ * split arrays, a reader after a change of axis normalises its input itself; only its bias is
+ * computed before the change. */
 static fm_param_ref norm_after(const block *b, int i) {
     fm_representation of = b->list->sublayer[i]->updates;
     int axis = b->list->sublayer[i]->axis[of];
@@ -92,13 +92,14 @@ static void arrive(block *b, fm_representation of) {
     }
 }
 
-/* What sublayer s reads first arrives. A bias that was made before needs no pairs. */
+/* Finishes the change of the representation that sublayer s reads first. A bias that was computed
+ * before needs no pairs. */
 static void arrive_for(block *b, const fm_sublayer *s) {
     if (b->now.bias_of != s) arrive(b, fm_sublayer_reads(s));
 }
 
-/* Whether work of another sublayer is recorded between the two halves of a change that begins after
- * sublayer i. */
+/* Returns whether work of another sublayer is recorded between the two halves of a change that
+ * begins after sublayer i. */
 static bool is_patient(const block *b, int i, fm_representation of) {
     if (b->alternates) return true;
     bool wraps = i + 1 == b->list->n_sublayer;
@@ -119,7 +120,8 @@ static void leave(block *b, int i, fm_representation of) {
                               b->now.value[of].x, axis, is_patient(b, i, of));
     b->now.under_way[of] = true;
     b->axis[of] = axis;
-    /* The bias is made under the change; backward, that of the change begins first, too. */
+    /* The bias is computed while the change is under way. In backward, the change's exchange begins
+     * first, too. */
     if (of == FM_PAIR && b->now.bias_of) {
         b->now.bias = fm_recorder_begin_bias(b->r, reader, weights, b->now.value[of]);
     }

@@ -7,8 +7,8 @@
  *
  *     1. An exchange begins right after the last sublayer that needs the old axis, and ends right
  *        before the first sublayer that needs the new one, which may be in the next block. An
- *        attention that makes its bias of the pairs makes it before they change their axis, and
- *        the bias travels at the same time.
+ *        attention with a bias from the pairs computes the bias before the pairs change their
+ *        axis, and the bias is exchanged at the same time.
  *     2. Sublayers of both representations with no outer product mean between them are independent,
  *        so they are recorded alternately, and each exchange of one representation runs under a
  *        sublayer of the other:
@@ -33,8 +33,8 @@ typedef struct fm_block_list {
     const char *change_name[FM_N_REPRESENTATION][2];
 } fm_block_list;
 
-/* Both representations between two blocks; x is FM_TENSOR_NONE where this rank does not have it.
- * The other fields are all zero where nothing is under way. */
+/* Both representations between two blocks. x is FM_TENSOR_NONE for one that this rank does not
+ * have. The other fields are zero if no exchange is under way. */
 typedef struct fm_block_values {
     fm_normed value[FM_N_REPRESENTATION];
     bool under_way[FM_N_REPRESENTATION]; /* `change` makes the value */

@@ -80,7 +80,7 @@ static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
     return fm_op_linear_update(r->tape, s->name, x.x, o, &end, rate_of(r, s), shared_axis(s));
 }
 
-/* Where the bias was made alone, it is gathered while q k v g are made. */
+/* If the bias was computed alone, it is gathered while q k v g are computed. */
 static fm_normed attention_split(const fm_recorder *r, const fm_sublayer *s,
                                  const fm_attention_weights *weights, const fm_begun *begun,
                                  fm_normed x, fm_param_ref next) {
@@ -189,8 +189,8 @@ bool fm_recorder_has_bias(const fm_sublayer *s) {
     return s->kind == FM_SUBLAYER_ATTENTION && has_bias(s);
 }
 
-/* Begins the gather of an attention's bias. with_projections: the node that makes the bias makes
- * q k v g, too. */
+/* Begins the gather of an attention's bias. with_projections: the node that computes the bias also
+ * computes q k v g. */
 static fm_begun begin_attention(const fm_recorder *r, const fm_sublayer *s,
                                 const fm_attention_weights *weights, fm_normed from,
                                 bool with_projections) {

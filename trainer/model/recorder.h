@@ -45,11 +45,11 @@ typedef struct fm_begun {
     fm_outer_operands operands;
 } fm_begun;
 
-/* Whether the sublayer makes a bias of the pairs, which it can do before they change their split
- * axis for it. */
+/* Returns whether the sublayer computes a bias from the pairs. It can do so before the pairs change
+ * their split axis. */
 bool fm_recorder_has_bias(const fm_sublayer *sublayer);
 
-/* Records the bias alone, of pairs that are split along either axis. */
+/* Records only the bias, from pairs that are split along either axis. */
 fm_begun fm_recorder_begin_bias(const fm_recorder *recorder, const fm_sublayer *sublayer,
                                 const void *weights, fm_normed from);
 

@@ -2,7 +2,7 @@
  *
  * A block updates two representations: that of the MSA, m [N_seq, N_res, c_m], and that of the
  * pairs, z [N_res, N_res, c_z]. In AlphaFold 3's Pairformer the single representation, [1, N_res,
- * c_s], is in the place of the MSA. Each sublayer adds an update to one of them. MSA row attention
+ * c_s], takes the place of the MSA. Each sublayer adds an update to one of them. MSA row attention
  * also reads the pairs, for its bias; so does pair-weighted averaging, for its weights. The outer
  * product mean reads the MSA. Facts that follow from the list are derived from it (block.c) and
  * stated nowhere else. They are the LayerNorm that reads a value next, the changes of an array's

@@ -50,8 +50,8 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
                               fm_tensor_ref mask, fm_tensor_ref z,
                               const fm_attention_weights *weights, bool residual, double dropout);
 
-/* The same for tapes without gradient that work slab by slab (fm_tape.chunk_bytes): one node from
- * LayerNorm to residual, x [n0, n1, c]. q has no bias. Returns y. */
+/* The same for tapes without gradient that work slab by slab (fm_tape.chunk_bytes). One node does
+ * everything from LayerNorm to residual on x [n0, n1, c]. q has no bias. Returns y. */
 fm_tensor_ref fm_op_attention_chunked(fm_tape *tape, const char *name, fm_axial axial,
                                       fm_tensor_ref x, fm_tensor_ref mask, fm_tensor_ref z,
                                       const fm_attention_weights *weights, double dropout);

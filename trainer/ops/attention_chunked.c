@@ -2,10 +2,10 @@
  * on long chains (attention.h).
  *
  * A slab is a range of the batch axis: rows of x for row attention and starting nodes, columns for
- * column attention and ending nodes. Columns are first copied together, and their result is copied
- * back. Only the bias is made of the whole array, before the first slab, because each slab
- * overwrites its part of x. Queries, keys, values and the gated output exist for one slab at a
- * time. The lines of the algorithms are marked in attention.c. */
+ * column attention and ending nodes. Columns are first copied to a contiguous slab, and their
+ * result is copied back. Only the bias is computed from the whole array, before the first slab,
+ * because each slab overwrites its part of x. Queries, keys, values and the gated output exist for
+ * one slab at a time. The lines of the algorithms are marked in attention.c. */
 #include "trainer/ops/attention_parts.h"
 
 #include <assert.h>
@@ -39,7 +39,7 @@ static bool takes_columns(const fm_attention_shape *at) {
 
 /* -- bias */
 
-/* Makes the bias [query, key, head] in the workspace, where it stays. */
+/* Computes the bias [query, key, head] into the workspace, where it stays for all slabs. */
 static void *make_bias(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     const fm_attention_shape *shape = &at->shape;
@@ -63,7 +63,7 @@ static void *make_bias(fm_run *run, const fm_node *node) {
 
 /* -- slabs */
 
-/* Copies columns of x [n0, n1, c] from or to the slab's own memory [n0, count, c]. */
+/* Copies columns of x [n0, n1, c] from or to the slab's memory [n0, count, c]. */
 static void copy_columns(fm_run *run, const slab *s, int64_t n1, void *whole, bool back) {
     int64_t c = s->shape.c, count = s->shape.n1;
     fm_strided copy = {.rank = 3,

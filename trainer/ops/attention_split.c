@@ -1,7 +1,6 @@
-/* attention_split.c: see attention_split.h. A bias has the order of the pair array that it is made
- * of, [i, j, head], and the core reads it with the strides of its attention. So the parts of all
- * ranks follow each other along the axis along which that array is split, and nothing is
- * transposed. */
+/* attention_split.c: see attention_split.h. A bias has the layout of its pair array, [i, j, head],
+ * and the core reads it with the strides of its attention. So the parts of all ranks follow each
+ * other along the split axis of that array, and nothing is transposed. */
 #include "trainer/ops/attention_split.h"
 
 #include "trainer/ops/attention_parts.h"

@@ -13,9 +13,9 @@
 
 static const double FM_LAYERNORM_EPS = 1e-5; /* AlphaFold's, for every LayerNorm */
 
-/* Returns how many of `n` rows a chunked node takes at a time, if one row needs `elements` elements
- * of the act type: those that the tape's chunk_bytes hold, in slabs of about the same size that are
- * multiples of 16 rows, at least 16. */
+/* Returns how many of `n` rows a chunked node processes at a time, if one row needs `elements`
+ * elements of the act type. A slab is at most about chunk_bytes of the tape. Slabs are multiples of
+ * 16 rows, at least 16, and of about the same size. */
 int64_t fm_call_chunk(const fm_tape *tape, int64_t n, int64_t elements);
 
 /* y = LayerNorm(x), x and y [rows, c]; mean and rstd acc [rows]; eps 1e-5. Without weights (gamma
@@ -41,7 +41,7 @@ fm_out fm_call_norm_gradient(fm_run *run, const fm_norm *norm, fm_out dx);
  * gradient [2, c] of the block. Without weights it does nothing. */
 void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
                        fm_out dweights);
-/* The same with a place for each of the two gradients. */
+/* The same with separate outputs for the two gradients. */
 void fm_call_norm_grad_parts(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
                              fm_out dgamma, fm_out dbeta);
 
@@ -149,8 +149,8 @@ void fm_call_add(fm_run *run, int64_t count, const void *x, const void *update, 
 /* dx = dy where y > 0; dx may be dy. */
 void fm_call_relu_grad(fm_run *run, int64_t count, const void *y, const void *dy, fm_out dx);
 void fm_call_gemm(fm_run *run, const fm_gemm *args);
-/* Returns the parameter, a bias of `count` elements, or zeros in the workspace where it is NULL:
- * for kernels that always add a bias. */
+/* Returns the parameter `bias` of `count` elements, or zeros in the workspace if it is NULL.
+ * Kernels that always add a bias need it. */
 const void *fm_call_bias_or_zeros(fm_run *run, int64_t count, const void *bias);
 void fm_call_masked_mean(fm_run *run, const fm_masked_mean *args, void *y);
 void fm_call_masked_mean_grad(fm_run *run, const fm_masked_mean *args, const void *dy, fm_out dx);

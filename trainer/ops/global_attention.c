@@ -140,7 +140,8 @@ static void project(fm_run *run, const fm_node *node, const operands *of) {
     fm_call_linear(run, &kvg, false, of->kvg); /* A19:2 A19:4 */
 }
 
-/* Up to the output projection, whose result goes to y; NULL: not wanted. */
+/* Computes everything up to the output projection, whose result goes to y; y NULL skips the
+ * projection. */
 static void attend(fm_run *run, const fm_node *node, const operands *of, const void *residual,
                    void *y) {
     int64_t mark = fm_run_mark(run);
@@ -177,7 +178,7 @@ static void copy_columns(fm_run *run, const attributes *at, int64_t first, int64
                                             .y = {back ? there : columns, FM_WRITE}});
 }
 
-/* Columns first .. first + count - 1, on a tape without gradient. */
+/* Computes columns first .. first + count - 1, on a tape without gradient. */
 static void forward_columns(fm_run *run, const fm_node *node, int64_t first, int64_t count) {
     const attributes *at = node->attributes;
     int64_t rows = at->n_seq * count;

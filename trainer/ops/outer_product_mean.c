@@ -1,9 +1,10 @@
 /* outer_product_mean.c: see outer_product_mean.h. The whole sublayer is one node; on split arrays
  * it is two, and both forms share the projection to a and b.
  *
- * The one node makes a and b side by side, ab [n_seq, n_res, 2c], and hands both halves to the
- * kernel as strided views. The split form makes them apart, by two products, since b is gathered
- * over ranks. Backward copies both gradients side by side, for one product of each kind. */
+ * The single node computes a and b side by side, ab [n_seq, n_res, 2c], and passes both halves to
+ * the kernel as strided views. The split form computes them separately, by two products, because b
+ * is gathered over ranks. Backward copies both gradients side by side, for one product of each
+ * kind. */
 #include "trainer/ops/outer_product_mean.h"
 
 #include "trainer/ops/call.h"
@@ -55,7 +56,7 @@ static fm_linear projection(const fm_run *run, const fm_node *node, const projec
                        .bias = fm_run_param(run, node, P_AB_BIAS)};
 }
 
-/* Sequences first .. first + count - 1. */
+/* Computes a and b of sequences first .. first + count - 1. */
 static void project(fm_run *run, const fm_node *node, const projection_shape *at, int64_t first,
                     int64_t count, void *ab) {
     fm_element act = run->kernels->act;
@@ -112,7 +113,8 @@ static fm_outer core_of(const fm_run *run, const fm_node *node) {
                       .bias = fm_run_param(run, node, P_OUT_BIAS)};
 }
 
-/* Pairs of the residues i = first .. first + count - 1 with all j, on a tape without gradient. */
+/* Computes the pairs of residues i = first .. first + count - 1 with all j, on a tape without
+ * gradient. */
 static void forward_residues(fm_run *run, const fm_node *node, int64_t first, int64_t count) {
     const attributes *all = node->attributes;
     const projection_shape *at = &all->shape;

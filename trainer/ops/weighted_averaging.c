@@ -1,5 +1,5 @@
-/* weighted_averaging.c: see weighted_averaging.h. The attention kernel does the work, with queries
- * and keys of 0: its logits are then the bias. */
+/* weighted_averaging.c: see weighted_averaging.h. It uses the attention kernel with queries and
+ * keys of 0, so the logits equal the bias. */
 #include "trainer/ops/weighted_averaging.h"
 
 #include "trainer/ops/call.h"
@@ -162,7 +162,7 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_call_linear_grad(run, &out, dupdate, (fm_out){do_gated, FM_WRITE},
                         fm_run_param_gradient(run, node, P_OUT), (fm_out){0});
     fm_attention core = core_of(run, node, make_zeros(run, at));
-    /* The gradients of the queries and keys, which are constants, are written and not read. */
+    /* The kernel also writes the gradients of the constant queries and keys; nothing reads them. */
     void *unread = fm_run_workspace_act(run, 2 * at->n * at->width);
     fm_attention_grad grad = {.dout = do_gated,
                               .dq = {unread, FM_WRITE},

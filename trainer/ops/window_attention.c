@@ -18,7 +18,7 @@ enum { IN_X, IN_Y, IN_BIAS, IN_MASK };
 enum { P_QKVG, P_Q_BIAS, P_OUT };
 enum { S_QG, S_KV, S_O, S_LSE };
 
-/* The projection to `count` of q k v g from number `first` on, to rows of 2 width. */
+/* Projects to `count` of q k v g, from number `first` on. Rows have 2 width elements. */
 static fm_linear projection(const fm_run *run, const fm_node *node, int64_t rows, const void *x,
                             int64_t first, int64_t count) {
     const attributes *at = node->attributes;
@@ -67,7 +67,7 @@ static const void *padded_mask(fm_run *run, const fm_node *node) {
                           fm_run_input(run, node, IN_MASK));
 }
 
-/* kv: the key rows, or windows of them, which are then not shared. */
+/* kv has the key rows, or their windows, which then share no rows. */
 static fm_attention core_of(fm_run *run, const fm_node *node, const void *kv, bool windows) {
     const attributes *at = node->attributes;
     fm_element act = run->kernels->act;

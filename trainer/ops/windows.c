@@ -40,7 +40,7 @@ void fm_windows_gather(fm_run *run, int64_t n_batch, int64_t n_atom, int64_t c, 
                            .y = {windows, FM_WRITE}});
 }
 
-/* The windows are added in four passes, of 32 rows of each window: within a pass they do not
+/* Adds the windows in four passes. A pass adds 32 rows of each window, and these rows do not
  * overlap. */
 void fm_windows_fold(fm_run *run, int64_t n_batch, int64_t n_atom, int64_t c, const void *windows,
                      void *keys) {

@@ -8,9 +8,9 @@
  * the mean is scaled to a norm of at most clip_norm.
  *
  * The learning rate is a function of the samples seen, so it means the same at any batch size: a
- * linear warm-up, then one factor from a given sample on, or one after every so many samples. The
- * step count, which is the exponent of Adam's bias correction, is kept here. Checkpoints store it
- * with m, v and ema. */
+ * linear warm-up, then one factor from a given sample on, or one after every given number of
+ * samples. The step count, which is the exponent of Adam's bias correction, is kept here.
+ * Checkpoints store it with m, v and ema. */
 #ifndef FM_TRAINER_OPTIMIZER_H
 #define FM_TRAINER_OPTIMIZER_H
 
@@ -31,8 +31,9 @@ typedef struct fm_optimizer_options {
     uint64_t warmup_samples;   /* 128,000 = 1,000 steps of 128 */
     uint64_t decay_at_samples; /* 6,400,000 = 50,000 steps of 128; 0 = never */
     double decay_factor;       /* 0.95 */
-    /* AlphaFold 3. The factor applies again after every so many samples; 0: not. The schedule
-     * counts so many samples fewer: with a batch, the first step has the rate 0. */
+    /* For AlphaFold 3. The factor applies again after every decay_every_samples; 0: only once. The
+     * schedule counts behind_samples fewer. With the size of a batch, the first step has the rate
+     * 0. */
     uint64_t decay_every_samples; /* 12,800,000 = 50,000 steps of 256 */
     uint64_t behind_samples;      /* 256 */
 } fm_optimizer_options;

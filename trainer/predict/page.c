@@ -42,7 +42,7 @@ static void put_text(FILE *out, const char *text) {
     }
 }
 
-/* A file's name as a reference: everything that has a meaning in one is escaped. */
+/* Writes a file's name as a URL reference, and escapes everything with a meaning in one. */
 static void put_reference(FILE *out, const char *name) {
     fputs("./", out);
     for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
@@ -105,7 +105,7 @@ static int class_number(double plddt) {
     return (int)(fm_plddt_class_of(plddt) - fm_plddt_classes);
 }
 
-/* Blocks of ten residues, in the colours of pLDDT. */
+/* Writes the sequence in blocks of ten residues, in the colours of pLDDT. */
 static void put_sequence(FILE *out, const fm_page *page) {
     enum { BLOCK = 10 };
     fputs("<h2>Sequence by pLDDT of the best prediction</h2>\n<p class=\"key\">", out);

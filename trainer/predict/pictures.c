@@ -32,7 +32,7 @@ static void begin(FILE *out, int width, int height, const char *title, const cha
     fm_svg_label(out, LEFT, 44, "start", 12, FM_SVG_QUIET, remark);
 }
 
-/* The colour at `at` (0..1) between the stops of a scale. */
+/* Finds the colour at position `at` (0..1) between the stops of a scale. */
 static void mix(const uint8_t (*stop)[3], int n_stop, double at, char out[8]) {
     double place = fmin(fmax(at, 0), 1) * (n_stop - 1);
     int k = (int)place;
@@ -148,7 +148,8 @@ typedef struct point {
     double x[3], plddt;
 } point;
 
-/* The axes of the largest and the second largest extent, by turns of Jacobi; rows of `axis`. */
+/* Finds the axes of the largest and the second largest extent by Jacobi rotations; they are rows of
+ * `axis`. */
 static void find_axes(double matrix[3][3], double axis[3][3]) {
     enum { TURNS = 60 };
     for (int a = 0; a < 3; a++)
@@ -203,7 +204,7 @@ static void turn_points(point *points, uint32_t n) {
             const double *u = axis[order[k]];
             to[k] = from[0] * u[0] + from[1] * u[1] + from[2] * u[2];
         }
-        /* The third axis makes a right hand, so that no structure is drawn as its mirror image. */
+        /* The three axes are right-handed, so that no structure is drawn as its mirror image. */
         const double *u = axis[order[0]], *v = axis[order[1]];
         const double w[3] = {u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2],
                              u[0] * v[1] - u[1] * v[0]};
@@ -249,7 +250,7 @@ static uint32_t cut_path(const point *points, uint32_t n, uint32_t n_part, piece
     return n_piece;
 }
 
-/* Near pieces are wide and lie over far ones, with an edge in the colour of the paper. */
+/* Near pieces are wide and drawn over far ones, with an edge in the colour of the paper. */
 static void draw_pieces(FILE *out, const piece *pieces, uint32_t n, const fm_svg_frame *frame) {
     double near = n ? pieces[n - 1].depth : 0, far = n ? pieces[0].depth : 0;
     double depth = near > far ? near - far : 1;

@@ -1,6 +1,6 @@
-/* structure_cif.c: a prediction as mmCIF, with the categories of ModelCIF (mmcif_ma.dic 1.4) that
- * viewers and databases read; see prediction.h. The chain is A in both namings, and its residues
- * are numbered from 1. */
+/* structure_cif.c: writes a prediction as mmCIF, with the categories of ModelCIF (mmcif_ma.dic 1.4)
+ * that viewers and databases read; see prediction.h. The chain is named A in both naming schemes,
+ * and its residues are numbered from 1. */
 #include "trainer/predict/prediction.h"
 
 #include "proto/chem/atom14.h"

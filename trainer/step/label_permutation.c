@@ -1,8 +1,9 @@
 /* label_permutation.c: see label_permutation.h.
  *
- * A chain is a range of tokens. `pair` holds, for a predicted chain and a chain of the truth of the
- * same entity, which token of the truth belongs to each predicted token. Everything else works on
- * the centre atoms of such pairs of tokens. */
+ * A chain is a range of tokens; a copy is a true chain. match_tokens finds for a predicted chain
+ * and a copy of the same entity the true token of each predicted token. Everything else works on
+ * the centre atoms of such pairs of tokens. choose_copies matches chains, and order_group then
+ * exchanges atoms. */
 #include "trainer/step/label_permutation.h"
 
 #include "trainer/metrics/superposition.h"
@@ -22,7 +23,7 @@ typedef struct permutation {
     int64_t n_chain, n_copy; /* of the prediction, of the truth */
     chain *chain, *copy;
     int64_t *order;         /* [n_chain]: the longest first */
-    int64_t *token;         /* [truth tokens of a chain that belong to a predicted chain's] */
+    int64_t *token;         /* [tokens of a chain] the true token of each predicted token, or -1 */
     double *moving, *fixed; /* [tokens or atoms, 3] */
     bool *taken;            /* [n_copy] */
     int64_t *choice, *best; /* [n_chain]: copies */
@@ -41,8 +42,8 @@ static int64_t find_chains(const fm_labelled_complex *c, chain *chains) {
     return n;
 }
 
-/* Fills token[i - first] for the tokens of a predicted chain: the token of the copy with the same
- * number; -1: none. */
+/* Writes to token[i - first], for each token i of a predicted chain, the copy's token with the same
+ * number, or -1. */
 static void match_tokens(const permutation *p, const chain *of, const chain *copy) {
     int64_t k = copy->first;
     for (int64_t i = of->first; i < of->end; i++) {
@@ -59,8 +60,8 @@ static void load(const float *position, int64_t atom, double *out) {
         out[axis] = (double)position[3 * atom + axis];
 }
 
-/* Centre atoms that the chain and the copy share and that are resolved: moving from the truth,
- * fixed from the prediction. */
+/* Collects the resolved centre atoms that the chain and the copy share: `moving` from the truth,
+ * `fixed` from the prediction. Returns their number. */
 static size_t shared_centres(const permutation *p, const chain *of, const chain *copy) {
     size_t n = 0;
     match_tokens(p, of, copy);
@@ -82,7 +83,7 @@ static int64_t count_copies(const permutation *p, int64_t entity) {
     return n;
 }
 
-/* The most centre atoms that a chain shares with one of its copies. */
+/* Returns the largest number of centre atoms that a chain shares with one of its copies. */
 static size_t most_shared(const permutation *p, const chain *of) {
     size_t most = 0;
     for (int64_t k = 0; k < p->n_copy; k++) {
@@ -95,7 +96,7 @@ static size_t most_shared(const permutation *p, const chain *of) {
 
 enum { LEAST_ANCHOR = 3 }; /* points that fix a rotation */
 
-/* -1: no chain has enough resolved atoms to be superposed. */
+/* Returns -1 if no chain has enough resolved atoms for a superposition. */
 static int64_t choose_anchor(const permutation *p) {
     int64_t anchor = -1, fewest = 0;
     size_t most = 0;
@@ -112,7 +113,7 @@ static int64_t choose_anchor(const permutation *p) {
     return anchor;
 }
 
-/* RMSD of the shared centres behind the motion; infinite without any. */
+/* Returns the RMSD of the shared centres after the motion, or infinity if there are none. */
 static double distance_after(const permutation *p, const fm_motion *motion, const chain *of,
                              const chain *copy) {
     size_t n = shared_centres(p, of, copy);
@@ -128,7 +129,7 @@ static double distance_after(const permutation *p, const fm_motion *motion, cons
     return n ? sqrt(square / (double)n) : INFINITY;
 }
 
-/* The nearest copy that is not taken; -1: none is left. */
+/* Returns the nearest copy that is not taken, or -1. */
 static int64_t nearest_copy(const permutation *p, const fm_motion *motion, const chain *of,
                             double *ret_rmsd) {
     int64_t best = -1;
@@ -169,7 +170,7 @@ static double match_chains(const permutation *p, int64_t anchor, int64_t copy) {
     return total / (double)count;
 }
 
-/* The copy of the chain's own id, or the first one of its entity that no other chain has. */
+/* Gives each chain the copy with its id, or else the first free one of its entity. */
 static void keep_names(const permutation *p) {
     memset(p->taken, 0, (size_t)p->n_copy * sizeof *p->taken);
     for (int64_t c = 0; c < p->n_chain; c++) {
@@ -227,7 +228,7 @@ static void label_atoms(const permutation *p, int64_t *label) {
     }
 }
 
-/* Superposes all resolved labels on the prediction; false if too few are. */
+/* Superposes all resolved labels on the prediction. Returns false if there are too few. */
 static bool superpose_all(const permutation *p, const int64_t *label, fm_motion *ret_motion) {
     size_t n = 0;
     for (int64_t l = 0; l < p->predicted->n_atom; l++) {
@@ -241,7 +242,7 @@ static bool superpose_all(const permutation *p, const int64_t *label, fm_motion 
     return true;
 }
 
-/* The sum of squared distances of a group in order k. */
+/* Returns the sum of squared distances of a group in order k. */
 static double group_error(const permutation *p, const fm_motion *motion, const fm_atom_orders *g,
                           int32_t k, const int64_t *label) {
     double square = 0;

@@ -65,7 +65,7 @@ static void record_heads(fm_trainer *t, const fm_loss_inputs *in) {
         if (t->head[i] != FM_TENSOR_NONE) fm_tape_keep(tape, t->head[i]);
 }
 
-/* Records a cycle of a prediction, which is every cycle. */
+/* Records a cycle of a prediction; one recording serves every cycle. */
 static void record_prediction(fm_trainer *t) {
     const fm_model_config *config = &t->options.model;
     fm_model_outputs out =
@@ -229,7 +229,7 @@ static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *
     }
     fm_tape_bind(&t->cycle, t->memory);
     fm_tape_bind(&t->last, t->memory);
-    /* Only small tensors are made in it; pages that nothing touches take no memory. */
+    /* The host makes only small tensors in it, and pages that are never touched take no memory. */
     t->host = calloc(1, (size_t)t->state.bytes);
     return t->host ? FM_OK
                    : fm_fail(reterr, FM_ERR_NOMEM, "the host's copy of a batch was refused");
@@ -412,7 +412,7 @@ static fm_status take_state(fm_trainer *t, const fm_kernels *kernels, fm_error *
     return status;
 }
 
-/* Everything up to the memory plan. only_plans: the state gets no memory. */
+/* Does everything up to the memory plan. With only_plans the state gets no memory. */
 static fm_status prepare(fm_trainer *t, bool only_plans, fm_error *reterr) {
     const fm_kernels *kernels =
         t->options.kernels ? t->options.kernels : fm_kernels_cpu(t->options.element);

@@ -38,11 +38,12 @@ typedef struct fm_trainer_options {
     /* Bytes of device memory. 0 sets no bound; with FM_RECOMPUTE_AUTO it takes what the device has
      * free, where that is known and there is one rank, else the least memory possible. */
     int64_t memory_budget_bytes;
-    /* Inference (trainer/infer): no gradient, no optimiser, no dropout unless it is kept; a sample
-     * is one forward pass per cycle with its losses, and an update must not be asked for. */
+    /* Inference (trainer/infer): no gradient, no optimiser, and dropout only with keeps_dropout. A
+     * sample is one forward pass per cycle with its losses, and the caller must not request an
+     * update. */
     bool forward_only;
-    /* With forward_only: no losses and no ground truth, and one tape for all cycles, each of which
-     * has the outputs of a last cycle. Samples go through fm_trainer_queue_cycle. */
+    /* With forward_only: no losses and no ground truth. One tape serves all cycles, and each cycle
+     * has the outputs of a last cycle. Samples are queued by fm_trainer_queue_cycle. */
     bool predicts;
     bool keeps_dropout;      /* with forward_only: dropout as in training */
     int64_t chunk_bytes;     /* with forward_only: fm_tape.chunk_bytes */
@@ -95,8 +96,7 @@ struct fm_trainer {
     fm_optimizer optimizer;
     void *memory;  /* the step arena */
     void *scratch; /* for sums over ranks, acc; NULL on one rank */
-    uint8_t *
-        host; /* the trainer's own; a copy of the state's layout, where the host makes small tensors */
+    uint8_t *host; /* owned copy of the state's layout, in which the host makes small tensors */
     fm_stream *stream;
     fm_ring ring;
     fm_pass cycle_pass, last_pass;
@@ -129,8 +129,8 @@ FM_MUST_USE fm_status fm_trainer_create(const fm_trainer_options *options, fm_tr
                                         fm_error *reterr);
 void fm_trainer_destroy(fm_trainer *trainer);
 
-/* Finds the bytes of device memory that a trainer would take, without taking the state and the step
- * arena. Errors as above. */
+/* Finds the bytes of device memory that a trainer would take, without allocating the state and the
+ * step arena. Errors as above. */
 FM_MUST_USE fm_status fm_trainer_plan(const fm_trainer_options *options, int64_t *ret_bytes,
                                       fm_error *reterr);
 
@@ -171,13 +171,14 @@ static inline uint64_t fm_trainer_n_queued(const fm_trainer *trainer) {
 /* The learning rate of the update that was queued or made last. */
 double fm_trainer_rate(const fm_trainer *trainer);
 
-/* Queues one cycle of a sample, where the trainer predicts; fm_upload_check (step/upload.h) has
- * taken the sample. seed: of dropout. The features must stay valid until the work has ended. */
+/* Queues one cycle of a sample, for a trainer with `predicts`. fm_upload_check (step/upload.h) must
+ * have accepted the sample. `seed` is that of dropout. The features must stay valid until the work
+ * has ended. */
 void fm_trainer_queue_cycle(fm_trainer *trainer, const fm_features *features, uint64_t seed,
                             uint32_t cycle);
 
-/* Runs the first n_cycle cycles again, where the trainer predicts, and returns FM_ERR_DATA that
- * names the first tensor with a value that is not finite. */
+/* Runs the first n_cycle cycles again, for a trainer with `predicts`. Returns FM_ERR_DATA with the
+ * name of the first tensor that has a value that is not finite. */
 FM_MUST_USE fm_status fm_trainer_name_nonfinite(fm_trainer *trainer, const fm_features *features,
                                                 uint64_t seed, uint32_t n_cycle, fm_error *reterr);
 

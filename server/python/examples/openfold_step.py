@@ -26,8 +26,8 @@ OLD = "from openfold.data.data_modules import OpenFoldDataModule, OpenFoldMultim
 NEW = "from foldmill.openfold import OpenFoldDataModule, OpenFoldMultimerDataModule\n"
 NEEDS = ("torch", "pytorch_lightning", "ml_collections", "scipy", "numpy", "foldmill")
 
-# Fewer residues and cycles than OpenFold's, and a model that one core trains. OpenFold's default attention
-# over extra rows is a CUDA kernel; use_lma is the one of plain PyTorch.
+# Fewer residues and cycles than OpenFold's, and a model that one core can train. OpenFold's default
+# attention over extra rows is a CUDA kernel; use_lma selects the one of plain PyTorch.
 SMALL = {
     "data.train.crop_size": 32, "data.common.max_recycling_iters": 1,
     "model.template.template_pair_stack.no_blocks": 1,

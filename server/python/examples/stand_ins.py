@@ -1,8 +1,8 @@
-"""Lets OpenFold be imported where some of the packages that it names are missing.
+"""Makes OpenFold importable when some of the packages that it imports are missing.
 
 OpenFold imports packages that its model, its losses and its training step never call: readers and
-writers of structures, loggers, a compiled attention for inference. `install` puts empty modules in
-the place of those that are not installed. Calling anything of such a module is an error.
+writers of structures, loggers, a compiled attention for inference. `install` provides an empty
+module for each package that is not installed. Calling anything in such a module is an error.
 """
 
 from __future__ import annotations

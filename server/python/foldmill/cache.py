@@ -18,7 +18,7 @@ class Snapshot(Mapping):
     """A named set of chains with sampling weights, and a mapping from their names to their features.
 
     ``for name, features in snapshot.items()`` reads the chains one after the other; only the
-    chain at hand is in memory.
+    current chain is in memory.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Cache(Mapping):
         return to_dict(self._core.load(number, self._max_templates, self._max_template_date))
 
     def snapshot(self, name: str = "all") -> Snapshot:
-        """Reads a snapshot of the cache. "all" is always there."""
+        """Reads a snapshot of the cache. Every cache has the snapshot "all"."""
         digest, rows = self._core.snapshot(name)
         return Snapshot(name, digest, [self._core.name(chain) for chain, _ in rows],
                         [weight for _, weight in rows], self)

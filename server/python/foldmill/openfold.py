@@ -5,9 +5,9 @@ One changed line makes OpenFold's training script take its samples from foldmill
     -from openfold.data.data_modules import OpenFoldDataModule, OpenFoldMultimerDataModule
     +from foldmill.openfold import OpenFoldDataModule, OpenFoldMultimerDataModule
 
-The arguments of train_openfold.py that name folders then name what a stream needs:
+The arguments of train_openfold.py for folders then have these meanings:
 
-    train_data_dir        the server's address, or several with commas between them
+    train_data_dir        the server's address, or several separated by commas
     train_alignment_dir   the sampling plan, for example openfold-initial
     template_mmcif_dir    the snapshot, or - for the server's own
     max_template_date     the last release date of templates: YYYY-MM-DD, query or any
@@ -56,7 +56,7 @@ class OpenFoldDataModule(pl.LightningDataModule):
     one the recycling cycles. The crop's length, the number of cycles and the batch size are those
     of OpenFold's configuration; the plan decides the numbers of rows and templates. Arguments
     about folders that foldmill does not need are ignored. Checkpoints of Lightning hold the
-    stream's place, so a resumed run goes on behind the last batch.
+    stream's position, so a resumed run continues after the last batch.
     """
 
     def __init__(self, config: Any, template_mmcif_dir: str, max_template_date: str,
@@ -126,7 +126,7 @@ class OpenFoldDataModule(pl.LightningDataModule):
         if self._val["url"] is None:
             return []
         stream = self._val_stream()
-        stream.deliver()  # of no sample: it asks the server for the facts
+        stream.deliver()  # without samples it only fetches the facts from the server
         assert stream._facts
         rank, world = self.trainer.global_rank, self.trainer.world_size
         return _Batches(self._whole_chains, len(range(rank, stream._facts["n_chain"], world)))

@@ -83,9 +83,9 @@ class Stream:
     objects instead. With ``stack=True`` an item is a whole step: every array has a leading axis
     with the rank's samples of the step, as OpenFold's collator makes it.
 
-    url may name several servers of one snapshot, separated by commas. When the server leaves, the
-    stream goes on from another one with the same bytes, until no server answers for `retry_s`. It
-    also moves to another one that is quicker.
+    url may name several servers of one snapshot, separated by commas. When a server is lost, the
+    stream continues from another one with the same bytes. It fails when no server answers for
+    `retry_s`. It also moves to a quicker server.
 
     A Stream can be iterated once at a time. ``state_dict()`` says what was given out;
     ``load_state_dict()`` before iterating continues behind it, in another process too.
@@ -223,7 +223,7 @@ class Stream:
     # -- connections
 
     def _open(self) -> None:
-        """Connects to the first server that answers; the C client follows it from there."""
+        """Connects to the first server that answers; the C client handles later losses."""
         self.close()
         end = time.monotonic() + self._retry_s
         is_first = True
@@ -311,7 +311,7 @@ class Stream:
         return to_torch(features, self._pin) if self._tensors == "torch" else features
 
     def _samples(self) -> Iterator[Sample]:
-        """Gives the samples; after close() from a new connection."""
+        """Yields the samples. After close() it opens a new connection."""
         while not self._is_complete():
             self._open()
             facts = self._facts
@@ -330,7 +330,7 @@ class Stream:
         self.close()
 
     def _next(self) -> Any:
-        """Returns the next sample or report; None after the last, and after close()."""
+        """Returns the next sample or report, or None after the last one and after close()."""
         if self._core is None or self._is_complete():
             return None
         return self._core.next()

@@ -1,6 +1,6 @@
 /* threads.c: see threads.h. Workers sleep until a round begins. A round is a function and its
- * context; every worker runs the part of its number, and the caller, who runs part 0, waits for the
- * last of them. Workers are never stopped: they end with the process. */
+ * context. Worker k runs part k. The caller runs part 0 and then waits for all workers. Workers are
+ * never stopped: they end with the process. */
 #include "trainer/backend/cpu/threads.h"
 
 #include "trainer/backend/cpu_threads.h"

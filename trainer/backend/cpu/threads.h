@@ -1,8 +1,9 @@
-/* threads.h: loops of the CPU backend on several threads. By default there is one, the caller's.
+/* threads.h: runs loops of the CPU backend on several threads. The default is one thread, the
+ * caller's.
  *
- * Work is divided into one part per thread, and a part never shares a sum with another. So results
- * have the bits of one thread wherever the bits of a product's row do not depend on the other rows
- * (OpenBLAS, for parts of 16 rows or more). */
+ * Work is divided into one part per thread, and no sum is divided between parts. So results have
+ * the bits of one thread if the bits of a product's row do not depend on the other rows. This holds
+ * for OpenBLAS and parts of 16 rows or more. */
 #ifndef FM_BACKEND_CPU_THREADS_H
 #define FM_BACKEND_CPU_THREADS_H
 
@@ -10,14 +11,15 @@
 
 enum { FM_CPU_MOST_THREADS = 64 };
 
-/* The threads that loops use: those of fm_cpu_use_threads (../cpu_threads.h). */
+/* Returns the number of threads that loops use, set by fm_cpu_use_threads (../cpu_threads.h). */
 int fm_cpu_threads(void);
 
-/* Runs part 0 to n_part - 1, each once, and returns when all have ended. n_part is at most
+/* Runs parts 0 to n_part - 1, each once, and returns when all have ended. n_part is at most
  * FM_CPU_MOST_THREADS. While another caller's parts run, the caller runs its parts alone. */
 void fm_cpu_run_parts(void (*run)(void *context, int part), void *context, int n_part);
 
-/* The beginning of part `part` of n items divided over n_part, in multiples of `unit`. */
+/* Returns where part `part` begins when n items are divided over n_part parts, in multiples of
+ * `unit`. */
 static inline int64_t fm_cpu_part_begin(int64_t n, int64_t unit, int part, int n_part) {
     int64_t units = (n + unit - 1) / unit, begin = units * part / n_part * unit;
     return begin < n ? begin : n;

@@ -9,17 +9,17 @@
  * Why reading is safe. A peer reads `send` after (1), which comes after all work that the compute
  * stream had queued before begin, and before (3), for which this rank's kernel waits; finish waits
  * for the kernel. So peers read `send` between begin and finish only, when it belongs to the
- * exchange. A message that is held belongs to it until an exchange has finished that began later
- * than this one ended. The kernel of that one waits for the peers' ready flags, which they write
- * after their reading of this one has ended. Nobody but this rank writes to its memory, except for
- * flags, which have memory of their own. The place of `send` travels with the ready flag, so memory
- * plans of ranks may differ.
+ * exchange. `send` of a held message stays unchanged until an exchange has finished that began
+ * after this one ended. The kernel of that exchange waits for the peers' ready flags, which the
+ * peers write after they have read the data of this one. Only this rank writes to its memory,
+ * except for flags, which are in separate memory. The address of `send` travels with the ready
+ * flag, so memory plans of ranks may differ.
  *
- * Patience. An all-to-all that is patient and held is made by the copy engines, which leave the
- * multiprocessors to other work. A kernel of one block does (1) and the waiting of (2); then each
- * part is one copy, on a stream of its own, so that later exchanges do not wait. Such a copy has
- * its addresses when it is recorded, so the kernel checks that every peer sends from the same place
- * in its memory as this rank does. The plans of ranks that record the same nodes are the same.
+ * Patience. Copy engines carry out an all-to-all that is patient and held, which leaves the
+ * multiprocessors to other work. A kernel of one block does (1) and the waiting of (2). Then each
+ * part is one copy on a separate stream, so later exchanges do not wait. The addresses of a copy
+ * are fixed when it is recorded. So the kernel checks that every peer sends from the same place in
+ * its memory as this rank. Ranks that record the same nodes have the same plans.
  *
  * Numbers. The last block of an exchange counts it in device memory, so a replayed graph goes on
  * counting. A rank waits for a flag to equal the number of the exchange. A peer may be one exchange
@@ -197,8 +197,8 @@ template <typename T, int V, bool ADD> __device__ inline void put(T *y, const ra
     }
 }
 
-/* Copies or adds a part of another rank. With OWN, this rank's part, which has other places on both
- * sides, is copied while the other one is under way. */
+/* Copies or adds a part of another rank. With OWN it also copies this rank's part, which has other
+ * addresses on both sides, while the other part is under way. */
 template <typename T, int V, bool ADD, bool OWN>
 __device__ inline void copy_part(const pull &m, const T *from, T *to, const T *own_from,
                                  T *own_to) {
@@ -236,8 +236,8 @@ __device__ inline void copy_from(const job &j, const pull &m, int source, const 
     }
 }
 
-/* Copies the parts of all ranks, beginning with the next rank's, so that ranks do not all read from
- * one. base[rank] is this rank's own. */
+/* Copies the parts of all ranks, and begins with the next rank's, so that the ranks do not all read
+ * from the same one. base[rank] is this rank's own. */
 template <typename T, int V>
 __device__ inline void copy_parts(const job &j, const pull &m, const void *const *base) {
     if (m.n_source == 1) {
@@ -313,7 +313,7 @@ __device__ inline bool wait_for_all(const job &j, uint32_t number, bool talks,
     return *n_missing == 0;
 }
 
-/* Where the groups' flags of a peer are; NULL for this rank and beyond the group. */
+/* Returns the address of a peer's flags of the groups; NULL for this rank and beyond the group. */
 __device__ inline group_flags *flags_of(const job &j, int peer) {
     if (peer >= j.size || peer == j.rank) return NULL;
     return (group_flags *)(j.base[0][peer] + j.flags_offset);
@@ -359,8 +359,8 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
     }
 }
 
-/* Says that this rank's one message is ready and waits until each peer's is, at the same place. One
- * thread per rank. */
+/* Signals that this rank's single message is ready, and waits until each peer's is, at the same
+ * place. It has one thread per rank. */
 __global__ void meet_kernel(const __grid_constant__ job j) {
     uint32_t mask = (1u << NUMBER_BITS) - 1;
     uint32_t number = (*(volatile uint32_t *)j.epoch + 1) & mask;
@@ -384,7 +384,7 @@ __global__ void meet_kernel(const __grid_constant__ job j) {
 
 /* -- the host's side */
 
-/* The number of the shared region that has this memory. */
+/* Returns the number of the shared region that contains this memory. */
 static int32_t region_of(const fm_gpu_link *link, const void *memory) {
     int32_t r = 1;
     while (r < link->n_region &&

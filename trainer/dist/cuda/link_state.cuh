@@ -23,7 +23,7 @@ struct group_flags {
     uint32_t done[FM_LINK_RANKS][EXCHANGE_BLOCKS];
 };
 
-/* What went wrong: a rank did not come, did not say that it has read, or has what it sends in
+/* The kinds of failure: a rank did not arrive, did not signal that it has read, or sends from
  * another place. */
 enum { STAGE_READY, STAGE_DONE, STAGE_PLACE };
 
@@ -38,7 +38,7 @@ struct trouble {
 struct link_memory {
     uint32_t epoch[FM_LINK_GROUPS]; /* exchanges finished */
     uint32_t ended[FM_LINK_GROUPS]; /* blocks of the current one that ended */
-    uint32_t failed;                /* not 0: nobody waits any more */
+    uint32_t failed;                /* not 0: no kernel waits any more */
     uint64_t waited;                /* clock cycles, of the first block */
 };
 

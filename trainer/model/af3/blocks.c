@@ -33,7 +33,7 @@ fm_triangle_weights fm_af3_triangle(const fm_scope *scope, int64_t c_z, int64_t 
     return w;
 }
 
-/* Adds q k v g, "linear_q" and so on, and "linear_o" of an attention of `width` channels. */
+/* Adds q k v g ("linear_q" and so on) and "linear_o" of an attention with `width` channels. */
 static void add_attention(const fm_scope *scope, int64_t c, int64_t width, bool q_bias,
                           fm_attention_weights *w) {
     w->qkvg = fm_af3_block(scope);
@@ -225,7 +225,7 @@ static const fm_block_list PAIRFORMER_LIST = LIST(PAIRFORMER), MSA_LIST = LIST(M
 
 /* -- recording */
 
-/* What the recorder of sublayers reads of a configuration. */
+/* The configuration that the recorder of sublayers reads. */
 static fm_model_config recorder_config(const fm_af3_config *config) {
     return (fm_model_config){.dropout_msa = config->dropout_msa,
                              .dropout_pair = config->dropout_pair,

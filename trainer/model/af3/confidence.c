@@ -52,7 +52,7 @@ uint8_t fm_af3_distance_class(double distance) {
     return NO_CLASS;
 }
 
-/* z, and what the token inputs and the distances add to it. */
+/* Adds the token inputs and the distances to z. */
 static fm_tensor_ref pairs(fm_tape *tape, const fm_af3_confidence_weights *w,
                            const fm_af3_confidence_inputs *in) {
     fm_tensor_ref j = fm_op_linear_all(tape, "confidence of j", in->s_inputs, &w->s1);
@@ -66,7 +66,7 @@ static fm_tensor_ref pairs(fm_tape *tape, const fm_af3_confidence_weights *w,
                      fm_op_linear_all(tape, "distances", in->distances, &w->distance));
 }
 
-/* The logits of every atom, which each slot of a token makes by a matrix of its own. */
+/* Records the logits of every atom. Each slot of a token has a separate matrix. */
 static fm_tensor_ref of_atoms(fm_tape *tape, const char *name, const fm_af3_config *config,
                               const fm_af3_confidence_inputs *in, fm_tensor_ref s,
                               fm_param_ref norm, fm_param_ref weights, int64_t n_bin) {

@@ -28,7 +28,7 @@ static fm_tensor_ref in_state(fm_tape *tape, int32_t tensor) {
     return fm_tape_state(tape, tensor, false);
 }
 
-/* The draws of the state, or those of the tape's seed where `noise` is not declared. */
+/* Returns the draws of the state if `noise` is declared there, else draws from the tape's seed. */
 static fm_structure_draws draws_of(fm_tape *tape, fm_draw_structures of, int64_t n_sample,
                                    int64_t n_atom, int32_t rotation, int32_t offset,
                                    int32_t noise) {

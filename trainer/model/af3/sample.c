@@ -105,7 +105,7 @@ static void write_atom(const fm_af3_sample *s, const fm_af3_config *c, const fm_
     }
 }
 
-/* Which row of the slots' logits belongs to an atom, and the reverse. */
+/* Writes which row of the slots' logits belongs to each atom, and the reverse. */
 static void write_slots(const fm_af3_sample *s, const fm_af3_config *c, const fm_af3_inputs *in,
                         const fm_af3_writer *to) {
     for (int64_t r = 0; r < c->max_atoms_per_token * c->n_token; r++)

@@ -1,5 +1,5 @@
-/* body/atoms.h: rows that are gathered and summed by token, pairs of atoms in windows, and
- * modulation by a conditioning signal. */
+/* body/atoms.h: kernels that gather and sum rows by token, handle pairs of atoms in windows, and
+ * modulate by a conditioning signal. */
 #include "trainer/backend/cpu/body/real.h"
 
 static void modulate(fm_stream *stream, const fm_modulate *a) {
@@ -87,7 +87,8 @@ static void sum_rows(fm_stream *stream, const fm_rows *a, const void *x, fm_out 
 
 /* -- pairs in windows */
 
-/* The atoms of pair `at` of [n_window, 32, 128]; false where one of them is outside 0 .. n - 1. */
+/* Finds the atoms of pair `at` of [n_window, 32, 128]. Returns false if one of them is outside 0 ..
+ * n - 1. */
 static bool window_atoms(int64_t n, int64_t at, int64_t *ret_query, int64_t *ret_key) {
     int64_t window = at / (FM_WINDOW_QUERIES * FM_WINDOW_KEYS);
     int64_t first = window * FM_WINDOW_QUERIES;

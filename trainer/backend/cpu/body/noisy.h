@@ -1,5 +1,5 @@
-/* body/noisy.h: structures with noise: alignment, augmentation, draws, and the losses and classes
- * that compare them with the truth. */
+/* body/noisy.h: kernels for noisy structures: alignment, augmentation, draws, and the losses and
+ * classes that compare them with the truth. */
 #include "trainer/backend/cpu/body/real.h"
 #include "trainer/backend/frame_of_atoms.h"
 #include "trainer/backend/superpose.h"
@@ -153,7 +153,7 @@ static void square_loss_grad(fm_stream *stream, const fm_square_loss *a, const v
     }
 }
 
-/* How much bond p of sample s is too long. */
+/* Returns by how much bond p of sample s is too long. */
 static double bond_error(const fm_bond_loss *a, int64_t s, int64_t p, double *ret_length) {
     const real *x = (const real *)a->x + s * a->n * 3;
     double square = 0;
@@ -169,7 +169,7 @@ static bool is_bond(const fm_bond_loss *a, int64_t p) {
     return a->bond[2 * p] >= 0 && ((const real *)a->w)[p] > 0;
 }
 
-/* What the sum over samples and bonds is divided by. */
+/* The divisor of the sum over samples and bonds. */
 static double bond_divisor(const fm_bond_loss *a) {
     double total = total_of(a->w, a->n_bond);
     return total > 0 ? (double)a->n_sample * total : 1;
@@ -215,7 +215,7 @@ static void bond_loss_grad(fm_stream *stream, const fm_bond_loss *a, const void 
 
 static const double LDDT_THRESHOLDS[4] = {0.5, 1, 2, 4};
 
-/* The true distance of a pair (l, m), and whether it counts for l. */
+/* Finds the true distance of a pair (l, m). Returns whether the pair counts for l. */
 static bool lddt_pair(const fm_smooth_lddt *a, int64_t l, int64_t m, double *ret_distance) {
     const real *mask = a->mask;
     if (l == m || mask[l] == 0 || mask[m] == 0) return false;

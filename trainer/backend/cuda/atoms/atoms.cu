@@ -1,5 +1,5 @@
-/* atoms.cu: rows that are gathered and summed by token, pairs of atoms in windows, and
- * modulation by a conditioning signal. One thread makes one element, so every sum has one
+/* atoms.cu: kernels that gather and sum rows by token, handle pairs of atoms in windows, and
+ * modulate by a conditioning signal. One thread computes one element, so every sum has a fixed
  * order. */
 #include "trainer/backend/cuda/core/families.cuh"
 
@@ -72,7 +72,8 @@ void sum_rows(fm_stream *stream, const fm_rows *args, const void *x, fm_out y) {
 
 /* -- pairs in windows */
 
-/* The atoms of pair `at` of [n_window, 32, 128]; false where one of them is outside 0 .. n - 1. */
+/* Finds the atoms of pair `at` of [n_window, 32, 128]. Returns false if one of them is outside 0 ..
+ * n - 1. */
 __device__ inline bool window_atoms(int64_t n, int64_t at, int64_t *query, int64_t *key) {
     int64_t first = at / (FM_WINDOW_QUERIES * FM_WINDOW_KEYS) * FM_WINDOW_QUERIES;
     *query = first + at / FM_WINDOW_KEYS % FM_WINDOW_QUERIES;

@@ -1,6 +1,6 @@
-/* noisy.cu: structures with noise: alignment, augmentation, draws, and the losses and classes that
- * compare them with the truth. Sums over atoms are in double and in one order: a thread's own atoms
- * first, then the tree of block_sum. */
+/* noisy.cu: kernels for noisy structures: alignment, augmentation, draws, and the losses and
+ * classes that compare them with the truth. Sums over atoms are in double and in a fixed order:
+ * first the atoms of a thread, then the tree of block_sum. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/frame_of_atoms.h"
 #include "trainer/backend/normal.h"
@@ -36,7 +36,8 @@ __device__ inline double sum_for_all(double x, double *space) {
 
 /* -- moves */
 
-/* The centre of x [n, 3] by weights, in every thread; NULL: all 1. Returns the sum of weights. */
+/* Computes the weighted centre of x [n, 3] in every thread; weights NULL means all 1. Returns the
+ * sum of the weights. */
 template <typename T>
 __device__ double weighted_centre(const T *x, const T *w, int64_t n, double eps, double *out,
                                   double *space) {
@@ -266,7 +267,7 @@ void bond_loss_grad(fm_stream *stream, const fm_bond_loss *a, const void *dloss,
 
 /* -- smooth lDDT */
 
-/* The true distance of a pair (l, m), and whether it counts for l. */
+/* Finds the true distance of a pair (l, m). Returns whether the pair counts for l. */
 template <typename T>
 __device__ inline bool lddt_pair(const fm_smooth_lddt &a, int64_t l, int64_t m, float *distance) {
     if (l == m || read<T>(a.mask, l) == 0 || read<T>(a.mask, m) == 0) return false;
