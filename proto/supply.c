@@ -34,6 +34,7 @@ enum {
     FADE = 64,        /* each span reduces the paces of other servers by a 64th */
     BETTER_NUM = 4,   /* a server is worth a move below 4/5 of the present pace */
     BETTER_DEN = 5,
+    STAY_MS = 5000, /* between two moves: equal servers would be changed all the time */
 };
 
 typedef struct server {
@@ -56,6 +57,7 @@ struct fm_supply {
     bool is_known;   /* welcome and opened are those of a first server */
     bool is_tracked; /* the token holds all that came */
     uint32_t n_server, current;
+    uint64_t moved_ns;      /* 0: never yet */
     uint32_t n_empty;       /* connections in a row that brought nothing */
     fm_wire_credit granted; /* the first credit of the newest connection */
     span span;
@@ -467,7 +469,8 @@ static fm_status resume(fm_supply *supply, const fm_error *lost, fm_error *reter
 
 /* Moves to a server that was not measured or was quicker. One that cannot be reached counts as slow
  * until its pace fades. */
-static void consider_move(fm_supply *supply) {
+static void consider_move(fm_supply *supply, uint64_t now_ns) {
+    if (supply->moved_ns && now_ns - supply->moved_ns < (uint64_t)STAY_MS * 1000000) return;
     uint32_t from = supply->current, best = from;
     uint64_t pace_ns = supply->server[from].pace_ns;
     for (uint32_t k = 1; k < supply->n_server; k++) {
@@ -482,6 +485,7 @@ static void consider_move(fm_supply *supply) {
         return;
     }
     use_client(supply, best, client);
+    supply->moved_ns = now_ns;
     tell(supply, from, NULL);
 }
 
@@ -504,7 +508,7 @@ static void measure(fm_supply *supply, uint64_t wait_ns, uint64_t now_ns) {
     for (uint32_t i = 0; i < supply->n_server; i++) {
         if (i != supply->current) supply->server[i].pace_ns -= supply->server[i].pace_ns / FADE;
     }
-    consider_move(supply);
+    consider_move(supply, now_ns);
 }
 
 /* -- the stream */

@@ -214,8 +214,9 @@ static fm_status take_sample(fetch_run *run, const fm_client_event *event, fm_er
     run->n_sample++;
     run->n_byte += event->sample.size;
     if (run->set->digest) status = note_row(run, sample.index, event->sample, reterr);
-    if (!status && run->set->save)
+    if (!status && run->set->save) {
         status = fm_fetch_save_sample(&run->save, &sample, &run->arena, reterr);
+    }
     if (!status) fm_supply_release(run->supply, 1, event->sample.size);
     return status;
 }
@@ -288,8 +289,9 @@ static fm_status fetch(fetch_run *run, fm_error *reterr) {
         run->save.format = FM_ARRAY_NPZ;
         status = fm_array_format_parse(run->set->format, &run->save.format, reterr);
     }
-    if (!status && run->set->format && !run->set->save)
+    if (!status && run->set->format && !run->set->save) {
         status = fm_fail(reterr, FM_ERR_USAGE, "--format needs --save DIR");
+    }
     if (status) return status;
     const fm_supply_options options = {.client = {.url = run->set->data,
                                                   .credentials = run->set->credentials,

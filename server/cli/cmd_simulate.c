@@ -162,7 +162,7 @@ static fm_status parse_orders(const simulate_settings *set, order_row *rows, uin
         .n_warm = (uint32_t)set->warm,
         .n_step = (uint32_t)set->steps,
         .step_ms = set->step_ms,
-        .send_ms = set->network_gbit > 0 ? sample_gbit / set->network_gbit * 1e3 : 0,
+        .send_ms = sample_gbit / set->network_gbit * 1e3,
         .seed = set->seed,
     };
     const char *at = set->orders;
@@ -331,10 +331,14 @@ int fm_cmd_simulate(int argc, char **argv) {
                              .max_stall = 1};
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
+    fm_error error;
+    if (!(set.network_gbit > 0) || !(set.max_stall >= 0)) {
+        fm_fail(&error, FM_ERR_USAGE, "--network-gbit must be more than 0, --max-stall at least 0");
+        return fm_cli_report("foldmill simulate", &error);
+    }
     if (set.ahead < set.per_rank) set.ahead = set.per_rank;
     order_row *rows = calloc(MOST_ORDERS, sizeof *rows);
     fm_prepare_times times = {0};
-    fm_error error;
     uint32_t n;
     fm_status status = rows ? parse_orders(&set, rows, &n, &error)
                             : fm_fail(&error, FM_ERR_NOMEM, "no memory for a simulation");

@@ -56,20 +56,20 @@ static fm_status append_fields(fm_array_writer *writer, const fm_sample *s, fiel
                    s->n_res_chain, s->crop_start, s->n_seq_chain},
                   s->resolution,
                   {s->is_distillation, s->use_clamped_fape}};
+    const struct {
+        const char *name, *dtype;
+        const void *data;
+    } rest[] = {{"resolution", "<f4", &f->resolution},
+                {"is_distillation", "|u1", &f->flag[0]},
+                {"use_clamped_fape", "|u1", &f->flag[1]}};
     const uint64_t name_bytes = strlen(s->name);
     fm_status status =
         fm_array_writer_append(writer, "name", "|u1", 1, &name_bytes, s->name, reterr);
     for (int i = 0; i < N_FIELD && !status; i++)
         status = fm_array_writer_append(writer, names[i], "<u8", 0, NULL, &f->value[i], reterr);
-    if (!status)
-        status =
-            fm_array_writer_append(writer, "resolution", "<f4", 0, NULL, &f->resolution, reterr);
-    if (!status)
-        status =
-            fm_array_writer_append(writer, "is_distillation", "|u1", 0, NULL, &f->flag[0], reterr);
-    if (!status)
-        status =
-            fm_array_writer_append(writer, "use_clamped_fape", "|u1", 0, NULL, &f->flag[1], reterr);
+    for (size_t i = 0; i < sizeof rest / sizeof rest[0] && !status; i++)
+        status = fm_array_writer_append(writer, rest[i].name, rest[i].dtype, 0, NULL, rest[i].data,
+                                        reterr);
     return status;
 }
 

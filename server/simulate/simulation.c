@@ -24,6 +24,8 @@ enum {
 };
 enum { LOADER_AHEAD = 2 }; /* samples that PyTorch asks of each worker ahead (prefetch_factor) */
 
+static const double most_ms = 86400e3; /* a day */
+
 typedef enum slot_state { EMPTY, MAKING, READY, SENT } slot_state;
 
 typedef enum event_kind { JOB_DONE, ARRIVED, STEP_END } event_kind;
@@ -411,11 +413,12 @@ static fm_status check(const fm_simulation *plan, fm_error *reterr) {
                        "a data loader needs a worker for each of %u ranks; found %llu workers",
                        plan->n_rank, (unsigned long long)n_worker);
     }
-    bool are_times = plan->step_ms > 0 && plan->send_ms >= 0 && isfinite(plan->step_ms) &&
-                     isfinite(plan->send_ms);
+    bool are_times = plan->step_ms > 0 && plan->step_ms <= most_ms && plan->send_ms >= 0 &&
+                     plan->send_ms <= most_ms;
     return are_times ? FM_OK
                      : fm_fail(reterr, FM_ERR_USAGE,
-                               "a step must take more than 0 ms, and sending a sample at least 0");
+                               "a step must take more than 0 ms, sending a sample at least 0, and "
+                               "each at most a day");
 }
 
 fm_status fm_simulate(const fm_simulation *plan, const fm_prepare_times *times,

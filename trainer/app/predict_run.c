@@ -78,13 +78,14 @@ static fm_status path_of(const predictor *p, const char *chain, const char *endi
 
 /* Formats a digest of the inputs, weights and settings of a prediction. */
 static void format_key(const predictor *p, const fm_sample *sample, char out[FM_SHA256_HEX]) {
-    static const char title[] = "foldmill prediction 1\n";
+    static const char title[] = "foldmill prediction 2\n";
     const fm_predict_run_options *o = p->options;
     char settings[256];
-    int n = snprintf(settings, sizeof settings, "%u %a %d %d %d %a %s %s %s", o->n_recycle,
+    int n = snprintf(settings, sizeof settings, "%u %a %d %d %d %a %s %s %s %d %llu", o->n_recycle,
                      o->model[0].recycle_tol, (int)o->model[0].dropout, (int)o->writes_pdb,
                      (int)o->distils, o->least_plddt, o->model[0].device, o->model[0].dtype,
-                     o->software);
+                     o->software, (int)o->model[0].set,
+                     (unsigned long long)p->results->run[p->run].seed);
     fm_sha256_state *state = fm_sha256_create();
     fm_sha256_update(state, title, sizeof title);
     fm_sha256_update(state, settings, (size_t)n);
@@ -145,6 +146,15 @@ static fm_status write_run(const predictor *p, const fm_prediction *prediction, 
 }
 
 /* Reads an earlier prediction with the same key. Returns false if there is none. */
+/* A folder that lost a structure has to get it again. foldmill distill keeps only some. */
+static bool has_structure(const predictor *p, const char *chain) {
+    char path[PATH_BYTES];
+    fm_path_kind kind;
+    if (p->options->distils) return true;
+    return !path_of(p, chain, ".cif", path, NULL) && !fm_path_look(path, &kind, NULL) &&
+           kind == FM_PATH_FILE;
+}
+
 static bool take_earlier(predictor *p, const char *chain, const char *key, fm_result *result) {
     char path[PATH_BYTES];
     fm_bytes text;
@@ -155,7 +165,7 @@ static bool take_earlier(predictor *p, const char *chain, const char *key, fm_re
     if (found) tree = fm_json_parse(text.data, text.size);
     fm_arena_rewind(&p->arena, mark);
     const char *had = fm_json_get_text(fm_json_get_member(tree, "key"));
-    found = had && strcmp(had, key) == 0;
+    found = had && strcmp(had, key) == 0 && has_structure(p, chain);
     if (found) {
         int64_t n_cycle = 0;
         (void)fm_json_get_integer(fm_json_get_member(tree, "cycles"), &n_cycle);

@@ -189,7 +189,9 @@ static int64_t kept_bytes(const fm_infer *infer) {
 static int64_t budget_bytes(const fm_infer *infer) {
     if (infer->options.memory_budget_bytes) return infer->options.memory_budget_bytes;
     int64_t available = (int64_t)infer->options.kernels->device->free_bytes();
-    return available > 0 ? available + kept_bytes(infer) - reserve_bytes : 0;
+    if (available <= 0) return 0;
+    int64_t budget = available + kept_bytes(infer) - reserve_bytes;
+    return budget > 0 ? budget : 1; /* a full device, not an unknown one */
 }
 
 /* Returns the longest recorded length below rows.n_res that fits with these rows, or 0. */
