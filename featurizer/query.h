@@ -29,9 +29,10 @@ typedef enum fm_query_format {
  * .a3m; .sto. *ret_bare is the length of the name before that ending; ret_bare may be NULL. */
 fm_query_format fm_query_format_of_name(const char *name, size_t *ret_bare);
 
-/* Reads the sequence into the arena, in upper case. FM_ERR_FORMAT with line and column for text
- * that breaks the rules above; FM_ERR_DATA for a second chain; FM_ERR_LIMIT for a sequence longer
- * than FM_LIMIT_N_RES or a full arena; errors of the alignment's parser. */
+/* Reads the sequence into the arena, in upper case. It returns FM_ERR_FORMAT, with line and column,
+ * when the text breaks the rules above. It returns FM_ERR_DATA when the text has a second chain,
+ * and FM_ERR_LIMIT when the sequence is longer than FM_LIMIT_N_RES or the arena is full. It also
+ * returns the errors of the alignment's parser. */
 FM_MUST_USE fm_status fm_query_parse(fm_bytes text, fm_query_format format, fm_arena *arena,
                                      fm_part_sequence *ret_sequence, fm_error *reterr);
 

@@ -111,6 +111,7 @@ static fm_status read_lines(reader *r, fm_bytes text, fm_error *reterr) {
         if (bytes >= sizeof line && !is_comment && !is_other) {
             return fail_line(r, "a line of more than 399 bytes", reterr);
         }
+        if (memchr(at, '\0', bytes)) return fail_line(r, "a NUL byte", reterr);
         if (bytes < sizeof line) {
             memcpy(line, at, bytes);
             line[bytes] = '\0';

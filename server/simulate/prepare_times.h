@@ -24,8 +24,9 @@ typedef struct fm_prepare_times {
     size_t n_row;
 } fm_prepare_times;
 
-/* Reads either kind of text. Returns FM_ERR_FORMAT with the line of what it cannot read,
- * FM_ERR_DATA for a text without times, FM_ERR_LIMIT for more than 2^20 lines, or FM_ERR_NOMEM. */
+/* Reads either kind of text. It returns FM_ERR_FORMAT, with the line, when it cannot read a line.
+ * It returns FM_ERR_DATA when the text has no times, FM_ERR_LIMIT when it has more than 2^20 lines,
+ * and FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_prepare_times_parse(fm_bytes text, fm_prepare_times *ret_times,
                                              fm_error *reterr);
 void fm_prepare_times_fini(fm_prepare_times *times);

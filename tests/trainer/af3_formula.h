@@ -3,30 +3,15 @@
 #ifndef FM_TESTS_TRAINER_AF3_FORMULA_H
 #define FM_TESTS_TRAINER_AF3_FORMULA_H
 
+#include "tests/trainer/name_draws.h"
 #include "trainer/tensor/params.h"
 
 #include <math.h>
 #include <string.h>
 
-/* FNV-1a of the text. */
-static inline uint64_t af3_name_hash(const char *text) {
-    uint64_t h = 14695981039346656037u;
-    for (; *text; text++)
-        h = (h ^ (uint8_t)*text) * 1099511628211u;
-    return h;
-}
-
-/* SplitMix64. */
-static inline uint64_t af3_mix(uint64_t x) {
-    uint64_t z = x + 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 /* u(i) in [-1, 1), of the array whose name has this hash. */
 static inline float af3_drawn(uint64_t hash, int64_t i) {
-    return (float)(af3_mix(hash + (uint64_t)i) >> 40) * 0x1p-23f - 1.0f;
+    return (float)(splitmix(hash + (uint64_t)i) >> 40) * 0x1p-23f - 1.0f;
 }
 
 /* Element i of a parameter; `hash` is that of its whole name. */
@@ -42,7 +27,7 @@ static inline float af3_drawn_parameter(const fm_param *row, uint64_t hash, int6
 /* Where sample j of an array of `count` elements is: the array itself where it has no more than
  * n_sample. */
 static inline int64_t af3_sample_place(uint64_t hash, int64_t j, int64_t count, int64_t n_sample) {
-    return count <= n_sample ? j : (int64_t)(af3_mix(hash + (uint64_t)j) % (uint64_t)count);
+    return count <= n_sample ? j : (int64_t)(splitmix(hash + (uint64_t)j) % (uint64_t)count);
 }
 
 #endif

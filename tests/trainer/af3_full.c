@@ -41,7 +41,7 @@ static int64_t line_of(const fm_npy *names, const char *key) {
 
 /* Values are drawn into the device's buffer in pieces: the whole table would be large. */
 static void draw_row(af3_bench *b, const fm_param *row, double *piece, int64_t most) {
-    uint64_t hash = af3_name_hash(row->name);
+    uint64_t hash = fnv1a(row->name);
     int64_t n = fm_param_count(row);
     for (int64_t first = 0; first < n; first += most) {
         int64_t count = n - first < most ? n - first : most;
@@ -55,7 +55,7 @@ static void draw_row(af3_bench *b, const fm_param *row, double *piece, int64_t m
 static void draw_embedding(af3_bench *b, const char *name, int32_t to) {
     char key[KEY_BYTES];
     snprintf(key, sizeof key, "diffusion_module.diffusion_conditioning.fourier_embedding.%s", name);
-    uint64_t hash = af3_name_hash(key);
+    uint64_t hash = fnv1a(key);
     for (int64_t i = 0; i < b->of.config.c_noise; i++)
         bench_put(b, to, i, (double)(af3_drawn(hash, i) * 0.1f));
 }
@@ -76,12 +76,12 @@ void af3_full_load(af3_bench *b) {
 /* The error of the samples in row `line` of an array [n, k], which are those of `key`. */
 static double samples_error(const fm_npy *samples, int64_t line, const char *key,
                             const double *data, int64_t n) {
-    uint64_t hash = af3_name_hash(key);
+    uint64_t hash = fnv1a(key);
     int64_t k = (int64_t)samples->shape[1];
     double difference = 0, norm = 0;
     for (int64_t j = 0; j < k; j++) {
         double expected = case_value(samples, line * k + j);
-        double e = data[af3_mix(hash + (uint64_t)j) % (uint64_t)n] - expected;
+        double e = data[splitmix(hash + (uint64_t)j) % (uint64_t)n] - expected;
         difference += e * e;
         norm += expected * expected;
     }

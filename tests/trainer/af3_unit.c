@@ -61,7 +61,7 @@ static double *values_of(af3_unit *u, const fm_npy *array) {
 static uint64_t hash_of(const af3_unit *u, const char *prefix, const char *name) {
     char key[KEY_BYTES];
     snprintf(key, sizeof key, "%s/%s%s", u->name, prefix, name);
-    return af3_name_hash(key);
+    return fnv1a(key);
 }
 
 /* The drawn numbers of "UNIT/PREFIX NAME". */

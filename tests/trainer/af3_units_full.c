@@ -87,7 +87,7 @@ static void record_atoms(af3_unit *u) {
 static fm_tensor_ref embedding(af3_unit *u, const char *name, int64_t n) {
     char key[128];
     snprintf(key, sizeof key, "%s/fourier_embedding.%s", u->name, name);
-    uint64_t hash = af3_name_hash(key);
+    uint64_t hash = fnv1a(key);
     double *values = unit_numbers(u, n);
     for (int64_t i = 0; i < n; i++)
         values[i] = (double)(af3_drawn(hash, i) * 0.1f);

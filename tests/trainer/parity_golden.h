@@ -3,6 +3,7 @@
 #ifndef FM_TESTS_TRAINER_PARITY_GOLDEN_H
 #define FM_TESTS_TRAINER_PARITY_GOLDEN_H
 
+#include "tests/trainer/name_draws.h"
 #include "tests/trainer/parity.h"
 
 enum {
@@ -11,20 +12,6 @@ enum {
     N_REAL = 253, /* residues without padding */
     MASKED_TEMPLATE_ROW = 126,
 };
-
-static inline uint64_t fnv1a(const char *text) {
-    uint64_t h = 14695981039346656037u;
-    for (; *text; text++)
-        h = (h ^ (uint8_t)*text) * 1099511628211u;
-    return h;
-}
-
-static inline uint64_t splitmix(uint64_t x) {
-    uint64_t z = x + 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
 
 /* -- parameters */
 

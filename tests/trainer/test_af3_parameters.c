@@ -93,7 +93,7 @@ static void test_drawn_weights(void **state) {
         assert_non_null(row);
         n_row++;
         if (line % 16) continue;
-        uint64_t hash = af3_name_hash(name);
+        uint64_t hash = fnv1a(name);
         double square = 0;
         for (int64_t i = 0; i < fm_param_count(row); i++) {
             double value = (double)af3_drawn_parameter(row, hash, i);

@@ -75,9 +75,9 @@ FM_MUST_USE fm_status fm_foreign_compare(const fm_weights_file *file, const fm_p
 
 /* Imports the values of an open file into master, into average where params has one, and into the
  * copy that ops read: all of them or none. The report is allocated in the arena and filled in as
- * soon as names can be compared. FM_ERR_DATA if a value is not finite, or if arrays are missing,
- * extra or of another shape and this is not allowed. FM_ERR_FORMAT if no name of any naming is
- * found. */
+ * soon as names can be compared. It returns FM_ERR_DATA if a value is not finite. It also returns
+ * FM_ERR_DATA if arrays are missing, extra or of another shape and the options do not allow this.
+ * It returns FM_ERR_FORMAT if the file has no name of any known naming. */
 FM_MUST_USE fm_status fm_foreign_import_file(const fm_weights_file *file, fm_params *params,
                                              const fm_import_options *options, fm_arena *arena,
                                              fm_import_report *ret_report, fm_error *reterr);

@@ -1,10 +1,12 @@
 /* confidence.h: computes the confidences of a predicted structure from the logits of a model's
  * heads, in double precision on the host.
  *
- *     pLDDT   the expected lDDT-CA of a residue, 0..100 (Jumper et al. 2021, Algorithm 29)
- *     PAE     the expected error (Å) of residue j when the structures are aligned at residue i
- *             (supplement 1.9.7)
- *     pTM     the expected TM-score under the best such alignment (supplement 1.9.7) */
+ *     pLDDT   is the lDDT-CA that the model expects of a residue, 0..100 (supplement,
+ *             Algorithm 29).
+ *     PAE     is the error (Å) that the model expects of residue j when the structures are
+ *             aligned at residue i (supplement 1.9.7).
+ *     pTM     is the TM-score that it expects under the best such alignment (supplement
+ *             1.9.7). */
 #ifndef FM_TRAINER_CONFIDENCE_H
 #define FM_TRAINER_CONFIDENCE_H
 
