@@ -101,8 +101,9 @@ typedef struct fm_af3_trainer {
     fm_af3_result result;
 } fm_af3_trainer;
 
-/* Creates a step. With FM_RECOMPUTE_AUTO it takes the first of none, hidden and block that fits the
- * budget; the model's config then has its choice. FM_ERR_LIMIT when no policy fits, FM_ERR_NOMEM. */
+/* Creates a step. With FM_RECOMPUTE_AUTO it takes the first of none, hidden and block that fits
+ * the budget; the model's config then has its choice. FM_ERR_LIMIT when no policy fits,
+ * FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_trainer_create(const fm_af3_trainer_options *options,
                                             fm_af3_trainer **ret_trainer, fm_error *reterr);
 void fm_af3_trainer_destroy(fm_af3_trainer *trainer);
@@ -113,9 +114,9 @@ int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *trainer);
 void fm_af3_trainer_describe(const fm_af3_trainer *trainer, char *out, size_t out_bytes);
 
 /* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT when the sample is
- * larger than the recorded shapes or has another number of templates. FM_ERR_DATA, naming the first
- * tensor, when a value is not finite. In both cases nothing was added. The features must be those of
- * a sample that was checked (app/complex_sample.h). */
+ * larger than the recorded shapes or has another number of templates. FM_ERR_DATA, naming the
+ * first tensor, when a value is not finite. In both cases nothing was added. The features must be
+ * those of a sample that was checked (app/complex_sample.h). */
 FM_MUST_USE fm_status fm_af3_trainer_add_sample(fm_af3_trainer *trainer,
                                                 const fm_af3_features *features,
                                                 fm_af3_result *ret_result, fm_error *reterr);
