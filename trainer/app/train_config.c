@@ -42,6 +42,7 @@ static const word order_words[] = {{"original", FM_ORDER_ORIGINAL},
                                    {0}};
 static const word recompute_words[] = {{"none", FM_RECOMPUTE_NONE},
                                        {"hidden", FM_RECOMPUTE_HIDDEN},
+                                       {"projections", FM_RECOMPUTE_PROJECTIONS},
                                        {"block", FM_RECOMPUTE_BLOCK},
                                        {"auto", FM_RECOMPUTE_AUTO},
                                        {0}};
@@ -193,10 +194,10 @@ static const key keys[] = {
      KEY_WORD, AT(model.compat), .words = compat_words, .expected = "none or openfold"},
     {"model", "recompute", "",
      "What backward computes again instead of keeping: nothing, the hidden layers of the "
-     "transitions, whole blocks, or the least that fits the memory (auto); results do "
-     "not depend on it.",
+     "transitions, those and the projections of attention, whole blocks, or the least that fits "
+     "the memory (auto); results do not depend on it.",
      KEY_WORD, AT(model.recompute), .words = recompute_words,
-     .expected = "none, hidden, block or auto", .no_result = true},
+     .expected = "none, hidden, projections, block or auto", .no_result = true},
     {"model", "memory_budget", "GiB",
      "Device memory that the trainer may take; 0 sets no bound, and with recompute = "
      "auto takes what the device has free. Results do not depend on it.",
