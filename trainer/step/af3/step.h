@@ -67,7 +67,8 @@ enum {
 
 enum { FM_AF3_STEP_ROWS = 11 };
 
-/* A tensor that each denoising step reads another value of: `now` gets row k of `all` before step k. */
+/* A tensor that each denoising step reads another value of: `now` gets row k of `all` before step
+ * k. */
 typedef struct fm_af3_trainer_row {
     int32_t all, now;
 } fm_af3_trainer_row;
