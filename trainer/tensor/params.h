@@ -14,9 +14,10 @@
  * names that OpenFold and DeepMind use for it. Checkpoints store our names, so a file stays
  * readable when projections are fused differently.
  *
- * Constants are values that are drawn once and never trained, such as AlphaFold 3's Fourier embedding.
- * Their rows are the last ones of the table, so everything that trains works on the elements before
- * them (fm_params_trained), while checkpoints, imports and exports treat them like all rows.
+ * Constants are values that are drawn once and never trained, such as AlphaFold 3's Fourier
+ * embedding. Their rows are the last ones of the table, so everything that trains works on the
+ * elements before them (fm_params_trained), while checkpoints, imports and exports treat them like
+ * all rows.
  *
  * Blocks start at multiples of FM_PARAMS_ALIGN elements. The gap before a block is zero in every
  * buffer and stays zero, so clipping, Adam, the average and the norm run over the whole flat
@@ -69,9 +70,10 @@ typedef struct fm_params {
     bool has_constants;    /* the rows whose offset is n_trained or more */
     fm_param_block *block; /* [n_block] */
     int32_t n_block, max_block;
-    int64_t n_element; /* of one flat buffer, alignment gaps included */
-    int64_t n_trained; /* elements before the first constant, where there are constants */
-    int64_t n_value;   /* trained parameters without gaps: the model's size as people quote it */
+    int64_t n_element;     /* of one flat buffer, alignment gaps included */
+    int64_t first_trained; /* elements before this one stay as they are; a multiple of the align */
+    int64_t n_trained;     /* elements before the first constant, where there are constants */
+    int64_t n_value; /* trained parameters without gaps: the model's size as people quote it */
     /* Set by fm_params_allocate; flat buffers of n_element elements on the device. */
     const fm_kernels *kernels;
     fm_element element;
@@ -99,7 +101,7 @@ void fm_params_add(fm_params *params, const fm_param *row);
 /* Rows added from now on are constants. */
 void fm_params_begin_constants(fm_params *params);
 
-/* Elements of a flat buffer that are trained; constants and their gaps come behind them. */
+/* The end of the elements that are trained; constants and their gaps come behind it. */
 static inline int64_t fm_params_trained(const fm_params *params) {
     return params->has_constants ? params->n_trained : params->n_element;
 }
