@@ -33,22 +33,22 @@ static const fm_key_word trains_words[] = {
  * number. */
 #define AF3_SIZE(name, unit, most, help)                                                           \
     {                                                                                              \
-        "af3", #name, unit, help, FM_KEY_INTEGER, AT(af3.name), .min = 1, .max = most,             \
+        "af3", #name, unit, help, FM_KEY_INTEGER, AT(af3.name), .min = 1, .max = (most),           \
                                                                 .of = FM_KEY_AF3                   \
     }
 #define AF3_COUNT(name, unit, most, help)                                                          \
     {                                                                                              \
-        "af3", #name, unit, help, FM_KEY_INT32, AT(af3.name), .min = 1, .max = most,               \
+        "af3", #name, unit, help, FM_KEY_INT32, AT(af3.name), .min = 1, .max = (most),             \
                                                               .of = FM_KEY_AF3                     \
     }
 #define AF3_NUMBER(name, field, unit, least, most, help)                                           \
     {                                                                                              \
-        "af3", name, unit, help, FM_KEY_NUMBER, AT(field), .min = least, .max = most,              \
+        "af3", name, unit, help, FM_KEY_NUMBER, AT(field), .min = (least), .max = (most),          \
                                                            .of = FM_KEY_AF3                        \
     }
 #define AF3_LOSS(name, most, help)                                                                 \
     {                                                                                              \
-        "af3_loss", #name, "", help, FM_KEY_NUMBER, AT(af3_loss.name), .min = 0, .max = most,      \
+        "af3_loss", #name, "", help, FM_KEY_NUMBER, AT(af3_loss.name), .min = 0, .max = (most),    \
                                                                        .of = FM_KEY_AF3            \
     }
 
