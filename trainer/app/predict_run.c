@@ -109,7 +109,7 @@ static bool is_kept(const predictor *p, double mean_plddt) {
 
 /* Formats a digest of the inputs, weights and settings of a prediction. */
 static void format_key(const predictor *p, const fm_sample *sample, char out[FM_SHA256_HEX]) {
-    static const char title[] = "foldmill prediction 2\n";
+    static const char title[] = "foldmill prediction 3\n";
     const fm_predict_run_options *o = p->options;
     char settings[256];
     int n = snprintf(settings, sizeof settings, "%u %a %d %d %d %a %s %s %s %d %llu", o->n_recycle,
