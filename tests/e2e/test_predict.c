@@ -90,7 +90,7 @@ static void gemmi_reads_the_same_atoms(void **state) {
                      0);
 }
 
-/* Scores and rankings have the layouts of ColabFold and AlphaFold, and structures follow ModelCIF. */
+/* Scores and rankings have the layouts of ColabFold and AlphaFold, and mmCIF follows ModelCIF. */
 static void files_follow_their_formats(void **state) {
     (void)state;
     if (run("command -v gemmi >/dev/null") != 0) {
