@@ -90,6 +90,19 @@ static void gemmi_reads_the_same_atoms(void **state) {
                      0);
 }
 
+/* Scores and rankings have the layouts of ColabFold and AlphaFold, and mmCIF follows ModelCIF. */
+static void files_follow_their_formats(void **state) {
+    (void)state;
+    if (run("command -v gemmi >/dev/null") != 0) {
+        print_message("skipped: there is no gemmi\n");
+        skip();
+    }
+    assert_int_equal(
+        run("grep -q _ma_template_trans_matrix out/*/*.cif && "
+            "\"$OLDPWD\"/tests/e2e/check_formats.py out/*/ >formats.log 2>formats.err"),
+        0);
+}
+
 /* The project's own reader: a prediction is a dataset of predictions, with pLDDT as confidence. */
 static void foldmill_reads_its_predictions(void **state) {
     (void)state;
@@ -412,6 +425,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_file_is_written_and_read_back),
         cmocka_unit_test(gemmi_reads_the_same_atoms),
+        cmocka_unit_test(files_follow_their_formats),
         cmocka_unit_test(foldmill_reads_its_predictions),
         cmocka_unit_test(results_depend_on_the_chain_alone),
         cmocka_unit_test(weights_of_other_programs_are_taken),

@@ -255,15 +255,6 @@ static void names_of_files_are_different(void **state) {
     assert_string_equal(fm_chain_in_dataset("a:", &bytes), "a:");
 }
 
-static fm_bytes draw(const char *name, void (*picture)(FILE *, const fm_prediction *),
-                     const fm_prediction *p) {
-    fm_text_file file;
-    assert_int_equal(fm_text_file_open(&file, NULL), FM_OK);
-    picture(file.out, p);
-    assert_int_equal(fm_text_file_commit(&file, path_of(name), NULL), FM_OK);
-    return read_back(name);
-}
-
 /* Pictures are XML without links; the page holds them. */
 static void pictures_and_pages_are_whole(void **state) {
     (void)state;
@@ -277,15 +268,23 @@ static void pictures_and_pages_are_whole(void **state) {
     }
     const fm_plddt_curve curves[] = {{"model_1 & friends_seed-3", plddt, 85.5},
                                      {"model_2_seed-3", other, 73.1}};
-    fm_bytes pictures[4] = {draw("trace.svg", fm_picture_trace, &p)};
+    fm_bytes pictures[4];
+    assert_int_equal(fm_text_file_open(&file, NULL), FM_OK);
+    assert_true(fm_picture_trace(file.out, &p));
+    assert_int_equal(fm_text_file_commit(&file, path_of("trace.svg"), NULL), FM_OK);
+    pictures[0] = read_back("trace.svg");
     assert_int_equal(fm_text_file_open(&file, NULL), FM_OK);
     fm_picture_plddt(file.out, p.chain, N, curves, 2);
     assert_int_equal(fm_text_file_commit(&file, path_of("plddt.svg"), NULL), FM_OK);
     pictures[1] = read_back("plddt.svg");
-    pictures[2] = draw("pae.svg", fm_picture_pae, &p);
-    const fm_page_row rows[] = {{"model_1 & friends_seed-3", "model_1 & friends", 3, 85.5, 0.7123,
-                                 4, 12.5, "it's_a_model 1.cif"},
-                                {"model_2_seed-3", "model_2", 3, 73.1, NAN, 3, 9.1, "b.cif"}};
+    assert_int_equal(fm_text_file_open(&file, NULL), FM_OK);
+    fm_picture_pae(file.out, &p);
+    assert_int_equal(fm_text_file_commit(&file, path_of("pae.svg"), NULL), FM_OK);
+    pictures[2] = read_back("pae.svg");
+    const fm_page_row rows[] = {
+        {"model_1 & friends_seed-3", "model_1 & friends", 3, 85.5, 0.7123, 4, 12.5,
+         "it's_a_model 1.cif", "a_scores.json"},
+        {"model_2_seed-3", "model_2", 3, 73.1, NAN, 3, 9.1, "b.cif", "b_scores.json"}};
     const fm_page page = {p.chain, "0.1.0", N,    1234, "1abc_A, 2xyz_B", letters,
                           plddt,   2,       rows, 3,    pictures};
     assert_int_equal(fm_page_write(path_of("page.html"), &page, NULL), FM_OK);

@@ -109,7 +109,7 @@ static bool is_kept(const predictor *p, double mean_plddt) {
 
 /* Formats a digest of the inputs, weights and settings of a prediction. */
 static void format_key(const predictor *p, const fm_sample *sample, char out[FM_SHA256_HEX]) {
-    static const char title[] = "foldmill prediction 2\n";
+    static const char title[] = "foldmill prediction 3\n";
     const fm_predict_run_options *o = p->options;
     char settings[256];
     int n = snprintf(settings, sizeof settings, "%u %a %d %d %d %a %s %s %s %d %llu", o->n_recycle,
@@ -256,23 +256,21 @@ static fm_status take_confidence(predictor *p, fm_prediction *prediction, fm_res
     return has_errors ? take_errors(p, prediction, result, reterr) : FM_OK;
 }
 
-typedef void picture(FILE *out, const fm_prediction *prediction);
-
-static fm_status draw(const char *path, const fm_prediction *prediction, picture *drawn,
-                      fm_error *reterr) {
+static fm_status draw_pae(const char *path, const fm_prediction *prediction, fm_error *reterr) {
     fm_text_file file;
     fm_status status = fm_text_file_open(&file, reterr);
     if (status) return status;
-    drawn(file.out, prediction);
+    fm_picture_pae(file.out, prediction);
     return fm_text_file_commit(&file, path, reterr);
 }
 
-static fm_status draw_pae(const char *path, const fm_prediction *prediction, fm_error *reterr) {
-    return draw(path, prediction, fm_picture_pae, reterr);
-}
-
 static fm_status draw_trace(const char *path, const fm_prediction *prediction, fm_error *reterr) {
-    return draw(path, prediction, fm_picture_trace, reterr);
+    fm_text_file file;
+    fm_status status = fm_text_file_open(&file, reterr);
+    if (status) return status;
+    if (fm_picture_trace(file.out, prediction)) return fm_text_file_commit(&file, path, reterr);
+    fm_text_file_discard(&file);
+    return fm_fail_in(reterr, FM_ERR_NOMEM, path, "no memory for the picture");
 }
 
 static fm_status remove_file(const char *path, const fm_prediction *ignored, fm_error *reterr) {
