@@ -221,8 +221,10 @@ static inline void mixed_forget_island_entries(fm_kernels *k) {
 }
 
 /* Created by the first call and never freed. */
+/* The first call fills the table and must come before ranks run as threads: kernels call this. */
 static inline const fm_kernels *mixed_table(void) {
     static fm_kernels k;
+    if (k.wide) return &k;
     const fm_kernels *wide = fm_kernels_cpu(FM_ELEMENT_F64);
     k = *mixed_f32();
     k.name = "cpu-f32-f64";
