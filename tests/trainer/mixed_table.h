@@ -220,8 +220,7 @@ static inline void mixed_forget_island_entries(fm_kernels *k) {
     k->smooth_lddt_grad = NULL;
 }
 
-/* Created by the first call and never freed. */
-/* The first call fills the table and must come before ranks run as threads: kernels call this. */
+/* Filled by the first call, which must come before ranks run as threads: kernels call this, too. */
 static inline const fm_kernels *mixed_table(void) {
     static fm_kernels k;
     if (k.wide) return &k;
