@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-enum { PART = 5, ROUNDS = 200, MOST = 4 };
+enum { PART = 5, ROUNDS = 200, MOST = 8 };
 
 typedef struct rank_state {
     fm_comm *comm;
@@ -150,7 +150,8 @@ static int exchange_much(const process_task *task) {
 
 static void processes_exchange_as_threads_do(void **state) {
     (void)state;
-    static const fm_layout layouts[] = {{2, 1, 1}, {3, 1, 1}, {1, 2, 1}, {1, 1, 4}, {2, 2, 2}};
+    static const fm_layout layouts[] = {{2, 1, 1}, {3, 1, 1}, {1, 2, 1}, {1, 1, 4},
+                                        {2, 2, 2}, {8, 1, 1}, {1, 1, 8}, {4, 1, 2}};
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
         for (size_t k = 0; k < N_PROCESS_OPTIONS; k++) {
             const process_task task = {
