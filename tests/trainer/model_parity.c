@@ -12,9 +12,9 @@
  * The last line is "parity: ok" or "parity: FAIL".
  *
  * --dap D splits the model over D ranks, --bp 2 runs the two branches of its blocks on two ranks.
- * On the CPU ranks are threads that communicate through trainer/dist/comm_local.h. With --backend shm
- * and --dap they are processes that communicate through trainer/dist/comm_shm.h, and with --device
- * cuda and --dap processes with a GPU each, which communicate as --backend says (peer or nccl). Each
+ * On the CPU ranks are threads that communicate through trainer/dist/comm_local.h. With --dap, they
+ * are processes with --backend shm, which communicate through trainer/dist/comm_shm.h, and with
+ * --device cuda, where each has a GPU and they communicate as --backend says (peer or nccl). Each
  * process compares everything. The program puts split arrays together again and takes whole
  * arrays from the first rank; gradients are summed over the ranks. All ranks must end with the same
  * bits of norm and parameters, and must have used all planned memory.

@@ -406,7 +406,7 @@ static void inject_previous(const full *f) {
 static void count_bins(full *f) {
     const fm_npy *expected = golden(&f->golden, "recycle_bins");
     int64_t n = f->in.config.n_res, other = 0, rows = n / f->arguments->dap;
-    uint8_t *bins = malloc((size_t)(n * n));
+    uint8_t *bins = calloc((size_t)(n * n), 1);
     assert(bins);
     for (int r = 0; r < f->n_rank; r++) {
         const fm_tape *tape = &f->rank[r]->last.tape;
@@ -437,7 +437,7 @@ static double now(void) {
 
 /* Runs `work` on every rank at the same time. */
 static void run_on_all(full *f, void *(*work)(void *)) {
-    pthread_t threads[MAX_DAP];
+    pthread_t threads[MAX_DAP] = {0};
     for (int r = 1; r < f->n_rank; r++) {
         int failed = pthread_create(&threads[r], NULL, work, f->rank[r]);
         assert(!failed);

@@ -1,5 +1,5 @@
-/* parity_ways.h: what the ranks of a parity program communicate through: threads on a CPU, processes
- * on a CPU, or processes with a GPU each. */
+/* parity_ways.h: what the ranks of a parity program communicate through: they are threads on a CPU,
+ * processes on a CPU, or processes with a GPU each. */
 #ifndef FM_TESTS_TRAINER_PARITY_WAYS_H
 #define FM_TESTS_TRAINER_PARITY_WAYS_H
 
@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* Limits in seconds: for a run and a meeting of ranks with a GPU each, for those on a CPU, and for a
- * rank to come to an exchange of GPUs. */
+/* Limits in seconds: for a run and a meeting of ranks with a GPU each, for those on a CPU, and for
+ * a rank to come to an exchange of GPUs. */
 enum { GPU_RANKS_S = 110, CPU_RANKS_S = 3600, WAIT_S = 20 };
 
 /* The communicators of one process; all NULL for one rank. */
