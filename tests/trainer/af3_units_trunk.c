@@ -219,7 +219,8 @@ static void record_relative_position(af3_unit *u) {
     int64_t c = rows_of(u, "w.linear_no_bias.weight");
     fm_linear_weights w =
         fm_af3_linear(&u->scope, "linear_no_bias", FM_RELATIVE_FEATURES, c, FM_AF3_DEFAULT);
-    unit_output(u, fm_op_relative_position(&u->tape, "relative position", classes, w.w, c));
+    unit_output(u, fm_op_relative_position(&u->tape, "relative position", classes, w.w, c,
+                                           (fm_part){0, 1}));
 }
 
 /* The array as float32 numbers, in memory of the unit's life. */
@@ -278,7 +279,7 @@ static void record_distogram_head(af3_unit *u) {
     config.n_distogram_bin = rows_of(u, "w.linear.weight");
     fm_tensor_ref z = unit_input(u, "z");
     fm_linear_weights w = fm_af3_distogram_parameters(&u->scope, &config);
-    unit_output(u, fm_af3_distogram(&u->tape, &w, z));
+    unit_output(u, fm_af3_distogram(&u->tape, NULL, &w, z));
 }
 
 /* The distances of the tokens' representative atoms in structure `k`, and their classes. */

@@ -53,17 +53,20 @@ uint8_t fm_af3_distance_class(double distance) {
 }
 
 /* Adds the token inputs and the distances to z. */
-static fm_tensor_ref pairs(fm_tape *tape, const fm_af3_confidence_weights *w,
-                           const fm_af3_confidence_inputs *in) {
+static fm_tensor_ref pairs(fm_tape *tape, const fm_groups *groups,
+                           const fm_af3_confidence_weights *w, const fm_af3_confidence_inputs *in) {
     fm_tensor_ref j = fm_op_linear_all(tape, "confidence of j", in->s_inputs, &w->s1);
     fm_tensor_ref i = fm_op_linear_all(tape, "confidence of i", in->s_inputs, &w->s2);
+    i = fm_af3_split_rows(tape, groups, "confidence of i", i);
     fm_tensor_ref z = fm_op_outer_sum(tape, "confidence pairs", i, j);
     z = fm_op_add(tape, "confidence pairs", z, in->z);
     z = fm_op_add(tape, "confidence pairs", z,
                   fm_op_one_hot_linear(tape, "distance classes", in->distance_classes,
-                                       FM_AF3_DISTANCE_CLASSES, &w->distance_class));
+                                       FM_AF3_DISTANCE_CLASSES, &w->distance_class,
+                                       fm_groups_part(groups)));
+    fm_tensor_ref distances = fm_af3_split_rows(tape, groups, "distances", in->distances);
     return fm_op_add(tape, "confidence pairs", z,
-                     fm_op_linear_all(tape, "distances", in->distances, &w->distance));
+                     fm_op_linear_all(tape, "distances", distances, &w->distance));
 }
 
 /* Records the logits of every atom. Each slot of a token has a separate matrix. */
@@ -82,9 +85,11 @@ fm_af3_confidence_logits fm_af3_confidence(fm_tape *tape, const fm_af3_config *c
     own.dropout_msa = own.dropout_pair = 0;
     fm_tensor_ref s = fm_op_clip(tape, "confidence single", in->s, CLIP);
     s = fm_op_norm(tape, "confidence single", s, w->norm_trunk, 0);
-    fm_af3_pair_of x = {fm_op_lift(tape, "confidence single", s), pairs(tape, w, in)};
+    fm_af3_pair_of x = {fm_op_lift(tape, "confidence single", s),
+                        pairs(tape, config->groups, w, in)};
     x = fm_af3_pairformer(tape, &own, w->block, own.n_confidence_block, &in->masks, x);
     s = fm_op_lower(tape, "confidence single", x.s);
+    x.z = fm_af3_split_gather(tape, config->groups, "confidence pairs", x.z);
     fm_af3_confidence_logits out;
     fm_tensor_ref z = fm_op_norm(tape, "pae", x.z, w->norm_pae, 0);
     out.pae = fm_op_linear_all(tape, "pae", z, &w->pae);

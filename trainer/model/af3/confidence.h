@@ -7,6 +7,7 @@
 #define FM_TRAINER_AF3_CONFIDENCE_H
 
 #include "trainer/model/af3/blocks.h"
+#include "trainer/model/af3/split.h"
 
 enum { FM_AF3_DISTANCE_CLASSES = 39, FM_AF3_RESOLVED_CLASSES = 2 };
 
@@ -29,7 +30,8 @@ void fm_af3_confidence_add(const fm_scope *scope, const fm_af3_config *config,
 uint8_t fm_af3_distance_class(double distance);
 
 typedef struct fm_af3_confidence_inputs {
-    fm_tensor_ref s_inputs, s, z;        /* [N, c_s_inputs], [N, c_s], [N, N, c_z] */
+    fm_tensor_ref s_inputs, s;           /* [N, c_s_inputs], [N, c_s] */
+    fm_tensor_ref z;                     /* [N, N, c_z], or this rank's rows */
     fm_tensor_ref distances;             /* act [N, N, 1] Å */
     fm_tensor_ref distance_classes;      /* u8 [N, N] */
     fm_tensor_ref slot_row, atom_of_row; /* i32 [n_atom]: slot * N + token of the atom, < 0:
@@ -37,7 +39,7 @@ typedef struct fm_af3_confidence_inputs {
     fm_af3_masks masks;
 } fm_af3_confidence_inputs;
 
-/* Logits, act: pae and pde [N, N, bins], plddt and resolved [n_atom, bins]. */
+/* Logits, act and whole on every rank: pae and pde [N, N, bins], plddt and resolved [n_atom, bins]. */
 typedef struct fm_af3_confidence_logits {
     fm_tensor_ref plddt, pae, pde, resolved;
 } fm_af3_confidence_logits;
