@@ -332,10 +332,8 @@ static int run_rank(int32_t rank, const char *address, void *context) {
     fm_error error = {0};
     fm_status status =
         fm_meeting_open(&set.ranks.meeting, address, rank, set.ranks.dap, RANKS_S, &error);
-    if (!status) status = fm_board_open(set.ranks.meeting, RANKS_S, &set.ranks.board, &error);
     if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
     int result = status ? 1 : run_files(&set, files->n, files->file);
-    fm_board_close(set.ranks.board);
     fm_meeting_close(set.ranks.meeting);
     return result;
 }

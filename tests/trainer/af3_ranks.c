@@ -59,13 +59,18 @@ static bool run_threads(int32_t dap, const one_rank *first, uint64_t *ret_hash) 
     return good && same_bits(hash, dap);
 }
 
+/* A board counts the exchanges of its groups, so every run has its own. */
 static bool run_process(const af3_ranks *ranks, one_rank *own, uint64_t *ret_hash) {
     const fm_layout layout = {ranks->dap, 1, 1};
+    fm_board *board = NULL;
     fm_shm_groups *groups = NULL;
     uint64_t hash[FM_LAYOUT_DAP];
     fm_error error = {0};
-    fm_status status = fm_shm_groups_open(&layout, own->kernels, ranks->meeting, ranks->board, NULL,
-                                          WAIT_S, &groups, &error);
+    fm_status status = fm_board_open(ranks->meeting, WAIT_S, &board, &error);
+    if (!status) {
+        status = fm_shm_groups_open(&layout, own->kernels, ranks->meeting, board, NULL, WAIT_S,
+                                    &groups, &error);
+    }
     if (!status) {
         own->groups = fm_shm_groups_get(groups);
         run_one(own);
@@ -73,6 +78,7 @@ static bool run_process(const af3_ranks *ranks, one_rank *own, uint64_t *ret_has
             fm_meeting_gather(ranks->meeting, &own->hash, sizeof own->hash, hash, WAIT_S, &error);
     }
     fm_shm_groups_close(groups);
+    fm_board_close(board);
     if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
     *ret_hash = own->hash;
     return !status && own->good && same_bits(hash, ranks->dap);

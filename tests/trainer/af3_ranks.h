@@ -8,10 +8,8 @@
 
 /* Where the ranks are. */
 typedef struct af3_ranks {
-    int32_t dap; /* 1: one rank */
-    /* What this process has of the other ranks; NULL where ranks are threads of this process. */
-    fm_meeting *meeting;
-    fm_board *board;
+    int32_t dap;         /* 1: one rank */
+    fm_meeting *meeting; /* of ranks that are processes; NULL for threads of this process */
 } af3_ranks;
 
 /* Runs one rank and returns whether everything agrees; `groups` is NULL for one rank. *ret_hash

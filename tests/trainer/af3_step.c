@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_TAPE = 6 };
+enum { N_TAPE = 7 };
 
 static const double OUTPUT_GATE = 1e-5, LOSS_GATE = 3e-6, GRADIENT_GATE = 1e-4, WIDE_GATE = 1e-11;
 /* Gradients that are zero in exact arithmetic are compared absolutely. */
@@ -28,9 +28,12 @@ typedef struct step {
     const af3_step_files *files;
     bool full; /* the published model (af3_full.h) */
     fm_tape structures, cycle, last, prepare, step, confidence;
+    fm_tape hoisted; /* denoises the training structures with the biases of `prepare` */
+    fm_tensor_ref hoisted_x;
     fm_af3_training_noise noise;
     fm_af3_rollout rollout;
     fm_af3_outputs out;              /* of `last` */
+    const double *denoised;          /* its structures */
     fm_af3_confidence_logits logits; /* of `confidence` */
     fm_complex_targets targets;
     fm_tensor_ref term[FM_COMPLEX_TERMS], structure_total, confidence_total;
@@ -75,12 +78,33 @@ static void record_losses(step *s) {
         fm_tape_keep(i < FM_COMPLEX_STRUCTURE_TERMS ? &s->last : &s->confidence, s->term[i]);
 }
 
+/* Records the module with stored biases. In `last` each block makes its bias from z. */
+static void record_hoisted(step *s) {
+    const fm_af3_config *config = &s->base.of.config;
+    const fm_af3_inputs *in = &s->base.inputs;
+    fm_tape *tape = &s->hoisted;
+    fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
+    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
+    fm_af3_prepared prepared = fm_af3_stored_prepared(tape, config, in);
+    const fm_af3_levels levels = {.in = fm_tape_state(tape, in->training.in, false),
+                                  .skip = fm_tape_state(tape, in->training.skip, false),
+                                  .out = fm_tape_state(tape, in->training.out, false),
+                                  .log = fm_tape_state(tape, in->training.log, false),
+                                  .fourier_w = fm_tape_state(tape, in->fourier_w, false),
+                                  .fourier_b = fm_tape_state(tape, in->fourier_b, false)};
+    s->hoisted_x = fm_af3_diffusion_denoise(
+        tape, NULL, &atoms, &trunk, &prepared, fm_tape_state(tape, in->training.x, false), &levels,
+        fm_tape_state(tape, in->training.mask, false), &s->base.weights.diffusion, false);
+    fm_tape_keep(tape, s->hoisted_x);
+}
+
 static fm_status record(step *s, fm_error *error) {
     struct {
         fm_tape *tape;
         bool with_gradient;
     } tapes[N_TAPE] = {{&s->structures, false}, {&s->cycle, false}, {&s->last, true},
-                       {&s->prepare, false},    {&s->step, false},  {&s->confidence, true}};
+                       {&s->prepare, false},    {&s->step, false},  {&s->confidence, true},
+                       {&s->hoisted, false}};
     fm_status status = FM_OK;
     for (int i = 0; i < N_TAPE && !status; i++)
         status = fm_tape_init(tapes[i].tape, s->base.kernels, &s->base.params, &s->base.state,
@@ -93,6 +117,7 @@ static fm_status record(step *s, fm_error *error) {
                                &s->rollout, FM_DRAW_ROLLOUT);
     s->logits = fm_af3_record_confidence(&s->confidence, &s->base.of.config, &s->base.weights,
                                          &s->base.inputs);
+    record_hoisted(s);
     keep_outputs(s);
     record_losses(s);
     fm_af3_record_training_structures(&s->structures, &s->base.of.config, &s->base.inputs,
@@ -355,6 +380,20 @@ static void load_structures(step *s) {
     }
 }
 
+/* The biases that `prepare` has stored denoise the training structures to the bits of the pass in
+ * which each block makes its bias. Call it behind `prepare`. */
+static void compare_hoisted(step *s) {
+    const fm_npy *array = case_find(s->base.expected, "out/", "x_denoised");
+    int64_t n = fm_tensor_local_count(fm_tape_tensor(&s->last, s->out.x_denoised));
+    if (s->base.groups || !array) return;
+    fm_tape_forward(&s->hoisted, NULL);
+    const double *x =
+        bench_fetch(&s->base, fm_tape_data(&s->hoisted, s->hoisted_x), s->base.kernels->act, n);
+    af3_worst w = {0};
+    af3_note(&w, "x_denoised", memcmp(x, s->denoised, (size_t)n * sizeof *x) ? 1 : 0);
+    bench_report(&s->base, "hoisted", &w, 0);
+}
+
 /* The rollout (18) on the recorded draws; compares the structure. */
 static void run_rollout(step *s, double *x) {
     const fm_af3_config *config = &s->base.of.config;
@@ -369,6 +408,7 @@ static void run_rollout(step *s, double *x) {
     for (int64_t i = 0; i < s->base.of.sample.n_token; i++)
         bench_put(&s->base, s->rollout.mask, i, 1);
     fm_tape_forward(&s->prepare, NULL);
+    compare_hoisted(s);
     for (int32_t k = 0; k < config->n_rollout_step; k++) {
         fm_af3_write_step(config, &s->rollout, levels + k, bench_put, &s->base);
         put_part(s, s->rollout.rotation, "rnd_rollout_rot", k, 9);
@@ -433,6 +473,9 @@ static fm_status run(step *s, fm_error *error) {
     fm_status status = run_forward(s, error);
     if (status) return status;
     compare_outputs(s);
+    s->denoised =
+        bench_fetch(&s->base, fm_tape_data(&s->last, s->out.x_denoised), s->base.kernels->act,
+                    fm_tensor_local_count(fm_tape_tensor(&s->last, s->out.x_denoised)));
     read_terms(s, &s->last, 0, FM_COMPLEX_STRUCTURE_TERMS, s->structure_total);
     s->base.kernels->fill(NULL, s->base.params.n_element, 0.0, s->base.params.gradient);
     fm_tape_backward(&s->last, NULL);
@@ -481,8 +524,8 @@ bool af3_step_run(const af3_step_files *files, const fm_groups *groups, const fm
     if (!status) status = run(s, &error);
     if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
     bool good = !status && !s->base.failed;
-    fm_tape *const tapes[N_TAPE] = {&s->confidence, &s->step,  &s->prepare,
-                                    &s->last,       &s->cycle, &s->structures};
+    fm_tape *const tapes[N_TAPE] = {&s->hoisted, &s->confidence, &s->step,      &s->prepare,
+                                    &s->last,    &s->cycle,      &s->structures};
     for (int i = 0; i < N_TAPE; i++)
         fm_tape_fini(tapes[i]);
     fm_optimizer_fini(&s->optimizer);

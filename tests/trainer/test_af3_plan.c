@@ -1,11 +1,13 @@
 /* Tests that the published model's step can be recorded and planned at its initial-training shape,
- * and that recomputing blocks saves most of the memory. Nothing is allocated or run. */
-#include "trainer/model/af3/model.h"
+ * that recomputing blocks saves most of the memory, and that the steps of a rollout make nothing
+ * that is the same in all of them. Nothing is allocated or run. */
+#include "trainer/model/af3/rollout.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -45,7 +47,52 @@ static void recomputed_blocks_save_memory(void **state) {
     assert_true(some < all / 4);
 }
 
+/* Returns how many nodes of the tape have this name. */
+static int count(const fm_tape *tape, const char *name) {
+    int n = 0;
+    for (int32_t i = 0; i < tape->n_node; i++)
+        n += !strcmp(tape->node[i].name, name);
+    return n;
+}
+
+/* Of each diffusion block, the pass `prepare` makes and stores the bias, and a step reads it. */
+static void steps_make_no_biases(void **state) {
+    (void)state;
+    fm_arena arena = {0};
+    fm_params params;
+    fm_state values = {0};
+    fm_tape prepare, step;
+    static fm_af3_weights weights;
+    fm_af3_inputs inputs;
+    fm_af3_rollout rollout;
+    const fm_af3_config config = fm_af3_config_initial();
+    const fm_kernels *kernels = fm_kernels_cpu(FM_ELEMENT_F32);
+    assert_int_equal(fm_arena_init(&arena, (size_t)64 << 20, NULL), FM_OK);
+    assert_int_equal(fm_params_init(&params, FM_AF3_MAX_PARAM, &arena, NULL), FM_OK);
+    fm_af3_add_parameters(&params, &arena, &config, &weights);
+    fm_af3_declare_inputs(&values, &config, kernels, &inputs);
+    fm_af3_declare_rollout(&values, &config, kernels, 1, false, &rollout);
+    assert_int_equal(fm_tape_init(&prepare, kernels, &params, &values, false, NULL), FM_OK);
+    assert_int_equal(fm_tape_init(&step, kernels, &params, &values, false, NULL), FM_OK);
+    fm_af3_record_prepare(&prepare, &config, &weights, &inputs);
+    fm_af3_record_rollout_step(&step, &config, &weights, &inputs, &rollout, FM_DRAW_ROLLOUT);
+    assert_int_equal(count(&prepare, "attention pairs"), config.n_diffusion_block);
+    assert_int_equal(count(&prepare, "attention bias"), 2 * config.n_diffusion_block);
+    assert_int_equal(count(&step, "attention pairs") + count(&step, "attention bias"), 0);
+    assert_int_equal(count(&step, "conditioning pairs") + count(&step, "atom pairs"), 0);
+    for (int32_t i = 0; i < config.n_diffusion_block; i++) {
+        const fm_tensor *bias = &values.tensor[inputs.prepared_bias[i]];
+        int64_t n = config.n_token * config.n_token * config.n_head_token;
+        assert_int_equal(fm_tensor_local_bytes(bias), n * (int64_t)sizeof(float));
+    }
+    print_message("%d nodes of prepare, %d of a step\n", (int)prepare.n_node, (int)step.n_node);
+    fm_tape_fini(&step);
+    fm_tape_fini(&prepare);
+    fm_arena_fini(&arena);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recomputed_blocks_save_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recomputed_blocks_save_memory),
+                                       cmocka_unit_test(steps_make_no_biases)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
