@@ -104,6 +104,11 @@ void fm_tape_forward(fm_tape *tape, fm_stream *stream) {
     walk(tape, 0, tape->n_forward, stream);
 }
 
+void fm_tape_forward_nodes(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream) {
+    assert(first <= end && end <= tape->n_forward); /* each node has one forward step, in order */
+    walk(tape, first, end, stream);
+}
+
 void fm_tape_backward(fm_tape *tape, fm_stream *stream) {
     walk(tape, tape->n_forward, tape->n_step, stream);
 }

@@ -64,7 +64,7 @@ fm_status fm_optimizer_init(fm_optimizer *optimizer, fm_params *params,
     const fm_kernels *kernels = params->kernels;
     *optimizer = (fm_optimizer){.options = *options, .params = params, .kernels = kernels};
     int64_t sum_bytes = params->n_element * (int64_t)fm_element_bytes(params->element);
-    int64_t work_bytes = (int64_t)kernels->grad_norm_workspace(params->n_element);
+    int64_t work_bytes = (int64_t)kernels->grad_norm_workspace(fm_params_trained(params));
     return allocate(optimizer, fm_plan_round(sum_bytes), fm_plan_round(work_bytes), reterr);
 }
 
@@ -92,26 +92,27 @@ void fm_optimizer_clear_nonfinite(fm_optimizer *optimizer, fm_stream *stream) {
 
 void fm_optimizer_queue_norm(fm_optimizer *optimizer, fm_stream *stream) {
     bool each = optimizer->options.clip == FM_CLIP_SAMPLE;
-    optimizer->kernels->grad_norm(stream, optimizer->params->n_element, optimizer->params->gradient,
+    optimizer->kernels->grad_norm(stream, fm_params_trained(optimizer->params),
+                                  optimizer->params->gradient,
                                   each ? optimizer->options.clip_norm : (double)INFINITY, false,
                                   optimizer->state, optimizer->workspace);
 }
 
 void fm_optimizer_queue_sum(fm_optimizer *optimizer, fm_stream *stream) {
     bool whole = optimizer->options.clip == FM_CLIP_BATCH;
-    optimizer->kernels->accumulate(stream, optimizer->params->n_element, optimizer->state, whole,
-                                   optimizer->params->gradient, optimizer->sum);
+    optimizer->kernels->accumulate(stream, fm_params_trained(optimizer->params), optimizer->state,
+                                   whole, optimizer->params->gradient, optimizer->sum);
 }
 
 void fm_optimizer_queue_update(fm_optimizer *optimizer, fm_stream *stream, bool only) {
     fm_params *params = optimizer->params;
     bool whole = optimizer->options.clip == FM_CLIP_BATCH;
     if (whole) {
-        optimizer->kernels->grad_norm(stream, params->n_element, optimizer->sum,
+        optimizer->kernels->grad_norm(stream, fm_params_trained(params), optimizer->sum,
                                       optimizer->options.clip_norm, true, optimizer->state,
                                       optimizer->workspace);
     }
-    optimizer->kernels->adam(stream, &(fm_adam){.n = params->n_element,
+    optimizer->kernels->adam(stream, &(fm_adam){.n = fm_params_trained(params),
                                                 .beta1 = optimizer->options.beta1,
                                                 .beta2 = optimizer->options.beta2,
                                                 .eps = optimizer->options.eps,

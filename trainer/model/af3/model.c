@@ -1,10 +1,13 @@
 /* model.c: see model.h. */
 #include "trainer/model/af3/model.h"
 
+#include "trainer/backend/normal.h"
 #include "trainer/ops/relative_position.h"
 #include "trainer/ops/reshape.h"
 #include "trainer/ops/store.h"
 #include "trainer/ops/windows.h"
+
+#include <stdlib.h>
 
 /* -- parameters */
 
@@ -20,6 +23,64 @@ void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_conf
     fm_af3_trunk_parameters(&root, config, &ret_weights->trunk);
     fm_af3_diffusion_add(&diffusion, config, &ret_weights->diffusion);
     fm_af3_confidence_add(&confidence, config, &ret_weights->confidence);
+    fm_scope fourier = fm_af3_enter(&diffusion, "diffusion_conditioning.fourier_embedding.");
+    fm_params_begin_constants(params);
+    ret_weights->fourier_w = fm_af3_add_block(&fourier, "w", config->c_noise, 0, FM_AF3_ZERO);
+    ret_weights->fourier_b = fm_af3_add_block(&fourier, "b", config->c_noise, 0, FM_AF3_ZERO);
+}
+
+/* Writes n standard normal numbers to the block. */
+static fm_status draw_normal(fm_params *params, fm_param_ref block, const fm_draw *draw,
+                             fm_error *reterr) {
+    const fm_param_block *to = &params->block[block];
+    size_t size = fm_element_bytes(params->element), bytes = (size_t)to->count * size;
+    void *host = malloc(bytes + 1);
+    if (!host) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the Fourier embedding");
+    for (int64_t i = 0; i < to->count; i++) {
+        double pair[2];
+        fm_normal_pair(&fm_draw_block(draw, (uint64_t)i).word[i & 2], pair);
+        if (params->element == FM_ELEMENT_F64) {
+            ((double *)host)[i] = pair[i & 1];
+        } else {
+            ((float *)host)[i] = (float)pair[i & 1];
+        }
+    }
+    void *const flat[] = {params->master, params->ema};
+    for (int k = 0; k < 2; k++) {
+        if (!flat[k]) continue;
+        params->kernels->upload(NULL, fm_params_at(params, flat[k], to->offset), host, bytes);
+    }
+    params->kernels->synchronize(NULL);
+    free(host);
+    return FM_OK;
+}
+
+fm_status fm_af3_draw_parameters(fm_params *params, const fm_af3_weights *weights, uint64_t seed,
+                                 fm_error *reterr) {
+    fm_params_draw(params, seed);
+    const fm_param_ref constants[] = {weights->fourier_w, weights->fourier_b};
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < 2 && !status; i++) {
+        const fm_draw draw = {.seed = seed, .layer = i, .purpose = FM_PURPOSE_CONSTANT};
+        status = draw_normal(params, constants[i], &draw, reterr);
+    }
+    fm_params_refresh_copy(params);
+    return status;
+}
+
+void fm_af3_queue_constants(const fm_params *params, const fm_af3_weights *weights,
+                            const fm_state *state, const fm_af3_inputs *inputs, fm_stream *stream) {
+    const struct {
+        fm_param_ref from;
+        int32_t to;
+    } constants[] = {{weights->fourier_w, inputs->fourier_w},
+                     {weights->fourier_b, inputs->fourier_b}};
+    for (int i = 0; i < 2; i++) {
+        const fm_param_block *from = &params->block[constants[i].from];
+        params->kernels->cast(stream, from->count, params->element,
+                              fm_params_at(params, params->master, from->offset),
+                              fm_state_data(state, constants[i].to));
+    }
 }
 
 /* -- the state */
@@ -192,9 +253,10 @@ fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
     fm_af3_trunk_output trunk = record_trunk(tape, config, w, in);
     store(tape, "s inputs", trunk.s_inputs, in->s_inputs);
     store(tape, "s", trunk.s, in->s);
-    fm_af3_outputs out = {.s_inputs = trunk.s_inputs, .s = trunk.s};
-    out.z = fm_af3_split_gather(tape, config->groups, "z", trunk.z);
-    store(tape, "z", out.z, in->z);
+    fm_tensor_ref z = fm_af3_split_gather(tape, config->groups, "z", trunk.z);
+    store(tape, "z", z, in->z);
+    fm_af3_outputs out = {
+        .s_inputs = trunk.s_inputs, .s = trunk.s, .z = z, .trunk_end = tape->n_node};
     out.distogram = fm_af3_distogram(tape, config->groups, &w->trunk.distogram, trunk.z);
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
     fm_af3_prepared prepared =
