@@ -10,8 +10,8 @@
  * FILE_f64.npz, where that exists.
  *
  * --dap D divides the run over D ranks. They are threads that communicate through
- * trainer/dist/comm_local.h or, with --processes, processes that communicate through comm_shm. Every
- * rank compares all of its results, and all ranks must end with the same bits.
+ * trainer/dist/comm_local.h or, with --processes, processes that communicate through comm_shm.
+ * Every rank compares all of its results, and all ranks must end with the same bits.
  *
  * --pad records the step with N more tokens and rows of the MSA and twice as many more atoms.
  * --recompute makes backward compute the transitions' hidden layers or whole blocks again. --twice
@@ -224,8 +224,8 @@ static int run_step(const settings *set, const char *given_config, const char *g
                    (unsigned long long)again, again == hash ? "ok" : "FAIL");
         }
     }
-    if (good && !samples && !full && !strcmp(set->device, "cpu"))
-        good = run_wide(set, path, &files);
+    bool wide = good && !samples && !full && !strcmp(set->device, "cpu");
+    if (wide) good = run_wide(set, path, &files);
     if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
     fm_arena_fini(&arena);
     return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : !good;
@@ -265,7 +265,8 @@ static bool is_one_of(const char *option, const char *text, const char *a, const
     return false;
 }
 
-/* Returns whether the options are valid, after saying what is wrong. *ret_help: help was asked for. */
+/* Returns whether the options are valid, after saying what is wrong. *ret_help: help was asked for
+ * before anything wrong. */
 static bool parse_options(int argc, char **argv, settings *set, bool *ret_help) {
     static const struct option options[] = {{"device", required_argument, NULL, 'd'},
                                             {"dap", required_argument, NULL, 'a'},

@@ -109,8 +109,8 @@ static fm_status run_trunk(sampling *s, fm_error *error) {
     return FM_OK;
 }
 
-/* Appends the value of a kept tensor to `to`, without its padding; returns the end. The last axes of
- * out/NAME have the extents without padding. */
+/* Appends the value of a kept tensor to `to`, without its padding; returns the end. The last axes
+ * of out/NAME have the extents without padding. */
 static double *append(sampling *s, const fm_tape *tape, fm_tensor_ref tensor, const char *name,
                       double *to) {
     const fm_npy *array = case_find(s->base.expected, "out/", name);

@@ -18,8 +18,8 @@ typedef struct af3_sample_files {
     const fm_npz *expected; /* out/ */
 } af3_sample_files;
 
-/* Runs one rank; `groups` is NULL for one rank. Prints one line per group. Returns whether everything
- * agrees. *ret_hash receives the hash of the structures. */
+/* Runs one rank; `groups` is NULL for one rank. Prints one line per group. Returns whether
+ * everything agrees. *ret_hash receives the hash of the structures. */
 bool af3_sample_run(const af3_sample_files *files, const fm_groups *groups,
                     const fm_kernels *kernels, uint64_t *ret_hash);
 

@@ -20,8 +20,9 @@ typedef struct af3_step_files {
     fm_recompute_policy recompute;
 } af3_step_files;
 
-/* Runs one rank; `groups` is NULL for one rank. Prints one line per group. Returns whether everything
- * agrees. *ret_hash receives the hash of the updated parameters, or 0 for the published model. */
+/* Runs one rank; `groups` is NULL for one rank. Prints one line per group. Returns whether
+ * everything agrees. *ret_hash receives the hash of the updated parameters, or 0 for the published
+ * model. */
 bool af3_step_run(const af3_step_files *files, const fm_groups *groups, const fm_kernels *kernels,
                   uint64_t *ret_hash);
 

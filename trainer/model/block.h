@@ -20,9 +20,9 @@
  *        In a list where the pairs come first, their updates are read, so it is recorded in order.
  *
  * Between blocks z is split along axis 0, and m along the axis of the first sublayer that touches
- * it, or on the way there. After the last block m is split along axis 1, unless the list has it whole
- * on every rank. Under BP (split.h) each
- * rank records the sublayers of its branch only; after the outer product mean both have the sum. */
+ * it, or on the way there. After the last block m is split along axis 1, unless the list has it
+ * whole on every rank. Under BP (split.h) each rank records the sublayers of its branch only; after
+ * the outer product mean both have the sum. */
 #ifndef FM_TRAINER_MODEL_BLOCK_H
 #define FM_TRAINER_MODEL_BLOCK_H
 

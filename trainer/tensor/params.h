@@ -14,9 +14,10 @@
  * names that OpenFold and DeepMind use for it. Checkpoints store our names, so a file stays
  * readable when projections are fused differently.
  *
- * Constants are values that are drawn once and never trained, such as AlphaFold 3's Fourier embedding.
- * Their rows are the last ones of the table, so everything that trains works on the elements before
- * them (fm_params_trained), while checkpoints, imports and exports treat them like all rows.
+ * Constants are values that are drawn once and never trained, such as AlphaFold 3's Fourier
+ * embedding. Their rows are the last ones of the table, so everything that trains works on the
+ * elements before them (fm_params_trained), while checkpoints, imports and exports treat them like
+ * all rows.
  *
  * Blocks start at multiples of FM_PARAMS_ALIGN elements. The gap before a block is zero in every
  * buffer and stays zero, so clipping, Adam, the average and the norm run over the whole flat

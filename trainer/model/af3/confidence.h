@@ -39,7 +39,7 @@ typedef struct fm_af3_confidence_inputs {
     fm_af3_masks masks;
 } fm_af3_confidence_inputs;
 
-/* Logits, act and whole on every rank: pae and pde [N, N, bins], plddt and resolved [n_atom, bins]. */
+/* Logits, act, whole on every rank: pae and pde [N, N, bins], plddt and resolved [n_atom, bins]. */
 typedef struct fm_af3_confidence_logits {
     fm_tensor_ref plddt, pae, pde, resolved;
 } fm_af3_confidence_logits;

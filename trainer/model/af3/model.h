@@ -29,8 +29,8 @@ typedef struct fm_af3_weights {
 void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_config *config,
                            fm_af3_weights *ret_weights);
 
-/* Draws the initial values of the table by its laws (fm_params_draw), and the Fourier embedding from
- * the standard normal distribution. FM_ERR_NOMEM. */
+/* Draws the initial values of the table by its laws (fm_params_draw), and the Fourier embedding
+ * from the standard normal distribution. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_draw_parameters(fm_params *params, const fm_af3_weights *weights,
                                              uint64_t seed, fm_error *reterr);
 

@@ -27,10 +27,10 @@ typedef struct fm_af3_step_results {
     fm_tensor_ref noisy, denoised; /* act [S, n_atom, 3] Å */
 } fm_af3_step_results;
 
-/* Records one step. If D divides S, each rank denoises its structures; else every rank denoises all.
- * It reads the results of `prepare` from the state. Draws are read from the state
- * if they were declared there. Otherwise they are made for `of`, and the clock's cycle is the
- * number of the step. */
+/* Records one step. If D divides S, each rank denoises its structures; else every rank denoises
+ * all. It reads the results of `prepare` from the state. Draws are read from the state if they were
+ * declared there. Otherwise they are made for `of`, and the clock's cycle is the number of the
+ * step. */
 fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_config *config,
                                                const fm_af3_weights *weights,
                                                const fm_af3_inputs *inputs,

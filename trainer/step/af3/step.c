@@ -135,9 +135,7 @@ static int64_t arena_bytes(const fm_af3_trainer *t, bool second) {
     int64_t most = 0;
     for (int i = 0; i < FM_AF3_TAPES; i++) {
         const fm_tape *tape = &t->tape[i];
-        if (is_second(i) == second && tape->size.arena_bytes > most) {
-            most = tape->size.arena_bytes;
-        }
+        if (is_second(i) == second && tape->size.arena_bytes > most) most = tape->size.arena_bytes;
     }
     return most;
 }

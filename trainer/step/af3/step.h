@@ -1,27 +1,28 @@
 /* step.h: a training step of AlphaFold 3.
  *
- *     fm_af3_trainer_create        parameters, all tapes, two arenas; nothing is allocated later
- *     for each sample           fm_af3_trainer_add_sample: every part below; the gradient is added to
- *                               the sum of the batch
- *     fm_optimizer_step         clips the mean, Adam, moving average
+ *     fm_af3_trainer_create         parameters, all tapes, two arenas; nothing is allocated later
+ *     for each sample
+ *         fm_af3_trainer_add_sample runs all parts; the gradient is added to the batch's sum
+ *     fm_optimizer_step             clips the mean, Adam, moving average
  *
- * A sample is computed in parts. A part is a pass (step/pass.h): it reads everything that varies from
- * device memory, waits for nothing, and can be captured as a graph. The host works between parts.
+ * A sample is computed in parts. A part is a pass (step/pass.h): it reads everything that varies
+ * from device memory, waits for nothing, and can be captured as a graph. The host works between
+ * parts.
  *
- *     part        runs                                                   arena    before it, the host
- *     cycle       a cycle without gradient; n_cycle - 1 times            first    writes the MSA rows
- *     trunk       the last cycle up to s and z                           first    writes the MSA rows
- *     rollout     prepare, then all denoising steps                      second   -
- *     learn       noisy structures, the diffusion module, distogram,     both     chooses and writes
- *                 losses, backward                                                the labels
- *     confidence  the confidence head on the rollout, losses, backward   first    writes distances
+ *     part        runs                                                  arena   before it, the host
+ *     cycle       a cycle without gradient; n_cycle - 1 times           first   writes MSA rows
+ *     trunk       the last cycle up to s and z                          first   writes MSA rows
+ *     rollout     prepare, then all denoising steps                     second  -
+ *     learn       noisy structures, the diffusion module, distogram,    both    chooses and writes
+ *                 losses, backward                                              the labels
+ *     confidence  the confidence head on the rollout, losses, backward  first   writes distances
  *
  * Labels are chosen by the rollout (label_permutation.h), so it comes between the two halves of the
  * last cycle, whose trunk waits in the first arena. Results are a function of (options, samples):
  * same seed, same bits.
  *
- * The ranks of options.model.groups share a sample (model/af3/split.h): all get the same samples and
- * have the same results. */
+ * The ranks of options.model.groups share a sample (model/af3/split.h): all get the same samples
+ * and have the same results. */
 #ifndef FM_TRAINER_STEP_AF3_STEP_H
 #define FM_TRAINER_STEP_AF3_STEP_H
 
@@ -73,7 +74,8 @@ enum {
     FM_AF3_SUM_ELEMENTS = 1 << 20 /* of a rank, that a sum over ranks handles at a time */
 };
 
-/* A tensor that each denoising step reads another value of: `now` gets row k of `all` before step k. */
+/* A tensor that each denoising step reads another value of: `now` gets row k of `all` before step
+ * k. */
 typedef struct fm_af3_trainer_row {
     int32_t all, now;
 } fm_af3_trainer_row;
@@ -108,8 +110,9 @@ typedef struct fm_af3_trainer {
     fm_af3_result result;
 } fm_af3_trainer;
 
-/* Creates a step. The model's sizes are rounded up as fm_af3_split_pad does. With FM_RECOMPUTE_AUTO it takes the first of none, hidden and block that fits the
- * budget; the model's config then has its choice. FM_ERR_LIMIT when no policy fits, FM_ERR_NOMEM. */
+/* Creates a step. The model's sizes are rounded up as fm_af3_split_pad does. With FM_RECOMPUTE_AUTO
+ * it takes the first of none, hidden and block that fits the budget; the model's config then has
+ * its choice. FM_ERR_LIMIT when no policy fits, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_trainer_create(const fm_af3_trainer_options *options,
                                             fm_af3_trainer **ret_trainer, fm_error *reterr);
 void fm_af3_trainer_destroy(fm_af3_trainer *trainer);
@@ -121,8 +124,8 @@ void fm_af3_trainer_describe(const fm_af3_trainer *trainer, char *out, size_t ou
 
 /* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT when the sample is
  * larger than the recorded shapes or has another number of templates. FM_ERR_DATA, naming the first
- * tensor, when a value is not finite. In both cases nothing was added. The features must be those of
- * a sample that was checked (app/complex_sample.h). */
+ * tensor, when a value is not finite. In both cases nothing was added. The features must be those
+ * of a sample that was checked (app/complex_sample.h). */
 FM_MUST_USE fm_status fm_af3_trainer_add_sample(fm_af3_trainer *trainer,
                                                 const fm_af3_features *features,
                                                 fm_af3_result *ret_result, fm_error *reterr);
