@@ -22,6 +22,7 @@ typedef struct sampling {
     fm_af3_step_results made;
     fm_af3_confidence_logits logits;
     int64_t n_step, n_sample, n_atom;
+    int32_t structure; /* that the confidence head judges; in the state */
     void *memory;
     uint64_t *hash; /* of the structures */
 } sampling;
@@ -42,7 +43,8 @@ static void record(sampling *s) {
     fm_af3_record_prepare(&s->prepare, config, &b->weights, &b->inputs);
     s->made = fm_af3_record_rollout_step(&s->step, config, &b->weights, &b->inputs, &s->rollout,
                                          FM_DRAW_SAMPLING);
-    s->logits = fm_af3_record_confidence(&s->confidence, config, &b->weights, &b->inputs);
+    s->logits =
+        fm_af3_record_confidence(&s->confidence, config, &b->weights, &b->inputs, s->structure);
     fm_tape_keep(&s->last, s->out.s_inputs);
     fm_tape_keep(&s->last, s->out.s);
     fm_tape_keep(&s->last, s->out.z);
@@ -63,6 +65,8 @@ static fm_status build(sampling *s, fm_error *error) {
     s->n_sample = (int64_t)noise->shape[1];
     s->n_atom = b->of.sample.n_atom;
     fm_af3_declare_rollout(&b->state, &b->of.config, b->kernels, s->n_sample, true, &s->rollout);
+    const int64_t atoms[] = {s->n_atom, 3};
+    s->structure = fm_state_add(&b->state, "structure", b->kernels->act, 2, atoms);
     for (int i = 0; i < N_TAPE && !status; i++)
         status = fm_tape_init(tapes[i], b->kernels, b->params, &b->state, false, error);
     if (status) return status;
@@ -184,17 +188,15 @@ static void run_steps(sampling *s) {
     bench_report(b, "steps", &w, b->wide ? WIDE_GATE : OUTPUT_GATE);
 }
 
-static fm_status run_confidence(sampling *s, fm_error *error) {
+static void run_confidence(sampling *s) {
     af3_bench *b = &s->base;
-    const fm_af3_writer to = {bench_put, b};
     const double *x = bench_fetch(b, fm_state_data(&b->state, s->rollout.x), b->kernels->act,
                                   s->n_sample * s->n_atom * 3);
     double *plddt = room(s, "plddt"), *pae = room(s, "pae"), *resolved = room(s, "resolved");
     double *next[3] = {plddt, pae, resolved};
     for (int64_t k = 0; k < s->n_sample; k++) {
-        fm_status status = fm_af3_write_structure(&b->of.sample, &b->of.config, &b->inputs,
-                                                  x + k * s->n_atom * 3, &to, &b->arena, error);
-        if (status) return status;
+        for (int64_t i = 0; i < 3 * s->n_atom; i++)
+            bench_put(b, s->structure, i, x[k * s->n_atom * 3 + i]);
         bench_send(b);
         fm_tape_forward(&s->confidence, NULL);
         next[0] = append(s, &s->confidence, s->logits.plddt, "plddt", next[0]);
@@ -208,7 +210,6 @@ static fm_status run_confidence(sampling *s, fm_error *error) {
     note(s, &w, "pae", pae);
     note(s, &w, "resolved", resolved);
     bench_report(b, "samples", &w, b->wide ? WIDE_GATE : OUTPUT_GATE);
-    return FM_OK;
 }
 
 bool af3_sample_run(const af3_sample_files *files, const fm_groups *groups,
@@ -225,7 +226,7 @@ bool af3_sample_run(const af3_sample_files *files, const fm_groups *groups,
     fm_status status = build(s, &error);
     if (!status) status = run_trunk(s, &error);
     if (!status) run_steps(s);
-    if (!status) status = run_confidence(s, &error);
+    if (!status) run_confidence(s);
     if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
     bool good = !status && !s->base.failed;
     fm_tape *const tapes[N_TAPE] = {&s->cycle, &s->last, &s->prepare, &s->step, &s->confidence};

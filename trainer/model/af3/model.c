@@ -128,9 +128,8 @@ static void declare_results(fm_state *state, const fm_af3_config *c, fm_element 
     in->prepared_p = fm_state_add(state, "atom pairs", act, 4, windows);
     for (int32_t i = 0; i < c->n_diffusion_block; i++)
         in->prepared_bias[i] = fm_state_add(state, "attention bias", act, 3, bias);
-    const int64_t distances[] = {n, n, 1}, rows_of_slots = c->max_atoms_per_token * n;
-    in->distances = fm_state_add(state, "distances", act, 3, distances);
-    in->distance_classes = fm_state_add(state, "distance classes", FM_ELEMENT_U8, 2, distances);
+    const int64_t rows_of_slots = c->max_atoms_per_token * n;
+    in->representative = fm_state_add(state, "representative atoms", FM_ELEMENT_I32, 1, &n);
     in->slot_row = fm_state_add(state, "slot of atom", FM_ELEMENT_I32, 1, &c->n_atom);
     in->atom_of_row = fm_state_add(state, "atom of slot", FM_ELEMENT_I32, 1, &rows_of_slots);
 }
@@ -306,15 +305,15 @@ fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_config *confi
 }
 
 fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
-                                                  const fm_af3_weights *w,
-                                                  const fm_af3_inputs *in) {
+                                                  const fm_af3_weights *w, const fm_af3_inputs *in,
+                                                  int32_t structure) {
     fm_af3_trunk_output trunk = stored_trunk_with_pairs(tape, config, in);
     const fm_af3_confidence_inputs inputs = {
         .s_inputs = trunk.s_inputs,
         .s = trunk.s,
         .z = trunk.z,
-        .distances = fm_tape_state(tape, in->distances, false),
-        .distance_classes = fm_tape_state(tape, in->distance_classes, false),
+        .structure = fm_tape_state(tape, structure, false),
+        .representative = fm_tape_state(tape, in->representative, false),
         .slot_row = fm_tape_state(tape, in->slot_row, false),
         .atom_of_row = fm_tape_state(tape, in->atom_of_row, false),
         .masks = masks_of(tape, in)};

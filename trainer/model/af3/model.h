@@ -62,7 +62,7 @@ typedef struct fm_af3_inputs {
     int32_t s_inputs, s, z;                  /* the trunk's results: [N, c], [N, N, c_z] */
     int32_t prepared_c, prepared_p;          /* of the rollout */
     int32_t prepared_bias[FM_AF3_MAX_BLOCK]; /* act [N, N, n_head]: of each diffusion block */
-    int32_t distances, distance_classes;     /* of the rollout's result (confidence.h) */
+    int32_t representative;                  /* i32 [N]: an atom of each token (confidence.h) */
     int32_t slot_row, atom_of_row;           /* i32 (confidence.h) */
 } fm_af3_inputs;
 
@@ -103,10 +103,10 @@ fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_config *confi
 void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config,
                            const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 
-/* Records the pass `confidence`, which reads the trunk's results and the rollout's distances from
- * the state. */
+/* Records the pass `confidence`, which reads the trunk's results from the state, and the structure
+ * that it judges from the tensor `structure` of the state, act [.., n_atom, 3]. */
 fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
                                                   const fm_af3_weights *weights,
-                                                  const fm_af3_inputs *inputs);
+                                                  const fm_af3_inputs *inputs, int32_t structure);
 
 #endif

@@ -110,8 +110,8 @@ static fm_status record(fm_af3_trainer *t, fm_error *reterr) {
     if (status) return status;
     fm_af3_record_cycle(&t->tape[FM_AF3_CYCLE], config, &t->weights, &t->inputs);
     t->out = fm_af3_record_last(&t->tape[FM_AF3_LAST], config, &t->weights, &t->inputs);
-    t->logits =
-        fm_af3_record_confidence(&t->tape[FM_AF3_CONFIDENCE], config, &t->weights, &t->inputs);
+    t->logits = fm_af3_record_confidence(&t->tape[FM_AF3_CONFIDENCE], config, &t->weights,
+                                         &t->inputs, t->rollout.x);
     fm_af3_record_prepare(&t->tape[FM_AF3_PREPARE], config, &t->weights, &t->inputs);
     fm_af3_record_rollout_step(&t->tape[FM_AF3_DENOISE], config, &t->weights, &t->inputs,
                                &t->rollout, FM_DRAW_ROLLOUT);

@@ -15,7 +15,7 @@
  *     rollout     prepare, then all denoising steps                     second  -
  *     learn       noisy structures, the diffusion module, distogram,    both    chooses and writes
  *                 losses, backward                                              the labels
- *     confidence  the confidence head on the rollout, losses, backward  first   writes distances
+ *     confidence  the confidence head on the rollout, losses, backward  first   -
  *
  * Labels are chosen by the rollout (label_permutation.h), so it comes between the two halves of the
  * last cycle, whose trunk waits in the first arena. Results are a function of (options, samples):

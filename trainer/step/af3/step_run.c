@@ -172,14 +172,11 @@ static fm_status permute(fm_af3_trainer *t, fm_complex_labels *labels, fm_error 
 
 fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     const fm_af3_features *f = t->features;
-    const fm_af3_writer to = {fm_mirror_put, &t->mirror};
     size_t mark = fm_arena_mark(&t->scratch);
     fm_complex_labels labels = f->labels;
     fm_status status = f->number ? permute(t, &labels, reterr) : FM_OK;
     if (!status) {
         fm_complex_write_labels(&labels, &t->options.loss, &t->targets, fm_mirror_put, &t->mirror);
-        status = fm_af3_write_structure(&f->sample, &t->options.model, &t->inputs, t->x, &to,
-                                        &t->scratch, reterr);
     }
     for (int64_t i = 0; i < 3 * t->options.model.n_atom; i++)
         fm_mirror_put(&t->mirror, t->targets.structure, i, i < 3 * f->sample.n_atom ? t->x[i] : 0);
