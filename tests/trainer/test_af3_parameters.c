@@ -224,7 +224,7 @@ static fm_af3_config small(void) {
 }
 
 static void draw(table *t, uint64_t seed) {
-    assert_int_equal(fm_af3_draw_parameters(&t->params, &t->weights, seed, NULL), FM_OK);
+    assert_int_equal(fm_af3_draw_parameters(&t->params, seed, NULL), FM_OK);
 }
 
 static void test_initial_values(void **state) {

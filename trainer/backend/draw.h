@@ -32,8 +32,7 @@ typedef enum fm_draw_purpose {
     FM_PURPOSE_LEVEL = 6,
     FM_PURPOSE_CONSTANT = 7, /* values that are never trained; layer = which of them */
     FM_PURPOSE_START = 8,    /* structures at the first noise level; layer as above */
-    FM_PURPOSE_CYCLES = 9,   /* AlphaFold 3: recycling cycles of a step */
-    FM_PURPOSE_MSA_ROWS = 10 /* AlphaFold 3: MSA rows of a cycle */
+    FM_PURPOSE_MSA_ROWS = 9, /* rows that a cycle of AlphaFold 3 reads */
 } fm_draw_purpose;
 
 /* Whose structures draw. */

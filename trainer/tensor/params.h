@@ -70,9 +70,10 @@ typedef struct fm_params {
     bool has_constants;    /* the rows whose offset is n_trained or more */
     fm_param_block *block; /* [n_block] */
     int32_t n_block, max_block;
-    int64_t n_element; /* of one flat buffer, alignment gaps included */
-    int64_t n_trained; /* elements before the first constant, where there are constants */
-    int64_t n_value;   /* trained parameters without gaps: the model's size as people quote it */
+    int64_t n_element;     /* of one flat buffer, alignment gaps included */
+    int64_t first_trained; /* elements before this one stay as they are; a multiple of the align */
+    int64_t n_trained;     /* elements before the first constant, where there are constants */
+    int64_t n_value; /* trained parameters without gaps: the model's size as people quote it */
     /* Set by fm_params_allocate; flat buffers of n_element elements on the device. */
     const fm_kernels *kernels;
     fm_element element;
@@ -100,7 +101,7 @@ void fm_params_add(fm_params *params, const fm_param *row);
 /* Rows added from now on are constants. */
 void fm_params_begin_constants(fm_params *params);
 
-/* Elements of a flat buffer that are trained; constants and their gaps come behind them. */
+/* The end of the elements that are trained; constants and their gaps come behind it. */
 static inline int64_t fm_params_trained(const fm_params *params) {
     return params->has_constants ? params->n_trained : params->n_element;
 }

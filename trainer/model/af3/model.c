@@ -22,6 +22,7 @@ void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_conf
                             &ret_weights->input);
     fm_af3_trunk_parameters(&root, config, &ret_weights->trunk);
     fm_af3_diffusion_add(&diffusion, config, &ret_weights->diffusion);
+    ret_weights->confidence_at = params->n_block;
     fm_af3_confidence_add(&confidence, config, &ret_weights->confidence);
     fm_scope fourier = fm_af3_enter(&diffusion, "diffusion_conditioning.fourier_embedding.");
     fm_params_begin_constants(params);
@@ -29,14 +30,14 @@ void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_conf
     ret_weights->fourier_b = fm_af3_add_block(&fourier, "b", config->c_noise, 0, FM_AF3_ZERO);
 }
 
-/* Writes n standard normal numbers to the block. */
-static fm_status draw_normal(fm_params *params, fm_param_ref block, const fm_draw *draw,
+/* Writes standard normal numbers to a row, in its values and in their average. */
+static fm_status draw_normal(fm_params *params, const fm_param *row, const fm_draw *draw,
                              fm_error *reterr) {
-    const fm_param_block *to = &params->block[block];
-    size_t size = fm_element_bytes(params->element), bytes = (size_t)to->count * size;
+    int64_t n = fm_param_count(row);
+    size_t size = fm_element_bytes(params->element), bytes = (size_t)n * size;
     void *host = malloc(bytes + 1);
     if (!host) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the Fourier embedding");
-    for (int64_t i = 0; i < to->count; i++) {
+    for (int64_t i = 0; i < n; i++) {
         double pair[2];
         fm_normal_pair(&fm_draw_block(draw, (uint64_t)i).word[i & 2], pair);
         if (params->element == FM_ELEMENT_F64) {
@@ -48,21 +49,22 @@ static fm_status draw_normal(fm_params *params, fm_param_ref block, const fm_dra
     void *const flat[] = {params->master, params->ema};
     for (int k = 0; k < 2; k++) {
         if (!flat[k]) continue;
-        params->kernels->upload(NULL, fm_params_at(params, flat[k], to->offset), host, bytes);
+        params->kernels->upload(NULL, fm_params_at(params, flat[k], row->offset), host, bytes);
     }
     params->kernels->synchronize(NULL);
     free(host);
     return FM_OK;
 }
 
-fm_status fm_af3_draw_parameters(fm_params *params, const fm_af3_weights *weights, uint64_t seed,
-                                 fm_error *reterr) {
+fm_status fm_af3_draw_parameters(fm_params *params, uint64_t seed, fm_error *reterr) {
     fm_params_draw(params, seed);
-    const fm_param_ref constants[] = {weights->fourier_w, weights->fourier_b};
     fm_status status = FM_OK;
-    for (uint32_t i = 0; i < 2 && !status; i++) {
-        const fm_draw draw = {.seed = seed, .layer = i, .purpose = FM_PURPOSE_CONSTANT};
-        status = draw_normal(params, constants[i], &draw, reterr);
+    uint32_t n_constant = 0;
+    for (int32_t p = 0; p < params->n_param && !status; p++) {
+        const fm_draw draw = {.seed = seed, .layer = n_constant, .purpose = FM_PURPOSE_CONSTANT};
+        if (params->param[p].offset < fm_params_trained(params)) continue;
+        status = draw_normal(params, &params->param[p], &draw, reterr);
+        n_constant++;
     }
     fm_params_refresh_copy(params);
     return status;

@@ -21,6 +21,7 @@ typedef struct fm_af3_weights {
     fm_af3_trunk_weights trunk;
     fm_af3_diffusion_weights diffusion;
     fm_af3_confidence_weights confidence;
+    fm_param_ref confidence_at;        /* the confidence head's first block; all are neighbours */
     fm_param_ref fourier_w, fourier_b; /* constants, [c_noise] each */
 } fm_af3_weights;
 
@@ -31,8 +32,7 @@ void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_conf
 
 /* Draws the initial values of the table by its laws (fm_params_draw), and the Fourier embedding
  * from the standard normal distribution. FM_ERR_NOMEM. */
-FM_MUST_USE fm_status fm_af3_draw_parameters(fm_params *params, const fm_af3_weights *weights,
-                                             uint64_t seed, fm_error *reterr);
+FM_MUST_USE fm_status fm_af3_draw_parameters(fm_params *params, uint64_t seed, fm_error *reterr);
 
 /* Where the state holds a set of noisy structures and the factors of their noise levels
  * (diffusion.h). S is fm_af3_split_samples of the training structures; the factors of added ones

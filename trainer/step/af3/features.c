@@ -8,12 +8,6 @@ static uint64_t below(const fm_draw *draw, uint64_t at, uint64_t n) {
     return (uint64_t)fm_draw_word(draw, at) * n >> 32;
 }
 
-uint32_t fm_af3_draw_cycles(uint64_t seed, uint64_t step, uint32_t most) {
-    const uint32_t clock[FM_CLOCK_WORDS] = {[FM_CLOCK_STEP] = (uint32_t)step};
-    const fm_draw draw = {.seed = seed, .clock = clock, .purpose = FM_PURPOSE_CYCLES};
-    return 1 + (uint32_t)below(&draw, 0, most);
-}
-
 int64_t fm_af3_draw_msa_rows(uint64_t seed, const uint32_t *clock, int64_t n_msa, int64_t most,
                              int64_t *rows) {
     const fm_draw draw = {.seed = seed, .clock = clock, .purpose = FM_PURPOSE_MSA_ROWS};

@@ -32,10 +32,6 @@ typedef struct fm_af3_features {
     const fm_af3_draws *draws; /* of a step with `given`, else NULL */
 } fm_af3_features;
 
-/* Draws the recycling cycles of step `step`, 1 to `most`: the same number on all ranks and for all
- * samples of the step. */
-uint32_t fm_af3_draw_cycles(uint64_t seed, uint64_t step, uint32_t most);
-
 /* Draws the MSA rows of a cycle: of n_msa rows a random number, at most `most`, without repetition.
  * `clock` is that of fm_draw. Writes them to rows, which has room for n_msa numbers, and returns
  * how many there are. */

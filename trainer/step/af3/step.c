@@ -59,7 +59,8 @@ static void declare_state(fm_af3_trainer *t) {
 /* -- the tapes */
 
 static bool has_gradient(const fm_af3_trainer *t, int i) {
-    return !t->options.forward_only && (i == FM_AF3_LAST || i == FM_AF3_CONFIDENCE);
+    if (t->options.forward_only) return false;
+    return i == FM_AF3_CONFIDENCE || (i == FM_AF3_LAST && !t->options.confidence_only);
 }
 
 static bool is_second(int i) {
@@ -92,7 +93,9 @@ static void record_losses(fm_af3_trainer *t) {
                                                     : &t->tape[FM_AF3_CONFIDENCE],
                      t->term[i]);
     if (t->options.forward_only) return;
-    fm_tape_seed_gradient(&t->tape[FM_AF3_LAST], t->structure_total, t->seed_gradient);
+    if (!t->options.confidence_only) {
+        fm_tape_seed_gradient(&t->tape[FM_AF3_LAST], t->structure_total, t->seed_gradient);
+    }
     fm_tape_seed_gradient(&t->tape[FM_AF3_CONFIDENCE], t->confidence_total, t->seed_gradient);
 }
 
@@ -134,8 +137,8 @@ static void release_tapes(fm_af3_trainer *t) {
 static int64_t arena_bytes(const fm_af3_trainer *t, bool second) {
     int64_t most = 0;
     for (int i = 0; i < FM_AF3_TAPES; i++) {
-        const fm_tape *tape = &t->tape[i];
-        if (is_second(i) == second && tape->size.arena_bytes > most) most = tape->size.arena_bytes;
+        int64_t bytes = t->tape[i].size.arena_bytes;
+        if (is_second(i) == second && bytes > most) most = bytes;
     }
     return most;
 }
@@ -168,13 +171,14 @@ static bool fits(const fm_af3_trainer *t) {
 /* Records with the policy of the configuration, or with the first one that fits. */
 static fm_status record_within_budget(fm_af3_trainer *t, fm_error *reterr) {
     static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
-                                                   FM_RECOMPUTE_BLOCK};
+                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
+    enum { N_POLICY = sizeof policies / sizeof policies[0] };
     fm_recompute_policy *policy = &t->options.model.recompute;
     if (*policy != FM_RECOMPUTE_AUTO) return record(t, reterr);
     if (!t->options.memory_budget_bytes) t->options.memory_budget_bytes = own_budget(t);
-    size_t first = t->options.memory_budget_bytes ? 0 : 2;
+    int first = t->options.memory_budget_bytes ? 0 : N_POLICY - 1;
     fm_status status = FM_OK;
-    for (size_t i = first; i < sizeof policies / sizeof policies[0] && !status; i++) {
+    for (int i = first; i < N_POLICY && !status; i++) {
         release_tapes(t);
         *policy = policies[i];
         status = record(t, reterr);
@@ -222,8 +226,11 @@ static fm_status prepare(fm_af3_trainer *t, fm_error *reterr) {
     fm_af3_add_parameters(&t->params, &t->arena, &t->options.model, &t->weights);
     status = t->options.forward_only ? fm_params_allocate_values(&t->params, kernels, reterr)
                                      : fm_params_allocate(&t->params, kernels, reterr);
-    if (!status) status = fm_af3_draw_parameters(&t->params, &t->weights, t->options.seed, reterr);
+    if (!status) status = fm_af3_draw_parameters(&t->params, t->options.seed, reterr);
     if (status) return status;
+    if (t->options.confidence_only) {
+        t->params.first_trained = t->params.block[t->weights.confidence_at].offset;
+    }
     declare_state(t);
     status = fm_state_allocate(&t->state, kernels, reterr);
     if (!status && !t->options.forward_only) {
@@ -283,6 +290,8 @@ void fm_af3_trainer_destroy(fm_af3_trainer *t) {
 void fm_af3_trainer_describe(const fm_af3_trainer *t, char *out, size_t out_bytes) {
     static const char *const policies[] = {[FM_RECOMPUTE_NONE] = "none",
                                            [FM_RECOMPUTE_HIDDEN] = "hidden layers",
+                                           [FM_RECOMPUTE_PROJECTIONS] =
+                                               "hidden layers and projections",
                                            [FM_RECOMPUTE_BLOCK] = "all blocks"};
     const double mib = 1 << 20;
     const fm_tape_size *size = &t->tape[FM_AF3_LAST].size;

@@ -42,8 +42,9 @@ typedef struct fm_af3_trainer_options {
     /* Bytes of device memory; 0 sets no bound. With FM_RECOMPUTE_AUTO, 0 takes what the device has
      * free, where that is known, else the least memory possible. */
     int64_t memory_budget_bytes;
-    bool forward_only;  /* losses without gradient, optimiser and dropout */
-    bool given;         /* draws are those of the samples */
+    bool forward_only;    /* losses without gradient, optimiser and dropout */
+    bool confidence_only; /* only the confidence head learns; the part `learn` is left out */
+    bool given;           /* draws are those of the samples */
     bool keeps_outputs; /* for comparisons: results of the network stay readable after their part */
     bool spoils;        /* fm_tape.spoils of all tapes: for checks */
 } fm_af3_trainer_options;
@@ -111,8 +112,8 @@ typedef struct fm_af3_trainer {
 } fm_af3_trainer;
 
 /* Creates a step. The model's sizes are rounded up as fm_af3_split_pad does. With FM_RECOMPUTE_AUTO
- * it takes the first of none, hidden and block that fits the budget; the model's config then has
- * its choice. FM_ERR_LIMIT when no policy fits, FM_ERR_NOMEM. */
+ * it takes the first policy that fits the budget; the model's config then has its choice.
+ * FM_ERR_LIMIT when no policy fits, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_trainer_create(const fm_af3_trainer_options *options,
                                             fm_af3_trainer **ret_trainer, fm_error *reterr);
 void fm_af3_trainer_destroy(fm_af3_trainer *trainer);

@@ -60,7 +60,9 @@ static void queue_learn(void *context, fm_stream *stream) {
 static void queue_confidence(void *context, fm_stream *stream) {
     fm_af3_trainer *t = context;
     fm_tape_forward(&t->tape[FM_AF3_CONFIDENCE], stream);
-    if (!t->options.forward_only) fm_tape_backward(&t->tape[FM_AF3_CONFIDENCE], stream);
+    if (t->options.forward_only) return;
+    if (t->options.confidence_only) clear_gradients(t, stream);
+    fm_tape_backward(&t->tape[FM_AF3_CONFIDENCE], stream);
 }
 
 void fm_af3_trainer_make_parts(fm_af3_trainer *t) {
@@ -237,7 +239,7 @@ fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *fe
     fm_af3_trainer_rollout(t);
     status = fm_af3_trainer_label(t, reterr);
     if (status) return status;
-    fm_af3_trainer_learn(t);
+    if (!t->options.confidence_only) fm_af3_trainer_learn(t);
     fm_af3_trainer_confidence(t);
     fm_af3_trainer_sum_gradients(t);
     bool is_finite = isfinite(t->result.loss);
