@@ -186,6 +186,9 @@ class Streams(Case):
         state = self.stream().state_dict()
         with self.assertRaisesRegex(ValueError, "seed 7"):
             self.stream(seed=8).load_state_dict(state)
+        del state["run"]["crop"]
+        with self.assertRaisesRegex(ValueError, "not a state of a Stream: it lacks 'crop'"):
+            self.stream().load_state_dict(state)
 
     def test_samples_that_are_kept_stop_the_stream_with_a_reason(self):
         kept = []
@@ -208,12 +211,14 @@ class Streams(Case):
         self.assertEqual(len(logged.output), 1)
 
     def test_arguments_that_no_stream_can_have_are_named(self):
-        wrong = {"url": "", "order": "bounded", "on_error": "ignore", "tensors": "jax", "seed": -1,
+        wrong = {"url": "", "plan": None, "order": "bounded", "on_error": "ignore", "tensors": "jax", "seed": -1,
                  "steps": 2**41, "rank": 4, "world": 0, "batch": -1, "crop": 2**32, "ahead": 1,
                  "retry_s": -1, "timeout_s": float("nan"), "max_template_date": "2020"}
         for name, value in wrong.items():
             with self.assertRaisesRegex(ValueError, f"^{name}: found .*, expected "):
                 self.stream(**{"world": 4, name: value})
+        with self.assertRaisesRegex(ValueError, "order: found None"):
+            self.stream(order=None)
         with self.assertRaisesRegex(TypeError, "steps: found 1.5, expected an integer"):
             self.stream(steps=1.5)
         for changes in ({"stack": True, "raw": True}, {"stack": True, "order": "free"},
@@ -531,8 +536,9 @@ class Caches(Case):
     def test_a_chain_that_does_not_exist(self):
         cache = foldmill.Cache(self.cache)
         self.assertNotIn("none_A", cache)
-        with self.assertRaises(KeyError):
-            cache["none_A"]
+        for name in ("none_A", 0):
+            with self.assertRaises(KeyError):
+                cache[name]
         with self.assertRaisesRegex(foldmill.Error, "nowhere"):
             foldmill.Cache(f"{self.root}/nowhere")
 

@@ -24,8 +24,8 @@ class Snapshot(Mapping[str, Features]):
 
     name: str  #: of the snapshot
     hash: str  #: SHA-256 of the snapshot's file, 64 hex digits
-    chains: list[str]  #: names, sorted
-    weights: list[int]  #: one per chain; a chain is drawn in proportion to it
+    chains: list[str] = field(repr=False)  #: names, sorted
+    weights: list[int] = field(repr=False)  #: one per chain; a chain is drawn in proportion to it
     cache: Cache = field(repr=False)  #: where the chains are read from
 
     def __len__(self) -> int:
@@ -85,8 +85,8 @@ class Cache(Mapping[str, Features]):
         integer("max_templates", max_templates, 0, MOST_U32)
         if max_template_date is not None:
             date("max_template_date", max_template_date)
-        self._path = os.path.abspath(path)
-        self._core = _core.open_cache(os.fspath(path), generation)
+        self._path = os.path.abspath(os.fsdecode(path))
+        self._core = _core.open_cache(os.fsdecode(path), generation)
         self._max_templates = max_templates
         self._max_template_date = max_template_date
 
@@ -112,7 +112,7 @@ class Cache(Mapping[str, Features]):
         return isinstance(name, str) and self._core.find(name) is not None
 
     def __getitem__(self, name: str) -> Features:
-        number = self._core.find(name)
+        number = self._core.find(name) if isinstance(name, str) else None
         if number is None:
             raise KeyError(name)
         return to_dict(self._core.load(number, self._max_templates, self._max_template_date))
