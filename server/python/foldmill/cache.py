@@ -15,7 +15,7 @@ from .arrays import Features, to_dict
 
 @dataclass(frozen=True, eq=False)
 class Snapshot(Mapping[str, Features]):
-    """A named set of chains with sampling weights, and a mapping from their names to their features.
+    """A named set of chains with weights, and a mapping from their names to their features.
 
     ``for name, features in snapshot.items()`` reads the chains one after the other; only the
     current chain is in memory. Features are those of Cache. A chain that is not in the snapshot
@@ -48,7 +48,7 @@ class Snapshot(Mapping[str, Features]):
 
 
 class Cache(Mapping[str, Features]):
-    """The current generation of a cache, as a read-only mapping from a chain's name to its features.
+    """A generation of a cache, as a read-only mapping from a chain's name to its features.
 
     ``cache["1abc_A"]`` is a dict of OpenFold's features before its random transforms, for example:
 
