@@ -527,6 +527,8 @@ class OpenFold(Case):
         done = subprocess.run([sys.executable, example, FOLDMILL, os.environ["FM_OPENFOLD"], "1"],
                               env={**os.environ, "PYTHONPATH": path}, capture_output=True,
                               text=True, timeout=280)
+        if done.returncode == 77:
+            self.skipTest(done.stdout.strip())
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         self.assertRegex(done.stdout, "1 steps, the stream is at sample 1, [1-9]")
 
