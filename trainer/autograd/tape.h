@@ -359,6 +359,9 @@ void *fm_run_saved(const fm_run *run, const fm_node *node, int i);
 /* Whether what forward saves as tensor i is lost before backward, which has it made again. Forward
  * need not write it then. */
 bool fm_run_drops_saved(const fm_run *run, const fm_node *node, int i);
+/* Whether saved tensor i has its content since forward, so that a recompute step need not write it.
+ */
+bool fm_run_has_saved(const fm_run *run, const fm_node *node, int i);
 void *fm_run_param(const fm_run *run, const fm_node *node, int j); /* NULL for FM_PARAM_NONE */
 
 /* The gradient of output i (to read), of input i and of parameter j (to write; data NULL = not

@@ -237,6 +237,12 @@ bool fm_run_drops_saved(const fm_run *run, const fm_node *node, int i) {
     return run->step < tape->n_forward && tape->buffer[tape->tensor[node->saved[i]].buffer].dropped;
 }
 
+bool fm_run_has_saved(const fm_run *run, const fm_node *node, int i) {
+    const fm_tape *tape = run->tape;
+    return run->step >= tape->n_forward &&
+           !tape->buffer[tape->tensor[node->saved[i]].buffer].dropped;
+}
+
 void *fm_run_param(const fm_run *run, const fm_node *node, int j) {
     const fm_params *params = run->tape->params;
     assert(j < node->n_param);

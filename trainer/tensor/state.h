@@ -36,4 +36,7 @@ void fm_state_release(fm_state *state);
 /* Device pointer of a tensor, after fm_state_allocate. */
 void *fm_state_data(const fm_state *state, int32_t tensor);
 
+/* A callback of the functions that compute inputs: writes a value to element `at` of a tensor. */
+typedef void fm_state_put(void *context, int32_t tensor, int64_t at, double value);
+
 #endif

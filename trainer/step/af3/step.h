@@ -42,10 +42,9 @@ typedef struct fm_af3_trainer_options {
     /* Bytes of device memory; 0 sets no bound. With FM_RECOMPUTE_AUTO, 0 takes what the device has
      * free, where that is known, else the least memory possible. */
     int64_t memory_budget_bytes;
-    bool forward_only; /* losses without gradient, optimiser and dropout */
-    bool
-        confidence_only; /* nothing but the confidence head learns, and the part `learn` is left out */
-    bool given;          /* draws are those of the samples */
+    bool forward_only;    /* losses without gradient, optimiser and dropout */
+    bool confidence_only; /* only the confidence head learns; the part `learn` is left out */
+    bool given;           /* draws are those of the samples */
     bool keeps_outputs; /* for comparisons: results of the network stay readable after their part */
     bool spoils;        /* fm_tape.spoils of all tapes: for checks */
 } fm_af3_trainer_options;
