@@ -87,7 +87,7 @@ void fm_af3_queue_constants(const fm_params *params, const fm_af3_weights *weigh
 
 /* -- products */
 
-/* Products take their operands in the act type of the table. None rounds them to a narrower type. */
+/* Products take their operands in the act type of the table; none rounds them. */
 fm_status fm_af3_check_products(const fm_af3_config *config, const fm_kernels *kernels,
                                 fm_error *reterr) {
     static const char *const names[] = {"f32", "tf32", "bf16"};
