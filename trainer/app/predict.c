@@ -373,10 +373,25 @@ static const char *format_pace(const fm_predict_pace *pace, char out[64]) {
     return out;
 }
 
+/* Says once that no hit of a chain of files fits the structures of --templates. */
+static void note_templates(const predict_settings *set, const fm_result_chain *chain,
+                           const fm_result_run *run) {
+    const fm_json *hits = fm_json_get_member(chain->about, "hits");
+    int64_t n_hit = 0, n_mapped = 0;
+    bool is_first = run->model == set->name[0] && run->seed == set->seed[0];
+    if (!set->templates || !is_first) return;
+    if (!fm_json_get_integer(fm_json_get_member(hits, "hits"), &n_hit) || n_hit == 0) return;
+    if (!fm_json_get_integer(fm_json_get_member(hits, "mapped"), &n_mapped) || n_mapped) return;
+    fprintf(stderr, "%s: %s: none of its %lld template hit%s is used; no structure in %s fits\n",
+            set->program, chain->name, (long long)n_hit, fm_plural((uint64_t)n_hit),
+            set->templates);
+}
+
 static void show_result(void *context, const fm_result_chain *chain, const fm_result_run *run,
                         const fm_result *result, const fm_predict_pace *pace) {
     progress *p = context;
     p->pace = *pace;
+    if (!result->status) note_templates(p->set, chain, run);
     if (p->set->quiet) return;
     char score[64] = "failed";
     if (!result->status && isfinite(result->ptm)) {
