@@ -26,6 +26,9 @@ typedef struct fm_infer_options {
      * `predicts` they are upper limits: fewer are recorded for a chain with fewer rows. */
     fm_model_config model;
     const fm_kernels *kernels; /* the device; NULL: the CPU's table of f32 */
+    /* The ranks that share each chain (DAP); NULL: one rank. All of them call fm_infer_run with the
+     * same chains in the same order, and all get the same results. Memory is that of one rank. */
+    const fm_groups *groups;
     double weight[FM_LOSS_TERMS];
     unsigned heads; /* bits 1 << FM_HEAD_...: the logits that fm_infer_head can give */
     /* No truth and no losses: the all_atom arrays, true_msa and bert_mask of the features are not
