@@ -368,7 +368,7 @@ static void seeds_decide_samples(void **state) {
 
 /* A recording of more than one slab along every axis: 48 residues, 40 rows of both MSAs. */
 static fm_trainer *create_slabs(const fm_params *params, const fm_groups *groups,
-                                int64_t chunk_bytes, bool dropout) {
+                                int64_t chunk_bytes, bool triangles, bool dropout) {
     fm_trainer_options options = small_options();
     options.model.n_res = 48;
     options.model.n_seq = 38; /* and two template rows */
@@ -378,6 +378,7 @@ static fm_trainer *create_slabs(const fm_params *params, const fm_groups *groups
     options.groups = groups;
     options.heads = all_heads;
     options.chunk_bytes = chunk_bytes;
+    options.chunks_triangles = triangles;
     options.keeps_dropout = dropout;
     return create(&options);
 }
@@ -402,18 +403,54 @@ static void slabs_give_what_whole_arrays_give(void **state) {
     const fm_infer_options options = infer_options();
     fm_infer *infer = create_infer(&options);
     for (int dropout = 0; dropout < 2; dropout++) {
-        fm_trainer *whole = create_slabs(fm_infer_get_params(infer), NULL, 0, dropout);
-        fm_trainer *slabs = create_slabs(fm_infer_get_params(infer), NULL, 1, dropout);
+        fm_trainer *whole = create_slabs(fm_infer_get_params(infer), NULL, 0, false, dropout);
         run_slabs(whole, &s);
-        run_slabs(slabs, &s);
-        assert_near_tensors(whole, whole->atoms, slabs, slabs->atoms, 1e-3);
-        for (int h = 0; h < FM_HEADS; h++)
-            assert_near_tensors(whole, whole->head[h], slabs, slabs->head[h], 1e-4);
-        assert_true(slabs->last.size.arena_bytes < whole->last.size.arena_bytes);
-        assert_int_equal(fm_tape_used_bytes(&slabs->last), slabs->last.size.arena_bytes);
-        fm_trainer_destroy(slabs);
+        int64_t before = whole->last.size.arena_bytes;
+        for (int triangles = 0; triangles < 2; triangles++) {
+            fm_trainer *slabs =
+                create_slabs(fm_infer_get_params(infer), NULL, 1, triangles, dropout);
+            run_slabs(slabs, &s);
+            assert_near_tensors(whole, whole->atoms, slabs, slabs->atoms, 1e-3);
+            for (int h = 0; h < FM_HEADS; h++)
+                assert_near_tensors(whole, whole->head[h], slabs, slabs->head[h], 1e-4);
+            assert_true(slabs->last.size.arena_bytes < before);
+            assert_int_equal(fm_tape_used_bytes(&slabs->last), slabs->last.size.arena_bytes);
+            before = slabs->last.size.arena_bytes;
+            fm_trainer_destroy(slabs);
+        }
         fm_trainer_destroy(whole);
     }
+    fm_infer_destroy(infer);
+}
+
+/* The bytes with the smallest slabs that the planner tries, and whole triangle multiplications. */
+static int64_t least_without_triangles(const fm_infer_options *options, int64_t n_res) {
+    fm_infer_options smallest = *options;
+    int64_t bytes;
+    smallest.chunk_bytes = (int64_t)32 << 20;
+    fm_infer *infer = create_infer(&smallest);
+    assert_int_equal(fm_infer_plan(infer, n_res, &bytes, NULL), FM_OK);
+    fm_infer_destroy(infer);
+    return bytes;
+}
+
+/* Triangle multiplications are whole as long as anything fits so. */
+static void triangles_in_slabs_are_the_last_choice(void **state) {
+    (void)state;
+    enum { LONG = 2000 };
+    fm_infer_options options = infer_options();
+    options.predicts = true;
+    fm_infer_need need;
+    fm_error error;
+    options.memory_budget_bytes = least_without_triangles(&options, LONG);
+    fm_infer *infer = create_infer(&options);
+    assert_int_equal(fm_infer_find_need(infer, LONG, &need, &error), FM_OK);
+    assert_true(!need.chunks_triangles);
+    fm_infer_destroy(infer);
+    options.memory_budget_bytes = need.bytes - 1; /* whole arrays may take less than slabs */
+    infer = create_infer(&options);
+    assert_int_equal(fm_infer_find_need(infer, LONG, &need, &error), FM_OK);
+    assert_true(need.chunks_triangles && need.bytes <= options.memory_budget_bytes);
     fm_infer_destroy(infer);
 }
 
@@ -560,15 +597,16 @@ static void slabs_of_parts_give_what_whole_arrays_give(void **state) {
     const fm_infer_options options = infer_options();
     const fm_layout layout = {N_RANK, 1, 1};
     fm_infer *infer = create_infer(&options);
-    fm_trainer *whole = create_slabs(fm_infer_get_params(infer), NULL, 0, true);
+    fm_trainer *whole = create_slabs(fm_infer_get_params(infer), NULL, 0, false, true);
     fm_local_groups *groups;
     assert_int_equal(fm_local_groups_create(&layout, whole->params.kernels, &groups, NULL), FM_OK);
     run_slabs(whole, &s);
     slab_rank ranks[N_RANK];
     pthread_t threads[N_RANK];
     for (int r = 0; r < N_RANK; r++) {
-        ranks[r] = (slab_rank){
-            create_slabs(fm_infer_get_params(infer), fm_local_groups_get(groups, r), 1, true), &s};
+        ranks[r] = (slab_rank){create_slabs(fm_infer_get_params(infer),
+                                            fm_local_groups_get(groups, r), 1, false, true),
+                               &s};
     }
     for (int r = 0; r < N_RANK; r++)
         assert_int_equal(pthread_create(&threads[r], NULL, run_slab_rank, &ranks[r]), 0);
@@ -625,6 +663,7 @@ int main(void) {
         cmocka_unit_test(recycling_stops_early),
         cmocka_unit_test(seeds_decide_samples),
         cmocka_unit_test(slabs_give_what_whole_arrays_give),
+        cmocka_unit_test(triangles_in_slabs_are_the_last_choice),
         cmocka_unit_test(slabs_follow_from_the_memory),
         cmocka_unit_test(ranks_give_what_one_rank_gives),
         cmocka_unit_test(slabs_of_parts_give_what_whole_arrays_give),

@@ -165,19 +165,31 @@ static bool has_short_arrays(const fm_model_config *c, const fm_groups *groups) 
 /* The sizes of slabs that the planner tries, after whole arrays: from MOST_CHUNK down by halves. */
 static const int64_t MOST_CHUNK = (int64_t)2 << 30, LEAST_CHUNK = (int64_t)32 << 20;
 
-/* Chooses whole arrays if they are short and fit, else the largest slabs that fit; `available` 0:
- * everything fits. FM_ERR_LIMIT without a message if nothing fits; *ret_bytes is then the least. */
+/* Whether a rank has parts of the pairs, whose triangle multiplications have no slabs. */
+static bool is_split(const fm_infer *infer) {
+    return fm_groups_part(infer->options.groups).count > 1;
+}
+
+/* Chooses whole arrays if they are short and fit, else the largest slabs that fit; slabs of
+ * triangle multiplications only if nothing else fits. `available` 0: everything fits. FM_ERR_LIMIT
+ * without a message if nothing fits; *ret_bytes is then the least. */
 static fm_status choose_chunk(const fm_infer *infer, int64_t available, fm_trainer_options *options,
                               int64_t *ret_bytes, fm_error *reterr) {
     const bool is_forced = infer->options.chunk_bytes > 0;
     options->chunk_bytes = infer->options.chunk_bytes;
+    options->chunks_triangles = infer->options.chunks_triangles;
     if (!is_forced && !has_short_arrays(&options->model, options->groups)) {
         options->chunk_bytes = MOST_CHUNK;
     }
     for (;;) {
         fm_status status = plan_bytes(infer, options, ret_bytes, reterr);
         if (status || available == 0 || *ret_bytes <= available) return status;
-        if (is_forced || options->chunk_bytes == LEAST_CHUNK) return FM_ERR_LIMIT;
+        if (is_forced) return FM_ERR_LIMIT;
+        if (options->chunk_bytes == LEAST_CHUNK) {
+            if (options->chunks_triangles || is_split(infer)) return FM_ERR_LIMIT;
+            options->chunks_triangles = true;
+            options->chunk_bytes = 2 * MOST_CHUNK; /* begins again */
+        }
         options->chunk_bytes = options->chunk_bytes ? options->chunk_bytes / 2 : MOST_CHUNK;
     }
 }
@@ -214,6 +226,7 @@ static int64_t find_longest(const fm_infer *infer, extents rows, int64_t budget)
         of.n_res = middle;
         fm_trainer_options options = trainer_options(infer, of);
         options.chunk_bytes = infer->options.chunk_bytes ? infer->options.chunk_bytes : LEAST_CHUNK;
+        options.chunks_triangles = infer->options.chunk_bytes == 0 && !is_split(infer);
         if (!plan_bytes(infer, &options, &bytes, NULL) && bytes <= budget) {
             low = middle;
         } else {
@@ -255,6 +268,7 @@ static fm_status find_need(const fm_infer *infer, int64_t n_res, extents of,
     fm_status status =
         choose_chunk(infer, ret_need->available_bytes, options, &ret_need->bytes, reterr);
     ret_need->chunk_bytes = options->chunk_bytes;
+    ret_need->chunks_triangles = options->chunks_triangles;
     return status == FM_ERR_LIMIT ? refuse(infer, n_res, of, ret_need, reterr) : status;
 }
 

@@ -153,8 +153,12 @@ static fm_normed triangle(const fm_recorder *r, const fm_sublayer *s, const fm_t
                                                   mask_of(r, s), w, rate));
     }
     if (dap_of(r)) return fm_not_normed(triangle_split(r, s, w, z.x));
+    if (r->tape->chunk_bytes > 0 && r->tape->chunks_triangles) {
+        return fm_not_normed(
+            fm_op_triangle_chunked(r->tape, s->name, s->incoming, z.x, mask_of(r, s), w, rate));
+    }
     return fm_not_normed(fm_op_triangle_multiplication(r->tape, s->name, s->incoming, z.x,
-                                                       mask_of(r, s), w, true, rate_of(r, s)));
+                                                       mask_of(r, s), w, true, rate));
 }
 
 /* -- transition */
