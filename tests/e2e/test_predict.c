@@ -189,6 +189,10 @@ static void mistakes_are_named(void **state) {
             "assert \"bad/two.fasta:3:1: found a second\" in rows[\"two\"][\"failed\"]\n"
             "' 2>rows.err"),
         0);
+}
+
+static void mistakes_of_commands_are_named(void **state) {
+    (void)state;
     assert_int_equal(run(". ./lib; p bad/two.fasta --out none 2>none.err >none.log"), 1);
     assert_int_equal(run("grep -q 'the only input cannot be predicted' none.err && ! grep -q "
                          "'foldmill featurize' none.err && ! ls none/*/ 2>ls.err"),
@@ -444,6 +448,7 @@ int main(void) {
         cmocka_unit_test(results_depend_on_the_chain_alone),
         cmocka_unit_test(weights_of_other_programs_are_taken),
         cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(mistakes_of_commands_are_named),
         cmocka_unit_test(a_program_that_hangs_is_killed),
         cmocka_unit_test(a_killed_command_is_resumed),
         cmocka_unit_test(cycles_and_dropout),

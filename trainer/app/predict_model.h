@@ -19,6 +19,7 @@ typedef struct fm_predict_model_options {
     double memory_budget_gib;    /* of the device; 0: all that is free */
     double recycle_tol;          /* as in fm_infer_options */
     bool dropout;
+    const fm_groups *groups; /* the ranks that share each chain; NULL: one */
 } fm_predict_model_options;
 
 typedef struct fm_predict_model {

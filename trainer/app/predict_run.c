@@ -111,12 +111,16 @@ static bool is_kept(const predictor *p, double mean_plddt) {
 static void format_key(const predictor *p, const fm_sample *sample, char out[FM_SHA256_HEX]) {
     static const char title[] = "foldmill prediction 3\n";
     const fm_predict_run_options *o = p->options;
-    char settings[256];
+    char settings[320];
     int n = snprintf(settings, sizeof settings, "%u %a %d %d %d %a %s %s %s %d %llu", o->n_recycle,
                      o->model[0].recycle_tol, (int)o->model[0].dropout, (int)o->writes_pdb,
                      (int)o->distils, o->least_plddt, o->model[0].device, o->model[0].dtype,
                      o->software, (int)o->model[0].set,
                      (unsigned long long)p->results->run[p->run].seed);
+    if (o->model[0].groups) { /* parts change results by rounding */
+        n += snprintf(settings + n, sizeof settings - (size_t)n, " dap %d",
+                      (int)o->model[0].groups->layout.dap);
+    }
     fm_sha256_state *state = fm_sha256_create();
     fm_sha256_update(state, title, sizeof title);
     fm_sha256_update(state, settings, (size_t)n);
@@ -340,6 +344,7 @@ static fm_status predict(predictor *p, const fm_sample *sample, const fm_result_
     result->run_s = from.run_s;
     result->ca_change = from.ca_change;
     result->n_cycle = from.n_cycle;
+    if (p->options->only_computes) return FM_OK;
     fm_prediction prediction = {.chain = chain->name,
                                 .model = run->model,
                                 .software = p->options->software,
@@ -368,11 +373,12 @@ static fm_status make_folders(const predictor *p, const char *chain, fm_error *r
 }
 
 /* Removes what an earlier distillation wrote for a chain that now failed: the build takes every
- * structure of the folder. */
+ * structure of the folder. Predictions of an earlier `foldmill predict` stay. */
 static fm_status take_back(const predictor *p, const char *chain, fm_error *reterr) {
     static const char *const endings[] = {"_run.json", ".cif", "_scores.json"};
     fm_status status = FM_OK;
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0] && !status; i++) {
+    size_t n = p->options->distils ? sizeof endings / sizeof endings[0] : 0;
+    for (size_t i = 0; i < n && !status; i++) {
         char path[PATH_BYTES];
         status = path_of(p, chain, endings[i], path, reterr);
         if (!status) status = remove_file(path, NULL, reterr);
@@ -405,20 +411,20 @@ static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_ch
     if (status) return status;
     *result = (fm_result){.is_done = true, .status = held->status};
     snprintf(result->why, sizeof result->why, "%s", held->why);
-    bool may_have_files = p->options->distils && held->memory; /* else its name is not known */
-    if (held->status) return may_have_files ? take_back(p, chain->name, reterr) : FM_OK;
-    if (p->options->about && !chain->about) {
+    bool writes = !p->options->only_computes;
+    if (held->status) return held->memory && writes ? take_back(p, chain->name, reterr) : FM_OK;
+    if (p->options->about && !chain->about && writes) {
         status = p->options->about(p->options->about_context, chain->name, &chain->about, reterr);
         if (status) return status;
     }
     format_key(p, &sample, key);
     if (p->options->resumes && take_earlier(p, chain->name, key, result)) return FM_OK;
-    status = make_folders(p, chain->name, reterr);
+    status = writes ? make_folders(p, chain->name, reterr) : FM_OK;
     if (!status) status = predict(p, &sample, chain, key, result, reterr);
     if (status != FM_ERR_DATA && status != FM_ERR_LIMIT) return status;
     result->status = status;
     snprintf(result->why, sizeof result->why, "%.255s", reterr->message);
-    return p->options->distils ? take_back(p, chain->name, reterr) : FM_OK;
+    return writes ? take_back(p, chain->name, reterr) : FM_OK;
 }
 
 /* -- all chains */
@@ -466,17 +472,23 @@ static void count_chain(predictor *p, const fm_chains *chains, uint32_t at, cons
     pace->left_s = p->made_cost > 0 ? left * p->made_s / p->made_cost : NAN;
 }
 
+static fm_status may_begin(const fm_predict_run_options *o, fm_error *reterr) {
+    if (o->may_begin) return o->may_begin(o->may_begin_context, reterr);
+    return fm_stop_signal() ? fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request") : FM_OK;
+}
+
 static fm_status run_piece(predictor *p, const fm_chains *chains, fm_error *reterr) {
     const fm_predict_run_options *o = p->options;
     for (uint32_t i = 0; i < fm_chains_n_held(chains); i++) {
         uint64_t begin_ns = fm_clock_ns();
         if (!p->begin_ns) p->begin_ns = begin_ns;
         const fm_held_chain *held = fm_chains_held(chains, i);
-        if (fm_stop_signal()) return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
+        fm_status status = may_begin(o, reterr);
+        if (status) return status;
         fm_result_chain *chain = &p->results->chain[position_of(&o->chains, held->index)];
         fm_result *result = &chain->result[p->run];
         fm_error why = {.status = FM_OK};
-        fm_status status = run_chain(p, held, chain, result, &why);
+        status = run_chain(p, held, chain, result, &why);
         if (status) {
             if (reterr) *reterr = why;
             return status;
@@ -489,21 +501,23 @@ static fm_status run_piece(predictor *p, const fm_chains *chains, fm_error *rete
     return FM_OK;
 }
 
+fm_status fm_predict_make_results(const fm_predict_run_options *o, uint32_t n_chain,
+                                  fm_results *results, fm_error *reterr) {
+    if (results->chain) return FM_OK;
+    fm_status status = fm_results_make(results, n_chain, o->n_model * o->n_seed, reterr);
+    for (uint32_t k = 0; k < o->n_model * o->n_seed && !status; k++)
+        fm_results_name_run(results, k, o->model_name[k / o->n_seed], o->seed[k % o->n_seed]);
+    return status;
+}
+
 /* Makes the table when the number of chains is known. */
 static fm_status make_results(predictor *p, uint32_t n_chain, fm_error *reterr) {
-    const fm_predict_run_options *o = p->options;
-    if (p->results->chain) {
-        return n_chain == p->results->n_chain
-                   ? FM_OK
-                   : fm_fail(reterr, FM_ERR_DATA,
-                             "the server had %u chains and now has %u; start again",
-                             p->results->n_chain, n_chain);
+    if (p->results->chain && n_chain != p->results->n_chain) {
+        return fm_fail(reterr, FM_ERR_DATA, "the server had %u chains and now has %u; start again",
+                       p->results->n_chain, n_chain);
     }
-    p->pace.n_all = (uint64_t)n_chain * (o->n_model * o->n_seed);
-    fm_status status = fm_results_make(p->results, n_chain, o->n_model * o->n_seed, reterr);
-    for (uint32_t k = 0; k < o->n_model * o->n_seed && !status; k++)
-        fm_results_name_run(p->results, k, o->model_name[k / o->n_seed], o->seed[k % o->n_seed]);
-    return status;
+    p->pace.n_all = (uint64_t)n_chain * (p->options->n_model * p->options->n_seed);
+    return fm_predict_make_results(p->options, n_chain, p->results, reterr);
 }
 
 /* Runs all chains with the loaded model and one seed. */

@@ -29,22 +29,24 @@ struct fm_ranks {
     fm_groups groups;
 };
 
-static fm_status open_all(fm_ranks *ranks, fm_error *reterr) {
+static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr) {
     const fm_world *world = &ranks->world;
     fm_status status =
         fm_meeting_open(&ranks->meeting, world->meeting, world->rank, world->size, meet_s, reterr);
     if (!status) status = fm_board_open(ranks->meeting, meet_s, &ranks->board, reterr);
-    if (!status) status = fm_watch_start(ranks->board, ranks->meeting, &ranks->watch, reterr);
+    if (!status) {
+        status = fm_watch_start(program, ranks->board, ranks->meeting, &ranks->watch, reterr);
+    }
     return status;
 }
 
-fm_status fm_ranks_open(const fm_world *world, const fm_layout *layout, fm_ranks **ret_ranks,
-                        fm_error *reterr) {
+fm_status fm_ranks_open(const char *program, const fm_world *world, const fm_layout *layout,
+                        fm_ranks **ret_ranks, fm_error *reterr) {
     fm_ranks *ranks = calloc(1, sizeof *ranks);
     if (!ranks) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the ranks of a run");
     ranks->world = *world;
     ranks->layout = *layout;
-    fm_status status = open_all(ranks, reterr);
+    fm_status status = open_all(ranks, program, reterr);
     if (status) {
         fm_ranks_close(ranks);
         return status;
@@ -210,7 +212,7 @@ void fm_ranks_fail(fm_ranks *ranks, const fm_error *error) {
     } else {
         snprintf(text, sizeof text, "rank %d: %s", (int)ranks->world.rank, what);
     }
-    fm_watch_end(ranks->board, text);
+    fm_watch_end(ranks->watch, text);
 }
 
 bool fm_ranks_is_over(const fm_ranks *ranks) {

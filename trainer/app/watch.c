@@ -3,7 +3,6 @@
 #include "trainer/app/watch.h"
 
 #include "proto/base/histogram.h"
-#include "trainer/app/train_options.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -25,6 +24,7 @@ typedef struct watched {
 } watched;
 
 struct fm_watch {
+    const char *program;
     fm_board *board;
     fm_meeting *meeting;
     pthread_t thread;
@@ -36,9 +36,9 @@ static double seconds_since(uint64_t ns) {
     return (double)(fm_clock_ns() - ns) * 1e-9;
 }
 
-void fm_watch_end(fm_board *board, const char *reason) {
-    if (!fm_board_end(board, reason)) return;
-    fprintf(stderr, "%s: %s\n", fm_train_program, reason);
+void fm_watch_end(const fm_watch *watch, const char *reason) {
+    if (!fm_board_end(watch->board, reason)) return;
+    fprintf(stderr, "%s: %s\n", watch->program, reason);
 }
 
 static bool has_ended(const watched *w) {
@@ -65,7 +65,7 @@ static void look_at(fm_watch *watch, int32_t place) {
         snprintf(reason, sizeof reason, "%s: it has not moved for %.0f s; the other ranks stop",
                  what, still_s);
     }
-    fm_watch_end(watch->board, reason);
+    fm_watch_end(watch, reason);
 }
 
 static void look_at_all(fm_watch *watch) {
@@ -98,8 +98,8 @@ static void *keep_watch(void *argument) {
     return NULL;
 }
 
-fm_status fm_watch_start(fm_board *board, fm_meeting *meeting, fm_watch **ret_watch,
-                         fm_error *reterr) {
+fm_status fm_watch_start(const char *program, fm_board *board, fm_meeting *meeting,
+                         fm_watch **ret_watch, fm_error *reterr) {
     fm_watch *watch = calloc(1, sizeof *watch);
     int32_t size = fm_board_size(board);
     if (watch) watch->other = calloc((size_t)size, sizeof *watch->other);
@@ -107,6 +107,7 @@ fm_status fm_watch_start(fm_board *board, fm_meeting *meeting, fm_watch **ret_wa
         free(watch);
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for watching the ranks");
     }
+    watch->program = program;
     watch->board = board;
     watch->meeting = meeting;
     for (int32_t place = 0; place < size; place++) {

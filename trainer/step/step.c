@@ -118,6 +118,7 @@ static fm_status record(fm_trainer *t, const fm_kernels *kernels, fm_error *rete
         tapes[i]->seed = t->options.seed;
         tapes[i]->spoils = t->options.spoils;
         tapes[i]->chunk_bytes = t->options.chunk_bytes;
+        tapes[i]->chunks_triangles = t->options.chunks_triangles;
         if (t->state.memory) tapes[i]->clock = fm_state_data(&t->state, t->clock);
     }
     if (t->options.predicts) {

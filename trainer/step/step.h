@@ -47,6 +47,7 @@ typedef struct fm_trainer_options {
     bool predicts;
     bool keeps_dropout;      /* with forward_only: dropout as in training */
     int64_t chunk_bytes;     /* with forward_only: fm_tape.chunk_bytes */
+    bool chunks_triangles;   /* the same: fm_tape.chunks_triangles */
     const fm_params *params; /* with forward_only: whose values are used; NULL: own ones */
     unsigned heads;          /* with forward_only: bits 1 << FM_HEAD_...; their logits are kept */
     bool direct;             /* captures no graph: for comparisons */
