@@ -148,11 +148,11 @@ static uint64_t compare_schedules(const fm_trainer_options *options, fm_layout l
 static void all_ranks_have_one_schedule(void **state) {
     (void)state;
     static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
-                                                   FM_RECOMPUTE_BLOCK};
+                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
     fm_trainer_options options = small_options();
     options.model.n_block = 1;
     for (fm_block_order order = FM_ORDER_ORIGINAL; order <= FM_ORDER_PARALLEL; order++) {
-        for (size_t policy = 0; policy < 3; policy++) {
+        for (size_t policy = 0; policy < 4; policy++) {
             uint64_t before = 0;
             options.model.order = order;
             options.model.recompute = policies[policy];

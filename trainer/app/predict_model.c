@@ -4,6 +4,7 @@
 #include "proto/base/file.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/infer_preset.h"
+#include "trainer/app/network.h"
 #include "trainer/checkpoint/foreign.h"
 #include "proto/safetensors.h"
 
@@ -128,6 +129,7 @@ fm_status fm_predict_model_look(const fm_predict_model_options *options,
                  : look_at_foreign(options->path, &arena, ret_model, reterr);
     fm_arena_fini(&arena);
     fm_train_config *config = &ret_model->config;
+    if (!status) status = fm_network_check_is_af2(config, "foldmill predict", reterr);
     if (!status && config->model.structure.n_iteration == 0) {
         status = fm_fail_in(reterr, FM_ERR_UNSUPPORTED, options->path,
                             "the model has no structure module, so it predicts no structures");

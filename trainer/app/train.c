@@ -73,12 +73,13 @@ static int show_config(const fm_train_options *set) {
 }
 
 static int help_config(void) {
-    fm_train_config config;
+    fm_train_config af2, af3;
     fm_error error;
-    fm_status status = fm_train_config_preset("af2-initial", &config, &error);
+    fm_status status = fm_train_config_preset("af2-initial", &af2, &error);
+    if (!status) status = fm_train_config_preset("af3-initial", &af3, &error);
     if (status) return report(&error);
     static char text[FM_TRAIN_CONFIG_DOCUMENT_BYTES];
-    fm_train_config_document(&config, text);
+    fm_train_config_document(&af2, &af3, text);
     fputs(text, stdout);
     return EXIT_OK;
 }
