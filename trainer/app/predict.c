@@ -86,7 +86,7 @@ typedef struct predict_settings {
     uint64_t recycles, max_length, n_cluster, n_extra, wait_ms, data_timeout_s, memory_mib, jobs;
     double device_gib, recycle_tol;
     bool resume, pdb, dropout, single_sequence, quiet;
-    uint64_t n_rank, gpus, dap;
+    uint64_t n_rank, gpus, dap, ensemble;
     fm_predict_ranks_options ranks;
     uint32_t date_rule;
     uint32_t n_seed;
@@ -220,6 +220,13 @@ static fm_status check(predict_settings *set, fm_error *reterr) {
     if (!(set->recycle_tol >= 0 && set->recycle_tol <= 1000)) {
         return fm_fail(reterr, FM_ERR_USAGE, "--recycle-tol: expected 0 to 1000 Å");
     }
+    if ((set->recycles + 1) * set->ensemble > FM_MAX_CYCLE) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--ensemble %llu with %llu cycles needs more than %d draws of MSA rows, the "
+                       "most that a sample has",
+                       (unsigned long long)set->ensemble, (unsigned long long)set->recycles + 1,
+                       FM_MAX_CYCLE);
+    }
     if (!set->date) set->date = set->n_input ? "any" : "query";
     set->date_rule = fm_template_date_parse(set->date);
     if (!set->date_rule) {
@@ -302,6 +309,9 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
          .help = "recycling cycles after the first (3)", .max = 20},
         {"recycle-tol", FM_OPTION_F64, &set->recycle_tol, "ANGSTROM",
          .help = "end recycling when a cycle changes CA distances by less; 0: never (0.5)"},
+        {"ensemble", FM_OPTION_U64, &set->ensemble, "N",
+         .help = "draws of MSA rows in each cycle, whose representations are averaged (1)",
+         .min = 1, .max = FM_MAX_CYCLE},
         {"dropout", FM_OPTION_FLAG, &set->dropout, NULL,
          .help = "keep dropout on, for seeds that differ more"},
         {"seeds", FM_OPTION_STRING, &set->seeds, "LIST",
@@ -324,8 +334,8 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
 /* Removes the rows of options that the command does not have. foldmill distill takes one file of
  * weights and one seed, and its help says so. */
 static void choose_options(fm_option *options, bool distils) {
-    static const char *const of_files[] = {"alignments", "templates", "single-sequence", "chain",
-                                           "pdb"};
+    static const char *const of_files[] = {"alignments", "templates", "single-sequence",
+                                           "chain",      "ensemble",  "pdb"};
     size_t kept = 0;
     for (size_t i = 0; options[i].name; i++) {
         bool is_wanted = distils || strcmp(options[i].name, "min-plddt") != 0;
@@ -462,6 +472,7 @@ static fm_predict_run_options run_options(const predict_settings *set, fm_predic
             .set = strcmp(set->set, "ema") == 0 ? FM_CHECKPOINT_EMA : FM_CHECKPOINT_MODEL,
             .recycle_tol = set->recycle_tol,
             .dropout = set->dropout,
+            .n_draw = (uint32_t)set->ensemble,
             .n_cluster = set->n_cluster,
             .n_extra = set->n_extra,
             .memory_budget_gib = set->device_gib};
@@ -722,6 +733,7 @@ static const predict_settings defaults = {.seeds = "0",
                                           .dtype = "fp32",
                                           .recycles = 3,
                                           .dap = 1,
+                                          .ensemble = 1,
                                           .recycle_tol = 0.5,
                                           .min_plddt = 70,
                                           .wait_ms = 5000,

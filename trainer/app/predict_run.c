@@ -86,6 +86,10 @@ static void format_key(const predictor *p, const fm_sample *sample, char out[FM_
                      (int)o->distils, o->least_plddt, o->model[0].device, o->model[0].dtype,
                      o->software, (int)o->model[0].set,
                      (unsigned long long)p->results->run[p->run].seed);
+    if (o->model[0].n_draw > 1) {
+        n +=
+            snprintf(settings + n, sizeof settings - (size_t)n, " ensemble %u", o->model[0].n_draw);
+    }
     if (o->model[0].groups) { /* parts change results by rounding */
         n += snprintf(settings + n, sizeof settings - (size_t)n, " dap %d",
                       (int)o->model[0].groups->layout.dap);
@@ -135,6 +139,7 @@ static fm_status write_run(const predictor *p, const fm_prediction *prediction, 
     fm_json_put_u64(&json, "recycles", p->options->n_recycle);
     fm_json_put_f64(&json, "recycle_tol", p->options->model[0].recycle_tol, 4);
     fm_json_put_bool(&json, "dropout", p->options->model[0].dropout);
+    fm_json_put_u64(&json, "ensemble", p->options->model[0].n_draw);
     fm_json_put_u64(&json, "msa_clusters", (uint64_t)p->model.config.data.max_msa_clusters);
     fm_json_put_u64(&json, "extra_msa", (uint64_t)p->model.config.data.max_extra_msa);
     fm_json_put_u64(&json, "cycles", r->n_cycle);
@@ -455,7 +460,7 @@ static fm_status run_seed(predictor *p, uint64_t seed, fm_error *reterr) {
     fm_chains_options options = p->options->chains;
     fm_chains *chains;
     options.seed = seed;
-    options.n_cycle = p->options->n_recycle + 1;
+    options.n_cycle = (p->options->n_recycle + 1) * p->options->model[0].n_draw;
     options.max_msa_clusters = (uint32_t)p->model.config.data.max_msa_clusters;
     options.max_extra_msa = (uint32_t)p->model.config.data.max_extra_msa;
     fm_status status = fm_chains_open(&options, &chains, reterr);
