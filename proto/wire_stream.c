@@ -30,10 +30,14 @@ bool fm_wire_open_wants(const fm_wire_open *params, uint32_t global_batch, uint6
 }
 
 uint32_t fm_wire_open_window(const fm_wire_open *params, uint32_t global_batch) {
-    const uint32_t n_bit = FM_LIMIT_TOKEN_BYTES * 8;
-    if (params->order != FM_WIRE_FREE) return params->window;
-    uint32_t most = (n_bit - global_batch) / params->n_group;
-    return most < FM_LIMIT_FREE_WINDOW ? most : FM_LIMIT_FREE_WINDOW;
+    /* The places of whole steps after a missing sample that the bitmap of a token can name. */
+    const uint32_t n_step = FM_LIMIT_TOKEN_BYTES * 8 / global_batch - 1;
+    uint32_t most = n_step * (global_batch / params->n_group), window = params->window;
+    if (params->order == FM_WIRE_FREE) {
+        most /= 2;
+        window = FM_LIMIT_FREE_WINDOW;
+    }
+    return window < most ? window : most;
 }
 
 uint64_t fm_wire_open_place(const fm_wire_open *params, uint32_t global_batch, uint64_t index) {

@@ -166,7 +166,8 @@ static fm_status parse_orders(const simulate_settings *set, order_row *rows, uin
         .seed = set->seed,
     };
     const char *at = set->orders;
-    for (*ret_n = 0; *at; (*ret_n)++) {
+    bool is_more = true;
+    for (*ret_n = 0; is_more; (*ret_n)++) {
         char word[24];
         size_t bytes = strcspn(at, ",");
         if (*ret_n == MOST_ORDERS || bytes >= sizeof word) {
@@ -177,7 +178,8 @@ static fm_status parse_orders(const simulate_settings *set, order_row *rows, uin
         rows[*ret_n] = (order_row){.plan = plan};
         fm_status status = parse_order(word, &rows[*ret_n], reterr);
         if (status) return status;
-        at += bytes + (at[bytes] == ',');
+        is_more = at[bytes] == ',';
+        at += bytes + is_more;
     }
     return FM_OK;
 }

@@ -37,12 +37,14 @@ static fm_status add_row(reader *r, fm_prepare_row row, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Reads a number from 0 to `most`; NULL when there is none, else what follows it. */
+/* Reads a decimal number from 0 to `most`; NULL when there is none, else what follows it. strtod
+ * would also read hexadecimal numbers. */
 static const char *read_number(const char *text, double most, double *ret_value) {
     if (!isdigit((unsigned char)text[0]) && text[0] != '.') return NULL;
     char *end;
     *ret_value = strtod(text, &end);
-    return isfinite(*ret_value) && *ret_value <= most ? end : NULL;
+    bool is_decimal = end <= text + strspn(text, "0123456789.eE+-");
+    return is_decimal && isfinite(*ret_value) && *ret_value <= most ? end : NULL;
 }
 
 /* Reads a row of the histogram: the number of samples that took at most its bound. Rows are in

@@ -8,7 +8,7 @@
 #include "server/simulate/simulation.h"
 
 #include "proto/base/rng.h"
-#include "proto/limits.h"
+#include "proto/wire.h"
 
 #include <assert.h>
 #include <math.h>
@@ -270,9 +270,12 @@ static void end_step(model *m) {
 
 static bool make_model(model *m) {
     const fm_simulation *plan = m->plan;
-    m->window = plan->order == FM_SIMULATED_STRICT    ? 0
-                : plan->order == FM_SIMULATED_BOUNDED ? plan->window
-                                                      : FM_LIMIT_FREE_WINDOW;
+    const fm_wire_open stream = {
+        .order = plan->order == FM_SIMULATED_FREE ? FM_WIRE_FREE : FM_WIRE_BOUNDED,
+        .window = plan->order == FM_SIMULATED_BOUNDED ? plan->window : 0,
+        .n_group = plan->n_rank,
+    };
+    m->window = fm_wire_open_window(&stream, plan->n_rank * plan->per_rank);
     m->n_slot = m->window + 1 > N_SLOT_MIN ? m->window + 1 : N_SLOT_MIN;
     m->streams_each = (plan->n_rank + plan->n_server - 1) / plan->n_server;
     m->step_ns = ns_of(plan->step_ms);
@@ -395,6 +398,7 @@ static fm_status check(const fm_simulation *plan, fm_error *reterr) {
     } rows[] = {
         {"ranks", plan->n_rank, 1, FM_SIMULATED_MOST_RANKS},
         {"samples of a rank in a step", plan->per_rank, 1, FM_LIMIT_GLOBAL_BATCH},
+        {"samples of a step", (uint64_t)plan->n_rank * plan->per_rank, 1, FM_LIMIT_GLOBAL_BATCH},
         {"servers", plan->n_server, 1, plan->n_rank},
         {"workers of a server", plan->n_worker, 1, FM_SIMULATED_MOST_WORKERS},
         {"samples ahead", plan->ahead, plan->per_rank, FM_LIMIT_CREDIT_ITEMS},

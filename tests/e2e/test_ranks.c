@@ -101,6 +101,31 @@ static void several_ranks_have_the_losses_of_one(void **state) {
                      0);
 }
 
+/* Fifty steps of eight samples on eight ranks with a group each, and fewer with groups of parts and
+ * of branches. Data parallelism alone keeps the order of sums, so it has the very losses of one
+ * rank. */
+static void eight_ranks_have_the_losses_of_one(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("for c in batch branches; do sed 's/^global_batch.*/global_batch = 8/' "
+            "$c.ini >$c.8.ini; done; train=\"$train --config batch.8.ini\"; "
+            "$train --steps 50 --out eight >log 2>&1 && "
+            "$train --steps 50 --ranks 8 --out eight.dp >log 2>&1 && "
+            "losses eight >a && losses eight.dp >b && cmp a b && "
+            "$train --steps 4 --ranks 8 --dap 4 --out eight.parts >log 2>&1 && "
+            "grep -q '^ranks     8: dap 4, bp 1, dp 2$' log && "
+            "$train --steps 4 --ranks 8 --dap 8 --out eight.all >log 2>&1 && "
+            "head -4 eight/metrics.jsonl >eight.l && mv eight.l eight/metrics.jsonl && "
+            "close_to eight eight.parts && close_to eight eight.all"),
+        0);
+    assert_int_equal(run("train=\"$train --config branches.8.ini --steps 4\"; "
+                         "$train --out pairs >log 2>&1 && "
+                         "$train --ranks 8 --bp 2 --out pairs.8 >log 2>&1 && "
+                         "grep -q '^ranks     8: dap 1, bp 2, dp 4$' log && "
+                         "close_to pairs pairs.8"),
+                     0);
+}
+
 /* Samples that the command line names, and samples that are not finite, are skipped by all groups
  * together. */
 static void bad_samples_are_skipped_by_all(void **state) {
@@ -372,6 +397,7 @@ static void a_lost_server_costs_no_step(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_ranks_have_the_losses_of_one),
+        cmocka_unit_test(eight_ranks_have_the_losses_of_one),
         cmocka_unit_test(bad_samples_are_skipped_by_all),
         cmocka_unit_test(killed_ranks_cost_no_bit),
         cmocka_unit_test(a_stopped_rank_is_named),

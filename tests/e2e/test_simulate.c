@@ -78,6 +78,10 @@ static void mistakes_are_named(void **state) {
         {"--times times --step-ms 0", "a step must take more than 0 ms", 2},
         {"--times times --step-ms 5 --servers 3 --ranks 2", "servers: found 3, expected 1 to 2", 2},
         {"--times times --step-ms 5 --order often", "often", 2},
+        {"--times times --step-ms 5 --order ''", "--order: found .., expected strict", 2},
+        {"--times times --step-ms 5 --order strict,", "--order: found .., expected strict", 2},
+        {"--times times --step-ms 5 --ranks 3000 --per-rank 30",
+         "samples of a step: found 90000, expected 1 to 65536", 2},
         {"--times times --step-ms 5 --order bounded:9999", "9999", 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

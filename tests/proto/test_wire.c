@@ -272,11 +272,44 @@ static void orders_parse(void **state) {
     const fm_wire_open one = {.order = order, .n_group = 1},
                        many = {.order = order, .n_group = 128};
     assert_int_equal(fm_wire_open_window(&one, 8), FM_LIMIT_FREE_WINDOW);
-    assert_int_equal(fm_wire_open_window(&many, 128), (65536 - 128) / 128);
+    assert_int_equal(fm_wire_open_window(&many, 128), (65536 - 128) / 128 / 2);
     static const char *const bad[] = {
         "", "fre", "bounded", "bounded:", "bounded:0", "bounded:-1", "bounded:32x", "bounded:1025"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(fm_wire_order_parse(bad[i], &order, &window, NULL), FM_ERR_USAGE);
+}
+
+static uint64_t index_at(const fm_wire_open *params, uint32_t batch, uint64_t place) {
+    uint64_t per_step = fm_wire_open_per_step(params, batch);
+    return place / per_step * batch + params->group + place % per_step * params->n_group;
+}
+
+/* When all samples of a window came but the first, the token names them. */
+static void tokens_name_a_whole_window(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t batch, n_group, asked, window;
+    } cases[] = {{1, 1, 32, 32},        {256, 1, 1024, 1024}, {128, 128, 1024, 511},
+                 {2048, 2048, 32, 31},  {2048, 2048, 16, 16}, {4096, 2048, 32, 30},
+                 {31, 16, 1024, 1024},  {4095, 1000, 64, 60}, {32768, 32768, 32, 1},
+                 {65536, 65536, 32, 0}, {65536, 1, 1024, 0}};
+    static fm_token token;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint32_t batch = cases[i].batch, n_group = cases[i].n_group;
+        fm_wire_open params = {
+            .order = FM_WIRE_BOUNDED, .window = cases[i].asked, .n_group = n_group};
+        assert_int_equal(fm_wire_open_window(&params, batch), cases[i].window);
+        for (params.group = 0; params.group < n_group; params.group += n_group / 3 + 1) {
+            for (uint64_t missing = 0; missing < 7; missing++) {
+                token = (fm_token){.watermark = index_at(&params, batch, missing)};
+                uint64_t last = index_at(&params, batch, missing + cases[i].window);
+                if (cases[i].window == 0) continue;
+                assert_int_equal(fm_wire_open_place(&params, batch, last),
+                                 missing + cases[i].window);
+                assert_int_equal(fm_token_deliver(&token, last, NULL), FM_OK);
+            }
+        }
+    }
 }
 
 static void texts_are_made_plain(void **state) {
@@ -391,6 +424,7 @@ int main(void) {
         cmocka_unit_test(streams_out_of_range_are_refused),
         cmocka_unit_test(samples_carry_the_cycles_within_reach),
         cmocka_unit_test(orders_parse),
+        cmocka_unit_test(tokens_name_a_whole_window),
         cmocka_unit_test(texts_are_made_plain),
         cmocka_unit_test(texts_of_peers_are_plain),
         cmocka_unit_test(tokens_follow_any_order),

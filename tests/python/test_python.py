@@ -6,9 +6,12 @@ OpenFold's training script needs a checkout of OpenFold at $FM_OPENFOLD.
 """
 
 import hashlib
+import inspect
 import json
 import os
 import pathlib
+import pickle
+import re
 import signal
 import struct
 import subprocess
@@ -42,6 +45,19 @@ except ImportError:
 import foldmill  # noqa: E402
 
 PLAN, STEPS, BATCH = "tiny", 12, 4
+
+
+class Chains:
+    """A map-style dataset of PyTorch."""
+
+    def __init__(self, snapshot):
+        self.snapshot = snapshot
+
+    def __len__(self):
+        return len(self.snapshot)
+
+    def __getitem__(self, number):
+        return self.snapshot[self.snapshot.chains[number]]
 
 
 def run(*arguments, check=True):
@@ -186,19 +202,120 @@ class Streams(Case):
         del stream
         numpy.testing.assert_array_equal(arrays["all_atom_positions"], before)
 
-    def test_what_is_wrong_is_said(self):
-        with self.assertRaisesRegex(foldmill.Error, "no plan"):
-            next(iter(self.stream(plan="none")))
-        with self.assertRaises(foldmill.Error) as caught:
-            next(iter(self.stream(url="unix:/nowhere/socket", retry_s=0)))
-        self.assertIn("/nowhere/socket", str(caught.exception))
-        with self.assertRaisesRegex(ValueError, "on_error"):
-            self.stream(on_error="ignore")
-        with self.assertRaisesRegex(ValueError, "order: found 'bounded'"):
-            self.stream(order="bounded")
+    def test_a_server_that_does_not_answer_is_logged_once(self):
         with self.assertLogs("foldmill", "WARNING") as logged, self.assertRaises(foldmill.Error):
             next(iter(self.stream(url="unix:/nowhere/socket", retry_s=0.3)))
         self.assertEqual(len(logged.output), 1)
+
+    def test_arguments_that_no_stream_can_have_are_named(self):
+        wrong = {"url": "", "order": "bounded", "on_error": "ignore", "tensors": "jax", "seed": -1,
+                 "steps": 2**41, "rank": 4, "world": 0, "batch": -1, "crop": 2**32, "ahead": 1,
+                 "retry_s": -1, "timeout_s": float("nan"), "max_template_date": "2020"}
+        for name, value in wrong.items():
+            with self.assertRaisesRegex(ValueError, f"^{name}: found .*, expected "):
+                self.stream(**{"world": 4, name: value})
+        with self.assertRaisesRegex(TypeError, "steps: found 1.5, expected an integer"):
+            self.stream(steps=1.5)
+        for changes in ({"stack": True, "raw": True}, {"stack": True, "order": "free"},
+                        {"raw": True, "tensors": "torch"}, {"pin": True}):
+            with self.assertRaises(ValueError):
+                self.stream(**changes)
+        self.assertEqual(self.stream(seed=numpy.int64(7)).state_dict(), self.stream().state_dict())
+
+    def test_errors_have_a_kind_and_a_sentence(self):
+        for changes, kind, words in (
+                ({"plan": "none"}, "not found", "no plan is called 'none'"),
+                ({"snapshot": "none"}, "not found", "none"),
+                ({"url": "socket"}, "usage", "socket"),
+                ({"url": "unix:/nowhere/socket", "retry_s": 0}, "io", "/nowhere/socket"),
+                ({"world": 8, "batch": 4}, "usage", "4")):
+            with self.assertRaises(foldmill.Error) as caught:
+                next(iter(self.stream(**changes)))
+            self.assertEqual(caught.exception.kind, kind, caught.exception)
+            self.assertIn(words, str(caught.exception))
+            copy = pickle.loads(pickle.dumps(caught.exception))
+            self.assertEqual((copy.kind, str(copy)), (kind, str(caught.exception)))
+
+    def test_a_plan_of_whole_chains_is_one_pass(self):
+        chains = foldmill.Cache(self.cache).snapshot().chains
+        for rank in range(2):
+            stream = self.stream(plan="eval", steps=0, batch=4, rank=rank, world=2, raw=True)
+            self.assertEqual([sample.name for sample in stream], chains[rank::2])
+            self.assertEqual(list(stream), [])
+        stream = self.stream(plan="eval", steps=0, batch=4, crop=48, stack=True)
+        sizes = [step["aatype"].shape for step in stream]
+        self.assertEqual([size[0] for size in sizes], [4, 2])
+
+    def test_streams_of_one_process_do_not_disturb_each_other(self):
+        alone = [sample.hash() for sample in self.stream(raw=True)]
+        pairs = zip(self.stream(raw=True), self.stream(raw=True), strict=True)
+        self.assertEqual([(one.hash(), two.hash()) for one, two in pairs],
+                         [(value, value) for value in alone])
+
+    def test_counters_stay_after_the_end(self):
+        stream = self.stream(raw=True)
+        self.assertEqual(stream.stats(), {})
+        self.assertEqual(sum(1 for _ in stream), stream.stats()["samples"])
+
+    def test_a_pickled_stream_keeps_its_place(self):
+        first, seen = self.stream(raw=True), []
+        for sample in first:
+            seen.append(sample.index)
+            if len(seen) == 5:
+                with self.assertRaisesRegex(TypeError, "cannot be pickled"):
+                    pickle.dumps(sample)
+                break
+        second = pickle.loads(pickle.dumps(first))
+        for stream in (first, second):
+            rest = [sample.index for sample in stream]
+            self.assertEqual(seen + rest, list(range(STEPS * BATCH)))
+
+    def test_a_forked_process_opens_its_own_connection(self):
+        stream = self.stream(raw=True)
+        samples = iter(stream)
+        seen = [next(samples).index for _ in range(3)]
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                try:
+                    next(samples)
+                except RuntimeError as error:
+                    lines = [str(error)]
+                lines += [str(sample.index) for sample in stream]
+                os.write(write, "\n".join(lines).encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as file:
+            lines = file.read().split("\n")
+        os.waitpid(child, 0)
+        self.assertIn(f"opened by process {os.getpid()}", lines[0])
+        self.assertEqual([int(line) for line in lines[1:]], list(range(3, STEPS * BATCH)))
+        self.assertEqual(seen + [sample.index for sample in samples], list(range(STEPS * BATCH)))
+
+    def test_a_window_of_many_ranks_can_resume(self):
+        # Of 2,048 ranks, rank 5 was given the samples of steps 1 to 31 before that of step 0.
+        changes = {"world": 2048, "rank": 5, "batch": 2048, "steps": 33, "order": "bounded:32",
+                   "raw": True}
+        first = self.stream(**changes)
+        first.deliver([5 + 2048 * step for step in range(1, 32)])
+        second = self.stream(**changes)
+        second.load_state_dict(first.state_dict())
+        self.assertEqual(sorted(sample.step for sample in second), [0, 32])
+        first.deliver(5 + 2048 * 32)
+        with self.assertRaisesRegex(ValueError, "sample 65541 was given out and sample 5 was not"):
+            next(iter(first))
+
+    def test_a_lost_server_is_named_when_none_is_left(self):
+        os.makedirs(f"{self.root}/e", exist_ok=True)
+        server = Server(f"{self.root}/e", self.cache)
+        with self.assertRaises(foldmill.Error) as caught:
+            for number, _ in enumerate(self.stream(url=server.url, ahead=2, retry_s=0.2)):
+                if number == 3:
+                    server.stop(signal.SIGKILL)
+        self.assertIn(caught.exception.kind, ("closed", "io"))
+        self.assertIn("/e/socket", str(caught.exception))
 
     def test_closing_ends_a_thread_that_waits(self):
         core = foldmill._core.open_stream(
@@ -281,6 +398,16 @@ class DataLoaders(Case):
             rest = [int(features["index"]) for features in self.loader(second, workers)]
             self.assertEqual(seen + rest, list(range(STEPS * BATCH)), workers)
 
+    def test_samples_are_not_sent_between_processes(self):
+        with self.assertRaisesRegex(ValueError, "raw=True gives Samples"):
+            next(iter(self.loader(self.stream(raw=True), 2)))
+
+    def test_chains_of_a_cache_under_workers_that_are_spawned(self):
+        snapshot = foldmill.open_snapshot(self.cache)
+        loader = torch.utils.data.DataLoader(Chains(snapshot), batch_size=None, num_workers=1,
+                                             multiprocessing_context="spawn")
+        self.assertEqual([len(features["aatype"]) for features in loader],
+                         [len(features["aatype"]) for features in snapshot.values()])
 
     def in_a_new_process(self, state, workers):
         """Loads a state in a process of its own; returns index and features' hash of the rest."""
@@ -360,6 +487,10 @@ class OpenFold(Case):
         resumed = next(iter(second.train_dataloader()))
         self.assertTrue(torch.equal(resumed["aatype"], batches[1]))
 
+    def test_an_epoch_without_a_batch_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "train_epoch_len: found 3, expected at least the 4"):
+            self.module(0, 2, train_epoch_len=3).train_dataloader()
+
     def test_validation_has_every_chain_once_and_whole(self):
         lengths = []
         for rank in range(2):
@@ -405,6 +536,15 @@ class Caches(Case):
         with self.assertRaisesRegex(foldmill.Error, "nowhere"):
             foldmill.Cache(f"{self.root}/nowhere")
 
+    def test_a_pickled_cache_opens_its_generation_again(self):
+        cache = foldmill.Cache(self.cache, max_templates=1)
+        again = pickle.loads(pickle.dumps(cache))
+        self.assertEqual((again.generation, list(again)), (cache.generation, list(cache)))
+        for name in cache:
+            self.assertLessEqual(len(again[name]["template_aatype"]), 1)
+        with self.assertRaisesRegex(ValueError, "max_template_date: found '2020-2-30', expected"):
+            foldmill.Cache(self.cache, max_template_date="2020-2-30")
+
     def test_a_snapshot(self):
         snapshot = foldmill.Cache(self.cache).snapshot("all")
         self.assertEqual(len(snapshot.chains), 6)
@@ -426,6 +566,43 @@ class Caches(Case):
             snapshot[sorted(cache)[0]]
         with self.assertRaisesRegex(foldmill.Error, "none"):
             foldmill.open_snapshot(self.cache, "none")
+
+
+class Documentation(unittest.TestCase):
+    """The reference page names all that is public, and all that is public has a docstring."""
+
+    def members(self):
+        for name in foldmill.__all__:
+            value = getattr(foldmill, name)
+            if not name.startswith("__"):
+                yield name, value
+            for member, inner in vars(value).items() if isinstance(value, type) else ():
+                if member.startswith("_") and member != "__init__":
+                    continue
+                yield f"{name}.{member}", inner
+
+    def test_everything_public_has_a_docstring(self):
+        for name, value in self.members():
+            if callable(value) or isinstance(value, property):
+                is_generated = name == "Skipped.__init__" or name == "Snapshot.__init__"
+                self.assertTrue(is_generated or inspect.getdoc(value), name)
+        source = pathlib.Path(foldmill.__file__).parent
+        for cls in (foldmill.Sample, foldmill.Skipped, foldmill.Snapshot):
+            file = pathlib.Path(inspect.getsourcefile(cls)).read_text()
+            for field in cls.__annotations__:
+                self.assertRegex(file, rf"    {field}: [^\n]*#: ", cls)
+        self.assertTrue((source / "py.typed").exists())
+
+    def test_the_reference_names_everything_public(self):
+        page = (pathlib.Path(__file__).parents[2] / "docs/reference/python.md").read_text()
+        quoted = re.findall(r"`([^`]+)`", page.replace("```", "`"))
+        words = set(re.findall(r"\w+", " ".join(quoted)))
+        names = {name.split(".")[-1] for name, _ in self.members()} - {"__init__"}
+        for cls in (foldmill.Sample, foldmill.Skipped, foldmill.Snapshot):
+            names |= set(cls.__annotations__)
+        names |= set(inspect.signature(foldmill.Stream).parameters)
+        names |= set(inspect.signature(foldmill.Cache).parameters)
+        self.assertEqual(names - words, set())
 
 
 if __name__ == "__main__":

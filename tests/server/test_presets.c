@@ -18,6 +18,7 @@ static void a_preset_and_its_plan_agree(void **state) {
         fm_plan plan;
         fm_error error = {.message = ""};
         assert_int_equal(fm_train_config_preset(p->name, &config, &error), FM_OK);
+        if (config.network != FM_NETWORK_AF2) continue; /* servers have no complexes */
         if (fm_plan_find(p->name, &plan, &error)) fail_msg("%s", error.message);
         assert_int_equal(fm_plan_check(&plan, &error), FM_OK);
         assert_int_equal(plan.global_batch, config.data.global_batch);

@@ -60,6 +60,9 @@ static void other_texts_are_refused(void **state) {
         {"-1\n", FM_ERR_FORMAT, 1},
         {"1e300\n", FM_ERR_FORMAT, 1},
         {"nan\n", FM_ERR_FORMAT, 1},
+        {"0x14\n", FM_ERR_FORMAT, 1},
+        {"5 0x2\n", FM_ERR_FORMAT, 1},
+        {"foldmill_prepare_seconds_bucket{le=\"0x1p3\"} 2\n", FM_ERR_FORMAT, 1},
         {"1 \n2ms\n", FM_ERR_FORMAT, 2},
         {"1\nfoldmill_prepare_seconds_bucket{le=\"1\"} 2\n", FM_ERR_FORMAT, 2},
         {"foldmill_prepare_seconds_bucket{le=\"1\"} 2\n"

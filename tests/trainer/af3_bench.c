@@ -62,21 +62,27 @@ double *bench_fetch(af3_bench *b, const void *device, fm_element element, int64_
 
 /* -- building */
 
-fm_status bench_open(af3_bench *b, const char *config, const fm_npz *in, int pad,
-                     fm_error *reterr) {
+fm_status bench_open_case(af3_bench *b, const char *config, const fm_npz *in, int pad,
+                          fm_error *reterr) {
     b->wide = b->kernels->act == FM_ELEMENT_F64;
     fm_status status = fm_arena_init(&b->arena, ARENA_BYTES, reterr);
     b->of = (af3_case){.in = in, .arena = &b->arena};
-    if (!status) status = af3_case_open(&b->of, config, pad, reterr);
-    if (!status) status = fm_params_init(&b->params, FM_AF3_MAX_PARAM, &b->arena, reterr);
+    return status ? status : af3_case_open(&b->of, config, pad, reterr);
+}
+
+fm_status bench_open(af3_bench *b, const char *config, const fm_npz *in, int pad,
+                     fm_error *reterr) {
+    fm_status status = bench_open_case(b, config, in, pad, reterr);
+    b->params = &b->own;
+    if (!status) status = fm_params_init(b->params, FM_AF3_MAX_PARAM, &b->arena, reterr);
     if (status) return status;
-    fm_af3_add_parameters(&b->params, &b->arena, &b->of.config, &b->weights);
+    fm_af3_add_parameters(b->params, &b->arena, &b->of.config, &b->weights);
     fm_af3_declare_inputs(&b->state, &b->of.config, b->kernels, &b->inputs);
     return FM_OK;
 }
 
 fm_status bench_allocate(af3_bench *b, fm_error *reterr) {
-    fm_status status = fm_params_allocate(&b->params, b->kernels, reterr);
+    fm_status status = fm_params_allocate(b->params, b->kernels, reterr);
     if (!status) status = fm_state_allocate(&b->state, b->kernels, reterr);
     if (status) return status;
     b->host = calloc(1, (size_t)b->state.bytes);
@@ -86,7 +92,7 @@ fm_status bench_allocate(af3_bench *b, fm_error *reterr) {
 
 void bench_close(af3_bench *b) {
     fm_state_release(&b->state);
-    fm_params_release(&b->params);
+    fm_params_release(&b->own);
     af3_case_close(&b->of);
     free(b->host);
     fm_arena_fini(&b->arena);
@@ -105,41 +111,20 @@ void bench_upload(af3_bench *b, void *device, fm_element element, int64_t count,
 }
 
 void bench_load_parameters(af3_bench *b) {
-    size_t size = fm_element_bytes(b->params.element);
-    void *master = calloc((size_t)b->params.n_element, size);
+    size_t size = fm_element_bytes(b->params->element);
+    void *master = calloc((size_t)b->params->n_element, size);
     assert(master);
-    for (int32_t p = 0; p < b->params.n_param; p++) {
-        const fm_param *row = &b->params.param[p];
+    for (int32_t p = 0; p < b->params->n_param; p++) {
+        const fm_param *row = &b->params->param[p];
         const fm_npy *array = case_array(&b->of, "w/", row->name);
         assert((int64_t)array->count == fm_param_count(row));
         for (int64_t i = 0; i < (int64_t)array->count; i++)
-            put_element(b->params.element, master, row->offset + i, case_value(array, i));
+            put_element(b->params->element, master, row->offset + i, case_value(array, i));
     }
-    b->kernels->upload(NULL, b->params.master, master, (size_t)b->params.n_element * size);
-    b->kernels->upload(NULL, b->params.ema, master, (size_t)b->params.n_element * size);
+    b->kernels->upload(NULL, b->params->master, master, (size_t)b->params->n_element * size);
+    b->kernels->upload(NULL, b->params->ema, master, (size_t)b->params->n_element * size);
     b->kernels->synchronize(NULL);
     free(master);
-}
-
-void bench_load_fourier(af3_bench *b) {
-    static const char *const names[] = {"w", "b"};
-    const int32_t to[] = {b->inputs.fourier_w, b->inputs.fourier_b};
-    for (int i = 0; i < 2; i++) {
-        const fm_npy *array = case_array(
-            &b->of, "w/diffusion_module.diffusion_conditioning.fourier_embedding.", names[i]);
-        for (int64_t k = 0; k < (int64_t)array->count; k++)
-            bench_put(b, to[i], k, case_value(array, k));
-    }
-}
-
-/* The factors of a noise level for structure `at` of a set. */
-void bench_put_level(af3_bench *b, const fm_af3_structures *to, int64_t at, double t) {
-    double factors[FM_AF3_FACTORS];
-    fm_af3_noise_factors(t, b->of.config.noise.sigma_data, factors);
-    bench_put(b, to->in, at, factors[FM_AF3_FACTOR_IN]);
-    bench_put(b, to->skip, at, factors[FM_AF3_FACTOR_SKIP]);
-    bench_put(b, to->out, at, factors[FM_AF3_FACTOR_OUT]);
-    bench_put(b, to->log, at, factors[FM_AF3_FACTOR_LOG]);
 }
 
 /* -- comparing */

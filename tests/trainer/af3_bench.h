@@ -14,7 +14,8 @@ typedef struct af3_bench {
     bool wide, failed; /* wide: double precision */
     af3_case of;
     fm_arena arena;
-    fm_params params;
+    fm_params *params; /* own, or those of a trainer */
+    fm_params own;
     fm_af3_weights weights;
     fm_state state;
     fm_af3_inputs inputs;
@@ -22,8 +23,11 @@ typedef struct af3_bench {
     bool written[FM_STATE_TENSORS];
 } af3_bench;
 
-/* Reads the case and makes the table of parameters and the state's own tensors. The caller then
- * declares more tensors, records its tapes and calls bench_allocate. The arena is large. */
+/* Reads the case. The arena is large. */
+FM_MUST_USE fm_status bench_open_case(af3_bench *b, const char *config, const fm_npz *in, int pad,
+                                      fm_error *reterr);
+/* The same, and makes the table of parameters and the state's own tensors. The caller then declares
+ * more tensors, records its tapes and calls bench_allocate. */
 FM_MUST_USE fm_status bench_open(af3_bench *b, const char *config, const fm_npz *in, int pad,
                                  fm_error *reterr);
 FM_MUST_USE fm_status bench_allocate(af3_bench *b, fm_error *reterr);
@@ -43,9 +47,6 @@ void bench_upload(af3_bench *b, void *device, fm_element element, int64_t count,
                   const double *values);
 /* w/NAME of every row, into the values and the average. */
 void bench_load_parameters(af3_bench *b);
-void bench_load_fourier(af3_bench *b);
-/* The factors of noise level t for structure `at` of a set. */
-void bench_put_level(af3_bench *b, const fm_af3_structures *to, int64_t at, double t);
 
 /* -- comparing */
 

@@ -47,28 +47,18 @@ static void draw_row(af3_bench *b, const fm_param *row, double *piece, int64_t m
         int64_t count = n - first < most ? n - first : most;
         for (int64_t i = 0; i < count; i++)
             piece[i] = (double)af3_drawn_parameter(row, hash, first + i);
-        bench_upload(b, fm_params_at(&b->params, b->params.master, row->offset + first),
-                     b->params.element, count, piece);
+        bench_upload(b, fm_params_at(b->params, b->params->master, row->offset + first),
+                     b->params->element, count, piece);
     }
-}
-
-static void draw_embedding(af3_bench *b, const char *name, int32_t to) {
-    char key[KEY_BYTES];
-    snprintf(key, sizeof key, "diffusion_module.diffusion_conditioning.fourier_embedding.%s", name);
-    uint64_t hash = fnv1a(key);
-    for (int64_t i = 0; i < b->of.config.c_noise; i++)
-        bench_put(b, to, i, (double)(af3_drawn(hash, i) * 0.1f));
 }
 
 void af3_full_load(af3_bench *b) {
     enum { PIECE = 1 << 16 };
     double *piece = malloc(PIECE * sizeof *piece);
     assert(piece);
-    for (int32_t p = 0; p < b->params.n_param; p++)
-        draw_row(b, &b->params.param[p], piece, PIECE);
+    for (int32_t p = 0; p < b->params->n_param; p++)
+        draw_row(b, &b->params->param[p], piece, PIECE);
     free(piece);
-    draw_embedding(b, "w", b->inputs.fourier_w);
-    draw_embedding(b, "b", b->inputs.fourier_b);
 }
 
 /* -- results */

@@ -62,7 +62,7 @@ static fm_status build(sampling *s, fm_error *error) {
     s->n_atom = b->of.sample.n_atom;
     fm_af3_declare_rollout(&b->state, &b->of.config, b->kernels, s->n_sample, true, &s->rollout);
     for (int i = 0; i < N_TAPE && !status; i++)
-        status = fm_tape_init(tapes[i], b->kernels, &b->params, &b->state, false, error);
+        status = fm_tape_init(tapes[i], b->kernels, b->params, &b->state, false, error);
     if (status) return status;
     record(s);
     int64_t largest = 1;
@@ -87,7 +87,7 @@ static fm_status run_trunk(sampling *s, fm_error *error) {
     af3_bench *b = &s->base;
     const fm_af3_writer to = {bench_put, b};
     bench_load_parameters(b);
-    bench_load_fourier(b);
+    fm_af3_queue_constants(b->params, &b->weights, &b->state, &b->inputs, NULL);
     fm_status status =
         fm_af3_write_sample(&b->of.sample, &b->of.config, &b->inputs, &to, &b->arena, error);
     for (int32_t c = 0; c < b->of.config.n_cycle && !status; c++) {

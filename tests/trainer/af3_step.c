@@ -4,16 +4,13 @@
 
 #include "proto/base/hash.h"
 #include "tests/trainer/af3_full.h"
-#include "trainer/model/af3/rollout.h"
-#include "trainer/optim/optimizer.h"
+#include "trainer/step/af3/step.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { N_TAPE = 6 };
 
 static const double OUTPUT_GATE = 1e-5, LOSS_GATE = 3e-6, GRADIENT_GATE = 1e-4, WIDE_GATE = 1e-11;
 /* Gradients that are zero in exact arithmetic are compared absolutely. */
@@ -27,144 +24,102 @@ typedef struct step {
     af3_bench base;
     const af3_step_files *files;
     bool full; /* the published model (af3_full.h) */
-    fm_tape structures, cycle, last, prepare, step, confidence;
-    fm_af3_training_noise noise;
-    fm_af3_rollout rollout;
-    fm_af3_outputs out;              /* of `last` */
-    fm_af3_confidence_logits logits; /* of `confidence` */
-    fm_complex_targets targets;
-    fm_tensor_ref term[FM_COMPLEX_TERMS], structure_total, confidence_total;
-    double value[FM_COMPLEX_TERMS], loss;
-    int32_t seed; /* acc [1] of 1: the gradient of both totals */
-    fm_optimizer optimizer;
-    int64_t last_bytes; /* that `last` has used */
-    void *memory;
+    fm_af3_trainer *trainer;
+    fm_af3_draws draws;
+    fm_af3_features features;
+    int64_t last_bytes; /* that the last cycle's tape has used */
 } step;
 
 /* -- building */
 
-static void keep_outputs(step *s) {
-    const fm_tensor_ref out[] = {s->out.s_inputs, s->out.s, s->out.z, s->out.x_denoised,
-                                 s->out.distogram};
-    const fm_tensor_ref logits[] = {s->logits.plddt, s->logits.pae, s->logits.pde,
-                                    s->logits.resolved};
-    for (size_t i = 0; i < sizeof out / sizeof out[0]; i++)
-        fm_tape_keep(&s->last, out[i]);
-    for (size_t i = 0; i < sizeof logits / sizeof logits[0]; i++)
-        fm_tape_keep(&s->confidence, logits[i]);
+static fm_complex_weights loss_weights(const af3_case *of) {
+    return (fm_complex_weights){.diffusion = case_number(of, "loss.weight.alpha_diffusion", 4),
+                                .bond = case_number(of, "loss.weight.alpha_bond", 0),
+                                .smooth_lddt = case_number(of, "loss.weight.smooth_lddt", 1),
+                                .distogram = case_number(of, "loss.weight.alpha_distogram", 0.03),
+                                .confidence = case_number(of, "loss.weight.alpha_confidence", 1e-4),
+                                .pae = case_number(of, "loss.weight.alpha_pae", 0),
+                                .least_resolution = case_number(of, "loss.resolution.min", 0.1),
+                                .most_resolution = case_number(of, "loss.resolution.max", 4)};
 }
 
-/* Records the losses behind both passes with gradients. */
-static void record_losses(step *s) {
-    const fm_complex_logits logits = {s->logits.plddt, s->logits.pde, s->logits.resolved,
-                                      s->logits.pae};
-    fm_complex_declare_targets(&s->base.state, s->base.kernels, s->base.of.config.n_token,
-                               s->base.of.config.n_atom, fm_complex_count_bonds(&s->base.of.labels),
-                               s->base.of.config.n_sample, &s->targets);
-    s->structure_total = fm_complex_structure_losses(&s->last, s->out.x_denoised, s->out.distogram,
-                                                     &s->targets, s->term);
-    s->confidence_total =
-        fm_complex_confidence_losses(&s->confidence, &logits, &s->targets, s->term);
-    s->seed = fm_state_add(&s->base.state, "one", s->base.kernels->acc, 1, (int64_t[]){1});
-    fm_tape_seed_gradient(&s->last, s->structure_total, s->seed);
-    fm_tape_seed_gradient(&s->confidence, s->confidence_total, s->seed);
-    fm_tape_keep(&s->last, s->structure_total);
-    fm_tape_keep(&s->confidence, s->confidence_total);
-    for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        fm_tape_keep(i < FM_COMPLEX_STRUCTURE_TERMS ? &s->last : &s->confidence, s->term[i]);
+static fm_optimizer_options optimizer_options(const af3_case *of) {
+    return (fm_optimizer_options){.rate = case_number(of, "optimizer.lr", 1.8e-3),
+                                  .beta1 = case_number(of, "optimizer.beta1", 0.9),
+                                  .beta2 = case_number(of, "optimizer.beta2", 0.95),
+                                  .eps = case_number(of, "optimizer.eps", 1e-8),
+                                  .ema_decay = case_number(of, "optimizer.ema", 0.999),
+                                  .l2 = case_number(of, "optimizer.weight_decay", 1e-8),
+                                  .clip = FM_CLIP_BATCH,
+                                  .clip_norm = case_number(of, "clip", 10),
+                                  .decay_factor = 1};
 }
 
-static fm_status record(step *s, fm_error *error) {
-    struct {
-        fm_tape *tape;
-        bool with_gradient;
-    } tapes[N_TAPE] = {{&s->structures, false}, {&s->cycle, false}, {&s->last, true},
-                       {&s->prepare, false},    {&s->step, false},  {&s->confidence, true}};
-    fm_status status = FM_OK;
-    for (int i = 0; i < N_TAPE && !status; i++)
-        status = fm_tape_init(tapes[i].tape, s->base.kernels, &s->base.params, &s->base.state,
-                              tapes[i].with_gradient, error);
-    if (status) return status;
-    fm_af3_record_cycle(&s->cycle, &s->base.of.config, &s->base.weights, &s->base.inputs);
-    s->out = fm_af3_record_last(&s->last, &s->base.of.config, &s->base.weights, &s->base.inputs);
-    fm_af3_record_prepare(&s->prepare, &s->base.of.config, &s->base.weights, &s->base.inputs);
-    fm_af3_record_rollout_step(&s->step, &s->base.of.config, &s->base.weights, &s->base.inputs,
-                               &s->rollout, FM_DRAW_ROLLOUT);
-    s->logits = fm_af3_record_confidence(&s->confidence, &s->base.of.config, &s->base.weights,
-                                         &s->base.inputs);
-    keep_outputs(s);
-    record_losses(s);
-    fm_af3_record_training_structures(&s->structures, &s->base.of.config, &s->base.inputs,
-                                      s->targets.position, s->targets.mask, &s->noise);
-    int64_t largest = 1;
-    for (int i = 0; i < N_TAPE && !status; i++) {
-        status = fm_tape_plan(tapes[i].tape, error);
-        int64_t bytes = tapes[i].tape->size.arena_bytes;
-        largest = bytes > largest ? bytes : largest;
-    }
-    if (status) return status;
-    s->memory = s->base.kernels->alloc((size_t)largest);
-    if (!s->memory) return fm_fail(error, FM_ERR_NOMEM, "cannot allocate the step's arena");
-    for (int i = 0; i < N_TAPE; i++) {
-        fm_tape_bind(tapes[i].tape, s->memory);
-        tapes[i].tape->spoils = true;
-    }
-    return FM_OK;
+/* The sample with its recorded draws. Labels stay as they are, as in the reference's run. */
+static void make_features(step *s) {
+    const af3_case *of = &s->base.of;
+    s->draws = (fm_af3_draws){.start = case_floats(of, "rnd_rollout_init"),
+                              .rotation = case_floats(of, "rnd_rollout_rot"),
+                              .offset = case_floats(of, "rnd_rollout_trans"),
+                              .noise = case_floats(of, "rnd_rollout_noise"),
+                              .level = case_floats(of, "rnd_sigma_normal"),
+                              .training_rotation = case_floats(of, "rnd_aug_rot"),
+                              .training_offset = case_floats(of, "rnd_aug_trans"),
+                              .training_noise = case_floats(of, "rnd_noise")};
+    s->features = (fm_af3_features){.sample = of->sample,
+                                    .labels = of->labels,
+                                    .n_cycle = (uint32_t)of->config.n_cycle,
+                                    .msa_rows = case_integers(of, "msa_rows"),
+                                    .n_row = of->config.n_msa - s->files->pad,
+                                    .draws = &s->draws};
 }
 
 static fm_status build(step *s, fm_error *error) {
-    fm_status status = bench_open(&s->base, s->files->config, s->files->in, s->files->pad, error);
+    const af3_step_files *files = s->files;
+    fm_status status = bench_open_case(&s->base, files->config, files->in, files->pad, error);
     if (status) return status;
-    fm_af3_declare_rollout(&s->base.state, &s->base.of.config, s->base.kernels, 1, true,
-                           &s->rollout);
-    fm_af3_declare_training_noise(&s->base.state, &s->base.of.config, s->base.kernels, true,
-                                  &s->noise);
-    s->base.of.config.recompute = s->files->recompute;
-    status = record(s, error);
-    if (!status) status = bench_allocate(&s->base, error);
-    const fm_optimizer_options options = {
-        .rate = case_number(&s->base.of, "optimizer.lr", 1.8e-3),
-        .beta1 = case_number(&s->base.of, "optimizer.beta1", 0.9),
-        .beta2 = case_number(&s->base.of, "optimizer.beta2", 0.95),
-        .eps = case_number(&s->base.of, "optimizer.eps", 1e-8),
-        .ema_decay = case_number(&s->base.of, "optimizer.ema", 0.999),
-        .l2 = case_number(&s->base.of, "optimizer.weight_decay", 1e-8),
-        .clip = FM_CLIP_BATCH,
-        .clip_norm = case_number(&s->base.of, "clip", 10),
-        .decay_factor = 1};
-    if (!status && !s->full) {
-        status = fm_optimizer_init(&s->optimizer, &s->base.params, &options, error);
-    }
-    return status;
+    s->base.of.config.recompute = files->recompute;
+    const fm_af3_trainer_options options = {.model = s->base.of.config,
+                                            .optimizer = optimizer_options(&s->base.of),
+                                            .loss = loss_weights(&s->base.of),
+                                            .kernels = s->base.kernels,
+                                            .n_bond = fm_complex_count_bonds(&s->base.of.labels),
+                                            .given = true,
+                                            .keeps_outputs = true,
+                                            .spoils = true};
+    status = fm_af3_trainer_create(&options, &s->trainer, error);
+    if (status) return status;
+    s->base.params = &s->trainer->params;
+    make_features(s);
+    return FM_OK;
 }
 
 /* -- comparing */
 
 static void compare_outputs(step *s) {
     af3_worst w = {0};
-    bench_compare(&s->base, &w, &s->last, s->out.s_inputs, "s_inputs");
-    bench_compare(&s->base, &w, &s->last, s->out.s, "s");
-    bench_compare(&s->base, &w, &s->last, s->out.z, "z");
-    bench_compare(&s->base, &w, &s->last, s->out.distogram, "distogram");
-    bench_compare(&s->base, &w, &s->last, s->out.x_denoised, "x_denoised");
+    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_LAST], s->trainer->out.s_inputs,
+                  "s_inputs");
+    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_LAST], s->trainer->out.s, "s");
+    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_LAST], s->trainer->out.z, "z");
+    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_LAST], s->trainer->out.distogram,
+                  "distogram");
+    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_LAST], s->trainer->out.x_denoised,
+                  "x_denoised");
     bench_report(&s->base, "out", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
 }
 
 static void compare_logits(step *s) {
     af3_worst w = {0};
-    bench_compare(&s->base, &w, &s->confidence, s->logits.plddt, "plddt");
-    bench_compare(&s->base, &w, &s->confidence, s->logits.pae, "pae");
-    bench_compare(&s->base, &w, &s->confidence, s->logits.pde, "pde");
-    bench_compare(&s->base, &w, &s->confidence, s->logits.resolved, "resolved");
+    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_CONFIDENCE], s->trainer->logits.plddt,
+                  "plddt");
+    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_CONFIDENCE], s->trainer->logits.pae,
+                  "pae");
+    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_CONFIDENCE], s->trainer->logits.pde,
+                  "pde");
+    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_CONFIDENCE], s->trainer->logits.resolved,
+                  "resolved");
     bench_report(&s->base, "confidence", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
-}
-
-/* Fetches the terms `first` to `end` of a pass and adds their weighted sum to the loss. */
-static void read_terms(step *s, const fm_tape *tape, int first, int end, fm_tensor_ref total) {
-    fm_element acc = s->base.kernels->acc;
-    for (int i = first; i < end; i++)
-        s->value[i] = *bench_fetch(&s->base, fm_tape_data(tape, s->term[i]), acc, 1);
-    s->loss += *bench_fetch(&s->base, fm_tape_data(tape, total), acc, 1);
 }
 
 static void note_loss(const step *s, af3_worst *w, const char *name, double got) {
@@ -186,8 +141,8 @@ static void compare_losses(step *s) {
                                                         [FM_COMPLEX_PAE] = "pae_loss"};
     af3_worst w = {0};
     for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        note_loss(s, &w, names[i], s->value[i]);
-    note_loss(s, &w, "loss", s->loss);
+        note_loss(s, &w, names[i], s->trainer->result.term[i]);
+    note_loss(s, &w, "loss", s->trainer->result.loss);
     double gate = s->full ? FULL_LOSS_GATE : LOSS_GATE;
     bench_report(&s->base, "losses", &w, s->base.wide ? WIDE_GATE : gate);
 }
@@ -213,12 +168,12 @@ static double largest(const double *data, int64_t n) {
 
 static void compare_gradients(step *s) {
     af3_worst w = {0}, zero = {0};
-    for (int32_t p = 0; p < s->base.params.n_param; p++) {
-        const fm_param *row = &s->base.params.param[p];
+    for (int32_t p = 0; p < s->base.params->n_param; p++) {
+        const fm_param *row = &s->base.params->param[p];
         const fm_npy *array = case_find(s->base.expected, "grad/", row->name);
         const double *data = bench_fetch(
-            &s->base, fm_params_at(&s->base.params, s->base.params.gradient, row->offset),
-            s->base.params.element, fm_param_count(row));
+            &s->base, fm_params_at(s->base.params, s->base.params->gradient, row->offset),
+            s->base.params->element, fm_param_count(row));
         if (is_zero_gradient(s, row->name)) {
             af3_note(&zero, row->name, largest(data, fm_param_count(row)));
         } else if (array) {
@@ -234,13 +189,14 @@ static void compare_full_gradients(step *s) {
     const fm_npz *file = s->base.expected;
     af3_worst samples = {0}, norms = {0}, zero = {0}, all = {0};
     double total = 0, expected = case_value(case_find(file, "", "clip_total_norm_f64"), 0);
-    for (int32_t p = 0; p < s->base.params.n_param; p++) {
-        const fm_param *row = &s->base.params.param[p];
+    for (int32_t p = 0; p < s->base.params->n_param; p++) {
+        const fm_param *row = &s->base.params->param[p];
+        if (row->offset >= fm_params_trained(s->base.params)) break; /* constants */
         int64_t n = fm_param_count(row);
         size_t mark = fm_arena_mark(&s->base.arena);
         const double *data = bench_fetch(
-            &s->base, fm_params_at(&s->base.params, s->base.params.gradient, row->offset),
-            s->base.params.element, n);
+            &s->base, fm_params_at(s->base.params, s->base.params->gradient, row->offset),
+            s->base.params->element, n);
         for (int64_t i = 0; i < n; i++)
             total += data[i] * data[i];
         double norm_error, error = af3_full_gradient_error(file, row->name, data, n, &norm_error);
@@ -263,7 +219,7 @@ static void compare_full_gradients(step *s) {
 static void compare_norm(step *s) {
     const fm_npy *array = case_find(s->base.expected, "clip/", "total_norm");
     af3_worst w = {0};
-    double norm = sqrt(fm_optimizer_get_state(&s->optimizer, NULL).norm_squared);
+    double norm = sqrt(fm_optimizer_get_state(&s->trainer->optimizer, NULL).norm_squared);
     af3_note(&w, "total_norm", af3_relative(&norm, array));
     bench_report(&s->base, "norm", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
 }
@@ -273,14 +229,14 @@ static void compare_norm(step *s) {
 static void compare_update(step *s, const char *group, const char *prefix, void *flat,
                            double gate) {
     af3_worst w = {0};
-    for (int32_t p = 0; p < s->base.params.n_param; p++) {
-        const fm_param *row = &s->base.params.param[p];
+    for (int32_t p = 0; p < s->base.params->n_param; p++) {
+        const fm_param *row = &s->base.params->param[p];
         const fm_npy *array = case_find(s->base.expected, prefix, row->name);
         const fm_npy *gradient = case_find(s->base.expected, "grad/", row->name);
         if (!array || !gradient || is_zero_gradient(s, row->name)) continue;
         int64_t n = fm_param_count(row);
-        const double *data = bench_fetch(&s->base, fm_params_at(&s->base.params, flat, row->offset),
-                                         s->base.params.element, n);
+        const double *data = bench_fetch(&s->base, fm_params_at(s->base.params, flat, row->offset),
+                                         s->base.params->element, n);
         double most = 0, error = 0;
         for (int64_t i = 0; i < n; i++)
             most = fmax(most, fabs(case_value(gradient, i)));
@@ -295,11 +251,13 @@ static void compare_update(step *s, const char *group, const char *prefix, void 
 
 /* What both passes with gradients have used is what was planned. */
 static void compare_memory(step *s) {
+    const fm_tape *tape = s->trainer->tape;
     const struct {
         const char *name;
         int64_t used, planned;
-    } pass[] = {{"last", s->last_bytes, s->last.size.arena_bytes},
-                {"confidence", fm_tape_used_bytes(&s->confidence), s->confidence.size.arena_bytes}};
+    } pass[] = {{"last", s->last_bytes, tape[FM_AF3_LAST].size.arena_bytes},
+                {"confidence", fm_tape_used_bytes(&tape[FM_AF3_CONFIDENCE]),
+                 tape[FM_AF3_CONFIDENCE].size.arena_bytes}};
     for (int i = 0; i < 2; i++) {
         bool ok = pass[i].used == pass[i].planned;
         printf("step %s memory       %s: %lld bytes planned, %lld used %s\n",
@@ -311,147 +269,52 @@ static void compare_memory(step *s) {
 
 /* Clip, Adam with L2 and the moving average. */
 static void run_update(step *s) {
-    bool finite = fm_optimizer_add_sample(&s->optimizer, NULL);
+    bool finite = fm_optimizer_add_sample(&s->trainer->optimizer, NULL);
     s->base.failed |= !finite;
-    fm_optimizer_step(&s->optimizer, NULL);
+    fm_optimizer_step(&s->trainer->optimizer, NULL);
     compare_norm(s);
-    compare_update(s, "post", "post/", s->base.params.master, UPDATE_GATE);
-    compare_update(s, "ema", "ema/", s->base.params.ema, AVERAGE_GATE);
-    size_t bytes = (size_t)s->base.params.n_element * fm_element_bytes(s->base.params.element);
+    compare_update(s, "post", "post/", s->base.params->master, UPDATE_GATE);
+    compare_update(s, "ema", "ema/", s->base.params->ema, AVERAGE_GATE);
+    size_t bytes = (size_t)s->base.params->n_element * fm_element_bytes(s->base.params->element);
     void *master = malloc(bytes);
     assert(master);
-    s->base.kernels->download(NULL, master, s->base.params.master, bytes);
+    s->base.kernels->download(NULL, master, s->base.params->master, bytes);
     s->base.kernels->synchronize(NULL);
     *s->files->ret_hash = fm_xxh3(master, bytes);
     free(master);
 }
 
-/* -- draws and structures, on the host */
+/* -- running */
 
-/* Writes `count` numbers of an array, from number k * count on. */
-static void put_part(step *s, int32_t to, const char *name, int64_t k, int64_t count) {
-    const float *from = case_floats(&s->base.of, name);
-    for (int64_t i = 0; i < count; i++)
-        bench_put(&s->base, to, i, from[k * count + i]);
-}
-
-/* Draws and levels of the training structures. Recorded structures may have more atoms. */
-static void load_structures(step *s) {
-    const fm_af3_config *config = &s->base.of.config;
-    int64_t n = s->base.of.sample.n_atom;
-    const float *normal = case_floats(&s->base.of, "rnd_sigma_normal");
-    const float *noise = case_floats(&s->base.of, "rnd_noise");
-    put_part(s, s->noise.rotation, "rnd_aug_rot", 0, 9 * config->n_sample);
-    put_part(s, s->noise.offset, "rnd_aug_trans", 0, 3 * config->n_sample);
-    for (int64_t k = 0; k < config->n_sample; k++) {
-        double sigma = fm_af3_training_level(&config->noise, normal[k]);
-        bench_put(&s->base, s->noise.sigma, k, sigma);
-        bench_put_level(&s->base, &s->base.inputs.training, k, sigma);
-        bench_put(&s->base, s->targets.scale, k, fm_complex_scale(sigma, config->noise.sigma_data));
-        for (int64_t i = 0; i < 3 * n; i++)
-            bench_put(&s->base, s->noise.noise, k * 3 * config->n_atom + i, noise[k * 3 * n + i]);
-    }
-}
-
-/* The rollout (18) on the recorded draws; compares the structure. */
-static void run_rollout(step *s, double *x) {
-    const fm_af3_config *config = &s->base.of.config;
-    int64_t count = 3 * s->base.of.sample.n_atom;
-    const float *init = case_floats(&s->base.of, "rnd_rollout_init");
-    double *levels =
-        fm_arena_alloc_array(&s->base.arena, (size_t)config->n_rollout_step + 1, sizeof *levels);
-    assert(levels);
-    fm_af3_schedule(&config->noise, config->n_rollout_step, levels);
-    for (int64_t i = 0; i < count; i++)
-        bench_put(&s->base, s->rollout.x, i, levels[0] * (double)init[i]);
-    for (int64_t i = 0; i < s->base.of.sample.n_token; i++)
-        bench_put(&s->base, s->rollout.mask, i, 1);
-    fm_tape_forward(&s->prepare, NULL);
-    for (int32_t k = 0; k < config->n_rollout_step; k++) {
-        fm_af3_write_step(config, &s->rollout, levels + k, bench_put, &s->base);
-        put_part(s, s->rollout.rotation, "rnd_rollout_rot", k, 9);
-        put_part(s, s->rollout.offset, "rnd_rollout_trans", k, 3);
-        put_part(s, s->rollout.noise, "rnd_rollout_noise", k, count);
-        bench_send(&s->base);
-        fm_tape_forward(&s->step, NULL);
-    }
-    const double *last = bench_fetch(&s->base, fm_state_data(&s->base.state, s->rollout.x),
-                                     s->base.kernels->act, count);
-    memcpy(x, last, (size_t)count * sizeof *x);
+static void compare_rollout(step *s) {
+    const fm_npy *expected = s->full ? case_find(s->base.expected, "", "coordinate_mini_f64")
+                                     : case_find(s->base.expected, "out/", "coordinate_mini");
     af3_worst w = {0};
-    af3_note(&w, "coordinate_mini",
-             af3_relative(x, s->full ? case_find(s->base.expected, "", "coordinate_mini_f64")
-                                     : case_find(s->base.expected, "out/", "coordinate_mini")));
+    af3_note(&w, "coordinate_mini", af3_relative(s->trainer->x, expected));
     bench_report(&s->base, "rollout", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
 }
 
-/* -- running */
-
-static void load_labels(step *s) {
-    const fm_complex_weights weights = {
-        .diffusion = case_number(&s->base.of, "loss.weight.alpha_diffusion", 4),
-        .bond = case_number(&s->base.of, "loss.weight.alpha_bond", 0),
-        .smooth_lddt = case_number(&s->base.of, "loss.weight.smooth_lddt", 1),
-        .distogram = case_number(&s->base.of, "loss.weight.alpha_distogram", 0.03),
-        .confidence = case_number(&s->base.of, "loss.weight.alpha_confidence", 1e-4),
-        .pae = case_number(&s->base.of, "loss.weight.alpha_pae", 0),
-        .least_resolution = case_number(&s->base.of, "loss.resolution.min", 0.1),
-        .most_resolution = case_number(&s->base.of, "loss.resolution.max", 4)};
-    fm_complex_write_labels(&s->base.of.labels, &weights, &s->targets, bench_put, &s->base);
-    bench_put(&s->base, s->seed, 0, 1);
-}
-
-static fm_status run_forward(step *s, fm_error *error) {
-    fm_af3_writer to = {bench_put, &s->base};
+/* Runs the parts of the trainer's step, and compares what each leaves. */
+static fm_status run(step *s, fm_error *error) {
+    fm_af3_trainer *trainer = s->trainer;
     if (s->full) {
         af3_full_load(&s->base);
     } else {
         bench_load_parameters(&s->base);
-        bench_load_fourier(&s->base);
     }
-    load_structures(s);
-    load_labels(s);
-    fm_status status = fm_af3_write_sample(&s->base.of.sample, &s->base.of.config, &s->base.inputs,
-                                           &to, &s->base.arena, error);
-    int64_t n_row = s->base.of.config.n_msa - s->files->pad;
-    for (int32_t c = 0; c < s->base.of.config.n_cycle && !status; c++) {
-        bench_clear(&s->base, s->base.inputs.msa);
-        bench_clear(&s->base, s->base.inputs.mask_msa);
-        fm_af3_write_msa(&s->base.of.sample, &s->base.of.config, &s->base.inputs,
-                         case_integers(&s->base.of, "msa_rows") + c * n_row, n_row, &to);
-        bench_send(&s->base);
-        if (c == 0) fm_tape_forward(&s->structures, NULL);
-        fm_tape_forward(c + 1 < s->base.of.config.n_cycle ? &s->cycle : &s->last, NULL);
-    }
-    return status;
-}
-
-/* The tapes share one arena, so the rollout follows all that reads the last cycle's tape. */
-static fm_status run(step *s, fm_error *error) {
-    fm_status status = run_forward(s, error);
+    fm_status status = fm_af3_trainer_begin(trainer, &s->features, error);
     if (status) return status;
+    fm_af3_trainer_trunk(trainer);
+    fm_af3_trainer_rollout(trainer);
+    compare_rollout(s);
+    status = fm_af3_trainer_label(trainer, error);
+    if (status) return status;
+    fm_af3_trainer_learn(trainer);
     compare_outputs(s);
-    read_terms(s, &s->last, 0, FM_COMPLEX_STRUCTURE_TERMS, s->structure_total);
-    s->base.kernels->fill(NULL, s->base.params.n_element, 0.0, s->base.params.gradient);
-    fm_tape_backward(&s->last, NULL);
-    s->last_bytes = fm_tape_used_bytes(&s->last);
-    double *x =
-        fm_arena_alloc_array(&s->base.arena, (size_t)(3 * s->base.of.sample.n_atom), sizeof *x);
-    assert(x);
-    run_rollout(s, x);
-    const fm_af3_writer to = {bench_put, &s->base};
-    status = fm_af3_write_structure(&s->base.of.sample, &s->base.of.config, &s->base.inputs, x, &to,
-                                    &s->base.arena, error);
-    if (status) return status;
-    for (int64_t i = 0; i < 3 * s->base.of.sample.n_atom; i++)
-        bench_put(&s->base, s->targets.structure, i, x[i]);
-    bench_send(&s->base);
-    fm_tape_forward(&s->confidence, NULL);
+    s->last_bytes = fm_tape_used_bytes(&trainer->tape[FM_AF3_LAST]);
+    fm_af3_trainer_confidence(trainer);
     compare_logits(s);
-    read_terms(s, &s->confidence, FM_COMPLEX_STRUCTURE_TERMS, FM_COMPLEX_TERMS,
-               s->confidence_total);
     compare_losses(s);
-    fm_tape_backward(&s->confidence, NULL);
     compare_memory(s);
     if (s->full) {
         compare_full_gradients(s);
@@ -475,12 +338,7 @@ bool af3_step_run(const af3_step_files *files, const fm_kernels *kernels) {
     if (!status) status = run(s, &error);
     if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
     bool good = !status && !s->base.failed;
-    fm_tape *const tapes[N_TAPE] = {&s->confidence, &s->step,  &s->prepare,
-                                    &s->last,       &s->cycle, &s->structures};
-    for (int i = 0; i < N_TAPE; i++)
-        fm_tape_fini(tapes[i]);
-    fm_optimizer_fini(&s->optimizer);
-    kernels->release(s->memory);
+    fm_af3_trainer_destroy(s->trainer);
     bench_close(&s->base);
     free(s);
     return good;

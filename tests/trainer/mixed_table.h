@@ -220,9 +220,10 @@ static inline void mixed_forget_island_entries(fm_kernels *k) {
     k->smooth_lddt_grad = NULL;
 }
 
-/* Created by the first call and never freed. */
+/* Filled by the first call, which must come before ranks run as threads: kernels call this, too. */
 static inline const fm_kernels *mixed_table(void) {
     static fm_kernels k;
+    if (k.wide) return &k;
     const fm_kernels *wide = fm_kernels_cpu(FM_ELEMENT_F64);
     k = *mixed_f32();
     k.name = "cpu-f32-f64";

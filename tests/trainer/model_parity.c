@@ -12,9 +12,10 @@
  * The last line is "parity: ok" or "parity: FAIL".
  *
  * --dap D splits the model over D ranks, --bp 2 runs the two branches of its blocks on two ranks.
- * On the CPU ranks are threads that communicate through trainer/dist/comm_local.h; with --device
- * cuda and --dap they are processes with a GPU each, which communicate as --backend says (peer or
- * nccl), and each compares everything. The program puts split arrays together again and takes whole
+ * On the CPU ranks are threads that communicate through trainer/dist/comm_local.h. With --dap, they
+ * are processes with --backend shm, which communicate through trainer/dist/comm_shm.h, and with
+ * --device cuda, where each has a GPU and they communicate as --backend says (peer or nccl). Each
+ * process compares everything. The program puts split arrays together again and takes whole
  * arrays from the first rank; gradients are summed over the ranks. All ranks must end with the same
  * bits of norm and parameters, and must have used all planned memory.
  *
@@ -22,12 +23,11 @@
  * true value is zero are rounding noise in the file and compared absolutely. */
 #include "tests/trainer/parity_gather.h"
 #include "tests/trainer/parity_structure.h"
+#include "tests/trainer/parity_ways.h"
 
 #include "proto/base/hash.h"
 #include "tests/testing/ranks.h"
 #include "trainer/app/choose_device.h"
-#include "trainer/app/device_groups.h"
-#include "trainer/dist/groups.h"
 #include "trainer/dist/sum.h"
 #include "trainer/optim/optimizer.h"
 
@@ -39,7 +39,7 @@ static const double OUTPUT_GATE = 1e-5, GRADIENT_GATE = 1e-4;
  * zero. */
 static const double GRADIENT_FLOOR = 1e-6, ZERO_FLOOR = 1e-4;
 
-enum { MAX_RANK = 16, RANKS_S = 120, WAIT_S = 20, SCRATCH = 1 << 14 };
+enum { MAX_RANK = 16, SCRATCH = 1 << 14 };
 
 /* One rank. */
 typedef struct bench {
@@ -525,7 +525,7 @@ static bool same_on_all_ranks(const bench *b) {
         b->kernels->download(NULL, own, b->params.master, bytes);
         b->kernels->synchronize(NULL);
         uint64_t digest = fm_xxh3(own, bytes), all[MAX_RANK] = {0};
-        same = !fm_meeting_gather(b->meeting, &digest, sizeof digest, all, RANKS_S, NULL);
+        same = !fm_meeting_gather(b->meeting, &digest, sizeof digest, all, GPU_RANKS_S, NULL);
         for (int r = 0; r < fm_meeting_size(b->meeting); r++)
             same &= all[r] == digest;
         free(own);
@@ -653,8 +653,8 @@ typedef struct settings {
 } settings;
 
 static void usage(FILE *out) {
-    fprintf(out, "usage: model_parity [--device cpu|cuda] [--dap D] [--bp B] [--backend peer|nccl] "
-                 "CONFIG.json FILE.npz\n");
+    fprintf(out, "usage: model_parity [--device cpu|cuda] [--dap D] [--bp B] "
+                 "[--backend peer|nccl|shm] CONFIG.json FILE.npz\n");
 }
 
 /* Returns the index of the first positional argument, or 0 after printing the usage. */
@@ -675,8 +675,10 @@ static int parse_options(int argc, char **argv, settings *ret_set) {
         }
     }
     bool is_cpu = strcmp(ret_set->device, "cpu") == 0;
-    if (argc - optind != 2 || (!is_cpu && ret_set->layout.bp != 1)) {
-        usage(stderr); /* processes put the parts of DAP together, not those of branches */
+    bool processes = !is_cpu || strcmp(ret_set->backend, "peer") != 0;
+    /* Processes put the parts of DAP together, not those of branches. */
+    if (argc - optind != 2 || (processes && ret_set->layout.bp != 1)) {
+        usage(stderr);
         return 0;
     }
     return optind;
@@ -705,32 +707,13 @@ static fm_status build_ranks(bench *first, const fm_npz *file, const char *confi
     return status;
 }
 
-/* The groups of the ranks of this process. */
-static fm_status make_groups(const bench *b, const settings *set, fm_local_groups **ret_local,
-                             fm_device_groups *ret_device, const fm_groups **ret_groups,
-                             int *ret_n_rank, fm_error *error) {
-    *ret_n_rank = b->meeting ? 1 : fm_layout_ranks(&set->layout);
-    if (b->meeting) {
-        fm_status status = fm_device_groups_create(&set->layout, b->kernels, b->meeting,
-                                                   set->backend, WAIT_S, ret_device, error);
-        ret_groups[0] = ret_device->groups;
-        return status;
-    }
-    fm_status status =
-        fm_local_groups_create(&set->layout, fm_kernels_cpu(FM_ELEMENT_F32), ret_local, error);
-    for (int r = 0; r < *ret_n_rank && !status && *ret_n_rank > 1; r++)
-        ret_groups[r] = fm_local_groups_get(*ret_local, r);
-    return status;
-}
-
 static int run_process(const settings *set, fm_meeting *meeting) {
     bench *b = calloc(1, sizeof *b);
     assert(b);
     b->meeting = meeting;
     fm_arena file_arena = {0};
     fm_npz npz;
-    fm_local_groups *local = NULL;
-    fm_device_groups device = {0};
+    ways w = {0};
     const fm_groups *groups[MAX_RANK] = {0};
     int n_rank = 0;
     fm_error error = {0};
@@ -740,23 +723,23 @@ static int run_process(const settings *set, fm_meeting *meeting) {
         free(b);
         return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 2;
     }
-    status = make_groups(b, set, &local, &device, groups, &n_rank, &error);
+    status =
+        open_ways(&w, &set->layout, set->backend, b->kernels, meeting, groups, &n_rank, &error);
     if (!status) status = open_npz(&file_arena, set->file, &npz, &error);
     if (!status) status = build_ranks(b, &npz, set->config, groups, n_rank, &error);
     if (!status) {
         run(b);
-        if (device.groups) status = device.groups->check(device.groups, &error);
+        status = check_ways(&w, &error);
         printf("parity: %s\n", b->failed || status ? "FAIL" : "ok");
     }
     if (status) fprintf(stderr, "model_parity: %s: %s\n", set->file, error.message);
     bool good = !status && !b->failed;
-    fm_device_groups_destroy(&device);
+    close_ways(&w);
     for (int r = b->n_rank - 1; r >= 0; r--) {
         if (b->rank[r]) close_bench(b->rank[r]);
         free(r ? b->rank[r] : NULL);
     }
     free(b);
-    fm_local_groups_destroy(local);
     fm_arena_fini(&file_arena);
     return good ? 0 : 1;
 }
@@ -767,7 +750,7 @@ static int run_rank(int32_t rank, const char *address, void *context) {
     fm_meeting *meeting = NULL;
     fm_error error = {0};
     if (rank > 0 && !freopen("/dev/null", "w", stdout)) return 1;
-    if (fm_meeting_open(&meeting, address, rank, set->layout.dap, RANKS_S, &error)) {
+    if (fm_meeting_open(&meeting, address, rank, set->layout.dap, ranks_s(set->device), &error)) {
         fprintf(stderr, "model_parity: %s\n", error.message);
         return 1;
     }
@@ -786,7 +769,7 @@ int main(int argc, char **argv) {
     }
     set.config = config;
     set.file = file;
-    bool processes = strcmp(set.device, "cpu") != 0 && set.layout.dap > 1;
-    return processes ? fm_test_run_ranks(set.layout.dap, run_rank, &set, RANKS_S, exits)
+    bool processes = are_processes(set.device, set.backend, set.layout.dap);
+    return processes ? fm_test_run_ranks(set.layout.dap, run_rank, &set, ranks_s(set.device), exits)
                      : run_process(&set, NULL);
 }

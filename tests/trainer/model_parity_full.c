@@ -1,7 +1,7 @@
 /* model_parity_full.c: compares the full-size model with the reference.
  *
- *     model_parity_full [--device cpu|cuda] [--dtype fp32|bf16] [--dap D] [--blocks N]
- *                       [--inject-bins] [--verbose] [FOLDER]
+ *     model_parity_full [--device cpu|cuda] [--dtype fp32|bf16] [--dap D] [--backend NAME]
+ *                       [--blocks N] [--inject-bins] [--verbose] [FOLDER]
  *
  * FOLDER (full/ below $FM_REFERENCE_DATA) has full_inputs.npz, full_golden.npz and
  * full_config.json: 256 residues, 124 clusters, 1024 extra rows, 4 templates, AlphaFold2's own
@@ -15,9 +15,9 @@
  * gradient, one with all losses, backward, clipping, Adam and the moving average. With
  * --inject-bins the second cycle starts from the positions that the reference predicted, so that
  * distances near the edge of a bin do not matter; without it the positions are our own. The option
- * --dap D (1, 2 or 4) splits the model over D ranks: threads of this process on the CPU, processes
- * with a GPU each on GPUs, of which the first prints. The program puts split arrays together to
- * compare them.
+ * --dap D (1, 2, 4 or 8) splits the model over D ranks: threads of this process on the CPU, or
+ * processes with --backend shm; processes with a GPU each on GPUs. The first process prints. The
+ * program puts split arrays together to compare them.
  *
  * In bf16 the error of an activation or a gradient is given in units of the error that the
  * reference's own bf16 run has in that array. Activations must stay within 2 of these units;
@@ -27,15 +27,13 @@
 #include "tests/trainer/parity_full.h"
 
 #include "tests/testing/ranks.h"
+#include "tests/trainer/parity_ways.h"
 #include "trainer/app/choose_device.h"
-#include "trainer/app/device_groups.h"
 #include "trainer/dist/sum.h"
 
 #include <pthread.h>
 
 #include <time.h>
-
-enum { RANKS_S = 110, WAIT_S = 20 };
 
 /* -- comparing */
 
@@ -73,7 +71,8 @@ static float *fetch(const full *f, fm_element element, const void *device, uint6
 static void *gather_all(const full *f, const void *own, size_t bytes) {
     char *all = malloc(bytes * (size_t)f->arguments->dap);
     fm_error error = {0};
-    if (!all || fm_meeting_gather(f->meeting, own, bytes, all, RANKS_S, &error)) {
+    if (!all ||
+        fm_meeting_gather(f->meeting, own, bytes, all, ranks_s(f->arguments->device), &error)) {
         fprintf(stderr, "model_parity_full: cannot gather %zu bytes: %s\n", bytes, error.message);
         exit(1);
     }
@@ -407,7 +406,7 @@ static void inject_previous(const full *f) {
 static void count_bins(full *f) {
     const fm_npy *expected = golden(&f->golden, "recycle_bins");
     int64_t n = f->in.config.n_res, other = 0, rows = n / f->arguments->dap;
-    uint8_t *bins = malloc((size_t)(n * n));
+    uint8_t *bins = calloc((size_t)(n * n), 1);
     assert(bins);
     for (int r = 0; r < f->n_rank; r++) {
         const fm_tape *tape = &f->rank[r]->last.tape;
@@ -438,7 +437,7 @@ static double now(void) {
 
 /* Runs `work` on every rank at the same time. */
 static void run_on_all(full *f, void *(*work)(void *)) {
-    pthread_t threads[MAX_DAP];
+    pthread_t threads[MAX_DAP] = {0};
     for (int r = 1; r < f->n_rank; r++) {
         int failed = pthread_create(&threads[r], NULL, work, f->rank[r]);
         assert(!failed);
@@ -518,7 +517,7 @@ static fm_status prepare(full *f, const fm_groups *groups, char paths[3][1024], 
     f->in.config.n_block = f->arguments->n_block;
     f->in.config.dropout_msa = f->in.config.dropout_pair = 0;
     f->in.config.recompute = FM_RECOMPUTE_BLOCK;
-    f->in.config.groups = groups; /* all sizes are multiples of 4 */
+    f->in.config.groups = groups; /* all sizes are multiples of 8 */
     fm_test_json *json = fm_test_json_open(paths[2]);
     read_structure_config(json, &f->in, &f->sm);
     fm_test_json_close(json);
@@ -532,7 +531,6 @@ static fm_status prepare(full *f, const fm_groups *groups, char paths[3][1024], 
 static fm_status prepare_ranks(full *f, const fm_groups *const *groups, char paths[3][1024],
                                fm_error *error) {
     fm_status status = FM_OK;
-    f->n_rank = f->meeting ? 1 : f->arguments->dap;
     for (int r = 0; r < f->n_rank && !status; r++) {
         full *rank = r ? calloc(1, sizeof *rank) : f;
         assert(rank);
@@ -545,8 +543,12 @@ static fm_status prepare_ranks(full *f, const fm_groups *const *groups, char pat
 }
 
 static bool parse(arguments *set, int argc, char **argv) {
-    *set = (arguments){
-        .device = "cpu", .dtype = "fp32", .folder = "full", .n_block = N_BLOCK, .dap = 1};
+    *set = (arguments){.device = "cpu",
+                       .backend = "peer",
+                       .dtype = "fp32",
+                       .folder = "full",
+                       .n_block = N_BLOCK,
+                       .dap = 1};
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;
         if (more && !strcmp(argv[i], "--device")) {
@@ -554,6 +556,8 @@ static bool parse(arguments *set, int argc, char **argv) {
         } else if (more && !strcmp(argv[i], "--dtype")) {
             set->dtype = argv[++i];
             set->inject_bins |= !strcmp(set->dtype, "bf16");
+        } else if (more && !strcmp(argv[i], "--backend")) {
+            set->backend = argv[++i];
         } else if (more && !strcmp(argv[i], "--dap")) {
             set->dap = atoi(argv[++i]);
         } else if (more && !strcmp(argv[i], "--blocks")) {
@@ -568,26 +572,8 @@ static bool parse(arguments *set, int argc, char **argv) {
             return false;
         }
     }
-    bool split = set->dap == 1 || set->dap == 2 || set->dap == MAX_DAP;
+    bool split = set->dap == 1 || set->dap == 2 || set->dap == 4 || set->dap == MAX_DAP;
     return split && set->n_block >= 1 && set->n_block <= N_BLOCK;
-}
-
-/* The groups of the ranks of this process: those of threads, or that of one process. */
-static fm_status make_groups(const full *f, fm_local_groups **ret_local,
-                             fm_device_groups *ret_device, const fm_groups *ret_groups[MAX_DAP],
-                             fm_error *error) {
-    const fm_layout split = {f->arguments->dap, 1, 1};
-    if (f->arguments->dap == 1) return FM_OK;
-    if (f->meeting) {
-        fm_status status = fm_device_groups_create(&split, f->kernels, f->meeting, "peer", WAIT_S,
-                                                   ret_device, error);
-        ret_groups[0] = ret_device->groups;
-        return status;
-    }
-    fm_status status = fm_local_groups_create(&split, f->kernels, ret_local, error);
-    for (int r = 0; r < f->arguments->dap && !status; r++)
-        ret_groups[r] = fm_local_groups_get(*ret_local, r);
-    return status;
 }
 
 typedef struct task {
@@ -602,27 +588,29 @@ static int run_process(task *t, fm_meeting *meeting) {
     f->arguments = &t->set;
     f->meeting = meeting;
     fm_error error = {0};
-    fm_local_groups *local = NULL;
-    fm_device_groups device = {0};
+    ways w = {0};
+    const fm_layout split = {t->set.dap, 1, 1};
     const fm_groups *groups[MAX_DAP] = {0};
     fm_status status = fm_device_find(t->set.device, t->set.dtype, &f->kernels, &error);
     int code = status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 1;
-    if (!status) status = make_groups(f, &local, &device, groups, &error);
+    if (!status) {
+        status =
+            open_ways(&w, &split, t->set.backend, f->kernels, meeting, groups, &f->n_rank, &error);
+    }
     if (!status) status = prepare_ranks(f, groups, t->path, &error);
     if (!status) {
         run(f);
-        if (device.groups) status = device.groups->check(device.groups, &error);
+        status = check_ways(&w, &error);
         code = report_groups(f->group, is_whole(f) ? N_GROUP : G_STRUCTURE) && !status ? 0 : 1;
     }
     if (status) fprintf(stderr, "model_parity_full: %s\n", error.message);
-    fm_device_groups_destroy(&device);
+    close_ways(&w);
     for (int r = 1; r < f->n_rank && f->rank[r]; r++) {
         close_full(f->rank[r]);
         free(f->rank[r]);
     }
     close_full(f);
     free(f);
-    fm_local_groups_destroy(local);
     return code;
 }
 
@@ -632,7 +620,7 @@ static int run_rank(int32_t rank, const char *address, void *context) {
     fm_meeting *meeting = NULL;
     fm_error error = {0};
     if (rank > 0 && !freopen("/dev/null", "w", stdout)) return 1;
-    if (fm_meeting_open(&meeting, address, rank, t->set.dap, RANKS_S, &error)) {
+    if (fm_meeting_open(&meeting, address, rank, t->set.dap, ranks_s(t->set.device), &error)) {
         fprintf(stderr, "model_parity_full: %s\n", error.message);
         return 1;
     }
@@ -649,14 +637,15 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!parse(&t.set, argc, argv)) {
         fprintf(stderr, "usage: model_parity_full [--device cpu|cuda] [--dtype fp32|bf16] "
-                        "[--dap 1|2|4] [--blocks N] [--inject-bins] [--verbose] [FOLDER]\n");
+                        "[--dap 1|2|4|8] [--backend peer|nccl|shm] [--blocks N] [--inject-bins] "
+                        "[--verbose] [FOLDER]\n");
         return 2;
     }
     for (int i = 0; i < 3; i++) {
         snprintf(relative_path, sizeof relative_path, "%s/%s", t.set.folder, names[i]);
         if (!locate(relative_path, t.path[i], sizeof t.path[i])) return FM_TEST_SKIPPED;
     }
-    bool processes = strcmp(t.set.device, "cpu") != 0 && t.set.dap > 1;
-    return processes ? fm_test_run_ranks(t.set.dap, run_rank, &t, RANKS_S, exits)
+    bool processes = are_processes(t.set.device, t.set.backend, t.set.dap);
+    return processes ? fm_test_run_ranks(t.set.dap, run_rank, &t, ranks_s(t.set.device), exits)
                      : run_process(&t, NULL);
 }

@@ -9,11 +9,11 @@
 #include "trainer/dist/meeting.h"
 #include "trainer/optim/optimizer.h"
 
-enum { N_BLOCK = 48, ATOM37_CA = 1, ATOM37_CB = 3, N_PARTS = FM_MAX_TEMPLATE, MAX_DAP = 4 };
+enum { N_BLOCK = 48, ATOM37_CA = 1, ATOM37_CB = 3, N_PARTS = FM_MAX_TEMPLATE, MAX_DAP = 8 };
 enum { PIECE = 1 << 16 /* elements of the scratch memory for sums over ranks */ };
 
 typedef struct arguments {
-    const char *device, *dtype, *folder;
+    const char *device, *backend, *dtype, *folder;
     int n_block, dap;
     bool inject_bins, verbose;
 } arguments;

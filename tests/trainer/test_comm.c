@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-enum { PART = 5, ROUNDS = 200, MOST = 4 };
+enum { PART = 5, ROUNDS = 200, MOST = 8 };
 
 typedef struct rank_state {
     fm_comm *comm;
@@ -150,7 +150,8 @@ static int exchange_much(const process_task *task) {
 
 static void processes_exchange_as_threads_do(void **state) {
     (void)state;
-    static const fm_layout layouts[] = {{2, 1, 1}, {3, 1, 1}, {1, 2, 1}, {1, 1, 4}, {2, 2, 2}};
+    static const fm_layout layouts[] = {{2, 1, 1}, {3, 1, 1}, {1, 2, 1}, {1, 1, 4},
+                                        {2, 2, 2}, {8, 1, 1}, {1, 1, 8}, {4, 1, 2}};
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
         for (size_t k = 0; k < N_PROCESS_OPTIONS; k++) {
             const process_task task = {
@@ -165,8 +166,8 @@ static void processes_exchange_as_threads_do(void **state) {
 static int fill_the_slots(const process_task *task) {
     enum { COUNT = 20000 };
     process p;
-    float *send = malloc(COUNT * sizeof *send), *receive = malloc(COUNT * sizeof *receive);
-    if (!send || !receive || !open_process(&p, task)) return 1;
+    static float send[COUNT], receive[COUNT];
+    if (!open_process(&p, task)) return 1;
     fm_comm *comm = fm_shm_groups_get(p.groups)->dap;
     bool ok = true;
     for (int round = 0; round < 5; round++) {
@@ -185,8 +186,6 @@ static int fill_the_slots(const process_task *task) {
         }
     }
     close_process(&p);
-    free(send);
-    free(receive);
     return ok ? 0 : 2;
 }
 

@@ -1,6 +1,6 @@
 /* test_config.c: presets and configuration files: every preset gives all keys a value, a file
  * changes the keys that it names, and mistakes are refused with their line. */
-#include "trainer/app/train_config.h"
+#include "trainer/app/train_keys.h"
 #include "trainer/model/parameters.h"
 #include "trainer/app/presets.h"
 
@@ -25,7 +25,8 @@ static void presets_are_whole(void **state) {
         assert_int_equal(fm_train_config_preset(fm_presets[n].name, &config, &error), FM_OK);
         assert_int_equal(config.model.n_res, config.data.crop_size);
         assert_int_equal(config.model.n_seq, config.data.max_msa_clusters);
-        assert_string_equal(config.data.plan, fm_presets[n].name);
+        bool is_af2 = config.network == FM_NETWORK_AF2;
+        assert_string_equal(config.data.plan, is_af2 ? fm_presets[n].name : "");
         char begin[64];
         snprintf(begin, sizeof begin, "; %s: ", fm_presets[n].name);
         assert_memory_equal(fm_presets[n].text, begin, strlen(begin));
@@ -138,32 +139,107 @@ static void presets_inherit(void **state) {
     assert_int_equal(config.model.n_recycle_bin, 15); /* of tiny's own base */
 }
 
-/* The documentation has a row for each key that is shown, with the default as it is shown. */
-static void every_key_is_documented(void **state) {
-    (void)state;
-    static char table[FM_TRAIN_CONFIG_DOCUMENT_BYTES], shown[FM_TRAIN_CONFIG_TEXT_BYTES];
-    fm_train_config config;
-    assert_int_equal(fm_train_config_preset("af2-initial", &config, NULL), FM_OK);
-    fm_train_config_document(&config, table);
-    fm_train_config_format_all(&config, shown);
-    int n_key = 0, n_row = -2; /* the table's head */
-    for (const char *c = table; *c; c++)
-        n_row += *c == '\n';
+/* Checks the rows of a preset's keys in the table, and counts them in seen[section.name]. */
+static int check_rows(const char *table, const fm_train_config *config, bool all) {
+    static char shown[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config_format_all(config, shown);
+    int n_key = 0;
     char section[32] = "", *rest = NULL;
     for (char *line = strtok_r(shown, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char name[64], value[64], expected[256];
-        if (sscanf(line, "[%31[a-z]]", section) == 1) continue;
+        if (sscanf(line, "[%31[a-z0-9_]]", section) == 1) continue;
         assert_int_equal(sscanf(line, "%63s = %63s", name, value), 2);
         snprintf(expected, sizeof expected, "| `[%s]` | `%s` |", section, name);
         const char *row = strstr(table, expected);
         assert_non_null(row);
         snprintf(expected, sizeof expected, "| `%s` |", value);
-        assert_true(strstr(row, expected) && strstr(row, expected) < strchr(row, '\n'));
+        bool has_default = strstr(row, expected) && strstr(row, expected) < strchr(row, '\n');
+        assert_true(has_default || !all);
         n_key++;
     }
-    assert_int_equal(n_key, n_row);
+    return n_key;
+}
+
+/* The documentation has a row for each key that is shown, with the default as it is shown. */
+static void every_key_is_documented(void **state) {
+    (void)state;
+    static char table[FM_TRAIN_CONFIG_DOCUMENT_BYTES];
+    fm_train_config af2, af3;
+    assert_int_equal(fm_train_config_preset("af2-initial", &af2, NULL), FM_OK);
+    assert_int_equal(fm_train_config_preset("af3-initial", &af3, NULL), FM_OK);
+    fm_train_config_document(&af2, &af3, table);
+    int n_row = -2, n_shared = 0; /* the table's head */
+    for (const char *c = table; *c; c++)
+        n_row += *c == '\n';
+    for (size_t i = 0; i < fm_train_n_key; i++)
+        n_shared += fm_train_keys[i].of == FM_KEY_BOTH;
+    int n_af2 = check_rows(table, &af2, true), n_af3 = check_rows(table, &af3, false);
+    assert_int_equal(n_af2 + n_af3 - n_shared, n_row);
     assert_non_null(strstr(table, "| `[model]` | `n_block` | whole number, 1 to 64 | blocks | "
                                   "`48` | Number of Evoformer blocks (Algorithm 6). |\n"));
+    assert_non_null(strstr(table, "| `[af3]` | `n_sample` | whole number, 1 to 256 | structures | "
+                                  "`48` |"));
+}
+
+static const char *const af3_presets[] = {"af3-initial", "af3-finetuning", "af3-confidence",
+                                          "af3-tiny"};
+
+/* A checkpoint's text names every setting, so it can be read into the settings of any preset. The
+ * text of af2 does not name its network, as in files of older programs. */
+static void a_text_carries_its_network(void **state) {
+    (void)state;
+    static char text[FM_TRAIN_CONFIG_TEXT_BYTES], again[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config config, other;
+    for (size_t i = 0; i < sizeof af3_presets / sizeof af3_presets[0]; i++) {
+        assert_int_equal(fm_train_config_preset(af3_presets[i], &config, NULL), FM_OK);
+        assert_int_equal(config.network, FM_NETWORK_AF3);
+        assert_int_equal(config.af3.n_token, config.data.crop_size);
+        fm_train_config_format(&config, text);
+        assert_non_null(strstr(text, "model = af3\n"));
+        assert_null(strstr(text, "n_extra_block"));
+        assert_int_equal(fm_train_config_preset("af2-initial", &other, NULL), FM_OK);
+        assert_int_equal(fm_train_config_parse(text_of(text), &other, NULL), FM_OK);
+        fm_train_config_format(&other, again);
+        assert_string_equal(text, again);
+    }
+    assert_int_equal(fm_train_config_preset("af2-initial", &config, NULL), FM_OK);
+    fm_train_config_format(&config, text);
+    assert_null(strstr(text, "af2\n"));
+    assert_null(strstr(text, "af3"));
+}
+
+static void refuse(const char *preset, const char *text, uint64_t line, const char *message) {
+    fm_train_config config;
+    fm_error error = {.message = ""};
+    assert_int_equal(fm_train_config_preset(preset, &config, NULL), FM_OK);
+    assert_int_equal(fm_train_config_parse(text_of(text), &config, &error), FM_ERR_USAGE);
+    assert_int_equal(error.line, line);
+    if (!strstr(error.message, message)) fail_msg("found: %s", error.message);
+}
+
+static void networks_keep_to_their_keys(void **state) {
+    (void)state;
+    refuse("af2-initial", "[af3]\nc_s = 8\n", 2, "c_s: found in section [af3], but model = af2");
+    refuse("af3-tiny", "[model]\nn_block = 8\n", 2, "but model = af3 has no such key");
+    refuse("af3-tiny", "[model]\nmodel = af4\n", 2, "found 'af4', expected af2 or af3");
+    refuse("tiny", "[model]\nmodel = af3\n", 0, "begin with a preset of that model");
+}
+
+static void the_stages_of_af3(void **state) {
+    (void)state;
+    fm_train_config c;
+    assert_int_equal(fm_train_config_preset("af3-initial", &c, NULL), FM_OK);
+    const fm_af3_config published = fm_af3_config_initial();
+    assert_true(c.af3.n_token == 384 && c.af3.n_sample == 48 && c.af3_loss.bond == 0);
+    assert_true(c.af3_loss.pae == 0 && c.af3_trains == FM_AF3_TRAINS_ALL);
+    fm_af3_config same = c.af3;
+    same.recompute = published.recompute;
+    assert_memory_equal(&same, &published, sizeof same);
+    assert_int_equal(fm_train_config_preset("af3-finetuning", &c, NULL), FM_OK);
+    assert_true(c.af3.n_token == 640 && c.af3.n_sample == 32 && c.af3_loss.bond == 1);
+    assert_int_equal(fm_train_config_preset("af3-confidence", &c, NULL), FM_OK);
+    assert_true(c.af3_loss.pae == 1 && c.af3_loss.diffusion == 0 && c.af3_loss.distogram == 0);
+    assert_int_equal(c.af3_trains, FM_AF3_TRAINS_CONFIDENCE);
 }
 
 /* A key that changes no number is not part of a run's identity. */
@@ -265,7 +341,7 @@ static void mistakes_are_refused_with_their_line(void **state) {
         {"[model]\norder = last\n", 2,
          "order: found 'last', expected original, opm_first or parallel"},
         {"[model]\nrecompute = all\n", 2,
-         "recompute: found 'all', expected none, hidden, block or auto"},
+         "recompute: found 'all', expected none, hidden, projections, block or auto"},
         {"[optimizer]\nclip = never\n", 2, "clip: found 'never', expected sample or batch"},
         {"[data]\nmax_template_date = 2018-02-30\n", 2,
          "max_template_date: found '2018-02-30', expected a day as YYYY-MM-DD, query or any"},
@@ -302,6 +378,9 @@ int main(void) {
         cmocka_unit_test(finetuning_is_the_papers_second_stage),
         cmocka_unit_test(presets_inherit),
         cmocka_unit_test(every_key_is_documented),
+        cmocka_unit_test(a_text_carries_its_network),
+        cmocka_unit_test(networks_keep_to_their_keys),
+        cmocka_unit_test(the_stages_of_af3),
         cmocka_unit_test(checkpoints_omit_recomputation),
         cmocka_unit_test(printed_settings_parse_to_the_same),
         cmocka_unit_test(the_whole_model_has_93_million_parameters),

@@ -227,7 +227,7 @@ static void planned_bytes_are_used_and_policies_change_no_bit(void **state) {
         fm_trainer_options options = options_of(mixed_table());
         options.model.order = (fm_block_order)order;
         fm_trainer *first = NULL;
-        for (int policy = 0; policy < 3; policy++) {
+        for (int policy = 0; policy <= FM_RECOMPUTE_BLOCK; policy++) {
             options.model.recompute = (fm_recompute_policy)policy;
             fm_trainer *trainer = create(&options);
             for (int step = 0; step < 2; step++) {

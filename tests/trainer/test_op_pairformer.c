@@ -186,6 +186,7 @@ typedef struct attention {
     bool q_bias, gate_bias, out_bias;
     bool split; /* in three nodes */
     bool recompute;
+    bool projects_again; /* q k v g are made again for backward, nothing else is */
     double dropout;
     fm_attention_weights weights;
 } attention;
@@ -222,7 +223,8 @@ static fm_attention_weights attention_weights(op_bench *bench, const attention *
                               .bias = op_block(bench, s->n_head, c_z),
                               .norm_z = FM_PARAM_NONE,
                               .n_head = s->n_head,
-                              .c_head = s->c_head};
+                              .c_head = s->c_head,
+                              .keep_qkvg = s->projects_again ? FM_RECOMPUTE : FM_KEEP};
     if (s->gate_bias) w.gate_bias = op_block_after_zeros(bench, 3 * width, width, 0);
     if (s->q_bias) w.q_bias = op_block(bench, width, 0);
     if (s->out_bias) w.out_bias = op_block(bench, s->c, 0);
@@ -338,15 +340,19 @@ static void split_and_recomputed_attention_have_the_same_bits(void **state) {
         attention whole = FORMS[i];
         whole.q_bias = i % 2 == 0;
         whole.dropout = i < 3 ? 0 : 0.25;
-        attention split = whole, again = whole;
+        attention split = whole, again = whole, projects = whole;
         split.split = true;
         again.recompute = true;
-        op_bench a, b, c;
+        projects.projects_again = true;
+        op_bench a, b, c, d;
         begin_attention(&a, &whole, FM_ELEMENT_F64);
         begin_attention(&b, &split, FM_ELEMENT_F64);
         begin_attention(&c, &again, FM_ELEMENT_F64);
-        run(&a), run(&b), run(&c);
+        begin_attention(&d, &projects, FM_ELEMENT_F64);
+        run(&a), run(&b), run(&c), run(&d);
         assert_same_gradients(&a, &c);
+        assert_same_gradients(&a, &d);
+        assert_true(d.tape.size.saved_bytes < a.tape.size.saved_bytes);
         int64_t n = op_input_count(&a, 0);
         assert_memory_equal(fm_tape_data(&a.tape, a.output_tensor),
                             fm_tape_data(&b.tape, b.output_tensor), (size_t)n * sizeof(double));
@@ -355,6 +361,7 @@ static void split_and_recomputed_attention_have_the_same_bits(void **state) {
         op_end(&a);
         op_end(&b);
         op_end(&c);
+        op_end(&d);
     }
 }
 

@@ -1,6 +1,7 @@
 /* test_prediction.c: tests the files of a prediction. The project's parsers read them back with
  * equal coordinates, and chains that do not fit into a format are refused. FM_TEST_PICTURES=DIR
  * keeps the pictures. */
+#include "trainer/predict/chain_file.h"
 #include "trainer/predict/page.h"
 #include "trainer/predict/pictures.h"
 #include "trainer/predict/prediction.h"
@@ -201,20 +202,57 @@ static void rankings_are_by_plddt(void **state) {
     assert_int_equal(order[1], 0);
     assert_int_equal(order[2], 2);
     assert_int_equal(fm_results_n_failed(&r), 1);
-    assert_int_equal(fm_results_write_summary(&r, path_of("s.csv"), NULL), FM_OK);
+    assert_int_equal(fm_results_find_best(&r, &r.chain[0]), 1);
+    char name[] = "d", why[] = "d.fasta:1:2: found 'J'";
+    const fm_refused_input refused = {name, why};
+    assert_int_equal(fm_results_write_summary(&r, &refused, 1, path_of("s.csv"), NULL), FM_OK);
     fm_bytes text = read_back("s.csv");
     static const char row[] = "c,0,0,0,m,3,,,,,,,,,\"too \"\"long\"\", it is\"\n";
     assert_non_null(memmem(text.data, text.size, row, sizeof row - 1));
+    static const char last[] = "\nd,,,,,,,,,,,,,,d.fasta:1:2: found 'J'\n";
+    assert_non_null(memmem(text.data, text.size, last, sizeof last - 1));
+    r.chain[0].result[0].status = r.chain[0].result[1].status = FM_ERR_LIMIT;
+    r.chain[0].result[2].is_done = false;
+    assert_int_equal(fm_results_find_best(&r, &r.chain[0]), UINT32_MAX);
     fm_results_release(&r);
 }
 
-static fm_bytes draw(const char *name, void (*picture)(FILE *, const fm_prediction *),
-                     const fm_prediction *p) {
-    fm_text_file file;
-    assert_int_equal(fm_text_file_open(&file, NULL), FM_OK);
-    picture(file.out, p);
-    assert_int_equal(fm_text_file_commit(&file, path_of(name), NULL), FM_OK);
-    return read_back(name);
+/* Different chains have different files, which stay in the folder and fit into its names. */
+static void names_of_files_are_different(void **state) {
+    (void)state;
+    static const char *const names[][2] = {
+        {"1abc_A", "1abc_A"},         {"a/b", "a%2Fb"},      {"a_b", "a_b"},
+        {"a%2Fb", "a%252Fb"},         {"../x", "%2E.%2Fx"},  {".", "%2E"},
+        {"lock", "%6Cock"},           {"locks", "locks"},    {"summary.csv", "%73ummary.csv"},
+        {"pdb:1abc_A", "pdb:1abc_A"}, {"a b\n", "a%20b%0A"}, {"", ""}};
+    char out[FM_CHAIN_FILE_MOST + 1], other[FM_CHAIN_FILE_MOST + 1], text[300];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        fm_chain_file_name(names[i][0], out);
+        assert_string_equal(out, names[i][1]);
+    }
+    /* One more byte than there is room for, of each kind, and two names with the same beginning. */
+    for (size_t kind = 0; kind < 2; kind++) {
+        size_t most = kind ? FM_CHAIN_FILE_MOST / 3 : FM_CHAIN_FILE_MOST;
+        memset(text, kind ? '/' : 'x', sizeof text);
+        text[most] = '\0';
+        fm_chain_file_name(text, out);
+        assert_int_equal(strlen(out), FM_CHAIN_FILE_MOST);
+        assert_null(strstr(out, "%~"));
+        memcpy(text + most, "y", 2);
+        fm_chain_file_name(text, out);
+        memcpy(text + most, "z", 2);
+        fm_chain_file_name(text, other);
+        assert_true(strlen(out) <= FM_CHAIN_FILE_MOST && strlen(out) > FM_CHAIN_FILE_MOST - 3);
+        assert_non_null(strstr(out, "%~"));
+        assert_string_not_equal(out, other);
+    }
+    size_t bytes;
+    assert_string_equal(fm_chain_in_dataset("pdb:1abc_A", &bytes), "1abc_A");
+    assert_int_equal(bytes, 3);
+    assert_string_equal(fm_chain_in_dataset("1abc_A", &bytes), "1abc_A");
+    assert_int_equal(bytes, 0);
+    assert_string_equal(fm_chain_in_dataset("a/b:c", &bytes), "a/b:c");
+    assert_string_equal(fm_chain_in_dataset("a:", &bytes), "a:");
 }
 
 /* Pictures are XML without links; the page holds them. */
@@ -230,15 +268,23 @@ static void pictures_and_pages_are_whole(void **state) {
     }
     const fm_plddt_curve curves[] = {{"model_1 & friends_seed-3", plddt, 85.5},
                                      {"model_2_seed-3", other, 73.1}};
-    fm_bytes pictures[4] = {draw("trace.svg", fm_picture_trace, &p)};
+    fm_bytes pictures[4];
+    assert_int_equal(fm_text_file_open(&file, NULL), FM_OK);
+    assert_true(fm_picture_trace(file.out, &p));
+    assert_int_equal(fm_text_file_commit(&file, path_of("trace.svg"), NULL), FM_OK);
+    pictures[0] = read_back("trace.svg");
     assert_int_equal(fm_text_file_open(&file, NULL), FM_OK);
     fm_picture_plddt(file.out, p.chain, N, curves, 2);
     assert_int_equal(fm_text_file_commit(&file, path_of("plddt.svg"), NULL), FM_OK);
     pictures[1] = read_back("plddt.svg");
-    pictures[2] = draw("pae.svg", fm_picture_pae, &p);
-    const fm_page_row rows[] = {{"model_1 & friends_seed-3", "model_1 & friends", 3, 85.5, 0.7123,
-                                 4, 12.5, "it's_a_model 1.cif"},
-                                {"model_2_seed-3", "model_2", 3, 73.1, NAN, 3, 9.1, "b.cif"}};
+    assert_int_equal(fm_text_file_open(&file, NULL), FM_OK);
+    fm_picture_pae(file.out, &p);
+    assert_int_equal(fm_text_file_commit(&file, path_of("pae.svg"), NULL), FM_OK);
+    pictures[2] = read_back("pae.svg");
+    const fm_page_row rows[] = {
+        {"model_1 & friends_seed-3", "model_1 & friends", 3, 85.5, 0.7123, 4, 12.5,
+         "it's_a_model 1.cif", "a_scores.json"},
+        {"model_2_seed-3", "model_2", 3, 73.1, NAN, 3, 9.1, "b.cif", "b_scores.json"}};
     const fm_page page = {p.chain, "0.1.0", N,    1234, "1abc_A, 2xyz_B", letters,
                           plddt,   2,       rows, 3,    pictures};
     assert_int_equal(fm_page_write(path_of("page.html"), &page, NULL), FM_OK);
@@ -262,6 +308,7 @@ int main(void) {
         cmocka_unit_test(pdb_is_read_back),
         cmocka_unit_test(unknown_residues_have_no_atoms),
         cmocka_unit_test(rankings_are_by_plddt),
+        cmocka_unit_test(names_of_files_are_different),
         cmocka_unit_test(pictures_and_pages_are_whole),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

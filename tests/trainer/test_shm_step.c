@@ -75,7 +75,8 @@ static int run_rank(const process_task *task) {
 
 static void processes_have_the_bits_of_threads(void **state) {
     (void)state;
-    static const fm_layout layouts[] = {{2, 1, 1}, {3, 1, 1}, {1, 2, 1}, {2, 2, 1}};
+    static const fm_layout layouts[] = {{2, 1, 1}, {3, 1, 1}, {1, 2, 1},
+                                        {2, 2, 1}, {8, 1, 1}, {4, 2, 1}};
     make_sample(&s);
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
         const outcome expected = run_threads(&layouts[i]);

@@ -85,6 +85,7 @@ static void dap_gives_the_same_numbers(void **state) {
     compare_with_one(FM_ORDER_OUTER_FIRST, FM_RECOMPUTE_HIDDEN, 3, 1);
     compare_with_one(FM_ORDER_PARALLEL, FM_RECOMPUTE_NONE, 4, 1);
     compare_with_one(FM_ORDER_PARALLEL, FM_RECOMPUTE_BLOCK, 2, 1);
+    compare_with_one(FM_ORDER_ORIGINAL, FM_RECOMPUTE_NONE, 8, 1); /* more than its templates */
 }
 
 static void bp_gives_the_same_numbers(void **state) {
@@ -148,11 +149,11 @@ static uint64_t compare_schedules(const fm_trainer_options *options, fm_layout l
 static void all_ranks_have_one_schedule(void **state) {
     (void)state;
     static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
-                                                   FM_RECOMPUTE_BLOCK};
+                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
     fm_trainer_options options = small_options();
     options.model.n_block = 1;
     for (fm_block_order order = FM_ORDER_ORIGINAL; order <= FM_ORDER_PARALLEL; order++) {
-        for (size_t policy = 0; policy < 3; policy++) {
+        for (size_t policy = 0; policy < 4; policy++) {
             uint64_t before = 0;
             options.model.order = order;
             options.model.recompute = policies[policy];
@@ -212,15 +213,12 @@ static void run_all(runner *ranks, int32_t n) {
         pthread_join(threads[r], NULL);
 }
 
-/* dap x bp x dp = 2 x 2 x 2: two samples side by side compared with the same two one after the
- * other. */
-static void dp_takes_the_mean_over_groups(void **state) {
-    (void)state;
-    static sample s[2];
-    const fm_layout layout = {2, 2, 2};
-    fm_trainer_options options = exact_options(FM_ORDER_PARALLEL, FM_RECOMPUTE_NONE);
+/* Samples of the groups side by side compared with the same ones, one after the other. */
+static void compare_groups_with_one(fm_block_order order, fm_layout layout) {
+    static sample s[MAX_RANK];
+    fm_trainer_options options = exact_options(order, FM_RECOMPUTE_NONE);
     fm_trainer *one = create(&options);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < layout.dp; i++) {
         make_sample(&s[i]);
         s[i].features.slot = (uint32_t)i;
         s[i].aatype[3] = (uint8_t)(i + 4);
@@ -230,25 +228,34 @@ static void dp_takes_the_mean_over_groups(void **state) {
     fm_local_groups *groups;
     assert_int_equal(fm_local_groups_create(&layout, one->params.kernels, &groups, NULL), FM_OK);
     runner ranks[MAX_RANK];
-    for (int32_t r = 0; r < MAX_RANK; r++) {
+    const int32_t n = fm_layout_ranks(&layout);
+    for (int32_t r = 0; r < n; r++) {
         options.groups = fm_local_groups_get(groups, r);
         ranks[r] = (runner){.trainer = create(&options),
                             .features = &s[options.groups->place.dp].features,
                             .update = true};
     }
-    run_all(ranks, MAX_RANK);
+    run_all(ranks, n);
     size_t bytes = (size_t)one->params.n_element * sizeof(double);
-    for (int32_t r = 0; r < MAX_RANK; r++) {
+    for (int32_t r = 0; r < n; r++) {
         const fm_trainer *rank = ranks[r].trainer;
         assert_memory_equal(rank->params.master, ranks[0].trainer->params.master, bytes);
         assert_true(distance(rank->optimizer.sum, one->optimizer.sum, one->params.n_element) <
                     SAME);
-        assert_true(rank->optimizer.samples == 2 && rank->optimizer.step == 1);
+        assert_true(rank->optimizer.samples == (uint64_t)layout.dp && rank->optimizer.step == 1);
     }
-    for (int32_t r = 0; r < MAX_RANK; r++)
+    for (int32_t r = 0; r < n; r++)
         fm_trainer_destroy(ranks[r].trainer);
     fm_local_groups_destroy(groups);
     fm_trainer_destroy(one);
+}
+
+static void dp_takes_the_mean_over_groups(void **state) {
+    (void)state;
+    compare_groups_with_one(FM_ORDER_PARALLEL, (fm_layout){2, 2, 2});
+    compare_groups_with_one(FM_ORDER_ORIGINAL, (fm_layout){4, 1, 2});
+    compare_groups_with_one(FM_ORDER_OUTER_FIRST, (fm_layout){1, 2, 4});
+    compare_groups_with_one(FM_ORDER_ORIGINAL, (fm_layout){1, 1, 8});
 }
 
 /* -- sent bytes */

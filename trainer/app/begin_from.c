@@ -3,7 +3,7 @@
 #include "trainer/app/begin_from.h"
 
 #include "proto/base/log.h"
-#include "trainer/app/infer_preset.h"
+#include "trainer/app/network.h"
 #include "trainer/app/train_config.h"
 #include "trainer/checkpoint/checkpoint.h"
 
@@ -74,7 +74,8 @@ static fm_status list_saved(const char *path, const fm_checkpoint_state *state, 
     fm_status status = fm_train_config_preset("af2-initial", &config, reterr);
     if (!status) status = fm_train_config_parse(text, &config, reterr);
     if (status && reterr) (void)fm_error_in(reterr, path);
-    return status ? status : fm_preset_list_parameters(&config.model, arena, ret_saved, reterr);
+    return status ? status
+                  : fm_network_of(&config)->list_parameters(&config, arena, ret_saved, reterr);
 }
 
 static fm_status load(const char *path, fm_params *params, fm_arena *arena, fm_error *reterr) {

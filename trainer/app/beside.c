@@ -10,9 +10,10 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 100, NOT_STARTED = 127 };
+enum { LOOK_MS = 100, END_LOOKS = 30, NOT_STARTED = 127 };
 
 static const size_t most_bytes = (size_t)1 << 30;
 
@@ -60,6 +61,18 @@ static fm_status read_more(int fd, char **text, size_t *bytes, size_t *room, boo
     return FM_OK;
 }
 
+/* Ends the child, whose output nobody wants any more. One that hangs is killed. */
+static void end(pid_t child) {
+    const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
+    siginfo_t state = {.si_pid = 0};
+    kill(child, SIGTERM);
+    for (int i = 0; i < END_LOOKS && !state.si_pid; i++) {
+        if (i) nanosleep(&pause, NULL);
+        if (waitid(P_PID, (id_t)child, &state, WEXITED | WNOHANG | WNOWAIT) < 0) return;
+    }
+    if (!state.si_pid) kill(child, SIGKILL);
+}
+
 static int wait_for(pid_t child) {
     int state = 0;
     while (waitpid(child, &state, 0) < 0 && errno == EINTR)
@@ -92,7 +105,7 @@ fm_status fm_beside_run(char *const *argv, bool (*is_cancelled)(void), char **re
             status = fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
         }
     }
-    if (status && child > 0) kill(child, SIGTERM);
+    if (status && child > 0) end(child);
     close(ends[0]);
     int code = child > 0 ? wait_for(child) : NOT_STARTED;
     if (!status && code == NOT_STARTED) {

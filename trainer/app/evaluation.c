@@ -3,6 +3,7 @@
 #include "trainer/app/evaluation.h"
 
 #include "proto/base/log.h"
+#include "trainer/app/network.h"
 #include "trainer/app/chains.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/sample_features.h"
@@ -42,6 +43,7 @@ static fm_status read_config(fm_evaluation *e, const char *path, fm_error *reter
         if (status) fm_error_in(reterr, path);
     }
     fm_arena_fini(&arena);
+    if (!status) status = fm_network_check_is_af2(&e->config, "foldmill eval", reterr);
     if (!status && e->config.model.structure.n_iteration == 0) {
         status = fm_fail_in(reterr, FM_ERR_UNSUPPORTED, path,
                             "the model has no structure module ([model] n_structure_iteration = "

@@ -7,6 +7,7 @@
  * fits. */
 #include "trainer/app/infer_preset.h"
 
+#include "trainer/app/network.h"
 #include "trainer/app/presets.h"
 #include "trainer/checkpoint/foreign.h"
 #include "trainer/model/parameters.h"
@@ -102,6 +103,7 @@ static void note_change(candidate *c, const char *key, int64_t before, int64_t n
 }
 
 static void apply_sizes(const found_sizes *found, candidate *c) {
+    if (c->config.network != FM_NETWORK_AF2) return; /* presets of af3 fit as they are */
     fm_model_config *model = &c->config.model;
     const fm_model_config before = *model;
     if (found->n_block) model->n_block = found->n_block;
@@ -124,23 +126,13 @@ static void apply_sizes(const found_sizes *found, candidate *c) {
                 model->structure.n_aligned_error_bin);
 }
 
-fm_status fm_preset_list_parameters(const fm_model_config *config, fm_arena *arena,
-                                    fm_params *ret_params, fm_error *reterr) {
-    fm_status status = fm_params_init(ret_params, FM_MAX_PARAM, arena, reterr);
-    if (status) return status;
-    fm_model_weights *weights = calloc(1, sizeof *weights);
-    if (!weights) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the parameter table");
-    fm_model_add_parameters(ret_params, arena, config, weights);
-    free(weights);
-    return FM_OK;
-}
-
 static fm_status count_differences(const fm_weights_file *file, fm_arena *arena, candidate *c,
                                    fm_error *reterr) {
     fm_params params;
     fm_import_report report;
     size_t mark = fm_arena_mark(arena);
-    fm_status status = fm_preset_list_parameters(&c->config.model, arena, &params, reterr);
+    fm_status status =
+        fm_network_of(&c->config)->list_parameters(&c->config, arena, &params, reterr);
     if (!status) status = fm_foreign_compare(file, &params, arena, &report, reterr);
     if (!status) c->preset.n_difference = report.n_missing + report.n_extra + report.n_wrong;
     fm_arena_rewind(arena, mark);

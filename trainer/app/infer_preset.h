@@ -31,9 +31,4 @@ FM_MUST_USE fm_status fm_preset_infer(const fm_weights_file *file, const char *c
                                       fm_arena *arena, fm_inferred_preset *ret_preset,
                                       fm_train_config *ret_config, fm_error *reterr);
 
-/* The parameter table of a model, without device memory; texts are in the arena. FM_ERR_LIMIT,
- * FM_ERR_NOMEM. */
-FM_MUST_USE fm_status fm_preset_list_parameters(const fm_model_config *config, fm_arena *arena,
-                                                fm_params *ret_params, fm_error *reterr);
-
 #endif

@@ -2,18 +2,20 @@
  * of options, and each uses some of its rows. */
 #include "trainer/app/predict.h"
 
-#include "proto/base/json_text.h"
 #include "proto/base/histogram.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
 #include "proto/template_date.h"
+#include "trainer/app/choose_device.h"
+#include "trainer/app/predict_folder.h"
 #include "trainer/app/predict_inputs.h"
 #include "trainer/app/predict_pages.h"
 #include "trainer/app/predict_ranks.h"
 #include "trainer/app/predict_run.h"
+#include "trainer/app/predict_tables.h"
 #include "trainer/app/resume.h"
 #include "trainer/app/stop.h"
-#include "trainer/predict/text_file.h"
+#include "trainer/predict/chain_file.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -65,6 +67,8 @@ static const char distill_description[] =
     "  confidences/            _scores.json and _run.json of every chain\n"
     "  chains.txt              the names of the kept chains\n"
     "  summary.csv             a row for each chain\n\n"
+    "Chains of a cache of several datasets, DATASET:CHAIN, are in the folders DIR/DATASET,\n"
+    "which become datasets of the same names.\n\n"
     "`foldmill build DIR --predicted --alignments DIR2` builds a cache of it with the\n"
     "alignments of the chains, and masks residues with a pLDDT of 50 or less. To train on\n"
     "experimental structures too, use `foldmill build --dataset NAME:predicted=DIR`.\n\n"
@@ -138,7 +142,7 @@ static void name_models(predict_settings *set) {
         const char *dot = strrchr(leaf, '.');
         int length = dot && dot != leaf ? (int)(dot - leaf) : (int)strlen(leaf);
         uint32_t n = 0;
-        if (length > 200) length = 200;
+        if (length > FM_CHAIN_MODEL_MOST) length = FM_CHAIN_MODEL_MOST;
         snprintf(set->name[m], sizeof set->name[m], "%.*s", length, leaf);
         for (uint32_t k = 0; k < m; k++) {
             if (strcmp(set->name[k], set->name[m]) != 0) continue;
@@ -383,9 +387,7 @@ typedef struct progress {
     const predict_settings *set;
     bool has_terminal;
     uint64_t begin_ns;
-    double load_s; /* of the model in hand */
-    double weights_s;
-    uint32_t n_done, n_resumed;
+    fm_predict_pace pace; /* after the last chain */
 } progress;
 
 static void show_model(void *context, uint32_t model, const fm_predict_model *loaded) {
@@ -398,11 +400,33 @@ static void show_model(void *context, uint32_t model, const fm_predict_model *lo
             loaded->config.model.structure.n_aligned_error_bin ? "pTM" : "no pTM");
 }
 
+/* The predictions of this command in an hour. */
+static double hourly_rate(const fm_predict_pace *pace) {
+    double n = (double)(pace->n_done - pace->n_resumed);
+    return pace->elapsed_s > 0 ? n / pace->elapsed_s * 3600 : 0;
+}
+
+/* "1204 an hour, 13 min left"; "" before there is a rate. */
+static const char *format_pace(const fm_predict_pace *pace, char out[64]) {
+    const double minute = 60, hour = 3600;
+    double left = pace->left_s;
+    out[0] = '\0';
+    if (!isfinite(left) || pace->n_done == pace->n_all) return out;
+    int n = snprintf(out, 64, "  %.0f an hour, ", hourly_rate(pace));
+    if (left < 2 * minute) {
+        snprintf(out + n, 64 - (size_t)n, "%.0f s left", left);
+    } else if (left < 2 * hour) {
+        snprintf(out + n, 64 - (size_t)n, "%.0f min left", left / minute);
+    } else {
+        snprintf(out + n, 64 - (size_t)n, "%.1f h left", left / hour);
+    }
+    return out;
+}
+
 static void show_result(void *context, const fm_result_chain *chain, const fm_result_run *run,
-                        const fm_result *result, uint32_t n_done, uint32_t n_all) {
+                        const fm_result *result, const fm_predict_pace *pace) {
     progress *p = context;
-    p->n_done = n_done;
-    p->n_resumed += result->is_resumed;
+    p->pace = *pace;
     if (p->set->quiet) return;
     char score[64] = "failed";
     if (!result->status && isfinite(result->ptm)) {
@@ -410,21 +434,23 @@ static void show_result(void *context, const fm_result_chain *chain, const fm_re
     } else if (!result->status) {
         snprintf(score, sizeof score, "pLDDT %.1f", result->mean_plddt);
     }
-    fprintf(stderr, "%s%u/%u  %.40s  %u residues  %.60s  %s  %s%.2f s%s",
-            p->has_terminal ? "\r\033[K" : "", n_done, n_all, chain->name, chain->n_res, run->name,
-            score, result->is_resumed ? "done earlier, " : "", result->status ? 0.0 : result->run_s,
-            p->has_terminal && n_done < n_all ? "" : "\n");
+    char rate[64];
+    fprintf(stderr, "%s%llu/%llu  %.40s  %u residues  %.60s  %s  %s%.2f s%s%s",
+            p->has_terminal ? "\r\033[K" : "", (unsigned long long)pace->n_done,
+            (unsigned long long)pace->n_all, chain->name, chain->n_res, run->name, score,
+            result->is_resumed ? "done earlier, " : "", result->status ? 0.0 : result->run_s,
+            format_pace(pace, rate), p->has_terminal && pace->n_done < pace->n_all ? "" : "\n");
 }
 
 static void print_best(const fm_results *r) {
     for (uint32_t i = 0; i < r->n_chain && i < N_SHOWN; i++) {
-        uint32_t order[FM_PREDICT_MOST_MODELS * FM_PREDICT_MOST_SEEDS];
         const fm_result_chain *chain = &r->chain[i];
-        if (!chain->name || !fm_results_rank(r, chain, order)) continue;
-        const fm_result *best = &chain->result[order[0]];
+        uint32_t run = fm_results_find_best(r, chain);
+        if (!chain->name || run == UINT32_MAX) continue;
+        const fm_result *best = &chain->result[run];
         printf("%-20s %5u residues  pLDDT %5.1f", chain->name, chain->n_res, best->mean_plddt);
         if (isfinite(best->ptm)) printf("  pTM %.3f", best->ptm);
-        printf("  %s\n", r->run[order[0]].name);
+        printf("  %s\n", r->run[run].name);
     }
     if (r->n_chain > N_SHOWN) printf("and %u more; summary.csv has all\n", r->n_chain - N_SHOWN);
 }
@@ -441,7 +467,7 @@ static void print_kept(const predict_settings *set, const fm_results *r) {
 }
 
 static void print_failed(const char *program, const fm_results *r) {
-    uint32_t n = 0;
+    uint64_t n = 0;
     for (uint32_t i = 0; i < r->n_chain; i++) {
         for (uint32_t k = 0; k < r->n_run; k++) {
             const fm_result *result = &r->chain[i].result[k];
@@ -451,21 +477,30 @@ static void print_failed(const char *program, const fm_results *r) {
         }
     }
     if (n > N_SHOWN) {
-        fprintf(stderr, "%s: and %u more; summary.csv names them all\n", program, n - N_SHOWN);
+        fprintf(stderr, "%s: and %llu more; summary.csv names them all\n", program,
+                (unsigned long long)n - N_SHOWN);
     }
 }
 
 /* -- the command */
 
-static fm_predict_run_options run_options(const predict_settings *set, fm_predict_inputs *inputs,
-                                          fm_predict_model_options *model, const char **name) {
-    const uint64_t least = (uint64_t)64 << 20;
-    uint64_t memory = set->memory_mib
-                          ? set->memory_mib << 20
-                          : fm_machine_fit(UINT64_MAX, fm_machine_memory(), 0.25, least);
-    for (uint32_t m = 0; m < set->weights.n; m++) {
-        name[m] = set->name[m];
-        model[m] = (fm_predict_model_options){
+typedef struct predict_models {
+    fm_predict_model_options options[FM_PREDICT_MOST_MODELS];
+    const char *name[FM_PREDICT_MOST_MODELS];
+    fm_predict_model looked[FM_PREDICT_MOST_MODELS];
+} predict_models;
+
+/* Reads the sizes of all models, so that weights that cannot be used, and a device that is not
+ * there, are refused before the work begins. */
+static fm_status look_at_models(const predict_settings *set, predict_models *models,
+                                fm_error *reterr) {
+    const fm_kernels *unused;
+    /* The command that starts ranks does not touch the devices, which are theirs. */
+    fm_status status =
+        set->ranks.n_rank > 1 ? FM_OK : fm_device_find(set->device, set->dtype, &unused, reterr);
+    for (uint32_t m = 0; m < set->weights.n && !status; m++) {
+        models->name[m] = set->name[m];
+        models->options[m] = (fm_predict_model_options){
             .path = set->weights.value[m],
             .device = set->device,
             .dtype = set->dtype,
@@ -476,7 +511,17 @@ static fm_predict_run_options run_options(const predict_settings *set, fm_predic
             .n_cluster = set->n_cluster,
             .n_extra = set->n_extra,
             .memory_budget_gib = set->device_gib};
+        status = fm_predict_model_look(&models->options[m], &models->looked[m], reterr);
     }
+    return status;
+}
+
+static fm_predict_run_options run_options(const predict_settings *set, const predict_models *models,
+                                          fm_predict_inputs *inputs) {
+    const uint64_t least = (uint64_t)64 << 20;
+    uint64_t memory = set->memory_mib
+                          ? set->memory_mib << 20
+                          : fm_machine_fit(UINT64_MAX, fm_machine_memory(), 0.25, least);
     fm_predict_run_options options = {.chains = {.url = fm_predict_inputs_url(inputs),
                                                  .credentials = set->credentials,
                                                  .agent = set->program,
@@ -489,8 +534,9 @@ static fm_predict_run_options run_options(const predict_settings *set, fm_predic
                                                  .memory_bytes = memory},
                                       .n_model = set->weights.n,
                                       .n_seed = set->n_seed,
-                                      .model = model,
-                                      .model_name = name,
+                                      .model = models->options,
+                                      .looked = models->looked,
+                                      .model_name = models->name,
                                       .seed = set->seed,
                                       .n_recycle = (uint32_t)set->recycles,
                                       .out = set->out,
@@ -502,124 +548,52 @@ static fm_predict_run_options run_options(const predict_settings *set, fm_predic
                                       .about = set->distils ? NULL : fm_predict_inputs_about,
                                       .about_context = inputs};
     options.chains.only = fm_predict_inputs_only(inputs, &options.chains.n_only);
+    options.refused = fm_predict_inputs_refused(inputs, &options.n_refused);
     return options;
 }
 
-/* Reads the sizes of all models, so that weights that cannot be used are refused before the work
- * begins. */
-static fm_status look_at_models(const fm_predict_run_options *options, fm_error *reterr) {
-    fm_status status = FM_OK;
-    for (uint32_t m = 0; m < options->n_model && !status; m++) {
-        fm_predict_model model;
-        status = fm_predict_model_look(&options->model[m], &model, reterr);
+/* Prints the last line of a command that has done its work. */
+static void print_outputs(const predict_settings *set, const fm_predict_run_options *options,
+                          const fm_predict_pace *pace, double all_s) {
+    printf("outputs   %s/summary.csv, %llu prediction%s", set->out,
+           (unsigned long long)pace->n_done, fm_plural(pace->n_done));
+    if (pace->n_resumed) printf(" (%llu done earlier)", (unsigned long long)pace->n_resumed);
+    if (options->n_refused) {
+        printf(", %u input%s refused", options->n_refused, fm_plural(options->n_refused));
     }
-    return status;
+    printf(", %.1f s", all_s);
+    bool has_rate = set->distils && pace->n_done > pace->n_resumed;
+    if (has_rate) printf(", %.0f an hour", hourly_rate(pace));
+    fputc('\n', stdout);
 }
 
-/* Writes the names of the chains whose structures were kept. */
-static fm_status write_kept(const fm_predict_run_options *options, const fm_results *r,
-                            fm_error *reterr) {
-    char path[4096];
-    fm_text_file file;
-    fm_status status = fm_predict_path(options, "chains", NULL, ".txt", path, sizeof path, reterr);
-    if (!status) status = fm_text_file_open(&file, reterr);
-    if (status) return status;
-    for (uint32_t i = 0; i < r->n_chain; i++) {
-        const fm_result *result = &r->chain[i].result[0];
-        if (!result->is_done || result->status) continue;
-        if (result->mean_plddt >= options->least_plddt) fprintf(file.out, "%s\n", r->chain[i].name);
-    }
-    return fm_text_file_commit(&file, path, reterr);
-}
-
-/* Writes the files that compare the predictions. */
-static fm_status write_results(const fm_predict_run_options *options, const fm_results *r,
-                               fm_error *reterr) {
-    char path[4096];
-    fm_status status = options->distils ? write_kept(options, r, reterr) : FM_OK;
-    for (uint32_t i = 0; i < r->n_chain && !status && !options->distils; i++) {
-        uint32_t order[FM_PREDICT_MOST_MODELS * FM_PREDICT_MOST_SEEDS];
-        const fm_result_chain *chain = &r->chain[i];
-        if (!chain->name || !fm_results_rank(r, chain, order)) continue;
-        status =
-            fm_predict_path(options, chain->name, NULL, "/ranking.json", path, sizeof path, reterr);
-        if (!status) status = fm_results_write_ranking(r, chain, path, reterr);
-    }
-    if (!status) {
-        status = fm_predict_path(options, "summary", NULL, ".csv", path, sizeof path, reterr);
-    }
-    return status ? status : fm_results_write_summary(r, path, reterr);
-}
-
-static fm_status write_timings(const fm_predict_run_options *options, const fm_results *r,
-                               double inputs_s, double all_s, fm_error *reterr) {
-    char path[4096];
-    fm_text_file file;
-    fm_json_writer json;
-    fm_status status =
-        fm_predict_path(options, "timings", NULL, ".json", path, sizeof path, reterr);
-    if (!status) status = fm_text_file_open(&file, reterr);
-    if (status) return status;
-    fm_json_begin(&json, file.out);
-    fm_json_put_f64(&json, "inputs_s", inputs_s, 4);
-    fm_json_put_f64(&json, "all_s", all_s, 4);
-    fm_json_open_array(&json, "predictions");
-    for (uint32_t i = 0; i < r->n_chain; i++) {
-        for (uint32_t k = 0; k < r->n_run; k++) {
-            const fm_result *result = &r->chain[i].result[k];
-            if (!result->is_done || result->status) continue;
-            fm_json_open_object(&json, NULL);
-            fm_json_put_string(&json, "chain", r->chain[i].name);
-            fm_json_put_string(&json, "prediction", r->run[k].name);
-            fm_json_put_u64(&json, "residues", r->chain[i].n_res);
-            fm_json_put_u64(&json, "cycles", result->n_cycle);
-            fm_json_put_f64(&json, "record_s", result->record_s, 4);
-            fm_json_put_f64(&json, "run_s", result->run_s, 4);
-            fm_json_put_bool(&json, "kept", result->is_resumed);
-            fm_json_close(&json);
-        }
-    }
-    fm_json_close(&json);
-    fm_json_end(&json);
-    return fm_text_file_commit(&file, path, reterr);
-}
-
-static fm_status run(predict_settings *set, fm_predict_inputs *inputs, double inputs_s,
-                     fm_results *results, fm_error *reterr) {
-    fm_predict_model_options model[FM_PREDICT_MOST_MODELS];
-    const char *name[FM_PREDICT_MOST_MODELS];
+static fm_status run(predict_settings *set, const predict_models *models, fm_predict_inputs *inputs,
+                     double inputs_s, fm_results *results, fm_error *reterr) {
     progress p = {.set = set, .has_terminal = isatty(STDERR_FILENO) == 1};
-    fm_predict_run_options options = run_options(set, inputs, model, name);
+    fm_predict_run_options options = run_options(set, models, inputs);
     options.on_model = show_model;
     options.on_result = show_result;
     options.context = &p;
     p.begin_ns = fm_clock_ns();
-    fm_status status = look_at_models(&options, reterr);
-    if (!status) {
-        status = set->ranks.n_rank > 1
-                     ? fm_predict_ranks_run(&set->ranks, &options, results, reterr)
-                     : fm_predict_run(&options, results, reterr);
-    }
+    fm_status status = set->ranks.n_rank > 1
+                           ? fm_predict_ranks_run(&set->ranks, &options, results, reterr)
+                           : fm_predict_run(&options, results, reterr);
     double all_s = inputs_s + (double)(fm_clock_ns() - p.begin_ns) * 1e-9;
     if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
-        fprintf(stderr, "%s%s: stopped by %s after %u predictions; --resume keeps them\n",
-                p.has_terminal ? "\n" : "", set->program, fm_stop_name(fm_stop_signal()), p.n_done);
+        fprintf(stderr, "%s%s: stopped by %s after %llu prediction%s; --resume keeps them\n",
+                p.has_terminal ? "\n" : "", set->program, fm_stop_name(fm_stop_signal()),
+                (unsigned long long)p.pace.n_done, fm_plural(p.pace.n_done));
     }
-    if (!status) status = write_results(&options, results, reterr);
+    if (!status) status = fm_predict_write_tables(&options, results, reterr);
     if (!status && !set->distils) status = fm_predict_write_pages(&options, results, reterr);
-    if (!status) status = write_timings(&options, results, inputs_s, all_s, reterr);
+    if (!status) status = fm_predict_write_timings(&options, results, inputs_s, all_s, reterr);
     if (!status) {
         if (set->distils) {
             print_kept(set, results);
         } else {
             print_best(results);
         }
-        printf("outputs   %s/summary.csv, %u prediction%s", set->out, p.n_done,
-               fm_plural(p.n_done));
-        if (p.n_resumed) printf(" (%u done earlier)", p.n_resumed);
-        uint32_t n_refused = fm_predict_inputs_n_refused(inputs);
-        if (n_refused) printf(", %u input%s refused", n_refused, fm_plural(n_refused));
-        printf(", %.1f s\n", all_s);
+        print_outputs(set, &options, &p.pace, all_s);
     }
     return status;
 }
@@ -644,9 +618,9 @@ static fm_predict_inputs_options inputs_options(const predict_settings *set, con
 }
 
 /* Prepares the inputs below the folder of the results, which is locked so that no other command
- * uses it. */
-static fm_status prepare_and_run(predict_settings *set, fm_results *results, uint32_t *ret_refused,
-                                 fm_error *reterr) {
+ * uses it, and predicts them. */
+static fm_status prepare_and_run(predict_settings *set, const predict_models *models,
+                                 fm_results *results, uint32_t *ret_refused, fm_error *reterr) {
     const fm_predict_inputs_options options = inputs_options(set, NULL);
     fm_predict_inputs *inputs = NULL;
     uint64_t begin_ns = fm_clock_ns();
@@ -654,35 +628,56 @@ static fm_status prepare_and_run(predict_settings *set, fm_results *results, uin
     fm_status status = fm_resume_lock(set->out, &lock, reterr);
     if (!status) status = fm_predict_inputs_open(&options, &inputs, reterr);
     double inputs_s = (double)(fm_clock_ns() - begin_ns) * 1e-9;
-    if (!status) *ret_refused = fm_predict_inputs_n_refused(inputs);
-    if (!status) status = run(set, inputs, inputs_s, results, reterr);
+    if (!status) (void)fm_predict_inputs_refused(inputs, ret_refused);
+    if (!status) status = run(set, models, inputs, inputs_s, results, reterr);
     fm_predict_inputs_close(inputs);
     if (lock >= 0) close(lock);
     return status;
 }
 
+/* Checks everything that needs no work before the work begins. */
+static fm_status check_and_run(predict_settings *set, fm_results *results, uint32_t *ret_refused,
+                               fm_error *reterr) {
+    predict_models *models = calloc(1, sizeof *models);
+    if (!models) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the models' settings");
+    fm_status status = fm_predict_folder_check(set->out, reterr);
+    if (!status) status = look_at_models(set, models, reterr);
+    if (!status) status = prepare_and_run(set, models, results, ret_refused, reterr);
+    free(models);
+    return status;
+}
+
 /* Predicts as one of the ranks that another process of this command has started. */
-static int run_rank(predict_settings *set, const char *server) {
+static fm_status predict_as_rank(predict_settings *set, predict_models *models, const char *server,
+                                 fm_error *reterr) {
     const fm_predict_inputs_options options = inputs_options(set, server);
-    fm_predict_model_options model[FM_PREDICT_MOST_MODELS];
-    const char *name[FM_PREDICT_MOST_MODELS];
     fm_predict_inputs *inputs = NULL;
     fm_predict_rank *rank = NULL;
-    fm_error error;
-    fm_status status = fm_predict_inputs_open(&options, &inputs, &error);
-    if (status) return report(set->program, &error);
-    fm_predict_run_options run = run_options(set, inputs, model, name);
     progress p = {.set = set};
-    status = fm_predict_rank_open(&set->ranks, &model[0], &rank, &error);
-    int code = status ? report(set->program, &error) : EXIT_OK;
-    if (!status) {
+    fm_status status = fm_predict_rank_open(&set->ranks, set->device, set->dtype, &rank, reterr);
+    if (status) return status;
+    status = fm_predict_inputs_open(&options, &inputs, reterr);
+    if (!status) status = look_at_models(set, models, reterr);
+    if (status) {
+        fm_predict_rank_fail(rank, reterr);
+    } else {
+        fm_predict_run_options run = run_options(set, models, inputs);
         run.on_model = show_model;
         run.context = &p;
-        code = fm_predict_rank_run(rank, &run, &error) ? EXIT_FAILED : EXIT_OK;
+        status = fm_predict_rank_run(rank, &run, reterr);
     }
     fm_predict_rank_close(rank);
     fm_predict_inputs_close(inputs);
-    return code;
+    return status;
+}
+
+static int run_rank(predict_settings *set, const char *server) {
+    fm_error error;
+    predict_models *models = calloc(1, sizeof *models);
+    fm_status status = models ? predict_as_rank(set, models, server, &error) : FM_ERR_NOMEM;
+    free(models);
+    if (status == FM_ERR_USAGE) return EXIT_USAGE;
+    return status ? EXIT_FAILED : EXIT_OK;
 }
 
 /* Predicts as the only process, or as the command that starts the ranks. */
@@ -691,7 +686,7 @@ static int run_alone(predict_settings *set, const char *farewell) {
     fm_results results = {.chain = NULL};
     uint32_t n_refused = 0;
     fm_stop_catch_saying(farewell);
-    fm_status status = prepare_and_run(set, &results, &n_refused, &error);
+    fm_status status = check_and_run(set, &results, &n_refused, &error);
     int code = EXIT_OK;
     if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
         code = 128 + fm_stop_signal();

@@ -21,6 +21,7 @@ struct fm_predict_inputs {
     fm_private_server *server;
     uint64_t *only; /* [n_only] */
     uint32_t n_only, n_refused;
+    fm_refused_input *refused; /* [n_refused] */
 };
 
 static bool is_stopped(void) {
@@ -33,17 +34,26 @@ static char *word(const char *text) {
     return (char *)(uintptr_t)text; /* exec does not write to it */
 }
 
-/* Reports the inputs that were refused. */
-static void take_report(fm_predict_inputs *in, const char *text, size_t bytes) {
+/* Reports the inputs that were refused, and keeps them for the summary. */
+static fm_status take_report(fm_predict_inputs *in, const char *text, size_t bytes,
+                             fm_error *reterr) {
     fm_json *tree = fm_json_parse(text, bytes);
     const fm_json *refusals = fm_json_get_member(tree, "refusals");
-    for (size_t i = 0; i < fm_json_count(refusals); i++) {
+    fm_status status = FM_OK;
+    size_t n = fm_json_count(refusals);
+    in->refused = calloc(n + 1, sizeof *in->refused);
+    for (size_t i = 0; i < n && in->refused && !status; i++) {
         const fm_json *refusal = fm_json_get_element(refusals, i);
-        const char *reason = fm_json_get_text(fm_json_get_member(refusal, "reason"));
-        fprintf(stderr, "%s: %s\n", in->options.program, reason ? reason : "refused");
-        in->n_refused++;
+        const char *name = fm_json_get_text(fm_json_get_member(refusal, "chain"));
+        const char *why = fm_json_get_text(fm_json_get_member(refusal, "reason"));
+        fm_refused_input *refused = &in->refused[in->n_refused++];
+        fprintf(stderr, "%s: %s\n", in->options.program, why ? why : "refused");
+        *refused = (fm_refused_input){strdup(name ? name : ""), strdup(why ? why : "refused")};
+        if (!refused->name || !refused->why) status = FM_ERR_NOMEM;
     }
     fm_json_free(tree);
+    if (in->refused && !status) return FM_OK;
+    return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of inputs");
 }
 
 /* Runs `foldmill featurize` for the files. */
@@ -75,8 +85,9 @@ static fm_status make_cache(fm_predict_inputs *in, fm_error *reterr) {
     fm_status status = fm_beside_run(argv, is_stopped, &text, &bytes, &code, reterr);
     free(argv);
     if (status) return status;
-    take_report(in, text, bytes);
+    status = take_report(in, text, bytes, reterr);
     free(text);
+    if (status) return status;
     if (code == EXIT_OK || code == EXIT_PARTIAL) return FM_OK;
     if (in->n_refused) {
         if (o->n_input == 1) {
@@ -176,6 +187,11 @@ void fm_predict_inputs_close(fm_predict_inputs *in) {
     fm_private_server_stop(in->server);
     /* The next command removes what cannot be removed now. */
     if (in->made[0] && !in->options.server && fm_dir_remove(in->made, NULL)) in->made[0] = '\0';
+    for (uint32_t i = 0; i < in->n_refused; i++) {
+        free(in->refused[i].name);
+        free(in->refused[i].why);
+    }
+    free(in->refused);
     free(in->only);
     free(in);
 }
@@ -218,6 +234,7 @@ fm_status fm_predict_inputs_about(void *inputs, const char *chain, fm_json **ret
     return FM_OK;
 }
 
-uint32_t fm_predict_inputs_n_refused(const fm_predict_inputs *in) {
-    return in->n_refused;
+const fm_refused_input *fm_predict_inputs_refused(const fm_predict_inputs *in, uint32_t *ret_n) {
+    *ret_n = in->n_refused;
+    return in->refused;
 }

@@ -6,6 +6,7 @@
 
 #include "proto/base/json_tree.h"
 #include "proto/base/options.h"
+#include "trainer/predict/results.h"
 
 typedef struct fm_predict_inputs_options {
     const char *program;      /* for messages: "foldmill predict" */
@@ -42,6 +43,7 @@ const uint64_t *fm_predict_inputs_only(const fm_predict_inputs *inputs, uint32_t
  * as the context. */
 FM_MUST_USE fm_status fm_predict_inputs_about(void *inputs, const char *chain, fm_json **ret_about,
                                               fm_error *reterr);
-uint32_t fm_predict_inputs_n_refused(const fm_predict_inputs *inputs);
+/* The refused inputs [*ret_n], in the order of their names. */
+const fm_refused_input *fm_predict_inputs_refused(const fm_predict_inputs *inputs, uint32_t *ret_n);
 
 #endif

@@ -4,6 +4,7 @@
 #include "proto/base/file.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/infer_preset.h"
+#include "trainer/app/network.h"
 #include "trainer/checkpoint/foreign.h"
 #include "proto/safetensors.h"
 
@@ -36,6 +37,25 @@ static fm_status hash_file(const char *path, fm_sha256 *ret_hash, fm_error *rete
     return status;
 }
 
+/* A folder is not a file of weights. That of a run has some. */
+static fm_status refuse_folder(const char *path, fm_error *reterr) {
+    fm_path_kind kind;
+    fm_checkpoint_place place;
+    char newest[FM_CHECKPOINT_PATH_BYTES];
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status || kind != FM_PATH_FOLDER) return status;
+    if (!fm_checkpoint_find(path, FM_CHECKPOINT_END, &place, NULL) &&
+        !fm_checkpoint_path(path, place, newest, NULL)) {
+        return fm_fail_in(reterr, FM_ERR_USAGE, path,
+                          "found the folder of a training run, expected a file; its newest "
+                          "checkpoint is %s",
+                          newest);
+    }
+    return fm_fail_in(reterr, FM_ERR_USAGE, path,
+                      "found a folder, expected a file of weights: a checkpoint of foldmill, an "
+                      ".npz of AlphaFold, or safetensors with OpenFold's names");
+}
+
 /* -- sizes */
 
 /* The settings that a checkpoint stores. FM_ERR_UNSUPPORTED for a file of another kind. */
@@ -64,8 +84,8 @@ static fm_status look_at_foreign(const char *path, fm_arena *arena, fm_predict_m
     fm_status status = fm_weights_file_open(path, &file, &why);
     if (status) {
         return fm_fail_in(reterr, status, path,
-                          "%.300s; weights are a checkpoint of foldmill, an .npz of DeepMind, or "
-                          "safetensors",
+                          "%.300s; weights are a checkpoint of foldmill, an .npz of AlphaFold, or "
+                          "safetensors with OpenFold's names",
                           why.message);
     }
     status = fm_preset_infer(file, NULL, arena, &found, &model->config, reterr);
@@ -101,13 +121,15 @@ fm_status fm_predict_model_look(const fm_predict_model_options *options,
                                 fm_predict_model *ret_model, fm_error *reterr) {
     fm_arena arena;
     *ret_model = (fm_predict_model){.infer = NULL};
-    fm_status status = fm_arena_init(&arena, arena_bytes, reterr);
+    fm_status status = refuse_folder(options->path, reterr);
+    if (!status) status = fm_arena_init(&arena, arena_bytes, reterr);
     if (status) return status;
     status = is_checkpoint(options->path)
                  ? look_at_checkpoint(options->path, &arena, ret_model, reterr)
                  : look_at_foreign(options->path, &arena, ret_model, reterr);
     fm_arena_fini(&arena);
     fm_train_config *config = &ret_model->config;
+    if (!status) status = fm_network_check_is_af2(config, "foldmill predict", reterr);
     if (!status && config->model.structure.n_iteration == 0) {
         status = fm_fail_in(reterr, FM_ERR_UNSUPPORTED, options->path,
                             "the model has no structure module, so it predicts no structures");
@@ -117,10 +139,20 @@ fm_status fm_predict_model_look(const fm_predict_model_options *options,
     if (options->n_extra) config->data.max_extra_msa = (int64_t)options->n_extra;
     config->model.n_seq = config->data.max_msa_clusters;
     config->model.n_extra = config->data.max_extra_msa;
-    return hash_file(options->path, &ret_model->hash, reterr);
+    status = fm_path_mark_read(options->path, &ret_model->mark, reterr);
+    return status ? status : hash_file(options->path, &ret_model->hash, reterr);
 }
 
 /* -- values */
+
+/* The hash, which goes into the results, must be that of the values. */
+static fm_status check_is_same(const char *path, const fm_path_mark *hashed, fm_error *reterr) {
+    fm_path_mark now;
+    fm_status status = fm_path_mark_read(path, &now, reterr);
+    if (status || fm_path_mark_is_same(&now, hashed)) return status;
+    return fm_fail_in(reterr, FM_ERR_DATA, path,
+                      "the weights changed while this command ran; start it again");
+}
 
 static fm_status load_checkpoint(const fm_predict_model_options *options, fm_arena *arena,
                                  fm_predict_model *model, fm_error *reterr) {
@@ -160,7 +192,8 @@ fm_status fm_predict_model_load(const fm_predict_model_options *options, fm_pred
     memcpy(infer.weight, model->config.loss, sizeof infer.weight);
     fm_status status = fm_device_find(options->device, options->dtype, &infer.kernels, reterr);
     if (!status) status = fm_infer_create(&infer, &model->infer, reterr);
-    return status ? status : load_values(options, model, reterr);
+    if (!status) status = load_values(options, model, reterr);
+    return status ? status : check_is_same(options->path, &model->mark, reterr);
 }
 
 void fm_predict_model_unload(fm_predict_model *model) {

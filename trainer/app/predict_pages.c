@@ -9,7 +9,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { PATH_BYTES = 4096, MOST_CURVES = 8, MOST_MATRICES = 5, MOST_PICTURES = 3 + MOST_MATRICES };
@@ -94,8 +93,7 @@ static fm_status draw_coverage(maker *m, fm_error *reterr) {
     if (!status) status = fm_text_file_open(&file, reterr);
     if (status) return status;
     if (!fm_picture_coverage(file.out, m->chain->name, m->chain->n_res, coverage)) {
-        (void)fclose(file.out);
-        free(file.text);
+        fm_text_file_discard(&file);
         return FM_OK;
     }
     status = fm_text_file_commit(&file, path, reterr);
@@ -128,18 +126,29 @@ static const char *list_templates(maker *m) {
     return text;
 }
 
+/* Names a file of a prediction as it is called in the chain's folder. */
+static fm_status name_file(maker *m, const fm_result_run *run, const char *ending,
+                           const char **ret_name, fm_error *reterr) {
+    char path[PATH_BYTES];
+    fm_status status =
+        fm_predict_path(m->options, m->chain->name, run, ending, path, sizeof path, reterr);
+    if (status) return status;
+    const char *leaf = strrchr(path, '/') + 1;
+    char *name = fm_arena_alloc(&m->arena, strlen(leaf) + 1);
+    if (!name) return fm_arena_full(&m->arena, reterr);
+    memcpy(name, leaf, strlen(leaf) + 1);
+    *ret_name = name;
+    return FM_OK;
+}
+
 static fm_status list_rows(maker *m, fm_page_row *row, fm_error *reterr) {
     for (uint32_t k = 0; k < m->n; k++) {
         const fm_result_run *run = &m->results->run[m->order[k]];
         const fm_result *result = &m->chain->result[m->order[k]];
-        char path[PATH_BYTES];
-        fm_status status =
-            fm_predict_path(m->options, m->chain->name, run, ".cif", path, sizeof path, reterr);
+        const char *file, *scores;
+        fm_status status = name_file(m, run, ".cif", &file, reterr);
+        if (!status) status = name_file(m, run, "_scores.json", &scores, reterr);
         if (status) return status;
-        const char *leaf = strrchr(path, '/') + 1;
-        char *file = fm_arena_alloc(&m->arena, strlen(leaf) + 1);
-        if (!file) return fm_arena_full(&m->arena, reterr);
-        memcpy(file, leaf, strlen(leaf) + 1);
         row[k] = (fm_page_row){.name = run->name,
                                .model = run->model,
                                .seed = run->seed,
@@ -147,7 +156,8 @@ static fm_status list_rows(maker *m, fm_page_row *row, fm_error *reterr) {
                                .ptm = result->ptm,
                                .n_cycle = result->n_cycle,
                                .run_s = result->run_s,
-                               .file = file};
+                               .file = file,
+                               .scores = scores};
     }
     return FM_OK;
 }

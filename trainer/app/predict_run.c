@@ -3,12 +3,14 @@
 
 #include "proto/base/directory.h"
 #include "proto/base/file.h"
+#include "proto/base/histogram.h"
 #include "proto/base/json_text.h"
 #include "proto/base/json_tree.h"
 #include "proto/chem/residue.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/stop.h"
 #include "trainer/metrics/confidence.h"
+#include "trainer/predict/chain_file.h"
 #include "trainer/predict/pictures.h"
 #include "trainer/predict/prediction.h"
 #include "trainer/predict/text_file.h"
@@ -27,58 +29,87 @@ typedef struct predictor {
     fm_results *results;
     fm_predict_model model; /* the one that is loaded */
     uint32_t run;           /* position in results->run */
-    uint32_t n_done;
+    fm_predict_pace pace;
+    uint64_t begin_ns;  /* of the first chain; 0: none yet */
+    double made_s;      /* of the predictions made */
+    double made_cost;   /* and their cost_of */
+    double passed_cost; /* of all chains so far, for the mean */
+    uint64_t n_passed;
     fm_arena arena; /* of one chain */
 } predictor;
 
 /* -- names of files */
 
-/* Makes a file name of a chain's name: a slash, or a leading dot, could lead to another folder. */
-static void file_name(const char *chain, char out[FM_LIMIT_NAME_BYTES + 1]) {
-    snprintf(out, FM_LIMIT_NAME_BYTES + 1, "%s", chain);
-    if (out[0] == '.') out[0] = '_';
-    for (char *at = out; *at; at++)
-        if (*at == '/') *at = '_';
+static fm_status check_fits(const fm_predict_run_options *options, int n, size_t out_bytes,
+                            fm_error *reterr) {
+    if (n >= 0 && (size_t)n < out_bytes) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_USAGE, options->out, "the path is too long");
+}
+
+fm_status fm_predict_file(const fm_predict_run_options *options, const char *leaf, char *out,
+                          size_t out_bytes, fm_error *reterr) {
+    int n = snprintf(out, out_bytes, "%s/%s", options->out, leaf);
+    return check_fits(options, n, out_bytes, reterr);
 }
 
 fm_status fm_predict_path(const fm_predict_run_options *options, const char *chain,
                           const fm_result_run *run, const char *ending, char *out, size_t out_bytes,
                           fm_error *reterr) {
-    char name[FM_LIMIT_NAME_BYTES + 1];
+    char name[FM_CHAIN_FILE_MOST + 1];
     int n;
-    file_name(chain, name);
+    fm_chain_file_name(chain, name);
     if (run) {
         n = snprintf(out, out_bytes, "%s/%s/%s_%s%s", options->out, name, name, run->name, ending);
     } else {
         n = snprintf(out, out_bytes, "%s/%s%s", options->out, name, ending);
     }
-    if (n >= 0 && (size_t)n < out_bytes) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_USAGE, options->out, "the path is too long");
+    return check_fits(options, n, out_bytes, reterr);
+}
+
+/* Finds the folder of a distilled chain's files, "data" or "confidences". `foldmill build` reads
+ * each dataset from a folder of its own, where names have no prefix, so chains of datasets get one
+ * folder for each. */
+static fm_status distilled_folder(const predictor *p, const char *chain, const char *leaf,
+                                  char out[PATH_BYTES], fm_error *reterr) {
+    const char *root = p->options->out;
+    char dataset[FM_LIMIT_NAME_BYTES + 1], name[FM_CHAIN_FILE_MOST + 1];
+    size_t bytes;
+    (void)fm_chain_in_dataset(chain, &bytes);
+    snprintf(dataset, sizeof dataset, "%.*s", (int)bytes, chain);
+    fm_chain_file_name(dataset, name);
+    int n = bytes ? snprintf(out, PATH_BYTES, "%s/%s/%s", root, name, leaf)
+                  : snprintf(out, PATH_BYTES, "%s/%s", root, leaf);
+    return check_fits(p->options, n, PATH_BYTES, reterr);
 }
 
 /* Finds the path of a file of the current prediction. */
 static fm_status path_of(const predictor *p, const char *chain, const char *ending,
                          char out[PATH_BYTES], fm_error *reterr) {
     const fm_predict_run_options *o = p->options;
-    char name[FM_LIMIT_NAME_BYTES + 1];
+    char folder[PATH_BYTES], name[FM_CHAIN_FILE_MOST + 1];
+    size_t unused;
     if (!o->distils) {
         return fm_predict_path(o, chain, &p->results->run[p->run], ending, out, PATH_BYTES, reterr);
     }
-    /* Alignments have the chain's name without the dataset, so the structure gets that name too. */
-    const char *colon = strrchr(chain, ':');
-    file_name(colon ? colon + 1 : chain, name);
-    const char *folder = strcmp(ending, ".cif") == 0 ? "data" : "confidences";
-    if (snprintf(out, PATH_BYTES, "%s/%s/%s%s", o->out, folder, name, ending) < PATH_BYTES) {
-        return FM_OK;
-    }
-    return fm_fail_in(reterr, FM_ERR_USAGE, o->out, "the path is too long");
+    bool is_structure = strcmp(ending, ".cif") == 0;
+    fm_status status =
+        distilled_folder(p, chain, is_structure ? "data" : "confidences", folder, reterr);
+    if (status) return status;
+    fm_chain_file_name(fm_chain_in_dataset(chain, &unused), name);
+    int n = snprintf(out, PATH_BYTES, "%s/%s%s", folder, name, ending);
+    return check_fits(o, n, PATH_BYTES, reterr);
 }
 
 /* -- what a prediction was made from */
 
+/* Whether a prediction's structure is written. */
+static bool is_kept(const predictor *p, double mean_plddt) {
+    return !p->options->distils || mean_plddt >= p->options->least_plddt;
+}
+
 /* Formats a digest of the inputs, weights and settings of a prediction. */
 static void format_key(const predictor *p, const fm_sample *sample, char out[FM_SHA256_HEX]) {
-    static const char title[] = "foldmill prediction 2\n";
+    static const char title[] = "foldmill prediction 3\n";
     const fm_predict_run_options *o = p->options;
     char settings[320];
     int n = snprintf(settings, sizeof settings, "%u %a %d %d %d %a %s %s %s %d %llu", o->n_recycle,
@@ -107,25 +138,24 @@ static void format_key(const predictor *p, const fm_sample *sample, char out[FM_
     fm_sha256_format(&hash, out);
 }
 
-/* The sequence and its pLDDT, for the page. */
-static void put_residues(fm_json_writer *json, const fm_prediction *prediction) {
-    char *letters = malloc(prediction->n_res);
-    for (uint32_t i = 0; letters && i < prediction->n_res; i++)
+/* The sequence and its pLDDT, for the page. `letters` is [n_res] bytes to work with. */
+static void put_residues(fm_json_writer *json, const fm_prediction *prediction, char *letters) {
+    for (uint32_t i = 0; i < prediction->n_res; i++)
         letters[i] = fm_restype_letters[prediction->aatype[i]];
-    if (letters) fm_json_put_text(json, "sequence", letters, prediction->n_res);
-    free(letters);
+    fm_json_put_text(json, "sequence", letters, prediction->n_res);
     fm_json_open_array(json, "plddt");
     for (uint32_t i = 0; i < prediction->n_res; i++)
         fm_json_put_f64(json, NULL, (double)prediction->plddt[i], 2);
     fm_json_close(json);
 }
 
-static fm_status write_run(const predictor *p, const fm_prediction *prediction, const char *key,
+static fm_status write_run(predictor *p, const fm_prediction *prediction, const char *key,
                            const fm_result *r, fm_error *reterr) {
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], *letters = fm_arena_alloc(&p->arena, prediction->n_res);
     fm_text_file file;
     fm_json_writer json;
     const fm_result_run *run = &p->results->run[p->run];
+    if (!letters) return fm_arena_full(&p->arena, reterr);
     fm_status status = path_of(p, prediction->chain, "_run.json", path, reterr);
     if (!status) status = fm_text_file_open(&file, reterr);
     if (status) return status;
@@ -149,21 +179,20 @@ static fm_status write_run(const predictor *p, const fm_prediction *prediction, 
     fm_json_put_f64(&json, "ca_change", r->ca_change, 6);
     fm_json_put_f64(&json, "record_s", r->record_s, 6);
     fm_json_put_f64(&json, "run_s", r->run_s, 6);
-    put_residues(&json, prediction);
+    put_residues(&json, prediction, letters);
     fm_json_end(&json);
     return fm_text_file_commit(&file, path, reterr);
 }
 
-/* Reads an earlier prediction with the same key. Returns false if there is none. */
-/* A folder that lost a structure has to get it again. foldmill distill keeps only some. */
+/* Whether a prediction's structure is there: a folder that lost it gets it again. */
 static bool has_structure(const predictor *p, const char *chain) {
     char path[PATH_BYTES];
     fm_path_kind kind;
-    if (p->options->distils) return true;
     return !path_of(p, chain, ".cif", path, NULL) && !fm_path_look(path, &kind, NULL) &&
            kind == FM_PATH_FILE;
 }
 
+/* Reads an earlier prediction with the same key. Returns false if there is none. */
 static bool take_earlier(predictor *p, const char *chain, const char *key, fm_result *result) {
     char path[PATH_BYTES];
     fm_bytes text;
@@ -174,20 +203,21 @@ static bool take_earlier(predictor *p, const char *chain, const char *key, fm_re
     if (found) tree = fm_json_parse(text.data, text.size);
     fm_arena_rewind(&p->arena, mark);
     const char *had = fm_json_get_text(fm_json_get_member(tree, "key"));
-    found = had && strcmp(had, key) == 0 && has_structure(p, chain);
+    double plddt = fm_json_get_number(fm_json_get_member(tree, "mean_plddt"), NAN);
+    found = had && strcmp(had, key) == 0 && (!is_kept(p, plddt) || has_structure(p, chain));
     if (found) {
         int64_t n_cycle = 0;
         (void)fm_json_get_integer(fm_json_get_member(tree, "cycles"), &n_cycle);
-        *result = (fm_result){
-            .is_done = true,
-            .is_resumed = true,
-            .n_cycle = (uint32_t)n_cycle,
-            .mean_plddt = fm_json_get_number(fm_json_get_member(tree, "mean_plddt"), NAN),
-            .ptm = fm_json_get_number(fm_json_get_member(tree, "ptm"), NAN),
-            .max_pae = fm_json_get_number(fm_json_get_member(tree, "max_pae"), NAN),
-            .ca_change = fm_json_get_number(fm_json_get_member(tree, "ca_change"), NAN),
-            .record_s = fm_json_get_number(fm_json_get_member(tree, "record_s"), NAN),
-            .run_s = fm_json_get_number(fm_json_get_member(tree, "run_s"), NAN)};
+        *result =
+            (fm_result){.is_done = true,
+                        .is_resumed = true,
+                        .n_cycle = (uint32_t)n_cycle,
+                        .mean_plddt = plddt,
+                        .ptm = fm_json_get_number(fm_json_get_member(tree, "ptm"), NAN),
+                        .max_pae = fm_json_get_number(fm_json_get_member(tree, "max_pae"), NAN),
+                        .ca_change = fm_json_get_number(fm_json_get_member(tree, "ca_change"), NAN),
+                        .record_s = fm_json_get_number(fm_json_get_member(tree, "record_s"), NAN),
+                        .run_s = fm_json_get_number(fm_json_get_member(tree, "run_s"), NAN)};
     }
     fm_json_free(tree);
     return found;
@@ -235,23 +265,21 @@ static fm_status take_confidence(predictor *p, fm_prediction *prediction, fm_res
     return has_errors ? take_errors(p, prediction, result, reterr) : FM_OK;
 }
 
-typedef void picture(FILE *out, const fm_prediction *prediction);
-
-static fm_status draw(const char *path, const fm_prediction *prediction, picture *drawn,
-                      fm_error *reterr) {
+static fm_status draw_pae(const char *path, const fm_prediction *prediction, fm_error *reterr) {
     fm_text_file file;
     fm_status status = fm_text_file_open(&file, reterr);
     if (status) return status;
-    drawn(file.out, prediction);
+    fm_picture_pae(file.out, prediction);
     return fm_text_file_commit(&file, path, reterr);
 }
 
-static fm_status draw_pae(const char *path, const fm_prediction *prediction, fm_error *reterr) {
-    return draw(path, prediction, fm_picture_pae, reterr);
-}
-
 static fm_status draw_trace(const char *path, const fm_prediction *prediction, fm_error *reterr) {
-    return draw(path, prediction, fm_picture_trace, reterr);
+    fm_text_file file;
+    fm_status status = fm_text_file_open(&file, reterr);
+    if (status) return status;
+    if (fm_picture_trace(file.out, prediction)) return fm_text_file_commit(&file, path, reterr);
+    fm_text_file_discard(&file);
+    return fm_fail_in(reterr, FM_ERR_NOMEM, path, "no memory for the picture");
 }
 
 static fm_status remove_file(const char *path, const fm_prediction *ignored, fm_error *reterr) {
@@ -267,13 +295,12 @@ static fm_status write_prediction(const predictor *p, const fm_prediction *predi
                                   fm_error *reterr) {
     typedef fm_status writer(const char *path, const fm_prediction *what, fm_error *error);
     const fm_predict_run_options *o = p->options;
-    bool is_kept = !o->distils || prediction->mean_plddt >= o->least_plddt;
     const struct {
         const char *ending;
         writer *write;
         bool is_wanted;
     } files[] = {{"_run.json", NULL, false}, /* written last, by write_run */
-                 {".cif", fm_prediction_write_cif, is_kept},
+                 {".cif", fm_prediction_write_cif, is_kept(p, prediction->mean_plddt)},
                  {".pdb", fm_prediction_write_pdb, o->writes_pdb && !o->distils},
                  {"_scores.json", fm_prediction_write_scores, true},
                  {"_pae.json", fm_prediction_write_pae, prediction->pae && !o->distils},
@@ -344,12 +371,24 @@ static fm_status make_folders(const predictor *p, const char *chain, fm_error *r
         status = fm_predict_path(p->options, chain, NULL, "", path, sizeof path, reterr);
         return status ? status : fm_dir_make(path, reterr);
     }
-    status = fm_predict_path(p->options, "data", NULL, "", path, sizeof path, reterr);
+    status = distilled_folder(p, chain, "data", path, reterr);
     if (!status) status = fm_dir_make(path, reterr);
-    if (!status) {
-        status = fm_predict_path(p->options, "confidences", NULL, "", path, sizeof path, reterr);
-    }
+    if (!status) status = distilled_folder(p, chain, "confidences", path, reterr);
     return status ? status : fm_dir_make(path, reterr);
+}
+
+/* Removes what an earlier distillation wrote for a chain that now failed: the build takes every
+ * structure of the folder. */
+static fm_status take_back(const predictor *p, const char *chain, fm_error *reterr) {
+    if (p->options->only_computes) return FM_OK;
+    static const char *const endings[] = {"_run.json", ".cif", "_scores.json"};
+    fm_status status = FM_OK;
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0] && !status; i++) {
+        char path[PATH_BYTES];
+        status = path_of(p, chain, endings[i], path, reterr);
+        if (!status) status = remove_file(path, NULL, reterr);
+    }
+    return status;
 }
 
 static fm_status describe(predictor *p, const fm_held_chain *held, fm_sample *sample,
@@ -377,7 +416,8 @@ static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_ch
     if (status) return status;
     *result = (fm_result){.is_done = true, .status = held->status};
     snprintf(result->why, sizeof result->why, "%s", held->why);
-    if (held->status) return FM_OK;
+    bool may_have_files = p->options->distils && held->memory; /* else its name is not known */
+    if (held->status) return may_have_files ? take_back(p, chain->name, reterr) : FM_OK;
     if (p->options->about && !chain->about && !p->options->only_computes) {
         status = p->options->about(p->options->about_context, chain->name, &chain->about, reterr);
         if (status) return status;
@@ -389,7 +429,7 @@ static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_ch
     if (status != FM_ERR_DATA && status != FM_ERR_LIMIT) return status;
     result->status = status;
     snprintf(result->why, sizeof result->why, "%.255s", reterr->message);
-    return FM_OK;
+    return p->options->distils ? take_back(p, chain->name, reterr) : FM_OK;
 }
 
 /* -- all chains */
@@ -414,9 +454,39 @@ static fm_status may_begin(const fm_predict_run_options *o, fm_error *reterr) {
     return fm_stop_signal() ? fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request") : FM_OK;
 }
 
+/* What a chain costs, up to a factor. Times grow with the square of the length, about. */
+static double cost_of(const fm_held_chain *held) {
+    return 1 + (double)held->n_res * held->n_res;
+}
+
+/* Counts a chain that took `seconds`, and estimates the time that is left. Chains that were not
+ * received yet are taken for average ones, and all as not predicted earlier. */
+static void count_chain(predictor *p, const fm_chains *chains, uint32_t at, const fm_result *result,
+                        double seconds) {
+    fm_predict_pace *pace = &p->pace;
+    uint32_t n_held = fm_chains_n_held(chains);
+    double cost = cost_of(fm_chains_held(chains, at)), left = 0;
+    p->passed_cost += cost;
+    p->n_passed++;
+    pace->n_done++;
+    pace->n_resumed += result->is_resumed;
+    if (!result->is_resumed && !result->status) {
+        p->made_s += seconds;
+        p->made_cost += cost;
+    }
+    for (uint32_t i = at + 1; i < n_held; i++)
+        left += cost_of(fm_chains_held(chains, i));
+    uint64_t n_unknown = pace->n_all - pace->n_done - (n_held - 1 - at);
+    left += (double)n_unknown * (p->passed_cost + left) / (double)(p->n_passed + n_held - 1 - at);
+    pace->elapsed_s = (double)(fm_clock_ns() - p->begin_ns) * 1e-9;
+    pace->left_s = p->made_cost > 0 ? left * p->made_s / p->made_cost : NAN;
+}
+
 static fm_status run_piece(predictor *p, const fm_chains *chains, fm_error *reterr) {
     const fm_predict_run_options *o = p->options;
     for (uint32_t i = 0; i < fm_chains_n_held(chains); i++) {
+        uint64_t begin_ns = fm_clock_ns();
+        if (!p->begin_ns) p->begin_ns = begin_ns;
         const fm_held_chain *held = fm_chains_held(chains, i);
         fm_status status = may_begin(o, reterr);
         if (status) return status;
@@ -428,10 +498,9 @@ static fm_status run_piece(predictor *p, const fm_chains *chains, fm_error *rete
             if (reterr) *reterr = why;
             return status;
         }
-        p->n_done++;
+        count_chain(p, chains, i, result, (double)(fm_clock_ns() - begin_ns) * 1e-9);
         if (o->on_result) {
-            o->on_result(o->context, chain, &p->results->run[p->run], result, p->n_done,
-                         p->results->n_chain * p->results->n_run);
+            o->on_result(o->context, chain, &p->results->run[p->run], result, &p->pace);
         }
     }
     return FM_OK;
@@ -452,6 +521,7 @@ static fm_status make_results(predictor *p, uint32_t n_chain, fm_error *reterr) 
         return fm_fail(reterr, FM_ERR_DATA, "the server had %u chains and now has %u; start again",
                        p->results->n_chain, n_chain);
     }
+    p->pace.n_all = (uint64_t)n_chain * (p->options->n_model * p->options->n_seed);
     return fm_predict_make_results(p->options, n_chain, p->results, reterr);
 }
 
@@ -478,8 +548,8 @@ static fm_status run_seed(predictor *p, uint64_t seed, fm_error *reterr) {
 
 static fm_status run_model(predictor *p, uint32_t model, fm_error *reterr) {
     const fm_predict_run_options *o = p->options;
-    fm_status status = fm_predict_model_look(&o->model[model], &p->model, reterr);
-    if (!status) status = fm_predict_model_load(&o->model[model], &p->model, reterr);
+    p->model = o->looked[model];
+    fm_status status = fm_predict_model_load(&o->model[model], &p->model, reterr);
     if (!status && o->on_model) o->on_model(o->context, model, &p->model);
     for (uint32_t s = 0; s < o->n_seed && !status; s++) {
         p->run = model * o->n_seed + s;

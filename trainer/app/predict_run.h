@@ -10,8 +10,9 @@
  *     _trace.svg        the path of the chain
  *     _run.json         its inputs, weights, settings and times; written last
  *
- * A distillation writes OUT/data/CHAIN.cif, and CHAIN_scores.json and CHAIN_run.json in
- * OUT/confidences. */
+ * A distillation writes data/CHAIN.cif, and CHAIN_scores.json and CHAIN_run.json in confidences.
+ * Both folders are in OUT, or for the chain DATASET:CHAIN in OUT/DATASET. The names of files are
+ * those of trainer/predict/chain_file.h. */
 #ifndef FM_TRAINER_PREDICT_RUN_H
 #define FM_TRAINER_PREDICT_RUN_H
 
@@ -25,21 +26,31 @@ enum {
     FM_PREDICT_RUN_BYTES = 4 << 20 /* most of a _run.json */
 };
 
+/* How far a command is. */
+typedef struct fm_predict_pace {
+    uint64_t n_done, n_all, n_resumed; /* predictions; n_resumed: an earlier command made them */
+    double elapsed_s; /* since the first chain began, models loaded since then included */
+    double left_s;    /* estimate; NAN before the first prediction is made */
+} fm_predict_pace;
+
 typedef struct fm_predict_run_options {
     fm_chains_options chains; /* seed, cycles and rows are filled in for each model */
     uint32_t n_model, n_seed;
     const fm_predict_model_options *model; /* [n_model] */
+    const fm_predict_model *looked;        /* [n_model] by fm_predict_model_look */
     const char *const *model_name;         /* [n_model] different from each other */
     const uint64_t *seed;                  /* [n_seed] */
     uint32_t n_recycle;                    /* cycles after the first one */
-    bool
-        only_computes; /* another rank of the same chains writes the files and reads earlier ones */
+    bool only_computes; /* another rank of the same chains writes and removes files */
     const char *out;
     const char *software; /* version of this program */
     bool resumes;         /* keeps predictions whose _run.json has the same inputs */
     bool writes_pdb;
     bool distils;
     double least_plddt; /* distils: structures of a lower mean are not written */
+    /* Refused inputs, for the summary. */
+    const fm_refused_input *refused; /* [n_refused] */
+    uint32_t n_refused;
     /* Called once for each chain for the output of `foldmill inspect --as-input`, or NULL. The
      * function may be NULL; then nothing is known about chains. It may return FM_ERR_CANCELLED and
      * FM_ERR_NOMEM. */
@@ -52,7 +63,7 @@ typedef struct fm_predict_run_options {
     /* Called before the first chain of a model, and after each prediction. Either may be NULL. */
     void (*on_model)(void *context, uint32_t model, const fm_predict_model *loaded);
     void (*on_result)(void *context, const fm_result_chain *chain, const fm_result_run *run,
-                      const fm_result *result, uint32_t n_done, uint32_t n_all);
+                      const fm_result *result, const fm_predict_pace *pace);
     void *context;
 } fm_predict_run_options;
 
@@ -68,8 +79,12 @@ FM_MUST_USE fm_status fm_predict_make_results(const fm_predict_run_options *opti
                                               uint32_t n_chain, fm_results *results,
                                               fm_error *reterr);
 
+/* Writes the path of a file beside the folders of chains, "OUT/" + leaf. Returns FM_ERR_USAGE if
+ * the path does not fit. */
+FM_MUST_USE fm_status fm_predict_file(const fm_predict_run_options *options, const char *leaf,
+                                      char *out, size_t out_bytes, fm_error *reterr);
 /* Writes the path of a prediction's file, "OUT/CHAIN/CHAIN_MODEL_seed-S" + ending. With run NULL it
- * is "OUT/CHAIN" + ending. Returns FM_ERR_USAGE if the path does not fit. */
+ * is "OUT/CHAIN" + ending. Errors as above. */
 FM_MUST_USE fm_status fm_predict_path(const fm_predict_run_options *options, const char *chain,
                                       const fm_result_run *run, const char *ending, char *out,
                                       size_t out_bytes, fm_error *reterr);

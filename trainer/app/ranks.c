@@ -3,6 +3,7 @@
 
 #include "proto/base/hash.h"
 #include "trainer/app/device_groups.h"
+#include "trainer/app/pulse.h"
 #include "trainer/app/watch.h"
 #include "trainer/dist/comm_shm.h"
 
@@ -16,6 +17,7 @@
 enum { WHY_BYTES = 320, PIECE_BYTES = 1 << 20, REASON_TRIES = 20, REASON_US = 50000 };
 static const double meet_s = 120, /* for all ranks to come */
     exchange_s = 60,              /* for a rank in an exchange on GPUs */
+    still_s = 20,                 /* for a rank of another host that gives no sign */
     gather_s = 3600; /* longer than a step or a checkpoint takes; lost ranks are noticed before */
 
 struct fm_ranks {
@@ -24,6 +26,7 @@ struct fm_ranks {
     fm_meeting *meeting;
     fm_board *board;
     fm_watch *watch;
+    fm_pulse *pulse;         /* of ranks on several hosts */
     fm_shm_groups *shm;      /* of ranks on CPUs */
     fm_device_groups device; /* of ranks with a GPU each */
     fm_groups groups;
@@ -37,7 +40,9 @@ static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr
     if (!status) {
         status = fm_watch_start(program, ranks->board, ranks->meeting, &ranks->watch, reterr);
     }
-    return status;
+    if (status || fm_board_size(ranks->board) == world->size) return status;
+    const fm_pulse_options options = {world->meeting, meet_s, still_s, fm_watch_end};
+    return fm_pulse_start(ranks->board, world->rank, world->size, &options, &ranks->pulse, reterr);
 }
 
 fm_status fm_ranks_open(const char *program, const fm_world *world, const fm_layout *layout,
@@ -194,6 +199,7 @@ uint64_t fm_paper_of_parameters(const fm_params *params) {
 void fm_ranks_leave(fm_ranks *ranks) {
     uint8_t all[FM_MEETING_RANKS];
     fm_error ignored;
+    fm_pulse_quieten(ranks->pulse);
     fm_status status = fm_ranks_gather(ranks, "", 1, all, &ignored);
     if (!status) atomic_store(&fm_board_own(ranks->board)->has_left, 1);
 }
@@ -212,7 +218,7 @@ void fm_ranks_fail(fm_ranks *ranks, const fm_error *error) {
     } else {
         snprintf(text, sizeof text, "rank %d: %s", (int)ranks->world.rank, what);
     }
-    fm_watch_end(ranks->watch, text);
+    fm_watch_end(ranks->board, text);
 }
 
 bool fm_ranks_is_over(const fm_ranks *ranks) {
@@ -222,6 +228,7 @@ bool fm_ranks_is_over(const fm_ranks *ranks) {
 void fm_ranks_close(fm_ranks *ranks) {
     if (!ranks) return;
     if (ranks->device.context) fm_device_groups_destroy(&ranks->device);
+    fm_pulse_stop(ranks->pulse);
     fm_watch_stop(ranks->watch);
     fm_shm_groups_close(ranks->shm);
     fm_board_close(ranks->board);

@@ -11,19 +11,31 @@
 
 #include "proto/base/bytes.h"
 #include "proto/base/status.h"
+#include "trainer/loss/complex.h"
 #include "trainer/loss/terms.h"
+#include "trainer/model/af3/config.h"
 #include "trainer/model/model_config.h"
 #include "trainer/optim/optimizer.h"
 
 enum { FM_PLAN_NAME_BYTES = 32 };
 
+/* The networks that a run can train. Each has keys of its own; the others belong to both. */
+typedef enum fm_network_kind { FM_NETWORK_AF2, FM_NETWORK_AF3 } fm_network_kind;
+
+typedef enum fm_af3_trains { FM_AF3_TRAINS_ALL, FM_AF3_TRAINS_CONFIDENCE } fm_af3_trains;
+
 typedef struct fm_train_config {
-    fm_model_config model;    /* n_res and n_seq follow from data */
+    fm_network_kind network;
+    fm_model_config model; /* of af2; n_res and n_seq follow from data */
+    fm_af3_config af3;     /* of af3; shapes of samples follow from data, recompute from model */
+    fm_complex_weights af3_loss;
+    fm_af3_trains af3_trains;
     double memory_budget_gib; /* of device memory; 0: as fm_trainer_options says */
     struct {
         char plan[FM_PLAN_NAME_BYTES]; /* the server's plan by name, and changes to it */
         int64_t crop_size, max_msa_clusters, max_extra_msa, max_cycle, global_batch;
-        uint32_t max_template_date; /* rule of proto/template_date.h */
+        uint32_t max_template_date;             /* rule of proto/template_date.h */
+        int64_t max_atoms, max_msa, n_template; /* of af3 */
     } data;
     struct {
         int32_t dap, bp; /* ranks of a sample: parts of its arrays, branches of its blocks */
@@ -37,6 +49,8 @@ typedef struct fm_train_config {
         int64_t
             decay_at_samples; /* from then on the rate is multiplied by decay_factor; 0 = never */
         double decay_factor;
+        double l2;                   /* of af3, as the next one */
+        int64_t decay_every_samples; /* 0 = never */
     } optimizer;
     double loss[FM_LOSS_TERMS]; /* weights of the terms: loss/terms.h */
     struct {
@@ -72,9 +86,10 @@ void fm_train_config_format_all(const fm_train_config *config,
                                 char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
 
 /* Writes a Markdown table of all keys: section, key, values, unit, default and meaning, one row
- * each. The defaults are the values of `defaults`. Asserts that it fits. */
-enum { FM_TRAIN_CONFIG_DOCUMENT_BYTES = 32768 };
-void fm_train_config_document(const fm_train_config *defaults,
+ * each. The defaults are the values of `af3` for the keys that only AlphaFold 3 has, and else of
+ * `af2`. Asserts that it fits. */
+enum { FM_TRAIN_CONFIG_DOCUMENT_BYTES = 49152 };
+void fm_train_config_document(const fm_train_config *af2, const fm_train_config *af3,
                               char out[FM_TRAIN_CONFIG_DOCUMENT_BYTES]);
 
 #endif

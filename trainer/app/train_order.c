@@ -226,12 +226,14 @@ static fm_status check_replay(const fm_train_run *run, fm_error *reterr) {
 
 fm_status fm_run_check_order(fm_train_run *run, fm_error *reterr) {
     const uint64_t most = (uint64_t)FM_LIMIT_TOKEN_BYTES * 8;
-    uint64_t ahead = (uint64_t)run->window * (uint64_t)run->layout.dp + global_batch(run);
-    if (run->window && ahead > most) {
+    const uint64_t n_group = (uint64_t)run->layout.dp;
+    /* The checkpoint's token is that of all groups; one may be a window late, another early. */
+    uint64_t span = (n_group > 1 ? 2 : 1) * run->window * n_group + global_batch(run);
+    if (run->window && span > most) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "--order %s: samples of %d groups come up to %llu places early, at most "
-                       "%llu are possible",
-                       run->order, (int)run->layout.dp, (unsigned long long)ahead,
+                       "--order %s: the samples that %d groups use out of order may be %llu apart, "
+                       "and a checkpoint can name %llu; give a smaller W",
+                       run->order, (int)run->layout.dp, (unsigned long long)span,
                        (unsigned long long)most);
     }
     run->first_place = fm_token_count(&run->state.token);

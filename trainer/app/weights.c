@@ -6,6 +6,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/foreign.h"
 #include "trainer/app/infer_preset.h"
+#include "trainer/app/network.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,9 @@ static const char import_description[] =
     "Makes a checkpoint from the weights of another program. A new run starts from\n"
     "it with `foldmill train --from CHECKPOINT`. FILE is one of\n\n"
     "  .npz            DeepMind's params_model_*.npz\n"
-    "  .safetensors    OpenFold's or foldmill's names, or a foldmill checkpoint\n\n"
+    "  .safetensors    OpenFold's or foldmill's names, or a foldmill checkpoint\n"
+    "  either          Protenix's names, of AlphaFold 3; --allow-extra ignores its\n"
+    "                  confidence_head.lower_bins and upper_bins, which are fixed\n\n"
     "The content of the file decides what it is, not its name. Of a foldmill\n"
     "checkpoint, the moving average is used. PyTorch files (.pt, .ckpt, .bin) are not\n"
     "read; the message for such a file shows how to convert it.\n\n"
@@ -42,7 +45,8 @@ static const char export_description[] =
     "  --format safetensors    names: openfold (the default), foldmill, deepmind\n"
     "  --format npz            names: deepmind (the default), openfold, foldmill\n\n"
     "Without --format, the format is npz if the name of FILE ends in .npz, and\n"
-    "safetensors otherwise.\n\n"
+    "safetensors otherwise. A model of AlphaFold 3 has foldmill's names only; they\n"
+    "are those of Protenix, its reference.\n\n"
     "Examples:\n"
     "  foldmill export-weights run/checkpoint-000000075000.safetensors \\\n"
     "      --out params_model_1.npz\n\n"
@@ -64,7 +68,7 @@ typedef struct host_model {
 
 static fm_status make_model(const fm_train_config *config, host_model *model, fm_error *reterr) {
     fm_status status =
-        fm_preset_list_parameters(&config->model, &model->arena, &model->params, reterr);
+        fm_network_of(config)->list_parameters(config, &model->arena, &model->params, reterr);
     if (status) return status;
     return fm_params_allocate(&model->params, fm_kernels_cpu(FM_ELEMENT_F32), reterr);
 }
@@ -169,7 +173,9 @@ static fm_status import_open(const import_settings *set, const fm_weights_file *
     fm_status status = choose_config(set, file, &model->arena, &config, reterr);
     if (!status) status = make_model(&config, model, reterr);
     if (status) return status;
-    fm_params_draw(&model->params, set->seed); /* values of arrays that the file may lack */
+    /* The file may lack values that are drawn. */
+    status = fm_network_of(&config)->draw(&model->params, set->seed, reterr);
+    if (status) return status;
     status =
         fm_foreign_import_file(file, &model->params, &set->allow, &model->arena, &what, reterr);
     print_differences(what.text, set->verbose);
@@ -271,6 +277,21 @@ static fm_status load_model(const char *path, host_model *model, fm_error *reter
     return status ? status : fm_checkpoint_load(path, &model->params, &state, reterr);
 }
 
+/* A model without names of another program is exported with its own, unless others were asked
+ * for. */
+static fm_status check_names(const export_settings *set, const fm_params *params,
+                             fm_weight_names *names, fm_error *reterr) {
+    if (fm_foreign_has_names(params, *names)) return FM_OK;
+    if (!set->names) {
+        *names = FM_NAMING_FOLDMILL;
+        return FM_OK;
+    }
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "--names: found %s, but a model of AlphaFold 3 has only foldmill, the names of "
+                   "its reference",
+                   set->names);
+}
+
 static fm_status export_weights(const void *settings, const char *path, fm_error *reterr) {
     const export_settings *set = settings;
     fm_weights_format format = FM_WEIGHTS_NPZ;
@@ -279,6 +300,7 @@ static fm_status export_weights(const void *settings, const char *path, fm_error
     host_model model = {.params = {0}};
     fm_status status = parse_words(set, &format, &names, &average, reterr);
     if (!status) status = load_model(path, &model, reterr);
+    if (!status) status = check_names(set, &model.params, &names, reterr);
     if (!status) {
         const void *flat = average ? model.params.ema : model.params.master;
         status =

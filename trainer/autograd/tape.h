@@ -305,6 +305,9 @@ FM_MUST_USE fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr);
 void fm_tape_bind(fm_tape *tape, void *memory);
 
 void fm_tape_forward(fm_tape *tape, fm_stream *stream);
+/* Runs the forward steps of the nodes first .. end - 1 only. A pass in whose middle other work is
+ * due runs in pieces, in order and without gaps. */
+void fm_tape_forward_nodes(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream);
 void fm_tape_backward(fm_tape *tape, fm_stream *stream);
 
 /* Sets to 0 the gradients of parameters that backward does not write. Ranks that run different
@@ -357,6 +360,9 @@ void *fm_run_saved(const fm_run *run, const fm_node *node, int i);
 /* Whether what forward saves as tensor i is lost before backward, which has it made again. Forward
  * need not write it then. */
 bool fm_run_drops_saved(const fm_run *run, const fm_node *node, int i);
+/* Whether saved tensor i has its content since forward, so that a recompute step need not write it.
+ */
+bool fm_run_has_saved(const fm_run *run, const fm_node *node, int i);
 void *fm_run_param(const fm_run *run, const fm_node *node, int j); /* NULL for FM_PARAM_NONE */
 
 /* The gradient of output i (to read), of input i and of parameter j (to write; data NULL = not

@@ -104,6 +104,11 @@ void fm_tape_forward(fm_tape *tape, fm_stream *stream) {
     walk(tape, 0, tape->n_forward, stream);
 }
 
+void fm_tape_forward_nodes(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream) {
+    assert(first <= end && end <= tape->n_forward); /* each node has one forward step, in order */
+    walk(tape, first, end, stream);
+}
+
 void fm_tape_backward(fm_tape *tape, fm_stream *stream) {
     walk(tape, tape->n_forward, tape->n_step, stream);
 }
@@ -230,6 +235,12 @@ void *fm_run_saved(const fm_run *run, const fm_node *node, int i) {
 bool fm_run_drops_saved(const fm_run *run, const fm_node *node, int i) {
     const fm_tape *tape = run->tape;
     return run->step < tape->n_forward && tape->buffer[tape->tensor[node->saved[i]].buffer].dropped;
+}
+
+bool fm_run_has_saved(const fm_run *run, const fm_node *node, int i) {
+    const fm_tape *tape = run->tape;
+    return run->step >= tape->n_forward &&
+           !tape->buffer[tape->tensor[node->saved[i]].buffer].dropped;
 }
 
 void *fm_run_param(const fm_run *run, const fm_node *node, int j) {

@@ -30,6 +30,9 @@ typedef enum fm_draw_purpose {
     FM_PURPOSE_OFFSET = 4,
     FM_PURPOSE_NOISE = 5,
     FM_PURPOSE_LEVEL = 6,
+    FM_PURPOSE_CONSTANT = 7, /* values that are never trained; layer = which of them */
+    FM_PURPOSE_START = 8,    /* structures at the first noise level; layer as above */
+    FM_PURPOSE_MSA_ROWS = 9, /* rows that a cycle of AlphaFold 3 reads */
 } fm_draw_purpose;
 
 /* Whose structures draw. */

@@ -19,6 +19,10 @@ const char *fm_weight_names_word(fm_weight_names naming) {
     return names[naming];
 }
 
+bool fm_foreign_has_names(const fm_params *params, fm_weight_names naming) {
+    return naming == FM_NAMING_FOLDMILL || params->param[0].deepmind;
+}
+
 /* -- names */
 
 /* A part of an OpenFold name and what OpenFold 1.0 has in its place. There, some modules belong to

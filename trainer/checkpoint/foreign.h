@@ -2,7 +2,8 @@
  *
  * | naming     | names                                                        | layout          |
  * |------------|--------------------------------------------------------------|-----------------|
- * | foldmill   | our own; in our checkpoints behind "ema." or "model."        | [c_out, c_in]   |
+ * | foldmill   | our own; in our checkpoints behind "ema." or "model."; those | [c_out, c_in]   |
+ * |            | of AlphaFold 3 are its reference's, there after "module."    |                 |
  * | openfold   | OpenFold's modules (fm_param.openfold), with no prefix,      | [c_out, c_in]   |
  * |            | "model." or "module."                                        |                 |
  * | openfold-1 | the same, as OpenFold's first releases name them             | [c_out, c_in]   |
@@ -44,6 +45,10 @@ typedef struct fm_foreign_list {
     size_t n_array;
     fm_foreign_array *array; /* sorted by name */
 } fm_foreign_list;
+
+/* Whether the table has names of that naming. AlphaFold 3's own names are its reference's, and it
+ * has no others. */
+bool fm_foreign_has_names(const fm_params *params, fm_weight_names naming);
 
 /* Lists the arrays that together hold the whole table under a naming; allocated in the arena.
  * FM_ERR_LIMIT if it is full. */

@@ -21,7 +21,7 @@ enum { NAME_BYTES = 320, LINE_BYTES = 768, SHAPE_BYTES = 192 };
 /* Prefixes that a file may have before every name, in the order of the attempts. Our checkpoints
  * have two sets: "ema." and "model.". */
 static const char *const prefixes[FM_N_NAMING][5] = {
-    [FM_NAMING_FOLDMILL] = {"", "ema.", "model."},
+    [FM_NAMING_FOLDMILL] = {"", "ema.", "model.", "module."},
     [FM_NAMING_OPENFOLD] = {"", "model.", "module.", "module.model."},
     [FM_NAMING_OPENFOLD_1] = {"", "model.", "module.", "module.model."},
     [FM_NAMING_DEEPMIND] = {""},
@@ -48,6 +48,7 @@ static fm_status find_naming(const fm_weights_file *file, const fm_params *param
     guess best = {.n_found = 0};
     for (int naming = 0; naming < FM_N_NAMING; naming++) {
         guess g = {.naming = (fm_weight_names)naming};
+        if (!fm_foreign_has_names(params, g.naming)) continue;
         fm_status status = fm_foreign_list_arrays(params, g.naming, arena, &g.list, reterr);
         if (status) return status;
         for (int p = 0; prefixes[naming][p]; p++) {

@@ -74,7 +74,7 @@ void fm_complex_declare_targets(fm_state *state, const fm_kernels *kernels, int6
 typedef struct target_writer {
     const fm_complex_labels *labels;
     const fm_complex_targets *to;
-    fm_complex_put *put;
+    fm_state_put *put;
     void *context;
 } target_writer;
 
@@ -171,8 +171,9 @@ static void write_bonds(const target_writer *w) {
 }
 
 void fm_complex_write_labels(const fm_complex_labels *labels, const fm_complex_weights *weights,
-                             const fm_complex_targets *targets, fm_complex_put *to, void *context) {
-    const target_writer w = {labels, targets, to, context};
+                             const fm_complex_targets *targets, fm_state_put *put_value,
+                             void *context) {
+    const target_writer w = {labels, targets, put_value, context};
     assert(labels->n_token <= targets->n_token && labels->n_atom <= targets->n_atom);
     for (int64_t l = 0; l < targets->n_atom; l++)
         write_atom(&w, l);

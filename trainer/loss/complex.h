@@ -81,14 +81,12 @@ void fm_complex_declare_targets(fm_state *state, const fm_kernels *kernels, int6
 /* Returns the number of bonds in the labels, each counted once. */
 int64_t fm_complex_count_bonds(const fm_complex_labels *labels);
 
-/* Writes a value to element `at` of a tensor of the state. */
-typedef void fm_complex_put(void *context, int32_t tensor, int64_t at, double value);
-
 /* Writes all elements of the targets, the factors of the terms included, except scale and
  * structure. Labels may be smaller than the recorded shapes; the remaining elements are padding.
  * Asserts that the bonds fit. */
 void fm_complex_write_labels(const fm_complex_labels *labels, const fm_complex_weights *weights,
-                             const fm_complex_targets *targets, fm_complex_put *to, void *context);
+                             const fm_complex_targets *targets, fm_state_put *put_value,
+                             void *context);
 
 /* Records the terms of the last cycle's pass: x [S, n_atom, 3], distogram logits [N, N, n_bin].
  * Writes terms[0 .. FM_COMPLEX_STRUCTURE_TERMS - 1] and returns their weighted sum, acc [1]. */

@@ -19,9 +19,10 @@ typedef enum fm_block_order {
 /* What backward computes again instead of keeping it. */
 typedef enum fm_recompute_policy {
     FM_RECOMPUTE_NONE,
-    FM_RECOMPUTE_HIDDEN, /* the transitions' hidden layers */
-    FM_RECOMPUTE_BLOCK,  /* whole blocks of every stack */
-    FM_RECOMPUTE_AUTO    /* n_recompute_block blocks whole, the hidden layers of the others */
+    FM_RECOMPUTE_HIDDEN,      /* the transitions' hidden layers */
+    FM_RECOMPUTE_PROJECTIONS, /* those, and q k v g of attentions that are not split over ranks */
+    FM_RECOMPUTE_BLOCK,       /* whole blocks of every stack */
+    FM_RECOMPUTE_AUTO         /* fm_model_config_block says which of these each block has */
 } fm_recompute_policy;
 
 /* The structure module and its heads (A20, A29, 1.9.7). */
@@ -67,7 +68,7 @@ typedef struct fm_model_config {
     fm_block_order order;
     fm_compat compat;
     fm_recompute_policy recompute;
-    int32_t n_recompute_block; /* of FM_RECOMPUTE_AUTO, in the order of fm_model_config_blocks */
+    int32_t recompute_steps; /* of FM_RECOMPUTE_AUTO, see fm_model_config_block */
     fm_structure_config structure;
     /* The ranks that share a sample (trainer/dist/groups.h); NULL: one rank. The sizes above are
      * then multiples of the number of parts that they are split into (fm_split_pad). */
@@ -110,12 +111,17 @@ static inline int32_t fm_model_config_blocks(const fm_model_config *config) {
            (int32_t)config->n_template * config->n_template_block;
 }
 
-/* The config of block number `index` in that order, with its own recompute policy. */
+/* The config of block number `index` in that order, with its own recompute policy.
+ *
+ * FM_RECOMPUTE_AUTO goes through all blocks three times, and each of its steps takes one block to
+ * the next policy: first to FM_RECOMPUTE_HIDDEN, then to FM_RECOMPUTE_PROJECTIONS, last to
+ * FM_RECOMPUTE_BLOCK. That is the order of the time that a byte costs. */
 static inline fm_model_config fm_model_config_block(const fm_model_config *config, int32_t index) {
     fm_model_config block = *config;
     if (config->recompute == FM_RECOMPUTE_AUTO) {
-        block.recompute =
-            index < config->n_recompute_block ? FM_RECOMPUTE_BLOCK : FM_RECOMPUTE_HIDDEN;
+        int32_t n = fm_model_config_blocks(config), done = config->recompute_steps / n;
+        bool next = index < config->recompute_steps % n;
+        block.recompute = (fm_recompute_policy)((int32_t)FM_RECOMPUTE_NONE + done + next);
     }
     return block;
 }

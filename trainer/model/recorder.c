@@ -66,12 +66,17 @@ static fm_shared_axis shared_axis(const fm_sublayer *s) {
     return s->axial == FM_AXIAL_ENDING ? FM_SHARED_AXIS1 : FM_SHARED_AXIS0;
 }
 
+static fm_keep keep_qkvg(const fm_recorder *r) {
+    return r->config->recompute == FM_RECOMPUTE_PROJECTIONS ? FM_RECOMPUTE : FM_KEEP;
+}
+
 static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
                                  const fm_attention_weights *weights, fm_normed from, fm_normed x,
                                  fm_param_ref next) {
     fm_attention_weights w = *weights;
     fm_linear_update_weights end = {w.out, w.out_bias, next};
     w.out = w.out_bias = FM_PARAM_NONE;
+    w.keep_qkvg = keep_qkvg(r);
     fm_normed z = s->axial == FM_AXIAL_ROW ? from : fm_not_normed(FM_TENSOR_NONE);
     w.norm = unless_normed(x, w.norm);
     w.norm_z = unless_normed(z, w.norm_z);
@@ -164,7 +169,9 @@ static fm_normed triangle(const fm_recorder *r, const fm_sublayer *s, const fm_t
 /* -- transition */
 
 static fm_keep keep_hidden(const fm_recorder *r) {
-    return r->config->recompute == FM_RECOMPUTE_HIDDEN ? FM_RECOMPUTE : FM_KEEP;
+    fm_recompute_policy policy = r->config->recompute;
+    bool again = policy == FM_RECOMPUTE_HIDDEN || policy == FM_RECOMPUTE_PROJECTIONS;
+    return again ? FM_RECOMPUTE : FM_KEEP;
 }
 
 static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,

@@ -237,6 +237,11 @@ static void project_bias(fm_run *run, const fm_node *node, const void *normed) {
     fm_call_linear(run, &bias, false, fm_run_saved(run, node, S_BIAS));
 }
 
+/* Whether only q k v g are made again: what follows from them is kept. */
+static bool only_projects(const fm_run *run, const fm_node *node) {
+    return !fm_run_wants_output(run) && fm_run_has_saved(run, node, S_LSE);
+}
+
 static void project(fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
     bool is_row = at->axial == FM_AXIAL_ROW, with_bias = has_bias(at) && !is_row;
@@ -250,7 +255,9 @@ static void project(fm_run *run, const fm_node *node) {
                              fm_run_param(run, node, P_GATE_BIAS), fm_run_saved(run, node, S_QKVG));
         if (with_bias) project_bias(run, node, normed.y);
     }
-    if (is_row) project_bias(run, node, norm_z(run, node).y); /* A7:3 AF3-24:8 */
+    if (is_row && !only_projects(run, node)) {
+        project_bias(run, node, norm_z(run, node).y); /* A7:3 AF3-24:8 */
+    }
 }
 
 static void forward(fm_run *run, const fm_node *node) {
@@ -258,6 +265,7 @@ static void forward(fm_run *run, const fm_node *node) {
     int64_t mark = fm_run_mark(run);
     project(run, node);
     fm_run_release(run, mark);
+    if (only_projects(run, node)) return;
     fm_attention core = core_of(run, node);
     fm_call_attention(run, &core); /* A7:5-6 A8:4-5 A13:5-6 A14:5-6 AF3-24:10 */
     if (!fm_run_wants_output(run) || !projects_out(node)) return;
@@ -346,10 +354,11 @@ static void backward(fm_run *run, const fm_node *node) {
 
 static const fm_op ATTENTION = {"attention", forward, backward};
 
-static void save_tensors(fm_tape *tape, fm_node *node, const fm_attention_shape *at) {
+static void save_tensors(fm_tape *tape, fm_node *node, const fm_attention_shape *at,
+                         fm_keep keep_qkvg) {
     fm_element act = tape->kernels->act, acc = tape->kernels->acc;
     int64_t rows = at->rows;
-    fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){rows, 4 * at->width});
+    fm_node_save(tape, node, keep_qkvg, act, 2, (int64_t[]){rows, 4 * at->width});
     fm_node_save(tape, node, FM_KEEP, acc, 3,
                  (int64_t[]){at->n_group * at->n_batch, at->n_head, at->n_query});
     if (has_bias(at)) {
@@ -400,7 +409,7 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
         at->c_z = shape->c;
         assert(shape->n0 == shape->n1);
     }
-    save_tensors(tape, node, shape);
+    save_tensors(tape, node, shape, weights->keep_qkvg);
     assert(!residual || projects_out(node));
     return add_output(tape, node, x, shape->width, residual);
 }

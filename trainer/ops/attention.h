@@ -18,7 +18,8 @@
  *
  * x [n0, n1, c]: [N_seq, N_res, c_m] or [N_res, N_res, c_z]; mask [n0, n1]; z [N_res, N_res,
  * c_z]. `starting` and `ending` also take several pair arrays with one mask, [n_group, N_res,
- * N_res, c_z]. Saved: q k v g, the gated output, the log-sum-exp of the rows, the bias. */
+ * N_res, c_z]. Saved: q k v g, the gated output, the log-sum-exp of the rows, the bias. q k v g are
+ * kept or recomputed as the caller says, since they are four times as large as the output. */
 #ifndef FM_TRAINER_ATTENTION_H
 #define FM_TRAINER_ATTENTION_H
 
@@ -41,6 +42,7 @@ typedef struct fm_attention_weights {
     fm_param_ref bias;          /* [N_head, c_z]; FM_PARAM_NONE in columns */
     fm_param_ref norm_z;        /* [2, c_z]; row only; FM_PARAM_NONE: z is normalised already */
     int64_t n_head, c_head;
+    fm_keep keep_qkvg; /* of fm_op_attention: q k v g are kept for backward, or made again */
 } fm_attention_weights;
 
 /* Adds the node; z is FM_TENSOR_NONE except for rows. Returns y, or the bare update when !residual.

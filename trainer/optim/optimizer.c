@@ -90,43 +90,58 @@ void fm_optimizer_clear_nonfinite(fm_optimizer *optimizer, fm_stream *stream) {
     set_state(optimizer, stream, state);
 }
 
+/* The elements of a flat buffer that are trained, and how many they are. */
+static void *trained_of(const fm_optimizer *optimizer, void *flat) {
+    const fm_params *params = optimizer->params;
+    return flat ? fm_params_at(params, flat, params->first_trained) : NULL;
+}
+
+static int64_t count_trained(const fm_optimizer *optimizer) {
+    return fm_params_trained(optimizer->params) - optimizer->params->first_trained;
+}
+
 void fm_optimizer_queue_norm(fm_optimizer *optimizer, fm_stream *stream) {
     bool each = optimizer->options.clip == FM_CLIP_SAMPLE;
-    optimizer->kernels->grad_norm(stream, optimizer->params->n_element, optimizer->params->gradient,
+    optimizer->kernels->grad_norm(stream, count_trained(optimizer),
+                                  trained_of(optimizer, optimizer->params->gradient),
                                   each ? optimizer->options.clip_norm : (double)INFINITY, false,
                                   optimizer->state, optimizer->workspace);
 }
 
 void fm_optimizer_queue_sum(fm_optimizer *optimizer, fm_stream *stream) {
     bool whole = optimizer->options.clip == FM_CLIP_BATCH;
-    optimizer->kernels->accumulate(stream, optimizer->params->n_element, optimizer->state, whole,
-                                   optimizer->params->gradient, optimizer->sum);
+    optimizer->kernels->accumulate(stream, count_trained(optimizer), optimizer->state, whole,
+                                   trained_of(optimizer, optimizer->params->gradient),
+                                   trained_of(optimizer, optimizer->sum));
 }
 
 void fm_optimizer_queue_update(fm_optimizer *optimizer, fm_stream *stream, bool only) {
     fm_params *params = optimizer->params;
     bool whole = optimizer->options.clip == FM_CLIP_BATCH;
+    const int64_t n = count_trained(optimizer);
+    int64_t copied = params->first_trained * (int64_t)fm_element_bytes(optimizer->kernels->act);
     if (whole) {
-        optimizer->kernels->grad_norm(stream, params->n_element, optimizer->sum,
+        optimizer->kernels->grad_norm(stream, n, trained_of(optimizer, optimizer->sum),
                                       optimizer->options.clip_norm, true, optimizer->state,
                                       optimizer->workspace);
     }
-    optimizer->kernels->adam(stream, &(fm_adam){.n = params->n_element,
-                                                .beta1 = optimizer->options.beta1,
-                                                .beta2 = optimizer->options.beta2,
-                                                .eps = optimizer->options.eps,
-                                                .ema_decay = optimizer->options.ema_decay,
-                                                .grad_scale = 1,
-                                                .clip = whole,
-                                                .state = optimizer->state,
-                                                .grad = optimizer->sum,
-                                                .only = only && !whole ? params->gradient : NULL,
-                                                .param = params->master,
-                                                .m = params->moment1,
-                                                .v = params->moment2,
-                                                .ema = params->ema,
-                                                .copy = params->copy,
-                                                .l2 = optimizer->options.l2});
+    optimizer->kernels->adam(
+        stream, &(fm_adam){.n = n,
+                           .beta1 = optimizer->options.beta1,
+                           .beta2 = optimizer->options.beta2,
+                           .eps = optimizer->options.eps,
+                           .ema_decay = optimizer->options.ema_decay,
+                           .grad_scale = 1,
+                           .clip = whole,
+                           .state = optimizer->state,
+                           .grad = trained_of(optimizer, optimizer->sum),
+                           .only = only && !whole ? trained_of(optimizer, params->gradient) : NULL,
+                           .param = trained_of(optimizer, params->master),
+                           .m = trained_of(optimizer, params->moment1),
+                           .v = trained_of(optimizer, params->moment2),
+                           .ema = trained_of(optimizer, params->ema),
+                           .copy = params->copy ? (char *)params->copy + copied : NULL,
+                           .l2 = optimizer->options.l2});
 }
 
 bool fm_optimizer_add_sample(fm_optimizer *optimizer, fm_stream *stream) {

@@ -1,6 +1,8 @@
 /* page.c: see page.h. */
 #include "trainer/predict/page.h"
 
+#include "proto/base/plural.h"
+#include "proto/base/svg.h"
 #include "trainer/predict/pictures.h"
 #include "trainer/predict/text_file.h"
 
@@ -13,22 +15,27 @@ static const char style[] =
     "h1{font-size:26px;margin:0}h2{font-size:17px;margin:34px 0 10px}"
     ".facts{color:#5f6368;margin:4px 0 0}"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
-    "th,td{padding:5px 18px 5px 0;text-align:right;border-bottom:1px solid #e3e6ea}"
+    "th,td{padding:5px 18px 5px 0;text-align:right;border-bottom:1px solid #e3e6ea;"
+    "white-space:nowrap}"
+    ".scroll{overflow-x:auto}"
     "th{font-weight:600;color:#5f6368}th.t,td.t{text-align:left}"
     "tr.best td{font-weight:600}"
     ".pictures{display:flex;flex-wrap:wrap;gap:24px}"
-    ".pictures>figure{margin:0;padding:10px;border:1px solid #e3e6ea;border-radius:8px}"
+    ".pictures>figure{margin:0;padding:10px;border:1px solid #e3e6ea;border-radius:8px;"
+    "box-sizing:border-box;max-width:100%}"
     "figure>svg{display:block;max-width:100%;height:auto}"
     ".sequence{font:14px/1.9 'DejaVu Sans Mono',Menlo,monospace;display:flex;flex-wrap:wrap;"
     "gap:0 12px}"
     ".sequence div{white-space:pre}.sequence i{font-style:normal;color:#8a9099}"
     ".c0{background:#0053d6;color:#fff}.c1{background:#65cbf3;color:#10222b}"
     ".c2{background:#ffdb13;color:#2b2500}.c3{background:#ff7d45;color:#2b1000}"
-    ".key span{padding:1px 8px;border-radius:3px;margin-right:8px}"
+    ".key{display:flex;flex-wrap:wrap;gap:6px 8px}.key span{padding:1px 8px;border-radius:3px}"
     "footer{margin-top:40px;color:#5f6368;font-size:13px}"
     "@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}"
     ".facts,th,footer{color:#9aa4af}th,td,.pictures>figure{border-color:#262c36}"
-    "a{color:#7fb4ea}}";
+    "a{color:#7fb4ea}}"
+    "@media(max-width:600px){body{padding:16px 12px 32px}.pictures{gap:12px}"
+    ".pictures>figure{padding:4px}th,td{padding-right:12px}}";
 
 static void put_text(FILE *out, const char *text) {
     for (; *text; text++) {
@@ -52,6 +59,15 @@ static void put_reference(FILE *out, const char *name) {
     }
 }
 
+/* A cell with a link to a file in the page's folder. */
+static void put_link(FILE *out, const char *file, const char *text) {
+    fputs("<td class=\"t\"><a href=\"", out);
+    put_reference(out, file);
+    fputs("\">", out);
+    put_text(out, text);
+    fputs("</a></td>", out);
+}
+
 static void put_head(FILE *out, const fm_page *page) {
     fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
@@ -60,8 +76,9 @@ static void put_head(FILE *out, const fm_page *page) {
     put_text(out, page->chain);
     fprintf(out, " - predicted structure</title>\n<style>%s</style>\n</head>\n<body>\n<h1>", style);
     put_text(out, page->chain);
-    fprintf(out, "</h1>\n<p class=\"facts\">%u residues; alignment of %u row%s", page->n_res,
-            page->n_seq, page->n_seq == 1 ? "" : "s");
+    char number[FM_SVG_NUMBER_BYTES];
+    fprintf(out, "</h1>\n<p class=\"facts\">%u residues; alignment of %s row%s", page->n_res,
+            fm_svg_count(page->n_seq, number), fm_plural(page->n_seq));
     if (page->templates) {
         fputs(page->templates[0] ? "; templates " : "; no templates", out);
         put_text(out, page->templates);
@@ -70,9 +87,10 @@ static void put_head(FILE *out, const fm_page *page) {
 }
 
 static void put_table(FILE *out, const fm_page *page) {
-    fputs("<h2>Predictions</h2>\n<table>\n<tr><th>rank</th><th class=\"t\">model</th>"
+    fputs("<h2>Predictions</h2>\n<div class=\"scroll\">\n<table>\n<tr><th>rank</th><th "
+          "class=\"t\">model</th>"
           "<th>seed</th><th>mean pLDDT</th><th>pTM</th><th>cycles</th><th>seconds</th>"
-          "<th class=\"t\">structure</th></tr>\n",
+          "<th class=\"t\">structure</th><th class=\"t\">confidences</th></tr>\n",
           out);
     for (uint32_t k = 0; k < page->n_row; k++) {
         const fm_page_row *row = &page->row[k];
@@ -81,14 +99,12 @@ static void put_table(FILE *out, const fm_page *page) {
         fprintf(out, "</td><td>%llu</td><td>%.1f</td><td>", (unsigned long long)row->seed,
                 row->mean_plddt);
         if (isfinite(row->ptm)) fprintf(out, "%.3f", row->ptm);
-        fprintf(out, "</td><td>%u</td><td>%.2f</td><td class=\"t\"><a href=\"", row->n_cycle,
-                row->run_s);
-        put_reference(out, row->file);
-        fputs("\">", out);
-        put_text(out, row->file);
-        fputs("</a></td></tr>\n", out);
+        fprintf(out, "</td><td>%u</td><td>%.2f</td>", row->n_cycle, row->run_s);
+        put_link(out, row->file, row->file);
+        put_link(out, row->scores, "JSON");
+        fputs("</tr>\n", out);
     }
-    fputs("</table>\n", out);
+    fputs("</table>\n</div>\n", out);
 }
 
 static void put_pictures(FILE *out, const fm_page *page) {
@@ -108,9 +124,13 @@ static int class_number(double plddt) {
 /* Writes the sequence in blocks of ten residues, in the colours of pLDDT. */
 static void put_sequence(FILE *out, const fm_page *page) {
     enum { BLOCK = 10 };
+    uint32_t n_of[FM_PLDDT_CLASSES] = {0};
+    for (uint32_t i = 0; i < page->n_res; i++)
+        n_of[class_number((double)page->plddt[i])]++;
     fputs("<h2>Sequence by pLDDT of the best prediction</h2>\n<p class=\"key\">", out);
     for (int k = 0; k < FM_PLDDT_CLASSES; k++)
-        fprintf(out, "<span class=\"c%d\">%s</span>", k, fm_plddt_classes[k].name);
+        fprintf(out, "<span class=\"c%d\">%s %.0f %%</span>", k, fm_plddt_classes[k].name,
+                100.0 * n_of[k] / page->n_res);
     fputs("</p>\n<div class=\"sequence\">\n", out);
     for (uint32_t begin = 0; begin < page->n_res; begin += BLOCK) {
         uint32_t end = begin + BLOCK < page->n_res ? begin + BLOCK : page->n_res;

@@ -15,7 +15,7 @@ typedef struct fm_page_row {
     double mean_plddt, ptm; /* NAN: none */
     uint32_t n_cycle;
     double run_s;
-    const char *file; /* of the structure, in the page's folder */
+    const char *file, *scores; /* the structure and its confidences, in the page's folder */
 } fm_page_row;
 
 typedef struct fm_page {

@@ -69,8 +69,7 @@ static double cell_error(const fm_prediction *p, uint32_t n, uint32_t row, uint3
 static void draw_cells(FILE *out, const fm_prediction *p, const fm_svg_frame *frame) {
     uint32_t n = p->n_res < MOST_CELLS ? p->n_res : MOST_CELLS;
     double side = frame->width / n;
-    uint8_t *level = malloc((size_t)n * n);
-    if (!level) return;
+    uint8_t level[MOST_CELLS * MOST_CELLS];
     for (uint32_t r = 0; r < n; r++) {
         for (uint32_t c = 0; c < n; c++) {
             double share = cell_error(p, n, r, c) / p->max_pae;
@@ -93,7 +92,6 @@ static void draw_cells(FILE *out, const fm_prediction *p, const fm_svg_frame *fr
         }
         fputs("\"/>\n", out);
     }
-    free(level);
 }
 
 static void draw_scale(FILE *out, const fm_prediction *p, const fm_svg_frame *frame) {
@@ -283,22 +281,23 @@ static void draw_classes(FILE *out, double left, double y) {
     }
 }
 
-void fm_picture_trace(FILE *out, const fm_prediction *p) {
+bool fm_picture_trace(FILE *out, const fm_prediction *p) {
     uint32_t n = p->n_res, n_part = n < 500 ? 5 : n < 2000 ? 2 : 1, n_point = 0;
     point *points = malloc((n + 1) * sizeof *points);
     piece *pieces = malloc((size_t)n * n_part * sizeof *pieces + sizeof *pieces);
     char title[400], remark[96];
+    bool has_memory = points && pieces;
     snprintf(title, sizeof title, "Path of the chain: %.200s", p->model);
     snprintf(remark, sizeof remark, "seed %llu, mean pLDDT %.1f", (unsigned long long)p->seed,
              p->mean_plddt);
     begin(out, WIDTH, HEIGHT + 60, title, remark, NULL, 0);
-    for (uint32_t i = 0; points && i < n; i++) {
+    for (uint32_t i = 0; has_memory && i < n; i++) {
         const float *ca = p->atoms + ((size_t)i * FM_N_ATOM14 + 1) * 3;
         if (p->aatype[i] == FM_RESTYPE_X) continue;
         points[n_point++] =
             (point){{(double)ca[0], (double)ca[1], (double)ca[2]}, (double)p->plddt[i]};
     }
-    if (points && pieces && n_point > 1) {
+    if (n_point > 1) {
         turn_points(points, n_point);
         double most = 1e-3;
         for (uint32_t i = 0; i < n_point; i++) {
@@ -316,6 +315,7 @@ void fm_picture_trace(FILE *out, const fm_prediction *p) {
     fm_svg_end(out);
     free(points);
     free(pieces);
+    return has_memory;
 }
 
 /* -- pLDDT */

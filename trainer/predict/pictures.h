@@ -23,8 +23,8 @@ const fm_plddt_class *fm_plddt_class_of(double plddt);
 void fm_picture_pae(FILE *out, const fm_prediction *prediction);
 
 /* The path of the CA atoms, seen along the direction in which the structure is thinnest, in the
- * colours of pLDDT. */
-void fm_picture_trace(FILE *out, const fm_prediction *prediction);
+ * colours of pLDDT. Returns false without memory. */
+FM_MUST_USE bool fm_picture_trace(FILE *out, const fm_prediction *prediction);
 
 /* The pLDDT of several predictions of a chain, best first; at most eight are drawn. */
 typedef struct fm_plddt_curve {

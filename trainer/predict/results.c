@@ -17,7 +17,8 @@ fm_status fm_results_make(fm_results *ret_results, uint32_t n_chain, uint32_t n_
     r.all = calloc((size_t)n_chain * n_run + 1, sizeof *r.all);
     if (!r.chain || !r.run || !r.all) {
         fm_results_release(&r);
-        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %u predictions", n_chain * n_run);
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %llu predictions",
+                       (unsigned long long)n_chain * n_run);
     }
     for (uint32_t i = 0; i < n_chain; i++)
         r.chain[i].result = r.all + (size_t)i * n_run;
@@ -63,8 +64,19 @@ uint32_t fm_results_rank(const fm_results *r, const fm_result_chain *chain, uint
     return n;
 }
 
-uint32_t fm_results_n_failed(const fm_results *r) {
-    uint32_t n = 0;
+uint32_t fm_results_find_best(const fm_results *r, const fm_result_chain *chain) {
+    uint32_t best = UINT32_MAX;
+    for (uint32_t k = 0; k < r->n_run; k++) {
+        const fm_result *here = &chain->result[k];
+        if (!here->is_done || here->status) continue;
+        bool is_better = best == UINT32_MAX || here->mean_plddt > chain->result[best].mean_plddt;
+        if (is_better) best = k;
+    }
+    return best;
+}
+
+uint64_t fm_results_n_failed(const fm_results *r) {
+    uint64_t n = 0;
     for (size_t i = 0; i < (size_t)r->n_chain * r->n_run; i++)
         n += r->all[i].is_done && r->all[i].status;
     return n;
@@ -166,7 +178,8 @@ static void put_chain(FILE *out, const fm_results *r, const fm_result_chain *cha
         if (chain->result[run].is_done && chain->result[run].status) put_row(out, r, chain, run, 0);
 }
 
-fm_status fm_results_write_summary(const fm_results *r, const char *path, fm_error *reterr) {
+fm_status fm_results_write_summary(const fm_results *r, const fm_refused_input *refused,
+                                   uint32_t n_refused, const char *path, fm_error *reterr) {
     fm_text_file file;
     uint32_t *order = malloc(r->n_run * sizeof *order);
     if (!order) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a summary");
@@ -177,6 +190,12 @@ fm_status fm_results_write_summary(const fm_results *r, const char *path, fm_err
               file.out);
         for (uint32_t i = 0; i < r->n_chain; i++)
             if (r->chain[i].name) put_chain(file.out, r, &r->chain[i], order);
+        for (uint32_t i = 0; i < n_refused; i++) {
+            put_field(file.out, refused[i].name);
+            fputs(",,,,,,,,,,,,,,", file.out);
+            put_field(file.out, refused[i].why);
+            fputc('\n', file.out);
+        }
         status = fm_text_file_commit(&file, path, reterr);
     }
     free(order);

@@ -2,7 +2,7 @@
  * one prediction for each pair of model and seed.
  *
  *     ranking.json    a chain's predictions, best first, with AlphaFold's keys
- *     summary.csv     a row for each prediction
+ *     summary.csv     a row for each prediction and each refused input
  *
  * The best prediction has the highest mean pLDDT. Of equal ones, the first in the table is best. */
 #ifndef FM_TRAINER_RESULTS_H
@@ -49,6 +49,11 @@ typedef struct fm_results {
     fm_result *all; /* [n_chain * n_run] */
 } fm_results;
 
+/* An input that was refused before the predictions began. */
+typedef struct fm_refused_input {
+    char *name, *why;
+} fm_refused_input;
+
 /* Makes an empty table. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_results_make(fm_results *ret_results, uint32_t n_chain, uint32_t n_run,
                                       fm_error *reterr);
@@ -64,14 +69,19 @@ FM_MUST_USE fm_status fm_results_name_chain(fm_result_chain *chain, const char *
 uint32_t fm_results_rank(const fm_results *results, const fm_result_chain *chain,
                          uint32_t *ret_order);
 
+/* The run that predicted the chain best; UINT32_MAX if none did. */
+uint32_t fm_results_find_best(const fm_results *results, const fm_result_chain *chain);
+
 /* Counts predictions that failed. */
-uint32_t fm_results_n_failed(const fm_results *results);
+uint64_t fm_results_n_failed(const fm_results *results);
 
 /* FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_results_write_ranking(const fm_results *results,
                                                const fm_result_chain *chain, const char *path,
                                                fm_error *reterr);
-FM_MUST_USE fm_status fm_results_write_summary(const fm_results *results, const char *path,
-                                               fm_error *reterr);
+/* The rows of refused inputs [n_refused] have a name and the reason only. */
+FM_MUST_USE fm_status fm_results_write_summary(const fm_results *results,
+                                               const fm_refused_input *refused, uint32_t n_refused,
+                                               const char *path, fm_error *reterr);
 
 #endif

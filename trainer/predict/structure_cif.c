@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { LINE = 80, FIRST_METRIC_LOCAL = 1, METRIC_GLOBAL = 2, METRIC_PTM = 3 };
+enum { LINE = 80, FIRST_METRIC_LOCAL = 1, METRIC_GLOBAL = 2, METRIC_PTM = 3, FIRST_TEMPLATE = 3 };
 
 /* A value in quotes; quotes and control bytes inside become '_'. */
 static void put_value(FILE *out, const char *text) {
@@ -112,7 +112,12 @@ static void put_model(FILE *out, const fm_prediction *p) {
     put_value(out, p->chain);
     fputs(" target\n2 'Predicted structure' 'model coordinates'\n", out);
     for (uint32_t t = 0; t < p->n_templ; t++)
-        fprintf(out, "%u 'Template %s' 'template structure'\n", t + 3, p->templ[t].id);
+        fprintf(out, "%u 'Template %s' 'template structure'\n", t + FIRST_TEMPLATE, p->templ[t].id);
+    fputs("#\nloop_\n_ma_data_group.ordinal_id\n_ma_data_group.group_id\n"
+          "_ma_data_group.data_id\n1 1 1\n2 2 2\n",
+          out); /* group 1 goes into the model, group 2 comes out of it */
+    for (uint32_t t = 0; t < p->n_templ; t++)
+        fprintf(out, "%u 1 %u\n", t + FIRST_TEMPLATE, t + FIRST_TEMPLATE);
     fputs("#\n_ma_target_entity.entity_id 1\n_ma_target_entity.data_id 1\n"
           "_ma_target_entity.origin designed\n#\n"
           "_ma_target_entity_instance.asym_id A\n_ma_target_entity_instance.entity_id 1\n"
@@ -128,13 +133,23 @@ static void put_model(FILE *out, const fm_prediction *p) {
           "loop_\n_ma_protocol_step.ordinal_id\n_ma_protocol_step.protocol_id\n"
           "_ma_protocol_step.step_id\n_ma_protocol_step.method_type\n"
           "_ma_protocol_step.step_name\n_ma_protocol_step.software_group_id\n"
-          "_ma_protocol_step.output_data_group_id\n1 1 1 modeling 'AlphaFold2 model' 1 .\n#\n",
+          "_ma_protocol_step.input_data_group_id\n_ma_protocol_step.output_data_group_id\n"
+          "1 1 1 modeling 'AlphaFold2 model' 1 1 2\n#\n",
           out);
 }
 
 static void put_templates(FILE *out, const fm_prediction *p) {
     if (p->n_templ == 0) return;
-    fputs("loop_\n_ma_template_details.ordinal_id\n_ma_template_details.template_id\n"
+    /* The dictionary requires a matrix for each template; coordinates are given as they are. */
+    fputs("_ma_template_trans_matrix.id 1\n", out);
+    for (int column = 1; column <= 3; column++) {
+        for (int row = 1; row <= 3; row++) {
+            fprintf(out, "_ma_template_trans_matrix.rot_matrix[%d][%d] %d.0\n", row, column,
+                    row == column);
+        }
+        fprintf(out, "_ma_template_trans_matrix.tr_vector[%d] 0.0\n", column);
+    }
+    fputs("#\nloop_\n_ma_template_details.ordinal_id\n_ma_template_details.template_id\n"
           "_ma_template_details.template_origin\n_ma_template_details.template_entity_type\n"
           "_ma_template_details.template_trans_matrix_id\n"
           "_ma_template_details.template_data_id\n_ma_template_details.target_asym_id\n"
@@ -144,7 +159,8 @@ static void put_templates(FILE *out, const fm_prediction *p) {
           "_ma_template_details.template_auth_asym_id\n",
           out);
     for (uint32_t t = 0; t < p->n_templ; t++) {
-        fprintf(out, "%u %u 'reference database' polymer 1 %u A . . 1 ", t + 1, t + 1, t + 3);
+        fprintf(out, "%u %u 'reference database' polymer 1 %u A . . 1 ", t + 1, t + 1,
+                t + FIRST_TEMPLATE);
         put_value(out, p->templ[t].chain);
         fputc('\n', out);
     }

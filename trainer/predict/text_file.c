@@ -11,6 +11,11 @@ fm_status fm_text_file_open(fm_text_file *file, fm_error *reterr) {
     return file->out ? FM_OK : fm_fail(reterr, FM_ERR_NOMEM, "no memory for a file");
 }
 
+void fm_text_file_discard(fm_text_file *file) {
+    (void)fclose(file->out);
+    free(file->text);
+}
+
 fm_status fm_text_file_commit(fm_text_file *file, const char *path, fm_error *reterr) {
     fm_status status = ferror(file->out) ? FM_ERR_NOMEM : FM_OK;
     if (fclose(file->out)) status = FM_ERR_NOMEM;

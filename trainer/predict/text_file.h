@@ -14,6 +14,8 @@ typedef struct fm_text_file {
 
 /* FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_text_file_open(fm_text_file *file, fm_error *reterr);
+/* Frees the text of a file that is not written. */
+void fm_text_file_discard(fm_text_file *file);
 /* Writes the text to `path` and frees it, also on failure. FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_text_file_commit(fm_text_file *file, const char *path, fm_error *reterr);
 

@@ -172,9 +172,9 @@ static bool fits(const fm_trainer *t) {
 
 /* Records and plans again with that policy. */
 static fm_status record_as(fm_trainer *t, const fm_kernels *kernels, fm_recompute_policy policy,
-                           int32_t n_block, fm_error *reterr) {
+                           int32_t steps, fm_error *reterr) {
     t->options.model.recompute = policy;
-    t->options.model.n_recompute_block = n_block;
+    t->options.model.recompute_steps = steps;
     fm_tape_fini(&t->last);
     fm_tape_fini(&t->cycle);
     return record(t, kernels, reterr);
@@ -191,8 +191,8 @@ static int64_t own_budget(const fm_trainer *t, const fm_kernels *kernels) {
     return least(t, available <= 0 ? 0 : available + taken_bytes(t));
 }
 
-/* Chooses the least recomputation that fits: nothing, then all hidden layers, then those and as few
- * whole blocks as possible. Where no budget is known, all blocks are recomputed. */
+/* Chooses the least recomputation that fits, in the steps of fm_model_config_block. Where no budget
+ * is known, all blocks are recomputed. */
 static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
     if (t->options.model.recompute != FM_RECOMPUTE_AUTO) return record(t, kernels, reterr);
     if (t->options.memory_budget_bytes == 0) {
@@ -203,8 +203,8 @@ static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, 
     }
     fm_status status = record_as(t, kernels, FM_RECOMPUTE_NONE, 0, reterr);
     if (status || fits(t)) return status;
-    int32_t low = 0, high = fm_model_config_blocks(&t->options.model), last = -1;
-    while (!status && low < high) { /* `high` blocks fit, or no number of blocks does */
+    int32_t low = 1, high = 3 * fm_model_config_blocks(&t->options.model), last = -1;
+    while (!status && low < high) { /* `high` steps fit, or no number of steps does */
         last = low + (high - low) / 2;
         status = record_as(t, kernels, FM_RECOMPUTE_AUTO, last, reterr);
         if (fits(t)) {
@@ -458,7 +458,7 @@ fm_status fm_trainer_check_layout(const fm_model_config *model, const fm_layout 
     if (layout->bp > 1 && model->recompute == FM_RECOMPUTE_AUTO) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "bp = 2 needs both ranks to recompute the same blocks: recompute = none, "
-                       "hidden or block, not auto");
+                       "hidden, projections or block, not auto");
     }
     return FM_OK;
 }
@@ -531,11 +531,16 @@ static void describe_recompute(const fm_model_config *config, char *out, size_t 
     switch (config->recompute) {
     case FM_RECOMPUTE_NONE: snprintf(out, out_bytes, "none"); break;
     case FM_RECOMPUTE_HIDDEN: snprintf(out, out_bytes, "hidden layers"); break;
+    case FM_RECOMPUTE_PROJECTIONS: snprintf(out, out_bytes, "hidden layers and projections"); break;
     case FM_RECOMPUTE_BLOCK: snprintf(out, out_bytes, "all blocks"); break;
-    case FM_RECOMPUTE_AUTO:
-        snprintf(out, out_bytes, "hidden layers and %d of %d blocks",
-                 (int)config->n_recompute_block, (int)fm_model_config_blocks(config));
+    case FM_RECOMPUTE_AUTO: {
+        static const char *const words[] = {"hidden layers in", "hidden layers, projections in",
+                                            "hidden layers, projections, all of"};
+        int32_t n = fm_model_config_blocks(config), before = config->recompute_steps - 1;
+        snprintf(out, out_bytes, "%s %d of %d blocks", words[before / n], (int)(before % n + 1),
+                 (int)n);
         break;
+    }
     }
 }
 

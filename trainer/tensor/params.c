@@ -30,6 +30,13 @@ int64_t fm_param_count(const fm_param *param) {
     return count;
 }
 
+void fm_params_begin_constants(fm_params *params) {
+    assert(!params->has_constants);
+    params->n_trained =
+        (params->n_element + FM_PARAMS_ALIGN - 1) / FM_PARAMS_ALIGN * FM_PARAMS_ALIGN;
+    params->has_constants = true;
+}
+
 void fm_params_add(fm_params *params, const fm_param *row) {
     assert(params->n_block > 0 && params->n_param < params->max_param);
     assert(row->rank >= 1 && row->rank <= FM_PARAM_RANK);
@@ -40,7 +47,7 @@ void fm_params_add(fm_params *params, const fm_param *row) {
     int64_t count = fm_param_count(row);
     params->block[added->block].count += count;
     params->n_element += count;
-    params->n_value += count;
+    if (!params->has_constants) params->n_value += count;
 }
 
 const fm_param *fm_params_find(const fm_params *params, const char *name) {

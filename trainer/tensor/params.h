@@ -14,6 +14,11 @@
  * names that OpenFold and DeepMind use for it. Checkpoints store our names, so a file stays
  * readable when projections are fused differently.
  *
+ * Constants are values that are drawn once and never trained, such as AlphaFold 3's Fourier
+ * embedding. Their rows are the last ones of the table, so everything that trains works on the
+ * elements before them (fm_params_trained), while checkpoints, imports and exports treat them like
+ * all rows.
+ *
  * Blocks start at multiples of FM_PARAMS_ALIGN elements. The gap before a block is zero in every
  * buffer and stays zero, so clipping, Adam, the average and the norm run over the whole flat
  * length. */
@@ -62,10 +67,13 @@ typedef int32_t fm_param_ref;
 typedef struct fm_params {
     fm_param *param; /* [n_param] */
     int32_t n_param, max_param;
+    bool has_constants;    /* the rows whose offset is n_trained or more */
     fm_param_block *block; /* [n_block] */
     int32_t n_block, max_block;
-    int64_t n_element; /* of one flat buffer, alignment gaps included */
-    int64_t n_value;   /* parameters without gaps: the model's size as people quote it */
+    int64_t n_element;     /* of one flat buffer, alignment gaps included */
+    int64_t first_trained; /* elements before this one stay as they are; a multiple of the align */
+    int64_t n_trained;     /* elements before the first constant, where there are constants */
+    int64_t n_value; /* trained parameters without gaps: the model's size as people quote it */
     /* Set by fm_params_allocate; flat buffers of n_element elements on the device. */
     const fm_kernels *kernels;
     fm_element element;
@@ -89,6 +97,14 @@ fm_param_ref fm_params_add_block_after_zeros(fm_params *params, int64_t zeros);
 /* Appends *row to the newest block; fills in its block and offset. Texts of the row are
  * borrowed. */
 void fm_params_add(fm_params *params, const fm_param *row);
+
+/* Rows added from now on are constants. */
+void fm_params_begin_constants(fm_params *params);
+
+/* The end of the elements that are trained; constants and their gaps come behind it. */
+static inline int64_t fm_params_trained(const fm_params *params) {
+    return params->has_constants ? params->n_trained : params->n_element;
+}
 
 /* Returns the row of one of our names, or of an OpenFold name; NULL if there is none. Linear
  * search. */

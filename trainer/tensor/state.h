@@ -9,7 +9,7 @@
 #include "proto/base/status.h"
 #include "trainer/tensor/tensor.h"
 
-enum { FM_STATE_TENSORS = 96 };
+enum { FM_STATE_TENSORS = 128 };
 
 typedef struct fm_state {
     fm_tensor tensor[FM_STATE_TENSORS];
@@ -35,5 +35,8 @@ void fm_state_release(fm_state *state);
 
 /* Device pointer of a tensor, after fm_state_allocate. */
 void *fm_state_data(const fm_state *state, int32_t tensor);
+
+/* A callback of the functions that compute inputs: writes a value to element `at` of a tensor. */
+typedef void fm_state_put(void *context, int32_t tensor, int64_t at, double value);
 
 #endif

@@ -41,6 +41,12 @@ static void cache_dealloc(PyObject *object) {
     Py_DECREF(type);
 }
 
+static PyObject *cache_generation(PyObject *object, PyObject *ignored) {
+    (void)ignored;
+    const fm_store_info *info = fm_store_get_info(((cache_object *)object)->store);
+    return PyLong_FromUnsignedLongLong(info->generation);
+}
+
 static PyObject *cache_length(PyObject *object, PyObject *ignored) {
     (void)ignored;
     return PyLong_FromUnsignedLong(fm_store_get_info(((cache_object *)object)->store)->n_chain);
@@ -144,6 +150,7 @@ static PyObject *cache_snapshot(PyObject *object, PyObject *name) {
 }
 
 static PyMethodDef cache_methods[] = {
+    {"generation", cache_generation, METH_NOARGS, "The number of the open generation."},
     {"length", cache_length, METH_NOARGS, "The number of chains."},
     {"name", cache_name, METH_O, "The name of a chain by its number."},
     {"find", cache_find, METH_O, "The number of a chain by its name, or None."},

@@ -1,4 +1,4 @@
-/* core.c: the module itself and its exception. */
+/* core.c: the module itself, and how it raises the package's exception. */
 #include "server/python/core/core.h"
 
 static PyObject *error_type;
@@ -22,12 +22,11 @@ int fm_py_add_type(PyObject *module, const char *name, PyType_Spec *spec, PyObje
     return failed;
 }
 
-static int add_error(PyObject *module) {
-    error_type = PyErr_NewExceptionWithDoc(
-        "foldmill.Error",
-        "An error of foldmill: args are the kind ('not found', 'closed', ...) and the sentence.",
-        NULL, NULL);
-    return error_type ? PyModule_AddObjectRef(module, "Error", error_type) : -1;
+static int find_error(void) {
+    PyObject *errors = PyImport_ImportModule("foldmill.errors");
+    error_type = errors ? PyObject_GetAttrString(errors, "Error") : NULL;
+    Py_XDECREF(errors);
+    return error_type ? 0 : -1;
 }
 
 static struct PyModuleDef definition = {
@@ -42,7 +41,7 @@ PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
-    if (add_error(module) || fm_py_add_blocks(module) || fm_py_add_samples(module) ||
+    if (find_error() || fm_py_add_blocks(module) || fm_py_add_samples(module) ||
         fm_py_add_streams(module) || fm_py_add_caches(module) ||
         PyModule_AddStringConstant(module, "__version__", FM_VERSION)) {
         Py_DECREF(module);

@@ -5,6 +5,7 @@
 #include "trainer/data/loader.h"
 
 #include <string.h>
+#include <unistd.h>
 
 enum { SIGNAL_MS = 100 }; /* how often a waiting call looks for signals */
 
@@ -15,6 +16,7 @@ typedef struct stream_object {
     uint32_t n_held;    /* samples that Python holds */
     uint32_t n_waiting; /* threads in next, without the interpreter lock */
     bool closing;       /* close was called; the loader's last user closes it */
+    pid_t process;      /* that opened it; a forked process has no receiver thread */
 } stream_object;
 
 static PyObject *stream_type;
@@ -47,6 +49,7 @@ static PyObject *open_loader(const fm_loader_options *options) {
     self->n_held = 0;
     self->n_waiting = 0;
     self->closing = false;
+    self->process = getpid();
     Py_BEGIN_ALLOW_THREADS;
     status = fm_loader_open(options, &self->loader, &error);
     Py_END_ALLOW_THREADS;
@@ -101,9 +104,15 @@ static PyObject *open_stream(PyObject *module, PyObject *arguments, PyObject *ke
 
 /* -- closing. A sample's memory belongs to the loader, so the loader outlives the samples. */
 
+/* In a forked process the loader stays as it is, because its connection is the parent's. */
+static bool is_forked(const stream_object *self) {
+    return self->process != getpid();
+}
+
 static void close_loader(stream_object *self) {
     fm_loader *loader = self->loader;
     self->loader = NULL;
+    if (is_forked(self)) return;
     Py_BEGIN_ALLOW_THREADS;
     fm_loader_close(loader);
     Py_END_ALLOW_THREADS;
@@ -116,6 +125,7 @@ static void close_unused(stream_object *self) {
 static void release_slab(PyObject *stream, uint32_t slab, size_t bytes) {
     stream_object *self = (stream_object *)stream;
     const fm_loaded loaded = {.slab = slab, .bytes = bytes};
+    if (is_forked(self)) return;
     fm_loader_release(self->loader, &loaded);
     self->n_held--;
     close_unused(self);
@@ -137,6 +147,13 @@ static void stream_dealloc(PyObject *object) {
 }
 
 static bool is_open(const stream_object *self) {
+    if (is_forked(self)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "the stream was opened by process %d, which forked this one; iterate it anew "
+                     "here, or make a Stream after the fork",
+                     (int)self->process);
+        return false;
+    }
     if (self->loader && !self->closing) return true;
     PyErr_SetString(PyExc_ValueError, "the stream is closed");
     return false;

@@ -72,7 +72,7 @@ def main() -> int:
     if missing:
         print(f"skipped: {', '.join(missing)} not installed")
         return 77
-    foldmill, openfold = map(os.path.abspath, sys.argv[1:3])
+    foldmill, openfold = (os.path.abspath(path) for path in sys.argv[1:3])
     steps = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     import stand_ins
 

@@ -13,6 +13,8 @@ import importlib.util
 import inspect
 import sys
 import types
+from collections.abc import Sequence
+from typing import Any
 
 _UNUSED = ("Bio", "attn_core_inplace_cuda", "dllogger", "modelcif")
 
@@ -25,7 +27,7 @@ class _Absent(types.ModuleType):
             raise AttributeError(name)
         module = self.__name__
 
-        def refuse(self, *arguments, **keywords):
+        def refuse(self: object, *arguments: Any, **keywords: Any) -> None:
             raise ImportError(f"{module}.{name} is called, and {module} is not installed")
 
         return type(name, (), {"__init__": refuse})
@@ -37,15 +39,16 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, packages: set[str]) -> None:
         self._packages = packages
 
-    def find_spec(self, fullname, path=None, target=None):
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None,
+                  target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
         if fullname.split(".")[0] not in self._packages:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
-    def create_module(self, spec):
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         return _Absent(spec.name)
 
-    def exec_module(self, module):
+    def exec_module(self, module: types.ModuleType) -> None:
         pass
 
 
@@ -58,7 +61,7 @@ def install() -> list[str]:
 
         tree = types.ModuleType("tree")
         tree.__spec__ = importlib.machinery.ModuleSpec("tree", None)
-        tree.map_structure = tree_map
+        setattr(tree, "map_structure", tree_map)
         sys.modules["tree"] = tree
         missing.add("tree")
     return sorted(missing)
@@ -75,8 +78,8 @@ def install_for_script() -> list[str]:
                      "deepspeed.utils.zero_to_fp32", "deepspeed.comm", "deepspeed.comm.comm"):
             _put_empty(name)
         never = types.SimpleNamespace(is_configured=lambda: False)
-        sys.modules["deepspeed"].checkpointing = never
-        sys.modules["deepspeed.comm.comm"].is_initialized = lambda: False
+        setattr(sys.modules["deepspeed"], "checkpointing", never)
+        setattr(sys.modules["deepspeed.comm.comm"], "is_initialized", lambda: False)
         missing.append("deepspeed")
     return missing
 
@@ -87,7 +90,7 @@ def accept_verbose() -> None:
 
     original = LRScheduler.__init__
     if "verbose" not in inspect.signature(original).parameters:
-        def begin(self, optimizer, last_epoch=-1, verbose=False):
+        def begin(self: Any, optimizer: Any, last_epoch: int = -1, verbose: bool = False) -> None:
             original(self, optimizer, last_epoch)
 
         LRScheduler.__init__ = begin

@@ -15,9 +15,11 @@ Arrays are NumPy's. Where PyTorch is imported, a Stream is an IterableDataset, a
 gives tensors without a copy.
 """
 
-from ._core import Error, __version__
+from ._core import __version__
 from .cache import Cache, Snapshot, open_snapshot
-from .stream import Sample, Skipped, Stream
+from .errors import Error
+from .sample import Sample, Skipped
+from .stream import Stream
 
 __all__ = ["Cache", "Error", "Sample", "Skipped", "Snapshot", "Stream", "__version__",
            "open_snapshot"]

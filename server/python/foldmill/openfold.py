@@ -18,7 +18,6 @@ The arguments of train_openfold.py for folders then have these meanings:
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,8 +26,6 @@ import pytorch_lightning as pl
 
 from .arrays import to_torch
 from .stream import Stream
-
-_log = logging.getLogger("foldmill")
 
 
 class _Batches:
@@ -64,14 +61,20 @@ class OpenFoldDataModule(pl.LightningDataModule):
                  val_data_dir: str | None = None, val_alignment_dir: str | None = None,
                  batch_seed: int | None = None, train_epoch_len: int = 50000,
                  **ignored: Any) -> None:
+        """Takes the arguments of OpenFold's class; the module's text says what they mean.
+
+        Raises ValueError without a server's address and a plan.
+        """
         super().__init__()
         if train_data_dir is None or train_alignment_dir is None:
             raise ValueError("train_data_dir must be a server's address and train_alignment_dir a "
                              "sampling plan")
         self._config = config
-        self._train = {"url": train_data_dir, "plan": train_alignment_dir,
-                       "snapshot": _snapshot(template_mmcif_dir), "seed": batch_seed or 0}
-        self._val = {"url": val_data_dir, "plan": "eval", "snapshot": _snapshot(val_alignment_dir)}
+        self._train: dict[str, Any] = {
+            "url": train_data_dir, "plan": train_alignment_dir,
+            "snapshot": _snapshot(template_mmcif_dir), "seed": batch_seed or 0}
+        self._val: dict[str, Any] = {
+            "url": val_data_dir, "plan": "eval", "snapshot": _snapshot(val_alignment_dir)}
         self._max_template_date = max_template_date
         self._epoch_samples = train_epoch_len
         self._stream: Stream | None = None
@@ -84,10 +87,17 @@ class OpenFoldDataModule(pl.LightningDataModule):
     # -- training
 
     def train_dataloader(self) -> _Batches:
-        """Returns the batches of the next epoch."""
-        world = self.trainer.world_size
-        samples = self._config.data_module.data_loaders.batch_size * world
-        if self._stream is None:
+        """Returns the batches of the next epoch: train_epoch_len samples of all ranks.
+
+        A batch has the keys of ``Sample.expand`` as tensors [batch_size, ..., n_cycle]. Raises
+        ValueError when an epoch is shorter than one batch of all ranks.
+        """
+        world: int = self.trainer.world_size
+        samples: int = self._config.data_module.data_loaders.batch_size * world
+        if self._epoch_samples < samples:
+            raise ValueError(f"train_epoch_len: found {self._epoch_samples}, expected at least the "
+                             f"{samples} samples of one batch of all ranks")
+        if self._stream is None or self._steps is None:
             self._stream = Stream(
                 **self._train, batch=samples, rank=self.trainer.global_rank, world=world,
                 crop=self._config.train.crop_size, cycles=self._config.common.max_recycling_iters + 1,
@@ -105,7 +115,7 @@ class OpenFoldDataModule(pl.LightningDataModule):
             yield step
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what Lightning keeps in its checkpoints."""
+        """Returns what Lightning keeps in its checkpoints; {} before the first batch."""
         state = self._stream.state_dict() if self._stream is not None else {}
         return state if state.get("facts") else {}
 
@@ -122,14 +132,15 @@ class OpenFoldDataModule(pl.LightningDataModule):
     # -- validation
 
     def val_dataloader(self) -> Any:
-        """Returns whole chains, each once, one in a batch."""
+        """Returns this rank's part of the chains, each once and whole, one in a batch.
+
+        A batch has the keys of ``Sample.expand`` as tensors [1, ..., n_cycle] of the chain's size.
+        """
         if self._val["url"] is None:
             return []
-        stream = self._val_stream()
-        stream.deliver()  # without samples it only fetches the facts from the server
-        assert stream._facts
+        n_chain: int = self._val_stream().facts()["n_chain"]
         rank, world = self.trainer.global_rank, self.trainer.world_size
-        return _Batches(self._whole_chains, len(range(rank, stream._facts["n_chain"], world)))
+        return _Batches(self._whole_chains, len(range(rank, n_chain, world)))
 
     def _val_stream(self) -> Stream:
         world = self.trainer.world_size
@@ -147,5 +158,6 @@ class OpenFoldMultimerDataModule:
     """Stands in for OpenFold's class; foldmill has no complexes."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        """Raises ValueError."""
         raise ValueError("foldmill serves single chains: train multimers with OpenFold's own "
                          "OpenFoldMultimerDataModule")

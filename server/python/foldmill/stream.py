@@ -2,99 +2,58 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import math
+import os
 import re
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy
+from numpy.typing import ArrayLike
 
 from . import _core
-from .arrays import to_dict, to_numpy, to_torch
+from ._checks import MOST_U32, MOST_U64, date, integer, milliseconds
+from .arrays import Features, to_torch
+from .errors import Error
+from .sample import Sample, Skipped
 
 _STATE_VERSION = 1
+_MOST_STEPS, _MOST_BATCH, _MOST_WORLD = 2**40, 65536, 65536  # as proto/limits.h has them
+_TOKEN_SAMPLES = 65536  # beyond the first missing sample, which a server takes as given out
+_WHOLE_CHAINS = ("eval", "predict")  # plans that go through the chains of the snapshot in order
 _PAUSE_S = 0.2  # between two attempts to connect again
 _log = logging.getLogger("foldmill")
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A sample that the server could not make (only with ``on_error="skip"``)."""
-
-    index: int
-    kind: str
-    reason: str
-
-
-class Sample:
-    """A received sample. Its arrays are views of the memory that it was received into.
-
-    A stream has memory for `ahead` samples, so drop a Sample, and the arrays of ``tensors()``, when
-    they are used up. Arrays of ``expand()`` have memory of their own.
-    """
-
-    def __init__(self, core: Any, sizes: tuple[int, int, int, int]) -> None:
-        self._core = core
-        self._sizes = sizes
-        self._head = core.head()
-
-    def __getattr__(self, name: str) -> Any:
-        """Gives name, index, step, slot, epoch, chain, n_cycle, n_res, crop_start, ... ."""
-        if name.startswith("_") or name not in self._head:
-            raise AttributeError(name)
-        return self._head[name]
-
-    def __repr__(self) -> str:
-        return f"<foldmill.Sample {self.index} of {self.name}: {self.n_res} residues>"
-
-    def tensors(self) -> dict[str, Any]:
-        """Returns the compact tensors as sent: an array, or a list with one array per cycle."""
-        found: dict[str, Any] = {}
-        for cycle, array in self._core.tensors():
-            if cycle is None:
-                found[array[0]] = to_numpy(array)
-            else:
-                found.setdefault(array[0], []).append(to_numpy(array))
-        return found
-
-    def hash(self) -> int:
-        """Returns XXH3 of the encoded sample, of which `foldmill fetch --digest` is made."""
-        return self._core.hash()
-
-    def expand(self, n_res: int | None = None, n_clust: int | None = None,
-               n_extra: int | None = None, n_templ: int | None = None) -> dict[str, numpy.ndarray]:
-        """Returns the 50 arrays of OpenFold's data loader, padded with zeros to the sizes.
-
-        The default sizes are the plan's. The last axis of every array is the recycling cycle.
-        """
-        given = (n_res, n_clust, n_extra, n_templ)
-        sizes = [own if size is None else size for size, own in zip(given, self._sizes)]
-        return to_dict(self._core.expand(*sizes))
 
 
 class Stream:
     """The samples of a run, in the run's order, as an iterable.
 
-    Each item is a dict of OpenFold's features (``Sample.expand``); ``raw=True`` gives Sample
-    objects instead. With ``stack=True`` an item is a whole step: every array has a leading axis
-    with the rank's samples of the step, as OpenFold's collator makes it.
+    Each item is a dict of OpenFold's 50 features (``Sample.expand``) and `index`, the number of the
+    sample in the run; ``raw=True`` gives Sample objects instead. With ``stack=True`` an item is a
+    whole step: every array has a leading axis with the rank's samples of the step, as OpenFold's
+    collator makes it.
 
-    url may name several servers of one snapshot, separated by commas. When a server is lost, the
-    stream continues from another one with the same bytes. It fails when no server answers for
-    `retry_s`. It also moves to a quicker server.
+    Nothing is connected before the first item or ``facts()`` is asked for. Iterating raises Error
+    when the server refuses the stream or cannot make a sample, and when no server answers for
+    `retry_s`. `url` may name several servers of one snapshot: when one is lost, the stream goes on
+    from another one with the same bytes, and it moves to a quicker one.
 
-    A Stream can be iterated once at a time. ``state_dict()`` says what was given out;
-    ``load_state_dict()`` before iterating continues behind it, in another process too.
+    A Stream can be iterated once at a time. Leaving a loop keeps the place: the next loop begins
+    after the last item that was given out. ``state_dict()`` says what was given out, and
+    ``load_state_dict()`` before iterating continues behind it, in another process too. A Stream may
+    be pickled or forked; the copy opens a connection of its own and keeps the place.
 
     Under ``torch.utils.data.DataLoader(stream, batch_size=None, num_workers=N)`` the workers divide
     the samples of a step among them, so N should divide the rank's samples per step; workers that
     find no part deliver nothing. A worker keeps its own state, so a run that must resume counts
     what it used: ``stream.deliver(features["index"])`` in the main process.
     """
+
+    skipped: list[Skipped]  #: samples that the server could not make, with on_error="skip"
 
     def __init__(self, url: str, *, plan: str, snapshot: str | None = None, seed: int = 0,
                  steps: int = 0, first_step: int = 0, rank: int = 0, world: int = 1,
@@ -105,83 +64,111 @@ class Stream:
                  tls_key: str | None = None, tls_ca: str | None = None,
                  token_file: str | None = None, insecure: bool = False, retry_s: float = 60,
                  timeout_s: float = 600, n_templ: int = 4) -> None:
-        """Remembers the parameters; nothing is connected before the first item is asked for.
+        """Checks and remembers the parameters. TypeError, ValueError.
 
-        url                unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, or several
+        url                unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, or several with commas
         plan               the sampling plan, for example "af2-initial"
-        snapshot           the snapshot's name; None takes the server's
-        seed, steps        of the run; steps=0 is endless
+        snapshot           the snapshot's name; None takes the server's first
+        seed               of the run, 0 to 2**64 - 1
+        steps, first_step  steps of the run, counted from first_step; steps=0 is endless, and with
+                           the plans "eval" and "predict" it is one pass over the chains
         rank, world        this consumer and the number of consumers of the run
-        batch, crop, cycles, max_template_date   changes to the plan; 0 or None keeps it
+        batch              samples of a step of all consumers; 0 keeps the plan's
+        crop, cycles       residues of a crop and the most recycling cycles; 0 keeps the plan's
+        max_template_date  "YYYY-MM-DD", "query" (the chain's own date) or "any"; None keeps the
+                           plan's
         order              "strict", "bounded:W": at most W later samples overtake a slow one,
                            or "free"
         on_error           "stop", or "skip" (then `skipped` lists the samples left out)
-        ahead              samples that are received ahead, 2 to 1024
+        ahead              samples that are received ahead or in use, 2 to 1024
+        raw, stack         items are Samples; items are whole steps
         tensors, pin       "numpy" or "torch"; pin copies torch tensors into pinned memory
         tls_*, token_file  credentials, as of `foldmill fetch`; the token may be in FOLDMILL_TOKEN
-        retry_s            how long to look for a server; timeout_s: for a sample
+        insecure           allows tcp:// to other machines
+        retry_s, timeout_s seconds to look for a server; seconds to wait for a sample
+        n_templ            templates of expanded features
         """
-        self._core: Any = None
+        self._core: _core.Stream | None = None
+        self._process = 0  # that opened it
+        if not isinstance(url, str) or not url:
+            raise ValueError(f"url: found {url!r}, expected unix:PATH, tls://HOST:PORT or "
+                             "tcp://HOST:PORT")
         if on_error not in ("stop", "skip"):
             raise ValueError(f"on_error: found {on_error!r}, expected 'stop' or 'skip'")
         if not re.fullmatch(r"strict|free|bounded:[1-9][0-9]*", order):
             raise ValueError(f"order: found {order!r}, expected 'strict', 'bounded:W' or 'free'")
-        if tensors not in ("numpy", "torch"):
-            raise ValueError(f"tensors: found {tensors!r}, expected 'numpy' or 'torch'")
-        if not 0 <= rank < world:
-            raise ValueError(f"rank: found {rank}, expected 0 to {world - 1}")
-        if stack and raw:
-            raise ValueError("stack needs expanded features, so it excludes raw")
-        if stack and order != "strict":
-            raise ValueError("stack needs the order 'strict'")
-        self._run = {
-            "plan": plan, "snapshot": snapshot, "seed": seed, "steps": steps,
-            "first_step": first_step, "batch": batch, "crop": crop, "cycles": cycles,
+        world = integer("world", world, 1, _MOST_WORLD)
+        _check_items(order, raw, stack, tensors, pin)
+        self._run: dict[str, Any] = {
+            "plan": plan, "snapshot": snapshot, "seed": integer("seed", seed, 0, MOST_U64),
+            "steps": integer("steps", steps, 0, _MOST_STEPS),
+            "first_step": integer("first_step", first_step, 0, _MOST_STEPS),
+            "batch": integer("batch", batch, 0, _MOST_BATCH),
+            "crop": integer("crop", crop, 0, MOST_U32),
+            "cycles": integer("cycles", cycles, 0, MOST_U32),
             "max_template_date": _template_date(max_template_date), "order": order,
         }
-        self._group = (rank, world)
-        self._connect = {
-            "url": url, "skip": on_error == "skip", "ahead": ahead, "agent": "foldmill python",
-            "resume_ms": int(retry_s * 1000), "event_ms": int(timeout_s * 1000), "tls_cert": tls_cert,
+        self._group = (integer("rank", rank, 0, world - 1), world)
+        self._connect: dict[str, Any] = {
+            "url": url, "skip": on_error == "skip", "ahead": integer("ahead", ahead, 2, 1024),
+            "agent": "foldmill python", "resume_ms": milliseconds("retry_s", retry_s),
+            "event_ms": milliseconds("timeout_s", timeout_s), "tls_cert": tls_cert,
             "tls_key": tls_key, "tls_ca": tls_ca, "token_file": token_file, "insecure": insecure,
         }
         self._retry_s = retry_s
         self._raw, self._stack, self._tensors, self._pin = raw, stack, tensors, pin
-        self._n_templ = n_templ
+        self._n_templ = integer("n_templ", n_templ, 0, MOST_U32)
         self._delivered: set[int] = set()  # beyond the watermark
         self._watermark = 0  # every own sample with a smaller index was delivered
         self._facts: dict[str, Any] | None = None
-        self.skipped: list[Skipped] = []
+        self._stats: dict[str, Any] = {}  # of the connection before
+        self.skipped = []
         _register_with_torch()
+
+    def __repr__(self) -> str:
+        rank, world = self._group
+        return (f"<foldmill.Stream of plan {self._run['plan']} from {self._connect['url']}: "
+                f"rank {rank} of {world}>")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_core": None}
 
     # -- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns plain values that say what was given out so far."""
+        """Returns plain values (JSON can hold them) that say what was given out so far.
+
+        They hold the run's parameters, so that no other run continues from them.
+        """
         return {"version": _STATE_VERSION, "run": dict(self._run), "group": list(self._group),
                 "facts": self._facts, "watermark": self._watermark,
                 "delivered": sorted(self._delivered)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues behind the samples of a state. The run's parameters must be the same."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues behind the samples of a state of ``state_dict()``.
+
+        Raises ValueError that names the first parameter of the run that differs.
+        """
         if state.get("version") != _STATE_VERSION:
             raise ValueError(f"the state has version {state.get('version')!r}, "
                              f"expected {_STATE_VERSION}")
-        theirs, ours = {**state["run"], "group": state["group"]}, {**self._run,
-                                                                   "group": list(self._group)}
+        theirs: dict[str, Any] = {**state["run"], "group": list(state["group"])}
+        ours: dict[str, Any] = {**self._run, "group": list(self._group)}
         for key, value in ours.items():
             if theirs[key] != value:
-                raise ValueError(f"the state is of a run with {key} {theirs[key]!r}, "
-                                 f"this one has {value!r}")
+                raise ValueError(f"the state is of a run with {_parameter(key, theirs[key])}, "
+                                 f"this one has {_parameter(key, value)}")
+        self.close()
         self._facts = state["facts"]
         self._watermark = state["watermark"]
         self._delivered = set(state["delivered"])
 
-    def deliver(self, *indices: Any) -> None:
-        """Records that samples were used, by their indices (numbers or arrays of numbers)."""
-        if self._facts is None:  # the connections were those of a DataLoader's workers
-            self._open()
-            self.close()
+    def deliver(self, *indices: ArrayLike) -> None:
+        """Records that samples were used, by their indices: numbers, arrays or tensors of them.
+
+        Only DataLoaders with workers need it; see the class. It may connect, as ``facts()`` does.
+        """
+        self.facts()
         for index in indices:
             for value in numpy.asarray(index).reshape(-1).tolist():
                 self._deliver(int(value))
@@ -189,8 +176,7 @@ class Stream:
     def _deliver(self, index: int) -> None:
         if index >= self._watermark:
             self._delivered.add(index)
-        facts = self._facts
-        while facts and (own := self._own_index(self._watermark)) in self._delivered:
+        while self._facts and (own := self._own_index(self._watermark)) in self._delivered:
             self._delivered.discard(own)
             self._watermark = own + 1
 
@@ -198,9 +184,9 @@ class Stream:
         """Returns the smallest index of this rank that is at least `least`."""
         assert self._facts
         rank, world = self._group
-        batch = self._facts["global_batch"]
-        least = max(least, self._run["first_step"] * batch)
-        step, slot = divmod(least, batch)
+        batch: int = self._facts["global_batch"]
+        first: int = self._run["first_step"] * batch
+        step, slot = divmod(max(least, first), batch)
         slot += (rank - slot) % world
         return step * batch + slot if slot < batch else (step + 1) * batch + rank
 
@@ -214,7 +200,12 @@ class Stream:
             return None
         first = self._own_index(self._watermark)
         bits = bytearray()
-        for place in sorted(index - first for index in self._delivered):
+        places = sorted(index - first for index in self._delivered)
+        if places and places[-1] >= _TOKEN_SAMPLES:
+            raise ValueError(f"sample {first + places[-1]} was given out and sample {first} was "
+                             f"not; a stream can go on when less than {_TOKEN_SAMPLES} samples are "
+                             "between them")
+        for place in places:
             bits.extend(bytes(place // 8 + 1 - len(bits)))
             bits[place // 8] |= 1 << place % 8
         epoch = first // self._facts["epoch_samples"]
@@ -222,36 +213,66 @@ class Stream:
 
     # -- connections
 
-    def _open(self) -> None:
+    def _open(self) -> _core.Stream:
         """Connects to the first server that answers; the C client handles later losses."""
         self.close()
         end = time.monotonic() + self._retry_s
         is_first = True
-        while True:
+        while self._core is None:
             try:
                 self._core = _core.open_stream(
                     group=self._group[0], groups=self._group[1], delivered=self._token(),
                     **self._run, **self._connect)
-                break
-            except _core.Error as error:
-                may_pass = error.args[0] in ("closed", "io", "limit")
+            except Error as error:
+                may_pass = error.kind in ("closed", "io", "limit")
                 if not may_pass or time.monotonic() >= end:
                     raise
                 if is_first:
-                    _log.warning("no server yet, trying for %g s: %s", self._retry_s, error.args[1])
+                    _log.warning("no server yet, trying for %g s: %s", self._retry_s, error)
                 is_first = False
                 time.sleep(_PAUSE_S)
+        self._process = os.getpid()
         self._facts = self._core.facts()
+        return self._core
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what the server announced about the stream; connects for it if nothing did.
+
+        ================================  ========================================================
+        snapshot, snapshot_hash           name and SHA-256 of the snapshot
+        n_chain                           its chains
+        n_sample                          samples of this rank that were left (endless: 2**64 - 1)
+        global_batch, samples_per_step    samples of a step: of all ranks, of this rank
+        epoch_samples                     samples of an epoch of the plan
+        crop_size                         residues of expanded features
+        max_msa_clusters, max_extra_msa   rows of expanded features
+        max_cycle                         the most recycling cycles
+        max_sample_bytes                  of a compact sample
+        ================================  ========================================================
+
+        Raises Error as iterating does.
+        """
+        if self._facts is None:
+            self._open()
+            self.close()
+            assert self._facts is not None
+        return dict(self._facts)
 
     def close(self) -> None:
         """Ends the connection; iterating again opens a new one behind what was given out."""
-        if self._core is not None:
+        if self._core is not None and self._process == os.getpid():
+            self._stats = self.stats()
             self._core.close()
-            self._core = None
+        self._core = None  # after a fork, the connection is the parent's
 
     def stats(self) -> dict[str, Any]:
-        """Returns counts and waiting times of the present connection."""
-        return self._core.stats() if self._core is not None else {}
+        """Returns counters of the present connection, or of the last one.
+
+        `samples`, `skipped` and `bytes` were received; `wait_p50_s`, `wait_p99_s` and `wait_max_s`
+        are how many seconds the program waited for a sample. It is empty before the first
+        connection.
+        """
+        return self._core.stats() if self._core is not None else dict(self._stats)
 
     # -- iteration
 
@@ -272,16 +293,17 @@ class Stream:
         worker = torch.utils.data.get_worker_info() if torch else None
         if worker is None:
             return True
-        if self._facts is None:
-            self._open()
-        assert self._facts
+        if self._raw:
+            raise ValueError("raw=True gives Samples, which a DataLoader's workers cannot send to "
+                             "the main process; use num_workers=0 or expanded features")
+        facts = self.facts()
         rank, world = self._group
-        parts = 1 if self._stack else math.gcd(self._facts["samples_per_step"], worker.num_workers)
+        parts = 1 if self._stack else math.gcd(facts["samples_per_step"], worker.num_workers)
         if worker.id >= parts:
             return False
         self.close()
         # The loader asks worker 0 first, so worker 0 takes the part with the next sample.
-        batch = self._facts["global_batch"]
+        batch = facts["global_batch"]
         next_part = (self._own_index(self._watermark) % batch - rank) // world
         self._group = (rank + world * ((next_part + worker.id) % parts), world * parts)
         self._delivered = {index for index in self._delivered
@@ -293,15 +315,20 @@ class Stream:
             yield sample if self._raw else self._features(sample)
 
     def _steps(self) -> Iterator[dict[str, Any]]:
-        members: list[dict[str, numpy.ndarray]] = []
+        members: list[Features] = []
         for sample in self._samples():
             members.append(self._expand(sample))
-            if len(members) == self._facts["samples_per_step"]:
-                step = {key: numpy.stack([one[key] for one in members]) for key in members[0]}
+            if len(members) == self.facts()["samples_per_step"]:
+                yield self._stacked(members)
                 members = []
-                yield to_torch(step, self._pin) if self._tensors == "torch" else step
+        if members:  # the last chains of a pass over all
+            yield self._stacked(members)
 
-    def _expand(self, sample: Sample) -> dict[str, numpy.ndarray]:
+    def _stacked(self, members: list[Features]) -> dict[str, Any]:
+        step = {key: numpy.stack([one[key] for one in members]) for key in members[0]}
+        return to_torch(step, self._pin) if self._tensors == "torch" else step
+
+    def _expand(self, sample: Sample) -> Features:
         features = sample.expand()
         features["index"] = numpy.array(sample.index, dtype=numpy.int64)
         return features
@@ -313,8 +340,7 @@ class Stream:
     def _samples(self) -> Iterator[Sample]:
         """Yields the samples. After close() it opens a new connection."""
         while not self._is_complete():
-            self._open()
-            facts = self._facts
+            facts = self._open().facts()
             sizes = (facts["crop_size"], facts["max_msa_clusters"], facts["max_extra_msa"],
                      self._n_templ)
             while (item := self._next()) is not None:
@@ -329,28 +355,52 @@ class Stream:
                 del sample
         self.close()
 
-    def _next(self) -> Any:
+    def _next(self) -> _core.Sample | tuple[int, str, str] | None:
         """Returns the next sample or report, or None after the last one and after close()."""
         if self._core is None or self._is_complete():
             return None
         return self._core.next()
 
     def _is_complete(self) -> bool:
-        steps = self._run["steps"]
-        if steps == 0 or self._facts is None:
+        if self._facts is None:
             return False
-        end = (self._run["first_step"] + steps) * self._facts["global_batch"]
-        return self._own_index(self._watermark) >= end
+        steps: int = self._run["steps"]
+        is_pass = steps == 0 and self._run["plan"] in _WHOLE_CHAINS
+        if steps == 0 and not is_pass:
+            return False
+        end = (self._facts["n_chain"] if is_pass else
+               (self._run["first_step"] + steps) * self._facts["global_batch"])
+        return bool(self._own_index(self._watermark) >= end)
+
+
+def _check_items(order: str, raw: bool, stack: bool, tensors: str, pin: bool) -> None:
+    """Raises ValueError or ImportError for items that no stream can give."""
+    if tensors not in ("numpy", "torch"):
+        raise ValueError(f"tensors: found {tensors!r}, expected 'numpy' or 'torch'")
+    if stack and raw:
+        raise ValueError("stack needs expanded features, so it excludes raw")
+    if stack and order != "strict":
+        raise ValueError("stack needs the order 'strict'")
+    if raw and tensors == "torch":
+        raise ValueError("raw gives Samples, whose arrays are NumPy's, so it excludes "
+                         "tensors='torch'")
+    if pin and tensors != "torch":
+        raise ValueError("pin needs tensors='torch'")
+    if tensors == "torch" and importlib.util.find_spec("torch") is None:
+        raise ImportError("tensors='torch' needs PyTorch, which is not installed; "
+                          "pip install torch", name="torch")
+
+
+def _parameter(key: str, value: Any) -> str:
+    return f"rank {value[0]} of {value[1]}" if key == "group" else f"{key} {value!r}"
 
 
 def _template_date(text: str | None) -> int:
     """Returns the wire's number: 0 keeps the plan's rule, 1 is the query's date, 2 any date."""
-    if text is None:
-        return 0
-    if text in ("query", "any"):
-        return 1 if text == "query" else 2
-    year, month, day = text.split("-")
-    return int(year) * 10000 + int(month) * 100 + int(day)
+    numbers = {None: 0, "query": 1, "any": 2}
+    if text in numbers:
+        return numbers[text]
+    return int(date("max_template_date", text or "", ("query", "any")).replace("-", ""))
 
 
 def _register_with_torch() -> None:

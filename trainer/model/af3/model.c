@@ -1,10 +1,13 @@
 /* model.c: see model.h. */
 #include "trainer/model/af3/model.h"
 
+#include "trainer/backend/normal.h"
 #include "trainer/ops/relative_position.h"
 #include "trainer/ops/reshape.h"
 #include "trainer/ops/store.h"
 #include "trainer/ops/windows.h"
+
+#include <stdlib.h>
 
 /* -- parameters */
 
@@ -19,7 +22,67 @@ void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_conf
                             &ret_weights->input);
     fm_af3_trunk_parameters(&root, config, &ret_weights->trunk);
     fm_af3_diffusion_add(&diffusion, config, &ret_weights->diffusion);
+    ret_weights->confidence_at = params->n_block;
     fm_af3_confidence_add(&confidence, config, &ret_weights->confidence);
+    fm_scope fourier = fm_af3_enter(&diffusion, "diffusion_conditioning.fourier_embedding.");
+    fm_params_begin_constants(params);
+    ret_weights->fourier_w = fm_af3_add_block(&fourier, "w", config->c_noise, 0, FM_AF3_ZERO);
+    ret_weights->fourier_b = fm_af3_add_block(&fourier, "b", config->c_noise, 0, FM_AF3_ZERO);
+}
+
+/* Writes standard normal numbers to a row, in its values and in their average. */
+static fm_status draw_normal(fm_params *params, const fm_param *row, const fm_draw *draw,
+                             fm_error *reterr) {
+    int64_t n = fm_param_count(row);
+    size_t size = fm_element_bytes(params->element), bytes = (size_t)n * size;
+    void *host = malloc(bytes + 1);
+    if (!host) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the Fourier embedding");
+    for (int64_t i = 0; i < n; i++) {
+        double pair[2];
+        fm_normal_pair(&fm_draw_block(draw, (uint64_t)i).word[i & 2], pair);
+        if (params->element == FM_ELEMENT_F64) {
+            ((double *)host)[i] = pair[i & 1];
+        } else {
+            ((float *)host)[i] = (float)pair[i & 1];
+        }
+    }
+    void *const flat[] = {params->master, params->ema};
+    for (int k = 0; k < 2; k++) {
+        if (!flat[k]) continue;
+        params->kernels->upload(NULL, fm_params_at(params, flat[k], row->offset), host, bytes);
+    }
+    params->kernels->synchronize(NULL);
+    free(host);
+    return FM_OK;
+}
+
+fm_status fm_af3_draw_parameters(fm_params *params, uint64_t seed, fm_error *reterr) {
+    fm_params_draw(params, seed);
+    fm_status status = FM_OK;
+    uint32_t n_constant = 0;
+    for (int32_t p = 0; p < params->n_param && !status; p++) {
+        const fm_draw draw = {.seed = seed, .layer = n_constant, .purpose = FM_PURPOSE_CONSTANT};
+        if (params->param[p].offset < fm_params_trained(params)) continue;
+        status = draw_normal(params, &params->param[p], &draw, reterr);
+        n_constant++;
+    }
+    fm_params_refresh_copy(params);
+    return status;
+}
+
+void fm_af3_queue_constants(const fm_params *params, const fm_af3_weights *weights,
+                            const fm_state *state, const fm_af3_inputs *inputs, fm_stream *stream) {
+    const struct {
+        fm_param_ref from;
+        int32_t to;
+    } constants[] = {{weights->fourier_w, inputs->fourier_w},
+                     {weights->fourier_b, inputs->fourier_b}};
+    for (int i = 0; i < 2; i++) {
+        const fm_param_block *from = &params->block[constants[i].from];
+        params->kernels->cast(stream, from->count, params->element,
+                              fm_params_at(params, params->master, from->offset),
+                              fm_state_data(state, constants[i].to));
+    }
 }
 
 /* -- the state */
@@ -181,7 +244,8 @@ fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
     store(tape, "s inputs", trunk.s_inputs, in->s_inputs);
     store(tape, "s", trunk.s, in->s);
     store(tape, "z", trunk.z, in->z);
-    fm_af3_outputs out = {.s_inputs = trunk.s_inputs, .s = trunk.s, .z = trunk.z};
+    fm_af3_outputs out = {
+        .s_inputs = trunk.s_inputs, .s = trunk.s, .z = trunk.z, .trunk_end = tape->n_node};
     out.distogram = fm_af3_distogram(tape, &w->trunk.distogram, trunk.z);
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
     fm_af3_prepared prepared = fm_af3_diffusion_prepare(tape, &atoms, &trunk, &w->diffusion);

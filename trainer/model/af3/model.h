@@ -21,12 +21,18 @@ typedef struct fm_af3_weights {
     fm_af3_trunk_weights trunk;
     fm_af3_diffusion_weights diffusion;
     fm_af3_confidence_weights confidence;
+    fm_param_ref confidence_at;        /* the confidence head's first block; all are neighbours */
+    fm_param_ref fourier_w, fourier_b; /* constants, [c_noise] each */
 } fm_af3_weights;
 
-/* Adds the parameter table of the whole network. The Fourier embedding and the bounds of the
- * distance classes are not trained and have no rows. */
+/* Adds the parameter table of the whole network. The Fourier embedding is not trained: its two rows
+ * are constants. The bounds of the distance classes have no rows. */
 void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_config *config,
                            fm_af3_weights *ret_weights);
+
+/* Draws the initial values of the table by its laws (fm_params_draw), and the Fourier embedding
+ * from the standard normal distribution. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_af3_draw_parameters(fm_params *params, uint64_t seed, fm_error *reterr);
 
 /* Where the state holds a set of noisy structures and the factors of their noise levels
  * (diffusion.h). */
@@ -62,6 +68,10 @@ typedef struct fm_af3_inputs {
 void fm_af3_declare_inputs(fm_state *state, const fm_af3_config *config, const fm_kernels *kernels,
                            fm_af3_inputs *ret_inputs);
 
+/* Queues the copy of the constants into the tensors of the state that the passes read. */
+void fm_af3_queue_constants(const fm_params *params, const fm_af3_weights *weights,
+                            const fm_state *state, const fm_af3_inputs *inputs, fm_stream *stream);
+
 /* Returns the atoms of the sample for the modules of atoms.h. */
 fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config,
                              const fm_af3_inputs *inputs);
@@ -73,6 +83,7 @@ typedef struct fm_af3_outputs {
     fm_tensor_ref s_inputs, s, z; /* [N, c_s_inputs], [N, c_s], [N, N, c_z] */
     fm_tensor_ref x_denoised;     /* act [S, n_atom, 3] Å */
     fm_tensor_ref distogram;      /* logits act [N, N, 64] */
+    int32_t trunk_end; /* the nodes before this one are the trunk, and leave its results */
 } fm_af3_outputs;
 
 fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,

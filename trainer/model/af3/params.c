@@ -39,10 +39,6 @@ static void set_start(fm_param *param, fm_af3_start start) {
         param->init = FM_INIT_TRUNCATED_NORMAL;
         param->init_scale = sqrt(2 / fan_in);
         break;
-    case FM_AF3_NORMAL:
-        param->init = FM_INIT_TRUNCATED_NORMAL;
-        param->init_scale = 1;
-        break;
     }
 }
 

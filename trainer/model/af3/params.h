@@ -14,8 +14,7 @@ typedef enum fm_af3_start {
     FM_AF3_ONE,
     FM_AF3_MINUS_TWO, /* biases of the gates that end a conditioned sublayer */
     FM_AF3_DEFAULT,   /* normal cut at two deviations, deviation sqrt(1 / fan_in) */
-    FM_AF3_HE,        /* the same with sqrt(2 / fan_in), before a ReLU or SiLU */
-    FM_AF3_NORMAL     /* standard normal: the Fourier embedding */
+    FM_AF3_HE         /* the same with sqrt(2 / fan_in), before a ReLU or SiLU */
 } fm_af3_start;
 
 /* Returns the scope of a module inside another; `name` ends in '.'. */

@@ -64,7 +64,7 @@ fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_confi
 }
 
 void fm_af3_write_step(const fm_af3_config *config, const fm_af3_rollout *r, const double levels[2],
-                       fm_af3_put_value *put, void *context) {
+                       fm_state_put *put, void *context) {
     fm_af3_step_numbers numbers = fm_af3_step_numbers_of(&config->noise, levels);
     double factors[FM_AF3_FACTORS];
     fm_af3_noise_factors(numbers.t, config->noise.sigma_data, factors);

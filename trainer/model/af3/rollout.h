@@ -52,11 +52,8 @@ void fm_af3_record_training_structures(fm_tape *tape, const fm_af3_config *confi
                                        const fm_af3_inputs *inputs, int32_t position, int32_t mask,
                                        const fm_af3_training_noise *noise);
 
-/* Writes a value to element `at` of a tensor of the state. */
-typedef void fm_af3_put_value(void *context, int32_t tensor, int64_t at, double value);
-
 /* Writes the numbers of the step from noise level levels[0] to levels[1], for all structures. */
 void fm_af3_write_step(const fm_af3_config *config, const fm_af3_rollout *rollout,
-                       const double levels[2], fm_af3_put_value *put, void *context);
+                       const double levels[2], fm_state_put *put, void *context);
 
 #endif

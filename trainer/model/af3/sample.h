@@ -34,9 +34,8 @@ typedef struct fm_af3_sample {
     const float *ref_atom_name_chars; /* [n_atom, 4, 64] one-hot */
 } fm_af3_sample;
 
-/* `put` writes a value to element `at` of a tensor of the state. */
 typedef struct fm_af3_writer {
-    void (*put)(void *context, int32_t tensor, int64_t at, double value);
+    fm_state_put *put;
     void *context;
 } fm_af3_writer;
 

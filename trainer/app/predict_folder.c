@@ -1,0 +1,57 @@
+/* predict_folder.c: see predict_folder.h. */
+#include "trainer/app/predict_folder.h"
+
+#include "proto/base/directory.h"
+#include "trainer/checkpoint/checkpoint.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+static fm_status has(const char *folder, const char *leaf, bool *ret_has, fm_error *reterr) {
+    char path[PATH_MAX];
+    fm_path_kind kind = FM_PATH_ABSENT;
+    *ret_has = false;
+    if (snprintf(path, sizeof path, "%s/%s", folder, leaf) >= PATH_MAX) {
+        return fm_fail_in(reterr, FM_ERR_USAGE, folder, "the path is too long");
+    }
+    fm_status status = fm_path_look(path, &kind, reterr);
+    *ret_has = !status && kind != FM_PATH_ABSENT;
+    return status;
+}
+
+static fm_status refuse(const char *folder, const char *what, fm_error *reterr) {
+    return fm_fail_in(reterr, FM_ERR_USAGE, folder,
+                      "--out: found %s, expected a new folder or one of earlier results; choose "
+                      "another folder",
+                      what);
+}
+
+/* Whether the folder has what `foldmill build` reads. */
+static fm_status is_dataset(const char *folder, bool *ret_is, fm_error *reterr) {
+    static const char *const leaves[] = {"alignments",  "alignment_db", "mmcifs",     "pdb_mmcif",
+                                         "mmcif_files", "data",         "uniclust30", "pdb"};
+    fm_status status = FM_OK;
+    *ret_is = false;
+    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0] && !status && !*ret_is; i++)
+        status = has(folder, leaves[i], ret_is, reterr);
+    return status;
+}
+
+fm_status fm_predict_folder_check(const char *folder, fm_error *reterr) {
+    fm_path_kind kind;
+    fm_checkpoint_place place;
+    bool is_cache = false, is_run = false, is_data = false, is_locked = false;
+    fm_status status = fm_path_look(folder, &kind, reterr);
+    if (status || kind == FM_PATH_ABSENT) return status;
+    if (kind != FM_PATH_FOLDER) return refuse(folder, "a file", reterr);
+    status = has(folder, "CURRENT", &is_cache, reterr);
+    if (!status) status = has(folder, "metrics.jsonl", &is_run, reterr);
+    if (!status) status = is_dataset(folder, &is_data, reterr);
+    if (!status) status = has(folder, "lock", &is_locked, reterr); /* every command leaves one */
+    if (status) return status;
+    is_run |= !fm_checkpoint_find(folder, FM_CHECKPOINT_END, &place, NULL);
+    if (is_cache) return refuse(folder, "a cache of foldmill build", reterr);
+    if (is_run) return refuse(folder, "the folder of a training run", reterr);
+    return is_data && !is_locked ? refuse(folder, "a dataset", reterr) : FM_OK;
+}

@@ -1,0 +1,32 @@
+/* mirror.h: a copy of a state in the host's memory, in which single elements are written before the
+ * tensors that changed are uploaded. */
+#ifndef FM_TRAINER_STEP_AF3_MIRROR_H
+#define FM_TRAINER_STEP_AF3_MIRROR_H
+
+#include "proto/base/status.h"
+#include "trainer/tensor/state.h"
+
+typedef struct fm_mirror {
+    const fm_state *state;
+    uint8_t *host;                  /* the state's layout; owned */
+    bool written[FM_STATE_TENSORS]; /* since the last fm_mirror_send */
+} fm_mirror;
+
+/* The state must be allocated, and outlive the mirror. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_mirror_init(fm_mirror *mirror, const fm_state *state, fm_error *reterr);
+void fm_mirror_fini(fm_mirror *mirror);
+
+/* Writes element `at` of a tensor, converted to its type. The context is the mirror, so writers of
+ * features can call it. */
+void fm_mirror_put(void *context, int32_t tensor, int64_t at, double value);
+/* Sets all elements of a tensor to 0. */
+void fm_mirror_clear(fm_mirror *mirror, int32_t tensor);
+/* Uploads the tensors that were written since the last call, and waits for the stream. */
+void fm_mirror_send(fm_mirror *mirror, fm_stream *stream);
+
+/* Reads `count` act or acc elements of device memory as doubles. Waits for the stream. `raw` has
+ * room for 8 bytes per element. */
+void fm_mirror_fetch(const fm_kernels *kernels, fm_stream *stream, const void *from,
+                     fm_element element, int64_t count, void *raw, double *out);
+
+#endif

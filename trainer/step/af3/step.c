@@ -1,0 +1,293 @@
+/* step.c: creates and records a step of AlphaFold 3; see step.h. Its parts run in step_run.c. */
+#include "trainer/step/af3/step.h"
+
+#include "trainer/step/af3/step_internal.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const size_t TABLE_BYTES = (size_t)1 << 32; /* address space */
+
+static const char *const term_names[FM_COMPLEX_TERMS] = {[FM_COMPLEX_MSE] = "mse",
+                                                         [FM_COMPLEX_BOND] = "bond",
+                                                         [FM_COMPLEX_SMOOTH_LDDT] = "smooth_lddt",
+                                                         [FM_COMPLEX_DISTOGRAM] = "distogram",
+                                                         [FM_COMPLEX_PLDDT] = "plddt",
+                                                         [FM_COMPLEX_PDE] = "pde",
+                                                         [FM_COMPLEX_RESOLVED] = "resolved",
+                                                         [FM_COMPLEX_PAE] = "pae"};
+
+const char *fm_complex_term_name(int term) {
+    assert(term >= 0 && term < FM_COMPLEX_TERMS);
+    return term_names[term];
+}
+
+/* -- the state */
+
+/* Declares the values of all denoising steps of a tensor that each step reads. */
+static void add_row(fm_af3_trainer *t, int32_t now) {
+    if (now < 0) return;
+    assert(t->n_row < FM_AF3_STEP_ROWS);
+    const fm_tensor *of = &t->state.tensor[now];
+    const int64_t shape[] = {t->options.model.n_rollout_step, fm_tensor_local_count(of)};
+    t->row[t->n_row++] = (fm_af3_trainer_row){
+        fm_state_add(&t->state, "steps of the rollout", of->element, 2, shape), now};
+}
+
+static void declare_state(fm_af3_trainer *t) {
+    const fm_af3_config *c = &t->options.model;
+    const fm_kernels *kernels = t->options.kernels;
+    const int64_t one[] = {1}, clock[] = {FM_CLOCK_WORDS};
+    const bool given = t->options.given;
+    fm_af3_declare_inputs(&t->state, c, kernels, &t->inputs);
+    fm_af3_declare_rollout(&t->state, c, kernels, 1, given, &t->rollout);
+    fm_af3_declare_training_noise(&t->state, c, kernels, given, &t->noise);
+    fm_complex_declare_targets(&t->state, kernels, c->n_token, c->n_atom, t->options.n_bond,
+                               c->n_sample, &t->targets);
+    t->seed_gradient = fm_state_add(&t->state, "gradient of the loss", kernels->acc, 1, one);
+    t->clock = fm_state_add(&t->state, "clock", FM_ELEMENT_U32, 1, clock);
+    t->flag = fm_state_add(&t->state, "not finite", FM_ELEMENT_U32, 1, one);
+    const fm_af3_rollout *r = &t->rollout;
+    const int32_t rows[FM_AF3_STEP_ROWS] = {r->spread, r->keep,     r->minus_move, r->in,
+                                            r->skip,   r->out,      r->log,        t->clock,
+                                            r->offset, r->rotation, r->noise};
+    for (int i = 0; i < FM_AF3_STEP_ROWS; i++)
+        add_row(t, rows[i]);
+}
+
+/* -- the tapes */
+
+static bool has_gradient(const fm_af3_trainer *t, int i) {
+    if (t->options.forward_only) return false;
+    return i == FM_AF3_CONFIDENCE || (i == FM_AF3_LAST && !t->options.confidence_only);
+}
+
+static bool is_second(int i) {
+    return i >= FM_AF3_PREPARE;
+}
+
+static void keep_outputs(fm_af3_trainer *t) {
+    const fm_tensor_ref out[] = {t->out.s_inputs, t->out.s, t->out.z, t->out.x_denoised,
+                                 t->out.distogram};
+    const fm_tensor_ref logits[] = {t->logits.plddt, t->logits.pae, t->logits.pde,
+                                    t->logits.resolved};
+    for (size_t i = 0; i < sizeof out / sizeof out[0]; i++)
+        fm_tape_keep(&t->tape[FM_AF3_LAST], out[i]);
+    for (size_t i = 0; i < sizeof logits / sizeof logits[0]; i++)
+        fm_tape_keep(&t->tape[FM_AF3_CONFIDENCE], logits[i]);
+}
+
+/* Records the losses behind both passes with gradients. */
+static void record_losses(fm_af3_trainer *t) {
+    const fm_complex_logits logits = {t->logits.plddt, t->logits.pde, t->logits.resolved,
+                                      t->logits.pae};
+    t->structure_total = fm_complex_structure_losses(&t->tape[FM_AF3_LAST], t->out.x_denoised,
+                                                     t->out.distogram, &t->targets, t->term);
+    t->confidence_total =
+        fm_complex_confidence_losses(&t->tape[FM_AF3_CONFIDENCE], &logits, &t->targets, t->term);
+    fm_tape_keep(&t->tape[FM_AF3_LAST], t->structure_total);
+    fm_tape_keep(&t->tape[FM_AF3_CONFIDENCE], t->confidence_total);
+    for (int i = 0; i < FM_COMPLEX_TERMS; i++)
+        fm_tape_keep(i < FM_COMPLEX_STRUCTURE_TERMS ? &t->tape[FM_AF3_LAST]
+                                                    : &t->tape[FM_AF3_CONFIDENCE],
+                     t->term[i]);
+    if (t->options.forward_only) return;
+    if (!t->options.confidence_only) {
+        fm_tape_seed_gradient(&t->tape[FM_AF3_LAST], t->structure_total, t->seed_gradient);
+    }
+    fm_tape_seed_gradient(&t->tape[FM_AF3_CONFIDENCE], t->confidence_total, t->seed_gradient);
+}
+
+static fm_status record(fm_af3_trainer *t, fm_error *reterr) {
+    const fm_af3_config *config = &t->options.model;
+    fm_status status = FM_OK;
+    for (int i = 0; i < FM_AF3_TAPES && !status; i++) {
+        fm_tape *tape = &t->tape[i];
+        status = fm_tape_init(tape, t->options.kernels, &t->params, &t->state, has_gradient(t, i),
+                              reterr);
+        tape->seed = t->options.seed;
+        tape->spoils = t->options.spoils;
+        tape->clock = fm_state_data(&t->state, t->clock);
+    }
+    if (status) return status;
+    fm_af3_record_cycle(&t->tape[FM_AF3_CYCLE], config, &t->weights, &t->inputs);
+    t->out = fm_af3_record_last(&t->tape[FM_AF3_LAST], config, &t->weights, &t->inputs);
+    t->logits =
+        fm_af3_record_confidence(&t->tape[FM_AF3_CONFIDENCE], config, &t->weights, &t->inputs);
+    fm_af3_record_prepare(&t->tape[FM_AF3_PREPARE], config, &t->weights, &t->inputs);
+    fm_af3_record_rollout_step(&t->tape[FM_AF3_DENOISE], config, &t->weights, &t->inputs,
+                               &t->rollout, FM_DRAW_ROLLOUT);
+    fm_af3_record_training_structures(&t->tape[FM_AF3_STRUCTURES], config, &t->inputs,
+                                      t->targets.position, t->targets.mask, &t->noise);
+    if (t->options.keeps_outputs) keep_outputs(t);
+    record_losses(t);
+    for (int i = 0; i < FM_AF3_TAPES && !status; i++)
+        status = fm_tape_plan(&t->tape[i], reterr);
+    return status;
+}
+
+static void release_tapes(fm_af3_trainer *t) {
+    for (int i = FM_AF3_TAPES - 1; i >= 0; i--)
+        fm_tape_fini(&t->tape[i]);
+}
+
+/* -- memory */
+
+static int64_t arena_bytes(const fm_af3_trainer *t, bool second) {
+    int64_t most = 0;
+    for (int i = 0; i < FM_AF3_TAPES; i++) {
+        int64_t bytes = t->tape[i].size.arena_bytes;
+        if (is_second(i) == second && bytes > most) most = bytes;
+    }
+    return most;
+}
+
+int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *t) {
+    return t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes +
+           arena_bytes(t, false) + arena_bytes(t, true);
+}
+
+/* The budget where none is given: what is taken plus what the device has left, less a reserve for
+ * libraries. 0 when it is not known. */
+static int64_t own_budget(const fm_af3_trainer *t) {
+    const int64_t reserve = (int64_t)2 << 30;
+    int64_t available = (int64_t)t->options.kernels->device->free_bytes() - reserve;
+    if (available <= 0) return 0;
+    return available + t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes;
+}
+
+static bool fits(const fm_af3_trainer *t) {
+    int64_t budget = t->options.memory_budget_bytes;
+    return budget == 0 || fm_af3_trainer_memory_bytes(t) <= budget;
+}
+
+/* Records with the policy of the configuration, or with the first one that fits. */
+static fm_status record_within_budget(fm_af3_trainer *t, fm_error *reterr) {
+    static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
+                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
+    enum { N_POLICY = sizeof policies / sizeof policies[0] };
+    fm_recompute_policy *policy = &t->options.model.recompute;
+    if (*policy != FM_RECOMPUTE_AUTO) return record(t, reterr);
+    if (!t->options.memory_budget_bytes) t->options.memory_budget_bytes = own_budget(t);
+    int first = t->options.memory_budget_bytes ? 0 : N_POLICY - 1;
+    fm_status status = FM_OK;
+    for (int i = first; i < N_POLICY && !status; i++) {
+        release_tapes(t);
+        *policy = policies[i];
+        status = record(t, reterr);
+        if (!status && fits(t)) break;
+    }
+    return status;
+}
+
+static fm_status plan_memory(fm_af3_trainer *t, fm_error *reterr) {
+    const double gib = 1 << 30;
+    fm_status status = record_within_budget(t, reterr);
+    if (status || fits(t)) return status;
+    return fm_fail(reterr, FM_ERR_LIMIT, "a step needs %.3f GiB, the memory budget is %.3f GiB",
+                   (double)fm_af3_trainer_memory_bytes(t) / gib,
+                   (double)t->options.memory_budget_bytes / gib);
+}
+
+static fm_status bind_arenas(fm_af3_trainer *t, fm_error *reterr) {
+    const fm_kernels *kernels = t->options.kernels;
+    const int64_t first = arena_bytes(t, false), second = arena_bytes(t, true);
+    t->memory = kernels->alloc((size_t)first + 1);
+    t->second_memory = kernels->alloc((size_t)second + 1);
+    if (!t->memory || !t->second_memory) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "step arenas of %.1f MiB were refused",
+                       (double)(first + second) / (1 << 20));
+    }
+    for (int i = 0; i < FM_AF3_TAPES; i++)
+        fm_tape_bind(&t->tape[i], is_second(i) ? t->second_memory : t->memory);
+    return FM_OK;
+}
+
+/* -- creating */
+
+static fm_status prepare(fm_af3_trainer *t, fm_error *reterr) {
+    const fm_kernels *kernels = t->options.kernels;
+    fm_status status = fm_arena_init(&t->arena, TABLE_BYTES, reterr);
+    if (!status) status = fm_arena_init(&t->scratch, TABLE_BYTES, reterr);
+    if (!status) status = fm_params_init(&t->params, FM_AF3_MAX_PARAM, &t->arena, reterr);
+    if (status) return status;
+    fm_af3_add_parameters(&t->params, &t->arena, &t->options.model, &t->weights);
+    status = t->options.forward_only ? fm_params_allocate_values(&t->params, kernels, reterr)
+                                     : fm_params_allocate(&t->params, kernels, reterr);
+    if (!status) status = fm_af3_draw_parameters(&t->params, t->options.seed, reterr);
+    if (status) return status;
+    if (t->options.confidence_only) {
+        t->params.first_trained = t->params.block[t->weights.confidence_at].offset;
+    }
+    declare_state(t);
+    status = fm_state_allocate(&t->state, kernels, reterr);
+    if (!status && !t->options.forward_only) {
+        status = fm_optimizer_init(&t->optimizer, &t->params, &t->options.optimizer, reterr);
+    }
+    if (!status) status = fm_mirror_init(&t->mirror, &t->state, reterr);
+    if (!status) status = plan_memory(t, reterr);
+    if (!status) status = bind_arenas(t, reterr);
+    if (status) return status;
+    const size_t n_x = (size_t)(3 * t->options.model.n_atom);
+    t->x = fm_arena_alloc_array(&t->arena, n_x, sizeof *t->x);
+    t->raw = fm_arena_alloc_array(&t->arena, n_x, sizeof *t->raw);
+    if (!t->x || !t->raw) return fm_arena_full(&t->arena, reterr);
+    if (!kernels->device->stream_create(&t->stream)) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "a stream was refused");
+    }
+    fm_af3_trainer_make_parts(t);
+    return FM_OK;
+}
+
+fm_status fm_af3_trainer_create(const fm_af3_trainer_options *options, fm_af3_trainer **ret_trainer,
+                                fm_error *reterr) {
+    fm_af3_trainer *t = calloc(1, sizeof *t);
+    if (!t) return fm_fail(reterr, FM_ERR_NOMEM, "the step't own memory was refused");
+    t->options = *options;
+    if (options->forward_only) {
+        t->options.model.dropout_msa = t->options.model.dropout_pair = 0;
+        t->options.model.recompute = FM_RECOMPUTE_NONE; /* nothing is kept for a backward */
+    }
+    fm_status status = prepare(t, reterr);
+    if (status) {
+        fm_af3_trainer_destroy(t);
+        return status;
+    }
+    *ret_trainer = t;
+    return FM_OK;
+}
+
+void fm_af3_trainer_destroy(fm_af3_trainer *t) {
+    if (!t) return;
+    const fm_kernels *kernels = t->options.kernels;
+    if (t->stream) kernels->device->stream_destroy(t->stream);
+    release_tapes(t);
+    kernels->release(t->memory);
+    kernels->release(t->second_memory);
+    fm_mirror_fini(&t->mirror);
+    fm_optimizer_fini(&t->optimizer);
+    fm_state_release(&t->state);
+    fm_params_release(&t->params);
+    fm_arena_fini(&t->scratch);
+    fm_arena_fini(&t->arena);
+    free(t);
+}
+
+void fm_af3_trainer_describe(const fm_af3_trainer *t, char *out, size_t out_bytes) {
+    static const char *const policies[] = {[FM_RECOMPUTE_NONE] = "none",
+                                           [FM_RECOMPUTE_HIDDEN] = "hidden layers",
+                                           [FM_RECOMPUTE_PROJECTIONS] =
+                                               "hidden layers and projections",
+                                           [FM_RECOMPUTE_BLOCK] = "all blocks"};
+    const double mib = 1 << 20;
+    const fm_tape_size *size = &t->tape[FM_AF3_LAST].size;
+    snprintf(out, out_bytes,
+             "%.2f M parameters (%.1f MiB with moments and average), batch %.1f MiB, step arena "
+             "%.1f MiB (saved %.1f, transient %.1f), rollout %.1f MiB, %d nodes, recompute %s",
+             (double)t->params.n_value / 1e6, (double)t->params.memory_bytes / mib,
+             (double)t->state.bytes / mib, (double)arena_bytes(t, false) / mib,
+             (double)size->saved_bytes / mib, (double)size->transient_bytes / mib,
+             (double)arena_bytes(t, true) / mib, (int)size->n_node,
+             policies[t->options.model.recompute]);
+}

@@ -1,0 +1,143 @@
+/* step.h: a training step of AlphaFold 3.
+ *
+ *     fm_af3_trainer_create         parameters, all tapes, two arenas; nothing is allocated later
+ *     for each sample
+ *         fm_af3_trainer_add_sample runs all parts; the gradient is added to the batch's sum
+ *     fm_optimizer_step             clips the mean, Adam, moving average
+ *
+ * A sample is computed in parts. A part is a pass (step/pass.h): it reads everything that varies
+ * from device memory, waits for nothing, and can be captured as a graph. The host works between
+ * parts.
+ *
+ *     part        runs                                                  arena   before it, the host
+ *     cycle       a cycle without gradient; n_cycle - 1 times           first   writes MSA rows
+ *     trunk       the last cycle up to s and z                          first   writes MSA rows
+ *     rollout     prepare, then all denoising steps                     second  -
+ *     learn       noisy structures, the diffusion module, distogram,    both    chooses and writes
+ *                 losses, backward                                              the labels
+ *     confidence  the confidence head on the rollout, losses, backward  first   writes distances
+ *
+ * Labels are chosen by the rollout (label_permutation.h), so it comes between the two halves of the
+ * last cycle, whose trunk waits in the first arena. Results are a function of (options, samples):
+ * same seed, same bits. */
+#ifndef FM_TRAINER_STEP_AF3_STEP_H
+#define FM_TRAINER_STEP_AF3_STEP_H
+
+#include "trainer/model/af3/rollout.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/step/af3/features.h"
+#include "trainer/step/af3/mirror.h"
+#include "trainer/step/pass.h"
+
+typedef struct fm_af3_trainer_options {
+    fm_af3_config model;
+    fm_optimizer_options optimizer;
+    fm_complex_weights loss;
+    const fm_kernels *kernels;
+    uint64_t seed;  /* of initial parameters and everything that is drawn */
+    int64_t n_bond; /* the most bonds of a sample that count in the loss of bonds */
+    /* Bytes of device memory; 0 sets no bound. With FM_RECOMPUTE_AUTO, 0 takes what the device has
+     * free, where that is known, else the least memory possible. */
+    int64_t memory_budget_bytes;
+    bool forward_only;    /* losses without gradient, optimiser and dropout */
+    bool confidence_only; /* only the confidence head learns; the part `learn` is left out */
+    bool given;           /* draws are those of the samples */
+    bool keeps_outputs; /* for comparisons: results of the network stay readable after their part */
+    bool spoils;        /* fm_tape.spoils of all tapes: for checks */
+} fm_af3_trainer_options;
+
+/* The results of one sample. The terms are unweighted; a part is what a term adds to the loss. */
+typedef struct fm_af3_result {
+    double loss;
+    double term[FM_COMPLEX_TERMS], part[FM_COMPLEX_TERMS];
+    double gradient_norm; /* before clipping; 0 with forward_only */
+} fm_af3_result;
+
+/* The name of a term in metrics: "mse", "smooth_lddt", ... */
+const char *fm_complex_term_name(int term);
+
+/* The tapes; those from FM_AF3_PREPARE on are in the second arena. */
+enum {
+    FM_AF3_CYCLE,
+    FM_AF3_LAST,
+    FM_AF3_CONFIDENCE,
+    FM_AF3_PREPARE,
+    FM_AF3_DENOISE,
+    FM_AF3_STRUCTURES,
+    FM_AF3_TAPES
+};
+
+enum { FM_AF3_STEP_ROWS = 11 };
+
+/* A tensor that each denoising step reads another value of: `now` gets row k of `all` before step
+ * k. */
+typedef struct fm_af3_trainer_row {
+    int32_t all, now;
+} fm_af3_trainer_row;
+
+typedef struct fm_af3_trainer {
+    fm_af3_trainer_options options;
+    fm_arena arena; /* tables */
+    fm_params params;
+    fm_af3_weights weights;
+    fm_state state;
+    fm_af3_inputs inputs;
+    fm_af3_training_noise noise;
+    fm_af3_rollout rollout;
+    fm_complex_targets targets;
+    int32_t seed_gradient, clock, flag; /* in the state */
+    fm_af3_trainer_row row[FM_AF3_STEP_ROWS];
+    int n_row;
+    fm_tape tape[FM_AF3_TAPES];
+    fm_af3_outputs out;              /* of FM_AF3_LAST */
+    fm_af3_confidence_logits logits; /* of FM_AF3_CONFIDENCE */
+    fm_tensor_ref term[FM_COMPLEX_TERMS], structure_total, confidence_total;
+    fm_pass cycle_part, trunk_part, rollout_part, learn_part, confidence_part;
+    fm_optimizer optimizer;
+    fm_mirror mirror;
+    fm_stream *stream;
+    void *memory, *second_memory; /* the arenas */
+    /* Of the sample in hand. */
+    const fm_af3_features *features;
+    double *x, *raw;  /* [n_atom, 3] Å: the rollout's result; room for downloads */
+    fm_arena scratch; /* of the host's work between parts */
+    fm_af3_result result;
+} fm_af3_trainer;
+
+/* Creates a step. With FM_RECOMPUTE_AUTO it takes the first policy that fits the budget; the
+ * model's config then has its choice. FM_ERR_LIMIT when no policy fits, FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_af3_trainer_create(const fm_af3_trainer_options *options,
+                                            fm_af3_trainer **ret_trainer, fm_error *reterr);
+void fm_af3_trainer_destroy(fm_af3_trainer *trainer);
+
+/* Bytes of device memory that the step has taken. */
+int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *trainer);
+/* Writes a description as fm_trainer_describe does. */
+void fm_af3_trainer_describe(const fm_af3_trainer *trainer, char *out, size_t out_bytes);
+
+/* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT when the sample is
+ * larger than the recorded shapes or has another number of templates. FM_ERR_DATA, naming the first
+ * tensor, when a value is not finite. In both cases nothing was added. The features must be those
+ * of a sample that was checked (app/complex_sample.h). */
+FM_MUST_USE fm_status fm_af3_trainer_add_sample(fm_af3_trainer *trainer,
+                                                const fm_af3_features *features,
+                                                fm_af3_result *ret_result, fm_error *reterr);
+
+/* -- the parts, for callers that look at what is between them; call all of them in this order */
+
+/* Takes a sample and writes what all parts share. FM_ERR_LIMIT, FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_af3_trainer_begin(fm_af3_trainer *trainer, const fm_af3_features *features,
+                                           fm_error *reterr);
+/* Runs all cycles, the last up to s and z. */
+void fm_af3_trainer_trunk(fm_af3_trainer *trainer);
+/* Makes the rollout's structure, trainer->x. */
+void fm_af3_trainer_rollout(fm_af3_trainer *trainer);
+/* Chooses the labels and writes them, and what the confidence head reads of the rollout.
+ * FM_ERR_LIMIT, FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_af3_trainer_label(fm_af3_trainer *trainer, fm_error *reterr);
+/* Completes the last cycle, backward included, and reads its terms. */
+void fm_af3_trainer_learn(fm_af3_trainer *trainer);
+/* Runs the confidence head, backward included, and reads its terms. */
+void fm_af3_trainer_confidence(fm_af3_trainer *trainer);
+
+#endif

@@ -1,0 +1,19 @@
+/* step_internal.h: what the files of a step of AlphaFold 3 share. */
+#ifndef FM_TRAINER_STEP_AF3_STEP_INTERNAL_H
+#define FM_TRAINER_STEP_AF3_STEP_INTERNAL_H
+
+#include "trainer/step/af3/step.h"
+
+/* Makes the passes of the parts, once memory is bound. (step_run.c) */
+void fm_af3_trainer_make_parts(fm_af3_trainer *trainer);
+
+/* Writes everything of the sample in hand that does not depend on its results: features, noise
+ * levels, and the numbers of the rollout's steps. FM_ERR_LIMIT, FM_ERR_NOMEM. (step_write.c, as the
+ * next two) */
+FM_MUST_USE fm_status fm_af3_trainer_write(fm_af3_trainer *trainer, fm_error *reterr);
+/* Writes the MSA rows of a cycle, and the clock. */
+void fm_af3_trainer_write_cycle(fm_af3_trainer *trainer, uint32_t cycle);
+/* Writes the clock. */
+void fm_af3_trainer_write_clock(fm_af3_trainer *trainer, uint32_t cycle);
+
+#endif

@@ -1,0 +1,247 @@
+/* step_run.c: runs a sample in parts; see step.h. */
+#include "trainer/step/af3/step_internal.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* -- the parts; nothing here waits for the device */
+
+/* Copies `bytes` of device memory; the kernel counts elements of the act type. */
+static void copy(const fm_af3_trainer *t, int64_t bytes, const void *from, void *to,
+                 fm_stream *stream) {
+    const fm_kernels *kernels = t->options.kernels;
+    kernels->copy(stream, bytes / (int64_t)fm_element_bytes(kernels->act), from, to);
+}
+
+static void clear_gradients(fm_af3_trainer *t, fm_stream *stream) {
+    const fm_kernels *kernels = t->options.kernels;
+    int64_t ratio = (int64_t)(fm_element_bytes(kernels->acc) / fm_element_bytes(kernels->act));
+    kernels->fill(stream, t->params.n_element * ratio, 0.0, t->params.gradient);
+}
+
+static void queue_cycle(void *context, fm_stream *stream) {
+    fm_af3_trainer *t = context;
+    fm_tape_forward(&t->tape[FM_AF3_CYCLE], stream);
+}
+
+static void queue_trunk(void *context, fm_stream *stream) {
+    fm_af3_trainer *t = context;
+    fm_tape_forward_nodes(&t->tape[FM_AF3_LAST], 0, t->out.trunk_end, stream);
+}
+
+static void queue_rollout(void *context, fm_stream *stream) {
+    fm_af3_trainer *t = context;
+    fm_af3_queue_constants(&t->params, &t->weights, &t->state, &t->inputs, stream);
+    fm_tape_forward(&t->tape[FM_AF3_PREPARE], stream);
+    for (int32_t k = 0; k < t->options.model.n_rollout_step; k++) {
+        for (int i = 0; i < t->n_row; i++) {
+            int64_t bytes = fm_tensor_local_bytes(&t->state.tensor[t->row[i].now]);
+            const char *all = fm_state_data(&t->state, t->row[i].all);
+            copy(t, bytes, all + k * bytes, fm_state_data(&t->state, t->row[i].now), stream);
+        }
+        fm_tape_forward(&t->tape[FM_AF3_DENOISE], stream);
+    }
+}
+
+static void queue_learn(void *context, fm_stream *stream) {
+    fm_af3_trainer *t = context;
+    fm_tape *last = &t->tape[FM_AF3_LAST];
+    fm_tape_forward(&t->tape[FM_AF3_STRUCTURES], stream);
+    fm_tape_forward_nodes(last, t->out.trunk_end, last->n_forward, stream);
+    if (t->options.forward_only) return;
+    /* The confidence head has other parameters, and some parameters have no gradient at all. */
+    clear_gradients(t, stream);
+    fm_tape_backward(last, stream);
+}
+
+static void queue_confidence(void *context, fm_stream *stream) {
+    fm_af3_trainer *t = context;
+    fm_tape_forward(&t->tape[FM_AF3_CONFIDENCE], stream);
+    if (t->options.forward_only) return;
+    if (t->options.confidence_only) clear_gradients(t, stream);
+    fm_tape_backward(&t->tape[FM_AF3_CONFIDENCE], stream);
+}
+
+void fm_af3_trainer_make_parts(fm_af3_trainer *t) {
+    const fm_pass pass = {
+        .context = t, .device = t->options.kernels->device, .direct = true /* not captured yet */};
+    t->cycle_part = t->trunk_part = t->rollout_part = t->learn_part = t->confidence_part = pass;
+    t->cycle_part.queue = queue_cycle;
+    t->trunk_part.queue = queue_trunk;
+    t->rollout_part.queue = queue_rollout;
+    t->learn_part.queue = queue_learn;
+    t->confidence_part.queue = queue_confidence;
+}
+
+/* -- the host't work between them */
+
+static double read_scalar(fm_af3_trainer *t, const fm_tape *tape, fm_tensor_ref tensor) {
+    double value;
+    fm_mirror_fetch(t->options.kernels, t->stream, fm_tape_data(tape, tensor),
+                    fm_tape_tensor(tape, tensor)->element, 1, t->raw, &value);
+    return value;
+}
+
+/* Reads the terms first .. end - 1 of a pass, and adds its total to the loss. */
+static void read_terms(fm_af3_trainer *t, const fm_tape *tape, int first, int end,
+                       fm_tensor_ref total) {
+    double factor[FM_COMPLEX_TERMS];
+    fm_complex_factors(&t->options.loss, t->features->labels.resolution, factor);
+    for (int i = first; i < end; i++) {
+        t->result.term[i] = read_scalar(t, tape, t->term[i]);
+        t->result.part[i] = factor[i] * t->result.term[i];
+    }
+    t->result.loss += read_scalar(t, tape, total);
+}
+
+/* The trunk of the first cycle reads zeros. */
+static void clear_recycled(fm_af3_trainer *t) {
+    const int32_t recycled[] = {t->inputs.previous_s, t->inputs.previous_z};
+    for (int i = 0; i < 2; i++)
+        t->options.kernels->fill(t->stream, fm_tensor_local_count(&t->state.tensor[recycled[i]]),
+                                 0.0, fm_state_data(&t->state, recycled[i]));
+}
+
+fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *features,
+                               fm_error *reterr) {
+    assert(features->n_cycle >= 1 && (!features->draws || t->options.given));
+    t->features = features;
+    t->result = (fm_af3_result){0};
+    fm_status status = fm_af3_trainer_write(t, reterr);
+    if (!status) clear_recycled(t);
+    return status;
+}
+
+void fm_af3_trainer_trunk(fm_af3_trainer *t) {
+    const uint32_t n = t->features->n_cycle;
+    for (uint32_t c = 0; c < n; c++) {
+        fm_af3_trainer_write_cycle(t, c);
+        fm_mirror_send(&t->mirror, t->stream);
+        fm_pass_run(c + 1 < n ? &t->cycle_part : &t->trunk_part, t->stream);
+    }
+}
+
+void fm_af3_trainer_rollout(fm_af3_trainer *t) {
+    fm_pass_run(&t->rollout_part, t->stream);
+    fm_mirror_fetch(t->options.kernels, t->stream, fm_state_data(&t->state, t->rollout.x),
+                    t->options.kernels->act, 3 * t->features->sample.n_atom, t->raw, t->x);
+}
+
+/* Exchanges the labels of equivalent chains and atoms by the rollout; in the arena. */
+static fm_status permute(fm_af3_trainer *t, fm_complex_labels *labels, fm_error *reterr) {
+    const fm_af3_sample *sample = &t->features->sample;
+    const size_t n = (size_t)sample->n_token, n_atom = (size_t)sample->n_atom;
+    int64_t *first = fm_arena_alloc_array(&t->scratch, n + 1, sizeof *first);
+    int64_t *centre = fm_arena_alloc_array(&t->scratch, n, sizeof *centre);
+    int64_t *from = fm_arena_alloc_array(&t->scratch, n_atom, sizeof *from);
+    float *predicted = fm_arena_alloc_array(&t->scratch, 3 * n_atom, sizeof *predicted);
+    float *x = fm_arena_alloc_array(&t->scratch, 3 * n_atom, sizeof *x);
+    float *mask = fm_arena_alloc_array(&t->scratch, n_atom, sizeof *mask);
+    if (!first || !centre || !from || !predicted || !x || !mask) {
+        return fm_arena_full(&t->scratch, reterr);
+    }
+    for (size_t k = 0, l = 0; k <= n; k++) {
+        while (l < n_atom && sample->atom_to_token_idx[l] < (int64_t)k)
+            l++;
+        first[k] = (int64_t)l;
+        if (k < n) centre[k] = -1;
+    }
+    for (size_t l = 0; l < n_atom; l++)
+        if (labels->pae_rep_atom_mask[l]) centre[sample->atom_to_token_idx[l]] = (int64_t)l;
+    for (size_t i = 0; i < 3 * n_atom; i++)
+        predicted[i] = (float)t->x[i];
+    fm_labelled_complex made = {
+        sample->n_token,     sample->n_atom, sample->asym_id, sample->entity_id,
+        t->features->number, first,          centre,          predicted};
+    fm_labelled_complex truth = made;
+    truth.position = labels->coordinate;
+    fm_status status =
+        fm_permute_labels(&made, &truth, labels->coordinate_mask, t->features->orders,
+                          t->features->n_orders, from, &t->scratch, reterr);
+    if (status) return status;
+    for (size_t l = 0; l < n_atom; l++) {
+        mask[l] = from[l] < 0 ? 0 : labels->coordinate_mask[from[l]];
+        for (size_t axis = 0; axis < 3; axis++)
+            x[3 * l + axis] = from[l] < 0 ? 0 : labels->coordinate[3 * from[l] + (int64_t)axis];
+    }
+    labels->coordinate = x;
+    labels->coordinate_mask = mask;
+    return FM_OK;
+}
+
+fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
+    const fm_af3_features *f = t->features;
+    const fm_af3_writer to = {fm_mirror_put, &t->mirror};
+    size_t mark = fm_arena_mark(&t->scratch);
+    fm_complex_labels labels = f->labels;
+    fm_status status = f->number ? permute(t, &labels, reterr) : FM_OK;
+    if (!status) {
+        fm_complex_write_labels(&labels, &t->options.loss, &t->targets, fm_mirror_put, &t->mirror);
+        status = fm_af3_write_structure(&f->sample, &t->options.model, &t->inputs, t->x, &to,
+                                        &t->scratch, reterr);
+    }
+    for (int64_t i = 0; i < 3 * t->options.model.n_atom; i++)
+        fm_mirror_put(&t->mirror, t->targets.structure, i, i < 3 * f->sample.n_atom ? t->x[i] : 0);
+    fm_af3_trainer_write_clock(t, f->n_cycle - 1); /* the rollout has left its own */
+    fm_mirror_send(&t->mirror, t->stream);
+    fm_arena_rewind(&t->scratch, mark);
+    return status;
+}
+
+void fm_af3_trainer_learn(fm_af3_trainer *t) {
+    fm_pass_run(&t->learn_part, t->stream);
+    read_terms(t, &t->tape[FM_AF3_LAST], 0, FM_COMPLEX_STRUCTURE_TERMS, t->structure_total);
+}
+
+void fm_af3_trainer_confidence(fm_af3_trainer *t) {
+    fm_pass_run(&t->confidence_part, t->stream);
+    read_terms(t, &t->tape[FM_AF3_CONFIDENCE], FM_COMPLEX_STRUCTURE_TERMS, FM_COMPLEX_TERMS,
+               t->confidence_total);
+}
+
+/* -- a whole sample */
+
+/* Runs the sample again, checking what every step of its passes writes. */
+static fm_status name_nonfinite(fm_af3_trainer *t, fm_error *reterr) {
+    uint32_t *flag = fm_state_data(&t->state, t->flag);
+    const uint32_t n = t->features->n_cycle;
+    char what[256] = "the norm of the gradient";
+    bool found = false;
+    uint32_t cycle = 0;
+    clear_recycled(t);
+    for (uint32_t c = 0; c < n && !found; c++) {
+        fm_af3_trainer_write_cycle(t, c);
+        fm_mirror_send(&t->mirror, t->stream);
+        cycle = c;
+        found = fm_tape_name_nonfinite(&t->tape[c + 1 < n ? FM_AF3_CYCLE : FM_AF3_LAST], t->stream,
+                                       flag, what, sizeof what);
+    }
+    if (!found) {
+        (void)fm_tape_name_nonfinite(&t->tape[FM_AF3_CONFIDENCE], t->stream, flag, what,
+                                     sizeof what);
+    }
+    return fm_fail(reterr, FM_ERR_DATA, "step %llu, sample %u, cycle %u: %s is not finite",
+                   (unsigned long long)t->optimizer.step, t->features->slot, cycle, what);
+}
+
+fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *features,
+                                    fm_af3_result *ret_result, fm_error *reterr) {
+    fm_status status = fm_af3_trainer_begin(t, features, reterr);
+    if (status) return status;
+    fm_af3_trainer_trunk(t);
+    fm_af3_trainer_rollout(t);
+    status = fm_af3_trainer_label(t, reterr);
+    if (status) return status;
+    if (!t->options.confidence_only) fm_af3_trainer_learn(t);
+    fm_af3_trainer_confidence(t);
+    bool is_finite = isfinite(t->result.loss);
+    if (is_finite && !t->options.forward_only) {
+        is_finite = fm_optimizer_add_sample(&t->optimizer, t->stream);
+        t->result.gradient_norm =
+            sqrt(fm_optimizer_get_state(&t->optimizer, t->stream).norm_squared);
+    }
+    if (!is_finite) return name_nonfinite(t, reterr);
+    *ret_result = t->result;
+    return FM_OK;
+}

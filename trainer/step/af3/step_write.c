@@ -1,0 +1,206 @@
+/* step_write.c: writes a sample to the state of a step; see step_internal.h. */
+#include "trainer/step/af3/step_internal.h"
+
+#include "trainer/backend/draw.h"
+#include "trainer/backend/normal.h"
+
+#include <assert.h>
+
+/* -- the clock */
+
+static void put_clock(fm_af3_trainer *t, int32_t tensor, int64_t first, uint32_t cycle) {
+    const uint32_t word[FM_CLOCK_WORDS] = {[FM_CLOCK_STEP] = (uint32_t)t->optimizer.step,
+                                           [FM_CLOCK_SLOT] = t->features->slot,
+                                           [FM_CLOCK_CYCLE] = cycle};
+    for (int i = 0; i < FM_CLOCK_WORDS; i++)
+        fm_mirror_put(&t->mirror, tensor, first + i, word[i]);
+}
+
+void fm_af3_trainer_write_clock(fm_af3_trainer *t, uint32_t cycle) {
+    put_clock(t, t->clock, 0, cycle);
+}
+
+static void host_clock(const fm_af3_trainer *t, uint32_t cycle, uint32_t out[FM_CLOCK_WORDS]) {
+    out[FM_CLOCK_STEP] = (uint32_t)t->optimizer.step;
+    out[FM_CLOCK_SLOT] = t->features->slot;
+    out[FM_CLOCK_CYCLE] = cycle;
+    out[FM_CLOCK_WORDS - 1] = 0;
+}
+
+/* -- noise */
+
+/* The noise level of a training structure, and the factors that follow from it. */
+static void write_level(fm_af3_trainer *t, int64_t k, double sigma) {
+    const double data = t->options.model.noise.sigma_data;
+    const fm_af3_structures *to = &t->inputs.training;
+    double factors[FM_AF3_FACTORS];
+    fm_af3_noise_factors(sigma, data, factors);
+    fm_mirror_put(&t->mirror, t->noise.sigma, k, sigma);
+    fm_mirror_put(&t->mirror, to->in, k, factors[FM_AF3_FACTOR_IN]);
+    fm_mirror_put(&t->mirror, to->skip, k, factors[FM_AF3_FACTOR_SKIP]);
+    fm_mirror_put(&t->mirror, to->out, k, factors[FM_AF3_FACTOR_OUT]);
+    fm_mirror_put(&t->mirror, to->log, k, factors[FM_AF3_FACTOR_LOG]);
+    fm_mirror_put(&t->mirror, t->targets.scale, k, fm_complex_scale(sigma, data));
+}
+
+static fm_status write_levels(fm_af3_trainer *t, fm_error *reterr) {
+    const fm_af3_config *c = &t->options.model;
+    const fm_af3_draws *draws = t->features->draws;
+    size_t mark = fm_arena_mark(&t->scratch);
+    double *sigma = fm_arena_alloc_array(&t->scratch, (size_t)c->n_sample, sizeof *sigma);
+    if (!sigma) return fm_arena_full(&t->scratch, reterr);
+    uint32_t clock[FM_CLOCK_WORDS];
+    host_clock(t, 0, clock);
+    fm_af3_draw_levels(&c->noise, t->options.seed, clock, c->n_sample, sigma);
+    for (int64_t k = 0; k < c->n_sample; k++)
+        write_level(t, k,
+                    draws ? fm_af3_training_level(&c->noise, (double)draws->level[k]) : sigma[k]);
+    fm_arena_rewind(&t->scratch, mark);
+    return FM_OK;
+}
+
+/* Recorded numbers [n_group, n] go to a tensor whose groups may be longer. */
+static void put_groups(fm_af3_trainer *t, int32_t to, const float *from, int64_t n_group,
+                       int64_t n) {
+    int64_t length = fm_tensor_local_count(&t->state.tensor[to]) / n_group;
+    for (int64_t g = 0; g < n_group; g++)
+        for (int64_t i = 0; i < n; i++)
+            fm_mirror_put(&t->mirror, to, g * length + i, (double)from[g * n + i]);
+}
+
+/* The values of all steps of the tensor `now`. */
+static int32_t rows_of(const fm_af3_trainer *t, int32_t now) {
+    int i = 0;
+    while (i < t->n_row && t->row[i].now != now)
+        i++;
+    assert(i < t->n_row);
+    return t->row[i].all;
+}
+
+static void write_draws(fm_af3_trainer *t, const fm_af3_draws *d) {
+    const fm_af3_config *c = &t->options.model;
+    const int64_t n = 3 * t->features->sample.n_atom, n_step = c->n_rollout_step;
+    assert(t->options.given);
+    put_groups(t, t->noise.rotation, d->training_rotation, c->n_sample, 9);
+    put_groups(t, t->noise.offset, d->training_offset, c->n_sample, 3);
+    put_groups(t, t->noise.noise, d->training_noise, c->n_sample, n);
+    put_groups(t, rows_of(t, t->rollout.rotation), d->rotation, n_step, 9);
+    put_groups(t, rows_of(t, t->rollout.offset), d->offset, n_step, 3);
+    put_groups(t, rows_of(t, t->rollout.noise), d->noise, n_step, n);
+}
+
+/* -- the rollout */
+
+/* Writes the numbers of one denoising step into the rows of all steps. */
+typedef struct row_writer {
+    fm_af3_trainer *trainer;
+    int64_t k;
+} row_writer;
+
+static void put_row(void *context, int32_t tensor, int64_t at, double value) {
+    const row_writer *w = context;
+    int64_t length = fm_tensor_local_count(&w->trainer->state.tensor[tensor]);
+    fm_mirror_put(&w->trainer->mirror, rows_of(w->trainer, tensor), w->k * length + at, value);
+}
+
+static void write_start(fm_af3_trainer *t, double level) {
+    const fm_af3_draws *given = t->features->draws;
+    uint32_t clock[FM_CLOCK_WORDS];
+    host_clock(t, 0, clock);
+    const fm_draw draw = {t->options.seed, clock, FM_DRAW_ROLLOUT, FM_PURPOSE_START};
+    for (int64_t i = 0; i < 3 * t->features->sample.n_atom; i++) {
+        double pair[2];
+        fm_normal_pair(&fm_draw_block(&draw, (uint64_t)i).word[i & 2], pair);
+        fm_mirror_put(&t->mirror, t->rollout.x, i,
+                      level * (given ? (double)given->start[i] : pair[i & 1]));
+    }
+}
+
+static fm_status write_rollout(fm_af3_trainer *t, fm_error *reterr) {
+    const fm_af3_config *c = &t->options.model;
+    size_t mark = fm_arena_mark(&t->scratch);
+    double *levels =
+        fm_arena_alloc_array(&t->scratch, (size_t)c->n_rollout_step + 1, sizeof *levels);
+    if (!levels) return fm_arena_full(&t->scratch, reterr);
+    fm_af3_schedule(&c->noise, c->n_rollout_step, levels);
+    write_start(t, levels[0]);
+    for (int64_t i = 0; i < t->features->sample.n_token; i++)
+        fm_mirror_put(&t->mirror, t->rollout.mask, i, 1);
+    for (int32_t k = 0; k < c->n_rollout_step; k++) {
+        row_writer to = {t, k};
+        fm_af3_write_step(c, &t->rollout, levels + k, put_row, &to);
+        put_clock(t, rows_of(t, t->clock), (int64_t)k * FM_CLOCK_WORDS, (uint32_t)k);
+    }
+    fm_arena_rewind(&t->scratch, mark);
+    return FM_OK;
+}
+
+/* -- all */
+
+static fm_status check_sizes(const fm_af3_trainer *t, fm_error *reterr) {
+    const fm_af3_config *c = &t->options.model;
+    const fm_af3_sample *sample = &t->features->sample;
+    const struct {
+        const char *what;
+        int64_t found, most;
+    } sizes[] = {{"tokens", sample->n_token, c->n_token},
+                 {"atoms", sample->n_atom, c->n_atom},
+                 {"bonds of polymers and ligands", fm_complex_count_bonds(&t->features->labels),
+                  t->options.n_bond}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        if (sizes[i].found <= sizes[i].most) continue;
+        return fm_fail(reterr, FM_ERR_LIMIT, "found %lld %s, expected at most %lld",
+                       (long long)sizes[i].found, sizes[i].what, (long long)sizes[i].most);
+    }
+    if (sample->n_template == c->n_template) return FM_OK;
+    return fm_fail(reterr, FM_ERR_LIMIT, "found %lld templates, expected %lld",
+                   (long long)sample->n_template, (long long)c->n_template);
+}
+
+/* The tensors that writers of features fill only where the sample has values. */
+static void clear(fm_af3_trainer *t) {
+    const fm_af3_inputs *in = &t->inputs;
+    const int32_t tensors[] = {in->bonds,       in->token_features, in->mask_single,
+                               in->mask_pair,   in->training.mask,  in->atom_position,
+                               in->atom_charge, in->atom_classes,   in->atom_has_reference,
+                               in->position,    in->atom_mask,      t->rollout.mask,
+                               t->rollout.x,    in->templates};
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+        if (tensors[i] >= 0) fm_mirror_clear(&t->mirror, tensors[i]);
+}
+
+fm_status fm_af3_trainer_write(fm_af3_trainer *t, fm_error *reterr) {
+    const fm_af3_writer to = {fm_mirror_put, &t->mirror};
+    fm_status status = check_sizes(t, reterr);
+    if (status) return status;
+    clear(t);
+    status = fm_af3_write_sample(&t->features->sample, &t->options.model, &t->inputs, &to,
+                                 &t->scratch, reterr);
+    if (!status) status = write_levels(t, reterr);
+    if (!status) status = write_rollout(t, reterr);
+    if (!status && t->features->draws) write_draws(t, t->features->draws);
+    fm_mirror_put(&t->mirror, t->seed_gradient, 0, 1);
+    return status;
+}
+
+void fm_af3_trainer_write_cycle(fm_af3_trainer *t, uint32_t cycle) {
+    const fm_af3_writer to = {fm_mirror_put, &t->mirror};
+    const fm_af3_features *f = t->features;
+    size_t mark = fm_arena_mark(&t->scratch);
+    int64_t *drawn = NULL, n_row = f->n_row;
+    const int64_t *rows = f->msa_rows ? f->msa_rows + (int64_t)cycle * n_row : NULL;
+    if (!rows) {
+        uint32_t clock[FM_CLOCK_WORDS];
+        host_clock(t, cycle, clock);
+        drawn = fm_arena_alloc_array(&t->scratch, (size_t)f->sample.n_msa, sizeof *drawn);
+        assert(drawn); /* the scratch arena holds far larger things in fm_af3_trainer_write */
+        n_row = fm_af3_draw_msa_rows(t->options.seed, clock, f->sample.n_msa,
+                                     t->options.model.n_msa, drawn);
+        rows = drawn;
+    }
+    fm_mirror_clear(&t->mirror, t->inputs.msa);
+    fm_mirror_clear(&t->mirror, t->inputs.mask_msa);
+    fm_af3_write_msa(&f->sample, &t->options.model, &t->inputs, rows, n_row, &to);
+    fm_af3_trainer_write_clock(t, cycle);
+    fm_arena_rewind(&t->scratch, mark);
+}
