@@ -1,5 +1,6 @@
 /* af3_bench.c: see af3_bench.h. */
 #include "tests/trainer/af3_full.h"
+#include "trainer/model/af3/split.h"
 
 #include <assert.h>
 #include <math.h>
@@ -67,7 +68,10 @@ fm_status bench_open_case(af3_bench *b, const char *config, const fm_npz *in, in
     b->wide = b->kernels->act == FM_ELEMENT_F64;
     fm_status status = fm_arena_init(&b->arena, ARENA_BYTES, reterr);
     b->of = (af3_case){.in = in, .arena = &b->arena};
-    return status ? status : af3_case_open(&b->of, config, pad, reterr);
+    if (!status) status = af3_case_open(&b->of, config, pad, reterr);
+    b->of.config.groups = b->groups;
+    b->of.config = fm_af3_split_pad(&b->of.config);
+    return status;
 }
 
 fm_status bench_open(af3_bench *b, const char *config, const fm_npz *in, int pad,
@@ -96,6 +100,10 @@ void bench_close(af3_bench *b) {
     af3_case_close(&b->of);
     free(b->host);
     fm_arena_fini(&b->arena);
+}
+
+bool bench_prints(const af3_bench *b) {
+    return !b->groups || b->groups->place.rank == 0;
 }
 
 void bench_upload(af3_bench *b, void *device, fm_element element, int64_t count,
@@ -163,10 +171,11 @@ static int64_t padded_place(const fm_npy *array, const fm_tensor *tensor, int64_
 
 void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate) {
     bool ok = w->count > 0 && w->error <= gate;
+    b->failed |= !ok;
+    if (ok && !bench_prints(b)) return;
     printf("%s %s %-12s %4d arrays, worst %.2e of %s (gate %.0e) %s\n", b->name,
            b->wide ? "f64" : "f32", group, w->count, w->error, w->count ? w->name : "none", gate,
            ok ? "ok" : "FAIL");
-    b->failed |= !ok;
 }
 
 void bench_compare(af3_bench *b, af3_worst *w, const fm_tape *tape, fm_tensor_ref tensor,

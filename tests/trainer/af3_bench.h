@@ -10,8 +10,9 @@ enum { AF3_NAME_BYTES = 256 };
 typedef struct af3_bench {
     const fm_kernels *kernels;
     const fm_npz *expected;
-    const char *name;  /* of the run, for its lines */
-    bool wide, failed; /* wide: double precision */
+    const char *name;        /* of the run, for its lines */
+    bool wide, failed;       /* wide: double precision */
+    const fm_groups *groups; /* the ranks that share the sample; NULL: one rank */
     af3_case of;
     fm_arena arena;
     fm_params *params; /* own, or those of a trainer */
@@ -23,7 +24,7 @@ typedef struct af3_bench {
     bool written[FM_STATE_TENSORS];
 } af3_bench;
 
-/* Reads the case. The arena is large. */
+/* Reads the case, for the ranks of `groups`, which the caller has set. The arena is large. */
 FM_MUST_USE fm_status bench_open_case(af3_bench *b, const char *config, const fm_npz *in, int pad,
                                       fm_error *reterr);
 /* The same, and makes the table of parameters and the state's own tensors. The caller then declares
@@ -32,6 +33,8 @@ FM_MUST_USE fm_status bench_open(af3_bench *b, const char *config, const fm_npz 
                                  fm_error *reterr);
 FM_MUST_USE fm_status bench_allocate(af3_bench *b, fm_error *reterr);
 void bench_close(af3_bench *b);
+/* Whether this rank prints what all ranks know. */
+bool bench_prints(const af3_bench *b);
 
 /* -- values of the state */
 
@@ -62,7 +65,7 @@ double af3_relative(const double *data, const fm_npy *array);
 /* Compares a kept tensor, which may be padded, with the expected out/NAME, if there is one. */
 void bench_compare(af3_bench *b, af3_worst *w, const fm_tape *tape, fm_tensor_ref tensor,
                    const char *name);
-/* Prints the line of a group and notes a failure. */
+/* Prints the line of a group on the first rank, and on any that fails, and notes a failure. */
 void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate);
 
 #endif

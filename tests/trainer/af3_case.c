@@ -143,7 +143,8 @@ static fm_status read_config(af3_case *s, const char *path, int pad, fm_error *e
     read_noise(s, &c->noise);
     c->n_token = extent(s, "asym_id", 0) + pad;
     c->n_atom = extent(s, "ref_pos", 0) + 2 * pad;
-    c->n_msa = extent(s, "msa_rows", 1) + pad;
+    s->n_row = extent(s, "msa_rows", 1);
+    c->n_msa = s->n_row + pad;
     c->n_cycle = (int32_t)extent(s, "msa_rows", 0);
     c->n_template = extent(s, "template_aatype", 0);
     c->n_sample = extent(s, "rnd_sigma_normal", 0);

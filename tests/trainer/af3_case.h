@@ -13,6 +13,7 @@ typedef struct af3_case {
     fm_arena *arena;
     fm_json *json;
     fm_af3_config config;
+    int64_t n_row; /* of the MSA in each cycle, without padding */
     fm_af3_sample sample;
     fm_complex_labels labels;
 } af3_case;

@@ -1,13 +1,17 @@
 /* af3_parity.c: compares AlphaFold 3's modules with runs of the reference.
  *
- *     af3_parity [--device cpu|cuda] [--pad N] [--recompute hidden|block] [--twice]
- *                CONFIG.json FILE.npz
+ *     af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]
+ *                [--recompute hidden|block] [--twice] CONFIG.json FILE.npz
  *     af3_parity [--device cpu|cuda] --unit FILE.npz...
  *
  * CONFIG.json has the sizes of a network and FILE.npz a run of one training step. With --unit each
  * FILE is a run of one module, which the file's name gives; full_units.npz has several. Both run in
  * float32 and, on the CPU, in double precision; for a step the double precision results are in
  * FILE_f64.npz, where that exists.
+ *
+ * --dap D divides the run over D ranks. They are threads that communicate through
+ * trainer/dist/comm_local.h or, with --processes, processes that communicate through comm_shm.
+ * Every rank compares all of its results, and all ranks must end with the same bits.
  *
  * --pad records the step with N more tokens and rows of the MSA and twice as many more atoms.
  * --recompute makes backward compute the transitions' hidden layers or whole blocks again. --twice
@@ -21,13 +25,16 @@
  * that does not exist as given is looked for below $FM_REFERENCE_DATA. Without either, or without
  * that device, the program exits with 77. */
 #include "tests/trainer/af3_full.h"
+#include "tests/trainer/af3_ranks.h"
 #include "tests/trainer/af3_sample.h"
 #include "tests/trainer/af3_step.h"
 #include "tests/trainer/af3_unit.h"
 
 #include "proto/base/file.h"
+#include "tests/testing/ranks.h"
 #include "tests/testing/testing.h"
 #include "trainer/app/choose_device.h"
+#include "trainer/dist/meeting.h"
 
 #include <assert.h>
 #include <getopt.h>
@@ -38,10 +45,13 @@
 
 static const size_t FILE_BYTES = (size_t)1 << 30;
 
+enum { MOST_PADDING = 1000, RANKS_S = 300 };
+
 typedef struct settings {
     const char *device;
-    bool units, twice;
+    bool units, twice, processes;
     int pad;
+    af3_ranks ranks;
     fm_recompute_policy recompute;
 } settings;
 
@@ -107,8 +117,18 @@ static int run_unit(const settings *set, const char *given) {
     return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : !good;
 }
 
+static bool step_of_rank(const void *context, const fm_groups *groups, const fm_kernels *kernels,
+                         uint64_t *ret_hash) {
+    return af3_step_run(context, groups, kernels, ret_hash);
+}
+
+static bool sampling_of_rank(const void *context, const fm_groups *groups,
+                             const fm_kernels *kernels, uint64_t *ret_hash) {
+    return af3_sample_run(context, groups, kernels, ret_hash);
+}
+
 /* Runs the step in double precision if there are results of that precision beside `path`. */
-static bool run_wide(const char *path, const af3_step_files *files) {
+static bool run_wide(const settings *set, const char *path, const af3_step_files *files) {
     char wide[1024];
     size_t n = strlen(path) - strlen(".npz");
     snprintf(wide, sizeof wide, "%.*s_f64.npz", (int)n, path);
@@ -119,7 +139,9 @@ static bool run_wide(const char *path, const af3_step_files *files) {
     fm_status status = open_npz(&arena, wide, &expected, &error);
     af3_step_files both = *files;
     both.expected = &expected;
-    bool good = !status && af3_step_run(&both, fm_kernels_cpu(FM_ELEMENT_F64));
+    uint64_t hash;
+    bool good = !status && af3_ranks_run(&set->ranks, fm_kernels_cpu(FM_ELEMENT_F64), step_of_rank,
+                                         &both, &hash);
     if (status) fprintf(stderr, "af3_parity: %s: %s\n", wide, error.message);
     fm_arena_fini(&arena);
     return good;
@@ -145,11 +167,13 @@ static fm_status run_sampling(const settings *set, const char *config, const cha
     fm_npz features, wide;
     fm_status status = open_beside(&arenas[0], path, "_sample.npz", ".npz", &features, error);
     af3_sample_files files = {config, &features, draws, draws};
-    *ret_good = !status && af3_sample_run(&files, kernels);
+    uint64_t hash;
+    *ret_good = !status && af3_ranks_run(&set->ranks, kernels, sampling_of_rank, &files, &hash);
     if (!status && !strcmp(set->device, "cpu")) {
         status = open_beside(&arenas[1], path, ".npz", "_f64.npz", &wide, error);
         files.expected = &wide;
-        *ret_good &= !status && af3_sample_run(&files, fm_kernels_cpu(FM_ELEMENT_F64));
+        *ret_good &= !status && af3_ranks_run(&set->ranks, fm_kernels_cpu(FM_ELEMENT_F64),
+                                              sampling_of_rank, &files, &hash);
     }
     fm_arena_fini(&arenas[0]);
     fm_arena_fini(&arenas[1]);
@@ -158,14 +182,15 @@ static fm_status run_sampling(const settings *set, const char *config, const cha
 
 /* The published model's step, whose inputs are those of the tiny one beside it: "af3_full.npz" and
  * "af3.npz". It is large, so it runs in float32 only. */
-static fm_status run_full(const af3_step_files *files, const char *path, const fm_kernels *kernels,
-                          bool *ret_good, fm_error *error) {
+static fm_status run_full(const settings *set, const af3_step_files *files, const char *path,
+                          const fm_kernels *kernels, bool *ret_good, fm_error *error) {
     fm_arena arena = {0};
     fm_npz inputs;
     fm_status status = open_beside(&arena, path, "_full.npz", ".npz", &inputs, error);
     af3_step_files both = *files;
     both.in = &inputs;
-    *ret_good = !status && af3_step_run(&both, kernels);
+    uint64_t hash;
+    *ret_good = !status && af3_ranks_run(&set->ranks, kernels, step_of_rank, &both, &hash);
     fm_arena_fini(&arena);
     return status;
 }
@@ -182,34 +207,38 @@ static int run_step(const settings *set, const char *given_config, const char *g
     fm_status status = fm_device_find(set->device, "fp32", &kernels, &error);
     if (!status) status = open_npz(&arena, path, &npz, &error);
     uint64_t hash = 0, again = 0;
-    af3_step_files files = {config, &npz, &npz, set->pad, set->recompute, &hash};
+    af3_step_files files = {config, &npz, &npz, set->pad, set->recompute};
     bool good = false, samples = !status && fm_npz_find(&npz, "in/rnd_init");
     bool full = !status && af3_full_is(&npz);
     if (full) {
-        status = run_full(&files, path, kernels, &good, &error);
+        status = run_full(set, &files, path, kernels, &good, &error);
     } else if (samples) {
         status = run_sampling(set, config, path, &npz, kernels, &good, &error);
     } else if (!status) {
-        good = af3_step_run(&files, kernels);
+        good = af3_ranks_run(&set->ranks, kernels, step_of_rank, &files, &hash);
     }
     if (good && !samples && !full && set->twice) {
-        files.ret_hash = &again;
-        good = af3_step_run(&files, kernels) && again == hash;
-        printf("bits         %016llx and %016llx %s\n", (unsigned long long)hash,
-               (unsigned long long)again, again == hash ? "ok" : "FAIL");
+        good = af3_ranks_run(&set->ranks, kernels, step_of_rank, &files, &again) && again == hash;
+        if (!set->ranks.meeting || fm_meeting_rank(set->ranks.meeting) == 0) {
+            printf("bits         %016llx and %016llx %s\n", (unsigned long long)hash,
+                   (unsigned long long)again, again == hash ? "ok" : "FAIL");
+        }
     }
-    if (good && !samples && !full && !strcmp(set->device, "cpu")) good = run_wide(path, &files);
+    bool wide = good && !samples && !full && !strcmp(set->device, "cpu");
+    if (wide) good = run_wide(set, path, &files);
     if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
     fm_arena_fini(&arena);
     return status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : !good;
 }
 
 static void usage(FILE *out) {
-    fprintf(out, "usage: af3_parity [--device cpu|cuda] [--pad N] [--recompute hidden|block] "
-                 "[--twice] CONFIG.json FILE.npz\n"
+    fprintf(out, "usage: af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]\n"
+                 "                  [--recompute hidden|block] [--twice] CONFIG.json FILE.npz\n"
                  "       af3_parity [--device cpu|cuda] --unit FILE.npz...\n\n"
                  "Compares AlphaFold 3's network with runs of the reference: one training step or "
                  "one\nsampling run, or with --unit single modules.\n\n"
+                 "  --dap D        divide the run over D ranks, 1 to 16, on the CPU\n"
+                 "  --processes    the ranks are processes, not threads\n"
                  "  --pad N        N more tokens and MSA rows, and twice as many more atoms\n"
                  "  --recompute    what backward computes again: hidden layers or whole blocks\n"
                  "  --twice        run the step twice and demand the same bits\n\n"
@@ -217,43 +246,113 @@ static void usage(FILE *out) {
                  "77 skipped.\n");
 }
 
-int main(int argc, char **argv) {
+/* Reads a whole number. Says what is wrong with another text. */
+static bool read_number(const char *option, const char *text, int least, int most, int *ret) {
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || value < least || value > most) {
+        fprintf(stderr, "af3_parity: %s: found '%s', expected %d to %d\n", option, text, least,
+                most);
+        return false;
+    }
+    *ret = (int)value;
+    return true;
+}
+
+static bool is_one_of(const char *option, const char *text, const char *a, const char *b) {
+    if (!strcmp(text, a) || !strcmp(text, b)) return true;
+    fprintf(stderr, "af3_parity: %s: found '%s', expected %s or %s\n", option, text, a, b);
+    return false;
+}
+
+/* Returns whether the options are valid, after saying what is wrong. *ret_help: help was asked for
+ * before anything wrong. */
+static bool parse_options(int argc, char **argv, settings *set, bool *ret_help) {
     static const struct option options[] = {{"device", required_argument, NULL, 'd'},
+                                            {"dap", required_argument, NULL, 'a'},
+                                            {"processes", no_argument, NULL, 'o'},
                                             {"unit", no_argument, NULL, 'u'},
                                             {"pad", required_argument, NULL, 'p'},
                                             {"recompute", required_argument, NULL, 'r'},
                                             {"twice", no_argument, NULL, 't'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
-    settings set = {.device = "cpu"};
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+    bool valid = true;
+    for (int c; valid && (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
-        case 'd': set.device = optarg; break;
-        case 'u': set.units = true; break;
-        case 'p': set.pad = atoi(optarg); break;
-        case 't': set.twice = true; break;
-        case 'r':
-            if (strcmp(optarg, "hidden") != 0 && strcmp(optarg, "block") != 0) {
-                fprintf(stderr, "af3_parity: --recompute: found '%s', expected hidden or block\n",
-                        optarg);
-                return 2;
-            }
-            set.recompute = strcmp(optarg, "block") ? FM_RECOMPUTE_HIDDEN : FM_RECOMPUTE_BLOCK;
+        case 'd':
+            set->device = optarg;
+            valid = is_one_of("--device", optarg, "cpu", "cuda");
             break;
-        case 'h': usage(stdout); return 0;
-        default: usage(stderr); return 2;
+        case 'a': valid = read_number("--dap", optarg, 1, FM_LAYOUT_DAP, &set->ranks.dap); break;
+        case 'o': set->processes = true; break;
+        case 'u': set->units = true; break;
+        case 'p': valid = read_number("--pad", optarg, 0, MOST_PADDING, &set->pad); break;
+        case 't': set->twice = true; break;
+        case 'r':
+            valid = is_one_of("--recompute", optarg, "hidden", "block");
+            set->recompute = strcmp(optarg, "block") ? FM_RECOMPUTE_HIDDEN : FM_RECOMPUTE_BLOCK;
+            break;
+        case 'h': *ret_help = true; return true;
+        default: usage(stderr); return false;
         }
     }
-    if (set.units ? optind == argc : argc - optind != 2) {
+    bool ranks = set->ranks.dap > 1;
+    if (valid && (set->units ? optind == argc || ranks : argc - optind != 2)) {
         usage(stderr);
-        return 2;
+        return false;
     }
+    if (valid && ranks && strcmp(set->device, "cpu") != 0) {
+        fprintf(stderr, "af3_parity: --dap: ranks need --device cpu\n");
+        return false;
+    }
+    return valid;
+}
+
+/* Runs everything that the command line names, on the ranks of this process. */
+static int run_files(const settings *set, int n, char **file) {
     int result = 0;
-    for (int i = optind; i < argc; i++) {
-        int one = set.units ? run_unit(&set, argv[i]) : run_step(&set, argv[optind], argv[++i]);
+    for (int i = 0; i < n; i++) {
+        int one = set->units ? run_unit(set, file[i]) : run_step(set, file[0], file[++i]);
         if (one == FM_TEST_SKIPPED) return FM_TEST_SKIPPED;
         result |= one;
     }
+    return result;
+}
+
+typedef struct rank_files {
+    const settings *set;
+    int n;
+    char **file;
+} rank_files;
+
+/* A rank that is a process. */
+static int run_rank(int32_t rank, const char *address, void *context) {
+    const rank_files *files = context;
+    settings set = *files->set;
+    fm_error error = {0};
+    fm_status status =
+        fm_meeting_open(&set.ranks.meeting, address, rank, set.ranks.dap, RANKS_S, &error);
+    if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
+    int result = status ? 1 : run_files(&set, files->n, files->file);
+    fm_meeting_close(set.ranks.meeting);
+    return result;
+}
+
+int main(int argc, char **argv) {
+    settings set = {.device = "cpu", .ranks = {.dap = 1}};
+    bool help = false;
+    if (!parse_options(argc, argv, &set, &help)) return 2;
+    if (help) {
+        usage(stdout);
+        return 0;
+    }
+    const rank_files files = {&set, argc - optind, argv + optind};
+    int exits[FM_TEST_RANKS];
+    int result = set.processes && set.ranks.dap > 1
+                     ? fm_test_run_ranks(set.ranks.dap, run_rank, (void *)&files, RANKS_S, exits)
+                     : run_files(&set, files.n, files.file);
+    if (result == FM_TEST_SKIPPED) return result;
     printf("parity: %s\n", result ? "FAIL" : "ok");
     return result;
 }

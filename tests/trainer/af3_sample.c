@@ -1,6 +1,7 @@
 /* af3_sample.c: see af3_sample.h. No tape has gradients, so updates are in place. */
 #include "tests/trainer/af3_sample.h"
 
+#include "proto/base/hash.h"
 #include "tests/trainer/af3_bench.h"
 #include "trainer/model/af3/rollout.h"
 
@@ -21,7 +22,9 @@ typedef struct sampling {
     fm_af3_step_results made;
     fm_af3_confidence_logits logits;
     int64_t n_step, n_sample, n_atom;
+    int32_t structure; /* that the confidence head judges; in the state */
     void *memory;
+    uint64_t *hash; /* of the structures */
 } sampling;
 
 static const fm_npy *draws_of(const sampling *s, const char *name) {
@@ -40,7 +43,8 @@ static void record(sampling *s) {
     fm_af3_record_prepare(&s->prepare, config, &b->weights, &b->inputs);
     s->made = fm_af3_record_rollout_step(&s->step, config, &b->weights, &b->inputs, &s->rollout,
                                          FM_DRAW_SAMPLING);
-    s->logits = fm_af3_record_confidence(&s->confidence, config, &b->weights, &b->inputs);
+    s->logits =
+        fm_af3_record_confidence(&s->confidence, config, &b->weights, &b->inputs, s->structure);
     fm_tape_keep(&s->last, s->out.s_inputs);
     fm_tape_keep(&s->last, s->out.s);
     fm_tape_keep(&s->last, s->out.z);
@@ -61,6 +65,8 @@ static fm_status build(sampling *s, fm_error *error) {
     s->n_sample = (int64_t)noise->shape[1];
     s->n_atom = b->of.sample.n_atom;
     fm_af3_declare_rollout(&b->state, &b->of.config, b->kernels, s->n_sample, true, &s->rollout);
+    const int64_t atoms[] = {s->n_atom, 3};
+    s->structure = fm_state_add(&b->state, "structure", b->kernels->act, 2, atoms);
     for (int i = 0; i < N_TAPE && !status; i++)
         status = fm_tape_init(tapes[i], b->kernels, b->params, &b->state, false, error);
     if (status) return status;
@@ -94,8 +100,7 @@ static fm_status run_trunk(sampling *s, fm_error *error) {
         bench_clear(b, b->inputs.msa);
         bench_clear(b, b->inputs.mask_msa);
         fm_af3_write_msa(&b->of.sample, &b->of.config, &b->inputs,
-                         case_integers(&b->of, "msa_rows") + c * b->of.config.n_msa,
-                         b->of.config.n_msa, &to);
+                         case_integers(&b->of, "msa_rows") + c * b->of.n_row, b->of.n_row, &to);
         bench_send(b);
         fm_tape_forward(c + 1 < b->of.config.n_cycle ? &s->cycle : &s->last, NULL);
     }
@@ -108,14 +113,22 @@ static fm_status run_trunk(sampling *s, fm_error *error) {
     return FM_OK;
 }
 
-/* Appends the value of a kept tensor to `to`; returns the end. */
-static double *append(sampling *s, const fm_tape *tape, fm_tensor_ref tensor, double *to) {
+/* Appends the value of a kept tensor to `to`, without its padding; returns the end. The last axes
+ * of out/NAME have the extents without padding. */
+static double *append(sampling *s, const fm_tape *tape, fm_tensor_ref tensor, const char *name,
+                      double *to) {
+    const fm_npy *array = case_find(s->base.expected, "out/", name);
     const fm_tensor *described = fm_tape_tensor(tape, tensor);
-    int64_t count = fm_tensor_local_count(described);
-    const double *data =
-        bench_fetch(&s->base, fm_tape_data(tape, tensor), described->element, count);
-    for (int64_t i = 0; i < count; i++)
-        *to++ = data[i];
+    int64_t n = fm_tensor_local_count(described);
+    const double *data = bench_fetch(&s->base, fm_tape_data(tape, tensor), described->element, n);
+    for (int64_t i = 0; i < n; i++) {
+        bool inside = true;
+        for (int axis = 0; axis < described->rank && inside; axis++) {
+            int64_t at = i / described->stride[axis] % described->local[axis];
+            inside = at < (int64_t)array->shape[(int)array->rank - described->rank + axis];
+        }
+        if (inside) *to++ = data[i];
+    }
     return to;
 }
 
@@ -145,8 +158,10 @@ static void begin_structures(sampling *s, double first_level) {
     const fm_npy *init = draws_of(s, "rnd_init");
     for (int64_t i = 0; i < (int64_t)init->count; i++)
         bench_put(b, s->rollout.x, i, first_level * case_value(init, i));
-    for (int64_t i = 0; i < s->n_sample * b->of.config.n_token; i++)
-        bench_put(b, s->rollout.mask, i, 1);
+    for (int64_t k = 0; k < s->n_sample; k++) {
+        for (int64_t i = 0; i < b->of.sample.n_token; i++)
+            bench_put(b, s->rollout.mask, k * b->of.config.n_token + i, 1);
+    }
 }
 
 static void run_steps(sampling *s) {
@@ -163,8 +178,8 @@ static void run_steps(sampling *s) {
         put_draws(s, s->rollout.noise, "rnd_noise", k);
         bench_send(b);
         fm_tape_forward(&s->step, NULL);
-        next[0] = append(s, &s->step, s->made.noisy, next[0]);
-        next[1] = append(s, &s->step, s->made.denoised, next[1]);
+        next[0] = append(s, &s->step, s->made.noisy, "x_noisy", next[0]);
+        next[1] = append(s, &s->step, s->made.denoised, "x_denoised", next[1]);
     }
     af3_worst w = {0};
     note(s, &w, "schedule", levels);
@@ -173,44 +188,45 @@ static void run_steps(sampling *s) {
     bench_report(b, "steps", &w, b->wide ? WIDE_GATE : OUTPUT_GATE);
 }
 
-static fm_status run_confidence(sampling *s, fm_error *error) {
+static void run_confidence(sampling *s) {
     af3_bench *b = &s->base;
-    const fm_af3_writer to = {bench_put, b};
     const double *x = bench_fetch(b, fm_state_data(&b->state, s->rollout.x), b->kernels->act,
                                   s->n_sample * s->n_atom * 3);
     double *plddt = room(s, "plddt"), *pae = room(s, "pae"), *resolved = room(s, "resolved");
     double *next[3] = {plddt, pae, resolved};
     for (int64_t k = 0; k < s->n_sample; k++) {
-        fm_status status = fm_af3_write_structure(&b->of.sample, &b->of.config, &b->inputs,
-                                                  x + k * s->n_atom * 3, &to, &b->arena, error);
-        if (status) return status;
+        for (int64_t i = 0; i < 3 * s->n_atom; i++)
+            bench_put(b, s->structure, i, x[k * s->n_atom * 3 + i]);
         bench_send(b);
         fm_tape_forward(&s->confidence, NULL);
-        next[0] = append(s, &s->confidence, s->logits.plddt, next[0]);
-        next[1] = append(s, &s->confidence, s->logits.pae, next[1]);
-        next[2] = append(s, &s->confidence, s->logits.resolved, next[2]);
+        next[0] = append(s, &s->confidence, s->logits.plddt, "plddt", next[0]);
+        next[1] = append(s, &s->confidence, s->logits.pae, "pae", next[1]);
+        next[2] = append(s, &s->confidence, s->logits.resolved, "resolved", next[2]);
     }
+    *s->hash = fm_xxh3(x, (size_t)(s->n_sample * s->n_atom * 3) * sizeof *x);
     af3_worst w = {0};
     note(s, &w, "x", x);
     note(s, &w, "plddt", plddt);
     note(s, &w, "pae", pae);
     note(s, &w, "resolved", resolved);
     bench_report(b, "samples", &w, b->wide ? WIDE_GATE : OUTPUT_GATE);
-    return FM_OK;
 }
 
-bool af3_sample_run(const af3_sample_files *files, const fm_kernels *kernels) {
+bool af3_sample_run(const af3_sample_files *files, const fm_groups *groups,
+                    const fm_kernels *kernels, uint64_t *ret_hash) {
     sampling *s = calloc(1, sizeof *s);
     assert(s);
     s->files = files;
     s->base.kernels = kernels;
     s->base.expected = files->expected;
     s->base.name = "sampling";
+    s->base.groups = groups;
+    s->hash = ret_hash;
     fm_error error = {0};
     fm_status status = build(s, &error);
     if (!status) status = run_trunk(s, &error);
     if (!status) run_steps(s);
-    if (!status) status = run_confidence(s, &error);
+    if (!status) run_confidence(s);
     if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
     bool good = !status && !s->base.failed;
     fm_tape *const tapes[N_TAPE] = {&s->cycle, &s->last, &s->prepare, &s->step, &s->confidence};

@@ -7,6 +7,8 @@
 #include "proto/npz.h"
 #include "trainer/backend/kernels.h"
 
+#include "trainer/dist/groups.h"
+
 #include <stdbool.h>
 
 typedef struct af3_sample_files {
@@ -16,7 +18,9 @@ typedef struct af3_sample_files {
     const fm_npz *expected; /* out/ */
 } af3_sample_files;
 
-/* Prints one line per group. Returns whether everything agrees. */
-bool af3_sample_run(const af3_sample_files *files, const fm_kernels *kernels);
+/* Runs one rank; `groups` is NULL for one rank. Prints one line per group. Returns whether
+ * everything agrees. *ret_hash receives the hash of the structures. */
+bool af3_sample_run(const af3_sample_files *files, const fm_groups *groups,
+                    const fm_kernels *kernels, uint64_t *ret_hash);
 
 #endif

@@ -8,6 +8,7 @@
 #include "proto/npz.h"
 #include "trainer/model/model_config.h"
 #include "trainer/backend/kernels.h"
+#include "trainer/dist/groups.h"
 
 #include <stdbool.h>
 
@@ -17,10 +18,12 @@ typedef struct af3_step_files {
     const fm_npz *expected;
     int pad; /* tokens and so on of padding (af3_case.h) */
     fm_recompute_policy recompute;
-    uint64_t *ret_hash; /* receives the hash of the updated parameters */
 } af3_step_files;
 
-/* Prints one line per group. Returns whether everything agrees. */
-bool af3_step_run(const af3_step_files *files, const fm_kernels *kernels);
+/* Runs one rank; `groups` is NULL for one rank. Prints one line per group. Returns whether
+ * everything agrees. *ret_hash receives the hash of the updated parameters, or 0 for the published
+ * model. */
+bool af3_step_run(const af3_step_files *files, const fm_groups *groups, const fm_kernels *kernels,
+                  uint64_t *ret_hash);
 
 #endif

@@ -150,7 +150,8 @@ static void record_attention(af3_unit *u) {
     fm_conditioned_attention_weights w = fm_af3_conditioned_attention_weights(
         &u->scope, unit_extent(u, "in.a", 2), unit_extent(u, "in.s", 2), unit_extent(u, "in.z", 3),
         unit_extent(u, "w.linear_nobias_z.weight", 0), false);
-    unit_output(u, fm_af3_conditioned_attention(&u->tape, a, s, z, FM_TENSOR_NONE, &w, false));
+    fm_tensor_ref bias = fm_af3_pair_bias(&u->tape, NULL, z, &w);
+    unit_output(u, fm_af3_conditioned_attention(&u->tape, a, s, bias, FM_TENSOR_NONE, &w, false));
 }
 
 /* A block of the diffusion transformer: the factor of its transition is that of its arrays. */
@@ -165,7 +166,9 @@ static void record_diffusion_block(af3_unit *u) {
     fm_tensor_ref a = unit_input(u, "a"), s = unit_input(u, "s"), z = pairs_input(u);
     fm_conditioned_block_weights w = block_weights(
         u, unit_extent(u, "in.a", 2), unit_extent(u, "in.s", 2), unit_extent(u, "in.z", 3), false);
-    unit_output(u, fm_af3_diffusion_transformer(&u->tape, a, s, z, FM_TENSOR_NONE, &w, 1, false));
+    const fm_af3_pairs pairs = {.z = z};
+    unit_output(u,
+                fm_af3_diffusion_transformer(&u->tape, a, s, &pairs, FM_TENSOR_NONE, &w, 1, false));
 }
 
 static void record_atom_block(af3_unit *u) {
@@ -191,7 +194,7 @@ static void record_encoder(af3_unit *u) {
     static fm_af3_atom_encoder_weights w;
     fm_af3_atom_encoder_add(&u->scope, &config, unit_extent(u, "w.linear_no_bias_q.weight", 0),
                             config.n_atom_block, true, &w);
-    fm_af3_atom_context context = fm_af3_atom_context_of(&u->tape, &atoms, s, z, &w);
+    fm_af3_atom_context context = fm_af3_atom_context_of(&u->tape, NULL, &atoms, s, z, &w);
     fm_af3_encoded encoded = fm_af3_atom_encoder(&u->tape, &atoms, context, r, &w, true);
     unit_output(u, encoded.a);
     unit_output(u, encoded.q);
@@ -315,7 +318,7 @@ static void record_conditioning(af3_unit *u) {
     fm_af3_levels levels = levels_input(u, "fourier_embedding.");
     fm_af3_conditioning_weights w = fm_af3_conditioning_add(&u->scope, &config);
     unit_output(u, fm_af3_condition_single(&u->tape, &trunk, &levels, &w));
-    unit_output(u, fm_af3_condition_pairs(&u->tape, &trunk, &w));
+    unit_output(u, fm_af3_condition_pairs(&u->tape, NULL, &trunk, &w));
 }
 
 static void record_diffusion(af3_unit *u) {
@@ -332,8 +335,8 @@ static void record_diffusion(af3_unit *u) {
     fm_af3_levels levels = levels_input(u, "diffusion_conditioning.fourier_embedding.");
     static fm_af3_diffusion_weights w;
     fm_af3_diffusion_add(&u->scope, &config, &w);
-    fm_af3_prepared prepared = fm_af3_diffusion_prepare(&u->tape, &atoms, &trunk, &w);
-    unit_output(u, fm_af3_diffusion_denoise(&u->tape, &atoms, &trunk, &prepared, x, &levels,
+    fm_af3_prepared prepared = fm_af3_diffusion_prepare(&u->tape, NULL, &atoms, &trunk, &w);
+    unit_output(u, fm_af3_diffusion_denoise(&u->tape, NULL, &atoms, &trunk, &prepared, x, &levels,
                                             FM_TENSOR_NONE, &w, true));
 }
 

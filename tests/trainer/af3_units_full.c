@@ -66,7 +66,9 @@ static void record_diffusion(af3_unit *u) {
     fm_conditioned_block_weights w =
         fm_af3_conditioned_block_weights(&u->scope, config.c_token, config.c_s, config.c_z,
                                          config.n_head_token, config.narrow_factor, false);
-    unit_output(u, fm_af3_diffusion_transformer(&u->tape, a, s, z, FM_TENSOR_NONE, &w, 1, false));
+    const fm_af3_pairs of_z = {.z = z};
+    unit_output(u,
+                fm_af3_diffusion_transformer(&u->tape, a, s, &of_z, FM_TENSOR_NONE, &w, 1, false));
 }
 
 static void record_atoms(af3_unit *u) {

@@ -7,7 +7,6 @@
 #include "trainer/ops/relative_position.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -219,7 +218,8 @@ static void record_relative_position(af3_unit *u) {
     int64_t c = rows_of(u, "w.linear_no_bias.weight");
     fm_linear_weights w =
         fm_af3_linear(&u->scope, "linear_no_bias", FM_RELATIVE_FEATURES, c, FM_AF3_DEFAULT);
-    unit_output(u, fm_op_relative_position(&u->tape, "relative position", classes, w.w, c));
+    unit_output(u, fm_op_relative_position(&u->tape, "relative position", classes, w.w, c,
+                                           (fm_part){0, 1}));
 }
 
 /* The array as float32 numbers, in memory of the unit's life. */
@@ -278,33 +278,23 @@ static void record_distogram_head(af3_unit *u) {
     config.n_distogram_bin = rows_of(u, "w.linear.weight");
     fm_tensor_ref z = unit_input(u, "z");
     fm_linear_weights w = fm_af3_distogram_parameters(&u->scope, &config);
-    unit_output(u, fm_af3_distogram(&u->tape, &w, z));
+    unit_output(u, fm_af3_distogram(&u->tape, NULL, &w, z));
 }
 
-/* The distances of the tokens' representative atoms in structure `k`, and their classes. */
-static void put_distances(af3_unit *u, int64_t k, int64_t n, fm_af3_confidence_inputs *in) {
+/* Structure `k` and the atoms that represent its tokens. */
+static void put_structure(af3_unit *u, int64_t k, int64_t n, fm_af3_confidence_inputs *in) {
     int64_t n_atom = unit_extent(u, "in.coordinate", 1), found = 0;
     const int64_t *is_representative = integers_of(u, "in.distogram_rep_atom_mask");
     const fm_npy *x = unit_array(u, "in.coordinate");
-    int64_t *atom = fm_arena_alloc_array(&u->arena, (size_t)n, sizeof *atom);
-    assert(atom);
+    double *atom = unit_numbers(u, n), *structure = unit_numbers(u, 3 * n_atom);
     for (int64_t l = 0; l < n_atom; l++) {
-        if (is_representative[l]) atom[found++] = l;
+        if (is_representative[l]) atom[found++] = (double)l;
     }
     assert(found == n);
-    double *distances = unit_numbers(u, n * n), *classes = unit_numbers(u, n * n);
-    for (int64_t at = 0; at < n * n; at++) {
-        double square = 0;
-        for (int64_t c = 0; c < 3; c++) {
-            double difference = unit_value(x, (k * n_atom + atom[at / n]) * 3 + c) -
-                                unit_value(x, (k * n_atom + atom[at % n]) * 3 + c);
-            square += difference * difference;
-        }
-        distances[at] = sqrt(square);
-        classes[at] = fm_af3_distance_class(distances[at]);
-    }
-    in->distances = unit_made(u, u->kernels->act, 3, (int64_t[]){n, n, 1}, distances);
-    in->distance_classes = unit_made(u, FM_ELEMENT_U8, 2, (int64_t[]){n, n}, classes);
+    for (int64_t i = 0; i < 3 * n_atom; i++)
+        structure[i] = unit_value(x, 3 * k * n_atom + i);
+    in->structure = unit_made(u, u->kernels->act, 2, (int64_t[]){n_atom, 3}, structure);
+    in->representative = unit_made(u, FM_ELEMENT_I32, 1, &n, atom);
 }
 
 /* Which row of the slots' logits is that of an atom, and the reverse. */
@@ -350,7 +340,7 @@ static void record_confidence_head(af3_unit *u) {
                                              .msa = FM_TENSOR_NONE}};
     put_slots(u, n, config.max_atoms_per_token, &in);
     for (int64_t k = 0; k < unit_extent(u, "in.coordinate", 0); k++) {
-        put_distances(u, k, n, &in);
+        put_structure(u, k, n, &in);
         fm_af3_confidence_logits out = fm_af3_confidence(&u->tape, &config, &w, &in);
         const fm_tensor_ref logits[] = {out.plddt, out.pae, out.pde, out.resolved};
         for (int i = 0; i < 4; i++) {

@@ -1,16 +1,19 @@
 /* Tests that the published model's step can be recorded and planned at its initial-training shape,
- * and that recomputing blocks saves most of the memory. Nothing is allocated or run. */
-#include "trainer/model/af3/model.h"
+ * that recomputing blocks or sharing the sample between ranks saves most of the memory, and that
+ * the steps of a rollout make nothing that is the same in all of them. Nothing is run. */
+#include "trainer/model/af3/rollout.h"
+#include "trainer/model/af3/split.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
-/* Plans the last cycle's pass; returns the bytes of its arena. */
-static int64_t plan_last(fm_recompute_policy recompute) {
+/* Plans the last cycle's pass of one of `groups`; returns the bytes of its arena. */
+static int64_t plan_last(fm_recompute_policy recompute, const fm_groups *groups) {
     fm_arena arena = {0};
     fm_params params;
     fm_state state = {0};
@@ -19,6 +22,7 @@ static int64_t plan_last(fm_recompute_policy recompute) {
     fm_af3_inputs inputs;
     fm_af3_config config = fm_af3_config_initial();
     config.recompute = recompute;
+    config.groups = groups;
     const fm_kernels *kernels = fm_kernels_cpu(FM_ELEMENT_F32);
     assert_int_equal(fm_arena_init(&arena, (size_t)64 << 20, NULL), FM_OK);
     assert_int_equal(fm_params_init(&params, FM_AF3_MAX_PARAM, &arena, NULL), FM_OK);
@@ -32,8 +36,8 @@ static int64_t plan_last(fm_recompute_policy recompute) {
     fm_tape_seed_gradient(&tape, out.distogram, dlogits);
     assert_int_equal(fm_tape_plan(&tape, NULL), FM_OK);
     int64_t bytes = tape.size.arena_bytes;
-    print_message("%d nodes, %.1f GiB of f32\n", (int)tape.n_node,
-                  (double)bytes / (double)(1 << 30));
+    print_message("%d ranks: %d nodes, %.1f GiB of f32\n", (int)fm_groups_part(groups).count,
+                  (int)tape.n_node, (double)bytes / (double)(1 << 30));
     fm_tape_fini(&tape);
     fm_arena_fini(&arena);
     return bytes;
@@ -41,11 +45,74 @@ static int64_t plan_last(fm_recompute_policy recompute) {
 
 static void recomputed_blocks_save_memory(void **state) {
     (void)state;
-    int64_t all = plan_last(FM_RECOMPUTE_NONE), some = plan_last(FM_RECOMPUTE_BLOCK);
+    int64_t all = plan_last(FM_RECOMPUTE_NONE, NULL), some = plan_last(FM_RECOMPUTE_BLOCK, NULL);
     assert_true(some < all / 4);
 }
 
+/* Each rank has a part of the pairs and of the structures. */
+static void ranks_share_the_memory(void **state) {
+    (void)state;
+    int64_t one = plan_last(FM_RECOMPUTE_NONE, NULL);
+    for (int32_t ranks = 2; ranks <= 4; ranks *= 2) {
+        const fm_layout layout = {ranks, 1, 1};
+        fm_local_groups *groups = NULL;
+        assert_int_equal(
+            fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, NULL), FM_OK);
+        int64_t first = plan_last(FM_RECOMPUTE_NONE, fm_local_groups_get(groups, 0));
+        int64_t last = plan_last(FM_RECOMPUTE_NONE, fm_local_groups_get(groups, ranks - 1));
+        assert_int_equal(first, last);
+        assert_true(first < one * 5 / (4 * ranks));
+        fm_local_groups_destroy(groups);
+    }
+}
+
+/* Returns how many nodes of the tape have this name. */
+static int count(const fm_tape *tape, const char *name) {
+    int n = 0;
+    for (int32_t i = 0; i < tape->n_node; i++)
+        n += !strcmp(tape->node[i].name, name);
+    return n;
+}
+
+/* Of each diffusion block, the pass `prepare` makes and stores the bias, and a step reads it. */
+static void steps_make_no_biases(void **state) {
+    (void)state;
+    fm_arena arena = {0};
+    fm_params params;
+    fm_state values = {0};
+    fm_tape prepare, step;
+    static fm_af3_weights weights;
+    fm_af3_inputs inputs;
+    fm_af3_rollout rollout;
+    const fm_af3_config config = fm_af3_config_initial();
+    const fm_kernels *kernels = fm_kernels_cpu(FM_ELEMENT_F32);
+    assert_int_equal(fm_arena_init(&arena, (size_t)64 << 20, NULL), FM_OK);
+    assert_int_equal(fm_params_init(&params, FM_AF3_MAX_PARAM, &arena, NULL), FM_OK);
+    fm_af3_add_parameters(&params, &arena, &config, &weights);
+    fm_af3_declare_inputs(&values, &config, kernels, &inputs);
+    fm_af3_declare_rollout(&values, &config, kernels, 1, false, &rollout);
+    assert_int_equal(fm_tape_init(&prepare, kernels, &params, &values, false, NULL), FM_OK);
+    assert_int_equal(fm_tape_init(&step, kernels, &params, &values, false, NULL), FM_OK);
+    fm_af3_record_prepare(&prepare, &config, &weights, &inputs);
+    fm_af3_record_rollout_step(&step, &config, &weights, &inputs, &rollout, FM_DRAW_ROLLOUT);
+    assert_int_equal(count(&prepare, "attention pairs"), config.n_diffusion_block);
+    assert_int_equal(count(&prepare, "attention bias"), 2 * config.n_diffusion_block);
+    assert_int_equal(count(&step, "attention pairs") + count(&step, "attention bias"), 0);
+    assert_int_equal(count(&step, "conditioning pairs") + count(&step, "atom pairs"), 0);
+    for (int32_t i = 0; i < config.n_diffusion_block; i++) {
+        const fm_tensor *bias = &values.tensor[inputs.prepared_bias[i]];
+        int64_t n = config.n_token * config.n_token * config.n_head_token;
+        assert_int_equal(fm_tensor_local_bytes(bias), n * (int64_t)sizeof(float));
+    }
+    print_message("%d nodes of prepare, %d of a step\n", (int)prepare.n_node, (int)step.n_node);
+    fm_tape_fini(&step);
+    fm_tape_fini(&prepare);
+    fm_arena_fini(&arena);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recomputed_blocks_save_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recomputed_blocks_save_memory),
+                                       cmocka_unit_test(ranks_share_the_memory),
+                                       cmocka_unit_test(steps_make_no_biases)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

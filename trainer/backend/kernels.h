@@ -584,6 +584,8 @@ typedef struct fm_kernels {
     /* The table of the same backend whose act is this table's acc. Work that needs more digits than
      * act has runs on it (fm_tape_enter_island). NULL where act is acc. */
     const struct fm_kernels *wide;
+    /* The table of the same backend for f32; NULL where act or acc is f32. */
+    const struct fm_kernels *f32;
     /* N_res, N_extra and the number of MSA rows that are multiples of this take the fast kernels;
      * others take plain ones, many times slower. 1 when every size is alike. */
     int64_t axis_multiple;

@@ -1,7 +1,9 @@
 /* gather.h: slices a tensor into the ranks' parts and gathers the parts again, as nodes of the
  * tape.
  *
- *     slice     this rank's part of a tensor that is the same on all ranks; no gradient
+ *     slice     this rank's part of a tensor that is the same on all ranks. Its backward gives the
+ *               other parts a gradient of 0, since other ranks add theirs
+ *     trim      the first rows of a tensor, without those that made its extent divisible
  *     gather    the parts of all ranks, in rank order, on every rank. Its backward is a
  *               reduce-scatter: the gradient of a part is the sum of all ranks' gradients of it
  *     sum       the sum over the ranks, each of which keeps its rows; its backward is a gather
@@ -12,10 +14,14 @@
 
 #include "trainer/dist/exchange.h"
 
-/* Returns this rank's part of x along `axis`. x is whole, of the act type and without gradient; the
- * extent of `axis` is a multiple of part.count. */
+/* Returns this rank's part of x along `axis`. x is whole and of the act type; the extent of `axis`
+ * is a multiple of part.count. */
 fm_tensor_ref fm_dap_slice(fm_tape *tape, const char *name, fm_part part, fm_tensor_ref x,
                            int axis);
+
+/* Returns the first n rows of x, which is whole; x itself if it has no more. The others get a
+ * gradient of 0. */
+fm_tensor_ref fm_dap_trim(fm_tape *tape, const char *name, fm_tensor_ref x, int64_t n);
 
 typedef struct fm_gather {
     fm_pending *pending;

@@ -21,7 +21,7 @@ typedef struct block {
     fm_block_values now;
 } block;
 
-/* The split axes after the last block of a stack. */
+/* The split axes after the last block of a stack, of representations that are split. */
 static const int EXIT_AXIS[FM_N_REPRESENTATION] = {[FM_MSA] = 1, [FM_PAIR] = 0};
 
 /* -- facts derived from the list */
@@ -54,7 +54,8 @@ uint32_t fm_block_draws(const fm_block_list *list) {
 static int axis_after(const block *b, int i, fm_representation of) {
     int next = find_touching(b->list, i + 1, of);
     if (next < b->list->n_sublayer) return b->list->sublayer[next]->axis[of];
-    return b->is_last ? EXIT_AXIS[of] : fm_block_entry_axis(b->list, of);
+    int entry = fm_block_entry_axis(b->list, of);
+    return b->is_last && entry != FM_WHOLE ? EXIT_AXIS[of] : entry;
 }
 
 /* Returns the sublayer that touches the representation next after sublayer i, in this block or the
@@ -211,10 +212,10 @@ static void record_alternately(block *b, int from, int end) {
 }
 
 static void record_run(block *b, int from, int end) {
-    bool both = b->here[FM_MSA] && b->here[FM_PAIR] &&
-                find_updating(b->list, from, end, FM_MSA) < end &&
-                find_updating(b->list, from, end, FM_PAIR) < end;
-    b->alternates = both && fm_split_is_split(b->r->config);
+    int msa = find_updating(b->list, from, end, FM_MSA);
+    int pair = find_updating(b->list, from, end, FM_PAIR);
+    bool both = b->here[FM_MSA] && b->here[FM_PAIR] && msa < end && pair < end;
+    b->alternates = both && msa < pair && fm_split_is_split(b->r->config);
     if (b->alternates) {
         record_alternately(b, from, end);
         b->alternates = false;

@@ -17,10 +17,12 @@
  *            recorded   (bias of row)  outgoing  row  incoming  column  starting  transition  ...
  *
  *        Row attention reads the pairs before `outgoing` updates them, so its bias is made first.
+ *        In a list where the pairs come first, their updates are read, so it is recorded in order.
  *
  * Between blocks z is split along axis 0, and m along the axis of the first sublayer that touches
- * it, or on the way there. After the last block m is split along axis 1. Under BP (split.h) each
- * rank records the sublayers of its branch only; after the outer product mean both have the sum. */
+ * it, or on the way there. After the last block m is split along axis 1, unless the list has it
+ * whole on every rank. Under BP (split.h) each rank records the sublayers of its branch only; after
+ * the outer product mean both have the sum. */
 #ifndef FM_TRAINER_MODEL_BLOCK_H
 #define FM_TRAINER_MODEL_BLOCK_H
 

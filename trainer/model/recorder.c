@@ -42,7 +42,8 @@ static double rate_of(const fm_recorder *r, const fm_sublayer *s) {
 /* The mask of the updated representation, split along the axis of the sublayer. */
 static fm_tensor_ref mask_of(const fm_recorder *r, const fm_sublayer *s) {
     const fm_split_mask *mask = &r->mask[s->updates];
-    return s->axis[s->updates] == 1 ? mask->columns : mask->rows;
+    int axis = s->axis[s->updates];
+    return axis == FM_WHOLE ? mask->whole : axis == 1 ? mask->columns : mask->rows;
 }
 
 /* Whether the update is made by one node and added by another. On split arrays that pays only if x
@@ -204,10 +205,25 @@ static fm_normed outer(const fm_recorder *r, const fm_sublayer *s, const fm_oute
                                                   mask->whole, z.x, &w));
 }
 
+/* -- pair-weighted averaging */
+
+static fm_normed averaging(const fm_recorder *r, const fm_sublayer *s,
+                           const fm_averaging_weights *weights, const fm_begun *begun,
+                           fm_normed m) {
+    fm_averaging_weights w = *weights;
+    fm_tensor_ref z = begun->from.x;
+    if (dap_of(r)) {
+        z = fm_dap_gather_finish(r->tape, &begun->gather);
+        w.norm_z = w.bias = FM_PARAM_NONE;
+    }
+    return fm_not_normed(
+        fm_op_weighted_averaging(r->tape, s->name, m.x, mask_of(r, s), z, &w, true, rate_of(r, s)));
+}
+
 /* -- all kinds */
 
 bool fm_recorder_has_bias(const fm_sublayer *s) {
-    return s->kind == FM_SUBLAYER_ATTENTION && has_bias(s);
+    return (s->kind == FM_SUBLAYER_ATTENTION && has_bias(s)) || s->kind == FM_SUBLAYER_AVERAGING;
 }
 
 /* Begins the gather of an attention's bias. with_projections: the node that computes the bias also
@@ -229,9 +245,20 @@ static fm_begun begin_attention(const fm_recorder *r, const fm_sublayer *s,
     return begun;
 }
 
+/* The weights from which a sublayer makes its bias, as those of a row attention. */
+static fm_attention_weights bias_weights(const fm_sublayer *s, const void *block) {
+    if (s->kind == FM_SUBLAYER_ATTENTION) {
+        return *(const fm_attention_weights *)weights_of(s, block);
+    }
+    const fm_averaging_weights *w = weights_of(s, block);
+    return (fm_attention_weights){
+        .norm = FM_PARAM_NONE, .norm_z = w->norm_z, .bias = w->bias, .n_head = w->n_head};
+}
+
 fm_begun fm_recorder_begin_bias(const fm_recorder *r, const fm_sublayer *s, const void *weights,
                                 fm_normed from) {
-    return begin_attention(r, s, weights_of(s, weights), from, false);
+    fm_attention_weights w = bias_weights(s, weights);
+    return begin_attention(r, s, &w, from, false);
 }
 
 fm_begun fm_recorder_begin(const fm_recorder *r, const fm_sublayer *s, const void *weights,
@@ -240,7 +267,8 @@ fm_begun fm_recorder_begin(const fm_recorder *r, const fm_sublayer *s, const voi
     if (!dap_of(r)) return begun;
     if (fm_recorder_has_bias(s)) {
         bool at_once = r->fuses && s->axial != FM_AXIAL_ROW && r->tape->chunk_bytes == 0;
-        return begin_attention(r, s, weights_of(s, weights), from, at_once);
+        fm_attention_weights w = bias_weights(s, weights);
+        return begin_attention(r, s, &w, from, at_once);
     }
     if (s->kind == FM_SUBLAYER_OUTER) {
         fm_outer_weights w = *(const fm_outer_weights *)weights_of(s, weights);
@@ -262,9 +290,7 @@ fm_normed fm_recorder_finish(const fm_recorder *r, const fm_sublayer *s, const v
     case FM_SUBLAYER_SWIGLU:
         return fm_not_normed(
             fm_op_swiglu_transition(r->tape, s->name, x.x, w, true, keep_hidden(r)));
-    case FM_SUBLAYER_AVERAGING:
-        return fm_not_normed(fm_op_weighted_averaging(r->tape, s->name, x.x, mask_of(r, s),
-                                                      begun->from.x, w, true, rate_of(r, s)));
+    case FM_SUBLAYER_AVERAGING: return averaging(r, s, w, begun, x);
     case FM_SUBLAYER_TRIANGLE: return triangle(r, s, w, x);
     case FM_SUBLAYER_OUTER: return outer(r, s, w, begun, x);
     }

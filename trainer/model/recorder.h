@@ -45,8 +45,8 @@ typedef struct fm_begun {
     fm_outer_operands operands;
 } fm_begun;
 
-/* Returns whether the sublayer computes a bias from the pairs. It can do so before the pairs change
- * their split axis. */
+/* Returns whether the sublayer computes a bias from the pairs, as attentions and pair-weighted
+ * averaging do. It can do so before the pairs change their split axis. */
 bool fm_recorder_has_bias(const fm_sublayer *sublayer);
 
 /* Records only the bias, from pairs that are split along either axis. */

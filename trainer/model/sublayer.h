@@ -40,14 +40,16 @@ typedef struct fm_sublayer {
      * have one. */
     const char *update_name;
     size_t weights; /* offset in the weights of the block */
-    /* Along which axis DAP splits each representation for it; FM_UNTOUCHED: it does not use it. */
+    /* Along which axis DAP splits each representation for it; FM_UNTOUCHED: it does not use it.
+     * FM_WHOLE holds for all sublayers of a representation or for none. */
     int axis[FM_N_REPRESENTATION];
     fm_axial axial; /* of an attention */
     bool incoming;  /* of a triangle multiplication */
     fm_dropout_rate dropout;
 } fm_sublayer;
 
-enum { FM_UNTOUCHED = -1 };
+/* FM_WHOLE: every rank has the whole array, and computes the same. */
+enum { FM_UNTOUCHED = -1, FM_WHOLE = -2 };
 
 /* Returns the representation that the sublayer must read first: the pairs for MSA row attention
  * and pair-weighted averaging, the MSA for the outer product mean, else the one that it updates. */

@@ -189,7 +189,7 @@ fm_tensor_ref fm_op_sum_groups(fm_tape *tape, const char *name, fm_tensor_ref x,
     fm_node *node = fm_tape_add(tape, &SUM_GROUPS, name, sizeof(groups_attributes), &memory);
     *(groups_attributes *)memory = (groups_attributes){.scale = scale};
     const fm_tensor *at = fm_tape_tensor(tape, x);
-    assert(at->rank > 1 && at->shard_axis < 0);
+    assert(at->rank > 1 && at->shard_axis <= 0);
     fm_node_input(tape, node, x, false);
     return fm_node_output(tape, node, at->element, at->rank - 1, at->local + 1);
 }
@@ -217,11 +217,15 @@ fm_tensor_ref fm_op_outer_sum(fm_tape *tape, const char *name, fm_tensor_ref a, 
     void *memory;
     fm_node *node = fm_tape_add(tape, &OUTER_SUM, name, 1, &memory);
     const fm_tensor *at_a = fm_tape_tensor(tape, a), *at_b = fm_tape_tensor(tape, b);
-    int64_t c = at_a->local[at_a->rank - 1];
-    assert(at_b->local[at_b->rank - 1] == c);
+    int64_t c = at_a->local[at_a->rank - 1], n = fm_tensor_local_count(at_a) / c;
+    bool split = at_a->shard_axis >= 0;
+    assert(at_b->local[at_b->rank - 1] == c && (!split || at_a->shard_axis == at_a->rank - 2));
+    fm_tensor out;
+    fm_tensor_init(
+        &out, name, at_a->element, 3,
+        (int64_t[]){split ? n * at_a->shard_count : n, fm_tensor_local_count(at_b) / c, c});
+    if (split) fm_tensor_shard(&out, 0, at_a->shard_rank, at_a->shard_count);
     fm_node_input(tape, node, a, false);
     fm_node_input(tape, node, b, false);
-    return fm_node_output(
-        tape, node, at_a->element, 3,
-        (int64_t[]){fm_tensor_local_count(at_a) / c, fm_tensor_local_count(at_b) / c, c});
+    return fm_node_output_described(tape, node, &out);
 }

@@ -20,10 +20,12 @@ fm_tensor_ref fm_op_clip(fm_tape *tape, const char *name, fm_tensor_ref x, doubl
 /* x [n, n, c]. Returns x_ij + x_ji. */
 fm_tensor_ref fm_op_symmetrise(fm_tape *tape, const char *name, fm_tensor_ref x);
 
-/* x [n, ...]. Returns the sum over the first axis times `scale`, [...]. */
+/* x [n, ...]. Returns the sum over the first axis times `scale`, [...]; if x is split over ranks
+ * along that axis, the sum of this rank's part. */
 fm_tensor_ref fm_op_sum_groups(fm_tape *tape, const char *name, fm_tensor_ref x, double scale);
 
-/* a and b [n, c], or both [1, n, c]. Returns z_ij = a_i + b_j, [n, n, c]. */
+/* a and b [n, c], or both [1, n, c]. Returns z_ij = a_i + b_j, [n, n, c]. If a is split over ranks
+ * along n, the rows of z are. */
 fm_tensor_ref fm_op_outer_sum(fm_tape *tape, const char *name, fm_tensor_ref a, fm_tensor_ref b);
 
 #endif

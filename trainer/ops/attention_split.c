@@ -187,9 +187,10 @@ fm_tensor_ref fm_op_attention_core(fm_tape *tape, const char *name, fm_axial axi
     fm_node *node = fm_tape_add(tape, &CORE, name, sizeof(fm_attention_shape), &memory);
     fm_attention_shape *at = memory;
     *at = fm_attention_shape_of(axial, fm_tape_tensor(tape, x), weights, 0);
-    const fm_tensor *b = fm_tape_tensor(tape, bias), *m = fm_tape_tensor(tape, mask);
+    const fm_tensor *b = fm_tape_tensor(tape, bias);
     assert(b->local[0] == at->n_query && b->local[1] == at->n_query);
-    assert(m->local[0] == at->n0 && m->local[1] == at->n1);
+    const fm_tensor *m = mask == FM_TENSOR_NONE ? NULL : fm_tape_tensor(tape, mask);
+    assert(!m || (m->local[0] == at->n0 && m->local[1] == at->n1));
     fm_node_draws(tape, node);
     fm_node_input(tape, node, qkvg, true);
     fm_node_input(tape, node, mask, true);

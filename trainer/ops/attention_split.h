@@ -24,7 +24,7 @@ fm_tensor_ref fm_op_attention_bias(fm_tape *tape, const char *name, fm_axial axi
 fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor_ref x,
                                       const fm_attention_weights *weights, fm_tensor_ref *ret_bias);
 
-/* bias [N_res, N_res, N_head] as z has it; the mask is split as x is. Returns
+/* bias [N_res, N_res, N_head] as z has it; the mask, or FM_TENSOR_NONE, is split as x is. Returns
  * sigmoid(g) * softmax(..) v, [n0, n1, N_head c_head], which fm_op_linear_update then projects and
  * adds to x; x only gives the shape here. The node draws for the dropout of that update. Saved: the
  * log-sum-exp of the rows. */

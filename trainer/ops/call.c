@@ -429,6 +429,12 @@ void fm_call_fill_acc(fm_run *run, int64_t count, double value, void *y) {
     fm_call_fill(run, count * (int64_t)ratio, value, y);
 }
 
+void fm_call_to_f32(fm_run *run, int64_t count, const void *x, float *y) {
+    const fm_kernels *own = run->kernels, *to = own->wide ? own->wide : own->f32;
+    if (own->act == FM_ELEMENT_F32) to = own;
+    if (!run->dry) to->cast(run->stream, count, own->act, x, y);
+}
+
 void fm_call_clear_rest(fm_run *run, int64_t written, int64_t count, fm_out dx) {
     if (dx.data && dx.beta == FM_WRITE && written < count) {
         fm_call_fill(run, count - written, 0.0, fm_run_at(dx.data, written, run->kernels->act));

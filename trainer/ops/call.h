@@ -137,6 +137,8 @@ void fm_call_copy(fm_run *run, int64_t count, const void *x, void *y);
 /* y = value, `count` elements of the act or acc type. */
 void fm_call_fill(fm_run *run, int64_t count, double value, void *y);
 void fm_call_fill_acc(fm_run *run, int64_t count, double value, void *y);
+/* y = x, act, converted to f32. */
+void fm_call_to_f32(fm_run *run, int64_t count, const void *x, float *y);
 /* Sets the rest of a gradient to 0 where the op is its first writer; the op has written only the
  * first `written` of `count` elements. */
 void fm_call_clear_rest(fm_run *run, int64_t written, int64_t count, fm_out dx);

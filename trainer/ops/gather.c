@@ -17,7 +17,7 @@ static fm_tensor_ref record(fm_tape *tape, const fm_op *op, const char *name, fm
     fm_node *node = fm_tape_add(tape, op, name, sizeof(attributes), &memory);
     attributes *at = memory;
     fm_tensor out = fm_tensor_like(fm_tape_tensor(tape, x), name);
-    assert(out.rank >= 2 && out.shard_axis < 0);
+    assert(out.rank >= 2 && out.shard_axis < out.rank - 2);
     *at = (attributes){.n_x = out.local[out.rank - 2], .n_y = n_y, .c = out.local[out.rank - 1]};
     at->n_batch = fm_tensor_local_count(&out) / (at->n_x * at->c);
     fm_node_input(tape, node, x, false);

@@ -42,14 +42,16 @@ fm_tensor_ref fm_op_one_hot_linear(fm_tape *tape, const char *name, fm_tensor_re
     fm_node *node = fm_tape_add(tape, &ONE_HOT_LINEAR, name, sizeof(attributes), &memory);
     const fm_tensor *x = fm_tape_tensor(tape, classes);
     int64_t shape[FM_TENSOR_RANK];
-    assert(x->element == FM_ELEMENT_U8 && x->rank < FM_TENSOR_RANK && x->shard_axis < 0);
+    assert(x->element == FM_ELEMENT_U8 && x->rank < FM_TENSOR_RANK);
     for (int i = 0; i < x->rank; i++)
-        shape[i] = x->local[i];
+        shape[i] = x->shape[i];
     shape[x->rank] = weights->c_out;
+    fm_tensor out;
+    fm_tensor_init(&out, name, tape->kernels->act, x->rank + 1, shape);
+    if (x->shard_axis >= 0) fm_tensor_shard(&out, x->shard_axis, x->shard_rank, x->shard_count);
     *(attributes *)memory =
         (attributes){.rows = fm_tensor_local_count(x), .n_class = n_class, .c = weights->c_out};
-    int rank = x->rank + 1;
     fm_node_input(tape, node, classes, true);
     fm_node_param(tape, node, weights->w);
-    return fm_node_output(tape, node, tape->kernels->act, rank, shape);
+    return fm_node_output_described(tape, node, &out);
 }

@@ -34,7 +34,7 @@ void fm_relative_position_classes(int64_t n, const int64_t *asym_id, const int64
 }
 
 typedef struct attributes {
-    int64_t pairs, c;
+    int64_t all, first, pairs, c; /* this rank has `pairs` of all pairs, from number `first` on */
 } attributes;
 
 static fm_lookup lookup_of(const attributes *at, int kind, const void *w, fm_element act) {
@@ -47,7 +47,7 @@ static fm_lookup lookup_of(const attributes *at, int kind, const void *w, fm_ele
 
 static const uint8_t *ids_of(const fm_run *run, const fm_node *node, int kind) {
     const attributes *at = node->attributes;
-    return fm_run_at(fm_run_input(run, node, 0), kind * at->pairs, FM_ELEMENT_U8);
+    return fm_run_at(fm_run_input(run, node, 0), kind * at->all + at->first, FM_ELEMENT_U8);
 }
 
 static void forward(fm_run *run, const fm_node *node) {
@@ -75,14 +75,16 @@ static void backward(fm_run *run, const fm_node *node) {
 static const fm_op RELATIVE_POSITION = {"relative position", forward, backward};
 
 fm_tensor_ref fm_op_relative_position(fm_tape *tape, const char *name, fm_tensor_ref ids,
-                                      fm_param_ref w, int64_t c) {
+                                      fm_param_ref w, int64_t c, fm_part part) {
     void *memory;
     fm_node *node = fm_tape_add(tape, &RELATIVE_POSITION, name, sizeof(attributes), &memory);
     const fm_tensor *x = fm_tape_tensor(tape, ids);
     int64_t n = x->local[1];
     assert(x->rank == 3 && x->local[0] == FM_RELATIVE_KINDS && x->local[2] == n);
-    *(attributes *)memory = (attributes){.pairs = n * n, .c = c};
+    fm_tensor out = fm_tensor_rows_of(tape->kernels->act, n, c, part);
+    *(attributes *)memory = (attributes){
+        .all = n * n, .first = fm_tensor_first(&out, 0) * n, .pairs = out.local[0] * n, .c = c};
     fm_node_input(tape, node, ids, true);
     fm_node_param(tape, node, w);
-    return fm_node_output(tape, node, tape->kernels->act, 3, (int64_t[]){n, n, c});
+    return fm_node_output_described(tape, node, &out);
 }

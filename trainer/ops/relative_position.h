@@ -18,8 +18,9 @@ void fm_relative_position_classes(int64_t n, const int64_t *asym_id, const int64
                                   const int64_t *entity_id, const int64_t *sym_id,
                                   const int64_t *token_index, uint8_t *ids);
 
-/* ids u8 [4, n, n], w [c, 139]. Returns [n, n, c]. */
+/* ids u8 [4, n, n], w [c, 139]. Returns [n, n, c], the rows of `part`; n is a multiple of
+ * part.count. */
 fm_tensor_ref fm_op_relative_position(fm_tape *tape, const char *name, fm_tensor_ref ids,
-                                      fm_param_ref w, int64_t c);
+                                      fm_param_ref w, int64_t c, fm_part part);
 
 #endif

@@ -13,7 +13,7 @@ typedef struct attributes {
 
 enum { IN_M, IN_MASK, IN_Z };
 enum { P_NORM, P_VG, P_NORM_Z, P_BIAS, P_OUT };
-enum { S_VG, S_LSE, S_BIAS, S_O };
+enum { S_VG, S_LSE, S_O, S_BIAS };
 
 static const double MASK_VALUE = 1e9;
 
@@ -62,6 +62,10 @@ static fm_linear out_projection(const fm_run *run, const fm_node *node) {
                        .w = fm_run_param(run, node, P_OUT)};
 }
 
+static bool makes_bias(const fm_node *node) {
+    return node->param[P_BIAS] != FM_PARAM_NONE;
+}
+
 /* `zeros` [n, width] are the queries and the keys of every row. */
 static fm_attention core_of(const fm_run *run, const fm_node *node, const void *zeros) {
     const attributes *at = node->attributes;
@@ -83,7 +87,7 @@ static fm_attention core_of(const fm_run *run, const fm_node *node, const void *
         .k = zeros,
         .v = vg,
         .g = fm_run_at(vg, at->width, run->kernels->act),
-        .bias = fm_run_saved(run, node, S_BIAS),
+        .bias = makes_bias(node) ? fm_run_saved(run, node, S_BIAS) : fm_run_input(run, node, IN_Z),
         .mask = fm_run_input(run, node, IN_MASK),
         .q_stride = zero,
         .k_stride = zero,
@@ -108,9 +112,11 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_linear vg = projection(run, node, norm_m(run, node).y); /* AF3-10:1-2 AF3-10:4 */
     fm_call_linear(run, &vg, false, fm_run_saved(run, node, S_VG));
     fm_run_release(run, mark);
-    fm_linear bias = bias_projection(run, node, norm_z(run, node).y); /* AF3-10:3 */
-    fm_call_linear(run, &bias, false, fm_run_saved(run, node, S_BIAS));
-    fm_run_release(run, mark);
+    if (makes_bias(node)) {
+        fm_linear bias = bias_projection(run, node, norm_z(run, node).y); /* AF3-10:3 */
+        fm_call_linear(run, &bias, false, fm_run_saved(run, node, S_BIAS));
+        fm_run_release(run, mark);
+    }
     fm_attention core = core_of(run, node, make_zeros(run, at));
     fm_call_attention(run, &core); /* AF3-10:5-6 */
     fm_run_release(run, mark);
@@ -138,6 +144,7 @@ static void project_backward(fm_run *run, const fm_node *node, const void *dvg, 
                         (fm_out){0});
     fm_call_norm_grad(run, &m, dnormed.data, dm, fm_run_param_gradient(run, node, P_NORM));
     fm_run_release(run, mark);
+    if (!makes_bias(node)) return;
     fm_norm z = norm_z(run, node);
     fm_out dz = fm_run_gradient(run, node, IN_Z);
     dnormed = fm_call_norm_gradient(run, &z, dz);
@@ -153,7 +160,10 @@ static void backward(fm_run *run, const fm_node *node) {
     fm_element act = run->kernels->act;
     int64_t rows = at->n_seq * at->n;
     void *dvg = fm_run_workspace_act(run, rows * 2 * at->width);
-    void *dbias = fm_run_workspace_act(run, at->n * at->n * at->n_head);
+    fm_out dbias = fm_run_gradient(run, node, IN_Z);
+    if (makes_bias(node)) {
+        dbias = (fm_out){fm_run_workspace_act(run, at->n * at->n * at->n_head), FM_WRITE};
+    }
     int64_t mark = fm_run_mark(run);
     void *do_gated = fm_run_workspace_act(run, rows * at->width);
     const void *dupdate =
@@ -169,10 +179,10 @@ static void backward(fm_run *run, const fm_node *node) {
                               .dk = {fm_run_at(unread, at->n * at->width, act), FM_WRITE},
                               .dv = {dvg, FM_WRITE},
                               .dg = {fm_run_at(dvg, at->width, act), FM_WRITE},
-                              .dbias = {dbias, FM_WRITE}};
+                              .dbias = dbias};
     fm_call_attention_grad(run, &core, &grad);
     fm_run_release(run, mark);
-    project_backward(run, node, dvg, dbias);
+    project_backward(run, node, dvg, dbias.data);
 }
 
 static const fm_op WEIGHTED_AVERAGING = {"weighted averaging", forward, backward};
@@ -185,7 +195,8 @@ fm_tensor_ref fm_op_weighted_averaging(fm_tape *tape, const char *name, fm_tenso
     fm_node *node = fm_tape_add(tape, &WEIGHTED_AVERAGING, name, sizeof(attributes), &memory);
     attributes *at = memory;
     const fm_tensor *x = fm_tape_tensor(tape, m), *pair = fm_tape_tensor(tape, z);
-    assert(x->rank == 3 && x->shard_axis < 0 && pair->local[0] == x->local[1]);
+    assert(x->rank == 3 && x->shard_axis <= 0 && pair->local[0] == x->local[1]);
+    assert(pair->local[1] == x->local[1]);
     *at = (attributes){.n_seq = x->local[0],
                        .n = x->local[1],
                        .c_m = x->local[2],
@@ -206,7 +217,9 @@ fm_tensor_ref fm_op_weighted_averaging(fm_tape *tape, const char *name, fm_tenso
     fm_node_save(tape, node, FM_KEEP, act, 3, (int64_t[]){at->n_seq, at->n, 2 * at->width});
     fm_node_save(tape, node, FM_KEEP, tape->kernels->acc, 3,
                  (int64_t[]){at->n_seq, at->n_head, at->n});
-    fm_node_save(tape, node, FM_KEEP, act, 3, (int64_t[]){at->n, at->n, at->n_head});
     fm_node_save(tape, node, FM_KEEP, act, 3, (int64_t[]){at->n_seq, at->n, at->width});
+    if (makes_bias(node)) {
+        fm_node_save(tape, node, FM_KEEP, act, 3, (int64_t[]){at->n, at->n, at->n_head});
+    }
     return residual ? fm_node_residual(tape, node, IN_M) : fm_node_output_described(tape, node, x);
 }

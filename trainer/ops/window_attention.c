@@ -197,7 +197,7 @@ fm_tensor_ref fm_op_window_attention(fm_tape *tape, const char *name, fm_tensor_
     fm_node *node = fm_tape_add(tape, &WINDOW_ATTENTION, name, sizeof(attributes), &memory);
     attributes *at = memory;
     const fm_tensor *in = fm_tape_tensor(tape, x);
-    assert(in->rank == 3 && in->shard_axis < 0);
+    assert(in->rank == 3 && in->shard_axis <= 0);
     *at = (attributes){.n_sample = in->local[0],
                        .n_atom = in->local[1],
                        .n_window = fm_windows_count(in->local[1]),

@@ -9,7 +9,7 @@
 #include "proto/base/status.h"
 #include "trainer/tensor/tensor.h"
 
-enum { FM_STATE_TENSORS = 128 };
+enum { FM_STATE_TENSORS = 192 };
 
 typedef struct fm_state {
     fm_tensor tensor[FM_STATE_TENSORS];

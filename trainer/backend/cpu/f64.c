@@ -16,6 +16,7 @@ typedef double real;
 #define REAL_ELEMENT FM_ELEMENT_F64
 #define REAL_NAME "cpu-f64"
 #define REAL_TABLE fm_cpu_f64
+#define REAL_F32_TABLE &fm_cpu_f32
 
 #include "trainer/backend/cpu/body/memory.h"
 #include "trainer/backend/cpu/body/gemm.h"

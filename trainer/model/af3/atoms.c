@@ -84,9 +84,9 @@ static fm_tensor_ref pair_mlp(fm_tape *tape, fm_tensor_ref p,
     return fm_op_add(tape, "pair mlp", p, x);
 }
 
-fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_af3_atoms *atoms,
-                                           fm_tensor_ref s, fm_tensor_ref z,
-                                           const fm_af3_atom_encoder_weights *w) {
+fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_groups *groups,
+                                           const fm_af3_atoms *atoms, fm_tensor_ref s,
+                                           fm_tensor_ref z, const fm_af3_atom_encoder_weights *w) {
     assert((s == FM_TENSOR_NONE) == (z == FM_TENSOR_NONE));
     fm_tensor_ref c = fm_op_atom_features(tape, &atoms->features, &w->features);
     if (s != FM_TENSOR_NONE) {
@@ -96,6 +96,7 @@ fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_af3_atoms *at
                       fm_op_to_atoms(tape, "atom single", tokens, &atoms->map));
         normed = fm_op_layer_norm(tape, "atom pairs", z, w->norm_z, FM_NORM_SCALE);
         z = fm_op_linear_all(tape, "atom pairs", normed, &w->z);
+        z = fm_af3_split_gather(tape, groups, "atom pairs", z);
     }
     fm_tensor_ref active = fm_op_relu(tape, "atom pairs", c);
     fm_tensor_ref q = fm_op_linear_all(tape, "atom pairs query", active, &w->cl);
@@ -137,7 +138,7 @@ fm_tensor_ref fm_af3_input_embedder(fm_tape *tape, const fm_af3_atoms *atoms,
                                     fm_tensor_ref token_features,
                                     const fm_af3_atom_encoder_weights *w, bool recompute) {
     fm_af3_atom_context context =
-        fm_af3_atom_context_of(tape, atoms, FM_TENSOR_NONE, FM_TENSOR_NONE, w);
+        fm_af3_atom_context_of(tape, NULL, atoms, FM_TENSOR_NONE, FM_TENSOR_NONE, w);
     fm_af3_encoded encoded =
         fm_af3_atom_encoder(tape, atoms, context, FM_TENSOR_NONE, w, recompute);
     const fm_tensor_ref parts[] = {fm_op_lower(tape, "tokens", encoded.a), token_features};

@@ -52,9 +52,11 @@ typedef struct fm_af3_atom_context {
 } fm_af3_atom_context;
 
 /* Records that part. s [N, c_s] is the trunk's single representation, and z [N, N, c_z] the
- * conditioned pairs. Both are FM_TENSOR_NONE for the encoder without coordinates. */
-fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_af3_atoms *atoms,
-                                           fm_tensor_ref s, fm_tensor_ref z,
+ * conditioned pairs, or this rank's rows of them. Both are FM_TENSOR_NONE for the encoder without
+ * coordinates. */
+fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_groups *groups,
+                                           const fm_af3_atoms *atoms, fm_tensor_ref s,
+                                           fm_tensor_ref z,
                                            const fm_af3_atom_encoder_weights *weights);
 
 typedef struct fm_af3_encoded {

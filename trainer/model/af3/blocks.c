@@ -2,6 +2,7 @@
  * them. */
 #include "trainer/model/af3/blocks.h"
 
+#include "trainer/model/af3/split.h"
 #include "trainer/model/block.h"
 
 /* -- parameters */
@@ -179,14 +180,15 @@ static const fm_sublayer PAIR_TRANSITION = {.kind = FM_SUBLAYER_SWIGLU,
                                             .name = "pair transition"}; /* AF3-11 */
 static const fm_sublayer SINGLE = {.kind = FM_SUBLAYER_ATTENTION,
                                    OF_MSA(single),
-                                   .axis = {[FM_MSA] = 0, [FM_PAIR] = 0},
+                                   .axis = {[FM_MSA] = FM_WHOLE, [FM_PAIR] = 0},
                                    .name = "single attention",
                                    .update_name = "single attention update",
                                    .axial = FM_AXIAL_ROW}; /* AF3-24 */
-static const fm_sublayer SINGLE_TRANSITION = {.kind = FM_SUBLAYER_SWIGLU,
-                                              OF_MSA(single_transition),
-                                              .axis = {[FM_MSA] = 0, [FM_PAIR] = FM_UNTOUCHED},
-                                              .name = "single transition"}; /* AF3-11 */
+static const fm_sublayer SINGLE_TRANSITION = {
+    .kind = FM_SUBLAYER_SWIGLU,
+    OF_MSA(single_transition),
+    .axis = {[FM_MSA] = FM_WHOLE, [FM_PAIR] = FM_UNTOUCHED},
+    .name = "single transition"}; /* AF3-11 */
 static const fm_sublayer OUTER = {.kind = FM_SUBLAYER_OUTER,
                                   .updates = FM_PAIR,
                                   WEIGHTS(outer),
@@ -225,14 +227,6 @@ static const fm_block_list PAIRFORMER_LIST = LIST(PAIRFORMER), MSA_LIST = LIST(M
 
 /* -- recording */
 
-/* The configuration that the recorder of sublayers reads. */
-static fm_model_config recorder_config(const fm_af3_config *config) {
-    return (fm_model_config){.dropout_msa = config->dropout_msa,
-                             .dropout_pair = config->dropout_pair,
-                             .recompute = config->recompute,
-                             .groups = config->groups};
-}
-
 static fm_split_mask whole(fm_tensor_ref mask) {
     return (fm_split_mask){mask, mask, mask};
 }
@@ -251,8 +245,8 @@ static fm_af3_pair_of record_block(const fm_recorder *recorder, const fm_block_l
 fm_af3_pair_of fm_af3_pairformer(fm_tape *tape, const fm_af3_config *config,
                                  const fm_af3_block_weights *weights, int32_t n_block,
                                  const fm_af3_masks *masks, fm_af3_pair_of in) {
-    fm_model_config own = recorder_config(config);
-    fm_split_mask single = whole(masks->single), pair = whole(masks->pair);
+    fm_model_config own = fm_af3_split_config(config);
+    fm_split_mask single = whole(masks->single), pair = fm_split_mask_of(tape, &own, masks->pair);
     fm_recorder recorder = fm_recorder_of(tape, &own, &single, &pair);
     for (int32_t i = 0; i < n_block; i++)
         in = record_block(&recorder, &PAIRFORMER_LIST, &weights[i], i + 1 == n_block, in);
@@ -262,8 +256,9 @@ fm_af3_pair_of fm_af3_pairformer(fm_tape *tape, const fm_af3_config *config,
 fm_af3_pair_of fm_af3_msa_blocks(fm_tape *tape, const fm_af3_config *config,
                                  const fm_af3_block_weights *weights, int32_t n_block,
                                  bool ends_module, const fm_af3_masks *masks, fm_af3_pair_of in) {
-    fm_model_config own = recorder_config(config);
-    fm_split_mask msa = whole(masks->msa), pair = whole(masks->pair);
+    fm_model_config own = fm_af3_split_config(config);
+    fm_split_mask msa = fm_split_mask_of(tape, &own, masks->msa),
+                  pair = fm_split_mask_of(tape, &own, masks->pair);
     fm_recorder recorder = fm_recorder_of(tape, &own, &msa, &pair);
     for (int32_t i = 0; i < n_block; i++) {
         bool is_last = i + 1 == n_block;
@@ -277,13 +272,16 @@ fm_af3_pair_of fm_af3_msa_blocks(fm_tape *tape, const fm_af3_config *config,
 fm_tensor_ref fm_af3_template_blocks(fm_tape *tape, const fm_af3_config *config,
                                      const fm_af3_block_weights *weights, int32_t n_block,
                                      fm_tensor_ref pair_mask, fm_tensor_ref t) {
-    fm_model_config own = recorder_config(config);
+    fm_model_config own = fm_af3_split_config(config);
+    own.groups = NULL;
     fm_split_mask pair = whole(pair_mask);
     fm_recorder recorder = fm_recorder_of(tape, &own, NULL, &pair);
     fm_af3_pair_of x = {FM_TENSOR_NONE, t};
     uint32_t first = tape->n_draw, step = (uint32_t)n_block * fm_block_draws(&TEMPLATE_LIST);
-    int64_t n_template = fm_tape_tensor(tape, t)->local[0];
+    const fm_tensor *templates = fm_tape_tensor(tape, t);
+    int64_t n_template = templates->shape[0];
     fm_tape_group_draws(tape, step);
+    fm_tape_seek_draw(tape, first + (uint32_t)fm_tensor_first(templates, 0) * step);
     for (int32_t i = 0; i < n_block; i++)
         x = record_block(&recorder, &TEMPLATE_LIST, &weights[i], i + 1 == n_block, x);
     fm_tape_group_draws(tape, 0);

@@ -68,7 +68,8 @@ fm_af3_pair_of fm_af3_pairformer(fm_tape *tape, const fm_af3_config *config,
 fm_af3_pair_of fm_af3_msa_blocks(fm_tape *tape, const fm_af3_config *config,
                                  const fm_af3_block_weights *weights, int32_t n_block,
                                  bool ends_module, const fm_af3_masks *masks, fm_af3_pair_of in);
-/* t [T, N, N, c_template] has all templates. Each template draws separate dropout masks. */
+/* t [T, N, N, c_template] has all templates, or those of this rank. Each template draws separate
+ * dropout masks. Nothing is exchanged. */
 fm_tensor_ref fm_af3_template_blocks(fm_tape *tape, const fm_af3_config *config,
                                      const fm_af3_block_weights *weights, int32_t n_block,
                                      fm_tensor_ref pair_mask, fm_tensor_ref t);

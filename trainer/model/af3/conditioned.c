@@ -1,6 +1,7 @@
 /* conditioned.c: see conditioned.h. */
 #include "trainer/model/af3/conditioned.h"
 
+#include "trainer/ops/attention_split.h"
 #include "trainer/ops/layer_norm.h"
 #include "trainer/ops/modulate.h"
 #include "trainer/ops/swiglu.h"
@@ -85,24 +86,29 @@ static fm_tensor_ref end_sublayer(fm_tape *tape, const char *name, fm_tensor_ref
     return fm_op_modulate(tape, name, gate, update, FM_TENSOR_NONE, residual ? a : FM_TENSOR_NONE);
 }
 
+fm_tensor_ref fm_af3_pair_bias(fm_tape *tape, const fm_groups *groups, fm_tensor_ref z,
+                               const fm_conditioned_attention_weights *w) {
+    fm_tensor_ref normed = fm_op_layer_norm(tape, "attention pairs", z, w->norm_z, FM_NORM_SCALE);
+    fm_tensor_ref bias = fm_op_linear_all(tape, "attention bias", normed, &w->bias);
+    return fm_af3_split_gather(tape, groups, "attention bias", bias);
+}
+
 fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                           fm_tensor_ref z, fm_tensor_ref mask,
+                                           fm_tensor_ref bias, fm_tensor_ref mask,
                                            const fm_conditioned_attention_weights *w,
                                            bool residual) {
     const fm_attention_weights core = {.norm = FM_PARAM_NONE,
                                        .qkvg = w->qkvg,
                                        .gate_bias = FM_PARAM_NONE,
                                        .q_bias = w->q_bias,
-                                       .out = w->out,
-                                       .out_bias = FM_PARAM_NONE,
-                                       .bias = w->bias.w,
-                                       .norm_z = FM_PARAM_NONE,
                                        .n_head = w->n_head,
                                        .c_head = w->c_head};
+    const fm_linear_weights out = {w->out, FM_PARAM_NONE, w->last.c_out};
     fm_tensor_ref x = fm_af3_adaln(tape, a, s, &w->norm);
-    fm_tensor_ref normed_z = fm_op_layer_norm(tape, "attention pairs", z, w->norm_z, FM_NORM_SCALE);
-    fm_tensor_ref update = fm_op_attention(tape, "conditioned attention", FM_AXIAL_ROW, x, mask,
-                                           normed_z, &core, false, 0);
+    fm_tensor_ref qkvg = fm_op_attention_project(tape, "conditioned attention", x, &core, NULL);
+    fm_tensor_ref o = fm_op_attention_core(tape, "conditioned attention", FM_AXIAL_ROW, x, qkvg,
+                                           mask, bias, &core);
+    fm_tensor_ref update = fm_op_linear_all(tape, "conditioned attention", o, &out);
     return end_sublayer(tape, "attention gate", a, s, update, &w->last, residual);
 }
 
@@ -129,12 +135,15 @@ fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_t
 }
 
 fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                           fm_tensor_ref z, fm_tensor_ref mask,
+                                           const fm_af3_pairs *pairs, fm_tensor_ref mask,
                                            const fm_conditioned_block_weights *weights,
                                            int32_t n_block, bool recompute) {
     for (int32_t i = 0; i < n_block; i++) {
         fm_tape_begin_segment(tape, recompute);
-        a = fm_af3_conditioned_attention(tape, a, s, z, mask, &weights[i].attention, true);
+        fm_tensor_ref bias =
+            pairs->bias ? pairs->bias[i]
+                        : fm_af3_pair_bias(tape, pairs->groups, pairs->z, &weights[i].attention);
+        a = fm_af3_conditioned_attention(tape, a, s, bias, mask, &weights[i].attention, true);
         a = fm_af3_conditioned_transition(tape, a, s, &weights[i].transition, true);
         fm_tape_end_segment(tape);
     }

@@ -9,6 +9,7 @@
 
 #include "trainer/model/af3/config.h"
 #include "trainer/model/af3/params.h"
+#include "trainer/model/af3/split.h"
 #include "trainer/ops/window_attention.h"
 
 typedef struct fm_adaln_weights {
@@ -57,10 +58,15 @@ fm_conditioned_block_weights fm_af3_conditioned_block_weights(const fm_scope *sc
 fm_tensor_ref fm_af3_adaln(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
                            const fm_adaln_weights *weights);
 
-/* Attention of tokens, with a bias from z [N, N, c_z]. mask is act [S, N] with 0 for padding, or
- * FM_TENSOR_NONE. Returns a plus the update, or the bare update when !residual. */
+/* Returns the bias [N, N, n_head] that the attention of tokens adds to its logits, from z [N, N,
+ * c_z]. If each rank has some rows of z, their biases are gathered. */
+fm_tensor_ref fm_af3_pair_bias(fm_tape *tape, const fm_groups *groups, fm_tensor_ref z,
+                               const fm_conditioned_attention_weights *weights);
+
+/* Attention of tokens with that bias, which all samples share. mask is act [S, N] with 0 for
+ * padding, or FM_TENSOR_NONE. Returns a plus the update, or the bare update when !residual. */
 fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                           fm_tensor_ref z, fm_tensor_ref mask,
+                                           fm_tensor_ref bias, fm_tensor_ref mask,
                                            const fm_conditioned_attention_weights *weights,
                                            bool residual);
 /* The same for atoms in windows, with a bias from p [n_window, 32, 128, c_p]. mask is act [n_atom].
@@ -72,10 +78,18 @@ fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_t
                                             const fm_conditioned_transition_weights *weights,
                                             bool residual);
 
+/* The pairs of a diffusion transformer: the biases of all its blocks, or z, from which each block
+ * makes its bias. */
+typedef struct fm_af3_pairs {
+    const fm_tensor_ref *bias; /* [n_block]; NULL: made from z */
+    fm_tensor_ref z;           /* [N, N, c_z], or this rank's rows; not read with `bias` */
+    const fm_groups *groups;   /* NULL: one rank */
+} fm_af3_pairs;
+
 /* Both functions record n_block blocks, each as one segment. With `recompute`, backward runs each
  * segment again. */
 fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                           fm_tensor_ref z, fm_tensor_ref mask,
+                                           const fm_af3_pairs *pairs, fm_tensor_ref mask,
                                            const fm_conditioned_block_weights *weights,
                                            int32_t n_block, bool recompute);
 fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,

@@ -7,12 +7,12 @@
 #include "trainer/ops/reshape.h"
 #include "trainer/ops/slot_linear.h"
 #include "trainer/ops/structure_layers.h"
+#include "trainer/ops/token_distances.h"
 
 #include <assert.h>
 
-static const double FIRST_BOUND = 3.25, BOUND_STEP = 1.25, CLIP = 512;
-
-enum { NO_CLASS = 255 };
+static const double CLIP = 512;
+static const fm_distance_bounds BOUNDS = {FM_AF3_DISTANCE_CLASSES, 3.25, 50.75};
 
 void fm_af3_confidence_add(const fm_scope *scope, const fm_af3_config *config,
                            fm_af3_confidence_weights *ret_weights) {
@@ -43,27 +43,21 @@ void fm_af3_confidence_add(const fm_scope *scope, const fm_af3_config *config,
         fm_af3_add_stack(scope, "resolved_weight", slots, c_s, FM_AF3_RESOLVED_CLASSES);
 }
 
-uint8_t fm_af3_distance_class(double distance) {
-    for (int k = FM_AF3_DISTANCE_CLASSES - 1; k >= 0; k--) {
-        double bound = FIRST_BOUND + k * BOUND_STEP;
-        if (distance > bound) return (uint8_t)k;
-        if (distance == bound) return NO_CLASS;
-    }
-    return NO_CLASS;
-}
-
 /* Adds the token inputs and the distances to z. */
-static fm_tensor_ref pairs(fm_tape *tape, const fm_af3_confidence_weights *w,
-                           const fm_af3_confidence_inputs *in) {
+static fm_tensor_ref pairs(fm_tape *tape, const fm_groups *groups,
+                           const fm_af3_confidence_weights *w, const fm_af3_confidence_inputs *in) {
+    fm_token_distances tokens = fm_op_token_distances(tape, in->structure, in->representative,
+                                                      &BOUNDS, fm_groups_part(groups));
     fm_tensor_ref j = fm_op_linear_all(tape, "confidence of j", in->s_inputs, &w->s1);
     fm_tensor_ref i = fm_op_linear_all(tape, "confidence of i", in->s_inputs, &w->s2);
+    i = fm_af3_split_rows(tape, groups, "confidence of i", i);
     fm_tensor_ref z = fm_op_outer_sum(tape, "confidence pairs", i, j);
     z = fm_op_add(tape, "confidence pairs", z, in->z);
     z = fm_op_add(tape, "confidence pairs", z,
-                  fm_op_one_hot_linear(tape, "distance classes", in->distance_classes,
+                  fm_op_one_hot_linear(tape, "distance classes", tokens.classes,
                                        FM_AF3_DISTANCE_CLASSES, &w->distance_class));
     return fm_op_add(tape, "confidence pairs", z,
-                     fm_op_linear_all(tape, "distances", in->distances, &w->distance));
+                     fm_op_linear_all(tape, "distances", tokens.distance, &w->distance));
 }
 
 /* Records the logits of every atom. Each slot of a token has a separate matrix. */
@@ -82,9 +76,11 @@ fm_af3_confidence_logits fm_af3_confidence(fm_tape *tape, const fm_af3_config *c
     own.dropout_msa = own.dropout_pair = 0;
     fm_tensor_ref s = fm_op_clip(tape, "confidence single", in->s, CLIP);
     s = fm_op_norm(tape, "confidence single", s, w->norm_trunk, 0);
-    fm_af3_pair_of x = {fm_op_lift(tape, "confidence single", s), pairs(tape, w, in)};
+    fm_af3_pair_of x = {fm_op_lift(tape, "confidence single", s),
+                        pairs(tape, config->groups, w, in)};
     x = fm_af3_pairformer(tape, &own, w->block, own.n_confidence_block, &in->masks, x);
     s = fm_op_lower(tape, "confidence single", x.s);
+    x.z = fm_af3_split_gather(tape, config->groups, "confidence pairs", x.z);
     fm_af3_confidence_logits out;
     fm_tensor_ref z = fm_op_norm(tape, "pae", x.z, w->norm_pae, 0);
     out.pae = fm_op_linear_all(tape, "pae", z, &w->pae);

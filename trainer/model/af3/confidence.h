@@ -1,12 +1,12 @@
 /* confidence.h: AlphaFold 3's confidence head (31): a Pairformer on the trunk's results and on the
  * distances of a predicted structure, and the four heads behind it.
  *
- * The head's inputs have no gradient. The host has the predicted structure. It computes the
- * distances between the tokens' representative atoms, and their classes. */
+ * The head's inputs have no gradient. */
 #ifndef FM_TRAINER_AF3_CONFIDENCE_H
 #define FM_TRAINER_AF3_CONFIDENCE_H
 
 #include "trainer/model/af3/blocks.h"
+#include "trainer/model/af3/split.h"
 
 enum { FM_AF3_DISTANCE_CLASSES = 39, FM_AF3_RESOLVED_CLASSES = 2 };
 
@@ -24,20 +24,17 @@ typedef struct fm_af3_confidence_weights {
 void fm_af3_confidence_add(const fm_scope *scope, const fm_af3_config *config,
                            fm_af3_confidence_weights *ret_weights);
 
-/* Returns the class of a distance in Å: the number of the last of 39 lower bounds, 3.25 to 50.75,
- * that is below it. Returns 255, no class, for a distance below all bounds or equal to one. */
-uint8_t fm_af3_distance_class(double distance);
-
 typedef struct fm_af3_confidence_inputs {
-    fm_tensor_ref s_inputs, s, z;        /* [N, c_s_inputs], [N, c_s], [N, N, c_z] */
-    fm_tensor_ref distances;             /* act [N, N, 1] Å */
-    fm_tensor_ref distance_classes;      /* u8 [N, N] */
+    fm_tensor_ref s_inputs, s;           /* [N, c_s_inputs], [N, c_s] */
+    fm_tensor_ref z;                     /* [N, N, c_z], or this rank's rows */
+    fm_tensor_ref structure;             /* act [.., n_atom, 3] Å; the first one is judged */
+    fm_tensor_ref representative;        /* i32 [N]: the atom for distances; < 0: padding */
     fm_tensor_ref slot_row, atom_of_row; /* i32 [n_atom]: slot * N + token of the atom, < 0:
                                             padding; [slots * N]: the reverse, < 0: none */
     fm_af3_masks masks;
 } fm_af3_confidence_inputs;
 
-/* Logits, act: pae and pde [N, N, bins], plddt and resolved [n_atom, bins]. */
+/* Logits, act, whole on every rank: pae and pde [N, N, bins], plddt and resolved [n_atom, bins]. */
 typedef struct fm_af3_confidence_logits {
     fm_tensor_ref plddt, pae, pde, resolved;
 } fm_af3_confidence_logits;

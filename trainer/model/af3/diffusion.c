@@ -91,10 +91,12 @@ fm_tensor_ref fm_af3_condition_encoded_pairs(fm_tape *tape, fm_tensor_ref z,
     return z;
 }
 
-fm_tensor_ref fm_af3_condition_pairs(fm_tape *tape, const fm_af3_trunk_output *trunk,
+fm_tensor_ref fm_af3_condition_pairs(fm_tape *tape, const fm_groups *groups,
+                                     const fm_af3_trunk_output *trunk,
                                      const fm_af3_conditioning_weights *w) {
-    fm_tensor_ref positions = fm_op_relative_position(tape, "conditioning positions",
-                                                      trunk->relative, w->relative, w->z.c_out);
+    fm_tensor_ref positions =
+        fm_op_relative_position(tape, "conditioning positions", trunk->relative, w->relative,
+                                w->z.c_out, fm_groups_part(groups));
     return fm_af3_condition_encoded_pairs(tape, trunk->z, positions, w);
 }
 
@@ -115,15 +117,17 @@ fm_tensor_ref fm_af3_condition_single(fm_tape *tape, const fm_af3_trunk_output *
 
 /* -- the module */
 
-fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_af3_atoms *atoms,
+fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_groups *groups,
+                                         const fm_af3_atoms *atoms,
                                          const fm_af3_trunk_output *trunk,
                                          const fm_af3_diffusion_weights *w) {
-    fm_tensor_ref z = fm_af3_condition_pairs(tape, trunk, &w->conditioning);
-    return (fm_af3_prepared){z, fm_af3_atom_context_of(tape, atoms, trunk->s, z, &w->encoder)};
+    fm_tensor_ref z = fm_af3_condition_pairs(tape, groups, trunk, &w->conditioning);
+    return (fm_af3_prepared){
+        .z = z, .atoms = fm_af3_atom_context_of(tape, groups, atoms, trunk->s, z, &w->encoder)};
 }
 
-fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_af3_atoms *atoms,
-                                       const fm_af3_trunk_output *trunk,
+fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
+                                       const fm_af3_atoms *atoms, const fm_af3_trunk_output *trunk,
                                        const fm_af3_prepared *prepared, fm_tensor_ref x_noisy,
                                        const fm_af3_levels *levels, fm_tensor_ref mask,
                                        const fm_af3_diffusion_weights *w, bool recompute) {
@@ -133,8 +137,8 @@ fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_af3_atoms *atoms,
         fm_af3_atom_encoder(tape, atoms, prepared->atoms, r, &w->encoder, recompute);
     fm_tensor_ref a = fm_op_add(tape, "diffusion tokens", encoded.a,
                                 norm_linear(tape, "diffusion single", s, w->norm_s, &w->s));
-    a = fm_af3_diffusion_transformer(tape, a, s, prepared->z, mask, w->block, w->n_block,
-                                     recompute);
+    const fm_af3_pairs pairs = {prepared->has_bias ? prepared->bias : NULL, prepared->z, groups};
+    a = fm_af3_diffusion_transformer(tape, a, s, &pairs, mask, w->block, w->n_block, recompute);
     encoded.a = fm_op_layer_norm(tape, "diffusion tokens", a, w->norm_a, FM_NORM_SCALE);
     fm_tensor_ref update =
         fm_af3_atom_decoder(tape, atoms, prepared->atoms, encoded, &w->decoder, recompute);

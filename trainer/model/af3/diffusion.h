@@ -34,7 +34,8 @@ fm_af3_conditioning_weights fm_af3_conditioning_add(const fm_scope *scope,
 void fm_af3_diffusion_add(const fm_scope *scope, const fm_af3_config *config,
                           fm_af3_diffusion_weights *ret_weights);
 
-/* The trunk's results and the relative positions. s_inputs and s are [N, c]. */
+/* The trunk's results and the relative positions. s_inputs and s are [N, c]. z is [N, N, c_z], or
+ * this rank's rows. */
 typedef struct fm_af3_trunk_output {
     fm_tensor_ref s_inputs, s, z;
     fm_tensor_ref relative; /* u8 [4, N, N]: classes of ops/relative_position.h */
@@ -53,8 +54,10 @@ enum { FM_AF3_FACTOR_IN, FM_AF3_FACTOR_SKIP, FM_AF3_FACTOR_OUT, FM_AF3_FACTOR_LO
  * ln(t/d)/4, where d is sigma_data. */
 void fm_af3_noise_factors(double t, double sigma_data, double factors[FM_AF3_FACTORS]);
 
-/* Records the pair part of algorithm 21. Returns the conditioned pairs, [N, N, c_z]. */
-fm_tensor_ref fm_af3_condition_pairs(fm_tape *tape, const fm_af3_trunk_output *trunk,
+/* Records the pair part of algorithm 21. Returns the conditioned pairs, [N, N, c_z], or this rank's
+ * rows. */
+fm_tensor_ref fm_af3_condition_pairs(fm_tape *tape, const fm_groups *groups,
+                                     const fm_af3_trunk_output *trunk,
                                      const fm_af3_conditioning_weights *weights);
 /* The same with given encodings of the relative positions, [N, N, c_z]. */
 fm_tensor_ref fm_af3_condition_encoded_pairs(fm_tape *tape, fm_tensor_ref z,
@@ -66,18 +69,25 @@ fm_tensor_ref fm_af3_condition_single(fm_tape *tape, const fm_af3_trunk_output *
                                       const fm_af3_conditioning_weights *weights);
 
 typedef struct fm_af3_prepared {
-    fm_tensor_ref z; /* the conditioned pairs */
+    fm_tensor_ref z; /* the conditioned pairs, or this rank's rows; not read with biases */
     fm_af3_atom_context atoms;
+    /* The biases of all blocks, [N, N, n_head] each, of a rollout. Training makes each in its
+     * block, where recomputation drops it. */
+    bool has_bias;
+    fm_tensor_ref bias[FM_AF3_MAX_BLOCK];
 } fm_af3_prepared;
 
-fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_af3_atoms *atoms,
+/* Records the part without the biases. */
+fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_groups *groups,
+                                         const fm_af3_atoms *atoms,
                                          const fm_af3_trunk_output *trunk,
                                          const fm_af3_diffusion_weights *weights);
 
 /* Records algorithm 20 after `prepare`. x_noisy is act [S, n_atom, 3] Å. mask is act [S, N] with 0
- * for padding, or FM_TENSOR_NONE. Returns x_denoised, of the shape of x_noisy. */
-fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_af3_atoms *atoms,
-                                       const fm_af3_trunk_output *trunk,
+ * for padding, or FM_TENSOR_NONE. Returns x_denoised, of the shape of x_noisy. If the ranks share
+ * the S structures, x_noisy, levels and mask are this rank's, and so is the result. */
+fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
+                                       const fm_af3_atoms *atoms, const fm_af3_trunk_output *trunk,
                                        const fm_af3_prepared *prepared, fm_tensor_ref x_noisy,
                                        const fm_af3_levels *levels, fm_tensor_ref mask,
                                        const fm_af3_diffusion_weights *weights, bool recompute);

@@ -117,6 +117,7 @@ static void declare_results(fm_state *state, const fm_af3_config *c, fm_element 
                             fm_af3_inputs *in) {
     const int64_t n = c->n_token, single[] = {1, n, c->c_s}, rows[] = {n, c->c_s};
     const int64_t pair[] = {n, n, c->c_z}, inputs[] = {n, fm_af3_config_s_inputs(c)};
+    const int64_t bias[] = {n, n, c->n_head_token};
     const int64_t atoms[] = {c->n_atom, c->c_atom};
     const int64_t windows[] = {fm_windows_count(c->n_atom), FM_WINDOW_QUERIES, FM_WINDOW_KEYS,
                                c->c_atompair};
@@ -125,12 +126,12 @@ static void declare_results(fm_state *state, const fm_af3_config *c, fm_element 
     in->s_inputs = fm_state_add(state, "s inputs", act, 2, inputs);
     in->s = fm_state_add(state, "s", act, 2, rows);
     in->z = fm_state_add(state, "z", act, 3, pair);
-    in->prepared_z = fm_state_add(state, "conditioned z", act, 3, pair);
     in->prepared_c = fm_state_add(state, "atom conditioning", act, 2, atoms);
     in->prepared_p = fm_state_add(state, "atom pairs", act, 4, windows);
-    const int64_t distances[] = {n, n, 1}, rows_of_slots = c->max_atoms_per_token * n;
-    in->distances = fm_state_add(state, "distances", act, 3, distances);
-    in->distance_classes = fm_state_add(state, "distance classes", FM_ELEMENT_U8, 2, distances);
+    for (int32_t i = 0; i < c->n_diffusion_block; i++)
+        in->prepared_bias[i] = fm_state_add(state, "attention bias", act, 3, bias);
+    const int64_t rows_of_slots = c->max_atoms_per_token * n;
+    in->representative = fm_state_add(state, "representative atoms", FM_ELEMENT_I32, 1, &n);
     in->slot_row = fm_state_add(state, "slot of atom", FM_ELEMENT_I32, 1, &c->n_atom);
     in->atom_of_row = fm_state_add(state, "atom of slot", FM_ELEMENT_I32, 1, &rows_of_slots);
 }
@@ -155,7 +156,7 @@ void fm_af3_declare_inputs(fm_state *state, const fm_af3_config *c, const fm_ker
     ret_inputs->fourier_b = fm_state_add(state, "fourier b", act, 1, &c->c_noise);
     declare_atoms(state, c, act, ret_inputs);
     declare_results(state, c, act, ret_inputs);
-    ret_inputs->training = declare_structures(state, c, act, c->n_sample);
+    ret_inputs->training = declare_structures(state, c, act, fm_af3_split_samples(c));
 }
 
 fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config, const fm_af3_inputs *in) {
@@ -215,27 +216,37 @@ void fm_af3_record_cycle(fm_tape *tape, const fm_af3_config *config, const fm_af
                          const fm_af3_inputs *in) {
     fm_af3_trunk_output trunk = record_trunk(tape, config, w, in);
     store(tape, "recycled s", trunk.s, in->previous_s);
-    store(tape, "recycled z", trunk.z, in->previous_z);
+    store(tape, "recycled z", fm_af3_split_gather(tape, config->groups, "recycled z", trunk.z),
+          in->previous_z);
 }
 
-static fm_af3_levels levels_of(fm_tape *tape, const fm_af3_inputs *in,
+/* This rank's part of a tensor of the structures. */
+static fm_tensor_ref of_rank(fm_tape *tape, const fm_af3_config *config, int32_t tensor) {
+    return fm_af3_split_rows(tape, config->groups, "structures",
+                             fm_tape_state(tape, tensor, false));
+}
+
+static fm_af3_levels levels_of(fm_tape *tape, const fm_af3_config *config, const fm_af3_inputs *in,
                                const fm_af3_structures *structures) {
-    return (fm_af3_levels){.in = fm_tape_state(tape, structures->in, false),
-                           .skip = fm_tape_state(tape, structures->skip, false),
-                           .out = fm_tape_state(tape, structures->out, false),
-                           .log = fm_tape_state(tape, structures->log, false),
+    return (fm_af3_levels){.in = of_rank(tape, config, structures->in),
+                           .skip = of_rank(tape, config, structures->skip),
+                           .out = of_rank(tape, config, structures->out),
+                           .log = of_rank(tape, config, structures->log),
                            .fourier_w = fm_tape_state(tape, in->fourier_w, false),
                            .fourier_b = fm_tape_state(tape, in->fourier_b, false)};
 }
 
+/* Denoises the training structures, of which each rank has some. */
 static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
-                             const fm_af3_inputs *in, const fm_af3_structures *structures,
-                             const fm_af3_trunk_output *trunk, const fm_af3_prepared *prepared) {
+                             const fm_af3_inputs *in, const fm_af3_trunk_output *trunk,
+                             const fm_af3_prepared *prepared) {
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
-    fm_af3_levels levels = levels_of(tape, in, structures);
-    return fm_af3_diffusion_denoise(
-        tape, &atoms, trunk, prepared, fm_tape_state(tape, structures->x, false), &levels,
-        fm_tape_state(tape, structures->mask, false), &w->diffusion, recomputes(config));
+    fm_af3_levels levels = levels_of(tape, config, in, &in->training);
+    fm_tensor_ref x = fm_af3_diffusion_denoise(
+        tape, config->groups, &atoms, trunk, prepared, of_rank(tape, config, in->training.x),
+        &levels, of_rank(tape, config, in->training.mask), &w->diffusion, recomputes(config));
+    x = fm_af3_split_gather(tape, config->groups, "structures", x);
+    return fm_dap_trim(tape, "structures", x, config->n_sample);
 }
 
 fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
@@ -243,49 +254,68 @@ fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
     fm_af3_trunk_output trunk = record_trunk(tape, config, w, in);
     store(tape, "s inputs", trunk.s_inputs, in->s_inputs);
     store(tape, "s", trunk.s, in->s);
-    store(tape, "z", trunk.z, in->z);
+    fm_tensor_ref z = fm_af3_split_gather(tape, config->groups, "z", trunk.z);
+    store(tape, "z", z, in->z);
     fm_af3_outputs out = {
-        .s_inputs = trunk.s_inputs, .s = trunk.s, .z = trunk.z, .trunk_end = tape->n_node};
-    out.distogram = fm_af3_distogram(tape, &w->trunk.distogram, trunk.z);
+        .s_inputs = trunk.s_inputs, .s = trunk.s, .z = z, .trunk_end = tape->n_node};
+    out.distogram = fm_af3_distogram(tape, config->groups, &w->trunk.distogram, trunk.z);
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
-    fm_af3_prepared prepared = fm_af3_diffusion_prepare(tape, &atoms, &trunk, &w->diffusion);
-    out.x_denoised = denoise(tape, config, w, in, &in->training, &trunk, &prepared);
+    fm_af3_prepared prepared =
+        fm_af3_diffusion_prepare(tape, config->groups, &atoms, &trunk, &w->diffusion);
+    out.x_denoised = denoise(tape, config, w, in, &trunk, &prepared);
     return out;
 }
 
 fm_af3_trunk_output fm_af3_stored_trunk(fm_tape *tape, const fm_af3_inputs *in) {
     return (fm_af3_trunk_output){.s_inputs = fm_tape_state(tape, in->s_inputs, false),
                                  .s = fm_tape_state(tape, in->s, false),
-                                 .z = fm_tape_state(tape, in->z, false),
+                                 .z = FM_TENSOR_NONE,
                                  .relative = fm_tape_state(tape, in->relative, false)};
+}
+
+/* The same with this rank's rows of z. */
+static fm_af3_trunk_output stored_trunk_with_pairs(fm_tape *tape, const fm_af3_config *config,
+                                                   const fm_af3_inputs *in) {
+    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
+    trunk.z = fm_af3_split_rows(tape, config->groups, "z", fm_tape_state(tape, in->z, false));
+    return trunk;
 }
 
 void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
                            const fm_af3_inputs *in) {
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
-    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
-    fm_af3_prepared prepared = fm_af3_diffusion_prepare(tape, &atoms, &trunk, &w->diffusion);
-    store(tape, "conditioned z", prepared.z, in->prepared_z);
+    fm_af3_trunk_output trunk = stored_trunk_with_pairs(tape, config, in);
+    fm_af3_prepared prepared =
+        fm_af3_diffusion_prepare(tape, config->groups, &atoms, &trunk, &w->diffusion);
     store(tape, "atom conditioning", prepared.atoms.c, in->prepared_c);
     store(tape, "atom pairs", prepared.atoms.p, in->prepared_p);
+    for (int32_t i = 0; i < config->n_diffusion_block; i++)
+        store(tape, "attention bias",
+              fm_af3_pair_bias(tape, config->groups, prepared.z, &w->diffusion.block[i].attention),
+              in->prepared_bias[i]);
 }
 
-fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_inputs *in) {
-    return (fm_af3_prepared){.z = fm_tape_state(tape, in->prepared_z, false),
-                             .atoms = {.c = fm_tape_state(tape, in->prepared_c, false),
-                                       .p = fm_tape_state(tape, in->prepared_p, false)}};
+fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_config *config,
+                                       const fm_af3_inputs *in) {
+    fm_af3_prepared prepared = {.z = FM_TENSOR_NONE,
+                                .atoms = {.c = fm_tape_state(tape, in->prepared_c, false),
+                                          .p = fm_tape_state(tape, in->prepared_p, false)},
+                                .has_bias = true};
+    for (int32_t i = 0; i < config->n_diffusion_block; i++)
+        prepared.bias[i] = fm_tape_state(tape, in->prepared_bias[i], false);
+    return prepared;
 }
 
 fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
-                                                  const fm_af3_weights *w,
-                                                  const fm_af3_inputs *in) {
-    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
+                                                  const fm_af3_weights *w, const fm_af3_inputs *in,
+                                                  int32_t structure) {
+    fm_af3_trunk_output trunk = stored_trunk_with_pairs(tape, config, in);
     const fm_af3_confidence_inputs inputs = {
         .s_inputs = trunk.s_inputs,
         .s = trunk.s,
         .z = trunk.z,
-        .distances = fm_tape_state(tape, in->distances, false),
-        .distance_classes = fm_tape_state(tape, in->distance_classes, false),
+        .structure = fm_tape_state(tape, structure, false),
+        .representative = fm_tape_state(tape, in->representative, false),
         .slot_row = fm_tape_state(tape, in->slot_row, false),
         .atom_of_row = fm_tape_state(tape, in->atom_of_row, false),
         .masks = masks_of(tape, in)};

@@ -35,7 +35,8 @@ void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_conf
 FM_MUST_USE fm_status fm_af3_draw_parameters(fm_params *params, uint64_t seed, fm_error *reterr);
 
 /* Where the state holds a set of noisy structures and the factors of their noise levels
- * (diffusion.h). */
+ * (diffusion.h). S is fm_af3_split_samples of the training structures; the factors of added ones
+ * may be 0. */
 typedef struct fm_af3_structures {
     int32_t x;                  /* act [S, n_atom, 3] Å */
     int32_t in, skip, out, log; /* act [S] */
@@ -58,13 +59,15 @@ typedef struct fm_af3_inputs {
     int32_t fourier_w, fourier_b;
     int32_t previous_s, previous_z; /* of the last cycle; zeros before the first */
     fm_af3_structures training;
-    int32_t s_inputs, s, z;                     /* the trunk's results: [N, c], [N, N, c_z] */
-    int32_t prepared_z, prepared_c, prepared_p; /* of the rollout */
-    int32_t distances, distance_classes;        /* of the rollout's result (confidence.h) */
-    int32_t slot_row, atom_of_row;              /* i32 (confidence.h) */
+    int32_t s_inputs, s, z;                  /* the trunk's results: [N, c], [N, N, c_z] */
+    int32_t prepared_c, prepared_p;          /* of the rollout */
+    int32_t prepared_bias[FM_AF3_MAX_BLOCK]; /* act [N, N, n_head]: of each diffusion block */
+    int32_t representative;                  /* i32 [N]: an atom of each token (confidence.h) */
+    int32_t slot_row, atom_of_row;           /* i32 (confidence.h) */
 } fm_af3_inputs;
 
-/* Declares all tensors of the state. */
+/* Declares all tensors of the state. They are whole on every rank; the sizes of `config` are those
+ * of fm_af3_split_pad. */
 void fm_af3_declare_inputs(fm_state *state, const fm_af3_config *config, const fm_kernels *kernels,
                            fm_af3_inputs *ret_inputs);
 
@@ -79,9 +82,10 @@ fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config,
 void fm_af3_record_cycle(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *weights,
                          const fm_af3_inputs *inputs);
 
+/* All are whole on every rank. */
 typedef struct fm_af3_outputs {
     fm_tensor_ref s_inputs, s, z; /* [N, c_s_inputs], [N, c_s], [N, N, c_z] */
-    fm_tensor_ref x_denoised;     /* act [S, n_atom, 3] Å */
+    fm_tensor_ref x_denoised;     /* act [n_sample, n_atom, 3] Å */
     fm_tensor_ref distogram;      /* logits act [N, N, 64] */
     int32_t trunk_end; /* the nodes before this one are the trunk, and leave its results */
 } fm_af3_outputs;
@@ -89,18 +93,20 @@ typedef struct fm_af3_outputs {
 fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
                                   const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 
-/* Returns the trunk's results and the results of `prepare`, as tensors of the state. */
+/* Returns the trunk's results and the results of `prepare`, as tensors of the state; z is
+ * FM_TENSOR_NONE. */
 fm_af3_trunk_output fm_af3_stored_trunk(fm_tape *tape, const fm_af3_inputs *inputs);
-fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_inputs *inputs);
+fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_config *config,
+                                       const fm_af3_inputs *inputs);
 
 /* Records the pass `prepare`, which has no gradient. */
 void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config,
                            const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 
-/* Records the pass `confidence`, which reads the trunk's results and the rollout's distances from
- * the state. */
+/* Records the pass `confidence`, which reads the trunk's results from the state, and the structure
+ * that it judges from the tensor `structure` of the state, act [.., n_atom, 3]. */
 fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
                                                   const fm_af3_weights *weights,
-                                                  const fm_af3_inputs *inputs);
+                                                  const fm_af3_inputs *inputs, int32_t structure);
 
 #endif

@@ -37,26 +37,38 @@ static fm_structure_draws draws_of(fm_tape *tape, fm_draw_structures of, int64_t
                                 in_state(tape, noise)};
 }
 
+/* The ranks that share the structures of a rollout; NULL if every rank has all. */
+static const fm_groups *sharing(const fm_af3_config *config, const fm_af3_rollout *r) {
+    return r->n_sample % fm_groups_part(config->groups).count == 0 ? config->groups : NULL;
+}
+
+static fm_tensor_ref of_rank(fm_tape *tape, const fm_groups *groups, int32_t tensor) {
+    return fm_af3_split_rows(tape, groups, "structures", in_state(tape, tensor));
+}
+
 fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_config *config,
                                                const fm_af3_weights *weights,
                                                const fm_af3_inputs *inputs, const fm_af3_rollout *r,
                                                fm_draw_structures of) {
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, inputs);
     fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, inputs);
-    fm_af3_prepared prepared = fm_af3_stored_prepared(tape, inputs);
+    fm_af3_prepared prepared = fm_af3_stored_prepared(tape, config, inputs);
     fm_structure_draws draws =
         draws_of(tape, of, r->n_sample, config->n_atom, r->rotation, r->offset, r->noise);
-    const fm_af3_levels levels = {.in = in_state(tape, r->in),
-                                  .skip = in_state(tape, r->skip),
-                                  .out = in_state(tape, r->out),
-                                  .log = in_state(tape, r->log),
+    const fm_groups *groups = sharing(config, r);
+    const fm_af3_levels levels = {.in = of_rank(tape, groups, r->in),
+                                  .skip = of_rank(tape, groups, r->skip),
+                                  .out = of_rank(tape, groups, r->out),
+                                  .log = of_rank(tape, groups, r->log),
                                   .fourier_w = in_state(tape, inputs->fourier_w),
                                   .fourier_b = in_state(tape, inputs->fourier_b)};
     fm_tensor_ref x = in_state(tape, r->x);
     fm_tensor_ref noisy = fm_af3_step_begin(tape, x, atoms.mask, in_state(tape, r->spread), &draws);
     fm_tensor_ref denoised =
-        fm_af3_diffusion_denoise(tape, &atoms, &trunk, &prepared, noisy, &levels,
-                                 in_state(tape, r->mask), &weights->diffusion, false);
+        fm_af3_diffusion_denoise(tape, groups, &atoms, &trunk, &prepared,
+                                 fm_af3_split_rows(tape, groups, "structures", noisy), &levels,
+                                 of_rank(tape, groups, r->mask), &weights->diffusion, false);
+    denoised = fm_af3_split_gather(tape, groups, "structures", denoised);
     fm_tensor_ref next = fm_af3_step_end(tape, noisy, denoised, in_state(tape, r->keep),
                                          in_state(tape, r->minus_move));
     fm_op_store(tape, "rollout", next, x);
@@ -83,10 +95,11 @@ void fm_af3_declare_training_noise(fm_state *state, const fm_af3_config *config,
                                    const fm_kernels *kernels, bool given,
                                    fm_af3_training_noise *ret_noise) {
     fm_element act = kernels->act;
-    const int64_t atoms[] = {config->n_sample, config->n_atom, 3};
-    const int64_t rotations[] = {config->n_sample, 9}, offsets[] = {config->n_sample, 3};
+    int64_t n_sample = fm_af3_split_samples(config);
+    const int64_t atoms[] = {n_sample, config->n_atom, 3};
+    const int64_t rotations[] = {n_sample, 9}, offsets[] = {n_sample, 3};
     *ret_noise = (fm_af3_training_noise){.rotation = -1, .offset = -1, .noise = -1};
-    ret_noise->sigma = fm_state_add(state, "noise levels", act, 1, &config->n_sample);
+    ret_noise->sigma = fm_state_add(state, "noise levels", act, 1, &n_sample);
     if (!given) return;
     ret_noise->rotation = fm_state_add(state, "rotations", act, 2, rotations);
     ret_noise->offset = fm_state_add(state, "offsets", act, 2, offsets);
@@ -96,8 +109,8 @@ void fm_af3_declare_training_noise(fm_state *state, const fm_af3_config *config,
 void fm_af3_record_training_structures(fm_tape *tape, const fm_af3_config *config,
                                        const fm_af3_inputs *inputs, int32_t position, int32_t mask,
                                        const fm_af3_training_noise *n) {
-    fm_structure_draws draws = draws_of(tape, FM_DRAW_TRAINING, config->n_sample, config->n_atom,
-                                        n->rotation, n->offset, n->noise);
+    fm_structure_draws draws = draws_of(tape, FM_DRAW_TRAINING, fm_af3_split_samples(config),
+                                        config->n_atom, n->rotation, n->offset, n->noise);
     fm_tensor_ref x = fm_af3_training_structures(
         tape, in_state(tape, position), in_state(tape, mask), in_state(tape, n->sigma), &draws);
     fm_op_store(tape, "noisy structures", x, in_state(tape, inputs->training.x));

@@ -22,14 +22,15 @@ typedef struct fm_af3_rollout {
 void fm_af3_declare_rollout(fm_state *state, const fm_af3_config *config, const fm_kernels *kernels,
                             int64_t n_sample, bool given, fm_af3_rollout *ret_rollout);
 
-/* Intermediate results of a step; the new structures go to the state. */
+/* Intermediate results of a step, whole on every rank; the new structures go to the state. */
 typedef struct fm_af3_step_results {
     fm_tensor_ref noisy, denoised; /* act [S, n_atom, 3] Å */
 } fm_af3_step_results;
 
-/* Records one step. It reads the results of `prepare` from the state. Draws are read from the state
- * if they were declared there. Otherwise they are made for `of`, and the clock's cycle is the
- * number of the step. */
+/* Records one step. If D divides S, each rank denoises its structures; else every rank denoises
+ * all. It reads the results of `prepare` from the state. Draws are read from the state if they were
+ * declared there. Otherwise they are made for `of`, and the clock's cycle is the number of the
+ * step. */
 fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_config *config,
                                                const fm_af3_weights *weights,
                                                const fm_af3_inputs *inputs,
@@ -38,7 +39,7 @@ fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_confi
 
 /* Where the state holds the noise of a training step. */
 typedef struct fm_af3_training_noise {
-    int32_t sigma;                   /* act [S] */
+    int32_t sigma; /* act [S], S as fm_af3_split_samples; 0 for added structures */
     int32_t rotation, offset, noise; /* draws, where they are given */
 } fm_af3_training_noise;
 

@@ -105,11 +105,18 @@ static void write_atom(const fm_af3_sample *s, const fm_af3_config *c, const fm_
     }
 }
 
-/* Writes which row of the slots' logits belongs to each atom, and the reverse. */
+/* Writes which row of the slots' logits belongs to each atom, and the reverse, and the atoms that
+ * represent tokens. */
 static void write_slots(const fm_af3_sample *s, const fm_af3_config *c, const fm_af3_inputs *in,
                         const fm_af3_writer *to) {
     for (int64_t r = 0; r < c->max_atoms_per_token * c->n_token; r++)
         put(to, in->atom_of_row, r, -1);
+    for (int64_t t = 0; t < c->n_token; t++)
+        put(to, in->representative, t, -1);
+    for (int64_t l = 0; l < s->n_atom; l++) {
+        int64_t t = s->atom_to_token_idx[l];
+        if (s->distogram_rep_atom_mask[l]) put(to, in->representative, t, (double)l);
+    }
     for (int64_t l = 0; l < c->n_atom; l++) {
         bool inside = l < s->n_atom;
         int64_t row =
@@ -161,28 +168,4 @@ void fm_af3_write_msa(const fm_af3_sample *s, const fm_af3_config *c, const fm_a
             put(to, in->msa, at + FM_AF3_RESTYPES + 1, s->deletion_value[from]);
         }
     }
-}
-
-fm_status fm_af3_write_structure(const fm_af3_sample *s, const fm_af3_config *c,
-                                 const fm_af3_inputs *in, const double *x, const fm_af3_writer *to,
-                                 fm_arena *scratch, fm_error *reterr) {
-    size_t mark = fm_arena_mark(scratch);
-    int64_t n = s->n_token, N = c->n_token;
-    int64_t *atom = fm_arena_alloc_array(scratch, (size_t)n, sizeof *atom);
-    if (!atom) return fm_arena_full(scratch, reterr);
-    for (int64_t l = 0; l < s->n_atom; l++) {
-        if (s->distogram_rep_atom_mask[l]) atom[s->atom_to_token_idx[l]] = l;
-    }
-    for (int64_t at = 0; at < N * N; at++) {
-        int64_t i = at / N, j = at % N;
-        double square = 0;
-        for (int64_t k = 0; k < 3 && i < n && j < n; k++) {
-            double difference = x[3 * atom[i] + k] - x[3 * atom[j] + k];
-            square += difference * difference;
-        }
-        put(to, in->distances, at, sqrt(square));
-        put(to, in->distance_classes, at, fm_af3_distance_class(sqrt(square)));
-    }
-    fm_arena_rewind(scratch, mark);
-    return FM_OK;
 }

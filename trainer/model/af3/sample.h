@@ -51,13 +51,4 @@ void fm_af3_write_msa(const fm_af3_sample *sample, const fm_af3_config *config,
                       const fm_af3_inputs *inputs, const int64_t *rows, int64_t n_row,
                       const fm_af3_writer *to);
 
-/* Writes the confidence head's inputs that depend on a predicted structure, x [n_atom, 3] Å. It
- * writes every element of them, so the tensors need not be zero before. Uses `scratch` and rewinds
- * it. FM_ERR_NOMEM. */
-FM_MUST_USE fm_status fm_af3_write_structure(const fm_af3_sample *sample,
-                                             const fm_af3_config *config,
-                                             const fm_af3_inputs *inputs, const double *x,
-                                             const fm_af3_writer *to, fm_arena *scratch,
-                                             fm_error *reterr);
-
 #endif

@@ -112,31 +112,47 @@ fm_tensor_ref fm_af3_template_embedder(fm_tape *tape, const fm_af3_config *confi
                                        fm_tensor_ref templates, fm_tensor_ref pair_mask,
                                        fm_tensor_ref z) {
     const double eps = 1e-7;
-    double n = (double)fm_tape_tensor(tape, templates)->local[0];
+    const fm_groups *groups = config->groups;
+    int64_t n = fm_tape_tensor(tape, templates)->local[0];
+    bool shares = fm_af3_split_dap(groups) && n % fm_groups_part(groups).count == 0;
     fm_tensor_ref x = fm_op_norm(tape, "template norm z", z, weights->norm_z, 0);
     x = fm_op_linear_all(tape, "template z", x, &weights->z);
+    x = fm_af3_split_gather(tape, groups, "template z", x);
+    if (shares) templates = fm_af3_split_rows(tape, groups, "templates", templates);
     fm_tensor_ref v = fm_op_linear_all(tape, "template features", templates, &weights->a);
     v = fm_op_add(tape, "template pairs", v, x);
     v = fm_af3_template_blocks(tape, config, weights->block, config->n_template_block, pair_mask,
                                v);
     v = fm_op_norm(tape, "template norm v", v, weights->norm_v, 0);
-    fm_tensor_ref u = fm_op_sum_groups(tape, "template mean", v, 1 / (eps + n));
+    fm_tensor_ref u = fm_op_sum_groups(tape, "template mean", v, 1 / (eps + (double)n));
+    if (shares) {
+        fm_gather sum = fm_dap_sum_begin(tape, "template mean", groups->dap, u);
+        u = fm_dap_gather_finish(tape, &sum);
+    } else {
+        u = fm_af3_split_rows(tape, groups, "template mean", u);
+    }
     u = fm_op_relu(tape, "template relu", u);
     return fm_op_linear_all(tape, "template update", u, &weights->u);
 }
 
 /* -- a cycle */
 
-static fm_tensor_ref initial_z(fm_tape *tape, const fm_af3_trunk_weights *w,
-                               const fm_af3_trunk_inputs *inputs, fm_tensor_ref s0) {
+/* s0 is [1, N, c_s]; a rank makes its rows of z from its tokens i and all j. */
+static fm_tensor_ref initial_z(fm_tape *tape, const fm_af3_config *config,
+                               const fm_af3_trunk_weights *w, const fm_af3_trunk_inputs *inputs,
+                               fm_tensor_ref s0) {
+    const fm_model_config own = fm_af3_split_config(config);
     fm_tensor_ref i = fm_op_linear_all(tape, "z of i", s0, &w->z_init1);
+    i = fm_split_slice(tape, &own, "z of i", i, 1);
     fm_tensor_ref j = fm_op_linear_all(tape, "z of j", s0, &w->z_init2);
     fm_tensor_ref z = fm_op_outer_sum(tape, "initial z", i, j);
     z = fm_op_add(tape, "initial z", z,
                   fm_op_relative_position(tape, "relative position", inputs->relative,
-                                          w->relative.w, w->relative.c_out));
+                                          w->relative.w, w->relative.c_out,
+                                          fm_groups_part(config->groups)));
+    fm_tensor_ref bonds = fm_split_slice(tape, &own, "token bonds", inputs->bonds, 0);
     return fm_op_add(tape, "initial z", z,
-                     fm_op_linear_all(tape, "token bonds", inputs->bonds, &w->token_bond));
+                     fm_op_linear_all(tape, "token bonds", bonds, &w->token_bond));
 }
 
 /* previous: the last cycle's value. Returns x0 + W LayerNorm(previous). */
@@ -150,8 +166,11 @@ static fm_tensor_ref recycled(fm_tape *tape, const char *name, fm_tensor_ref x0,
 static fm_tensor_ref msa_module(fm_tape *tape, const fm_af3_config *config,
                                 const fm_af3_trunk_weights *w, const fm_af3_trunk_inputs *inputs,
                                 fm_tensor_ref s_inputs, fm_tensor_ref z) {
-    fm_tensor_ref m = fm_op_linear_all(tape, "msa features", inputs->msa, &w->msa);
-    m = fm_op_add(tape, "msa", m, fm_op_linear_all(tape, "msa of s", s_inputs, &w->msa_s));
+    const fm_model_config own = fm_af3_split_config(config);
+    fm_tensor_ref features = fm_split_slice(tape, &own, "msa features", inputs->msa, 1);
+    fm_tensor_ref m = fm_op_linear_all(tape, "msa features", features, &w->msa);
+    fm_tensor_ref of_s = fm_op_linear_all(tape, "msa of s", s_inputs, &w->msa_s);
+    m = fm_op_add(tape, "msa", m, fm_split_slice(tape, &own, "msa of s", of_s, 1));
     fm_af3_pair_of in = {m, z};
     return fm_af3_msa_blocks(tape, config, w->msa_block, config->n_msa_block, true, &inputs->masks,
                              in)
@@ -162,8 +181,9 @@ fm_af3_pair_of fm_af3_trunk(fm_tape *tape, const fm_af3_config *config,
                             const fm_af3_trunk_weights *w, const fm_af3_trunk_inputs *inputs,
                             fm_tensor_ref s_inputs) {
     fm_tensor_ref s0 = fm_op_linear_all(tape, "initial s", s_inputs, &w->s_init);
-    fm_tensor_ref z = recycled(tape, "recycled z", initial_z(tape, w, inputs, s0),
-                               inputs->previous_z, w->norm_z, &w->z_cycle);
+    fm_tensor_ref z = fm_af3_split_rows(tape, config->groups, "recycled z", inputs->previous_z);
+    z = recycled(tape, "recycled z", initial_z(tape, config, w, inputs, s0), z, w->norm_z,
+                 &w->z_cycle);
     if (inputs->templates != FM_TENSOR_NONE) {
         z = fm_op_add(tape, "templates", z,
                       fm_af3_template_embedder(tape, config, &w->templates, inputs->templates,
@@ -175,6 +195,9 @@ fm_af3_pair_of fm_af3_trunk(fm_tape *tape, const fm_af3_config *config,
                              &inputs->masks, (fm_af3_pair_of){s, z});
 }
 
-fm_tensor_ref fm_af3_distogram(fm_tape *tape, const fm_linear_weights *weights, fm_tensor_ref z) {
-    return fm_op_symmetrise(tape, "distogram", fm_op_linear_all(tape, "distogram", z, weights));
+fm_tensor_ref fm_af3_distogram(fm_tape *tape, const fm_groups *groups,
+                               const fm_linear_weights *weights, fm_tensor_ref z) {
+    fm_tensor_ref logits = fm_op_linear_all(tape, "distogram", z, weights);
+    logits = fm_af3_split_gather(tape, groups, "distogram", logits);
+    return fm_op_symmetrise(tape, "distogram", logits);
 }

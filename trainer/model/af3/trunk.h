@@ -11,6 +11,7 @@
 #define FM_TRAINER_AF3_TRUNK_H
 
 #include "trainer/model/af3/blocks.h"
+#include "trainer/model/af3/split.h"
 
 enum { FM_AF3_MAX_TEMPLATE_BLOCK = 8, FM_AF3_MAX_MSA_BLOCK = 16 };
 
@@ -60,20 +61,21 @@ void fm_af3_template_features(int64_t n_template, int64_t n, const int64_t *asym
                               const float *pseudo_beta_mask, const float *unit_vector,
                               const float *backbone_frame_mask, float *features);
 
-/* Records the template embedder. `templates` is [T, N, N, 108]. Returns its update of z, [N, N,
- * c_z]. */
+/* Records the template embedder. `templates` is [T, N, N, 108], whole. z, and its update, which is
+ * returned, are [N, N, c_z], or this rank's rows. */
 fm_tensor_ref fm_af3_template_embedder(fm_tape *tape, const fm_af3_config *config,
                                        const fm_af3_template_embedder_weights *weights,
                                        fm_tensor_ref templates, fm_tensor_ref pair_mask,
                                        fm_tensor_ref z);
 
-/* Records one cycle. s_inputs [1, N, c_s_inputs]. Returns s and z; the caller stores them for the
- * next cycle. */
+/* Records one cycle. s_inputs [1, N, c_s_inputs]. Returns s and z, or this rank's rows of z; the
+ * caller stores them for the next cycle. */
 fm_af3_pair_of fm_af3_trunk(fm_tape *tape, const fm_af3_config *config,
                             const fm_af3_trunk_weights *weights, const fm_af3_trunk_inputs *inputs,
                             fm_tensor_ref s_inputs);
 
-/* Returns the logits [N, N, 64] of the distogram. */
-fm_tensor_ref fm_af3_distogram(fm_tape *tape, const fm_linear_weights *weights, fm_tensor_ref z);
+/* Returns the logits [N, N, 64] of the distogram, whole. */
+fm_tensor_ref fm_af3_distogram(fm_tape *tape, const fm_groups *groups,
+                               const fm_linear_weights *weights, fm_tensor_ref z);
 
 #endif

@@ -113,8 +113,8 @@ static fm_status record(fm_af3_trainer *t, fm_error *reterr) {
     if (status) return status;
     fm_af3_record_cycle(&t->tape[FM_AF3_CYCLE], config, &t->weights, &t->inputs);
     t->out = fm_af3_record_last(&t->tape[FM_AF3_LAST], config, &t->weights, &t->inputs);
-    t->logits =
-        fm_af3_record_confidence(&t->tape[FM_AF3_CONFIDENCE], config, &t->weights, &t->inputs);
+    t->logits = fm_af3_record_confidence(&t->tape[FM_AF3_CONFIDENCE], config, &t->weights,
+                                         &t->inputs, t->rollout.x);
     fm_af3_record_prepare(&t->tape[FM_AF3_PREPARE], config, &t->weights, &t->inputs);
     fm_af3_record_rollout_step(&t->tape[FM_AF3_DENOISE], config, &t->weights, &t->inputs,
                                &t->rollout, FM_DRAW_ROLLOUT);
@@ -143,9 +143,15 @@ static int64_t arena_bytes(const fm_af3_trainer *t, bool second) {
     return most;
 }
 
+/* Of the sum of gradients over the ranks of a sample. */
+static int64_t sum_bytes(const fm_af3_trainer *t) {
+    bool sums = t->options.model.groups && !t->options.forward_only;
+    return sums ? FM_AF3_SUM_ELEMENTS * (int64_t)fm_element_bytes(t->params.element) : 0;
+}
+
 int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *t) {
     return t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes +
-           arena_bytes(t, false) + arena_bytes(t, true);
+           arena_bytes(t, false) + arena_bytes(t, true) + sum_bytes(t);
 }
 
 /* The budget where none is given: what is taken plus what the device has left, less a reserve for
@@ -201,6 +207,11 @@ static fm_status bind_arenas(fm_af3_trainer *t, fm_error *reterr) {
     }
     for (int i = 0; i < FM_AF3_TAPES; i++)
         fm_tape_bind(&t->tape[i], is_second(i) ? t->second_memory : t->memory);
+    if (sum_bytes(t) == 0) return FM_OK;
+    t->sum_scratch = kernels->alloc((size_t)sum_bytes(t));
+    if (!t->sum_scratch) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "memory for the sum over ranks was refused");
+    }
     return FM_OK;
 }
 
@@ -245,6 +256,7 @@ fm_status fm_af3_trainer_create(const fm_af3_trainer_options *options, fm_af3_tr
     fm_af3_trainer *t = calloc(1, sizeof *t);
     if (!t) return fm_fail(reterr, FM_ERR_NOMEM, "the step't own memory was refused");
     t->options = *options;
+    t->options.model = fm_af3_split_pad(&options->model);
     if (options->forward_only) {
         t->options.model.dropout_msa = t->options.model.dropout_pair = 0;
         t->options.model.recompute = FM_RECOMPUTE_NONE; /* nothing is kept for a backward */
@@ -265,6 +277,7 @@ void fm_af3_trainer_destroy(fm_af3_trainer *t) {
     release_tapes(t);
     kernels->release(t->memory);
     kernels->release(t->second_memory);
+    kernels->release(t->sum_scratch);
     fm_mirror_fini(&t->mirror);
     fm_optimizer_fini(&t->optimizer);
     fm_state_release(&t->state);

@@ -15,11 +15,14 @@
  *     rollout     prepare, then all denoising steps                     second  -
  *     learn       noisy structures, the diffusion module, distogram,    both    chooses and writes
  *                 losses, backward                                              the labels
- *     confidence  the confidence head on the rollout, losses, backward  first   writes distances
+ *     confidence  the confidence head on the rollout, losses, backward  first   -
  *
  * Labels are chosen by the rollout (label_permutation.h), so it comes between the two halves of the
  * last cycle, whose trunk waits in the first arena. Results are a function of (options, samples):
- * same seed, same bits. */
+ * same seed, same bits.
+ *
+ * The ranks of options.model.groups share a sample (model/af3/split.h): all get the same samples
+ * and have the same results. */
 #ifndef FM_TRAINER_STEP_AF3_STEP_H
 #define FM_TRAINER_STEP_AF3_STEP_H
 
@@ -67,7 +70,10 @@ enum {
     FM_AF3_TAPES
 };
 
-enum { FM_AF3_STEP_ROWS = 11 };
+enum {
+    FM_AF3_STEP_ROWS = 11,
+    FM_AF3_SUM_ELEMENTS = 1 << 20 /* of a rank, that a sum over ranks handles at a time */
+};
 
 /* A tensor that each denoising step reads another value of: `now` gets row k of `all` before step
  * k. */
@@ -97,6 +103,7 @@ typedef struct fm_af3_trainer {
     fm_mirror mirror;
     fm_stream *stream;
     void *memory, *second_memory; /* the arenas */
+    void *sum_scratch;            /* of the sum of gradients over ranks; NULL on one rank */
     /* Of the sample in hand. */
     const fm_af3_features *features;
     double *x, *raw;  /* [n_atom, 3] Å: the rollout's result; room for downloads */
@@ -104,8 +111,9 @@ typedef struct fm_af3_trainer {
     fm_af3_result result;
 } fm_af3_trainer;
 
-/* Creates a step. With FM_RECOMPUTE_AUTO it takes the first policy that fits the budget; the
- * model's config then has its choice. FM_ERR_LIMIT when no policy fits, FM_ERR_NOMEM. */
+/* Creates a step. The model's sizes are rounded up as fm_af3_split_pad does. With FM_RECOMPUTE_AUTO
+ * it takes the first policy that fits the budget; the model's config then has its choice.
+ * FM_ERR_LIMIT when no policy fits, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_trainer_create(const fm_af3_trainer_options *options,
                                             fm_af3_trainer **ret_trainer, fm_error *reterr);
 void fm_af3_trainer_destroy(fm_af3_trainer *trainer);
@@ -139,5 +147,7 @@ FM_MUST_USE fm_status fm_af3_trainer_label(fm_af3_trainer *trainer, fm_error *re
 void fm_af3_trainer_learn(fm_af3_trainer *trainer);
 /* Runs the confidence head, backward included, and reads its terms. */
 void fm_af3_trainer_confidence(fm_af3_trainer *trainer);
+/* Replaces the gradient by its sum over the ranks that share the sample. */
+void fm_af3_trainer_sum_gradients(fm_af3_trainer *trainer);
 
 #endif

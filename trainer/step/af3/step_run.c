@@ -1,6 +1,8 @@
 /* step_run.c: runs a sample in parts; see step.h. */
 #include "trainer/step/af3/step_internal.h"
 
+#include "trainer/dist/sum.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -172,14 +174,11 @@ static fm_status permute(fm_af3_trainer *t, fm_complex_labels *labels, fm_error 
 
 fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     const fm_af3_features *f = t->features;
-    const fm_af3_writer to = {fm_mirror_put, &t->mirror};
     size_t mark = fm_arena_mark(&t->scratch);
     fm_complex_labels labels = f->labels;
     fm_status status = f->number ? permute(t, &labels, reterr) : FM_OK;
     if (!status) {
         fm_complex_write_labels(&labels, &t->options.loss, &t->targets, fm_mirror_put, &t->mirror);
-        status = fm_af3_write_structure(&f->sample, &t->options.model, &t->inputs, t->x, &to,
-                                        &t->scratch, reterr);
     }
     for (int64_t i = 0; i < 3 * t->options.model.n_atom; i++)
         fm_mirror_put(&t->mirror, t->targets.structure, i, i < 3 * f->sample.n_atom ? t->x[i] : 0);
@@ -225,6 +224,13 @@ static fm_status name_nonfinite(fm_af3_trainer *t, fm_error *reterr) {
                    (unsigned long long)t->optimizer.step, t->features->slot, cycle, what);
 }
 
+void fm_af3_trainer_sum_gradients(fm_af3_trainer *t) {
+    const fm_groups *groups = t->options.model.groups;
+    if (!groups || t->options.forward_only) return;
+    fm_comm_sum(groups->sample, fm_params_trained(&t->params), t->params.gradient, t->sum_scratch,
+                FM_AF3_SUM_ELEMENTS, t->stream);
+}
+
 fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *features,
                                     fm_af3_result *ret_result, fm_error *reterr) {
     fm_status status = fm_af3_trainer_begin(t, features, reterr);
@@ -235,6 +241,7 @@ fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *fe
     if (status) return status;
     if (!t->options.confidence_only) fm_af3_trainer_learn(t);
     fm_af3_trainer_confidence(t);
+    fm_af3_trainer_sum_gradients(t);
     bool is_finite = isfinite(t->result.loss);
     if (is_finite && !t->options.forward_only) {
         is_finite = fm_optimizer_add_sample(&t->optimizer, t->stream);

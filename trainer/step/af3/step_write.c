@@ -59,10 +59,11 @@ static fm_status write_levels(fm_af3_trainer *t, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Recorded numbers [n_group, n] go to a tensor whose groups may be longer. */
+/* Recorded numbers [n_group, n] go to a tensor whose groups may be longer, and more. */
 static void put_groups(fm_af3_trainer *t, int32_t to, const float *from, int64_t n_group,
                        int64_t n) {
-    int64_t length = fm_tensor_local_count(&t->state.tensor[to]) / n_group;
+    const fm_tensor *tensor = &t->state.tensor[to];
+    int64_t length = fm_tensor_local_count(tensor) / tensor->local[0];
     for (int64_t g = 0; g < n_group; g++)
         for (int64_t i = 0; i < n; i++)
             fm_mirror_put(&t->mirror, to, g * length + i, (double)from[g * n + i]);
@@ -179,7 +180,8 @@ fm_status fm_af3_trainer_write(fm_af3_trainer *t, fm_error *reterr) {
     if (!status) status = write_levels(t, reterr);
     if (!status) status = write_rollout(t, reterr);
     if (!status && t->features->draws) write_draws(t, t->features->draws);
-    fm_mirror_put(&t->mirror, t->seed_gradient, 0, 1);
+    fm_mirror_put(&t->mirror, t->seed_gradient, 0,
+                  1.0 / fm_groups_sample_ranks(t->options.model.groups));
     return status;
 }
 
