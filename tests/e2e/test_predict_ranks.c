@@ -101,6 +101,13 @@ static void ranks_predict_what_one_predicts(void **state) {
                          "cut -d, -f1-9 one/summary.csv >one.csv && "
                          "cut -d, -f1-9 three/summary.csv | cmp one.csv"),
                      0);
+    /* Averages over draws, which also cross the ranks. */
+    assert_int_equal(run("p --cache cache --seeds 0 --ensemble 3 --out mean >mean.log 2>&1 && "
+                         "p --cache cache --seeds 0 --ensemble 3 --dap 2 --out mean2 >mean2.log "
+                         "2>&1 && close_to mean mean2 && n=$(ls mean | head -1) && ! cmp -s "
+                         "mean/$n/${n}_tiny_seed-0.cif "
+                         "one/$n/${n}_tiny_seed-0.cif"),
+                     0);
     /* More ranks than chains, and a chain that is named. */
     assert_int_equal(run("n=$(ls one | head -1); p --cache cache --chain $n --seeds 0,1 --ranks 3 "
                          "--out few >few.log 2>&1 && cmp one/$n/${n}_tiny_seed-1.cif "
@@ -170,6 +177,8 @@ static void mistakes_are_named(void **state) {
     assert_int_equal(run("p --cache cache --gpus 2 --out none 2>err"), 2);
     assert_int_equal(run("grep -q -- '--gpus needs --device cuda' err"), 0);
     assert_int_equal(run("p --cache cache --gpus 2 --ranks 2 --out none 2>err"), 2);
+    assert_int_equal(run("p --cache cache --ensemble 6 --out none 2>err"), 2);
+    assert_int_equal(run("grep -q 'needs more than 21 draws' err"), 0);
     /* The server ends with the command, so a rank that comes too late does not find it. */
     assert_int_equal(
         run("FOLDMILL_RESULTS=1 FOLDMILL_RANK=0 FOLDMILL_RANKS=2 FOLDMILL_PRIVATE_SERVER=unix:x "

@@ -1,62 +1,9 @@
 /* test_infer.c: inference gives what the forward pass of training gives, for any recorded length,
  * within its memory plan. */
-#include "tests/trainer/step_sample.h"
-
-#include "trainer/infer/infer.h"
+#include "tests/trainer/infer_case.h"
 
 #include <math.h>
 #include <pthread.h>
-
-static const unsigned all_heads =
-    1u << FM_HEAD_PLDDT | 1u << FM_HEAD_DISTOGRAM | 1u << FM_HEAD_ALIGNED_ERROR;
-
-static fm_infer_options infer_options(void) {
-    const fm_trainer_options small = small_options();
-    fm_infer_options options = {.model = small.model, .heads = all_heads};
-    memcpy(options.weight, small.weight, sizeof options.weight);
-    return options;
-}
-
-/* Moves every parameter away from its initial value: many of those are 0, so that a new model's
- * blocks add nothing. */
-static void shake(fm_params *params) {
-    float *master = params->master;
-    for (int32_t p = 0; p < params->n_param; p++)
-        for (int64_t i = 0; i < fm_param_count(&params->param[p]); i++)
-            master[params->param[p].offset + i] += (float)(0.1 * op_uniform(100 + (uint32_t)p, i));
-}
-
-static fm_infer *create_infer(const fm_infer_options *options) {
-    fm_infer *infer = NULL;
-    fm_error error = {0};
-    if (fm_infer_create(options, &infer, &error)) fail_msg("%s", error.message);
-    fm_params_draw(fm_infer_get_params(infer), small_options().seed);
-    shake(fm_infer_get_params(infer));
-    return infer;
-}
-
-static fm_infer_result run_infer(fm_infer *infer, const fm_features *features, fm_arena *arena) {
-    fm_infer_result result = {0};
-    fm_error error = {0};
-    if (fm_infer_run(infer, features, arena, &result, &error)) fail_msg("%s", error.message);
-    return result;
-}
-
-static int set_up(void **state) {
-    static fm_arena arena;
-    *state = &arena;
-    return fm_arena_init(&arena, (size_t)1 << 30, NULL) ? 1 : 0;
-}
-
-static int tear_down(void **state) {
-    fm_arena_fini(*state);
-    return 0;
-}
-
-static void assert_near(const float *a, const float *b, size_t n, double tolerance) {
-    for (size_t i = 0; i < n; i++)
-        assert_true(fabs((double)a[i] - (double)b[i]) <= tolerance);
-}
 
 /* A trainer of exactly this sample's sizes, without dropout: what training's forward pass gives. */
 static fm_trainer *exact_trainer(bool forward_only) {
@@ -365,6 +312,8 @@ static void seeds_decide_samples(void **state) {
     assert_memory_not_equal(first.atoms, other.atoms, sizeof(float) * N_RES * 42);
     fm_infer_destroy(infer);
 }
+
+/* -- slabs */
 
 /* A recording of more than one slab along every axis: 48 residues, 40 rows of both MSAs. */
 static fm_trainer *create_slabs(const fm_params *params, const fm_groups *groups,

@@ -3,7 +3,6 @@
 #include "tests/testing/testing.h"
 
 #include "trainer/app/pulse.h"
-#include "trainer/dist/board.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -35,7 +34,7 @@ static bool names_the_lost(const fm_board *board) {
     return false;
 }
 
-static void end(void *board, const char *reason) {
+static void end(fm_board *board, const char *reason) {
     fm_board_end(board, reason);
 }
 
@@ -49,8 +48,8 @@ static int run_rank(const char *address, int32_t rank, fate what) {
     if (!status) status = fm_meeting_open(&host, "", 0, 1, generous_s, NULL);
     if (!status) status = fm_board_open(host, generous_s, &board, NULL);
     if (!status) {
-        const fm_pulse_options options = {address, generous_s, still_s, end, board};
-        status = fm_pulse_start(rank, SIZE, &options, &pulse, NULL);
+        const fm_pulse_options options = {address, generous_s, still_s, end};
+        status = fm_pulse_start(board, rank, SIZE, &options, &pulse, NULL);
     }
     if (status) return 1;
     bool ok = true;

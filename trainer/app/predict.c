@@ -90,7 +90,7 @@ typedef struct predict_settings {
     uint64_t recycles, max_length, n_cluster, n_extra, wait_ms, data_timeout_s, memory_mib, jobs;
     double device_gib, recycle_tol;
     bool resume, pdb, dropout, single_sequence, quiet;
-    uint64_t n_rank, gpus, dap;
+    uint64_t n_rank, gpus, dap, ensemble;
     fm_predict_ranks_options ranks;
     uint32_t date_rule;
     uint32_t n_seed;
@@ -224,6 +224,13 @@ static fm_status check(predict_settings *set, fm_error *reterr) {
     if (!(set->recycle_tol >= 0 && set->recycle_tol <= 1000)) {
         return fm_fail(reterr, FM_ERR_USAGE, "--recycle-tol: expected 0 to 1000 Å");
     }
+    if ((set->recycles + 1) * set->ensemble > FM_MAX_CYCLE) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--ensemble %llu with %llu cycles needs more than %d draws of MSA rows, the "
+                       "most that a sample has",
+                       (unsigned long long)set->ensemble, (unsigned long long)set->recycles + 1,
+                       FM_MAX_CYCLE);
+    }
     if (!set->date) set->date = set->n_input ? "any" : "query";
     set->date_rule = fm_template_date_parse(set->date);
     if (!set->date_rule) {
@@ -306,6 +313,9 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
          .help = "recycling cycles after the first (3)", .max = 20},
         {"recycle-tol", FM_OPTION_F64, &set->recycle_tol, "ANGSTROM",
          .help = "end recycling when a cycle changes CA distances by less; 0: never (0.5)"},
+        {"ensemble", FM_OPTION_U64, &set->ensemble, "N",
+         .help = "draws of MSA rows in each cycle, whose representations are averaged (1)",
+         .min = 1, .max = FM_MAX_CYCLE},
         {"dropout", FM_OPTION_FLAG, &set->dropout, NULL,
          .help = "keep dropout on, for seeds that differ more"},
         {"seeds", FM_OPTION_STRING, &set->seeds, "LIST",
@@ -328,8 +338,8 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
 /* Removes the rows of options that the command does not have. foldmill distill takes one file of
  * weights and one seed, and its help says so. */
 static void choose_options(fm_option *options, bool distils) {
-    static const char *const of_files[] = {"alignments", "templates", "single-sequence", "chain",
-                                           "pdb"};
+    static const char *const of_files[] = {"alignments", "templates", "single-sequence",
+                                           "chain",      "ensemble",  "pdb"};
     size_t kept = 0;
     for (size_t i = 0; options[i].name; i++) {
         bool is_wanted = distils || strcmp(options[i].name, "min-plddt") != 0;
@@ -399,11 +409,10 @@ static double hourly_rate(const fm_predict_pace *pace) {
 /* "1204 an hour, 13 min left"; "" before there is a rate. */
 static const char *format_pace(const fm_predict_pace *pace, char out[64]) {
     const double minute = 60, hour = 3600;
-    double left = pace->left_s, rate = hourly_rate(pace);
+    double left = pace->left_s;
     out[0] = '\0';
-    if (rate == 0 || pace->n_done == pace->n_all) return out;
-    int n = snprintf(out, 64, "  %.0f an hour%s", rate, isfinite(left) ? ", " : "");
-    if (!isfinite(left)) return out;
+    if (!isfinite(left) || pace->n_done == pace->n_all) return out;
+    int n = snprintf(out, 64, "  %.0f an hour, ", hourly_rate(pace));
     if (left < 2 * minute) {
         snprintf(out + n, 64 - (size_t)n, "%.0f s left", left);
     } else if (left < 2 * hour) {
@@ -496,17 +505,14 @@ typedef struct predict_models {
     fm_predict_model looked[FM_PREDICT_MOST_MODELS];
 } predict_models;
 
-/* A device that is not there is refused before the work begins. */
-static fm_status check_device(const predict_settings *set, fm_error *reterr) {
-    const fm_kernels *unused;
-    return fm_device_find(set->device, set->dtype, &unused, reterr);
-}
-
-/* Reads the sizes of all models, so that weights that cannot be used are refused before the work
- * begins. */
+/* Reads the sizes of all models, so that weights that cannot be used, and a device that is not
+ * there, are refused before the work begins. */
 static fm_status look_at_models(const predict_settings *set, predict_models *models,
                                 fm_error *reterr) {
-    fm_status status = FM_OK;
+    const fm_kernels *unused;
+    /* The command that starts ranks does not touch the devices, which are theirs. */
+    fm_status status =
+        set->ranks.n_rank > 1 ? FM_OK : fm_device_find(set->device, set->dtype, &unused, reterr);
     for (uint32_t m = 0; m < set->weights.n && !status; m++) {
         models->name[m] = set->name[m];
         models->options[m] = (fm_predict_model_options){
@@ -516,6 +522,7 @@ static fm_status look_at_models(const predict_settings *set, predict_models *mod
             .set = strcmp(set->set, "ema") == 0 ? FM_CHECKPOINT_EMA : FM_CHECKPOINT_MODEL,
             .recycle_tol = set->recycle_tol,
             .dropout = set->dropout,
+            .n_draw = (uint32_t)set->ensemble,
             .n_cluster = set->n_cluster,
             .n_extra = set->n_extra,
             .memory_budget_gib = set->device_gib};
@@ -649,7 +656,6 @@ static fm_status check_and_run(predict_settings *set, fm_results *results, uint3
     predict_models *models = calloc(1, sizeof *models);
     if (!models) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the models' settings");
     fm_status status = fm_predict_folder_check(set->out, reterr);
-    if (!status && set->ranks.n_rank == 1) status = check_device(set, reterr);
     if (!status) status = look_at_models(set, models, reterr);
     if (!status) status = prepare_and_run(set, models, results, ret_refused, reterr);
     free(models);
@@ -657,37 +663,36 @@ static fm_status check_and_run(predict_settings *set, fm_results *results, uint3
 }
 
 /* Predicts as one of the ranks that another process of this command has started. */
-static int run_as_rank(const predict_settings *set, const char *server, predict_models *models) {
+static fm_status predict_as_rank(predict_settings *set, predict_models *models, const char *server,
+                                 fm_error *reterr) {
     const fm_predict_inputs_options options = inputs_options(set, server);
     fm_predict_inputs *inputs = NULL;
     fm_predict_rank *rank = NULL;
-    fm_error error;
-    fm_status status = look_at_models(set, models, &error);
-    if (!status) status = fm_predict_inputs_open(&options, &inputs, &error);
-    if (!status) status = fm_predict_rank_open(&set->ranks, &models->options[0], &rank, &error);
-    int code = status ? report(set->program, &error) : EXIT_OK;
-    if (!status) {
-        progress p = {.set = set};
+    progress p = {.set = set};
+    fm_status status = fm_predict_rank_open(&set->ranks, set->device, set->dtype, &rank, reterr);
+    if (status) return status;
+    status = fm_predict_inputs_open(&options, &inputs, reterr);
+    if (!status) status = look_at_models(set, models, reterr);
+    if (status) {
+        fm_predict_rank_fail(rank, reterr);
+    } else {
         fm_predict_run_options run = run_options(set, models, inputs);
         run.on_model = show_model;
         run.context = &p;
-        code = fm_predict_rank_run(rank, &run, &error) ? EXIT_FAILED : EXIT_OK;
+        status = fm_predict_rank_run(rank, &run, reterr);
     }
     fm_predict_rank_close(rank);
     fm_predict_inputs_close(inputs);
-    return code;
+    return status;
 }
 
-static int run_rank(const predict_settings *set, const char *server) {
+static int run_rank(predict_settings *set, const char *server) {
     fm_error error;
     predict_models *models = calloc(1, sizeof *models);
-    if (!models) {
-        fm_fail(&error, FM_ERR_NOMEM, "no memory for the models' settings");
-        return report(set->program, &error);
-    }
-    int code = run_as_rank(set, server, models);
+    fm_status status = models ? predict_as_rank(set, models, server, &error) : FM_ERR_NOMEM;
     free(models);
-    return code;
+    if (status == FM_ERR_USAGE) return EXIT_USAGE;
+    return status ? EXIT_FAILED : EXIT_OK;
 }
 
 /* Predicts as the only process, or as the command that starts the ranks. */
@@ -738,6 +743,7 @@ static const predict_settings defaults = {.seeds = "0",
                                           .dtype = "fp32",
                                           .recycles = 3,
                                           .dap = 1,
+                                          .ensemble = 1,
                                           .recycle_tol = 0.5,
                                           .min_plddt = 70,
                                           .wait_ms = 5000,

@@ -45,6 +45,19 @@ typedef struct command {
     fm_error error;
 } command;
 
+/* Counts a prediction. Which chains are left to the ranks is not known here, so each is taken for
+ * an average one. */
+static void count(command *c, const fm_result *result) {
+    fm_predict_pace *pace = &c->pace;
+    pace->n_all = (uint64_t)c->results->n_chain * c->results->n_run;
+    pace->n_done++;
+    pace->n_resumed += result->is_resumed;
+    pace->elapsed_s = (double)(fm_clock_ns() - c->begin_ns) * 1e-9;
+    const uint64_t n_made = pace->n_done - pace->n_resumed;
+    pace->left_s =
+        n_made ? pace->elapsed_s * (double)(pace->n_all - pace->n_done) / (double)n_made : NAN;
+}
+
 static fm_status take_record(command *c, const record *r, fm_error *reterr) {
     if (r->signal) {
         fm_stop_request(r->signal);
@@ -63,11 +76,7 @@ static fm_status take_record(command *c, const record *r, fm_error *reterr) {
     chain->n_seq = r->n_seq;
     chain->n_templ = r->n_templ;
     chain->result[r->run] = r->result;
-    c->pace.n_done++;
-    c->pace.n_resumed += r->result.is_resumed;
-    c->pace.n_all = (uint64_t)c->results->n_chain * c->results->n_run;
-    c->pace.elapsed_s = (double)(fm_clock_ns() - c->begin_ns) * 1e-9;
-    c->pace.left_s = NAN; /* the lengths that the groups have left are not known here */
+    count(c, &r->result);
     if (c->run->on_result) {
         c->run->on_result(c->run->context, chain, &c->results->run[r->run], &chain->result[r->run],
                           &c->pace);
@@ -177,7 +186,7 @@ const char *fm_predict_rank_server(void) {
 }
 
 static fm_status meet(fm_predict_rank *rank, const fm_predict_ranks_options *options,
-                      const fm_world *world, const fm_predict_model_options *model,
+                      const fm_world *world, const char *device, const char *dtype,
                       fm_error *reterr) {
     const fm_layout layout = {options->dap, 1, 1};
     const fm_kernels *kernels;
@@ -185,22 +194,22 @@ static fm_status meet(fm_predict_rank *rank, const fm_predict_ranks_options *opt
     of_group.rank = rank->place;
     of_group.size = options->dap;
     fm_world_put_gpu_first(world);
-    fm_status status = fm_device_find(model->device, model->dtype, &kernels, reterr);
+    fm_status status = fm_device_find(device, dtype, &kernels, reterr);
     if (status || options->dap == 1) return status;
     status = fm_ranks_open(rank->program, &of_group, &layout, &rank->ranks, reterr);
     if (status) return status;
-    return fm_ranks_join(rank->ranks, model->device, kernels, &rank->groups, reterr);
+    return fm_ranks_join(rank->ranks, device, kernels, &rank->groups, reterr);
 }
 
-fm_status fm_predict_rank_open(const fm_predict_ranks_options *options,
-                               const fm_predict_model_options *model, fm_predict_rank **ret_rank,
-                               fm_error *reterr) {
+fm_status fm_predict_rank_open(const fm_predict_ranks_options *options, const char *device,
+                               const char *dtype, fm_predict_rank **ret_rank, fm_error *reterr) {
     fm_world world;
     bool found;
     fm_status status = fm_world_find(NULL, &found, &world, reterr);
     if (status) return status;
     if (!found || world.size != options->n_rank) {
-        return fm_fail(reterr, FM_ERR_USAGE, "this process is a rank of another command");
+        fprintf(stderr, "%s: this process is a rank of another command\n", options->program);
+        return FM_ERR_USAGE;
     }
     fm_predict_rank *rank = calloc(1, sizeof *rank);
     if (!rank) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a rank");
@@ -218,12 +227,22 @@ fm_status fm_predict_rank_open(const fm_predict_ranks_options *options,
     }
     fm_stop_catch(false);
     *ret_rank = rank;
-    status = meet(rank, options, &world, model, reterr);
+    status = meet(rank, options, &world, device, dtype, reterr);
     if (!status) return FM_OK;
-    if (rank->ranks) fm_ranks_fail(rank->ranks, reterr);
+    fm_predict_rank_fail(rank, reterr);
     fm_predict_rank_close(rank);
     *ret_rank = NULL;
     return status;
+}
+
+void fm_predict_rank_fail(fm_predict_rank *rank, const fm_error *error) {
+    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    if (rank->ranks) {
+        fm_ranks_fail(rank->ranks, error);
+        return;
+    }
+    fm_error_format(error, text, sizeof text);
+    fprintf(stderr, "%s: rank %d: %s\n", rank->program, (int)(rank->first + rank->place), text);
 }
 
 void fm_predict_rank_close(fm_predict_rank *rank) {
@@ -331,12 +350,8 @@ fm_status fm_predict_rank_run(fm_predict_rank *rank, const fm_predict_run_option
         if (rank->place == 0) report(rank, &stopped);
         status = FM_OK;
     }
-    if (status && rank->ranks) {
-        fm_ranks_fail(rank->ranks, reterr);
-    } else if (status) {
-        char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
-        fm_error_format(reterr, text, sizeof text);
-        fprintf(stderr, "%s: rank %d: %s\n", rank->program, (int)rank->first, text);
+    if (status) {
+        fm_predict_rank_fail(rank, reterr);
     } else if (rank->ranks) {
         fm_ranks_leave(rank->ranks);
     }

@@ -40,15 +40,19 @@ const char *fm_predict_rank_server(void);
 
 typedef struct fm_predict_rank fm_predict_rank;
 
-/* Meets the other ranks of the group, and finds the device that `model` names. The errors of
- * fm_world_find, fm_device_find, fm_ranks_open and fm_ranks_join. */
+/* Meets the other ranks of the group, and finds the device. The errors of fm_world_find,
+ * fm_device_find, fm_ranks_open and fm_ranks_join, which one rank of the group reports on standard
+ * error, like all errors below. */
 FM_MUST_USE fm_status fm_predict_rank_open(const fm_predict_ranks_options *options,
-                                           const fm_predict_model_options *model,
+                                           const char *device, const char *dtype,
                                            fm_predict_rank **ret_rank, fm_error *reterr);
+
+/* Ends the work of the group because this rank has failed alone. */
+void fm_predict_rank_fail(fm_predict_rank *rank, const fm_error *error);
 
 /* Predicts the chains of this rank's group. run->on_model is called by the first rank of all, and
  * run->on_result not at all. Returns FM_OK when the rank was asked to stop, too: the
- * command knows. An error is reported on standard error by one rank of the group. */
+ * command knows. */
 FM_MUST_USE fm_status fm_predict_rank_run(fm_predict_rank *rank, const fm_predict_run_options *run,
                                           fm_error *reterr);
 

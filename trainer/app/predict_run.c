@@ -117,6 +117,10 @@ static void format_key(const predictor *p, const fm_sample *sample, char out[FM_
                      (int)o->distils, o->least_plddt, o->model[0].device, o->model[0].dtype,
                      o->software, (int)o->model[0].set,
                      (unsigned long long)p->results->run[p->run].seed);
+    if (o->model[0].n_draw > 1) {
+        n +=
+            snprintf(settings + n, sizeof settings - (size_t)n, " ensemble %u", o->model[0].n_draw);
+    }
     if (o->model[0].groups) { /* parts change results by rounding */
         n += snprintf(settings + n, sizeof settings - (size_t)n, " dap %d",
                       (int)o->model[0].groups->layout.dap);
@@ -165,6 +169,7 @@ static fm_status write_run(predictor *p, const fm_prediction *prediction, const 
     fm_json_put_u64(&json, "recycles", p->options->n_recycle);
     fm_json_put_f64(&json, "recycle_tol", p->options->model[0].recycle_tol, 4);
     fm_json_put_bool(&json, "dropout", p->options->model[0].dropout);
+    fm_json_put_u64(&json, "ensemble", p->options->model[0].n_draw);
     fm_json_put_u64(&json, "msa_clusters", (uint64_t)p->model.config.data.max_msa_clusters);
     fm_json_put_u64(&json, "extra_msa", (uint64_t)p->model.config.data.max_extra_msa);
     fm_json_put_u64(&json, "cycles", r->n_cycle);
@@ -373,12 +378,12 @@ static fm_status make_folders(const predictor *p, const char *chain, fm_error *r
 }
 
 /* Removes what an earlier distillation wrote for a chain that now failed: the build takes every
- * structure of the folder. Predictions of an earlier `foldmill predict` stay. */
+ * structure of the folder. */
 static fm_status take_back(const predictor *p, const char *chain, fm_error *reterr) {
+    if (p->options->only_computes) return FM_OK;
     static const char *const endings[] = {"_run.json", ".cif", "_scores.json"};
     fm_status status = FM_OK;
-    size_t n = p->options->distils ? sizeof endings / sizeof endings[0] : 0;
-    for (size_t i = 0; i < n && !status; i++) {
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0] && !status; i++) {
         char path[PATH_BYTES];
         status = path_of(p, chain, endings[i], path, reterr);
         if (!status) status = remove_file(path, NULL, reterr);
@@ -411,20 +416,20 @@ static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_ch
     if (status) return status;
     *result = (fm_result){.is_done = true, .status = held->status};
     snprintf(result->why, sizeof result->why, "%s", held->why);
-    bool writes = !p->options->only_computes;
-    if (held->status) return held->memory && writes ? take_back(p, chain->name, reterr) : FM_OK;
-    if (p->options->about && !chain->about && writes) {
+    bool may_have_files = p->options->distils && held->memory; /* else its name is not known */
+    if (held->status) return may_have_files ? take_back(p, chain->name, reterr) : FM_OK;
+    if (p->options->about && !chain->about && !p->options->only_computes) {
         status = p->options->about(p->options->about_context, chain->name, &chain->about, reterr);
         if (status) return status;
     }
     format_key(p, &sample, key);
     if (p->options->resumes && take_earlier(p, chain->name, key, result)) return FM_OK;
-    status = writes ? make_folders(p, chain->name, reterr) : FM_OK;
+    status = p->options->only_computes ? FM_OK : make_folders(p, chain->name, reterr);
     if (!status) status = predict(p, &sample, chain, key, result, reterr);
     if (status != FM_ERR_DATA && status != FM_ERR_LIMIT) return status;
     result->status = status;
     snprintf(result->why, sizeof result->why, "%.255s", reterr->message);
-    return writes ? take_back(p, chain->name, reterr) : FM_OK;
+    return p->options->distils ? take_back(p, chain->name, reterr) : FM_OK;
 }
 
 /* -- all chains */
@@ -442,6 +447,11 @@ static uint32_t position_of(const fm_chains_options *chains, uint64_t index) {
         }
     }
     return low;
+}
+
+static fm_status may_begin(const fm_predict_run_options *o, fm_error *reterr) {
+    if (o->may_begin) return o->may_begin(o->may_begin_context, reterr);
+    return fm_stop_signal() ? fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request") : FM_OK;
 }
 
 /* What a chain costs, up to a factor. Times grow with the square of the length, about. */
@@ -470,11 +480,6 @@ static void count_chain(predictor *p, const fm_chains *chains, uint32_t at, cons
     left += (double)n_unknown * (p->passed_cost + left) / (double)(p->n_passed + n_held - 1 - at);
     pace->elapsed_s = (double)(fm_clock_ns() - p->begin_ns) * 1e-9;
     pace->left_s = p->made_cost > 0 ? left * p->made_s / p->made_cost : NAN;
-}
-
-static fm_status may_begin(const fm_predict_run_options *o, fm_error *reterr) {
-    if (o->may_begin) return o->may_begin(o->may_begin_context, reterr);
-    return fm_stop_signal() ? fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request") : FM_OK;
 }
 
 static fm_status run_piece(predictor *p, const fm_chains *chains, fm_error *reterr) {
@@ -525,7 +530,7 @@ static fm_status run_seed(predictor *p, uint64_t seed, fm_error *reterr) {
     fm_chains_options options = p->options->chains;
     fm_chains *chains;
     options.seed = seed;
-    options.n_cycle = p->options->n_recycle + 1;
+    options.n_cycle = (p->options->n_recycle + 1) * p->options->model[0].n_draw;
     options.max_msa_clusters = (uint32_t)p->model.config.data.max_msa_clusters;
     options.max_extra_msa = (uint32_t)p->model.config.data.max_extra_msa;
     fm_status status = fm_chains_open(&options, &chains, reterr);

@@ -41,8 +41,7 @@ typedef struct fm_predict_run_options {
     const char *const *model_name;         /* [n_model] different from each other */
     const uint64_t *seed;                  /* [n_seed] */
     uint32_t n_recycle;                    /* cycles after the first one */
-    bool
-        only_computes; /* another rank of the same chains writes the files and reads earlier ones */
+    bool only_computes; /* another rank of the same chains writes and removes files */
     const char *out;
     const char *software; /* version of this program */
     bool resumes;         /* keeps predictions whose _run.json has the same inputs */

@@ -2,8 +2,6 @@
  * tells the reason to all others; so the pulse is nothing but gathers. */
 #include "trainer/app/pulse.h"
 
-#include "trainer/dist/board.h"
-
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,6 +11,7 @@
 enum { BEAT_MS = 1000, LOOK_MS = 100 };
 
 struct fm_pulse {
+    fm_board *board;
     fm_meeting *meeting;
     fm_pulse_options options;
     pthread_t thread;
@@ -29,7 +28,7 @@ static void *beat(void *argument) {
         if (status && !atomic_load(&pulse->is_quiet)) {
             char reason[FM_BOARD_REASON_BYTES];
             snprintf(reason, sizeof reason, "no pulse between the hosts: %.300s", error.message);
-            pulse->options.end(pulse->options.context, reason);
+            pulse->options.end(pulse->board, reason);
         }
         if (status) break;
         for (int ms = 0; ms < BEAT_MS && !atomic_load(&pulse->ends); ms += LOOK_MS)
@@ -43,11 +42,12 @@ static void name_meeting(const char *address, char *out, size_t out_bytes) {
     snprintf(out, out_bytes, "%s%s", address, strchr(address, '#') ? ".pulse" : "#pulse");
 }
 
-fm_status fm_pulse_start(int32_t rank, int32_t size, const fm_pulse_options *options,
-                         fm_pulse **ret_pulse, fm_error *reterr) {
+fm_status fm_pulse_start(fm_board *board, int32_t rank, int32_t size,
+                         const fm_pulse_options *options, fm_pulse **ret_pulse, fm_error *reterr) {
     char own[FM_MEETING_ADDRESS_BYTES + 8];
     fm_pulse *pulse = calloc(1, sizeof *pulse);
     if (!pulse) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the pulse between hosts");
+    pulse->board = board;
     pulse->options = *options;
     name_meeting(options->address, own, sizeof own);
     fm_status status = fm_meeting_open(&pulse->meeting, own, rank, size, options->open_s, reterr);

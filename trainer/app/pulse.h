@@ -7,7 +7,7 @@
 #ifndef FM_TRAINER_PULSE_H
 #define FM_TRAINER_PULSE_H
 
-#include "proto/base/status.h"
+#include "trainer/dist/board.h"
 
 typedef struct fm_pulse fm_pulse;
 
@@ -15,14 +15,14 @@ typedef struct fm_pulse_options {
     const char *address; /* of the meeting of the ranks, which is open everywhere */
     double open_s;       /* that this rank waits for the others now */
     double still_s;      /* that a rank may be silent */
-    void (*end)(void *context, const char *reason); /* ends the run for the ranks of this host */
-    void *context;
+    void (*end)(fm_board *board, const char *reason); /* ends the run for the ranks of this host */
 } fm_pulse_options;
 
 /* Collective over the ranks of that meeting: opens another one at its address and starts the
- * thread. FM_ERR_NOMEM, and the errors of fm_meeting_open. The context must outlive it. */
-FM_MUST_USE fm_status fm_pulse_start(int32_t rank, int32_t size, const fm_pulse_options *options,
-                                     fm_pulse **ret_pulse, fm_error *reterr);
+ * thread. FM_ERR_NOMEM, and the errors of fm_meeting_open. The board must outlive it. */
+FM_MUST_USE fm_status fm_pulse_start(fm_board *board, int32_t rank, int32_t size,
+                                     const fm_pulse_options *options, fm_pulse **ret_pulse,
+                                     fm_error *reterr);
 /* From now on nothing that the thread meets ends the run. Call it before the ranks agree that they
  * leave. NULL is allowed. */
 void fm_pulse_quieten(fm_pulse *pulse);

@@ -32,10 +32,6 @@ struct fm_ranks {
     fm_groups groups;
 };
 
-static void end_run(void *watch, const char *reason) {
-    fm_watch_end(watch, reason);
-}
-
 static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr) {
     const fm_world *world = &ranks->world;
     fm_status status =
@@ -45,8 +41,8 @@ static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr
         status = fm_watch_start(program, ranks->board, ranks->meeting, &ranks->watch, reterr);
     }
     if (status || fm_board_size(ranks->board) == world->size) return status;
-    const fm_pulse_options options = {world->meeting, meet_s, still_s, end_run, ranks->watch};
-    return fm_pulse_start(world->rank, world->size, &options, &ranks->pulse, reterr);
+    const fm_pulse_options options = {world->meeting, meet_s, still_s, fm_watch_end};
+    return fm_pulse_start(ranks->board, world->rank, world->size, &options, &ranks->pulse, reterr);
 }
 
 fm_status fm_ranks_open(const char *program, const fm_world *world, const fm_layout *layout,
@@ -222,7 +218,7 @@ void fm_ranks_fail(fm_ranks *ranks, const fm_error *error) {
     } else {
         snprintf(text, sizeof text, "rank %d: %s", (int)ranks->world.rank, what);
     }
-    fm_watch_end(ranks->watch, text);
+    fm_watch_end(ranks->board, text);
 }
 
 bool fm_ranks_is_over(const fm_ranks *ranks) {

@@ -632,38 +632,6 @@ static fm_status train(fm_train_run *run, fm_error *reterr) {
 
 /* -- ranks */
 
-/* Checks how the ranks are to share the work, as far as that can be said before they meet. */
-static fm_status check_layout(const fm_train_run *run, int32_t n_rank, fm_error *reterr) {
-    const fm_layout *layout = &run->layout;
-    const int32_t of_sample = layout->dap * layout->bp;
-    if (n_rank % of_sample != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "%d ranks cannot be divided into groups of dap * bp = %d * %d", (int)n_rank,
-                       (int)layout->dap, (int)layout->bp);
-    }
-    if (layout->dp > run->config.data.global_batch) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "%d groups of ranks cannot share a step of %lld samples ([data] "
-                       "global_batch)",
-                       (int)layout->dp, (long long)run->config.data.global_batch);
-    }
-    fm_status status = fm_layout_check(layout, reterr);
-    if (!status) status = fm_trainer_check_layout(&run->config.model, layout, reterr);
-    if (status || n_rank == 1) return status;
-    if (run->batches.score[0]) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--batch-schedule: a batch that waits for a score needs a run of one rank; "
-                       "give the step");
-    }
-    if (run->batches.n > 1 && run->config.data.global_batch % layout->dp != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--batch-schedule: the first batch of %lld samples cannot be divided evenly "
-                       "over %d groups of ranks",
-                       (long long)run->config.data.global_batch, (int)layout->dp);
-    }
-    return FM_OK;
-}
-
 /* Finds how many ranks the run has, and how they share the work. */
 static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n, fm_error *reterr) {
     const fm_train_options *set = run->set;
@@ -693,7 +661,7 @@ static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n,
     int32_t n_rank = n_world > 1 ? n_world : given ? given : of_sample;
     run->layout = (fm_layout){config->parallel.dap, config->parallel.bp, n_rank / of_sample};
     *ret_n = n_rank;
-    status = check_layout(run, n_rank, reterr);
+    status = fm_run_check_layout(run, n_rank, reterr);
     return status ? status : fm_run_check_evaluator(run, reterr);
 }
 
@@ -737,8 +705,12 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     if (status == FM_ERR_CANCELLED) *ret_code = 128 + fm_stop_signal();
     if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;
     if (n_rank > 1 && !is_rank) {
-        const fm_launch_options options = {fm_train_program, set->argc,      set->argv, n_rank,
-                                           n_rank,           set->gpus == 0, NULL,      NULL};
+        const fm_launch_options options = {.program = fm_train_program,
+                                           .argc = set->argc,
+                                           .argv = set->argv,
+                                           .n_rank = n_rank,
+                                           .meets = n_rank,
+                                           .divides = set->gpus == 0};
         fm_stop_catch(true);
         return fm_launch(&options, ret_code, reterr);
     }

@@ -184,6 +184,10 @@ FM_MUST_USE fm_status fm_run_note_delivered(fm_train_run *run, const fm_run_samp
 FM_MUST_USE fm_status fm_run_compare(fm_train_run *run, fm_status status, fm_error *reterr);
 /* Fails on all ranks when one has failed; `status` is this one's. */
 FM_MUST_USE fm_status fm_run_share(fm_train_run *run, fm_status status, fm_error *reterr);
+/* Checks how n_rank ranks are to share the work, as far as that can be said before they meet.
+ * FM_ERR_USAGE. */
+FM_MUST_USE fm_status fm_run_check_layout(const fm_train_run *run, int32_t n_rank,
+                                          fm_error *reterr);
 /* Takes the memory for rounds, once the state is loaded. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_run_prepare_ranks(fm_train_run *run, fm_error *reterr);
 void fm_run_release_ranks(fm_train_run *run);

@@ -24,7 +24,6 @@ typedef struct watched {
 } watched;
 
 struct fm_watch {
-    const char *program;
     fm_board *board;
     fm_meeting *meeting;
     pthread_t thread;
@@ -36,9 +35,12 @@ static double seconds_since(uint64_t ns) {
     return (double)(fm_clock_ns() - ns) * 1e-9;
 }
 
-void fm_watch_end(const fm_watch *watch, const char *reason) {
-    if (!fm_board_end(watch->board, reason)) return;
-    fprintf(stderr, "%s: %s\n", watch->program, reason);
+/* The command's name for messages: a process is a rank of one run. */
+static const char *program;
+
+void fm_watch_end(fm_board *board, const char *reason) {
+    if (!fm_board_end(board, reason)) return;
+    fprintf(stderr, "%s: %s\n", program, reason);
 }
 
 static bool has_ended(const watched *w) {
@@ -65,7 +67,7 @@ static void look_at(fm_watch *watch, int32_t place) {
         snprintf(reason, sizeof reason, "%s: it has not moved for %.0f s; the other ranks stop",
                  what, still_s);
     }
-    fm_watch_end(watch, reason);
+    fm_watch_end(watch->board, reason);
 }
 
 static void look_at_all(fm_watch *watch) {
@@ -98,7 +100,7 @@ static void *keep_watch(void *argument) {
     return NULL;
 }
 
-fm_status fm_watch_start(const char *program, fm_board *board, fm_meeting *meeting,
+fm_status fm_watch_start(const char *name, fm_board *board, fm_meeting *meeting,
                          fm_watch **ret_watch, fm_error *reterr) {
     fm_watch *watch = calloc(1, sizeof *watch);
     int32_t size = fm_board_size(board);
@@ -107,7 +109,7 @@ fm_status fm_watch_start(const char *program, fm_board *board, fm_meeting *meeti
         free(watch);
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for watching the ranks");
     }
-    watch->program = program;
+    program = name;
     watch->board = board;
     watch->meeting = meeting;
     for (int32_t place = 0; place < size; place++) {

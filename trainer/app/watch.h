@@ -10,14 +10,14 @@
 
 typedef struct fm_watch fm_watch;
 
-/* Starts the thread. `program` is the command's name for messages. FM_ERR_NOMEM. Board, meeting and
- * program must outlive it. */
-FM_MUST_USE fm_status fm_watch_start(const char *program, fm_board *board, fm_meeting *meeting,
+/* Starts the thread. `name` is the command's name for messages. FM_ERR_NOMEM. Board, meeting and
+ * name must outlive it. */
+FM_MUST_USE fm_status fm_watch_start(const char *name, fm_board *board, fm_meeting *meeting,
                                      fm_watch **ret_watch, fm_error *reterr);
 /* Ends the thread. NULL is allowed. */
 void fm_watch_stop(fm_watch *watch);
 
 /* Ends the run for all ranks of this host, and prints the reason if it is the first one. */
-void fm_watch_end(const fm_watch *watch, const char *reason);
+void fm_watch_end(fm_board *board, const char *reason);
 
 #endif

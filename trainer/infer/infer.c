@@ -128,6 +128,7 @@ static fm_trainer_options trainer_options(const fm_infer *infer, extents of) {
                                   .element = FM_ELEMENT_F32,
                                   .forward_only = true,
                                   .predicts = infer->options.predicts,
+                                  .n_draw = infer->options.n_draw,
                                   .keeps_dropout = infer->options.dropout,
                                   .params = &infer->params,
                                   .groups = infer->options.groups,
@@ -403,6 +404,10 @@ static double distance_change(const float *a, const float *b, size_t n) {
     return sqrt(2 * sum / ((double)n * (double)n));
 }
 
+static uint32_t n_draw(const fm_infer *infer) {
+    return infer->options.n_draw > 1 ? (uint32_t)infer->options.n_draw : 1;
+}
+
 /* Runs the cycles. With a tolerance the host looks at the atoms after each cycle. */
 static fm_status run_cycles(fm_infer *infer, fm_trainer *t, const fm_features *f, fm_arena *arena,
                             fm_infer_result *result, fm_error *reterr) {
@@ -414,7 +419,7 @@ static fm_status run_cycles(fm_infer *infer, fm_trainer *t, const fm_features *f
     fm_status status = FM_OK;
     bool stops = false;
     result->ca_change = NAN;
-    for (uint32_t c = 0; c < f->n_cycle && !status && !stops; c++) {
+    for (uint32_t c = 0; c < f->n_cycle / n_draw(infer) && !status && !stops; c++) {
         fm_trainer_queue_cycle(t, f, infer->seed, c);
         result->n_cycle = c + 1;
         if (!looks) continue;
@@ -430,6 +435,10 @@ static fm_status run_cycles(fm_infer *infer, fm_trainer *t, const fm_features *f
 static fm_status predict(fm_infer *infer, fm_trainer *t, const fm_features *f, fm_arena *arena,
                          fm_infer_result *result, fm_error *reterr) {
     fm_status status = fm_upload_check(t, f, reterr);
+    if (!status && f->n_cycle % n_draw(infer)) {
+        status = fm_fail(reterr, FM_ERR_DATA, "the sample has %u draws, expected a multiple of %u",
+                         f->n_cycle, n_draw(infer));
+    }
     size_t mark = fm_arena_mark(arena);
     if (!status) status = run_cycles(infer, t, f, arena, result, reterr);
     fm_arena_rewind(arena, mark);

@@ -34,6 +34,10 @@ typedef struct fm_infer_options {
     /* No truth and no losses: the all_atom arrays, true_msa and bert_mask of the features are not
      * read. All cycles use one recording. */
     bool predicts;
+    /* With `predicts`: draws of MSA rows in each cycle (AlphaFold's num_ensemble), whose m and z
+     * are averaged; 0 is 1. A sample has so many draws for each cycle, those of a cycle together.
+     */
+    int32_t n_draw;
     bool dropout; /* keeps the model's rates, for sampling; see fm_infer_seed */
     /* Å; > 0, with `predicts`: recycling ends when a cycle changes the distances between CA atoms
      * by less, as the root of the mean square over all pairs. 0: all cycles run. */
