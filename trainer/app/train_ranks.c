@@ -78,37 +78,6 @@ static uint64_t global_batch(const fm_train_run *run) {
 
 /* -- preparing */
 
-fm_status fm_run_check_layout(const fm_train_run *run, int32_t n_rank, fm_error *reterr) {
-    const fm_layout *layout = &run->layout;
-    const int32_t of_sample = layout->dap * layout->bp;
-    if (n_rank % of_sample != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "%d ranks cannot be divided into groups of dap * bp = %d * %d", (int)n_rank,
-                       (int)layout->dap, (int)layout->bp);
-    }
-    if (layout->dp > run->config.data.global_batch) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "%d groups of ranks cannot share a step of %lld samples ([data] "
-                       "global_batch)",
-                       (int)layout->dp, (long long)run->config.data.global_batch);
-    }
-    fm_status status = fm_layout_check(layout, reterr);
-    if (!status) status = fm_trainer_check_layout(&run->config.model, layout, reterr);
-    if (status || n_rank == 1) return status;
-    if (run->batches.score[0]) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--batch-schedule: a batch that waits for a score needs a run of one rank; "
-                       "give the step");
-    }
-    if (run->batches.n > 1 && run->config.data.global_batch % layout->dp != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--batch-schedule: the first batch of %lld samples cannot be divided evenly "
-                       "over %d groups of ranks",
-                       (long long)run->config.data.global_batch, (int)layout->dp);
-    }
-    return FM_OK;
-}
-
 static uint64_t paper_of_options(const fm_train_run *run) {
     const fm_train_options *set = run->set;
     fm_xxh3_state *hash = fm_xxh3_create();
