@@ -99,11 +99,11 @@ static fm_status load(const char *path, fm_params *params, fm_arena *arena, fm_e
     return status;
 }
 
-fm_status fm_begin_from(const char *path, fm_trainer *trainer, fm_error *reterr) {
+fm_status fm_begin_from(const char *path, fm_params *params, fm_error *reterr) {
     fm_arena arena;
     fm_status status = fm_arena_init(&arena, NOTE_BYTES + TABLE_BYTES, reterr);
     if (status) return status;
-    status = load(path, &trainer->params, &arena, reterr);
+    status = load(path, params, &arena, reterr);
     fm_arena_fini(&arena);
     return status;
 }

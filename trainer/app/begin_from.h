@@ -2,7 +2,7 @@
 #ifndef FM_TRAINER_BEGIN_FROM_H
 #define FM_TRAINER_BEGIN_FROM_H
 
-#include "trainer/step/step.h"
+#include "trainer/tensor/params.h"
 
 /* Takes over the parameters and the average of a checkpoint. The trainer is new: its moments are 0,
  * and it has made no step. The checkpoint's model must have the same sizes; its other settings do
@@ -10,6 +10,6 @@
  * keeps the values that the trainer has drawn. An aligned error head or template embedders that
  * this model does not have are not used. FM_ERR_CORRUPT, FM_ERR_NOT_FOUND, FM_ERR_IO,
  * FM_ERR_USAGE. */
-FM_MUST_USE fm_status fm_begin_from(const char *path, fm_trainer *trainer, fm_error *reterr);
+FM_MUST_USE fm_status fm_begin_from(const char *path, fm_params *params, fm_error *reterr);
 
 #endif

@@ -148,23 +148,45 @@ static bool is_better(const candidate *a, const candidate *b) {
 
 /* -- the choice */
 
+static fm_status look_at_preset(const fm_weights_file *file, const found_sizes *found,
+                                const char *name, const char *config_path, fm_arena *arena,
+                                candidate *c, fm_error *reterr) {
+    *c = (candidate){.preset = {.name = name}};
+    fm_status status = fm_train_config_load(name, config_path, &c->config, reterr);
+    if (status) return status;
+    if (!config_path) apply_sizes(found, c);
+    return count_differences(file, arena, c, reterr);
+}
+
+/* Whether a preset's network may be another than that of the file of weights (it has none of its
+ * names) or of settings (it has none of its keys). */
+static bool is_of_another_network(fm_status status) {
+    return status == FM_ERR_FORMAT || status == FM_ERR_USAGE;
+}
+
 fm_status fm_preset_infer(const fm_weights_file *file, const char *config_path, fm_arena *arena,
                           fm_inferred_preset *ret_preset, fm_train_config *ret_config,
                           fm_error *reterr) {
     const found_sizes found = find_sizes(file);
     candidate best = {.preset = {.name = "af2-initial"}};
     bool any = false;
+    fm_status first = FM_OK; /* error of a preset that cannot be compared */
     for (size_t i = 0; i == 0 || fm_presets[i - 1].name; i++) {
+        candidate c;
+        fm_error error;
         const char *name = i == 0 ? "af2-initial" : fm_presets[i - 1].name;
-        candidate c = {.preset = {.name = name}};
-        fm_status status = fm_train_config_load(name, config_path, &c.config, reterr);
-        if (status) return status;
-        if (!config_path) apply_sizes(&found, &c);
-        status = count_differences(file, arena, &c, reterr);
-        if (status) return status;
+        fm_status status = look_at_preset(file, &found, name, config_path, arena, &c, &error);
+        if (status && !first && reterr) *reterr = error;
+        if (status && !first) first = status;
+        if (status && !is_of_another_network(status)) {
+            if (reterr) *reterr = error;
+            return status;
+        }
+        if (status) continue;
         if (!any || is_better(&c, &best)) best = c;
         any = true;
     }
+    if (!any) return first;
     *ret_preset = best.preset;
     *ret_config = best.config;
     return FM_OK;

@@ -55,7 +55,7 @@ typedef struct state_texts {
         batch[FM_BATCH_SUMS_TEXT_BYTES], skipped[FM_SKIPPED_TEXT_BYTES];
 } state_texts;
 
-static fm_status write_checkpoint(const fm_resume_options *options, const fm_trainer *trainer,
+static fm_status write_checkpoint(const fm_resume_options *options, const fm_optimizer *optimizer,
                                   const fm_run_state *run, state_texts *texts, fm_error *reterr) {
     char path[FM_CHECKPOINT_PATH_BYTES];
     fm_status status = fm_checkpoint_path(options->folder, run->place, path, reterr);
@@ -68,10 +68,10 @@ static fm_status write_checkpoint(const fm_resume_options *options, const fm_tra
     fm_batch_sums_format(&run->sums, texts->batch);
     fm_skipped_format(&run->skipped, texts->skipped);
     /* The state may be that of the last whole step, where the trainer is inside the next. */
-    uint64_t n_added = trainer->optimizer.pending;
-    uint32_t n_pending = run->place.n_sample ? trainer->optimizer.pending : 0;
-    const fm_checkpoint_state state = {.step = trainer->optimizer.step,
-                                       .samples = trainer->optimizer.samples - n_added,
+    uint64_t n_added = optimizer->pending;
+    uint32_t n_pending = run->place.n_sample ? optimizer->pending : 0;
+    const fm_checkpoint_state state = {.step = optimizer->step,
+                                       .samples = optimizer->samples - n_added,
                                        .seed = options->seed,
                                        .token = texts->token,
                                        .config = texts->config,
@@ -81,15 +81,15 @@ static fm_status write_checkpoint(const fm_resume_options *options, const fm_tra
                                        .skipped = run->skipped.n ? texts->skipped : NULL,
                                        .batch = run->place.n_sample ? texts->batch : NULL,
                                        .n_pending = n_pending,
-                                       .sum = trainer->optimizer.sum};
-    return fm_checkpoint_save(path, &trainer->params, &state, reterr);
+                                       .sum = optimizer->sum};
+    return fm_checkpoint_save(path, optimizer->params, &state, reterr);
 }
 
-fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *trainer,
+fm_status fm_resume_save(const fm_resume_options *options, const fm_optimizer *optimizer,
                          const fm_run_state *state, fm_error *reterr) {
     state_texts *texts = malloc(sizeof *texts);
     if (!texts) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's texts");
-    fm_status status = write_checkpoint(options, trainer, state, texts, reterr);
+    fm_status status = write_checkpoint(options, optimizer, state, texts, reterr);
     free(texts);
     if (status || !options->keep_last) return status;
     fm_error error;
@@ -156,8 +156,9 @@ static fm_status read_texts(const fm_checkpoint_state *state, fm_run_state *run,
 }
 
 /* Loads the checkpoint at run->place; *run is partly filled on failure. */
-static fm_status load_one(const fm_resume_options *options, const char *path, fm_trainer *trainer,
-                          fm_arena *arena, fm_run_state *run, fm_error *reterr) {
+static fm_status load_one(const fm_resume_options *options, const char *path,
+                          fm_optimizer *optimizer, fm_arena *arena, fm_run_state *run,
+                          fm_error *reterr) {
     fm_checkpoint_state state;
     fm_arena_reset(arena);
     fm_status status = fm_checkpoint_peek(path, arena, &state, reterr);
@@ -166,13 +167,13 @@ static fm_status load_one(const fm_resume_options *options, const char *path, fm
         if (status && reterr) (void)fm_error_in(reterr, path);
     }
     if (!status) status = check_same_run(options, &state, run->place.step, path, run, reterr);
-    state.sum = trainer->optimizer.sum;
-    if (!status) fill_zero(&trainer->params, state.sum); /* the gaps between blocks, too */
-    if (!status) status = fm_checkpoint_load(path, &trainer->params, &state, reterr);
+    state.sum = optimizer->sum;
+    if (!status) fill_zero(optimizer->params, state.sum); /* the gaps between blocks, too */
+    if (!status) status = fm_checkpoint_load(path, optimizer->params, &state, reterr);
     if (!status) {
-        trainer->optimizer.step = state.step;
-        trainer->optimizer.samples = state.samples + state.n_pending;
-        trainer->optimizer.pending = state.n_pending;
+        optimizer->step = state.step;
+        optimizer->samples = state.samples + state.n_pending;
+        optimizer->pending = state.n_pending;
     }
     /* The folder lists the file: that it cannot be opened must not look like "no checkpoint". */
     return status == FM_ERR_NOT_FOUND ? FM_ERR_IO : status;
@@ -185,8 +186,8 @@ static void log_damaged(const char *path, const fm_error *error) {
 }
 
 /* Finds and loads the newest whole checkpoint; see fm_resume_load. */
-static fm_status load_newest(const fm_resume_options *options, fm_trainer *trainer, fm_arena *arena,
-                             fm_run_state *run, fm_error *reterr) {
+static fm_status load_newest(const fm_resume_options *options, fm_optimizer *optimizer,
+                             fm_arena *arena, fm_run_state *run, fm_error *reterr) {
     fm_checkpoint_place before = FM_CHECKPOINT_END;
     for (uint64_t n_damaged = 0;; n_damaged++) {
         char path[FM_CHECKPOINT_PATH_BYTES];
@@ -200,7 +201,7 @@ static fm_status load_newest(const fm_resume_options *options, fm_trainer *train
         if (!status) status = fm_checkpoint_path(options->folder, run->place, path, reterr);
         if (status) return status;
         before = run->place;
-        status = load_one(options, path, trainer, arena, run, reterr);
+        status = load_one(options, path, optimizer, arena, run, reterr);
         if (status != FM_ERR_CORRUPT && status != FM_ERR_FORMAT) return status;
         log_damaged(path, reterr);
     }
@@ -217,15 +218,15 @@ static void log_history(const char *history) {
     }
 }
 
-fm_status fm_resume_load(const fm_resume_options *options, fm_trainer *trainer, fm_run_state *state,
-                         fm_error *reterr) {
+fm_status fm_resume_load(const fm_resume_options *options, fm_optimizer *optimizer,
+                         fm_run_state *state, fm_error *reterr) {
     fm_arena arena;
     fm_error error = {.message = ""};
     fm_run_state *run = malloc(sizeof *run);
     if (!run) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's texts");
     fm_status status = fm_arena_init(&arena, NOTE_BYTES, &error);
     if (!status) {
-        status = load_newest(options, trainer, &arena, run, &error);
+        status = load_newest(options, optimizer, &arena, run, &error);
         fm_arena_fini(&arena);
     }
     if (!status) {

@@ -10,9 +10,9 @@
 #include "trainer/app/skipped.h"
 #include "trainer/app/train_config.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/step/step.h"
+#include "trainer/optim/optimizer.h"
 
-/* How far a run has come; the trainer has the rest. */
+/* How far a run has come; parameters and optimiser have the rest. */
 typedef struct fm_run_state {
     fm_checkpoint_place place; /* n_sample: of the batch in hand, skipped ones included */
     fm_token token;            /* the samples that are done with */
@@ -39,15 +39,16 @@ typedef struct fm_resume_options {
 FM_MUST_USE fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr);
 
 /* Saves the state and removes checkpoints that need not be kept, which are never removed before the
- * new one is complete. No sample may be queued in the trainer. */
-FM_MUST_USE fm_status fm_resume_save(const fm_resume_options *options, const fm_trainer *trainer,
-                                     const fm_run_state *state, fm_error *reterr);
+ * new one is complete. No sample may be queued. */
+FM_MUST_USE fm_status fm_resume_save(const fm_resume_options *options,
+                                     const fm_optimizer *optimizer, const fm_run_state *state,
+                                     fm_error *reterr);
 
-/* Loads the newest whole checkpoint of the folder into the trainer and *state, which is
+/* Loads the newest whole checkpoint of the folder into the parameters, the optimiser and *state, which is
  * unchanged on failure. A damaged checkpoint is logged and skipped. FM_ERR_NOT_FOUND if there
  * is none, and only then. FM_ERR_CORRUPT if all are damaged. FM_ERR_USAGE if the run has
  * another seed, or differs in what fm_identity_check compares. */
-FM_MUST_USE fm_status fm_resume_load(const fm_resume_options *options, fm_trainer *trainer,
+FM_MUST_USE fm_status fm_resume_load(const fm_resume_options *options, fm_optimizer *optimizer,
                                      fm_run_state *state, fm_error *reterr);
 
 #endif

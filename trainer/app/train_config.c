@@ -223,6 +223,7 @@ static void derive(fm_train_config *config) {
     config->af3.n_template = config->data.n_template;
     config->af3.n_cycle = (int32_t)config->data.max_cycle;
     config->af3.recompute = config->model.recompute;
+    if (config->network == FM_NETWORK_AF3) config->parallel.bp = 1; /* its blocks have one branch */
 }
 
 /* Whether the text chooses another network than it began with, and lacks a setting of it that

@@ -42,6 +42,10 @@ static const char description[] =
     "ones are used before it, and any number with --order free. DIR/ledger says which\n"
     "sample was used at which step and slot; --replay LEDGER uses them in that order\n"
     "again and gives the same bits.\n\n"
+    "A model of AlphaFold 3 (--preset af3-...) trains on stored samples instead, the\n"
+    "files DIR/*.npz of --samples, in a random order that follows from the seed.\n"
+    "Every eval_every steps ([metrics]) and after the last, the files of\n"
+    "--eval-samples are scored, into DIR/eval.jsonl.\n\n"
     "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
     "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
     "whole checkpoint, or starts the run if there is none. A run that was killed\n"
@@ -63,7 +67,8 @@ static const char description[] =
     "  foldmill train --preset tiny --show-config >mine.ini\n"
     "  foldmill train --data tls://host:7420 --tls-ca ca.crt \\\n"
     "      --config mine.ini --resume\n"
-    "  foldmill train --data unix:/run/foldmill.sock --ranks 4 --dap 2\n\n"
+    "  foldmill train --data unix:/run/foldmill.sock --ranks 4 --dap 2\n"
+    "  foldmill train --samples samples --preset af3-tiny --steps 200\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage, 3 all steps made without reaching\n"
     "--stop-at, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM";
 
@@ -74,6 +79,8 @@ static const char description[] =
              "(or --cache)"},                                                                      \
         {"cache", FM_OPTION_STRING, &(set)->cache, "DIR",                                          \
          .help = "start a server of this cache for the run"},                                      \
+        {"samples", FM_OPTION_STRING, &(set)->samples, "DIR",                                      \
+         .help = "stored samples of complexes, for a model of af3"},                               \
         {"snapshot", FM_OPTION_STRING, &(set)->snapshot, "NAME",                                   \
          .help = "the snapshot to train on (all, or the server's first)"},                         \
         {"jobs",                                                                                   \
@@ -163,6 +170,8 @@ static const char description[] =
      "N",                                                                                          \
      .help = "score a checkpoint every N steps, beside the run (0: never)",                        \
      .max = FM_LIMIT_STEP},                                                                        \
+        {"eval-samples", FM_OPTION_STRING, &(set)->eval_samples, "DIR",                            \
+         .help = "stored samples to score, for a model of af3"},                                   \
         {"eval-snapshot", FM_OPTION_STRING, &(set)->eval_snapshot, "NAME",                         \
          .help = "the chains to score"},                                                           \
         {"eval-data", FM_OPTION_STRING, &(set)->eval_data, "URL",                                  \
@@ -226,7 +235,7 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
     snprintf(text, sizeof text, "%s\n\nPresets:\n%.*s", description, (int)strlen(presets) - 1,
              presets);
     const fm_command command = {.program = fm_train_program,
-                                .arguments = "--data URL | --cache DIR [options]",
+                                .arguments = "--data URL | --cache DIR | --samples DIR [options]",
                                 .summary = "train on the samples of a feature server",
                                 .description = text,
                                 .options = options};
@@ -244,8 +253,11 @@ fm_status fm_train_options_index(const char *text, uint64_t *ret_index, fm_error
 }
 
 static fm_status check(fm_train_options *set, fm_error *reterr) {
-    if (!set->data && !set->cache && !set->show_config && !set->help_config) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--data URL or --cache DIR is required");
+    const bool has_source = set->data || set->cache || set->samples;
+    if (!has_source && !set->show_config && !set->help_config) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "--data URL or --cache DIR is required, or --samples DIR for a model of af3");
     }
     if (set->data && set->cache) {
         return fm_fail(reterr, FM_ERR_USAGE,

@@ -5,8 +5,8 @@
 #include "proto/credentials.h"
 
 typedef struct fm_train_options {
-    const char *data, *cache, *snapshot, *preset, *config, *from, *out, *tensorboard, *order,
-        *device, *dtype, *bad_samples;
+    const char *data, *cache, *samples, *eval_samples, *snapshot, *preset, *config, *from, *out,
+        *tensorboard, *order, *device, *dtype, *bad_samples;
     fm_credentials credentials;
     uint64_t steps, seed, ahead, wait_ms, full_wait_s, data_timeout_s, jobs;
     uint64_t checkpoint_every, keep_last, keep_every; /* steps, files, steps; 0 = never */

@@ -308,7 +308,6 @@ fm_status fm_run_note_delivered(fm_train_run *run, const fm_run_sample *sample, 
     if (!status) status = fm_token_deliver(token, sample->index, reterr);
     if (!status && run->ledger) status = fm_ledger_add(run->ledger, &use, reterr);
     run->is_torn = run->is_torn || status;
-    token->epoch =
-        (uint32_t)(token->watermark / fm_loader_get_stream(run->feed.loader)->epoch_samples);
+    token->epoch = (uint32_t)(token->watermark / run->epoch_samples);
     return status;
 }

@@ -1,6 +1,8 @@
 /* train_run.h: a run of `foldmill train` in progress, shared by the files that make it: train.c
- * (the loop over samples; start there), train_ranks.c (the same for several ranks), train_order.c
- * (which sample is used where), train_save.c (checkpoints), train_step.c (the end of a step). */
+ * (a run from its command line to its end; start there), train_stream.c and train_samples.c (the two
+ * kinds of work: samples of a server for AlphaFold2, stored samples for AlphaFold 3), train_ranks.c
+ * (the first of them on several ranks), train_order.c (which sample is used where), train_skip.c (bad
+ * samples), train_save.c (checkpoints), train_step.c (the end of a step), train_eval.c (scores). */
 #ifndef FM_TRAINER_TRAIN_RUN_H
 #define FM_TRAINER_TRAIN_RUN_H
 
@@ -18,6 +20,7 @@
 #include "trainer/backend/fallback.h"
 #include "trainer/metrics/event_file.h"
 #include "trainer/metrics/metrics.h"
+#include "trainer/step/step.h"
 
 enum {
     FM_RUN_WINDOW = 10, /* steps at each end of a run whose mean loss is reported */
@@ -45,15 +48,44 @@ typedef struct fm_run_sample {
     const char *name; /* its chain, "" where that is not known */
 } fm_run_sample;
 
+typedef struct fm_train_run fm_train_run;
+
+/* What computes a run's samples and where they come from. A run has one of two, by its network. */
+typedef struct fm_run_work {
+    /* Checks settings, before anything is opened. FM_ERR_USAGE. */
+    fm_status (*check)(const fm_train_run *run, fm_error *reterr);
+    /* Finds the source of samples, before other ranks are started. is_rank: this process is one. */
+    fm_status (*find)(fm_train_run *run, bool is_rank, fm_error *reterr);
+    /* Creates the trainer, and sets run->optimizer and run->terms. */
+    fm_status (*create)(fm_train_run *run, const fm_kernels *kernels, fm_error *reterr);
+    /* Opens the samples, once the state is loaded; sets run->epoch_samples. */
+    fm_status (*open)(fm_train_run *run, fm_error *reterr);
+    fm_status (*advance)(fm_train_run *run, fm_error *reterr); /* queues or skips one sample */
+    fm_status (*collect)(fm_train_run *run, fm_error *reterr); /* the oldest one in flight */
+    void (*update)(fm_train_run *run); /* with the samples that have been collected */
+    int64_t (*memory_bytes)(const fm_train_run *run);
+    void (*describe)(const fm_train_run *run, char *out, size_t out_bytes); /* the model */
+    void (*announce)(const fm_train_run *run);  /* prints where samples come from */
+    void (*summarize)(const fm_train_run *run); /* prints what they were */
+    void (*stop)(fm_train_run *run);            /* ends it, however far it came */
+} fm_run_work;
+
+extern const fm_run_work fm_run_stream, fm_run_samples;
+
 typedef struct fm_run_word fm_run_word; /* train_ranks.c */
 typedef struct fm_run_outcome fm_run_outcome;
 
 /* A run in progress. */
-typedef struct fm_train_run {
+struct fm_train_run {
     const fm_train_options *set;
+    const fm_run_work *work;
     fm_train_config config;
     char identity[FM_IDENTITY_BYTES];
-    fm_trainer *trainer;
+    fm_optimizer *optimizer;      /* of the trainer below, with its parameters */
+    unsigned terms;               /* bit i: the model has loss term i */
+    fm_trainer *trainer;          /* of a stream, as the next ones */
+    struct fm_stored_run *stored; /* of stored samples (train_samples.c) */
+    uint64_t epoch_samples;
     fm_layout layout;
     fm_ranks *ranks;           /* NULL: this process is the only one */
     const char *data;          /* address of the server of samples */
@@ -114,7 +146,7 @@ typedef struct fm_train_run {
     bool is_in_order;     /* place p takes sample p */
     uint32_t own_slot;    /* of this rank's next sample, where it has one in the round */
     uint64_t told;        /* what the first rank of its group has in hand, or FM_FEED_ANY */
-} fm_train_run;
+};
 
 /* Whether this process writes the outputs. */
 static inline bool fm_run_is_first(const fm_train_run *run) {
@@ -125,24 +157,31 @@ static inline double fm_run_seconds_since(uint64_t ns) {
     return (double)(fm_clock_ns() - ns) * 1e-9;
 }
 
-/* Collects until at most `left` samples are in flight. (train.c, as the next five) */
+/* Collects until at most `left` samples are in flight. (train.c) */
 FM_MUST_USE fm_status fm_run_drain(fm_train_run *run, uint64_t left, fm_error *reterr);
+/* Prints how many samples were skipped, if any were. (train.c) */
+void fm_run_say_skipped(const fm_train_run *run);
 
-/* Decides about a bad sample: FM_OK to skip it, else the error in *reterr, with its sample. */
+/* Decides about a bad sample: FM_OK to skip it, else the error in *reterr, with its sample.
+ * (train_skip.c, as the next three) */
 FM_MUST_USE fm_status fm_run_judge(fm_train_run *run, const fm_run_sample *sample, fm_status status,
                                    fm_error *reterr);
 /* Notes that the sample is skipped. `why` says what is bad about it; NULL when the command line
  * names the sample. */
 FM_MUST_USE fm_status fm_run_note_skipped(fm_train_run *run, const fm_run_sample *sample,
                                           const fm_error *why, fm_error *reterr);
-/* Whether the samples of the step being queued are scored. */
+/* Leaves out the sample at run->slot, which is not in flight, as nothing is. Whether that is
+ * allowed was asked before. */
+FM_MUST_USE fm_status fm_run_skip(fm_train_run *run, const fm_run_sample *sample,
+                                  const fm_error *why, fm_error *reterr);
+/* Makes the sample the source of the error, unless it has one. */
+void fm_run_name_sample(uint64_t index, const char *name, fm_error *reterr);
+
+/* Whether the samples of the step being queued are scored. (train_stream.c, as the next one) */
 bool fm_run_is_scored(const fm_train_run *run);
 /* Adds a sample's scores to the sums. A crop without known CA atoms has none and does not count. */
 FM_MUST_USE fm_status fm_run_add_scores(fm_train_run *run, const fm_features *features,
                                         fm_batch_sums *sums, fm_error *reterr);
-/* Adds the results of a sample that counts. */
-void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, const char *name,
-                       double wait_s, const fm_sample_result *result);
 
 /* Finds the order of samples: that of --order, or of the ledger that is replayed. The errors of
  * fm_ledger_read; FM_ERR_USAGE. (train_order.c, as the next nine) */
@@ -212,8 +251,14 @@ FM_MUST_USE fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_e
 /* Writes the end of a sentence about where the run is: "after step 12 of 40 and 3 samples". */
 void fm_run_describe_place(const fm_train_run *run, char *out, size_t out_bytes);
 
-/* All samples of the step have been collected or skipped: reports the step and begins the next.
- * (train_step.c, as the next two) */
+/* Adds the results of a sample that counts. (train_step.c, as the next four) */
+void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, const char *name,
+                       double wait_s, const fm_sample_result *result);
+
+/* The learning rate of the update that was queued or made last. */
+double fm_run_rate(const fm_train_run *run);
+
+/* All samples of the step have been collected or skipped: reports the step and begins the next. */
 FM_MUST_USE fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr);
 
 /* Writes metrics that still wait in memory, and syncs their files. A checkpoint is written after

@@ -38,7 +38,7 @@ static fm_status save(fm_train_run *run, fm_error *reterr) {
     (void)rows; /* a checkpoint is worth more than its rows, whose trouble is in the log */
     fm_resume_options options = fm_run_resume_options(run);
     const fm_run_state *state = whole_state(run);
-    fm_status status = fm_resume_save(&options, run->trainer, state, reterr);
+    fm_status status = fm_resume_save(&options, run->optimizer, state, reterr);
     run->saved_ns = fm_clock_ns();
     run->failed_ns = status ? run->saved_ns : 0;
     if (!status) {

@@ -3,6 +3,7 @@
 #include "trainer/app/train_run.h"
 
 #include "proto/base/log.h"
+#include "trainer/app/network.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -14,12 +15,13 @@ static const char *const score_names[FM_METRICS_SCORES] = {
     "lddt_ca", "lddt", "rmsd_ca", "drmsd_ca", "tm_score", "gdt_ts", "gdt_ha"};
 
 /* The loss terms that the model has. */
-static void add_terms(const fm_trainer *trainer, const fm_batch_sums *sums, double n,
+static void add_terms(const fm_train_run *run, const fm_batch_sums *sums, double n,
                       fm_metrics_step *step) {
     static_assert((int)FM_LOSS_TERMS <= (int)FM_METRICS_TERMS, "a step has room for all terms");
-    for (int i = 0; i < FM_LOSS_TERMS; i++) {
-        if (trainer->term[i] == FM_TENSOR_NONE) continue;
-        step->term[step->n_term].name = fm_loss_terms[i].name;
+    const fm_network *network = fm_network_of(&run->config);
+    for (int i = 0; i < network->n_term; i++) {
+        if (!(run->terms >> i & 1)) continue;
+        step->term[step->n_term].name = network->term_name(i);
         step->term[step->n_term].part = sums->part[i] / n;
         step->term[step->n_term++].value = sums->term[i] / n;
     }
@@ -116,13 +118,13 @@ static fm_status watch_divergence(fm_train_run *run, const fm_metrics_step *step
 
 /* Asking the device takes longer than a short step may, so it is asked every few seconds. */
 static void add_memory(fm_train_run *run, fm_metrics_step *step) {
-    const fm_device *device = run->trainer->params.kernels->device;
+    const fm_device *device = run->optimizer->kernels->device;
     if (!run->looked_ns || fm_run_seconds_since(run->looked_ns) > MEMORY_S) {
         run->looked_ns = fm_clock_ns();
         run->used_bytes = device->used_bytes();
         run->free_bytes = device->free_bytes();
     }
-    step->memory_bytes = (uint64_t)fm_trainer_memory_bytes(run->trainer);
+    step->memory_bytes = (uint64_t)run->work->memory_bytes(run);
     step->device_used_bytes = run->used_bytes;
     step->device_free_bytes = run->free_bytes;
 }
@@ -132,6 +134,27 @@ static double left_s(const fm_train_run *run, uint64_t n_step) {
     uint64_t at = fm_run_place(run, n_step, 0), end = fm_run_place(run, run->set->steps, 0);
     return fm_run_seconds_since(run->start_ns) * (double)(end - at) /
            (double)(at - run->first_place);
+}
+
+void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, const char *name,
+                       double wait_s, const fm_sample_result *result) {
+    if (sums->n_counted++ == 0) {
+        sums->index = index;
+        sums->n_cycle = n_cycle;
+        snprintf(sums->name, sizeof sums->name, "%s", name);
+    }
+    sums->wait_s += wait_s;
+    sums->loss += result->loss;
+    sums->norm += result->gradient_norm;
+    sums->done_ns = result->done_ns;
+    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+        sums->term[i] += result->term[i];
+        sums->part[i] += result->part[i];
+    }
+}
+
+double fm_run_rate(const fm_train_run *run) {
+    return fm_optimizer_rate(&run->optimizer->options, run->optimizer->samples);
 }
 
 fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
@@ -158,7 +181,7 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
     };
     run->done_ns = sums->done_ns;
     add_memory(run, &step);
-    add_terms(run->trainer, sums, n, &step);
+    add_terms(run, sums, n, &step);
     for (uint32_t i = 0; sums->n_scored && i < FM_METRICS_SCORES; i++) {
         step.score[i].name = score_names[i];
         step.score[step.n_score++].value = sums->score[i] / sums->n_scored;

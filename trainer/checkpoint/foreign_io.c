@@ -350,7 +350,7 @@ fm_status fm_foreign_export(const char *path, fm_weights_format format, fm_weigh
     fm_weights_out *table = fm_arena_calloc(arena, list.n_array, sizeof *table);
     if (!table) return fm_arena_full(arena, reterr);
     float *host = malloc((size_t)params->n_element * sizeof *host);
-    float *out = malloc((size_t)params->n_value * sizeof *out);
+    float *out = malloc((size_t)params->n_element * sizeof *out); /* more than all arrays have */
     if (!host || !out) {
         status =
             fm_fail(reterr, FM_ERR_NOMEM, "no memory for %" PRId64 " parameters", params->n_value);

@@ -1,0 +1,384 @@
+/* train_stream.c: the samples of a run that come from a server, and AlphaFold2's network, which
+ * learns from them; see train_run.h.
+ *
+ * Two threads work: the loader's thread receives samples ahead, and this one queues and collects
+ * them. A sample is queued (its upload and its passes are submitted to the device) before the
+ * previous one is collected (its loss and norm are read back), so the device never waits for the
+ * host:
+ *
+ *     queue 1 | queue 2 | collect 1 | queue 3 | collect 2 | ...
+ *
+ * Several ranks do the same in rounds (train_ranks.c).
+ *
+ * A step is a batch of fm_run_batch samples; the last one also makes the update. When the last
+ * sample of a step is collected, fm_run_finish_step reports the step. fm_run_drain() collects
+ * until a given number of samples is left in flight. It collects everything before a checkpoint,
+ * before a reconnect, at the end, and after each sample where overlap is impossible: on the CPU,
+ * and when the sample's structure is scored from the step's memory.
+ *
+ * run->state is the state at the last collected sample. It is whole between any two samples: the
+ * sum of gradients of the batch in hand is in the trainer, and a checkpoint stores both. So a
+ * signal, a lost server or a bad sample never costs a sample that was collected.
+ *
+ * A bad sample (unreadable, refused, or not finite) ends the run or is skipped. The trainer drops
+ * what was queued behind a sample that is not finite; these samples wait in run->backlog and are
+ * queued again. A skipped sample adds nothing to the sum, and the step's mean is over the samples
+ * that counted. If the last one of a step is skipped, close_step makes the update; a step of which
+ * no sample counted makes none. */
+#include "trainer/app/train_run.h"
+
+#include "proto/base/log.h"
+#include "proto/base/plural.h"
+#include "trainer/app/sample_features.h"
+#include "trainer/app/setup.h"
+#include "trainer/app/stop.h"
+#include "trainer/step/score.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- opening */
+
+static bool is_stopped(void) {
+    return fm_stop_signal() != 0;
+}
+
+/* Finds the server of samples. With --cache this process starts it, or the launcher of this rank
+ * has done so. */
+static fm_status find_data(fm_train_run *run, bool is_rank, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    run->data = set->data ? set->data : is_rank ? getenv(fm_private_server_name) : NULL;
+    if (run->data) return FM_OK;
+    if (is_rank) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--cache starts a server for the ranks of --ranks or --gpus; ranks of "
+                       "another launcher need a server and its address, --data");
+    }
+    fm_stop_catch(true);
+    const fm_private_server_options options = {.cache = set->cache,
+                                               .snapshot = set->snapshot,
+                                               .jobs = set->jobs,
+                                               .is_cancelled = is_stopped};
+    fm_status status = fm_private_server_start(&options, &run->server, reterr);
+    if (status) return status;
+    run->data = fm_private_server_address(run->server);
+    setenv(fm_private_server_name, run->data, 1);
+    return FM_OK;
+}
+
+static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm_error *reterr) {
+    fm_status status = FM_OK;
+    fm_trainer_options options = fm_trainer_options_of(&run->config, kernels, run->set->seed);
+    if (run->ranks) {
+        status = fm_ranks_join(run->ranks, run->set->device, kernels, &options.groups, reterr);
+    }
+    if (!status) status = fm_trainer_create(&options, &run->trainer, reterr);
+    if (status) return status;
+    run->optimizer = &run->trainer->optimizer;
+    for (unsigned i = 0; i < FM_LOSS_TERMS; i++)
+        run->terms |= (run->trainer->term[i] != FM_TENSOR_NONE) << i;
+    return FM_OK;
+}
+
+static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    const fm_train_config *config = &run->config;
+    int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
+    uint32_t group = (uint32_t)fm_layout_place(&run->layout, rank).dp;
+    fm_loader_options options = {
+        .supply = {.client = {.url = run->data,
+                              .credentials = set->credentials,
+                              .agent = fm_train_program,
+                              .snapshot_name = set->snapshot,
+                              .snapshot = run->state.snapshot}},
+        .stream = {.global_batch = (uint32_t)config->data.global_batch,
+                   .crop_size = (uint32_t)config->data.crop_size,
+                   .max_msa_clusters = (uint32_t)config->data.max_msa_clusters,
+                   .max_extra_msa = (uint32_t)config->data.max_extra_msa,
+                   .max_cycle = (uint32_t)config->data.max_cycle,
+                   .max_template_date = config->data.max_template_date,
+                   .seed = set->seed,
+                   .n_step = fm_run_stream_steps(run),
+                   .group = group,
+                   .n_group = (uint32_t)run->layout.dp,
+                   .policy = FM_WIRE_SKIP}, /* the run decides what a bad sample means */
+        .n_slab = (uint32_t)set->ahead,
+    };
+    fm_wire_text(options.stream.plan, sizeof options.stream.plan, config->data.plan);
+    const char *exposed = fm_credentials_exposed(&set->credentials);
+    if (exposed) {
+        char quoted[300];
+        fm_log(FM_LOG_WARN, "secret_exposed", "file=%s why=\"every user can read it; chmod 600\"",
+               fm_log_quote(quoted, sizeof quoted, exposed));
+    }
+    run->feed = (fm_feed){.options = options,
+                          .wait_ms = (uint32_t)set->wait_ms,
+                          .full_ms = set->full_wait_s * 1000,
+                          .timeout_ms = set->data_timeout_s * 1000};
+    fm_status status = fm_run_ask_order(run, &run->feed, reterr);
+    if (!status) status = fm_feed_open(&run->feed, &run->state.token, reterr);
+    if (status) return status;
+    /* A server that comes back must serve the same data. */
+    run->state.snapshot = fm_loader_get_server(run->feed.loader)->snapshot;
+    run->feed.options.supply.client.snapshot = run->state.snapshot;
+    run->epoch_samples = fm_loader_get_stream(run->feed.loader)->epoch_samples;
+    return FM_OK;
+}
+
+static fm_status open_stream(fm_train_run *run, fm_error *reterr) {
+    fm_status status = open_feed(run, reterr);
+    return status ? status : fm_run_check_order(run, reterr);
+}
+
+static fm_status check(const fm_train_run *run, fm_error *reterr) {
+    if (run->set->samples || run->set->eval_samples) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--samples and --eval-samples are for models of af3, such as --preset "
+                       "af3-tiny; a model of af2 needs --data or --cache");
+    }
+    fm_status status = fm_trainer_check_layout(&run->config.model, &run->layout, reterr);
+    return status ? status : fm_run_check_evaluator(run, reterr);
+}
+
+/* -- samples */
+
+/* The chain of a sample, "" where the server could not make it. */
+static const char *name_of(const fm_sample *sample) {
+    return sample ? sample->name : "";
+}
+
+/* The sample that is next to be queued. */
+static fm_run_sample next_of(const fm_train_run *run, const fm_loaded *loaded) {
+    return (fm_run_sample){run->queued_step, run->slot, loaded->index, name_of(loaded->sample)};
+}
+
+/* The oldest sample in flight is not finite. The trainer has dropped it and what was queued behind
+ * it. */
+static fm_status drop_bad(fm_train_run *run, const fm_run_flight *bad, fm_status status,
+                          fm_error *reterr) {
+    for (; run->n_collected < run->n_queued; run->n_collected++) {
+        assert(run->n_backlog < FM_RUN_BACKLOG);
+        run->backlog[run->n_backlog++] = run->flight[run->n_collected % FM_MOST_QUEUED].loaded;
+    }
+    run->queued_step = bad->step;
+    run->slot = bad->slot;
+    const fm_run_sample sample = next_of(run, &bad->loaded);
+    const fm_error why = *reterr;
+    status = fm_run_judge(run, &sample, status, reterr);
+    return status ? status : fm_run_skip(run, &sample, &why, reterr);
+}
+
+bool fm_run_is_scored(const fm_train_run *run) {
+    int64_t every = run->config.metrics.structure_every;
+    return run->trainer->atoms != FM_TENSOR_NONE && every &&
+           (run->queued_step + 1) % (uint64_t)every == 0;
+}
+
+fm_status fm_run_add_scores(fm_train_run *run, const fm_features *features, fm_batch_sums *sums,
+                            fm_error *reterr) {
+    fm_structure_scores s;
+    fm_status status = fm_trainer_score(run->trainer, features, &s, reterr);
+    if (status || !isfinite(s.lddt_ca) || !isfinite(s.lddt)) return status;
+    const double values[FM_METRICS_SCORES] = {s.lddt_ca, s.lddt,   s.rmsd,  s.drmsd,
+                                              s.tm,      s.gdt_ts, s.gdt_ha};
+    for (int i = 0; i < FM_METRICS_SCORES; i++)
+        sums->score[i] += values[i];
+    sums->n_scored++;
+    return FM_OK;
+}
+
+static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
+    const fm_run_flight f = run->flight[run->n_collected++ % FM_MOST_QUEUED];
+    fm_sample_result result;
+    fm_status status = fm_trainer_collect(run->trainer, &result, reterr);
+    if (status) {
+        /* An update was not made: its step may be reported already, so nothing may be saved. */
+        run->is_torn = run->is_torn || status == FM_ERR_LIMIT;
+        if (status != FM_ERR_LIMIT) status = drop_bad(run, &f, status, reterr);
+        fm_loader_release(run->feed.loader, &f.loaded);
+        return status;
+    }
+    const fm_run_sample sample = {f.step, f.slot, f.loaded.index, f.loaded.sample->name};
+    fm_run_add_result(&run->state.sums, sample.index, f.features.n_cycle, sample.name, f.wait_s,
+                      &result);
+    run->state.place.n_sample = f.slot + 1;
+    status = fm_run_note_delivered(run, &sample, false, reterr);
+    if (!status && f.is_scored) {
+        status = fm_run_add_scores(run, &f.features, &run->state.sums, reterr);
+        run->is_torn = run->is_torn || status;
+    }
+    if (status) fm_run_name_sample(sample.index, sample.name, reterr);
+    fm_loader_release(run->feed.loader, &f.loaded);
+    return !status && f.is_last ? fm_run_finish_step(run, f.rate, reterr) : status;
+}
+
+/* Takes the next sample of the backlog or the feed. Reconnects if the server was lost: samples that
+ * are not collected by then come again. */
+static fm_status take_sample(fm_train_run *run, fm_loaded *ret_loaded, fm_error *reterr) {
+    if (run->n_backlog) {
+        *ret_loaded = run->backlog[0];
+        memmove(run->backlog, run->backlog + 1, --run->n_backlog * sizeof run->backlog[0]);
+        return FM_OK;
+    }
+    const uint64_t wanted = fm_run_wanted(run, run->slot);
+    fm_status status = fm_feed_next(&run->feed, wanted, ret_loaded, reterr);
+    while (fm_feed_may_reconnect(&run->feed, status)) {
+        char quoted[FM_ERROR_MESSAGE_BYTES];
+        fm_log(FM_LOG_WARN, "server_lost", "why=%s",
+               fm_log_quote(quoted, sizeof quoted, reterr->message));
+        status = fm_run_drain(run, 0, reterr);
+        if (status) return status;
+        run->n_backlog = 0; /* they belong to the old connection */
+        status = fm_feed_reconnect(&run->feed, &run->state.token, reterr);
+        if (status) return status;
+        status = fm_feed_next(&run->feed, fm_run_wanted(run, run->slot), ret_loaded, reterr);
+    }
+    return status;
+}
+
+/* Leaves the sample out, if that is allowed. `why`: what is bad about it; NULL: the command line
+ * names it. */
+static fm_status leave_out(fm_train_run *run, const fm_loaded *loaded, const fm_error *why,
+                           fm_error *reterr) {
+    fm_status status = fm_run_drain(run, 0, reterr);
+    if (!status && run->n_backlog) { /* the samples before it come first, after all */
+        assert(run->n_backlog < FM_RUN_BACKLOG);
+        run->backlog[run->n_backlog++] = *loaded;
+        return FM_OK;
+    }
+    const fm_run_sample sample = next_of(run, loaded);
+    if (!status && why) {
+        *reterr = *why;
+        status = fm_run_judge(run, &sample, why->status, reterr);
+    }
+    if (!status) status = fm_run_skip(run, &sample, why, reterr);
+    fm_loader_release(run->feed.loader, loaded);
+    return status;
+}
+
+/* Queues a sample behind those in flight. */
+static fm_status queue_sample(fm_train_run *run, const fm_loaded *loaded, double wait_s,
+                              fm_error *reterr) {
+    fm_run_flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
+    *f = (fm_run_flight){.loaded = *loaded,
+                         .step = run->queued_step,
+                         .slot = run->slot,
+                         .is_last = run->slot + 1 == fm_run_batch(run),
+                         .is_scored = fm_run_is_scored(run),
+                         .wait_s = wait_s};
+    if (fm_token_has(&run->state.token, loaded->index)) {
+        return fm_fail(reterr, FM_ERR_EXISTS, "the server sent sample %llu a second time",
+                       (unsigned long long)loaded->index);
+    }
+    fm_status status = fm_features_of(loaded->sample, &f->features, reterr);
+    if (!status) status = fm_run_place_features(run, run->slot, &f->features, reterr);
+    if (!status) status = fm_trainer_queue(run->trainer, &f->features, f->is_last, reterr);
+    if (status) return status;
+    f->rate = fm_trainer_rate(run->trainer);
+    run->n_queued++;
+    run->slot = f->is_last ? 0 : run->slot + 1;
+    run->queued_step += f->is_last;
+    return FM_OK;
+}
+
+/* Takes one sample and queues it or leaves it out. */
+static fm_status advance(fm_train_run *run, fm_error *reterr) {
+    fm_loaded loaded;
+    uint64_t asked_ns = fm_clock_ns();
+    fm_status status = take_sample(run, &loaded, reterr);
+    if (status) return status;
+    double wait_s = fm_run_seconds_since(asked_ns);
+    fm_error error = {.message = ""};
+    if (fm_skipped_by_hand(&run->state.skipped, loaded.index)) {
+        return leave_out(run, &loaded, NULL, reterr);
+    }
+    if (!loaded.sample) {
+        error = *loaded.why; /* the slab is given back before the error is used */
+        return leave_out(run, &loaded, &error, reterr);
+    }
+    if (fm_run_left_out(run, run->queued_step, run->slot)) {
+        fm_fail(&error, FM_ERR_DATA, "the run that is replayed left it out");
+        return leave_out(run, &loaded, &error, reterr);
+    }
+    /* A scored structure is still in the step's memory, so nothing may be queued behind it. On
+     * the CPU a sample is computed while it is queued; collecting at once ends its step's time
+     * there. */
+    bool at_once = fm_run_is_scored(run) || strcmp(run->set->device, "cpu") == 0;
+    status = queue_sample(run, &loaded, wait_s, &error);
+    if (status == FM_ERR_DATA || status == FM_ERR_LIMIT) {
+        return leave_out(run, &loaded, &error, reterr);
+    }
+    if (status) {
+        *reterr = error;
+        return status;
+    }
+    return fm_run_drain(run, at_once ? 0 : FM_MOST_QUEUED - 1, reterr);
+}
+
+static fm_status collect(fm_train_run *run, fm_error *reterr) {
+    return run->ranks ? fm_run_collect_round(run, reterr) : collect_sample(run, reterr);
+}
+
+static fm_status advance_all(fm_train_run *run, fm_error *reterr) {
+    return run->ranks ? fm_run_advance_ranks(run, reterr) : advance(run, reterr);
+}
+
+static void update(fm_train_run *run) {
+    fm_trainer_update(run->trainer);
+}
+
+/* -- what people and metrics are told */
+
+static int64_t memory_bytes(const fm_train_run *run) {
+    return fm_trainer_memory_bytes(run->trainer);
+}
+
+static void describe(const fm_train_run *run, char *out, size_t out_bytes) {
+    fm_trainer_describe(run->trainer, out, out_bytes);
+}
+
+static void announce(const fm_train_run *run) {
+    const fm_wire_welcome *server = fm_loader_get_server(run->feed.loader);
+    const uint32_t batch = fm_loader_get_stream(run->feed.loader)->global_batch;
+    fprintf(stderr, "data      %s: snapshot %s, %u chain%s, plan %s, %u sample%s per step\n",
+            run->set->cache ? run->set->cache : run->data, server->snapshot_name, server->n_chain,
+            fm_plural(server->n_chain), run->config.data.plan, batch, fm_plural(batch));
+}
+
+static double percentile_ms(const fm_histogram *histogram, uint32_t per_mille) {
+    return (double)fm_histogram_percentile(histogram, per_mille) * 1e-6;
+}
+
+static void summarize(const fm_train_run *run) {
+    fm_loader_stats stats = fm_feed_get_stats(&run->feed);
+    printf("samples   %llu received, %.1f MB\n", (unsigned long long)stats.n_sample,
+           (double)stats.bytes / 1e6);
+    fm_run_say_skipped(run);
+    printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n",
+           percentile_ms(&stats.ready_wait_ns, 500), percentile_ms(&stats.ready_wait_ns, 900),
+           percentile_ms(&stats.ready_wait_ns, 990), percentile_ms(&stats.ready_wait_ns, 1000));
+}
+
+static void stop(fm_train_run *run) {
+    fm_feed_close(&run->feed);
+    fm_evaluator_stop(run->evaluator);
+    fm_private_server_stop(run->eval_server);
+    fm_private_server_stop(run->server);
+    fm_trainer_destroy(run->trainer);
+}
+
+const fm_run_work fm_run_stream = {.check = check,
+                                   .find = find_data,
+                                   .create = create_trainer,
+                                   .open = open_stream,
+                                   .advance = advance_all,
+                                   .collect = collect,
+                                   .update = update,
+                                   .memory_bytes = memory_bytes,
+                                   .describe = describe,
+                                   .announce = announce,
+                                   .summarize = summarize,
+                                   .stop = stop};
