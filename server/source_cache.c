@@ -4,6 +4,7 @@
 #include "cache/export/chain_features.h"
 #include "cache/snapshot/pins.h"
 #include "featurizer/sample/sample.h"
+#include "proto/base/log.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -62,6 +63,12 @@ static fm_status find_plan(const fm_wire_open *params, fm_plan *ret_plan, size_t
 
 static fm_status find_chooser(fm_cache_source *cache, const fm_plan *plan, fm_error *reterr) {
     if (cache->choosers[plan->order]) return FM_OK;
+    if (cache->shares.n && plan->order == FM_ORDER_SHUFFLED) {
+        fm_log(FM_LOG_WARN, "shares_unused",
+               "snapshot=%s plan=%s why=\"the plan takes every chain once in each pass, whatever "
+               "the share of its dataset\"",
+               cache->source.snapshot_name, plan->name);
+    }
     return fm_chooser_create(plan, cache->snapshot.n_chain, cache->snapshot.weight,
                              cache->shares.n ? &cache->shares : NULL, &cache->choosers[plan->order],
                              reterr);

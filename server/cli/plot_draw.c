@@ -45,21 +45,29 @@ static const char seen_dash[] = "1 3";
 /* How a number over steps becomes a curve. */
 typedef enum measure { MEASURE_MEAN, MEASURE_RATE } measure;
 
-/* A panel: a number of metrics.jsonl and its namesake of eval.jsonl. */
+typedef enum panel_side { SIDE_BOTH, SIDE_STEPS, SIDE_SCORES } panel_side;
+
+/* A panel: a number of metrics.jsonl and its namesake of eval.jsonl, or one of them. */
 typedef struct panel_kind {
     const char *key, *title, *unit;
     measure measure;
     bool is_smooth; /* drawn as a mean; else as it is */
     bool from_zero, may_be_log;
+    panel_side side;
 } panel_kind;
 
-static const panel_kind loss_kind = {"loss", "Loss", "", MEASURE_MEAN, true, false, true};
+/* The loss of a step is that of crops with masked residues; the loss of an evaluation is that of
+ * whole chains, without the masked MSA term. These are two quantities, so they share no axis. */
+static const panel_kind loss_kinds[] = {
+    {"loss", "Loss", "", MEASURE_MEAN, true, false, true, SIDE_STEPS},
+    {"loss", "Held-out loss", "without the masked MSA term", MEASURE_MEAN, true, false, true,
+     SIDE_SCORES}};
 static const panel_kind score_kinds[] = {
-    {"lddt_ca", "lDDT-C\xce\xb1", "0 to 1", MEASURE_MEAN, true, true, false},
-    {"tm_score", "TM-score", "0 to 1", MEASURE_MEAN, true, true, false}};
+    {"lddt_ca", "lDDT-C\xce\xb1", "0 to 1", MEASURE_MEAN, true, true, false, SIDE_BOTH},
+    {"tm_score", "TM-score", "0 to 1", MEASURE_MEAN, true, true, false, SIDE_BOTH}};
 static const panel_kind last_kinds[] = {
-    {"learning_rate", "Learning rate", "", MEASURE_MEAN, false, true, false},
-    {"step_s", "Speed", "steps per second", MEASURE_RATE, true, true, false}};
+    {"learning_rate", "Learning rate", "", MEASURE_MEAN, false, true, false, SIDE_STEPS},
+    {"step_s", "Speed", "steps per second", MEASURE_RATE, true, true, false, SIDE_STEPS}};
 
 typedef enum curve_kind { CURVE_RAW, CURVE_MEAN, CURVE_SEEN, CURVE_HELD_OUT } curve_kind;
 
@@ -183,6 +191,10 @@ static void add_scores(plot *p, curve_kind kind, size_t run, const fm_plot_serie
     }
 }
 
+static const fm_plot_series *find_steps_of(const fm_plot_run *run, const panel_kind *kind) {
+    return kind->side == SIDE_SCORES ? NULL : fm_plot_find(&run->steps, kind->key);
+}
+
 static void collect(plot *p, const panel_kind *kind) {
     char seen[64];
     /* Among the scores, `plddt` is the confidence itself, and the term has another name. */
@@ -191,7 +203,7 @@ static void collect(plot *p, const panel_kind *kind) {
     p->n_curve = 0;
     for (size_t i = 0; i < p->picture->n_run; i++) {
         const fm_plot_run *run = &p->picture->run[i];
-        const fm_plot_series *steps = fm_plot_find(&run->steps, kind->key);
+        const fm_plot_series *steps = find_steps_of(run, kind);
         if (steps && kind->measure == MEASURE_MEAN && kind->is_smooth && p->smooth > 1 &&
             p->picture->n_run <= MOST_RAW_RUNS) {
             add_raw(p, i, steps);
@@ -199,9 +211,10 @@ static void collect(plot *p, const panel_kind *kind) {
     }
     for (size_t i = 0; i < p->picture->n_run; i++) {
         const fm_plot_run *run = &p->picture->run[i];
-        const fm_plot_series *steps = fm_plot_find(&run->steps, kind->key);
-        const fm_plot_series *of_seen = fm_plot_find(&run->scores, seen);
-        const fm_plot_series *scores = fm_plot_find(&run->scores, held_out);
+        const fm_plot_series *steps = find_steps_of(run, kind);
+        bool has_scores = kind->side != SIDE_STEPS;
+        const fm_plot_series *of_seen = has_scores ? fm_plot_find(&run->scores, seen) : NULL;
+        const fm_plot_series *scores = has_scores ? fm_plot_find(&run->scores, held_out) : NULL;
         if (steps) add_means(p, i, steps, kind);
         if (of_seen) add_scores(p, CURVE_SEEN, i, of_seen);
         if (scores) add_scores(p, CURVE_HELD_OUT, i, scores);
@@ -361,7 +374,8 @@ static bool is_term(const char *key) {
 /* The panels of the picture, in order; returns how many. */
 static size_t choose_panels(const plot *p, panel_kind out[MOST_PANELS]) {
     size_t n = 0;
-    out[n++] = loss_kind;
+    for (size_t i = 0; i < sizeof loss_kinds / sizeof loss_kinds[0]; i++)
+        if (has_series(p, "loss", loss_kinds[i].side == SIDE_SCORES)) out[n++] = loss_kinds[i];
     for (size_t i = 0; i < sizeof score_kinds / sizeof score_kinds[0]; i++) {
         /* A step's scores are those of one crop: only the first of them is worth a panel. */
         const char *key = score_kinds[i].key;
@@ -375,7 +389,8 @@ static size_t choose_panels(const plot *p, panel_kind out[MOST_PANELS]) {
     for (size_t i = 0; p->picture->has_terms && i < steps->n && n < MOST_PANELS; i++) {
         const char *key = steps->series[i].name;
         if (!is_term(key)) continue;
-        out[n++] = (panel_kind){key, key, "loss term, unweighted", MEASURE_MEAN, true, false, true};
+        out[n++] = (panel_kind){key,  key,      "loss term, unweighted", MEASURE_MEAN, true, false,
+                                true, SIDE_BOTH};
     }
     return n;
 }

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,7 +25,8 @@ static const double gib = 1024.0 * 1024 * 1024;
 typedef struct run_tail {
     fm_json *step[N_STEP]; /* [n_step], each one line */
     size_t n_step;
-    double age_s; /* since the file was written last */
+    double age_s;   /* since the file was written last */
+    bool has_ended; /* no process trains into the folder */
     double step_s, data_wait_s, longest_wait_s, loss, loss_before;
 } run_tail;
 
@@ -93,6 +95,18 @@ static fm_status parse_steps(const char *path, const char *text, size_t bytes, b
         tail->step[i] = other;
     }
     return FM_OK;
+}
+
+/* Whether a process holds the lock of the run's folder (trainer/app/resume.h). A copied folder may
+ * have no lock, and a file system may have no locks; then the run counts as one that goes on. */
+static bool has_ended(const char *folder) {
+    char path[4200];
+    if (snprintf(path, sizeof path, "%s/lock", folder) >= (int)sizeof path) return false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return false;
+    bool is_free = flock(fd, LOCK_SH | LOCK_NB) == 0;
+    close(fd);
+    return is_free;
 }
 
 /* -- summary */
@@ -188,7 +202,9 @@ static void draw_rest(const run_tail *tail, size_t columns, FILE *out) {
     const fm_json *last = tail->step[tail->n_step - 1];
     double left_s = number(last, "left_s"), used = number(last, "device_used_bytes");
     char text[TIME_BYTES];
-    if (left_s >= 0) draw(out, columns, "ends in   %10s", format_time(left_s, text));
+    if (left_s >= 0 && !tail->has_ended) {
+        draw(out, columns, "ends in   %10s", format_time(left_s, text));
+    }
     if (used > 0) {
         draw(out, columns,
              "memory    %10.2f  GiB of the trainer; of the device %.2f GiB are used, %.2f free",
@@ -225,8 +241,8 @@ static void draw_text(const run_tail *tail, const run_tail *scores, const char *
                       size_t columns, FILE *out) {
     const fm_json *last = tail->step[tail->n_step - 1];
     const char *sample = fm_json_get_text(fm_json_get_member(last, "sample"));
-    draw(out, columns, "%s  step %.0f  written %.0f s ago", folder, number(last, "step"),
-         tail->age_s);
+    draw(out, columns, "%s  step %.0f  written %.0f s ago%s", folder, number(last, "step"),
+         tail->age_s, tail->has_ended ? ", no process trains here" : "");
     draw(out, columns, "loss      %10.4f  median of the newer half of %zu steps, before %.4f",
          tail->loss, tail->n_step, tail->loss_before);
     draw(out, columns, "rate      %10.3f  steps/s, %.3f s a step in the median", 1 / tail->step_s,
@@ -269,6 +285,7 @@ static void draw_json(const run_tail *tail, const run_tail *scores, const char *
     fm_json_put_string(&json, "run", folder);
     fm_json_put_u64(&json, "step", (uint64_t)number(last, "step"));
     fm_json_put_f64(&json, "age_s", tail->age_s, 0);
+    fm_json_put_bool(&json, "ended", tail->has_ended);
     fm_json_put_u64(&json, "steps_seen", tail->n_step);
     fm_json_put_f64(&json, "loss", tail->loss, 6);
     fm_json_put_f64(&json, "loss_before", tail->loss_before, 6);
@@ -310,6 +327,7 @@ fm_status fm_top_draw_run(const char *folder, bool json, size_t columns, FILE *o
     }
     if (!status) {
         summarise(&tail);
+        tail.has_ended = has_ended(folder);
         if (json) {
             draw_json(&tail, &scores, folder, out);
         } else {

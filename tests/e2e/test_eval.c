@@ -41,11 +41,11 @@ static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
     int failed =
-        run("foldmill synth --chains 5 --seed 5 --max-length 60 --depth 100 -o data --quiet");
+        run("foldmill synth --chains 5 --seed 5 --max-length 44 --depth 100 -o data --quiet");
     failed |= run("foldmill build data --cache cache --quiet >build.log");
     failed |=
         run("printf '[model]\\nn_block = 1\\nn_structure_iteration = 1\\n[data]\\ncrop_size = "
-            "32\\nmax_msa_clusters = 12\\n' >small.ini");
+            "24\\nmax_msa_clusters = 12\\nmax_extra_msa = 16\\n' >small.ini");
     failed |= run(library);
     if (failed) return failed;
     server = fm_test_serve(folder, "socket", "--cache cache");
@@ -105,23 +105,23 @@ static void the_same_chains_give_the_same_bits(void **state) {
     assert_int_equal(run("python3 -c 'import json; a = json.load(open(\"pieces/summary.json\"))["
                          "\"against\"]; exit(a[\"lddt_ca\"] != 0 or a[\"loss\"] != 0)'"),
                      0);
-    assert_int_equal(run(". ./lib; score -c " CHECKPOINT " --data unix:socket --set model -o model "
-                         ">model.log"),
+    assert_int_equal(run(". ./lib; score -c " CHECKPOINT " --data unix:socket --set model -o again "
+                         "--replace >model.log"),
                      0);
-    assert_int_equal(run("cmp -s scores/chains.csv model/chains.csv"), 1);
+    assert_int_equal(run("cmp -s scores/chains.csv again/chains.csv"), 1);
 }
 
 static void chains_that_fail_are_named(void **state) {
     (void)state;
-    assert_int_equal(run(". ./lib; score -c " CHECKPOINT " --data unix:socket --max-length 45 "
+    assert_int_equal(run(". ./lib; score -c " CHECKPOINT " --data unix:socket --max-length 34 "
                          "-o partial >partial.log 2>partial.err"),
                      3);
     assert_int_equal(
         run("python3 -c 'import json; s = json.load(open(\"partial/summary.json\")); exit(not "
             "s[\"n_failed\"] or s[\"n_failed\"] + s[\"n_chain\"] != 5 or len(s[\"failed\"]) != "
-            "s[\"n_failed\"] or \"at most 45 are taken\" not in s[\"failed\"][0][\"why\"])'"),
+            "s[\"n_failed\"] or \"at most 34 are taken\" not in s[\"failed\"][0][\"why\"])'"),
         0);
-    assert_int_equal(run("grep -q 'residues, and at most 45 are taken' partial.err"), 0);
+    assert_int_equal(run("grep -q 'residues, and at most 34 are taken' partial.err"), 0);
 }
 
 static void a_signal_leaves_nothing_behind(void **state) {
@@ -243,8 +243,11 @@ static void a_target_ends_the_run(void **state) {
     /* A target that no score reaches. */
     assert_int_equal(run(". ./lib; train --data unix:socket --steps 4 --eval-every 4 --eval-share "
                          "--stop-at lddt_ca=1 --out missed >missed.log 2>missed.err"),
+                     3);
+    assert_int_equal(run("grep -q 'target    lddt_ca 1 not reached; 0[.0-9]* after step 4' "
+                         "missed.log && grep -q 'no score reached lddt_ca 1 in 4 steps' "
+                         "missed.err"),
                      0);
-    assert_int_equal(run("grep -q 'target    lddt_ca 1 not reached' missed.log"), 0);
 }
 
 /* Every mistake is refused with what to do, and leaves no files. */
@@ -265,6 +268,8 @@ static void mistakes_are_refused(void **state) {
         {"foldmill eval -c " CHECKPOINT " --cache cache --snapshot held-out -o x", "held-out", 1},
         {"foldmill eval -c " CHECKPOINT " --data unix:socket --against small.ini -o x",
          "expected the summary.json of an evaluation", 1},
+        {"foldmill eval -c " CHECKPOINT " --data unix:socket -o scores",
+         "the folder has an evaluation already; give another --out, or --replace", 1},
         {"foldmill eval --follow run --data unix:socket -o x", "give no --checkpoint, --out", 2},
         {"foldmill train --data unix:socket --stop-at lddt_ca=0.8 --out x",
          "--stop-at needs scores: give --eval-every N", 2},

@@ -188,6 +188,11 @@ static void served_in_shares(void **state) {
     assert_int_equal(n_pdb + n_other, N_SAMPLE);
     assert_in_range(n_pdb, N_SAMPLE / 4 - 30, N_SAMPLE / 4 + 30);
     assert_int_equal(fm_test_shell_format(folder, fetch, "first"), 0);
+    /* A plan that takes each chain in turn cannot follow the shares, and the server says so. */
+    assert_int_equal(run("! grep -q shares_unused s.log && "
+                         "$FOLDMILL fetch --data unix:s --plan tiny --steps 2 > out && "
+                         "grep -q 'warn shares_unused snapshot=mixed plan=tiny ' s.log"),
+                     0);
     assert_int_equal(fm_test_stop(server, SIGTERM), 0);
     assert_int_equal(run("$FOLDMILL build --dataset pdb=b --cache c --replace -q > out && "
                          "$FOLDMILL gc --cache c > out && $FOLDMILL verify --cache c > out"),

@@ -86,6 +86,12 @@ static void a_run_is_summed_up(void **state) {
          "grep -q '3.00  GiB of the trainer; of the device 6.00 GiB are used, 1.00 free' out && "
          "grep -q '0.2500  lddt_ca of 7 chains after step 4; best 0.5000 after step 2' out && "
          "grep -q 'held out loss  *9.5000' out && ! grep -q 'device_used' out");
+    /* A run whose lock nobody holds has ended. */
+    must("! grep -q 'no process' out && : >run/lock && $FOLDMILL top run --once >out && "
+         "grep -q 's ago, no process trains here$' out && ! grep -q 'ends in' out && "
+         "$FOLDMILL top run --json | grep -q '\"ended\": true' && "
+         "flock run/lock $FOLDMILL top run --once >out && grep -q 's ago$' out && "
+         "grep -q 'ends in' out");
     must("$FOLDMILL top run --json | /usr/bin/python3 -c 'import json, sys; r = "
          "json.load(sys.stdin); assert r[\"held_out\"][\"lddt_ca\"] == 0.25 and "
          "r[\"last\"][\"left_s\"] == 3905'");

@@ -94,8 +94,9 @@ static void curves_are_at_their_numbers(void **state) {
                      0);
     assert_shows("Loss #0072b2 line 50 1,99.0 50,50.0");
     assert_shows("Loss #d55e00 line 40 1,99.0 40,60.0");
-    assert_shows("Loss #0072b2 line 3 0,120.0 50,70.0");
-    assert_shows("dots Loss #0072b2 3");
+    assert_shows("Held-out loss #0072b2 line 3 0,120.0 50,70.0");
+    assert_shows("dots Held-out loss #0072b2 3");
+    assert_int_equal(run("grep -c '^Loss' shown | grep -qx 2 && ! grep -q '^dots Loss' shown"), 0);
     assert_shows("lDDT-Cα #0072b2 line 3 0,0.1 50,0.6");
     assert_shows("Learning rate #0072b2 line 50 1,0.0 50,0.0");
     assert_shows("Speed #0072b2 line 50 1,5.0 50,5.0");
@@ -123,7 +124,8 @@ static void a_run_may_have_scores_alone(void **state) {
                          ">scores/eval.jsonl && foldmill plot scores --out p.svg && "
                          "python3 look.py p.svg >shown"),
                      0);
-    assert_shows("Loss #0072b2 line 3 0,120.0 50,70.0");
+    assert_shows("Held-out loss #0072b2 line 3 0,120.0 50,70.0");
+    assert_int_equal(run("grep -q '^Loss' shown"), 1);
     assert_shows("lDDT-Cα #0072b2 line 3 0,0.7 50,0.7");
     assert_shows("text Dots: held-out chains.");
     assert_int_equal(run("grep -q 'Learning rate\\|Speed' shown"), 1);

@@ -40,7 +40,7 @@ static int tear_down(void **state) {
 
 static const char *const small =
     "printf '[model]\\nn_block = 1\\nn_structure_iteration = 1\\n[data]\\ncrop_size = "
-    "32\\nmax_msa_clusters = 12\\n' >small.ini";
+    "32\\nmax_msa_clusters = 12\\nmax_extra_msa = 16\\n' >small.ini";
 
 static void the_loss_falls_and_the_run_repeats_to_the_bit(void **state) {
     (void)state;
@@ -48,10 +48,10 @@ static void the_loss_falls_and_the_run_repeats_to_the_bit(void **state) {
     assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 40 --seed 3 "
                          "--out a >a.log 2>a.err"),
                      0);
-    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 40 --seed 3 "
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 12 --seed 3 "
                          "--out b --ahead 2 >b.log 2>&1"),
                      0);
-    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 40 --seed 4 "
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 2 --seed 4 "
                          "--out c >c.log 2>&1"),
                      0);
     assert_int_equal(run("test $(wc -l <a/metrics.jsonl) = 40"), 0);
@@ -62,8 +62,8 @@ static void the_loss_falls_and_the_run_repeats_to_the_bit(void **state) {
         0);
     assert_int_equal(
         run("for r in a b c; do sed 's/,\"step_s\".*//' $r/metrics.jsonl >$r.losses; done"), 0);
-    assert_int_equal(run("cmp a.losses b.losses"), 0);
-    assert_int_equal(run("cmp -s a.losses c.losses"), 1);
+    assert_int_equal(run("head -12 a.losses | cmp - b.losses"), 0);
+    assert_int_equal(run("head -2 a.losses | cmp -s - c.losses"), 1);
     assert_int_equal(
         run("grep -q 'step 40/40' a.err && grep -q 'mean of the first 10 steps' a.log"), 0);
 }
@@ -110,13 +110,13 @@ static void ranks_of_a_sample_train_the_same(void **state) {
 static void a_killed_run_resumes_to_the_same_bits(void **state) {
     (void)state;
     assert_int_equal(run(small), 0);
-    const char *train = "foldmill train --data unix:socket --config small.ini --steps 30 --seed 9 "
+    const char *train = "foldmill train --data unix:socket --config small.ini --steps 18 --seed 9 "
                         "--checkpoint-every 4";
     char command[1024];
     snprintf(command, sizeof command, "%s --keep 2 --out whole >whole.log 2>&1", train);
     assert_int_equal(run(command), 0);
     assert_int_equal(run("ls whole | grep -c checkpoint | grep -qx 2"), 0);
-    for (int kill_at = 7; kill_at <= 17; kill_at += 10) {
+    for (int kill_at = 5; kill_at <= 11; kill_at += 6) {
         snprintf(command, sizeof command,
                  "%s --resume --out killed >>killed.log 2>&1 & pid=$!; "
                  "until [ $(cat killed/metrics.jsonl 2>/dev/null | wc -l) -ge %d ]; do sleep 0.01; "
@@ -128,22 +128,22 @@ static void a_killed_run_resumes_to_the_same_bits(void **state) {
     snprintf(command, sizeof command, "%s --resume --out killed >>killed.log 2>&1", train);
     assert_int_equal(run(command), 0);
     assert_int_equal(run("grep -q 'resumed at step' killed.log"), 0);
-    assert_int_equal(run("cmp whole/checkpoint-000000000030.safetensors "
-                         "killed/checkpoint-000000000030.safetensors"),
+    assert_int_equal(run("cmp whole/checkpoint-000000000018.safetensors "
+                         "killed/checkpoint-000000000018.safetensors"),
                      0);
     assert_int_equal(
         run("for r in whole killed; do sed 's/,\"step_s\".*//' $r/metrics.jsonl >$r.losses; done; "
             "cmp whole.losses killed.losses"),
         0);
     /* A damaged newest file is skipped; another seed or setting is refused. */
-    assert_int_equal(run("printf x | dd of=killed/checkpoint-000000000030.safetensors bs=1 "
+    assert_int_equal(run("printf x | dd of=killed/checkpoint-000000000018.safetensors bs=1 "
                          "seek=200000 conv=notrunc 2>/dev/null"),
                      0);
     assert_int_equal(run(command), 0);
     assert_int_equal(
-        run("grep -q checkpoint_damaged killed.log && grep -q 'resumed at step 28' killed.log"), 0);
-    assert_int_equal(run("cmp whole/checkpoint-000000000030.safetensors "
-                         "killed/checkpoint-000000000030.safetensors"),
+        run("grep -q checkpoint_damaged killed.log && grep -q 'resumed at step 16' killed.log"), 0);
+    assert_int_equal(run("cmp whole/checkpoint-000000000018.safetensors "
+                         "killed/checkpoint-000000000018.safetensors"),
                      0);
     assert_int_equal(run("foldmill train --data unix:socket --config small.ini --seed 8 --resume "
                          "--out killed 2>err"),
@@ -162,11 +162,7 @@ static void a_killed_run_resumes_to_the_same_bits(void **state) {
 /* A run's weights are exported, imported again, and start another run. */
 static void exported_weights_import_to_the_same(void **state) {
     (void)state;
-    assert_int_equal(run(small), 0);
-    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 20 --seed 5 "
-                         "--out w --quiet >w.log 2>&1"),
-                     0);
-    const char *checkpoint = "w/checkpoint-000000000020.safetensors";
+    const char *checkpoint = "a/checkpoint-000000000040.safetensors"; /* of the first test */
     static const char *const ways[] = {
         "--format npz", "--format npz --names openfold", "--format safetensors",
         "--format safetensors --names openfold-1", "--format safetensors --names foldmill"};
@@ -189,14 +185,14 @@ static void exported_weights_import_to_the_same(void **state) {
              checkpoint, checkpoint);
     assert_int_equal(run(command), 0);
     /* The first loss is that of a trained model, and --resume continues the new run. */
-    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 4 --seed 5 "
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 4 --seed 3 "
                          "--from in.safetensors --out f --quiet >f.log 2>&1"),
                      0);
     assert_int_equal(
         run("python3 -c 'import json; l=lambda f: json.loads(open(f).readline())[\"loss\"]; "
-            "exit(not l(\"f/metrics.jsonl\") < 0.95*l(\"w/metrics.jsonl\"))'"),
+            "exit(not l(\"f/metrics.jsonl\") < 0.95*l(\"a/metrics.jsonl\"))'"),
         0);
-    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 6 --seed 5 "
+    assert_int_equal(run("foldmill train --data unix:socket --config small.ini --steps 6 --seed 3 "
                          "--from in.safetensors --resume --out f --quiet >f.log 2>&1 && "
                          "grep -q 'resumed at step 4' f.log"),
                      0);

@@ -3,10 +3,11 @@
 usage: follow_page.py PAGE FOLDMILL PACKAGE_DIR
 
 The page begins in an empty folder that has the package's wheel, with FOLDMILL on the PATH. Blocks
-of `sh` run in one shell and blocks of `python` in one interpreter, that of env/ which the page makes.
-A block without a language is the output of the block before it, where `...` stands for any text; a
-block of code without one must print nothing. <!-- needs torch --> in front of a block of Python
-skips it, with a word, where that module is missing. Exit status 77: something else is missing.
+of `sh` run in one shell, and blocks of `python` in one interpreter, that of env/, which the page
+makes. A block without a language is the output of the block before it, where `...` stands for any
+text; a block of code without one must print nothing. <!-- needs torch --> in front of a block of
+Python skips it, with a word, where that module is missing. Exit status 77: something else is
+missing.
 """
 
 import importlib.util
@@ -107,7 +108,8 @@ def follow(page, folder, environment):
 
 def main():
     page, foldmill, package = (pathlib.Path(path).absolute() for path in sys.argv[1:4])
-    missing = [name for name in ("numpy", "wheel", "ensurepip") if not importlib.util.find_spec(name)]
+    missing = [name for name in ("numpy", "wheel", "ensurepip")
+               if not importlib.util.find_spec(name)]
     if not list(package.glob("foldmill/_core*.so")):
         missing.append(f"the extension module in {package}")
     if missing:

@@ -2,6 +2,7 @@
  * in evaluation.c; here are the options, the lines for people and the files. */
 #include "trainer/app/eval.h"
 
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "proto/base/histogram.h"
 #include "proto/base/machine.h"
@@ -11,6 +12,7 @@
 #include "trainer/app/private_server.h"
 #include "trainer/app/stop.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +26,8 @@ static const char description[] =
     "Predicts every chain of a snapshot whole and compares it with the known structure.\n"
     "Nothing is cropped, masked or dropped, and each chain has the same cycles and the\n"
     "best templates, so the same checkpoint, chains and seed give the same numbers.\n\n"
-    "The settings come from the checkpoint. DIR is written when all chains are done:\n\n"
+    "The settings come from the checkpoint. DIR is written when all chains are done; one\n"
+    "that has an evaluation already is refused without --replace:\n\n"
     "  chains.csv       a row for each chain: lDDT-CA, lDDT, RMSD, TM, GDT, pLDDT,\n"
     "                   losses\n"
     "  summary.json     means, calibration of pLDDT, chains that failed\n"
@@ -46,7 +49,7 @@ typedef struct eval_settings {
     fm_credentials credentials;
     uint64_t seed, cycles, max_length, wait_ms, data_timeout_s, memory_mib, jobs;
     double device_gib;
-    bool quiet;
+    bool replace, quiet;
 } eval_settings;
 
 static int report(const fm_error *error) {
@@ -118,6 +121,8 @@ static fm_status parse(eval_settings *set, int argc, char **argv, fm_error *rete
          .help = "how long to try to connect or reconnect (5000)", .max = 3600000},
         {"data-timeout", FM_OPTION_U64, &set->data_timeout_s, "S",
          .help = "how long without a chain before it reconnects (600)", .min = 1, .max = 604800},
+        {"replace", FM_OPTION_FLAG, &set->replace, NULL,
+         .help = "replace an earlier evaluation in DIR"},
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
@@ -286,10 +291,25 @@ static fm_status start_server(eval_settings *set, fm_private_server **ret_server
     return status;
 }
 
+/* Refuses a folder that has an evaluation, before any work is done for it. */
+static fm_status check_folder(const eval_settings *set, fm_error *reterr) {
+    char path[PATH_MAX];
+    if (set->follow || set->replace) return FM_OK;
+    if (snprintf(path, sizeof path, "%s/summary.json", set->out) >= (int)sizeof path) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
+    }
+    fm_path_kind kind;
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status || kind == FM_PATH_ABSENT) return status;
+    return fm_fail_in(reterr, FM_ERR_EXISTS, path,
+                      "the folder has an evaluation already; give another --out, or --replace");
+}
+
 static fm_status evaluate(eval_settings *set, results *r, fm_error *reterr) {
     fm_evaluation *e = NULL;
     fm_private_server *server = NULL;
-    fm_status status = start_server(set, &server, reterr);
+    fm_status status = check_folder(set, reterr);
+    if (!status) status = start_server(set, &server, reterr);
     const fm_evaluation_options options = options_of(set);
     if (!status && set->follow) {
         status = fm_eval_follow(&options, set->follow, reterr);

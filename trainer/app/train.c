@@ -36,11 +36,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    EXIT_OK = 0,
-    EXIT_FAILED = 1,
-    EXIT_USAGE = 2,
-};
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_MISSED = 3 };
 
 static int report(const fm_error *error) {
     char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
@@ -384,6 +380,8 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     status = train(run, reterr);
     if (!status && was_signalled() && run->state.place.step < set->steps) {
         *ret_code = 128 + fm_stop_signal();
+    } else if (!status && run->has_missed_target) {
+        *ret_code = EXIT_MISSED;
     }
     return status;
 }

@@ -4,7 +4,8 @@
 #define FM_TRAINER_TRAIN_H
 
 /* argv[0] is the command's name. Returns the exit code: 0 if all steps are made, 1 if the run
- * failed, 2 for bad usage, and 128 plus the number of the signal that asked it to stop. */
+ * failed, 2 for bad usage, 3 if all steps are made and no score reached --stop-at, and 128 plus the
+ * number of the signal that asked it to stop. */
 int fm_train_main(int argc, char **argv);
 
 #endif

@@ -7,6 +7,7 @@
 #include "trainer/app/stop.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,7 +235,17 @@ void fm_run_end_evaluator(fm_train_run *run, fm_status status) {
                t->wanted, (unsigned long long)t->step, t->value,
                (double)(t->reached_ns - run->start_ns) * 1e-9);
     } else if (run->set->stop_at) {
-        printf("target    %s %g not reached\n", t->name, t->wanted);
+        printf("target    %s %g not reached", t->name, t->wanted);
+        if (isnan(t->value)) {
+            printf("; no checkpoint was scored\n");
+        } else {
+            printf("; %.6g after step %llu\n", t->value, (unsigned long long)t->step);
+        }
+        run->has_missed_target = !status && run->state.place.step >= run->set->steps;
+    }
+    if (run->has_missed_target) {
+        fprintf(stderr, "%s: --stop-at: no score reached %s %g in %llu steps\n", fm_train_program,
+                t->name, t->wanted, (unsigned long long)run->set->steps);
     }
     fm_evaluator_stop(run->evaluator);
     run->evaluator = NULL;

@@ -59,7 +59,8 @@ static const char description[] =
     "on another GPU, on the CPU, or with --eval-share on this GPU between steps. The\n"
     "scores go to DIR/eval.jsonl and, as TensorBoard events, to DIR/eval. The run\n"
     "does not wait for it and continues when it fails. --stop-at ends the run when a\n"
-    "score is reached, and prints the time that it took.\n\n"
+    "score is reached, and prints the time that it took; exit code 3 says that --steps\n"
+    "ended first.\n\n"
     "Examples:\n"
     "  foldmill train --cache cache --snapshot train --preset tiny --steps 200\n"
     "  foldmill train --data unix:/run/foldmill.sock --preset tiny --steps 200\n"
@@ -68,8 +69,8 @@ static const char description[] =
     "      --config mine.ini --resume\n"
     "  foldmill train --data unix:/run/foldmill.sock --ranks 4 --dap 2\n"
     "  foldmill train --samples samples --preset af3-tiny --steps 200\n\n"
-    "Exit codes: 0 done, 1 failed, 2 bad usage, 129, 130 or 143 stopped by SIGHUP,\n"
-    "SIGINT or SIGTERM";
+    "Exit codes: 0 done, 1 failed, 2 bad usage, 3 all steps made without reaching\n"
+    "--stop-at, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM";
 
 /* Where samples come from, and which of them count. */
 #define SAMPLE_OPTIONS(set)                                                                        \

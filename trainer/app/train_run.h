@@ -125,6 +125,7 @@ struct fm_train_run {
         failed_ns;           /* when a checkpoint was made, or could not be; 0 = the last was */
     fm_evaluator *evaluator; /* NULL without --eval-every, and on other ranks */
     fm_private_server *eval_server; /* of its chains; NULL: another one's */
+    bool has_missed_target;         /* all steps are made, and no score reached --stop-at */
     fm_divergence divergence;
     bool is_diverging;
     bool is_disk_full;                 /* metrics wait in memory */

@@ -15,7 +15,7 @@ from .arrays import Features, to_dict
 
 @dataclass(frozen=True, eq=False)
 class Snapshot(Mapping[str, Features]):
-    """A named set of chains with sampling weights, and a mapping from their names to their features.
+    """A named set of chains with weights, and a mapping from their names to their features.
 
     ``for name, features in snapshot.items()`` reads the chains one after the other; only the
     current chain is in memory. Features are those of Cache. A chain that is not in the snapshot
@@ -24,8 +24,8 @@ class Snapshot(Mapping[str, Features]):
 
     name: str  #: of the snapshot
     hash: str  #: SHA-256 of the snapshot's file, 64 hex digits
-    chains: list[str]  #: names, sorted
-    weights: list[int]  #: one per chain; a chain is drawn in proportion to it
+    chains: list[str] = field(repr=False)  #: names, sorted
+    weights: list[int] = field(repr=False)  #: one per chain; a chain is drawn in proportion to it
     cache: Cache = field(repr=False)  #: where the chains are read from
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Snapshot(Mapping[str, Features]):
 
 
 class Cache(Mapping[str, Features]):
-    """The current generation of a cache, as a read-only mapping from a chain's name to its features.
+    """A generation of a cache, as a read-only mapping from a chain's name to its features.
 
     ``cache["1abc_A"]`` is a dict of OpenFold's features before its random transforms, for example:
 
@@ -85,8 +85,8 @@ class Cache(Mapping[str, Features]):
         integer("max_templates", max_templates, 0, MOST_U32)
         if max_template_date is not None:
             date("max_template_date", max_template_date)
-        self._path = os.path.abspath(path)
-        self._core = _core.open_cache(os.fspath(path), generation)
+        self._path = os.path.abspath(os.fsdecode(path))
+        self._core = _core.open_cache(os.fsdecode(path), generation)
         self._max_templates = max_templates
         self._max_template_date = max_template_date
 
@@ -112,7 +112,7 @@ class Cache(Mapping[str, Features]):
         return isinstance(name, str) and self._core.find(name) is not None
 
     def __getitem__(self, name: str) -> Features:
-        number = self._core.find(name)
+        number = self._core.find(name) if isinstance(name, str) else None
         if number is None:
             raise KeyError(name)
         return to_dict(self._core.load(number, self._max_templates, self._max_template_date))

@@ -100,7 +100,8 @@ class OpenFoldDataModule(pl.LightningDataModule):
         if self._stream is None or self._steps is None:
             self._stream = Stream(
                 **self._train, batch=samples, rank=self.trainer.global_rank, world=world,
-                crop=self._config.train.crop_size, cycles=self._config.common.max_recycling_iters + 1,
+                crop=self._config.train.crop_size,
+                cycles=self._config.common.max_recycling_iters + 1,
                 max_template_date=self._max_template_date, stack=True, tensors="torch")
             if self._state is not None:
                 self._stream.load_state_dict(self._own_state(self._state))

@@ -83,7 +83,7 @@ class Sample:
 
     def expand(self, n_res: int | None = None, n_clust: int | None = None,
                n_extra: int | None = None, n_templ: int | None = None) -> Features:
-        """Returns the 50 arrays of OpenFold's data loader, float32 or int64, in memory of their own.
+        """Returns the 50 arrays of OpenFold's data loader, float32 or int64.
 
         The sizes of the arrays are numbers of residues, MSA clusters, extra rows and templates;
         None takes the plan's. Shorter samples are padded with zeros and longer ones are refused.

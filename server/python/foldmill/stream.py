@@ -23,6 +23,7 @@ from .sample import Sample, Skipped
 
 _STATE_VERSION = 1
 _MOST_STEPS, _MOST_BATCH, _MOST_WORLD = 2**40, 65536, 65536  # as proto/limits.h has them
+_PLAN_BYTES = 31
 _TOKEN_SAMPLES = 65536  # beyond the first missing sample, which a server takes as given out
 _WHOLE_CHAINS = ("eval", "predict")  # plans that go through the chains of the snapshot in order
 _PAUSE_S = 0.2  # between two attempts to connect again
@@ -54,6 +55,7 @@ class Stream:
     """
 
     skipped: list[Skipped]  #: samples that the server could not make, with on_error="skip"
+    _client: _core.Stream | None = None  # also of an object that __init__ refused
 
     def __init__(self, url: str, *, plan: str, snapshot: str | None = None, seed: int = 0,
                  steps: int = 0, first_step: int = 0, rank: int = 0, world: int = 1,
@@ -88,14 +90,15 @@ class Stream:
         retry_s, timeout_s seconds to look for a server; seconds to wait for a sample
         n_templ            templates of expanded features
         """
-        self._core: _core.Stream | None = None
-        self._process = 0  # that opened it
+        self._process = 0  # that opened the connection
         if not isinstance(url, str) or not url:
             raise ValueError(f"url: found {url!r}, expected unix:PATH, tls://HOST:PORT or "
                              "tcp://HOST:PORT")
         if on_error not in ("stop", "skip"):
             raise ValueError(f"on_error: found {on_error!r}, expected 'stop' or 'skip'")
-        if not re.fullmatch(r"strict|free|bounded:[1-9][0-9]*", order):
+        if not isinstance(plan, str) or not 1 <= len(plan.encode()) <= _PLAN_BYTES:
+            raise ValueError(f"plan: found {plan!r}, expected a name of 1 to {_PLAN_BYTES} bytes")
+        if not re.fullmatch(r"strict|free|bounded:[1-9][0-9]*", str(order)):
             raise ValueError(f"order: found {order!r}, expected 'strict', 'bounded:W' or 'free'")
         world = integer("world", world, 1, _MOST_WORLD)
         _check_items(order, raw, stack, tensors, pin)
@@ -131,7 +134,7 @@ class Stream:
                 f"rank {rank} of {world}>")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_core": None}
+        return {**self.__dict__, "_client": None}
 
     # -- state
 
@@ -152,8 +155,12 @@ class Stream:
         if state.get("version") != _STATE_VERSION:
             raise ValueError(f"the state has version {state.get('version')!r}, "
                              f"expected {_STATE_VERSION}")
-        theirs: dict[str, Any] = {**state["run"], "group": list(state["group"])}
         ours: dict[str, Any] = {**self._run, "group": list(self._group)}
+        missing = {"run", "group", "facts", "watermark", "delivered"} - set(state)
+        missing |= set(self._run) - set(state.get("run", ()))
+        if missing:
+            raise ValueError(f"this is not a state of a Stream: it lacks {sorted(missing)[0]!r}")
+        theirs: dict[str, Any] = {**state["run"], "group": list(state["group"])}
         for key, value in ours.items():
             if theirs[key] != value:
                 raise ValueError(f"the state is of a run with {_parameter(key, theirs[key])}, "
@@ -218,9 +225,9 @@ class Stream:
         self.close()
         end = time.monotonic() + self._retry_s
         is_first = True
-        while self._core is None:
+        while self._client is None:
             try:
-                self._core = _core.open_stream(
+                self._client = _core.open_stream(
                     group=self._group[0], groups=self._group[1], delivered=self._token(),
                     **self._run, **self._connect)
             except Error as error:
@@ -232,8 +239,8 @@ class Stream:
                 is_first = False
                 time.sleep(_PAUSE_S)
         self._process = os.getpid()
-        self._facts = self._core.facts()
-        return self._core
+        self._facts = self._client.facts()
+        return self._client
 
     def facts(self) -> dict[str, Any]:
         """Returns what the server announced about the stream; connects for it if nothing did.
@@ -260,10 +267,10 @@ class Stream:
 
     def close(self) -> None:
         """Ends the connection; iterating again opens a new one behind what was given out."""
-        if self._core is not None and self._process == os.getpid():
+        if self._client is not None and self._process == os.getpid():
             self._stats = self.stats()
-            self._core.close()
-        self._core = None  # after a fork, the connection is the parent's
+            self._client.close()
+        self._client = None  # after a fork, the connection is the parent's
 
     def stats(self) -> dict[str, Any]:
         """Returns counters of the present connection, or of the last one.
@@ -272,7 +279,7 @@ class Stream:
         are how many seconds the program waited for a sample. It is empty before the first
         connection.
         """
-        return self._core.stats() if self._core is not None else dict(self._stats)
+        return self._client.stats() if self._client is not None else dict(self._stats)
 
     # -- iteration
 
@@ -357,9 +364,9 @@ class Stream:
 
     def _next(self) -> _core.Sample | tuple[int, str, str] | None:
         """Returns the next sample or report, or None after the last one and after close()."""
-        if self._core is None or self._is_complete():
+        if self._client is None or self._is_complete():
             return None
-        return self._core.next()
+        return self._client.next()
 
     def _is_complete(self) -> bool:
         if self._facts is None:
