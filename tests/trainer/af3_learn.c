@@ -1,0 +1,218 @@
+/* af3_learn.c: trains AlphaFold 3's tiny network on one complex of the reference, from drawn
+ * parameters and with drawn noise, and compares the structures that it samples with the truth.
+ *
+ *     af3_learn [--steps N] [--rate R] [--halve N] [--structures S] [--seed N] [--every N]
+ *               [--most A] CONFIG.json FILE.npz
+ *
+ * Every step trains on the complex with S noisy structures, at a rate that is halved every --halve
+ * steps. Its rollout of 20 denoising steps, with steps of scale 1 since they are few, is a sample
+ * of the network before the step. Every N steps, and at the end, the program prints a line of
+ * numbers between tabs: the step, the loss, the smooth lDDT (1 is best), and the RMSD in Å of the
+ * sample from the truth after superposition, over all resolved atoms. Each is the mean since the
+ * line before. The last line is "learn: ok" if the last line's RMSD is below A Å. A path that does
+ * not exist as given is looked for below $FM_REFERENCE_DATA; without either the program exits with
+ * 77. */
+#include "tests/trainer/af3_case.h"
+
+#include "proto/base/file.h"
+#include "tests/testing/testing.h"
+#include "trainer/backend/superpose.h"
+#include "trainer/step/af3/step.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const size_t ARENA_BYTES = (size_t)4 << 30, FILE_BYTES = (size_t)1 << 30;
+
+typedef struct settings {
+    int steps, halve, structures, every;
+    double rate, most;
+    uint64_t seed;
+} settings;
+
+/* Sums since the last line. */
+typedef struct sums {
+    double loss, lddt, rmsd;
+    int n;
+} sums;
+
+static bool locate(const char *given, char *path, size_t bytes) {
+    snprintf(path, bytes, "%s", given);
+    if (access(path, R_OK) == 0) return true;
+    if (!fm_test_reference()) return false;
+    fm_test_reference_path(path, bytes, given);
+    return access(path, R_OK) == 0;
+}
+
+/* The root mean square distance of x from the resolved atoms of the truth, superposed. */
+static double rmsd(const fm_complex_labels *labels, const double *x) {
+    double mean[2][3] = {{0}}, s[3][3] = {{0}}, rotation[3][3], square = 0, n = 0;
+    for (int64_t l = 0; l < labels->n_atom; l++) {
+        if (labels->coordinate_mask[l] == 0) continue;
+        n++;
+        for (int k = 0; k < 3; k++) {
+            mean[0][k] += x[3 * l + k];
+            mean[1][k] += (double)labels->coordinate[3 * l + k];
+        }
+    }
+    for (int64_t l = 0; l < labels->n_atom; l++) {
+        for (int a = 0; a < 3 && labels->coordinate_mask[l] != 0; a++)
+            for (int b = 0; b < 3; b++)
+                s[a][b] += (x[3 * l + a] - mean[0][a] / n) *
+                           ((double)labels->coordinate[3 * l + b] - mean[1][b] / n);
+    }
+    fm_superpose_rotation(s, rotation);
+    for (int64_t l = 0; l < labels->n_atom; l++) {
+        for (int a = 0; a < 3 && labels->coordinate_mask[l] != 0; a++) {
+            double moved = 0;
+            for (int b = 0; b < 3; b++)
+                moved += rotation[a][b] * (x[3 * l + b] - mean[0][b] / n);
+            double d = moved - ((double)labels->coordinate[3 * l + a] - mean[1][a] / n);
+            square += d * d;
+        }
+    }
+    return sqrt(square / n);
+}
+
+static fm_af3_trainer_options options_of(const settings *set, const af3_case *of) {
+    const uint64_t warmup = 50;
+    fm_af3_trainer_options options = {.model = of->config,
+                                      .optimizer = {.rate = set->rate,
+                                                    .warmup_samples = warmup,
+                                                    .beta1 = 0.9,
+                                                    .beta2 = 0.95,
+                                                    .eps = 1e-8,
+                                                    .ema_decay = 0.999,
+                                                    .l2 = 1e-8,
+                                                    .clip = FM_CLIP_BATCH,
+                                                    .clip_norm = 10,
+                                                    .decay_factor = 0.5,
+                                                    .decay_every_samples = (uint64_t)set->halve},
+                                      .loss = {.diffusion = 4,
+                                               .bond = 1,
+                                               .smooth_lddt = 1,
+                                               .distogram = 0.03,
+                                               .confidence = 1e-4,
+                                               .pae = 0,
+                                               .least_resolution = 0.1,
+                                               .most_resolution = 4},
+                                      .kernels = fm_kernels_cpu(FM_ELEMENT_F32),
+                                      .seed = set->seed,
+                                      .n_bond = fm_complex_count_bonds(&of->labels)};
+    options.model.n_sample = set->structures;
+    options.model.n_rollout_step = 20;
+    options.model.noise.step_scale = 1;
+    return options;
+}
+
+static void print_line(int step, sums *since) {
+    printf("%d\t%.4f\t%.4f\t%.3f\n", step, since->loss / since->n, since->lddt / since->n,
+           since->rmsd / since->n);
+    fflush(stdout);
+}
+
+/* *ret_rmsd receives the RMSD of the last line. */
+static fm_status train(const settings *set, const af3_case *of, double *ret_rmsd, fm_error *error) {
+    const fm_af3_trainer_options options = options_of(set, of);
+    fm_af3_trainer *trainer = NULL;
+    fm_status status = fm_af3_trainer_create(&options, &trainer, error);
+    fm_af3_features features = {.sample = of->sample, .labels = of->labels};
+    sums since = {0};
+    for (int step = 1; step <= set->steps && !status; step++) {
+        fm_af3_result result;
+        features.n_cycle = 1;
+        status = fm_af3_trainer_add_sample(trainer, &features, &result, error);
+        if (status) break;
+        since.loss += result.loss;
+        since.lddt += 1 - result.term[FM_COMPLEX_SMOOTH_LDDT];
+        since.rmsd += rmsd(&of->labels, trainer->x);
+        since.n++;
+        fm_optimizer_step(&trainer->optimizer, NULL);
+        if (step % set->every && step != set->steps) continue;
+        print_line(step, &since);
+        *ret_rmsd = since.rmsd / since.n;
+        since = (sums){0};
+    }
+    fm_af3_trainer_destroy(trainer);
+    return status;
+}
+
+static int run(const settings *set, const char *given_config, const char *given) {
+    char config[1024], path[1024];
+    if (!locate(given_config, config, sizeof config) || !locate(given, path, sizeof path)) {
+        return FM_TEST_SKIPPED;
+    }
+    fm_arena arena = {0}, file = {0};
+    fm_bytes content;
+    fm_npz npz;
+    fm_error error = {0};
+    af3_case of = {.in = &npz, .arena = &arena};
+    double found = INFINITY;
+    fm_status status = fm_arena_init(&arena, ARENA_BYTES, &error);
+    if (!status) status = fm_arena_init(&file, ARENA_BYTES, &error);
+    if (!status) status = fm_file_read(&file, path, FILE_BYTES, &content, &error);
+    if (!status) status = fm_npz_parse(&file, content, &npz, &error);
+    if (!status) status = af3_case_open(&of, config, 0, &error);
+    if (!status) status = train(set, &of, &found, &error);
+    if (status) fprintf(stderr, "af3_learn: %s\n", error.message);
+    bool good = !status && found < set->most;
+    printf("learn: %s\n", good ? "ok" : "FAIL");
+    af3_case_close(&of);
+    fm_arena_fini(&file);
+    fm_arena_fini(&arena);
+    return !good;
+}
+
+static void usage(FILE *out) {
+    fprintf(out, "usage: af3_learn [--steps N] [--rate R] [--halve N] [--structures S] [--seed N]\n"
+                 "                 [--every N] [--most A] CONFIG.json FILE.npz\n");
+}
+
+/* Reads a number. Says what is wrong with another text. */
+static bool read_number(const char *option, const char *text, double least, double most,
+                        double *ret) {
+    char *end;
+    *ret = strtod(text, &end);
+    if (end != text && !*end && *ret >= least && *ret <= most) return true;
+    fprintf(stderr, "af3_learn: --%s: found '%s', expected %g to %g\n", option, text, least, most);
+    return false;
+}
+
+int main(int argc, char **argv) {
+    enum { STEPS, RATE, HALVE, STRUCTURES, SEED, EVERY, MOST, N_OPTION };
+    static const struct option options[] = {{"steps", required_argument, NULL, STEPS},
+                                            {"rate", required_argument, NULL, RATE},
+                                            {"halve", required_argument, NULL, HALVE},
+                                            {"structures", required_argument, NULL, STRUCTURES},
+                                            {"seed", required_argument, NULL, SEED},
+                                            {"every", required_argument, NULL, EVERY},
+                                            {"most", required_argument, NULL, MOST},
+                                            {0}};
+    static const double bound[N_OPTION][2] = {
+        [STEPS] = {1, 1e6}, [RATE] = {0, 1},    [HALVE] = {1, 1e6}, [STRUCTURES] = {1, 64},
+        [SEED] = {0, 1e9},  [EVERY] = {1, 1e6}, [MOST] = {0, 1e6}};
+    double value[N_OPTION] = {1000, 1.8e-3, 1e6, 8, 1, 100, 2};
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        bool known = c >= 0 && c < N_OPTION;
+        if (!known) usage(stderr);
+        if (!known || !read_number(options[c].name, optarg, bound[c][0], bound[c][1], &value[c])) {
+            return 2;
+        }
+    }
+    if (argc - optind != 2) {
+        usage(stderr);
+        return 2;
+    }
+    const settings set = {.steps = (int)value[STEPS],
+                          .halve = (int)value[HALVE],
+                          .structures = (int)value[STRUCTURES],
+                          .every = (int)value[EVERY],
+                          .rate = value[RATE],
+                          .most = value[MOST],
+                          .seed = (uint64_t)value[SEED]};
+    return run(&set, argv[optind], argv[optind + 1]);
+}
