@@ -44,9 +44,9 @@ FM_MUST_USE fm_status fm_resume_save(const fm_resume_options *options,
                                      const fm_optimizer *optimizer, const fm_run_state *state,
                                      fm_error *reterr);
 
-/* Loads the newest whole checkpoint of the folder into the parameters, the optimiser and *state, which is
- * unchanged on failure. A damaged checkpoint is logged and skipped. FM_ERR_NOT_FOUND if there
- * is none, and only then. FM_ERR_CORRUPT if all are damaged. FM_ERR_USAGE if the run has
+/* Loads the newest whole checkpoint of the folder into the parameters, the optimiser and *state,
+ * which is unchanged on failure. A damaged checkpoint is logged and skipped. FM_ERR_NOT_FOUND if
+ * there is none, and only then. FM_ERR_CORRUPT if all are damaged. FM_ERR_USAGE if the run has
  * another seed, or differs in what fm_identity_check compares. */
 FM_MUST_USE fm_status fm_resume_load(const fm_resume_options *options, fm_optimizer *optimizer,
                                      fm_run_state *state, fm_error *reterr);

@@ -230,7 +230,7 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     if (run->ranks) status = fm_run_compare(run, status, reterr);
     if (!status && run->ranks) status = fm_run_prepare_ranks(run, reterr);
     if (!status && is_first) status = open_outputs(run, path, reterr);
-    if (!status && is_first) status = fm_run_start_evaluator(run, reterr);
+    if (!status && is_first) status = run->work->start(run, reterr);
     return run->ranks ? fm_run_share(run, status, reterr) : status;
 }
 

@@ -1,8 +1,9 @@
-/* train_run.h: a run of `foldmill train` in progress, shared by the files that make it: train.c
- * (a run from its command line to its end; start there), train_stream.c and train_samples.c (the two
+/* train_run.h: a run of `foldmill train` in progress, shared by the files that make it: train.c (a
+ * run from its command line to its end; start there), train_stream.c and train_samples.c (the two
  * kinds of work: samples of a server for AlphaFold2, stored samples for AlphaFold 3), train_ranks.c
- * (the first of them on several ranks), train_order.c (which sample is used where), train_skip.c (bad
- * samples), train_save.c (checkpoints), train_step.c (the end of a step), train_eval.c (scores). */
+ * (the first of them on several ranks), train_order.c (which sample is used where), train_skip.c
+ * (bad samples), train_save.c (checkpoints), train_step.c (the end of a step), train_eval.c
+ * (scores). */
 #ifndef FM_TRAINER_TRAIN_RUN_H
 #define FM_TRAINER_TRAIN_RUN_H
 
@@ -60,6 +61,8 @@ typedef struct fm_run_work {
     fm_status (*create)(fm_train_run *run, const fm_kernels *kernels, fm_error *reterr);
     /* Opens the samples, once the state is loaded; sets run->epoch_samples. */
     fm_status (*open)(fm_train_run *run, fm_error *reterr);
+    /* Starts what evaluates, once the outputs are open. */
+    fm_status (*start)(fm_train_run *run, fm_error *reterr);
     fm_status (*advance)(fm_train_run *run, fm_error *reterr); /* queues or skips one sample */
     fm_status (*collect)(fm_train_run *run, fm_error *reterr); /* the oldest one in flight */
     void (*update)(fm_train_run *run); /* with the samples that have been collected */

@@ -89,6 +89,7 @@ static fm_status create(fm_train_run *run, const fm_kernels *kernels, fm_error *
 static fm_status open_scores(fm_train_run *run, fm_error *reterr) {
     char path[PATH_MAX];
     uint64_t n_row;
+    if (!run->stored->judge) return FM_OK;
     if (snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out) >= (int)sizeof path) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
@@ -139,10 +140,6 @@ static fm_status write_scores(fm_train_run *run, const fm_af3_result *sum, fm_er
     at += snprintf(line + at, sizeof line - (size_t)at, ",\"lddt\":%.9g,\"wall_s\":%.3f}\n",
                    1 - sum->term[FM_COMPLEX_SMOOTH_LDDT] / n, fm_run_wall_s());
     assert(at > 0 && (size_t)at < sizeof line);
-    if (!run->stored->scores) {
-        fm_status status = open_scores(run, reterr);
-        if (status) return status;
-    }
     return fm_appender_add(run->stored->scores, line, (size_t)at, reterr);
 }
 
@@ -282,6 +279,7 @@ const fm_run_work fm_run_samples = {.check = check,
                                     .find = find,
                                     .create = create,
                                     .open = open_samples,
+                                    .start = open_scores,
                                     .advance = advance,
                                     .update = update,
                                     .memory_bytes = memory_bytes,

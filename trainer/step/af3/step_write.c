@@ -153,6 +153,12 @@ static fm_status check_sizes(const fm_af3_trainer *t, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_LIMIT, "found %lld %s, expected at most %lld",
                        (long long)sizes[i].found, sizes[i].what, (long long)sizes[i].most);
     }
+    for (int64_t l = 0; l < sample->n_atom; l++) {
+        if (sample->atom_to_tokatom_idx[l] < c->max_atoms_per_token) continue;
+        return fm_fail(reterr, FM_ERR_LIMIT, "found atom %lld in slot %lld, expected at most %lld",
+                       (long long)l, (long long)sample->atom_to_tokatom_idx[l],
+                       (long long)c->max_atoms_per_token - 1);
+    }
     if (sample->n_template == c->n_template) return FM_OK;
     return fm_fail(reterr, FM_ERR_LIMIT, "found %lld templates, expected %lld",
                    (long long)sample->n_template, (long long)c->n_template);

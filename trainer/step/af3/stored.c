@@ -3,7 +3,6 @@
 #include "trainer/step/af3/stored.h"
 
 #include "proto/base/file.h"
-#include "proto/npz.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -327,12 +326,14 @@ static fm_status check_symmetry(const reader *r) {
     const int64_t n = r->to->sample.n_token, m = r->to->sample.n_atom;
     const float *bonds = r->to->sample.token_bonds;
     const int64_t *mask = r->to->labels.bond_mask;
-    for (int64_t i = 0; i < n * n; i++)
-        if (bonds[i] != bonds[i % n * n + i / n])
-            return refuse_asymmetry(r, "token_bonds", i / n, i % n);
-    for (int64_t i = 0; i < m * m; i++)
-        if (mask[i] != mask[i % m * m + i / m])
-            return refuse_asymmetry(r, "bond_mask", i / m, i % m);
+    for (int64_t i = 0; i < n * n; i++) {
+        bool same = bonds[i] == bonds[i % n * n + i / n];
+        if (!same) return refuse_asymmetry(r, "token_bonds", i / n, i % n);
+    }
+    for (int64_t i = 0; i < m * m; i++) {
+        bool same = mask[i] == mask[i % m * m + i / m];
+        if (!same) return refuse_asymmetry(r, "bond_mask", i / m, i % m);
+    }
     return FM_OK;
 }
 
@@ -502,21 +503,22 @@ static fm_status read_all(reader *r) {
     return status ? status : read_orders(r);
 }
 
-static fm_status parse(fm_bytes archive, fm_stored_sample *sample, fm_error *reterr) {
-    fm_npz npz;
-    fm_error own; /* callers may want none, but the reader writes one */
-    fm_error *error = reterr ? reterr : &own;
-    fm_status status = fm_npz_parse(&sample->arena, archive, &npz, error);
-    if (status) return status;
-    reader r = {.npz = &npz, .arena = &sample->arena, .to = &sample->features, .error = error};
+fm_status fm_stored_sample_check(const fm_npz *npz, fm_arena *arena, fm_af3_features *ret_features,
+                                 fm_error *reterr) {
+    *ret_features = (fm_af3_features){.n_cycle = 1};
+    reader r = {.npz = npz, .arena = arena, .to = ret_features, .error = reterr};
     return read_all(&r);
 }
 
 fm_status fm_stored_sample_parse(fm_bytes archive, fm_stored_sample *ret_sample, fm_error *reterr) {
+    fm_npz npz;
     *ret_sample = (fm_stored_sample){.features = {.n_cycle = 1}};
     fm_status status = fm_arena_init(&ret_sample->arena, ARENA_BYTES, reterr);
     if (status) return status;
-    status = parse(archive, ret_sample, reterr);
+    status = fm_npz_parse(&ret_sample->arena, archive, &npz, reterr);
+    if (!status) {
+        status = fm_stored_sample_check(&npz, &ret_sample->arena, &ret_sample->features, reterr);
+    }
     if (status) fm_stored_sample_release(ret_sample);
     return status;
 }

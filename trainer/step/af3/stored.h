@@ -8,6 +8,7 @@
 #define FM_TRAINER_STEP_AF3_STORED_H
 
 #include "proto/base/bytes.h"
+#include "proto/npz.h"
 #include "trainer/step/af3/features.h"
 
 /* Limits of a sample. */
@@ -24,6 +25,11 @@ typedef struct fm_stored_sample {
     fm_arena arena;           /* of all arrays */
     fm_af3_features features; /* without slot and cycles; MSA rows are drawn */
 } fm_stored_sample;
+
+/* Checks the arrays of an archive and describes them as features, which borrow them. Orders of
+ * atoms are made in the arena. FM_ERR_DATA, FM_ERR_LIMIT. */
+FM_MUST_USE fm_status fm_stored_sample_check(const fm_npz *npz, fm_arena *arena,
+                                             fm_af3_features *ret_features, fm_error *reterr);
 
 /* Reads an archive. FM_ERR_DATA for a sample that does not fit the format; the errors of
  * fm_npz_parse. The archive is not used afterwards. */

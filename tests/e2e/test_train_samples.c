@@ -1,0 +1,180 @@
+/* test_train_samples.c: `foldmill train --samples`: a run of AlphaFold 3 on stored samples, what it
+ * writes, the same bytes after a kill, bad samples, evaluation, weights out and in, and what is
+ * refused. */
+#include "tests/testing/complex_sample.h"
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+
+/* `same A B N` compares the checkpoints of step N; `refuses TEXT COMMAND` its last error. */
+static int run(const char *command) {
+    return fm_test_shell_format(
+        folder,
+        "train='foldmill train --samples samples --config small.ini --preset af3-tiny -q'; "
+        "same() { cmp $1/checkpoint-00000000000$3.safetensors "
+        "$2/checkpoint-00000000000$3.safetensors; }; "
+        "refuses() { text=$1; shift; \"$@\" >refused.log 2>&1 && return 9; "
+        "grep -q -- \"$text\" refused.log || { cat refused.log; return 8; }; }; %s",
+        command);
+}
+
+static void write_sample(const char *name, uint64_t seed, double first_class) {
+    char path[600];
+    fm_test_complex c;
+    fm_test_complex_make(&c, seed);
+    fm_test_complex_set(fm_test_complex_find(&c, "msa"), 0, first_class);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    fm_test_complex_write(&c, path);
+    fm_test_complex_free(&c);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    int failed = run("mkdir samples held bad && printf '[data]\\ncrop_size = 10\\nmax_atoms = 16\\n"
+                     "global_batch = 2\\n[metrics]\\neval_every = 2\\n[af3]\\nn_sample = 2\\n"
+                     "n_rollout_step = 2\\n' >small.ini && echo notes >samples/readme");
+    if (failed) return failed;
+    write_sample("samples/a.npz", 1, 0);
+    write_sample("samples/b.npz", 2, 0);
+    write_sample("samples/c.npz", 3, 0);
+    write_sample("held/d.npz", 4, 0);
+    write_sample("bad/a.npz", 1, 0);
+    write_sample("bad/b.npz", 2, 99);
+    return run("$train --eval-samples held --steps 5 --out whole --checkpoint-every 1 --keep 9 "
+               ">whole.log 2>&1");
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static void a_run_writes_its_files(void **state) {
+    (void)state;
+    assert_int_equal(run("test $(wc -l <whole/metrics.jsonl) = 5 && "
+                         "grep -q '\"smooth_lddt\":' whole/metrics.jsonl && "
+                         "grep -q '\"learning_rate\":0,' whole/metrics.jsonl && "
+                         "! grep -q 'null\\|nan' whole/metrics.jsonl whole/eval.jsonl && "
+                         "test \"$(sed 's/{.step.:\\([0-9]*\\),.*/\\1/' whole/eval.jsonl | "
+                         "tr '\\n' ' ')\" = '2 4 5 ' && "
+                         "grep -q '\"lddt\":0' whole/eval.jsonl && "
+                         "grep -q 'files read' whole.log && test -s whole/ledger"),
+                     0);
+}
+
+/* Each pass over the files has each of them once, in another order. */
+static void passes_have_every_file_once(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("sed -i 's/global_batch = 2/global_batch = 1/' small.ini; "
+            "$train --eval-samples held --steps 12 --out passes >passes.log 2>&1; "
+            "code=$?; "
+            "sed -i 's/global_batch = 1/global_batch = 2/' small.ini; test $code = 0 "
+            "&& sed 's/.*\"sample\":\"\\(.\\)\".*/\\1/' passes/metrics.jsonl >names && "
+            "for pass in 1 4 7 10; do "
+            "test $(tail -n +$pass names | head -3 | sort -u | wc -l) = 3 || exit 1; "
+            "done && test $(paste - - - <names | sort -u | wc -l) -gt 1"),
+        0);
+}
+
+/* Killed while it ran, and resumed: the same parameters, scores and rows. */
+static void a_killed_run_ends_with_the_same_bytes(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("$train --eval-samples held --steps 5 --out killed --checkpoint-every 1 --keep 9 "
+            ">killed.log 2>&1 & "
+            "for i in $(seq 3000); do "
+            "test -e killed/checkpoint-000000000002.safetensors && break; sleep 0.01; done; "
+            "kill -9 $!; wait $! 2>/dev/null; "
+            "$train --eval-samples held --steps 5 --out killed --checkpoint-every 1 --keep 9 "
+            "--resume >killed.log 2>&1 && same whole killed 5 && "
+            "for run in whole killed; do sed 's/,\"wall_s.*//' $run/eval.jsonl >$run.scores; "
+            "sed 's/,\"step_s.*//' $run/metrics.jsonl >$run.rows; done && "
+            "cmp whole.scores killed.scores && cmp whole.rows killed.rows"),
+        0);
+    /* Also inside a batch. */
+    assert_int_equal(run("$train --eval-samples held --steps 5 --seed 0 --out half "
+                         "--checkpoint-minutes 0.00001 >half.log 2>&1 & "
+                         "for i in $(seq 3000); do "
+                         "ls half/checkpoint-*+1.safetensors >half.list 2>&1 && break; sleep 0.01; "
+                         "done; kill -TERM $!; wait $!; "
+                         "$train --eval-samples held --steps 5 --out half --resume >half.log 2>&1 "
+                         "&& same whole half 5"),
+                     0);
+}
+
+static void bad_samples_end_the_run_or_are_skipped(void **state) {
+    (void)state;
+    assert_int_equal(run("refuses 'b.npz: msa\\[0\\]: found 99, expected 0 to 31' "
+                         "foldmill train --samples bad --config small.ini --preset af3-tiny "
+                         "--eval-samples held --steps 3 --out stopped && "
+                         "grep -q 'to go on without it: .*--skip-sample' refused.log && "
+                         "foldmill train --samples bad --config small.ini --preset af3-tiny "
+                         "--eval-samples held --steps 3 --out skipped --bad-samples skip -q "
+                         ">skipped.log 2>&1 && grep -q '3 of them bad' skipped.log"),
+                     0);
+}
+
+static void weights_go_out_and_in(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("foldmill export-weights whole/checkpoint-000000000005.safetensors --out one.npz "
+            ">log 2>&1 && foldmill import one.npz --out in.safetensors >log 2>&1 && "
+            "grep -q 'preset    af3-tiny' log && "
+            "foldmill export-weights in.safetensors --out two.npz >log 2>&1 && "
+            "cmp one.npz two.npz && "
+            "foldmill export-weights in.safetensors --out one.safetensors >log 2>&1 && "
+            "foldmill import one.safetensors --out again.safetensors >log 2>&1 && "
+            "cmp in.safetensors again.safetensors && "
+            "strings one.safetensors | "
+            "grep -q 'diffusion_module.diffusion_conditioning.fourier_embedding.w' && "
+            "$train --eval-samples held --from in.safetensors --steps 1 --out from >log 2>&1 && "
+            "refuses 'has only foldmill' foldmill export-weights in.safetensors --out x "
+            "--names openfold"),
+        0);
+}
+
+static void what_does_not_fit_is_refused(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("refuses 'eval_every needs --eval-samples' $train --out x && "
+            "refuses 'had other samples' foldmill train --samples held --eval-samples held "
+            "--config small.ini --preset af3-tiny --out whole --resume --steps 9 && "
+            "refuses 'trains on stored samples: --samples DIR' "
+            "foldmill train --data unix:socket --preset af3-tiny --out x && "
+            "refuses 'are for models of af3' foldmill train --samples samples --out x && "
+            "refuses '--order and --replay are for models of af2' "
+            "$train --eval-samples held --order free --out x && "
+            "refuses 'are for models of af2' $train --eval-samples held --stop-at loss:1 --out x "
+            "&& "
+            "refuses 'found 2 ranks; a run of af3 has one' $train --eval-samples held --ranks 2 "
+            "--out x && "
+            "mkdir none && refuses 'found no file NAME.npz' foldmill train --samples none "
+            "--preset af3-tiny --out x && "
+            "refuses 'absent' foldmill train --samples absent --preset af3-tiny --out x && "
+            "cp samples/a.npz 'none/a b.npz' && refuses \"found the name 'a b.npz'\" "
+            "foldmill train --samples none --preset af3-tiny --out x && "
+            "refuses 'runs models of af2' foldmill predict x.fasta --weights "
+            "whole/checkpoint-000000000005.safetensors --out y && "
+            "test ! -e x/metrics.jsonl"),
+        0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_writes_its_files),
+                                       cmocka_unit_test(passes_have_every_file_once),
+                                       cmocka_unit_test(a_killed_run_ends_with_the_same_bytes),
+                                       cmocka_unit_test(bad_samples_end_the_run_or_are_skipped),
+                                       cmocka_unit_test(weights_go_out_and_in),
+                                       cmocka_unit_test(what_does_not_fit_is_refused)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

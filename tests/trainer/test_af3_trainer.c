@@ -1,0 +1,282 @@
+/* test_af3_trainer.c: AlphaFold 3's training step: the same bits twice and over memory that held
+ * NaN, labels that are permuted, a head that learns alone, evaluation, memory, and values that are
+ * not finite. */
+#include "tests/testing/complex_sample.h"
+
+#include "trainer/app/setup.h"
+#include "trainer/step/af3/stored.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+typedef struct bench {
+    fm_test_complex complex;
+    fm_arena arena;
+    fm_af3_features features;
+    fm_af3_trainer_options options;
+    fm_af3_trainer *trainer;
+} bench;
+
+/* The smallest network that has every module. */
+static void open_bench(bench *b, uint64_t seed) {
+    fm_train_config config;
+    fm_error error = {.message = ""};
+    *b = (bench){.trainer = NULL};
+    fm_test_complex_make(&b->complex, 3);
+    assert_int_equal(fm_arena_init(&b->arena, (size_t)1 << 20, NULL), FM_OK);
+    if (fm_stored_sample_check(&b->complex.npz, &b->arena, &b->features, &error)) {
+        fail_msg("%s", error.message);
+    }
+    b->features.n_cycle = 2;
+    assert_int_equal(fm_train_config_preset("af3-tiny", &config, NULL), FM_OK);
+    b->options = fm_af3_trainer_options_of(&config, fm_kernels_cpu(FM_ELEMENT_F32), seed);
+    b->options.optimizer.warmup_samples = 0;
+    b->options.optimizer.behind_samples = 0;
+    b->options.model.n_token = FM_TEST_TOKENS + 3;
+    b->options.model.n_atom = FM_TEST_ATOMS + 2;
+    b->options.model.n_rollout_step = 2;
+    b->options.model.n_sample = 2;
+}
+
+static void create(bench *b) {
+    fm_error error = {.message = ""};
+    if (fm_af3_trainer_create(&b->options, &b->trainer, &error)) fail_msg("%s", error.message);
+}
+
+static fm_af3_result add(bench *b) {
+    fm_af3_result result;
+    fm_error error = {.message = ""};
+    if (fm_af3_trainer_add_sample(b->trainer, &b->features, &result, &error)) {
+        fail_msg("%s", error.message);
+    }
+    return result;
+}
+
+static void close_bench(bench *b) {
+    fm_af3_trainer_destroy(b->trainer);
+    fm_arena_fini(&b->arena);
+    fm_test_complex_free(&b->complex);
+}
+
+/* The bytes of the parameters after two steps of two samples. */
+static void run_steps(bench *b, float **ret_values, size_t *ret_bytes) {
+    create(b);
+    for (int step = 0; step < 2; step++) {
+        for (uint32_t slot = 0; slot < 2; slot++) {
+            b->features.slot = slot;
+            fm_af3_result result = add(b);
+            assert_true(result.loss > 0 && result.gradient_norm > 0);
+        }
+        fm_optimizer_step(&b->trainer->optimizer, b->trainer->stream);
+    }
+    *ret_bytes = (size_t)b->trainer->params.n_element * sizeof(float);
+    *ret_values = malloc(*ret_bytes);
+    assert_non_null(*ret_values);
+    memcpy(*ret_values, b->trainer->params.master, *ret_bytes);
+}
+
+static void the_same_seed_gives_the_same_bits(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t seed;
+        bool spoils, same;
+        fm_recompute_policy recompute;
+    } cases[] = {{5, true, true, FM_RECOMPUTE_NONE},
+                 {5, false, true, FM_RECOMPUTE_BLOCK},
+                 {5, true, true, FM_RECOMPUTE_HIDDEN},
+                 {6, false, false, FM_RECOMPUTE_NONE}};
+    bench b;
+    float *first, *again;
+    size_t bytes, bytes_again;
+    open_bench(&b, 5);
+    run_steps(&b, &first, &bytes);
+    close_bench(&b);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        open_bench(&b, cases[i].seed);
+        b.options.spoils = cases[i].spoils;
+        b.options.model.recompute = cases[i].recompute;
+        run_steps(&b, &again, &bytes_again);
+        assert_int_equal(bytes, bytes_again);
+        assert_int_equal(memcmp(first, again, bytes) == 0, cases[i].same);
+        const fm_tape *tape = b.trainer->tape;
+        assert_int_equal(fm_tape_used_bytes(&tape[FM_AF3_CONFIDENCE]),
+                         tape[FM_AF3_CONFIDENCE].size.arena_bytes);
+        free(again);
+        close_bench(&b);
+    }
+    free(first);
+}
+
+/* Exchanges the labels of the two equal chains in the sample. */
+static void exchange_chains(bench *b) {
+    float *x = (float *)(uintptr_t)fm_test_complex_find(&b->complex, "coordinate")->data;
+    float *mask = (float *)(uintptr_t)fm_test_complex_find(&b->complex, "coordinate_mask")->data;
+    for (int i = 0; i < 18; i++) {
+        float other = x[18 + i];
+        x[18 + i] = x[i];
+        x[i] = other;
+    }
+    for (int l = 0; l < 6; l++) {
+        float other = mask[6 + l];
+        mask[6 + l] = mask[l];
+        mask[l] = other;
+    }
+}
+
+/* The rollout decides which chain gets which labels, so their order in the sample does not matter.
+ * Without numbers of tokens it does. */
+static void labels_are_permuted(void **state) {
+    (void)state;
+    for (int permutes = 0; permutes < 2; permutes++) {
+        fm_af3_result results[2];
+        for (int k = 0; k < 2; k++) {
+            bench b;
+            open_bench(&b, 5);
+            if (!permutes) b.features.number = NULL;
+            if (k) exchange_chains(&b);
+            create(&b);
+            results[k] = add(&b);
+            close_bench(&b);
+        }
+        bool same = results[0].loss == results[1].loss &&
+                    results[0].gradient_norm == results[1].gradient_norm;
+        assert_int_equal(same, permutes);
+    }
+}
+
+static void the_confidence_head_learns_alone(void **state) {
+    (void)state;
+    bench b;
+    open_bench(&b, 5);
+    b.options.confidence_only = true;
+    b.options.loss.pae = 1;
+    create(&b);
+    const fm_params *params = &b.trainer->params;
+    size_t bytes = (size_t)params->n_element * sizeof(float);
+    float *before = malloc(bytes);
+    assert_non_null(before);
+    memcpy(before, params->master, bytes);
+    fm_af3_result result = add(&b);
+    assert_true(result.term[FM_COMPLEX_MSE] == 0 && result.term[FM_COMPLEX_PAE] > 0);
+    fm_optimizer_step(&b.trainer->optimizer, b.trainer->stream);
+    int n_same = 0, n_changed = 0;
+    for (int32_t p = 0; p < params->n_param; p++) {
+        const fm_param *row = &params->param[p];
+        const float *now = (const float *)params->master + row->offset;
+        size_t row_bytes = (size_t)fm_param_count(row) * sizeof(float);
+        bool same = memcmp(now, before + row->offset, row_bytes) == 0;
+        bool learns = strncmp(row->name, "confidence_head.", 16) == 0;
+        assert_true(same || learns);
+        n_same += same && !learns;
+        n_changed += !same;
+    }
+    assert_true(n_same > 400 && n_changed > 20);
+    free(before);
+    close_bench(&b);
+}
+
+static void an_evaluation_changes_nothing(void **state) {
+    (void)state;
+    bench b;
+    open_bench(&b, 5);
+    b.options.forward_only = true;
+    create(&b);
+    const fm_params *params = &b.trainer->params;
+    size_t bytes = (size_t)params->n_element * sizeof(float);
+    float *before = malloc(bytes);
+    assert_non_null(before);
+    memcpy(before, params->master, bytes);
+    fm_af3_result first = add(&b), again = add(&b);
+    assert_memory_equal(before, params->master, bytes);
+    assert_memory_equal(&first, &again, sizeof first);
+    assert_true(first.loss > 0 && first.gradient_norm == 0);
+    assert_true(first.term[FM_COMPLEX_SMOOTH_LDDT] > 0 && first.term[FM_COMPLEX_SMOOTH_LDDT] < 1);
+    free(before);
+    close_bench(&b);
+}
+
+static void values_that_are_not_finite_are_named(void **state) {
+    (void)state;
+    bench b;
+    fm_af3_result result;
+    fm_error error = {.message = ""};
+    open_bench(&b, 5);
+    create(&b);
+    const fm_param *row = fm_params_find(
+        &b.trainer->params, "pairformer_stack.blocks.1.pair_transition.layernorm1.weight");
+    assert_non_null(row);
+    ((float *)b.trainer->params.master)[row->offset] = NAN;
+    assert_int_equal(fm_af3_trainer_add_sample(b.trainer, &b.features, &result, &error),
+                     FM_ERR_DATA);
+    assert_non_null(strstr(error.message, "is not finite"));
+    assert_non_null(strstr(error.message, "cycle 0"));
+    assert_int_equal(b.trainer->optimizer.pending, 0);
+    close_bench(&b);
+}
+
+static void samples_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *message;
+        int64_t n_token, n_atom, n_template, n_bond, slots;
+    } cases[] = {{"found 8 tokens, expected at most 7", 7, 16, 2, 4, 24},
+                 {"found 14 atoms, expected at most 13", 8, 13, 2, 4, 24},
+                 {"found 2 templates, expected 1", 8, 16, 1, 4, 24},
+                 {"found 1 bonds of polymers and ligands, expected at most 0", 8, 16, 2, 0, 24},
+                 {"in slot 1, expected at most 0", 8, 16, 2, 4, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bench b;
+        fm_af3_result result;
+        fm_error error = {.message = ""};
+        open_bench(&b, 5);
+        b.options.model.n_token = cases[i].n_token;
+        b.options.model.n_atom = cases[i].n_atom;
+        b.options.model.n_template = cases[i].n_template;
+        b.options.model.max_atoms_per_token = cases[i].slots;
+        b.options.n_bond = cases[i].n_bond;
+        create(&b);
+        assert_int_equal(fm_af3_trainer_add_sample(b.trainer, &b.features, &result, &error),
+                         FM_ERR_LIMIT);
+        if (!strstr(error.message, cases[i].message)) fail_msg("found: %s", error.message);
+        close_bench(&b);
+    }
+}
+
+static void msa_rows_are_drawn_without_repetition(void **state) {
+    (void)state;
+    enum { N = 40, MOST = 16, DRAWS = 400 };
+    int64_t rows[N], counts[N] = {0}, few = 0, many = 0;
+    for (uint32_t step = 0; step < DRAWS; step++) {
+        const uint32_t clock[FM_CLOCK_WORDS] = {step, 0, 0, 0};
+        int64_t n = fm_af3_draw_msa_rows(3, clock, N, MOST, rows);
+        uint64_t seen = 0;
+        assert_true(n >= 1 && n <= MOST);
+        for (int64_t i = 0; i < n; i++) {
+            assert_true(rows[i] >= 0 && rows[i] < N && !(seen >> rows[i] & 1));
+            seen |= (uint64_t)1 << rows[i];
+            counts[rows[i]]++;
+        }
+        few += n <= 8;
+        many += n == MOST;
+    }
+    /* The number is uniform from 1 to 40 before it is bounded: 8 or fewer in a fifth of the draws,
+     * 16 in 25 of 40. */
+    assert_true(few > 50 && few < 110 && many > 210 && many < 290);
+    for (int i = 0; i < N; i++)
+        assert_true(counts[i] > 60 && counts[i] < 190);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_seed_gives_the_same_bits),
+                                       cmocka_unit_test(labels_are_permuted),
+                                       cmocka_unit_test(the_confidence_head_learns_alone),
+                                       cmocka_unit_test(an_evaluation_changes_nothing),
+                                       cmocka_unit_test(values_that_are_not_finite_are_named),
+                                       cmocka_unit_test(samples_that_do_not_fit_are_refused),
+                                       cmocka_unit_test(msa_rows_are_drawn_without_repetition)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
