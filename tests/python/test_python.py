@@ -421,6 +421,13 @@ class DataLoaders(Case):
         with self.assertRaisesRegex(ValueError, "raw=True gives Samples"):
             next(iter(self.loader(self.stream(raw=True), 2)))
 
+    def test_workers_that_persist_are_refused(self):
+        loader = torch.utils.data.DataLoader(self.stream(tensors="torch"), batch_size=None,
+                                             num_workers=2, persistent_workers=True)
+        self.assertEqual(sum(1 for _ in loader), STEPS * BATCH)
+        with self.assertRaisesRegex(RuntimeError, "use persistent_workers=False"):
+            next(iter(loader))
+
     def test_chains_of_a_cache_under_workers_that_are_spawned(self):
         snapshot = foldmill.open_snapshot(self.cache)
         loader = torch.utils.data.DataLoader(Chains(snapshot), batch_size=None, num_workers=1,

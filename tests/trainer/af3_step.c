@@ -201,8 +201,20 @@ static double largest(const double *data, int64_t n) {
     return most;
 }
 
+/* Returns the largest gradient of the entries whose expected gradient is exactly 0: columns of
+ * features that the sample does not have. Adds their number to *ret_count. */
+static double largest_untouched(const double *data, const fm_npy *expected, int64_t *ret_count) {
+    double most = 0;
+    for (int64_t i = 0; i < (int64_t)expected->count; i++) {
+        if (case_value(expected, i) != 0) continue;
+        ++*ret_count;
+        if (!(fabs(data[i]) <= most)) most = fabs(data[i]);
+    }
+    return most;
+}
+
 static void compare_gradients(step *s) {
-    af3_worst w = {0}, zero = {0};
+    af3_worst w = {0}, zero = {0}, untouched = {0};
     for (int32_t p = 0; p < s->base.params->n_param; p++) {
         const fm_param *row = &s->base.params->param[p];
         const fm_npy *array = case_find(s->base.expected, "grad/", row->name);
@@ -212,9 +224,13 @@ static void compare_gradients(step *s) {
         if (is_zero_gradient(s, row->name)) {
             af3_note(&zero, row->name, largest(data, fm_param_count(row)));
         } else if (array) {
+            int64_t count = 0;
+            double most = largest_untouched(data, array, &count);
             af3_note(&w, row->name, af3_relative(data, array));
+            if (count) af3_note(&untouched, row->name, most);
         }
     }
+    bench_report(&s->base, "untouched", &untouched, 0);
     bench_report(&s->base, "gradients", &w, s->base.wide ? WIDE_GATE : GRADIENT_GATE);
     bench_report(&s->base, "zero", &zero, ZERO_GATE);
 }

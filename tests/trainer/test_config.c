@@ -242,6 +242,25 @@ static void the_stages_of_af3(void **state) {
     assert_int_equal(c.af3_trains, FM_AF3_TRAINS_CONFIDENCE);
 }
 
+/* Checkpoints without the key have f32, so f32 is not written. */
+static void products_of_the_diffusion_module(void **state) {
+    (void)state;
+    static char plain[FM_TRAIN_CONFIG_TEXT_BYTES], other[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config c;
+    assert_int_equal(fm_train_config_preset("af3-tiny", &c, NULL), FM_OK);
+    assert_int_equal(c.af3.products, FM_AF3_PRODUCTS_F32);
+    fm_train_config_format(&c, plain);
+    assert_null(strstr(plain, "diffusion_products"));
+    const char *text = "[af3]\ndiffusion_products = bf16\n";
+    assert_int_equal(fm_train_config_parse(text_of(text), &c, NULL), FM_OK);
+    assert_int_equal(c.af3.products, FM_AF3_PRODUCTS_BF16);
+    fm_train_config_format(&c, other);
+    assert_non_null(strstr(other, "\ndiffusion_products = bf16\n"));
+    refuse("af3-tiny", "[af3]\ndiffusion_products = fp8\n", 2,
+           "found 'fp8', expected f32, tf32 or bf16");
+    refuse("tiny", "[af3]\ndiffusion_products = f32\n", 2, "but model = af2");
+}
+
 /* A key that changes no number is not part of a run's identity. */
 static void checkpoints_omit_recomputation(void **state) {
     (void)state;
@@ -381,6 +400,7 @@ int main(void) {
         cmocka_unit_test(a_text_carries_its_network),
         cmocka_unit_test(networks_keep_to_their_keys),
         cmocka_unit_test(the_stages_of_af3),
+        cmocka_unit_test(products_of_the_diffusion_module),
         cmocka_unit_test(checkpoints_omit_recomputation),
         cmocka_unit_test(printed_settings_parse_to_the_same),
         cmocka_unit_test(the_whole_model_has_93_million_parameters),

@@ -21,6 +21,10 @@ static const fm_key_word clip_words[] = {{"sample", FM_CLIP_SAMPLE}, {"batch", F
 static const fm_key_word network_words[] = {{"af2", FM_NETWORK_AF2}, {"af3", FM_NETWORK_AF3}, {0}};
 static const fm_key_word trains_words[] = {
     {"all", FM_AF3_TRAINS_ALL}, {"confidence", FM_AF3_TRAINS_CONFIDENCE}, {0}};
+static const fm_key_word products_words[] = {{"f32", FM_AF3_PRODUCTS_F32},
+                                             {"tf32", FM_AF3_PRODUCTS_TF32},
+                                             {"bf16", FM_AF3_PRODUCTS_BF16},
+                                             {0}};
 
 /* The place of a field in fm_train_config. */
 #define AT(field) offsetof(fm_train_config, field)
@@ -336,6 +340,11 @@ const fm_train_key fm_train_keys[] = {
     AF3_NUMBER("noise_scale", af3.noise.noise_scale, "", 0, 100,
                "Factor of the noise that a step adds."),
     AF3_NUMBER("step_scale", af3.noise.step_scale, "", 0, 100, "Factor of the move of a step."),
+    {"af3", "diffusion_products", "",
+     "Type to which the operands of the diffusion module's matrix products are rounded; their sums "
+     "are f32. A device that lacks the type refuses it.",
+     FM_KEY_WORD, AT(af3.products), .words = products_words, .expected = "f32, tf32 or bf16",
+     .is_implied = true, .of = FM_KEY_AF3},
     {"af3", "trains", "",
      "What learns: everything, or the confidence head alone, on a trunk and rollouts that stay as "
      "they are.",
@@ -360,5 +369,6 @@ const size_t fm_train_n_key = sizeof fm_train_keys / sizeof fm_train_keys[0];
 /* Enumerations are read and written as ints. */
 static_assert(sizeof(fm_block_order) == sizeof(int) && sizeof(fm_recompute_policy) == sizeof(int) &&
                   sizeof(fm_clip_policy) == sizeof(int) && sizeof(fm_compat) == sizeof(int) &&
-                  sizeof(fm_network_kind) == sizeof(int) && sizeof(fm_af3_trains) == sizeof(int),
+                  sizeof(fm_network_kind) == sizeof(int) && sizeof(fm_af3_trains) == sizeof(int) &&
+                  sizeof(fm_af3_products) == sizeof(int),
               "enumerations are ints");

@@ -91,6 +91,7 @@ class Stream:
         n_templ            templates of expanded features
         """
         self._process = 0  # that opened the connection
+        self._worker = 0  # process of a DataLoader that took its part of the samples
         if not isinstance(url, str) or not url:
             raise ValueError(f"url: found {url!r}, expected unix:PATH, tls://HOST:PORT or "
                              "tcp://HOST:PORT")
@@ -284,9 +285,9 @@ class Stream:
     # -- iteration
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._take_workers_part():
-            return iter(())
-        return self._steps() if self._stack else self._items()
+        # A generator, because a DataLoader's worker passes on only errors of `next`.
+        if self._take_workers_part():
+            yield from self._steps() if self._stack else self._items()
 
     def __del__(self) -> None:
         self.close()
@@ -303,6 +304,10 @@ class Stream:
         if self._raw:
             raise ValueError("raw=True gives Samples, which a DataLoader's workers cannot send to "
                              "the main process; use num_workers=0 or expanded features")
+        if self._worker == os.getpid():
+            raise RuntimeError("persistent_workers keeps samples that the loop before did not take, "
+                               "so they would be lost; use persistent_workers=False")
+        self._worker = os.getpid()
         facts = self.facts()
         rank, world = self._group
         parts = 1 if self._stack else math.gcd(facts["samples_per_step"], worker.num_workers)

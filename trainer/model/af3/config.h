@@ -19,6 +19,13 @@ enum {
     FM_AF3_MAX_PARAM = 8192,
 };
 
+/* In which type the matrix products of the diffusion module take their operands. Sums are f32. */
+typedef enum fm_af3_products {
+    FM_AF3_PRODUCTS_F32,
+    FM_AF3_PRODUCTS_TF32,
+    FM_AF3_PRODUCTS_BF16
+} fm_af3_products;
+
 /* The noise of training and the schedule of sampling (18, 20). */
 typedef struct fm_af3_noise {
     double sigma_data, p_mean, p_std;                  /* 16, -1.2, 1.5 */
@@ -53,6 +60,7 @@ typedef struct fm_af3_config {
     double dropout_msa, dropout_pair;
     fm_af3_noise noise;
     fm_recompute_policy recompute;
+    fm_af3_products products;       /* fm_af3_check_products says which a backend has */
     const struct fm_groups *groups; /* the ranks that share a sample; NULL: one rank */
 } fm_af3_config;
 

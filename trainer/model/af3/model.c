@@ -85,6 +85,18 @@ void fm_af3_queue_constants(const fm_params *params, const fm_af3_weights *weigh
     }
 }
 
+/* -- products */
+
+/* Products take their operands in the act type of the table; none rounds them. */
+fm_status fm_af3_check_products(const fm_af3_config *config, const fm_kernels *kernels,
+                                fm_error *reterr) {
+    static const char *const names[] = {"f32", "tf32", "bf16"};
+    if (config->products == FM_AF3_PRODUCTS_F32) return FM_OK;
+    return fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                   "[af3] diffusion_products = %s: %s has products of f32 only",
+                   names[config->products], kernels->name);
+}
+
 /* -- the state */
 
 static fm_af3_structures declare_structures(fm_state *state, const fm_af3_config *c, fm_element act,

@@ -34,6 +34,10 @@ void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_conf
  * from the standard normal distribution. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_draw_parameters(fm_params *params, uint64_t seed, fm_error *reterr);
 
+/* FM_ERR_UNSUPPORTED when the backend does not have these products of the diffusion module. */
+FM_MUST_USE fm_status fm_af3_check_products(const fm_af3_config *config, const fm_kernels *kernels,
+                                            fm_error *reterr);
+
 /* Where the state holds a set of noisy structures and the factors of their noise levels
  * (diffusion.h). S is fm_af3_split_samples of the training structures; the factors of added ones
  * may be 0. */

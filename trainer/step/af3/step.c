@@ -254,14 +254,15 @@ static fm_status prepare(fm_af3_trainer *t, fm_error *reterr) {
 fm_status fm_af3_trainer_create(const fm_af3_trainer_options *options, fm_af3_trainer **ret_trainer,
                                 fm_error *reterr) {
     fm_af3_trainer *t = calloc(1, sizeof *t);
-    if (!t) return fm_fail(reterr, FM_ERR_NOMEM, "the step't own memory was refused");
+    if (!t) return fm_fail(reterr, FM_ERR_NOMEM, "the step's own memory was refused");
     t->options = *options;
     t->options.model = fm_af3_split_pad(&options->model);
     if (options->forward_only) {
         t->options.model.dropout_msa = t->options.model.dropout_pair = 0;
         t->options.model.recompute = FM_RECOMPUTE_NONE; /* nothing is kept for a backward */
     }
-    fm_status status = prepare(t, reterr);
+    fm_status status = fm_af3_check_products(&t->options.model, options->kernels, reterr);
+    if (!status) status = prepare(t, reterr);
     if (status) {
         fm_af3_trainer_destroy(t);
         return status;
