@@ -108,6 +108,10 @@ static void ranks_predict_what_one_predicts(void **state) {
                          "mean/$n/${n}_tiny_seed-0.cif "
                          "one/$n/${n}_tiny_seed-0.cif"),
                      0);
+    /* Threads change no bit. */
+    assert_int_equal(run("p --cache cache --seeds 0,1 --threads 3 --out threads >threads.log 2>&1 "
+                         "&& same one threads"),
+                     0);
     /* More ranks than chains, and a chain that is named. */
     assert_int_equal(run("n=$(ls one | head -1); p --cache cache --chain $n --seeds 0,1 --ranks 3 "
                          "--out few >few.log 2>&1 && cmp one/$n/${n}_tiny_seed-1.cif "

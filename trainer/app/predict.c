@@ -15,6 +15,7 @@
 #include "trainer/app/predict_tables.h"
 #include "trainer/app/resume.h"
 #include "trainer/app/stop.h"
+#include "trainer/backend/cpu_threads.h"
 #include "trainer/predict/chain_file.h"
 
 #include <assert.h>
@@ -90,7 +91,7 @@ typedef struct predict_settings {
     uint64_t recycles, max_length, n_cluster, n_extra, wait_ms, data_timeout_s, memory_mib, jobs;
     double device_gib, recycle_tol;
     bool resume, pdb, dropout, single_sequence, quiet;
-    uint64_t n_rank, gpus, dap, ensemble;
+    uint64_t n_rank, gpus, dap, ensemble, threads;
     fm_predict_ranks_options ranks;
     uint32_t date_rule;
     uint32_t n_seed;
@@ -253,6 +254,9 @@ static void list_machine_options(predict_settings *set, fm_option *out, size_t m
         {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
          .help = "type of activations: fp32, or bf16 on cuda (fp32)"},
+        {"threads", FM_OPTION_U64, &set->threads, "N",
+         .help = "threads of each process on the CPU; they change no bit (1)", .min = 1,
+         .max = 256},
         {"ranks", FM_OPTION_U64, &set->n_rank, "N",
          .help = "processes on CPUs that share out the chains (as many as --dap)",
          .max = MOST_RANKS},
@@ -730,6 +734,7 @@ static int run_command(predict_settings *set, const char *farewell, int argc, ch
     if (status) {
         code = status == FM_ERR_CANCELLED ? EXIT_OK : report(set->program, &error);
     } else {
+        fm_cpu_use_threads((int)set->threads);
         code = server ? run_rank(set, server) : run_alone(set, farewell);
     }
     free(line);
@@ -744,6 +749,7 @@ static const predict_settings defaults = {.seeds = "0",
                                           .recycles = 3,
                                           .dap = 1,
                                           .ensemble = 1,
+                                          .threads = 1,
                                           .recycle_tol = 0.5,
                                           .min_plddt = 70,
                                           .wait_ms = 5000,
