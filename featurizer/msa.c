@@ -215,7 +215,7 @@ static fm_status check_first_row(msa_builder *builder, const msa_file *file, fm_
         fm_text_place place = place_of(file, &rows->row[file->first_row], i);
         status = fm_fail_at(reterr, FM_ERR_DATA, place.line, place.column, place.offset,
                             "the alignment's query has %c at residue %zu, the chain's sequence "
-                            "has %c",
+                            "has %c; the alignment is of another sequence",
                             letters[here], i + 1, letters[wanted]);
     }
     fm_arena_rewind(builder->arena, mark);

@@ -9,6 +9,7 @@
 #include "proto/limits.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -42,8 +43,16 @@ static bool is_residue(char letter) {
 }
 
 static fm_status refuse_letter(uint8_t found, fm_text_place place, fm_error *reterr) {
-    char text[8] = {'\'', (char)found, '\'', '\0'};
-    if (found <= ' ' || found > '~') memcpy(text, "a byte", sizeof "a byte");
+    char text[16];
+    bool is_gap = found == '-' || found == '.', is_text = found > ' ' && found <= '~';
+    snprintf(text, sizeof text, is_text ? "'%c'" : "the byte 0x%02x", found);
+    if (is_gap) {
+        return fm_fail_at(
+            reterr, FM_ERR_FORMAT, place.line, place.column, place.offset,
+            "found a gap %s in the sequence, expected the letters of the whole chain; "
+            "remove the gaps",
+            text);
+    }
     return fm_fail_at(reterr, FM_ERR_FORMAT, place.line, place.column, place.offset,
                       "found %s in the sequence, expected one of the 20 amino acids "
                       "(ACDEFGHIKLMNPQRSTVWY) or X; write X for a residue that has no letter",

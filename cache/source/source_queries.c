@@ -103,8 +103,9 @@ static fm_status find_alignments(fm_source_chain *chain, const char *path, const
     if (status || found) return status;
     char text[2 * PATH_MAX + 512];
     snprintf(text, sizeof text,
-             "%s: found no alignments of it: no folder %s/%s and no file %s/%s.a3m or .sto; %s",
-             path, places[0], chain->name, places[0], chain->name, advice);
+             "%s: found no alignments of it: no folder %s/%s and no file %s/%s.a3m or .sto%s; %s",
+             path, places[0], chain->name, places[0], chain->name,
+             given ? "" : ", nor beside the FASTA file", advice);
     chain->refusal = fm_source_copy(arena, text, strlen(text));
     return chain->refusal ? FM_OK : fm_arena_full(arena, reterr);
 }
@@ -116,6 +117,11 @@ static fm_status add_query(const fm_source_queries *queries, const char *path, f
     const char *leaf = base_of(path);
     size_t bare = 0;
     fm_query_format format = fm_query_format_of_name(leaf, &bare);
+    if (exists(path, FM_PATH_FOLDER)) {
+        return fm_fail_in(reterr, FM_ERR_USAGE, path,
+                          "found a folder, expected a file; give its files, such as %.200s/*.fasta",
+                          path);
+    }
     if (!format) {
         return fm_fail_in(reterr, FM_ERR_USAGE, path,
                           "expected a FASTA file (.fasta, .fa, .fas, .faa, .seq) or an alignment "
@@ -156,13 +162,24 @@ static fm_status check_names(const fm_source_structure *structure, uint32_t n, f
     return FM_OK;
 }
 
+static bool is_zip(const char *path) {
+    size_t length = strlen(path);
+    return length > 4 && strcmp(path + length - 4, ".zip") == 0;
+}
+
+static fm_status check_templates(const char *path, fm_error *reterr) {
+    if (exists(path, is_zip(path) ? FM_PATH_FILE : FM_PATH_FOLDER)) return FM_OK;
+    return fm_fail_in(
+        reterr, FM_ERR_NOT_FOUND, path,
+        "found no such folder or zip archive of templates; give --templates the mmCIF "
+        "files of the PDB, or leave it out to use no template");
+}
+
 /* Lists the structures of the templates after those of the queries. */
 static fm_status take_templates(const char *path, fm_source_scanning *scan, fm_error *reterr) {
     uint32_t n = 0;
-    size_t length = strlen(path);
-    bool is_zip = length > 4 && strcmp(path + length - 4, ".zip") == 0;
-    fm_status status = is_zip ? fm_source_take_archive(scan, path, &n, reterr)
-                              : fm_source_take_structures(scan, path, &n, reterr);
+    fm_status status = is_zip(path) ? fm_source_take_archive(scan, path, &n, reterr)
+                                    : fm_source_take_structures(scan, path, &n, reterr);
     if (!status && n == 0) {
         status = fm_fail_in(reterr, FM_ERR_NOT_FOUND, path,
                             "found no structures of templates here; expected <id>.cif, "
@@ -218,6 +235,7 @@ fm_status fm_source_of_queries(const fm_source_queries *queries, fm_arena *arena
         status = fm_fail_in(reterr, FM_ERR_NOT_FOUND, queries->alignments,
                             "found no such folder of alignments");
     }
+    if (!status && queries->templates) status = check_templates(queries->templates, reterr);
     for (uint32_t i = 0; i < queries->n && !status; i++)
         status = add_query(queries, queries->path[i], arena, &structure[i], &chain[i], reterr);
     if (!status) {

@@ -130,8 +130,9 @@ static fm_status fail_row(const a3m_reader *reader, fm_status kind, size_t found
                           reader->n_row, found, expected);
     }
     return fm_fail_at(reterr, kind, reader->place.line, 1, reader->place.sequence,
-                      "row %zu has %zu match column%s, the query has %zu", reader->n_row, found,
-                      plural, expected);
+                      "row %zu has %zu match column%s, the query has %zu%s", reader->n_row, found,
+                      plural, expected,
+                      reader->n_row ? "" : "; the alignment is of another sequence");
 }
 
 /* Checks the open row and makes it the alignment's newest. */

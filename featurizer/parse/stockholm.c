@@ -86,8 +86,9 @@ static fm_status check_columns(const fm_stockholm_rows *index, fm_bytes text, bo
     fm_status status = check_query(&query->place, compat, n_col, reterr);
     if (status || n_col == alignment->n_col) return status;
     return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
-                      "row 0 has %zu match column%s, the query has %u", n_col,
-                      n_col == 1 ? "" : "s", alignment->n_col);
+                      "row 0 has %zu match column%s, the query has %u; the alignment is of another "
+                      "sequence",
+                      n_col, n_col == 1 ? "" : "s", alignment->n_col);
 }
 
 /* Writes the query's match columns as a bit set. */

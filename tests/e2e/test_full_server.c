@@ -10,14 +10,13 @@
 
 #include <cmocka.h>
 
+#include "tests/testing/must.h"
+
 static char folder[200];
 static pid_t server, holder;
 
 static void must(const char *command) {
-    if (fm_test_shell(folder, command) != 0) {
-        fm_test_shell(folder, "cat s.log err >&2");
-        fail_msg("failed: %s", command);
-    }
+    fm_test_must(folder, command, "s.log err");
 }
 
 /* One stream is allowed, and a fetch that does not end has it. It is stopped, to cost nothing. */

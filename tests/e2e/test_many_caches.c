@@ -16,16 +16,15 @@
 
 #include <cmocka.h>
 
+#include "tests/testing/must.h"
+
 enum { N_STEP = 12, BATCH = 4, CREDIT = 2, N_TAKEOVER = 100 };
 
 static char folder[200];
 static pid_t server;
 
 static void must(const char *command) {
-    if (fm_test_shell(folder, command) != 0) {
-        fm_test_shell(folder, "cat s.log out err >&2");
-        fail_msg("failed: %s", command);
-    }
+    fm_test_must(folder, command, "s.log out err");
 }
 
 /* Waits until a command succeeds; fails after a minute. */

@@ -16,16 +16,15 @@
 
 #include <cmocka.h>
 
+#include "tests/testing/must.h"
+
 enum { N_SERVER = 3, N_STEP = 40, BATCH = 4, N_ALL = N_STEP * BATCH };
 
 static char folder[200];
 static pid_t server[N_SERVER];
 
 static void must(const char *command) {
-    if (fm_test_shell(folder, command) != 0) {
-        fm_test_shell(folder, "cat s*.log out err >&2");
-        fail_msg("failed: %s", command);
-    }
+    fm_test_must(folder, command, "s*.log out err");
 }
 
 static int make_cache(void **state) {

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "tests/testing/must.h"
+
 static char folder[200];
 
 static int make_cache(void **state) {
@@ -27,10 +29,7 @@ static int drop_folder(void **state) {
 }
 
 static void must(const char *command) {
-    if (fm_test_shell(folder, command) != 0) {
-        fm_test_shell(folder, "cat s.log out err >&2");
-        fail_msg("failed: %s", command);
-    }
+    fm_test_must(folder, command, "s.log out err");
 }
 
 static void the_pages_count_what_was_fetched(void **state) {

@@ -174,7 +174,8 @@ static void mistakes_are_named(void **state) {
         run("grep -q 'bad/letter.fasta:2:3: found .J. in the sequence' some.err && "
             "grep -q 'bad/two.fasta:3:1: found a second record; .* a separate file' "
             "some.err && grep -q 'bad/alone.fasta: found no alignments of it.*"
-            "colabfold_search' some.err && grep -q 'other.a3m:' some.err && grep -q "
+            "colabfold_search' some.err && grep -q 'other.a3m:.*of another sequence' some.err && "
+            "grep -q "
             "'bad/gone.fa' some.err && grep -q 'bad/bare.fasta:3:1: found a second record' "
             "some.err && grep -q '1 prediction, 6 inputs refused, ' some.log"),
         0);
@@ -188,12 +189,29 @@ static void mistakes_are_named(void **state) {
             "assert \"bad/two.fasta:3:1: found a second\" in rows[\"two\"][\"failed\"]\n"
             "' 2>rows.err"),
         0);
+}
+
+static void mistakes_of_commands_are_named(void **state) {
+    (void)state;
     assert_int_equal(run(". ./lib; p bad/two.fasta --out none 2>none.err >none.log"), 1);
     assert_int_equal(run("grep -q 'the only input cannot be predicted' none.err && ! grep -q "
                          "'foldmill featurize' none.err && ! ls none/*/ 2>ls.err"),
                      0);
     assert_int_equal(run(". ./lib; p two/*.fasta --templates nowhere --out none 2>none.err"), 1);
-    assert_int_equal(run("grep -q nowhere none.err"), 0);
+    assert_int_equal(
+        run("grep -q 'nowhere: found no such folder or zip archive of templates; give' "
+            "none.err"),
+        0);
+    assert_int_equal(run(". ./lib; p two --out none 2>none.err"), 2);
+    assert_int_equal(run("grep -q 'two: found a folder, expected a file; give its files' none.err"),
+                     0);
+    /* Template hits whose structures are broken are not lost in silence. */
+    assert_int_equal(
+        run("mkdir junk && for f in data/mmcifs/*.cif; do echo junk >junk/$(basename "
+            "$f); done; . ./lib; p seqs/*.fasta --alignments msas --templates junk "
+            "--recycles 0 --out junked -q 2>junk.err >junk.log && grep -q 'none of its "
+            "[0-9]* template hits* is used; no structure in junk fits' junk.err"),
+        0);
     assert_int_equal(run(". ./lib; p two/*.fasta --alignments nowhere --out none 2>none.err"), 1);
     assert_int_equal(run("grep -q 'nowhere: found no such folder of alignments' none.err"), 0);
     /* Weights are looked at before the inputs are, and nothing is made. */
@@ -430,6 +448,7 @@ int main(void) {
         cmocka_unit_test(results_depend_on_the_chain_alone),
         cmocka_unit_test(weights_of_other_programs_are_taken),
         cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(mistakes_of_commands_are_named),
         cmocka_unit_test(a_program_that_hangs_is_killed),
         cmocka_unit_test(a_killed_command_is_resumed),
         cmocka_unit_test(cycles_and_dropout),

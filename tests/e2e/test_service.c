@@ -20,6 +20,8 @@
 
 #include <cmocka.h>
 
+#include "tests/testing/must.h"
+
 enum { WAIT_MS = 60000 };
 
 static char folder[200];
@@ -28,10 +30,7 @@ static int inbox, data, http;
 static unsigned http_port;
 
 static void must(const char *command) {
-    if (fm_test_shell(folder, command) != 0) {
-        fm_test_shell(folder, "cat log out err >&2");
-        fail_msg("failed: %s", command);
-    }
+    fm_test_must(folder, command, "log out err");
 }
 
 static struct sockaddr_un unix_name(const char *text) {

@@ -10,13 +10,12 @@
 
 #include <cmocka.h>
 
+#include "tests/testing/must.h"
+
 static char folder[200];
 
 static void must(const char *command) {
-    if (fm_test_shell(folder, command) != 0) {
-        fm_test_shell(folder, "cat out err >&2");
-        fail_msg("failed: %s", command);
-    }
+    fm_test_must(folder, command, "out err");
 }
 
 static int make_folder(void **state) {

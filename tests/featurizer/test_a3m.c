@@ -241,7 +241,9 @@ static void appends_to_one_alignment(void **state) {
     alignment.n_seq = 0;
     assert_int_equal(fm_a3m_append(text_of(">q\nABC\n"), NULL, &alignment, &f->error),
                      FM_ERR_FORMAT);
-    assert_string_equal(f->error.message, "row 0 has 3 match columns, the query has 2");
+    assert_string_equal(
+        f->error.message,
+        "row 0 has 3 match columns, the query has 2; the alignment is of another sequence");
 }
 
 /* Line ends without a newline must not make a text of many lines slow. */

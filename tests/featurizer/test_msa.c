@@ -172,9 +172,12 @@ static void refuses_with_file_and_place(void **state) {
     const fm_msa_input ragged[] = {file("a.a3m", ">q\nACD\n"), file("b.a3m", ">q\nACD\n>r\nAC\n")};
     expect_error(f, ragged, 2, "", NULL, "b.a3m:4:1: row 1 has 2 match columns, the query has 3");
     expect_error(f, ragged, 2, "ACDE", NULL,
-                 "a.a3m:2:1: row 0 has 3 match columns, the query has 4");
+                 "a.a3m:2:1: row 0 has 3 match columns, the query has 4; the alignment is of "
+                 "another sequence");
     const fm_msa_input wide[] = {file("a.a3m", ">q\nACD\n"), file("b.sto", "q ACDE\n")};
-    expect_error(f, wide, 2, "", NULL, "b.sto:1:1: row 0 has 4 match columns, the query has 3");
+    expect_error(f, wide, 2, "", NULL,
+                 "b.sto:1:1: row 0 has 4 match columns, the query has 3; the alignment is of "
+                 "another sequence");
     const fm_msa_input letter = file("a.a3m", ">q\nACD\n>r\nA\nxx*D\n");
     expect_error(f, &letter, 1, "", NULL,
                  "a.a3m:5:3: found '*' in match column 2, expected a residue letter or '-'");
@@ -204,7 +207,8 @@ static void chooses_the_alignment_of_the_query(void **state) {
     assert_int_equal(build(f, &input, 1, "ACD", NULL), FM_OK);
     expect_part(f, "ACD/WWW", "u.a3m:2", "/");
     expect_error(f, &input, 1, "ACDEF", NULL,
-                 "u.a3m:2:1: row 0 has 2 match columns, the query has 5");
+                 "u.a3m:2:1: row 0 has 2 match columns, the query has 5; the alignment is of "
+                 "another sequence");
 }
 
 /* A text of many alignments must be searched in one pass. */

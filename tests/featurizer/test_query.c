@@ -80,7 +80,8 @@ static void mistakes_have_their_places(void **state) {
     } cases[] = {
         {">a\nMKT\nMJK\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 3, 2, "found 'J'"},
         {">a\nMK1\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 2, 3, "found '1'"},
-        {">a\nMK-T\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 2, 3, "found '-'"},
+        {">a\nMK-T\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 2, 3, "found a gap '-'"},
+        {">a\nMK\x9fT\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 2, 3, "found the byte 0x9f"},
         {">a\nMK*T\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 2, 4, "behind '*'"},
         {">a\nMK\n>b\nTA\n", FM_QUERY_FASTA, FM_ERR_DATA, 3, 1, "a separate file"},
         {">a\nMK:TA\n", FM_QUERY_FASTA, FM_ERR_DATA, 2, 3, "a separate file"},

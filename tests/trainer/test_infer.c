@@ -1,61 +1,9 @@
 /* test_infer.c: inference gives what the forward pass of training gives, for any recorded length,
  * within its memory plan. */
-#include "tests/trainer/step_sample.h"
-
-#include "trainer/infer/infer.h"
+#include "tests/trainer/infer_case.h"
 
 #include <math.h>
-
-static const unsigned all_heads =
-    1u << FM_HEAD_PLDDT | 1u << FM_HEAD_DISTOGRAM | 1u << FM_HEAD_ALIGNED_ERROR;
-
-static fm_infer_options infer_options(void) {
-    const fm_trainer_options small = small_options();
-    fm_infer_options options = {.model = small.model, .heads = all_heads};
-    memcpy(options.weight, small.weight, sizeof options.weight);
-    return options;
-}
-
-/* Moves every parameter away from its initial value: many of those are 0, so that a new model's
- * blocks add nothing. */
-static void shake(fm_params *params) {
-    float *master = params->master;
-    for (int32_t p = 0; p < params->n_param; p++)
-        for (int64_t i = 0; i < fm_param_count(&params->param[p]); i++)
-            master[params->param[p].offset + i] += (float)(0.1 * op_uniform(100 + (uint32_t)p, i));
-}
-
-static fm_infer *create_infer(const fm_infer_options *options) {
-    fm_infer *infer = NULL;
-    fm_error error = {0};
-    if (fm_infer_create(options, &infer, &error)) fail_msg("%s", error.message);
-    fm_params_draw(fm_infer_get_params(infer), small_options().seed);
-    shake(fm_infer_get_params(infer));
-    return infer;
-}
-
-static fm_infer_result run_infer(fm_infer *infer, const fm_features *features, fm_arena *arena) {
-    fm_infer_result result = {0};
-    fm_error error = {0};
-    if (fm_infer_run(infer, features, arena, &result, &error)) fail_msg("%s", error.message);
-    return result;
-}
-
-static int set_up(void **state) {
-    static fm_arena arena;
-    *state = &arena;
-    return fm_arena_init(&arena, (size_t)1 << 30, NULL) ? 1 : 0;
-}
-
-static int tear_down(void **state) {
-    fm_arena_fini(*state);
-    return 0;
-}
-
-static void assert_near(const float *a, const float *b, size_t n, double tolerance) {
-    for (size_t i = 0; i < n; i++)
-        assert_true(fabs((double)a[i] - (double)b[i]) <= tolerance);
-}
+#include <pthread.h>
 
 /* A trainer of exactly this sample's sizes, without dropout: what training's forward pass gives. */
 static fm_trainer *exact_trainer(bool forward_only) {
@@ -365,16 +313,21 @@ static void seeds_decide_samples(void **state) {
     fm_infer_destroy(infer);
 }
 
+/* -- slabs */
+
 /* A recording of more than one slab along every axis: 48 residues, 40 rows of both MSAs. */
-static fm_trainer *create_slabs(const fm_params *params, int64_t chunk_bytes, bool dropout) {
+static fm_trainer *create_slabs(const fm_params *params, const fm_groups *groups,
+                                int64_t chunk_bytes, bool triangles, bool dropout) {
     fm_trainer_options options = small_options();
     options.model.n_res = 48;
     options.model.n_seq = 38; /* and two template rows */
     options.model.n_extra = 40;
     options.forward_only = options.predicts = options.spoils = true;
     options.params = params;
+    options.groups = groups;
     options.heads = all_heads;
     options.chunk_bytes = chunk_bytes;
+    options.chunks_triangles = triangles;
     options.keeps_dropout = dropout;
     return create(&options);
 }
@@ -399,18 +352,54 @@ static void slabs_give_what_whole_arrays_give(void **state) {
     const fm_infer_options options = infer_options();
     fm_infer *infer = create_infer(&options);
     for (int dropout = 0; dropout < 2; dropout++) {
-        fm_trainer *whole = create_slabs(fm_infer_get_params(infer), 0, dropout);
-        fm_trainer *slabs = create_slabs(fm_infer_get_params(infer), 1, dropout);
+        fm_trainer *whole = create_slabs(fm_infer_get_params(infer), NULL, 0, false, dropout);
         run_slabs(whole, &s);
-        run_slabs(slabs, &s);
-        assert_near_tensors(whole, whole->atoms, slabs, slabs->atoms, 1e-3);
-        for (int h = 0; h < FM_HEADS; h++)
-            assert_near_tensors(whole, whole->head[h], slabs, slabs->head[h], 1e-4);
-        assert_true(slabs->last.size.arena_bytes < whole->last.size.arena_bytes);
-        assert_int_equal(fm_tape_used_bytes(&slabs->last), slabs->last.size.arena_bytes);
-        fm_trainer_destroy(slabs);
+        int64_t before = whole->last.size.arena_bytes;
+        for (int triangles = 0; triangles < 2; triangles++) {
+            fm_trainer *slabs =
+                create_slabs(fm_infer_get_params(infer), NULL, 1, triangles, dropout);
+            run_slabs(slabs, &s);
+            assert_near_tensors(whole, whole->atoms, slabs, slabs->atoms, 1e-3);
+            for (int h = 0; h < FM_HEADS; h++)
+                assert_near_tensors(whole, whole->head[h], slabs, slabs->head[h], 1e-4);
+            assert_true(slabs->last.size.arena_bytes < before);
+            assert_int_equal(fm_tape_used_bytes(&slabs->last), slabs->last.size.arena_bytes);
+            before = slabs->last.size.arena_bytes;
+            fm_trainer_destroy(slabs);
+        }
         fm_trainer_destroy(whole);
     }
+    fm_infer_destroy(infer);
+}
+
+/* The bytes with the smallest slabs that the planner tries, and whole triangle multiplications. */
+static int64_t least_without_triangles(const fm_infer_options *options, int64_t n_res) {
+    fm_infer_options smallest = *options;
+    int64_t bytes;
+    smallest.chunk_bytes = (int64_t)32 << 20;
+    fm_infer *infer = create_infer(&smallest);
+    assert_int_equal(fm_infer_plan(infer, n_res, &bytes, NULL), FM_OK);
+    fm_infer_destroy(infer);
+    return bytes;
+}
+
+/* Triangle multiplications are whole as long as anything fits so. */
+static void triangles_in_slabs_are_the_last_choice(void **state) {
+    (void)state;
+    enum { LONG = 2000 };
+    fm_infer_options options = infer_options();
+    options.predicts = true;
+    fm_infer_need need;
+    fm_error error;
+    options.memory_budget_bytes = least_without_triangles(&options, LONG);
+    fm_infer *infer = create_infer(&options);
+    assert_int_equal(fm_infer_find_need(infer, LONG, &need, &error), FM_OK);
+    assert_true(!need.chunks_triangles);
+    fm_infer_destroy(infer);
+    options.memory_budget_bytes = need.bytes - 1; /* whole arrays may take less than slabs */
+    infer = create_infer(&options);
+    assert_int_equal(fm_infer_find_need(infer, LONG, &need, &error), FM_OK);
+    assert_true(need.chunks_triangles && need.bytes <= options.memory_budget_bytes);
     fm_infer_destroy(infer);
 }
 
@@ -444,6 +433,171 @@ static void slabs_follow_from_the_memory(void **state) {
     fm_infer_destroy(infer);
 }
 
+/* -- ranks */
+
+enum { MOST_RANK = 4 };
+
+typedef struct rank {
+    fm_infer *infer;
+    const fm_features *features;
+    fm_arena arena;
+    fm_infer_result result;
+    float *errors; /* logits of the aligned errors */
+} rank;
+
+static void *run_rank(void *argument) {
+    rank *r = argument;
+    int64_t n_bin;
+    r->result = run_infer(r->infer, r->features, &r->arena);
+    assert_int_equal(
+        fm_infer_head(r->infer, FM_HEAD_ALIGNED_ERROR, &r->arena, &r->errors, &n_bin, NULL), FM_OK);
+    return NULL;
+}
+
+/* Predicts with each chain split over n ranks, which are threads, and compares with one rank. */
+static void run_ranks(const fm_infer_options *one, int n, const sample *s, rank *ranks) {
+    const fm_layout layout = {n, 1, 1};
+    fm_local_groups *groups;
+    pthread_t threads[MOST_RANK];
+    assert_int_equal(fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, NULL),
+                     FM_OK);
+    for (int r = 0; r < n; r++) {
+        fm_infer_options options = *one;
+        options.groups = fm_local_groups_get(groups, r);
+        ranks[r] = (rank){.infer = create_infer(&options), .features = &s->features};
+        assert_int_equal(fm_arena_init(&ranks[r].arena, (size_t)1 << 30, NULL), FM_OK);
+    }
+    for (int r = 0; r < n; r++)
+        assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
+    for (int r = 0; r < n; r++)
+        pthread_join(threads[r], NULL);
+    for (int r = 0; r < n; r++) { /* what is planned for a rank is what it takes */
+        const fm_trainer *t = fm_infer_get_recording(ranks[r].infer);
+        int64_t bytes;
+        assert_int_equal(fm_tape_used_bytes(&t->last), t->last.size.arena_bytes);
+        assert_int_equal(fm_infer_plan(ranks[r].infer, N_RES, &bytes, NULL), FM_OK);
+        assert_int_equal(bytes, fm_infer_get_params(ranks[r].infer)->memory_bytes +
+                                    fm_trainer_memory_bytes(t));
+        fm_infer_destroy(ranks[r].infer);
+    }
+    fm_local_groups_destroy(groups);
+}
+
+static void release_ranks(rank *ranks, int n) {
+    for (int r = 0; r < n; r++)
+        fm_arena_fini(&ranks[r].arena);
+}
+
+/* A chain that is split over ranks has the structure and the confidences of one rank to rounding.
+ * All ranks have the same bits, and have them again. With slabs the same holds. */
+static void ranks_give_what_one_rank_gives(void **state) {
+    fm_arena *arena = *state;
+    static sample s;
+    make_sample(&s);
+    fm_infer_options options = infer_options();
+    options.predicts = options.spoils = true;
+    options.recycle_tol = 1e-9;
+    fm_infer *infer = create_infer(&options);
+    float *errors;
+    int64_t n_bin;
+    const fm_infer_result one = run_infer(infer, &s.features, arena);
+    assert_int_equal(fm_infer_head(infer, FM_HEAD_ALIGNED_ERROR, arena, &errors, &n_bin, NULL),
+                     FM_OK);
+    for (int n = 2; n <= MOST_RANK; n += 2) {
+        for (int slabs = 0; slabs < 2; slabs++) {
+            rank first[MOST_RANK], again[MOST_RANK];
+            options.chunk_bytes = slabs;
+            run_ranks(&options, n, &s, first);
+            run_ranks(&options, n, &s, again);
+            assert_near(first[0].result.atoms, one.atoms, N_RES * 42, 1e-3);
+            assert_near(first[0].result.plddt, one.plddt, N_RES, 1e-2);
+            assert_near(first[0].errors, errors, (size_t)(N_RES * N_RES * n_bin), 1e-4);
+            for (int r = 0; r < n; r++) {
+                assert_int_equal(first[r].result.n_cycle, one.n_cycle);
+                assert_memory_equal(first[0].result.atoms, again[r].result.atoms,
+                                    sizeof(float) * N_RES * 42);
+                assert_memory_equal(first[0].errors, again[r].errors,
+                                    sizeof(float) * (size_t)(N_RES * N_RES * n_bin));
+            }
+            release_ranks(first, n);
+            release_ranks(again, n);
+        }
+    }
+    fm_infer_destroy(infer);
+}
+
+typedef struct slab_rank {
+    fm_trainer *trainer;
+    const sample *sample;
+} slab_rank;
+
+static void *run_slab_rank(void *argument) {
+    const slab_rank *r = argument;
+    run_slabs(r->trainer, r->sample);
+    return NULL;
+}
+
+/* Slabs of the parts of two ranks, with dropout, give what whole arrays of one rank give. */
+static void slabs_of_parts_give_what_whole_arrays_give(void **state) {
+    (void)state;
+    enum { N_RANK = 2 };
+    static sample s;
+    make_sample(&s);
+    const fm_infer_options options = infer_options();
+    const fm_layout layout = {N_RANK, 1, 1};
+    fm_infer *infer = create_infer(&options);
+    fm_trainer *whole = create_slabs(fm_infer_get_params(infer), NULL, 0, false, true);
+    fm_local_groups *groups;
+    assert_int_equal(fm_local_groups_create(&layout, whole->params.kernels, &groups, NULL), FM_OK);
+    run_slabs(whole, &s);
+    slab_rank ranks[N_RANK];
+    pthread_t threads[N_RANK];
+    for (int r = 0; r < N_RANK; r++) {
+        ranks[r] = (slab_rank){create_slabs(fm_infer_get_params(infer),
+                                            fm_local_groups_get(groups, r), 1, false, true),
+                               &s};
+    }
+    for (int r = 0; r < N_RANK; r++)
+        assert_int_equal(pthread_create(&threads[r], NULL, run_slab_rank, &ranks[r]), 0);
+    for (int r = 0; r < N_RANK; r++)
+        pthread_join(threads[r], NULL);
+    for (int r = 0; r < N_RANK; r++) {
+        fm_trainer *part = ranks[r].trainer;
+        assert_near_tensors(whole, whole->atoms, part, part->atoms, 1e-3);
+        for (int h = 0; h < FM_HEADS; h++)
+            assert_near_tensors(whole, whole->head[h], part, part->head[h], 1e-4);
+        assert_int_equal(fm_tape_used_bytes(&part->last), part->last.size.arena_bytes);
+        fm_trainer_destroy(part);
+    }
+    fm_local_groups_destroy(groups);
+    fm_trainer_destroy(whole);
+    fm_infer_destroy(infer);
+}
+
+/* Parts of a long chain need less memory, so a longer chain fits. */
+static void ranks_take_less_memory_each(void **state) {
+    (void)state;
+    const fm_layout layout = {4, 1, 1};
+    fm_local_groups *groups;
+    assert_int_equal(fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, NULL),
+                     FM_OK);
+    fm_infer_options options = infer_options();
+    options.predicts = true;
+    options.model.n_extra = 512;
+    fm_infer *one = create_infer(&options);
+    options.groups = fm_local_groups_get(groups, 1);
+    fm_infer *part = create_infer(&options);
+    int64_t bytes, bytes_of_part;
+    assert_int_equal(fm_infer_plan(one, 256, &bytes, NULL), FM_OK);
+    assert_int_equal(fm_infer_plan(part, 256, &bytes_of_part, NULL), FM_OK);
+    print_message("%.1f MiB on one rank, %.1f on each of four\n", (double)bytes / (1 << 20),
+                  (double)bytes_of_part / (1 << 20));
+    assert_true(bytes_of_part < bytes * 2 / 3);
+    fm_infer_destroy(part);
+    fm_infer_destroy(one);
+    fm_local_groups_destroy(groups);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_is_that_of_training),
@@ -458,7 +612,11 @@ int main(void) {
         cmocka_unit_test(recycling_stops_early),
         cmocka_unit_test(seeds_decide_samples),
         cmocka_unit_test(slabs_give_what_whole_arrays_give),
+        cmocka_unit_test(triangles_in_slabs_are_the_last_choice),
         cmocka_unit_test(slabs_follow_from_the_memory),
+        cmocka_unit_test(ranks_give_what_one_rank_gives),
+        cmocka_unit_test(slabs_of_parts_give_what_whole_arrays_give),
+        cmocka_unit_test(ranks_take_less_memory_each),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

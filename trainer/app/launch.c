@@ -6,7 +6,6 @@
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
 #include "trainer/app/stop.h"
-#include "trainer/app/train_options.h"
 #include "trainer/app/world.h"
 
 #include <assert.h>
@@ -27,8 +26,8 @@ static const double grace_s = 5; /* for the other ranks to end when one has fail
 extern char **environ;
 
 typedef struct launch {
+    const fm_launch_options *options;
     int32_t n_rank, n_alive;
-    bool divides; /* the cores */
     pid_t *child; /* [n_rank]; 0: it has ended */
     int code;     /* of the run */
     uint64_t failed_ns;
@@ -76,7 +75,8 @@ static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *rete
     snprintf(text[0], VARIABLE_BYTES, "%s=%d", fm_world_rank_name, (int)rank);
     snprintf(text[1], VARIABLE_BYTES, "%s=%d", fm_world_size_name, (int)l->n_rank);
     snprintf(text[2], VARIABLE_BYTES, "%s=%d", fm_world_local_name, (int)rank);
-    snprintf(text[3], VARIABLE_BYTES, "%s=unix:%s/meeting", fm_world_meeting_name, l->folder);
+    snprintf(text[3], VARIABLE_BYTES, "%s=unix:%s/meeting%d", fm_world_meeting_name, l->folder,
+             (int)(rank / l->options->meets));
     while (kept < N_VARIABLE) {
         environment[kept] = text[kept];
         kept++;
@@ -86,7 +86,8 @@ static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *rete
     cpu_set_t cores;
     const start s = {.argv = argv,
                      .environment = environment,
-                     .cores = l->divides && divide_cores(rank, l->n_rank, &cores) ? &cores : NULL,
+                     .cores = l->options->divides && divide_cores(rank, l->n_rank, &cores) ? &cores
+                                                                                           : NULL,
                      .parent = getpid()};
     pid_t child = fork();
     if (child == 0) become(&s);
@@ -111,8 +112,9 @@ static void note_end(launch *l, int32_t rank, int state) {
     int code = WIFEXITED(state) ? WEXITSTATUS(state) : 1;
     bool is_late = l->failed_ns != 0;
     if (WIFSIGNALED(state) && !is_late) {
-        fprintf(stderr, "%s: rank %d (process %d) was killed by signal %d (%s)\n", fm_train_program,
-                (int)rank, (int)l->child[rank], WTERMSIG(state), strsignal(WTERMSIG(state)));
+        fprintf(stderr, "%s: rank %d (process %d) was killed by signal %d (%s)\n",
+                l->options->program, (int)rank, (int)l->child[rank], WTERMSIG(state),
+                strsignal(WTERMSIG(state)));
     }
     l->child[rank] = 0;
     l->n_alive--;
@@ -134,6 +136,7 @@ static void look(launch *l) {
     if (l->failed_ns && (double)(fm_clock_ns() - l->failed_ns) * 1e-9 > grace_s) {
         kill_all(l, SIGKILL);
     }
+    if (l->options->look) l->options->look(l->options->context);
 }
 
 static fm_status run(launch *l, char **argv, fm_error *reterr) {
@@ -156,21 +159,21 @@ static fm_status run(launch *l, char **argv, fm_error *reterr) {
     return status;
 }
 
-fm_status fm_launch(int argc, char **argv, int32_t n_rank, bool divides, int *ret_code,
-                    fm_error *reterr) {
-    assert(n_rank > 1);
+fm_status fm_launch(const fm_launch_options *options, int *ret_code, fm_error *reterr) {
+    const int argc = options->argc;
+    assert(options->n_rank > 1 && options->n_rank % options->meets == 0);
     static char program[] = "foldmill-train";
-    launch l = {
-        .n_rank = n_rank, .divides = divides, .child = calloc((size_t)n_rank, sizeof *l.child)};
+    launch l = {.options = options,
+                .n_rank = options->n_rank,
+                .child = calloc((size_t)options->n_rank, sizeof *l.child)};
     char **handed = calloc((size_t)argc + 2, sizeof *handed);
     fm_status status = FM_ERR_NOMEM;
     if (l.child && handed) {
         handed[0] = program;
-        memcpy(handed + 1, argv, (size_t)argc * sizeof *argv);
-        fm_stop_catch(true);
+        memcpy(handed + 1, options->argv, (size_t)argc * sizeof *handed);
         status = run(&l, handed, reterr);
     } else {
-        fm_fail(reterr, FM_ERR_NOMEM, "no memory for %d ranks", (int)n_rank);
+        fm_fail(reterr, FM_ERR_NOMEM, "no memory for %d ranks", (int)options->n_rank);
     }
     free(handed);
     free(l.child);

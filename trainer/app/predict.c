@@ -10,12 +10,15 @@
 #include "trainer/app/predict_folder.h"
 #include "trainer/app/predict_inputs.h"
 #include "trainer/app/predict_pages.h"
+#include "trainer/app/predict_ranks.h"
 #include "trainer/app/predict_run.h"
 #include "trainer/app/predict_tables.h"
 #include "trainer/app/resume.h"
 #include "trainer/app/stop.h"
+#include "trainer/backend/cpu_threads.h"
 #include "trainer/predict/chain_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +27,7 @@
 #include <unistd.h>
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_PARTIAL = 3 };
-enum { MOST_INPUTS = 1 << 20, N_SHOWN = 10 };
+enum { MOST_INPUTS = 1 << 20, N_SHOWN = 10, MOST_RANKS = 64 };
 
 static const char predict_description[] =
     "Alignments must exist already, because foldmill does not search databases. Make them\n"
@@ -88,6 +91,8 @@ typedef struct predict_settings {
     uint64_t recycles, max_length, n_cluster, n_extra, wait_ms, data_timeout_s, memory_mib, jobs;
     double device_gib, recycle_tol;
     bool resume, pdb, dropout, single_sequence, quiet;
+    uint64_t n_rank, gpus, dap, ensemble, threads;
+    fm_predict_ranks_options ranks;
     uint32_t date_rule;
     uint32_t n_seed;
     uint64_t seed[FM_PREDICT_MOST_SEEDS];
@@ -185,8 +190,26 @@ static fm_status check_source(const predict_settings *set, fm_error *reterr) {
     return FM_OK;
 }
 
+/* Finds how many ranks share a chain, and how many there are. */
+static fm_status check_ranks(predict_settings *set, fm_error *reterr) {
+    const uint64_t given = set->n_rank ? set->n_rank : set->gpus;
+    if (set->n_rank && set->gpus) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--ranks is for CPUs and --gpus for GPUs: give one");
+    }
+    if (set->gpus && strcmp(set->device, "cpu") == 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--gpus needs --device cuda");
+    }
+    set->ranks.dap = (int32_t)set->dap;
+    set->ranks.n_rank = (int32_t)(given ? given : set->dap);
+    set->ranks.divides = strcmp(set->device, "cpu") == 0;
+    if (given % set->dap == 0) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE, "--dap %llu: found %llu ranks, expected a multiple of it",
+                   (unsigned long long)set->dap, (unsigned long long)given);
+}
+
 static fm_status check(predict_settings *set, fm_error *reterr) {
     fm_status status = check_source(set, reterr);
+    if (!status) status = check_ranks(set, reterr);
     if (status) return status;
     if (!set->weights.n || !set->out) {
         return fm_fail(reterr, FM_ERR_USAGE, "%s is required",
@@ -202,6 +225,13 @@ static fm_status check(predict_settings *set, fm_error *reterr) {
     if (!(set->recycle_tol >= 0 && set->recycle_tol <= 1000)) {
         return fm_fail(reterr, FM_ERR_USAGE, "--recycle-tol: expected 0 to 1000 Å");
     }
+    if ((set->recycles + 1) * set->ensemble > FM_MAX_CYCLE) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--ensemble %llu with %llu cycles needs more than %d draws of MSA rows, the "
+                       "most that a sample has",
+                       (unsigned long long)set->ensemble, (unsigned long long)set->recycles + 1,
+                       FM_MAX_CYCLE);
+    }
     if (!set->date) set->date = set->n_input ? "any" : "query";
     set->date_rule = fm_template_date_parse(set->date);
     if (!set->date_rule) {
@@ -215,6 +245,49 @@ static fm_status check(predict_settings *set, fm_error *reterr) {
 }
 
 enum { MOST_OPTIONS = 40 };
+
+/* Options of the devices, the processes and the server. */
+static void list_machine_options(predict_settings *set, fm_option *out, size_t most) {
+    const fm_option options[] = {
+        {"set", FM_OPTION_STRING, &set->set, "SET",
+         .help = "weights of a checkpoint: ema (the moving average) or model (ema)"},
+        {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
+        {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
+         .help = "type of activations: fp32, or bf16 on cuda (fp32)"},
+        {"threads", FM_OPTION_U64, &set->threads, "N",
+         .help = "threads of each process on the CPU; they change no bit (1)", .min = 1,
+         .max = 256},
+        {"ranks", FM_OPTION_U64, &set->n_rank, "N",
+         .help = "processes on CPUs that share out the chains (as many as --dap)",
+         .max = MOST_RANKS},
+        {"gpus", FM_OPTION_U64, &set->gpus, "N",
+         .help = "the same with a GPU each, on --device cuda", .max = MOST_RANKS},
+        {"dap", FM_OPTION_U64, &set->dap, "D",
+         .help = "split each chain over so many of them, for long chains (1)", .min = 1,
+         .max = FM_LAYOUT_DAP},
+        {"device-memory", FM_OPTION_F64, &set->device_gib, "GIB",
+         .help = "most device memory to use (all that is free)"},
+        {"max-length", FM_OPTION_U64, &set->max_length, "N",
+         .help = "refuse chains with more residues (the most that a sample can hold)", .min = 1,
+         .max = FM_LIMIT_N_RES},
+        {"memory", FM_OPTION_U64, &set->memory_mib, "MIB",
+         .help = "host memory for chains, which else run in pieces (1/4 of the machine's)",
+         .min = 1, .max = (uint64_t)1 << 30},
+        {"jobs", FM_OPTION_U64, &set->jobs, "N",
+         .help = "threads that prepare inputs (one per processor) and samples (2)", .letter = 'j',
+         .min = 1, .max = 512},
+        FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
+        {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
+         .help = "how long to try to connect or reconnect (5000)", .max = 3600000},
+        {"data-timeout", FM_OPTION_U64, &set->data_timeout_s, "S",
+         .help = "reconnect after so long without a chain (600)", .min = 1, .max = 604800},
+        {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
+         .letter = 'q'},
+        {0}};
+    assert(sizeof options / sizeof options[0] <= most);
+    (void)most;
+    memcpy(out, options, sizeof options);
+}
 
 static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
     const fm_option options[] = {
@@ -244,6 +317,9 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
          .help = "recycling cycles after the first (3)", .max = 20},
         {"recycle-tol", FM_OPTION_F64, &set->recycle_tol, "ANGSTROM",
          .help = "end recycling when a cycle changes CA distances by less; 0: never (0.5)"},
+        {"ensemble", FM_OPTION_U64, &set->ensemble, "N",
+         .help = "draws of MSA rows in each cycle, whose representations are averaged (1)",
+         .min = 1, .max = FM_MAX_CYCLE},
         {"dropout", FM_OPTION_FLAG, &set->dropout, NULL,
          .help = "keep dropout on, for seeds that differ more"},
         {"seeds", FM_OPTION_STRING, &set->seeds, "LIST",
@@ -257,39 +333,17 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
         {"resume", FM_OPTION_FLAG, &set->resume, NULL,
          .help = "keep predictions that an earlier command finished"},
         {"pdb", FM_OPTION_FLAG, &set->pdb, NULL, .help = "also write PDB files"},
-        {"set", FM_OPTION_STRING, &set->set, "SET",
-         .help = "weights of a checkpoint: ema (the moving average) or model (ema)"},
-        {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
-        {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
-         .help = "type of activations: fp32, or bf16 on cuda (fp32)"},
-        {"device-memory", FM_OPTION_F64, &set->device_gib, "GIB",
-         .help = "most device memory to use (all that is free)"},
-        {"max-length", FM_OPTION_U64, &set->max_length, "N",
-         .help = "refuse chains with more residues (the most that a sample can hold)", .min = 1,
-         .max = FM_LIMIT_N_RES},
-        {"memory", FM_OPTION_U64, &set->memory_mib, "MIB",
-         .help = "host memory for chains, which else run in pieces (1/4 of the machine's)",
-         .min = 1, .max = (uint64_t)1 << 30},
-        {"jobs", FM_OPTION_U64, &set->jobs, "N",
-         .help = "threads that prepare inputs (one per processor) and samples (2)", .letter = 'j',
-         .min = 1, .max = 512},
-        FM_CREDENTIALS_OPTIONS(&set->credentials, FM_CREDENTIALS_TOKEN_HELP),
-        {"wait", FM_OPTION_U64, &set->wait_ms, "MS",
-         .help = "how long to try to connect or reconnect (5000)", .max = 3600000},
-        {"data-timeout", FM_OPTION_U64, &set->data_timeout_s, "S",
-         .help = "reconnect after so long without a chain (600)", .min = 1, .max = 604800},
-        {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
-         .letter = 'q'},
-        {0}};
-    _Static_assert(sizeof options / sizeof options[0] <= MOST_OPTIONS, "room for the table");
+    };
+    enum { N = sizeof options / sizeof options[0] };
     memcpy(out, options, sizeof options);
+    list_machine_options(set, out + N, MOST_OPTIONS - N);
 }
 
 /* Removes the rows of options that the command does not have. foldmill distill takes one file of
  * weights and one seed, and its help says so. */
 static void choose_options(fm_option *options, bool distils) {
-    static const char *const of_files[] = {"alignments", "templates", "single-sequence", "chain",
-                                           "pdb"};
+    static const char *const of_files[] = {"alignments", "templates", "single-sequence",
+                                           "chain",      "ensemble",  "pdb"};
     size_t kept = 0;
     for (size_t i = 0; options[i].name; i++) {
         bool is_wanted = distils || strcmp(options[i].name, "min-plddt") != 0;
@@ -373,10 +427,25 @@ static const char *format_pace(const fm_predict_pace *pace, char out[64]) {
     return out;
 }
 
+/* Says once that no hit of a chain of files fits the structures of --templates. */
+static void note_templates(const predict_settings *set, const fm_result_chain *chain,
+                           const fm_result_run *run) {
+    const fm_json *hits = fm_json_get_member(chain->about, "hits");
+    int64_t n_hit = 0, n_mapped = 0;
+    bool is_first = run->model == set->name[0] && run->seed == set->seed[0];
+    if (!set->templates || !is_first) return;
+    if (!fm_json_get_integer(fm_json_get_member(hits, "hits"), &n_hit) || n_hit == 0) return;
+    if (!fm_json_get_integer(fm_json_get_member(hits, "mapped"), &n_mapped) || n_mapped) return;
+    fprintf(stderr, "%s: %s: none of its %lld template hit%s is used; no structure in %s fits\n",
+            set->program, chain->name, (long long)n_hit, fm_plural((uint64_t)n_hit),
+            set->templates);
+}
+
 static void show_result(void *context, const fm_result_chain *chain, const fm_result_run *run,
                         const fm_result *result, const fm_predict_pace *pace) {
     progress *p = context;
     p->pace = *pace;
+    if (!result->status) note_templates(p->set, chain, run);
     if (p->set->quiet) return;
     char score[64] = "failed";
     if (!result->status && isfinite(result->ptm)) {
@@ -445,7 +514,9 @@ typedef struct predict_models {
 static fm_status look_at_models(const predict_settings *set, predict_models *models,
                                 fm_error *reterr) {
     const fm_kernels *unused;
-    fm_status status = fm_device_find(set->device, set->dtype, &unused, reterr);
+    /* The command that starts ranks does not touch the devices, which are theirs. */
+    fm_status status =
+        set->ranks.n_rank > 1 ? FM_OK : fm_device_find(set->device, set->dtype, &unused, reterr);
     for (uint32_t m = 0; m < set->weights.n && !status; m++) {
         models->name[m] = set->name[m];
         models->options[m] = (fm_predict_model_options){
@@ -455,6 +526,7 @@ static fm_status look_at_models(const predict_settings *set, predict_models *mod
             .set = strcmp(set->set, "ema") == 0 ? FM_CHECKPOINT_EMA : FM_CHECKPOINT_MODEL,
             .recycle_tol = set->recycle_tol,
             .dropout = set->dropout,
+            .n_draw = (uint32_t)set->ensemble,
             .n_cluster = set->n_cluster,
             .n_extra = set->n_extra,
             .memory_budget_gib = set->device_gib};
@@ -522,7 +594,9 @@ static fm_status run(predict_settings *set, const predict_models *models, fm_pre
     options.on_result = show_result;
     options.context = &p;
     p.begin_ns = fm_clock_ns();
-    fm_status status = fm_predict_run(&options, results, reterr);
+    fm_status status = set->ranks.n_rank > 1
+                           ? fm_predict_ranks_run(&set->ranks, &options, results, reterr)
+                           : fm_predict_run(&options, results, reterr);
     double all_s = inputs_s + (double)(fm_clock_ns() - p.begin_ns) * 1e-9;
     if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
         fprintf(stderr, "%s%s: stopped by %s after %llu prediction%s; --resume keeps them\n",
@@ -543,24 +617,30 @@ static fm_status run(predict_settings *set, const predict_models *models, fm_pre
     return status;
 }
 
+/* server: the address of a server that serves these inputs already, or NULL. */
+static fm_predict_inputs_options inputs_options(const predict_settings *set, const char *server) {
+    return (fm_predict_inputs_options){.program = set->program,
+                                       .input = (const char *const *)set->input,
+                                       .n_input = set->n_input,
+                                       .alignments = set->alignments,
+                                       .templates = set->templates,
+                                       .single_sequence = set->single_sequence,
+                                       .cache = set->cache,
+                                       .data = set->data,
+                                       .snapshot = set->snapshot,
+                                       .chain = &set->chains,
+                                       .date = set->date,
+                                       .out = set->out,
+                                       .jobs = set->jobs,
+                                       .quiet = set->quiet,
+                                       .server = server};
+}
+
 /* Prepares the inputs below the folder of the results, which is locked so that no other command
  * uses it, and predicts them. */
 static fm_status prepare_and_run(predict_settings *set, const predict_models *models,
                                  fm_results *results, uint32_t *ret_refused, fm_error *reterr) {
-    const fm_predict_inputs_options options = {.program = set->program,
-                                               .input = (const char *const *)set->input,
-                                               .n_input = set->n_input,
-                                               .alignments = set->alignments,
-                                               .templates = set->templates,
-                                               .single_sequence = set->single_sequence,
-                                               .cache = set->cache,
-                                               .data = set->data,
-                                               .snapshot = set->snapshot,
-                                               .chain = &set->chains,
-                                               .date = set->date,
-                                               .out = set->out,
-                                               .jobs = set->jobs,
-                                               .quiet = set->quiet};
+    const fm_predict_inputs_options options = inputs_options(set, NULL);
     fm_predict_inputs *inputs = NULL;
     uint64_t begin_ns = fm_clock_ns();
     int lock = -1;
@@ -586,14 +666,46 @@ static fm_status check_and_run(predict_settings *set, fm_results *results, uint3
     return status;
 }
 
-static int run_command(predict_settings *set, const char *farewell, int argc, char **argv) {
+/* Predicts as one of the ranks that another process of this command has started. */
+static fm_status predict_as_rank(predict_settings *set, predict_models *models, const char *server,
+                                 fm_error *reterr) {
+    const fm_predict_inputs_options options = inputs_options(set, server);
+    fm_predict_inputs *inputs = NULL;
+    fm_predict_rank *rank = NULL;
+    progress p = {.set = set};
+    fm_status status = fm_predict_rank_open(&set->ranks, set->device, set->dtype, &rank, reterr);
+    if (status) return status;
+    status = fm_predict_inputs_open(&options, &inputs, reterr);
+    if (!status) status = look_at_models(set, models, reterr);
+    if (status) {
+        fm_predict_rank_fail(rank, reterr);
+    } else {
+        fm_predict_run_options run = run_options(set, models, inputs);
+        run.on_model = show_model;
+        run.context = &p;
+        status = fm_predict_rank_run(rank, &run, reterr);
+    }
+    fm_predict_rank_close(rank);
+    fm_predict_inputs_close(inputs);
+    return status;
+}
+
+static int run_rank(predict_settings *set, const char *server) {
+    fm_error error;
+    predict_models *models = calloc(1, sizeof *models);
+    fm_status status = models ? predict_as_rank(set, models, server, &error) : FM_ERR_NOMEM;
+    free(models);
+    if (status == FM_ERR_USAGE) return EXIT_USAGE;
+    return status ? EXIT_FAILED : EXIT_OK;
+}
+
+/* Predicts as the only process, or as the command that starts the ranks. */
+static int run_alone(predict_settings *set, const char *farewell) {
     fm_error error;
     fm_results results = {.chain = NULL};
     uint32_t n_refused = 0;
-    fm_status status = parse(set, argc, argv, &error);
-    if (status) return status == FM_ERR_CANCELLED ? EXIT_OK : report(set->program, &error);
     fm_stop_catch_saying(farewell);
-    status = check_and_run(set, &results, &n_refused, &error);
+    fm_status status = check_and_run(set, &results, &n_refused, &error);
     int code = EXIT_OK;
     if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
         code = 128 + fm_stop_signal();
@@ -607,12 +719,37 @@ static int run_command(predict_settings *set, const char *farewell, int argc, ch
     return code;
 }
 
+static int run_command(predict_settings *set, const char *farewell, int argc, char **argv) {
+    fm_error error;
+    char **line = calloc((size_t)argc + 1, sizeof *line); /* parsing moves the words of argv */
+    if (!line) {
+        fm_fail(&error, FM_ERR_NOMEM, "no memory for the command line");
+        return report(set->program, &error);
+    }
+    memcpy(line, argv, (size_t)argc * sizeof *line);
+    set->ranks = (fm_predict_ranks_options){.program = set->program, .argc = argc, .argv = line};
+    fm_status status = parse(set, argc, argv, &error);
+    const char *server = fm_predict_rank_server();
+    int code = EXIT_OK;
+    if (status) {
+        code = status == FM_ERR_CANCELLED ? EXIT_OK : report(set->program, &error);
+    } else {
+        fm_cpu_use_threads((int)set->threads);
+        code = server ? run_rank(set, server) : run_alone(set, farewell);
+    }
+    free(line);
+    return code;
+}
+
 /* What both commands begin with. */
 static const predict_settings defaults = {.seeds = "0",
                                           .set = "ema",
                                           .device = "cpu",
                                           .dtype = "fp32",
                                           .recycles = 3,
+                                          .dap = 1,
+                                          .ensemble = 1,
+                                          .threads = 1,
                                           .recycle_tol = 0.5,
                                           .min_plddt = 70,
                                           .wait_ms = 5000,

@@ -168,11 +168,12 @@ fm_status fm_predict_inputs_open(const fm_predict_inputs_options *options,
             in->made[0] = '\0';
             status = fm_fail_in(reterr, FM_ERR_USAGE, options->out, "the path is too long");
         }
-        if (!status) status = fm_dir_remove(in->made, reterr); /* of a command that was killed */
-        if (!status) status = make_cache(in, reterr);
+        /* A cache that is there is that of a command that was killed. */
+        if (!status && !options->server) status = fm_dir_remove(in->made, reterr);
+        if (!status && !options->server) status = make_cache(in, reterr);
     }
     if (!status) status = choose_chains(in, reterr);
-    if (!status && !options->data) status = start_server(in, reterr);
+    if (!status && !options->data && !options->server) status = start_server(in, reterr);
     if (status) {
         fm_predict_inputs_close(in);
         return status;
@@ -185,7 +186,7 @@ void fm_predict_inputs_close(fm_predict_inputs *in) {
     if (!in) return;
     fm_private_server_stop(in->server);
     /* The next command removes what cannot be removed now. */
-    if (in->made[0] && fm_dir_remove(in->made, NULL)) in->made[0] = '\0';
+    if (in->made[0] && !in->options.server && fm_dir_remove(in->made, NULL)) in->made[0] = '\0';
     for (uint32_t i = 0; i < in->n_refused; i++) {
         free(in->refused[i].name);
         free(in->refused[i].why);
@@ -196,6 +197,7 @@ void fm_predict_inputs_close(fm_predict_inputs *in) {
 }
 
 const char *fm_predict_inputs_url(const fm_predict_inputs *in) {
+    if (in->options.server) return in->options.server;
     return in->options.data ? in->options.data : fm_private_server_address(in->server);
 }
 
@@ -223,7 +225,9 @@ fm_status fm_predict_inputs_about(void *inputs, const char *chain, fm_json **ret
     int code;
     *ret_about = NULL;
     if (!cache) return FM_OK;
-    fm_status status = fm_beside_run(argv, is_stopped, &text, &bytes, &code, reterr);
+    /* Only one of several ranks asks, in the middle of a chain: they stop together, before one. */
+    fm_status status =
+        fm_beside_run(argv, in->options.server ? NULL : is_stopped, &text, &bytes, &code, reterr);
     if (status) return status;
     if (code == 0) *ret_about = fm_json_parse(text, bytes);
     free(text);

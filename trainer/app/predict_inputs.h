@@ -20,6 +20,9 @@ typedef struct fm_predict_inputs_options {
     const char *out;                     /* the folder of the results, which exists */
     uint64_t jobs;                       /* 0: the programs' default */
     bool quiet;
+    /* The address of the server that another process has started for the same inputs, and stops;
+     * NULL: this process starts it. */
+    const char *server;
 } fm_predict_inputs_options;
 
 typedef struct fm_predict_inputs fm_predict_inputs;

@@ -19,6 +19,8 @@ typedef struct fm_predict_model_options {
     double memory_budget_gib;    /* of the device; 0: all that is free */
     double recycle_tol;          /* as in fm_infer_options */
     bool dropout;
+    uint32_t n_draw;         /* of MSA rows in each cycle */
+    const fm_groups *groups; /* the ranks that share each chain; NULL: one */
 } fm_predict_model_options;
 
 typedef struct fm_predict_model {

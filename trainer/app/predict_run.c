@@ -111,12 +111,20 @@ static bool is_kept(const predictor *p, double mean_plddt) {
 static void format_key(const predictor *p, const fm_sample *sample, char out[FM_SHA256_HEX]) {
     static const char title[] = "foldmill prediction 3\n";
     const fm_predict_run_options *o = p->options;
-    char settings[256];
+    char settings[320];
     int n = snprintf(settings, sizeof settings, "%u %a %d %d %d %a %s %s %s %d %llu", o->n_recycle,
                      o->model[0].recycle_tol, (int)o->model[0].dropout, (int)o->writes_pdb,
                      (int)o->distils, o->least_plddt, o->model[0].device, o->model[0].dtype,
                      o->software, (int)o->model[0].set,
                      (unsigned long long)p->results->run[p->run].seed);
+    if (o->model[0].n_draw > 1) {
+        n +=
+            snprintf(settings + n, sizeof settings - (size_t)n, " ensemble %u", o->model[0].n_draw);
+    }
+    if (o->model[0].groups) { /* parts change results by rounding */
+        n += snprintf(settings + n, sizeof settings - (size_t)n, " dap %d",
+                      (int)o->model[0].groups->layout.dap);
+    }
     fm_sha256_state *state = fm_sha256_create();
     fm_sha256_update(state, title, sizeof title);
     fm_sha256_update(state, settings, (size_t)n);
@@ -161,6 +169,7 @@ static fm_status write_run(predictor *p, const fm_prediction *prediction, const 
     fm_json_put_u64(&json, "recycles", p->options->n_recycle);
     fm_json_put_f64(&json, "recycle_tol", p->options->model[0].recycle_tol, 4);
     fm_json_put_bool(&json, "dropout", p->options->model[0].dropout);
+    fm_json_put_u64(&json, "ensemble", p->options->model[0].n_draw);
     fm_json_put_u64(&json, "msa_clusters", (uint64_t)p->model.config.data.max_msa_clusters);
     fm_json_put_u64(&json, "extra_msa", (uint64_t)p->model.config.data.max_extra_msa);
     fm_json_put_u64(&json, "cycles", r->n_cycle);
@@ -340,6 +349,7 @@ static fm_status predict(predictor *p, const fm_sample *sample, const fm_result_
     result->run_s = from.run_s;
     result->ca_change = from.ca_change;
     result->n_cycle = from.n_cycle;
+    if (p->options->only_computes) return FM_OK;
     fm_prediction prediction = {.chain = chain->name,
                                 .model = run->model,
                                 .software = p->options->software,
@@ -370,6 +380,7 @@ static fm_status make_folders(const predictor *p, const char *chain, fm_error *r
 /* Removes what an earlier distillation wrote for a chain that now failed: the build takes every
  * structure of the folder. */
 static fm_status take_back(const predictor *p, const char *chain, fm_error *reterr) {
+    if (p->options->only_computes) return FM_OK;
     static const char *const endings[] = {"_run.json", ".cif", "_scores.json"};
     fm_status status = FM_OK;
     for (size_t i = 0; i < sizeof endings / sizeof endings[0] && !status; i++) {
@@ -407,13 +418,13 @@ static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_ch
     snprintf(result->why, sizeof result->why, "%s", held->why);
     bool may_have_files = p->options->distils && held->memory; /* else its name is not known */
     if (held->status) return may_have_files ? take_back(p, chain->name, reterr) : FM_OK;
-    if (p->options->about && !chain->about) {
+    if (p->options->about && !chain->about && !p->options->only_computes) {
         status = p->options->about(p->options->about_context, chain->name, &chain->about, reterr);
         if (status) return status;
     }
     format_key(p, &sample, key);
     if (p->options->resumes && take_earlier(p, chain->name, key, result)) return FM_OK;
-    status = make_folders(p, chain->name, reterr);
+    status = p->options->only_computes ? FM_OK : make_folders(p, chain->name, reterr);
     if (!status) status = predict(p, &sample, chain, key, result, reterr);
     if (status != FM_ERR_DATA && status != FM_ERR_LIMIT) return status;
     result->status = status;
@@ -436,6 +447,11 @@ static uint32_t position_of(const fm_chains_options *chains, uint64_t index) {
         }
     }
     return low;
+}
+
+static fm_status may_begin(const fm_predict_run_options *o, fm_error *reterr) {
+    if (o->may_begin) return o->may_begin(o->may_begin_context, reterr);
+    return fm_stop_signal() ? fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request") : FM_OK;
 }
 
 /* What a chain costs, up to a factor. Times grow with the square of the length, about. */
@@ -472,11 +488,12 @@ static fm_status run_piece(predictor *p, const fm_chains *chains, fm_error *rete
         uint64_t begin_ns = fm_clock_ns();
         if (!p->begin_ns) p->begin_ns = begin_ns;
         const fm_held_chain *held = fm_chains_held(chains, i);
-        if (fm_stop_signal()) return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
+        fm_status status = may_begin(o, reterr);
+        if (status) return status;
         fm_result_chain *chain = &p->results->chain[position_of(&o->chains, held->index)];
         fm_result *result = &chain->result[p->run];
         fm_error why = {.status = FM_OK};
-        fm_status status = run_chain(p, held, chain, result, &why);
+        status = run_chain(p, held, chain, result, &why);
         if (status) {
             if (reterr) *reterr = why;
             return status;
@@ -489,21 +506,23 @@ static fm_status run_piece(predictor *p, const fm_chains *chains, fm_error *rete
     return FM_OK;
 }
 
+fm_status fm_predict_make_results(const fm_predict_run_options *o, uint32_t n_chain,
+                                  fm_results *results, fm_error *reterr) {
+    if (results->chain) return FM_OK;
+    fm_status status = fm_results_make(results, n_chain, o->n_model * o->n_seed, reterr);
+    for (uint32_t k = 0; k < o->n_model * o->n_seed && !status; k++)
+        fm_results_name_run(results, k, o->model_name[k / o->n_seed], o->seed[k % o->n_seed]);
+    return status;
+}
+
 /* Makes the table when the number of chains is known. */
 static fm_status make_results(predictor *p, uint32_t n_chain, fm_error *reterr) {
-    const fm_predict_run_options *o = p->options;
-    if (p->results->chain) {
-        return n_chain == p->results->n_chain
-                   ? FM_OK
-                   : fm_fail(reterr, FM_ERR_DATA,
-                             "the server had %u chains and now has %u; start again",
-                             p->results->n_chain, n_chain);
+    if (p->results->chain && n_chain != p->results->n_chain) {
+        return fm_fail(reterr, FM_ERR_DATA, "the server had %u chains and now has %u; start again",
+                       p->results->n_chain, n_chain);
     }
-    p->pace.n_all = (uint64_t)n_chain * (o->n_model * o->n_seed);
-    fm_status status = fm_results_make(p->results, n_chain, o->n_model * o->n_seed, reterr);
-    for (uint32_t k = 0; k < o->n_model * o->n_seed && !status; k++)
-        fm_results_name_run(p->results, k, o->model_name[k / o->n_seed], o->seed[k % o->n_seed]);
-    return status;
+    p->pace.n_all = (uint64_t)n_chain * (p->options->n_model * p->options->n_seed);
+    return fm_predict_make_results(p->options, n_chain, p->results, reterr);
 }
 
 /* Runs all chains with the loaded model and one seed. */
@@ -511,7 +530,7 @@ static fm_status run_seed(predictor *p, uint64_t seed, fm_error *reterr) {
     fm_chains_options options = p->options->chains;
     fm_chains *chains;
     options.seed = seed;
-    options.n_cycle = p->options->n_recycle + 1;
+    options.n_cycle = (p->options->n_recycle + 1) * p->options->model[0].n_draw;
     options.max_msa_clusters = (uint32_t)p->model.config.data.max_msa_clusters;
     options.max_extra_msa = (uint32_t)p->model.config.data.max_extra_msa;
     fm_status status = fm_chains_open(&options, &chains, reterr);

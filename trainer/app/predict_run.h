@@ -41,6 +41,7 @@ typedef struct fm_predict_run_options {
     const char *const *model_name;         /* [n_model] different from each other */
     const uint64_t *seed;                  /* [n_seed] */
     uint32_t n_recycle;                    /* cycles after the first one */
+    bool only_computes; /* another rank of the same chains writes and removes files */
     const char *out;
     const char *software; /* version of this program */
     bool resumes;         /* keeps predictions whose _run.json has the same inputs */
@@ -55,6 +56,10 @@ typedef struct fm_predict_run_options {
      * FM_ERR_NOMEM. */
     fm_status (*about)(void *context, const char *chain, fm_json **ret_about, fm_error *reterr);
     void *about_context;
+    /* Called before each chain. Returns FM_ERR_CANCELLED when the run has to stop, or another error
+     * that ends it. NULL: the run stops when a signal has asked for it. */
+    fm_status (*may_begin)(void *context, fm_error *reterr);
+    void *may_begin_context;
     /* Called before the first chain of a model, and after each prediction. Either may be NULL. */
     void (*on_model)(void *context, uint32_t model, const fm_predict_model *loaded);
     void (*on_result)(void *context, const fm_result_chain *chain, const fm_result_run *run,
@@ -67,6 +72,12 @@ typedef struct fm_predict_run_options {
  * the server and of writing. The caller releases *ret_results, also after a failure. */
 FM_MUST_USE fm_status fm_predict_run(const fm_predict_run_options *options, fm_results *ret_results,
                                      fm_error *reterr);
+
+/* Makes the table of n_chain chains and of all models and seeds, unless it is made already.
+ * FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_predict_make_results(const fm_predict_run_options *options,
+                                              uint32_t n_chain, fm_results *results,
+                                              fm_error *reterr);
 
 /* Writes the path of a file beside the folders of chains, "OUT/" + leaf. Returns FM_ERR_USAGE if
  * the path does not fit. */

@@ -32,24 +32,26 @@ struct fm_ranks {
     fm_groups groups;
 };
 
-static fm_status open_all(fm_ranks *ranks, fm_error *reterr) {
+static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr) {
     const fm_world *world = &ranks->world;
     fm_status status =
         fm_meeting_open(&ranks->meeting, world->meeting, world->rank, world->size, meet_s, reterr);
     if (!status) status = fm_board_open(ranks->meeting, meet_s, &ranks->board, reterr);
-    if (!status) status = fm_watch_start(ranks->board, ranks->meeting, &ranks->watch, reterr);
+    if (!status) {
+        status = fm_watch_start(program, ranks->board, ranks->meeting, &ranks->watch, reterr);
+    }
     if (status || fm_board_size(ranks->board) == world->size) return status;
     const fm_pulse_options options = {world->meeting, meet_s, still_s, fm_watch_end};
     return fm_pulse_start(ranks->board, world->rank, world->size, &options, &ranks->pulse, reterr);
 }
 
-fm_status fm_ranks_open(const fm_world *world, const fm_layout *layout, fm_ranks **ret_ranks,
-                        fm_error *reterr) {
+fm_status fm_ranks_open(const char *program, const fm_world *world, const fm_layout *layout,
+                        fm_ranks **ret_ranks, fm_error *reterr) {
     fm_ranks *ranks = calloc(1, sizeof *ranks);
     if (!ranks) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the ranks of a run");
     ranks->world = *world;
     ranks->layout = *layout;
-    fm_status status = open_all(ranks, reterr);
+    fm_status status = open_all(ranks, program, reterr);
     if (status) {
         fm_ranks_close(ranks);
         return status;

@@ -12,10 +12,11 @@
 
 typedef struct fm_ranks fm_ranks;
 
-/* Waits for all ranks, and begins to watch those of this host. The errors of fm_meeting_open and
- * fm_board_open. */
-FM_MUST_USE fm_status fm_ranks_open(const fm_world *world, const fm_layout *layout,
-                                    fm_ranks **ret_ranks, fm_error *reterr);
+/* Waits for all ranks, and begins to watch those of this host. `program` is the command's name for
+ * messages; it must outlive the ranks. The errors of fm_meeting_open and fm_board_open. */
+FM_MUST_USE fm_status fm_ranks_open(const char *program, const fm_world *world,
+                                    const fm_layout *layout, fm_ranks **ret_ranks,
+                                    fm_error *reterr);
 
 /* Makes the communicators; the groups are valid as long as `ranks`. `device`: "cpu", or "cuda" for
  * a GPU of each rank. The errors of fm_shm_groups_open or fm_device_groups_create. */

@@ -368,13 +368,20 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     if (status == FM_ERR_CANCELLED) *ret_code = 128 + fm_stop_signal();
     if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;
     if (n_rank > 1 && !is_rank) {
-        return fm_launch(set->argc, set->argv, n_rank, set->gpus == 0, ret_code, reterr);
+        const fm_launch_options options = {.program = fm_train_program,
+                                           .argc = set->argc,
+                                           .argv = set->argv,
+                                           .n_rank = n_rank,
+                                           .meets = n_rank,
+                                           .divides = set->gpus == 0};
+        fm_stop_catch(true);
+        return fm_launch(&options, ret_code, reterr);
     }
     fm_stop_catch(!is_rank);
     if (is_rank) {
         fm_world_put_gpu_first(&world);
         if (world.rank > 0) fm_log_set_level(FM_LOG_ERROR); /* the first rank speaks for all */
-        status = fm_ranks_open(&world, &run->layout, &run->ranks, reterr);
+        status = fm_ranks_open(fm_train_program, &world, &run->layout, &run->ranks, reterr);
         if (status) return status;
     }
     status = train(run, reterr);

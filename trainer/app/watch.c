@@ -3,7 +3,6 @@
 #include "trainer/app/watch.h"
 
 #include "proto/base/histogram.h"
-#include "trainer/app/train_options.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -36,9 +35,12 @@ static double seconds_since(uint64_t ns) {
     return (double)(fm_clock_ns() - ns) * 1e-9;
 }
 
+/* The command's name for messages: a process is a rank of one run. */
+static const char *program;
+
 void fm_watch_end(fm_board *board, const char *reason) {
     if (!fm_board_end(board, reason)) return;
-    fprintf(stderr, "%s: %s\n", fm_train_program, reason);
+    fprintf(stderr, "%s: %s\n", program, reason);
 }
 
 static bool has_ended(const watched *w) {
@@ -98,8 +100,8 @@ static void *keep_watch(void *argument) {
     return NULL;
 }
 
-fm_status fm_watch_start(fm_board *board, fm_meeting *meeting, fm_watch **ret_watch,
-                         fm_error *reterr) {
+fm_status fm_watch_start(const char *name, fm_board *board, fm_meeting *meeting,
+                         fm_watch **ret_watch, fm_error *reterr) {
     fm_watch *watch = calloc(1, sizeof *watch);
     int32_t size = fm_board_size(board);
     if (watch) watch->other = calloc((size_t)size, sizeof *watch->other);
@@ -107,6 +109,7 @@ fm_status fm_watch_start(fm_board *board, fm_meeting *meeting, fm_watch **ret_wa
         free(watch);
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for watching the ranks");
     }
+    program = name;
     watch->board = board;
     watch->meeting = meeting;
     for (int32_t place = 0; place < size; place++) {

@@ -10,9 +10,10 @@
 
 typedef struct fm_watch fm_watch;
 
-/* Starts the thread. FM_ERR_NOMEM. Board and meeting must outlive it. */
-FM_MUST_USE fm_status fm_watch_start(fm_board *board, fm_meeting *meeting, fm_watch **ret_watch,
-                                     fm_error *reterr);
+/* Starts the thread. `name` is the command's name for messages. FM_ERR_NOMEM. Board, meeting and
+ * name must outlive it. */
+FM_MUST_USE fm_status fm_watch_start(const char *name, fm_board *board, fm_meeting *meeting,
+                                     fm_watch **ret_watch, fm_error *reterr);
 /* Ends the thread. NULL is allowed. */
 void fm_watch_stop(fm_watch *watch);
 

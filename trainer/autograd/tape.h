@@ -177,6 +177,7 @@ struct fm_tape {
     /* If > 0, on a tape without gradient, sublayers work slab by slab, each with a workspace of
      * about this size (ops/call.h, fm_call_chunk). 0: they work on the whole array. */
     int64_t chunk_bytes;
+    bool chunks_triangles; /* with chunk_bytes: triangle multiplications work slab by slab, too */
     fm_node *node;
     fm_tensor *tensor;
     fm_buffer *buffer;

@@ -128,8 +128,10 @@ static fm_trainer_options trainer_options(const fm_infer *infer, extents of) {
                                   .element = FM_ELEMENT_F32,
                                   .forward_only = true,
                                   .predicts = infer->options.predicts,
+                                  .n_draw = infer->options.n_draw,
                                   .keeps_dropout = infer->options.dropout,
                                   .params = &infer->params,
+                                  .groups = infer->options.groups,
                                   .heads = infer->options.heads,
                                   .direct = infer->options.direct,
                                   .spoils = infer->options.spoils};
@@ -149,9 +151,10 @@ static fm_status plan_bytes(const fm_infer *infer, const fm_trainer_options *opt
 }
 
 /* Returns whether 32-bit indices reach all elements of the largest arrays of sublayers, which are
- * the queries, keys, values and gates of a stack. */
-static bool has_short_arrays(const fm_model_config *c) {
-    const int64_t n = c->n_res, most = INT32_MAX, pairs = n * n;
+ * the queries, keys, values and gates of a stack. A rank has them for its part of the rows. */
+static bool has_short_arrays(const fm_model_config *c, const fm_groups *groups) {
+    const int64_t n = c->n_res, pairs = n * n;
+    const int64_t most = (int64_t)INT32_MAX * fm_groups_part(groups).count;
     const int64_t msa = fm_model_config_rows(c) * n * 4 * c->n_head_msa * c->c_head_msa;
     const int64_t extra =
         c->n_extra_block > 0 ? c->n_extra * n * 4 * c->n_head_msa * c->c_head_extra : 0;
@@ -163,17 +166,31 @@ static bool has_short_arrays(const fm_model_config *c) {
 /* The sizes of slabs that the planner tries, after whole arrays: from MOST_CHUNK down by halves. */
 static const int64_t MOST_CHUNK = (int64_t)2 << 30, LEAST_CHUNK = (int64_t)32 << 20;
 
-/* Chooses whole arrays if they are short and fit, else the largest slabs that fit; `available` 0:
- * everything fits. FM_ERR_LIMIT without a message if nothing fits; *ret_bytes is then the least. */
+/* Whether a rank has parts of the pairs, whose triangle multiplications have no slabs. */
+static bool is_split(const fm_infer *infer) {
+    return fm_groups_part(infer->options.groups).count > 1;
+}
+
+/* Chooses whole arrays if they are short and fit, else the largest slabs that fit; slabs of
+ * triangle multiplications only if nothing else fits. `available` 0: everything fits. FM_ERR_LIMIT
+ * without a message if nothing fits; *ret_bytes is then the least. */
 static fm_status choose_chunk(const fm_infer *infer, int64_t available, fm_trainer_options *options,
                               int64_t *ret_bytes, fm_error *reterr) {
     const bool is_forced = infer->options.chunk_bytes > 0;
     options->chunk_bytes = infer->options.chunk_bytes;
-    if (!is_forced && !has_short_arrays(&options->model)) options->chunk_bytes = MOST_CHUNK;
+    options->chunks_triangles = infer->options.chunks_triangles;
+    if (!is_forced && !has_short_arrays(&options->model, options->groups)) {
+        options->chunk_bytes = MOST_CHUNK;
+    }
     for (;;) {
         fm_status status = plan_bytes(infer, options, ret_bytes, reterr);
         if (status || available == 0 || *ret_bytes <= available) return status;
-        if (is_forced || options->chunk_bytes == LEAST_CHUNK) return FM_ERR_LIMIT;
+        if (is_forced) return FM_ERR_LIMIT;
+        if (options->chunk_bytes == LEAST_CHUNK) {
+            if (options->chunks_triangles || is_split(infer)) return FM_ERR_LIMIT;
+            options->chunks_triangles = true;
+            options->chunk_bytes = 2 * MOST_CHUNK; /* begins again */
+        }
         options->chunk_bytes = options->chunk_bytes ? options->chunk_bytes / 2 : MOST_CHUNK;
     }
 }
@@ -185,13 +202,19 @@ static int64_t kept_bytes(const fm_infer *infer) {
     return bytes;
 }
 
-/* Returns the memory that inference may take; 0 if it is not known. */
+/* What all ranks must decide alike: the least of their values. */
+static int64_t least(const fm_infer *infer, int64_t value) {
+    const fm_groups *groups = infer->options.groups;
+    return groups && groups->least ? groups->least(groups, value) : value;
+}
+
+/* Returns the memory that inference may take on the fullest device; 0 if it is not known. */
 static int64_t budget_bytes(const fm_infer *infer) {
     if (infer->options.memory_budget_bytes) return infer->options.memory_budget_bytes;
     int64_t available = (int64_t)infer->options.kernels->device->free_bytes();
-    if (available <= 0) return 0;
+    if (available <= 0) return least(infer, 0);
     int64_t budget = available + kept_bytes(infer) - reserve_bytes;
-    return budget > 0 ? budget : 1; /* a full device, not an unknown one */
+    return least(infer, budget > 0 ? budget : 1); /* a full device, not an unknown one */
 }
 
 /* Returns the longest recorded length below rows.n_res that fits with these rows, or 0. */
@@ -204,6 +227,7 @@ static int64_t find_longest(const fm_infer *infer, extents rows, int64_t budget)
         of.n_res = middle;
         fm_trainer_options options = trainer_options(infer, of);
         options.chunk_bytes = infer->options.chunk_bytes ? infer->options.chunk_bytes : LEAST_CHUNK;
+        options.chunks_triangles = infer->options.chunk_bytes == 0 && !is_split(infer);
         if (!plan_bytes(infer, &options, &bytes, NULL) && bytes <= budget) {
             low = middle;
         } else {
@@ -245,6 +269,7 @@ static fm_status find_need(const fm_infer *infer, int64_t n_res, extents of,
     fm_status status =
         choose_chunk(infer, ret_need->available_bytes, options, &ret_need->bytes, reterr);
     ret_need->chunk_bytes = options->chunk_bytes;
+    ret_need->chunks_triangles = options->chunks_triangles;
     return status == FM_ERR_LIMIT ? refuse(infer, n_res, of, ret_need, reterr) : status;
 }
 
@@ -268,7 +293,10 @@ void fm_infer_seed(fm_infer *infer, uint64_t seed) {
 static fm_status make_room(fm_infer *infer, int64_t n_res, extents of, fm_trainer_options *options,
                            fm_error *reterr) {
     fm_infer_need need;
-    if (infer->n_shape == MOST_SHAPES) drop_oldest(infer);
+    /* Ranks that read each other's memory agree on it for one recording at a time. */
+    const fm_groups *groups = infer->options.groups;
+    const int most = groups && groups->share ? 1 : MOST_SHAPES;
+    if (infer->n_shape == most) drop_oldest(infer);
     fm_status status = find_need(infer, n_res, of, options, &need, reterr);
     if (status || need.available_bytes == 0) return status;
     const int64_t added = need.bytes - infer->params.memory_bytes;
@@ -376,6 +404,10 @@ static double distance_change(const float *a, const float *b, size_t n) {
     return sqrt(2 * sum / ((double)n * (double)n));
 }
 
+static uint32_t n_draw(const fm_infer *infer) {
+    return infer->options.n_draw > 1 ? (uint32_t)infer->options.n_draw : 1;
+}
+
 /* Runs the cycles. With a tolerance the host looks at the atoms after each cycle. */
 static fm_status run_cycles(fm_infer *infer, fm_trainer *t, const fm_features *f, fm_arena *arena,
                             fm_infer_result *result, fm_error *reterr) {
@@ -387,13 +419,13 @@ static fm_status run_cycles(fm_infer *infer, fm_trainer *t, const fm_features *f
     fm_status status = FM_OK;
     bool stops = false;
     result->ca_change = NAN;
-    for (uint32_t c = 0; c < f->n_cycle && !status && !stops; c++) {
+    for (uint32_t c = 0; c < f->n_cycle / n_draw(infer) && !status && !stops; c++) {
         fm_trainer_queue_cycle(t, f, infer->seed, c);
         result->n_cycle = c + 1;
         if (!looks) continue;
         status = take_ca(t, n, arena, now, reterr);
         if (c > 0) result->ca_change = distance_change(now, before, n);
-        stops = c > 0 && result->ca_change < infer->options.recycle_tol;
+        stops = least(infer, c > 0 && result->ca_change < infer->options.recycle_tol);
         memcpy(before, now, n * 3 * sizeof *now);
     }
     t->params.kernels->synchronize(t->stream);
@@ -403,6 +435,10 @@ static fm_status run_cycles(fm_infer *infer, fm_trainer *t, const fm_features *f
 static fm_status predict(fm_infer *infer, fm_trainer *t, const fm_features *f, fm_arena *arena,
                          fm_infer_result *result, fm_error *reterr) {
     fm_status status = fm_upload_check(t, f, reterr);
+    if (!status && f->n_cycle % n_draw(infer)) {
+        status = fm_fail(reterr, FM_ERR_DATA, "the sample has %u draws, expected a multiple of %u",
+                         f->n_cycle, n_draw(infer));
+    }
     size_t mark = fm_arena_mark(arena);
     if (!status) status = run_cycles(infer, t, f, arena, result, reterr);
     fm_arena_rewind(arena, mark);
@@ -455,7 +491,9 @@ static fm_status take_atoms(fm_infer *infer, fm_trainer *t, const fm_features *f
     bool finite = true;
     for (size_t i = 0; i < n_atom * 3; i++)
         finite = finite && isfinite(result->atoms[i]);
-    return finite ? FM_OK : fm_trainer_name_nonfinite(t, f, infer->seed, result->n_cycle, reterr);
+    return least(infer, finite)
+               ? FM_OK
+               : fm_trainer_name_nonfinite(t, f, infer->seed, result->n_cycle, reterr);
 }
 
 fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *arena,

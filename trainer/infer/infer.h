@@ -26,19 +26,27 @@ typedef struct fm_infer_options {
      * `predicts` they are upper limits: fewer are recorded for a chain with fewer rows. */
     fm_model_config model;
     const fm_kernels *kernels; /* the device; NULL: the CPU's table of f32 */
+    /* The ranks that share each chain (DAP); NULL: one rank. All of them call fm_infer_run with the
+     * same chains in the same order, and all get the same results. Memory is that of one rank. */
+    const fm_groups *groups;
     double weight[FM_LOSS_TERMS];
     unsigned heads; /* bits 1 << FM_HEAD_...: the logits that fm_infer_head can give */
     /* No truth and no losses: the all_atom arrays, true_msa and bert_mask of the features are not
      * read. All cycles use one recording. */
     bool predicts;
+    /* With `predicts`: draws of MSA rows in each cycle (AlphaFold's num_ensemble), whose m and z
+     * are averaged; 0 is 1. A sample has so many draws for each cycle, those of a cycle together.
+     */
+    int32_t n_draw;
     bool dropout; /* keeps the model's rates, for sampling; see fm_infer_seed */
     /* Å; > 0, with `predicts`: recycling ends when a cycle changes the distances between CA atoms
      * by less, as the root of the mean square over all pairs. 0: all cycles run. */
     double recycle_tol;
     /* Bytes of device memory for everything. 0: what the device has free, where that is known. */
     int64_t memory_budget_bytes;
-    int64_t chunk_bytes; /* for tests: fm_tape.chunk_bytes in place of the planner's choice */
-    bool direct, spoils; /* as in fm_trainer_options: for comparisons and checks */
+    int64_t chunk_bytes;   /* for tests: fm_tape.chunk_bytes in place of the planner's choice */
+    bool chunks_triangles; /* with chunk_bytes, for tests: fm_tape.chunks_triangles */
+    bool direct, spoils;   /* as in fm_trainer_options: for comparisons and checks */
 } fm_infer_options;
 
 typedef struct fm_infer fm_infer;
@@ -66,6 +74,7 @@ typedef struct fm_infer_need {
     int64_t available_bytes; /* of the budget or the device; 0: not known */
     int64_t n_res;           /* the recorded length */
     int64_t chunk_bytes;     /* of the workspace of a chunked recording; 0: not chunked */
+    bool chunks_triangles;   /* triangle multiplications work in slabs, too */
 } fm_infer_need;
 
 /* Plans a chain of n_res residues and runs nothing. Returns FM_ERR_LIMIT when the chain does not

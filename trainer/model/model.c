@@ -64,6 +64,9 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *c, const fm
         .previous_z = fm_state_add_like(state, &z),
         .msa_feat = -1,
         .extra_feat = -1,
+        .n_draw = 1,
+        .sum_m = -1,
+        .sum_z = -1,
         .previous_pseudo_beta =
             fm_state_add(state, "previous pseudo_beta", FM_ELEMENT_F32, 2, points)};
     declare_extra_msa(state, c, act, ret_inputs);
@@ -73,6 +76,15 @@ void fm_model_declare_inputs(fm_state *state, const fm_model_config *c, const fm
         ret_inputs->seq_mask = fm_state_add(state, "seq_mask", act, 1, residues);
         fm_structure_declare_tables(state, &ret_inputs->tables);
     }
+}
+
+void fm_model_declare_draws(fm_state *state, int32_t n_draw, fm_model_inputs *inputs) {
+    fm_tensor m = state->tensor[inputs->previous_m], z = state->tensor[inputs->previous_z];
+    m.name = "sum of m";
+    z.name = "sum of z";
+    inputs->n_draw = n_draw;
+    inputs->sum_m = fm_state_add_like(state, &m);
+    inputs->sum_z = fm_state_add_like(state, &z);
 }
 
 /* A2:5-8: makes m, split along the residues. */
@@ -292,11 +304,24 @@ static void record_structure(fm_tape *tape, const fm_model_config *config,
     }
 }
 
+void fm_model_record_draw(fm_tape *tape, const fm_model_config *config,
+                          const fm_model_weights *weights, const fm_model_inputs *inputs) {
+    fm_representations x = record_trunk(tape, config, weights, inputs);
+    fm_op_store_sum(tape, "sum of m", x.m, fm_tape_state(tape, inputs->sum_m, false));
+    fm_op_store_sum(tape, "sum of z", x.z, fm_tape_state(tape, inputs->sum_z, false));
+}
+
 fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *config,
                                        const fm_model_weights *weights,
                                        const fm_model_inputs *inputs, fm_cycle_end end) {
     bool structure = config->structure.n_iteration > 0, outputs = end & FM_CYCLE_OUTPUTS;
     fm_representations x = record_trunk(tape, config, weights, inputs);
+    if (inputs->n_draw > 1) {
+        x.m = fm_op_average(tape, "mean of m", x.m, fm_tape_state(tape, inputs->sum_m, false),
+                            inputs->n_draw);
+        x.z = fm_op_average(tape, "mean of z", x.z, fm_tape_state(tape, inputs->sum_z, false),
+                            inputs->n_draw);
+    }
     if (end & FM_CYCLE_STORES) { /* A30:3, A31:4: the inputs of the next cycle */
         fm_op_store(tape, "hand on m", x.m, fm_tape_state(tape, inputs->previous_m, false));
         fm_op_store(tape, "hand on z", x.z, fm_tape_state(tape, inputs->previous_z, false));

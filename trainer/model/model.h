@@ -45,6 +45,9 @@ typedef struct fm_model_inputs {
     /* Under DAP these two are split along axis 0. They are zeros before the first cycle. */
     int32_t previous_m; /* act [N_res, c_m] */
     int32_t previous_z; /* act [N_res, N_res, c_z] */
+    /* With several draws of MSA rows in a cycle: how many, and the sums of m's first row and of z
+     * over the draws so far, like the two above. One draw: n_draw is 1 and the sums are -1. */
+    int32_t n_draw, sum_m, sum_z;
 } fm_model_inputs;
 
 /* How a cycle ends. */
@@ -64,9 +67,12 @@ typedef struct fm_model_outputs {
     fm_structure_outputs structure; /* set where there is a structure module */
 } fm_model_outputs;
 
-/* Declares the inputs in the state and returns their positions. */
+/* Declares the inputs in the state and returns their positions. There is one draw in a cycle. */
 void fm_model_declare_inputs(fm_state *state, const fm_model_config *config,
                              const fm_kernels *kernels, fm_model_inputs *ret_inputs);
+
+/* Declares the sums of a cycle with n_draw > 1 draws of MSA rows. */
+void fm_model_declare_draws(fm_state *state, int32_t n_draw, fm_model_inputs *inputs);
 
 /* Records the template pair embedder, stack and pointwise attention (A2:9-13, A16, A17). Returns
  * the new z. `together`: where each rank has whole templates, all of its templates are one node
@@ -95,5 +101,12 @@ fm_tensor_ref fm_model_extra_msa(fm_tape *tape, const fm_model_config *config,
 fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *config,
                                        const fm_model_weights *weights,
                                        const fm_model_inputs *inputs, fm_cycle_end end);
+
+/* Records a draw of a cycle with several draws, but not the last one: all that precedes the single
+ * representation, and the sums of its m and z. fm_model_record_cycle then records the last draw. It
+ * goes on with the means over all draws from the single representation on, as AlphaFold's
+ * ensembling does. There is no gradient. */
+void fm_model_record_draw(fm_tape *tape, const fm_model_config *config,
+                          const fm_model_weights *weights, const fm_model_inputs *inputs);
 
 #endif

@@ -103,14 +103,24 @@ static fm_normed attention_split(const fm_recorder *r, const fm_sublayer *s,
     return fm_op_linear_update(r->tape, s->name, x.x, o, &end, rate_of(r, s), shared_axis(s));
 }
 
+/* On split arrays every slab reads the bias of all pairs, which is gathered first. */
+static fm_normed attention_in_slabs(const fm_recorder *r, const fm_sublayer *s,
+                                    const fm_attention_weights *w, const fm_begun *begun,
+                                    fm_normed x) {
+    fm_tensor_ref pair = FM_TENSOR_NONE, bias = FM_TENSOR_NONE;
+    if (dap_of(r) && has_bias(s)) {
+        bias = fm_dap_gather_finish(r->tape, &begun->gather);
+    } else if (s->axial == FM_AXIAL_ROW) {
+        pair = begun->from.x;
+    }
+    return fm_not_normed(fm_op_attention_chunked(r->tape, s->name, s->axial, x.x, mask_of(r, s),
+                                                 pair, bias, w, rate_of(r, s)));
+}
+
 static fm_normed attention(const fm_recorder *r, const fm_sublayer *s,
                            const fm_attention_weights *w, const fm_begun *begun, fm_normed x,
                            fm_param_ref next) {
-    if (r->tape->chunk_bytes > 0) {
-        fm_tensor_ref pair = s->axial == FM_AXIAL_ROW ? begun->from.x : FM_TENSOR_NONE;
-        return fm_not_normed(fm_op_attention_chunked(r->tape, s->name, s->axial, x.x, mask_of(r, s),
-                                                     pair, w, rate_of(r, s)));
-    }
+    if (r->tape->chunk_bytes > 0) return attention_in_slabs(r, s, w, begun, x);
     if (dap_of(r) && has_bias(s)) return attention_split(r, s, w, begun, x, next);
     if (fuses(r, x, next)) return attention_fused(r, s, w, begun->from, x, next);
     fm_tensor_ref z = s->axial == FM_AXIAL_ROW ? begun->from.x : FM_TENSOR_NONE;
@@ -149,8 +159,12 @@ static fm_normed triangle(const fm_recorder *r, const fm_sublayer *s, const fm_t
                                                   mask_of(r, s), w, rate));
     }
     if (dap_of(r)) return fm_not_normed(triangle_split(r, s, w, z.x));
+    if (r->tape->chunk_bytes > 0 && r->tape->chunks_triangles) {
+        return fm_not_normed(
+            fm_op_triangle_chunked(r->tape, s->name, s->incoming, z.x, mask_of(r, s), w, rate));
+    }
     return fm_not_normed(fm_op_triangle_multiplication(r->tape, s->name, s->incoming, z.x,
-                                                       mask_of(r, s), w, true, rate_of(r, s)));
+                                                       mask_of(r, s), w, true, rate));
 }
 
 /* -- transition */
@@ -252,7 +266,7 @@ fm_begun fm_recorder_begin(const fm_recorder *r, const fm_sublayer *s, const voi
     fm_begun begun = {.from = from, .qkvg = FM_TENSOR_NONE};
     if (!dap_of(r)) return begun;
     if (fm_recorder_has_bias(s)) {
-        bool at_once = r->fuses && s->axial != FM_AXIAL_ROW;
+        bool at_once = r->fuses && s->axial != FM_AXIAL_ROW && r->tape->chunk_bytes == 0;
         fm_attention_weights w = bias_weights(s, weights);
         return begin_attention(r, s, &w, from, at_once);
     }

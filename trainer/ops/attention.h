@@ -53,9 +53,12 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
                               const fm_attention_weights *weights, bool residual, double dropout);
 
 /* The same for tapes without gradient that work slab by slab (fm_tape.chunk_bytes). One node does
- * everything from LayerNorm to residual on x [n0, n1, c]. q has no bias. Returns y. */
+ * everything from LayerNorm to residual on x [n0, n1, c]. q has no bias. Returns y. On arrays that
+ * are split over ranks, `bias` [N_res, N_res, N_head] is that of fm_op_attention_bias, gathered,
+ * and z is FM_TENSOR_NONE; otherwise `bias` is FM_TENSOR_NONE. */
 fm_tensor_ref fm_op_attention_chunked(fm_tape *tape, const char *name, fm_axial axial,
                                       fm_tensor_ref x, fm_tensor_ref mask, fm_tensor_ref z,
-                                      const fm_attention_weights *weights, double dropout);
+                                      fm_tensor_ref bias, const fm_attention_weights *weights,
+                                      double dropout);
 
 #endif

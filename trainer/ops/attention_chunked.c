@@ -4,7 +4,8 @@
  * A slab is a range of the batch axis: rows of x for row attention and starting nodes, columns for
  * column attention and ending nodes. Columns are first copied to a contiguous slab, and their
  * result is copied back. Only the bias is computed from the whole array, before the first slab,
- * because each slab overwrites its part of x. Queries, keys, values and the gated output exist for
+ * because each slab overwrites its part of x. On split arrays it is an input, which the caller has
+ * gathered. Queries, keys, values and the gated output exist for
  * one slab at a time. The lines of the algorithms are marked in attention.c. */
 #include "trainer/ops/attention_parts.h"
 
@@ -14,9 +15,10 @@ typedef struct attributes {
     fm_attention_shape shape; /* of the whole array */
     int64_t c_bias;           /* channels of what the bias is made of */
     int64_t slab, bias_slab;  /* most batches of a slab; rows of pairs of the bias at a time */
+    bool is_bias_given;
 } attributes;
 
-enum { IN_X, IN_MASK, IN_Z };
+enum { IN_X, IN_MASK, IN_Z, IN_BIAS };
 enum { P_NORM, P_QKVG, P_GATE_BIAS, P_OUT, P_OUT_BIAS, P_BIAS, P_NORM_Z, N_PARAM };
 
 /* A part of the batch axis. */
@@ -154,7 +156,8 @@ static void run_slab(fm_run *run, const fm_node *node, const void *bias, int64_t
 
 static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    const void *bias = has_bias(&at->shape) ? make_bias(run, node) : NULL;
+    const void *bias = at->is_bias_given ? fm_run_input(run, node, IN_BIAS) : NULL;
+    if (has_bias(&at->shape) && !at->is_bias_given) bias = make_bias(run, node);
     for (int64_t first = 0; first < at->shape.n_batch; first += at->slab) {
         int64_t mark = fm_run_mark(run);
         run_slab(run, node, bias, first);
@@ -166,7 +169,8 @@ static const fm_op ATTENTION_CHUNKED = {"attention", forward, NULL};
 
 fm_tensor_ref fm_op_attention_chunked(fm_tape *tape, const char *name, fm_axial axial,
                                       fm_tensor_ref x, fm_tensor_ref mask, fm_tensor_ref z,
-                                      const fm_attention_weights *weights, double dropout) {
+                                      fm_tensor_ref bias, const fm_attention_weights *weights,
+                                      double dropout) {
     void *memory;
     assert(!tape->with_gradient && tape->chunk_bytes > 0);
     assert(weights->q_bias == FM_PARAM_NONE && fm_tape_tensor(tape, x)->rank == 3);
@@ -174,7 +178,8 @@ fm_tensor_ref fm_op_attention_chunked(fm_tape *tape, const char *name, fm_axial 
     attributes *at = memory;
     fm_attention_shape *shape = &at->shape;
     *shape = fm_attention_shape_of(axial, fm_tape_tensor(tape, x), weights, dropout);
-    at->c_bias = axial == FM_AXIAL_ROW ? fm_tape_tensor(tape, z)->local[2] : shape->c;
+    at->is_bias_given = bias != FM_TENSOR_NONE;
+    at->c_bias = z != FM_TENSOR_NONE ? fm_tape_tensor(tape, z)->local[2] : shape->c;
     /* x's copy and its norm, q k v g, the output */
     int64_t channels = 2 * shape->c + 5 * shape->width, n = shape->n_query;
     at->slab = fm_call_chunk(tape, shape->n_batch, n * channels);
@@ -184,6 +189,7 @@ fm_tensor_ref fm_op_attention_chunked(fm_tape *tape, const char *name, fm_axial 
     fm_node_input(tape, node, x, false);
     fm_node_input(tape, node, mask, false);
     fm_node_input(tape, node, z, false);
+    fm_node_input(tape, node, bias, false);
     const fm_param_ref params[N_PARAM] = {weights->norm,  weights->qkvg,     weights->gate_bias,
                                           weights->out,   weights->out_bias, weights->bias,
                                           weights->norm_z};

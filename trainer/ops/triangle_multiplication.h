@@ -28,4 +28,11 @@ fm_tensor_ref fm_op_triangle_multiplication(fm_tape *tape, const char *name, boo
                                             const fm_triangle_weights *weights, bool residual,
                                             double dropout);
 
+/* The same for tapes without gradient that work slab by slab (fm_tape.chunks_triangles), on a whole
+ * z [N_res, N_res, c_z] in place. Layers have biases. Beside slabs it holds one operand of all
+ * pairs with outgoing edges, and both with incoming ones. Returns the new z. */
+fm_tensor_ref fm_op_triangle_chunked(fm_tape *tape, const char *name, bool incoming,
+                                     fm_tensor_ref z, fm_tensor_ref mask,
+                                     const fm_triangle_weights *weights, double dropout);
+
 #endif

@@ -29,6 +29,7 @@ static void declare_state(fm_trainer *t, const fm_kernels *kernels) {
     const int64_t msa[] = {c->n_seq, c->n_res}, one[] = {1}, terms[] = {FM_LOSS_TERMS};
     const int64_t clock[] = {FM_CLOCK_WORDS}, n_res[] = {c->n_res}, points[] = {c->n_res, 3};
     fm_model_declare_inputs(s, c, kernels, &t->inputs);
+    if (t->options.n_draw > 1) fm_model_declare_draws(s, t->options.n_draw, &t->inputs);
     t->true_msa = t->bert_mask = t->pseudo_beta = t->pseudo_beta_mask = -1;
     if (!t->options.predicts) {
         t->true_msa = fm_state_add(s, "true_msa", FM_ELEMENT_I32, 2, msa);
@@ -65,7 +66,7 @@ static void record_heads(fm_trainer *t, const fm_loss_inputs *in) {
         if (t->head[i] != FM_TENSOR_NONE) fm_tape_keep(tape, t->head[i]);
 }
 
-/* Records a cycle of a prediction; one recording serves every cycle. */
+/* Records a cycle of a prediction, with its last draw; one recording serves every cycle. */
 static void record_prediction(fm_trainer *t) {
     const fm_model_config *config = &t->options.model;
     fm_model_outputs out =
@@ -118,11 +119,15 @@ static fm_status record(fm_trainer *t, const fm_kernels *kernels, fm_error *rete
         tapes[i]->seed = t->options.seed;
         tapes[i]->spoils = t->options.spoils;
         tapes[i]->chunk_bytes = t->options.chunk_bytes;
+        tapes[i]->chunks_triangles = t->options.chunks_triangles;
         if (t->state.memory) tapes[i]->clock = fm_state_data(&t->state, t->clock);
     }
     if (t->options.predicts) {
         record_prediction(t);
-        return fm_tape_plan(&t->last, reterr);
+        fm_status status = fm_tape_plan(&t->last, reterr);
+        if (status || t->inputs.n_draw == 1) return status;
+        fm_model_record_draw(&t->cycle, &t->options.model, &t->weights, &t->inputs);
+        return fm_tape_plan(&t->cycle, reterr);
     }
     fm_model_record_cycle(&t->cycle, &t->options.model, &t->weights, &t->inputs, FM_CYCLE_STORES);
     record_last_cycle(t);

@@ -45,8 +45,12 @@ typedef struct fm_trainer_options {
     /* With forward_only: no losses and no ground truth. One tape serves all cycles, and each cycle
      * has the outputs of a last cycle. Samples are queued by fm_trainer_queue_cycle. */
     bool predicts;
+    /* With predicts: draws of MSA rows in each cycle, whose representations are averaged; 0 is 1. A
+     * sample's `cycle` then has the draws of the first cycle, then those of the next one. */
+    int32_t n_draw;
     bool keeps_dropout;      /* with forward_only: dropout as in training */
     int64_t chunk_bytes;     /* with forward_only: fm_tape.chunk_bytes */
+    bool chunks_triangles;   /* the same: fm_tape.chunks_triangles */
     const fm_params *params; /* with forward_only: whose values are used; NULL: own ones */
     unsigned heads;          /* with forward_only: bits 1 << FM_HEAD_...; their logits are kept */
     bool direct;             /* captures no graph: for comparisons */
@@ -171,9 +175,9 @@ static inline uint64_t fm_trainer_n_queued(const fm_trainer *trainer) {
 /* The learning rate of the update that was queued or made last. */
 double fm_trainer_rate(const fm_trainer *trainer);
 
-/* Queues one cycle of a sample, for a trainer with `predicts`. fm_upload_check (step/upload.h) must
- * have accepted the sample. `seed` is that of dropout. The features must stay valid until the work
- * has ended. */
+/* Queues one cycle of a sample with all of its draws, for a trainer with `predicts`.
+ * fm_upload_check (step/upload.h) must have accepted the sample. `seed` is that of dropout. The
+ * features must stay valid until the work has ended. */
 void fm_trainer_queue_cycle(fm_trainer *trainer, const fm_features *features, uint64_t seed,
                             uint32_t cycle);
 

@@ -38,6 +38,12 @@ static void count(fm_trainer *t, bool is_last) {
     t->optimizer.step += is_last;
 }
 
+/* Whether `last` is the tape that a draw of a prediction, or a cycle of another sample, runs on. */
+static bool runs_last(const fm_trainer *t, uint32_t at, uint32_t n) {
+    if (!t->options.predicts) return at + 1 == n;
+    return (at + 1) % (uint32_t)t->inputs.n_draw == 0;
+}
+
 fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm_error *reterr) {
     assert(fm_trainer_n_queued(t) < FM_MOST_QUEUED);
     assert(!is_last || !t->options.groups || !t->options.groups->dp);
@@ -52,7 +58,7 @@ fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm
     for (uint32_t c = 0; c < f->n_cycle; c++) { /* A31:3-4 */
         note(t, flight->step + 1, c);
         send_cycle(t, flight, c, is_last);
-        fm_pass_run(c + 1 < f->n_cycle ? &t->cycle_pass : &t->last_pass, t->stream);
+        fm_pass_run(runs_last(t, c, f->n_cycle) ? &t->last_pass : &t->cycle_pass, t->stream);
         fm_ring_taken(&t->ring, t->stream);
     }
     t->params.kernels->device->event_record(flight->done, t->stream);
@@ -73,7 +79,7 @@ static fm_status name_nonfinite(fm_trainer *t, const fm_flight *flight, uint32_t
     bool found = false;
     for (uint32_t c = 0; c < n_cycle;
          c++) { /* runs to the end, since other ranks wait for this one */
-        fm_tape *tape = c + 1 < n_cycle && !t->options.predicts ? &t->cycle : &t->last;
+        fm_tape *tape = runs_last(t, c, n_cycle) ? &t->last : &t->cycle;
         char here[sizeof what] = "";
         send_cycle(t, flight, c, false);
         fm_trainer_take_packet(t, t->stream);
@@ -116,16 +122,19 @@ static fm_status fail_sum(fm_trainer *t, uint64_t step, fm_error *reterr) {
 void fm_trainer_queue_cycle(fm_trainer *t, const fm_features *f, uint64_t seed, uint32_t cycle) {
     assert(t->options.predicts);
     const fm_flight flight = {.features = f, .step = seed};
+    const uint32_t n_draw = (uint32_t)t->inputs.n_draw, first = cycle * n_draw;
     fm_backend_name_step(cycle + 1);
-    send_cycle(t, &flight, cycle, false);
-    fm_pass_run(&t->last_pass, t->stream);
-    fm_ring_taken(&t->ring, t->stream);
+    for (uint32_t at = first; at < first + n_draw; at++) {
+        send_cycle(t, &flight, at, false);
+        fm_pass_run(runs_last(t, at, f->n_cycle) ? &t->last_pass : &t->cycle_pass, t->stream);
+        fm_ring_taken(&t->ring, t->stream);
+    }
 }
 
 fm_status fm_trainer_name_nonfinite(fm_trainer *t, const fm_features *f, uint64_t seed,
                                     uint32_t n_cycle, fm_error *reterr) {
     const fm_flight flight = {.features = f, .step = seed};
-    return name_nonfinite(t, &flight, n_cycle, reterr);
+    return name_nonfinite(t, &flight, n_cycle * (uint32_t)t->inputs.n_draw, reterr);
 }
 
 /* -- results */

@@ -241,7 +241,12 @@ static void send_extra_msa(const packer *p, const fm_features *f, const fm_cycle
 void fm_upload_pack(fm_trainer *trainer, const fm_features *f, uint32_t cycle, uint64_t step,
                     fm_packet *packet) {
     const packer p = {trainer, packet};
+    const fm_model_inputs *in = &trainer->inputs;
     if (cycle == 0) send_sample(&p, f);
+    if (in->n_draw > 1 && cycle % (uint32_t)in->n_draw == 0) {
+        send_zeros(&p, in->sum_m);
+        send_zeros(&p, in->sum_z);
+    }
     send_clusters(&p, f, &f->cycle[cycle]);
     if (trainer->options.model.n_extra_block > 0) send_extra_msa(&p, f, &f->cycle[cycle]);
     packet->clock[FM_CLOCK_STEP] = (uint32_t)step;
