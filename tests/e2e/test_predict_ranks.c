@@ -67,8 +67,8 @@ static const char library[] =
     "END\n"
     "}\n";
 
-/* A tiny model that was trained at a high rate, so that its blocks count. Chains are short (some are
- * padded, some are not), because ranks wait for each other many times in each cycle. */
+/* A tiny model that was trained at a high rate, so that its blocks count. Chains are short (some
+ * are padded, some are not), because ranks wait for each other many times in each cycle. */
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
