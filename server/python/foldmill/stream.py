@@ -140,7 +140,7 @@ class Stream:
     # -- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns plain values (JSON can hold them) that say what was given out so far.
+        """Returns plain values (JSON can hold them) that record the samples given out so far.
 
         They hold the run's parameters, so that no other run continues from them.
         """
@@ -149,7 +149,7 @@ class Stream:
                 "delivered": sorted(self._delivered)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues behind the samples of a state of ``state_dict()``.
+        """Continues after the samples of a state of ``state_dict()``.
 
         Raises ValueError that names the first parameter of the run that differs.
         """
@@ -244,7 +244,7 @@ class Stream:
         return self._client
 
     def facts(self) -> dict[str, Any]:
-        """Returns what the server announced about the stream; connects for it if nothing did.
+        """Returns what the server announced about the stream; connects if needed.
 
         ================================  ========================================================
         snapshot, snapshot_hash           name and SHA-256 of the snapshot
