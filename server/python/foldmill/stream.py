@@ -211,8 +211,8 @@ class Stream:
         places = sorted(index - first for index in self._delivered)
         if places and places[-1] >= _TOKEN_SAMPLES:
             raise ValueError(f"sample {first + places[-1]} was given out and sample {first} was "
-                             f"not; a stream can continue if less than {_TOKEN_SAMPLES} samples are "
-                             "between them")
+                             f"not; a stream can continue if less than {_TOKEN_SAMPLES} samples "
+                             "are between them")
         for place in places:
             bits.extend(bytes(place // 8 + 1 - len(bits)))
             bits[place // 8] |= 1 << place % 8
@@ -305,7 +305,7 @@ class Stream:
             raise ValueError("raw=True gives Samples, which a DataLoader's workers cannot send to "
                              "the main process; use num_workers=0 or expanded features")
         if self._worker == os.getpid():
-            raise RuntimeError("persistent_workers keeps samples that the loop before did not take, "
+            raise RuntimeError("persistent_workers keeps samples that the last loop did not take, "
                                "so they would be lost; use persistent_workers=False")
         self._worker = os.getpid()
         facts = self.facts()
