@@ -8,6 +8,14 @@
  * The time to plan and take memory ("plan") and the two first runs are printed separately. With
  * --check, one cycle is compared with that of the reversed chain, and with small slabs.
  *
+ *     bench_predict --device cuda --dtype bf16 --many
+ *
+ * --many draws --chains lengths from --shortest to --longest and runs the chains as `foldmill
+ * predict` does: ordered by length, each padded to the next recorded length, every new recording
+ * within the time. The sum is divided by the sum of the chains' single times: each recorded at
+ * exactly its length and timed when the recording has run before. A kernel may be slower at a
+ * length that is no multiple of 16, so a chain that is faster padded counts with that time.
+ *
  * Beside the time of a GPU are three floors, each of one resource alone at an H200's rate: floating
  * point operations of matrix products and attention, bytes that nodes read and write (inputs and
  * outputs once, nothing inside a node), exponentials of softmaxes. */
@@ -27,7 +35,8 @@ static const double GIB = 1 << 30;
 typedef struct settings {
     const char *device, *dtype, *preset, *config, *lengths;
     uint64_t cycles, rounds, warm_up, threads, clusters, extra, budget_gib, chunk_mib;
-    bool table, direct, losses, check;
+    uint64_t chains, shortest, longest, seed;
+    bool table, direct, losses, check, many;
 } settings;
 
 typedef struct bench {
@@ -36,6 +45,7 @@ typedef struct bench {
     fm_infer_options options;
     fm_infer *infer;
     fm_features features;
+    double record_s; /* of the last run: to plan and take memory, 0 for a kept recording */
 } bench;
 
 static double flops_of(const fm_tape *tape) {
@@ -78,6 +88,7 @@ static fm_status run_once(bench *b, uint32_t n_cycle, double *ret_seconds, fm_er
     b->features.n_cycle = n_cycle;
     fm_status status = fm_infer_run(b->infer, &b->features, &b->arena, &result, reterr);
     *ret_seconds = now() - before;
+    if (!status) b->record_s = result.record_s;
     fm_arena_rewind(&b->arena, mark);
     return status;
 }
@@ -216,21 +227,30 @@ static void print_line(const bench *b, int64_t n_res, const fm_infer_need *need,
     fflush(stdout);
 }
 
-/* One line of the table of lengths. */
-static fm_status measure(bench *b, int64_t n_res, fm_error *reterr) {
-    double first = 0, second = 0, least = INFINITY, seconds, before;
-    fm_infer_need need;
+/* Makes a chain and runs it: the first two runs, and the least time of the others. */
+static fm_status time_chain(bench *b, int64_t n_res, double *ret_first, double *ret_second,
+                            double *ret_least, fm_error *reterr) {
+    double least = INFINITY, seconds;
     fm_arena_reset(&b->arena);
-    before = now();
-    fm_status status = fm_infer_find_need(b->infer, n_res, &need, reterr);
-    double plan = now() - before;
-    if (!status) status = make_chain_of(b, n_res, reterr);
-    if (!status && b->set->warm_up > 0) status = run_once(b, 2, &first, reterr);
-    if (!status && b->set->warm_up > 1) status = run_once(b, 2, &second, reterr);
+    *ret_first = *ret_second = 0;
+    fm_status status = make_chain_of(b, n_res, reterr);
+    if (!status && b->set->warm_up > 0) status = run_once(b, 2, ret_first, reterr);
+    if (!status && b->set->warm_up > 1) status = run_once(b, 2, ret_second, reterr);
     for (uint64_t r = 0; r < b->set->rounds && !status; r++) {
         status = run_once(b, (uint32_t)b->set->cycles, &seconds, reterr);
         least = seconds < least ? seconds : least;
     }
+    *ret_least = least;
+    return status;
+}
+
+/* One line of the table of lengths. */
+static fm_status measure(bench *b, int64_t n_res, fm_error *reterr) {
+    double first = 0, second = 0, least = 0, before = now();
+    fm_infer_need need;
+    fm_status status = fm_infer_find_need(b->infer, n_res, &need, reterr);
+    double plan = now() - before;
+    if (!status) status = time_chain(b, n_res, &first, &second, &least, reterr);
     if (status) return status;
     print_line(b, n_res, &need, (double[]){least, plan, first, second});
     if (b->set->check) status = check(b, reterr);
@@ -272,20 +292,22 @@ static fm_status create(bench *b, fm_error *reterr) {
     b->options.direct = b->set->direct;
     b->options.memory_budget_bytes = (int64_t)((double)b->set->budget_gib * GIB);
     memcpy(b->options.weight, config.loss, sizeof config.loss);
-    double before = now();
     status = fm_infer_create(&b->options, &b->infer, reterr);
     if (status) return status;
     fm_params_draw(fm_infer_get_params(b->infer), 1);
     status = shake(fm_infer_get_params(b->infer), reterr);
     if (status) return status;
     fm_params_refresh_copy(fm_infer_get_params(b->infer));
+    return FM_OK;
+}
+
+static void print_model(const bench *b, double made_s) {
     char text[256];
     fm_infer_describe(b->infer, text, sizeof text);
     printf("model     preset %s, %lld + %lld + %lld rows, %llu cycles: %s, made in %.2f s\n",
            b->set->preset, (long long)b->options.model.n_seq,
            (long long)b->options.model.n_template, (long long)b->options.model.n_extra,
-           (unsigned long long)b->set->cycles, text, now() - before);
-    return FM_OK;
+           (unsigned long long)b->set->cycles, text, made_s);
 }
 
 static void print_slow_paths(void) {
@@ -299,9 +321,106 @@ static void print_slow_paths(void) {
     }
 }
 
-static fm_status run(bench *b, fm_error *reterr) {
-    fm_status status = create(b, reterr);
-    if (status) return status;
+/* -- many chains */
+
+typedef struct one_chain {
+    int64_t n_res;
+    double exact_s;  /* alone, at exactly its length */
+    double s;        /* among the others */
+    double record_s; /* of s: to make the recording */
+} one_chain;
+
+static int by_length(const void *a, const void *b) {
+    const one_chain *x = a, *y = b;
+    return (x->n_res > y->n_res) - (x->n_res < y->n_res);
+}
+
+/* Draws the lengths, and orders them as fm_chains does. */
+static void draw_lengths(const settings *set, one_chain *chain) {
+    uint32_t state = (uint32_t)set->seed;
+    const double n_length = (double)(set->longest - set->shortest + 1);
+    for (uint64_t i = 0; i < set->chains; i++) {
+        const double part = ((double)draw(&state) + 1) / 2;
+        chain[i].n_res = (int64_t)set->shortest + (int64_t)(part * n_length);
+    }
+    qsort(chain, set->chains, sizeof *chain, by_length);
+}
+
+static fm_status run_exactly(bench *b, one_chain *chain, fm_error *reterr) {
+    double first, second;
+    fm_status status = FM_OK;
+    for (uint64_t i = 0; i < b->set->chains && !status; i++)
+        status = time_chain(b, chain[i].n_res, &first, &second, &chain[i].exact_s, reterr);
+    return status;
+}
+
+static fm_status run_in_order(bench *b, one_chain *chain, fm_error *reterr) {
+    fm_status status = FM_OK;
+    for (uint64_t i = 0; i < b->set->chains && !status; i++) {
+        fm_arena_reset(&b->arena);
+        status = make_chain_of(b, chain[i].n_res, reterr);
+        if (!status) status = run_once(b, (uint32_t)b->set->cycles, &chain[i].s, reterr);
+        chain[i].record_s = b->record_s;
+    }
+    return status;
+}
+
+static void print_sum(const char *recorded, uint64_t n, const one_chain *sum) {
+    printf("%8s  %6llu  %9.3f  %9.3f  %9.3f  %6.3f\n", recorded, (unsigned long long)n,
+           sum->exact_s, sum->s, sum->record_s, sum->s / sum->exact_s);
+}
+
+/* A line for each recorded length, and one for all. */
+static void print_many(const settings *set, const one_chain *chain) {
+    one_chain all = {0}, sum = {0};
+    uint64_t n = 0, n_faster = 0, n_recording = 0;
+    printf("%8s  %6s  %9s  %9s  %9s  %6s\n", "recorded", "chains", "single s", "many s", "record s",
+           "ratio");
+    for (uint64_t i = 0; i < set->chains; i++) {
+        const int64_t recorded = fm_infer_round(chain[i].n_res);
+        const double run_s = chain[i].s - chain[i].record_s;
+        const double single_s = run_s < chain[i].exact_s ? run_s : chain[i].exact_s;
+        n_faster += run_s < chain[i].exact_s;
+        sum.exact_s += single_s, sum.s += chain[i].s, sum.record_s += chain[i].record_s;
+        all.exact_s += single_s, all.s += chain[i].s, all.record_s += chain[i].record_s;
+        n++;
+        if (i + 1 < set->chains && fm_infer_round(chain[i + 1].n_res) == recorded) continue;
+        char text[24];
+        snprintf(text, sizeof text, "%lld", (long long)recorded);
+        print_sum(text, n, &sum);
+        sum = (one_chain){0};
+        n = 0;
+        n_recording++;
+    }
+    print_sum("all", set->chains, &all);
+    printf("many      %llu chains in %llu recordings: %.3f s, %.3f times the sum of single times "
+           "(mark 1.15)\n",
+           (unsigned long long)set->chains, (unsigned long long)n_recording, all.s,
+           all.s / all.exact_s);
+    printf("          recordings take %.1f%% of the time; %llu chains are faster padded\n",
+           100 * all.record_s / all.s, (unsigned long long)n_faster);
+}
+
+/* Times all chains alone and then in one go, each time with a new set of recordings. */
+static fm_status measure_many(bench *b, fm_error *reterr) {
+    one_chain *chain = calloc(b->set->chains, sizeof *chain);
+    if (!chain) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the table of chains");
+    draw_lengths(b->set, chain);
+    fm_status status = run_exactly(b, chain, reterr);
+    fm_infer_destroy(b->infer);
+    b->infer = NULL;
+    b->options.exact = false;
+    if (!status) status = create(b, reterr);
+    if (!status) status = run_in_order(b, chain, reterr);
+    if (!status) print_many(b->set, chain);
+    free(chain);
+    return status;
+}
+
+/* -- the command */
+
+static fm_status measure_lengths(bench *b, fm_error *reterr) {
+    fm_status status = FM_OK;
     printf("%6s  %9s  %7s  %7s  %7s  %8s  %8s  %7s  %8s  %8s  %8s\n", "length", "s", "plan s",
            "first s", "second", "GiB plan", "GiB used", "TFLOP/s", "by FLOP", "by bytes", "by exp");
     for (const char *at = b->set->lengths; *at && !status; at += *at == ',') {
@@ -317,6 +436,19 @@ static fm_status run(bench *b, fm_error *reterr) {
             status = FM_OK;
         }
     }
+    return status;
+}
+
+static fm_status run(bench *b, fm_error *reterr) {
+    const double before = now();
+    if (b->set->shortest > b->set->longest) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--shortest is larger than --longest");
+    }
+    b->options.exact = b->set->many;
+    fm_status status = create(b, reterr);
+    if (status) return status;
+    print_model(b, now() - before);
+    status = b->set->many ? measure_many(b, reterr) : measure_lengths(b, reterr);
     print_slow_paths();
     return status;
 }
@@ -329,7 +461,11 @@ int main(int argc, char **argv) {
                     .cycles = MOST_CYCLES,
                     .rounds = 1,
                     .warm_up = 2,
-                    .threads = 1};
+                    .threads = 1,
+                    .chains = 100,
+                    .shortest = 50,
+                    .longest = 1000,
+                    .seed = 1};
     const fm_option options[] = {
         {"device", FM_OPTION_STRING, &set.device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set.dtype, "TYPE", .help = "fp32 or bf16 (fp32)"},
@@ -352,13 +488,27 @@ int main(int argc, char **argv) {
         {"chunk", FM_OPTION_U64, &set.chunk_mib, "MIB", .help = "of a slab (the planner's choice)"},
         {"losses", FM_OPTION_FLAG, &set.losses, NULL, .help = "with losses, as foldmill eval"},
         {"table", FM_OPTION_FLAG, &set.table, NULL, .help = "time of each module"},
+        {"many", FM_OPTION_FLAG, &set.many, NULL,
+         .help = "time chains of mixed lengths in one go, beside the sum of their single times"},
+        {"chains", FM_OPTION_U64, &set.chains, "N", .help = "of --many (100)", .min = 1,
+         .max = 100000},
+        {"shortest", FM_OPTION_U64, &set.shortest, "N", .help = "residues, of --many (50)",
+         .min = 1, .max = 1 << 20},
+        {"longest", FM_OPTION_U64, &set.longest, "N", .help = "residues, of --many (1000)",
+         .min = 1, .max = 1 << 20},
+        {"seed", FM_OPTION_U64, &set.seed, "N", .help = "of the lengths of --many (1)",
+         .max = UINT32_MAX},
         {"direct", FM_OPTION_FLAG, &set.direct, NULL, .help = "capture nothing"},
         {0}};
-    const fm_command command = {.program = "bench_predict",
-                                .arguments = "[options]",
-                                .summary = "the inference pass on chains of many lengths",
-                                .description = "Times whole chains; the file's head says how.",
-                                .options = options};
+    const fm_command command = {
+        .program = "bench_predict",
+        .arguments = "[options]",
+        .summary = "the inference pass on chains of many lengths",
+        .description = "Times whole chains; the file's head says how. With --many, the time of\n"
+                       "chains of mixed lengths in one go, recorded as `foldmill predict` does,\n"
+                       "is divided by the sum of their single times at exact length:\n\n"
+                       "  bench_predict --many --chains 6 --shortest 20 --longest 60",
+        .options = options};
     bench b = {.set = &set};
     fm_error error = {0};
     int n_positional;

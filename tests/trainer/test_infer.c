@@ -29,9 +29,18 @@ static void forward_is_that_of_training(void **state) {
     const float *atoms = fm_tape_data(&trained->last, trained->atoms);
     assert_memory_equal(atoms, fm_tape_data(&forward->last, forward->atoms),
                         sizeof(float) * N_RES * 42);
-    const fm_infer_options options = infer_options();
+    fm_infer_options options = infer_options();
+    options.exact = true;
     fm_infer *infer = create_infer(&options);
+    const fm_infer_result exact = run_infer(infer, &s.features, arena);
+    assert_int_equal(fm_infer_get_recording(infer)->options.model.n_res, N_RES);
+    assert_memory_equal(exact.losses.term, a.term, sizeof a.term);
+    assert_memory_equal(exact.atoms, atoms, sizeof(float) * N_RES * 42);
+    fm_infer_destroy(infer);
+    options.exact = false;
+    infer = create_infer(&options);
     const fm_infer_result padded = run_infer(infer, &s.features, arena);
+    assert_int_equal(fm_infer_get_recording(infer)->options.model.n_res, 16);
     for (int i = 0; i < FM_LOSS_TERMS; i++)
         assert_float_equal(padded.losses.term[i], a.term[i], 2e-5 * fabs(a.term[i]));
     assert_near(padded.atoms, atoms, N_RES * 42, 1e-4);

@@ -98,7 +98,8 @@ fm_params *fm_infer_get_params(fm_infer *infer) {
 /* Returns the sizes for a chain of n_res residues with all rows of the model. */
 static extents full_extents(const fm_infer *infer, int64_t n_res) {
     const fm_model_config *model = &infer->options.model;
-    return (extents){fm_infer_round(n_res), model->n_seq, model->n_extra};
+    const int64_t recorded = infer->options.exact ? n_res : fm_infer_round(n_res);
+    return (extents){recorded, model->n_seq, model->n_extra};
 }
 
 /* Returns the sizes for a chain. With `predicts` the chain's rows are rounded up, because most
@@ -108,7 +109,7 @@ static extents extents_of(const fm_infer *infer, const fm_features *f) {
     enum { ROWS = 16 };
     const fm_model_config *model = &infer->options.model;
     extents of = full_extents(infer, f->n_res);
-    if (!infer->options.predicts) return of;
+    if (!infer->options.predicts || infer->options.exact) return of;
     int64_t n_seq = 1, n_extra = 1;
     for (uint32_t c = 0; c < f->n_cycle && c < FM_MAX_CYCLE; c++) {
         n_seq = n_seq > f->cycle[c].n_clust ? n_seq : f->cycle[c].n_clust;

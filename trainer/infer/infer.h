@@ -47,6 +47,7 @@ typedef struct fm_infer_options {
     int64_t chunk_bytes;   /* for tests: fm_tape.chunk_bytes instead of the planner's choice */
     bool chunks_triangles; /* with chunk_bytes, for tests: fm_tape.chunks_triangles */
     bool direct, spoils;   /* as in fm_trainer_options: for comparisons and checks */
+    bool exact; /* for comparisons: a recording has exactly the chain's length, and all rows */
 } fm_infer_options;
 
 typedef struct fm_infer fm_infer;
