@@ -205,7 +205,7 @@ static void mistakes_of_commands_are_named(void **state) {
     assert_int_equal(run(". ./lib; p two --out none 2>none.err"), 2);
     assert_int_equal(run("grep -q 'two: found a folder, expected a file; give its files' none.err"),
                      0);
-    /* Template hits whose structures are broken are not lost in silence. */
+    /* Template hits whose structures are broken are reported. */
     assert_int_equal(
         run("mkdir junk && for f in data/mmcifs/*.cif; do echo junk >junk/$(basename "
             "$f); done; . ./lib; p seqs/*.fasta --alignments msas --templates junk "
@@ -214,7 +214,7 @@ static void mistakes_of_commands_are_named(void **state) {
         0);
     assert_int_equal(run(". ./lib; p two/*.fasta --alignments nowhere --out none 2>none.err"), 1);
     assert_int_equal(run("grep -q 'nowhere: found no such folder of alignments' none.err"), 0);
-    /* Weights are looked at before the inputs are, and nothing is made. */
+    /* Weights are checked before the inputs, and nothing is written. */
     assert_int_equal(run("foldmill predict bad/two.fasta --weights two/*.a3m --out new 2>new.err"),
                      1);
     assert_int_equal(run("foldmill predict bad/two.fasta --weights cache/CURRENT --out new "
@@ -242,7 +242,7 @@ static void mistakes_of_commands_are_named(void **state) {
                      0);
 }
 
-/* A foldmill that prepares inputs and ignores SIGTERM does not hold up the end. */
+/* A process that prepares inputs and ignores SIGTERM does not delay the end of the command. */
 static void a_program_that_hangs_is_killed(void **state) {
     (void)state;
     assert_int_equal(
@@ -258,9 +258,9 @@ static void a_program_that_hangs_is_killed(void **state) {
     assert_int_equal(run("! ls hung/*/ 2>ls.err"), 0);
 }
 
-/* Killed in the middle, and resumed: the same files, and what was finished is kept. The command
- * cannot end before it is killed, because its error output goes to a pipe that is full after a few
- * lines. */
+/* A command that is killed in the middle and resumed writes the same files, and keeps what was
+ * finished. The command cannot end before it is killed, because its error output goes to a pipe
+ * that is full after a few lines. */
 static void a_killed_command_is_resumed(void **state) {
     (void)state;
     static const char kill_it[] =
@@ -297,7 +297,7 @@ static void a_killed_command_is_resumed(void **state) {
                          "limited -q) 2>limited.err"),
                      1);
     assert_int_equal(run("grep -q 'limited/.*: cannot write: File too large' limited.err"), 0);
-    /* Other settings, other predictions: nothing is kept. */
+    /* Other settings give other predictions, so nothing is kept. */
     assert_int_equal(run("n=$(cat name); . ./lib; p --cache cache --chain $n --seeds 0 --recycles "
                          "0 --resume --out "
                          "killed >other.log 2>&1 && ! grep -q 'done earlier' other.log"),
@@ -383,7 +383,7 @@ static void a_model_teaches_the_next(void **state) {
             "hour, [0-9]* s left$' distill.log && foldmill stats --cache taught --json "
             ">taught.json"),
         0);
-    /* A structure that is gone is made again, and everything else is kept. */
+    /* A missing structure is predicted again, and everything else is kept. */
     assert_int_equal(
         run("rm $(ls distilled/data/*.cif | head -1); foldmill distill --cache cache "
             "--weights tiny.safetensors --min-plddt 0 --resume --out distilled 2>&1 | "

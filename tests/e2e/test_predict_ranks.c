@@ -1,5 +1,5 @@
 /* test_predict_ranks.c: `foldmill predict` by several processes, as a user runs it: chains that are
- * split over ranks, chains that are shared out over groups of ranks, ranks that are killed, signals
+ * split over ranks, chains that are divided among groups of ranks, ranks that are killed, signals
  * and mistakes. */
 #include "tests/testing/testing.h"
 
@@ -87,7 +87,7 @@ static int tear_down(void **state) {
 }
 
 /* Chains that are split over two ranks have the structures of one rank to rounding, and the same
- * bytes every time, also where several groups of ranks share the chains out. */
+ * bytes every time, also where the chains are divided among several groups of ranks. */
 static void ranks_predict_what_one_predicts(void **state) {
     (void)state;
     assert_int_equal(run("p --cache cache --seeds 0,1 --dap 2 --out two >two.log 2>&1 && "
@@ -112,7 +112,7 @@ static void ranks_predict_what_one_predicts(void **state) {
     assert_int_equal(run("p --cache cache --seeds 0,1 --threads 3 --out threads >threads.log 2>&1 "
                          "&& same one threads"),
                      0);
-    /* More ranks than chains, and a chain that is named. */
+    /* There may be more ranks than chains, and a chain may be named. */
     assert_int_equal(run("n=$(ls one | head -1); p --cache cache --chain $n --seeds 0,1 --ranks 3 "
                          "--out few >few.log 2>&1 && cmp one/$n/${n}_tiny_seed-1.cif "
                          "few/$n/${n}_tiny_seed-1.cif && grep -q '2 predictions' few.log"),
@@ -152,7 +152,7 @@ static void a_killed_rank_is_named(void **state) {
             "test $(grep -c ' done earlier, ' resumed.err) = $n && "
             "begin --dap 2 --out whole >whole.log 2>&1; wait $run && same whole killed"),
         0);
-    /* Predictions of one rank have other bits, so they are made again. */
+    /* Predictions of one rank have other bits, so they are not kept. */
     assert_int_equal(run("begin --resume --chain $(ls killed | head -1) --out killed >other.log "
                          "2>&1; wait $run && "
                          "! grep -q 'done earlier' other.log"),

@@ -102,7 +102,7 @@ static void several_ranks_have_the_losses_of_one(void **state) {
 }
 
 /* Fifty steps of eight samples on eight ranks with a group each, and fewer with groups of parts and
- * of branches. Data parallelism alone keeps the order of sums, so it has the very losses of one
+ * of branches. Data parallelism alone keeps the order of sums, so it has exactly the losses of one
  * rank. */
 static void eight_ranks_have_the_losses_of_one(void **state) {
     (void)state;

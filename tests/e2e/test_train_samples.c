@@ -77,7 +77,7 @@ static void a_run_writes_its_files(void **state) {
                      0);
 }
 
-/* Each pass over the files has each of them once, in another order. */
+/* Each pass over the files has each file once, in another order. */
 static void passes_have_every_file_once(void **state) {
     (void)state;
     assert_int_equal(
@@ -92,7 +92,7 @@ static void passes_have_every_file_once(void **state) {
         0);
 }
 
-/* Killed while it ran, and resumed: the same parameters, scores and rows. */
+/* A run that is killed and resumed has the same parameters, scores and rows. */
 static void a_killed_run_ends_with_the_same_bytes(void **state) {
     (void)state;
     assert_int_equal(

@@ -25,6 +25,14 @@ const char *fm_test_reference_path(char *out, size_t out_bytes, const char *rela
     return out;
 }
 
+bool fm_test_find(char *out, size_t out_bytes, const char *given) {
+    snprintf(out, out_bytes, "%s", given);
+    if (access(out, R_OK) == 0) return true;
+    if (!fm_test_reference()) return false;
+    fm_test_reference_path(out, out_bytes, given);
+    return access(out, R_OK) == 0;
+}
+
 void fm_test_make_folder(char *out, size_t out_bytes) {
     const char *base = getenv("TMPDIR");
     int n = snprintf(out, out_bytes, "%s/foldmill-test-XXXXXX", base && base[0] ? base : "/tmp");

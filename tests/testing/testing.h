@@ -20,6 +20,9 @@ const char *fm_test_reference(void);
 /* Writes the path of `relative` below the reference data into out[0..out_bytes-1]; asserts that it
  * fits. Returns out. */
 const char *fm_test_reference_path(char *out, size_t out_bytes, const char *relative);
+/* Writes the path of a readable file into out: `given` as it is, or below the reference data. False
+ * when there is none. */
+bool fm_test_find(char *out, size_t out_bytes, const char *given);
 
 /* Makes a new folder below $TMPDIR; fm_test_remove_tree removes it with everything in it. */
 void fm_test_make_folder(char *out, size_t out_bytes);

@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const size_t ARENA_BYTES = (size_t)4 << 30, FILE_BYTES = (size_t)1 << 30;
 
@@ -39,14 +38,6 @@ typedef struct sums {
     double loss, lddt, rmsd;
     int n;
 } sums;
-
-static bool locate(const char *given, char *path, size_t bytes) {
-    snprintf(path, bytes, "%s", given);
-    if (access(path, R_OK) == 0) return true;
-    if (!fm_test_reference()) return false;
-    fm_test_reference_path(path, bytes, given);
-    return access(path, R_OK) == 0;
-}
 
 /* The root mean square distance of x from the resolved atoms of the truth, superposed. */
 static double rmsd(const fm_complex_labels *labels, const double *x) {
@@ -143,7 +134,8 @@ static fm_status train(const settings *set, const af3_case *of, double *ret_rmsd
 
 static int run(const settings *set, const char *given_config, const char *given) {
     char config[1024], path[1024];
-    if (!locate(given_config, config, sizeof config) || !locate(given, path, sizeof path)) {
+    if (!fm_test_find(config, sizeof config, given_config) ||
+        !fm_test_find(path, sizeof path, given)) {
         return FM_TEST_SKIPPED;
     }
     fm_arena arena = {0}, file = {0};

@@ -68,15 +68,6 @@ static const af3_unit_entry *find_unit(const char *path) {
     return NULL;
 }
 
-/* Finds the file as given or below the reference data. */
-static bool locate(const char *given, char *path, size_t bytes) {
-    snprintf(path, bytes, "%s", given);
-    if (access(path, R_OK) == 0) return true;
-    if (!fm_test_reference()) return false;
-    fm_test_reference_path(path, bytes, given);
-    return access(path, R_OK) == 0;
-}
-
 static fm_status open_npz(fm_arena *arena, const char *path, fm_npz *ret_npz, fm_error *error) {
     fm_bytes content;
     fm_status status = fm_arena_init(arena, 4 * FILE_BYTES, error);
@@ -102,7 +93,7 @@ static int run_unit(const settings *set, const char *given) {
         fprintf(stderr, "af3_parity: there is no unit for %s\n", given);
         return 1;
     }
-    if (!locate(given, path, sizeof path)) return FM_TEST_SKIPPED;
+    if (!fm_test_find(path, sizeof path, given)) return FM_TEST_SKIPPED;
     fm_arena arena = {0};
     fm_npz npz;
     fm_error error = {0};
@@ -197,7 +188,8 @@ static fm_status run_full(const settings *set, const af3_step_files *files, cons
 
 static int run_step(const settings *set, const char *given_config, const char *given) {
     char config[1024], path[1024];
-    if (!locate(given_config, config, sizeof config) || !locate(given, path, sizeof path)) {
+    if (!fm_test_find(config, sizeof config, given_config) ||
+        !fm_test_find(path, sizeof path, given)) {
         return FM_TEST_SKIPPED;
     }
     fm_arena arena = {0};

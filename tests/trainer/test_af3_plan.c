@@ -1,6 +1,6 @@
 /* Tests that the published model's step can be recorded and planned at its initial-training shape,
  * that recomputing blocks or sharing the sample between ranks saves most of the memory, and that
- * the steps of a rollout make nothing that is the same in all of them. Nothing is run. */
+ * the steps of a rollout compute nothing that is the same in all of them. Nothing is run. */
 #include "trainer/model/af3/rollout.h"
 #include "trainer/model/af3/split.h"
 
@@ -74,7 +74,7 @@ static int count(const fm_tape *tape, const char *name) {
     return n;
 }
 
-/* Of each diffusion block, the pass `prepare` makes and stores the bias, and a step reads it. */
+/* The pass `prepare` computes and stores the bias of each diffusion block, and a step reads it. */
 static void steps_make_no_biases(void **state) {
     (void)state;
     fm_arena arena = {0};

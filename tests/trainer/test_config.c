@@ -185,7 +185,7 @@ static const char *const af3_presets[] = {"af3-initial", "af3-finetuning", "af3-
                                           "af3-tiny"};
 
 /* A checkpoint's text names every setting, so it can be read into the settings of any preset. The
- * text of af2 does not name its network, as in files of older programs. */
+ * text of af2 does not name its network, so a text without a name is of af2. */
 static void a_text_carries_its_network(void **state) {
     (void)state;
     static char text[FM_TRAIN_CONFIG_TEXT_BYTES], again[FM_TRAIN_CONFIG_TEXT_BYTES];

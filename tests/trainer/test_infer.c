@@ -383,7 +383,7 @@ static int64_t least_without_triangles(const fm_infer_options *options, int64_t 
     return bytes;
 }
 
-/* Triangle multiplications are whole as long as anything fits so. */
+/* Triangle multiplications are whole if any plan with whole ones fits. */
 static void triangles_in_slabs_are_the_last_choice(void **state) {
     (void)state;
     enum { LONG = 2000 };
@@ -489,7 +489,7 @@ static void release_ranks(rank *ranks, int n) {
 }
 
 /* A chain that is split over ranks has the structure and the confidences of one rank to rounding.
- * All ranks have the same bits, and have them again. With slabs the same holds. */
+ * All ranks have the same bits, and so has a second run. With slabs the same holds. */
 static void ranks_give_what_one_rank_gives(void **state) {
     fm_arena *arena = *state;
     static sample s;

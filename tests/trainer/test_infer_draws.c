@@ -53,7 +53,8 @@ static float *state_of(const fm_infer *infer, int32_t tensor) {
     return fm_state_data(&fm_infer_get_recording(infer)->state, tensor);
 }
 
-/* The three tensors that a cycle hands on: m's first row, z and the pseudo-beta positions. */
+/* The three tensors that a cycle passes to the next: m's first row, z and the pseudo-beta
+ * positions. */
 static void list_handed(const fm_infer *infer, int32_t tensor[3]) {
     const fm_model_inputs *in = &fm_infer_get_recording(infer)->inputs;
     tensor[0] = in->previous_m, tensor[1] = in->previous_z, tensor[2] = in->previous_pseudo_beta;
@@ -63,8 +64,8 @@ static size_t count_of(const fm_infer *infer, int32_t tensor) {
     return (size_t)fm_tensor_local_count(&fm_infer_get_recording(infer)->state.tensor[tensor]);
 }
 
-/* Compares m and z that a cycle of three draws has handed on with the mean of three cycles of one
- * draw each. Those begin with what the cycle before had handed on. */
+/* Compares m and z after a cycle of three draws with the mean of three cycles of one draw each,
+ * which begin with the results of the same cycle before. */
 static void compare_with_mean(const fm_infer *many, fm_infer *one, const fm_features *draw,
                               float *const before[3], uint32_t cycle) {
     fm_trainer *single = fm_infer_get_recording(one);
@@ -93,8 +94,8 @@ static void compare_with_mean(const fm_infer *many, fm_infer *one, const fm_feat
     }
 }
 
-/* A cycle hands on the mean of m's first row and of z over its draws, and the draws of the next
- * cycle all begin with it. All that is planned is used. */
+/* A cycle passes on the mean of m's first row and of z over its draws, and all draws of the next
+ * cycle begin with it. All planned memory is used. */
 static void cycles_hand_on_the_mean_of_their_draws(void **state) {
     fm_arena *arena = *state;
     static sample s;

@@ -1,5 +1,5 @@
-/* test_pulse.c: ranks of several hosts notice each other's end. Each rank is a process with a board
- * of its own, as if it were alone on its host. */
+/* test_pulse.c: ranks of several hosts notice each other's end. Each rank is a process with a
+ * separate board, as if it were alone on its host. */
 #include "tests/testing/testing.h"
 
 #include "trainer/app/pulse.h"

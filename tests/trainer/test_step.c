@@ -98,7 +98,7 @@ static void spoiled_memory_changes_no_bit(void **state) {
 }
 
 /* A budget chooses the least recomputation that it allows: none, then hidden layers, projections
- * and whole blocks, each in as few blocks as will do. */
+ * and whole blocks, each in as few blocks as possible. */
 static void a_memory_budget_chooses_recomputation(void **state) {
     (void)state;
     static sample s;

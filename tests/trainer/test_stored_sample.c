@@ -118,7 +118,7 @@ static void values_are_checked(void **state) {
     }
 }
 
-/* Every array that must be there, and every type and shape. */
+/* Every required array is checked, and every type and shape. */
 static void arrays_types_and_shapes_are_checked(void **state) {
     (void)state;
     fm_test_complex c;

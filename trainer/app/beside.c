@@ -61,7 +61,7 @@ static fm_status read_more(int fd, char **text, size_t *bytes, size_t *room, boo
     return FM_OK;
 }
 
-/* Ends the child, whose output nobody wants any more. One that hangs is killed. */
+/* Ends the child, whose output is not needed. A child that hangs is killed. */
 static void end(pid_t child) {
     const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
     siginfo_t state = {.si_pid = 0};

@@ -158,8 +158,8 @@ static fm_status look_at_preset(const fm_weights_file *file, const found_sizes *
     return count_differences(file, arena, c, reterr);
 }
 
-/* Whether a preset's network may be another than that of the file of weights (it has none of its
- * names) or of settings (it has none of its keys). */
+/* Returns whether the error says that a preset may be of another network than the file of weights,
+ * whose names differ, or than the settings, whose keys differ. */
 static bool is_of_another_network(fm_status status) {
     return status == FM_ERR_FORMAT || status == FM_ERR_USAGE;
 }

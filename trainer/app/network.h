@@ -1,6 +1,5 @@
-/* network.h: what the commands need to know of the networks that a configuration can choose: their
- * tables of parameters and the names of their losses. One table per network is chosen once, by the
- * configuration. */
+/* network.h: describes the networks that a configuration can choose: their tables of parameters and
+ * the names of their losses. There is one fm_network for each, and a command chooses it once. */
 #ifndef FM_TRAINER_NETWORK_H
 #define FM_TRAINER_NETWORK_H
 

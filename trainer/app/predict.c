@@ -258,12 +258,11 @@ static void list_machine_options(predict_settings *set, fm_option *out, size_t m
          .help = "threads of each process on the CPU; they change no bit (1)", .min = 1,
          .max = 256},
         {"ranks", FM_OPTION_U64, &set->n_rank, "N",
-         .help = "processes on CPUs that share out the chains (as many as --dap)",
-         .max = MOST_RANKS},
+         .help = "processes on CPUs that divide the chains (as many as --dap)", .max = MOST_RANKS},
         {"gpus", FM_OPTION_U64, &set->gpus, "N",
-         .help = "the same with a GPU each, on --device cuda", .max = MOST_RANKS},
+         .help = "the same with one GPU each, on --device cuda", .max = MOST_RANKS},
         {"dap", FM_OPTION_U64, &set->dap, "D",
-         .help = "split each chain over so many of them, for long chains (1)", .min = 1,
+         .help = "split each chain over D of them, for long chains (1)", .min = 1,
          .max = FM_LAYOUT_DAP},
         {"device-memory", FM_OPTION_F64, &set->device_gib, "GIB",
          .help = "most device memory to use (all that is free)"},
@@ -508,12 +507,12 @@ typedef struct predict_models {
     fm_predict_model looked[FM_PREDICT_MOST_MODELS];
 } predict_models;
 
-/* Reads the sizes of all models, so that weights that cannot be used, and a device that is not
- * there, are refused before the work begins. */
+/* Reads the sizes of all models, so that unusable weights and a missing device are refused before
+ * the work begins. */
 static fm_status look_at_models(const predict_settings *set, predict_models *models,
                                 fm_error *reterr) {
     const fm_kernels *unused;
-    /* The command that starts ranks does not touch the devices, which are theirs. */
+    /* The command that starts ranks leaves the devices to them. */
     fm_status status =
         set->ranks.n_rank > 1 ? FM_OK : fm_device_find(set->device, set->dtype, &unused, reterr);
     for (uint32_t m = 0; m < set->weights.n && !status; m++) {
@@ -653,7 +652,7 @@ static fm_status prepare_and_run(predict_settings *set, const predict_models *mo
     return status;
 }
 
-/* Checks everything that needs no work before the work begins. */
+/* Makes all checks that need no work, before the work begins. */
 static fm_status check_and_run(predict_settings *set, fm_results *results, uint32_t *ret_refused,
                                fm_error *reterr) {
     predict_models *models = calloc(1, sizeof *models);

@@ -6,7 +6,7 @@
 
 /* Refuses a folder that belongs to something else, and changes nothing: a cache, the folder of a
  * training run, or a dataset without results. Returns FM_ERR_USAGE, or FM_ERR_IO for a folder that
- * cannot be looked at. */
+ * cannot be read. */
 FM_MUST_USE fm_status fm_predict_folder_check(const char *folder, fm_error *reterr);
 
 #endif

@@ -168,7 +168,7 @@ fm_status fm_predict_inputs_open(const fm_predict_inputs_options *options,
             in->made[0] = '\0';
             status = fm_fail_in(reterr, FM_ERR_USAGE, options->out, "the path is too long");
         }
-        /* A cache that is there is that of a command that was killed. */
+        /* An existing cache is left from a killed command. */
         if (!status && !options->server) status = fm_dir_remove(in->made, reterr);
         if (!status && !options->server) status = make_cache(in, reterr);
     }
@@ -225,7 +225,7 @@ fm_status fm_predict_inputs_about(void *inputs, const char *chain, fm_json **ret
     int code;
     *ret_about = NULL;
     if (!cache) return FM_OK;
-    /* Only one of several ranks asks, in the middle of a chain: they stop together, before one. */
+    /* A rank ignores requests to stop here, because ranks stop together, before a chain. */
     fm_status status =
         fm_beside_run(argv, in->options.server ? NULL : is_stopped, &text, &bytes, &code, reterr);
     if (status) return status;

@@ -37,7 +37,8 @@ static fm_status hash_file(const char *path, fm_sha256 *ret_hash, fm_error *rete
     return status;
 }
 
-/* A folder is not a file of weights. That of a run has some. */
+/* A folder is not a file of weights, but that of a run contains some: the message names the newest.
+ */
 static fm_status refuse_folder(const char *path, fm_error *reterr) {
     fm_path_kind kind;
     fm_checkpoint_place place;

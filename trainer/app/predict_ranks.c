@@ -23,7 +23,7 @@ enum { NAME_BYTES = 64, NUMBER_BYTES = 16 };
 /* The variable by which the command tells its ranks the pipe of the results. */
 static const char pipe_name[] = "FOLDMILL_RESULTS";
 
-/* What the first rank of a group reports. A pipe keeps records whole that are this small. */
+/* What the first rank of a group reports. A pipe does not mix records that are this small. */
 typedef struct record {
     int32_t signal; /* the group was asked to stop by this signal; 0: a prediction */
     uint32_t n_chain, chain, run;
@@ -46,8 +46,8 @@ typedef struct command {
     fm_error error;
 } command;
 
-/* Counts a prediction. Which chains are left to the ranks is not known here, so each is taken for
- * an average one. */
+/* Counts a prediction. The command does not know which chains are left to the ranks, so each counts
+ * as an average one. */
 static void count(command *c, const fm_result *result) {
     fm_predict_pace *pace = &c->pace;
     pace->n_all = (uint64_t)c->results->n_chain * c->results->n_run;

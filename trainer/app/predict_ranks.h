@@ -1,10 +1,10 @@
 /* predict_ranks.h: predictions by several processes of this host.
  *
  * The command prepares the inputs, starts the ranks (launch.h) and waits. Its N ranks form N / D
- * groups of D. The ranks of a group share each of its chains: every one holds a part of the
- * chain's arrays (Dynamic Axial Parallelism). Each group takes a block of neighbouring chains. The
- * first rank of a group writes the files of a prediction, and reports it to the command through a
- * pipe. The command then has all results, as if it had made them itself.
+ * groups of D. The ranks of a group share each of its chains: each rank holds a part of the chain's
+ * arrays (Dynamic Axial Parallelism). Each group takes a block of neighbouring chains. The first
+ * rank of a group writes the files of a prediction, and reports it to the command through a pipe.
+ * So the command has all results, as if it had made the predictions.
  *
  * Groups do not wait for each other. Within a group, all ranks agree before each chain whether one
  * of them was asked to stop. */
@@ -25,17 +25,17 @@ typedef struct fm_predict_ranks_options {
 /* -- in the command */
 
 /* Starts the ranks, which predict what `run` describes, and waits for them. Returns
- * FM_ERR_CANCELLED when a signal asked to stop. Returns FM_ERR_CLOSED when a rank failed or was
- * killed, which has been reported on standard error then; finished predictions stay. The other
- * errors are those of fm_launch. The caller releases *ret_results, also after a failure. */
+ * FM_ERR_CANCELLED when a signal asked to stop. Returns FM_ERR_CLOSED after a rank failed or was
+ * killed, and has reported it on standard error; finished predictions stay. The other errors are
+ * those of fm_launch. The caller releases *ret_results, also after a failure. */
 FM_MUST_USE fm_status fm_predict_ranks_run(const fm_predict_ranks_options *options,
                                            const fm_predict_run_options *run,
                                            fm_results *ret_results, fm_error *reterr);
 
 /* -- in a rank */
 
-/* Returns the address of the server that the command has started, in a process that is a rank; else
- * NULL. */
+/* Returns the address of the server that the command has started; NULL in a process that is not a
+ * rank. */
 const char *fm_predict_rank_server(void);
 
 typedef struct fm_predict_rank fm_predict_rank;
@@ -50,9 +50,9 @@ FM_MUST_USE fm_status fm_predict_rank_open(const fm_predict_ranks_options *optio
 /* Ends the work of the group because this rank has failed alone. */
 void fm_predict_rank_fail(fm_predict_rank *rank, const fm_error *error);
 
-/* Predicts the chains of this rank's group. run->on_model is called by the first rank of all, and
- * run->on_result not at all. Returns FM_OK when the rank was asked to stop, too: the
- * command knows. */
+/* Predicts the chains of this rank's group. Rank 0 calls run->on_model; no rank calls
+ * run->on_result. Also returns FM_OK when the rank was asked to stop, because the command knows it.
+ */
 FM_MUST_USE fm_status fm_predict_rank_run(fm_predict_rank *rank, const fm_predict_run_options *run,
                                           fm_error *reterr);
 

@@ -67,8 +67,8 @@ fm_status fm_predict_path(const fm_predict_run_options *options, const char *cha
 }
 
 /* Finds the folder of a distilled chain's files, "data" or "confidences". `foldmill build` reads
- * each dataset from a folder of its own, where names have no prefix, so chains of datasets get one
- * folder for each. */
+ * each dataset from a separate folder, where names have no prefix. So each dataset gets a folder.
+ */
 static fm_status distilled_folder(const predictor *p, const char *chain, const char *leaf,
                                   char out[PATH_BYTES], fm_error *reterr) {
     const char *root = p->options->out;
@@ -184,7 +184,7 @@ static fm_status write_run(predictor *p, const fm_prediction *prediction, const 
     return fm_text_file_commit(&file, path, reterr);
 }
 
-/* Whether a prediction's structure is there: a folder that lost it gets it again. */
+/* Returns whether a prediction's structure exists. A missing one is predicted again. */
 static bool has_structure(const predictor *p, const char *chain) {
     char path[PATH_BYTES];
     fm_path_kind kind;
@@ -454,13 +454,13 @@ static fm_status may_begin(const fm_predict_run_options *o, fm_error *reterr) {
     return fm_stop_signal() ? fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request") : FM_OK;
 }
 
-/* What a chain costs, up to a factor. Times grow with the square of the length, about. */
+/* The cost of a chain, up to a factor: times grow about with the square of the length. */
 static double cost_of(const fm_held_chain *held) {
     return 1 + (double)held->n_res * held->n_res;
 }
 
-/* Counts a chain that took `seconds`, and estimates the time that is left. Chains that were not
- * received yet are taken for average ones, and all as not predicted earlier. */
+/* Counts a chain that took `seconds`, and estimates the time that is left. Chains that are not
+ * received yet count as average ones, and none of them as predicted earlier. */
 static void count_chain(predictor *p, const fm_chains *chains, uint32_t at, const fm_result *result,
                         double seconds) {
     fm_predict_pace *pace = &p->pace;

@@ -26,7 +26,7 @@ enum {
     FM_PREDICT_RUN_BYTES = 4 << 20 /* most of a _run.json */
 };
 
-/* How far a command is. */
+/* The progress of a command. */
 typedef struct fm_predict_pace {
     uint64_t n_done, n_all, n_resumed; /* predictions; n_resumed: an earlier command made them */
     double elapsed_s; /* since the first chain began, models loaded since then included */
@@ -73,8 +73,7 @@ typedef struct fm_predict_run_options {
 FM_MUST_USE fm_status fm_predict_run(const fm_predict_run_options *options, fm_results *ret_results,
                                      fm_error *reterr);
 
-/* Makes the table of n_chain chains and of all models and seeds, unless it is made already.
- * FM_ERR_NOMEM. */
+/* Makes the table of n_chain chains and of all models and seeds, unless it exists. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_predict_make_results(const fm_predict_run_options *options,
                                               uint32_t n_chain, fm_results *results,
                                               fm_error *reterr);

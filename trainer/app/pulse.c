@@ -37,7 +37,7 @@ static void *beat(void *argument) {
     return NULL;
 }
 
-/* Names the run of the other meeting, so that no rank of one comes to the other. */
+/* Makes the address of the pulse's meeting, so that no rank of one meeting comes to the other. */
 static void name_meeting(const char *address, char *out, size_t out_bytes) {
     snprintf(out, out_bytes, "%s%s", address, strchr(address, '#') ? ".pulse" : "#pulse");
 }

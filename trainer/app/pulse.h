@@ -2,8 +2,8 @@
  *
  * Ranks of one host watch each other (watch.h). Between hosts only connections would tell, and they
  * stay open when a host loses its power or its network, or when a process is stopped. So all ranks
- * of a run on several hosts gather one byte about every second, at a meeting of their own. A rank
- * that does not come ends the run for all, by its name and host. */
+ * of a run on several hosts gather one byte about every second, at a separate meeting. If a rank
+ * does not come, the run ends on all hosts with an error that names the rank and its host. */
 #ifndef FM_TRAINER_PULSE_H
 #define FM_TRAINER_PULSE_H
 
@@ -23,8 +23,8 @@ typedef struct fm_pulse_options {
 FM_MUST_USE fm_status fm_pulse_start(fm_board *board, int32_t rank, int32_t size,
                                      const fm_pulse_options *options, fm_pulse **ret_pulse,
                                      fm_error *reterr);
-/* From now on nothing that the thread meets ends the run. Call it before the ranks agree that they
- * leave. NULL is allowed. */
+/* After this call the thread does not end the run, whatever fails. Call it before the ranks agree
+ * to leave. NULL is allowed. */
 void fm_pulse_quieten(fm_pulse *pulse);
 /* Ends the thread; the other ranks must be quiet or the run over. NULL is allowed. */
 void fm_pulse_stop(fm_pulse *pulse);

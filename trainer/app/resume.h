@@ -12,7 +12,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/optim/optimizer.h"
 
-/* How far a run has come; parameters and optimiser have the rest. */
+/* The progress of a run; parameters and optimiser hold the rest of its state. */
 typedef struct fm_run_state {
     fm_checkpoint_place place; /* n_sample: of the batch in hand, skipped ones included */
     fm_token token;            /* the samples that are done with */

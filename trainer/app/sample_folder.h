@@ -23,7 +23,7 @@ typedef struct fm_sample_folder {
 } fm_sample_folder;
 
 /* Lists the folder's files NAME.npz. FM_ERR_NOT_FOUND and FM_ERR_IO; FM_ERR_DATA where there are
- * none, or a name is not made of letters, digits and ._+- alone; FM_ERR_LIMIT, FM_ERR_NOMEM. The
+ * none, or a name has other bytes than letters, digits and ._+-; FM_ERR_LIMIT, FM_ERR_NOMEM. The
  * path is borrowed. */
 FM_MUST_USE fm_status fm_sample_folder_open(const char *path, fm_sample_folder *ret_folder,
                                             fm_error *reterr);

@@ -4,9 +4,9 @@
  * AlphaFold2, and stored samples for AlphaFold 3. This file is what both have in common: settings,
  * layout of ranks, checkpoints, outputs, the loop over steps, and the end.
  *
- * A step is a batch of fm_run_batch samples; the last one also makes the update. fm_run_drain()
- * collects until a given number of samples is left in flight: everything before a checkpoint and at
- * the end.
+ * A step is a batch of fm_run_batch samples; the last one also makes the update. When the last
+ * sample of a step is collected, fm_run_finish_step reports the step. fm_run_drain() collects until
+ * a given number of samples is left in flight: everything before a checkpoint and at the end.
  *
  * run->state is the state at the last collected sample. It is whole between any two samples: the
  * sum of gradients of the batch in hand is in the trainer, and a checkpoint stores both. So a

@@ -1,5 +1,5 @@
-/* train_config.c: see train_config.h. The keys are in a table (train_keys.h). The only includer of
- * inih. */
+/* train_config.c: see train_config.h. The keys are in a table (train_keys.h). Only this file
+ * includes inih. */
 #include "trainer/app/train_config.h"
 
 #include "proto/base/file.h"

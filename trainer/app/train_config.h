@@ -19,7 +19,7 @@
 
 enum { FM_PLAN_NAME_BYTES = 32 };
 
-/* The networks that a run can train. Each has keys of its own; the others belong to both. */
+/* The networks that a run can train. Some keys belong to one of them, the others to both. */
 typedef enum fm_network_kind { FM_NETWORK_AF2, FM_NETWORK_AF3 } fm_network_kind;
 
 typedef enum fm_af3_trains { FM_AF3_TRAINS_ALL, FM_AF3_TRAINS_CONFIDENCE } fm_af3_trains;

@@ -51,7 +51,8 @@ typedef struct fm_run_sample {
 
 typedef struct fm_train_run fm_train_run;
 
-/* What computes a run's samples and where they come from. A run has one of two, by its network. */
+/* A kind of work: the source of a run's samples and the network that computes them. The run's
+ * network decides which of the two kinds it is. */
 typedef struct fm_run_work {
     /* Checks settings, before anything is opened. FM_ERR_USAGE. */
     fm_status (*check)(const fm_train_run *run, fm_error *reterr);
@@ -61,7 +62,7 @@ typedef struct fm_run_work {
     fm_status (*create)(fm_train_run *run, const fm_kernels *kernels, fm_error *reterr);
     /* Opens the samples, once the state is loaded; sets run->epoch_samples. */
     fm_status (*open)(fm_train_run *run, fm_error *reterr);
-    /* Starts what evaluates, once the outputs are open. */
+    /* Starts evaluation, once the outputs are open. */
     fm_status (*start)(fm_train_run *run, fm_error *reterr);
     fm_status (*advance)(fm_train_run *run, fm_error *reterr); /* queues or skips one sample */
     fm_status (*collect)(fm_train_run *run, fm_error *reterr); /* the oldest one in flight */
@@ -173,8 +174,8 @@ FM_MUST_USE fm_status fm_run_judge(fm_train_run *run, const fm_run_sample *sampl
  * names the sample. */
 FM_MUST_USE fm_status fm_run_note_skipped(fm_train_run *run, const fm_run_sample *sample,
                                           const fm_error *why, fm_error *reterr);
-/* Leaves out the sample at run->slot, which is not in flight, as nothing is. Whether that is
- * allowed was asked before. */
+/* Skips the sample at run->slot. No sample is in flight, and the caller has asked whether a skip is
+ * allowed. */
 FM_MUST_USE fm_status fm_run_skip(fm_train_run *run, const fm_run_sample *sample,
                                   const fm_error *why, fm_error *reterr);
 /* Makes the sample the source of the error, unless it has one. */

@@ -159,7 +159,8 @@ static fm_status write_scores(fm_train_run *run, const fm_af3_result *sum, fm_er
     return fm_appender_add(run->stored->scores, line, (size_t)at, reterr);
 }
 
-/* Scores the moving average. A file is drawn for as sample `file` of step 0, always alike. */
+/* Scores the moving average. The draws for a file are those of sample `file` of step 0, so every
+ * evaluation has the same draws. */
 static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
     fm_stored_run *stored = run->stored;
     fm_af3_result sum = {0}, one;

@@ -1,5 +1,5 @@
-/* train_skip.c: bad samples: whether one ends the run or is left out, and the step that it leaves
- * open; see train_run.h. */
+/* train_skip.c: bad samples: whether one ends the run or is skipped, and how its step ends without
+ * it; see train_run.h. */
 #include "trainer/app/train_run.h"
 
 #include "proto/base/log.h"
@@ -23,7 +23,7 @@ void fm_run_name_sample(uint64_t index, const char *name, fm_error *reterr) {
     (void)fm_error_in(reterr, source);
 }
 
-/* Prepares the command that goes on without the sample. */
+/* Prepares the command line that continues without the sample. */
 static void advise_to_skip(fm_train_run *run, uint64_t index) {
     char more[64], command[FM_RUN_ADVICE_BYTES - 64];
     snprintf(more, sizeof more, "--skip-sample %llu", (unsigned long long)index);

@@ -10,15 +10,9 @@
  *
  * Several ranks do the same in rounds (train_ranks.c).
  *
- * A step is a batch of fm_run_batch samples; the last one also makes the update. When the last
- * sample of a step is collected, fm_run_finish_step reports the step. fm_run_drain() collects
- * until a given number of samples is left in flight. It collects everything before a checkpoint,
- * before a reconnect, at the end, and after each sample where overlap is impossible: on the CPU,
- * and when the sample's structure is scored from the step's memory.
- *
- * run->state is the state at the last collected sample. It is whole between any two samples: the
- * sum of gradients of the batch in hand is in the trainer, and a checkpoint stores both. So a
- * signal, a lost server or a bad sample never costs a sample that was collected.
+ * train.c explains steps, fm_run_drain() and run->state. Here everything is also collected before a
+ * reconnect, and after each sample where overlap is impossible: on the CPU, and when the sample's
+ * structure is scored from the step's memory.
  *
  * A bad sample (unreadable, refused, or not finite) ends the run or is skipped. The trainer drops
  * what was queued behind a sample that is not finite; these samples wait in run->backlog and are

@@ -305,8 +305,8 @@ FM_MUST_USE fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr);
 void fm_tape_bind(fm_tape *tape, void *memory);
 
 void fm_tape_forward(fm_tape *tape, fm_stream *stream);
-/* Runs the forward steps of the nodes first .. end - 1 only. A pass in whose middle other work is
- * due runs in pieces, in order and without gaps. */
+/* Runs the forward steps of the nodes first .. end - 1 only. A pass that other work interrupts runs
+ * in pieces, in order and without gaps. */
 void fm_tape_forward_nodes(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream);
 void fm_tape_backward(fm_tape *tape, fm_stream *stream);
 

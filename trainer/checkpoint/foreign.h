@@ -46,8 +46,8 @@ typedef struct fm_foreign_list {
     fm_foreign_array *array; /* sorted by name */
 } fm_foreign_list;
 
-/* Whether the table has names of that naming. AlphaFold 3's own names are its reference's, and it
- * has no others. */
+/* Returns whether the table has names in that naming. AlphaFold 3 has foldmill's names only, which
+ * are its reference's. */
 bool fm_foreign_has_names(const fm_params *params, fm_weight_names naming);
 
 /* Lists the arrays that together hold the whole table under a naming; allocated in the arena.

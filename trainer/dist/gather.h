@@ -19,8 +19,8 @@
 fm_tensor_ref fm_dap_slice(fm_tape *tape, const char *name, fm_part part, fm_tensor_ref x,
                            int axis);
 
-/* Returns the first n rows of x, which is whole; x itself if it has no more. The others get a
- * gradient of 0. */
+/* Returns the first n rows of x, which is whole; x itself if it has no more. The rows behind them
+ * get a gradient of 0. */
 fm_tensor_ref fm_dap_trim(fm_tape *tape, const char *name, fm_tensor_ref x, int64_t n);
 
 typedef struct fm_gather {

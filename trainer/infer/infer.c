@@ -202,7 +202,7 @@ static int64_t kept_bytes(const fm_infer *infer) {
     return bytes;
 }
 
-/* What all ranks must decide alike: the least of their values. */
+/* Returns the least value of all ranks, so that they all make the same decision. */
 static int64_t least(const fm_infer *infer, int64_t value) {
     const fm_groups *groups = infer->options.groups;
     return groups && groups->least ? groups->least(groups, value) : value;

@@ -35,8 +35,8 @@ typedef struct fm_infer_options {
      * read. All cycles use one recording. */
     bool predicts;
     /* With `predicts`: draws of MSA rows in each cycle (AlphaFold's num_ensemble), whose m and z
-     * are averaged; 0 is 1. A sample has so many draws for each cycle, those of a cycle together.
-     */
+     * are averaged; 0 is 1. A sample has n_draw draws for each cycle, and those of one cycle are
+     * neighbours. */
     int32_t n_draw;
     bool dropout; /* keeps the model's rates, for sampling; see fm_infer_seed */
     /* Å; > 0, with `predicts`: recycling ends when a cycle changes the distances between CA atoms
@@ -44,7 +44,7 @@ typedef struct fm_infer_options {
     double recycle_tol;
     /* Bytes of device memory for everything. 0: what the device has free, where that is known. */
     int64_t memory_budget_bytes;
-    int64_t chunk_bytes;   /* for tests: fm_tape.chunk_bytes in place of the planner's choice */
+    int64_t chunk_bytes;   /* for tests: fm_tape.chunk_bytes instead of the planner's choice */
     bool chunks_triangles; /* with chunk_bytes, for tests: fm_tape.chunks_triangles */
     bool direct, spoils;   /* as in fm_trainer_options: for comparisons and checks */
 } fm_infer_options;

@@ -103,9 +103,9 @@ fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *con
                                        const fm_model_inputs *inputs, fm_cycle_end end);
 
 /* Records a draw of a cycle with several draws, but not the last one: all that precedes the single
- * representation, and the sums of its m and z. fm_model_record_cycle then records the last draw. It
- * goes on with the means over all draws from the single representation on, as AlphaFold's
- * ensembling does. There is no gradient. */
+ * representation, and the sums of its m and z. fm_model_record_cycle then records the last draw.
+ * From the single representation on, it uses the means over all draws, as AlphaFold's ensembling
+ * does. There is no gradient. */
 void fm_model_record_draw(fm_tape *tape, const fm_model_config *config,
                           const fm_model_weights *weights, const fm_model_inputs *inputs);
 

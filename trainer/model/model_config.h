@@ -115,7 +115,7 @@ static inline int32_t fm_model_config_blocks(const fm_model_config *config) {
  *
  * FM_RECOMPUTE_AUTO goes through all blocks three times, and each of its steps takes one block to
  * the next policy: first to FM_RECOMPUTE_HIDDEN, then to FM_RECOMPUTE_PROJECTIONS, last to
- * FM_RECOMPUTE_BLOCK. That is the order of the time that a byte costs. */
+ * FM_RECOMPUTE_BLOCK. The order is that of the time that it takes to compute a byte again. */
 static inline fm_model_config fm_model_config_block(const fm_model_config *config, int32_t index) {
     fm_model_config block = *config;
     if (config->recompute == FM_RECOMPUTE_AUTO) {

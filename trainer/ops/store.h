@@ -1,5 +1,6 @@
-/* store.h: leaves the leading elements of a tensor in a tensor of the state: for the next recycling
- * cycle, or as a sum over several draws of MSA rows. All tensors are act; there is no gradient. */
+/* store.h: stores the leading elements of a tensor in a tensor of the state, for the next recycling
+ * cycle, or adds them to a sum over several draws of MSA rows. All tensors are act; there is no
+ * gradient. */
 #ifndef FM_TRAINER_STORE_H
 #define FM_TRAINER_STORE_H
 

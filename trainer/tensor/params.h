@@ -98,10 +98,10 @@ fm_param_ref fm_params_add_block_after_zeros(fm_params *params, int64_t zeros);
  * borrowed. */
 void fm_params_add(fm_params *params, const fm_param *row);
 
-/* Rows added from now on are constants. */
+/* Rows that are added after this call are constants. */
 void fm_params_begin_constants(fm_params *params);
 
-/* The end of the elements that are trained; constants and their gaps come behind it. */
+/* The end of the elements that are trained; constants and their gaps follow it. */
 static inline int64_t fm_params_trained(const fm_params *params) {
     return params->has_constants ? params->n_trained : params->n_element;
 }

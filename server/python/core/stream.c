@@ -149,7 +149,7 @@ static void stream_dealloc(PyObject *object) {
 static bool is_open(const stream_object *self) {
     if (is_forked(self)) {
         PyErr_Format(PyExc_RuntimeError,
-                     "the stream was opened by process %d, which forked this one; iterate it anew "
+                     "the stream was opened by process %d, which forked this one; begin a new loop "
                      "here, or make a Stream after the fork",
                      (int)self->process);
         return false;

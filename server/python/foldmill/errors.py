@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """What a server, a cache or the network did wrong; ``str(error)`` is a whole sentence.
+    """Reports what went wrong in a server, a cache or the network, as a whole sentence.
 
     Arguments that are wrong without asking a server raise ValueError or TypeError instead.
     """

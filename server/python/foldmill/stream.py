@@ -40,13 +40,13 @@ class Stream:
 
     Nothing is connected before the first item or ``facts()`` is asked for. Iterating raises Error
     when the server refuses the stream or cannot make a sample, and when no server answers for
-    `retry_s`. `url` may name several servers of one snapshot: when one is lost, the stream goes on
-    from another one with the same bytes, and it moves to a quicker one.
+    `retry_s`. `url` may name several servers of one snapshot: when one is lost, the stream
+    continues from another one with the same bytes, and it moves to a quicker one.
 
     A Stream can be iterated once at a time. Leaving a loop keeps the place: the next loop begins
     after the last item that was given out. ``state_dict()`` says what was given out, and
     ``load_state_dict()`` before iterating continues behind it, in another process too. A Stream may
-    be pickled or forked; the copy opens a connection of its own and keeps the place.
+    be pickled or forked; the copy opens a separate connection and keeps the place.
 
     Under ``torch.utils.data.DataLoader(stream, batch_size=None, num_workers=N)`` the workers divide
     the samples of a step among them, so N should divide the rank's samples per step; workers that
@@ -211,7 +211,7 @@ class Stream:
         places = sorted(index - first for index in self._delivered)
         if places and places[-1] >= _TOKEN_SAMPLES:
             raise ValueError(f"sample {first + places[-1]} was given out and sample {first} was "
-                             f"not; a stream can go on when less than {_TOKEN_SAMPLES} samples are "
+                             f"not; a stream can continue if less than {_TOKEN_SAMPLES} samples are "
                              "between them")
         for place in places:
             bits.extend(bytes(place // 8 + 1 - len(bits)))

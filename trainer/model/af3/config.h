@@ -19,7 +19,8 @@ enum {
     FM_AF3_MAX_PARAM = 8192,
 };
 
-/* In which type the matrix products of the diffusion module take their operands. Sums are f32. */
+/* The type to which the operands of the diffusion module's matrix products are rounded. Sums are
+ * f32. */
 typedef enum fm_af3_products {
     FM_AF3_PRODUCTS_F32,
     FM_AF3_PRODUCTS_TF32,

@@ -3,7 +3,7 @@
 
 #include "trainer/backend/draw.h"
 
-/* A number below n, of word `at`. */
+/* Returns a number below n from word `at`. */
 static uint64_t below(const fm_draw *draw, uint64_t at, uint64_t n) {
     return (uint64_t)fm_draw_word(draw, at) * n >> 32;
 }

@@ -143,7 +143,7 @@ static int64_t arena_bytes(const fm_af3_trainer *t, bool second) {
     return most;
 }
 
-/* Of the sum of gradients over the ranks of a sample. */
+/* Returns the bytes of scratch memory for the sum of gradients over the ranks of a sample. */
 static int64_t sum_bytes(const fm_af3_trainer *t) {
     bool sums = t->options.model.groups && !t->options.forward_only;
     return sums ? FM_AF3_SUM_ELEMENTS * (int64_t)fm_element_bytes(t->params.element) : 0;

@@ -17,9 +17,9 @@
  *                 losses, backward                                              the labels
  *     confidence  the confidence head on the rollout, losses, backward  first   -
  *
- * Labels are chosen by the rollout (label_permutation.h), so it comes between the two halves of the
- * last cycle, whose trunk waits in the first arena. Results are a function of (options, samples):
- * same seed, same bits.
+ * Labels are chosen to fit the rollout (label_permutation.h), so it comes between the two halves of
+ * the last cycle, whose trunk waits in the first arena. Results are a function of (options,
+ * samples): same seed, same bits.
  *
  * The ranks of options.model.groups share a sample (model/af3/split.h): all get the same samples
  * and have the same results. */
@@ -43,7 +43,7 @@ typedef struct fm_af3_trainer_options {
      * free, where that is known, else the least memory possible. */
     int64_t memory_budget_bytes;
     bool forward_only;    /* losses without gradient, optimiser and dropout */
-    bool confidence_only; /* only the confidence head learns; the part `learn` is left out */
+    bool confidence_only; /* only the confidence head learns; the part `learn` does not run */
     bool given;           /* draws are those of the samples */
     bool keeps_outputs; /* for comparisons: results of the network stay readable after their part */
     bool spoils;        /* fm_tape.spoils of all tapes: for checks */
@@ -72,11 +72,11 @@ enum {
 
 enum {
     FM_AF3_STEP_ROWS = 11,
-    FM_AF3_SUM_ELEMENTS = 1 << 20 /* of a rank, that a sum over ranks handles at a time */
+    FM_AF3_SUM_ELEMENTS = 1 << 20 /* elements of a rank that a sum over ranks takes at a time */
 };
 
-/* A tensor that each denoising step reads another value of: `now` gets row k of `all` before step
- * k. */
+/* A tensor that has another value in each denoising step: `now` gets row k of `all` before step k.
+ */
 typedef struct fm_af3_trainer_row {
     int32_t all, now;
 } fm_af3_trainer_row;
@@ -135,7 +135,7 @@ FM_MUST_USE fm_status fm_af3_trainer_add_sample(fm_af3_trainer *trainer,
                                                 const fm_af3_features *features,
                                                 fm_af3_result *ret_result, fm_error *reterr);
 
-/* -- the parts, for callers that look at what is between them; call all of them in this order */
+/* -- the parts, for callers that read results between them; call all of them in this order */
 
 /* Takes a sample and writes what all parts share. FM_ERR_LIMIT, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_trainer_begin(fm_af3_trainer *trainer, const fm_af3_features *features,

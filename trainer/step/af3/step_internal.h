@@ -1,4 +1,4 @@
-/* step_internal.h: what the files of a step of AlphaFold 3 share. */
+/* step_internal.h: functions that the files of AlphaFold 3's step share. */
 #ifndef FM_TRAINER_STEP_AF3_STEP_INTERNAL_H
 #define FM_TRAINER_STEP_AF3_STEP_INTERNAL_H
 

@@ -59,7 +59,7 @@ static fm_status write_levels(fm_af3_trainer *t, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Recorded numbers [n_group, n] go to a tensor whose groups may be longer, and more. */
+/* Writes recorded numbers [n_group, n] to a tensor that may have longer and more groups. */
 static void put_groups(fm_af3_trainer *t, int32_t to, const float *from, int64_t n_group,
                        int64_t n) {
     const fm_tensor *tensor = &t->state.tensor[to];
@@ -69,7 +69,7 @@ static void put_groups(fm_af3_trainer *t, int32_t to, const float *from, int64_t
             fm_mirror_put(&t->mirror, to, g * length + i, (double)from[g * n + i]);
 }
 
-/* The values of all steps of the tensor `now`. */
+/* Returns the tensor that has the values of `now` for all steps. */
 static int32_t rows_of(const fm_af3_trainer *t, int32_t now) {
     int i = 0;
     while (i < t->n_row && t->row[i].now != now)

@@ -1,5 +1,5 @@
-/* stored.c: see stored.h. A table states the type, shape, range and destination of each array; what
- * arrays say of each other is checked behind it. */
+/* stored.c: see stored.h. A table states the type, shape, range and destination of each array;
+ * checks that arrays agree with each other follow it. */
 #include "trainer/step/af3/stored.h"
 
 #include "proto/base/file.h"
@@ -449,7 +449,7 @@ static fm_status read_group(reader *r, const int64_t *group, const int64_t *all,
     if (!good) {
         return fm_fail(r->error, FM_ERR_DATA,
                        "atom_order: found a group of %lld atoms from %lld on with %lld orders, "
-                       "expected 1 to %d atoms behind the group before it, below atom %lld, and 1 "
+                       "expected 1 to %d atoms after the group before it, below atom %lld, and 1 "
                        "to %d orders that are in the array",
                        (long long)n, (long long)first, (long long)count, (int)MOST_ORDER_ATOMS,
                        (long long)r->to->sample.n_atom, (int)MOST_ORDERS);

@@ -1,9 +1,10 @@
 /* stored.h: reads a stored sample of a complex, an .npz archive of features and labels
  * (docs/reference/complex-samples.md).
  *
- * Samples come from outside. Every array's type, shape and values are checked, and what they say of
- * each other, before anything is used: indices are in their range, numbers are finite, sizes are
- * bounded. Errors say the array, the element, what was found and what was expected. */
+ * Samples come from outside. Before anything is used, every array's type, shape and values are
+ * checked, and that the arrays agree with each other. Indices are in their range, numbers are
+ * finite, sizes are bounded. Errors say the array, the element, what was found and what was
+ * expected. */
 #ifndef FM_TRAINER_STEP_AF3_STORED_H
 #define FM_TRAINER_STEP_AF3_STORED_H
 
