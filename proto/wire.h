@@ -214,8 +214,8 @@ uint32_t fm_wire_open_per_step(const fm_wire_open *params, uint32_t global_batch
 
 /* By how many later samples of its group a sample may be overtaken: 0 for strict, W for bounded:W,
  * FM_LIMIT_FREE_WINDOW for free. It is less where a token could not name the samples that came, so
- * that every stream can resume. free takes at most half of what a token can name, because a trainer
- * merges the tokens of its groups, and one group may be late by a window when another is early. */
+ * that every stream can resume. free takes at most half of what a token can name. A trainer merges
+ * the tokens of its groups, and one group may be late by a window when another is early. */
 uint32_t fm_wire_open_window(const fm_wire_open *params, uint32_t global_batch);
 
 /* How many samples of this OPEN's group are before `index`: the place of that sample. */

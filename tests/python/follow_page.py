@@ -4,10 +4,10 @@ usage: follow_page.py PAGE FOLDMILL PACKAGE_DIR
 
 The page begins in an empty folder that has the package's wheel, with FOLDMILL on the PATH. Blocks
 of `sh` run in one shell, and blocks of `python` in one interpreter, that of env/, which the page
-makes. A block without a language is the output of the block before it, where `...` stands for any
-text; a block of code without one must print nothing. <!-- needs torch --> in front of a block of
-Python skips it, with a word, where that module is missing. Exit status 77: something else is
-missing.
+makes. A block without a language is the output of the block before it, where `...` matches any
+text. A block of code without an output must print nothing. A Python block after the comment
+<!-- needs torch --> is skipped with a message where that module is missing. The exit status is 77
+where something else is missing.
 """
 
 import importlib.util

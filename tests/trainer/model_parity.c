@@ -12,12 +12,12 @@
  * The last line is "parity: ok" or "parity: FAIL".
  *
  * --dap D splits the model over D ranks, --bp 2 runs the two branches of its blocks on two ranks.
- * On the CPU ranks are threads that communicate through trainer/dist/comm_local.h. With --dap, they
- * are processes with --backend shm, which communicate through trainer/dist/comm_shm.h, and with
- * --device cuda, where each has a GPU and they communicate as --backend says (peer or nccl). Each
- * process compares everything. The program puts split arrays together again and takes whole
- * arrays from the first rank; gradients are summed over the ranks. All ranks must end with the same
- * bits of norm and parameters, and must have used all planned memory.
+ * On the CPU ranks are threads that communicate through trainer/dist/comm_local.h. With --dap and
+ * --backend shm they are processes that communicate through trainer/dist/comm_shm.h. With --dap and
+ * --device cuda they are processes with a GPU each, which communicate as --backend says (peer or
+ * nccl). Each process compares everything. The program puts split arrays together again and takes
+ * whole arrays from the first rank; gradients are summed over the ranks. All ranks must end with
+ * the same bits of norm and parameters, and must have used all planned memory.
  *
  * Masked positions are not compared, since their values depend on the precision. Gradients whose
  * true value is zero are rounding noise in the file and compared absolutely. */

@@ -193,7 +193,7 @@ static law law_of(const char *name) {
 }
 
 /* Checks n drawn values of a parameter: constants exactly, others by their range, mean and
- * deviation, within five deviations of their own. */
+ * deviation, within five standard errors. */
 static bool obeys(const float *value, int64_t n, law expected, double fan_in) {
     const double constant = expected == ONE ? 1 : expected == MINUS_TWO ? -2 : 0;
     double deviation = expected == NORMAL ? 1 : sqrt((expected == HE ? 2 : 1) / fan_in);

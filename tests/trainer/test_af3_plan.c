@@ -1,6 +1,6 @@
-/* Tests that the published model's step can be recorded and planned at its initial-training shape,
- * that recomputing blocks or sharing the sample between ranks saves most of the memory, and that
- * the steps of a rollout compute nothing that is the same in all of them. Nothing is run. */
+/* Tests that the published model's step can be recorded and planned at its initial-training shape.
+ * Recomputing blocks or sharing the sample between ranks must save most of the memory, and the
+ * steps of a rollout compute nothing that is the same in all of them. Nothing is run. */
 #include "trainer/model/af3/rollout.h"
 #include "trainer/model/af3/split.h"
 

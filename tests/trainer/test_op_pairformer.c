@@ -186,7 +186,7 @@ typedef struct attention {
     bool q_bias, gate_bias, out_bias;
     bool split; /* in three nodes */
     bool recompute;
-    bool projects_again; /* q k v g are made again for backward, nothing else is */
+    bool projects_again; /* backward computes q k v g again and nothing else */
     double dropout;
     fm_attention_weights weights;
 } attention;

@@ -20,7 +20,7 @@ typedef struct fm_network {
 
 const fm_network *fm_network_of(const fm_train_config *config);
 
-/* Refuses a network that a command cannot use yet: FM_ERR_USAGE unless the configuration's is
+/* Refuses a network that a command cannot use: FM_ERR_USAGE unless the configuration's is
  * AlphaFold2's. `command` is named in the message. */
 FM_MUST_USE fm_status fm_network_check_is_af2(const fm_train_config *config, const char *command,
                                               fm_error *reterr);

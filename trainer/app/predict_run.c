@@ -377,7 +377,7 @@ static fm_status make_folders(const predictor *p, const char *chain, fm_error *r
     return status ? status : fm_dir_make(path, reterr);
 }
 
-/* Removes what an earlier distillation wrote for a chain that now failed: the build takes every
+/* Removes what an earlier distillation wrote for a chain that has failed: the build takes every
  * structure of the folder. */
 static fm_status take_back(const predictor *p, const char *chain, fm_error *reterr) {
     if (p->options->only_computes) return FM_OK;

@@ -260,7 +260,7 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
     return status ? status : fm_run_skip(run, &sample, &why, reterr);
 }
 
-/* -- what people and metrics are told */
+/* -- messages and metrics */
 
 static int64_t memory_bytes(const fm_train_run *run) {
     const fm_stored_run *stored = run->stored;

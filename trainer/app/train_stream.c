@@ -324,7 +324,7 @@ static void update(fm_train_run *run) {
     fm_trainer_update(run->trainer);
 }
 
-/* -- what people and metrics are told */
+/* -- messages and metrics */
 
 static int64_t memory_bytes(const fm_train_run *run) {
     return fm_trainer_memory_bytes(run->trainer);

@@ -237,7 +237,7 @@ static void project_bias(fm_run *run, const fm_node *node, const void *normed) {
     fm_call_linear(run, &bias, false, fm_run_saved(run, node, S_BIAS));
 }
 
-/* Whether only q k v g are made again: what follows from them is kept. */
+/* Returns whether only q k v g are computed again: what follows from them is kept. */
 static bool only_projects(const fm_run *run, const fm_node *node) {
     return !fm_run_wants_output(run) && fm_run_has_saved(run, node, S_LSE);
 }

@@ -42,7 +42,7 @@ typedef struct fm_attention_weights {
     fm_param_ref bias;          /* [N_head, c_z]; FM_PARAM_NONE in columns */
     fm_param_ref norm_z;        /* [2, c_z]; row only; FM_PARAM_NONE: z is normalised already */
     int64_t n_head, c_head;
-    fm_keep keep_qkvg; /* of fm_op_attention: q k v g are kept for backward, or made again */
+    fm_keep keep_qkvg; /* of fm_op_attention: q k v g are kept for backward, or computed again */
 } fm_attention_weights;
 
 /* Adds the node; z is FM_TENSOR_NONE except for rows. Returns y, or the bare update when !residual.

@@ -140,7 +140,7 @@ class Stream:
     # -- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns plain values (JSON can hold them) that say what was given out so far.
+        """Returns plain values (JSON can hold them) that record the samples given out so far.
 
         They hold the run's parameters, so that no other run continues from them.
         """
@@ -149,7 +149,7 @@ class Stream:
                 "delivered": sorted(self._delivered)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues behind the samples of a state of ``state_dict()``.
+        """Continues after the samples of a state of ``state_dict()``.
 
         Raises ValueError that names the first parameter of the run that differs.
         """
@@ -211,8 +211,8 @@ class Stream:
         places = sorted(index - first for index in self._delivered)
         if places and places[-1] >= _TOKEN_SAMPLES:
             raise ValueError(f"sample {first + places[-1]} was given out and sample {first} was "
-                             f"not; a stream can continue if less than {_TOKEN_SAMPLES} samples are "
-                             "between them")
+                             f"not; a stream can continue if less than {_TOKEN_SAMPLES} samples "
+                             "are between them")
         for place in places:
             bits.extend(bytes(place // 8 + 1 - len(bits)))
             bits[place // 8] |= 1 << place % 8
@@ -244,7 +244,7 @@ class Stream:
         return self._client
 
     def facts(self) -> dict[str, Any]:
-        """Returns what the server announced about the stream; connects for it if nothing did.
+        """Returns what the server announced about the stream; connects if needed.
 
         ================================  ========================================================
         snapshot, snapshot_hash           name and SHA-256 of the snapshot
@@ -305,7 +305,7 @@ class Stream:
             raise ValueError("raw=True gives Samples, which a DataLoader's workers cannot send to "
                              "the main process; use num_workers=0 or expanded features")
         if self._worker == os.getpid():
-            raise RuntimeError("persistent_workers keeps samples that the loop before did not take, "
+            raise RuntimeError("persistent_workers keeps samples that the last loop did not take, "
                                "so they would be lost; use persistent_workers=False")
         self._worker = os.getpid()
         facts = self.facts()

@@ -67,7 +67,7 @@ static void queue_confidence(void *context, fm_stream *stream) {
 
 void fm_af3_trainer_make_parts(fm_af3_trainer *t) {
     const fm_pass pass = {
-        .context = t, .device = t->options.kernels->device, .direct = true /* not captured yet */};
+        .context = t, .device = t->options.kernels->device, .direct = true /* not captured */};
     t->cycle_part = t->trunk_part = t->rollout_part = t->learn_part = t->confidence_part = pass;
     t->cycle_part.queue = queue_cycle;
     t->trunk_part.queue = queue_trunk;
