@@ -422,8 +422,8 @@ static fm_status unpack(fm_arena *arena, const zip_member *member, const uint8_t
     uint32_t crc = fm_crc32(0, content, bytes);
     if (crc != member->crc) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, member->at,
-                          "the zip member has CRC-32 %08x, its directory entry says %08x", crc,
-                          member->crc);
+                          "the zip member %.*s has CRC-32 %08x, its directory entry says %08x",
+                          (int)member->name_bytes, (const char *)member->name, crc, member->crc);
     }
     *ret_content = content;
     return FM_OK;
@@ -463,7 +463,12 @@ static fm_status parse_member(fm_arena *arena, fm_bytes archive, fm_reader *dire
     if (!status) status = borrow_packed(archive, &member, &packed, reterr);
     if (!status) status = unpack(arena, &member, packed, &content, reterr);
     if (status) return status;
-    return parse_npy_in_place(content, (size_t)member.bytes, (size_t)member.offset, array, reterr);
+    status =
+        parse_npy_in_place(content, (size_t)member.bytes, (size_t)member.offset, array, reterr);
+    if (!status || !reterr) return status;
+    const fm_error why = *reterr; /* knows the bytes, not the name of the array */
+    return fm_fail_at(reterr, status, why.line, why.column, why.offset, "%s: %s", array->name,
+                      why.message);
 }
 
 fm_status fm_npz_parse(fm_arena *arena, fm_bytes archive, fm_npz *ret_npz, fm_error *reterr) {

@@ -57,7 +57,8 @@ typedef struct panel_kind {
 } panel_kind;
 
 /* The loss of a step is that of crops with masked residues; the loss of an evaluation is that of
- * whole chains, without the masked MSA term. These are two quantities, so they share no axis. */
+ * whole chains, without the masked MSA term. These are two quantities, so they share no axis. A
+ * model of af3 has no such term. */
 static const panel_kind loss_kinds[] = {
     {"loss", "Loss", "", MEASURE_MEAN, true, false, true, SIDE_STEPS},
     {"loss", "Held-out loss", "without the masked MSA term", MEASURE_MEAN, true, false, true,
@@ -376,6 +377,9 @@ static size_t choose_panels(const plot *p, panel_kind out[MOST_PANELS]) {
     size_t n = 0;
     for (size_t i = 0; i < sizeof loss_kinds / sizeof loss_kinds[0]; i++)
         if (has_series(p, "loss", loss_kinds[i].side == SIDE_SCORES)) out[n++] = loss_kinds[i];
+    if (n && out[n - 1].side == SIDE_SCORES && !has_series(p, "masked_msa", false)) {
+        out[n - 1].unit = "";
+    }
     for (size_t i = 0; i < sizeof score_kinds / sizeof score_kinds[0]; i++) {
         /* A step's scores are those of one crop: only the first of them is worth a panel. */
         const char *key = score_kinds[i].key;

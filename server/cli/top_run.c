@@ -176,7 +176,7 @@ static bool is_named(const char *name) {
 
 /* Members of an evaluation with a separate place on the screen. */
 static bool is_named_score(const char *name) {
-    static const char *const names[] = {"step",     "time",      "lddt_ca", "n_chain",
+    static const char *const names[] = {"step",     "time",      "lddt_ca", "n_chain", "samples",
                                         "n_failed", "n_residue", "eval_s",  "wall_s"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i]) == 0) return true;
@@ -216,18 +216,22 @@ static void draw_rest(const run_tail *tail, size_t columns, FILE *out) {
     }
 }
 
-/* The held-out scores of the newest evaluation, and the best lDDT of the last ones. */
+/* The held-out scores of the newest evaluation, and the best lDDT of the last ones: lDDT-CA of
+ * chains, or with a model of af3, lDDT of samples. */
 static void draw_scores(const run_tail *scores, size_t columns, FILE *out) {
     const fm_json *last = scores->n_step ? scores->step[scores->n_step - 1] : NULL;
     const fm_json *best = last;
     if (!last) return;
+    const bool has_chains = fm_json_get_member(last, "lddt_ca");
+    const char *key = has_chains ? "lddt_ca" : "lddt";
     for (size_t i = 0; i < scores->n_step; i++)
-        if (number(scores->step[i], "lddt_ca") > number(best, "lddt_ca")) best = scores->step[i];
+        if (number(scores->step[i], key) > number(best, key)) best = scores->step[i];
     draw(out, columns,
-         "held out  %10.4f  lddt_ca of %.0f chains after step %.0f; best %.4f after "
+         "held out  %10.4f  %s of %.0f %s after step %.0f; best %.4f after "
          "step %.0f",
-         number(last, "lddt_ca"), number(last, "n_chain"), number(last, "step"),
-         number(best, "lddt_ca"), number(best, "step"));
+         number(last, key), key, number(last, has_chains ? "n_chain" : "samples"),
+         has_chains ? "chains" : "samples", number(last, "step"), number(best, key),
+         number(best, "step"));
     fm_json_member member;
     for (bool any = fm_json_first_member(last, &member); any;
          any = fm_json_next_member(last, &member)) {

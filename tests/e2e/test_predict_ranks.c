@@ -154,6 +154,8 @@ static void a_killed_rank_is_named(void **state) {
                      0);
     assert_int_equal(
         run("test ! -e killed/summary.csv && "
+            "test $(sed -n 's/.*keeps the \\([0-9]*\\) finished.*/\\1/p' killed.err) -le "
+            "$(ls killed/*/*_run.json | wc -l) && "
             "rm -f killed/*/*_seed-[1-9][_.]* killed/*/*_seed-10* && "
             "n=$(ls killed/*/*_run.json | wc -l) && test $n -gt 0 && test $n -lt 10 && "
             "begin $two --dap 2 --ranks 4 --resume --out killed >resumed.log "

@@ -67,6 +67,12 @@ static void a_run_writes_its_files(void **state) {
                          "test \"$(sed 's/{.step.:\\([0-9]*\\),.*/\\1/' whole/eval.jsonl | "
                          "tr '\\n' ' ')\" = '2 4 5 ' && "
                          "grep -q '\"lddt\":0' whole/eval.jsonl && "
+                         "test $(grep -c ' evaluated step=[245] lddt=0' whole.log) = 3 && "
+                         "foldmill top whole --once >top.log && "
+                         "grep -q 'lddt of 1 samples after step 5' top.log && "
+                         "foldmill plot whole --out whole.svg && "
+                         "grep -q 'Held-out loss' whole.svg && "
+                         "! grep -q 'masked MSA' whole.svg && "
                          "grep -q 'files read' whole.log && test -s whole/ledger"),
                      0);
 }
@@ -158,6 +164,7 @@ static void what_does_not_fit_is_refused(void **state) {
             "&& "
             "refuses 'found 2 ranks; a run of af3 has one' $train --eval-samples held --ranks 2 "
             "--out x && "
+            "refuses '^foldmill train: bad/b.npz: msa' $train --eval-samples bad --out x && "
             "mkdir none && refuses 'found no file NAME.npz' foldmill train --samples none "
             "--preset af3-tiny --out x && "
             "refuses 'absent' foldmill train --samples absent --preset af3-tiny --out x && "

@@ -197,10 +197,10 @@ static void we_read_numpys(void **state) {
     check_numpy_file(f, "stored.npz");
     check_numpy_file(f, "deflated.npz");
     static const char *const refused[][2] = {
-        {"fortran.npz", "the array is in Fortran order, expected C order"},
-        {"big.npz", "the dtype '>f4' is none of"},
-        {"object.npz", "the dtype '|O' is none of"},
-        {"unicode.npz", "the dtype '<U1' is none of"}};
+        {"fortran.npz", "a: the array is in Fortran order, expected C order"},
+        {"big.npz", "a: the dtype '>f4' is none of"},
+        {"object.npz", "a: the dtype '|O' is none of"},
+        {"unicode.npz", "a: the dtype '<U1' is none of"}};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         char path[PATH_MAX + 32];
         fm_npz npz;

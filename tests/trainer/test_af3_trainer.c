@@ -223,9 +223,9 @@ static void samples_that_do_not_fit_are_refused(void **state) {
     static const struct {
         const char *message;
         int64_t n_token, n_atom, n_template, n_bond, slots;
-    } cases[] = {{"found 8 tokens, expected at most 7", 7, 16, 2, 4, 24},
-                 {"found 14 atoms, expected at most 13", 8, 13, 2, 4, 24},
-                 {"found 2 templates, expected 1", 8, 16, 1, 4, 24},
+    } cases[] = {{"found 8 tokens, expected at most 7 (crop_size)", 7, 16, 2, 4, 24},
+                 {"found 14 atoms, expected at most 13 (max_atoms)", 8, 13, 2, 4, 24},
+                 {"found 2 templates, expected 1 (n_template)", 8, 16, 1, 4, 24},
                  {"found 1 bonds of polymers and ligands, expected at most 0", 8, 16, 2, 0, 24},
                  {"in slot 1, expected at most 0", 8, 16, 2, 4, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

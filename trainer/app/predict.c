@@ -33,16 +33,16 @@ static const char predict_description[] =
     "Alignments must exist already, because foldmill does not search databases. Make them\n"
     "with ColabFold's MMseqs2 search (colabfold_search, or its public server), or with\n"
     "jackhmmer, HHblits and hhsearch as AlphaFold runs them. Each INPUT is one chain:\n\n"
-    "  NAME.fasta        its alignments are beside it, in alignments/NAME/ or NAME/, or in\n"
-    "                    NAME.a3m, NAME.sto, NAME.hhr; or they are in --alignments DIR\n"
-    "  NAME.a3m, .sto    an alignment whose first row is the chain, such as ColabFold's\n\n"
+    "  NAME.fasta        its alignments are in alignments/NAME/ or NAME/ beside it,\n"
+    "                    in NAME.a3m, NAME.sto and NAME.hhr, or in --alignments DIR\n"
+    "  NAME.a3m, .sto    an alignment whose first row is the chain (ColabFold)\n\n"
     "Files may be compressed (.gz, .xz, .zst). Template hits (NAME.hhr) refer to the mmCIF\n"
     "files of --templates. Instead of files, --cache DIR or --data URL give chains that\n"
     "`foldmill build` or `foldmill featurize` prepared.\n\n"
     "--weights is a checkpoint of foldmill, AlphaFold's params_model_*.npz, or safetensors\n"
     "with OpenFold's names. The file gives the model's sizes, and whether it has templates\n"
-    "and a pTM head. Several --weights and --seeds make an ensemble, which is ranked by\n"
-    "mean pLDDT. A chain's result does not depend on the other chains.\n\n"
+    "and a pTM head. Several --weights and --seeds give a prediction each, which are ranked\n"
+    "by mean pLDDT. A chain's result does not depend on the other chains.\n\n"
     "For each model and seed, DIR/CHAIN has the files CHAIN_MODEL_seed-S with these endings:\n\n"
     "  .cif              structure (ModelCIF), pLDDT as B factors; .pdb with --pdb\n"
     "  _scores.json      plddt, pae, ptm, max_pae, as ColabFold writes them\n"
@@ -291,8 +291,7 @@ static void list_machine_options(predict_settings *set, fm_option *out, size_t m
 static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
     const fm_option options[] = {
         {"weights", FM_OPTION_LIST, &set->weights, "FILE",
-         .help = "checkpoint, .npz or safetensors (required); several make an ensemble",
-         .letter = 'w'},
+         .help = "checkpoint, .npz or safetensors (required); may be repeated", .letter = 'w'},
         {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the results (required)",
          .letter = 'o'},
         {"alignments", FM_OPTION_STRING, &set->alignments, "DIR",

@@ -40,6 +40,7 @@ typedef struct command {
     fm_results *results;
     int pipe;
     fm_predict_pace pace;
+    uint64_t n_failed; /* of the predictions in `pace` */
     uint64_t begin_ns;
     fm_status status; /* of reading the records, with `error` */
     fm_error error;
@@ -52,6 +53,7 @@ static void count(command *c, const fm_result *result) {
     pace->n_all = (uint64_t)c->results->n_chain * c->results->n_run;
     pace->n_done++;
     pace->n_resumed += result->is_resumed;
+    c->n_failed += result->status ? 1 : 0;
     pace->elapsed_s = (double)(fm_clock_ns() - c->begin_ns) * 1e-9;
     const uint64_t n_made = pace->n_done - pace->n_resumed;
     pace->left_s =
@@ -129,7 +131,7 @@ static fm_status judge(command *c, int code, fm_error *reterr) {
     if (code) {
         return fm_fail(reterr, FM_ERR_CLOSED,
                        "a rank has failed; --resume keeps the %llu finished predictions",
-                       (unsigned long long)c->pace.n_done);
+                       (unsigned long long)(c->pace.n_done - c->n_failed));
     }
     if (fm_stop_signal()) return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
     fm_status status = fm_predict_make_results(c->run, 0, c->results, reterr);

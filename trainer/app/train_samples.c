@@ -97,12 +97,28 @@ static fm_status open_scores(fm_train_run *run, fm_error *reterr) {
     return status ? status : fm_appender_open(path, &run->stored->scores, reterr);
 }
 
+/* Reads every held-out file once, so that a run does not end at its first evaluation. */
+static fm_status check_held_out(fm_stored_run *stored, fm_error *reterr) {
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < stored->held_out.n && !status; i++) {
+        char path[PATH_MAX];
+        const fm_stored_sample *sample;
+        status = fm_sample_folder_read(&stored->held_out, i, &sample, reterr);
+        if (!status) status = fm_af3_trainer_check(stored->judge, &sample->features, reterr);
+        if (!status) continue;
+        snprintf(path, sizeof path, "%s/%s.npz", stored->held_out.path, stored->held_out.file[i]);
+        if (reterr) (void)fm_error_in(reterr, path);
+    }
+    return status;
+}
+
 static fm_status open_samples(fm_train_run *run, fm_error *reterr) {
     const fm_sha256 unknown = {{0}};
     fm_stored_run *stored = run->stored;
     fm_status status = fm_sample_folder_open(run->set->samples, &stored->samples, reterr);
     if (!status && run->set->eval_samples) {
         status = fm_sample_folder_open(run->set->eval_samples, &stored->held_out, reterr);
+        if (!status) status = check_held_out(stored, reterr);
     }
     if (status) return status;
     bool is_known = memcmp(&run->state.snapshot, &unknown, sizeof unknown) != 0;
@@ -149,6 +165,7 @@ static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
     fm_stored_run *stored = run->stored;
     fm_af3_result sum = {0}, one;
     fm_status status = FM_OK;
+    const uint64_t began_ns = fm_clock_ns();
     take_average(stored);
     for (uint32_t i = 0; i < stored->held_out.n && !status; i++) {
         const fm_stored_sample *sample;
@@ -163,7 +180,13 @@ static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
         for (int k = 0; k < FM_COMPLEX_TERMS && !status; k++)
             sum.term[k] += one.term[k];
     }
-    return status ? status : write_scores(run, &sum, reterr);
+    if (!status) status = write_scores(run, &sum, reterr);
+    if (status) return status;
+    fm_log(FM_LOG_INFO, "evaluated", "step=%llu lddt=%.4f loss=%.4f samples=%u s=%.1f",
+           (unsigned long long)run->state.place.step,
+           1 - sum.term[FM_COMPLEX_SMOOTH_LDDT] / stored->held_out.n, sum.loss / stored->held_out.n,
+           stored->held_out.n, fm_run_seconds_since(began_ns));
+    return FM_OK;
 }
 
 static fm_status evaluate_if_due(fm_train_run *run, fm_error *reterr) {
@@ -260,7 +283,8 @@ static void announce(const fm_train_run *run) {
 }
 
 static void summarize(const fm_train_run *run) {
-    printf("samples   %llu files read\n", (unsigned long long)run->stored->samples.n_read);
+    const uint64_t n_read = run->stored->samples.n_read;
+    printf("samples   %llu file%s read\n", (unsigned long long)n_read, fm_plural(n_read));
     fm_run_say_skipped(run);
 }
 

@@ -123,10 +123,14 @@ int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *trainer);
 /* Writes a description as fm_trainer_describe does. */
 void fm_af3_trainer_describe(const fm_af3_trainer *trainer, char *out, size_t out_bytes);
 
-/* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT when the sample is
- * larger than the recorded shapes or has another number of templates. FM_ERR_DATA, naming the first
- * tensor, when a value is not finite. In both cases nothing was added. The features must be those
- * of a sample that was checked (stored.h). */
+/* FM_ERR_LIMIT when the sample is larger than the recorded shapes or has another number of
+ * templates. */
+FM_MUST_USE fm_status fm_af3_trainer_check(const fm_af3_trainer *trainer,
+                                           const fm_af3_features *features, fm_error *reterr);
+
+/* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT as
+ * fm_af3_trainer_check. FM_ERR_DATA, naming the first tensor, when a value is not finite. In both
+ * cases nothing was added. The features must be those of a sample that was checked (stored.h). */
 FM_MUST_USE fm_status fm_af3_trainer_add_sample(fm_af3_trainer *trainer,
                                                 const fm_af3_features *features,
                                                 fm_af3_result *ret_result, fm_error *reterr);

@@ -138,20 +138,23 @@ static fm_status write_rollout(fm_af3_trainer *t, fm_error *reterr) {
 
 /* -- all */
 
-static fm_status check_sizes(const fm_af3_trainer *t, fm_error *reterr) {
+fm_status fm_af3_trainer_check(const fm_af3_trainer *t, const fm_af3_features *features,
+                               fm_error *reterr) {
     const fm_af3_config *c = &t->options.model;
-    const fm_af3_sample *sample = &t->features->sample;
+    const fm_af3_sample *sample = &features->sample;
     const struct {
         const char *what;
         int64_t found, most;
-    } sizes[] = {{"tokens", sample->n_token, c->n_token},
-                 {"atoms", sample->n_atom, c->n_atom},
-                 {"bonds of polymers and ligands", fm_complex_count_bonds(&t->features->labels),
-                  t->options.n_bond}};
+        const char *key; /* of the setting that gives the limit */
+    } sizes[] = {{"tokens", sample->n_token, c->n_token, "crop_size"},
+                 {"atoms", sample->n_atom, c->n_atom, "max_atoms"},
+                 {"bonds of polymers and ligands", fm_complex_count_bonds(&features->labels),
+                  t->options.n_bond, "crop_size"}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (sizes[i].found <= sizes[i].most) continue;
-        return fm_fail(reterr, FM_ERR_LIMIT, "found %lld %s, expected at most %lld",
-                       (long long)sizes[i].found, sizes[i].what, (long long)sizes[i].most);
+        return fm_fail(reterr, FM_ERR_LIMIT, "found %lld %s, expected at most %lld (%s)",
+                       (long long)sizes[i].found, sizes[i].what, (long long)sizes[i].most,
+                       sizes[i].key);
     }
     for (int64_t l = 0; l < sample->n_atom; l++) {
         if (sample->atom_to_tokatom_idx[l] < c->max_atoms_per_token) continue;
@@ -160,7 +163,7 @@ static fm_status check_sizes(const fm_af3_trainer *t, fm_error *reterr) {
                        (long long)c->max_atoms_per_token - 1);
     }
     if (sample->n_template == c->n_template) return FM_OK;
-    return fm_fail(reterr, FM_ERR_LIMIT, "found %lld templates, expected %lld",
+    return fm_fail(reterr, FM_ERR_LIMIT, "found %lld templates, expected %lld (n_template)",
                    (long long)sample->n_template, (long long)c->n_template);
 }
 
@@ -178,7 +181,7 @@ static void clear(fm_af3_trainer *t) {
 
 fm_status fm_af3_trainer_write(fm_af3_trainer *t, fm_error *reterr) {
     const fm_af3_writer to = {fm_mirror_put, &t->mirror};
-    fm_status status = check_sizes(t, reterr);
+    fm_status status = fm_af3_trainer_check(t, t->features, reterr);
     if (status) return status;
     clear(t);
     status = fm_af3_write_sample(&t->features->sample, &t->options.model, &t->inputs, &to,
