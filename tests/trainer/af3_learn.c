@@ -2,20 +2,21 @@
  * parameters and with drawn noise, and compares the structures that it samples with the truth.
  *
  *     af3_learn [--steps N] [--rate R] [--halve N] [--structures S] [--seed N] [--every N]
- *               [--most A] CONFIG.json FILE.npz
+ *               [--most A] [--plot PICTURE.svg] CONFIG.json FILE.npz
  *
  * Every step trains on the complex with S noisy structures, at a rate that is halved every --halve
  * steps. Its rollout of 20 denoising steps, with steps of scale 1 since they are few, is a sample
  * of the network before the step. Every N steps, and at the end, the program prints a line of
  * numbers between tabs: the step, the loss, the smooth lDDT (1 is best), and the RMSD in Å of the
  * sample from the truth after superposition, over all resolved atoms. Each is the mean since the
- * line before. The last line is "learn: ok" if the last line's RMSD is below A Å. A path that does
- * not exist as given is looked for below $FM_REFERENCE_DATA; without either the program exits with
- * 77. */
+ * line before. The last line is "learn: ok" if the last line's RMSD is below A Å. --plot draws the
+ * lines. A path that does not exist as given is looked for below $FM_REFERENCE_DATA; without either
+ * the program exits with 77. */
 #include "tests/trainer/af3_case.h"
 
 #include "proto/base/file.h"
 #include "tests/testing/testing.h"
+#include "tests/trainer/af3_learn_plot.h"
 #include "trainer/backend/superpose.h"
 #include "trainer/step/af3/step.h"
 
@@ -31,13 +32,14 @@ typedef struct settings {
     int steps, halve, structures, every;
     double rate, most;
     uint64_t seed;
+    const char *plot; /* NULL draws nothing */
 } settings;
 
-/* Sums since the last line. */
-typedef struct sums {
-    double loss, lddt, rmsd;
-    int n;
-} sums;
+/* What was printed. The last row holds sums since the line before while they are collected. */
+typedef struct table {
+    af3_learn_row *row;
+    size_t n;
+} table;
 
 /* The root mean square distance of x from the resolved atoms of the truth, superposed. */
 static double rmsd(const fm_complex_labels *labels, const double *x) {
@@ -100,33 +102,34 @@ static fm_af3_trainer_options options_of(const settings *set, const af3_case *of
     return options;
 }
 
-static void print_line(int step, sums *since) {
-    printf("%d\t%.4f\t%.4f\t%.3f\n", step, since->loss / since->n, since->lddt / since->n,
-           since->rmsd / since->n);
+/* Ends a row of sums over n steps, and prints it. */
+static void end_row(af3_learn_row *row, int step, int n) {
+    *row = (af3_learn_row){step, row->loss / n, row->lddt / n, row->rmsd / n};
+    printf("%d\t%.4f\t%.4f\t%.3f\n", step, row->loss, row->lddt, row->rmsd);
     fflush(stdout);
 }
 
-/* *ret_rmsd receives the RMSD of the last line. */
-static fm_status train(const settings *set, const af3_case *of, double *ret_rmsd, fm_error *error) {
+/* Fills the table, which has room for all rows and is zero. */
+static fm_status train(const settings *set, const af3_case *of, table *out, fm_error *error) {
     const fm_af3_trainer_options options = options_of(set, of);
     fm_af3_trainer *trainer = NULL;
     fm_status status = fm_af3_trainer_create(&options, &trainer, error);
     fm_af3_features features = {.sample = of->sample, .labels = of->labels};
-    sums since = {0};
-    for (int step = 1; step <= set->steps && !status; step++) {
+    for (int step = 1, n = 0; step <= set->steps && !status; step++) {
         fm_af3_result result;
+        af3_learn_row *sum = &out->row[out->n];
         features.n_cycle = 1;
         status = fm_af3_trainer_add_sample(trainer, &features, &result, error);
         if (status) break;
-        since.loss += result.loss;
-        since.lddt += 1 - result.term[FM_COMPLEX_SMOOTH_LDDT];
-        since.rmsd += rmsd(&of->labels, trainer->x);
-        since.n++;
+        sum->loss += result.loss;
+        sum->lddt += 1 - result.term[FM_COMPLEX_SMOOTH_LDDT];
+        sum->rmsd += rmsd(&of->labels, trainer->x);
+        n++;
         fm_optimizer_step(&trainer->optimizer, NULL);
         if (step % set->every && step != set->steps) continue;
-        print_line(step, &since);
-        *ret_rmsd = since.rmsd / since.n;
-        since = (sums){0};
+        end_row(sum, step, n);
+        out->n++;
+        n = 0;
     }
     fm_af3_trainer_destroy(trainer);
     return status;
@@ -143,16 +146,23 @@ static int run(const settings *set, const char *given_config, const char *given)
     fm_npz npz;
     fm_error error = {0};
     af3_case of = {.in = &npz, .arena = &arena};
-    double found = INFINITY;
-    fm_status status = fm_arena_init(&arena, ARENA_BYTES, &error);
+    table rows = {.row = calloc((size_t)set->steps / (size_t)set->every + 1, sizeof *rows.row)};
+    fm_status status = rows.row ? FM_OK : fm_fail(&error, FM_ERR_NOMEM, "out of memory");
+    if (!status) status = fm_arena_init(&arena, ARENA_BYTES, &error);
     if (!status) status = fm_arena_init(&file, ARENA_BYTES, &error);
     if (!status) status = fm_file_read(&file, path, FILE_BYTES, &content, &error);
     if (!status) status = fm_npz_parse(&file, content, &npz, &error);
     if (!status) status = af3_case_open(&of, config, 0, &error);
-    if (!status) status = train(set, &of, &found, &error);
-    if (status) fprintf(stderr, "af3_learn: %s\n", error.message);
-    bool good = !status && found < set->most;
+    if (!status) status = train(set, &of, &rows, &error);
+    if (!status && set->plot) status = af3_learn_plot(set->plot, rows.row, rows.n, &error);
+    if (status) {
+        char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES];
+        fm_error_format(&error, text, sizeof text);
+        fprintf(stderr, "af3_learn: %s\n", text);
+    }
+    bool good = !status && rows.row[rows.n - 1].rmsd < set->most;
     printf("learn: %s\n", good ? "ok" : "FAIL");
+    free(rows.row);
     af3_case_close(&of);
     fm_arena_fini(&file);
     fm_arena_fini(&arena);
@@ -160,8 +170,9 @@ static int run(const settings *set, const char *given_config, const char *given)
 }
 
 static void usage(FILE *out) {
-    fprintf(out, "usage: af3_learn [--steps N] [--rate R] [--halve N] [--structures S] [--seed N]\n"
-                 "                 [--every N] [--most A] CONFIG.json FILE.npz\n");
+    fprintf(out,
+            "usage: af3_learn [--steps N] [--rate R] [--halve N] [--structures S] [--seed N]\n"
+            "                 [--every N] [--most A] [--plot PICTURE.svg] CONFIG.json FILE.npz\n");
 }
 
 /* Reads a number. Says what is wrong with another text. */
@@ -175,7 +186,7 @@ static bool read_number(const char *option, const char *text, double least, doub
 }
 
 int main(int argc, char **argv) {
-    enum { STEPS, RATE, HALVE, STRUCTURES, SEED, EVERY, MOST, N_OPTION };
+    enum { STEPS, RATE, HALVE, STRUCTURES, SEED, EVERY, MOST, N_OPTION, PLOT = N_OPTION };
     static const struct option options[] = {{"steps", required_argument, NULL, STEPS},
                                             {"rate", required_argument, NULL, RATE},
                                             {"halve", required_argument, NULL, HALVE},
@@ -183,12 +194,18 @@ int main(int argc, char **argv) {
                                             {"seed", required_argument, NULL, SEED},
                                             {"every", required_argument, NULL, EVERY},
                                             {"most", required_argument, NULL, MOST},
+                                            {"plot", required_argument, NULL, PLOT},
                                             {0}};
     static const double bound[N_OPTION][2] = {
         [STEPS] = {1, 1e6}, [RATE] = {0, 1},    [HALVE] = {1, 1e6}, [STRUCTURES] = {1, 64},
         [SEED] = {0, 1e9},  [EVERY] = {1, 1e6}, [MOST] = {0, 1e6}};
     double value[N_OPTION] = {1000, 1.8e-3, 1e6, 8, 1, 100, 2};
+    const char *plot = NULL;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (c == PLOT) {
+            plot = optarg;
+            continue;
+        }
         bool known = c >= 0 && c < N_OPTION;
         if (!known) usage(stderr);
         if (!known || !read_number(options[c].name, optarg, bound[c][0], bound[c][1], &value[c])) {
@@ -205,6 +222,7 @@ int main(int argc, char **argv) {
                           .every = (int)value[EVERY],
                           .rate = value[RATE],
                           .most = value[MOST],
-                          .seed = (uint64_t)value[SEED]};
+                          .seed = (uint64_t)value[SEED],
+                          .plot = plot};
     return run(&set, argv[optind], argv[optind + 1]);
 }
