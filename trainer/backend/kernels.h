@@ -382,8 +382,8 @@ typedef struct fm_transition {
     /* Where kept is above 0, as bits in a form of the backend's choice: transition_mask act
      * elements, written with `kept` and read in its place by the ReLU's backward. NULL: none. */
     void *mask;
-    const void *residual;          /* act [rows, c] */
-    void *y, *n;                   /* act [rows, c]; y may be residual */
+    const void *residual; /* act [rows, c] */
+    void *y, *n;          /* act [rows, c]; y may be residual */
 } fm_transition;
 
 /* The backward of a transition with `kept`: through its end, both linear layers and the ReLU. The
