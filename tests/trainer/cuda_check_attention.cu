@@ -72,6 +72,8 @@ void check_many_keys(void) {
 /* More than 32 channels per head, and keys in one, two and three rounds of the backward. */
 void check_wide_heads(void) {
     const fm_beta W = FM_WRITE, A = FM_ADD;
+    check_attention("attention c 48",
+                    {1, 2, 70, 33, 2, 48, 96, false, true, true, true, false, 5, A});
     check_attention("attention c 40, no gate",
                     {2, 2, 33, 70, 2, 40, 80, false, false, true, true, false, 5, W});
     check_attention("attention c 64, no bias",
@@ -114,8 +116,6 @@ void check_attentions(void) {
                     {1, 7, 1, 33, 3, 5, 15, false, false, false, true, true, 4, A});
     check_attention("attention nothing valid",
                     {1, 2, 19, 21, 2, 8, 16, false, true, true, true, false, 0, W});
-    check_attention("attention c 48",
-                    {1, 2, 70, 33, 2, 48, 96, false, true, true, true, false, 5, A});
     check_attention("attention groups",
                     {2, 3, 40, 40, 2, 16, 32, false, true, true, true, false, 5, A});
     check_attention("attention 65x129 c 32",
