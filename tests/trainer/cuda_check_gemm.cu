@@ -162,36 +162,6 @@ void check_transition_grad(const char *name, int64_t rows, int64_t c, int64_t hi
     });
 }
 
-/* Forward with its mask, then backward with it. x and W1 are small whole numbers, so that every
- * precision has the same hidden numbers above 0. */
-void check_transition_mask(const char *name, int64_t rows, int64_t c, int64_t hidden) {
-    check(name, 5, [=](work_bench &b) {
-        auto whole = [&](int64_t n, int step) {
-            std::vector<double> x((size_t)n);
-            for (int64_t i = 0; i < n; i++)
-                x[(size_t)i] = (double)((i * step + i / 7) % 5) - 2;
-            return b.input(x, b.k->act);
-        };
-        fm_dropout d = {1, rows, c, 0, 0, rows, FM_SHARED_NONE, 0, {}};
-        fm_transition a = {};
-        a.end = {d, 1e-5, b.act(c), b.act(c)}, a.hidden = hidden;
-        a.x = whole(rows * c, 3), a.w1 = whole(hidden * c, 7);
-        a.b1 = b.input(std::vector<double>((size_t)hidden, 0), b.k->act);
-        a.w2 = b.act(hidden * c, 0.01), a.b2 = b.act(c), a.residual = b.act(rows * c, 3);
-        a.kept = b.out(rows * hidden), a.y = b.out(rows * c), a.n = b.out(rows * c);
-        size_t mask = b.k->transition_mask(&a);
-        if (mask > 0) a.mask = b.space(mask * fm_element_bytes(b.k->act));
-        b.k->transition(NULL, &a, b.space(b.k->transition_workspace(&a)));
-        fm_transition_grad g = {};
-        g.dn = b.act(rows * c);
-        g.dy = b.grad(rows * c, FM_WRITE), g.dx = b.grad(rows * c, FM_WRITE);
-        g.dgamma = b.grad(c, FM_WRITE, true), g.dbeta = b.grad(c, FM_WRITE, true);
-        g.dw1 = b.grad(hidden * c, FM_WRITE, true), g.db1 = b.grad(hidden, FM_WRITE, true);
-        g.dw2 = b.grad(hidden * c, FM_WRITE, true), g.db2 = b.grad(c, FM_WRITE, true);
-        b.k->transition_grad(NULL, &a, &g, b.space(b.k->transition_grad_workspace(&a, &g)));
-    });
-}
-
 /* A linear layer behind its norm with few further outputs, and both left out. */
 void check_norm_linear(const char *name, int64_t rows, int64_t c, int64_t n, int64_t few) {
     check(name, 4, [=](work_bench &b) {
@@ -217,10 +187,6 @@ void check_norm_linear(const char *name, int64_t rows, int64_t c, int64_t n, int
 } // namespace
 
 void check_gemms(void) {
-    check_transition_mask("transition mask 4100x128x512", 4100, 128, 512);
-    check_transition_mask("transition mask 2113x256x1024", 2113, 256, 1024);
-    check_transition_mask("transition mask 4000x64x128", 4000, 64, 128);
-    check_transition_mask("transition mask odd", 37, 19, 23);
     check_addend("gemm addend", 4096, 256, 1024, 0);
     check_addend("gemm addend of 128", 16384, 128, 64, 0);
     check_addend("gemm addend odd", 37, 19, 23, 3);

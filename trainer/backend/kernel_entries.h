@@ -146,8 +146,6 @@ FM_KERNEL(ACT, void, update_norm_grad, fm_stream *stream, const fm_update_norm *
 FM_KERNEL(ACT, size_t, linear_update_workspace, const fm_linear_update *args)
 FM_KERNEL(ACT, void, linear_update, fm_stream *stream, const fm_linear_update *args,
           void *workspace)
-/* The number of act elements of `mask`; 0 where the backend has no use for one. */
-FM_KERNEL(ACT, size_t, transition_mask, const fm_transition *args)
 /* The workspace depends on whether `kept` is NULL. */
 FM_KERNEL(ACT, size_t, transition_workspace, const fm_transition *args)
 FM_KERNEL(ACT, void, transition, fm_stream *stream, const fm_transition *args, void *workspace)

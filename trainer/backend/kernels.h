@@ -379,11 +379,8 @@ typedef struct fm_transition {
     const void *x;                 /* act [rows, c], normalised */
     const void *w1, *b1, *w2, *b2; /* act [hidden, c], [hidden], [c, hidden], [c] */
     void *kept;                    /* act [rows, hidden], for backward; NULL: not kept */
-    /* Where kept is above 0, as bits in a form of the backend's choice: transition_mask act
-     * elements, written with `kept` and read in its place by the ReLU's backward. NULL: none. */
-    void *mask;
-    const void *residual; /* act [rows, c] */
-    void *y, *n;          /* act [rows, c]; y may be residual */
+    const void *residual;          /* act [rows, c] */
+    void *y, *n;                   /* act [rows, c]; y may be residual */
 } fm_transition;
 
 /* The backward of a transition with `kept`: through its end, both linear layers and the ReLU. The

@@ -12,7 +12,6 @@ typedef struct attributes {
 } attributes;
 
 enum { IN_X, IN_N };
-enum { S_HIDDEN, S_MASK };
 enum { P_NORM, P_W1, P_B1, P_W2, P_B2, N_PARAM };
 
 static fm_linear first_linear(const fm_run *run, const fm_node *node, const void *normed) {
@@ -78,8 +77,7 @@ static void pass_back(fm_run *run, const fm_node *node, fm_out dy, int in) {
     fm_out dx = fm_run_gradient(run, node, in);
     fm_transition args = transition_of(run, node);
     args.x = norm.y;
-    args.kept = fm_run_saved(run, node, S_HIDDEN);
-    if (node->n_saved > S_MASK) args.mask = fm_run_saved(run, node, S_MASK);
+    args.kept = fm_run_saved(run, node, 0);
     fm_transition_grad grad = {.dy = dy,
                                .dx = fm_call_norm_gradient(run, &norm, dx),
                                .dw1 = fm_run_param_gradient(run, node, P_W1),
@@ -143,7 +141,6 @@ static void forward_update(fm_run *run, const fm_node *node) {
     fm_transition args = transition_of(run, node);
     args.x = norm.y;
     args.kept = kept;
-    if (node->n_saved > S_MASK) args.mask = fm_run_saved(run, node, S_MASK);
     args.residual = fm_run_input(run, node, IN_X);
     args.y = fm_run_output(run, node, 0);
     if (has_norm(node)) args.n = fm_run_output(run, node, 1);
@@ -204,23 +201,10 @@ fm_tensor_ref fm_op_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
     return fm_node_output_described(tape, node, fm_tape_tensor(tape, x));
 }
 
-/* Saves the bits of the ReLU as well, where the backend has a use for them. A recompute step, which
- * makes the hidden layer alone, would not write them. */
-static void save_mask(fm_tape *tape, fm_node *node, fm_keep keep_hidden) {
-    const attributes *at = node->attributes;
-    bool again = tape->open_segment >= 0 && tape->segment[tape->open_segment].recompute;
-    if (!tape->with_gradient || keep_hidden == FM_RECOMPUTE || again) return;
-    fm_transition shape = {.end.dropout = {.n0 = 1, .n1 = at->rows, .c = at->c},
-                           .hidden = at->hidden};
-    int64_t count = (int64_t)node->kernels->transition_mask(&shape);
-    if (count > 0) fm_node_save(tape, node, FM_KEEP, node->kernels->act, 1, &count);
-}
-
 fm_normed fm_op_transition_update(fm_tape *tape, const char *name, fm_normed x,
                                   const fm_transition_weights *weights, fm_keep keep_hidden,
                                   fm_param_ref next) {
     assert((weights->norm == FM_PARAM_NONE) == (x.n != FM_TENSOR_NONE));
     fm_node *node = add_node(tape, &TRANSITION_UPDATE, name, x.x, x.n, weights, keep_hidden);
-    save_mask(tape, node, keep_hidden);
     return fm_update_end_outputs(tape, node, next);
 }

@@ -11,11 +11,6 @@ static void linear_update(fm_stream *stream, const fm_linear_update *args, void 
     fm_linear_update_composed(&REAL_TABLE, stream, args, workspace);
 }
 
-static size_t transition_mask(const fm_transition *args) {
-    (void)args;
-    return 0;
-}
-
 static size_t transition_workspace(const fm_transition *args) {
     return fm_transition_composed_workspace(&REAL_TABLE, args);
 }

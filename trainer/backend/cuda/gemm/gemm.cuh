@@ -44,9 +44,6 @@ bool linear_update_takes(const fm_linear_update *a);
 void linear_update_wgmma(fm_stream *stream, const fm_linear_update *a);
 bool transition_takes(const fm_transition *a);
 void transition_wgmma(fm_stream *stream, const fm_transition *a);
-/* The size of the mask that transition_wgmma writes and transition_grad_wgmma reads, in words of 32
- * bits; 0 where one of them does not take the shape. */
-size_t transition_mask_words(const fm_transition *a);
 
 /* transition_grad.cu, bf16: the same for the entry of this name. */
 bool transition_grad_takes(const fm_transition *a, const fm_transition_grad *g);

@@ -26,10 +26,6 @@ void linear_update(fm_stream *stream, const fm_linear_update *a, void *workspace
     }
 }
 
-template <typename T> size_t transition_mask(const fm_transition *a) {
-    return sizeof(T) == 2 ? transition_mask_words(a) * 2 : 0;
-}
-
 template <typename T> size_t transition_workspace(const fm_transition *a) {
     if (sizeof(T) == 2 && transition_takes(a)) return 0;
     return fm_transition_composed_workspace(table_of<T>(), a);
@@ -76,7 +72,6 @@ void norm_linear(fm_stream *stream, const fm_norm_linear *a, void *workspace) {
 #define INSTANTIATE(T)                                                                             \
     template size_t linear_update_workspace<T>(const fm_linear_update *);                          \
     template void linear_update<T>(fm_stream *, const fm_linear_update *, void *);                 \
-    template size_t transition_mask<T>(const fm_transition *);                                     \
     template size_t transition_workspace<T>(const fm_transition *);                                \
     template void transition<T>(fm_stream *, const fm_transition *, void *);                       \
     template size_t transition_grad_workspace<T>(const fm_transition *,                            \

@@ -25,11 +25,9 @@ namespace fm_cuda {
 struct transition_call {
     box_map x, w1, w2, kept; /* a group's rows; one box of a slot each; a warp's rows */
     const bf16 *b1;
-    uint32_t *mask; /* NULL: none */
     row_end end;
     int chunks, turns, tiles; /* of the hidden layer; tiles of a group; tiles of 64 rows */
     int offset;               /* the chunk with which the second group begins a tile */
-    int pieces;               /* of 64 channels of the hidden layer */
 };
 
 template <int C> struct transition_shape {
@@ -114,23 +112,11 @@ __device__ inline void hidden_rows(uint32_t (&p)[N / 2][4], const float (&h)[N][
     }
 }
 
-/* The bits of 64 channels that are above 0; p has no negative numbers. */
-__device__ inline uint32_t mask_word(const uint32_t (*p)[4]) {
-    uint32_t word = 0;
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            word |= __vminu2(p[k][i], 0x00010001u) << (k * 4 + i);
-    return word;
-}
-
 /* Writes 64 channels of the hidden layer, from `first` on, for the warp's 16 rows. */
 template <int C>
 __device__ inline void keep_hidden(const transition_call &t, transition_space<C, true> *s,
                                    const uint32_t (*p)[4], int row, int first, int which) {
     bf16 *stage = s->stage[threadIdx.x / 32][which];
-    if (t.mask) t.mask[mask_at(row, first, t.pieces)] = mask_word(p);
     if (threadIdx.x % 32 == 0) stores_wait_but_one();
     __syncwarp();
 #pragma unroll
@@ -309,7 +295,7 @@ template <int C, bool KEEPS> static void transition_as(fm_stream *stream, const 
     t.w1 = rows_boxes(a->w1, C, a->hidden, S::CHUNK);
     t.w2 = row_end_boxes(a->w2, C, a->hidden);
     t.kept = KEEPS ? rows_boxes(a->kept, a->hidden, t.end.rows, 16) : t.x;
-    t.b1 = (const bf16 *)a->b1, t.mask = (uint32_t *)a->mask, t.pieces = (int)(a->hidden / 64);
+    t.b1 = (const bf16 *)a->b1;
     t.chunks = (int)(a->hidden / S::CHUNK), t.tiles = (int)divide_up(t.end.rows, GROUP_ROWS);
     int64_t blocks = min_size(n_multiprocessor(), divide_up(t.tiles, RING_GROUPS));
     t.turns = (int)divide_up(t.tiles, RING_GROUPS * blocks);

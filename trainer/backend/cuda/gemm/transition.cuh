@@ -57,13 +57,6 @@ __device__ inline void skip_slots(T *space, int chunks, ring_place<SLOTS> &at) {
     }
 }
 
-/* The word of this lane in the mask of a hidden layer, for the warp's 16 rows from `row` on and the
- * 64 channels from `first` on. A lane's word has its 32 accumulators of them, the first of each
- * pair in the lower half. `pieces` is the number of 64 channels of a row. */
-__device__ inline int64_t mask_at(int row, int first, int pieces) {
-    return ((int64_t)(row / 16) * pieces + first / 64) * 32 + threadIdx.x % 32;
-}
-
 /* Boxes of 64 columns of a matrix without gaps. */
 inline box_map rows_boxes(const void *base, int64_t columns, int64_t rows, int rows_of_box) {
     const int64_t extent[5] = {columns, rows, 1, 1, 1}, stride[4] = {columns, 0, 0, 0};

@@ -9,10 +9,8 @@
  * of the first product and then, in registers, the operand of the second. It is also written to
  * memory for the weight gradients, which are products over all rows (weights.cu).
  *
- * Of the hidden layer it needs only which numbers are above 0. With a mask (mask_at) a lane loads a
- * word for 64 channels while the first product runs; the words of the next tile are asked of the L2
- * cache. Without one, each warp loads the hidden layer of its rows ahead of time, in pieces of 16
- * rows by 64 channels. It stores dhidden from the same place. */
+ * Each warp loads the hidden layer of its rows ahead of time, in pieces of 16 rows by 64 channels,
+ * and stores dhidden from the same place. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/cuda/gemm/row_begin.cuh"
@@ -26,9 +24,8 @@ enum { SUMS_BARRIER = RING_GROUPS + 1 };
 struct transition_grad_call {
     box_map w2, w1, kept, dhidden, dx; /* boxes of 64 columns by KS rows, 64, and 16 of a warp */
     row_begin begin;
-    const uint32_t *mask;
     float *warp_sums, *sums; /* of dgamma and dbeta: [blocks, warps, 2, C] and [blocks, 2, C] */
-    int chunks, turns, tiles, offset, pieces; /* as in transition.cu */
+    int chunks, turns, tiles, offset; /* as in transition.cu */
 };
 
 template <int C> struct transition_grad_shape {
@@ -140,30 +137,6 @@ __device__ inline void hidden_products(float (&h)[N][4], const grad_rows_operand
     }
 }
 
-/* p = the bf16 of 64 columns of h where the mask has a bit. Stores them: rows from `row`, columns
- * from `first` on. number: of the piece, whose place serves for the store. */
-template <int C>
-__device__ inline void mask_words(const transition_grad_call &t, transition_grad_space<C> *s,
-                                  uint32_t (*p)[4], const float (*h)[4], uint32_t word, int number,
-                                  int row, int first) {
-    bf16 *piece = s->piece[threadIdx.x / 32][number % 2];
-    if (threadIdx.x % 32 == 0) stores_wait_but_one();
-    __syncwarp();
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float *pair = h[2 * k + i / 2] + i % 2 * 2;
-            uint32_t bits = (word >> (k * 4 + i) & 0x00010001u) * 0xffffu;
-            p[k][i] = pack_two(pair[0], pair[1]) & bits;
-        }
-        tile_put<64>(piece, 0, 2 * k, p[k]);
-    }
-    tiles_publish();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) box_store(t.dhidden, {row, 0, 0, 0, first}, shared_address(piece));
-}
-
 /* p = the bf16 of 64 columns of h where the hidden layer, in piece `number`, is above 0. Stores
  * them from there: rows from `row`, columns from `first` on. */
 template <int C>
@@ -194,7 +167,7 @@ __device__ inline void mask_piece(const transition_grad_call &t, transition_grad
 
 /* The products of one tile, from chunk `begin` on; number: of the warp's next piece. Where chunks
  * overlap the last second product is under way at the end. */
-template <int C, bool MASKED>
+template <int C>
 __device__ inline void multiply(const transition_grad_call &t, transition_grad_space<C> *s,
                                 const grad_rows_operand<C> &dy, int group, int row, int begin,
                                 ring_place<transition_grad_shape<C>::SLOTS> &at, int &number,
@@ -214,10 +187,6 @@ __device__ inline void multiply(const transition_grad_call &t, transition_grad_s
         for (int part = 0; part < S::PARTS; part++)
             hidden_products<C>(h, dy, s->ring[slots[part]], part);
         products_commit();
-        uint32_t words[S::PARTS];
-#pragma unroll
-        for (int part = 0; part < S::PARTS && MASKED; part++)
-            words[part] = __ldg(t.mask + mask_at(row, first + part * 64, t.pieces));
         if constexpr (S::OVERLAPS) {
             products_wait<1>(d);
             if (turn > 0) free_slots(s, before);
@@ -225,11 +194,7 @@ __device__ inline void multiply(const transition_grad_call &t, transition_grad_s
         products_wait<0>(h);
         free_slots(s, slots);
 #pragma unroll
-        for (int part = 0; part < S::PARTS && MASKED; part++)
-            mask_words<C>(t, s, p + part * 4, h + part * 8, words[part], number + part, row,
-                          first + part * 64);
-#pragma unroll
-        for (int part = 0; part < S::PARTS && !MASKED; part++)
+        for (int part = 0; part < S::PARTS; part++)
             mask_piece<C>(t, s, p + part * 4, h + part * 8, number + part, row, first + part * 64);
         take_slots(s, before, at);
         products_pin(d);
@@ -240,7 +205,7 @@ __device__ inline void multiply(const transition_grad_call &t, transition_grad_s
             wgmma<MN_MAJOR>(d, p[k], tile_operand<64, MN_MAJOR>(w1, 64 * 64), turn > 0 || k > 0);
         }
         products_commit();
-        if (!MASKED && threadIdx.x % 32 == 0) fetch_more<C>(t, s, group, begin, number);
+        if (threadIdx.x % 32 == 0) fetch_more<C>(t, s, group, begin, number);
         __syncwarp();
         number += S::PARTS;
         if constexpr (!S::OVERLAPS) {
@@ -253,15 +218,8 @@ __device__ inline void multiply(const transition_grad_call &t, transition_grad_s
 
 /* -- the kernel */
 
-/* One thread asks the L2 cache for the mask of a tile. */
-__device__ inline void prefetch_mask(const transition_grad_call &t, int tile) {
-    if (tile >= t.tiles) return;
-    bulk_prefetch(t.mask + (int64_t)tile * (GROUP_ROWS / 16) * t.pieces * 32,
-                  (uint32_t)(GROUP_ROWS / 16 * t.pieces * 32 * (int)sizeof(uint32_t)));
-}
-
 /* A computing group. */
-template <int C, bool MASKED>
+template <int C>
 __device__ inline void pass_back(const transition_grad_call &t, transition_grad_space<C> *s,
                                  int group) {
     typedef transition_grad_shape<C> S;
@@ -271,9 +229,7 @@ __device__ inline void pass_back(const transition_grad_call &t, transition_grad_
     ring_place<S::SLOTS> at = {0, 0};
     float *sums = NULL;
     if (t.begin.gamma) sums = begin_sums<C, RING_WARPS>(t.warp_sums);
-    bool is_first = threadIdx.x % GROUP_THREADS == 0;
-    if (MASKED && is_first) prefetch_mask(t, tile_of(group, 0));
-    if (!MASKED && lane == 0) {
+    if (lane == 0) {
         for (int i = 0; i < S::PIECES; i++)
             fetch_piece<C>(t, s, group, offset, i);
     }
@@ -285,9 +241,8 @@ __device__ inline void pass_back(const transition_grad_call &t, transition_grad_
             continue;
         }
         int later = tile_of(group, turn + 1);
-        if (is_first && later < t.tiles) {
+        if (threadIdx.x % GROUP_THREADS == 0 && later < t.tiles) {
             prefetch_rows<C>(t.begin, later * GROUP_ROWS, GROUP_ROWS);
-            if (MASKED) prefetch_mask(t, later);
         }
         if (lane == 0) stores_wait();
         __syncwarp();
@@ -304,7 +259,7 @@ __device__ inline void pass_back(const transition_grad_call &t, transition_grad_
             group_wait(group);
         }
         float d[C / 8][4];
-        multiply<C, MASKED>(t, s, dy, group, row, offset, at, number, d);
+        multiply<C>(t, s, dy, group, row, offset, at, number, d);
         if constexpr (S::OVERLAPS) {
             products_wait<0>(d);
             free_slots(s, {(at.slot + S::SLOTS - 1) % S::SLOTS});
@@ -317,7 +272,7 @@ __device__ inline void pass_back(const transition_grad_call &t, transition_grad_
     if (t.begin.gamma) finish_sums<C, RING_WARPS>(t.warp_sums, t.sums, SUMS_BARRIER);
 }
 
-template <int C, bool MASKED>
+template <int C>
 __global__ void __launch_bounds__(RING_THREADS, 1)
     wgmma_transition_grad(const __grid_constant__ transition_grad_call t) {
     extern __shared__ __align__(TILE_ALIGN) char memory[];
@@ -340,7 +295,7 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
         if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C>(t, space);
     } else {
         registers_take<MULTIPLY_REGISTERS>();
-        pass_back<C, MASKED>(t, space, group);
+        pass_back<C>(t, space, group);
     }
 }
 
@@ -357,13 +312,13 @@ static size_t sums_bytes(const fm_transition *a) {
     return (size_t)round_up(sums_count(a) * (1 + RING_WARPS) * (int64_t)sizeof(float), 64);
 }
 
-template <int C, bool MASKED>
+template <int C>
 static void transition_grad_as(fm_stream *stream, const fm_transition *a,
                                const fm_transition_grad *g, void *dhidden, float *sums) {
     constexpr int BYTES = (int)sizeof(transition_grad_space<C>);
     typedef transition_grad_shape<C> S;
-    auto kernel = wgmma_transition_grad<C, MASKED>;
-    FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
+    FM_CUDA(cudaFuncSetAttribute(wgmma_transition_grad<C>,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
     int64_t rows = a->end.dropout.n0 * a->end.dropout.n1;
     transition_grad_call t;
     t.begin = row_begin_of(&a->end, a->y, g->dn, g->dy);
@@ -377,26 +332,17 @@ static void transition_grad_as(fm_stream *stream, const fm_transition *a,
     int64_t blocks = min_size(n_multiprocessor(), divide_up(t.tiles, RING_GROUPS));
     t.turns = (int)divide_up(t.tiles, RING_GROUPS * blocks);
     t.offset = t.turns > 2 ? t.chunks / 2 : 0;
-    t.mask = (const uint32_t *)a->mask, t.pieces = (int)(a->hidden / 64);
-    launch_after(stream, kernel, (unsigned)blocks, RING_THREADS, BYTES, true, t);
+    launch_after(stream, wgmma_transition_grad<C>, (unsigned)blocks, RING_THREADS, BYTES, true, t);
     FM_LAUNCHED();
     if (a->end.gamma) norm_finish(stream, sums, (unsigned)blocks, C, g->dgamma, g->dbeta);
 }
 
 /* With larger hidden layers, which are far beyond the L2 cache, a step was slower with this kernel
  * than with the entries that it replaces (docs/notes/cuda-versions.md). */
-static bool is_grad_shape(const fm_transition *a) {
-    const int64_t most = (int64_t)1 << 26;
-    return transition_takes(a) && a->end.dropout.n0 * a->end.dropout.n1 * a->hidden <= most;
-}
-
 bool transition_grad_takes(const fm_transition *a, const fm_transition_grad *g) {
-    return is_grad_shape(a) && g->dx.data && g->dx.beta == FM_WRITE;
-}
-
-size_t transition_mask_words(const fm_transition *a) {
-    if (!is_grad_shape(a)) return 0;
-    return (size_t)(round_up(a->end.dropout.n0 * a->end.dropout.n1, GROUP_ROWS) * a->hidden / 32);
+    const int64_t most = (int64_t)1 << 26;
+    int64_t rows = a->end.dropout.n0 * a->end.dropout.n1;
+    return transition_takes(a) && rows * a->hidden <= most && g->dx.data && g->dx.beta == FM_WRITE;
 }
 
 /* dw [m, n] (+)= dy^T x over the transition's rows, and db the sums of dy. */
@@ -425,12 +371,13 @@ void transition_grad_wgmma(fm_stream *stream, const fm_transition *a, const fm_t
     int64_t c = a->end.dropout.c;
     float *sums = (float *)((char *)workspace + dhidden_bytes(a));
     void *after = (char *)sums + sums_bytes(a);
-    auto run = c == 64 ? (a->mask ? transition_grad_as<64, true> : transition_grad_as<64, false>)
-               : c == 128
-                   ? (a->mask ? transition_grad_as<128, true> : transition_grad_as<128, false>)
-               : a->mask ? transition_grad_as<256, true>
-                         : transition_grad_as<256, false>;
-    run(stream, a, g, workspace, sums);
+    if (c == 64) {
+        transition_grad_as<64>(stream, a, g, workspace, sums);
+    } else if (c == 128) {
+        transition_grad_as<128>(stream, a, g, workspace, sums);
+    } else {
+        transition_grad_as<256>(stream, a, g, workspace, sums);
+    }
     fm_gemm one = weight_gradient(a, a->hidden, c, workspace, a->x, g->dw1, g->db1);
     if (one.c) gemm<bf16>(stream, &one, after);
     fm_gemm two = weight_gradient(a, c, a->hidden, g->dy.data, a->kept, g->dw2, g->db2);
