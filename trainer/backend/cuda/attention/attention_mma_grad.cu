@@ -199,8 +199,8 @@ __device__ inline void pair_step(pair_memory<C> &memory, const strip_place &stri
     }
 }
 
-/* Corrects delta of a query by the sum `error` of its row of dS over the keys from first_key on. All
- * rounds but the last leave the sums in space.errors. */
+/* Corrects delta of a query by the sum `error` of its row of dS over the keys from first_key on.
+ * All rounds but the last leave the sums in space.errors. */
 __device__ inline void correct_delta(const attention_space &space, int64_t row, float error,
                                      bool is_first, bool is_last) {
     if (!is_first) error += space.errors[row];
