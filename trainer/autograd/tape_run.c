@@ -25,6 +25,17 @@ static void add_residual_gradient(const fm_run *run, const fm_node *node) {
                        fm_run_output_gradient(run, node, 0), dx);
 }
 
+/* Lets the kernels of a backward step end the sums that are gradients of parameters together. */
+static void put_off_sums(fm_run *run, const fm_node *node) {
+    const fm_params *params = run->tape->params;
+    size_t room = run->kernels->sums_room();
+    if (room == 0 || node->n_param == 0 || node->stream != 0) return;
+    void *memory = fm_run_workspace(run, (int64_t)room);
+    if (run->dry) return;
+    run->kernels->put_off_sums(run->stream, memory, params->gradient,
+                               fm_params_at(params, params->gradient, params->n_element));
+}
+
 int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry) {
     fm_step *step = &tape->step[at];
     const fm_node *node = &tape->node[step->node];
@@ -38,7 +49,9 @@ int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry)
     if (step->phase != FM_PHASE_BACKWARD) {
         node->op->forward(&run, node);
     } else {
+        put_off_sums(&run, node);
         node->op->backward(&run, node);
+        if (!dry) node->kernels->finish_sums(stream);
         if (node->residual_adds && !dry) add_residual_gradient(&run, node);
     }
     fm_backend_name_op(NULL, NULL);

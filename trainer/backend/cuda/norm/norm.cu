@@ -14,7 +14,7 @@
 
 namespace fm_cuda {
 
-enum { NORM_WARPS = 8, NORM_THREADS = NORM_WARPS * 32, FINISH_SLICES = 32 };
+enum { NORM_WARPS = 8, NORM_THREADS = NORM_WARPS * 32, NORM_SLICES = 32 };
 
 template <int LANES_, int PARTS_, int V_, int ROWS_, int GRAD_ROWS_ = ROWS_> struct norm_shape {
     static constexpr int LANES = LANES_, PARTS = PARTS_, V = V_;
@@ -345,29 +345,6 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
     if (partial) leave_sums<S>(sums, d.c, partial);
 }
 
-/* dgamma and dbeta from the sums of `count` blocks. A block here makes 32 channels; it sums the
- * partial vectors in slices and adds the slices in order. */
-__global__ void __launch_bounds__(32 * FINISH_SLICES)
-    norm_finish_kernel(const float *partial, int count, int64_t c, fm_out dgamma, fm_out dbeta) {
-    __shared__ double slice[FINISH_SLICES][32];
-    cudaGridDependencySynchronize(); /* this kernel may start while the sums are still being made */
-    int64_t i = blockIdx.x * (int64_t)32 + threadIdx.x;
-    double total = 0;
-    if (i < 2 * c) {
-#pragma unroll 9
-        for (int p = threadIdx.y; p < count; p += FINISH_SLICES)
-            total += (double)partial[p * 2 * c + i];
-    }
-    slice[threadIdx.y][threadIdx.x] = total;
-    __syncthreads();
-    if (threadIdx.y > 0 || i >= 2 * c) return;
-#pragma unroll
-    for (int s = 1; s < FINISH_SLICES; s++)
-        total += slice[s][threadIdx.x];
-    fm_out out = i < c ? dgamma : dbeta;
-    if (out.data) put((float *)out.data + i % c, out.beta, (float)total);
-}
-
 /* -- launches */
 
 /* Which shape of kernel takes a row: by its width in packs of 16 bytes when all operands are even
@@ -414,18 +391,12 @@ size_t update_norm_grad_workspace(int64_t rows, int64_t c) {
     return layernorm_grad_workspace(rows, c);
 }
 
-/* Launched so that its blocks may start before the previous kernel ends; they wait for it. */
-void norm_finish(fm_stream *stream, const float *partial, unsigned count, int64_t c, fm_out dgamma,
-                 fm_out dbeta) {
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t how = {};
-    how.gridDim = dim3((unsigned)divide_up(2 * c, 32));
-    how.blockDim = dim3(32, FINISH_SLICES);
-    how.stream = queue(stream);
-    how.attrs = &early, how.numAttrs = 1;
-    FM_CUDA(cudaLaunchKernelEx(&how, norm_finish_kernel, partial, (int)count, c, dgamma, dbeta));
+partial_sums norm_sums(int64_t count, int64_t c, fm_out dgamma, fm_out dbeta) {
+    partial_sums s = {};
+    s.stride = 2 * c, s.count = (int)count, s.slices = NORM_SLICES;
+    s.target[0] = {dgamma.data, c, 0, dgamma.beta, false};
+    s.target[1] = {dbeta.data, c, 0, dbeta.beta, false};
+    return s;
 }
 
 template <typename T> void layernorm(fm_stream *stream, const fm_layernorm *a) {
@@ -442,7 +413,7 @@ template <typename T> void layernorm(fm_stream *stream, const fm_layernorm *a) {
 
 template <typename T>
 void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *a, void *workspace) {
-    float *partial = a->dgamma.data || a->dbeta.data ? (float *)workspace : NULL;
+    bool has_sums = a->dgamma.data || a->dbeta.data;
     bool is_even = is_aligned(a->x) && is_aligned(a->dy) && is_aligned(a->gamma) &&
                    is_aligned(a->dx.data) && is_whole<T>(a->ldx) && is_whole<T>(a->lddy) &&
                    is_whole<T>(a->lddx);
@@ -450,12 +421,16 @@ void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *a, void *workspa
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::GRAD_ROWS);
         unsigned blocks = grad_blocks_of<S>(k);
+        partial_sums sums = norm_sums(blocks, a->c, a->dgamma, a->dbeta);
+        size_t bytes = layernorm_grad_workspace(a->rows, a->c);
+        float *partial = has_sums ? sums_place(stream, sums, bytes, workspace) : NULL;
         if (blocks > 0) {
             layernorm_grad_kernel<T, S>
                 <<<blocks, S::GRAD_WARPS * 32, 0, queue(stream)>>>(*a, k, partial);
             FM_LAUNCHED();
         }
-        if (partial) norm_finish(stream, partial, blocks, a->c, a->dgamma, a->dbeta);
+        sums.partial = partial;
+        if (has_sums) end_sums(stream, sums);
     });
 }
 
@@ -477,19 +452,23 @@ void update_norm(fm_stream *stream, const fm_update_norm *a, const void *residua
 template <typename T>
 void update_norm_grad(fm_stream *stream, const fm_update_norm *a, const fm_update_norm_grad *g,
                       void *workspace) {
-    float *partial = g->dgamma.data || g->dbeta.data ? (float *)workspace : NULL;
+    bool has_sums = g->dgamma.data || g->dbeta.data;
     bool is_even = is_aligned(g->y) && is_aligned(g->dn) && is_aligned(g->dy.data) &&
                    is_aligned(g->dupdate) && is_aligned(a->gamma);
     with_shape<T>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = keep_runs_of(a->dropout, S::GRAD_ROWS);
         unsigned blocks = grad_blocks_of<S>(k);
+        partial_sums sums = norm_sums(blocks, a->dropout.c, g->dgamma, g->dbeta);
+        size_t bytes = layernorm_grad_workspace(0, a->dropout.c);
+        float *partial = has_sums ? sums_place(stream, sums, bytes, workspace) : NULL;
         if (blocks > 0) {
             update_norm_grad_kernel<T, S>
                 <<<blocks, S::GRAD_WARPS * 32, 0, queue(stream)>>>(*a, *g, k, partial);
             FM_LAUNCHED();
         }
-        if (partial) norm_finish(stream, partial, blocks, a->dropout.c, g->dgamma, g->dbeta);
+        sums.partial = partial;
+        if (has_sums) end_sums(stream, sums);
     });
 }
 
