@@ -2,10 +2,10 @@
  * those of LayerNorms.
  *
  * Such a step takes a few microseconds, most of which is the launch and the wait for the sums of
- * the kernel before. A node of backward has up to four of them. Between put_off_sums and finish_sums
- * they are therefore collected in a table, and one launch ends all of them. The partial sums are
- * then kept in the memory that put_off_sums was given. Only sums whose targets are gradients of
- * parameters are put off, since no kernel of the node reads those.
+ * the kernel before. A node of backward has up to four of them. Between put_off_sums and
+ * finish_sums they are therefore collected in a table, and one launch ends all of them. The partial
+ * sums are then kept in the memory that put_off_sums was given. Only sums whose targets are
+ * gradients of parameters are put off, since no kernel of the node reads those.
  *
  * The state is one per thread, because the calls of a node come from one thread. */
 #include "trainer/backend/cuda/core/bulk.cuh"
