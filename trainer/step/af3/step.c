@@ -143,10 +143,11 @@ static int64_t arena_bytes(const fm_af3_trainer *t, bool second) {
     return most;
 }
 
-/* Returns the bytes of scratch memory for the sum of gradients over the ranks of a sample. */
+/* Returns the bytes of scratch memory for the sums over the ranks of a sample. */
 static int64_t sum_bytes(const fm_af3_trainer *t) {
-    bool sums = t->options.model.groups && !t->options.forward_only;
-    return sums ? FM_AF3_SUM_ELEMENTS * (int64_t)fm_element_bytes(t->params.element) : 0;
+    return t->options.model.groups
+               ? FM_AF3_SUM_ELEMENTS * (int64_t)fm_element_bytes(t->params.element)
+               : 0;
 }
 
 int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *t) {
@@ -290,9 +291,12 @@ fm_status fm_af3_trainer_create(const fm_af3_trainer_options *options, fm_af3_tr
 void fm_af3_trainer_destroy(fm_af3_trainer *t) {
     if (!t) return;
     const fm_kernels *kernels = t->options.kernels;
+    for (int i = 0; i < FM_AF3_PARTS; i++)
+        fm_pass_forget(&t->part[i]);
     if (t->stream) kernels->device->stream_destroy(t->stream);
     fm_groups_unshare(t->options.model.groups);
     release_tapes(t);
+    kernels->release(t->stamp);
     kernels->release(t->memory);
     kernels->release(t->second_memory);
     kernels->release(t->sum_scratch);
