@@ -9,6 +9,7 @@
 
 #include "trainer/backend/kernels.h"
 #include "trainer/backend/row_end.h"
+#include "trainer/backend/triangle_block.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -113,6 +114,15 @@ static inline const fm_kernels *mixed_table(void);
 static inline void mixed_transition_grad(fm_stream *stream, const fm_transition *args,
                                          const fm_transition_grad *grad, void *workspace) {
     fm_transition_grad_composed(mixed_table(), stream, args, grad, workspace);
+}
+
+static inline size_t mixed_triangle_block_grad_workspace(const fm_triangle_block *args) {
+    return fm_triangle_block_composed_grad_workspace(mixed_table(), args);
+}
+
+static inline void mixed_triangle_block_grad(fm_stream *stream, const fm_triangle_block *args,
+                                             const fm_triangle_block_grad *grad, void *workspace) {
+    fm_triangle_block_composed_grad(mixed_table(), stream, args, grad, workspace);
 }
 
 static inline int64_t mixed_rows(const fm_attention *a) {
@@ -235,6 +245,8 @@ static inline const fm_kernels *mixed_table(void) {
     k.layernorm_grad = mixed_layernorm_grad;
     k.update_norm_grad = mixed_update_norm_grad;
     k.transition_grad = mixed_transition_grad;
+    k.triangle_block_grad_workspace = mixed_triangle_block_grad_workspace;
+    k.triangle_block_grad = mixed_triangle_block_grad;
     k.attention = mixed_attention;
     k.attention_grad = mixed_attention_grad;
     k.outer_grad = mixed_outer_grad;

@@ -182,7 +182,7 @@ void fm_af3_trainer_trunk(fm_af3_trainer *t) {
 void fm_af3_trainer_rollout(fm_af3_trainer *t) {
     fm_pass_run(&t->part[FM_AF3_PART_ROLLOUT], t->stream);
     fm_mirror_fetch(t->options.kernels, t->stream, fm_state_data(&t->state, t->rollout.x),
-                    t->options.kernels->act, 3 * t->features->sample.n_atom, t->raw, t->x);
+                    t->options.kernels->acc, 3 * t->features->sample.n_atom, t->raw, t->x);
 }
 
 /* Exchanges the labels of equivalent chains and atoms by the rollout; in the arena. */
