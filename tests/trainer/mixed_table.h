@@ -230,6 +230,19 @@ static inline void mixed_forget_island_entries(fm_kernels *k) {
     k->smooth_lddt_grad = NULL;
 }
 
+/* Rounds to bf16, as fm_tape.rounds does. */
+static inline void mixed_round(int64_t n, void *data) {
+    uint32_t *bits = data;
+    for (int64_t i = 0; i < n; i++)
+        bits[i] = (bits[i] + 0x7fff + (bits[i] >> 16 & 1)) & 0xffff0000u;
+}
+
+static inline void mixed_cast_rounded(fm_stream *stream, int64_t n, fm_element from, const void *x,
+                                      void *y) {
+    mixed_f32()->cast(stream, n, from, x, y);
+    mixed_round(n, y);
+}
+
 /* Filled by the first call, which must come before ranks run as threads: kernels call this, too. */
 static inline const fm_kernels *mixed_table(void) {
     static fm_kernels k;
@@ -260,6 +273,17 @@ static inline const fm_kernels *mixed_table(void) {
     k.report = wide->report;
     k.init = wide->init;
     mixed_forget_island_entries(&k);
+    return &k;
+}
+
+/* The same with the weights of bf16, and values of bf16 where an island ends. With fm_tape.rounds a
+ * step is then a plain composition in bf16. Not for concurrent first calls either. */
+static inline const fm_kernels *mixed_bf16_table(void) {
+    static fm_kernels k;
+    if (k.wide) return &k;
+    k = *mixed_table();
+    k.name = "cpu-bf16-f64";
+    k.cast = mixed_cast_rounded;
     return &k;
 }
 

@@ -115,6 +115,7 @@ static fm_status record(fm_af3_trainer *t, fm_error *reterr) {
                               reterr);
         tape->seed = t->options.seed;
         tape->spoils = t->options.spoils;
+        tape->rounds = t->options.rounds;
         tape->clock = fm_state_data(&t->state, t->clock);
     }
     if (status) return status;
