@@ -164,17 +164,22 @@ int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *t) {
 }
 
 /* The budget where none is given: what is taken plus what the device has left, less a reserve for
- * libraries. 0 when it is not known. */
+ * libraries; of ranks the least. 0 when it is not known. Threads that are ranks have none. */
 static int64_t own_budget(const fm_af3_trainer *t) {
     const int64_t reserve = (int64_t)2 << 30;
     int64_t available = (int64_t)t->options.kernels->device->free_bytes() - reserve;
-    if (available <= 0) return 0;
-    return available + t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes;
+    const fm_groups *groups = t->options.model.groups;
+    if (groups && !groups->least) return 0;
+    if (available > 0) {
+        available += t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes;
+    }
+    return fm_groups_least(groups, available > 0 ? available : 0);
 }
 
 static bool fits(const fm_af3_trainer *t) {
     int64_t budget = t->options.memory_budget_bytes;
-    return budget == 0 || fm_af3_trainer_memory_bytes(t) <= budget;
+    return fm_groups_least(t->options.model.groups,
+                           budget == 0 || fm_af3_trainer_memory_bytes(t) <= budget);
 }
 
 /* Records with the policy of the configuration, or with the first one that fits. */
@@ -226,20 +231,12 @@ static fm_status bind_arenas(fm_af3_trainer *t, fm_error *reterr) {
 
 /* Lets the other ranks read everything that exchanges may send. */
 static fm_status share_memory(fm_af3_trainer *t, fm_error *reterr) {
-    const fm_groups *groups = t->options.model.groups;
-    if (!groups || !groups->share) return FM_OK;
-    const struct {
-        void *memory;
-        int64_t bytes;
-    } shared[] = {{t->params.memory, t->params.memory_bytes},
-                  {t->state.memory, t->state.bytes},
-                  {t->memory, arena_bytes(t, false)},
-                  {t->second_memory, arena_bytes(t, true)},
-                  {t->sum_scratch, sum_bytes(t)}};
-    fm_status status = FM_OK;
-    for (size_t i = 0; i < sizeof shared / sizeof shared[0] && !status; i++)
-        status = groups->share(groups, shared[i].memory, (size_t)shared[i].bytes, reterr);
-    return status;
+    const fm_groups_memory shared[] = {
+        {t->params.memory, t->params.memory_bytes},       {t->state.memory, t->state.bytes},
+        {t->optimizer.memory, t->optimizer.memory_bytes}, {t->memory, arena_bytes(t, false)},
+        {t->second_memory, arena_bytes(t, true)},         {t->sum_scratch, sum_bytes(t)}};
+    return fm_groups_share(t->options.model.groups, shared, sizeof shared / sizeof shared[0],
+                           reterr);
 }
 
 /* -- creating */
@@ -305,9 +302,8 @@ void fm_af3_trainer_destroy(fm_af3_trainer *t) {
     for (int i = 0; i < FM_AF3_PARTS; i++)
         fm_pass_forget(&t->part[i]);
     if (t->stream) kernels->device->stream_destroy(t->stream);
+    fm_groups_unshare(t->options.model.groups);
     release_tapes(t);
-    const fm_groups *groups = t->options.model.groups;
-    if (groups && groups->unshare) groups->unshare(groups);
     kernels->release(t->stamp);
     kernels->release(t->memory);
     kernels->release(t->second_memory);

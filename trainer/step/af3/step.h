@@ -22,7 +22,8 @@
  * samples): same seed, same bits.
  *
  * The ranks of options.model.groups share a sample (model/af3/split.h): all get the same samples
- * and have the same results. */
+ * and have the same results. With several groups each adds its own samples, and
+ * fm_af3_trainer_update_with replaces fm_optimizer_step: it sums over the groups first. */
 #ifndef FM_TRAINER_STEP_AF3_STEP_H
 #define FM_TRAINER_STEP_AF3_STEP_H
 
@@ -149,10 +150,17 @@ FM_MUST_USE fm_status fm_af3_trainer_check(const fm_af3_trainer *trainer,
 
 /* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT as
  * fm_af3_trainer_check. FM_ERR_DATA, naming the first tensor, when a value is not finite. In both
- * cases nothing was added. The features must be those of a sample that was checked (stored.h). */
+ * cases nothing was added. FM_ERR_CLOSED when another rank was lost; the parameters and sums of
+ * gradients are not valid then. The features must be those of a sample that was checked
+ * (stored.h). */
 FM_MUST_USE fm_status fm_af3_trainer_add_sample(fm_af3_trainer *trainer,
                                                 const fm_af3_features *features,
                                                 fm_af3_result *ret_result, fm_error *reterr);
+
+/* Makes the update with the samples of all groups, `n_sample` of them, at least one. Collective:
+ * every rank of every group calls it, also one whose group added none. Returns the learning rate of
+ * the update. */
+double fm_af3_trainer_update_with(fm_af3_trainer *trainer, uint32_t n_sample);
 
 /* -- the parts, for callers that read results between them; call all of them in this order */
 

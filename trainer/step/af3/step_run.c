@@ -173,6 +173,7 @@ fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *feature
 void fm_af3_trainer_trunk(fm_af3_trainer *t) {
     const uint32_t n = t->features->n_cycle;
     for (uint32_t c = 0; c < n; c++) {
+        fm_groups_note(t->options.model.groups, t->optimizer.step + 1, c);
         fm_af3_trainer_write_cycle(t, c);
         fm_mirror_send(&t->mirror, t->stream);
         fm_pass_run(c + 1 < n ? &t->part[FM_AF3_PART_CYCLE] : &t->part[FM_AF3_PART_TRUNK],
@@ -258,24 +259,27 @@ void fm_af3_trainer_confidence(fm_af3_trainer *t) {
 
 /* -- a whole sample */
 
-/* Runs the sample again, checking what every step of its passes writes. */
+/* Runs the sample again, checking what every step of its passes writes. All passes run, because
+ * the other ranks of the sample wait for this one in their exchanges. */
 static fm_status name_nonfinite(fm_af3_trainer *t, fm_error *reterr) {
     uint32_t *flag = fm_state_data(&t->state, t->flag);
     const uint32_t n = t->features->n_cycle;
     char what[256] = "the norm of the gradient";
     bool found = false;
-    uint32_t cycle = 0;
+    uint32_t cycle = n - 1;
     clear_recycled(t);
-    for (uint32_t c = 0; c < n && !found; c++) {
-        fm_af3_trainer_write_cycle(t, c);
-        fm_mirror_send(&t->mirror, t->stream);
-        cycle = c;
-        found = fm_tape_name_nonfinite(&t->tape[c + 1 < n ? FM_AF3_CYCLE : FM_AF3_LAST], t->stream,
-                                       flag, what, sizeof what);
-    }
-    if (!found) {
-        (void)fm_tape_name_nonfinite(&t->tape[FM_AF3_CONFIDENCE], t->stream, flag, what,
-                                     sizeof what);
+    for (uint32_t i = 0; i <= n; i++) {
+        const int tape = i == n ? FM_AF3_CONFIDENCE : i + 1 < n ? FM_AF3_CYCLE : FM_AF3_LAST;
+        char here[sizeof what] = "";
+        if (i < n) {
+            fm_af3_trainer_write_cycle(t, i);
+            fm_mirror_send(&t->mirror, t->stream);
+        }
+        bool is_here = fm_tape_name_nonfinite(&t->tape[tape], t->stream, flag, here, sizeof here);
+        if (!is_here || found) continue;
+        found = true;
+        if (i < n) cycle = i;
+        memcpy(what, here, sizeof what);
     }
     return fm_fail(reterr, FM_ERR_DATA, "step %llu, sample %u, cycle %u: %s is not finite",
                    (unsigned long long)t->optimizer.step, t->features->slot, cycle, what);
@@ -292,13 +296,18 @@ fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *fe
                                     fm_af3_result *ret_result, fm_error *reterr) {
     fm_status status = fm_af3_trainer_begin(t, features, reterr);
     if (status) return status;
+    const fm_groups *groups = t->options.model.groups;
     fm_af3_trainer_trunk(t);
     fm_af3_trainer_rollout(t);
-    status = fm_af3_trainer_label(t, reterr);
+    status = fm_groups_check(groups, reterr);
+    if (!status) status = fm_af3_trainer_label(t, reterr);
     if (status) return status;
     if (!t->options.confidence_only) fm_af3_trainer_learn(t);
     fm_af3_trainer_confidence(t);
     fm_af3_trainer_sum_gradients(t);
+    t->options.kernels->synchronize(t->stream);
+    status = fm_groups_check(groups, reterr);
+    if (status) return status;
     bool is_finite = isfinite(t->result.loss);
     if (is_finite && !t->options.forward_only) {
         is_finite = fm_optimizer_add_sample(&t->optimizer, t->stream);
@@ -308,4 +317,16 @@ fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *fe
     if (!is_finite) return name_nonfinite(t, reterr);
     *ret_result = t->result;
     return FM_OK;
+}
+
+double fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample) {
+    const fm_groups *groups = t->options.model.groups;
+    if (groups && groups->dp) {
+        if (t->optimizer.pending == 0) fm_optimizer_clear_sum(&t->optimizer, t->stream);
+        fm_comm_sum(groups->dp, fm_params_trained(&t->params), t->optimizer.sum, t->sum_scratch,
+                    FM_AF3_SUM_ELEMENTS, t->stream);
+        fm_optimizer_count_others(&t->optimizer, n_sample);
+    }
+    fm_optimizer_step(&t->optimizer, t->stream);
+    return fm_optimizer_rate(&t->optimizer.options, t->optimizer.samples);
 }
