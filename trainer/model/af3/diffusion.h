@@ -84,8 +84,9 @@ fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_groups *groups,
                                          const fm_af3_diffusion_weights *weights);
 
 /* Records algorithm 20 after `prepare`. x_noisy is acc [S, n_atom, 3] Å. mask is act [S, N] with 0
- * for padding, or FM_TENSOR_NONE. The act type is that of the current table (island.h). Returns x_denoised, of the shape of x_noisy. If the ranks share
- * the S structures, x_noisy, levels and mask are this rank's, and so is the result. */
+ * for padding, or FM_TENSOR_NONE. The act type is that of the current table (island.h). Returns
+ * x_denoised, of the type and shape of x_noisy. If the ranks share the S structures, x_noisy,
+ * levels and mask are this rank's, and so is the result. */
 fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
                                        const fm_af3_atoms *atoms, const fm_af3_trunk_output *trunk,
                                        const fm_af3_prepared *prepared, fm_tensor_ref x_noisy,

@@ -1,8 +1,8 @@
 /* island.h: which parts of AlphaFold 3's network run on a tape's wide table (autograd/tape.h).
  *
  * Coordinates, noise levels, layers that read or make coordinates, the heads of the confidence
- * module, and all losses are always islands. The rest of the diffusion module is one as well, unless
- * its products are those of bf16. With a table that has no wide one, nothing is cast. */
+ * module, and all losses are always islands. The rest of the diffusion module is one as well,
+ * unless its products are those of bf16. With a table that has no wide one, nothing is cast. */
 #ifndef FM_TRAINER_AF3_ISLAND_H
 #define FM_TRAINER_AF3_ISLAND_H
 
