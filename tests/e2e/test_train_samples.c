@@ -66,12 +66,14 @@ static void a_run_writes_its_files(void **state) {
                          "! grep -q 'null\\|nan' whole/metrics.jsonl whole/eval.jsonl && "
                          "test \"$(sed 's/{.step.:\\([0-9]*\\),.*/\\1/' whole/eval.jsonl | "
                          "tr '\\n' ' ')\" = '2 4 5 ' && "
-                         "grep -q '\"lddt\":0' whole/eval.jsonl && "
+                         "grep -q '\"lddt\":0.*\"rollout_rmsd\":[0-9].*\"rollout_lddt\":0' "
+                         "whole/eval.jsonl && grep -q '\"lddt\":0' whole/metrics.jsonl && "
                          "test $(grep -c ' evaluated step=[245] lddt=0' whole.log) = 3 && "
                          "foldmill top whole --once >top.log && "
                          "grep -q 'lddt of 1 samples after step 5' top.log && "
                          "foldmill plot whole --out whole.svg && "
-                         "grep -q 'Held-out loss' whole.svg && "
+                         "grep -q 'Held-out loss' whole.svg && grep -q 'Smooth lDDT' whole.svg && "
+                         "grep -q 'RMSD of sampled structures' whole.svg && "
                          "! grep -q 'masked MSA' whole.svg && "
                          "grep -q 'files read' whole.log && test -s whole/ledger"),
                      0);

@@ -219,6 +219,16 @@ void bench_report(af3_bench *b, const char *group, const af3_worst *w, double ga
            ok ? "ok" : "FAIL");
 }
 
+void bench_report_memory(af3_bench *b, const char *pass, const fm_tape *tape) {
+    int64_t planned = tape->size.arena_bytes, used = fm_tape_used_bytes(tape);
+    bool ok = used == planned;
+    if (used == 0) return; /* it did not run: a sample of one cycle has no other */
+    b->failed |= !ok;
+    if (ok && !bench_prints(b)) return;
+    printf("%s %s memory       %s: %lld bytes planned, %lld used %s\n", b->name,
+           b->wide ? "f64" : "f32", pass, (long long)planned, (long long)used, ok ? "ok" : "FAIL");
+}
+
 void bench_compare(af3_bench *b, af3_worst *w, const fm_tape *tape, fm_tensor_ref tensor,
                    const char *name) {
     const fm_npy *array = case_find(b->expected, "out/", name);

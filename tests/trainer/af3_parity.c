@@ -1,7 +1,7 @@
 /* af3_parity.c: compares AlphaFold 3's modules with runs of the reference.
  *
  *     af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]
- *                [--recompute hidden|block] [--twice] CONFIG.json FILE.npz
+ *                [--recompute hidden|projections|block] [--twice] CONFIG.json FILE.npz
  *     af3_parity --bf16 [--products f32|bf16] [the same] CONFIG.json FILE.npz
  *     af3_parity [--device cpu|cuda] --unit FILE.npz...
  *
@@ -165,7 +165,7 @@ static fm_status run_sampling(const settings *set, const char *config, const cha
     fm_arena arenas[2] = {{0}, {0}};
     fm_npz features, wide;
     fm_status status = open_beside(&arenas[0], path, "_sample.npz", ".npz", &features, error);
-    af3_sample_files files = {config, &features, draws, draws};
+    af3_sample_files files = {config, &features, draws, draws, set->pad};
     uint64_t hash;
     *ret_good = !status && af3_ranks_run(&set->ranks, kernels, sampling_of_rank, &files, &hash);
     if (!status && !strcmp(set->device, "cpu")) {
@@ -262,14 +262,16 @@ static int run_step(const settings *set, const char *given_config, const char *g
 
 static void usage(FILE *out) {
     fprintf(out, "usage: af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]\n"
-                 "                  [--recompute hidden|block] [--twice] CONFIG.json FILE.npz\n"
+                 "                  [--recompute hidden|projections|block] [--twice] CONFIG.json "
+                 "FILE.npz\n"
                  "       af3_parity [--device cpu|cuda] --unit FILE.npz...\n\n"
                  "Compares AlphaFold 3's network with runs of the reference: one training step or "
                  "one\nsampling run, or with --unit single modules.\n\n"
                  "  --dap D        divide the run over D ranks, 1 to 16, of D GPUs with cuda\n"
                  "  --processes    the ranks are processes, not threads\n"
                  "  --pad N        N more tokens and MSA rows, and twice as many more atoms\n"
-                 "  --recompute    what backward computes again: hidden layers or whole blocks\n"
+                 "  --recompute    what backward computes again: hidden layers, also projections, "
+                 "or whole\n                 blocks\n"
                  "  --twice        run the step twice and demand the same bits\n"
                  "  --bf16         activations of bf16, judged by a plain composition\n"
                  "  --products     of the diffusion module with --bf16: f32 or bf16 (f32)\n\n"
@@ -293,6 +295,20 @@ static bool read_number(const char *option, const char *text, int least, int mos
 static bool is_one_of(const char *option, const char *text, const char *a, const char *b) {
     if (!strcmp(text, a) || !strcmp(text, b)) return true;
     fprintf(stderr, "af3_parity: %s: found '%s', expected %s or %s\n", option, text, a, b);
+    return false;
+}
+
+static bool read_policy(const char *text, fm_recompute_policy *ret_policy) {
+    static const char *const names[] = {"hidden", "projections", "block"};
+    static const fm_recompute_policy policies[] = {FM_RECOMPUTE_HIDDEN, FM_RECOMPUTE_PROJECTIONS,
+                                                   FM_RECOMPUTE_BLOCK};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) != 0) continue;
+        *ret_policy = policies[i];
+        return true;
+    }
+    fprintf(stderr, "af3_parity: --recompute: found '%s', expected hidden, projections or block\n",
+            text);
     return false;
 }
 
@@ -327,10 +343,7 @@ static bool parse_options(int argc, char **argv, settings *set, bool *ret_help) 
             valid = is_one_of("--products", optarg, "f32", "bf16");
             set->products = strcmp(optarg, "bf16") ? FM_AF3_PRODUCTS_F32 : FM_AF3_PRODUCTS_BF16;
             break;
-        case 'r':
-            valid = is_one_of("--recompute", optarg, "hidden", "block");
-            set->recompute = strcmp(optarg, "block") ? FM_RECOMPUTE_HIDDEN : FM_RECOMPUTE_BLOCK;
-            break;
+        case 'r': valid = read_policy(optarg, &set->recompute); break;
         case 'h': *ret_help = true; return true;
         default: usage(stderr); return false;
         }

@@ -27,8 +27,7 @@ typedef struct step {
     fm_af3_trainer *trainer;
     fm_af3_draws draws;
     fm_af3_features features;
-    int64_t last_bytes; /* that the last cycle's tape has used */
-    fm_tape hoisted;    /* denoises the training structures with the biases of `prepare` */
+    fm_tape hoisted; /* denoises the training structures with the biases of `prepare` */
     fm_tensor_ref hoisted_x;
     void *hoisted_memory;
     uint64_t *hash; /* of the updated parameters */
@@ -302,23 +301,13 @@ static void compare_update(step *s, const char *group, const char *prefix, void 
     if (w.count) bench_report(&s->base, group, &w, gate);
 }
 
-/* What both passes with gradients have used is what was planned. */
 static void compare_memory(step *s) {
-    const fm_tape *tape = s->trainer->tape;
-    const struct {
-        const char *name;
-        int64_t used, planned;
-    } pass[] = {{"last", s->last_bytes, tape[FM_AF3_LAST].size.arena_bytes},
-                {"confidence", fm_tape_used_bytes(&tape[FM_AF3_CONFIDENCE]),
-                 tape[FM_AF3_CONFIDENCE].size.arena_bytes}};
-    for (int i = 0; i < 2; i++) {
-        bool ok = pass[i].used == pass[i].planned;
-        s->base.failed |= !ok;
-        if (ok && !bench_prints(&s->base)) continue;
-        printf("step %s memory       %s: %lld bytes planned, %lld used %s\n",
-               s->base.wide ? "f64" : "f32", pass[i].name, (long long)pass[i].planned,
-               (long long)pass[i].used, ok ? "ok" : "FAIL");
-    }
+    static const char *const names[FM_AF3_TAPES] = {
+        [FM_AF3_CYCLE] = "cycle",           [FM_AF3_LAST] = "last",
+        [FM_AF3_CONFIDENCE] = "confidence", [FM_AF3_PREPARE] = "prepare",
+        [FM_AF3_DENOISE] = "denoise",       [FM_AF3_STRUCTURES] = "structures"};
+    for (int i = 0; i < FM_AF3_TAPES; i++)
+        bench_report_memory(&s->base, names[i], &s->trainer->tape[i]);
 }
 
 /* Clip, Adam with L2 and the moving average. */
@@ -383,7 +372,6 @@ static fm_status run(step *s, fm_error *error) {
     fm_af3_trainer_learn(trainer);
     compare_outputs(s);
     compare_hoisted(s);
-    s->last_bytes = fm_tape_used_bytes(&trainer->tape[FM_AF3_LAST]);
     fm_af3_trainer_confidence(trainer);
     fm_af3_trainer_sum_gradients(trainer);
     compare_logits(s);

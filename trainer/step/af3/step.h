@@ -31,6 +31,7 @@
 #include "trainer/optim/optimizer.h"
 #include "trainer/step/af3/features.h"
 #include "trainer/step/af3/mirror.h"
+#include "trainer/step/af3/score.h"
 #include "trainer/step/pass.h"
 
 typedef struct fm_af3_trainer_options {
@@ -57,6 +58,7 @@ typedef struct fm_af3_result {
     double loss;
     double term[FM_COMPLEX_TERMS], part[FM_COMPLEX_TERMS];
     double gradient_norm; /* before clipping; 0 with forward_only */
+    fm_af3_score rollout; /* of its structure against the labels; only with forward_only */
 } fm_af3_result;
 
 /* The name of a term in metrics: "mse", "smooth_lddt", ... */

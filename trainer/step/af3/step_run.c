@@ -235,6 +235,9 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     fm_complex_labels labels = f->labels;
     fm_mirror_begin(&t->mirror);
     fm_status status = f->number ? permute(t, &labels, reterr) : FM_OK;
+    if (!status && t->options.forward_only) {
+        status = fm_af3_score_structure(&labels, t->x, &t->scratch, &t->result.rollout, reterr);
+    }
     if (!status) {
         fm_complex_write_labels(&labels, &t->options.loss, &t->targets, fm_mirror_put, &t->mirror);
     }
