@@ -7,12 +7,12 @@
 #include "proto/base/plural.h"
 #include "proto/template_date.h"
 #include "trainer/app/choose_device.h"
-#include "trainer/app/predict_folder.h"
 #include "trainer/app/predict_inputs.h"
 #include "trainer/app/predict_pages.h"
 #include "trainer/app/predict_ranks.h"
 #include "trainer/app/predict_run.h"
 #include "trainer/app/predict_tables.h"
+#include "trainer/app/results_folder.h"
 #include "trainer/app/resume.h"
 #include "trainer/app/stop.h"
 #include "trainer/backend/cpu_threads.h"
@@ -657,7 +657,7 @@ static fm_status check_and_run(predict_settings *set, fm_results *results, uint3
                                fm_error *reterr) {
     predict_models *models = calloc(1, sizeof *models);
     if (!models) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the models' settings");
-    fm_status status = fm_predict_folder_check(set->out, reterr);
+    fm_status status = fm_results_folder_check(set->out, reterr);
     if (!status) status = look_at_models(set, models, reterr);
     if (!status) status = prepare_and_run(set, models, results, ret_refused, reterr);
     free(models);
