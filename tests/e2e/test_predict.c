@@ -390,15 +390,26 @@ static void a_model_teaches_the_next(void **state) {
             "grep -q '3 predictions (2 done earlier)' && test $(ls distilled/data/*.cif "
             "| wc -l) = 3"),
         0);
-    /* A higher limit takes back what a lower one kept, since the build reads the whole folder. What
-     * is below the limit is predicted and not kept; a second command keeps what is done. */
+    /* A higher limit takes back what a lower one kept, since the build reads the whole folder. No
+     * chain is predicted again for another limit. */
     assert_int_equal(
-        run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt "
-            "100 --resume --out distilled >higher.log 2>&1 && ! ls "
-            "distilled/data/*.cif 2>ls.err && test ! -s distilled/chains.txt && test "
-            "$(ls distilled/confidences/*_scores.json | wc -l) = 3 && foldmill distill "
-            "--cache cache --weights tiny.safetensors --min-plddt 100 --resume --out "
-            "distilled 2>&1 | grep -q '3 predictions (3 done earlier)'"),
+        run("cp -r distilled/data lower && foldmill distill --cache cache --weights "
+            "tiny.safetensors --min-plddt 100 --resume --out distilled 2>&1 | grep -q '3 "
+            "predictions (3 done earlier)' && ! ls distilled/data/*.cif 2>ls.err && test ! -s "
+            "distilled/chains.txt && test $(ls distilled/confidences/*_scores.json | wc -l) = 3 && "
+            "diff -r lower distilled/rejected"),
+        0);
+    assert_int_equal(
+        run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt 0 --resume "
+            "--out distilled 2>&1 | grep -q '3 predictions (3 done earlier)' && diff -r lower "
+            "distilled/data && test -z \"$(ls distilled/rejected)\" && test $(wc -l "
+            "<distilled/chains.txt) = 3"),
+        0);
+    /* Without --resume, a prediction below the limit replaces the one that was kept. */
+    assert_int_equal(
+        run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt 100 --out "
+            "distilled >higher.log 2>&1 && grep -q '^kept *0 of 3' higher.log && diff -r lower "
+            "distilled/rejected && test -z \"$(ls distilled/data)\""),
         0);
     assert_int_equal(run("foldmill distill --help >help && ! grep -q ensemble help && grep -q -- "
                          "'--seeds S  *the seed of' help"),

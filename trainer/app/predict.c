@@ -65,6 +65,7 @@ static const char distill_description[] =
     "Predicts each chain of a cache once, for self-distillation, and keeps the structures\n"
     "in which the model is confident. DIR becomes a dataset of predictions:\n\n"
     "  data/CHAIN.cif          structures whose mean pLDDT is at least --min-plddt\n"
+    "  rejected/CHAIN.cif      the other structures, which the build does not read\n"
     "  confidences/            _scores.json and _run.json of every chain\n"
     "  chains.txt              the names of the kept chains\n"
     "  summary.csv             a row for each chain\n\n"
@@ -78,7 +79,8 @@ static const char distill_description[] =
     "      --device cuda --dtype bf16\n"
     "  foldmill build d --predicted --alignments msas --cache distilled\n"
     "  foldmill train --cache distilled --preset af2-initial --out student\n\n"
-    "Exit codes are those of `foldmill predict`. --resume continues a stopped command.";
+    "Exit codes are those of `foldmill predict`. --resume continues a stopped command. With\n"
+    "another --min-plddt it moves structures and predicts no finished chain again.";
 
 typedef struct predict_settings {
     const char *program; /* "foldmill predict" or "foldmill distill" */
@@ -327,7 +329,7 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
         {"extra-msa", FM_OPTION_U64, &set->n_extra, "N",
          .help = "extra MSA rows (as a checkpoint says; else 5120)", .min = 1, .max = 1048576},
         {"min-plddt", FM_OPTION_F64, &set->min_plddt, "P",
-         .help = "write structures whose mean pLDDT is at least this (70)"},
+         .help = "keep structures whose mean pLDDT is at least this (70)"},
         {"resume", FM_OPTION_FLAG, &set->resume, NULL,
          .help = "keep predictions that an earlier command finished"},
         {"pdb", FM_OPTION_FLAG, &set->pdb, NULL, .help = "also write PDB files"},
