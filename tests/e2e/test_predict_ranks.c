@@ -150,7 +150,8 @@ static void a_killed_rank_is_named(void **state) {
                          "until_ranks 4; victim=$(rank_of $run 3); until_one killed; "
                          "kill -9 $victim; wait $run; test $? = 1 && all_gone $ranks && grep -q "
                          "\"^foldmill predict: rank 3 (process $victim) was killed by signal 9\" "
-                         "killed.err && grep -q 'a rank has failed; --resume keeps' killed.err"),
+                         "killed.err && grep -q 'a rank has failed; --resume keeps' killed.err && "
+                         "! grep -q 'before the first step' killed.err"),
                      0);
     assert_int_equal(
         run("test ! -e killed/summary.csv && "

@@ -20,6 +20,15 @@ static void note(const fm_trainer *t, uint64_t step, uint32_t cycle) {
     atomic_store(&groups->entry->cycle, cycle);
 }
 
+/* The same for a cycle of a prediction. Chains are counted here, because every recorded length has
+ * its own trainer. */
+static void note_prediction(const fm_trainer *t, uint32_t cycle) {
+    const fm_groups *groups = t->options.groups;
+    if (!groups || !groups->entry) return;
+    if (cycle == 0) atomic_fetch_add(&groups->entry->step, 1);
+    atomic_store(&groups->entry->cycle, cycle);
+}
+
 /* Sends the packet of a cycle. The caller runs the pass that takes it. */
 static void send_cycle(fm_trainer *t, const fm_flight *flight, uint32_t cycle, bool is_last) {
     fm_packet *packet = fm_ring_begin(&t->ring);
@@ -124,6 +133,7 @@ void fm_trainer_queue_cycle(fm_trainer *t, const fm_features *f, uint64_t seed, 
     const fm_flight flight = {.features = f, .step = seed};
     const uint32_t n_draw = (uint32_t)t->inputs.n_draw, first = cycle * n_draw;
     fm_backend_name_step(cycle + 1);
+    note_prediction(t, cycle);
     for (uint32_t at = first; at < first + n_draw; at++) {
         send_cycle(t, &flight, at, false);
         fm_pass_run(runs_last(t, at, f->n_cycle) ? &t->last_pass : &t->cycle_pass, t->stream);
