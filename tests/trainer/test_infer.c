@@ -141,6 +141,32 @@ static void recordings_are_used_again(void **state) {
     fm_infer_destroy(infer);
 }
 
+/* Twelve recordings, of chains with more and more extra rows, fit into a known memory. Eight are kept
+ * where the free memory is not known. */
+static void recordings_are_kept_as_memory_allows(void **state) {
+    enum { SHAPES = 12, STEP = 16 };
+    static const uint8_t extra[SHAPES * STEP * N_RES];
+    static const uint16_t deletions[SHAPES * STEP * N_RES];
+    static sample s;
+    make_sample(&s);
+    s.features.n_cycle = 1;
+    s.features.cycle[0].extra_msa = extra;
+    s.features.cycle[0].extra_deletion_matrix = deletions;
+    fm_infer_options options = infer_options();
+    options.predicts = true;
+    options.model.n_extra = SHAPES * STEP;
+    for (int is_known = 0; is_known < 2; is_known++) {
+        options.memory_budget_bytes = is_known ? (int64_t)1 << 34 : 0;
+        fm_infer *infer = create_infer(&options);
+        for (uint32_t run = 0; run < 2 * SHAPES; run++) {
+            s.features.cycle[0].n_extra = (run % SHAPES + 1) * STEP;
+            const fm_infer_result r = run_infer(infer, &s.features, *state);
+            assert_true(is_known && run >= SHAPES ? r.record_s == 0 : r.record_s > 0);
+        }
+        fm_infer_destroy(infer);
+    }
+}
+
 static void lengths_are_rounded_little(void **state) {
     (void)state;
     const int64_t expected[][2] = {{1, 16},      {16, 16},     {17, 32},     {255, 256},
@@ -613,6 +639,7 @@ int main(void) {
         cmocka_unit_test(heads_are_without_padding),
         cmocka_unit_test(the_distogram_explains_its_loss),
         cmocka_unit_test(recordings_are_used_again),
+        cmocka_unit_test(recordings_are_kept_as_memory_allows),
         cmocka_unit_test(lengths_are_rounded_little),
         cmocka_unit_test(memory_is_planned),
         cmocka_unit_test(nothing_of_training_is_kept),
