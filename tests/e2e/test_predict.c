@@ -120,6 +120,23 @@ static void foldmill_reads_its_predictions(void **state) {
                      0);
 }
 
+/* Room for a million extra rows makes samples so large that a stream begins with chains of 14
+ * residues. It is opened again for longer ones, which changes no bit. */
+static void long_chains_open_larger_streams(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(". ./lib; p --cache cache --extra-msa 1000000 --recycles 5 --recycle-tol 0 --out roomy "
+            ">roomy.log 2>&1 && p --cache cache --extra-msa 4000 --recycles 5 --recycle-tol 0 "
+            "--out few -q >few.log && test $(tail -n +2 roomy/summary.csv | cut -d , -f 2 | sort "
+            "-n | tail -1) -gt 15 && for f in $(cd few && ls */*.cif */*_scores.json); do cmp "
+            "few/$f roomy/$f || exit 1; done"),
+        0);
+    assert_int_equal(run(". ./lib; p --cache cache --extra-msa 1000000 --msa-clusters 60000 "
+                         "--recycles 20 --out narrow -q >narrow.log 2>narrow.err; test $? = 3 && "
+                         "grep -q 'residues, and at most 9 are taken' narrow.err"),
+                     0);
+}
+
 /* An alignment gives what a FASTA file with the same alignment gives; one chain alone gives what
  * it gives among others. */
 static void results_depend_on_the_chain_alone(void **state) {
@@ -466,6 +483,7 @@ int main(void) {
         cmocka_unit_test(a_browser_shows_the_page),
         cmocka_unit_test(a_model_teaches_the_next),
         cmocka_unit_test(datasets_are_distilled_apart),
+        cmocka_unit_test(long_chains_open_larger_streams),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
