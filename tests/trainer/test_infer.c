@@ -518,6 +518,31 @@ static void run_ranks(const fm_infer_options *one, int n, const sample *s, rank 
     fm_local_groups_destroy(groups);
 }
 
+/* What ranks with GPUs share with each other is memory that exists. */
+static fm_status share(const fm_groups *groups, void *memory, size_t bytes, fm_error *reterr) {
+    (void)groups;
+    if (memory && bytes) return FM_OK;
+    return fm_fail(reterr, FM_ERR_UNSUPPORTED, "%zu bytes cannot be shared", bytes);
+}
+
+static void ranks_share_what_they_have(void **state) {
+    const fm_layout layout = {1, 1, 1};
+    fm_local_groups *groups;
+    static sample s;
+    make_sample(&s);
+    assert_int_equal(fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, NULL),
+                     FM_OK);
+    fm_groups sharing = *fm_local_groups_get(groups, 0);
+    sharing.share = share;
+    fm_infer_options options = infer_options();
+    options.predicts = true;
+    options.groups = &sharing;
+    fm_infer *infer = create_infer(&options);
+    run_infer(infer, &s.features, *state);
+    fm_infer_destroy(infer);
+    fm_local_groups_destroy(groups);
+}
+
 static void release_ranks(rank *ranks, int n) {
     for (int r = 0; r < n; r++)
         fm_arena_fini(&ranks[r].arena);
@@ -650,6 +675,7 @@ int main(void) {
         cmocka_unit_test(slabs_give_what_whole_arrays_give),
         cmocka_unit_test(triangles_in_slabs_are_the_last_choice),
         cmocka_unit_test(slabs_follow_from_the_memory),
+        cmocka_unit_test(ranks_share_what_they_have),
         cmocka_unit_test(ranks_give_what_one_rank_gives),
         cmocka_unit_test(slabs_of_parts_give_what_whole_arrays_give),
         cmocka_unit_test(ranks_take_less_memory_each),

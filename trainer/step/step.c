@@ -266,8 +266,10 @@ static fm_status share_memory(fm_trainer *t, fm_error *reterr) {
                   {t->memory, arena_bytes(t)},
                   {t->scratch, scratch_bytes(t)}};
     fm_status status = FM_OK;
-    for (size_t i = 0; i < sizeof shared / sizeof shared[0] && !status; i++)
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0] && !status; i++) {
+        if (shared[i].bytes == 0) continue; /* parameters that are borrowed */
         status = groups->share(groups, shared[i].memory, (size_t)shared[i].bytes, reterr);
+    }
     return status;
 }
 
