@@ -385,30 +385,30 @@ static uint64_t draw_lengths(const settings *set, one_chain *chain) {
 
 static fm_status run_exactly(bench *b, one_chain *chain, uint64_t n_chain, fm_error *reterr) {
     double first, second;
-    fm_status status = FM_OK;
-    for (uint64_t i = 0; i < n_chain && !status; i++) {
+    fm_status status;
+    for (uint64_t i = 0; i < n_chain; i++) {
         status = time_chain(b, chain[i].n_res, &first, &second, &chain[i].exact_s, reterr);
-        if (!status)
-            printf("alone     %lld: %.3f s\n", (long long)chain[i].n_res, chain[i].exact_s);
+        if (status) return status;
+        printf("alone     %lld: %.3f s\n", (long long)chain[i].n_res, chain[i].exact_s);
         fflush(stdout);
     }
-    return status;
+    return FM_OK;
 }
 
 static fm_status run_in_order(bench *b, one_chain *chain, uint64_t n_chain, fm_error *reterr) {
-    fm_status status = FM_OK;
-    for (uint64_t i = 0; i < n_chain && !status; i++) {
+    fm_status status;
+    for (uint64_t i = 0; i < n_chain; i++) {
+        one_chain *at = &chain[i];
         fm_arena_reset(&b->arena);
-        status = make_chain_of(b, chain[i].n_res, reterr);
-        if (!status) status = run_once(b, (uint32_t)b->set->cycles, &chain[i].s, reterr);
-        chain[i].record_s = b->record_s;
-        if (!status) {
-            printf("in order  %lld: %.3f s, recorded in %.3f s\n", (long long)chain[i].n_res,
-                   chain[i].s, chain[i].record_s);
-        }
+        status = make_chain_of(b, at->n_res, reterr);
+        if (!status) status = run_once(b, (uint32_t)b->set->cycles, &at->s, reterr);
+        if (status) return status;
+        at->record_s = b->record_s;
+        printf("in order  %lld: %.3f s, recorded in %.3f s\n", (long long)at->n_res, at->s,
+               at->record_s);
         fflush(stdout);
     }
-    return status;
+    return FM_OK;
 }
 
 static void print_sum(const char *recorded, uint64_t n, const one_chain *sum) {
@@ -533,6 +533,66 @@ static int run_rank(int32_t rank, const char *address, void *context) {
     return result;
 }
 
+enum { MOST_OPTIONS = 40 };
+
+static void list_many_options(settings *set, fm_option *out) {
+    const fm_option options[] = {
+        {"many", FM_OPTION_FLAG, &set->many, NULL,
+         .help = "time chains of mixed lengths in one go, beside the sum of their single times"},
+        {"chains", FM_OPTION_U64, &set->chains, "N", .help = "of --many (100)", .min = 1,
+         .max = 100000},
+        {"shortest", FM_OPTION_U64, &set->shortest, "N", .help = "residues, of --many (50)",
+         .min = 1, .max = 1 << 20},
+        {"longest", FM_OPTION_U64, &set->longest, "N", .help = "residues, of --many (1000)",
+         .min = 1, .max = 1 << 20},
+        {"seed", FM_OPTION_U64, &set->seed, "N", .help = "of the lengths of --many (1)",
+         .max = UINT32_MAX},
+        {"every", FM_OPTION_U64, &set->every, "N",
+         .help = "run each N-th recorded length of --many, with its chains (1)", .min = 1,
+         .max = 1000},
+        {"from", FM_OPTION_U64, &set->from, "K", .help = "the first of them, from 0 on (0)"},
+        {0}};
+    memcpy(out, options, sizeof options);
+}
+
+static void list_options(settings *set, fm_option out[MOST_OPTIONS]) {
+    const fm_option options[] = {
+        {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
+        {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE", .help = "fp32 or bf16 (fp32)"},
+        {"preset", FM_OPTION_STRING, &set->preset, "NAME", .help = "sizes of the model (tiny)"},
+        {"config", FM_OPTION_STRING, &set->config, "FILE", .help = "changes to the preset"},
+        {"lengths", FM_OPTION_STRING, &set->lengths, "LIST", .help = "residues, as 256,384 (64)"},
+        {"clusters", FM_OPTION_U64, &set->clusters, "N", .help = "MSA rows (the preset's)"},
+        {"extra", FM_OPTION_U64, &set->extra, "N", .help = "extra MSA rows (the preset's)"},
+        {"cycles", FM_OPTION_U64, &set->cycles, "N", .help = "of the timed runs (4)", .min = 1,
+         .max = MOST_CYCLES},
+        {"rounds", FM_OPTION_U64, &set->rounds, "N", .help = "timed runs; the least counts (1)",
+         .min = 1, .max = 100},
+        {"warm-up", FM_OPTION_U64, &set->warm_up, "N", .help = "runs of two cycles before (2)",
+         .max = 2},
+        {"check", FM_OPTION_FLAG, &set->check, NULL,
+         .help = "compare with the reversed chain, and with slabs"},
+        {"threads", FM_OPTION_U64, &set->threads, "N", .help = "of the CPU (1)", .min = 1,
+         .max = 64},
+        {"budget", FM_OPTION_U64, &set->budget_gib, "GIB", .help = "of memory (what is free)"},
+        {"chunk", FM_OPTION_U64, &set->chunk_mib, "MIB",
+         .help = "of a slab (the planner's choice)"},
+        {"losses", FM_OPTION_FLAG, &set->losses, NULL, .help = "with losses, as foldmill eval"},
+        {"table", FM_OPTION_FLAG, &set->table, NULL, .help = "time of each module"},
+        {"triangles", FM_OPTION_FLAG, &set->triangles, NULL,
+         .help = "with --chunk or --check: triangle multiplications in slabs, too"},
+        {"dap", FM_OPTION_U64, &set->dap, "D",
+         .help = "processes with a GPU each that share each chain (1)", .min = 1,
+         .max = FM_LAYOUT_DAP},
+        {"backend", FM_OPTION_STRING, &set->backend, "NAME",
+         .help = "how these communicate: peer or nccl (peer)"},
+        {"direct", FM_OPTION_FLAG, &set->direct, NULL, .help = "capture nothing"},
+    };
+    enum { N = sizeof options / sizeof options[0] };
+    memcpy(out, options, sizeof options);
+    list_many_options(set, out + N);
+}
+
 int main(int argc, char **argv) {
     settings set = {.device = "cpu",
                     .dtype = "fp32",
@@ -549,51 +609,8 @@ int main(int argc, char **argv) {
                     .every = 1,
                     .dap = 1,
                     .backend = "peer"};
-    const fm_option options[] = {
-        {"device", FM_OPTION_STRING, &set.device, "NAME", .help = "cpu or cuda (cpu)"},
-        {"dtype", FM_OPTION_STRING, &set.dtype, "TYPE", .help = "fp32 or bf16 (fp32)"},
-        {"preset", FM_OPTION_STRING, &set.preset, "NAME", .help = "sizes of the model (tiny)"},
-        {"config", FM_OPTION_STRING, &set.config, "FILE", .help = "changes to the preset"},
-        {"lengths", FM_OPTION_STRING, &set.lengths, "LIST", .help = "residues, as 256,384 (64)"},
-        {"clusters", FM_OPTION_U64, &set.clusters, "N", .help = "MSA rows (the preset's)"},
-        {"extra", FM_OPTION_U64, &set.extra, "N", .help = "extra MSA rows (the preset's)"},
-        {"cycles", FM_OPTION_U64, &set.cycles, "N", .help = "of the timed runs (4)", .min = 1,
-         .max = MOST_CYCLES},
-        {"rounds", FM_OPTION_U64, &set.rounds, "N", .help = "timed runs; the least counts (1)",
-         .min = 1, .max = 100},
-        {"warm-up", FM_OPTION_U64, &set.warm_up, "N", .help = "runs of two cycles before (2)",
-         .max = 2},
-        {"check", FM_OPTION_FLAG, &set.check, NULL,
-         .help = "compare with the reversed chain, and with slabs"},
-        {"threads", FM_OPTION_U64, &set.threads, "N", .help = "of the CPU (1)", .min = 1,
-         .max = 64},
-        {"budget", FM_OPTION_U64, &set.budget_gib, "GIB", .help = "of memory (what is free)"},
-        {"chunk", FM_OPTION_U64, &set.chunk_mib, "MIB", .help = "of a slab (the planner's choice)"},
-        {"losses", FM_OPTION_FLAG, &set.losses, NULL, .help = "with losses, as foldmill eval"},
-        {"table", FM_OPTION_FLAG, &set.table, NULL, .help = "time of each module"},
-        {"many", FM_OPTION_FLAG, &set.many, NULL,
-         .help = "time chains of mixed lengths in one go, beside the sum of their single times"},
-        {"chains", FM_OPTION_U64, &set.chains, "N", .help = "of --many (100)", .min = 1,
-         .max = 100000},
-        {"shortest", FM_OPTION_U64, &set.shortest, "N", .help = "residues, of --many (50)",
-         .min = 1, .max = 1 << 20},
-        {"longest", FM_OPTION_U64, &set.longest, "N", .help = "residues, of --many (1000)",
-         .min = 1, .max = 1 << 20},
-        {"seed", FM_OPTION_U64, &set.seed, "N", .help = "of the lengths of --many (1)",
-         .max = UINT32_MAX},
-        {"every", FM_OPTION_U64, &set.every, "N",
-         .help = "run each N-th recorded length of --many, with its chains (1)", .min = 1,
-         .max = 1000},
-        {"from", FM_OPTION_U64, &set.from, "K", .help = "the first of them, from 0 on (0)"},
-        {"triangles", FM_OPTION_FLAG, &set.triangles, NULL,
-         .help = "with --chunk or --check: triangle multiplications in slabs, too"},
-        {"dap", FM_OPTION_U64, &set.dap, "D",
-         .help = "processes with a GPU each that share each chain (1)", .min = 1,
-         .max = FM_LAYOUT_DAP},
-        {"backend", FM_OPTION_STRING, &set.backend, "NAME",
-         .help = "how these communicate: peer or nccl (peer)"},
-        {"direct", FM_OPTION_FLAG, &set.direct, NULL, .help = "capture nothing"},
-        {0}};
+    fm_option options[MOST_OPTIONS];
+    list_options(&set, options);
     const fm_command command = {
         .program = "bench_predict",
         .arguments = "[options]",

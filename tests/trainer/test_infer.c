@@ -141,8 +141,8 @@ static void recordings_are_used_again(void **state) {
     fm_infer_destroy(infer);
 }
 
-/* Twelve recordings, of chains with more and more extra rows, fit into a known memory. Eight are kept
- * where the free memory is not known. */
+/* Twelve recordings, of chains with more and more extra rows, fit into a known memory. Eight are
+ * kept where the free memory is not known. */
 static void recordings_are_kept_as_memory_allows(void **state) {
     enum { SHAPES = 12, STEP = 16 };
     static const uint8_t extra[SHAPES * STEP * N_RES];

@@ -11,8 +11,8 @@
  *     _run.json         its inputs, weights, settings and times; written last
  *
  * A distillation writes data/CHAIN.cif, or rejected/CHAIN.cif for a mean pLDDT below the limit, and
- * CHAIN_scores.json and CHAIN_run.json in confidences. These folders are in OUT, or for the chain DATASET:CHAIN in OUT/DATASET. The names of files are
- * those of trainer/predict/chain_file.h. */
+ * CHAIN_scores.json and CHAIN_run.json in confidences. These folders are in OUT, or for the chain
+ * DATASET:CHAIN in OUT/DATASET. The names of files are those of trainer/predict/chain_file.h. */
 #ifndef FM_TRAINER_PREDICT_RUN_H
 #define FM_TRAINER_PREDICT_RUN_H
 

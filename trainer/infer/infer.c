@@ -208,19 +208,14 @@ static int64_t kept_bytes(const fm_infer *infer) {
     return bytes;
 }
 
-/* Returns the least value of all ranks, so that they all make the same decision. */
-static int64_t least(const fm_infer *infer, int64_t value) {
-    const fm_groups *groups = infer->options.groups;
-    return groups && groups->least ? groups->least(groups, value) : value;
-}
-
 /* Returns the memory that inference may take on the fullest device; 0 if it is not known. */
 static int64_t budget_bytes(const fm_infer *infer) {
     if (infer->options.memory_budget_bytes) return infer->options.memory_budget_bytes;
     int64_t available = (int64_t)infer->options.kernels->device->free_bytes();
-    if (available <= 0) return least(infer, 0);
+    if (available <= 0) return fm_groups_least(infer->options.groups, 0);
     int64_t budget = available + kept_bytes(infer) - reserve_bytes;
-    return least(infer, budget > 0 ? budget : 1); /* a full device, not an unknown one */
+    return fm_groups_least(infer->options.groups,
+                           budget > 0 ? budget : 1); /* a full device, not an unknown one */
 }
 
 /* Returns the longest recorded length below rows.n_res that fits with these rows, or 0. */
@@ -455,7 +450,8 @@ static fm_status run_cycles(fm_infer *infer, fm_trainer *t, const fm_features *f
         if (!looks) continue;
         status = take_ca(t, n, arena, now, reterr);
         if (c > 0) result->ca_change = distance_change(now, before, n);
-        stops = least(infer, c > 0 && result->ca_change < infer->options.recycle_tol);
+        stops = fm_groups_least(infer->options.groups,
+                                c > 0 && result->ca_change < infer->options.recycle_tol);
         memcpy(before, now, n * 3 * sizeof *now);
     }
     t->params.kernels->synchronize(t->stream);
@@ -521,7 +517,7 @@ static fm_status take_atoms(fm_infer *infer, fm_trainer *t, const fm_features *f
     bool finite = true;
     for (size_t i = 0; i < n_atom * 3; i++)
         finite = finite && isfinite(result->atoms[i]);
-    return least(infer, finite)
+    return fm_groups_least(infer->options.groups, finite)
                ? FM_OK
                : fm_trainer_name_nonfinite(t, f, infer->seed, result->n_cycle, reterr);
 }
