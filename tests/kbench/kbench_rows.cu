@@ -40,6 +40,46 @@ void layernorm(bench &b, int64_t rows, int64_t c) {
     b.part("bwd", 0, 3 * size, [=](fm_stream *q) { k->layernorm_grad(q, &g, space); });
 }
 
+/* AdaLN behind its products. Composed: LayerNorm with weights of ones and zeros, then modulate. */
+void adaln(bench &b, int64_t samples, int64_t n, int64_t c) {
+    const fm_kernels *k = b.k;
+    int64_t rows = samples * n, count = rows * c;
+    size_t acc = fm_element_bytes(k->acc) * (size_t)rows;
+    fm_adaln a = {
+        rows, c, n, 1e-5, b.act(count, 2), b.act(n * c, 3), b.act(n * c), b.out("y", count)};
+    fm_adaln_grad g = {b.act(count), b.grad("dx", count), b.grad("dg", n * c), {}};
+    if (samples > 1) g.dshift = b.grad("dshift", n * c);
+    void *normed = b.scratch((size_t)b.size((double)count));
+    void *dnormed = b.scratch((size_t)b.size((double)count));
+    void *zeros = b.scratch((size_t)b.size((double)c));
+    k->fill(NULL, c, 0, zeros);
+    fm_layernorm l = {rows,          c, c, c, 1e-5, a.x, b.ones(c), zeros, normed, b.scratch(acc),
+                      b.scratch(acc)};
+    fm_layernorm_grad lg = {rows,    c,      c,      c,    c,  a.x, l.gamma,
+                            dnormed, l.mean, l.rstd, g.dx, {}, {},  0};
+    fm_modulate m = {rows, c, n, a.g, normed, a.shift, NULL, a.y};
+    fm_modulate_grad mg = {g.dy, {dnormed, FM_WRITE}, g.dg, g.dshift};
+    void *space = b.scratch(k->layernorm_grad_workspace(rows, c));
+    bool is_composed = b.is("composed") || b.is_oracle;
+    double size = b.size((double)count), shared = b.size((double)(n * c));
+    b.part("fwd", 0, 2 * size + 2 * shared, [=](fm_stream *q) {
+        if (!is_composed) {
+            k->adaln(q, &a);
+            return;
+        }
+        k->layernorm(q, &l);
+        k->modulate(q, &m);
+    });
+    b.part("bwd", 0, 3 * size + 2 * shared, [=](fm_stream *q) {
+        if (!is_composed) {
+            k->adaln_grad(q, &a, &g);
+            return;
+        }
+        k->modulate_grad(q, &m, &mg);
+        k->layernorm_grad(q, &lg, space);
+    });
+}
+
 void gate(bench &b, int64_t rows, int64_t c) {
     const fm_kernels *k = b.k;
     int64_t n = rows * c;
@@ -252,6 +292,18 @@ void add_row_cases(void) {
     add_layernorm("layer norm 262144x64", {0.291, 0.541}, 262144, 64);
     add_layernorm("ft layer norm 196608x256", {0.252, 0.523}, 196608, 256);
     add_layernorm("ft layer norm 147456x128", {0.162, 0.331}, 147456, 128);
+    add_layernorm("af3 layer norm 18432x768", {0, 0}, 18432, 768);
+    add_layernorm("af3 layer norm 409600x16", {0, 0}, 409600, 16);
+    const std::vector<path> one_by_one = {{"composed", NULL}};
+    for (bool is_f32 : {false, true}) {
+        options of = how;
+        of.is_f32 = is_f32;
+        std::string type = is_f32 ? " f32" : "";
+        add(("af3 adaln tokens 48x384x768" + type).c_str(), {0, 0}, of,
+            [](bench &b) { adaln(b, 1, 48 * 384, 768); }, one_by_one);
+        add(("af3 adaln atoms 48x3200x128" + type).c_str(), {0, 0}, of,
+            [](bench &b) { adaln(b, 48, 3200, 128); }, one_by_one);
+    }
     add("gate 65536x128", {0, 0}, how, [](bench &b) { gate(b, 65536, 128); });
     /* Peers: PyTorch's eager silu(a) * b and its gradient, without the product again. */
     add("af3 swiglu pair 65536x512", {0.190, 0.504}, how, [](bench &b) { swiglu(b, 65536, 512); });

@@ -101,6 +101,20 @@ void check_layernorm(const char *name, int64_t rows, int64_t c, int64_t gap, fm_
     });
 }
 
+/* Without weights; backward makes the statistics again. */
+void check_bare_layernorm(const char *name, int64_t rows, int64_t c, fm_beta beta) {
+    check(name, 2, [=](work_bench &b) {
+        fm_layernorm a = {};
+        a.rows = rows, a.c = a.ldx = a.ldy = c, a.eps = 1e-5;
+        a.x = b.act(rows * c, 3), a.y = b.out(rows * c);
+        b.k->layernorm(NULL, &a);
+        fm_layernorm_grad g = {};
+        g.rows = rows, g.c = g.ldx = g.lddy = g.lddx = c, g.eps = a.eps;
+        g.x = a.x, g.dy = b.act(rows * c), g.dx = b.grad(rows * c, beta);
+        b.k->layernorm_grad(NULL, &g, b.space(b.k->layernorm_grad_workspace(rows, c)));
+    });
+}
+
 void check_gate(const char *name, int64_t rows, int64_t c, int64_t gap, bool masked,
                 int64_t x_rows) {
     check(name, 2, [=](work_bench &b) {
@@ -606,6 +620,12 @@ void check_kernels(void) {
     check_layernorm("layernorm c 128", 4099, 128, 0, FM_WRITE);
     check_layernorm("layernorm c 256", 4099, 256, 8, FM_ADD);
     check_layernorm("layernorm c 384", 259, 384, 0, FM_WRITE);
+    check_layernorm("layernorm c 16", 4099, 16, 0, FM_ADD);
+    check_layernorm("layernorm c 768", 259, 768, 0, FM_ADD);
+    check_bare_layernorm("bare layernorm c 5", 7, 5, FM_ADD);
+    check_bare_layernorm("bare layernorm c 16", 301, 16, FM_WRITE);
+    check_bare_layernorm("bare layernorm c 128", 301, 128, FM_ADD);
+    check_bare_layernorm("bare layernorm c 768", 61, 768, FM_WRITE);
     check_gate("gate odd", 13, 7, 2, true, 0);
     check_gate("gate 128", 1000, 128, 64, true, 0);
     check_gate("gate odd, shared rows", 15, 7, 2, false, 5);

@@ -295,6 +295,8 @@ FM_KERNEL(ANY, void, init, fm_stream *stream, fm_init_kind kind, int64_t n, uint
 FM_KERNEL(ACT, void, modulate, fm_stream *stream, const fm_modulate *args)
 FM_KERNEL(ACT, void, modulate_grad, fm_stream *stream, const fm_modulate *args,
           const fm_modulate_grad *grad)
+FM_KERNEL(ACT, void, adaln, fm_stream *stream, const fm_adaln *args)
+FM_KERNEL(ACT, void, adaln_grad, fm_stream *stream, const fm_adaln *args, const fm_adaln_grad *grad)
 FM_KERNEL(ACT, void, gather_rows, fm_stream *stream, const fm_rows *args, const void *x, fm_out y)
 FM_KERNEL(ACT, void, sum_rows, fm_stream *stream, const fm_rows *args, const void *x, fm_out y)
 /* y[window, query, key, :] = z[token of the query, token of the key, :] (+ y), 0 for pairs with a

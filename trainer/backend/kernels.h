@@ -103,7 +103,7 @@ typedef struct fm_gemm {
 
 /* y = (x - mean) * rstd * gamma + beta over the last axis, where rstd = 1/sqrt(var + eps) and var
  * is the mean of squared deviations. AlphaFold's eps is 1e-5. There may be gaps between rows (ld >=
- * c). */
+ * c). A gamma of NULL means ones, a beta of NULL zeros. */
 typedef struct fm_layernorm {
     int64_t rows, c, ldx, ldy;
     double eps;
@@ -115,9 +115,10 @@ typedef struct fm_layernorm {
 typedef struct fm_layernorm_grad {
     int64_t rows, c, ldx, lddy, lddx;
     const void *x, *gamma, *dy; /* act */
-    const void *mean, *rstd;    /* acc [rows] */
+    const void *mean, *rstd;    /* acc [rows]; NULL: made again from x, with eps */
     fm_out dx;                  /* act [rows, c] */
     fm_out dgamma, dbeta;       /* acc [c] */
+    double eps;                 /* of the forward; read only without mean and rstd */
 } fm_layernorm_grad;
 
 /* -- gates */
