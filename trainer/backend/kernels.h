@@ -147,6 +147,27 @@ typedef struct fm_swiglu {
     void *y;       /* act [rows, c] */
 } fm_swiglu;
 
+/* The transition sublayer of AlphaFold 3 (AF3-11):
+ *
+ *     a | b = w1 LayerNorm(x),   y = x + w2 (swish(a) * b)          x only if `residual`
+ *
+ * `kept` holds what backward needs beside the operands, in a form of the backend's choice. */
+typedef struct fm_swiglu_transition {
+    int64_t rows, c, hidden;
+    double eps;
+    bool residual;
+    const void *x, *norm; /* act [rows, c]; [2, c]: gamma, beta */
+    const void *w1, *w2;  /* act [2 hidden, c]: of a, then of b; [c, hidden] */
+    void *kept;           /* act, swiglu_transition_kept elements; forward only: NULL: not kept */
+    void *y;              /* act [rows, c], may be x; NULL: only `kept` is made. Forward only */
+} fm_swiglu_transition;
+
+typedef struct fm_swiglu_transition_grad {
+    const void *dy; /* act [rows, c] */
+    fm_out dx; /* act, without the residual's part, which is dy itself; may be dy with FM_ADD */
+    fm_out dnorm, dw1, dw2; /* acc, like the parameters */
+} fm_swiglu_transition_grad;
+
 /* -- masked mean */
 
 /* y[r, :] = sum_s mask[s, r] x[s, r, :] / (eps + sum_s mask[s, r]): the mean query of global column

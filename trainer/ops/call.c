@@ -384,6 +384,37 @@ void fm_call_swiglu_grad(fm_run *run, const fm_swiglu *args, const void *dy, fm_
     if (!run->dry) run->kernels->swiglu_grad(run->stream, args, dy, dx);
 }
 
+static fm_swiglu_transition whole_swiglu(const fm_swiglu_transition *args) {
+    fm_swiglu_transition whole = *args;
+    whole.eps = FM_LAYERNORM_EPS;
+    return whole;
+}
+
+static double swiglu_flops(const fm_swiglu_transition *a) {
+    return 6.0 * (double)a->rows * (double)a->c * (double)a->hidden;
+}
+
+void fm_call_swiglu_transition(fm_run *run, const fm_swiglu_transition *args) {
+    int64_t mark = fm_run_mark(run);
+    fm_swiglu_transition whole = whole_swiglu(args);
+    void *workspace =
+        fm_run_workspace(run, (int64_t)run->kernels->swiglu_transition_workspace(&whole));
+    run->flops += swiglu_flops(args) * (args->y ? 1 : 2.0 / 3);
+    if (!run->dry) run->kernels->swiglu_transition(run->stream, &whole, workspace);
+    fm_run_release(run, mark);
+}
+
+void fm_call_swiglu_transition_grad(fm_run *run, const fm_swiglu_transition *args,
+                                    const fm_swiglu_transition_grad *grad) {
+    int64_t mark = fm_run_mark(run);
+    fm_swiglu_transition whole = whole_swiglu(args);
+    void *workspace = fm_run_workspace(
+        run, (int64_t)run->kernels->swiglu_transition_grad_workspace(&whole, grad));
+    run->flops += 2 * swiglu_flops(args);
+    if (!run->dry) run->kernels->swiglu_transition_grad(run->stream, &whole, grad, workspace);
+    fm_run_release(run, mark);
+}
+
 void fm_call_scale_rows(fm_run *run, int64_t rows, int64_t c, const void *scale, const void *x,
                         fm_out y) {
     if (!run->dry) run->kernels->scale_rows(run->stream, rows, c, c, c, scale, x, y);
