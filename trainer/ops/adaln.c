@@ -13,7 +13,7 @@ typedef struct attributes {
 enum { IN_A, IN_S };
 enum { P_NORM, P_GATE, P_GATE_BIAS, P_SHIFT };
 
-/* n = hat(s) * gamma (26:2), in the workspace. */
+/* n = hat(s) * gamma (AF3-26:2), in the workspace. */
 static void *norm_s(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     void *normed = fm_run_workspace_act(run, at->s_rows * at->c_s);
@@ -61,7 +61,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_adaln args = adaln_of(run, node, gate);
     args.shift = shift;
     args.y = fm_run_output(run, node, 0);
-    fm_call_adaln(run, &args); /* 26:1, 26:3 */
+    fm_call_adaln(run, &args); /* AF3-26:1 AF3-26:3 */
 }
 
 /* The gradient of the shift is dy, summed over the samples that share s. */
