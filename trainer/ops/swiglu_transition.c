@@ -60,9 +60,8 @@ fm_tensor_ref fm_op_swiglu_transition(fm_tape *tape, const char *name, fm_tensor
     fm_node_param(tape, node, weights->w2);
     int64_t kept = (int64_t)tape->kernels->swiglu_transition_kept(&(fm_swiglu_transition){
         .rows = at->rows, .c = at->c, .hidden = at->hidden, .residual = residual});
-    if (tape->with_gradient && kept > 0) {
-        fm_node_save(tape, node, keep, tensor->element, 1, &kept);
-    }
+    bool saves = tape->with_gradient && kept > 0;
+    if (saves) fm_node_save(tape, node, keep, tensor->element, 1, &kept);
     return residual ? fm_node_residual(tape, node, IN_X)
                     : fm_node_output_described(tape, node, tensor);
 }

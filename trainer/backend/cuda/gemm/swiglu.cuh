@@ -1,5 +1,5 @@
-/* swiglu.cuh: what the kernels of AlphaFold 3's transition share, forward (swiglu_transition.cu) and
- * backward (swiglu_transition_grad.cu). */
+/* swiglu.cuh: what the kernels of AlphaFold 3's transition share, forward (swiglu_transition.cu)
+ * and backward (swiglu_transition_grad.cu). */
 #ifndef FM_BACKEND_CUDA_SWIGLU_CUH
 #define FM_BACKEND_CUDA_SWIGLU_CUH
 

@@ -1,13 +1,13 @@
-/* swiglu_transition.cu: AlphaFold 3's transition from its input to its sum in one kernel, in bf16 on
- * warp groups:
+/* swiglu_transition.cu: AlphaFold 3's transition from its input to its sum in one kernel, in bf16
+ * on warp groups:
  *
  *     a | b = w1 LayerNorm(x),   y = x + w2 (swish(a) * b)
  *
  * for rows of C = 64 or 128 channels and a hidden layer that is a multiple of 64. It has the
- * structure of transition.cu: two warp groups with 64 rows each, weights through a ring, and a chunk
- * of 64 hidden channels that is the accumulators of the first product (a's 64 columns, then b's) and
- * then, in registers, the operand of the second. Nothing is kept: backward makes a and b again
- * (swiglu_transition_grad.cu).
+ * structure of transition.cu: two warp groups with 64 rows each, weights through a ring, and a
+ * chunk of 64 hidden channels that is the accumulators of the first product (a's 64 columns, then
+ * b's) and then, in registers, the operand of the second. Nothing is kept: backward makes a and b
+ * again (swiglu_transition_grad.cu).
  *
  * x is normalised in registers and goes back to shared memory. Kept in registers beside both sums,
  * half of its 128 channels got the registers of the second operand too (ptxas 13.0). */

@@ -3,11 +3,11 @@
  *
  *     a | b = n w1,   dp = dy w2,   da | db = the gradient of swish(a) * b,   dn = (da | db) w1
  *
- * for the shapes of swiglu_transition.cu and with its structure. A chunk of 64 hidden channels is in
- * the accumulators of the first two products and then, in registers, the operand of the third, which
- * reads W1 from the same place as the first. da, db and swish(a) * b also go to memory for the
- * weight gradients, which are products over all rows. LayerNorms before and after it are launches of
- * their own. */
+ * for the shapes of swiglu_transition.cu and with its structure. A chunk of 64 hidden channels is
+ * in the accumulators of the first two products and then, in registers, the operand of the third,
+ * which reads W1 from the same place as the first. da, db and swish(a) * b also go to memory for
+ * the weight gradients, which are products over all rows. LayerNorms before and after it are
+ * launches of their own. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/cuda/gemm/row_begin.cuh"
@@ -22,8 +22,8 @@ struct swiglu_grad_call {
     int hidden, chunks, turns, tiles, offset; /* as in transition.cu */
 };
 
-/* A chunk has the slots of W1, each 64 columns of the rows of a and of b, side by side, and then one
- * of W2 with C rows by 64 columns. The ring has two chunks. */
+/* A chunk has the slots of W1, each 64 columns of the rows of a and of b, side by side, and then
+ * one of W2 with C rows by 64 columns. The ring has two chunks. */
 template <int C> struct swiglu_grad_space {
     static constexpr int PARTS = C / 64, STEP = PARTS + 1, SLOTS = 2 * STEP;
     static constexpr int SLOT = 128 * 64, LAST = C * 64;
