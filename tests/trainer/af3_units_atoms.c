@@ -128,7 +128,7 @@ static void record_adaln(af3_unit *u) {
     fm_tensor_ref a = unit_input(u, "a"), s = unit_input(u, "s");
     fm_adaln_weights w =
         fm_af3_adaln_weights(&u->scope, unit_extent(u, "in.a", 2), unit_extent(u, "in.s", 2));
-    unit_output(u, fm_af3_adaln(&u->tape, a, s, &w));
+    unit_output(u, fm_op_adaln(&u->tape, "adaln", a, s, &w));
 }
 
 static void record_transition(af3_unit *u) {

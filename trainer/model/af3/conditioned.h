@@ -10,12 +10,8 @@
 #include "trainer/model/af3/config.h"
 #include "trainer/model/af3/params.h"
 #include "trainer/model/af3/split.h"
+#include "trainer/ops/adaln.h"
 #include "trainer/ops/window_attention.h"
-
-typedef struct fm_adaln_weights {
-    fm_param_ref norm_s;           /* [c_s] */
-    fm_linear_weights gate, shift; /* [c, c_s]; only the gate has a bias */
-} fm_adaln_weights;
 
 typedef struct fm_conditioned_attention_weights {
     fm_adaln_weights norm;          /* of queries; for tokens also of keys */
@@ -54,9 +50,6 @@ fm_conditioned_block_weights fm_af3_conditioned_block_weights(const fm_scope *sc
                                                               bool of_atoms);
 
 /* -- recording */
-
-fm_tensor_ref fm_af3_adaln(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                           const fm_adaln_weights *weights);
 
 /* Returns the bias [N, N, n_head] that the attention of tokens adds to its logits, from z [N, N,
  * c_z]. If each rank has some rows of z, their biases are gathered. */
