@@ -20,6 +20,7 @@
 #include "proto/base/plural.h"
 #include "proto/base/program.h"
 #include "trainer/app/begin_from.h"
+#include "trainer/app/check_samples.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/gpu_cores.h"
 #include "trainer/app/launch.h"
@@ -60,6 +61,14 @@ static int help_config(void) {
     fm_train_config_document(&af2, &af3, text);
     fputs(text, stdout);
     return FM_EXIT_OK;
+}
+
+static int check_samples(const fm_train_options *set) {
+    fm_error error;
+    uint32_t n_bad;
+    fm_status status = fm_check_samples(set, &n_bad, &error);
+    if (status) return report(&error);
+    return n_bad ? EXIT_FAILED : EXIT_OK;
 }
 
 /* -- opening what a run needs */
@@ -417,6 +426,7 @@ int fm_train_main(int argc, char **argv) {
     }
     if (set.show_config) return show_config(&set);
     if (set.help_config) return help_config();
+    if (set.check_samples) return check_samples(&set);
     fm_train_run *run = calloc(1, sizeof *run);
     if (!run) {
         fm_fail(&error, FM_ERR_NOMEM, "no memory for a run");
