@@ -262,6 +262,8 @@ static void mistakes_are_refused(void **state) {
         {"foldmill eval -c " CHECKPOINT " --data unix:socket --set best -o x",
          "found 'best', expected ema or model", 2},
         {"foldmill eval -c nothing --data unix:socket -o x", "nothing: ", 1},
+        {"foldmill eval -c run --data unix:socket -o x",
+         "its newest checkpoint is run/checkpoint-000000000012", 2},
         {"foldmill eval -c small.ini --data unix:socket -o x", "small.ini: ", 1},
         {"foldmill eval -c " CHECKPOINT " --data unix:socket --snapshot held-out -o x",
          "snapshot held-out is not served here; there are: all", 1},

@@ -122,12 +122,12 @@ static fm_status parse(eval_settings *set, int argc, char **argv, fm_error *rete
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
-    const fm_command command = {
-        .program = program,
-        .arguments = "--checkpoint FILE --data URL | --cache DIR --out DIR [options]",
-        .summary = "score a checkpoint on the chains of a snapshot",
-        .description = description,
-        .options = options};
+    const fm_command command = {.program = program,
+                                .arguments =
+                                    "--checkpoint FILE --data URL|--cache DIR --out DIR [options]",
+                                .summary = "score a checkpoint on the chains of a snapshot",
+                                .description = description,
+                                .options = options};
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, reterr);
     if (!status) status = check(set, reterr);
