@@ -37,6 +37,8 @@ FM_MUST_USE fm_status fm_loop_create(const fm_loop_events *events, void *owner, 
 
 /* Returns after fm_loop_stop was called and every listener and socket is closed. */
 void fm_loop_run(fm_loop *loop);
+/* Blocks the watched signals in the calling thread, which must be the loop's, and closes the loop's
+ * own handles. */
 void fm_loop_stop(fm_loop *loop);
 /* Frees the loop. It must not be running. */
 void fm_loop_destroy(fm_loop *loop);

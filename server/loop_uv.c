@@ -126,9 +126,20 @@ static void close_handle(uv_handle_t *handle) {
     if (handle->type != UV_UNKNOWN_HANDLE && !uv_is_closing(handle)) uv_close(handle, NULL);
 }
 
+/* A closed handle gives its signal back to the default action, so a second signal would end the
+ * process before its owner has cleaned up. From here on signals are blocked in this thread. */
+static void block_signals(const fm_loop *loop) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (size_t i = 0; i < loop->n_signal; i++)
+        sigaddset(&signals, loop->signals[i].signum);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+}
+
 void fm_loop_stop(fm_loop *loop) {
     if (loop->is_stopped) return;
     loop->is_stopped = true;
+    block_signals(loop);
     close_handle((uv_handle_t *)&loop->async);
     close_handle((uv_handle_t *)&loop->timer);
     for (size_t i = 0; i < loop->n_signal; i++)

@@ -208,9 +208,10 @@ static void log_end(const fm_server *server) {
            (unsigned long long)fm_log_get_losses().n_dropped);
 }
 
-/* Signals that stop the server reach it only while its loop runs. A second one that comes while it
- * closes everything would otherwise end the process before it has removed its socket's folder.
- * Threads inherit the mask, so this thread calls it before it starts any. */
+/* Signals that stop the server reach it only while its loop runs, which blocks them again when it
+ * stops. A second one that comes while everything is closed would otherwise end the process before
+ * it has removed its socket's folder. Threads inherit the mask, so this thread calls it before it
+ * starts any. */
 static void mask_signals(int how) {
     sigset_t signals;
     sigemptyset(&signals);
@@ -258,7 +259,6 @@ static fm_status serve(const serve_settings *set, const from_systemd *systemd, f
     if (http) fm_log(FM_LOG_INFO, "http", "url=%s", http);
     mask_signals(SIG_UNBLOCK);
     fm_server_run(server);
-    mask_signals(SIG_BLOCK);
     log_end(server);
     fm_server_destroy(server);
     return FM_OK;

@@ -60,6 +60,7 @@ typedef struct bench {
     int n_rank;
     bool failed;
     fm_meeting *meeting; /* of ranks that are processes; NULL for threads */
+    gathered gathered;   /* from them */
     void *scratch;       /* for sums over ranks */
 } bench;
 
@@ -213,6 +214,7 @@ static void close_bench(bench *b) {
     if (b->kernels) {
         b->kernels->release(b->memory);
         b->kernels->release(b->scratch);
+        gathered_release(b->kernels, &b->gathered);
     }
     fm_state_release(&b->in.state);
     fm_params_release(&b->params);
@@ -348,7 +350,7 @@ static const float *probe(bench *b, const char *node, int nth) {
         const fm_tensor *t = fm_tape_tensor(&rank->last, ref);
         const void *data = fm_tape_data(&rank->last, ref);
         if (t->shard_axis < 0) return data;
-        if (b->meeting) return gather_parts(b->kernels, b->meeting, t, data);
+        if (b->meeting) return gather_parts(b->kernels, b->meeting, t, data, &b->gathered);
         int64_t count = fm_tensor_local_count(t) * t->shard_count;
         whole = whole ? whole : fm_arena_alloc_array(&b->arena, (size_t)count, sizeof *whole);
         assert(whole);

@@ -116,6 +116,10 @@ static void the_cpu_has_products_of_f32(void **state) {
     fm_af3_config config = fm_af3_config_initial();
     fm_error error = {0};
     assert_int_equal(fm_af3_check_products(&config, kernels, &error), FM_OK);
+    fm_kernels narrow = *kernels;
+    narrow.act = FM_ELEMENT_BF16;
+    assert_int_equal(fm_af3_check_products(&config, &narrow, &error), FM_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "those of bf16"));
     config.products = FM_AF3_PRODUCTS_TF32;
     assert_int_equal(fm_af3_check_products(&config, kernels, &error), FM_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "diffusion_products = tf32: cpu-f32"));

@@ -79,10 +79,10 @@ FM_MUST_USE fm_status fm_foreign_compare(const fm_weights_file *file, const fm_p
                                          fm_error *reterr);
 
 /* Imports the values of an open file into master, into average where params has one, and into the
- * copy that ops read: all of them or none. The report is allocated in the arena and filled in as
- * soon as names can be compared. It returns FM_ERR_DATA if a value is not finite. It also returns
- * FM_ERR_DATA if arrays are missing, extra or of another shape and the options do not allow this.
- * It returns FM_ERR_FORMAT if the file has no name of any known naming. */
+ * copy that ops read: all of them or none. The report is allocated in the arena. It is filled in
+ * once names are compared, also when an error follows. FM_ERR_DATA means that a value is not
+ * finite, or that arrays are missing, extra or of another shape and the options do not allow this.
+ * FM_ERR_FORMAT means that the file has no name of any known naming. */
 FM_MUST_USE fm_status fm_foreign_import_file(const fm_weights_file *file, fm_params *params,
                                              const fm_import_options *options, fm_arena *arena,
                                              fm_import_report *ret_report, fm_error *reterr);

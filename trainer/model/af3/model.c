@@ -91,6 +91,11 @@ void fm_af3_queue_constants(const fm_params *params, const fm_af3_weights *weigh
 fm_status fm_af3_check_products(const fm_af3_config *config, const fm_kernels *kernels,
                                 fm_error *reterr) {
     static const char *const names[] = {"f32", "tf32", "bf16"};
+    if (kernels->act == FM_ELEMENT_BF16) {
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                       "AlphaFold 3 needs activations of fp32; found those of bf16 (%s)",
+                       kernels->name);
+    }
     if (config->products == FM_AF3_PRODUCTS_F32) return FM_OK;
     return fm_fail(reterr, FM_ERR_UNSUPPORTED,
                    "[af3] diffusion_products = %s: %s has products of f32 only",

@@ -34,7 +34,8 @@ void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_conf
  * from the standard normal distribution. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_draw_parameters(fm_params *params, uint64_t seed, fm_error *reterr);
 
-/* FM_ERR_UNSUPPORTED when the backend does not have these products of the diffusion module. */
+/* FM_ERR_UNSUPPORTED when the backend does not have these products of the diffusion module, and
+ * when its activations are bf16: positions need more digits. */
 FM_MUST_USE fm_status fm_af3_check_products(const fm_af3_config *config, const fm_kernels *kernels,
                                             fm_error *reterr);
 

@@ -32,8 +32,8 @@ typedef struct fm_stored_sample {
 FM_MUST_USE fm_status fm_stored_sample_check(const fm_npz *npz, fm_arena *arena,
                                              fm_af3_features *ret_features, fm_error *reterr);
 
-/* Reads an archive. FM_ERR_DATA for a sample that does not fit the format; the errors of
- * fm_npz_parse. The archive is not used afterwards. */
+/* Reads an archive, which the sample does not refer to afterwards. FM_ERR_DATA means that the
+ * sample does not fit the format. Other errors are those of fm_npz_parse. */
 FM_MUST_USE fm_status fm_stored_sample_parse(fm_bytes archive, fm_stored_sample *ret_sample,
                                              fm_error *reterr);
 
