@@ -309,8 +309,6 @@ void fm_tape_forward(fm_tape *tape, fm_stream *stream);
  * in pieces, in order and without gaps. */
 void fm_tape_forward_nodes(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream);
 void fm_tape_backward(fm_tape *tape, fm_stream *stream);
-/* Runs the steps [first, end) of backward, which follow those that have run. */
-void fm_tape_backward_part(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream);
 
 /* Sets to 0 the gradients of parameters that backward does not write. Ranks that run different
  * nodes call this before backward, because a sum over ranks leaves other ranks' gradients there. */

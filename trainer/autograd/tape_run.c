@@ -113,11 +113,6 @@ void fm_tape_backward(fm_tape *tape, fm_stream *stream) {
     walk(tape, tape->n_forward, tape->n_step, stream);
 }
 
-void fm_tape_backward_part(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream) {
-    assert(first >= tape->n_forward && end <= tape->n_step);
-    walk(tape, first, end, stream);
-}
-
 void fm_tape_clear_unwritten(const fm_tape *tape, fm_stream *stream) {
     const fm_params *params = tape->params;
     const fm_kernels *kernels = tape->kernels;

@@ -234,11 +234,6 @@ static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *
     }
     fm_tape_bind(&t->cycle, t->memory);
     fm_tape_bind(&t->last, t->memory);
-    const fm_groups *groups = t->options.groups;
-    if (groups && groups->sample) {
-        t->buckets = fm_buckets_plan(&t->last, groups->sample, fm_trainer_scratch_count(t),
-                                     groups->layout.bp == 1);
-    }
     /* The host makes only small tensors in it, and pages that are never touched take no memory. */
     t->host = calloc(1, (size_t)t->state.bytes);
     return t->host ? FM_OK
@@ -314,11 +309,10 @@ static void queue_report(fm_trainer *t, fm_stream *stream) {
 static void queue_backward(fm_trainer *t, fm_stream *stream) {
     const fm_groups *groups = t->options.groups;
     if (groups) fm_tape_clear_unwritten(&t->last, stream);
-    if (groups && groups->sample) {
-        fm_buckets_backward(&t->buckets, &t->last, groups->sample, t->scratch,
-                            fm_trainer_scratch_count(t), stream);
-    } else {
-        fm_tape_backward(&t->last, stream);
+    fm_tape_backward(&t->last, stream);
+    if (groups) {
+        fm_comm_sum(groups->sample, t->params.n_element, t->params.gradient, t->scratch,
+                    fm_trainer_scratch_count(t), stream);
     }
 }
 

@@ -19,7 +19,6 @@
 #include "trainer/loss/terms.h"
 #include "trainer/model/model.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/step/buckets.h"
 #include "trainer/step/step_features.h"
 #include "trainer/step/pass.h"
 #include "trainer/step/ring.h"
@@ -99,9 +98,8 @@ struct fm_trainer {
     fm_tensor_ref atoms; /* [N_res, 14, 3] Å of the last cycle; FM_TENSOR_NONE without a module */
     fm_tensor_ref head[FM_HEADS]; /* logits that are kept; FM_TENSOR_NONE: not kept */
     fm_optimizer optimizer;
-    void *memory;       /* the step arena */
-    void *scratch;      /* for sums over ranks, acc; NULL on one rank */
-    fm_buckets buckets; /* of the gradient, where several ranks share a sample */
+    void *memory;  /* the step arena */
+    void *scratch; /* for sums over ranks, acc; NULL on one rank */
     uint8_t *host; /* owned copy of the state's layout, in which the host makes small tensors */
     fm_stream *stream;
     fm_ring ring;
