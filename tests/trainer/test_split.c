@@ -88,6 +88,33 @@ static void dap_gives_the_same_numbers(void **state) {
     compare_with_one(FM_ORDER_ORIGINAL, FM_RECOMPUTE_NONE, 8, 1); /* more than its templates */
 }
 
+/* Losses of several steps. Differences grow tenfold about every four steps, however they began
+ * (docs/reference/parallelism.md). In f64 they begin at 1e-16, so an error of a rank would show. */
+static void several_steps_give_the_same_losses(void **state) {
+    (void)state;
+    enum { STEPS = 15, SAMPLES = 4 };
+    static sample s[SAMPLES];
+    fm_trainer_options options = exact_options(FM_ORDER_ORIGINAL, FM_RECOMPUTE_NONE);
+    fm_trainer *one = create(&options);
+    fm_team *team = create_team(&options, 8, 1);
+    fm_error error = {0};
+    for (int i = 0; i < SAMPLES; i++) {
+        make_sample(&s[i]);
+        s[i].aatype[3] = (uint8_t)(i + 4);
+    }
+    for (uint32_t step = 0; step < STEPS; step++) {
+        fm_features *features = &s[step % SAMPLES].features;
+        features->n_cycle = 1 + step % 3;
+        fm_sample_result expected = take(one, features), got = {0};
+        assert_int_equal(fm_team_queue(team, features, true, &error), FM_OK);
+        assert_int_equal(fm_team_collect(team, &got, &error), FM_OK);
+        assert_true(fabs(got.loss / expected.loss - 1) < 1e-11);
+        fm_trainer_update(one);
+    }
+    fm_team_destroy(team);
+    fm_trainer_destroy(one);
+}
+
 static void bp_gives_the_same_numbers(void **state) {
     (void)state;
     compare_with_one(FM_ORDER_OUTER_FIRST, FM_RECOMPUTE_NONE, 1, 2);
@@ -514,6 +541,7 @@ static void a_devices_multiple_changes_no_result(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dap_gives_the_same_numbers),
+        cmocka_unit_test(several_steps_give_the_same_losses),
         cmocka_unit_test(bp_gives_the_same_numbers),
         cmocka_unit_test(a_nonfinite_value_stops_all_ranks),
         cmocka_unit_test(all_ranks_have_one_schedule),
