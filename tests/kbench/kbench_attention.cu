@@ -131,6 +131,8 @@ void add_attention_cases(void) {
         [](bench &b) { pointwise(b, 65536, 4, 4, 16); });
     add_core("af3 single attention 384 16x24", {0, 0}, {1, 384, 16, 24, BIASED | MASKED});
     add_core("af3 single attention 256 16x24", {0, 0}, {1, 256, 16, 24, BIASED | MASKED});
+    add_core("af3 diffusion attention 48x384 16x48", {0, 0}, {48, 384, 16, 48, BIASED});
+    add_core("af3 diffusion attention 1x384 16x48", {0, 0}, {1, 384, 16, 48, BIASED});
     add_core("ft triangle attention 384 4x32", {1.910, 3.381}, {384, 384, 4, 32, BIASED});
     add_core("ft row attention 512x384 8x32", {0, 0}, {512, 384, 8, 32, BIASED});
     add_core("ft column attention 384x512 8x32", {0, 0}, {384, 512, 8, 32, TRANSPOSED});

@@ -69,6 +69,27 @@ void check_many_keys(void) {
                     {1, 1, 70, 4610, 1, 32, 32, false, true, true, true, false, 0, W});
 }
 
+/* More than 32 channels per head, and keys in one, two and three rounds of the backward. */
+void check_wide_heads(void) {
+    const fm_beta W = FM_WRITE, A = FM_ADD;
+    check_attention("attention c 48",
+                    {1, 2, 70, 33, 2, 48, 96, false, true, true, true, false, 5, A});
+    check_attention("attention c 40, no gate",
+                    {2, 2, 33, 70, 2, 40, 80, false, false, true, true, false, 5, W});
+    check_attention("attention c 64, no bias",
+                    {1, 3, 130, 200, 2, 64, 128, false, true, false, true, false, 9, A});
+    check_attention("attention c 56, nothing valid",
+                    {1, 2, 20, 90, 3, 56, 168, false, true, true, true, false, 0, W});
+    check_attention("attention samples 190 2x48",
+                    {1, 9, 190, 190, 2, 48, 96, false, true, true, true, false, 50, W});
+    check_attention("attention samples 384 4x48",
+                    {1, 6, 384, 384, 4, 48, 192, false, true, true, true, false, 90, W});
+    check_attention("attention samples 500 2x48",
+                    {1, 3, 500, 500, 2, 48, 96, false, true, true, true, false, 90, A});
+    check_attention("attention rounds 600 2x32",
+                    {1, 4, 600, 600, 2, 32, 64, false, true, true, true, false, 90, W});
+}
+
 } // namespace
 
 void check_attentions(void) {
@@ -95,8 +116,6 @@ void check_attentions(void) {
                     {1, 7, 1, 33, 3, 5, 15, false, false, false, true, true, 4, A});
     check_attention("attention nothing valid",
                     {1, 2, 19, 21, 2, 8, 16, false, true, true, true, false, 0, W});
-    check_attention("attention c 48",
-                    {1, 2, 70, 33, 2, 48, 96, false, true, true, true, false, 5, A});
     check_attention("attention groups",
                     {2, 3, 40, 40, 2, 16, 32, false, true, true, true, false, 5, A});
     check_attention("attention 65x129 c 32",
@@ -169,6 +188,7 @@ void check_attentions(void) {
                     {2, 16, 128, 128, 4, 16, 64, false, true, true, true, false, 50, W});
     check_attention("attention templates ending 128 4x16",
                     {4, 128, 128, 128, 4, 16, 64, true, true, true, true, false, 50, W});
+    check_wide_heads();
     check_many_keys();
 }
 

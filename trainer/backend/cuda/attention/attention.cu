@@ -19,8 +19,8 @@ static bool is_stride_of_chunks(const fm_attention_stride &s) {
 
 /* bf16, whole chunks of 8 channels, 16-byte rows, and enough queries to fill a tile's rows. */
 static bool is_tensor_core_shape(const fm_attention *a) {
-    return a->c_head % 8 == 0 && a->c_head <= 32 && a->n_kv_head == a->n_head && a->n_query >= 8 &&
-           a->n_query * a->n_key >= 256 && is_stride_of_chunks(a->q_stride) &&
+    return a->c_head % 8 == 0 && a->c_head <= MAX_MMA_CHANNELS && a->n_kv_head == a->n_head &&
+           a->n_query >= 8 && a->n_query * a->n_key >= 256 && is_stride_of_chunks(a->q_stride) &&
            is_stride_of_chunks(a->k_stride) && is_stride_of_chunks(a->v_stride) &&
            is_stride_of_chunks(a->o_stride) && (!a->g || is_stride_of_chunks(a->g_stride));
 }
@@ -34,8 +34,8 @@ static bool is_round_scale(double scale) {
 
 static bool is_wgmma_forward(const fm_attention *a) {
     int64_t most_keys = a->bias && a->c_head > 16 ? MAX_PACKED_KEYS : MAX_FORWARD_KEYS;
-    return a->n_query > GROUP_ROWS && a->n_key > GROUP_ROWS && a->n_key <= most_keys &&
-           a->mask_value >= 1e4 && (!a->bias || is_round_scale(a->scale));
+    return a->c_head <= MAX_WGMMA_CHANNELS && a->n_query > GROUP_ROWS && a->n_key > GROUP_ROWS &&
+           a->n_key <= most_keys && a->mask_value >= 1e4 && (!a->bias || is_round_scale(a->scale));
 }
 
 /* 1 / scale as the forward by tensor cores has it: attention_wgmma.cu rounds it to bf16, where it
@@ -55,7 +55,8 @@ static bool is_short_tensor(const fm_attention *a, const fm_attention_stride &s)
 }
 
 static bool is_wgmma_backward(const fm_attention *a) {
-    return a->n_query <= MAX_LONG_ROWS && a->n_key <= MAX_LONG_ROWS &&
+    return a->c_head <= MAX_WGMMA_CHANNELS && a->n_query <= MAX_LONG_ROWS &&
+           a->n_key <= MAX_LONG_ROWS &&
            is_short(a->n_group * a->n_batch * a->n_head * MAX_LONG_ROWS * 32, 0, 0, 0) &&
            (!a->mask || is_short(a->n_group * a->mask_stride[0], a->n_batch * a->mask_stride[1],
                                  MAX_LONG_ROWS * a->mask_stride[2], 0)) &&
@@ -92,8 +93,9 @@ static bool has_few_keys(const fm_attention *a) {
  *                   with a bias 1 / scale is one that bf16 holds
  *                   backward: up to 256 queries and keys           all of dS^T in shared memory
  *     WGMMA_LONG    backward: 257 to 512 queries or keys           keys in passes, dS^T in slots
- *     MMA           the same c_head, other sizes, 8 queries or     mma.sync has 16-row tiles and
- *                   more, queries * keys at least 256              no limit on the length
+ *     MMA           the same c_head and 40, 48, 56, 64, other      mma.sync has 16-row tiles and
+ *                   sizes, 8 queries or more, queries * keys at    no limit on the length
+ *                   least 256
  *     ONE_QUERY     one query, keys shared by all heads, no bias   global column attention: bound
  *                   and no gate, c_head 8, 16, 32, f32 and bf16    by reading keys and values
  *     FEW_KEYS      one query, up to 8 keys for each head, no      template pointwise attention:
@@ -176,7 +178,10 @@ static size_t tensor_core_layout(const fm_attention *a, attention_path path, boo
     ret->bias_t = carve.take(plane * sizeof(bf16));
     ret->dbias =
         (float *)carve.take((size_t)(ret->chunks * planes * a->n_query * a->n_key) * sizeof(float));
-    if (is_mma) return carve.used;
+    if (is_mma) {
+        ret->errors = (float *)carve.take((size_t)rows * sizeof(float));
+        return carve.used;
+    }
     /* wgmma_dbias reads both by 128 rows, of which the last may be beyond the end. */
     int64_t columns = a->n_group * a->n_batch * a->n_head * ret->ld_bias_t * 4 + 2 * TILE;
     int64_t terms = a->n_group * a->n_batch * ret->ld_bias + TILE;

@@ -22,8 +22,10 @@ enum {
      * c_head is above 16 */
     MAX_FORWARD_KEYS = 16384,
     MAX_PACKED_KEYS = 4608,
-    MAX_BLOCK_ROWS = 256, /* WGMMA backward: queries and keys that one block takes at once */
-    MAX_LONG_ROWS = 512,  /* WGMMA_LONG: queries at once, keys in passes */
+    MAX_BLOCK_ROWS = 256,    /* WGMMA backward: queries and keys that one block takes at once */
+    MAX_LONG_ROWS = 512,     /* WGMMA_LONG: queries at once, keys in passes */
+    MAX_WGMMA_CHANNELS = 32, /* of a head: WGMMA and WGMMA_LONG; MMA has tiles of up to 64 */
+    MAX_MMA_CHANNELS = 64,
     MAX_ONE_QUERY_HEADS = 16,
     MAX_FEW_KEYS = 8
 };
@@ -50,6 +52,7 @@ struct attention_space {
     float *columns;      /* [group, batch, head][2][ld_bias_t, 2]: what a column of logits (-lse /
                           * scale) and of dP (-delta) starts from in wgmma_dbias */
     float *sums;         /* WGMMA_LONG: dq of the passes so far, [blocks, ...] */
+    float *errors;       /* MMA: sums of the rows of dS over the rounds so far, like delta */
     float *terms;        /* [group, batch, ld_bias]: mask terms in units of log2 */
     int64_t ld_bias, ld_bias_t, chunks; /* chunks: of the batches, for dbias */
     float

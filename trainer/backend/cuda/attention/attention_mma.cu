@@ -80,8 +80,13 @@ __device__ inline void store_output(const fm_attention &a, const tile_place &p, 
     }
 }
 
+/* Blocks of a multiprocessor; with 64 channels more registers pay more. */
+template <int C> constexpr int forward_blocks() {
+    return C == 64 ? 3 : 5;
+}
+
 template <int C>
-__global__ void __launch_bounds__(TILE_THREADS, 5)
+__global__ void __launch_bounds__(TILE_THREADS, forward_blocks<C>())
     mma_forward(fm_attention a, attention_space space) {
     __shared__ __align__(16) bf16 qs[TILE * C];
     __shared__ __align__(16) key_tiles<C> keys;
@@ -215,8 +220,10 @@ void attention_mma(fm_stream *stream, const fm_attention *a, const attention_spa
     unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head * divide_up(a->n_query, TILE));
     if (a->c_head <= 16) {
         mma_forward<16><<<blocks, TILE_THREADS, 0, queue(stream)>>>(*a, space);
-    } else {
+    } else if (a->c_head <= 32) {
         mma_forward<32><<<blocks, TILE_THREADS, 0, queue(stream)>>>(*a, space);
+    } else {
+        mma_forward<64><<<blocks, TILE_THREADS, 0, queue(stream)>>>(*a, space);
     }
     FM_LAUNCHED();
 }

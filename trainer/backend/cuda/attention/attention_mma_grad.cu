@@ -4,7 +4,8 @@
  *             and delta = <dout', o / sigmoid(g)> = <dout, o>. Both come from the gated output o,
  *             which the output projection's backward needs anyway, so nothing is recomputed.
  *     pairs   dq, dk and dv in one walk. A block takes one (group, batch, head); a warp takes 32 of
- *             its keys in two strips of 16 and keeps their dk and dv in registers. For each tile of
+ *             its keys in two strips of 16 (16 in one with 64 channels) and keeps their dk and dv
+ *             in registers. For each tile of
  *             64 queries it recomputes the logits once, keys down, queries across:
  *
  *                 S^T = k q^T (+ bias)      P^T = 2^(S^T - lse)
@@ -22,7 +23,8 @@
  * same sign for all keys of a query. This error would add up, since dbias sums over batches, and
  * the weight gradient of the bias over queries and keys too. But each row of dS sums to zero
  * exactly, except for the error in delta: the row's sum of dS is that error. The pairs kernel forms
- * it by a product with ones and adds it to delta before dbias reads it. */
+ * it by a product with ones and adds it to delta before dbias reads it. Where the keys take several
+ * rounds, the last one adds the errors of all. */
 #include "trainer/backend/cuda/attention/attention_mma.cuh"
 
 namespace fm_cuda {
@@ -37,20 +39,21 @@ __device__ inline void put_two(bf16 *at, fm_beta beta, float x, float y) {
     *(uint32_t *)at = pack_two(x, y);
 }
 
-/* dout', dg and delta. One thread takes eight channels of a (group, batch, query, head), and four
- * neighbouring threads take a row. Heads are fastest, as in memory. */
+/* dout', dg and delta. One thread takes eight channels of a (group, batch, query, head), and LANES
+ * (4 or 8) neighbouring threads take a row. Heads are fastest, as in memory. */
+template <int LANES>
 static void gate_gradient(fm_stream *stream, const fm_attention *args,
                           const fm_attention_grad *gradient, const attention_space *places) {
     fm_attention a = *args;
     fm_attention_grad grad = *gradient;
     attention_space space = *places;
-    int64_t n = a.n_group * a.n_batch * a.n_query * a.n_head * 4;
+    int64_t n = a.n_group * a.n_batch * a.n_query * a.n_head * LANES;
     each(stream, round_up(n, 32), [=] __device__(int64_t i) {
         unsigned heads = (unsigned)a.n_head, queries = (unsigned)a.n_query;
-        unsigned index = (unsigned)(min_size(i, n - 1) / 4), rest = index / heads;
+        unsigned index = (unsigned)(min_size(i, n - 1) / LANES), rest = index / heads;
         unsigned head = index % heads, query = rest % queries, at = rest / queries;
         unsigned batch = at % (unsigned)a.n_batch, group = at / (unsigned)a.n_batch;
-        int c = (int)(i % 4) * 8;
+        int c = (int)(i % LANES) * 8;
         bool is_inside = i < n && c < a.c_head;
         int64_t at_o = offset_of(a.o_stride, group, batch, query, head) + c;
         int64_t at_g = offset_of(a.g_stride, group, batch, query, head) + c;
@@ -73,6 +76,7 @@ static void gate_gradient(fm_stream *stream, const fm_attention *args,
             store<bf16, 8>((bf16 *)space.dout + row * a.c_head + c, d);
         }
         delta = row_sum(delta);
+        if (LANES == 8) delta += __shfl_xor_sync(0xffffffffu, delta, 4);
         if (is_inside && c == 0) space.delta[row] = delta;
     });
 }
@@ -108,7 +112,19 @@ __device__ inline void fetch_queries(const fm_attention &a, const attention_spac
  * two blocks of 8 fill it with 128. PAIR_LD pads the rows of dS^T against bank conflicts. */
 enum { PAIR_WARPS = 12, PAIR_WARPS_TWICE = 8, PAIR_LD = TILE + 8 };
 
-/* Shared memory of a block of `keys` keys, one key per thread. */
+/* Strips of 16 keys per warp. With 64 channels, dk and dv of one strip fill the registers. */
+template <int C> __host__ __device__ constexpr int pair_strips() {
+    return C == 64 ? 1 : 2;
+}
+/* The keys of a warp, and of the block. */
+template <int C> __host__ __device__ constexpr int warp_keys() {
+    return 16 * pair_strips<C>();
+}
+template <int C> __device__ inline int block_keys() {
+    return (int)blockDim.x / (2 / pair_strips<C>());
+}
+
+/* Shared memory of a block of `keys` keys. */
 template <int C> struct pair_memory {
     query_tiles<C> queries;
     bf16 rest[8]; /* k [keys, C], v [keys, C], dS^T [keys, PAIR_LD] */
@@ -116,10 +132,10 @@ template <int C> struct pair_memory {
         return rest;
     }
     __device__ bf16 *v() {
-        return rest + blockDim.x * C;
+        return rest + block_keys<C>() * C;
     }
     __device__ bf16 *ds() {
-        return rest + blockDim.x * 2 * C;
+        return rest + block_keys<C>() * 2 * C;
     }
     static size_t bytes(int keys) {
         return sizeof(query_tiles<C>) + sizeof(bf16) * (size_t)keys * (2 * C + PAIR_LD);
@@ -183,34 +199,52 @@ __device__ inline void pair_step(pair_memory<C> &memory, const strip_place &stri
     }
 }
 
+/* Corrects delta of a query by the sum `error` of its row of dS over the keys from first_key on.
+ * All rounds but the last leave the sums in space.errors. */
+__device__ inline void correct_delta(const attention_space &space, int64_t row, float error,
+                                     bool is_first, bool is_last) {
+    if (!is_first) error += space.errors[row];
+    if (is_last) {
+        space.delta[row] += error;
+    } else {
+        space.errors[row] = error;
+    }
+}
+
 /* dq of the 64 queries from `first` over the block's keys, in parts of 16 x 16, one per warp at a
- * time. `delta` [n_query], or NULL, is corrected by the sums of the rows of dS (see above): `error`
- * is the product of dS with ones. */
-template <int C>
-__device__ inline void finish_queries(const fm_attention &a, const tile_place &p, fm_out dq,
-                                      pair_memory<C> &memory, int64_t first, float *delta) {
+ * time. With a bias, delta is corrected by the sums of the rows of dS (see above): `error` is the
+ * product of dS with ones. */
+template <int C, bool BIASED>
+__device__ inline void finish_queries(const fm_attention &a, const attention_space &space,
+                                      const tile_place &p, fm_out dq, pair_memory<C> &memory,
+                                      int64_t first, int64_t first_key) {
     const uint32_t ones = 0x3f803f80;
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, warps = blockDim.x / 32;
     const bf16 *ds = memory.ds() + ((lane & 7) + (lane >> 4) * 8) * PAIR_LD + ((lane >> 3) & 1) * 8;
 
-    for (int part = threadIdx.x / 32; part < TILE / 16 * (C / 16); part += warps) {
+    int parts = TILE / 16 * (C / 16);
+    if (C == 64 && a.c_head <= 48) parts = TILE / 16 * 3; /* the last 16 channels are padding */
+    for (int part = threadIdx.x / 32; part < parts; part += warps) {
         int row = part % 4 * 16, channel = part / 4 * 16;
         const bf16 *k = memory.k() + tile_at<C>(lane & 15, channel / 8 + (lane >> 4));
         float sum[2][4] = {}, error[4] = {};
-        for (int key = 0; key < (int)blockDim.x; key += 16) {
+        for (int key = 0; key < block_keys<C>(); key += 16) {
             uint32_t x[4], y[4];
             ldmatrix_trans(x, ds + key * PAIR_LD + row);
             ldmatrix_trans(y, k + key * C);
             mma(sum[0], x, y[0], y[1]);
             mma(sum[1], x, y[2], y[3]);
-            if (delta) mma(error, x, ones, ones);
+            if (BIASED) mma(error, x, ones, ones);
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int64_t query = first + row + g + i / 2 * 8;
             int c = channel + i % 2 * 8 + 2 * t;
             if (query >= a.n_query || c >= a.c_head) continue;
-            if (delta && c == 0) delta[query] += error[i / 2 * 2];
+            if (BIASED && c == 0) {
+                correct_delta(space, p.row + query, error[i / 2 * 2], first_key == 0,
+                              first_key + block_keys<C>() >= a.n_key);
+            }
             bf16 *to = (bf16 *)dq.data + offset_of(a.q_stride, p.group, p.batch, query, p.head) + c;
             put_two(to, dq.beta, sum[i % 2][i / 2 * 2] * (float)a.scale,
                     sum[i % 2][i / 2 * 2 + 1] * (float)a.scale);
@@ -244,25 +278,27 @@ template <int C, bool BIASED>
 __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad &grad,
                                   const attention_space &space, const tile_place &p,
                                   pair_memory<C> &memory, bool is_valid, int64_t first_key) {
-    int g = threadIdx.x % 32 / 4, tiles = (int)(space.ld_bias_t / TILE);
+    constexpr int STRIPS = pair_strips<C>();
+    int g = threadIdx.x % 32 / 4, tiles = (int)(space.ld_bias_t / TILE), n = block_keys<C>();
     float slope = slope_of(a);
-    strip_place strip[2];
-    float dk[2][C / 8][4] = {}, dv[2][C / 8][4] = {};
+    strip_place strip[STRIPS];
+    float dk[STRIPS][C / 8][4] = {}, dv[STRIPS][C / 8][4] = {};
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        int row = threadIdx.x / 32 * 32 + i * 16;
+    for (int i = 0; i < STRIPS; i++) {
+        int row = threadIdx.x / 32 * warp_keys<C>() + i * 16;
         int64_t key = first_key + row + g;
         strip[i] = {row, mask_term(a, is_valid, p, key), mask_term(a, is_valid, p, key + 8)};
     }
-    const uint4 *bias = NULL; /* of strip 0; if both strips are past the last key, of any strip */
+    const uint4 *bias = NULL; /* of strip 0; if all strips are past the last key, of any strip */
     int64_t strips = space.ld_bias / 16, at_strip = (first_key + strip[0].row) / 16;
     if (BIASED) {
-        bias = bias_at(space.bias_t, p.plane, strips, min_size(at_strip, strips - 2), tiles, 0);
+        bias =
+            bias_at(space.bias_t, p.plane, strips, min_size(at_strip, strips - STRIPS), tiles, 0);
     }
-    tile_load<C>(memory.k(), (int)blockDim.x,
+    tile_load<C>(memory.k(), n,
                  (const bf16 *)a.k + offset_of(a.k_stride, p.group, p.batch, 0, p.head),
                  a.k_stride.row, first_key, a.n_key, (int)a.c_head);
-    tile_load<C>(memory.v(), (int)blockDim.x,
+    tile_load<C>(memory.v(), n,
                  (const bf16 *)a.v + offset_of(a.v_stride, p.group, p.batch, 0, p.head),
                  a.v_stride.row, first_key, a.n_key, (int)a.c_head);
     fetch_queries<C>(a, space, p, memory.queries, 0, 0);
@@ -275,7 +311,7 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
         copies_wait<1>();
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < STRIPS; i++)
 #pragma unroll 1
             for (int half = 0; half < 2; half++)
                 pair_step<C, BIASED>(memory, strip[i], slope, space.bias_factor,
@@ -284,13 +320,11 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
         if (grad.dq.data) {
             fm_out dq = grad.dq;
             if (first_key > 0) dq.beta = FM_ADD;
-            bool is_whole = BIASED && a.n_key <= blockDim.x;
-            finish_queries<C>(a, p, dq, memory, (int64_t)tile * TILE,
-                              is_whole ? space.delta + p.row : NULL);
+            finish_queries<C, BIASED>(a, space, p, dq, memory, (int64_t)tile * TILE, first_key);
         }
     }
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < STRIPS; i++) {
         int64_t key = first_key + strip[i].row + g;
         store_kv<C>(a, p, key, grad.dk, a.k_stride, dk[i], (float)a.scale);
         store_kv<C>(a, p, key, grad.dv, a.v_stride, dv[i], 1);
@@ -298,8 +332,8 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
     __syncthreads();
 }
 
-/* More keys than threads are walked in several rounds. Each but the first adds to dq in memory, so
- * dq is rounded to bf16 between them, and delta is then not corrected. */
+/* More keys than a block has are walked in several rounds. Each but the first adds to dq in memory,
+ * so dq is rounded to bf16 between them. */
 template <int C, bool BIASED, int WARPS, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     mma_pairs(fm_attention a, fm_attention_grad grad, attention_space space) {
@@ -310,7 +344,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     if (a.mask && p.head == 0 && threadIdx.x == 0) {
         space.valid[p.group * a.n_batch + p.batch] = is_valid;
     }
-    for (int64_t first_key = 0; first_key < a.n_key; first_key += blockDim.x)
+    for (int64_t first_key = 0; first_key < a.n_key; first_key += block_keys<C>())
         walk_pairs<C, BIASED>(a, grad, space, p, memory, is_valid, first_key);
 }
 
@@ -318,10 +352,10 @@ template <int C, bool BIASED, int WARPS, int BLOCKS>
 static void launch_pairs(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
                          const attention_space &space, int warps) {
     unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head);
-    size_t bytes = pair_memory<C>::bytes(warps * 32);
+    size_t bytes = pair_memory<C>::bytes(warps * warp_keys<C>());
     auto kernel = mma_pairs<C, BIASED, WARPS, BLOCKS>;
     FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)pair_memory<C>::bytes(WARPS * 32)));
+                                 (int)pair_memory<C>::bytes(WARPS * warp_keys<C>())));
     kernel<<<blocks, (unsigned)warps * 32, bytes, queue(stream)>>>(*a, *grad, space);
     FM_LAUNCHED();
 }
@@ -351,12 +385,30 @@ __device__ inline void store_partial(const fm_attention &a, float *plane, int64_
         }
 }
 
+/* Shared memory of a block, and blocks of a multiprocessor. */
+template <int C> struct dbias_memory {
+    query_tiles<C> queries;
+    key_tiles<C> keys;
+    static constexpr int BLOCKS = C == 64 ? 3 : 4;
+    static constexpr bool IS_DYNAMIC = C == 64; /* more than a kernel may declare */
+    __device__ static inline dbias_memory &of_block() {
+        if constexpr (IS_DYNAMIC) {
+            extern __shared__ __align__(16) uint8_t shared[];
+            return *(dbias_memory *)shared;
+        } else {
+            __shared__ __align__(16) dbias_memory memory;
+            return memory;
+        }
+    }
+};
+
 /* blockIdx: x = key tile + k_tiles * query tile, y = head + n_head * group, z = chunk. */
 template <int C>
-__global__ void __launch_bounds__(TILE_THREADS, 4)
+__global__ void __launch_bounds__(TILE_THREADS, dbias_memory<C>::BLOCKS)
     mma_dbias(fm_attention a, attention_space space) {
-    __shared__ __align__(16) query_tiles<C> queries;
-    __shared__ __align__(16) key_tiles<C> keys;
+    dbias_memory<C> &memory = dbias_memory<C>::of_block();
+    query_tiles<C> &queries = memory.queries;
+    key_tiles<C> &keys = memory.keys;
     int k_tiles = (int)(space.ld_bias / TILE), warp = threadIdx.x / 32;
     int key_tile = (int)blockIdx.x % k_tiles, first = (int)blockIdx.x / k_tiles * TILE;
     int heads = (int)a.n_head, plane_index = (int)blockIdx.y;
@@ -439,10 +491,11 @@ static void finish_dbias(fm_stream *stream, const fm_attention *args, const atte
 template <int C, bool BIASED>
 static void run_pairs(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
                       const attention_space &space) {
-    int64_t rounds = divide_up(a->n_key, PAIR_WARPS * 32);
-    int warps = (int)divide_up(divide_up(a->n_key, rounds), 32);
+    constexpr int KEYS = warp_keys<C>(), TWICE = C == 64 ? 1 : 2;
+    int64_t rounds = divide_up(a->n_key, PAIR_WARPS * KEYS);
+    int warps = (int)divide_up(divide_up(a->n_key, rounds), KEYS);
     if (warps <= PAIR_WARPS_TWICE) {
-        launch_pairs<C, BIASED, PAIR_WARPS_TWICE, 2>(stream, a, grad, space, warps);
+        launch_pairs<C, BIASED, PAIR_WARPS_TWICE, TWICE>(stream, a, grad, space, warps);
     } else {
         launch_pairs<C, BIASED, PAIR_WARPS, 1>(stream, a, grad, space, warps);
     }
@@ -460,7 +513,9 @@ static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attentio
     int64_t q_tiles = divide_up(a->n_query, TILE), k_tiles = divide_up(a->n_key, TILE);
     dim3 grid((unsigned)(q_tiles * k_tiles), (unsigned)(a->n_group * a->n_head),
               (unsigned)space.chunks);
-    mma_dbias<C><<<grid, TILE_THREADS, 0, queue(stream)>>>(*a, space);
+    constexpr int BYTES = dbias_memory<C>::IS_DYNAMIC ? (int)sizeof(dbias_memory<C>) : 0;
+    FM_CUDA(cudaFuncSetAttribute(mma_dbias<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
+    mma_dbias<C><<<grid, TILE_THREADS, BYTES, queue(stream)>>>(*a, space);
     FM_LAUNCHED();
     finish_dbias(stream, a, &space, grad->dbias);
 }
@@ -469,11 +524,17 @@ void attention_mma_grad(fm_stream *stream, const fm_attention *a, const fm_atten
                         const attention_space &space) {
     if (a->bias) attention_pack_bias(stream, a, &space, false);
     if (a->bias) attention_pack_bias(stream, a, &space, true);
-    gate_gradient(stream, a, grad, &space);
+    if (a->c_head <= 32) {
+        gate_gradient<4>(stream, a, grad, &space);
+    } else {
+        gate_gradient<8>(stream, a, grad, &space);
+    }
     if (a->c_head <= 16) {
         run_grad<16>(stream, a, grad, space);
-    } else {
+    } else if (a->c_head <= 32) {
         run_grad<32>(stream, a, grad, space);
+    } else {
+        run_grad<64>(stream, a, grad, space);
     }
 }
 
