@@ -150,7 +150,8 @@ FM_PRINTF(3, 4) static void draw(FILE *out, size_t columns, const char *format, 
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     fm_utf8_make_plain(line);
-    fprintf(out, "%.*s\n", columns ? (int)columns : LINE_BYTES, line);
+    fwrite(line, 1, fm_utf8_prefix(line, columns ? columns : SIZE_MAX), out);
+    fputc('\n', out);
 }
 
 /* Fields of a step with a separate place on the screen; all others are terms and scores. */
