@@ -45,6 +45,9 @@
 #define FM_LIMIT_N_SEGMENT 512u
 /* Dimensions of a tensor on the wire. */
 #define FM_LIMIT_RANK 6u
+/* Rows of a cycle: clustered ones, and extra ones. AlphaFold2 uses at most 512 and 5,120. */
+#define FM_LIMIT_N_CLUSTER 65536u
+#define FM_LIMIT_N_EXTRA 1048576u
 /* Recycling cycles. AlphaFold2 trains with 4; multimer predicts with 20 after a first one. */
 #define FM_LIMIT_N_CYCLE 21u
 /* Bytes of one frame's body. A fine-tuning sample of 4 cycles takes 66 MB. */

@@ -430,7 +430,7 @@ static void finish_end(fm_server *server) {
 
 static void reload_files(fm_server *server) {
     fm_error error;
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[900];
+    char text[FM_ERROR_TEXT_BYTES], quoted[900];
     if (!fm_access_reload(server->access, &error)) {
         fm_log(FM_LOG_INFO, "reloaded", "connections=%u", server->n_admitted);
         return;

@@ -170,5 +170,5 @@ int fm_cmd_certs(int argc, char **argv) {
         set.clients = (fm_option_list){.value = {"client"}, .n = 1};
     }
     fm_error error;
-    return make_all(&set, &error) ? fm_cli_report("foldmill certs", &error) : FM_EXIT_OK;
+    return make_all(&set, &error) ? fm_program_report("foldmill certs", &error) : FM_EXIT_OK;
 }

@@ -188,8 +188,8 @@ int fm_cmd_inspect(int argc, char **argv) {
                       "--as-input: found '%.32s', expected YYYY-MM-DD, any or query, with --chain "
                       "and --json",
                       as_input);
-        return fm_cli_report(command.program, &error);
+        return fm_program_report(command.program, &error);
     }
     fm_status status = inspect(cache, chain, json, input_rule, &error);
-    return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
+    return status ? fm_program_report(command.program, &error) : FM_EXIT_OK;
 }

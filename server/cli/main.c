@@ -42,19 +42,12 @@ static const command_entry commands[] = {
     {NULL, NULL, NULL},
 };
 
-int fm_cli_report(const char *name, const fm_error *error) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
-    fm_error_format(error, text, sizeof text);
-    fprintf(stderr, "%s: %s\n", name, text);
-    return error->status == FM_ERR_USAGE ? FM_EXIT_USAGE : FM_EXIT_FAILED;
-}
-
 int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_positional) {
     fm_error error;
     switch (fm_options_parse(command, argc, argv, ret_positional, &error)) {
     case FM_OK: return -1;
     case FM_ERR_CANCELLED: return FM_EXIT_OK;
-    default: return fm_cli_report(command->program, &error);
+    default: return fm_program_report(command->program, &error);
     }
 }
 

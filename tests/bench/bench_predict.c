@@ -22,6 +22,7 @@
 #include "proto/base/options.h"
 #include "tests/bench/bench_table.h"
 #include "tests/bench/bench_trainer.h"
+#include "tests/testing/testing.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
@@ -518,7 +519,5 @@ int main(int argc, char **argv) {
     if (!status) status = run(&b, &error);
     fm_infer_destroy(b.infer);
     fm_arena_fini(&b.arena);
-    if (!status) return 0;
-    fprintf(stderr, "bench_predict: %s: %s\n", error.source, error.message);
-    return status == FM_ERR_UNSUPPORTED ? 77 : 1;
+    return status ? fm_test_report("bench_predict", &error) : 0;
 }

@@ -400,6 +400,10 @@ static void a_model_teaches_the_next(void **state) {
             "--cache cache --weights tiny.safetensors --min-plddt 100 --resume --out "
             "distilled 2>&1 | grep -q '3 predictions (3 done earlier)'"),
         0);
+    assert_int_equal(run("for c in distill predict; do foldmill $c --cache cache --snapshot none "
+                         "--weights tiny.safetensors --out refused 2>err; test $? = 1 && "
+                         "grep -q 'no snapshot .none.' err && test ! -e refused || exit 1; done"),
+                     0);
     assert_int_equal(run("foldmill distill --help >help && ! grep -q ensemble help && grep -q -- "
                          "'--seeds S  *the seed of' help"),
                      0);

@@ -22,6 +22,19 @@ static void put_element(fm_element element, void *data, int64_t i, double value)
     }
 }
 
+static double get_element(fm_element element, const void *data, int64_t i) {
+    float value;
+    switch (element) {
+    case FM_ELEMENT_F64: return ((const double *)data)[i];
+    case FM_ELEMENT_BF16: {
+        uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+        memcpy(&value, &bits, sizeof value);
+        return (double)value;
+    }
+    default: return (double)((const float *)data)[i];
+    }
+}
+
 void bench_put(void *context, int32_t tensor, int64_t at, double value) {
     af3_bench *b = context;
     const fm_tensor *to = &b->state.tensor[tensor];
@@ -56,7 +69,7 @@ double *bench_fetch(af3_bench *b, const void *device, fm_element element, int64_
     b->kernels->download(NULL, host, device, bytes);
     b->kernels->synchronize(NULL);
     for (int64_t i = 0; i < count; i++)
-        values[i] = element == FM_ELEMENT_F64 ? ((double *)host)[i] : (double)((float *)host)[i];
+        values[i] = get_element(element, host, i);
     free(host);
     return values;
 }
@@ -132,6 +145,7 @@ void bench_load_parameters(af3_bench *b) {
     b->kernels->upload(NULL, b->params->master, master, (size_t)b->params->n_element * size);
     b->kernels->upload(NULL, b->params->ema, master, (size_t)b->params->n_element * size);
     b->kernels->synchronize(NULL);
+    fm_params_refresh_copy(b->params);
     free(master);
 }
 
@@ -142,6 +156,7 @@ void af3_note(af3_worst *w, const char *name, double error) {
         w->error = error;
         snprintf(w->name, sizeof w->name, "%s", name);
     }
+    w->sum += error;
     w->count++;
 }
 
@@ -169,7 +184,33 @@ static int64_t padded_place(const fm_npy *array, const fm_tensor *tensor, int64_
     return at;
 }
 
+/* Notes the noise of a group, or reports the errors of bf16 against it. */
+static void report_noise(af3_bench *b, const char *group, const af3_worst *w) {
+    af3_noise *noise = b->noise;
+    double mean = w->sum / fmax(w->count, 1);
+    int i = 0;
+    while (i < noise->n && strcmp(noise->group[i], group) != 0)
+        i++;
+    if (!noise->known) {
+        assert(i == noise->n && i < AF3_NOISE_GROUPS);
+        snprintf(noise->group[i], sizeof noise->group[i], "%s", group);
+        noise->mean[i] = mean;
+        noise->n++;
+        return;
+    }
+    bool ok = i < noise->n && w->count > 0 && mean <= 2 * noise->mean[i];
+    b->failed |= !ok;
+    if (ok && !bench_prints(b)) return;
+    printf("%s bf16 %-12s %4d arrays, mean %.2e, worst %.2e of %s (plain bf16 %.2e) %s\n", b->name,
+           group, w->count, mean, w->error, w->name, i < noise->n ? noise->mean[i] : 0,
+           ok ? "ok" : "FAIL");
+}
+
 void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate) {
+    if (b->noise && gate > 0) {
+        report_noise(b, group, w);
+        return;
+    }
     bool ok = w->count > 0 && w->error <= gate;
     b->failed |= !ok;
     if (ok && !bench_prints(b)) return;

@@ -113,6 +113,7 @@ static fm_status build(step *s, fm_error *error) {
     fm_status status = bench_open_case(&s->base, files->config, files->in, files->pad, error);
     if (status) return status;
     s->base.of.config.recompute = files->recompute;
+    s->base.of.config.products = files->products;
     const fm_af3_trainer_options options = {.model = s->base.of.config,
                                             .optimizer = optimizer_options(&s->base.of),
                                             .loss = loss_weights(&s->base.of),
@@ -120,12 +121,13 @@ static fm_status build(step *s, fm_error *error) {
                                             .n_bond = fm_complex_count_bonds(&s->base.of.labels),
                                             .given = true,
                                             .keeps_outputs = true,
-                                            .spoils = true};
+                                            .spoils = true,
+                                            .rounds = files->noise && !files->noise->known};
     status = fm_af3_trainer_create(&options, &s->trainer, error);
     if (status) return status;
     s->base.params = &s->trainer->params;
     make_features(s);
-    return record_hoisted(s, error);
+    return files->noise ? FM_OK : record_hoisted(s, error);
 }
 
 /* -- comparing */
@@ -314,6 +316,7 @@ static void run_update(step *s) {
     s->base.failed |= !finite;
     fm_optimizer_step(&s->trainer->optimizer, NULL);
     compare_norm(s);
+    if (s->base.noise) return; /* Adam takes the signs of gradients */
     compare_update(s, "post", "post/", s->base.params->master, UPDATE_GATE);
     compare_update(s, "ema", "ema/", s->base.params->ema, AVERAGE_GATE);
     size_t bytes = (size_t)s->base.params->n_element * fm_element_bytes(s->base.params->element);
@@ -339,9 +342,9 @@ static void compare_rollout(step *s) {
  * last cycle has other arrays. */
 static void compare_hoisted(step *s) {
     const fm_af3_trainer *t = s->trainer;
-    const fm_element act = s->base.kernels->act;
+    const fm_element act = s->base.kernels->act; /* without noise, acc too */
     int64_t n = fm_tensor_local_count(fm_tape_tensor(&t->tape[FM_AF3_LAST], t->out.x_denoised));
-    if (s->base.groups) return;
+    if (s->base.groups || s->base.noise) return;
     const double *x =
         bench_fetch(&s->base, fm_tape_data(&t->tape[FM_AF3_LAST], t->out.x_denoised), act, n);
     fm_tape_forward(&s->hoisted, NULL);
@@ -390,6 +393,7 @@ bool af3_step_run(const af3_step_files *files, const fm_groups *groups, const fm
     s->files = files;
     s->full = af3_full_is(files->expected);
     s->base.kernels = kernels;
+    s->base.noise = files->noise;
     s->base.expected = files->expected;
     s->base.name = "step";
     s->base.groups = groups;

@@ -1,7 +1,8 @@
 /* test_af3_trainer.c: AlphaFold 3's training step: the same bits twice and over memory that held
- * NaN, labels that are permuted, a head that learns alone, evaluation, memory, and values that are
- * not finite. */
+ * NaN, labels that are permuted, a head that learns alone, evaluation, memory, values that are not
+ * finite, and activations that are narrower than islands. */
 #include "tests/testing/complex_sample.h"
+#include "tests/trainer/mixed_table.h"
 
 #include "trainer/app/setup.h"
 #include "trainer/step/af3/stored.h"
@@ -335,9 +336,59 @@ static void msa_rows_are_drawn_without_repetition(void **state) {
         assert_true(counts[i] > 60 && counts[i] < 190);
 }
 
+/* -- narrow activations */
+
+/* The gradient of a sample, [*ret_count], on the heap. */
+static double *gradient_of(bench *b, const fm_kernels *kernels, fm_af3_products products,
+                           fm_af3_result *ret_result, size_t *ret_count) {
+    open_bench(b, 5);
+    b->options.kernels = kernels;
+    b->options.model.products = products;
+    b->options.model.recompute = FM_RECOMPUTE_BLOCK;
+    b->options.spoils = true;
+    create(b);
+    *ret_result = add(b);
+    *ret_count = (size_t)b->trainer->params.n_element;
+    double *gradient = malloc(*ret_count * sizeof *gradient);
+    assert_non_null(gradient);
+    memcpy(gradient, b->trainer->params.gradient, *ret_count * sizeof *gradient);
+    close_bench(b);
+    return gradient;
+}
+
+/* With activations of f32, islands of f64, and the diffusion module in either, a step has the
+ * gradient of f64 but for the rounding of f32. */
+static void narrow_activations_round_only(void **state) {
+    (void)state;
+    static bench b;
+    const fm_af3_products products[] = {FM_AF3_PRODUCTS_F32, FM_AF3_PRODUCTS_BF16};
+    fm_af3_result wide, narrow;
+    size_t n;
+    double *expected =
+        gradient_of(&b, fm_kernels_cpu(FM_ELEMENT_F64), FM_AF3_PRODUCTS_F32, &wide, &n);
+    double apart[2];
+    for (int i = 0; i < 2; i++) {
+        double *got = gradient_of(&b, mixed_table(), products[i], &narrow, &n);
+        double error = 0, norm = 0;
+        for (size_t k = 0; k < n; k++) {
+            error += (got[k] - expected[k]) * (got[k] - expected[k]);
+            norm += expected[k] * expected[k];
+        }
+        apart[i] = sqrt(error / norm);
+        assert_true(fabs(narrow.loss - wide.loss) < 1e-5 * wide.loss);
+        assert_true(apart[i] < 1e-4);
+        free(got);
+    }
+    print_message("f32 with f64 islands: gradient %.1e off, %.1e with narrow diffusion\n", apart[0],
+                  apart[1]);
+    assert_true(apart[0] > 0 && apart[1] > apart[0]);
+    free(expected);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_seed_gives_the_same_bits),
                                        cmocka_unit_test(a_budget_chooses_the_recomputation),
+                                       cmocka_unit_test(narrow_activations_round_only),
                                        cmocka_unit_test(labels_are_permuted),
                                        cmocka_unit_test(the_confidence_head_learns_alone),
                                        cmocka_unit_test(an_evaluation_changes_nothing),

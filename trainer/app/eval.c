@@ -7,6 +7,7 @@
 #include "proto/base/histogram.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
+#include "proto/base/program.h"
 #include "trainer/app/eval_follow.h"
 #include "trainer/app/evaluation.h"
 #include "trainer/app/private_server.h"
@@ -18,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_PARTIAL = 3, N_SHOWN = 10 };
+enum { N_SHOWN = 10 };
 
 static const char program[] = "foldmill eval";
 
@@ -51,13 +52,6 @@ typedef struct eval_settings {
     double device_gib;
     bool replace, quiet;
 } eval_settings;
-
-static int report(const fm_error *error) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
-    fm_error_format(error, text, sizeof text);
-    fprintf(stderr, "%s: %s\n", program, text);
-    return error->status == FM_ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
-}
 
 /* -- options */
 
@@ -332,7 +326,7 @@ int fm_eval_main(int argc, char **argv) {
     fm_error error;
     results r = {.step = 0};
     fm_status status = parse(&set, argc, argv, &error);
-    if (status) return status == FM_ERR_CANCELLED ? EXIT_OK : report(&error);
+    if (status) return status == FM_ERR_CANCELLED ? FM_EXIT_OK : fm_program_report(program, &error);
     if (set.follow) {
         fm_stop_catch(false); /* the run speaks */
     } else {
@@ -341,16 +335,16 @@ int fm_eval_main(int argc, char **argv) {
     }
     status = fm_arena_init(&r.arena, (size_t)1 << 30, &error);
     if (!status) status = evaluate(&set, &r, &error);
-    int code = EXIT_OK;
+    int code = FM_EXIT_OK;
     if (status == FM_ERR_CANCELLED) {
-        code = set.follow ? EXIT_OK : 128 + fm_stop_signal();
+        code = set.follow ? FM_EXIT_OK : 128 + fm_stop_signal();
     } else if (status) {
-        code = report(&error);
+        code = fm_program_report(program, &error);
     } else {
         print_summary(&r.summary, set.against ? &r.then : NULL);
         printf("outputs   %s/summary.json, %.1f s\n", set.out, r.seconds);
         print_failed(&r.table);
-        code = r.summary.n_failed ? EXIT_PARTIAL : EXIT_OK;
+        code = r.summary.n_failed ? FM_EXIT_PARTIAL : FM_EXIT_OK;
     }
     fm_eval_table_release(&r.table);
     fm_arena_fini(&r.arena);

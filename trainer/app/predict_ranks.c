@@ -238,7 +238,7 @@ fm_status fm_predict_rank_open(const fm_predict_ranks_options *options, const ch
 }
 
 void fm_predict_rank_fail(fm_predict_rank *rank, const fm_error *error) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char text[FM_ERROR_TEXT_BYTES];
     if (rank->ranks) {
         fm_ranks_fail(rank->ranks, error);
         return;

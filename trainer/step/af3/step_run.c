@@ -164,6 +164,7 @@ fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *feature
     assert(features->n_cycle >= 1 && (!features->draws || t->options.given));
     t->features = features;
     t->result = (fm_af3_result){0};
+    fm_mirror_begin(&t->mirror);
     fm_status status = fm_af3_trainer_write(t, reterr);
     if (!status) clear_recycled(t);
     return status;
@@ -183,7 +184,7 @@ void fm_af3_trainer_trunk(fm_af3_trainer *t) {
 void fm_af3_trainer_rollout(fm_af3_trainer *t) {
     fm_pass_run(&t->part[FM_AF3_PART_ROLLOUT], t->stream);
     fm_mirror_fetch(t->options.kernels, t->stream, fm_state_data(&t->state, t->rollout.x),
-                    t->options.kernels->act, 3 * t->features->sample.n_atom, t->raw, t->x);
+                    t->options.kernels->acc, 3 * t->features->sample.n_atom, t->raw, t->x);
 }
 
 /* Exchanges the labels of equivalent chains and atoms by the rollout; in the arena. */
@@ -232,6 +233,7 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     const fm_af3_features *f = t->features;
     size_t mark = fm_arena_mark(&t->scratch);
     fm_complex_labels labels = f->labels;
+    fm_mirror_begin(&t->mirror);
     fm_status status = f->number ? permute(t, &labels, reterr) : FM_OK;
     if (!status && t->options.forward_only) {
         status = fm_af3_score_structure(&labels, t->x, &t->scratch, &t->result.rollout, reterr);

@@ -203,6 +203,7 @@ void fm_af3_trainer_write_cycle(fm_af3_trainer *t, uint32_t cycle) {
     const fm_af3_writer to = {fm_mirror_put, &t->mirror};
     const fm_af3_features *f = t->features;
     size_t mark = fm_arena_mark(&t->scratch);
+    fm_mirror_begin(&t->mirror); /* the cycle before it runs while this one's rows are written */
     int64_t *drawn = NULL, n_row = f->n_row;
     const int64_t *rows = f->msa_rows ? f->msa_rows + (int64_t)cycle * n_row : NULL;
     if (!rows) {
