@@ -123,7 +123,7 @@ static const char description[] =
     "snapshot failed; stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
     "  foldmill export --cache /fast/cache --chain 1ubq_A -o 1ubq_A.npz\n"
-    "  foldmill export --cache /fast/cache --snapshot train --stage nonensembled\n"
+    "  foldmill export --cache /fast/cache --snapshot train --stage nonensembled \\\n"
     "      --format safetensors -o features";
 
 int fm_cmd_export(int argc, char **argv) {

@@ -128,7 +128,7 @@ int fm_cmd_featurize(int argc, char **argv) {
         {0}};
     const fm_command command = {.program = program,
                                 .arguments = "INPUT... --cache DIR [options]",
-                                .summary = "make a cache of chains without structures, to predict",
+                                .summary = "make a cache of chains to predict, from alignments",
                                 .description = description,
                                 .options = options,
                                 .min_positional = 1,

@@ -157,7 +157,7 @@ int fm_cmd_inspect(int argc, char **argv) {
         {0}};
     const fm_command command = {
         .program = "foldmill inspect",
-        .arguments = "--cache DIR [--chain ID] [--json]",
+        .arguments = "--cache DIR [--chain ID] [options]",
         .summary = "show what a cache, or one chain of it, holds",
         .description =
             "Without --chain, the command shows counts, sizes, the content digest, and which\n"

@@ -324,6 +324,11 @@ fm_status fm_top_draw_run(const char *folder, bool json, size_t columns, FILE *o
                           fm_error *reterr) {
     run_tail tail = {0}, scores = {0};
     fm_status status = read_file(folder, "metrics.jsonl", &tail, reterr);
+    if (status == FM_ERR_NOT_FOUND) {
+        return fm_fail_in(reterr, status, folder,
+                          "found no metrics.jsonl, expected the folder of a run (foldmill train "
+                          "--out)");
+    }
     if (!status) {
         /* Most runs have no evaluation, or none yet. */
         status = read_file(folder, "eval.jsonl", &scores, reterr);

@@ -206,17 +206,23 @@ static void report_noise(af3_bench *b, const char *group, const af3_worst *w) {
            ok ? "ok" : "FAIL");
 }
 
-void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate) {
-    if (b->noise && gate > 0) {
-        report_noise(b, group, w);
-        return;
-    }
+void bench_report_gate(af3_bench *b, const char *group, const af3_worst *w, double gate) {
     bool ok = w->count > 0 && w->error <= gate;
     b->failed |= !ok;
     if (ok && !bench_prints(b)) return;
     printf("%s %s %-12s %4d arrays, worst %.2e of %s (gate %.0e) %s\n", b->name,
-           b->wide ? "f64" : "f32", group, w->count, w->error, w->count ? w->name : "none", gate,
-           ok ? "ok" : "FAIL");
+           b->wide            ? "f64"
+           : b->kernels->wide ? "bf16"
+                              : "f32",
+           group, w->count, w->error, w->count ? w->name : "none", gate, ok ? "ok" : "FAIL");
+}
+
+void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate) {
+    if (b->noise && gate > 0) {
+        report_noise(b, group, w);
+    } else {
+        bench_report_gate(b, group, w, gate);
+    }
 }
 
 void bench_report_memory(af3_bench *b, const char *pass, const fm_tape *tape) {

@@ -80,6 +80,8 @@ void bench_compare(af3_bench *b, af3_worst *w, const fm_tape *tape, fm_tensor_re
 /* Prints the line of a group on the first rank, and on any that fails, and notes a failure. With
  * noise, a gate above 0 is replaced by that of bf16. */
 void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate);
+/* The same with the gate that is given. */
+void bench_report_gate(af3_bench *b, const char *group, const af3_worst *w, double gate);
 /* Compares the memory that the runs of a pass have used with what was planned. */
 void bench_report_memory(af3_bench *b, const char *pass, const fm_tape *tape);
 

@@ -9,6 +9,7 @@
 
 #include "trainer/backend/kernels.h"
 #include "trainer/backend/row_end.h"
+#include "trainer/backend/swiglu_transition.h"
 #include "trainer/backend/triangle_block.h"
 
 #include <assert.h>
@@ -84,7 +85,8 @@ static inline void mixed_layernorm(fm_stream *stream, const fm_layernorm *args) 
 static inline void mixed_layernorm_grad(fm_stream *stream, const fm_layernorm_grad *args,
                                         void *workspace) {
     fm_layernorm_grad a = *args;
-    float *mean = mixed_take(a.mean, a.rows), *rstd = mixed_take(a.rstd, a.rows);
+    float *mean = a.mean ? mixed_take(a.mean, a.rows) : NULL;
+    float *rstd = a.rstd ? mixed_take(a.rstd, a.rows) : NULL;
     float *dgamma = mixed_take(NULL, a.c), *dbeta = mixed_take(NULL, a.c);
     a.mean = mean;
     a.rstd = rstd;
@@ -114,6 +116,17 @@ static inline const fm_kernels *mixed_table(void);
 static inline void mixed_transition_grad(fm_stream *stream, const fm_transition *args,
                                          const fm_transition_grad *grad, void *workspace) {
     fm_transition_grad_composed(mixed_table(), stream, args, grad, workspace);
+}
+
+static inline size_t mixed_swiglu_transition_grad_workspace(const fm_swiglu_transition *args,
+                                                            const fm_swiglu_transition_grad *grad) {
+    return fm_swiglu_transition_grad_composed_workspace(mixed_table(), args, grad);
+}
+
+static inline void mixed_swiglu_transition_grad(fm_stream *stream, const fm_swiglu_transition *args,
+                                                const fm_swiglu_transition_grad *grad,
+                                                void *workspace) {
+    fm_swiglu_transition_grad_composed(mixed_table(), stream, args, grad, workspace);
 }
 
 static inline size_t mixed_triangle_block_grad_workspace(const fm_triangle_block *args) {
@@ -258,6 +271,8 @@ static inline const fm_kernels *mixed_table(void) {
     k.layernorm_grad = mixed_layernorm_grad;
     k.update_norm_grad = mixed_update_norm_grad;
     k.transition_grad = mixed_transition_grad;
+    k.swiglu_transition_grad_workspace = mixed_swiglu_transition_grad_workspace;
+    k.swiglu_transition_grad = mixed_swiglu_transition_grad;
     k.triangle_block_grad_workspace = mixed_triangle_block_grad_workspace;
     k.triangle_block_grad = mixed_triangle_block_grad;
     k.attention = mixed_attention;

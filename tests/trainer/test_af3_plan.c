@@ -98,6 +98,8 @@ static void steps_make_no_biases(void **state) {
     assert_int_equal(count(&prepare, "attention pairs"), config.n_diffusion_block);
     assert_int_equal(count(&prepare, "attention bias"), 2 * config.n_diffusion_block);
     assert_int_equal(count(&step, "attention pairs") + count(&step, "attention bias"), 0);
+    assert_int_equal(count(&prepare, "window bias"), 4 * config.n_atom_block);
+    assert_int_equal(count(&step, "window pairs") + count(&step, "window bias"), 0);
     assert_int_equal(count(&step, "conditioning pairs") + count(&step, "atom pairs"), 0);
     for (int32_t i = 0; i < config.n_diffusion_block; i++) {
         const fm_tensor *bias = &values.tensor[inputs.prepared_bias[i]];

@@ -11,6 +11,7 @@
 #include "trainer/app/eval_follow.h"
 #include "trainer/app/evaluation.h"
 #include "trainer/app/private_server.h"
+#include "trainer/app/results_folder.h"
 #include "trainer/app/stop.h"
 
 #include <limits.h>
@@ -28,7 +29,8 @@ static const char description[] =
     "Nothing is cropped, masked or dropped, and each chain has the same cycles and the\n"
     "best templates, so the same checkpoint, chains and seed give the same numbers.\n\n"
     "The settings come from the checkpoint. DIR is written when all chains are done.\n"
-    "A DIR with an earlier evaluation is refused without --replace:\n\n"
+    "A DIR with an earlier evaluation is refused without --replace. A cache, a dataset and\n"
+    "the folder of a training run are always refused. DIR gets these files:\n\n"
     "  chains.csv       a row for each chain: lDDT-CA, lDDT, RMSD, TM, GDT, pLDDT,\n"
     "                   losses\n"
     "  summary.json     means, calibration of pLDDT, chains that failed\n"
@@ -120,12 +122,12 @@ static fm_status parse(eval_settings *set, int argc, char **argv, fm_error *rete
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
-    const fm_command command = {
-        .program = program,
-        .arguments = "--checkpoint FILE --data URL | --cache DIR --out DIR [options]",
-        .summary = "score a checkpoint on the chains of a snapshot",
-        .description = description,
-        .options = options};
+    const fm_command command = {.program = program,
+                                .arguments =
+                                    "--checkpoint FILE --data URL|--cache DIR --out DIR [options]",
+                                .summary = "score a checkpoint on the chains of a snapshot",
+                                .description = description,
+                                .options = options};
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, reterr);
     if (!status) status = check(set, reterr);
@@ -285,15 +287,18 @@ static fm_status start_server(eval_settings *set, fm_private_server **ret_server
     return status;
 }
 
-/* Refuses a folder that has an evaluation, before any work is done for it. */
+/* Refuses a folder that has an evaluation or belongs to something else, before any work is done for
+ * it. */
 static fm_status check_folder(const eval_settings *set, fm_error *reterr) {
     char path[PATH_MAX];
-    if (set->follow || set->replace) return FM_OK;
+    if (set->follow) return FM_OK;
+    fm_status status = fm_results_folder_check(set->out, reterr);
+    if (status || set->replace) return status;
     if (snprintf(path, sizeof path, "%s/summary.json", set->out) >= (int)sizeof path) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
     fm_path_kind kind;
-    fm_status status = fm_path_look(path, &kind, reterr);
+    status = fm_path_look(path, &kind, reterr);
     if (status || kind == FM_PATH_ABSENT) return status;
     return fm_fail_in(reterr, FM_ERR_EXISTS, path,
                       "the folder has an evaluation already; give another --out, or --replace");

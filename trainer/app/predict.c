@@ -10,12 +10,12 @@
 #include "proto/template_date.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/folder_lock.h"
-#include "trainer/app/predict_folder.h"
 #include "trainer/app/predict_inputs.h"
 #include "trainer/app/predict_pages.h"
 #include "trainer/app/predict_ranks.h"
 #include "trainer/app/predict_run.h"
 #include "trainer/app/predict_tables.h"
+#include "trainer/app/results_folder.h"
 #include "trainer/app/stop.h"
 #include "trainer/backend/cpu_threads.h"
 #include "trainer/predict/chain_file.h"
@@ -66,6 +66,7 @@ static const char distill_description[] =
     "Predicts each chain of a cache once, for self-distillation, and keeps the structures\n"
     "in which the model is confident. DIR becomes a dataset of predictions:\n\n"
     "  data/CHAIN.cif          structures whose mean pLDDT is at least --min-plddt\n"
+    "  rejected/CHAIN.cif      the other structures, which the build does not read\n"
     "  confidences/            _scores.json and _run.json of every chain\n"
     "  chains.txt              the names of the kept chains\n"
     "  summary.csv             a row for each chain\n\n"
@@ -79,7 +80,8 @@ static const char distill_description[] =
     "      --device cuda --dtype bf16\n"
     "  foldmill build d --predicted --alignments msas --cache distilled\n"
     "  foldmill train --cache distilled --preset af2-initial --out student\n\n"
-    "Exit codes are those of `foldmill predict`. --resume continues a stopped command.";
+    "Exit codes are those of `foldmill predict`. --resume continues a stopped command. With\n"
+    "another --min-plddt it moves structures and predicts no finished chain again.";
 
 typedef struct predict_settings {
     const char *program; /* "foldmill predict" or "foldmill distill" */
@@ -323,7 +325,7 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
          .help = "extra MSA rows (as a checkpoint says; else 5120)", .min = 1,
          .max = FM_LIMIT_N_EXTRA},
         {"min-plddt", FM_OPTION_F64, &set->min_plddt, "P",
-         .help = "write structures whose mean pLDDT is at least this (70)"},
+         .help = "keep structures whose mean pLDDT is at least this (70)"},
         {"resume", FM_OPTION_FLAG, &set->resume, NULL,
          .help = "keep predictions that an earlier command finished"},
         {"pdb", FM_OPTION_FLAG, &set->pdb, NULL, .help = "also write PDB files"},
@@ -653,7 +655,7 @@ static fm_status check_and_run(predict_settings *set, fm_results *results, uint3
                                fm_error *reterr) {
     predict_models *models = calloc(1, sizeof *models);
     if (!models) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the models' settings");
-    fm_status status = fm_predict_folder_check(set->out, reterr);
+    fm_status status = fm_results_folder_check(set->out, reterr);
     if (!status) status = look_at_models(set, models, reterr);
     if (!status) status = prepare_and_run(set, models, results, ret_refused, reterr);
     free(models);

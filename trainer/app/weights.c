@@ -187,6 +187,7 @@ static fm_status import(const void *settings, const char *path, fm_error *reterr
     host_model model = {.params = {0}};
     fm_weights_file *file = NULL;
     fm_status status = fm_arena_init(&model.arena, arena_bytes, reterr);
+    if (!status) status = fm_checkpoint_refuse_folder(path, "a file of weights", reterr);
     if (!status) status = fm_weights_file_open(path, &file, reterr);
     if (!status) status = import_open(set, file, path, &model, reterr);
     fm_weights_file_close(file);
@@ -260,6 +261,7 @@ static fm_status load_model(const char *path, host_model *model, fm_error *reter
     fm_checkpoint_state state;
     fm_train_config config;
     fm_status status = fm_arena_init(&model->arena, arena_bytes, reterr);
+    if (!status) status = fm_checkpoint_refuse_folder(path, "a checkpoint", reterr);
     if (!status) status = fm_checkpoint_peek(path, &model->arena, &state, reterr);
     if (!status) status = fm_train_config_preset("af2-initial", &config, reterr);
     if (!status) { /* any preset: the stored text names every key that matters */

@@ -141,15 +141,19 @@ fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
     bool island = fm_af3_enter_island(tape);
     fm_tensor_ref r = fm_op_scale_groups(tape, "noisy positions", x_noisy, levels->in);
     fm_af3_leave_island(tape, island);
-    fm_af3_encoded encoded =
-        fm_af3_atom_encoder(tape, atoms, prepared->atoms, r, &w->encoder, recompute);
+    fm_af3_atom_context context = prepared->atoms;
+    if (prepared->has_bias) {
+        context.encoder_bias = prepared->encoder_bias;
+        context.decoder_bias = prepared->decoder_bias;
+    }
+    fm_af3_encoded encoded = fm_af3_atom_encoder(tape, atoms, context, r, &w->encoder, recompute);
     fm_tensor_ref a = fm_op_add(tape, "diffusion tokens", encoded.a,
                                 norm_linear(tape, "diffusion single", s, w->norm_s, &w->s));
     const fm_af3_pairs pairs = {prepared->has_bias ? prepared->bias : NULL, prepared->z, groups};
     a = fm_af3_diffusion_transformer(tape, a, s, &pairs, mask, w->block, w->n_block, recompute);
     encoded.a = fm_op_layer_norm(tape, "diffusion tokens", a, w->norm_a, FM_NORM_SCALE);
     fm_tensor_ref update =
-        fm_af3_atom_decoder(tape, atoms, prepared->atoms, encoded, &w->decoder, recompute);
+        fm_af3_atom_decoder(tape, atoms, context, encoded, &w->decoder, recompute);
     island = fm_af3_enter_island(tape);
     fm_tensor_ref kept = fm_op_scale_groups(tape, "denoised positions", x_noisy, levels->skip);
     update = fm_op_scale_groups(tape, "denoised positions", update, levels->out);

@@ -71,10 +71,11 @@ fm_tensor_ref fm_af3_condition_single(fm_tape *tape, const fm_af3_trunk_output *
 typedef struct fm_af3_prepared {
     fm_tensor_ref z; /* the conditioned pairs, or this rank's rows; not read with biases */
     fm_af3_atom_context atoms;
-    /* The biases of all blocks, [N, N, n_head] each, of a rollout. Training makes each in its
-     * block, where recomputation drops it. */
+    /* The biases of all blocks of a rollout: [N, N, n_head] each, and those of windows for the atom
+     * encoder and decoder. Training makes each in its block, where recomputation drops it. */
     bool has_bias;
     fm_tensor_ref bias[FM_AF3_MAX_BLOCK];
+    fm_tensor_ref encoder_bias[FM_AF3_MAX_BLOCK], decoder_bias[FM_AF3_MAX_BLOCK];
 } fm_af3_prepared;
 
 /* Records the part without the biases. */

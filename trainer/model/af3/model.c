@@ -138,14 +138,17 @@ static void declare_results(fm_state *state, const fm_af3_config *c, const fm_ke
     const int64_t bias[] = {n, n, c->n_head_token};
     const int64_t atoms[] = {c->n_atom, c->c_atom};
     const int64_t windows[] = {fm_windows_count(c->n_atom), FM_WINDOW_QUERIES, FM_WINDOW_KEYS,
-                               c->c_atompair};
+                               c->n_head_atom};
     in->previous_s = fm_state_add(state, "previous s", act, 3, single);
     in->previous_z = fm_state_add(state, "previous z", act, 3, pair);
     in->s_inputs = fm_state_add(state, "s inputs", act, 2, inputs);
     in->s = fm_state_add(state, "s", act, 2, rows);
     in->z = fm_state_add(state, "z", act, 3, pair);
     in->prepared_c = fm_state_add(state, "atom conditioning", element, 2, atoms);
-    in->prepared_p = fm_state_add(state, "atom pairs", element, 4, windows);
+    for (int32_t i = 0; i < c->n_atom_block; i++) {
+        in->prepared_encoder_bias[i] = fm_state_add(state, "encoder bias", element, 4, windows);
+        in->prepared_decoder_bias[i] = fm_state_add(state, "decoder bias", element, 4, windows);
+    }
     for (int32_t i = 0; i < c->n_diffusion_block; i++)
         in->prepared_bias[i] = fm_state_add(state, "attention bias", element, 3, bias);
     const int64_t rows_of_slots = c->max_atoms_per_token * n;
@@ -333,7 +336,14 @@ void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config, const fm_
     fm_af3_prepared prepared =
         fm_af3_diffusion_prepare(tape, config->groups, &atoms, &trunk, &w->diffusion);
     store(tape, "atom conditioning", prepared.atoms.c, in->prepared_c);
-    store(tape, "atom pairs", prepared.atoms.p, in->prepared_p);
+    for (int32_t i = 0; i < config->n_atom_block; i++) {
+        store(tape, "window bias",
+              fm_af3_window_bias(tape, prepared.atoms.p, &w->diffusion.encoder.block[i].attention),
+              in->prepared_encoder_bias[i]);
+        store(tape, "window bias",
+              fm_af3_window_bias(tape, prepared.atoms.p, &w->diffusion.decoder.block[i].attention),
+              in->prepared_decoder_bias[i]);
+    }
     for (int32_t i = 0; i < config->n_diffusion_block; i++)
         store(tape, "attention bias",
               fm_af3_pair_bias(tape, config->groups, prepared.z, &w->diffusion.block[i].attention),
@@ -343,12 +353,16 @@ void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config, const fm_
 
 fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_config *config,
                                        const fm_af3_inputs *in) {
-    fm_af3_prepared prepared = {.z = FM_TENSOR_NONE,
-                                .atoms = {.c = fm_tape_state(tape, in->prepared_c, false),
-                                          .p = fm_tape_state(tape, in->prepared_p, false)},
-                                .has_bias = true};
+    fm_af3_prepared prepared = {
+        .z = FM_TENSOR_NONE,
+        .atoms = {.c = fm_tape_state(tape, in->prepared_c, false), .p = FM_TENSOR_NONE},
+        .has_bias = true};
     for (int32_t i = 0; i < config->n_diffusion_block; i++)
         prepared.bias[i] = fm_tape_state(tape, in->prepared_bias[i], false);
+    for (int32_t i = 0; i < config->n_atom_block; i++) {
+        prepared.encoder_bias[i] = fm_tape_state(tape, in->prepared_encoder_bias[i], false);
+        prepared.decoder_bias[i] = fm_tape_state(tape, in->prepared_decoder_bias[i], false);
+    }
     return prepared;
 }
 

@@ -66,10 +66,12 @@ typedef struct fm_af3_inputs {
     fm_af3_structures training;
     int32_t s_inputs, s, z; /* the trunk's results: [N, c], [N, N, c_z] */
     /* Of the rollout, in the diffusion module's type. */
-    int32_t prepared_c, prepared_p;
+    int32_t prepared_c;
     int32_t prepared_bias[FM_AF3_MAX_BLOCK]; /* [N, N, n_head]: of each diffusion block */
-    int32_t representative;                  /* i32 [N]: an atom of each token (confidence.h) */
-    int32_t slot_row, atom_of_row;           /* i32 (confidence.h) */
+    /* [n_window, 32, 128, n_head_atom]: of each block of the atom encoder and decoder */
+    int32_t prepared_encoder_bias[FM_AF3_MAX_BLOCK], prepared_decoder_bias[FM_AF3_MAX_BLOCK];
+    int32_t representative;        /* i32 [N]: an atom of each token (confidence.h) */
+    int32_t slot_row, atom_of_row; /* i32 (confidence.h) */
 } fm_af3_inputs;
 
 /* Declares all tensors of the state. They are whole on every rank; the sizes of `config` are those

@@ -261,6 +261,7 @@ static fm_status prepare(fm_af3_trainer *t, fm_error *reterr) {
         status = fm_optimizer_init(&t->optimizer, &t->params, &t->options.optimizer, reterr);
     }
     if (!status) status = fm_mirror_init(&t->mirror, &t->state, reterr);
+    if (!status) status = fm_mirror_init(&t->shared, &t->state, reterr);
     if (!status) status = plan_memory(t, reterr);
     if (!status) status = bind_arenas(t, reterr);
     if (!status) status = share_memory(t, reterr);
@@ -309,6 +310,7 @@ void fm_af3_trainer_destroy(fm_af3_trainer *t) {
     kernels->release(t->second_memory);
     kernels->release(t->sum_scratch);
     fm_mirror_fini(&t->mirror);
+    fm_mirror_fini(&t->shared);
     fm_optimizer_fini(&t->optimizer);
     fm_state_release(&t->state);
     fm_params_release(&t->params);

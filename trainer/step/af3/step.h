@@ -119,6 +119,9 @@ typedef struct fm_af3_trainer {
     uint64_t *stamp;
     fm_optimizer optimizer;
     fm_mirror mirror;
+    fm_mirror shared;               /* of the features that all cycles of a sample share */
+    const fm_af3_features *next;    /* announced; NULL: none */
+    const fm_af3_features *written; /* the sample whose features `shared` holds; NULL: none */
     fm_stream *stream;
     void *memory, *second_memory; /* the arenas */
     void *sum_scratch;            /* of the sum of gradients over ranks; NULL on one rank */
@@ -152,6 +155,11 @@ FM_MUST_USE fm_status fm_af3_check_features(const fm_af3_trainer_options *option
 /* The same for the trainer's options. */
 FM_MUST_USE fm_status fm_af3_trainer_check(const fm_af3_trainer *trainer,
                                            const fm_af3_features *features, fm_error *reterr);
+
+/* Names the sample after the one that is computed next, for one such call. Its features must stay
+ * as they are until it is computed. The host writes them while the device works. Results are the
+ * same without it. */
+void fm_af3_trainer_announce(fm_af3_trainer *trainer, const fm_af3_features *next);
 
 /* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT as
  * fm_af3_trainer_check. FM_ERR_DATA, naming the first tensor, when a value is not finite. In both

@@ -172,6 +172,7 @@ fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *feature
 
 void fm_af3_trainer_trunk(fm_af3_trainer *t) {
     const uint32_t n = t->features->n_cycle;
+    fm_mirror_send(&t->shared, t->stream);
     for (uint32_t c = 0; c < n; c++) {
         fm_groups_note(t->options.model.groups, t->optimizer.step + 1, c);
         fm_af3_trainer_write_cycle(t, c);
@@ -251,16 +252,22 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
 
 void fm_af3_trainer_learn(fm_af3_trainer *t) {
     fm_pass_run(&t->part[FM_AF3_PART_LEARN], t->stream);
+    fm_af3_trainer_write_next(t);
     read_terms(t, &t->tape[FM_AF3_LAST], 0, FM_COMPLEX_STRUCTURE_TERMS, t->structure_total);
 }
 
 void fm_af3_trainer_confidence(fm_af3_trainer *t) {
     fm_pass_run(&t->part[FM_AF3_PART_CONFIDENCE], t->stream);
+    fm_af3_trainer_write_next(t);
     read_terms(t, &t->tape[FM_AF3_CONFIDENCE], FM_COMPLEX_STRUCTURE_TERMS, FM_COMPLEX_TERMS,
                t->confidence_total);
 }
 
 /* -- a whole sample */
+
+void fm_af3_trainer_announce(fm_af3_trainer *t, const fm_af3_features *next) {
+    t->next = next;
+}
 
 /* Runs the sample again, checking what every step of its passes writes. All passes run, because
  * the other ranks of the sample wait for this one in their exchanges. */
