@@ -264,6 +264,27 @@ static void values_that_are_not_finite_are_named(void **state) {
     close_bench(&b);
 }
 
+/* A sum of gradients that overflows updates nothing and is an error. */
+static void a_sum_that_is_not_finite_is_an_error(void **state) {
+    (void)state;
+    bench b;
+    fm_error error = {.message = ""};
+    open_bench(&b, 5);
+    create(&b);
+    const fm_params *params = &b.trainer->params;
+    size_t bytes = (size_t)params->n_element * sizeof(float);
+    float *before = malloc(bytes);
+    assert_non_null(before);
+    memcpy(before, params->master, bytes);
+    add(&b);
+    ((float *)b.trainer->optimizer.sum)[7] = INFINITY;
+    assert_int_equal(fm_af3_trainer_update_with(b.trainer, 1, &error), FM_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "step 1: the norm of the sum of its gradients"));
+    assert_memory_equal(before, params->master, bytes);
+    free(before);
+    close_bench(&b);
+}
+
 static void samples_that_do_not_fit_are_refused(void **state) {
     (void)state;
     static const struct {
@@ -373,6 +394,7 @@ int main(void) {
                                        cmocka_unit_test(the_confidence_head_learns_alone),
                                        cmocka_unit_test(an_evaluation_changes_nothing),
                                        cmocka_unit_test(values_that_are_not_finite_are_named),
+                                       cmocka_unit_test(a_sum_that_is_not_finite_is_an_error),
                                        cmocka_unit_test(samples_that_do_not_fit_are_refused),
                                        cmocka_unit_test(msa_rows_are_drawn_without_repetition)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -311,8 +311,8 @@ static fm_status compute(fm_train_run *run, const fm_af3_features *features,
     return FM_OK;
 }
 
-static void update(fm_train_run *run) {
-    fm_optimizer_step(run->optimizer, run->stored->trainer->stream);
+static fm_status update(fm_train_run *run, uint32_t n, fm_error *reterr) {
+    return fm_af3_trainer_update_with(run->stored->trainer, n, reterr);
 }
 
 /* Counts a sample that was computed, and ends its step if it is the last one. */
@@ -322,7 +322,9 @@ static fm_status count(fm_train_run *run, const fm_run_sample *sample, uint32_t 
     fm_status status = fm_run_note_delivered(run, sample, false, reterr);
     run->slot = run->state.place.n_sample = sample->slot + 1;
     if (status || run->slot < fm_run_batch(run)) return status;
-    update(run);
+    status = update(run, run->optimizer->pending, reterr);
+    run->is_torn = run->is_torn || status;
+    if (status) return status;
     run->queued_step++;
     run->slot = 0;
     return fm_run_finish_step(run, fm_run_rate(run), reterr);
@@ -401,10 +403,6 @@ static void release(fm_train_run *run, const fm_run_flight *f) {
     drop_hand(run);
 }
 
-static double update_with(fm_train_run *run, uint32_t n) {
-    return fm_af3_trainer_update_with(run->stored->trainer, n);
-}
-
 /* The exchanges of all tapes, those of evaluations included. */
 static uint64_t digest(const fm_train_run *run, bool joint) {
     const fm_stored_run *stored = run->stored;
@@ -477,5 +475,4 @@ const fm_run_work fm_run_samples = {.check = check,
                                                .queue = queue_hand,
                                                .collect = collect_hand,
                                                .release = release,
-                                               .update = update_with,
                                                .digest = digest}};

@@ -171,9 +171,10 @@ FM_MUST_USE fm_status fm_af3_trainer_add_sample(fm_af3_trainer *trainer,
                                                 fm_af3_result *ret_result, fm_error *reterr);
 
 /* Makes the update with the samples of all groups, `n_sample` of them, at least one. Collective:
- * every rank of every group calls it, also one whose group added none. Returns the learning rate of
- * the update. */
-double fm_af3_trainer_update_with(fm_af3_trainer *trainer, uint32_t n_sample);
+ * every rank of every group calls it, also one whose group added none. FM_ERR_LIMIT when the norm
+ * of the sum of gradients is not finite: the parameters are as before. */
+FM_MUST_USE fm_status fm_af3_trainer_update_with(fm_af3_trainer *trainer, uint32_t n_sample,
+                                                 fm_error *reterr);
 
 /* -- the parts, for callers that read results between them; call all of them in this order */
 

@@ -329,7 +329,7 @@ fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *fe
     return FM_OK;
 }
 
-double fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample) {
+fm_status fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample, fm_error *reterr) {
     const fm_groups *groups = t->options.model.groups;
     if (groups && groups->dp) {
         if (t->optimizer.pending == 0) fm_optimizer_clear_sum(&t->optimizer, t->stream);
@@ -338,5 +338,9 @@ double fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample) {
         fm_optimizer_count_others(&t->optimizer, n_sample);
     }
     fm_optimizer_step(&t->optimizer, t->stream);
-    return fm_optimizer_rate(&t->optimizer.options, t->optimizer.samples);
+    if (!fm_optimizer_get_state(&t->optimizer, t->stream).nonfinite) return FM_OK;
+    return fm_fail(reterr, FM_ERR_LIMIT,
+                   "step %llu: the norm of the sum of its gradients is not finite, although each "
+                   "gradient is; the update was not made",
+                   (unsigned long long)t->optimizer.step);
 }
