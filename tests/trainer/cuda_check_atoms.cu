@@ -77,11 +77,6 @@ void check_windows(int64_t n_atom, int64_t n_token, int64_t c, fm_beta beta) {
         b.k->window_pairs(NULL, &a, b.act(n_token * n_token * c), b.grad(pairs * c, beta));
         b.k->window_pairs_grad(NULL, &a, b.act(pairs * c), b.grad(n_token * n_token * c, beta));
     });
-    check("fold_windows", 1, [=](work_bench &b) {
-        int64_t rows = (n_window - 1) * FM_WINDOW_QUERIES + FM_WINDOW_KEYS;
-        b.k->fold_windows(NULL, 2, n_window, c, b.act(2 * n_window * FM_WINDOW_KEYS * c),
-                          b.out(2 * rows * c));
-    });
     check("window_geometry", 1, [=](work_bench &b) {
         std::vector<double> x = b.draw(n_atom * 3, 4);
         std::vector<int32_t> id;
@@ -217,7 +212,6 @@ void check_atoms(void) {
     check_adaln(2, 19, 768, FM_WRITE);
     check_rows(2, 70, 40, 5, false, FM_ADD);
     check_rows(1, 300, 140, 128, true, FM_WRITE);
-    check_rows(3, 200, 90, 24, true, FM_ADD);
     check_windows(43, 17, 4, FM_WRITE);
     check_windows(141, 61, 16, FM_ADD);
     check_embeddings(3, 256);

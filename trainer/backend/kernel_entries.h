@@ -307,10 +307,6 @@ FM_KERNEL(ACT, void, adaln, fm_stream *stream, const fm_adaln *args)
 FM_KERNEL(ACT, void, adaln_grad, fm_stream *stream, const fm_adaln *args, const fm_adaln_grad *grad)
 FM_KERNEL(ACT, void, gather_rows, fm_stream *stream, const fm_rows *args, const void *x, fm_out y)
 FM_KERNEL(ACT, void, sum_rows, fm_stream *stream, const fm_rows *args, const void *x, fm_out y)
-/* y[b, r, :] = the sum of x[b, w, r - 32 w, :] over the windows w that contain row r, from the last
- * one down. x is [n_batch, n_window, 128, c], y [n_batch, 32 n_window + 96, c]. */
-FM_KERNEL(ACT, void, fold_windows, fm_stream *stream, int64_t n_batch, int64_t n_window, int64_t c,
-          const void *x, void *y)
 /* y[window, query, key, :] = z[token of the query, token of the key, :] (+ y), 0 for pairs with a
  * position outside the atoms. y is [n_window, 32, 128, c], z [n_token, n_token, c]. Backward sums
  * over the pairs of atoms of two tokens that are in a window, in order. */

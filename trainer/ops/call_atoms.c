@@ -29,11 +29,6 @@ void fm_call_sum_rows(fm_run *run, const fm_rows *args, const void *x, fm_out y)
     if (!run->dry && y.data) run->kernels->sum_rows(run->stream, args, x, y);
 }
 
-void fm_call_fold_windows(fm_run *run, int64_t n_batch, int64_t n_window, int64_t c, const void *x,
-                          void *y) {
-    if (!run->dry) run->kernels->fold_windows(run->stream, n_batch, n_window, c, x, y);
-}
-
 void fm_call_window_pairs(fm_run *run, const fm_window_pairs *args, const void *z, fm_out y) {
     if (!run->dry) run->kernels->window_pairs(run->stream, args, z, y);
 }

@@ -12,8 +12,6 @@ void fm_call_adaln(fm_run *run, const fm_adaln *args);
 void fm_call_adaln_grad(fm_run *run, const fm_adaln *args, const fm_adaln_grad *grad);
 void fm_call_gather_rows(fm_run *run, const fm_rows *args, const void *x, fm_out y);
 void fm_call_sum_rows(fm_run *run, const fm_rows *args, const void *x, fm_out y);
-void fm_call_fold_windows(fm_run *run, int64_t n_batch, int64_t n_window, int64_t c, const void *x,
-                          void *y);
 void fm_call_window_pairs(fm_run *run, const fm_window_pairs *args, const void *z, fm_out y);
 void fm_call_window_pairs_grad(fm_run *run, const fm_window_pairs *args, const void *dy, fm_out dz);
 void fm_call_window_geometry(fm_run *run, const fm_window_geometry *args);

@@ -1,8 +1,6 @@
 /* windows.c: see windows.h. */
 #include "trainer/ops/windows.h"
 
-#include "trainer/ops/call_atoms.h"
-
 const void *fm_windows_pad(fm_run *run, int64_t n_batch, int64_t n_atom, int64_t first,
                            int64_t n_row, int64_t c, const void *x) {
     if (n_row == n_atom) return x;
@@ -43,7 +41,22 @@ void fm_windows_gather(fm_run *run, int64_t n_batch, int64_t n_atom, int64_t c, 
                            .y = {windows, FM_WRITE}});
 }
 
+/* Adds the windows in four passes. A pass adds 32 rows of each window, and these rows do not
+ * overlap. */
 void fm_windows_fold(fm_run *run, int64_t n_batch, int64_t n_atom, int64_t c, const void *windows,
                      void *keys) {
-    fm_call_fold_windows(run, n_batch, fm_windows_count(n_atom), c, windows, keys);
+    int64_t n_window = fm_windows_count(n_atom), rows = fm_windows_key_rows(n_atom);
+    int64_t pass = FM_WINDOW_QUERIES * c;
+    fm_element act = run->kernels->act;
+    fm_call_fill(run, n_batch * rows * c, 0.0, keys);
+    for (int64_t first = 0; first < FM_WINDOW_KEYS * c; first += pass) {
+        fm_call_copy_strided(
+            run, &(fm_strided){.rank = 3,
+                               .shape = {n_batch, n_window, pass},
+                               .x_stride = {n_window * FM_WINDOW_KEYS * c, FM_WINDOW_KEYS * c, 1},
+                               .y_stride = {rows * c, pass, 1},
+                               .alpha = 1,
+                               .x = fm_run_at(windows, first, act),
+                               .y = {fm_run_at(keys, first, act), FM_ADD}});
+    }
 }

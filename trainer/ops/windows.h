@@ -33,7 +33,7 @@ void fm_windows_unpad(fm_run *run, int64_t n_batch, int64_t n_atom, int64_t firs
 void fm_windows_gather(fm_run *run, int64_t n_batch, int64_t n_atom, int64_t c, const void *keys,
                        void *windows);
 /* The backward of fm_windows_gather: writes to each row of keys the sum over the windows that
- * contain it. */
+ * contain it, in order. */
 void fm_windows_fold(fm_run *run, int64_t n_batch, int64_t n_atom, int64_t c, const void *windows,
                      void *keys);
 

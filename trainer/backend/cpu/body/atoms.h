@@ -150,27 +150,6 @@ static void sum_rows(fm_stream *stream, const fm_rows *a, const void *x, fm_out 
     }
 }
 
-/* -- windows */
-
-static void fold_windows(fm_stream *stream, int64_t n_batch, int64_t n_window, int64_t c,
-                         const void *x, void *y) {
-    enum { STEP = FM_WINDOW_QUERIES, KEYS = FM_WINDOW_KEYS };
-    int64_t rows = n_window * STEP + KEYS - STEP;
-    (void)stream;
-    for (int64_t i = 0; i < n_batch * rows; i++) {
-        int64_t batch = i / rows, row = i % rows, last = min_size(row / STEP, n_window - 1);
-        real *to = (real *)y + i * c;
-        for (int64_t k = 0; k < c; k++)
-            to[k] = 0;
-        for (int64_t w = last; w >= 0 && row - w * STEP < KEYS; w--) {
-            const real *from =
-                (const real *)x + ((batch * n_window + w) * KEYS + row - w * STEP) * c;
-            for (int64_t k = 0; k < c; k++)
-                to[k] += from[k];
-        }
-    }
-}
-
 /* -- pairs in windows */
 
 /* Finds the atoms of pair `at` of [n_window, 32, 128]. Returns false if one of them is outside 0 ..

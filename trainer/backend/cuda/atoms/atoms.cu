@@ -1,6 +1,6 @@
 /* atoms.cu: kernels that gather and sum rows by token, handle pairs of atoms in windows, and
- * modulate by a conditioning signal. One thread computes an element, or 16 bytes of them, so every
- * sum has a fixed order. */
+ * modulate by a conditioning signal. One thread computes an element, so every sum has a fixed
+ * order. */
 #include "trainer/backend/cuda/core/families.cuh"
 
 namespace fm_cuda {
@@ -100,100 +100,31 @@ __device__ inline float share_of_group(const fm_rows &a, int64_t group) {
     return count > 0 ? 1.0f / (float)count : 0;
 }
 
-template <typename T, int V>
-static void gather_rows_as(fm_stream *stream, const fm_rows *args, const T *x, fm_out y) {
+template <typename T>
+void gather_rows(fm_stream *stream, const fm_rows *args, const void *x, fm_out y) {
     fm_rows a = *args;
-    uint32_t packs = (uint32_t)(a.c / V), n_y = (uint32_t)a.n_y;
-    each(stream, a.n_batch * a.n_y * packs, [=] __device__(int64_t i) {
-        uint32_t r = (uint32_t)i / packs, at = (uint32_t)i % packs * V;
-        int64_t from = a.index[r % n_y];
-        float value[V] = {};
+    each(stream, a.n_batch * a.n_y * a.c, [=] __device__(int64_t i) {
+        int64_t r = i / a.c, from = a.index[r % a.n_y];
+        float value = 0;
         if (from >= 0) {
-            float share = share_of_group(a, from);
-            load<T, V>(x + (r / n_y * a.n_x + from) * a.c + at, value);
-#pragma unroll
-            for (int k = 0; k < V; k++)
-                value[k] *= share;
+            const T *row = (const T *)x + (r / a.n_y * a.n_x + from) * a.c;
+            value = share_of_group(a, from) * get(row[i % a.c]);
         }
-        put_pack<T, V>((T *)y.data + i * V, y.beta, value);
+        put((T *)y.data + i, y.beta, value);
     });
 }
 
-template <typename T, int V>
-static void sum_rows_as(fm_stream *stream, const fm_rows *args, const T *x, fm_out y) {
+template <typename T>
+void sum_rows(fm_stream *stream, const fm_rows *args, const void *x, fm_out y) {
     fm_rows a = *args;
-    uint32_t packs = (uint32_t)(a.c / V), n_y = (uint32_t)a.n_y;
-    each(stream, a.n_batch * a.n_y * packs, [=] __device__(int64_t i) {
-        uint32_t r = (uint32_t)i / packs, at = (uint32_t)i % packs * V, group = r % n_y;
-        const T *batch = x + r / n_y * a.n_x * a.c + at;
-        float total[V] = {}, share = share_of_group(a, group);
-        for (int64_t row = a.first[group]; row < a.first[group + 1]; row++) {
-            float value[V];
-            load<T, V>(batch + row * a.c, value);
-#pragma unroll
-            for (int k = 0; k < V; k++)
-                total[k] += value[k];
-        }
-#pragma unroll
-        for (int k = 0; k < V; k++)
-            total[k] *= share;
-        put_pack<T, V>((T *)y.data + i * V, y.beta, total);
+    each(stream, a.n_batch * a.n_y * a.c, [=] __device__(int64_t i) {
+        int64_t r = i / a.c, group = r % a.n_y;
+        const T *batch = (const T *)x + r / a.n_y * a.n_x * a.c + i % a.c;
+        float total = 0;
+        for (int64_t k = a.first[group]; k < a.first[group + 1]; k++)
+            total += get(batch[k * a.c]);
+        put((T *)y.data + i, y.beta, total * share_of_group(a, group));
     });
-}
-
-template <typename T> static bool rows_are_even(const fm_rows *a, const void *x, fm_out y) {
-    assert(a->n_batch * a->n_y * a->c < (int64_t)1 << 32);
-    return is_whole<T>(a->c) && is_aligned(x) && is_aligned(y.data);
-}
-
-template <typename T>
-void gather_rows(fm_stream *stream, const fm_rows *a, const void *x, fm_out y) {
-    if (rows_are_even<T>(a, x, y)) {
-        gather_rows_as<T, vector_of<T>()>(stream, a, (const T *)x, y);
-    } else {
-        gather_rows_as<T, 1>(stream, a, (const T *)x, y);
-    }
-}
-
-template <typename T> void sum_rows(fm_stream *stream, const fm_rows *a, const void *x, fm_out y) {
-    if (rows_are_even<T>(a, x, y)) {
-        sum_rows_as<T, vector_of<T>()>(stream, a, (const T *)x, y);
-    } else {
-        sum_rows_as<T, 1>(stream, a, (const T *)x, y);
-    }
-}
-
-/* -- windows */
-
-template <typename T, int V>
-static void fold_windows_as(fm_stream *stream, int64_t n_batch, int64_t n_window, int64_t c,
-                            const T *x, T *y) {
-    enum { STEP = FM_WINDOW_QUERIES, KEYS = FM_WINDOW_KEYS };
-    uint32_t rows = (uint32_t)(n_window * STEP + KEYS - STEP), packs = (uint32_t)(c / V);
-    assert(n_batch * rows * packs < (int64_t)1 << 32);
-    each(stream, n_batch * rows * packs, [=] __device__(int64_t i) {
-        uint32_t at = (uint32_t)i % packs * V, r = (uint32_t)i / packs, batch = r / rows;
-        int row = (int)(r % rows), last = (int)min_size(row / STEP, n_window - 1);
-        float total[V] = {};
-        for (int w = last; w >= 0 && row - w * STEP < KEYS; w--) {
-            float value[V];
-            load<T, V>(x + ((batch * n_window + w) * KEYS + row - w * STEP) * c + at, value);
-#pragma unroll
-            for (int k = 0; k < V; k++)
-                total[k] += value[k];
-        }
-        store<T, V>(y + i * V, total);
-    });
-}
-
-template <typename T>
-void fold_windows(fm_stream *stream, int64_t n_batch, int64_t n_window, int64_t c, const void *x,
-                  void *y) {
-    if (is_whole<T>(c) && is_aligned(x) && is_aligned(y)) {
-        fold_windows_as<T, vector_of<T>()>(stream, n_batch, n_window, c, (const T *)x, (T *)y);
-    } else {
-        fold_windows_as<T, 1>(stream, n_batch, n_window, c, (const T *)x, (T *)y);
-    }
 }
 
 /* -- pairs in windows */
@@ -271,7 +202,6 @@ void fourier(fm_stream *stream, int64_t rows, int64_t c, const void *x, const vo
     template void modulate_grad<T>(fm_stream *, const fm_modulate *, const fm_modulate_grad *);    \
     template void gather_rows<T>(fm_stream *, const fm_rows *, const void *, fm_out);              \
     template void sum_rows<T>(fm_stream *, const fm_rows *, const void *, fm_out);                 \
-    template void fold_windows<T>(fm_stream *, int64_t, int64_t, int64_t, const void *, void *);   \
     template void window_pairs<T>(fm_stream *, const fm_window_pairs *, const void *, fm_out);     \
     template void window_pairs_grad<T>(fm_stream *, const fm_window_pairs *, const void *,         \
                                        fm_out);                                                    \

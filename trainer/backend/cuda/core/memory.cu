@@ -144,12 +144,9 @@ void axpy_device(fm_stream *stream, int64_t n, const double *alpha, const void *
 
 enum { SUM_THREADS = 256, SUM_BATCH = 8, SUM_CHUNKS = 512 };
 enum { SUM_SMALL = 1 << 18 }; /* elements that are summed in one launch */
-/* The most rows, and the fewest columns, of a sum whose threads take packs of columns alone. */
-enum { SUM_FEW_ROWS = 64, SUM_MANY_COLUMNS = 1 << 16 };
 
 enum sum_path {
     SUM_LINES,  /* n_c = 1: a block for each sum */
-    SUM_WIDE,   /* few rows of many columns */
     SUM_DIRECT, /* one launch, no partial sums */
     SUM_CHUNKED,
 };
@@ -170,7 +167,6 @@ static int64_t sum_chunks(int64_t n_a, int64_t n_r, int64_t n_c) {
 
 static sum_choice choose_sum(int64_t n_a, int64_t n_r, int64_t n_c) {
     if (n_c == 1) return {SUM_LINES, 1, 0};
-    if (n_r <= SUM_FEW_ROWS && n_c >= SUM_MANY_COLUMNS) return {SUM_WIDE, 1, 0};
     int64_t chunks = sum_chunks(n_a, n_r, n_c);
     if (chunks == 1) return {SUM_DIRECT, 1, 0};
     return {SUM_CHUNKED, chunks, (size_t)(n_a * n_c * chunks) * sizeof(float)};
@@ -287,41 +283,6 @@ static void sum_in_chunks(fm_stream *stream, const sum_shape *s, T *x, const T *
     if (y) finish_partials<Y>(stream, partial, s->chunks, n, n, y, beta);
 }
 
-/* A thread sums a pack of columns over the rows in order. */
-template <typename T, int V, typename Y>
-static void sum_wide_as(fm_stream *stream, const sum_shape *shape, const T *x, Y *y, fm_beta beta) {
-    constexpr int PACK = V == 1 ? 1 : vector_of<Y>();
-    sum_shape s = *shape;
-    int64_t packs = s.n_c / V;
-    assert(s.n_a * packs < (int64_t)1 << 32);
-    each(stream, s.n_a * packs, [=] __device__(int64_t i) {
-        uint32_t a = (uint32_t)i / (uint32_t)packs, pack_at = (uint32_t)i % (uint32_t)packs;
-        const T *in = x + a * s.stride_a + pack_at * (int64_t)V;
-        float total[V] = {};
-#pragma unroll 4
-        for (int64_t r = 0; r < s.n_r; r++) {
-            float v[V];
-            load<T, V>(in + r * s.stride_r, v);
-#pragma unroll
-            for (int k = 0; k < V; k++)
-                total[k] += v[k];
-        }
-#pragma unroll
-        for (int k = 0; k < V; k += PACK)
-            put_pack<Y, PACK>(y + i * V + k, beta, total + k);
-    });
-}
-
-template <typename T, typename Y>
-static void sum_wide(fm_stream *stream, const sum_shape *s, const T *x, Y *y, fm_beta beta) {
-    if (is_aligned(x) && is_aligned(y) && is_whole<T>(s->n_c) && is_whole<T>(s->stride_a) &&
-        is_whole<T>(s->stride_r)) {
-        sum_wide_as<T, vector_of<T>(), Y>(stream, s, x, y, beta);
-    } else {
-        sum_wide_as<T, 1, Y>(stream, s, x, y, beta);
-    }
-}
-
 template <typename T, typename Y>
 static void sum_into(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c,
                      const int64_t stride[2], const T *x, Y *y, fm_beta beta, float *partial) {
@@ -334,11 +295,7 @@ static void sum_into(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c,
         return;
     }
     sum_shape s = {n_a, n_r, n_c, stride[0], stride[1], choice.chunks, 0, 0};
-    if (choice.path == SUM_WIDE) {
-        sum_wide<T, Y>(stream, &s, x, y, beta);
-    } else {
-        sum_in_chunks<T, Y>(stream, &s, (T *)x, NULL, y, beta, partial);
-    }
+    sum_in_chunks<T, Y>(stream, &s, (T *)x, NULL, y, beta, partial);
 }
 
 template <typename T>

@@ -270,9 +270,10 @@ template <typename T> static bool is_fused(const fm_swiglu_transition *a) {
     return sizeof(T) == 2 && swiglu_transition_takes(a);
 }
 
+/* No shape yet: the forward of 128 channels is not yet checked. */
 bool swiglu_transition_takes(const fm_swiglu_transition *a) {
-    return (a->c == 64 || a->c == 128) && a->hidden % 64 == 0 && a->residual &&
-           a->rows >= GROUP_ROWS && a->rows < 1 << 30;
+    (void)a;
+    return false;
 }
 
 template <typename T> static const fm_kernels *table_of(void) {
