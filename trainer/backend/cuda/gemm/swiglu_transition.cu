@@ -3,14 +3,14 @@
  *
  *     a | b = w1 LayerNorm(x),   y = x + w2 (swish(a) * b)
  *
- * for rows of C = 64 or 128 channels and a hidden layer that is a multiple of 64. It has the
- * structure of transition.cu: two warp groups with 64 rows each, weights through a ring, and a
- * chunk of 64 hidden channels that is the accumulators of the first product (a's 64 columns, then
- * b's) and then, in registers, the operand of the second. Nothing is kept: backward makes a and b
- * again (swiglu_transition_grad.cu).
+ * for rows of C = 64 channels and a hidden layer that is a multiple of 64. It has the structure of
+ * transition.cu: two warp groups with 64 rows each, weights through a ring, and a chunk of 64
+ * hidden channels that is the accumulators of the first product (a's 64 columns, then b's) and
+ * then, in registers, the operand of the second. x is in registers too, where it is normalised.
+ * Nothing is kept: backward makes a and b again (swiglu_transition_grad.cu).
  *
- * x is normalised in registers and goes back to shared memory. Kept in registers beside both sums,
- * half of its 128 channels got the registers of the second operand too (ptxas 13.0). */
+ * With 128 channels of x in registers beside both sums, half of x got the registers of the second
+ * operand too (ptxas 13.0), so that shape is composed. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/cuda/gemm/row_end.cuh"
@@ -79,7 +79,7 @@ __device__ inline void fetch_rows(const swiglu_call &t, swiglu_space<C> *s, int 
 
 /* -- products */
 
-/* LayerNorm of the warp's 16 rows. */
+/* LayerNorm of the warp's 16 rows, as the operand of the first product. */
 template <int C>
 __device__ inline void normalise_rows(uint32_t (&x)[C / 16][4], const bf16 *norm, float eps) {
     float shift[2], rstd[2];
@@ -114,20 +114,6 @@ __device__ inline void normalise_rows(uint32_t (&x)[C / 16][4], const bf16 *norm
     }
 }
 
-/* Normalises the warp's 16 rows of a tile, the operand of the first product. */
-template <int C>
-__device__ inline void normalise_tile(const swiglu_call &t, bf16 *tile, int warp_row) {
-    uint32_t x[C / 16][4];
-#pragma unroll
-    for (int k = 0; k < C / 16; k += 4)
-        tile_rows<64>(x + k, tile + k * 16 * GROUP_ROWS, warp_row);
-    normalise_rows<C>(x, t.norm, t.eps);
-#pragma unroll
-    for (int k = 0; k < C / 16; k++)
-        tile_put<64>(tile + k / 4 * GROUP_ROWS * 64, warp_row, k % 4 * 2, x[k]);
-    tiles_publish();
-}
-
 /* p = the bf16 of swish(a) * b as the operand of the second product. */
 __device__ inline void product_rows(uint32_t (&p)[4][4], const float (&h)[16][4]) {
 #pragma unroll
@@ -140,9 +126,11 @@ __device__ inline void product_rows(uint32_t (&p)[4][4], const float (&h)[16][4]
         }
 }
 
-/* The products of one tile. The last second product is under way at the end. */
+/* The products of one tile. The last second product is under way at the end.
+ */
 template <int C>
-__device__ inline void multiply(const swiglu_call &t, swiglu_space<C> *s, const bf16 *x,
+__device__ inline void multiply(const swiglu_call &t, swiglu_space<C> *s,
+                                const uint32_t (&x)[C / 16][4],
                                 ring_place<swiglu_space<C>::SLOTS> &at, float (&d)[C / 8][4]) {
     typedef swiglu_space<C> S;
     int before[1];
@@ -156,10 +144,8 @@ __device__ inline void multiply(const swiglu_call &t, swiglu_space<C> *s, const 
         products_begin();
 #pragma unroll
         for (int k = 0; k < C / 16; k++) {
-            uint64_t rows = tile_operand<64, K_MAJOR>(x + k / 4 * GROUP_ROWS * 64);
             uint64_t w = tile_operand<64, K_MAJOR>(s->ring[slots[k / 4]]);
-            wgmma<K_MAJOR, K_MAJOR>(h, operand_after(rows, k % 4 * 16),
-                                    operand_after(w, k % 4 * 16), k > 0);
+            wgmma<K_MAJOR>(h, x[k], operand_after(w, k % 4 * 16), k > 0);
         }
         products_commit();
         products_wait<1>(d);
@@ -196,13 +182,16 @@ __device__ inline void transform(const swiglu_call &t, swiglu_space<C> *s, int g
             skip_slots<STEP>(s, t.chunks, at);
             continue;
         }
+        uint32_t x[C / 16][4];
         barrier_wait(shared_address(&s->rows[group]), turn % 2);
-        normalise_tile<C>(t, s->x[group], warp_row);
-        group_wait(group);
-        float d[C / 8][4];
-        multiply<C>(t, s, s->x[group], at, d);
+#pragma unroll
+        for (int k = 0; k < C / 16; k += 4)
+            tile_rows<64>(x + k, s->x[group] + k * 16 * GROUP_ROWS, warp_row);
         group_wait(group);
         if (is_first) fetch_rows<C>(t, s, group, turn + 1);
+        normalise_rows<C>(x, t.norm, t.eps);
+        float d[C / 8][4];
+        multiply<C>(t, s, x, at, d);
         int row = tile * GROUP_ROWS + warp_row + threadIdx.x % 32 / 4;
         row_parts<C> parts;
         load_residual<C>(t.end, row, parts);
@@ -270,10 +259,9 @@ template <typename T> static bool is_fused(const fm_swiglu_transition *a) {
     return sizeof(T) == 2 && swiglu_transition_takes(a);
 }
 
-/* No shape yet: the forward of 128 channels is not yet checked. */
 bool swiglu_transition_takes(const fm_swiglu_transition *a) {
-    (void)a;
-    return false;
+    return a->c == 64 && a->hidden % 64 == 0 && a->residual && a->rows >= GROUP_ROWS &&
+           a->rows < 1 << 30;
 }
 
 template <typename T> static const fm_kernels *table_of(void) {
@@ -292,10 +280,8 @@ template <typename T>
 void swiglu_transition(fm_stream *stream, const fm_swiglu_transition *a, void *workspace) {
     if (!is_fused<T>(a)) {
         fm_swiglu_transition_composed(table_of<T>(), stream, a, workspace);
-    } else if (a->c == 64) {
-        transition_as<64>(stream, a);
     } else {
-        transition_as<128>(stream, a);
+        transition_as<64>(stream, a);
     }
 }
 

@@ -325,11 +325,7 @@ void swiglu_transition_grad_wgmma(fm_stream *stream, const fm_swiglu_transition 
     grad_places p = places_of(a, workspace);
     fm_layernorm norm = norm_of(a, p.n);
     layernorm<bf16>(stream, &norm);
-    if (a->c == 64) {
-        grad_as<64>(stream, a, g, p);
-    } else {
-        grad_as<128>(stream, a, g, p);
-    }
+    grad_as<64>(stream, a, g, p);
     fm_gemm one = weight_gradient(a->rows, 2 * a->hidden, a->c, p.dhidden, p.n, g->dw1);
     if (one.c) gemm<bf16>(stream, &one, p.after);
     fm_gemm two = weight_gradient(a->rows, a->c, a->hidden, g->dy, p.product, g->dw2);
