@@ -103,14 +103,18 @@ fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_te
     return end_sublayer(tape, "attention gate", a, s, update, &w->last, residual);
 }
 
+fm_tensor_ref fm_af3_window_bias(fm_tape *tape, fm_tensor_ref p,
+                                 const fm_conditioned_attention_weights *w) {
+    fm_tensor_ref normed_p = fm_op_layer_norm(tape, "window pairs", p, w->norm_z, FM_NORM_SCALE);
+    return fm_op_linear_all(tape, "window bias", normed_p, &w->bias);
+}
+
 fm_tensor_ref fm_af3_window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
-                                      fm_tensor_ref p, fm_tensor_ref mask,
+                                      fm_tensor_ref bias, fm_tensor_ref mask,
                                       const fm_conditioned_attention_weights *w) {
     const fm_window_attention_weights core = {w->qkvg, w->q_bias, w->out, w->n_head, w->c_head};
     fm_tensor_ref x = fm_op_adaln(tape, "adaln", q, c, &w->norm);
     fm_tensor_ref y = fm_op_adaln(tape, "adaln", x, c, &w->norm_kv);
-    fm_tensor_ref normed_p = fm_op_layer_norm(tape, "window pairs", p, w->norm_z, FM_NORM_SCALE);
-    fm_tensor_ref bias = fm_op_linear_all(tape, "window bias", normed_p, &w->bias);
     fm_tensor_ref update = fm_op_window_attention(tape, "atom attention", x, y, bias, mask, &core);
     return end_sublayer(tape, "atom attention gate", q, c, update, &w->last, true);
 }
@@ -142,12 +146,15 @@ fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_te
 }
 
 fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
-                                      fm_tensor_ref p, fm_tensor_ref mask,
+                                      const fm_af3_pairs *pairs, fm_tensor_ref mask,
                                       const fm_conditioned_block_weights *weights, int32_t n_block,
                                       bool recompute) {
     for (int32_t i = 0; i < n_block; i++) {
         fm_tape_begin_segment(tape, recompute);
-        q = fm_af3_window_attention(tape, q, c, p, mask, &weights[i].attention);
+        fm_tensor_ref bias = pairs->bias
+                                 ? pairs->bias[i]
+                                 : fm_af3_window_bias(tape, pairs->z, &weights[i].attention);
+        q = fm_af3_window_attention(tape, q, c, bias, mask, &weights[i].attention);
         q = fm_af3_conditioned_transition(tape, q, c, &weights[i].transition, true);
         fm_tape_end_segment(tape);
     }

@@ -164,6 +164,7 @@ fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *feature
     assert(features->n_cycle >= 1 && (!features->draws || t->options.given));
     t->features = features;
     t->result = (fm_af3_result){0};
+    fm_mirror_begin(&t->mirror);
     fm_status status = fm_af3_trainer_write(t, reterr);
     if (!status) clear_recycled(t);
     return status;
@@ -171,6 +172,7 @@ fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *feature
 
 void fm_af3_trainer_trunk(fm_af3_trainer *t) {
     const uint32_t n = t->features->n_cycle;
+    fm_mirror_send(&t->shared, t->stream);
     for (uint32_t c = 0; c < n; c++) {
         fm_groups_note(t->options.model.groups, t->optimizer.step + 1, c);
         fm_af3_trainer_write_cycle(t, c);
@@ -183,7 +185,7 @@ void fm_af3_trainer_trunk(fm_af3_trainer *t) {
 void fm_af3_trainer_rollout(fm_af3_trainer *t) {
     fm_pass_run(&t->part[FM_AF3_PART_ROLLOUT], t->stream);
     fm_mirror_fetch(t->options.kernels, t->stream, fm_state_data(&t->state, t->rollout.x),
-                    t->options.kernels->act, 3 * t->features->sample.n_atom, t->raw, t->x);
+                    t->options.kernels->acc, 3 * t->features->sample.n_atom, t->raw, t->x);
 }
 
 /* Exchanges the labels of equivalent chains and atoms by the rollout; in the arena. */
@@ -232,7 +234,11 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     const fm_af3_features *f = t->features;
     size_t mark = fm_arena_mark(&t->scratch);
     fm_complex_labels labels = f->labels;
+    fm_mirror_begin(&t->mirror);
     fm_status status = f->number ? permute(t, &labels, reterr) : FM_OK;
+    if (!status && t->options.forward_only) {
+        status = fm_af3_score_structure(&labels, t->x, &t->scratch, &t->result.rollout, reterr);
+    }
     if (!status) {
         fm_complex_write_labels(&labels, &t->options.loss, &t->targets, fm_mirror_put, &t->mirror);
     }
@@ -246,16 +252,22 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
 
 void fm_af3_trainer_learn(fm_af3_trainer *t) {
     fm_pass_run(&t->part[FM_AF3_PART_LEARN], t->stream);
+    fm_af3_trainer_write_next(t);
     read_terms(t, &t->tape[FM_AF3_LAST], 0, FM_COMPLEX_STRUCTURE_TERMS, t->structure_total);
 }
 
 void fm_af3_trainer_confidence(fm_af3_trainer *t) {
     fm_pass_run(&t->part[FM_AF3_PART_CONFIDENCE], t->stream);
+    fm_af3_trainer_write_next(t);
     read_terms(t, &t->tape[FM_AF3_CONFIDENCE], FM_COMPLEX_STRUCTURE_TERMS, FM_COMPLEX_TERMS,
                t->confidence_total);
 }
 
 /* -- a whole sample */
+
+void fm_af3_trainer_announce(fm_af3_trainer *t, const fm_af3_features *next) {
+    t->next = next;
+}
 
 /* Runs the sample again, checking what every step of its passes writes. All passes run, because
  * the other ranks of the sample wait for this one in their exchanges. */
