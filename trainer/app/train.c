@@ -67,8 +67,8 @@ static int check_samples(const fm_train_options *set) {
     fm_error error;
     uint32_t n_bad;
     fm_status status = fm_check_samples(set, &n_bad, &error);
-    if (status) return report(&error);
-    return n_bad ? EXIT_FAILED : EXIT_OK;
+    if (status) return fm_program_report(fm_train_program, &error);
+    return n_bad ? FM_EXIT_FAILED : FM_EXIT_OK;
 }
 
 /* -- opening what a run needs */
