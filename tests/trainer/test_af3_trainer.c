@@ -90,6 +90,7 @@ static void the_same_seed_gives_the_same_bits(void **state) {
     } cases[] = {{5, true, true, FM_RECOMPUTE_NONE},
                  {5, false, true, FM_RECOMPUTE_BLOCK},
                  {5, true, true, FM_RECOMPUTE_HIDDEN},
+                 {5, true, true, FM_RECOMPUTE_PROJECTIONS},
                  {6, false, false, FM_RECOMPUTE_NONE}};
     bench b;
     float *first, *again;
@@ -104,13 +105,56 @@ static void the_same_seed_gives_the_same_bits(void **state) {
         run_steps(&b, i % 2 == 0, &again, &bytes_again);
         assert_int_equal(bytes, bytes_again);
         assert_int_equal(memcmp(first, again, bytes) == 0, cases[i].same);
-        const fm_tape *tape = b.trainer->tape;
-        assert_int_equal(fm_tape_used_bytes(&tape[FM_AF3_CONFIDENCE]),
-                         tape[FM_AF3_CONFIDENCE].size.arena_bytes);
+        for (int t = 0; t < FM_AF3_TAPES; t++) {
+            const fm_tape *tape = &b.trainer->tape[t];
+            assert_int_equal(fm_tape_used_bytes(tape), tape->size.arena_bytes);
+        }
         free(again);
         close_bench(&b);
     }
     free(first);
+}
+
+/* Returns what the step takes with a policy, or with `auto` and a budget, and the policy. */
+static int64_t memory_of(fm_recompute_policy *policy, int64_t budget) {
+    bench b;
+    open_bench(&b, 5);
+    b.options.model.recompute = *policy;
+    b.options.memory_budget_bytes = budget;
+    create(&b);
+    *policy = b.trainer->options.model.recompute;
+    int64_t bytes = fm_af3_trainer_memory_bytes(b.trainer);
+    close_bench(&b);
+    return bytes;
+}
+
+/* The least recomputation that fits a budget is chosen. A budget that nothing fits is an error. */
+static void a_budget_chooses_the_recomputation(void **state) {
+    (void)state;
+    static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
+                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
+    int64_t bytes[4];
+    for (int i = 0; i < 4; i++) {
+        fm_recompute_policy policy = policies[i];
+        bytes[i] = memory_of(&policy, 0);
+        assert_int_equal(policy, policies[i]);
+        assert_true(i == 0 || bytes[i] < bytes[i - 1]);
+    }
+    for (int i = 0; i < 4; i++) {
+        fm_recompute_policy policy = FM_RECOMPUTE_AUTO;
+        assert_int_equal(memory_of(&policy, bytes[i]), bytes[i]);
+        assert_int_equal(policy, policies[i]);
+    }
+    fm_recompute_policy unbounded = FM_RECOMPUTE_AUTO; /* a CPU does not say what it has free */
+    assert_int_equal(memory_of(&unbounded, 0), bytes[3]);
+    bench b;
+    fm_error error = {.message = ""};
+    open_bench(&b, 5);
+    b.options.model.recompute = FM_RECOMPUTE_AUTO;
+    b.options.memory_budget_bytes = bytes[3] - 1;
+    assert_int_equal(fm_af3_trainer_create(&b.options, &b.trainer, &error), FM_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "the memory budget is"));
+    close_bench(&b);
 }
 
 /* Exchanges the labels of the two equal chains in the sample. */
@@ -324,6 +368,7 @@ static void narrow_activations_round_only(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_seed_gives_the_same_bits),
                                        cmocka_unit_test(narrow_activations_round_only),
+                                       cmocka_unit_test(a_budget_chooses_the_recomputation),
                                        cmocka_unit_test(labels_are_permuted),
                                        cmocka_unit_test(the_confidence_head_learns_alone),
                                        cmocka_unit_test(an_evaluation_changes_nothing),

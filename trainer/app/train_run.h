@@ -10,6 +10,7 @@
 #include "trainer/app/divergence.h"
 #include "trainer/app/evaluator.h"
 #include "trainer/app/feed.h"
+#include "trainer/app/folder_lock.h"
 #include "trainer/app/ledger.h"
 #include "trainer/app/private_server.h"
 #include "trainer/app/progress.h"
@@ -168,7 +169,7 @@ struct fm_train_run {
     fm_divergence divergence;
     bool is_diverging;
     bool is_disk_full;                 /* metrics wait in memory */
-    int lock;                          /* of the folder */
+    fm_folder_lock lock;               /* of the folder */
     bool said_slow[FM_FALLBACK_KINDS]; /* slow paths that have had their log line */
     uint64_t n_loss;                   /* steps with a loss: those of which a sample counted */
     double first_sum,

@@ -280,12 +280,6 @@ static fm_status evaluate_if_due(fm_train_run *run, fm_error *reterr) {
 
 /* -- samples */
 
-/* Errors of a sample; others end the run. */
-static bool is_of_sample(fm_status status) {
-    return status == FM_ERR_DATA || status == FM_ERR_LIMIT || status == FM_ERR_CORRUPT ||
-           status == FM_ERR_FORMAT || status == FM_ERR_UNSUPPORTED;
-}
-
 /* The file of sample `index` of the run. */
 static uint32_t file_of(const fm_train_run *run, uint64_t index) {
     return fm_sample_folder_file(&run->stored->samples, run->set->seed, index);
@@ -351,7 +345,7 @@ static fm_status advance_one(fm_train_run *run, fm_error *reterr) {
     if (!status) status = compute(run, &features, &result, &why);
     if (!status) return count(run, &sample, features.n_cycle, wait_s, &result, reterr);
     if (reterr) *reterr = why;
-    if (is_of_sample(status)) status = fm_run_judge(run, &sample, status, reterr);
+    if (fm_is_bad_sample(status)) status = fm_run_judge(run, &sample, status, reterr);
     return status ? status : fm_run_skip(run, &sample, &why, reterr);
 }
 
@@ -379,7 +373,7 @@ static fm_status look_at_hand(fm_train_run *run, fm_run_seen *ret_seen, fm_error
     fm_status status = read_features(run, file, run->own_slot, &stored->hand, reterr);
     if (!status) status = fm_af3_trainer_check(stored->trainer, &stored->hand, reterr);
     ret_seen->n_cycle = status ? 0 : stored->hand.n_cycle;
-    ret_seen->is_bad = is_of_sample(status);
+    ret_seen->is_bad = fm_is_bad_sample(status);
     return status;
 }
 

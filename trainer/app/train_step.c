@@ -54,7 +54,7 @@ static void say_slow_paths(fm_train_run *run) {
 /* Logs when the disk stops to take metrics, and when it takes them again. */
 static void note_disk(fm_train_run *run, fm_status status, uint64_t step, const fm_error *error) {
     if (status && (!run->is_disk_full || status == FM_ERR_NOMEM)) {
-        char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[sizeof text];
+        char text[FM_ERROR_TEXT_BYTES], quoted[sizeof text];
         fm_error_format(error, text, sizeof text);
         fm_log(FM_LOG_WARN, "metrics_wait", "step=%llu why=%s", (unsigned long long)step,
                fm_log_quote(quoted, sizeof quoted, text));

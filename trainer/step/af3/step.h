@@ -148,8 +148,11 @@ void fm_af3_trainer_describe(const fm_af3_trainer *trainer, char *out, size_t ou
  * stream must have ended. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_trainer_stamp(fm_af3_trainer *trainer, fm_error *reterr);
 
-/* FM_ERR_LIMIT when the sample is larger than the recorded shapes or has another number of
- * templates. */
+/* FM_ERR_LIMIT when the sample is larger than a step of these options is recorded for, or has
+ * another number of templates. */
+FM_MUST_USE fm_status fm_af3_check_features(const fm_af3_trainer_options *options,
+                                            const fm_af3_features *features, fm_error *reterr);
+/* The same for the trainer's options. */
 FM_MUST_USE fm_status fm_af3_trainer_check(const fm_af3_trainer *trainer,
                                            const fm_af3_features *features, fm_error *reterr);
 

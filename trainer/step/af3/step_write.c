@@ -138,9 +138,9 @@ static fm_status write_rollout(fm_af3_trainer *t, fm_error *reterr) {
 
 /* -- all */
 
-fm_status fm_af3_trainer_check(const fm_af3_trainer *t, const fm_af3_features *features,
-                               fm_error *reterr) {
-    const fm_af3_config *c = &t->options.model;
+fm_status fm_af3_check_features(const fm_af3_trainer_options *options,
+                                const fm_af3_features *features, fm_error *reterr) {
+    const fm_af3_config *c = &options->model;
     const fm_af3_sample *sample = &features->sample;
     const struct {
         const char *what;
@@ -149,7 +149,7 @@ fm_status fm_af3_trainer_check(const fm_af3_trainer *t, const fm_af3_features *f
     } sizes[] = {{"tokens", sample->n_token, c->n_token, "crop_size"},
                  {"atoms", sample->n_atom, c->n_atom, "max_atoms"},
                  {"bonds of polymers and ligands", fm_complex_count_bonds(&features->labels),
-                  t->options.n_bond, "crop_size"}};
+                  options->n_bond, "crop_size"}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (sizes[i].found <= sizes[i].most) continue;
         return fm_fail(reterr, FM_ERR_LIMIT, "found %lld %s, expected at most %lld (%s)",
@@ -165,6 +165,11 @@ fm_status fm_af3_trainer_check(const fm_af3_trainer *t, const fm_af3_features *f
     if (sample->n_template == c->n_template) return FM_OK;
     return fm_fail(reterr, FM_ERR_LIMIT, "found %lld templates, expected %lld (n_template)",
                    (long long)sample->n_template, (long long)c->n_template);
+}
+
+fm_status fm_af3_trainer_check(const fm_af3_trainer *t, const fm_af3_features *features,
+                               fm_error *reterr) {
+    return fm_af3_check_features(&t->options, features, reterr);
 }
 
 /* Writes the features that all cycles share to their own mirror. Their writers fill some tensors
