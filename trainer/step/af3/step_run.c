@@ -333,6 +333,9 @@ fm_status fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample, fm_er
         if (t->optimizer.pending == 0) fm_optimizer_clear_sum(&t->optimizer, t->stream);
         fm_comm_sum(groups->dp, fm_params_trained(&t->params), t->optimizer.sum, t->sum_scratch,
                     FM_AF3_SUM_ELEMENTS, t->stream);
+        t->options.kernels->synchronize(t->stream);
+        fm_status status = fm_groups_check(groups, reterr);
+        if (status) return status;
         fm_optimizer_count_others(&t->optimizer, n_sample);
     }
     fm_optimizer_step(&t->optimizer, t->stream);
