@@ -443,10 +443,9 @@ static fm_status finish_step(fm_train_run *run, double rate, bool is_updated, fm
     }
     if (run->is_torn) return fm_fail(reterr, FM_ERR_CLOSED, "the update was not completed");
     fm_status status = fm_run_finish_step(run, rate, reterr);
+    *run->boundary = run->state; /* the update was made, also when what follows it has failed */
     if (status == FM_ERR_CLOSED) return status; /* an exchange of an evaluation has failed */
-    if (status) return agree_to_fail(run, status);
-    *run->boundary = run->state;
-    return FM_OK;
+    return status ? agree_to_fail(run, status) : FM_OK;
 }
 
 /* -- rounds */
