@@ -212,10 +212,12 @@ static fm_status open_for_next(fm_chains *c, fm_error *reterr) {
     return status;
 }
 
-/* Whether the stream has cut a chain that a larger bound lets through. */
+/* Whether the stream has cut a chain that a larger bound lets through. A server that cuts one which
+ * is within the bound would cut it again. */
 static bool wants_larger_bound(const fm_chains *c, const fm_loaded *loaded) {
     const fm_sample *s = loaded->sample;
-    return s && s->n_res < s->n_res_chain && s->n_res_chain <= c->most_length;
+    return s && s->n_res < s->n_res_chain && s->n_res_chain > c->max_length &&
+           s->n_res_chain <= c->most_length;
 }
 
 /* Closes the stream. The next one takes chains of n_res residues, and at least twice as long ones
