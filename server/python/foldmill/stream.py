@@ -353,14 +353,16 @@ class Stream:
             return
         place = [self._watermark, len(self._delivered)]
         loop = worker.seed - worker.id if worker else 0
-        has_begun, last, *last_place = self._loop
-        if has_begun and last != loop and last_place == place:
+        # Workers of one loop begin at the same time. Each reads the numbers from the last one
+        # backwards and writes them forwards, so one that reads a new place reads its loop as well.
+        has_begun, *last_place, last = self._loop[::-1]
+        if has_begun and last != loop and last_place[::-1] == place:
             raise RuntimeError("a loop over a DataLoader with workers has begun at this place, so "
                                "another one would give the same samples again; call "
                                "stream.deliver(features['index']) for those that were used, or "
                                "stream.load_state_dict(stream.state_dict()) to repeat them")
         if worker:
-            self._loop[:] = [1, loop, *place]
+            self._loop[:] = [loop, *place, 1]
 
     def _items(self) -> Iterator[Any]:
         for sample in self._samples():
@@ -428,8 +430,8 @@ class Stream:
 def _new_loop() -> Any:
     """Returns the record of the last loop of workers; None where PyTorch is not used.
 
-    Its numbers: 1 after the first loop, the seed of the loop, and what was given out before it: the
-    watermark and the number of samples beyond it.
+    Its numbers: the seed of the loop, what was given out before it (the watermark and the number of
+    samples beyond it), and 1 after the first loop.
     """
     return RawArray("Q", 4) if "torch" in sys.modules else None
 
