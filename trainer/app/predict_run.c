@@ -108,6 +108,21 @@ static fm_status structure_path(const predictor *p, const char *chain, bool is_k
     return distilled_path(p, chain, is_kept ? "data" : "rejected", ".cif", out, reterr);
 }
 
+static fm_status make_folders(const predictor *p, const char *chain, fm_error *reterr) {
+    static const char *const leaves[] = {"data", "rejected", "confidences"};
+    char path[PATH_BYTES];
+    fm_status status = FM_OK;
+    if (!p->options->distils) {
+        status = fm_predict_path(p->options, chain, NULL, "", path, sizeof path, reterr);
+        return status ? status : fm_dir_make(path, reterr);
+    }
+    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0] && !status; i++) {
+        status = distilled_folder(p, chain, leaves[i], path, reterr);
+        if (!status) status = fm_dir_make(path, reterr);
+    }
+    return status;
+}
+
 /* -- what a prediction was made from */
 
 /* Whether a prediction's structure is one of the results; a distillation rejects some. */
@@ -206,7 +221,8 @@ static bool has_structure(const predictor *p, const char *chain, double mean_pld
     const bool keeps = is_kept(p, mean_plddt);
     if (structure_path(p, chain, keeps, to, NULL)) return false;
     if (p->options->distils && !structure_path(p, chain, !keeps, from, NULL) && is_file(from)) {
-        return p->options->only_computes || rename(from, to) == 0;
+        if (p->options->only_computes) return true;
+        return !make_folders(p, chain, NULL) && rename(from, to) == 0;
     }
     return is_file(to);
 }
@@ -395,21 +411,6 @@ static fm_status predict(predictor *p, const fm_sample *sample, const fm_result_
     if (!status) status = take_templates(p, chain, &prediction, reterr);
     if (!status) status = write_prediction(p, &prediction, reterr);
     return status ? status : write_run(p, &prediction, key, result, reterr);
-}
-
-static fm_status make_folders(const predictor *p, const char *chain, fm_error *reterr) {
-    static const char *const leaves[] = {"data", "rejected", "confidences"};
-    char path[PATH_BYTES];
-    fm_status status = FM_OK;
-    if (!p->options->distils) {
-        status = fm_predict_path(p->options, chain, NULL, "", path, sizeof path, reterr);
-        return status ? status : fm_dir_make(path, reterr);
-    }
-    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0] && !status; i++) {
-        status = distilled_folder(p, chain, leaves[i], path, reterr);
-        if (!status) status = fm_dir_make(path, reterr);
-    }
-    return status;
 }
 
 /* Removes what an earlier distillation wrote for a chain that has failed: the build takes every
