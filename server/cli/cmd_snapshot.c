@@ -411,7 +411,7 @@ int fm_cmd_snapshot(int argc, char **argv) {
         .max_positional = 3};
     fm_error error;
     const snapshot_verb *ignored;
-    /* A misspelt action is said before missing options are. */
+    /* A misspelt action is reported before missing options. */
     if (argc > 1 && argv[1][0] != '-' && find_verb(argv[1], &ignored, &error)) {
         return fm_program_report(command.program, &error);
     }

@@ -30,7 +30,6 @@
 #include "trainer/app/device_groups.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
-#include "trainer/backend/fallback.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -335,17 +334,6 @@ static fm_status run_crops(bench *b, fm_error *reterr) {
                    "a crop takes %.3f times the next multiple of %d: "
                    "expected at most %.2f",
                    worst, MULTIPLE, MOST_RATIO);
-}
-
-static void print_slow_paths(void) {
-    fm_fallback fallbacks[FM_FALLBACK_KINDS];
-    fm_backend_fallbacks(fallbacks);
-    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
-        if (fallbacks[i].count > 0) {
-            printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
-                   (unsigned long long)fallbacks[i].count, fallbacks[i].text);
-        }
-    }
 }
 
 static fm_status run(bench *b, fm_error *reterr) {

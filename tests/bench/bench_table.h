@@ -1,9 +1,10 @@
-/* bench_table.h: the time of each module of a pass, from the time stamps around its steps. Only one
- * source file of a program may include it. */
+/* bench_table.h: what benchmarks of steps print: the time of each module of a pass, from the time
+ * stamps around its steps, and the slow paths that were taken. */
 #ifndef FM_TESTS_BENCH_TABLE_H
 #define FM_TESTS_BENCH_TABLE_H
 
 #include "trainer/autograd/tape.h"
+#include "trainer/backend/fallback.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +82,17 @@ static inline void print_table(const char *title, table *t) {
         printf("%9.3f %6.2f %9.3f %9.3f %9.3f %8.1f %6d  %s\n", ms,
                total > 0 ? 100 * ms / total : 0, r->ms[0], r->ms[1], r->ms[2],
                ms > 0 ? r->flops / ms * 1e-9 : 0, (int)r->n_node, r->name);
+    }
+}
+
+static inline void print_slow_paths(void) {
+    fm_fallback fallbacks[FM_FALLBACK_KINDS];
+    fm_backend_fallbacks(fallbacks);
+    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
+        if (fallbacks[i].count > 0) {
+            printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
+                   (unsigned long long)fallbacks[i].count, fallbacks[i].text);
+        }
     }
 }
 

@@ -9,7 +9,6 @@
 #include "trainer/app/choose_device.h"
 #include "trainer/app/device_groups.h"
 #include "trainer/app/setup.h"
-#include "trainer/backend/fallback.h"
 
 static const size_t FEATURE_BYTES = (size_t)4 << 30; /* address space */
 
@@ -192,17 +191,6 @@ static fm_status print_digest(bench *b, fm_error *reterr) {
             status = fm_fail(reterr, FM_ERR_DATA, "the digest is not the same on all ranks");
         }
     return status;
-}
-
-static void print_slow_paths(void) {
-    fm_fallback fallbacks[FM_FALLBACK_KINDS];
-    fm_backend_fallbacks(fallbacks);
-    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
-        if (fallbacks[i].count > 0) {
-            printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
-                   (unsigned long long)fallbacks[i].count, fallbacks[i].text);
-        }
-    }
 }
 
 /* -- whole steps */

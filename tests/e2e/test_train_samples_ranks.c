@@ -117,7 +117,7 @@ static void killed_ranks_cost_no_bit(void **state) {
                      0);
 }
 
-/* Ranks that share a sample also stop and go on inside a batch. */
+/* Ranks that share a sample also stop and continue inside a batch. */
 static void a_batch_is_resumed_inside(void **state) {
     (void)state;
     assert_int_equal(run("train=\"$train --dap 2 --steps 5\"; "
@@ -128,7 +128,7 @@ static void a_batch_is_resumed_inside(void **state) {
                      0);
 }
 
-/* A signal to a rank stops all; another number of ranks goes on. */
+/* A signal to one rank stops all; another number of ranks continues the run. */
 static void a_stopped_run_continues_with_fewer_ranks(void **state) {
     (void)state;
     assert_int_equal(run("begin --ranks 2 --steps 100000 --out term >term.log 2>&1; "

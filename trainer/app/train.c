@@ -207,8 +207,8 @@ static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_er
     return status ? status : fm_metrics_open(metrics_path, &run->metrics, reterr);
 }
 
-/* Removes the files that open_outputs and the work have made for a run that has failed in its first
- * sample, so that the same command can be given again. */
+/* Removes the files of a run that has failed in its first sample, so that the same command can be
+ * given again. */
 static void forget_outputs(const fm_train_run *run) {
     static const char *const leaves[] = {"metrics.jsonl", "ledger", "eval.jsonl"};
     const fm_checkpoint_place place = run->state.place;

@@ -82,7 +82,7 @@ static const char description[] =
         {"samples", FM_OPTION_STRING, &(set)->samples, "DIR",                                      \
          .help = "stored samples of complexes, for a model of af3"},                               \
         {"check-samples", FM_OPTION_FLAG, &(set)->check_samples, NULL,                             \
-         .help = "read them all, print what is wrong with each, and end"},                         \
+         .help = "read all stored samples, print what is wrong with each, and end"},               \
         {"snapshot", FM_OPTION_STRING, &(set)->snapshot, "NAME",                                   \
          .help = "the snapshot to train on (all, or the server's first)"},                         \
         {"jobs",                                                                                   \

@@ -26,7 +26,7 @@ from .sample import Sample, Skipped
 _STATE_VERSION = 1
 _MOST_STEPS, _MOST_BATCH, _MOST_WORLD = 2**40, 65536, 65536  # as proto/limits.h has them
 _MOST_CLUSTERS, _MOST_EXTRA = 65536, 1048576  # likewise
-_SINCE = {"msa_clusters": 0, "extra_msa": 0}  # of the run; states of older versions lack them
+_SINCE = {"msa_clusters": 0, "extra_msa": 0}  # values for states of older versions, which lack them
 _PLAN_BYTES = 31
 _TOKEN_SAMPLES = 65536  # beyond the first missing sample, which a server takes as given out
 _WHOLE_CHAINS = ("eval", "predict")  # plans that go through the chains of the snapshot in order
@@ -344,10 +344,10 @@ class Stream:
         return True
 
     def _check_loop(self, worker: Any) -> None:
-        """Refuses a loop after one of workers whose samples nobody reported with deliver().
+        """Refuses a second loop of workers if no sample of the first was reported with deliver().
 
-        The record is shared by the main process and all workers. Workers of one loop find that it
-        is theirs, by the seed that they have in common.
+        The main process and all workers share the record. The workers of one loop recognise it by
+        the seed that they have in common.
         """
         if self._loop is None:
             return

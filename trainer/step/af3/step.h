@@ -49,7 +49,7 @@ typedef struct fm_af3_trainer_options {
     bool given;           /* draws are those of the samples */
     bool keeps_outputs; /* for comparisons: results of the network stay readable after their part */
     bool spoils;        /* fm_tape.spoils of all tapes: for checks */
-    bool rounds;        /* the same of fm_tape.rounds */
+    bool rounds;        /* fm_tape.rounds of all tapes: for checks */
     bool direct;        /* parts are never captured as graphs */
 } fm_af3_trainer_options;
 

@@ -20,7 +20,7 @@
 
 namespace fm_cuda {
 
-/* A slice of the finish takes at most SLICE_SHARES shares, unless there are MOST_SLICES. */
+/* A slice adds at most SLICE_SHARES shares, unless there are MOST_SLICES. */
 enum { MOST_SLICES = 16, SLICE_SHARES = 9 };
 enum { STEP_ROWS = 64, TILE_ELEMENTS = STEP_ROWS * 64, ONES_COLUMNS = 8 };
 

@@ -1,5 +1,5 @@
 /* adaln.cu: AdaLN behind the products of its conditioning signal, forward and backward, in one pass
- * over the rows each (fm_adaln in atom_operands.h). norm_row.cuh has how a warp holds rows.
+ * over the rows each (fm_adaln in atom_operands.h). norm_row.cuh describes how a warp holds rows.
  *
  * Backward: the lanes of a row of g take the rows of all samples that read it, in order, so the
  * sums over the samples stay in registers. Statistics are made again from x. */

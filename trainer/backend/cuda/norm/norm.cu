@@ -1,12 +1,12 @@
 /* norm.cu: layer normalisation, alone (layernorm) and as the end of one sublayer with the beginning
  * of the next (update_norm: residual + dropout + LayerNorm), forward and backward.
  *
- * norm_row.cuh has how a warp holds rows. Rows that share a dropout mask are taken together
+ * norm_row.cuh describes how a warp holds rows. Rows that share a dropout mask are taken together
  * (keep.cuh).
  *
  * Backward has one block per multiprocessor, which walks over its rows and loads the next ones
  * while it computes. Each lane sums dgamma and dbeta of its channels. The sums of a block's warps
- * are added in order, and a second launch adds the sums of the blocks in order. */
+ * are added in order, and sums.cu adds the sums of the blocks in order. */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/norm/norm.cuh"
 #include "trainer/backend/cuda/norm/norm_row.cuh"
