@@ -11,7 +11,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SAMPLE_ALIGN = 64, N_SLAB = 3 };
 
