@@ -46,10 +46,10 @@ void fm_admission_remove(fm_admission *a, fm_conn *conn) {
 
 /* -- making room */
 
-/* Finds a connection without a HELLO that makes room for a new one of the account: the one that has
- * waited longest, if longer than the grace time; else the oldest one of the peer with most such
- * connections, if that peer has many. With `is_own` it must be of the same account. Returns NULL if
- * there is none. */
+/* Finds a connection without a HELLO that makes room for a new one of the account. It is the one
+ * that has waited longest, if longer than the grace time. Else it is the oldest one of the peer
+ * with most such connections, if that peer has many. With `is_own` it must be of the same account.
+ * Returns NULL if there is none. */
 static fm_conn *find_evictable(const fm_admission *a, const fm_account *account, bool is_own,
                                uint64_t now_ms) {
     fm_conn *oldest = NULL, *of_greedy = NULL;

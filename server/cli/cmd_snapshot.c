@@ -11,7 +11,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ARENA_BYTES ((size_t)24 << 30)

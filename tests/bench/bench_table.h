@@ -1,8 +1,9 @@
 /* bench_table.h: what benchmarks of steps print: the time of each module of a pass, from the time
- * stamps around its steps, and the slow paths that were taken. */
+ * stamps around its steps, the digest of what was trained, and the slow paths that were taken. */
 #ifndef FM_TESTS_BENCH_TABLE_H
 #define FM_TESTS_BENCH_TABLE_H
 
+#include "proto/base/hash.h"
 #include "trainer/autograd/tape.h"
 #include "trainer/backend/fallback.h"
 
@@ -94,6 +95,27 @@ static inline void print_slow_paths(void) {
                    (unsigned long long)fallbacks[i].count, fallbacks[i].text);
         }
     }
+}
+
+/* Prints a hash of what n_step steps have trained: parameters, moments and average. FM_ERR_NOMEM. */
+static inline fm_status print_digest_of(const fm_params *p, fm_stream *stream, uint64_t n_step,
+                                        uint64_t *ret_digest, fm_error *reterr) {
+    size_t bytes = (size_t)p->n_element * fm_element_bytes(p->element);
+    const void *from[] = {p->master, p->moment1, p->moment2, p->ema};
+    void *host = malloc(bytes);
+    if (!host) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a copy of the parameters");
+    fm_xxh3_state *hash = fm_xxh3_create();
+    for (int i = 0; i < 4; i++) {
+        p->kernels->download(stream, host, from[i], bytes);
+        p->kernels->synchronize(stream);
+        fm_xxh3_update(hash, host, bytes);
+    }
+    *ret_digest = fm_xxh3_digest(hash);
+    fm_xxh3_destroy(hash);
+    free(host);
+    printf("digest    %016llx of parameters, moments and average after %llu steps\n",
+           (unsigned long long)*ret_digest, (unsigned long long)n_step);
+    return FM_OK;
 }
 
 #endif

@@ -44,7 +44,6 @@
 #include "trainer/app/choose_device.h"
 #include "trainer/dist/meeting.h"
 
-#include <assert.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -30,9 +30,7 @@
 #include "trainer/app/train_run.h"
 #include "trainer/step/score.h"
 
-#include <assert.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
