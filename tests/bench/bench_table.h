@@ -97,8 +97,7 @@ static inline void print_slow_paths(void) {
     }
 }
 
-/* Prints a hash of what n_step steps have trained: parameters, moments and average. Returns
- * FM_ERR_NOMEM. */
+/* Prints a hash of parameters, moments and average after n_step steps. FM_ERR_NOMEM. */
 static inline fm_status print_digest_of(const fm_params *p, fm_stream *stream, uint64_t n_step,
                                         uint64_t *ret_digest, fm_error *reterr) {
     size_t bytes = (size_t)p->n_element * fm_element_bytes(p->element);

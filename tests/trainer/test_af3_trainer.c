@@ -139,8 +139,7 @@ static void a_refused_sample_forgets_the_announced_one(void **state) {
     assert_true(results[0].loss == results[1].loss);
 }
 
-/* Returns the memory of a step with a policy, or with `auto` and a budget; *policy becomes the
- * chosen one. */
+/* Returns what the step takes with a policy, or with `auto` and a budget, and the policy. */
 static int64_t memory_of(fm_recompute_policy *policy, int64_t budget) {
     bench b;
     open_bench(&b, 5);
@@ -170,7 +169,7 @@ static void a_budget_chooses_the_recomputation(void **state) {
         assert_int_equal(memory_of(&policy, bytes[i]), bytes[i]);
         assert_int_equal(policy, policies[i]);
     }
-    fm_recompute_policy unbounded = FM_RECOMPUTE_AUTO; /* the free memory of a CPU is not known */
+    fm_recompute_policy unbounded = FM_RECOMPUTE_AUTO; /* a CPU does not say what it has free */
     assert_int_equal(memory_of(&unbounded, 0), bytes[3]);
     bench b;
     fm_error error = {.message = ""};
