@@ -284,7 +284,7 @@ template <typename T> void layernorm(fm_stream *stream, const fm_layernorm *a) {
     bool is_even = is_aligned(a->x) && is_aligned(a->y) && is_aligned(a->gamma) &&
                    is_aligned(a->beta) && is_whole<T>(a->ldx) && is_whole<T>(a->ldy);
     if (a->rows == 0) return;
-    with_shape<T>(choose_norm(a->c, is_even), [=](auto shape) {
+    with_shape<T, true>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::ROWS);
         layernorm_kernel<T, S><<<blocks_of<S>(k), NORM_THREADS, 0, queue(stream)>>>(*a, k);
@@ -298,7 +298,7 @@ void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *a, void *workspa
     bool is_even = is_aligned(a->x) && is_aligned(a->dy) && is_aligned(a->gamma) &&
                    is_aligned(a->dx.data) && is_whole<T>(a->ldx) && is_whole<T>(a->lddy) &&
                    is_whole<T>(a->lddx);
-    with_shape<T>(choose_norm(a->c, is_even), [=](auto shape) {
+    with_shape<T, true>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::GRAD_ROWS);
         unsigned blocks = grad_blocks_of<S>(k);
@@ -320,7 +320,7 @@ void update_norm(fm_stream *stream, const fm_update_norm *a, const void *residua
                  void *y, void *n) {
     bool is_even = is_aligned(residual) && is_aligned(x) && is_aligned(y) && is_aligned(n) &&
                    is_aligned(a->gamma) && is_aligned(a->beta);
-    with_shape<T>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
+    with_shape<T, false>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = keep_runs_of(a->dropout, S::ROWS);
         if (k.lines * k.runs == 0) return;
@@ -336,7 +336,7 @@ void update_norm_grad(fm_stream *stream, const fm_update_norm *a, const fm_updat
     bool has_sums = g->dgamma.data || g->dbeta.data;
     bool is_even = is_aligned(g->y) && is_aligned(g->dn) && is_aligned(g->dy.data) &&
                    is_aligned(g->dupdate) && is_aligned(a->gamma);
-    with_shape<T>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
+    with_shape<T, false>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = keep_runs_of(a->dropout, S::GRAD_ROWS);
         unsigned blocks = grad_blocks_of<S>(k);
