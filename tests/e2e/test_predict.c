@@ -423,6 +423,14 @@ static void a_model_teaches_the_next(void **state) {
             "distilled/data && test -z \"$(ls distilled/rejected)\" && test $(wc -l "
             "<distilled/chains.txt) = 3"),
         0);
+    /* A structure that cannot be moved ends the command; it does not count as missing. */
+    assert_int_equal(
+        run("rmdir distilled/rejected && touch distilled/rejected && { foldmill distill --cache "
+            "cache --weights tiny.safetensors --min-plddt 100 --resume --out distilled "
+            "2>moved.err; "
+            "test $? = 1; } && grep -q 'distilled/rejected: ' moved.err && diff -r lower "
+            "distilled/data && rm distilled/rejected"),
+        0);
     /* Without --resume, a prediction below the limit replaces the one that was kept. */
     assert_int_equal(
         run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt 100 --out "
