@@ -72,6 +72,7 @@ static void a_run_writes_its_files(void **state) {
                          "foldmill top whole --once >top.log && "
                          "grep -q 'lddt of 1 samples after step 5' top.log && "
                          "foldmill plot whole --out whole.svg && "
+                         "grep -q 'dots: held-out samples' whole.svg && "
                          "grep -q 'Held-out loss' whole.svg && grep -q 'Smooth lDDT' whole.svg && "
                          "grep -q 'RMSD of sampled structures' whole.svg && "
                          "! grep -q 'masked MSA' whole.svg && "
