@@ -145,6 +145,12 @@ static void bad_samples_end_the_run_or_are_skipped(void **state) {
                          "--eval-samples held --steps 3 --out skipped --bad-samples skip -q "
                          ">skipped.log 2>&1 && grep -q '3 of them bad' skipped.log"),
                      0);
+    /* A run that fails in its first sample leaves nothing. */
+    assert_int_equal(run("mkdir worst && cp bad/b.npz worst && refuses 'found 99' foldmill train "
+                         "--samples worst --config small.ini --preset af3-tiny --eval-samples held "
+                         "--steps 3 --out failed --tensorboard events/deep && "
+                         "test ! -e failed && test ! -e events"),
+                     0);
 }
 
 /* Every bad file is named, and the rest is measured. */
