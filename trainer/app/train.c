@@ -34,6 +34,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { EXIT_MISSED = 3 }; /* no score reached --stop-at */
@@ -73,8 +74,9 @@ static int check_samples(const fm_train_options *set) {
 
 /* Finds the path of metrics.jsonl. Refuses a folder that has one already, so that two runs do not
  * share a folder. */
-/* What a run writes into its folder, beside checkpoints. */
-static const char *const leaves[] = {"metrics.jsonl", "ledger", "eval.jsonl"};
+/* What every run writes into its folder, beside checkpoints. Other programs may write eval.jsonl,
+ * also before the run begins. */
+static const char *const leaves[] = {"metrics.jsonl", "ledger"};
 enum { N_LEAF = sizeof leaves / sizeof leaves[0] };
 
 /* Refuses a folder with any of these files, unless the run resumes: they would be cut. */
@@ -230,10 +232,12 @@ static void close_outputs(const fm_train_run *run, fm_status status) {
         return;
     }
     fm_event_file_discard(run->events);
-    for (size_t i = 0; i < N_LEAF; i++) {
-        char path[PATH_MAX];
+    char path[PATH_MAX];
+    struct stat scores;
+    for (size_t i = 0; i < N_LEAF; i++)
         if (snprintf(path, sizeof path, "%s/%s", run->set->out, leaves[i]) < PATH_MAX) unlink(path);
-    }
+    bool fits = snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out) < PATH_MAX;
+    if (fits && stat(path, &scores) == 0 && scores.st_size == 0) unlink(path);
 }
 
 /* Binds a rank with a GPU to the cores near it. */
