@@ -109,6 +109,21 @@ static void passes_have_every_file_once(void **state) {
         0);
 }
 
+/* A run announces each sample while the one before it is computed. A run of one sample per process
+ * announces none, and has the same parameters. */
+static void announced_samples_change_no_byte(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("sed 's/global_batch = 2/global_batch = 1/; s/eval_every = 2/eval_every = 0/' "
+            "small.ini >one.ini && one='foldmill train --samples samples --config one.ini --preset "
+            "af3-tiny -q' && $one --steps 5 --out ahead >ahead.log 2>&1 && "
+            "$one --steps 1 --out alone >alone.log 2>&1 && "
+            "for n in 2 3 4 5; do "
+            "$one --steps $n --out alone --resume >alone.log 2>&1 || exit 1; "
+            "grep -q '^samples   1 file read' alone.log || exit 2; done && same ahead alone 5"),
+        0);
+}
+
 /* A run that is killed and resumed has the same parameters, scores and rows. */
 static void a_killed_run_ends_with_the_same_bytes(void **state) {
     (void)state;
@@ -227,6 +242,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_writes_its_files),
                                        cmocka_unit_test(evaluations_are_chosen_apart),
                                        cmocka_unit_test(passes_have_every_file_once),
+                                       cmocka_unit_test(announced_samples_change_no_byte),
                                        cmocka_unit_test(a_killed_run_ends_with_the_same_bytes),
                                        cmocka_unit_test(bad_samples_end_the_run_or_are_skipped),
                                        cmocka_unit_test(a_folder_is_checked_without_a_run),

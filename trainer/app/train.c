@@ -34,7 +34,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { EXIT_MISSED = 3 }; /* no score reached --stop-at */
@@ -233,11 +232,11 @@ static void close_outputs(const fm_train_run *run, fm_status status) {
     }
     fm_event_file_discard(run->events);
     char path[PATH_MAX];
-    struct stat scores;
+    fm_path_mark scores;
     for (size_t i = 0; i < N_LEAF; i++)
         if (snprintf(path, sizeof path, "%s/%s", run->set->out, leaves[i]) < PATH_MAX) unlink(path);
     bool fits = snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out) < PATH_MAX;
-    if (fits && stat(path, &scores) == 0 && scores.st_size == 0) unlink(path);
+    if (fits && !fm_path_mark_read(path, &scores, NULL) && scores.size == 0) unlink(path);
 }
 
 /* Binds a rank with a GPU to the cores near it. */
