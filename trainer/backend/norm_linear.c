@@ -2,6 +2,8 @@
  * product at a time, in this order. */
 #include "trainer/backend/norm_linear.h"
 
+#include "trainer/backend/products.h"
+
 enum { ALIGN = 64 };
 
 static size_t normed_bytes(const fm_kernels *k, const fm_norm_linear *a) {
@@ -10,30 +12,12 @@ static size_t normed_bytes(const fm_kernels *k, const fm_norm_linear *a) {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static fm_gemm product(const fm_norm_linear *a, int64_t c_out, const void *n, const void *w,
-                       const void *bias, void *y) {
-    return (fm_gemm){.m = a->rows,
-                     .n = c_out,
-                     .k = a->c_in,
-                     .batch = 1,
-                     .trans_b = true,
-                     .alpha = 1,
-                     .a = n,
-                     .b = w,
-                     .c = y,
-                     .lda = a->c_in,
-                     .ldb = a->c_in,
-                     .ldc = c_out,
-                     .epilogue = bias ? FM_EPILOGUE_BIAS : FM_EPILOGUE_NONE,
-                     .bias = bias};
-}
-
 static fm_gemm main_product(const fm_norm_linear *a, const void *n) {
-    return product(a, a->c_out, n, a->w, a->bias, a->y);
+    return fm_product_of_linear(a->rows, a->c_in, a->c_out, n, a->w, a->bias, a->y);
 }
 
 static fm_gemm few_product(const fm_norm_linear *a, const void *n) {
-    return product(a, a->few.n, n, a->few.w, NULL, a->few.y);
+    return fm_product_of_linear(a->rows, a->c_in, a->few.n, n, a->few.w, NULL, a->few.y);
 }
 
 size_t fm_norm_linear_composed_workspace(const fm_kernels *k, const fm_norm_linear *args) {

@@ -2,6 +2,8 @@
  * workspace of one product at a time, in this order. */
 #include "trainer/backend/row_end.h"
 
+#include "trainer/backend/products.h"
+
 enum { ALIGN = 64 };
 
 static size_t aligned(size_t bytes) {
@@ -22,25 +24,6 @@ static size_t update_bytes(const fm_kernels *k, const fm_update_norm *end) {
     return aligned((size_t)(rows_of(end) * end->dropout.c) * fm_element_bytes(k->act));
 }
 
-/* y [rows, c_out] = x [rows, c_in] w^T + bias */
-static fm_gemm linear(int64_t rows, int64_t c_in, int64_t c_out, const void *x, const void *w,
-                      const void *bias, void *y) {
-    return (fm_gemm){.m = rows,
-                     .n = c_out,
-                     .k = c_in,
-                     .batch = 1,
-                     .trans_b = true,
-                     .alpha = 1,
-                     .a = x,
-                     .b = w,
-                     .c = y,
-                     .lda = c_in,
-                     .ldb = c_in,
-                     .ldc = c_out,
-                     .epilogue = bias ? FM_EPILOGUE_BIAS : FM_EPILOGUE_NONE,
-                     .bias = bias};
-}
-
 /* The last product of a sublayer: to `update`, or with the residual to y. */
 static fm_gemm last_product(fm_gemm product, const fm_update_norm *end, const void *residual,
                             void *update, void *y) {
@@ -59,8 +42,8 @@ static void finish(const fm_kernels *k, fm_stream *stream, const fm_update_norm 
 }
 
 static fm_gemm update_product(const fm_linear_update *a, void *update) {
-    fm_gemm product =
-        linear(rows_of(&a->end), a->c_in, a->end.dropout.c, a->x, a->w, a->bias, NULL);
+    fm_gemm product = fm_product_of_linear(rows_of(&a->end), a->c_in, a->end.dropout.c, a->x, a->w,
+                                           a->bias, NULL);
     return last_product(product, &a->end, a->residual, update, a->y);
 }
 
@@ -77,15 +60,15 @@ void fm_linear_update_composed(const fm_kernels *k, fm_stream *stream, const fm_
 }
 
 static fm_gemm first_product(const fm_transition *a, void *hidden) {
-    fm_gemm product =
-        linear(rows_of(&a->end), a->end.dropout.c, a->hidden, a->x, a->w1, a->b1, hidden);
+    fm_gemm product = fm_product_of_linear(rows_of(&a->end), a->end.dropout.c, a->hidden, a->x,
+                                           a->w1, a->b1, hidden);
     product.epilogue = FM_EPILOGUE_BIAS_RELU;
     return product;
 }
 
 static fm_gemm second_product(const fm_transition *a, const void *hidden, void *update) {
-    fm_gemm product =
-        linear(rows_of(&a->end), a->hidden, a->end.dropout.c, hidden, a->w2, a->b2, NULL);
+    fm_gemm product = fm_product_of_linear(rows_of(&a->end), a->hidden, a->end.dropout.c, hidden,
+                                           a->w2, a->b2, NULL);
     return last_product(product, &a->end, a->residual, update, a->y);
 }
 
@@ -113,43 +96,6 @@ void fm_transition_composed(const fm_kernels *k, fm_stream *stream, const fm_tra
 
 /* -- the gradient of a transition */
 
-/* dw [m, n] = dy^T x over `rows`, and db the sums of dy. */
-static fm_gemm weight_gradient(int64_t rows, int64_t m, int64_t n, const void *dy, const void *x,
-                               fm_out dw, fm_out db) {
-    return (fm_gemm){.m = m,
-                     .n = n,
-                     .k = rows,
-                     .batch = 1,
-                     .trans_a = true,
-                     .alpha = 1,
-                     .beta = dw.beta,
-                     .a = dy,
-                     .b = x,
-                     .c = dw.data,
-                     .c_is_acc = true,
-                     .lda = m,
-                     .ldb = n,
-                     .ldc = n,
-                     .sum = db};
-}
-
-/* x's gradient of a linear layer with weight w [c_out, c_in]. */
-static fm_gemm input_gradient(int64_t rows, int64_t c_in, int64_t c_out, const void *dy,
-                              const void *w, fm_out dx) {
-    return (fm_gemm){.m = rows,
-                     .n = c_in,
-                     .k = c_out,
-                     .batch = 1,
-                     .alpha = 1,
-                     .beta = dx.beta,
-                     .a = dy,
-                     .b = w,
-                     .c = dx.data,
-                     .lda = c_out,
-                     .ldb = c_in,
-                     .ldc = c_in};
-}
-
 static size_t most_of(size_t a, size_t b) {
     return a > b ? a : b;
 }
@@ -170,10 +116,10 @@ static gradient_products products_of(const fm_transition *a, const fm_transition
     int64_t rows = rows_of(&a->end), c = a->end.dropout.c;
     fm_out to_hidden = {dhidden, FM_WRITE}, none = {0};
     gradient_products p = {
-        .weight2 = weight_gradient(rows, c, a->hidden, g->dy.data, a->kept, g->dw2, g->db2),
-        .hidden = input_gradient(rows, a->hidden, c, g->dy.data, a->w2, to_hidden),
-        .weight1 = weight_gradient(rows, a->hidden, c, dhidden, a->x, g->dw1, none),
-        .input = input_gradient(rows, c, a->hidden, dhidden, a->w1, g->dx)};
+        .weight2 = fm_product_of_weight(rows, a->hidden, c, g->dy.data, a->kept, g->dw2, g->db2),
+        .hidden = fm_product_of_input(rows, a->hidden, c, g->dy.data, a->w2, to_hidden),
+        .weight1 = fm_product_of_weight(rows, c, a->hidden, dhidden, a->x, g->dw1, none),
+        .input = fm_product_of_input(rows, c, a->hidden, dhidden, a->w1, g->dx)};
     p.hidden.epilogue = FM_EPILOGUE_RELU_GRAD;
     p.hidden.relu = a->kept;
     p.hidden.sum = g->db1;

@@ -2,6 +2,8 @@
  * same time share a place. */
 #include "trainer/backend/swiglu_transition.h"
 
+#include "trainer/backend/products.h"
+
 enum { ALIGN = 64 };
 
 static size_t aligned(size_t bytes) {
@@ -38,58 +40,6 @@ static fm_swiglu swiglu_of(const fm_swiglu_transition *a, const void *projection
                        .y = product};
 }
 
-/* y [rows, c_out] = x [rows, c_in] w^T */
-static fm_gemm linear(int64_t rows, int64_t c_in, int64_t c_out, const void *x, const void *w,
-                      void *y) {
-    return (fm_gemm){.m = rows,
-                     .n = c_out,
-                     .k = c_in,
-                     .batch = 1,
-                     .trans_b = true,
-                     .alpha = 1,
-                     .a = x,
-                     .b = w,
-                     .c = y,
-                     .lda = c_in,
-                     .ldb = c_in,
-                     .ldc = c_out};
-}
-
-/* dx [rows, c_in] = dy [rows, c_out] w */
-static fm_gemm input_gradient(int64_t rows, int64_t c_in, int64_t c_out, const void *dy,
-                              const void *w, void *dx) {
-    return (fm_gemm){.m = rows,
-                     .n = c_in,
-                     .k = c_out,
-                     .batch = 1,
-                     .alpha = 1,
-                     .a = dy,
-                     .b = w,
-                     .c = dx,
-                     .lda = c_out,
-                     .ldb = c_in,
-                     .ldc = c_in};
-}
-
-/* dw [c_out, c_in] (+)= dy^T x */
-static fm_gemm weight_gradient(int64_t rows, int64_t c_in, int64_t c_out, const void *dy,
-                               const void *x, fm_out dw) {
-    return (fm_gemm){.m = c_out,
-                     .n = c_in,
-                     .k = rows,
-                     .batch = 1,
-                     .trans_a = true,
-                     .alpha = 1,
-                     .beta = dw.beta,
-                     .a = dy,
-                     .b = x,
-                     .c = dw.data,
-                     .c_is_acc = true,
-                     .lda = c_out,
-                     .ldb = c_in,
-                     .ldc = c_in};
-}
-
 /* -- forward */
 
 /* The workspace: the projection, if it is not kept; the normalised x, later replaced by the
@@ -106,8 +56,9 @@ static forward_places forward_of(const fm_kernels *k, const fm_swiglu_transition
     forward_places p = {.projection = a->kept ? a->kept : base,
                         .normed = (char *)base + projection,
                         .gemm = (char *)base + projection + normed};
-    p.first = linear(a->rows, a->c, 2 * a->hidden, p.normed, a->w1, p.projection);
-    p.second = linear(a->rows, a->hidden, a->c, p.normed, a->w2, a->y);
+    p.first =
+        fm_product_of_linear(a->rows, a->c, 2 * a->hidden, p.normed, a->w1, NULL, p.projection);
+    p.second = fm_product_of_linear(a->rows, a->hidden, a->c, p.normed, a->w2, NULL, a->y);
     if (a->residual) p.second.beta = 1, p.second.addend = a->x;
     p.bytes =
         projection + normed + most_of(k->gemm_workspace(&p.first), k->gemm_workspace(&p.second));
@@ -148,6 +99,7 @@ typedef struct backward_places {
 
 static backward_places backward_of(const fm_kernels *k, const fm_swiglu_transition *a,
                                    const fm_swiglu_transition_grad *g, void *base) {
+    const fm_out none = {0};
     size_t dprojection = act_bytes(k, a->rows, 2 * a->hidden);
     size_t normed = act_bytes(k, a->rows, a->c);
     size_t column = aligned((size_t)a->rows * fm_element_bytes(k->acc));
@@ -158,10 +110,13 @@ static backward_places backward_of(const fm_kernels *k, const fm_swiglu_transiti
     p.mean = (char *)p.dnormed + normed;
     p.rstd = (char *)p.mean + column;
     p.after = (char *)p.product + shared;
-    p.dproduct = input_gradient(a->rows, a->hidden, a->c, g->dy, a->w2, p.product);
-    p.weight2 = weight_gradient(a->rows, a->hidden, a->c, g->dy, p.product, g->dw2);
-    p.weight1 = weight_gradient(a->rows, a->c, 2 * a->hidden, p.dprojection, p.normed, g->dw1);
-    p.dnorm = input_gradient(a->rows, a->c, 2 * a->hidden, p.dprojection, a->w1, p.dnormed);
+    p.dproduct =
+        fm_product_of_input(a->rows, a->hidden, a->c, g->dy, a->w2, (fm_out){p.product, FM_WRITE});
+    p.weight2 = fm_product_of_weight(a->rows, a->hidden, a->c, g->dy, p.product, g->dw2, none);
+    p.weight1 =
+        fm_product_of_weight(a->rows, a->c, 2 * a->hidden, p.dprojection, p.normed, g->dw1, none);
+    p.dnorm = fm_product_of_input(a->rows, a->c, 2 * a->hidden, p.dprojection, a->w1,
+                                  (fm_out){p.dnormed, FM_WRITE});
     const fm_gemm *gemm[] = {&p.dproduct, &p.weight2, &p.weight1, &p.dnorm};
     size_t most = k->layernorm_grad_workspace(a->rows, a->c);
     for (int i = 0; i < 4; i++)

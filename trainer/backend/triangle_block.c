@@ -2,6 +2,8 @@
  * without a workspace it calls no entry and only counts the bytes. */
 #include "trainer/backend/triangle_block.h"
 
+#include "trainer/backend/products.h"
+
 #include <assert.h>
 
 enum { ALIGN = 64 };
@@ -83,50 +85,24 @@ static void norm_grad(walk *w, const fm_layernorm *args, const void *dy, fm_out 
     w->used = mark;
 }
 
-static void product(walk *w, const fm_gemm *args) {
+static void product(walk *w, fm_gemm args) {
     size_t mark = w->used;
-    void *workspace = take_bytes(w, w->k->gemm_workspace(args));
-    if (w->base) w->k->gemm(w->stream, args, workspace);
+    void *workspace = take_bytes(w, w->k->gemm_workspace(&args));
+    if (w->base) w->k->gemm(w->stream, &args, workspace);
     w->used = mark;
 }
 
 /* y [rows, c_out] = x [rows, c_in] weight^T + bias */
 static void linear(walk *w, int64_t c_in, int64_t c_out, const void *x, const void *weight,
                    const void *bias, void *y) {
-    product(w, &(fm_gemm){.m = w->rows,
-                          .n = c_out,
-                          .k = c_in,
-                          .batch = 1,
-                          .trans_b = true,
-                          .alpha = 1,
-                          .a = x,
-                          .b = weight,
-                          .c = y,
-                          .lda = c_in,
-                          .ldb = c_in,
-                          .ldc = c_out,
-                          .epilogue = FM_EPILOGUE_BIAS,
-                          .bias = bias});
+    product(w, fm_product_of_linear(w->rows, c_in, c_out, x, weight, bias, y));
 }
 
 /* The gradients of the weight, the bias and x of a linear layer, in this order. */
 static void linear_grad(walk *w, int64_t c_in, int64_t c_out, const void *x, const void *weight,
                         const void *dy, void *dx, fm_out dweight, fm_out dbias) {
     if (dweight.data || !w->base) {
-        product(w, &(fm_gemm){.m = c_out,
-                              .n = c_in,
-                              .k = w->rows,
-                              .batch = 1,
-                              .trans_a = true,
-                              .alpha = 1,
-                              .beta = dweight.beta,
-                              .a = dy,
-                              .b = x,
-                              .c = dweight.data,
-                              .c_is_acc = true,
-                              .lda = c_out,
-                              .ldb = c_in,
-                              .ldc = c_in});
+        product(w, fm_product_of_weight(w->rows, c_in, c_out, dy, x, dweight, (fm_out){0}));
     }
     size_t mark = w->used;
     void *workspace = take_bytes(w, w->k->sum_workspace(1, w->rows, c_out));
@@ -135,17 +111,7 @@ static void linear_grad(walk *w, int64_t c_in, int64_t c_out, const void *x, con
         w->k->sum(w->stream, 1, w->rows, c_out, stride, dy, dbias, true, workspace);
     }
     w->used = mark;
-    product(w, &(fm_gemm){.m = w->rows,
-                          .n = c_in,
-                          .k = c_out,
-                          .batch = 1,
-                          .alpha = 1,
-                          .a = dy,
-                          .b = weight,
-                          .c = dx,
-                          .lda = c_out,
-                          .ldb = c_in,
-                          .ldc = c_in});
+    product(w, fm_product_of_input(w->rows, c_in, c_out, dy, weight, (fm_out){dx, FM_WRITE}));
 }
 
 /* The product over k; its operands are slices of the fused projection. */
