@@ -1,5 +1,5 @@
-/* products.h: the three matrix products of a linear layer, y = x w^T + bias with w [c_out, c_in], as
- * arguments of the entry gemm. Compositions of entries share them. */
+/* products.h: the three matrix products of a linear layer as arguments of the entry gemm:
+ * y = x w^T + bias with w [c_out, c_in], and its gradients. Compositions of entries share them. */
 #ifndef FM_BACKEND_PRODUCTS_H
 #define FM_BACKEND_PRODUCTS_H
 
