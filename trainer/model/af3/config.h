@@ -20,11 +20,13 @@ enum {
 };
 
 /* The type to which the operands of the diffusion module's matrix products are rounded. Sums are
- * f32. */
+ * f32. AUTO is tf32 where the rest of the network has activations of bf16, else f32
+ * (docs/reference/numerics.md). */
 typedef enum fm_af3_products {
     FM_AF3_PRODUCTS_F32,
     FM_AF3_PRODUCTS_TF32,
-    FM_AF3_PRODUCTS_BF16
+    FM_AF3_PRODUCTS_BF16,
+    FM_AF3_PRODUCTS_AUTO
 } fm_af3_products;
 
 /* The noise of training and the schedule of sampling (18, 20). */

@@ -28,7 +28,7 @@ bool is_refusal(cublasStatus_t status);
 struct gemm_key {
     int64_t m, n, k, batch, lda, ldb, ldc, stride_a, stride_b, stride_c;
     uint8_t trans_a, trans_b, add, epilogue, is_bf16, c_is_f32;
-    uint8_t align_a, align_b, align_c, align_d, used;
+    uint8_t align_a, align_b, align_c, align_d, used, is_tf32;
 };
 
 struct gemm_layouts {
@@ -38,7 +38,12 @@ struct gemm_layouts {
 
 cublasLtHandle_t library_handle(void);
 
-/* The library's description of a product; T is the type of A and B. */
+/* What the sums are made in, and whether f32 operands are rounded to tf32. */
+inline cublasComputeType_t compute_of(bool is_tf32) {
+    return is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+/* The library's description of a product; T is the type of A and B, float, tf32 or bf16. */
 template <typename T> void describe(const fm_gemm *g, gemm_layouts *l);
 
 /* At most `bytes` of workspace, sums reduced in the workspace alone, the key's alignments. */

@@ -10,8 +10,15 @@
 
 namespace fm_cuda {
 
-template <typename T> static const fm_kernels *table_of(void) {
-    return fm_kernels_cuda(sizeof(T) == 2 ? FM_ELEMENT_BF16 : FM_ELEMENT_F32);
+template <typename T> static const fm_kernels *table_of(void);
+template <> const fm_kernels *table_of<float>(void) {
+    return fm_kernels_cuda(FM_ELEMENT_F32);
+}
+template <> const fm_kernels *table_of<tf32>(void) {
+    return fm_kernels_cuda(FM_ELEMENT_F32)->tf32;
+}
+template <> const fm_kernels *table_of<bf16>(void) {
+    return fm_kernels_cuda(FM_ELEMENT_BF16);
 }
 
 template <typename T> size_t linear_update_workspace(const fm_linear_update *a) {
@@ -115,6 +122,7 @@ void swiglu_transition_grad(fm_stream *stream, const fm_swiglu_transition *a,
     template void swiglu_transition_grad<T>(fm_stream *, const fm_swiglu_transition *,             \
                                             const fm_swiglu_transition_grad *, void *);
 INSTANTIATE(float)
+INSTANTIATE(tf32)
 INSTANTIATE(bf16)
 
 } // namespace fm_cuda

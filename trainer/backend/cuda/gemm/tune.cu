@@ -152,15 +152,16 @@ static float time_calls(const tuning *t, const cublasLtMatmulAlgo_t *algo, size_
 }
 
 static void write_row(FILE *out, const gemm_key *k, const gemm_config *c, float first, float best) {
-    fprintf(out,
-            "{{%lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %d, %d, %d, %d, %d, %d, "
-            "%d, %d, %d, %d, 1}, {%d, %d, %d, %d, %d, %d, %d, %d, %d}}, /* %.2f us, was %.2f */\n",
-            (long long)k->m, (long long)k->n, (long long)k->k, (long long)k->batch,
-            (long long)k->lda, (long long)k->ldb, (long long)k->ldc, (long long)k->stride_a,
-            (long long)k->stride_b, (long long)k->stride_c, k->trans_a, k->trans_b, k->add,
-            k->epilogue, k->is_bf16, k->c_is_f32, k->align_a, k->align_b, k->align_c, k->align_d,
-            c->algorithm, c->tile, c->stages, c->split, c->reduction, c->swizzle, c->custom,
-            c->inner, c->cluster, (double)best, (double)first);
+    fprintf(
+        out,
+        "{{%lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %d, %d, %d, %d, %d, %d, "
+        "%d, %d, %d, %d, 1, %d}, {%d, %d, %d, %d, %d, %d, %d, %d, %d}}, /* %.2f us, was %.2f */\n",
+        (long long)k->m, (long long)k->n, (long long)k->k, (long long)k->batch, (long long)k->lda,
+        (long long)k->ldb, (long long)k->ldc, (long long)k->stride_a, (long long)k->stride_b,
+        (long long)k->stride_c, k->trans_a, k->trans_b, k->add, k->epilogue, k->is_bf16,
+        k->c_is_f32, k->align_a, k->align_b, k->align_c, k->align_d, k->is_tf32, c->algorithm,
+        c->tile, c->stages, c->split, c->reduction, c->swizzle, c->custom, c->inner, c->cluster,
+        (double)best, (double)first);
 }
 
 /* Times all proposals of one product; writes a row when one of them clearly beats the default. */
@@ -168,6 +169,8 @@ static void tune_product(tuning *t, FILE *out) {
     static cublasLtMatmulHeuristicResult_t result[2 * TUNE_PROPOSALS];
     if (t->key.is_bf16) {
         describe<bf16>(&t->product, &t->layouts);
+    } else if (t->key.is_tf32) {
+        describe<tf32>(&t->product, &t->layouts);
     } else {
         describe<float>(&t->product, &t->layouts);
     }

@@ -73,8 +73,9 @@ bool algorithm_of(const gemm_config *config, const gemm_key *key, const gemm_lay
     cudaDataType_t type = key->is_bf16 ? CUDA_R_16BF : CUDA_R_32F;
     cudaDataType_t c_type = key->c_is_f32 ? CUDA_R_32F : type;
     const int32_t *number = &config->algorithm;
-    if (cublasLtMatmulAlgoInit(library_handle(), CUBLAS_COMPUTE_32F, CUDA_R_32F, type, type, c_type,
-                               c_type, config->algorithm, ret_algo) != CUBLAS_STATUS_SUCCESS) {
+    if (cublasLtMatmulAlgoInit(library_handle(), compute_of(key->is_tf32), CUDA_R_32F, type, type,
+                               c_type, c_type, config->algorithm,
+                               ret_algo) != CUBLAS_STATUS_SUCCESS) {
         return false;
     }
     for (int i = 1; i < CONFIG_NUMBERS; i++) {
