@@ -121,6 +121,7 @@ static void tables_have_some_products(void **state) {
     narrow.wide = kernels;
     fm_af3_config config = fm_af3_config_initial();
     fm_error error = {0};
+    config.products = FM_AF3_PRODUCTS_F32;
     assert_int_equal(fm_af3_check_products(&config, kernels, &error), FM_OK);
     assert_int_equal(fm_af3_check_products(&config, &narrow, &error), FM_OK);
     assert_ptr_equal(fm_af3_diffusion_table(&config, &narrow), kernels);

@@ -115,6 +115,7 @@ static inline fm_af3_config fm_af3_config_initial(void) {
                            .n_plddt_bin = 50,
                            .dropout_msa = 0.15,
                            .dropout_pair = 0.25,
+                           .products = FM_AF3_PRODUCTS_AUTO,
                            .noise = {.sigma_data = 16,
                                      .p_mean = -1.2,
                                      .p_std = 1.5,

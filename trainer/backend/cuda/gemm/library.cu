@@ -86,11 +86,15 @@ static void layout(cublasLtMatrixLayoutOpaque_t *l, cudaDataType_t type, bool tr
                                                &stride, sizeof stride));
 }
 
-template <typename T> static bool is_tf32(void) {
-    return false;
+template <typename T> static gemm_type type_of(void);
+template <> gemm_type type_of<float>(void) {
+    return GEMM_F32;
 }
-template <> bool is_tf32<tf32>(void) {
-    return true;
+template <> gemm_type type_of<tf32>(void) {
+    return GEMM_TF32;
+}
+template <> gemm_type type_of<bf16>(void) {
+    return GEMM_BF16;
 }
 
 template <typename T> void describe(const fm_gemm *g, gemm_layouts *l) {
@@ -98,7 +102,7 @@ template <typename T> void describe(const fm_gemm *g, gemm_layouts *l) {
     cudaDataType_t c_type = g->c_is_acc ? CUDA_R_32F : type;
     cublasOperation_t op_first = g->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t op_second = g->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    FM_CUBLAS(cublasLtMatmulDescInit(&l->product, compute_of(is_tf32<T>()), CUDA_R_32F));
+    FM_CUBLAS(cublasLtMatmulDescInit(&l->product, compute_of(type_of<T>()), CUDA_R_32F));
     FM_CUBLAS(cublasLtMatmulDescSetAttribute(&l->product, CUBLASLT_MATMUL_DESC_TRANSA, &op_first,
                                              sizeof op_first));
     FM_CUBLAS(cublasLtMatmulDescSetAttribute(&l->product, CUBLASLT_MATMUL_DESC_TRANSB, &op_second,
@@ -135,7 +139,7 @@ template <typename T> static gemm_key key_of(const fm_gemm *g) {
         key.stride_a = g->stride_a, key.stride_b = g->stride_b, key.stride_c = g->stride_c;
     }
     key.trans_a = g->trans_a, key.trans_b = g->trans_b, key.add = g->beta != 0;
-    key.epilogue = (uint8_t)g->epilogue, key.is_bf16 = sizeof(T) == 2, key.is_tf32 = is_tf32<T>();
+    key.epilogue = (uint8_t)g->epilogue, key.type = type_of<T>();
     key.c_is_f32 = g->c_is_acc || sizeof(T) == 4, key.used = 1;
     key.align_a = alignment(g->a, g->batch, g->stride_a, sizeof(T));
     key.align_b = alignment(g->b, g->batch, g->stride_b, sizeof(T));
@@ -191,7 +195,8 @@ static gemm_choice *place_of(gemm_state *s, const gemm_key *key) {
 static const cublasLtMatmulHeuristicResult_t *
 best_of(const gemm_key *key, const cublasLtMatmulHeuristicResult_t *result, int found) {
     enum { MANY_ROWS = 16384 };
-    if (!key->is_bf16 || key->epilogue == FM_EPILOGUE_NONE || key->m < MANY_ROWS) return result;
+    if (key->type != GEMM_BF16 || key->epilogue == FM_EPILOGUE_NONE || key->m < MANY_ROWS)
+        return result;
     bool is_small = key->n <= 128 && key->k <= 128;
     uint32_t wanted = is_small ? CUBLASLT_MATMUL_TILE_64x512 : CUBLASLT_MATMUL_TILE_128x128;
     for (int i = 0; i < found; i++) {
