@@ -30,6 +30,12 @@ static fm_kernels make_tf32_table(const fm_kernels *f32) {
     fm_kernels k = *f32;
     k.name = "cuda-tf32";
     k.gemm = gemm<tf32>;
+    k.attention_workspace = attention_workspace<tf32>;
+    k.attention_grad_workspace = attention_grad_workspace<tf32>;
+    k.attention = attention<tf32>, k.attention_grad = attention_grad<tf32>;
+    if (getenv("FM_CHECK_MASKS")) {
+        k.attention = checked_attention<tf32>, k.attention_grad = checked_attention_grad<tf32>;
+    }
 #define FM_ENTRY_TF32(name) k.name = name<tf32>;
     FM_COMPOSED_ENTRIES(FM_ENTRY_TF32)
     return k;
