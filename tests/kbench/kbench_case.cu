@@ -292,8 +292,9 @@ struct difference {
     std::string name;
 };
 
-/* Tolerance: f32 1e-4, with products of tf32 1e-3 (run_case). bf16: twice a plain bf16 composition's error, sqrt(stages) * u, u the
- * distance of the oracle's result from itself rounded to bf16, at least 1.6e-3 (cuda_check). */
+/* Tolerance: f32 1e-4, with products of tf32 1e-3 (run_case). bf16: twice a plain bf16
+ * composition's error, sqrt(stages) * u, u the distance of the oracle's result from itself rounded
+ * to bf16, at least 1.6e-3 (cuda_check). */
 static difference compare(const output &found, const output &expected, int stages, bool is_f32,
                           bool on_host) {
     difference d;
