@@ -21,9 +21,7 @@ __device__ inline void store_output_f32(const fm_attention &a, const tile_place 
         if (query >= a.n_query) continue;
         float *out = (float *)a.o + offset_of(a.o_stride, p.group, p.batch, query, p.head);
         const float *gate = NULL;
-        if (a.g) {
-            gate = (const float *)a.g + offset_of(a.g_stride, p.group, p.batch, query, p.head);
-        }
+        if (a.g) gate = (const float *)a.g + offset_of(a.g_stride, p.group, p.batch, query, p.head);
 #pragma unroll
         for (int j = 0; j < C / 16; j++) {
             int c = 16 * j + 4 * t;

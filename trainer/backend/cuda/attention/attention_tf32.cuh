@@ -44,8 +44,8 @@ template <int C> constexpr int tf32_blocks() {
     return C == 64 ? 2 : 3;
 }
 
-/* The nearest number of 11 significant bits. cvt.rna.tf32.f32 would be three instructions on compute
- * capability 9.0. A NaN stays one; numbers above 2^114 become NaN. */
+/* The nearest number of 11 significant bits. cvt.rna.tf32.f32 would be three instructions on
+ * compute capability 9.0. A NaN stays one; numbers above 2^114 become NaN. */
 __device__ inline float round_operand(float x) {
     return __fmaf_rn(x, -8192.0f, __fmaf_rn(x, 8192.0f, x));
 }
@@ -184,7 +184,8 @@ template <int N> __device__ inline void start_columns(float s[N][4], const float
     }
 }
 
-/* This lane's first value of the gathered bias at 16-row strip `strip` and 32-column step `step`. */
+/* This lane's first value of the gathered bias at 16-row strip `strip` and 32-column step `step`;
+ * a strip past the last one takes the last. */
 __device__ inline const float4 *packed_at(const void *bias, int64_t plane, int64_t strips,
                                           int64_t strip, int64_t steps, int64_t step) {
     return (const float4 *)bias +

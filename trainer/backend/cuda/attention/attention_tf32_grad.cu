@@ -243,9 +243,7 @@ __global__ void __launch_bounds__(TILE_THREADS, tf32_blocks<C>())
     int strip = p.first / 16 + threadIdx.x / 32, steps = (int)(space.ld_bias_t / STEP);
     int64_t key = (int64_t)strip * 16 + threadIdx.x % 32 / 4;
     const float4 *bias = NULL;
-    if (a.bias) {
-        bias = packed_at(space.bias_t, p.plane, space.ld_bias / 16, strip, steps, 0);
-    }
+    if (a.bias) bias = packed_at(space.bias_t, p.plane, space.ld_bias / 16, strip, steps, 0);
     bool is_valid = a.mask && space.valid[p.group * a.n_batch + p.batch];
     float upper = mask_term<float>(a, is_valid, p, key), slope = slope_of(a);
     float lower = mask_term<float>(a, is_valid, p, key + 8);
