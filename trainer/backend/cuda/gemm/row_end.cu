@@ -8,8 +8,15 @@
 
 namespace fm_cuda {
 
-template <typename T> static const fm_kernels *table_of(void) {
-    return fm_kernels_cuda(sizeof(T) == 2 ? FM_ELEMENT_BF16 : FM_ELEMENT_F32);
+template <typename T> static const fm_kernels *table_of(void);
+template <> const fm_kernels *table_of<float>(void) {
+    return fm_kernels_cuda(FM_ELEMENT_F32);
+}
+template <> const fm_kernels *table_of<tf32>(void) {
+    return fm_kernels_cuda(FM_ELEMENT_F32)->tf32;
+}
+template <> const fm_kernels *table_of<bf16>(void) {
+    return fm_kernels_cuda(FM_ELEMENT_BF16);
 }
 
 template <typename T> size_t linear_update_workspace(const fm_linear_update *a) {
@@ -81,6 +88,7 @@ void norm_linear(fm_stream *stream, const fm_norm_linear *a, void *workspace) {
     template size_t norm_linear_workspace<T>(const fm_norm_linear *);                              \
     template void norm_linear<T>(fm_stream *, const fm_norm_linear *, void *);
 INSTANTIATE(float)
+INSTANTIATE(tf32)
 INSTANTIATE(bf16)
 
 } // namespace fm_cuda
