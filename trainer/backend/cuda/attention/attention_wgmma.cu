@@ -3,7 +3,7 @@
  *
  * A block of two warp groups takes 128 queries of one head, 16 per warp, for several batches one
  * after another, and walks their keys in tiles of 128. The steps for a tile are those of
- * attention_mma.cu: logits, running maximum, weights, product with v. Logits are one product of the
+ * attention_mma.cu: logits, shift, weights, product with v. Logits are one product of the
  * group; the weights are packed in registers and are the left operand of the product with v. The
  * online softmax is in f32.
  *
@@ -19,6 +19,11 @@
  *             comes with each tile.
  *     sums    of the weights: the product with v is 8 columns wider than v, and those columns are
  *             ones.
+ *
+ * A row's shift, which is subtracted from its logits, only has to keep weights finite: they are as
+ * exact at 2^60 as at 1. So the first tile's maximum stays. If a sum of weights reaches MOST_SUM,
+ * the block walks all its batches again, and the shift then rises with each tile, as it always does
+ * in a tile with masked keys.
  *
  * A batch of two tiles (129 to 256 keys) has a kernel of its own, in which stages, operands and the
  * first tile's special cases are known when it is compiled.
@@ -44,13 +49,15 @@ enum {
     QUERIES = WARPS * 16, /* of a block */
     KEYS = 128,           /* of a tile */
     STAGES = 2,
-    FETCHER = 4, /* the warp that fetches keys and values, in the second group */
+    BIAS_PARTS = GROUPS * KEYS / 64, /* boxes of a tile's bias: one for each warp of a group */
+    FETCHERS = 4, /* the first warp of the second group, whose warps share the fetching */
     FORWARD_THREADS = WARPS * 32,
     CELLS = 512 /* of 16 bytes, for barriers and bits of valid keys */
 };
 
 static const float MASKED = -1e9f;
-static const float MARGIN = 8; /* powers of two by which a weight may exceed 1 */
+/* The sum of a row's weights that needs another walk. One weight overflows at 2^128. */
+static const float MOST_SUM = 0x1p64f;
 
 /* The argument of a launch. */
 struct forward_call {
@@ -186,14 +193,19 @@ template <int TILES> struct forward_step {
     __device__ bool is_refill() const {
         return TILES > 0 ? round > 0 : step >= STAGES;
     }
+    /* Whether the step's bias is not in shared memory yet. */
+    __device__ bool needs_bias(const forward_call &a) const {
+        return TILES > 0 ? round == 0 : a.tiles > STAGES || step < (unsigned)a.tiles;
+    }
     __device__ forward_step next(const forward_call &a) const {
         bool is_last = tile == (TILES > 0 ? TILES : a.tiles) - 1;
         return {step + 1, round + is_last, batch + is_last, is_last ? 0 : tile + 1};
     }
 };
 
-/* Starts the copies of a step's keys, and of its bias unless it is in shared memory already. Called
- * by one thread, as is fetch_values; both wait until all warps have read the stage's last use. */
+/* Starts the copies of a step's keys and announces its bias, if that is needed. Called by one
+ * thread, as are fetch_bias and fetch_values; all wait until all warps have read the stage's last
+ * use. */
 template <int C, bool BIASED, int TILES>
 __device__ inline void fetch_keys(const forward_call &a, const forward_place &p,
                                   forward_space<C, BIASED> &space, const forward_step<TILES> &at) {
@@ -202,20 +214,23 @@ __device__ inline void fetch_keys(const forward_call &a, const forward_place &p,
     uint32_t barrier = space.has_k(stage);
     if (at.batch >= p.end) return;
     if (at.is_refill()) barrier_wait(space.free_k(stage), at.parity() ^ 1);
-    bool with_bias =
-        BIASED && (TILES > 0 ? at.round == 0 : a.tiles > STAGES || at.step < (unsigned)a.tiles);
-    barrier_expect(barrier, BYTES + (with_bias ? BIAS_BYTES : 0));
+    barrier_expect(barrier, BYTES + (BIASED && at.needs_bias(a) ? BIAS_BYTES : 0));
     box_load(shared_address(space.k[stage]), a.k, {at.tile * KEYS, p.head, at.batch, p.group},
              barrier);
-    if (!with_bias) return;
-#pragma unroll 1
-    for (int i = 0; i < GROUPS * KEYS / 64; i++) {
-        int group = i / (KEYS / 64), part = i % (KEYS / 64);
-        box_load(
-            shared_address(space.bias[stage][group][part]), a.bias,
-            {p.first_query + group * GROUP_ROWS, p.head, p.group, 0, at.tile * KEYS + part * 64},
-            barrier);
-    }
+}
+
+/* Starts the copy of part `part` of BIAS_PARTS of a step's bias, if that is needed. */
+template <int C, bool BIASED, int TILES>
+__device__ inline void fetch_bias(const forward_call &a, const forward_place &p,
+                                  forward_space<C, BIASED> &space, const forward_step<TILES> &at,
+                                  int part) {
+    unsigned stage = at.stage();
+    int group = part / (KEYS / 64), half = part % (KEYS / 64);
+    if (!BIASED || at.batch >= p.end || !at.needs_bias(a)) return;
+    if (at.is_refill()) barrier_wait(space.free_k(stage), at.parity() ^ 1);
+    box_load(shared_address(space.bias[stage][group][half]), a.bias,
+             {p.first_query + group * GROUP_ROWS, p.head, p.group, 0, at.tile * KEYS + half * 64},
+             space.has_k(stage));
 }
 
 template <int C, bool BIASED, int TILES>
@@ -278,32 +293,44 @@ __device__ inline void mma_first(float d[4], const uint32_t a[4], uint32_t b0, u
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
 }
 
-/* The left operand of a product of single warps that is `element` on the diagonal and 0 elsewhere.
- * The zeros come from masks of lanes, so that the assembler does not know them. What it knows, it
- * copies for each product. */
-__device__ inline void make_diagonal(uint32_t (&a)[4], uint16_t element) {
-    uint32_t lower, upper;
-    asm volatile("mov.u32 %0, %%lanemask_lt;\nmov.u32 %1, %%lanemask_gt;"
-                 : "=r"(lower), "=r"(upper));
-    int lane = threadIdx.x % 32;
-    a[0] = lane / 8 == lane % 4 ? (uint32_t)element << lane / 4 % 2 * 16 : 0;
-    a[1] = lower >> 31;
-    a[2] = upper & 1;
-    a[3] = a[0] | (lower & upper);
+/* What a lane keeps of the bias's product through the walk. Both are opaque to the compiler, which
+ * would otherwise compute them again for each tile. */
+struct bias_lane {
+    uint32_t offset;  /* of its row and first chunk from the stage's bias, in bytes */
+    uint32_t element; /* its element of the diagonal of 1 / scale, in place in a register */
+};
+
+__device__ inline bias_lane place_of_bias(uint16_t diagonal) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    bias_lane at;
+    at.offset = (uint32_t)(warp / 4 * KEYS * GROUP_ROWS + warp % 4 * 16 * 64 +
+                           tile_at<64>(lane % 16, lane / 16)) *
+                (uint32_t)sizeof(bf16);
+    at.element = lane / 8 == lane % 4 ? (uint32_t)diagonal << lane / 4 % 2 * 16 : 0;
+    asm volatile("" : "+r"(at.offset), "+r"(at.element));
+    return at;
 }
 
-/* s = 1 / scale times the bias of the warp's 16 queries, which begins at `bias`: the left operand
- * is a diagonal of 1 / scale. */
-__device__ inline void start_with_bias(float (&s)[KEYS / 8][4], const forward_call &a,
+/* The left operand of a product of single warps that is 1 / scale on the diagonal and 0 elsewhere.
+ * The zeros are the sign of 1 / scale, so that the assembler does not know them. What it knows, it
+ * copies for each product. */
+__device__ inline void make_diagonal(uint32_t (&a)[4], uint32_t element) {
+    a[0] = element;
+    a[1] = element & 0x80008000u;
+    a[2] = element & 0x80000000u;
+    a[3] = element + a[2];
+}
+
+/* s = 1 / scale times the bias of the warp's 16 queries. `bias`: the stage's, for both groups. */
+__device__ inline void start_with_bias(float (&s)[KEYS / 8][4], const bias_lane &at,
                                        const bf16 *bias) {
-    int lane = threadIdx.x % 32;
-    uint32_t rows[4];
-    make_diagonal(rows, a.diagonal);
+    uint32_t rows[4], from = shared_address(bias) + at.offset;
+    make_diagonal(rows, at.element);
 #pragma unroll
     for (int n = 0; n < KEYS / 16; n++) {
         uint32_t b[4];
-        const bf16 *part = bias + n / 4 * GROUP_ROWS * 64;
-        ldmatrix_trans(b, part + tile_at<64>(lane % 16, n % 4 * 2 + lane / 16));
+        /* The swizzle exchanges chunks by xor, here two at a time. */
+        ldmatrix_trans(b, (from ^ n % 4 * 32) + n / 4 * GROUP_ROWS * 64 * (int)sizeof(bf16));
         mma_first(s[2 * n], rows, b[0], b[1]);
         mma_first(s[2 * n + 1], rows, b[2], b[3]);
     }
@@ -312,14 +339,11 @@ __device__ inline void start_with_bias(float (&s)[KEYS / 8][4], const forward_ca
 /* Starts s = the group's logits / scale. q: the warp's queries. */
 template <int C, bool BIASED>
 __device__ inline void start_logits(const forward_call &a, forward_space<C, BIASED> &space,
-                                    unsigned stage, const uint32_t (&q)[(C + 15) / 16][4],
+                                    unsigned stage, const bias_lane &bias,
+                                    const uint32_t (&q)[(C + 15) / 16][4],
                                     float (&s)[KEYS / 8][4]) {
-    int warp = threadIdx.x / 32;
     uint64_t keys = tile_operand<C, K_MAJOR>(space.k[stage]);
-    if constexpr (BIASED) {
-        const bf16 *bias = space.bias[a.tiles == 1 ? 0 : stage][warp / 4][0];
-        start_with_bias(s, a, bias + warp % 4 * 16 * 64);
-    }
+    if constexpr (BIASED) start_with_bias(s, bias, space.bias[a.tiles == 1 ? 0 : stage][0][0]);
     products_pin(s);
     products_begin();
 #pragma unroll
@@ -343,36 +367,28 @@ __device__ inline void mask_keys(float (&s)[KEYS / 8][4], const uint4 &bits) {
     }
 }
 
-/* Sets `shift` of each row, which is subtracted from its logits in units of log2. On the first tile
- * it is the row's maximum. Afterwards it rises only where a logit exceeds it by more than MARGIN;
- * then o is scaled down. */
+/* Raises `shift` of each row, which is subtracted from its logits in units of log2, to the maximum
+ * of this tile, and scales o down accordingly. */
 template <int N>
 __device__ inline void raise_shift(const float (&s)[KEYS / 8][4], float slope, bool is_first,
                                    float (&o)[N][4], float (&shift)[2]) {
-    float top[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        top[half] = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
+        float top = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
 #pragma unroll
         for (int n = 1; n < KEYS / 8; n++)
-            top[half] = fmaxf(top[half], fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-        top[half] *= slope;
-    }
-    bool is_high = is_first || top[0] > shift[0] + MARGIN || top[1] > shift[1] + MARGIN;
-    if (!is_first && !__any_sync(0xffffffffu, is_high)) return;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        top[half] = row_max(top[half]);
+            top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        top = row_max(top * slope);
         if (!is_first) {
-            top[half] = fmaxf(top[half], shift[half]);
-            float shrink = exp2_fast(shift[half] - top[half]);
+            top = fmaxf(top, shift[half]);
+            float shrink = exp2_fast(shift[half] - top);
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 o[n][2 * half] *= shrink;
                 o[n][2 * half + 1] *= shrink;
             }
         }
-        shift[half] = top[half];
+        shift[half] = top;
     }
 }
 
@@ -444,9 +460,10 @@ __device__ inline void shared_store(uint32_t address, uint32_t two) {
 }
 
 /* Ends a batch: divides the warp's rows by their sums, applies the gate, stores them over the gate
- * in shared memory and from there to memory; and stores the log-sum-exp. */
+ * in shared memory and from there to memory; and stores the log-sum-exp. Returns whether the shifts
+ * of this lane's rows were near enough to their maxima. */
 template <int C, bool BIASED>
-__device__ inline void finish_batch(const forward_call &a, const forward_place &p,
+__device__ inline bool finish_batch(const forward_call &a, const forward_place &p,
                                     forward_space<C, BIASED> &space, int batch,
                                     float (&o)[C / 8 + 1][4], const float (&shift)[2]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -487,6 +504,7 @@ __device__ inline void finish_batch(const forward_call &a, const forward_place &
             a.lse[plane * a.n_query + line] = (shift[half] + logarithm(sum[half])) * LN2;
         }
     }
+    return sum[0] < MOST_SUM && sum[1] < MOST_SUM;
 }
 
 /* Sets up barriers, ones and bits, and starts the first copies. */
@@ -505,8 +523,11 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
         barriers_publish();
         fetch_values(a, p, space, first);
         if (BIASED) wait_for_previous(); /* split_heads may be the kernel before */
-        fetch_keys(a, p, space, first);
-        fetch_keys(a, p, space, first.next(a));
+        for (int i = 0; i < 2; i++, first = first.next(a)) {
+            fetch_keys(a, p, space, first);
+            for (int part = 0; part < BIAS_PARTS; part++)
+                fetch_bias(a, p, space, first, part);
+        }
     }
     if (lane == 0) {
         barrier_init(space.has_q(warp), 1);
@@ -523,6 +544,23 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
     __syncthreads();
 }
 
+/* Prepares another walk: waits for this one's stores, which the next one's overwrite, and ends the
+ * barriers. Comes after a barrier of the block. */
+template <int C, bool BIASED> __device__ inline void forward_end(forward_space<C, BIASED> &space) {
+    int warp = threadIdx.x / 32;
+    if (threadIdx.x % 32 != 0) return;
+    stores_finish();
+    barrier_end(space.has_q(warp));
+    barrier_end(space.has_g(warp));
+    if (warp != 0) return;
+    for (int i = 0; i < STAGES; i++) {
+        barrier_end(space.has_k(i));
+        barrier_end(space.has_v(i));
+        barrier_end(space.free_k(i));
+        barrier_end(space.free_v(i));
+    }
+}
+
 /* The two groups take turns at the exponentials, so that one computes them while the other's
  * products run; otherwise both would reach the exponentials together and then the products
  * together. */
@@ -533,29 +571,33 @@ __device__ inline void give_turn(int group) {
     asm volatile("bar.arrive %0, %1;" ::"r"(2 - group), "n"((int)FORWARD_THREADS) : "memory");
 }
 
-/* One step: the tile's logits, their weights, and o += weights times values. */
+/* One step: the tile's logits, their weights, and o += weights times values. `is_safe`: the shift
+ * rises to the maximum of each tile. Otherwise a full tile after the first one leaves it, unless no
+ * key was valid so far. */
 template <int C, bool BIASED, int TILES>
-__device__ inline void forward_tile(const forward_call &a, const forward_place &p,
-                                    forward_space<C, BIASED> &space, const forward_step<TILES> &at,
-                                    bool is_last, const uint32_t (&q)[(C + 15) / 16][4],
-                                    float (&o)[C / 8 + 1][4], float (&shift)[2]) {
+__device__ inline void
+forward_tile(const forward_call &a, const forward_place &p, forward_space<C, BIASED> &space,
+             const forward_step<TILES> &at, const bias_lane &bias, bool is_last, bool is_safe,
+             const uint32_t (&q)[(C + 15) / 16][4], float (&o)[C / 8 + 1][4], float (&shift)[2]) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     float s[KEYS / 8][4];
     unsigned stage = at.stage();
     bool is_first = at.tile == 0;
     barrier_wait(space.has_k(stage), at.parity());
-    start_logits<C, BIASED>(a, space, stage, q, s);
+    start_logits<C, BIASED>(a, space, stage, bias, q, s);
     if (lane == 0) {
         if (is_first) fetch_gate(a, p, space, at.batch);
         if (is_first) fetch_queries(a, p, space, at.batch + 1);
-        if (warp == FETCHER) fetch_values(a, p, space, at.next(a));
+        if (warp == FETCHERS) fetch_values(a, p, space, at.next(a));
     }
+    bool is_full = are_full(*space.bits(at.step));
     __syncwarp();
     products_wait<0>(s);
     if (lane == 0) barrier_arrive(space.free_k(stage));
-    uint4 bits = *space.bits(at.step);
-    if (!are_full(bits)) mask_keys(s, bits);
-    raise_shift(s, a.slope, is_first, o, shift);
+    if (!is_full) mask_keys(s, *space.bits(at.step));
+    if (is_first || !is_full || is_safe || shift[0] < 0.5f * MASKED * a.slope) {
+        raise_shift(s, a.slope, is_first, o, shift);
+    }
     uint64_t values = tile_operand<C, MN_MAJOR>(space.v[stage], (int)(space.ones - space.v[stage]));
     barrier_wait(space.has_v(stage), at.parity());
     take_turn(warp / 4);
@@ -564,20 +606,25 @@ __device__ inline void forward_tile(const forward_call &a, const forward_place &
     add_values<C, 2>(o, s, 0, a.slope, shift, is_first, values);
     add_values<C, 2>(o, s, 1, a.slope, shift, is_first, values);
     if (warp < 4 || !is_last) give_turn(warp / 4);
-    if (threadIdx.x == FETCHER * 32) fetch_keys(a, p, space, at.next(a).next(a));
+    if (warp >= FETCHERS && lane == 0) {
+        forward_step<TILES> ahead = at.next(a).next(a);
+        if (warp == FETCHERS + 1) fetch_keys(a, p, space, ahead);
+        fetch_bias(a, p, space, ahead, warp - FETCHERS);
+    }
     __syncwarp();
     products_wait<0>(o);
     if (lane == 0) barrier_arrive(space.free_v(stage));
 }
 
+/* Walks the block's batches. Returns whether this lane's outputs are exact: false only without
+ * is_safe, where a logit far exceeds those of the first tile. */
 template <int C, bool BIASED, int TILES>
-__global__ void __launch_bounds__(FORWARD_THREADS, 2)
-    wgmma_forward(const __grid_constant__ forward_call a) {
-    extern __shared__ __align__(TILE_ALIGN) char memory[];
-    forward_space<C, BIASED> &space = *(forward_space<C, BIASED> *)memory;
-    forward_place p = forward_place_of(a);
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    forward_begin<C, BIASED, TILES>(a, p, space);
+__device__ inline bool forward_walk(const forward_call &a, const forward_place &p,
+                                    forward_space<C, BIASED> &space, bool is_safe) {
+    int warp = threadIdx.x / 32;
+    bias_lane bias = {};
+    bool is_exact = true;
+    if (BIASED) bias = place_of_bias(a.diagonal);
     forward_step<TILES> at = {0, 0, p.first, 0};
     if (warp >= 4) give_turn(1);
     for (; at.batch < p.end; at.round++, at.batch++) {
@@ -588,17 +635,37 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         __syncwarp();
         if constexpr (TILES > 0) {
 #pragma unroll
-            for (at.tile = 0; at.tile < TILES; at.tile++, at.step++)
-                forward_tile<C, BIASED, TILES>(
-                    a, p, space, at, at.tile == TILES - 1 && at.batch == p.end - 1, q, o, shift);
+            for (at.tile = 0; at.tile < TILES; at.tile++, at.step++) {
+                bool is_last = at.tile == TILES - 1 && at.batch == p.end - 1;
+                forward_tile<C, BIASED, TILES>(a, p, space, at, bias, is_last, is_safe, q, o,
+                                               shift);
+            }
         } else {
-            for (at.tile = 0; at.tile < a.tiles; at.tile++, at.step++)
-                forward_tile<C, BIASED, TILES>(
-                    a, p, space, at, at.tile == a.tiles - 1 && at.batch == p.end - 1, q, o, shift);
+            for (at.tile = 0; at.tile < a.tiles; at.tile++, at.step++) {
+                bool is_last = at.tile == a.tiles - 1 && at.batch == p.end - 1;
+                forward_tile<C, BIASED, TILES>(a, p, space, at, bias, is_last, is_safe, q, o,
+                                               shift);
+            }
         }
-        finish_batch(a, p, space, at.batch, o, shift);
+        is_exact &= finish_batch(a, p, space, at.batch, o, shift);
     }
-    if (lane == 0) stores_wait();
+    return is_exact;
+}
+
+template <int C, bool BIASED, int TILES>
+__global__ void __launch_bounds__(FORWARD_THREADS, 2)
+    wgmma_forward(const __grid_constant__ forward_call a) {
+    extern __shared__ __align__(TILE_ALIGN) char memory[];
+    forward_space<C, BIASED> &space = *(forward_space<C, BIASED> *)memory;
+    forward_place p = forward_place_of(a);
+#pragma unroll 1
+    for (bool is_safe = false;; is_safe = true) {
+        forward_begin<C, BIASED, TILES>(a, p, space);
+        bool is_exact = forward_walk<C, BIASED, TILES>(a, p, space, is_safe);
+        if (is_safe || !__syncthreads_or(!is_exact)) break;
+        forward_end(space);
+    }
+    if (threadIdx.x % 32 == 0) stores_wait();
 }
 
 /* How many blocks share the batches of a (group, head, queries), `max_batches` per block at most:

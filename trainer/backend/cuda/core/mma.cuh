@@ -51,11 +51,14 @@ __device__ inline void ldmatrix(uint32_t r[4], const bf16 *p) {
                  : "memory");
 }
 
-__device__ inline void ldmatrix_trans(uint32_t r[4], const bf16 *p) {
+__device__ inline void ldmatrix_trans(uint32_t r[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(p))
+                 : "r"(address)
                  : "memory");
+}
+__device__ inline void ldmatrix_trans(uint32_t r[4], const bf16 *p) {
+    ldmatrix_trans(r, shared_address(p));
 }
 
 /* d += a b. */
