@@ -11,8 +11,8 @@
  * the others. The instructions between the products bound the kernel, about seven per element, so
  * the products do what they can:
  *
- *     bias    is a term of the logits: each warp multiplies a diagonal of 1 / scale with the bias
- *             of its 16 queries in shared memory, and the product q k^T is added to that. In bf16,
+ *     bias    is a term of the logits: each warp multiplies the bias of its 16 queries in shared
+ *             memory with a diagonal of 1 / scale, and the product q k^T is added to that. In bf16,
  *             1 / scale is exact for c_head 16 and off by 1.07e-4 for 8 and 32; the backward uses
  *             the same number, and scales off by more than 2^-12 take another path (attention.cu).
  *             The bias of up to 256 keys is read once and stays for all batches; that of more keys
@@ -20,10 +20,11 @@
  *     sums    of the weights: the product with v is 8 columns wider than v, and those columns are
  *             ones.
  *
- * A row's shift, which is subtracted from its logits, only has to keep weights finite: they are as
- * exact at 2^60 as at 1. So the first tile's maximum stays. If a sum of weights reaches MOST_SUM,
- * the block walks all its batches again, and the shift then rises with each tile, as it always does
- * in a tile with masked keys.
+ * The shift of a row, which is subtracted from its logits, only has to keep the weights finite:
+ * they are as exact at 2^60 as at 1. So it is the maximum of the batch's first FIRST keys, and
+ * later keys do not change it. If a sum of weights reaches MOST_SUM, the block walks all its
+ * batches again, and the shift then rises with each tile. In a tile with masked keys it always
+ * does.
  *
  * A batch of two tiles (129 to 256 keys) has a kernel of its own, in which stages, operands and the
  * first tile's special cases are known when it is compiled.
@@ -48,6 +49,7 @@ enum {
     WARPS = GROUPS * 4,
     QUERIES = WARPS * 16, /* of a block */
     KEYS = 128,           /* of a tile */
+    FIRST = 32,           /* the keys of a batch whose maximum is the shift */
     STAGES = 2,
     BIAS_PARTS = GROUPS * KEYS / 64, /* boxes of a tile's bias: one for each warp of a group */
     FETCHERS = 4, /* the first warp of the second group, whose warps share the fetching */
@@ -56,7 +58,8 @@ enum {
 };
 
 static const float MASKED = -1e9f;
-/* The sum of a row's weights that needs another walk. One weight overflows at 2^128. */
+/* The sum of a row's weights from which on another walk is needed. A single weight overflows at
+ * 2^128. */
 static const float MOST_SUM = 0x1p64f;
 
 /* The argument of a launch. */
@@ -69,9 +72,9 @@ struct forward_call {
     int tiles;  /* of keys */
     int blocks; /* of queries */
     int batches_per_block;
-    int shares;        /* blocks that share the batches of a (group, head, queries) */
-    float slope;       /* scale log2(e): from a product to an exponent of two */
-    uint16_t diagonal; /* bf16: 1 / scale */
+    int shares;           /* blocks that share the batches of a (group, head, queries) */
+    float slope;          /* scale log2(e): from a product to an exponent of two */
+    uint16_t bias_factor; /* bf16: 1 / scale */
     bool is_gated;
 };
 
@@ -285,54 +288,35 @@ __device__ inline void read_queries(uint32_t (&a)[(C + 15) / 16][4], const bf16 
     }
 }
 
-/* d = a b. */
-__device__ inline void mma_first(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                 "{%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
-}
-
 /* What a lane keeps of the bias's product through the walk. Both are opaque to the compiler, which
  * would otherwise compute them again for each tile. */
 struct bias_lane {
-    uint32_t offset;  /* of its row and first chunk from the stage's bias, in bytes */
-    uint32_t element; /* its element of the diagonal of 1 / scale, in place in a register */
+    uint32_t offset;   /* of its row and first chunk from the stage's bias, in bytes */
+    uint32_t diagonal; /* the right operand: 1 / scale on the diagonal */
 };
 
-__device__ inline bias_lane place_of_bias(uint16_t diagonal) {
+__device__ inline bias_lane place_of_bias(uint16_t factor) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     bias_lane at;
     at.offset = (uint32_t)(warp / 4 * KEYS * GROUP_ROWS + warp % 4 * 16 * 64 +
                            tile_at<64>(lane % 16, lane / 16)) *
                 (uint32_t)sizeof(bf16);
-    at.element = lane / 8 == lane % 4 ? (uint32_t)diagonal << lane / 4 % 2 * 16 : 0;
-    asm volatile("" : "+r"(at.offset), "+r"(at.element));
+    at.diagonal = diagonal_of(factor);
+    asm volatile("" : "+r"(at.offset), "+r"(at.diagonal));
     return at;
-}
-
-/* The left operand of a product of single warps that is 1 / scale on the diagonal and 0 elsewhere.
- * The zeros are the sign of 1 / scale, so that the assembler does not know them. What it knows, it
- * copies for each product. */
-__device__ inline void make_diagonal(uint32_t (&a)[4], uint32_t element) {
-    a[0] = element;
-    a[1] = element & 0x80008000u;
-    a[2] = element & 0x80000000u;
-    a[3] = element + a[2];
 }
 
 /* s = 1 / scale times the bias of the warp's 16 queries. `bias`: the stage's, for both groups. */
 __device__ inline void start_with_bias(float (&s)[KEYS / 8][4], const bias_lane &at,
                                        const bf16 *bias) {
-    uint32_t rows[4], from = shared_address(bias) + at.offset;
-    make_diagonal(rows, at.element);
+    uint32_t from = shared_address(bias) + at.offset;
 #pragma unroll
     for (int n = 0; n < KEYS / 16; n++) {
         uint32_t b[4];
         /* The swizzle exchanges chunks by xor, here two at a time. */
-        ldmatrix_trans(b, (from ^ n % 4 * 32) + n / 4 * GROUP_ROWS * 64 * (int)sizeof(bf16));
-        mma_first(s[2 * n], rows, b[0], b[1]);
-        mma_first(s[2 * n + 1], rows, b[2], b[3]);
+        ldmatrix(b, (from ^ n % 4 * 32) + n / 4 * GROUP_ROWS * 64 * (int)sizeof(bf16));
+        mma_eight_first(s[2 * n], b[0], b[1], at.diagonal);
+        mma_eight_first(s[2 * n + 1], b[2], b[3], at.diagonal);
     }
 }
 
@@ -367,6 +351,16 @@ __device__ inline void mask_keys(float (&s)[KEYS / 8][4], const uint4 &bits) {
     }
 }
 
+/* The maximum of the first N logits of row g, or with `lower` of row g + 8, in units of log2. */
+template <int N>
+__device__ inline float row_maximum(const float (&s)[KEYS / 8][4], int lower, float slope) {
+    float top = fmaxf(s[0][2 * lower], s[0][2 * lower + 1]);
+#pragma unroll
+    for (int n = 1; n < N / 8; n++)
+        top = fmaxf(top, fmaxf(s[n][2 * lower], s[n][2 * lower + 1]));
+    return row_max(top * slope);
+}
+
 /* Raises `shift` of each row, which is subtracted from its logits in units of log2, to the maximum
  * of this tile, and scales o down accordingly. */
 template <int N>
@@ -374,11 +368,7 @@ __device__ inline void raise_shift(const float (&s)[KEYS / 8][4], float slope, b
                                    float (&o)[N][4], float (&shift)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float top = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
-#pragma unroll
-        for (int n = 1; n < KEYS / 8; n++)
-            top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-        top = row_max(top * slope);
+        float top = row_maximum<KEYS>(s, half, slope);
         if (!is_first) {
             top = fmaxf(top, shift[half]);
             float shrink = exp2_fast(shift[half] - top);
@@ -595,8 +585,12 @@ forward_tile(const forward_call &a, const forward_place &p, forward_space<C, BIA
     products_wait<0>(s);
     if (lane == 0) barrier_arrive(space.free_k(stage));
     if (!is_full) mask_keys(s, *space.bits(at.step));
-    if (is_first || !is_full || is_safe || shift[0] < 0.5f * MASKED * a.slope) {
+    bool is_unset = !is_first && shift[0] < 0.5f * MASKED * a.slope;
+    if (!is_full || is_safe || is_unset) {
         raise_shift(s, a.slope, is_first, o, shift);
+    } else if (is_first) {
+        shift[0] = row_maximum<FIRST>(s, 0, a.slope);
+        shift[1] = row_maximum<FIRST>(s, 1, a.slope);
     }
     uint64_t values = tile_operand<C, MN_MAJOR>(space.v[stage], (int)(space.ones - space.v[stage]));
     barrier_wait(space.has_v(stage), at.parity());
@@ -624,7 +618,7 @@ __device__ inline bool forward_walk(const forward_call &a, const forward_place &
     int warp = threadIdx.x / 32;
     bias_lane bias = {};
     bool is_exact = true;
-    if (BIASED) bias = place_of_bias(a.diagonal);
+    if (BIASED) bias = place_of_bias(a.bias_factor);
     forward_step<TILES> at = {0, 0, p.first, 0};
     if (warp >= 4) give_turn(1);
     for (; at.batch < p.end; at.round++, at.batch++) {
@@ -688,73 +682,6 @@ box_map attention_boxes(const fm_attention *a, const void *base, const fm_attent
     return make_boxes(base, extent, stride, c, box_rows);
 }
 
-/* Stores the bias by heads, [group, head, query, ld]. One thread takes H heads of eight keys. */
-template <int H>
-__global__ void __launch_bounds__(64) split_heads(fm_attention a, bf16 *planes, int ld) {
-    let_next_begin();
-    int chunks = ld / 8, i = (int)(blockIdx.x * 64 + threadIdx.x), chunk = i % chunks;
-    int query = i / chunks % (int)a.n_query, group = i / chunks / (int)a.n_query;
-    if (group >= a.n_group) return;
-    const bf16 *from = (const bf16 *)a.bias + group * a.bias_stride[0] + query * a.bias_stride[2];
-    pack<bf16, H> in[8];
-#pragma unroll
-    for (int e = 0; e < 8; e++) {
-        int key = chunk * 8 + e;
-        in[e] = {};
-        if (key < a.n_key) in[e] = *(const pack<bf16, H> *)(from + key * a.bias_stride[3]);
-    }
-#pragma unroll
-    for (int head = 0; head < H; head++) {
-        pack<bf16, 8> out;
-#pragma unroll
-        for (int e = 0; e < 8; e++)
-            out.at[e] = in[e].at[head];
-        int64_t row = ((int64_t)group * H + head) * a.n_query + query;
-        *(pack<bf16, 8> *)(planes + row * ld + chunk * 8) = out;
-    }
-}
-
-/* The same for any number of heads and any strides: one thread per element. */
-static void split_each(fm_stream *stream, const fm_attention *args, bf16 *planes, int64_t ld) {
-    fm_attention a = *args;
-    each(stream, a.n_group * a.n_query * a.n_key * a.n_head, [=] __device__(int64_t index) {
-        int64_t head = index % a.n_head, key = index / a.n_head % a.n_key;
-        int64_t query = index / a.n_head / a.n_key % a.n_query;
-        int64_t group = index / a.n_head / a.n_key / a.n_query;
-        planes[((group * a.n_head + head) * a.n_query + query) * ld + key] =
-            ((const bf16 *)a.bias)[group * a.bias_stride[0] + head * a.bias_stride[1] +
-                                   query * a.bias_stride[2] + key * a.bias_stride[3]];
-    });
-}
-
-/* Makes boxes of 64 queries by 64 keys of the bias. They read the bias itself if its keys are
- * contiguous; otherwise a kernel first stores it by heads in `planes`, and the result is true. */
-static bool prepare_bias(fm_stream *stream, const fm_attention *a, void *planes, box_map *ret) {
-    const int64_t extent[5] = {a->n_key, a->n_query, a->n_head, a->n_group, 1};
-    const int64_t *given = a->bias_stride, heads = a->n_head, ld = round_up(a->n_key, 8);
-    int64_t chunks = a->n_group * a->n_query * ld / 8;
-    if (given[3] == 1 && given[0] % 8 == 0 && given[1] % 8 == 0 && given[2] % 8 == 0 &&
-        is_aligned(a->bias)) {
-        const int64_t stride[4] = {given[2], given[1], given[0], 0};
-        *ret = make_boxes(a->bias, extent, stride, 64, 64);
-        return false;
-    }
-    const int64_t stride[4] = {ld, a->n_query * ld, heads * a->n_query * ld, 0};
-    *ret = make_boxes(planes, extent, stride, 64, 64);
-    bool is_together = (heads == 4 || heads == 8) && given[0] % heads == 0 && given[1] == 1 &&
-                       given[2] % heads == 0 && given[3] % heads == 0 && chunks < 1 << 30 &&
-                       (uintptr_t)a->bias % (size_t)(2 * heads) == 0;
-    if (!is_together) {
-        split_each(stream, a, (bf16 *)planes, ld);
-        return true;
-    }
-    (heads == 4 ? split_heads<4>
-                : split_heads<8>)<<<(unsigned)divide_up(chunks, 64), 64, 0, queue(stream)>>>(
-        *a, (bf16 *)planes, (int)ld);
-    FM_LAUNCHED();
-    return true;
-}
-
 template <int C, bool BIASED>
 static void forward_run(fm_stream *stream, const fm_attention *a, void *planes, float bias_factor) {
     typedef forward_space<C, BIASED> space;
@@ -775,7 +702,7 @@ static void forward_run(fm_stream *stream, const fm_attention *a, void *planes, 
     call.n_head = (int)a->n_head, call.n_batch = (int)a->n_batch;
     call.tiles = (int)divide_up(a->n_key, KEYS), call.blocks = (int)divide_up(a->n_query, QUERIES);
     call.slope = (float)a->scale * LOG2E;
-    call.diagonal = __bfloat16_as_ushort(__float2bfloat16_rn(bias_factor));
+    call.bias_factor = __bfloat16_as_ushort(__float2bfloat16_rn(bias_factor));
     int64_t combinations = a->n_group * a->n_head * call.blocks;
     int64_t max_batches = (space::CELLS_USABLE - space::BITS) / call.tiles;
     call.shares = choose_shares(combinations, a->n_batch, max_batches);
@@ -784,7 +711,7 @@ static void forward_run(fm_stream *stream, const fm_attention *a, void *planes, 
         call.tiles == (int)STAGES ? wgmma_forward<C, BIASED, STAGES> : wgmma_forward<C, BIASED, 0>;
     FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)sizeof(space)));
-    bool early = BIASED && prepare_bias(stream, a, planes, &call.bias);
+    bool early = BIASED && attention_bias_boxes(stream, a, planes, &call.bias);
     launch_after(stream, kernel, (unsigned)(combinations * call.shares), FORWARD_THREADS,
                  sizeof(space), early, call);
 }
