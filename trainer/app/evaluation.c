@@ -2,7 +2,6 @@
  * table are by the chain's number. */
 #include "trainer/app/evaluation.h"
 
-#include "proto/base/log.h"
 #include "trainer/app/network.h"
 #include "trainer/app/chains.h"
 #include "trainer/app/choose_device.h"
@@ -10,7 +9,6 @@
 #include "trainer/app/stop.h"
 #include "trainer/infer/infer.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +31,8 @@ struct fm_evaluation {
 static fm_status read_config(fm_evaluation *e, const char *path, fm_error *reterr) {
     fm_arena arena;
     fm_checkpoint_state state;
-    fm_status status = fm_arena_init(&arena, NOTE_BYTES, reterr);
+    fm_status status = fm_checkpoint_refuse_folder(path, "a checkpoint", reterr);
+    if (!status) status = fm_arena_init(&arena, NOTE_BYTES, reterr);
     if (status) return status;
     status = fm_checkpoint_peek(path, &arena, &state, reterr);
     if (!status) status = fm_train_config_preset("af2-initial", &e->config, reterr);

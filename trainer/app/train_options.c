@@ -7,7 +7,6 @@
 #include "trainer/dist/groups.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +80,8 @@ static const char description[] =
          .help = "start a server of this cache for the run"},                                      \
         {"samples", FM_OPTION_STRING, &(set)->samples, "DIR",                                      \
          .help = "stored samples of complexes, for a model of af3"},                               \
+        {"check-samples", FM_OPTION_FLAG, &(set)->check_samples, NULL,                             \
+         .help = "read all stored samples, print what is wrong with each, and end"},               \
         {"snapshot", FM_OPTION_STRING, &(set)->snapshot, "NAME",                                   \
          .help = "the snapshot to train on (all, or the server's first)"},                         \
         {"jobs",                                                                                   \

@@ -57,6 +57,16 @@ FM_KERNEL(ANY, size_t, sum_workspace, int64_t n_a, int64_t n_r, int64_t n_c)
 FM_KERNEL(ACT, void, sum, fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c,
           const int64_t stride[2], const void *x, fm_out y, bool y_is_acc, void *workspace)
 
+/* Sums that end together. Between the two calls, entries may leave sums whose target is in [first,
+ * end) as partial sums in `memory`, sums_room bytes; finish_sums ends them. The gradients of
+ * parameters are such targets, because nothing reads them within a node. The values are the same
+ * either way. finish_sums without put_off_sums does nothing. If sums_room is 0, nothing is put off
+ * and put_off_sums is not called. */
+FM_KERNEL(ANY, size_t, sums_room, void)
+FM_KERNEL(ANY, void, put_off_sums, fm_stream *stream, void *memory, const void *first,
+          const void *end)
+FM_KERNEL(ANY, void, finish_sums, fm_stream *stream)
+
 /* -- matrix products */
 
 FM_KERNEL(ANY, size_t, gemm_workspace, const fm_gemm *args)
@@ -83,6 +93,14 @@ FM_KERNEL(ACT, void, swiglu, fm_stream *stream, const fm_swiglu *args)
  * dy. */
 FM_KERNEL(ACT, void, swiglu_grad, fm_stream *stream, const fm_swiglu *args, const void *dy,
           fm_out dx)
+FM_KERNEL(ACT, size_t, swiglu_transition_kept, const fm_swiglu_transition *args)
+FM_KERNEL(ACT, size_t, swiglu_transition_workspace, const fm_swiglu_transition *args)
+FM_KERNEL(ACT, void, swiglu_transition, fm_stream *stream, const fm_swiglu_transition *args,
+          void *workspace)
+FM_KERNEL(ACT, size_t, swiglu_transition_grad_workspace, const fm_swiglu_transition *args,
+          const fm_swiglu_transition_grad *grad)
+FM_KERNEL(ACT, void, swiglu_transition_grad, fm_stream *stream, const fm_swiglu_transition *args,
+          const fm_swiglu_transition_grad *grad, void *workspace)
 /* y[r, :] = scale[r] * x[r, :] (+ y): masks over rows. The entry is its own backward. y may be
  * x. */
 FM_KERNEL(ACT, void, scale_rows, fm_stream *stream, int64_t rows, int64_t c, int64_t ldx,
@@ -295,6 +313,8 @@ FM_KERNEL(ANY, void, init, fm_stream *stream, fm_init_kind kind, int64_t n, uint
 FM_KERNEL(ACT, void, modulate, fm_stream *stream, const fm_modulate *args)
 FM_KERNEL(ACT, void, modulate_grad, fm_stream *stream, const fm_modulate *args,
           const fm_modulate_grad *grad)
+FM_KERNEL(ACT, void, adaln, fm_stream *stream, const fm_adaln *args)
+FM_KERNEL(ACT, void, adaln_grad, fm_stream *stream, const fm_adaln *args, const fm_adaln_grad *grad)
 FM_KERNEL(ACT, void, gather_rows, fm_stream *stream, const fm_rows *args, const void *x, fm_out y)
 FM_KERNEL(ACT, void, sum_rows, fm_stream *stream, const fm_rows *args, const void *x, fm_out y)
 /* y[window, query, key, :] = z[token of the query, token of the key, :] (+ y), 0 for pairs with a

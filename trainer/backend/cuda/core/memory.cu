@@ -279,14 +279,18 @@ static void sum_in_chunks(fm_stream *stream, const sum_shape *s, T *x, const T *
         return;
     }
     int64_t n = s->n_a * s->n_c;
+    partial_sums sums = sums_of<Y>(NULL, s->chunks, n, n, y, beta);
+    if (y) partial = sums_place(stream, sums, (size_t)(s->chunks * n) * sizeof(float), partial);
     sum_rows<T, float>(stream, s, x, relu, partial, FM_WRITE);
-    if (y) finish_partials<Y>(stream, partial, s->chunks, n, n, y, beta);
+    sums.partial = partial;
+    if (y) end_sums(stream, sums);
 }
 
 template <typename T, typename Y>
 static void sum_into(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c,
                      const int64_t stride[2], const T *x, Y *y, fm_beta beta, float *partial) {
     sum_choice choice = choose_sum(n_a, n_r, n_c);
+    end_sums_of(stream, y, (size_t)(n_a * n_c) * sizeof(Y));
     assert(n_a <= 65535 || choice.path == SUM_LINES);
     if (choice.path == SUM_LINES) {
         sum_line_kernel<<<(unsigned)n_a, 256, 0, queue(stream)>>>(n_r, stride[0], stride[1], x, y,
@@ -317,46 +321,6 @@ void sum_after_relu(fm_stream *stream, int64_t n_r, int64_t n_c, int64_t ld, con
                             (float *)workspace);
 }
 
-/* A block makes 32 values from up to 32 slices of the partial vectors. Reads along the values are
- * coalesced. The slices, and eight reads in flight, shorten the chain of additions of one thread;
- * the slices are added in order. */
-enum { FINISH_SLICES = 32, FINISH_BATCH = 8 };
-
-template <typename T>
-__global__ void __launch_bounds__(32 * FINISH_SLICES)
-    finish_kernel(const float *partial, int64_t count, int64_t stride, int64_t n, T *dst,
-                  fm_beta beta) {
-    __shared__ double slice[FINISH_SLICES][32];
-    int64_t i = blockIdx.x * (int64_t)32 + threadIdx.x;
-    int slices = blockDim.y;
-    double total = 0;
-    for (int64_t p = threadIdx.y; i < n && p < count; p += FINISH_BATCH * slices) {
-        float v[FINISH_BATCH];
-#pragma unroll
-        for (int b = 0; b < FINISH_BATCH; b++)
-            v[b] = p + b * slices < count ? partial[(p + b * slices) * stride + i] : 0;
-#pragma unroll
-        for (int b = 0; b < FINISH_BATCH; b++)
-            total += (double)v[b];
-    }
-    slice[threadIdx.y][threadIdx.x] = total;
-    __syncthreads();
-    if (threadIdx.y > 0 || i >= n) return;
-    for (int k = 1; k < slices; k++)
-        total += slice[k][threadIdx.x];
-    put(dst + i, beta, (float)total);
-}
-
-template <typename T>
-void finish_partials(fm_stream *stream, const float *partial, int64_t count, int64_t stride,
-                     int64_t n, T *dst, fm_beta beta) {
-    int64_t slices = min_size(FINISH_SLICES, max_size(1, divide_up(count, FINISH_BATCH)));
-    dim3 threads(32, (unsigned)slices);
-    finish_kernel<<<(unsigned)divide_up(n, 32), threads, 0, queue(stream)>>>(partial, count, stride,
-                                                                             n, dst, beta);
-    FM_LAUNCHED();
-}
-
 #define INSTANTIATE(T)                                                                             \
     template void fill<T>(fm_stream *, int64_t, double, void *);                                   \
     template void copy<T>(fm_stream *, int64_t, const void *, void *);                             \
@@ -367,9 +331,7 @@ void finish_partials(fm_stream *stream, const float *partial, int64_t count, int
     template void sum<T>(fm_stream *, int64_t, int64_t, int64_t, const int64_t *, const void *,    \
                          fm_out, bool, void *);                                                    \
     template void sum_after_relu<T>(fm_stream *, int64_t, int64_t, int64_t, const void *, void *,  \
-                                    fm_out, void *);                                               \
-    template void finish_partials<T>(fm_stream *, const float *, int64_t, int64_t, int64_t, T *,   \
-                                     fm_beta);
+                                    fm_out, void *);
 INSTANTIATE(float)
 INSTANTIATE(bf16)
 

@@ -1,4 +1,5 @@
-/* sums.cuh: sums over rows that memory.cu makes for other families. */
+/* sums.cuh: sums over rows that memory.cu makes for other families, and the last step of sums whose
+ * parts many blocks have made (sums.cu). */
 #ifndef FM_BACKEND_CUDA_SUMS_CUH
 #define FM_BACKEND_CUDA_SUMS_CUH
 
@@ -13,12 +14,50 @@ template <typename T>
 void sum_after_relu(fm_stream *stream, int64_t n_r, int64_t n_c, int64_t ld, const void *relu,
                     void *x, fm_out y, void *workspace);
 
-/* dst[i] (+)= the sum over `count` partial vectors of n values, `stride` elements apart. Up to 32
- * slices of the vectors are summed side by side in double, each in order, and the slices are then
- * added in order. */
+/* Values of f32 that partial sums become, or of bf16 where is_half. */
+struct sum_target {
+    void *data;      /* NULL: the values are dropped */
+    int64_t n, skip; /* values of a vector, of which the first `skip` are dropped */
+    fm_beta beta;
+    bool is_half;
+};
+
+/* The order of the values of a matrix in its partial sums: tiles of rows by columns, tiles of one
+ * column of tiles first. A tile is stored as the accumulators of its warps, of 16 rows each; every
+ * 8 columns of a warp take 4 values of each lane. */
+struct sum_tiles {
+    int row_tiles, rows, columns; /* rows 0: the values are in order */
+    int64_t ld;                   /* of the matrix */
+};
+
+/* `count` partial vectors, `stride` values apart. A vector has the values of target[0], then those
+ * of target[1]. They are added in `slices` slices: slice s takes the vectors s, s + slices, ... in
+ * order, and the slices are then added in order. Values in order are added in double. Values of
+ * tiles, and what follows them, are added in f32. */
+struct partial_sums {
+    const float *partial;
+    int64_t stride;
+    int count, slices;
+    sum_target target[2];
+    sum_tiles tiles; /* of target[0] */
+};
+
+/* Where a call leaves its partial sums, `bytes` of them: in its workspace, or in the memory that
+ * put_off_sums has given, if all targets may be ended later. Earlier sums of the same targets are
+ * ended first. */
+float *sums_place(fm_stream *stream, const partial_sums &s, size_t bytes, void *workspace);
+
+/* Ends the sums, or puts that off if sums_place has found them a place that outlives the call. */
+void end_sums(fm_stream *stream, const partial_sums &s);
+
+/* Ends sums that were put off if one of them has its target in the `bytes` at data. Kernels that
+ * write gradients of parameters without end_sums call this first. */
+void end_sums_of(fm_stream *stream, const void *data, size_t bytes);
+
+/* dst[i] (+)= the sum over `count` partial vectors of n values, `stride` elements apart. */
 template <typename T>
-void finish_partials(fm_stream *stream, const float *partial, int64_t count, int64_t stride,
-                     int64_t n, T *dst, fm_beta beta);
+partial_sums sums_of(const float *partial, int64_t count, int64_t stride, int64_t n, T *dst,
+                     fm_beta beta);
 
 } // namespace fm_cuda
 

@@ -14,7 +14,7 @@
  * At the end of a tile a warp passes its 16 rows through shared memory, 64 columns at a time.
  * Memory is then accessed by whole lines, and a thread has the same eight columns in all tiles,
  * which it sums. The sum of a column is added over a block's rows in order, then over lanes and
- * warps as a tree, then over blocks in order (finish_partials). */
+ * warps as a tree, then over blocks in order (sums.cu). */
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
@@ -202,7 +202,9 @@ template <int K> static void line_as(fm_stream *stream, const line_call *call, u
 
 void linear(fm_stream *stream, const fm_gemm *g, void *workspace) {
     int64_t column_tiles = g->n / LINE_COLUMNS, groups = line_groups(g->m, g->n);
-    float *partial = g->sum.data ? (float *)workspace : NULL;
+    partial_sums sums = sums_of(NULL, groups, g->n, g->n, (float *)g->sum.data, g->sum.beta);
+    float *partial = NULL;
+    if (g->sum.data) partial = sums_place(stream, sums, linear_workspace(g), workspace);
     line_call call = {(const bf16 *)g->a,
                       (const bf16 *)g->b,
                       (const bf16 *)g->relu,
@@ -221,9 +223,8 @@ void linear(fm_stream *stream, const fm_gemm *g, void *workspace) {
     } else {
         line_as<256>(stream, &call, blocks);
     }
-    if (partial) {
-        finish_partials(stream, partial, groups, g->n, g->n, (float *)g->sum.data, g->sum.beta);
-    }
+    sums.partial = partial;
+    if (partial) end_sums(stream, sums);
 }
 
 } // namespace fm_cuda

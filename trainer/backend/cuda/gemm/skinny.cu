@@ -184,16 +184,18 @@ static void skinny_weights_of(fm_stream *stream, const fm_gemm *g, float *partia
 }
 
 void skinny_weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
-    float *partial = (float *)workspace;
+    int64_t n = g->m * g->n;
+    partial_sums sums =
+        sums_of(NULL, weights_blocks(g), n, n, (float *)g->c, g->beta != 0 ? FM_ADD : FM_WRITE);
+    float *partial = sums_place(stream, sums, skinny_weights_workspace(g), workspace);
     assert(g->ldc == g->n);
     if (g->m == SKINNY) {
         skinny_weights_of<SKINNY>(stream, g, partial);
     } else {
         skinny_weights_of<2 * SKINNY>(stream, g, partial);
     }
-    int64_t n = g->m * g->n;
-    finish_partials(stream, partial, weights_blocks(g), n, n, (float *)g->c,
-                    g->beta != 0 ? FM_ADD : FM_WRITE);
+    sums.partial = partial;
+    end_sums(stream, sums);
 }
 
 void skinny_spread(fm_stream *stream, const fm_gemm *g) {

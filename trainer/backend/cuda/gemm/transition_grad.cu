@@ -327,14 +327,20 @@ static void transition_grad_as(fm_stream *stream, const fm_transition *a,
     t.kept = rows_boxes(a->kept, a->hidden, rows, 16);
     t.dhidden = rows_boxes(dhidden, a->hidden, rows, 16);
     t.dx = rows_boxes(g->dx.data, C, rows, 16);
-    t.sums = sums, t.warp_sums = sums + sums_count(a);
-    t.chunks = (int)(a->hidden / S::CHUNK), t.tiles = (int)divide_up(rows, GROUP_ROWS);
+    t.tiles = (int)divide_up(rows, GROUP_ROWS);
     int64_t blocks = min_size(n_multiprocessor(), divide_up(t.tiles, RING_GROUPS));
+    partial_sums norm = norm_sums(blocks, C, g->dgamma, g->dbeta);
+    t.sums = sums, t.warp_sums = sums + sums_count(a);
+    if (a->end.gamma) {
+        t.sums = sums_place(stream, norm, (size_t)sums_count(a) * sizeof(float), sums);
+    }
+    t.chunks = (int)(a->hidden / S::CHUNK);
     t.turns = (int)divide_up(t.tiles, RING_GROUPS * blocks);
     t.offset = t.turns > 2 ? t.chunks / 2 : 0;
     launch_after(stream, wgmma_transition_grad<C>, (unsigned)blocks, RING_THREADS, BYTES, true, t);
     FM_LAUNCHED();
-    if (a->end.gamma) norm_finish(stream, sums, (unsigned)blocks, C, g->dgamma, g->dbeta);
+    norm.partial = t.sums;
+    if (a->end.gamma) end_sums(stream, norm);
 }
 
 /* With larger hidden layers, which are far beyond the L2 cache, a step was slower with this kernel

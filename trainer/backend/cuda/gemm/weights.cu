@@ -8,17 +8,20 @@
  *
  *     product     A block sums one tile of C over a share of the rows, fed by the copy engine, in
  *                 registers. There are about as many blocks as multiprocessors.
- *     finish      adds up the shares in order, and writes C and sum
+ *     sums.cu     adds up the shares in order, and writes C and sum
  *
  * Both operands of the products are tiles of 64 rows by 64 columns whose rows are summed over
  * (MN_MAJOR). The sums of A's columns are one more product, with a matrix of ones; only the blocks
  * of the first tile of columns of C make them. */
 #include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 
 namespace fm_cuda {
 
+/* A slice adds at most SLICE_SHARES shares, unless there are MOST_SLICES. */
+enum { MOST_SLICES = 16, SLICE_SHARES = 9 };
 enum { STEP_ROWS = 64, TILE_ELEMENTS = STEP_ROWS * 64, ONES_COLUMNS = 8 };
 
 /* -- shapes */
@@ -156,76 +159,6 @@ __global__ void __launch_bounds__(GROUPS *GROUP_THREADS + 32, 1)
     }
 }
 
-/* -- finish */
-
-/* Threads of a block, the loads that each has in flight, and the most slices of the shares. */
-enum { FINISH_THREADS = 256, FINISH_LOADS = 9, FINISH_SLICES = 16 };
-
-struct weights_end {
-    const float *partial;
-    int64_t share_size, c_size, ldc;
-    int shares, slices, row_tiles, tile_rows, tile_columns;
-    float *c, beta;
-    fm_out sum;
-    int sum_first;
-};
-
-/* Stores four numbers of the sum of all shares, from element `at` of a share on. Within a tile of
- * C, a share has the accumulators of the warps in order, each as 4 numbers per lane. */
-__device__ inline void weights_put(const weights_end &w, int64_t at, const float (&value)[4]) {
-    if (at >= w.c_size) {
-        float *sum = (float *)w.sum.data;
-        for (int i = 0; i < 4; i++) {
-            int64_t column = at - w.c_size + i - w.sum_first;
-            if (column >= 0) put(sum + column, w.sum.beta, value[i]);
-        }
-        return;
-    }
-    uint32_t place = (uint32_t)at / 4, lane = place % 32, eights = w.tile_columns / 8;
-    uint32_t eight = place / 32 % eights, warp = place / 32 / eights, warps = w.tile_rows / 16;
-    uint32_t tile = warp / warps;
-    int64_t row = tile % w.row_tiles * w.tile_rows + warp % warps * 16 + lane / 4;
-    int64_t column = tile / w.row_tiles * w.tile_columns + eight * 8 + lane % 4 * 2;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float2 *c = (float2 *)(w.c + (row + half * 8) * w.ldc + column);
-        float2 old = w.beta != 0 ? *c : make_float2(0, 0);
-        *c = make_float2(value[2 * half] + w.beta * old.x, value[2 * half + 1] + w.beta * old.y);
-    }
-}
-
-/* A thread adds four numbers over every slices-th share; then the slices are added in order. */
-__global__ void __launch_bounds__(FINISH_THREADS) weights_finish(const weights_end w) {
-    __shared__ float4 parts[FINISH_THREADS];
-    int width = FINISH_THREADS / w.slices, slice = threadIdx.x / width;
-    int64_t at = (blockIdx.x * (int64_t)width + threadIdx.x % width) * 4;
-    bool is_there = at < w.share_size;
-    float4 total = make_float4(0, 0, 0, 0);
-    wait_for_previous();
-    let_next_begin();
-    for (int first = slice; is_there && first < w.shares; first += w.slices * FINISH_LOADS) {
-        float4 x[FINISH_LOADS];
-#pragma unroll
-        for (int i = 0; i < FINISH_LOADS; i++) {
-            int share = first + i * w.slices;
-            x[i] = share < w.shares ? *(const float4 *)(w.partial + share * w.share_size + at)
-                                    : make_float4(0, 0, 0, 0);
-        }
-#pragma unroll
-        for (int i = 0; i < FINISH_LOADS; i++)
-            total.x += x[i].x, total.y += x[i].y, total.z += x[i].z, total.w += x[i].w;
-    }
-    parts[threadIdx.x] = total;
-    __syncthreads();
-    if (slice > 0 || !is_there) return;
-    for (int i = 1; i < w.slices; i++) {
-        float4 x = parts[i * width + threadIdx.x];
-        total.x += x.x, total.y += x.y, total.z += x.z, total.w += x.w;
-    }
-    const float value[4] = {total.x, total.y, total.z, total.w};
-    weights_put(w, at, value);
-}
-
 /* -- calls */
 
 bool weights_takes(const fm_gemm *g) {
@@ -233,7 +166,8 @@ bool weights_takes(const fm_gemm *g) {
     /* Without sums the library is faster, but for the smallest C over very many rows. */
     enum { ALONE_ROWS = 131072, ALONE_ELEMENTS = 128 * 128 };
     bool is_simple = g->batch == 1 && g->alpha == 1 && g->trans_a && !g->trans_b && g->c_is_acc &&
-                     !g->addend && g->epilogue == FM_EPILOGUE_NONE;
+                     !g->addend && g->epilogue == FM_EPILOGUE_NONE &&
+                     (g->beta == 0 || g->beta == 1);
     bool has_tiles = g->m % 64 == 0 && g->n % 64 == 0 && shape_of(g).tiles() <= n_multiprocessor();
     if (!is_simple || !has_tiles || g->k > INT32_MAX - STEP_ROWS) return false;
     return g->sum.data ? g->k >= FEWEST_ROWS && g->m * g->n <= MOST_ELEMENTS
@@ -263,28 +197,25 @@ static void product_as(fm_stream *stream, const weights_call &w, const weights_s
     FM_LAUNCHED();
 }
 
-static void finish(fm_stream *stream, const fm_gemm *g, const weights_call &w,
-                   const weights_shape &s) {
-    weights_end e;
-    e.partial = w.partial, e.share_size = w.share_size, e.c_size = g->m * g->n, e.ldc = g->ldc;
-    e.shares = w.shares, e.row_tiles = s.row_tiles;
-    e.tile_rows = s.groups * 64, e.tile_columns = s.columns;
-    e.c = (float *)g->c, e.beta = (float)g->beta;
-    e.sum = g->sum, e.sum_first = w.sum_first;
-    e.slices = 1;
-    while (e.slices < FINISH_SLICES && e.slices * FINISH_LOADS < e.shares)
-        e.slices *= 2;
-    int64_t width = FINISH_THREADS / e.slices;
-    launch_after(stream, weights_finish, (unsigned)divide_up(w.share_size / 4, width),
-                 FINISH_THREADS, 0, true, e);
-    FM_LAUNCHED();
+/* The shares' sums: C in tiles, then the sums of A's columns. */
+static partial_sums shares_of(const fm_gemm *g, const weights_shape &shape) {
+    partial_sums s = {};
+    s.stride = share_size(g), s.count = shape.shares, s.slices = 1;
+    while (s.slices < MOST_SLICES && s.slices * SLICE_SHARES < s.count)
+        s.slices *= 2;
+    s.target[0] = {g->c, g->m * g->n, 0, g->beta != 0 ? FM_ADD : FM_WRITE, false};
+    if (g->sum.data) s.target[1] = {g->sum.data, g->m, g->sum_first, g->sum.beta, false};
+    s.tiles = {shape.row_tiles, shape.groups * 64, shape.columns, g->ldc};
+    return s;
 }
 
 void weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
     weights_shape s = shape_of(g);
     weights_call w;
     w.a = boxes_of(g->a, g->m, g->k, g->lda), w.b = boxes_of(g->b, g->n, g->k, g->ldb);
-    w.partial = (float *)workspace, w.share_size = share_size(g);
+    partial_sums sums = shares_of(g, s);
+    sums.partial = w.partial = sums_place(stream, sums, weights_workspace(g), workspace);
+    w.share_size = share_size(g);
     w.m = (int)g->m, w.n = (int)g->n, w.row_tiles = s.row_tiles, w.tiles = s.tiles();
     w.shares = s.shares, w.steps = (int)divide_up(g->k, STEP_ROWS);
     w.sum_first = (int)(g->sum.data ? g->sum_first : g->m);
@@ -295,7 +226,7 @@ void weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
     } else {
         product_as<2, 128>(stream, w, s);
     }
-    finish(stream, g, w, s);
+    end_sums(stream, sums);
 }
 
 } // namespace fm_cuda

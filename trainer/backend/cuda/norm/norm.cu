@@ -1,114 +1,19 @@
 /* norm.cu: layer normalisation, alone (layernorm) and as the end of one sublayer with the beginning
  * of the next (update_norm: residual + dropout + LayerNorm), forward and backward.
  *
- * LANES lanes share a row; each has PARTS packs of V elements of it. ROWS rows are in flight, so a
- * warp loads 32 / LANES * ROWS rows before it starts to sum. x is read once; its statistics are
- * sums over the lanes. Rows that share a dropout mask are taken together (keep.cuh).
+ * norm_row.cuh describes how a warp holds rows. Rows that share a dropout mask are taken together
+ * (keep.cuh).
  *
  * Backward has one block per multiprocessor, which walks over its rows and loads the next ones
  * while it computes. Each lane sums dgamma and dbeta of its channels. The sums of a block's warps
- * are added in order, and a second launch adds the sums of the blocks in order. */
+ * are added in order, and sums.cu adds the sums of the blocks in order. */
 #include "trainer/backend/cuda/core/families.cuh"
-#include "trainer/backend/cuda/core/keep.cuh"
 #include "trainer/backend/cuda/norm/norm.cuh"
+#include "trainer/backend/cuda/norm/norm_row.cuh"
 
 namespace fm_cuda {
 
-enum { NORM_WARPS = 8, NORM_THREADS = NORM_WARPS * 32, FINISH_SLICES = 32 };
-
-template <int LANES_, int PARTS_, int V_, int ROWS_, int GRAD_ROWS_ = ROWS_> struct norm_shape {
-    static constexpr int LANES = LANES_, PARTS = PARTS_, V = V_;
-    static constexpr int ROWS = ROWS_, GRAD_ROWS = GRAD_ROWS_; /* in flight */
-    static constexpr int N = V * PARTS;                        /* elements of a row in a lane */
-    static constexpr int WIDTH = LANES * N;                    /* the most elements of a row */
-    static constexpr int GROUPS = 32 / LANES;                  /* rows that a warp takes at once */
-    /* Whether rows may have another width than WIDTH: elements beyond c are then 0. */
-    static constexpr bool IS_ANY = LANES == 32 && V == 1;
-    /* Backward: one block per multiprocessor, with as many warps as registers allow. */
-    static constexpr int GRAD_WARPS = N > 8 ? 8 : 16, SLOTS = IS_ANY ? 1 : 8;
-};
-
-/* The channel of element i of this lane. */
-template <typename S> __device__ inline int channel_of(int i) {
-    return ((i / S::V) * S::LANES + threadIdx.x % S::LANES) * S::V + i % S::V;
-}
-template <typename S> __device__ inline bool is_inside(int i, int64_t c) {
-    return !S::IS_ANY || channel_of<S>(i) < c;
-}
-
-/* A lane's elements of a row. */
-template <typename T, typename S> struct lane_row {
-    raw<T, S::V> part[S::PARTS];
-    __device__ inline float at(int i) const {
-        return part[i / S::V].at(i % S::V);
-    }
-    __device__ static inline lane_row of(const float *x) {
-        lane_row row;
-#pragma unroll
-        for (int p = 0; p < S::PARTS; p++)
-            row.part[p] = raw<T, S::V>::of(x + p * S::V);
-        return row;
-    }
-};
-
-template <typename T, typename S>
-__device__ inline lane_row<T, S> read_row(const T *row, int64_t c) {
-    lane_row<T, S> x = {};
-#pragma unroll
-    for (int p = 0; p < S::PARTS; p++)
-        if (is_inside<S>(p * S::V, c)) x.part[p] = read_raw<T, S::V>(row + channel_of<S>(p * S::V));
-    return x;
-}
-template <typename T, typename S>
-__device__ inline void write_row(T *row, int64_t c, const lane_row<T, S> &x) {
-#pragma unroll
-    for (int p = 0; p < S::PARTS; p++)
-        if (is_inside<S>(p * S::V, c)) write_raw<T, S::V>(row + channel_of<S>(p * S::V), x.part[p]);
-}
-
-/* The sum over the lanes of a row; every lane gets it. */
-template <typename S> __device__ inline float row_sum(float x) {
-#pragma unroll
-    for (int step = S::LANES / 2; step > 0; step /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
-
-struct row_statistics {
-    float mean, rstd;
-};
-
-template <typename T, typename S>
-__device__ inline row_statistics statistics_of(const lane_row<T, S> &x, int64_t c, float eps) {
-    float total = 0, squares = 0, inverse = 1.0f / (float)c;
-#pragma unroll
-    for (int i = 0; i < S::N; i++)
-        total += x.at(i);
-    float mean = row_sum<S>(total) * inverse;
-#pragma unroll
-    for (int i = 0; i < S::N; i++) {
-        float d = is_inside<S>(i, c) ? x.at(i) - mean : 0;
-        squares += d * d;
-    }
-    return {mean, 1.0f / sqrtf(row_sum<S>(squares) * inverse + eps)};
-}
-
-template <typename T, typename S>
-__device__ inline lane_row<T, S> normalised(const lane_row<T, S> &x, row_statistics of,
-                                            const lane_row<T, S> &gamma,
-                                            const lane_row<T, S> &beta) {
-    float y[S::N];
-#pragma unroll
-    for (int i = 0; i < S::N; i++)
-        y[i] = (x.at(i) - of.mean) * of.rstd * gamma.at(i) + beta.at(i);
-    return lane_row<T, S>::of(y);
-}
-
-/* The number of this lane's group of rows in the grid, for blocks of `warps` warps. */
-template <typename S> __device__ inline uint32_t first_group(uint32_t warps) {
-    uint32_t warp = blockIdx.x * warps + threadIdx.x / 32;
-    return warp * S::GROUPS + threadIdx.x % 32 / S::LANES;
-}
+enum { NORM_SLICES = 32 };
 
 /* -- forward */
 
@@ -117,8 +22,8 @@ __global__ void __launch_bounds__(NORM_THREADS) layernorm_kernel(fm_layernorm a,
     uint32_t group = first_group<S>(NORM_WARPS);
     keep_run run = {};
     if (group < k.runs) run = keep_run_at(k, group, S::ROWS);
-    lane_row<T, S> x[S::ROWS], gamma = read_row<T, S>((const T *)a.gamma, a.c),
-                               beta = read_row<T, S>((const T *)a.beta, a.c);
+    lane_row<T, S> x[S::ROWS], gamma = read_weights<T, S>(a.gamma, a.c, 1),
+                               beta = read_weights<T, S>(a.beta, a.c, 0);
 #pragma unroll
     for (int t = 0; t < S::ROWS; t++) {
         int64_t r = t < run.count ? run.row + t * run.step : 0;
@@ -285,7 +190,7 @@ __device__ inline lane_row<T, S> add_old(const grad_rows<T, S> &rows, int t, flo
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
     layernorm_grad_kernel(fm_layernorm_grad a, keep_runs k, float *partial) {
-    lane_row<T, S> gamma = read_row<T, S>((const T *)a.gamma, a.c);
+    lane_row<T, S> gamma = read_weights<T, S>(a.gamma, a.c, 1);
     lane_sums<S> sums = {};
     uint32_t stride = gridDim.x * S::GRAD_WARPS * S::GROUPS, group = first_group<S>(S::GRAD_WARPS);
     uint32_t warp = group - threadIdx.x % 32 / S::LANES;
@@ -297,7 +202,9 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
         for (int t = 0; t < S::GRAD_ROWS; t++) {
             int64_t r = rows.run.row + t * rows.run.step;
             float dx[S::N];
-            norm_grad_row<T, S>(rows.x[t], rows.dy[t], gamma, rows.of[t], a.c, sums, dx);
+            row_statistics of = rows.of[t];
+            if (!a.mean) of = statistics_of<T, S>(rows.x[t], a.c, (float)a.eps);
+            norm_grad_row<T, S>(rows.x[t], rows.dy[t], gamma, of, a.c, sums, dx);
             if (t < rows.run.count && a.dx.data) {
                 write_row<T, S>((T *)a.dx.data + r * a.lddx, a.c, add_old<T, S>(rows, t, dx));
             }
@@ -345,56 +252,7 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
     if (partial) leave_sums<S>(sums, d.c, partial);
 }
 
-/* dgamma and dbeta from the sums of `count` blocks. A block here makes 32 channels; it sums the
- * partial vectors in slices and adds the slices in order. */
-__global__ void __launch_bounds__(32 * FINISH_SLICES)
-    norm_finish_kernel(const float *partial, int count, int64_t c, fm_out dgamma, fm_out dbeta) {
-    __shared__ double slice[FINISH_SLICES][32];
-    cudaGridDependencySynchronize(); /* this kernel may start while the sums are still being made */
-    int64_t i = blockIdx.x * (int64_t)32 + threadIdx.x;
-    double total = 0;
-    if (i < 2 * c) {
-#pragma unroll 9
-        for (int p = threadIdx.y; p < count; p += FINISH_SLICES)
-            total += (double)partial[p * 2 * c + i];
-    }
-    slice[threadIdx.y][threadIdx.x] = total;
-    __syncthreads();
-    if (threadIdx.y > 0 || i >= 2 * c) return;
-#pragma unroll
-    for (int s = 1; s < FINISH_SLICES; s++)
-        total += slice[s][threadIdx.x];
-    fm_out out = i < c ? dgamma : dbeta;
-    if (out.data) put((float *)out.data + i % c, out.beta, (float)total);
-}
-
 /* -- launches */
-
-/* Which shape of kernel takes a row: by its width in packs of 16 bytes when all operands are even
- * (aligned, whole packs), else ANY by single elements, at most 1024. */
-enum norm_path { NORM_64, NORM_128, NORM_256, NORM_384, NORM_ANY };
-
-static norm_path choose_norm(int64_t c, bool is_even) {
-    assert(c <= 1024);
-    return !is_even   ? NORM_ANY
-           : c == 64  ? NORM_64
-           : c == 128 ? NORM_128
-           : c == 256 ? NORM_256
-           : c == 384 ? NORM_384
-                      : NORM_ANY;
-}
-
-/* Calls f with the shape of the path. */
-template <typename T, typename F> static void with_shape(norm_path path, F f) {
-    constexpr int V = vector_of<T>(), TWO = V == 8 ? 2 : 1;
-    switch (path) {
-    case NORM_64: f(norm_shape<64 / V, 1, V, 4, 2>()); return;
-    case NORM_128: f(norm_shape<128 / V, 1, V, 4, 2>()); return;
-    case NORM_256: f(norm_shape<32, 8 / V, V, 2 * TWO, TWO>()); return;
-    case NORM_384: f(norm_shape<32 / TWO, 3, V, 1>()); return;
-    default: f(norm_shape<32, 32, 1, 1>()); return;
-    }
-}
 
 template <typename S> static unsigned blocks_of(const keep_runs &k) {
     return (unsigned)divide_up((int64_t)k.lines * k.runs, NORM_WARPS * S::GROUPS);
@@ -414,25 +272,19 @@ size_t update_norm_grad_workspace(int64_t rows, int64_t c) {
     return layernorm_grad_workspace(rows, c);
 }
 
-/* Launched so that its blocks may start before the previous kernel ends; they wait for it. */
-void norm_finish(fm_stream *stream, const float *partial, unsigned count, int64_t c, fm_out dgamma,
-                 fm_out dbeta) {
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t how = {};
-    how.gridDim = dim3((unsigned)divide_up(2 * c, 32));
-    how.blockDim = dim3(32, FINISH_SLICES);
-    how.stream = queue(stream);
-    how.attrs = &early, how.numAttrs = 1;
-    FM_CUDA(cudaLaunchKernelEx(&how, norm_finish_kernel, partial, (int)count, c, dgamma, dbeta));
+partial_sums norm_sums(int64_t count, int64_t c, fm_out dgamma, fm_out dbeta) {
+    partial_sums s = {};
+    s.stride = 2 * c, s.count = (int)count, s.slices = NORM_SLICES;
+    s.target[0] = {dgamma.data, c, 0, dgamma.beta, false};
+    s.target[1] = {dbeta.data, c, 0, dbeta.beta, false};
+    return s;
 }
 
 template <typename T> void layernorm(fm_stream *stream, const fm_layernorm *a) {
     bool is_even = is_aligned(a->x) && is_aligned(a->y) && is_aligned(a->gamma) &&
                    is_aligned(a->beta) && is_whole<T>(a->ldx) && is_whole<T>(a->ldy);
     if (a->rows == 0) return;
-    with_shape<T>(choose_norm(a->c, is_even), [=](auto shape) {
+    with_shape<T, true>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::ROWS);
         layernorm_kernel<T, S><<<blocks_of<S>(k), NORM_THREADS, 0, queue(stream)>>>(*a, k);
@@ -442,20 +294,24 @@ template <typename T> void layernorm(fm_stream *stream, const fm_layernorm *a) {
 
 template <typename T>
 void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *a, void *workspace) {
-    float *partial = a->dgamma.data || a->dbeta.data ? (float *)workspace : NULL;
+    bool has_sums = a->dgamma.data || a->dbeta.data;
     bool is_even = is_aligned(a->x) && is_aligned(a->dy) && is_aligned(a->gamma) &&
                    is_aligned(a->dx.data) && is_whole<T>(a->ldx) && is_whole<T>(a->lddy) &&
                    is_whole<T>(a->lddx);
-    with_shape<T>(choose_norm(a->c, is_even), [=](auto shape) {
+    with_shape<T, true>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::GRAD_ROWS);
         unsigned blocks = grad_blocks_of<S>(k);
+        partial_sums sums = norm_sums(blocks, a->c, a->dgamma, a->dbeta);
+        size_t bytes = layernorm_grad_workspace(a->rows, a->c);
+        float *partial = has_sums ? sums_place(stream, sums, bytes, workspace) : NULL;
         if (blocks > 0) {
             layernorm_grad_kernel<T, S>
                 <<<blocks, S::GRAD_WARPS * 32, 0, queue(stream)>>>(*a, k, partial);
             FM_LAUNCHED();
         }
-        if (partial) norm_finish(stream, partial, blocks, a->c, a->dgamma, a->dbeta);
+        sums.partial = partial;
+        if (has_sums) end_sums(stream, sums);
     });
 }
 
@@ -464,7 +320,7 @@ void update_norm(fm_stream *stream, const fm_update_norm *a, const void *residua
                  void *y, void *n) {
     bool is_even = is_aligned(residual) && is_aligned(x) && is_aligned(y) && is_aligned(n) &&
                    is_aligned(a->gamma) && is_aligned(a->beta);
-    with_shape<T>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
+    with_shape<T, false>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = keep_runs_of(a->dropout, S::ROWS);
         if (k.lines * k.runs == 0) return;
@@ -477,19 +333,23 @@ void update_norm(fm_stream *stream, const fm_update_norm *a, const void *residua
 template <typename T>
 void update_norm_grad(fm_stream *stream, const fm_update_norm *a, const fm_update_norm_grad *g,
                       void *workspace) {
-    float *partial = g->dgamma.data || g->dbeta.data ? (float *)workspace : NULL;
+    bool has_sums = g->dgamma.data || g->dbeta.data;
     bool is_even = is_aligned(g->y) && is_aligned(g->dn) && is_aligned(g->dy.data) &&
                    is_aligned(g->dupdate) && is_aligned(a->gamma);
-    with_shape<T>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
+    with_shape<T, false>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = keep_runs_of(a->dropout, S::GRAD_ROWS);
         unsigned blocks = grad_blocks_of<S>(k);
+        partial_sums sums = norm_sums(blocks, a->dropout.c, g->dgamma, g->dbeta);
+        size_t bytes = layernorm_grad_workspace(0, a->dropout.c);
+        float *partial = has_sums ? sums_place(stream, sums, bytes, workspace) : NULL;
         if (blocks > 0) {
             update_norm_grad_kernel<T, S>
                 <<<blocks, S::GRAD_WARPS * 32, 0, queue(stream)>>>(*a, *g, k, partial);
             FM_LAUNCHED();
         }
-        if (partial) norm_finish(stream, partial, blocks, a->dropout.c, g->dgamma, g->dbeta);
+        sums.partial = partial;
+        if (has_sums) end_sums(stream, sums);
     });
 }
 

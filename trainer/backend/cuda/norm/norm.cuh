@@ -3,13 +3,13 @@
 #ifndef FM_BACKEND_CUDA_NORM_CUH
 #define FM_BACKEND_CUDA_NORM_CUH
 
-#include "trainer/backend/cuda/core/common.cuh"
+#include "trainer/backend/cuda/core/sums.cuh"
 
 namespace fm_cuda {
 
-/* dgamma and dbeta (+)= the sums over `count` blocks of partial [count, 2, c], added in order. */
-void norm_finish(fm_stream *stream, const float *partial, unsigned count, int64_t c, fm_out dgamma,
-                 fm_out dbeta);
+/* dgamma and dbeta (+)= the sums over `count` blocks of [count, 2, c]. The caller sets
+ * `partial`. */
+partial_sums norm_sums(int64_t count, int64_t c, fm_out dgamma, fm_out dbeta);
 
 } // namespace fm_cuda
 

@@ -487,12 +487,16 @@ static void gradient_of_weight(fm_stream *stream, const fm_outer *o, const fm_ou
 static void pack_dz(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
                     const dz_pack &dz) {
     int blocks = dz_pack_blocks(o->n_i, o->n_j);
-    outer_pack_dz<<<(unsigned)blocks, PACK_THREADS, 0, queue(stream)>>>(dz);
-    FM_LAUNCHED();
+    partial_sums sums =
+        sums_of(NULL, blocks, DZ_C, DZ_C, (float *)grad->dbias.data, grad->dbias.beta);
+    dz_pack call = dz;
     if (grad->dbias.data) {
-        finish_partials<float>(stream, dz.sums, blocks, DZ_C, DZ_C, (float *)grad->dbias.data,
-                               grad->dbias.beta);
+        call.sums = sums_place(stream, sums, (size_t)blocks * DZ_C * sizeof(float), dz.sums);
     }
+    outer_pack_dz<<<(unsigned)blocks, PACK_THREADS, 0, queue(stream)>>>(call);
+    FM_LAUNCHED();
+    sums.partial = call.sums;
+    if (grad->dbias.data) end_sums(stream, sums);
 }
 
 void outer_chain_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,

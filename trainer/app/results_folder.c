@@ -1,5 +1,5 @@
-/* predict_folder.c: see predict_folder.h. */
-#include "trainer/app/predict_folder.h"
+/* results_folder.c: see results_folder.h. */
+#include "trainer/app/results_folder.h"
 
 #include "proto/base/directory.h"
 #include "trainer/checkpoint/checkpoint.h"
@@ -38,7 +38,7 @@ static fm_status is_dataset(const char *folder, bool *ret_is, fm_error *reterr) 
     return status;
 }
 
-fm_status fm_predict_folder_check(const char *folder, fm_error *reterr) {
+fm_status fm_results_folder_check(const char *folder, fm_error *reterr) {
     fm_path_kind kind;
     fm_checkpoint_place place;
     bool is_cache = false, is_run = false, is_data = false, is_locked = false;
@@ -50,7 +50,9 @@ fm_status fm_predict_folder_check(const char *folder, fm_error *reterr) {
     if (!status) status = is_dataset(folder, &is_data, reterr);
     if (!status) status = has(folder, "lock", &is_locked, reterr); /* every command leaves one */
     if (status) return status;
-    is_run |= !fm_checkpoint_find(folder, FM_CHECKPOINT_END, &place, NULL);
+    status = fm_checkpoint_find(folder, FM_CHECKPOINT_END, &place, reterr);
+    if (status && status != FM_ERR_NOT_FOUND) return status;
+    is_run |= !status;
     if (is_cache) return refuse(folder, "a cache of foldmill build", reterr);
     if (is_run) return refuse(folder, "the folder of a training run", reterr);
     return is_data && !is_locked ? refuse(folder, "a dataset", reterr) : FM_OK;
