@@ -53,34 +53,30 @@ __device__ inline void fetch_part(const grad_call &c, batch_tiles<C> &to, uint32
     }
 }
 
-/* A lane's position in a batch's tiles. */
-struct dbias_place : walk_place {
-    uint64_t k, v;      /* operands: the group's keys */
-    float upper, lower; /* as in walk_keys */
-};
-
-/* Adds dS^T of the warp group's 64 keys x 32 queries of one batch, half `half`, to its sum. */
+/* Adds dS^T of the warp group's 64 keys x 32 queries of one batch to its sum. */
 template <int C>
-__device__ inline void dbias_step(const grad_call &call, const dbias_place &at, int half,
-                                  const bias_tile<4> &b, float (*sum)[4]) {
+__device__ inline void dbias_step(const walk_keys<C> &keys, const walk_place &at, int half,
+                                  const grad_call &call, bias_tile<4> &b, float (*sum)[4]) {
     float s[4][4], dp[4][4];
+#pragma unroll
+    for (int j = 0; j < 2; j++) /* keeps the bias packed from batch to batch */
+        asm volatile(""
+                     : "+r"(b.part[j].x), "+r"(b.part[j].y), "+r"(b.part[j].z), "+r"(b.part[j].w));
     uint64_t q = operand_after(at.q, half * STEP * C), d = operand_after(at.d, half * STEP * C);
-    start_shifts(s, at, half);
-    add_bias(s, call, at.diagonal, b);
-    start_deltas(dp, at, half);
+    start_products<true>(s, dp, at, half, call.space.bias_factor, b);
     products_pin(s);
     products_pin(dp);
     products_begin();
 #pragma unroll
     for (int i = 0; i < C / 16; i++)
-        wgmma<K_MAJOR, K_MAJOR>(s, operand_after(at.k, 16 * i), operand_after(q, 16 * i), true);
+        wgmma<K_MAJOR>(s, keys.k[i], operand_after(q, 16 * i), true);
     products_commit();
 #pragma unroll
     for (int i = 0; i < C / 16; i++)
-        wgmma<K_MAJOR, K_MAJOR>(dp, operand_after(at.v, 16 * i), operand_after(d, 16 * i), true);
+        wgmma<K_MAJOR>(dp, keys.v[i], operand_after(d, 16 * i), true);
     products_commit();
     products_wait<1>(s);
-    weights_from_logits(s, call.slope, at.upper, at.lower);
+    weights_from_logits(s, call.slope, keys);
     products_wait<0>(dp);
 #pragma unroll
     for (int n = 0; n < 4; n++)
@@ -117,19 +113,19 @@ __device__ inline void strip_bias(const grad_call &c, int plane, int first, int 
  * `query`. */
 template <int C>
 __device__ inline void dbias_batch(const grad_call &call, const batch_tiles<C> &here, int key,
-                                   int query, const bias_tile<4> (&b)[2], float (&sum)[8][4]) {
-    dbias_place at = {};
-    at.k = tile_operand<C, K_MAJOR>(here.k + key / 64 * 64 * C);
-    at.v = tile_operand<C, K_MAJOR>(here.v + key / 64 * 64 * C);
-    at.upper = here.term[key + threadIdx.x % 32 / 4];
-    at.lower = here.term[key + threadIdx.x % 32 / 4 + 8];
+                                   int query, bias_tile<4> (&b)[2], float (&sum)[8][4]) {
+    walk_keys<C> keys;
+    walk_place at = {};
+    tile_rows<C>(keys.k, here.k, key);
+    tile_rows<C>(keys.v, here.v, key);
+    keys.upper = here.term[key + threadIdx.x % 32 / 4];
+    keys.lower = here.term[key + threadIdx.x % 32 / 4 + 8];
     at.columns = shared_address(here.shift) + query * 8 + threadIdx.x % 4 * 16;
     at.minus_delta = sizeof here.shift;
-    at.diagonal = diagonal_of(call.bias_factor);
     at.q = tile_operand<C, K_MAJOR>(here.q + query * C);
     at.d = tile_operand<C, K_MAJOR>(here.d + query * C);
-    dbias_step<C>(call, at, 0, b[0], sum);
-    dbias_step<C>(call, at, 1, b[1], sum + 4);
+    dbias_step<C>(keys, at, 0, call, b[0], sum);
+    dbias_step<C>(keys, at, 1, call, b[1], sum + 4);
 }
 
 /* blockIdx: x = key tile + key tiles * query tile, y = head + n_head * group, z = chunk. */

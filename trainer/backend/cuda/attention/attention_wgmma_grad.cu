@@ -135,9 +135,7 @@ __device__ inline void walk_step(walk_keys<C> &keys, const walk_place &at, int h
     float s[4][4], dp[4][4];
     uint32_t ds[2][4];
     uint64_t q = operand_after(at.q, half * STEP * C), d = operand_after(at.d, half * STEP * C);
-    start_shifts(s, at, half);
-    if (BIASED) bias_add<4>(s, call.space.bias_factor, b);
-    start_deltas(dp, at, half);
+    start_products<BIASED>(s, dp, at, half, call.space.bias_factor, b);
     if (BIASED) bias_load<4>(&b, next_bias);
     products_pin(s);
     products_pin(dp);
@@ -374,10 +372,6 @@ static grad_call call_of(const fm_attention *a, const fm_attention_grad *grad,
     c.n_head = (int)a->n_head, c.c_head = (int)a->c_head;
     c.items = (int)(a->n_group * a->n_batch * a->n_head);
     c.scale = (float)a->scale, c.inverse = (float)(1 / a->scale);
-    bf16 factor = __float2bfloat16_rn(space.bias_factor);
-    c.bias_factor = __bfloat16_as_ushort(factor);
-    c.bias_rest =
-        __bfloat16_as_ushort(__float2bfloat16_rn(space.bias_factor - __bfloat162float(factor)));
     c.slope = c.scale * LOG2E, c.mask_factor = (float)a->mask_value * LOG2E;
     return c;
 }

@@ -46,9 +46,6 @@ struct grad_call {
     float scale, inverse; /* and 1 / scale */
     float slope;          /* scale log2(e) */
     float mask_factor;    /* mask_value log2(e) */
-    uint16_t bias_factor,
-        bias_rest; /* bf16, their sum: what the bias is multiplied with. The second
-                                      * is 0 where the forward rounds that number to bf16, too */
 };
 
 /* One item of the walk: a (group, batch, head). */
@@ -75,7 +72,6 @@ struct walk_bias {
 struct walk_place {
     uint32_t columns, ds; /* this lane's columns in shift(); the row of dS^T that it stores */
     uint32_t minus_delta; /* bytes from shift() to minus_delta() */
-    uint32_t diagonal;    /* of bias_factor */
     uint64_t q, d;        /* operands; K_MAJOR and MN_MAJOR share the descriptor */
 };
 
@@ -87,46 +83,36 @@ __device__ inline float4 load_shared(uint32_t address) {
     return x;
 }
 
-/* s += bias * the call's bias_factor, by products of single warps. The bias of a tile is in the
- * order of a left operand. */
-__device__ inline void add_bias(float (&s)[4][4], const grad_call &call, uint32_t diagonal,
-                                const bias_tile<4> &b) {
+__device__ inline float2 load_shared_two(uint32_t address) {
+    float2 x;
+    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address));
+    return x;
+}
+
+/* Sets s to bias * factor + shift of the column, and dp to -delta of the column. */
+template <bool BIASED>
+__device__ inline void start_products(float (&s)[4][4], float (&dp)[4][4], const walk_place &at,
+                                      int half, float factor, const bias_tile<4> &b) {
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-        mma_eight(s[2 * j], b.part[j].x, b.part[j].y, diagonal);
-        mma_eight(s[2 * j + 1], b.part[j].z, b.part[j].w, diagonal);
+    for (int n = 0; n < 4; n++) {
+        uint32_t address = at.columns + (half * 4 + n) * 64;
+        float2 shift = load_shared_two(address);
+        s[n][0] = s[n][2] = shift.x;
+        s[n][1] = s[n][3] = shift.y;
+        *(float4 *)dp[n] = load_shared(address + at.minus_delta);
     }
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        uint32_t rest = diagonal_of(call.bias_rest);
-        mma_eight_if(call.bias_rest, s[2 * j], b.part[j].x, b.part[j].y, rest);
-        mma_eight_if(call.bias_rest, s[2 * j + 1], b.part[j].z, b.part[j].w, rest);
-    }
+    if (BIASED) bias_add<4>(s, factor, b);
 }
 
-/* Sets s to the shift of its column. */
-__device__ inline void start_shifts(float (&s)[4][4], const walk_place &at, int half) {
-#pragma unroll
-    for (int n = 0; n < 4; n++)
-        *(float4 *)s[n] = load_shared(at.columns + (half * 4 + n) * 64);
-}
-
-/* Sets dp to -delta of its column. */
-__device__ inline void start_deltas(float (&dp)[4][4], const walk_place &at, int half) {
-#pragma unroll
-    for (int n = 0; n < 4; n++)
-        *(float4 *)dp[n] = load_shared(at.columns + (half * 4 + n) * 64 + at.minus_delta);
-}
-
-/* s = 2^(s * slope + mask term of the row): logits become weights. `upper`, `lower`: the mask terms
- * of this lane's rows. */
-__device__ inline void weights_from_logits(float (&s)[4][4], float slope, float upper,
-                                           float lower) {
+/* s = 2^(s * slope + mask term of the row): logits become weights. */
+template <int C>
+__device__ inline void weights_from_logits(float (&s)[4][4], float slope,
+                                           const walk_keys<C> &keys) {
 #pragma unroll
     for (int n = 0; n < 4; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            s[n][i] = exp2_fast(s[n][i] * slope + (i < 2 ? upper : lower));
+            s[n][i] = exp2_fast(s[n][i] * slope + (i < 2 ? keys.upper : keys.lower));
 }
 
 /* Reads threadIdx.x again, so that the compiler does not keep or spill values derived from it. */
@@ -319,7 +305,7 @@ __device__ inline void weights_to_gradients(walk_keys<C> &keys, float slope, uin
         wgmma<K_MAJOR>(dp, keys.v[k], operand_after(d, 16 * k), true);
     products_commit();
     products_wait<1>(s);
-    weights_from_logits(s, slope, keys.upper, keys.lower);
+    weights_from_logits(s, slope, keys);
 #pragma unroll
     for (int k = 0; k < 2; k++)
         accumulator_rows(weights[k], s, k);

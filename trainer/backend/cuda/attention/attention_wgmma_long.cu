@@ -221,9 +221,7 @@ __device__ inline void pass_step(walk_keys<C> &keys, const pass_place &at, int h
     float s[4][4], dp[4][4];
     uint32_t ds[2][4];
     uint64_t q = operand_after(at.q, half * STEP * C), d = operand_after(at.d, half * STEP * C);
-    start_shifts(s, at, half);
-    if (BIASED) add_bias(s, call, at.diagonal, b);
-    start_deltas(dp, at, half);
+    start_products<BIASED>(s, dp, at, half, call.space.bias_factor, b);
     if (BIASED) bias_stream(&b, next_bias);
     products_pin(s);
     products_pin(dp);
@@ -255,13 +253,11 @@ __device__ inline void pass_step(walk_keys<C> &keys, const pass_place &at, int h
 }
 
 template <int C>
-__device__ inline pass_place place_of_pass(const grad_call &call, const pass_memory<C> &memory,
-                                           int turn) {
+__device__ inline pass_place place_of_pass(const pass_memory<C> &memory, int turn) {
     pass_place at = {};
     unsigned group = __shfl_sync(0xffffffffu, threadIdx.x / GROUP_THREADS, 0);
     at.columns = shared_address(memory.shift()) + threadIdx.x % 4 * 16;
     at.minus_delta = (uint32_t)memory.queries * 8;
-    at.diagonal = diagonal_of(call.bias_factor);
     at.k = tile_operand<C, K_MAJOR>(memory.k(turn) + group * GROUP_ROWS * C);
     at.q = tile_operand<C, K_MAJOR>(memory.q());
     at.d = tile_operand<C, K_MAJOR>(memory.d());
@@ -356,7 +352,7 @@ __device__ inline void walk_pass(const grad_call &call, const pass_memory<C> &me
     unsigned others = blockDim.x / GROUP_THREADS - 1; /* 0, 1 or 3 */
     unsigned count = w.passes * (unsigned)tiles;
     unsigned group = __shfl_sync(0xffffffffu, threadIdx.x / GROUP_THREADS, 0);
-    pass_place at = place_of_pass<C>(call, memory, (int)(w.passes & 1));
+    pass_place at = place_of_pass<C>(memory, (int)(w.passes & 1));
 #pragma unroll 1
     for (int tile = 0; tile <= tiles; tile++, count++) {
         if (tile < tiles) {

@@ -69,25 +69,7 @@ __device__ inline void mma(float d[4], const uint32_t a[4], uint32_t b0, uint32_
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* d += a b with a sum over eight: A [16, 8] is a0 and a1 of the left operand above, B [8, 8] is b0.
- * D's layout, rounded and packed by pairs, is that of A. */
-__device__ inline void mma_eight(float d[4], uint32_t a0, uint32_t a1, uint32_t b) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                 "{%4,%5}, {%6}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a0), "r"(a1), "r"(b));
-}
-/* The same if `is_there`, which is the same for all lanes. It is no branch, before which products
- * of a warp group that are under way would have to end. */
-__device__ inline void mma_eight_if(uint32_t is_there, float d[4], uint32_t a0, uint32_t a1,
-                                    uint32_t b) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %7, 0;\n"
-                 "@p mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                 "{%4,%5}, {%6}, {%0,%1,%2,%3};\n}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a0), "r"(a1), "r"(b), "r"(is_there));
-}
-/* d = a b. */
+/* d = a b with a sum over eight: A [16, 8] is a0 and a1 of the left operand above, B [8, 8] is b. */
 __device__ inline void mma_eight_first(float d[4], uint32_t a0, uint32_t a1, uint32_t b) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
                  "{%4,%5}, {%6}, {%7,%7,%7,%7};"
@@ -95,7 +77,7 @@ __device__ inline void mma_eight_first(float d[4], uint32_t a0, uint32_t a1, uin
                  : "r"(a0), "r"(a1), "r"(b), "f"(0.0f));
 }
 
-/* The right operand of mma_eight that is `element` on the diagonal and 0 elsewhere. */
+/* The right operand of mma_eight_first that is `element` on the diagonal and 0 elsewhere. */
 __device__ inline uint32_t diagonal_of(uint16_t element) {
     int lane = threadIdx.x % 32;
     return lane / 8 == lane % 4 ? (uint32_t)element << lane / 4 % 2 * 16 : 0;
