@@ -69,7 +69,8 @@ __device__ inline void mma(float d[4], const uint32_t a[4], uint32_t b0, uint32_
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* d = a b with a sum over eight: A [16, 8] is a0 and a1 of the left operand above, B [8, 8] is b. */
+/* d = a b with a sum over eight. A [16, 8] is a0 and a1 of the left operand above, B [8, 8] is b.
+ */
 __device__ inline void mma_eight_first(float d[4], uint32_t a0, uint32_t a1, uint32_t b) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
                  "{%4,%5}, {%6}, {%7,%7,%7,%7};"
