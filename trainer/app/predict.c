@@ -570,14 +570,16 @@ static fm_predict_run_options run_options(const predict_settings *set, const pre
 /* Prints the last line of a command that has done its work. */
 static void print_outputs(const predict_settings *set, const fm_predict_run_options *options,
                           const fm_results *results, const fm_predict_pace *pace, double all_s) {
-    printf("outputs   %s/summary.csv, %llu prediction%s", set->out,
-           (unsigned long long)pace->n_done, fm_plural(pace->n_done));
+    const uint64_t n_failed = fm_results_n_failed(results), n_made = pace->n_done - n_failed;
+    printf("outputs   %s/summary.csv, %llu prediction%s", set->out, (unsigned long long)n_made,
+           fm_plural(n_made));
     if (pace->n_resumed) printf(" (%llu done earlier)", (unsigned long long)pace->n_resumed);
+    if (n_failed) printf(", %llu failed", (unsigned long long)n_failed);
     if (options->n_refused) {
         printf(", %u input%s refused", options->n_refused, fm_plural(options->n_refused));
     }
     printf(", %.1f s", all_s);
-    bool has_rate = set->distils && pace->n_done > pace->n_resumed + fm_results_n_failed(results);
+    bool has_rate = set->distils && n_made > pace->n_resumed;
     if (has_rate) printf(", %.0f an hour", hourly_rate(pace));
     fputc('\n', stdout);
 }

@@ -109,9 +109,10 @@ static fm_status look_at_foreign(const char *path, fm_arena *arena, fm_predict_m
     }
     if (found.n_difference) {
         return fm_fail_in(reterr, FM_ERR_DATA, path,
-                          "these weights fit no model of foldmill; the nearest is %s, where %zu "
-                          "arrays differ. `foldmill import %s --out FILE` lists them",
-                          found.name, found.n_difference, path);
+                          "these weights fit no model of foldmill; the nearest is %s, from which "
+                          "%zu array%s. `foldmill import %s --out FILE` lists them",
+                          found.name, found.n_difference,
+                          found.n_difference == 1 ? " differs" : "s differ", path);
     }
     model->config.data.max_msa_clusters = FOREIGN_CLUSTERS;
     model->config.data.max_extra_msa = FOREIGN_EXTRA;
