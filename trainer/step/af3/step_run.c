@@ -267,6 +267,7 @@ void fm_af3_trainer_confidence(fm_af3_trainer *t) {
 
 void fm_af3_trainer_announce(fm_af3_trainer *t, const fm_af3_features *next) {
     t->next = next;
+    if (!next) t->written = NULL;
 }
 
 /* Runs the sample again, checking what every step of its passes writes. All passes run, because
