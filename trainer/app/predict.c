@@ -599,6 +599,7 @@ static fm_status run(predict_settings *set, const predict_models *models, fm_pre
             fm_predict_print_kept(results, set->min_plddt);
         } else {
             fm_predict_print_best(results);
+            fm_predict_print_pages(set->out, results);
         }
         print_outputs(set, &options, results, &p.pace, all_s);
     }

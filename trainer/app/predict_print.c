@@ -1,6 +1,8 @@
 /* predict_print.c: see predict_print.h. */
 #include "trainer/app/predict_print.h"
 
+#include "trainer/predict/chain_file.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -18,6 +20,18 @@ void fm_predict_print_best(const fm_results *results) {
     }
     if (results->n_chain <= N_SHOWN) return;
     printf("and %u more; summary.csv has all\n", results->n_chain - N_SHOWN);
+}
+
+void fm_predict_print_pages(const char *out, const fm_results *results) {
+    char name[FM_CHAIN_FILE_MOST + 1];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < results->n_chain; i++) {
+        const fm_result_chain *chain = &results->chain[i];
+        if (!chain->name || fm_results_find_best(results, chain) == UINT32_MAX) continue;
+        if (n++ == 0) fm_chain_file_name(chain->name, name);
+    }
+    if (n == 1) printf("page      %s/%s/%s.html\n", out, name, name);
+    if (n > 1) printf("pages     %s/CHAIN/CHAIN.html\n", out);
 }
 
 void fm_predict_print_kept(const fm_results *results, double least_plddt) {

@@ -8,6 +8,9 @@
 /* Prints the best prediction of each chain. */
 void fm_predict_print_best(const fm_results *results);
 
+/* Prints where the page of the only predicted chain is, or where all pages are. */
+void fm_predict_print_pages(const char *out, const fm_results *results);
+
 /* Prints how many structures have a mean pLDDT of at least least_plddt; there is one run. */
 void fm_predict_print_kept(const fm_results *results, double least_plddt);
 

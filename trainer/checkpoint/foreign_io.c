@@ -262,8 +262,8 @@ static fm_status read_values(const fm_weights_file *file, const fm_params *param
 static uint64_t largest_count(const fm_weights_file *file) {
     uint64_t most = 0;
     for (size_t i = 0; i < fm_weights_file_count(file); i++) {
-        const uint64_t count = fm_weights_file_at(file, i)->count;
-        most = count > most ? count : most;
+        const fm_weights_array *array = fm_weights_file_at(file, i);
+        if (array->is_float && array->count > most) most = array->count;
     }
     return most;
 }
