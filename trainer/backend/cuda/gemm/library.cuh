@@ -11,8 +11,9 @@ namespace fm_cuda {
 
 enum { GEMM_WORKSPACE = 32 << 20 };
 
-/* A proposal that asks for so little wants a counter of tiles, not space for partial sums. */
-enum { COUNTER_BYTES = 64 };
+/* A proposal that asks for so little wants counters of tiles, not space for partial sums. The most
+ * that was seen is 131 bytes, for tf32. */
+enum { COUNTER_BYTES = 256 };
 
 void check_library(cublasStatus_t status, const char *call, const char *file, int line);
 
