@@ -134,9 +134,9 @@ __device__ inline void wait_for_previous() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-template <typename F, typename A>
+template <typename F, typename... A>
 inline void launch_after(fm_stream *stream, F kernel, unsigned blocks, unsigned threads,
-                         size_t shared_bytes, bool early, const A &argument) {
+                         size_t shared_bytes, bool early, const A &...arguments) {
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = early;
@@ -144,7 +144,7 @@ inline void launch_after(fm_stream *stream, F kernel, unsigned blocks, unsigned 
     config.gridDim = dim3(blocks), config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared_bytes, config.stream = queue(stream);
     config.attrs = &attribute, config.numAttrs = 1;
-    FM_CUDA(cudaLaunchKernelEx(&config, kernel, argument));
+    FM_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
 } // namespace fm_cuda

@@ -102,7 +102,8 @@ static void multiply_and_finish(fm_stream *stream, const fm_gemm *g, void *works
     bool is_grad = g->epilogue == FM_EPILOGUE_RELU_GRAD;
     if (is_grad) product.epilogue = FM_EPILOGUE_NONE;
     if (g->c_is_acc) {
-        end_sums_of(stream, g->c, (size_t)((g->m - 1) * g->ldc + g->n) * sizeof(float));
+        int64_t reach = (g->batch - 1) * g->stride_c + (g->m - 1) * g->ldc + g->n;
+        end_sums_of(stream, g->c, (size_t)reach * sizeof(float));
     }
     if (!library_gemm<T>(stream, &product, workspace, workspace ? gemm_workspace(g) : 0)) {
         fm_backend_fall_back(FM_FALLBACK_GEMM,

@@ -8,6 +8,7 @@
  * Backward has one block per multiprocessor, which walks over its rows and loads the next ones
  * while it computes. Each lane sums dgamma and dbeta of its channels. The sums of a block's warps
  * are added in order, and a second launch adds the sums of the blocks in order. */
+#include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 #include "trainer/backend/cuda/norm/norm.cuh"
@@ -114,6 +115,7 @@ template <typename S> __device__ inline uint32_t first_group(uint32_t warps) {
 
 template <typename T, typename S>
 __global__ void __launch_bounds__(NORM_THREADS) layernorm_kernel(fm_layernorm a, keep_runs k) {
+    wait_for_previous();
     uint32_t group = first_group<S>(NORM_WARPS);
     keep_run run = {};
     if (group < k.runs) run = keep_run_at(k, group, S::ROWS);
@@ -152,6 +154,7 @@ __device__ inline uint32_t lane_bits(const fm_dropout &d, const keep_runs &k, co
 template <typename T, typename S>
 __global__ void __launch_bounds__(NORM_THREADS)
     update_norm_kernel(fm_update_norm a, keep_runs k, const T *residual, const T *x, T *y, T *n) {
+    wait_for_previous();
     const fm_dropout &d = a.dropout;
     uint32_t group = first_group<S>(NORM_WARPS);
     keep_run run = {};
@@ -285,6 +288,7 @@ __device__ inline lane_row<T, S> add_old(const grad_rows<T, S> &rows, int t, flo
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
     layernorm_grad_kernel(fm_layernorm_grad a, keep_runs k, float *partial) {
+    wait_for_previous();
     lane_row<T, S> gamma = read_row<T, S>((const T *)a.gamma, a.c);
     lane_sums<S> sums = {};
     uint32_t stride = gridDim.x * S::GRAD_WARPS * S::GROUPS, group = first_group<S>(S::GRAD_WARPS);
@@ -304,13 +308,14 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
         }
         rows = S::IS_ANY ? fetch<T, S>(a, k, group) : next;
     }
-    cudaTriggerProgrammaticLaunchCompletion();
+    let_next_begin();
     if (partial) leave_sums<S>(sums, a.c, partial);
 }
 
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
     update_norm_grad_kernel(fm_update_norm a, fm_update_norm_grad g, keep_runs k, float *partial) {
+    wait_for_previous();
     const fm_dropout &d = a.dropout;
     lane_row<T, S> gamma = read_row<T, S>((const T *)a.gamma, d.c);
     lane_sums<S> sums = {};
@@ -341,7 +346,7 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
         }
         rows = S::IS_ANY ? fetch<T, S>(norm, k, group) : next;
     }
-    cudaTriggerProgrammaticLaunchCompletion();
+    let_next_begin();
     if (partial) leave_sums<S>(sums, d.c, partial);
 }
 
@@ -406,7 +411,7 @@ template <typename T> void layernorm(fm_stream *stream, const fm_layernorm *a) {
     with_shape<T>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::ROWS);
-        layernorm_kernel<T, S><<<blocks_of<S>(k), NORM_THREADS, 0, queue(stream)>>>(*a, k);
+        launch_after(stream, layernorm_kernel<T, S>, blocks_of<S>(k), NORM_THREADS, 0, true, *a, k);
         FM_LAUNCHED();
     });
 }
@@ -425,8 +430,8 @@ void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *a, void *workspa
         size_t bytes = layernorm_grad_workspace(a->rows, a->c);
         float *partial = has_sums ? sums_place(stream, sums, bytes, workspace) : NULL;
         if (blocks > 0) {
-            layernorm_grad_kernel<T, S>
-                <<<blocks, S::GRAD_WARPS * 32, 0, queue(stream)>>>(*a, k, partial);
+            launch_after(stream, layernorm_grad_kernel<T, S>, blocks, S::GRAD_WARPS * 32, 0, true,
+                         *a, k, partial);
             FM_LAUNCHED();
         }
         sums.partial = partial;
@@ -443,8 +448,8 @@ void update_norm(fm_stream *stream, const fm_update_norm *a, const void *residua
         typedef decltype(shape) S;
         keep_runs k = keep_runs_of(a->dropout, S::ROWS);
         if (k.lines * k.runs == 0) return;
-        update_norm_kernel<T, S><<<blocks_of<S>(k), NORM_THREADS, 0, queue(stream)>>>(
-            *a, k, (const T *)residual, (const T *)x, (T *)y, (T *)n);
+        launch_after(stream, update_norm_kernel<T, S>, blocks_of<S>(k), NORM_THREADS, 0, true, *a,
+                     k, (const T *)residual, (const T *)x, (T *)y, (T *)n);
         FM_LAUNCHED();
     });
 }
@@ -463,8 +468,8 @@ void update_norm_grad(fm_stream *stream, const fm_update_norm *a, const fm_updat
         size_t bytes = layernorm_grad_workspace(0, a->dropout.c);
         float *partial = has_sums ? sums_place(stream, sums, bytes, workspace) : NULL;
         if (blocks > 0) {
-            update_norm_grad_kernel<T, S>
-                <<<blocks, S::GRAD_WARPS * 32, 0, queue(stream)>>>(*a, *g, k, partial);
+            launch_after(stream, update_norm_grad_kernel<T, S>, blocks, S::GRAD_WARPS * 32, 0, true,
+                         *a, *g, k, partial);
             FM_LAUNCHED();
         }
         sums.partial = partial;
