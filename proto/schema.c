@@ -64,6 +64,11 @@ const char *fm_dtype_name(uint32_t dtype) {
     return dtype < sizeof names / sizeof names[0] ? names[dtype] : "?";
 }
 
+const char *fm_dtype_numpy(uint32_t dtype) {
+    static const char *const names[] = {"?", "|u1", "<u2", "<u4", "<u8", "<i4", "<f4"};
+    return dtype < sizeof names / sizeof names[0] ? names[dtype] : "?";
+}
+
 const fm_tensor_rule *fm_schema_rules(size_t *ret_count) {
     *ret_count = sizeof rules / sizeof rules[0];
     return rules;

@@ -23,6 +23,8 @@ typedef enum fm_dtype {
 size_t fm_dtype_bytes(uint32_t dtype);
 /* Returns "u8", ...; "?" for a value that is no dtype. */
 const char *fm_dtype_name(uint32_t dtype);
+/* Returns NumPy's name, "|u1", "<f4", ...; "?" for a value that is no dtype. */
+const char *fm_dtype_numpy(uint32_t dtype);
 
 /* First the tensors that all cycles of a sample share (cycle = FM_SHARED). */
 typedef enum fm_tensor_id {

@@ -29,17 +29,6 @@ fm_status fm_fetch_save_begin(const fm_fetch_save *save, const fm_wire_welcome *
                                 arena, reterr);
 }
 
-static const char *numpy_dtype(uint8_t dtype) {
-    switch (dtype) {
-    case FM_U8: return "|u1";
-    case FM_U16: return "<u2";
-    case FM_U32: return "<u4";
-    case FM_U64: return "<u8";
-    case FM_I32: return "<i4";
-    default: return "<f4";
-    }
-}
-
 /* Values and names stay in place until the file is finished, as the writer wants it. */
 typedef struct fields {
     uint64_t value[N_FIELD];
@@ -84,7 +73,7 @@ static fm_status append_tensor(fm_array_writer *writer, const fm_tensor_view *vi
     } else {
         snprintf(name, NAME_BYTES, "%s.%u", key, view->cycle);
     }
-    return fm_array_writer_append(writer, name, numpy_dtype(view->dtype), view->rank, shape,
+    return fm_array_writer_append(writer, name, fm_dtype_numpy(view->dtype), view->rank, shape,
                                   view->data, reterr);
 }
 

@@ -5,21 +5,25 @@
  *     bench_step                                                   tiny, on the CPU
  *     bench_step --device cuda --dtype bf16 --preset af2-initial --table
  *     bench_step --batch FILE ...                                 an encoded sample (proto/batch.h)
+ *     bench_step --device cuda --preset af3-initial --table       AlphaFold 3 (step_complex.h)
  *
  * Without --batch, samples are synthetic and have the preset's full shape: a random walk with the
  * first five atoms of every residue, random ids, all masks full. A step is one sample with its
  * update. Each number of cycles runs --warm-up steps (the first queues kernels one by one, the
  * second captures), then --rounds rounds of --steps steps. The next step is queued while one runs.
  * With --ranks N the step runs on N processes with a GPU each, split by --dap and --bp; they
- * communicate as --backend says. Rank 0 prints.
+ * communicate as --backend says. Rank 0 prints. A step of AlphaFold 3 has ended before the next one
+ * is queued.
  *
  * With --digest it prints a hash of parameters and averages at the end. It is the same for the same
  * settings, with and without --direct or --spoil. */
 #include "proto/base/file.h"
 #include "proto/base/hash.h"
 #include "proto/base/options.h"
+#include "tests/bench/bench_settings.h"
 #include "tests/bench/bench_table.h"
 #include "tests/bench/bench_trainer.h"
+#include "tests/bench/step_complex.h"
 #include "tests/testing/ranks.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/device_groups.h"
@@ -30,20 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MOST_STEPS = 1000,
-    MOST_ROUNDS = 100,
-    RANKS_S = 600, /* that a run of several ranks may take */
-    WAIT_S = 20,   /* that an exchange waits for another rank */
-};
-
 static const size_t SAMPLE_BYTES = (size_t)1 << 30;
-
-typedef struct settings {
-    const char *device, *dtype, *preset, *config, *batch, *save, *schedule, *tune, *crops, *backend;
-    uint64_t steps, rounds, warm_up, cycles, seed, ranks, dap, bp;
-    bool table, direct, digest, spoil, shapes;
-} settings;
 
 typedef struct bench {
     const settings *set;
@@ -260,8 +251,7 @@ static void print_digest(bench *b) {
 
 static fm_status create(bench *b, fm_error *reterr) {
     const fm_kernels *kernels;
-    fm_status status = fm_train_config_load(b->set->preset, b->set->config, &b->config, reterr);
-    if (!status) status = fm_device_find(b->set->device, b->set->dtype, &kernels, reterr);
+    fm_status status = fm_device_find(b->set->device, b->set->dtype, &kernels, reterr);
     if (status) return status;
     size_t before = kernels->device->used_bytes();
     if (b->crop) b->config.data.crop_size = b->config.model.n_res = (int64_t)b->crop;
@@ -306,7 +296,7 @@ static const char SHAPES[] = "240,241,247,250,255,257,260,264,271,272";
 /* Every crop of the list beside the next multiple of 16, whose time it should have. */
 static fm_status run_crops(bench *b, fm_error *reterr) {
     enum { MOST_CROPS = 64, MULTIPLE = 16 };
-    double ms[MOST_CROPS], even_ms[MOST_CROPS], worst = 0;
+    double ms[MOST_CROPS], even_ms[MOST_CROPS] = {0}, worst = 0;
     uint64_t crop[MOST_CROPS], even = 0;
     int n = 0;
     const char *list = b->set->crops ? b->set->crops : SHAPES;
@@ -358,10 +348,15 @@ static void print_slow_paths(void) {
 }
 
 static fm_status run(bench *b, fm_error *reterr) {
-    if (b->set->crops || b->set->shapes) return run_crops(b, reterr);
-    fm_status status = create(b, reterr);
+    fm_status status = fm_train_config_load(b->set->preset, b->set->config, &b->config, reterr);
     if (status) return status;
-    double mean = 0, seconds;
+    if (b->config.network == FM_NETWORK_AF3) {
+        return bench_step_complex(b->set, &b->config, b->meeting, reterr);
+    }
+    if (b->set->crops || b->set->shapes) return run_crops(b, reterr);
+    status = create(b, reterr);
+    if (status) return status;
+    double mean = 0, seconds = 0;
     printf("%6s  %9s  %9s  %9s  %7s  %7s  %9s  %9s\n", "cycles", "ms", "least", "most", "TFLOP",
            "TFLOP/s", "loss", "norm");
     for (uint32_t c = 1; c <= b->set->cycles && !status; c++) {

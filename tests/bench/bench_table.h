@@ -44,8 +44,10 @@ static inline void name_of(const fm_tape *tape, const fm_node *node, char *out) 
                          (long long)y->local[i], i + 1 == y->rank ? "]" : "");
 }
 
-static inline void add_tape(table *rows, const fm_tape *tape, const uint64_t *ns) {
-    for (int32_t i = 0; i < tape->n_step; i++) {
+/* Adds the steps first .. end - 1 of a tape, whose stamps are ns. */
+static inline void add_steps(table *rows, const fm_tape *tape, const uint64_t *ns, int32_t first,
+                             int32_t end) {
+    for (int32_t i = first; i < end; i++) {
         const fm_step *step = &tape->step[i];
         char name[NAME_BYTES];
         name_of(tape, &tape->node[step->node], name);
@@ -54,6 +56,10 @@ static inline void add_tape(table *rows, const fm_tape *tape, const uint64_t *ns
         r->flops += step->flops;
         r->n_node += step->phase == FM_PHASE_FORWARD;
     }
+}
+
+static inline void add_tape(table *rows, const fm_tape *tape, const uint64_t *ns) {
+    add_steps(rows, tape, ns, 0, tape->n_step);
 }
 
 static inline int by_time(const void *a, const void *b) {

@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_bench_step.sh BENCH FILE: one step of the preset tiny gives the same parameters from a made-up
-# sample and from the file that it was saved to, and every part of its report is there.
+# sample and from the file that it was saved to, and every part of its report is there. The same of
+# AlphaFold 3's tiny preset.
 set -u
 bench=$1
 file=$2
@@ -26,3 +27,15 @@ grep -q "^last	backward	msa row attention" "$file.schedule" || {
 "$bench" $short --crops 15,16 | grep -q '^worst crop' || { echo "no report of crops"; exit 1; }
 # shellcheck disable=SC2086
 "$bench" $short --shapes --crops 16 | grep -q '^worst crop 1.000' || { echo "no crop of 16"; exit 1; }
+# AlphaFold 3: the same parameters with and without NaN in fresh memory, and a table of its parts.
+# shellcheck disable=SC2086
+made=$("$bench" --preset af3-tiny $short) || exit 1
+# shellcheck disable=SC2086
+read=$("$bench" --preset af3-tiny $short --spoil --table) || exit 1
+for part in '^mean step [0-9.]* ms' 'part of a step' 'rollout$' 'confidence pairs'; do
+    printf '%s\n' "$read" | grep -q "$part" || { echo "AlphaFold 3: no line with '$part'"; exit 1; }
+done
+[ "$(printf '%s\n' "$made" | grep ^digest)" = "$(printf '%s\n' "$read" | grep ^digest)" ] || {
+    echo "AlphaFold 3: other parameters with --spoil"
+    exit 1
+}

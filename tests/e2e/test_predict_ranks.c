@@ -18,7 +18,7 @@ static int run(const char *command) {
     return fm_test_shell_format(folder, ". ./lib; %s", command);
 }
 
-/* Shell functions of all tests.
+/* Shell functions of all tests, beside those of library.sh.
  *
  *     p ARGS            predicts with the tiny model, without stopping early
  *     begin ARGS        starts predictions beside the shell, which end with it; $run is the command
@@ -26,25 +26,17 @@ static int run(const char *command) {
  *     $two              the first and the last of these seeds
  *     until_ranks N     waits until $run has N ranks; $ranks are their processes
  *     until_one DIR     waits until the first prediction is finished
- *     rank_of PROCESS R the process of one rank
- *     all_gone PIDS     waits until none of the processes is left
  *     close_to A B      both have the same predictions, with about the same atoms and scores
  *     same A B          both have the same predictions, with the same bytes */
 static const char library[] =
     "p() { foldmill predict --weights tiny.safetensors --recycle-tol 0 \"$@\"; }\n"
-    "begin() { foldmill predict --weights tiny.safetensors --recycle-tol 0 --recycles 5 --cache "
-    "cache \"$@\" & run=$!; trap 'kill -9 $run 2>/dev/null' EXIT; }\n"
+    "begin() { beside foldmill predict --weights tiny.safetensors --recycle-tol 0 --recycles 5 "
+    "--cache cache \"$@\"; }\n"
     "many='--seeds 11,10,9,8,7,6,5,4,3,2,1,0'; two='--seeds 11,0'\n"
-    "until_one() { n=0; until ls $1/*/*_run.json >ls.log 2>&1 || [ $n -ge 3000 ]; do sleep 0.02; "
-    "n=$((n + 1)); done; }\n"
-    "ranks_of() { for c in $(cat /proc/$1/task/$1/children); do tr '\\0' '\\n' </proc/$c/environ | "
-    "grep -q ^FOLDMILL_RANK= && echo $c; done; true; }\n"
-    "rank_of() { for c in $(ranks_of $1); do tr '\\0' '\\n' </proc/$c/environ | "
-    "grep -qx FOLDMILL_RANK=$2 && echo $c; done; true; }\n"
+    "has_one() { ls $1/*/*_run.json >ls.log 2>&1; }\n"
+    "until_one() { until_true has_one $1; }\n"
     "until_ranks() { while kill -0 $run && ranks=$(ranks_of $run) && "
     "[ $(echo $ranks | wc -w) != $1 ]; do sleep 0.02; done; }\n"
-    "all_gone() { n=0; for p in $*; do while [ -e /proc/$p ] && [ $n -lt 3000 ]; do sleep 0.02; "
-    "n=$((n + 1)); done; [ ! -e /proc/$p ] || return 1; done; }\n"
     "same() { (cd $1 && ls */*.cif */*_scores.json) >$1.ls; (cd $2 && ls */*.cif */*_scores.json) "
     ">$2.ls; cmp $1.ls $2.ls && for f in $(cat $1.ls); do cmp $1/$f $2/$f || return 1; done; }\n"
     "close_to() { python3 - $1 $2 <<'END'\n"
@@ -72,10 +64,7 @@ static const char library[] =
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
-    char path[600];
-    snprintf(path, sizeof path, "%s/lib", folder);
-    FILE *file = fopen(path, "w");
-    if (!file || fputs(library, file) < 0 || fclose(file) != 0) return 1;
+    if (fm_test_write_library(folder, library)) return 1;
     int failed =
         run("foldmill synth --chains 5 --seed 5 --min-length 14 --max-length 24 --depth 40 -o data "
             "--quiet && "

@@ -23,40 +23,23 @@ static int run(const char *command) {
     return fm_test_shell_format(folder, ". ./lib; %s", command);
 }
 
-/* Shell functions of all tests.
+/* Shell functions of all tests, beside those of library.sh.
  *
  *     begin ARGS        starts a run beside the shell, which ends with it; $run is its process
- *     ranks_of PROCESS  the processes of its ranks
- *     rank_of PROCESS R the process of one rank
- *     until_step DIR N  waits until the metrics have N steps
- *     all_gone PIDS     waits until none of the processes is left
- *     close_to A B      the losses and samples of two runs are the same, apart from rounding
- *     same A B N        their checkpoints after N steps have the same bytes, and their losses */
+ *     free_port         prints a TCP port that nobody uses
+ *     same A B N        two runs have the same bytes after N steps, and the same losses */
 static const char library[] =
     "train='foldmill train --data unix:socket --seed 3 --config batch.ini -q'\n"
-    "begin() { $train \"$@\" & run=$!; trap 'kill -9 $run 2>/dev/null' EXIT; }\n"
-    "ranks_of() { cat /proc/$1/task/$1/children; }\n"
-    "rank_of() { for c in $(ranks_of $1); do tr '\\0' '\\n' </proc/$c/environ | "
-    "grep -qx FOLDMILL_RANK=$2 && echo $c; done; true; }\n"
-    "until_step() { n=0; until [ $(cat $1/metrics.jsonl 2>/dev/null | wc -l) -ge $2 ] || "
-    "[ $n -ge 3000 ]; do sleep 0.02; n=$((n + 1)); done; }\n"
-    "all_gone() { n=0; for p in $*; do while [ -e /proc/$p ] && [ $n -lt 3000 ]; do sleep 0.02; "
-    "n=$((n + 1)); done; [ ! -e /proc/$p ] || return 1; done; }\n"
-    "close_to() { python3 -c 'import json, sys; a, b = ([json.loads(l) for l in open(r + "
-    "\"/metrics.jsonl\")] for r in sys.argv[1:3]); worst = max(abs(x[\"loss\"] / y[\"loss\"] - 1) "
-    "for x, y in zip(a, b)); print(\"largest difference\", worst); exit(len(a) != len(b) or "
-    "worst > 1e-3 or [x[\"index\"] for x in a] != [x[\"index\"] for x in b])' $1 $2; }\n"
-    "losses() { sed 's/,\"step_s\".*//' $1/metrics.jsonl; }\n"
+    "begin() { beside $train \"$@\"; }\n"
+    "free_port() { python3 -c 'import socket; s = socket.socket(); s.bind((\"127.0.0.1\", 0)); "
+    "print(s.getsockname()[1])'; }\n"
     "same() { cmp $1/checkpoint-$3.safetensors $2/checkpoint-$3.safetensors && losses $1 >$1.l && "
     "losses $2 >$2.l && cmp $1.l $2.l; }\n";
 
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
-    char path[600];
-    snprintf(path, sizeof path, "%s/lib", folder);
-    FILE *file = fopen(path, "w");
-    if (!file || fputs(library, file) < 0 || fclose(file) != 0) return 1;
+    if (fm_test_write_library(folder, library)) return 1;
     int failed =
         run("foldmill synth --chains 6 --seed 5 --max-length 60 --depth 100 -o data --quiet && "
             "foldmill build data --cache cache --quiet >build.log && "
@@ -84,7 +67,7 @@ static void several_ranks_have_the_losses_of_one(void **state) {
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
         assert_int_equal(fm_test_shell_format(folder,
                                               ". ./lib; $train --steps 8 %s --out many.%zu "
-                                              ">many.log 2>&1 && close_to one many.%zu",
+                                              ">many.log 2>&1 && close_losses one many.%zu",
                                               layouts[i], i, i),
                          0);
     }
@@ -93,7 +76,7 @@ static void several_ranks_have_the_losses_of_one(void **state) {
                      0);
     assert_int_equal(run("train=\"$train --config branches.ini --steps 4\"; "
                          "$train --out trunk >log 2>&1 && $train --bp 2 --out branches >log 2>&1 "
-                         "&& close_to trunk branches"),
+                         "&& close_losses trunk branches"),
                      0);
     assert_int_equal(run("printf '[parallel]\\ndap = 2\\n' | cat batch.ini - >parts.ini && "
                          "$train --config parts.ini --steps 8 --out parts >log 2>&1 && "
@@ -116,13 +99,13 @@ static void eight_ranks_have_the_losses_of_one(void **state) {
             "grep -q '^ranks     8: dap 4, bp 1, dp 2$' log && "
             "$train --steps 4 --ranks 8 --dap 8 --out eight.all >log 2>&1 && "
             "head -4 eight/metrics.jsonl >eight.l && mv eight.l eight/metrics.jsonl && "
-            "close_to eight eight.parts && close_to eight eight.all"),
+            "close_losses eight eight.parts && close_losses eight eight.all"),
         0);
     assert_int_equal(run("train=\"$train --config branches.8.ini --steps 4\"; "
                          "$train --out pairs >log 2>&1 && "
                          "$train --ranks 8 --bp 2 --out pairs.8 >log 2>&1 && "
                          "grep -q '^ranks     8: dap 1, bp 2, dp 4$' log && "
-                         "close_to pairs pairs.8"),
+                         "close_losses pairs pairs.8"),
                      0);
 }
 
@@ -229,9 +212,8 @@ static void a_stopped_rank_is_named(void **state) {
 static void signals_reach_all_ranks(void **state) {
     (void)state;
     assert_int_equal(run("begin --ranks 4 --dap 2 --steps 1000000 --out term >term.log 2>&1; "
-                         "until_step term 2; kill -USR1 $run; n=0; "
-                         "until grep -q 'info checkpoint asked_by=SIGUSR1' term.log || "
-                         "[ $n -ge 3000 ]; do sleep 0.02; n=$((n + 1)); done; "
+                         "until_step term 2; kill -USR1 $run; "
+                         "until_true grep -q 'info checkpoint asked_by=SIGUSR1' term.log; "
                          "kill -TERM $(rank_of $run 3); wait $run; test $? = 143 && "
                          "test $(grep -c 'stopped by SIGTERM after step .*; --resume continues' "
                          "term.log) = 1"),
@@ -251,13 +233,13 @@ static void another_number_of_ranks_continues(void **state) {
                          "--out moved >moved.log 2>&1 && "
                          "$train --ranks 3 --steps 8 --resume --change dp=3 --out moved "
                          ">moved.log 2>&1 && grep -q 'resumed at step 5' moved.log && "
-                         "close_to one moved"),
+                         "close_losses one moved"),
                      0);
     /* One rank stops inside a batch; three go on there. */
     assert_int_equal(run("begin --steps 8 --out inside >inside.log 2>&1; until_step inside 2; "
                          "kill -TERM $run; wait $run; "
                          "$train --ranks 3 --steps 8 --resume --change dp=3 --out inside "
-                         ">inside.log 2>&1 && close_to one inside"),
+                         ">inside.log 2>&1 && close_losses one inside"),
                      0);
 }
 
@@ -285,11 +267,6 @@ static void ranks_are_found_in_the_environment(void **state) {
         "export SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=localhost SLURM_STEP_ID=0 "
         "SLURM_JOB_ID=$$; set_rank() { echo export SLURM_PROCID=$1; }",
     };
-    assert_int_equal(run("cat >>lib <<'END'\n"
-                         "free_port() { python3 -c 'import socket; s = socket.socket(); "
-                         "s.bind((\"127.0.0.1\", 0)); print(s.getsockname()[1])'; }\n"
-                         "END\n"),
-                     0);
     for (size_t i = 0; i < sizeof environments / sizeof environments[0]; i++) {
         assert_int_equal(run_two(environments[i], "--out pair", "--out pair", 0), 0);
         assert_int_equal(run("grep -q '^ranks     2: dap 1, bp 1, dp 2$' zero.err && "
@@ -346,7 +323,7 @@ static void many_ranks_train(void **state) {
     assert_int_equal(run("sed 's/^global_batch.*/global_batch = 18/' batch.ini >wide.ini && "
                          "$train --config wide.ini --steps 1 --out wide >log 2>&1 && "
                          "$train --config wide.ini --steps 1 --ranks 18 --out wide.18 >log 2>&1 && "
-                         "close_to wide wide.18"),
+                         "close_losses wide wide.18"),
                      0);
 }
 
@@ -382,9 +359,8 @@ static void a_lost_server_costs_no_step(void **state) {
     (void)state;
     assert_int_equal(
         run("serve() { rm -f back; foldmill serve --cache cache --listen unix:back -q & server=$!; "
-            "n=0; until [ -S back ] || [ $n -ge 3000 ]; do sleep 0.02; n=$((n + 1)); done; }; "
-            "serve; begin --data unix:back --wait 60000 --ahead 2 --ranks 3 --steps 12 --out "
-            "back.r "
+            "until_true test -S back; }; serve; "
+            "begin --data unix:back --wait 60000 --ahead 2 --ranks 3 --steps 12 --out back.r "
             "2>back.err >back.log; trap 'kill -9 $run $server 2>/dev/null' EXIT; "
             "until_step back.r 3; kill -9 $server; wait $server; serve; wait $run; rc=$?; "
             "kill $server; test $rc = 0"),

@@ -162,8 +162,6 @@ static void what_does_not_fit_is_refused(void **state) {
             "$train --eval-samples held --order free --out x && "
             "refuses 'are for models of af2' $train --eval-samples held --stop-at loss:1 --out x "
             "&& "
-            "refuses 'found 2 ranks; a run of af3 has one' $train --eval-samples held --ranks 2 "
-            "--out x && "
             "refuses '^foldmill train: bad/b.npz: msa' $train --eval-samples bad --out x && "
             "mkdir none && refuses 'found no file NAME.npz' foldmill train --samples none "
             "--preset af3-tiny --out x && "

@@ -140,3 +140,14 @@ int fm_test_shell_format(const char *folder, const char *format, ...) {
     (void)n;
     return fm_test_shell(folder, command);
 }
+
+int fm_test_write_library(const char *folder, const char *functions) {
+    char path[600];
+    int n = snprintf(path, sizeof path, "%s/lib", folder);
+    assert(n > 0 && (size_t)n < sizeof path);
+    (void)n;
+    FILE *file = fopen(path, "w");
+    if (!file) return 1;
+    fprintf(file, ". '%s/library.sh'\n%s", FM_TESTING_FOLDER, functions);
+    return fclose(file) != 0;
+}

@@ -38,6 +38,10 @@ void fm_test_die_with_parent(void);
 int fm_test_shell(const char *folder, const char *command);
 int fm_test_shell_format(const char *folder, const char *format, ...) FM_PRINTF(2, 3);
 
+/* Writes FOLDER/lib, which a shell command reads with `. ./lib`: the functions of library.sh, then
+ * those of the test. Returns 1 when it cannot be written. */
+int fm_test_write_library(const char *folder, const char *functions);
+
 /* Starts one program (a simple command of the shell, as above) and returns its process. It runs
  * beside the test until fm_test_stop, and is killed when the test ends, however the test ends. */
 pid_t fm_test_start(const char *folder, const char *command);

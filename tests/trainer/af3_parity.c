@@ -10,7 +10,8 @@
  * FILE_f64.npz, where that exists.
  *
  * --dap D divides the run over D ranks. They are threads that communicate through
- * trainer/dist/comm_local.h or, with --processes, processes that communicate through comm_shm.
+ * trainer/dist/comm_local.h or, with --processes, processes that communicate through comm_shm. On
+ * GPUs they are processes with a GPU each.
  * Every rank compares all of its results, and all ranks must end with the same bits.
  *
  * --pad records the step with N more tokens and rows of the MSA and twice as many more atoms.
@@ -229,7 +230,7 @@ static void usage(FILE *out) {
                  "       af3_parity [--device cpu|cuda] --unit FILE.npz...\n\n"
                  "Compares AlphaFold 3's network with runs of the reference: one training step or "
                  "one\nsampling run, or with --unit single modules.\n\n"
-                 "  --dap D        divide the run over D ranks, 1 to 16, on the CPU\n"
+                 "  --dap D        divide the run over D ranks, 1 to 16, of D GPUs with cuda\n"
                  "  --processes    the ranks are processes, not threads\n"
                  "  --pad N        N more tokens and MSA rows, and twice as many more atoms\n"
                  "  --recompute    what backward computes again: hidden layers or whole blocks\n"
@@ -294,10 +295,7 @@ static bool parse_options(int argc, char **argv, settings *set, bool *ret_help) 
         usage(stderr);
         return false;
     }
-    if (valid && ranks && strcmp(set->device, "cpu") != 0) {
-        fprintf(stderr, "af3_parity: --dap: ranks need --device cpu\n");
-        return false;
-    }
+    set->processes |= strcmp(set->device, "cpu") != 0; /* a rank has a GPU of its own */
     return valid;
 }
 

@@ -1,6 +1,8 @@
 /* af3_ranks.c: see af3_ranks.h. */
 #include "tests/trainer/af3_ranks.h"
 
+#include "trainer/app/device_groups.h"
+
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -59,26 +61,49 @@ static bool run_threads(int32_t dap, const one_rank *first, uint64_t *ret_hash) 
     return good && same_bits(hash, dap);
 }
 
+/* Runs one rank, which is a process with groups of its own, and compares what all have made. */
+static fm_status run_grouped(const af3_ranks *ranks, one_rank *own, const fm_groups *groups,
+                             uint64_t *hash, fm_error *reterr) {
+    own->groups = groups;
+    run_one(own);
+    return fm_meeting_gather(ranks->meeting, &own->hash, sizeof own->hash, hash, WAIT_S, reterr);
+}
+
 /* A board counts the exchanges of its groups, so every run has its own. */
-static bool run_process(const af3_ranks *ranks, one_rank *own, uint64_t *ret_hash) {
+static fm_status run_process(const af3_ranks *ranks, one_rank *own, uint64_t *hash,
+                             fm_error *reterr) {
     const fm_layout layout = {ranks->dap, 1, 1};
     fm_board *board = NULL;
     fm_shm_groups *groups = NULL;
-    uint64_t hash[FM_LAYOUT_DAP];
-    fm_error error = {0};
-    fm_status status = fm_board_open(ranks->meeting, WAIT_S, &board, &error);
+    fm_status status = fm_board_open(ranks->meeting, WAIT_S, &board, reterr);
     if (!status) {
         status = fm_shm_groups_open(&layout, own->kernels, ranks->meeting, board, NULL, WAIT_S,
-                                    &groups, &error);
+                                    &groups, reterr);
     }
-    if (!status) {
-        own->groups = fm_shm_groups_get(groups);
-        run_one(own);
-        status =
-            fm_meeting_gather(ranks->meeting, &own->hash, sizeof own->hash, hash, WAIT_S, &error);
-    }
+    if (!status) status = run_grouped(ranks, own, fm_shm_groups_get(groups), hash, reterr);
     fm_shm_groups_close(groups);
     fm_board_close(board);
+    return status;
+}
+
+/* A process that has a GPU. */
+static fm_status run_device(const af3_ranks *ranks, one_rank *own, uint64_t *hash,
+                            fm_error *reterr) {
+    const fm_layout layout = {ranks->dap, 1, 1};
+    fm_device_groups groups = {0};
+    fm_status status = fm_device_groups_create(&layout, own->kernels, ranks->meeting, "peer",
+                                               WAIT_S, &groups, reterr);
+    if (!status) status = run_grouped(ranks, own, groups.groups, hash, reterr);
+    if (!status) status = groups.groups->check(groups.groups, reterr);
+    fm_device_groups_destroy(&groups);
+    return status;
+}
+
+static bool run_meeting(const af3_ranks *ranks, one_rank *own, uint64_t *ret_hash) {
+    uint64_t hash[FM_LAYOUT_DAP];
+    fm_error error = {0};
+    bool has_device = own->kernels->device->is_asynchronous;
+    fm_status status = (has_device ? run_device : run_process)(ranks, own, hash, &error);
     if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
     *ret_hash = own->hash;
     return !status && own->good && same_bits(hash, ranks->dap);
@@ -87,7 +112,7 @@ static bool run_process(const af3_ranks *ranks, one_rank *own, uint64_t *ret_has
 bool af3_ranks_run(const af3_ranks *ranks, const fm_kernels *kernels, af3_rank_work work,
                    const void *context, uint64_t *ret_hash) {
     one_rank own = {.work = work, .context = context, .kernels = kernels};
-    if (ranks->meeting) return run_process(ranks, &own, ret_hash);
+    if (ranks->meeting) return run_meeting(ranks, &own, ret_hash);
     if (ranks->dap > 1) return run_threads(ranks->dap, &own, ret_hash);
     run_one(&own);
     *ret_hash = own.hash;

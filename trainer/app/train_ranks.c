@@ -20,17 +20,14 @@
 
 #include "proto/base/hash.h"
 #include "proto/base/log.h"
-#include "trainer/app/sample_features.h"
 #include "trainer/app/stop.h"
-#include "trainer/step/schedule.h"
-#include "trainer/step/upload.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT_MS = 200, WHY_BYTES = 256 };
+enum { WHY_BYTES = 256 };
 
 /* What a rank holds for the next round. */
 typedef enum hand {
@@ -67,8 +64,12 @@ static int32_t ranks_per_group(const fm_train_run *run) {
     return run->layout.dap * run->layout.bp;
 }
 
-static int32_t own_group(const fm_train_run *run) {
-    return fm_ranks_rank(run->ranks) / ranks_per_group(run);
+int32_t fm_run_group(const fm_train_run *run) {
+    return run->ranks ? fm_ranks_rank(run->ranks) / ranks_per_group(run) : 0;
+}
+
+static const fm_run_rounds *rounds_of(const fm_train_run *run) {
+    return &run->work->rounds;
 }
 
 /* Of the stream. */
@@ -116,12 +117,12 @@ fm_status fm_run_compare(fm_train_run *run, fm_status status, fm_error *reterr) 
     papers.paper[FM_PAPER_OPTIONS] = paper_of_options(run);
     papers.paper[FM_PAPER_DEVICE] = fm_xxh3(run->identity, strlen(run->identity));
     if (!status) {
-        papers.paper[FM_PAPER_CHECKPOINT] = fm_paper_of_parameters(&run->trainer->params) +
+        papers.paper[FM_PAPER_CHECKPOINT] = fm_paper_of_parameters(run->optimizer->params) +
                                             run->state.place.step * 65537 +
                                             run->state.place.n_sample;
         papers.paper[FM_PAPER_DATA] = fm_xxh3(&run->state.snapshot, sizeof run->state.snapshot);
-        papers.paper[FM_PAPER_BRANCHES] = fm_schedule_digest(run->trainer, true);
-        papers.paper[FM_PAPER_SCHEDULE] = fm_schedule_digest(run->trainer, false);
+        papers.paper[FM_PAPER_BRANCHES] = rounds_of(run)->digest(run, true);
+        papers.paper[FM_PAPER_SCHEDULE] = rounds_of(run)->digest(run, false);
     }
     return compare(run, &papers, status, reterr);
 }
@@ -132,8 +133,8 @@ fm_status fm_run_share(fm_train_run *run, fm_status status, fm_error *reterr) {
 
 /* After a checkpoint inside a batch, the first group goes on with its sum of gradients. */
 static void give_sum_to_first_group(fm_train_run *run) {
-    fm_optimizer *optimizer = &run->trainer->optimizer;
-    if (own_group(run) == 0) return;
+    fm_optimizer *optimizer = run->optimizer;
+    if (fm_run_group(run) == 0) return;
     optimizer->samples -= optimizer->pending;
     optimizer->pending = 0;
 }
@@ -170,7 +171,7 @@ void fm_run_release_ranks(fm_train_run *run) {
 /* Finds the slot of this rank's group in the round, which has as many slots as there are groups;
  * false when the group has none left in the step. */
 static bool find_slot(fm_train_run *run) {
-    const uint32_t groups = (uint32_t)n_group(run), own = (uint32_t)own_group(run);
+    const uint32_t groups = (uint32_t)n_group(run), own = (uint32_t)fm_run_group(run);
     run->own_slot = run->slot + (own + groups - run->slot % groups) % groups;
     return run->own_slot < fm_run_batch(run);
 }
@@ -191,20 +192,18 @@ static bool find_wanted(const fm_train_run *run, uint64_t *ret_wanted) {
 static void refuse(fm_run_word *word, hand kind, const fm_error *why) {
     word->hand = kind;
     word->status = why->status;
-    snprintf(word->why, sizeof word->why, "%s", why->message);
+    fm_error_format(why, word->why, sizeof word->why);
 }
 
-/* Takes the next sample of the server in hand, if it comes soon. */
+/* Takes the next sample in hand, if it comes soon. */
 static void take_in_hand(fm_train_run *run, fm_run_word *word) {
     fm_error error;
-    bool is_ready;
+    bool is_lost = false;
     uint64_t wanted;
     word->hand = HAND_EMPTY;
     if (!find_wanted(run, &wanted)) return;
-    fm_status status =
-        fm_feed_next_within(&run->feed, wanted, WAIT_MS, &is_ready, &run->hand, &error);
-    run->has_hand = !status && is_ready;
-    if (status && fm_feed_may_reconnect(&run->feed, status)) {
+    fm_status status = rounds_of(run)->take(run, wanted, &is_lost, &error);
+    if (is_lost) {
         char quoted[FM_ERROR_MESSAGE_BYTES];
         fm_log(FM_LOG_WARN, "server_lost", "why=%s",
                fm_log_quote(quoted, sizeof quoted, error.message));
@@ -219,12 +218,13 @@ static bool is_due(const fm_train_run *run) {
     const uint64_t index = run->hand.index;
     if (fm_token_has(&run->state.token, index)) return false;
     if (run->is_in_order) return index == fm_run_place(run, run->queued_step, run->own_slot);
-    return index % global_batch(run) % (uint64_t)n_group(run) == (uint64_t)own_group(run);
+    return index % global_batch(run) % (uint64_t)n_group(run) == (uint64_t)fm_run_group(run);
 }
 
 /* Describes the sample in hand. */
 static void describe_hand(fm_train_run *run, fm_run_word *word) {
     const fm_loaded *loaded = &run->hand;
+    fm_run_seen seen = {.name = ""};
     fm_error error;
     word->index = loaded->index;
     word->bytes = loaded->bytes;
@@ -237,19 +237,10 @@ static void describe_hand(fm_train_run *run, fm_run_word *word) {
         refuse(word, HAND_FAILED, &error);
         return;
     }
-    if (!loaded->sample) {
-        refuse(word, HAND_BAD, loaded->why);
-        return;
-    }
-    snprintf(word->name, sizeof word->name, "%s", loaded->sample->name);
-    fm_status status = fm_features_of(loaded->sample, &run->hand_features, &error);
-    if (!status) status = fm_run_place_features(run, run->own_slot, &run->hand_features, &error);
-    word->n_cycle = run->hand_features.n_cycle;
-    if (!status) status = fm_upload_check(run->trainer, &run->hand_features, &error);
-    if (status) {
-        refuse(word, status == FM_ERR_DATA || status == FM_ERR_LIMIT ? HAND_BAD : HAND_FAILED,
-               &error);
-    }
+    fm_status status = rounds_of(run)->look(run, &seen, &error);
+    snprintf(word->name, sizeof word->name, "%s", seen.name);
+    word->n_cycle = seen.n_cycle;
+    if (status) refuse(word, seen.is_bad ? HAND_BAD : HAND_FAILED, &error);
 }
 
 static void make_word(fm_train_run *run, fm_run_word *word) {
@@ -319,14 +310,14 @@ static fm_status reconnect_all(fm_train_run *run, fm_error *reterr) {
     run->has_hand = false; /* it belongs to the old connection */
     run->told = FM_FEED_ANY;
     fm_error error;
-    status = fm_feed_reconnect(&run->feed, &run->state.token, &error);
+    status = rounds_of(run)->reconnect(run, &error);
     if (status && status != FM_ERR_CANCELLED) run->own_failure = error;
     return FM_OK;
 }
 
 /* Out of order, the first rank of a group decides by what it has in hand. */
 static void hear_first(fm_train_run *run) {
-    const fm_run_word *first = &run->words[own_group(run) * ranks_per_group(run)];
+    const fm_run_word *first = &run->words[fm_run_group(run) * ranks_per_group(run)];
     bool has_sample = first->hand == HAND_READY || first->hand == HAND_BAD;
     run->told = has_sample ? first->index : FM_FEED_ANY;
 }
@@ -389,8 +380,8 @@ static fm_status skip(fm_train_run *run, const fm_run_word *word, fm_status stat
     return fm_run_note_skipped(run, &sample, by_hand ? NULL : &reason, reterr);
 }
 
-static void give_hand_back(fm_train_run *run) {
-    fm_loader_release(run->feed.loader, &run->hand);
+static void drop_hand(fm_train_run *run) {
+    rounds_of(run)->drop(run);
     run->has_hand = false;
     run->told = FM_FEED_ANY;
 }
@@ -422,7 +413,7 @@ static fm_status skip_bad(fm_train_run *run, fm_run_word *round, uint32_t *ret_n
         round[g].hand = HAND_NONE;
         run->slot++;
         run->state.place.n_sample = run->slot;
-        if (g == own_group(run)) give_hand_back(run);
+        if (g == fm_run_group(run)) drop_hand(run);
     }
     return FM_OK;
 }
@@ -433,18 +424,23 @@ static bool has_groups(const fm_train_run *run) {
     return n_group(run) > 1;
 }
 
+/* Whether the update is queued with the last sample of a step. */
+static bool updates_with_last(const fm_train_run *run) {
+    return !has_groups(run) && rounds_of(run)->is_queued;
+}
+
 /* Makes the update that was not queued with the last sample, and reports the step. Nothing may be
  * in flight where there are several groups. */
 static fm_status finish_step(fm_train_run *run, double rate, bool is_updated, fm_error *reterr) {
     uint32_t n_counted = run->state.sums.n_counted;
     if (!is_updated && n_counted > 0) {
         run->is_torn = true; /* until all parts of the sum have come */
-        fm_trainer_update_with(run->trainer, n_counted);
+        rate = rounds_of(run)->update(run, n_counted);
         run->is_torn = fm_ranks_is_over(run->ranks);
-        rate = fm_trainer_rate(run->trainer);
     }
     if (run->is_torn) return fm_fail(reterr, FM_ERR_CLOSED, "the update was not completed");
     fm_status status = fm_run_finish_step(run, rate, reterr);
+    if (status == FM_ERR_CLOSED) return status; /* an exchange of an evaluation has failed */
     if (status) return agree_to_fail(run, status);
     *run->boundary = run->state;
     return FM_OK;
@@ -458,7 +454,7 @@ static fm_status make_outcome(fm_train_run *run, const fm_run_flight *f, fm_run_
     *own = (fm_run_outcome){.wait_s = f->wait_s};
     if (!f->plays) return FM_OK;
     fm_sample_result result;
-    fm_status status = fm_trainer_collect(run->trainer, &result, reterr);
+    fm_status status = rounds_of(run)->collect(run, f, &result, reterr);
     if (status == FM_ERR_DATA) {
         own->status = status;
         snprintf(own->why, sizeof own->why, "%s", reterr->message);
@@ -532,8 +528,7 @@ static fm_status requeue(fm_train_run *run, fm_error *reterr) {
     for (uint64_t i = run->n_collected; i < run->n_queued && !status; i++) {
         const fm_run_flight *f = &run->flight[i % FM_MOST_QUEUED];
         if (!f->plays) continue;
-        status =
-            fm_trainer_queue(run->trainer, &f->features, f->is_last && !has_groups(run), reterr);
+        status = rounds_of(run)->requeue(run, f, f->is_last && updates_with_last(run), reterr);
     }
     return status;
 }
@@ -549,11 +544,11 @@ fm_status fm_run_collect_round(fm_train_run *run, fm_error *reterr) {
         if (round[g].hand == HAND_READY) status = add_group(run, &round[g], g, reterr);
     bool is_dropped = f.plays && own.status;
     if (!status && f.is_last) {
-        bool is_updated = !has_groups(run) && !is_dropped;
+        bool is_updated = updates_with_last(run) && !is_dropped;
         status = finish_step(run, f.rate, is_updated, reterr);
     }
     if (!status && is_dropped) status = requeue(run, reterr);
-    if (f.plays) fm_loader_release(run->feed.loader, &f.loaded);
+    if (f.plays) rounds_of(run)->release(run, &f);
     return status;
 }
 
@@ -567,17 +562,15 @@ static fm_status queue_round(fm_train_run *run, uint32_t n_sample, double wait_s
                          .slot = run->slot,
                          .is_last = is_last,
                          .is_scored = fm_run_is_scored(run),
-                         .plays = round[own_group(run)].hand == HAND_READY,
+                         .plays = round[fm_run_group(run)].hand == HAND_READY,
                          .wait_s = wait_s};
     if (f->plays) {
-        f->loaded = run->hand;
-        f->features = run->hand_features;
         run->has_hand = false;
         run->told = FM_FEED_ANY;
-        fm_status status =
-            fm_trainer_queue(run->trainer, &f->features, is_last && !has_groups(run), reterr);
+        bool updates = is_last && updates_with_last(run);
+        fm_status status = rounds_of(run)->queue(run, f, updates, reterr);
         if (status) return status; /* it was checked before */
-        f->rate = fm_trainer_rate(run->trainer);
+        f->rate = fm_run_rate(run);
     }
     run->n_queued++;
     run->slot = is_last ? 0 : run->slot + n_sample;
@@ -595,7 +588,8 @@ fm_status fm_run_advance_ranks(fm_train_run *run, fm_error *reterr) {
     status = skip_bad(run, run->round[run->n_queued % FM_MOST_QUEUED], &n_sample, reterr);
     if (status) return status;
     if (n_sample > 0) {
-        bool at_once = fm_run_is_scored(run) || strcmp(run->set->device, "cpu") == 0;
+        bool at_once = !rounds_of(run)->is_queued || fm_run_is_scored(run) ||
+                       strcmp(run->set->device, "cpu") == 0;
         status = queue_round(run, n_sample, wait_s, reterr);
         /* The update sums the gradients of all groups, so nothing may be queued behind them. */
         at_once |= has_groups(run) && run->slot == 0;
@@ -604,5 +598,5 @@ fm_status fm_run_advance_ranks(fm_train_run *run, fm_error *reterr) {
     if (run->slot < fm_run_batch(run)) return FM_OK;
     run->queued_step++;
     run->slot = 0;
-    return finish_step(run, fm_trainer_rate(run->trainer), false, reterr);
+    return finish_step(run, fm_run_rate(run), false, reterr);
 }

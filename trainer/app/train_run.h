@@ -1,9 +1,8 @@
 /* train_run.h: a run of `foldmill train` in progress, shared by the files that make it: train.c (a
  * run from its command line to its end; start there), train_stream.c and train_samples.c (the two
  * kinds of work: samples of a server for AlphaFold2, stored samples for AlphaFold 3), train_ranks.c
- * (the first of them on several ranks), train_order.c (which sample is used where), train_skip.c
- * (bad samples), train_save.c (checkpoints), train_step.c (the end of a step), train_eval.c
- * (scores). */
+ * (both on several ranks), train_order.c (which sample is used where), train_skip.c (bad samples),
+ * train_save.c (checkpoints), train_step.c (the end of a step), train_eval.c (scores). */
 #ifndef FM_TRAINER_TRAIN_RUN_H
 #define FM_TRAINER_TRAIN_RUN_H
 
@@ -51,6 +50,42 @@ typedef struct fm_run_sample {
 
 typedef struct fm_train_run fm_train_run;
 
+/* What a rank knows about the sample in its hand. */
+typedef struct fm_run_seen {
+    const char *name; /* as fm_run_sample's */
+    uint32_t n_cycle;
+    bool is_bad; /* it cannot be used, but the run can go on without it */
+} fm_run_seen;
+
+/* What the rounds of several ranks need of a kind of work (train_ranks.c). The sample in hand is
+ * run->hand, where run->has_hand. */
+typedef struct fm_run_rounds {
+    /* Samples are queued behind each other, the last of a step with its update. Else each is
+     * computed when it is collected, at once, and `update` makes all updates. */
+    bool is_queued;
+    /* Takes sample `wanted` in hand, or the next one (FM_FEED_ANY), unless none comes soon.
+     * *ret_is_lost: the error is that of a lost server, to which all ranks connect again. */
+    fm_status (*take)(fm_train_run *run, uint64_t wanted, bool *ret_is_lost, fm_error *reterr);
+    /* Looks at the sample in hand. An error with is_bad is that of the sample. */
+    fm_status (*look)(fm_train_run *run, fm_run_seen *ret_seen, fm_error *reterr);
+    void (*drop)(fm_train_run *run); /* the sample in hand */
+    /* Begins again where the run is, after a lost server; nothing is in hand or in flight. */
+    fm_status (*reconnect)(fm_train_run *run, fm_error *reterr);
+    /* Queues the sample in hand, which is the flight's from then on. */
+    fm_status (*queue)(fm_train_run *run, fm_run_flight *flight, bool updates, fm_error *reterr);
+    /* Queues a flight again that was behind a bad sample. */
+    fm_status (*requeue)(fm_train_run *run, const fm_run_flight *flight, bool updates,
+                         fm_error *reterr);
+    /* Waits for the oldest sample. FM_ERR_DATA: it is bad; nothing of it counts. */
+    fm_status (*collect)(fm_train_run *run, const fm_run_flight *flight,
+                         fm_sample_result *ret_result, fm_error *reterr);
+    void (*release)(fm_train_run *run, const fm_run_flight *flight);
+    /* Makes the update with the samples of all groups, n of them. Returns its learning rate. */
+    double (*update)(fm_train_run *run, uint32_t n);
+    /* The exchanges of a step as a number; as fm_schedule_digest. */
+    uint64_t (*digest)(const fm_train_run *run, bool joint);
+} fm_run_rounds;
+
 /* A kind of work: the source of a run's samples and the network that computes them. The run's
  * network decides which of the two kinds it is. */
 typedef struct fm_run_work {
@@ -67,11 +102,14 @@ typedef struct fm_run_work {
     fm_status (*advance)(fm_train_run *run, fm_error *reterr); /* queues or skips one sample */
     fm_status (*collect)(fm_train_run *run, fm_error *reterr); /* the oldest one in flight */
     void (*update)(fm_train_run *run); /* with the samples that have been collected */
+    /* Does what is due after a step was reported, on all ranks together; NULL: nothing. */
+    fm_status (*finish)(fm_train_run *run, fm_error *reterr);
     int64_t (*memory_bytes)(const fm_train_run *run);
     void (*describe)(const fm_train_run *run, char *out, size_t out_bytes); /* the model */
     void (*announce)(const fm_train_run *run);  /* prints where samples come from */
     void (*summarize)(const fm_train_run *run); /* prints what they were */
     void (*stop)(fm_train_run *run);            /* ends it, however far it came */
+    fm_run_rounds rounds;
 } fm_run_work;
 
 extern const fm_run_work fm_run_stream, fm_run_samples;
@@ -141,8 +179,8 @@ struct fm_train_run {
     fm_run_word *round[FM_MOST_QUEUED]; /* [groups] of the rounds in flight */
     fm_run_outcome *outcomes;           /* [ranks] of the round being collected */
     fm_run_state *boundary;             /* after the last whole step */
-    fm_loaded hand;                     /* this rank's next sample, where has_hand */
-    fm_features hand_features;
+    fm_loaded hand; /* this rank's next sample, where has_hand; of stored samples only its index */
+    fm_features hand_features; /* of a stream */
     bool has_hand;
     unsigned saves_now;   /* what all have agreed on, as fm_run_wants_checkpoint */
     bool is_agreed;       /* the error is that of all ranks */
@@ -181,7 +219,8 @@ FM_MUST_USE fm_status fm_run_skip(fm_train_run *run, const fm_run_sample *sample
 /* Makes the sample the source of the error, unless it has one. */
 void fm_run_name_sample(uint64_t index, const char *name, fm_error *reterr);
 
-/* Whether the samples of the step being queued are scored. (train_stream.c, as the next one) */
+/* Whether the samples of the step being queued are scored; those of a stream may be.
+ * (train_stream.c, as the next one) */
 bool fm_run_is_scored(const fm_train_run *run);
 /* Adds a sample's scores to the sums. A crop without known CA atoms has none and does not count. */
 FM_MUST_USE fm_status fm_run_add_scores(fm_train_run *run, const fm_features *features,
@@ -224,7 +263,7 @@ FM_MUST_USE fm_status fm_run_note_delivered(fm_train_run *run, const fm_run_samp
                                             bool is_skipped, fm_error *reterr);
 
 /* Compares this rank with the others before the first step; `status` is what its preparations came
- * to. (train_ranks.c, as the next five) */
+ * to. (train_ranks.c, as the next six) */
 FM_MUST_USE fm_status fm_run_compare(fm_train_run *run, fm_status status, fm_error *reterr);
 /* Fails on all ranks when one has failed; `status` is this one's. */
 FM_MUST_USE fm_status fm_run_share(fm_train_run *run, fm_status status, fm_error *reterr);
@@ -235,6 +274,8 @@ void fm_run_release_ranks(fm_train_run *run);
 FM_MUST_USE fm_status fm_run_advance_ranks(fm_train_run *run, fm_error *reterr);
 /* Collects the oldest round in flight. */
 FM_MUST_USE fm_status fm_run_collect_round(fm_train_run *run, fm_error *reterr);
+/* The group of this rank, below run->layout.dp. */
+int32_t fm_run_group(const fm_train_run *run);
 
 /* The settings by which checkpoints are written and resumed. (train_save.c, as the next four) */
 fm_resume_options fm_run_resume_options(const fm_train_run *run);

@@ -2,9 +2,13 @@
  *
  * Sample k of a run is a file of the folder (sample_folder.h). It is read, checked and computed at
  * once, so nothing is in flight between two samples. A file that cannot be used is a bad sample: it
- * ends the run or is skipped. Every eval_every steps and after the last, the moving average of the
- * parameters is scored on the files of another folder, before the step's checkpoint is written: a
- * resumed run scores no step twice, because it removes the lines behind its checkpoint. */
+ * ends the run or is skipped. On several ranks the rounds of train_ranks.c do the same: every rank
+ * reads the files of its group.
+ *
+ * Every eval_every steps and after the last, the moving average of the parameters is scored on the
+ * files of another folder, before the step's checkpoint is written: a resumed run scores no step
+ * twice, because it removes the lines behind its checkpoint. Group g of P scores the files g,
+ * g + P, ..., and all ranks add up the results in the order of the files. */
 #include "trainer/app/train_run.h"
 
 #include "proto/base/log.h"
@@ -14,6 +18,7 @@
 #include "trainer/app/sample_folder.h"
 #include "trainer/app/setup.h"
 #include "trainer/metrics/appender.h"
+#include "trainer/step/schedule.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -28,7 +33,15 @@ typedef struct fm_stored_run {
     fm_af3_trainer *trainer;
     fm_af3_trainer *judge; /* forward only, with the moving average; NULL without --eval-samples */
     fm_appender *scores;   /* eval.jsonl */
+    fm_af3_features hand;  /* of several ranks: the sample in hand */
 } fm_stored_run;
+
+/* What a rank says about its file of an evaluation. */
+typedef struct fm_file_score {
+    fm_af3_result result;
+    uint32_t status;
+    char why[256];
+} fm_file_score;
 
 /* -- settings */
 
@@ -55,9 +68,10 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "[metrics] eval_every needs --eval-samples DIR, the samples to score");
     }
-    if (fm_layout_ranks(&run->layout) == 1) return FM_OK;
-    return fm_fail(reterr, FM_ERR_USAGE, "found %d ranks; a run of af3 has one",
-                   (int)fm_layout_ranks(&run->layout));
+    if (run->layout.bp == 1) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "found bp = %d; blocks of af3 have one branch, expected bp = 1",
+                   (int)run->layout.bp);
 }
 
 static fm_status find(fm_train_run *run, bool is_rank, fm_error *reterr) {
@@ -73,7 +87,12 @@ static fm_status create(fm_train_run *run, const fm_kernels *kernels, fm_error *
     fm_stored_run *stored = run->stored;
     fm_af3_trainer_options options =
         fm_af3_trainer_options_of(&run->config, kernels, run->set->seed);
-    fm_status status = fm_af3_trainer_create(&options, &stored->trainer, reterr);
+    fm_status status = FM_OK;
+    if (run->ranks) {
+        status =
+            fm_ranks_join(run->ranks, run->set->device, kernels, &options.model.groups, reterr);
+    }
+    if (!status) status = fm_af3_trainer_create(&options, &stored->trainer, reterr);
     if (status) return status;
     run->optimizer = &stored->trainer->optimizer;
     for (unsigned i = 0; i < FM_COMPLEX_TERMS; i++) {
@@ -159,28 +178,74 @@ static fm_status write_scores(fm_train_run *run, const fm_af3_result *sum, fm_er
     return fm_appender_add(run->stored->scores, line, (size_t)at, reterr);
 }
 
-/* Scores the moving average. The draws for a file are those of sample `file` of step 0, so every
- * evaluation has the same draws. */
+/* Tells the other ranks what came of this one's part, and hears what came of theirs. The first
+ * failure is that of all, except that a lost exchange is known to this rank only. */
+static fm_status agree_on_scores(fm_train_run *run, fm_status status, const fm_error *why,
+                                 fm_file_score *own, fm_file_score *all, fm_error *reterr) {
+    if (!run->ranks || status == FM_ERR_CLOSED) {
+        all[0] = *own;
+        if (status && reterr) *reterr = *why;
+        return status;
+    }
+    own->status = status;
+    if (status) fm_error_format(why, own->why, sizeof own->why);
+    status = fm_ranks_gather(run->ranks, own, sizeof *own, all, reterr);
+    for (int32_t r = 0; r < fm_ranks_size(run->ranks) && !status; r++) {
+        all[r].why[sizeof all[r].why - 1] = '\0';
+        if (all[r].status) status = fm_fail(reterr, (fm_status)all[r].status, "%s", all[r].why);
+    }
+    return status;
+}
+
+/* Scores a file, if there is one. The draws are those of sample `file` of step 0, so every
+ * evaluation has the same draws. No rank computes before all have read their files. */
+static fm_status score_file(fm_train_run *run, uint32_t file, fm_file_score *all,
+                            fm_error *reterr) {
+    fm_stored_run *stored = run->stored;
+    const fm_stored_sample *sample = NULL;
+    fm_file_score own = {.why = ""};
+    fm_error why = {.message = ""};
+    bool has_file = file < stored->held_out.n;
+    fm_status status =
+        has_file ? fm_sample_folder_read(&stored->held_out, file, &sample, &why) : FM_OK;
+    status = agree_on_scores(run, status, &why, &own, all, reterr);
+    if (status) return status;
+    if (has_file) {
+        fm_af3_features features = sample->features;
+        features.slot = file & 0xffff;
+        features.n_cycle = (uint32_t)run->config.data.max_cycle;
+        status = fm_af3_trainer_add_sample(stored->judge, &features, &own.result, &why);
+        if (status) fm_run_name_sample(file, stored->held_out.file[file], &why);
+    }
+    return agree_on_scores(run, status, &why, &own, all, reterr);
+}
+
+static void add_score(fm_af3_result *sum, const fm_af3_result *one) {
+    sum->loss += one->loss;
+    for (int i = 0; i < FM_COMPLEX_TERMS; i++)
+        sum->term[i] += one->term[i];
+}
+
+/* Scores the moving average. */
 static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
     fm_stored_run *stored = run->stored;
-    fm_af3_result sum = {0}, one;
+    const uint32_t n = stored->held_out.n, group = (uint32_t)fm_run_group(run);
+    const uint32_t n_group = (uint32_t)run->layout.dp, of_group = (uint32_t)run->layout.dap;
+    fm_af3_result sum = {0};
     fm_status status = FM_OK;
     const uint64_t began_ns = fm_clock_ns();
+    fm_file_score *all = calloc((size_t)n_group * of_group, sizeof *all);
+    if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for scores");
     take_average(stored);
-    for (uint32_t i = 0; i < stored->held_out.n && !status; i++) {
-        const fm_stored_sample *sample;
-        status = fm_sample_folder_read(&stored->held_out, i, &sample, reterr);
-        if (status) return status;
-        fm_af3_features features = sample->features;
-        features.slot = i & 0xffff;
-        features.n_cycle = (uint32_t)run->config.data.max_cycle;
-        status = fm_af3_trainer_add_sample(stored->judge, &features, &one, reterr);
-        if (status) fm_run_name_sample(i, stored->held_out.file[i], reterr);
-        sum.loss += one.loss;
-        for (int k = 0; k < FM_COMPLEX_TERMS && !status; k++)
-            sum.term[k] += one.term[k];
+    for (uint32_t i = 0; i < n && !status; i += n_group) {
+        status = score_file(run, i + group, all, reterr);
+        for (uint32_t g = 0; g < n_group && i + g < n && !status; g++)
+            add_score(&sum, &all[g * of_group].result);
     }
-    if (!status) status = write_scores(run, &sum, reterr);
+    free(all);
+    if (status) return status;
+    if (fm_run_is_first(run)) status = write_scores(run, &sum, reterr);
+    if (run->ranks) status = fm_run_share(run, status, reterr);
     if (status) return status;
     fm_log(FM_LOG_INFO, "evaluated", "step=%llu lddt=%.4f loss=%.4f samples=%u s=%.1f",
            (unsigned long long)run->state.place.step,
@@ -204,19 +269,35 @@ static bool is_of_sample(fm_status status) {
            status == FM_ERR_FORMAT || status == FM_ERR_UNSUPPORTED;
 }
 
-static fm_status compute(fm_train_run *run, const fm_run_sample *sample, uint32_t file,
-                         fm_af3_result *ret_result, uint32_t *ret_cycles, double *ret_wait_s,
-                         fm_error *reterr) {
+/* The file of sample `index` of the run. */
+static uint32_t file_of(const fm_train_run *run, uint64_t index) {
+    return fm_sample_folder_file(&run->stored->samples, run->set->seed, index);
+}
+
+/* Reads a file for its place: `slot` of the step being queued. The features are valid until the
+ * next file is read. */
+static fm_status read_features(fm_train_run *run, uint32_t file, uint32_t slot,
+                               fm_af3_features *ret_features, fm_error *reterr) {
     const fm_stored_sample *read;
-    const uint64_t began_ns = fm_clock_ns();
     fm_status status = fm_sample_folder_read(&run->stored->samples, file, &read, reterr);
     if (status) return status;
-    *ret_wait_s = fm_run_seconds_since(began_ns);
-    fm_af3_features features = read->features;
-    features.slot = sample->slot;
-    features.n_cycle = *ret_cycles =
-        fm_step_cycles(run->set->seed, sample->step, (uint32_t)run->config.data.max_cycle);
-    return fm_af3_trainer_add_sample(run->stored->trainer, &features, ret_result, reterr);
+    *ret_features = read->features;
+    ret_features->slot = slot;
+    ret_features->n_cycle =
+        fm_step_cycles(run->set->seed, run->queued_step, (uint32_t)run->config.data.max_cycle);
+    return FM_OK;
+}
+
+static fm_status compute(fm_train_run *run, const fm_af3_features *features,
+                         fm_sample_result *ret_result, fm_error *reterr) {
+    fm_af3_result result;
+    fm_status status = fm_af3_trainer_add_sample(run->stored->trainer, features, &result, reterr);
+    if (status) return status;
+    *ret_result = (fm_sample_result){
+        .loss = result.loss, .gradient_norm = result.gradient_norm, .done_ns = fm_clock_ns()};
+    memcpy(ret_result->term, result.term, sizeof result.term);
+    memcpy(ret_result->part, result.part, sizeof result.part);
+    return FM_OK;
 }
 
 static void update(fm_train_run *run) {
@@ -225,39 +306,104 @@ static void update(fm_train_run *run) {
 
 /* Counts a sample that was computed, and ends its step if it is the last one. */
 static fm_status count(fm_train_run *run, const fm_run_sample *sample, uint32_t n_cycle,
-                       double wait_s, const fm_af3_result *from, fm_error *reterr) {
-    fm_sample_result result = {
-        .loss = from->loss, .gradient_norm = from->gradient_norm, .done_ns = fm_clock_ns()};
-    memcpy(result.term, from->term, sizeof from->term);
-    memcpy(result.part, from->part, sizeof from->part);
-    fm_run_add_result(&run->state.sums, sample->index, n_cycle, sample->name, wait_s, &result);
+                       double wait_s, const fm_sample_result *result, fm_error *reterr) {
+    fm_run_add_result(&run->state.sums, sample->index, n_cycle, sample->name, wait_s, result);
     fm_status status = fm_run_note_delivered(run, sample, false, reterr);
     run->slot = run->state.place.n_sample = sample->slot + 1;
     if (status || run->slot < fm_run_batch(run)) return status;
     update(run);
     run->queued_step++;
     run->slot = 0;
-    status = fm_run_finish_step(run, fm_run_rate(run), reterr);
-    return status ? status : evaluate_if_due(run, reterr);
+    return fm_run_finish_step(run, fm_run_rate(run), reterr);
 }
 
-static fm_status advance(fm_train_run *run, fm_error *reterr) {
+static fm_status advance_one(fm_train_run *run, fm_error *reterr) {
     const uint64_t index = fm_run_place(run, run->queued_step, run->slot);
-    const uint32_t file = fm_sample_folder_file(&run->stored->samples, run->set->seed, index);
+    const uint32_t file = file_of(run, index);
     const fm_run_sample sample = {run->queued_step, run->slot, index,
                                   run->stored->samples.file[file]};
     if (fm_skipped_by_hand(&run->state.skipped, index)) {
         return fm_run_skip(run, &sample, NULL, reterr);
     }
-    fm_af3_result result;
+    fm_sample_result result;
+    fm_af3_features features;
     fm_error why = {.message = ""};
-    uint32_t n_cycle = 1;
-    double wait_s = 0;
-    fm_status status = compute(run, &sample, file, &result, &n_cycle, &wait_s, &why);
-    if (!status) return count(run, &sample, n_cycle, wait_s, &result, reterr);
+    const uint64_t began_ns = fm_clock_ns();
+    fm_status status = read_features(run, file, run->slot, &features, &why);
+    const double wait_s = fm_run_seconds_since(began_ns);
+    if (!status) status = compute(run, &features, &result, &why);
+    if (!status) return count(run, &sample, features.n_cycle, wait_s, &result, reterr);
     if (reterr) *reterr = why;
     if (is_of_sample(status)) status = fm_run_judge(run, &sample, status, reterr);
     return status ? status : fm_run_skip(run, &sample, &why, reterr);
+}
+
+static fm_status advance(fm_train_run *run, fm_error *reterr) {
+    return run->ranks ? fm_run_advance_ranks(run, reterr) : advance_one(run, reterr);
+}
+
+/* -- rounds of several ranks */
+
+/* Nothing is waited for, so there is always a sample. */
+static fm_status take_in_hand(fm_train_run *run, uint64_t wanted, bool *ret_is_lost,
+                              fm_error *reterr) {
+    (void)wanted, (void)reterr;
+    const uint64_t index = fm_run_place(run, run->queued_step, run->own_slot);
+    run->hand = (fm_loaded){.index = index};
+    run->has_hand = true;
+    *ret_is_lost = false;
+    return FM_OK;
+}
+
+static fm_status look_at_hand(fm_train_run *run, fm_run_seen *ret_seen, fm_error *reterr) {
+    fm_stored_run *stored = run->stored;
+    const uint32_t file = file_of(run, run->hand.index);
+    ret_seen->name = stored->samples.file[file];
+    fm_status status = read_features(run, file, run->own_slot, &stored->hand, reterr);
+    if (!status) status = fm_af3_trainer_check(stored->trainer, &stored->hand, reterr);
+    ret_seen->n_cycle = status ? 0 : stored->hand.n_cycle;
+    ret_seen->is_bad = is_of_sample(status);
+    return status;
+}
+
+static void drop_hand(fm_train_run *run) {
+    run->stored->hand = (fm_af3_features){.n_cycle = 0};
+}
+
+static fm_status queue_hand(fm_train_run *run, fm_run_flight *f, bool updates, fm_error *reterr) {
+    (void)run, (void)f, (void)updates, (void)reterr; /* it is computed when it is collected */
+    return FM_OK;
+}
+
+static fm_status collect_hand(fm_train_run *run, const fm_run_flight *f,
+                              fm_sample_result *ret_result, fm_error *reterr) {
+    (void)f;
+    return compute(run, &run->stored->hand, ret_result, reterr);
+}
+
+static fm_status collect(fm_train_run *run, fm_error *reterr) {
+    return fm_run_collect_round(run, reterr); /* one rank has nothing in flight */
+}
+
+static void release(fm_train_run *run, const fm_run_flight *f) {
+    (void)f;
+    drop_hand(run);
+}
+
+static double update_with(fm_train_run *run, uint32_t n) {
+    return fm_af3_trainer_update_with(run->stored->trainer, n);
+}
+
+/* The exchanges of all tapes, those of evaluations included. */
+static uint64_t digest(const fm_train_run *run, bool joint) {
+    const fm_stored_run *stored = run->stored;
+    const fm_tape *tape[2 * FM_AF3_TAPES];
+    int n = 0;
+    for (int i = 0; i < FM_AF3_TAPES; i++) {
+        tape[n++] = &stored->trainer->tape[i];
+        if (stored->judge) tape[n++] = &stored->judge->tape[i];
+    }
+    return fm_schedule_digest_tapes(tape, n, joint);
 }
 
 /* -- messages and metrics */
@@ -306,9 +452,19 @@ const fm_run_work fm_run_samples = {.check = check,
                                     .open = open_samples,
                                     .start = open_scores,
                                     .advance = advance,
+                                    .collect = collect,
                                     .update = update,
+                                    .finish = evaluate_if_due,
                                     .memory_bytes = memory_bytes,
                                     .describe = describe,
                                     .announce = announce,
                                     .summarize = summarize,
-                                    .stop = stop};
+                                    .stop = stop,
+                                    .rounds = {.take = take_in_hand,
+                                               .look = look_at_hand,
+                                               .drop = drop_hand,
+                                               .queue = queue_hand,
+                                               .collect = collect_hand,
+                                               .release = release,
+                                               .update = update_with,
+                                               .digest = digest}};

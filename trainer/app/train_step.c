@@ -195,5 +195,6 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
     write_metrics(run, &step);
     state->sums = (fm_batch_sums){.n_counted = 0};
     fm_status status = fm_run_look_at_scores(run, reterr);
-    return status ? status : watch_divergence(run, &step, reterr);
+    if (!status) status = watch_divergence(run, &step, reterr);
+    return status || !run->work->finish ? status : run->work->finish(run, reterr);
 }

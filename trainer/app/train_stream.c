@@ -26,13 +26,17 @@
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
 #include "trainer/app/stop.h"
+#include "trainer/step/schedule.h"
 #include "trainer/step/score.h"
+#include "trainer/step/upload.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { WAIT_MS = 200 }; /* for a sample, before a rank says that it has none */
 
 /* -- opening */
 
@@ -167,7 +171,7 @@ static fm_status drop_bad(fm_train_run *run, const fm_run_flight *bad, fm_status
 
 bool fm_run_is_scored(const fm_train_run *run) {
     int64_t every = run->config.metrics.structure_every;
-    return run->trainer->atoms != FM_TENSOR_NONE && every &&
+    return run->trainer && run->trainer->atoms != FM_TENSOR_NONE && every &&
            (run->queued_step + 1) % (uint64_t)every == 0;
 }
 
@@ -312,6 +316,71 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
     return fm_run_drain(run, at_once ? 0 : FM_MOST_QUEUED - 1, reterr);
 }
 
+/* -- rounds of several ranks */
+
+static fm_status take_in_hand(fm_train_run *run, uint64_t wanted, bool *ret_is_lost,
+                              fm_error *reterr) {
+    bool is_ready;
+    fm_status status =
+        fm_feed_next_within(&run->feed, wanted, WAIT_MS, &is_ready, &run->hand, reterr);
+    run->has_hand = !status && is_ready;
+    *ret_is_lost = status && fm_feed_may_reconnect(&run->feed, status);
+    return status;
+}
+
+static fm_status look_at_hand(fm_train_run *run, fm_run_seen *ret_seen, fm_error *reterr) {
+    const fm_loaded *loaded = &run->hand;
+    ret_seen->is_bad = !loaded->sample;
+    if (!loaded->sample) {
+        *reterr = *loaded->why;
+        return loaded->why->status;
+    }
+    ret_seen->name = loaded->sample->name;
+    fm_status status = fm_features_of(loaded->sample, &run->hand_features, reterr);
+    if (!status) status = fm_run_place_features(run, run->own_slot, &run->hand_features, reterr);
+    ret_seen->n_cycle = run->hand_features.n_cycle;
+    if (!status) status = fm_upload_check(run->trainer, &run->hand_features, reterr);
+    ret_seen->is_bad = status == FM_ERR_DATA || status == FM_ERR_LIMIT;
+    return status;
+}
+
+static void drop_hand(fm_train_run *run) {
+    fm_loader_release(run->feed.loader, &run->hand);
+}
+
+static fm_status reconnect(fm_train_run *run, fm_error *reterr) {
+    return fm_feed_reconnect(&run->feed, &run->state.token, reterr);
+}
+
+static fm_status requeue(fm_train_run *run, const fm_run_flight *f, bool updates,
+                         fm_error *reterr) {
+    return fm_trainer_queue(run->trainer, &f->features, updates, reterr);
+}
+
+static fm_status queue_hand(fm_train_run *run, fm_run_flight *f, bool updates, fm_error *reterr) {
+    f->loaded = run->hand;
+    f->features = run->hand_features;
+    return requeue(run, f, updates, reterr);
+}
+
+static fm_status collect_own(fm_train_run *run, const fm_run_flight *f,
+                             fm_sample_result *ret_result, fm_error *reterr) {
+    (void)f;
+    return fm_trainer_collect(run->trainer, ret_result, reterr);
+}
+
+static void release(fm_train_run *run, const fm_run_flight *f) {
+    fm_loader_release(run->feed.loader, &f->loaded);
+}
+
+static double update_with(fm_train_run *run, uint32_t n) {
+    return fm_trainer_update_with(run->trainer, n);
+}
+
+static uint64_t digest(const fm_train_run *run, bool joint) {
+    return fm_schedule_digest(run->trainer, joint);
+}
+
 static fm_status collect(fm_train_run *run, fm_error *reterr) {
     return run->ranks ? fm_run_collect_round(run, reterr) : collect_sample(run, reterr);
 }
@@ -376,4 +445,15 @@ const fm_run_work fm_run_stream = {.check = check,
                                    .describe = describe,
                                    .announce = announce,
                                    .summarize = summarize,
-                                   .stop = stop};
+                                   .stop = stop,
+                                   .rounds = {.is_queued = true,
+                                              .take = take_in_hand,
+                                              .look = look_at_hand,
+                                              .drop = drop_hand,
+                                              .reconnect = reconnect,
+                                              .queue = queue_hand,
+                                              .requeue = requeue,
+                                              .collect = collect_own,
+                                              .release = release,
+                                              .update = update_with,
+                                              .digest = digest}};

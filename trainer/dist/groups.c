@@ -1,6 +1,7 @@
 /* groups.c: see groups.h. */
 #include "trainer/dist/groups.h"
 
+#include "trainer/dist/board.h"
 #include "trainer/dist/comm_local.h"
 
 #include <assert.h>
@@ -35,6 +36,27 @@ fm_rank_place fm_layout_place(const fm_layout *layout, int32_t rank) {
                            .dap_group = rank / layout->dap,
                            .bp_group = dp * layout->dap + dap,
                            .dp_group = sample};
+}
+
+void fm_groups_note(const fm_groups *groups, uint64_t step, uint32_t cycle) {
+    if (!groups || !groups->entry) return;
+    atomic_store(&groups->entry->step, step);
+    atomic_store(&groups->entry->cycle, cycle);
+}
+
+fm_status fm_groups_share(const fm_groups *groups, const fm_groups_memory *memory, int n,
+                          fm_error *reterr) {
+    fm_status status = FM_OK;
+    if (!groups || !groups->share) return FM_OK;
+    for (int i = 0; i < n && !status; i++) {
+        if (!memory[i].bytes) continue;
+        status = groups->share(groups, memory[i].memory, (size_t)memory[i].bytes, reterr);
+    }
+    return status;
+}
+
+void fm_groups_unshare(const fm_groups *groups) {
+    if (groups && groups->unshare) groups->unshare(groups);
 }
 
 struct fm_local_groups {

@@ -21,11 +21,16 @@ static void add_tape(fm_xxh3_state *hash, const fm_tape *tape, bool joint) {
     }
 }
 
-uint64_t fm_schedule_digest(const fm_trainer *trainer, bool joint) {
+uint64_t fm_schedule_digest_tapes(const fm_tape *const *tape, int n, bool joint) {
     fm_xxh3_state *hash = fm_xxh3_create();
-    add_tape(hash, &trainer->cycle, joint);
-    add_tape(hash, &trainer->last, joint);
+    for (int i = 0; i < n; i++)
+        add_tape(hash, tape[i], joint);
     uint64_t digest = fm_xxh3_digest(hash);
     fm_xxh3_destroy(hash);
     return digest;
+}
+
+uint64_t fm_schedule_digest(const fm_trainer *trainer, bool joint) {
+    const fm_tape *const tapes[] = {&trainer->cycle, &trainer->last};
+    return fm_schedule_digest_tapes(tapes, 2, joint);
 }

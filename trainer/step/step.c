@@ -159,15 +159,9 @@ int64_t fm_trainer_memory_bytes(const fm_trainer *t) {
     return taken_bytes(t) + scratch_bytes(t) + arena_bytes(t);
 }
 
-/* What all ranks must decide alike: the least of their values. */
-static int64_t least(const fm_trainer *t, int64_t value) {
-    const fm_groups *groups = t->options.groups;
-    return groups && groups->least ? groups->least(groups, value) : value;
-}
-
 static bool fits(const fm_trainer *t) {
     int64_t budget = t->options.memory_budget_bytes;
-    return least(t, budget == 0 || fm_trainer_memory_bytes(t) <= budget);
+    return fm_groups_least(t->options.groups, budget == 0 || fm_trainer_memory_bytes(t) <= budget);
 }
 
 /* Records and plans again with that policy. */
@@ -188,7 +182,7 @@ static int64_t own_budget(const fm_trainer *t, const fm_kernels *kernels) {
     int64_t available = (int64_t)kernels->device->free_bytes() - reserve;
     const fm_groups *groups = t->options.groups;
     if (groups && !groups->least) return 0;
-    return least(t, available <= 0 ? 0 : available + taken_bytes(t));
+    return fm_groups_least(groups, available <= 0 ? 0 : available + taken_bytes(t));
 }
 
 /* Chooses the least recomputation that fits, in the steps of fm_model_config_block. Where no budget
@@ -242,20 +236,12 @@ static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *
 
 /* Lets the other ranks read everything that exchanges may send. */
 static fm_status share_memory(fm_trainer *t, fm_error *reterr) {
-    const fm_groups *groups = t->options.groups;
-    if (!groups || !groups->share) return FM_OK;
-    const struct {
-        void *memory;
-        int64_t bytes;
-    } shared[] = {{t->params.memory, t->params.memory_bytes},
-                  {t->state.memory, t->state.bytes},
-                  {t->optimizer.memory, t->optimizer.memory_bytes},
-                  {t->memory, arena_bytes(t)},
-                  {t->scratch, scratch_bytes(t)}};
-    fm_status status = FM_OK;
-    for (size_t i = 0; i < sizeof shared / sizeof shared[0] && !status; i++)
-        status = groups->share(groups, shared[i].memory, (size_t)shared[i].bytes, reterr);
-    return status;
+    const fm_groups_memory shared[] = {{t->params.memory, t->params.memory_bytes},
+                                       {t->state.memory, t->state.bytes},
+                                       {t->optimizer.memory, t->optimizer.memory_bytes},
+                                       {t->memory, arena_bytes(t)},
+                                       {t->scratch, scratch_bytes(t)}};
+    return fm_groups_share(t->options.groups, shared, sizeof shared / sizeof shared[0], reterr);
 }
 
 /* -- queues */
@@ -512,8 +498,7 @@ void fm_trainer_destroy(fm_trainer *trainer) {
     if (!trainer) return;
     if (trainer->params.kernels) {
         release_queues(trainer);
-        const fm_groups *groups = trainer->options.groups;
-        if (groups && groups->unshare) groups->unshare(groups);
+        fm_groups_unshare(trainer->options.groups);
         trainer->params.kernels->release(trainer->scratch);
         trainer->params.kernels->release(trainer->memory);
     }

@@ -1,6 +1,5 @@
 /* step_run.c: queues samples and collects their results; see step.h. */
 #include "trainer/backend/where.h"
-#include "trainer/dist/board.h"
 #include "trainer/dist/sum.h"
 #include "trainer/step/upload.h"
 
@@ -10,14 +9,6 @@
 
 static fm_flight *flight_of(fm_trainer *t, uint64_t number) {
     return &t->flight[number % FM_MOST_QUEUED];
-}
-
-/* Says what this rank is doing, for the ranks that watch it. */
-static void note(const fm_trainer *t, uint64_t step, uint32_t cycle) {
-    const fm_groups *groups = t->options.groups;
-    if (!groups || !groups->entry) return;
-    atomic_store(&groups->entry->step, step);
-    atomic_store(&groups->entry->cycle, cycle);
 }
 
 /* Sends the packet of a cycle. The caller runs the pass that takes it. */
@@ -56,7 +47,7 @@ fm_status fm_trainer_queue(fm_trainer *t, const fm_features *f, bool is_last, fm
     flight->pending = t->optimizer.pending;
     fm_backend_name_step(flight->step + 1);
     for (uint32_t c = 0; c < f->n_cycle; c++) { /* A31:3-4 */
-        note(t, flight->step + 1, c);
+        fm_groups_note(t->options.groups, flight->step + 1, c);
         send_cycle(t, flight, c, is_last);
         fm_pass_run(runs_last(t, c, f->n_cycle) ? &t->last_pass : &t->cycle_pass, t->stream);
         fm_ring_taken(&t->ring, t->stream);
@@ -143,8 +134,7 @@ fm_status fm_trainer_collect(fm_trainer *t, fm_sample_result *ret_result, fm_err
     assert(fm_trainer_n_queued(t) > 0);
     const fm_flight *flight = flight_of(t, t->n_collected);
     t->params.kernels->device->event_wait(flight->done);
-    const fm_groups *groups = t->options.groups;
-    fm_status status = groups && groups->check ? groups->check(groups, reterr) : FM_OK;
+    fm_status status = fm_groups_check(t->options.groups, reterr);
     if (status) return status;
     const fm_step_record *record = &t->record[t->n_collected % FM_MOST_QUEUED];
     if (record->nonfinite & FM_NONFINITE_SUM) { /* found when the sample before was added */

@@ -48,17 +48,6 @@ static PyObject *sample_head(PyObject *self, PyObject *ignored) {
         "use_clamped_fape", s->use_clamped_fape ? Py_True : Py_False);
 }
 
-static const char *numpy_dtype(uint8_t dtype) {
-    switch (dtype) {
-    case FM_U8: return "|u1";
-    case FM_U16: return "<u2";
-    case FM_U32: return "<u4";
-    case FM_U64: return "<u8";
-    case FM_I32: return "<i4";
-    default: return "<f4";
-    }
-}
-
 /* The tensors as received: tuples of cycle (None: shared by all) and array. */
 static PyObject *sample_tensors(PyObject *self, PyObject *ignored) {
     (void)ignored;
@@ -67,7 +56,7 @@ static PyObject *sample_tensors(PyObject *self, PyObject *ignored) {
     for (uint32_t i = 0; list && i < s->n_tensor; i++) {
         const fm_tensor_view *view = &s->tensor[i];
         fm_array array = {.key = fm_schema_find(view->id)->name,
-                          .dtype = numpy_dtype(view->dtype),
+                          .dtype = fm_dtype_numpy(view->dtype),
                           .rank = view->rank,
                           .data = view->data};
         for (uint32_t k = 0; k < view->rank; k++)

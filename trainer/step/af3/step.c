@@ -143,10 +143,11 @@ static int64_t arena_bytes(const fm_af3_trainer *t, bool second) {
     return most;
 }
 
-/* Returns the bytes of scratch memory for the sum of gradients over the ranks of a sample. */
+/* Returns the bytes of scratch memory for the sums over the ranks of a sample. */
 static int64_t sum_bytes(const fm_af3_trainer *t) {
-    bool sums = t->options.model.groups && !t->options.forward_only;
-    return sums ? FM_AF3_SUM_ELEMENTS * (int64_t)fm_element_bytes(t->params.element) : 0;
+    return t->options.model.groups
+               ? FM_AF3_SUM_ELEMENTS * (int64_t)fm_element_bytes(t->params.element)
+               : 0;
 }
 
 int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *t) {
@@ -155,17 +156,22 @@ int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *t) {
 }
 
 /* The budget where none is given: what is taken plus what the device has left, less a reserve for
- * libraries. 0 when it is not known. */
+ * libraries; of ranks the least. 0 when it is not known. Threads that are ranks have none. */
 static int64_t own_budget(const fm_af3_trainer *t) {
     const int64_t reserve = (int64_t)2 << 30;
     int64_t available = (int64_t)t->options.kernels->device->free_bytes() - reserve;
-    if (available <= 0) return 0;
-    return available + t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes;
+    const fm_groups *groups = t->options.model.groups;
+    if (groups && !groups->least) return 0;
+    if (available > 0) {
+        available += t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes;
+    }
+    return fm_groups_least(groups, available > 0 ? available : 0);
 }
 
 static bool fits(const fm_af3_trainer *t) {
     int64_t budget = t->options.memory_budget_bytes;
-    return budget == 0 || fm_af3_trainer_memory_bytes(t) <= budget;
+    return fm_groups_least(t->options.model.groups,
+                           budget == 0 || fm_af3_trainer_memory_bytes(t) <= budget);
 }
 
 /* Records with the policy of the configuration, or with the first one that fits. */
@@ -215,6 +221,16 @@ static fm_status bind_arenas(fm_af3_trainer *t, fm_error *reterr) {
     return FM_OK;
 }
 
+/* Lets the other ranks read everything that exchanges may send. */
+static fm_status share_memory(fm_af3_trainer *t, fm_error *reterr) {
+    const fm_groups_memory shared[] = {
+        {t->params.memory, t->params.memory_bytes},       {t->state.memory, t->state.bytes},
+        {t->optimizer.memory, t->optimizer.memory_bytes}, {t->memory, arena_bytes(t, false)},
+        {t->second_memory, arena_bytes(t, true)},         {t->sum_scratch, sum_bytes(t)}};
+    return fm_groups_share(t->options.model.groups, shared, sizeof shared / sizeof shared[0],
+                           reterr);
+}
+
 /* -- creating */
 
 static fm_status prepare(fm_af3_trainer *t, fm_error *reterr) {
@@ -239,6 +255,7 @@ static fm_status prepare(fm_af3_trainer *t, fm_error *reterr) {
     if (!status) status = fm_mirror_init(&t->mirror, &t->state, reterr);
     if (!status) status = plan_memory(t, reterr);
     if (!status) status = bind_arenas(t, reterr);
+    if (!status) status = share_memory(t, reterr);
     if (status) return status;
     const size_t n_x = (size_t)(3 * t->options.model.n_atom);
     t->x = fm_arena_alloc_array(&t->arena, n_x, sizeof *t->x);
@@ -274,8 +291,12 @@ fm_status fm_af3_trainer_create(const fm_af3_trainer_options *options, fm_af3_tr
 void fm_af3_trainer_destroy(fm_af3_trainer *t) {
     if (!t) return;
     const fm_kernels *kernels = t->options.kernels;
+    for (int i = 0; i < FM_AF3_PARTS; i++)
+        fm_pass_forget(&t->part[i]);
     if (t->stream) kernels->device->stream_destroy(t->stream);
+    fm_groups_unshare(t->options.model.groups);
     release_tapes(t);
+    kernels->release(t->stamp);
     kernels->release(t->memory);
     kernels->release(t->second_memory);
     kernels->release(t->sum_scratch);

@@ -22,7 +22,8 @@
  * samples): same seed, same bits.
  *
  * The ranks of options.model.groups share a sample (model/af3/split.h): all get the same samples
- * and have the same results. */
+ * and have the same results. With several groups each adds its own samples, and
+ * fm_af3_trainer_update_with replaces fm_optimizer_step: it sums over the groups first. */
 #ifndef FM_TRAINER_STEP_AF3_STEP_H
 #define FM_TRAINER_STEP_AF3_STEP_H
 
@@ -47,6 +48,7 @@ typedef struct fm_af3_trainer_options {
     bool given;           /* draws are those of the samples */
     bool keeps_outputs; /* for comparisons: results of the network stay readable after their part */
     bool spoils;        /* fm_tape.spoils of all tapes: for checks */
+    bool direct;        /* parts are never captured as graphs */
 } fm_af3_trainer_options;
 
 /* The results of one sample. The terms are unweighted; a part is what a term adds to the loss. */
@@ -58,6 +60,16 @@ typedef struct fm_af3_result {
 
 /* The name of a term in metrics: "mse", "smooth_lddt", ... */
 const char *fm_complex_term_name(int term);
+
+/* The parts, in the order in which they run. */
+enum {
+    FM_AF3_PART_CYCLE,
+    FM_AF3_PART_TRUNK,
+    FM_AF3_PART_ROLLOUT,
+    FM_AF3_PART_LEARN,
+    FM_AF3_PART_CONFIDENCE,
+    FM_AF3_PARTS
+};
 
 /* The tapes; those from FM_AF3_PREPARE on are in the second arena. */
 enum {
@@ -98,7 +110,10 @@ typedef struct fm_af3_trainer {
     fm_af3_outputs out;              /* of FM_AF3_LAST */
     fm_af3_confidence_logits logits; /* of FM_AF3_CONFIDENCE */
     fm_tensor_ref term[FM_COMPLEX_TERMS], structure_total, confidence_total;
-    fm_pass cycle_part, trunk_part, rollout_part, learn_part, confidence_part;
+    fm_pass part[FM_AF3_PARTS];
+    /* Device memory: the clock before and after each part, then the stamps of the tapes; NULL
+     * without fm_af3_trainer_stamp. */
+    uint64_t *stamp;
     fm_optimizer optimizer;
     fm_mirror mirror;
     fm_stream *stream;
@@ -123,6 +138,10 @@ int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *trainer);
 /* Writes a description as fm_trainer_describe does. */
 void fm_af3_trainer_describe(const fm_af3_trainer *trainer, char *out, size_t out_bytes);
 
+/* Makes parts and tapes store the device's clock from now on, and captures their graphs again. The
+ * stream must have ended. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_af3_trainer_stamp(fm_af3_trainer *trainer, fm_error *reterr);
+
 /* FM_ERR_LIMIT when the sample is larger than the recorded shapes or has another number of
  * templates. */
 FM_MUST_USE fm_status fm_af3_trainer_check(const fm_af3_trainer *trainer,
@@ -130,10 +149,17 @@ FM_MUST_USE fm_status fm_af3_trainer_check(const fm_af3_trainer *trainer,
 
 /* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT as
  * fm_af3_trainer_check. FM_ERR_DATA, naming the first tensor, when a value is not finite. In both
- * cases nothing was added. The features must be those of a sample that was checked (stored.h). */
+ * cases nothing was added. FM_ERR_CLOSED when another rank was lost; the parameters and sums of
+ * gradients are not valid then. The features must be those of a sample that was checked
+ * (stored.h). */
 FM_MUST_USE fm_status fm_af3_trainer_add_sample(fm_af3_trainer *trainer,
                                                 const fm_af3_features *features,
                                                 fm_af3_result *ret_result, fm_error *reterr);
+
+/* Makes the update with the samples of all groups, `n_sample` of them, at least one. Collective:
+ * every rank of every group calls it, also one whose group added none. Returns the learning rate of
+ * the update. */
+double fm_af3_trainer_update_with(fm_af3_trainer *trainer, uint32_t n_sample);
 
 /* -- the parts, for callers that read results between them; call all of them in this order */
 

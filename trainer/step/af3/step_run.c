@@ -22,18 +22,28 @@ static void clear_gradients(fm_af3_trainer *t, fm_stream *stream) {
     kernels->fill(stream, t->params.n_element * ratio, 0.0, t->params.gradient);
 }
 
+/* Stores the clock before (end false) or after a part. */
+static void stamp(const fm_af3_trainer *t, int part, bool end, fm_stream *stream) {
+    if (t->stamp) t->options.kernels->device->stamp(stream, &t->stamp[2 * part + end]);
+}
+
 static void queue_cycle(void *context, fm_stream *stream) {
     fm_af3_trainer *t = context;
+    stamp(t, FM_AF3_PART_CYCLE, false, stream);
     fm_tape_forward(&t->tape[FM_AF3_CYCLE], stream);
+    stamp(t, FM_AF3_PART_CYCLE, true, stream);
 }
 
 static void queue_trunk(void *context, fm_stream *stream) {
     fm_af3_trainer *t = context;
+    stamp(t, FM_AF3_PART_TRUNK, false, stream);
     fm_tape_forward_nodes(&t->tape[FM_AF3_LAST], 0, t->out.trunk_end, stream);
+    stamp(t, FM_AF3_PART_TRUNK, true, stream);
 }
 
 static void queue_rollout(void *context, fm_stream *stream) {
     fm_af3_trainer *t = context;
+    stamp(t, FM_AF3_PART_ROLLOUT, false, stream);
     fm_af3_queue_constants(&t->params, &t->weights, &t->state, &t->inputs, stream);
     fm_tape_forward(&t->tape[FM_AF3_PREPARE], stream);
     for (int32_t k = 0; k < t->options.model.n_rollout_step; k++) {
@@ -44,10 +54,10 @@ static void queue_rollout(void *context, fm_stream *stream) {
         }
         fm_tape_forward(&t->tape[FM_AF3_DENOISE], stream);
     }
+    stamp(t, FM_AF3_PART_ROLLOUT, true, stream);
 }
 
-static void queue_learn(void *context, fm_stream *stream) {
-    fm_af3_trainer *t = context;
+static void learn(fm_af3_trainer *t, fm_stream *stream) {
     fm_tape *last = &t->tape[FM_AF3_LAST];
     fm_tape_forward(&t->tape[FM_AF3_STRUCTURES], stream);
     fm_tape_forward_nodes(last, t->out.trunk_end, last->n_forward, stream);
@@ -57,26 +67,70 @@ static void queue_learn(void *context, fm_stream *stream) {
     fm_tape_backward(last, stream);
 }
 
-static void queue_confidence(void *context, fm_stream *stream) {
+static void queue_learn(void *context, fm_stream *stream) {
     fm_af3_trainer *t = context;
+    stamp(t, FM_AF3_PART_LEARN, false, stream);
+    learn(t, stream);
+    stamp(t, FM_AF3_PART_LEARN, true, stream);
+}
+
+static void judge(fm_af3_trainer *t, fm_stream *stream) {
     fm_tape_forward(&t->tape[FM_AF3_CONFIDENCE], stream);
     if (t->options.forward_only) return;
     if (t->options.confidence_only) clear_gradients(t, stream);
     fm_tape_backward(&t->tape[FM_AF3_CONFIDENCE], stream);
 }
 
-void fm_af3_trainer_make_parts(fm_af3_trainer *t) {
-    const fm_pass pass = {
-        .context = t, .device = t->options.kernels->device, .direct = true /* not captured */};
-    t->cycle_part = t->trunk_part = t->rollout_part = t->learn_part = t->confidence_part = pass;
-    t->cycle_part.queue = queue_cycle;
-    t->trunk_part.queue = queue_trunk;
-    t->rollout_part.queue = queue_rollout;
-    t->learn_part.queue = queue_learn;
-    t->confidence_part.queue = queue_confidence;
+static void queue_confidence(void *context, fm_stream *stream) {
+    fm_af3_trainer *t = context;
+    stamp(t, FM_AF3_PART_CONFIDENCE, false, stream);
+    judge(t, stream);
+    stamp(t, FM_AF3_PART_CONFIDENCE, true, stream);
 }
 
-/* -- the host't work between them */
+/* Either all ranks of a sample replay graphs or none does. */
+static bool all_captured(void *context, bool captured) {
+    const fm_af3_trainer *t = context;
+    return fm_comm_agree(t->options.model.groups->sample, captured, t->sum_scratch, t->stream);
+}
+
+void fm_af3_trainer_make_parts(fm_af3_trainer *t) {
+    void (*const queue[FM_AF3_PARTS])(void *,
+                                      fm_stream *) = {[FM_AF3_PART_CYCLE] = queue_cycle,
+                                                      [FM_AF3_PART_TRUNK] = queue_trunk,
+                                                      [FM_AF3_PART_ROLLOUT] = queue_rollout,
+                                                      [FM_AF3_PART_LEARN] = queue_learn,
+                                                      [FM_AF3_PART_CONFIDENCE] = queue_confidence};
+    const fm_device *device = t->options.kernels->device;
+    const bool agrees = t->options.model.groups && device->is_asynchronous;
+    for (int i = 0; i < FM_AF3_PARTS; i++)
+        t->part[i] = (fm_pass){.context = t,
+                               .device = device,
+                               .direct = t->options.direct,
+                               .queue = queue[i],
+                               .agree = agrees ? all_captured : NULL};
+}
+
+fm_status fm_af3_trainer_stamp(fm_af3_trainer *t, fm_error *reterr) {
+    const fm_kernels *kernels = t->options.kernels;
+    size_t n = (size_t)2 * FM_AF3_PARTS;
+    for (int i = 0; i < FM_AF3_TAPES; i++)
+        n += (size_t)t->tape[i].n_step + 1;
+    if (!t->stamp) t->stamp = kernels->alloc(n * sizeof *t->stamp);
+    if (!t->stamp) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "device memory for time stamps was refused");
+    }
+    uint64_t *at = t->stamp + (size_t)2 * FM_AF3_PARTS;
+    for (int i = 0; i < FM_AF3_TAPES; i++) {
+        t->tape[i].stamp = at;
+        at += t->tape[i].n_step + 1;
+    }
+    for (int i = 0; i < FM_AF3_PARTS; i++)
+        fm_pass_forget(&t->part[i]);
+    return FM_OK;
+}
+
+/* -- the host's work between them */
 
 static double read_scalar(fm_af3_trainer *t, const fm_tape *tape, fm_tensor_ref tensor) {
     double value;
@@ -118,14 +172,16 @@ fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *feature
 void fm_af3_trainer_trunk(fm_af3_trainer *t) {
     const uint32_t n = t->features->n_cycle;
     for (uint32_t c = 0; c < n; c++) {
+        fm_groups_note(t->options.model.groups, t->optimizer.step + 1, c);
         fm_af3_trainer_write_cycle(t, c);
         fm_mirror_send(&t->mirror, t->stream);
-        fm_pass_run(c + 1 < n ? &t->cycle_part : &t->trunk_part, t->stream);
+        fm_pass_run(c + 1 < n ? &t->part[FM_AF3_PART_CYCLE] : &t->part[FM_AF3_PART_TRUNK],
+                    t->stream);
     }
 }
 
 void fm_af3_trainer_rollout(fm_af3_trainer *t) {
-    fm_pass_run(&t->rollout_part, t->stream);
+    fm_pass_run(&t->part[FM_AF3_PART_ROLLOUT], t->stream);
     fm_mirror_fetch(t->options.kernels, t->stream, fm_state_data(&t->state, t->rollout.x),
                     t->options.kernels->act, 3 * t->features->sample.n_atom, t->raw, t->x);
 }
@@ -189,36 +245,39 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
 }
 
 void fm_af3_trainer_learn(fm_af3_trainer *t) {
-    fm_pass_run(&t->learn_part, t->stream);
+    fm_pass_run(&t->part[FM_AF3_PART_LEARN], t->stream);
     read_terms(t, &t->tape[FM_AF3_LAST], 0, FM_COMPLEX_STRUCTURE_TERMS, t->structure_total);
 }
 
 void fm_af3_trainer_confidence(fm_af3_trainer *t) {
-    fm_pass_run(&t->confidence_part, t->stream);
+    fm_pass_run(&t->part[FM_AF3_PART_CONFIDENCE], t->stream);
     read_terms(t, &t->tape[FM_AF3_CONFIDENCE], FM_COMPLEX_STRUCTURE_TERMS, FM_COMPLEX_TERMS,
                t->confidence_total);
 }
 
 /* -- a whole sample */
 
-/* Runs the sample again, checking what every step of its passes writes. */
+/* Runs the sample again, checking what every step of its passes writes. All passes run, because
+ * the other ranks of the sample wait for this one in their exchanges. */
 static fm_status name_nonfinite(fm_af3_trainer *t, fm_error *reterr) {
     uint32_t *flag = fm_state_data(&t->state, t->flag);
     const uint32_t n = t->features->n_cycle;
     char what[256] = "the norm of the gradient";
     bool found = false;
-    uint32_t cycle = 0;
+    uint32_t cycle = n - 1;
     clear_recycled(t);
-    for (uint32_t c = 0; c < n && !found; c++) {
-        fm_af3_trainer_write_cycle(t, c);
-        fm_mirror_send(&t->mirror, t->stream);
-        cycle = c;
-        found = fm_tape_name_nonfinite(&t->tape[c + 1 < n ? FM_AF3_CYCLE : FM_AF3_LAST], t->stream,
-                                       flag, what, sizeof what);
-    }
-    if (!found) {
-        (void)fm_tape_name_nonfinite(&t->tape[FM_AF3_CONFIDENCE], t->stream, flag, what,
-                                     sizeof what);
+    for (uint32_t i = 0; i <= n; i++) {
+        const int tape = i == n ? FM_AF3_CONFIDENCE : i + 1 < n ? FM_AF3_CYCLE : FM_AF3_LAST;
+        char here[sizeof what] = "";
+        if (i < n) {
+            fm_af3_trainer_write_cycle(t, i);
+            fm_mirror_send(&t->mirror, t->stream);
+        }
+        bool is_here = fm_tape_name_nonfinite(&t->tape[tape], t->stream, flag, here, sizeof here);
+        if (!is_here || found) continue;
+        found = true;
+        if (i < n) cycle = i;
+        memcpy(what, here, sizeof what);
     }
     return fm_fail(reterr, FM_ERR_DATA, "step %llu, sample %u, cycle %u: %s is not finite",
                    (unsigned long long)t->optimizer.step, t->features->slot, cycle, what);
@@ -235,13 +294,18 @@ fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *fe
                                     fm_af3_result *ret_result, fm_error *reterr) {
     fm_status status = fm_af3_trainer_begin(t, features, reterr);
     if (status) return status;
+    const fm_groups *groups = t->options.model.groups;
     fm_af3_trainer_trunk(t);
     fm_af3_trainer_rollout(t);
-    status = fm_af3_trainer_label(t, reterr);
+    status = fm_groups_check(groups, reterr);
+    if (!status) status = fm_af3_trainer_label(t, reterr);
     if (status) return status;
     if (!t->options.confidence_only) fm_af3_trainer_learn(t);
     fm_af3_trainer_confidence(t);
     fm_af3_trainer_sum_gradients(t);
+    t->options.kernels->synchronize(t->stream);
+    status = fm_groups_check(groups, reterr);
+    if (status) return status;
     bool is_finite = isfinite(t->result.loss);
     if (is_finite && !t->options.forward_only) {
         is_finite = fm_optimizer_add_sample(&t->optimizer, t->stream);
@@ -251,4 +315,16 @@ fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *fe
     if (!is_finite) return name_nonfinite(t, reterr);
     *ret_result = t->result;
     return FM_OK;
+}
+
+double fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample) {
+    const fm_groups *groups = t->options.model.groups;
+    if (groups && groups->dp) {
+        if (t->optimizer.pending == 0) fm_optimizer_clear_sum(&t->optimizer, t->stream);
+        fm_comm_sum(groups->dp, fm_params_trained(&t->params), t->optimizer.sum, t->sum_scratch,
+                    FM_AF3_SUM_ELEMENTS, t->stream);
+        fm_optimizer_count_others(&t->optimizer, n_sample);
+    }
+    fm_optimizer_step(&t->optimizer, t->stream);
+    return fm_optimizer_rate(&t->optimizer.options, t->optimizer.samples);
 }

@@ -1,0 +1,273 @@
+/* step_complex.c: see step_complex.h. */
+#include "tests/bench/step_complex.h"
+
+#include "proto/base/hash.h"
+#include "tests/bench/bench_table.h"
+#include "tests/bench/bench_trainer.h"
+#include "tests/bench/complex_features.h"
+#include "tests/testing/ranks.h"
+#include "trainer/app/choose_device.h"
+#include "trainer/app/device_groups.h"
+#include "trainer/app/setup.h"
+#include "trainer/backend/fallback.h"
+
+static const size_t FEATURE_BYTES = (size_t)4 << 30; /* address space */
+
+typedef struct bench {
+    const settings *set;
+    fm_meeting *meeting;
+    fm_device_groups groups;
+    fm_arena arena;
+    fm_af3_trainer *trainer;
+    fm_af3_features features;
+    fm_af3_result result; /* of the last step */
+} bench;
+
+static const char *const part_names[FM_AF3_PARTS] = {
+    [FM_AF3_PART_CYCLE] = "cycle without gradient",
+    [FM_AF3_PART_TRUNK] = "last cycle, trunk forward",
+    [FM_AF3_PART_ROLLOUT] = "rollout",
+    [FM_AF3_PART_LEARN] = "diffusion, losses, backward",
+    [FM_AF3_PART_CONFIDENCE] = "confidence head, both ways"};
+
+/* -- a step */
+
+static fm_status run_steps(bench *b, uint64_t count, double *ret_seconds, fm_error *reterr) {
+    fm_af3_trainer *t = b->trainer;
+    fm_status status = FM_OK;
+    double before = now();
+    for (uint64_t i = 0; i < count && !status; i++) {
+        status = fm_af3_trainer_add_sample(t, &b->features, &b->result, reterr);
+        if (!status) fm_optimizer_step(&t->optimizer, t->stream);
+    }
+    t->options.kernels->synchronize(t->stream);
+    *ret_seconds = now() - before;
+    return status;
+}
+
+static double flops_of(const fm_tape *tape) {
+    double flops = 0;
+    for (int32_t i = 0; i < tape->n_step; i++)
+        flops += tape->step[i].flops;
+    return flops;
+}
+
+static double flops_of_step(const fm_af3_trainer *t, uint32_t n_cycle) {
+    double flops = (n_cycle - 1) * flops_of(&t->tape[FM_AF3_CYCLE]);
+    flops += t->options.model.n_rollout_step * flops_of(&t->tape[FM_AF3_DENOISE]);
+    const int once[] = {FM_AF3_LAST, FM_AF3_CONFIDENCE, FM_AF3_PREPARE, FM_AF3_STRUCTURES};
+    for (size_t i = 0; i < sizeof once / sizeof once[0]; i++)
+        flops += flops_of(&t->tape[once[i]]);
+    return flops;
+}
+
+/* Seconds per step with that many cycles: the median of the rounds' means. */
+static fm_status time_cycles(bench *b, uint32_t n_cycle, double *ret_seconds, fm_error *reterr) {
+    double seconds[MOST_ROUNDS], warm_up;
+    uint64_t n = b->set->rounds;
+    b->features.n_cycle = n_cycle;
+    fm_status status = run_steps(b, b->set->warm_up, &warm_up, reterr);
+    for (uint64_t r = 0; r < n && !status; r++) {
+        status = run_steps(b, b->set->steps, &seconds[r], reterr);
+        seconds[r] /= (double)b->set->steps;
+    }
+    if (status) return status;
+    qsort(seconds, n, sizeof *seconds, ascending);
+    double median = seconds[n / 2], flops = flops_of_step(b->trainer, n_cycle);
+    printf("%6u  %9.3f  %9.3f  %9.3f  %7.2f  %7.1f  %9.4f  %9.4f\n", n_cycle, 1e3 * median,
+           1e3 * seconds[0], 1e3 * seconds[n - 1], 1e-12 * flops, 1e-12 * flops / median,
+           b->result.loss, b->result.gradient_norm);
+    fflush(stdout);
+    *ret_seconds = median;
+    return FM_OK;
+}
+
+/* -- reports */
+
+static void describe_graphs(const bench *b) {
+    for (int i = 0; i < FM_AF3_PARTS; i++) {
+        const fm_pass *part = &b->trainer->part[i];
+        if (!part->graph) {
+            printf("graph     %s: none\n", part_names[i]);
+            continue;
+        }
+        fm_graph_size size = part->device->graph_measure(part->graph);
+        printf("graph     %s: %lld kernels, %lld copies and fills\n", part_names[i],
+               (long long)size.n_kernel, (long long)size.n_copy);
+    }
+}
+
+static const uint64_t *download(bench *b, const uint64_t *device, size_t count) {
+    const fm_kernels *kernels = b->trainer->options.kernels;
+    uint64_t *host = fm_arena_alloc_array(&b->arena, count, sizeof *host);
+    if (!host) abort(); /* the arena is far larger than any schedule */
+    kernels->download(b->trainer->stream, host, device, count * sizeof *host);
+    kernels->synchronize(b->trainer->stream);
+    return host;
+}
+
+/* Prints the time of each part by the device's clock. A cycle without gradient counts once. */
+static void print_parts(const uint64_t *ns, double seconds) {
+    double sum = 0;
+    printf("\n%9s  part of a step of 2 cycles\n", "ms");
+    for (int i = 0; i < FM_AF3_PARTS; i++) {
+        double ms = 1e-6 * (double)(ns[2 * i + 1] - ns[2 * i]);
+        printf("%9.3f  %s\n", ms, part_names[i]);
+        sum += ms;
+    }
+    printf("%9.3f  update, and the host between parts\n", 1e3 * seconds - sum);
+}
+
+/* The tables of all tapes. The last cycle's has its trunk and the rest in two parts, with the
+ * rollout between them. */
+static void print_tape_tables(bench *b, const uint64_t *part_ns) {
+    const fm_af3_trainer *t = b->trainer;
+    static table tables[FM_AF3_TAPES];
+    static const char *const names[FM_AF3_TAPES] = {
+        [FM_AF3_CYCLE] = "cycle without gradient",
+        [FM_AF3_LAST] = "last cycle, diffusion and backward",
+        [FM_AF3_CONFIDENCE] = "confidence head",
+        [FM_AF3_PREPARE] = "prepare",
+        [FM_AF3_DENOISE] = "the last denoising step",
+        [FM_AF3_STRUCTURES] = "noisy structures"};
+    for (int i = 0; i < FM_AF3_TAPES; i++) {
+        const fm_tape *tape = &t->tape[i];
+        const uint64_t *ns = download(b, tape->stamp, (size_t)tape->n_step + 1);
+        int32_t first = 0;
+        if (i == FM_AF3_LAST) {
+            first = t->out.trunk_end + 1;
+            add_steps(&tables[i], tape, ns, 0, t->out.trunk_end);
+            /* Its first node after the trunk began when the part did. */
+            uint64_t around[2] = {part_ns[2 * FM_AF3_PART_LEARN], ns[first]};
+            const fm_step *step = &tape->step[first - 1];
+            char name[NAME_BYTES];
+            name_of(tape, &tape->node[step->node], name);
+            row_of(&tables[i], name)->ms[0] += 1e-6 * (double)(around[1] - around[0]);
+        }
+        add_steps(&tables[i], tape, ns, first, tape->n_step);
+        print_table(names[i], &tables[i]);
+    }
+}
+
+/* Runs a step with stamps, each part captured and replayed; reads the stamps of the last replay. */
+static fm_status print_tables(bench *b, fm_error *reterr) {
+    fm_af3_trainer *t = b->trainer;
+    fm_status status = fm_af3_trainer_stamp(t, reterr);
+    b->features.n_cycle = 2;
+    double seconds = 0;
+    uint64_t count = t->options.kernels->device->is_asynchronous ? 2 : 0; /* captured */
+    if (!status) status = run_steps(b, count, &seconds, reterr);
+    if (!status) status = run_steps(b, 1, &seconds, reterr);
+    if (status) return status;
+    const uint64_t *ns = download(b, t->stamp, (size_t)2 * FM_AF3_PARTS);
+    print_parts(ns, seconds);
+    print_tape_tables(b, ns);
+    return FM_OK;
+}
+
+static fm_status print_digest(bench *b, fm_error *reterr) {
+    const fm_params *p = &b->trainer->params;
+    size_t bytes = (size_t)p->n_element * fm_element_bytes(p->element);
+    const void *from[] = {p->master, p->moment1, p->moment2, p->ema};
+    void *host = malloc(bytes);
+    if (!host) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a copy of the parameters");
+    fm_xxh3_state *hash = fm_xxh3_create();
+    for (int i = 0; i < 4; i++) {
+        p->kernels->download(b->trainer->stream, host, from[i], bytes);
+        p->kernels->synchronize(b->trainer->stream);
+        fm_xxh3_update(hash, host, bytes);
+    }
+    uint64_t digest = fm_xxh3_digest(hash), all[FM_TEST_RANKS] = {digest};
+    fm_xxh3_destroy(hash);
+    free(host);
+    printf("digest    %016llx of parameters, moments and average after %llu steps\n",
+           (unsigned long long)digest, (unsigned long long)b->trainer->optimizer.step);
+    fm_status status = FM_OK;
+    if (b->meeting) {
+        status = fm_meeting_gather(b->meeting, &digest, sizeof digest, all, RANKS_S, reterr);
+    }
+    for (uint64_t r = 0; r < b->set->ranks && !status; r++)
+        if (all[r] != digest) {
+            status = fm_fail(reterr, FM_ERR_DATA, "the digest is not the same on all ranks");
+        }
+    return status;
+}
+
+static void print_slow_paths(void) {
+    fm_fallback fallbacks[FM_FALLBACK_KINDS];
+    fm_backend_fallbacks(fallbacks);
+    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
+        if (fallbacks[i].count > 0) {
+            printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
+                   (unsigned long long)fallbacks[i].count, fallbacks[i].text);
+        }
+    }
+}
+
+/* -- whole steps */
+
+static fm_status create(bench *b, const fm_train_config *config, fm_error *reterr) {
+    const fm_kernels *kernels;
+    fm_status status = fm_device_find(b->set->device, b->set->dtype, &kernels, reterr);
+    if (status) return status;
+    size_t before = kernels->device->used_bytes();
+    fm_af3_trainer_options options = fm_af3_trainer_options_of(config, kernels, b->set->seed);
+    options.direct = b->set->direct;
+    options.spoils = b->set->spoil;
+    if (b->meeting) {
+        const fm_layout layout = {(int32_t)b->set->dap, (int32_t)b->set->bp, 1};
+        status = fm_device_groups_create(&layout, kernels, b->meeting, b->set->backend, WAIT_S,
+                                         &b->groups, reterr);
+        if (status) return status;
+        options.model.groups = b->groups.groups;
+    }
+    status = fm_af3_trainer_create(&options, &b->trainer, reterr);
+    if (status) return status;
+    char text[512];
+    fm_af3_trainer_describe(b->trainer, text, sizeof text);
+    printf("model     preset %s: %s\n", b->set->preset, text);
+    printf("memory    %.2f GiB planned, %.2f GiB taken from the device\n",
+           (double)fm_af3_trainer_memory_bytes(b->trainer) / (1 << 30),
+           (double)(kernels->device->used_bytes() - before) / (1 << 30));
+    return bench_make_complex(&b->arena, &config->af3, MOST_CYCLES, &b->features, reterr);
+}
+
+static fm_status run(bench *b, const fm_train_config *config, fm_error *reterr) {
+    fm_status status = create(b, config, reterr);
+    if (status) return status;
+    double mean = 0, seconds = 0;
+    printf("%6s  %9s  %9s  %9s  %7s  %7s  %9s  %9s\n", "cycles", "ms", "least", "most", "TFLOP",
+           "TFLOP/s", "loss", "norm");
+    for (uint32_t c = 1; c <= b->set->cycles && !status; c++) {
+        status = time_cycles(b, c, &seconds, reterr);
+        mean += seconds / (double)b->set->cycles;
+    }
+    if (!status && b->groups.groups) status = b->groups.groups->check(b->groups.groups, reterr);
+    if (status) return status;
+    printf("mean step %.3f ms over 1..%llu cycles\n", 1e3 * mean,
+           (unsigned long long)b->set->cycles);
+    size_t used = b->trainer->options.kernels->device->used_bytes();
+    if (used) printf("memory    %.2f GiB of the device in use\n", (double)used / (1 << 30));
+    describe_graphs(b);
+    print_slow_paths();
+    if (b->set->digest) status = print_digest(b, reterr);
+    if (!status && b->set->tune) status = fm_device_tune(b->set->tune, reterr);
+    return status || !b->set->table ? status : print_tables(b, reterr);
+}
+
+fm_status bench_step_complex(const settings *set, const fm_train_config *config,
+                             fm_meeting *meeting, fm_error *reterr) {
+    bench b = {.set = set, .meeting = meeting};
+    if (set->batch || set->save || set->schedule || set->crops || set->shapes) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "preset %s: --batch, --save, --schedule, --crops and --shapes are for "
+                       "AlphaFold2",
+                       set->preset);
+    }
+    fm_status status = fm_arena_init(&b.arena, FEATURE_BYTES, reterr);
+    if (!status) status = run(&b, config, reterr);
+    fm_af3_trainer_destroy(b.trainer);
+    fm_device_groups_destroy(&b.groups);
+    fm_arena_fini(&b.arena);
+    return status;
+}

@@ -1,0 +1,203 @@
+/* test_train_samples_ranks.c: `foldmill train --samples` on several ranks that are processes: the
+ * losses, scores and bytes of one rank, ranks that are killed or stopped, bad samples, and what is
+ * refused. */
+#include "tests/testing/complex_sample.h"
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+
+/* Shell functions of all tests.
+ *
+ *     begin ARGS        starts a run beside the shell, which ends with it; $run is its process
+ *     rank_of PROCESS R the process of one rank
+ *     until_step DIR N  waits until the metrics have N steps
+ *     all_gone PIDS     waits until none of the processes is left
+ *     rows DIR          its metrics without times, for comparisons; scores DIR: its scores
+ *     close_to A B      losses, scores and samples of two runs are the same, apart from rounding
+ *     equal A B         they are the same to the last digit
+ *     same A B N        and the checkpoints after N steps have the same bytes */
+static const char library[] =
+    "train='foldmill train --samples samples --config small.ini --preset af3-tiny "
+    "--eval-samples held --seed 3 --checkpoint-every 1 --keep 9 -q'\n"
+    "begin() { $train \"$@\" & run=$!; trap 'kill -9 $run 2>/dev/null' EXIT; }\n"
+    "rank_of() { for c in $(cat /proc/$1/task/$1/children); do tr '\\0' '\\n' </proc/$c/environ | "
+    "grep -qx FOLDMILL_RANK=$2 && echo $c; done; true; }\n"
+    "until_step() { n=0; until [ $(cat $1/metrics.jsonl 2>/dev/null | wc -l) -ge $2 ] || "
+    "[ $n -ge 3000 ]; do sleep 0.02; n=$((n + 1)); done; }\n"
+    "all_gone() { n=0; for p in $*; do while [ -e /proc/$p ] && [ $n -lt 3000 ]; do sleep 0.02; "
+    "n=$((n + 1)); done; [ ! -e /proc/$p ] || return 1; done; }\n"
+    "rows() { sed 's/,\"step_s.*//' $1/metrics.jsonl; }\n"
+    "scores() { sed 's/,\"wall_s.*//' $1/eval.jsonl; }\n"
+    "equal() { for f in rows scores; do $f $1 >a && $f $2 >b && cmp a b || return 1; done; }\n"
+    "same() { equal $1 $2 && cmp $1/checkpoint-$3.safetensors $2/checkpoint-$3.safetensors; }\n"
+    "close_to() { python3 -c 'import json, sys\n"
+    "for name in \"metrics\", \"eval\":\n"
+    "    a, b = ([json.loads(l) for l in open(f\"{r}/{name}.jsonl\")] for r in sys.argv[1:3])\n"
+    "    worst = max(abs(x[\"loss\"] / y[\"loss\"] - 1) for x, y in zip(a, b))\n"
+    "    print(name, \"largest difference\", worst)\n"
+    "    if len(a) != len(b) or worst > 1e-3: exit(1)\n"
+    "    if [x.get(\"sample\") for x in a] != [x.get(\"sample\") for x in b]: exit(1)\n"
+    "' $1 $2; }\n"
+    "refuses() { text=$1; shift; \"$@\" >refused.log 2>&1 && return 9; "
+    "grep -q -- \"$text\" refused.log || { cat refused.log; return 8; }; }\n";
+
+static int run(const char *command) {
+    return fm_test_shell_format(folder, ". ./lib; %s", command);
+}
+
+static void write_sample(const char *name, uint64_t seed, double first_class) {
+    char path[600];
+    fm_test_complex c;
+    fm_test_complex_make(&c, seed);
+    fm_test_complex_set(fm_test_complex_find(&c, "msa"), 0, first_class);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    fm_test_complex_write(&c, path);
+    fm_test_complex_free(&c);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    char path[600];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/lib", folder);
+    FILE *file = fopen(path, "w");
+    if (!file || fputs(library, file) < 0 || fclose(file) != 0) return 1;
+    int failed = run("mkdir samples held bad && printf '[data]\\ncrop_size = 10\\nmax_atoms = 16\\n"
+                     "global_batch = 2\\n[metrics]\\neval_every = 2\\n[af3]\\nn_sample = 3\\n"
+                     "n_rollout_step = 2\\n' >small.ini");
+    if (failed) return failed;
+    write_sample("samples/a.npz", 1, 0);
+    write_sample("samples/b.npz", 2, 0);
+    write_sample("samples/c.npz", 3, 0);
+    write_sample("held/d.npz", 4, 0);
+    write_sample("held/e.npz", 5, 0);
+    write_sample("held/f.npz", 6, 0);
+    write_sample("bad/a.npz", 1, 0);
+    write_sample("bad/b.npz", 2, 99);
+    return run("$train --steps 5 --out one >one.log 2>&1");
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+/* Groups keep the order of sums, so data parallelism has the bytes of one rank; ranks that share a
+ * sample sum in another order. */
+static void ranks_have_the_losses_of_one(void **state) {
+    (void)state;
+    assert_int_equal(run("$train --steps 5 --ranks 2 --out groups >log 2>&1 && "
+                         "grep -q '^ranks     2: dap 1, bp 1, dp 2$' log && equal one groups && "
+                         "test $(wc -l <groups/metrics.jsonl) = 5 && "
+                         "test $(wc -l <groups/eval.jsonl) = 3 && "
+                         "test $(grep -c ' evaluated step=' log) = 3"),
+                     0);
+    assert_int_equal(run("$train --steps 5 --dap 2 --out parts >log 2>&1 && close_to one parts && "
+                         "$train --steps 5 --ranks 4 --dap 2 --out both >log 2>&1 && "
+                         "grep -q '^ranks     4: dap 2, bp 1, dp 2$' log && close_to one both && "
+                         "equal parts both"),
+                     0);
+}
+
+/* A batch of three on two groups: one has a sample more. */
+static void a_batch_need_not_be_divided_evenly(void **state) {
+    (void)state;
+    assert_int_equal(run("sed 's/^global_batch.*/global_batch = 3/' small.ini >three.ini && "
+                         "train=\"$train --config three.ini\"; "
+                         "$train --steps 3 --out three >log 2>&1 && "
+                         "$train --steps 3 --ranks 2 --out uneven >log 2>&1 && "
+                         "close_to three uneven"),
+                     0);
+}
+
+/* A rank or the whole command is killed; resumed runs end with the bytes of one left alone. */
+static void killed_ranks_cost_no_bit(void **state) {
+    (void)state;
+    assert_int_equal(run("train=\"$train --ranks 4 --dap 2 --steps 8\"; "
+                         "$train --out whole >whole.log 2>&1 || exit 1; "
+                         "begin --out killed >killed.log 2>&1; until_step killed 2; "
+                         "all=$(cat /proc/$run/task/$run/children); kill -9 $(rank_of $run 2); "
+                         "wait $run; test $? = 1 && all_gone $all && "
+                         "grep -q 'rank 2 .*process' killed.log || exit 2; "
+                         "begin --resume --out killed >killed.log 2>&1; until_step killed 5; "
+                         "all=$(cat /proc/$run/task/$run/children); kill -9 $run; wait $run; "
+                         "all_gone $all && $train --resume --out killed >killed.log 2>&1 && "
+                         "grep -q 'resumed at step' killed.log && same whole killed 000000000008"),
+                     0);
+}
+
+/* A signal to a rank stops all; another number of ranks goes on. */
+static void a_stopped_run_continues_with_fewer_ranks(void **state) {
+    (void)state;
+    assert_int_equal(run("begin --ranks 2 --steps 100000 --out term >term.log 2>&1; "
+                         "until_step term 2; kill -TERM $(rank_of $run 1); wait $run; "
+                         "test $? = 143 && "
+                         "test $(grep -c 'stopped by SIGTERM after step .*; --resume continues' "
+                         "term.log) = 1 && n=$(wc -l <term/metrics.jsonl) && "
+                         "$train --resume --change dp=none --steps $((n + 1)) --out term "
+                         ">term.log 2>&1 && test $(wc -l <term/metrics.jsonl) = $((n + 1))"),
+                     0);
+}
+
+static void bad_samples_are_skipped_by_all(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("train=\"$train --samples bad --steps 3\"; "
+            "refuses 'b.npz: msa\\[0\\]: found 99, expected 0 to 31' $train --ranks 2 "
+            "--out stopped && test $(grep -c 'found 99' refused.log) = 1 && "
+            "grep -q 'to go on without it: .*--skip-sample' refused.log && "
+            "$train --out skip.1 --bad-samples skip >skip.log 2>&1 && "
+            "grep -q '3 of them bad' skip.log && "
+            "for n in 1 2; do $train --out skip.2.$n --bad-samples skip --ranks 2 --dap $n "
+            ">skip.log 2>&1 && grep -q '3 of them bad' skip.log && close_to skip.1 skip.2.$n || "
+            "exit 1; done"),
+        0);
+    /* A step whose last sample was skipped is scored, too. */
+    assert_int_equal(run("$train --steps 2 --skip-sample 3 --out last >last.log 2>&1 && "
+                         "test $(wc -l <last/eval.jsonl) = 1 && "
+                         "$train --steps 2 --skip-sample 3 --ranks 2 --out last.2 >last.log 2>&1 "
+                         "&& equal last last.2"),
+                     0);
+}
+
+/* Values that are not finite are found by all ranks of a sample, which end together. */
+static void losses_that_are_not_finite_end_all(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("(cat small.ini; printf '[optimizer]\\nlearning_rate = 10\\nbeta2 = 0\\n"
+            "eps = 1e-30\\nwarmup_samples = 0\\n') >wild.ini; "
+            "train=\"$train --config wild.ini --steps 30\"; "
+            "for n in 1 2; do refuses 'sample [0-9]* (.*): step .* is not finite' $train "
+            "--ranks 2 --dap $n --out wild.$n && "
+            "test $(grep -c 'is not finite' refused.log) = 1 || exit 1; done"),
+        0);
+}
+
+static void what_does_not_fit_is_refused(void **state) {
+    (void)state;
+    assert_int_equal(run("refuses 'blocks of af3 have one branch, expected bp = 1' "
+                         "$train --ranks 2 --bp 2 --out x && "
+                         "refuses '3 groups of ranks cannot share a step of 2 samples' "
+                         "$train --ranks 3 --out x && "
+                         "refuses 'bad/b.npz: msa' $train --eval-samples bad --ranks 2 --out x && "
+                         "test $(grep -c 'found 99' refused.log) = 1 && test ! -e x/metrics.jsonl"),
+                     0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_have_the_losses_of_one),
+                                       cmocka_unit_test(a_batch_need_not_be_divided_evenly),
+                                       cmocka_unit_test(killed_ranks_cost_no_bit),
+                                       cmocka_unit_test(a_stopped_run_continues_with_fewer_ranks),
+                                       cmocka_unit_test(bad_samples_are_skipped_by_all),
+                                       cmocka_unit_test(losses_that_are_not_finite_end_all),
+                                       cmocka_unit_test(what_does_not_fit_is_refused)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
