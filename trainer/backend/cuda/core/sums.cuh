@@ -23,8 +23,8 @@ struct sum_target {
 };
 
 /* The order of the values of a matrix in its partial sums: tiles of rows by columns, tiles of one
- * column of tiles first. A tile is stored as the accumulators of its warps, of 16 rows each; every 8
- * columns of a warp take 4 values of each lane. */
+ * column of tiles first. A tile is stored as the accumulators of its warps, of 16 rows each; every
+ * 8 columns of a warp take 4 values of each lane. */
 struct sum_tiles {
     int row_tiles, rows, columns; /* rows 0: the values are in order */
     int64_t ld;                   /* of the matrix */

@@ -7,7 +7,8 @@
 
 namespace fm_cuda {
 
-/* dgamma and dbeta (+)= the sums over `count` blocks of [count, 2, c]. The caller sets `partial`. */
+/* dgamma and dbeta (+)= the sums over `count` blocks of [count, 2, c]. The caller sets
+ * `partial`. */
 partial_sums norm_sums(int64_t count, int64_t c, fm_out dgamma, fm_out dbeta);
 
 } // namespace fm_cuda
