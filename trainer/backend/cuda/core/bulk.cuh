@@ -125,8 +125,9 @@ template <int N> __device__ inline void registers_take() {
 
 /* Launches that overlap. When all blocks of a kernel have called let_next_begin or ended, the next
  * kernel in the stream may start, provided that it is launched by launch_after with `early`. That
- * kernel calls wait_for_previous before it reads the output of the kernel before it. Results of
- * older kernels are complete when it starts. */
+ * kernel calls wait_for_previous in every block, before it reads the output of the kernel before
+ * it, or writes. Results of older kernels are complete when it starts, unless the kernel before was
+ * launched early too and lets it begin before its own wait; after the wait all are complete. */
 __device__ inline void let_next_begin() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
