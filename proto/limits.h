@@ -45,10 +45,15 @@
 #define FM_LIMIT_N_SEGMENT 512u
 /* Dimensions of a tensor on the wire. */
 #define FM_LIMIT_RANK 6u
-/* Recycling cycles. AlphaFold2 trains with 4; multimer predicts with 20 after a first one. */
-#define FM_LIMIT_N_CYCLE 21u
-/* Bytes of one frame's body. A fine-tuning sample of 4 cycles takes 66 MB. */
-#define FM_LIMIT_FRAME_BYTES ((size_t)256 << 20)
+/* Rows of a cycle: clustered ones, and extra ones. AlphaFold2 uses at most 512 and 5,120. */
+#define FM_LIMIT_N_CLUSTER 65536u
+#define FM_LIMIT_N_EXTRA 1048576u
+/* Draws of MSA rows: one for each recycling cycle, or several with ensembling. AlphaFold2 trains
+ * with 4 cycles, and at CASP14 it predicted with 4 of 8 draws; multimer has 21. */
+#define FM_LIMIT_N_CYCLE 48u
+/* Bytes of one frame's body. A fine-tuning sample of 4 cycles takes 66 MB. One of 6,600 residues
+ * with 508 + 5,120 rows takes up to 1.64 GiB. Must be less than 2^31. */
+#define FM_LIMIT_FRAME_BYTES ((size_t)1792 << 20)
 /* Bytes of the body of any frame that is not a sample. */
 #define FM_LIMIT_CONTROL_BYTES 65536u
 /* Streams per connection, and connections per server. A trainer rank needs one of each. */

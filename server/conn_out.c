@@ -59,7 +59,7 @@ static void push_sample(fm_conn *conn, uint32_t stream, fm_work *work) {
 static void report_failure(fm_conn *conn, uint32_t at, fm_work *work) {
     fm_server_stream *stream = conn->streams[at].stream;
     bool stops = fm_server_stream_get_policy(stream) == FM_WIRE_STOP;
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char text[FM_ERROR_TEXT_BYTES];
     fm_error_format(&work->job.error, text, sizeof text);
     char quoted[700];
     fm_conn_log(conn, FM_LOG_ERROR, "sample_failed", "stream=%u index=%llu why=%s",

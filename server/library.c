@@ -303,7 +303,7 @@ typedef struct updating {
 static void report_failure(updating *update, const wanted_snapshot *wanted, uint64_t generation,
                            const open_snapshot *kept, const fm_error *error) {
     char shown[FM_LIMIT_NAME_BYTES + FM_LIBRARY_CACHE_BYTES + 1];
-    char name[300], text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], why[900];
+    char name[300], text[FM_ERROR_TEXT_BYTES], why[900];
     if (update->change.n_failed++ == 0) update->first = *error;
     if (update->is_start) return;
     shown_name(update->library, wanted->cache, wanted->name, shown);

@@ -1,14 +1,13 @@
 /* server.c: see server.h.
  *
- * The streams of all connections are in turns.h, which says whose job is begun next. A connection
- * is admitted when the server and its peer have room, and when not too many others have still to
- * say HELLO. One that is not admitted gets an ERROR; a flood of them gets no answer. */
+ * Connections are admitted and listed in admission.h. Their streams are in turns.h, which says
+ * whose job is begun next. This file joins both with the loop and the workers. */
 #include "server/server.h"
 
 #include "proto/address.h"
 #include "proto/base/log.h"
+#include "server/admission.h"
 #include "server/board.h"
-#include "server/conn.h"
 #include "server/consumers.h"
 #include "server/inquiry.h"
 #include "server/rates.h"
@@ -28,8 +27,6 @@
 
 enum {
     TICK_MS = 100,
-    N_TURNED_AWAY = 64,    /* connections that are told that there is no room, at a time */
-    GREEDY_GREETINGS = 16, /* a peer with so many of them makes room at once */
     PEER_CONNECTIONS_MIN = 16,
     REPORT_MS = 2000, /* the loop must answer a question for a report within this time */
     N_ADDRESS = FM_SERVER_N_LISTEN_MAX + FM_SERVICE_N_SOCKET,
@@ -52,10 +49,8 @@ struct fm_server {
     bool is_handed[N_ADDRESS]; /* the file of a unix socket belongs to the process that made it */
     char address_texts[N_ADDRESS][FM_ADDRESS_TEXT_BYTES];
     fm_service_manager *manager;
-    fm_conn *conns; /* the newest first */
-    uint32_t max_connection, n_unix_slot, max_greeting, grace_ms, rates_ms;
-    uint32_t n_admitted, n_turned_away, n_greeting; /* of conns */
-    uint64_t number;                                /* of the newest connection, for the log */
+    fm_admission admission;
+    uint32_t rates_ms;
     bool is_ending;
     bool is_reloading;
     bool is_turn_free; /* for the handshake of a waiting connection */
@@ -140,11 +135,14 @@ static void on_sample_sent(void *owner, const fm_work *work) {
 
 /* -- connections */
 
+static void on_accepted(void *owner, fm_socket *socket) {
+    fm_server *server = owner;
+    fm_admission_take(&server->admission, socket, fm_loop_now_ms(server->loop));
+}
+
 static void on_greeted(void *owner, fm_conn *conn) {
     fm_server *server = owner;
-    server->n_greeting--;
-    fm_conn_get_account(conn)->n_greeting--;
-    fm_gauge(&server->counters, FM_COUNT_GREETINGS, server->n_greeting);
+    fm_admission_greeted(&server->admission, conn);
 }
 
 static void on_turn_free(void *owner) {
@@ -153,144 +151,10 @@ static void on_turn_free(void *owner) {
     fm_loop_wake(server->loop); /* not here: the caller is in the middle of another connection */
 }
 
-/* Begins handshakes of waiting connections. The newest come first: in a flood the oldest are those
- * whose peers have probably left. */
-static void begin_waiting(fm_server *server) {
-    server->is_turn_free = false;
-    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn)) {
-        if (fm_conn_is_waiting(conn)) fm_conn_begin(conn);
-    }
-}
-
-static void count_connections(fm_server *server) {
-    fm_gauge(&server->counters, FM_COUNT_GREETINGS, server->n_greeting);
-    fm_gauge(&server->counters, FM_COUNT_CONNECTIONS, server->n_admitted + server->n_turned_away);
-}
-
 static void on_conn_closed(void *owner, fm_conn *conn) {
     fm_server *server = owner;
-    fm_conn *before = NULL, *at = server->conns;
-    while (at != conn) {
-        before = at;
-        at = fm_conn_get_next(at);
-    }
-    if (before) {
-        fm_conn_set_next(before, fm_conn_get_next(conn));
-    } else {
-        server->conns = fm_conn_get_next(conn);
-    }
-    if (fm_conn_was_turned_away(conn)) {
-        server->n_turned_away--;
-    } else {
-        server->n_admitted--;
-        fm_conn_get_account(conn)->n_connection--;
-    }
-    count_connections(server);
+    fm_admission_remove(&server->admission, conn);
     dispatch(server); /* blocks became free */
-}
-
-/* Which connection makes room for a new one of the account, all of which owe their HELLO? The one
- * that owes it for longest, if it had some time; if none had, the oldest of the peer that has most,
- * if these are many. NULL: none. `is_own`: only one of the same account. */
-static fm_conn *find_evictable(fm_server *server, const fm_account *account, bool is_own) {
-    fm_conn *oldest = NULL, *of_greedy = NULL;
-    uint32_t most = account->n_greeting > GREEDY_GREETINGS ? account->n_greeting : GREEDY_GREETINGS;
-    uint64_t now_ms = fm_loop_now_ms(server->loop);
-    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn)) {
-        const fm_account *other = fm_conn_get_account(conn);
-        uint64_t waited_ms = fm_conn_greeting_ms(conn, now_ms);
-        if (!waited_ms || fm_conn_was_turned_away(conn) || (is_own && other != account)) continue;
-        if (waited_ms > server->grace_ms) oldest = conn;
-        if (other->n_greeting < most) continue;
-        most = other->n_greeting;
-        of_greedy = other == account ? of_greedy : conn;
-    }
-    return oldest ? oldest : of_greedy;
-}
-
-/* Ends a connection that owes its HELLO; false: there is none that may be ended. */
-static bool evict_greeting(fm_server *server, const fm_account *account, bool is_own) {
-    fm_conn *conn = find_evictable(server, account, is_own);
-    if (!conn) return false;
-    on_greeted(server, conn);
-    server->n_admitted--;
-    fm_conn_get_account(conn)->n_connection--;
-    server->n_turned_away++;
-    fm_conn_evict(conn, server->n_turned_away <= N_TURNED_AWAY);
-    return true;
-}
-
-typedef struct refusal {
-    fm_counter which;
-    const char *text;
-} refusal;
-
-/* Is there room for one more connection of the account? *ret_why is set when there is none. */
-static bool has_room(fm_server *server, const fm_account *account, bool is_unix, refusal *ret_why) {
-    uint32_t most = server->max_connection - (is_unix ? 0 : server->n_unix_slot);
-    if (server->n_admitted >= most) {
-        *ret_why = (refusal){FM_COUNT_REFUSED_FULL,
-                             "the server has reached its limit of connections (--max-connections)"};
-        return false;
-    }
-    if (!fm_is_within(account->n_connection, account->limits.n_connection)) {
-        *ret_why = (refusal){FM_COUNT_REFUSED_PEER,
-                             "the server has reached its limit of connections of one peer "
-                             "(--peer-connections)"};
-        return false;
-    }
-    bool is_within_peer = fm_is_within(account->n_greeting, account->limits.n_greeting);
-    if (is_within_peer && (is_unix || server->n_greeting < server->max_greeting)) return true;
-    *ret_why = (refusal){FM_COUNT_REFUSED_GREETING,
-                         "too many connections wait for their HELLO; try again"};
-    return evict_greeting(server, account, !is_within_peer);
-}
-
-/* Makes the connection; `why` is set when it is not admitted. */
-static void meet(fm_server *server, fm_socket *socket, fm_account *account, bool is_admitted,
-                 const refusal *why) {
-    fm_conn *conn = fm_conn_create(&server->host, socket, account, is_admitted, ++server->number,
-                                   fm_loop_now_ms(server->loop));
-    if (!conn) return;
-    fm_conn_set_next(conn, server->conns);
-    server->conns = conn;
-    if (is_admitted) {
-        server->n_admitted++;
-        server->n_greeting++;
-        account->n_connection++;
-        account->n_greeting++;
-    } else {
-        server->n_turned_away++;
-    }
-    count_connections(server);
-    fm_conn_start(conn);
-    if (!is_admitted) fm_conn_turn_away(conn, why->which, why->text);
-}
-
-static void on_accepted(void *owner, fm_socket *socket) {
-    fm_server *server = owner;
-    if (!fm_access_admits(server->access, socket)) {
-        fm_log(FM_LOG_WARN, "user_refused", "peer=\"%s\"", fm_socket_get_peer(socket)->text);
-        fm_count(&server->counters, FM_COUNT_USERS_REFUSED, 1);
-        fm_socket_close(socket);
-        return;
-    }
-    char peer[FM_PEER_BYTES];
-    refusal why;
-    uint64_t now_ms = fm_loop_now_ms(server->loop);
-    const fm_peer *who = fm_socket_get_peer(socket);
-    fm_account *account =
-        fm_accounts_use(server->accounts, fm_peer_name(who, peer), &server->peer_limits, now_ms);
-    bool is_calm = account && fm_account_take_request(account, now_ms);
-    bool is_admitted = is_calm && has_room(server, account, who->kind == FM_ADDRESS_UNIX, &why);
-    if (is_admitted || (is_calm && server->n_turned_away < N_TURNED_AWAY)) {
-        fm_count(&server->counters, FM_COUNT_ACCEPTED, 1);
-        meet(server, socket, account, is_admitted, &why);
-        return;
-    }
-    fm_count(&server->counters, FM_COUNT_REFUSED_FLOOD, 1);
-    if (account) fm_accounts_leave(account, now_ms);
-    fm_socket_close(socket);
 }
 
 /* -- snapshots */
@@ -321,7 +185,7 @@ static void collect_news(fm_server *server) {
     fm_count(&server->counters, FM_COUNT_SNAPSHOTS_OPENED, news.change.n_opened);
     fm_count(&server->counters, FM_COUNT_SNAPSHOTS_FAILED, news.change.n_failed);
     count_snapshots(server);
-    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn))
+    for (fm_conn *conn = server->admission.conns; conn; conn = fm_conn_get_next(conn))
         fm_conn_look_again(conn, news.answered);
 }
 
@@ -338,7 +202,7 @@ static void give_unused_back(fm_server *server) {
 /* -- rates */
 
 static void log_rates(fm_server *server, uint64_t now_ms) {
-    fm_rates_load load = {.n_connection = server->n_admitted,
+    fm_rates_load load = {.n_connection = server->admission.n_admitted,
                           .n_job = fm_worker_pool_busy(server->pool),
                           .n_stream = fm_turns_get_n_stream(server->turns),
                           .memory_bytes = server->budget.used_bytes};
@@ -416,23 +280,23 @@ static void close_listeners(fm_server *server) {
 static void begin_end(fm_server *server) {
     if (server->is_ending) return;
     server->is_ending = true;
-    fm_log(FM_LOG_INFO, "stopping", "connections=%u", server->n_admitted);
+    fm_log(FM_LOG_INFO, "stopping", "connections=%u", server->admission.n_admitted);
     fm_service_stopping(server->manager);
     close_listeners(server);
-    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn))
+    for (fm_conn *conn = server->admission.conns; conn; conn = fm_conn_get_next(conn))
         fm_conn_end(conn);
 }
 
 static void finish_end(fm_server *server) {
-    bool is_over = !server->conns && fm_turns_get_n_stream(server->turns) == 0;
+    bool is_over = !server->admission.conns && fm_turns_get_n_stream(server->turns) == 0;
     if (server->is_ending && is_over) fm_loop_stop(server->loop);
 }
 
 static void reload_files(fm_server *server) {
     fm_error error;
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[900];
+    char text[FM_ERROR_TEXT_BYTES], quoted[900];
     if (!fm_access_reload(server->access, &error)) {
-        fm_log(FM_LOG_INFO, "reloaded", "connections=%u", server->n_admitted);
+        fm_log(FM_LOG_INFO, "reloaded", "connections=%u", server->admission.n_admitted);
         return;
     }
     fm_error_format(&error, text, sizeof text);
@@ -458,7 +322,10 @@ static void on_wake(void *owner) {
         if (conn) fm_conn_pump(conn);
     }
     dispatch(server);
-    if (server->is_turn_free) begin_waiting(server);
+    if (server->is_turn_free) {
+        server->is_turn_free = false;
+        fm_admission_begin_waiting(&server->admission);
+    }
     if (atomic_exchange(&server->is_reload_wanted, false)) reload(server);
     collect_news(server);
     if (atomic_load(&server->is_stop_wanted)) begin_end(server);
@@ -470,7 +337,7 @@ static void on_wake(void *owner) {
 
 static void on_tick(void *owner, uint64_t now_ms) {
     fm_server *server = owner;
-    for (fm_conn *conn = server->conns; conn; conn = fm_conn_get_next(conn))
+    for (fm_conn *conn = server->admission.conns; conn; conn = fm_conn_get_next(conn))
         fm_conn_tick(conn, now_ms);
     fm_accounts_tick(server->accounts, now_ms);
     fm_turns_reclaim(server->turns);
@@ -483,7 +350,7 @@ static void on_tick(void *owner, uint64_t now_ms) {
     if (now_ms - server->rates.begun_ms >= server->rates_ms) log_rates(server, now_ms);
     fm_board_tick(server->board, server->budget.used_bytes, now_ms);
     const fm_service_state state = {
-        .n_connection = server->n_admitted,
+        .n_connection = server->admission.n_admitted,
         .n_stream = fm_turns_get_n_stream(server->turns),
         .n_sample = fm_counter_read(&server->counters, FM_COUNT_SAMPLES_SENT),
         .n_byte = fm_counter_read(&server->counters, FM_COUNT_SAMPLE_BYTES)};
@@ -607,13 +474,14 @@ static void set_options(fm_server *server, const fm_server_options *options,
     server->version = options->version ? options->version : "";
     server->manager = options->manager;
     server->n_job = or_default(options->n_job, 1);
-    server->max_connection = or_default(options->max_connection, 256);
-    server->n_unix_slot = or_default(options->n_unix_slot, server->max_connection / 16);
-    if (server->n_unix_slot >= server->max_connection) {
-        server->n_unix_slot = server->max_connection - 1;
-    }
-    server->max_greeting = or_default(options->n_greeting, (server->max_connection + 1) / 2);
-    server->grace_ms = or_default(options->grace_ms, 250);
+    const uint32_t max_connection = or_default(options->max_connection, 256);
+    const uint32_t n_unix_slot = or_default(options->n_unix_slot, max_connection / 16);
+    server->admission = (fm_admission){
+        .host = &server->host,
+        .rules = {.max_connection = max_connection,
+                  .n_unix_slot = n_unix_slot < max_connection ? n_unix_slot : max_connection - 1,
+                  .max_greeting = or_default(options->n_greeting, (max_connection + 1) / 2),
+                  .grace_ms = or_default(options->grace_ms, 250)}};
     server->rates_ms = or_default(options->rates_ms, 60000);
     server->host = (fm_conn_host){.offer = &server->offer,
                                   .budget = &server->budget,
@@ -717,7 +585,7 @@ void fm_server_reload(fm_server *server) {
 }
 
 void fm_server_destroy(fm_server *server) {
-    assert(!server->conns);
+    assert(!server->admission.conns);
     fm_web_stop(server->web);
     fm_takeover_stop(server->takeover);
     if (server->pool) fm_worker_pool_destroy(server->pool);

@@ -126,7 +126,7 @@ static fm_status make_sample(const cache_plan *from, uint64_t index, uint32_t ch
 static fm_status name_chain(const fm_cache_source *cache, uint32_t chain, fm_status status,
                             fm_error *reterr) {
     if (!reterr) return status;
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char text[FM_ERROR_TEXT_BYTES];
     fm_error_format(reterr, text, sizeof text);
     return fm_fail(reterr, status, "chain %s: %s",
                    fm_store_chain_name(cache->store, cache->snapshot.chain[chain]), text);

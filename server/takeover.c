@@ -66,7 +66,7 @@ static void answer_question(fm_takeover *takeover) {
     pthread_mutex_unlock(&takeover->lock);
     fm_status status = fm_library_find(takeover->library, asked.name, &asked.hash, &found, &error);
     if (status && status != FM_ERR_NOT_FOUND) {
-        char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], why[900];
+        char text[FM_ERROR_TEXT_BYTES], why[900];
         fm_error_format(&error, text, sizeof text);
         fm_log(FM_LOG_ERROR, "find_failed", "why=%s", fm_log_quote(why, sizeof why, text));
     }

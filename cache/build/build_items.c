@@ -1,6 +1,7 @@
 /* build_items.c: see build_items.h. */
 #include "cache/build/build_items.h"
 
+#include "proto/base/bisect.h"
 #include "proto/base/bytes.h"
 
 #include <stdio.h>
@@ -121,17 +122,12 @@ fm_status fm_build_list_items(const fm_source *source, const fm_build_options *o
     return FM_OK;
 }
 
+static int order_of_item(const void *array, uint32_t i, const void *name) {
+    const fm_build_items *items = array;
+    return strcmp(items->listing.entry[i].name, name);
+}
+
 uint32_t fm_build_find_item(const fm_build_items *items, const char *name) {
-    uint32_t low = 0, high = items->listing.n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = strcmp(items->listing.entry[middle].name, name);
-        if (order == 0) return middle;
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return UINT32_MAX;
+    uint32_t item;
+    return fm_bisect(items, items->listing.n, order_of_item, name, &item) ? item : UINT32_MAX;
 }

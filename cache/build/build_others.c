@@ -210,25 +210,13 @@ typedef struct keeping {
     fm_arena *arena;
 } keeping;
 
-static const fm_blob_entry *find_blob(const fm_generation *base, const uint8_t *hash) {
-    uint32_t low = 0, high = base->n_blob;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = memcmp(base->blob[middle].hash.bytes, hash, FM_SHA256_BYTES);
-        if (order == 0) return &base->blob[middle];
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return NULL;
-}
-
 /* The blob that a note's list begins with; NULL when the note is no such list. */
 static const fm_blob_entry *first_blob(const fm_generation *base, const fm_note_entry *note) {
     if (!note->value.size || note->value.size % FM_SHA256_BYTES) return NULL;
-    return find_blob(base, note->value.data);
+    fm_sha256 hash;
+    uint32_t blob;
+    memcpy(hash.bytes, note->value.data, sizeof hash.bytes);
+    return fm_generation_find_blob(base, &hash, &blob) ? &base->blob[blob] : NULL;
 }
 
 static fm_status map_lists(keeping *self, fm_error *reterr) {
@@ -246,13 +234,14 @@ static fm_status map_lists(keeping *self, fm_error *reterr) {
 
 static fm_status mark_used(keeping *self, const char *chain, const fm_sha256 *hash,
                            fm_error *reterr) {
-    const fm_blob_entry *blob = find_blob(self->base, hash->bytes);
-    if (!blob || !fm_hash_map_find(&self->state->blob_of, hash)) {
+    uint32_t blob;
+    if (!fm_generation_find_blob(self->base, hash, &blob) ||
+        !fm_hash_map_find(&self->state->blob_of, hash)) {
         return fm_fail_in(reterr, FM_ERR_CORRUPT, chain,
                           "a part of this chain, which the build must keep, is in no shard of the "
                           "cache; build its dataset again, or leave it out with --replace");
     }
-    self->used[blob - self->base->blob] = true;
+    self->used[blob] = true;
     return FM_OK;
 }
 

@@ -213,7 +213,7 @@ void fm_build_make_note(fm_build_state *state, const fm_sha256 *key, fm_bytes va
 
 void fm_build_add_result(fm_build_state *state, const char *name, const fm_build_result *result,
                          const fm_error *refusal) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char text[FM_ERROR_TEXT_BYTES];
     fm_build_result copy = *result;
     bool is_refused = refusal || result->reason;
     copy.name = strdup(name);

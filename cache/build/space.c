@@ -119,21 +119,6 @@ static void add_chain(sizes *sum, const fm_source_chain *chain, fm_arena *arena)
 
 /* -- the estimate */
 
-static bool has_chain(const fm_generation *generation, const char *name) {
-    uint32_t low = 0, high = generation->n_chain;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = strcmp(generation->names + generation->chain[middle].name_at, name);
-        if (order == 0) return true;
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return false;
-}
-
 /* A walk over all chains to build, some of which are measured. */
 typedef struct walk {
     const fm_source *source;
@@ -156,8 +141,11 @@ static bool count_new(walk *here) {
 static void walk_structure(walk *here, const fm_source_structure *structure) {
     for (uint32_t i = 0; i < structure->n_chain; i++) {
         const fm_source_chain *chain = &structure->chain[i];
+        uint32_t known;
         here->n_chain++;
-        if (has_chain(here->known, chain->name) || !count_new(here)) continue;
+        if (fm_generation_find_chain(here->known, chain->name, &known) || !count_new(here)) {
+            continue;
+        }
         add_chain(&here->sum, chain, here->arena);
         add_structure(&here->sum, structure);
     }

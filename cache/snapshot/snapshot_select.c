@@ -9,6 +9,7 @@
 
 #include "cache/snapshot/snapshot.h"
 #include "cache/store/store_open.h"
+#include "proto/base/bisect.h"
 #include "proto/limits.h"
 
 #include <string.h>
@@ -92,24 +93,16 @@ static fm_status touch(const fm_snapshot_text *text, const fm_clusters *clusters
     return FM_OK;
 }
 
-static bool has_line(const fm_snapshot_text *text, const char *name) {
-    uint32_t low = 0, high = text->n_line;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = strcmp(text->line[middle].name, name);
-        if (order == 0) return true;
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return false;
+static int order_of_line(const void *array, uint32_t i, const void *name) {
+    const fm_snapshot_text *text = array;
+    return strcmp(text->line[i].name, name);
 }
 
 static bool is_touched(const touched *by, const char *name) {
+    uint32_t line;
     uint32_t at = by->clusters ? fm_clusters_find(by->clusters, name) : FM_NO_CLUSTER;
-    return (at != FM_NO_CLUSTER && by->cluster[at]) || has_line(by->text, name);
+    return (at != FM_NO_CLUSTER && by->cluster[at]) ||
+           fm_bisect(by->text, by->text->n_line, order_of_line, name, &line);
 }
 
 fm_status fm_snapshot_shared(const fm_snapshot_text *a, const fm_snapshot_text *b,

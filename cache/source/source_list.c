@@ -1,6 +1,7 @@
 /* source_list.c: names, and the lists that a scan collects. See source_parts.h. */
 #include "cache/source/source_parts.h"
 
+#include "proto/base/bisect.h"
 #include "proto/limits.h"
 
 #include <stdlib.h>
@@ -174,22 +175,25 @@ const fm_source_set *fm_source_find_set_any_case(const fm_source_scanning *scan,
 
 /* -- structures */
 
+/* A key of `length` bytes, which need not be terminated. */
+typedef struct key_view {
+    const char *text;
+    size_t length;
+} key_view;
+
+static int order_of_structure(const void *array, uint32_t i, const void *key) {
+    const fm_source_structure *structure = array;
+    const key_view *view = key;
+    int order = strncmp(structure[i].key, view->text, view->length);
+    return order == 0 && structure[i].key[view->length] != '\0' ? 1 : order;
+}
+
 static fm_source_structure *find_key(const fm_source_scanning *scan, const char *key,
                                      size_t length) {
-    uint32_t low = 0, high = scan->n_structure;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        const char *found = scan->structure[middle].key;
-        int order = strncmp(found, key, length);
-        if (order == 0 && found[length] != '\0') order = 1;
-        if (order == 0) return &scan->structure[middle];
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return NULL;
+    const key_view view = {key, length};
+    uint32_t i;
+    bool has = fm_bisect(scan->structure, scan->n_structure, order_of_structure, &view, &i);
+    return has ? &scan->structure[i] : NULL;
 }
 
 fm_source_structure *fm_source_find_structure(const fm_source_scanning *scan, const char *id,

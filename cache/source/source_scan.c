@@ -3,6 +3,7 @@
 #include "cache/source/source_parts.h"
 
 #include "cache/source/names.h"
+#include "proto/base/bisect.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
 
@@ -445,22 +446,18 @@ void fm_source_close(fm_source *source) {
     source->n_archive = 0;
 }
 
-/* The structure of a dataset with that key, by bisection; NULL = none. */
+static int order_of_structure(const void *array, uint32_t i, const void *key) {
+    const fm_source_structure *structure = array;
+    return strcmp(structure[i].key, key);
+}
+
+/* The structure of a dataset with that key; NULL = none. */
 static const fm_source_structure *find_key(const fm_source *source,
                                            const fm_source_dataset *dataset, const char *key) {
     const fm_source_structure *structure = source->structure + dataset->first_structure;
-    uint32_t low = 0, high = dataset->n_structure;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = strcmp(structure[middle].key, key);
-        if (order == 0) return &structure[middle];
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return NULL;
+    uint32_t i;
+    bool has = fm_bisect(structure, dataset->n_structure, order_of_structure, key, &i);
+    return has ? &structure[i] : NULL;
 }
 
 const fm_source_structure *fm_source_find_template(const fm_source *source, const char *id) {

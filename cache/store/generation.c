@@ -11,6 +11,7 @@
  */
 #include "cache/store/generation_files.h"
 
+#include "proto/base/bisect.h"
 #include "proto/base/directory.h"
 #include "proto/base/file.h"
 
@@ -19,6 +20,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* -- finding */
+
+static int order_of_chain(const void *array, uint32_t i, const void *name) {
+    const fm_generation *generation = array;
+    return strcmp(generation->names + generation->chain[i].name_at, name);
+}
+
+bool fm_generation_find_chain(const fm_generation *generation, const char *name,
+                              uint32_t *ret_chain) {
+    return fm_bisect(generation, generation->n_chain, order_of_chain, name, ret_chain);
+}
+
+static int order_of_blob(const void *array, uint32_t i, const void *hash) {
+    const fm_generation *generation = array;
+    return memcmp(&generation->blob[i].hash, hash, sizeof(fm_sha256));
+}
+
+bool fm_generation_find_blob(const fm_generation *generation, const fm_sha256 *hash,
+                             uint32_t *ret_blob) {
+    return fm_bisect(generation, generation->n_blob, order_of_blob, hash, ret_blob);
+}
 
 enum {
     MANIFEST_BYTES_MAX = 64 << 20,

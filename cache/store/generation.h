@@ -73,6 +73,12 @@ typedef enum fm_generation_what {
     FM_GENERATION_ALL,   /* also notes and refusals: what a build needs */
 } fm_generation_what;
 
+/* Finds a chain by its name, and a blob by its hash. False when the generation has none. */
+bool fm_generation_find_chain(const fm_generation *generation, const char *name,
+                              uint32_t *ret_chain);
+bool fm_generation_find_blob(const fm_generation *generation, const fm_sha256 *hash,
+                             uint32_t *ret_blob);
+
 /* The content digest: two caches with the same digest hold the same chains with the same parts.
  * SHA-256 of "foldmill content 1\n" and then the chains in the order of names. Each chain gives its
  * name, a zero byte and the number of parts u8; each part, in the order of kinds, gives kind u8 and

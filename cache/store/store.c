@@ -121,20 +121,7 @@ const char *fm_store_chain_name(const fm_store *store, uint32_t chain) {
 
 fm_status fm_store_find(const fm_store *store, const char *name, uint32_t *ret_chain,
                         fm_error *reterr) {
-    uint32_t low = 0, high = store->generation.n_chain;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = strcmp(fm_store_chain_name(store, middle), name);
-        if (order == 0) {
-            *ret_chain = middle;
-            return FM_OK;
-        }
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
+    if (fm_generation_find_chain(&store->generation, name, ret_chain)) return FM_OK;
     return fm_fail(reterr, FM_ERR_NOT_FOUND, "the cache has no chain '%s'", name);
 }
 
@@ -260,22 +247,7 @@ static fm_status decode_part(fm_part_kind kind, fm_bytes bytes, fm_arena *arena,
 }
 
 bool fm_store_find_blob(const fm_store *store, const fm_sha256 *identity, uint32_t *ret_blob) {
-    const fm_generation *generation = &store->generation;
-    uint32_t low = 0, high = generation->n_blob;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = memcmp(&generation->blob[middle].hash, identity, sizeof *identity);
-        if (order == 0) {
-            *ret_blob = middle;
-            return true;
-        }
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return false;
+    return fm_generation_find_blob(&store->generation, identity, ret_blob);
 }
 
 fm_status fm_store_load_structure(const fm_store *store, const fm_sha256 *identity, fm_arena *arena,

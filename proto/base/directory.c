@@ -191,7 +191,8 @@ fm_status fm_directory_read(const char *path, size_t max, fm_arena *arena, fm_en
     return FM_OK;
 }
 
-fm_status fm_directory_is_empty(const char *path, bool *ret_empty, fm_error *reterr) {
+fm_status fm_directory_is_empty(const char *path, const char *except, bool *ret_empty,
+                                fm_error *reterr) {
     DIR *dir = opendir(path);
     if (!dir) return fail_folder(reterr, path);
     bool empty = true, more = true;
@@ -201,7 +202,8 @@ fm_status fm_directory_is_empty(const char *path, bool *ret_empty, fm_error *ret
         const struct dirent *entry = readdir(dir);
         if (!entry && errno) status = fail_folder(reterr, path);
         more = entry != NULL;
-        empty = !entry || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+        empty = !entry || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+                (except && strcmp(entry->d_name, except) == 0);
     }
     closedir(dir);
     *ret_empty = empty;

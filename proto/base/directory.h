@@ -77,8 +77,10 @@ typedef struct fm_entry_list {
 FM_MUST_USE fm_status fm_directory_read(const char *path, size_t max, fm_arena *arena,
                                         fm_entry_list *list, fm_error *reterr);
 
-/* *ret_empty: nothing but "." and ".." is in the folder. FM_ERR_NOT_FOUND, FM_ERR_IO. */
-FM_MUST_USE fm_status fm_directory_is_empty(const char *path, bool *ret_empty, fm_error *reterr);
+/* *ret_empty: nothing but ".", ".." and the entry `except` (NULL: no other) is in the folder.
+ * FM_ERR_NOT_FOUND, FM_ERR_IO. */
+FM_MUST_USE fm_status fm_directory_is_empty(const char *path, const char *except, bool *ret_empty,
+                                            fm_error *reterr);
 
 /* Names in an arena; the array of pointers is on the heap: free(name). */
 typedef struct fm_name_list {

@@ -102,26 +102,48 @@ static size_t find_gap(const char *line, size_t bytes, size_t lead, int width) {
     return at;
 }
 
-static void put_preformatted(fill *to, const char *line, size_t bytes) {
-    if (count_columns(line, bytes) <= to->width) {
-        put_as_it_is(to, line, bytes);
-    } else {
-        size_t lead = strspn(line, " "), gap = find_gap(line, bytes, lead, to->width);
-        size_t kept = gap ? gap : lead;
-        /* A line that begins too far to the right for this width moves to the left. */
-        size_t margin = !gap && (int)lead + GAP_RIGHT > to->width ? 4 : kept;
-        put_as_it_is(to, line, margin);
-        to->indent = gap ? count_columns(line, gap) : (int)margin + 4;
-        /* The first word follows what was kept, wherever the rest is aligned. */
-        int indent = to->indent;
-        to->indent = to->column;
-        size_t first = kept + strcspn(line + kept, " \n");
-        put_words(to, line + kept, first - kept);
-        to->indent = indent;
-        put_words(to, line + first, bytes - first);
-        to->indent = 0;
+/* Lays out a line that begins with blanks. What stands in its column after the gap continues on the
+ * lines below that begin there: `bytes` is all of them, and `line_bytes` the first one. */
+static void put_row(fill *to, const char *line, size_t line_bytes, size_t bytes) {
+    size_t lead = strspn(line, " "), gap = find_gap(line, line_bytes, lead, to->width);
+    size_t kept = gap ? gap : lead;
+    /* A line that begins too far to the right for this width moves to the left. */
+    size_t margin = !gap && (int)lead + GAP_RIGHT > to->width ? 4 : kept;
+    put_as_it_is(to, line, margin);
+    to->indent = gap ? count_columns(line, gap) : (int)margin + 4;
+    /* The first word follows what was kept, wherever the rest is aligned. */
+    int indent = to->indent;
+    to->indent = to->column;
+    size_t at = kept + strcspn(line + kept, " \n");
+    put_words(to, line + kept, at - kept);
+    to->indent = indent;
+    while (at < bytes) {
+        size_t n = strcspn(line + at, "\n");
+        put_words(to, line + at, n);
+        at += n + 1;
     }
+    to->indent = 0;
     end_line(to);
+}
+
+/* Writes a line that begins with blanks; returns how many bytes of the text it took. A table row
+ * that is too wide is filled again together with the lines that continue its last column. */
+static size_t put_preformatted(fill *to, const char *line) {
+    size_t first = strcspn(line, "\n"), bytes = first, lead = strspn(line, " ");
+    size_t gap = find_gap(line, first, lead, to->width);
+    bool is_wide = count_columns(line, first) > to->width;
+    while (gap && line[bytes] && strspn(line + bytes + 1, " ") == gap) {
+        size_t n = strcspn(line + bytes + 1, "\n");
+        is_wide |= count_columns(line + bytes + 1, n) > to->width;
+        bytes += 1 + n;
+    }
+    if (is_wide) {
+        put_row(to, line, first, bytes);
+        return bytes;
+    }
+    put_as_it_is(to, line, first);
+    end_line(to);
+    return first;
 }
 
 static void put_description(fill *to, const char *text) {
@@ -132,7 +154,7 @@ static void put_description(fill *to, const char *text) {
         if (is_flat) {
             put_words(to, text, bytes);
         } else if (bytes) {
-            put_preformatted(to, text, bytes);
+            bytes = put_preformatted(to, text);
         } else {
             end_line(to);
         }

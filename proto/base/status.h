@@ -83,5 +83,7 @@ fm_status fm_error_in(fm_error *reterr, const char *source);
 /* Writes "source:line:column: message", or "source:byte OFFSET: message" where there are no lines,
  * into out[0..out_bytes-1]. Unknown parts are omitted. The result is always terminated. */
 void fm_error_format(const fm_error *error, char *out, size_t out_bytes);
+/* Room for any such text, the NUL included. */
+enum { FM_ERROR_TEXT_BYTES = FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64 };
 
 #endif

@@ -33,3 +33,10 @@ void fm_utf8_make_plain(char *text) {
         memset(at, '?', n);
     }
 }
+
+size_t fm_utf8_prefix(const char *text, size_t columns) {
+    size_t at = 0;
+    for (size_t used = 0; text[at] && used < columns; used++)
+        at += fm_utf8_size((const uint8_t *)text + at, strlen(text + at));
+    return at;
+}

@@ -14,4 +14,8 @@ size_t fm_utf8_size(const uint8_t *at, size_t left);
  * part of a character by '?'. A last character that is cut short is replaced too. */
 void fm_utf8_make_plain(char *text);
 
+/* Returns the bytes of the first `columns` characters of valid UTF-8, or of all if there are fewer.
+ */
+size_t fm_utf8_prefix(const char *text, size_t columns);
+
 #endif

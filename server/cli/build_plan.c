@@ -105,7 +105,7 @@ static void show_chain(dry_run *run, const fm_source_structure *structure,
     if (chain->refusal) {
         show_refused(run, chain->refusal);
     } else if (find_files(structure, chain, arena, &n, &file, &error)) {
-        char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+        char text[FM_ERROR_TEXT_BYTES];
         fm_error_format(&error, text, sizeof text);
         show_refused(run, text);
     } else {

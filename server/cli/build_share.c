@@ -50,7 +50,7 @@ static fm_status read_seconds(const char *name, double seconds, uint32_t *ret_ms
 }
 
 static void report_waiting(const fm_error *error) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char text[FM_ERROR_TEXT_BYTES];
     fm_error_format(error, text, sizeof text);
     fprintf(stderr, "foldmill build: %s; trying again for half a minute\n", text);
 }

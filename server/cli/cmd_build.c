@@ -276,7 +276,7 @@ static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *ar
     if (!status) status = check(arguments, &error);
     if (!status) status = fm_build_share_read(&arguments->sharing, &arguments->share, &error);
     if (!status) status = read_datasets(arguments, n_positional ? argv[0] : NULL, arena, &error);
-    return status ? fm_cli_report(command.program, &error) : -1;
+    return status ? fm_program_report(command.program, &error) : -1;
 }
 
 /* Prints and writes the report; the exit code. */
@@ -300,14 +300,14 @@ static int finish(const build_arguments *arguments, fm_build_summary *summary, f
     if (arguments->report) {
         fm_error write_error;
         if (fm_build_write_json(arguments->report, summary, &write_error)) {
-            return fm_cli_report("foldmill build", &write_error);
+            return fm_program_report("foldmill build", &write_error);
         }
     }
     if (status == FM_ERR_CANCELLED && stop_asked) {
-        (void)fm_cli_report("foldmill build", error);
+        (void)fm_program_report("foldmill build", error);
         return fm_cli_signal_code(stop_asked);
     }
-    if (status) return fm_cli_report("foldmill build", error);
+    if (status) return fm_program_report("foldmill build", error);
     bool job_refused = summary->share && summary->shared->job.n[FM_CATALOGUE_REFUSED];
     return report->n_refused || job_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
 }
@@ -380,7 +380,9 @@ static bool count_templates(const build_arguments *arguments, fm_arena *arena,
         status = fm_template_count(store, arena, ret_counts, &error);
         fm_store_close(store);
     }
-    if (status) (void)fm_cli_report("foldmill build: the template hits are not counted", &error);
+    if (status) {
+        (void)fm_program_report("foldmill build: the template hits are not counted", &error);
+    }
     return !status;
 }
 
@@ -414,7 +416,7 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
               : fm_build_run(source, &options, arena, &report, &error);
     fm_build_display_end(&display);
     if (status && status != FM_ERR_CANCELLED && (share || status != FM_ERR_DATA)) {
-        return fm_cli_report("foldmill build", &error);
+        return fm_program_report("foldmill build", &error);
     }
     fm_build_summary summary = {.dataset = name_datasets(arguments, arena),
                                 .cache = arguments->cache,
@@ -447,7 +449,7 @@ static int plan(const build_arguments *arguments, const fm_source *source, fm_ar
     if (!status && arguments->cache && !arguments->share.where) {
         status = fm_build_check_datasets(source, &options, arena, &error);
     }
-    return status ? fm_cli_report("foldmill build", &error) : code;
+    return status ? fm_program_report("foldmill build", &error) : code;
 }
 
 /* Checks before anything is written that the disk has the space, and is of a kind that a cache can
@@ -480,12 +482,12 @@ static int run(const build_arguments *arguments, fm_arena *arena) {
         status =
             fm_source_scan_all(arguments->dataset, arguments->n_dataset, arena, &source, &error);
     }
-    if (status) return fm_cli_report("foldmill build", &error);
+    if (status) return fm_program_report("foldmill build", &error);
     int code;
     if (arguments->dry_run) {
         code = plan(arguments, &source, arena);
     } else if (check_room(arguments, &source, arena, &error)) {
-        code = fm_cli_report("foldmill build", &error);
+        code = fm_program_report("foldmill build", &error);
     } else {
         code = build(arguments, &source, arena);
     }
@@ -497,7 +499,9 @@ int fm_cmd_build(int argc, char **argv) {
     build_arguments arguments = {0};
     fm_arena arena;
     fm_error error;
-    if (fm_arena_init(&arena, ARENA_BYTES, &error)) return fm_cli_report("foldmill build", &error);
+    if (fm_arena_init(&arena, ARENA_BYTES, &error)) {
+        return fm_program_report("foldmill build", &error);
+    }
     int code = parse(argc, argv, &arguments, &arena);
     if (code < 0) {
         catch_signals();

@@ -26,7 +26,7 @@ static int migrate(const catalogue_arguments *arguments) {
     uint32_t n_applied, n_known;
     fm_error error;
     if (fm_catalogue_migrate(arguments->catalogue, 0, &n_applied, &n_known, &error)) {
-        return fm_cli_report("foldmill catalogue migrate", &error);
+        return fm_program_report("foldmill catalogue migrate", &error);
     }
     if (arguments->json) {
         fm_json_writer json;
@@ -216,7 +216,7 @@ static int show(const catalogue_arguments *arguments) {
                                  : print_status(catalogue, arguments, &error);
     }
     fm_catalogue_close(catalogue);
-    return status ? fm_cli_report("foldmill catalogue status", &error) : FM_EXIT_OK;
+    return status ? fm_program_report("foldmill catalogue status", &error) : FM_EXIT_OK;
 }
 
 /* -- rebuild */
@@ -271,7 +271,7 @@ static int rebuild(const catalogue_arguments *arguments) {
     for (uint32_t i = 0; i < arguments->from.n; i++)
         free(caches[i]);
     fm_arena_fini(&arena);
-    if (status) return fm_cli_report("foldmill catalogue rebuild", &error);
+    if (status) return fm_program_report("foldmill catalogue rebuild", &error);
     (arguments->json ? write_rebuilt : print_rebuilt)(&report);
     return FM_EXIT_OK;
 }
@@ -303,7 +303,7 @@ static int fail_usage(const char *program, const char *action) {
         (void)fm_fail(&error, FM_ERR_USAGE, "no action '%s'; expected migrate, status or rebuild",
                       action);
     }
-    return fm_cli_report(program, &error);
+    return fm_program_report(program, &error);
 }
 
 static int run(const char *action, const catalogue_arguments *arguments, const char *program) {
@@ -313,7 +313,7 @@ static int run(const char *action, const catalogue_arguments *arguments, const c
     if (strcmp(action, "rebuild") != 0) return fail_usage(program, action);
     if (arguments->from.n) return rebuild(arguments);
     (void)fm_fail(&error, FM_ERR_USAGE, "rebuild needs --from DIR, a cache with shards of the job");
-    return fm_cli_report(program, &error);
+    return fm_program_report(program, &error);
 }
 
 int fm_cmd_catalogue(int argc, char **argv) {

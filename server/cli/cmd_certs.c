@@ -24,8 +24,9 @@ static const char description[] =
     "laboratory: whoever has ca.key can make a certificate for any host and client, so keep it on\n"
     "one machine.\n\n"
     "A folder that has an authority keeps it: --client and --server add certificates to it. Files\n"
-    "are never overwritten without --replace, which makes the named certificates anew, not the\n"
-    "authority.\n\n"
+    "are never overwritten without --replace, which makes new certificates of these names and "
+    "keeps\n"
+    "the authority.\n\n"
     "The server's certificate is for the names and addresses of --host, as they are in the\n"
     "tls:// addresses of its clients, and for localhost, 127.0.0.1 and ::1.\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage.\n\n"
@@ -170,5 +171,5 @@ int fm_cmd_certs(int argc, char **argv) {
         set.clients = (fm_option_list){.value = {"client"}, .n = 1};
     }
     fm_error error;
-    return make_all(&set, &error) ? fm_cli_report("foldmill certs", &error) : FM_EXIT_OK;
+    return make_all(&set, &error) ? fm_program_report("foldmill certs", &error) : FM_EXIT_OK;
 }

@@ -123,7 +123,7 @@ static const char description[] =
     "snapshot failed; stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
     "  foldmill export --cache /fast/cache --chain 1ubq_A -o 1ubq_A.npz\n"
-    "  foldmill export --cache /fast/cache --snapshot train --stage nonensembled\n"
+    "  foldmill export --cache /fast/cache --snapshot train --stage nonensembled \\\n"
     "      --format safetensors -o features";
 
 int fm_cmd_export(int argc, char **argv) {
@@ -162,6 +162,6 @@ int fm_cmd_export(int argc, char **argv) {
     if (arguments.snapshot) fm_cli_catch_signals(ask_stop);
     fm_status status = check(&arguments, &error);
     if (!status) status = export(&arguments, &report, &error);
-    if (status) return fm_cli_report(command.program, &error);
+    if (status) return fm_program_report(command.program, &error);
     return arguments.snapshot ? print_report(&arguments, &report) : FM_EXIT_OK;
 }

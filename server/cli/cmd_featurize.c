@@ -68,13 +68,13 @@ static int finish(const featurize_arguments *arguments, const fm_build_report *r
     }
     fflush(stdout);
     if (status == FM_ERR_CANCELLED && stop_asked) {
-        (void)fm_cli_report(program, error);
+        (void)fm_program_report(program, error);
         return fm_cli_signal_code(stop_asked);
     }
     /* The JSON report says why every input was refused; one more line would only repeat it. */
     bool says_all = arguments->json && report->n_refused == arguments->queries.n;
     if (status == FM_ERR_DATA && says_all) return FM_EXIT_FAILED;
-    if (status) return fm_cli_report(program, error);
+    if (status) return fm_program_report(program, error);
     return report->n_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
 }
 
@@ -99,11 +99,11 @@ static int featurize(const featurize_arguments *arguments, fm_arena *arena) {
     fm_error error;
     fm_build_report report = {0};
     fm_status status = fm_source_of_queries(&arguments->queries, arena, &source, &error);
-    if (status) return fm_cli_report(program, &error);
+    if (status) return fm_program_report(program, &error);
     status = fm_build_run(&source, &options, arena, &report, &error);
     fm_build_display_end(&display);
     int code = status && status != FM_ERR_CANCELLED && status != FM_ERR_DATA
-                   ? fm_cli_report(program, &error)
+                   ? fm_program_report(program, &error)
                    : finish(arguments, &report, status, &error);
     fm_source_close(&source);
     return code;
@@ -128,7 +128,7 @@ int fm_cmd_featurize(int argc, char **argv) {
         {0}};
     const fm_command command = {.program = program,
                                 .arguments = "INPUT... --cache DIR [options]",
-                                .summary = "make a cache of chains without structures, to predict",
+                                .summary = "make a cache of chains to predict, from alignments",
                                 .description = description,
                                 .options = options,
                                 .min_positional = 1,
@@ -143,7 +143,7 @@ int fm_cmd_featurize(int argc, char **argv) {
     fm_cli_catch_signals(ask_stop);
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on file sizes then fails with a message */
     fm_status status = fm_arena_init(&arena, ARENA_BYTES, &error);
-    if (status) return fm_cli_report(program, &error);
+    if (status) return fm_program_report(program, &error);
     code = featurize(&arguments, &arena);
     fm_arena_fini(&arena);
     return code;

@@ -2,13 +2,14 @@
 #include "proto/backoff.h"
 #include "proto/base/hash.h"
 #include "proto/base/histogram.h"
+#include "proto/base/json_text.h"
 #include "proto/base/plural.h"
 #include "proto/batch.h"
+#include "proto/limits.h"
 #include "proto/supply.h"
 #include "proto/template_date.h"
 #include "server/cli/commands.h"
 #include "server/cli/fetch_save.h"
-#include "proto/base/json_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +48,8 @@ typedef struct fetch_settings {
     const char *data, *plan, *group, *order, *snapshot, *snapshot_hash, *max_template_date;
     const char *save, *format; /* NULL: samples are not kept */
     fm_credentials credentials;
-    uint64_t steps, first_step, seed, batch, crop, cycles, credit, wait_ms, timeout_s;
+    uint64_t steps, first_step, seed, batch, crop, n_cluster, n_extra, cycles, credit, wait_ms,
+        timeout_s;
     uint64_t full_wait_s;
     bool digest, skip, json;
 } fetch_settings;
@@ -95,6 +97,10 @@ static int parse(fetch_settings *set, int argc, char **argv) {
          .min = 1, .max = FM_LIMIT_GLOBAL_BATCH},
         {"crop", FM_OPTION_U64, &set->crop, "N_RES", .help = "residues of a crop (from the plan)",
          .min = 1, .max = FM_LIMIT_N_RES},
+        {"msa-clusters", FM_OPTION_U64, &set->n_cluster, "N",
+         .help = "clustered MSA rows (from the plan)", .min = 1, .max = FM_LIMIT_N_CLUSTER},
+        {"extra-msa", FM_OPTION_U64, &set->n_extra, "N", .help = "extra MSA rows (from the plan)",
+         .min = 1, .max = FM_LIMIT_N_EXTRA},
         {"cycles", FM_OPTION_U64, &set->cycles, "N",
          .help = "the most recycling cycles (from the plan)", .min = 1, .max = FM_LIMIT_N_CYCLE},
         {"max-template-date", FM_OPTION_STRING, &set->max_template_date, "DATE",
@@ -146,6 +152,8 @@ static fm_status make_params(const fetch_settings *set, fm_wire_open *params, fm
     *params = (fm_wire_open){
         .global_batch = (uint32_t)set->batch,
         .crop_size = (uint32_t)set->crop,
+        .max_msa_clusters = (uint32_t)set->n_cluster,
+        .max_extra_msa = (uint32_t)set->n_extra,
         .max_cycle = (uint32_t)set->cycles,
         .max_template_date =
             set->max_template_date ? fm_template_date_parse(set->max_template_date) : 0,
@@ -194,7 +202,7 @@ static fm_status take_damaged(fetch_run *run, const fm_client_event *event, fm_s
                               fm_error *reterr) {
     fm_sample head;
     if (fm_sample_decode_head(event->sample, &head, NULL)) return status;
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char text[FM_ERROR_TEXT_BYTES];
     char why[sizeof text + FM_LIMIT_NAME_BYTES + 32];
     fm_error_format(reterr, text, sizeof text);
     snprintf(why, sizeof why, "chain %s: received damaged: %s", head.name, text);
@@ -438,7 +446,7 @@ int fm_cmd_fetch(int argc, char **argv) {
     fm_error error;
     fm_status status = fetch(&run, &error);
     if (status) {
-        code = fm_cli_report("foldmill fetch", &error);
+        code = fm_program_report("foldmill fetch", &error);
     } else {
         (set.json ? write_json : print_report)(&run);
         bool whole = run.reason == FM_WIRE_DELIVERED && run.n_skipped == 0;

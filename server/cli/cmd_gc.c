@@ -80,5 +80,5 @@ int fm_cmd_gc(int argc, char **argv) {
     fm_error error;
     const fm_gc_options options = {.keep_newest = (uint32_t)keep, .dry_run = dry_run};
     fm_status status = collect(cache, &options, json, &error);
-    return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
+    return status ? fm_program_report(command.program, &error) : FM_EXIT_OK;
 }

@@ -157,7 +157,7 @@ int fm_cmd_inspect(int argc, char **argv) {
         {0}};
     const fm_command command = {
         .program = "foldmill inspect",
-        .arguments = "--cache DIR [--chain ID] [--json]",
+        .arguments = "--cache DIR [--chain ID] [options]",
         .summary = "show what a cache, or one chain of it, holds",
         .description =
             "Without --chain, the command shows counts, sizes, the content digest, and which\n"
@@ -188,8 +188,8 @@ int fm_cmd_inspect(int argc, char **argv) {
                       "--as-input: found '%.32s', expected YYYY-MM-DD, any or query, with --chain "
                       "and --json",
                       as_input);
-        return fm_cli_report(command.program, &error);
+        return fm_program_report(command.program, &error);
     }
     fm_status status = inspect(cache, chain, json, input_rule, &error);
-    return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
+    return status ? fm_program_report(command.program, &error) : FM_EXIT_OK;
 }

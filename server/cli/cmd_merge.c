@@ -50,7 +50,7 @@ static int merge(const fm_merge_options *options, bool json) {
         if (options->progress) fm_progress_clear();
     }
     if (!status) (json ? print_json : print_report)(options, &report);
-    int code = status                                    ? fm_cli_report("foldmill merge", &error)
+    int code = status ? fm_program_report("foldmill merge", &error)
                : report.build.n_refused || report.n_left ? FM_EXIT_PARTIAL
                                                          : FM_EXIT_OK;
     fm_arena_fini(&arena);
@@ -112,7 +112,7 @@ int fm_cmd_merge(int argc, char **argv) {
     if (add && replace) {
         fm_error error;
         fm_fail(&error, FM_ERR_USAGE, "give either --add or --replace, not both");
-        return fm_cli_report(command.program, &error);
+        return fm_program_report(command.program, &error);
     }
     options.others = add       ? FM_BUILD_OTHERS_ADD
                      : replace ? FM_BUILD_OTHERS_REPLACE

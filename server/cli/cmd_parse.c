@@ -190,8 +190,8 @@ int fm_cmd_parse(int argc, char **argv) {
     }
     if (!status) status = find_kind(argv[0], argv[1], &request, &kind, &error);
     if (!status) status = fm_arena_init(&arena, PARSE_ARENA_BYTES, &error);
-    if (status) return fm_cli_report("foldmill parse", &error);
+    if (status) return fm_program_report("foldmill parse", &error);
     status = run_kind(kind, &request, &error);
     fm_arena_fini(&arena);
-    return status ? fm_cli_report("foldmill parse", &error) : FM_EXIT_OK;
+    return status ? fm_program_report("foldmill parse", &error) : FM_EXIT_OK;
 }

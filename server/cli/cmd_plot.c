@@ -105,5 +105,5 @@ int fm_cmd_plot(int argc, char **argv) {
     if (code >= 0) return code;
     fm_error error;
     fm_status status = plot(&set, n_positional, argv, &error);
-    return status ? fm_cli_report(name, &error) : FM_EXIT_OK;
+    return status ? fm_program_report(name, &error) : FM_EXIT_OK;
 }

@@ -354,5 +354,5 @@ int fm_cmd_serve(int argc, char **argv) {
         if (set.is_private) remove_folder(set.listen);
     }
     fm_service_manager_destroy(systemd.manager);
-    return status ? fm_cli_report("foldmill serve", &error) : FM_EXIT_OK;
+    return status ? fm_program_report("foldmill serve", &error) : FM_EXIT_OK;
 }

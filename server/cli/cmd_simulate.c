@@ -108,6 +108,27 @@ static int parse(simulate_settings *set, int argc, char **argv) {
 
 /* -- inputs */
 
+static fm_status check(const simulate_settings *set, fm_error *reterr) {
+    const double day_ms = 86400e3;
+    const struct {
+        const char *name;
+        double value, most;
+        bool may_be_zero;
+    } rows[] = {{"--step-ms", set->step_ms, day_ms, false},
+                {"--sample-mb", set->sample_mb, 1e6, true},
+                {"--network-gbit", set->network_gbit, 1e6, false},
+                {"--max-stall", set->max_stall, 1e6, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const double value = rows[i].value;
+        bool is_in = (value > 0 || (rows[i].may_be_zero && value == 0)) && value <= rows[i].most;
+        if (is_in) continue;
+        return fm_fail(reterr, FM_ERR_USAGE, "%s: found %g, expected %s0 and at most %g",
+                       rows[i].name, value, rows[i].may_be_zero ? "at least " : "more than ",
+                       rows[i].most);
+    }
+    return FM_OK;
+}
+
 static fm_status read_times(const char *from, fm_prepare_times *ret_times, fm_error *reterr) {
     fm_status status;
     if (strncmp(from, "http://", 7) == 0) {
@@ -334,10 +355,7 @@ int fm_cmd_simulate(int argc, char **argv) {
     int code = parse(&set, argc, argv);
     if (code >= 0) return code;
     fm_error error;
-    if (!(set.network_gbit > 0) || !(set.max_stall >= 0)) {
-        fm_fail(&error, FM_ERR_USAGE, "--network-gbit must be more than 0, --max-stall at least 0");
-        return fm_cli_report("foldmill simulate", &error);
-    }
+    if (check(&set, &error)) return fm_program_report("foldmill simulate", &error);
     if (set.ahead < set.per_rank) set.ahead = set.per_rank;
     order_row *rows = calloc(MOST_ORDERS, sizeof *rows);
     fm_prepare_times times = {0};
@@ -349,5 +367,5 @@ int fm_cmd_simulate(int argc, char **argv) {
     if (!status) (set.json ? write_json : print_report)(&set, &times, rows, n);
     fm_prepare_times_fini(&times);
     free(rows);
-    return status ? fm_cli_report("foldmill simulate", &error) : FM_EXIT_OK;
+    return status ? fm_program_report("foldmill simulate", &error) : FM_EXIT_OK;
 }

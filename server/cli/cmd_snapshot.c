@@ -71,7 +71,7 @@ static void list_one(fm_snapshot_job *job, const char *name, uint64_t pinned,
     size_t mark = fm_arena_mark(&job->arena);
     fm_store *store;
     fm_error error;
-    char reason[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char reason[FM_ERROR_TEXT_BYTES];
     list_row row = {.name = name, .pinned = pinned};
     fm_status status = fm_store_open_generation(job->arguments->cache, pinned, &store, &error);
     if (!status) {
@@ -413,11 +413,11 @@ int fm_cmd_snapshot(int argc, char **argv) {
     const snapshot_verb *ignored;
     /* A misspelt action is said before missing options are. */
     if (argc > 1 && argv[1][0] != '-' && find_verb(argv[1], &ignored, &error)) {
-        return fm_cli_report(command.program, &error);
+        return fm_program_report(command.program, &error);
     }
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
     fm_status status = run(&arguments, argv, n_positional, &error);
-    return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
+    return status ? fm_program_report(command.program, &error) : FM_EXIT_OK;
 }

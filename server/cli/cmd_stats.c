@@ -321,5 +321,5 @@ int fm_cmd_stats(int argc, char **argv) {
     if (code >= 0) return code;
     fm_error error;
     fm_status status = show(&arguments, &error);
-    return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
+    return status ? fm_program_report(command.program, &error) : FM_EXIT_OK;
 }

@@ -109,7 +109,7 @@ static fm_status write_entry(synth_run *run, uint32_t index, fm_error *reterr) {
 static fm_status check_folder(const synth_run *run, fm_error *reterr) {
     bool empty = true;
     if (run->force) return FM_OK;
-    fm_status status = fm_directory_is_empty(run->out, &empty, reterr);
+    fm_status status = fm_directory_is_empty(run->out, NULL, &empty, reterr);
     if (status == FM_ERR_NOT_FOUND) return FM_OK; /* it is made below */
     if (status || empty) return status;
     return fm_fail(reterr, FM_ERR_USAGE,
@@ -225,5 +225,5 @@ int fm_cmd_synth(int argc, char **argv) {
     if (!status) status = make_folders(&run, &error);
     if (!status) status = write_dataset(&run, &error);
     fm_arena_fini(&run.arena);
-    return status ? fm_cli_report(command.program, &error) : FM_EXIT_OK;
+    return status ? fm_program_report(command.program, &error) : FM_EXIT_OK;
 }

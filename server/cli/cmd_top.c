@@ -131,7 +131,7 @@ static fm_status watch(const top_settings *set, fm_error *reterr) {
         fm_status shown =
             show(set, &state, (size_t)fm_options_columns(stdout), terminal_rows(), out, reterr);
         if (shown) {
-            char message[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+            char message[FM_ERROR_TEXT_BYTES];
             fm_error_format(reterr, message, sizeof message);
             fprintf(out, "%s\n", message);
         }
@@ -176,7 +176,7 @@ int fm_cmd_top(int argc, char **argv) {
     if (!(set.interval_s >= 0.1 && set.interval_s <= 3600)) {
         fm_fail(&error, FM_ERR_USAGE, "--interval is %g, and must be 0.1 to 3600 seconds",
                 set.interval_s);
-        return fm_cli_report("foldmill top", &error);
+        return fm_program_report("foldmill top", &error);
     }
     if (is_stream_address(set.what)) {
         fm_fail(
@@ -184,11 +184,11 @@ int fm_cmd_top(int argc, char **argv) {
             "found '%s', an address of streams; expected the address of the server's HTTP "
             "listener, such as http://127.0.0.1:7421 (foldmill serve --http), or a run's folder",
             set.what);
-        return fm_cli_report("foldmill top", &error);
+        return fm_program_report("foldmill top", &error);
     }
     bool is_live = !set.once && !set.json && isatty(STDOUT_FILENO) == 1;
     if (is_live) fm_cli_catch_signals(on_signal);
     fm_status status = is_live ? watch(&set, &error) : show_once(&set, &error);
-    if (status) return fm_cli_report("foldmill top", &error);
+    if (status) return fm_program_report("foldmill top", &error);
     return stopped_by ? fm_cli_signal_code(stopped_by) : FM_EXIT_OK;
 }

@@ -108,7 +108,7 @@ int fm_cmd_verify(int argc, char **argv) {
     fm_error error;
     fm_status status = verify(cache, json, &error);
     if (!status) return FM_EXIT_OK;
-    code = fm_cli_report(command.program, &error);
+    code = fm_program_report(command.program, &error);
     if (status == FM_ERR_CORRUPT) {
         bool is_shard = strstr(error.source, "/shards/");
         fm_path_kind kind;

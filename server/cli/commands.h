@@ -8,8 +8,7 @@
 #define FM_CLI_COMMANDS_H
 
 #include "proto/base/options.h"
-
-enum { FM_EXIT_OK = 0, FM_EXIT_FAILED = 1, FM_EXIT_USAGE = 2, FM_EXIT_PARTIAL = 3 };
+#include "proto/base/program.h"
 
 /* The exit code of a command whose work a signal cut short, as a shell shows it: 143 after SIGTERM,
  * 130 after SIGINT, 129 after SIGHUP. */
@@ -20,10 +19,6 @@ static inline int fm_cli_signal_code(int signal_number) {
 /* Calls `handler` for SIGINT, SIGTERM and SIGHUP, except those that the program was started to
  * ignore (nohup). */
 void fm_cli_catch_signals(void (*handler)(int signal_number));
-
-/* Prints "foldmill NAME: source:line:column: message" to stderr and returns the exit code for the
- * error's kind. */
-int fm_cli_report(const char *name, const fm_error *error);
 
 /* fm_options_parse for commands: returns -1 when the command should run, else the exit code. */
 int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_positional);

@@ -87,7 +87,7 @@ static fm_status export_all(export_run *run, const fm_snapshot *snapshot,
             return status;
         }
         if (!status) continue;
-        char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+        char text[FM_ERROR_TEXT_BYTES];
         fm_error_format(&error, text, sizeof text);
         if (run->draws) fm_progress_clear();
         fprintf(stderr, "foldmill export: %s: %s\n",

@@ -16,7 +16,7 @@ typedef struct command_entry {
 
 static const command_entry commands[] = {
     {"build", fm_cmd_build, "make a cache of training features from a dataset"},
-    {"featurize", fm_cmd_featurize, "make a cache of chains without structures, to predict"},
+    {"featurize", fm_cmd_featurize, "make a cache of chains to predict, from alignments"},
     {"merge", fm_cmd_merge, "make one cache from the shards of a shared job"},
     {"catalogue", fm_cmd_catalogue, "migrate, show or rebuild the catalogue of shared jobs"},
     {"verify", fm_cmd_verify, "check every byte of a cache"},
@@ -24,7 +24,7 @@ static const command_entry commands[] = {
     {"stats", fm_cmd_stats, "show lengths, depths, sizes and refusals of a cache"},
     {"snapshot", fm_cmd_snapshot, "name sets of chains for training and evaluation"},
     {"gc", fm_cmd_gc, "remove generations and shards that nothing refers to"},
-    {"export", fm_cmd_export, "write a chain's features as a NumPy archive"},
+    {"export", fm_cmd_export, "write the features of chains as .npz or safetensors"},
     {"parse", fm_cmd_parse, "read one input file and show or export what is in it"},
     {"serve", fm_cmd_serve, "serve samples from a cache to trainers"},
     {"fetch", fm_cmd_fetch, "receive a stream from a server and measure it"},
@@ -32,7 +32,7 @@ static const command_entry commands[] = {
     {"simulate", fm_cmd_simulate, "plan servers: how long ranks would wait for samples"},
     {"top", fm_cmd_top, "show what a server or a training run does"},
     {"plot", fm_cmd_plot, "draw the curves of training runs"},
-    {"train", fm_cmd_train, "train on the samples of a server (foldmill-train)"},
+    {"train", fm_cmd_train, "train a model on the samples of a server or a cache"},
     {"eval", fm_cmd_train, "score a checkpoint on the chains of a snapshot"},
     {"predict", fm_cmd_train, "predict structures from sequences with their alignments"},
     {"distill", fm_cmd_train, "predict the chains of a cache for self-distillation"},
@@ -42,19 +42,12 @@ static const command_entry commands[] = {
     {NULL, NULL, NULL},
 };
 
-int fm_cli_report(const char *name, const fm_error *error) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
-    fm_error_format(error, text, sizeof text);
-    fprintf(stderr, "%s: %s\n", name, text);
-    return error->status == FM_ERR_USAGE ? FM_EXIT_USAGE : FM_EXIT_FAILED;
-}
-
 int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_positional) {
     fm_error error;
     switch (fm_options_parse(command, argc, argv, ret_positional, &error)) {
     case FM_OK: return -1;
     case FM_ERR_CANCELLED: return FM_EXIT_OK;
-    default: return fm_cli_report(command->program, &error);
+    default: return fm_program_report(command->program, &error);
     }
 }
 
@@ -69,7 +62,7 @@ void fm_cli_catch_signals(void (*handler)(int signal_number)) {
 }
 
 static void print_usage(FILE *out) {
-    fprintf(out, "foldmill - protein data in, AlphaFold2 training features out\n\n"
+    fprintf(out, "foldmill - from protein data to AlphaFold2 features, training and predictions\n\n"
                  "usage: foldmill COMMAND [options]\n"
                  "       foldmill help COMMAND\n"
                  "       foldmill --version\n\ncommands:\n");

@@ -121,11 +121,10 @@ fm_status fm_plot_read(const char *folder, fm_plot_run *run, fm_error *reterr) {
     fm_status status = read_table(folder, "eval.jsonl", &run->scores, reterr);
     if (status && status != FM_ERR_NOT_FOUND) return status;
     if (run->steps.n || run->scores.n) return FM_OK;
-    if (!steps) {
-        return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder, "the run has no finished step yet");
-    }
-    if (reterr) *reterr = error;
-    return steps;
+    return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder,
+                      steps ? "found no metrics.jsonl, expected the folder of a run (foldmill "
+                              "train --out)"
+                            : "the run has no finished step yet");
 }
 
 void fm_plot_free(fm_plot_run *run) {

@@ -66,6 +66,13 @@ static const panel_kind loss_kinds[] = {
 static const panel_kind score_kinds[] = {
     {"lddt_ca", "lDDT-C\xce\xb1", "0 to 1", MEASURE_MEAN, true, true, false, SIDE_BOTH},
     {"tm_score", "TM-score", "0 to 1", MEASURE_MEAN, true, true, false, SIDE_BOTH}};
+/* Those of a model of af3, which has no lDDT-Cα. */
+static const panel_kind complex_kinds[] = {
+    {"lddt", "Smooth lDDT", "0 to 1", MEASURE_MEAN, true, true, false, SIDE_BOTH},
+    {"rollout_lddt", "lDDT of sampled structures", "0 to 1", MEASURE_MEAN, true, true, false,
+     SIDE_SCORES},
+    {"rollout_rmsd", "RMSD of sampled structures", "\xc3\x85", MEASURE_MEAN, true, true, false,
+     SIDE_SCORES}};
 static const panel_kind last_kinds[] = {
     {"learning_rate", "Learning rate", "", MEASURE_MEAN, false, true, false, SIDE_STEPS},
     {"step_s", "Speed", "steps per second", MEASURE_RATE, true, true, false, SIDE_STEPS}};
@@ -372,6 +379,17 @@ static bool is_term(const char *key) {
     return true;
 }
 
+/* Adds those of `count` scores that the runs have. A step's scores are those of one crop: only the
+ * first of them is worth a panel without evaluations. Returns how many panels there are then. */
+static size_t add_scores_of(const plot *p, const panel_kind *kinds, size_t count, panel_kind *out,
+                            size_t n) {
+    for (size_t i = 0; i < count; i++) {
+        const char *key = kinds[i].key;
+        if (has_series(p, key, true) || (i == 0 && has_series(p, key, false))) out[n++] = kinds[i];
+    }
+    return n;
+}
+
 /* The panels of the picture, in order; returns how many. */
 static size_t choose_panels(const plot *p, panel_kind out[MOST_PANELS]) {
     size_t n = 0;
@@ -380,13 +398,11 @@ static size_t choose_panels(const plot *p, panel_kind out[MOST_PANELS]) {
     if (n && out[n - 1].side == SIDE_SCORES && !has_series(p, "masked_msa", false)) {
         out[n - 1].unit = "";
     }
-    for (size_t i = 0; i < sizeof score_kinds / sizeof score_kinds[0]; i++) {
-        /* A step's scores are those of one crop: only the first of them is worth a panel. */
-        const char *key = score_kinds[i].key;
-        if (has_series(p, key, true) || (i == 0 && has_series(p, key, false))) {
-            out[n++] = score_kinds[i];
-        }
-    }
+    bool of_chains = has_series(p, "lddt_ca", true) || has_series(p, "lddt_ca", false);
+    n = of_chains
+            ? add_scores_of(p, score_kinds, sizeof score_kinds / sizeof score_kinds[0], out, n)
+            : add_scores_of(p, complex_kinds, sizeof complex_kinds / sizeof complex_kinds[0], out,
+                            n);
     for (size_t i = 0; i < sizeof last_kinds / sizeof last_kinds[0]; i++)
         if (has_series(p, last_kinds[i].key, false)) out[n++] = last_kinds[i];
     const fm_plot_table *steps = &p->picture->run[0].steps;

@@ -97,8 +97,8 @@ static fm_status parse_steps(const char *path, const char *text, size_t bytes, b
     return FM_OK;
 }
 
-/* Whether a process holds the lock of the run's folder (trainer/app/resume.h). A copied folder may
- * have no lock, and a file system may have no locks; then the run counts as running. */
+/* Whether a process holds the lock of the run's folder (trainer/app/folder_lock.h). A copied folder
+ * may have no lock, and a file system may have no locks; then the run counts as running. */
 static bool has_ended(const char *folder) {
     char path[4200];
     if (snprintf(path, sizeof path, "%s/lock", folder) >= (int)sizeof path) return false;
@@ -150,7 +150,8 @@ FM_PRINTF(3, 4) static void draw(FILE *out, size_t columns, const char *format, 
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     fm_utf8_make_plain(line);
-    fprintf(out, "%.*s\n", columns ? (int)columns : LINE_BYTES, line);
+    fwrite(line, 1, fm_utf8_prefix(line, columns ? columns : SIZE_MAX), out);
+    fputc('\n', out);
 }
 
 /* Fields of a step with a separate place on the screen; all others are terms and scores. */
@@ -324,6 +325,11 @@ fm_status fm_top_draw_run(const char *folder, bool json, size_t columns, FILE *o
                           fm_error *reterr) {
     run_tail tail = {0}, scores = {0};
     fm_status status = read_file(folder, "metrics.jsonl", &tail, reterr);
+    if (status == FM_ERR_NOT_FOUND) {
+        return fm_fail_in(reterr, status, folder,
+                          "found no metrics.jsonl, expected the folder of a run (foldmill train "
+                          "--out)");
+    }
     if (!status) {
         /* Most runs have no evaluation, or none yet. */
         status = read_file(folder, "eval.jsonl", &scores, reterr);

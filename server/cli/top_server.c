@@ -27,10 +27,7 @@ FM_PRINTF(2, 3) static void draw(screen *on, const char *format, ...) {
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     fm_utf8_make_plain(line);
-    size_t at = 0;
-    for (size_t used = 0; line[at] && used < on->columns; used++)
-        at += fm_utf8_size((const uint8_t *)line + at, strlen(line + at));
-    fwrite(line, 1, at, on->out);
+    fwrite(line, 1, fm_utf8_prefix(line, on->columns), on->out);
     fputc('\n', on->out);
 }
 

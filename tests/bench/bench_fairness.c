@@ -14,6 +14,7 @@
 #include "proto/schema.h"
 #include "tests/bench/bench_server.h"
 #include "tests/testing/source.h"
+#include "tests/testing/testing.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -160,7 +161,7 @@ int main(int argc, char **argv) {
     fm_error error;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
     if (status == FM_ERR_CANCELLED) return 0;
-    if (status) die("usage", &error);
+    if (status) return fm_test_report("bench_fairness", &error);
     fm_log_set_level(FM_LOG_ERROR);
     const fm_test_shape tiny = {.n_res = 64, .n_clust = 32, .n_extra = 64, .n_cycle = 2};
     const fm_test_shape initial = {.n_res = 256, .n_clust = 124, .n_extra = 1024, .n_cycle = 4};

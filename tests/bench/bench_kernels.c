@@ -248,7 +248,8 @@ static void bench_layernorm(const fm_kernels *k, int64_t rows, int64_t c) {
                            rstd,
                            {buffer(rows * c), FM_WRITE},
                            {buffer(c), FM_WRITE},
-                           {buffer(c), FM_WRITE}};
+                           {buffer(c), FM_WRITE},
+                           0};
     report("layernorm forward", 8.0 * (double)(rows * c), run_layernorm, &(job){k, &a, NULL, NULL});
     void *space = buffer((int64_t)k->layernorm_grad_workspace(rows, c) / 4);
     report("layernorm backward", 16.0 * (double)(rows * c), run_layernorm_grad,

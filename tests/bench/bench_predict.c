@@ -16,32 +16,45 @@
  * exactly its length and timed when the recording has run before. A kernel may be slower at a
  * length that is no multiple of 16, so a chain that is faster padded counts with that time.
  *
+ * With --dap D each chain is split over D processes with a GPU each. Rank 0 prints; the plan is its
+ * own.
+ *
  * Beside the time of a GPU are three floors, each of one resource alone at an H200's rate: floating
  * point operations of matrix products and attention, bytes that nodes read and write (inputs and
  * outputs once, nothing inside a node), exponentials of softmaxes. */
 #include "proto/base/options.h"
 #include "tests/bench/bench_table.h"
 #include "tests/bench/bench_trainer.h"
+#include "tests/testing/ranks.h"
+#include "tests/testing/testing.h"
 #include "trainer/app/choose_device.h"
+#include "trainer/app/device_groups.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
 #include "trainer/backend/cpu_threads.h"
 #include "trainer/backend/fallback.h"
 #include "trainer/infer/infer.h"
 
+enum {
+    WAIT_S = 60,   /* that a rank may keep the others waiting */
+    RANKS_S = 600, /* that a run of several ranks may take */
+};
+
 static const size_t SAMPLE_BYTES = (size_t)64 << 30; /* address space */
 static const double GIB = 1 << 30;
 
 typedef struct settings {
-    const char *device, *dtype, *preset, *config, *lengths;
+    const char *device, *dtype, *preset, *config, *lengths, *backend;
     uint64_t cycles, rounds, warm_up, threads, clusters, extra, budget_gib, chunk_mib;
-    uint64_t chains, shortest, longest, seed;
-    bool table, direct, losses, check, many;
+    uint64_t chains, shortest, longest, seed, every, from, dap;
+    bool table, direct, losses, check, many, triangles;
 } settings;
 
 typedef struct bench {
     const settings *set;
     fm_arena arena;
+    fm_meeting *meeting; /* of the ranks; NULL: one process */
+    fm_device_groups groups;
     fm_infer_options options;
     fm_infer *infer;
     fm_features features;
@@ -196,6 +209,7 @@ static fm_status check(bench *b, fm_error *reterr) {
     fm_infer_options options = b->options;
     fm_infer *other;
     options.chunk_bytes = (int64_t)128 << 20;
+    options.chunks_triangles = b->set->triangles;
     status = fm_infer_create(&options, &other, reterr);
     if (status) return status;
     const fm_params *from = fm_infer_get_params(b->infer), *to = fm_infer_get_params(other);
@@ -275,12 +289,23 @@ static fm_status shake(const fm_params *params, fm_error *reterr) {
     return FM_OK;
 }
 
+/* Forms the group of the ranks that share each chain. */
+static fm_status join(bench *b, fm_error *reterr) {
+    const fm_layout layout = {(int32_t)b->set->dap, 1, 1};
+    if (!b->meeting || b->options.groups) return FM_OK;
+    fm_status status = fm_device_groups_create(&layout, b->options.kernels, b->meeting,
+                                               b->set->backend, WAIT_S, &b->groups, reterr);
+    b->options.groups = status ? NULL : b->groups.groups;
+    return status;
+}
+
 static fm_status create(bench *b, fm_error *reterr) {
     fm_train_config config;
     fm_status status = fm_train_config_load(b->set->preset, b->set->config, &config, reterr);
     if (!status) {
         status = fm_device_find(b->set->device, b->set->dtype, &b->options.kernels, reterr);
     }
+    if (!status) status = join(b, reterr);
     if (status) return status;
     fm_cpu_use_threads((int)b->set->threads);
     b->options.model = config.model;
@@ -289,6 +314,7 @@ static fm_status create(bench *b, fm_error *reterr) {
     b->options.heads = 1u << FM_HEAD_PLDDT | 1u << FM_HEAD_ALIGNED_ERROR;
     b->options.predicts = !b->set->losses;
     b->options.chunk_bytes = (int64_t)b->set->chunk_mib << 20;
+    b->options.chunks_triangles = b->set->triangles;
     b->options.direct = b->set->direct;
     b->options.memory_budget_bytes = (int64_t)((double)b->set->budget_gib * GIB);
     memcpy(b->options.weight, config.loss, sizeof config.loss);
@@ -335,8 +361,19 @@ static int by_length(const void *a, const void *b) {
     return (x->n_res > y->n_res) - (x->n_res < y->n_res);
 }
 
-/* Draws the lengths, and orders them as fm_chains does. */
-static void draw_lengths(const settings *set, one_chain *chain) {
+/* Leaves the chains of each N-th recorded length (--every), and returns how many these are. */
+static uint64_t keep_part(const settings *set, one_chain *chain) {
+    uint64_t n = 0, at = 0;
+    for (uint64_t i = 0; i < set->chains; i++) {
+        const int64_t recorded = fm_infer_round(chain[i].n_res);
+        at += i > 0 && recorded != fm_infer_round(chain[i - 1].n_res);
+        if (at % set->every == set->from) chain[n++].n_res = chain[i].n_res;
+    }
+    return n;
+}
+
+/* Draws the lengths, and orders them as fm_chains does. Returns how many are run. */
+static uint64_t draw_lengths(const settings *set, one_chain *chain) {
     uint32_t state = (uint32_t)set->seed;
     const double n_length = (double)(set->longest - set->shortest + 1);
     for (uint64_t i = 0; i < set->chains; i++) {
@@ -344,25 +381,35 @@ static void draw_lengths(const settings *set, one_chain *chain) {
         chain[i].n_res = (int64_t)set->shortest + (int64_t)(part * n_length);
     }
     qsort(chain, set->chains, sizeof *chain, by_length);
+    return keep_part(set, chain);
 }
 
-static fm_status run_exactly(bench *b, one_chain *chain, fm_error *reterr) {
+static fm_status run_exactly(bench *b, one_chain *chain, uint64_t n_chain, fm_error *reterr) {
     double first, second;
-    fm_status status = FM_OK;
-    for (uint64_t i = 0; i < b->set->chains && !status; i++)
+    fm_status status;
+    for (uint64_t i = 0; i < n_chain; i++) {
         status = time_chain(b, chain[i].n_res, &first, &second, &chain[i].exact_s, reterr);
-    return status;
+        if (status) return status;
+        printf("alone     %lld: %.3f s\n", (long long)chain[i].n_res, chain[i].exact_s);
+        fflush(stdout);
+    }
+    return FM_OK;
 }
 
-static fm_status run_in_order(bench *b, one_chain *chain, fm_error *reterr) {
-    fm_status status = FM_OK;
-    for (uint64_t i = 0; i < b->set->chains && !status; i++) {
+static fm_status run_in_order(bench *b, one_chain *chain, uint64_t n_chain, fm_error *reterr) {
+    fm_status status;
+    for (uint64_t i = 0; i < n_chain; i++) {
+        one_chain *at = &chain[i];
         fm_arena_reset(&b->arena);
-        status = make_chain_of(b, chain[i].n_res, reterr);
-        if (!status) status = run_once(b, (uint32_t)b->set->cycles, &chain[i].s, reterr);
-        chain[i].record_s = b->record_s;
+        status = make_chain_of(b, at->n_res, reterr);
+        if (!status) status = run_once(b, (uint32_t)b->set->cycles, &at->s, reterr);
+        if (status) return status;
+        at->record_s = b->record_s;
+        printf("in order  %lld: %.3f s, recorded in %.3f s\n", (long long)at->n_res, at->s,
+               at->record_s);
+        fflush(stdout);
     }
-    return status;
+    return FM_OK;
 }
 
 static void print_sum(const char *recorded, uint64_t n, const one_chain *sum) {
@@ -371,20 +418,22 @@ static void print_sum(const char *recorded, uint64_t n, const one_chain *sum) {
 }
 
 /* A line for each recorded length, and one for all. */
-static void print_many(const settings *set, const one_chain *chain) {
+static void print_many(const one_chain *chain, uint64_t n_chain) {
     one_chain all = {0}, sum = {0};
+    double exact_s = 0;
     uint64_t n = 0, n_faster = 0, n_recording = 0;
     printf("%8s  %6s  %9s  %9s  %9s  %6s\n", "recorded", "chains", "single s", "many s", "record s",
            "ratio");
-    for (uint64_t i = 0; i < set->chains; i++) {
+    for (uint64_t i = 0; i < n_chain; i++) {
         const int64_t recorded = fm_infer_round(chain[i].n_res);
         const double run_s = chain[i].s - chain[i].record_s;
         const double single_s = run_s < chain[i].exact_s ? run_s : chain[i].exact_s;
         n_faster += run_s < chain[i].exact_s;
+        exact_s += chain[i].exact_s;
         sum.exact_s += single_s, sum.s += chain[i].s, sum.record_s += chain[i].record_s;
         all.exact_s += single_s, all.s += chain[i].s, all.record_s += chain[i].record_s;
         n++;
-        if (i + 1 < set->chains && fm_infer_round(chain[i + 1].n_res) == recorded) continue;
+        if (i + 1 < n_chain && fm_infer_round(chain[i + 1].n_res) == recorded) continue;
         char text[24];
         snprintf(text, sizeof text, "%lld", (long long)recorded);
         print_sum(text, n, &sum);
@@ -392,27 +441,29 @@ static void print_many(const settings *set, const one_chain *chain) {
         n = 0;
         n_recording++;
     }
-    print_sum("all", set->chains, &all);
+    print_sum("all", n_chain, &all);
     printf("many      %llu chains in %llu recordings: %.3f s, %.3f times the sum of single times "
            "(mark 1.15)\n",
-           (unsigned long long)set->chains, (unsigned long long)n_recording, all.s,
+           (unsigned long long)n_chain, (unsigned long long)n_recording, all.s,
            all.s / all.exact_s);
-    printf("          recordings take %.1f%% of the time; %llu chains are faster padded\n",
-           100 * all.record_s / all.s, (unsigned long long)n_faster);
+    printf(
+        "          recordings take %.1f%% of the time; %llu chains are faster padded; %.3f times "
+        "the sum at exact length\n",
+        100 * all.record_s / all.s, (unsigned long long)n_faster, all.s / exact_s);
 }
 
-/* Times all chains alone and then in one go, each time with a new set of recordings. */
+/* Times all chains in one go and then alone, each time with a new set of recordings. */
 static fm_status measure_many(bench *b, fm_error *reterr) {
     one_chain *chain = calloc(b->set->chains, sizeof *chain);
     if (!chain) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the table of chains");
-    draw_lengths(b->set, chain);
-    fm_status status = run_exactly(b, chain, reterr);
+    const uint64_t n_chain = draw_lengths(b->set, chain);
+    fm_status status = run_in_order(b, chain, n_chain, reterr);
     fm_infer_destroy(b->infer);
     b->infer = NULL;
-    b->options.exact = false;
+    b->options.exact = true;
     if (!status) status = create(b, reterr);
-    if (!status) status = run_in_order(b, chain, reterr);
-    if (!status) print_many(b->set, chain);
+    if (!status) status = run_exactly(b, chain, n_chain, reterr);
+    if (!status) print_many(chain, n_chain);
     free(chain);
     return status;
 }
@@ -444,13 +495,101 @@ static fm_status run(bench *b, fm_error *reterr) {
     if (b->set->shortest > b->set->longest) {
         return fm_fail(reterr, FM_ERR_USAGE, "--shortest is larger than --longest");
     }
-    b->options.exact = b->set->many;
+    if (b->set->from >= b->set->every) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--from must be less than --every");
+    }
     fm_status status = create(b, reterr);
     if (status) return status;
     print_model(b, now() - before);
     status = b->set->many ? measure_many(b, reterr) : measure_lengths(b, reterr);
     print_slow_paths();
     return status;
+}
+
+/* One process: all of it, or a rank. */
+static int run_process(const settings *set, fm_meeting *meeting) {
+    bench b = {.set = set, .meeting = meeting};
+    fm_error error = {0};
+    fm_status status = fm_arena_init(&b.arena, SAMPLE_BYTES, &error);
+    if (!status) status = run(&b, &error);
+    fm_infer_destroy(b.infer);
+    fm_device_groups_destroy(&b.groups);
+    fm_arena_fini(&b.arena);
+    return status ? fm_test_report("bench_predict", &error) : 0;
+}
+
+static int run_rank(int32_t rank, const char *address, void *context) {
+    const settings *set = context;
+    fm_meeting *meeting = NULL;
+    fm_error error = {0};
+    if (rank > 0 && !freopen("/dev/null", "w", stdout)) return 1;
+    if (fm_meeting_open(&meeting, address, rank, (int32_t)set->dap, RANKS_S, &error)) {
+        fprintf(stderr, "bench_predict: %s\n", error.message);
+        return 1;
+    }
+    int result = run_process(set, meeting);
+    fm_meeting_close(meeting);
+    return result;
+}
+
+enum { MOST_OPTIONS = 40 };
+
+static void list_many_options(settings *set, fm_option *out) {
+    const fm_option options[] = {
+        {"many", FM_OPTION_FLAG, &set->many, NULL,
+         .help = "time chains of mixed lengths in one go, beside the sum of their single times"},
+        {"chains", FM_OPTION_U64, &set->chains, "N", .help = "of --many (100)", .min = 1,
+         .max = 100000},
+        {"shortest", FM_OPTION_U64, &set->shortest, "N", .help = "residues, of --many (50)",
+         .min = 1, .max = 1 << 20},
+        {"longest", FM_OPTION_U64, &set->longest, "N", .help = "residues, of --many (1000)",
+         .min = 1, .max = 1 << 20},
+        {"seed", FM_OPTION_U64, &set->seed, "N", .help = "of the lengths of --many (1)",
+         .max = UINT32_MAX},
+        {"every", FM_OPTION_U64, &set->every, "N",
+         .help = "run each N-th recorded length of --many, with its chains (1)", .min = 1,
+         .max = 1000},
+        {"from", FM_OPTION_U64, &set->from, "K", .help = "the first of them, from 0 on (0)"},
+        {0}};
+    memcpy(out, options, sizeof options);
+}
+
+static void list_options(settings *set, fm_option out[MOST_OPTIONS]) {
+    const fm_option options[] = {
+        {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
+        {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE", .help = "fp32 or bf16 (fp32)"},
+        {"preset", FM_OPTION_STRING, &set->preset, "NAME", .help = "sizes of the model (tiny)"},
+        {"config", FM_OPTION_STRING, &set->config, "FILE", .help = "changes to the preset"},
+        {"lengths", FM_OPTION_STRING, &set->lengths, "LIST", .help = "residues, as 256,384 (64)"},
+        {"clusters", FM_OPTION_U64, &set->clusters, "N", .help = "MSA rows (the preset's)"},
+        {"extra", FM_OPTION_U64, &set->extra, "N", .help = "extra MSA rows (the preset's)"},
+        {"cycles", FM_OPTION_U64, &set->cycles, "N", .help = "of the timed runs (4)", .min = 1,
+         .max = MOST_CYCLES},
+        {"rounds", FM_OPTION_U64, &set->rounds, "N", .help = "timed runs; the least counts (1)",
+         .min = 1, .max = 100},
+        {"warm-up", FM_OPTION_U64, &set->warm_up, "N", .help = "runs of two cycles before (2)",
+         .max = 2},
+        {"check", FM_OPTION_FLAG, &set->check, NULL,
+         .help = "compare with the reversed chain, and with slabs"},
+        {"threads", FM_OPTION_U64, &set->threads, "N", .help = "of the CPU (1)", .min = 1,
+         .max = 64},
+        {"budget", FM_OPTION_U64, &set->budget_gib, "GIB", .help = "of memory (what is free)"},
+        {"chunk", FM_OPTION_U64, &set->chunk_mib, "MIB",
+         .help = "of a slab (the planner's choice)"},
+        {"losses", FM_OPTION_FLAG, &set->losses, NULL, .help = "with losses, as foldmill eval"},
+        {"table", FM_OPTION_FLAG, &set->table, NULL, .help = "time of each module"},
+        {"triangles", FM_OPTION_FLAG, &set->triangles, NULL,
+         .help = "with --chunk or --check: triangle multiplications in slabs, too"},
+        {"dap", FM_OPTION_U64, &set->dap, "D",
+         .help = "processes with a GPU each that share each chain (1)", .min = 1,
+         .max = FM_LAYOUT_DAP},
+        {"backend", FM_OPTION_STRING, &set->backend, "NAME",
+         .help = "how these communicate: peer or nccl (peer)"},
+        {"direct", FM_OPTION_FLAG, &set->direct, NULL, .help = "capture nothing"},
+    };
+    enum { N = sizeof options / sizeof options[0] };
+    memcpy(out, options, sizeof options);
+    list_many_options(set, out + N);
 }
 
 int main(int argc, char **argv) {
@@ -465,41 +604,12 @@ int main(int argc, char **argv) {
                     .chains = 100,
                     .shortest = 50,
                     .longest = 1000,
-                    .seed = 1};
-    const fm_option options[] = {
-        {"device", FM_OPTION_STRING, &set.device, "NAME", .help = "cpu or cuda (cpu)"},
-        {"dtype", FM_OPTION_STRING, &set.dtype, "TYPE", .help = "fp32 or bf16 (fp32)"},
-        {"preset", FM_OPTION_STRING, &set.preset, "NAME", .help = "sizes of the model (tiny)"},
-        {"config", FM_OPTION_STRING, &set.config, "FILE", .help = "changes to the preset"},
-        {"lengths", FM_OPTION_STRING, &set.lengths, "LIST", .help = "residues, as 256,384 (64)"},
-        {"clusters", FM_OPTION_U64, &set.clusters, "N", .help = "MSA rows (the preset's)"},
-        {"extra", FM_OPTION_U64, &set.extra, "N", .help = "extra MSA rows (the preset's)"},
-        {"cycles", FM_OPTION_U64, &set.cycles, "N", .help = "of the timed runs (4)", .min = 1,
-         .max = MOST_CYCLES},
-        {"rounds", FM_OPTION_U64, &set.rounds, "N", .help = "timed runs; the least counts (1)",
-         .min = 1, .max = 100},
-        {"warm-up", FM_OPTION_U64, &set.warm_up, "N", .help = "runs of two cycles before (2)",
-         .max = 2},
-        {"check", FM_OPTION_FLAG, &set.check, NULL,
-         .help = "compare with the reversed chain, and with slabs"},
-        {"threads", FM_OPTION_U64, &set.threads, "N", .help = "of the CPU (1)", .min = 1,
-         .max = 64},
-        {"budget", FM_OPTION_U64, &set.budget_gib, "GIB", .help = "of memory (what is free)"},
-        {"chunk", FM_OPTION_U64, &set.chunk_mib, "MIB", .help = "of a slab (the planner's choice)"},
-        {"losses", FM_OPTION_FLAG, &set.losses, NULL, .help = "with losses, as foldmill eval"},
-        {"table", FM_OPTION_FLAG, &set.table, NULL, .help = "time of each module"},
-        {"many", FM_OPTION_FLAG, &set.many, NULL,
-         .help = "time chains of mixed lengths in one go, beside the sum of their single times"},
-        {"chains", FM_OPTION_U64, &set.chains, "N", .help = "of --many (100)", .min = 1,
-         .max = 100000},
-        {"shortest", FM_OPTION_U64, &set.shortest, "N", .help = "residues, of --many (50)",
-         .min = 1, .max = 1 << 20},
-        {"longest", FM_OPTION_U64, &set.longest, "N", .help = "residues, of --many (1000)",
-         .min = 1, .max = 1 << 20},
-        {"seed", FM_OPTION_U64, &set.seed, "N", .help = "of the lengths of --many (1)",
-         .max = UINT32_MAX},
-        {"direct", FM_OPTION_FLAG, &set.direct, NULL, .help = "capture nothing"},
-        {0}};
+                    .seed = 1,
+                    .every = 1,
+                    .dap = 1,
+                    .backend = "peer"};
+    fm_option options[MOST_OPTIONS];
+    list_options(&set, options);
     const fm_command command = {
         .program = "bench_predict",
         .arguments = "[options]",
@@ -509,16 +619,11 @@ int main(int argc, char **argv) {
                        "is divided by the sum of their single times at exact length:\n\n"
                        "  bench_predict --many --chains 6 --shortest 20 --longest 60",
         .options = options};
-    bench b = {.set = &set};
     fm_error error = {0};
-    int n_positional;
+    int n_positional, exits[FM_TEST_RANKS];
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
     if (status == FM_ERR_CANCELLED) return 0;
-    if (!status) status = fm_arena_init(&b.arena, SAMPLE_BYTES, &error);
-    if (!status) status = run(&b, &error);
-    fm_infer_destroy(b.infer);
-    fm_arena_fini(&b.arena);
-    if (!status) return 0;
-    fprintf(stderr, "bench_predict: %s: %s\n", error.source, error.message);
-    return status == FM_ERR_UNSUPPORTED ? 77 : 1;
+    if (status) return fm_test_report("bench_predict", &error);
+    return set.dap == 1 ? run_process(&set, NULL)
+                        : fm_test_run_ranks((int32_t)set.dap, run_rank, &set, RANKS_S, exits);
 }

@@ -301,7 +301,7 @@ int main(int argc, char **argv) {
     fm_error error;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
     if (status == FM_ERR_CANCELLED) return 0;
-    if (status) die("usage", &error);
+    if (status) return fm_test_report("bench_serve", &error);
     char folder[200], unix_url[256];
     fm_log_set_level(FM_LOG_ERROR);
     fm_test_make_folder(folder, sizeof folder);

@@ -25,6 +25,7 @@
 #include "tests/bench/bench_trainer.h"
 #include "tests/bench/step_complex.h"
 #include "tests/testing/ranks.h"
+#include "tests/testing/testing.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/device_groups.h"
 #include "trainer/app/sample_features.h"
@@ -384,9 +385,7 @@ static int run_process(const settings *set, fm_meeting *meeting) {
     fm_trainer_destroy(b.trainer);
     fm_device_groups_destroy(&b.groups);
     fm_arena_fini(&b.arena);
-    if (!status) return 0;
-    fprintf(stderr, "bench_step: %s: %s\n", error.source, error.message);
-    return status == FM_ERR_UNSUPPORTED ? 77 : 1;
+    return status ? fm_test_report("bench_step", &error) : 0;
 }
 
 static int run_rank(int32_t rank, const char *address, void *context) {
@@ -396,8 +395,7 @@ static int run_rank(int32_t rank, const char *address, void *context) {
     if (rank > 0 && !freopen("/dev/null", "w", stdout)) return 1;
     if (rank > 0) setenv("FM_TRACE", "/dev/null", 1); /* tests/trace writes rank 0's kernels */
     if (fm_meeting_open(&meeting, address, rank, (int32_t)set->ranks, RANKS_S, &error)) {
-        fprintf(stderr, "bench_step: %s\n", error.message);
-        return 1;
+        return fm_test_report("bench_step", &error);
     }
     int result = run_process(set, meeting);
     fm_meeting_close(meeting);
@@ -467,10 +465,7 @@ int main(int argc, char **argv) {
         status = fm_fail(&error, FM_ERR_USAGE, "--ranks %llu: expected --dap times --bp",
                          (unsigned long long)set.ranks);
     }
-    if (status) {
-        fprintf(stderr, "bench_step: %s: %s\n", error.source, error.message);
-        return 1;
-    }
+    if (status) return fm_test_report("bench_step", &error);
     return set.ranks == 1 ? run_process(&set, NULL)
                           : fm_test_run_ranks((int32_t)set.ranks, run_rank, &set, RANKS_S, exits);
 }

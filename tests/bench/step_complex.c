@@ -37,6 +37,7 @@ static fm_status run_steps(bench *b, uint64_t count, double *ret_seconds, fm_err
     fm_status status = FM_OK;
     double before = now();
     for (uint64_t i = 0; i < count && !status; i++) {
+        fm_af3_trainer_announce(t, &b->features);
         status = fm_af3_trainer_add_sample(t, &b->features, &b->result, reterr);
         if (!status) fm_optimizer_step(&t->optimizer, t->stream);
     }

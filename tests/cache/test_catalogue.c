@@ -709,15 +709,12 @@ static void calls_to_a_silent_server_time_out(void **state) {
     struct timespec begun, ended;
     fm_catalogue *catalogue =
         open_as("one", (fm_catalogue_options){.job = new_job(), .patience_ms = 300});
-    char command[128];
-    snprintf(command, sizeof command, "kill -STOP $(pgrep -P %d)", (int)server.pid);
-    assert_int_equal(system(command), 0);
+    fm_test_postgresql_signal(&server, "STOP");
     clock_gettime(CLOCK_MONOTONIC, &begun);
     assert_int_equal(fm_catalogue_count(catalogue, &counts, &error), FM_ERR_CLOSED);
     clock_gettime(CLOCK_MONOTONIC, &ended);
     assert_in_range(ended.tv_sec - begun.tv_sec, 0, 20);
-    snprintf(command, sizeof command, "kill -CONT $(pgrep -P %d)", (int)server.pid);
-    assert_int_equal(system(command), 0);
+    fm_test_postgresql_signal(&server, "CONT");
     fm_catalogue_close(catalogue);
 }
 

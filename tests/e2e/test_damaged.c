@@ -18,13 +18,14 @@ static int run(const char *command) {
     return fm_test_shell(folder, command);
 }
 
-/* Shell functions: serve a cache on a socket, forward a socket while damaging sample 4 (in its
- * tensors, or its header), wait for a socket, compare two runs after a step. */
+/* Shell functions: serve a cache on a socket, forward a socket while damaging sample 4 or another
+ * one (in its tensors, or its header), wait for a socket, compare two runs after a step. */
 static const char library[] =
     "ready() { n=0; until [ -S $1 ] || [ $n -ge 1500 ]; do sleep 0.02; n=$((n + 1)); done; }\n"
     "serve() { foldmill serve --cache $1 --listen unix:$2 -q 2>>$2.log & pids=\"$pids $!\"; "
     "ready $2; }\n"
-    "proxy() { rm -f proxy; python3 proxy.py $1 2>proxy.err & pids=\"$pids $!\"; ready proxy; }\n"
+    "proxy() { rm -f proxy; python3 proxy.py $1 ${2:-4} 2>proxy.err & pids=\"$pids $!\"; ready "
+    "proxy; }\n"
     "same() { cmp $1/checkpoint-$3.safetensors $2/checkpoint-$3.safetensors; }\n"
     "train='foldmill train --seed 3 --config batch.ini -q'\n"
     "trap 'kill $pids 2>/dev/null; wait' EXIT\n";
@@ -32,6 +33,7 @@ static const char library[] =
 static const char proxy[] =
     "import os, socket, struct, sys, threading\n"
     "at = {'tensors': None, 'header': 40}[sys.argv[1]]\n"
+    "damaged = int(sys.argv[2])\n"
     "listening = socket.socket(socket.AF_UNIX)\n"
     "listening.bind('proxy')\n"
     "listening.listen()\n"
@@ -47,7 +49,8 @@ static const char proxy[] =
     "        while True:\n"
     "            head = receive(a, 32)\n"
     "            body = receive(a, struct.unpack_from('<I', head, 12)[0])\n"
-    "            if damages and head[5] == 6 and struct.unpack_from('<Q', body, 32)[0] == 4:\n"
+    "            if damages and head[5] == 6 and struct.unpack_from('<Q', body, 32)[0] == "
+    "damaged:\n"
     "                k = at or len(body) // 2\n"
     "                body = body[:k] + bytes([body[k] ^ 1]) + body[k + 1:]\n"
     "            b.sendall(head + body)\n"
@@ -102,6 +105,24 @@ static void damaged_twice_stops_the_run(void **state) {
                          ">stop2.log 2>&1 && "
                          "$train --data unix:socket --steps 4 --out hand --skip-sample 4 "
                          ">hand.log 2>&1 && same stop hand 000000000004"),
+                     0);
+}
+
+/* A run that ends in its first sample leaves no folder, and the command that it names works. */
+static void a_run_without_a_sample_leaves_nothing(void **state) {
+    (void)state;
+    assert_int_equal(run(". ./lib; serve cache socket; proxy tensors 0; "
+                         "$train --data unix:proxy --steps 2 --out none >none.log 2>&1"),
+                     1);
+    assert_int_equal(run("grep -q 'after step 0 of 2' none.log && test ! -e none && "
+                         "grep -q 'go on without it: .*--resume --skip-sample 0$' none.log"),
+                     0);
+    assert_int_equal(run(". ./lib; mkdir none; serve cache socket; proxy tensors 0; "
+                         "$train --data unix:proxy --steps 2 --out none >none.log 2>&1"),
+                     1);
+    assert_int_equal(run("test -z \"$(ls -A none)\""), 0);
+    assert_int_equal(run(". ./lib; serve cache socket; proxy tensors 0; $train --data unix:proxy "
+                         "--steps 2 --out none --resume --skip-sample 0 >none.log 2>&1"),
                      0);
 }
 
@@ -172,6 +193,7 @@ static void fetch_names_what_the_server_cannot_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(damaged_twice_stops_the_run),
+        cmocka_unit_test(a_run_without_a_sample_leaves_nothing),
         cmocka_unit_test(damaged_twice_is_skipped_by_policy),
         cmocka_unit_test(a_damaged_header_is_a_broken_connection),
         cmocka_unit_test(fetch_names_a_damaged_sample),

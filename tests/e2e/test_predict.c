@@ -120,6 +120,23 @@ static void foldmill_reads_its_predictions(void **state) {
                      0);
 }
 
+/* Room for a million extra rows makes samples so large that a stream begins with chains of 14
+ * residues. It is opened again for longer ones, which changes no bit. */
+static void long_chains_open_larger_streams(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(". ./lib; p --cache cache --extra-msa 1000000 --recycles 5 --recycle-tol 0 --out roomy "
+            ">roomy.log 2>&1 && p --cache cache --extra-msa 4000 --recycles 5 --recycle-tol 0 "
+            "--out few -q >few.log && test $(tail -n +2 roomy/summary.csv | cut -d , -f 2 | sort "
+            "-n | tail -1) -gt 15 && for f in $(cd few && ls */*.cif */*_scores.json); do cmp "
+            "few/$f roomy/$f || exit 1; done"),
+        0);
+    assert_int_equal(run(". ./lib; p --cache cache --extra-msa 1000000 --msa-clusters 60000 "
+                         "--recycles 20 --out narrow -q >narrow.log 2>narrow.err; test $? = 3 && "
+                         "grep -q 'residues, and at most 9 are taken' narrow.err"),
+                     0);
+}
+
 /* An alignment gives what a FASTA file with the same alignment gives; one chain alone gives what
  * it gives among others. */
 static void results_depend_on_the_chain_alone(void **state) {
@@ -390,16 +407,31 @@ static void a_model_teaches_the_next(void **state) {
             "grep -q '3 predictions (2 done earlier)' && test $(ls distilled/data/*.cif "
             "| wc -l) = 3"),
         0);
-    /* A higher limit takes back what a lower one kept, since the build reads the whole folder. What
-     * is below the limit is predicted and not kept; a second command keeps what is done. */
+    /* A higher limit takes back what a lower one kept, since the build reads the whole folder. No
+     * chain is predicted again for another limit. */
     assert_int_equal(
-        run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt "
-            "100 --resume --out distilled >higher.log 2>&1 && ! ls "
-            "distilled/data/*.cif 2>ls.err && test ! -s distilled/chains.txt && test "
-            "$(ls distilled/confidences/*_scores.json | wc -l) = 3 && foldmill distill "
-            "--cache cache --weights tiny.safetensors --min-plddt 100 --resume --out "
-            "distilled 2>&1 | grep -q '3 predictions (3 done earlier)'"),
+        run("cp -r distilled/data lower && foldmill distill --cache cache --weights "
+            "tiny.safetensors --min-plddt 100 --resume --out distilled 2>&1 | grep -q '3 "
+            "predictions (3 done earlier)' && ! ls distilled/data/*.cif 2>ls.err && test ! -s "
+            "distilled/chains.txt && test $(ls distilled/confidences/*_scores.json | wc -l) = 3 && "
+            "diff -r lower distilled/rejected"),
         0);
+    assert_int_equal(
+        run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt 0 --resume "
+            "--out distilled 2>&1 | grep -q '3 predictions (3 done earlier)' && diff -r lower "
+            "distilled/data && test -z \"$(ls distilled/rejected)\" && test $(wc -l "
+            "<distilled/chains.txt) = 3"),
+        0);
+    /* Without --resume, a prediction below the limit replaces the one that was kept. */
+    assert_int_equal(
+        run("foldmill distill --cache cache --weights tiny.safetensors --min-plddt 100 --out "
+            "distilled >higher.log 2>&1 && grep -q '^kept *0 of 3' higher.log && diff -r lower "
+            "distilled/rejected && test -z \"$(ls distilled/data)\""),
+        0);
+    assert_int_equal(run("for c in distill predict; do foldmill $c --cache cache --snapshot none "
+                         "--weights tiny.safetensors --out refused 2>err; test $? = 1 && "
+                         "grep -q 'no snapshot .none.' err && test ! -e refused || exit 1; done"),
+                     0);
     assert_int_equal(run("foldmill distill --help >help && ! grep -q ensemble help && grep -q -- "
                          "'--seeds S  *the seed of' help"),
                      0);
@@ -455,6 +487,7 @@ int main(void) {
         cmocka_unit_test(a_browser_shows_the_page),
         cmocka_unit_test(a_model_teaches_the_next),
         cmocka_unit_test(datasets_are_distilled_apart),
+        cmocka_unit_test(long_chains_open_larger_streams),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -139,7 +139,8 @@ static void a_killed_rank_is_named(void **state) {
                          "until_ranks 4; victim=$(rank_of $run 3); until_one killed; "
                          "kill -9 $victim; wait $run; test $? = 1 && all_gone $ranks && grep -q "
                          "\"^foldmill predict: rank 3 (process $victim) was killed by signal 9\" "
-                         "killed.err && grep -q 'a rank has failed; --resume keeps' killed.err"),
+                         "killed.err && grep -q 'a rank has failed; --resume keeps' killed.err && "
+                         "! grep -q 'before the first step' killed.err"),
                      0);
     assert_int_equal(
         run("test ! -e killed/summary.csv && "
@@ -183,8 +184,8 @@ static void mistakes_are_named(void **state) {
     assert_int_equal(run("p --cache cache --gpus 2 --out none 2>err"), 2);
     assert_int_equal(run("grep -q -- '--gpus needs --device cuda' err"), 0);
     assert_int_equal(run("p --cache cache --gpus 2 --ranks 2 --out none 2>err"), 2);
-    assert_int_equal(run("p --cache cache --ensemble 6 --out none 2>err"), 2);
-    assert_int_equal(run("grep -q 'needs more than 21 draws' err"), 0);
+    assert_int_equal(run("p --cache cache --ensemble 13 --out none 2>err"), 2);
+    assert_int_equal(run("grep -q 'needs more than 48 draws' err"), 0);
     /* The server ends with the command, so a rank that comes too late does not find it. */
     assert_int_equal(
         run("FOLDMILL_RESULTS=1 FOLDMILL_RANK=0 FOLDMILL_RANKS=2 FOLDMILL_PRIVATE_SERVER=unix:x "

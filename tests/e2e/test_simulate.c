@@ -74,7 +74,11 @@ static void mistakes_are_named(void **state) {
     } cases[] = {
         {"--times times", "--step-ms", 2},
         {"--times none --step-ms 5", "none", 1},
-        {"--times times --step-ms 0", "a step must take more than 0 ms", 2},
+        {"--times times --step-ms 0", "--step-ms: found 0, expected more than 0", 2},
+        {"--times times --step-ms 5 --sample-mb -1", "--sample-mb: found -1, expected at least 0",
+         2},
+        {"--times times --step-ms 5 --network-gbit 0", "--network-gbit: found 0, expected more", 2},
+        {"--times times --step-ms 5 --max-stall nan", "--max-stall: found", 2},
         {"--times times --step-ms 5 --servers 3 --ranks 2", "servers: found 3, expected 1 to 2", 2},
         {"--times times --step-ms 5 --order often", "often", 2},
         {"--times times --step-ms 5 --order ''", "--order: found .., expected strict", 2},

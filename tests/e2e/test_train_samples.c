@@ -66,12 +66,14 @@ static void a_run_writes_its_files(void **state) {
                          "! grep -q 'null\\|nan' whole/metrics.jsonl whole/eval.jsonl && "
                          "test \"$(sed 's/{.step.:\\([0-9]*\\),.*/\\1/' whole/eval.jsonl | "
                          "tr '\\n' ' ')\" = '2 4 5 ' && "
-                         "grep -q '\"lddt\":0' whole/eval.jsonl && "
+                         "grep -q '\"lddt\":0.*\"rollout_rmsd\":[0-9].*\"rollout_lddt\":0' "
+                         "whole/eval.jsonl && grep -q '\"lddt\":0' whole/metrics.jsonl && "
                          "test $(grep -c ' evaluated step=[245] lddt=0' whole.log) = 3 && "
                          "foldmill top whole --once >top.log && "
                          "grep -q 'lddt of 1 samples after step 5' top.log && "
                          "foldmill plot whole --out whole.svg && "
-                         "grep -q 'Held-out loss' whole.svg && "
+                         "grep -q 'Held-out loss' whole.svg && grep -q 'Smooth lDDT' whole.svg && "
+                         "grep -q 'RMSD of sampled structures' whole.svg && "
                          "! grep -q 'masked MSA' whole.svg && "
                          "grep -q 'files read' whole.log && test -s whole/ledger"),
                      0);
@@ -130,6 +132,30 @@ static void bad_samples_end_the_run_or_are_skipped(void **state) {
                      0);
 }
 
+/* Every bad file is named, and the rest is measured. */
+static void a_folder_is_checked_without_a_run(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("check='foldmill train --config small.ini --preset af3-tiny --check-samples'; "
+            "$check --samples samples --eval-samples held >check.log 2>check.err && "
+            "test ! -s check.err && grep -qx 'samples: 3 samples, 0 bad; 8 to 8 tokens, 14 to 14 "
+            "atoms, 5 to 5 MSA rows, 2 to 2 templates' check.log && "
+            "grep -q '^held: 1 sample, 0 bad' check.log && "
+            "cp samples/a.npz bad/c.npz && head -c 999 samples/a.npz >bad/d.npz && "
+            "$check --samples bad >check.log 2>check.err; test $? = 1 && "
+            "grep -q '^bad: 4 samples, 2 bad; 8 to 8 tokens' check.log && "
+            "test $(wc -l <check.err) = 2 && "
+            "grep -q '^bad/b.npz: msa\\[0\\]: found 99' check.err && "
+            "grep -q '^bad/d.npz:byte 999: found no zip end record' check.err && "
+            "rm bad/c.npz bad/d.npz && "
+            "sed 's/max_atoms.*/max_atoms = 13/' small.ini >tight.ini && "
+            "$check --config tight.ini --samples held >check.log 2>check.err; test $? = 1 && "
+            "grep -qx 'held/d.npz: found 14 atoms, expected at most 13 (max_atoms)' check.err && "
+            "refuses 'needs --samples DIR and a model of af3' foldmill train --preset tiny "
+            "--samples samples --check-samples"),
+        0);
+}
+
 static void weights_go_out_and_in(void **state) {
     (void)state;
     assert_int_equal(
@@ -179,6 +205,7 @@ int main(void) {
                                        cmocka_unit_test(passes_have_every_file_once),
                                        cmocka_unit_test(a_killed_run_ends_with_the_same_bytes),
                                        cmocka_unit_test(bad_samples_end_the_run_or_are_skipped),
+                                       cmocka_unit_test(a_folder_is_checked_without_a_run),
                                        cmocka_unit_test(weights_go_out_and_in),
                                        cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, set_up, tear_down);

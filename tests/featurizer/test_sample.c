@@ -244,7 +244,7 @@ static void plans_are_checked(void **state) {
     assert_int_equal(fm_plan_check(&plan, &error), FM_OK);
     plan.max_cycle = 0;
     assert_int_equal(fm_plan_check(&plan, &error), FM_ERR_USAGE);
-    assert_string_equal(error.message, "the plan's max_cycle is 0, expected 1 to 21");
+    assert_string_equal(error.message, "the plan's max_cycle is 0, expected 1 to 48");
     assert_int_equal(fm_plan_find("huge", &plan, &error), FM_ERR_NOT_FOUND);
     assert_non_null(strstr(error.message, "af2-initial"));
     const uint32_t nothing[2] = {0, 0};

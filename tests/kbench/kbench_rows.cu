@@ -34,11 +34,52 @@ void layernorm(bench &b, int64_t rows, int64_t c) {
                            a.rstd,
                            b.grad("dx", rows * c),
                            b.grad("dgamma", c, true),
-                           b.grad("dbeta", c, true)};
+                           b.grad("dbeta", c, true),
+                           0};
     void *space = b.scratch(k->layernorm_grad_workspace(rows, c));
     double size = b.size((double)(rows * c));
     b.part("fwd", 0, 2 * size, [=](fm_stream *q) { k->layernorm(q, &a); });
     b.part("bwd", 0, 3 * size, [=](fm_stream *q) { k->layernorm_grad(q, &g, space); });
+}
+
+/* AdaLN behind its products. Composed: LayerNorm with weights of ones and zeros, then modulate. */
+void adaln(bench &b, int64_t samples, int64_t n, int64_t c) {
+    const fm_kernels *k = b.k;
+    int64_t rows = samples * n, count = rows * c;
+    size_t acc = fm_element_bytes(k->acc) * (size_t)rows;
+    fm_adaln a = {
+        rows, c, n, 1e-5, b.act(count, 2), b.act(n * c, 3), b.act(n * c), b.out("y", count)};
+    fm_adaln_grad g = {b.act(count), b.grad("dx", count), b.grad("dg", n * c), {}};
+    if (samples > 1) g.dshift = b.grad("dshift", n * c);
+    void *normed = b.scratch((size_t)b.size((double)count));
+    void *dnormed = b.scratch((size_t)b.size((double)count));
+    void *zeros = b.scratch((size_t)b.size((double)c));
+    k->fill(NULL, c, 0, zeros);
+    fm_layernorm l = {rows,          c, c, c, 1e-5, a.x, b.ones(c), zeros, normed, b.scratch(acc),
+                      b.scratch(acc)};
+    fm_layernorm_grad lg = {rows,    c,      c,      c,    c,  a.x, l.gamma,
+                            dnormed, l.mean, l.rstd, g.dx, {}, {},  0};
+    fm_modulate m = {rows, c, n, a.g, normed, a.shift, NULL, a.y};
+    fm_modulate_grad mg = {g.dy, {dnormed, FM_WRITE}, g.dg, g.dshift};
+    void *space = b.scratch(k->layernorm_grad_workspace(rows, c));
+    bool is_composed = b.is("composed") || b.is_oracle;
+    double size = b.size((double)count), shared = b.size((double)(n * c));
+    b.part("fwd", 0, 2 * size + 2 * shared, [=](fm_stream *q) {
+        if (!is_composed) {
+            k->adaln(q, &a);
+            return;
+        }
+        k->layernorm(q, &l);
+        k->modulate(q, &m);
+    });
+    b.part("bwd", 0, 3 * size + 2 * shared, [=](fm_stream *q) {
+        if (!is_composed) {
+            k->adaln_grad(q, &a, &g);
+            return;
+        }
+        k->modulate_grad(q, &m, &mg);
+        k->layernorm_grad(q, &lg, space);
+    });
 }
 
 void gate(bench &b, int64_t rows, int64_t c) {
@@ -66,6 +107,27 @@ void swiglu(bench &b, int64_t rows, int64_t hidden) {
     b.part("bwd", 0, 6 * size, [=](fm_stream *q) { k->swiglu_grad(q, &again, dy, dx); });
 }
 
+/* AlphaFold 3's transition as a whole. */
+void swiglu_transition(bench &b, int64_t rows, int64_t c, int64_t hidden) {
+    const fm_kernels *k = b.k;
+    fm_swiglu_transition a = {};
+    a.rows = rows, a.c = c, a.hidden = hidden, a.eps = 1e-5, a.residual = true;
+    a.x = b.act(rows * c, 2), a.norm = b.act(2 * c);
+    a.w1 = b.act(2 * hidden * c, 0.25), a.w2 = b.act(hidden * c, 0.125);
+    a.y = b.out("y", rows * c);
+    size_t kept = k->swiglu_transition_kept(&a) * fm_element_bytes(k->act);
+    if (kept > 0) a.kept = b.scratch(kept);
+    fm_swiglu_transition_grad g = {
+        b.act(rows * c), b.grad("dx", rows * c), b.grad("dnorm", 2 * c, true),
+        b.grad("dw1", 2 * hidden * c, true), b.grad("dw2", hidden * c, true)};
+    void *space = b.scratch(k->swiglu_transition_workspace(&a));
+    void *more = b.scratch(k->swiglu_transition_grad_workspace(&a, &g));
+    double size = b.size((double)(rows * c)), flops = 6.0 * (double)(rows * c * hidden);
+    b.part("fwd", flops, 2 * size, [=](fm_stream *q) { k->swiglu_transition(q, &a, space); });
+    b.part("bwd", 2 * flops, 3 * size,
+           [=](fm_stream *q) { k->swiglu_transition_grad(q, &a, &g, more); });
+}
+
 void dropout(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
     const fm_kernels *k = b.k;
     int64_t n = n0 * n1 * c;
@@ -91,7 +153,8 @@ void update_norm(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
     size_t acc = fm_element_bytes(k->acc) * (size_t)rows;
     void *mean = b.scratch(acc), *rstd = b.scratch(acc);
     fm_layernorm l = {rows, c, c, c, a.eps, y, a.gamma, a.beta, normed, mean, rstd};
-    fm_layernorm_grad lg = {rows, c, c, c, c, y, a.gamma, dn, mean, rstd, g.dy, g.dgamma, g.dbeta};
+    fm_layernorm_grad lg = {rows, c,    c,    c,    c,        y,       a.gamma,
+                            dn,   mean, rstd, g.dy, g.dgamma, g.dbeta, 0};
     bool is_composed = b.is("composed") || b.is_oracle;
     void *space = b.scratch(is_composed ? k->layernorm_grad_workspace(rows, c)
                                         : k->update_norm_grad_workspace(rows, c));
@@ -275,12 +338,30 @@ void add_row_cases(void) {
     add_layernorm("layer norm 262144x64", {0.291, 0.541}, 262144, 64);
     add_layernorm("ft layer norm 196608x256", {0.252, 0.523}, 196608, 256);
     add_layernorm("ft layer norm 147456x128", {0.162, 0.331}, 147456, 128);
+    add_layernorm("af3 layer norm 18432x768", {0, 0}, 18432, 768);
+    add_layernorm("af3 layer norm 409600x16", {0, 0}, 409600, 16);
+    const std::vector<path> one_by_one = {{"composed", NULL}};
+    for (bool is_f32 : {false, true}) {
+        options of = how;
+        of.is_f32 = is_f32;
+        std::string type = is_f32 ? " f32" : "";
+        add(("af3 adaln tokens 48x384x768" + type).c_str(), {0, 0}, of,
+            [](bench &b) { adaln(b, 1, 48 * 384, 768); }, one_by_one);
+        add(("af3 adaln atoms 48x3200x128" + type).c_str(), {0, 0}, of,
+            [](bench &b) { adaln(b, 48, 3200, 128); }, one_by_one);
+    }
     add("gate 65536x128", {0, 0}, how, [](bench &b) { gate(b, 65536, 128); });
     /* Peers: PyTorch's eager silu(a) * b and its gradient, without the product again. */
     add("af3 swiglu pair 65536x512", {0.190, 0.504}, how, [](bench &b) { swiglu(b, 65536, 512); });
     add("af3 swiglu pair 147456x512", {0.408, 1.101}, how,
         [](bench &b) { swiglu(b, 147456, 512); });
     add("af3 swiglu single 384x1536", {0, 0}, how, [](bench &b) { swiglu(b, 384, 1536); });
+    how.stages = 4;
+    add("af3 pair transition 384x384x128x512", {0, 0}, how,
+        [](bench &b) { swiglu_transition(b, 147456, 128, 512); });
+    add("af3 MSA transition 1024x384x64x256", {0, 0}, how,
+        [](bench &b) { swiglu_transition(b, 393216, 64, 256); });
+    how.stages = 2;
     add("dropout and residual 256x256x128", {0, 0}, how,
         [](bench &b) { dropout(b, 256, 256, 128, 0.25); });
     add("dropout and residual 128x256x256", {0, 0}, how,

@@ -157,8 +157,8 @@ static void false_declarations_are_refused_with_a_reason(void **state) {
     } lies[] = {
         {4, 2, 2, FM_ERR_UNSUPPORTED, "the sample has version 2, expected 1"},
         {6, 2, 513, FM_ERR_LIMIT, "the sample has 513 tensors, the limit is 512"},
-        {60, 4, 0, FM_ERR_CORRUPT, "the sample has 0 cycles, expected 1 to 21"},
-        {60, 4, 22, FM_ERR_CORRUPT, "the sample has 22 cycles, expected 1 to 21"},
+        {60, 4, 0, FM_ERR_CORRUPT, "the sample has 0 cycles, expected 1 to 48"},
+        {60, 4, 49, FM_ERR_CORRUPT, "the sample has 49 cycles, expected 1 to 48"},
         {68, 4, 8, FM_ERR_CORRUPT, "the crop of 4 residues from 8 is not inside the chain of 11"},
         {72, 4, 0, FM_ERR_CORRUPT, "the crop of 0 residues from 3 is not inside the chain of 11"},
         {72, 4, 5, FM_ERR_CORRUPT, "dimension 0 of aatype is 4 of rank 1, expected [N_res]"},

@@ -147,12 +147,18 @@ static void a_folder_is_listed_to_its_end_or_not_at_all(void **state) {
         assert_non_null(strstr(error.message, "cannot list the folder"));
     }
     readdir_fails_at = 1;
-    assert_int_equal(fm_directory_is_empty(folder, &empty, NULL), FM_ERR_IO);
+    assert_int_equal(fm_directory_is_empty(folder, NULL, &empty, NULL), FM_ERR_IO);
     readdir_fails_at = 0;
-    assert_int_equal(fm_directory_is_empty(folder, &empty, NULL), FM_OK);
+    assert_int_equal(fm_directory_is_empty(folder, NULL, &empty, NULL), FM_OK);
     assert_false(empty);
-    assert_int_equal(fm_directory_is_empty(at("inside"), &empty, NULL), FM_OK);
+    assert_int_equal(fm_directory_is_empty(at("inside"), NULL, &empty, NULL), FM_OK);
     assert_true(empty);
+    assert_int_equal(fm_file_write_atomic(at("inside/lock"), "", 0, NULL), FM_OK);
+    assert_int_equal(fm_directory_is_empty(at("inside"), NULL, &empty, NULL), FM_OK);
+    assert_false(empty);
+    assert_int_equal(fm_directory_is_empty(at("inside"), "lock", &empty, NULL), FM_OK);
+    assert_true(empty);
+    assert_int_equal(unlink(at("inside/lock")), 0);
     assert_int_equal(fm_directory_list(at("none"), true, 9, &arena, &names, NULL),
                      FM_ERR_NOT_FOUND);
     assert_int_equal(fm_directory_list(at("file/below"), true, 9, &arena, &names, NULL),

@@ -208,6 +208,8 @@ static void help_is_filled(void **state) {
                                 "List:\n"
                                 "  a  the first\n"
                                 "  b  text\n"
+                                "  c  a row that is too wide for the terminal,\n"
+                                "     and its second line\n"
                                 "    a line without a gap that is much too wide",
                                 options,
                                 0,
@@ -228,6 +230,8 @@ static void help_is_filled(void **state) {
                               "List:\n"
                               "  a  the first\n"
                               "  b  text\n"
+                              "  c  a row that is too wide for the\n"
+                              "     terminal, and its second line\n"
                               "    a line without a gap that is much\n"
                               "        too wide\n\n"
                               "options:\n"

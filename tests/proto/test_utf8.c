@@ -63,7 +63,18 @@ static void plain(void **state) {
     }
 }
 
+static void prefixes(void **state) {
+    (void)state;
+    const char *text = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\xa7\xac.";
+    static const size_t bytes[] = {0, 1, 3, 6, 10, 11, 11};
+    for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++)
+        assert_int_equal(fm_utf8_prefix(text, i), bytes[i]);
+    assert_int_equal(fm_utf8_prefix(text, SIZE_MAX), 11);
+    assert_int_equal(fm_utf8_prefix("", 5), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(plain)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(plain),
+                                       cmocka_unit_test(prefixes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,8 +189,8 @@ static void headers_are_refused_with_a_reason(void **state) {
         {{.kind = FM_WIRE_HELLO, .stream = 1}, "HELLO on stream 1"},
         {{.kind = FM_WIRE_OPEN}, "OPEN on stream 0"},
         {{.kind = FM_WIRE_CREDIT, .stream = 1, .body_bytes = 17}, "CREDIT of 17 bytes, at most 16"},
-        {{.kind = FM_WIRE_SAMPLE, .stream = 1, .body_bytes = (256u << 20) + 1},
-         "SAMPLE of 268435457 bytes, at most 268435456"},
+        {{.kind = FM_WIRE_SAMPLE, .stream = 1, .body_bytes = (1792u << 20) + 1},
+         "SAMPLE of 1879048193 bytes, at most 1879048192"},
         {{.kind = FM_WIRE_SAMPLE, .stream = 1, .body_check = 1},
          "SAMPLE with a body check in its header, which must be 0"},
     };

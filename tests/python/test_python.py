@@ -122,6 +122,29 @@ class Case(unittest.TestCase):
 
 
 class Streams(Case):
+    def test_rows_of_the_alignment_are_chosen(self):
+        rows = {"msa_clusters": 5, "extra_msa": 9}
+        stream = self.stream(raw=True, **rows)
+        sample = next(iter(stream))
+        features = sample.expand()
+        self.assertEqual(features["msa_feat"].shape[0], 5)
+        self.assertEqual(features["extra_msa"].shape[0], 9)
+        facts = stream.facts()
+        self.assertEqual((facts["max_msa_clusters"], facts["max_extra_msa"]), (5, 9))
+        saved = f"{self.root}/rows"
+        run("fetch", "--data", self.server.url, "--plan", PLAN, "--seed", 7, "--steps", 1,
+            "--batch", BATCH, "--msa-clusters", 5, "--extra-msa", 9, "--save", saved)
+        with numpy.load(f"{saved}/{0:012}.npz") as arrays:
+            numpy.testing.assert_array_equal(arrays["msa.0"], sample.tensors()["msa"][0])
+        with self.assertRaisesRegex(ValueError, "msa_clusters 5, this one has msa_clusters 0"):
+            self.stream().load_state_dict(stream.state_dict())
+        old = self.stream().state_dict()
+        del old["run"]["msa_clusters"], old["run"]["extra_msa"]  # of an older version
+        self.stream().load_state_dict(old)
+        for name in rows:
+            with self.assertRaisesRegex(ValueError, f"{name}: found -1, expected 0 to"):
+                self.stream(**{name: -1})
+
     def start(self, name, *options):
         server = Server(f"{self.root}/{name}", self.cache, *options)
         self.addCleanup(server.stop)
@@ -344,8 +367,8 @@ class Streams(Case):
     def test_closing_ends_a_thread_that_waits(self):
         core = foldmill._core.open_stream(
             url=self.server.url, plan=PLAN, snapshot=None, seed=7, first_step=0, steps=1, group=0,
-            groups=1, batch=1, crop=0, cycles=0, max_template_date=0, order="strict", skip=False,
-            delivered=None, ahead=2, resume_ms=0, event_ms=0, agent="test", tls_cert=None,
+            groups=1, batch=1, crop=0, cycles=0, msa_clusters=0, extra_msa=0,
+            max_template_date=0, order="strict", skip=False, delivered=None, ahead=2, resume_ms=0, event_ms=0, agent="test", tls_cert=None,
             tls_key=None, tls_ca=None, token_file=None, insecure=False)
         raised = []
 
@@ -416,6 +439,20 @@ class DataLoaders(Case):
             second.load_state_dict(json.loads(json.dumps(first.state_dict())))
             rest = [int(features["index"]) for features in self.loader(second, workers)]
             self.assertEqual(seen + rest, list(range(STEPS * BATCH)), workers)
+
+    def test_a_second_loop_does_not_repeat_samples(self):
+        for context, workers in (("fork", 2), ("fork", 0), ("spawn", 0)):
+            stream = pickle.loads(pickle.dumps(self.stream(tensors="torch")))
+            loader = torch.utils.data.DataLoader(stream, batch_size=None, num_workers=2,
+                                                 multiprocessing_context=context)
+            first = [int(features["index"]) for features in loader]
+            with self.assertRaisesRegex(RuntimeError, "would give the same samples again"):
+                next(iter(self.loader(stream, workers)))
+            stream.deliver(first[:5])
+            rest = [int(features["index"]) for features in self.loader(stream, workers)]
+            self.assertEqual(rest, first[5:], (context, workers))
+        stream.load_state_dict(stream.state_dict())
+        self.assertEqual([features["index"] for features in stream], [])
 
     def test_samples_are_not_sent_between_processes(self):
         with self.assertRaisesRegex(ValueError, "raw=True gives Samples"):

@@ -147,6 +147,16 @@ bool fm_test_postgresql_create(fm_test_postgresql *server) {
     return true;
 }
 
+void fm_test_postgresql_signal(const fm_test_postgresql *server, const char *name) {
+    char command[128];
+    /* A process may end after it was listed. */
+    snprintf(command, sizeof command, "for p in $(pgrep -P %d); do kill -%s $p; done; true",
+             (int)server->pid, name);
+    int code = system(command);
+    assert(code == 0);
+    (void)code;
+}
+
 void fm_test_postgresql_destroy(fm_test_postgresql *server) {
     if (!server->folder[0]) return;
     fm_test_postgresql_stop(server, true);

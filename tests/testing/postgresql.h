@@ -22,6 +22,8 @@ void fm_test_postgresql_start(fm_test_postgresql *server);
 /* Closes all connections and waits for the server to end; with `crash`, not even a checkpoint is
  * made. */
 void fm_test_postgresql_stop(fm_test_postgresql *server, bool crash);
+/* Sends a signal, such as "STOP", to the processes that the server has started. */
+void fm_test_postgresql_signal(const fm_test_postgresql *server, const char *name);
 /* Stops it and removes everything; allowed when it was not created. */
 void fm_test_postgresql_destroy(fm_test_postgresql *server);
 

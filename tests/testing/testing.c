@@ -141,6 +141,13 @@ int fm_test_shell_format(const char *folder, const char *format, ...) {
     return fm_test_shell(folder, command);
 }
 
+int fm_test_report(const char *program, const fm_error *error) {
+    char text[FM_ERROR_TEXT_BYTES];
+    fm_error_format(error, text, sizeof text);
+    fprintf(stderr, "%s: %s\n", program, text);
+    return error->status == FM_ERR_UNSUPPORTED ? FM_TEST_SKIPPED : 1;
+}
+
 int fm_test_write_library(const char *folder, const char *functions) {
     char path[600];
     int n = snprintf(path, sizeof path, "%s/lib", folder);

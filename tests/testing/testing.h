@@ -38,6 +38,10 @@ void fm_test_die_with_parent(void);
 int fm_test_shell(const char *folder, const char *command);
 int fm_test_shell_format(const char *folder, const char *format, ...) FM_PRINTF(2, 3);
 
+/* Prints "PROGRAM: error" on stderr. Returns the exit code of a test or a benchmark that ends with
+ * it: FM_TEST_SKIPPED for FM_ERR_UNSUPPORTED, else 1. */
+int fm_test_report(const char *program, const fm_error *error);
+
 /* Writes FOLDER/lib, which a shell command reads with `. ./lib`: the functions of library.sh, then
  * those of the test. Returns 1 when it cannot be written. */
 int fm_test_write_library(const char *folder, const char *functions);

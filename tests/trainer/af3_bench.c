@@ -22,6 +22,19 @@ static void put_element(fm_element element, void *data, int64_t i, double value)
     }
 }
 
+static double get_element(fm_element element, const void *data, int64_t i) {
+    float value;
+    switch (element) {
+    case FM_ELEMENT_F64: return ((const double *)data)[i];
+    case FM_ELEMENT_BF16: {
+        uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+        memcpy(&value, &bits, sizeof value);
+        return (double)value;
+    }
+    default: return (double)((const float *)data)[i];
+    }
+}
+
 void bench_put(void *context, int32_t tensor, int64_t at, double value) {
     af3_bench *b = context;
     const fm_tensor *to = &b->state.tensor[tensor];
@@ -56,7 +69,7 @@ double *bench_fetch(af3_bench *b, const void *device, fm_element element, int64_
     b->kernels->download(NULL, host, device, bytes);
     b->kernels->synchronize(NULL);
     for (int64_t i = 0; i < count; i++)
-        values[i] = element == FM_ELEMENT_F64 ? ((double *)host)[i] : (double)((float *)host)[i];
+        values[i] = get_element(element, host, i);
     free(host);
     return values;
 }
@@ -132,6 +145,7 @@ void bench_load_parameters(af3_bench *b) {
     b->kernels->upload(NULL, b->params->master, master, (size_t)b->params->n_element * size);
     b->kernels->upload(NULL, b->params->ema, master, (size_t)b->params->n_element * size);
     b->kernels->synchronize(NULL);
+    fm_params_refresh_copy(b->params);
     free(master);
 }
 
@@ -142,6 +156,7 @@ void af3_note(af3_worst *w, const char *name, double error) {
         w->error = error;
         snprintf(w->name, sizeof w->name, "%s", name);
     }
+    w->sum += error;
     w->count++;
 }
 
@@ -169,13 +184,55 @@ static int64_t padded_place(const fm_npy *array, const fm_tensor *tensor, int64_
     return at;
 }
 
-void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate) {
+/* Notes the noise of a group, or reports the errors of bf16 against it. */
+static void report_noise(af3_bench *b, const char *group, const af3_worst *w) {
+    af3_noise *noise = b->noise;
+    double mean = w->sum / fmax(w->count, 1);
+    int i = 0;
+    while (i < noise->n && strcmp(noise->group[i], group) != 0)
+        i++;
+    if (!noise->known) {
+        assert(i == noise->n && i < AF3_NOISE_GROUPS);
+        snprintf(noise->group[i], sizeof noise->group[i], "%s", group);
+        noise->mean[i] = mean;
+        noise->n++;
+        return;
+    }
+    bool ok = i < noise->n && w->count > 0 && mean <= 2 * noise->mean[i];
+    b->failed |= !ok;
+    if (ok && !bench_prints(b)) return;
+    printf("%s bf16 %-12s %4d arrays, mean %.2e, worst %.2e of %s (plain bf16 %.2e) %s\n", b->name,
+           group, w->count, mean, w->error, w->name, i < noise->n ? noise->mean[i] : 0,
+           ok ? "ok" : "FAIL");
+}
+
+void bench_report_gate(af3_bench *b, const char *group, const af3_worst *w, double gate) {
     bool ok = w->count > 0 && w->error <= gate;
     b->failed |= !ok;
     if (ok && !bench_prints(b)) return;
     printf("%s %s %-12s %4d arrays, worst %.2e of %s (gate %.0e) %s\n", b->name,
-           b->wide ? "f64" : "f32", group, w->count, w->error, w->count ? w->name : "none", gate,
-           ok ? "ok" : "FAIL");
+           b->wide            ? "f64"
+           : b->kernels->wide ? "bf16"
+                              : "f32",
+           group, w->count, w->error, w->count ? w->name : "none", gate, ok ? "ok" : "FAIL");
+}
+
+void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate) {
+    if (b->noise && gate > 0) {
+        report_noise(b, group, w);
+    } else {
+        bench_report_gate(b, group, w, gate);
+    }
+}
+
+void bench_report_memory(af3_bench *b, const char *pass, const fm_tape *tape) {
+    int64_t planned = tape->size.arena_bytes, used = fm_tape_used_bytes(tape);
+    bool ok = used == planned;
+    if (used == 0) return; /* it did not run: a sample of one cycle has no other */
+    b->failed |= !ok;
+    if (ok && !bench_prints(b)) return;
+    printf("%s %s memory       %s: %lld bytes planned, %lld used %s\n", b->name,
+           b->wide ? "f64" : "f32", pass, (long long)planned, (long long)used, ok ? "ok" : "FAIL");
 }
 
 void bench_compare(af3_bench *b, af3_worst *w, const fm_tape *tape, fm_tensor_ref tensor,

@@ -7,11 +7,23 @@
 
 enum { AF3_NAME_BYTES = 256 };
 
+enum { AF3_NOISE_GROUPS = 16 };
+
+/* The errors of a plain composition in bf16, which a run in bf16 may have twice. The mean over the
+ * arrays of a group is compared, because the error of one array is as random as its rounding. */
+typedef struct af3_noise {
+    char group[AF3_NOISE_GROUPS][16];
+    double mean[AF3_NOISE_GROUPS];
+    int n;
+    bool known; /* by a run of the composition */
+} af3_noise;
+
 typedef struct af3_bench {
     const fm_kernels *kernels;
     const fm_npz *expected;
     const char *name;        /* of the run, for its lines */
     bool wide, failed;       /* wide: double precision */
+    af3_noise *noise;        /* of bf16; NULL: the gates are those of the caller */
     const fm_groups *groups; /* the ranks that share the sample; NULL: one rank */
     af3_case of;
     fm_arena arena;
@@ -54,7 +66,7 @@ void bench_load_parameters(af3_bench *b);
 /* -- comparing */
 
 typedef struct af3_worst {
-    double error;
+    double error, sum; /* the worst; of all */
     char name[AF3_NAME_BYTES];
     int count;
 } af3_worst;
@@ -65,7 +77,12 @@ double af3_relative(const double *data, const fm_npy *array);
 /* Compares a kept tensor, which may be padded, with the expected out/NAME, if there is one. */
 void bench_compare(af3_bench *b, af3_worst *w, const fm_tape *tape, fm_tensor_ref tensor,
                    const char *name);
-/* Prints the line of a group on the first rank, and on any that fails, and notes a failure. */
+/* Prints the line of a group on the first rank, and on any that fails, and notes a failure. With
+ * noise, a gate above 0 is replaced by that of bf16. */
 void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate);
+/* The same with the gate that is given. */
+void bench_report_gate(af3_bench *b, const char *group, const af3_worst *w, double gate);
+/* Compares the memory that the runs of a pass have used with what was planned. */
+void bench_report_memory(af3_bench *b, const char *pass, const fm_tape *tape);
 
 #endif

@@ -130,6 +130,33 @@ static void read_noise(const af3_case *s, fm_af3_noise *n) {
         *row[i].to = case_number(s, row[i].path, *row[i].to);
 }
 
+/* Constants of the reference that the program has in its code. */
+static fm_status check_constants(const af3_case *s, const char *path, fm_error *error) {
+    static const struct {
+        const char *path;
+        double value;
+    } row[] = {{"loss.distogram.min_bin", 2.3125},
+               {"loss.distogram.max_bin", 21.6875},
+               {"loss.pae.min_bin", 0},
+               {"loss.pae.max_bin", 32},
+               {"loss.pde.min_bin", 0},
+               {"loss.pde.max_bin", 32},
+               {"loss.plddt.min_bin", 0},
+               {"loss.plddt.max_bin", 1},
+               {"loss.diffusion.mse.weight_dna", 5},
+               {"loss.diffusion.mse.weight_rna", 5},
+               {"loss.diffusion.mse.weight_ligand", 10},
+               {"loss.diffusion.mse.weight_mse", 1.0 / 3},
+               {"loss.weight.alpha_except_pae", 1}};
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        double found = case_number(s, row[i].path, row[i].value);
+        if (found == row[i].value) continue;
+        return fm_fail_in(error, FM_ERR_DATA, path, "%s: found %.9g, the program has %.9g",
+                          row[i].path, found, row[i].value);
+    }
+    return FM_OK;
+}
+
 static fm_status read_config(af3_case *s, const char *path, int pad, fm_error *error) {
     fm_bytes text;
     fm_status status = fm_file_read(s->arena, path, (size_t)1 << 20, &text, error);
@@ -150,7 +177,7 @@ static fm_status read_config(af3_case *s, const char *path, int pad, fm_error *e
     c->n_sample = extent(s, "rnd_sigma_normal", 0);
     c->n_rollout_step = (int32_t)extent(s, "rnd_rollout_noise", 0);
     c->dropout_msa = c->dropout_pair = 0;
-    return FM_OK;
+    return check_constants(s, path, error);
 }
 
 static void read_labels(af3_case *s) {

@@ -59,6 +59,7 @@ void af3_full_load(af3_bench *b) {
     for (int32_t p = 0; p < b->params->n_param; p++)
         draw_row(b, &b->params->param[p], piece, PIECE);
     free(piece);
+    fm_params_refresh_copy(b->params);
 }
 
 /* -- results */

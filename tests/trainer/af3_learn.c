@@ -156,7 +156,7 @@ static int run(const settings *set, const char *given_config, const char *given)
     if (!status) status = train(set, &of, &rows, &error);
     if (!status && set->plot) status = af3_learn_plot(set->plot, rows.row, rows.n, &error);
     if (status) {
-        char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES];
+        char text[FM_ERROR_TEXT_BYTES];
         fm_error_format(&error, text, sizeof text);
         fprintf(stderr, "af3_learn: %s\n", text);
     }

@@ -1,7 +1,8 @@
 /* af3_parity.c: compares AlphaFold 3's modules with runs of the reference.
  *
  *     af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]
- *                [--recompute hidden|block] [--twice] CONFIG.json FILE.npz
+ *                [--recompute hidden|projections|block] [--twice] CONFIG.json FILE.npz
+ *     af3_parity --bf16 [--products f32|bf16] [the same] CONFIG.json FILE.npz
  *     af3_parity [--device cpu|cuda] --unit FILE.npz...
  *
  * CONFIG.json has the sizes of a network and FILE.npz a run of one training step. With --unit each
@@ -17,6 +18,10 @@
  * --pad records the step with N more tokens and rows of the MSA and twice as many more atoms.
  * --recompute makes backward compute the transitions' hidden layers or whole blocks again. --twice
  * runs the float32 step again and demands the same bits of the updated parameters.
+ *
+ * --bf16 runs the step with activations of bf16, and the diffusion module's products as --products
+ * says. First a plain composition in bf16 runs on the CPU: tensors of f32 that are rounded after
+ * each node. The mean error of each group may be twice the composition's.
  *
  * A file that begins with draws of structures, NAME_sample.npz, is a sampling run: the trunk, the
  * denoising steps and the confidence head, with the features and weights of NAME.npz beside it.
@@ -34,6 +39,7 @@
 #include "proto/base/file.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/testing.h"
+#include "tests/trainer/mixed_table.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/dist/meeting.h"
 
@@ -50,7 +56,8 @@ enum { MOST_PADDING = 1000, RANKS_S = 300 };
 
 typedef struct settings {
     const char *device;
-    bool units, twice, processes;
+    bool units, twice, processes, bf16;
+    fm_af3_products products;
     int pad;
     af3_ranks ranks;
     fm_recompute_policy recompute;
@@ -158,7 +165,7 @@ static fm_status run_sampling(const settings *set, const char *config, const cha
     fm_arena arenas[2] = {{0}, {0}};
     fm_npz features, wide;
     fm_status status = open_beside(&arenas[0], path, "_sample.npz", ".npz", &features, error);
-    af3_sample_files files = {config, &features, draws, draws};
+    af3_sample_files files = {config, &features, draws, draws, set->pad};
     uint64_t hash;
     *ret_good = !status && af3_ranks_run(&set->ranks, kernels, sampling_of_rank, &files, &hash);
     if (!status && !strcmp(set->device, "cpu")) {
@@ -187,6 +194,33 @@ static fm_status run_full(const settings *set, const af3_step_files *files, cons
     return status;
 }
 
+/* The step in bf16, after a plain composition on the CPU. On the CPU it is the composition with the
+ * blocks computed again, because the CPU has no bf16. `full`: the path of the published model. */
+static fm_status run_narrow(const settings *set, const af3_step_files *files, const char *full,
+                            bool *ret_good, fm_error *error) {
+    static af3_noise noise;
+    af3_step_files both = *files;
+    both.noise = &noise;
+    const fm_kernels *kernels = mixed_bf16_table();
+    bool has_device = strcmp(set->device, "cpu") != 0;
+    const af3_ranks alone = {.dap = 1};
+    settings plain = *set;
+    plain.ranks = alone;
+    uint64_t hash;
+    fm_status status = has_device ? fm_device_find(set->device, "bf16", &kernels, error) : FM_OK;
+    if (status) return status;
+    if (full) {
+        status = run_full(&plain, &both, full, mixed_bf16_table(), ret_good, error);
+    } else {
+        *ret_good = af3_ranks_run(&alone, mixed_bf16_table(), step_of_rank, &both, &hash);
+    }
+    noise.known = true;
+    if (status || !*ret_good) return status;
+    if (full) return run_full(set, &both, full, kernels, ret_good, error);
+    *ret_good = af3_ranks_run(&set->ranks, kernels, step_of_rank, &both, &hash);
+    return FM_OK;
+}
+
 static int run_step(const settings *set, const char *given_config, const char *given) {
     char config[1024], path[1024];
     if (!fm_test_find(config, sizeof config, given_config) ||
@@ -200,24 +234,26 @@ static int run_step(const settings *set, const char *given_config, const char *g
     fm_status status = fm_device_find(set->device, "fp32", &kernels, &error);
     if (!status) status = open_npz(&arena, path, &npz, &error);
     uint64_t hash = 0, again = 0;
-    af3_step_files files = {config, &npz, &npz, set->pad, set->recompute};
+    af3_step_files files = {config, &npz, &npz, set->pad, set->recompute, set->products, NULL};
     bool good = false, samples = !status && fm_npz_find(&npz, "in/rnd_init");
     bool full = !status && af3_full_is(&npz);
-    if (full) {
+    if (!status && set->bf16) {
+        status = run_narrow(set, &files, full ? path : NULL, &good, &error);
+    } else if (full) {
         status = run_full(set, &files, path, kernels, &good, &error);
     } else if (samples) {
         status = run_sampling(set, config, path, &npz, kernels, &good, &error);
     } else if (!status) {
         good = af3_ranks_run(&set->ranks, kernels, step_of_rank, &files, &hash);
     }
-    if (good && !samples && !full && set->twice) {
+    if (good && !samples && !full && !set->bf16 && set->twice) {
         good = af3_ranks_run(&set->ranks, kernels, step_of_rank, &files, &again) && again == hash;
         if (!set->ranks.meeting || fm_meeting_rank(set->ranks.meeting) == 0) {
             printf("bits         %016llx and %016llx %s\n", (unsigned long long)hash,
                    (unsigned long long)again, again == hash ? "ok" : "FAIL");
         }
     }
-    bool wide = good && !samples && !full && !strcmp(set->device, "cpu");
+    bool wide = good && !samples && !full && !set->bf16 && !strcmp(set->device, "cpu");
     if (wide) good = run_wide(set, path, &files);
     if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
     fm_arena_fini(&arena);
@@ -226,15 +262,19 @@ static int run_step(const settings *set, const char *given_config, const char *g
 
 static void usage(FILE *out) {
     fprintf(out, "usage: af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]\n"
-                 "                  [--recompute hidden|block] [--twice] CONFIG.json FILE.npz\n"
+                 "                  [--recompute hidden|projections|block] [--twice] CONFIG.json "
+                 "FILE.npz\n"
                  "       af3_parity [--device cpu|cuda] --unit FILE.npz...\n\n"
                  "Compares AlphaFold 3's network with runs of the reference: one training step or "
                  "one\nsampling run, or with --unit single modules.\n\n"
                  "  --dap D        divide the run over D ranks, 1 to 16, of D GPUs with cuda\n"
                  "  --processes    the ranks are processes, not threads\n"
                  "  --pad N        N more tokens and MSA rows, and twice as many more atoms\n"
-                 "  --recompute    what backward computes again: hidden layers or whole blocks\n"
-                 "  --twice        run the step twice and demand the same bits\n\n"
+                 "  --recompute    what backward computes again: hidden layers, also projections, "
+                 "or whole\n                 blocks\n"
+                 "  --twice        run the step twice and demand the same bits\n"
+                 "  --bf16         activations of bf16, judged by a plain composition\n"
+                 "  --products     of the diffusion module with --bf16: f32 or bf16 (f32)\n\n"
                  "Exit codes: 0 equal within the bounds, 1 not equal or failed, 2 bad usage, "
                  "77 skipped.\n");
 }
@@ -258,6 +298,20 @@ static bool is_one_of(const char *option, const char *text, const char *a, const
     return false;
 }
 
+static bool read_policy(const char *text, fm_recompute_policy *ret_policy) {
+    static const char *const names[] = {"hidden", "projections", "block"};
+    static const fm_recompute_policy policies[] = {FM_RECOMPUTE_HIDDEN, FM_RECOMPUTE_PROJECTIONS,
+                                                   FM_RECOMPUTE_BLOCK};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) != 0) continue;
+        *ret_policy = policies[i];
+        return true;
+    }
+    fprintf(stderr, "af3_parity: --recompute: found '%s', expected hidden, projections or block\n",
+            text);
+    return false;
+}
+
 /* Returns whether the options are valid, after saying what is wrong. *ret_help: help was asked for
  * before anything wrong. */
 static bool parse_options(int argc, char **argv, settings *set, bool *ret_help) {
@@ -268,6 +322,8 @@ static bool parse_options(int argc, char **argv, settings *set, bool *ret_help) 
                                             {"pad", required_argument, NULL, 'p'},
                                             {"recompute", required_argument, NULL, 'r'},
                                             {"twice", no_argument, NULL, 't'},
+                                            {"bf16", no_argument, NULL, 'b'},
+                                            {"products", required_argument, NULL, 'm'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
     bool valid = true;
@@ -282,10 +338,12 @@ static bool parse_options(int argc, char **argv, settings *set, bool *ret_help) 
         case 'u': set->units = true; break;
         case 'p': valid = read_number("--pad", optarg, 0, MOST_PADDING, &set->pad); break;
         case 't': set->twice = true; break;
-        case 'r':
-            valid = is_one_of("--recompute", optarg, "hidden", "block");
-            set->recompute = strcmp(optarg, "block") ? FM_RECOMPUTE_HIDDEN : FM_RECOMPUTE_BLOCK;
+        case 'b': set->bf16 = true; break;
+        case 'm':
+            valid = is_one_of("--products", optarg, "f32", "bf16");
+            set->products = strcmp(optarg, "bf16") ? FM_AF3_PRODUCTS_F32 : FM_AF3_PRODUCTS_BF16;
             break;
+        case 'r': valid = read_policy(optarg, &set->recompute); break;
         case 'h': *ret_help = true; return true;
         default: usage(stderr); return false;
         }

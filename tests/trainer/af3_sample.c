@@ -21,7 +21,7 @@ typedef struct sampling {
     fm_af3_outputs out;
     fm_af3_step_results made;
     fm_af3_confidence_logits logits;
-    int64_t n_step, n_sample, n_atom;
+    int64_t n_step, n_sample, n_atom, n_recorded; /* recorded: the atoms of the padding, too */
     int32_t structure; /* that the confidence head judges; in the state */
     void *memory;
     uint64_t *hash; /* of the structures */
@@ -58,14 +58,15 @@ static void record(sampling *s) {
 static fm_status build(sampling *s, fm_error *error) {
     af3_bench *b = &s->base;
     fm_tape *const tapes[N_TAPE] = {&s->cycle, &s->last, &s->prepare, &s->step, &s->confidence};
-    fm_status status = bench_open(b, s->files->config, s->files->features, 0, error);
+    fm_status status = bench_open(b, s->files->config, s->files->features, s->files->pad, error);
     if (status) return status;
     const fm_npy *noise = draws_of(s, "rnd_noise");
     s->n_step = (int64_t)noise->shape[0];
     s->n_sample = (int64_t)noise->shape[1];
     s->n_atom = b->of.sample.n_atom;
+    s->n_recorded = b->of.config.n_atom;
     fm_af3_declare_rollout(&b->state, &b->of.config, b->kernels, s->n_sample, true, &s->rollout);
-    const int64_t atoms[] = {s->n_atom, 3};
+    const int64_t atoms[] = {s->n_recorded, 3};
     s->structure = fm_state_add(&b->state, "structure", b->kernels->act, 2, atoms);
     for (int i = 0; i < N_TAPE && !status; i++)
         status = fm_tape_init(tapes[i], b->kernels, b->params, &b->state, false, error);
@@ -144,20 +145,27 @@ static void note(sampling *s, af3_worst *w, const char *name, const double *data
     af3_note(w, name, af3_relative(data, case_find(s->base.expected, "out/", name)));
 }
 
-/* Writes the part of an array that belongs to step k. */
+/* Writes the part of an array that belongs to step k, for each structure its numbers. */
 static void put_draws(sampling *s, int32_t to, const char *name, int64_t k) {
     const fm_npy *array = draws_of(s, name);
-    int64_t count = fm_tensor_local_count(&s->base.state.tensor[to]);
-    assert((int64_t)array->count == s->n_step * count);
-    for (int64_t i = 0; i < count; i++)
-        bench_put(&s->base, to, i, case_value(array, k * count + i));
+    int64_t room = fm_tensor_local_count(&s->base.state.tensor[to]) / s->n_sample;
+    int64_t count = (int64_t)array->count / s->n_step / s->n_sample;
+    assert(count <= room);
+    for (int64_t of = 0; of < s->n_sample; of++) {
+        for (int64_t i = 0; i < count; i++) {
+            double value = case_value(array, (k * s->n_sample + of) * count + i);
+            bench_put(&s->base, to, of * room + i, value);
+        }
+    }
 }
 
 static void begin_structures(sampling *s, double first_level) {
     af3_bench *b = &s->base;
     const fm_npy *init = draws_of(s, "rnd_init");
-    for (int64_t i = 0; i < (int64_t)init->count; i++)
-        bench_put(b, s->rollout.x, i, first_level * case_value(init, i));
+    for (int64_t i = 0; i < (int64_t)init->count; i++) {
+        int64_t of = i / (3 * s->n_atom), at = i % (3 * s->n_atom);
+        bench_put(b, s->rollout.x, of * 3 * s->n_recorded + at, first_level * case_value(init, i));
+    }
     for (int64_t k = 0; k < s->n_sample; k++) {
         for (int64_t i = 0; i < b->of.sample.n_token; i++)
             bench_put(b, s->rollout.mask, k * b->of.config.n_token + i, 1);
@@ -190,26 +198,38 @@ static void run_steps(sampling *s) {
 
 static void run_confidence(sampling *s) {
     af3_bench *b = &s->base;
-    const double *x = bench_fetch(b, fm_state_data(&b->state, s->rollout.x), b->kernels->act,
-                                  s->n_sample * s->n_atom * 3);
+    const int64_t n = 3 * s->n_atom, recorded = 3 * s->n_recorded;
+    const double *all = bench_fetch(b, fm_state_data(&b->state, s->rollout.x), b->kernels->act,
+                                    s->n_sample * recorded);
+    double *x = room(s, "x");
+    for (int64_t i = 0; i < s->n_sample * n; i++)
+        x[i] = all[i / n * recorded + i % n];
     double *plddt = room(s, "plddt"), *pae = room(s, "pae"), *resolved = room(s, "resolved");
     double *next[3] = {plddt, pae, resolved};
     for (int64_t k = 0; k < s->n_sample; k++) {
-        for (int64_t i = 0; i < 3 * s->n_atom; i++)
-            bench_put(b, s->structure, i, x[k * s->n_atom * 3 + i]);
+        for (int64_t i = 0; i < recorded; i++)
+            bench_put(b, s->structure, i, all[k * recorded + i]);
         bench_send(b);
         fm_tape_forward(&s->confidence, NULL);
         next[0] = append(s, &s->confidence, s->logits.plddt, "plddt", next[0]);
         next[1] = append(s, &s->confidence, s->logits.pae, "pae", next[1]);
         next[2] = append(s, &s->confidence, s->logits.resolved, "resolved", next[2]);
     }
-    *s->hash = fm_xxh3(x, (size_t)(s->n_sample * s->n_atom * 3) * sizeof *x);
+    *s->hash = fm_xxh3(x, (size_t)(s->n_sample * n) * sizeof *x);
     af3_worst w = {0};
     note(s, &w, "x", x);
     note(s, &w, "plddt", plddt);
     note(s, &w, "pae", pae);
     note(s, &w, "resolved", resolved);
     bench_report(b, "samples", &w, b->wide ? WIDE_GATE : OUTPUT_GATE);
+}
+
+static void compare_memory(sampling *s) {
+    bench_report_memory(&s->base, "cycle", &s->cycle);
+    bench_report_memory(&s->base, "last", &s->last);
+    bench_report_memory(&s->base, "prepare", &s->prepare);
+    bench_report_memory(&s->base, "step", &s->step);
+    bench_report_memory(&s->base, "confidence", &s->confidence);
 }
 
 bool af3_sample_run(const af3_sample_files *files, const fm_groups *groups,
@@ -227,6 +247,7 @@ bool af3_sample_run(const af3_sample_files *files, const fm_groups *groups,
     if (!status) status = run_trunk(s, &error);
     if (!status) run_steps(s);
     if (!status) run_confidence(s);
+    if (!status) compare_memory(s);
     if (status) fprintf(stderr, "af3_parity: %s\n", error.message);
     bool good = !status && !s->base.failed;
     fm_tape *const tapes[N_TAPE] = {&s->cycle, &s->last, &s->prepare, &s->step, &s->confidence};

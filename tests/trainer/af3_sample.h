@@ -16,6 +16,7 @@ typedef struct af3_sample_files {
     const fm_npz *features; /* in/ and w/ of the training step */
     const fm_npz *draws;    /* in/rnd_... of the sampling run */
     const fm_npz *expected; /* out/ */
+    int pad;                /* more tokens and MSA rows than the sample has; twice as many atoms */
 } af3_sample_files;
 
 /* Runs one rank; `groups` is NULL for one rank. Prints one line per group. Returns whether

@@ -6,7 +6,7 @@
 #define FM_TESTS_TRAINER_AF3_STEP_H
 
 #include "proto/npz.h"
-#include "trainer/model/model_config.h"
+#include "tests/trainer/af3_bench.h"
 #include "trainer/backend/kernels.h"
 #include "trainer/dist/groups.h"
 
@@ -18,6 +18,8 @@ typedef struct af3_step_files {
     const fm_npz *expected;
     int pad; /* tokens and so on of padding (af3_case.h) */
     fm_recompute_policy recompute;
+    fm_af3_products products;
+    af3_noise *noise; /* of a run in bf16 and of the plain composition before it; else NULL */
 } af3_step_files;
 
 /* Runs one rank; `groups` is NULL for one rank. Prints one line per group. Returns whether

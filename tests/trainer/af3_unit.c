@@ -50,7 +50,7 @@ double *unit_numbers(af3_unit *u, int64_t count) {
     return numbers;
 }
 
-static double *values_of(af3_unit *u, const fm_npy *array) {
+double *unit_values(af3_unit *u, const fm_npy *array) {
     double *values = unit_numbers(u, (int64_t)array->count);
     for (uint64_t i = 0; i < array->count; i++)
         values[i] = unit_value(array, (int64_t)i);
@@ -105,7 +105,7 @@ fm_tensor_ref unit_input_as(af3_unit *u, const char *name, fm_element element, i
     const fm_npy *array = unit_array(u, key);
     bool differentiable = element == u->kernels->act && fm_npz_find(u->file, gradient) != NULL;
     fm_tensor_ref tensor =
-        add_input(u, name, element, rank, shape, values_of(u, array), differentiable);
+        add_input(u, name, element, rank, shape, unit_values(u, array), differentiable);
     assert(fm_tensor_local_count(fm_tape_tensor(&u->tape, tensor)) == (int64_t)array->count);
     return tensor;
 }
@@ -175,11 +175,12 @@ static void put(fm_element element, void *data, int64_t i, double value) {
 }
 
 static double get(fm_element element, const void *data, int64_t i) {
+    if (element == FM_ELEMENT_I32) return ((const int32_t *)data)[i];
     return element == FM_ELEMENT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
 }
 
-static void upload(const af3_unit *u, void *device, fm_element element, int64_t count,
-                   const double *values) {
+void unit_upload(const af3_unit *u, void *device, fm_element element, int64_t count,
+                 const double *values) {
     size_t bytes = (size_t)count * fm_element_bytes(element);
     void *host = malloc(bytes + 1);
     assert(host);
@@ -190,7 +191,7 @@ static void upload(const af3_unit *u, void *device, fm_element element, int64_t 
     free(host);
 }
 
-static double *download(af3_unit *u, const void *device, fm_element element, int64_t count) {
+double *unit_download(af3_unit *u, const void *device, fm_element element, int64_t count) {
     size_t bytes = (size_t)count * fm_element_bytes(element);
     void *host = malloc(bytes + 1);
     assert(host);
@@ -205,7 +206,8 @@ static double *download(af3_unit *u, const void *device, fm_element element, int
 
 static void upload_state(af3_unit *u, int32_t tensor, const double *values) {
     const fm_tensor *to = &u->state.tensor[tensor];
-    upload(u, fm_state_data(&u->state, tensor), to->element, fm_tensor_local_count(to), values);
+    unit_upload(u, fm_state_data(&u->state, tensor), to->element, fm_tensor_local_count(to),
+                values);
 }
 
 /* -- building */
@@ -217,7 +219,7 @@ static void use_masks(af3_unit *u, int n) {
     assert(n <= AF3_KEEP_MASKS);
     for (int i = 0; i < n; i++) {
         snprintf(key, sizeof key, "in.keep%d", i);
-        mask[i] = values_of(u, unit_array(u, key));
+        mask[i] = unit_values(u, unit_array(u, key));
     }
     u->kernels = af3_keep_table(u->kernels, mask, n);
 }
@@ -253,8 +255,8 @@ static void draw_weights(af3_unit *u) {
         double *values = unit_numbers(u, n);
         for (int64_t i = 0; i < n; i++)
             values[i] = (double)af3_drawn_parameter(row, hash, i);
-        upload(u, fm_params_at(&u->params, u->params.master, row->offset), u->params.element, n,
-               values);
+        unit_upload(u, fm_params_at(&u->params, u->params.master, row->offset), u->params.element,
+                    n, values);
     }
     fm_params_refresh_copy(&u->params);
 }
@@ -269,7 +271,7 @@ static void load(af3_unit *u) {
         int64_t count = fm_tensor_local_count(&u->state.tensor[u->output[i].gradient]);
         upload_state(u, u->output[i].gradient,
                      u->sampled ? drawn_values(u, "", key, count)
-                                : values_of(u, unit_array(u, key)) + u->output[i].first);
+                                : unit_values(u, unit_array(u, key)) + u->output[i].first);
     }
     if (u->sampled) {
         draw_weights(u);
@@ -281,8 +283,8 @@ static void load(af3_unit *u) {
         snprintf(key, sizeof key, "w.%s", row->name);
         const fm_npy *array = unit_array(u, key);
         assert((int64_t)array->count == fm_param_count(row));
-        upload(u, fm_params_at(&u->params, u->params.master, row->offset), u->params.element,
-               (int64_t)array->count, values_of(u, array));
+        unit_upload(u, fm_params_at(&u->params, u->params.master, row->offset), u->params.element,
+                    (int64_t)array->count, unit_values(u, array));
         used++;
     }
     fm_params_refresh_copy(&u->params);
@@ -311,7 +313,7 @@ static void note(worst *w, const char *name, double error) {
 static const double *elements_of(af3_unit *u, const char *prefix, const char *name,
                                  const void *device, fm_element element, int64_t n,
                                  const fm_npy *array) {
-    double *data = download(u, device, element, n);
+    double *data = unit_download(u, device, element, n);
     if (!u->sampled) return data;
     uint64_t hash = hash_of(u, prefix, name);
     double *samples = unit_numbers(u, (int64_t)array->count);
@@ -346,6 +348,40 @@ static void report(af3_unit *u, const char *group, const worst *w, double gate) 
     u->failed |= !ok;
 }
 
+/* Every array of the file below the prefix must have been compared; `used` says with what. */
+static void expect_all(af3_unit *u, const char *prefix,
+                       bool (*used)(const af3_unit *, const char *)) {
+    char whole[KEY_BYTES];
+    if (u->sampled) return;
+    int n = snprintf(whole, sizeof whole, "%s%s", u->wide ? "f64." : "", prefix);
+    for (size_t i = 0; i < u->file->n_array; i++) {
+        const char *name = u->file->arrays[i].name;
+        if (strncmp(name, whole, (size_t)n) != 0 || used(u, name + n)) continue;
+        printf("%-28s %s the unit has no %s FAIL\n", u->name, u->wide ? "f64" : "f32", name);
+        u->failed = true;
+    }
+}
+
+static bool is_output(const af3_unit *u, const char *name) {
+    for (int i = 0; i < u->n_output; i++)
+        if (strtol(name, NULL, 10) == u->output[i].of) return true;
+    return false;
+}
+
+static bool is_differentiable_input(const af3_unit *u, const char *name) {
+    for (int i = 0; i < u->n_input; i++) {
+        const af3_unit_input *input = &u->input[i];
+        if (input->differentiable && input->name && !strcmp(input->name, name)) return true;
+    }
+    return false;
+}
+
+static bool is_weight(const af3_unit *u, const char *name) {
+    for (int32_t p = 0; p < u->params.n_param; p++)
+        if (!strcmp(u->params.param[p].name, name)) return true;
+    return false;
+}
+
 static void compare_outputs(af3_unit *u) {
     worst w = {0};
     char key[KEY_BYTES];
@@ -369,6 +405,7 @@ static void compare_outputs(af3_unit *u) {
                   : !strcmp(u->name, "loss_bond") ? BOND_GATE
                                                   : OUTPUT_GATE;
     report(u, "out", &w, gate);
+    expect_all(u, "out.", is_output);
 }
 
 static void compare_gradients(af3_unit *u) {
@@ -398,6 +435,8 @@ static void compare_gradients(af3_unit *u) {
     report(u, "gin", &inputs, gate);
     report(u, "gw", &weights, gate);
     report(u, "zero", &zero, ZERO_GATE);
+    expect_all(u, "gin.", is_differentiable_input);
+    expect_all(u, "gw.", is_weight);
 }
 
 bool unit_run(const af3_unit_entry *entry, const fm_npz *file, const fm_kernels *kernels) {

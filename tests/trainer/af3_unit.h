@@ -83,6 +83,8 @@ int64_t unit_extent(const af3_unit *u, const char *key, int axis);
 double unit_value(const fm_npy *array, int64_t i);
 /* Returns memory of the unit's life for `count` numbers. */
 double *unit_numbers(af3_unit *u, int64_t count);
+/* Returns the elements of an array as such numbers. */
+double *unit_values(af3_unit *u, const fm_npy *array);
 
 /* in.NAME as a tensor of the act type, with the array's shape. */
 fm_tensor_ref unit_input(af3_unit *u, const char *name);
@@ -101,6 +103,13 @@ fm_tensor_ref unit_ones(af3_unit *u, int rank, const int64_t *shape);
 void unit_output(af3_unit *u, fm_tensor_ref tensor);
 /* Declares a tensor that is a part of output `of`: elements `first` and so on. */
 void unit_output_part(af3_unit *u, fm_tensor_ref tensor, int of, int64_t first);
+
+/* -- values on the device, as doubles on the host */
+
+void unit_upload(const af3_unit *u, void *device, fm_element element, int64_t count,
+                 const double *values);
+/* The values live as long as the unit. */
+double *unit_download(af3_unit *u, const void *device, fm_element element, int64_t count);
 
 /* -- running */
 

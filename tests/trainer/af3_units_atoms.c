@@ -128,7 +128,7 @@ static void record_adaln(af3_unit *u) {
     fm_tensor_ref a = unit_input(u, "a"), s = unit_input(u, "s");
     fm_adaln_weights w =
         fm_af3_adaln_weights(&u->scope, unit_extent(u, "in.a", 2), unit_extent(u, "in.s", 2));
-    unit_output(u, fm_af3_adaln(&u->tape, a, s, &w));
+    unit_output(u, fm_op_adaln(&u->tape, "adaln", a, s, &w));
 }
 
 static void record_transition(af3_unit *u) {
@@ -176,8 +176,8 @@ static void record_atom_block(af3_unit *u) {
     fm_tensor_ref q = input_shaped(u, "q", 3, (int64_t[]){1, n, c});
     fm_tensor_ref conditioning = unit_input(u, "c"), p = unit_input(u, "p");
     fm_conditioned_block_weights w = block_weights(u, c, c, unit_extent(u, "in.p", 3), true);
-    unit_output(
-        u, fm_af3_atom_transformer(&u->tape, q, conditioning, p, unit_ones(u, 1, &n), &w, 1, true));
+    unit_output(u, fm_af3_atom_transformer(&u->tape, q, conditioning, &(fm_af3_pairs){.z = p},
+                                           unit_ones(u, 1, &n), &w, 1, true));
 }
 
 /* -- encoder and decoder */
@@ -211,10 +211,11 @@ static void record_decoder(af3_unit *u) {
     int64_t n = atoms.map.n_atom;
     atoms.mask = unit_ones(u, 1, &n);
     fm_af3_encoded encoded = {unit_input(u, "a"), unit_input(u, "q")};
-    fm_af3_atom_context context = {input_shaped(u, "c", 2, (int64_t[]){n, config.c_atom}),
-                                   input_shaped(u, "p", 4,
-                                                (int64_t[]){fm_windows_count(n), FM_WINDOW_QUERIES,
-                                                            FM_WINDOW_KEYS, config.c_atompair})};
+    fm_tensor_ref c = input_shaped(u, "c", 2, (int64_t[]){n, config.c_atom});
+    fm_tensor_ref p = input_shaped(
+        u, "p", 4,
+        (int64_t[]){fm_windows_count(n), FM_WINDOW_QUERIES, FM_WINDOW_KEYS, config.c_atompair});
+    const fm_af3_atom_context context = {.c = c, .p = p};
     static fm_af3_atom_decoder_weights w;
     fm_af3_atom_decoder_add(&u->scope, &config, &w);
     unit_output(u, fm_af3_atom_decoder(&u->tape, &atoms, context, encoded, &w, true));

@@ -81,8 +81,8 @@ static void record_atoms(af3_unit *u) {
         (int64_t[]){fm_windows_count(n), FM_WINDOW_QUERIES, FM_WINDOW_KEYS, config.c_atompair});
     fm_conditioned_block_weights w = fm_af3_conditioned_block_weights(
         &u->scope, c, c, config.c_atompair, config.n_head_atom, config.narrow_factor, true);
-    unit_output(u, fm_af3_atom_transformer(&u->tape, q, conditioning, p, unit_ones(u, 1, &n), &w, 1,
-                                           false));
+    unit_output(u, fm_af3_atom_transformer(&u->tape, q, conditioning, &(fm_af3_pairs){.z = p},
+                                           unit_ones(u, 1, &n), &w, 1, false));
 }
 
 /* A tensor of the Fourier embedding, which has no rows among the parameters. */

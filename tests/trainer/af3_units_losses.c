@@ -1,6 +1,6 @@
 /* af3_units_losses.c: the units of AlphaFold 3's losses and of the moves of structures; see
  * af3_unit.h. */
-#include "tests/trainer/af3_unit.h"
+#include "tests/trainer/af3_units_kernels.h"
 
 #include "trainer/backend/frame_of_atoms.h"
 #include "trainer/loss/diffusion_losses.h"
@@ -22,24 +22,39 @@ static fm_tensor_ref made(af3_unit *u, int64_t n, const double *values) {
     return unit_made(u, u->kernels->act, 1, &n, values);
 }
 
-static fm_atom_truth truth_input(af3_unit *u) {
+static af3_atoms atoms_of(af3_unit *u) {
     int64_t n = unit_extent(u, "in.true", 0);
-    double *weight = unit_numbers(u, n), *radius = unit_numbers(u, n);
+    double *radius = unit_numbers(u, n), *partner = unit_numbers(u, n);
     for (int64_t i = 0; i < n; i++) {
+        radius[i] = flag(u, "in.is_dna", i) + flag(u, "in.is_rna", i) > 0 ? 30 : 15;
+        partner[i] = flag(u, "in.m", i) * (1 - flag(u, "in.is_ligand", i));
+    }
+    return (af3_atoms){n, unit_values(u, unit_array(u, "in.true")),
+                       unit_values(u, unit_array(u, "in.mask")), radius, partner};
+}
+
+static fm_atom_truth truth_input(af3_unit *u, const af3_atoms *atoms) {
+    double *weight = unit_numbers(u, atoms->n);
+    for (int64_t i = 0; i < atoms->n; i++) {
         double nucleotide = flag(u, "in.is_dna", i) + flag(u, "in.is_rna", i);
-        double mask = unit_value(unit_array(u, "in.mask"), i);
-        weight[i] = mask * (1 + 5 * nucleotide + 10 * flag(u, "in.is_ligand", i));
-        radius[i] = nucleotide > 0 ? 30 : 15;
+        weight[i] = atoms->mask[i] * (1 + 5 * nucleotide + 10 * flag(u, "in.is_ligand", i));
     }
     return (fm_atom_truth){.position = unit_input(u, "true"),
                            .mask = unit_input(u, "mask"),
-                           .weight = made(u, n, weight),
-                           .radius = made(u, n, radius)};
+                           .weight = made(u, atoms->n, weight),
+                           .radius = made(u, atoms->n, atoms->radius)};
+}
+
+/* A value of the host as an output. */
+static void output_values(af3_unit *u, int rank, const int64_t *shape, const double *values) {
+    fm_tensor_ref made_tensor = unit_made(u, u->kernels->act, rank, shape, values);
+    unit_output(u, fm_op_lift(&u->tape, "values", made_tensor));
 }
 
 static void record_mse(af3_unit *u) {
     fm_tensor_ref x = unit_input(u, "pred"), scale = unit_input(u, "scale");
-    fm_atom_truth truth = truth_input(u);
+    const af3_atoms atoms = atoms_of(u);
+    fm_atom_truth truth = truth_input(u, &atoms);
     fm_tensor_ref aligned = fm_op_align_truth(&u->tape, x, &truth);
     unit_output(u, fm_op_mse_loss(&u->tape, x, aligned, &truth, scale));
 }
@@ -72,8 +87,10 @@ static void record_bond(af3_unit *u) {
 
 static void record_smooth_lddt(af3_unit *u) {
     fm_tensor_ref x = unit_input(u, "pred");
-    fm_atom_truth truth = truth_input(u);
+    const af3_atoms atoms = atoms_of(u);
+    fm_atom_truth truth = truth_input(u, &atoms);
     unit_output(u, fm_op_smooth_lddt_loss(&u->tape, x, &truth));
+    output_values(u, 2, (int64_t[]){atoms.n, atoms.n}, af3_smooth_lddt_pairs(u, &atoms));
 }
 
 /* The atoms that in.KEY marks, in order; returns their number. */
@@ -130,20 +147,31 @@ static void record_pae(af3_unit *u) {
     double *frame = unit_numbers(u, 3 * n);
     for (int64_t i = 0; i < 3 * n; i++)
         frame[i] = flag(u, "in.has_frame", i / 3) != 0 ? unit_value(index, i) : -1;
-    fm_atom_truth truth = truth_input(u);
+    const af3_atoms atoms = atoms_of(u);
+    fm_atom_truth truth = truth_input(u, &atoms);
     unit_output(u, fm_op_pae_loss(&u->tape, unit_input(u, "logits"), unit_input(u, "pred"), &truth,
                                   unit_made(u, FM_ELEMENT_I32, 2, (int64_t[]){n, 3}, frame),
                                   unit_made(u, FM_ELEMENT_I32, 1, &n, centre)));
 }
 
 static void record_plddt(af3_unit *u) {
-    int64_t n = unit_extent(u, "in.true", 0);
-    double *partner = unit_numbers(u, n);
-    for (int64_t i = 0; i < n; i++)
-        partner[i] = flag(u, "in.m", i) * (1 - flag(u, "in.is_ligand", i));
-    fm_atom_truth truth = truth_input(u);
+    const af3_atoms atoms = atoms_of(u);
+    fm_atom_truth truth = truth_input(u, &atoms);
     unit_output(u, fm_op_atom_plddt_loss(&u->tape, unit_input(u, "logits"), unit_input(u, "pred"),
-                                         &truth, made(u, n, partner)));
+                                         &truth, made(u, atoms.n, atoms.partner)));
+    /* The file has the sums and partners of known atoms only. */
+    int64_t n_batch = unit_extent(u, "in.pred", 0), known = 0;
+    const double *partners = af3_lddt_partners(u, &atoms);
+    const double *sums =
+        af3_lddt_sums(u, &atoms, n_batch, unit_values(u, unit_array(u, "in.pred")), partners);
+    double *of_known = unit_numbers(u, (1 + n_batch) * atoms.n), *at = of_known;
+    for (int64_t i = 0; i < (1 + n_batch) * atoms.n; i++) {
+        if (atoms.mask[i % atoms.n] == 0) continue;
+        known += i < atoms.n;
+        *at++ = i < atoms.n ? partners[i] : sums[i - atoms.n];
+    }
+    output_values(u, 3, (int64_t[]){n_batch, known, 1}, of_known + known);
+    output_values(u, 3, (int64_t[]){1, known, 1}, of_known);
 }
 
 static void record_resolved(af3_unit *u) {
@@ -187,12 +215,12 @@ static void record_align(af3_unit *u) {
         moved[b] = fm_op_align_truth(&u->tape, target, &truth);
     }
     unit_output(u, fm_op_stack(&u->tape, moved, (int)(n_batch < MOST ? n_batch : MOST)));
-}
-
-/* A value of the host as an output. */
-static void output_values(af3_unit *u, int rank, const int64_t *shape, const double *values) {
-    fm_tensor_ref made_tensor = unit_made(u, u->kernels->act, rank, shape, values);
-    unit_output(u, fm_op_lift(&u->tape, "values", made_tensor));
+    double *rotation = unit_numbers(u, 9 * n_batch), *translation = unit_numbers(u, 3 * n_batch);
+    af3_alignments(u, n_batch, n, unit_values(u, unit_array(u, "in.x")),
+                   unit_values(u, unit_array(u, "in.target")),
+                   unit_values(u, unit_array(u, "in.weight")), rotation, translation);
+    output_values(u, 3, (int64_t[]){n_batch, 3, 3}, rotation);
+    output_values(u, 3, (int64_t[]){n_batch, 1, 3}, translation);
 }
 
 static void record_express(af3_unit *u) {

@@ -2,6 +2,7 @@
 #include "tests/trainer/af3_unit.h"
 
 #include "trainer/model/af3/confidence.h"
+#include "trainer/model/af3/sample.h"
 #include "trainer/model/af3/trunk.h"
 #include "trainer/ops/arithmetic.h"
 #include "trainer/ops/relative_position.h"
@@ -232,18 +233,25 @@ static float *floats_of(af3_unit *u, const char *key) {
     return values;
 }
 
+static void put_value(void *context, int32_t tensor, int64_t at, double value) {
+    (void)tensor;
+    ((double *)context)[at] = value;
+}
+
 static fm_tensor_ref template_features(af3_unit *u, int64_t n_template, int64_t n) {
     int64_t count = n_template * n * n * FM_AF3_TEMPLATE_PAIR;
-    float *features = fm_arena_alloc_array(&u->arena, (size_t)count, sizeof *features);
-    assert(features);
-    fm_af3_template_features(
-        n_template, n, integers_of(u, "in.asym_id"), integers_of(u, "in.template_aatype"),
-        floats_of(u, "in.template_distogram"), floats_of(u, "in.template_pseudo_beta_mask"),
-        floats_of(u, "in.template_unit_vector"), floats_of(u, "in.template_backbone_frame_mask"),
-        features);
+    const fm_af3_sample sample = {
+        .n_token = n,
+        .n_template = n_template,
+        .asym_id = integers_of(u, "in.asym_id"),
+        .template_aatype = integers_of(u, "in.template_aatype"),
+        .template_distogram = floats_of(u, "in.template_distogram"),
+        .template_pseudo_beta_mask = floats_of(u, "in.template_pseudo_beta_mask"),
+        .template_unit_vector = floats_of(u, "in.template_unit_vector"),
+        .template_backbone_frame_mask = floats_of(u, "in.template_backbone_frame_mask")};
     double *values = unit_numbers(u, count);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = features[i];
+    memset(values, 0, (size_t)count * sizeof *values);
+    fm_af3_write_templates(&sample, n, 0, &(fm_af3_writer){put_value, values});
     return unit_made(u, u->kernels->act, 4, (int64_t[]){n_template, n, n, FM_AF3_TEMPLATE_PAIR},
                      values);
 }

@@ -24,6 +24,21 @@ void check_modulate(int64_t samples, int64_t n, int64_t c, fm_beta beta) {
     });
 }
 
+void check_adaln(int64_t samples, int64_t n, int64_t c, fm_beta beta) {
+    check("adaln", 2, [=](work_bench &b) {
+        fm_adaln a = {};
+        a.rows = samples * n, a.c = c, a.g_rows = n, a.eps = 1e-5;
+        a.x = b.act(samples * n * c, 2), a.g = b.act(n * c, 3), a.shift = b.act(n * c);
+        a.y = b.out(samples * n * c);
+        b.k->adaln(NULL, &a);
+        fm_adaln_grad g = {};
+        g.dy = b.act(samples * n * c);
+        g.dx = b.grad(samples * n * c, beta);
+        g.dg = b.grad(n * c, beta), g.dshift = b.grad(n * c, beta);
+        b.k->adaln_grad(NULL, &a, &g);
+    });
+}
+
 /* Token t has t % 5 atoms; atoms behind the last token's are padding. */
 struct atoms {
     int32_t *token, *first;
@@ -188,6 +203,13 @@ void check_atoms(void) {
     check_modulate(1, 1, 1, FM_WRITE);
     check_modulate(3, 37, 24, FM_ADD);
     check_modulate(1, 384, 768, FM_WRITE);
+    check_adaln(2, 5, 7, FM_WRITE);
+    check_adaln(3, 37, 24, FM_ADD);
+    check_adaln(7, 41, 16, FM_WRITE);
+    check_adaln(6, 301, 128, FM_ADD);
+    check_adaln(1, 67, 384, FM_WRITE);
+    check_adaln(1, 384, 768, FM_ADD);
+    check_adaln(2, 19, 768, FM_WRITE);
     check_rows(2, 70, 40, 5, false, FM_ADD);
     check_rows(1, 300, 140, 128, true, FM_WRITE);
     check_windows(43, 17, 4, FM_WRITE);

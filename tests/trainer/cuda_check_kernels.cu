@@ -96,7 +96,22 @@ void check_layernorm(const char *name, int64_t rows, int64_t c, int64_t gap, fm_
                                a.rstd,
                                b.grad(rows * ld, beta),
                                b.grad(c, beta, true),
-                               b.grad(c, beta, true)};
+                               b.grad(c, beta, true),
+                               0};
+        b.k->layernorm_grad(NULL, &g, b.space(b.k->layernorm_grad_workspace(rows, c)));
+    });
+}
+
+/* Without weights; backward makes the statistics again. */
+void check_bare_layernorm(const char *name, int64_t rows, int64_t c, fm_beta beta) {
+    check(name, 2, [=](work_bench &b) {
+        fm_layernorm a = {};
+        a.rows = rows, a.c = a.ldx = a.ldy = c, a.eps = 1e-5;
+        a.x = b.act(rows * c, 3), a.y = b.out(rows * c);
+        b.k->layernorm(NULL, &a);
+        fm_layernorm_grad g = {};
+        g.rows = rows, g.c = g.ldx = g.lddy = g.lddx = c, g.eps = a.eps;
+        g.x = a.x, g.dy = b.act(rows * c), g.dx = b.grad(rows * c, beta);
         b.k->layernorm_grad(NULL, &g, b.space(b.k->layernorm_grad_workspace(rows, c)));
     });
 }
@@ -118,6 +133,26 @@ void check_gate(const char *name, int64_t rows, int64_t c, int64_t gap, bool mas
         b.k->gate(NULL, &a);
         fm_gate_grad g = {b.act(rows * ld), b.grad(rows * ld, FM_WRITE), b.grad(rows * ld, FM_ADD)};
         b.k->gate_grad(NULL, &a, &g);
+    });
+}
+
+void check_swiglu_transition(const char *name, int64_t rows, int64_t c, int64_t hidden,
+                             bool residual, fm_beta beta) {
+    check(name, 4, [=](work_bench &b) {
+        fm_swiglu_transition a = {};
+        a.rows = rows, a.c = c, a.hidden = hidden, a.eps = 1e-5, a.residual = residual;
+        a.x = b.act(rows * c, 2), a.norm = b.act(2 * c);
+        a.w1 = b.act(2 * hidden * c, 0.25), a.w2 = b.act(hidden * c, 0.125);
+        size_t kept = b.k->swiglu_transition_kept(&a);
+        if (kept > 0) a.kept = b.space(kept * fm_element_bytes(b.k->act));
+        a.y = b.out(rows * c);
+        b.k->swiglu_transition(NULL, &a, b.space(b.k->swiglu_transition_workspace(&a)));
+        fm_swiglu_transition_grad g = {};
+        g.dy = b.act(rows * c), g.dx = b.grad(rows * c, beta);
+        g.dnorm = b.grad(2 * c, beta, true);
+        g.dw1 = b.grad(2 * hidden * c, beta, true), g.dw2 = b.grad(hidden * c, beta, true);
+        b.k->swiglu_transition_grad(NULL, &a, &g,
+                                    b.space(b.k->swiglu_transition_grad_workspace(&a, &g)));
     });
 }
 
@@ -606,6 +641,18 @@ void check_kernels(void) {
     check_layernorm("layernorm c 128", 4099, 128, 0, FM_WRITE);
     check_layernorm("layernorm c 256", 4099, 256, 8, FM_ADD);
     check_layernorm("layernorm c 384", 259, 384, 0, FM_WRITE);
+    check_layernorm("layernorm c 16", 4099, 16, 0, FM_ADD);
+    check_layernorm("layernorm c 768", 259, 768, 0, FM_ADD);
+    check_swiglu_transition("swiglu transition 7x24x40", 7, 24, 40, true, FM_ADD);
+    check_swiglu_transition("swiglu transition 200x128x256, bare", 200, 128, 256, false, FM_WRITE);
+    check_swiglu_transition("swiglu transition 64x64x64", 64, 64, 64, true, FM_WRITE);
+    check_swiglu_transition("swiglu transition 401x64x256", 401, 64, 256, true, FM_ADD);
+    check_swiglu_transition("swiglu transition 90x128x128", 90, 128, 128, true, FM_WRITE);
+    check_swiglu_transition("swiglu transition 40003x128x192", 40003, 128, 192, true, FM_ADD);
+    check_bare_layernorm("bare layernorm c 5", 7, 5, FM_ADD);
+    check_bare_layernorm("bare layernorm c 16", 301, 16, FM_WRITE);
+    check_bare_layernorm("bare layernorm c 128", 301, 128, FM_ADD);
+    check_bare_layernorm("bare layernorm c 768", 61, 768, FM_WRITE);
     check_gate("gate odd", 13, 7, 2, true, 0);
     check_gate("gate 128", 1000, 128, 64, true, 0);
     check_gate("gate odd, shared rows", 15, 7, 2, false, 5);

@@ -9,6 +9,8 @@
 
 #include "trainer/backend/kernels.h"
 #include "trainer/backend/row_end.h"
+#include "trainer/backend/swiglu_transition.h"
+#include "trainer/backend/triangle_block.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -83,7 +85,8 @@ static inline void mixed_layernorm(fm_stream *stream, const fm_layernorm *args) 
 static inline void mixed_layernorm_grad(fm_stream *stream, const fm_layernorm_grad *args,
                                         void *workspace) {
     fm_layernorm_grad a = *args;
-    float *mean = mixed_take(a.mean, a.rows), *rstd = mixed_take(a.rstd, a.rows);
+    float *mean = a.mean ? mixed_take(a.mean, a.rows) : NULL;
+    float *rstd = a.rstd ? mixed_take(a.rstd, a.rows) : NULL;
     float *dgamma = mixed_take(NULL, a.c), *dbeta = mixed_take(NULL, a.c);
     a.mean = mean;
     a.rstd = rstd;
@@ -113,6 +116,26 @@ static inline const fm_kernels *mixed_table(void);
 static inline void mixed_transition_grad(fm_stream *stream, const fm_transition *args,
                                          const fm_transition_grad *grad, void *workspace) {
     fm_transition_grad_composed(mixed_table(), stream, args, grad, workspace);
+}
+
+static inline size_t mixed_swiglu_transition_grad_workspace(const fm_swiglu_transition *args,
+                                                            const fm_swiglu_transition_grad *grad) {
+    return fm_swiglu_transition_grad_composed_workspace(mixed_table(), args, grad);
+}
+
+static inline void mixed_swiglu_transition_grad(fm_stream *stream, const fm_swiglu_transition *args,
+                                                const fm_swiglu_transition_grad *grad,
+                                                void *workspace) {
+    fm_swiglu_transition_grad_composed(mixed_table(), stream, args, grad, workspace);
+}
+
+static inline size_t mixed_triangle_block_grad_workspace(const fm_triangle_block *args) {
+    return fm_triangle_block_composed_grad_workspace(mixed_table(), args);
+}
+
+static inline void mixed_triangle_block_grad(fm_stream *stream, const fm_triangle_block *args,
+                                             const fm_triangle_block_grad *grad, void *workspace) {
+    fm_triangle_block_composed_grad(mixed_table(), stream, args, grad, workspace);
 }
 
 static inline int64_t mixed_rows(const fm_attention *a) {
@@ -220,6 +243,19 @@ static inline void mixed_forget_island_entries(fm_kernels *k) {
     k->smooth_lddt_grad = NULL;
 }
 
+/* Rounds to bf16, as fm_tape.rounds does. */
+static inline void mixed_round(int64_t n, void *data) {
+    uint32_t *bits = data;
+    for (int64_t i = 0; i < n; i++)
+        bits[i] = (bits[i] + 0x7fff + (bits[i] >> 16 & 1)) & 0xffff0000u;
+}
+
+static inline void mixed_cast_rounded(fm_stream *stream, int64_t n, fm_element from, const void *x,
+                                      void *y) {
+    mixed_f32()->cast(stream, n, from, x, y);
+    mixed_round(n, y);
+}
+
 /* Filled by the first call, which must come before ranks run as threads: kernels call this, too. */
 static inline const fm_kernels *mixed_table(void) {
     static fm_kernels k;
@@ -235,6 +271,10 @@ static inline const fm_kernels *mixed_table(void) {
     k.layernorm_grad = mixed_layernorm_grad;
     k.update_norm_grad = mixed_update_norm_grad;
     k.transition_grad = mixed_transition_grad;
+    k.swiglu_transition_grad_workspace = mixed_swiglu_transition_grad_workspace;
+    k.swiglu_transition_grad = mixed_swiglu_transition_grad;
+    k.triangle_block_grad_workspace = mixed_triangle_block_grad_workspace;
+    k.triangle_block_grad = mixed_triangle_block_grad;
     k.attention = mixed_attention;
     k.attention_grad = mixed_attention_grad;
     k.outer_grad = mixed_outer_grad;
@@ -248,6 +288,17 @@ static inline const fm_kernels *mixed_table(void) {
     k.report = wide->report;
     k.init = wide->init;
     mixed_forget_island_entries(&k);
+    return &k;
+}
+
+/* The same with the weights of bf16, and values of bf16 where an island ends. With fm_tape.rounds a
+ * step is then a plain composition in bf16. Not for concurrent first calls either. */
+static inline const fm_kernels *mixed_bf16_table(void) {
+    static fm_kernels k;
+    if (k.wide) return &k;
+    k = *mixed_table();
+    k.name = "cpu-bf16-f64";
+    k.cast = mixed_cast_rounded;
     return &k;
 }
 

@@ -98,6 +98,8 @@ static void steps_make_no_biases(void **state) {
     assert_int_equal(count(&prepare, "attention pairs"), config.n_diffusion_block);
     assert_int_equal(count(&prepare, "attention bias"), 2 * config.n_diffusion_block);
     assert_int_equal(count(&step, "attention pairs") + count(&step, "attention bias"), 0);
+    assert_int_equal(count(&prepare, "window bias"), 4 * config.n_atom_block);
+    assert_int_equal(count(&step, "window pairs") + count(&step, "window bias"), 0);
     assert_int_equal(count(&step, "conditioning pairs") + count(&step, "atom pairs"), 0);
     for (int32_t i = 0; i < config.n_diffusion_block; i++) {
         const fm_tensor *bias = &values.tensor[inputs.prepared_bias[i]];
@@ -110,26 +112,28 @@ static void steps_make_no_biases(void **state) {
     fm_arena_fini(&arena);
 }
 
-static void the_cpu_has_products_of_f32(void **state) {
+/* A table with a wide one has a narrow type, too. None has tf32. */
+static void tables_have_some_products(void **state) {
     (void)state;
     const fm_kernels *kernels = fm_kernels_cpu(FM_ELEMENT_F32);
+    fm_kernels narrow = *kernels;
+    narrow.wide = kernels;
     fm_af3_config config = fm_af3_config_initial();
     fm_error error = {0};
     assert_int_equal(fm_af3_check_products(&config, kernels, &error), FM_OK);
-    fm_kernels narrow = *kernels;
-    narrow.act = FM_ELEMENT_BF16;
-    assert_int_equal(fm_af3_check_products(&config, &narrow, &error), FM_ERR_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "those of bf16"));
+    assert_int_equal(fm_af3_check_products(&config, &narrow, &error), FM_OK);
     config.products = FM_AF3_PRODUCTS_TF32;
     assert_int_equal(fm_af3_check_products(&config, kernels, &error), FM_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "diffusion_products = tf32: cpu-f32"));
+    assert_int_equal(fm_af3_check_products(&config, &narrow, &error), FM_ERR_UNSUPPORTED);
     config.products = FM_AF3_PRODUCTS_BF16;
     assert_int_equal(fm_af3_check_products(&config, kernels, &error), FM_ERR_UNSUPPORTED);
+    assert_int_equal(fm_af3_check_products(&config, &narrow, &error), FM_OK);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recomputed_blocks_save_memory), cmocka_unit_test(ranks_share_the_memory),
-        cmocka_unit_test(steps_make_no_biases), cmocka_unit_test(the_cpu_has_products_of_f32)};
+        cmocka_unit_test(steps_make_no_biases), cmocka_unit_test(tables_have_some_products)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

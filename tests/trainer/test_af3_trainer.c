@@ -1,7 +1,8 @@
 /* test_af3_trainer.c: AlphaFold 3's training step: the same bits twice and over memory that held
- * NaN, labels that are permuted, a head that learns alone, evaluation, memory, and values that are
- * not finite. */
+ * NaN, labels that are permuted, a head that learns alone, evaluation, memory, values that are not
+ * finite, and activations that are narrower than islands. */
 #include "tests/testing/complex_sample.h"
+#include "tests/trainer/mixed_table.h"
 
 #include "trainer/app/setup.h"
 #include "trainer/step/af3/stored.h"
@@ -62,12 +63,13 @@ static void close_bench(bench *b) {
     fm_test_complex_free(&b->complex);
 }
 
-/* The bytes of the parameters after two steps of two samples. */
-static void run_steps(bench *b, float **ret_values, size_t *ret_bytes) {
+/* The bytes of the parameters after two steps of two samples, which are announced or not. */
+static void run_steps(bench *b, bool announces, float **ret_values, size_t *ret_bytes) {
     create(b);
     for (int step = 0; step < 2; step++) {
         for (uint32_t slot = 0; slot < 2; slot++) {
             b->features.slot = slot;
+            if (announces) fm_af3_trainer_announce(b->trainer, &b->features);
             fm_af3_result result = add(b);
             assert_true(result.loss > 0 && result.gradient_norm > 0);
         }
@@ -88,27 +90,71 @@ static void the_same_seed_gives_the_same_bits(void **state) {
     } cases[] = {{5, true, true, FM_RECOMPUTE_NONE},
                  {5, false, true, FM_RECOMPUTE_BLOCK},
                  {5, true, true, FM_RECOMPUTE_HIDDEN},
+                 {5, true, true, FM_RECOMPUTE_PROJECTIONS},
                  {6, false, false, FM_RECOMPUTE_NONE}};
     bench b;
     float *first, *again;
     size_t bytes, bytes_again;
     open_bench(&b, 5);
-    run_steps(&b, &first, &bytes);
+    run_steps(&b, false, &first, &bytes);
     close_bench(&b);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         open_bench(&b, cases[i].seed);
         b.options.spoils = cases[i].spoils;
         b.options.model.recompute = cases[i].recompute;
-        run_steps(&b, &again, &bytes_again);
+        run_steps(&b, i % 2 == 0, &again, &bytes_again);
         assert_int_equal(bytes, bytes_again);
         assert_int_equal(memcmp(first, again, bytes) == 0, cases[i].same);
-        const fm_tape *tape = b.trainer->tape;
-        assert_int_equal(fm_tape_used_bytes(&tape[FM_AF3_CONFIDENCE]),
-                         tape[FM_AF3_CONFIDENCE].size.arena_bytes);
+        for (int t = 0; t < FM_AF3_TAPES; t++) {
+            const fm_tape *tape = &b.trainer->tape[t];
+            assert_int_equal(fm_tape_used_bytes(tape), tape->size.arena_bytes);
+        }
         free(again);
         close_bench(&b);
     }
     free(first);
+}
+
+/* Returns what the step takes with a policy, or with `auto` and a budget, and the policy. */
+static int64_t memory_of(fm_recompute_policy *policy, int64_t budget) {
+    bench b;
+    open_bench(&b, 5);
+    b.options.model.recompute = *policy;
+    b.options.memory_budget_bytes = budget;
+    create(&b);
+    *policy = b.trainer->options.model.recompute;
+    int64_t bytes = fm_af3_trainer_memory_bytes(b.trainer);
+    close_bench(&b);
+    return bytes;
+}
+
+/* The least recomputation that fits a budget is chosen. A budget that nothing fits is an error. */
+static void a_budget_chooses_the_recomputation(void **state) {
+    (void)state;
+    static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
+                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
+    int64_t bytes[4];
+    for (int i = 0; i < 4; i++) {
+        fm_recompute_policy policy = policies[i];
+        bytes[i] = memory_of(&policy, 0);
+        assert_int_equal(policy, policies[i]);
+        assert_true(i == 0 || bytes[i] < bytes[i - 1]);
+    }
+    for (int i = 0; i < 4; i++) {
+        fm_recompute_policy policy = FM_RECOMPUTE_AUTO;
+        assert_int_equal(memory_of(&policy, bytes[i]), bytes[i]);
+        assert_int_equal(policy, policies[i]);
+    }
+    fm_recompute_policy unbounded = FM_RECOMPUTE_AUTO; /* a CPU does not say what it has free */
+    assert_int_equal(memory_of(&unbounded, 0), bytes[3]);
+    bench b;
+    fm_error error = {.message = ""};
+    open_bench(&b, 5);
+    b.options.model.recompute = FM_RECOMPUTE_AUTO;
+    b.options.memory_budget_bytes = bytes[3] - 1;
+    assert_int_equal(fm_af3_trainer_create(&b.options, &b.trainer, &error), FM_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "the memory budget is"));
+    close_bench(&b);
 }
 
 /* Exchanges the labels of the two equal chains in the sample. */
@@ -218,6 +264,27 @@ static void values_that_are_not_finite_are_named(void **state) {
     close_bench(&b);
 }
 
+/* A sum of gradients that overflows updates nothing and is an error. */
+static void a_sum_that_is_not_finite_is_an_error(void **state) {
+    (void)state;
+    bench b;
+    fm_error error = {.message = ""};
+    open_bench(&b, 5);
+    create(&b);
+    const fm_params *params = &b.trainer->params;
+    size_t bytes = (size_t)params->n_element * sizeof(float);
+    float *before = malloc(bytes);
+    assert_non_null(before);
+    memcpy(before, params->master, bytes);
+    add(&b);
+    ((float *)b.trainer->optimizer.sum)[7] = INFINITY;
+    assert_int_equal(fm_af3_trainer_update_with(b.trainer, 1, &error), FM_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "step 1: the norm of the sum of its gradients"));
+    assert_memory_equal(before, params->master, bytes);
+    free(before);
+    close_bench(&b);
+}
+
 static void samples_that_do_not_fit_are_refused(void **state) {
     (void)state;
     static const struct {
@@ -270,12 +337,64 @@ static void msa_rows_are_drawn_without_repetition(void **state) {
         assert_true(counts[i] > 60 && counts[i] < 190);
 }
 
+/* -- narrow activations */
+
+/* The gradient of a sample, [*ret_count], on the heap. */
+static double *gradient_of(bench *b, const fm_kernels *kernels, fm_af3_products products,
+                           fm_af3_result *ret_result, size_t *ret_count) {
+    open_bench(b, 5);
+    b->options.kernels = kernels;
+    b->options.model.products = products;
+    b->options.model.recompute = FM_RECOMPUTE_BLOCK;
+    b->options.spoils = true;
+    create(b);
+    *ret_result = add(b);
+    *ret_count = (size_t)b->trainer->params.n_element;
+    double *gradient = malloc(*ret_count * sizeof *gradient);
+    assert_non_null(gradient);
+    memcpy(gradient, b->trainer->params.gradient, *ret_count * sizeof *gradient);
+    close_bench(b);
+    return gradient;
+}
+
+/* With activations of f32, islands of f64, and the diffusion module in either, a step has the
+ * gradient of f64 but for the rounding of f32. */
+static void narrow_activations_round_only(void **state) {
+    (void)state;
+    static bench b;
+    const fm_af3_products products[] = {FM_AF3_PRODUCTS_F32, FM_AF3_PRODUCTS_BF16};
+    fm_af3_result wide, narrow;
+    size_t n;
+    double *expected =
+        gradient_of(&b, fm_kernels_cpu(FM_ELEMENT_F64), FM_AF3_PRODUCTS_F32, &wide, &n);
+    double apart[2];
+    for (int i = 0; i < 2; i++) {
+        double *got = gradient_of(&b, mixed_table(), products[i], &narrow, &n);
+        double error = 0, norm = 0;
+        for (size_t k = 0; k < n; k++) {
+            error += (got[k] - expected[k]) * (got[k] - expected[k]);
+            norm += expected[k] * expected[k];
+        }
+        apart[i] = sqrt(error / norm);
+        assert_true(fabs(narrow.loss - wide.loss) < 1e-5 * wide.loss);
+        assert_true(apart[i] < 1e-4);
+        free(got);
+    }
+    print_message("f32 with f64 islands: gradient %.1e off, %.1e with narrow diffusion\n", apart[0],
+                  apart[1]);
+    assert_true(apart[0] > 0 && apart[1] > apart[0]);
+    free(expected);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_seed_gives_the_same_bits),
+                                       cmocka_unit_test(narrow_activations_round_only),
+                                       cmocka_unit_test(a_budget_chooses_the_recomputation),
                                        cmocka_unit_test(labels_are_permuted),
                                        cmocka_unit_test(the_confidence_head_learns_alone),
                                        cmocka_unit_test(an_evaluation_changes_nothing),
                                        cmocka_unit_test(values_that_are_not_finite_are_named),
+                                       cmocka_unit_test(a_sum_that_is_not_finite_is_an_error),
                                        cmocka_unit_test(samples_that_do_not_fit_are_refused),
                                        cmocka_unit_test(msa_rows_are_drawn_without_repetition)};
     return cmocka_run_group_tests(tests, NULL, NULL);

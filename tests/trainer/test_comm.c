@@ -212,7 +212,15 @@ static int lose_a_rank(const process_task *task) {
         while (kill(fm_board_entry(p.board, place)->process, 0) == 0 &&
                !fm_meeting_gather(p.meeting, "", 0, text, task->wait_s, NULL)) {
         }
+        fm_board_rank *entry = fm_board_entry(p.board, place);
         fm_board_describe(p.board, place, text, sizeof text);
+        ok &= strstr(text, "): before the first step") != NULL;
+        atomic_store(&entry->predicts, 1);
+        fm_board_describe(p.board, place, text, sizeof text);
+        ok &= strstr(text, "): before the first chain") != NULL;
+        atomic_store(&entry->step, 2);
+        fm_board_describe(p.board, place, text, sizeof text);
+        ok &= strstr(text, "): chain 2, cycle 0, after exchange ") != NULL;
         ok &= fm_board_end(p.board, text) && !fm_board_end(p.board, "later");
     }
     while (receive == 3) /* rank 2 is inside an exchange when the run ends, or after that */

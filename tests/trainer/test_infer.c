@@ -141,6 +141,32 @@ static void recordings_are_used_again(void **state) {
     fm_infer_destroy(infer);
 }
 
+/* Twelve recordings, of chains with more and more extra rows, fit into a known memory. Eight are
+ * kept where the free memory is not known. */
+static void recordings_are_kept_as_memory_allows(void **state) {
+    enum { SHAPES = 12, STEP = 16 };
+    static const uint8_t extra[SHAPES * STEP * N_RES];
+    static const uint16_t deletions[SHAPES * STEP * N_RES];
+    static sample s;
+    make_sample(&s);
+    s.features.n_cycle = 1;
+    s.features.cycle[0].extra_msa = extra;
+    s.features.cycle[0].extra_deletion_matrix = deletions;
+    fm_infer_options options = infer_options();
+    options.predicts = true;
+    options.model.n_extra = SHAPES * STEP;
+    for (int is_known = 0; is_known < 2; is_known++) {
+        options.memory_budget_bytes = is_known ? (int64_t)1 << 34 : 0;
+        fm_infer *infer = create_infer(&options);
+        for (uint32_t run = 0; run < 2 * SHAPES; run++) {
+            s.features.cycle[0].n_extra = (run % SHAPES + 1) * STEP;
+            const fm_infer_result r = run_infer(infer, &s.features, *state);
+            assert_true(is_known && run >= SHAPES ? r.record_s == 0 : r.record_s > 0);
+        }
+        fm_infer_destroy(infer);
+    }
+}
+
 static void lengths_are_rounded_little(void **state) {
     (void)state;
     const int64_t expected[][2] = {{1, 16},      {16, 16},     {17, 32},     {255, 256},
@@ -492,6 +518,31 @@ static void run_ranks(const fm_infer_options *one, int n, const sample *s, rank 
     fm_local_groups_destroy(groups);
 }
 
+/* What ranks with GPUs share with each other is memory that exists. */
+static fm_status share(const fm_groups *groups, void *memory, size_t bytes, fm_error *reterr) {
+    (void)groups;
+    if (memory && bytes) return FM_OK;
+    return fm_fail(reterr, FM_ERR_UNSUPPORTED, "%zu bytes cannot be shared", bytes);
+}
+
+static void ranks_share_what_they_have(void **state) {
+    const fm_layout layout = {1, 1, 1};
+    fm_local_groups *groups;
+    static sample s;
+    make_sample(&s);
+    assert_int_equal(fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, NULL),
+                     FM_OK);
+    fm_groups sharing = *fm_local_groups_get(groups, 0);
+    sharing.share = share;
+    fm_infer_options options = infer_options();
+    options.predicts = true;
+    options.groups = &sharing;
+    fm_infer *infer = create_infer(&options);
+    run_infer(infer, &s.features, *state);
+    fm_infer_destroy(infer);
+    fm_local_groups_destroy(groups);
+}
+
 static void release_ranks(rank *ranks, int n) {
     for (int r = 0; r < n; r++)
         fm_arena_fini(&ranks[r].arena);
@@ -613,6 +664,7 @@ int main(void) {
         cmocka_unit_test(heads_are_without_padding),
         cmocka_unit_test(the_distogram_explains_its_loss),
         cmocka_unit_test(recordings_are_used_again),
+        cmocka_unit_test(recordings_are_kept_as_memory_allows),
         cmocka_unit_test(lengths_are_rounded_little),
         cmocka_unit_test(memory_is_planned),
         cmocka_unit_test(nothing_of_training_is_kept),
@@ -623,6 +675,7 @@ int main(void) {
         cmocka_unit_test(slabs_give_what_whole_arrays_give),
         cmocka_unit_test(triangles_in_slabs_are_the_last_choice),
         cmocka_unit_test(slabs_follow_from_the_memory),
+        cmocka_unit_test(ranks_share_what_they_have),
         cmocka_unit_test(ranks_give_what_one_rank_gives),
         cmocka_unit_test(slabs_of_parts_give_what_whole_arrays_give),
         cmocka_unit_test(ranks_take_less_memory_each),

@@ -323,7 +323,8 @@ static void check_triangle_grad(const unit *u, const fm_triangle *t, const fm_la
                                    norm->rstd,
                                    {dcore, FM_WRITE},
                                    {dgamma, FM_WRITE},
-                                   {dbeta, FM_WRITE}};
+                                   {dbeta, FM_WRITE},
+                                   0};
     u->k->layernorm_grad(NULL, &norm_grad,
                          room(u, (int64_t)u->k->layernorm_grad_workspace(PAIRS, C_MUL)));
     compare(u, "gw.layer_norm_out.weight", dgamma, 1e-4);

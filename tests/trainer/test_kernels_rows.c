@@ -39,8 +39,8 @@ static void layernorm_backward(const fm_kernels *k, const void *ctx, void **in, 
     fm_layernorm a = {r->n, r->c, r->ld, r->ld, 1e-5, in[LX], in[LGAMMA], in[LBETA], y, mean, rstd};
     k->layernorm(NULL, &a);
     void *workspace = check_workspace(k->layernorm_grad_workspace(r->n, r->c));
-    fm_layernorm_grad grad = {r->n, r->c, r->ld, r->ld,   r->ld,       in[LX],    in[LGAMMA],
-                              dout, mean, rstd,  din[LX], din[LGAMMA], din[LBETA]};
+    fm_layernorm_grad grad = {r->n, r->c, r->ld, r->ld,   r->ld,       in[LX],     in[LGAMMA],
+                              dout, mean, rstd,  din[LX], din[LGAMMA], din[LBETA], 0};
     k->layernorm_grad(NULL, &grad, workspace);
     free(workspace), free(y), free(mean), free(rstd);
 }
@@ -97,6 +97,32 @@ static void layernorm_of_an_offset(void **state) {
     assert_true(mean == 4096.5f);
     for (int i = 0; i < 64; i++)
         assert_true(fabsf(y[i] - (i % 2 ? 1 : -1)) < 1e-4f);
+}
+
+/* Absent weights are ones and zeros, and backward makes absent statistics again: the same bits. */
+static void layernorm_without_weights(void **state) {
+    (void)state;
+    enum { N = 5, C = 7 };
+    const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F32);
+    float x[N * C], dy[N * C], ones[C], zeros[C] = {0}, y[2][N * C], dx[2][N * C], mean[N], rstd[N];
+    for (int i = 0; i < N * C; i++)
+        x[i] = (float)(i * 37 % 11), dy[i] = (float)(i * 23 % 7) - 3;
+    for (int i = 0; i < C; i++)
+        ones[i] = 1;
+    void *workspace = check_workspace(k->layernorm_grad_workspace(N, C));
+    for (int bare = 0; bare < 2; bare++) {
+        fm_layernorm a = {.rows = N, .c = C, .ldx = C, .ldy = C, .eps = 1e-5, .x = x, .y = y[bare]};
+        fm_layernorm_grad g = {
+            .rows = N, .c = C, .ldx = C, .lddy = C, .lddx = C, .x = x, .dy = dy, .eps = 1e-5};
+        if (!bare) a.gamma = ones, a.beta = zeros, a.mean = mean, a.rstd = rstd;
+        if (!bare) g.gamma = ones, g.mean = mean, g.rstd = rstd;
+        g.dx = (fm_out){dx[bare], FM_WRITE};
+        k->layernorm(NULL, &a);
+        k->layernorm_grad(NULL, &g, workspace);
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
+    free(workspace);
 }
 
 /* -- gate */
@@ -459,6 +485,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layer_normalisation),
         cmocka_unit_test(layernorm_of_an_offset),
+        cmocka_unit_test(layernorm_without_weights),
         cmocka_unit_test(gates),
         cmocka_unit_test(gates_share_rows),
         cmocka_unit_test(swiglus),

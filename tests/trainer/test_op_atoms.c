@@ -2,6 +2,7 @@
  * differences, window attention against a loop over pairs, and padding. */
 #include "tests/trainer/op_check.h"
 
+#include "trainer/ops/adaln.h"
 #include "trainer/ops/atom_features.h"
 #include "trainer/ops/atom_pairs.h"
 #include "trainer/ops/concat.h"
@@ -37,6 +38,48 @@ static void every_kind_of_layer_norm(void **state) {
         op_finish(&bench, build_norm, &s);
         op_check_gradients(&bench);
         op_end(&bench);
+    }
+}
+
+/* The node, and the nodes that it replaces. */
+typedef struct adaln_setup {
+    fm_adaln_weights weights;
+    bool is_composed;
+} adaln_setup;
+
+static fm_tensor_ref build_adaln(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
+    const adaln_setup *s = context;
+    const fm_adaln_weights *w = &s->weights;
+    if (!s->is_composed) return fm_op_adaln(tape, "adaln", in[0], in[1], w);
+    fm_tensor_ref n = fm_op_layer_norm(tape, "s", in[1], w->norm_s, FM_NORM_SCALE);
+    fm_tensor_ref hat = fm_op_layer_norm(tape, "a", in[0], FM_PARAM_NONE, FM_NORM_PLAIN);
+    return fm_op_modulate(tape, "adaln", fm_op_linear_all(tape, "gate", n, &w->gate), hat,
+                          fm_op_linear_all(tape, "shift", n, &w->shift), FM_TENSOR_NONE);
+}
+
+static void adaln_is_its_parts(void **state) {
+    (void)state;
+    enum { S = 3, N = 4, C = 6, C_S = 5 };
+    for (int is_shared = 0; is_shared < 2; is_shared++) {
+        double *values[2];
+        int64_t count[2];
+        for (int is_composed = 0; is_composed < 2; is_composed++) {
+            adaln_setup s = {.is_composed = is_composed == 1};
+            op_bench bench;
+            op_begin(&bench, FM_ELEMENT_F64);
+            op_input(&bench, 3, (int64_t[]){S, N, C}, true);
+            op_input(&bench, is_shared ? 2 : 3,
+                     is_shared ? (int64_t[]){N, C_S} : (int64_t[]){S, N, C_S}, true);
+            s.weights.norm_s = op_block(&bench, C_S, 0);
+            s.weights.gate =
+                (fm_linear_weights){op_block(&bench, C, C_S), op_block(&bench, C, 0), C};
+            s.weights.shift = (fm_linear_weights){op_block(&bench, C, C_S), FM_PARAM_NONE, C};
+            op_finish(&bench, build_adaln, &s);
+            op_check_gradients(&bench);
+            count[is_composed] = op_run(&bench, &values[is_composed]);
+            op_end(&bench);
+        }
+        op_expect_same(count[0], values[0], count[1], values[1]);
     }
 }
 
@@ -333,6 +376,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_layer_norm),
         cmocka_unit_test(rows_match_differences),
+        cmocka_unit_test(adaln_is_its_parts),
         cmocka_unit_test(tokens_and_atoms_match_differences),
         cmocka_unit_test(chosen_rows_match_differences),
         cmocka_unit_test(atom_features_match_differences),

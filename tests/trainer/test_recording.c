@@ -203,18 +203,18 @@ typedef struct recording_case {
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
     {FM_ORDER_ORIGINAL, {1, 1, 1}, 0xacde668aa0c9931f, 0x1c041aae485bee36},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x4940e92706248eb3, 0x1320cc9916645851},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0xebd6a1363fa8e020, 0xea9d40a7c9b6c82b},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x8222ef824d4aafd6, 0x2b90f228a2087200},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0xade9a20f7864b31b, 0xc6f1ee3940be4d0b},
     {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x285e89ee2433b4f4, 0xa85ce26a69fa255e},
     {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x9075a76d658f8e48, 0xc34e400b676ed7c4},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0xc65d553662a64bf2, 0x2d8feeaaaeb5f375},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x95d003e995ad419e, 0x2d8feeaaaeb5f375},
     {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xc013c21ad34d3469, 0x04a62161e44ed947},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xa2c893e602bcedc0, 0x2f1e3edaec3f5922},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xc1bd1537b98c5a0b, 0xb76d2e8c589e59bf},
     {FM_ORDER_PARALLEL, {1, 1, 1}, 0xa3a7957b727a6e96, 0x03a9b5740b72b207},
     {FM_ORDER_PARALLEL, {2, 1, 1}, 0x784cedd1d6296ece, 0x09a72c3d1aeed13a},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x304114b616e08857, 0x6d7c71ab7668fe03},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x5a29421659ad24a1, 0x6d7c71ab7668fe03},
     {FM_ORDER_PARALLEL, {1, 2, 1}, 0xa2bcf9dc879830b1, 0xaa7879da03b9f49d},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x3a58fd74ed1e8aa1, 0x4bdbd9cfaf947ec0},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xf26e6a48cc6a4187, 0x3544c7cb99b2190f},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

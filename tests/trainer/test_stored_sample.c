@@ -53,6 +53,27 @@ static void some_arrays_are_optional(void **state) {
     fm_test_complex_free(&c);
 }
 
+/* Arrays of no templates are as good as none, as long as all of them have none. */
+static void no_templates_may_be_stored(void **state) {
+    (void)state;
+    fm_test_complex c;
+    fm_af3_features f;
+    fm_error error = {.message = ""};
+    fm_test_complex_make(&c, 1);
+    fm_npy *last = NULL;
+    for (size_t i = 0; i < c.npz.n_array; i++) {
+        if (strncmp(c.array[i].name, "template_", 9) != 0) continue;
+        last = &c.array[i];
+        last->shape[0] = last->count = 0;
+    }
+    if (check(&c, &f, &error)) fail_msg("%s", error.message);
+    assert_int_equal(f.sample.n_template, 0);
+    last->shape[0] = FM_TEST_TEMPLATES;
+    assert_int_equal(check(&c, &f, &error), FM_ERR_DATA);
+    assert_non_null(strstr(error.message, "found shape [2, 8, 8]"));
+    fm_test_complex_free(&c);
+}
+
 static void refuse(const fm_test_complex *c, const char *message) {
     fm_af3_features f;
     fm_error error = {.message = ""};
@@ -204,6 +225,7 @@ static void files_of_the_reference_are_samples(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_whole_sample_is_read),
                                        cmocka_unit_test(some_arrays_are_optional),
+                                       cmocka_unit_test(no_templates_may_be_stored),
                                        cmocka_unit_test(values_are_checked),
                                        cmocka_unit_test(arrays_types_and_shapes_are_checked),
                                        cmocka_unit_test(sizes_are_bounded),

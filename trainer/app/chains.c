@@ -1,6 +1,10 @@
 /* chains.c: see chains.h. Chains are copied out of the loader's slabs as they arrive. A list of
  * single chains is received by opening the stream at each one that does not follow its
- * predecessor. */
+ * predecessor.
+ *
+ * A stream reserves memory for its largest possible sample, here and in the server. So it begins
+ * with a bound that most chains do not reach. A chain that is longer is received again on a stream
+ * with a larger bound. The bits of a whole chain do not depend on the bound. */
 #include "trainer/app/chains.h"
 
 #include "trainer/app/feed.h"
@@ -11,6 +15,8 @@
 
 enum { SAMPLE_ALIGN = 64, N_SLAB = 3 };
 
+static const size_t first_bytes = (size_t)256 << 20; /* of the largest sample, at first */
+
 static const uint64_t full_ms = 300000; /* how long to retry a server that has no room */
 
 struct fm_chains {
@@ -20,27 +26,30 @@ struct fm_chains {
     fm_token token;
     fm_sha256 snapshot_hash;
     char snapshot[FM_LIMIT_NAME_BYTES + 1];
-    uint32_t n_chain;    /* of the snapshot, or those asked for */
-    uint32_t n_snapshot; /* of the snapshot */
-    uint32_t max_length;
-    uint32_t n_received;  /* of this pass over the chains */
-    uint32_t n_held;      /* chain[0 .. n_held-1] are in memory */
-    fm_held_chain *chain; /* [n_chain] */
+    uint32_t n_chain;         /* of the snapshot, or those asked for */
+    uint32_t n_snapshot;      /* of the snapshot */
+    uint32_t max_length;      /* of a chain on the open stream */
+    uint32_t most_length;     /* of any chain: the caller's limit, or what a frame can hold */
+    uint32_t before_length;   /* max_length of the stream before, if it was raised; else 0 */
+    char why_not_longer[128]; /* "; " and why a larger bound was refused, or "" */
+    uint32_t n_received;      /* of this pass over the chains */
+    uint32_t n_held;          /* chain[0 .. n_held-1] are in memory */
+    fm_held_chain *chain;     /* [n_chain] */
     size_t held_bytes;
     bool has_all;
 };
 
 /* -- opening */
 
-/* The longest chain whose sample a frame can hold. */
-static uint32_t longest_sample(const fm_chains_options *o) {
+/* The longest chain whose sample fits into these bytes, but at most `most`. */
+static uint32_t longest_sample(const fm_chains_options *o, size_t most_bytes, uint32_t most) {
     enum { TEMPLATES = 4 }; /* of both plans */
-    uint32_t low = 1, high = FM_LIMIT_N_RES;
+    uint32_t low = 1, high = most;
     while (low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
         size_t bytes = fm_sample_max_bytes(middle, o->max_msa_clusters, o->max_extra_msa, TEMPLATES,
                                            o->n_cycle);
-        if (bytes <= FM_LIMIT_FRAME_BYTES) {
+        if (bytes <= most_bytes) {
             low = middle;
         } else {
             high = middle - 1;
@@ -114,9 +123,9 @@ fm_status fm_chains_open(const fm_chains_options *options, fm_chains **ret_chain
     fm_chains *c = calloc(1, sizeof *c);
     if (!c) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a stream of chains");
     c->options = *options;
-    uint32_t longest = longest_sample(options);
-    c->max_length =
-        options->max_length && options->max_length < longest ? options->max_length : longest;
+    const uint32_t most = options->max_length ? options->max_length : FM_LIMIT_N_RES;
+    c->most_length = longest_sample(options, FM_LIMIT_FRAME_BYTES, most);
+    c->max_length = longest_sample(options, first_bytes, c->most_length);
     fm_status status = open_feed(c, reterr);
     if (!status) status = count_chains(c, reterr);
     if (status) {
@@ -170,8 +179,8 @@ static fm_status hold(fm_chains *c, const fm_loaded *loaded, fm_error *reterr) {
     fm_sample_encode(sample, chain->memory);
     c->held_bytes += chain->bytes;
     if (sample->n_res < sample->n_res_chain) {
-        snprintf(chain->why, sizeof chain->why, "it has %u residues, and at most %u are taken",
-                 sample->n_res_chain, c->max_length);
+        snprintf(chain->why, sizeof chain->why, "it has %u residues, and at most %u are taken%s",
+                 sample->n_res_chain, c->most_length, c->why_not_longer);
         chain->status = FM_ERR_LIMIT;
     }
     return FM_OK;
@@ -186,13 +195,51 @@ static fm_status next_loaded(fm_chains *c, fm_loaded *ret_loaded, fm_error *rete
     return status;
 }
 
-/* Receives the next chain. */
+/* Opens the stream, with the earlier bound if the server or this host has no memory for the new
+ * one; longer chains are then refused. */
+static fm_status open_for_next(fm_chains *c, fm_error *reterr) {
+    fm_error why = {.status = FM_OK};
+    fm_status status = open_feed(c, &why);
+    const bool is_too_large =
+        status == FM_ERR_UNSUPPORTED || status == FM_ERR_USAGE || status == FM_ERR_NOMEM;
+    if (is_too_large && c->before_length) {
+        c->max_length = c->most_length = c->before_length;
+        snprintf(c->why_not_longer, sizeof c->why_not_longer, "; %s", why.message);
+        status = open_feed(c, &why);
+    }
+    if (status && reterr) *reterr = why;
+    c->before_length = 0;
+    return status;
+}
+
+/* Whether the stream has cut a chain that a larger bound lets through. */
+static bool wants_larger_bound(const fm_chains *c, const fm_loaded *loaded) {
+    const fm_sample *s = loaded->sample;
+    return s && s->n_res < s->n_res_chain && s->n_res_chain <= c->most_length;
+}
+
+/* Closes the stream. The next one takes chains of n_res residues, and at least twice as long ones
+ * as before, so that few streams are opened. */
+static void raise_bound(fm_chains *c, uint32_t n_res) {
+    const uint32_t twice = c->max_length < c->most_length / 2 ? 2 * c->max_length : c->most_length;
+    close_feed(c);
+    c->before_length = c->max_length;
+    c->max_length = n_res > twice ? n_res : twice;
+}
+
+/* Receives the next chain, or raises the bound of the stream for it. */
 static fm_status receive_one(fm_chains *c, fm_error *reterr) {
     fm_loaded loaded;
     if (c->is_open && c->token.watermark != next_index(c)) close_feed(c);
-    fm_status status = c->is_open ? FM_OK : open_feed(c, reterr);
+    fm_status status = c->is_open ? FM_OK : open_for_next(c, reterr);
     if (!status) status = next_loaded(c, &loaded, reterr);
     if (status) return status;
+    if (wants_larger_bound(c, &loaded)) {
+        const uint32_t n_res = loaded.sample->n_res_chain;
+        fm_loader_release(c->feed.loader, &loaded);
+        raise_bound(c, n_res);
+        return FM_OK;
+    }
     status = loaded.index < c->n_snapshot
                  ? hold(c, &loaded, reterr)
                  : fm_fail(reterr, FM_ERR_PROTOCOL, "the server sent chain %llu of %u",

@@ -7,7 +7,8 @@
  *     fm_chains_decode        decodes a chain of the piece
  *
  * A chain that the server cannot prepare, or that is too long, is part of its piece with the
- * reason. */
+ * reason. A stream begins with samples of up to 256 MiB, which are 1,000 residues with 508 + 5,120
+ * rows and four cycles, and is opened again for a longer chain. */
 #ifndef FM_TRAINER_CHAINS_H
 #define FM_TRAINER_CHAINS_H
 

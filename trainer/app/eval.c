@@ -7,9 +7,11 @@
 #include "proto/base/histogram.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
+#include "proto/base/program.h"
 #include "trainer/app/eval_follow.h"
 #include "trainer/app/evaluation.h"
 #include "trainer/app/private_server.h"
+#include "trainer/app/results_folder.h"
 #include "trainer/app/stop.h"
 
 #include <limits.h>
@@ -18,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_PARTIAL = 3, N_SHOWN = 10 };
+enum { N_SHOWN = 10 };
 
 static const char program[] = "foldmill eval";
 
@@ -27,7 +29,8 @@ static const char description[] =
     "Nothing is cropped, masked or dropped, and each chain has the same cycles and the\n"
     "best templates, so the same checkpoint, chains and seed give the same numbers.\n\n"
     "The settings come from the checkpoint. DIR is written when all chains are done.\n"
-    "A DIR with an earlier evaluation is refused without --replace:\n\n"
+    "A DIR with an earlier evaluation is refused without --replace. A cache, a dataset and\n"
+    "the folder of a training run are always refused. DIR gets these files:\n\n"
     "  chains.csv       a row for each chain: lDDT-CA, lDDT, RMSD, TM, GDT, pLDDT,\n"
     "                   losses\n"
     "  summary.json     means, calibration of pLDDT, chains that failed\n"
@@ -51,13 +54,6 @@ typedef struct eval_settings {
     double device_gib;
     bool replace, quiet;
 } eval_settings;
-
-static int report(const fm_error *error) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
-    fm_error_format(error, text, sizeof text);
-    fprintf(stderr, "%s: %s\n", program, text);
-    return error->status == FM_ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
-}
 
 /* -- options */
 
@@ -126,12 +122,12 @@ static fm_status parse(eval_settings *set, int argc, char **argv, fm_error *rete
         {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "print only the summary, no progress",
          .letter = 'q'},
         {0}};
-    const fm_command command = {
-        .program = program,
-        .arguments = "--checkpoint FILE --data URL | --cache DIR --out DIR [options]",
-        .summary = "score a checkpoint on the chains of a snapshot",
-        .description = description,
-        .options = options};
+    const fm_command command = {.program = program,
+                                .arguments =
+                                    "--checkpoint FILE --data URL|--cache DIR --out DIR [options]",
+                                .summary = "score a checkpoint on the chains of a snapshot",
+                                .description = description,
+                                .options = options};
     int n_positional;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, reterr);
     if (!status) status = check(set, reterr);
@@ -291,15 +287,18 @@ static fm_status start_server(eval_settings *set, fm_private_server **ret_server
     return status;
 }
 
-/* Refuses a folder that has an evaluation, before any work is done for it. */
+/* Refuses a folder that has an evaluation or belongs to something else, before any work is done for
+ * it. */
 static fm_status check_folder(const eval_settings *set, fm_error *reterr) {
     char path[PATH_MAX];
-    if (set->follow || set->replace) return FM_OK;
+    if (set->follow) return FM_OK;
+    fm_status status = fm_results_folder_check(set->out, reterr);
+    if (status || set->replace) return status;
     if (snprintf(path, sizeof path, "%s/summary.json", set->out) >= (int)sizeof path) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
     fm_path_kind kind;
-    fm_status status = fm_path_look(path, &kind, reterr);
+    status = fm_path_look(path, &kind, reterr);
     if (status || kind == FM_PATH_ABSENT) return status;
     return fm_fail_in(reterr, FM_ERR_EXISTS, path,
                       "the folder has an evaluation already; give another --out, or --replace");
@@ -332,7 +331,7 @@ int fm_eval_main(int argc, char **argv) {
     fm_error error;
     results r = {.step = 0};
     fm_status status = parse(&set, argc, argv, &error);
-    if (status) return status == FM_ERR_CANCELLED ? EXIT_OK : report(&error);
+    if (status) return status == FM_ERR_CANCELLED ? FM_EXIT_OK : fm_program_report(program, &error);
     if (set.follow) {
         fm_stop_catch(false); /* the run speaks */
     } else {
@@ -341,16 +340,16 @@ int fm_eval_main(int argc, char **argv) {
     }
     status = fm_arena_init(&r.arena, (size_t)1 << 30, &error);
     if (!status) status = evaluate(&set, &r, &error);
-    int code = EXIT_OK;
+    int code = FM_EXIT_OK;
     if (status == FM_ERR_CANCELLED) {
-        code = set.follow ? EXIT_OK : 128 + fm_stop_signal();
+        code = set.follow ? FM_EXIT_OK : 128 + fm_stop_signal();
     } else if (status) {
-        code = report(&error);
+        code = fm_program_report(program, &error);
     } else {
         print_summary(&r.summary, set.against ? &r.then : NULL);
         printf("outputs   %s/summary.json, %.1f s\n", set.out, r.seconds);
         print_failed(&r.table);
-        code = r.summary.n_failed ? EXIT_PARTIAL : EXIT_OK;
+        code = r.summary.n_failed ? FM_EXIT_PARTIAL : FM_EXIT_OK;
     }
     fm_eval_table_release(&r.table);
     fm_arena_fini(&r.arena);

@@ -1,6 +1,7 @@
 /* main.c: the `foldmill-train` program: finds the command, runs it, and checks that its results
  * could be written. It has the commands that need the model. */
 #include "proto/base/machine.h"
+#include "proto/base/program.h"
 #include "trainer/app/eval.h"
 #include "trainer/app/predict.h"
 #include "trainer/app/train.h"
@@ -11,8 +12,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static bool is_one_of(const char *word, const char *name, const char *letter) {
     return strcmp(word, name) == 0 || strcmp(word, letter) == 0;
@@ -33,7 +32,7 @@ static void print_usage(FILE *out) {
 
 static int print_version(void) {
     printf("foldmill-train %s\n", FM_VERSION);
-    return EXIT_OK;
+    return FM_EXIT_OK;
 }
 
 static int run(int argc, char **argv) {
@@ -45,12 +44,12 @@ static int run(int argc, char **argv) {
                     {"import", fm_import_main},   {"export-weights", fm_export_weights_main}};
     if (argc < 2) {
         print_usage(stderr);
-        return EXIT_USAGE;
+        return FM_EXIT_USAGE;
     }
     if (is_one_of(argv[1], "--version", "-V")) return print_version();
     if (is_one_of(argv[1], "--help", "-h")) {
         print_usage(stdout);
-        return EXIT_OK;
+        return FM_EXIT_OK;
     }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(argv[1], commands[i].name) != 0) continue;
@@ -60,7 +59,7 @@ static int run(int argc, char **argv) {
     fprintf(stderr,
             "foldmill-train: unknown command '%s'; foldmill-train --help lists the commands\n",
             argv[1]);
-    return EXIT_USAGE;
+    return FM_EXIT_USAGE;
 }
 
 /* Results go to standard output, which may be a full disk. */
@@ -71,5 +70,5 @@ int main(int argc, char **argv) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
     fprintf(stderr, "foldmill-train: cannot write the results to standard output: %s\n",
             errno ? strerror(errno) : "write error");
-    return code == EXIT_OK ? EXIT_FAILED : code;
+    return code == FM_EXIT_OK ? FM_EXIT_FAILED : code;
 }

@@ -16,6 +16,7 @@ typedef struct fm_network {
     fm_status (*draw)(fm_params *params, uint64_t seed, fm_error *reterr);
     int n_term;                      /* losses; a sample's results have them in this order */
     const char *(*term_name)(int i); /* in metrics */
+    int lddt_term; /* the loss that is 1 minus an lDDT, which metrics have as `lddt`; -1: none */
 } fm_network;
 
 const fm_network *fm_network_of(const fm_train_config *config);

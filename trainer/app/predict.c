@@ -5,15 +5,17 @@
 #include "proto/base/histogram.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
+#include "proto/base/program.h"
+#include "proto/limits.h"
 #include "proto/template_date.h"
 #include "trainer/app/choose_device.h"
-#include "trainer/app/predict_folder.h"
+#include "trainer/app/folder_lock.h"
 #include "trainer/app/predict_inputs.h"
 #include "trainer/app/predict_pages.h"
 #include "trainer/app/predict_ranks.h"
 #include "trainer/app/predict_run.h"
 #include "trainer/app/predict_tables.h"
-#include "trainer/app/resume.h"
+#include "trainer/app/results_folder.h"
 #include "trainer/app/stop.h"
 #include "trainer/backend/cpu_threads.h"
 #include "trainer/predict/chain_file.h"
@@ -26,7 +28,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_PARTIAL = 3 };
 enum { MOST_INPUTS = 1 << 20, N_SHOWN = 10, MOST_RANKS = 64 };
 
 static const char predict_description[] =
@@ -65,6 +66,7 @@ static const char distill_description[] =
     "Predicts each chain of a cache once, for self-distillation, and keeps the structures\n"
     "in which the model is confident. DIR becomes a dataset of predictions:\n\n"
     "  data/CHAIN.cif          structures whose mean pLDDT is at least --min-plddt\n"
+    "  rejected/CHAIN.cif      the other structures, which the build does not read\n"
     "  confidences/            _scores.json and _run.json of every chain\n"
     "  chains.txt              the names of the kept chains\n"
     "  summary.csv             a row for each chain\n\n"
@@ -78,7 +80,8 @@ static const char distill_description[] =
     "      --device cuda --dtype bf16\n"
     "  foldmill build d --predicted --alignments msas --cache distilled\n"
     "  foldmill train --cache distilled --preset af2-initial --out student\n\n"
-    "Exit codes are those of `foldmill predict`. --resume continues a stopped command.";
+    "Exit codes are those of `foldmill predict`. --resume continues a stopped command. With\n"
+    "another --min-plddt it moves structures and predicts no finished chain again.";
 
 typedef struct predict_settings {
     const char *program; /* "foldmill predict" or "foldmill distill" */
@@ -100,13 +103,6 @@ typedef struct predict_settings {
     char **input;
     char name[FM_PREDICT_MOST_MODELS][FM_LIMIT_NAME_BYTES + 1]; /* of the models */
 } predict_settings;
-
-static int report(const char *program, const fm_error *error) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
-    fm_error_format(error, text, sizeof text);
-    fprintf(stderr, "%s: %s\n", program, text);
-    return error->status == FM_ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
-}
 
 /* -- options */
 
@@ -323,11 +319,13 @@ static void list_options(predict_settings *set, fm_option out[MOST_OPTIONS]) {
         {"seeds", FM_OPTION_STRING, &set->seeds, "LIST",
          .help = "seeds that choose the MSA rows, one prediction for each (0)"},
         {"msa-clusters", FM_OPTION_U64, &set->n_cluster, "N",
-         .help = "clustered MSA rows (as a checkpoint says; else 508)", .min = 1, .max = 65536},
+         .help = "clustered MSA rows (as a checkpoint says; else 508)", .min = 1,
+         .max = FM_LIMIT_N_CLUSTER},
         {"extra-msa", FM_OPTION_U64, &set->n_extra, "N",
-         .help = "extra MSA rows (as a checkpoint says; else 5120)", .min = 1, .max = 1048576},
+         .help = "extra MSA rows (as a checkpoint says; else 5120)", .min = 1,
+         .max = FM_LIMIT_N_EXTRA},
         {"min-plddt", FM_OPTION_F64, &set->min_plddt, "P",
-         .help = "write structures whose mean pLDDT is at least this (70)"},
+         .help = "keep structures whose mean pLDDT is at least this (70)"},
         {"resume", FM_OPTION_FLAG, &set->resume, NULL,
          .help = "keep predictions that an earlier command finished"},
         {"pdb", FM_OPTION_FLAG, &set->pdb, NULL, .help = "also write PDB files"},
@@ -571,7 +569,7 @@ static fm_predict_run_options run_options(const predict_settings *set, const pre
 
 /* Prints the last line of a command that has done its work. */
 static void print_outputs(const predict_settings *set, const fm_predict_run_options *options,
-                          const fm_predict_pace *pace, double all_s) {
+                          const fm_results *results, const fm_predict_pace *pace, double all_s) {
     printf("outputs   %s/summary.csv, %llu prediction%s", set->out,
            (unsigned long long)pace->n_done, fm_plural(pace->n_done));
     if (pace->n_resumed) printf(" (%llu done earlier)", (unsigned long long)pace->n_resumed);
@@ -579,7 +577,7 @@ static void print_outputs(const predict_settings *set, const fm_predict_run_opti
         printf(", %u input%s refused", options->n_refused, fm_plural(options->n_refused));
     }
     printf(", %.1f s", all_s);
-    bool has_rate = set->distils && pace->n_done > pace->n_resumed;
+    bool has_rate = set->distils && pace->n_done > pace->n_resumed + fm_results_n_failed(results);
     if (has_rate) printf(", %.0f an hour", hourly_rate(pace));
     fputc('\n', stdout);
 }
@@ -610,7 +608,7 @@ static fm_status run(predict_settings *set, const predict_models *models, fm_pre
         } else {
             print_best(results);
         }
-        print_outputs(set, &options, &p.pace, all_s);
+        print_outputs(set, &options, results, &p.pace, all_s);
     }
     return status;
 }
@@ -641,14 +639,14 @@ static fm_status prepare_and_run(predict_settings *set, const predict_models *mo
     const fm_predict_inputs_options options = inputs_options(set, NULL);
     fm_predict_inputs *inputs = NULL;
     uint64_t begin_ns = fm_clock_ns();
-    int lock = -1;
-    fm_status status = fm_resume_lock(set->out, &lock, reterr);
+    fm_folder_lock lock = {.fd = -1};
+    fm_status status = fm_folder_lock_take(set->out, &lock, reterr);
     if (!status) status = fm_predict_inputs_open(&options, &inputs, reterr);
     double inputs_s = (double)(fm_clock_ns() - begin_ns) * 1e-9;
     if (!status) (void)fm_predict_inputs_refused(inputs, ret_refused);
     if (!status) status = run(set, models, inputs, inputs_s, results, reterr);
     fm_predict_inputs_close(inputs);
-    if (lock >= 0) close(lock);
+    fm_folder_lock_end(set->out, &lock);
     return status;
 }
 
@@ -657,7 +655,7 @@ static fm_status check_and_run(predict_settings *set, fm_results *results, uint3
                                fm_error *reterr) {
     predict_models *models = calloc(1, sizeof *models);
     if (!models) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the models' settings");
-    fm_status status = fm_predict_folder_check(set->out, reterr);
+    fm_status status = fm_results_folder_check(set->out, reterr);
     if (!status) status = look_at_models(set, models, reterr);
     if (!status) status = prepare_and_run(set, models, results, ret_refused, reterr);
     free(models);
@@ -693,8 +691,8 @@ static int run_rank(predict_settings *set, const char *server) {
     predict_models *models = calloc(1, sizeof *models);
     fm_status status = models ? predict_as_rank(set, models, server, &error) : FM_ERR_NOMEM;
     free(models);
-    if (status == FM_ERR_USAGE) return EXIT_USAGE;
-    return status ? EXIT_FAILED : EXIT_OK;
+    if (status == FM_ERR_USAGE) return FM_EXIT_USAGE;
+    return status ? FM_EXIT_FAILED : FM_EXIT_OK;
 }
 
 /* Predicts as the only process, or as the command that starts the ranks. */
@@ -704,14 +702,14 @@ static int run_alone(predict_settings *set, const char *farewell) {
     uint32_t n_refused = 0;
     fm_stop_catch_saying(farewell);
     fm_status status = check_and_run(set, &results, &n_refused, &error);
-    int code = EXIT_OK;
+    int code = FM_EXIT_OK;
     if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
         code = 128 + fm_stop_signal();
     } else if (status) {
-        code = report(set->program, &error);
+        code = fm_program_report(set->program, &error);
     } else {
         print_failed(set->program, &results);
-        code = n_refused || fm_results_n_failed(&results) ? EXIT_PARTIAL : EXIT_OK;
+        code = n_refused || fm_results_n_failed(&results) ? FM_EXIT_PARTIAL : FM_EXIT_OK;
     }
     fm_results_release(&results);
     return code;
@@ -722,15 +720,15 @@ static int run_command(predict_settings *set, const char *farewell, int argc, ch
     char **line = calloc((size_t)argc + 1, sizeof *line); /* parsing moves the words of argv */
     if (!line) {
         fm_fail(&error, FM_ERR_NOMEM, "no memory for the command line");
-        return report(set->program, &error);
+        return fm_program_report(set->program, &error);
     }
     memcpy(line, argv, (size_t)argc * sizeof *line);
     set->ranks = (fm_predict_ranks_options){.program = set->program, .argc = argc, .argv = line};
     fm_status status = parse(set, argc, argv, &error);
     const char *server = fm_predict_rank_server();
-    int code = EXIT_OK;
+    int code = FM_EXIT_OK;
     if (status) {
-        code = status == FM_ERR_CANCELLED ? EXIT_OK : report(set->program, &error);
+        code = status == FM_ERR_CANCELLED ? FM_EXIT_OK : fm_program_report(set->program, &error);
     } else {
         fm_cpu_use_threads((int)set->threads);
         code = server ? run_rank(set, server) : run_alone(set, farewell);

@@ -4,6 +4,7 @@
 #include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "proto/base/json_tree.h"
+#include "proto/base/program.h"
 #include "trainer/app/beside.h"
 #include "trainer/app/private_server.h"
 #include "trainer/app/stop.h"
@@ -58,7 +59,7 @@ static fm_status take_report(fm_predict_inputs *in, const char *text, size_t byt
 
 /* Runs `foldmill featurize` for the files. */
 static fm_status make_cache(fm_predict_inputs *in, fm_error *reterr) {
-    enum { MOST_OPTIONS = 16, EXIT_OK = 0, EXIT_USAGE = 2, EXIT_PARTIAL = 3 };
+    enum { MOST_OPTIONS = 16 };
     const fm_predict_inputs_options *o = &in->options;
     char **argv = calloc(o->n_input + MOST_OPTIONS, sizeof *argv), *text, jobs[32];
     size_t n = 0, bytes;
@@ -88,14 +89,14 @@ static fm_status make_cache(fm_predict_inputs *in, fm_error *reterr) {
     status = take_report(in, text, bytes, reterr);
     free(text);
     if (status) return status;
-    if (code == EXIT_OK || code == EXIT_PARTIAL) return FM_OK;
+    if (code == FM_EXIT_OK || code == FM_EXIT_PARTIAL) return FM_OK;
     if (in->n_refused) {
         if (o->n_input == 1) {
             return fm_fail(reterr, FM_ERR_DATA, "the only input cannot be predicted");
         }
         return fm_fail(reterr, FM_ERR_DATA, "none of the %u inputs can be predicted", o->n_input);
     }
-    return fm_fail(reterr, code == EXIT_USAGE ? FM_ERR_USAGE : FM_ERR_IO,
+    return fm_fail(reterr, code == FM_EXIT_USAGE ? FM_ERR_USAGE : FM_ERR_IO,
                    "the inputs cannot be prepared; the line above says why");
 }
 

@@ -37,26 +37,6 @@ static fm_status hash_file(const char *path, fm_sha256 *ret_hash, fm_error *rete
     return status;
 }
 
-/* A folder is not a file of weights, but that of a run contains some: the message names the newest.
- */
-static fm_status refuse_folder(const char *path, fm_error *reterr) {
-    fm_path_kind kind;
-    fm_checkpoint_place place;
-    char newest[FM_CHECKPOINT_PATH_BYTES];
-    fm_status status = fm_path_look(path, &kind, reterr);
-    if (status || kind != FM_PATH_FOLDER) return status;
-    if (!fm_checkpoint_find(path, FM_CHECKPOINT_END, &place, NULL) &&
-        !fm_checkpoint_path(path, place, newest, NULL)) {
-        return fm_fail_in(reterr, FM_ERR_USAGE, path,
-                          "found the folder of a training run, expected a file; its newest "
-                          "checkpoint is %s",
-                          newest);
-    }
-    return fm_fail_in(reterr, FM_ERR_USAGE, path,
-                      "found a folder, expected a file of weights: a checkpoint of foldmill, an "
-                      ".npz of AlphaFold, or safetensors with OpenFold's names");
-}
-
 /* -- sizes */
 
 /* The settings that a checkpoint stores. FM_ERR_UNSUPPORTED for a file of another kind. */
@@ -122,7 +102,11 @@ fm_status fm_predict_model_look(const fm_predict_model_options *options,
                                 fm_predict_model *ret_model, fm_error *reterr) {
     fm_arena arena;
     *ret_model = (fm_predict_model){.infer = NULL};
-    fm_status status = refuse_folder(options->path, reterr);
+    fm_status status = fm_checkpoint_refuse_folder(
+        options->path,
+        "a file of weights: a checkpoint of foldmill, an .npz of AlphaFold, or safetensors with "
+        "OpenFold's names",
+        reterr);
     if (!status) status = fm_arena_init(&arena, arena_bytes, reterr);
     if (status) return status;
     status = is_checkpoint(options->path)

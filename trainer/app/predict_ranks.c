@@ -7,6 +7,7 @@
 #include "trainer/app/private_server.h"
 #include "trainer/app/ranks.h"
 #include "trainer/app/stop.h"
+#include "trainer/dist/board.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -200,7 +201,9 @@ static fm_status meet(fm_predict_rank *rank, const fm_predict_ranks_options *opt
     if (status || options->dap == 1) return status;
     status = fm_ranks_open(rank->program, &of_group, &layout, &rank->ranks, reterr);
     if (status) return status;
-    return fm_ranks_join(rank->ranks, device, kernels, &rank->groups, reterr);
+    status = fm_ranks_join(rank->ranks, device, kernels, &rank->groups, reterr);
+    if (!status && rank->groups->entry) atomic_store(&rank->groups->entry->predicts, 1);
+    return status;
 }
 
 fm_status fm_predict_rank_open(const fm_predict_ranks_options *options, const char *device,
@@ -238,7 +241,7 @@ fm_status fm_predict_rank_open(const fm_predict_ranks_options *options, const ch
 }
 
 void fm_predict_rank_fail(fm_predict_rank *rank, const fm_error *error) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char text[FM_ERROR_TEXT_BYTES];
     if (rank->ranks) {
         fm_ranks_fail(rank->ranks, error);
         return;

@@ -66,9 +66,9 @@ fm_status fm_predict_path(const fm_predict_run_options *options, const char *cha
     return check_fits(options, n, out_bytes, reterr);
 }
 
-/* Finds the folder of a distilled chain's files, "data" or "confidences". `foldmill build` reads
- * each dataset from a separate folder, where names have no prefix. So each dataset gets a folder.
- */
+/* Finds the folder of a distilled chain's files: "data", "rejected" or "confidences". `foldmill
+ * build` reads each dataset from a separate folder, where names have no prefix. So each dataset
+ * gets a folder. */
 static fm_status distilled_folder(const predictor *p, const char *chain, const char *leaf,
                                   char out[PATH_BYTES], fm_error *reterr) {
     const char *root = p->options->out;
@@ -82,41 +82,49 @@ static fm_status distilled_folder(const predictor *p, const char *chain, const c
     return check_fits(p->options, n, PATH_BYTES, reterr);
 }
 
-/* Finds the path of a file of the current prediction. */
-static fm_status path_of(const predictor *p, const char *chain, const char *ending,
-                         char out[PATH_BYTES], fm_error *reterr) {
-    const fm_predict_run_options *o = p->options;
+static fm_status distilled_path(const predictor *p, const char *chain, const char *leaf,
+                                const char *ending, char out[PATH_BYTES], fm_error *reterr) {
     char folder[PATH_BYTES], name[FM_CHAIN_FILE_MOST + 1];
     size_t unused;
-    if (!o->distils) {
-        return fm_predict_path(o, chain, &p->results->run[p->run], ending, out, PATH_BYTES, reterr);
-    }
-    bool is_structure = strcmp(ending, ".cif") == 0;
-    fm_status status =
-        distilled_folder(p, chain, is_structure ? "data" : "confidences", folder, reterr);
+    fm_status status = distilled_folder(p, chain, leaf, folder, reterr);
     if (status) return status;
     fm_chain_file_name(fm_chain_in_dataset(chain, &unused), name);
     int n = snprintf(out, PATH_BYTES, "%s/%s%s", folder, name, ending);
-    return check_fits(o, n, PATH_BYTES, reterr);
+    return check_fits(p->options, n, PATH_BYTES, reterr);
+}
+
+/* Finds the path of a file of the current prediction, which is not its structure. */
+static fm_status path_of(const predictor *p, const char *chain, const char *ending,
+                         char out[PATH_BYTES], fm_error *reterr) {
+    const fm_predict_run_options *o = p->options;
+    if (o->distils) return distilled_path(p, chain, "confidences", ending, out, reterr);
+    return fm_predict_path(o, chain, &p->results->run[p->run], ending, out, PATH_BYTES, reterr);
+}
+
+/* Finds the path of a structure. A distillation has two: of a kept and of a rejected one. */
+static fm_status structure_path(const predictor *p, const char *chain, bool is_kept,
+                                char out[PATH_BYTES], fm_error *reterr) {
+    if (!p->options->distils) return path_of(p, chain, ".cif", out, reterr);
+    return distilled_path(p, chain, is_kept ? "data" : "rejected", ".cif", out, reterr);
 }
 
 /* -- what a prediction was made from */
 
-/* Whether a prediction's structure is written. */
+/* Whether a prediction's structure is one of the results; a distillation rejects some. */
 static bool is_kept(const predictor *p, double mean_plddt) {
     return !p->options->distils || mean_plddt >= p->options->least_plddt;
 }
 
-/* Formats a digest of the inputs, weights and settings of a prediction. */
+/* Formats a digest of the inputs, weights and settings of a prediction. The least pLDDT is none of
+ * them, because it only decides where a structure is stored. */
 static void format_key(const predictor *p, const fm_sample *sample, char out[FM_SHA256_HEX]) {
-    static const char title[] = "foldmill prediction 3\n";
+    static const char title[] = "foldmill prediction 4\n";
     const fm_predict_run_options *o = p->options;
     char settings[320];
-    int n = snprintf(settings, sizeof settings, "%u %a %d %d %d %a %s %s %s %d %llu", o->n_recycle,
+    int n = snprintf(settings, sizeof settings, "%u %a %d %d %d %s %s %s %d %llu", o->n_recycle,
                      o->model[0].recycle_tol, (int)o->model[0].dropout, (int)o->writes_pdb,
-                     (int)o->distils, o->least_plddt, o->model[0].device, o->model[0].dtype,
-                     o->software, (int)o->model[0].set,
-                     (unsigned long long)p->results->run[p->run].seed);
+                     (int)o->distils, o->model[0].device, o->model[0].dtype, o->software,
+                     (int)o->model[0].set, (unsigned long long)p->results->run[p->run].seed);
     if (o->model[0].n_draw > 1) {
         n +=
             snprintf(settings + n, sizeof settings - (size_t)n, " ensemble %u", o->model[0].n_draw);
@@ -184,12 +192,23 @@ static fm_status write_run(predictor *p, const fm_prediction *prediction, const 
     return fm_text_file_commit(&file, path, reterr);
 }
 
-/* Returns whether a prediction's structure exists. A missing one is predicted again. */
-static bool has_structure(const predictor *p, const char *chain) {
-    char path[PATH_BYTES];
+static bool is_file(const char *path) {
     fm_path_kind kind;
-    return !path_of(p, chain, ".cif", path, NULL) && !fm_path_look(path, &kind, NULL) &&
-           kind == FM_PATH_FILE;
+    return !fm_path_look(path, &kind, NULL) && kind == FM_PATH_FILE;
+}
+
+/* Returns whether a prediction's structure exists, and moves it where it belongs: with another
+ * least pLDDT, a kept structure may have been rejected and the reverse. A missing one is predicted
+ * again. The first rank of a group moves files while the others look for them, so all look at the
+ * place first from where a file may be moved. */
+static bool has_structure(const predictor *p, const char *chain, double mean_plddt) {
+    char from[PATH_BYTES], to[PATH_BYTES];
+    const bool keeps = is_kept(p, mean_plddt);
+    if (structure_path(p, chain, keeps, to, NULL)) return false;
+    if (p->options->distils && !structure_path(p, chain, !keeps, from, NULL) && is_file(from)) {
+        return p->options->only_computes || rename(from, to) == 0;
+    }
+    return is_file(to);
 }
 
 /* Reads an earlier prediction with the same key. Returns false if there is none. */
@@ -204,7 +223,7 @@ static bool take_earlier(predictor *p, const char *chain, const char *key, fm_re
     fm_arena_rewind(&p->arena, mark);
     const char *had = fm_json_get_text(fm_json_get_member(tree, "key"));
     double plddt = fm_json_get_number(fm_json_get_member(tree, "mean_plddt"), NAN);
-    found = had && strcmp(had, key) == 0 && (!is_kept(p, plddt) || has_structure(p, chain));
+    found = had && strcmp(had, key) == 0 && has_structure(p, chain, plddt);
     if (found) {
         int64_t n_cycle = 0;
         (void)fm_json_get_integer(fm_json_get_member(tree, "cycles"), &n_cycle);
@@ -288,6 +307,20 @@ static fm_status remove_file(const char *path, const fm_prediction *ignored, fm_
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot remove: %s", strerror(errno));
 }
 
+/* Writes the structure, and removes one that an earlier command stored in the other folder. */
+static fm_status write_structure(const predictor *p, const fm_prediction *prediction,
+                                 fm_error *reterr) {
+    char path[PATH_BYTES];
+    const bool keeps = is_kept(p, prediction->mean_plddt);
+    fm_status status = FM_OK;
+    if (p->options->distils) {
+        status = structure_path(p, prediction->chain, !keeps, path, reterr);
+        if (!status) status = remove_file(path, NULL, reterr);
+    }
+    if (!status) status = structure_path(p, prediction->chain, keeps, path, reterr);
+    return status ? status : fm_prediction_write_cif(path, prediction, reterr);
+}
+
 /* Writes the files of a prediction, and removes those that an earlier command wrote and this one
  * does not: they belong to other weights or settings. _run.json goes first, so that no kill leaves
  * one that vouches for files of two commands. */
@@ -300,7 +333,6 @@ static fm_status write_prediction(const predictor *p, const fm_prediction *predi
         writer *write;
         bool is_wanted;
     } files[] = {{"_run.json", NULL, false}, /* written last, by write_run */
-                 {".cif", fm_prediction_write_cif, is_kept(p, prediction->mean_plddt)},
                  {".pdb", fm_prediction_write_pdb, o->writes_pdb && !o->distils},
                  {"_scores.json", fm_prediction_write_scores, true},
                  {"_pae.json", fm_prediction_write_pae, prediction->pae && !o->distils},
@@ -312,6 +344,7 @@ static fm_status write_prediction(const predictor *p, const fm_prediction *predi
         writer *act = files[i].is_wanted ? files[i].write : remove_file;
         status = path_of(p, prediction->chain, files[i].ending, path, reterr);
         if (!status) status = act(path, prediction, reterr);
+        if (i == 0 && !status) status = write_structure(p, prediction, reterr);
     }
     return status;
 }
@@ -365,27 +398,33 @@ static fm_status predict(predictor *p, const fm_sample *sample, const fm_result_
 }
 
 static fm_status make_folders(const predictor *p, const char *chain, fm_error *reterr) {
+    static const char *const leaves[] = {"data", "rejected", "confidences"};
     char path[PATH_BYTES];
     fm_status status = FM_OK;
     if (!p->options->distils) {
         status = fm_predict_path(p->options, chain, NULL, "", path, sizeof path, reterr);
         return status ? status : fm_dir_make(path, reterr);
     }
-    status = distilled_folder(p, chain, "data", path, reterr);
-    if (!status) status = fm_dir_make(path, reterr);
-    if (!status) status = distilled_folder(p, chain, "confidences", path, reterr);
-    return status ? status : fm_dir_make(path, reterr);
+    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0] && !status; i++) {
+        status = distilled_folder(p, chain, leaves[i], path, reterr);
+        if (!status) status = fm_dir_make(path, reterr);
+    }
+    return status;
 }
 
 /* Removes what an earlier distillation wrote for a chain that has failed: the build takes every
  * structure of the folder. */
 static fm_status take_back(const predictor *p, const char *chain, fm_error *reterr) {
     if (p->options->only_computes) return FM_OK;
-    static const char *const endings[] = {"_run.json", ".cif", "_scores.json"};
+    static const char *const endings[] = {"_run.json", "_scores.json"};
+    char path[PATH_BYTES];
     fm_status status = FM_OK;
     for (size_t i = 0; i < sizeof endings / sizeof endings[0] && !status; i++) {
-        char path[PATH_BYTES];
         status = path_of(p, chain, endings[i], path, reterr);
+        if (!status) status = remove_file(path, NULL, reterr);
+    }
+    for (int keeps = 0; keeps < 2 && !status; keeps++) {
+        status = structure_path(p, chain, keeps, path, reterr);
         if (!status) status = remove_file(path, NULL, reterr);
     }
     return status;

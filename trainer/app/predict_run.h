@@ -10,9 +10,9 @@
  *     _trace.svg        the path of the chain
  *     _run.json         its inputs, weights, settings and times; written last
  *
- * A distillation writes data/CHAIN.cif, and CHAIN_scores.json and CHAIN_run.json in confidences.
- * Both folders are in OUT, or for the chain DATASET:CHAIN in OUT/DATASET. The names of files are
- * those of trainer/predict/chain_file.h. */
+ * A distillation writes data/CHAIN.cif, or rejected/CHAIN.cif for a mean pLDDT below the limit, and
+ * CHAIN_scores.json and CHAIN_run.json in confidences. These folders are in OUT, or for the chain
+ * DATASET:CHAIN in OUT/DATASET. The names of files are those of trainer/predict/chain_file.h. */
 #ifndef FM_TRAINER_PREDICT_RUN_H
 #define FM_TRAINER_PREDICT_RUN_H
 
@@ -47,7 +47,7 @@ typedef struct fm_predict_run_options {
     bool resumes;         /* keeps predictions whose _run.json has the same inputs */
     bool writes_pdb;
     bool distils;
-    double least_plddt; /* distils: structures of a lower mean are not written */
+    double least_plddt; /* distils: structures of a lower mean are rejected */
     /* Refused inputs, for the summary. */
     const fm_refused_input *refused; /* [n_refused] */
     uint32_t n_refused;

@@ -142,7 +142,7 @@ fm_status fm_ranks_compare(fm_ranks *ranks, const fm_papers *own, fm_status stat
     statement *all = calloc((size_t)ranks->world.size, sizeof *all);
     if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for comparing the ranks");
     if (gethostname(mine.host, sizeof mine.host - 1) < 0) mine.host[0] = '\0';
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char text[FM_ERROR_TEXT_BYTES];
     if (status) {
         fm_error_format(reterr, text, sizeof text);
         snprintf(mine.why, sizeof mine.why, "%s", text);
@@ -210,7 +210,7 @@ void fm_ranks_fail(fm_ranks *ranks, const fm_error *error) {
         if (fm_ranks_is_over(ranks)) return;
         usleep(REASON_US);
     }
-    char text[FM_BOARD_REASON_BYTES], what[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char text[FM_BOARD_REASON_BYTES], what[FM_ERROR_TEXT_BYTES];
     fm_error_format(error, what, sizeof what);
     bool is_named = strncmp(what, "rank ", 5) == 0;
     if (is_named) {

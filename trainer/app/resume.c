@@ -6,48 +6,14 @@
  * trainer. */
 #include "trainer/app/resume.h"
 
-#include "proto/base/file.h"
 #include "proto/base/log.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <time.h>
-#include <unistd.h>
 
 /* Room for the texts of a checkpoint. */
 enum { NOTE_BYTES = 1 << 20 };
-
-fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr) {
-    /* `foldmill top` holds the lock for an instant, to see whether it is free. */
-    enum { N_TRY = 10 };
-    const struct timespec pause = {.tv_nsec = 10000000};
-    char path[PATH_MAX];
-    fm_status status = fm_dir_make(folder, reterr);
-    if (status) return status;
-    if (snprintf(path, sizeof path, "%s/lock", folder) >= (int)sizeof path) {
-        return fm_fail_in(reterr, FM_ERR_LIMIT, folder, "the path is too long");
-    }
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
-    int code = flock(fd, LOCK_EX | LOCK_NB);
-    for (int i = 0; i < N_TRY && code != 0 && errno == EWOULDBLOCK; i++) {
-        nanosleep(&pause, NULL);
-        code = flock(fd, LOCK_EX | LOCK_NB);
-    }
-    if (code != 0 && errno == EWOULDBLOCK) {
-        close(fd);
-        return fm_fail_in(
-            reterr, FM_ERR_EXISTS, folder,
-            "another process is writing into this folder; wait for it or choose another --out");
-    }
-    *ret_fd = fd;
-    return FM_OK;
-}
 
 /* The texts of a state, for a checkpoint. */
 typedef struct state_texts {

@@ -33,11 +33,6 @@ typedef struct fm_resume_options {
     uint32_t n_change;
 } fm_resume_options;
 
-/* Creates the run's folder and locks it for this process until *ret_fd is closed. FM_ERR_EXISTS if
- * another process trains into it. On a file system without locks, no other process is kept out.
- * FM_ERR_IO. */
-FM_MUST_USE fm_status fm_resume_lock(const char *folder, int *ret_fd, fm_error *reterr);
-
 /* Saves the state and removes checkpoints that need not be kept, which are never removed before the
  * new one is complete. No sample may be queued. */
 FM_MUST_USE fm_status fm_resume_save(const fm_resume_options *options,

@@ -148,3 +148,8 @@ fm_status fm_sample_folder_read(fm_sample_folder *f, uint32_t file,
     f->n_read++;
     return FM_OK;
 }
+
+bool fm_is_bad_sample(fm_status status) {
+    return status == FM_ERR_DATA || status == FM_ERR_LIMIT || status == FM_ERR_CORRUPT ||
+           status == FM_ERR_FORMAT || status == FM_ERR_UNSUPPORTED;
+}

@@ -38,4 +38,7 @@ uint32_t fm_sample_folder_file(fm_sample_folder *folder, uint64_t seed, uint64_t
 FM_MUST_USE fm_status fm_sample_folder_read(fm_sample_folder *folder, uint32_t file,
                                             const fm_stored_sample **ret_sample, fm_error *reterr);
 
+/* Whether the error is that of a sample, which a run may skip; other errors end it. */
+bool fm_is_bad_sample(fm_status status);
+
 #endif

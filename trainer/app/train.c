@@ -18,7 +18,9 @@
 #include "proto/base/log.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
+#include "proto/base/program.h"
 #include "trainer/app/begin_from.h"
+#include "trainer/app/check_samples.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/app/gpu_cores.h"
 #include "trainer/app/launch.h"
@@ -36,24 +38,17 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_MISSED = 3 };
-
-static int report(const fm_error *error) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
-    fm_error_format(error, text, sizeof text);
-    fprintf(stderr, "%s: %s\n", fm_train_program, text);
-    return error->status == FM_ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
-}
+enum { EXIT_MISSED = 3 }; /* no score reached --stop-at */
 
 static int show_config(const fm_train_options *set) {
     fm_train_config config;
     fm_error error;
     fm_status status = fm_train_config_load(set->preset, set->config, &config, &error);
-    if (status) return report(&error);
+    if (status) return fm_program_report(fm_train_program, &error);
     char text[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_train_config_format_all(&config, text);
     fputs(text, stdout);
-    return EXIT_OK;
+    return FM_EXIT_OK;
 }
 
 static int help_config(void) {
@@ -61,11 +56,19 @@ static int help_config(void) {
     fm_error error;
     fm_status status = fm_train_config_preset("af2-initial", &af2, &error);
     if (!status) status = fm_train_config_preset("af3-initial", &af3, &error);
-    if (status) return report(&error);
+    if (status) return fm_program_report(fm_train_program, &error);
     static char text[FM_TRAIN_CONFIG_DOCUMENT_BYTES];
     fm_train_config_document(&af2, &af3, text);
     fputs(text, stdout);
-    return EXIT_OK;
+    return FM_EXIT_OK;
+}
+
+static int check_samples(const fm_train_options *set) {
+    fm_error error;
+    uint32_t n_bad;
+    fm_status status = fm_check_samples(set, &n_bad, &error);
+    if (status) return fm_program_report(fm_train_program, &error);
+    return n_bad ? FM_EXIT_FAILED : FM_EXIT_OK;
 }
 
 /* -- opening what a run needs */
@@ -189,7 +192,7 @@ static void summarize(const fm_train_run *run) {
 static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_error *reterr) {
     const fm_train_options *set = run->set;
     uint64_t n_step = run->state.place.step, n_row = 0;
-    fm_status status = fm_resume_lock(set->out, &run->lock, reterr);
+    fm_status status = fm_folder_lock_take(set->out, &run->lock, reterr);
     if (!status) status = fm_metrics_truncate(metrics_path, n_step, &n_row, reterr);
     if (!status && n_row != n_step) {
         fm_log(FM_LOG_WARN, "metrics_incomplete",
@@ -202,6 +205,19 @@ static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_er
     }
     if (!status) status = fm_run_open_ledger(run, reterr);
     return status ? status : fm_metrics_open(metrics_path, &run->metrics, reterr);
+}
+
+/* Removes the files that open_outputs and the work have made for a run that has failed in its first
+ * sample, so that the same command can be given again. */
+static void forget_outputs(const fm_train_run *run) {
+    static const char *const leaves[] = {"metrics.jsonl", "ledger", "eval.jsonl"};
+    const fm_checkpoint_place place = run->state.place;
+    if (run->lock.fd < 0 || run->set->resume || run->is_saved) return;
+    if (place.step || place.n_sample) return;
+    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++) {
+        char path[PATH_MAX];
+        if (snprintf(path, sizeof path, "%s/%s", run->set->out, leaves[i]) < PATH_MAX) unlink(path);
+    }
 }
 
 /* Binds a rank with a GPU to the cores near it. */
@@ -396,27 +412,33 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
 /* Reports the error of one of several ranks: what all know, the first one says. */
 static int report_rank(fm_train_run *run, const fm_error *error) {
     if (!run->is_agreed) fm_ranks_fail(run->ranks, error);
-    if (run->is_agreed && fm_run_is_first(run)) return report(error);
-    return error->status == FM_ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
+    if (run->is_agreed && fm_run_is_first(run)) return fm_program_report(fm_train_program, error);
+    return error->status == FM_ERR_USAGE ? FM_EXIT_USAGE : FM_EXIT_FAILED;
 }
 
 int fm_train_main(int argc, char **argv) {
     fm_train_options set;
     fm_error error = {.status = FM_OK};
     fm_status status = fm_train_options_parse(&set, argc, argv, &error);
-    if (status) return status == FM_ERR_CANCELLED ? EXIT_OK : report(&error);
+    if (status) {
+        return status == FM_ERR_CANCELLED ? FM_EXIT_OK
+                                          : fm_program_report(fm_train_program, &error);
+    }
     if (set.show_config) return show_config(&set);
     if (set.help_config) return help_config();
+    if (set.check_samples) return check_samples(&set);
     fm_train_run *run = calloc(1, sizeof *run);
     if (!run) {
         fm_fail(&error, FM_ERR_NOMEM, "no memory for a run");
-        return report(&error);
+        return fm_program_report(fm_train_program, &error);
     }
-    int code = EXIT_OK;
+    int code = FM_EXIT_OK;
     run->set = &set;
-    run->lock = -1;
+    run->lock.fd = -1;
     status = train_in_place(run, &code, &error);
-    if (status) code = run->ranks ? report_rank(run, &error) : report(&error);
+    if (status) {
+        code = run->ranks ? report_rank(run, &error) : fm_program_report(fm_train_program, &error);
+    }
     bool is_first = fm_run_is_first(run);
     if (status && is_first && run->advice[0]) {
         fprintf(stderr, "%s: %s\n", fm_train_program, run->advice);
@@ -427,7 +449,8 @@ int fm_train_main(int argc, char **argv) {
     fm_event_file_close(run->events);
     fm_ledger_close(run->ledger);
     fm_ledger_release(&run->replay);
-    if (run->lock >= 0) close(run->lock);
+    if (status && is_first) forget_outputs(run);
+    fm_folder_lock_end(set.out, &run->lock);
     fm_run_release_ranks(run);
     free(run);
     return code;

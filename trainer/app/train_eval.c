@@ -105,6 +105,7 @@ fm_status fm_run_check_evaluator(const fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
     place p;
     fm_status status = check_gate(run, reterr);
+    if (!status && set->stop_at) status = fm_evaluator_check_target(set->stop_at, reterr);
     if (status) return status;
     if (!fm_run_eval_every(run)) {
         if (!set->stop_at) return FM_OK;
@@ -125,8 +126,7 @@ fm_status fm_run_check_evaluator(const fm_train_run *run, fm_error *reterr) {
                        "--eval-every scores structures, and the model has no structure module "
                        "([model] n_structure_iteration = 0)");
     }
-    if (set->stop_at) status = fm_evaluator_check_target(set->stop_at, reterr);
-    return status ? status : find_place(set, &p, reterr);
+    return find_place(set, &p, reterr);
 }
 
 /* -- starting */

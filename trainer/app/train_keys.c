@@ -1,6 +1,8 @@
 /* train_keys.c: the table of all settings; see train_keys.h. */
 #include "trainer/app/train_keys.h"
 
+#include "proto/limits.h"
+
 #include <assert.h>
 #include <stddef.h>
 
@@ -202,9 +204,10 @@ const fm_train_key fm_train_keys[] = {
     {"data", "max_msa_clusters", "rows",
      "MSA cluster rows of a sample; n_template rows of template torsion angles come on "
      "top.",
-     FM_KEY_INTEGER, AT(data.max_msa_clusters), .min = 1, .max = 65536, .of = FM_KEY_AF2},
+     FM_KEY_INTEGER, AT(data.max_msa_clusters), .min = 1, .max = FM_LIMIT_N_CLUSTER,
+     .of = FM_KEY_AF2},
     {"data", "max_extra_msa", "rows", "Extra MSA rows of a sample.", FM_KEY_INTEGER,
-     AT(data.max_extra_msa), .min = 1, .max = 1048576, .of = FM_KEY_AF2},
+     AT(data.max_extra_msa), .min = 1, .max = FM_LIMIT_N_EXTRA, .of = FM_KEY_AF2},
     {"data", "max_cycle", "cycles",
      "Largest number of recycling cycles; each step draws its number from 1 to this one.",
      FM_KEY_INTEGER, AT(data.max_cycle), .min = 1, .max = 21},

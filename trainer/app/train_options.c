@@ -81,6 +81,8 @@ static const char description[] =
          .help = "start a server of this cache for the run"},                                      \
         {"samples", FM_OPTION_STRING, &(set)->samples, "DIR",                                      \
          .help = "stored samples of complexes, for a model of af3"},                               \
+        {"check-samples", FM_OPTION_FLAG, &(set)->check_samples, NULL,                             \
+         .help = "read them all, print what is wrong with each, and end"},                         \
         {"snapshot", FM_OPTION_STRING, &(set)->snapshot, "NAME",                                   \
          .help = "the snapshot to train on (all, or the server's first)"},                         \
         {"jobs",                                                                                   \

@@ -435,8 +435,10 @@ static fm_status finish_step(fm_train_run *run, double rate, bool is_updated, fm
     uint32_t n_counted = run->state.sums.n_counted;
     if (!is_updated && n_counted > 0) {
         run->is_torn = true; /* until all parts of the sum have come */
-        rate = rounds_of(run)->update(run, n_counted);
+        fm_status status = run->work->update(run, n_counted, reterr);
+        if (status) return agree_to_fail(run, status);
         run->is_torn = fm_ranks_is_over(run->ranks);
+        rate = fm_run_rate(run);
     }
     if (run->is_torn) return fm_fail(reterr, FM_ERR_CLOSED, "the update was not completed");
     fm_status status = fm_run_finish_step(run, rate, reterr);

@@ -10,6 +10,7 @@
 #include "trainer/app/divergence.h"
 #include "trainer/app/evaluator.h"
 #include "trainer/app/feed.h"
+#include "trainer/app/folder_lock.h"
 #include "trainer/app/ledger.h"
 #include "trainer/app/private_server.h"
 #include "trainer/app/progress.h"
@@ -61,7 +62,7 @@ typedef struct fm_run_seen {
  * run->hand, where run->has_hand. */
 typedef struct fm_run_rounds {
     /* Samples are queued behind each other, the last of a step with its update. Else each is
-     * computed when it is collected, at once, and `update` makes all updates. */
+     * computed when it is collected, at once, and fm_run_work.update makes all updates. */
     bool is_queued;
     /* Takes sample `wanted` in hand, or the next one (FM_FEED_ANY), unless none comes soon.
      * *ret_is_lost: the error is that of a lost server, to which all ranks connect again. */
@@ -80,8 +81,6 @@ typedef struct fm_run_rounds {
     fm_status (*collect)(fm_train_run *run, const fm_run_flight *flight,
                          fm_sample_result *ret_result, fm_error *reterr);
     void (*release)(fm_train_run *run, const fm_run_flight *flight);
-    /* Makes the update with the samples of all groups, n of them. Returns its learning rate. */
-    double (*update)(fm_train_run *run, uint32_t n);
     /* The exchanges of a step as a number; as fm_schedule_digest. */
     uint64_t (*digest)(const fm_train_run *run, bool joint);
 } fm_run_rounds;
@@ -101,7 +100,9 @@ typedef struct fm_run_work {
     fm_status (*start)(fm_train_run *run, fm_error *reterr);
     fm_status (*advance)(fm_train_run *run, fm_error *reterr); /* queues or skips one sample */
     fm_status (*collect)(fm_train_run *run, fm_error *reterr); /* the oldest one in flight */
-    void (*update)(fm_train_run *run); /* with the samples that have been collected */
+    /* Makes the update with the samples that have been collected, n of them over all groups of
+     * ranks. On an error nothing was updated, and the state is torn. */
+    fm_status (*update)(fm_train_run *run, uint32_t n, fm_error *reterr);
     /* Does what is due after a step was reported, on all ranks together; NULL: nothing. */
     fm_status (*finish)(fm_train_run *run, fm_error *reterr);
     int64_t (*memory_bytes)(const fm_train_run *run);
@@ -168,7 +169,7 @@ struct fm_train_run {
     fm_divergence divergence;
     bool is_diverging;
     bool is_disk_full;                 /* metrics wait in memory */
-    int lock;                          /* of the folder */
+    fm_folder_lock lock;               /* of the folder */
     bool said_slow[FM_FALLBACK_KINDS]; /* slow paths that have had their log line */
     uint64_t n_loss;                   /* steps with a loss: those of which a sample counted */
     double first_sum,

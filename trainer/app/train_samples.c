@@ -163,8 +163,16 @@ static void take_average(const fm_stored_run *stored) {
     fm_params_refresh_copy(&stored->judge->params);
 }
 
-static fm_status write_scores(fm_train_run *run, const fm_af3_result *sum, fm_error *reterr) {
+/* The sums over the held-out files. */
+typedef struct fm_stored_scores {
+    fm_af3_result all;
+    double rmsd, lddt; /* of rollouts, over n_rollout files */
+    uint32_t n_rollout;
+} fm_stored_scores;
+
+static fm_status write_scores(fm_train_run *run, const fm_stored_scores *scores, fm_error *reterr) {
     char line[1024];
+    const fm_af3_result *sum = &scores->all;
     const double n = run->stored->held_out.n;
     int at =
         snprintf(line, sizeof line, "{\"step\":%llu,\"samples\":%u,\"loss\":%.9g",
@@ -172,8 +180,14 @@ static fm_status write_scores(fm_train_run *run, const fm_af3_result *sum, fm_er
     for (int i = 0; i < FM_COMPLEX_TERMS; i++)
         at += snprintf(line + at, sizeof line - (size_t)at, ",\"%s\":%.9g", fm_complex_term_name(i),
                        sum->term[i] / n);
-    at += snprintf(line + at, sizeof line - (size_t)at, ",\"lddt\":%.9g,\"wall_s\":%.3f}\n",
-                   1 - sum->term[FM_COMPLEX_SMOOTH_LDDT] / n, fm_run_wall_s());
+    at += snprintf(line + at, sizeof line - (size_t)at, ",\"lddt\":%.9g",
+                   1 - sum->term[FM_COMPLEX_SMOOTH_LDDT] / n);
+    if (scores->n_rollout > 0) {
+        at += snprintf(line + at, sizeof line - (size_t)at,
+                       ",\"rollout_rmsd\":%.9g,\"rollout_lddt\":%.9g",
+                       scores->rmsd / scores->n_rollout, scores->lddt / scores->n_rollout);
+    }
+    at += snprintf(line + at, sizeof line - (size_t)at, ",\"wall_s\":%.3f}\n", fm_run_wall_s());
     assert(at > 0 && (size_t)at < sizeof line);
     return fm_appender_add(run->stored->scores, line, (size_t)at, reterr);
 }
@@ -220,10 +234,14 @@ static fm_status score_file(fm_train_run *run, uint32_t file, fm_file_score *all
     return agree_on_scores(run, status, &why, &own, all, reterr);
 }
 
-static void add_score(fm_af3_result *sum, const fm_af3_result *one) {
-    sum->loss += one->loss;
+static void add_score(fm_stored_scores *sum, const fm_af3_result *one) {
+    sum->all.loss += one->loss;
     for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        sum->term[i] += one->term[i];
+        sum->all.term[i] += one->term[i];
+    if (!one->rollout.is_known) return;
+    sum->rmsd += one->rollout.rmsd;
+    sum->lddt += one->rollout.lddt;
+    sum->n_rollout++;
 }
 
 /* Scores the moving average. */
@@ -231,7 +249,7 @@ static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
     fm_stored_run *stored = run->stored;
     const uint32_t n = stored->held_out.n, group = (uint32_t)fm_run_group(run);
     const uint32_t n_group = (uint32_t)run->layout.dp, of_group = (uint32_t)run->layout.dap;
-    fm_af3_result sum = {0};
+    fm_stored_scores sum = {.n_rollout = 0};
     fm_status status = FM_OK;
     const uint64_t began_ns = fm_clock_ns();
     fm_file_score *all = calloc((size_t)n_group * of_group, sizeof *all);
@@ -248,9 +266,8 @@ static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
     if (run->ranks) status = fm_run_share(run, status, reterr);
     if (status) return status;
     fm_log(FM_LOG_INFO, "evaluated", "step=%llu lddt=%.4f loss=%.4f samples=%u s=%.1f",
-           (unsigned long long)run->state.place.step,
-           1 - sum.term[FM_COMPLEX_SMOOTH_LDDT] / stored->held_out.n, sum.loss / stored->held_out.n,
-           stored->held_out.n, fm_run_seconds_since(began_ns));
+           (unsigned long long)run->state.place.step, 1 - sum.all.term[FM_COMPLEX_SMOOTH_LDDT] / n,
+           sum.all.loss / n, n, fm_run_seconds_since(began_ns));
     return FM_OK;
 }
 
@@ -262,12 +279,6 @@ static fm_status evaluate_if_due(fm_train_run *run, fm_error *reterr) {
 }
 
 /* -- samples */
-
-/* Errors of a sample; others end the run. */
-static bool is_of_sample(fm_status status) {
-    return status == FM_ERR_DATA || status == FM_ERR_LIMIT || status == FM_ERR_CORRUPT ||
-           status == FM_ERR_FORMAT || status == FM_ERR_UNSUPPORTED;
-}
 
 /* The file of sample `index` of the run. */
 static uint32_t file_of(const fm_train_run *run, uint64_t index) {
@@ -300,8 +311,8 @@ static fm_status compute(fm_train_run *run, const fm_af3_features *features,
     return FM_OK;
 }
 
-static void update(fm_train_run *run) {
-    fm_optimizer_step(run->optimizer, run->stored->trainer->stream);
+static fm_status update(fm_train_run *run, uint32_t n, fm_error *reterr) {
+    return fm_af3_trainer_update_with(run->stored->trainer, n, reterr);
 }
 
 /* Counts a sample that was computed, and ends its step if it is the last one. */
@@ -311,7 +322,9 @@ static fm_status count(fm_train_run *run, const fm_run_sample *sample, uint32_t 
     fm_status status = fm_run_note_delivered(run, sample, false, reterr);
     run->slot = run->state.place.n_sample = sample->slot + 1;
     if (status || run->slot < fm_run_batch(run)) return status;
-    update(run);
+    status = update(run, run->optimizer->pending, reterr);
+    run->is_torn = run->is_torn || status;
+    if (status) return status;
     run->queued_step++;
     run->slot = 0;
     return fm_run_finish_step(run, fm_run_rate(run), reterr);
@@ -334,7 +347,7 @@ static fm_status advance_one(fm_train_run *run, fm_error *reterr) {
     if (!status) status = compute(run, &features, &result, &why);
     if (!status) return count(run, &sample, features.n_cycle, wait_s, &result, reterr);
     if (reterr) *reterr = why;
-    if (is_of_sample(status)) status = fm_run_judge(run, &sample, status, reterr);
+    if (fm_is_bad_sample(status)) status = fm_run_judge(run, &sample, status, reterr);
     return status ? status : fm_run_skip(run, &sample, &why, reterr);
 }
 
@@ -362,7 +375,7 @@ static fm_status look_at_hand(fm_train_run *run, fm_run_seen *ret_seen, fm_error
     fm_status status = read_features(run, file, run->own_slot, &stored->hand, reterr);
     if (!status) status = fm_af3_trainer_check(stored->trainer, &stored->hand, reterr);
     ret_seen->n_cycle = status ? 0 : stored->hand.n_cycle;
-    ret_seen->is_bad = is_of_sample(status);
+    ret_seen->is_bad = fm_is_bad_sample(status);
     return status;
 }
 
@@ -388,10 +401,6 @@ static fm_status collect(fm_train_run *run, fm_error *reterr) {
 static void release(fm_train_run *run, const fm_run_flight *f) {
     (void)f;
     drop_hand(run);
-}
-
-static double update_with(fm_train_run *run, uint32_t n) {
-    return fm_af3_trainer_update_with(run->stored->trainer, n);
 }
 
 /* The exchanges of all tapes, those of evaluations included. */
@@ -466,5 +475,4 @@ const fm_run_work fm_run_samples = {.check = check,
                                                .queue = queue_hand,
                                                .collect = collect_hand,
                                                .release = release,
-                                               .update = update_with,
                                                .digest = digest}};

@@ -77,8 +77,7 @@ fm_status fm_run_save_if_due(fm_train_run *run, fm_error *reterr) {
     if (status || !fm_run_is_first(run)) return status;
     fm_error error;
     status = save(run, &error);
-    char path[FM_CHECKPOINT_PATH_BYTES], text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64],
-        quoted[sizeof text];
+    char path[FM_CHECKPOINT_PATH_BYTES], text[FM_ERROR_TEXT_BYTES], quoted[sizeof text];
     if (status) {
         fm_error_format(&error, text, sizeof text);
         fm_log(FM_LOG_WARN, "checkpoint_failed", "tried_again_after_s=%.0f why=%s", save_again_s,

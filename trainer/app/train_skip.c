@@ -9,7 +9,12 @@
 /* The last sample of a step was skipped: makes the update with the samples that counted, if any,
  * and finishes the step. */
 static fm_status close_step(fm_train_run *run, fm_error *reterr) {
-    if (run->optimizer->pending > 0) run->work->update(run);
+    fm_status status = FM_OK;
+    if (run->optimizer->pending > 0) {
+        status = run->work->update(run, run->optimizer->pending, reterr);
+    }
+    run->is_torn = run->is_torn || status;
+    if (status) return status;
     run->queued_step++;
     run->slot = 0;
     return fm_run_finish_step(run, fm_run_rate(run), reterr);

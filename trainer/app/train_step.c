@@ -14,7 +14,7 @@ enum { MEMORY_S = 5 };
 static const char *const score_names[FM_METRICS_SCORES] = {
     "lddt_ca", "lddt", "rmsd_ca", "drmsd_ca", "tm_score", "gdt_ts", "gdt_ha"};
 
-/* The loss terms that the model has. */
+/* The loss terms that the model has, and the lDDT that one of them stands for. */
 static void add_terms(const fm_train_run *run, const fm_batch_sums *sums, double n,
                       fm_metrics_step *step) {
     static_assert((int)FM_LOSS_TERMS <= (int)FM_METRICS_TERMS, "a step has room for all terms");
@@ -25,6 +25,10 @@ static void add_terms(const fm_train_run *run, const fm_batch_sums *sums, double
         step->term[step->n_term].part = sums->part[i] / n;
         step->term[step->n_term++].value = sums->term[i] / n;
     }
+    const int lddt = network->lddt_term;
+    if (lddt < 0 || !(run->terms >> lddt & 1)) return;
+    step->score[step->n_score].name = "lddt";
+    step->score[step->n_score++].value = 1 - sums->term[lddt] / n;
 }
 
 double fm_run_wall_s(void) {
@@ -50,7 +54,7 @@ static void say_slow_paths(fm_train_run *run) {
 /* Logs when the disk stops to take metrics, and when it takes them again. */
 static void note_disk(fm_train_run *run, fm_status status, uint64_t step, const fm_error *error) {
     if (status && (!run->is_disk_full || status == FM_ERR_NOMEM)) {
-        char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64], quoted[sizeof text];
+        char text[FM_ERROR_TEXT_BYTES], quoted[sizeof text];
         fm_error_format(error, text, sizeof text);
         fm_log(FM_LOG_WARN, "metrics_wait", "step=%llu why=%s", (unsigned long long)step,
                fm_log_quote(quoted, sizeof quoted, text));

@@ -373,10 +373,6 @@ static void release(fm_train_run *run, const fm_run_flight *f) {
     fm_loader_release(run->feed.loader, &f->loaded);
 }
 
-static double update_with(fm_train_run *run, uint32_t n) {
-    return fm_trainer_update_with(run->trainer, n);
-}
-
 static uint64_t digest(const fm_train_run *run, bool joint) {
     return fm_schedule_digest(run->trainer, joint);
 }
@@ -389,8 +385,10 @@ static fm_status advance_all(fm_train_run *run, fm_error *reterr) {
     return run->ranks ? fm_run_advance_ranks(run, reterr) : advance(run, reterr);
 }
 
-static void update(fm_train_run *run) {
-    fm_trainer_update(run->trainer);
+static fm_status update(fm_train_run *run, uint32_t n, fm_error *reterr) {
+    (void)reterr; /* a sum that is not finite is found when the next sample is collected */
+    fm_trainer_update_with(run->trainer, n);
+    return FM_OK;
 }
 
 /* -- messages and metrics */
@@ -455,5 +453,4 @@ const fm_run_work fm_run_stream = {.check = check,
                                               .requeue = requeue,
                                               .collect = collect_own,
                                               .release = release,
-                                              .update = update_with,
                                               .digest = digest}};

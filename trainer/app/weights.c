@@ -3,6 +3,7 @@
 
 #include "proto/base/file.h"
 #include "proto/base/options.h"
+#include "proto/base/program.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/foreign.h"
 #include "trainer/app/infer_preset.h"
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, N_SHOWN = 10 };
+enum { N_SHOWN = 10 };
 
 static const size_t arena_bytes = (size_t)1 << 32; /* address space for tables and reports */
 
@@ -52,13 +53,6 @@ static const char export_description[] =
     "      --out params_model_1.npz\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage";
 
-static int report(const char *program, const fm_error *error) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
-    fm_error_format(error, text, sizeof text);
-    fprintf(stderr, "%s: %s\n", program, text);
-    return error->status == FM_ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
-}
-
 /* -- the parameters of a configuration, on the host */
 
 typedef struct host_model {
@@ -88,13 +82,13 @@ static int parse_and_run(const fm_command *command, int argc, char **argv, const
     fm_error error;
     int n_positional;
     fm_status status = fm_options_parse(command, argc, argv, &n_positional, &error);
-    if (status == FM_ERR_CANCELLED) return EXIT_OK;
+    if (status == FM_ERR_CANCELLED) return FM_EXIT_OK;
     if (!status && !*out) {
         status = fm_fail(&error, FM_ERR_USAGE, "--out is required; usage: %s %s", command->program,
                          command->arguments);
     }
     if (!status) status = run(set, argv[0], &error);
-    return status ? report(command->program, &error) : EXIT_OK;
+    return status ? fm_program_report(command->program, &error) : FM_EXIT_OK;
 }
 
 /* -- import */
@@ -193,6 +187,7 @@ static fm_status import(const void *settings, const char *path, fm_error *reterr
     host_model model = {.params = {0}};
     fm_weights_file *file = NULL;
     fm_status status = fm_arena_init(&model.arena, arena_bytes, reterr);
+    if (!status) status = fm_checkpoint_refuse_folder(path, "a file of weights", reterr);
     if (!status) status = fm_weights_file_open(path, &file, reterr);
     if (!status) status = import_open(set, file, path, &model, reterr);
     fm_weights_file_close(file);
@@ -266,6 +261,7 @@ static fm_status load_model(const char *path, host_model *model, fm_error *reter
     fm_checkpoint_state state;
     fm_train_config config;
     fm_status status = fm_arena_init(&model->arena, arena_bytes, reterr);
+    if (!status) status = fm_checkpoint_refuse_folder(path, "a checkpoint", reterr);
     if (!status) status = fm_checkpoint_peek(path, &model->arena, &state, reterr);
     if (!status) status = fm_train_config_preset("af2-initial", &config, reterr);
     if (!status) { /* any preset: the stored text names every key that matters */

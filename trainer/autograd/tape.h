@@ -197,6 +197,9 @@ struct fm_tape {
     /* Runs write NaN over memory before its first use, which reveals an op that reads memory before
      * anything has written it. Results keep the same bits. Slow. */
     bool spoils;
+    /* Runs round to bf16 what nodes outside islands write, outputs and gradients. On a CPU table of
+     * f32 that has a wide table, this is the plain composition that bf16 is judged by. Slow. */
+    bool rounds;
     /* Device memory [n_step + 1], or NULL: runs store the device's clock here (fm_device.stamp)
      * before the first step and after each step. */
     uint64_t *stamp;

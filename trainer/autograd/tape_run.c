@@ -86,6 +86,31 @@ void fm_tape_spoil(const fm_tape *tape, int32_t at, fm_stream *stream) {
     if (at == tape->n_forward) spoil_parameter_gradients(tape, stream);
 }
 
+/* -- the rounding of bf16 */
+
+static void round_tensor(const fm_tape *tape, fm_tensor_ref ref, int32_t at) {
+    const fm_tensor *tensor = ref == FM_TENSOR_NONE ? NULL : &tape->tensor[ref];
+    if (!tensor || tensor->element != FM_ELEMENT_F32) return;
+    uint32_t *bits = fm_tape_place(tape, ref, at);
+    int64_t n = fm_tensor_local_count(tensor);
+    for (int64_t i = 0; i < n; i++)
+        bits[i] = (bits[i] + 0x7fff + (bits[i] >> 16 & 1)) & 0xffff0000u;
+}
+
+/* Rounds what a step has written, to the nearest, ties to even. */
+static void round_step(const fm_tape *tape, int32_t at) {
+    const fm_step *step = &tape->step[at];
+    const fm_node *node = &tape->node[step->node];
+    if (node->kernels != tape->main_kernels) return;
+    for (int i = 0; i < node->n_output && step->phase != FM_PHASE_BACKWARD && step->wants_output;
+         i++)
+        round_tensor(tape, node->output[i], at);
+    for (int i = 0; i < node->n_input && step->phase == FM_PHASE_BACKWARD; i++)
+        if (node->input_written >> i & 1) {
+            round_tensor(tape, tape->tensor[node->input[i]].gradient, at);
+        }
+}
+
 /* -- walks over the steps */
 
 static void walk(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream) {
@@ -96,6 +121,7 @@ static void walk(fm_tape *tape, int32_t first, int32_t end, fm_stream *stream) {
         int64_t used = fm_tape_run_step(tape, at, stream, false);
         tape->step[at].touched = used > 0;
         assert(used == tape->step[at].workspace_bytes && "the dry run asked for another workspace");
+        if (tape->rounds) round_step(tape, at);
         stamp(tape, at + 1, stream);
     }
 }

@@ -34,6 +34,28 @@ typedef struct fm_modulate_grad {
     fm_out dx, dg, dshift;
 } fm_modulate_grad;
 
+/* The end of AdaLN (AF3-26), behind the products of the conditioning signal:
+ *
+ *     y[r, :] = sigmoid(g[r % g_rows, :]) * hat(x[r, :]) + shift[r % g_rows, :]
+ *
+ * hat is LayerNorm without weights. Rows are as in fm_modulate. Backward makes the statistics again
+ * from x. */
+typedef struct fm_adaln {
+    int64_t rows, c, g_rows; /* g_rows divides rows */
+    double eps;
+    const void *x;     /* act [rows, c] */
+    const void *g;     /* act [g_rows, c] */
+    const void *shift; /* act [g_rows, c]; forward only */
+    void *y;           /* act [rows, c]; forward only */
+} fm_adaln;
+
+typedef struct fm_adaln_grad {
+    const void *dy; /* act [rows, c] */
+    fm_out dx;      /* act [rows, c] */
+    fm_out dg;      /* act [g_rows, c] */
+    fm_out dshift;  /* act [g_rows, c]; where rows = g_rows it equals dy */
+} fm_adaln_grad;
+
 /* Rows that are chosen by an index, for each of n_batch arrays:
  *
  *     gather_rows   y[b, r, :] = f x[b, index[r], :], or 0 where index[r] < 0

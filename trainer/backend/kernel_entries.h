@@ -93,6 +93,14 @@ FM_KERNEL(ACT, void, swiglu, fm_stream *stream, const fm_swiglu *args)
  * dy. */
 FM_KERNEL(ACT, void, swiglu_grad, fm_stream *stream, const fm_swiglu *args, const void *dy,
           fm_out dx)
+FM_KERNEL(ACT, size_t, swiglu_transition_kept, const fm_swiglu_transition *args)
+FM_KERNEL(ACT, size_t, swiglu_transition_workspace, const fm_swiglu_transition *args)
+FM_KERNEL(ACT, void, swiglu_transition, fm_stream *stream, const fm_swiglu_transition *args,
+          void *workspace)
+FM_KERNEL(ACT, size_t, swiglu_transition_grad_workspace, const fm_swiglu_transition *args,
+          const fm_swiglu_transition_grad *grad)
+FM_KERNEL(ACT, void, swiglu_transition_grad, fm_stream *stream, const fm_swiglu_transition *args,
+          const fm_swiglu_transition_grad *grad, void *workspace)
 /* y[r, :] = scale[r] * x[r, :] (+ y): masks over rows. The entry is its own backward. y may be
  * x. */
 FM_KERNEL(ACT, void, scale_rows, fm_stream *stream, int64_t rows, int64_t c, int64_t ldx,
@@ -307,6 +315,8 @@ FM_KERNEL(ANY, void, init, fm_stream *stream, fm_init_kind kind, int64_t n, uint
 FM_KERNEL(ACT, void, modulate, fm_stream *stream, const fm_modulate *args)
 FM_KERNEL(ACT, void, modulate_grad, fm_stream *stream, const fm_modulate *args,
           const fm_modulate_grad *grad)
+FM_KERNEL(ACT, void, adaln, fm_stream *stream, const fm_adaln *args)
+FM_KERNEL(ACT, void, adaln_grad, fm_stream *stream, const fm_adaln *args, const fm_adaln_grad *grad)
 FM_KERNEL(ACT, void, gather_rows, fm_stream *stream, const fm_rows *args, const void *x, fm_out y)
 FM_KERNEL(ACT, void, sum_rows, fm_stream *stream, const fm_rows *args, const void *x, fm_out y)
 /* y[window, query, key, :] = z[token of the query, token of the key, :] (+ y), 0 for pairs with a

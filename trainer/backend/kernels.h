@@ -103,7 +103,7 @@ typedef struct fm_gemm {
 
 /* y = (x - mean) * rstd * gamma + beta over the last axis, where rstd = 1/sqrt(var + eps) and var
  * is the mean of squared deviations. AlphaFold's eps is 1e-5. There may be gaps between rows (ld >=
- * c). */
+ * c). A gamma of NULL means ones, a beta of NULL zeros. */
 typedef struct fm_layernorm {
     int64_t rows, c, ldx, ldy;
     double eps;
@@ -115,9 +115,10 @@ typedef struct fm_layernorm {
 typedef struct fm_layernorm_grad {
     int64_t rows, c, ldx, lddy, lddx;
     const void *x, *gamma, *dy; /* act */
-    const void *mean, *rstd;    /* acc [rows] */
+    const void *mean, *rstd;    /* acc [rows]; NULL: made again from x, with eps */
     fm_out dx;                  /* act [rows, c] */
     fm_out dgamma, dbeta;       /* acc [c] */
+    double eps;                 /* of the forward; read only without mean and rstd */
 } fm_layernorm_grad;
 
 /* -- gates */
@@ -145,6 +146,27 @@ typedef struct fm_swiglu {
     const void *x; /* act [rows, 2c]: a, b */
     void *y;       /* act [rows, c] */
 } fm_swiglu;
+
+/* The transition sublayer of AlphaFold 3 (AF3-11):
+ *
+ *     a | b = w1 LayerNorm(x),   y = x + w2 (swish(a) * b)          x only if `residual`
+ *
+ * `kept` holds what backward needs beside the operands, in a form of the backend's choice. */
+typedef struct fm_swiglu_transition {
+    int64_t rows, c, hidden;
+    double eps;
+    bool residual;
+    const void *x, *norm; /* act [rows, c]; [2, c]: gamma, beta */
+    const void *w1, *w2;  /* act [2 hidden, c]: of a, then of b; [c, hidden] */
+    void *kept;           /* act, swiglu_transition_kept elements; forward only: NULL: not kept */
+    void *y;              /* act [rows, c], may be x; NULL: only `kept` is made. Forward only */
+} fm_swiglu_transition;
+
+typedef struct fm_swiglu_transition_grad {
+    const void *dy; /* act [rows, c] */
+    fm_out dx; /* act, without the residual's part, which is dy itself; may be dy with FM_ADD */
+    fm_out dnorm, dw1, dw2; /* acc, like the parameters */
+} fm_swiglu_transition_grad;
 
 /* -- masked mean */
 

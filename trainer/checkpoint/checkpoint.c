@@ -147,6 +147,22 @@ fm_status fm_checkpoint_find(const char *folder, fm_checkpoint_place before,
     return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder, "this folder has no checkpoint");
 }
 
+fm_status fm_checkpoint_refuse_folder(const char *path, const char *expected, fm_error *reterr) {
+    fm_path_kind kind;
+    fm_checkpoint_place place;
+    char newest[FM_CHECKPOINT_PATH_BYTES];
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status || kind != FM_PATH_FOLDER) return status;
+    if (!fm_checkpoint_find(path, FM_CHECKPOINT_END, &place, NULL) &&
+        !fm_checkpoint_path(path, place, newest, NULL)) {
+        return fm_fail_in(reterr, FM_ERR_USAGE, path,
+                          "found the folder of a training run, expected a file; its newest "
+                          "checkpoint is %s",
+                          newest);
+    }
+    return fm_fail_in(reterr, FM_ERR_USAGE, path, "found a folder, expected %s", expected);
+}
+
 static fm_status remove_file(const char *path, fm_error *reterr) {
     if (unlink(path) == 0 || errno == ENOENT) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot remove: %s", strerror(errno));

@@ -95,6 +95,11 @@ FM_MUST_USE fm_status fm_checkpoint_load_set(const char *path, fm_params *params
 FM_MUST_USE fm_status fm_checkpoint_find(const char *folder, fm_checkpoint_place before,
                                          fm_checkpoint_place *ret_place, fm_error *reterr);
 
+/* Refuses a path that is a folder and not a file: FM_ERR_USAGE with what was `expected`, such as "a
+ * checkpoint", or with the newest checkpoint where the folder is that of a run. FM_ERR_IO. */
+FM_MUST_USE fm_status fm_checkpoint_refuse_folder(const char *path, const char *expected,
+                                                  fm_error *reterr);
+
 /* Removes old checkpoints and temporary files of killed saves. It keeps the newest `keep_last`
  * checkpoints and those after updates whose number is a multiple of keep_every (0 = none). */
 FM_MUST_USE fm_status fm_checkpoint_prune(const char *folder, uint32_t keep_last,

@@ -87,7 +87,7 @@ static fm_status receive_damaged(fm_loader *loader, slab *s, fm_status status, f
     loader->has_damaged = known;
     if (!known) return status;
     loader->damaged = head.index;
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char text[FM_ERROR_TEXT_BYTES];
     fm_error_format(reterr, text, sizeof text);
     if (!again) {
         return fm_fail(reterr, status, "sample %llu: chain %s: received damaged: %s",

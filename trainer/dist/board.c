@@ -199,12 +199,13 @@ void fm_board_describe(const fm_board *board, int32_t place, char *out, size_t o
     int n = snprintf(out, out_bytes, "rank %d (process %d on %s): ", (int)r->rank, (int)r->process,
                      host);
     if (n < 0 || (size_t)n >= out_bytes) return;
+    const char *work = r->predicts ? "chain" : "step";
     if (!r->step) {
-        snprintf(out + n, out_bytes - (size_t)n, "before the first step");
+        snprintf(out + n, out_bytes - (size_t)n, "before the first %s", work);
         return;
     }
-    snprintf(out + n, out_bytes - (size_t)n, "step %llu, cycle %u, %s exchange %u of the %s group",
-             (unsigned long long)r->step, (unsigned)r->cycle, r->is_inside ? "in" : "after",
+    snprintf(out + n, out_bytes - (size_t)n, "%s %llu, cycle %u, %s exchange %u of the %s group",
+             work, (unsigned long long)r->step, (unsigned)r->cycle, r->is_inside ? "in" : "after",
              (unsigned)r->exchange, groups[r->group % FM_BOARD_GROUPS]);
 }
 

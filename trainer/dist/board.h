@@ -32,7 +32,8 @@ typedef struct fm_board_rank {
     int32_t outbox;             /* file descriptor of its outbox; comm_shm.c */
     _Atomic uint32_t beat;      /* raised again and again while the process runs */
     _Atomic uint32_t has_left;  /* it has ended in order */
-    _Atomic uint64_t step;      /* the step in hand, from 1; 0 = none yet */
+    _Atomic uint32_t predicts;  /* its work is chains instead of training steps */
+    _Atomic uint64_t step;      /* the step or chain in hand, from 1; 0 = none yet */
     _Atomic uint32_t cycle;     /* of the sample in hand, from 0 */
     _Atomic uint32_t exchange;  /* number of its last exchange */
     _Atomic uint32_t group;     /* its group, 0 .. FM_BOARD_GROUPS - 1 */
@@ -60,7 +61,8 @@ static inline fm_board_rank *fm_board_own(const fm_board *board) {
 /* The place of a rank of the run; -1: it is on another host. */
 int32_t fm_board_find(const fm_board *board, int32_t rank);
 
-/* Writes "rank 2 (process 1234 on node7): step 7, cycle 0, in exchange 31 of the dap group". */
+/* Writes "rank 2 (process 1234 on node7): step 7, cycle 0, in exchange 31 of the dap group", or
+ * "chain 7" where the ranks predict. */
 void fm_board_describe(const fm_board *board, int32_t place, char *out, size_t out_bytes);
 
 /* Ends the run for all ranks of the host: every wait of comm_shm returns. Only the first reason is

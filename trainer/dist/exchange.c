@@ -10,6 +10,9 @@
  *     forward    x --begin--> buffer              buffer --finish--> view
  *     backward   dx (+)= dbuffer <--begin         dbuffer <--opposite exchange-- dview
  *
+ * Two exchanges may be joined. Forward and backward, the one that begins first leaves its message
+ * to the other, which sends both; its buffers are the communicator's from its own begin on.
+ *
  * The tape must not reuse a buffer while an exchange uses it. Forward, finish therefore holds x;
  * backward, begin holds the gradient of the view (holds_gradient_of). The plan keeps both until a
  * later exchange has finished, which begins after this one has ended, where there is one
@@ -17,6 +20,9 @@
 #include "trainer/dist/exchange.h"
 
 #include <assert.h>
+
+/* The ticket of a message whose exchange was finished with that of the other one. */
+static const fm_ticket IS_FINISHED = UINT32_MAX;
 
 typedef struct attributes {
     fm_pending *pending;
@@ -47,12 +53,33 @@ static void queue(const fm_run *run, fm_pending *pending, fm_exchange exchange, 
                           .patient = shape->patient,
                           .send = send,
                           .receive = {receive, FM_WRITE}};
-    pending->ticket = pending->comm->begin(pending->comm, &message, 1, run->stream);
+    if (pending->carrier) {
+        pending->message = message;
+        pending->is_waiting = true;
+        return;
+    }
+    fm_message messages[2] = {message};
+    fm_pending *rider = pending->rider;
+    bool joins = rider && rider->is_waiting;
+    if (joins) messages[1] = rider->message;
+    pending->ticket = pending->comm->begin(pending->comm, messages, joins ? 2 : 1, run->stream);
+    if (!joins) return;
+    rider->is_waiting = false;
+    rider->ticket = pending->ticket;
 }
 
+/* Waits for the exchange, which for two messages the first one to be finished does for both. */
 static void settle(const fm_run *run, fm_pending *pending) {
+    fm_pending *other = pending->rider ? pending->rider : pending->carrier;
+    if (pending->is_waiting) {
+        pending->ticket = pending->comm->begin(pending->comm, &pending->message, 1, run->stream);
+        pending->is_waiting = false;
+    }
     assert(pending->ticket);
-    pending->comm->finish(pending->comm, pending->ticket, run->stream);
+    if (pending->ticket != IS_FINISHED) {
+        pending->comm->finish(pending->comm, pending->ticket, run->stream);
+        if (other && other->ticket == pending->ticket) other->ticket = IS_FINISHED;
+    }
     pending->ticket = 0;
 }
 
@@ -151,6 +178,12 @@ fm_pending *fm_exchange_begin_on_all(fm_tape *tape, const char *name, fm_comm *c
     pending->root = root;
     add_begin(tape, name, pending, true, received);
     return pending;
+}
+
+void fm_exchange_join(fm_pending *rider, fm_pending *carrier) {
+    assert(rider->comm == carrier->comm && rider->begin < carrier->begin);
+    rider->carrier = carrier;
+    carrier->rider = rider;
 }
 
 fm_tensor_ref fm_exchange_finish(fm_tape *tape, fm_pending *pending) {

@@ -31,15 +31,19 @@ typedef struct fm_exchange_shape {
 } fm_exchange_shape;
 
 /* An exchange between its two nodes; stored in the tape's arena. */
-typedef struct fm_pending {
+typedef struct fm_pending fm_pending;
+struct fm_pending {
     fm_comm *comm;
     fm_exchange exchange;
     fm_exchange_shape shape;
     int32_t root; /* of a broadcast */
     fm_ticket ticket;
+    fm_pending *rider, *carrier; /* fm_exchange_join */
+    fm_message message;          /* of a rider that waits for its carrier */
+    bool is_waiting;
     fm_node *begin;
     fm_tensor_ref sent, received; /* sent: FM_TENSOR_NONE on a rank that only receives */
-} fm_pending;
+};
 
 /* Begins an all-to-all, all-gather or reduce-scatter of the local part of x (act type). `received`
  * describes what this rank receives. */
@@ -53,6 +57,11 @@ fm_pending *fm_exchange_begin(fm_tape *tape, const char *name, fm_comm *comm, fm
 fm_pending *fm_exchange_begin_on_all(fm_tape *tape, const char *name, fm_comm *comm,
                                      fm_exchange exchange, int32_t root, fm_tensor_ref x,
                                      const fm_tensor *received);
+
+/* Sends the message of `rider` with that of `carrier`, which was begun after it, as one exchange of
+ * two messages. In backward `rider` must be the first of the two again, so its second half is
+ * recorded after the other's. Where the tape runs only one of them again, each goes alone. */
+void fm_exchange_join(fm_pending *rider, fm_pending *carrier);
 
 /* Records the second half and returns the received tensor, valid from here on. Call it once for
  * each begin. */

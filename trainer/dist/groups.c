@@ -44,6 +44,12 @@ void fm_groups_note(const fm_groups *groups, uint64_t step, uint32_t cycle) {
     atomic_store(&groups->entry->cycle, cycle);
 }
 
+void fm_groups_note_prediction(const fm_groups *groups, uint32_t cycle) {
+    if (!groups || !groups->entry) return;
+    if (cycle == 0) atomic_fetch_add(&groups->entry->step, 1);
+    atomic_store(&groups->entry->cycle, cycle);
+}
+
 fm_status fm_groups_share(const fm_groups *groups, const fm_groups_memory *memory, int n,
                           fm_error *reterr) {
     fm_status status = FM_OK;

@@ -89,6 +89,9 @@ FM_MUST_USE static inline fm_status fm_groups_check(const fm_groups *groups, fm_
 
 /* Says what this rank is doing, for the ranks that watch it. `step` counts from 1. */
 void fm_groups_note(const fm_groups *groups, uint64_t step, uint32_t cycle);
+/* The same for a cycle of a prediction. Cycle 0 is that of the rank's next chain, which is counted
+ * here because every recorded length has a trainer of its own. */
+void fm_groups_note_prediction(const fm_groups *groups, uint32_t cycle);
 
 /* Device memory that exchanges send from. */
 typedef struct fm_groups_memory {

@@ -3,6 +3,7 @@
  * recently used ones make room for a new one. */
 #include "trainer/infer/infer.h"
 
+#include "proto/base/machine.h"
 #include "proto/chem/atom14.h"
 #include "trainer/metrics/confidence.h"
 #include "trainer/step/upload.h"
@@ -15,10 +16,14 @@
 #include <time.h>
 
 enum {
-    SHORTEST = 16,   /* the least recorded length, and the step of lengths up to 512 */
-    STEPS = 16,      /* recorded lengths between a power of two and the next one */
-    MOST_SHAPES = 8, /* most recordings that are kept */
+    SHORTEST = 16,    /* the least recorded length, and the step of lengths up to 512 */
+    STEPS = 16,       /* recorded lengths between a power of two and the next one */
+    MOST_SHAPES = 64, /* most recordings that are kept: as many as lengths up to 2,048 */
+    FEW_SHAPES = 8,   /* the same where the free memory is not known */
 };
+
+/* The part of the host's memory that may be page-locked for the samples of kept recordings. */
+static const double locked_share = 0.125;
 
 static const int64_t reserve_bytes = (int64_t)1 << 30; /* for the device's libraries and graphs */
 
@@ -143,11 +148,11 @@ static fm_trainer_options trainer_options(const fm_infer *infer, extents of) {
     return options;
 }
 
-/* Finds the bytes of a recording with slabs of chunk_bytes, including the parameters. */
-static fm_status plan_bytes(const fm_infer *infer, const fm_trainer_options *options,
-                            int64_t *ret_bytes, fm_error *reterr) {
-    fm_status status = fm_trainer_plan(options, ret_bytes, reterr);
-    *ret_bytes += infer->params.memory_bytes;
+/* Finds the memory of a recording with slabs of chunk_bytes, including the parameters. */
+static fm_status plan(const fm_infer *infer, const fm_trainer_options *options,
+                      fm_trainer_need *ret_need, fm_error *reterr) {
+    fm_status status = fm_trainer_plan(options, ret_need, reterr);
+    ret_need->device_bytes += infer->params.memory_bytes;
     return status;
 }
 
@@ -174,9 +179,9 @@ static bool is_split(const fm_infer *infer) {
 
 /* Chooses whole arrays if they are short and fit, else the largest slabs that fit; slabs of
  * triangle multiplications only if nothing else fits. `available` 0: everything fits. FM_ERR_LIMIT
- * without a message if nothing fits; *ret_bytes is then the least. */
+ * without a message if nothing fits; *ret_need is then the least. */
 static fm_status choose_chunk(const fm_infer *infer, int64_t available, fm_trainer_options *options,
-                              int64_t *ret_bytes, fm_error *reterr) {
+                              fm_trainer_need *ret_need, fm_error *reterr) {
     const bool is_forced = infer->options.chunk_bytes > 0;
     options->chunk_bytes = infer->options.chunk_bytes;
     options->chunks_triangles = infer->options.chunks_triangles;
@@ -184,8 +189,8 @@ static fm_status choose_chunk(const fm_infer *infer, int64_t available, fm_train
         options->chunk_bytes = MOST_CHUNK;
     }
     for (;;) {
-        fm_status status = plan_bytes(infer, options, ret_bytes, reterr);
-        if (status || available == 0 || *ret_bytes <= available) return status;
+        fm_status status = plan(infer, options, ret_need, reterr);
+        if (status || available == 0 || ret_need->device_bytes <= available) return status;
         if (is_forced) return FM_ERR_LIMIT;
         if (options->chunk_bytes == LEAST_CHUNK) {
             if (options->chunks_triangles || is_split(infer)) return FM_ERR_LIMIT;
@@ -203,33 +208,29 @@ static int64_t kept_bytes(const fm_infer *infer) {
     return bytes;
 }
 
-/* Returns the least value of all ranks, so that they all make the same decision. */
-static int64_t least(const fm_infer *infer, int64_t value) {
-    const fm_groups *groups = infer->options.groups;
-    return groups && groups->least ? groups->least(groups, value) : value;
-}
-
 /* Returns the memory that inference may take on the fullest device; 0 if it is not known. */
 static int64_t budget_bytes(const fm_infer *infer) {
     if (infer->options.memory_budget_bytes) return infer->options.memory_budget_bytes;
     int64_t available = (int64_t)infer->options.kernels->device->free_bytes();
-    if (available <= 0) return least(infer, 0);
+    if (available <= 0) return fm_groups_least(infer->options.groups, 0);
     int64_t budget = available + kept_bytes(infer) - reserve_bytes;
-    return least(infer, budget > 0 ? budget : 1); /* a full device, not an unknown one */
+    return fm_groups_least(infer->options.groups,
+                           budget > 0 ? budget : 1); /* a full device, not an unknown one */
 }
 
 /* Returns the longest recorded length below rows.n_res that fits with these rows, or 0. */
 static int64_t find_longest(const fm_infer *infer, extents rows, int64_t budget) {
     int64_t low = 0, high = rows.n_res;
     while (fm_infer_round(low + 1) < high) {
-        int64_t middle = fm_infer_round(low + (high - low) / 2), bytes = 0;
+        int64_t middle = fm_infer_round(low + (high - low) / 2);
+        fm_trainer_need need;
         if (middle >= high) middle = fm_infer_round(low + 1);
         extents of = rows;
         of.n_res = middle;
         fm_trainer_options options = trainer_options(infer, of);
         options.chunk_bytes = infer->options.chunk_bytes ? infer->options.chunk_bytes : LEAST_CHUNK;
         options.chunks_triangles = infer->options.chunk_bytes == 0 && !is_split(infer);
-        if (!plan_bytes(infer, &options, &bytes, NULL) && bytes <= budget) {
+        if (!plan(infer, &options, &need, NULL) && need.device_bytes <= budget) {
             low = middle;
         } else {
             high = middle;
@@ -241,11 +242,11 @@ static int64_t find_longest(const fm_infer *infer, extents rows, int64_t budget)
 /* Returns whether the chain would fit with 1,024 extra MSA rows. */
 static bool fits_with_fewer_rows(const fm_infer *infer, extents of, int64_t budget) {
     enum { FEW = 1024 };
-    int64_t bytes;
+    fm_trainer_need need;
     fm_trainer_options options = trainer_options(infer, of);
     if (options.model.n_extra <= FEW || options.model.n_extra_block == 0) return false;
     options.model.n_extra = FEW;
-    return !choose_chunk(infer, budget, &options, &bytes, NULL);
+    return !choose_chunk(infer, budget, &options, &need, NULL);
 }
 
 static fm_status refuse(const fm_infer *infer, int64_t n_res, extents of, const fm_infer_need *need,
@@ -254,11 +255,16 @@ static fm_status refuse(const fm_infer *infer, int64_t n_res, extents of, const 
     const char *fewer = fits_with_fewer_rows(infer, of, need->available_bytes)
                             ? "; it fits with 1,024 extra MSA rows"
                             : "";
+    char locked[64] = "";
+    if (need->locked_bytes) {
+        snprintf(locked, sizeof locked, ", and %.3f GiB of page-locked host memory",
+                 (double)need->locked_bytes / gib);
+    }
     return fm_fail(reterr, FM_ERR_LIMIT,
-                   "a chain of %lld residues needs %.3f GiB of %.3f GiB; the longest that fits has "
-                   "about %lld residues%s",
+                   "a chain of %lld residues needs %.3f GiB of %.3f GiB%s; the longest that fits "
+                   "has about %lld residues%s",
                    (long long)n_res, (double)need->bytes / gib, (double)need->available_bytes / gib,
-                   (long long)find_longest(infer, of, need->available_bytes), fewer);
+                   locked, (long long)find_longest(infer, of, need->available_bytes), fewer);
 }
 
 /* Plans a chain of n_res residues. *options describes the chosen recording. */
@@ -267,8 +273,10 @@ static fm_status find_need(const fm_infer *infer, int64_t n_res, extents of,
     *options = trainer_options(infer, of);
     *ret_need =
         (fm_infer_need){.available_bytes = budget_bytes(infer), .n_res = options->model.n_res};
-    fm_status status =
-        choose_chunk(infer, ret_need->available_bytes, options, &ret_need->bytes, reterr);
+    fm_trainer_need of_trainer;
+    fm_status status = choose_chunk(infer, ret_need->available_bytes, options, &of_trainer, reterr);
+    ret_need->bytes = of_trainer.device_bytes;
+    ret_need->locked_bytes = of_trainer.locked_bytes;
     ret_need->chunk_bytes = options->chunk_bytes;
     ret_need->chunks_triangles = options->chunks_triangles;
     return status == FM_ERR_LIMIT ? refuse(infer, n_res, of, ret_need, reterr) : status;
@@ -283,27 +291,40 @@ fm_status fm_infer_find_need(const fm_infer *infer, int64_t n_res, fm_infer_need
 fm_status fm_infer_plan(const fm_infer *infer, int64_t n_res, int64_t *ret_bytes,
                         fm_error *reterr) {
     fm_trainer_options options = trainer_options(infer, full_extents(infer, n_res));
-    return choose_chunk(infer, 0, &options, ret_bytes, reterr);
+    fm_trainer_need need;
+    fm_status status = choose_chunk(infer, 0, &options, &need, reterr);
+    *ret_bytes = need.device_bytes;
+    return status;
 }
 
 void fm_infer_seed(fm_infer *infer, uint64_t seed) {
     infer->seed = seed;
 }
 
+/* Returns whether the kept recordings leave room for another one. */
+static bool has_room(const fm_infer *infer, const fm_infer_need *need) {
+    const fm_groups *groups = infer->options.groups;
+    const int64_t added = need->bytes - infer->params.memory_bytes;
+    const double most_locked = locked_share * (double)fm_machine_memory();
+    /* Ranks that read each other's memory agree on it for one recording at a time. */
+    const int most = groups && groups->share      ? 1
+                     : need->available_bytes == 0 ? FEW_SHAPES
+                                                  : MOST_SHAPES;
+    int64_t locked = need->locked_bytes;
+    for (int i = 0; i < infer->n_shape; i++)
+        locked += fm_trainer_locked_bytes(infer->shape[i].trainer);
+    return infer->n_shape < most && (double)locked <= most_locked &&
+           (need->available_bytes == 0 || kept_bytes(infer) + added <= need->available_bytes);
+}
+
 /* Plans a recording, and releases kept recordings until it fits. */
 static fm_status make_room(fm_infer *infer, int64_t n_res, extents of, fm_trainer_options *options,
                            fm_error *reterr) {
     fm_infer_need need;
-    /* Ranks that read each other's memory agree on it for one recording at a time. */
-    const fm_groups *groups = infer->options.groups;
-    const int most = groups && groups->share ? 1 : MOST_SHAPES;
-    if (infer->n_shape == most) drop_oldest(infer);
     fm_status status = find_need(infer, n_res, of, options, &need, reterr);
-    if (status || need.available_bytes == 0) return status;
-    const int64_t added = need.bytes - infer->params.memory_bytes;
-    while (infer->n_shape > 0 && kept_bytes(infer) + added > need.available_bytes)
+    while (!status && infer->n_shape > 0 && !has_room(infer, &need))
         drop_oldest(infer);
-    return FM_OK;
+    return status;
 }
 
 static void put_first(fm_infer *infer, int at) {
@@ -317,8 +338,10 @@ static bool are_same(extents a, extents b) {
 }
 
 /* Finds or makes the recording for that chain, and puts it first. */
-static fm_status find_shape(fm_infer *infer, const fm_features *f, fm_error *reterr) {
+static fm_status find_shape(fm_infer *infer, const fm_features *f, bool *ret_made,
+                            fm_error *reterr) {
     const extents of = extents_of(infer, f);
+    *ret_made = false;
     for (int i = 0; i < infer->n_shape; i++) {
         if (!are_same(infer->shape[i].of, of)) continue;
         put_first(infer, i);
@@ -331,6 +354,7 @@ static fm_status find_shape(fm_infer *infer, const fm_features *f, fm_error *ret
     made->of = of;
     status = fm_trainer_create(&options, &made->trainer, reterr);
     if (status) return status;
+    *ret_made = true;
     put_first(infer, infer->n_shape++);
     return FM_OK;
 }
@@ -426,7 +450,8 @@ static fm_status run_cycles(fm_infer *infer, fm_trainer *t, const fm_features *f
         if (!looks) continue;
         status = take_ca(t, n, arena, now, reterr);
         if (c > 0) result->ca_change = distance_change(now, before, n);
-        stops = least(infer, c > 0 && result->ca_change < infer->options.recycle_tol);
+        stops = fm_groups_least(infer->options.groups,
+                                c > 0 && result->ca_change < infer->options.recycle_tol);
         memcpy(before, now, n * 3 * sizeof *now);
     }
     t->params.kernels->synchronize(t->stream);
@@ -492,7 +517,7 @@ static fm_status take_atoms(fm_infer *infer, fm_trainer *t, const fm_features *f
     bool finite = true;
     for (size_t i = 0; i < n_atom * 3; i++)
         finite = finite && isfinite(result->atoms[i]);
-    return least(infer, finite)
+    return fm_groups_least(infer->options.groups, finite)
                ? FM_OK
                : fm_trainer_name_nonfinite(t, f, infer->seed, result->n_cycle, reterr);
 }
@@ -501,14 +526,14 @@ fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *a
                        fm_infer_result *ret_result, fm_error *reterr) {
     fm_infer_result result = {.ca_change = NAN, .n_cycle = features->n_cycle};
     const double start = now_s();
-    const fm_trainer *before = infer->n_shape > 0 ? infer->shape[0].trainer : NULL;
+    bool is_made;
     infer->n_res = 0;
-    fm_status status = find_shape(infer, features, reterr);
+    fm_status status = find_shape(infer, features, &is_made, reterr);
     if (status) return status;
     fm_trainer *t = infer->shape[0].trainer;
     assert(t);
     const double recorded = now_s();
-    if (t != before) result.record_s = recorded - start;
+    if (is_made) result.record_s = recorded - start;
     status = t->options.predicts ? predict(infer, t, features, arena, &result, reterr)
                                  : fm_trainer_add_sample(t, features, &result.losses, reterr);
     if (status) return status;
@@ -588,7 +613,13 @@ void fm_infer_describe(const fm_infer *infer, char *out, size_t out_bytes) {
         return;
     }
     const fm_trainer *t = infer->shape[0].trainer;
-    snprintf(out, out_bytes, "recorded for %lld residues, %lld clusters, %lld extra rows: %.1f MiB",
-             (long long)t->options.model.n_res, (long long)t->options.model.n_seq,
-             (long long)t->options.model.n_extra, (double)fm_trainer_memory_bytes(t) / mib);
+    int n = snprintf(out, out_bytes,
+                     "recorded for %lld residues, %lld clusters, %lld extra rows: %.1f MiB",
+                     (long long)t->options.model.n_res, (long long)t->options.model.n_seq,
+                     (long long)t->options.model.n_extra, (double)fm_trainer_memory_bytes(t) / mib);
+    const int64_t locked = fm_trainer_locked_bytes(t);
+    if (locked && n > 0 && (size_t)n < out_bytes) {
+        snprintf(out + n, out_bytes - (size_t)n, " and %.1f MiB of page-locked host memory",
+                 (double)locked / mib);
+    }
 }

@@ -9,8 +9,9 @@
  * chain is not cropped. It is padded to the next length of fm_infer_round and masked, so one
  * recording (tapes, memory plan, CUDA graphs) serves all chains of about that length. The recorded
  * length depends only on the chain's length, so the bits of a result do not depend on other chains.
- * A longer recording changes results only by rounding. At most eight recordings are kept, fewer if
- * memory is short. A caller that orders chains by length needs each recording once.
+ * A longer recording changes results only by rounding. Recordings are kept as far as memory allows:
+ * 64, or eight where the free memory is not known. A caller that orders chains by length needs each
+ * recording once.
  *
  * Memory is planned before anything runs. Where the arrays of a sublayer are too large for the
  * memory, or for the 32-bit indices of kernels, the recording is chunked: attention, transitions,
@@ -73,6 +74,7 @@ FM_MUST_USE fm_status fm_infer_plan(const fm_infer *infer, int64_t n_res, int64_
 typedef struct fm_infer_need {
     int64_t bytes;           /* of device memory, the parameters among them */
     int64_t available_bytes; /* of the budget or the device; 0: not known */
+    int64_t locked_bytes;    /* page-locked memory of the host; 0 on a CPU */
     int64_t n_res;           /* the recorded length */
     int64_t chunk_bytes;     /* of the workspace of a chunked recording; 0: not chunked */
     bool chunks_triangles;   /* triangle multiplications work in slabs, too */

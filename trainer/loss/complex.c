@@ -37,33 +37,33 @@ double fm_complex_scale(double sigma, double sigma_data) {
 void fm_complex_declare_targets(fm_state *state, const fm_kernels *kernels, int64_t n_token,
                                 int64_t n_atom, int64_t n_bond, int64_t n_sample,
                                 fm_complex_targets *ret_targets) {
-    fm_element act = kernels->act;
+    fm_element acc = kernels->acc;
     n_bond = n_bond ? n_bond : 1;
     const int64_t atoms[] = {n_atom, 3}, tokens[] = {n_token, 3}, bonds[] = {n_bond, 2};
     const int64_t structure[] = {1, n_atom, 3}, terms[] = {FM_COMPLEX_STRUCTURE_TERMS};
     const int64_t rest[] = {FM_COMPLEX_TERMS - FM_COMPLEX_STRUCTURE_TERMS};
     *ret_targets = (fm_complex_targets){
         .n_token = n_token, .n_atom = n_atom, .n_bond = n_bond, .n_sample = n_sample};
-    ret_targets->position = fm_state_add(state, "true positions", act, 2, atoms);
-    ret_targets->mask = fm_state_add(state, "resolved atoms", act, 1, atoms);
-    ret_targets->weight = fm_state_add(state, "weights of atoms", act, 1, atoms);
-    ret_targets->radius = fm_state_add(state, "radii of atoms", act, 1, atoms);
-    ret_targets->partner = fm_state_add(state, "partners of atoms", act, 1, atoms);
-    ret_targets->atoms = fm_state_add(state, "atoms", act, 1, atoms);
+    ret_targets->position = fm_state_add(state, "true positions", acc, 2, atoms);
+    ret_targets->mask = fm_state_add(state, "resolved atoms", acc, 1, atoms);
+    ret_targets->weight = fm_state_add(state, "weights of atoms", acc, 1, atoms);
+    ret_targets->radius = fm_state_add(state, "radii of atoms", acc, 1, atoms);
+    ret_targets->partner = fm_state_add(state, "partners of atoms", acc, 1, atoms);
+    ret_targets->atoms = fm_state_add(state, "atoms", acc, 1, atoms);
     ret_targets->known = fm_state_add(state, "classes of atoms", FM_ELEMENT_I32, 1, atoms);
     ret_targets->bond = fm_state_add(state, "bonds", FM_ELEMENT_I32, 2, bonds);
-    ret_targets->bond_length = fm_state_add(state, "bond lengths", act, 1, bonds);
-    ret_targets->bond_weight = fm_state_add(state, "bond weights", act, 1, bonds);
+    ret_targets->bond_length = fm_state_add(state, "bond lengths", acc, 1, bonds);
+    ret_targets->bond_weight = fm_state_add(state, "bond weights", acc, 1, bonds);
     ret_targets->token_atom = fm_state_add(state, "token atoms", FM_ELEMENT_I32, 1, tokens);
-    ret_targets->token_position = fm_state_add(state, "token positions", act, 2, tokens);
-    ret_targets->token_mask = fm_state_add(state, "resolved tokens", act, 1, tokens);
+    ret_targets->token_position = fm_state_add(state, "token positions", acc, 2, tokens);
+    ret_targets->token_mask = fm_state_add(state, "resolved tokens", acc, 1, tokens);
     ret_targets->token_position_f32 =
         fm_state_add(state, "token positions", FM_ELEMENT_F32, 2, tokens);
     ret_targets->token_mask_f32 = fm_state_add(state, "resolved tokens", FM_ELEMENT_F32, 1, tokens);
     ret_targets->frame = fm_state_add(state, "token frames", FM_ELEMENT_I32, 2, tokens);
     ret_targets->centre = fm_state_add(state, "token centres", FM_ELEMENT_I32, 1, tokens);
-    ret_targets->scale = fm_state_add(state, "scales of samples", act, 1, &n_sample);
-    ret_targets->structure = fm_state_add(state, "structure of the rollout", act, 3, structure);
+    ret_targets->scale = fm_state_add(state, "scales of samples", acc, 1, &n_sample);
+    ret_targets->structure = fm_state_add(state, "structure of the rollout", acc, 3, structure);
     ret_targets->factors = fm_state_add(state, "loss factors", FM_ELEMENT_F64, 1, terms);
     ret_targets->confidence_factors =
         fm_state_add(state, "confidence factors", FM_ELEMENT_F64, 1, rest);

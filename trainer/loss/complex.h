@@ -59,16 +59,16 @@ double fm_complex_scale(double sigma, double sigma_data);
 /* Where the state holds the labels. */
 typedef struct fm_complex_targets {
     int64_t n_token, n_atom, n_bond, n_sample;
-    int32_t position, mask, weight, radius; /* act; see fm_atom_truth */
-    int32_t partner, atoms;                 /* act [n_atom]: of lDDT; 1 for atoms, 0 for padding */
+    int32_t position, mask, weight, radius; /* acc; see fm_atom_truth */
+    int32_t partner, atoms;                 /* acc [n_atom]: of lDDT; 1 for atoms, 0 for padding */
     int32_t known;                          /* i32 [n_atom]: 1 where resolved */
     int32_t bond, bond_length, bond_weight;
     int32_t token_atom;                         /* i32 [N]: the atom of the distogram; -1: none */
-    int32_t token_position, token_mask;         /* act [N, 3], [N]: of that atom */
+    int32_t token_position, token_mask;         /* acc [N, 3], [N]: of that atom */
     int32_t token_position_f32, token_mask_f32; /* the same in f32 */
     int32_t frame, centre;                      /* i32 [N, 3], [N] */
-    int32_t scale;                              /* act [S]: fm_complex_scale of each sample */
-    int32_t structure;                          /* act [1, n_atom, 3]: the rollout's result */
+    int32_t scale;                              /* acc [S]: fm_complex_scale of each sample */
+    int32_t structure;                          /* acc [1, n_atom, 3]: the rollout's result */
     /* f64 [4] each: the factors of the terms of the structures, and of the confidence head */
     int32_t factors, confidence_factors;
 } fm_complex_targets;

@@ -1,6 +1,7 @@
 /* eval_files.c: the table and the summary of an evaluation as files; see eval_table.h. */
 #include "trainer/metrics/eval_table.h"
 
+#include "proto/base/csv.h"
 #include "proto/base/file.h"
 #include "proto/base/json_tree.h"
 
@@ -37,18 +38,6 @@ static fm_status write_text(const char *folder, const char *name, const char *te
 
 /* -- chains.csv */
 
-/* A field in quotes where it needs them. */
-static void put_field(FILE *out, const char *text) {
-    if (!strpbrk(text, ",\"\n\r")) {
-        fputs(text, out);
-        return;
-    }
-    fputc('"', out);
-    for (; *text; text++)
-        fputs(*text == '"' ? "\"\"" : (const char[]){*text, '\0'}, out);
-    fputc('"', out);
-}
-
 static void put_cell(FILE *out, double value) {
     char text[FM_EVAL_NUMBER_BYTES];
     fm_eval_format_number(value, text);
@@ -59,7 +48,7 @@ static void put_row(FILE *out, const fm_eval_table *table, const fm_eval_chain *
     const fm_structure_scores *s = &c->scores;
     const double scores[] = {s->lddt_ca, s->lddt,   s->rmsd,  s->drmsd, s->tm,
                              s->gdt_ts,  s->gdt_ha, c->plddt, c->loss};
-    put_field(out, c->name);
+    fm_csv_put(out, c->name);
     fprintf(out, ",%u,%u,%u,%u", c->n_res, c->status ? 0 : (unsigned)s->n, c->n_seq, c->n_templ);
     put_cell(out, c->resolution > 0 ? c->resolution : NAN);
     for (size_t i = 0; i < sizeof scores / sizeof scores[0]; i++)
@@ -67,7 +56,7 @@ static void put_row(FILE *out, const fm_eval_table *table, const fm_eval_chain *
     for (uint32_t t = 0; t < table->n_term; t++)
         put_cell(out, c->status ? NAN : c->term[t]);
     fputc(',', out);
-    put_field(out, c->status ? c->why : "");
+    fm_csv_put(out, c->status ? c->why : "");
     fputc('\n', out);
 }
 

@@ -115,15 +115,21 @@ static void leave(block *b, int i, fm_representation of) {
     if (axis == b->axis[of] || !fm_split_is_split(b->r->config)) return;
     const void *weights;
     const fm_sublayer *reader = reader_after(b, i, of, &weights);
-    if (of == FM_PAIR && reader && fm_recorder_has_bias(reader)) b->now.bias_of = reader;
+    bool has_bias = of == FM_PAIR && reader && fm_recorder_has_bias(reader);
+    if (has_bias) b->now.bias_of = reader;
+    bool patient = is_patient(b, i, of);
+    /* If the reader needs both at once, they are one exchange. Else the bias is computed while the
+     * change is under way; in backward, the change's exchange begins first, too. */
+    bool joins = has_bias && !patient && reader->updates == of;
+    if (joins) b->now.bias = fm_recorder_begin_bias(b->r, reader, weights, b->now.value[of]);
     b->now.change[of] =
         fm_split_change_begin(b->r->tape, b->r->config, b->list->change_name[of][axis],
-                              b->now.value[of].x, axis, is_patient(b, i, of));
+                              b->now.value[of].x, axis, patient);
     b->now.under_way[of] = true;
     b->axis[of] = axis;
-    /* The bias is computed while the change is under way. In backward, the change's exchange begins
-     * first, too. */
-    if (of == FM_PAIR && b->now.bias_of) {
+    if (joins) {
+        fm_exchange_join(b->now.bias.gather.pending, b->now.change[of].exchange.pending);
+    } else if (has_bias) {
         b->now.bias = fm_recorder_begin_bias(b->r, reader, weights, b->now.value[of]);
     }
 }

@@ -16,14 +16,21 @@ enum { IN_A, IN_B };
 static void add_forward(fm_run *run, const fm_node *node) {
     if (!fm_run_wants_output(run)) return;
     int64_t n_a = count_of(run, node->input[IN_A]), n_b = count_of(run, node->input[IN_B]);
+    const void *a = fm_run_input(run, node, IN_A), *b = fm_run_input(run, node, IN_B);
     void *y = fm_run_output(run, node, 0);
-    fm_call_copy(run, n_a, fm_run_input(run, node, IN_A), y);
+    if (n_a == n_b) {
+        const fm_tensor *like = fm_tape_tensor(run->tape, node->input[IN_A]);
+        int64_t c = like->local[like->rank - 1];
+        fm_call_add(run, n_a / c, c, a, b, y);
+        return;
+    }
+    fm_call_copy(run, n_a, a, y);
     fm_call_copy_strided(run, &(fm_strided){.rank = 2,
                                             .shape = {n_a / n_b, n_b},
                                             .x_stride = {0, 1},
                                             .y_stride = {n_b, 1},
                                             .alpha = 1,
-                                            .x = fm_run_input(run, node, IN_B),
+                                            .x = b,
                                             .y = {y, FM_ADD}});
 }
 

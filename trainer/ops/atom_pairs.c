@@ -78,11 +78,12 @@ static void forward(fm_run *run, const fm_node *node) {
     const void *z = fm_run_input(run, node, IN_Z);
     fm_window_pairs pairs = pairs_of(run, node);
     if (z) fm_call_window_pairs(run, &pairs, z, (fm_out){p, FM_ADD});
-    void *q = fm_windows_pad(run, 1, at->n_atom, 0, fm_windows_query_rows(at->n_atom), at->c,
-                             fm_run_input(run, node, IN_Q));
+    const void *q = fm_windows_pad(run, 1, at->n_atom, 0, fm_windows_query_rows(at->n_atom), at->c,
+                                   fm_run_input(run, node, IN_Q));
     add_rows(run, at, true, q, p);
-    void *k = fm_windows_pad(run, 1, at->n_atom, FM_WINDOW_BEFORE, fm_windows_key_rows(at->n_atom),
-                             at->c, fm_run_input(run, node, IN_K));
+    const void *k =
+        fm_windows_pad(run, 1, at->n_atom, FM_WINDOW_BEFORE, fm_windows_key_rows(at->n_atom), at->c,
+                       fm_run_input(run, node, IN_K));
     add_rows(run, at, false, k, p);
 }
 

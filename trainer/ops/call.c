@@ -15,22 +15,22 @@ int64_t fm_call_chunk(const fm_tape *tape, int64_t n, int64_t elements) {
 
 /* -- layer normalisation */
 
-void fm_call_layernorm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights,
-                       void *y, void *mean, void *rstd) {
-    if (!run->dry) {
-        run->kernels->layernorm(run->stream,
-                                &(fm_layernorm){.rows = rows,
-                                                .c = c,
-                                                .ldx = c,
-                                                .ldy = c,
-                                                .eps = FM_LAYERNORM_EPS,
-                                                .x = x,
-                                                .gamma = weights,
-                                                .beta = fm_run_at(weights, c, run->kernels->act),
-                                                .y = y,
-                                                .mean = mean,
-                                                .rstd = rstd});
-    }
+void fm_call_layernorm(fm_run *run, const fm_layernorm *args) {
+    fm_layernorm whole = *args;
+    whole.ldx = whole.ldy = args->c;
+    whole.eps = FM_LAYERNORM_EPS;
+    if (!run->dry) run->kernels->layernorm(run->stream, &whole);
+}
+
+void fm_call_layernorm_grad(fm_run *run, const fm_layernorm_grad *args) {
+    fm_layernorm_grad whole = *args;
+    int64_t mark = fm_run_mark(run);
+    void *workspace =
+        fm_run_workspace(run, (int64_t)run->kernels->layernorm_grad_workspace(args->rows, args->c));
+    whole.ldx = whole.lddy = whole.lddx = args->c;
+    whole.eps = FM_LAYERNORM_EPS;
+    if (!run->dry) run->kernels->layernorm_grad(run->stream, &whole, workspace);
+    fm_run_release(run, mark);
 }
 
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights) {
@@ -43,7 +43,14 @@ fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const 
                     .y = fm_run_workspace_act(run, rows * c)};
     norm.mean = fm_run_workspace_acc(run, rows);
     norm.rstd = fm_run_workspace_acc(run, rows);
-    fm_call_layernorm(run, rows, c, x, weights, norm.y, norm.mean, norm.rstd);
+    fm_call_layernorm(run, &(fm_layernorm){.rows = rows,
+                                           .c = c,
+                                           .x = x,
+                                           .gamma = norm.gamma,
+                                           .beta = norm.beta,
+                                           .y = norm.y,
+                                           .mean = norm.mean,
+                                           .rstd = norm.rstd});
     return norm;
 }
 
@@ -53,33 +60,18 @@ fm_out fm_call_norm_gradient(fm_run *run, const fm_norm *norm, fm_out dx) {
 
 void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
                        fm_out dweights) {
-    fm_call_norm_grad_parts(run, norm, dy, dx, dweights,
-                            fm_out_at(dweights, norm->c, run->kernels->acc));
-}
-
-void fm_call_norm_grad_parts(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
-                             fm_out dgamma, fm_out dbeta) {
     if (!norm->gamma) return;
-    int64_t mark = fm_run_mark(run), c = norm->c;
-    void *workspace =
-        fm_run_workspace(run, (int64_t)run->kernels->layernorm_grad_workspace(norm->rows, c));
-    if (!run->dry) {
-        fm_layernorm_grad args = {.rows = norm->rows,
-                                  .c = c,
-                                  .ldx = c,
-                                  .lddy = c,
-                                  .lddx = c,
+    fm_call_layernorm_grad(
+        run, &(fm_layernorm_grad){.rows = norm->rows,
+                                  .c = norm->c,
                                   .x = norm->x,
                                   .gamma = norm->gamma,
                                   .dy = dy,
                                   .mean = norm->mean,
                                   .rstd = norm->rstd,
                                   .dx = dx,
-                                  .dgamma = dgamma,
-                                  .dbeta = dbeta};
-        run->kernels->layernorm_grad(run->stream, &args, workspace);
-    }
-    fm_run_release(run, mark);
+                                  .dgamma = dweights,
+                                  .dbeta = fm_out_at(dweights, norm->c, run->kernels->acc)});
 }
 
 /* -- linear layers */
@@ -420,6 +412,37 @@ void fm_call_swiglu_grad(fm_run *run, const fm_swiglu *args, const void *dy, fm_
     if (!run->dry) run->kernels->swiglu_grad(run->stream, args, dy, dx);
 }
 
+static fm_swiglu_transition whole_swiglu(const fm_swiglu_transition *args) {
+    fm_swiglu_transition whole = *args;
+    whole.eps = FM_LAYERNORM_EPS;
+    return whole;
+}
+
+static double swiglu_flops(const fm_swiglu_transition *a) {
+    return 6.0 * (double)a->rows * (double)a->c * (double)a->hidden;
+}
+
+void fm_call_swiglu_transition(fm_run *run, const fm_swiglu_transition *args) {
+    int64_t mark = fm_run_mark(run);
+    fm_swiglu_transition whole = whole_swiglu(args);
+    void *workspace =
+        fm_run_workspace(run, (int64_t)run->kernels->swiglu_transition_workspace(&whole));
+    run->flops += swiglu_flops(args) * (args->y ? 1 : 2.0 / 3);
+    if (!run->dry) run->kernels->swiglu_transition(run->stream, &whole, workspace);
+    fm_run_release(run, mark);
+}
+
+void fm_call_swiglu_transition_grad(fm_run *run, const fm_swiglu_transition *args,
+                                    const fm_swiglu_transition_grad *grad) {
+    int64_t mark = fm_run_mark(run);
+    fm_swiglu_transition whole = whole_swiglu(args);
+    void *workspace = fm_run_workspace(
+        run, (int64_t)run->kernels->swiglu_transition_grad_workspace(&whole, grad));
+    run->flops += 2 * swiglu_flops(args);
+    if (!run->dry) run->kernels->swiglu_transition_grad(run->stream, &whole, grad, workspace);
+    fm_run_release(run, mark);
+}
+
 void fm_call_scale_rows(fm_run *run, int64_t rows, int64_t c, const void *scale, const void *x,
                         fm_out y) {
     if (!run->dry) run->kernels->scale_rows(run->stream, rows, c, c, c, scale, x, y);
@@ -478,9 +501,9 @@ void fm_call_axpy(fm_run *run, int64_t count, double alpha, const void *x, fm_ou
     if (!run->dry && y.data) run->kernels->axpy(run->stream, count, alpha, x, y);
 }
 
-void fm_call_add(fm_run *run, int64_t count, const void *x, const void *update, void *y) {
-    fm_call_copy(run, count, x, y);
-    fm_call_axpy(run, count, 1.0, update, (fm_out){y, FM_ADD});
+void fm_call_add(fm_run *run, int64_t rows, int64_t c, const void *x, const void *update, void *y) {
+    const fm_dropout none = {.n0 = 1, .n1 = rows, .c = c, .global_n1 = rows};
+    if (!run->dry) run->kernels->dropout(run->stream, &none, x, update, y);
 }
 
 void fm_call_relu_grad(fm_run *run, int64_t count, const void *y, const void *dy, fm_out dx) {

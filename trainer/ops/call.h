@@ -30,9 +30,9 @@ typedef struct fm_norm {
  * block [2, c] of gamma and beta; NULL: x is normalised already. */
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights);
 
-/* Makes y [rows, c], mean and rstd (acc [rows]) where the caller wants them. */
-void fm_call_layernorm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights,
-                       void *y, void *mean, void *rstd);
+/* The kernels themselves, for rows without gaps; callers leave ld and eps empty. */
+void fm_call_layernorm(fm_run *run, const fm_layernorm *args);
+void fm_call_layernorm_grad(fm_run *run, const fm_layernorm_grad *args);
 
 /* Returns where the caller writes dy for fm_call_norm_grad: in the workspace, or in dx. */
 fm_out fm_call_norm_gradient(fm_run *run, const fm_norm *norm, fm_out dx);
@@ -41,9 +41,6 @@ fm_out fm_call_norm_gradient(fm_run *run, const fm_norm *norm, fm_out dx);
  * gradient [2, c] of the block. Without weights it does nothing. */
 void fm_call_norm_grad(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
                        fm_out dweights);
-/* The same with separate outputs for the two gradients. */
-void fm_call_norm_grad_parts(fm_run *run, const fm_norm *norm, const void *dy, fm_out dx,
-                             fm_out dgamma, fm_out dbeta);
 
 /* A linear layer y [rows, c_out] = x [rows, c_in] W^T + bias. Rows are ldx and ldy elements apart.
  */
@@ -127,6 +124,10 @@ void fm_call_gate_grad(fm_run *run, const fm_gate *args, const fm_gate_grad *gra
 void fm_call_swiglu(fm_run *run, const fm_swiglu *args);
 void fm_call_swiglu_grad(fm_run *run, const fm_swiglu *args, const void *dy, fm_out dx);
 /* y[r, :] = scale[r] * x[r, :]; y may be x. Contiguous rows. */
+/* AlphaFold 3's transition. Callers leave eps empty. */
+void fm_call_swiglu_transition(fm_run *run, const fm_swiglu_transition *args);
+void fm_call_swiglu_transition_grad(fm_run *run, const fm_swiglu_transition *args,
+                                    const fm_swiglu_transition_grad *grad);
 void fm_call_scale_rows(fm_run *run, int64_t rows, int64_t c, const void *scale, const void *x,
                         fm_out y);
 void fm_call_copy_strided(fm_run *run, const fm_strided *args);
@@ -146,8 +147,8 @@ void fm_call_clear_rest(fm_run *run, int64_t written, int64_t count, fm_out dx);
  * writer, the whole block is cleared first. Returns dw to be added to. */
 fm_out fm_call_part_of(fm_run *run, int64_t count, fm_out dw);
 void fm_call_axpy(fm_run *run, int64_t count, double alpha, const void *x, fm_out y);
-/* y = x + update; y may be x. */
-void fm_call_add(fm_run *run, int64_t count, const void *x, const void *update, void *y);
+/* y = x + update, [rows, c]; y may be x. */
+void fm_call_add(fm_run *run, int64_t rows, int64_t c, const void *x, const void *update, void *y);
 /* dx = dy where y > 0; dx may be dy. */
 void fm_call_relu_grad(fm_run *run, int64_t count, const void *y, const void *dy, fm_out dx);
 void fm_call_gemm(fm_run *run, const fm_gemm *args);

@@ -9,6 +9,18 @@ void fm_call_modulate_grad(fm_run *run, const fm_modulate *args, const fm_modula
     if (!run->dry) run->kernels->modulate_grad(run->stream, args, grad);
 }
 
+void fm_call_adaln(fm_run *run, const fm_adaln *args) {
+    fm_adaln whole = *args;
+    whole.eps = FM_LAYERNORM_EPS;
+    if (!run->dry) run->kernels->adaln(run->stream, &whole);
+}
+
+void fm_call_adaln_grad(fm_run *run, const fm_adaln *args, const fm_adaln_grad *grad) {
+    fm_adaln whole = *args;
+    whole.eps = FM_LAYERNORM_EPS;
+    if (!run->dry) run->kernels->adaln_grad(run->stream, &whole, grad);
+}
+
 void fm_call_gather_rows(fm_run *run, const fm_rows *args, const void *x, fm_out y) {
     if (!run->dry && y.data) run->kernels->gather_rows(run->stream, args, x, y);
 }

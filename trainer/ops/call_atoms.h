@@ -7,6 +7,9 @@
 
 void fm_call_modulate(fm_run *run, const fm_modulate *args);
 void fm_call_modulate_grad(fm_run *run, const fm_modulate *args, const fm_modulate_grad *grad);
+/* Callers leave eps empty. */
+void fm_call_adaln(fm_run *run, const fm_adaln *args);
+void fm_call_adaln_grad(fm_run *run, const fm_adaln *args, const fm_adaln_grad *grad);
 void fm_call_gather_rows(fm_run *run, const fm_rows *args, const void *x, fm_out y);
 void fm_call_sum_rows(fm_run *run, const fm_rows *args, const void *x, fm_out y);
 void fm_call_window_pairs(fm_run *run, const fm_window_pairs *args, const void *z, fm_out y);

@@ -10,37 +10,36 @@ typedef struct attributes {
     fm_norm_kind kind;
 } attributes;
 
-/* gamma and beta, side by side. */
-static const void *weights_of(fm_run *run, const fm_node *node) {
+/* The parameter's beta, which only the wide kind has. */
+static const void *beta_of(const fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    const void *given = fm_run_param(run, node, 0);
-    if (at->kind == FM_NORM_WIDE) return given;
-    fm_element act = run->kernels->act;
-    void *both = fm_run_workspace_act(run, 2 * at->c);
-    if (given) {
-        fm_call_copy(run, at->c, given, both);
-    } else {
-        fm_call_fill(run, at->c, 1.0, both);
-    }
-    fm_call_fill(run, at->c, 0.0, fm_run_at(both, at->c, act));
-    return both;
+    if (at->kind != FM_NORM_WIDE) return NULL;
+    return fm_run_at(fm_run_param(run, node, 0), at->c, run->kernels->act);
 }
 
 static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     if (!fm_run_wants_output(run)) return;
-    fm_call_layernorm(run, at->rows, at->c, fm_run_input(run, node, 0), weights_of(run, node),
-                      fm_run_output(run, node, 0), NULL, NULL);
+    fm_call_layernorm(run, &(fm_layernorm){.rows = at->rows,
+                                           .c = at->c,
+                                           .x = fm_run_input(run, node, 0),
+                                           .gamma = fm_run_param(run, node, 0),
+                                           .beta = beta_of(run, node),
+                                           .y = fm_run_output(run, node, 0)});
 }
 
 static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    fm_norm norm =
-        fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, 0), weights_of(run, node));
     fm_out dgamma = fm_run_param_gradient(run, node, 0), dbeta = {0};
     if (at->kind == FM_NORM_WIDE) dbeta = fm_out_at(dgamma, at->c, run->kernels->acc);
-    fm_call_norm_grad_parts(run, &norm, fm_run_output_gradient(run, node, 0),
-                            fm_run_gradient(run, node, 0), dgamma, dbeta);
+    fm_call_layernorm_grad(run, &(fm_layernorm_grad){.rows = at->rows,
+                                                     .c = at->c,
+                                                     .x = fm_run_input(run, node, 0),
+                                                     .gamma = fm_run_param(run, node, 0),
+                                                     .dy = fm_run_output_gradient(run, node, 0),
+                                                     .dx = fm_run_gradient(run, node, 0),
+                                                     .dgamma = dgamma,
+                                                     .dbeta = dbeta});
 }
 
 static const fm_op LAYER_NORM = {"layer norm", forward, backward};

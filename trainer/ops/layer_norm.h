@@ -4,7 +4,7 @@
  *     scale   y = hat(x) * gamma             weights [c]
  *     plain   y = hat(x)                     no weights
  *
- * The kernel needs weights, so absent ones are written to the workspace as ones and zeros. */
+ * Backward makes the statistics of each row again from x, so the node saves nothing. */
 #ifndef FM_TRAINER_LAYER_NORM_H
 #define FM_TRAINER_LAYER_NORM_H
 

@@ -46,8 +46,15 @@ static void norm_forward(fm_run *run, const fm_node *node) {
     const void *x = dropped(run, node);
     void *y = fm_run_wants_output(run) ? fm_run_output(run, node, 0)
                                        : fm_run_workspace_act(run, at->rows * at->c);
-    fm_call_layernorm(run, at->rows, at->c, x, fm_run_param(run, node, 0), y,
-                      statistics(run, node, 0), statistics(run, node, 1));
+    const void *gamma = fm_run_param(run, node, 0);
+    fm_call_layernorm(run, &(fm_layernorm){.rows = at->rows,
+                                           .c = at->c,
+                                           .x = x,
+                                           .gamma = gamma,
+                                           .beta = fm_run_at(gamma, at->c, run->kernels->act),
+                                           .y = y,
+                                           .mean = statistics(run, node, 0),
+                                           .rstd = statistics(run, node, 1)});
 }
 
 static void norm_backward(fm_run *run, const fm_node *node) {

@@ -3,9 +3,8 @@
  *     y = x (+) W2 (swish(a) * b)          a | b = W1 LayerNorm(x), [.., 2 hidden], one projection
  *
  * It has no biases, no mask and no dropout. Inputs [rows..., c]: pair [N, N, c_z] or single [1, N,
- * c_s]; hidden = 4 c in the Pairformer. Saved: the projection, kept or recomputed as the caller
- * says, since it is 8 times the size of x. The product swish(a) * b is never saved; backward makes
- * it again. */
+ * c_s]; hidden = 4 c in the Pairformer. Saved, kept or recomputed as the caller says: what the
+ * kernel needs for backward. For composed kernels that is the projection, 8 times the size of x. */
 #ifndef FM_TRAINER_SWIGLU_TRANSITION_H
 #define FM_TRAINER_SWIGLU_TRANSITION_H
 
@@ -20,6 +19,6 @@ typedef struct fm_swiglu_transition_weights {
 /* Adds the node. Returns the residual sum y, or the bare update when !residual. */
 fm_tensor_ref fm_op_swiglu_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
                                       const fm_swiglu_transition_weights *weights, bool residual,
-                                      fm_keep keep_projection);
+                                      fm_keep keep);
 
 #endif

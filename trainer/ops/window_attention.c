@@ -32,12 +32,12 @@ static fm_linear projection(const fm_run *run, const fm_node *node, int64_t rows
                                       run->kernels->act)};
 }
 
-static void *padded_queries(fm_run *run, const fm_node *node, const void *x) {
+static const void *padded_queries(fm_run *run, const fm_node *node, const void *x) {
     const attributes *at = node->attributes;
     return fm_windows_pad(run, at->n_sample, at->n_atom, 0, at->queries, at->c, x);
 }
 
-static void *padded_keys(fm_run *run, const fm_node *node) {
+static const void *padded_keys(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     return fm_windows_pad(run, at->n_sample, at->n_atom, FM_WINDOW_BEFORE, at->keys, at->c,
                           fm_run_input(run, node, IN_Y));
@@ -127,8 +127,12 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_attention core = core_of(run, node, fm_run_saved(run, node, S_KV), false);
     fm_call_attention(run, &core);
     if (!fm_run_wants_output(run)) return;
-    void *update = fm_run_workspace_act(run, at->n_sample * at->queries * at->c);
     fm_linear out = out_projection(run, node);
+    if (at->queries == at->n_atom) {
+        fm_call_linear(run, &out, false, fm_run_output(run, node, 0));
+        return;
+    }
+    void *update = fm_run_workspace_act(run, at->n_sample * at->queries * at->c);
     fm_call_linear(run, &out, false, update);
     fm_windows_unpad(run, at->n_sample, at->n_atom, 0, at->queries, at->c, update,
                      (fm_out){fm_run_output(run, node, 0), FM_WRITE});
@@ -159,31 +163,42 @@ static void core_backward(fm_run *run, const fm_node *node, void *dqg, void *dkv
     fm_run_release(run, mark);
 }
 
+/* The gradients of x and of the projections to q and g. */
+static void queries_backward(fm_run *run, const fm_node *node, const void *dqg, fm_out dw) {
+    const attributes *at = node->attributes;
+    bool is_padded = at->queries > at->n_atom;
+    int64_t block = at->width * at->c;
+    const void *x = padded_queries(run, node, fm_run_input(run, node, IN_X));
+    fm_out dx = fm_run_gradient(run, node, IN_X), rows = dx;
+    if (is_padded) {
+        rows.data = fm_run_workspace_act(run, at->n_sample * at->queries * at->c);
+        rows.beta = FM_WRITE;
+    }
+    fm_linear q = projection(run, node, at->queries, x, 0, 1);
+    fm_call_linear_grad(run, &q, dqg, rows, dw, fm_run_param_gradient(run, node, P_Q_BIAS));
+    fm_linear g = projection(run, node, at->queries, x, 3, 1);
+    rows.beta = FM_ADD;
+    fm_call_linear_grad(run, &g, fm_run_at(dqg, at->width, run->kernels->act), rows,
+                        fm_out_at(dw, 3 * block, run->kernels->acc), (fm_out){0});
+    if (!is_padded) return;
+    fm_windows_unpad(run, at->n_sample, at->n_atom, 0, at->queries, at->c, rows.data, dx);
+}
+
 static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    fm_element act = run->kernels->act, acc = run->kernels->acc;
     int64_t ld = 2 * at->width, block = at->width * at->c;
     void *dqg = fm_run_workspace_act(run, at->n_sample * at->queries * ld);
     void *dkv = fm_run_workspace_act(run, at->n_sample * at->keys * ld);
     core_backward(run, node, dqg, dkv);
     fm_out dw = fm_run_param_gradient(run, node, P_QKVG);
     int64_t mark = fm_run_mark(run);
-    const void *x = padded_queries(run, node, fm_run_input(run, node, IN_X));
-    void *dx = fm_run_workspace_act(run, at->n_sample * at->queries * at->c);
-    fm_linear q = projection(run, node, at->queries, x, 0, 1);
-    fm_call_linear_grad(run, &q, dqg, (fm_out){dx, FM_WRITE}, dw,
-                        fm_run_param_gradient(run, node, P_Q_BIAS));
-    fm_linear g = projection(run, node, at->queries, x, 3, 1);
-    fm_call_linear_grad(run, &g, fm_run_at(dqg, at->width, act), (fm_out){dx, FM_ADD},
-                        fm_out_at(dw, 3 * block, acc), (fm_out){0});
-    fm_windows_unpad(run, at->n_sample, at->n_atom, 0, at->queries, at->c, dx,
-                     fm_run_gradient(run, node, IN_X));
+    queries_backward(run, node, dqg, dw);
     fm_run_release(run, mark);
     const void *y = padded_keys(run, node);
     void *dy = fm_run_workspace_act(run, at->n_sample * at->keys * at->c);
     fm_linear kv = projection(run, node, at->keys, y, 1, 2);
-    fm_call_linear_grad(run, &kv, dkv, (fm_out){dy, FM_WRITE}, fm_out_at(dw, block, acc),
-                        (fm_out){0});
+    fm_call_linear_grad(run, &kv, dkv, (fm_out){dy, FM_WRITE},
+                        fm_out_at(dw, block, run->kernels->acc), (fm_out){0});
     fm_windows_unpad(run, at->n_sample, at->n_atom, FM_WINDOW_BEFORE, at->keys, at->c, dy,
                      fm_run_gradient(run, node, IN_Y));
 }

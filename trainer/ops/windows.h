@@ -20,9 +20,9 @@ static inline int64_t fm_windows_key_rows(int64_t n_atom) {
 }
 
 /* Copies x [n_batch, n_atom, c] between rows of zeros. Returns [n_batch, n_row, c] in the
- * workspace, where the atoms begin at row `first`. */
-void *fm_windows_pad(fm_run *run, int64_t n_batch, int64_t n_atom, int64_t first, int64_t n_row,
-                     int64_t c, const void *x);
+ * workspace, where the atoms begin at row `first`, or x itself where nothing is added. */
+const void *fm_windows_pad(fm_run *run, int64_t n_batch, int64_t n_atom, int64_t first,
+                           int64_t n_row, int64_t c, const void *x);
 
 /* Does the reverse: y [n_batch, n_atom, c] (+)= the rows of x [n_batch, n_row, c] from row `first`
  * on. */

@@ -1,6 +1,7 @@
 /* results.c: see results.h. */
 #include "trainer/predict/results.h"
 
+#include "proto/base/csv.h"
 #include "proto/base/json_text.h"
 #include "trainer/predict/text_file.h"
 
@@ -123,18 +124,6 @@ fm_status fm_results_write_ranking(const fm_results *r, const fm_result_chain *c
 
 /* -- summary.csv */
 
-/* A field in quotes where it needs them. */
-static void put_field(FILE *out, const char *text) {
-    if (!strpbrk(text, ",\"\n\r")) {
-        fputs(text, out);
-        return;
-    }
-    fputc('"', out);
-    for (; *text; text++)
-        fputs(*text == '"' ? "\"\"" : (const char[]){*text, '\0'}, out);
-    fputc('"', out);
-}
-
 static void put_number(FILE *out, double value, int digits) {
     if (isfinite(value)) {
         fprintf(out, ",%.*f", digits, value);
@@ -148,9 +137,9 @@ static void put_row(FILE *out, const fm_results *r, const fm_result_chain *chain
     const fm_result *result = &chain->result[run];
     const double none = NAN;
     bool is_good = !result->status;
-    put_field(out, chain->name);
+    fm_csv_put(out, chain->name);
     fprintf(out, ",%u,%u,%u,", chain->n_res, chain->n_seq, chain->n_templ);
-    put_field(out, r->run[run].model);
+    fm_csv_put(out, r->run[run].model);
     fprintf(out, ",%llu,", (unsigned long long)r->run[run].seed);
     if (is_good) fprintf(out, "%u", rank);
     put_number(out, is_good ? result->mean_plddt : none, 4);
@@ -165,7 +154,7 @@ static void put_row(FILE *out, const fm_results *r, const fm_result_chain *chain
     put_number(out, is_good ? result->record_s : none, 4);
     put_number(out, is_good ? result->run_s : none, 4);
     fputc(',', out);
-    put_field(out, is_good ? "" : result->why);
+    fm_csv_put(out, is_good ? "" : result->why);
     fputc('\n', out);
 }
 
@@ -191,9 +180,9 @@ fm_status fm_results_write_summary(const fm_results *r, const fm_refused_input *
         for (uint32_t i = 0; i < r->n_chain; i++)
             if (r->chain[i].name) put_chain(file.out, r, &r->chain[i], order);
         for (uint32_t i = 0; i < n_refused; i++) {
-            put_field(file.out, refused[i].name);
+            fm_csv_put(file.out, refused[i].name);
             fputs(",,,,,,,,,,,,,,", file.out);
-            put_field(file.out, refused[i].why);
+            fm_csv_put(file.out, refused[i].why);
             fputc('\n', file.out);
         }
         status = fm_text_file_commit(&file, path, reterr);

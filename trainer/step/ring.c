@@ -20,17 +20,28 @@ static fm_status create_events(fm_ring *ring, fm_error *reterr) {
     return made ? FM_OK : fm_fail(reterr, FM_ERR_NOMEM, "a stream for copies was refused");
 }
 
+static int32_t slots_of(const fm_kernels *kernels, int32_t n_slot) {
+    return kernels->device->is_asynchronous ? n_slot : 1;
+}
+
+static int64_t slot_bytes_of(int64_t data_bytes) {
+    return round_to(round_to((int64_t)sizeof(fm_packet), DATA_ALIGN) + data_bytes, SLOT_ALIGN);
+}
+
+int64_t fm_ring_bytes(const fm_kernels *kernels, int32_t n_slot, int64_t data_bytes) {
+    return slots_of(kernels, n_slot) * slot_bytes_of(data_bytes);
+}
+
 fm_status fm_ring_create(fm_ring *ring, const fm_kernels *kernels, int32_t n_slot,
                          int64_t data_bytes, fm_error *reterr) {
     assert(n_slot >= 2 && n_slot <= FM_RING_SLOTS);
     const fm_device *device = kernels->device;
-    int64_t header_bytes = round_to((int64_t)sizeof(fm_packet), DATA_ALIGN);
     *ring = (fm_ring){.kernels = kernels,
-                      .n_slot = device->is_asynchronous ? n_slot : 1,
-                      .slot_bytes = round_to(header_bytes + data_bytes, SLOT_ALIGN)};
+                      .n_slot = slots_of(kernels, n_slot),
+                      .slot_bytes = slot_bytes_of(data_bytes)};
     fm_status status = create_events(ring, reterr);
     if (status) return status;
-    size_t bytes = (size_t)(ring->n_slot * ring->slot_bytes);
+    size_t bytes = (size_t)fm_ring_bytes(kernels, n_slot, data_bytes);
     ring->host = device->host_alloc(bytes);
     ring->memory = device->is_asynchronous ? kernels->alloc(bytes) : ring->host;
     ring->n_taken = kernels->alloc(sizeof *ring->n_taken);

@@ -23,6 +23,10 @@ typedef struct fm_ring {
     uint64_t n_put;
 } fm_ring;
 
+/* The bytes of all slots of a ring that is created with the same arguments. The device has them
+ * once; an asynchronous device also has them in the host's page-locked memory. */
+int64_t fm_ring_bytes(const fm_kernels *kernels, int32_t n_slot, int64_t data_bytes);
+
 /* n_slot: 2 to FM_RING_SLOTS, for asynchronous devices; data_bytes: the largest size of the data
  * behind a packet's header. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_ring_create(fm_ring *ring, const fm_kernels *kernels, int32_t n_slot,

@@ -155,8 +155,21 @@ static int64_t taken_bytes(const fm_trainer *t) {
     return t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes;
 }
 
+/* Whole chains are large, and a second slot already hides the copy. */
+static int32_t ring_slots(const fm_trainer *t) {
+    return t->options.forward_only ? 2 : FM_RING_SLOTS;
+}
+
+static int64_t ring_bytes(const fm_trainer *t) {
+    return fm_ring_bytes(t->params.kernels, ring_slots(t), fm_upload_most_bytes(t));
+}
+
 int64_t fm_trainer_memory_bytes(const fm_trainer *t) {
-    return taken_bytes(t) + scratch_bytes(t) + arena_bytes(t);
+    return taken_bytes(t) + scratch_bytes(t) + arena_bytes(t) + ring_bytes(t);
+}
+
+int64_t fm_trainer_locked_bytes(const fm_trainer *t) {
+    return t->params.kernels->device->is_asynchronous ? ring_bytes(t) : 0;
 }
 
 static bool fits(const fm_trainer *t) {
@@ -344,9 +357,7 @@ static fm_status build_queues(fm_trainer *t, fm_error *reterr) {
     uint64_t none = 0;
     kernels->upload(NULL, t->n_made, &none, sizeof none);
     kernels->synchronize(NULL);
-    /* Whole chains are large, and a second slot already hides the copy. */
-    const int32_t n_slot = t->options.forward_only ? 2 : FM_RING_SLOTS;
-    return fm_ring_create(&t->ring, kernels, n_slot, fm_upload_most_bytes(t), reterr);
+    return fm_ring_create(&t->ring, kernels, ring_slots(t), fm_upload_most_bytes(t), reterr);
 }
 
 static void release_queues(fm_trainer *t) {
@@ -486,10 +497,15 @@ fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_
     return FM_OK;
 }
 
-fm_status fm_trainer_plan(const fm_trainer_options *options, int64_t *ret_bytes, fm_error *reterr) {
+fm_status fm_trainer_plan(const fm_trainer_options *options, fm_trainer_need *ret_need,
+                          fm_error *reterr) {
     fm_trainer *trainer;
     fm_status status = prepare_new(options, true, &trainer, reterr);
-    *ret_bytes = status ? 0 : fm_trainer_memory_bytes(trainer);
+    *ret_need = (fm_trainer_need){0};
+    if (!status) {
+        *ret_need = (fm_trainer_need){.device_bytes = fm_trainer_memory_bytes(trainer),
+                                      .locked_bytes = fm_trainer_locked_bytes(trainer)};
+    }
     fm_trainer_destroy(trainer);
     return status;
 }

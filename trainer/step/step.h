@@ -133,14 +133,23 @@ FM_MUST_USE fm_status fm_trainer_create(const fm_trainer_options *options, fm_tr
                                         fm_error *reterr);
 void fm_trainer_destroy(fm_trainer *trainer);
 
-/* Finds the bytes of device memory that a trainer would take, without allocating the state and the
- * step arena. Errors as above. */
-FM_MUST_USE fm_status fm_trainer_plan(const fm_trainer_options *options, int64_t *ret_bytes,
+/* The memory that a trainer takes. */
+typedef struct fm_trainer_need {
+    int64_t device_bytes;
+    int64_t locked_bytes; /* of the host, page-locked, for samples on their way; 0 on a CPU */
+} fm_trainer_need;
+
+/* Finds the memory that a trainer would take, without allocating the state and the step arena.
+ * Errors as above. */
+FM_MUST_USE fm_status fm_trainer_plan(const fm_trainer_options *options, fm_trainer_need *ret_need,
                                       fm_error *reterr);
 
 /* Bytes of device memory that the trainer has taken or, before fm_trainer_create has finished, will
  * take. */
 int64_t fm_trainer_memory_bytes(const fm_trainer *trainer);
+
+/* Page-locked bytes of the host, as in fm_trainer_need. */
+int64_t fm_trainer_locked_bytes(const fm_trainer *trainer);
 
 /* Elements of trainer->scratch. */
 int64_t fm_trainer_scratch_count(const fm_trainer *trainer);

@@ -5,7 +5,7 @@
 
 #include "trainer/backend/kernels.h"
 
-enum { FM_MAX_CYCLE = 21 };
+enum { FM_MAX_CYCLE = 48 }; /* as FM_LIMIT_N_CYCLE */
 
 /* The tensors that are drawn separately for each recycling cycle. */
 typedef struct fm_cycle_features {

@@ -115,6 +115,7 @@ void fm_trainer_queue_cycle(fm_trainer *t, const fm_features *f, uint64_t seed, 
     const fm_flight flight = {.features = f, .step = seed};
     const uint32_t n_draw = (uint32_t)t->inputs.n_draw, first = cycle * n_draw;
     fm_backend_name_step(cycle + 1);
+    fm_groups_note_prediction(t->options.groups, cycle);
     for (uint32_t at = first; at < first + n_draw; at++) {
         send_cycle(t, &flight, at, false);
         fm_pass_run(runs_last(t, at, f->n_cycle) ? &t->last_pass : &t->cycle_pass, t->stream);

@@ -4,7 +4,7 @@
 static PyObject *error_type;
 
 PyObject *fm_py_raise(const fm_error *error) {
-    char text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char text[FM_ERROR_TEXT_BYTES];
     fm_error_format(error, text, sizeof text);
     PyObject *arguments = Py_BuildValue("(ss)", fm_status_name(error->status), text);
     if (!arguments) return NULL;

@@ -60,11 +60,11 @@ static PyObject *open_loader(const fm_loader_options *options) {
 
 static PyObject *open_stream(PyObject *module, PyObject *arguments, PyObject *keywords) {
     static char *names[] = {
-        "url",   "plan",     "snapshot",  "seed",   "first_step", "steps",
-        "group", "groups",   "batch",     "crop",   "cycles",     "max_template_date",
-        "order", "skip",     "delivered", "ahead",  "resume_ms",  "event_ms",
-        "agent", "tls_cert", "tls_key",   "tls_ca", "token_file", "insecure",
-        NULL};
+        "url",          "plan",      "snapshot", "seed",     "first_step", "steps",
+        "group",        "groups",    "batch",    "crop",     "cycles",     "max_template_date",
+        "msa_clusters", "extra_msa", "order",    "skip",     "delivered",  "ahead",
+        "resume_ms",    "event_ms",  "agent",    "tls_cert", "tls_key",    "tls_ca",
+        "token_file",   "insecure",  NULL};
     (void)module;
     const char *plan, *order, *delivered = NULL;
     unsigned long long seed, first_step, steps;
@@ -74,12 +74,13 @@ static PyObject *open_stream(PyObject *module, PyObject *arguments, PyObject *ke
     fm_client_options *client = &options.supply.client;
     fm_wire_open *open = &options.stream;
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "sszKKKIIIIIIspzIIIszzzzp", names, &client->url, &plan,
+            arguments, keywords, "sszKKKIIIIIIIIspzIIIszzzzp", names, &client->url, &plan,
             &client->snapshot_name, &seed, &first_step, &steps, &group, &groups,
             &open->global_batch, &open->crop_size, &open->max_cycle, &open->max_template_date,
-            &order, &skip, &delivered, &ahead, &resume_ms, &event_ms, &client->agent,
-            &client->credentials.tls_cert, &client->credentials.tls_key,
-            &client->credentials.tls_ca, &client->credentials.token_file, &insecure)) {
+            &open->max_msa_clusters, &open->max_extra_msa, &order, &skip, &delivered, &ahead,
+            &resume_ms, &event_ms, &client->agent, &client->credentials.tls_cert,
+            &client->credentials.tls_key, &client->credentials.tls_ca,
+            &client->credentials.token_file, &insecure)) {
         return NULL;
     }
     if (!put_text(open->plan, sizeof open->plan, plan, "plan")) return NULL;

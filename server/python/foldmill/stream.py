@@ -10,6 +10,8 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from multiprocessing.context import get_spawning_popen
+from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
 import numpy
@@ -23,6 +25,8 @@ from .sample import Sample, Skipped
 
 _STATE_VERSION = 1
 _MOST_STEPS, _MOST_BATCH, _MOST_WORLD = 2**40, 65536, 65536  # as proto/limits.h has them
+_MOST_CLUSTERS, _MOST_EXTRA = 65536, 1048576  # likewise
+_SINCE = {"msa_clusters": 0, "extra_msa": 0}  # of the run; states of older versions lack them
 _PLAN_BYTES = 31
 _TOKEN_SAMPLES = 65536  # beyond the first missing sample, which a server takes as given out
 _WHOLE_CHAINS = ("eval", "predict")  # plans that go through the chains of the snapshot in order
@@ -50,8 +54,9 @@ class Stream:
 
     Under ``torch.utils.data.DataLoader(stream, batch_size=None, num_workers=N)`` the workers divide
     the samples of a step among them, so N should divide the rank's samples per step; workers that
-    find no part deliver nothing. A worker keeps its own state, so a run that must resume counts
-    what it used: ``stream.deliver(features["index"])`` in the main process.
+    find no part deliver nothing. A worker keeps its own state, so a run that must resume, or begins
+    a second loop, counts what it used: ``stream.deliver(features["index"])`` in the main process.
+    A second loop that would give the same samples again raises RuntimeError.
     """
 
     skipped: list[Skipped]  #: samples that the server could not make, with on_error="skip"
@@ -59,8 +64,8 @@ class Stream:
 
     def __init__(self, url: str, *, plan: str, snapshot: str | None = None, seed: int = 0,
                  steps: int = 0, first_step: int = 0, rank: int = 0, world: int = 1,
-                 batch: int = 0, crop: int = 0, cycles: int = 0,
-                 max_template_date: str | None = None, order: str = "strict",
+                 batch: int = 0, crop: int = 0, cycles: int = 0, msa_clusters: int = 0,
+                 extra_msa: int = 0, max_template_date: str | None = None, order: str = "strict",
                  on_error: str = "stop", ahead: int = 8, raw: bool = False, stack: bool = False,
                  tensors: str = "numpy", pin: bool = False, tls_cert: str | None = None,
                  tls_key: str | None = None, tls_ca: str | None = None,
@@ -77,6 +82,8 @@ class Stream:
         rank, world        this consumer and the number of consumers of the run
         batch              samples of a step of all consumers; 0 keeps the plan's
         crop, cycles       residues of a crop and the most recycling cycles; 0 keeps the plan's
+        msa_clusters,
+        extra_msa          clustered and extra MSA rows of a cycle; 0 keeps the plan's
         max_template_date  "YYYY-MM-DD", "query" (the chain's own date) or "any"; None keeps the
                            plan's
         order              "strict", "bounded:W": at most W later samples overtake a slow one,
@@ -92,6 +99,7 @@ class Stream:
         """
         self._process = 0  # that opened the connection
         self._worker = 0  # process of a DataLoader that took its part of the samples
+        self._loop = _new_loop()
         if not isinstance(url, str) or not url:
             raise ValueError(f"url: found {url!r}, expected unix:PATH, tls://HOST:PORT or "
                              "tcp://HOST:PORT")
@@ -110,6 +118,8 @@ class Stream:
             "batch": integer("batch", batch, 0, _MOST_BATCH),
             "crop": integer("crop", crop, 0, MOST_U32),
             "cycles": integer("cycles", cycles, 0, MOST_U32),
+            "msa_clusters": integer("msa_clusters", msa_clusters, 0, _MOST_CLUSTERS),
+            "extra_msa": integer("extra_msa", extra_msa, 0, _MOST_EXTRA),
             "max_template_date": _template_date(max_template_date), "order": order,
         }
         self._group = (integer("rank", rank, 0, world - 1), world)
@@ -135,7 +145,15 @@ class Stream:
                 f"rank {rank} of {world}>")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_client": None}
+        state = {**self.__dict__, "_client": None}
+        if get_spawning_popen() is None:  # memory is shared with child processes only
+            state["_loop"] = None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._loop is None:
+            self._loop = _new_loop()
 
     # -- state
 
@@ -157,11 +175,12 @@ class Stream:
             raise ValueError(f"the state has version {state.get('version')!r}, "
                              f"expected {_STATE_VERSION}")
         ours: dict[str, Any] = {**self._run, "group": list(self._group)}
+        run: dict[str, Any] = {**_SINCE, **state.get("run", {})}
         missing = {"run", "group", "facts", "watermark", "delivered"} - set(state)
-        missing |= set(self._run) - set(state.get("run", ()))
+        missing |= set(self._run) - set(run)
         if missing:
             raise ValueError(f"this is not a state of a Stream: it lacks {sorted(missing)[0]!r}")
-        theirs: dict[str, Any] = {**state["run"], "group": list(state["group"])}
+        theirs: dict[str, Any] = {**run, "group": list(state["group"])}
         for key, value in ours.items():
             if theirs[key] != value:
                 raise ValueError(f"the state is of a run with {_parameter(key, theirs[key])}, "
@@ -170,6 +189,7 @@ class Stream:
         self._facts = state["facts"]
         self._watermark = state["watermark"]
         self._delivered = set(state["delivered"])
+        self._loop = _new_loop()
 
     def deliver(self, *indices: ArrayLike) -> None:
         """Records that samples were used, by their indices: numbers, arrays or tensors of them.
@@ -299,6 +319,7 @@ class Stream:
         """
         torch = sys.modules.get("torch")
         worker = torch.utils.data.get_worker_info() if torch else None
+        self._check_loop(worker)
         if worker is None:
             return True
         if self._raw:
@@ -321,6 +342,25 @@ class Stream:
         self._delivered = {index for index in self._delivered
                            if index % batch % (world * parts) == self._group[0]}
         return True
+
+    def _check_loop(self, worker: Any) -> None:
+        """Refuses a loop after one of workers whose samples nobody reported with deliver().
+
+        The record is shared by the main process and all workers. Workers of one loop find that it
+        is theirs, by the seed that they have in common.
+        """
+        if self._loop is None:
+            return
+        place = [self._watermark, len(self._delivered)]
+        loop = worker.seed - worker.id if worker else 0
+        has_begun, last, *last_place = self._loop
+        if has_begun and last != loop and last_place == place:
+            raise RuntimeError("a loop over a DataLoader with workers has begun at this place, so "
+                               "another one would give the same samples again; call "
+                               "stream.deliver(features['index']) for those that were used, or "
+                               "stream.load_state_dict(stream.state_dict()) to repeat them")
+        if worker:
+            self._loop[:] = [1, loop, *place]
 
     def _items(self) -> Iterator[Any]:
         for sample in self._samples():
@@ -383,6 +423,15 @@ class Stream:
         end = (self._facts["n_chain"] if is_pass else
                (self._run["first_step"] + steps) * self._facts["global_batch"])
         return bool(self._own_index(self._watermark) >= end)
+
+
+def _new_loop() -> Any:
+    """Returns the record of the last loop of workers; None where PyTorch is not used.
+
+    Its numbers: 1 after the first loop, the seed of the loop, and what was given out before it: the
+    watermark and the number of samples beyond it.
+    """
+    return RawArray("Q", 4) if "torch" in sys.modules else None
 
 
 def _check_items(order: str, raw: bool, stack: bool, tensors: str, pin: bool) -> None:

@@ -28,6 +28,7 @@ typedef double real;
 #include "trainer/backend/cpu/body/triangle_block.h"
 #include "trainer/backend/cpu/body/norm_linear.h"
 #include "trainer/backend/cpu/body/row_end.h"
+#include "trainer/backend/cpu/body/swiglu_transition.h"
 #include "trainer/backend/cpu/body/embed.h"
 #include "trainer/backend/cpu/body/rigid.h"
 #include "trainer/backend/cpu/body/ipa.h"

@@ -1,7 +1,9 @@
 /* atoms.c: see atoms.h. */
 #include "trainer/model/af3/atoms.h"
 
+#include "trainer/model/af3/island.h"
 #include "trainer/ops/arithmetic.h"
+#include "trainer/ops/cast.h"
 #include "trainer/ops/concat.h"
 #include "trainer/ops/layer_norm.h"
 #include "trainer/ops/reshape.h"
@@ -88,7 +90,10 @@ fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_groups *group
                                            const fm_af3_atoms *atoms, fm_tensor_ref s,
                                            fm_tensor_ref z, const fm_af3_atom_encoder_weights *w) {
     assert((s == FM_TENSOR_NONE) == (z == FM_TENSOR_NONE));
+    bool island = fm_af3_enter_island(tape);
     fm_tensor_ref c = fm_op_atom_features(tape, &atoms->features, &w->features);
+    fm_af3_leave_island(tape, island);
+    c = fm_op_cast(tape, "atom features", c);
     if (s != FM_TENSOR_NONE) {
         fm_tensor_ref normed = fm_op_layer_norm(tape, "atom single", s, w->norm_s, FM_NORM_SCALE);
         fm_tensor_ref tokens = fm_op_linear_all(tape, "atom single", normed, &w->s);
@@ -103,20 +108,23 @@ fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_groups *group
     fm_tensor_ref k = fm_op_linear_all(tape, "atom pairs key", active, &w->cm);
     fm_tensor_ref p =
         fm_op_atom_pairs(tape, atoms->position, atoms->space, z, q, k, &atoms->map, &w->pairs);
-    return (fm_af3_atom_context){c, pair_mlp(tape, p, w)};
+    return (fm_af3_atom_context){.c = c, .p = pair_mlp(tape, p, w)};
 }
 
 fm_af3_encoded fm_af3_atom_encoder(fm_tape *tape, const fm_af3_atoms *atoms,
                                    fm_af3_atom_context context, fm_tensor_ref r,
                                    const fm_af3_atom_encoder_weights *w, bool recompute) {
+    const fm_af3_pairs pairs = {.bias = context.encoder_bias, .z = context.p};
     fm_tensor_ref q;
     if (r == FM_TENSOR_NONE) {
         q = fm_op_lift(tape, "atoms", context.c);
     } else {
-        q = fm_op_add(tape, "atom positions", fm_op_linear_all(tape, "atom positions", r, &w->r),
-                      context.c);
+        bool island = fm_af3_enter_island(tape);
+        q = fm_op_linear_all(tape, "atom positions", r, &w->r);
+        fm_af3_leave_island(tape, island);
+        q = fm_op_add(tape, "atom positions", fm_op_cast(tape, "atom positions", q), context.c);
     }
-    q = fm_af3_atom_transformer(tape, q, context.c, context.p, atoms->mask, w->block, w->n_block,
+    q = fm_af3_atom_transformer(tape, q, context.c, &pairs, atoms->mask, w->block, w->n_block,
                                 recompute);
     fm_tensor_ref a = fm_op_relu(tape, "token", fm_op_linear_all(tape, "token", q, &w->q));
     return (fm_af3_encoded){fm_op_mean_of_atoms(tape, "token", a, &atoms->map), q};
@@ -125,13 +133,18 @@ fm_af3_encoded fm_af3_atom_encoder(fm_tape *tape, const fm_af3_atoms *atoms,
 fm_tensor_ref fm_af3_atom_decoder(fm_tape *tape, const fm_af3_atoms *atoms,
                                   fm_af3_atom_context context, fm_af3_encoded encoded,
                                   const fm_af3_atom_decoder_weights *w, bool recompute) {
+    const fm_af3_pairs pairs = {.bias = context.decoder_bias, .z = context.p};
     fm_tensor_ref tokens = fm_op_linear_all(tape, "atom decoder", encoded.a, &w->a);
     fm_tensor_ref q = fm_op_add(
         tape, "atom decoder", fm_op_to_atoms(tape, "atom decoder", tokens, &atoms->map), encoded.q);
-    q = fm_af3_atom_transformer(tape, q, context.c, context.p, atoms->mask, w->block, w->n_block,
+    q = fm_af3_atom_transformer(tape, q, context.c, &pairs, atoms->mask, w->block, w->n_block,
                                 recompute);
     q = fm_op_layer_norm(tape, "atom decoder", q, w->norm_q, FM_NORM_SCALE);
-    return fm_op_linear_all(tape, "atom decoder", q, &w->out);
+    bool island = fm_af3_enter_island(tape);
+    q = fm_op_cast(tape, "atom decoder", q);
+    fm_tensor_ref update = fm_op_linear_all(tape, "atom decoder", q, &w->out);
+    fm_af3_leave_island(tape, island);
+    return update;
 }
 
 fm_tensor_ref fm_af3_input_embedder(fm_tape *tape, const fm_af3_atoms *atoms,

@@ -46,9 +46,10 @@ void fm_af3_atom_decoder_add(const fm_scope *scope, const fm_af3_config *config,
                              fm_af3_atom_decoder_weights *ret_weights);
 
 /* The part of the encoder's work that does not depend on the samples: the conditioning c and the
- * pairs p. */
+ * pairs p, or the biases that the blocks of the encoder and of the decoder make from p. */
 typedef struct fm_af3_atom_context {
-    fm_tensor_ref c, p;
+    fm_tensor_ref c, p;                               /* p is not read with biases */
+    const fm_tensor_ref *encoder_bias, *decoder_bias; /* one per block; NULL: made from p */
 } fm_af3_atom_context;
 
 /* Records that part. s [N, c_s] is the trunk's single representation, and z [N, N, c_z] the

@@ -69,15 +69,6 @@ fm_conditioned_block_weights fm_af3_conditioned_block_weights(const fm_scope *sc
 
 /* -- recording */
 
-fm_tensor_ref fm_af3_adaln(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                           const fm_adaln_weights *w) {
-    fm_tensor_ref normed_s = fm_op_layer_norm(tape, "adaln s", s, w->norm_s, FM_NORM_SCALE);
-    fm_tensor_ref normed_a = fm_op_layer_norm(tape, "adaln a", a, FM_PARAM_NONE, FM_NORM_PLAIN);
-    fm_tensor_ref gate = fm_op_linear_all(tape, "adaln gate", normed_s, &w->gate);
-    fm_tensor_ref shift = fm_op_linear_all(tape, "adaln shift", normed_s, &w->shift);
-    return fm_op_modulate(tape, "adaln", gate, normed_a, shift, FM_TENSOR_NONE);
-}
-
 /* The gate that ends a sublayer, and its residual. */
 static fm_tensor_ref end_sublayer(fm_tape *tape, const char *name, fm_tensor_ref a, fm_tensor_ref s,
                                   fm_tensor_ref update, const fm_linear_weights *last,
@@ -104,7 +95,7 @@ fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_te
                                        .n_head = w->n_head,
                                        .c_head = w->c_head};
     const fm_linear_weights out = {w->out, FM_PARAM_NONE, w->last.c_out};
-    fm_tensor_ref x = fm_af3_adaln(tape, a, s, &w->norm);
+    fm_tensor_ref x = fm_op_adaln(tape, "adaln", a, s, &w->norm);
     fm_tensor_ref qkvg = fm_op_attention_project(tape, "conditioned attention", x, &core, NULL);
     fm_tensor_ref o = fm_op_attention_core(tape, "conditioned attention", FM_AXIAL_ROW, x, qkvg,
                                            mask, bias, &core);
@@ -112,14 +103,18 @@ fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_te
     return end_sublayer(tape, "attention gate", a, s, update, &w->last, residual);
 }
 
+fm_tensor_ref fm_af3_window_bias(fm_tape *tape, fm_tensor_ref p,
+                                 const fm_conditioned_attention_weights *w) {
+    fm_tensor_ref normed_p = fm_op_layer_norm(tape, "window pairs", p, w->norm_z, FM_NORM_SCALE);
+    return fm_op_linear_all(tape, "window bias", normed_p, &w->bias);
+}
+
 fm_tensor_ref fm_af3_window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
-                                      fm_tensor_ref p, fm_tensor_ref mask,
+                                      fm_tensor_ref bias, fm_tensor_ref mask,
                                       const fm_conditioned_attention_weights *w) {
     const fm_window_attention_weights core = {w->qkvg, w->q_bias, w->out, w->n_head, w->c_head};
-    fm_tensor_ref x = fm_af3_adaln(tape, q, c, &w->norm);
-    fm_tensor_ref y = fm_af3_adaln(tape, x, c, &w->norm_kv);
-    fm_tensor_ref normed_p = fm_op_layer_norm(tape, "window pairs", p, w->norm_z, FM_NORM_SCALE);
-    fm_tensor_ref bias = fm_op_linear_all(tape, "window bias", normed_p, &w->bias);
+    fm_tensor_ref x = fm_op_adaln(tape, "adaln", q, c, &w->norm);
+    fm_tensor_ref y = fm_op_adaln(tape, "adaln", x, c, &w->norm_kv);
     fm_tensor_ref update = fm_op_window_attention(tape, "atom attention", x, y, bias, mask, &core);
     return end_sublayer(tape, "atom attention gate", q, c, update, &w->last, true);
 }
@@ -127,7 +122,7 @@ fm_tensor_ref fm_af3_window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_
 fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
                                             const fm_conditioned_transition_weights *w,
                                             bool residual) {
-    fm_tensor_ref x = fm_af3_adaln(tape, a, s, &w->norm);
+    fm_tensor_ref x = fm_op_adaln(tape, "adaln", a, s, &w->norm);
     fm_tensor_ref hidden = fm_op_linear_all(tape, "conditioned transition in", x, &w->in);
     fm_tensor_ref product = fm_op_swiglu(tape, "conditioned transition", hidden);
     fm_tensor_ref update = fm_op_linear_all(tape, "conditioned transition out", product, &w->out);
@@ -151,12 +146,15 @@ fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_te
 }
 
 fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
-                                      fm_tensor_ref p, fm_tensor_ref mask,
+                                      const fm_af3_pairs *pairs, fm_tensor_ref mask,
                                       const fm_conditioned_block_weights *weights, int32_t n_block,
                                       bool recompute) {
     for (int32_t i = 0; i < n_block; i++) {
         fm_tape_begin_segment(tape, recompute);
-        q = fm_af3_window_attention(tape, q, c, p, mask, &weights[i].attention);
+        fm_tensor_ref bias = pairs->bias
+                                 ? pairs->bias[i]
+                                 : fm_af3_window_bias(tape, pairs->z, &weights[i].attention);
+        q = fm_af3_window_attention(tape, q, c, bias, mask, &weights[i].attention);
         q = fm_af3_conditioned_transition(tape, q, c, &weights[i].transition, true);
         fm_tape_end_segment(tape);
     }

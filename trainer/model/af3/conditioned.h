@@ -10,12 +10,8 @@
 #include "trainer/model/af3/config.h"
 #include "trainer/model/af3/params.h"
 #include "trainer/model/af3/split.h"
+#include "trainer/ops/adaln.h"
 #include "trainer/ops/window_attention.h"
-
-typedef struct fm_adaln_weights {
-    fm_param_ref norm_s;           /* [c_s] */
-    fm_linear_weights gate, shift; /* [c, c_s]; only the gate has a bias */
-} fm_adaln_weights;
 
 typedef struct fm_conditioned_attention_weights {
     fm_adaln_weights norm;          /* of queries; for tokens also of keys */
@@ -55,9 +51,6 @@ fm_conditioned_block_weights fm_af3_conditioned_block_weights(const fm_scope *sc
 
 /* -- recording */
 
-fm_tensor_ref fm_af3_adaln(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                           const fm_adaln_weights *weights);
-
 /* Returns the bias [N, N, n_head] that the attention of tokens adds to its logits, from z [N, N,
  * c_z]. If each rank has some rows of z, their biases are gathered. */
 fm_tensor_ref fm_af3_pair_bias(fm_tape *tape, const fm_groups *groups, fm_tensor_ref z,
@@ -69,17 +62,20 @@ fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_te
                                            fm_tensor_ref bias, fm_tensor_ref mask,
                                            const fm_conditioned_attention_weights *weights,
                                            bool residual);
-/* The same for atoms in windows, with a bias from p [n_window, 32, 128, c_p]. mask is act [n_atom].
- */
+/* Returns the bias [n_window, 32, 128, n_head] that a block of atoms makes from p [n_window, 32,
+ * 128, c_p]. */
+fm_tensor_ref fm_af3_window_bias(fm_tape *tape, fm_tensor_ref p,
+                                 const fm_conditioned_attention_weights *weights);
+/* The same attention for atoms in windows, with such a bias. mask is act [n_atom]. */
 fm_tensor_ref fm_af3_window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
-                                      fm_tensor_ref p, fm_tensor_ref mask,
+                                      fm_tensor_ref bias, fm_tensor_ref mask,
                                       const fm_conditioned_attention_weights *weights);
 fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
                                             const fm_conditioned_transition_weights *weights,
                                             bool residual);
 
-/* The pairs of a diffusion transformer: the biases of all its blocks, or z, from which each block
- * makes its bias. */
+/* The pairs of a transformer: the biases of all its blocks, or z, from which each block makes its
+ * bias. Those of atoms are in windows, so that z is p. */
 typedef struct fm_af3_pairs {
     const fm_tensor_ref *bias; /* [n_block]; NULL: made from z */
     fm_tensor_ref z;           /* [N, N, c_z], or this rank's rows; not read with `bias` */
@@ -93,7 +89,7 @@ fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_te
                                            const fm_conditioned_block_weights *weights,
                                            int32_t n_block, bool recompute);
 fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
-                                      fm_tensor_ref p, fm_tensor_ref mask,
+                                      const fm_af3_pairs *pairs, fm_tensor_ref mask,
                                       const fm_conditioned_block_weights *weights, int32_t n_block,
                                       bool recompute);
 

@@ -1,7 +1,9 @@
 /* confidence.c: see confidence.h. */
 #include "trainer/model/af3/confidence.h"
 
+#include "trainer/model/af3/island.h"
 #include "trainer/ops/arithmetic.h"
+#include "trainer/ops/cast.h"
 #include "trainer/ops/gather.h"
 #include "trainer/ops/one_hot_linear.h"
 #include "trainer/ops/reshape.h"
@@ -46,8 +48,11 @@ void fm_af3_confidence_add(const fm_scope *scope, const fm_af3_config *config,
 /* Adds the token inputs and the distances to z. */
 static fm_tensor_ref pairs(fm_tape *tape, const fm_groups *groups,
                            const fm_af3_confidence_weights *w, const fm_af3_confidence_inputs *in) {
+    bool island = fm_af3_enter_island(tape);
     fm_token_distances tokens = fm_op_token_distances(tape, in->structure, in->representative,
                                                       &BOUNDS, fm_groups_part(groups));
+    fm_tensor_ref distance = fm_op_linear_all(tape, "distances", tokens.distance, &w->distance);
+    fm_af3_leave_island(tape, island);
     fm_tensor_ref j = fm_op_linear_all(tape, "confidence of j", in->s_inputs, &w->s1);
     fm_tensor_ref i = fm_op_linear_all(tape, "confidence of i", in->s_inputs, &w->s2);
     i = fm_af3_split_rows(tape, groups, "confidence of i", i);
@@ -56,8 +61,7 @@ static fm_tensor_ref pairs(fm_tape *tape, const fm_groups *groups,
     z = fm_op_add(tape, "confidence pairs", z,
                   fm_op_one_hot_linear(tape, "distance classes", tokens.classes,
                                        FM_AF3_DISTANCE_CLASSES, &w->distance_class));
-    return fm_op_add(tape, "confidence pairs", z,
-                     fm_op_linear_all(tape, "distances", tokens.distance, &w->distance));
+    return fm_op_add(tape, "confidence pairs", z, fm_op_cast(tape, "distances", distance));
 }
 
 /* Records the logits of every atom. Each slot of a token has a separate matrix. */
@@ -67,6 +71,23 @@ static fm_tensor_ref of_atoms(fm_tape *tape, const char *name, const fm_af3_conf
     fm_tensor_ref x = fm_op_norm(tape, name, s, norm, 0);
     x = fm_op_slot_linear(tape, name, x, weights, config->max_atoms_per_token, n_bin);
     return fm_op_gather(tape, name, x, in->slot_row, in->atom_of_row);
+}
+
+/* Records the heads, in an island. */
+static fm_af3_confidence_logits logits_of(fm_tape *tape, const fm_af3_config *config,
+                                          const fm_af3_confidence_weights *w,
+                                          const fm_af3_confidence_inputs *in, fm_tensor_ref s,
+                                          fm_tensor_ref pairs_z) {
+    fm_af3_confidence_logits out;
+    fm_tensor_ref z = fm_op_norm(tape, "pae", pairs_z, w->norm_pae, 0);
+    out.pae = fm_op_linear_all(tape, "pae", z, &w->pae);
+    z = fm_op_norm(tape, "pde", fm_op_symmetrise(tape, "pde", pairs_z), w->norm_pde, 0);
+    out.pde = fm_op_linear_all(tape, "pde", z, &w->pde);
+    out.plddt =
+        of_atoms(tape, "plddt", config, in, s, w->norm_plddt, w->plddt, config->n_plddt_bin);
+    out.resolved = of_atoms(tape, "resolved", config, in, s, w->norm_resolved, w->resolved,
+                            FM_AF3_RESOLVED_CLASSES);
+    return out;
 }
 
 fm_af3_confidence_logits fm_af3_confidence(fm_tape *tape, const fm_af3_config *config,
@@ -81,14 +102,10 @@ fm_af3_confidence_logits fm_af3_confidence(fm_tape *tape, const fm_af3_config *c
     x = fm_af3_pairformer(tape, &own, w->block, own.n_confidence_block, &in->masks, x);
     s = fm_op_lower(tape, "confidence single", x.s);
     x.z = fm_af3_split_gather(tape, config->groups, "confidence pairs", x.z);
-    fm_af3_confidence_logits out;
-    fm_tensor_ref z = fm_op_norm(tape, "pae", x.z, w->norm_pae, 0);
-    out.pae = fm_op_linear_all(tape, "pae", z, &w->pae);
-    z = fm_op_norm(tape, "pde", fm_op_symmetrise(tape, "pde", x.z), w->norm_pde, 0);
-    out.pde = fm_op_linear_all(tape, "pde", z, &w->pde);
-    out.plddt =
-        of_atoms(tape, "plddt", config, in, s, w->norm_plddt, w->plddt, config->n_plddt_bin);
-    out.resolved = of_atoms(tape, "resolved", config, in, s, w->norm_resolved, w->resolved,
-                            FM_AF3_RESOLVED_CLASSES);
+    bool island = fm_af3_enter_island(tape);
+    fm_af3_confidence_logits out =
+        logits_of(tape, config, w, in, fm_op_cast(tape, "confidence single", s),
+                  fm_op_cast(tape, "confidence pairs", x.z));
+    fm_af3_leave_island(tape, island);
     return out;
 }

@@ -42,11 +42,11 @@ typedef struct fm_af3_trunk_output {
 } fm_af3_trunk_output;
 
 /* Factors that follow from the noise level t of each of S samples. They are tensors of the state,
- * act [S], with the values of fm_af3_noise_factors. */
+ * acc [S], with the values of fm_af3_noise_factors. */
 typedef struct fm_af3_levels {
     fm_tensor_ref in, skip, out;        /* of x_noisy to r, of x_noisy and r' to x_denoised */
     fm_tensor_ref log;                  /* the embedded number */
-    fm_tensor_ref fourier_w, fourier_b; /* act [c_noise] */
+    fm_tensor_ref fourier_w, fourier_b; /* acc [c_noise] */
 } fm_af3_levels;
 
 enum { FM_AF3_FACTOR_IN, FM_AF3_FACTOR_SKIP, FM_AF3_FACTOR_OUT, FM_AF3_FACTOR_LOG, FM_AF3_FACTORS };
@@ -71,10 +71,11 @@ fm_tensor_ref fm_af3_condition_single(fm_tape *tape, const fm_af3_trunk_output *
 typedef struct fm_af3_prepared {
     fm_tensor_ref z; /* the conditioned pairs, or this rank's rows; not read with biases */
     fm_af3_atom_context atoms;
-    /* The biases of all blocks, [N, N, n_head] each, of a rollout. Training makes each in its
-     * block, where recomputation drops it. */
+    /* The biases of all blocks of a rollout: [N, N, n_head] each, and those of windows for the atom
+     * encoder and decoder. Training makes each in its block, where recomputation drops it. */
     bool has_bias;
     fm_tensor_ref bias[FM_AF3_MAX_BLOCK];
+    fm_tensor_ref encoder_bias[FM_AF3_MAX_BLOCK], decoder_bias[FM_AF3_MAX_BLOCK];
 } fm_af3_prepared;
 
 /* Records the part without the biases. */
@@ -83,9 +84,10 @@ fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_groups *groups,
                                          const fm_af3_trunk_output *trunk,
                                          const fm_af3_diffusion_weights *weights);
 
-/* Records algorithm 20 after `prepare`. x_noisy is act [S, n_atom, 3] Å. mask is act [S, N] with 0
- * for padding, or FM_TENSOR_NONE. Returns x_denoised, of the shape of x_noisy. If the ranks share
- * the S structures, x_noisy, levels and mask are this rank's, and so is the result. */
+/* Records algorithm 20 after `prepare`. x_noisy is acc [S, n_atom, 3] Å. mask is act [S, N] with 0
+ * for padding, or FM_TENSOR_NONE. The act type is that of the current table (island.h). Returns
+ * x_denoised, of the type and shape of x_noisy. If the ranks share the S structures, x_noisy,
+ * levels and mask are this rank's, and so is the result. */
 fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
                                        const fm_af3_atoms *atoms, const fm_af3_trunk_output *trunk,
                                        const fm_af3_prepared *prepared, fm_tensor_ref x_noisy,

@@ -2,6 +2,8 @@
 #include "trainer/model/af3/model.h"
 
 #include "trainer/backend/normal.h"
+#include "trainer/model/af3/island.h"
+#include "trainer/ops/cast.h"
 #include "trainer/ops/relative_position.h"
 #include "trainer/ops/reshape.h"
 #include "trainer/ops/store.h"
@@ -77,76 +79,78 @@ void fm_af3_queue_constants(const fm_params *params, const fm_af3_weights *weigh
         int32_t to;
     } constants[] = {{weights->fourier_w, inputs->fourier_w},
                      {weights->fourier_b, inputs->fourier_b}};
+    const fm_kernels *wide = params->kernels->wide ? params->kernels->wide : params->kernels;
     for (int i = 0; i < 2; i++) {
         const fm_param_block *from = &params->block[constants[i].from];
-        params->kernels->cast(stream, from->count, params->element,
-                              fm_params_at(params, params->master, from->offset),
-                              fm_state_data(state, constants[i].to));
+        wide->cast(stream, from->count, params->element,
+                   fm_params_at(params, params->master, from->offset),
+                   fm_state_data(state, constants[i].to));
     }
 }
 
 /* -- products */
 
-/* Products take their operands in the act type of the table; none rounds them. */
+/* A product takes its operands in the act type of its table. No table rounds them to tf32. */
 fm_status fm_af3_check_products(const fm_af3_config *config, const fm_kernels *kernels,
                                 fm_error *reterr) {
     static const char *const names[] = {"f32", "tf32", "bf16"};
-    if (kernels->act == FM_ELEMENT_BF16) {
-        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                       "AlphaFold 3 needs activations of fp32; found those of bf16 (%s)",
-                       kernels->name);
-    }
     if (config->products == FM_AF3_PRODUCTS_F32) return FM_OK;
+    if (config->products == FM_AF3_PRODUCTS_BF16 && kernels->wide) return FM_OK;
     return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                   "[af3] diffusion_products = %s: %s has products of f32 only",
-                   names[config->products], kernels->name);
+                   "[af3] diffusion_products = %s: %s has products of %s", names[config->products],
+                   kernels->name, kernels->wide ? "f32 and bf16" : "f32 only");
 }
 
 /* -- the state */
 
-static fm_af3_structures declare_structures(fm_state *state, const fm_af3_config *c, fm_element act,
-                                            int64_t n_sample) {
+static fm_af3_structures declare_structures(fm_state *state, const fm_af3_config *c,
+                                            const fm_kernels *kernels, int64_t n_sample) {
+    fm_element acc = kernels->acc, element = fm_af3_diffusion_element(c, kernels);
     const int64_t atoms[] = {n_sample, c->n_atom, 3}, tokens[] = {n_sample, c->n_token};
-    return (fm_af3_structures){.x = fm_state_add(state, "noisy positions", act, 3, atoms),
-                               .in = fm_state_add(state, "factor in", act, 1, &n_sample),
-                               .skip = fm_state_add(state, "factor skip", act, 1, &n_sample),
-                               .out = fm_state_add(state, "factor out", act, 1, &n_sample),
-                               .log = fm_state_add(state, "log of noise", act, 1, &n_sample),
-                               .mask = fm_state_add(state, "token masks", act, 2, tokens)};
+    return (fm_af3_structures){.x = fm_state_add(state, "noisy positions", acc, 3, atoms),
+                               .in = fm_state_add(state, "factor in", acc, 1, &n_sample),
+                               .skip = fm_state_add(state, "factor skip", acc, 1, &n_sample),
+                               .out = fm_state_add(state, "factor out", acc, 1, &n_sample),
+                               .log = fm_state_add(state, "log of noise", acc, 1, &n_sample),
+                               .mask = fm_state_add(state, "token masks", element, 2, tokens)};
 }
 
-static void declare_atoms(fm_state *state, const fm_af3_config *c, fm_element act,
+static void declare_atoms(fm_state *state, const fm_af3_config *c, fm_element acc,
                           fm_af3_inputs *in) {
     const int64_t n = c->n_atom, first = c->n_token + 1;
     const int64_t points[] = {n, 3}, columns[] = {n, 1}, classes[] = {FM_ATOM_CLASSES, n};
     in->atom_token = fm_state_add(state, "token of atom", FM_ELEMENT_I32, 1, &n);
     in->first_atom = fm_state_add(state, "first atom", FM_ELEMENT_I32, 1, &first);
-    in->atom_position = fm_state_add(state, "reference positions", act, 2, points);
-    in->atom_charge = fm_state_add(state, "charges", act, 2, columns);
-    in->atom_has_reference = fm_state_add(state, "reference mask", act, 1, &n);
+    in->atom_position = fm_state_add(state, "reference positions", acc, 2, points);
+    in->atom_charge = fm_state_add(state, "charges", acc, 2, columns);
+    in->atom_has_reference = fm_state_add(state, "reference mask", acc, 1, &n);
     in->atom_classes = fm_state_add(state, "atom classes", FM_ELEMENT_U8, 2, classes);
     in->position = fm_state_add(state, "positions", FM_ELEMENT_F32, 2, points);
     in->space = fm_state_add(state, "reference space", FM_ELEMENT_I32, 1, &n);
-    in->atom_mask = fm_state_add(state, "atom mask", act, 1, &n);
+    in->atom_mask = fm_state_add(state, "atom mask", acc, 1, &n);
 }
 
-static void declare_results(fm_state *state, const fm_af3_config *c, fm_element act,
+static void declare_results(fm_state *state, const fm_af3_config *c, const fm_kernels *kernels,
                             fm_af3_inputs *in) {
+    fm_element act = kernels->act, element = fm_af3_diffusion_element(c, kernels);
     const int64_t n = c->n_token, single[] = {1, n, c->c_s}, rows[] = {n, c->c_s};
     const int64_t pair[] = {n, n, c->c_z}, inputs[] = {n, fm_af3_config_s_inputs(c)};
     const int64_t bias[] = {n, n, c->n_head_token};
     const int64_t atoms[] = {c->n_atom, c->c_atom};
     const int64_t windows[] = {fm_windows_count(c->n_atom), FM_WINDOW_QUERIES, FM_WINDOW_KEYS,
-                               c->c_atompair};
+                               c->n_head_atom};
     in->previous_s = fm_state_add(state, "previous s", act, 3, single);
     in->previous_z = fm_state_add(state, "previous z", act, 3, pair);
     in->s_inputs = fm_state_add(state, "s inputs", act, 2, inputs);
     in->s = fm_state_add(state, "s", act, 2, rows);
     in->z = fm_state_add(state, "z", act, 3, pair);
-    in->prepared_c = fm_state_add(state, "atom conditioning", act, 2, atoms);
-    in->prepared_p = fm_state_add(state, "atom pairs", act, 4, windows);
+    in->prepared_c = fm_state_add(state, "atom conditioning", element, 2, atoms);
+    for (int32_t i = 0; i < c->n_atom_block; i++) {
+        in->prepared_encoder_bias[i] = fm_state_add(state, "encoder bias", element, 4, windows);
+        in->prepared_decoder_bias[i] = fm_state_add(state, "decoder bias", element, 4, windows);
+    }
     for (int32_t i = 0; i < c->n_diffusion_block; i++)
-        in->prepared_bias[i] = fm_state_add(state, "attention bias", act, 3, bias);
+        in->prepared_bias[i] = fm_state_add(state, "attention bias", element, 3, bias);
     const int64_t rows_of_slots = c->max_atoms_per_token * n;
     in->representative = fm_state_add(state, "representative atoms", FM_ELEMENT_I32, 1, &n);
     in->slot_row = fm_state_add(state, "slot of atom", FM_ELEMENT_I32, 1, &c->n_atom);
@@ -169,14 +173,15 @@ void fm_af3_declare_inputs(fm_state *state, const fm_af3_config *c, const fm_ker
     ret_inputs->mask_single = fm_state_add(state, "token mask", act, 2, single);
     ret_inputs->mask_pair = fm_state_add(state, "pair mask", act, 2, bonds);
     ret_inputs->mask_msa = fm_state_add(state, "msa mask", act, 2, msa);
-    ret_inputs->fourier_w = fm_state_add(state, "fourier w", act, 1, &c->c_noise);
-    ret_inputs->fourier_b = fm_state_add(state, "fourier b", act, 1, &c->c_noise);
-    declare_atoms(state, c, act, ret_inputs);
-    declare_results(state, c, act, ret_inputs);
-    ret_inputs->training = declare_structures(state, c, act, fm_af3_split_samples(c));
+    ret_inputs->fourier_w = fm_state_add(state, "fourier w", kernels->acc, 1, &c->c_noise);
+    ret_inputs->fourier_b = fm_state_add(state, "fourier b", kernels->acc, 1, &c->c_noise);
+    declare_atoms(state, c, kernels->acc, ret_inputs);
+    declare_results(state, c, kernels, ret_inputs);
+    ret_inputs->training = declare_structures(state, c, kernels, fm_af3_split_samples(c));
 }
 
 fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config, const fm_af3_inputs *in) {
+    fm_tensor_ref mask = fm_tape_state(tape, in->atom_mask, false);
     return (fm_af3_atoms){.map = {.token = fm_tape_state(tape, in->atom_token, false),
                                   .first = fm_tape_state(tape, in->first_atom, false),
                                   .n_atom = config->n_atom,
@@ -187,7 +192,7 @@ fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config, const f
                                        .classes = fm_tape_state(tape, in->atom_classes, false)},
                           .position = fm_tape_state(tape, in->position, false),
                           .space = fm_tape_state(tape, in->space, false),
-                          .mask = fm_tape_state(tape, in->atom_mask, false)};
+                          .mask = fm_op_cast(tape, "atom mask", mask)};
 }
 
 /* -- the passes */
@@ -253,17 +258,34 @@ static fm_af3_levels levels_of(fm_tape *tape, const fm_af3_config *config, const
                            .fourier_b = fm_tape_state(tape, in->fourier_b, false)};
 }
 
-/* Denoises the training structures, of which each rank has some. */
+/* Denoises the training structures, of which each rank has some. The result is an island's. */
 static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
                              const fm_af3_inputs *in, const fm_af3_trunk_output *trunk,
                              const fm_af3_prepared *prepared) {
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
+    fm_tensor_ref mask = of_rank(tape, config, in->training.mask);
+    bool island = fm_af3_enter_island(tape);
     fm_af3_levels levels = levels_of(tape, config, in, &in->training);
-    fm_tensor_ref x = fm_af3_diffusion_denoise(
-        tape, config->groups, &atoms, trunk, prepared, of_rank(tape, config, in->training.x),
-        &levels, of_rank(tape, config, in->training.mask), &w->diffusion, recomputes(config));
+    fm_tensor_ref x = of_rank(tape, config, in->training.x);
+    fm_af3_leave_island(tape, island);
+    x = fm_af3_diffusion_denoise(tape, config->groups, &atoms, trunk, prepared, x, &levels, mask,
+                                 &w->diffusion, recomputes(config));
+    island = fm_af3_enter_island(tape);
     x = fm_af3_split_gather(tape, config->groups, "structures", x);
-    return fm_dap_trim(tape, "structures", x, config->n_sample);
+    x = fm_dap_trim(tape, "structures", x, config->n_sample);
+    fm_af3_leave_island(tape, island);
+    return x;
+}
+
+/* Begins the diffusion module, which ends with fm_tape_leave_island. Returns the trunk's results in
+ * the type of its activations. */
+static fm_af3_trunk_output begin_diffusion(fm_tape *tape, const fm_af3_config *config,
+                                           const fm_af3_trunk_output *trunk) {
+    if (fm_af3_widens_diffusion(config)) fm_tape_enter_island(tape);
+    return (fm_af3_trunk_output){.s_inputs = fm_op_cast(tape, "single inputs", trunk->s_inputs),
+                                 .s = fm_op_cast(tape, "single", trunk->s),
+                                 .z = fm_op_cast(tape, "pairs", trunk->z),
+                                 .relative = trunk->relative};
 }
 
 fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
@@ -276,10 +298,12 @@ fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
     fm_af3_outputs out = {
         .s_inputs = trunk.s_inputs, .s = trunk.s, .z = z, .trunk_end = tape->n_node};
     out.distogram = fm_af3_distogram(tape, config->groups, &w->trunk.distogram, trunk.z);
+    trunk = begin_diffusion(tape, config, &trunk);
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
     fm_af3_prepared prepared =
         fm_af3_diffusion_prepare(tape, config->groups, &atoms, &trunk, &w->diffusion);
     out.x_denoised = denoise(tape, config, w, in, &trunk, &prepared);
+    fm_tape_leave_island(tape);
     return out;
 }
 
@@ -298,28 +322,47 @@ static fm_af3_trunk_output stored_trunk_with_pairs(fm_tape *tape, const fm_af3_c
     return trunk;
 }
 
+fm_af3_trunk_output fm_af3_begin_stored_diffusion(fm_tape *tape, const fm_af3_config *config,
+                                                  const fm_af3_inputs *in) {
+    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
+    return begin_diffusion(tape, config, &trunk);
+}
+
 void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
                            const fm_af3_inputs *in) {
-    fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
     fm_af3_trunk_output trunk = stored_trunk_with_pairs(tape, config, in);
+    trunk = begin_diffusion(tape, config, &trunk);
+    fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
     fm_af3_prepared prepared =
         fm_af3_diffusion_prepare(tape, config->groups, &atoms, &trunk, &w->diffusion);
     store(tape, "atom conditioning", prepared.atoms.c, in->prepared_c);
-    store(tape, "atom pairs", prepared.atoms.p, in->prepared_p);
+    for (int32_t i = 0; i < config->n_atom_block; i++) {
+        store(tape, "window bias",
+              fm_af3_window_bias(tape, prepared.atoms.p, &w->diffusion.encoder.block[i].attention),
+              in->prepared_encoder_bias[i]);
+        store(tape, "window bias",
+              fm_af3_window_bias(tape, prepared.atoms.p, &w->diffusion.decoder.block[i].attention),
+              in->prepared_decoder_bias[i]);
+    }
     for (int32_t i = 0; i < config->n_diffusion_block; i++)
         store(tape, "attention bias",
               fm_af3_pair_bias(tape, config->groups, prepared.z, &w->diffusion.block[i].attention),
               in->prepared_bias[i]);
+    fm_tape_leave_island(tape);
 }
 
 fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_config *config,
                                        const fm_af3_inputs *in) {
-    fm_af3_prepared prepared = {.z = FM_TENSOR_NONE,
-                                .atoms = {.c = fm_tape_state(tape, in->prepared_c, false),
-                                          .p = fm_tape_state(tape, in->prepared_p, false)},
-                                .has_bias = true};
+    fm_af3_prepared prepared = {
+        .z = FM_TENSOR_NONE,
+        .atoms = {.c = fm_tape_state(tape, in->prepared_c, false), .p = FM_TENSOR_NONE},
+        .has_bias = true};
     for (int32_t i = 0; i < config->n_diffusion_block; i++)
         prepared.bias[i] = fm_tape_state(tape, in->prepared_bias[i], false);
+    for (int32_t i = 0; i < config->n_atom_block; i++) {
+        prepared.encoder_bias[i] = fm_tape_state(tape, in->prepared_encoder_bias[i], false);
+        prepared.decoder_bias[i] = fm_tape_state(tape, in->prepared_decoder_bias[i], false);
+    }
     return prepared;
 }
 

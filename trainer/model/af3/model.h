@@ -34,8 +34,7 @@ void fm_af3_add_parameters(fm_params *params, fm_arena *arena, const fm_af3_conf
  * from the standard normal distribution. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_draw_parameters(fm_params *params, uint64_t seed, fm_error *reterr);
 
-/* FM_ERR_UNSUPPORTED when the backend does not have these products of the diffusion module, and
- * when its activations are bf16: positions need more digits. */
+/* FM_ERR_UNSUPPORTED when the backend does not have these products of the diffusion module. */
 FM_MUST_USE fm_status fm_af3_check_products(const fm_af3_config *config, const fm_kernels *kernels,
                                             fm_error *reterr);
 
@@ -43,12 +42,13 @@ FM_MUST_USE fm_status fm_af3_check_products(const fm_af3_config *config, const f
  * (diffusion.h). S is fm_af3_split_samples of the training structures; the factors of added ones
  * may be 0. */
 typedef struct fm_af3_structures {
-    int32_t x;                  /* act [S, n_atom, 3] Å */
-    int32_t in, skip, out, log; /* act [S] */
-    int32_t mask;               /* act [S, N]: 0 for padding */
+    int32_t x;                  /* acc [S, n_atom, 3] Å */
+    int32_t in, skip, out, log; /* acc [S] */
+    int32_t mask;               /* [S, N] of the diffusion module's type: 0 for padding */
 } fm_af3_structures;
 
-/* Positions in the state. */
+/* Positions in the state. What islands read is of the acc type, which is the act type of the wide
+ * table (island.h). */
 typedef struct fm_af3_inputs {
     int32_t relative;       /* u8 [4, N, N] */
     int32_t bonds;          /* act [N, N, 1] */
@@ -56,19 +56,22 @@ typedef struct fm_af3_inputs {
     int32_t msa;            /* act [M, N, 34] of one cycle */
     int32_t token_features; /* act [N, 65] */
     int32_t mask_single, mask_pair, mask_msa;
-    int32_t atom_token, first_atom; /* i32 [n_atom]; [N + 1] */
-    int32_t atom_position;          /* act [n_atom, 3], as position below */
-    int32_t atom_charge, atom_has_reference, atom_classes;
-    int32_t position, space; /* f32 [n_atom, 3]; i32 [n_atom] */
-    int32_t atom_mask;
-    int32_t fourier_w, fourier_b;
+    int32_t atom_token, first_atom;                        /* i32 [n_atom]; [N + 1] */
+    int32_t atom_position;                                 /* acc [n_atom, 3], as position below */
+    int32_t atom_charge, atom_has_reference, atom_classes; /* acc, acc, u8 */
+    int32_t position, space;                               /* f32 [n_atom, 3]; i32 [n_atom] */
+    int32_t atom_mask;                                     /* acc [n_atom] */
+    int32_t fourier_w, fourier_b;                          /* acc */
     int32_t previous_s, previous_z; /* of the last cycle; zeros before the first */
     fm_af3_structures training;
-    int32_t s_inputs, s, z;                  /* the trunk's results: [N, c], [N, N, c_z] */
-    int32_t prepared_c, prepared_p;          /* of the rollout */
-    int32_t prepared_bias[FM_AF3_MAX_BLOCK]; /* act [N, N, n_head]: of each diffusion block */
-    int32_t representative;                  /* i32 [N]: an atom of each token (confidence.h) */
-    int32_t slot_row, atom_of_row;           /* i32 (confidence.h) */
+    int32_t s_inputs, s, z; /* the trunk's results: [N, c], [N, N, c_z] */
+    /* Of the rollout, in the diffusion module's type. */
+    int32_t prepared_c;
+    int32_t prepared_bias[FM_AF3_MAX_BLOCK]; /* [N, N, n_head]: of each diffusion block */
+    /* [n_window, 32, 128, n_head_atom]: of each block of the atom encoder and decoder */
+    int32_t prepared_encoder_bias[FM_AF3_MAX_BLOCK], prepared_decoder_bias[FM_AF3_MAX_BLOCK];
+    int32_t representative;        /* i32 [N]: an atom of each token (confidence.h) */
+    int32_t slot_row, atom_of_row; /* i32 (confidence.h) */
 } fm_af3_inputs;
 
 /* Declares all tensors of the state. They are whole on every rank; the sizes of `config` are those
@@ -90,7 +93,7 @@ void fm_af3_record_cycle(fm_tape *tape, const fm_af3_config *config, const fm_af
 /* All are whole on every rank. */
 typedef struct fm_af3_outputs {
     fm_tensor_ref s_inputs, s, z; /* [N, c_s_inputs], [N, c_s], [N, N, c_z] */
-    fm_tensor_ref x_denoised;     /* act [n_sample, n_atom, 3] Å */
+    fm_tensor_ref x_denoised;     /* acc [n_sample, n_atom, 3] Å */
     fm_tensor_ref distogram;      /* logits act [N, N, 64] */
     int32_t trunk_end; /* the nodes before this one are the trunk, and leave its results */
 } fm_af3_outputs;
@@ -104,12 +107,18 @@ fm_af3_trunk_output fm_af3_stored_trunk(fm_tape *tape, const fm_af3_inputs *inpu
 fm_af3_prepared fm_af3_stored_prepared(fm_tape *tape, const fm_af3_config *config,
                                        const fm_af3_inputs *inputs);
 
+/* Begins the diffusion module on the trunk's results in the state, without z, and returns them in
+ * the type of its activations. fm_tape_leave_island ends it. */
+fm_af3_trunk_output fm_af3_begin_stored_diffusion(fm_tape *tape, const fm_af3_config *config,
+                                                  const fm_af3_inputs *inputs);
+
 /* Records the pass `prepare`, which has no gradient. */
 void fm_af3_record_prepare(fm_tape *tape, const fm_af3_config *config,
                            const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 
 /* Records the pass `confidence`, which reads the trunk's results from the state, and the structure
- * that it judges from the tensor `structure` of the state, act [.., n_atom, 3]. */
+ * that it judges from the tensor `structure` of the state, acc [.., n_atom, 3]. The logits are of
+ * the acc type. */
 fm_af3_confidence_logits fm_af3_record_confidence(fm_tape *tape, const fm_af3_config *config,
                                                   const fm_af3_weights *weights,
                                                   const fm_af3_inputs *inputs, int32_t structure);

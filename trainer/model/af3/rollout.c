@@ -1,27 +1,29 @@
 /* rollout.c: see rollout.h. */
 #include "trainer/model/af3/rollout.h"
 
+#include "trainer/model/af3/island.h"
 #include "trainer/ops/store.h"
 
 void fm_af3_declare_rollout(fm_state *state, const fm_af3_config *config, const fm_kernels *kernels,
                             int64_t n_sample, bool given, fm_af3_rollout *r) {
-    fm_element act = kernels->act;
+    fm_element acc = kernels->acc;
     const int64_t atoms[] = {n_sample, config->n_atom, 3}, tokens[] = {n_sample, config->n_token};
     const int64_t rotations[] = {n_sample, 9}, offsets[] = {n_sample, 3};
     *r = (fm_af3_rollout){.n_sample = n_sample, .rotation = -1, .offset = -1, .noise = -1};
-    r->x = fm_state_add(state, "rollout", act, 3, atoms);
-    r->spread = fm_state_add(state, "spread of noise", act, 1, &n_sample);
-    r->keep = fm_state_add(state, "kept part", act, 1, &n_sample);
-    r->minus_move = fm_state_add(state, "moved part", act, 1, &n_sample);
-    r->in = fm_state_add(state, "factor in", act, 1, &n_sample);
-    r->skip = fm_state_add(state, "factor skip", act, 1, &n_sample);
-    r->out = fm_state_add(state, "factor out", act, 1, &n_sample);
-    r->log = fm_state_add(state, "log of noise", act, 1, &n_sample);
-    r->mask = fm_state_add(state, "token masks", act, 2, tokens);
+    r->x = fm_state_add(state, "rollout", acc, 3, atoms);
+    r->spread = fm_state_add(state, "spread of noise", acc, 1, &n_sample);
+    r->keep = fm_state_add(state, "kept part", acc, 1, &n_sample);
+    r->minus_move = fm_state_add(state, "moved part", acc, 1, &n_sample);
+    r->in = fm_state_add(state, "factor in", acc, 1, &n_sample);
+    r->skip = fm_state_add(state, "factor skip", acc, 1, &n_sample);
+    r->out = fm_state_add(state, "factor out", acc, 1, &n_sample);
+    r->log = fm_state_add(state, "log of noise", acc, 1, &n_sample);
+    r->mask =
+        fm_state_add(state, "token masks", fm_af3_diffusion_element(config, kernels), 2, tokens);
     if (!given) return;
-    r->rotation = fm_state_add(state, "rotations", act, 2, rotations);
-    r->offset = fm_state_add(state, "offsets", act, 2, offsets);
-    r->noise = fm_state_add(state, "noise", act, 3, atoms);
+    r->rotation = fm_state_add(state, "rotations", acc, 2, rotations);
+    r->offset = fm_state_add(state, "offsets", acc, 2, offsets);
+    r->noise = fm_state_add(state, "noise", acc, 3, atoms);
 }
 
 static fm_tensor_ref in_state(fm_tape *tape, int32_t tensor) {
@@ -46,13 +48,25 @@ static fm_tensor_ref of_rank(fm_tape *tape, const fm_groups *groups, int32_t ten
     return fm_af3_split_rows(tape, groups, "structures", in_state(tape, tensor));
 }
 
+/* Records the diffusion module of a step on x, the noisy structures of this rank. */
+static fm_tensor_ref denoise_step(fm_tape *tape, const fm_af3_config *config,
+                                  const fm_groups *groups, const fm_af3_weights *weights,
+                                  const fm_af3_inputs *inputs, const fm_af3_rollout *r,
+                                  const fm_af3_levels *levels, fm_tensor_ref x) {
+    fm_af3_trunk_output trunk = fm_af3_begin_stored_diffusion(tape, config, inputs);
+    fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, inputs);
+    fm_af3_prepared prepared = fm_af3_stored_prepared(tape, config, inputs);
+    x = fm_af3_diffusion_denoise(tape, groups, &atoms, &trunk, &prepared, x, levels,
+                                 of_rank(tape, groups, r->mask), &weights->diffusion, false);
+    fm_tape_leave_island(tape);
+    return x;
+}
+
 fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_config *config,
                                                const fm_af3_weights *weights,
                                                const fm_af3_inputs *inputs, const fm_af3_rollout *r,
                                                fm_draw_structures of) {
-    fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, inputs);
-    fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, inputs);
-    fm_af3_prepared prepared = fm_af3_stored_prepared(tape, config, inputs);
+    fm_tape_enter_island(tape);
     fm_structure_draws draws =
         draws_of(tape, of, r->n_sample, config->n_atom, r->rotation, r->offset, r->noise);
     const fm_groups *groups = sharing(config, r);
@@ -63,15 +77,17 @@ fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_confi
                                   .fourier_w = in_state(tape, inputs->fourier_w),
                                   .fourier_b = in_state(tape, inputs->fourier_b)};
     fm_tensor_ref x = in_state(tape, r->x);
-    fm_tensor_ref noisy = fm_af3_step_begin(tape, x, atoms.mask, in_state(tape, r->spread), &draws);
-    fm_tensor_ref denoised =
-        fm_af3_diffusion_denoise(tape, groups, &atoms, &trunk, &prepared,
-                                 fm_af3_split_rows(tape, groups, "structures", noisy), &levels,
-                                 of_rank(tape, groups, r->mask), &weights->diffusion, false);
+    fm_tensor_ref noisy = fm_af3_step_begin(tape, x, in_state(tape, inputs->atom_mask),
+                                            in_state(tape, r->spread), &draws);
+    fm_tensor_ref denoised = fm_af3_split_rows(tape, groups, "structures", noisy);
+    fm_tape_leave_island(tape);
+    denoised = denoise_step(tape, config, groups, weights, inputs, r, &levels, denoised);
+    fm_tape_enter_island(tape);
     denoised = fm_af3_split_gather(tape, groups, "structures", denoised);
     fm_tensor_ref next = fm_af3_step_end(tape, noisy, denoised, in_state(tape, r->keep),
                                          in_state(tape, r->minus_move));
     fm_op_store(tape, "rollout", next, x);
+    fm_tape_leave_island(tape);
     return (fm_af3_step_results){noisy, denoised};
 }
 
@@ -94,24 +110,26 @@ void fm_af3_write_step(const fm_af3_config *config, const fm_af3_rollout *r, con
 void fm_af3_declare_training_noise(fm_state *state, const fm_af3_config *config,
                                    const fm_kernels *kernels, bool given,
                                    fm_af3_training_noise *ret_noise) {
-    fm_element act = kernels->act;
+    fm_element acc = kernels->acc;
     int64_t n_sample = fm_af3_split_samples(config);
     const int64_t atoms[] = {n_sample, config->n_atom, 3};
     const int64_t rotations[] = {n_sample, 9}, offsets[] = {n_sample, 3};
     *ret_noise = (fm_af3_training_noise){.rotation = -1, .offset = -1, .noise = -1};
-    ret_noise->sigma = fm_state_add(state, "noise levels", act, 1, &n_sample);
+    ret_noise->sigma = fm_state_add(state, "noise levels", acc, 1, &n_sample);
     if (!given) return;
-    ret_noise->rotation = fm_state_add(state, "rotations", act, 2, rotations);
-    ret_noise->offset = fm_state_add(state, "offsets", act, 2, offsets);
-    ret_noise->noise = fm_state_add(state, "noise", act, 3, atoms);
+    ret_noise->rotation = fm_state_add(state, "rotations", acc, 2, rotations);
+    ret_noise->offset = fm_state_add(state, "offsets", acc, 2, offsets);
+    ret_noise->noise = fm_state_add(state, "noise", acc, 3, atoms);
 }
 
 void fm_af3_record_training_structures(fm_tape *tape, const fm_af3_config *config,
                                        const fm_af3_inputs *inputs, int32_t position, int32_t mask,
                                        const fm_af3_training_noise *n) {
+    fm_tape_enter_island(tape);
     fm_structure_draws draws = draws_of(tape, FM_DRAW_TRAINING, fm_af3_split_samples(config),
                                         config->n_atom, n->rotation, n->offset, n->noise);
     fm_tensor_ref x = fm_af3_training_structures(
         tape, in_state(tape, position), in_state(tape, mask), in_state(tape, n->sigma), &draws);
     fm_op_store(tape, "noisy structures", x, in_state(tape, inputs->training.x));
+    fm_tape_leave_island(tape);
 }

@@ -10,11 +10,11 @@
 /* Where the state holds the tensors of a rollout of S structures. */
 typedef struct fm_af3_rollout {
     int64_t n_sample;
-    int32_t x; /* act [S, n_atom, 3] Å: noise times the first level before */
-    int32_t spread, keep, minus_move; /* act [S]: the numbers of the step (sampling.h) */
-    int32_t in, skip, out, log;       /* act [S]: the factors of its level (diffusion.h) */
-    int32_t mask;                     /* act [S, N]: 0 for padding */
-    int32_t rotation, offset, noise;  /* given draws (ops/augment.h), act */
+    int32_t x; /* acc [S, n_atom, 3] Å: noise times the first level before */
+    int32_t spread, keep, minus_move; /* acc [S]: the numbers of the step (sampling.h) */
+    int32_t in, skip, out, log;       /* acc [S]: the factors of its level (diffusion.h) */
+    int32_t mask;                     /* [S, N] of the diffusion module's type: 0 for padding */
+    int32_t rotation, offset, noise;  /* given draws (ops/augment.h), acc */
 } fm_af3_rollout;
 
 /* Declares the tensors. With `given`, the draws are tensors of the state too, which the caller
@@ -24,7 +24,7 @@ void fm_af3_declare_rollout(fm_state *state, const fm_af3_config *config, const 
 
 /* Intermediate results of a step, whole on every rank; the new structures go to the state. */
 typedef struct fm_af3_step_results {
-    fm_tensor_ref noisy, denoised; /* act [S, n_atom, 3] Å */
+    fm_tensor_ref noisy, denoised; /* acc [S, n_atom, 3] Å */
 } fm_af3_step_results;
 
 /* Records one step. If D divides S, each rank denoises its structures; else every rank denoises
@@ -39,7 +39,7 @@ fm_af3_step_results fm_af3_record_rollout_step(fm_tape *tape, const fm_af3_confi
 
 /* Where the state holds the noise of a training step. */
 typedef struct fm_af3_training_noise {
-    int32_t sigma; /* act [S], S as fm_af3_split_samples; 0 for added structures */
+    int32_t sigma; /* acc [S], S as fm_af3_split_samples; 0 for added structures */
     int32_t rotation, offset, noise; /* draws, where they are given */
 } fm_af3_training_noise;
 
@@ -47,8 +47,8 @@ void fm_af3_declare_training_noise(fm_state *state, const fm_af3_config *config,
                                    const fm_kernels *kernels, bool given,
                                    fm_af3_training_noise *ret_noise);
 
-/* Records the noisy structures of a training step, which go to inputs->training.x. `position`, act
- * [n_atom, 3], and `mask`, act [n_atom], are the tensors of the true structure in the state. */
+/* Records the noisy structures of a training step, which go to inputs->training.x. `position`, acc
+ * [n_atom, 3], and `mask`, acc [n_atom], are the tensors of the true structure in the state. */
 void fm_af3_record_training_structures(fm_tape *tape, const fm_af3_config *config,
                                        const fm_af3_inputs *inputs, int32_t position, int32_t mask,
                                        const fm_af3_training_noise *noise);

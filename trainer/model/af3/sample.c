@@ -22,10 +22,12 @@ static fm_status write_relative(const fm_af3_sample *s, const fm_af3_config *c,
     if (!ids) return fm_arena_full(scratch, reterr);
     fm_relative_position_classes(n, s->asym_id, s->residue_index, s->entity_id, s->sym_id,
                                  s->token_index, ids);
-    for (int64_t at = 0; at < FM_RELATIVE_KINDS * N * N; at++) {
-        int64_t kind = at / (N * N), i = at / N % N, j = at % N;
-        bool inside = i < n && j < n;
-        put(to, in->relative, at, inside ? ids[(kind * n + i) * n + j] : NO_CLASS);
+    for (int64_t row = 0; row < FM_RELATIVE_KINDS * N; row++) {
+        int64_t kind = row / N, i = row % N;
+        for (int64_t j = 0; j < N; j++) {
+            bool inside = i < n && j < n;
+            put(to, in->relative, row * N + j, inside ? ids[(kind * n + i) * n + j] : NO_CLASS);
+        }
     }
     return FM_OK;
 }
@@ -51,24 +53,43 @@ static void write_tokens(const fm_af3_sample *s, const fm_af3_config *c, const f
     }
 }
 
-static fm_status write_templates(const fm_af3_sample *s, const fm_af3_config *c,
-                                 const fm_af3_inputs *in, const fm_af3_writer *to,
-                                 fm_arena *scratch, fm_error *reterr) {
-    int64_t n = s->n_token, N = c->n_token, f = FM_AF3_TEMPLATE_PAIR;
-    if (in->templates < 0) return FM_OK;
-    assert(s->n_template == c->n_template);
-    float *features =
-        fm_arena_alloc_array(scratch, (size_t)(s->n_template * n * n * f), sizeof *features);
-    if (!features) return fm_arena_full(scratch, reterr);
-    fm_af3_template_features(s->n_template, n, s->asym_id, s->template_aatype,
-                             s->template_distogram, s->template_pseudo_beta_mask,
-                             s->template_unit_vector, s->template_backbone_frame_mask, features);
-    for (int64_t p = 0; p < s->n_template * n * n; p++) {
-        int64_t t = p / (n * n), i = p / n % n, j = p % n;
-        for (int64_t k = 0; k < f; k++)
-            put(to, in->templates, ((t * N + i) * N + j) * f + k, features[p * f + k]);
-    }
-    return FM_OK;
+/* -- templates */
+
+enum {
+    T_BINS = 39,
+    T_BETA = T_BINS,
+    T_TYPE_J = T_BETA + 1,
+    T_TYPE_I = T_TYPE_J + FM_AF3_RESTYPES,
+    T_VECTOR = T_TYPE_I + FM_AF3_RESTYPES,
+    T_FRAME = T_VECTOR + 3,
+    T_END = T_FRAME + 1
+};
+
+/* Writes the features of pair p = (t, i, j) that are not 0. */
+static void write_template_pair(const fm_af3_sample *s, const fm_af3_writer *to, int32_t tensor,
+                                int64_t first, int64_t p, int64_t i, int64_t j) {
+    const int64_t *type = s->template_aatype + p / (s->n_token * s->n_token) * s->n_token;
+    put(to, tensor, first + T_TYPE_J + type[j], 1);
+    put(to, tensor, first + T_TYPE_I + type[i], 1);
+    if (s->asym_id[i] != s->asym_id[j]) return;
+    const float *bins = s->template_distogram + p * T_BINS, *unit = s->template_unit_vector + 3 * p;
+    for (int k = 0; k < T_BINS; k++)
+        if (bins[k] != 0) put(to, tensor, first + k, (double)bins[k]);
+    put(to, tensor, first + T_BETA, (double)s->template_pseudo_beta_mask[p]);
+    for (int k = 0; k < 3; k++)
+        put(to, tensor, first + T_VECTOR + k, (double)unit[k]);
+    put(to, tensor, first + T_FRAME, (double)s->template_backbone_frame_mask[p]);
+}
+
+void fm_af3_write_templates(const fm_af3_sample *s, int64_t N, int32_t tensor,
+                            const fm_af3_writer *to) {
+    int64_t n = s->n_token;
+    static_assert((int)T_END == (int)FM_AF3_TEMPLATE_PAIR, "the features of a template pair");
+    for (int64_t t = 0, p = 0; t < s->n_template; t++)
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < n; j++, p++)
+                write_template_pair(s, to, tensor, ((t * N + i) * N + j) * FM_AF3_TEMPLATE_PAIR, p,
+                                    i, j);
 }
 
 /* -- atoms */
@@ -145,9 +166,12 @@ fm_status fm_af3_write_sample(const fm_af3_sample *sample, const fm_af3_config *
     assert(sample->n_token <= config->n_token && sample->n_atom <= config->n_atom);
     size_t mark = fm_arena_mark(scratch);
     fm_status status = write_relative(sample, config, inputs, to, scratch, reterr);
-    if (!status) status = write_templates(sample, config, inputs, to, scratch, reterr);
     fm_arena_rewind(scratch, mark);
     if (status) return status;
+    assert(inputs->templates < 0 || sample->n_template == config->n_template);
+    if (inputs->templates >= 0) {
+        fm_af3_write_templates(sample, config->n_token, inputs->templates, to);
+    }
     write_tokens(sample, config, inputs, to);
     write_atoms(sample, config, inputs, to);
     write_slots(sample, config, inputs, to);

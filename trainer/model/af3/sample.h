@@ -45,6 +45,11 @@ FM_MUST_USE fm_status fm_af3_write_sample(const fm_af3_sample *sample, const fm_
                                           const fm_af3_inputs *inputs, const fm_af3_writer *to,
                                           fm_arena *scratch, fm_error *reterr);
 
+/* Writes the features of all template pairs to a tensor [T, N, N, 108], which must be zero before.
+ * Only the fields of templates, n_token, n_template and asym_id of the sample are read. */
+void fm_af3_write_templates(const fm_af3_sample *sample, int64_t N, int32_t tensor,
+                            const fm_af3_writer *to);
+
 /* Writes the MSA rows of one cycle: rows[0 .. n_row - 1] are row numbers of the sample, and n_row
  * <= config->n_msa. The tensors must be zero before. */
 void fm_af3_write_msa(const fm_af3_sample *sample, const fm_af3_config *config,

@@ -76,37 +76,6 @@ void fm_af3_trunk_parameters(const fm_scope *root, const fm_af3_config *config,
 
 /* -- templates */
 
-enum {
-    T_BINS = 39,
-    T_BETA = T_BINS,
-    T_TYPE_J = T_BETA + 1,
-    T_TYPE_I = T_TYPE_J + FM_AF3_RESTYPES,
-    T_VECTOR = T_TYPE_I + FM_AF3_RESTYPES,
-    T_FRAME = T_VECTOR + 3,
-    T_END = T_FRAME + 1
-};
-
-void fm_af3_template_features(int64_t n_template, int64_t n, const int64_t *asym_id,
-                              const int64_t *aatype, const float *distogram,
-                              const float *pseudo_beta_mask, const float *unit_vector,
-                              const float *backbone_frame_mask, float *features) {
-    _Static_assert((int)T_END == (int)FM_AF3_TEMPLATE_PAIR, "the features of a template pair");
-    for (int64_t p = 0; p < n_template * n * n; p++) {
-        int64_t t = p / (n * n), i = p / n % n, j = p % n;
-        float *to = features + p * FM_AF3_TEMPLATE_PAIR;
-        float same = asym_id[i] == asym_id[j] ? 1 : 0;
-        memset(to, 0, FM_AF3_TEMPLATE_PAIR * sizeof *to);
-        for (int k = 0; k < T_BINS; k++)
-            to[k] = same * distogram[p * T_BINS + k];
-        to[T_BETA] = same * pseudo_beta_mask[p];
-        to[T_TYPE_J + aatype[t * n + j]] = 1;
-        to[T_TYPE_I + aatype[t * n + i]] = 1;
-        for (int k = 0; k < 3; k++)
-            to[T_VECTOR + k] = same * unit_vector[p * 3 + k];
-        to[T_FRAME] = same * backbone_frame_mask[p];
-    }
-}
-
 fm_tensor_ref fm_af3_template_embedder(fm_tape *tape, const fm_af3_config *config,
                                        const fm_af3_template_embedder_weights *weights,
                                        fm_tensor_ref templates, fm_tensor_ref pair_mask,

@@ -53,14 +53,6 @@ typedef struct fm_af3_trunk_inputs {
     fm_af3_masks masks;
 } fm_af3_trunk_inputs;
 
-/* Computes the 108 features of all template pairs on the host: features [n_template, n, n, 108].
- * The other arrays are those of a sample: asym_id [n], aatype [n_template, n], distogram [.., n, n,
- * 39], pseudo_beta_mask and backbone_frame_mask [.., n, n], unit_vector [.., n, n, 3]. */
-void fm_af3_template_features(int64_t n_template, int64_t n, const int64_t *asym_id,
-                              const int64_t *aatype, const float *distogram,
-                              const float *pseudo_beta_mask, const float *unit_vector,
-                              const float *backbone_frame_mask, float *features);
-
 /* Records the template embedder. `templates` is [T, N, N, 108], whole. z, and its update, which is
  * returned, are [N, N, c_z], or this rank's rows. */
 fm_tensor_ref fm_af3_template_embedder(fm_tape *tape, const fm_af3_config *config,

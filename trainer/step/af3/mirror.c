@@ -8,6 +8,8 @@
 fm_status fm_mirror_init(fm_mirror *mirror, const fm_state *state, fm_error *reterr) {
     /* Pages that are never written take no memory. */
     *mirror = (fm_mirror){.state = state, .host = calloc(1, (size_t)state->bytes + 1)};
+    for (int32_t t = 0; t < state->n_tensor; t++)
+        mirror->count[t] = fm_tensor_local_count(&state->tensor[t]);
     if (mirror->host) return FM_OK;
     return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the host's copy of a sample");
 }
@@ -35,7 +37,7 @@ void fm_mirror_put(void *context, int32_t tensor, int64_t at, double value) {
     fm_mirror *m = context;
     const fm_tensor *to = &m->state->tensor[tensor];
     void *data = m->host + m->state->offset[tensor];
-    assert(at >= 0 && at < fm_tensor_local_count(to));
+    assert(at >= 0 && at < m->count[tensor]);
     switch (to->element) {
     case FM_ELEMENT_F64: ((double *)data)[at] = value; break;
     case FM_ELEMENT_F32: ((float *)data)[at] = (float)value; break;

@@ -8,8 +8,9 @@
 
 typedef struct fm_mirror {
     const fm_state *state;
-    uint8_t *host;                  /* the state's layout; owned */
-    bool written[FM_STATE_TENSORS]; /* since the last fm_mirror_send */
+    uint8_t *host;                   /* the state's layout; owned */
+    int64_t count[FM_STATE_TENSORS]; /* elements */
+    bool written[FM_STATE_TENSORS];  /* since the last fm_mirror_send */
 } fm_mirror;
 
 /* The state must be allocated, and outlive the mirror. FM_ERR_NOMEM. */

@@ -3,6 +3,8 @@
 
 #include "trainer/step/af3/step_internal.h"
 
+#include "trainer/ops/cast.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,10 +84,15 @@ static void keep_outputs(fm_af3_trainer *t) {
 static void record_losses(fm_af3_trainer *t) {
     const fm_complex_logits logits = {t->logits.plddt, t->logits.pde, t->logits.resolved,
                                       t->logits.pae};
-    t->structure_total = fm_complex_structure_losses(&t->tape[FM_AF3_LAST], t->out.x_denoised,
-                                                     t->out.distogram, &t->targets, t->term);
-    t->confidence_total =
-        fm_complex_confidence_losses(&t->tape[FM_AF3_CONFIDENCE], &logits, &t->targets, t->term);
+    fm_tape *last = &t->tape[FM_AF3_LAST], *confidence = &t->tape[FM_AF3_CONFIDENCE];
+    fm_tape_enter_island(last);
+    fm_tensor_ref distogram = fm_op_cast(last, "distogram", t->out.distogram);
+    t->structure_total =
+        fm_complex_structure_losses(last, t->out.x_denoised, distogram, &t->targets, t->term);
+    fm_tape_leave_island(last);
+    fm_tape_enter_island(confidence);
+    t->confidence_total = fm_complex_confidence_losses(confidence, &logits, &t->targets, t->term);
+    fm_tape_leave_island(confidence);
     fm_tape_keep(&t->tape[FM_AF3_LAST], t->structure_total);
     fm_tape_keep(&t->tape[FM_AF3_CONFIDENCE], t->confidence_total);
     for (int i = 0; i < FM_COMPLEX_TERMS; i++)
@@ -108,6 +115,7 @@ static fm_status record(fm_af3_trainer *t, fm_error *reterr) {
                               reterr);
         tape->seed = t->options.seed;
         tape->spoils = t->options.spoils;
+        tape->rounds = t->options.rounds;
         tape->clock = fm_state_data(&t->state, t->clock);
     }
     if (status) return status;
@@ -253,6 +261,7 @@ static fm_status prepare(fm_af3_trainer *t, fm_error *reterr) {
         status = fm_optimizer_init(&t->optimizer, &t->params, &t->options.optimizer, reterr);
     }
     if (!status) status = fm_mirror_init(&t->mirror, &t->state, reterr);
+    if (!status) status = fm_mirror_init(&t->shared, &t->state, reterr);
     if (!status) status = plan_memory(t, reterr);
     if (!status) status = bind_arenas(t, reterr);
     if (!status) status = share_memory(t, reterr);
@@ -301,6 +310,7 @@ void fm_af3_trainer_destroy(fm_af3_trainer *t) {
     kernels->release(t->second_memory);
     kernels->release(t->sum_scratch);
     fm_mirror_fini(&t->mirror);
+    fm_mirror_fini(&t->shared);
     fm_optimizer_fini(&t->optimizer);
     fm_state_release(&t->state);
     fm_params_release(&t->params);

@@ -31,6 +31,7 @@
 #include "trainer/optim/optimizer.h"
 #include "trainer/step/af3/features.h"
 #include "trainer/step/af3/mirror.h"
+#include "trainer/step/af3/score.h"
 #include "trainer/step/pass.h"
 
 typedef struct fm_af3_trainer_options {
@@ -48,6 +49,7 @@ typedef struct fm_af3_trainer_options {
     bool given;           /* draws are those of the samples */
     bool keeps_outputs; /* for comparisons: results of the network stay readable after their part */
     bool spoils;        /* fm_tape.spoils of all tapes: for checks */
+    bool rounds;        /* the same of fm_tape.rounds */
     bool direct;        /* parts are never captured as graphs */
 } fm_af3_trainer_options;
 
@@ -56,6 +58,7 @@ typedef struct fm_af3_result {
     double loss;
     double term[FM_COMPLEX_TERMS], part[FM_COMPLEX_TERMS];
     double gradient_norm; /* before clipping; 0 with forward_only */
+    fm_af3_score rollout; /* of its structure against the labels; only with forward_only */
 } fm_af3_result;
 
 /* The name of a term in metrics: "mse", "smooth_lddt", ... */
@@ -116,6 +119,9 @@ typedef struct fm_af3_trainer {
     uint64_t *stamp;
     fm_optimizer optimizer;
     fm_mirror mirror;
+    fm_mirror shared;               /* of the features that all cycles of a sample share */
+    const fm_af3_features *next;    /* announced; NULL: none */
+    const fm_af3_features *written; /* the sample whose features `shared` holds; NULL: none */
     fm_stream *stream;
     void *memory, *second_memory; /* the arenas */
     void *sum_scratch;            /* of the sum of gradients over ranks; NULL on one rank */
@@ -142,10 +148,18 @@ void fm_af3_trainer_describe(const fm_af3_trainer *trainer, char *out, size_t ou
  * stream must have ended. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_trainer_stamp(fm_af3_trainer *trainer, fm_error *reterr);
 
-/* FM_ERR_LIMIT when the sample is larger than the recorded shapes or has another number of
- * templates. */
+/* FM_ERR_LIMIT when the sample is larger than a step of these options is recorded for, or has
+ * another number of templates. */
+FM_MUST_USE fm_status fm_af3_check_features(const fm_af3_trainer_options *options,
+                                            const fm_af3_features *features, fm_error *reterr);
+/* The same for the trainer's options. */
 FM_MUST_USE fm_status fm_af3_trainer_check(const fm_af3_trainer *trainer,
                                            const fm_af3_features *features, fm_error *reterr);
+
+/* Names the sample after the one that is computed next, for one such call. Its features must stay
+ * as they are until it is computed. The host writes them while the device works. Results are the
+ * same without it. */
+void fm_af3_trainer_announce(fm_af3_trainer *trainer, const fm_af3_features *next);
 
 /* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT as
  * fm_af3_trainer_check. FM_ERR_DATA, naming the first tensor, when a value is not finite. In both
@@ -157,9 +171,10 @@ FM_MUST_USE fm_status fm_af3_trainer_add_sample(fm_af3_trainer *trainer,
                                                 fm_af3_result *ret_result, fm_error *reterr);
 
 /* Makes the update with the samples of all groups, `n_sample` of them, at least one. Collective:
- * every rank of every group calls it, also one whose group added none. Returns the learning rate of
- * the update. */
-double fm_af3_trainer_update_with(fm_af3_trainer *trainer, uint32_t n_sample);
+ * every rank of every group calls it, also one whose group added none. FM_ERR_LIMIT when the norm
+ * of the sum of gradients is not finite: the parameters are as before. */
+FM_MUST_USE fm_status fm_af3_trainer_update_with(fm_af3_trainer *trainer, uint32_t n_sample,
+                                                 fm_error *reterr);
 
 /* -- the parts, for callers that read results between them; call all of them in this order */
 

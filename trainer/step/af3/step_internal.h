@@ -9,8 +9,10 @@ void fm_af3_trainer_make_parts(fm_af3_trainer *trainer);
 
 /* Writes everything of the sample in hand that does not depend on its results: features, noise
  * levels, and the numbers of the rollout's steps. FM_ERR_LIMIT, FM_ERR_NOMEM. (step_write.c, as the
- * next two) */
+ * next three) */
 FM_MUST_USE fm_status fm_af3_trainer_write(fm_af3_trainer *trainer, fm_error *reterr);
+/* Writes the features of the announced sample. If that fails, its own step reports it. */
+void fm_af3_trainer_write_next(fm_af3_trainer *trainer);
 /* Writes the MSA rows of a cycle, and the clock. */
 void fm_af3_trainer_write_cycle(fm_af3_trainer *trainer, uint32_t cycle);
 /* Writes the clock. */

@@ -171,6 +171,7 @@ fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *feature
 
 void fm_af3_trainer_trunk(fm_af3_trainer *t) {
     const uint32_t n = t->features->n_cycle;
+    fm_mirror_send(&t->shared, t->stream);
     for (uint32_t c = 0; c < n; c++) {
         fm_groups_note(t->options.model.groups, t->optimizer.step + 1, c);
         fm_af3_trainer_write_cycle(t, c);
@@ -183,7 +184,7 @@ void fm_af3_trainer_trunk(fm_af3_trainer *t) {
 void fm_af3_trainer_rollout(fm_af3_trainer *t) {
     fm_pass_run(&t->part[FM_AF3_PART_ROLLOUT], t->stream);
     fm_mirror_fetch(t->options.kernels, t->stream, fm_state_data(&t->state, t->rollout.x),
-                    t->options.kernels->act, 3 * t->features->sample.n_atom, t->raw, t->x);
+                    t->options.kernels->acc, 3 * t->features->sample.n_atom, t->raw, t->x);
 }
 
 /* Exchanges the labels of equivalent chains and atoms by the rollout; in the arena. */
@@ -233,6 +234,9 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     size_t mark = fm_arena_mark(&t->scratch);
     fm_complex_labels labels = f->labels;
     fm_status status = f->number ? permute(t, &labels, reterr) : FM_OK;
+    if (!status && t->options.forward_only) {
+        status = fm_af3_score_structure(&labels, t->x, &t->scratch, &t->result.rollout, reterr);
+    }
     if (!status) {
         fm_complex_write_labels(&labels, &t->options.loss, &t->targets, fm_mirror_put, &t->mirror);
     }
@@ -246,16 +250,22 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
 
 void fm_af3_trainer_learn(fm_af3_trainer *t) {
     fm_pass_run(&t->part[FM_AF3_PART_LEARN], t->stream);
+    fm_af3_trainer_write_next(t);
     read_terms(t, &t->tape[FM_AF3_LAST], 0, FM_COMPLEX_STRUCTURE_TERMS, t->structure_total);
 }
 
 void fm_af3_trainer_confidence(fm_af3_trainer *t) {
     fm_pass_run(&t->part[FM_AF3_PART_CONFIDENCE], t->stream);
+    fm_af3_trainer_write_next(t);
     read_terms(t, &t->tape[FM_AF3_CONFIDENCE], FM_COMPLEX_STRUCTURE_TERMS, FM_COMPLEX_TERMS,
                t->confidence_total);
 }
 
 /* -- a whole sample */
+
+void fm_af3_trainer_announce(fm_af3_trainer *t, const fm_af3_features *next) {
+    t->next = next;
+}
 
 /* Runs the sample again, checking what every step of its passes writes. All passes run, because
  * the other ranks of the sample wait for this one in their exchanges. */
@@ -317,7 +327,7 @@ fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *fe
     return FM_OK;
 }
 
-double fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample) {
+fm_status fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample, fm_error *reterr) {
     const fm_groups *groups = t->options.model.groups;
     if (groups && groups->dp) {
         if (t->optimizer.pending == 0) fm_optimizer_clear_sum(&t->optimizer, t->stream);
@@ -326,5 +336,9 @@ double fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample) {
         fm_optimizer_count_others(&t->optimizer, n_sample);
     }
     fm_optimizer_step(&t->optimizer, t->stream);
-    return fm_optimizer_rate(&t->optimizer.options, t->optimizer.samples);
+    if (!fm_optimizer_get_state(&t->optimizer, t->stream).nonfinite) return FM_OK;
+    return fm_fail(reterr, FM_ERR_LIMIT,
+                   "step %llu: the norm of the sum of its gradients is not finite, although each "
+                   "gradient is; the update was not made",
+                   (unsigned long long)t->optimizer.step);
 }

@@ -138,9 +138,9 @@ static fm_status write_rollout(fm_af3_trainer *t, fm_error *reterr) {
 
 /* -- all */
 
-fm_status fm_af3_trainer_check(const fm_af3_trainer *t, const fm_af3_features *features,
-                               fm_error *reterr) {
-    const fm_af3_config *c = &t->options.model;
+fm_status fm_af3_check_features(const fm_af3_trainer_options *options,
+                                const fm_af3_features *features, fm_error *reterr) {
+    const fm_af3_config *c = &options->model;
     const fm_af3_sample *sample = &features->sample;
     const struct {
         const char *what;
@@ -149,7 +149,7 @@ fm_status fm_af3_trainer_check(const fm_af3_trainer *t, const fm_af3_features *f
     } sizes[] = {{"tokens", sample->n_token, c->n_token, "crop_size"},
                  {"atoms", sample->n_atom, c->n_atom, "max_atoms"},
                  {"bonds of polymers and ligands", fm_complex_count_bonds(&features->labels),
-                  t->options.n_bond, "crop_size"}};
+                  options->n_bond, "crop_size"}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (sizes[i].found <= sizes[i].most) continue;
         return fm_fail(reterr, FM_ERR_LIMIT, "found %lld %s, expected at most %lld (%s)",
@@ -167,26 +167,45 @@ fm_status fm_af3_trainer_check(const fm_af3_trainer *t, const fm_af3_features *f
                    (long long)sample->n_template, (long long)c->n_template);
 }
 
-/* The tensors that writers of features fill only where the sample has values. */
-static void clear(fm_af3_trainer *t) {
+fm_status fm_af3_trainer_check(const fm_af3_trainer *t, const fm_af3_features *features,
+                               fm_error *reterr) {
+    return fm_af3_check_features(&t->options, features, reterr);
+}
+
+/* Writes the features that all cycles share to their own mirror. Their writers fill some tensors
+ * only where the sample has values. */
+static fm_status write_shared(fm_af3_trainer *t, const fm_af3_features *features,
+                              fm_error *reterr) {
     const fm_af3_inputs *in = &t->inputs;
     const int32_t tensors[] = {in->bonds,       in->token_features, in->mask_single,
                                in->mask_pair,   in->training.mask,  in->atom_position,
                                in->atom_charge, in->atom_classes,   in->atom_has_reference,
-                               in->position,    in->atom_mask,      t->rollout.mask,
-                               t->rollout.x,    in->templates};
+                               in->position,    in->atom_mask,      in->templates};
+    const fm_af3_writer to = {fm_mirror_put, &t->shared};
+    t->written = NULL;
+    fm_status status = fm_af3_trainer_check(t, features, reterr);
+    if (status) return status;
     for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
-        if (tensors[i] >= 0) fm_mirror_clear(&t->mirror, tensors[i]);
+        if (tensors[i] >= 0) fm_mirror_clear(&t->shared, tensors[i]);
+    status =
+        fm_af3_write_sample(&features->sample, &t->options.model, in, &to, &t->scratch, reterr);
+    if (!status) t->written = features;
+    return status;
+}
+
+void fm_af3_trainer_write_next(fm_af3_trainer *t) {
+    if (t->next) (void)write_shared(t, t->next, NULL);
+    t->next = NULL;
 }
 
 fm_status fm_af3_trainer_write(fm_af3_trainer *t, fm_error *reterr) {
-    const fm_af3_writer to = {fm_mirror_put, &t->mirror};
-    fm_status status = fm_af3_trainer_check(t, t->features, reterr);
+    fm_status status = FM_OK;
+    if (t->written != t->features) status = write_shared(t, t->features, reterr);
+    t->written = NULL; /* a later sample at this address may have other features */
     if (status) return status;
-    clear(t);
-    status = fm_af3_write_sample(&t->features->sample, &t->options.model, &t->inputs, &to,
-                                 &t->scratch, reterr);
-    if (!status) status = write_levels(t, reterr);
+    fm_mirror_clear(&t->mirror, t->rollout.mask);
+    fm_mirror_clear(&t->mirror, t->rollout.x);
+    status = write_levels(t, reterr);
     if (!status) status = write_rollout(t, reterr);
     if (!status && t->features->draws) write_draws(t, t->features->draws);
     fm_mirror_put(&t->mirror, t->seed_gradient, 0,

@@ -212,25 +212,25 @@ static fm_status read_row(reader *r, const array_row *row) {
 /* -- sizes */
 
 /* Finds an extent of the sample in the first axis of an array. */
-static fm_status read_extent(reader *r, const char *name, int which, int64_t most) {
+static fm_status read_extent(reader *r, const char *name, int which, int64_t least, int64_t most) {
     const fm_npy *array = find(r, name);
     if (!array || array->rank == 0) {
         return fm_fail(r->error, FM_ERR_DATA, "%s: the array is missing or a scalar", name);
     }
-    if (array->shape[0] < 1 || array->shape[0] > (uint64_t)most) {
-        return fm_fail(r->error, FM_ERR_DATA, "%s: found length %" PRIu64 ", expected 1 to %lld",
-                       name, array->shape[0], (long long)most);
+    if (array->shape[0] < (uint64_t)least || array->shape[0] > (uint64_t)most) {
+        return fm_fail(r->error, FM_ERR_DATA, "%s: found length %" PRIu64 ", expected %lld to %lld",
+                       name, array->shape[0], (long long)least, (long long)most);
     }
     r->extent[-which] = (int64_t)array->shape[0];
     return FM_OK;
 }
 
 static fm_status read_extents(reader *r) {
-    fm_status status = read_extent(r, "asym_id", TOKENS, FM_STORED_TOKENS);
-    if (!status) status = read_extent(r, "atom_to_token_idx", ATOMS, FM_STORED_ATOMS);
-    if (!status) status = read_extent(r, "msa", ROWS, FM_STORED_MSA);
+    fm_status status = read_extent(r, "asym_id", TOKENS, 1, FM_STORED_TOKENS);
+    if (!status) status = read_extent(r, "atom_to_token_idx", ATOMS, 1, FM_STORED_ATOMS);
+    if (!status) status = read_extent(r, "msa", ROWS, 1, FM_STORED_MSA);
     if (!status && find(r, "template_aatype")) {
-        status = read_extent(r, "template_aatype", TEMPLATES, FM_STORED_TEMPLATES);
+        status = read_extent(r, "template_aatype", TEMPLATES, 0, FM_STORED_TEMPLATES);
     }
     r->to->sample.n_token = r->to->labels.n_token = r->extent[-TOKENS];
     r->to->sample.n_atom = r->to->labels.n_atom = r->extent[-ATOMS];
@@ -495,7 +495,8 @@ static fm_status read_all(reader *r) {
     fm_status status = read_extents(r);
     for (int i = 0; i < N_ROW && !status; i++)
         status = read_row(r, &rows[i]);
-    for (int i = 0; i < N_TEMPLATE_ROW && !status && r->extent[-TEMPLATES]; i++)
+    const bool has_templates = find(r, "template_aatype");
+    for (int i = 0; i < N_TEMPLATE_ROW && !status && has_templates; i++)
         status = read_row(r, &template_rows[i]);
     if (!status) status = check_relations(r);
     if (!status) status = read_resolution(r);

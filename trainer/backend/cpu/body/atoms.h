@@ -48,6 +48,71 @@ static void modulate_grad(fm_stream *stream, const fm_modulate *a, const fm_modu
     }
 }
 
+/* LayerNorm without weights, then modulate. */
+static void adaln(fm_stream *stream, const fm_adaln *a) {
+    layernorm(stream, &(fm_layernorm){.rows = a->rows,
+                                      .c = a->c,
+                                      .ldx = a->c,
+                                      .ldy = a->c,
+                                      .eps = a->eps,
+                                      .x = a->x,
+                                      .y = a->y});
+    modulate(stream, &(fm_modulate){.rows = a->rows,
+                                    .c = a->c,
+                                    .g_rows = a->g_rows,
+                                    .g = a->g,
+                                    .x = a->y,
+                                    .shift = a->shift,
+                                    .y = a->y});
+}
+
+/* The rows of one row of g, in order. hat and dhat are scratch of c elements, sums [2, c] of the
+ * gradients of g and shift. */
+static void adaln_grad_shared(const fm_adaln *a, const fm_adaln_grad *grad, int64_t row,
+                              real *restrict hat, real *restrict dhat, double *restrict sums) {
+    const real *g = (const real *)a->g + row * a->c;
+    double *restrict dg = sums, *restrict dshift = sums + a->c;
+    for (int64_t i = 0; i < 2 * a->c; i++)
+        sums[i] = 0;
+    for (int64_t r = row; r < a->rows; r += a->g_rows) {
+        const real *dy = (const real *)grad->dy + r * a->c;
+        real mean, rstd;
+        row_statistics((const real *)a->x + r * a->c, a->c, a->eps, hat, &mean, &rstd);
+        for (int64_t i = 0; i < a->c; i++) {
+            hat[i] *= rstd;
+            dhat[i] = dy[i] * sigmoid(g[i]);
+            dg[i] += (double)dy[i] * (double)hat[i];
+            dshift[i] += (double)dy[i];
+        }
+        if (!grad->dx.data) continue;
+        real mean_dhat = (real)(sum_of(dhat, a->c) / (double)a->c);
+        real mean_hat = (real)(dot_product(dhat, hat, a->c) / (double)a->c);
+        for (int64_t i = 0; i < a->c; i++)
+            dhat[i] = rstd * (dhat[i] - mean_dhat - hat[i] * mean_hat);
+        put_row((real *)grad->dx.data + r * a->c, grad->dx.beta, dhat, a->c);
+    }
+    for (int64_t i = 0; i < a->c; i++) {
+        int64_t at = row * a->c + i;
+        real s = sigmoid(g[i]);
+        if (grad->dg.data) {
+            put((real *)grad->dg.data + at, grad->dg.beta, (real)dg[i] * s * (1 - s));
+        }
+        if (grad->dshift.data) {
+            put((real *)grad->dshift.data + at, grad->dshift.beta, (real)dshift[i]);
+        }
+    }
+}
+
+static void adaln_grad(fm_stream *stream, const fm_adaln *a, const fm_adaln_grad *grad) {
+    enum { MOST = 1024 };
+    real hat[MOST], dhat[MOST];
+    double sums[2 * MOST];
+    (void)stream;
+    assert(a->c <= MOST && a->rows % a->g_rows == 0);
+    for (int64_t row = 0; row < a->g_rows; row++)
+        adaln_grad_shared(a, grad, row, hat, dhat, sums);
+}
+
 /* -- rows by index */
 
 static double share_of_group(const fm_rows *a, int64_t group) {

@@ -19,7 +19,7 @@ static void layernorm(fm_stream *stream, const fm_layernorm *a) {
         real mean, rstd;
         row_statistics((const real *)a->x + r * a->ldx, a->c, a->eps, y, &mean, &rstd);
         for (int64_t i = 0; i < a->c; i++)
-            y[i] = y[i] * rstd * gamma[i] + beta[i];
+            y[i] = y[i] * rstd * (gamma ? gamma[i] : 1) + (beta ? beta[i] : 0);
         if (a->mean) ((real *)a->mean)[r] = mean;
         if (a->rstd) ((real *)a->rstd)[r] = rstd;
     }
@@ -38,12 +38,17 @@ static void layernorm_grad_row(const fm_layernorm_grad *a, int64_t r, real *rest
                                real *restrict wdy) {
     const real *restrict x = (const real *)a->x + r * a->ldx, *restrict gamma = a->gamma;
     const real *restrict dy = (const real *)a->dy + r * a->lddy;
-    real mean = ((const real *)a->mean)[r], rstd = ((const real *)a->rstd)[r];
+    real mean, rstd;
+    if (a->mean) {
+        mean = ((const real *)a->mean)[r], rstd = ((const real *)a->rstd)[r];
+    } else {
+        row_statistics(x, a->c, a->eps, hat, &mean, &rstd);
+    }
     for (int64_t i = 0; i < a->c; i++)
         hat[i] = (x[i] - mean) * rstd;
     if (!a->dx.data) return;
     for (int64_t i = 0; i < a->c; i++)
-        wdy[i] = dy[i] * gamma[i];
+        wdy[i] = gamma ? dy[i] * gamma[i] : dy[i];
     real mean_wdy = (real)(sum_of(wdy, a->c) / (double)a->c);
     real mean_hat = (real)(dot_product(wdy, hat, a->c) / (double)a->c);
     for (int64_t i = 0; i < a->c; i++)

@@ -1,38 +1,95 @@
 /* atoms.cu: kernels that gather and sum rows by token, handle pairs of atoms in windows, and
- * modulate by a conditioning signal. One thread computes one element, so every sum has a fixed
+ * modulate by a conditioning signal. One thread computes an element, so every sum has a fixed
  * order. */
 #include "trainer/backend/cuda/core/families.cuh"
 
 namespace fm_cuda {
 
-template <typename T> void modulate(fm_stream *stream, const fm_modulate *args) {
+/* -- conditioning, by packs of V elements: all of 16 bytes, or one element */
+
+template <typename T> static bool modulate_is_even(const fm_modulate *a) {
+    return is_whole<T>(a->c) && is_aligned(a->g) && is_aligned(a->x) && is_aligned(a->shift) &&
+           is_aligned(a->residual) && is_aligned(a->y);
+}
+
+template <typename T, int V> static void modulate_as(fm_stream *stream, const fm_modulate *args) {
     fm_modulate a = *args;
-    int64_t shared = a.g_rows * a.c;
-    each(stream, a.rows * a.c, [=] __device__(int64_t i) {
-        float y = sigmoid(get(((const T *)a.g)[i % shared])) * get(((const T *)a.x)[i]);
-        if (a.shift) y += get(((const T *)a.shift)[i % shared]);
-        if (a.residual) y += get(((const T *)a.residual)[i]);
-        ((T *)a.y)[i] = to<T>(y);
+    uint32_t shared = (uint32_t)(a.g_rows * a.c / V);
+    each(stream, a.rows * a.c / V, [=] __device__(int64_t i) {
+        int64_t at = i * V, from = (int64_t)((uint32_t)i % shared) * V;
+        float y[V], x[V], more[V];
+        load<T, V>((const T *)a.g + from, y);
+        load<T, V>((const T *)a.x + at, x);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            y[k] = sigmoid(y[k]) * x[k];
+        if (a.shift) {
+            load<T, V>((const T *)a.shift + from, more);
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                y[k] += more[k];
+        }
+        if (a.residual) {
+            load<T, V>((const T *)a.residual + at, more);
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                y[k] += more[k];
+        }
+        store<T, V>((T *)a.y + at, y);
+    });
+}
+
+template <typename T> void modulate(fm_stream *stream, const fm_modulate *a) {
+    assert(a->rows * a->c < (int64_t)1 << 32);
+    if (modulate_is_even<T>(a)) {
+        modulate_as<T, vector_of<T>()>(stream, a);
+    } else {
+        modulate_as<T, 1>(stream, a);
+    }
+}
+
+template <typename T, int V>
+static void modulate_grad_as(fm_stream *stream, const fm_modulate *args,
+                             const fm_modulate_grad *grad) {
+    fm_modulate a = *args;
+    fm_modulate_grad out = *grad;
+    int64_t shared = a.g_rows * a.c, groups = a.rows / a.g_rows;
+    each(stream, shared / V, [=] __device__(int64_t i) {
+        float open[V], dg[V] = {}, dshift[V] = {};
+        load<T, V>((const T *)a.g + i * V, open);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            open[k] = sigmoid(open[k]);
+#pragma unroll 4
+        for (int64_t b = 0; b < groups; b++) {
+            int64_t at = b * shared + i * V;
+            float x[V], dy[V];
+            load<T, V>((const T *)a.x + at, x);
+            load<T, V>((const T *)out.dy + at, dy);
+#pragma unroll
+            for (int k = 0; k < V; k++) {
+                dg[k] += dy[k] * x[k];
+                dshift[k] += dy[k];
+                dy[k] *= open[k];
+            }
+            if (out.dx.data) put_pack<T, V>((T *)out.dx.data + at, out.dx.beta, dy);
+        }
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            dg[k] *= open[k] * (1 - open[k]);
+        if (out.dg.data) put_pack<T, V>((T *)out.dg.data + i * V, out.dg.beta, dg);
+        if (out.dshift.data) put_pack<T, V>((T *)out.dshift.data + i * V, out.dshift.beta, dshift);
     });
 }
 
 template <typename T>
-void modulate_grad(fm_stream *stream, const fm_modulate *args, const fm_modulate_grad *grad) {
-    fm_modulate a = *args;
-    fm_modulate_grad out = *grad;
-    int64_t shared = a.g_rows * a.c, groups = a.rows / a.g_rows;
-    each(stream, shared, [=] __device__(int64_t i) {
-        float s = sigmoid(get(((const T *)a.g)[i])), dg = 0, dshift = 0;
-        for (int64_t b = 0; b < groups; b++) {
-            int64_t at = b * shared + i;
-            float dy = get(((const T *)out.dy)[at]);
-            dg += dy * get(((const T *)a.x)[at]);
-            dshift += dy;
-            if (out.dx.data) put((T *)out.dx.data + at, out.dx.beta, s * dy);
-        }
-        if (out.dg.data) put((T *)out.dg.data + i, out.dg.beta, dg * s * (1 - s));
-        if (out.dshift.data) put((T *)out.dshift.data + i, out.dshift.beta, dshift);
-    });
+void modulate_grad(fm_stream *stream, const fm_modulate *a, const fm_modulate_grad *grad) {
+    if (is_whole<T>(a->c) && is_aligned(a->g) && is_aligned(a->x) && is_aligned(grad->dy) &&
+        is_aligned(grad->dx.data) && is_aligned(grad->dg.data) && is_aligned(grad->dshift.data)) {
+        modulate_grad_as<T, vector_of<T>()>(stream, a, grad);
+    } else {
+        modulate_grad_as<T, 1>(stream, a, grad);
+    }
 }
 
 /* -- rows by index */

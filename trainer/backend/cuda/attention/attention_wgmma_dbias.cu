@@ -7,16 +7,17 @@
  * the workspace. The deltas are corrected by then (attention_mma_grad.cu says why). The chunks'
  * sums are added in order by a second kernel.
  *
- * The tiles of a batch are one stage of a ring of STAGES; one thread starts the copies two batches
- * ahead. `full` of a stage completes when its bytes are there, `empty` when every warp has read it;
- * the n-th use of a stage waits for phase n % 2 of `full`. */
+ * The tiles of a batch are one stage of a ring of STAGES. COPIES warps each start one copy, two
+ * batches ahead; one thread for all of them would delay its warp group. `full` of a stage completes
+ * when its bytes are there, `empty` when every warp has read it; the n-th use of a stage waits for
+ * phase n % 2 of `full`. */
 #include "trainer/backend/cuda/attention/attention_wgmma_grad.cuh"
 
 #include <math.h>
 
 namespace fm_cuda {
 
-enum { SIDE = 128, STAGES = 4, DBIAS_THREADS = 512, CHUNKS_AT_ONCE = 4 };
+enum { SIDE = 128, STAGES = 4, DBIAS_THREADS = 512, COPIES = 7, CHUNKS_AT_ONCE = 4 };
 
 /* What a block reads of one batch. Rows past the last are zeros, and their results are not
  * stored. */
@@ -25,23 +26,31 @@ template <int C> struct alignas(TILE_ALIGN) batch_tiles {
     float shift[2 * SIDE], minus_delta[2 * SIDE], term[SIDE]; /* attention_space's columns, terms */
 };
 
-/* Starts reading a batch's tiles from query `first` and key `first_key`. Called by one thread. */
+/* Starts reading part `part` of COPIES of a batch's tiles from query `first` and key `first_key`.
+ * Called by one thread for each part. */
 template <int C>
-__device__ inline void fetch_batch(const grad_call &c, batch_tiles<C> &to, uint32_t barrier,
-                                   const item_place &p, int first, int first_key) {
+__device__ inline void fetch_part(const grad_call &c, batch_tiles<C> &to, uint32_t barrier,
+                                  const item_place &p, int first, int first_key, int part) {
     box_place queries = {first, p.head, p.batch, p.group};
     box_place keys = {first_key, p.head, p.batch, p.group};
     int at = p.group * c.n_batch + p.batch, rows = (int)c.space.ld_bias_t;
     const float *shift = c.space.columns + (int64_t)(at * c.n_head + p.head) * 4 * rows + 2 * first;
     const float *term = c.space.terms + at * (int)c.space.ld_bias + first_key;
-    barrier_expect(barrier, 4 * sizeof to.q + 2 * sizeof to.shift + sizeof to.term);
-    box_load(shared_address(to.k), c.k_box, keys, barrier);
-    box_load(shared_address(to.v), c.v_box, keys, barrier);
-    box_load(shared_address(to.q), c.q_box, queries, barrier);
-    box_load(shared_address(to.d), c.d_box, queries, barrier);
-    bulk_load(shared_address(to.shift), shift, sizeof to.shift, barrier);
-    bulk_load(shared_address(to.minus_delta), shift + 2 * rows, sizeof to.minus_delta, barrier);
-    bulk_load(shared_address(to.term), term, sizeof to.term, barrier);
+    switch (part) {
+    case 0: /* Also announces all bytes. */
+        barrier_expect(barrier, 4 * sizeof to.q + 2 * sizeof to.shift + sizeof to.term);
+        box_load(shared_address(to.k), c.k_box, keys, barrier);
+        break;
+    case 1: box_load(shared_address(to.v), c.v_box, keys, barrier); break;
+    case 2: box_load(shared_address(to.q), c.q_box, queries, barrier); break;
+    case 3: box_load(shared_address(to.d), c.d_box, queries, barrier); break;
+    case 4: bulk_load(shared_address(to.shift), shift, sizeof to.shift, barrier); break;
+    case 5:
+        bulk_load(shared_address(to.minus_delta), shift + 2 * rows, sizeof to.minus_delta, barrier);
+        break;
+    case 6: bulk_load(shared_address(to.term), term, sizeof to.term, barrier); break;
+    default: break;
+    }
 }
 
 /* Adds dS^T of the warp group's 64 keys x 32 queries of one batch to its sum. */
@@ -141,24 +150,25 @@ __global__ void __launch_bounds__(DBIAS_THREADS, 1)
         p.batch = begin + i;
         if (p.batch >= end) return;
         if (turn > 0) barrier_wait(empty + 8 * stage, (turn - 1) & 1);
-        fetch_batch<C>(call, tiles[stage], full + 8 * stage, p, first, first_key);
+        fetch_part<C>(call, tiles[stage], full + 8 * stage, p, first, first_key, warp);
     };
+    bool is_fetcher = threadIdx.x % 32 == 0 && warp < COPIES;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrier_init(full + 8 * i, 1);
             barrier_init(empty + 8 * i, DBIAS_THREADS / 32);
         }
         barriers_publish();
-        fetch(0);
-        fetch(1);
     }
     set_rows<8>(sum, 0, 0);
     strip_bias(call, plane, first + query, first_key + key, b);
     __syncthreads();
+    for (int i = 0; i < 2; i++)
+        if (is_fetcher) fetch(i);
 #pragma unroll 1
     for (int i = 0; i < end - begin; i++) {
         int stage = i % STAGES;
-        if (threadIdx.x == 0) fetch(i + 2);
+        if (is_fetcher) fetch(i + 2);
         __syncwarp();
         barrier_wait(full + 8 * stage, i / STAGES & 1);
         dbias_batch<C>(call, tiles[stage], key, query, b, sum);

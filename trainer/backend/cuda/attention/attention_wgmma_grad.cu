@@ -275,7 +275,7 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
     wgmma_pairs(const __grid_constant__ grad_call call) {
     extern __shared__ __align__(TILE_ALIGN) uint8_t shared[];
     const walk_memory<C> memory = {shared, (int)blockDim.x / 2, (int)call.space.ld_bias_t};
-    int parts = memory.queries * (C / 8);
+    int parts = memory.queries << gate_bits<C>(call);
     walk_count<BIASED && C == 32> count;
     item_place p = place_of_item(call, blockIdx.x);
     if (threadIdx.x == 0) {
@@ -285,6 +285,7 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
     }
     for (int i = threadIdx.x; i < 16 * C; i += blockDim.x)
         memory.ones()[i] = to<bf16>(1);
+    gate_clear<C>(call, memory.gates());
     count.put(0);
     uint16_t mask = fetch_mask(call, p);
 #pragma unroll 1

@@ -154,10 +154,16 @@ __device__ inline uint4 pack_eight(const float x[8]) {
                       pack_two(x[6], x[7]));
 }
 
-/* Part i of an item: chunk i % (C / 8) of query i / (C / 8). */
+/* log2 of the parts into which the gate's backward cuts a query, one for each 8 channels. Tiles of
+ * 16 channels also serve c_head 8. */
+template <int C> __device__ inline int gate_bits(const grad_call &call) {
+    return C == 32 ? 2 : call.c_head > 8;
+}
+
+/* Part i of an item: eight channels of query i >> gate_bits. */
 template <int C>
 __device__ inline gate_inputs load_gate_inputs(const grad_call &call, const item_place &p, int i) {
-    int query = i / (C / 8), c = i % (C / 8) * 8;
+    int bits = gate_bits<C>(call), query = i >> bits, c = (i & ((1 << bits) - 1)) * 8;
     gate_inputs part = {};
     if (query >= call.n_query || c >= call.c_head) return part;
     part.d = *(const uint4 *)(row_at(call.dout, p, query) + c);
@@ -183,6 +189,13 @@ struct gate_outputs {
     int queries;
 };
 
+/* Clears the channels of dout' that no part writes, once for all items. */
+template <int C> __device__ inline void gate_clear(const grad_call &call, const gate_outputs &to) {
+    int queries = gate_bits<C>(call) == 0 ? to.queries : 0;
+    for (int query = (int)threadIdx.x; query < queries; query += (int)blockDim.x)
+        *(uint4 *)(to.d + tile_at<C>(query, 1)) = make_uint4(0, 0, 0, 0);
+}
+
 /* The gate's backward of part i. It writes dout' = dout sigmoid(g) to shared memory and, if the
  * caller needs dbias, to the workspace. It writes dg, and the columns' terms from delta = <dout,
  * o>, summed over the lanes of the query. */
@@ -190,7 +203,7 @@ template <int C>
 __device__ inline void gate_backward(const grad_call &call, const item_place &p,
                                      const gate_outputs &to, const gate_inputs &part, int item,
                                      int i) {
-    int query = i / (C / 8), chunk = i % (C / 8), c = chunk * 8;
+    int bits = gate_bits<C>(call), query = i >> bits, chunk = i & ((1 << bits) - 1), c = chunk * 8;
     bool is_inside = query < call.n_query && c < call.c_head;
     float d[8], o[8], g[8], delta = 0;
     unpack_eight(part.d, d);
@@ -209,11 +222,11 @@ __device__ inline void gate_backward(const grad_call &call, const item_place &p,
         put_pack<bf16, 8>(row_at(call.dg, p, query) + c, call.dg.adds ? FM_ADD : FM_WRITE, g);
     }
     if (C == 32) delta += __shfl_xor_sync(0xffffffffu, delta, 2);
-    delta += __shfl_xor_sync(0xffffffffu, delta, 1);
+    if (bits > 0) delta += __shfl_xor_sync(0xffffffffu, delta, 1);
     /* Of two neighbouring queries the first stores the shifts of both, the second their deltas. */
     float shift = is_inside ? -part.lse * call.inverse : -INFINITY;
-    float other_shift = __shfl_xor_sync(0xffffffffu, shift, C / 8);
-    float other_delta = __shfl_xor_sync(0xffffffffu, delta, C / 8);
+    float other_shift = __shfl_xor_sync(0xffffffffu, shift, 1 << bits);
+    float other_delta = __shfl_xor_sync(0xffffffffu, delta, 1 << bits);
     float4 column = query % 2 == 0 ? make_float4(shift, other_shift, shift, other_shift)
                                    : make_float4(-other_delta, -delta, -other_delta, -delta);
     int at = query % 2 * 2 * to.queries + query / 2 * 4;

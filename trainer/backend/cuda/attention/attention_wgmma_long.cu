@@ -164,7 +164,8 @@ __device__ inline bool gate_finish(const grad_call &call, unsigned items,
                                    const pass_memory<C> &memory, gate_prefetch &o) {
     int item;
     item_place p = read_place<C>(call, memory, items, &item);
-    int thread = read_thread(), step = (int)blockDim.x, parts = memory.queries * (C / 8);
+    int thread = read_thread(), step = (int)blockDim.x;
+    int parts = memory.queries << gate_bits<C>(call);
 #pragma unroll
     for (int i = 0; i < 2; i++)
         if (thread + i * step < (int)call.space.ld_bias) {
@@ -348,7 +349,8 @@ __device__ inline void walk_pass(const grad_call &call, const pass_memory<C> &me
     products_pin(keys.dk);
     products_pin(keys.dv);
     int tiles = memory.queries / TILE;
-    unsigned groups = blockDim.x / GROUP_THREADS, count = w.passes * (unsigned)tiles;
+    unsigned others = blockDim.x / GROUP_THREADS - 1; /* 0, 1 or 3 */
+    unsigned count = w.passes * (unsigned)tiles;
     unsigned group = __shfl_sync(0xffffffffu, threadIdx.x / GROUP_THREADS, 0);
     pass_place at = place_of_pass<C>(memory, (int)(w.passes & 1));
 #pragma unroll 1
@@ -368,7 +370,7 @@ __device__ inline void walk_pass(const grad_call &call, const pass_memory<C> &me
             products_wait<0>(keys.dk);
             products_pin(keys.dv);
         }
-        if (tile > 0 && (count - 1) % groups == group) {
+        if (tile > 0 && ((count - 1) & others) == group) {
             finish_tile<C, BIASED>(call, memory, w, tile - 1, count - 1);
         }
     }
@@ -453,6 +455,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
     }
     for (int i = threadIdx.x; i < 16 * C; i += blockDim.x)
         memory.ones()[i] = to<bf16>(1);
+    gate_clear<C>(call, memory.gates());
     put_place<C>(memory, 0, p, item);
     __syncthreads();
 #pragma unroll 1

@@ -1,115 +1,20 @@
 /* norm.cu: layer normalisation, alone (layernorm) and as the end of one sublayer with the beginning
  * of the next (update_norm: residual + dropout + LayerNorm), forward and backward.
  *
- * LANES lanes share a row; each has PARTS packs of V elements of it. ROWS rows are in flight, so a
- * warp loads 32 / LANES * ROWS rows before it starts to sum. x is read once; its statistics are
- * sums over the lanes. Rows that share a dropout mask are taken together (keep.cuh).
+ * norm_row.cuh has how a warp holds rows. Rows that share a dropout mask are taken together
+ * (keep.cuh).
  *
  * Backward has one block per multiprocessor, which walks over its rows and loads the next ones
  * while it computes. Each lane sums dgamma and dbeta of its channels. The sums of a block's warps
  * are added in order, and a second launch adds the sums of the blocks in order. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
-#include "trainer/backend/cuda/core/keep.cuh"
 #include "trainer/backend/cuda/norm/norm.cuh"
+#include "trainer/backend/cuda/norm/norm_row.cuh"
 
 namespace fm_cuda {
 
-enum { NORM_WARPS = 8, NORM_THREADS = NORM_WARPS * 32, NORM_SLICES = 32 };
-
-template <int LANES_, int PARTS_, int V_, int ROWS_, int GRAD_ROWS_ = ROWS_> struct norm_shape {
-    static constexpr int LANES = LANES_, PARTS = PARTS_, V = V_;
-    static constexpr int ROWS = ROWS_, GRAD_ROWS = GRAD_ROWS_; /* in flight */
-    static constexpr int N = V * PARTS;                        /* elements of a row in a lane */
-    static constexpr int WIDTH = LANES * N;                    /* the most elements of a row */
-    static constexpr int GROUPS = 32 / LANES;                  /* rows that a warp takes at once */
-    /* Whether rows may have another width than WIDTH: elements beyond c are then 0. */
-    static constexpr bool IS_ANY = LANES == 32 && V == 1;
-    /* Backward: one block per multiprocessor, with as many warps as registers allow. */
-    static constexpr int GRAD_WARPS = N > 8 ? 8 : 16, SLOTS = IS_ANY ? 1 : 8;
-};
-
-/* The channel of element i of this lane. */
-template <typename S> __device__ inline int channel_of(int i) {
-    return ((i / S::V) * S::LANES + threadIdx.x % S::LANES) * S::V + i % S::V;
-}
-template <typename S> __device__ inline bool is_inside(int i, int64_t c) {
-    return !S::IS_ANY || channel_of<S>(i) < c;
-}
-
-/* A lane's elements of a row. */
-template <typename T, typename S> struct lane_row {
-    raw<T, S::V> part[S::PARTS];
-    __device__ inline float at(int i) const {
-        return part[i / S::V].at(i % S::V);
-    }
-    __device__ static inline lane_row of(const float *x) {
-        lane_row row;
-#pragma unroll
-        for (int p = 0; p < S::PARTS; p++)
-            row.part[p] = raw<T, S::V>::of(x + p * S::V);
-        return row;
-    }
-};
-
-template <typename T, typename S>
-__device__ inline lane_row<T, S> read_row(const T *row, int64_t c) {
-    lane_row<T, S> x = {};
-#pragma unroll
-    for (int p = 0; p < S::PARTS; p++)
-        if (is_inside<S>(p * S::V, c)) x.part[p] = read_raw<T, S::V>(row + channel_of<S>(p * S::V));
-    return x;
-}
-template <typename T, typename S>
-__device__ inline void write_row(T *row, int64_t c, const lane_row<T, S> &x) {
-#pragma unroll
-    for (int p = 0; p < S::PARTS; p++)
-        if (is_inside<S>(p * S::V, c)) write_raw<T, S::V>(row + channel_of<S>(p * S::V), x.part[p]);
-}
-
-/* The sum over the lanes of a row; every lane gets it. */
-template <typename S> __device__ inline float row_sum(float x) {
-#pragma unroll
-    for (int step = S::LANES / 2; step > 0; step /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
-
-struct row_statistics {
-    float mean, rstd;
-};
-
-template <typename T, typename S>
-__device__ inline row_statistics statistics_of(const lane_row<T, S> &x, int64_t c, float eps) {
-    float total = 0, squares = 0, inverse = 1.0f / (float)c;
-#pragma unroll
-    for (int i = 0; i < S::N; i++)
-        total += x.at(i);
-    float mean = row_sum<S>(total) * inverse;
-#pragma unroll
-    for (int i = 0; i < S::N; i++) {
-        float d = is_inside<S>(i, c) ? x.at(i) - mean : 0;
-        squares += d * d;
-    }
-    return {mean, 1.0f / sqrtf(row_sum<S>(squares) * inverse + eps)};
-}
-
-template <typename T, typename S>
-__device__ inline lane_row<T, S> normalised(const lane_row<T, S> &x, row_statistics of,
-                                            const lane_row<T, S> &gamma,
-                                            const lane_row<T, S> &beta) {
-    float y[S::N];
-#pragma unroll
-    for (int i = 0; i < S::N; i++)
-        y[i] = (x.at(i) - of.mean) * of.rstd * gamma.at(i) + beta.at(i);
-    return lane_row<T, S>::of(y);
-}
-
-/* The number of this lane's group of rows in the grid, for blocks of `warps` warps. */
-template <typename S> __device__ inline uint32_t first_group(uint32_t warps) {
-    uint32_t warp = blockIdx.x * warps + threadIdx.x / 32;
-    return warp * S::GROUPS + threadIdx.x % 32 / S::LANES;
-}
+enum { NORM_SLICES = 32 };
 
 /* -- forward */
 
@@ -119,8 +24,8 @@ __global__ void __launch_bounds__(NORM_THREADS) layernorm_kernel(fm_layernorm a,
     uint32_t group = first_group<S>(NORM_WARPS);
     keep_run run = {};
     if (group < k.runs) run = keep_run_at(k, group, S::ROWS);
-    lane_row<T, S> x[S::ROWS], gamma = read_row<T, S>((const T *)a.gamma, a.c),
-                               beta = read_row<T, S>((const T *)a.beta, a.c);
+    lane_row<T, S> x[S::ROWS], gamma = read_weights<T, S>(a.gamma, a.c, 1),
+                               beta = read_weights<T, S>(a.beta, a.c, 0);
 #pragma unroll
     for (int t = 0; t < S::ROWS; t++) {
         int64_t r = t < run.count ? run.row + t * run.step : 0;
@@ -289,7 +194,7 @@ template <typename T, typename S>
 __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
     layernorm_grad_kernel(fm_layernorm_grad a, keep_runs k, float *partial) {
     wait_for_previous();
-    lane_row<T, S> gamma = read_row<T, S>((const T *)a.gamma, a.c);
+    lane_row<T, S> gamma = read_weights<T, S>(a.gamma, a.c, 1);
     lane_sums<S> sums = {};
     uint32_t stride = gridDim.x * S::GRAD_WARPS * S::GROUPS, group = first_group<S>(S::GRAD_WARPS);
     uint32_t warp = group - threadIdx.x % 32 / S::LANES;
@@ -301,7 +206,9 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
         for (int t = 0; t < S::GRAD_ROWS; t++) {
             int64_t r = rows.run.row + t * rows.run.step;
             float dx[S::N];
-            norm_grad_row<T, S>(rows.x[t], rows.dy[t], gamma, rows.of[t], a.c, sums, dx);
+            row_statistics of = rows.of[t];
+            if (!a.mean) of = statistics_of<T, S>(rows.x[t], a.c, (float)a.eps);
+            norm_grad_row<T, S>(rows.x[t], rows.dy[t], gamma, of, a.c, sums, dx);
             if (t < rows.run.count && a.dx.data) {
                 write_row<T, S>((T *)a.dx.data + r * a.lddx, a.c, add_old<T, S>(rows, t, dx));
             }
@@ -351,32 +258,6 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
 }
 
 /* -- launches */
-
-/* Which shape of kernel takes a row: by its width in packs of 16 bytes when all operands are even
- * (aligned, whole packs), else ANY by single elements, at most 1024. */
-enum norm_path { NORM_64, NORM_128, NORM_256, NORM_384, NORM_ANY };
-
-static norm_path choose_norm(int64_t c, bool is_even) {
-    assert(c <= 1024);
-    return !is_even   ? NORM_ANY
-           : c == 64  ? NORM_64
-           : c == 128 ? NORM_128
-           : c == 256 ? NORM_256
-           : c == 384 ? NORM_384
-                      : NORM_ANY;
-}
-
-/* Calls f with the shape of the path. */
-template <typename T, typename F> static void with_shape(norm_path path, F f) {
-    constexpr int V = vector_of<T>(), TWO = V == 8 ? 2 : 1;
-    switch (path) {
-    case NORM_64: f(norm_shape<64 / V, 1, V, 4, 2>()); return;
-    case NORM_128: f(norm_shape<128 / V, 1, V, 4, 2>()); return;
-    case NORM_256: f(norm_shape<32, 8 / V, V, 2 * TWO, TWO>()); return;
-    case NORM_384: f(norm_shape<32 / TWO, 3, V, 1>()); return;
-    default: f(norm_shape<32, 32, 1, 1>()); return;
-    }
-}
 
 template <typename S> static unsigned blocks_of(const keep_runs &k) {
     return (unsigned)divide_up((int64_t)k.lines * k.runs, NORM_WARPS * S::GROUPS);

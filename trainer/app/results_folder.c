@@ -1,5 +1,5 @@
-/* predict_folder.c: see predict_folder.h. */
-#include "trainer/app/predict_folder.h"
+/* results_folder.c: see results_folder.h. */
+#include "trainer/app/results_folder.h"
 
 #include "proto/base/directory.h"
 #include "trainer/checkpoint/checkpoint.h"
@@ -38,7 +38,7 @@ static fm_status is_dataset(const char *folder, bool *ret_is, fm_error *reterr) 
     return status;
 }
 
-fm_status fm_predict_folder_check(const char *folder, fm_error *reterr) {
+fm_status fm_results_folder_check(const char *folder, fm_error *reterr) {
     fm_path_kind kind;
     fm_checkpoint_place place;
     bool is_cache = false, is_run = false, is_data = false, is_locked = false;

@@ -1,0 +1,24 @@
+/* folder_lock.h: keeps a folder of results for one process, by a lock on the file `lock` in it. */
+#ifndef FM_TRAINER_FOLDER_LOCK_H
+#define FM_TRAINER_FOLDER_LOCK_H
+
+#include "proto/base/status.h"
+
+#include <stdbool.h>
+
+typedef struct fm_folder_lock {
+    int fd;       /* of the locked file; -1: nothing is locked */
+    bool is_made; /* the folder was not there before */
+} fm_folder_lock;
+
+/* Creates the folder and locks it for this process. FM_ERR_EXISTS if another process writes into
+ * it. On a file system without locks, no other process is kept out. FM_ERR_IO. */
+FM_MUST_USE fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock,
+                                          fm_error *reterr);
+
+/* Gives the lock back, if there is one. Where the folder has nothing but the lock's file, the file
+ * is removed, and the folder too if fm_folder_lock_take made it: a command that is refused leaves
+ * nothing. */
+void fm_folder_lock_end(const char *folder, fm_folder_lock *lock);
+
+#endif
