@@ -4,8 +4,8 @@
 #include "proto/base/log.h"
 
 enum {
-    N_TURNED_AWAY = 64,    /* connections that are told that there is no room, at a time */
-    GREEDY_GREETINGS = 16, /* a peer with so many of them makes room at once */
+    N_TURNED_AWAY = 64,    /* connections at a time that get an ERROR because there is no room */
+    GREEDY_GREETINGS = 16, /* a peer with this many unfinished greetings makes room at once */
 };
 
 static void count_connections(fm_admission *a) {
@@ -46,9 +46,10 @@ void fm_admission_remove(fm_admission *a, fm_conn *conn) {
 
 /* -- making room */
 
-/* Which connection makes room for a new one of the account, all of which owe their HELLO? The one
- * that owes it for longest, if it had some time; if none had, the oldest of the peer that has most,
- * if these are many. NULL: none. `is_own`: only one of the same account. */
+/* Finds a connection without a HELLO that makes room for a new one of the account. It is the one
+ * that has waited longest, if longer than the grace time. Else it is the oldest one of the peer
+ * with most such connections, if that peer has many. With `is_own` it must be of the same account.
+ * Returns NULL if there is none. */
 static fm_conn *find_evictable(const fm_admission *a, const fm_account *account, bool is_own,
                                uint64_t now_ms) {
     fm_conn *oldest = NULL, *of_greedy = NULL;
@@ -65,7 +66,7 @@ static fm_conn *find_evictable(const fm_admission *a, const fm_account *account,
     return oldest ? oldest : of_greedy;
 }
 
-/* Ends a connection that owes its HELLO; false: there is none that may be ended. */
+/* Ends a connection that has not said HELLO. Returns false if none may be ended. */
 static bool evict_greeting(fm_admission *a, const fm_account *account, bool is_own,
                            uint64_t now_ms) {
     fm_conn *conn = find_evictable(a, account, is_own, now_ms);
@@ -83,7 +84,7 @@ typedef struct refusal {
     const char *text;
 } refusal;
 
-/* Is there room for one more connection of the account? *ret_why is set when there is none. */
+/* Returns whether there is room for one more connection of the account; if not, sets *ret_why. */
 static bool has_room(fm_admission *a, const fm_account *account, bool is_unix, uint64_t now_ms,
                      refusal *ret_why) {
     uint32_t most = a->rules.max_connection - (is_unix ? 0 : a->rules.n_unix_slot);

@@ -1,8 +1,8 @@
 /* admission.h: the connections of a server, and which new ones it takes.
  *
  * A connection is admitted when the server and its peer have room, and when not too many others
- * have still to say HELLO. Where they have not, one of those makes room. A connection that is not
- * admitted gets an ERROR; a flood of them gets no answer.
+ * have still to say HELLO. If too many have, one of those is ended to make room. A connection that
+ * is not admitted gets an ERROR; a flood of them gets no answer.
  *
  * All functions are called on the thread of the loop. */
 #ifndef FM_SERVER_ADMISSION_H
@@ -14,7 +14,7 @@ typedef struct fm_admission_rules {
     uint32_t max_connection; /* of all peers */
     uint32_t n_unix_slot;    /* of these, for unix: addresses alone */
     uint32_t max_greeting;   /* connections that have still to say HELLO */
-    uint32_t grace_ms;       /* so long they do not make room for others */
+    uint32_t grace_ms;       /* for this long they are not ended for others */
 } fm_admission_rules;
 
 typedef struct fm_admission {

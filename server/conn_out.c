@@ -7,8 +7,6 @@
 
 #include "server/public_text.h"
 
-#include <stdio.h>
-
 enum { N_OUT_SAMPLE = 48 }; /* samples enter the ring while fewer entries are in use */
 
 /* -- frames out */

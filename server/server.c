@@ -20,7 +20,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define DEFAULT_MEMORY ((size_t)2 << 30)

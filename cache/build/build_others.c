@@ -11,7 +11,6 @@
 #include "cache/source/names.h"
 #include "cache/store/store.h"
 #include "proto/base/plural.h"
-#include "proto/limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,7 +14,6 @@
 #include "cache/store/blob.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

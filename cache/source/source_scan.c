@@ -451,7 +451,7 @@ static int order_of_structure(const void *array, uint32_t i, const void *key) {
     return strcmp(structure[i].key, key);
 }
 
-/* The structure of a dataset with that key; NULL = none. */
+/* Returns the structure of a dataset with that key, or NULL if there is none. */
 static const fm_source_structure *find_key(const fm_source *source,
                                            const fm_source_dataset *dataset, const char *key) {
     const fm_source_structure *structure = source->structure + dataset->first_structure;

@@ -18,8 +18,14 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+enum {
+    MANIFEST_BYTES_MAX = 64 << 20,
+    CURRENT_BYTES_MAX = 64,
+};
+
+#define INDEX_BYTES_MAX ((size_t)8 << 30)
 
 /* -- finding */
 
@@ -43,12 +49,7 @@ bool fm_generation_find_blob(const fm_generation *generation, const fm_sha256 *h
     return fm_bisect(generation, generation->n_blob, order_of_blob, hash, ret_blob);
 }
 
-enum {
-    MANIFEST_BYTES_MAX = 64 << 20,
-    CURRENT_BYTES_MAX = 64,
-};
-
-#define INDEX_BYTES_MAX ((size_t)8 << 30)
+/* -- paths and digests */
 
 fm_status fm_generation_path(const char *cache, uint64_t number, const char *suffix, char *out,
                              size_t out_bytes, fm_error *reterr) {

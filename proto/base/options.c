@@ -102,8 +102,9 @@ static size_t find_gap(const char *line, size_t bytes, size_t lead, int width) {
     return at;
 }
 
-/* Lays out a line that begins with blanks. What stands in its column after the gap continues on the
- * lines below that begin there: `bytes` is all of them, and `line_bytes` the first one. */
+/* Lays out a line that begins with blanks. The text after its gap may continue on the next lines,
+ * which begin in the same column. `line_bytes` is the length of the first line, `bytes` that of
+ * all. */
 static void put_row(fill *to, const char *line, size_t line_bytes, size_t bytes) {
     size_t lead = strspn(line, " "), gap = find_gap(line, line_bytes, lead, to->width);
     size_t kept = gap ? gap : lead;

@@ -4,7 +4,7 @@
 #include "featurizer/msa.h"
 #include "proto/base/directory.h"
 #include "proto/base/plural.h"
-#include "server/cli/commands.h"
+#include "proto/base/program.h"
 #include "proto/base/json_text.h"
 
 typedef struct dry_run {

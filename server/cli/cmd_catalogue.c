@@ -5,7 +5,6 @@
 
 #include "proto/base/utf8.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ARENA_BYTES ((size_t)24 << 30)
@@ -411,7 +410,7 @@ int fm_cmd_snapshot(int argc, char **argv) {
         .max_positional = 3};
     fm_error error;
     const snapshot_verb *ignored;
-    /* A misspelt action is said before missing options are. */
+    /* A misspelt action is reported before missing options. */
     if (argc > 1 && argv[1][0] != '-' && find_verb(argv[1], &ignored, &error)) {
         return fm_program_report(command.program, &error);
     }

@@ -9,7 +9,6 @@
 #include "server/cli/top_run.h"
 #include "server/cli/top_server.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

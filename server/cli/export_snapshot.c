@@ -7,7 +7,6 @@
 #include "server/cli/progress.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { DRAW_MS = 200, PATH_BYTES = 4096 };

@@ -6,7 +6,6 @@
 #include "proto/base/status.h"
 #include "proto/base/utf8.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 

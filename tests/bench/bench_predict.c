@@ -16,8 +16,8 @@
  * exactly its length and timed when the recording has run before. A kernel may be slower at a
  * length that is no multiple of 16, so a chain that is faster padded counts with that time.
  *
- * With --dap D each chain is split over D processes with a GPU each. Rank 0 prints; the plan is its
- * own.
+ * With --dap D each chain is split over D processes with a GPU each. Rank 0 prints, and the printed
+ * memory plan is that of rank 0.
  *
  * Beside the time of a GPU are three floors, each of one resource alone at an H200's rate: floating
  * point operations of matrix products and attention, bytes that nodes read and write (inputs and
@@ -32,7 +32,6 @@
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
 #include "trainer/backend/cpu_threads.h"
-#include "trainer/backend/fallback.h"
 #include "trainer/infer/infer.h"
 
 enum {
@@ -336,17 +335,6 @@ static void print_model(const bench *b, double made_s) {
            (unsigned long long)b->set->cycles, text, made_s);
 }
 
-static void print_slow_paths(void) {
-    fm_fallback fallbacks[FM_FALLBACK_KINDS];
-    fm_backend_fallbacks(fallbacks);
-    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
-        if (fallbacks[i].count > 0) {
-            printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
-                   (unsigned long long)fallbacks[i].count, fallbacks[i].text);
-        }
-    }
-}
-
 /* -- many chains */
 
 typedef struct one_chain {
@@ -506,7 +494,7 @@ static fm_status run(bench *b, fm_error *reterr) {
     return status;
 }
 
-/* One process: all of it, or a rank. */
+/* Runs the benchmark in this process, which may be one of several ranks. */
 static int run_process(const settings *set, fm_meeting *meeting) {
     bench b = {.set = set, .meeting = meeting};
     fm_error error = {0};
@@ -524,8 +512,7 @@ static int run_rank(int32_t rank, const char *address, void *context) {
     fm_error error = {0};
     if (rank > 0 && !freopen("/dev/null", "w", stdout)) return 1;
     if (fm_meeting_open(&meeting, address, rank, (int32_t)set->dap, RANKS_S, &error)) {
-        fprintf(stderr, "bench_predict: %s\n", error.message);
-        return 1;
+        return fm_test_report("bench_predict", &error);
     }
     int result = run_process(set, meeting);
     fm_meeting_close(meeting);
@@ -549,7 +536,7 @@ static void list_many_options(settings *set, fm_option *out) {
         {"every", FM_OPTION_U64, &set->every, "N",
          .help = "run each N-th recorded length of --many, with its chains (1)", .min = 1,
          .max = 1000},
-        {"from", FM_OPTION_U64, &set->from, "K", .help = "the first of them, from 0 on (0)"},
+        {"from", FM_OPTION_U64, &set->from, "K", .help = "the first of these, counted from 0 (0)"},
         {0}};
     memcpy(out, options, sizeof options);
 }

@@ -18,7 +18,6 @@
  * With --digest it prints a hash of parameters and averages at the end. It is the same for the same
  * settings, with and without --direct or --spoil. */
 #include "proto/base/file.h"
-#include "proto/base/hash.h"
 #include "proto/base/options.h"
 #include "tests/bench/bench_settings.h"
 #include "tests/bench/bench_table.h"
@@ -30,7 +29,6 @@
 #include "trainer/app/device_groups.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
-#include "trainer/backend/fallback.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -225,27 +223,15 @@ static fm_status print_tables(bench *b, fm_error *reterr) {
 }
 
 static void print_digest(bench *b) {
-    const fm_params *p = &b->trainer->params;
-    size_t bytes = (size_t)p->n_element * fm_element_bytes(p->element);
-    const void *from[] = {p->master, p->moment1, p->moment2, p->ema};
-    void *host = malloc(bytes);
-    if (!host) return;
-    fm_xxh3_state *hash = fm_xxh3_create();
-    for (int i = 0; i < 4; i++) {
-        p->kernels->download(b->trainer->stream, host, from[i], bytes);
-        p->kernels->synchronize(b->trainer->stream);
-        fm_xxh3_update(hash, host, bytes);
-    }
-    uint64_t digest = fm_xxh3_digest(hash), all[FM_TEST_RANKS] = {digest};
-    printf("digest    %016llx of parameters, moments and average after %llu steps\n",
-           (unsigned long long)digest, (unsigned long long)b->trainer->optimizer.step);
+    uint64_t digest;
+    const fm_trainer *t = b->trainer;
+    if (print_digest_of(&t->params, t->stream, t->optimizer.step, &digest, NULL)) return;
+    uint64_t all[FM_TEST_RANKS] = {digest};
     bool same =
         !b->meeting || !fm_meeting_gather(b->meeting, &digest, sizeof digest, all, RANKS_S, NULL);
     for (uint64_t r = 0; r < b->set->ranks; r++)
         same = same && all[r] == digest;
     if (!same) printf("digest    NOT the same on all ranks\n");
-    fm_xxh3_destroy(hash);
-    free(host);
 }
 
 /* -- whole steps */
@@ -335,17 +321,6 @@ static fm_status run_crops(bench *b, fm_error *reterr) {
                    "a crop takes %.3f times the next multiple of %d: "
                    "expected at most %.2f",
                    worst, MULTIPLE, MOST_RATIO);
-}
-
-static void print_slow_paths(void) {
-    fm_fallback fallbacks[FM_FALLBACK_KINDS];
-    fm_backend_fallbacks(fallbacks);
-    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
-        if (fallbacks[i].count > 0) {
-            printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
-                   (unsigned long long)fallbacks[i].count, fallbacks[i].text);
-        }
-    }
 }
 
 static fm_status run(bench *b, fm_error *reterr) {

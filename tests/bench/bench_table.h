@@ -1,9 +1,11 @@
-/* bench_table.h: the time of each module of a pass, from the time stamps around its steps. Only one
- * source file of a program may include it. */
+/* bench_table.h: what benchmarks of steps print: the time of each module of a pass, from the time
+ * stamps around its steps, the digest of what was trained, and the slow paths that were taken. */
 #ifndef FM_TESTS_BENCH_TABLE_H
 #define FM_TESTS_BENCH_TABLE_H
 
+#include "proto/base/hash.h"
 #include "trainer/autograd/tape.h"
+#include "trainer/backend/fallback.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +84,38 @@ static inline void print_table(const char *title, table *t) {
                total > 0 ? 100 * ms / total : 0, r->ms[0], r->ms[1], r->ms[2],
                ms > 0 ? r->flops / ms * 1e-9 : 0, (int)r->n_node, r->name);
     }
+}
+
+static inline void print_slow_paths(void) {
+    fm_fallback fallbacks[FM_FALLBACK_KINDS];
+    fm_backend_fallbacks(fallbacks);
+    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
+        if (fallbacks[i].count > 0) {
+            printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
+                   (unsigned long long)fallbacks[i].count, fallbacks[i].text);
+        }
+    }
+}
+
+/* Prints a hash of parameters, moments and average after n_step steps. FM_ERR_NOMEM. */
+static inline fm_status print_digest_of(const fm_params *p, fm_stream *stream, uint64_t n_step,
+                                        uint64_t *ret_digest, fm_error *reterr) {
+    size_t bytes = (size_t)p->n_element * fm_element_bytes(p->element);
+    const void *from[] = {p->master, p->moment1, p->moment2, p->ema};
+    void *host = malloc(bytes);
+    if (!host) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a copy of the parameters");
+    fm_xxh3_state *hash = fm_xxh3_create();
+    for (int i = 0; i < 4; i++) {
+        p->kernels->download(stream, host, from[i], bytes);
+        p->kernels->synchronize(stream);
+        fm_xxh3_update(hash, host, bytes);
+    }
+    *ret_digest = fm_xxh3_digest(hash);
+    fm_xxh3_destroy(hash);
+    free(host);
+    printf("digest    %016llx of parameters, moments and average after %llu steps\n",
+           (unsigned long long)*ret_digest, (unsigned long long)n_step);
+    return FM_OK;
 }
 
 #endif

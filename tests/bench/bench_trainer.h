@@ -1,5 +1,5 @@
 /* bench_trainer.h: the code that the benchmarks of whole training steps share: a made-up sample,
- * times, medians. Only one source file of a program may include it. */
+ * times, medians. */
 #ifndef FM_TESTS_BENCH_TRAINER_H
 #define FM_TESTS_BENCH_TRAINER_H
 

@@ -1,7 +1,6 @@
 /* step_complex.c: see step_complex.h. */
 #include "tests/bench/step_complex.h"
 
-#include "proto/base/hash.h"
 #include "tests/bench/bench_table.h"
 #include "tests/bench/bench_trainer.h"
 #include "tests/bench/complex_features.h"
@@ -9,7 +8,6 @@
 #include "trainer/app/choose_device.h"
 #include "trainer/app/device_groups.h"
 #include "trainer/app/setup.h"
-#include "trainer/backend/fallback.h"
 
 static const size_t FEATURE_BYTES = (size_t)4 << 30; /* address space */
 
@@ -167,23 +165,11 @@ static fm_status print_tables(bench *b, fm_error *reterr) {
 }
 
 static fm_status print_digest(bench *b, fm_error *reterr) {
-    const fm_params *p = &b->trainer->params;
-    size_t bytes = (size_t)p->n_element * fm_element_bytes(p->element);
-    const void *from[] = {p->master, p->moment1, p->moment2, p->ema};
-    void *host = malloc(bytes);
-    if (!host) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a copy of the parameters");
-    fm_xxh3_state *hash = fm_xxh3_create();
-    for (int i = 0; i < 4; i++) {
-        p->kernels->download(b->trainer->stream, host, from[i], bytes);
-        p->kernels->synchronize(b->trainer->stream);
-        fm_xxh3_update(hash, host, bytes);
-    }
-    uint64_t digest = fm_xxh3_digest(hash), all[FM_TEST_RANKS] = {digest};
-    fm_xxh3_destroy(hash);
-    free(host);
-    printf("digest    %016llx of parameters, moments and average after %llu steps\n",
-           (unsigned long long)digest, (unsigned long long)b->trainer->optimizer.step);
-    fm_status status = FM_OK;
+    uint64_t digest;
+    const fm_af3_trainer *t = b->trainer;
+    fm_status status = print_digest_of(&t->params, t->stream, t->optimizer.step, &digest, reterr);
+    if (status) return status;
+    uint64_t all[FM_TEST_RANKS] = {digest};
     if (b->meeting) {
         status = fm_meeting_gather(b->meeting, &digest, sizeof digest, all, RANKS_S, reterr);
     }
@@ -192,17 +178,6 @@ static fm_status print_digest(bench *b, fm_error *reterr) {
             status = fm_fail(reterr, FM_ERR_DATA, "the digest is not the same on all ranks");
         }
     return status;
-}
-
-static void print_slow_paths(void) {
-    fm_fallback fallbacks[FM_FALLBACK_KINDS];
-    fm_backend_fallbacks(fallbacks);
-    for (int i = 0; i < FM_FALLBACK_KINDS; i++) {
-        if (fallbacks[i].count > 0) {
-            printf("slow path %s, %llu calls: %s\n", fallbacks[i].name,
-                   (unsigned long long)fallbacks[i].count, fallbacks[i].text);
-        }
-    }
 }
 
 /* -- whole steps */

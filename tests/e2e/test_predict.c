@@ -408,10 +408,11 @@ static void a_model_teaches_the_next(void **state) {
             "| wc -l) = 3"),
         0);
     /* A higher limit takes back what a lower one kept, since the build reads the whole folder. No
-     * chain is predicted again for another limit. */
+     * chain is predicted again for another limit, also where an empty folder is gone. */
     assert_int_equal(
-        run("cp -r distilled/data lower && foldmill distill --cache cache --weights "
-            "tiny.safetensors --min-plddt 100 --resume --out distilled 2>&1 | grep -q '3 "
+        run("cp -r distilled/data lower && rmdir distilled/rejected && foldmill distill --cache "
+            "cache --weights tiny.safetensors --min-plddt 100 --resume --out distilled 2>&1 | grep "
+            "-q '3 "
             "predictions (3 done earlier)' && ! ls distilled/data/*.cif 2>ls.err && test ! -s "
             "distilled/chains.txt && test $(ls distilled/confidences/*_scores.json | wc -l) = 3 && "
             "diff -r lower distilled/rejected"),
@@ -421,6 +422,14 @@ static void a_model_teaches_the_next(void **state) {
             "--out distilled 2>&1 | grep -q '3 predictions (3 done earlier)' && diff -r lower "
             "distilled/data && test -z \"$(ls distilled/rejected)\" && test $(wc -l "
             "<distilled/chains.txt) = 3"),
+        0);
+    /* A structure that cannot be moved ends the command; it does not count as missing. */
+    assert_int_equal(
+        run("rmdir distilled/rejected && touch distilled/rejected && { foldmill distill --cache "
+            "cache --weights tiny.safetensors --min-plddt 100 --resume --out distilled "
+            "2>moved.err; "
+            "test $? = 1; } && grep -q 'distilled/rejected: ' moved.err && diff -r lower "
+            "distilled/data && rm distilled/rejected"),
         0);
     /* Without --resume, a prediction below the limit replaces the one that was kept. */
     assert_int_equal(

@@ -108,8 +108,8 @@ static void a_killed_server_is_started_again(void **state) {
                          "signal 9 (Killed)\"' r.log | grep -qx 2 && grep -q 'warn reconnected' "
                          "r.log && losses r | head -8 >r.l && losses one >one.l && cmp r.l one.l"),
                      0);
-    /* One that cannot start again is given up after some attempts; the run waits for a server as
-     * long as --wait says, and keeps what it has done. */
+    /* After some attempts, a server that cannot start again is given up. The run waits for a server
+     * as long as --wait says, and keeps its finished steps. */
     assert_int_equal(run("cp -r cache mortal; begin --cache mortal --ahead 2 --wait 600000 "
                          "--steps 1000000 --out d >d.log 2>&1; until_step d 2; mv mortal gone; "
                          "kill -9 $(server); until_true grep -q private_server_lost d.log; "

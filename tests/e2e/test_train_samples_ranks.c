@@ -117,7 +117,7 @@ static void killed_ranks_cost_no_bit(void **state) {
                      0);
 }
 
-/* Ranks that share a sample also stop and go on inside a batch. */
+/* Ranks that share a sample also stop and continue inside a batch. */
 static void a_batch_is_resumed_inside(void **state) {
     (void)state;
     assert_int_equal(run("train=\"$train --dap 2 --steps 5\"; "
@@ -128,7 +128,7 @@ static void a_batch_is_resumed_inside(void **state) {
                      0);
 }
 
-/* A signal to a rank stops all; another number of ranks goes on. */
+/* A signal to one rank stops all; another number of ranks continues the run. */
 static void a_stopped_run_continues_with_fewer_ranks(void **state) {
     (void)state;
     assert_int_equal(run("begin --ranks 2 --steps 100000 --out term >term.log 2>&1; "
@@ -175,6 +175,20 @@ static void losses_that_are_not_finite_end_all(void **state) {
         0);
 }
 
+/* The step whose evaluation fails was made, so that the last checkpoint is of this step. */
+static void a_failed_evaluation_keeps_its_step(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("(cat small.ini; printf '[optimizer]\\nlearning_rate = 10\\nbeta2 = 0\\neps = 1e-30\\n"
+            "warmup_samples = 0\\nema_decay = 0\\n') >judge.ini; "
+            "train=\"$train --config judge.ini --steps 30 --checkpoint-every 1000\"; "
+            "for n in 1 2; do refuses '(d): .* is not finite, after step 2 of' $train "
+            "--ranks $n --out judge.$n && test $(wc -l <judge.$n/metrics.jsonl) = 2 && "
+            "test \"$(ls judge.$n | grep checkpoint)\" = checkpoint-000000000002.safetensors || "
+            "exit 1; done"),
+        0);
+}
+
 static void what_does_not_fit_is_refused(void **state) {
     (void)state;
     assert_int_equal(run("refuses 'blocks of af3 have one branch, expected bp = 1' "
@@ -194,6 +208,7 @@ int main(void) {
                                        cmocka_unit_test(a_stopped_run_continues_with_fewer_ranks),
                                        cmocka_unit_test(bad_samples_are_skipped_by_all),
                                        cmocka_unit_test(losses_that_are_not_finite_end_all),
+                                       cmocka_unit_test(a_failed_evaluation_keeps_its_step),
                                        cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

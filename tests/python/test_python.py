@@ -368,7 +368,8 @@ class Streams(Case):
         core = foldmill._core.open_stream(
             url=self.server.url, plan=PLAN, snapshot=None, seed=7, first_step=0, steps=1, group=0,
             groups=1, batch=1, crop=0, cycles=0, msa_clusters=0, extra_msa=0,
-            max_template_date=0, order="strict", skip=False, delivered=None, ahead=2, resume_ms=0, event_ms=0, agent="test", tls_cert=None,
+            max_template_date=0, order="strict", skip=False, delivered=None, ahead=2, resume_ms=0,
+            event_ms=0, agent="test", tls_cert=None,
             tls_key=None, tls_ca=None, token_file=None, insecure=False)
         raised = []
 

@@ -1,4 +1,4 @@
-# library.sh: shell functions for tests of runs that have several processes; fm_test_write_library makes them known.
+# library.sh: shell functions for tests of runs with several processes. Tests read them through fm_test_write_library.
 # Each wait ends after about a minute, so that a test that waits in vain fails and does not hang.
 # shellcheck shell=sh
 

@@ -9,8 +9,8 @@ enum { AF3_NAME_BYTES = 256 };
 
 enum { AF3_NOISE_GROUPS = 16 };
 
-/* The errors of a plain composition in bf16, which a run in bf16 may have twice. The mean over the
- * arrays of a group is compared, because the error of one array is as random as its rounding. */
+/* The errors of a plain composition in bf16; those of a run in bf16 may be twice as large. Means
+ * over the arrays of a group are compared, because the error of one array is too random. */
 typedef struct af3_noise {
     char group[AF3_NOISE_GROUPS][16];
     double mean[AF3_NOISE_GROUPS];
@@ -82,7 +82,7 @@ void bench_compare(af3_bench *b, af3_worst *w, const fm_tape *tape, fm_tensor_re
 void bench_report(af3_bench *b, const char *group, const af3_worst *w, double gate);
 /* The same with the gate that is given. */
 void bench_report_gate(af3_bench *b, const char *group, const af3_worst *w, double gate);
-/* Compares the memory that the runs of a pass have used with what was planned. */
+/* Compares the memory that the runs of a pass have used with the planned memory. */
 void bench_report_memory(af3_bench *b, const char *pass, const fm_tape *tape);
 
 #endif

@@ -12,12 +12,13 @@
  *
  * --dap D divides the run over D ranks. They are threads that communicate through
  * trainer/dist/comm_local.h or, with --processes, processes that communicate through comm_shm. On
- * GPUs they are processes with a GPU each.
- * Every rank compares all of its results, and all ranks must end with the same bits.
+ * GPUs they are processes with one GPU each. Every rank compares all of its results, and all ranks
+ * must end with the same bits.
  *
  * --pad records the step with N more tokens and rows of the MSA and twice as many more atoms.
- * --recompute makes backward compute the transitions' hidden layers or whole blocks again. --twice
- * runs the float32 step again and demands the same bits of the updated parameters.
+ * --recompute makes backward compute again the transitions' hidden layers (`hidden`), these and the
+ * projections of attention (`projections`), or whole blocks (`block`). --twice runs the float32
+ * step again and demands the same bits of the updated parameters.
  *
  * --bf16 runs the step with activations of bf16, and the diffusion module's products as --products
  * says. First a plain composition in bf16 runs on the CPU: tensors of f32 that are rounded after
@@ -43,7 +44,6 @@
 #include "trainer/app/choose_device.h"
 #include "trainer/dist/meeting.h"
 
-#include <assert.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -264,14 +264,15 @@ static void usage(FILE *out) {
     fprintf(out, "usage: af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]\n"
                  "                  [--recompute hidden|projections|block] [--twice] CONFIG.json "
                  "FILE.npz\n"
+                 "       af3_parity --bf16 [--products f32|bf16] [the same] CONFIG.json FILE.npz\n"
                  "       af3_parity [--device cpu|cuda] --unit FILE.npz...\n\n"
                  "Compares AlphaFold 3's network with runs of the reference: one training step or "
                  "one\nsampling run, or with --unit single modules.\n\n"
-                 "  --dap D        divide the run over D ranks, 1 to 16, of D GPUs with cuda\n"
+                 "  --dap D        divide the run over D ranks, 1 to 16; with cuda each has a GPU\n"
                  "  --processes    the ranks are processes, not threads\n"
                  "  --pad N        N more tokens and MSA rows, and twice as many more atoms\n"
-                 "  --recompute    what backward computes again: hidden layers, also projections, "
-                 "or whole\n                 blocks\n"
+                 "  --recompute    what backward computes again: hidden layers, also projections,\n"
+                 "                 or whole blocks\n"
                  "  --twice        run the step twice and demand the same bits\n"
                  "  --bf16         activations of bf16, judged by a plain composition\n"
                  "  --products     of the diffusion module with --bf16: f32 or bf16 (f32)\n\n"
@@ -353,7 +354,7 @@ static bool parse_options(int argc, char **argv, settings *set, bool *ret_help) 
         usage(stderr);
         return false;
     }
-    set->processes |= strcmp(set->device, "cpu") != 0; /* a rank has a GPU of its own */
+    set->processes |= strcmp(set->device, "cpu") != 0; /* one rank per GPU */
     return valid;
 }
 

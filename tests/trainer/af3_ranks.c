@@ -61,7 +61,7 @@ static bool run_threads(int32_t dap, const one_rank *first, uint64_t *ret_hash) 
     return good && same_bits(hash, dap);
 }
 
-/* Runs one rank, which is a process with groups of its own, and compares what all have made. */
+/* Runs one rank, which is a process, with its groups. Gathers the hashes of all ranks. */
 static fm_status run_grouped(const af3_ranks *ranks, one_rank *own, const fm_groups *groups,
                              uint64_t *hash, fm_error *reterr) {
     own->groups = groups;
@@ -86,7 +86,7 @@ static fm_status run_process(const af3_ranks *ranks, one_rank *own, uint64_t *ha
     return status;
 }
 
-/* A process that has a GPU. */
+/* The same for a process that has a GPU. */
 static fm_status run_device(const af3_ranks *ranks, one_rank *own, uint64_t *hash,
                             fm_error *reterr) {
     const fm_layout layout = {ranks->dap, 1, 1};

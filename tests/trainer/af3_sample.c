@@ -21,7 +21,7 @@ typedef struct sampling {
     fm_af3_outputs out;
     fm_af3_step_results made;
     fm_af3_confidence_logits logits;
-    int64_t n_step, n_sample, n_atom, n_recorded; /* recorded: the atoms of the padding, too */
+    int64_t n_step, n_sample, n_atom, n_recorded; /* n_recorded: atoms with the padding */
     int32_t structure; /* that the confidence head judges; in the state */
     void *memory;
     uint64_t *hash; /* of the structures */
@@ -145,7 +145,7 @@ static void note(sampling *s, af3_worst *w, const char *name, const double *data
     af3_note(w, name, af3_relative(data, case_find(s->base.expected, "out/", name)));
 }
 
-/* Writes the part of an array that belongs to step k, for each structure its numbers. */
+/* Writes the part of an array that belongs to step k, structure by structure. */
 static void put_draws(sampling *s, int32_t to, const char *name, int64_t k) {
     const fm_npy *array = draws_of(s, name);
     int64_t room = fm_tensor_local_count(&s->base.state.tensor[to]) / s->n_sample;

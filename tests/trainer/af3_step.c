@@ -16,7 +16,7 @@ static const double OUTPUT_GATE = 1e-5, LOSS_GATE = 3e-6, GRADIENT_GATE = 1e-4, 
 /* Gradients that are zero in exact arithmetic are compared absolutely. */
 static const double ZERO_GATE = 1e-5;
 /* In bf16 they are sums of rounded terms, so they are compared with the gradient of the weights of
- * the same norm, whose terms are alike. */
+ * the same norm, whose terms are of the same size. */
 static const double ZERO_BF16_GATE = 1e-2;
 /* The same of the published model, whose floors are higher, and those of its gradients' norms. */
 static const double FULL_LOSS_GATE = 1e-5, FULL_GRADIENT_GATE = 5e-4, FULL_NORM_GATE = 5e-5;
@@ -332,7 +332,7 @@ static void run_update(step *s) {
     bool finite = fm_optimizer_add_sample(&s->trainer->optimizer, NULL);
     s->base.failed |= !finite;
     fm_optimizer_step(&s->trainer->optimizer, NULL);
-    if (s->base.noise) return; /* Adam takes the signs, and one number's error is chance */
+    if (s->base.noise) return; /* Adam takes only signs, so the error of one number is chance */
     compare_norm(s);
     compare_update(s, "post", "post/", s->base.params->master, UPDATE_GATE);
     compare_update(s, "ema", "ema/", s->base.params->ema, AVERAGE_GATE);

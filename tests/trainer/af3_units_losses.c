@@ -10,7 +10,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 /* 0 where the file does not have the array. */
 static double flag(const af3_unit *u, const char *key, int64_t i) {

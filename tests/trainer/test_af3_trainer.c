@@ -115,6 +115,30 @@ static void the_same_seed_gives_the_same_bits(void **state) {
     free(first);
 }
 
+/* A sample that is refused takes back what was announced for after it, so a later sample in the
+ * same place is read anew. */
+static void a_refused_sample_forgets_the_announced_one(void **state) {
+    (void)state;
+    fm_af3_result results[2];
+    for (int announces = 0; announces < 2; announces++) {
+        bench b;
+        fm_error error = {.message = ""};
+        open_bench(&b, 5);
+        create(&b);
+        fm_af3_features large = b.features;
+        large.sample.n_template++;
+        if (announces) fm_af3_trainer_announce(b.trainer, &b.features);
+        assert_int_equal(fm_af3_trainer_add_sample(b.trainer, &large, &results[announces], &error),
+                         FM_ERR_LIMIT);
+        (void)add(&b);
+        float *charge = (float *)(uintptr_t)fm_test_complex_find(&b.complex, "ref_charge")->data;
+        charge[0] += 3;
+        results[announces] = add(&b);
+        close_bench(&b);
+    }
+    assert_true(results[0].loss == results[1].loss);
+}
+
 /* Returns what the step takes with a policy, or with `auto` and a budget, and the policy. */
 static int64_t memory_of(fm_recompute_policy *policy, int64_t budget) {
     bench b;
@@ -388,6 +412,7 @@ static void narrow_activations_round_only(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_seed_gives_the_same_bits),
+                                       cmocka_unit_test(a_refused_sample_forgets_the_announced_one),
                                        cmocka_unit_test(narrow_activations_round_only),
                                        cmocka_unit_test(a_budget_chooses_the_recomputation),
                                        cmocka_unit_test(labels_are_permuted),

@@ -7,7 +7,6 @@
 #include "trainer/step/schedule.h"
 #include "trainer/step/team.h"
 
-#include <assert.h>
 #include <pthread.h>
 
 static const double SAME = 1e-10; /* relative, in f64: sums have another order */

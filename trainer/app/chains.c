@@ -11,7 +11,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SAMPLE_ALIGN = 64, N_SLAB = 3 };
 
@@ -29,7 +28,7 @@ struct fm_chains {
     uint32_t n_chain;         /* of the snapshot, or those asked for */
     uint32_t n_snapshot;      /* of the snapshot */
     uint32_t max_length;      /* of a chain on the open stream */
-    uint32_t most_length;     /* of any chain: the caller's limit, or what a frame can hold */
+    uint32_t most_length;     /* of any chain: the caller's limit, or that of a frame */
     uint32_t before_length;   /* max_length of the stream before, if it was raised; else 0 */
     char why_not_longer[128]; /* "; " and why a larger bound was refused, or "" */
     uint32_t n_received;      /* of this pass over the chains */
@@ -212,10 +211,12 @@ static fm_status open_for_next(fm_chains *c, fm_error *reterr) {
     return status;
 }
 
-/* Whether the stream has cut a chain that a larger bound lets through. */
+/* Whether the stream has cut a chain that a larger bound lets through. A server that cuts one which
+ * is within the bound would cut it again. */
 static bool wants_larger_bound(const fm_chains *c, const fm_loaded *loaded) {
     const fm_sample *s = loaded->sample;
-    return s && s->n_res < s->n_res_chain && s->n_res_chain <= c->most_length;
+    return s && s->n_res < s->n_res_chain && s->n_res_chain > c->max_length &&
+           s->n_res_chain <= c->most_length;
 }
 
 /* Closes the stream. The next one takes chains of n_res residues, and at least twice as long ones

@@ -52,7 +52,7 @@ static void say(const fm_sample_folder *folder, const folder_sizes *sizes, uint3
 static fm_status check_file(fm_sample_folder *folder, uint32_t file,
                             const fm_af3_trainer_options *options, folder_sizes *sizes,
                             uint32_t *n_bad, fm_error *reterr) {
-    char path[PATH_MAX], text[FM_ERROR_SOURCE_BYTES + FM_ERROR_MESSAGE_BYTES + 64];
+    char path[PATH_MAX], text[FM_ERROR_TEXT_BYTES];
     const fm_stored_sample *sample;
     fm_error why = {.message = ""};
     fm_status status = fm_sample_folder_read(folder, file, &sample, &why);

@@ -15,7 +15,6 @@
 #include "trainer/app/stop.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,7 +2,6 @@
  * table are by the chain's number. */
 #include "trainer/app/evaluation.h"
 
-#include "proto/base/log.h"
 #include "trainer/app/network.h"
 #include "trainer/app/chains.h"
 #include "trainer/app/choose_device.h"
@@ -10,7 +9,6 @@
 #include "trainer/app/stop.h"
 #include "trainer/infer/infer.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -68,7 +68,7 @@ void fm_folder_lock_end(const char *folder, fm_folder_lock *lock) {
     int n = snprintf(path, sizeof path, "%s/%s", folder, leaf);
     bool fits = n > 0 && (size_t)n < sizeof path;
     if (fits && !fm_directory_is_empty(folder, leaf, &is_empty, NULL) && is_empty) {
-        unlink(path); /* before the lock is free, so that nobody locks a file that goes away */
+        unlink(path); /* while it is locked, so that no process locks a removed file */
         if (lock->is_made) rmdir(folder);
     }
     close(lock->fd);

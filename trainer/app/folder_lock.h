@@ -8,7 +8,7 @@
 
 typedef struct fm_folder_lock {
     int fd;       /* of the locked file; -1: nothing is locked */
-    bool is_made; /* the folder was not there before */
+    bool is_made; /* the folder did not exist before */
 } fm_folder_lock;
 
 /* Creates the folder and locks it for this process. FM_ERR_EXISTS if another process writes into
@@ -16,9 +16,8 @@ typedef struct fm_folder_lock {
 FM_MUST_USE fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock,
                                           fm_error *reterr);
 
-/* Gives the lock back, if there is one. Where the folder has nothing but the lock's file, the file
- * is removed, and the folder too if fm_folder_lock_take made it: a command that is refused leaves
- * nothing. */
+/* Releases the lock, if there is one. If the folder has only the lock's file, removes the file, and
+ * also the folder if fm_folder_lock_take made it, so that a refused command leaves nothing. */
 void fm_folder_lock_end(const char *folder, fm_folder_lock *lock);
 
 #endif

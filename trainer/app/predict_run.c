@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -108,6 +107,21 @@ static fm_status structure_path(const predictor *p, const char *chain, bool is_k
     return distilled_path(p, chain, is_kept ? "data" : "rejected", ".cif", out, reterr);
 }
 
+static fm_status make_folders(const predictor *p, const char *chain, fm_error *reterr) {
+    static const char *const leaves[] = {"data", "rejected", "confidences"};
+    char path[PATH_BYTES];
+    fm_status status = FM_OK;
+    if (!p->options->distils) {
+        status = fm_predict_path(p->options, chain, NULL, "", path, sizeof path, reterr);
+        return status ? status : fm_dir_make(path, reterr);
+    }
+    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0] && !status; i++) {
+        status = distilled_folder(p, chain, leaves[i], path, reterr);
+        if (!status) status = fm_dir_make(path, reterr);
+    }
+    return status;
+}
+
 /* -- what a prediction was made from */
 
 /* Whether a prediction's structure is one of the results; a distillation rejects some. */
@@ -192,39 +206,59 @@ static fm_status write_run(predictor *p, const fm_prediction *prediction, const 
     return fm_text_file_commit(&file, path, reterr);
 }
 
-static bool is_file(const char *path) {
-    fm_path_kind kind;
-    return !fm_path_look(path, &kind, NULL) && kind == FM_PATH_FILE;
+static fm_status is_file(const char *path, bool *ret_is, fm_error *reterr) {
+    fm_path_kind kind = FM_PATH_ABSENT;
+    fm_status status = fm_path_look(path, &kind, reterr);
+    *ret_is = !status && kind == FM_PATH_FILE;
+    return status;
 }
 
-/* Returns whether a prediction's structure exists, and moves it where it belongs: with another
- * least pLDDT, a kept structure may have been rejected and the reverse. A missing one is predicted
- * again. The first rank of a group moves files while the others look for them, so all look at the
- * place first from where a file may be moved. */
-static bool has_structure(const predictor *p, const char *chain, double mean_plddt) {
+/* Moves a structure between the folders of kept and of rejected ones. */
+static fm_status move_structure(const predictor *p, const char *chain, const char *from,
+                                const char *to, fm_error *reterr) {
+    fm_status status = make_folders(p, chain, reterr);
+    if (status || rename(from, to) == 0) return status;
+    return fm_fail_in(reterr, FM_ERR_IO, from, "cannot move to %s: %s", to, strerror(errno));
+}
+
+/* Sets *ret_has to whether a prediction's structure exists, and moves it where it belongs: with
+ * another least pLDDT, a kept structure may have been rejected and the reverse. A missing one is
+ * predicted again. The first rank of a group moves files while the others look for them, so all
+ * look at the place first from where a file may be moved. */
+static fm_status has_structure(const predictor *p, const char *chain, double mean_plddt,
+                               bool *ret_has, fm_error *reterr) {
     char from[PATH_BYTES], to[PATH_BYTES];
     const bool keeps = is_kept(p, mean_plddt);
-    if (structure_path(p, chain, keeps, to, NULL)) return false;
-    if (p->options->distils && !structure_path(p, chain, !keeps, from, NULL) && is_file(from)) {
-        return p->options->only_computes || rename(from, to) == 0;
+    *ret_has = false;
+    fm_status status = structure_path(p, chain, keeps, to, reterr);
+    if (!status && p->options->distils) {
+        status = structure_path(p, chain, !keeps, from, reterr);
+        if (!status) status = is_file(from, ret_has, reterr);
     }
-    return is_file(to);
+    if (status) return status;
+    if (!*ret_has) return is_file(to, ret_has, reterr);
+    return p->options->only_computes ? FM_OK : move_structure(p, chain, from, to, reterr);
 }
 
-/* Reads an earlier prediction with the same key. Returns false if there is none. */
-static bool take_earlier(predictor *p, const char *chain, const char *key, fm_result *result) {
+/* Reads an earlier prediction with the same key. *ret_found is false if there is none, or if what
+ * is stored of it is damaged. */
+static fm_status take_earlier(predictor *p, const char *chain, const char *key, fm_result *result,
+                              bool *ret_found, fm_error *reterr) {
     char path[PATH_BYTES];
     fm_bytes text;
     fm_json *tree = NULL;
+    *ret_found = false;
+    fm_status status = path_of(p, chain, "_run.json", path, reterr);
+    if (status) return status;
     size_t mark = fm_arena_mark(&p->arena);
-    bool found = !path_of(p, chain, "_run.json", path, NULL) &&
-                 !fm_file_read(&p->arena, path, FM_PREDICT_RUN_BYTES, &text, NULL);
-    if (found) tree = fm_json_parse(text.data, text.size);
+    status = fm_file_read(&p->arena, path, FM_PREDICT_RUN_BYTES, &text, reterr);
+    if (!status) tree = fm_json_parse(text.data, text.size);
     fm_arena_rewind(&p->arena, mark);
+    if (status) return status == FM_ERR_NOT_FOUND || status == FM_ERR_LIMIT ? FM_OK : status;
     const char *had = fm_json_get_text(fm_json_get_member(tree, "key"));
     double plddt = fm_json_get_number(fm_json_get_member(tree, "mean_plddt"), NAN);
-    found = had && strcmp(had, key) == 0 && has_structure(p, chain, plddt);
-    if (found) {
+    if (had && strcmp(had, key) == 0) status = has_structure(p, chain, plddt, ret_found, reterr);
+    if (!status && *ret_found) {
         int64_t n_cycle = 0;
         (void)fm_json_get_integer(fm_json_get_member(tree, "cycles"), &n_cycle);
         *result =
@@ -239,7 +273,7 @@ static bool take_earlier(predictor *p, const char *chain, const char *key, fm_re
                         .run_s = fm_json_get_number(fm_json_get_member(tree, "run_s"), NAN)};
     }
     fm_json_free(tree);
-    return found;
+    return status;
 }
 
 /* -- one chain */
@@ -397,21 +431,6 @@ static fm_status predict(predictor *p, const fm_sample *sample, const fm_result_
     return status ? status : write_run(p, &prediction, key, result, reterr);
 }
 
-static fm_status make_folders(const predictor *p, const char *chain, fm_error *reterr) {
-    static const char *const leaves[] = {"data", "rejected", "confidences"};
-    char path[PATH_BYTES];
-    fm_status status = FM_OK;
-    if (!p->options->distils) {
-        status = fm_predict_path(p->options, chain, NULL, "", path, sizeof path, reterr);
-        return status ? status : fm_dir_make(path, reterr);
-    }
-    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0] && !status; i++) {
-        status = distilled_folder(p, chain, leaves[i], path, reterr);
-        if (!status) status = fm_dir_make(path, reterr);
-    }
-    return status;
-}
-
 /* Removes what an earlier distillation wrote for a chain that has failed: the build takes every
  * structure of the folder. */
 static fm_status take_back(const predictor *p, const char *chain, fm_error *reterr) {
@@ -462,7 +481,11 @@ static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_ch
         if (status) return status;
     }
     format_key(p, &sample, key);
-    if (p->options->resumes && take_earlier(p, chain->name, key, result)) return FM_OK;
+    bool is_earlier = false;
+    if (p->options->resumes) {
+        status = take_earlier(p, chain->name, key, result, &is_earlier, reterr);
+        if (status || is_earlier) return status;
+    }
     status = p->options->only_computes ? FM_OK : make_folders(p, chain->name, reterr);
     if (!status) status = predict(p, &sample, chain, key, result, reterr);
     if (status != FM_ERR_DATA && status != FM_ERR_LIMIT) return status;

@@ -7,7 +7,6 @@
 #include "trainer/app/watch.h"
 #include "trainer/dist/comm_shm.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -50,7 +50,9 @@ fm_status fm_results_folder_check(const char *folder, fm_error *reterr) {
     if (!status) status = is_dataset(folder, &is_data, reterr);
     if (!status) status = has(folder, "lock", &is_locked, reterr); /* every command leaves one */
     if (status) return status;
-    is_run |= !fm_checkpoint_find(folder, FM_CHECKPOINT_END, &place, NULL);
+    status = fm_checkpoint_find(folder, FM_CHECKPOINT_END, &place, reterr);
+    if (status && status != FM_ERR_NOT_FOUND) return status;
+    is_run |= !status;
     if (is_cache) return refuse(folder, "a cache of foldmill build", reterr);
     if (is_run) return refuse(folder, "the folder of a training run", reterr);
     return is_data && !is_locked ? refuse(folder, "a dataset", reterr) : FM_OK;

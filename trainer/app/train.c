@@ -30,9 +30,7 @@
 #include "trainer/app/train_run.h"
 #include "trainer/step/score.h"
 
-#include <assert.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,8 +205,8 @@ static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_er
     return status ? status : fm_metrics_open(metrics_path, &run->metrics, reterr);
 }
 
-/* Removes the files that open_outputs and the work have made for a run that has failed in its first
- * sample, so that the same command can be given again. */
+/* Removes the files of a run that has failed in its first sample, so that the same command can be
+ * given again. */
 static void forget_outputs(const fm_train_run *run) {
     static const char *const leaves[] = {"metrics.jsonl", "ledger", "eval.jsonl"};
     const fm_checkpoint_place place = run->state.place;

@@ -7,7 +7,6 @@
 #include "trainer/dist/groups.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +81,7 @@ static const char description[] =
         {"samples", FM_OPTION_STRING, &(set)->samples, "DIR",                                      \
          .help = "stored samples of complexes, for a model of af3"},                               \
         {"check-samples", FM_OPTION_FLAG, &(set)->check_samples, NULL,                             \
-         .help = "read them all, print what is wrong with each, and end"},                         \
+         .help = "read all stored samples, print what is wrong with each, and end"},               \
         {"snapshot", FM_OPTION_STRING, &(set)->snapshot, "NAME",                                   \
          .help = "the snapshot to train on (all, or the server's first)"},                         \
         {"jobs",                                                                                   \

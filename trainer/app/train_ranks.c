@@ -436,16 +436,16 @@ static fm_status finish_step(fm_train_run *run, double rate, bool is_updated, fm
     if (!is_updated && n_counted > 0) {
         run->is_torn = true; /* until all parts of the sum have come */
         fm_status status = run->work->update(run, n_counted, reterr);
+        if (status == FM_ERR_CLOSED) return status; /* this rank alone knows it */
         if (status) return agree_to_fail(run, status);
         run->is_torn = fm_ranks_is_over(run->ranks);
         rate = fm_run_rate(run);
     }
     if (run->is_torn) return fm_fail(reterr, FM_ERR_CLOSED, "the update was not completed");
     fm_status status = fm_run_finish_step(run, rate, reterr);
+    *run->boundary = run->state; /* the update was made, also when what follows it has failed */
     if (status == FM_ERR_CLOSED) return status; /* an exchange of an evaluation has failed */
-    if (status) return agree_to_fail(run, status);
-    *run->boundary = run->state;
-    return FM_OK;
+    return status ? agree_to_fail(run, status) : FM_OK;
 }
 
 /* -- rounds */

@@ -55,7 +55,7 @@ typedef struct fm_train_run fm_train_run;
 typedef struct fm_run_seen {
     const char *name; /* as fm_run_sample's */
     uint32_t n_cycle;
-    bool is_bad; /* it cannot be used, but the run can go on without it */
+    bool is_bad; /* it cannot be used, but the run can continue without it */
 } fm_run_seen;
 
 /* What the rounds of several ranks need of a kind of work (train_ranks.c). The sample in hand is
@@ -103,7 +103,7 @@ typedef struct fm_run_work {
     /* Makes the update with the samples that have been collected, n of them over all groups of
      * ranks. On an error nothing was updated, and the state is torn. */
     fm_status (*update)(fm_train_run *run, uint32_t n, fm_error *reterr);
-    /* Does what is due after a step was reported, on all ranks together; NULL: nothing. */
+    /* Does what is due after a reported step, on all ranks together. NULL if nothing is due. */
     fm_status (*finish)(fm_train_run *run, fm_error *reterr);
     int64_t (*memory_bytes)(const fm_train_run *run);
     void (*describe)(const fm_train_run *run, char *out, size_t out_bytes); /* the model */

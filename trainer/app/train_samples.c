@@ -36,7 +36,7 @@ typedef struct fm_stored_run {
     fm_af3_features hand;  /* of several ranks: the sample in hand */
 } fm_stored_run;
 
-/* What a rank says about its file of an evaluation. */
+/* A rank's result for its file of an evaluation. */
 typedef struct fm_file_score {
     fm_af3_result result;
     uint32_t status;

@@ -14,7 +14,7 @@ enum { MEMORY_S = 5 };
 static const char *const score_names[FM_METRICS_SCORES] = {
     "lddt_ca", "lddt", "rmsd_ca", "drmsd_ca", "tm_score", "gdt_ts", "gdt_ha"};
 
-/* The loss terms that the model has, and the lDDT that one of them stands for. */
+/* The loss terms that the model has, and the lDDT that one of them gives. */
 static void add_terms(const fm_train_run *run, const fm_batch_sums *sums, double n,
                       fm_metrics_step *step) {
     static_assert((int)FM_LOSS_TERMS <= (int)FM_METRICS_TERMS, "a step has room for all terms");

@@ -10,7 +10,6 @@
 #include "trainer/app/network.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { N_SHOWN = 10 };

@@ -97,7 +97,7 @@ static void round_tensor(const fm_tape *tape, fm_tensor_ref ref, int32_t at) {
         bits[i] = (bits[i] + 0x7fff + (bits[i] >> 16 & 1)) & 0xffff0000u;
 }
 
-/* Rounds what a step has written, to the nearest, ties to even. */
+/* Rounds the values that a step has written, to the nearest, ties to even. */
 static void round_step(const fm_tape *tape, int32_t at) {
     const fm_step *step = &tape->step[at];
     const fm_node *node = &tape->node[step->node];

@@ -158,7 +158,7 @@ typedef struct fm_swiglu_transition {
     bool residual;
     const void *x, *norm; /* act [rows, c]; [2, c]: gamma, beta */
     const void *w1, *w2;  /* act [2 hidden, c]: of a, then of b; [c, hidden] */
-    void *kept;           /* act, swiglu_transition_kept elements; forward only: NULL: not kept */
+    void *kept;           /* act, swiglu_transition_kept elements; forward: NULL keeps nothing */
     void *y;              /* act [rows, c], may be x; NULL: only `kept` is made. Forward only */
 } fm_swiglu_transition;
 

@@ -92,8 +92,8 @@ static fm_gemm weight_gradient(int64_t rows, int64_t c_in, int64_t c_out, const 
 
 /* -- forward */
 
-/* The projection, where it is not kept; the normalised x, then the product in its place; one
- * product's workspace. */
+/* The workspace: the projection, if it is not kept; the normalised x, later replaced by the
+ * product; and the workspace of one matrix product. */
 typedef struct forward_places {
     void *projection, *normed, *gemm;
     size_t bytes;
@@ -137,8 +137,9 @@ void fm_swiglu_transition_composed(const fm_kernels *k, fm_stream *stream,
 
 /* -- backward */
 
-/* The gradient of the projection; then that of the product, which becomes the product. In the place
- * of the latter: the normalised x, its gradient, mean and rstd. Then the workspace of one entry. */
+/* The workspace: the gradient of the projection; that of the product, which becomes the product and
+ * later makes room for the normalised x, its gradient, mean and rstd; and the workspace of one
+ * entry. */
 typedef struct backward_places {
     void *dprojection, *product, *normed, *dnormed, *mean, *rstd, *after;
     size_t bytes;

@@ -95,8 +95,8 @@ FM_MUST_USE fm_status fm_checkpoint_load_set(const char *path, fm_params *params
 FM_MUST_USE fm_status fm_checkpoint_find(const char *folder, fm_checkpoint_place before,
                                          fm_checkpoint_place *ret_place, fm_error *reterr);
 
-/* Refuses a path that is a folder and not a file: FM_ERR_USAGE with what was `expected`, such as "a
- * checkpoint", or with the newest checkpoint where the folder is that of a run. FM_ERR_IO. */
+/* Refuses a path that is a folder: FM_ERR_USAGE. The message names what was `expected`, such as "a
+ * checkpoint", or the newest checkpoint if the folder is that of a run. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_checkpoint_refuse_folder(const char *path, const char *expected,
                                                   fm_error *reterr);
 

@@ -175,8 +175,7 @@ static fm_status allocate(fm_loader *loader, fm_error *reterr) {
 static fm_status start(fm_loader *loader, const fm_loader_options *options, fm_error *reterr) {
     fm_wire_open open = options->stream;
     open.credit_items = loader->n_slab;
-    open.credit_bytes =
-        (uint64_t)loader->n_slab * FM_LIMIT_FRAME_BYTES; /* items are the limit, bytes are not */
+    open.credit_bytes = FM_LIMIT_CREDIT_BYTES; /* items are the limit, bytes are not */
     fm_status status =
         fm_supply_open(&options->supply, &open, &loader->supply, &loader->stream, reterr);
     if (status) return status;

@@ -21,7 +21,7 @@
 
 #include <assert.h>
 
-/* The ticket of a message whose exchange was finished with that of the other one. */
+/* The ticket of a message whose exchange has ended with that of the joined message. */
 static const fm_ticket IS_FINISHED = UINT32_MAX;
 
 typedef struct attributes {
@@ -68,7 +68,7 @@ static void queue(const fm_run *run, fm_pending *pending, fm_exchange exchange, 
     rider->ticket = pending->ticket;
 }
 
-/* Waits for the exchange, which for two messages the first one to be finished does for both. */
+/* Waits for the exchange. Of two joined messages, the first one to be finished waits for both. */
 static void settle(const fm_run *run, fm_pending *pending) {
     fm_pending *other = pending->rider ? pending->rider : pending->carrier;
     if (pending->is_waiting) {

@@ -60,7 +60,7 @@ fm_pending *fm_exchange_begin_on_all(fm_tape *tape, const char *name, fm_comm *c
 
 /* Sends the message of `rider` with that of `carrier`, which was begun after it, as one exchange of
  * two messages. In backward `rider` must be the first of the two again, so its second half is
- * recorded after the other's. Where the tape runs only one of them again, each goes alone. */
+ * recorded after the other's. If the tape recomputes only one of them, each is sent alone. */
 void fm_exchange_join(fm_pending *rider, fm_pending *carrier);
 
 /* Records the second half and returns the received tensor, valid from here on. Call it once for

@@ -76,21 +76,21 @@ static inline int32_t fm_groups_sample_ranks(const fm_groups *groups) {
     return groups ? groups->layout.dap * groups->layout.bp : 1;
 }
 
-/* What all ranks must decide alike: the least of their values. Collective where ranks are
- * processes; threads of one process keep their own value. */
+/* Returns the least value of all ranks, so that they all make the same decision. Collective where
+ * ranks are processes; threads of one process keep their own value. */
 static inline int64_t fm_groups_least(const fm_groups *groups, int64_t value) {
     return groups && groups->least ? groups->least(groups, value) : value;
 }
 
-/* Whether all exchanges so far have come to their end, as `check` above. */
+/* Reports whether all exchanges so far were completed, as `check` above. */
 FM_MUST_USE static inline fm_status fm_groups_check(const fm_groups *groups, fm_error *reterr) {
     return groups && groups->check ? groups->check(groups, reterr) : FM_OK;
 }
 
 /* Says what this rank is doing, for the ranks that watch it. `step` counts from 1. */
 void fm_groups_note(const fm_groups *groups, uint64_t step, uint32_t cycle);
-/* The same for a cycle of a prediction. Cycle 0 is that of the rank's next chain, which is counted
- * here because every recorded length has a trainer of its own. */
+/* The same for a cycle of a prediction. Cycle 0 begins the rank's next chain. Chains are counted
+ * here because every recorded length has a separate trainer. */
 void fm_groups_note_prediction(const fm_groups *groups, uint32_t cycle);
 
 /* Device memory that exchanges send from. */
@@ -99,8 +99,8 @@ typedef struct fm_groups_memory {
     int64_t bytes; /* 0: none */
 } fm_groups_memory;
 
-/* Collective: lets the other ranks read the memory, where they need that. groups NULL: does
- * nothing. */
+/* Collective: lets the other ranks read the memory, if their exchanges need that. Does nothing if
+ * groups is NULL. */
 FM_MUST_USE fm_status fm_groups_share(const fm_groups *groups, const fm_groups_memory *memory,
                                       int n, fm_error *reterr);
 /* Ends what fm_groups_share began. */

@@ -7,8 +7,6 @@
  * last part chooses the order. */
 #include "trainer/model/block.h"
 
-#include <assert.h>
-
 typedef struct block {
     const fm_recorder *r;
     const fm_block_list *list;

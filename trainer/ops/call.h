@@ -123,11 +123,11 @@ void fm_call_gate(fm_run *run, const fm_gate *args);
 void fm_call_gate_grad(fm_run *run, const fm_gate *args, const fm_gate_grad *grad);
 void fm_call_swiglu(fm_run *run, const fm_swiglu *args);
 void fm_call_swiglu_grad(fm_run *run, const fm_swiglu *args, const void *dy, fm_out dx);
-/* y[r, :] = scale[r] * x[r, :]; y may be x. Contiguous rows. */
 /* AlphaFold 3's transition. Callers leave eps empty. */
 void fm_call_swiglu_transition(fm_run *run, const fm_swiglu_transition *args);
 void fm_call_swiglu_transition_grad(fm_run *run, const fm_swiglu_transition *args,
                                     const fm_swiglu_transition_grad *grad);
+/* y[r, :] = scale[r] * x[r, :]; y may be x. Contiguous rows. */
 void fm_call_scale_rows(fm_run *run, int64_t rows, int64_t c, const void *scale, const void *x,
                         fm_out y);
 void fm_call_copy_strided(fm_run *run, const fm_strided *args);

@@ -37,7 +37,8 @@ def open_cache(path: str, generation: int, /) -> Cache: ...
 def open_stream(
     *, url: str, plan: str, snapshot: str | None, seed: int, first_step: int, steps: int,
     group: int, groups: int, batch: int, crop: int, cycles: int, msa_clusters: int, extra_msa: int,
-    max_template_date: int, order: str, skip: bool, delivered: str | None, ahead: int, resume_ms: int, event_ms: int, agent: str,
+    max_template_date: int, order: str, skip: bool, delivered: str | None, ahead: int,
+    resume_ms: int, event_ms: int, agent: str,
     tls_cert: str | None, tls_key: str | None, tls_ca: str | None,
     token_file: str | None, insecure: bool,
 ) -> Stream: ...

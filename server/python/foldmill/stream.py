@@ -26,7 +26,7 @@ from .sample import Sample, Skipped
 _STATE_VERSION = 1
 _MOST_STEPS, _MOST_BATCH, _MOST_WORLD = 2**40, 65536, 65536  # as proto/limits.h has them
 _MOST_CLUSTERS, _MOST_EXTRA = 65536, 1048576  # likewise
-_SINCE = {"msa_clusters": 0, "extra_msa": 0}  # of the run; states of older versions lack them
+_SINCE = {"msa_clusters": 0, "extra_msa": 0}  # values for states of older versions, which lack them
 _PLAN_BYTES = 31
 _TOKEN_SAMPLES = 65536  # beyond the first missing sample, which a server takes as given out
 _WHOLE_CHAINS = ("eval", "predict")  # plans that go through the chains of the snapshot in order
@@ -344,23 +344,25 @@ class Stream:
         return True
 
     def _check_loop(self, worker: Any) -> None:
-        """Refuses a loop after one of workers whose samples nobody reported with deliver().
+        """Refuses a second loop of workers if no sample of the first was reported with deliver().
 
-        The record is shared by the main process and all workers. Workers of one loop find that it
-        is theirs, by the seed that they have in common.
+        The main process and all workers share the record. The workers of one loop recognise it by
+        the seed that they have in common.
         """
         if self._loop is None:
             return
         place = [self._watermark, len(self._delivered)]
         loop = worker.seed - worker.id if worker else 0
-        has_begun, last, *last_place = self._loop
-        if has_begun and last != loop and last_place == place:
+        # Workers of one loop begin at the same time. Each reads the numbers from the last one
+        # backwards and writes them forwards, so one that reads a new place reads its loop as well.
+        has_begun, *last_place, last = self._loop[::-1]
+        if has_begun and last != loop and last_place[::-1] == place:
             raise RuntimeError("a loop over a DataLoader with workers has begun at this place, so "
                                "another one would give the same samples again; call "
                                "stream.deliver(features['index']) for those that were used, or "
                                "stream.load_state_dict(stream.state_dict()) to repeat them")
         if worker:
-            self._loop[:] = [1, loop, *place]
+            self._loop[:] = [loop, *place, 1]
 
     def _items(self) -> Iterator[Any]:
         for sample in self._samples():
@@ -428,8 +430,8 @@ class Stream:
 def _new_loop() -> Any:
     """Returns the record of the last loop of workers; None where PyTorch is not used.
 
-    Its numbers: 1 after the first loop, the seed of the loop, and what was given out before it: the
-    watermark and the number of samples beyond it.
+    Its numbers: the seed of the loop, what was given out before it (the watermark and the number of
+    samples beyond it), and 1 after the first loop.
     """
     return RawArray("Q", 4) if "torch" in sys.modules else None
 

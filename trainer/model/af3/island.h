@@ -9,8 +9,8 @@
 #include "trainer/autograd/tape.h"
 #include "trainer/model/af3/config.h"
 
-/* Makes the wide table current, also where it is that already. Returns what fm_af3_leave takes, so
- * parts of an island may be islands themselves. */
+/* Makes the wide table current, unless it is current already. The result is for
+ * fm_af3_leave_island, so that parts of an island may be islands themselves. */
 static inline bool fm_af3_enter_island(fm_tape *tape) {
     bool is_outermost = tape->kernels == tape->main_kernels;
     if (is_outermost) fm_tape_enter_island(tape);

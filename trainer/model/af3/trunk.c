@@ -6,7 +6,6 @@
 #include "trainer/ops/structure_layers.h"
 
 #include <assert.h>
-#include <string.h>
 
 /* -- parameters */
 

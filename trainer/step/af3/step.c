@@ -163,8 +163,9 @@ int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *t) {
            arena_bytes(t, false) + arena_bytes(t, true) + sum_bytes(t);
 }
 
-/* The budget where none is given: what is taken plus what the device has left, less a reserve for
- * libraries; of ranks the least. 0 when it is not known. Threads that are ranks have none. */
+/* Returns the budget if none is given: the memory taken so far plus what the device has left, less
+ * a reserve for libraries; the least of all ranks. 0 if it is not known, or if ranks are threads.
+ */
 static int64_t own_budget(const fm_af3_trainer *t) {
     const int64_t reserve = (int64_t)2 << 30;
     int64_t available = (int64_t)t->options.kernels->device->free_bytes() - reserve;

@@ -49,7 +49,7 @@ typedef struct fm_af3_trainer_options {
     bool given;           /* draws are those of the samples */
     bool keeps_outputs; /* for comparisons: results of the network stay readable after their part */
     bool spoils;        /* fm_tape.spoils of all tapes: for checks */
-    bool rounds;        /* the same of fm_tape.rounds */
+    bool rounds;        /* fm_tape.rounds of all tapes: for checks */
     bool direct;        /* parts are never captured as graphs */
 } fm_af3_trainer_options;
 
@@ -172,7 +172,8 @@ FM_MUST_USE fm_status fm_af3_trainer_add_sample(fm_af3_trainer *trainer,
 
 /* Makes the update with the samples of all groups, `n_sample` of them, at least one. Collective:
  * every rank of every group calls it, also one whose group added none. FM_ERR_LIMIT when the norm
- * of the sum of gradients is not finite: the parameters are as before. */
+ * of the sum of gradients is not finite: the parameters are as before. FM_ERR_CLOSED when another
+ * rank was lost. */
 FM_MUST_USE fm_status fm_af3_trainer_update_with(fm_af3_trainer *trainer, uint32_t n_sample,
                                                  fm_error *reterr);
 

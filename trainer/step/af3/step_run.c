@@ -300,8 +300,8 @@ void fm_af3_trainer_sum_gradients(fm_af3_trainer *t) {
                 FM_AF3_SUM_ELEMENTS, t->stream);
 }
 
-fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *features,
-                                    fm_af3_result *ret_result, fm_error *reterr) {
+static fm_status compute_sample(fm_af3_trainer *t, const fm_af3_features *features,
+                                fm_af3_result *ret_result, fm_error *reterr) {
     fm_status status = fm_af3_trainer_begin(t, features, reterr);
     if (status) return status;
     const fm_groups *groups = t->options.model.groups;
@@ -327,12 +327,22 @@ fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *fe
     return FM_OK;
 }
 
+fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *features,
+                                    fm_af3_result *ret_result, fm_error *reterr) {
+    fm_status status = compute_sample(t, features, ret_result, reterr);
+    t->next = NULL; /* a sample that failed early has not written it */
+    return status;
+}
+
 fm_status fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample, fm_error *reterr) {
     const fm_groups *groups = t->options.model.groups;
     if (groups && groups->dp) {
         if (t->optimizer.pending == 0) fm_optimizer_clear_sum(&t->optimizer, t->stream);
         fm_comm_sum(groups->dp, fm_params_trained(&t->params), t->optimizer.sum, t->sum_scratch,
                     FM_AF3_SUM_ELEMENTS, t->stream);
+        t->options.kernels->synchronize(t->stream);
+        fm_status status = fm_groups_check(groups, reterr);
+        if (status) return status;
         fm_optimizer_count_others(&t->optimizer, n_sample);
     }
     fm_optimizer_step(&t->optimizer, t->stream);

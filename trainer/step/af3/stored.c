@@ -5,7 +5,6 @@
 #include "proto/base/file.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* atoms.cu: kernels that gather and sum rows by token, handle pairs of atoms in windows, and
- * modulate by a conditioning signal. One thread computes an element, so every sum has a fixed
- * order. */
+ * modulate by a conditioning signal. One thread computes one element or one pack of them, so every
+ * sum has a fixed order. */
 #include "trainer/backend/cuda/core/families.cuh"
 
 namespace fm_cuda {

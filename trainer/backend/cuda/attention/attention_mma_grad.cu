@@ -4,9 +4,9 @@
  *             and delta = <dout', o / sigmoid(g)> = <dout, o>. Both come from the gated output o,
  *             which the output projection's backward needs anyway, so nothing is recomputed.
  *     pairs   dq, dk and dv in one walk. A block takes one (group, batch, head); a warp takes 32 of
- *             its keys in two strips of 16 (16 in one with 64 channels) and keeps their dk and dv
- *             in registers. For each tile of
- *             64 queries it recomputes the logits once, keys down, queries across:
+ *             its keys in two strips of 16, or 16 keys in one strip with 64 channels, and keeps
+ *             their dk and dv in registers. For each tile of 64 queries it recomputes the logits
+ *             once, keys down, queries across:
  *
  *                 S^T = k q^T (+ bias)      P^T = 2^(S^T - lse)
  *                 dP^T = v dout'^T          dS^T = P^T (dP^T - delta)

@@ -7,10 +7,8 @@
  * the sums are made in the same pass.
  *
  *     product     A block sums one tile of C over a share of the rows, fed by the copy engine, in
- *                 registers. There are about as many blocks as multiprocessors. Blocks of one tile
- *                 form clusters, which add up their shares through shared memory, so that a quarter
- *                 of the partial sums goes through memory.
- *     sums.cu     adds up the clusters' sums in order, and writes C and sum
+ *                 registers. There are about as many blocks as multiprocessors.
+ *     sums.cu     adds up the shares in order, and writes C and sum
  *
  * Both operands of the products are tiles of 64 rows by 64 columns whose rows are summed over
  * (MN_MAJOR). The sums of A's columns are one more product, with a matrix of ones; only the blocks
@@ -22,10 +20,7 @@
 
 namespace fm_cuda {
 
-/* Blocks of a cluster, and of a launch with clusters: the multiprocessors of a GPC that do not fill
- * a cluster stay idle. */
-enum { CLUSTER = 4, CLUSTER_BLOCKS = 128 };
-/* A slice of the finish takes at most SLICE_SHARES clusters, unless there are MOST_SLICES. */
+/* A slice adds at most SLICE_SHARES shares, unless there are MOST_SLICES. */
 enum { MOST_SLICES = 16, SLICE_SHARES = 9 };
 enum { STEP_ROWS = 64, TILE_ELEMENTS = STEP_ROWS * 64, ONES_COLUMNS = 8 };
 
@@ -33,12 +28,9 @@ enum { STEP_ROWS = 64, TILE_ELEMENTS = STEP_ROWS * 64, ONES_COLUMNS = 8 };
 
 /* The tiles of C are of groups * 64 rows by `columns`. */
 struct weights_shape {
-    int groups, columns, row_tiles, column_tiles, shares, cluster;
+    int groups, columns, row_tiles, column_tiles, shares;
     int tiles() const {
         return row_tiles * column_tiles;
-    }
-    int partials() const {
-        return shares / cluster;
     }
 };
 
@@ -52,10 +44,7 @@ static weights_shape shape_of(const fm_gemm *g) {
     s.columns = g->n % 128 == 0 && size > SMALL ? 128 : 64;
     s.groups = g->m % 128 == 0 && s.columns == 128 && size >= LARGE ? 2 : 1;
     s.row_tiles = (int)(g->m / (s.groups * 64)), s.column_tiles = (int)(g->n / s.columns);
-    int64_t most = divide_up(g->k, STEP_ROWS);
-    s.shares = (int)min_size(n_multiprocessor() / s.tiles(), most), s.cluster = 1;
-    int64_t clusters = min_size(CLUSTER_BLOCKS / s.tiles(), most) / CLUSTER;
-    if (clusters > 0) s.cluster = CLUSTER, s.shares = (int)clusters * CLUSTER;
+    s.shares = (int)min_size(n_multiprocessor() / s.tiles(), divide_up(g->k, STEP_ROWS));
     return s;
 }
 
@@ -63,10 +52,10 @@ static weights_shape shape_of(const fm_gemm *g) {
 
 struct weights_call {
     box_map a, b;   /* 64 rows by 64 columns */
-    float *partial; /* [shares / cluster]: the tiles of C (sums.cuh), then A's columns' sums [m] */
+    float *partial; /* [shares]: the tiles of C (weights_put), then the sums of A's columns [m] */
     int64_t share_size;
-    int m, n, row_tiles, tiles, shares, cluster, steps; /* steps of 64 rows */
-    int sum_first; /* the first column that is summed; m: none */
+    int m, n, row_tiles, tiles, shares, steps; /* steps of 64 rows */
+    int sum_first;                             /* the first column that is summed; m: none */
 };
 
 template <int GROUPS, int N> struct weights_space {
@@ -78,19 +67,12 @@ template <int GROUPS, int N> struct weights_space {
     uint64_t full[STAGES], empty[STAGES];
 };
 
-/* The sums of a block, in the memory of its stages once they are all read: the tile as in
- * sums.cuh, then the sums of A's columns. */
-template <int GROUPS, int N> struct weights_sums {
-    float4 tile[GROUPS * 64 * N / 4];
-    float columns[GROUPS * 64];
-};
-
 /* The fetching thread. A share is every `shares`-th step of 64 rows, from the last step down: what
  * was written last is read first, while the L2 cache holds it. Slot and phase follow the ring. */
 template <int GROUPS, int N>
 __device__ inline void weights_fetch(const weights_call &w, weights_space<GROUPS, N> *s) {
     constexpr uint32_t BYTES = sizeof s->stage[0];
-    int tile = blockIdx.x / w.shares, share = blockIdx.x % w.shares;
+    int tile = blockIdx.x % w.tiles, share = blockIdx.x / w.tiles;
     int row0 = tile % w.row_tiles * GROUPS * 64, column0 = tile / w.row_tiles * N;
     for (int step = w.steps - 1 - share, slot = 0, phase = 1; step >= 0; step -= w.shares) {
         uint32_t full = shared_address(&s->full[slot]);
@@ -109,7 +91,7 @@ __device__ inline void weights_fetch(const weights_call &w, weights_space<GROUPS
 /* A computing warp: the sum of its share, then its store. */
 template <int GROUPS, int N, bool HAS_SUM>
 __device__ inline void weights_sum(const weights_call &w, weights_space<GROUPS, N> *s) {
-    int share = blockIdx.x % w.shares, lane = threadIdx.x % 32;
+    int tile = blockIdx.x % w.tiles, share = blockIdx.x / w.tiles, lane = threadIdx.x % 32;
     int group = threadIdx.x / GROUP_THREADS;
     float acc[N / 8][4] = {}, sum[1][4] = {};
     uint64_t ones = tile_operand<64, K_MAJOR>(s->ones);
@@ -134,60 +116,16 @@ __device__ inline void weights_sum(const weights_call &w, weights_space<GROUPS, 
     }
     products_wait<0>(acc);
     if (HAS_SUM) products_pin(sum);
-    weights_sums<GROUPS, N> *to = (weights_sums<GROUPS, N> *)s->stage;
-    asm volatile("bar.sync 1, %0;" ::"n"(GROUPS * GROUP_THREADS) : "memory");
-    int first = threadIdx.x / 32 * (N / 8) * 32 + lane;
+    float *share_at = w.partial + share * w.share_size;
+    float4 *to = (float4 *)(share_at + (int64_t)tile * (GROUPS * 64 * N));
+    to += threadIdx.x / 32 * (N / 8) * 32 + lane;
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
-        to->tile[first + n * 32] = make_float4(acc[n][0], acc[n][1], acc[n][2], acc[n][3]);
+        to[n * 32] = make_float4(acc[n][0], acc[n][1], acc[n][2], acc[n][3]);
     if (!HAS_SUM || lane % 4 > 0) return;
-    float *columns = to->columns + threadIdx.x / 32 * 16 + lane / 4;
-    columns[0] = sum[0][0], columns[8] = sum[0][2];
-}
-
-/* All threads of a cluster. */
-__device__ inline void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n\t"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
-}
-
-/* 16 bytes at `address` of the shared memory of a block of the cluster. */
-__device__ inline float4 cluster_load(uint32_t address, int block) {
-    float4 x;
-    asm volatile("{\n\t.reg .b32 at;\n\t"
-                 "mapa.shared::cluster.u32 at, %4, %5;\n\t"
-                 "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [at];\n\t}"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "r"(address), "r"(block)
-                 : "memory");
-    return x;
-}
-
-/* Adds up the sums of the cluster's blocks in order. Each block takes a part of the values. */
-template <int GROUPS, int N>
-__device__ inline void weights_add(const weights_call &w, const weights_space<GROUPS, N> *s,
-                                   bool has_sum) {
-    typedef weights_sums<GROUPS, N> sums;
-    constexpr int TILE = GROUPS * 16 * N, COLUMNS = GROUPS * 16, THREADS = GROUPS * GROUP_THREADS;
-    static_assert(sizeof(sums) <= sizeof s->stage && TILE % CLUSTER == 0 && COLUMNS % CLUSTER == 0);
-    int tile = blockIdx.x / w.shares, share = blockIdx.x % w.shares, rank = share % w.cluster;
-    int part = (TILE + (has_sum ? COLUMNS : 0)) / w.cluster, end = (rank + 1) * part;
-    uint32_t from = shared_address(s->stage);
-    float *to = w.partial + share / w.cluster * w.share_size;
-    float *tile_at = to + (int64_t)tile * TILE * 4;
-    float *columns_at = to + (int64_t)w.m * w.n + tile % w.row_tiles * GROUPS * 64;
-    for (int i = rank * part + threadIdx.x; i < end; i += THREADS + 32) {
-        float4 x[CLUSTER] = {};
-#pragma unroll
-        for (int k = 0; k < CLUSTER; k++)
-            if (k < w.cluster) x[k] = cluster_load(from + i * 16, k);
-        float4 total = x[0];
-#pragma unroll
-        for (int k = 1; k < CLUSTER; k++)
-            total.x += x[k].x, total.y += x[k].y, total.z += x[k].z, total.w += x[k].w;
-        *(float4 *)(i < TILE ? tile_at + 4 * i : columns_at + 4 * (i - TILE)) = total;
-    }
+    float *sums = share_at + (int64_t)w.m * w.n + tile % w.row_tiles * GROUPS * 64;
+    sums += threadIdx.x / 32 * 16 + lane / 4;
+    sums[0] = sum[0][0], sums[8] = sum[0][2];
 }
 
 /* GROUPS warp groups, and a warp whose first thread fetches. */
@@ -211,19 +149,14 @@ __global__ void __launch_bounds__(GROUPS *GROUP_THREADS + 32, 1)
     __syncthreads();
     let_next_begin();
     wait_for_previous();
-    int tile = blockIdx.x / w.shares, end = (tile % w.row_tiles + 1) * GROUPS * 64;
-    bool has_sum = tile < w.row_tiles && end > w.sum_first;
+    int tile = blockIdx.x % w.tiles, end = (tile % w.row_tiles + 1) * GROUPS * 64;
     if (threadIdx.x >= THREADS) {
         if (threadIdx.x == THREADS) weights_fetch<GROUPS, N>(w, space);
-    } else if (has_sum) {
+    } else if (tile < w.row_tiles && end > w.sum_first) {
         weights_sum<GROUPS, N, true>(w, space);
     } else {
         weights_sum<GROUPS, N, false>(w, space);
     }
-    __syncwarp();
-    cluster_sync();
-    weights_add<GROUPS, N>(w, space, has_sum);
-    cluster_sync(); /* the others have read this block's sums */
 }
 
 /* -- calls */
@@ -246,7 +179,7 @@ static int64_t share_size(const fm_gemm *g) {
 }
 
 size_t weights_workspace(const fm_gemm *g) {
-    return (size_t)(shape_of(g).partials() * share_size(g)) * sizeof(float);
+    return (size_t)(shape_of(g).shares * share_size(g)) * sizeof(float);
 }
 
 static box_map boxes_of(const void *base, int64_t columns, int64_t rows, int64_t ld) {
@@ -254,37 +187,20 @@ static box_map boxes_of(const void *base, int64_t columns, int64_t rows, int64_t
     return make_boxes(base, extent, stride, 64, STEP_ROWS);
 }
 
-/* As launch_after with `early`, in clusters of `cluster` blocks. */
-static void launch_clusters(fm_stream *stream, void (*kernel)(const weights_call), unsigned blocks,
-                            unsigned threads, size_t bytes, unsigned cluster,
-                            const weights_call &call) {
-    cudaLaunchAttribute attribute[2] = {};
-    attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute[0].val.programmaticStreamSerializationAllowed = 1;
-    attribute[1].id = cudaLaunchAttributeClusterDimension;
-    attribute[1].val.clusterDim.x = cluster;
-    attribute[1].val.clusterDim.y = attribute[1].val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(blocks), config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = bytes, config.stream = queue(stream);
-    config.attrs = attribute, config.numAttrs = 2;
-    FM_CUDA(cudaLaunchKernelEx(&config, kernel, call));
-}
-
 template <int GROUPS, int N>
 static void product_as(fm_stream *stream, const weights_call &w, const weights_shape &s) {
     constexpr int BYTES = (int)sizeof(weights_space<GROUPS, N>);
     FM_CUDA(cudaFuncSetAttribute(wgmma_weights<GROUPS, N>,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
-    launch_clusters(stream, wgmma_weights<GROUPS, N>, (unsigned)(s.tiles() * s.shares),
-                    GROUPS * GROUP_THREADS + 32, BYTES, (unsigned)s.cluster, w);
+    launch_after(stream, wgmma_weights<GROUPS, N>, (unsigned)(s.tiles() * s.shares),
+                 GROUPS * GROUP_THREADS + 32, BYTES, true, w);
     FM_LAUNCHED();
 }
 
 /* The shares' sums: C in tiles, then the sums of A's columns. */
 static partial_sums shares_of(const fm_gemm *g, const weights_shape &shape) {
     partial_sums s = {};
-    s.stride = share_size(g), s.count = shape.partials(), s.slices = 1;
+    s.stride = share_size(g), s.count = shape.shares, s.slices = 1;
     while (s.slices < MOST_SLICES && s.slices * SLICE_SHARES < s.count)
         s.slices *= 2;
     s.target[0] = {g->c, g->m * g->n, 0, g->beta != 0 ? FM_ADD : FM_WRITE, false};
@@ -301,7 +217,7 @@ void weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
     sums.partial = w.partial = sums_place(stream, sums, weights_workspace(g), workspace);
     w.share_size = share_size(g);
     w.m = (int)g->m, w.n = (int)g->n, w.row_tiles = s.row_tiles, w.tiles = s.tiles();
-    w.shares = s.shares, w.cluster = s.cluster, w.steps = (int)divide_up(g->k, STEP_ROWS);
+    w.shares = s.shares, w.steps = (int)divide_up(g->k, STEP_ROWS);
     w.sum_first = (int)(g->sum.data ? g->sum_first : g->m);
     if (s.columns == 64) {
         product_as<1, 64>(stream, w, s);

@@ -1,5 +1,5 @@
 /* adaln.cu: AdaLN behind the products of its conditioning signal, forward and backward, in one pass
- * over the rows each (fm_adaln in atom_operands.h). norm_row.cuh has how a warp holds rows.
+ * over the rows each (fm_adaln in atom_operands.h). norm_row.cuh describes how a warp holds rows.
  *
  * Backward: the lanes of a row of g take the rows of all samples that read it, in order, so the
  * sums over the samples stay in registers. Statistics are made again from x. */
@@ -120,7 +120,7 @@ template <typename S> static unsigned blocks_of(int64_t groups) {
 template <typename T> void adaln(fm_stream *stream, const fm_adaln *a) {
     bool is_even = is_aligned(a->x) && is_aligned(a->g) && is_aligned(a->shift) && is_aligned(a->y);
     assert(a->rows % a->g_rows == 0);
-    with_shape<T>(choose_norm(a->c, is_even), [=](auto shape) {
+    with_shape<T, true>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::ROWS);
         adaln_kernel<T, S><<<blocks_of<S>(k.runs), NORM_THREADS, 0, queue(stream)>>>(*a, k);
@@ -134,7 +134,7 @@ void adaln_grad(fm_stream *stream, const fm_adaln *a, const fm_adaln_grad *grad)
                    is_aligned(grad->dx.data) && is_aligned(grad->dg.data) &&
                    is_aligned(grad->dshift.data);
     assert(a->rows % a->g_rows == 0 && a->rows < (int64_t)1 << 31);
-    with_shape<T>(choose_norm(a->c, is_even), [=](auto shape) {
+    with_shape<T, true>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         auto kernel =
             a->rows > a->g_rows ? adaln_grad_kernel<T, S, true> : adaln_grad_kernel<T, S, false>;

@@ -1,12 +1,12 @@
 /* norm.cu: layer normalisation, alone (layernorm) and as the end of one sublayer with the beginning
  * of the next (update_norm: residual + dropout + LayerNorm), forward and backward.
  *
- * norm_row.cuh has how a warp holds rows. Rows that share a dropout mask are taken together
+ * norm_row.cuh describes how a warp holds rows. Rows that share a dropout mask are taken together
  * (keep.cuh).
  *
  * Backward has one block per multiprocessor, which walks over its rows and loads the next ones
  * while it computes. Each lane sums dgamma and dbeta of its channels. The sums of a block's warps
- * are added in order, and a second launch adds the sums of the blocks in order. */
+ * are added in order, and sums.cu adds the sums of the blocks in order. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/norm/norm.cuh"
@@ -289,7 +289,7 @@ template <typename T> void layernorm(fm_stream *stream, const fm_layernorm *a) {
     bool is_even = is_aligned(a->x) && is_aligned(a->y) && is_aligned(a->gamma) &&
                    is_aligned(a->beta) && is_whole<T>(a->ldx) && is_whole<T>(a->ldy);
     if (a->rows == 0) return;
-    with_shape<T>(choose_norm(a->c, is_even), [=](auto shape) {
+    with_shape<T, true>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::ROWS);
         launch_after(stream, layernorm_kernel<T, S>, blocks_of<S>(k), NORM_THREADS, 0, true, *a, k);
@@ -303,7 +303,7 @@ void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *a, void *workspa
     bool is_even = is_aligned(a->x) && is_aligned(a->dy) && is_aligned(a->gamma) &&
                    is_aligned(a->dx.data) && is_whole<T>(a->ldx) && is_whole<T>(a->lddy) &&
                    is_whole<T>(a->lddx);
-    with_shape<T>(choose_norm(a->c, is_even), [=](auto shape) {
+    with_shape<T, true>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::GRAD_ROWS);
         unsigned blocks = grad_blocks_of<S>(k);
@@ -325,7 +325,7 @@ void update_norm(fm_stream *stream, const fm_update_norm *a, const void *residua
                  void *y, void *n) {
     bool is_even = is_aligned(residual) && is_aligned(x) && is_aligned(y) && is_aligned(n) &&
                    is_aligned(a->gamma) && is_aligned(a->beta);
-    with_shape<T>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
+    with_shape<T, false>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = keep_runs_of(a->dropout, S::ROWS);
         if (k.lines * k.runs == 0) return;
@@ -341,7 +341,7 @@ void update_norm_grad(fm_stream *stream, const fm_update_norm *a, const fm_updat
     bool has_sums = g->dgamma.data || g->dbeta.data;
     bool is_even = is_aligned(g->y) && is_aligned(g->dn) && is_aligned(g->dy.data) &&
                    is_aligned(g->dupdate) && is_aligned(a->gamma);
-    with_shape<T>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
+    with_shape<T, false>(choose_norm(a->dropout.c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = keep_runs_of(a->dropout, S::GRAD_ROWS);
         unsigned blocks = grad_blocks_of<S>(k);

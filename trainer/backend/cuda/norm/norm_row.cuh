@@ -134,8 +134,9 @@ inline norm_path choose_norm(int64_t c, bool is_even) {
                       : NORM_ANY;
 }
 
-/* Calls f with the shape of the path. */
-template <typename T, typename F> inline void with_shape(norm_path path, F f) {
+/* Calls f with the shape of the path. update_norm has no shape for 768 channels (HAS_768 is false):
+ * no model has such rows, and its backward in f32 would need more registers than there are. */
+template <typename T, bool HAS_768, typename F> inline void with_shape(norm_path path, F f) {
     constexpr int V = vector_of<T>(), TWO = V == 8 ? 2 : 1;
     switch (path) {
     case NORM_16: f(norm_shape<16 / V, 1, V, 4, 2>()); return;
@@ -143,7 +144,12 @@ template <typename T, typename F> inline void with_shape(norm_path path, F f) {
     case NORM_128: f(norm_shape<128 / V, 1, V, 4, 2>()); return;
     case NORM_256: f(norm_shape<32, 8 / V, V, 2 * TWO, TWO>()); return;
     case NORM_384: f(norm_shape<32 / TWO, 3, V, 1>()); return;
-    case NORM_768: f(norm_shape<32, 24 / V, V, 1>()); return;
+    case NORM_768:
+        if constexpr (HAS_768) {
+            f(norm_shape<32, 24 / V, V, 1>());
+            return;
+        }
+        [[fallthrough]];
     default: f(norm_shape<32, 32, 1, 1>()); return;
     }
 }
