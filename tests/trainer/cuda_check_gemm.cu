@@ -240,7 +240,8 @@ void check_late_sums(const char *name, int64_t rows) {
                                   b.acc(rows),
                                   {},
                                   b.grad(128, FM_WRITE, true),
-                                  b.grad(128, FM_ADD, true)};
+                                  b.grad(128, FM_ADD, true),
+                                  0};
         b.k->layernorm_grad(NULL, &norm, b.space(b.k->layernorm_grad_workspace(rows, 128)));
         b.k->finish_sums(NULL);
     });
