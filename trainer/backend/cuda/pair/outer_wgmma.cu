@@ -231,8 +231,8 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     chain_place at = chain_place_of(p, (int)blockIdx.x - (is_first ? 0 : args.first_blocks));
     if (FORWARD && threadIdx.x < OUTER_Z) bias[threadIdx.x] = get(args.bias[threadIdx.x]);
     __syncthreads();
-    let_next_begin();
     wait_for_previous();
+    let_next_begin();
     if (threadIdx.x >= CONSUMERS) {
         registers_give<PRODUCER_REGISTERS>();
         if (threadIdx.x > CONSUMERS) return;
