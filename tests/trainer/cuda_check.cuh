@@ -1,9 +1,9 @@
 /* cuda_check.cuh: the operands of a case of cuda_check, and how a case is run.
  *
  * A case is one function that makes its operands through a `work_bench` and calls the table. It
- * runs on the CPU (f64) and twice on the GPU, with the same inputs. Inputs are drawn as bf16 numbers
- * so that every table sees the same values. check() only lists a case. The cases of a table run
- * later, on other threads too, so a case owns what it needs. */
+ * runs on the CPU (f64) and twice on the GPU, with the same inputs. Inputs are drawn as bf16
+ * numbers so that every table sees the same values. check() only lists a case. The cases of a table
+ * run later, on other threads too, so a case owns what it needs. */
 #ifndef FM_TESTS_TRAINER_CUDA_CHECK_CUH
 #define FM_TESTS_TRAINER_CUDA_CHECK_CUH
 

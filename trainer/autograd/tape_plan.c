@@ -437,9 +437,8 @@ fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr) {
     plan_lives(tape);
     dry_walk(tape);
     size_t mark = fm_arena_mark(&tape->tables);
-    if (tape->n_step > tape->n_forward) {
-        tape->sums_bytes = (int64_t)tape->main_kernels->sums_room();
-    }
+    bool has_backward = tape->n_step > tape->n_forward;
+    if (has_backward) tape->sums_bytes = (int64_t)tape->main_kernels->sums_room();
     size_t most = (size_t)tape->n_buffer * 2 + (size_t)tape->n_step + 1;
     fm_plan_request *request = fm_arena_alloc_array(&tape->tables, most, sizeof(*request));
     if (!request) return fm_arena_full(&tape->tables, reterr);

@@ -1,6 +1,6 @@
-/* few_grad.h: few_grad composed of other entries of a table, for backends without a kernel for it and
- * as the reference that such a kernel is tested against. The arguments are those of the entry, and k
- * is the table whose entries are called. */
+/* few_grad.h: few_grad composed of other entries of a table, for backends without a kernel for it
+ * and as the reference that such a kernel is tested against. The arguments are those of the entry,
+ * and k is the table whose entries are called. */
 #ifndef FM_BACKEND_FEW_GRAD_H
 #define FM_BACKEND_FEW_GRAD_H
 

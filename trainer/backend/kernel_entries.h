@@ -60,8 +60,8 @@ FM_KERNEL(ACT, void, sum, fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n
 /* Sums that end together. Between the two calls, entries may leave sums whose target is in [first,
  * end) as partial sums in `memory`, sums_room bytes; finish_sums ends them at the latest. The
  * gradients of parameters are such targets, because nothing reads them during backward. The values
- * are the same either way. finish_sums without put_off_sums does nothing. If sums_room is 0, nothing
- * is put off and put_off_sums is not called. */
+ * are the same either way. finish_sums without put_off_sums does nothing. If sums_room is 0,
+ * nothing is put off and put_off_sums is not called. */
 FM_KERNEL(ANY, size_t, sums_room, void)
 FM_KERNEL(ANY, void, put_off_sums, fm_stream *stream, void *memory, const void *first,
           const void *end)

@@ -1,5 +1,5 @@
-/* body/few_grad.h: both gradients of a linear layer with few outputs, composed of other entries of the
- * same table. */
+/* body/few_grad.h: both gradients of a linear layer with few outputs, composed of other entries of
+ * the same table. */
 #include "trainer/backend/cpu/body/real.h"
 #include "trainer/backend/few_grad.h"
 

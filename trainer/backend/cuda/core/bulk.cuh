@@ -124,10 +124,10 @@ template <int N> __device__ inline void registers_take() {
 }
 
 /* Launches that overlap. When all blocks of a kernel have called let_next_begin or ended, the next
- * kernel in the stream may start, provided that it is launched by launch_after with `early`. That
- * kernel calls wait_for_previous in every block, before it reads the output of the kernel before
- * it, or writes. Results of older kernels are complete when it starts, unless the kernel before was
- * launched early too and lets it begin before its own wait; after the wait all are complete. */
+ * kernel in the stream may start, provided that it is launched by launch_after with `early`. Every
+ * block of that kernel calls wait_for_previous before it reads what the kernel before it writes,
+ * before it writes, and before it calls let_next_begin. So when a kernel starts, all others but the
+ * one before it are complete. */
 __device__ inline void let_next_begin() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
