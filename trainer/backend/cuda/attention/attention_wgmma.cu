@@ -578,7 +578,6 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     forward_place p = forward_place_of(a);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     forward_begin<C, BIASED, TILES>(a, p, space);
-    let_next_begin();
     forward_step<TILES> at = {0, 0, p.first, 0};
     if (warp >= 4) give_turn(1);
     for (; at.batch < p.end; at.round++, at.batch++) {

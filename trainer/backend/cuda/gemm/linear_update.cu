@@ -69,19 +69,17 @@ __global__ void __launch_bounds__(update_shape<N, K>::THREADS, 1)
             box_load(shared_address(space->w + k * N * 64), u.w, at, weights);
     }
     __syncthreads();
-    int tile = blockIdx.x + group * gridDim.x;
-    int lane_row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-    row_keep<N> keep;
-    if (DRAWS && tile < u.tiles) keep.draw(u.end, tile * GROUP_ROWS + lane_row);
     wait_for_previous();
     let_next_begin();
+    int tile = blockIdx.x + group * gridDim.x;
     if (first) {
         for (int i = 0; i < S::BUFFERS; i++)
             update_fetch<N, K>(u, space, group, i, tile + i * stride);
     }
     barrier_wait(shared_address(&space->weights), 0);
+    row_keep<N> keep;
     for (int buffer = 0, phase = 0; tile < u.tiles; tile += stride) {
-        int row = tile * GROUP_ROWS + lane_row;
+        int row = tile * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
         float d[N / 8][4];
         if (DRAWS) keep.draw(u.end, row);
         barrier_wait(shared_address(&space->full[group][buffer]), (uint32_t)phase);
