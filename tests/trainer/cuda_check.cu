@@ -7,8 +7,7 @@
  *
  * A case is one function that makes its operands through a `work_bench` and calls the table. It
  * runs on the CPU (f64) and twice on the GPU, with the same inputs, which are drawn as bf16 numbers
- * so that every table sees the same values. The CPU's runs take most of the time, so threads make
- * them for several cases at once. Outputs start as NaN (beta 0) or as 1/2 (beta 1). A
+ * so that every table sees the same values. Outputs start as NaN (beta 0) or as 1/2 (beta 1). A
  * line per case shows the largest relative error ||a - b|| / ||b|| of any output, and its
  * tolerance. Gaps must stay untouched, the two runs must have the same bits, and masks must be 0 or
  * 1.
@@ -25,12 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <algorithm>
-#include <condition_variable>
-#include <mutex>
-#include <string>
-#include <thread>
 
 namespace cuda_check {
 
@@ -66,16 +59,12 @@ void *work_bench::input(const std::vector<double> &x, fm_element element) {
 }
 
 std::vector<double> work_bench::draw(int64_t n, double size) {
-    if (drawn < draws->size()) return (*draws)[drawn++];
-    fm_draw draw = {20260101, NULL, (uint32_t)drawn++, 99};
+    fm_draw draw = {20260101, NULL, drawn++, 99};
     std::vector<double> x((size_t)n);
-    fm_philox_counter words = {};
-    for (size_t i = 0; i < x.size(); i++) {
-        if (i % 4 == 0) words = fm_draw_block(&draw, i);
-        double value = (double)words.word[i % 4] / 2147483648.0 - 1;
-        x[i] = (double)__bfloat162float(__float2bfloat16((float)(size * value)));
+    for (int64_t i = 0; i < n; i++) {
+        double value = (double)fm_draw_word(&draw, (uint64_t)i) / 2147483648.0 - 1;
+        x[(size_t)i] = (double)__bfloat162float(__float2bfloat16((float)(size * value)));
     }
-    draws->push_back(x);
     return x;
 }
 
@@ -167,17 +156,15 @@ static const fm_kernels *gpu, *cpu;
 static const char *only;
 static int passed, failed;
 
-typedef std::vector<std::vector<double>> results;
-
-static results run(const fm_kernels *k, const work &f, results *draws) {
+static std::vector<std::vector<double>> run(const fm_kernels *k, const work &f) {
     work_bench bench;
-    bench.k = k, bench.draws = draws;
+    bench.k = k;
     f(bench);
     k->synchronize(NULL);
-    results found;
+    std::vector<std::vector<double>> results;
     for (tensor &t : bench.tensors)
-        found.push_back(bench.read(t));
-    return found;
+        results.push_back(bench.read(t));
+    return results;
 }
 
 /* The distance of x from y relative to y. A NaN in one must be a NaN in the other. */
@@ -211,82 +198,23 @@ static bool same_bits(const std::vector<std::vector<double>> &a,
     return true;
 }
 
-/* -- the cases of a table */
-
-struct check_case {
-    std::string name;
-    int stages;
-    work f;
-    results draws, expected;
-    bool is_expected; /* the CPU has run it */
-};
-
-/* Threads of the CPU's table take the cases in order, at most MOST_AHEAD before the one that the
- * GPU runs, because their numbers stay in memory. */
-enum { MOST_THREADS = 16, MOST_AHEAD = 24 };
-static std::vector<check_case> cases;
-static size_t n_begun, n_ended;
-static std::mutex lock; /* of the two counts and is_expected */
-static std::condition_variable changed;
-
 void check(const char *name, int stages, const work &f) {
-    if (!only || strstr(name, only)) cases.push_back({name, stages, f, {}, {}, false});
-}
-
-static void expect_cases(void) {
-    std::unique_lock<std::mutex> held(lock);
-    while (n_begun < cases.size()) {
-        if (n_begun >= n_ended + MOST_AHEAD) {
-            changed.wait(held);
-            continue;
-        }
-        check_case &c = cases[n_begun++];
-        held.unlock();
-        c.expected = run(cpu, c.f, &c.draws);
-        held.lock();
-        c.is_expected = true;
-        changed.notify_all();
-    }
-}
-
-/* Runs a case on the GPU and prints its line. */
-static void compare(check_case &c) {
-    results found = run(gpu, c.f, &c.draws), again = run(gpu, c.f, &c.draws);
+    if (only && !strstr(name, only)) return;
+    std::vector<std::vector<double>> expected = run(cpu, f), found = run(gpu, f),
+                                     again = run(gpu, f);
     double worst = -1, error = 0, tolerance = 0;
     size_t where = 0;
-    for (size_t i = 0; i < c.expected.size(); i++) {
-        double e = distance(found[i], c.expected[i]), t = tolerance_of(c.expected[i], c.stages);
+    for (size_t i = 0; i < expected.size(); i++) {
+        double e = distance(found[i], expected[i]), t = tolerance_of(expected[i], stages);
         double ratio = isnan(e) ? INFINITY : e / t;
         if (ratio <= worst) continue;
         worst = ratio, error = e, tolerance = t, where = i;
     }
     bool is_same = same_bits(found, again), is_ok = worst <= 1 && is_same;
-    printf("%-9s %-34s %9.2e of %8.1e (output %zu of %zu) %s%s\n", gpu->name, c.name.c_str(), error,
-           tolerance, where, c.expected.size(), is_ok ? "ok" : "FAIL",
-           is_same ? "" : " bits differ");
+    printf("%-9s %-34s %9.2e of %8.1e (output %zu of %zu) %s%s\n", gpu->name, name, error,
+           tolerance, where, expected.size(), is_ok ? "ok" : "FAIL", is_same ? "" : " bits differ");
     fflush(stdout);
     (is_ok ? passed : failed)++;
-}
-
-static void run_cases(void) {
-    std::vector<std::thread> threads;
-    size_t cores = std::thread::hardware_concurrency();
-    n_begun = n_ended = 0;
-    for (size_t i = 0; i < std::min(std::max(cores, (size_t)1), (size_t)MOST_THREADS); i++)
-        threads.emplace_back(expect_cases);
-    for (check_case &c : cases) {
-        std::unique_lock<std::mutex> held(lock);
-        changed.wait(held, [&] { return c.is_expected; });
-        held.unlock();
-        compare(c);
-        c.draws = c.expected = {};
-        held.lock();
-        n_ended++;
-        changed.notify_all();
-    }
-    for (std::thread &thread : threads)
-        thread.join();
-    cases.clear();
 }
 
 static int run_tables(const char *table) {
@@ -306,7 +234,6 @@ static int run_tables(const char *table) {
         check_atoms();
         check_parts();
         if (gpu->act == FM_ELEMENT_BF16) check_wgmma();
-        run_cases();
     }
     printf("cuda_check: %d ok, %d failed\n", passed, failed);
     return failed > 0;

@@ -1,9 +1,8 @@
 /* cuda_check.cuh: the operands of a case of cuda_check, and how a case is run.
  *
- * A case is one function that makes its operands through a `work_bench` and calls the table. It
- * runs on the CPU (f64) and twice on the GPU, with the same inputs. Inputs are drawn as bf16
- * numbers so that every table sees the same values. check() only lists a case. The cases of a table
- * run later, on other threads too, so a case owns what it needs. */
+ * A case is one function that makes its operands through a `work_bench` and calls the table. The
+ * function check() runs it on the CPU (f64) and twice on the GPU, with the same inputs. Inputs are
+ * drawn as bf16 numbers so that every table sees the same values. */
 #ifndef FM_TESTS_TRAINER_CUDA_CHECK_CUH
 #define FM_TESTS_TRAINER_CUDA_CHECK_CUH
 
@@ -27,9 +26,7 @@ struct tensor {
  * bench. */
 struct work_bench {
     const fm_kernels *k = NULL;
-    /* Numbers that runs of the case have drawn; a later run takes them from here. */
-    std::vector<std::vector<double>> *draws = NULL;
-    size_t drawn = 0;
+    uint32_t drawn = 0;
     std::vector<tensor> tensors; /* the outputs that are compared */
     std::vector<void *> others;
 
@@ -62,8 +59,8 @@ template <typename V> V *work_bench::raw(const std::vector<V> &x) {
 
 typedef std::function<void(work_bench &)> work;
 
-/* Lists a case. stages is the number of tensors that a composed bf16 path rounds on the way to an
- * output. */
+/* Runs a case and prints its line. stages is the number of tensors that a composed bf16 path rounds
+ * on the way to an output. */
 void check(const char *name, int stages, const work &f);
 
 /* The cases, in files of the same names (cuda_check_kernels.cu, ...). check_wgmma is for the bf16

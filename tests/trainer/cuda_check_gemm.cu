@@ -304,10 +304,10 @@ void check_gemms(void) {
         check_few_grad("few grad of four", 4100 + c, c, 4, FM_ADD);
         check_few_grad("few grad of eight", 5000 - c, c, 8, FM_WRITE);
     }
-    check_few_grad("few grad of four, long", 65536, 128, 4, FM_WRITE);
+    check_few_grad("few grad of four, long", 40000, 128, 4, FM_WRITE);
     check_few_grad("few grad of three", 4100, 128, 3, FM_ADD);
     check_late_sums("sums that end together", 4200);
-    check_late_sums("sums that end together, long", 65536);
+    check_late_sums("sums that end together, long", 20000);
     check_transition("transition one", 1, 1, 1, 4);
     check_transition("transition c 64, a tile", 8, 8, 64, 128);
     check_transition("transition c 64", 33, 70, 64, 256);
