@@ -2,6 +2,7 @@
  * norm, sums over rows. */
 #include "tests/kbench/kbench.cuh"
 #include "trainer/backend/cuda/core/cuda.h"
+#include "trainer/backend/few_grad.h"
 #include "trainer/backend/norm_linear.h"
 #include "trainer/backend/row_end.h"
 #include "trainer/backend/swiglu_transition.h"
@@ -254,6 +255,22 @@ void norm_linear(bench &b, int64_t rows, int64_t c, int64_t few) {
            [=](fm_stream *q) { k->norm_linear(q, &a, space); });
 }
 
+/* Both gradients of the pair bias of an attention, in one or in two kernels. */
+void few_grad(bench &b, int64_t rows, int64_t c_in, int64_t c_out) {
+    const fm_kernels *k = b.k;
+    fm_few_grad a = {rows,
+                     c_in,
+                     c_out,
+                     b.act(rows * c_in),
+                     b.act(c_out * c_in, 0.1),
+                     b.act(rows * c_out),
+                     b.grad("dx", rows * c_in),
+                     b.grad("dw", c_out * c_in, true)};
+    void *space = b.scratch(k->few_grad_workspace(&a));
+    b.part("bwd", 4.0 * (double)(rows * c_in * c_out), b.size((double)(rows * (3 * c_in + c_out))),
+           [=](fm_stream *q) { k->few_grad(q, &a, space); });
+}
+
 /* Composes them of other entries. */
 const fm_kernels *bf16_table(void) {
     return fm_kernels_cuda(FM_ELEMENT_BF16);
@@ -280,6 +297,12 @@ void compose(fm_kernels *k) {
     };
     k->norm_linear = [](fm_stream *q, const fm_norm_linear *a, void *space) {
         fm_norm_linear_composed(bf16_table(), q, a, space);
+    };
+    k->few_grad_workspace = [](const fm_few_grad *a) {
+        return fm_few_grad_composed_workspace(bf16_table(), a);
+    };
+    k->few_grad = [](fm_stream *q, const fm_few_grad *a, void *space) {
+        fm_few_grad_composed(bf16_table(), q, a, space);
     };
     k->transition = [](fm_stream *q, const fm_transition *a, void *space) {
         fm_transition_composed(bf16_table(), q, a, space);
@@ -391,6 +414,9 @@ void add_row_cases(void) {
     add(
         "norm linear 262144x64x256", {0, 0}, how, [](bench &b) { norm_linear(b, 262144, 64, 8); },
         in_parts);
+    for (int64_t heads : {4, 8})
+        add(("few grad 65536x128x" + std::to_string(heads)).c_str(), {0, 0}, how,
+            [=](bench &b) { few_grad(b, 65536, 128, heads); }, in_parts);
     how.stages = 4;
     for (bool keeps : {false, true}) {
         std::string kept = keeps ? " kept" : "";

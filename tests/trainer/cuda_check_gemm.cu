@@ -184,6 +184,69 @@ void check_norm_linear(const char *name, int64_t rows, int64_t c, int64_t n, int
     });
 }
 
+void check_few_grad(const char *name, int64_t rows, int64_t c_in, int64_t c_out, fm_beta beta) {
+    check(name, 4, [=](work_bench &b) {
+        fm_few_grad a = {rows,
+                         c_in,
+                         c_out,
+                         b.act(rows * c_in),
+                         b.act(c_out * c_in, 0.1),
+                         b.act(rows * c_out),
+                         b.grad(rows * c_in, beta),
+                         b.grad(c_out * c_in, beta, true)};
+        b.k->few_grad(NULL, &a, b.space(b.k->few_grad_workspace(&a)));
+    });
+}
+
+/* dw and db of a linear layer over `rows` rows from column `first` on, to given places. */
+void weights_of(work_bench &b, int64_t rows, int64_t c_out, int64_t c_in, fm_out dw, fm_out db) {
+    fm_gemm g = {};
+    g.m = c_out, g.n = c_in, g.k = rows, g.batch = 1, g.trans_a = true, g.alpha = 1;
+    g.beta = dw.beta == FM_ADD ? 1 : 0;
+    g.a = b.act(rows * c_out), g.b = b.act(rows * c_in), g.c = dw.data, g.c_is_acc = true;
+    g.lda = c_out, g.ldb = c_in, g.ldc = c_in, g.sum = db;
+    b.k->gemm(NULL, &g, b.space(b.k->gemm_workspace(&g)));
+}
+
+/* Sums of several calls that end together. The third call adds to the first one's target, so that
+ * the first must have ended; its rows are too few for partial sums. */
+void check_late_sums(const char *name, int64_t rows) {
+    check(name, 4, [=](work_bench &b) {
+        size_t room = b.k->sums_room();
+        if (room) b.k->put_off_sums(NULL, b.space(room), NULL, (const void *)UINTPTR_MAX);
+        fm_out dw = b.grad(256 * 128, FM_WRITE, true), db = b.grad(256, FM_ADD, true);
+        weights_of(b, rows, 256, 128, dw, db);
+        weights_of(b, rows, 512, 128, b.grad(512 * 128, FM_ADD, true), {});
+        weights_of(b, 100, 256, 128, {dw.data, FM_ADD}, {db.data, FM_ADD});
+        weights_of(b, rows, 256, 128, {dw.data, FM_ADD}, {db.data, FM_ADD});
+        fm_few_grad few = {rows,
+                           128,
+                           4,
+                           b.act(rows * 128),
+                           b.act(4 * 128, 0.1),
+                           b.act(rows * 4),
+                           b.grad(rows * 128, FM_WRITE),
+                           b.grad(4 * 128, FM_WRITE, true)};
+        b.k->few_grad(NULL, &few, b.space(b.k->few_grad_workspace(&few)));
+        fm_layernorm_grad norm = {rows,
+                                  128,
+                                  128,
+                                  128,
+                                  128,
+                                  b.act(rows * 128, 3),
+                                  b.act(128),
+                                  b.act(rows * 128),
+                                  b.acc(rows),
+                                  b.acc(rows),
+                                  {},
+                                  b.grad(128, FM_WRITE, true),
+                                  b.grad(128, FM_ADD, true),
+                                  0};
+        b.k->layernorm_grad(NULL, &norm, b.space(b.k->layernorm_grad_workspace(rows, 128)));
+        b.k->finish_sums(NULL);
+    });
+}
+
 } // namespace
 
 void check_gemms(void) {
@@ -236,6 +299,15 @@ void check_gemms(void) {
     check_norm_linear("norm linear c 128", 4100, 128, 512, 4);
     check_norm_linear("norm linear c 128, long", 30010, 128, 512, 4);
     check_norm_linear("norm linear c 256", 4100, 256, 1024, 8);
+    check_few_grad("few grad one", 1, 1, 1, FM_WRITE);
+    for (int64_t c = 64; c <= 256; c *= 2) {
+        check_few_grad("few grad of four", 4100 + c, c, 4, FM_ADD);
+        check_few_grad("few grad of eight", 5000 - c, c, 8, FM_WRITE);
+    }
+    check_few_grad("few grad of four, long", 40000, 128, 4, FM_WRITE);
+    check_few_grad("few grad of three", 4100, 128, 3, FM_ADD);
+    check_late_sums("sums that end together", 4200);
+    check_late_sums("sums that end together, long", 20000);
     check_transition("transition one", 1, 1, 1, 4);
     check_transition("transition c 64, a tile", 8, 8, 64, 128);
     check_transition("transition c 64", 33, 70, 64, 256);

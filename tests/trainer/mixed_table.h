@@ -7,6 +7,7 @@
 #ifndef FM_TESTS_TRAINER_MIXED_TABLE_H
 #define FM_TESTS_TRAINER_MIXED_TABLE_H
 
+#include "trainer/backend/few_grad.h"
 #include "trainer/backend/kernels.h"
 #include "trainer/backend/row_end.h"
 #include "trainer/backend/swiglu_transition.h"
@@ -116,6 +117,14 @@ static inline const fm_kernels *mixed_table(void);
 static inline void mixed_transition_grad(fm_stream *stream, const fm_transition *args,
                                          const fm_transition_grad *grad, void *workspace) {
     fm_transition_grad_composed(mixed_table(), stream, args, grad, workspace);
+}
+
+static inline size_t mixed_few_grad_workspace(const fm_few_grad *args) {
+    return fm_few_grad_composed_workspace(mixed_table(), args);
+}
+
+static inline void mixed_few_grad(fm_stream *stream, const fm_few_grad *args, void *workspace) {
+    fm_few_grad_composed(mixed_table(), stream, args, workspace);
 }
 
 static inline size_t mixed_swiglu_transition_grad_workspace(const fm_swiglu_transition *args,
@@ -268,6 +277,8 @@ static inline const fm_kernels *mixed_table(void) {
     k.tf32 = NULL;
     k.sum = mixed_sum;
     k.gemm = mixed_gemm;
+    k.few_grad_workspace = mixed_few_grad_workspace;
+    k.few_grad = mixed_few_grad;
     k.layernorm = mixed_layernorm;
     k.layernorm_grad = mixed_layernorm_grad;
     k.update_norm_grad = mixed_update_norm_grad;

@@ -184,6 +184,8 @@ struct fm_tape {
     fm_segment *segment;
     fm_step *step;
     int32_t n_node, n_tensor, n_buffer, n_segment, n_step, n_forward;
+    /* Memory of sums that end later in backward (fm_kernels' put_off_sums), and its offset. */
+    int64_t sums_bytes, sums_at;
     int32_t open_segment;  /* -1 = none */
     bool *param_written;   /* [params->n_block] while planning */
     uint32_t n_draw;       /* number of the next node that draws */

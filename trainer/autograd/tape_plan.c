@@ -366,6 +366,12 @@ static void dry_walk(fm_tape *tape) {
 
 static int32_t list_requests(const fm_tape *tape, fm_plan_request *request) {
     int32_t count = 0;
+    if (tape->sums_bytes > 0) {
+        request[count++] = (fm_plan_request){.bytes = tape->sums_bytes,
+                                             .first = tape->n_forward,
+                                             .last = tape->n_step - 1,
+                                             .high = true};
+    }
     for (int32_t b = 0; b < tape->n_buffer; b++) {
         const fm_buffer *buffer = &tape->buffer[b];
         for (int life = 0; life < 2 && buffer->state_offset < 0; life++) {
@@ -392,6 +398,7 @@ static int32_t list_requests(const fm_tape *tape, fm_plan_request *request) {
 /* Copies the placed offsets back, in the order of list_requests. */
 static void take_places(fm_tape *tape, const fm_plan_request *request) {
     int64_t arena_bytes = tape->size.arena_bytes;
+    if (tape->sums_bytes > 0) tape->sums_at = fm_plan_offset(request++, arena_bytes);
     for (int32_t b = 0; b < tape->n_buffer; b++) {
         fm_buffer *buffer = &tape->buffer[b];
         for (int life = 0; life < 2 && buffer->state_offset < 0; life++) {
@@ -430,7 +437,9 @@ fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr) {
     plan_lives(tape);
     dry_walk(tape);
     size_t mark = fm_arena_mark(&tape->tables);
-    size_t most = (size_t)tape->n_buffer * 2 + (size_t)tape->n_step;
+    bool has_backward = tape->n_step > tape->n_forward;
+    if (has_backward) tape->sums_bytes = (int64_t)tape->main_kernels->sums_room();
+    size_t most = (size_t)tape->n_buffer * 2 + (size_t)tape->n_step + 1;
     fm_plan_request *request = fm_arena_alloc_array(&tape->tables, most, sizeof(*request));
     if (!request) return fm_arena_full(&tape->tables, reterr);
     fm_plan_size size;

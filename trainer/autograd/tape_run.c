@@ -25,17 +25,6 @@ static void add_residual_gradient(const fm_run *run, const fm_node *node) {
                        fm_run_output_gradient(run, node, 0), dx);
 }
 
-/* Lets the kernels of a backward step end the sums that are gradients of parameters together. */
-static void put_off_sums(fm_run *run, const fm_node *node) {
-    const fm_params *params = run->tape->params;
-    size_t room = run->kernels->sums_room();
-    if (room == 0 || node->n_param == 0 || node->stream != 0) return;
-    void *memory = fm_run_workspace(run, (int64_t)room);
-    if (run->dry) return;
-    run->kernels->put_off_sums(run->stream, memory, params->gradient,
-                               fm_params_at(params, params->gradient, params->n_element));
-}
-
 int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry) {
     fm_step *step = &tape->step[at];
     const fm_node *node = &tape->node[step->node];
@@ -49,9 +38,7 @@ int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry)
     if (step->phase != FM_PHASE_BACKWARD) {
         node->op->forward(&run, node);
     } else {
-        put_off_sums(&run, node);
         node->op->backward(&run, node);
-        if (!dry) node->kernels->finish_sums(stream);
         if (node->residual_adds && !dry) add_residual_gradient(&run, node);
     }
     fm_backend_name_op(NULL, NULL);
@@ -149,7 +136,14 @@ void fm_tape_forward_nodes(fm_tape *tape, int32_t first, int32_t end, fm_stream 
 }
 
 void fm_tape_backward(fm_tape *tape, fm_stream *stream) {
+    const fm_params *params = tape->params;
+    const fm_kernels *kernels = tape->main_kernels;
+    if (tape->sums_bytes > 0) {
+        kernels->put_off_sums(stream, (char *)tape->memory + tape->sums_at, params->gradient,
+                              fm_params_at(params, params->gradient, params->n_element));
+    }
     walk(tape, tape->n_forward, tape->n_step, stream);
+    kernels->finish_sums(stream);
 }
 
 void fm_tape_clear_unwritten(const fm_tape *tape, fm_stream *stream) {
@@ -217,6 +211,9 @@ static int64_t used_at(const fm_tape *tape, int32_t at) {
         }
     }
     if (tape->step[at].touched) high = most(high, arena_bytes - tape->step[at].workspace_at);
+    if (tape->sums_bytes > 0 && at >= tape->n_forward) {
+        high = most(high, arena_bytes - tape->sums_at);
+    }
     return low + high;
 }
 

@@ -58,10 +58,10 @@ FM_KERNEL(ACT, void, sum, fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n
           const int64_t stride[2], const void *x, fm_out y, bool y_is_acc, void *workspace)
 
 /* Sums that end together. Between the two calls, entries may leave sums whose target is in [first,
- * end) as partial sums in `memory`, sums_room bytes; finish_sums ends them. The gradients of
- * parameters are such targets, because nothing reads them within a node. The values are the same
- * either way. finish_sums without put_off_sums does nothing. If sums_room is 0, nothing is put off
- * and put_off_sums is not called. */
+ * end) as partial sums in `memory`, sums_room bytes; finish_sums ends them at the latest. The
+ * gradients of parameters are such targets, because nothing reads them during backward. The values
+ * are the same either way. finish_sums without put_off_sums does nothing. If sums_room is 0,
+ * nothing is put off and put_off_sums is not called. */
 FM_KERNEL(ANY, size_t, sums_room, void)
 FM_KERNEL(ANY, void, put_off_sums, fm_stream *stream, void *memory, const void *first,
           const void *end)
@@ -176,6 +176,8 @@ FM_KERNEL(ACT, void, transition_grad, fm_stream *stream, const fm_transition *ar
 
 FM_KERNEL(ACT, size_t, norm_linear_workspace, const fm_norm_linear *args)
 FM_KERNEL(ACT, void, norm_linear, fm_stream *stream, const fm_norm_linear *args, void *workspace)
+FM_KERNEL(ACT, size_t, few_grad_workspace, const fm_few_grad *args)
+FM_KERNEL(ACT, void, few_grad, fm_stream *stream, const fm_few_grad *args, void *workspace)
 
 /* -- embeddings. An id that is not below n_class gives a row of zeros and no gradient. */
 

@@ -435,6 +435,16 @@ typedef struct fm_norm_linear {
     } few;
 } fm_norm_linear;
 
+/* The gradients of a linear layer y = x w^T with few outputs, as the pair bias of an attention has:
+ *
+ *     dx (+)= dy w,   dw (+)= dy^T x */
+typedef struct fm_few_grad {
+    int64_t rows, c_in, c_out;
+    const void *x, *w, *dy; /* act [rows, c_in], [c_out, c_in], [rows, c_out] */
+    fm_out dx;              /* act [rows, c_in] */
+    fm_out dw;              /* acc [c_out, c_in] */
+} fm_few_grad;
+
 /* -- embeddings */
 
 /* A table with a row for each class. Element (class, channel) is at class*class_stride +

@@ -203,8 +203,36 @@ static void linear_input_grad(fm_run *run, const fm_linear *linear, const void *
     if (dx.data) fm_call_gemm(run, &args);
 }
 
+/* Whether one call makes both gradients: without a bias, rows without gaps. */
+static bool has_few_outputs(const fm_linear *linear, fm_out dx, fm_out dw, fm_out dbias) {
+    enum { FEW = 8 };
+    return linear->c_out <= FEW && dx.data && dw.data && !dbias.data && !linear->x_is_relu &&
+           linear->ldx == linear->c_in && linear->ldy == linear->c_out &&
+           linear->rows <= MOST_GEMM_ROWS;
+}
+
+static void few_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw) {
+    fm_few_grad args = {.rows = linear->rows,
+                        .c_in = linear->c_in,
+                        .c_out = linear->c_out,
+                        .x = linear->x,
+                        .w = linear->w,
+                        .dy = dy,
+                        .dx = dx,
+                        .dw = dw};
+    int64_t mark = fm_run_mark(run);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->few_grad_workspace(&args));
+    run->flops += 4.0 * (double)args.rows * (double)args.c_in * (double)args.c_out;
+    if (!run->dry) run->kernels->few_grad(run->stream, &args, workspace);
+    fm_run_release(run, mark);
+}
+
 void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
                          fm_out dbias) {
+    if (has_few_outputs(linear, dx, dw, dbias)) {
+        few_grad(run, linear, dy, dx, dw);
+        return;
+    }
     linear_weight_grad(run, linear, dy, dw, dbias);
     linear_input_grad(run, linear, dy, dx);
 }

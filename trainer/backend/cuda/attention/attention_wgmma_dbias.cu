@@ -17,7 +17,7 @@
 
 namespace fm_cuda {
 
-enum { SIDE = 128, STAGES = 4, DBIAS_THREADS = 512, COPIES = 7 };
+enum { SIDE = 128, STAGES = 4, DBIAS_THREADS = 512, COPIES = 7, CHUNKS_AT_ONCE = 4 };
 
 /* What a block reads of one batch. Rows past the last are zeros, and their results are not
  * stored. */
@@ -184,6 +184,7 @@ __global__ void __launch_bounds__(DBIAS_THREADS, 1)
 template <int H>
 __global__ void __launch_bounds__(64)
     finish_heads(fm_attention a, attention_space space, fm_out dbias) {
+    wait_for_previous();
     unsigned i = blockIdx.x * 64 + threadIdx.x, keys = (unsigned)a.n_key;
     unsigned plane = (unsigned)a.n_query * keys, blocks = (unsigned)a.n_head / H;
     unsigned at = i % plane, head = i / plane % blocks * H, group = i / plane / blocks;
@@ -191,10 +192,19 @@ __global__ void __launch_bounds__(64)
     int64_t n = a.n_group * a.n_head * (int64_t)plane;
     const float *from = space.dbias + (group * a.n_head + head) * plane + at;
     float total[H] = {};
-    for (int64_t chunk = 0; chunk < space.chunks; chunk++)
+    for (int64_t first = 0; first < space.chunks; first += CHUNKS_AT_ONCE) {
+        float x[CHUNKS_AT_ONCE][H] = {};
 #pragma unroll
-        for (int h = 0; h < H; h++)
-            total[h] += from[chunk * n + h * plane];
+        for (int k = 0; k < CHUNKS_AT_ONCE; k++)
+#pragma unroll
+            for (int h = 0; h < H; h++)
+                if (first + k < space.chunks) x[k][h] = from[(first + k) * n + h * plane];
+#pragma unroll
+        for (int k = 0; k < CHUNKS_AT_ONCE; k++)
+#pragma unroll
+            for (int h = 0; h < H; h++)
+                total[h] += x[k][h];
+    }
     bf16 *to = (bf16 *)dbias.data + group * a.bias_stride[0] + head * a.bias_stride[1] +
                at / keys * a.bias_stride[2] + at % keys * a.bias_stride[3];
     put_pack<bf16, H>(to, dbias.beta, total);
@@ -207,9 +217,8 @@ static void finish_dbias(fm_stream *stream, const fm_attention *a, const attenti
     for (int i = 0; i < 4; i++)
         is_together = is_together && (i == 1 || a->bias_stride[i] % 4 == 0);
     int64_t threads = a->n_group * a->n_head * a->n_query * a->n_key / (is_together ? 4 : 1);
-    (is_together ? finish_heads<4>
-                 : finish_heads<1>)<<<(unsigned)divide_up(threads, 64), 64, 0, queue(stream)>>>(
-        *a, *space, dbias);
+    launch_after(stream, is_together ? finish_heads<4> : finish_heads<1>,
+                 (unsigned)divide_up(threads, 64), 64, 0, true, *a, *space, dbias);
     FM_LAUNCHED();
 }
 

@@ -132,9 +132,10 @@ template <int N> __device__ inline void registers_take() {
 }
 
 /* Launches that overlap. When all blocks of a kernel have called let_next_begin or ended, the next
- * kernel in the stream may start, provided that it is launched by launch_after with `early`. That
- * kernel calls wait_for_previous before it reads the output of the kernel before it. Results of
- * older kernels are complete when it starts. */
+ * kernel in the stream may start, provided that it is launched by launch_after with `early`. Every
+ * block of that kernel calls wait_for_previous before it reads what the kernel before it writes,
+ * before it writes, and before it calls let_next_begin. So when a kernel starts, all others but the
+ * one before it are complete. */
 __device__ inline void let_next_begin() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
@@ -142,9 +143,9 @@ __device__ inline void wait_for_previous() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-template <typename F, typename A>
+template <typename F, typename... A>
 inline void launch_after(fm_stream *stream, F kernel, unsigned blocks, unsigned threads,
-                         size_t shared_bytes, bool early, const A &argument) {
+                         size_t shared_bytes, bool early, const A &...arguments) {
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = early;
@@ -152,7 +153,7 @@ inline void launch_after(fm_stream *stream, F kernel, unsigned blocks, unsigned 
     config.gridDim = dim3(blocks), config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared_bytes, config.stream = queue(stream);
     config.attrs = &attribute, config.numAttrs = 1;
-    FM_CUDA(cudaLaunchKernelEx(&config, kernel, argument));
+    FM_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
 } // namespace fm_cuda

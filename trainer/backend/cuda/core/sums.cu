@@ -3,11 +3,12 @@
  *
  * Such a step takes a few microseconds, most of which is the launch and the wait for the sums of
  * the kernel before. A node of backward has up to four of them. Between put_off_sums and
- * finish_sums they are therefore collected in a table, and one launch ends all of them. The partial
- * sums are then kept in the memory that put_off_sums was given. Only sums whose targets are
- * gradients of parameters are put off, since no kernel of the node reads those.
+ * finish_sums they are therefore collected in a table, and one launch ends all of them when the
+ * table or the memory for the partial sums is full. That memory is small, so that most of it is
+ * still in the L2 cache then. Only sums whose targets are gradients of parameters are put off,
+ * since nothing reads those during backward.
  *
- * The state is one per thread, because the calls of a node come from one thread. */
+ * The state is one per thread, because a pass runs on one thread. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/sums.cuh"
@@ -17,7 +18,7 @@ namespace fm_cuda {
 /* Threads of a block, the loads that a thread has in flight, and slices at most. */
 enum { SUM_END_THREADS = 256, TILE_LOADS = 9, LINE_LOADS = 5, LINE_SLICES = 32, LINE_WIDTH = 32 };
 enum { LINE_TURNS = LINE_SLICES / (SUM_END_THREADS / LINE_WIDTH) };
-enum { MOST_SUMS = 12, SUMS_ROOM = 32 << 20 };
+enum { MOST_SUMS = 12, SUMS_ROOM = 24 << 20 };
 
 struct sum_table {
     int n, first_block[MOST_SUMS];

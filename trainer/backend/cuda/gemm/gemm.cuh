@@ -30,12 +30,15 @@ bool weights_takes(const fm_gemm *g);
 size_t weights_workspace(const fm_gemm *g);
 void weights(fm_stream *stream, const fm_gemm *g, void *workspace);
 
-/* skinny.cu, bf16: products to and from SKINNY numbers per row, and the weight gradient of SKINNY
- * or twice as many, which needs its workspace. */
+/* skinny.cu, bf16: products to and from SKINNY numbers per row; the weight gradient of SKINNY or
+ * twice as many, which needs its workspace; and the entry few_grad of as many. */
 enum { SKINNY = 4 };
 size_t skinny_weights_workspace(const fm_gemm *g);
 void skinny_weights(fm_stream *stream, const fm_gemm *g, void *workspace);
 void skinny_heads(fm_stream *stream, const fm_gemm *g);
+bool few_grad_takes(const fm_few_grad *a);
+size_t few_grad_skinny_workspace(const fm_few_grad *a);
+void few_grad_skinny(fm_stream *stream, const fm_few_grad *a, void *workspace);
 void skinny_spread(fm_stream *stream, const fm_gemm *g);
 
 /* linear_update.cu and transition.cu, bf16: the entries of these names in one kernel, for the

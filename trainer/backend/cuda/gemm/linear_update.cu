@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(update_shape<N, K>::THREADS, 1)
             box_load(shared_address(space->w + k * N * 64), u.w, at, weights);
     }
     __syncthreads();
-    let_next_begin();
     wait_for_previous();
+    let_next_begin();
     int tile = blockIdx.x + group * gridDim.x;
     if (first) {
         for (int i = 0; i < S::BUFFERS; i++)

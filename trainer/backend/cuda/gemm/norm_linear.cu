@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(norm_linear_shape<C>::THREADS, 1)
         norm_linear_fetch_weights<C>(p, space);
     }
     __syncthreads();
-    let_next_begin();
     wait_for_previous();
+    let_next_begin();
     int tile = blockIdx.x + group * gridDim.x;
     if (is_first) norm_linear_fetch<C>(p, space, group, tile);
     barrier_wait(shared_address(&space->weights), 0);

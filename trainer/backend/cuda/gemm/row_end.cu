@@ -1,9 +1,10 @@
-/* row_end.cu: chooses how linear_update, transition and norm_linear run. In bf16 and for some
- * widths each is one kernel (linear_update.cu, transition.cu, norm_linear.cu), else composed of
- * other entries (../../row_end.h, ../../norm_linear.h). */
+/* row_end.cu: chooses how linear_update, transition, norm_linear and few_grad run. In bf16 and for
+ * some widths each is one kernel (linear_update.cu, transition.cu, norm_linear.cu, skinny.cu), else
+ * composed of other entries (../../row_end.h, ../../norm_linear.h, ../../few_grad.h). */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/table_of.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
+#include "trainer/backend/few_grad.h"
 #include "trainer/backend/norm_linear.h"
 #include "trainer/backend/row_end.h"
 
@@ -66,6 +67,20 @@ void norm_linear(fm_stream *stream, const fm_norm_linear *a, void *workspace) {
     }
 }
 
+template <typename T> size_t few_grad_workspace(const fm_few_grad *a) {
+    size_t bytes = fm_few_grad_composed_workspace(table_of<T>(), a);
+    if (sizeof(T) == 4 || !few_grad_takes(a)) return bytes;
+    return (size_t)max_size((int64_t)bytes, (int64_t)few_grad_skinny_workspace(a));
+}
+
+template <typename T> void few_grad(fm_stream *stream, const fm_few_grad *a, void *workspace) {
+    if (sizeof(T) == 2 && few_grad_takes(a)) {
+        few_grad_skinny(stream, a, workspace);
+    } else {
+        fm_few_grad_composed(table_of<T>(), stream, a, workspace);
+    }
+}
+
 #define INSTANTIATE(T)                                                                             \
     template size_t linear_update_workspace<T>(const fm_linear_update *);                          \
     template void linear_update<T>(fm_stream *, const fm_linear_update *, void *);                 \
@@ -76,7 +91,9 @@ void norm_linear(fm_stream *stream, const fm_norm_linear *a, void *workspace) {
     template void transition_grad<T>(fm_stream *, const fm_transition *,                           \
                                      const fm_transition_grad *, void *);                          \
     template size_t norm_linear_workspace<T>(const fm_norm_linear *);                              \
-    template void norm_linear<T>(fm_stream *, const fm_norm_linear *, void *);
+    template void norm_linear<T>(fm_stream *, const fm_norm_linear *, void *);                     \
+    template size_t few_grad_workspace<T>(const fm_few_grad *);                                    \
+    template void few_grad<T>(fm_stream *, const fm_few_grad *, void *);
 INSTANTIATE(float)
 INSTANTIATE(tf32)
 INSTANTIATE(bf16)

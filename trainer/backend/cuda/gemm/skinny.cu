@@ -4,8 +4,11 @@
  *
  *     heads        C[m, 4] = A[m, k] B[4, k]^T        lanes share a row, W is in registers
  *     spread       C[m, n] (+)= A[m, 4] B[4, n]       a thread makes eight columns
- *     weights      C[m, n] (+)= A[k, m]^T B[k, n]     m 4 or 8: a thread sums m times eight columns
- *                                                     over rows of its block, in f32 */
+ *     few grad     C[m, n] (+)= A[k, m]^T B[k, n]     m 4 or 8: a thread sums m times eight columns
+ *                                                     over rows of its block, in f32; on request it
+ *                                                     also makes the eight columns of A W */
+#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/keep.cuh"
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 
@@ -88,38 +91,80 @@ __global__ void __launch_bounds__(SKINNY_THREADS) spread_kernel(fm_gemm g, int l
     }
 }
 
-/* -- the weight gradient */
+/* -- the weight gradient, and both gradients */
 
-/* Sums over the block's rows to partial [blocks, M, n]. LANES lanes share a row. The sums of the
- * warps meet in shared memory, at most 35 KB of it, and are added in order. */
+/* dy [rows, M] and x [rows, n] of a linear layer with M outputs. With SPREADS the kernel also makes
+ * dx (+)= dy W, which it has dy for already. */
+struct few_call {
+    const bf16 *dy, *x, *w;
+    bf16 *dx;
+    fm_beta beta; /* of dx */
+    int64_t lddy, ldx, rows;
+};
+
+/* dx of one row: eight columns. W is read again from shared memory for each row, because the sums
+ * need the registers. */
 template <int M, int LANES>
-__global__ void __launch_bounds__(SKINNY_THREADS, 2)
-    skinny_weights_kernel(fm_gemm g, float *partial) {
+__device__ inline void put_spread(const few_call &f, int64_t row, int lane, const pack<bf16, M> &dy,
+                                  uint32_t w, const pack<bf16, 8> &old) {
+    float to[8] = {};
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        raw<bf16, 8> line;
+        uint32_t at = w + (uint32_t)(m * LANES + lane) * sizeof line;
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(line.word.x), "=r"(line.word.y), "=r"(line.word.z), "=r"(line.word.w)
+                     : "r"(at));
+#pragma unroll
+        for (int c = 0; c < 8; c++)
+            to[c] += get(dy.at[m]) * line.at(c);
+    }
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+        to[c] += f.beta == FM_ADD ? get(old.at[c]) : 0;
+    store<bf16, 8>(f.dx + row * f.ldx + lane * 8, to);
+}
+
+/* Sums dy^T x over the block's rows to partial [blocks, M, n]. LANES lanes share a row. The sums of
+ * the warps meet in shared memory, at most 35 KB of it, and are added in order. */
+template <int M, int LANES, bool SPREADS>
+__global__ void __launch_bounds__(SKINNY_THREADS, 2) few_grad_kernel(few_call f, float *partial) {
     constexpr int N = LANES * 8, ROWS = SKINNY_THREADS / LANES, WARPS = SKINNY_THREADS / 32;
     constexpr int BATCH = M == SKINNY ? SKINNY_BATCH : SKINNY_BATCH / 2; /* registers are short */
     constexpr int SLOTS = LANES == 32 ? WARPS / 2 : WARPS;
     __shared__ float total[SLOTS][M * 8][LANES + 1]; /* no bank conflicts either way */
-    int lane = threadIdx.x % LANES, step = (int)gridDim.x * ROWS;
-    const bf16 *a = (const bf16 *)g.a, *b = (const bf16 *)g.b + lane * 8;
+    int lane = threadIdx.x % LANES, step = (int)gridDim.x * ROWS, rows = (int)f.rows;
     float sum[M][8] = {};
-    for (int first = blockIdx.x * ROWS + threadIdx.x / LANES; first < g.k; first += step * BATCH) {
-        pack<bf16, 8> x[BATCH];
-        pack<bf16, M> y[BATCH];
+    __shared__ uint4 weights[SPREADS ? M * LANES : 1];
+    uint32_t w = shared_address(weights);
+    for (int i = threadIdx.x; SPREADS && i < M * LANES; i += SKINNY_THREADS)
+        weights[i] = ((const uint4 *)f.w)[i];
+    __syncthreads();
+    wait_for_previous();
+    for (int first = blockIdx.x * ROWS + threadIdx.x / LANES; first < rows; first += step * BATCH) {
+        pack<bf16, 8> x[BATCH], old[BATCH];
+        pack<bf16, M> dy[BATCH];
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
             int64_t row = first + (int64_t)i * step;
-            x[i] = {}, y[i] = {};
-            if (row >= g.k) continue;
-            x[i] = *(const pack<bf16, 8> *)(b + row * g.ldb);
-            y[i] = *(const pack<bf16, M> *)(a + row * g.lda);
+            x[i] = {}, dy[i] = {}, old[i] = {};
+            if (row >= rows) continue;
+            x[i] = *(const pack<bf16, 8> *)(f.x + row * f.ldx + lane * 8);
+            dy[i] = *(const pack<bf16, M> *)(f.dy + row * f.lddy);
+            if (SPREADS && f.beta == FM_ADD) {
+                old[i] = *(const pack<bf16, 8> *)(f.dx + row * f.ldx + lane * 8);
+            }
         }
 #pragma unroll
-        for (int i = 0; i < BATCH; i++)
+        for (int i = 0; i < BATCH; i++) {
+            int64_t row = first + (int64_t)i * step;
 #pragma unroll
             for (int m = 0; m < M; m++)
 #pragma unroll
                 for (int c = 0; c < 8; c++)
-                    sum[m][c] += get(y[i].at[m]) * get(x[i].at[c]);
+                    sum[m][c] += get(dy[i].at[m]) * get(x[i].at[c]);
+            if (SPREADS && row < rows) put_spread<M, LANES>(f, row, lane, dy[i], w, old[i]);
+        }
     }
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -165,37 +210,73 @@ void skinny_heads(fm_stream *stream, const fm_gemm *g) {
     FM_LAUNCHED();
 }
 
-static int64_t weights_blocks(const fm_gemm *g) {
-    int64_t rows = SKINNY_THREADS / (g->n / 8);
-    return min_size(n_multiprocessor() * 2, divide_up(g->k, rows * SKINNY_BATCH));
+static int64_t few_blocks(int64_t rows, int64_t n) {
+    return min_size(n_multiprocessor() * 2,
+                    divide_up(rows, SKINNY_THREADS / (n / 8) * SKINNY_BATCH));
 }
 
-size_t skinny_weights_workspace(const fm_gemm *g) {
-    return (size_t)(weights_blocks(g) * g->m * g->n) * sizeof(float);
+static size_t few_bytes(int64_t rows, int64_t m, int64_t n) {
+    return (size_t)(few_blocks(rows, n) * m * n) * sizeof(float);
 }
 
-template <int M>
-static void skinny_weights_of(fm_stream *stream, const fm_gemm *g, float *partial) {
-    auto kernel = g->n == 64    ? skinny_weights_kernel<M, 8>
-                  : g->n == 128 ? skinny_weights_kernel<M, 16>
-                                : skinny_weights_kernel<M, 32>;
-    kernel<<<(unsigned)weights_blocks(g), SKINNY_THREADS, 0, queue(stream)>>>(*g, partial);
+template <int M, bool SPREADS>
+static void few_of(fm_stream *stream, const few_call &f, int64_t n, float *partial) {
+    auto kernel = n == 64    ? few_grad_kernel<M, 8, SPREADS>
+                  : n == 128 ? few_grad_kernel<M, 16, SPREADS>
+                             : few_grad_kernel<M, 32, SPREADS>;
+    launch_after(stream, kernel, (unsigned)few_blocks(f.rows, n), SKINNY_THREADS, 0, true, f,
+                 partial);
     FM_LAUNCHED();
 }
 
-void skinny_weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
-    int64_t n = g->m * g->n;
+/* dw [m, n], and dx where f has it. */
+static void few(fm_stream *stream, const few_call &f, int64_t m, int64_t n, fm_out dw,
+                void *workspace) {
     partial_sums sums =
-        sums_of(NULL, weights_blocks(g), n, n, (float *)g->c, g->beta != 0 ? FM_ADD : FM_WRITE);
-    float *partial = sums_place(stream, sums, skinny_weights_workspace(g), workspace);
-    assert(g->ldc == g->n);
-    if (g->m == SKINNY) {
-        skinny_weights_of<SKINNY>(stream, g, partial);
+        sums_of(NULL, few_blocks(f.rows, n), m * n, m * n, (float *)dw.data, dw.beta);
+    float *partial = sums_place(stream, sums, few_bytes(f.rows, m, n), workspace);
+    if (m == SKINNY) {
+        (f.dx ? few_of<SKINNY, true> : few_of<SKINNY, false>)(stream, f, n, partial);
     } else {
-        skinny_weights_of<2 * SKINNY>(stream, g, partial);
+        (f.dx ? few_of<2 * SKINNY, true> : few_of<2 * SKINNY, false>)(stream, f, n, partial);
     }
     sums.partial = partial;
     end_sums(stream, sums);
+}
+
+size_t skinny_weights_workspace(const fm_gemm *g) {
+    return few_bytes(g->k, g->m, g->n);
+}
+
+void skinny_weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
+    few_call f = {
+        (const bf16 *)g->a, (const bf16 *)g->b, NULL, NULL, FM_WRITE, g->lda, g->ldb, g->k};
+    assert(g->ldc == g->n);
+    few(stream, f, g->m, g->n, {g->c, g->beta != 0 ? FM_ADD : FM_WRITE}, workspace);
+}
+
+bool few_grad_takes(const fm_few_grad *a) {
+    enum { FEWEST_ROWS = 4096 };
+    return (a->c_out == SKINNY || a->c_out == 2 * SKINNY) &&
+           (a->c_in == 64 || a->c_in == 128 || a->c_in == 256) && a->rows >= FEWEST_ROWS &&
+           a->rows < INT32_MAX / 2 && is_aligned(a->x) && is_aligned(a->w) && is_aligned(a->dy) &&
+           is_aligned(a->dx.data);
+}
+
+size_t few_grad_skinny_workspace(const fm_few_grad *a) {
+    return few_bytes(a->rows, a->c_out, a->c_in);
+}
+
+void few_grad_skinny(fm_stream *stream, const fm_few_grad *a, void *workspace) {
+    few_call f = {(const bf16 *)a->dy,
+                  (const bf16 *)a->x,
+                  (const bf16 *)a->w,
+                  (bf16 *)a->dx.data,
+                  a->dx.beta,
+                  a->c_out,
+                  a->c_in,
+                  a->rows};
+    few(stream, f, a->c_out, a->c_in, a->dw, workspace);
 }
 
 void skinny_spread(fm_stream *stream, const fm_gemm *g) {

@@ -230,8 +230,8 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
         barriers_publish();
     }
     __syncthreads();
-    let_next_begin();
     wait_for_previous();
+    let_next_begin();
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
         if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C>(t, space);

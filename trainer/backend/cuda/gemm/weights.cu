@@ -148,8 +148,8 @@ __global__ void __launch_bounds__(GROUPS *GROUP_THREADS + 32, 1)
         space->ones[i] = __float2bfloat16_rn(i < 64); /* one line, which looks the same swizzled */
     tiles_publish();
     __syncthreads();
-    let_next_begin();
     wait_for_previous();
+    let_next_begin();
     int tile = blockIdx.x % w.tiles, end = (tile % w.row_tiles + 1) * GROUPS * 64;
     if (threadIdx.x >= THREADS) {
         if (threadIdx.x == THREADS) weights_fetch<GROUPS, N>(w, space);

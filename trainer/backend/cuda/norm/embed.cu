@@ -189,28 +189,65 @@ void outer_sum(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int64_t l
     run(stream, n_i, n_j, c, lda, ldb, (const T *)a, (const T *)b, z);
 }
 
+/* Sums of dz [n_i, n_j, c] over j (da) and over i (db). A block makes one row of da or of db: its
+ * threads take packs of V channels and slices of the rows that are summed, four in flight, and the
+ * slices are added in order. */
+enum { OUTER_SUM_THREADS = 256, OUTER_SUM_BATCH = 4 };
+
+template <typename T, int V>
+__global__ void __launch_bounds__(OUTER_SUM_THREADS)
+    outer_sum_grad_kernel(int64_t n_i, int64_t n_j, int64_t c, int64_t lda, int64_t ldb,
+                          const T *dz, fm_out da, fm_out db) {
+    __shared__ double parts[OUTER_SUM_THREADS * V];
+    int64_t blocks = da.data ? n_i : 0;
+    bool is_a = blockIdx.x < blocks;
+    int64_t row = is_a ? blockIdx.x : blockIdx.x - blocks, count = is_a ? n_j : n_i;
+    const T *from = dz + (is_a ? row * n_j : row) * c;
+    int64_t step = is_a ? c : n_j * c;
+    fm_out out = is_a ? da : db;
+    T *to = (T *)out.data + row * (is_a ? lda : ldb);
+    int packs = (int)min_size(c / V, OUTER_SUM_THREADS), slices = OUTER_SUM_THREADS / packs;
+    int slice = threadIdx.x / packs, at = threadIdx.x % packs * V;
+    for (int64_t first = 0; first < c; first += packs * V) {
+        double total[V] = {};
+        bool is_there = slice < slices && first + at < c;
+        for (int64_t r = slice; is_there && r < count; r += OUTER_SUM_BATCH * slices) {
+            pack<T, V> x[OUTER_SUM_BATCH] = {};
+#pragma unroll
+            for (int k = 0; k < OUTER_SUM_BATCH; k++)
+                if (r + k * slices < count) {
+                    x[k] = *(const pack<T, V> *)(from + (r + k * slices) * step + first + at);
+                }
+#pragma unroll
+            for (int k = 0; k < OUTER_SUM_BATCH; k++)
+#pragma unroll
+                for (int v = 0; v < V; v++)
+                    total[v] += (double)get(x[k].at[v]);
+        }
+#pragma unroll
+        for (int v = 0; v < V; v++)
+            parts[threadIdx.x * V + v] = total[v];
+        __syncthreads();
+        for (int i = threadIdx.x; i < packs * V && first + i < c; i += OUTER_SUM_THREADS) {
+            double sum = 0;
+            for (int k = 0; k < slices; k++)
+                sum += parts[k * packs * V + i];
+            put(to + first + i, out.beta, (float)sum);
+        }
+        __syncthreads();
+    }
+}
+
 template <typename T>
 void outer_sum_grad(fm_stream *stream, int64_t n_i, int64_t n_j, int64_t c, int64_t lda,
                     int64_t ldb, const void *dz, fm_out da, fm_out db) {
-    const T *up = (const T *)dz;
-    if (da.data) {
-        each(stream, n_i * c, [=] __device__(int64_t at) {
-            int64_t i = at / c, k = at % c;
-            double total = 0;
-            for (int64_t j = 0; j < n_j; j++)
-                total += (double)get(up[(i * n_j + j) * c + k]);
-            put((T *)da.data + i * lda + k, da.beta, (float)total);
-        });
-    }
-    if (db.data) {
-        each(stream, n_j * c, [=] __device__(int64_t at) {
-            int64_t j = at / c, k = at % c;
-            double total = 0;
-            for (int64_t i = 0; i < n_i; i++)
-                total += (double)get(up[(i * n_j + j) * c + k]);
-            put((T *)db.data + j * ldb + k, db.beta, (float)total);
-        });
-    }
+    int64_t blocks = (da.data ? n_i : 0) + (db.data ? n_j : 0);
+    if (blocks == 0 || c == 0) return;
+    auto kernel = is_whole<T>(c) && is_aligned(dz) ? outer_sum_grad_kernel<T, vector_of<T>()>
+                                                   : outer_sum_grad_kernel<T, 1>;
+    kernel<<<(unsigned)blocks, OUTER_SUM_THREADS, 0, queue(stream)>>>(n_i, n_j, c, lda, ldb,
+                                                                      (const T *)dz, da, db);
+    FM_LAUNCHED();
 }
 
 __device__ inline float squash_deletion(float count) {

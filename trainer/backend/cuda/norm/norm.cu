@@ -7,6 +7,7 @@
  * Backward has one block per multiprocessor, which walks over its rows and loads the next ones
  * while it computes. Each lane sums dgamma and dbeta of its channels. The sums of a block's warps
  * are added in order, and sums.cu adds the sums of the blocks in order. */
+#include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/norm/norm.cuh"
 #include "trainer/backend/cuda/norm/norm_row.cuh"
@@ -19,6 +20,7 @@ enum { NORM_SLICES = 32 };
 
 template <typename T, typename S>
 __global__ void __launch_bounds__(NORM_THREADS) layernorm_kernel(fm_layernorm a, keep_runs k) {
+    wait_for_previous();
     uint32_t group = first_group<S>(NORM_WARPS);
     keep_run run = {};
     if (group < k.runs) run = keep_run_at(k, group, S::ROWS);
@@ -57,6 +59,7 @@ __device__ inline uint32_t lane_bits(const fm_dropout &d, const keep_runs &k, co
 template <typename T, typename S>
 __global__ void __launch_bounds__(NORM_THREADS)
     update_norm_kernel(fm_update_norm a, keep_runs k, const T *residual, const T *x, T *y, T *n) {
+    wait_for_previous();
     const fm_dropout &d = a.dropout;
     uint32_t group = first_group<S>(NORM_WARPS);
     keep_run run = {};
@@ -190,6 +193,7 @@ __device__ inline lane_row<T, S> add_old(const grad_rows<T, S> &rows, int t, flo
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
     layernorm_grad_kernel(fm_layernorm_grad a, keep_runs k, float *partial) {
+    wait_for_previous();
     lane_row<T, S> gamma = read_weights<T, S>(a.gamma, a.c, 1);
     lane_sums<S> sums = {};
     uint32_t stride = gridDim.x * S::GRAD_WARPS * S::GROUPS, group = first_group<S>(S::GRAD_WARPS);
@@ -211,13 +215,14 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
         }
         rows = S::IS_ANY ? fetch<T, S>(a, k, group) : next;
     }
-    cudaTriggerProgrammaticLaunchCompletion();
+    let_next_begin();
     if (partial) leave_sums<S>(sums, a.c, partial);
 }
 
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
     update_norm_grad_kernel(fm_update_norm a, fm_update_norm_grad g, keep_runs k, float *partial) {
+    wait_for_previous();
     const fm_dropout &d = a.dropout;
     lane_row<T, S> gamma = read_row<T, S>((const T *)a.gamma, d.c);
     lane_sums<S> sums = {};
@@ -248,7 +253,7 @@ __global__ void __launch_bounds__(S::GRAD_WARPS * 32, 1)
         }
         rows = S::IS_ANY ? fetch<T, S>(norm, k, group) : next;
     }
-    cudaTriggerProgrammaticLaunchCompletion();
+    let_next_begin();
     if (partial) leave_sums<S>(sums, d.c, partial);
 }
 
@@ -287,7 +292,7 @@ template <typename T> void layernorm(fm_stream *stream, const fm_layernorm *a) {
     with_shape<T, true>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::ROWS);
-        layernorm_kernel<T, S><<<blocks_of<S>(k), NORM_THREADS, 0, queue(stream)>>>(*a, k);
+        launch_after(stream, layernorm_kernel<T, S>, blocks_of<S>(k), NORM_THREADS, 0, true, *a, k);
         FM_LAUNCHED();
     });
 }
@@ -306,8 +311,8 @@ void layernorm_grad(fm_stream *stream, const fm_layernorm_grad *a, void *workspa
         size_t bytes = layernorm_grad_workspace(a->rows, a->c);
         float *partial = has_sums ? sums_place(stream, sums, bytes, workspace) : NULL;
         if (blocks > 0) {
-            layernorm_grad_kernel<T, S>
-                <<<blocks, S::GRAD_WARPS * 32, 0, queue(stream)>>>(*a, k, partial);
+            launch_after(stream, layernorm_grad_kernel<T, S>, blocks, S::GRAD_WARPS * 32, 0, true,
+                         *a, k, partial);
             FM_LAUNCHED();
         }
         sums.partial = partial;
@@ -324,8 +329,8 @@ void update_norm(fm_stream *stream, const fm_update_norm *a, const void *residua
         typedef decltype(shape) S;
         keep_runs k = keep_runs_of(a->dropout, S::ROWS);
         if (k.lines * k.runs == 0) return;
-        update_norm_kernel<T, S><<<blocks_of<S>(k), NORM_THREADS, 0, queue(stream)>>>(
-            *a, k, (const T *)residual, (const T *)x, (T *)y, (T *)n);
+        launch_after(stream, update_norm_kernel<T, S>, blocks_of<S>(k), NORM_THREADS, 0, true, *a,
+                     k, (const T *)residual, (const T *)x, (T *)y, (T *)n);
         FM_LAUNCHED();
     });
 }
@@ -344,8 +349,8 @@ void update_norm_grad(fm_stream *stream, const fm_update_norm *a, const fm_updat
         size_t bytes = layernorm_grad_workspace(0, a->dropout.c);
         float *partial = has_sums ? sums_place(stream, sums, bytes, workspace) : NULL;
         if (blocks > 0) {
-            update_norm_grad_kernel<T, S>
-                <<<blocks, S::GRAD_WARPS * 32, 0, queue(stream)>>>(*a, *g, k, partial);
+            launch_after(stream, update_norm_grad_kernel<T, S>, blocks, S::GRAD_WARPS * 32, 0, true,
+                         *a, *g, k, partial);
             FM_LAUNCHED();
         }
         sums.partial = partial;

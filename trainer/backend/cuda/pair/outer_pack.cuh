@@ -13,6 +13,7 @@
 #ifndef FM_BACKEND_CUDA_OUTER_PACK_CUH
 #define FM_BACKEND_CUDA_OUTER_PACK_CUH
 
+#include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/mma.cuh"
 
 namespace fm_cuda {
@@ -28,9 +29,17 @@ struct pack_job {
     bf16 *to;
 };
 
+/* norm[i, j] = sum_s mask_a[s, i] mask_b[s, j]; its readers add eps. */
+struct norm_job {
+    const bf16 *mask_a, *mask_b; /* [n_seq, n_i], [n_seq, n_j] */
+    int n_i, n_j, n_seq;
+    float *norm;
+};
+
 struct pack_jobs {
     pack_job at[PACK_JOBS];
-    int first_block[PACK_JOBS + 1]; /* the first block of each job; last, the number of blocks */
+    norm_job norm;
+    int first_block[PACK_JOBS + 1]; /* the first block of each job; last, that of the norm */
 };
 
 /* Where the transposing tile stores element (s, row). Chunks are swizzled, so that neither
@@ -99,16 +108,59 @@ __device__ inline void pack_block(bf16 *tile, const pack_job &job, int block) {
     }
 }
 
+enum { NORM_SIDE = 32, NORM_ROWS = 64 };
+
+/* One block makes the norm of NORM_SIDE by NORM_SIDE pairs, four for each thread. Sums of 0 and 1
+ * are exact. */
+__device__ inline void norm_block(bf16 *space, const norm_job &job, int block) {
+    bf16(*tile)[2 * NORM_SIDE] = (bf16(*)[2 * NORM_SIDE]) space; /* of mask_a, then of mask_b */
+    int across = (job.n_j + NORM_SIDE - 1) / NORM_SIDE;
+    int i0 = block / across * NORM_SIDE, j0 = block % across * NORM_SIDE;
+    int x = threadIdx.x % NORM_SIDE, y = threadIdx.x / NORM_SIDE;
+    float sum[4] = {};
+    for (int first = 0; first < job.n_seq; first += NORM_ROWS) {
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < NORM_ROWS * 2 * NORM_SIDE / PACK_THREADS; k++) {
+            int item = k * PACK_THREADS + threadIdx.x, column = item % (2 * NORM_SIDE);
+            int s = first + item / (2 * NORM_SIDE), at = column % NORM_SIDE;
+            bool is_a = column < NORM_SIDE;
+            const bf16 *mask = is_a ? job.mask_a : job.mask_b;
+            int residue = (is_a ? i0 : j0) + at, n = is_a ? job.n_i : job.n_j;
+            bool is_there = s < job.n_seq && residue < n;
+            tile[item / (2 * NORM_SIDE)][column] =
+                is_there ? mask[(int64_t)s * n + residue] : to<bf16>(0);
+        }
+        __syncthreads();
+#pragma unroll 8
+        for (int s = 0; s < NORM_ROWS; s++)
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                sum[k] += get(tile[s][y + 8 * k]) * get(tile[s][NORM_SIDE + x]);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        int i = i0 + y + 8 * k, j = j0 + x;
+        if (i < job.n_i && j < job.n_j) job.norm[(int64_t)i * job.n_j + j] = sum[k];
+    }
+}
+
 static __global__ void __launch_bounds__(PACK_THREADS)
     outer_pack_all(const __grid_constant__ pack_jobs jobs) {
+    wait_for_previous();
     __shared__ alignas(16) bf16 space[PANEL * (PANEL + 8)];
+    static_assert(sizeof space >= NORM_ROWS * 2 * NORM_SIDE * sizeof(bf16));
     int block = (int)blockIdx.x, job = 0;
+    if (block >= jobs.first_block[PACK_JOBS]) {
+        norm_block(space, jobs.norm, block - jobs.first_block[PACK_JOBS]);
+        return;
+    }
     while (block >= jobs.first_block[job + 1])
         job++;
     pack_block(space, jobs.at[job], block - jobs.first_block[job]);
 }
 
-/* Runs all jobs that have a destination. */
+/* Runs all jobs that have a destination, and makes the norm. */
 inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
     int blocks = 0;
     for (int k = 0; k < PACK_JOBS; k++) {
@@ -116,7 +168,8 @@ inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
         if (jobs->at[k].to) blocks += (jobs->at[k].residues + 1) / 2 * jobs->at[k].tiles;
     }
     jobs->first_block[PACK_JOBS] = blocks;
-    outer_pack_all<<<(unsigned)blocks, PACK_THREADS, 0, queue(stream)>>>(*jobs);
+    blocks += (int)(divide_up(jobs->norm.n_i, NORM_SIDE) * divide_up(jobs->norm.n_j, NORM_SIDE));
+    launch_after(stream, outer_pack_all, (unsigned)blocks, PACK_THREADS, 0, true, *jobs);
     FM_LAUNCHED();
 }
 
@@ -160,6 +213,7 @@ __device__ inline void dz_store(const dz_pack &p, int i, int block_j, int row, i
 }
 
 static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) {
+    wait_for_previous();
     __shared__ float space[16][DZ_C + 4];
     int blocks_j = (p.n_j + PANEL - 1) / PANEL;
     int block_j = (int)blockIdx.x % blocks_j, i0 = (int)blockIdx.x / blocks_j * DZ_ROWS;
@@ -212,6 +266,7 @@ struct unpack_job {
 static __global__ void __launch_bounds__(PACK_THREADS)
     outer_unpack_all(const __grid_constant__ unpack_job first,
                      const __grid_constant__ unpack_job second, int blocks) {
+    wait_for_previous();
     __shared__ float tile[PANEL_C][PANEL_C + 1];
     bool is_first = (int)blockIdx.x < blocks;
     const unpack_job &job = is_first ? first : second;

@@ -148,6 +148,7 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     int first = p.first_tile + (int)((int64_t)p.tiles * split / p.splits);
     int end = p.first_tile + (int)((int64_t)p.tiles * (split + 1) / p.splits);
     __syncthreads();
+    wait_for_previous();
     if (threadIdx.x >= CONSUMERS) {
         registers_give<PRODUCER_REGISTERS>();
         if (threadIdx.x == CONSUMERS) panels_produce<Q>(p, group, first, end, b, ring, barriers);
@@ -182,8 +183,8 @@ template <bool GRADIENT, int Q> static void panels_run(fm_stream *stream, panels
     int bytes = panels_bytes<Q>(p->steps);
     FM_CUDA(cudaFuncSetAttribute(mma_panels<GRADIENT, Q>,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    mma_panels<GRADIENT, Q>
-        <<<(unsigned)(p->groups * p->splits), CHAIN_THREADS, (size_t)bytes, queue(stream)>>>(*p);
+    launch_after(stream, mma_panels<GRADIENT, Q>, (unsigned)(p->groups * p->splits), CHAIN_THREADS,
+                 (size_t)bytes, true, *p);
     FM_LAUNCHED();
 }
 

@@ -231,6 +231,8 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     chain_place at = chain_place_of(p, (int)blockIdx.x - (is_first ? 0 : args.first_blocks));
     if (FORWARD && threadIdx.x < OUTER_Z) bias[threadIdx.x] = get(args.bias[threadIdx.x]);
     __syncthreads();
+    wait_for_previous();
+    let_next_begin();
     if (threadIdx.x >= CONSUMERS) {
         registers_give<PRODUCER_REGISTERS>();
         if (threadIdx.x > CONSUMERS) return;
@@ -263,7 +265,7 @@ template <bool FORWARD> static void chain_launch(fm_stream *stream, const chain_
     int blocks = chain_blocks(&args->at[0]) + (FORWARD ? 0 : chain_blocks(&args->at[1]));
     FM_CUDA(cudaFuncSetAttribute(mma_chain<FORWARD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)bytes));
-    mma_chain<FORWARD><<<(unsigned)blocks, CHAIN_THREADS, bytes, queue(stream)>>>(*args);
+    launch_after(stream, mma_chain<FORWARD>, (unsigned)blocks, CHAIN_THREADS, bytes, true, *args);
     FM_LAUNCHED();
 }
 
@@ -377,14 +379,13 @@ static pack_job pack_of_w(const fm_outer *o, bool is_transposed, bf16 *to) {
     return {(const bf16 *)o->w, NULL, {square, first, second}, OUTER_C, OUTER_Z, 2, false, to};
 }
 
-/* norm[i, j] = sum_s mask_a[s, i] mask_b[s, j]; its readers add eps. */
-static void find_norm(fm_stream *stream, const fm_outer *o, float *norm) {
-    fm_gemm g = {};
-    g.m = o->n_i, g.n = o->n_j, g.k = o->n_seq, g.batch = 1;
-    g.trans_a = true, g.alpha = 1;
-    g.a = o->mask_a, g.lda = o->n_i, g.b = o->mask_b, g.ldb = o->n_j;
-    g.c = norm, g.ldc = o->n_j, g.c_is_acc = true;
-    gemm<bf16>(stream, &g, NULL);
+static norm_job norm_of(const fm_outer *o, float *norm) {
+    return {(const bf16 *)o->mask_a,
+            (const bf16 *)o->mask_b,
+            (int)o->n_i,
+            (int)o->n_j,
+            (int)o->n_seq,
+            norm};
 }
 
 void outer_chain(fm_stream *stream, const fm_outer *o, void *workspace) {
@@ -394,8 +395,8 @@ void outer_chain(fm_stream *stream, const fm_outer *o, void *workspace) {
     jobs.at[0] = pack_of(o, true, true, space.a);
     jobs.at[1] = pack_of(o, false, false, space.b);
     jobs.at[2] = pack_of_w(o, false, space.w);
+    jobs.norm = norm_of(o, space.norm);
     outer_pack_run(stream, &jobs);
-    find_norm(stream, o, space.norm);
     chain_args args = {};
     args.at[0] = {space.a,
                   space.b,
@@ -445,7 +446,7 @@ static void gradients_of_operands(fm_stream *stream, const fm_outer *o, const fm
     int across = (int)divide_up(o->n_seq, PANEL_C);
     int first = grad->da.data ? across * (int)o->n_i : 0;
     int blocks = first + (grad->db.data ? across * (int)o->n_j : 0);
-    outer_unpack_all<<<(unsigned)blocks, PACK_THREADS, 0, queue(stream)>>>(da, db, first);
+    launch_after(stream, outer_unpack_all, (unsigned)blocks, PACK_THREADS, 0, true, da, db, first);
     FM_LAUNCHED();
 }
 
@@ -493,7 +494,7 @@ static void pack_dz(fm_stream *stream, const fm_outer *o, const fm_outer_grad *g
     if (grad->dbias.data) {
         call.sums = sums_place(stream, sums, (size_t)blocks * DZ_C * sizeof(float), dz.sums);
     }
-    outer_pack_dz<<<(unsigned)blocks, PACK_THREADS, 0, queue(stream)>>>(call);
+    launch_after(stream, outer_pack_dz, (unsigned)blocks, PACK_THREADS, 0, true, call);
     FM_LAUNCHED();
     sums.partial = call.sums;
     if (grad->dbias.data) end_sums(stream, sums);
@@ -508,8 +509,8 @@ void outer_chain_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad 
     jobs.at[1] = pack_of(o, false, false, space.b);
     jobs.at[2] = pack_of_w(o, false, space.w);
     jobs.at[3] = pack_of_w(o, true, space.w_transposed);
+    jobs.norm = norm_of(o, space.norm);
     outer_pack_run(stream, &jobs);
-    find_norm(stream, o, space.norm);
     pack_dz(stream, o, grad,
             {(const bf16 *)grad->dz, space.norm, (float)o->eps, (int)o->n_i, (int)o->n_j,
              space.dz_by_i, space.dz_by_j, NULL, space.sums});
@@ -538,8 +539,8 @@ void outer_panels_make(fm_stream *stream, const fm_outer *o, const fm_outer_grad
     jobs.at[0] = pack_of_w(o, false, tiles->w);
     jobs.at[1] = pack_of(o, true, false, tiles->a);
     jobs.at[2] = pack_of(o, false, false, tiles->b);
+    jobs.norm = norm_of(o, tiles->norm);
     outer_pack_run(stream, &jobs);
-    find_norm(stream, o, tiles->norm);
     pack_dz(stream, o, grad,
             {(const bf16 *)grad->dz, tiles->norm, (float)o->eps, (int)o->n_i, (int)o->n_j,
              tiles->dz, NULL, tiles->a ? NULL : dz, tiles->sums});

@@ -160,14 +160,14 @@ __global__ void __launch_bounds__(FRONT_THREADS, 1) wgmma_triangle_front(const f
     int group = threadIdx.x / GROUP_THREADS;
     bf16 *tile = space->z + group * GROUP_ROWS * C;
     int64_t step = (int64_t)gridDim.x * FRONT_ROWS, at = (int64_t)blockIdx.x * FRONT_ROWS;
-    wait_for_previous();
     const floats_load<2 * C, FRONT_THREADS> norm(f.norm);
     const floats_load<4 * C, FRONT_THREADS> bias(f.bias);
-    uint32_t z[2][C / 8];
-    front_load<C>(f, z, at + group * GROUP_ROWS);
     paired_load<C>(space->projections, f.projections);
     copies_commit();
     bias.store(space->bias), norm.store(space->norm);
+    wait_for_previous();
+    uint32_t z[2][C / 8];
+    front_load<C>(f, z, at + group * GROUP_ROWS);
     if (f.keep) draw_dropout(f);
     copies_wait<0>();
     tiles_publish();
@@ -329,6 +329,7 @@ __global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const bac
     copies_wait<0>();
     tiles_publish();
     __syncthreads();
+    let_next_begin();
     for (int side = 0; at < k.rows; at += step, side ^= 1) {
         copies_wait<0>();
         group_barrier();

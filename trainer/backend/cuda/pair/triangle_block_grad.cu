@@ -543,8 +543,8 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
     tiles_load<C, 0, 5>(space->projections, f.projections);
     tiles_publish();
     norm.store(space->norm), bias.store(space->bias);
-    let_next_begin();
     wait_for_previous();
+    let_next_begin();
     for (int unit = 0; unit < 2; unit++) {
         if (at < f.rows) {
             unit_load(f, space->units[warp][unit], unit, at);

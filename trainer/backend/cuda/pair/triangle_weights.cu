@@ -144,8 +144,8 @@ __global__ void __launch_bounds__(2 * C + 32, 1)
     }
     tiles_publish();
     __syncthreads();
-    let_next_begin();
     wait_for_previous();
+    let_next_begin();
     if (threadIdx.x >= 2 * C) {
         if (threadIdx.x == 2 * C) product_fetch<C>(p, space);
     } else if (is_out) {
@@ -183,8 +183,8 @@ __global__ void __launch_bounds__(PARTS *PACKS<C>) triangle_parameters(const wei
     __shared__ float4 parts[PARTS][PACKS<C>];
     int row = blockIdx.x * LINES, part = threadIdx.x / PACKS<C>, pack = threadIdx.x % PACKS<C>;
     bool is_out = row >= 5 * C;
-    let_next_begin();
     wait_for_previous();
+    let_next_begin();
     const float4 *from = (const float4 *)(w.sums + row * LD) + pack;
     float4 x[PART], total = make_float4(0, 0, 0, 0);
 #pragma unroll

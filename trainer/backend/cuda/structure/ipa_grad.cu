@@ -129,18 +129,33 @@ __device__ inline float warp_sum_16(float *x) {
     return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
 }
 
+/* A lane's channels of one pair: of z, and of dz where it is added to. */
+struct ipa_pair_row {
+    float z[PAIR_LANE], old[PAIR_LANE];
+};
+
+template <typename T>
+__device__ inline ipa_pair_row ipa_pair_load(const fm_ipa &a, int64_t first_channel, const T *z,
+                                             const T *dz, fm_beta beta) {
+    ipa_pair_row row = {};
+#pragma unroll
+    for (int m = 0; m < PAIR_LANE; m++) {
+        int64_t channel = first_channel + threadIdx.x % 32 + 32 * m;
+        if (channel >= a.c_z) continue;
+        row.z[m] = get(z[channel]);
+        if (dz && beta == FM_ADD) row.old[m] = get(dz[channel]);
+    }
+    return row;
+}
+
 /* One key: dweight[h] += <dpair[h], z>, and the share of these heads in dz. */
 template <typename T>
 __device__ inline void ipa_pair_key(const fm_ipa &a, const float (*dpair)[PAIR_LANE],
-                                    int64_t first_head, int64_t first_channel, const T *z,
-                                    const float *weight, float *dweight, T *dz, fm_beta beta) {
+                                    int64_t first_head, int64_t first_channel,
+                                    const ipa_pair_row &row, const float *weight, float *dweight,
+                                    T *dz) {
     int lane = threadIdx.x % 32;
-    float x[PAIR_LANE] = {0}, d[PAIR_LANE] = {0}, product[16] = {0}, w[PAIR_HEADS];
-#pragma unroll
-    for (int m = 0; m < PAIR_LANE; m++) {
-        int64_t channel = first_channel + lane + 32 * m;
-        if (channel < a.c_z) x[m] = get(z[channel]);
-    }
+    float d[PAIR_LANE] = {0}, product[16] = {0}, w[PAIR_HEADS];
 #pragma unroll
     for (int h = 0; h < PAIR_HEADS; h += 4) /* heads that only fill up a pack have 0 */
         load<float, 4>(weight + first_head + h, w + h);
@@ -148,7 +163,7 @@ __device__ inline void ipa_pair_key(const fm_ipa &a, const float (*dpair)[PAIR_L
     for (int h = 0; h < PAIR_HEADS; h++)
 #pragma unroll
         for (int m = 0; m < PAIR_LANE; m++) {
-            product[h] += dpair[h][m] * x[m];
+            product[h] += dpair[h][m] * row.z[m];
             d[m] += w[h] * dpair[h][m];
         }
     float total = warp_sum_16(product);
@@ -160,7 +175,7 @@ __device__ inline void ipa_pair_key(const fm_ipa &a, const float (*dpair)[PAIR_L
 #pragma unroll
     for (int m = 0; m < PAIR_LANE; m++) {
         int64_t channel = first_channel + lane + 32 * m;
-        if (channel < a.c_z) put(dz + channel, beta, d[m]);
+        if (channel < a.c_z) dz[channel] = to<T>(row.old[m] + d[m]);
     }
 }
 
@@ -188,10 +203,12 @@ __device__ inline void store_weights(const fm_ipa &a, const ipa_layout &l, const
     }
 }
 
-/* The keys of the tile for query i, one warp per key: adds to dweight and makes dz. */
+/* The keys of the tile for query i, one warp per key: adds to dweight and makes dz. The rows of a
+ * warp's next key are on their way meanwhile. */
 template <typename T>
 __device__ inline void ipa_pair_tile(const fm_ipa &a, const ipa_layout &l, const T *dy, int64_t i,
                                      int64_t key, const ipa_pair_block &b, fm_out dz) {
+    constexpr int WARPS = IPA_THREADS / 32;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int64_t count = min_size(a.n - key, PAIR_KEYS);
     for (int64_t head = 0; head < a.n_head; head += PAIR_HEADS) {
@@ -206,10 +223,20 @@ __device__ inline void ipa_pair_tile(const fm_ipa &a, const ipa_layout &l, const
                     bool exists = head + h < a.n_head && c < a.c_z;
                     dpair[h][m] = exists ? get(dy[l.o_pair + (head + h) * a.c_z + c]) : 0;
                 }
-            for (int64_t k = warp; k < count; k += IPA_THREADS / 32) {
-                int64_t at = (i * a.n + key + k) * a.c_z;
-                ipa_pair_key(a, dpair, head, channel, (const T *)a.z + at, b.weight + k * l.packed,
-                             b.dweight + k * l.packed, dz.data ? (T *)dz.data + at : NULL, beta);
+            const T *z = (const T *)a.z + (i * a.n + key) * a.c_z;
+            T *to = dz.data ? (T *)dz.data + (i * a.n + key) * a.c_z : NULL;
+            ipa_pair_row row = {}, next = {};
+            if (warp < count) {
+                row =
+                    ipa_pair_load(a, channel, z + warp * a.c_z, to + (to ? warp * a.c_z : 0), beta);
+            }
+            for (int64_t k = warp; k < count; k += WARPS, row = next) {
+                int64_t at = (k + WARPS) * a.c_z;
+                if (k + WARPS < count) {
+                    next = ipa_pair_load(a, channel, z + at, to + (to ? at : 0), beta);
+                }
+                ipa_pair_key(a, dpair, head, channel, row, b.weight + k * l.packed,
+                             b.dweight + k * l.packed, to + (to ? k * a.c_z : 0));
             }
         }
     }
