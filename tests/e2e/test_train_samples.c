@@ -72,11 +72,26 @@ static void a_run_writes_its_files(void **state) {
                          "foldmill top whole --once >top.log && "
                          "grep -q 'lddt of 1 samples after step 5' top.log && "
                          "foldmill plot whole --out whole.svg && "
+                         "grep -q 'dots: held-out samples' whole.svg && "
                          "grep -q 'Held-out loss' whole.svg && grep -q 'Smooth lDDT' whole.svg && "
                          "grep -q 'RMSD of sampled structures' whole.svg && "
                          "! grep -q 'masked MSA' whole.svg && "
                          "grep -q 'files read' whole.log && test -s whole/ledger"),
                      0);
+}
+
+/* Evaluations may come at other steps, with more denoising steps. Training does not change. */
+static void evaluations_are_chosen_apart(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("sed 's/eval_every = 2/&\\neval_rollout_step = 3/' small.ini >longer.ini && "
+            "$train --config longer.ini --eval-samples held --eval-every 3 --steps 5 --out longer "
+            ">longer.log 2>&1 && test \"$(sed 's/{.step.:\\([0-9]*\\),.*/\\1/' "
+            "longer/eval.jsonl | tr '\\n' ' ')\" = '3 5 ' && "
+            "for run in whole longer; do sed 's/,\"step_s.*//' $run/metrics.jsonl >$run.rows; "
+            "tail -1 $run/eval.jsonl | grep -o '\"rollout_rmsd\":[^,]*' >$run.rmsd; done && "
+            "cmp whole.rows longer.rows && ! cmp -s whole.rmsd longer.rmsd"),
+        0);
 }
 
 /* Each pass over the files has each file once, in another order. */
@@ -91,6 +106,21 @@ static void passes_have_every_file_once(void **state) {
             "for pass in 1 4 7 10; do "
             "test $(tail -n +$pass names | head -3 | sort -u | wc -l) = 3 || exit 1; "
             "done && test $(paste - - - <names | sort -u | wc -l) -gt 1"),
+        0);
+}
+
+/* A run announces each sample while the one before it is computed. A run of one sample per process
+ * announces none, and has the same parameters. */
+static void announced_samples_change_no_byte(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("sed 's/global_batch = 2/global_batch = 1/; s/eval_every = 2/eval_every = 0/' "
+            "small.ini >one.ini && one='foldmill train --samples samples --config one.ini --preset "
+            "af3-tiny -q' && $one --steps 5 --out ahead >ahead.log 2>&1 && "
+            "$one --steps 1 --out alone >alone.log 2>&1 && "
+            "for n in 2 3 4 5; do "
+            "$one --steps $n --out alone --resume >alone.log 2>&1 || exit 1; "
+            "grep -q '^samples   1 file read' alone.log || exit 2; done && same ahead alone 5"),
         0);
 }
 
@@ -129,6 +159,12 @@ static void bad_samples_end_the_run_or_are_skipped(void **state) {
                          "foldmill train --samples bad --config small.ini --preset af3-tiny "
                          "--eval-samples held --steps 3 --out skipped --bad-samples skip -q "
                          ">skipped.log 2>&1 && grep -q '3 of them bad' skipped.log"),
+                     0);
+    /* A run that fails in its first sample leaves nothing. */
+    assert_int_equal(run("mkdir worst && cp bad/b.npz worst && refuses 'found 99' foldmill train "
+                         "--samples worst --config small.ini --preset af3-tiny --eval-samples held "
+                         "--steps 3 --out failed --tensorboard events/deep && "
+                         "test ! -e failed && test ! -e events"),
                      0);
 }
 
@@ -179,6 +215,8 @@ static void what_does_not_fit_is_refused(void **state) {
     (void)state;
     assert_int_equal(
         run("refuses 'eval_every needs --eval-samples' $train --out x && "
+            "refuses '^foldmill train: --eval-every needs --eval-samples' $train --eval-every 3 "
+            "--out x && "
             "refuses 'had other samples' foldmill train --samples held --eval-samples held "
             "--config small.ini --preset af3-tiny --out whole --resume --steps 9 && "
             "refuses 'trains on stored samples: --samples DIR' "
@@ -202,7 +240,9 @@ static void what_does_not_fit_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_writes_its_files),
+                                       cmocka_unit_test(evaluations_are_chosen_apart),
                                        cmocka_unit_test(passes_have_every_file_once),
+                                       cmocka_unit_test(announced_samples_change_no_byte),
                                        cmocka_unit_test(a_killed_run_ends_with_the_same_bytes),
                                        cmocka_unit_test(bad_samples_end_the_run_or_are_skipped),
                                        cmocka_unit_test(a_folder_is_checked_without_a_run),

@@ -90,6 +90,12 @@ void check_wide_heads(void) {
                     {1, 6, 384, 384, 4, 48, 192, false, true, true, true, false, 90, W});
     check_attention("attention samples 500 2x48",
                     {1, 3, 500, 500, 2, 48, 96, false, true, true, true, false, 90, A});
+    check_attention("attention sample 384 16x48",
+                    {1, 1, 384, 384, 16, 48, 768, false, true, true, true, false, 90, W});
+    check_attention("attention windows 32x128 4x32",
+                    {12, 5, 32, 128, 4, 32, 128, false, true, true, true, false, 11, W});
+    check_attention("attention windows 32x128 1x24, nothing valid",
+                    {3, 2, 32, 128, 1, 24, 24, false, true, true, true, false, 0, A});
     check_attention("attention rounds 600 2x32",
                     {1, 4, 600, 600, 2, 32, 64, false, true, true, true, false, 90, W});
 }

@@ -26,6 +26,7 @@ static const fm_key_word trains_words[] = {
 static const fm_key_word products_words[] = {{"f32", FM_AF3_PRODUCTS_F32},
                                              {"tf32", FM_AF3_PRODUCTS_TF32},
                                              {"bf16", FM_AF3_PRODUCTS_BF16},
+                                             {"auto", FM_AF3_PRODUCTS_AUTO},
                                              {0}};
 
 /* The place of a field in fm_train_config. */
@@ -272,9 +273,13 @@ const fm_train_key fm_train_keys[] = {
      FM_KEY_INTEGER, AT(metrics.structure_every), .min = 0, .max = 1e9, .no_result = true,
      .of = FM_KEY_AF2},
     {"metrics", "eval_every", "steps",
-     "Steps between evaluations on the chains of --eval-snapshot, in a process beside the run; 0 "
-     "means never. --eval-every stands for it.",
+     "Steps between evaluations on the chains of --eval-snapshot, in a process beside the run, or "
+     "on the files of --eval-samples; 0 means never. --eval-every stands for it.",
      FM_KEY_INTEGER, AT(metrics.eval_every), .min = 0, .max = 1e9, .no_result = true},
+    {"metrics", "eval_rollout_step", "steps",
+     "Denoising steps of the rollouts that evaluations score; 0 takes n_rollout_step.",
+     FM_KEY_INTEGER, AT(metrics.eval_rollout_step), .min = 0, .max = 1000, .no_result = true,
+     .of = FM_KEY_AF3},
     AF3_COUNT(n_pairformer_block, "blocks", 64,
               "Blocks of the Pairformer (Algorithm 17 of AlphaFold 3)."),
     AF3_COUNT(n_msa_block, "blocks", 64, "Blocks of the MSA module (Algorithm 8)."),
@@ -344,8 +349,9 @@ const fm_train_key fm_train_keys[] = {
     AF3_NUMBER("step_scale", af3.noise.step_scale, "", 0, 100, "Factor of the move of a step."),
     {"af3", "diffusion_products", "",
      "Type to which the operands of the diffusion module's matrix products are rounded; their sums "
-     "are f32. A device that lacks the type refuses it.",
-     FM_KEY_WORD, AT(af3.products), .words = products_words, .expected = "f32, tf32 or bf16",
+     "are f32. auto is tf32 with activations of bf16, else f32. A device that lacks the type "
+     "refuses it.",
+     FM_KEY_WORD, AT(af3.products), .words = products_words, .expected = "auto, f32, tf32 or bf16",
      .is_implied = true, .of = FM_KEY_AF3},
     {"af3", "trains", "",
      "What learns: everything, or the confidence head alone, on a trunk and rollouts that stay as "
