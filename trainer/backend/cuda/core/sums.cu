@@ -95,20 +95,29 @@ __device__ inline void put_tile(const partial_sums &s, int64_t at, const float (
     }
 }
 
+/* How many vectors have the values from number `at` on. */
+__device__ inline int count_of(const partial_sums &s, int64_t at) {
+    int64_t tile = at / (s.tiles.rows * s.tiles.columns);
+    bool is_summed =
+        tile < s.tiles.row_tiles && (tile + 1) * s.tiles.rows > (int64_t)s.target[1].skip;
+    return s.count + (at >= s.target[0].n || is_summed ? s.tiles.more : 0);
+}
+
 /* A thread adds four values of one slice. */
 __device__ inline void end_tiles(const partial_sums &s, int block,
                                  float4 (&parts)[SUM_END_THREADS]) {
     int width = SUM_END_THREADS / s.slices, slice = threadIdx.x / width;
     int64_t at = (block * (int64_t)width + threadIdx.x % width) * 4;
     bool is_there = at < s.target[0].n + s.target[1].n;
+    int count = count_of(s, at);
     float4 total = make_float4(0, 0, 0, 0);
-    for (int first = slice; is_there && first < s.count; first += s.slices * TILE_LOADS) {
+    for (int first = slice; is_there && first < count; first += s.slices * TILE_LOADS) {
         float4 x[TILE_LOADS];
 #pragma unroll
         for (int i = 0; i < TILE_LOADS; i++) {
             int share = first + i * s.slices;
-            x[i] = share < s.count ? *(const float4 *)(s.partial + share * s.stride + at)
-                                   : make_float4(0, 0, 0, 0);
+            x[i] = share < count ? *(const float4 *)(s.partial + share * s.stride + at)
+                                 : make_float4(0, 0, 0, 0);
         }
 #pragma unroll
         for (int i = 0; i < TILE_LOADS; i++)

@@ -24,9 +24,13 @@ struct sum_target {
 
 /* The order of the values of a matrix in its partial sums: tiles of rows by columns, tiles of one
  * column of tiles first. A tile is stored as the accumulators of its warps, of 16 rows each; every
- * 8 columns of a warp take 4 values of each lane. */
+ * 8 columns of a warp take 4 values of each lane.
+ *
+ * Vectors after the first `count` have only the values of target[1] and of those tiles of the first
+ * column whose rows target[1] keeps. */
 struct sum_tiles {
     int row_tiles, rows, columns; /* rows 0: the values are in order */
+    int more;                     /* vectors after the first `count` */
     int64_t ld;                   /* of the matrix */
 };
 

@@ -12,7 +12,8 @@
  *
  * Both operands of the products are tiles of 64 rows by 64 columns whose rows are summed over
  * (MN_MAJOR). The sums of A's columns are one more product, with a matrix of ones; only the blocks
- * of the first tile of columns of C make them. */
+ * of the first column of tiles of C make them. They take longer for a row. So with the largest
+ * tiles, multiprocessors that would have no block take further shares of those. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
@@ -29,8 +30,12 @@ enum { STEP_ROWS = 64, TILE_ELEMENTS = STEP_ROWS * 64, ONES_COLUMNS = 8 };
 /* The tiles of C are of groups * 64 rows by `columns`. */
 struct weights_shape {
     int groups, columns, row_tiles, column_tiles, shares;
+    int first_sum, more; /* tiles [first_sum, row_tiles) have sums and `more` further shares each */
     int tiles() const {
         return row_tiles * column_tiles;
+    }
+    int blocks() const {
+        return tiles() * shares + (row_tiles - first_sum) * more;
     }
 };
 
@@ -46,6 +51,12 @@ static weights_shape shape_of(const fm_gemm *g) {
     if (s.groups == 2 && g->n % 256 == 0 && g->k >= MANY_ROWS) s.columns = 256;
     s.row_tiles = (int)(g->m / (s.groups * 64)), s.column_tiles = (int)(g->n / s.columns);
     s.shares = (int)min_size(n_multiprocessor() / s.tiles(), divide_up(g->k, STEP_ROWS));
+    s.first_sum = g->sum.data ? (int)(g->sum_first / (s.groups * 64)) : s.row_tiles;
+    s.more = 0;
+    if (s.first_sum < s.row_tiles && s.columns == 256) {
+        int spare = n_multiprocessor() - s.tiles() * s.shares;
+        s.more = (int)min_size(spare / (s.row_tiles - s.first_sum), divide_up(s.shares, 4));
+    }
     return s;
 }
 
@@ -53,11 +64,30 @@ static weights_shape shape_of(const fm_gemm *g) {
 
 struct weights_call {
     box_map a, b;   /* 64 rows by 64 columns */
-    float *partial; /* [shares]: the tiles of C (weights_put), then the sums of A's columns [m] */
+    float *partial; /* by shares: the tiles of C (weights_sum), then the sums of A's columns [m] */
     int64_t share_size;
     int m, n, row_tiles, tiles, shares, steps; /* steps of 64 rows */
-    int sum_first;                             /* the first column that is summed; m: none */
+    int first_sum, more;                       /* as in weights_shape */
 };
+
+/* The block's part of the work: steps share, share + shares, ... of a tile, counted from the last
+ * one. */
+struct weights_place {
+    int tile, share, shares;
+    bool has_sum;
+};
+
+__device__ inline weights_place weights_place_of(const weights_call &w) {
+    int block = blockIdx.x, plain = w.tiles * w.shares, summed = w.row_tiles - w.first_sum;
+    weights_place p = {block % w.tiles, block / w.tiles, w.shares, false};
+    if (block >= plain) {
+        p.tile = w.first_sum + (block - plain) % summed;
+        p.share = w.shares + (block - plain) / summed;
+    }
+    p.has_sum = p.tile >= w.first_sum && p.tile < w.row_tiles;
+    if (p.has_sum) p.shares += w.more;
+    return p;
+}
 
 template <int GROUPS, int N> struct weights_space {
     static constexpr int STAGES = GROUPS + N / 64 <= 3 ? 8 : N == 256 ? 4 : 6;
@@ -73,9 +103,9 @@ template <int GROUPS, int N> struct weights_space {
 template <int GROUPS, int N>
 __device__ inline void weights_fetch(const weights_call &w, weights_space<GROUPS, N> *s) {
     constexpr uint32_t BYTES = sizeof s->stage[0];
-    int tile = blockIdx.x % w.tiles, share = blockIdx.x / w.tiles;
-    int row0 = tile % w.row_tiles * GROUPS * 64, column0 = tile / w.row_tiles * N;
-    for (int step = w.steps - 1 - share, slot = 0, phase = 1; step >= 0; step -= w.shares) {
+    weights_place p = weights_place_of(w);
+    int row0 = p.tile % w.row_tiles * GROUPS * 64, column0 = p.tile / w.row_tiles * N;
+    for (int step = w.steps - 1 - p.share, slot = 0, phase = 1; step >= 0; step -= p.shares) {
         uint32_t full = shared_address(&s->full[slot]);
         barrier_wait(shared_address(&s->empty[slot]), (uint32_t)phase);
         barrier_expect(full, BYTES);
@@ -92,13 +122,14 @@ __device__ inline void weights_fetch(const weights_call &w, weights_space<GROUPS
 /* A computing warp: the sum of its share, then its store. */
 template <int GROUPS, int N, bool HAS_SUM>
 __device__ inline void weights_sum(const weights_call &w, weights_space<GROUPS, N> *s) {
-    int tile = blockIdx.x % w.tiles, share = blockIdx.x / w.tiles, lane = threadIdx.x % 32;
+    weights_place p = weights_place_of(w);
+    int lane = threadIdx.x % 32;
     int group = threadIdx.x / GROUP_THREADS;
     float acc[N / 8][4] = {}, sum[1][4] = {};
     uint64_t ones = tile_operand<64, K_MAJOR>(s->ones);
 #pragma unroll 1
-    for (int step = w.steps - 1 - share, slot = 0, before = -1, phase = 0; step >= 0;
-         step -= w.shares) {
+    for (int step = w.steps - 1 - p.share, slot = 0, before = -1, phase = 0; step >= 0;
+         step -= p.shares) {
         barrier_wait(shared_address(&s->full[slot]), (uint32_t)phase);
         uint64_t a = tile_operand<64, MN_MAJOR>(s->stage[slot].a + group * TILE_ELEMENTS);
         uint64_t b = tile_operand<64, MN_MAJOR>(s->stage[slot].b, TILE_ELEMENTS);
@@ -117,14 +148,14 @@ __device__ inline void weights_sum(const weights_call &w, weights_space<GROUPS, 
     }
     products_wait<0>(acc);
     if (HAS_SUM) products_pin(sum);
-    float *share_at = w.partial + share * w.share_size;
-    float4 *to = (float4 *)(share_at + (int64_t)tile * (GROUPS * 64 * N));
+    float *share_at = w.partial + p.share * w.share_size;
+    float4 *to = (float4 *)(share_at + (int64_t)p.tile * (GROUPS * 64 * N));
     to += threadIdx.x / 32 * (N / 8) * 32 + lane;
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
         to[n * 32] = make_float4(acc[n][0], acc[n][1], acc[n][2], acc[n][3]);
     if (!HAS_SUM || lane % 4 > 0) return;
-    float *sums = share_at + (int64_t)w.m * w.n + tile % w.row_tiles * GROUPS * 64;
+    float *sums = share_at + (int64_t)w.m * w.n + p.tile % w.row_tiles * GROUPS * 64;
     sums += threadIdx.x / 32 * 16 + lane / 4;
     sums[0] = sum[0][0], sums[8] = sum[0][2];
 }
@@ -150,10 +181,9 @@ __global__ void __launch_bounds__(GROUPS *GROUP_THREADS + 32, 1)
     __syncthreads();
     wait_for_previous();
     let_next_begin();
-    int tile = blockIdx.x % w.tiles, end = (tile % w.row_tiles + 1) * GROUPS * 64;
     if (threadIdx.x >= THREADS) {
         if (threadIdx.x == THREADS) weights_fetch<GROUPS, N>(w, space);
-    } else if (tile < w.row_tiles && end > w.sum_first) {
+    } else if (weights_place_of(w).has_sum) {
         weights_sum<GROUPS, N, true>(w, space);
     } else {
         weights_sum<GROUPS, N, false>(w, space);
@@ -180,7 +210,8 @@ static int64_t share_size(const fm_gemm *g) {
 }
 
 size_t weights_workspace(const fm_gemm *g) {
-    return (size_t)(shape_of(g).shares * share_size(g)) * sizeof(float);
+    weights_shape s = shape_of(g);
+    return (size_t)((s.shares + s.more) * share_size(g)) * sizeof(float);
 }
 
 static box_map boxes_of(const void *base, int64_t columns, int64_t rows, int64_t ld) {
@@ -193,7 +224,7 @@ static void product_as(fm_stream *stream, const weights_call &w, const weights_s
     constexpr int BYTES = (int)sizeof(weights_space<GROUPS, N>);
     FM_CUDA(cudaFuncSetAttribute(wgmma_weights<GROUPS, N>,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
-    launch_after(stream, wgmma_weights<GROUPS, N>, (unsigned)(s.tiles() * s.shares),
+    launch_after(stream, wgmma_weights<GROUPS, N>, (unsigned)s.blocks(),
                  GROUPS * GROUP_THREADS + 32, BYTES, true, w);
     FM_LAUNCHED();
 }
@@ -206,7 +237,7 @@ static partial_sums shares_of(const fm_gemm *g, const weights_shape &shape) {
         s.slices *= 2;
     s.target[0] = {g->c, g->m * g->n, 0, g->beta != 0 ? FM_ADD : FM_WRITE, false};
     if (g->sum.data) s.target[1] = {g->sum.data, g->m, g->sum_first, g->sum.beta, false};
-    s.tiles = {shape.row_tiles, shape.groups * 64, shape.columns, g->ldc};
+    s.tiles = {shape.row_tiles, shape.groups * 64, shape.columns, shape.more, g->ldc};
     return s;
 }
 
@@ -219,7 +250,7 @@ void weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
     w.share_size = share_size(g);
     w.m = (int)g->m, w.n = (int)g->n, w.row_tiles = s.row_tiles, w.tiles = s.tiles();
     w.shares = s.shares, w.steps = (int)divide_up(g->k, STEP_ROWS);
-    w.sum_first = (int)(g->sum.data ? g->sum_first : g->m);
+    w.first_sum = s.first_sum, w.more = s.more;
     if (s.columns == 64) {
         product_as<1, 64>(stream, w, s);
     } else if (s.groups == 1) {
