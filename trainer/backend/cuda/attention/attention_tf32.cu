@@ -8,15 +8,15 @@
 
 namespace fm_cuda {
 
-/* Stores the warp's rows of the output and their log-sum-exp. */
+/* Stores 16 rows of the output, from query `first` on, and their log-sum-exp. */
 template <int C>
-__device__ inline void store_output_f32(const fm_attention &a, const tile_place &p, float slope,
-                                        const float o[C / 8][4], const float largest[2],
-                                        const float total[2]) {
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, base = threadIdx.x / 32 * 16;
+__device__ inline void store_output_f32(const fm_attention &a, const tile_place &p, int first,
+                                        float slope, const float o[C / 8][4],
+                                        const float largest[2], const float total[2]) {
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        int64_t query = p.first + base + g + 8 * half;
+        int64_t query = first + g + 8 * half;
         float sum = row_sum(total[half]), inverse = 1.0f / sum;
         if (query >= a.n_query) continue;
         float *out = (float *)a.o + offset_of(a.o_stride, p.group, p.batch, query, p.head);
@@ -31,32 +31,41 @@ __device__ inline void store_output_f32(const fm_attention &a, const tile_place 
             if (gate) load<float, 4>(gate + c, logit);
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                x[i] *= gate ? inverse / (1.0f + __expf(-logit[i])) : inverse;
+                x[i] *= gate ? __fdividef(inverse, 1.0f + __expf(-logit[i])) : inverse;
             store<float, 4>(out + c, x);
         }
         if (t == 0) ((float *)a.lse)[p.row + query] = (largest[half] * slope + log2f(sum)) * LN2;
     }
 }
 
-template <int C>
+/* S: strips of 16 queries per warp. Two strips share the reads and the rounding of a tile. */
+template <int C, int S>
 __global__ void __launch_bounds__(TILE_THREADS, tf32_blocks<C>())
     tf32_forward(fm_attention a, attention_space space) {
     extern __shared__ __align__(16) uint8_t shared[];
     f32_keys<C> &keys = *(f32_keys<C> *)shared;
-    int rows = (int)blockDim.x / 2, tiles = (int)(space.ld_bias / TILE), warp = threadIdx.x / 32;
+    int rows = (int)blockDim.x / 2 * S, tiles = (int)(space.ld_bias / TILE),
+        warp = threadIdx.x / 32;
     tile_place p = place_of_block(a, (unsigned)divide_up(a.n_query, rows), rows);
-    const float4 *bias = NULL;
+    const float4 *bias = NULL; /* of the first strip */
+    int strip = p.first / 16 + warp * S;
     if (a.bias) {
-        bias =
-            packed_at(space.bias, p.plane, space.ld_bias_t / 16, p.first / 16 + warp, 2 * tiles, 0);
+        int64_t strips = space.ld_bias_t / 16;
+        bias = packed_at(space.bias, p.plane, strips, min_size(strip, strips - S), 2 * tiles, 0);
     }
     float slope = slope_of(a);
-    uint32_t q[C / 8][4];
-    float o[C / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+    uint32_t q[S * C / 8][4];
+    float o[S * C / 8][4] = {}, largest[2 * S], total[2 * S] = {};
+#pragma unroll
+    for (int i = 0; i < 2 * S; i++)
+        largest[i] = -INFINITY;
     bool is_valid = find_valid<float>(a, p);
     bool has_term = fetch_f32_keys<C>(a, is_valid, p, keys, 0, 0), next_has_term = false;
-    rows_load<C, false>(q, (const float *)a.q + offset_of(a.q_stride, p.group, p.batch, 0, p.head),
-                        a.q_stride.row, p.first + warp * 16, a.n_query, (int)a.c_head);
+    const float *rows_q = (const float *)a.q + offset_of(a.q_stride, p.group, p.batch, 0, p.head);
+#pragma unroll
+    for (int i = 0; i < S; i++)
+        rows_load<C, false>(q + i * C / 8, rows_q, a.q_stride.row, (strip + i) * 16, a.n_query,
+                            (int)a.c_head);
     for (int tile = 0; tile < tiles; tile++) {
         if (tile + 1 < tiles) {
             next_has_term =
@@ -67,15 +76,31 @@ __global__ void __launch_bounds__(TILE_THREADS, tf32_blocks<C>())
         }
         bool is_masked = __syncthreads_or(has_term);
         has_term = next_has_term;
-        float s[8][4];
-        start_columns<8>(s, is_masked ? keys.term[tile & 1] : NULL);
-        times_rows_transposed<C, 8, false>(s, q, keys.k[tile & 1]);
-        if (bias) packed_add<8>(s, space.bias_factor, bias + tile * (STEP_BIAS / 2));
-        softmax_step<C>(s, slope, o, largest, total);
-        times_rows<C, 8, false>(o, s, keys.v[tile & 1]);
+#pragma unroll 1
+        for (int part = 0; part < S; part++) {
+            constexpr int N = 8 / S; /* of 8 keys */
+            const int first = part * 8 * N;
+            float s[S * N][4];
+#pragma unroll
+            for (int i = 0; i < S; i++)
+                start_columns<N>(s + i * N, is_masked ? keys.term[tile & 1] + first : NULL);
+            times_rows_transposed<C, N, false, S>(s, q, keys.k[tile & 1] + first * tile_ld<C>());
+#pragma unroll
+            for (int i = 0; i < S; i++) {
+                if (bias) {
+                    packed_add<N>(s + i * N, space.bias_factor,
+                                  bias + ((i * tiles + tile) * 2 + part) * (STEP_BIAS / 4));
+                }
+                softmax_step<C, N>(s + i * N, slope, o + i * C / 8, largest + 2 * i, total + 2 * i);
+            }
+            times_rows<C, N, false, S>(o, s, keys.v[tile & 1] + first * tile_ld<C>());
+        }
         __syncthreads();
     }
-    store_output_f32<C>(a, p, slope, o, largest, total);
+#pragma unroll
+    for (int i = 0; i < S; i++)
+        store_output_f32<C>(a, p, (strip + i) * 16, slope, o + i * C / 8, largest + 2 * i,
+                            total + 2 * i);
 }
 
 /* One thread gathers a lane's four values for one head, or for four heads that are neighbours in
@@ -129,16 +154,26 @@ int attention_tf32_warps(const fm_attention *a) {
     return a->n_query <= TILE / 2 || blocks < 2 * n_multiprocessor() ? 2 : 4;
 }
 
+template <int C, int S>
+static void launch_forward(fm_stream *stream, const fm_attention *a, const attention_space &space,
+                           int warps) {
+    unsigned tiles = (unsigned)divide_up(a->n_query, 16 * S * warps);
+    unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head) * tiles;
+    size_t bytes = sizeof(f32_keys<C>);
+    FM_CUDA(cudaFuncSetAttribute(tf32_forward<C, S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)bytes));
+    tf32_forward<C, S><<<blocks, (unsigned)warps * 32, bytes, queue(stream)>>>(*a, space);
+    FM_LAUNCHED();
+}
+
 template <int C>
 static void run_forward(fm_stream *stream, const fm_attention *a, const attention_space &space) {
     int warps = attention_tf32_warps(a);
-    unsigned tiles = (unsigned)divide_up(a->n_query, 16 * warps);
-    unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head) * tiles;
-    FM_CUDA(cudaFuncSetAttribute(tf32_forward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)sizeof(f32_keys<C>)));
-    tf32_forward<C>
-        <<<blocks, (unsigned)warps * 32, sizeof(f32_keys<C>), queue(stream)>>>(*a, space);
-    FM_LAUNCHED();
+    if (warps == 4) {
+        launch_forward<C, 2>(stream, a, space, 4);
+    } else {
+        launch_forward<C, 1>(stream, a, space, 2);
+    }
 }
 
 void attention_tf32(fm_stream *stream, const fm_attention *a, const attention_space &space) {

@@ -114,9 +114,10 @@ __device__ inline void rows_load(uint32_t a[C / 8][4], const float *rows, int64_
     }
 }
 
-/* s[16, 8 N] += a[16, C] tile[8 N, C]^T. IS_ROUNDED: the tile's numbers are tf32 already. */
-template <int C, int N, bool IS_ROUNDED>
-__device__ inline void times_rows_transposed(float s[N][4], const uint32_t a[C / 8][4],
+/* s[16 S, 8 N] += a[16 S, C] tile[8 N, C]^T, S strips of 16 rows. IS_ROUNDED: the tile's numbers
+ * are tf32 already. */
+template <int C, int N, bool IS_ROUNDED, int S = 1>
+__device__ inline void times_rows_transposed(float s[S * N][4], const uint32_t a[S * C / 8][4],
                                              const float *tile) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const float *at = tile + (g % 2 ? second_row(g / 2) : first_row(g / 2)) * tile_ld<C>() + 4 * t;
@@ -129,22 +130,32 @@ __device__ inline void times_rows_transposed(float s[N][4], const uint32_t a[C /
                 x.x = round_operand(x.x), x.y = round_operand(x.y);
                 x.z = round_operand(x.z), x.w = round_operand(x.w);
             }
-            mma_tf32(s[n], a[2 * j], __float_as_uint(x.x), __float_as_uint(x.y));
-            mma_tf32(s[n], a[2 * j + 1], __float_as_uint(x.z), __float_as_uint(x.w));
+#pragma unroll
+            for (int i = 0; i < S; i++) {
+                const uint32_t(*rows)[4] = a + i * C / 8 + 2 * j;
+                mma_tf32(s[i * N + n], rows[0], __float_as_uint(x.x), __float_as_uint(x.y));
+                mma_tf32(s[i * N + n], rows[1], __float_as_uint(x.z), __float_as_uint(x.w));
+            }
         }
     }
 }
 
-/* o[16, C] += p[16, 8 N] tile[8 N, C]; p is in the layout of an accumulator. */
-template <int C, int N, bool IS_ROUNDED>
-__device__ inline void times_rows(float o[C / 8][4], const float p[N][4], const float *tile) {
+/* o[16 S, C] += p[16 S, 8 N] tile[8 N, C]; p is in the layout of an accumulator. */
+template <int C, int N, bool IS_ROUNDED, int S = 1>
+__device__ inline void times_rows(float o[S * C / 8][4], const float p[S * N][4],
+                                  const float *tile) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const float *first = tile + first_row(t) * tile_ld<C>() + 2 * g;
     const float *second = tile + second_row(t) * tile_ld<C>() + 2 * g;
 #pragma unroll
     for (int n = 0; n < N; n++) {
-        const uint32_t a[4] = {operand_of(p[n][0]), operand_of(p[n][2]), operand_of(p[n][1]),
-                               operand_of(p[n][3])};
+        uint32_t a[S][4];
+#pragma unroll
+        for (int i = 0; i < S; i++) {
+            const float *x = p[i * N + n];
+            a[i][0] = operand_of(x[0]), a[i][1] = operand_of(x[2]);
+            a[i][2] = operand_of(x[1]), a[i][3] = operand_of(x[3]);
+        }
 #pragma unroll
         for (int j = 0; j < C / 16; j++) {
             float2 x = *(const float2 *)(first + n * 8 * tile_ld<C>() + 16 * j);
@@ -153,8 +164,12 @@ __device__ inline void times_rows(float o[C / 8][4], const float p[N][4], const 
                 x.x = round_operand(x.x), x.y = round_operand(x.y);
                 y.x = round_operand(y.x), y.y = round_operand(y.y);
             }
-            mma_tf32(o[2 * j], a, __float_as_uint(x.x), __float_as_uint(y.x));
-            mma_tf32(o[2 * j + 1], a, __float_as_uint(x.y), __float_as_uint(y.y));
+#pragma unroll
+            for (int i = 0; i < S; i++) {
+                float(*to)[4] = o + i * C / 8 + 2 * j;
+                mma_tf32(to[0], a[i], __float_as_uint(x.x), __float_as_uint(y.x));
+                mma_tf32(to[1], a[i], __float_as_uint(x.y), __float_as_uint(y.y));
+            }
         }
     }
 }
