@@ -40,7 +40,7 @@ __device__ inline void store_output_f32(const fm_attention &a, const tile_place 
 
 /* S: strips of 16 queries per warp. Two strips share the reads and the rounding of a tile. */
 template <int C, int S>
-__global__ void __launch_bounds__(TILE_THREADS, tf32_blocks<C>())
+__global__ void __launch_bounds__(TILE_THREADS, C == 64 || (C == 48 && S == 2) ? 2 : 3)
     tf32_forward(fm_attention a, attention_space space) {
     extern __shared__ __align__(16) uint8_t shared[];
     f32_keys<C> &keys = *(f32_keys<C> *)shared;
@@ -49,10 +49,7 @@ __global__ void __launch_bounds__(TILE_THREADS, tf32_blocks<C>())
     tile_place p = place_of_block(a, (unsigned)divide_up(a.n_query, rows), rows);
     const float4 *bias = NULL; /* of the first strip */
     int strip = p.first / 16 + warp * S;
-    if (a.bias) {
-        int64_t strips = space.ld_bias_t / 16;
-        bias = packed_at(space.bias, p.plane, strips, min_size(strip, strips - S), 2 * tiles, 0);
-    }
+    if (a.bias) bias = packed_at<S>(space.bias, p.plane, space.ld_bias_t / 16, strip, 2 * tiles, 0);
     float slope = slope_of(a);
     uint32_t q[S * C / 8][4];
     float o[S * C / 8][4] = {}, largest[2 * S], total[2 * S] = {};
@@ -104,24 +101,25 @@ __global__ void __launch_bounds__(TILE_THREADS, tf32_blocks<C>())
 }
 
 /* One thread gathers a lane's four values for one head, or for four heads that are neighbours in
- * memory. */
+ * memory. Heads are fastest, so that neighbouring threads read whole sectors. */
 template <int HEADS>
 static void pack_bias(fm_stream *stream, const fm_attention *args, float *packed, int64_t strips,
                       int64_t steps, bool is_transposed) {
     fm_attention a = *args;
-    int64_t lanes = a.n_group * strips * steps * 128;
-    each(stream, lanes * (a.n_head / HEADS), [=] __device__(int64_t index) {
-        int64_t head = index / lanes * HEADS, rest = index % lanes;
-        int lane = (int)(rest % 32), part = (int)(rest / 32 % 4);
-        int64_t step = rest / 128 % steps, strip = rest / 128 / steps % strips;
-        int64_t group = rest / 128 / steps / strips;
+    unsigned sets = (unsigned)a.n_head / HEADS, n_strip = (unsigned)strips,
+             n_step = (unsigned)steps;
+    each(stream, a.n_group * strips * steps * 128 * sets, [=] __device__(int64_t index) {
+        unsigned rest = (unsigned)index / sets, head = (unsigned)index % sets * HEADS;
+        unsigned lane = rest % 32, part = rest / 32 % 4, at_step = rest / 128;
+        unsigned step = at_step % n_step, strip = at_step / n_step % n_strip;
+        int64_t group = at_step / n_step / n_strip;
         const float *from =
             (const float *)a.bias + group * a.bias_stride[0] + head * a.bias_stride[1];
         pack<float, HEADS> in[4];
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int64_t x = strip * 16 + lane / 4 + e / 2 * 8, y = step * STEP + part * 8;
-            y += e % 2 ? second_row(lane % 4) : first_row(lane % 4);
+            y += e % 2 ? second_row((int)lane % 4) : first_row((int)lane % 4);
             int64_t query = is_transposed ? y : x, key = is_transposed ? x : y;
             in[e] = {};
             if (query < a.n_query && key < a.n_key) {
@@ -131,7 +129,7 @@ static void pack_bias(fm_stream *stream, const fm_attention *args, float *packed
         }
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
-            int64_t at = ((group * a.n_head + head + h) * strips + strip) * steps + step;
+            int64_t at = ((group * a.n_head + head + h) * n_strip + strip) * n_step + step;
             float4 out = {in[0].at[h], in[1].at[h], in[2].at[h], in[3].at[h]};
             *(float4 *)(packed + at * STEP_BIAS + (part * 32 + lane) * 4) = out;
         }
@@ -143,10 +141,15 @@ void attention_tf32_bias(fm_stream *stream, const fm_attention *a, const attenti
     int64_t steps = (is_transposed ? places->ld_bias_t : places->ld_bias) / STEP;
     int64_t strips = (is_transposed ? places->ld_bias : places->ld_bias_t) / 16;
     float *packed = (float *)(is_transposed ? places->bias_t : places->bias);
-    bool is_together = a->n_head % 4 == 0 && a->bias_stride[1] == 1 && is_aligned(a->bias) &&
+    bool is_together = attention_tf32_heads(a, a->bias) == 4;
+    (is_together ? pack_bias<4> : pack_bias<1>)(stream, a, packed, strips, steps, is_transposed);
+}
+
+int attention_tf32_heads(const fm_attention *a, const void *bias) {
+    bool is_together = a->n_head % 4 == 0 && a->bias_stride[1] == 1 && is_aligned(bias) &&
                        is_whole<float>(a->bias_stride[0]) && is_whole<float>(a->bias_stride[2]) &&
                        is_whole<float>(a->bias_stride[3]);
-    (is_together ? pack_bias<4> : pack_bias<1>)(stream, a, packed, strips, steps, is_transposed);
+    return is_together ? 4 : 1;
 }
 
 int attention_tf32_warps(const fm_attention *a) {
@@ -155,33 +158,28 @@ int attention_tf32_warps(const fm_attention *a) {
 }
 
 template <int C, int S>
-static void launch_forward(fm_stream *stream, const fm_attention *a, const attention_space &space,
-                           int warps) {
+static void run_forward(fm_stream *stream, const fm_attention *a, const attention_space &space) {
+    constexpr int BYTES = sizeof(f32_keys<C>);
+    int warps = attention_tf32_warps(a);
     unsigned tiles = (unsigned)divide_up(a->n_query, 16 * S * warps);
     unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head) * tiles;
-    size_t bytes = sizeof(f32_keys<C>);
     FM_CUDA(cudaFuncSetAttribute(tf32_forward<C, S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)bytes));
-    tf32_forward<C, S><<<blocks, (unsigned)warps * 32, bytes, queue(stream)>>>(*a, space);
+                                 BYTES));
+    tf32_forward<C, S><<<blocks, (unsigned)warps * 32, BYTES, queue(stream)>>>(*a, space);
     FM_LAUNCHED();
 }
 
-template <int C>
-static void run_forward(fm_stream *stream, const fm_attention *a, const attention_space &space) {
-    int warps = attention_tf32_warps(a);
-    if (warps == 4) {
-        launch_forward<C, 2>(stream, a, space, 4);
-    } else {
-        launch_forward<C, 1>(stream, a, space, 2);
-    }
+int attention_tf32_strips(const fm_attention *a) {
+    return a->c_head <= 48 && attention_tf32_warps(a) == 4 ? 2 : 1;
 }
 
 void attention_tf32(fm_stream *stream, const fm_attention *a, const attention_space &space) {
     if (a->bias) attention_tf32_bias(stream, a, &space, false);
-    auto run = a->c_head <= 16   ? run_forward<16>
-               : a->c_head <= 32 ? run_forward<32>
-               : a->c_head <= 48 ? run_forward<48>
-                                 : run_forward<64>;
+    bool is_long = attention_tf32_strips(a) == 2;
+    auto run = a->c_head <= 16   ? (is_long ? run_forward<16, 2> : run_forward<16, 1>)
+               : a->c_head <= 32 ? (is_long ? run_forward<32, 2> : run_forward<32, 1>)
+               : a->c_head <= 48 ? (is_long ? run_forward<48, 2> : run_forward<48, 1>)
+                                 : run_forward<64, 1>;
     run(stream, a, space);
 }
 

@@ -39,11 +39,6 @@ namespace fm_cuda {
 /* STEP: rows of a tile that a warp takes at a time in backward. */
 enum { STEP = TILE / 2, STEP_BIAS = 16 * STEP };
 
-/* Blocks of a multiprocessor: registers bound them. */
-template <int C> constexpr int tf32_blocks() {
-    return C == 64 ? 2 : 3;
-}
-
 /* The nearest number of 11 significant bits. cvt.rna.tf32.f32 would be three instructions on
  * compute capability 9.0. A NaN stays one; numbers above 2^114 become NaN. */
 __device__ inline float round_operand(float x) {
@@ -199,12 +194,13 @@ template <int N> __device__ inline void start_columns(float s[N][4], const float
     }
 }
 
-/* This lane's first value of the gathered bias at 16-row strip `strip` and 32-column step `step`;
- * a strip past the last one takes the last. */
+/* This lane's first value of the gathered bias at the 16-row strip `strip`, the first of S, and
+ * 32-column step `step`; strips past the last one take the last S. */
+template <int S>
 __device__ inline const float4 *packed_at(const void *bias, int64_t plane, int64_t strips,
                                           int64_t strip, int64_t steps, int64_t step) {
     return (const float4 *)bias +
-           ((plane * strips + min_size(strip, strips - 1)) * steps + step) * (STEP_BIAS / 4) +
+           ((plane * strips + min_size(strip, strips - S)) * steps + step) * (STEP_BIAS / 4) +
            threadIdx.x % 32;
 }
 
@@ -243,8 +239,12 @@ __device__ inline bool fetch_f32_keys(const fm_attention &a, bool is_valid, cons
     return term != 0;
 }
 
-/* Strips of 16 query rows that a block takes, one per warp; the gathered bias is padded to them. */
+/* How many warps a block has that takes queries, and strips of 16 rows each of them. */
 int attention_tf32_warps(const fm_attention *a);
+int attention_tf32_strips(const fm_attention *a);
+
+/* How many heads of the bias, or of its gradient, one access reads: 4, or 1. */
+int attention_tf32_heads(const fm_attention *a, const void *bias);
 
 /* attention_tf32.cu: gathers the bias into space->bias, or with `is_transposed` (rows are keys,
  * columns are queries) into space->bias_t. */
