@@ -7,6 +7,8 @@
  * two cycles, which queues and then captures both passes. Then it is timed with --cycles cycles.
  * The time to plan and take memory ("plan") and the two first runs are printed separately. With
  * --check, one cycle is compared with that of the reversed chain, and with small slabs.
+ * --progress prints the plan of a chain before it runs and then the used memory, for runs of
+ * minutes that may be cut short.
  *
  *     bench_predict --device cuda --dtype bf16 --many
  *
@@ -34,6 +36,9 @@
 #include "trainer/backend/cpu_threads.h"
 #include "trainer/infer/infer.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 enum {
     WAIT_S = 60,   /* that a rank may keep the others waiting */
     RANKS_S = 600, /* that a run of several ranks may take */
@@ -46,7 +51,7 @@ typedef struct settings {
     const char *device, *dtype, *preset, *config, *lengths, *backend;
     uint64_t cycles, rounds, warm_up, threads, clusters, extra, budget_gib, chunk_mib;
     uint64_t chains, shortest, longest, seed, every, from, dap;
-    bool table, direct, losses, check, many, triangles;
+    bool table, direct, losses, check, many, triangles, progress;
 } settings;
 
 typedef struct bench {
@@ -257,13 +262,59 @@ static fm_status time_chain(bench *b, int64_t n_res, double *ret_first, double *
     return status;
 }
 
+/* -- progress */
+
+/* Prints the device's memory while a long chain runs, so that a run that is cut short tells it. */
+typedef struct watch {
+    const fm_device *device;
+    pthread_t thread;
+    bool is_running;
+    atomic_bool is_over;
+} watch;
+
+static void *print_progress(void *argument) {
+    enum { EVERY_S = 10, LOOK_MS = 100 };
+    const struct timespec pause = {.tv_nsec = (long)LOOK_MS * 1000000};
+    watch *w = argument;
+    const double begin = now();
+    double next = EVERY_S;
+    while (!atomic_load(&w->is_over)) {
+        nanosleep(&pause, NULL);
+        if (now() - begin < next) continue;
+        printf("after %.0f s: %.2f GiB used\n", next, (double)w->device->used_bytes() / GIB);
+        fflush(stdout);
+        next += EVERY_S;
+    }
+    return NULL;
+}
+
+static fm_status begin_watch(watch *w, int64_t n_res, const fm_infer_need *need, fm_error *reterr) {
+    printf("plan      %lld residues: %.2f GiB of %.2f, %s\n", (long long)n_res,
+           (double)need->bytes / GIB, (double)need->available_bytes / GIB,
+           need->chunk_bytes ? "slabs" : "whole arrays");
+    fflush(stdout);
+    w->is_running = !pthread_create(&w->thread, NULL, print_progress, w);
+    if (w->is_running) return FM_OK;
+    return fm_fail(reterr, FM_ERR_NOMEM, "cannot start a thread");
+}
+
+static void end_watch(watch *w) {
+    atomic_store(&w->is_over, true);
+    if (w->is_running) pthread_join(w->thread, NULL);
+}
+
+/* -- lengths */
+
 /* One line of the table of lengths. */
 static fm_status measure(bench *b, int64_t n_res, fm_error *reterr) {
     double first = 0, second = 0, least = 0, before = now();
     fm_infer_need need;
     fm_status status = fm_infer_find_need(b->infer, n_res, &need, reterr);
     double plan = now() - before;
+    watch w = {.device = b->options.kernels->device};
+    if (!status && b->set->progress) status = begin_watch(&w, n_res, &need, reterr);
     if (!status) status = time_chain(b, n_res, &first, &second, &least, reterr);
+    end_watch(&w);
     if (status) return status;
     print_line(b, n_res, &need, (double[]){least, plan, first, second});
     if (b->set->check) status = check(b, reterr);
@@ -573,6 +624,8 @@ static void list_options(settings *set, fm_option out[MOST_OPTIONS]) {
         {"backend", FM_OPTION_STRING, &set->backend, "NAME",
          .help = "how these communicate: peer or nccl (peer)"},
         {"direct", FM_OPTION_FLAG, &set->direct, NULL, .help = "capture nothing"},
+        {"progress", FM_OPTION_FLAG, &set->progress, NULL,
+         .help = "print the plan before a chain runs, and the memory every 10 s"},
     };
     enum { N = sizeof options / sizeof options[0] };
     memcpy(out, options, sizeof options);

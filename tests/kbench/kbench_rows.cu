@@ -4,6 +4,7 @@
 #include "trainer/backend/cuda/core/cuda.h"
 #include "trainer/backend/norm_linear.h"
 #include "trainer/backend/row_end.h"
+#include "trainer/backend/swiglu_transition.h"
 
 namespace kbench {
 namespace {
@@ -106,7 +107,7 @@ void swiglu(bench &b, int64_t rows, int64_t hidden) {
     b.part("bwd", 0, 6 * size, [=](fm_stream *q) { k->swiglu_grad(q, &again, dy, dx); });
 }
 
-/* AlphaFold 3's transition as a whole. */
+/* AlphaFold 3's transition as a whole, in one kernel or in the table's other entries. */
 void swiglu_transition(bench &b, int64_t rows, int64_t c, int64_t hidden) {
     const fm_kernels *k = b.k;
     fm_swiglu_transition a = {};
@@ -296,6 +297,25 @@ void sum(bench &b, int64_t rows, int64_t c) {
     });
 }
 
+/* AlphaFold 3's transition composed of other entries. */
+void compose_swiglu(fm_kernels *k) {
+    k->swiglu_transition_kept = fm_swiglu_transition_composed_kept;
+    k->swiglu_transition_workspace = [](const fm_swiglu_transition *a) {
+        return fm_swiglu_transition_composed_workspace(bf16_table(), a);
+    };
+    k->swiglu_transition = [](fm_stream *q, const fm_swiglu_transition *a, void *space) {
+        fm_swiglu_transition_composed(bf16_table(), q, a, space);
+    };
+    k->swiglu_transition_grad_workspace = [](const fm_swiglu_transition *a,
+                                             const fm_swiglu_transition_grad *g) {
+        return fm_swiglu_transition_grad_composed_workspace(bf16_table(), a, g);
+    };
+    k->swiglu_transition_grad = [](fm_stream *q, const fm_swiglu_transition *a,
+                                   const fm_swiglu_transition_grad *g, void *space) {
+        fm_swiglu_transition_grad_composed(bf16_table(), q, a, g, space);
+    };
+}
+
 void add_layernorm(const char *name, peer other, int64_t rows, int64_t c,
                    const std::vector<path> &paths = {}) {
     options how;
@@ -334,10 +354,13 @@ void add_row_cases(void) {
         [](bench &b) { swiglu(b, 147456, 512); });
     add("af3 swiglu single 384x1536", {0, 0}, how, [](bench &b) { swiglu(b, 384, 1536); });
     how.stages = 4;
-    add("af3 pair transition 384x384x128x512", {0, 0}, how,
-        [](bench &b) { swiglu_transition(b, 147456, 128, 512); });
-    add("af3 MSA transition 1024x384x64x256", {0, 0}, how,
-        [](bench &b) { swiglu_transition(b, 393216, 64, 256); });
+    const std::vector<path> swiglu_paths = {{"composed", compose_swiglu}};
+    add(
+        "af3 pair transition 384x384x128x512", {0, 0}, how,
+        [](bench &b) { swiglu_transition(b, 147456, 128, 512); }, swiglu_paths);
+    add(
+        "af3 MSA transition 1024x384x64x256", {0, 0}, how,
+        [](bench &b) { swiglu_transition(b, 393216, 64, 256); }, swiglu_paths);
     how.stages = 2;
     add("dropout and residual 256x256x128", {0, 0}, how,
         [](bench &b) { dropout(b, 256, 256, 128, 0.25); });

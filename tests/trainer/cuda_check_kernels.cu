@@ -636,6 +636,7 @@ void check_kernels(void) {
     check_sum("sum of a slice of 640 columns", 1, 2051, 640, 128);
     check_sum("sum of 1032 columns", 2, 700, 1032, 8);
     check_sum("sum of few rows", 1, 5, 65536, 0);
+    check_sum("sum of few odd rows", 2, 3, 20001, 3);
     check_sum("sum of 8 columns", 1, 65536, 8, 0);
     check_sum("sum of small batches", 7, 300, 48, 16);
     check_sum("sum of one row", 1, 1, 3, 0);

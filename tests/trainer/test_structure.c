@@ -226,7 +226,7 @@ static void record_losses(fm_tape *tape, module *m, const fm_tensor_ref *in,
 
 static fm_tensor_ref build_module(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     module *m = (module *)(uintptr_t)context;
-    m->out = fm_structure_record(tape, &CONFIG, &m->weights, &m->tables, in[SINGLE], in[PAIR],
+    m->out = fm_structure_record(tape, &CONFIG, &m->weights, &m->tables, in[SINGLE], in[PAIR], NULL,
                                  in[AATYPE], in[MASK], false);
     fm_tensor_ref features[N_FEATURE];
     for (int i = 0; i < N_FEATURE; i++)

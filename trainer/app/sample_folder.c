@@ -133,14 +133,23 @@ uint32_t fm_sample_folder_file(fm_sample_folder *f, uint64_t seed, uint64_t inde
     return f->order[index % f->n];
 }
 
+/* Makes a file the most recent one, and releases the one that leaves the last two. */
+static void touch(fm_sample_folder *f, uint32_t file) {
+    uint32_t *recent = f->recent;
+    if (file == recent[0]) return;
+    bool leaves = file != recent[1] && recent[1] != recent[0];
+    if (leaves && !f->keeps) release(f, recent[1]);
+    recent[1] = recent[0];
+    recent[0] = file;
+}
+
 fm_status fm_sample_folder_read(fm_sample_folder *f, uint32_t file,
                                 const fm_stored_sample **ret_sample, fm_error *reterr) {
     char path[PATH_MAX];
     assert(file < f->n);
     *ret_sample = &f->sample[file];
+    touch(f, file);
     if (f->is_read[file]) return FM_OK;
-    if (!f->keeps) release(f, f->newest);
-    f->newest = file;
     fm_status status = path_of(f, f->file[file], path, reterr);
     if (!status) status = fm_stored_sample_read(path, &f->sample[file], reterr);
     if (status) return status;

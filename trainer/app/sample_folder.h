@@ -15,7 +15,7 @@ typedef struct fm_sample_folder {
     bool keeps;     /* the files are small, and samples stay in memory once they were read */
     fm_stored_sample *sample; /* [n] */
     bool *is_read;            /* [n] */
-    uint32_t newest;          /* the file that was read last */
+    uint32_t recent[2];       /* the files of the last two calls of fm_sample_folder_read */
     uint64_t n_read;          /* files read so far */
     uint32_t *order;          /* [n] of one pass over the files */
     uint64_t order_seed, order_pass;
@@ -33,8 +33,8 @@ void fm_sample_folder_close(fm_sample_folder *folder);
  * follows from the seed. */
 uint32_t fm_sample_folder_file(fm_sample_folder *folder, uint64_t seed, uint64_t index);
 
-/* Reads a file, or finds it in memory. The sample is valid until the next call. The errors of
- * fm_stored_sample_read. */
+/* Reads a file, or finds it in memory. The sample is valid until the call after the next one, so a
+ * run can read one sample ahead. The errors of fm_stored_sample_read. */
 FM_MUST_USE fm_status fm_sample_folder_read(fm_sample_folder *folder, uint32_t file,
                                             const fm_stored_sample **ret_sample, fm_error *reterr);
 

@@ -1,14 +1,15 @@
 /* train_samples.c: a run of AlphaFold 3 on stored samples; see train_run.h.
  *
  * Sample k of a run is a file of the folder (sample_folder.h). It is read, checked and computed at
- * once, so nothing is in flight between two samples. A file that cannot be used is a bad sample: it
- * ends the run or is skipped. On several ranks the rounds of train_ranks.c do the same: every rank
- * reads the files of its group.
+ * once, so nothing is in flight between two samples. Before a sample is computed, this rank's next
+ * one is read too and announced, so that the host writes its features while the device works. A
+ * file that cannot be used is a bad sample: it ends the run or is skipped, when its turn comes. On
+ * several ranks the rounds of train_ranks.c do the same: every rank reads the files of its group.
  *
- * Every eval_every steps and after the last, the moving average of the parameters is scored on the
- * files of another folder, before the step's checkpoint is written: a resumed run scores no step
- * twice, because it removes the lines behind its checkpoint. Group g of P scores the files g,
- * g + P, ..., and all ranks add up the results in the order of the files. */
+ * Every --eval-every steps and after the last, the moving average of the parameters is scored on
+ * the files of another folder, before the step's checkpoint is written: a resumed run scores no
+ * step twice, because it removes the lines behind its checkpoint. Group g of P scores the files
+ * g, g + P, ..., and all ranks add up the results in the order of the files. */
 #include "trainer/app/train_run.h"
 
 #include "proto/base/log.h"
@@ -28,12 +29,21 @@
 
 static_assert((int)FM_COMPLEX_TERMS <= (int)FM_LOSS_TERMS, "a result has room for all terms");
 
+/* A sample that was read, and its place: `slot` of `step`. */
+typedef struct fm_read_sample {
+    fm_af3_features features;
+    uint64_t step;
+    uint32_t slot;
+    bool is_read;
+} fm_read_sample;
+
 typedef struct fm_stored_run {
     fm_sample_folder samples, held_out;
     fm_af3_trainer *trainer;
-    fm_af3_trainer *judge; /* forward only, with the moving average; NULL without --eval-samples */
-    fm_appender *scores;   /* eval.jsonl */
-    fm_af3_features hand;  /* of several ranks: the sample in hand */
+    fm_af3_trainer *judge;  /* forward only, with the moving average; NULL without --eval-samples */
+    fm_appender *scores;    /* eval.jsonl */
+    fm_read_sample read[2]; /* the sample in hand and the one that is read ahead */
+    int hand;
 } fm_stored_run;
 
 /* A rank's result for its file of an evaluation. */
@@ -52,10 +62,10 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
         const char *what;
     } strange[] = {{set->data || set->cache || set->snapshot, "--data, --cache and --snapshot are"},
                    {set->replay || strcmp(set->order, "strict") != 0, "--order and --replay are"},
-                   {set->eval_every || set->eval_snapshot || set->eval_data || set->eval_device ||
-                        set->eval_dtype || set->eval_share || set->stop_at,
-                    "--eval-samples and eval_every in [metrics] choose an evaluation; the other "
-                    "options of evaluations are"}};
+                   {set->eval_snapshot || set->eval_data || set->eval_device || set->eval_dtype ||
+                        set->eval_share || set->stop_at,
+                    "--eval-samples and --eval-every choose an evaluation; the other options of "
+                    "evaluations are"}};
     if (!set->samples) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "a model of af3 trains on stored samples: --samples DIR");
@@ -64,9 +74,9 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
         if (!strange[i].is_given) continue;
         return fm_fail(reterr, FM_ERR_USAGE, "%s for models of af2", strange[i].what);
     }
-    if (run->config.metrics.eval_every && !set->eval_samples) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "[metrics] eval_every needs --eval-samples DIR, the samples to score");
+    if (fm_run_eval_every(run) && !set->eval_samples) {
+        return fm_fail(reterr, FM_ERR_USAGE, "%s needs --eval-samples DIR, the samples to score",
+                       set->eval_every ? "--eval-every" : "[metrics] eval_every");
     }
     if (run->layout.bp == 1) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE,
@@ -101,6 +111,9 @@ static fm_status create(fm_train_run *run, const fm_kernels *kernels, fm_error *
     }
     if (!run->set->eval_samples) return FM_OK;
     options.forward_only = true;
+    if (run->config.metrics.eval_rollout_step > 0) {
+        options.model.n_rollout_step = (int32_t)run->config.metrics.eval_rollout_step;
+    }
     return fm_af3_trainer_create(&options, &stored->judge, reterr);
 }
 
@@ -273,7 +286,7 @@ static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
 
 static fm_status evaluate_if_due(fm_train_run *run, fm_error *reterr) {
     const uint64_t step = run->state.place.step;
-    const uint64_t every = (uint64_t)run->config.metrics.eval_every;
+    const uint64_t every = fm_run_eval_every(run);
     bool is_due = step == run->set->steps || (every && step % every == 0);
     return run->stored->judge && is_due ? evaluate(run, reterr) : FM_OK;
 }
@@ -285,24 +298,62 @@ static uint32_t file_of(const fm_train_run *run, uint64_t index) {
     return fm_sample_folder_file(&run->stored->samples, run->set->seed, index);
 }
 
-/* Reads a file for its place: `slot` of the step being queued. The features are valid until the
- * next file is read. */
-static fm_status read_features(fm_train_run *run, uint32_t file, uint32_t slot,
-                               fm_af3_features *ret_features, fm_error *reterr) {
+/* Reads the sample of `slot` of `step`. The folder keeps the last two that were read. */
+static fm_status read_sample(fm_train_run *run, uint64_t step, uint32_t slot, fm_read_sample *to,
+                             fm_error *reterr) {
     const fm_stored_sample *read;
+    const uint32_t file = file_of(run, fm_run_place(run, step, slot));
+    to->is_read = false;
     fm_status status = fm_sample_folder_read(&run->stored->samples, file, &read, reterr);
     if (status) return status;
-    *ret_features = read->features;
-    ret_features->slot = slot;
-    ret_features->n_cycle =
-        fm_step_cycles(run->set->seed, run->queued_step, (uint32_t)run->config.data.max_cycle);
+    *to = (fm_read_sample){read->features, step, slot, true};
+    to->features.slot = slot;
+    to->features.n_cycle =
+        fm_step_cycles(run->set->seed, step, (uint32_t)run->config.data.max_cycle);
     return FM_OK;
 }
 
-static fm_status compute(fm_train_run *run, const fm_af3_features *features,
-                         fm_sample_result *ret_result, fm_error *reterr) {
+static bool is_at(const fm_read_sample *read, uint64_t step, uint32_t slot) {
+    return read->is_read && read->step == step && read->slot == slot;
+}
+
+/* Takes the sample of `slot` of the step being queued in hand, and reads it if it is not the one
+ * that was read ahead. */
+static fm_status take_sample(fm_train_run *run, uint32_t slot, fm_error *reterr) {
+    fm_stored_run *stored = run->stored;
+    if (is_at(&stored->read[stored->hand], run->queued_step, slot)) return FM_OK;
+    if (is_at(&stored->read[!stored->hand], run->queued_step, slot)) {
+        stored->hand = !stored->hand;
+        return FM_OK;
+    }
+    stored->read[!stored->hand].is_read = false;
+    fm_af3_trainer_announce(stored->trainer, NULL);
+    return read_sample(run, run->queued_step, slot, &stored->read[stored->hand], reterr);
+}
+
+/* Reads this rank's sample after the one in hand, and announces it. A sample that cannot be read is
+ * reported in its turn. */
+static void look_ahead(fm_train_run *run) {
+    fm_stored_run *stored = run->stored;
+    const fm_read_sample *hand = &stored->read[stored->hand];
+    fm_read_sample *next = &stored->read[!stored->hand];
+    uint64_t step = hand->step;
+    uint32_t slot = hand->slot + (uint32_t)run->layout.dp;
+    if (slot >= fm_batch_at(&run->batches, step)) step++, slot = (uint32_t)fm_run_group(run);
+    bool is_any = step < run->set->steps && slot < fm_batch_at(&run->batches, step) &&
+                  !fm_skipped_by_hand(&run->state.skipped, fm_run_place(run, step, slot));
+    if (is_any && !read_sample(run, step, slot, next, NULL)) {
+        fm_af3_trainer_announce(stored->trainer, &next->features);
+    }
+}
+
+/* Computes the sample in hand, which is not in hand afterwards. */
+static fm_status compute(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
+    fm_stored_run *stored = run->stored;
+    fm_read_sample *hand = &stored->read[stored->hand];
     fm_af3_result result;
-    fm_status status = fm_af3_trainer_add_sample(run->stored->trainer, features, &result, reterr);
+    fm_status status = fm_af3_trainer_add_sample(stored->trainer, &hand->features, &result, reterr);
+    hand->is_read = false;
     if (status) return status;
     *ret_result = (fm_sample_result){
         .loss = result.loss, .gradient_norm = result.gradient_norm, .done_ns = fm_clock_ns()};
@@ -339,13 +390,14 @@ static fm_status advance_one(fm_train_run *run, fm_error *reterr) {
         return fm_run_skip(run, &sample, NULL, reterr);
     }
     fm_sample_result result;
-    fm_af3_features features;
     fm_error why = {.message = ""};
     const uint64_t began_ns = fm_clock_ns();
-    fm_status status = read_features(run, file, run->slot, &features, &why);
+    fm_status status = take_sample(run, run->slot, &why);
+    if (!status) look_ahead(run);
+    const uint32_t n_cycle = run->stored->read[run->stored->hand].features.n_cycle;
     const double wait_s = fm_run_seconds_since(began_ns);
-    if (!status) status = compute(run, &features, &result, &why);
-    if (!status) return count(run, &sample, features.n_cycle, wait_s, &result, reterr);
+    if (!status) status = compute(run, &result, &why);
+    if (!status) return count(run, &sample, n_cycle, wait_s, &result, reterr);
     if (reterr) *reterr = why;
     if (fm_is_bad_sample(status)) status = fm_run_judge(run, &sample, status, reterr);
     return status ? status : fm_run_skip(run, &sample, &why, reterr);
@@ -372,15 +424,16 @@ static fm_status look_at_hand(fm_train_run *run, fm_run_seen *ret_seen, fm_error
     fm_stored_run *stored = run->stored;
     const uint32_t file = file_of(run, run->hand.index);
     ret_seen->name = stored->samples.file[file];
-    fm_status status = read_features(run, file, run->own_slot, &stored->hand, reterr);
-    if (!status) status = fm_af3_trainer_check(stored->trainer, &stored->hand, reterr);
-    ret_seen->n_cycle = status ? 0 : stored->hand.n_cycle;
+    fm_status status = take_sample(run, run->own_slot, reterr);
+    const fm_af3_features *hand = &stored->read[stored->hand].features;
+    if (!status) status = fm_af3_trainer_check(stored->trainer, hand, reterr);
+    ret_seen->n_cycle = status ? 0 : hand->n_cycle;
     ret_seen->is_bad = fm_is_bad_sample(status);
     return status;
 }
 
 static void drop_hand(fm_train_run *run) {
-    run->stored->hand = (fm_af3_features){.n_cycle = 0};
+    run->stored->read[run->stored->hand].is_read = false;
 }
 
 static fm_status queue_hand(fm_train_run *run, fm_run_flight *f, bool updates, fm_error *reterr) {
@@ -391,7 +444,8 @@ static fm_status queue_hand(fm_train_run *run, fm_run_flight *f, bool updates, f
 static fm_status collect_hand(fm_train_run *run, const fm_run_flight *f,
                               fm_sample_result *ret_result, fm_error *reterr) {
     (void)f;
-    return compute(run, &run->stored->hand, ret_result, reterr);
+    look_ahead(run);
+    return compute(run, ret_result, reterr);
 }
 
 static fm_status collect(fm_train_run *run, fm_error *reterr) {

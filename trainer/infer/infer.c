@@ -596,7 +596,8 @@ fm_status fm_infer_aligned_error(fm_infer *infer, uint32_t first, uint32_t n_row
     *ret_logits = NULL;
     *ret_n_bin = 0;
     if (head == FM_TENSOR_NONE) return FM_OK;
-    const size_t n_bin = (size_t)fm_tape_tensor(&t->last, head)->local[1];
+    const fm_tensor *tensor = fm_tape_tensor(&t->last, head);
+    const size_t n_bin = (size_t)tensor->local[tensor->rank - 1];
     const size_t line = (size_t)t->options.model.n_res * n_bin;
     fm_status status = download(t, head, first * line, n_row * line, arena, ret_logits, reterr);
     if (status) return status;

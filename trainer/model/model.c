@@ -292,11 +292,13 @@ static void record_structure(fm_tape *tape, const fm_model_config *config,
                              const fm_model_weights *weights, const fm_model_inputs *inputs,
                              fm_cycle_end end, fm_model_outputs *out) {
     fm_structure_config structure = fm_model_config_structure(config);
+    const bool is_part = fm_tape_tensor(tape, out->z)->shard_axis >= 0;
+    fm_comm *others = is_part ? config->groups->dap : NULL;
     fm_tensor_ref aatype = fm_tape_state(tape, inputs->aatype, false);
     fm_tensor_ref mask = fm_tape_state(tape, inputs->seq_mask, false);
     mask = fm_op_cast(tape, "seq_mask", mask);
     out->structure = fm_structure_record(tape, &structure, &weights->structure, &inputs->tables,
-                                         out->single, out->z, aatype, mask,
+                                         out->single, out->z, others, aatype, mask,
                                          !(end & FM_CYCLE_OUTPUTS) && !tape->with_gradient);
     if (end & FM_CYCLE_STORES) {
         fm_op_store_pseudo_beta(tape, out->structure.atoms.atoms, aatype,
@@ -332,12 +334,15 @@ fm_model_outputs fm_model_record_cycle(fm_tape *tape, const fm_model_config *con
                             .m = FM_TENSOR_NONE,
                             .z = FM_TENSOR_NONE};
     if (outputs || !fm_split_is_split(config)) out.m = fm_split_gather(tape, config, "msa", x.m);
-    if (outputs || structure || !fm_split_is_split(config)) {
+    if (end == FM_CYCLE_PREDICTS) {
+        out.z = x.z; /* where it is split, the structure module and the heads take parts */
+    } else if (outputs || structure || !fm_split_is_split(config)) {
         out.z = fm_split_gather(tape, config, "pair", x.z);
     }
     fm_tape_enter_island(tape);
     if (structure) out.single = fm_op_cast(tape, "single", out.single);
-    if (structure || outputs) out.z = fm_op_cast(tape, "pair", out.z);
+    const bool casts_slabs = end == FM_CYCLE_PREDICTS && tape->chunk_bytes > 0;
+    if ((structure || outputs) && !casts_slabs) out.z = fm_op_cast(tape, "pair", out.z);
     if (end == FM_CYCLE_OUTPUTS) out.m = fm_op_cast(tape, "msa", out.m);
     if (structure) record_structure(tape, config, weights, inputs, end, &out);
     fm_tape_leave_island(tape);

@@ -61,7 +61,8 @@ typedef struct fm_model_outputs {
     /* m [N_seq + N_templ, N_res, c_m] and z [N_res, N_res, c_z], cast for islands (autograd/tape.h)
      * where something reads them there: all three with FM_CYCLE_OUTPUTS, single and z with a
      * structure module. FM_TENSOR_NONE where nothing reads them: m of a cycle that stores on ranks
-     * that share a sample. */
+     * that share a sample. With FM_CYCLE_PREDICTS, z on such ranks is this rank's part, and on a
+     * tape that works slab by slab it is not cast. */
     fm_tensor_ref m, z;
     fm_tensor_ref single;           /* [N_res, c_s] */
     fm_structure_outputs structure; /* set where there is a structure module */

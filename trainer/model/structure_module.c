@@ -3,6 +3,8 @@
 
 #include "proto/chem/rigid_groups.h"
 #include "proto/chem/torsions.h"
+#include "trainer/dist/gather.h"
+#include "trainer/ops/widen.h"
 
 #include <assert.h>
 
@@ -80,14 +82,19 @@ static void iterate(const module *m, fm_tensor_ref *s, fm_tensor_ref *frames) {
 fm_structure_outputs fm_structure_record(fm_tape *tape, const fm_structure_config *c,
                                          const fm_structure_weights *w,
                                          const fm_structure_tables *tables, fm_tensor_ref single,
-                                         fm_tensor_ref pair, fm_tensor_ref aatype,
+                                         fm_tensor_ref pair, fm_comm *others, fm_tensor_ref aatype,
                                          fm_tensor_ref mask, bool backbone_only) {
     assert(c->n_iteration >= 1 && c->n_iteration <= MAX_ITERATION);
     assert(!backbone_only || !tape->with_gradient);
     fm_tensor_ref frames[MAX_ITERATION], of[MAX_ITERATION];
     module m = {tape, c, w, fm_tape_tensor(tape, single)->local[0], .mask = mask};
     fm_tensor_ref initial = fm_op_norm(tape, "single norm", single, w->norm_s, 0); /* A20:1 */
-    m.z = fm_op_norm(tape, "pair norm", pair, w->norm_z, 0);                       /* A20:2 */
+    m.z = tape->chunk_bytes > 0 ? fm_op_widen_norm(tape, "pair norm", pair, w->norm_z)
+                                : fm_op_norm(tape, "pair norm", pair, w->norm_z, 0); /* A20:2 */
+    if (others) {
+        fm_gather gather = fm_dap_gather_begin(tape, "pair", others, m.z);
+        m.z = fm_dap_gather_finish(tape, &gather);
+    }
     m.pair_bias = fm_op_ipa_bias(tape, m.z, &w->ipa);
     fm_tensor_ref s = fm_op_linear(tape, "structure input", initial, m.n_res, &w->in); /* A20:3 */
     fm_tensor_ref now = fm_op_identity_frames(tape, m.n_res);                          /* A20:4 */

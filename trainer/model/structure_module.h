@@ -16,6 +16,7 @@
 #ifndef FM_TRAINER_MODEL_STRUCTURE_H
 #define FM_TRAINER_MODEL_STRUCTURE_H
 
+#include "trainer/dist/comm.h"
 #include "trainer/model/parameters.h"
 #include "trainer/ops/frames.h"
 
@@ -38,11 +39,14 @@ typedef struct fm_structure_outputs {
 } fm_structure_outputs;
 
 /* Records the module. single [N_res, c_s], pair [N_res, N_res, c_z], aatype u8 [N_res], mask act
- * [N_res]. backbone_only, on a tape without gradient: the torsion angles are not made. */
+ * [N_res]. `pair` is whole, or this rank's part of it where `others` (else NULL) are the ranks that
+ * have the other parts. It is then gathered after its LayerNorm, so only one whole array of pairs
+ * exists. On a tape that works slab by slab, `pair` may have the type outside the island.
+ * backbone_only, on a tape without gradient: the torsion angles are not made. */
 fm_structure_outputs fm_structure_record(fm_tape *tape, const fm_structure_config *config,
                                          const fm_structure_weights *weights,
                                          const fm_structure_tables *tables, fm_tensor_ref single,
-                                         fm_tensor_ref pair, fm_tensor_ref aatype,
+                                         fm_tensor_ref pair, fm_comm *others, fm_tensor_ref aatype,
                                          fm_tensor_ref mask, bool backbone_only);
 
 #endif

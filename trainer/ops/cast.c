@@ -32,8 +32,7 @@ static void backward(fm_run *run, const fm_node *node) {
 
 static const fm_op CAST = {"cast", forward, backward};
 
-/* Returns the table of the tape that is not current. */
-static const fm_kernels *other_table(const fm_tape *tape) {
+const fm_kernels *fm_cast_source(const fm_tape *tape) {
     bool inside = tape->kernels != tape->main_kernels;
     return inside ? tape->main_kernels : tape->main_kernels->wide;
 }
@@ -41,7 +40,7 @@ static const fm_kernels *other_table(const fm_tape *tape) {
 fm_tensor_ref fm_op_cast(fm_tape *tape, const char *name, fm_tensor_ref x) {
     if (x == FM_TENSOR_NONE || fm_tape_tensor(tape, x)->element == tape->kernels->act) return x;
     const fm_tensor *from = fm_tape_tensor(tape, x);
-    const fm_kernels *source = other_table(tape);
+    const fm_kernels *source = fm_cast_source(tape);
     assert(source && from->element == source->act);
     void *memory;
     fm_node *node = fm_tape_add(tape, &CAST, name, sizeof(attributes), &memory);

@@ -4,7 +4,8 @@
  *
  * It has no biases, no mask and no dropout. Inputs [rows..., c]: pair [N, N, c_z] or single [1, N,
  * c_s]; hidden = 4 c in the Pairformer. Saved, kept or recomputed as the caller says: what the
- * kernel needs for backward. For composed kernels that is the projection, 8 times the size of x. */
+ * kernel needs for backward. That is nothing where one kernel makes the whole sublayer, and else
+ * the projection, 8 times the size of x. */
 #ifndef FM_TRAINER_SWIGLU_TRANSITION_H
 #define FM_TRAINER_SWIGLU_TRANSITION_H
 

@@ -2,7 +2,9 @@
  * step_run.c, packing a sample into packets in upload.c. */
 #include "trainer/step/step.h"
 
+#include "trainer/dist/gather.h"
 #include "trainer/dist/sum.h"
+#include "trainer/ops/widen.h"
 #include "trainer/step/upload.h"
 
 #include <assert.h>
@@ -44,11 +46,22 @@ static void declare_state(fm_trainer *t, const fm_kernels *kernels) {
     t->flag = fm_state_add(s, "not finite", FM_ELEMENT_U32, 1, one);
 }
 
+/* Records the logits of a head on z, [N_res, N_res, n_bin]. Where z is this rank's part, they are
+ * made from it and then gathered. */
+static fm_tensor_ref record_pair_head(fm_tape *tape, const fm_groups *groups, const char *name,
+                                      const fm_loss_inputs *in, const fm_linear_weights *weights) {
+    fm_tensor_ref part = tape->chunk_bytes > 0 ? fm_op_widen_linear(tape, name, in->z, weights)
+                                               : fm_op_linear_all(tape, name, in->z, weights);
+    if (fm_tape_tensor(tape, part)->shard_axis < 0) return part;
+    fm_gather gather = fm_dap_gather_begin(tape, name, groups->dap, part);
+    return fm_dap_gather_finish(tape, &gather);
+}
+
 /* Records the heads whose logits are kept. The losses make their own logits inside their nodes. */
 static void record_heads(fm_trainer *t, const fm_loss_inputs *in) {
     fm_tape *tape = &t->last;
     const unsigned wanted = t->options.heads;
-    const int64_t n_pair = in->n_res * in->n_res;
+    const fm_groups *groups = t->options.groups;
     for (int i = 0; i < FM_HEADS; i++)
         t->head[i] = FM_TENSOR_NONE;
     if (wanted & 1u << FM_HEAD_PLDDT && in->has_structure) {
@@ -56,11 +69,11 @@ static void record_heads(fm_trainer *t, const fm_loss_inputs *in) {
     }
     if (wanted & 1u << FM_HEAD_DISTOGRAM) {
         t->head[FM_HEAD_DISTOGRAM] =
-            fm_op_linear(tape, "distogram head", in->z, n_pair, &in->distogram_head);
+            record_pair_head(tape, groups, "distogram head", in, &in->distogram_head);
     }
     if (wanted & 1u << FM_HEAD_ALIGNED_ERROR && in->n_aligned_error_bin > 0) {
         t->head[FM_HEAD_ALIGNED_ERROR] =
-            fm_op_linear(tape, "aligned error head", in->z, n_pair, &in->aligned_error_head);
+            record_pair_head(tape, groups, "aligned error head", in, &in->aligned_error_head);
     }
     for (int i = 0; i < FM_HEADS; i++)
         if (t->head[i] != FM_TENSOR_NONE) fm_tape_keep(tape, t->head[i]);

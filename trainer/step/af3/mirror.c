@@ -6,17 +6,27 @@
 #include <string.h>
 
 fm_status fm_mirror_init(fm_mirror *mirror, const fm_state *state, fm_error *reterr) {
-    /* Pages that are never written take no memory. */
-    *mirror = (fm_mirror){.state = state, .host = calloc(1, (size_t)state->bytes + 1)};
+    const fm_device *device = state->kernels->device;
+    const size_t bytes = (size_t)state->bytes + 1;
+    *mirror = (fm_mirror){.state = state};
     for (int32_t t = 0; t < state->n_tensor; t++)
         mirror->count[t] = fm_tensor_local_count(&state->tensor[t]);
-    if (mirror->host) return FM_OK;
+    /* On a CPU, pages that are never written shall take no memory. */
+    mirror->host = device->is_asynchronous ? device->host_alloc(bytes) : calloc(1, bytes);
+    if (mirror->host && device->event_create(&mirror->sent)) return FM_OK;
     return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the host's copy of a sample");
 }
 
 void fm_mirror_fini(fm_mirror *mirror) {
-    free(mirror->host);
-    mirror->host = NULL;
+    if (!mirror->state) return;
+    const fm_device *device = mirror->state->kernels->device;
+    device->event_destroy(mirror->sent);
+    (device->is_asynchronous ? device->host_release : free)(mirror->host);
+    *mirror = (fm_mirror){.state = NULL};
+}
+
+void fm_mirror_begin(fm_mirror *m) {
+    m->state->kernels->device->event_wait(m->sent);
 }
 
 /* The nearest bf16; ties go to the even one. */
@@ -64,7 +74,7 @@ void fm_mirror_send(fm_mirror *m, fm_stream *stream) {
                         (size_t)fm_tensor_local_bytes(&m->state->tensor[t]));
         m->written[t] = false;
     }
-    kernels->synchronize(stream);
+    kernels->device->event_record(m->sent, stream);
 }
 
 void fm_mirror_fetch(const fm_kernels *kernels, fm_stream *stream, const void *from,

@@ -8,21 +8,25 @@
 
 typedef struct fm_mirror {
     const fm_state *state;
-    uint8_t *host;                   /* the state's layout; owned */
+    uint8_t *host; /* the state's layout; owned; page-locked where the device is asynchronous */
     int64_t count[FM_STATE_TENSORS]; /* elements */
     bool written[FM_STATE_TENSORS];  /* since the last fm_mirror_send */
+    fm_event *sent;                  /* the end of the last fm_mirror_send on the device */
 } fm_mirror;
 
-/* The state must be allocated, and outlive the mirror. FM_ERR_NOMEM. */
+/* The state must be allocated, and outlive the mirror. FM_ERR_NOMEM. Destroy the mirror after the
+ * stream's work has ended. */
 FM_MUST_USE fm_status fm_mirror_init(fm_mirror *mirror, const fm_state *state, fm_error *reterr);
 void fm_mirror_fini(fm_mirror *mirror);
 
+/* Waits until the device has taken what was sent. Call it before writing after fm_mirror_send. */
+void fm_mirror_begin(fm_mirror *mirror);
 /* Writes element `at` of a tensor, converted to its type. The context is the mirror, so writers of
  * features can call it. */
 void fm_mirror_put(void *context, int32_t tensor, int64_t at, double value);
 /* Sets all elements of a tensor to 0. */
 void fm_mirror_clear(fm_mirror *mirror, int32_t tensor);
-/* Uploads the tensors that were written since the last call, and waits for the stream. */
+/* Queues the upload of the tensors that were written since the last call. */
 void fm_mirror_send(fm_mirror *mirror, fm_stream *stream);
 
 /* Reads `count` act or acc elements of device memory as doubles. Waits for the stream. `raw` has

@@ -158,7 +158,8 @@ FM_MUST_USE fm_status fm_af3_trainer_check(const fm_af3_trainer *trainer,
 
 /* Names the sample after the one that is computed next, for one such call. Its features must stay
  * as they are until it is computed. The host writes them while the device works. Results are the
- * same without it. */
+ * same without it. NULL forgets an announced sample, also one that was written: call it before
+ * other features take that sample's address. */
 void fm_af3_trainer_announce(fm_af3_trainer *trainer, const fm_af3_features *next);
 
 /* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT as

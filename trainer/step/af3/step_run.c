@@ -164,6 +164,7 @@ fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *feature
     assert(features->n_cycle >= 1 && (!features->draws || t->options.given));
     t->features = features;
     t->result = (fm_af3_result){0};
+    fm_mirror_begin(&t->mirror);
     fm_status status = fm_af3_trainer_write(t, reterr);
     if (!status) clear_recycled(t);
     return status;
@@ -233,6 +234,7 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     const fm_af3_features *f = t->features;
     size_t mark = fm_arena_mark(&t->scratch);
     fm_complex_labels labels = f->labels;
+    fm_mirror_begin(&t->mirror);
     fm_status status = f->number ? permute(t, &labels, reterr) : FM_OK;
     if (!status && t->options.forward_only) {
         status = fm_af3_score_structure(&labels, t->x, &t->scratch, &t->result.rollout, reterr);
@@ -265,6 +267,7 @@ void fm_af3_trainer_confidence(fm_af3_trainer *t) {
 
 void fm_af3_trainer_announce(fm_af3_trainer *t, const fm_af3_features *next) {
     t->next = next;
+    if (!next) t->written = NULL;
 }
 
 /* Runs the sample again, checking what every step of its passes writes. All passes run, because

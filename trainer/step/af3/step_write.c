@@ -185,6 +185,7 @@ static fm_status write_shared(fm_af3_trainer *t, const fm_af3_features *features
     t->written = NULL;
     fm_status status = fm_af3_trainer_check(t, features, reterr);
     if (status) return status;
+    fm_mirror_begin(&t->shared);
     for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
         if (tensors[i] >= 0) fm_mirror_clear(&t->shared, tensors[i]);
     status =
@@ -217,6 +218,7 @@ void fm_af3_trainer_write_cycle(fm_af3_trainer *t, uint32_t cycle) {
     const fm_af3_writer to = {fm_mirror_put, &t->mirror};
     const fm_af3_features *f = t->features;
     size_t mark = fm_arena_mark(&t->scratch);
+    fm_mirror_begin(&t->mirror); /* the cycle before it runs while this one's rows are written */
     int64_t *drawn = NULL, n_row = f->n_row;
     const int64_t *rows = f->msa_rows ? f->msa_rows + (int64_t)cycle * n_row : NULL;
     if (!rows) {

@@ -144,9 +144,11 @@ void axpy_device(fm_stream *stream, int64_t n, const double *alpha, const void *
 
 enum { SUM_THREADS = 256, SUM_BATCH = 8, SUM_CHUNKS = 512 };
 enum { SUM_SMALL = 1 << 18 }; /* elements that are summed in one launch */
+enum { SUM_WIDE = 1 << 14 };  /* columns that keep the device busy without lanes */
 
 enum sum_path {
     SUM_LINES,  /* n_c = 1: a block for each sum */
+    SUM_FEW,    /* few rows of many columns: a thread for each pack of sums */
     SUM_DIRECT, /* one launch, no partial sums */
     SUM_CHUNKED,
 };
@@ -167,6 +169,7 @@ static int64_t sum_chunks(int64_t n_a, int64_t n_r, int64_t n_c) {
 
 static sum_choice choose_sum(int64_t n_a, int64_t n_r, int64_t n_c) {
     if (n_c == 1) return {SUM_LINES, 1, 0};
+    if (n_r <= SUM_BATCH && n_c >= SUM_WIDE) return {SUM_FEW, 1, 0};
     int64_t chunks = sum_chunks(n_a, n_r, n_c);
     if (chunks == 1) return {SUM_DIRECT, 1, 0};
     return {SUM_CHUNKED, chunks, (size_t)(n_a * n_c * chunks) * sizeof(float)};
@@ -186,6 +189,29 @@ __global__ void sum_line_kernel(int64_t n_r, int64_t stride_a, int64_t stride_r,
         total += (double)get(in[r * stride_r]);
     total = block_sum(total, space);
     if (threadIdx.x == 0) put(y + blockIdx.x, beta, (float)total);
+}
+
+/* y = the sums over at most SUM_BATCH rows, in order, for V columns in each thread. */
+template <typename T, int V, typename Y>
+static void sum_few(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c,
+                    const int64_t stride[2], const T *x, Y *y, fm_beta beta) {
+    int64_t packs = n_c / V, stride_a = stride[0], stride_r = stride[1];
+    each(stream, n_a * packs, [=] __device__(int64_t i) {
+        int64_t a = i / packs, c = i % packs * V;
+        double total[V] = {};
+#pragma unroll
+        for (int r = 0; r < SUM_BATCH; r++) {
+            if (r >= n_r) continue;
+            float v[V];
+            load<T, V>(x + a * stride_a + r * stride_r + c, v);
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                total[k] += (double)v[k];
+        }
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            put(y + a * n_c + c + k, beta, (float)total[k]);
+    });
 }
 
 struct sum_shape {
@@ -291,11 +317,18 @@ static void sum_into(fm_stream *stream, int64_t n_a, int64_t n_r, int64_t n_c,
                      const int64_t stride[2], const T *x, Y *y, fm_beta beta, float *partial) {
     sum_choice choice = choose_sum(n_a, n_r, n_c);
     end_sums_of(stream, y, (size_t)(n_a * n_c) * sizeof(Y));
-    assert(n_a <= 65535 || choice.path == SUM_LINES);
+    assert(n_a <= 65535 || choice.path == SUM_LINES || choice.path == SUM_FEW);
     if (choice.path == SUM_LINES) {
         sum_line_kernel<<<(unsigned)n_a, 256, 0, queue(stream)>>>(n_r, stride[0], stride[1], x, y,
                                                                   beta);
         FM_LAUNCHED();
+        return;
+    }
+    if (choice.path == SUM_FEW) {
+        bool is_whole_pack =
+            is_aligned(x) && is_whole<T>(n_c) && is_whole<T>(stride[0]) && is_whole<T>(stride[1]);
+        (is_whole_pack ? sum_few<T, vector_of<T>(), Y> : sum_few<T, 1, Y>)(stream, n_a, n_r, n_c,
+                                                                           stride, x, y, beta);
         return;
     }
     sum_shape s = {n_a, n_r, n_c, stride[0], stride[1], choice.chunks, 0, 0};

@@ -1,12 +1,10 @@
 /* row_end.cu: chooses how linear_update, transition and norm_linear run. In bf16 and for some
  * widths each is one kernel (linear_update.cu, transition.cu, norm_linear.cu), else composed of
- * other entries (../../row_end.h, ../../norm_linear.h). AlphaFold 3's transition is always composed
- * (../../swiglu_transition.h). */
+ * other entries (../../row_end.h, ../../norm_linear.h). */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/norm_linear.h"
 #include "trainer/backend/row_end.h"
-#include "trainer/backend/swiglu_transition.h"
 
 namespace fm_cuda {
 
@@ -78,31 +76,6 @@ void norm_linear(fm_stream *stream, const fm_norm_linear *a, void *workspace) {
     }
 }
 
-template <typename T> size_t swiglu_transition_kept(const fm_swiglu_transition *a) {
-    return fm_swiglu_transition_composed_kept(a);
-}
-
-template <typename T> size_t swiglu_transition_workspace(const fm_swiglu_transition *a) {
-    return fm_swiglu_transition_composed_workspace(table_of<T>(), a);
-}
-
-template <typename T>
-void swiglu_transition(fm_stream *stream, const fm_swiglu_transition *a, void *workspace) {
-    fm_swiglu_transition_composed(table_of<T>(), stream, a, workspace);
-}
-
-template <typename T>
-size_t swiglu_transition_grad_workspace(const fm_swiglu_transition *a,
-                                        const fm_swiglu_transition_grad *g) {
-    return fm_swiglu_transition_grad_composed_workspace(table_of<T>(), a, g);
-}
-
-template <typename T>
-void swiglu_transition_grad(fm_stream *stream, const fm_swiglu_transition *a,
-                            const fm_swiglu_transition_grad *g, void *workspace) {
-    fm_swiglu_transition_grad_composed(table_of<T>(), stream, a, g, workspace);
-}
-
 #define INSTANTIATE(T)                                                                             \
     template size_t linear_update_workspace<T>(const fm_linear_update *);                          \
     template void linear_update<T>(fm_stream *, const fm_linear_update *, void *);                 \
@@ -113,14 +86,7 @@ void swiglu_transition_grad(fm_stream *stream, const fm_swiglu_transition *a,
     template void transition_grad<T>(fm_stream *, const fm_transition *,                           \
                                      const fm_transition_grad *, void *);                          \
     template size_t norm_linear_workspace<T>(const fm_norm_linear *);                              \
-    template void norm_linear<T>(fm_stream *, const fm_norm_linear *, void *);                     \
-    template size_t swiglu_transition_kept<T>(const fm_swiglu_transition *);                       \
-    template size_t swiglu_transition_workspace<T>(const fm_swiglu_transition *);                  \
-    template void swiglu_transition<T>(fm_stream *, const fm_swiglu_transition *, void *);         \
-    template size_t swiglu_transition_grad_workspace<T>(const fm_swiglu_transition *,              \
-                                                        const fm_swiglu_transition_grad *);        \
-    template void swiglu_transition_grad<T>(fm_stream *, const fm_swiglu_transition *,             \
-                                            const fm_swiglu_transition_grad *, void *);
+    template void norm_linear<T>(fm_stream *, const fm_norm_linear *, void *);
 INSTANTIATE(float)
 INSTANTIATE(tf32)
 INSTANTIATE(bf16)
