@@ -1,9 +1,10 @@
 /* attention_tf32.cu: gated attention of the tf32 table by mma.sync, forward.
  *
- * The walk is that of attention_mma.cu: each warp of a block takes 16 queries of one (group, batch,
- * head), and the block walks the keys in tiles of 64 with the online softmax. The queries go from
- * memory to registers, since no other warp needs them; keys and values go through shared memory by
- * cp.async. A call with few blocks takes half as many warps per block. */
+ * The walk is that of attention_mma.cu: each warp of a block takes 16 or 32 queries of one (group,
+ * batch, head), and the block walks the keys in tiles of 64 with the online softmax. The queries go
+ * from memory to registers, since no other warp needs them; keys and values go through shared memory
+ * by cp.async. Reads of shared memory bound the walk, so two strips of 16 queries share each read. A
+ * call with few blocks has one strip per warp and half as many warps per block. */
 #include "trainer/backend/cuda/attention/attention_tf32.cuh"
 
 namespace fm_cuda {

@@ -2,11 +2,12 @@
  *
  *     gate     element by element: dout' = dout sigmoid(g), rounded to tf32, since all products
  *              take it; dg; and delta = <dout, o>.
- *     dq       a warp takes 16 queries and walks the keys: dS = P (dP - delta), dq += dS k.
- *     dkv      a warp takes 16 keys and walks the queries. It recomputes P^T and dS^T, keys down,
- *              queries across: dv += P^T dout', dk += dS^T q.
- *     dbias    a block takes 64 x 64 of (query, key) and recomputes dS there for a chunk of the
- *              batches, summed in registers; the chunks' sums are then added in order.
+ *     dq       a warp takes 16 or 32 queries and walks the keys: dS = P (dP - delta), dq += dS k.
+ *     dkv      a warp takes 16 or 32 keys and walks the queries. It recomputes P^T and dS^T, keys
+ *              down, queries across: dv += P^T dout', dk += dS^T q.
+ *     dbias    a block takes up to 64 queries and 64 keys and recomputes dS there for a chunk of
+ *              the batches, summed in registers; the chunks' sums are then added in order. The
+ *              queries of the next batch are on their way meanwhile.
  *
  * Each of the three walks recomputes the logits and dP. That is 9 products instead of 7, but every
  * sum is in the registers of one warp: nothing crosses blocks, and shared memory has only tiles,
