@@ -2,9 +2,9 @@
  *
  * The walk is that of attention_mma.cu: each warp of a block takes 16 or 32 queries of one (group,
  * batch, head), and the block walks the keys in tiles of 64 with the online softmax. The queries go
- * from memory to registers, since no other warp needs them; keys and values go through shared memory
- * by cp.async. Reads of shared memory bound the walk, so two strips of 16 queries share each read. A
- * call with few blocks has one strip per warp and half as many warps per block. */
+ * from memory to registers, since no other warp needs them; keys and values go through shared
+ * memory by cp.async. Reads of shared memory bound the walk, so two strips of 16 queries share each
+ * read. A call with few blocks has one strip per warp and half as many warps per block. */
 #include "trainer/backend/cuda/attention/attention_tf32.cuh"
 
 namespace fm_cuda {
