@@ -44,9 +44,8 @@ static void products_of_tf32_round_their_operands(void **state) {
     static float a[LD * LD], b[LD * LD], c[M * N];
     for (int trans = 0; trans < 4; trans++) {
         const bool trans_a = trans & 1, trans_b = trans & 2;
-        for (int64_t i = 0; i < LD * LD; i++) {
+        for (int64_t i = 0; i < LD * LD; i++)
             a[i] = operand(i / LD, i % LD), b[i] = operand(i % LD, i / LD + 7);
-        }
         fm_gemm g = {.m = M, .n = N, .k = K, .batch = 1, .trans_a = trans_a, .trans_b = trans_b};
         g.alpha = 0.5, g.beta = 1, g.lda = g.ldb = LD, g.ldc = N, g.a = a, g.b = b, g.c = c;
         for (int i = 0; i < M * N; i++)

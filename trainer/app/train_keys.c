@@ -349,8 +349,8 @@ const fm_train_key fm_train_keys[] = {
     AF3_NUMBER("step_scale", af3.noise.step_scale, "", 0, 100, "Factor of the move of a step."),
     {"af3", "diffusion_products", "",
      "Type to which the operands of the diffusion module's matrix products are rounded; their sums "
-     "are f32. auto is tf32 with activations of bf16, else f32. A device that lacks the type refuses "
-     "it.",
+     "are f32. auto is tf32 with activations of bf16, else f32. A device that lacks the type "
+     "refuses it.",
      FM_KEY_WORD, AT(af3.products), .words = products_words, .expected = "auto, f32, tf32 or bf16",
      .is_implied = true, .of = FM_KEY_AF3},
     {"af3", "trains", "",

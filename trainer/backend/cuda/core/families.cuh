@@ -17,7 +17,7 @@ namespace fm_cuda {
 #define FM_KERNEL(kind, ...) FM_DECLARE_##kind(__VA_ARGS__)
 #include "trainer/backend/kernel_entries.h"
 
-/* The entries that row_end.cu composes of others of the same table. */
+/* The entries that are composed of others of the same table. */
 #define FM_COMPOSED_ENTRIES(ENTRY)                                                                 \
     ENTRY(linear_update_workspace)                                                                 \
     ENTRY(linear_update)                                                                           \

@@ -195,8 +195,8 @@ static gemm_choice *place_of(gemm_state *s, const gemm_key *key) {
 static const cublasLtMatmulHeuristicResult_t *
 best_of(const gemm_key *key, const cublasLtMatmulHeuristicResult_t *result, int found) {
     enum { MANY_ROWS = 16384 };
-    if (key->type != GEMM_BF16 || key->epilogue == FM_EPILOGUE_NONE || key->m < MANY_ROWS)
-        return result;
+    bool is_plain = key->epilogue == FM_EPILOGUE_NONE;
+    if (key->type != GEMM_BF16 || is_plain || key->m < MANY_ROWS) return result;
     bool is_small = key->n <= 128 && key->k <= 128;
     uint32_t wanted = is_small ? CUBLASLT_MATMUL_TILE_64x512 : CUBLASLT_MATMUL_TILE_128x128;
     for (int i = 0; i < found; i++) {

@@ -2,22 +2,12 @@
  * widths each is one kernel (linear_update.cu, transition.cu, norm_linear.cu), else composed of
  * other entries (../../row_end.h, ../../norm_linear.h). */
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/table_of.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/norm_linear.h"
 #include "trainer/backend/row_end.h"
 
 namespace fm_cuda {
-
-template <typename T> static const fm_kernels *table_of(void);
-template <> const fm_kernels *table_of<float>(void) {
-    return fm_kernels_cuda(FM_ELEMENT_F32);
-}
-template <> const fm_kernels *table_of<tf32>(void) {
-    return fm_kernels_cuda(FM_ELEMENT_F32)->tf32;
-}
-template <> const fm_kernels *table_of<bf16>(void) {
-    return fm_kernels_cuda(FM_ELEMENT_BF16);
-}
 
 template <typename T> size_t linear_update_workspace(const fm_linear_update *a) {
     if (sizeof(T) == 2 && linear_update_takes(a)) return 0;
