@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(TILE_THREADS, forward_blocks<C>())
         set_columns<8>(s, is_masked ? keys.term[tile & 1] : NULL);
         times_tile_transposed<C, 8>(s, qa, keys.k[tile & 1]);
         if (bias) bias_add<8>(s, space.bias_factor, b);
-        softmax_step<C, 8>(s, slope, o, largest, total);
+        softmax_step<C>(s, slope, o, largest, total);
         times_tile<C, 8>(o, s, keys.v[tile & 1]);
         __syncthreads();
     }

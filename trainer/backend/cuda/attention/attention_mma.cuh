@@ -111,20 +111,20 @@ template <int N> __device__ inline void set_rows(float s[N][4], float upper, flo
 
 /* One tile of the online softmax: updates the running maximum (`largest`), the sum (`total`, this
  * lane's share) and the output o so far; s becomes the weights. */
-template <int C, int N>
-__device__ inline void softmax_step(float s[N][4], float slope, float o[C / 8][4], float largest[2],
+template <int C>
+__device__ inline void softmax_step(float s[8][4], float slope, float o[C / 8][4], float largest[2],
                                     float total[2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float top = largest[half], sum = 0;
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int n = 0; n < 8; n++)
             top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
         top = row_max(top);
         float shift = top * slope, shrink = exp2_fast(largest[half] * slope - shift);
         largest[half] = top;
 #pragma unroll
-        for (int n = 0; n < N; n++) {
+        for (int n = 0; n < 8; n++) {
 #pragma unroll
             for (int i = 2 * half; i < 2 * half + 2; i++) {
                 s[n][i] = exp2_fast(s[n][i] * slope - shift);

@@ -1,10 +1,9 @@
 /* attention_tf32.cu: gated attention of the tf32 table by mma.sync, forward.
  *
- * The walk is that of attention_mma.cu: each warp of a block takes 16 or 32 queries of one (group,
- * batch, head), and the block walks the keys in tiles of 64 with the online softmax. The queries go
- * from memory to registers, since no other warp needs them; keys and values go through shared
- * memory by cp.async. Reads of shared memory bound the walk, so two strips of 16 queries share each
- * read. A call with few blocks has one strip per warp and half as many warps per block. */
+ * The walk is that of attention_mma.cu: each warp of a block takes 16 queries of one (group, batch,
+ * head), and the block walks the keys in tiles of 64 with the online softmax. The queries go from
+ * memory to registers, since no other warp needs them; keys and values go through shared memory by
+ * cp.async. A call with few blocks takes half as many warps per block. */
 #include "trainer/backend/cuda/attention/attention_tf32.cuh"
 
 namespace fm_cuda {
@@ -39,31 +38,23 @@ __device__ inline void store_output_f32(const fm_attention &a, const tile_place 
     }
 }
 
-/* S: strips of 16 queries per warp. Two strips share the reads and the rounding of a tile. */
-template <int C, int S>
-__global__ void __launch_bounds__(TILE_THREADS, C == 64 || (C == 48 && S == 2) ? 2 : 3)
+template <int C>
+__global__ void __launch_bounds__(TILE_THREADS, C == 64 ? 2 : 3)
     tf32_forward(fm_attention a, attention_space space) {
     extern __shared__ __align__(16) uint8_t shared[];
     f32_keys<C> &keys = *(f32_keys<C> *)shared;
-    int rows = (int)blockDim.x / 2 * S, tiles = (int)(space.ld_bias / TILE),
-        warp = threadIdx.x / 32;
+    int rows = (int)blockDim.x / 2, tiles = (int)(space.ld_bias / TILE);
     tile_place p = place_of_block(a, (unsigned)divide_up(a.n_query, rows), rows);
-    const float4 *bias = NULL; /* of the first strip */
-    int strip = p.first / 16 + warp * S;
-    if (a.bias) bias = packed_at<S>(space.bias, p.plane, space.ld_bias_t / 16, strip, 2 * tiles, 0);
+    int strip = p.first / 16 + (int)threadIdx.x / 32;
+    const float4 *bias = NULL;
+    if (a.bias) bias = packed_at<1>(space.bias, p.plane, space.ld_bias_t / 16, strip, 2 * tiles, 0);
     float slope = slope_of(a);
-    uint32_t q[S * C / 8][4];
-    float o[S * C / 8][4] = {}, largest[2 * S], total[2 * S] = {};
-#pragma unroll
-    for (int i = 0; i < 2 * S; i++)
-        largest[i] = -INFINITY;
+    uint32_t q[C / 8][4];
+    float o[C / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
     bool is_valid = find_valid<float>(a, p);
     bool has_term = fetch_f32_keys<C>(a, is_valid, p, keys, 0, 0), next_has_term = false;
-    const float *rows_q = (const float *)a.q + offset_of(a.q_stride, p.group, p.batch, 0, p.head);
-#pragma unroll
-    for (int i = 0; i < S; i++)
-        rows_load<C, false>(q + i * C / 8, rows_q, a.q_stride.row, (strip + i) * 16, a.n_query,
-                            (int)a.c_head);
+    const float *from = (const float *)a.q + offset_of(a.q_stride, p.group, p.batch, 0, p.head);
+    rows_load<C, false>(q, from, a.q_stride.row, strip * 16, a.n_query, (int)a.c_head);
     for (int tile = 0; tile < tiles; tile++) {
         if (tile + 1 < tiles) {
             next_has_term =
@@ -74,31 +65,15 @@ __global__ void __launch_bounds__(TILE_THREADS, C == 64 || (C == 48 && S == 2) ?
         }
         bool is_masked = __syncthreads_or(has_term);
         has_term = next_has_term;
-#pragma unroll 1
-        for (int part = 0; part < S; part++) {
-            constexpr int N = 8 / S; /* of 8 keys */
-            const int first = part * 8 * N;
-            float s[S * N][4];
-#pragma unroll
-            for (int i = 0; i < S; i++)
-                start_columns<N>(s + i * N, is_masked ? keys.term[tile & 1] + first : NULL);
-            times_rows_transposed<C, N, false, S>(s, q, keys.k[tile & 1] + first * tile_ld<C>());
-#pragma unroll
-            for (int i = 0; i < S; i++) {
-                if (bias) {
-                    packed_add<N>(s + i * N, space.bias_factor,
-                                  bias + ((i * tiles + tile) * 2 + part) * (STEP_BIAS / 4));
-                }
-                softmax_step<C, N>(s + i * N, slope, o + i * C / 8, largest + 2 * i, total + 2 * i);
-            }
-            times_rows<C, N, false, S>(o, s, keys.v[tile & 1] + first * tile_ld<C>());
-        }
+        float s[8][4];
+        start_columns<8>(s, is_masked ? keys.term[tile & 1] : NULL);
+        times_rows_transposed<C, 8, false>(s, q, keys.k[tile & 1]);
+        if (bias) packed_add<8>(s, space.bias_factor, bias + tile * (STEP_BIAS / 2));
+        softmax_step<C>(s, slope, o, largest, total);
+        times_rows<C, 8, false>(o, s, keys.v[tile & 1]);
         __syncthreads();
     }
-#pragma unroll
-    for (int i = 0; i < S; i++)
-        store_output_f32<C>(a, p, (strip + i) * 16, slope, o + i * C / 8, largest + 2 * i,
-                            total + 2 * i);
+    store_output_f32<C>(a, p, strip * 16, slope, o, largest, total);
 }
 
 /* One thread gathers a lane's four values for one head, or for four heads that are neighbours in
@@ -158,29 +133,24 @@ int attention_tf32_warps(const fm_attention *a) {
     return a->n_query <= TILE / 2 || blocks < 2 * n_multiprocessor() ? 2 : 4;
 }
 
-template <int C, int S>
+template <int C>
 static void run_forward(fm_stream *stream, const fm_attention *a, const attention_space &space) {
     constexpr int BYTES = sizeof(f32_keys<C>);
     int warps = attention_tf32_warps(a);
-    unsigned tiles = (unsigned)divide_up(a->n_query, 16 * S * warps);
+    unsigned tiles = (unsigned)divide_up(a->n_query, 16 * warps);
     unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head) * tiles;
-    FM_CUDA(cudaFuncSetAttribute(tf32_forward<C, S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 BYTES));
-    tf32_forward<C, S><<<blocks, (unsigned)warps * 32, BYTES, queue(stream)>>>(*a, space);
+    FM_CUDA(
+        cudaFuncSetAttribute(tf32_forward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
+    tf32_forward<C><<<blocks, (unsigned)warps * 32, BYTES, queue(stream)>>>(*a, space);
     FM_LAUNCHED();
-}
-
-int attention_tf32_strips(const fm_attention *a) {
-    return a->c_head <= 48 && attention_tf32_warps(a) == 4 ? 2 : 1;
 }
 
 void attention_tf32(fm_stream *stream, const fm_attention *a, const attention_space &space) {
     if (a->bias) attention_tf32_bias(stream, a, &space, false);
-    bool is_long = attention_tf32_strips(a) == 2;
-    auto run = a->c_head <= 16   ? (is_long ? run_forward<16, 2> : run_forward<16, 1>)
-               : a->c_head <= 32 ? (is_long ? run_forward<32, 2> : run_forward<32, 1>)
-               : a->c_head <= 48 ? (is_long ? run_forward<48, 2> : run_forward<48, 1>)
-                                 : run_forward<64, 1>;
+    auto run = a->c_head <= 16   ? run_forward<16>
+               : a->c_head <= 32 ? run_forward<32>
+               : a->c_head <= 48 ? run_forward<48>
+                                 : run_forward<64>;
     run(stream, a, space);
 }
 

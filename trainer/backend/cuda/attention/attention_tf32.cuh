@@ -239,9 +239,8 @@ __device__ inline bool fetch_f32_keys(const fm_attention &a, bool is_valid, cons
     return term != 0;
 }
 
-/* How many warps a block has that takes queries, and strips of 16 rows each of them. */
+/* How many warps a block has that takes queries. */
 int attention_tf32_warps(const fm_attention *a);
-int attention_tf32_strips(const fm_attention *a);
 
 /* How many heads of the bias, or of its gradient, one access reads: 4, or 1. */
 int attention_tf32_heads(const fm_attention *a, const void *bias);

@@ -479,7 +479,7 @@ void attention_tf32_grad(fm_stream *stream, const fm_attention *a, const fm_atte
     if (a->bias) attention_tf32_bias(stream, a, &space, false);
     if (a->bias) attention_tf32_bias(stream, a, &space, true);
     auto gate = a->c_head <= 16 ? gate_f32<4> : a->c_head <= 32 ? gate_f32<8> : gate_f32<16>;
-    bool is_long = attention_tf32_strips(a) == 2;
+    bool is_long = attention_tf32_warps(a) == 4; /* then a warp has two strips */
     auto run = a->c_head <= 16   ? (is_long ? run_grad<16, 2> : run_grad<16, 1>)
                : a->c_head <= 32 ? (is_long ? run_grad<32, 2> : run_grad<32, 1>)
                : a->c_head <= 48 ? (is_long ? run_grad<48, 2> : run_grad<48, 1>)
