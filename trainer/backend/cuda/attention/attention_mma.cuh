@@ -215,6 +215,11 @@ __device__ inline bool fetch_keys(const fm_attention &a, bool is_valid, const ti
 box_map attention_boxes(const fm_attention *, const void *base, const fm_attention_stride &,
                         int64_t rows, int c, int box_rows);
 
+/* attention_bias.cu: boxes of 64 queries by 64 keys of the bias. They read the bias itself if its
+ * keys are contiguous; otherwise a kernel first stores it by heads in `planes`, [group, head,
+ * query, keys rounded up to 8], and the result is true. */
+bool attention_bias_boxes(fm_stream *stream, const fm_attention *a, void *planes, box_map *ret);
+
 /* attention_mma.cu: gathers the bias into space->bias, or with `is_transposed` (rows are keys,
  * columns are queries) into space->bias_t. */
 void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attention_space *space,
