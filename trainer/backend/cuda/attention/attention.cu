@@ -33,9 +33,10 @@ static bool is_stride_of_packs(const fm_attention_stride &s) {
            is_whole<float>(s.head);
 }
 
-/* The same for tf32, whose 16 bytes have 4 channels. */
+/* The same for tf32, whose 16 bytes have 4 channels. 32 bits count the elements of the bias. */
 static bool is_tf32_shape(const fm_attention *a) {
-    return a->c_head % 8 == 0 && a->c_head <= MAX_MMA_CHANNELS && a->n_kv_head == a->n_head &&
+    return (!a->bias || a->n_group * a->n_head * a->n_query * a->n_key < (int64_t)1 << 30) &&
+           a->c_head % 8 == 0 && a->c_head <= MAX_MMA_CHANNELS && a->n_kv_head == a->n_head &&
            a->n_query >= 8 && a->n_query * a->n_key >= 256 && is_stride_of_packs(a->q_stride) &&
            is_stride_of_packs(a->k_stride) && is_stride_of_packs(a->v_stride) &&
            is_stride_of_packs(a->o_stride) && (!a->g || is_stride_of_packs(a->g_stride));
@@ -166,10 +167,10 @@ static size_t plain_layout(const fm_attention *a, bool backward, void *base, att
     return carve.used;
 }
 
-/* Chunks of the batches by which dbias is summed: as many blocks of 64 x 64 as fill the
- * multiprocessors eight times. attention_wgmma_dbias.cu has its own rule. */
-static int64_t mma_dbias_chunks(const fm_attention *a, int64_t blocks) {
-    return max_size(1, min_size(a->n_batch, min_size(64, 8 * n_multiprocessor() / blocks)));
+/* Chunks of the batches by which dbias is summed: so many that each multiprocessor gets about
+ * `share` blocks, if one chunk has `blocks`. attention_wgmma_dbias.cu has its own rule. */
+static int64_t mma_dbias_chunks(const fm_attention *a, int64_t blocks, int64_t share) {
+    return max_size(1, min_size(a->n_batch, min_size(64, share * n_multiprocessor() / blocks)));
 }
 
 static size_t tf32_layout(const fm_attention *a, bool backward, void *base, attention_space *ret) {
@@ -186,8 +187,8 @@ static size_t tf32_layout(const fm_attention *a, bool backward, void *base, atte
     ret->delta = (float *)carve.take((size_t)rows * sizeof(float));
     ret->dout = carve.take((size_t)(rows * a->c_head) * sizeof(float));
     if (!a->bias) return carve.used;
-    int64_t tiles = divide_up(a->n_query, 16 * attention_tf32_warps(a)) * ret->ld_bias / TILE;
-    ret->chunks = mma_dbias_chunks(a, planes * tiles);
+    int64_t tiles = divide_up(a->n_query, 16 * attention_tf32_warps(a));
+    ret->chunks = mma_dbias_chunks(a, planes * tiles * ret->ld_bias / TILE, 16);
     ret->bias_t = carve.take(plane);
     ret->dbias =
         (float *)carve.take((size_t)(ret->chunks * planes * a->n_query * a->n_key) * sizeof(float));
@@ -211,8 +212,8 @@ static size_t tensor_core_layout(const fm_attention *a, attention_path path, boo
     if (a->mask) ret->valid = (uint8_t *)carve.take((size_t)(a->n_group * a->n_batch));
     ret->delta = (float *)carve.take((size_t)rows * sizeof(float));
     ret->dout = carve.take((size_t)(rows * a->c_head) * sizeof(bf16));
-    ret->chunks =
-        is_mma ? mma_dbias_chunks(a, planes * q_tiles * k_tiles) : attention_wgmma_dbias_chunks(a);
+    ret->chunks = is_mma ? mma_dbias_chunks(a, planes * q_tiles * k_tiles, 8)
+                         : attention_wgmma_dbias_chunks(a);
     if (path == ATTENTION_WGMMA_LONG) ret->sums = (float *)carve.take(attention_wgmma_long_sums(a));
     if (!a->bias) return carve.used;
     ret->bias_t = carve.take(plane * sizeof(bf16));

@@ -210,26 +210,6 @@ __device__ inline bool fetch_keys(const fm_attention &a, bool is_valid, const ti
     return term != 0;
 }
 
-/* dbias = the chunks' sums, added in order; one thread per element. */
-template <typename T>
-static void finish_dbias(fm_stream *stream, const fm_attention *args, const attention_space *from,
-                         fm_out dbias) {
-    fm_attention a = *args;
-    attention_space space = *from;
-    int64_t n = a.n_group * a.n_head * a.n_query * a.n_key;
-    each(stream, n, [=] __device__(int64_t i) {
-        int64_t key = i % a.n_key, query = i / a.n_key % a.n_query;
-        int64_t head = i / a.n_key / a.n_query % a.n_head;
-        int64_t group = i / a.n_key / a.n_query / a.n_head;
-        float total = 0;
-        for (int64_t chunk = 0; chunk < space.chunks; chunk++)
-            total += space.dbias[chunk * n + i];
-        put((T *)dbias.data + group * a.bias_stride[0] + head * a.bias_stride[1] +
-                query * a.bias_stride[2] + key * a.bias_stride[3],
-            dbias.beta, total);
-    });
-}
-
 /* attention_wgmma.cu: boxes of `box_rows` rows by c channels of q, k, v or a tensor laid out like
  * one, with `rows` rows per head. A box_place is {row, head, batch, group}. */
 box_map attention_boxes(const fm_attention *, const void *base, const fm_attention_stride &,

@@ -460,6 +460,25 @@ __global__ void __launch_bounds__(TILE_THREADS, dbias_memory<C>::BLOCKS)
     store_partial(a, plane, first + row, key_tile * TILE, sum);
 }
 
+/* dbias = the chunks' sums, added in order; one thread per element. */
+static void finish_dbias(fm_stream *stream, const fm_attention *args, const attention_space *from,
+                         fm_out dbias) {
+    fm_attention a = *args;
+    attention_space space = *from;
+    int64_t n = a.n_group * a.n_head * a.n_query * a.n_key;
+    each(stream, n, [=] __device__(int64_t i) {
+        int64_t key = i % a.n_key, query = i / a.n_key % a.n_query;
+        int64_t head = i / a.n_key / a.n_query % a.n_head;
+        int64_t group = i / a.n_key / a.n_query / a.n_head;
+        float total = 0;
+        for (int64_t chunk = 0; chunk < space.chunks; chunk++)
+            total += space.dbias[chunk * n + i];
+        put((bf16 *)dbias.data + group * a.bias_stride[0] + head * a.bias_stride[1] +
+                query * a.bias_stride[2] + key * a.bias_stride[3],
+            dbias.beta, total);
+    });
+}
+
 template <int C, bool BIASED>
 static void run_pairs(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
                       const attention_space &space) {
@@ -489,7 +508,7 @@ static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attentio
     FM_CUDA(cudaFuncSetAttribute(mma_dbias<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
     mma_dbias<C><<<grid, TILE_THREADS, BYTES, queue(stream)>>>(*a, space);
     FM_LAUNCHED();
-    finish_dbias<bf16>(stream, a, &space, grad->dbias);
+    finish_dbias(stream, a, &space, grad->dbias);
 }
 
 void attention_mma_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,

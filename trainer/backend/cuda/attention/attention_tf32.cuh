@@ -39,11 +39,6 @@ namespace fm_cuda {
 /* STEP: rows of a tile that a warp takes at a time in backward. */
 enum { STEP = TILE / 2, STEP_BIAS = 16 * STEP };
 
-/* Blocks of a multiprocessor: registers bound them. */
-template <int C> constexpr int tf32_blocks() {
-    return C == 64 ? 2 : 3;
-}
-
 /* The nearest number of 11 significant bits. cvt.rna.tf32.f32 would be three instructions on
  * compute capability 9.0. A NaN stays one; numbers above 2^114 become NaN. */
 __device__ inline float round_operand(float x) {
@@ -114,9 +109,10 @@ __device__ inline void rows_load(uint32_t a[C / 8][4], const float *rows, int64_
     }
 }
 
-/* s[16, 8 N] += a[16, C] tile[8 N, C]^T. IS_ROUNDED: the tile's numbers are tf32 already. */
-template <int C, int N, bool IS_ROUNDED>
-__device__ inline void times_rows_transposed(float s[N][4], const uint32_t a[C / 8][4],
+/* s[16 S, 8 N] += a[16 S, C] tile[8 N, C]^T, S strips of 16 rows. IS_ROUNDED: the tile's numbers
+ * are tf32 already. */
+template <int C, int N, bool IS_ROUNDED, int S = 1>
+__device__ inline void times_rows_transposed(float s[S * N][4], const uint32_t a[S * C / 8][4],
                                              const float *tile) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const float *at = tile + (g % 2 ? second_row(g / 2) : first_row(g / 2)) * tile_ld<C>() + 4 * t;
@@ -129,22 +125,32 @@ __device__ inline void times_rows_transposed(float s[N][4], const uint32_t a[C /
                 x.x = round_operand(x.x), x.y = round_operand(x.y);
                 x.z = round_operand(x.z), x.w = round_operand(x.w);
             }
-            mma_tf32(s[n], a[2 * j], __float_as_uint(x.x), __float_as_uint(x.y));
-            mma_tf32(s[n], a[2 * j + 1], __float_as_uint(x.z), __float_as_uint(x.w));
+#pragma unroll
+            for (int i = 0; i < S; i++) {
+                const uint32_t(*rows)[4] = a + i * C / 8 + 2 * j;
+                mma_tf32(s[i * N + n], rows[0], __float_as_uint(x.x), __float_as_uint(x.y));
+                mma_tf32(s[i * N + n], rows[1], __float_as_uint(x.z), __float_as_uint(x.w));
+            }
         }
     }
 }
 
-/* o[16, C] += p[16, 8 N] tile[8 N, C]; p is in the layout of an accumulator. */
-template <int C, int N, bool IS_ROUNDED>
-__device__ inline void times_rows(float o[C / 8][4], const float p[N][4], const float *tile) {
+/* o[16 S, C] += p[16 S, 8 N] tile[8 N, C]; p is in the layout of an accumulator. */
+template <int C, int N, bool IS_ROUNDED, int S = 1>
+__device__ inline void times_rows(float o[S * C / 8][4], const float p[S * N][4],
+                                  const float *tile) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const float *first = tile + first_row(t) * tile_ld<C>() + 2 * g;
     const float *second = tile + second_row(t) * tile_ld<C>() + 2 * g;
 #pragma unroll
     for (int n = 0; n < N; n++) {
-        const uint32_t a[4] = {operand_of(p[n][0]), operand_of(p[n][2]), operand_of(p[n][1]),
-                               operand_of(p[n][3])};
+        uint32_t a[S][4];
+#pragma unroll
+        for (int i = 0; i < S; i++) {
+            const float *x = p[i * N + n];
+            a[i][0] = operand_of(x[0]), a[i][1] = operand_of(x[2]);
+            a[i][2] = operand_of(x[1]), a[i][3] = operand_of(x[3]);
+        }
 #pragma unroll
         for (int j = 0; j < C / 16; j++) {
             float2 x = *(const float2 *)(first + n * 8 * tile_ld<C>() + 16 * j);
@@ -153,8 +159,12 @@ __device__ inline void times_rows(float o[C / 8][4], const float p[N][4], const 
                 x.x = round_operand(x.x), x.y = round_operand(x.y);
                 y.x = round_operand(y.x), y.y = round_operand(y.y);
             }
-            mma_tf32(o[2 * j], a, __float_as_uint(x.x), __float_as_uint(y.x));
-            mma_tf32(o[2 * j + 1], a, __float_as_uint(x.y), __float_as_uint(y.y));
+#pragma unroll
+            for (int i = 0; i < S; i++) {
+                float(*to)[4] = o + i * C / 8 + 2 * j;
+                mma_tf32(to[0], a[i], __float_as_uint(x.x), __float_as_uint(y.x));
+                mma_tf32(to[1], a[i], __float_as_uint(x.y), __float_as_uint(y.y));
+            }
         }
     }
 }
@@ -184,12 +194,13 @@ template <int N> __device__ inline void start_columns(float s[N][4], const float
     }
 }
 
-/* This lane's first value of the gathered bias at 16-row strip `strip` and 32-column step `step`;
- * a strip past the last one takes the last. */
+/* This lane's first value of the gathered bias at the 16-row strip `strip`, the first of S, and
+ * 32-column step `step`; strips past the last one take the last S. */
+template <int S>
 __device__ inline const float4 *packed_at(const void *bias, int64_t plane, int64_t strips,
                                           int64_t strip, int64_t steps, int64_t step) {
     return (const float4 *)bias +
-           ((plane * strips + min_size(strip, strips - 1)) * steps + step) * (STEP_BIAS / 4) +
+           ((plane * strips + min_size(strip, strips - S)) * steps + step) * (STEP_BIAS / 4) +
            threadIdx.x % 32;
 }
 
@@ -228,8 +239,11 @@ __device__ inline bool fetch_f32_keys(const fm_attention &a, bool is_valid, cons
     return term != 0;
 }
 
-/* Strips of 16 query rows that a block takes, one per warp; the gathered bias is padded to them. */
+/* How many warps a block has that takes queries. */
 int attention_tf32_warps(const fm_attention *a);
+
+/* How many heads of the bias, or of its gradient, one access reads: 4, or 1. */
+int attention_tf32_heads(const fm_attention *a, const void *bias);
 
 /* attention_tf32.cu: gathers the bias into space->bias, or with `is_transposed` (rows are keys,
  * columns are queries) into space->bias_t. */
