@@ -37,6 +37,7 @@ typedef float real;
 #include "trainer/backend/cpu/body/frames.h"
 #include "trainer/backend/cpu/body/loss.h"
 #include "trainer/backend/cpu/body/fape.h"
+#include "trainer/backend/cpu/body/few_grad.h"
 #include "trainer/backend/cpu/body/structure_loss.h"
 #include "trainer/backend/cpu/body/violation.h"
 #include "trainer/backend/cpu/body/atoms.h"

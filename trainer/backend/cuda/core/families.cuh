@@ -27,6 +27,8 @@ namespace fm_cuda {
     ENTRY(transition_grad)                                                                         \
     ENTRY(norm_linear_workspace)                                                                   \
     ENTRY(norm_linear)                                                                             \
+    ENTRY(few_grad_workspace)                                                                      \
+    ENTRY(few_grad)                                                                                \
     ENTRY(swiglu_transition_kept)                                                                  \
     ENTRY(swiglu_transition_workspace)                                                             \
     ENTRY(swiglu_transition)                                                                       \

@@ -69,7 +69,7 @@ void norm_linear(fm_stream *stream, const fm_norm_linear *a, void *workspace) {
 
 template <typename T> size_t few_grad_workspace(const fm_few_grad *a) {
     size_t bytes = fm_few_grad_composed_workspace(table_of<T>(), a);
-    if (sizeof(T) == 4 || !few_grad_takes(a)) return bytes;
+    if (sizeof(T) != 2 || !few_grad_takes(a)) return bytes;
     return (size_t)max_size((int64_t)bytes, (int64_t)few_grad_skinny_workspace(a));
 }
 
