@@ -33,7 +33,8 @@ enum { EXTRA_COLUMNS = 8 };
 
 /* Forward keeps a, b (packed) and x channel-major, x with EXTRA_COLUMNS further channels of
  * statistics (store_x_statistics). It also keeps the gate's argument [rows, c_z], mean and 1 /
- * deviation of each row of z, and a bit of the dropout mask per column and channel, [n, c_z / 8]. */
+ * deviation of each row of z, and a bit of the dropout mask per column and channel,
+ * [n, c_z / 8]. */
 struct block_kept {
     bf16 *packed, *x, *gate;
     float2 *statistics;
@@ -275,8 +276,8 @@ template <int CZ, int C, int FIRST> __device__ inline void tiles_load(bf16 *to, 
     }
 }
 
-/* Starts loading the output projection [CZ, C], columns in their natural order. Called by the whole block,
- * which must wait for the copies. */
+/* Starts loading the output projection [CZ, C], columns in their natural order. Called by the whole
+ * block, which must wait for the copies. */
 template <int CZ, int C> __device__ inline void out_load(bf16 *to, const bf16 *w) {
     for (int i = threadIdx.x; i < CZ * (C / 8); i += blockDim.x) {
         int row = tiled_row<C>(4 * C + i / (C / 8)) - 4 * C, chunk = i % (C / 8);
