@@ -3,8 +3,9 @@
  *
  * They take bf16, n a multiple of 16 and the widths of with_widths, and keep a, b and x
  * channel-major, [3, c, rows]. In templates CZ is c_z and C is c; where a function has only one
- * width, C is that of its rows. All products are of a warp group, which multiplies 64 whole rows at a time. Its
- * rows are in registers (in the forward front: in shared memory), the weights are in shared memory.
+ * width, C is that of its rows. All products are of a warp group, which multiplies 64 whole rows at
+ * a time. Its rows are in registers (in the forward front: in shared memory), the weights are in
+ * shared memory.
  *
  * Interleaved channels. A lane reads and writes a row by chunks of 8 channels, 16 bytes: with t =
  * lane % 4 it has chunks t, t + 4, t + 8, ... of its rows. The fragments of a product would give it
