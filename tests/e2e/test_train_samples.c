@@ -79,6 +79,20 @@ static void a_run_writes_its_files(void **state) {
                      0);
 }
 
+/* Evaluations may come at other steps, with more denoising steps. Training does not change. */
+static void evaluations_are_chosen_apart(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("sed 's/eval_every = 2/&\\neval_rollout_step = 3/' small.ini >longer.ini && "
+            "$train --config longer.ini --eval-samples held --eval-every 3 --steps 5 --out longer "
+            ">longer.log 2>&1 && test \"$(sed 's/{.step.:\\([0-9]*\\),.*/\\1/' "
+            "longer/eval.jsonl | tr '\\n' ' ')\" = '3 5 ' && "
+            "for run in whole longer; do sed 's/,\"step_s.*//' $run/metrics.jsonl >$run.rows; "
+            "tail -1 $run/eval.jsonl | grep -o '\"rollout_rmsd\":[^,]*' >$run.rmsd; done && "
+            "cmp whole.rows longer.rows && ! cmp -s whole.rmsd longer.rmsd"),
+        0);
+}
+
 /* Each pass over the files has each file once, in another order. */
 static void passes_have_every_file_once(void **state) {
     (void)state;
@@ -194,6 +208,8 @@ static void what_does_not_fit_is_refused(void **state) {
     (void)state;
     assert_int_equal(
         run("refuses 'eval_every needs --eval-samples' $train --out x && "
+            "refuses '^foldmill train: --eval-every needs --eval-samples' $train --eval-every 3 "
+            "--out x && "
             "refuses 'had other samples' foldmill train --samples held --eval-samples held "
             "--config small.ini --preset af3-tiny --out whole --resume --steps 9 && "
             "refuses 'trains on stored samples: --samples DIR' "
@@ -217,6 +233,7 @@ static void what_does_not_fit_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_writes_its_files),
+                                       cmocka_unit_test(evaluations_are_chosen_apart),
                                        cmocka_unit_test(passes_have_every_file_once),
                                        cmocka_unit_test(announced_samples_change_no_byte),
                                        cmocka_unit_test(a_killed_run_ends_with_the_same_bytes),

@@ -148,6 +148,16 @@ static bool is_better(const candidate *a, const candidate *b) {
 
 /* -- the choice */
 
+/* Presets that are looked at before the others, since several have the same parameters: the stages
+ * of a training, or other settings of a small network. */
+static const char *const PREFERRED[] = {"af2-initial", "af3-initial", "af3-tiny"};
+enum { N_PREFERRED = sizeof PREFERRED / sizeof PREFERRED[0] };
+
+/* Returns the name of preset i in this order; NULL behind the last. */
+static const char *name_of(size_t i) {
+    return i < N_PREFERRED ? PREFERRED[i] : fm_presets[i - N_PREFERRED].name;
+}
+
 static fm_status look_at_preset(const fm_weights_file *file, const found_sizes *found,
                                 const char *name, const char *config_path, fm_arena *arena,
                                 candidate *c, fm_error *reterr) {
@@ -171,10 +181,10 @@ fm_status fm_preset_infer(const fm_weights_file *file, const char *config_path, 
     candidate best = {.preset = {.name = "af2-initial"}};
     bool any = false;
     fm_status first = FM_OK; /* error of a preset that cannot be compared */
-    for (size_t i = 0; i == 0 || fm_presets[i - 1].name; i++) {
+    for (size_t i = 0; name_of(i); i++) {
         candidate c;
         fm_error error;
-        const char *name = i == 0 ? "af2-initial" : fm_presets[i - 1].name;
+        const char *name = name_of(i);
         fm_status status = look_at_preset(file, &found, name, config_path, arena, &c, &error);
         if (status && !first && reterr) *reterr = error;
         if (status && !first) first = status;

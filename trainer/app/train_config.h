@@ -54,8 +54,9 @@ typedef struct fm_train_config {
     } optimizer;
     double loss[FM_LOSS_TERMS]; /* weights of the terms: loss/terms.h */
     struct {
-        int64_t structure_every; /* steps between scores of predicted structures; 0 = never */
-        int64_t eval_every;      /* steps between evaluations on other chains; 0 = never */
+        int64_t structure_every;   /* steps between scores of predicted structures; 0 = never */
+        int64_t eval_every;        /* steps between evaluations on other chains; 0 = never */
+        int64_t eval_rollout_step; /* of af3: denoising steps there; 0 = af3.n_rollout_step */
     } metrics;
 } fm_train_config;
 

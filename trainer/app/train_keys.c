@@ -272,9 +272,13 @@ const fm_train_key fm_train_keys[] = {
      FM_KEY_INTEGER, AT(metrics.structure_every), .min = 0, .max = 1e9, .no_result = true,
      .of = FM_KEY_AF2},
     {"metrics", "eval_every", "steps",
-     "Steps between evaluations on the chains of --eval-snapshot, in a process beside the run; 0 "
-     "means never. --eval-every stands for it.",
+     "Steps between evaluations on the chains of --eval-snapshot, in a process beside the run, or "
+     "on the files of --eval-samples; 0 means never. --eval-every stands for it.",
      FM_KEY_INTEGER, AT(metrics.eval_every), .min = 0, .max = 1e9, .no_result = true},
+    {"metrics", "eval_rollout_step", "steps",
+     "Denoising steps of the rollouts that evaluations score; 0 takes n_rollout_step.",
+     FM_KEY_INTEGER, AT(metrics.eval_rollout_step), .min = 0, .max = 1000, .no_result = true,
+     .of = FM_KEY_AF3},
     AF3_COUNT(n_pairformer_block, "blocks", 64,
               "Blocks of the Pairformer (Algorithm 17 of AlphaFold 3)."),
     AF3_COUNT(n_msa_block, "blocks", 64, "Blocks of the MSA module (Algorithm 8)."),

@@ -6,10 +6,10 @@
  * file that cannot be used is a bad sample: it ends the run or is skipped, when its turn comes. On
  * several ranks the rounds of train_ranks.c do the same: every rank reads the files of its group.
  *
- * Every eval_every steps and after the last, the moving average of the parameters is scored on the
- * files of another folder, before the step's checkpoint is written: a resumed run scores no step
- * twice, because it removes the lines behind its checkpoint. Group g of P scores the files g,
- * g + P, ..., and all ranks add up the results in the order of the files. */
+ * Every --eval-every steps and after the last, the moving average of the parameters is scored on
+ * the files of another folder, before the step's checkpoint is written: a resumed run scores no
+ * step twice, because it removes the lines behind its checkpoint. Group g of P scores the files
+ * g, g + P, ..., and all ranks add up the results in the order of the files. */
 #include "trainer/app/train_run.h"
 
 #include "proto/base/log.h"
@@ -62,10 +62,10 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
         const char *what;
     } strange[] = {{set->data || set->cache || set->snapshot, "--data, --cache and --snapshot are"},
                    {set->replay || strcmp(set->order, "strict") != 0, "--order and --replay are"},
-                   {set->eval_every || set->eval_snapshot || set->eval_data || set->eval_device ||
-                        set->eval_dtype || set->eval_share || set->stop_at,
-                    "--eval-samples and eval_every in [metrics] choose an evaluation; the other "
-                    "options of evaluations are"}};
+                   {set->eval_snapshot || set->eval_data || set->eval_device || set->eval_dtype ||
+                        set->eval_share || set->stop_at,
+                    "--eval-samples and --eval-every choose an evaluation; the other options of "
+                    "evaluations are"}};
     if (!set->samples) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "a model of af3 trains on stored samples: --samples DIR");
@@ -74,9 +74,9 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
         if (!strange[i].is_given) continue;
         return fm_fail(reterr, FM_ERR_USAGE, "%s for models of af2", strange[i].what);
     }
-    if (run->config.metrics.eval_every && !set->eval_samples) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "[metrics] eval_every needs --eval-samples DIR, the samples to score");
+    if (fm_run_eval_every(run) && !set->eval_samples) {
+        return fm_fail(reterr, FM_ERR_USAGE, "%s needs --eval-samples DIR, the samples to score",
+                       set->eval_every ? "--eval-every" : "[metrics] eval_every");
     }
     if (run->layout.bp == 1) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE,
@@ -111,6 +111,9 @@ static fm_status create(fm_train_run *run, const fm_kernels *kernels, fm_error *
     }
     if (!run->set->eval_samples) return FM_OK;
     options.forward_only = true;
+    if (run->config.metrics.eval_rollout_step > 0) {
+        options.model.n_rollout_step = (int32_t)run->config.metrics.eval_rollout_step;
+    }
     return fm_af3_trainer_create(&options, &stored->judge, reterr);
 }
 
@@ -283,7 +286,7 @@ static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
 
 static fm_status evaluate_if_due(fm_train_run *run, fm_error *reterr) {
     const uint64_t step = run->state.place.step;
-    const uint64_t every = (uint64_t)run->config.metrics.eval_every;
+    const uint64_t every = fm_run_eval_every(run);
     bool is_due = step == run->set->steps || (every && step % every == 0);
     return run->stored->judge && is_due ? evaluate(run, reterr) : FM_OK;
 }
