@@ -53,7 +53,6 @@ void fm_groups_note_prediction(const fm_groups *groups, uint32_t cycle) {
 fm_status fm_groups_share(const fm_groups *groups, const fm_groups_memory *memory, int n,
                           fm_error *reterr) {
     fm_status status = FM_OK;
-    assert(n <= FM_GROUPS_STEP_MEMORIES);
     if (!groups || !groups->share) return FM_OK;
     for (int i = 0; i < n && !status; i++) {
         if (!memory[i].bytes) continue;

@@ -93,18 +93,14 @@ void fm_groups_note(const fm_groups *groups, uint64_t step, uint32_t cycle);
  * here because every recorded length has a separate trainer. */
 void fm_groups_note_prediction(const fm_groups *groups, uint32_t cycle);
 
-/* Memories that one recorded step shares, at most: parameters, state, optimiser, two arenas and the
- * scratch memory of sums. */
-enum { FM_GROUPS_STEP_MEMORIES = 6 };
-
 /* Device memory that exchanges send from. */
 typedef struct fm_groups_memory {
     void *memory;
     int64_t bytes; /* 0: none */
 } fm_groups_memory;
 
-/* Collective: lets the other ranks read the memory of a step, if their exchanges need that; n is at
- * most FM_GROUPS_STEP_MEMORIES. Does nothing if groups is NULL. */
+/* Collective: lets the other ranks read the memory, if their exchanges need that. Does nothing if
+ * groups is NULL. */
 FM_MUST_USE fm_status fm_groups_share(const fm_groups *groups, const fm_groups_memory *memory,
                                       int n, fm_error *reterr);
 /* Ends what fm_groups_share began. */

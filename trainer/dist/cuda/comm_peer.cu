@@ -92,11 +92,9 @@ struct job {
 
 /* -- flags */
 
-/* A ready flag has the number in its upper bits, then the region, then the offset in units of 16
- * bytes. */
-enum { NUMBER_BITS = 24, REGION_BITS = 4, OFFSET_BITS = 36 };
-static_assert(NUMBER_BITS + REGION_BITS + OFFSET_BITS == 64, "a flag is one word");
-static_assert((int)FM_LINK_REGIONS <= 1 << REGION_BITS, "a flag has room for every region");
+/* A ready flag has the number in its upper 24 bits, then 4 bits of region, then the offset in units
+ * of 16 bytes. */
+enum { NUMBER_BITS = 24, OFFSET_BITS = 36 };
 
 __device__ inline uint64_t read_flag(const uint64_t *p) {
     uint64_t v;
@@ -302,7 +300,7 @@ __device__ inline bool wait_for_all(const job &j, uint32_t number, bool talks,
     if (talks && !fails) {
         uint64_t flag;
         if (wait_for(j, &j.flags->ready[number & 1][peer][m], number, peer, STAGE_READY, &flag)) {
-            uint32_t region = (uint32_t)(flag >> OFFSET_BITS) & ((1 << REGION_BITS) - 1);
+            uint32_t region = (uint32_t)(flag >> OFFSET_BITS) & 15;
             uint64_t units = flag & (((uint64_t)1 << OFFSET_BITS) - 1);
             base[m][peer] = j.base[region][peer] + units * 16;
         } else {

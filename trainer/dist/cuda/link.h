@@ -11,7 +11,6 @@ extern "C" {
 #endif
 
 #include "trainer/dist/comm.h"
-#include "trainer/dist/groups.h"
 #include "trainer/dist/meeting.h"
 
 typedef enum fm_gpu_link_kind { FM_LINK_PEER, FM_LINK_NCCL } fm_gpu_link_kind;
@@ -19,10 +18,7 @@ typedef enum fm_gpu_link_kind { FM_LINK_PEER, FM_LINK_NCCL } fm_gpu_link_kind;
 enum {
     FM_LINK_RANKS = 16, /* of a run that uses peer memory, at most: GPUs of one host */
     FM_LINK_GROUPS = 4, /* groups of a rank, at most */
-    FM_LINK_STEPS = 2,  /* recorded steps of a rank at a time: one trains, one evaluates */
-    FM_LINK_SPARE_REGIONS = 3,
-    /* The link's flags, the memories of the steps, and some that nobody uses yet. */
-    FM_LINK_REGIONS = 1 + FM_LINK_STEPS * FM_GROUPS_STEP_MEMORIES + FM_LINK_SPARE_REGIONS,
+    FM_LINK_REGIONS = 12,
 };
 
 typedef struct fm_gpu_link_options {
