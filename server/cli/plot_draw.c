@@ -450,9 +450,11 @@ static double draw_legend(const plot *p, double top, bool is_drawn) {
     return y - top + LEGEND_ROW;
 }
 
-/* What the kinds of lines mean. */
+/* What the kinds of lines mean. Models of af3, whose loss has this term, are scored on samples. */
 static void describe(const plot *p, char *out, size_t out_bytes) {
-    char number[FM_SVG_NUMBER_BYTES];
+    char number[FM_SVG_NUMBER_BYTES], held[32] = "";
+    const bool of_complexes =
+        has_series(p, "smooth_lddt", false) || has_series(p, "smooth_lddt", true);
     bool is_held = false, is_seen = false, has_steps = false;
     for (size_t i = 0; i < p->picture->n_run; i++) {
         is_held |= p->picture->run[i].scores.n > 0;
@@ -460,17 +462,19 @@ static void describe(const plot *p, char *out, size_t out_bytes) {
         is_seen |= fm_plot_find(&p->picture->run[i].scores, "seen_loss") != NULL;
     }
     bool is_raw = p->picture->n_run <= MOST_RAW_RUNS && p->smooth > 1;
+    if (is_held) {
+        snprintf(held, sizeof held, "%s: held-out %s", has_steps ? "; dots" : "Dots",
+                 of_complexes ? "samples" : "chains");
+    }
     if (!has_steps) {
-        snprintf(out, out_bytes, "Dots: held-out chains%s.",
+        snprintf(out, out_bytes, "%s%s.", held,
                  is_seen ? "; dotted: training chains scored in the same way" : "");
     } else if (p->smooth > 1) {
         snprintf(out, out_bytes, "Lines: training, centred mean over %s steps%s%s%s.",
-                 fm_svg_count(p->smooth, number), is_raw ? "; pale: single steps" : "",
-                 is_held ? "; dots: held-out chains" : "",
+                 fm_svg_count(p->smooth, number), is_raw ? "; pale: single steps" : "", held,
                  is_seen ? "; dotted: training chains scored in the same way" : "");
     } else {
-        snprintf(out, out_bytes, "Lines: training, every step%s.",
-                 is_held ? "; dots: held-out chains" : "");
+        snprintf(out, out_bytes, "Lines: training, every step%s.", held);
     }
 }
 

@@ -21,12 +21,10 @@
 #include "proto/base/options.h"
 #include "tests/bench/bench_settings.h"
 #include "tests/bench/bench_table.h"
-#include "tests/bench/bench_trainer.h"
 #include "tests/bench/step_complex.h"
-#include "tests/testing/ranks.h"
+#include "tests/bench/step_report.h"
 #include "tests/testing/testing.h"
 #include "trainer/app/choose_device.h"
-#include "trainer/app/device_groups.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
 
@@ -100,7 +98,8 @@ static fm_status collect(bench *b, fm_error *reterr) {
 /* Queues `count` steps, one ahead if the device runs beside the host. *ret_seconds is the time from
  * queueing the first to collecting the last. Single steps are not timed: a launch returns when its
  * commands fit into the queue, so the host's clock shifts time from step to step. */
-static fm_status run_steps(bench *b, uint64_t count, double *ret_seconds, fm_error *reterr) {
+static fm_status run_steps(void *bench_of, uint64_t count, double *ret_seconds, fm_error *reterr) {
+    bench *b = bench_of;
     uint64_t ahead = b->trainer->params.kernels->device->is_asynchronous, queued = 0;
     fm_status status = FM_OK;
     double before = now();
@@ -115,48 +114,24 @@ static fm_status run_steps(bench *b, uint64_t count, double *ret_seconds, fm_err
     return status;
 }
 
-static double flops_of(const fm_tape *tape) {
-    double flops = 0;
-    for (int32_t i = 0; i < tape->n_step; i++)
-        flops += tape->step[i].flops;
-    return flops;
+static double flops_of_step(const void *bench_of, uint32_t n_cycle) {
+    const fm_trainer *t = ((const bench *)bench_of)->trainer;
+    return flops_of(&t->last) + (n_cycle - 1) * flops_of(&t->cycle);
 }
 
-/* Seconds per step with that many cycles: the median of the rounds' means. */
-static fm_status time_cycles(bench *b, uint32_t n_cycle, double *ret_seconds, fm_error *reterr) {
-    double seconds[MOST_ROUNDS], warm_up;
-    uint64_t n = b->set->rounds;
-    b->features.n_cycle = n_cycle;
-    fm_status status = run_steps(b, b->set->warm_up, &warm_up, reterr);
-    for (uint64_t r = 0; r < n && !status; r++) {
-        status = run_steps(b, b->set->steps, &seconds[r], reterr);
-        seconds[r] /= (double)b->set->steps;
-    }
-    if (status) return status;
-    qsort(seconds, n, sizeof *seconds, ascending);
-    double median = seconds[n / 2];
-    double flops = flops_of(&b->trainer->last) + (n_cycle - 1) * flops_of(&b->trainer->cycle);
-    printf("%6u  %9.3f  %9.3f  %9.3f  %7.2f  %7.1f  %9.4f  %9.4f\n", n_cycle, 1e3 * median,
-           1e3 * seconds[0], 1e3 * seconds[n - 1], 1e-12 * flops, 1e-12 * flops / median,
-           b->last_loss, b->last_norm);
-    fflush(stdout);
-    *ret_seconds = median;
-    return FM_OK;
+static void use_cycles(void *bench_of, uint32_t n_cycle) {
+    ((bench *)bench_of)->features.n_cycle = n_cycle;
+}
+
+static timed_steps steps_of(bench *b) {
+    return (timed_steps){b->set,       b, run_steps, use_cycles, flops_of_step, &b->last_loss,
+                         &b->last_norm};
 }
 
 static void describe_graphs(const bench *b) {
     const fm_trainer *t = b->trainer;
-    const fm_pass *passes[] = {&t->cycle_pass, &t->last_pass};
-    const char *names[] = {"cycle without gradient", "last cycle with update"};
-    for (int i = 0; i < 2; i++) {
-        if (!passes[i]->graph) {
-            printf("graph     %s: none\n", names[i]);
-            continue;
-        }
-        fm_graph_size size = passes[i]->device->graph_measure(passes[i]->graph);
-        printf("graph     %s: %lld kernels, %lld copies and fills\n", names[i],
-               (long long)size.n_kernel, (long long)size.n_copy);
-    }
+    describe_graph("cycle without gradient", &t->cycle_pass);
+    describe_graph("last cycle with update", &t->last_pass);
     printf("launches  %llu graphs; %llu passes queued without one; %llu cycles in all\n",
            (unsigned long long)t->cycle_pass.n_launch + t->last_pass.n_launch,
            (unsigned long long)t->cycle_pass.n_direct + t->last_pass.n_direct,
@@ -222,16 +197,11 @@ static fm_status print_tables(bench *b, fm_error *reterr) {
     return FM_OK;
 }
 
-static void print_digest(bench *b) {
+static fm_status print_digest(bench *b, fm_error *reterr) {
     uint64_t digest;
     const fm_trainer *t = b->trainer;
-    if (print_digest_of(&t->params, t->stream, t->optimizer.step, &digest, NULL)) return;
-    uint64_t all[FM_TEST_RANKS] = {digest};
-    bool same =
-        !b->meeting || !fm_meeting_gather(b->meeting, &digest, sizeof digest, all, RANKS_S, NULL);
-    for (uint64_t r = 0; r < b->set->ranks; r++)
-        same = same && all[r] == digest;
-    if (!same) printf("digest    NOT the same on all ranks\n");
+    fm_status status = print_digest_of(&t->params, t->stream, t->optimizer.step, &digest, reterr);
+    return status ? status : compare_digests(b->set, b->meeting, digest, reterr);
 }
 
 /* -- whole steps */
@@ -245,21 +215,14 @@ static fm_status create(bench *b, fm_error *reterr) {
     fm_trainer_options options = fm_trainer_options_of(&b->config, kernels, b->set->seed);
     options.direct = b->set->direct;
     options.spoils = b->set->spoil;
-    if (b->meeting) {
-        const fm_layout layout = {(int32_t)b->set->dap, (int32_t)b->set->bp, 1};
-        status = fm_device_groups_create(&layout, kernels, b->meeting, b->set->backend, WAIT_S,
-                                         &b->groups, reterr);
-        if (status) return status;
-        options.groups = b->groups.groups;
-    }
+    status = join_groups(b->set, b->meeting, kernels, &b->groups, reterr);
+    if (status) return status;
+    options.groups = b->groups.groups;
     status = fm_trainer_create(&options, &b->trainer, reterr);
     if (status) return status;
     char text[512];
     fm_trainer_describe(b->trainer, text, sizeof text);
-    printf("model     preset %s: %s\n", b->set->preset, text);
-    printf("memory    %.2f GiB planned, %.2f GiB taken from the device\n",
-           (double)fm_trainer_memory_bytes(b->trainer) / (1 << 30),
-           (double)(kernels->device->used_bytes() - before) / (1 << 30));
+    describe_memory(b->set, text, fm_trainer_memory_bytes(b->trainer), kernels->device, before);
     return b->set->batch ? read_batch(b, reterr) : make_up(b, reterr);
 }
 
@@ -268,7 +231,8 @@ static fm_status time_crop(bench *b, uint64_t crop, double *ret_ms, fm_error *re
     double seconds = 0;
     b->crop = crop;
     fm_status status = create(b, reterr);
-    if (!status) status = time_cycles(b, (uint32_t)b->set->cycles, &seconds, reterr);
+    const timed_steps steps = steps_of(b);
+    if (!status) status = time_cycles(&steps, (uint32_t)b->set->cycles, &seconds, reterr);
     fm_trainer_destroy(b->trainer);
     b->trainer = NULL;
     fm_arena_reset(&b->arena);
@@ -332,23 +296,14 @@ static fm_status run(bench *b, fm_error *reterr) {
     if (b->set->crops || b->set->shapes) return run_crops(b, reterr);
     status = create(b, reterr);
     if (status) return status;
-    double mean = 0, seconds = 0;
-    printf("%6s  %9s  %9s  %9s  %7s  %7s  %9s  %9s\n", "cycles", "ms", "least", "most", "TFLOP",
-           "TFLOP/s", "loss", "norm");
-    for (uint32_t c = 1; c <= b->set->cycles && !status; c++) {
-        status = time_cycles(b, c, &seconds, reterr);
-        mean += seconds / (double)b->set->cycles;
-    }
+    const timed_steps steps = steps_of(b);
+    status = time_all_cycles(&steps, b->trainer->params.kernels->device, reterr);
     if (status) return status;
-    printf("mean step %.3f ms over 1..%llu cycles\n", 1e3 * mean,
-           (unsigned long long)b->set->cycles);
-    size_t used = b->trainer->params.kernels->device->used_bytes();
-    if (used) printf("memory    %.2f GiB of the device in use\n", (double)used / (1 << 30));
     describe_graphs(b);
     print_slow_paths();
-    if (b->set->digest) print_digest(b);
-    if (b->set->tune) return fm_device_tune(b->set->tune, reterr);
-    return b->set->table ? print_tables(b, reterr) : FM_OK;
+    if (b->set->digest) status = print_digest(b, reterr);
+    if (!status && b->set->tune) status = fm_device_tune(b->set->tune, reterr);
+    return status || !b->set->table ? status : print_tables(b, reterr);
 }
 
 /* One process: all of it, or a rank. */

@@ -2,11 +2,9 @@
 #include "tests/bench/step_complex.h"
 
 #include "tests/bench/bench_table.h"
-#include "tests/bench/bench_trainer.h"
 #include "tests/bench/complex_features.h"
-#include "tests/testing/ranks.h"
+#include "tests/bench/step_report.h"
 #include "trainer/app/choose_device.h"
-#include "trainer/app/device_groups.h"
 #include "trainer/app/setup.h"
 
 static const size_t FEATURE_BYTES = (size_t)4 << 30; /* address space */
@@ -30,7 +28,8 @@ static const char *const part_names[FM_AF3_PARTS] = {
 
 /* -- a step */
 
-static fm_status run_steps(bench *b, uint64_t count, double *ret_seconds, fm_error *reterr) {
+static fm_status run_steps(void *bench_of, uint64_t count, double *ret_seconds, fm_error *reterr) {
+    bench *b = bench_of;
     fm_af3_trainer *t = b->trainer;
     fm_status status = FM_OK;
     double before = now();
@@ -44,14 +43,8 @@ static fm_status run_steps(bench *b, uint64_t count, double *ret_seconds, fm_err
     return status;
 }
 
-static double flops_of(const fm_tape *tape) {
-    double flops = 0;
-    for (int32_t i = 0; i < tape->n_step; i++)
-        flops += tape->step[i].flops;
-    return flops;
-}
-
-static double flops_of_step(const fm_af3_trainer *t, uint32_t n_cycle) {
+static double flops_of_step(const void *bench_of, uint32_t n_cycle) {
+    const fm_af3_trainer *t = ((const bench *)bench_of)->trainer;
     double flops = (n_cycle - 1) * flops_of(&t->tape[FM_AF3_CYCLE]);
     flops += t->options.model.n_rollout_step * flops_of(&t->tape[FM_AF3_DENOISE]);
     const int once[] = {FM_AF3_LAST, FM_AF3_CONFIDENCE, FM_AF3_PREPARE, FM_AF3_STRUCTURES};
@@ -60,41 +53,11 @@ static double flops_of_step(const fm_af3_trainer *t, uint32_t n_cycle) {
     return flops;
 }
 
-/* Seconds per step with that many cycles: the median of the rounds' means. */
-static fm_status time_cycles(bench *b, uint32_t n_cycle, double *ret_seconds, fm_error *reterr) {
-    double seconds[MOST_ROUNDS], warm_up;
-    uint64_t n = b->set->rounds;
-    b->features.n_cycle = n_cycle;
-    fm_status status = run_steps(b, b->set->warm_up, &warm_up, reterr);
-    for (uint64_t r = 0; r < n && !status; r++) {
-        status = run_steps(b, b->set->steps, &seconds[r], reterr);
-        seconds[r] /= (double)b->set->steps;
-    }
-    if (status) return status;
-    qsort(seconds, n, sizeof *seconds, ascending);
-    double median = seconds[n / 2], flops = flops_of_step(b->trainer, n_cycle);
-    printf("%6u  %9.3f  %9.3f  %9.3f  %7.2f  %7.1f  %9.4f  %9.4f\n", n_cycle, 1e3 * median,
-           1e3 * seconds[0], 1e3 * seconds[n - 1], 1e-12 * flops, 1e-12 * flops / median,
-           b->result.loss, b->result.gradient_norm);
-    fflush(stdout);
-    *ret_seconds = median;
-    return FM_OK;
+static void use_cycles(void *bench_of, uint32_t n_cycle) {
+    ((bench *)bench_of)->features.n_cycle = n_cycle;
 }
 
 /* -- reports */
-
-static void describe_graphs(const bench *b) {
-    for (int i = 0; i < FM_AF3_PARTS; i++) {
-        const fm_pass *part = &b->trainer->part[i];
-        if (!part->graph) {
-            printf("graph     %s: none\n", part_names[i]);
-            continue;
-        }
-        fm_graph_size size = part->device->graph_measure(part->graph);
-        printf("graph     %s: %lld kernels, %lld copies and fills\n", part_names[i],
-               (long long)size.n_kernel, (long long)size.n_copy);
-    }
-}
 
 static const uint64_t *download(bench *b, const uint64_t *device, size_t count) {
     const fm_kernels *kernels = b->trainer->options.kernels;
@@ -169,15 +132,7 @@ static fm_status print_digest(bench *b, fm_error *reterr) {
     const fm_af3_trainer *t = b->trainer;
     fm_status status = print_digest_of(&t->params, t->stream, t->optimizer.step, &digest, reterr);
     if (status) return status;
-    uint64_t all[FM_TEST_RANKS] = {digest};
-    if (b->meeting) {
-        status = fm_meeting_gather(b->meeting, &digest, sizeof digest, all, RANKS_S, reterr);
-    }
-    for (uint64_t r = 0; r < b->set->ranks && !status; r++)
-        if (all[r] != digest) {
-            status = fm_fail(reterr, FM_ERR_DATA, "the digest is not the same on all ranks");
-        }
-    return status;
+    return compare_digests(b->set, b->meeting, digest, reterr);
 }
 
 /* -- whole steps */
@@ -190,41 +145,27 @@ static fm_status create(bench *b, const fm_train_config *config, fm_error *reter
     fm_af3_trainer_options options = fm_af3_trainer_options_of(config, kernels, b->set->seed);
     options.direct = b->set->direct;
     options.spoils = b->set->spoil;
-    if (b->meeting) {
-        const fm_layout layout = {(int32_t)b->set->dap, (int32_t)b->set->bp, 1};
-        status = fm_device_groups_create(&layout, kernels, b->meeting, b->set->backend, WAIT_S,
-                                         &b->groups, reterr);
-        if (status) return status;
-        options.model.groups = b->groups.groups;
-    }
+    status = join_groups(b->set, b->meeting, kernels, &b->groups, reterr);
+    if (status) return status;
+    options.model.groups = b->groups.groups;
     status = fm_af3_trainer_create(&options, &b->trainer, reterr);
     if (status) return status;
     char text[512];
     fm_af3_trainer_describe(b->trainer, text, sizeof text);
-    printf("model     preset %s: %s\n", b->set->preset, text);
-    printf("memory    %.2f GiB planned, %.2f GiB taken from the device\n",
-           (double)fm_af3_trainer_memory_bytes(b->trainer) / (1 << 30),
-           (double)(kernels->device->used_bytes() - before) / (1 << 30));
+    describe_memory(b->set, text, fm_af3_trainer_memory_bytes(b->trainer), kernels->device, before);
     return bench_make_complex(&b->arena, &config->af3, MOST_CYCLES, &b->features, reterr);
 }
 
 static fm_status run(bench *b, const fm_train_config *config, fm_error *reterr) {
     fm_status status = create(b, config, reterr);
     if (status) return status;
-    double mean = 0, seconds = 0;
-    printf("%6s  %9s  %9s  %9s  %7s  %7s  %9s  %9s\n", "cycles", "ms", "least", "most", "TFLOP",
-           "TFLOP/s", "loss", "norm");
-    for (uint32_t c = 1; c <= b->set->cycles && !status; c++) {
-        status = time_cycles(b, c, &seconds, reterr);
-        mean += seconds / (double)b->set->cycles;
-    }
+    const timed_steps steps = {
+        b->set, b, run_steps, use_cycles, flops_of_step, &b->result.loss, &b->result.gradient_norm};
+    status = time_all_cycles(&steps, b->trainer->options.kernels->device, reterr);
     if (!status && b->groups.groups) status = b->groups.groups->check(b->groups.groups, reterr);
     if (status) return status;
-    printf("mean step %.3f ms over 1..%llu cycles\n", 1e3 * mean,
-           (unsigned long long)b->set->cycles);
-    size_t used = b->trainer->options.kernels->device->used_bytes();
-    if (used) printf("memory    %.2f GiB of the device in use\n", (double)used / (1 << 30));
-    describe_graphs(b);
+    for (int i = 0; i < FM_AF3_PARTS; i++)
+        describe_graph(part_names[i], &b->trainer->part[i]);
     print_slow_paths();
     if (b->set->digest) status = print_digest(b, reterr);
     if (!status && b->set->tune) status = fm_device_tune(b->set->tune, reterr);

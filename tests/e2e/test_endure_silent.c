@@ -1,6 +1,6 @@
 /* test_endure_silent.c: a server that answers every PING and sends no sample: the client's
- * limit for an event ends the wait, and the trainer says what it waits for, reconnects once and
- * gives up. */
+ * limit for an event ends the wait, and the trainer says what it waits for, reconnects until --wait
+ * has passed, and gives up. */
 #include "proto/client.h"
 #include "proto/schema.h"
 #include "tests/testing/testing.h"
@@ -24,6 +24,7 @@ static char folder[512];
 enum { MAX_CONNECTION = 8 };
 typedef struct silent {
     int listening;
+    unsigned n_short; /* the first connections, which end when their stream is open */
     atomic_uint n_connection, n_ping;
     pthread_t thread, each[MAX_CONNECTION];
 } silent;
@@ -43,6 +44,7 @@ static void answer(int fd, const fm_wire_message *message, uint64_t sequence) {
 typedef struct connection {
     silent *server;
     int fd;
+    bool is_short;
 } connection;
 
 /* The answer to an OPEN, with all that it asks for. */
@@ -62,7 +64,7 @@ static fm_wire_message opened_of(const fm_wire_open *open) {
                                         .max_template_date = open->max_template_date}};
 }
 
-static void serve_one(silent *s, int fd) {
+static void serve_one(silent *s, int fd, bool is_short) {
     static const fm_wire_message welcome = {
         .kind = FM_WIRE_WELCOME, .welcome = {.version = 1, .heartbeat_ms = 1000, .max_stream = 1}};
     uint8_t head[FM_WIRE_HEADER_BYTES], body[FM_WIRE_CONTROL_BYTES];
@@ -82,6 +84,10 @@ static void serve_one(silent *s, int fd) {
             if (fm_wire_decode(&header, (fm_bytes){body, header.body_bytes}, &asked, NULL)) return;
             fm_wire_message opened = opened_of(&asked.open);
             answer(fd, &opened, sequence++);
+            if (is_short) {
+                shutdown(fd, SHUT_RDWR);
+                return;
+            }
         } else if (header.kind == FM_WIRE_PING) {
             fm_wire_message pong = {.kind = FM_WIRE_PONG};
             memcpy(&pong.ping, body, sizeof pong.ping);
@@ -93,7 +99,7 @@ static void serve_one(silent *s, int fd) {
 
 static void *serve_each(void *argument) {
     const connection *c = argument;
-    serve_one(c->server, c->fd);
+    serve_one(c->server, c->fd, c->is_short);
     return NULL;
 }
 
@@ -102,7 +108,7 @@ static void *serve(void *argument) {
     connection each[MAX_CONNECTION];
     unsigned n = 0;
     for (int fd; n < MAX_CONNECTION && (fd = accept(s->listening, NULL, NULL)) >= 0; n++) {
-        each[n] = (connection){s, fd};
+        each[n] = (connection){s, fd, n < s->n_short};
         s->n_connection++;
         if (pthread_create(&s->each[n], NULL, serve_each, &each[n]) != 0) break;
     }
@@ -170,12 +176,14 @@ static void a_pong_does_not_prolong_the_wait_for_a_sample(void **state) {
     stop(&s);
 }
 
+/* The second connection is lost after --wait. */
 static void the_trainer_says_so_and_reconnects_once(void **state) {
     (void)state;
     silent s = {.listening = -1};
     start(&s);
-    int code = fm_test_shell(folder, "foldmill train --data unix:silent --data-timeout 1 --steps 2 "
-                                     "--out none 2>err >log");
+    int code =
+        fm_test_shell(folder, "foldmill train --data unix:silent --data-timeout 1 --wait 500 "
+                              "--steps 2 --out none 2>err >log");
     stop(&s);
     assert_int_equal(code, 1);
     assert_int_equal(s.n_connection, 2);
@@ -186,6 +194,22 @@ static void the_trainer_says_so_and_reconnects_once(void **state) {
                               "grep -q 'warn reconnected' err && grep -q '^foldmill train: the "
                               "server at unix:silent sent no sample in time' err"),
         0);
+}
+
+/* A server that is lost again before it has sent a sample is waited for, as long as --wait says. */
+static void a_connection_may_be_lost_again(void **state) {
+    (void)state;
+    silent s = {.listening = -1, .n_short = 3};
+    start(&s);
+    int code = fm_test_shell(
+        folder, "foldmill train --data unix:silent --wait 600000 --steps 2 --out none 2>lost.err "
+                ">log & run=$!; for i in $(seq 6000); do "
+                "test $(grep -c 'warn reconnected' lost.err) -ge 3 && break; sleep 0.01; done; "
+                "kill -TERM $run; wait $run");
+    stop(&s);
+    assert_int_equal(code, 143);
+    assert_int_equal(s.n_connection, 4);
+    assert_int_equal(fm_test_shell(folder, "test $(grep -c 'warn reconnected' lost.err) = 3"), 0);
 }
 
 /* A signal is noticed while the trainer waits. */
@@ -204,6 +228,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pong_does_not_prolong_the_wait_for_a_sample),
         cmocka_unit_test(the_trainer_says_so_and_reconnects_once),
+        cmocka_unit_test(a_connection_may_be_lost_again),
         cmocka_unit_test(a_signal_ends_the_wait),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -133,7 +133,8 @@ static void long_chains_open_larger_streams(void **state) {
         0);
     assert_int_equal(run(". ./lib; p --cache cache --extra-msa 1000000 --msa-clusters 60000 "
                          "--recycles 20 --out narrow -q >narrow.log 2>narrow.err; test $? = 3 && "
-                         "grep -q 'residues, and at most 9 are taken' narrow.err"),
+                         "grep -q 'residues, and at most 9 are taken' narrow.err && grep -q "
+                         "'^outputs .* 0 predictions, 3 failed, ' narrow.log"),
                      0);
 }
 
@@ -144,7 +145,8 @@ static void results_depend_on_the_chain_alone(void **state) {
     assert_int_equal(
         run("n=$(basename $(ls seqs/*.fasta | tail -1) .fasta); echo $n >name; . "
             "./lib; p seqs/$n.fasta --alignments msas --templates data/mmcifs "
-            "--recycle-tol 0 --out alone -q >alone.log && cmp alone/$n/${n}_tiny_seed-0.cif "
+            "--recycle-tol 0 --out alone -q >alone.log && test -s \"$(sed -n 's/^page  *//p' "
+            "alone.log)\" && cmp alone/$n/${n}_tiny_seed-0.cif "
             "out/$n/${n}_tiny_seed-0.cif"),
         0);
     assert_int_equal(run("n=$(cat name); . ./lib; mkdir one && sed 's/^$//' seqs/flat-$n.a3m "
@@ -168,14 +170,48 @@ static void results_depend_on_the_chain_alone(void **state) {
 static void weights_of_other_programs_are_taken(void **state) {
     (void)state;
     assert_int_equal(run("foldmill export-weights tiny.safetensors --out open.safetensors "
-                         ">export.log && n=$(cat name) && foldmill predict two/$n.fasta --weights "
-                         "tiny.safetensors --weights open.safetensors --msa-clusters 8 "
-                         "--extra-msa 64 --out both -q >both.log"),
+                         ">export.log && foldmill export-weights tiny.safetensors --out deep.npz "
+                         ">>export.log && n=$(cat name) && foldmill predict two/$n.fasta --weights "
+                         "tiny.safetensors --weights open.safetensors --weights deep.npz "
+                         "--msa-clusters 8 --extra-msa 64 --out both -q >both.log"),
                      0);
-    assert_int_equal(run("n=$(cat name); test $(ls both/$n/*.cif | wc -l) = 2 && python3 -c "
+    assert_int_equal(run("n=$(cat name); test $(ls both/$n/*.cif | wc -l) = 3 && python3 -c "
                          "'import csv; r = list(csv.DictReader(open(\"both/summary.csv\"))); "
-                         "exit(len(r) != 2 or r[0][\"mean_plddt\"] != r[1][\"mean_plddt\"])'"),
+                         "exit(len(r) != 3 or len({x[\"mean_plddt\"] for x in r}) != 1)' && "
+                         "sha256sum deep.npz | cut -c 1-64 | grep -qf - both/$n/*_deep_*_run.json"),
                      0);
+    /* Weights that lack an array are of no model, and nothing is written. */
+    assert_int_equal(
+        run("python3 -c 'import zipfile as z; a = z.ZipFile(\"deep.npz\"); b = "
+            "z.ZipFile(\"cut.npz\", \"w\"); [b.writestr(n, a.read(n)) for n in "
+            "a.namelist()[1:]]; b.close()'; foldmill predict two/*.fasta --weights "
+            "cut.npz --out cut 2>cut.err; test $? = 1 && test ! -e cut && grep -q "
+            "'cut.npz: these weights fit no model of foldmill.*1 array differs' cut.err"),
+        0);
+}
+
+/* An alignment in Stockholm format gives what the same one gives as A3M, and the chains of a server
+ * what those of its cache give. */
+static void sources_agree(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("mkdir forms forms/b; python3 -c 'q = \"MKTAYIAKQRQISFVKSH\"; r = [q, \"MRTAYIA\" + "
+            "q[7:], q[:9] + \"E\" + q[10:]]; n = (\"q\", \"a/1-18\", \"b/1-18\")\n"
+            "open(\"forms/q.sto\", \"w\").write(\"# STOCKHOLM 1.0\\n\" + \"\".join(\"%s %s\\n\" "
+            "% x for x in zip(n, r)) + \"//\\n\")\n"
+            "open(\"forms/b/q.a3m\", \"w\").write(\"\".join(\">%s\\n%s\\n\" % x for x in zip(n, "
+            "r)))' && . ./lib && p forms/q.sto --out f1 -q >f.log && p forms/b/q.a3m --out f2 -q "
+            ">>f.log && cmp f1/q/q_tiny_seed-0.cif f2/q/q_tiny_seed-0.cif && cut -d , -f 3 "
+            "f1/summary.csv | grep -qx 3"),
+        0);
+    assert_int_equal(
+        run("foldmill serve --cache cache --listen unix:$PWD/s --quiet >serve.log 2>&1 & pid=$!; "
+            "until test -S s; do kill -0 $pid || exit 1; sleep 0.02; done; . ./lib; p --data "
+            "unix:$PWD/s --seeds 0,1 --out served -q >served.log 2>&1; rc=$?; kill $pid; wait "
+            "$pid; "
+            "test $rc = 0 && for f in $(cd whole && ls */*.cif */*_scores.json); do cmp whole/$f "
+            "served/$f || exit 1; done"),
+        0);
 }
 
 static void mistakes_are_named(void **state) {
@@ -488,6 +524,7 @@ int main(void) {
         cmocka_unit_test(foldmill_reads_its_predictions),
         cmocka_unit_test(results_depend_on_the_chain_alone),
         cmocka_unit_test(weights_of_other_programs_are_taken),
+        cmocka_unit_test(sources_agree),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(mistakes_of_commands_are_named),
         cmocka_unit_test(a_program_that_hangs_is_killed),

@@ -547,6 +547,12 @@ static void mistakes_are_reported(void **state) {
                          "--out y 2>err"),
                      1);
     assert_int_equal(run("grep -q 'the folder has a run already' err"), 0);
+    assert_int_equal(run("mkdir -p old && echo lines >old/ledger && foldmill train --data "
+                         "unix:socket --out old 2>err"),
+                     1);
+    assert_int_equal(run("grep -q 'old/ledger: the folder has a run already' err && "
+                         "test \"$(cat old/ledger)\" = lines"),
+                     0);
     assert_int_equal(run("foldmill train --data unix:socket --device tpu --out z 2>err"), 2);
     assert_int_equal(run("foldmill train --data unix:socket --dtype bf16 --out z 2>err"), 1);
     assert_int_equal(run("grep -q 'the CPU computes in fp32' err && test ! -e z"), 0);

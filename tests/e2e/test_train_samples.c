@@ -72,6 +72,7 @@ static void a_run_writes_its_files(void **state) {
                          "foldmill top whole --once >top.log && "
                          "grep -q 'lddt of 1 samples after step 5' top.log && "
                          "foldmill plot whole --out whole.svg && "
+                         "grep -q 'dots: held-out samples' whole.svg && "
                          "grep -q 'Held-out loss' whole.svg && grep -q 'Smooth lDDT' whole.svg && "
                          "grep -q 'RMSD of sampled structures' whole.svg && "
                          "! grep -q 'masked MSA' whole.svg && "
@@ -158,6 +159,12 @@ static void bad_samples_end_the_run_or_are_skipped(void **state) {
                          "foldmill train --samples bad --config small.ini --preset af3-tiny "
                          "--eval-samples held --steps 3 --out skipped --bad-samples skip -q "
                          ">skipped.log 2>&1 && grep -q '3 of them bad' skipped.log"),
+                     0);
+    /* A run that fails in its first sample leaves nothing. */
+    assert_int_equal(run("mkdir worst && cp bad/b.npz worst && refuses 'found 99' foldmill train "
+                         "--samples worst --config small.ini --preset af3-tiny --eval-samples held "
+                         "--steps 3 --out failed --tensorboard events/deep && "
+                         "test ! -e failed && test ! -e events"),
                      0);
 }
 

@@ -102,6 +102,50 @@ void pointwise(bench &b, int64_t pairs, int64_t n, int64_t head, int64_t c) {
            [=](fm_stream *q) { k->attention_grad(q, &a, &g, space); });
 }
 
+/* Atoms in windows of 32 queries and 128 keys, each with a bias that all samples share. q and g are
+ * side by side, as are k and v. */
+void windows(bench &b, int64_t samples, int64_t n, int64_t head, int64_t c) {
+    const fm_kernels *k = b.k;
+    const int64_t queries = 32, keys = 128, width = head * c, ld = 2 * width;
+    int64_t n_q = samples * n * queries, n_k = samples * n * keys,
+            n_bias = n * queries * keys * head;
+    void *qg = b.act(n_q * ld), *kv = b.act(n_k * ld);
+    void *dqg = b.out("dqg", n_q * ld), *dkv = b.out("dkv", n_k * ld);
+    fm_attention a = {};
+    a.n_group = n, a.n_batch = samples, a.n_query = queries, a.n_key = keys;
+    a.n_head = a.n_kv_head = head, a.c_head = c, a.scale = 1 / sqrt((double)c), a.mask_value = 1e10;
+    a.q = qg, a.g = b.at(qg, width), a.k = kv, a.v = b.at(kv, width);
+    a.bias = b.act(n_bias);
+    a.mask = b.mask(n * keys, 37);
+    a.q_stride = a.g_stride = {queries * ld, n * queries * ld, ld, c};
+    a.k_stride = a.v_stride = {keys * ld, n * keys * ld, ld, c};
+    a.o_stride = {queries * width, n * queries * width, width, c};
+    const int64_t bias[4] = {queries * keys * head, 1, keys * head, head};
+    for (int i = 0; i < 4; i++)
+        a.bias_stride[i] = bias[i];
+    a.mask_stride[0] = keys, a.mask_stride[2] = 1;
+    a.o = b.out("o", n_q * width), a.lse = b.out_acc("lse", n_q * head);
+    fm_attention_grad g = {b.act(n_q * width),
+                           {dqg, FM_WRITE},
+                           {dkv, FM_WRITE},
+                           {b.at(dkv, width), FM_WRITE},
+                           {b.at(dqg, width), FM_WRITE},
+                           b.grad("dbias", n_bias)};
+    void *less = b.scratch(k->attention_workspace(&a));
+    void *space = b.scratch(k->attention_grad_workspace(&a));
+    double product = 2.0 * (double)(n_q * keys * width);
+    double bytes_q = b.size((double)(n_q * width)), bytes_k = b.size((double)(n_k * width));
+    b.part("fwd", 2 * product, 3 * bytes_q + 2 * bytes_k,
+           [=](fm_stream *q) { k->attention(q, &a, less); });
+    b.part("bwd", 5 * product, 6 * bytes_q + 4 * bytes_k,
+           [=](fm_stream *q) { k->attention_grad(q, &a, &g, space); });
+}
+
+/* The table whose products round f32 operands to tf32. */
+void tf32_products(fm_kernels *table) {
+    *table = *table->tf32;
+}
+
 void add_core(const char *name, peer other, shape s, const std::vector<path> &paths = {}) {
     options how;
     how.stages = 4;
@@ -114,6 +158,7 @@ void add_core(const char *name, peer other, shape s, const std::vector<path> &pa
 void add_attention_cases(void) {
     options how;
     how.stages = 4;
+    const std::vector<path> tf32 = {{"tf32", tf32_products}};
     /* Peers: OpenFold's eager core on the same kind of GPU. */
     add_core("row attention 128x256 8x32", {0.603, 1.105}, {128, 256, 8, 32, BIASED});
     add_core("row attention 128x256 8x32 masked", {0.603, 1.105},
@@ -131,8 +176,15 @@ void add_attention_cases(void) {
         [](bench &b) { pointwise(b, 65536, 4, 4, 16); });
     add_core("af3 single attention 384 16x24", {0, 0}, {1, 384, 16, 24, BIASED | MASKED});
     add_core("af3 single attention 256 16x24", {0, 0}, {1, 256, 16, 24, BIASED | MASKED});
-    add_core("af3 diffusion attention 48x384 16x48", {0, 0}, {48, 384, 16, 48, BIASED});
-    add_core("af3 diffusion attention 1x384 16x48", {0, 0}, {1, 384, 16, 48, BIASED});
+    add_core("af3 diffusion attention 48x384 16x48", {0, 0}, {48, 384, 16, 48, BIASED}, tf32);
+    add_core("af3 diffusion attention 1x384 16x48", {0, 0}, {1, 384, 16, 48, BIASED}, tf32);
+    add_core("af3 diffusion attention 32x640 16x48", {0, 0}, {32, 640, 16, 48, BIASED}, tf32);
+    add(
+        "af3 atom attention 48x100x32x128 4x32", {0, 0}, how,
+        [](bench &b) { windows(b, 48, 100, 4, 32); }, tf32);
+    add(
+        "af3 atom attention 1x100x32x128 4x32", {0, 0}, how,
+        [](bench &b) { windows(b, 1, 100, 4, 32); }, tf32);
     add_core("ft triangle attention 384 4x32", {1.910, 3.381}, {384, 384, 4, 32, BIASED});
     add_core("ft row attention 512x384 8x32", {0, 0}, {512, 384, 8, 32, BIASED});
     add_core("ft column attention 384x512 8x32", {0, 0}, {384, 512, 8, 32, TRANSPOSED});

@@ -87,6 +87,7 @@ void add_gemm_cases(void) {
     add_weights(65536, 512, 128, 384);
     add_weights(65536, 128, 512, 0);
     add_weights(32768, 1024, 256, 768);
+    add_weights(196608, 1024, 256, 768); /* of the fine-tuning shape */
     add_weights(32768, 256, 1024, 0);
     add_weights(32768, 256, 256, 0);
     add_weights(32768, 64, 256, 0);

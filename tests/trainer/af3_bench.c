@@ -188,6 +188,7 @@ static int64_t padded_place(const fm_npy *array, const fm_tensor *tensor, int64_
 static void report_noise(af3_bench *b, const char *group, const af3_worst *w) {
     af3_noise *noise = b->noise;
     double mean = w->sum / fmax(w->count, 1);
+    const char *type = noise->is_bf16 ? "bf16" : "tf32";
     int i = 0;
     while (i < noise->n && strcmp(noise->group[i], group) != 0)
         i++;
@@ -201,8 +202,8 @@ static void report_noise(af3_bench *b, const char *group, const af3_worst *w) {
     bool ok = i < noise->n && w->count > 0 && mean <= 2 * noise->mean[i];
     b->failed |= !ok;
     if (ok && !bench_prints(b)) return;
-    printf("%s bf16 %-12s %4d arrays, mean %.2e, worst %.2e of %s (plain bf16 %.2e) %s\n", b->name,
-           group, w->count, mean, w->error, w->name, i < noise->n ? noise->mean[i] : 0,
+    printf("%s %s %-12s %4d arrays, mean %.2e, worst %.2e of %s (plain %s %.2e) %s\n", b->name,
+           type, group, w->count, mean, w->error, w->name, type, i < noise->n ? noise->mean[i] : 0,
            ok ? "ok" : "FAIL");
 }
 

@@ -9,13 +9,14 @@ enum { AF3_NAME_BYTES = 256 };
 
 enum { AF3_NOISE_GROUPS = 16 };
 
-/* The errors of a plain composition in bf16; those of a run in bf16 may be twice as large. Means
+/* The errors of a plain composition in bf16 or tf32; those of a run may be twice as large. Means
  * over the arrays of a group are compared, because the error of one array is too random. */
 typedef struct af3_noise {
     char group[AF3_NOISE_GROUPS][16];
     double mean[AF3_NOISE_GROUPS];
     int n;
-    bool known; /* by a run of the composition */
+    bool is_bf16; /* else tf32 */
+    bool known;   /* by a run of the composition */
 } af3_noise;
 
 typedef struct af3_bench {

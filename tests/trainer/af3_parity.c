@@ -2,7 +2,8 @@
  *
  *     af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]
  *                [--recompute hidden|projections|block] [--twice] CONFIG.json FILE.npz
- *     af3_parity --bf16 [--products f32|bf16] [the same] CONFIG.json FILE.npz
+ *     af3_parity --bf16 [--products f32|tf32|bf16] [the same] CONFIG.json FILE.npz
+ *     af3_parity --products tf32 [the same] CONFIG.json FILE.npz
  *     af3_parity [--device cpu|cuda] --unit FILE.npz...
  *
  * CONFIG.json has the sizes of a network and FILE.npz a run of one training step. With --unit each
@@ -22,7 +23,9 @@
  *
  * --bf16 runs the step with activations of bf16, and the diffusion module's products as --products
  * says. First a plain composition in bf16 runs on the CPU: tensors of f32 that are rounded after
- * each node. The mean error of each group may be twice the composition's.
+ * each node. The mean error of each group may be twice the composition's. --products tf32 alone
+ * runs the step in float32 with products of tf32 in the diffusion module, and the CPU's tf32 table
+ * takes the place of the composition.
  *
  * A file that begins with draws of structures, NAME_sample.npz, is a sampling run: the trunk, the
  * denoising steps and the confidence head, with the features and weights of NAME.npz beside it.
@@ -194,25 +197,32 @@ static fm_status run_full(const settings *set, const af3_step_files *files, cons
     return status;
 }
 
-/* The step in bf16, after a plain composition on the CPU. On the CPU it is the composition with the
- * blocks computed again, because the CPU has no bf16. `full`: the path of the published model. */
+/* The step in bf16 or with products of tf32, after a plain composition on the CPU. On the CPU it is
+ * the composition with the blocks computed again, because the CPU has no bf16. The composition in
+ * bf16 has no tf32 either: its f32 is closer. `full`: the path of the published model. */
 static fm_status run_narrow(const settings *set, const af3_step_files *files, const char *full,
                             bool *ret_good, fm_error *error) {
     static af3_noise noise;
-    af3_step_files both = *files;
-    both.noise = &noise;
-    const fm_kernels *kernels = mixed_bf16_table();
-    bool has_device = strcmp(set->device, "cpu") != 0;
+    af3_step_files first = *files, both = *files;
+    first.noise = both.noise = &noise;
+    noise.is_bf16 = set->bf16;
+    if (set->bf16 && set->products == FM_AF3_PRODUCTS_TF32) first.products = FM_AF3_PRODUCTS_F32;
+    const fm_kernels *plain = set->bf16 ? mixed_bf16_table() : fm_kernels_cpu(FM_ELEMENT_F32);
+    const fm_kernels *kernels = plain;
     const af3_ranks alone = {.dap = 1};
-    settings plain = *set;
-    plain.ranks = alone;
+    settings alone_set = *set;
+    alone_set.ranks = alone;
     uint64_t hash;
-    fm_status status = has_device ? fm_device_find(set->device, "bf16", &kernels, error) : FM_OK;
+    fm_status status = FM_OK;
+    if (strcmp(set->device, "cpu") != 0) {
+        status = fm_device_find(set->device, set->bf16 ? "bf16" : "fp32", &kernels, error);
+    }
     if (status) return status;
+    if (kernels == plain) both.products = first.products;
     if (full) {
-        status = run_full(&plain, &both, full, mixed_bf16_table(), ret_good, error);
+        status = run_full(&alone_set, &first, full, plain, ret_good, error);
     } else {
-        *ret_good = af3_ranks_run(&alone, mixed_bf16_table(), step_of_rank, &both, &hash);
+        *ret_good = af3_ranks_run(&alone, plain, step_of_rank, &first, &hash);
     }
     noise.known = true;
     if (status || !*ret_good) return status;
@@ -237,7 +247,8 @@ static int run_step(const settings *set, const char *given_config, const char *g
     af3_step_files files = {config, &npz, &npz, set->pad, set->recompute, set->products, NULL};
     bool good = false, samples = !status && fm_npz_find(&npz, "in/rnd_init");
     bool full = !status && af3_full_is(&npz);
-    if (!status && set->bf16) {
+    bool narrow = set->bf16 || set->products != FM_AF3_PRODUCTS_F32;
+    if (!status && narrow) {
         status = run_narrow(set, &files, full ? path : NULL, &good, &error);
     } else if (full) {
         status = run_full(set, &files, path, kernels, &good, &error);
@@ -246,14 +257,14 @@ static int run_step(const settings *set, const char *given_config, const char *g
     } else if (!status) {
         good = af3_ranks_run(&set->ranks, kernels, step_of_rank, &files, &hash);
     }
-    if (good && !samples && !full && !set->bf16 && set->twice) {
+    if (good && !samples && !full && !narrow && set->twice) {
         good = af3_ranks_run(&set->ranks, kernels, step_of_rank, &files, &again) && again == hash;
         if (!set->ranks.meeting || fm_meeting_rank(set->ranks.meeting) == 0) {
             printf("bits         %016llx and %016llx %s\n", (unsigned long long)hash,
                    (unsigned long long)again, again == hash ? "ok" : "FAIL");
         }
     }
-    bool wide = good && !samples && !full && !set->bf16 && !strcmp(set->device, "cpu");
+    bool wide = good && !samples && !full && !narrow && !strcmp(set->device, "cpu");
     if (wide) good = run_wide(set, path, &files);
     if (status) fprintf(stderr, "af3_parity: %s: %s\n", path, error.message);
     fm_arena_fini(&arena);
@@ -261,23 +272,25 @@ static int run_step(const settings *set, const char *given_config, const char *g
 }
 
 static void usage(FILE *out) {
-    fprintf(out, "usage: af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]\n"
-                 "                  [--recompute hidden|projections|block] [--twice] CONFIG.json "
-                 "FILE.npz\n"
-                 "       af3_parity --bf16 [--products f32|bf16] [the same] CONFIG.json FILE.npz\n"
-                 "       af3_parity [--device cpu|cuda] --unit FILE.npz...\n\n"
-                 "Compares AlphaFold 3's network with runs of the reference: one training step or "
-                 "one\nsampling run, or with --unit single modules.\n\n"
-                 "  --dap D        divide the run over D ranks, 1 to 16; with cuda each has a GPU\n"
-                 "  --processes    the ranks are processes, not threads\n"
-                 "  --pad N        N more tokens and MSA rows, and twice as many more atoms\n"
-                 "  --recompute    what backward computes again: hidden layers, also projections,\n"
-                 "                 or whole blocks\n"
-                 "  --twice        run the step twice and demand the same bits\n"
-                 "  --bf16         activations of bf16, judged by a plain composition\n"
-                 "  --products     of the diffusion module with --bf16: f32 or bf16 (f32)\n\n"
-                 "Exit codes: 0 equal within the bounds, 1 not equal or failed, 2 bad usage, "
-                 "77 skipped.\n");
+    fprintf(out,
+            "usage: af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]\n"
+            "                  [--recompute hidden|projections|block] [--twice] CONFIG.json "
+            "FILE.npz\n"
+            "       af3_parity --bf16 [--products f32|tf32|bf16] [the same] CONFIG.json FILE.npz\n"
+            "       af3_parity --products tf32 [the same] CONFIG.json FILE.npz\n"
+            "       af3_parity [--device cpu|cuda] --unit FILE.npz...\n\n"
+            "Compares AlphaFold 3's network with runs of the reference: one training step or "
+            "one\nsampling run, or with --unit single modules.\n\n"
+            "  --dap D        divide the run over D ranks, 1 to 16; with cuda each has a GPU\n"
+            "  --processes    the ranks are processes, not threads\n"
+            "  --pad N        N more tokens and MSA rows, and twice as many more atoms\n"
+            "  --recompute    what backward computes again: hidden layers, also projections,\n"
+            "                 or whole blocks\n"
+            "  --twice        run the step twice and demand the same bits\n"
+            "  --bf16         activations of bf16, judged by a plain composition\n"
+            "  --products     of the diffusion module: f32, tf32, or with --bf16 bf16 (f32)\n\n"
+            "Exit codes: 0 equal within the bounds, 1 not equal or failed, 2 bad usage, "
+            "77 skipped.\n");
 }
 
 /* Reads a whole number. Says what is wrong with another text. */
@@ -313,6 +326,19 @@ static bool read_policy(const char *text, fm_recompute_policy *ret_policy) {
     return false;
 }
 
+static bool read_products(const char *text, fm_af3_products *ret_products) {
+    static const char *const names[] = {[FM_AF3_PRODUCTS_F32] = "f32",
+                                        [FM_AF3_PRODUCTS_TF32] = "tf32",
+                                        [FM_AF3_PRODUCTS_BF16] = "bf16"};
+    for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
+        if (strcmp(text, names[i]) != 0) continue;
+        *ret_products = (fm_af3_products)i;
+        return true;
+    }
+    fprintf(stderr, "af3_parity: --products: found '%s', expected f32, tf32 or bf16\n", text);
+    return false;
+}
+
 /* Returns whether the options are valid, after saying what is wrong. *ret_help: help was asked for
  * before anything wrong. */
 static bool parse_options(int argc, char **argv, settings *set, bool *ret_help) {
@@ -340,10 +366,7 @@ static bool parse_options(int argc, char **argv, settings *set, bool *ret_help) 
         case 'p': valid = read_number("--pad", optarg, 0, MOST_PADDING, &set->pad); break;
         case 't': set->twice = true; break;
         case 'b': set->bf16 = true; break;
-        case 'm':
-            valid = is_one_of("--products", optarg, "f32", "bf16");
-            set->products = strcmp(optarg, "bf16") ? FM_AF3_PRODUCTS_F32 : FM_AF3_PRODUCTS_BF16;
-            break;
+        case 'm': valid = read_products(optarg, &set->products); break;
         case 'r': valid = read_policy(optarg, &set->recompute); break;
         case 'h': *ret_help = true; return true;
         default: usage(stderr); return false;

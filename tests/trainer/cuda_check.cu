@@ -1,7 +1,7 @@
 /* cuda_check: compares every entry of the CUDA tables on the GPU with the CPU's f64 table.
  *
- *     cuda_check [f32|bf16 [NAME]]     without an argument both tables; with NAME only the cases
- *                                      whose name contains it
+ *     cuda_check [f32|tf32|bf16 [NAME]]     without an argument all tables; with NAME only the
+ *                                           cases whose name contains it
  *
  * Exit status 77 when there is no device that the backend can use.
  *
@@ -12,7 +12,9 @@
  * tolerance. Gaps must stay untouched, the two runs must have the same bits, and masks must be 0 or
  * 1.
  *
- * The tolerance is 1e-5 for f32. For bf16 it is twice the error of a plain bf16 composition, which
+ * The tolerance is 1e-5 for f32. The tf32 table draws inputs of f32, and its tolerance is twice the
+ * error of the CPU's tf32 table, and 1e-5. Only the entries that multiply are checked there; the
+ * others are those of f32. For bf16 it is twice the error of a plain bf16 composition, which
  * is taken as sqrt(stages) * u. Here u is the distance of the f64 result from itself rounded to
  * bf16, at least 1.6e-3, the value for uniform mantissas. `stages` is the number of tensors that
  * the composed path rounds on the way to that output. */
@@ -26,6 +28,13 @@
 #include <string.h>
 
 namespace cuda_check {
+
+static const fm_kernels *gpu, *cpu, *oracle; /* oracle: with products of tf32, else NULL */
+
+/* A number that all tables that are compared can hold. */
+static double input_of(double x) {
+    return (double)(oracle ? (float)x : __bfloat162float(__float2bfloat16((float)x)));
+}
 
 void *work_bench::upload(const void *host, size_t bytes) {
     void *memory = k->alloc(bytes);
@@ -52,7 +61,7 @@ void *work_bench::make(fm_element element, const std::vector<double> &x) {
 void *work_bench::input(const std::vector<double> &x, fm_element element) {
     std::vector<double> rounded = x;
     for (double &v : rounded)
-        v = (double)__bfloat162float(__float2bfloat16((float)v));
+        v = input_of(v);
     void *memory = make(element, rounded);
     others.push_back(memory);
     return memory;
@@ -63,7 +72,7 @@ std::vector<double> work_bench::draw(int64_t n, double size) {
     std::vector<double> x((size_t)n);
     for (int64_t i = 0; i < n; i++) {
         double value = (double)fm_draw_word(&draw, (uint64_t)i) / 2147483648.0 - 1;
-        x[(size_t)i] = (double)__bfloat162float(__float2bfloat16((float)(size * value)));
+        x[(size_t)i] = input_of(size * value);
     }
     return x;
 }
@@ -152,7 +161,6 @@ work_bench::~work_bench() {
         k->release(memory);
 }
 
-static const fm_kernels *gpu, *cpu;
 static const char *only;
 static int passed, failed;
 
@@ -201,11 +209,13 @@ static bool same_bits(const std::vector<std::vector<double>> &a,
 void check(const char *name, int stages, const work &f) {
     if (only && !strstr(name, only)) return;
     std::vector<std::vector<double>> expected = run(cpu, f), found = run(gpu, f),
-                                     again = run(gpu, f);
+                                     again = run(gpu, f), plain;
+    if (oracle) plain = run(oracle, f);
     double worst = -1, error = 0, tolerance = 0;
     size_t where = 0;
     for (size_t i = 0; i < expected.size(); i++) {
         double e = distance(found[i], expected[i]), t = tolerance_of(expected[i], stages);
+        if (oracle) t += 2 * distance(plain[i], expected[i]);
         double ratio = isnan(e) ? INFINITY : e / t;
         if (ratio <= worst) continue;
         worst = ratio, error = e, tolerance = t, where = i;
@@ -217,23 +227,31 @@ void check(const char *name, int stages, const work &f) {
     (is_ok ? passed : failed)++;
 }
 
+/* Runs the cases of a table; `table` is f32, tf32 or bf16. */
+static void run_table(const char *table) {
+    bool is_tf32 = !strcmp(table, "tf32");
+    gpu = fm_kernels_cuda(strcmp(table, "bf16") ? FM_ELEMENT_F32 : FM_ELEMENT_BF16);
+    oracle = is_tf32 ? fm_kernels_cpu(FM_ELEMENT_F32)->tf32 : NULL;
+    if (is_tf32) gpu = gpu->tf32;
+    check_gemms();
+    check_transitions();
+    check_attentions();
+    if (is_tf32) return;
+    check_kernels();
+    check_structure();
+    check_atoms();
+    check_parts();
+    if (gpu->act == FM_ELEMENT_BF16) check_wgmma();
+}
+
 static int run_tables(const char *table) {
-    const fm_element tables[2] = {FM_ELEMENT_F32, FM_ELEMENT_BF16};
-    const char *names[2] = {"f32", "bf16"};
     cpu = fm_kernels_cpu(FM_ELEMENT_F64);
-    for (int i = 0; i < 2; i++) {
-        if (table && strcmp(table, names[i]) != 0) continue;
-        gpu = fm_kernels_cuda(tables[i]);
-        if (!gpu) {
-            printf("cuda_check: skipped: %s\n", fm_kernels_cuda_refusal());
-            return 77;
-        }
-        check_kernels();
-        check_gemms();
-        check_structure();
-        check_atoms();
-        check_parts();
-        if (gpu->act == FM_ELEMENT_BF16) check_wgmma();
+    if (!fm_kernels_cuda(FM_ELEMENT_F32)) {
+        printf("cuda_check: skipped: %s\n", fm_kernels_cuda_refusal());
+        return 77;
+    }
+    for (const char *name : {"f32", "tf32", "bf16"}) {
+        if (!table || !strcmp(table, name)) run_table(name);
     }
     printf("cuda_check: %d ok, %d failed\n", passed, failed);
     return failed > 0;

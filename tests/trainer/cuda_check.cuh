@@ -2,7 +2,7 @@
  *
  * A case is one function that makes its operands through a `work_bench` and calls the table. The
  * function check() runs it on the CPU (f64) and twice on the GPU, with the same inputs. Inputs are
- * drawn as bf16 numbers so that every table sees the same values. */
+ * drawn as bf16 numbers, or f32 with the tf32 table, so that every table sees the same values. */
 #ifndef FM_TESTS_TRAINER_CUDA_CHECK_CUH
 #define FM_TESTS_TRAINER_CUDA_CHECK_CUH
 
@@ -66,6 +66,7 @@ void check(const char *name, int stages, const work &f);
 /* The cases, in files of the same names (cuda_check_kernels.cu, ...). check_wgmma is for the bf16
  * table only. */
 void check_kernels(void);
+void check_transitions(void);
 void check_attentions(void);
 void check_gemms(void);
 void check_structure(void);

@@ -13,6 +13,7 @@ struct attention_shape {
     int64_t period; /* of the mask; 0: no key is valid */
     fm_beta beta;
     double all_bias = 0; /* of all keys, in place of a bias that is drawn */
+    int64_t first = 0;   /* the first key that has all_bias; those before it have 0 */
 };
 
 void check_attention(const char *name, attention_shape s) {
@@ -39,7 +40,10 @@ void check_attention(const char *name, attention_shape s) {
         if (s.gated) a.g = b.act(n_q, 3);
         if (s.biased) a.bias = b.act(n_bias, 2);
         if (s.all_bias != 0) {
-            a.bias = b.input(std::vector<double>((size_t)n_bias, s.all_bias), b.k->act);
+            std::vector<double> x((size_t)n_bias, s.all_bias);
+            for (int64_t i = 0; i < n_bias; i++)
+                if (i / s.head % s.key < s.first) x[(size_t)i] = 0;
+            a.bias = b.input(x, b.k->act);
         }
         int64_t n_mask = s.group * s.batch * s.key;
         if (s.masked) {
@@ -86,8 +90,35 @@ void check_wide_heads(void) {
                     {1, 6, 384, 384, 4, 48, 192, false, true, true, true, false, 90, W});
     check_attention("attention samples 500 2x48",
                     {1, 3, 500, 500, 2, 48, 96, false, true, true, true, false, 90, A});
+    check_attention("attention sample 384 16x48",
+                    {1, 1, 384, 384, 16, 48, 768, false, true, true, true, false, 90, W});
+    check_attention("attention windows 32x128 4x32",
+                    {12, 5, 32, 128, 4, 32, 128, false, true, true, true, false, 11, W});
+    check_attention("attention windows 32x128 1x24, nothing valid",
+                    {3, 2, 32, 128, 1, 24, 24, false, true, true, true, false, 0, A});
     check_attention("attention rounds 600 2x32",
                     {1, 4, 600, 600, 2, 32, 64, false, true, true, true, false, 90, W});
+}
+
+void check_large_biases(void) {
+    const fm_beta W = FM_WRITE;
+    /* A bias that is the same for all keys changes no weight, unless the backward scales it
+     * differently than the forward: 1 / scale rounded to bf16 moves these logits by 0.014. */
+    check_attention("attention bias of 128, 256 2x32",
+                    {1, 2, 256, 256, 2, 32, 64, false, true, true, true, false, 37, W, 128});
+    check_attention("attention bias of 128, long 300 2x32",
+                    {1, 2, 300, 300, 2, 32, 64, false, true, true, true, false, 37, W, 128});
+    check_attention("attention bias of 128, 600x70 2x8",
+                    {1, 2, 600, 70, 2, 8, 16, false, true, true, true, false, 37, W, 128});
+    check_attention("attention bias of 128, 50 2x32",
+                    {1, 2, 50, 50, 2, 32, 64, false, true, true, true, false, 37, W, 128});
+    /* Weights of the later keys overflow if the shift is the maximum of the first 128 keys. */
+    check_attention("attention bias of 100 for late keys, 70x256 2x32",
+                    {1, 5, 70, 256, 2, 32, 64, false, true, true, false, false, 1, W, 100, 200});
+    check_attention("attention bias of 100 for late keys, 300x384 2x8",
+                    {1, 9, 300, 384, 2, 8, 16, false, true, true, false, false, 1, W, 100, 300});
+    check_attention("attention bias of 50 for late keys, 150x512 1x16",
+                    {2, 3, 150, 512, 1, 16, 16, false, false, true, false, false, 1, W, 50, 140});
 }
 
 } // namespace
@@ -142,16 +173,6 @@ void check_attentions(void) {
                     {1, 2, 300, 290, 2, 32, 64, false, true, true, true, false, 5, W});
     check_attention("attention row 256 8x32",
                     {1, 12, 256, 256, 8, 32, 256, false, true, true, true, false, 50, W});
-    /* A bias that is the same for all keys changes no weight, unless the backward scales it
-     * differently than the forward: 1 / scale rounded to bf16 moves these logits by 0.014. */
-    check_attention("attention bias of 128, 256 2x32",
-                    {1, 2, 256, 256, 2, 32, 64, false, true, true, true, false, 37, W, 128});
-    check_attention("attention bias of 128, long 300 2x32",
-                    {1, 2, 300, 300, 2, 32, 64, false, true, true, true, false, 37, W, 128});
-    check_attention("attention bias of 128, 600x70 2x8",
-                    {1, 2, 600, 70, 2, 8, 16, false, true, true, true, false, 37, W, 128});
-    check_attention("attention bias of 128, 50 2x32",
-                    {1, 2, 50, 50, 2, 32, 64, false, true, true, true, false, 37, W, 128});
     check_attention("attention column 128 8x32",
                     {1, 24, 128, 128, 8, 32, 256, true, true, false, true, false, 50, W});
     check_attention("attention triangle 256 4x32",
@@ -189,6 +210,7 @@ void check_attentions(void) {
     check_attention("attention templates ending 128 4x16",
                     {4, 128, 128, 128, 4, 16, 64, true, true, true, true, false, 50, W});
     check_wide_heads();
+    check_large_biases();
     check_many_keys();
 }
 

@@ -625,6 +625,15 @@ void check_init(void) {
 
 } // namespace
 
+void check_transitions(void) {
+    check_swiglu_transition("swiglu transition 7x24x40", 7, 24, 40, true, FM_ADD);
+    check_swiglu_transition("swiglu transition 200x128x256, bare", 200, 128, 256, false, FM_WRITE);
+    check_swiglu_transition("swiglu transition 64x64x64", 64, 64, 64, true, FM_WRITE);
+    check_swiglu_transition("swiglu transition 401x64x256", 401, 64, 256, true, FM_ADD);
+    check_swiglu_transition("swiglu transition 90x128x128", 90, 128, 128, true, FM_WRITE);
+    check_swiglu_transition("swiglu transition 40003x128x192", 40003, 128, 192, true, FM_ADD);
+}
+
 void check_kernels(void) {
     check_memory(1);
     check_memory(100003);
@@ -652,12 +661,6 @@ void check_kernels(void) {
     check_layernorm("layernorm c 384", 259, 384, 0, FM_WRITE);
     check_layernorm("layernorm c 16", 4099, 16, 0, FM_ADD);
     check_layernorm("layernorm c 768", 259, 768, 0, FM_ADD);
-    check_swiglu_transition("swiglu transition 7x24x40", 7, 24, 40, true, FM_ADD);
-    check_swiglu_transition("swiglu transition 200x128x256, bare", 200, 128, 256, false, FM_WRITE);
-    check_swiglu_transition("swiglu transition 64x64x64", 64, 64, 64, true, FM_WRITE);
-    check_swiglu_transition("swiglu transition 401x64x256", 401, 64, 256, true, FM_ADD);
-    check_swiglu_transition("swiglu transition 90x128x128", 90, 128, 128, true, FM_WRITE);
-    check_swiglu_transition("swiglu transition 40003x128x192", 40003, 128, 192, true, FM_ADD);
     check_bare_layernorm("bare layernorm c 5", 7, 5, FM_ADD);
     check_bare_layernorm("bare layernorm c 16", 301, 16, FM_WRITE);
     check_bare_layernorm("bare layernorm c 128", 301, 128, FM_ADD);
@@ -673,7 +676,6 @@ void check_kernels(void) {
     check_swiglu("swiglu 1536", 384, 1536, 0, FM_WRITE);
     check_rows(129, 17);
     check_rows(129, 48);
-    check_attentions();
     check_cores();
     check_dropout("dropout none shared", FM_SHARED_NONE, 5, 0.1);
     check_dropout("dropout none shared, whole packs", FM_SHARED_NONE, 64, 0.1);

@@ -265,6 +265,7 @@ static inline const fm_kernels *mixed_table(void) {
     k.name = "cpu-f32-f64";
     k.acc = FM_ELEMENT_F64;
     k.wide = wide;
+    k.tf32 = NULL;
     k.sum = mixed_sum;
     k.gemm = mixed_gemm;
     k.layernorm = mixed_layernorm;

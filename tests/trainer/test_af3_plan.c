@@ -1,6 +1,7 @@
 /* Tests that the published model's step can be recorded and planned at its initial-training shape.
  * Recomputing blocks or sharing the sample between ranks must save most of the memory, and the
  * steps of a rollout compute nothing that is the same in all of them. Nothing is run. */
+#include "trainer/model/af3/island.h"
 #include "trainer/model/af3/rollout.h"
 #include "trainer/model/af3/split.h"
 
@@ -111,23 +112,34 @@ static void steps_make_no_biases(void **state) {
     fm_arena_fini(&arena);
 }
 
-/* A table with a wide one has a narrow type, too. None has tf32. */
+/* A table with a wide one has a narrow type, too. f64 has no tf32. */
 static void tables_have_some_products(void **state) {
     (void)state;
-    const fm_kernels *kernels = fm_kernels_cpu(FM_ELEMENT_F32);
+    const fm_kernels *kernels = fm_kernels_cpu(FM_ELEMENT_F32),
+                     *f64 = fm_kernels_cpu(FM_ELEMENT_F64);
     fm_kernels narrow = *kernels;
     narrow.wide = kernels;
     fm_af3_config config = fm_af3_config_initial();
     fm_error error = {0};
+    config.products = FM_AF3_PRODUCTS_F32;
     assert_int_equal(fm_af3_check_products(&config, kernels, &error), FM_OK);
     assert_int_equal(fm_af3_check_products(&config, &narrow, &error), FM_OK);
+    assert_ptr_equal(fm_af3_diffusion_table(&config, &narrow), kernels);
     config.products = FM_AF3_PRODUCTS_TF32;
-    assert_int_equal(fm_af3_check_products(&config, kernels, &error), FM_ERR_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "diffusion_products = tf32: cpu-f32"));
-    assert_int_equal(fm_af3_check_products(&config, &narrow, &error), FM_ERR_UNSUPPORTED);
+    assert_int_equal(fm_af3_check_products(&config, kernels, &error), FM_OK);
+    assert_int_equal(fm_af3_check_products(&config, &narrow, &error), FM_OK);
+    assert_ptr_equal(fm_af3_diffusion_table(&config, &narrow), kernels->tf32);
+    assert_int_equal(fm_af3_check_products(&config, f64, &error), FM_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "diffusion_products = tf32: cpu-f64"));
     config.products = FM_AF3_PRODUCTS_BF16;
     assert_int_equal(fm_af3_check_products(&config, kernels, &error), FM_ERR_UNSUPPORTED);
     assert_int_equal(fm_af3_check_products(&config, &narrow, &error), FM_OK);
+    assert_ptr_equal(fm_af3_diffusion_table(&config, &narrow), &narrow);
+    config.products = FM_AF3_PRODUCTS_AUTO;
+    assert_int_equal(fm_af3_check_products(&config, f64, &error), FM_OK);
+    assert_ptr_equal(fm_af3_diffusion_table(&config, f64), f64);
+    assert_ptr_equal(fm_af3_diffusion_table(&config, kernels), kernels);
+    assert_ptr_equal(fm_af3_diffusion_table(&config, &narrow), kernels->tf32);
 }
 
 int main(void) {

@@ -305,6 +305,10 @@ static void a_sum_that_is_not_finite_is_an_error(void **state) {
     assert_int_equal(fm_af3_trainer_update_with(b.trainer, 1, &error), FM_ERR_LIMIT);
     assert_non_null(strstr(error.message, "step 1: the norm of the sum of its gradients"));
     assert_memory_equal(before, params->master, bytes);
+    /* The next update is made. */
+    add(&b);
+    assert_int_equal(fm_af3_trainer_update_with(b.trainer, 1, &error), FM_OK);
+    assert_memory_not_equal(before, params->master, bytes);
     free(before);
     close_bench(&b);
 }

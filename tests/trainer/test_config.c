@@ -248,16 +248,19 @@ static void products_of_the_diffusion_module(void **state) {
     static char plain[FM_TRAIN_CONFIG_TEXT_BYTES], other[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_train_config c;
     assert_int_equal(fm_train_config_preset("af3-tiny", &c, NULL), FM_OK);
-    assert_int_equal(c.af3.products, FM_AF3_PRODUCTS_F32);
-    fm_train_config_format(&c, plain);
-    assert_null(strstr(plain, "diffusion_products"));
+    assert_int_equal(c.af3.products, FM_AF3_PRODUCTS_AUTO);
+    fm_train_config_format(&c, other);
+    assert_non_null(strstr(other, "\ndiffusion_products = auto\n"));
     const char *text = "[af3]\ndiffusion_products = bf16\n";
     assert_int_equal(fm_train_config_parse(text_of(text), &c, NULL), FM_OK);
     assert_int_equal(c.af3.products, FM_AF3_PRODUCTS_BF16);
     fm_train_config_format(&c, other);
     assert_non_null(strstr(other, "\ndiffusion_products = bf16\n"));
+    c.af3.products = FM_AF3_PRODUCTS_F32;
+    fm_train_config_format(&c, plain);
+    assert_null(strstr(plain, "diffusion_products"));
     refuse("af3-tiny", "[af3]\ndiffusion_products = fp8\n", 2,
-           "found 'fp8', expected f32, tf32 or bf16");
+           "found 'fp8', expected auto, f32, tf32 or bf16");
     refuse("tiny", "[af3]\ndiffusion_products = f32\n", 2, "but model = af2");
 }
 

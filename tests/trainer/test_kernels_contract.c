@@ -13,9 +13,9 @@
 
 static void every_entry_is_there(void **state) {
     (void)state;
-    const fm_element types[] = {FM_ELEMENT_F32, FM_ELEMENT_F64};
-    for (int i = 0; i < 2; i++) {
-        const fm_kernels *k = fm_kernels_cpu(types[i]);
+    const fm_element types[] = {FM_ELEMENT_F32, FM_ELEMENT_F64, FM_ELEMENT_F32};
+    for (int i = 0; i < 3; i++) {
+        const fm_kernels *k = i < 2 ? fm_kernels_cpu(types[i]) : fm_kernels_cpu(types[i])->tf32;
         int n_entry = 0;
 #define FM_KERNEL(kind, result, name, ...) assert_true(k->name != NULL), n_entry++;
 #include "trainer/backend/kernel_entries.h"
@@ -23,6 +23,49 @@ static void every_entry_is_there(void **state) {
         assert_int_equal(k->act, types[i]);
     }
     assert_null(fm_kernels_cpu(FM_ELEMENT_BF16));
+    assert_null(fm_kernels_cpu(FM_ELEMENT_F64)->tf32);
+}
+
+/* The nearest number of 11 significant bits. */
+static double rounded(float x) {
+    int exponent;
+    double fraction = frexp((double)x, &exponent);
+    return ldexp(round(ldexp(fraction, 11)), exponent - 11);
+}
+
+static float operand(int64_t row, int64_t column) {
+    return sinf((float)(row * 131 + column * 17 + 1)) * (row % 3 == 0 ? 1e-3f : 3);
+}
+
+/* op(A)[m, k] op(B)[k, n], of more than one tile each way, against sums of rounded numbers. */
+static void products_of_tf32_round_their_operands(void **state) {
+    (void)state;
+    enum { M = 131, N = 133, K = 301, LD = 303 };
+    static float a[LD * LD], b[LD * LD], c[M * N];
+    for (int trans = 0; trans < 4; trans++) {
+        const bool trans_a = trans & 1, trans_b = trans & 2;
+        for (int64_t i = 0; i < LD * LD; i++)
+            a[i] = operand(i / LD, i % LD), b[i] = operand(i % LD, i / LD + 7);
+        fm_gemm g = {.m = M, .n = N, .k = K, .batch = 1, .trans_a = trans_a, .trans_b = trans_b};
+        g.alpha = 0.5, g.beta = 1, g.lda = g.ldb = LD, g.ldc = N, g.a = a, g.b = b, g.c = c;
+        for (int i = 0; i < M * N; i++)
+            c[i] = 2;
+        fm_kernels_cpu(FM_ELEMENT_F32)->tf32->gemm(NULL, &g, NULL);
+        double error = 0, change = 0, norm = 0;
+        for (int64_t i = 0; i < M * N; i++) {
+            double sum = 0, exact = 0;
+            for (int64_t k = 0; k < K; k++) {
+                float x = a[trans_a ? k * LD + i / N : i / N * LD + k];
+                float y = b[trans_b ? i % N * LD + k : k * LD + i % N];
+                sum += rounded(x) * rounded(y), exact += (double)x * (double)y;
+            }
+            double expected = 2 + 0.5 * sum, other = 2 + 0.5 * exact, got = (double)c[i];
+            error += (got - expected) * (got - expected), norm += expected * expected;
+            change += (other - expected) * (other - expected);
+        }
+        assert_true(sqrt(error / norm) < 1e-6);
+        assert_true(sqrt(change / norm) > 1e-5);
+    }
 }
 
 static fm_fallback counter(fm_fallback_kind kind) {
@@ -126,6 +169,7 @@ static void a_mask_between_0_and_1_asserts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_entry_is_there),
+        cmocka_unit_test(products_of_tf32_round_their_operands),
         cmocka_unit_test(slow_paths_are_counted),
         cmocka_unit_test(ops_are_named_by_thread),
         cmocka_unit_test(a_mask_between_0_and_1_asserts),

@@ -41,6 +41,11 @@ static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **r
     do {
         uint64_t left_ms = gone_ns < wait_ns ? (wait_ns - gone_ns) / 1000000u : 0;
         if (fm_stop_signal()) return fail_cancelled(reterr);
+        fm_error failed;
+        if (feed->server && fm_private_server_has_failed(feed->server, &failed)) {
+            if (reterr) *reterr = failed;
+            return failed.status;
+        }
         client->retry_ms = (uint32_t)(left_ms < CONNECT_SLICE_MS ? left_ms : CONNECT_SLICE_MS);
         status = fm_loader_open(&feed->options, ret_loader, reterr);
         gone_ns = fm_clock_ns() - begin_ns;
@@ -175,10 +180,18 @@ fm_status fm_feed_next(fm_feed *feed, uint64_t wanted, fm_loaded *ret_loaded, fm
     }
 }
 
+/* Whether no sample has come since the last reconnect. */
+static bool is_retry(const fm_feed *feed) {
+    return feed->retried_at == feed->n_taken + 1;
+}
+
 bool fm_feed_may_reconnect(const fm_feed *feed, fm_status status) {
-    bool lost = status == FM_ERR_CLOSED || status == FM_ERR_IO || status == FM_ERR_CORRUPT ||
-                status == FM_ERR_PROTOCOL || status == FM_ERR_FORMAT;
-    return lost && feed->wait_ms > 0 && feed->retried_at != feed->n_taken + 1;
+    bool is_lost = status == FM_ERR_CLOSED || status == FM_ERR_IO;
+    bool is_broken =
+        status == FM_ERR_CORRUPT || status == FM_ERR_PROTOCOL || status == FM_ERR_FORMAT;
+    if (feed->wait_ms == 0 || !(is_lost || is_broken)) return false;
+    if (!is_retry(feed)) return true;
+    return is_lost && fm_clock_ns() - feed->retry.begin_ns < (uint64_t)feed->wait_ms * 1000000u;
 }
 
 static void add_stats(fm_loader_stats *sum, const fm_loader_stats *more) {
@@ -197,7 +210,12 @@ fm_loader_stats fm_feed_get_stats(const fm_feed *feed) {
 fm_status fm_feed_reconnect(fm_feed *feed, const fm_token *token, fm_error *reterr) {
     uint64_t begin_ns = fm_clock_ns();
     fm_loader *loader = NULL;
-    feed->retried_at = feed->n_taken + 1;
+    if (!is_retry(feed)) {
+        feed->retried_at = feed->n_taken + 1;
+        feed->retry = fm_backoff_begin(feed->wait_ms, begin_ns);
+    } else if (!sleep_for(fm_backoff_next(&feed->retry, begin_ns))) {
+        return fail_cancelled(reterr);
+    }
     feed->n_held = 0; /* they belong to the old connection */
     fm_status status = connect_with_room(feed, token, &loader, reterr);
     if (status) return status;

@@ -3,6 +3,8 @@
 #ifndef FM_TRAINER_FEED_H
 #define FM_TRAINER_FEED_H
 
+#include "proto/backoff.h"
+#include "trainer/app/private_server.h"
 #include "trainer/data/loader.h"
 
 #define FM_FEED_ANY UINT64_MAX
@@ -13,12 +15,15 @@ typedef struct fm_feed {
     uint32_t wait_ms;          /* how long to try to connect or reconnect */
     uint64_t full_ms;          /* how long to ask a server again that has no room */
     uint64_t timeout_ms;       /* without a sample for so long, the connection is given up */
+    fm_private_server *server; /* that of the run, which is not waited for when it has failed; NULL:
+                                  another process has the server */
     fm_loader *loader;
     fm_loaded *held; /* [most_held] samples that came before the one that was asked for */
     uint32_t n_held;
     fm_loader_stats earlier; /* counts of earlier connections */
     uint64_t n_taken;        /* samples received in all */
     uint64_t retried_at;     /* n_taken + 1 at the last reconnect; 0 = none yet */
+    fm_backoff retry;        /* between reconnects without a sample */
 } fm_feed;
 
 /* Connects and opens the stream at the token; tries until wait_ms have passed. A server that
@@ -38,11 +43,13 @@ FM_MUST_USE fm_status fm_feed_next(fm_feed *feed, uint64_t wanted, fm_loaded *re
 FM_MUST_USE fm_status fm_feed_next_within(fm_feed *feed, uint64_t wanted, uint32_t wait_ms,
                                           bool *ret_ready, fm_loaded *ret_loaded, fm_error *reterr);
 
-/* Whether it is worth connecting again after that error: the connection was lost or broken, and a
- * sample has come since the last attempt. */
+/* Whether it is worth connecting again after that error: the connection was broken, and a sample
+ * has come since the last attempt, or the connection was lost, and none has come for less than
+ * wait_ms. */
 bool fm_feed_may_reconnect(const fm_feed *feed, fm_status status);
 
-/* As fm_feed_open, and closes the old connection, whose samples must not be used any more. */
+/* As fm_feed_open, and closes the old connection, whose samples must not be used any more. If none
+ * has come since the last attempt, it pauses first, longer and longer. */
 FM_MUST_USE fm_status fm_feed_reconnect(fm_feed *feed, const fm_token *token, fm_error *reterr);
 
 /* The counts of all connections. */

@@ -37,25 +37,34 @@ static fm_status try_lock(const char *path, int *ret_fd, fm_error *reterr) {
     return status;
 }
 
-fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock, fm_error *reterr) {
-    /* `foldmill top` holds the lock for an instant, to see whether it is free. */
-    enum { N_TRY = 11 };
-    const struct timespec pause = {.tv_nsec = 10000000};
-    char path[PATH_MAX];
+/* Makes the folder and tries once. *ret_lock keeps is_made of the tries before. */
+static fm_status try_folder(const char *folder, const char *path, fm_folder_lock *ret_lock,
+                            fm_error *reterr) {
     fm_path_kind before;
     fm_status status = fm_path_look(folder, &before, reterr);
     if (!status) status = fm_dir_make(folder, reterr);
-    if (status) return status;
+    if (!status) status = try_lock(path, &ret_lock->fd, reterr);
+    if (!status) ret_lock->is_made |= before == FM_PATH_ABSENT;
+    return status;
+}
+
+fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock, fm_error *reterr) {
+    /* `foldmill top` holds the lock for an instant, to see whether it is free. A process that ends
+     * may remove the folder between two calls here, which then fail. */
+    enum { N_TRY = 11 };
+    const struct timespec pause = {.tv_nsec = 10000000};
+    char path[PATH_MAX];
+    fm_status status = FM_OK;
+    *ret_lock = (fm_folder_lock){.fd = -1};
     if (snprintf(path, sizeof path, "%s/%s", folder, leaf) >= (int)sizeof path) {
         return fm_fail_in(reterr, FM_ERR_LIMIT, folder, "the path is too long");
     }
     for (int i = 0; i < N_TRY; i++) {
-        int fd;
-        status = try_lock(path, &fd, reterr);
-        *ret_lock = (fm_folder_lock){.fd = fd, .is_made = before == FM_PATH_ABSENT};
-        if (status || fd >= 0) return status;
+        status = try_folder(folder, path, ret_lock, reterr);
+        if ((status && status != FM_ERR_IO) || ret_lock->fd >= 0) return status;
         nanosleep(&pause, NULL);
     }
+    if (status) return status;
     return fm_fail_in(
         reterr, FM_ERR_EXISTS, folder,
         "another process is writing into this folder; wait for it or choose another --out");

@@ -12,6 +12,7 @@
 #include "trainer/app/folder_lock.h"
 #include "trainer/app/predict_inputs.h"
 #include "trainer/app/predict_pages.h"
+#include "trainer/app/predict_print.h"
 #include "trainer/app/predict_ranks.h"
 #include "trainer/app/predict_run.h"
 #include "trainer/app/predict_tables.h"
@@ -23,12 +24,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_INPUTS = 1 << 20, N_SHOWN = 10, MOST_RANKS = 64 };
+enum { MOST_INPUTS = 1 << 20, MOST_RANKS = 64 };
 
 static const char predict_description[] =
     "Alignments must exist already, because foldmill does not search databases. Make them\n"
@@ -251,8 +253,9 @@ static void list_machine_options(predict_settings *set, fm_option *out, size_t m
         {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
          .help = "type of activations: fp32, or bf16 on cuda (fp32)"},
         {"threads", FM_OPTION_U64, &set->threads, "N",
-         .help = "threads of each process on the CPU; they change no bit (1)", .min = 1,
-         .max = 256},
+         .help =
+             "threads of each process on the CPU; they change no bit (one per core, at most 16)",
+         .min = 1, .max = 256},
         {"ranks", FM_OPTION_U64, &set->n_rank, "N",
          .help = "processes on CPUs that divide the chains (as many as --dap)", .max = MOST_RANKS},
         {"gpus", FM_OPTION_U64, &set->gpus, "N",
@@ -386,15 +389,27 @@ static fm_status parse(predict_settings *set, int argc, char **argv, fm_error *r
 typedef struct progress {
     const predict_settings *set;
     bool has_terminal;
+    bool has_line; /* on the terminal, without a newline */
     uint64_t begin_ns;
     fm_predict_pace pace; /* after the last chain */
 } progress;
+
+static void clear_line(progress *p) {
+    if (p->has_line) fputs("\r\033[K", stderr);
+    p->has_line = false;
+}
+
+static void end_line(progress *p) {
+    if (p->has_line) fputc('\n', stderr);
+    p->has_line = false;
+}
 
 static void show_model(void *context, uint32_t model, const fm_predict_model *loaded) {
     progress *p = context;
     if (p->set->quiet) return;
     char text[256];
     fm_infer_describe(loaded->infer, text, sizeof text);
+    clear_line(p);
     fprintf(stderr, "model     %s: %s; %s; %s, %s\n", p->set->name[model], loaded->about, text,
             loaded->config.model.n_template ? "templates" : "no templates",
             loaded->config.model.structure.n_aligned_error_bin ? "pTM" : "no pTM");
@@ -437,10 +452,23 @@ static void note_templates(const predict_settings *set, const fm_result_chain *c
             set->templates);
 }
 
+/* A long chain takes minutes, so a terminal shows which one is running. */
+static void show_chain(void *context, const fm_result_chain *chain, const fm_result_run *run,
+                       const fm_predict_pace *pace) {
+    progress *p = context;
+    if (p->set->quiet || !p->has_terminal) return;
+    clear_line(p);
+    fprintf(stderr, "%llu/%llu  %.40s  %u residues  %.60s  running",
+            (unsigned long long)pace->n_done + 1, (unsigned long long)pace->n_all, chain->name,
+            chain->n_res, run->name);
+    p->has_line = true;
+}
+
 static void show_result(void *context, const fm_result_chain *chain, const fm_result_run *run,
                         const fm_result *result, const fm_predict_pace *pace) {
     progress *p = context;
     p->pace = *pace;
+    clear_line(p);
     if (!result->status) note_templates(p->set, chain, run);
     if (p->set->quiet) return;
     char score[64] = "failed";
@@ -450,51 +478,11 @@ static void show_result(void *context, const fm_result_chain *chain, const fm_re
         snprintf(score, sizeof score, "pLDDT %.1f", result->mean_plddt);
     }
     char rate[64];
-    fprintf(stderr, "%s%llu/%llu  %.40s  %u residues  %.60s  %s  %s%.2f s%s%s",
-            p->has_terminal ? "\r\033[K" : "", (unsigned long long)pace->n_done,
-            (unsigned long long)pace->n_all, chain->name, chain->n_res, run->name, score,
-            result->is_resumed ? "done earlier, " : "", result->status ? 0.0 : result->run_s,
-            format_pace(pace, rate), p->has_terminal && pace->n_done < pace->n_all ? "" : "\n");
-}
-
-static void print_best(const fm_results *r) {
-    for (uint32_t i = 0; i < r->n_chain && i < N_SHOWN; i++) {
-        const fm_result_chain *chain = &r->chain[i];
-        uint32_t run = fm_results_find_best(r, chain);
-        if (!chain->name || run == UINT32_MAX) continue;
-        const fm_result *best = &chain->result[run];
-        printf("%-20s %5u residues  pLDDT %5.1f", chain->name, chain->n_res, best->mean_plddt);
-        if (isfinite(best->ptm)) printf("  pTM %.3f", best->ptm);
-        printf("  %s\n", r->run[run].name);
-    }
-    if (r->n_chain > N_SHOWN) printf("and %u more; summary.csv has all\n", r->n_chain - N_SHOWN);
-}
-
-static void print_kept(const predict_settings *set, const fm_results *r) {
-    uint32_t n_kept = 0, n_done = 0;
-    for (uint32_t i = 0; i < r->n_chain; i++) {
-        const fm_result *result = &r->chain[i].result[0];
-        n_done += result->is_done && !result->status;
-        n_kept += result->is_done && !result->status && result->mean_plddt >= set->min_plddt;
-    }
-    printf("kept      %u of %u structures: mean pLDDT at least %g\n", n_kept, n_done,
-           set->min_plddt);
-}
-
-static void print_failed(const char *program, const fm_results *r) {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < r->n_chain; i++) {
-        for (uint32_t k = 0; k < r->n_run; k++) {
-            const fm_result *result = &r->chain[i].result[k];
-            if (!result->is_done || !result->status || n++ >= N_SHOWN) continue;
-            fprintf(stderr, "%s: %s, %s: %s\n", program, r->chain[i].name, r->run[k].name,
-                    result->why);
-        }
-    }
-    if (n > N_SHOWN) {
-        fprintf(stderr, "%s: and %llu more; summary.csv names them all\n", program,
-                (unsigned long long)n - N_SHOWN);
-    }
+    p->has_line = p->has_terminal && pace->n_done < pace->n_all;
+    fprintf(stderr, "%llu/%llu  %.40s  %u residues  %.60s  %s  %s%.2f s%s%s",
+            (unsigned long long)pace->n_done, (unsigned long long)pace->n_all, chain->name,
+            chain->n_res, run->name, score, result->is_resumed ? "done earlier, " : "",
+            result->status ? 0.0 : result->run_s, format_pace(pace, rate), p->has_line ? "" : "\n");
 }
 
 /* -- the command */
@@ -570,14 +558,16 @@ static fm_predict_run_options run_options(const predict_settings *set, const pre
 /* Prints the last line of a command that has done its work. */
 static void print_outputs(const predict_settings *set, const fm_predict_run_options *options,
                           const fm_results *results, const fm_predict_pace *pace, double all_s) {
-    printf("outputs   %s/summary.csv, %llu prediction%s", set->out,
-           (unsigned long long)pace->n_done, fm_plural(pace->n_done));
+    const uint64_t n_failed = fm_results_n_failed(results), n_made = pace->n_done - n_failed;
+    printf("outputs   %s/summary.csv, %llu prediction%s", set->out, (unsigned long long)n_made,
+           fm_plural(n_made));
     if (pace->n_resumed) printf(" (%llu done earlier)", (unsigned long long)pace->n_resumed);
+    if (n_failed) printf(", %llu failed", (unsigned long long)n_failed);
     if (options->n_refused) {
         printf(", %u input%s refused", options->n_refused, fm_plural(options->n_refused));
     }
     printf(", %.1f s", all_s);
-    bool has_rate = set->distils && pace->n_done > pace->n_resumed + fm_results_n_failed(results);
+    bool has_rate = set->distils && n_made > pace->n_resumed;
     if (has_rate) printf(", %.0f an hour", hourly_rate(pace));
     fputc('\n', stdout);
 }
@@ -587,6 +577,7 @@ static fm_status run(predict_settings *set, const predict_models *models, fm_pre
     progress p = {.set = set, .has_terminal = isatty(STDERR_FILENO) == 1};
     fm_predict_run_options options = run_options(set, models, inputs);
     options.on_model = show_model;
+    options.on_chain = show_chain;
     options.on_result = show_result;
     options.context = &p;
     p.begin_ns = fm_clock_ns();
@@ -594,19 +585,21 @@ static fm_status run(predict_settings *set, const predict_models *models, fm_pre
                            ? fm_predict_ranks_run(&set->ranks, &options, results, reterr)
                            : fm_predict_run(&options, results, reterr);
     double all_s = inputs_s + (double)(fm_clock_ns() - p.begin_ns) * 1e-9;
+    end_line(&p);
     if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
-        fprintf(stderr, "%s%s: stopped by %s after %llu prediction%s; --resume keeps them\n",
-                p.has_terminal ? "\n" : "", set->program, fm_stop_name(fm_stop_signal()),
-                (unsigned long long)p.pace.n_done, fm_plural(p.pace.n_done));
+        fprintf(stderr, "%s: stopped by %s after %llu prediction%s; --resume keeps them\n",
+                set->program, fm_stop_name(fm_stop_signal()), (unsigned long long)p.pace.n_done,
+                fm_plural(p.pace.n_done));
     }
     if (!status) status = fm_predict_write_tables(&options, results, reterr);
     if (!status && !set->distils) status = fm_predict_write_pages(&options, results, reterr);
     if (!status) status = fm_predict_write_timings(&options, results, inputs_s, all_s, reterr);
     if (!status) {
         if (set->distils) {
-            print_kept(set, results);
+            fm_predict_print_kept(results, set->min_plddt);
         } else {
-            print_best(results);
+            fm_predict_print_best(results);
+            fm_predict_print_pages(set->out, results);
         }
         print_outputs(set, &options, results, &p.pace, all_s);
     }
@@ -708,11 +701,23 @@ static int run_alone(predict_settings *set, const char *farewell) {
     } else if (status) {
         code = fm_program_report(set->program, &error);
     } else {
-        print_failed(set->program, &results);
+        fm_predict_print_failed(set->program, &results);
         code = n_refused || fm_results_n_failed(&results) ? FM_EXIT_PARTIAL : FM_EXIT_OK;
     }
     fm_results_release(&results);
     return code;
+}
+
+/* Without --threads, each process uses its cores. Ranks have parts of the cores. */
+static int count_threads(const predict_settings *set) {
+    enum { MOST_CORES = 16 };
+    cpu_set_t cores;
+    if (set->threads) return (int)set->threads;
+    if (strcmp(set->device, "cpu") != 0) return 1;
+    CPU_ZERO(&cores);
+    if (sched_getaffinity(0, sizeof cores, &cores) < 0) return 1;
+    const int n = CPU_COUNT(&cores);
+    return n < MOST_CORES ? n : MOST_CORES;
 }
 
 static int run_command(predict_settings *set, const char *farewell, int argc, char **argv) {
@@ -730,7 +735,7 @@ static int run_command(predict_settings *set, const char *farewell, int argc, ch
     if (status) {
         code = status == FM_ERR_CANCELLED ? FM_EXIT_OK : fm_program_report(set->program, &error);
     } else {
-        fm_cpu_use_threads((int)set->threads);
+        fm_cpu_use_threads(count_threads(set));
         code = server ? run_rank(set, server) : run_alone(set, farewell);
     }
     free(line);
@@ -745,7 +750,6 @@ static const predict_settings defaults = {.seeds = "0",
                                           .recycles = 3,
                                           .dap = 1,
                                           .ensemble = 1,
-                                          .threads = 1,
                                           .recycle_tol = 0.5,
                                           .min_plddt = 70,
                                           .wait_ms = 5000,

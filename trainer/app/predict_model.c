@@ -9,6 +9,7 @@
 #include "proto/safetensors.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +17,18 @@
 enum { FOREIGN_CLUSTERS = 508, FOREIGN_EXTRA = 5120 };
 
 static const size_t arena_bytes = (size_t)1 << 32; /* address space for tables and reports */
+
+/* -- the hash of the file */
+
+/* A thread hashes the file while its values are read, because a checkpoint has 1.5 GB. */
+typedef struct hashing {
+    const char *path;
+    fm_sha256 hash;
+    fm_status status;
+    fm_error error;
+    pthread_t thread;
+    bool has_thread;
+} hashing;
 
 static fm_status hash_file(const char *path, fm_sha256 *ret_hash, fm_error *reterr) {
     uint8_t bytes[1 << 16];
@@ -35,6 +48,25 @@ static fm_status hash_file(const char *path, fm_sha256 *ret_hash, fm_error *rete
     fm_sha256_destroy(state);
     close(fd);
     return status;
+}
+
+static void *hash_in_thread(void *argument) {
+    hashing *h = argument;
+    h->status = hash_file(h->path, &h->hash, &h->error);
+    return NULL;
+}
+
+static void begin_hash(hashing *h, const char *path) {
+    *h = (hashing){.path = path};
+    h->has_thread = pthread_create(&h->thread, NULL, hash_in_thread, h) == 0;
+    if (!h->has_thread) (void)hash_in_thread(h);
+}
+
+static fm_status end_hash(hashing *h, fm_sha256 *ret_hash, fm_error *reterr) {
+    if (h->has_thread) pthread_join(h->thread, NULL);
+    if (h->status && reterr) *reterr = h->error;
+    *ret_hash = h->hash;
+    return h->status;
 }
 
 /* -- sizes */
@@ -77,9 +109,10 @@ static fm_status look_at_foreign(const char *path, fm_arena *arena, fm_predict_m
     }
     if (found.n_difference) {
         return fm_fail_in(reterr, FM_ERR_DATA, path,
-                          "these weights fit no model of foldmill; the nearest is %s, where %zu "
-                          "arrays differ. `foldmill import %s --out FILE` lists them",
-                          found.name, found.n_difference, path);
+                          "these weights fit no model of foldmill; the nearest is %s, from which "
+                          "%zu array%s. `foldmill import %s --out FILE` lists them",
+                          found.name, found.n_difference,
+                          found.n_difference == 1 ? " differs" : "s differ", path);
     }
     model->config.data.max_msa_clusters = FOREIGN_CLUSTERS;
     model->config.data.max_extra_msa = FOREIGN_EXTRA;
@@ -124,17 +157,17 @@ fm_status fm_predict_model_look(const fm_predict_model_options *options,
     if (options->n_extra) config->data.max_extra_msa = (int64_t)options->n_extra;
     config->model.n_seq = config->data.max_msa_clusters;
     config->model.n_extra = config->data.max_extra_msa;
-    status = fm_path_mark_read(options->path, &ret_model->mark, reterr);
-    return status ? status : hash_file(options->path, &ret_model->hash, reterr);
+    return fm_path_mark_read(options->path, &ret_model->mark, reterr);
 }
 
 /* -- values */
 
-/* The hash, which goes into the results, must be that of the values. */
-static fm_status check_is_same(const char *path, const fm_path_mark *hashed, fm_error *reterr) {
+/* The hash, which goes into the results, must be that of the values, and these must have the sizes
+ * that were read. */
+static fm_status check_is_same(const char *path, const fm_path_mark *before, fm_error *reterr) {
     fm_path_mark now;
     fm_status status = fm_path_mark_read(path, &now, reterr);
-    if (status || fm_path_mark_is_same(&now, hashed)) return status;
+    if (status || fm_path_mark_is_same(&now, before)) return status;
     return fm_fail_in(reterr, FM_ERR_DATA, path,
                       "the weights changed while this command ran; start it again");
 }
@@ -175,9 +208,14 @@ fm_status fm_predict_model_load(const fm_predict_model_options *options, fm_pred
                               .heads = 1u << FM_HEAD_PLDDT | 1u << FM_HEAD_ALIGNED_ERROR,
                               .memory_budget_bytes = (int64_t)(options->memory_budget_gib * gib)};
     memcpy(infer.weight, model->config.loss, sizeof infer.weight);
+    hashing hash;
     fm_status status = fm_device_find(options->device, options->dtype, &infer.kernels, reterr);
     if (!status) status = fm_infer_create(&infer, &model->infer, reterr);
-    if (!status) status = load_values(options, model, reterr);
+    if (status) return status;
+    begin_hash(&hash, options->path);
+    status = load_values(options, model, reterr);
+    fm_status hashed = end_hash(&hash, &model->hash, status ? NULL : reterr);
+    if (!status) status = hashed;
     return status ? status : check_is_same(options->path, &model->mark, reterr);
 }
 

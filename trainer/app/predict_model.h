@@ -26,19 +26,19 @@ typedef struct fm_predict_model_options {
 typedef struct fm_predict_model {
     fm_train_config config; /* sizes of the model, rows of a sample */
     fm_infer *infer;
-    fm_sha256 hash;    /* of the file */
-    fm_path_mark mark; /* of the file that was hashed */
+    fm_sha256 hash;    /* of the file; set by fm_predict_model_load */
+    fm_path_mark mark; /* of the file whose sizes were read */
     char about[128];   /* "checkpoint of step 75000", for people */
     bool is_checkpoint;
 } fm_predict_model;
 
-/* Reads the sizes and hashes the file. Returns FM_ERR_UNSUPPORTED for a file that has no weights or
- * a model without a structure module, FM_ERR_DATA for weights that fit no model, FM_ERR_USAGE for a
- * folder, or an error of reading. */
+/* Reads the sizes. Returns FM_ERR_UNSUPPORTED for a file that has no weights or a model without a
+ * structure module, FM_ERR_DATA for weights that fit no model, FM_ERR_USAGE for a folder, or an
+ * error of reading. */
 FM_MUST_USE fm_status fm_predict_model_look(const fm_predict_model_options *options,
                                             fm_predict_model *ret_model, fm_error *reterr);
-/* Opens the device and loads the values of a model after fm_predict_model_look. FM_ERR_DATA if the
- * file is not the one that was hashed. */
+/* Opens the device, loads the values of a model after fm_predict_model_look and hashes the file.
+ * FM_ERR_DATA if the file changed between the two. */
 FM_MUST_USE fm_status fm_predict_model_load(const fm_predict_model_options *options,
                                             fm_predict_model *model, fm_error *reterr);
 void fm_predict_model_unload(fm_predict_model *model);

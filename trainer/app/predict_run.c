@@ -487,6 +487,9 @@ static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_ch
         if (status || is_earlier) return status;
     }
     status = p->options->only_computes ? FM_OK : make_folders(p, chain->name, reterr);
+    if (!status && p->options->on_chain) {
+        p->options->on_chain(p->options->context, chain, &p->results->run[p->run], &p->pace);
+    }
     if (!status) status = predict(p, &sample, chain, key, result, reterr);
     if (status != FM_ERR_DATA && status != FM_ERR_LIMIT) return status;
     result->status = status;

@@ -60,8 +60,11 @@ typedef struct fm_predict_run_options {
      * that ends it. NULL: the run stops when a signal has asked for it. */
     fm_status (*may_begin)(void *context, fm_error *reterr);
     void *may_begin_context;
-    /* Called before the first chain of a model, and after each prediction. Either may be NULL. */
+    /* Called before the first chain of a model, before a chain is computed, and after each
+     * prediction. Each may be NULL. The command that starts ranks calls only the last. */
     void (*on_model)(void *context, uint32_t model, const fm_predict_model *loaded);
+    void (*on_chain)(void *context, const fm_result_chain *chain, const fm_result_run *run,
+                     const fm_predict_pace *pace);
     void (*on_result)(void *context, const fm_result_chain *chain, const fm_result_run *run,
                       const fm_result *result, const fm_predict_pace *pace);
     void *context;

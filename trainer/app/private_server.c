@@ -368,6 +368,14 @@ const char *fm_private_server_address(const fm_private_server *server) {
     return server->address;
 }
 
+bool fm_private_server_has_failed(fm_private_server *s, fm_error *reterr) {
+    pthread_mutex_lock(&s->lock);
+    bool has_failed = s->phase == PHASE_FAILED;
+    if (has_failed && reterr) *reterr = s->error;
+    pthread_mutex_unlock(&s->lock);
+    return has_failed;
+}
+
 void fm_private_server_stop(fm_private_server *server) {
     if (!server) return;
     pthread_mutex_lock(&server->lock);

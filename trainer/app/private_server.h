@@ -35,6 +35,9 @@ FM_MUST_USE fm_status fm_private_server_start(const fm_private_server_options *o
 /* Its address, "unix:PATH". */
 const char *fm_private_server_address(const fm_private_server *server);
 
+/* Returns whether the server has ended and is not started again; *reterr then has the reason. */
+bool fm_private_server_has_failed(fm_private_server *server, fm_error *reterr);
+
 /* Stops the server and removes its folder; NULL is allowed. Close all connections to it first. */
 void fm_private_server_stop(fm_private_server *server);
 

@@ -73,16 +73,29 @@ static int check_samples(const fm_train_options *set) {
 
 /* Finds the path of metrics.jsonl. Refuses a folder that has one already, so that two runs do not
  * share a folder. */
+/* What every run writes into its folder, beside checkpoints. Other programs may write eval.jsonl,
+ * also before the run begins. */
+static const char *const leaves[] = {"metrics.jsonl", "ledger"};
+enum { N_LEAF = sizeof leaves / sizeof leaves[0] };
+
+/* Refuses a folder with any of these files, unless the run resumes: they would be cut. */
 static fm_status find_metrics_path(const fm_train_run *run, char path[PATH_MAX], fm_error *reterr) {
     if (snprintf(path, PATH_MAX, "%s/metrics.jsonl", run->set->out) >= PATH_MAX) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
-    if (run->set->resume) return FM_OK;
-    fm_path_kind kind;
-    fm_status status = fm_path_look(path, &kind, reterr);
-    if (status || kind == FM_PATH_ABSENT) return status;
-    return fm_fail_in(reterr, FM_ERR_EXISTS, path,
-                      "the folder has a run already; give --resume or another --out");
+    for (size_t i = 0; i < N_LEAF && !run->set->resume; i++) {
+        char found[PATH_MAX];
+        fm_path_kind kind;
+        if (snprintf(found, sizeof found, "%s/%s", run->set->out, leaves[i]) >= PATH_MAX) {
+            return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
+        }
+        fm_status status = fm_path_look(found, &kind, reterr);
+        if (status) return status;
+        if (kind == FM_PATH_ABSENT) continue;
+        return fm_fail_in(reterr, FM_ERR_EXISTS, found,
+                          "the folder has a run already; give --resume or another --out");
+    }
+    return FM_OK;
 }
 
 /* Loads the newest checkpoint if --resume is given and there is one. Otherwise begins with the
@@ -205,17 +218,25 @@ static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_er
     return status ? status : fm_metrics_open(metrics_path, &run->metrics, reterr);
 }
 
-/* Removes the files of a run that has failed in its first sample, so that the same command can be
- * given again. */
-static void forget_outputs(const fm_train_run *run) {
-    static const char *const leaves[] = {"metrics.jsonl", "ledger", "eval.jsonl"};
+/* Closes the files of the run, which has ended with that status. Those of one that has failed in
+ * its first sample are removed, so that the same command can be given again. */
+static void close_outputs(const fm_train_run *run, fm_status status) {
     const fm_checkpoint_place place = run->state.place;
-    if (run->lock.fd < 0 || run->set->resume || run->is_saved) return;
-    if (place.step || place.n_sample) return;
-    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++) {
-        char path[PATH_MAX];
-        if (snprintf(path, sizeof path, "%s/%s", run->set->out, leaves[i]) < PATH_MAX) unlink(path);
+    bool forgets = status && fm_run_is_first(run) && run->lock.fd >= 0 && !run->set->resume &&
+                   !run->is_saved && !place.step && !place.n_sample;
+    fm_metrics_close(run->metrics);
+    fm_ledger_close(run->ledger);
+    if (!forgets) {
+        fm_event_file_close(run->events);
+        return;
     }
+    fm_event_file_discard(run->events);
+    char path[PATH_MAX];
+    fm_path_mark scores;
+    for (size_t i = 0; i < N_LEAF; i++)
+        if (snprintf(path, sizeof path, "%s/%s", run->set->out, leaves[i]) < PATH_MAX) unlink(path);
+    bool fits = snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out) < PATH_MAX;
+    if (fits && !fm_path_mark_read(path, &scores, NULL) && scores.size == 0) unlink(path);
 }
 
 /* Binds a rank with a GPU to the cores near it. */
@@ -443,11 +464,8 @@ int fm_train_main(int argc, char **argv) {
     }
     if (run->ranks && (!status || run->is_agreed)) fm_ranks_leave(run->ranks);
     if (run->work) run->work->stop(run);
-    fm_metrics_close(run->metrics);
-    fm_event_file_close(run->events);
-    fm_ledger_close(run->ledger);
+    close_outputs(run, status);
     fm_ledger_release(&run->replay);
-    if (status && is_first) forget_outputs(run);
     fm_folder_lock_end(set.out, &run->lock);
     fm_run_release_ranks(run);
     free(run);

@@ -26,6 +26,7 @@ static const fm_key_word trains_words[] = {
 static const fm_key_word products_words[] = {{"f32", FM_AF3_PRODUCTS_F32},
                                              {"tf32", FM_AF3_PRODUCTS_TF32},
                                              {"bf16", FM_AF3_PRODUCTS_BF16},
+                                             {"auto", FM_AF3_PRODUCTS_AUTO},
                                              {0}};
 
 /* The place of a field in fm_train_config. */
@@ -348,8 +349,9 @@ const fm_train_key fm_train_keys[] = {
     AF3_NUMBER("step_scale", af3.noise.step_scale, "", 0, 100, "Factor of the move of a step."),
     {"af3", "diffusion_products", "",
      "Type to which the operands of the diffusion module's matrix products are rounded; their sums "
-     "are f32. A device that lacks the type refuses it.",
-     FM_KEY_WORD, AT(af3.products), .words = products_words, .expected = "f32, tf32 or bf16",
+     "are f32. auto is tf32 with activations of bf16, else f32. A device that lacks the type "
+     "refuses it.",
+     FM_KEY_WORD, AT(af3.products), .words = products_words, .expected = "auto, f32, tf32 or bf16",
      .is_implied = true, .of = FM_KEY_AF3},
     {"af3", "trains", "",
      "What learns: everything, or the confidence head alone, on a trunk and rollouts that stay as "

@@ -462,6 +462,8 @@ static fm_status make_outcome(fm_train_run *run, const fm_run_flight *f, fm_run_
         snprintf(own->why, sizeof own->why, "%s", reterr->message);
         return FM_OK;
     }
+    /* An update was not made: its step may be reported already, so nothing may be saved. */
+    run->is_torn = run->is_torn || status == FM_ERR_LIMIT;
     if (status) return status;
     own->loss = result.loss;
     own->norm = result.gradient_norm;

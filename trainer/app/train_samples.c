@@ -445,7 +445,8 @@ static fm_status collect_hand(fm_train_run *run, const fm_run_flight *f,
                               fm_sample_result *ret_result, fm_error *reterr) {
     (void)f;
     look_ahead(run);
-    return compute(run, ret_result, reterr);
+    fm_status status = compute(run, ret_result, reterr);
+    return fm_is_bad_sample(status) ? FM_ERR_DATA : status; /* as one rank judges it */
 }
 
 static fm_status collect(fm_train_run *run, fm_error *reterr) {

@@ -115,7 +115,8 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     run->feed = (fm_feed){.options = options,
                           .wait_ms = (uint32_t)set->wait_ms,
                           .full_ms = set->full_wait_s * 1000,
-                          .timeout_ms = set->data_timeout_s * 1000};
+                          .timeout_ms = set->data_timeout_s * 1000,
+                          .server = run->server};
     fm_status status = fm_run_ask_order(run, &run->feed, reterr);
     if (!status) status = fm_feed_open(&run->feed, &run->state.token, reterr);
     if (status) return status;

@@ -212,6 +212,13 @@ void fm_tape_leave_island(fm_tape *tape) {
     tape->kernels = tape->main_kernels;
 }
 
+const fm_kernels *fm_tape_use(fm_tape *tape, const fm_kernels *kernels) {
+    const fm_kernels *before = tape->kernels;
+    assert(kernels == tape->main_kernels || kernels->act == tape->main_kernels->acc);
+    tape->kernels = kernels;
+    return before;
+}
+
 void fm_tape_begin_segment(fm_tape *tape, bool recompute) {
     assert(tape->open_segment < 0 && tape->n_segment < MAX_SEGMENT);
     tape->segment[tape->n_segment] =

@@ -276,6 +276,9 @@ int fm_node_save(fm_tape *tape, fm_node *node, fm_keep keep, fm_element element,
 /* Nodes recorded between the two calls belong to the wide table, see above. Islands do not nest. */
 void fm_tape_enter_island(fm_tape *tape);
 void fm_tape_leave_island(fm_tape *tape);
+/* Nodes recorded from here on belong to `kernels`: the main table, its wide one, or another one of
+ * the same backend that has the wide table's types. Returns the table that was current. */
+const fm_kernels *fm_tape_use(fm_tape *tape, const fm_kernels *kernels);
 
 /* Nodes recorded between begin and end form a segment. recompute: only tensors that leave the
  * segment are kept. Segments do not nest. */

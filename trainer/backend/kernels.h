@@ -606,6 +606,11 @@ typedef struct fm_kernels {
     /* The table of the same backend whose act is this table's acc. Work that needs more digits than
      * act has runs on it (fm_tape_enter_island). NULL where act is acc. */
     const struct fm_kernels *wide;
+    /* The table of the same backend for act and acc f32 whose products round their operands to
+     * tf32, 11 significant bits: those of gemm, of attention, and of the entries that are composed
+     * of them. All else is that of the f32 table. NULL where act or acc is f64, and in that table
+     * itself. */
+    const struct fm_kernels *tf32;
     /* The table of the same backend for f32; NULL where act or acc is f32. */
     const struct fm_kernels *f32;
     /* N_res, N_extra and the number of MSA rows that are multiples of this take the fast kernels;

@@ -243,31 +243,43 @@ static fm_status check_finite(const float *value, uint64_t n, const char *name, 
     return FM_OK;
 }
 
-/* Reads the arrays that the file has into `host`, which holds the values so far. */
+/* Reads the arrays that the file has into `host`, one after the other through `values`, which has
+ * room for the largest. */
 static fm_status read_values(const fm_weights_file *file, const fm_params *params, const guess *g,
-                             float *host, fm_error *reterr) {
+                             float *values, float *host, fm_error *reterr) {
     fm_status status = FM_OK;
     for (size_t i = 0; !status && i < g->list.n_array; i++) {
         const fm_foreign_array *want = &g->list.array[i];
         const fm_weights_array *got = find(file, g->prefix, want->name);
         if (!got) continue;
-        float *values = malloc(got->count * sizeof *values + 1);
-        if (!values) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %.200s", want->name);
         status = fm_weights_file_read(file, got, values, reterr);
         if (!status) status = check_finite(values, got->count, want->name, reterr);
         if (!status) take_slices(params, want, values, host);
-        free(values);
     }
     return status;
 }
 
+static uint64_t largest_count(const fm_weights_file *file) {
+    uint64_t most = 0;
+    for (size_t i = 0; i < fm_weights_file_count(file); i++) {
+        const fm_weights_array *array = fm_weights_file_at(file, i);
+        if (array->is_float && array->count > most) most = array->count;
+    }
+    return most;
+}
+
+/* Arrays that the file lacks keep their values, which only then are read back from the device. The
+ * gaps between parameters are 0. */
 static fm_status take_over(const fm_weights_file *file, fm_params *params, const guess *g,
-                           fm_error *reterr) {
-    float *host = malloc((size_t)params->n_element * sizeof *host);
-    if (!host) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for parameters");
-    fm_status status = download(params, params->master, host, reterr);
-    if (!status) status = read_values(file, params, g, host, reterr);
+                           bool is_whole, fm_error *reterr) {
+    float *host = calloc((size_t)params->n_element, sizeof *host);
+    float *values = malloc(largest_count(file) * sizeof *values + 1);
+    fm_status status = FM_OK;
+    if (!host || !values) status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for parameters");
+    if (!status && !is_whole) status = download(params, params->master, host, reterr);
+    if (!status) status = read_values(file, params, g, values, host, reterr);
     if (!status) status = upload(params, host, reterr);
+    free(values);
     free(host);
     return status;
 }
@@ -308,7 +320,7 @@ fm_status fm_foreign_import_file(const fm_weights_file *file, fm_params *params,
                        fm_weight_names_word(g.naming), report.n_missing, report.n_extra,
                        report.n_wrong);
     }
-    return take_over(file, params, &g, reterr);
+    return take_over(file, params, &g, report.n_missing == 0, reterr);
 }
 
 fm_status fm_foreign_import(const char *path, fm_params *params, const fm_import_options *options,

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     VALUE_BYTES = 64, /* of one value, at most: tags are short */
@@ -36,7 +37,8 @@ static const char file_name[] = "events.out.tfevents.foldmill", version[] = "bra
 
 struct fm_event_file {
     fm_appender *file;
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], folder[PATH_BYTES];
+    size_t existed; /* bytes of the folder's path that were there before */
 };
 
 /* -- crc */
@@ -236,9 +238,10 @@ fm_status fm_event_file_open(const char *folder, bool resume, uint64_t last, dou
     fm_event_file *file = calloc(1, sizeof *file);
     if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the event file");
     int n = snprintf(file->path, sizeof file->path, "%s/%s", folder, file_name);
+    snprintf(file->folder, sizeof file->folder, "%s", folder);
     fm_status status =
         n < (int)sizeof file->path
-            ? fm_dir_make(folder, reterr)
+            ? fm_dir_make_noting(folder, &file->existed, reterr)
             : fm_fail(reterr, FM_ERR_USAGE, "the path of the folder for events is too long");
     if (!status) status = prepare(file, resume, last, reterr);
     if (!status && fm_appender_is_empty(file->file)) status = write_version(file, wall_s, reterr);
@@ -254,4 +257,11 @@ void fm_event_file_close(fm_event_file *file) {
     if (!file) return;
     fm_appender_close(file->file);
     free(file);
+}
+
+void fm_event_file_discard(fm_event_file *file) {
+    if (!file) return;
+    unlink(file->path);
+    fm_dir_unmake(file->folder, file->existed);
+    fm_event_file_close(file);
 }

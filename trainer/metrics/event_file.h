@@ -34,6 +34,9 @@ uint32_t fm_crc32c(const void *data, size_t size);
 FM_MUST_USE fm_status fm_event_file_open(const char *folder, bool resume, uint64_t last,
                                          double wall_s, fm_event_file **ret_file, fm_error *reterr);
 void fm_event_file_close(fm_event_file *file);
+/* Closes the file and removes it, and the folders that fm_event_file_open made: for a run that has
+ * failed before its first step. */
+void fm_event_file_discard(fm_event_file *file);
 
 /* Appends one record with the tags loss/total, loss/<term>, structure/<score>,
  * optimizer/grad_norm, optimizer/learning_rate, time/step_s and time/data_wait_s. FM_ERR_IO:

@@ -77,6 +77,63 @@ void fm_blas_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t 
     }
 }
 
+/* Tiles of the operands that are rounded at a time. */
+enum { ROUNDED_ROWS = 128, ROUNDED_DEPTH = 256, ROUNDED_COLUMNS = 128 };
+
+/* A number with 11 significant bits; ties go away from 0, as on a GPU. Infinities and NaN stay. */
+static float round_tf32(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0x1000u) & 0xffffe000u;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Rounds `rows` rows of n numbers of x to y, whose rows are n apart. */
+static void round_rows(int64_t rows, int64_t n, const float *x, int64_t ldx, float *y) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++)
+            y[r * n + i] = round_tf32(x[r * ldx + i]);
+}
+
+/* Rounds the tile of an operand that begins at (row, column) of op(x); returns the distance of its
+ * rows as they are stored. */
+static int64_t round_tile(bool is_transposed, const float *x, int64_t ldx, int64_t row,
+                          int64_t column, int64_t rows, int64_t columns, float *tile) {
+    if (is_transposed) {
+        round_rows(columns, rows, x + column * ldx + row, ldx, tile);
+        return rows;
+    }
+    round_rows(rows, columns, x + row * ldx + column, ldx, tile);
+    return columns;
+}
+
+static int64_t at_most(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+void fm_blas_gemm_tf32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+                       const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                       float *c, int64_t ldc) {
+    static _Thread_local float a_tile[ROUNDED_ROWS * ROUNDED_DEPTH];
+    static _Thread_local float b_tile[ROUNDED_DEPTH * ROUNDED_COLUMNS];
+    product p = {.trans_a = trans_a, .trans_b = trans_b, .ldc = ldc, .alpha = alpha};
+    p.a = a_tile, p.b = b_tile;
+    for (int64_t at_k = 0; at_k < k || at_k == 0; at_k += ROUNDED_DEPTH) {
+        p.k = at_most(ROUNDED_DEPTH, k - at_k), p.beta = at_k == 0 ? beta : 1;
+        for (int64_t at_n = 0; at_n < n; at_n += ROUNDED_COLUMNS) {
+            p.n = at_most(ROUNDED_COLUMNS, n - at_n);
+            p.ldb = round_tile(trans_b, b, ldb, at_k, at_n, p.k, p.n, b_tile);
+            for (int64_t at_m = 0; at_m < m; at_m += ROUNDED_ROWS) {
+                p.m = at_most(ROUNDED_ROWS, m - at_m);
+                p.lda = round_tile(trans_a, a, lda, at_m, at_k, p.m, p.k, a_tile);
+                p.c = c + at_m * ldc + at_n;
+                multiply_f32(&p);
+            }
+        }
+    }
+}
+
 void fm_blas_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha,
                       const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
                       double *c, int64_t ldc) {

@@ -5,7 +5,7 @@
 #include "trainer/backend/kernels.h"
 #include "trainer/backend/normal.h"
 
-extern const fm_kernels fm_cpu_f32, fm_cpu_f32_avx2, fm_cpu_f64;
+extern const fm_kernels fm_cpu_f32, fm_cpu_f32_avx2, fm_cpu_tf32, fm_cpu_f64;
 
 extern const fm_device fm_cpu_device;
 

@@ -17,6 +17,7 @@ typedef float real;
 #define REAL_NAME "cpu-f32"
 #define REAL_TABLE fm_cpu_f32
 #define REAL_F32_TABLE NULL /* its act is f32 */
+#define REAL_TF32_TABLE &fm_cpu_tf32
 
 #include "trainer/backend/cpu/body/memory.h"
 #include "trainer/backend/cpu/body/gemm.h"

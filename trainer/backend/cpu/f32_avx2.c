@@ -18,6 +18,7 @@ typedef float real;
 #define REAL_NAME "cpu-f32-avx2"
 #define REAL_TABLE fm_cpu_f32_avx2
 #define REAL_F32_TABLE NULL
+#define REAL_TF32_TABLE &fm_cpu_tf32
 
 #include "trainer/backend/cpu/body/memory.h"
 #include "trainer/backend/cpu/body/gemm.h"

@@ -17,6 +17,7 @@ typedef double real;
 #define REAL_NAME "cpu-f64"
 #define REAL_TABLE fm_cpu_f64
 #define REAL_F32_TABLE &fm_cpu_f32
+#define REAL_TF32_TABLE NULL
 
 #include "trainer/backend/cpu/body/memory.h"
 #include "trainer/backend/cpu/body/gemm.h"

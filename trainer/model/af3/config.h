@@ -20,11 +20,13 @@ enum {
 };
 
 /* The type to which the operands of the diffusion module's matrix products are rounded. Sums are
- * f32. */
+ * f32. AUTO is tf32 where the rest of the network has activations of bf16, else f32
+ * (docs/reference/numerics.md). */
 typedef enum fm_af3_products {
     FM_AF3_PRODUCTS_F32,
     FM_AF3_PRODUCTS_TF32,
-    FM_AF3_PRODUCTS_BF16
+    FM_AF3_PRODUCTS_BF16,
+    FM_AF3_PRODUCTS_AUTO
 } fm_af3_products;
 
 /* The noise of training and the schedule of sampling (18, 20). */
@@ -113,6 +115,7 @@ static inline fm_af3_config fm_af3_config_initial(void) {
                            .n_plddt_bin = 50,
                            .dropout_msa = 0.15,
                            .dropout_pair = 0.25,
+                           .products = FM_AF3_PRODUCTS_AUTO,
                            .noise = {.sigma_data = 16,
                                      .p_mean = -1.2,
                                      .p_std = 1.5,

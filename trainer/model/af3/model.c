@@ -90,22 +90,25 @@ void fm_af3_queue_constants(const fm_params *params, const fm_af3_weights *weigh
 
 /* -- products */
 
-/* A product takes its operands in the act type of its table. No table rounds them to tf32. */
 fm_status fm_af3_check_products(const fm_af3_config *config, const fm_kernels *kernels,
                                 fm_error *reterr) {
-    static const char *const names[] = {"f32", "tf32", "bf16"};
-    if (config->products == FM_AF3_PRODUCTS_F32) return FM_OK;
-    if (config->products == FM_AF3_PRODUCTS_BF16 && kernels->wide) return FM_OK;
-    return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                   "[af3] diffusion_products = %s: %s has products of %s", names[config->products],
-                   kernels->name, kernels->wide ? "f32 and bf16" : "f32 only");
+    if (config->products == FM_AF3_PRODUCTS_BF16 && !kernels->wide) {
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                       "[af3] diffusion_products = bf16: the activations of %s are not bf16",
+                       kernels->name);
+    }
+    if (config->products == FM_AF3_PRODUCTS_TF32 && !kernels->tf32) {
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                       "[af3] diffusion_products = tf32: %s has no such products", kernels->name);
+    }
+    return FM_OK;
 }
 
 /* -- the state */
 
 static fm_af3_structures declare_structures(fm_state *state, const fm_af3_config *c,
                                             const fm_kernels *kernels, int64_t n_sample) {
-    fm_element acc = kernels->acc, element = fm_af3_diffusion_element(c, kernels);
+    fm_element acc = kernels->acc, element = fm_af3_diffusion_table(c, kernels)->act;
     const int64_t atoms[] = {n_sample, c->n_atom, 3}, tokens[] = {n_sample, c->n_token};
     return (fm_af3_structures){.x = fm_state_add(state, "noisy positions", acc, 3, atoms),
                                .in = fm_state_add(state, "factor in", acc, 1, &n_sample),
@@ -132,7 +135,7 @@ static void declare_atoms(fm_state *state, const fm_af3_config *c, fm_element ac
 
 static void declare_results(fm_state *state, const fm_af3_config *c, const fm_kernels *kernels,
                             fm_af3_inputs *in) {
-    fm_element act = kernels->act, element = fm_af3_diffusion_element(c, kernels);
+    fm_element act = kernels->act, element = fm_af3_diffusion_table(c, kernels)->act;
     const int64_t n = c->n_token, single[] = {1, n, c->c_s}, rows[] = {n, c->c_s};
     const int64_t pair[] = {n, n, c->c_z}, inputs[] = {n, fm_af3_config_s_inputs(c)};
     const int64_t bias[] = {n, n, c->n_head_token};
@@ -264,16 +267,16 @@ static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const f
                              const fm_af3_prepared *prepared) {
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
     fm_tensor_ref mask = of_rank(tape, config, in->training.mask);
-    bool island = fm_af3_enter_island(tape);
+    const fm_kernels *outside = fm_af3_enter_island(tape);
     fm_af3_levels levels = levels_of(tape, config, in, &in->training);
     fm_tensor_ref x = of_rank(tape, config, in->training.x);
-    fm_af3_leave_island(tape, island);
+    fm_af3_leave_island(tape, outside);
     x = fm_af3_diffusion_denoise(tape, config->groups, &atoms, trunk, prepared, x, &levels, mask,
                                  &w->diffusion, recomputes(config));
-    island = fm_af3_enter_island(tape);
+    outside = fm_af3_enter_island(tape);
     x = fm_af3_split_gather(tape, config->groups, "structures", x);
     x = fm_dap_trim(tape, "structures", x, config->n_sample);
-    fm_af3_leave_island(tape, island);
+    fm_af3_leave_island(tape, outside);
     return x;
 }
 
@@ -281,7 +284,7 @@ static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const f
  * the type of its activations. */
 static fm_af3_trunk_output begin_diffusion(fm_tape *tape, const fm_af3_config *config,
                                            const fm_af3_trunk_output *trunk) {
-    if (fm_af3_widens_diffusion(config)) fm_tape_enter_island(tape);
+    (void)fm_tape_use(tape, fm_af3_diffusion_table(config, tape->main_kernels));
     return (fm_af3_trunk_output){.s_inputs = fm_op_cast(tape, "single inputs", trunk->s_inputs),
                                  .s = fm_op_cast(tape, "single", trunk->s),
                                  .z = fm_op_cast(tape, "pairs", trunk->z),

@@ -19,7 +19,7 @@ void fm_af3_declare_rollout(fm_state *state, const fm_af3_config *config, const 
     r->out = fm_state_add(state, "factor out", acc, 1, &n_sample);
     r->log = fm_state_add(state, "log of noise", acc, 1, &n_sample);
     r->mask =
-        fm_state_add(state, "token masks", fm_af3_diffusion_element(config, kernels), 2, tokens);
+        fm_state_add(state, "token masks", fm_af3_diffusion_table(config, kernels)->act, 2, tokens);
     if (!given) return;
     r->rotation = fm_state_add(state, "rotations", acc, 2, rotations);
     r->offset = fm_state_add(state, "offsets", acc, 2, offsets);

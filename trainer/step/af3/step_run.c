@@ -363,6 +363,7 @@ fm_status fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample, fm_er
     }
     fm_optimizer_step(&t->optimizer, t->stream);
     if (!fm_optimizer_get_state(&t->optimizer, t->stream).nonfinite) return FM_OK;
+    fm_optimizer_clear_nonfinite(&t->optimizer, t->stream);
     return fm_fail(reterr, FM_ERR_LIMIT,
                    "step %llu: the norm of the sum of its gradients is not finite, although each "
                    "gradient is; the update was not made",

@@ -1,9 +1,9 @@
 /* body/real.h: helpers that all bodies share, and how the bodies are compiled.
  *
- * The files of this folder are the text of the CPU kernels. f32.c, f32_avx2.c and f64.c each define
- * `real` and a few names, then include every body. Including text several times, unlike macros that
- * expand to functions, keeps it readable and debuggable as plain C. Everything in a body is static,
- * and only these three files include it.
+ * The files of this folder are the text of the CPU kernels. f32.c, f32_avx2.c, tf32.c and f64.c
+ * each define `real` and a few names, then include every body. Including text several times, unlike
+ * macros that expand to functions, keeps it readable and debuggable as plain C. Everything in a
+ * body is static, and only these four files include it.
  *
  * Loops run over the contiguous channel axis, so that the compiler can vectorise them without
  * changing the order of any sum. When the inner loop is itself a sum, it has LANES partial sums in

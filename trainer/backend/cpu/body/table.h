@@ -12,6 +12,7 @@ const fm_kernels REAL_TABLE = {
     .act = REAL_ELEMENT,
     .acc = REAL_ELEMENT,
     .device = &fm_cpu_device,
+    .tf32 = REAL_TF32_TABLE,
     .f32 = REAL_F32_TABLE,
 #define FM_KERNEL(kind, result, name, ...) ENTRY_##kind(name)
 #include "trainer/backend/kernel_entries.h"

@@ -2,14 +2,17 @@
  *
  * This file decides once per call; the files named in attention_path (attention.cuh) only compute.
  * The workspace queries and the launches use the same functions, so they cannot disagree. */
-#include "trainer/backend/cuda/attention/attention.cuh"
+#include "trainer/backend/cuda/attention/attention_tf32.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
 #include "trainer/backend/fallback.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <type_traits>
 
 namespace fm_cuda {
+
+using std::is_same_v;
 
 /* -- choice of a path */
 
@@ -23,6 +26,19 @@ static bool is_tensor_core_shape(const fm_attention *a) {
            a->n_query >= 8 && a->n_query * a->n_key >= 256 && is_stride_of_chunks(a->q_stride) &&
            is_stride_of_chunks(a->k_stride) && is_stride_of_chunks(a->v_stride) &&
            is_stride_of_chunks(a->o_stride) && (!a->g || is_stride_of_chunks(a->g_stride));
+}
+
+static bool is_stride_of_packs(const fm_attention_stride &s) {
+    return is_whole<float>(s.group) && is_whole<float>(s.batch) && is_whole<float>(s.row) &&
+           is_whole<float>(s.head);
+}
+
+/* The same for tf32, whose 16 bytes have 4 channels. */
+static bool is_tf32_shape(const fm_attention *a) {
+    return a->c_head % 8 == 0 && a->c_head <= MAX_MMA_CHANNELS && a->n_kv_head == a->n_head &&
+           a->n_query >= 8 && a->n_query * a->n_key >= 256 && is_stride_of_packs(a->q_stride) &&
+           is_stride_of_packs(a->k_stride) && is_stride_of_packs(a->v_stride) &&
+           is_stride_of_packs(a->o_stride) && (!a->g || is_stride_of_packs(a->g_stride));
 }
 
 /* Whether 1 / scale survives rounding to bf16 well enough: attention_wgmma.cu adds the bias by a
@@ -96,6 +112,7 @@ static bool has_few_keys(const fm_attention *a) {
  *     MMA           the same c_head and 40, 48, 56, 64, other      mma.sync has 16-row tiles and
  *                   sizes, 8 queries or more, queries * keys at    no limit on the length
  *                   least 256
+ *     TF32          the tf32 table, the shapes of MMA                the same tiles, in f32
  *     ONE_QUERY     one query, keys shared by all heads, no bias   global column attention: bound
  *                   and no gate, c_head 8, 16, 32, f32 and bf16    by reading keys and values
  *     FEW_KEYS      one query, up to 8 keys for each head, no      template pointwise attention:
@@ -105,6 +122,7 @@ static bool has_few_keys(const fm_attention *a) {
  *
  * dbias is made by the files of the same path; ONE_QUERY and FEW_KEYS have none. */
 template <typename T> static attention_path path_of_shape(const fm_attention *a, bool backward) {
+    if (is_same_v<T, tf32> && is_tf32_shape(a)) return ATTENTION_TF32;
     if (sizeof(T) == 2 && is_tensor_core_shape(a)) {
         if (!backward) return is_wgmma_forward(a) ? ATTENTION_WGMMA : ATTENTION_MMA;
         if (!is_wgmma_backward(a)) return ATTENTION_MMA;
@@ -154,6 +172,28 @@ static int64_t mma_dbias_chunks(const fm_attention *a, int64_t blocks) {
     return max_size(1, min_size(a->n_batch, min_size(64, 8 * n_multiprocessor() / blocks)));
 }
 
+static size_t tf32_layout(const fm_attention *a, bool backward, void *base, attention_space *ret) {
+    carver carve = {(char *)base, 0};
+    int64_t rows = a->n_group * a->n_batch * a->n_head * a->n_query;
+    int64_t planes = a->n_group * a->n_head;
+    ret->bias_factor = (float)(1 / a->scale);
+    ret->ld_bias = round_up(a->n_key, TILE);
+    ret->ld_bias_t = round_up(a->n_query, STEP);
+    size_t plane = (size_t)(ret->ld_bias * ret->ld_bias_t * planes) * sizeof(float);
+    if (a->bias) ret->bias = carve.take(plane);
+    if (!backward) return carve.used;
+    if (a->mask) ret->valid = (uint8_t *)carve.take((size_t)(a->n_group * a->n_batch));
+    ret->delta = (float *)carve.take((size_t)rows * sizeof(float));
+    ret->dout = carve.take((size_t)(rows * a->c_head) * sizeof(float));
+    if (!a->bias) return carve.used;
+    int64_t tiles = divide_up(a->n_query, 16 * attention_tf32_warps(a)) * ret->ld_bias / TILE;
+    ret->chunks = mma_dbias_chunks(a, planes * tiles);
+    ret->bias_t = carve.take(plane);
+    ret->dbias =
+        (float *)carve.take((size_t)(ret->chunks * planes * a->n_query * a->n_key) * sizeof(float));
+    return carve.used;
+}
+
 static size_t tensor_core_layout(const fm_attention *a, attention_path path, bool backward,
                                  void *base, attention_space *ret) {
     carver carve = {(char *)base, 0};
@@ -196,6 +236,7 @@ static size_t layout(const fm_attention *a, attention_path path, bool backward, 
     *ret = {};
     if (path == ATTENTION_ONE_QUERY || path == ATTENTION_FEW_KEYS) return 0;
     if (path == ATTENTION_PLAIN) return plain_layout(a, backward, base, ret);
+    if (path == ATTENTION_TF32) return tf32_layout(a, backward, base, ret);
     return tensor_core_layout(a, path, backward, base, ret);
 }
 
@@ -218,10 +259,10 @@ template <typename T> size_t attention_grad_workspace(const fm_attention *a) {
 
 /* -- launches */
 
-/* Counts a call that PLAIN runs although it is large enough for tensor cores. f32 has no other
- * path. */
+/* Counts a call that PLAIN runs although it is large enough for tensor cores, which f32 never
+ * takes. */
 template <typename T> static void count_plain(const fm_attention *a) {
-    if (sizeof(T) == 4 || a->n_query < 8 || a->n_query * a->n_key < 256) return;
+    if (is_same_v<T, float> || a->n_query < 8 || a->n_query * a->n_key < 256) return;
     fm_backend_fall_back(FM_FALLBACK_ATTENTION,
                          "attention of %lld queries, %lld keys and %lld channels per head runs "
                          "without tensor cores, several times slower",
@@ -231,15 +272,17 @@ template <typename T> static void count_plain(const fm_attention *a) {
 template <typename T> void attention(fm_stream *stream, const fm_attention *a, void *workspace) {
     assert(a->n_kv_head == 1 || a->n_kv_head == a->n_head);
     assert(a->c_head <= 64);
+    typedef typename stored<T>::type number;
     attention_space space;
     attention_path path = path_of<T>(a, NULL);
     layout(a, path, false, workspace, &space);
     switch (path) {
     case ATTENTION_WGMMA: attention_wgmma(stream, a, space); break;
     case ATTENTION_MMA: attention_mma(stream, a, space); break;
-    case ATTENTION_ONE_QUERY: attention_one<T>(stream, a, NULL); break;
-    case ATTENTION_FEW_KEYS: attention_few<T>(stream, a, NULL); break;
-    default: count_plain<T>(a), attention_plain<T>(stream, a, space);
+    case ATTENTION_TF32: attention_tf32(stream, a, space); break;
+    case ATTENTION_ONE_QUERY: attention_one<number>(stream, a, NULL); break;
+    case ATTENTION_FEW_KEYS: attention_few<number>(stream, a, NULL); break;
+    default: count_plain<T>(a), attention_plain<number>(stream, a, space);
     }
 }
 
@@ -248,6 +291,7 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
                     void *workspace) {
     assert(a->n_kv_head == 1 || a->n_kv_head == a->n_head);
     assert(a->c_head <= 64);
+    typedef typename stored<T>::type number;
     attention_space space;
     attention_path path = path_of<T>(a, grad);
     layout(a, path, true, workspace, &space);
@@ -255,9 +299,10 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
     case ATTENTION_WGMMA: attention_wgmma_grad(stream, a, grad, space, false); break;
     case ATTENTION_WGMMA_LONG: attention_wgmma_grad(stream, a, grad, space, true); break;
     case ATTENTION_MMA: attention_mma_grad(stream, a, grad, space); break;
-    case ATTENTION_ONE_QUERY: attention_one<T>(stream, a, grad); break;
-    case ATTENTION_FEW_KEYS: attention_few<T>(stream, a, grad); break;
-    default: count_plain<T>(a), attention_plain_grad<T>(stream, a, grad, space);
+    case ATTENTION_TF32: attention_tf32_grad(stream, a, grad, space); break;
+    case ATTENTION_ONE_QUERY: attention_one<number>(stream, a, grad); break;
+    case ATTENTION_FEW_KEYS: attention_few<number>(stream, a, grad); break;
+    default: count_plain<T>(a), attention_plain_grad<number>(stream, a, grad, space);
     }
 }
 
@@ -269,5 +314,6 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
                                     void *);
 INSTANTIATE(float)
 INSTANTIATE(bf16)
+INSTANTIATE(tf32)
 
 } // namespace fm_cuda

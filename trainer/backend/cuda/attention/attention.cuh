@@ -9,11 +9,12 @@ namespace fm_cuda {
 
 /* Which kernels run a call. path_of in attention.cu chooses, with a table of shapes and reasons. */
 enum attention_path {
-    ATTENTION_PLAIN,      /* attention_plain.cu: one thread per row, any shape */
-    ATTENTION_ONE_QUERY,  /* attention_one.cu: one query over keys shared by the heads */
-    ATTENTION_FEW_KEYS,   /* attention_one.cu: one query over few keys for each head */
-    ATTENTION_MMA,        /* attention_mma.cu, attention_mma_grad.cu: mma.sync of single warps */
-    ATTENTION_WGMMA,      /* attention_wgmma.cu, attention_wgmma_grad.cu: warp-group products */
+    ATTENTION_PLAIN,     /* attention_plain.cu: one thread per row, any shape */
+    ATTENTION_ONE_QUERY, /* attention_one.cu: one query over keys shared by the heads */
+    ATTENTION_FEW_KEYS,  /* attention_one.cu: one query over few keys for each head */
+    ATTENTION_MMA,       /* attention_mma.cu, attention_mma_grad.cu: mma.sync of single warps */
+    ATTENTION_TF32,  /* attention_tf32.cu, attention_tf32_grad.cu: the same with tf32 products */
+    ATTENTION_WGMMA, /* attention_wgmma.cu, attention_wgmma_grad.cu: warp-group products */
     ATTENTION_WGMMA_LONG, /* attention_wgmma_long.cu: the same, backward of more rows */
 };
 
@@ -46,7 +47,8 @@ __host__ __device__ inline int64_t row_of(const fm_attention &a, int64_t group, 
 struct attention_space {
     uint8_t *valid;      /* [n_group, n_batch]: whether the batch has a valid key */
     float *delta;        /* [rows]: <P, dP> of each row */
-    void *dout;          /* [rows, c_head]: gradient of the ungated output; act, PLAIN: f32 */
+    void *dout;          /* [rows, c_head]: gradient of the ungated output; act, PLAIN: f32, TF32:
+                          * rounded to tf32 */
     void *bias, *bias_t; /* act [group, head, query, ld_bias] and [group, head, key, ld_bias_t] */
     float *dbias;        /* partial sums [chunks, group, head, query, key] */
     float *columns;      /* [group, batch, head][2][ld_bias_t, 2]: what a column of logits (-lse /
@@ -74,6 +76,9 @@ void attention_few(fm_stream *, const fm_attention *, const fm_attention_grad *g
 void attention_mma(fm_stream *, const fm_attention *, const attention_space &);
 void attention_mma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
                         const attention_space &);
+void attention_tf32(fm_stream *, const fm_attention *, const attention_space &);
+void attention_tf32_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
+                         const attention_space &);
 /* attention_space's bias is used to store the bias by heads. */
 void attention_wgmma(fm_stream *, const fm_attention *, const attention_space &);
 /* `is_long`: WGMMA_LONG. */

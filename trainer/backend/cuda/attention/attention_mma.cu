@@ -17,37 +17,6 @@
 
 namespace fm_cuda {
 
-/* One tile of the online softmax: updates the running maximum (`largest`), the sum (`total`, this
- * lane's share) and the output o so far; s becomes the weights. */
-template <int C>
-__device__ inline void softmax_step(float s[8][4], float slope, float o[C / 8][4], float largest[2],
-                                    float total[2]) {
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float top = largest[half], sum = 0;
-#pragma unroll
-        for (int n = 0; n < 8; n++)
-            top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-        top = row_max(top);
-        float shift = top * slope, shrink = exp2_fast(largest[half] * slope - shift);
-        largest[half] = top;
-#pragma unroll
-        for (int n = 0; n < 8; n++) {
-#pragma unroll
-            for (int i = 2 * half; i < 2 * half + 2; i++) {
-                s[n][i] = exp2_fast(s[n][i] * slope - shift);
-                sum += s[n][i];
-            }
-        }
-        total[half] = total[half] * shrink + sum;
-#pragma unroll
-        for (int n = 0; n < C / 8; n++) {
-            o[n][2 * half] *= shrink;
-            o[n][2 * half + 1] *= shrink;
-        }
-    }
-}
-
 /* The sigmoid of two neighbouring channels of the gate; 1 without a gate. */
 __device__ inline float2 gate_at(const fm_attention &a, const tile_place &p, int64_t query, int c) {
     if (!a.g) return {1, 1};
@@ -101,7 +70,7 @@ __global__ void __launch_bounds__(TILE_THREADS, forward_blocks<C>())
     uint32_t qa[C / 16][4];
     float o[C / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
     tile_load<C>(qs, TILE, q, a.q_stride.row, p.first, a.n_query, (int)a.c_head);
-    bool is_valid = find_valid(a, p);
+    bool is_valid = find_valid<bf16>(a, p);
     bool has_term = fetch_keys<C>(a, is_valid, p, keys, 0, 0), next_has_term = false;
     for (int tile = 0; tile < tiles; tile++) {
         bias_tile<8> b;

@@ -37,10 +37,11 @@ struct tile_place {
     int64_t row;                   /* of lse and delta: the row of query 0 */
 };
 
-__device__ inline tile_place place_of_block(const fm_attention &a, unsigned tiles) {
+__device__ inline tile_place place_of_block(const fm_attention &a, unsigned tiles,
+                                            int rows = TILE) {
     unsigned i = blockIdx.x, heads = (unsigned)a.n_head, batches = (unsigned)a.n_batch;
     tile_place p;
-    p.first = (int)(i % tiles) * TILE;
+    p.first = (int)(i % tiles) * rows;
     i /= tiles;
     p.head = (int)(i % heads);
     i /= heads;
@@ -65,10 +66,10 @@ __device__ inline float slope_of(const fm_attention &a) {
 
 /* Whether the batch has a valid key; called by all threads of the block. Without a mask the answer
  * is false, and no key has a mask term. */
+template <typename T>
 __device__ inline bool find_valid(const fm_attention &a, const tile_place &p) {
     if (!a.mask) return false;
-    const bf16 *mask =
-        (const bf16 *)a.mask + p.group * a.mask_stride[0] + p.batch * a.mask_stride[1];
+    const T *mask = (const T *)a.mask + p.group * a.mask_stride[0] + p.batch * a.mask_stride[1];
     bool any = false;
     for (int64_t key = threadIdx.x; key < a.n_key; key += blockDim.x)
         any |= get(mask[key * a.mask_stride[2]]) != 0;
@@ -77,12 +78,13 @@ __device__ inline bool find_valid(const fm_attention &a, const tile_place &p) {
 
 /* What a product with key `key` starts from: its mask term over the scale; -inf past the last
  * key. */
+template <typename T>
 __device__ inline float mask_term(const fm_attention &a, bool is_valid, const tile_place &p,
                                   int64_t key) {
     if (key >= a.n_key) return -INFINITY;
     if (!is_valid) return 0;
-    const bf16 *mask = (const bf16 *)a.mask + p.group * a.mask_stride[0] +
-                       p.batch * a.mask_stride[1] + key * a.mask_stride[2];
+    const T *mask = (const T *)a.mask + p.group * a.mask_stride[0] + p.batch * a.mask_stride[1] +
+                    key * a.mask_stride[2];
     return (float)(a.mask_value / a.scale) * (get(*mask) - 1.0f);
 }
 
@@ -105,6 +107,47 @@ template <int N> __device__ inline void set_rows(float s[N][4], float upper, flo
         s[n][0] = s[n][1] = upper;
         s[n][2] = s[n][3] = lower;
     }
+}
+
+/* One tile of the online softmax: updates the running maximum (`largest`), the sum (`total`, this
+ * lane's share) and the output o so far; s becomes the weights. */
+template <int C>
+__device__ inline void softmax_step(float s[8][4], float slope, float o[C / 8][4], float largest[2],
+                                    float total[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float top = largest[half], sum = 0;
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+            top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        top = row_max(top);
+        float shift = top * slope, shrink = exp2_fast(largest[half] * slope - shift);
+        largest[half] = top;
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+#pragma unroll
+            for (int i = 2 * half; i < 2 * half + 2; i++) {
+                s[n][i] = exp2_fast(s[n][i] * slope - shift);
+                sum += s[n][i];
+            }
+        }
+        total[half] = total[half] * shrink + sum;
+#pragma unroll
+        for (int n = 0; n < C / 8; n++) {
+            o[n][2 * half] *= shrink;
+            o[n][2 * half + 1] *= shrink;
+        }
+    }
+}
+
+/* s = 2^(s * slope - shift of the row): logits become weights. */
+template <int N>
+__device__ inline void weights_by_row(float s[N][4], float slope, const float shift[2]) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[n][i] = exp2_fast(s[n][i] * slope - shift[i / 2]);
 }
 
 /* A warp's 16 x 8 N values of the gathered bias. */
@@ -162,15 +205,40 @@ __device__ inline bool fetch_keys(const fm_attention &a, bool is_valid, const ti
     tile_load<C>(tiles.v[at], TILE, v, a.v_stride.row, first, a.n_key, (int)a.c_head);
     copies_commit();
     if (threadIdx.x >= TILE) return false;
-    float term = mask_term(a, is_valid, p, first + threadIdx.x);
+    float term = mask_term<bf16>(a, is_valid, p, first + threadIdx.x);
     tiles.term[at][threadIdx.x] = term;
     return term != 0;
+}
+
+/* dbias = the chunks' sums, added in order; one thread per element. */
+template <typename T>
+static void finish_dbias(fm_stream *stream, const fm_attention *args, const attention_space *from,
+                         fm_out dbias) {
+    fm_attention a = *args;
+    attention_space space = *from;
+    int64_t n = a.n_group * a.n_head * a.n_query * a.n_key;
+    each(stream, n, [=] __device__(int64_t i) {
+        int64_t key = i % a.n_key, query = i / a.n_key % a.n_query;
+        int64_t head = i / a.n_key / a.n_query % a.n_head;
+        int64_t group = i / a.n_key / a.n_query / a.n_head;
+        float total = 0;
+        for (int64_t chunk = 0; chunk < space.chunks; chunk++)
+            total += space.dbias[chunk * n + i];
+        put((T *)dbias.data + group * a.bias_stride[0] + head * a.bias_stride[1] +
+                query * a.bias_stride[2] + key * a.bias_stride[3],
+            dbias.beta, total);
+    });
 }
 
 /* attention_wgmma.cu: boxes of `box_rows` rows by c channels of q, k, v or a tensor laid out like
  * one, with `rows` rows per head. A box_place is {row, head, batch, group}. */
 box_map attention_boxes(const fm_attention *, const void *base, const fm_attention_stride &,
                         int64_t rows, int c, int box_rows);
+
+/* attention_bias.cu: boxes of 64 queries by 64 keys of the bias. They read the bias itself if its
+ * keys are contiguous; otherwise a kernel first stores it by heads in `planes`, [group, head,
+ * query, keys rounded up to 8], and the result is true. */
+bool attention_bias_boxes(fm_stream *stream, const fm_attention *a, void *planes, box_map *ret);
 
 /* attention_mma.cu: gathers the bias into space->bias, or with `is_transposed` (rows are keys,
  * columns are queries) into space->bias_t. */

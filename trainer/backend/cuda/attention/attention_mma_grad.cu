@@ -287,7 +287,8 @@ __device__ inline void walk_pairs(const fm_attention &a, const fm_attention_grad
     for (int i = 0; i < STRIPS; i++) {
         int row = threadIdx.x / 32 * warp_keys<C>() + i * 16;
         int64_t key = first_key + row + g;
-        strip[i] = {row, mask_term(a, is_valid, p, key), mask_term(a, is_valid, p, key + 8)};
+        strip[i] = {row, mask_term<bf16>(a, is_valid, p, key),
+                    mask_term<bf16>(a, is_valid, p, key + 8)};
     }
     const uint4 *bias = NULL; /* of strip 0; if all strips are past the last key, of any strip */
     int64_t strips = space.ld_bias / 16, at_strip = (first_key + strip[0].row) / 16;
@@ -340,7 +341,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     extern __shared__ __align__(16) uint8_t shared[];
     pair_memory<C> &memory = *(pair_memory<C> *)shared;
     tile_place p = place_of_block(a, 1);
-    bool is_valid = find_valid(a, p);
+    bool is_valid = find_valid<bf16>(a, p);
     if (a.mask && p.head == 0 && threadIdx.x == 0) {
         space.valid[p.group * a.n_batch + p.batch] = is_valid;
     }
@@ -361,16 +362,6 @@ static void launch_pairs(fm_stream *stream, const fm_attention *a, const fm_atte
 }
 
 /* -- dbias */
-
-/* s = 2^(s * slope - shift of the row): logits become weights. */
-template <int N>
-__device__ inline void weights_by_row(float s[N][4], float slope, const float shift[2]) {
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            s[n][i] = exp2_fast(s[n][i] * slope - shift[i / 2]);
-}
 
 /* Stores the chunk's sum of a 16 x 64 strip of dbias. */
 __device__ inline void store_partial(const fm_attention &a, float *plane, int64_t row,
@@ -469,25 +460,6 @@ __global__ void __launch_bounds__(TILE_THREADS, dbias_memory<C>::BLOCKS)
     store_partial(a, plane, first + row, key_tile * TILE, sum);
 }
 
-/* dbias = the chunks' sums, added in order; one thread per element. */
-static void finish_dbias(fm_stream *stream, const fm_attention *args, const attention_space *from,
-                         fm_out dbias) {
-    fm_attention a = *args;
-    attention_space space = *from;
-    int64_t n = a.n_group * a.n_head * a.n_query * a.n_key;
-    each(stream, n, [=] __device__(int64_t i) {
-        int64_t key = i % a.n_key, query = i / a.n_key % a.n_query;
-        int64_t head = i / a.n_key / a.n_query % a.n_head;
-        int64_t group = i / a.n_key / a.n_query / a.n_head;
-        float total = 0;
-        for (int64_t chunk = 0; chunk < space.chunks; chunk++)
-            total += space.dbias[chunk * n + i];
-        put((bf16 *)dbias.data + group * a.bias_stride[0] + head * a.bias_stride[1] +
-                query * a.bias_stride[2] + key * a.bias_stride[3],
-            dbias.beta, total);
-    });
-}
-
 template <int C, bool BIASED>
 static void run_pairs(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
                       const attention_space &space) {
@@ -517,7 +489,7 @@ static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attentio
     FM_CUDA(cudaFuncSetAttribute(mma_dbias<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
     mma_dbias<C><<<grid, TILE_THREADS, BYTES, queue(stream)>>>(*a, space);
     FM_LAUNCHED();
-    finish_dbias(stream, a, &space, grad->dbias);
+    finish_dbias<bf16>(stream, a, &space, grad->dbias);
 }
 
 void attention_mma_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,

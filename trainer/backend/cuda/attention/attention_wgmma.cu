@@ -3,7 +3,7 @@
  *
  * A block of two warp groups takes 128 queries of one head, 16 per warp, for several batches one
  * after another, and walks their keys in tiles of 128. The steps for a tile are those of
- * attention_mma.cu: logits, running maximum, weights, product with v. Logits are one product of the
+ * attention_mma.cu: logits, shift, weights, product with v. Logits are one product of the
  * group; the weights are packed in registers and are the left operand of the product with v. The
  * online softmax is in f32.
  *
@@ -11,14 +11,20 @@
  * the others. The instructions between the products bound the kernel, about seven per element, so
  * the products do what they can:
  *
- *     bias    is a term of the logits: each warp multiplies a diagonal of 1 / scale with the bias
- *             of its 16 queries in shared memory, and the product q k^T is added to that. In bf16,
+ *     bias    is a term of the logits: each warp multiplies the bias of its 16 queries in shared
+ *             memory with a diagonal of 1 / scale, and the product q k^T is added to that. In bf16,
  *             1 / scale is exact for c_head 16 and off by 1.07e-4 for 8 and 32; the backward uses
  *             the same number, and scales off by more than 2^-12 take another path (attention.cu).
  *             The bias of up to 256 keys is read once and stays for all batches; that of more keys
  *             comes with each tile.
  *     sums    of the weights: the product with v is 8 columns wider than v, and those columns are
  *             ones.
+ *
+ * The shift of a row, which is subtracted from its logits, only has to keep the weights finite:
+ * they are as exact at 2^60 as at 1. So it is the maximum of the batch's first FIRST keys, and
+ * later keys do not change it. If a sum of weights reaches MOST_SUM, the block walks all its
+ * batches again, and the shift then rises with each tile. In a tile with masked keys it always
+ * does.
  *
  * A batch of two tiles (129 to 256 keys) has a kernel of its own, in which stages, operands and the
  * first tile's special cases are known when it is compiled.
@@ -43,14 +49,18 @@ enum {
     WARPS = GROUPS * 4,
     QUERIES = WARPS * 16, /* of a block */
     KEYS = 128,           /* of a tile */
+    FIRST = 32,           /* the keys of a batch whose maximum is the shift */
     STAGES = 2,
-    FETCHER = 4, /* the warp that fetches keys and values, in the second group */
+    BIAS_PARTS = GROUPS * KEYS / 64, /* boxes of a tile's bias: one for each warp of a group */
+    FETCHERS = 4, /* the first warp of the second group, whose warps share the fetching */
     FORWARD_THREADS = WARPS * 32,
     CELLS = 512 /* of 16 bytes, for barriers and bits of valid keys */
 };
 
 static const float MASKED = -1e9f;
-static const float MARGIN = 8; /* powers of two by which a weight may exceed 1 */
+/* The sum of a row's weights from which on another walk is needed. A single weight overflows at
+ * 2^128. */
+static const float MOST_SUM = 0x1p64f;
 
 /* The argument of a launch. */
 struct forward_call {
@@ -62,9 +72,9 @@ struct forward_call {
     int tiles;  /* of keys */
     int blocks; /* of queries */
     int batches_per_block;
-    int shares;        /* blocks that share the batches of a (group, head, queries) */
-    float slope;       /* scale log2(e): from a product to an exponent of two */
-    uint16_t diagonal; /* bf16: 1 / scale */
+    int shares;           /* blocks that share the batches of a (group, head, queries) */
+    float slope;          /* scale log2(e): from a product to an exponent of two */
+    uint16_t bias_factor; /* bf16: 1 / scale */
     bool is_gated;
 };
 
@@ -186,14 +196,19 @@ template <int TILES> struct forward_step {
     __device__ bool is_refill() const {
         return TILES > 0 ? round > 0 : step >= STAGES;
     }
+    /* Whether the step's bias is not in shared memory yet. */
+    __device__ bool needs_bias(const forward_call &a) const {
+        return TILES > 0 ? round == 0 : a.tiles > STAGES || step < (unsigned)a.tiles;
+    }
     __device__ forward_step next(const forward_call &a) const {
         bool is_last = tile == (TILES > 0 ? TILES : a.tiles) - 1;
         return {step + 1, round + is_last, batch + is_last, is_last ? 0 : tile + 1};
     }
 };
 
-/* Starts the copies of a step's keys, and of its bias unless it is in shared memory already. Called
- * by one thread, as is fetch_values; both wait until all warps have read the stage's last use. */
+/* Starts the copies of a step's keys and announces its bias, if that is needed. Called by one
+ * thread, as are fetch_bias and fetch_values; all wait until all warps have read the stage's last
+ * use. */
 template <int C, bool BIASED, int TILES>
 __device__ inline void fetch_keys(const forward_call &a, const forward_place &p,
                                   forward_space<C, BIASED> &space, const forward_step<TILES> &at) {
@@ -202,20 +217,23 @@ __device__ inline void fetch_keys(const forward_call &a, const forward_place &p,
     uint32_t barrier = space.has_k(stage);
     if (at.batch >= p.end) return;
     if (at.is_refill()) barrier_wait(space.free_k(stage), at.parity() ^ 1);
-    bool with_bias =
-        BIASED && (TILES > 0 ? at.round == 0 : a.tiles > STAGES || at.step < (unsigned)a.tiles);
-    barrier_expect(barrier, BYTES + (with_bias ? BIAS_BYTES : 0));
+    barrier_expect(barrier, BYTES + (BIASED && at.needs_bias(a) ? BIAS_BYTES : 0));
     box_load(shared_address(space.k[stage]), a.k, {at.tile * KEYS, p.head, at.batch, p.group},
              barrier);
-    if (!with_bias) return;
-#pragma unroll 1
-    for (int i = 0; i < GROUPS * KEYS / 64; i++) {
-        int group = i / (KEYS / 64), part = i % (KEYS / 64);
-        box_load(
-            shared_address(space.bias[stage][group][part]), a.bias,
-            {p.first_query + group * GROUP_ROWS, p.head, p.group, 0, at.tile * KEYS + part * 64},
-            barrier);
-    }
+}
+
+/* Starts the copy of part `part` of BIAS_PARTS of a step's bias, if that is needed. */
+template <int C, bool BIASED, int TILES>
+__device__ inline void fetch_bias(const forward_call &a, const forward_place &p,
+                                  forward_space<C, BIASED> &space, const forward_step<TILES> &at,
+                                  int part) {
+    unsigned stage = at.stage();
+    int group = part / (KEYS / 64), half = part % (KEYS / 64);
+    if (!BIASED || at.batch >= p.end || !at.needs_bias(a)) return;
+    if (at.is_refill()) barrier_wait(space.free_k(stage), at.parity() ^ 1);
+    box_load(shared_address(space.bias[stage][group][half]), a.bias,
+             {p.first_query + group * GROUP_ROWS, p.head, p.group, 0, at.tile * KEYS + half * 64},
+             space.has_k(stage));
 }
 
 template <int C, bool BIASED, int TILES>
@@ -270,56 +288,46 @@ __device__ inline void read_queries(uint32_t (&a)[(C + 15) / 16][4], const bf16 
     }
 }
 
-/* d = a b. */
-__device__ inline void mma_first(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                 "{%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
+/* What a lane keeps of the bias's product through the walk. Both are opaque to the compiler, which
+ * would otherwise compute them again for each tile. */
+struct bias_lane {
+    uint32_t offset;   /* of its row and first chunk from the stage's bias, in bytes */
+    uint32_t diagonal; /* the right operand: 1 / scale on the diagonal */
+};
+
+__device__ inline bias_lane place_of_bias(uint16_t factor) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    bias_lane at;
+    at.offset = (uint32_t)(warp / 4 * KEYS * GROUP_ROWS + warp % 4 * 16 * 64 +
+                           tile_at<64>(lane % 16, lane / 16)) *
+                (uint32_t)sizeof(bf16);
+    at.diagonal = diagonal_of(factor);
+    asm volatile("" : "+r"(at.offset), "+r"(at.diagonal));
+    return at;
 }
 
-/* The left operand of a product of single warps that is `element` on the diagonal and 0 elsewhere.
- * The zeros come from masks of lanes, so that the assembler does not know them. What it knows, it
- * copies for each product. */
-__device__ inline void make_diagonal(uint32_t (&a)[4], uint16_t element) {
-    uint32_t lower, upper;
-    asm volatile("mov.u32 %0, %%lanemask_lt;\nmov.u32 %1, %%lanemask_gt;"
-                 : "=r"(lower), "=r"(upper));
-    int lane = threadIdx.x % 32;
-    a[0] = lane / 8 == lane % 4 ? (uint32_t)element << lane / 4 % 2 * 16 : 0;
-    a[1] = lower >> 31;
-    a[2] = upper & 1;
-    a[3] = a[0] | (lower & upper);
-}
-
-/* s = 1 / scale times the bias of the warp's 16 queries, which begins at `bias`: the left operand
- * is a diagonal of 1 / scale. */
-__device__ inline void start_with_bias(float (&s)[KEYS / 8][4], const forward_call &a,
+/* s = 1 / scale times the bias of the warp's 16 queries. `bias`: the stage's, for both groups. */
+__device__ inline void start_with_bias(float (&s)[KEYS / 8][4], const bias_lane &at,
                                        const bf16 *bias) {
-    int lane = threadIdx.x % 32;
-    uint32_t rows[4];
-    make_diagonal(rows, a.diagonal);
+    uint32_t from = shared_address(bias) + at.offset;
 #pragma unroll
     for (int n = 0; n < KEYS / 16; n++) {
         uint32_t b[4];
-        const bf16 *part = bias + n / 4 * GROUP_ROWS * 64;
-        ldmatrix_trans(b, part + tile_at<64>(lane % 16, n % 4 * 2 + lane / 16));
-        mma_first(s[2 * n], rows, b[0], b[1]);
-        mma_first(s[2 * n + 1], rows, b[2], b[3]);
+        /* The swizzle exchanges chunks by xor, here two at a time. */
+        ldmatrix(b, (from ^ n % 4 * 32) + n / 4 * GROUP_ROWS * 64 * (int)sizeof(bf16));
+        mma_eight_first(s[2 * n], b[0], b[1], at.diagonal);
+        mma_eight_first(s[2 * n + 1], b[2], b[3], at.diagonal);
     }
 }
 
 /* Starts s = the group's logits / scale. q: the warp's queries. */
 template <int C, bool BIASED>
 __device__ inline void start_logits(const forward_call &a, forward_space<C, BIASED> &space,
-                                    unsigned stage, const uint32_t (&q)[(C + 15) / 16][4],
+                                    unsigned stage, const bias_lane &bias,
+                                    const uint32_t (&q)[(C + 15) / 16][4],
                                     float (&s)[KEYS / 8][4]) {
-    int warp = threadIdx.x / 32;
     uint64_t keys = tile_operand<C, K_MAJOR>(space.k[stage]);
-    if constexpr (BIASED) {
-        const bf16 *bias = space.bias[a.tiles == 1 ? 0 : stage][warp / 4][0];
-        start_with_bias(s, a, bias + warp % 4 * 16 * 64);
-    }
+    if constexpr (BIASED) start_with_bias(s, bias, space.bias[a.tiles == 1 ? 0 : stage][0][0]);
     products_pin(s);
     products_begin();
 #pragma unroll
@@ -343,36 +351,34 @@ __device__ inline void mask_keys(float (&s)[KEYS / 8][4], const uint4 &bits) {
     }
 }
 
-/* Sets `shift` of each row, which is subtracted from its logits in units of log2. On the first tile
- * it is the row's maximum. Afterwards it rises only where a logit exceeds it by more than MARGIN;
- * then o is scaled down. */
+/* The maximum of the first N logits of row g, or with `lower` of row g + 8, in units of log2. */
+template <int N>
+__device__ inline float row_maximum(const float (&s)[KEYS / 8][4], int lower, float slope) {
+    float top = fmaxf(s[0][2 * lower], s[0][2 * lower + 1]);
+#pragma unroll
+    for (int n = 1; n < N / 8; n++)
+        top = fmaxf(top, fmaxf(s[n][2 * lower], s[n][2 * lower + 1]));
+    return row_max(top * slope);
+}
+
+/* Raises `shift` of each row, which is subtracted from its logits in units of log2, to the maximum
+ * of this tile, and scales o down accordingly. */
 template <int N>
 __device__ inline void raise_shift(const float (&s)[KEYS / 8][4], float slope, bool is_first,
                                    float (&o)[N][4], float (&shift)[2]) {
-    float top[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        top[half] = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
-#pragma unroll
-        for (int n = 1; n < KEYS / 8; n++)
-            top[half] = fmaxf(top[half], fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-        top[half] *= slope;
-    }
-    bool is_high = is_first || top[0] > shift[0] + MARGIN || top[1] > shift[1] + MARGIN;
-    if (!is_first && !__any_sync(0xffffffffu, is_high)) return;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        top[half] = row_max(top[half]);
+        float top = row_maximum<KEYS>(s, half, slope);
         if (!is_first) {
-            top[half] = fmaxf(top[half], shift[half]);
-            float shrink = exp2_fast(shift[half] - top[half]);
+            top = fmaxf(top, shift[half]);
+            float shrink = exp2_fast(shift[half] - top);
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 o[n][2 * half] *= shrink;
                 o[n][2 * half + 1] *= shrink;
             }
         }
-        shift[half] = top[half];
+        shift[half] = top;
     }
 }
 
@@ -444,9 +450,10 @@ __device__ inline void shared_store(uint32_t address, uint32_t two) {
 }
 
 /* Ends a batch: divides the warp's rows by their sums, applies the gate, stores them over the gate
- * in shared memory and from there to memory; and stores the log-sum-exp. */
+ * in shared memory and from there to memory; and stores the log-sum-exp. Returns whether the shifts
+ * of this lane's rows were near enough to their maxima. */
 template <int C, bool BIASED>
-__device__ inline void finish_batch(const forward_call &a, const forward_place &p,
+__device__ inline bool finish_batch(const forward_call &a, const forward_place &p,
                                     forward_space<C, BIASED> &space, int batch,
                                     float (&o)[C / 8 + 1][4], const float (&shift)[2]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -487,6 +494,7 @@ __device__ inline void finish_batch(const forward_call &a, const forward_place &
             a.lse[plane * a.n_query + line] = (shift[half] + logarithm(sum[half])) * LN2;
         }
     }
+    return sum[0] < MOST_SUM && sum[1] < MOST_SUM;
 }
 
 /* Sets up barriers, ones and bits, and starts the first copies. */
@@ -505,8 +513,11 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
         barriers_publish();
         fetch_values(a, p, space, first);
         if (BIASED) wait_for_previous(); /* split_heads may be the kernel before */
-        fetch_keys(a, p, space, first);
-        fetch_keys(a, p, space, first.next(a));
+        for (int i = 0; i < 2; i++, first = first.next(a)) {
+            fetch_keys(a, p, space, first);
+            for (int part = 0; part < BIAS_PARTS; part++)
+                fetch_bias(a, p, space, first, part);
+        }
     }
     if (lane == 0) {
         barrier_init(space.has_q(warp), 1);
@@ -523,6 +534,23 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
     __syncthreads();
 }
 
+/* Prepares another walk: waits for this one's stores, which the next one's overwrite, and ends the
+ * barriers. Comes after a barrier of the block. */
+template <int C, bool BIASED> __device__ inline void forward_end(forward_space<C, BIASED> &space) {
+    int warp = threadIdx.x / 32;
+    if (threadIdx.x % 32 != 0) return;
+    stores_finish();
+    barrier_end(space.has_q(warp));
+    barrier_end(space.has_g(warp));
+    if (warp != 0) return;
+    for (int i = 0; i < STAGES; i++) {
+        barrier_end(space.has_k(i));
+        barrier_end(space.has_v(i));
+        barrier_end(space.free_k(i));
+        barrier_end(space.free_v(i));
+    }
+}
+
 /* The two groups take turns at the exponentials, so that one computes them while the other's
  * products run; otherwise both would reach the exponentials together and then the products
  * together. */
@@ -533,29 +561,37 @@ __device__ inline void give_turn(int group) {
     asm volatile("bar.arrive %0, %1;" ::"r"(2 - group), "n"((int)FORWARD_THREADS) : "memory");
 }
 
-/* One step: the tile's logits, their weights, and o += weights times values. */
+/* One step: the tile's logits, their weights, and o += weights times values. `is_safe`: the shift
+ * rises to the maximum of each tile. Otherwise a full tile after the first one leaves it, unless no
+ * key was valid so far. */
 template <int C, bool BIASED, int TILES>
-__device__ inline void forward_tile(const forward_call &a, const forward_place &p,
-                                    forward_space<C, BIASED> &space, const forward_step<TILES> &at,
-                                    bool is_last, const uint32_t (&q)[(C + 15) / 16][4],
-                                    float (&o)[C / 8 + 1][4], float (&shift)[2]) {
+__device__ inline void
+forward_tile(const forward_call &a, const forward_place &p, forward_space<C, BIASED> &space,
+             const forward_step<TILES> &at, const bias_lane &bias, bool is_last, bool is_safe,
+             const uint32_t (&q)[(C + 15) / 16][4], float (&o)[C / 8 + 1][4], float (&shift)[2]) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     float s[KEYS / 8][4];
     unsigned stage = at.stage();
     bool is_first = at.tile == 0;
     barrier_wait(space.has_k(stage), at.parity());
-    start_logits<C, BIASED>(a, space, stage, q, s);
+    start_logits<C, BIASED>(a, space, stage, bias, q, s);
     if (lane == 0) {
         if (is_first) fetch_gate(a, p, space, at.batch);
         if (is_first) fetch_queries(a, p, space, at.batch + 1);
-        if (warp == FETCHER) fetch_values(a, p, space, at.next(a));
+        if (warp == FETCHERS) fetch_values(a, p, space, at.next(a));
     }
+    bool is_full = are_full(*space.bits(at.step));
     __syncwarp();
     products_wait<0>(s);
     if (lane == 0) barrier_arrive(space.free_k(stage));
-    uint4 bits = *space.bits(at.step);
-    if (!are_full(bits)) mask_keys(s, bits);
-    raise_shift(s, a.slope, is_first, o, shift);
+    if (!is_full) mask_keys(s, *space.bits(at.step));
+    bool is_unset = !is_first && shift[0] < 0.5f * MASKED * a.slope;
+    if (!is_full || is_safe || is_unset) {
+        raise_shift(s, a.slope, is_first, o, shift);
+    } else if (is_first) {
+        shift[0] = row_maximum<FIRST>(s, 0, a.slope);
+        shift[1] = row_maximum<FIRST>(s, 1, a.slope);
+    }
     uint64_t values = tile_operand<C, MN_MAJOR>(space.v[stage], (int)(space.ones - space.v[stage]));
     barrier_wait(space.has_v(stage), at.parity());
     take_turn(warp / 4);
@@ -564,20 +600,25 @@ __device__ inline void forward_tile(const forward_call &a, const forward_place &
     add_values<C, 2>(o, s, 0, a.slope, shift, is_first, values);
     add_values<C, 2>(o, s, 1, a.slope, shift, is_first, values);
     if (warp < 4 || !is_last) give_turn(warp / 4);
-    if (threadIdx.x == FETCHER * 32) fetch_keys(a, p, space, at.next(a).next(a));
+    if (warp >= FETCHERS && lane == 0) {
+        forward_step<TILES> ahead = at.next(a).next(a);
+        if (warp == FETCHERS + 1) fetch_keys(a, p, space, ahead);
+        fetch_bias(a, p, space, ahead, warp - FETCHERS);
+    }
     __syncwarp();
     products_wait<0>(o);
     if (lane == 0) barrier_arrive(space.free_v(stage));
 }
 
+/* Walks the block's batches. Returns whether this lane's outputs are exact: false only without
+ * is_safe, where a logit far exceeds those of the first tile. */
 template <int C, bool BIASED, int TILES>
-__global__ void __launch_bounds__(FORWARD_THREADS, 2)
-    wgmma_forward(const __grid_constant__ forward_call a) {
-    extern __shared__ __align__(TILE_ALIGN) char memory[];
-    forward_space<C, BIASED> &space = *(forward_space<C, BIASED> *)memory;
-    forward_place p = forward_place_of(a);
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    forward_begin<C, BIASED, TILES>(a, p, space);
+__device__ inline bool forward_walk(const forward_call &a, const forward_place &p,
+                                    forward_space<C, BIASED> &space, bool is_safe) {
+    int warp = threadIdx.x / 32;
+    bias_lane bias = {};
+    bool is_exact = true;
+    if (BIASED) bias = place_of_bias(a.bias_factor);
     forward_step<TILES> at = {0, 0, p.first, 0};
     if (warp >= 4) give_turn(1);
     for (; at.batch < p.end; at.round++, at.batch++) {
@@ -588,17 +629,37 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         __syncwarp();
         if constexpr (TILES > 0) {
 #pragma unroll
-            for (at.tile = 0; at.tile < TILES; at.tile++, at.step++)
-                forward_tile<C, BIASED, TILES>(
-                    a, p, space, at, at.tile == TILES - 1 && at.batch == p.end - 1, q, o, shift);
+            for (at.tile = 0; at.tile < TILES; at.tile++, at.step++) {
+                bool is_last = at.tile == TILES - 1 && at.batch == p.end - 1;
+                forward_tile<C, BIASED, TILES>(a, p, space, at, bias, is_last, is_safe, q, o,
+                                               shift);
+            }
         } else {
-            for (at.tile = 0; at.tile < a.tiles; at.tile++, at.step++)
-                forward_tile<C, BIASED, TILES>(
-                    a, p, space, at, at.tile == a.tiles - 1 && at.batch == p.end - 1, q, o, shift);
+            for (at.tile = 0; at.tile < a.tiles; at.tile++, at.step++) {
+                bool is_last = at.tile == a.tiles - 1 && at.batch == p.end - 1;
+                forward_tile<C, BIASED, TILES>(a, p, space, at, bias, is_last, is_safe, q, o,
+                                               shift);
+            }
         }
-        finish_batch(a, p, space, at.batch, o, shift);
+        is_exact &= finish_batch(a, p, space, at.batch, o, shift);
     }
-    if (lane == 0) stores_wait();
+    return is_exact;
+}
+
+template <int C, bool BIASED, int TILES>
+__global__ void __launch_bounds__(FORWARD_THREADS, 2)
+    wgmma_forward(const __grid_constant__ forward_call a) {
+    extern __shared__ __align__(TILE_ALIGN) char memory[];
+    forward_space<C, BIASED> &space = *(forward_space<C, BIASED> *)memory;
+    forward_place p = forward_place_of(a);
+#pragma unroll 1
+    for (bool is_safe = false;; is_safe = true) {
+        forward_begin<C, BIASED, TILES>(a, p, space);
+        bool is_exact = forward_walk<C, BIASED, TILES>(a, p, space, is_safe);
+        if (is_safe || !__syncthreads_or(!is_exact)) break;
+        forward_end(space);
+    }
+    if (threadIdx.x % 32 == 0) stores_wait();
 }
 
 /* How many blocks share the batches of a (group, head, queries), `max_batches` per block at most:
@@ -621,73 +682,6 @@ box_map attention_boxes(const fm_attention *a, const void *base, const fm_attent
     return make_boxes(base, extent, stride, c, box_rows);
 }
 
-/* Stores the bias by heads, [group, head, query, ld]. One thread takes H heads of eight keys. */
-template <int H>
-__global__ void __launch_bounds__(64) split_heads(fm_attention a, bf16 *planes, int ld) {
-    let_next_begin();
-    int chunks = ld / 8, i = (int)(blockIdx.x * 64 + threadIdx.x), chunk = i % chunks;
-    int query = i / chunks % (int)a.n_query, group = i / chunks / (int)a.n_query;
-    if (group >= a.n_group) return;
-    const bf16 *from = (const bf16 *)a.bias + group * a.bias_stride[0] + query * a.bias_stride[2];
-    pack<bf16, H> in[8];
-#pragma unroll
-    for (int e = 0; e < 8; e++) {
-        int key = chunk * 8 + e;
-        in[e] = {};
-        if (key < a.n_key) in[e] = *(const pack<bf16, H> *)(from + key * a.bias_stride[3]);
-    }
-#pragma unroll
-    for (int head = 0; head < H; head++) {
-        pack<bf16, 8> out;
-#pragma unroll
-        for (int e = 0; e < 8; e++)
-            out.at[e] = in[e].at[head];
-        int64_t row = ((int64_t)group * H + head) * a.n_query + query;
-        *(pack<bf16, 8> *)(planes + row * ld + chunk * 8) = out;
-    }
-}
-
-/* The same for any number of heads and any strides: one thread per element. */
-static void split_each(fm_stream *stream, const fm_attention *args, bf16 *planes, int64_t ld) {
-    fm_attention a = *args;
-    each(stream, a.n_group * a.n_query * a.n_key * a.n_head, [=] __device__(int64_t index) {
-        int64_t head = index % a.n_head, key = index / a.n_head % a.n_key;
-        int64_t query = index / a.n_head / a.n_key % a.n_query;
-        int64_t group = index / a.n_head / a.n_key / a.n_query;
-        planes[((group * a.n_head + head) * a.n_query + query) * ld + key] =
-            ((const bf16 *)a.bias)[group * a.bias_stride[0] + head * a.bias_stride[1] +
-                                   query * a.bias_stride[2] + key * a.bias_stride[3]];
-    });
-}
-
-/* Makes boxes of 64 queries by 64 keys of the bias. They read the bias itself if its keys are
- * contiguous; otherwise a kernel first stores it by heads in `planes`, and the result is true. */
-static bool prepare_bias(fm_stream *stream, const fm_attention *a, void *planes, box_map *ret) {
-    const int64_t extent[5] = {a->n_key, a->n_query, a->n_head, a->n_group, 1};
-    const int64_t *given = a->bias_stride, heads = a->n_head, ld = round_up(a->n_key, 8);
-    int64_t chunks = a->n_group * a->n_query * ld / 8;
-    if (given[3] == 1 && given[0] % 8 == 0 && given[1] % 8 == 0 && given[2] % 8 == 0 &&
-        is_aligned(a->bias)) {
-        const int64_t stride[4] = {given[2], given[1], given[0], 0};
-        *ret = make_boxes(a->bias, extent, stride, 64, 64);
-        return false;
-    }
-    const int64_t stride[4] = {ld, a->n_query * ld, heads * a->n_query * ld, 0};
-    *ret = make_boxes(planes, extent, stride, 64, 64);
-    bool is_together = (heads == 4 || heads == 8) && given[0] % heads == 0 && given[1] == 1 &&
-                       given[2] % heads == 0 && given[3] % heads == 0 && chunks < 1 << 30 &&
-                       (uintptr_t)a->bias % (size_t)(2 * heads) == 0;
-    if (!is_together) {
-        split_each(stream, a, (bf16 *)planes, ld);
-        return true;
-    }
-    (heads == 4 ? split_heads<4>
-                : split_heads<8>)<<<(unsigned)divide_up(chunks, 64), 64, 0, queue(stream)>>>(
-        *a, (bf16 *)planes, (int)ld);
-    FM_LAUNCHED();
-    return true;
-}
-
 template <int C, bool BIASED>
 static void forward_run(fm_stream *stream, const fm_attention *a, void *planes, float bias_factor) {
     typedef forward_space<C, BIASED> space;
@@ -708,7 +702,7 @@ static void forward_run(fm_stream *stream, const fm_attention *a, void *planes, 
     call.n_head = (int)a->n_head, call.n_batch = (int)a->n_batch;
     call.tiles = (int)divide_up(a->n_key, KEYS), call.blocks = (int)divide_up(a->n_query, QUERIES);
     call.slope = (float)a->scale * LOG2E;
-    call.diagonal = __bfloat16_as_ushort(__float2bfloat16_rn(bias_factor));
+    call.bias_factor = __bfloat16_as_ushort(__float2bfloat16_rn(bias_factor));
     int64_t combinations = a->n_group * a->n_head * call.blocks;
     int64_t max_batches = (space::CELLS_USABLE - space::BITS) / call.tiles;
     call.shares = choose_shares(combinations, a->n_batch, max_batches);
@@ -717,7 +711,7 @@ static void forward_run(fm_stream *stream, const fm_attention *a, void *planes, 
         call.tiles == (int)STAGES ? wgmma_forward<C, BIASED, STAGES> : wgmma_forward<C, BIASED, 0>;
     FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)sizeof(space)));
-    bool early = BIASED && prepare_bias(stream, a, planes, &call.bias);
+    bool early = BIASED && attention_bias_boxes(stream, a, planes, &call.bias);
     launch_after(stream, kernel, (unsigned)(combinations * call.shares), FORWARD_THREADS,
                  sizeof(space), early, call);
 }

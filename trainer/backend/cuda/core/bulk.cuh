@@ -45,6 +45,10 @@ __device__ inline void barrier_init(uint32_t barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
                  : "memory");
 }
+/* Makes the barrier's place free for another barrier_init. Nobody waits on it any more. */
+__device__ inline void barrier_end(uint32_t barrier) {
+    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 /* Comes after the inits and before the block's barrier. */
 __device__ inline void barriers_publish() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -108,7 +112,11 @@ __device__ inline void box_store(const box_map &boxes, const box_place &p, uint3
 __device__ inline void stores_wait() {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
-/* The same but for the last store. */
+/* Waits until this thread's stores are done, so that later ones of the block follow them. */
+__device__ inline void stores_finish() {
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+/* The same as stores_wait but for the last store. */
 __device__ inline void stores_wait_but_one() {
     asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
 }

@@ -18,6 +18,16 @@ namespace fm_cuda {
 
 typedef __nv_bfloat16 bf16;
 
+/* f32 in memory whose products round their operands to tf32. The entries that multiply are
+ * instantiated for it, too; they make the tf32 table, whose other entries are those of float. */
+struct tf32 {
+    float value;
+};
+
+/* What memory holds for an act type. */
+template <typename T> struct stored { typedef T type; };
+template <> struct stored<tf32> { typedef float type; };
+
 inline cudaStream_t queue(fm_stream *stream) {
     return (cudaStream_t)stream;
 }

@@ -17,6 +17,22 @@ namespace fm_cuda {
 #define FM_KERNEL(kind, ...) FM_DECLARE_##kind(__VA_ARGS__)
 #include "trainer/backend/kernel_entries.h"
 
+/* The entries that are composed of others of the same table. */
+#define FM_COMPOSED_ENTRIES(ENTRY)                                                                 \
+    ENTRY(linear_update_workspace)                                                                 \
+    ENTRY(linear_update)                                                                           \
+    ENTRY(transition_workspace)                                                                    \
+    ENTRY(transition)                                                                              \
+    ENTRY(transition_grad_workspace)                                                               \
+    ENTRY(transition_grad)                                                                         \
+    ENTRY(norm_linear_workspace)                                                                   \
+    ENTRY(norm_linear)                                                                             \
+    ENTRY(swiglu_transition_kept)                                                                  \
+    ENTRY(swiglu_transition_workspace)                                                             \
+    ENTRY(swiglu_transition)                                                                       \
+    ENTRY(swiglu_transition_grad_workspace)                                                        \
+    ENTRY(swiglu_transition_grad)
+
 /* device.cu: streams, events and graphs (device.h). */
 const fm_device *device_table(void);
 

@@ -11,7 +11,7 @@ template <typename T> static void check_mask(fm_stream *stream, const fm_attenti
     each(stream, a.n_group * a.n_batch * a.n_key, [=] __device__(int64_t i) {
         int64_t key = i % a.n_key, batch = i / a.n_key % a.n_batch, group = i / a.n_key / a.n_batch;
         int64_t at = group * a.mask_stride[0] + batch * a.mask_stride[1] + key * a.mask_stride[2];
-        float mask = get(((const T *)a.mask)[at]);
+        float mask = get(((const typename stored<T>::type *)a.mask)[at]);
         assert(mask == 0 || mask == 1);
     });
 }
@@ -35,5 +35,6 @@ void checked_attention_grad(fm_stream *stream, const fm_attention *args,
                                             const fm_attention_grad *, void *);
 INSTANTIATE(float)
 INSTANTIATE(bf16)
+INSTANTIATE(tf32)
 
 } // namespace fm_cuda

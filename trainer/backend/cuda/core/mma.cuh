@@ -44,11 +44,14 @@ __device__ inline uint32_t shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-__device__ inline void ldmatrix(uint32_t r[4], const bf16 *p) {
+__device__ inline void ldmatrix(uint32_t r[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(p))
+                 : "r"(address)
                  : "memory");
+}
+__device__ inline void ldmatrix(uint32_t r[4], const bf16 *p) {
+    ldmatrix(r, shared_address(p));
 }
 
 __device__ inline void ldmatrix_trans(uint32_t r[4], const bf16 *p) {
@@ -64,6 +67,21 @@ __device__ inline void mma(float d[4], const uint32_t a[4], uint32_t b0, uint32_
                  "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* d = a b with a sum over eight. A [16, 8] is a0 and a1 of the left operand above, B [8, 8] is b.
+ */
+__device__ inline void mma_eight_first(float d[4], uint32_t a0, uint32_t a1, uint32_t b) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                 "{%4,%5}, {%6}, {%7,%7,%7,%7};"
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                 : "r"(a0), "r"(a1), "r"(b), "f"(0.0f));
+}
+
+/* The right operand of mma_eight_first that is `element` on the diagonal and 0 elsewhere. */
+__device__ inline uint32_t diagonal_of(uint16_t element) {
+    int lane = threadIdx.x % 32;
+    return lane / 8 == lane % 4 ? (uint32_t)element << lane / 4 % 2 * 16 : 0;
 }
 
 __device__ inline uint32_t pack_two(float low, float high) {

@@ -98,6 +98,7 @@ size_t gemm_workspace(const fm_gemm *g) {
 
 template <typename T>
 static void multiply_and_finish(fm_stream *stream, const fm_gemm *g, void *workspace) {
+    typedef typename stored<T>::type E;
     fm_gemm product = *g;
     bool is_grad = g->epilogue == FM_EPILOGUE_RELU_GRAD;
     if (is_grad) product.epilogue = FM_EPILOGUE_NONE;
@@ -111,12 +112,12 @@ static void multiply_and_finish(fm_stream *stream, const fm_gemm *g, void *works
                              "k %lld, batch %lld: a plain kernel runs, many times slower",
                              (long long)g->m, (long long)g->n, (long long)g->k,
                              (long long)g->batch);
-        plain_gemm<T>(stream, &product);
+        plain_gemm<E>(stream, &product);
     }
-    if (is_grad) sum_after_relu<T>(stream, g->m, g->n, g->ldc, g->relu, g->c, g->sum, workspace);
+    if (is_grad) sum_after_relu<E>(stream, g->m, g->n, g->ldc, g->relu, g->c, g->sum, workspace);
     const int64_t stride[2] = {0, g->lda};
     if (is_weight_sum(g)) {
-        sum<T>(stream, 1, g->k, g->m - g->sum_first, stride, (const T *)g->a + g->sum_first, g->sum,
+        sum<E>(stream, 1, g->k, g->m - g->sum_first, stride, (const E *)g->a + g->sum_first, g->sum,
                true, workspace);
     }
 }
@@ -136,6 +137,7 @@ template <typename T> void gemm(fm_stream *stream, const fm_gemm *g, void *works
 }
 
 template void gemm<float>(fm_stream *, const fm_gemm *, void *);
+template void gemm<tf32>(fm_stream *, const fm_gemm *, void *);
 template void gemm<bf16>(fm_stream *, const fm_gemm *, void *);
 
 } // namespace fm_cuda

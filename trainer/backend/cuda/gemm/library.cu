@@ -2,8 +2,8 @@
  *
  * The library is column-major. A row-major C = op(A) op(B) is, column-major,
  * C^T = op(B)^T op(A)^T, so B is the library's first operand and A its second. Sums are f32 for
- * both tables (TF32 is off). Split-K is allowed only with a reduction in the workspace, never in
- * place, so that a sum has one order.
+ * all tables. Only the tf32 table lets the library round operands to tf32. Split-K is allowed only
+ * with a reduction in the workspace, never in place, so that a sum has one order.
  *
  * The algorithm is a function of shapes, strides, types, 16-byte alignment and the kind of device
  * (tuned.cu): the same product always gives the same bits. Asking the library costs more host time
@@ -86,12 +86,23 @@ static void layout(cublasLtMatrixLayoutOpaque_t *l, cudaDataType_t type, bool tr
                                                &stride, sizeof stride));
 }
 
+template <typename T> static gemm_type type_of(void);
+template <> gemm_type type_of<float>(void) {
+    return GEMM_F32;
+}
+template <> gemm_type type_of<tf32>(void) {
+    return GEMM_TF32;
+}
+template <> gemm_type type_of<bf16>(void) {
+    return GEMM_BF16;
+}
+
 template <typename T> void describe(const fm_gemm *g, gemm_layouts *l) {
     cudaDataType_t type = sizeof(T) == 2 ? CUDA_R_16BF : CUDA_R_32F;
     cudaDataType_t c_type = g->c_is_acc ? CUDA_R_32F : type;
     cublasOperation_t op_first = g->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t op_second = g->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    FM_CUBLAS(cublasLtMatmulDescInit(&l->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    FM_CUBLAS(cublasLtMatmulDescInit(&l->product, compute_of(type_of<T>()), CUDA_R_32F));
     FM_CUBLAS(cublasLtMatmulDescSetAttribute(&l->product, CUBLASLT_MATMUL_DESC_TRANSA, &op_first,
                                              sizeof op_first));
     FM_CUBLAS(cublasLtMatmulDescSetAttribute(&l->product, CUBLASLT_MATMUL_DESC_TRANSB, &op_second,
@@ -128,7 +139,7 @@ template <typename T> static gemm_key key_of(const fm_gemm *g) {
         key.stride_a = g->stride_a, key.stride_b = g->stride_b, key.stride_c = g->stride_c;
     }
     key.trans_a = g->trans_a, key.trans_b = g->trans_b, key.add = g->beta != 0;
-    key.epilogue = (uint8_t)g->epilogue, key.is_bf16 = sizeof(T) == 2;
+    key.epilogue = (uint8_t)g->epilogue, key.type = type_of<T>();
     key.c_is_f32 = g->c_is_acc || sizeof(T) == 4, key.used = 1;
     key.align_a = alignment(g->a, g->batch, g->stride_a, sizeof(T));
     key.align_b = alignment(g->b, g->batch, g->stride_b, sizeof(T));
@@ -184,7 +195,8 @@ static gemm_choice *place_of(gemm_state *s, const gemm_key *key) {
 static const cublasLtMatmulHeuristicResult_t *
 best_of(const gemm_key *key, const cublasLtMatmulHeuristicResult_t *result, int found) {
     enum { MANY_ROWS = 16384 };
-    if (!key->is_bf16 || key->epilogue == FM_EPILOGUE_NONE || key->m < MANY_ROWS) return result;
+    bool is_plain = key->epilogue == FM_EPILOGUE_NONE;
+    if (key->type != GEMM_BF16 || is_plain || key->m < MANY_ROWS) return result;
     bool is_small = key->n <= 128 && key->k <= 128;
     uint32_t wanted = is_small ? CUBLASLT_MATMUL_TILE_64x512 : CUBLASLT_MATMUL_TILE_128x128;
     for (int i = 0; i < found; i++) {
@@ -277,8 +289,10 @@ bool library_gemm(fm_stream *stream, const fm_gemm *g, void *workspace, size_t b
 }
 
 template void describe<float>(const fm_gemm *, gemm_layouts *);
+template void describe<tf32>(const fm_gemm *, gemm_layouts *);
 template void describe<bf16>(const fm_gemm *, gemm_layouts *);
 template bool library_gemm<float>(fm_stream *, const fm_gemm *, void *, size_t);
+template bool library_gemm<tf32>(fm_stream *, const fm_gemm *, void *, size_t);
 template bool library_gemm<bf16>(fm_stream *, const fm_gemm *, void *, size_t);
 
 } // namespace fm_cuda

@@ -22,12 +22,15 @@ void check_library(cublasStatus_t status, const char *call, const char *file, in
 /* Whether the library says that it cannot do a product, as opposed to failing at it. */
 bool is_refusal(cublasStatus_t status);
 
+/* What A and B are, and are rounded to. The numbers are those of the tables of algorithms. */
+enum gemm_type { GEMM_F32 = 0, GEMM_BF16 = 1, GEMM_TF32 = 2 };
+
 /* Everything the choice of an algorithm depends on. Keys are compared byte by byte, so that they
  * are written over zeros. align_x is the largest power of two, at most 16, that divides the
- * address. */
+ * address; type is a gemm_type. */
 struct gemm_key {
     int64_t m, n, k, batch, lda, ldb, ldc, stride_a, stride_b, stride_c;
-    uint8_t trans_a, trans_b, add, epilogue, is_bf16, c_is_f32;
+    uint8_t trans_a, trans_b, add, epilogue, type, c_is_f32;
     uint8_t align_a, align_b, align_c, align_d, used;
 };
 
@@ -38,7 +41,12 @@ struct gemm_layouts {
 
 cublasLtHandle_t library_handle(void);
 
-/* The library's description of a product; T is the type of A and B. */
+/* What the sums are made in, and whether f32 operands are rounded to tf32. */
+inline cublasComputeType_t compute_of(int type) {
+    return type == GEMM_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+/* The library's description of a product; T is the type of A and B, float, tf32 or bf16. */
 template <typename T> void describe(const fm_gemm *g, gemm_layouts *l);
 
 /* At most `bytes` of workspace, sums reduced in the workspace alone, the key's alignments. */

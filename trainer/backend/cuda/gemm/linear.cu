@@ -11,10 +11,10 @@
  * loaded while the current one is finished. Two blocks fit on a multiprocessor, so that the end of
  * one block's tile overlaps the products of the other.
  *
- * At the end of a tile a warp passes its 16 rows through shared memory, 64 columns at a time.
- * Memory is then accessed by whole lines, and a thread has the same eight columns in all tiles,
- * which it sums. The sum of a column is added over a block's rows in order, then over lanes and
- * warps as a tree, then over blocks in order (sums.cu). */
+ * At the end of a tile a warp passes its 16 rows through shared memory, 64 columns at a time, in
+ * the place of its rows of the last chunk. Memory is then accessed by whole lines, and a thread has
+ * the same eight columns in all tiles, which it sums. The sum of a column is added over a block's
+ * rows in order, then over lanes and warps as a tree, then over blocks in order (sums.cu). */
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
@@ -25,10 +25,9 @@ enum { LINE_THREADS = 256 };
 
 template <int K> struct line_memory {
     static constexpr int CHUNKS = K / 64;
-    static constexpr int STAGES = K == 256 ? 2 : 4;
+    static constexpr int STAGES = K == 256 ? 3 : 5;
     bf16 w[K * LINE_COLUMNS];
     bf16 ring[STAGES][LINE_ROWS * 64];
-    bf16 stage[LINE_THREADS / 32][16 * 64];
 };
 
 struct line_call {
@@ -67,7 +66,23 @@ __device__ inline void line_products(float (&d)[LINE_COLUMNS / 8][4], const line
     products_commit();
 }
 
+/* Starts reading the warp's 16 rows by 128 columns of the ReLU's output into the L2 cache, before
+ * the end of the tile needs them. Each lane takes one line of 128 bytes. */
+__device__ inline void line_expect_relu(const line_call &call, int64_t row, int64_t column0) {
+    int lane = threadIdx.x % 32;
+    const bf16 *line = call.relu + (row + lane / 2) * call.ldc + column0 + lane % 2 * 64;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+}
+
 /* -- the end of a tile */
+
+/* Waits until all products of the warp group have ended, so that its rows of the last chunk may be
+ * overwritten. */
+__device__ inline void line_end_products(float (&d)[LINE_COLUMNS / 8][4]) {
+    products_wait<0>(d);
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / GROUP_THREADS), "n"((int)GROUP_THREADS)
+                 : "memory");
+}
 
 __device__ inline void line_load_relu(uint4 (&above)[4], const bf16 *relu, int64_t ldc) {
 #pragma unroll
@@ -163,15 +178,17 @@ template <int K> __global__ void __launch_bounds__(LINE_THREADS, 2) line_kernel(
         if (at > 0) products_wait<0>(d);
         __syncthreads();
         fetch(step + layout::STAGES - 1);
+        if (at == 0) line_expect_relu(call, row_of(step) + warp * 16, column0);
         line_products<K>(d, space, space->ring[step % layout::STAGES], at);
         if (at < layout::CHUNKS - 1) continue;
         int64_t place = (row_of(step) + warp * 16 + lane / 8) * call.ldc + column0 + lane % 8 * 8;
         uint4 above[4];
         line_load_relu(above, call.relu + place, call.ldc);
-        products_wait<0>(d);
-        line_put<0>(d, space->stage[warp], call.c + place, call.ldc, above, sum[0]);
+        line_end_products(d);
+        bf16 *stage = space->ring[step % layout::STAGES] + warp * 16 * 64;
+        line_put<0>(d, stage, call.c + place, call.ldc, above, sum[0]);
         line_load_relu(above, call.relu + place + 64, call.ldc);
-        line_put<1>(d, space->stage[warp], call.c + place + 64, call.ldc, above, sum[1]);
+        line_put<1>(d, stage, call.c + place + 64, call.ldc, above, sum[1]);
     }
     copies_wait<0>();
     if (!call.partial) return;

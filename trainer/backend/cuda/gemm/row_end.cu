@@ -2,15 +2,12 @@
  * widths each is one kernel (linear_update.cu, transition.cu, norm_linear.cu), else composed of
  * other entries (../../row_end.h, ../../norm_linear.h). */
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/table_of.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/norm_linear.h"
 #include "trainer/backend/row_end.h"
 
 namespace fm_cuda {
-
-template <typename T> static const fm_kernels *table_of(void) {
-    return fm_kernels_cuda(sizeof(T) == 2 ? FM_ELEMENT_BF16 : FM_ELEMENT_F32);
-}
 
 template <typename T> size_t linear_update_workspace(const fm_linear_update *a) {
     if (sizeof(T) == 2 && linear_update_takes(a)) return 0;
@@ -81,6 +78,7 @@ void norm_linear(fm_stream *stream, const fm_norm_linear *a, void *workspace) {
     template size_t norm_linear_workspace<T>(const fm_norm_linear *);                              \
     template void norm_linear<T>(fm_stream *, const fm_norm_linear *, void *);
 INSTANTIATE(float)
+INSTANTIATE(tf32)
 INSTANTIATE(bf16)
 
 } // namespace fm_cuda

@@ -12,6 +12,7 @@
  * x is normalised in registers and goes back to shared memory. Kept in registers beside both sums,
  * half of its 128 channels got the registers of the second operand too (ptxas 13.0). */
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/table_of.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/cuda/gemm/row_end.cuh"
 #include "trainer/backend/cuda/gemm/swiglu.cuh"
@@ -275,10 +276,6 @@ bool swiglu_transition_takes(const fm_swiglu_transition *a) {
            a->rows >= GROUP_ROWS && a->rows < 1 << 30;
 }
 
-template <typename T> static const fm_kernels *table_of(void) {
-    return fm_kernels_cuda(sizeof(T) == 2 ? FM_ELEMENT_BF16 : FM_ELEMENT_F32);
-}
-
 template <typename T> size_t swiglu_transition_kept(const fm_swiglu_transition *a) {
     return is_fused<T>(a) ? 0 : fm_swiglu_transition_composed_kept(a);
 }
@@ -324,6 +321,7 @@ void swiglu_transition_grad(fm_stream *stream, const fm_swiglu_transition *a,
     template void swiglu_transition_grad<T>(fm_stream *, const fm_swiglu_transition *,             \
                                             const fm_swiglu_transition_grad *, void *);
 INSTANTIATE(float)
+INSTANTIATE(tf32)
 INSTANTIATE(bf16)
 
 } // namespace fm_cuda

@@ -82,16 +82,17 @@ static bool make_operands(tuning *t) {
     g->alpha = 1, g->beta = k->add ? 1 : 0;
     g->lda = k->lda, g->ldb = k->ldb, g->ldc = k->ldc;
     g->stride_a = k->stride_a, g->stride_b = k->stride_b, g->stride_c = k->stride_c;
-    g->c_is_acc = k->is_bf16 && k->c_is_f32;
+    bool is_bf16 = k->type == GEMM_BF16;
+    g->c_is_acc = is_bf16 && k->c_is_f32;
     g->epilogue = (fm_epilogue)k->epilogue;
     int64_t rows_a = k->trans_a ? k->k : k->m, cols_a = k->trans_a ? k->m : k->k;
     int64_t rows_b = k->trans_b ? k->n : k->k, cols_b = k->trans_b ? k->k : k->n;
     int64_t n_c = extent(k->m, k->n, k->ldc, k->batch, k->stride_c);
-    g->a = operand(extent(rows_a, cols_a, k->lda, k->batch, k->stride_a), k->is_bf16, k->align_a);
-    g->b = operand(extent(rows_b, cols_b, k->ldb, k->batch, k->stride_b), k->is_bf16, k->align_b);
+    g->a = operand(extent(rows_a, cols_a, k->lda, k->batch, k->stride_a), is_bf16, k->align_a);
+    g->b = operand(extent(rows_b, cols_b, k->ldb, k->batch, k->stride_b), is_bf16, k->align_b);
     g->c = operand(n_c, !k->c_is_f32, k->align_d);
     g->addend = operand(n_c, !k->c_is_f32, k->align_c);
-    g->bias = operand(k->n, k->is_bf16, 16);
+    g->bias = operand(k->n, is_bf16, 16);
     return g->a && g->b && g->c && g->addend && g->bias;
 }
 
@@ -158,7 +159,7 @@ static void write_row(FILE *out, const gemm_key *k, const gemm_config *c, float 
             (long long)k->m, (long long)k->n, (long long)k->k, (long long)k->batch,
             (long long)k->lda, (long long)k->ldb, (long long)k->ldc, (long long)k->stride_a,
             (long long)k->stride_b, (long long)k->stride_c, k->trans_a, k->trans_b, k->add,
-            k->epilogue, k->is_bf16, k->c_is_f32, k->align_a, k->align_b, k->align_c, k->align_d,
+            k->epilogue, k->type, k->c_is_f32, k->align_a, k->align_b, k->align_c, k->align_d,
             c->algorithm, c->tile, c->stages, c->split, c->reduction, c->swizzle, c->custom,
             c->inner, c->cluster, (double)best, (double)first);
 }
@@ -166,8 +167,10 @@ static void write_row(FILE *out, const gemm_key *k, const gemm_config *c, float 
 /* Times all proposals of one product; writes a row when one of them clearly beats the default. */
 static void tune_product(tuning *t, FILE *out) {
     static cublasLtMatmulHeuristicResult_t result[2 * TUNE_PROPOSALS];
-    if (t->key.is_bf16) {
+    if (t->key.type == GEMM_BF16) {
         describe<bf16>(&t->product, &t->layouts);
+    } else if (t->key.type == GEMM_TF32) {
+        describe<tf32>(&t->product, &t->layouts);
     } else {
         describe<float>(&t->product, &t->layouts);
     }

@@ -70,11 +70,12 @@ gemm_config config_of(const cublasLtMatmulAlgo_t *algo) {
 
 bool algorithm_of(const gemm_config *config, const gemm_key *key, const gemm_layouts *l,
                   cublasLtMatmulAlgo_t *ret_algo, size_t *ret_workspace) {
-    cudaDataType_t type = key->is_bf16 ? CUDA_R_16BF : CUDA_R_32F;
+    cudaDataType_t type = key->type == GEMM_BF16 ? CUDA_R_16BF : CUDA_R_32F;
     cudaDataType_t c_type = key->c_is_f32 ? CUDA_R_32F : type;
     const int32_t *number = &config->algorithm;
-    if (cublasLtMatmulAlgoInit(library_handle(), CUBLAS_COMPUTE_32F, CUDA_R_32F, type, type, c_type,
-                               c_type, config->algorithm, ret_algo) != CUBLAS_STATUS_SUCCESS) {
+    if (cublasLtMatmulAlgoInit(library_handle(), compute_of(key->type), CUDA_R_32F, type, type,
+                               c_type, c_type, config->algorithm,
+                               ret_algo) != CUBLAS_STATUS_SUCCESS) {
         return false;
     }
     for (int i = 1; i < CONFIG_NUMBERS; i++) {

@@ -35,14 +35,15 @@ struct weights_shape {
 };
 
 /* Each block writes a tile of partial sums, so small tiles make the finish short. Large tiles read
- * A and B seldom, which matters where C has many tiles. The sizes at which larger tiles pay were
- * measured (docs/notes/cuda-versions.md). */
+ * A and B seldom, which matters where C has many tiles, and the largest where there are many rows,
+ * too. The sizes at which larger tiles pay were measured (docs/notes/cuda-versions.md). */
 static weights_shape shape_of(const fm_gemm *g) {
-    enum { SMALL = 128 * 128, LARGE = 1024 * 256 };
+    enum { SMALL = 128 * 128, LARGE = 1024 * 256, MANY_ROWS = 131072 };
     int64_t size = g->m * g->n;
     weights_shape s;
     s.columns = g->n % 128 == 0 && size > SMALL ? 128 : 64;
     s.groups = g->m % 128 == 0 && s.columns == 128 && size >= LARGE ? 2 : 1;
+    if (s.groups == 2 && g->n % 256 == 0 && g->k >= MANY_ROWS) s.columns = 256;
     s.row_tiles = (int)(g->m / (s.groups * 64)), s.column_tiles = (int)(g->n / s.columns);
     s.shares = (int)min_size(n_multiprocessor() / s.tiles(), divide_up(g->k, STEP_ROWS));
     return s;
@@ -59,7 +60,7 @@ struct weights_call {
 };
 
 template <int GROUPS, int N> struct weights_space {
-    static constexpr int STAGES = GROUPS + N / 64 <= 3 ? 8 : 6;
+    static constexpr int STAGES = GROUPS + N / 64 <= 3 ? 8 : N == 256 ? 4 : 6;
     struct {
         bf16 a[GROUPS * TILE_ELEMENTS], b[N / 64 * TILE_ELEMENTS];
     } stage[STAGES];
@@ -223,8 +224,10 @@ void weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
         product_as<1, 64>(stream, w, s);
     } else if (s.groups == 1) {
         product_as<1, 128>(stream, w, s);
-    } else {
+    } else if (s.columns == 128) {
         product_as<2, 128>(stream, w, s);
+    } else {
+        product_as<2, 256>(stream, w, s);
     }
     end_sums(stream, sums);
 }

@@ -11,6 +11,7 @@
  *
  * So memory sees z read twice, a, b and x written and read once, and y written. */
 #include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/table_of.cuh"
 #include "trainer/backend/cuda/pair/triangle_block.cuh"
 #include "trainer/backend/fallback.h"
 #include "trainer/backend/triangle_block.h"
@@ -417,10 +418,6 @@ static void block_forward(fm_stream *stream, const fm_triangle_block *t, void *w
     triangle_multiply<bf16>(stream, workspace, C, n, n, n, t->incoming, !t->incoming, space.packed,
                             space.packed + plane, space.x);
     if (t->y || t->keeps) block_back<CZ, C>(stream, t, space);
-}
-
-template <typename T> static const fm_kernels *table_of(void) {
-    return fm_kernels_cuda(sizeof(T) == 2 ? FM_ELEMENT_BF16 : FM_ELEMENT_F32);
 }
 
 /* Counts a call that is composed of other entries although it is in bf16. */

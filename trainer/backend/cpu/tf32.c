@@ -1,0 +1,46 @@
+/* tf32.c: the kernels of f32.c with products whose operands are rounded to 11 significant bits. A
+ * GPU's tf32 table is judged by it, and it shows on a CPU what tf32 products do to a step. */
+#include "trainer/backend/cpu/blas.h"
+#include "trainer/backend/cpu/cpu.h"
+#include "trainer/backend/cpu/exp.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+typedef float real;
+#define real_exp fm_exp_f32
+#define REAL_SQRT sqrtf
+#define REAL_LOG logf
+#define REAL_ATAN atanf
+#define REAL_GEMM fm_blas_gemm_tf32
+#define REAL_ELEMENT FM_ELEMENT_F32
+#define REAL_NAME "cpu-tf32"
+#define REAL_TABLE fm_cpu_tf32
+#define REAL_F32_TABLE NULL
+#define REAL_TF32_TABLE NULL
+
+#include "trainer/backend/cpu/body/memory.h"
+#include "trainer/backend/cpu/body/gemm.h"
+#include "trainer/backend/cpu/body/rows.h"
+#include "trainer/backend/cpu/body/attention.h"
+#include "trainer/backend/cpu/body/outer.h"
+#include "trainer/backend/cpu/body/triangle.h"
+#include "trainer/backend/cpu/body/dropout.h"
+#include "trainer/backend/cpu/body/triangle_block.h"
+#include "trainer/backend/cpu/body/norm_linear.h"
+#include "trainer/backend/cpu/body/row_end.h"
+#include "trainer/backend/cpu/body/swiglu_transition.h"
+#include "trainer/backend/cpu/body/embed.h"
+#include "trainer/backend/cpu/body/rigid.h"
+#include "trainer/backend/cpu/body/ipa.h"
+#include "trainer/backend/cpu/body/frames.h"
+#include "trainer/backend/cpu/body/loss.h"
+#include "trainer/backend/cpu/body/fape.h"
+#include "trainer/backend/cpu/body/structure_loss.h"
+#include "trainer/backend/cpu/body/violation.h"
+#include "trainer/backend/cpu/body/atoms.h"
+#include "trainer/backend/cpu/body/noisy.h"
+#include "trainer/backend/cpu/body/optim.h"
+#include "trainer/backend/cpu/body/packet.h"
+#include "trainer/backend/cpu/body/table.h"
