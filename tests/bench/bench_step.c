@@ -356,7 +356,7 @@ int main(int argc, char **argv) {
          .max = MOST_STEPS},
         {"rounds", FM_OPTION_U64, &set.rounds, "N", .help = "timed rounds; their median counts (3)",
          .min = 1, .max = MOST_ROUNDS},
-        {"warm-up", FM_OPTION_U64, &set.warm_up, "N", .help = "steps before them (3)", .min = 1,
+        {"warm-up", FM_OPTION_U64, &set.warm_up, "N", .help = "steps before them (3)",
          .max = MOST_STEPS},
         {"cycles", FM_OPTION_U64, &set.cycles, "N", .help = "from 1 to so many cycles (4)",
          .min = 1, .max = MOST_CYCLES},

@@ -96,6 +96,8 @@ void add_module_cases(void) {
                {KBENCH_STARTING, 384, 384, 128, 0, 4, 32, 0.25});
     add_module("ft triangle multiplication 384 out", {1.039, 4.238},
                {KBENCH_OUTGOING, 384, 384, 128, 0, 0, 128, 0.25});
+    add_module("af3 template triangle multiplication 384 out", {0, 0},
+               {KBENCH_OUTGOING, 384, 384, 64, 0, 0, 128, 0.25});
     add_module("ft outer product mean 512x384", {1.069, 2.713},
                {KBENCH_OUTER, 512, 384, 256, 128, 0, 32, 0});
     add_module("ft row attention 512x384", {0, 0}, {KBENCH_ROW, 512, 384, 256, 128, 8, 32, 0.15});

@@ -346,6 +346,14 @@ void check_cores(void) {
                          FM_WRITE, true);
     check_triangle_block("triangle block 32, outliers, c 64", 32, 64, 64, true, 0.25, false,
                          FM_WRITE, true);
+    check_triangle_block("triangle block 16, c_z 64, c 128", 16, 64, 128, false, 0.25, true,
+                         FM_WRITE);
+    check_triangle_block("triangle block 48 incoming, c_z 64, c 128", 48, 64, 128, true, 0.25,
+                         false, FM_ADD);
+    check_triangle_block("triangle block 64, c_z 64, c 128", 64, 64, 128, false, 0, true, FM_WRITE);
+    check_triangle_block("triangle block 32, c_z 128, c 64", 32, 128, 64, false, 0, true, FM_ADD);
+    check_triangle_block("triangle block 32, outliers, c_z 64, c 128", 32, 64, 128, true, 0.25,
+                         true, FM_WRITE, true);
 }
 
 /* -- dropout, embeddings, losses, optimiser */

@@ -95,27 +95,27 @@ static void run_parts(work_bench &b, const fm_triangle_block &t, const fm_triang
     }
 }
 
-static void check_part(const char *name, int64_t n, int64_t c, bool incoming, double rate,
-                       fm_beta beta) {
+static void check_part(const char *name, int64_t n, int64_t c_z, int64_t c, bool incoming,
+                       double rate, fm_beta beta) {
     check(name, 10, [=](work_bench &b) {
-        int64_t rows = n * n, c_projected = 5 * c;
+        int64_t rows = n * n, c_projected = 4 * c + c_z;
         uint32_t *clock = b.raw(std::vector<uint32_t>{5, 1, 2, 0});
         fm_triangle_block t = {};
-        t.n = n, t.c_z = c, t.c = c, t.incoming = incoming, t.residual = t.keeps = true;
+        t.n = n, t.c_z = c_z, t.c = c, t.incoming = incoming, t.residual = t.keeps = true;
         t.eps = 1e-5;
-        t.z = b.act(rows * c, 2), t.mask = b.mask(rows, 7);
-        t.norm_in = b.act(2 * c), t.norm_out = b.act(2 * c);
-        t.projections = b.act(c_projected * c, 0.3), t.projections_bias = b.act(c_projected);
-        t.out = b.act(c * c, 0.2), t.out_bias = b.act(c);
+        t.z = b.act(rows * c_z, 2), t.mask = b.mask(rows, 7);
+        t.norm_in = b.act(2 * c_z), t.norm_out = b.act(2 * c);
+        t.projections = b.act(c_projected * c_z, 0.3), t.projections_bias = b.act(c_projected);
+        t.out = b.act(c_z * c, 0.2), t.out_bias = b.act(c_z);
         t.dropout = {
-            n, n, c, 3, 4, n + 9, FM_SHARED_AXIS0, rate, {77, clock, 8, FM_PURPOSE_DROPOUT}};
-        t.y = b.out(rows * c);
+            n, n, c_z, 3, 4, n + 9, FM_SHARED_AXIS0, rate, {77, clock, 8, FM_PURPOSE_DROPOUT}};
+        t.y = b.out(rows * c_z);
         fm_triangle_block_grad g = {};
-        g.dy = b.act(rows * c), g.dz = b.grad(rows * c, beta);
-        g.dnorm_in = b.grad(2 * c, beta, true), g.dnorm_out = b.grad(2 * c, beta, true);
-        g.dprojections = b.grad(c_projected * c, beta, true);
+        g.dy = b.act(rows * c_z), g.dz = b.grad(rows * c_z, beta);
+        g.dnorm_in = b.grad(2 * c_z, beta, true), g.dnorm_out = b.grad(2 * c, beta, true);
+        g.dprojections = b.grad(c_projected * c_z, beta, true);
         g.dprojections_bias = b.grad(c_projected, beta, true);
-        g.dout = b.grad(c * c, beta, true), g.dout_bias = b.grad(c, beta, true);
+        g.dout = b.grad(c_z * c, beta, true), g.dout_bias = b.grad(c_z, beta, true);
         fm_triangle_block half = t;
         half.n_part = n / PARTS;
         if (b.k->triangle_part_kept(&half) > 0) {
@@ -129,10 +129,12 @@ static void check_part(const char *name, int64_t n, int64_t c, bool incoming, do
 }
 
 void check_parts(void) {
-    check_part("triangle parts 32, c 64", 32, 64, false, 0.25, FM_WRITE);
-    check_part("triangle parts 64 incoming, c 64", 64, 64, true, 0, FM_ADD);
-    check_part("triangle parts 96, c 128", 96, 128, false, 0, FM_ADD);
-    check_part("triangle parts 128 incoming, c 128", 128, 128, true, 0.25, FM_WRITE);
+    check_part("triangle parts 32, c 64", 32, 64, 64, false, 0.25, FM_WRITE);
+    check_part("triangle parts 64 incoming, c 64", 64, 64, 64, true, 0, FM_ADD);
+    check_part("triangle parts 96, c 128", 96, 128, 128, false, 0, FM_ADD);
+    check_part("triangle parts 128 incoming, c 128", 128, 128, 128, true, 0.25, FM_WRITE);
+    check_part("triangle parts 32, c_z 64, c 128", 32, 64, 128, false, 0.25, FM_ADD);
+    check_part("triangle parts 64 incoming, c_z 64, c 128", 64, 64, 128, true, 0, FM_WRITE);
 }
 
 } // namespace cuda_check

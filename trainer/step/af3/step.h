@@ -185,9 +185,9 @@ FM_MUST_USE fm_status fm_af3_trainer_begin(fm_af3_trainer *trainer, const fm_af3
                                            fm_error *reterr);
 /* Runs all cycles, the last up to s and z. */
 void fm_af3_trainer_trunk(fm_af3_trainer *trainer);
-/* Makes the rollout's structure, trainer->x. */
+/* Makes the rollout's structure, trainer->x. The host writes the labels meanwhile. */
 void fm_af3_trainer_rollout(fm_af3_trainer *trainer);
-/* Chooses the labels and writes them, and what the confidence head reads of the rollout.
+/* Exchanges labels to fit the rollout, and writes what the confidence head reads of it.
  * FM_ERR_LIMIT, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_trainer_label(fm_af3_trainer *trainer, fm_error *reterr);
 /* Completes the last cycle, backward included, and reads its terms. */

@@ -182,8 +182,15 @@ void fm_af3_trainer_trunk(fm_af3_trainer *t) {
     }
 }
 
+static void write_labels(fm_af3_trainer *t, const fm_complex_labels *labels) {
+    fm_complex_write_labels(labels, &t->options.loss, &t->targets, fm_mirror_put, &t->mirror);
+}
+
+/* The labels are written while the device works, as if the rollout exchanged none. */
 void fm_af3_trainer_rollout(fm_af3_trainer *t) {
     fm_pass_run(&t->part[FM_AF3_PART_ROLLOUT], t->stream);
+    fm_mirror_begin(&t->mirror);
+    write_labels(t, &t->features->labels);
     fm_mirror_fetch(t->options.kernels, t->stream, fm_state_data(&t->state, t->rollout.x),
                     t->options.kernels->acc, 3 * t->features->sample.n_atom, t->raw, t->x);
 }
@@ -230,18 +237,24 @@ static fm_status permute(fm_af3_trainer *t, fm_complex_labels *labels, fm_error 
     return FM_OK;
 }
 
+/* Whether permute has exchanged none. */
+static bool are_given(const fm_af3_trainer *t, const fm_complex_labels *labels) {
+    const fm_complex_labels *given = &t->features->labels;
+    const size_t n = (size_t)given->n_atom;
+    return !memcmp(labels->coordinate, given->coordinate, 3 * n * sizeof *given->coordinate) &&
+           !memcmp(labels->coordinate_mask, given->coordinate_mask,
+                   n * sizeof *given->coordinate_mask);
+}
+
 fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     const fm_af3_features *f = t->features;
     size_t mark = fm_arena_mark(&t->scratch);
     fm_complex_labels labels = f->labels;
-    fm_mirror_begin(&t->mirror);
     fm_status status = f->number ? permute(t, &labels, reterr) : FM_OK;
     if (!status && t->options.forward_only) {
         status = fm_af3_score_structure(&labels, t->x, &t->scratch, &t->result.rollout, reterr);
     }
-    if (!status) {
-        fm_complex_write_labels(&labels, &t->options.loss, &t->targets, fm_mirror_put, &t->mirror);
-    }
+    if (!status && !are_given(t, &labels)) write_labels(t, &labels);
     for (int64_t i = 0; i < 3 * t->options.model.n_atom; i++)
         fm_mirror_put(&t->mirror, t->targets.structure, i, i < 3 * f->sample.n_atom ? t->x[i] : 0);
     fm_af3_trainer_write_clock(t, f->n_cycle - 1); /* the rollout has left its own */

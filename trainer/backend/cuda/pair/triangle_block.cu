@@ -27,7 +27,7 @@ static const size_t GEMM_SPACE = (size_t)32 << 20; /* for the product, first in 
 struct front_args {
     const bf16 *z, *mask, *norm, *projections, *bias;
     bf16 *packed;       /* [2, C, rows] */
-    uint8_t *keep;      /* [n, C / 8] dropout bits, or NULL without dropout */
+    uint8_t *keep;      /* [n, CZ / 8] dropout bits, or NULL without dropout */
     float2 *statistics; /* [rows] mean and 1 / deviation of z */
     fm_dropout dropout;
     int64_t rows;
@@ -54,25 +54,25 @@ __device__ inline void draw_dropout(const front_args &f) {
     }
 }
 
-template <int C> struct front_space {
-    bf16 projections[4 * C * C], z[FRONT_ROWS * C]; /* tiles of 64 rows and 64 columns */
-    float norm[2 * C], bias[4 * C];
+template <int CZ, int C> struct front_space {
+    bf16 projections[4 * C * CZ], z[FRONT_ROWS * CZ]; /* tiles of 64 rows and 64 columns */
+    float norm[2 * CZ], bias[4 * C];
 };
 
 /* Loads the weights of a and b. The 64 rows of a tile are 32 channels of an operand: eight rows of
  * p, the same eight of its gate, and so on. The accumulators of a channel and of its gate thus
- * belong to the same lane. A thread takes one chunk of every 32nd (C = 64: 64th) of the tiles'
+ * belong to the same lane. A thread takes one chunk of every 32nd (CZ = 64: 64th) of the tiles'
  * rows, which is every 16th (32nd) channel. */
-template <int C> __device__ inline void paired_load(bf16 *to, const bf16 *w) {
-    constexpr int CHUNKS = C / 8, STEP = FRONT_THREADS / CHUNKS;
+template <int CZ, int C> __device__ inline void paired_load(bf16 *to, const bf16 *w) {
+    constexpr int CHUNKS = CZ / 8, STEP = FRONT_THREADS / CHUNKS;
     int chunk = threadIdx.x % CHUNKS, line = threadIdx.x / CHUNKS;
     int channel = line / 16 * 8 + line % 8, gate = line / 8 % 2;
     to += chunk / 8 * 64 * 64 + tile_at<64>(line, chunk % 8);
-    w += (channel + gate * C) * C + chunk * 8;
+    w += (channel + gate * C) * CZ + chunk * 8;
 #pragma unroll
     for (int k = 0; k < 4 * C / STEP; k++) {
         const int row = k * STEP, first = row / 2 / C * 2 * C + row / 2 % C;
-        copy_async(to + row / 64 * 64 * C + row % 64 * 64, w + first * C, true);
+        copy_async(to + row / 64 * 64 * CZ + row % 64 * 64, w + first * CZ, true);
     }
 }
 
@@ -113,8 +113,8 @@ __device__ inline void front_operand(const front_args &f, const float *norm, int
 }
 
 /* Projects and gates a group's 64 rows from `first`, 32 channels of an operand at a time. */
-template <int C>
-__device__ inline void front_rows(const front_args &f, const front_space<C> *space,
+template <int CZ, int C>
+__device__ inline void front_rows(const front_args &f, const front_space<CZ, C> *space,
                                   const bf16 *tile, int64_t first, const uint4 (&masks)[2]) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, warp = threadIdx.x % GROUP_THREADS / 32;
     uint64_t z = tile_operand<64, K_MAJOR>(tile), w = tile_operand<64, K_MAJOR>(space->projections);
@@ -129,9 +129,9 @@ __device__ inline void front_rows(const front_args &f, const front_space<C> *spa
         products_pin(d);
         products_begin();
 #pragma unroll
-        for (int s = 0; s < C / 16; s++) {
+        for (int s = 0; s < CZ / 16; s++) {
             int step = s / 4 * 64 * 64 + s % 4 * 16;
-            wgmma<K_MAJOR, K_MAJOR>(d, operand_after(w, group * 64 * C + step),
+            wgmma<K_MAJOR, K_MAJOR>(d, operand_after(w, group * 64 * CZ + step),
                                     operand_after(z, step), true);
         }
         products_commit();
@@ -153,21 +153,21 @@ __device__ inline void front_rows(const front_args &f, const front_space<C> *spa
     }
 }
 
-template <int C>
+template <int CZ, int C>
 __global__ void __launch_bounds__(FRONT_THREADS, 1) wgmma_triangle_front(const front_args f) {
     extern __shared__ __align__(1024) char shared[];
-    front_space<C> *space = (front_space<C> *)shared;
+    front_space<CZ, C> *space = (front_space<CZ, C> *)shared;
     int group = threadIdx.x / GROUP_THREADS;
-    bf16 *tile = space->z + group * GROUP_ROWS * C;
+    bf16 *tile = space->z + group * GROUP_ROWS * CZ;
     int64_t step = (int64_t)gridDim.x * FRONT_ROWS, at = (int64_t)blockIdx.x * FRONT_ROWS;
-    const floats_load<2 * C, FRONT_THREADS> norm(f.norm);
+    const floats_load<2 * CZ, FRONT_THREADS> norm(f.norm);
     const floats_load<4 * C, FRONT_THREADS> bias(f.bias);
-    paired_load<C>(space->projections, f.projections);
+    paired_load<CZ, C>(space->projections, f.projections);
     copies_commit();
     bias.store(space->bias), norm.store(space->norm);
     wait_for_previous();
-    uint32_t z[2][C / 8];
-    front_load<C>(f, z, at + group * GROUP_ROWS);
+    uint32_t z[2][CZ / 8];
+    front_load<CZ>(f, z, at + group * GROUP_ROWS);
     if (f.keep) draw_dropout(f);
     copies_wait<0>();
     tiles_publish();
@@ -176,11 +176,11 @@ __global__ void __launch_bounds__(FRONT_THREADS, 1) wgmma_triangle_front(const f
         int64_t first = at + group * GROUP_ROWS;
         const bf16 *mask = f.mask + first + threadIdx.x % 4 * 8;
         const uint4 masks[2] = {*(const uint4 *)mask, *(const uint4 *)(mask + 32)};
-        front_operand<C>(f, space->norm, first, z, tile);
+        front_operand<CZ>(f, space->norm, first, z, tile);
         tiles_publish();
         group_barrier();
-        if (at + step < f.rows) front_load<C>(f, z, first + step);
-        front_rows<C>(f, space, tile, first, masks);
+        if (at + step < f.rows) front_load<CZ>(f, z, first + step);
+        front_rows<CZ, C>(f, space, tile, first, masks);
         group_barrier();
     }
 }
@@ -201,9 +201,9 @@ struct back_args {
     bool residual;
 };
 
-template <int C> struct back_space {
-    bf16 gate[C * C], out[C * C], x[BACK_GROUPS][2][C * GROUP_ROWS];
-    float norm_in[2 * C], norm_out[2 * C], gate_bias[C], out_bias[C];
+template <int CZ, int C> struct back_space {
+    bf16 gate[CZ * CZ], out[CZ * C], x[BACK_GROUPS][2][C * GROUP_ROWS];
+    float norm_in[2 * CZ], norm_out[2 * C], gate_bias[CZ], out_bias[CZ];
     uint4 keep[KEEP_BYTES / sizeof(uint4)];
 };
 
@@ -255,18 +255,19 @@ __device__ inline void back_operand(const back_args &k, const float *norm, int64
 }
 
 /* y of the warp's 16 rows from `first`, 32 channels at a time. */
-template <int C>
-__device__ inline void back_rows(const back_args &k, const back_space<C> *space, const bf16 *tile,
-                                 int64_t first) {
+template <int CZ, int C>
+__device__ inline void back_rows(const back_args &k, const back_space<CZ, C> *space,
+                                 const bf16 *tile, int64_t first) {
     int t = threadIdx.x % 4;
     int64_t row = first + threadIdx.x % 32 / 4;
-    uint32_t x[C / 16][4], z[C / 16][4], bits[2] = {~0u, ~0u};
-    back_operand<C>(k, space->norm_in, row, z);
+    uint32_t x[C / 16][4], z[CZ / 16][4], bits[2] = {~0u, ~0u};
+    back_operand<CZ>(k, space->norm_in, row, z);
     if (k.keep) {
         const uint32_t *words =
-            (const uint32_t *)(k.n * (C / 8) <= KEEP_BYTES ? (const uint8_t *)space->keep : k.keep);
-        bits[0] = keep_bits<C>(words + (uint32_t)row % (uint32_t)k.n * (C / 32));
-        bits[1] = keep_bits<C>(words + (uint32_t)(row + 8) % (uint32_t)k.n * (C / 32));
+            (const uint32_t *)(k.n * (CZ / 8) <= KEEP_BYTES ? (const uint8_t *)space->keep
+                                                            : k.keep);
+        bits[0] = keep_bits<CZ>(words + (uint32_t)row % (uint32_t)k.n * (CZ / 32));
+        bits[1] = keep_bits<CZ>(words + (uint32_t)(row + 8) % (uint32_t)k.n * (CZ / 32));
     }
     asm volatile("" ::: "memory"); /* do not load x before z's words are free */
     x_rows<C>(x, tile);
@@ -279,9 +280,9 @@ __device__ inline void back_rows(const back_args &k, const back_space<C> *space,
         }
     }
     x_normalise<C>(x, space->norm_out, mean, rstd);
-    int64_t at = row * C + t * 8;
+    int64_t at = row * CZ + t * 8;
 #pragma unroll 1
-    for (int channel = 0; channel < C; channel += 32, at += 32) {
+    for (int channel = 0; channel < CZ; channel += 32, at += 32) {
         float u[4][4], v[4][4];
         set_to_bias(u, space->out_bias + channel);
         set_to_bias(v, space->gate_bias + channel);
@@ -289,39 +290,40 @@ __device__ inline void back_rows(const back_args &k, const back_space<C> *space,
         products_pin(v);
         products_begin();
         begin_projection<C>(u, x, space->out + tiled_at<C>(channel));
-        begin_projection<C>(v, z, space->gate + tiled_at<C>(channel));
+        begin_projection<CZ>(v, z, space->gate + tiled_at<CZ>(channel));
         products_commit();
         uint4 old[2] = {};
         if (k.residual) {
             old[0] = *(const uint4 *)(k.z + at);
-            old[1] = *(const uint4 *)(k.z + at + 8 * C);
+            old[1] = *(const uint4 *)(k.z + at + 8 * CZ);
         }
         products_wait<0>(u);
         products_pin(v);
         back_store(k, at, old[0], bits[0] >> channel / 4, u, v, 0);
-        back_store(k, at + 8 * C, old[1], bits[1] >> channel / 4, u, v, 1);
+        back_store(k, at + 8 * CZ, old[1], bits[1] >> channel / 4, u, v, 1);
     }
 }
 
-template <int C>
+template <int CZ, int C>
 __global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const back_args k) {
     extern __shared__ __align__(1024) char shared[];
-    back_space<C> *space = (back_space<C> *)shared;
+    back_space<CZ, C> *space = (back_space<CZ, C> *)shared;
     int group = threadIdx.x / GROUP_THREADS, thread = threadIdx.x % GROUP_THREADS;
     int64_t step = (int64_t)gridDim.x * BACK_GROUPS * GROUP_ROWS;
     int64_t at = ((int64_t)group * gridDim.x + blockIdx.x) * GROUP_ROWS;
-    const floats_load<2 * C, BACK_THREADS> norm_in(k.norm_in), norm_out(k.norm_out);
-    const floats_load<C, BACK_THREADS> gate_bias(k.gate_bias), out_bias(k.out_bias);
-    out_load<C>(space->out, k.out);
-    tiles_load<C, 4, 1>(space->gate, k.gate);
+    const floats_load<2 * CZ, BACK_THREADS> norm_in(k.norm_in);
+    const floats_load<2 * C, BACK_THREADS> norm_out(k.norm_out);
+    const floats_load<CZ, BACK_THREADS> gate_bias(k.gate_bias), out_bias(k.out_bias);
+    out_load<CZ, C>(space->out, k.out);
+    tiles_load<CZ, C, 4>(space->gate, k.gate);
     norm_in.store(space->norm_in), norm_out.store(space->norm_out);
     gate_bias.store(space->gate_bias), out_bias.store(space->out_bias);
     wait_for_previous();
     if (at < k.rows) {
         x_load<C>(space->x[group][0], k.x, k.rows, at);
-        rows_prefetch<C>(k.z + at * C, GROUP_ROWS, C, thread);
+        rows_prefetch<CZ>(k.z + at * CZ, GROUP_ROWS, CZ, thread);
     }
-    for (int i = threadIdx.x; k.keep && i < k.n * (C / 8) / 16; i += BACK_THREADS)
+    for (int i = threadIdx.x; k.keep && i < k.n * (CZ / 8) / 16; i += BACK_THREADS)
         if (i < KEEP_BYTES / 16) {
             copy_async((bf16 *)&space->keep[i], (const bf16 *)k.keep + i * 8, true);
         }
@@ -335,10 +337,10 @@ __global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const bac
         group_barrier();
         if (at + step < k.rows) {
             x_load<C>(space->x[group][side ^ 1], k.x, k.rows, at + step);
-            rows_prefetch<C>(k.z + (at + step) * C, GROUP_ROWS, C, thread);
+            rows_prefetch<CZ>(k.z + (at + step) * CZ, GROUP_ROWS, CZ, thread);
         }
         copies_commit();
-        back_rows<C>(k, space, space->x[group][side], at + thread / 32 * 16);
+        back_rows<CZ, C>(k, space, space->x[group][side], at + thread / 32 * 16);
     }
 }
 
@@ -347,8 +349,8 @@ __global__ void __launch_bounds__(BACK_THREADS, 1) wgmma_triangle_back(const bac
 /* Bytes of what forward keeps (block_kept). */
 static size_t kept_bytes(const fm_triangle_block *t) {
     int64_t rows = block_rows(t);
-    return (size_t)(rows * (4 * t->c + EXTRA_COLUMNS)) * sizeof(bf16) +
-           (size_t)rows * sizeof(float2) + (size_t)(t->n * t->c / 8);
+    return (size_t)(rows * (3 * t->c + t->c_z + EXTRA_COLUMNS)) * sizeof(bf16) +
+           (size_t)rows * sizeof(float2) + (size_t)(t->n * t->c_z / 8);
 }
 
 enum triangle_path { TRIANGLE_FUSED, TRIANGLE_COMPOSED };
@@ -357,20 +359,19 @@ enum triangle_path { TRIANGLE_FUSED, TRIANGLE_COMPOSED };
  *
  *     path        shapes                                        why
  *     --------    ------------------------------------------    -----------------------------------
- *     FUSED       bf16, c_z = c = 64 or 128, n a multiple of    whole rows of the weights fit in
- *                 16, dropout off or its mask shared along      shared memory; n^2 rows are whole
- *                 axis 0 (the rows i)                           tiles; one bit per column, channel
+ *     FUSED       bf16, c_z and c 64 or 128, c_z at most c,     whole rows of the weights fit in
+ *                 n a multiple of 16, dropout off or its        shared memory; n^2 rows are whole
+ *                 mask shared along axis 0 (the rows i)         tiles; one bit per column, channel
  *     COMPOSED    everything else, and f32                      other entries of the kernel table,
  *                                                               one by one (../../triangle_block.h)
  */
 template <typename T> static triangle_path path_of(const fm_triangle_block *t) {
-    bool is_fused = sizeof(T) == 2 && t->c == t->c_z && (t->c == 64 || t->c == 128) &&
-                    t->n % 16 == 0 &&
+    bool is_fused = sizeof(T) == 2 && has_widths(t) && t->n % 16 == 0 &&
                     (t->dropout.rate == 0 || t->dropout.shared == FM_SHARED_AXIS0);
     return is_fused ? TRIANGLE_FUSED : TRIANGLE_COMPOSED;
 }
 
-template <int C>
+template <int CZ, int C>
 static void block_front(fm_stream *stream, const fm_triangle_block *t, const block_kept &space) {
     front_args f = {};
     f.z = (const bf16 *)t->z, f.mask = (const bf16 *)t->mask;
@@ -382,13 +383,13 @@ static void block_front(fm_stream *stream, const fm_triangle_block *t, const blo
     f.dropout = t->dropout;
     f.rows = block_rows(t), f.eps = (float)t->eps;
     int64_t blocks = min_size(f.rows / FRONT_ROWS, n_multiprocessor());
-    allow_shared(wgmma_triangle_front<C>, sizeof(front_space<C>));
-    launch_after(stream, wgmma_triangle_front<C>, (unsigned)blocks, FRONT_THREADS,
-                 sizeof(front_space<C>), true, f);
+    allow_shared(wgmma_triangle_front<CZ, C>, sizeof(front_space<CZ, C>));
+    launch_after(stream, wgmma_triangle_front<CZ, C>, (unsigned)blocks, FRONT_THREADS,
+                 sizeof(front_space<CZ, C>), true, f);
     FM_LAUNCHED();
 }
 
-template <int C>
+template <int CZ, int C>
 static void block_back(fm_stream *stream, const fm_triangle_block *t, const block_kept &space) {
     back_args k = {};
     const bf16 *projections = (const bf16 *)t->projections,
@@ -397,27 +398,27 @@ static void block_back(fm_stream *stream, const fm_triangle_block *t, const bloc
     k.statistics = space.statistics;
     k.kept_gate = t->keeps ? space.gate : NULL;
     k.norm_in = (const bf16 *)t->norm_in, k.norm_out = (const bf16 *)t->norm_out;
-    k.gate = projections + 4 * C * C, k.gate_bias = bias + 4 * C;
+    k.gate = projections + 4 * C * CZ, k.gate_bias = bias + 4 * C;
     k.out = (const bf16 *)t->out, k.out_bias = (const bf16 *)t->out_bias;
     k.keep = t->dropout.rate != 0 ? space.keep : NULL;
     k.rows = block_rows(t), k.n = (int)t->n;
     k.eps = (float)t->eps, k.keep_scale = (float)(1 / (1 - t->dropout.rate));
     k.residual = t->residual;
     int64_t blocks = min_size(k.rows / GROUP_ROWS, n_multiprocessor());
-    allow_shared(wgmma_triangle_back<C>, sizeof(back_space<C>));
-    launch_after(stream, wgmma_triangle_back<C>, (unsigned)blocks, BACK_THREADS,
-                 sizeof(back_space<C>), true, k);
+    allow_shared(wgmma_triangle_back<CZ, C>, sizeof(back_space<CZ, C>));
+    launch_after(stream, wgmma_triangle_back<CZ, C>, (unsigned)blocks, BACK_THREADS,
+                 sizeof(back_space<CZ, C>), true, k);
     FM_LAUNCHED();
 }
 
-template <int C>
+template <int CZ, int C>
 static void block_forward(fm_stream *stream, const fm_triangle_block *t, void *workspace) {
     block_kept space = block_kept_at(t, t->keeps ? t->kept : (char *)workspace + GEMM_SPACE);
-    block_front<C>(stream, t, space);
+    block_front<CZ, C>(stream, t, space);
     int64_t n = t->n, plane = n * n * C;
     triangle_multiply<bf16>(stream, workspace, C, n, n, n, t->incoming, !t->incoming, space.packed,
                             space.packed + plane, space.x);
-    if (t->y || t->keeps) block_back<C>(stream, t, space);
+    if (t->y || t->keeps) block_back<CZ, C>(stream, t, space);
 }
 
 /* Counts a call that is composed of other entries although it is in bf16. */
@@ -453,10 +454,8 @@ void triangle_block(fm_stream *stream, const fm_triangle_block *t, void *workspa
     if (path_of<T>(t) == TRIANGLE_COMPOSED) {
         count_composed<T>(t);
         fm_triangle_block_composed(table_of<T>(), stream, t, workspace);
-    } else if (t->c == 64) {
-        block_forward<64>(stream, t, workspace);
     } else {
-        block_forward<128>(stream, t, workspace);
+        with_widths(t, [=](auto c_z, auto c) { block_forward<c_z, c>(stream, t, workspace); });
     }
 }
 
@@ -487,18 +486,18 @@ template <typename T> size_t triangle_part_workspace(const fm_triangle_block *t,
     return of_gradient ? block_grad_workspace(t) : GEMM_SPACE;
 }
 
-template <int C>
+template <int CZ, int C>
 static void part_front(fm_stream *stream, const fm_triangle_part *p, void *workspace) {
     const fm_triangle_block *t = &p->block;
     block_kept space = block_kept_at(t, t->kept);
     const bf16 *a = space.packed, *b = a + t->n * t->n_part * C;
-    block_front<C>(stream, t, space);
+    block_front<CZ, C>(stream, t, space);
     if (!t->incoming) return;
     triangle_multiply<bf16>(stream, workspace, C, t->n, t->n, t->n_part, true, false, a, b,
                             p->whole);
 }
 
-template <int C>
+template <int CZ, int C>
 static void part_back(fm_stream *stream, const fm_triangle_part *p, void *workspace) {
     const fm_triangle_block *t = &p->block;
     block_kept space = block_kept_at(t, t->kept);
@@ -506,7 +505,7 @@ static void part_back(fm_stream *stream, const fm_triangle_part *p, void *worksp
         triangle_multiply<bf16>(stream, workspace, C, t->n_part, t->n, t->n, false, true,
                                 space.packed, p->whole, space.x);
     }
-    block_back<C>(stream, t, space);
+    block_back<CZ, C>(stream, t, space);
 }
 
 template <typename T>
@@ -516,10 +515,10 @@ void triangle_part(fm_stream *stream, fm_triangle_stage stage, const fm_triangle
     assert(triangle_part_kept<T>(t) > 0);
     switch (stage) {
     case FM_TRIANGLE_FRONT:
-        t->c == 64 ? part_front<64>(stream, p, workspace) : part_front<128>(stream, p, workspace);
+        with_widths(t, [=](auto c_z, auto c) { part_front<c_z, c>(stream, p, workspace); });
         break;
     case FM_TRIANGLE_BACK:
-        t->c == 64 ? part_back<64>(stream, p, workspace) : part_back<128>(stream, p, workspace);
+        with_widths(t, [=](auto c_z, auto c) { part_back<c_z, c>(stream, p, workspace); });
         break;
     case FM_TRIANGLE_BACK_GRAD: part_back_grad(stream, p, workspace); break;
     case FM_TRIANGLE_FRONT_GRAD: part_front_grad(stream, p, workspace); break;

@@ -1,9 +1,11 @@
 /* triangle_block.cuh: the code that the kernels of the whole sublayer of triangle multiplication
  * share, forward (triangle_block.cu) and backward (triangle_block_grad.cu, triangle_weights.cu).
  *
- * They take bf16, c_z = c = 64 or 128 and n a multiple of 16, and keep a, b and x channel-major,
- * [3, c, rows]. All products are of a warp group, which multiplies 64 whole rows at a time. Its
- * rows are in registers (in the forward front: in shared memory), the weights are in shared memory.
+ * They take bf16, n a multiple of 16 and the widths of with_widths, and keep a, b and x
+ * channel-major, [3, c, rows]. In templates CZ is c_z and C is c; where a function has only one
+ * width, C is that of its rows. All products are of a warp group, which multiplies 64 whole rows at
+ * a time. Its rows are in registers (in the forward front: in shared memory), the weights are in
+ * shared memory.
  *
  * Interleaved channels. A lane reads and writes a row by chunks of 8 channels, 16 bytes: with t =
  * lane % 4 it has chunks t, t + 4, t + 8, ... of its rows. The fragments of a product would give it
@@ -23,19 +25,39 @@
 #include "trainer/backend/cuda/pair/triangle.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
 
+#include <type_traits>
+
 namespace fm_cuda {
 
 /* Columns beyond the c channels in the products for weights: ones, or statistics of x. */
 enum { EXTRA_COLUMNS = 8 };
 
 /* Forward keeps a, b (packed) and x channel-major, x with EXTRA_COLUMNS further channels of
- * statistics (store_x_statistics). It also keeps the gate's argument [rows, c], mean and 1 /
- * deviation of each row of z, and a bit of the dropout mask per column and channel, [n, c / 8]. */
+ * statistics (store_x_statistics). It also keeps the gate's argument [rows, c_z], mean and 1 /
+ * deviation of each row of z, and a bit of the dropout mask per column and channel,
+ * [n, c_z / 8]. */
 struct block_kept {
     bf16 *packed, *x, *gate;
     float2 *statistics;
     uint8_t *keep;
 };
+
+inline bool has_widths(const fm_triangle_block *t) {
+    return t->c_z == 128 ? t->c == 128 : t->c_z == 64 && (t->c == 64 || t->c == 128);
+}
+
+/* Calls f with c_z and c as constants; has_widths must hold. */
+template <typename F> inline void with_widths(const fm_triangle_block *t, const F &f) {
+    const std::integral_constant<int, 64> narrow;
+    const std::integral_constant<int, 128> wide;
+    if (t->c_z == 128) {
+        f(wide, wide);
+    } else if (t->c == 128) {
+        f(narrow, wide);
+    } else {
+        f(narrow, narrow);
+    }
+}
 
 /* Pairs that a call has: all, or those of a part. */
 inline int64_t block_rows(const fm_triangle_block *t) {
@@ -46,7 +68,7 @@ inline block_kept block_kept_at(const fm_triangle_block *t, void *base) {
     int64_t rows = block_rows(t), plane = rows * t->c;
     bf16 *at = (bf16 *)base;
     bf16 *gate = at + 3 * plane + EXTRA_COLUMNS * rows;
-    float2 *statistics = (float2 *)(gate + plane);
+    float2 *statistics = (float2 *)(gate + rows * t->c_z);
     return {at, at + 2 * plane, gate, statistics, (uint8_t *)(statistics + rows)};
 }
 
@@ -60,7 +82,7 @@ void part_back_grad(fm_stream *stream, const fm_triangle_part *p, void *workspac
 void part_front_grad(fm_stream *stream, const fm_triangle_part *p, void *workspace);
 
 /* triangle_weights.cu: the gradients of all parameters, from the gradient of the five projections
- * [rows, 5 c], u = z normalised without gamma and beta [rows, c], dp' [rows, c]
+ * [rows, 4 c + c_z], u = z normalised without gamma and beta [rows, c_z], dp' [rows, c_z]
  * (triangle_block_grad.cu), and the x that is kept. `sums` has block_weights_sums(c) floats. */
 struct weights_inputs {
     const bf16 *dprojected, *u, *dp;
@@ -224,17 +246,18 @@ template <int C> __device__ inline int tiled_at(int row) {
     return row / 64 * 64 * C + row % 64 * 64;
 }
 
-/* Loads KINDS of the five projections from number FIRST on; w is their first row. Columns are in
- * the order of a lane's chunks: column 16 (2 i + h) + 8 w + 2 t + e is number 4 h + 2 w + e of
+/* Loads the five projections from number FIRST on; w is their first row. Columns are in the order
+ * of a lane's chunks: column 16 (2 i + h) + 8 w + 2 t + e is number 4 h + 2 w + e of
  * chunk t + 4 i. The block's first THREADS threads load, each one chunk of every 16th (C = 64:
  * 32nd) row. 16 rows further on is four lines further on in the tile, where the swizzle exchanges
  * chunks by four. */
-template <int C, int FIRST, int KINDS> __device__ inline void tiles_load(bf16 *to, const bf16 *w) {
-    constexpr int CHUNKS = C / 8, THREADS = 256, STEP = THREADS / CHUNKS;
+template <int CZ, int C, int FIRST> __device__ inline void tiles_load(bf16 *to, const bf16 *w) {
+    constexpr int CHUNKS = CZ / 8, THREADS = 256, STEP = THREADS / CHUNKS;
+    constexpr int ROWS = (4 - FIRST) * C + CZ;
     if (threadIdx.x >= THREADS) return;
     int chunk = threadIdx.x % CHUNKS, row = threadIdx.x / CHUNKS;
     int line = tiled_row<C>(row), at[2][4];
-    const uint4 *from = (const uint4 *)(w + row * C + chunk * 8);
+    const uint4 *from = (const uint4 *)(w + row * CZ + chunk * 8);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         int column = (chunk / 4 * 2 + i / 2) * 16 + i % 2 * 8 + chunk % 4 * 2;
@@ -242,11 +265,11 @@ template <int C, int FIRST, int KINDS> __device__ inline void tiles_load(bf16 *t
         at[1][i] = (at[0][i] ^ 4 * 8) + 4 * 64;
     }
 #pragma unroll
-    for (int k = 0; k < KINDS * C / STEP; k++) {
+    for (int k = 0; k < ROWS / STEP; k++) {
         const bool is_odd = k * STEP % 32 != 0;
-        const int first = tiled_at<C>(tiled_row<C>(FIRST * C + k * STEP) - (is_odd ? 4 : 0));
+        const int first = tiled_at<CZ>(tiled_row<C>(FIRST * C + k * STEP) - (is_odd ? 4 : 0));
         uint4 words = from[k * STEP * CHUNKS];
-        bf16 *tile = to + first - FIRST * C * C;
+        bf16 *tile = to + first - FIRST * C * CZ;
         *(uint32_t *)(tile + at[is_odd][0]) = words.x;
         *(uint32_t *)(tile + at[is_odd][1]) = words.y;
         *(uint32_t *)(tile + at[is_odd][2]) = words.z;
@@ -254,10 +277,10 @@ template <int C, int FIRST, int KINDS> __device__ inline void tiles_load(bf16 *t
     }
 }
 
-/* Starts loading the output projection, columns in their natural order. Called by the whole block,
- * which must wait for the copies. */
-template <int C> __device__ inline void out_load(bf16 *to, const bf16 *w) {
-    for (int i = threadIdx.x; i < C * (C / 8); i += blockDim.x) {
+/* Starts loading the output projection [CZ, C], columns in their natural order. Called by the whole
+ * block, which must wait for the copies. */
+template <int CZ, int C> __device__ inline void out_load(bf16 *to, const bf16 *w) {
+    for (int i = threadIdx.x; i < CZ * (C / 8); i += blockDim.x) {
         int row = tiled_row<C>(4 * C + i / (C / 8)) - 4 * C, chunk = i % (C / 8);
         copy_async(to + row / 64 * 64 * C + chunk / 8 * 64 * 64 + tile_at<64>(row % 64, chunk % 8),
                    w + i * 8, true);

@@ -6,7 +6,7 @@
  *               result times 1 / deviation of x.
  *     product   over i and j: dx, a and b to da and db (cuBLASLt)
  *     front     da, db and z to dz: gates and masks of a and b (projections recomputed), the fused
- *               projection, LayerNorm. Also dprojected [rows, 5 c], the gradient of the five
+ *               projection, LayerNorm. Also dprojected [rows, 4 c + c_z], the gradient of the five
  *               projections of z, and u, z normalised without gamma and beta.
  *     weights   dprojected^T u and dp'^T x, and from them the gradients of all parameters
  *               (triangle_weights.cu)
@@ -46,33 +46,33 @@ __device__ inline void load_chunk(uint32_t (&word)[4], const bf16 *from) {
 /* -- back */
 
 struct back_grad_args {
-    const bf16 *dy, *x, *gate; /* [rows, C], [C, rows], [rows, C] */
+    const bf16 *dy, *x, *gate; /* [rows, CZ], [C, rows], [rows, CZ] */
     const bf16 *norm, *out, *out_bias;
     const uint8_t *keep;
-    bf16 *dx, *dp; /* [C, rows], [rows, C] */
-    bf16 *dgate;   /* [rows, C], rows 5 C apart */
+    bf16 *dx, *dp; /* [C, rows], [rows, CZ] */
+    bf16 *dgate;   /* [rows, CZ], rows 4 C + CZ apart */
     int64_t rows;
     int n;
     float eps, keep_scale;
 };
 
-template <int C> struct back_grad_space {
-    bf16 out[C * C], x[GRAD_GROUPS][2][C * GROUP_ROWS], normalised[GRAD_GROUPS][C * GROUP_ROWS];
+template <int CZ, int C> struct back_grad_space {
+    bf16 out[CZ * C], x[GRAD_GROUPS][2][C * GROUP_ROWS], normalised[GRAD_GROUPS][C * GROUP_ROWS];
     uint4 gates[2][4][GRAD_THREADS]; /* dy and gate of two groups of channels, by thread */
-    float norm[2 * C], out_bias[C];
+    float norm[2 * C], out_bias[CZ];
 };
 
 /* Starts loading a lane's chunks (8 of 32 channels) of dy and the gate, rows g and g + 8. Callers
  * do so two groups of channels ahead. */
-template <int C>
-__device__ inline void gate_load(const back_grad_args &k, back_grad_space<C> *space, int64_t row,
-                                 int channel) {
+template <int CZ, int C>
+__device__ inline void gate_load(const back_grad_args &k, back_grad_space<CZ, C> *space,
+                                 int64_t row, int channel) {
     uint4(*to)[GRAD_THREADS] = space->gates[channel / 32 % 2];
-    int64_t at = row * C + channel + threadIdx.x % 4 * 8;
+    int64_t at = row * CZ + channel + threadIdx.x % 4 * 8;
     copy_async((bf16 *)&to[0][threadIdx.x], k.dy + at, true);
-    copy_async((bf16 *)&to[1][threadIdx.x], k.dy + at + 8 * C, true);
+    copy_async((bf16 *)&to[1][threadIdx.x], k.dy + at + 8 * CZ, true);
     copy_async((bf16 *)&to[2][threadIdx.x], k.gate + at, true);
-    copy_async((bf16 *)&to[3][threadIdx.x], k.gate + at + 8 * C, true);
+    copy_async((bf16 *)&to[3][threadIdx.x], k.gate + at + 8 * CZ, true);
 }
 
 /* The gate's backward for 32 channels: from dy, the gate's argument and u, the output projection,
@@ -184,8 +184,8 @@ __device__ inline void back_operand(const back_grad_args &k, const float *norm, 
 }
 
 /* A group's 64 rows; the warp's 16 begin at `first`, its next ones at `next`. */
-template <int C>
-__device__ inline void back_grad_rows(const back_grad_args &k, back_grad_space<C> *space,
+template <int CZ, int C>
+__device__ inline void back_grad_rows(const back_grad_args &k, back_grad_space<CZ, C> *space,
                                       bf16 *tile, const uint32_t (&bits)[2], int64_t first,
                                       int64_t next) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -195,7 +195,7 @@ __device__ inline void back_grad_rows(const back_grad_args &k, back_grad_space<C
     back_operand<C>(k, space->norm, tile, normalised, mean, rstd);
     uint64_t operand = tile_operand<64, MN_MAJOR>(normalised);
 #pragma unroll 1
-    for (int channel = 0; channel < C; channel += 32) {
+    for (int channel = 0; channel < CZ; channel += 32) {
         float u[4][4];
         uint32_t dp[2][4], dgate[2][4];
         set_to_bias(u, space->out_bias + channel);
@@ -214,14 +214,14 @@ __device__ inline void back_grad_rows(const back_grad_args &k, back_grad_space<C
         products_begin();
         begin_back<C>(acc, dp, space->out + tiled_at<C>(channel));
         products_commit();
-        int64_t rows = channel + 64 < C ? first : next;
-        if (rows < k.rows) gate_load<C>(k, space, rows + g, (channel + 64) % C);
+        int64_t rows = channel + 64 < CZ ? first : next;
+        if (rows < k.rows) gate_load<CZ, C>(k, space, rows + g, (channel + 64) % CZ);
         copies_commit();
         int at = channel + 8 * t;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            store_chunk(k.dp + (row + 8 * half) * C + at, dp[half]);
-            store_chunk(k.dgate + (row + 8 * half) * 5 * C + at, dgate[half]);
+            store_chunk(k.dp + (row + 8 * half) * CZ + at, dp[half]);
+            store_chunk(k.dgate + (row + 8 * half) * (4 * C + CZ) + at, dgate[half]);
         }
         products_wait<0>(acc);
     }
@@ -238,40 +238,40 @@ template <int C> __device__ inline void dx_store(bf16 *dx, int64_t rows, const b
         *(uint4 *)(dx + i * 16 * rows) = *(const uint4 *)(tile + i * 16 * 64);
 }
 
-template <int C>
+template <int CZ, int C>
 __global__ void __launch_bounds__(GRAD_THREADS, 1)
     wgmma_triangle_back_grad(const back_grad_args k) {
     extern __shared__ __align__(1024) char shared[];
-    back_grad_space<C> *space = (back_grad_space<C> *)shared;
+    back_grad_space<CZ, C> *space = (back_grad_space<CZ, C> *)shared;
     int group = threadIdx.x / GROUP_THREADS, lane = threadIdx.x % 32;
     int row_in_group = threadIdx.x % GROUP_THREADS / 32 * 16 + lane / 4;
     int64_t step = (int64_t)gridDim.x * GRAD_GROUPS * GROUP_ROWS;
     int64_t at = ((int64_t)group * gridDim.x + blockIdx.x) * GROUP_ROWS;
     wait_for_previous();
     const floats_load<2 * C, GRAD_THREADS> norm(k.norm);
-    const floats_load<C, GRAD_THREADS> bias(k.out_bias);
-    out_load<C>(space->out, k.out);
+    const floats_load<CZ, GRAD_THREADS> bias(k.out_bias);
+    out_load<CZ, C>(space->out, k.out);
     if (at < k.rows) {
         x_load<C>(space->x[group][0], k.x, k.rows, at);
-        gate_load<C>(k, space, at + row_in_group, 0);
-        gate_load<C>(k, space, at + row_in_group, 32);
+        gate_load<CZ, C>(k, space, at + row_in_group, 0);
+        gate_load<CZ, C>(k, space, at + row_in_group, 32);
     }
     copies_commit();
-    keep_words<C> keep = keep_load<C>(k, at + row_in_group);
+    keep_words<CZ> keep = keep_load<CZ>(k, at + row_in_group);
     norm.store(space->norm), bias.store(space->out_bias);
     copies_wait<0>();
     tiles_publish();
     __syncthreads();
     for (int side = 0; at < k.rows; at += step, side ^= 1) {
         bf16 *tile = space->x[group][side];
-        const uint32_t bits[2] = {keep_bits<C>(keep.word[0]), keep_bits<C>(keep.word[1])};
+        const uint32_t bits[2] = {keep_bits<CZ>(keep.word[0]), keep_bits<CZ>(keep.word[1])};
         copies_wait<1>();
         group_barrier();
-        keep = keep_load<C>(k, at + step + row_in_group);
+        keep = keep_load<CZ>(k, at + step + row_in_group);
         if (at + step < k.rows) x_load<C>(space->x[group][side ^ 1], k.x, k.rows, at + step);
         copies_commit();
         int64_t first = row_in_group - lane / 4;
-        back_grad_rows<C>(k, space, tile, bits, at + first, at + step + first);
+        back_grad_rows<CZ, C>(k, space, tile, bits, at + first, at + step + first);
         group_barrier();
         dx_store<C>(k.dx + at, k.rows, tile);
     }
@@ -285,15 +285,15 @@ struct front_grad_args {
     const bf16 *z, *mask, *norm, *projections, *bias;
     const float2 *statistics;
     const bf16 *dpacked;  /* [2, C, rows]: da, db */
-    bf16 *dprojected, *u; /* [rows, 5 C]; [rows, C] z normalised without gamma and beta */
+    bf16 *dprojected, *u; /* [rows, 4 C + CZ]; [rows, CZ] z normalised without gamma and beta */
     fm_out dz;
     int64_t rows;
 };
 
-template <int C> struct front_grad_space {
-    bf16 projections[5 * C * C], units[GRAD_THREADS / 32][2][UNIT * 16];
+template <int CZ, int C> struct front_grad_space {
+    bf16 projections[(4 * C + CZ) * CZ], units[GRAD_THREADS / 32][2][UNIT * 16];
     uint2 dout_gate[2][2][GRAD_THREADS]; /* of two groups of channels, by thread */
-    float norm[2 * C], bias[4 * C];
+    float norm[2 * CZ], bias[4 * C];
 };
 
 /* The offset of chunk 0 or 1 (of 16 rows) of a unit's line. The eight channels of an interleaved
@@ -420,40 +420,48 @@ __device__ inline void front_operand(const front_grad_args &f, uint32_t (&z)[C /
 }
 
 /* Starts the projections of 32 channels of an operand: p and gate. */
-template <int C>
-__device__ inline void front_begin(const front_grad_space<C> *space, int group,
-                                   const uint32_t (&z)[C / 16][4], float (&d)[8][4]) {
+template <int CZ, int C>
+__device__ inline void front_begin(const front_grad_space<CZ, C> *space, int group,
+                                   const uint32_t (&z)[CZ / 16][4], float (&d)[8][4]) {
     int channel = group * 32 + (group * 32 < C ? 0 : C);
     set_to_bias(*(float(*)[4][4]) & d[0], space->bias + channel);
     set_to_bias(*(float(*)[4][4]) & d[4], space->bias + channel + C);
     products_begin();
-    begin_projection<C>(d, z, space->projections + tiled_at<C>(group * 64));
+    begin_projection<CZ>(d, z, space->projections + tiled_at<CZ>(group * 64));
     products_commit();
 }
 
-/* Starts loading 16 channels of the output gate's part of dprojected, the lane's words of rows g
- * and g + 8. Each group of 32 channels also adds these to the gradient of z. */
-template <int C>
-__device__ inline void dout_gate_load(const front_grad_args &f, front_grad_space<C> *space,
+/* Whether a group of 32 channels also adds 16 channels of the output gate to the gradient of z.
+ * With CZ = C all groups do. */
+template <int CZ, int C> __device__ inline bool has_dout(int group) {
+    return CZ == C || group < CZ / 16;
+}
+
+/* Starts loading those 16 channels, of the output gate's part of dprojected: the lane's words of
+ * rows g and g + 8. */
+template <int CZ, int C>
+__device__ inline void dout_gate_load(const front_grad_args &f, front_grad_space<CZ, C> *space,
                                       int64_t first, int group) {
-    const bf16 *at = f.dprojected + (first + threadIdx.x % 32 / 4) * 5 * C + 4 * C + group / 2 * 32;
+    const bf16 *at =
+        f.dprojected + (first + threadIdx.x % 32 / 4) * (4 * C + CZ) + 4 * C + group / 2 * 32;
     at += threadIdx.x % 4 * 8 + group % 2 * 4;
 #pragma unroll
     for (int half = 0; half < 2; half++)
         asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(
                          shared_address(&space->dout_gate[group % 2][half][threadIdx.x])),
-                     "l"(at + half * 8 * 5 * C)
+                     "l"(at + half * 8 * (4 * C + CZ))
                      : "memory");
 }
 
 /* After a group of channels, starts the loads of the group after the next, and after an odd group
  * those of the unit after the next. The groups after the last one are those of rows `next`. */
-template <int C>
-__device__ inline void front_prefetch(const front_grad_args &f, front_grad_space<C> *space,
+template <int CZ, int C>
+__device__ inline void front_prefetch(const front_grad_args &f, front_grad_space<CZ, C> *space,
                                       int group, int64_t first, int64_t next) {
     constexpr int GROUPS = 2 * C / 32;
     int64_t rows = group + 2 < GROUPS ? first : next;
-    if (rows < f.rows) dout_gate_load<C>(f, space, rows, (group + 2) % GROUPS);
+    int ahead = (group + 2) % GROUPS;
+    if (rows < f.rows && has_dout<CZ, C>(ahead)) dout_gate_load<CZ, C>(f, space, rows, ahead);
     if (group % 2 == 1) {
         __syncwarp();
         rows = group + 3 < GROUPS ? first : next;
@@ -466,10 +474,10 @@ __device__ inline void front_prefetch(const front_grad_args &f, front_grad_space
 /* Handles a group of channels, given its projections in d. It writes the gradients of p and gate to
  * dprojected, and starts the products that add them, and 16 channels of the output's gate, to
  * acc. */
-template <int C>
-__device__ inline void front_group(const front_grad_args &f, const front_grad_space<C> *space,
+template <int CZ, int C>
+__device__ inline void front_group(const front_grad_args &f, const front_grad_space<CZ, C> *space,
                                    int group, const float (&mask)[2], bf16 *to, float (&d)[8][4],
-                                   float (&acc)[C / 8][4]) {
+                                   float (&acc)[CZ / 8][4]) {
     float(&p)[4][4] = *(float(*)[4][4]) & d[0], (&gate)[4][4] = *(float(*)[4][4]) & d[4];
     uint32_t dp[2][4], dgate[2][4];
     const bf16 *lines = space->units[threadIdx.x / 32][group / 2 & 1];
@@ -478,69 +486,71 @@ __device__ inline void front_group(const front_grad_args &f, const front_grad_sp
     front_gate(lines + group % 2 * 32 * 16, mask, p, gate);
     pack_tiles(dp, p);
     pack_tiles(dgate, gate);
+    if (!has_dout<CZ, C>(group)) low = high = make_uint2(0, 0);
     const uint32_t dout_words[4] = {low.x, high.x, low.y, high.y};
-    const bf16 *rows = space->projections + tiled_at<C>(4 * C + 16 * group);
+    const int dout = CZ < C ? group % (CZ / 16) : group; /* zeros above add nothing */
+    const bf16 *rows = space->projections + tiled_at<CZ>(4 * C + 16 * dout);
     products_begin();
     wgmma<MN_MAJOR>(acc, dout_words, tile_operand<64, MN_MAJOR>(rows, 64 * 64), true);
-    begin_back<C>(acc, dp, space->projections + tiled_at<C>(group * 64));
-    begin_back<C>(acc, dgate, space->projections + tiled_at<C>(group * 64 + 32));
+    begin_back<CZ>(acc, dp, space->projections + tiled_at<CZ>(group * 64));
+    begin_back<CZ>(acc, dgate, space->projections + tiled_at<CZ>(group * 64 + 32));
     products_commit();
     bf16 *at = to + group * 32 + (group * 32 < C ? 0 : C);
     store_tiles(at, p, 0);
-    store_tiles(at + 8 * 5 * C, p, 1);
+    store_tiles(at + 8 * (4 * C + CZ), p, 1);
     store_tiles(at + C, gate, 0);
-    store_tiles(at + 8 * 5 * C + C, gate, 1);
+    store_tiles(at + 8 * (4 * C + CZ) + C, gate, 1);
 }
 
 /* A group's 64 rows; the warp's 16 begin at `first`, its next ones at `next`. */
-template <int C>
-__device__ inline void front_grad_rows(const front_grad_args &f, front_grad_space<C> *space,
+template <int CZ, int C>
+__device__ inline void front_grad_rows(const front_grad_args &f, front_grad_space<CZ, C> *space,
                                        int64_t first, int64_t next) {
     constexpr int GROUPS = 2 * C / 32;
     int64_t row = first + threadIdx.x % 32 / 4;
     const float2 statistics[2] = {f.statistics[row], f.statistics[row + 8]};
     const float mask[2] = {get(f.mask[row]), get(f.mask[row + 8])};
-    uint32_t word[2][C / 8], z[C / 16][4];
-    float acc[C / 8][4] = {}, d[8][4];
-    bf16 *to = f.dprojected + row * 5 * C + threadIdx.x % 4 * 8;
-    row_load<C>(word[0], f.z + row * C);
-    row_load<C>(word[1], f.z + (row + 8) * C);
-    front_operand<C>(f, z, word, space->norm, row, statistics);
+    uint32_t word[2][CZ / 8], z[CZ / 16][4];
+    float acc[CZ / 8][4] = {}, d[8][4];
+    bf16 *to = f.dprojected + row * (4 * C + CZ) + threadIdx.x % 4 * 8;
+    row_load<CZ>(word[0], f.z + row * CZ);
+    row_load<CZ>(word[1], f.z + (row + 8) * CZ);
+    front_operand<CZ>(f, z, word, space->norm, row, statistics);
 #pragma unroll 1
     for (int group = 0; group < GROUPS - 1; group++) {
-        front_begin<C>(space, group, z, d);
+        front_begin<CZ, C>(space, group, z, d);
         copies_wait<1>();
         __syncwarp();
         products_wait<0>(d);
         products_pin(acc);
-        front_group<C>(f, space, group, mask, to, d, acc);
-        front_prefetch<C>(f, space, group, first, next);
+        front_group<CZ, C>(f, space, group, mask, to, d, acc);
+        front_prefetch<CZ, C>(f, space, group, first, next);
         products_wait<0>(acc);
     }
-    front_begin<C>(space, GROUPS - 1, z, d);
+    front_begin<CZ, C>(space, GROUPS - 1, z, d);
     copies_wait<1>();
     __syncwarp();
     products_wait<0>(d);
     products_pin(acc);
-    row_load<C>(word[0], f.z + row * C); /* again, for the LayerNorm: z's registers are free */
-    row_load<C>(word[1], f.z + (row + 8) * C);
-    front_group<C>(f, space, GROUPS - 1, mask, to, d, acc);
-    front_prefetch<C>(f, space, GROUPS - 1, first, next);
+    row_load<CZ>(word[0], f.z + row * CZ); /* again, for the LayerNorm: z's registers are free */
+    row_load<CZ>(word[1], f.z + (row + 8) * CZ);
+    front_group<CZ, C>(f, space, GROUPS - 1, mask, to, d, acc);
+    front_prefetch<CZ, C>(f, space, GROUPS - 1, first, next);
     products_wait<0>(acc);
-    if (f.dz.data) front_norm<C>(f, acc, word, space->norm, row, statistics);
+    if (f.dz.data) front_norm<CZ>(f, acc, word, space->norm, row, statistics);
 }
 
-template <int C>
+template <int CZ, int C>
 __global__ void __launch_bounds__(GRAD_THREADS, 1)
     wgmma_triangle_front_grad(const front_grad_args f) {
     extern __shared__ __align__(1024) char shared[];
-    front_grad_space<C> *space = (front_grad_space<C> *)shared;
+    front_grad_space<CZ, C> *space = (front_grad_space<CZ, C> *)shared;
     int warp = threadIdx.x / 32;
     int64_t step = (int64_t)gridDim.x * GRAD_GROUPS * GROUP_ROWS;
     int64_t at = ((int64_t)warp / 4 * gridDim.x + blockIdx.x) * GROUP_ROWS + warp % 4 * 16;
-    const floats_load<2 * C, GRAD_THREADS> norm(f.norm);
+    const floats_load<2 * CZ, GRAD_THREADS> norm(f.norm);
     const floats_load<4 * C, GRAD_THREADS> bias(f.bias);
-    tiles_load<C, 0, 5>(space->projections, f.projections);
+    tiles_load<CZ, C, 0>(space->projections, f.projections);
     tiles_publish();
     norm.store(space->norm), bias.store(space->bias);
     wait_for_previous();
@@ -548,13 +558,13 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
     for (int unit = 0; unit < 2; unit++) {
         if (at < f.rows) {
             unit_load(f, space->units[warp][unit], unit, at);
-            dout_gate_load<C>(f, space, at, unit);
+            dout_gate_load<CZ, C>(f, space, at, unit);
         }
         copies_commit();
     }
     __syncthreads();
     for (; at < f.rows; at += step)
-        front_grad_rows<C>(f, space, at, at + step);
+        front_grad_rows<CZ, C>(f, space, at, at + step);
 }
 
 /* -- the whole sublayer */
@@ -566,13 +576,14 @@ struct grad_space {
 };
 
 static size_t grad_layout(const fm_triangle_block *t, void *base, grad_space *ret) {
-    size_t c = (size_t)t->c, plane = (size_t)block_rows(t) * c * sizeof(bf16);
+    size_t line = (size_t)block_rows(t) * sizeof(bf16), c = (size_t)t->c, c_z = (size_t)t->c_z;
     carver carve = {(char *)base, 0};
-    ret->dpacked = (bf16 *)carve.take(3 * plane); /* first: a part's caller reads and writes it */
+    /* dpacked comes first: a part's caller reads and writes it. */
+    ret->dpacked = (bf16 *)carve.take(3 * c * line);
     ret->dx = ret->dpacked + block_rows(t) * t->c * 2;
-    ret->dprojected = (bf16 *)carve.take(5 * plane);
-    ret->u = (bf16 *)carve.take(plane);
-    ret->dp = (bf16 *)carve.take(plane);
+    ret->dprojected = (bf16 *)carve.take((4 * c + c_z) * line);
+    ret->u = (bf16 *)carve.take(c_z * line);
+    ret->dp = (bf16 *)carve.take(c_z * line);
     ret->sums = (float *)carve.take(block_weights_sums(t->c) * sizeof(float));
     ret->gemm = carve.take((size_t)32 << 20);
     return carve.used;
@@ -587,7 +598,7 @@ static int grad_blocks(const fm_triangle_block *t) {
     return (int)min_size(block_rows(t) / GROUP_ROWS, n_multiprocessor());
 }
 
-template <int C>
+template <int CZ, int C>
 static void grad_back(fm_stream *stream, const fm_triangle_block *t, const void *dy,
                       const grad_space &space) {
     block_kept kept = block_kept_at(t, t->kept);
@@ -599,13 +610,13 @@ static void grad_back(fm_stream *stream, const fm_triangle_block *t, const void 
     k.dx = space.dx, k.dp = space.dp, k.dgate = space.dprojected + 4 * C;
     k.rows = block_rows(t), k.n = (int)t->n;
     k.eps = (float)t->eps, k.keep_scale = (float)(1 / (1 - t->dropout.rate));
-    allow_shared(wgmma_triangle_back_grad<C>, sizeof(back_grad_space<C>));
-    launch_after(stream, wgmma_triangle_back_grad<C>, (unsigned)grad_blocks(t), GRAD_THREADS,
-                 sizeof(back_grad_space<C>), true, k);
+    allow_shared(wgmma_triangle_back_grad<CZ, C>, sizeof(back_grad_space<CZ, C>));
+    launch_after(stream, wgmma_triangle_back_grad<CZ, C>, (unsigned)grad_blocks(t), GRAD_THREADS,
+                 sizeof(back_grad_space<CZ, C>), true, k);
     FM_LAUNCHED();
 }
 
-template <int C>
+template <int CZ, int C>
 static void grad_front(fm_stream *stream, const fm_triangle_block *t, fm_out dz,
                        const grad_space &space) {
     front_grad_args f = {};
@@ -614,9 +625,9 @@ static void grad_front(fm_stream *stream, const fm_triangle_block *t, fm_out dz,
     f.statistics = block_kept_at(t, t->kept).statistics;
     f.dpacked = space.dpacked, f.dprojected = space.dprojected, f.u = space.u;
     f.dz = dz, f.rows = block_rows(t);
-    allow_shared(wgmma_triangle_front_grad<C>, sizeof(front_grad_space<C>));
-    launch_after(stream, wgmma_triangle_front_grad<C>, (unsigned)grad_blocks(t), GRAD_THREADS,
-                 sizeof(front_grad_space<C>), true, f);
+    allow_shared(wgmma_triangle_front_grad<CZ, C>, sizeof(front_grad_space<CZ, C>));
+    launch_after(stream, wgmma_triangle_front_grad<CZ, C>, (unsigned)grad_blocks(t), GRAD_THREADS,
+                 sizeof(front_grad_space<CZ, C>), true, f);
     FM_LAUNCHED();
 }
 
@@ -634,14 +645,14 @@ static void grad_products(fm_stream *stream, const fm_triangle_block *t, const g
     }
 }
 
-template <int C>
+template <int CZ, int C>
 static void grad_all(fm_stream *stream, const fm_triangle_block *t,
                      const fm_triangle_block_grad *grad, void *workspace) {
     grad_space space;
     grad_layout(t, workspace, &space);
-    grad_back<C>(stream, t, grad->dy, space);
+    grad_back<CZ, C>(stream, t, grad->dy, space);
     grad_products(stream, t, space);
-    grad_front<C>(stream, t, grad->dz, space);
+    grad_front<CZ, C>(stream, t, grad->dz, space);
     block_weights(stream, t, grad, {space.dprojected, space.u, space.dp}, space.sums);
 }
 
@@ -667,11 +678,7 @@ void part_back_grad(fm_stream *stream, const fm_triangle_part *p, void *workspac
     const fm_triangle_block *t = &p->block;
     grad_space space;
     grad_layout(t, workspace, &space);
-    if (t->c == 64) {
-        grad_back<64>(stream, t, p->grad->dy, space);
-    } else {
-        grad_back<128>(stream, t, p->grad->dy, space);
-    }
+    with_widths(t, [=](auto c_z, auto c) { grad_back<c_z, c>(stream, t, p->grad->dy, space); });
     if (!t->incoming) part_products(stream, p, space);
 }
 
@@ -680,21 +687,13 @@ void part_front_grad(fm_stream *stream, const fm_triangle_part *p, void *workspa
     grad_space space;
     grad_layout(t, workspace, &space);
     if (t->incoming) part_products(stream, p, space);
-    if (t->c == 64) {
-        grad_front<64>(stream, t, p->grad->dz, space);
-    } else {
-        grad_front<128>(stream, t, p->grad->dz, space);
-    }
+    with_widths(t, [=](auto c_z, auto c) { grad_front<c_z, c>(stream, t, p->grad->dz, space); });
     block_weights(stream, t, p->grad, {space.dprojected, space.u, space.dp}, space.sums);
 }
 
 void block_grad(fm_stream *stream, const fm_triangle_block *t, const fm_triangle_block_grad *grad,
                 void *workspace) {
-    if (t->c == 64) {
-        grad_all<64>(stream, t, grad, workspace);
-    } else {
-        grad_all<128>(stream, t, grad, workspace);
-    }
+    with_widths(t, [=](auto c_z, auto c) { grad_all<c_z, c>(stream, t, grad, workspace); });
 }
 
 } // namespace fm_cuda

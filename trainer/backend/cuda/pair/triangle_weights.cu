@@ -3,7 +3,9 @@
  * triangle_block_grad.cu.
  *
  *     product     G = dprojected^T u (five jobs of c rows) and G = dp'^T x (the sixth). A block
- *                 sums one job over a share of the rows, fed by the copy engine, in registers.
+ *                 sums one job over a share of the rows, fed by the copy engine, in registers. With
+ *                 c_z < c, the rows and columns from c_z on are zeros, which the copy engine makes
+ *                 outside an array.
  *     parameters  adds up the shares in a fixed order, and computes the gradients of weights and
  *                 biases and each row's part of those of the LayerNorms
  *     norms       adds up those parts
@@ -160,7 +162,7 @@ __global__ void __launch_bounds__(2 * C + 32, 1)
 struct weights_args {
     const float *sums; /* [shares, 6 C, C + EXTRA_COLUMNS] */
     float *norms;      /* [6 C / LINES, 2 C]: parts of the LayerNorms' gradients */
-    int shares;
+    int shares, c_z;
     const bf16 *projections, *w_out; /* the weights */
     const bf16 *norm_in, *norm_out;
     fm_triangle_block_grad grad;
@@ -200,19 +202,22 @@ __global__ void __launch_bounds__(PARTS *PACKS<C>) triangle_parameters(const wei
     for (int i = threadIdx.x; i < LINES * LD; i += PARTS * PACKS<C>)
         sum[i] += sum[LINES * LD + i];
     __syncthreads();
+    const int width = is_out ? C : w.c_z; /* of the weight's rows */
+    const bool is_padding = row >= 4 * C && row % C >= w.c_z;
     if (is_out) row -= 5 * C;
     const bf16 *weight = is_out ? w.w_out : w.projections, *norm = is_out ? w.norm_out : w.norm_in;
     fm_out dweight = is_out ? w.grad.dout : w.grad.dprojections;
     fm_out dbias = is_out ? w.grad.dout_bias : w.grad.dprojections_bias;
-    for (int c = threadIdx.x; c < C; c += PARTS * PACKS<C>) {
-        float gamma = get(norm[c]), beta = get(norm[C + c]), dgamma = 0, dbeta = 0;
+    for (int c = threadIdx.x; c < width; c += PARTS * PACKS<C>) {
+        float gamma = get(norm[c]), beta = get(norm[width + c]), dgamma = 0, dbeta = 0;
 #pragma unroll
         for (int i = 0; i < LINES; i++) {
+            if (is_padding) break;
             const float *line = sum + i * LD, *extra = line + C;
             float mean = is_out ? extra[0] + extra[1] + extra[2] : 0;
             float bias = is_out ? extra[3] + extra[4] + extra[5] : extra[0];
-            float product = line[c] - mean, w_rc = get(weight[(row + i) * C + c]);
-            put_float(dweight, (row + i) * C + c, gamma * product + bias * beta);
+            float product = line[c] - mean, w_rc = get(weight[(row + i) * width + c]);
+            put_float(dweight, (row + i) * width + c, gamma * product + bias * beta);
             if (c == 0) put_float(dbias, row + i, bias);
             dgamma += w_rc * product;
             dbeta += w_rc * bias;
@@ -243,7 +248,10 @@ __global__ void __launch_bounds__(NORM_COLUMNS *NORM_SLICES) triangle_norms(cons
     if (slice > 0) return;
     for (int i = 1; i < NORM_SLICES; i++)
         total += slices[i][threadIdx.x];
-    put_float(is_out ? w.grad.dnorm_out : w.grad.dnorm_in, column, total);
+    const int width = is_out ? C : w.c_z, c = column % C;
+    if (c < width) {
+        put_float(is_out ? w.grad.dnorm_out : w.grad.dnorm_in, column / C * width + c, total);
+    }
 }
 
 /* -- launches */
@@ -261,10 +269,10 @@ template <int C>
 static void weights_of(fm_stream *stream, const fm_triangle_block *t,
                        const fm_triangle_block_grad *grad, const weights_inputs &from,
                        float *sums) {
-    int64_t rows = block_rows(t);
+    int64_t rows = block_rows(t), c_z = t->c_z;
     product_args p;
-    p.dprojected = boxes_of(from.dprojected, 5 * C, rows, 64), p.u = boxes_of(from.u, C, rows, 64);
-    p.dp = boxes_of(from.dp, C, rows, 64);
+    p.dprojected = boxes_of(from.dprojected, 4 * C + c_z, rows, 64);
+    p.u = boxes_of(from.u, c_z, rows, 64), p.dp = boxes_of(from.dp, c_z, rows, 64);
     p.x = boxes_of(block_kept_at(t, t->kept).x, rows, C + EXTRA_COLUMNS, C + EXTRA_COLUMNS);
     p.sums = sums, p.steps = (int)(rows / 64),
     p.shares = (int)min_size(min_size(MAX_SHARES, n_multiprocessor() / JOBS), p.steps);
@@ -273,7 +281,7 @@ static void weights_of(fm_stream *stream, const fm_triangle_block *t,
                  sizeof(product_space<C>), true, p);
     FM_LAUNCHED();
     weights_args w = {};
-    w.sums = sums, w.shares = p.shares;
+    w.sums = sums, w.shares = p.shares, w.c_z = (int)c_z;
     w.norms = sums + (int64_t)p.shares * JOBS * C * (C + EXTRA_COLUMNS);
     w.projections = (const bf16 *)t->projections, w.w_out = (const bf16 *)t->out;
     w.norm_in = (const bf16 *)t->norm_in, w.norm_out = (const bf16 *)t->norm_out;
