@@ -143,9 +143,9 @@ static void on_difference(comparison *c, const setting *saved, const setting *no
     }
     if (!c->first[0]) {
         snprintf(c->first, sizeof c->first,
-                 "the checkpoint's run has '%.*s', but this run has '%.*s'",
-                 saved ? saved->n_line : 0, saved ? saved->line : "", now ? now->n_line : 0,
-                 now ? now->line : "");
+                 "the checkpoint's run has %s'%.*s', but this run has %s'%.*s'", saved ? "" : "no ",
+                 saved ? saved->n_line : (int)strlen(key), saved ? saved->line : key,
+                 now ? "" : "no ", now ? now->n_line : (int)strlen(key), now ? now->line : key);
     }
     size_t at = strlen(c->allow), room = sizeof c->allow - at;
     const char *quote = strchr(value, ' ') ? "'" : "";

@@ -587,9 +587,10 @@ static fm_status run(predict_settings *set, const predict_models *models, fm_pre
     double all_s = inputs_s + (double)(fm_clock_ns() - p.begin_ns) * 1e-9;
     end_line(&p);
     if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
+        const uint64_t n_made = p.pace.n_done - fm_results_n_failed(results);
         fprintf(stderr, "%s: stopped by %s after %llu prediction%s; --resume keeps them\n",
-                set->program, fm_stop_name(fm_stop_signal()), (unsigned long long)p.pace.n_done,
-                fm_plural(p.pace.n_done));
+                set->program, fm_stop_name(fm_stop_signal()), (unsigned long long)n_made,
+                fm_plural(n_made));
     }
     if (!status) status = fm_predict_write_tables(&options, results, reterr);
     if (!status && !set->distils) status = fm_predict_write_pages(&options, results, reterr);
@@ -708,7 +709,8 @@ static int run_alone(predict_settings *set, const char *farewell) {
     return code;
 }
 
-/* Without --threads, each process uses its cores. Ranks have parts of the cores. */
+/* Without --threads, each process uses its cores. Ranks have parts of the cores, unless there are
+ * fewer cores than ranks. */
 static int count_threads(const predict_settings *set) {
     enum { MOST_CORES = 16 };
     cpu_set_t cores;

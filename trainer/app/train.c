@@ -71,21 +71,21 @@ static int check_samples(const fm_train_options *set) {
 
 /* -- opening what a run needs */
 
-/* Finds the path of metrics.jsonl. Refuses a folder that has one already, so that two runs do not
- * share a folder. */
-/* What every run writes into its folder, beside checkpoints. Other programs may write eval.jsonl,
- * also before the run begins. */
-static const char *const leaves[] = {"metrics.jsonl", "ledger"};
-enum { N_LEAF = sizeof leaves / sizeof leaves[0] };
+/* What a run writes into its folder, beside checkpoints. */
+enum { METRICS, LEDGER, SCORES, N_LEAF };
+static const char *const leaves[N_LEAF] = {"metrics.jsonl", "ledger", "eval.jsonl"};
+
+/* Only a run that evaluates writes scores. Other programs may write them before it begins. */
+static bool writes(const fm_train_run *run, int leaf) {
+    return leaf != SCORES || run->set->eval_samples || fm_run_eval_every(run);
+}
 
 /* Refuses a folder with any of these files, unless the run resumes: they would be cut. */
-static fm_status find_metrics_path(const fm_train_run *run, char path[PATH_MAX], fm_error *reterr) {
-    if (snprintf(path, PATH_MAX, "%s/metrics.jsonl", run->set->out) >= PATH_MAX) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
-    }
-    for (size_t i = 0; i < N_LEAF && !run->set->resume; i++) {
+static fm_status refuse_other_run(const fm_train_run *run, fm_error *reterr) {
+    for (int i = 0; i < N_LEAF && !run->set->resume; i++) {
         char found[PATH_MAX];
         fm_path_kind kind;
+        if (!writes(run, i)) continue;
         if (snprintf(found, sizeof found, "%s/%s", run->set->out, leaves[i]) >= PATH_MAX) {
             return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
         }
@@ -200,10 +200,18 @@ static void summarize(const fm_train_run *run) {
     printf("\n");
 }
 
-static fm_status open_outputs(fm_train_run *run, const char *metrics_path, fm_error *reterr) {
+/* The folder is looked at once more under the lock, since another run may have come and gone. */
+static fm_status open_outputs(fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
     uint64_t n_step = run->state.place.step, n_row = 0;
+    char metrics_path[PATH_MAX];
+    if (snprintf(metrics_path, PATH_MAX, "%s/%s", set->out, leaves[METRICS]) >= PATH_MAX) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
+    }
     fm_status status = fm_folder_lock_take(set->out, &run->lock, reterr);
+    if (!status && (status = refuse_other_run(run, reterr))) {
+        fm_folder_lock_end(set->out, &run->lock); /* so that close_outputs removes nothing */
+    }
     if (!status) status = fm_metrics_truncate(metrics_path, n_step, &n_row, reterr);
     if (!status && n_row != n_step) {
         fm_log(FM_LOG_WARN, "metrics_incomplete",
@@ -232,11 +240,10 @@ static void close_outputs(const fm_train_run *run, fm_status status) {
     }
     fm_event_file_discard(run->events);
     char path[PATH_MAX];
-    fm_path_mark scores;
-    for (size_t i = 0; i < N_LEAF; i++)
-        if (snprintf(path, sizeof path, "%s/%s", run->set->out, leaves[i]) < PATH_MAX) unlink(path);
-    bool fits = snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out) < PATH_MAX;
-    if (fits && !fm_path_mark_read(path, &scores, NULL) && scores.size == 0) unlink(path);
+    for (int i = 0; i < N_LEAF; i++) {
+        int n = snprintf(path, sizeof path, "%s/%s", run->set->out, leaves[i]);
+        if (writes(run, i) && n < PATH_MAX) unlink(path);
+    }
 }
 
 /* Binds a rank with a GPU to the cores near it. */
@@ -250,10 +257,9 @@ static void stay_near(const fm_kernels *kernels) {
 /* Prepares everything that can fail before the first step, in an order that leaves nothing on disk
  * of a run that never began. */
 static fm_status begin(fm_train_run *run, fm_error *reterr) {
-    char path[PATH_MAX];
     const fm_kernels *kernels = NULL;
     bool is_first = fm_run_is_first(run);
-    fm_status status = is_first ? find_metrics_path(run, path, reterr) : FM_OK;
+    fm_status status = is_first ? refuse_other_run(run, reterr) : FM_OK;
     if (!status) status = fm_run_find_order(run, reterr);
     if (!status) status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
     if (!status && run->ranks) stay_near(kernels);
@@ -264,7 +270,7 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     if (!status) status = run->work->open(run, reterr);
     if (run->ranks) status = fm_run_compare(run, status, reterr);
     if (!status && run->ranks) status = fm_run_prepare_ranks(run, reterr);
-    if (!status && is_first) status = open_outputs(run, path, reterr);
+    if (!status && is_first) status = open_outputs(run, reterr);
     if (!status && is_first) status = run->work->start(run, reterr);
     return run->ranks ? fm_run_share(run, status, reterr) : status;
 }

@@ -10,8 +10,8 @@
  * FM_TENSOR_NONE. */
 fm_tensor_ref fm_op_cast(fm_tape *tape, const char *name, fm_tensor_ref x);
 
-/* Returns the table of the tape that is not current, from which tensors are cast. NULL: there is
- * one table. */
+/* Returns the table from which tensors are cast: the main one inside an island, else the wide one.
+ * NULL: there is no wide one. */
 const fm_kernels *fm_cast_source(const fm_tape *tape);
 
 #endif
