@@ -617,9 +617,10 @@ typedef struct fm_kernels {
      * act has runs on it (fm_tape_enter_island). NULL where act is acc. */
     const struct fm_kernels *wide;
     /* The table of the same backend for act and acc f32 whose products round their operands to
-     * tf32, 11 significant bits: those of gemm, of attention, and of the entries that are composed
-     * of them. All else is that of the f32 table. NULL where act or acc is f64, and in that table
-     * itself. */
+     * tf32, 11 significant bits: those of gemm, attention, linear_update, transition, norm_linear,
+     * few_grad and swiglu_transition. A GPU's other entries are those of the f32 table; the CPU's
+     * table also rounds in triangles and outer products, which the diffusion module has none of.
+     * NULL where act or acc is f64, and in that table itself. */
     const struct fm_kernels *tf32;
     /* The table of the same backend for f32; NULL where act or acc is f32. */
     const struct fm_kernels *f32;

@@ -97,15 +97,15 @@ static void round_rows(int64_t rows, int64_t n, const float *x, int64_t ldx, flo
 }
 
 /* Rounds the tile of an operand that begins at (row, column) of op(x); returns the distance of its
- * rows as they are stored. */
+ * rows as they are stored, which is never 0: a product of depth 0 still applies beta. */
 static int64_t round_tile(bool is_transposed, const float *x, int64_t ldx, int64_t row,
                           int64_t column, int64_t rows, int64_t columns, float *tile) {
     if (is_transposed) {
         round_rows(columns, rows, x + column * ldx + row, ldx, tile);
-        return rows;
+        return rows > 0 ? rows : 1;
     }
     round_rows(rows, columns, x + row * ldx + column, ldx, tile);
-    return columns;
+    return columns > 0 ? columns : 1;
 }
 
 static int64_t at_most(int64_t a, int64_t b) {

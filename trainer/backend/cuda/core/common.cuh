@@ -18,8 +18,8 @@ namespace fm_cuda {
 
 typedef __nv_bfloat16 bf16;
 
-/* f32 in memory whose products round their operands to tf32. The entries that multiply are
- * instantiated for it, too; they make the tf32 table, whose other entries are those of float. */
+/* f32 in memory whose products round their operands to tf32. gemm, attention and the entries that
+ * are composed of them are instantiated for it, too; the tf32 table has the others of float. */
 struct tf32 {
     float value;
 };

@@ -25,7 +25,7 @@ template <typename T> static fm_kernels make_table(const char *name, fm_element 
     return k;
 }
 
-/* The f32 table with the entries that multiply, which round their operands to tf32. */
+/* The f32 table with gemm, attention and FM_COMPOSED_ENTRIES, which round operands to tf32. */
 static fm_kernels make_tf32_table(const fm_kernels *f32) {
     fm_kernels k = *f32;
     k.name = "cuda-tf32";
