@@ -38,7 +38,7 @@ static const char file_name[] = "events.out.tfevents.foldmill", version[] = "bra
 struct fm_event_file {
     fm_appender *file;
     char path[PATH_BYTES], folder[PATH_BYTES];
-    size_t existed; /* bytes of the folder's path that were there before */
+    size_t existed; /* bytes of the folder's path that existed before */
 };
 
 /* -- crc */
