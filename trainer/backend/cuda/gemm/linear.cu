@@ -11,10 +11,10 @@
  * loaded while the current one is finished. Two blocks fit on a multiprocessor, so that the end of
  * one block's tile overlaps the products of the other.
  *
- * At the end of a tile a warp passes its 16 rows through shared memory, 64 columns at a time, in
- * the place of its rows of the last chunk. Memory is then accessed by whole lines, and a thread has
- * the same eight columns in all tiles, which it sums. The sum of a column is added over a block's
- * rows in order, then over lanes and warps as a tree, then over blocks in order (sums.cu). */
+ * At the end of a tile, each warp copies its 16 rows into shared memory, 64 columns at a time, over
+ * its rows of the last chunk. Memory is then accessed by whole lines. Each thread has the same
+ * eight columns in all tiles, and sums them. The sum of a column is added over a block's rows in
+ * order, then over lanes and warps as a tree, then over blocks in order (sums.cu). */
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
