@@ -1,6 +1,6 @@
-/* bench_set.h: the code that the benchmarks of the store share: a synthetic set, and
- * checks of what they call. The set resembles OpenProteinSet: chains of 300 residues, alignments of 10,000 rows after
- * de-duplication, template hits. Only one source file of a program may include it. */
+/* bench_set.h: the code that the benchmarks of the store share: checks of what they call, and a
+ * synthetic set. The set resembles OpenProteinSet: chains of 300 residues, alignments of 10,000
+ * rows after de-duplication, template hits. Only one source file of a program may include it. */
 #ifndef FM_TESTS_BENCH_SET_H
 #define FM_TESTS_BENCH_SET_H
 
