@@ -39,7 +39,7 @@ static fm_status write_text(const char *folder, const char *name, const char *te
 
 /* -- chains.csv */
 
-static void put_cell(FILE *out, double value) {
+void fm_eval_put_cell(FILE *out, double value) {
     char text[NUMBER_BYTES];
     format_number(value, text);
     fprintf(out, ",%s", text);
@@ -51,11 +51,11 @@ static void put_row(FILE *out, const fm_eval_table *table, const fm_eval_chain *
                              s->gdt_ts,  s->gdt_ha, c->plddt, c->loss};
     fm_csv_put(out, c->name);
     fprintf(out, ",%u,%u,%u,%u", c->n_res, c->status ? 0 : (unsigned)s->n, c->n_seq, c->n_templ);
-    put_cell(out, c->resolution > 0 ? c->resolution : NAN);
+    fm_eval_put_cell(out, c->resolution > 0 ? c->resolution : NAN);
     for (size_t i = 0; i < sizeof scores / sizeof scores[0]; i++)
-        put_cell(out, c->status ? NAN : scores[i]);
+        fm_eval_put_cell(out, c->status ? NAN : scores[i]);
     for (uint32_t t = 0; t < table->n_term; t++)
-        put_cell(out, c->status ? NAN : c->term[t]);
+        fm_eval_put_cell(out, c->status ? NAN : c->term[t]);
     fputc(',', out);
     fm_csv_put(out, c->status ? c->why : "");
     fputc('\n', out);
