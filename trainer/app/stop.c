@@ -44,6 +44,9 @@ void fm_stop_catch(bool answers) {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
     struct sigaction action = {.sa_flags = SA_RESTART};
     has_voice = answers;
+    /* Ctrl-C also ends the reader of `... 2>&1 | tee log`; a line that nobody reads must not end
+     * the process before its checkpoint is written. */
+    signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         sigaddset(&action.sa_mask, signals[i]);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
