@@ -212,6 +212,26 @@ static void weights_go_out_and_in(void **state) {
         0);
 }
 
+/* A run with f32 products has a file without the key, as those from before the key. */
+static void products_that_a_file_leaves_out_are_named(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("sed 's/eval_every = 2/eval_every = 0/; s/^\\[af3\\]/&\\ndiffusion_products = f32/' "
+            "small.ini >f32.ini && "
+            "f32='foldmill train --samples samples --config f32.ini --preset af3-tiny -q' && "
+            "sed 's/= f32/= auto/' f32.ini >auto.ini && "
+            "auto='foldmill train --samples samples --config auto.ini --preset af3-tiny -q' && "
+            "$f32 --steps 1 --out products >log 2>&1 && "
+            "refuses \"has 'diffusion_products = f32', which its file leaves out, but this run has "
+            "'diffusion_products = auto'; resume with the same settings (.af3. diffusion_products "
+            "= f32 in --config).*--change af3.diffusion_products=auto\" "
+            "$auto --resume --steps 2 --out products && "
+            "$f32 --resume --steps 2 --out products >log 2>&1 && "
+            "$auto --resume --change af3.diffusion_products=auto --steps 3 --out products "
+            ">log 2>&1 && $auto --resume --steps 4 --out products >log 2>&1"),
+        0);
+}
+
 static void what_does_not_fit_is_refused(void **state) {
     (void)state;
     assert_int_equal(
@@ -252,6 +272,7 @@ int main(void) {
                                        cmocka_unit_test(bad_samples_end_the_run_or_are_skipped),
                                        cmocka_unit_test(a_folder_is_checked_without_a_run),
                                        cmocka_unit_test(weights_go_out_and_in),
+                                       cmocka_unit_test(products_that_a_file_leaves_out_are_named),
                                        cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

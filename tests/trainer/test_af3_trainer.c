@@ -6,6 +6,7 @@
 
 #include "trainer/app/setup.h"
 #include "trainer/step/af3/stored.h"
+#include "trainer/tensor/plan.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -206,6 +207,30 @@ static void a_budget_that_is_too_small_is_refused(void **state) {
     b.options.memory_budget_bytes = least - 1;
     assert_int_equal(fm_af3_trainer_create(&b.options, &b.trainer, &error), FM_ERR_LIMIT);
     assert_non_null(strstr(error.message, "the memory budget is"));
+    close_bench(&b);
+}
+
+/* The host has no copy of what only the device writes, and one of everything else. */
+static void the_host_copies_what_it_writes(void **state) {
+    (void)state;
+    bench b;
+    open_bench(&b, 5);
+    create(&b);
+    const fm_af3_trainer *t = b.trainer;
+    const fm_af3_inputs *in = &t->inputs;
+    const int32_t of_device[] = {
+        in->previous_s, in->previous_z,       in->s_inputs,   in->s,  in->z,
+        in->prepared_c, in->prepared_bias[0], in->training.x, t->flag};
+    for (size_t i = 0; i < sizeof of_device / sizeof of_device[0]; i++)
+        assert_false(t->mirror.holds[of_device[i]] || t->shared.holds[of_device[i]]);
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < t->state.n_tensor; i++) {
+        assert_false(t->mirror.holds[i] && t->shared.holds[i]);
+        bool held = t->mirror.holds[i] || t->shared.holds[i];
+        bytes += held ? fm_plan_round(fm_tensor_local_bytes(&t->state.tensor[i])) : 0;
+    }
+    assert_int_equal(t->mirror.bytes + t->shared.bytes, bytes);
+    assert_true(bytes < t->state.bytes);
     close_bench(&b);
 }
 
@@ -448,6 +473,7 @@ int main(void) {
                                        cmocka_unit_test(narrow_activations_round_only),
                                        cmocka_unit_test(a_budget_chooses_the_recomputation),
                                        cmocka_unit_test(a_budget_that_is_too_small_is_refused),
+                                       cmocka_unit_test(the_host_copies_what_it_writes),
                                        cmocka_unit_test(labels_are_permuted),
                                        cmocka_unit_test(the_confidence_head_learns_alone),
                                        cmocka_unit_test(an_evaluation_changes_nothing),

@@ -259,6 +259,11 @@ static void products_of_the_diffusion_module(void **state) {
     c.af3.products = FM_AF3_PRODUCTS_F32;
     fm_train_config_format(&c, plain);
     assert_null(strstr(plain, "diffusion_products"));
+    fm_train_config_format_implied(&c, plain);
+    assert_string_equal(plain, "[model]\nmodel = af2\n[af3]\ndiffusion_products = f32\n");
+    assert_int_equal(fm_train_config_preset("tiny", &c, NULL), FM_OK);
+    fm_train_config_format_implied(&c, plain);
+    assert_string_equal(plain, "[model]\nmodel = af2\n");
     refuse("af3-tiny", "[af3]\ndiffusion_products = fp8\n", 2,
            "found 'fp8', expected auto, f32, tf32 or bf16");
     refuse("tiny", "[af3]\ndiffusion_products = f32\n", 2, "but model = af2");

@@ -105,15 +105,54 @@ static void an_older_batch_in_hand_is_read(void **state) {
 
 static const char old_config[] =
     "[model]\nn_block = 1\n\n[optimizer]\nlearning_rate = 0.0030000000000000001\n";
+static const char implied[] = "[af3]\ndiffusion_products = f32\n";
 static const char old_identity[] = "program = 1.0\ndevice = cpu\nprocessor = Haswell\n";
 
 static fm_status check(const char *config, const char *identity, const char *saved_identity,
                        const char *const *change, char *history, fm_error *error) {
-    const fm_identity_texts saved = {old_config, saved_identity}, now = {config, identity};
+    const fm_identity_texts saved = {old_config, saved_identity, implied},
+                            now = {config, identity, implied};
     uint32_t n = 0;
     while (change[n])
         n++;
     return fm_identity_check(&saved, &now, 40, change, n, history, error);
+}
+
+/* A run whose file does not name a key has the value that the key had before it existed. The
+ * refusal names it, the setting that keeps it and the change that leaves it. */
+static void a_key_that_older_files_lack_has_a_value(void **state) {
+    (void)state;
+    static char history[FM_HISTORY_BYTES];
+    static const char *const none[] = {NULL}, *const to_auto[] = {"af3.diffusion_products=auto",
+                                                                  NULL};
+    static const char *const to_f32[] = {"af3.diffusion_products=f32", NULL};
+    char now[256];
+    fm_error error;
+    snprintf(now, sizeof now, "%s[af3]\ndiffusion_products = auto\n", old_config);
+    assert_int_equal(check(now, old_identity, old_identity, none, history, &error), FM_ERR_USAGE);
+    assert_string_equal(
+        error.message,
+        "the checkpoint's run has 'diffusion_products = f32', which its file leaves out, but this "
+        "run has 'diffusion_products = auto'; resume with the same settings ([af3] "
+        "diffusion_products = f32 in --config), or change them on purpose: "
+        "--change af3.diffusion_products=auto");
+    assert_int_equal(check(now, old_identity, old_identity, to_auto, history, &error), FM_OK);
+    assert_string_equal(history, "step 40: af3.diffusion_products: f32 -> auto\n");
+    /* The same value, written or left out, is no difference. */
+    snprintf(now, sizeof now, "%s[af3]\ndiffusion_products = f32\n", old_config);
+    assert_int_equal(check(now, old_identity, old_identity, none, history, &error), FM_OK);
+    /* Back to the value that is left out. */
+    snprintf(now, sizeof now, "%s[af3]\ndiffusion_products = auto\n", old_config);
+    const fm_identity_texts named = {now, old_identity, implied},
+                            left_out = {old_config, old_identity, implied};
+    history[0] = '\0';
+    assert_int_equal(fm_identity_check(&named, &left_out, 40, NULL, 0, history, &error),
+                     FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, "but this run has 'diffusion_products = f32'; resume "
+                                          "with the same settings, or change them on purpose: "
+                                          "--change af3.diffusion_products=f32"));
+    assert_int_equal(fm_identity_check(&named, &left_out, 40, to_f32, 1, history, &error), FM_OK);
+    assert_string_equal(history, "step 40: af3.diffusion_products: auto -> f32\n");
 }
 
 static void a_run_is_resumed_as_it_was_or_with_named_changes(void **state) {
@@ -374,6 +413,7 @@ int main(void) {
         cmocka_unit_test(a_batch_in_hand_keeps_its_bits),
         cmocka_unit_test(an_older_batch_in_hand_is_read),
         cmocka_unit_test(a_run_is_resumed_as_it_was_or_with_named_changes),
+        cmocka_unit_test(a_key_that_older_files_lack_has_a_value),
         cmocka_unit_test(many_differences_are_counted),
         cmocka_unit_test(an_identity_has_a_line_for_each_field),
         cmocka_unit_test(divergence_is_noticed_and_noise_is_not),

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BYTES = 96, VALUE_BYTES = 256, ALLOW_BYTES = 224 };
+enum { KEY_BYTES = 96, VALUE_BYTES = 256, ALLOW_BYTES = 224, RESTORE_BYTES = 96 };
 
 void fm_identity_format(const fm_identity *identity, char out[FM_IDENTITY_BYTES]) {
     const struct {
@@ -39,6 +39,7 @@ typedef struct setting {
     char key[KEY_BYTES], value[VALUE_BYTES];
     const char *line;
     int n_line;
+    bool is_implied; /* the run has it although its text does not name it */
 } setting;
 
 /* A text that is walked. */
@@ -56,6 +57,7 @@ static bool next_setting(walk *w, setting *ret_setting) {
         if (n > 1 && line[0] == '[' && line[n - 1] == ']') {
             snprintf(w->section, sizeof w->section, "%.*s.", (int)n - 2, line + 1);
         } else if (equal && equal - line >= 2) {
+            ret_setting->is_implied = false;
             ret_setting->line = line;
             ret_setting->n_line = (int)n;
             snprintf(ret_setting->key, KEY_BYTES, "%s%.*s", w->section, (int)(equal - line) - 1,
@@ -78,7 +80,12 @@ static bool find_in(const char *text, const char *key, setting *ret_setting) {
 }
 
 static bool find(const fm_identity_texts *texts, const char *key, setting *ret_setting) {
-    return find_in(texts->config, key, ret_setting) || find_in(texts->identity, key, ret_setting);
+    if (find_in(texts->config, key, ret_setting) || find_in(texts->identity, key, ret_setting)) {
+        return true;
+    }
+    bool there = find_in(texts->implied, key, ret_setting);
+    if (there) ret_setting->is_implied = true;
+    return there;
 }
 
 /* A comparison in progress. */
@@ -89,6 +96,7 @@ typedef struct comparison {
     uint64_t step;
     char *history;
     char first[FM_ERROR_MESSAGE_BYTES]; /* the first difference that no change allows; "" = none */
+    char restore[RESTORE_BYTES];        /* the setting that would remove it; "": `first` has it */
     char allow[ALLOW_BYTES];            /* the options that would allow them, as far as they fit */
     uint32_t n_more;                    /* differences whose options do not fit */
     bool full;
@@ -130,6 +138,24 @@ static bool is_allowed(const comparison *c, const char *key, const char *value) 
     return false;
 }
 
+/* The first difference, in words. A user cannot look up a setting that the checkpoint's file leaves
+ * out, so the message has it as it must be set. */
+static void describe_first(comparison *c, const setting *saved, const setting *now,
+                           const char *key) {
+    const bool is_implied = saved && saved->is_implied;
+    snprintf(c->first, sizeof c->first,
+             "the checkpoint's run has %s'%.*s'%s, but this run has %s'%.*s'", saved ? "" : "no ",
+             saved ? saved->n_line : (int)strlen(key), saved ? saved->line : key,
+             is_implied ? ", which its file leaves out" : "", now ? "" : "no ",
+             now ? now->n_line : (int)strlen(key), now ? now->line : key);
+    const char *dot = strchr(key, '.');
+    if (is_implied && dot) {
+        int n = snprintf(c->restore, RESTORE_BYTES, " ([%.*s] %s = %s in --config)",
+                         (int)(dot - key), key, dot + 1, saved->value);
+        if (n >= RESTORE_BYTES) c->restore[0] = '\0'; /* half a setting is none */
+    }
+}
+
 /* A key has other values in the two runs; NULL: the run does not have it. */
 static void on_difference(comparison *c, const setting *saved, const setting *now) {
     const char *key = now ? now->key : saved->key, *value = now ? now->value : "none";
@@ -141,13 +167,8 @@ static void on_difference(comparison *c, const setting *saved, const setting *no
         c->full |= (size_t)n >= room;
         return;
     }
-    if (!c->first[0]) {
-        snprintf(c->first, sizeof c->first,
-                 "the checkpoint's run has %s'%.*s', but this run has %s'%.*s'", saved ? "" : "no ",
-                 saved ? saved->n_line : (int)strlen(key), saved ? saved->line : key,
-                 now ? "" : "no ", now ? now->n_line : (int)strlen(key), now ? now->line : key);
-    }
-    size_t at = strlen(c->allow), room = sizeof c->allow - at;
+    if (!c->first[0]) describe_first(c, saved, now, key);
+    size_t at = strlen(c->allow), room = sizeof c->allow - strlen(c->restore) - at;
     const char *quote = strchr(value, ' ') ? "'" : "";
     int n =
         snprintf(c->allow + at, room, " --change %s%s=%s%s", quote, key, shorten(value, to), quote);
@@ -173,7 +194,12 @@ static void compare_saved(comparison *c, const char *text) {
     walk w = {.at = text};
     setting saved, now;
     while (next_setting(&w, &saved)) {
-        if (!find(c->now, saved.key, &now)) on_difference(c, &saved, NULL);
+        bool there = find(c->now, saved.key, &now);
+        if (!there) on_difference(c, &saved, NULL);
+        /* compare_now has compared those that the text of this run names. */
+        if (there && now.is_implied && strcmp(saved.value, now.value) != 0) {
+            on_difference(c, &saved, &now);
+        }
     }
 }
 
@@ -224,6 +250,6 @@ fm_status fm_identity_check(const fm_identity_texts *saved, const fm_identity_te
     char more[64] = "";
     if (c.n_more) snprintf(more, sizeof more, " and %u more differences", c.n_more);
     return fm_fail(reterr, FM_ERR_USAGE,
-                   "%.160s; resume with the same settings, or change them on purpose:%s%s", c.first,
-                   c.allow, more);
+                   "%.160s; resume with the same settings%s, or change them on purpose:%s%s",
+                   c.first, c.restore, c.allow, more);
 }

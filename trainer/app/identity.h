@@ -17,19 +17,20 @@ typedef struct fm_identity {
 /* Writes one line "key = value" for each field that is not "". Asserts that it fits. */
 void fm_identity_format(const fm_identity *identity, char out[FM_IDENTITY_BYTES]);
 
-/* The two texts of a run. Lines are "key = value"; in `config` a line "[section]" puts "section."
- * before the keys that follow. identity NULL = not known. */
+/* The texts of a run. Lines are "key = value"; in `config` a line "[section]" puts "section."
+ * before the keys that follow. identity NULL = not known. `implied` is such a text of the settings
+ * that a run has whose `config` does not name the key; NULL = none. */
 typedef struct fm_identity_texts {
-    const char *config, *identity;
+    const char *config, *identity, *implied;
 } fm_identity_texts;
 
 /* Compares a checkpoint's run with this one. Every key whose value differs must be among change[],
  * as "key=value" with the new value, or "none" for a key that this run does not have. Each such
  * change is appended to `history` as "step N: key: old -> new". What an older program did not write
  * of its identity is not compared. Another build of the same version is appended to `history`, and
- * is not refused. FM_ERR_USAGE, naming the first difference and the options that
- * allow all of them, as far as they fit; also for a change[] that is not what this run has.
- * FM_ERR_LIMIT when the history is full. */
+ * is not refused. FM_ERR_USAGE, naming the first difference, the setting that restores it where the
+ * checkpoint's file does not name it, and the options that allow all differences, as far as they
+ * fit; also for a change[] that is not what this run has. FM_ERR_LIMIT when the history is full. */
 FM_MUST_USE fm_status fm_identity_check(const fm_identity_texts *saved,
                                         const fm_identity_texts *now, uint64_t step,
                                         const char *const *change, uint32_t n_change,

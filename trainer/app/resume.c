@@ -91,10 +91,11 @@ static fm_status check_same_run(const fm_resume_options *options, const fm_check
                "program version are not compared\"",
                path);
     }
-    char config[FM_TRAIN_CONFIG_TEXT_BYTES];
+    char config[FM_TRAIN_CONFIG_TEXT_BYTES], implied[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_train_config_format(options->config, config);
-    const fm_identity_texts saved = {state->config, state->identity},
-                            now = {config, options->identity};
+    fm_train_config_format_implied(options->config, implied);
+    const fm_identity_texts saved = {state->config, state->identity, implied},
+                            now = {config, options->identity, implied};
     fm_status status = fm_identity_check(&saved, &now, step, options->change, options->n_change,
                                          run->history, reterr);
     if (status && reterr) (void)fm_error_in(reterr, path);

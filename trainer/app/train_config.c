@@ -418,6 +418,20 @@ void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CON
     format(config, false, out);
 }
 
+void fm_train_config_format_implied(const fm_train_config *config,
+                                    char out[FM_TRAIN_CONFIG_TEXT_BYTES]) {
+    size_t at = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < fm_train_n_key; i++) {
+        const fm_train_key *k = &fm_train_keys[i];
+        if (!k->is_implied || !fm_train_key_is_of(k, config->network)) continue;
+        int n = snprintf(out + at, FM_TRAIN_CONFIG_TEXT_BYTES - at, "[%s]\n%s = %s\n", k->section,
+                         k->name, k->words[0].word);
+        assert(n > 0 && at + (size_t)n < FM_TRAIN_CONFIG_TEXT_BYTES);
+        at += (size_t)n;
+    }
+}
+
 void fm_train_config_format_all(const fm_train_config *config,
                                 char out[FM_TRAIN_CONFIG_TEXT_BYTES]) {
     format(config, true, out);

@@ -82,6 +82,10 @@ FM_MUST_USE fm_status fm_train_config_parse(fm_bytes text, fm_train_config *conf
  * in the text form, for checkpoints: equal settings give equal text. Asserts that it fits. */
 enum { FM_TRAIN_CONFIG_TEXT_BYTES = 8192 };
 void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
+/* Writes the keys of the network that this text leaves out at one value, with that value: files
+ * without such a key have it. Asserts that it fits. */
+void fm_train_config_format_implied(const fm_train_config *config,
+                                    char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
 /* Writes every key; fm_train_config_parse of that text gives the same settings. */
 void fm_train_config_format_all(const fm_train_config *config,
                                 char out[FM_TRAIN_CONFIG_TEXT_BYTES]);

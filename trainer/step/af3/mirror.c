@@ -1,16 +1,28 @@
 /* mirror.c: see mirror.h. */
 #include "trainer/step/af3/mirror.h"
 
+#include "trainer/tensor/plan.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-fm_status fm_mirror_init(fm_mirror *mirror, const fm_state *state, fm_error *reterr) {
+void fm_mirror_add(fm_mirror *mirror, const int32_t *tensor, int n) {
+    assert(!mirror->state);
+    for (int i = 0; i < n; i++)
+        if (tensor[i] >= 0) mirror->holds[tensor[i]] = true;
+}
+
+fm_status fm_mirror_allocate(fm_mirror *mirror, const fm_state *state, fm_error *reterr) {
     const fm_device *device = state->kernels->device;
-    const size_t bytes = (size_t)state->bytes + 1;
-    *mirror = (fm_mirror){.state = state};
-    for (int32_t t = 0; t < state->n_tensor; t++)
+    mirror->state = state;
+    for (int32_t t = 0; t < state->n_tensor; t++) {
+        if (!mirror->holds[t]) continue;
         mirror->count[t] = fm_tensor_local_count(&state->tensor[t]);
+        mirror->offset[t] = mirror->bytes;
+        mirror->bytes += fm_plan_round(fm_tensor_local_bytes(&state->tensor[t]));
+    }
+    const size_t bytes = (size_t)mirror->bytes + 1;
     /* On a CPU, pages that are never written shall take no memory. */
     mirror->host = device->is_asynchronous ? device->host_alloc(bytes) : calloc(1, bytes);
     if (mirror->host && device->event_create(&mirror->sent)) return FM_OK;
@@ -46,8 +58,8 @@ static float f32_of(uint16_t bf16) {
 void fm_mirror_put(void *context, int32_t tensor, int64_t at, double value) {
     fm_mirror *m = context;
     const fm_tensor *to = &m->state->tensor[tensor];
-    void *data = m->host + m->state->offset[tensor];
-    assert(at >= 0 && at < m->count[tensor]);
+    void *data = m->host + m->offset[tensor];
+    assert(m->holds[tensor] && at >= 0 && at < m->count[tensor]);
     switch (to->element) {
     case FM_ELEMENT_F64: ((double *)data)[at] = value; break;
     case FM_ELEMENT_F32: ((float *)data)[at] = (float)value; break;
@@ -61,16 +73,22 @@ void fm_mirror_put(void *context, int32_t tensor, int64_t at, double value) {
 }
 
 void fm_mirror_clear(fm_mirror *m, int32_t tensor) {
-    memset(m->host + m->state->offset[tensor], 0,
+    assert(m->holds[tensor]);
+    memset(m->host + m->offset[tensor], 0,
            (size_t)fm_tensor_local_bytes(&m->state->tensor[tensor]));
     m->written[tensor] = true;
+}
+
+void fm_mirror_clear_all(fm_mirror *m) {
+    for (int32_t t = 0; t < m->state->n_tensor; t++)
+        if (m->holds[t]) fm_mirror_clear(m, t);
 }
 
 void fm_mirror_send(fm_mirror *m, fm_stream *stream) {
     const fm_kernels *kernels = m->state->kernels;
     for (int32_t t = 0; t < m->state->n_tensor; t++) {
         if (!m->written[t]) continue;
-        kernels->upload(stream, fm_state_data(m->state, t), m->host + m->state->offset[t],
+        kernels->upload(stream, fm_state_data(m->state, t), m->host + m->offset[t],
                         (size_t)fm_tensor_local_bytes(&m->state->tensor[t]));
         m->written[t] = false;
     }

@@ -1,5 +1,5 @@
-/* mirror.h: a copy of a state in the host's memory, in which single elements are written before the
- * tensors that changed are uploaded. */
+/* mirror.h: copies of some tensors of a state in the host's memory, in which single elements are
+ * written before the tensors that changed are uploaded. */
 #ifndef FM_TRAINER_STEP_AF3_MIRROR_H
 #define FM_TRAINER_STEP_AF3_MIRROR_H
 
@@ -8,15 +8,22 @@
 
 typedef struct fm_mirror {
     const fm_state *state;
-    uint8_t *host; /* the state's layout; owned; page-locked where the device is asynchronous */
-    int64_t count[FM_STATE_TENSORS]; /* elements */
-    bool written[FM_STATE_TENSORS];  /* since the last fm_mirror_send */
-    fm_event *sent;                  /* the end of the last fm_mirror_send on the device */
+    uint8_t *host; /* owned; page-locked where the device is asynchronous */
+    int64_t bytes;
+    bool holds[FM_STATE_TENSORS];     /* the tensors that the host writes through this mirror */
+    int64_t offset[FM_STATE_TENSORS]; /* bytes of those in `host` */
+    int64_t count[FM_STATE_TENSORS];  /* elements */
+    bool written[FM_STATE_TENSORS];   /* since the last fm_mirror_send */
+    fm_event *sent;                   /* the end of the last fm_mirror_send on the device */
 } fm_mirror;
 
+/* Adds tensors to a mirror that is zeroed or has others, before fm_mirror_allocate. Numbers below 0
+ * are skipped: a state may not have all. Writing a tensor that was not added is asserted. */
+void fm_mirror_add(fm_mirror *mirror, const int32_t *tensor, int n);
 /* The state must be allocated, and outlive the mirror. FM_ERR_NOMEM. Destroy the mirror after the
  * stream's work has ended. */
-FM_MUST_USE fm_status fm_mirror_init(fm_mirror *mirror, const fm_state *state, fm_error *reterr);
+FM_MUST_USE fm_status fm_mirror_allocate(fm_mirror *mirror, const fm_state *state,
+                                         fm_error *reterr);
 void fm_mirror_fini(fm_mirror *mirror);
 
 /* Waits until the device has taken what was sent. Call it before writing after fm_mirror_send. */
@@ -26,6 +33,8 @@ void fm_mirror_begin(fm_mirror *mirror);
 void fm_mirror_put(void *context, int32_t tensor, int64_t at, double value);
 /* Sets all elements of a tensor to 0. */
 void fm_mirror_clear(fm_mirror *mirror, int32_t tensor);
+/* The same for all tensors of the mirror. */
+void fm_mirror_clear_all(fm_mirror *mirror);
 /* Queues the upload of the tensors that were written since the last call. */
 void fm_mirror_send(fm_mirror *mirror, fm_stream *stream);
 

@@ -241,8 +241,9 @@ static fm_status prepare(fm_af3_trainer *t, fm_error *reterr) {
     if (!status && !t->options.forward_only) {
         status = fm_optimizer_init(&t->optimizer, &t->params, &t->options.optimizer, reterr);
     }
-    if (!status) status = fm_mirror_init(&t->mirror, &t->state, reterr);
-    if (!status) status = fm_mirror_init(&t->shared, &t->state, reterr);
+    fm_af3_trainer_choose_mirrored(t);
+    if (!status) status = fm_mirror_allocate(&t->mirror, &t->state, reterr);
+    if (!status) status = fm_mirror_allocate(&t->shared, &t->state, reterr);
     if (!status) status = plan_memory(t, reterr);
     if (!status) status = bind_arenas(t, reterr);
     if (!status) status = share_memory(t, reterr);

@@ -118,7 +118,7 @@ typedef struct fm_af3_trainer {
      * without fm_af3_trainer_stamp. */
     uint64_t *stamp;
     fm_optimizer optimizer;
-    fm_mirror mirror;
+    fm_mirror mirror;               /* of everything else that the host writes */
     fm_mirror shared;               /* of the features that all cycles of a sample share */
     const fm_af3_features *next;    /* announced; NULL: none */
     const fm_af3_features *written; /* the sample whose features `shared` holds; NULL: none */

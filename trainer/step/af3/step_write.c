@@ -138,6 +138,30 @@ static fm_status write_rollout(fm_af3_trainer *t, fm_error *reterr) {
 
 /* -- all */
 
+#define ADD(mirror, ...)                                                                           \
+    fm_mirror_add(mirror, (const int32_t[]){__VA_ARGS__},                                          \
+                  sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+
+void fm_af3_trainer_choose_mirrored(fm_af3_trainer *t) {
+    const fm_af3_inputs *in = &t->inputs;
+    const fm_af3_structures *to = &in->training;
+    const fm_complex_targets *of = &t->targets;
+    ADD(&t->shared, in->relative, in->bonds, in->templates, in->token_features, in->mask_single,
+        in->mask_pair, to->mask);
+    ADD(&t->shared, in->atom_token, in->first_atom, in->atom_position, in->atom_charge,
+        in->atom_has_reference, in->atom_classes, in->position, in->space, in->atom_mask,
+        in->representative, in->slot_row, in->atom_of_row);
+    ADD(&t->mirror, in->msa, in->mask_msa, t->clock, t->seed_gradient);
+    ADD(&t->mirror, to->in, to->skip, to->out, to->log, t->noise.sigma, t->noise.rotation,
+        t->noise.offset, t->noise.noise, t->rollout.x, t->rollout.mask);
+    ADD(&t->mirror, of->position, of->mask, of->weight, of->radius, of->partner, of->atoms,
+        of->known, of->bond, of->bond_length, of->bond_weight, of->token_atom, of->token_position,
+        of->token_mask, of->token_position_f32, of->token_mask_f32, of->frame, of->centre,
+        of->scale, of->structure, of->factors, of->confidence_factors);
+    for (int i = 0; i < t->n_row; i++)
+        ADD(&t->mirror, t->row[i].all);
+}
+
 fm_status fm_af3_check_features(const fm_af3_trainer_options *options,
                                 const fm_af3_features *features, fm_error *reterr) {
     const fm_af3_config *c = &options->model;
@@ -176,20 +200,14 @@ fm_status fm_af3_trainer_check(const fm_af3_trainer *t, const fm_af3_features *f
  * only where the sample has values. */
 static fm_status write_shared(fm_af3_trainer *t, const fm_af3_features *features,
                               fm_error *reterr) {
-    const fm_af3_inputs *in = &t->inputs;
-    const int32_t tensors[] = {in->bonds,       in->token_features, in->mask_single,
-                               in->mask_pair,   in->training.mask,  in->atom_position,
-                               in->atom_charge, in->atom_classes,   in->atom_has_reference,
-                               in->position,    in->atom_mask,      in->templates};
     const fm_af3_writer to = {fm_mirror_put, &t->shared};
     t->written = NULL;
     fm_status status = fm_af3_trainer_check(t, features, reterr);
     if (status) return status;
     fm_mirror_begin(&t->shared);
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
-        if (tensors[i] >= 0) fm_mirror_clear(&t->shared, tensors[i]);
-    status =
-        fm_af3_write_sample(&features->sample, &t->options.model, in, &to, &t->scratch, reterr);
+    fm_mirror_clear_all(&t->shared);
+    status = fm_af3_write_sample(&features->sample, &t->options.model, &t->inputs, &to, &t->scratch,
+                                 reterr);
     if (!status) t->written = features;
     return status;
 }
