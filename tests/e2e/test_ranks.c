@@ -74,6 +74,14 @@ static void several_ranks_have_the_losses_of_one(void **state) {
     assert_int_equal(run("grep -q '^ranks     4: dap 2, bp 1, dp 2$' many.log && "
                          "grep -q lddt_ca many.3/metrics.jsonl"),
                      0);
+    /* The first rank says once how long the start took; its phases are rounded to 0.01 s. */
+    assert_int_equal(
+        run("grep ' info first_step ' many.log >first && test $(wc -l <first) = 1 && "
+            "awk '{ split($4, all, \"=\"); for (i = 5; i < 13; i++) "
+            "{ split($i, part, \"=\"); sum += part[2] } "
+            "exit all[2] < 0.01 || sum - all[2] > 0.05 || all[2] - sum > 0.05 }' first "
+            "&& grep -q 'meeting_s=.* step_s=.* sample_wait_s=' first"),
+        0);
     assert_int_equal(run("train=\"$train --config branches.ini --steps 4\"; "
                          "$train --out trunk >log 2>&1 && $train --bp 2 --out branches >log 2>&1 "
                          "&& close_losses trunk branches"),

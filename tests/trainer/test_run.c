@@ -1,9 +1,11 @@
 /* test_run.c: what a run remembers and judges: the list of skipped samples, the results of a
- * batch in hand, the identity of a run and changes to it, and the watch for divergence. */
+ * batch in hand, the identity of a run and changes to it, the watch for divergence, and how long
+ * its start took. */
 #include "trainer/app/batch_sums.h"
 #include "trainer/app/divergence.h"
 #include "trainer/app/identity.h"
 #include "trainer/app/skipped.h"
+#include "trainer/app/start_phases.h"
 #include "trainer/app/world.h"
 
 #include <math.h>
@@ -288,6 +290,7 @@ static void set_world(const char *const *variables) {
                                       "FOLDMILL_RANKS",
                                       "FOLDMILL_LOCAL_RANK",
                                       "FOLDMILL_MEETING",
+                                      "FOLDMILL_BEGAN_NS",
                                       "RANK",
                                       "WORLD_SIZE",
                                       "LOCAL_RANK",
@@ -382,6 +385,57 @@ static void a_rank_is_found_in_its_environment(void **state) {
     }
 }
 
+static void a_rank_knows_when_its_command_began(void **state) {
+    (void)state;
+    static const char *const given[][2] = {{"0", NULL},      {"18446744073709551615", NULL},
+                                           {"", "wrong"},    {"-1", "wrong"},
+                                           {"1e9", "wrong"}, {"18446744073709551616", "wrong"}};
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        const char *const variables[] = {"FOLDMILL_RANK",
+                                         "0",
+                                         "FOLDMILL_RANKS",
+                                         "2",
+                                         "FOLDMILL_MEETING",
+                                         "unix:/tmp/x",
+                                         "FOLDMILL_BEGAN_NS",
+                                         given[i][0],
+                                         NULL};
+        bool is_found;
+        fm_world world;
+        set_world(variables);
+        assert_int_equal(fm_world_find(NULL, &is_found, &world, NULL),
+                         given[i][1] ? FM_ERR_USAGE : FM_OK);
+        if (!given[i][1]) assert_int_equal(world.began_ns, strtoull(given[i][0], NULL, 10));
+    }
+    static const char *const other[] = {"RANK", "0", "WORLD_SIZE", "2", NULL};
+    bool is_found;
+    fm_world world;
+    set_world(other);
+    assert_int_equal(fm_world_find("file:/x", &is_found, &world, NULL), FM_OK);
+    assert_true(is_found && world.began_ns == 0);
+}
+
+/* The phases fill the time from the start to the newest mark. */
+static void a_start_is_the_sum_of_its_phases(void **state) {
+    (void)state;
+    char text[FM_START_TEXT_BYTES];
+    const uint64_t second = 1000000000, begin = UINT64_MAX / 2;
+    fm_start_phases p = fm_start_phases_from(begin);
+    fm_start_phases_mark(&p, FM_START_COMMAND, begin + second / 2);
+    fm_start_phases_mark(&p, FM_START_LINKS, begin + second);
+    fm_start_phases_mark(&p, FM_START_MODEL, begin + second);
+    fm_start_phases_mark(&p, FM_START_LINKS, begin + 3 * second);
+    fm_start_phases_mark(&p, FM_START_STEP, begin + 13 * second);
+    fm_start_phases_format(&p, text);
+    assert_string_equal(text, "after_s=13.00 command_s=0.50 meeting_s=0.00 device_s=0.00 "
+                              "links_s=2.50 model_s=0.00 data_s=0.00 checks_s=0.00 step_s=10.00");
+    p = (fm_start_phases){.marked_ns = UINT64_MAX}; /* the longest text */
+    for (int i = 0; i < FM_START_PHASES; i++)
+        p.spent_ns[i] = UINT64_MAX;
+    fm_start_phases_format(&p, text);
+    assert_string_equal(text + strlen(text) - 5, "73.71");
+}
+
 static void the_gpu_of_a_rank_comes_first(void **state) {
     (void)state;
     static const struct {
@@ -418,6 +472,8 @@ int main(void) {
         cmocka_unit_test(an_identity_has_a_line_for_each_field),
         cmocka_unit_test(divergence_is_noticed_and_noise_is_not),
         cmocka_unit_test(a_rank_is_found_in_its_environment),
+        cmocka_unit_test(a_rank_knows_when_its_command_began),
+        cmocka_unit_test(a_start_is_the_sum_of_its_phases),
         cmocka_unit_test(the_gpu_of_a_rank_comes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 50, N_VARIABLE = 4, VARIABLE_BYTES = 256 };
+enum { LOOK_MS = 50, N_VARIABLE = 5, VARIABLE_BYTES = 256 };
 static const double grace_s = 5; /* for the other ranks to end when one has failed */
 
 extern char **environ;
@@ -73,6 +73,8 @@ static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *rete
     snprintf(text[2], VARIABLE_BYTES, "%s=%d", fm_world_local_name, (int)rank);
     snprintf(text[3], VARIABLE_BYTES, "%s=unix:%s/meeting%d", fm_world_meeting_name, l->folder,
              (int)(rank / l->options->meets));
+    snprintf(text[4], VARIABLE_BYTES, "%s=%llu", fm_world_began_name,
+             (unsigned long long)l->options->began_ns);
     while (kept < N_VARIABLE) {
         environment[kept] = text[kept];
         kept++;

@@ -16,8 +16,9 @@ typedef struct fm_launch_options {
     int argc;
     char **argv; /* the arguments, from the command's name on */
     int32_t n_rank;
-    int32_t meets; /* ranks that meet each other: neighbours, whose number divides n_rank */
-    bool divides;  /* gives each rank its part of the cores */
+    int32_t meets;     /* ranks that meet each other: neighbours, whose number divides n_rank */
+    bool divides;      /* gives each rank its part of the cores */
+    uint64_t began_ns; /* when the command began (fm_world) */
     /* Called several times a second, and once after the last rank has ended. NULL: not called. */
     void (*look)(void *context);
     void *context;

@@ -149,6 +149,7 @@ fm_status fm_predict_ranks_run(const fm_predict_ranks_options *options,
                                       .n_rank = options->n_rank,
                                       .meets = options->dap,
                                       .divides = options->divides,
+                                      .began_ns = c.begin_ns,
                                       .look = look,
                                       .context = &c};
     int ends[2], code;

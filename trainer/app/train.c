@@ -264,9 +264,12 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     if (!status && run->ranks) fm_ranks_stay_near(kernels);
     if (run->ranks) status = fm_run_share(run, status, reterr);
     if (status) return status;
+    fm_run_end_phase(run, FM_START_DEVICE);
     status = run->work->create(run, kernels, reterr);
     if (!status) status = resume(run, reterr);
+    fm_run_end_phase(run, FM_START_MODEL);
     if (!status) status = run->work->open(run, reterr);
+    fm_run_end_phase(run, FM_START_DATA);
     if (run->ranks) status = fm_run_compare(run, status, reterr);
     if (!status && run->ranks) status = fm_run_prepare_ranks(run, reterr);
     if (!status && is_first) status = open_outputs(run, reterr);
@@ -312,6 +315,7 @@ static fm_status train(fm_train_run *run, fm_error *reterr) {
     if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;
     if (is_first) announce(run);
     run->progress = fm_progress_of(run->set->steps, run->set->quiet || !is_first);
+    fm_run_end_phase(run, FM_START_CHECKS);
     run->start_ns = run->saved_ns = fm_clock_ns();
     status = make_steps(run, reterr);
     if (!is_first) return status;
@@ -413,16 +417,20 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
                                            .argv = set->argv,
                                            .n_rank = n_rank,
                                            .meets = n_rank,
-                                           .divides = set->gpus == 0};
+                                           .divides = set->gpus == 0,
+                                           .began_ns = run->start.began_ns};
         fm_stop_catch(true);
         return fm_launch(&options, ret_code, reterr);
     }
     fm_stop_catch(!is_rank);
+    if (world.began_ns) run->start = fm_start_phases_from(world.began_ns);
+    fm_run_end_phase(run, FM_START_COMMAND);
     if (is_rank) {
         fm_world_put_gpu_first(&world);
         if (world.rank > 0) fm_log_set_level(FM_LOG_ERROR); /* the first rank speaks for all */
         status = fm_ranks_open(fm_train_program, &world, &run->layout, &run->ranks, reterr);
         if (status) return status;
+        fm_run_end_phase(run, FM_START_MEETING);
     }
     status = train(run, reterr);
     if (!status && was_signalled() && run->state.place.step < set->steps) {
@@ -441,6 +449,7 @@ static int report_rank(fm_train_run *run, const fm_error *error) {
 }
 
 int fm_train_main(int argc, char **argv) {
+    const uint64_t began_ns = fm_clock_ns();
     fm_train_options set;
     fm_error error = {.status = FM_OK};
     fm_status status = fm_train_options_parse(&set, argc, argv, &error);
@@ -459,6 +468,7 @@ int fm_train_main(int argc, char **argv) {
     int code = FM_EXIT_OK;
     run->set = &set;
     run->lock.fd = -1;
+    run->start = fm_start_phases_from(began_ns);
     status = train_in_place(run, &code, &error);
     if (status) {
         code = run->ranks ? report_rank(run, &error) : fm_program_report(fm_train_program, &error);

@@ -16,6 +16,7 @@
 #include "trainer/app/progress.h"
 #include "trainer/app/ranks.h"
 #include "trainer/app/resume.h"
+#include "trainer/app/start_phases.h"
 #include "trainer/app/train_config.h"
 #include "trainer/app/train_options.h"
 #include "trainer/backend/fallback.h"
@@ -155,6 +156,7 @@ struct fm_train_run {
     uint64_t queued_step;
     uint32_t slot;
     uint64_t done_ns;          /* the device's clock after the last collected step */
+    fm_start_phases start;     /* up to the first step */
     uint64_t start_ns;         /* monotonic clock */
     fm_checkpoint_place first; /* where this process began */
     fm_checkpoint_place saved; /* the newest checkpoint, where is_saved */
@@ -198,6 +200,11 @@ static inline bool fm_run_is_first(const fm_train_run *run) {
 
 static inline double fm_run_seconds_since(uint64_t ns) {
     return (double)(fm_clock_ns() - ns) * 1e-9;
+}
+
+/* Ends a phase of the start. */
+static inline void fm_run_end_phase(fm_train_run *run, fm_start_phase phase) {
+    fm_start_phases_mark(&run->start, phase, fm_clock_ns());
 }
 
 /* Collects until at most `left` samples are in flight. (train.c) */

@@ -102,6 +102,7 @@ static fm_status create(fm_train_run *run, const fm_kernels *kernels, fm_error *
     if (run->ranks) {
         status =
             fm_ranks_join(run->ranks, run->set->device, kernels, &options.model.groups, reterr);
+        fm_run_end_phase(run, FM_START_LINKS);
     }
     if (!status) status = fm_af3_trainer_create(&options, &stored->trainer, reterr);
     if (status) return status;

@@ -161,6 +161,15 @@ double fm_run_rate(const fm_train_run *run) {
     return fm_optimizer_rate(&run->optimizer->options, run->optimizer->samples);
 }
 
+/* Logs how long the start took, by phases, after the first step of this process. */
+static void say_start(fm_train_run *run, double data_wait_s) {
+    char text[FM_START_TEXT_BYTES];
+    if (!fm_run_is_first(run) || run->state.place.step != run->first.step + 1) return;
+    fm_run_end_phase(run, FM_START_STEP);
+    fm_start_phases_format(&run->start, text);
+    fm_log(FM_LOG_INFO, "first_step", "%s sample_wait_s=%.2f", text, data_wait_s);
+}
+
 fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
     fm_run_state *state = &run->state;
     const fm_batch_sums *sums = &state->sums;
@@ -195,6 +204,7 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
         run->last[run->n_loss++ % FM_RUN_WINDOW] = step.loss;
     }
     say_slow_paths(run);
+    say_start(run, step.data_wait_s);
     fm_progress_say(&run->progress, &step);
     write_metrics(run, &step);
     state->sums = (fm_batch_sums){.n_counted = 0};

@@ -72,6 +72,7 @@ static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm
     fm_trainer_options options = fm_trainer_options_of(&run->config, kernels, run->set->seed);
     if (run->ranks) {
         status = fm_ranks_join(run->ranks, run->set->device, kernels, &options.groups, reterr);
+        fm_run_end_phase(run, FM_START_LINKS);
     }
     if (!status) status = fm_trainer_create(&options, &run->trainer, reterr);
     if (status) return status;

@@ -1,13 +1,15 @@
 /* world.c: see world.h. */
 #include "trainer/app/world.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 const char fm_world_rank_name[] = "FOLDMILL_RANK", fm_world_size_name[] = "FOLDMILL_RANKS",
            fm_world_local_name[] = "FOLDMILL_LOCAL_RANK",
-           fm_world_meeting_name[] = "FOLDMILL_MEETING";
+           fm_world_meeting_name[] = "FOLDMILL_MEETING",
+           fm_world_began_name[] = "FOLDMILL_BEGAN_NS";
 
 /* torchrun's own store listens on MASTER_PORT, so ranks meet at the port behind it. */
 enum { TORCH_PORTS_ON = 1, SLURM_FIRST_PORT = 20000, SLURM_PORTS = 10000 };
@@ -36,6 +38,21 @@ static fm_status read_number(const char *name, int32_t most, int32_t *ret_number
     }
     return fm_fail(reterr, FM_ERR_USAGE, "the variable %s is '%.32s', expected 0 to %d", name,
                    text ? text : "not set", (int)most);
+}
+
+static fm_status read_began(uint64_t *ret_ns, fm_error *reterr) {
+    const char *text = getenv(fm_world_began_name);
+    char *end;
+    *ret_ns = 0;
+    if (!text) return FM_OK;
+    errno = 0;
+    unsigned long long ns = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno) {
+        return fm_fail(reterr, FM_ERR_USAGE, "the variable %s is '%.32s', expected nanoseconds",
+                       fm_world_began_name, text);
+    }
+    *ret_ns = ns;
+    return FM_OK;
 }
 
 /* Writes the first host of a list such as "node[003-007,9],other": "node003". */
@@ -97,6 +114,7 @@ fm_status fm_world_find(const char *meet, bool *ret_found, fm_world *ret_world, 
         if (!status && getenv(l->local)) {
             status = read_number(l->local, ret_world->rank, &ret_world->local_rank, reterr);
         }
+        if (!status && i == 0) status = read_began(&ret_world->began_ns, reterr);
         *ret_found = !status && ret_world->size > 1;
         return status || !*ret_found ? status : find_meeting(meet, ret_world, reterr);
     }

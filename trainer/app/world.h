@@ -1,7 +1,8 @@
 /* world.h: finds which rank of a run this process is: a child of `foldmill train --ranks N`, or one
  * that torchrun, MPI or Slurm has started.
  *
- *     foldmill    FOLDMILL_RANK, FOLDMILL_RANKS, FOLDMILL_LOCAL_RANK, FOLDMILL_MEETING
+ *     foldmill    FOLDMILL_RANK, FOLDMILL_RANKS, FOLDMILL_LOCAL_RANK, FOLDMILL_MEETING,
+ *                 FOLDMILL_BEGAN_NS
  *     torchrun    RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT
  *     Open MPI    OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
  *     other MPI   PMI_RANK, PMI_SIZE, MPI_LOCALRANKID
@@ -18,12 +19,14 @@
 typedef struct fm_world {
     int32_t rank, size, local_rank; /* local: among the processes of this host */
     const char *launcher;           /* "foldmill", "torchrun", ... */
+    uint64_t began_ns; /* when the command that started this rank began, by this host's monotonic
+                        * clock; 0: unknown */
     char meeting[FM_MEETING_ADDRESS_BYTES];
 } fm_world;
 
 /* The variables that a launcher of ours sets. */
 extern const char fm_world_rank_name[], fm_world_size_name[], fm_world_local_name[],
-    fm_world_meeting_name[];
+    fm_world_meeting_name[], fm_world_began_name[];
 
 /* Makes the GPU of this rank the first that CUDA finds: that with the number of the rank on its
  * host among those of $CUDA_VISIBLE_DEVICES, or among all. The other GPUs stay visible behind it,
