@@ -60,11 +60,16 @@ template <typename V> V *work_bench::raw(const std::vector<V> &x) {
 typedef std::function<void(work_bench &)> work;
 
 /* Runs a case and prints its line. stages is the number of tensors that a composed bf16 path rounds
- * on the way to an output. */
-void check(const char *name, int stages, const work &f);
+ * on the way to an output. is_rounded: the tf32 table must run the case's products on tensor cores,
+ * so its errors must be those of rounded operands. */
+void check(const char *name, int stages, const work &f, bool is_rounded = false);
 
-/* The cases, in files of the same names (cuda_check_kernels.cu, ...). check_wgmma is for the bf16
- * table only. */
+/* A case on the host alone: prints the line of a condition that must hold. */
+void expect(const char *name, bool is_ok);
+
+/* The cases, in files of the same names (cuda_check_kernels.cu, ...). check_paths is for the host
+ * alone, check_wgmma for the bf16 table only. */
+void check_paths(void);
 void check_kernels(void);
 void check_transitions(void);
 void check_attentions(void);

@@ -16,8 +16,13 @@ struct attention_shape {
     int64_t first = 0;   /* the first key that has all_bias; those before it have 0 */
 };
 
+/* The shapes that tensor cores must take, in whole chunks of 8 channels. */
+bool is_tensor_core_shape(const attention_shape &s) {
+    return !s.shared && s.c % 8 == 0 && s.query >= 8 && s.query * s.key >= 256;
+}
+
 void check_attention(const char *name, attention_shape s) {
-    check(name, 4, [=](work_bench &b) {
+    const auto run = [=](work_bench &b) {
         fm_attention a = {};
         a.n_group = s.group, a.n_batch = s.batch, a.n_query = s.query, a.n_key = s.key;
         a.n_head = s.head, a.n_kv_head = s.shared ? 1 : s.head, a.c_head = s.c;
@@ -59,7 +64,8 @@ void check_attention(const char *name, attention_shape s) {
         if (s.gated) g.dg = b.grad(n_q, s.beta);
         if (s.biased) g.dbias = b.grad(n_bias, s.beta);
         b.k->attention_grad(NULL, &a, &g, b.space(b.k->attention_grad_workspace(&a)));
-    });
+    };
+    check(name, 4, run, is_tensor_core_shape(s));
 }
 
 /* More keys than training has. */

@@ -5,9 +5,15 @@
 namespace cuda_check {
 namespace {
 
+/* cuBLASLt may take f32 for products of few rows or columns, or of rows at odd distances. */
+bool is_rounded(int64_t m, int64_t n, int64_t k, int64_t gap) {
+    bool is_wide = m % 16 == 0 && n % 16 == 0 && k % 16 == 0;
+    return is_wide && gap % 4 == 0;
+}
+
 void check_gemm(const char *name, int64_t m, int64_t n, int64_t k, int64_t batch, int trans,
                 fm_epilogue epilogue, bool add, bool is_acc, int64_t gap) {
-    check(name, 1, [=](work_bench &b) {
+    const auto run = [=](work_bench &b) {
         fm_gemm g = {};
         g.m = m, g.n = n, g.k = k, g.batch = batch;
         g.trans_a = trans & 1, g.trans_b = trans & 2;
@@ -22,12 +28,13 @@ void check_gemm(const char *name, int64_t m, int64_t n, int64_t k, int64_t batch
         fm_out c = b.grad(batch * g.stride_c, add ? FM_ADD : FM_WRITE, is_acc);
         g.c = c.data;
         b.k->gemm(NULL, &g, b.space(b.k->gemm_workspace(&g)));
-    });
+    };
+    check(name, 1, run, is_rounded(m, n, k, gap));
 }
 
 /* y = x W^T + bias + residual, also with a bias that begins with zeros. */
 void check_addend(const char *name, int64_t m, int64_t n, int64_t k, int64_t gap) {
-    check(name, 1, [=](work_bench &b) {
+    const auto run = [=](work_bench &b) {
         fm_gemm g = {};
         g.m = m, g.n = n, g.k = k, g.batch = 1, g.trans_b = true, g.alpha = 1, g.beta = 1;
         g.lda = k, g.ldb = k, g.ldc = n + gap;
@@ -35,12 +42,13 @@ void check_addend(const char *name, int64_t m, int64_t n, int64_t k, int64_t gap
         g.epilogue = FM_EPILOGUE_BIAS;
         g.c = b.grad(m * g.ldc, FM_WRITE).data;
         b.k->gemm(NULL, &g, b.space(b.k->gemm_workspace(&g)));
-    });
+    };
+    check(name, 1, run, is_rounded(m, n, k, gap));
 }
 
 void check_relu_grad(const char *name, int64_t m, int64_t n, int64_t k, int64_t gap,
                      fm_beta sum_beta, bool has_sum) {
-    check(name, 1, [=](work_bench &b) {
+    const auto run = [=](work_bench &b) {
         fm_gemm g = {};
         g.m = m, g.n = n, g.k = k, g.batch = 1, g.alpha = 1;
         g.lda = k, g.ldb = n, g.ldc = n + gap;
@@ -53,14 +61,15 @@ void check_relu_grad(const char *name, int64_t m, int64_t n, int64_t k, int64_t 
         g.c = b.grad(m * g.ldc, FM_WRITE).data;
         if (has_sum) g.sum = b.grad(n, sum_beta, true);
         b.k->gemm(NULL, &g, b.space(b.k->gemm_workspace(&g)));
-    });
+    };
+    check(name, 1, run, is_rounded(m, n, k, gap));
 }
 
 /* A weight gradient dW [m, n] over k rows, with the sums of dy's columns from sum_first on, or (m)
  * without sums. */
 void check_weights(const char *name, int64_t m, int64_t n, int64_t k, int64_t gap,
                    int64_t sum_first, fm_beta beta) {
-    check(name, 1, [=](work_bench &b) {
+    const auto run = [=](work_bench &b) {
         fm_gemm g = {};
         g.m = m, g.n = n, g.k = k, g.batch = 1, g.trans_a = true, g.alpha = 1, g.c_is_acc = true;
         g.lda = m + gap, g.ldb = n + gap, g.ldc = n + gap, g.beta = beta == FM_ADD ? 1 : 0;
@@ -71,7 +80,8 @@ void check_weights(const char *name, int64_t m, int64_t n, int64_t k, int64_t ga
             g.sum_first = sum_first;
         }
         b.k->gemm(NULL, &g, b.space(b.k->gemm_workspace(&g)));
-    });
+    };
+    check(name, 1, run, is_rounded(m, n, k, gap));
 }
 
 void check_all_weights(void) {
@@ -208,26 +218,60 @@ void weights_of(work_bench &b, int64_t rows, int64_t c_out, int64_t c_in, fm_out
     b.k->gemm(NULL, &g, b.space(b.k->gemm_workspace(&g)));
 }
 
+void few_sums(work_bench &b, int64_t rows) {
+    fm_few_grad few = {rows,
+                       128,
+                       4,
+                       b.act(rows * 128),
+                       b.act(4 * 128, 0.1),
+                       b.act(rows * 4),
+                       b.grad(rows * 128, FM_WRITE),
+                       b.grad(4 * 128, FM_WRITE, true)};
+    b.k->few_grad(NULL, &few, b.space(b.k->few_grad_workspace(&few)));
+}
+
+void put_off_sums(work_bench &b) {
+    size_t room = b.k->sums_room();
+    if (room) b.k->put_off_sums(NULL, b.space(room), NULL, (const void *)UINTPTR_MAX);
+}
+
+/* More sums than wait at once: the table of those that wait holds 12. */
+void check_many_late_sums(void) {
+    check("sums that fill the table", 4, [](work_bench &b) {
+        put_off_sums(b);
+        for (int i = 0; i < 14; i++)
+            few_sums(b, 4100 + i);
+        b.k->finish_sums(NULL);
+    });
+}
+
+/* More partial sums than sums_room: on 132 multiprocessors, two calls have room for theirs. The
+ * last call adds to the first one's target. */
+void check_large_late_sums(void) {
+    check("sums that fill the room", 4, [](work_bench &b) {
+        put_off_sums(b);
+        fm_out dw = b.grad(1024 * 256, FM_WRITE, true), db = b.grad(1024, FM_WRITE, true);
+        weights_of(b, 2112, 1024, 256, dw, db);
+        for (int i = 0; i < 3; i++) {
+            fm_out next = b.grad(1024 * 256, FM_ADD, true);
+            weights_of(b, 2112, 1024, 256, next, b.grad(1024, FM_ADD, true));
+        }
+        weights_of(b, 2112, 1024, 256, {dw.data, FM_ADD}, {db.data, FM_ADD});
+        b.k->finish_sums(NULL);
+    });
+}
+
 /* Sums of several calls that end together. The third call adds to the first one's target, so that
  * the first must have ended; its rows are too few for partial sums. */
 void check_late_sums(const char *name, int64_t rows) {
     check(name, 4, [=](work_bench &b) {
-        size_t room = b.k->sums_room();
-        if (room) b.k->put_off_sums(NULL, b.space(room), NULL, (const void *)UINTPTR_MAX);
+        put_off_sums(b);
         fm_out dw = b.grad(256 * 128, FM_WRITE, true), db = b.grad(256, FM_ADD, true);
         weights_of(b, rows, 256, 128, dw, db);
         weights_of(b, rows, 512, 128, b.grad(512 * 128, FM_ADD, true), {});
         weights_of(b, 100, 256, 128, {dw.data, FM_ADD}, {db.data, FM_ADD});
         weights_of(b, rows, 256, 128, {dw.data, FM_ADD}, {db.data, FM_ADD});
-        fm_few_grad few = {rows,
-                           128,
-                           4,
-                           b.act(rows * 128),
-                           b.act(4 * 128, 0.1),
-                           b.act(rows * 4),
-                           b.grad(rows * 128, FM_WRITE),
-                           b.grad(4 * 128, FM_WRITE, true)};
-        b.k->few_grad(NULL, &few, b.space(b.k->few_grad_workspace(&few)));
+        few_sums(b, rows);
         fm_layernorm_grad norm = {rows,
                                   128,
                                   128,
@@ -308,19 +352,23 @@ void check_gemms(void) {
     check_few_grad("few grad of three", 4100, 128, 3, FM_ADD);
     check_late_sums("sums that end together", 4200);
     check_late_sums("sums that end together, long", 20000);
+    check_many_late_sums();
+    check_large_late_sums();
+    /* A turn of 132 blocks takes 16,896 rows. With three turns or more, the second group of a block
+     * begins with the second half of the hidden layer. */
     check_transition("transition one", 1, 1, 1, 4);
     check_transition("transition c 64, a tile", 8, 8, 64, 128);
     check_transition("transition c 64", 33, 70, 64, 256);
     check_transition("transition c 128", 63, 71, 128, 512);
-    check_transition("transition c 128, long", 263, 271, 128, 512);
-    check_transition("transition c 256", 127, 70, 256, 1024);
+    check_transition("transition c 128, long", 163, 209, 128, 512);
+    check_transition("transition c 256", 63, 70, 256, 1024);
     check_transition_grad("transition grad one", 1, 1, 4, FM_WRITE);
     check_transition_grad("transition grad c 64", 2310, 64, 256, FM_ADD);
     check_transition_grad("transition grad c 64, long", 40000, 64, 128, FM_WRITE);
     check_transition_grad("transition grad c 128", 4473, 128, 512, FM_ADD);
-    check_transition_grad("transition grad c 128, long", 40273, 128, 512, FM_WRITE);
-    check_transition_grad("transition grad c 256", 8890, 256, 1024, FM_WRITE);
-    check_transition_grad("transition grad c 256, long", 20010, 256, 1024, FM_ADD);
+    check_transition_grad("transition grad c 128, long", 34067, 128, 512, FM_WRITE);
+    check_transition_grad("transition grad c 256", 4490, 256, 1024, FM_WRITE);
+    check_transition_grad("transition grad c 256, long", 17010, 256, 512, FM_ADD);
 }
 
 } // namespace cuda_check

@@ -138,7 +138,7 @@ void check_gate(const char *name, int64_t rows, int64_t c, int64_t gap, bool mas
 
 void check_swiglu_transition(const char *name, int64_t rows, int64_t c, int64_t hidden,
                              bool residual, fm_beta beta) {
-    check(name, 4, [=](work_bench &b) {
+    const auto run = [=](work_bench &b) {
         fm_swiglu_transition a = {};
         a.rows = rows, a.c = c, a.hidden = hidden, a.eps = 1e-5, a.residual = residual;
         a.x = b.act(rows * c, 2), a.norm = b.act(2 * c);
@@ -153,7 +153,8 @@ void check_swiglu_transition(const char *name, int64_t rows, int64_t c, int64_t 
         g.dw1 = b.grad(2 * hidden * c, beta, true), g.dw2 = b.grad(hidden * c, beta, true);
         b.k->swiglu_transition_grad(NULL, &a, &g,
                                     b.space(b.k->swiglu_transition_grad_workspace(&a, &g)));
-    });
+    };
+    check(name, 4, run, true);
 }
 
 /* Gaps of both kinds. The gradient also computes y again, once to other memory and once to dy. */
@@ -631,7 +632,7 @@ void check_transitions(void) {
     check_swiglu_transition("swiglu transition 64x64x64", 64, 64, 64, true, FM_WRITE);
     check_swiglu_transition("swiglu transition 401x64x256", 401, 64, 256, true, FM_ADD);
     check_swiglu_transition("swiglu transition 90x128x128", 90, 128, 128, true, FM_WRITE);
-    check_swiglu_transition("swiglu transition 40003x128x192", 40003, 128, 192, true, FM_ADD);
+    check_swiglu_transition("swiglu transition 34003x128x192", 34003, 128, 192, true, FM_ADD);
 }
 
 void check_kernels(void) {

@@ -136,20 +136,17 @@ template <typename T> static attention_path path_of_shape(const fm_attention *a,
                               : ATTENTION_PLAIN;
 }
 
-/* The path of a call; grad NULL: forward. PLAIN handles operands whose address is not a multiple of
- * 16 bytes. */
 template <typename T>
-static attention_path path_of(const fm_attention *a, const fm_attention_grad *grad) {
+attention_path attention_path_of(const fm_attention *a, const fm_attention_grad *grad) {
     attention_path path = path_of_shape<T>(a, grad != NULL);
     bool is_wide = is_aligned(a->q) && is_aligned(a->k) && is_aligned(a->v);
     if (grad) {
         is_wide = is_wide && is_aligned(grad->dout) && is_aligned(grad->dk.data) &&
                   is_aligned(grad->dv.data);
     }
-    if (path != ATTENTION_ONE_QUERY) {
-        is_wide = is_wide && is_aligned(a->g);
-        is_wide = is_wide && (grad ? is_aligned(grad->dq.data) && is_aligned(grad->dg.data)
-                                   : is_aligned(a->o));
+    if (path != ATTENTION_ONE_QUERY) { /* the gate's backward reads o by 16 bytes, too */
+        is_wide = is_wide && is_aligned(a->g) && is_aligned(a->o);
+        if (grad) is_wide = is_wide && is_aligned(grad->dq.data) && is_aligned(grad->dg.data);
     }
     return is_wide ? path : ATTENTION_PLAIN;
 }
@@ -275,7 +272,7 @@ template <typename T> void attention(fm_stream *stream, const fm_attention *a, v
     assert(a->c_head <= 64);
     typedef typename stored<T>::type number;
     attention_space space;
-    attention_path path = path_of<T>(a, NULL);
+    attention_path path = attention_path_of<T>(a, NULL);
     layout(a, path, false, workspace, &space);
     switch (path) {
     case ATTENTION_WGMMA: attention_wgmma(stream, a, space); break;
@@ -294,7 +291,7 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
     assert(a->c_head <= 64);
     typedef typename stored<T>::type number;
     attention_space space;
-    attention_path path = path_of<T>(a, grad);
+    attention_path path = attention_path_of<T>(a, grad);
     layout(a, path, true, workspace, &space);
     switch (path) {
     case ATTENTION_WGMMA: attention_wgmma_grad(stream, a, grad, space, false); break;
@@ -308,6 +305,7 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
 }
 
 #define INSTANTIATE(T)                                                                             \
+    template attention_path attention_path_of<T>(const fm_attention *, const fm_attention_grad *); \
     template size_t attention_workspace<T>(const fm_attention *);                                  \
     template void attention<T>(fm_stream *, const fm_attention *, void *);                         \
     template size_t attention_grad_workspace<T>(const fm_attention *);                             \

@@ -7,7 +7,8 @@
 
 namespace fm_cuda {
 
-/* Which kernels run a call. path_of in attention.cu chooses, with a table of shapes and reasons. */
+/* Which kernels run a call. attention_path_of chooses; attention.cu has a table of shapes and
+ * reasons. */
 enum attention_path {
     ATTENTION_PLAIN,     /* attention_plain.cu: one thread per row, any shape */
     ATTENTION_ONE_QUERY, /* attention_one.cu: one query over keys shared by the heads */
@@ -17,6 +18,11 @@ enum attention_path {
     ATTENTION_WGMMA, /* attention_wgmma.cu, attention_wgmma_grad.cu: warp-group products */
     ATTENTION_WGMMA_LONG, /* attention_wgmma_long.cu: the same, backward of more rows */
 };
+
+/* The path of a call; grad NULL: forward. PLAIN handles operands whose address is not a multiple of
+ * 16 bytes. T is float, bf16 or tf32. Needs no device. */
+template <typename T>
+attention_path attention_path_of(const fm_attention *a, const fm_attention_grad *grad);
 
 enum {
     /* WGMMA forward: the bits of valid keys are kept in shared memory, which a bias fills where
