@@ -106,6 +106,10 @@ FM_MUST_USE fm_status fm_eval_read_summary(const char *path, fm_arena *arena,
  * those that would be needed. */
 size_t fm_eval_format_values(const fm_eval_summary *summary, char *out, size_t out_bytes);
 
+/* Writes `value` so that it reads back unchanged; "" for NAN. */
+enum { FM_EVAL_NUMBER_BYTES = 32 };
+void fm_eval_format_number(double value, char out[FM_EVAL_NUMBER_BYTES]);
+
 /* Draws DIR/lddt.svg (how many chains have which lDDT-CA), DIR/calibration.svg (pLDDT against
  * lDDT) and DIR/length.svg (lDDT-CA against length). They follow the reader's light or dark theme
  * and have no scripts and no links. FM_ERR_IO, FM_ERR_NOMEM. */
