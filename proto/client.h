@@ -30,10 +30,10 @@ typedef struct fm_client_options {
     fm_sha256 snapshot;         /* its hash; all zero = any */
     uint32_t connect_ms;        /* limit for connecting and for HELLO; 0 = 10,000 */
     uint32_t retry_ms;          /* keep trying to connect for so long; 0 = try once */
-    uint32_t silence_ms;        /* a server that is silent for so long, despite PINGs, is gone;
-                                  0 = 30,000 */
-    uint32_t event_ms;          /* fm_client_next waits for so long at most, whatever PONGs come;
-                                  0 = for ever */
+    /* A server that is silent for so long, despite PINGs, is gone; 0 = 30,000. */
+    uint32_t silence_ms;
+    /* Fm_client_next waits for so long at most, whatever PONGs come; 0 = for ever. */
+    uint32_t event_ms;
 } fm_client_options;
 
 /* Connects, shows the token (AUTH) and exchanges HELLO and WELCOME. A refusal of the server is
@@ -54,10 +54,11 @@ FM_MUST_USE fm_status fm_client_open(fm_client *client, const fm_wire_open *para
                                      fm_wire_opened *ret_opened, fm_error *reterr);
 
 typedef enum fm_client_event_kind {
-    FM_CLIENT_SAMPLE = 1,  /* `sample` was received into the slab */
-    FM_CLIENT_SKIPPED = 2, /* policy skip: sample `index` is unreadable, `status` and `text` say
-                              why; it took one item of credit */
-    FM_CLIENT_END = 3,     /* the stream is over; `reason` says why */
+    FM_CLIENT_SAMPLE = 1, /* `sample` was received into the slab */
+    /* Policy skip: sample `index` is unreadable, `status` and `text` say why; it took one item
+     * of credit. */
+    FM_CLIENT_SKIPPED = 2,
+    FM_CLIENT_END = 3, /* the stream is over; `reason` says why */
 } fm_client_event_kind;
 
 typedef struct fm_client_event {

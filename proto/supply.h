@@ -36,10 +36,12 @@ typedef struct fm_supply_change {
 } fm_supply_change;
 
 typedef struct fm_supply_options {
-    fm_client_options client; /* url: one or several addresses (proto/address_list.h). retry_ms: how
-                                 long to look for a first server */
-    uint32_t resume_ms;       /* how long to look for a server after a loss. 0: each is tried
-                                 once, and a list of one address ends with the loss */
+    /* Its url has one or several addresses (proto/address_list.h); retry_ms says how long to look
+     * for a first server. */
+    fm_client_options client;
+    /* How long to look for a server after a loss. 0: each is tried once, and a list of one
+     * address ends with the loss. */
+    uint32_t resume_ms;
     /* Called after every change, in the receiving thread; may be NULL. */
     void (*on_change)(void *context, const fm_supply_change *change);
     void *context;

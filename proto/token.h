@@ -16,8 +16,8 @@
 #include <stdbool.h>
 
 typedef struct fm_token {
-    uint32_t epoch; /* watermark / epoch_samples of the plan, which the server checks; 0 while
-                              watermark is 0 */
+    /* Watermark / epoch_samples of the plan, which the server checks; 0 while watermark is 0. */
+    uint32_t epoch;
     uint32_t bitmap_bytes; /* <= FM_LIMIT_TOKEN_BYTES; 0 = no sample beyond the watermark */
     uint64_t watermark;
     uint8_t bitmap[FM_LIMIT_TOKEN_BYTES]; /* bit k % 8 of byte k / 8 */

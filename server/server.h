@@ -51,10 +51,11 @@ typedef struct fm_server_options {
     const char *http;    /* "HOST:PORT" of the pages for people and monitoring; NULL: none */
     const char *version; /* for these pages; NULL: "" */
     fm_library *library; /* caches to serve; NULL: the source given to fm_server_create */
-    uint32_t follow_ms;  /* interval of looking for newer generations and snapshots; 0 = only when
-                                   fm_server_reload asks for it */
-    uint32_t linger_ms;  /* an older snapshot that nobody uses stays open so long; 0 = 5,000 */
-    bool watch_signals;  /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
+    /* Interval of looking for newer generations and snapshots; 0 = only when fm_server_reload
+     * asks for it. */
+    uint32_t follow_ms;
+    uint32_t linger_ms; /* an older snapshot that nobody uses stays open so long; 0 = 5,000 */
+    bool watch_signals; /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
     fm_credentials credentials; /* of tls:// addresses; the texts must outlive the server */
     const char *unix_group;     /* its members may connect, too; NULL = the server's user only */
     bool is_open_to_all;        /* tls:// may do without certificates and tokens of clients */

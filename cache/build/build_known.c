@@ -67,8 +67,8 @@ fm_status fm_build_take_generation(fm_build_state *state, const fm_generation *b
 static fm_status take_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
                            fm_error *reterr) {
     fm_build_state *state = context;
-    fm_reader reader = fm_reader_of(packed.data, packed.size); /* checked when the shard was
-                                                                  sealed */
+    /* Checked when the shard was sealed. */
+    fm_reader reader = fm_reader_of(packed.data, packed.size);
     (void)fm_read_u32(&reader);
     (void)fm_read_u16(&reader);
     fm_blob_entry entry = {.hash = *hash,

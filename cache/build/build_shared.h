@@ -22,8 +22,9 @@ typedef struct fm_build_share {
     fm_catalogue_options catalogue; /* job, lease_ms, backoff_ms, max_failures; 0 = defaults */
     fm_catalogue_mode mode;
     uint32_t heartbeat_ms; /* 0 = a third of the lease */
-    const char *publish;   /* NULL: shards stay in the worker's cache; else a cache folder to which
-                              each shard is copied when it is sealed, and which the merge reads */
+    /* NULL: shards stay in the worker's cache; else a cache folder to which each shard is copied
+     * when it is sealed, and which the merge reads. */
+    const char *publish;
     /* Called when the catalogue cannot be reached at the start, before trying again for half a
      * minute. May be NULL. */
     void (*waiting)(const fm_error *error);

@@ -32,8 +32,8 @@ typedef struct fm_shared_item {
     char *reason; /* heap; reason of FAILED */
     bool final;
     uint32_t n_chain;
-    uint32_t note_shard;             /* MADE: shard of its note; FM_BUILD_NO_SHARD = not sealed
-                                        yet */
+    /* MADE: shard of its note; FM_BUILD_NO_SHARD = not sealed yet. */
+    uint32_t note_shard;
     uint32_t first_result, n_result; /* results of its task: state->result[first, first + n) */
     uint32_t checked_at;             /* number of shards when it was last checked */
 } fm_shared_item;
@@ -68,8 +68,8 @@ typedef struct fm_shared_build {
     fm_catalogue *catalogue;
     bool *recorded; /* [max_recorded] shards that the catalogue knows */
     uint32_t max_recorded;
-    uint32_t suspect; /* position of an item that failed before and is done alone; or
-                         FM_BUILD_NO_ITEM */
+    /* Position of an item that failed before and is done alone; or FM_BUILD_NO_ITEM. */
+    uint32_t suspect;
     uint32_t claim_size;
     bool is_dry; /* the last claim got nothing */
     int64_t next_heartbeat_ms, next_claim_ms, next_look_ms, retry_at_ms;

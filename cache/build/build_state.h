@@ -77,8 +77,9 @@ typedef struct fm_build_result {
     bool has[FM_N_PART];
     fm_sha256 part[FM_N_PART];
     bool has_key[FM_N_PART];
-    fm_sha256 key[FM_N_PART]; /* keys of its notes: structure, msa, hits; for the sequence, the key
-                                 of the list of chains that a single sequence comes from */
+    /* Keys of its notes: structure, msa, hits; for the sequence, the key of the list of chains
+     * that a single sequence comes from. */
+    fm_sha256 key[FM_N_PART];
     bool has_listed;
     fm_listed listed; /* what a list of the dataset says; its name is NULL */
     fm_sha256 *named; /* heap; [n_named] structure parts that the hits part names */

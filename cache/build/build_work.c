@@ -19,10 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    N_ALIGNMENT_MAX = 256
-}; /* limit of alignment files of one chain, and of its template search
-                                   files */
+/* Limit of the alignment files of one chain, and of its files of template hits. */
+enum { N_ALIGNMENT_MAX = 256 };
 
 typedef struct worker {
     fm_build_state *state;

@@ -9,8 +9,8 @@
 typedef struct fm_rebuild_report {
     uint32_t n_shard, n_damaged; /* read; ignored, because their hash is wrong */
     uint32_t n_done, n_refused;
-    uint32_t n_incomplete; /* items with a note, of which a part is in no shard; they will be built
-                         again */
+    /* Items with a note, of which a part is in no shard; they will be built again. */
+    uint32_t n_incomplete;
 } fm_rebuild_report;
 
 /* Reads the shards of the cache folders, each hashed first, and records their notes of the

@@ -19,8 +19,8 @@
 typedef struct fm_merge_options {
     const char *cache;       /* cache folder that gets the generation; made if needed */
     const char *where, *job; /* the catalogue and its job; job NULL = "build" */
-    const char *const *from; /* [n_from] cache folders to search for shards before those that the
-                                catalogue names */
+    /* [n_from] cache folders to search for shards before those that the catalogue names. */
+    const char *const *from;
     uint32_t n_from;
     bool partial;                  /* merge without the items that are not done */
     fm_build_others_policy others; /* what becomes of the cache's chains of other datasets */

@@ -33,9 +33,9 @@ enum {
     FM_CATALOGUE_BACKOFF_MAX_MS = 3600000,
     FM_CATALOGUE_FAILURES_MAX = 5,
     FM_CATALOGUE_PATIENCE_MS = 20000,
-    FM_CATALOGUE_REASON_BYTES = 4096, /* size of a reason with its terminator; longer ones are
-                                         cut */
-    FM_CATALOGUE_JOB_BYTES = 64,      /* size of a job's name with its terminator */
+    /* Size of a reason with its terminator; longer ones are cut. */
+    FM_CATALOGUE_REASON_BYTES = 4096,
+    FM_CATALOGUE_JOB_BYTES = 64, /* size of a job's name with its terminator */
 };
 
 typedef enum fm_catalogue_state {
@@ -50,12 +50,12 @@ typedef enum fm_catalogue_state {
 const char *fm_catalogue_state_name(fm_catalogue_state state);
 
 typedef struct fm_catalogue_options {
-    const char *job;       /* name of the job; NULL = "build" */
-    const char *worker;    /* unique name of the worker that claims; NULL opens read-only */
-    const char *cache;     /* cache folder with the worker's shards; required with `worker` */
-    uint32_t lease_ms;     /* 0 = FM_CATALOGUE_LEASE_MS */
-    uint32_t backoff_ms;   /* pause after the first failure, doubled by each further one; 0 =
-                              FM_CATALOGUE_BACKOFF_MS */
+    const char *job;    /* name of the job; NULL = "build" */
+    const char *worker; /* unique name of the worker that claims; NULL opens read-only */
+    const char *cache;  /* cache folder with the worker's shards; required with `worker` */
+    uint32_t lease_ms;  /* 0 = FM_CATALOGUE_LEASE_MS */
+    /* Pause after the first failure, doubled by each further one; 0 = FM_CATALOGUE_BACKOFF_MS. */
+    uint32_t backoff_ms;
     uint32_t max_failures; /* 0 = FM_CATALOGUE_FAILURES_MAX */
     uint32_t patience_ms;  /* longest wait for an answer; 0 = FM_CATALOGUE_PATIENCE_MS */
     bool is_there;         /* FM_ERR_NOT_FOUND for a missing file, instead of making it */
@@ -70,8 +70,8 @@ typedef struct fm_catalogue_entry {
 typedef struct fm_catalogue_listing {
     fm_sha256 options; /* hash of the options of all items: stages, modes */
     uint32_t n;
-    const fm_catalogue_entry *entry; /* [n] sorted by name, no name twice; claims follow this
-                                        order */
+    /* [n] sorted by name, no name twice; claims follow this order. */
+    const fm_catalogue_entry *entry;
 } fm_catalogue_listing;
 
 typedef enum fm_catalogue_mode {

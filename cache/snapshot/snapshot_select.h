@@ -31,18 +31,19 @@ typedef struct fm_select_rules {
     uint32_t min_length, max_length; /* residues; max 0 = any */
     uint32_t max_unknown;            /* most residues X; UINT32_MAX = any */
     uint32_t max_single_percent;     /* largest share of the most frequent residue; 100 = any */
-    double max_resolution;           /* Å, 0 = any; chains without a resolution (NMR, predicted)
-                                        pass */
-    bool need_resolution;            /* chains without a resolution are excluded */
-    const char *from, *until;        /* NULL, or "YYYY-MM-DD", inclusive; chains without a date are
-                                 excluded, predicted structures never are */
-    const fm_clusters *clusters; /* NULL = each chain is its own cluster; the weights AF2 then take
-                                    the sizes from the facts */
-    bool only_clustered;         /* exclude chains that are in no cluster */
+    /* Å, 0 = any; chains without a resolution (NMR, predicted) pass. */
+    double max_resolution;
+    bool need_resolution; /* chains without a resolution are excluded */
+    /* NULL, or "YYYY-MM-DD", inclusive; chains without a date are excluded, predicted structures
+     * never are. */
+    const char *from, *until;
+    /* NULL = each chain is its own cluster; the weights AF2 then take the sizes from the facts. */
+    const fm_clusters *clusters;
+    bool only_clustered; /* exclude chains that are in no cluster */
     fm_select_weights weights;
-    const fm_snapshot_text *apart; /* NULL, or a snapshot; chains that share a cluster or name with
-                                      it are excluded */
-    const char *apart_name;        /* its name, for people */
+    /* NULL, or a snapshot; chains that share a cluster or name with it are excluded. */
+    const fm_snapshot_text *apart;
+    const char *apart_name; /* its name, for people */
 } fm_select_rules;
 
 typedef enum fm_select_reason {

@@ -34,13 +34,14 @@
 #include "proto/record.h"
 
 typedef struct fm_source_chain {
-    const char *name;          /* "<dataset>:" (if named) and "<id>_<chain>", or "<id>" of a
-                                  prediction */
-    const char *author_id;     /* chain id in the structure; NULL = its only chain */
-    const char *folder;        /* folder of its alignments; NULL = in a database, or none */
-    const char *db;            /* path of the database; NULL = in a folder, or none */
-    const fm_index_file *file; /* [n_file] its ranges of the database, or its files of a folder that
-                                  many chains share; n_file = 0: the whole folder is the chain's */
+    /* "<dataset>:" (if named) and "<id>_<chain>", or "<id>" of a prediction. */
+    const char *name;
+    const char *author_id; /* chain id in the structure; NULL = its only chain */
+    const char *folder;    /* folder of its alignments; NULL = in a database, or none */
+    const char *db;        /* path of the database; NULL = in a folder, or none */
+    /* [n_file] its ranges of the database, or its files of a folder that many chains share;
+     * n_file = 0: the whole folder is the chain's. */
+    const fm_index_file *file;
     uint32_t n_file;
     const char *refusal; /* NULL, or the reason why the chain is refused before it is read */
     bool is_unreadable;  /* the reason is that an entry cannot be read: FM_ERR_IO */
@@ -66,9 +67,10 @@ typedef enum fm_source_reason {
     FM_SOURCE_BAD_NAME,      /* a name that no chain can have */
     FM_SOURCE_TWICE,         /* a second file of one structure */
     FM_SOURCE_TWO_ENTRIES,   /* alignments that two indices have, in different places */
-    FM_SOURCE_TWO_SETS,   /* alignments of a chain that has some, under another name or in files */
-    FM_SOURCE_UNREADABLE, /* an entry that is no file and no folder, or cannot be looked at, and
-                             that no chain is known to need */
+    FM_SOURCE_TWO_SETS, /* alignments of a chain that has some, under another name or in files */
+    /* An entry that is no file and no folder, or cannot be looked at, and that no chain is known
+     * to need. */
+    FM_SOURCE_UNREADABLE,
     FM_N_SOURCE_REASON
 } fm_source_reason;
 
@@ -111,9 +113,10 @@ typedef struct fm_obsolete_list {
 typedef struct fm_source_dataset {
     const char *name;   /* "" = none; chain names then have no prefix */
     const char *prefix; /* of the chains' names: "" or "<name>:" */
-    const char *path;   /* of its folder, without symbolic links where it can be resolved; one line;
-                           NULL = not known (fm_source_of_items) */
-    bool is_predicted;  /* its structures are predictions */
+    /* Of its folder, without symbolic links where it can be resolved; one line; NULL = not known
+     * (fm_source_of_items). */
+    const char *path;
+    bool is_predicted; /* its structures are predictions */
     uint32_t first_structure, n_structure, n_chain;
     uint32_t n_duplicate;         /* chains that use the alignments of another */
     const char *structures_found; /* the layout that was recognised, in words, with the path */
@@ -140,11 +143,11 @@ typedef struct fm_source_options {
     const char *name;  /* of one dataset among several; NULL = none */
     bool is_predicted; /* structures are predictions; those in PDB files always are */
     /* NULL = look for it in the dataset: */
-    const char *structures;                          /* folder, or a zip archive */
-    const char *alignments;                          /* folder, or one .index file */
-    const char *duplicates;                          /* file as duplicate_pdb_chains.txt */
-    const char *chain_data, *mmcif_cache, *obsolete; /* files as chain_data_cache.json,
-                                                        mmcif_cache.json, obsolete.dat */
+    const char *structures; /* folder, or a zip archive */
+    const char *alignments; /* folder, or one .index file */
+    const char *duplicates; /* file as duplicate_pdb_chains.txt */
+    /* Files as chain_data_cache.json, mmcif_cache.json, obsolete.dat. */
+    const char *chain_data, *mmcif_cache, *obsolete;
 } fm_source_options;
 
 /* Scans a dataset. FM_ERR_NOT_FOUND when it has no folder of structures; a dataset without

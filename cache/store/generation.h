@@ -56,13 +56,13 @@ typedef struct fm_generation {
     const fm_chain_entry *chain; /* [n_chain] sorted by name */
     const char *names;           /* terminated, in the order of the chains */
     uint64_t name_bytes;
-    const fm_blob_entry *blob;                    /* [n_blob] sorted by hash */
-    const fm_note_entry *note;                    /* [n_note] sorted by key */
-    const fm_refusal *refused;                    /* [n_refused] sorted by chain */
-    bool has_facts;                               /* false: an older foldmill made the generation,
-                                                     without facts */
-    const fm_chain_facts *facts;                  /* [n_chain] while it is published; NULL after a
-                                                     read */
+    const fm_blob_entry *blob; /* [n_blob] sorted by hash */
+    const fm_note_entry *note; /* [n_note] sorted by key */
+    const fm_refusal *refused; /* [n_refused] sorted by chain */
+    /* False: an older foldmill made the generation, without facts. */
+    bool has_facts;
+    /* [n_chain] while it is published; NULL after a read. */
+    const fm_chain_facts *facts;
     fm_sha256 content;                            /* fm_generation_digest */
     fm_sha256 notes_hash, refused_hash, all_hash; /* of the files notes, refused, all */
     fm_sha256 facts_hash;                         /* of the file facts, if has_facts */

@@ -18,9 +18,9 @@ typedef enum fm_path_kind {
     FM_PATH_ABSENT, /* nothing; never in a list */
     FM_PATH_FILE,   /* a regular file */
     FM_PATH_FOLDER,
-    FM_PATH_OTHER,      /* a device, a pipe or a socket: opening one can wait for ever */
-    FM_PATH_UNREADABLE, /* only in a list: the entry cannot be looked at, or is a link that leads
-                           nowhere */
+    FM_PATH_OTHER, /* a device, a pipe or a socket: opening one can wait for ever */
+    /* Only in a list: the entry cannot be looked at, or is a link that leads nowhere. */
+    FM_PATH_UNREADABLE,
 } fm_path_kind;
 
 /* Looks at a path without opening it. *ret_kind is FM_PATH_ABSENT when nothing is there (ENOENT, or

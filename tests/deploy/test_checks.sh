@@ -1,23 +1,28 @@
 #!/bin/sh
-# test_checks.sh: the banned, sizes, dialect and algorithms checks on small sources. Valid sources
-# pass, and each of the others fails. Run in the repository's root.
+# test_checks.sh: the banned, sizes, dialect, algorithms and docs checks on small sources. Valid
+# sources pass, and each of the others fails. Run in the repository's root.
 set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failures=0
 
-# expect NAME STATUS TEXT CHECK: runs the check on $folder/a.c and compares its status and output.
-expect() {
-    output=$("deploy/checks/$4" "$folder/a.c" 2>&1)
+# judge NAME STATUS TEXT COMMAND...: runs the command and compares its status and output.
+judge() {
+    name=$1 wanted=$2 text=$3
+    shift 3
+    output=$("$@" 2>&1)
     status=$?
-    case $output in *"$3"*) says=yes ;; *) says=no ;; esac
-    if [ "$status" = "$2" ] && [ "$says" = yes ]; then
-        echo "$1: ok"
+    case $output in *"$text"*) says=yes ;; *) says=no ;; esac
+    if [ "$status" = "$wanted" ] && [ "$says" = yes ]; then
+        echo "$name: ok"
     else
-        echo "$1: exit status $status, expected $2 and '$3' in: $output"
+        echo "$name: exit status $status, expected $wanted and '$text' in: $output"
         failures=$((failures + 1))
     fi
 }
+
+# expect NAME STATUS TEXT CHECK: the check on $folder/a.c.
+expect() { judge "$1" "$2" "$3" "deploy/checks/$4" "$folder/a.c"; }
 
 cat >"$folder/a.c" <<'EOF'
 /* fm_strcpy (and my.strcpy) are names of ours; snprintf is fine. */
@@ -78,7 +83,8 @@ expect_form ruler_below 'a.c:2: a section comment has the form' <<'EOF'
 /* -- names
  * ------------------------------------------------------------------------ */
 EOF
-printf '/* %0101d */\n' 0 | expect_form wide_comment 'a.c:1: a comment of 107 columns, at most 100'
+printf '/* %0101d */\n' 0 >"$folder/a.c"
+expect wide_comment 1 'a.c:1: a comment of 107 columns, at most 100' dialect
 expect_form compared_with_ok 'a.c:1: test a status bare, not against FM_OK' <<'EOF'
     if (fm_call(a) != FM_OK) return;
 EOF
@@ -112,17 +118,7 @@ for a in $(seq 2 32); do
     echo "| $a Name | \`trainer/ops/a.c\` | 1 |"
 done >"$pages"
 seq 2 32 | sed 's|.*|/* A&:1 */|' >"$folder/tree/trainer/ops/a.c"
-expect_marks() { # NAME STATUS TEXT
-    output=$(cd "$folder/tree" && "$check" 2>&1)
-    status=$?
-    case $output in *"$3"*) says=yes ;; *) says=no ;; esac
-    if [ "$status" = "$2" ] && [ "$says" = yes ]; then
-        echo "$1: ok"
-    else
-        echo "$1: exit status $status, expected $2 and '$3' in: $output"
-        failures=$((failures + 1))
-    fi
-}
+expect_marks() { judge "$1" "$2" "$3" env -C "$folder/tree" "$check"; } # NAME STATUS TEXT
 expect_marks marks 0 ''
 echo '/* A7:1 */' >"$folder/tree/trainer/backend/cuda/a.cu"
 expect_marks marks_repeated_by_a_kernel 0 ''
@@ -132,5 +128,29 @@ echo "| 7 Name | \`trainer/ops/\` | 2-3, 4 |" >>"$pages"
 expect_marks mark_not_there 1 'docs/reference/algorithms.md:32: A7:4 is listed, but trainer/ops/ has no such mark'
 sed -i '/^| 30 /d' "$pages"
 expect_marks algorithm_not_listed 1 'algorithm 30 is not listed'
+
+# The docs check, in a repository of one page, one source and one test.
+check=$PWD/deploy/checks/docs
+pages=$folder/pages
+git init -q "$pages"
+mkdir -p "$pages/docs" "$pages/proto" "$pages/tests/proto"
+printf '#!/bin/sh\necho "  build  builds"\n' >"$pages/run"
+chmod +x "$pages/run"
+echo '/* a.c: a source. */ int fm_known;' >"$pages/proto/a.c"
+echo '/* test_a.c: a test. */' >"$pages/tests/proto/test_a.c"
+echo '[page](docs/a.md)' >"$pages/README.md"
+expect_page() { # NAME STATUS TEXT PAGE
+    printf '%s\n' "$4" >"$pages/docs/a.md"
+    judge "$1" "$2" "$3" env -C "$pages" "$check"
+}
+# shellcheck disable=SC2016 # backticks are Markdown's
+{
+    expect_page names 0 '' '`proto/a.c`, `fm_known()`, `proto_a`, `proto_`, `./run build`'
+    expect_page unknown_file 1 "docs/a.md:1: names 'proto/b.c', which does not exist" '`proto/b.c`'
+    expect_page unknown_identifier 1 "names 'fm_gone()', which neither" '`fm_gone()`'
+    expect_page unknown_test 1 "names 'proto_b', which neither" '`proto_b`'
+    expect_page unknown_command 1 "'./run fly' is no command of ./run" '`./run fly`'
+    expect_page unknown_heading 1 'but the page has no such heading' '[here](#nowhere)'
+}
 
 [ "$failures" = 0 ]

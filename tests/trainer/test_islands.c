@@ -257,13 +257,13 @@ static void ranks_of_a_sample_have_the_numbers_of_one(void **state) {
     options.model.order = FM_ORDER_PARALLEL;
     options.model.recompute = FM_RECOMPUTE_BLOCK;
     fm_trainer *one = create(&options);
-    rank_team *team = NULL;
     fm_sample_result a = take(one, &s.features), b = {0};
-    assert_int_equal(team_create(&options, &layout, &team, NULL), FM_OK);
+    rank_team *team = team_create(&options, &layout);
+    fm_error error;
     fm_trainer *first = team_get_first(team);
     assert_tables(&first->last);
-    assert_int_equal(team_queue(team, &s.features, true, NULL), FM_OK);
-    assert_int_equal(team_collect(team, &b, NULL), FM_OK);
+    assert_int_equal(team_queue(team, &s.features, true, &error), FM_OK);
+    assert_int_equal(team_collect(team, &b, &error), FM_OK);
     assert_true(fabs(a.loss - b.loss) < 1e-6 * a.loss);
     assert_true(distance(first->params.gradient, one->params.gradient, one->params.n_element) <
                 1e-5);

@@ -30,13 +30,13 @@ static uint64_t hash_of(const fm_trainer *trainer) {
 
 static outcome run_threads(const fm_layout *layout) {
     outcome found;
-    rank_team *team = NULL;
+    fm_error error;
     const fm_trainer_options options = step_options(layout);
-    assert_int_equal(team_create(&options, layout, &team, NULL), FM_OK);
+    rank_team *team = team_create(&options, layout);
     for (int i = 0; i < STEPS; i++) {
         fm_sample_result result;
-        assert_int_equal(team_queue(team, &s.features, true, NULL), FM_OK);
-        assert_int_equal(team_collect(team, &result, NULL), FM_OK);
+        assert_int_equal(team_queue(team, &s.features, true, &error), FM_OK);
+        assert_int_equal(team_collect(team, &result, &error), FM_OK);
         found.loss[i] = result.loss;
         found.norm[i] = result.gradient_norm;
     }

@@ -12,11 +12,7 @@
 static const double SAME = 1e-10; /* relative, in f64: sums have another order */
 
 static rank_team *create_team(const fm_trainer_options *options, int32_t dap, int32_t bp) {
-    rank_team *team = NULL;
-    fm_error error = {0};
-    const fm_layout layout = {dap, bp, 1};
-    if (team_create(options, &layout, &team, &error)) fail_msg("%s", error.message);
-    return team;
+    return team_create(options, &(fm_layout){dap, bp, 1});
 }
 
 static fm_trainer_options exact_options(fm_block_order order, fm_recompute_policy recompute) {
@@ -195,9 +191,13 @@ static void all_ranks_have_one_schedule(void **state) {
 }
 
 static void expect_refusal(const fm_trainer_options *options, fm_layout layout, const char *words) {
-    rank_team *team = NULL;
     fm_error error = {0};
-    assert_int_equal(team_create(options, &layout, &team, &error), FM_ERR_USAGE);
+    fm_local_groups *groups = NULL;
+    fm_status status = fm_trainer_check_layout(&options->model, &layout, &error);
+    if (!status) {
+        status = fm_local_groups_create(&layout, fm_kernels_cpu(FM_ELEMENT_F32), &groups, &error);
+    }
+    assert_int_equal(status, FM_ERR_USAGE);
     assert_non_null(strstr(error.message, words));
 }
 

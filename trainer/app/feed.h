@@ -15,8 +15,9 @@ typedef struct fm_feed {
     uint32_t wait_ms;          /* how long to try to connect or reconnect */
     uint64_t full_ms;          /* how long to ask a server again that has no room */
     uint64_t timeout_ms;       /* without a sample for so long, the connection is given up */
-    fm_private_server *server; /* that of the run, which is not waited for when it has failed; NULL:
-                                  another process has the server */
+    /* That of the run, which is not waited for when it has failed; NULL: another process has the
+     * server. */
+    fm_private_server *server;
     fm_loader *loader;
     fm_loaded *held; /* [most_held] samples that came before the one that was asked for */
     uint32_t n_held;

@@ -4,6 +4,7 @@
 #define FM_BACKEND_CUDA_SWIGLU_CUH
 
 #include "trainer/backend/cuda/core/common.cuh"
+#include "trainer/backend/cuda/gemm/transition.cuh"
 
 namespace fm_cuda {
 
@@ -21,6 +22,32 @@ __device__ inline float open_of(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.4426950408889634f));
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(gate) : "f"(1.0f + power));
     return gate;
+}
+
+/* The fetching thread, given a kernel's arguments and its shared memory. A chunk of 64 hidden
+ * channels has S::PARTS slots of W1, with 64 columns of the rows of a and of b, and one of W2. */
+template <typename T, typename S> __device__ inline void fetch_swiglu_weights(const T &t, S *s) {
+    int steps = t.turns * t.chunks + t.offset;
+    ring_place<S::SLOTS> at = {0, 1};
+    for (int step = 0; step < steps; step++) {
+        int first = step % t.chunks * 64;
+#pragma unroll
+        for (int part = 0; part <= S::PARTS; part++) {
+            uint32_t full = shared_address(&s->full[at.slot]);
+            uint32_t slot = shared_address(s->ring[at.slot]);
+            barrier_wait(shared_address(&s->empty[at.slot]), at.phase);
+            if (part < S::PARTS) {
+                barrier_expect(full, S::SLOT * sizeof(bf16));
+                box_load(slot, t.w1, {first, 0, 0, 0, part * 64}, full);
+                box_load(slot + 64 * 64 * (int)sizeof(bf16), t.w1,
+                         {t.hidden + first, 0, 0, 0, part * 64}, full);
+            } else {
+                barrier_expect(full, S::LAST * sizeof(bf16));
+                box_load(slot, t.w2, {0, 0, 0, 0, first}, full);
+            }
+            at.next();
+        }
+    }
 }
 
 } // namespace fm_cuda

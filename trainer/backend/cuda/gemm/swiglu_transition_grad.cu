@@ -37,33 +37,6 @@ template <int C> struct swiglu_grad_space {
 
 /* -- loads */
 
-/* The fetching thread. */
-template <int C>
-__device__ inline void fetch_weights(const swiglu_grad_call &t, swiglu_grad_space<C> *s) {
-    typedef swiglu_grad_space<C> S;
-    int steps = t.turns * t.chunks + t.offset;
-    ring_place<S::SLOTS> at = {0, 1};
-    for (int step = 0; step < steps; step++) {
-        int first = step % t.chunks * 64;
-#pragma unroll
-        for (int part = 0; part < S::STEP; part++) {
-            uint32_t full = shared_address(&s->full[at.slot]);
-            uint32_t slot = shared_address(s->ring[at.slot]);
-            barrier_wait(shared_address(&s->empty[at.slot]), at.phase);
-            if (part < S::PARTS) {
-                barrier_expect(full, S::SLOT * sizeof(bf16));
-                box_load(slot, t.w1, {first, 0, 0, 0, part * 64}, full);
-                box_load(slot + 64 * 64 * (int)sizeof(bf16), t.w1,
-                         {t.hidden + first, 0, 0, 0, part * 64}, full);
-            } else {
-                barrier_expect(full, S::LAST * sizeof(bf16));
-                box_load(slot, t.w2, {0, 0, 0, 0, first}, full);
-            }
-            at.next();
-        }
-    }
-}
-
 /* One thread of a group: asks for the rows of its turn. */
 template <int C>
 __device__ inline void fetch_rows(const swiglu_grad_call &t, swiglu_grad_space<C> *s, int group,
@@ -224,7 +197,7 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
     ring_begin<swiglu_grad_space<C>::SLOTS>(space, space->rows, RING_GROUPS);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
-        if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C>(t, space);
+        if (threadIdx.x % GROUP_THREADS == 0) fetch_swiglu_weights(t, space);
     } else {
         registers_take<MULTIPLY_REGISTERS>();
         if (threadIdx.x % GROUP_THREADS == 0) fetch_rows<C>(t, space, group, 0);
