@@ -87,11 +87,9 @@ static void the_same_seed_gives_the_same_bits(void **state) {
         uint64_t seed;
         bool spoils, same;
         fm_recompute_policy recompute;
-    } cases[] = {{5, true, true, FM_RECOMPUTE_NONE},
-                 {5, false, true, FM_RECOMPUTE_BLOCK},
-                 {5, true, true, FM_RECOMPUTE_HIDDEN},
-                 {5, true, true, FM_RECOMPUTE_PROJECTIONS},
-                 {6, false, false, FM_RECOMPUTE_NONE}};
+    } cases[] = {{5, true, true, FM_RECOMPUTE_NONE},     {5, false, true, FM_RECOMPUTE_BLOCK},
+                 {5, true, true, FM_RECOMPUTE_HIDDEN},   {5, true, true, FM_RECOMPUTE_PROJECTIONS},
+                 {5, true, true, FM_RECOMPUTE_OPERANDS}, {6, false, false, FM_RECOMPUTE_NONE}};
     bench b;
     float *first, *again;
     size_t bytes, bytes_again;
@@ -155,27 +153,26 @@ static int64_t memory_of(fm_recompute_policy *policy, int64_t budget) {
 /* The least recomputation that fits a budget is chosen. A budget that nothing fits is an error. */
 static void a_budget_chooses_the_recomputation(void **state) {
     (void)state;
-    static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
-                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
-    int64_t bytes[4];
-    for (int i = 0; i < 4; i++) {
-        fm_recompute_policy policy = policies[i];
+    enum { N_POLICY = FM_RECOMPUTE_BLOCK + 1, LEAST = N_POLICY - 1 };
+    int64_t bytes[N_POLICY];
+    for (int i = 0; i < N_POLICY; i++) {
+        fm_recompute_policy policy = (fm_recompute_policy)i;
         bytes[i] = memory_of(&policy, 0);
-        assert_int_equal(policy, policies[i]);
+        assert_int_equal(policy, i);
         assert_true(i == 0 || bytes[i] < bytes[i - 1]);
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < N_POLICY; i++) {
         fm_recompute_policy policy = FM_RECOMPUTE_AUTO;
         assert_int_equal(memory_of(&policy, bytes[i]), bytes[i]);
-        assert_int_equal(policy, policies[i]);
+        assert_int_equal(policy, i);
     }
     fm_recompute_policy unbounded = FM_RECOMPUTE_AUTO; /* a CPU does not say what it has free */
-    assert_int_equal(memory_of(&unbounded, 0), bytes[3]);
+    assert_int_equal(memory_of(&unbounded, 0), bytes[LEAST]);
     bench b;
     fm_error error = {.message = ""};
     open_bench(&b, 5);
     b.options.model.recompute = FM_RECOMPUTE_AUTO;
-    b.options.memory_budget_bytes = bytes[3] - 1;
+    b.options.memory_budget_bytes = bytes[LEAST] - 1;
     assert_int_equal(fm_af3_trainer_create(&b.options, &b.trainer, &error), FM_ERR_LIMIT);
     assert_non_null(strstr(error.message, "the memory budget is"));
     close_bench(&b);

@@ -21,6 +21,7 @@ typedef enum fm_recompute_policy {
     FM_RECOMPUTE_NONE,
     FM_RECOMPUTE_HIDDEN,      /* the transitions' hidden layers */
     FM_RECOMPUTE_PROJECTIONS, /* those, and q k v g of attentions that are not split over ranks */
+    FM_RECOMPUTE_OPERANDS,    /* those, and what triangle multiplications and outer products keep */
     FM_RECOMPUTE_BLOCK,       /* whole blocks of every stack */
     FM_RECOMPUTE_AUTO         /* fm_model_config_block says which of these each block has */
 } fm_recompute_policy;
@@ -113,9 +114,9 @@ static inline int32_t fm_model_config_blocks(const fm_model_config *config) {
 
 /* The config of block number `index` in that order, with its own recompute policy.
  *
- * FM_RECOMPUTE_AUTO goes through all blocks three times, and each of its steps takes one block to
- * the next policy: first to FM_RECOMPUTE_HIDDEN, then to FM_RECOMPUTE_PROJECTIONS, last to
- * FM_RECOMPUTE_BLOCK. The order is that of the time that it takes to compute a byte again. */
+ * FM_RECOMPUTE_AUTO goes through all blocks once for each policy from FM_RECOMPUTE_HIDDEN to
+ * FM_RECOMPUTE_BLOCK, and each of its steps takes one block to the next policy. The order is that
+ * of the time that it takes to compute a byte again. */
 static inline fm_model_config fm_model_config_block(const fm_model_config *config, int32_t index) {
     fm_model_config block = *config;
     if (config->recompute == FM_RECOMPUTE_AUTO) {

@@ -223,7 +223,8 @@ static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, 
     }
     fm_status status = record_as(t, kernels, FM_RECOMPUTE_NONE, 0, reterr);
     if (status || fits(t)) return status;
-    int32_t low = 1, high = 3 * fm_model_config_blocks(&t->options.model), last = -1;
+    int32_t n_block = fm_model_config_blocks(&t->options.model);
+    int32_t low = 1, high = FM_RECOMPUTE_BLOCK * n_block, last = -1;
     while (!status && low < high) { /* `high` steps fit, or no number of steps does */
         last = low + (high - low) / 2;
         status = record_as(t, kernels, FM_RECOMPUTE_AUTO, last, reterr);
@@ -468,7 +469,7 @@ fm_status fm_trainer_check_layout(const fm_model_config *model, const fm_layout 
     if (layout->bp > 1 && model->recompute == FM_RECOMPUTE_AUTO) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "bp = 2 needs both ranks to recompute the same blocks: recompute = none, "
-                       "hidden, projections or block, not auto");
+                       "hidden, projections, operands or block, not auto");
     }
     return FM_OK;
 }
@@ -546,10 +547,14 @@ static void describe_recompute(const fm_model_config *config, char *out, size_t 
     case FM_RECOMPUTE_NONE: snprintf(out, out_bytes, "none"); break;
     case FM_RECOMPUTE_HIDDEN: snprintf(out, out_bytes, "hidden layers"); break;
     case FM_RECOMPUTE_PROJECTIONS: snprintf(out, out_bytes, "hidden layers and projections"); break;
+    case FM_RECOMPUTE_OPERANDS:
+        snprintf(out, out_bytes, "hidden layers, projections and operands");
+        break;
     case FM_RECOMPUTE_BLOCK: snprintf(out, out_bytes, "all blocks"); break;
     case FM_RECOMPUTE_AUTO: {
         static const char *const words[] = {"hidden layers in", "hidden layers, projections in",
-                                            "hidden layers, projections, all of"};
+                                            "hidden layers, projections, operands in",
+                                            "hidden layers, projections, operands, all of"};
         int32_t n = fm_model_config_blocks(config), before = config->recompute_steps - 1;
         snprintf(out, out_bytes, "%s %d of %d blocks", words[before / n], (int)(before % n + 1),
                  (int)n);
@@ -561,7 +566,7 @@ static void describe_recompute(const fm_model_config *config, char *out, size_t 
 void fm_trainer_describe(const fm_trainer *t, char *out, size_t out_bytes) {
     const double mib = 1 << 20;
     const fm_tape_size *size = &t->last.size;
-    char recompute[64];
+    char recompute[80];
     describe_recompute(&t->options.model, recompute, sizeof recompute);
     snprintf(out, out_bytes,
              "%.2f M parameters (%.1f MiB with moments and average), batch %.1f MiB, step arena "

@@ -186,7 +186,8 @@ static bool fits(const fm_af3_trainer *t) {
 /* Records with the policy of the configuration, or with the first one that fits. */
 static fm_status record_within_budget(fm_af3_trainer *t, fm_error *reterr) {
     static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
-                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
+                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_OPERANDS,
+                                                   FM_RECOMPUTE_BLOCK};
     enum { N_POLICY = sizeof policies / sizeof policies[0] };
     fm_recompute_policy *policy = &t->options.model.recompute;
     if (*policy != FM_RECOMPUTE_AUTO) return record(t, reterr);
@@ -321,11 +322,12 @@ void fm_af3_trainer_destroy(fm_af3_trainer *t) {
 }
 
 void fm_af3_trainer_describe(const fm_af3_trainer *t, char *out, size_t out_bytes) {
-    static const char *const policies[] = {[FM_RECOMPUTE_NONE] = "none",
-                                           [FM_RECOMPUTE_HIDDEN] = "hidden layers",
-                                           [FM_RECOMPUTE_PROJECTIONS] =
-                                               "hidden layers and projections",
-                                           [FM_RECOMPUTE_BLOCK] = "all blocks"};
+    static const char *const policies[] = {
+        [FM_RECOMPUTE_NONE] = "none",
+        [FM_RECOMPUTE_HIDDEN] = "hidden layers",
+        [FM_RECOMPUTE_PROJECTIONS] = "hidden layers and projections",
+        [FM_RECOMPUTE_OPERANDS] = "hidden layers, projections and operands",
+        [FM_RECOMPUTE_BLOCK] = "all blocks"};
     const double mib = 1 << 20;
     const fm_tape_size *size = &t->tape[FM_AF3_LAST].size;
     snprintf(out, out_bytes,
