@@ -1,7 +1,7 @@
 /* af3_parity.c: compares AlphaFold 3's modules with runs of the reference.
  *
  *     af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]
- *                [--recompute hidden|projections|block] [--twice] CONFIG.json FILE.npz
+ *                [--recompute hidden|projections|operands|block] [--twice] CONFIG.json FILE.npz
  *     af3_parity --bf16 [--products f32|tf32|bf16] [the same] CONFIG.json FILE.npz
  *     af3_parity --products tf32 [the same] CONFIG.json FILE.npz
  *     af3_parity [--device cpu|cuda] --unit FILE.npz...
@@ -18,8 +18,9 @@
  *
  * --pad records the step with N more tokens and rows of the MSA and twice as many more atoms.
  * --recompute makes backward compute again the transitions' hidden layers (`hidden`), these and the
- * projections of attention (`projections`), or whole blocks (`block`). --twice runs the float32
- * step again and demands the same bits of the updated parameters.
+ * projections of attention (`projections`), these and the operands of triangle multiplications and
+ * outer product means (`operands`), or whole blocks (`block`). --twice runs the float32 step again
+ * and demands the same bits of the updated parameters.
  *
  * --bf16 runs the step with activations of bf16, and the diffusion module's products as --products
  * says. First a plain composition in bf16 runs on the CPU: tensors of f32 that are rounded after
@@ -274,8 +275,8 @@ static int run_step(const settings *set, const char *given_config, const char *g
 static void usage(FILE *out) {
     fprintf(out,
             "usage: af3_parity [--device cpu|cuda] [--dap D [--processes]] [--pad N]\n"
-            "                  [--recompute hidden|projections|block] [--twice] CONFIG.json "
-            "FILE.npz\n"
+            "                  [--recompute hidden|projections|operands|block] [--twice]\n"
+            "                  CONFIG.json FILE.npz\n"
             "       af3_parity --bf16 [--products f32|tf32|bf16] [the same] CONFIG.json FILE.npz\n"
             "       af3_parity --products tf32 [the same] CONFIG.json FILE.npz\n"
             "       af3_parity [--device cpu|cuda] --unit FILE.npz...\n\n"
@@ -285,7 +286,7 @@ static void usage(FILE *out) {
             "  --processes    the ranks are processes, not threads\n"
             "  --pad N        N more tokens and MSA rows, and twice as many more atoms\n"
             "  --recompute    what backward computes again: hidden layers, also projections,\n"
-            "                 or whole blocks\n"
+            "                 also operands, or whole blocks\n"
             "  --twice        run the step twice and demand the same bits\n"
             "  --bf16         activations of bf16, judged by a plain composition\n"
             "  --products     of the diffusion module: f32, tf32, or with --bf16 bf16 (f32)\n\n"
@@ -313,15 +314,18 @@ static bool is_one_of(const char *option, const char *text, const char *a, const
 }
 
 static bool read_policy(const char *text, fm_recompute_policy *ret_policy) {
-    static const char *const names[] = {"hidden", "projections", "block"};
-    static const fm_recompute_policy policies[] = {FM_RECOMPUTE_HIDDEN, FM_RECOMPUTE_PROJECTIONS,
-                                                   FM_RECOMPUTE_BLOCK};
-    for (int i = 0; i < 3; i++) {
+    static const char *const names[] = {[FM_RECOMPUTE_HIDDEN] = "hidden",
+                                        [FM_RECOMPUTE_PROJECTIONS] = "projections",
+                                        [FM_RECOMPUTE_OPERANDS] = "operands",
+                                        [FM_RECOMPUTE_BLOCK] = "block"};
+    for (int i = FM_RECOMPUTE_HIDDEN; i <= FM_RECOMPUTE_BLOCK; i++) {
         if (strcmp(text, names[i]) != 0) continue;
-        *ret_policy = policies[i];
+        *ret_policy = (fm_recompute_policy)i;
         return true;
     }
-    fprintf(stderr, "af3_parity: --recompute: found '%s', expected hidden, projections or block\n",
+    fprintf(stderr,
+            "af3_parity: --recompute: found '%s', expected hidden, projections, operands or "
+            "block\n",
             text);
     return false;
 }

@@ -303,6 +303,10 @@ void check_triangle_block(const char *name, int64_t n, int64_t c_z, int64_t c, b
         t.kept = b.space(b.k->triangle_block_kept(&t) * fm_element_bytes(b.k->act));
         t.y = b.out(rows * c_z);
         b.k->triangle_block(NULL, &t, b.space(b.k->triangle_block_workspace(&t)));
+        /* Backward reads what a recomputation keeps, which writes no y. */
+        t.kept = b.space(b.k->triangle_block_kept(&t) * fm_element_bytes(b.k->act));
+        t.y = NULL;
+        b.k->triangle_block(NULL, &t, b.space(b.k->triangle_block_workspace(&t)));
         fm_triangle_block_grad g = {};
         g.dy = b.act(rows * c_z), g.dz = b.grad(rows * c_z, beta);
         g.dnorm_in = b.grad(2 * c_z, beta, true), g.dnorm_out = b.grad(2 * c, beta, true);

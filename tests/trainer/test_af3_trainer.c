@@ -88,11 +88,9 @@ static void the_same_seed_gives_the_same_bits(void **state) {
         uint64_t seed;
         bool spoils, same;
         fm_recompute_policy recompute;
-    } cases[] = {{5, true, true, FM_RECOMPUTE_NONE},
-                 {5, false, true, FM_RECOMPUTE_BLOCK},
-                 {5, true, true, FM_RECOMPUTE_HIDDEN},
-                 {5, true, true, FM_RECOMPUTE_PROJECTIONS},
-                 {6, false, false, FM_RECOMPUTE_NONE}};
+    } cases[] = {{5, true, true, FM_RECOMPUTE_NONE},     {5, false, true, FM_RECOMPUTE_BLOCK},
+                 {5, true, true, FM_RECOMPUTE_HIDDEN},   {5, true, true, FM_RECOMPUTE_PROJECTIONS},
+                 {5, true, true, FM_RECOMPUTE_OPERANDS}, {6, false, false, FM_RECOMPUTE_NONE}};
     bench b;
     float *first, *again;
     size_t bytes, bytes_again;
@@ -157,14 +155,12 @@ static int64_t memory_of(fm_recompute_policy *policy, int64_t budget) {
  * bits. They take the memory that was planned, which is within the budget. */
 static void a_budget_chooses_the_recomputation(void **state) {
     (void)state;
-    static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
-                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
-    enum { N_BUDGET = 6 };
-    int64_t bytes[4];
-    for (int i = 0; i < 4; i++) {
-        fm_recompute_policy policy = policies[i];
+    enum { N_BUDGET = 6, N_POLICY = FM_RECOMPUTE_BLOCK + 1 };
+    int64_t bytes[N_POLICY];
+    for (int i = 0; i < N_POLICY; i++) {
+        fm_recompute_policy policy = (fm_recompute_policy)i;
         bytes[i] = memory_of(&policy, 0);
-        assert_int_equal(policy, policies[i]);
+        assert_int_equal(policy, i);
         assert_true(i == 0 || bytes[i] < bytes[i - 1]);
     }
     bench b;
@@ -172,7 +168,7 @@ static void a_budget_chooses_the_recomputation(void **state) {
     size_t n_byte;
     int32_t last = -1;
     for (int i = 0; i <= N_BUDGET; i++) {
-        int64_t budget = bytes[0] - (bytes[0] - bytes[3]) * i / N_BUDGET;
+        int64_t budget = bytes[0] - (bytes[0] - bytes[FM_RECOMPUTE_BLOCK]) * i / N_BUDGET;
         open_bench(&b, 5);
         b.options.model.recompute = FM_RECOMPUTE_AUTO;
         b.options.memory_budget_bytes = budget;
@@ -192,7 +188,7 @@ static void a_budget_chooses_the_recomputation(void **state) {
     }
     free(kept);
     fm_recompute_policy unbounded = FM_RECOMPUTE_AUTO; /* a CPU does not say what it has free */
-    assert_int_equal(memory_of(&unbounded, 0), bytes[3]);
+    assert_int_equal(memory_of(&unbounded, 0), bytes[FM_RECOMPUTE_BLOCK]);
 }
 
 /* The error names what the least step needs. */

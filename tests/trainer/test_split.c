@@ -170,15 +170,13 @@ static uint64_t compare_schedules(const fm_trainer_options *options, fm_layout l
 
 static void all_ranks_have_one_schedule(void **state) {
     (void)state;
-    static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
-                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
     fm_trainer_options options = small_options();
     options.model.n_block = 1;
     for (fm_block_order order = FM_ORDER_ORIGINAL; order <= FM_ORDER_PARALLEL; order++) {
-        for (size_t policy = 0; policy < 4; policy++) {
+        for (int policy = FM_RECOMPUTE_NONE; policy <= FM_RECOMPUTE_BLOCK; policy++) {
             uint64_t before = 0;
             options.model.order = order;
-            options.model.recompute = policies[policy];
+            options.model.recompute = (fm_recompute_policy)policy;
             for (int32_t dap = 1; dap <= 8; dap++) {
                 uint64_t digest = compare_schedules(&options, (fm_layout){dap, 1, 1});
                 assert_true(digest != before); /* parts of another size */

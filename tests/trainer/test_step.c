@@ -97,8 +97,8 @@ static void spoiled_memory_changes_no_bit(void **state) {
     fm_trainer_destroy(clean);
 }
 
-/* A budget chooses the least recomputation that it allows: none, then hidden layers, projections
- * and whole blocks, each in as few blocks as possible. */
+/* A budget chooses the least recomputation that it allows: none, then hidden layers, projections,
+ * operands and whole blocks, each in as few blocks as possible. */
 static void a_memory_budget_chooses_recomputation(void **state) {
     (void)state;
     static sample s;
@@ -127,7 +127,7 @@ static void a_memory_budget_chooses_recomputation(void **state) {
         assert_same_parameters(keep, trainer);
         fm_trainer_destroy(trainer);
     }
-    assert_true(last > 2 * n_block && last <= 3 * n_block);
+    assert_true(last > FM_RECOMPUTE_OPERANDS * n_block && last <= FM_RECOMPUTE_BLOCK * n_block);
     fm_trainer_destroy(keep);
 }
 

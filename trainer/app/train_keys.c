@@ -13,6 +13,7 @@ static const fm_key_word order_words[] = {{"original", FM_ORDER_ORIGINAL},
 static const fm_key_word recompute_words[] = {{"none", FM_RECOMPUTE_NONE},
                                               {"hidden", FM_RECOMPUTE_HIDDEN},
                                               {"projections", FM_RECOMPUTE_PROJECTIONS},
+                                              {"operands", FM_RECOMPUTE_OPERANDS},
                                               {"block", FM_RECOMPUTE_BLOCK},
                                               {"auto", FM_RECOMPUTE_AUTO},
                                               {0}};
@@ -190,10 +191,11 @@ const fm_train_key fm_train_keys[] = {
      .of = FM_KEY_AF2},
     {"model", "recompute", "",
      "What backward computes again instead of keeping: nothing, the hidden layers of the "
-     "transitions, those and the projections of attention, whole blocks, or the least that fits "
-     "the memory (auto); results do not depend on it.",
+     "transitions, those and the projections of attention, those and the operands of triangle "
+     "multiplications and outer product means, whole blocks, or the least that fits the memory "
+     "(auto); results do not depend on it.",
      FM_KEY_WORD, AT(model.recompute), .words = recompute_words,
-     .expected = "none, hidden, projections, block or auto", .no_result = true},
+     .expected = "none, hidden, projections, operands, block or auto", .no_result = true},
     {"model", "memory_budget", "GiB",
      "Device memory that the trainer may take; 0 sets no bound, and with recompute = "
      "auto takes what the device has free. Results do not depend on it.",

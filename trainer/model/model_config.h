@@ -104,12 +104,13 @@ static inline int32_t fm_model_config_blocks(const fm_model_config *config) {
            (int32_t)config->n_template * config->n_template_block;
 }
 
-/* FM_RECOMPUTE_AUTO goes through all blocks three times, as if they were one stack: first to
- * FM_RECOMPUTE_HIDDEN, then to FM_RECOMPUTE_PROJECTIONS, last to FM_RECOMPUTE_BLOCK. The order is
- * that of the time that it takes to compute a byte again. */
+/* FM_RECOMPUTE_AUTO goes through all blocks once for each policy, as if they were one stack. The
+ * order is that of the time that it takes to compute a byte again. */
 static inline fm_recompute_order fm_model_config_order(const fm_model_config *config) {
-    static const fm_recompute_stage stages[] = {
-        {0, FM_RECOMPUTE_HIDDEN}, {0, FM_RECOMPUTE_PROJECTIONS}, {0, FM_RECOMPUTE_BLOCK}};
+    static const fm_recompute_stage stages[] = {{0, FM_RECOMPUTE_HIDDEN},
+                                                {0, FM_RECOMPUTE_PROJECTIONS},
+                                                {0, FM_RECOMPUTE_OPERANDS},
+                                                {0, FM_RECOMPUTE_BLOCK}};
     return (fm_recompute_order){.n_block = {fm_model_config_blocks(config)},
                                 .stage = stages,
                                 .n_stage = sizeof stages / sizeof stages[0]};

@@ -223,7 +223,8 @@ fm_global_attention_weights fm_scope_global_attention(const fm_scope *scope, int
     fm_scope heads = *scope;
     heads.deepmind_heads = n_head;
     add_rows_with_zeros(&heads, GLOBAL_ATTENTION, N_ROW(GLOBAL_ATTENTION), dims, 2 * c_head, b);
-    return (fm_global_attention_weights){b[0], b[1], b[2], b[3], b[4], b[5], n_head, c_head};
+    return (fm_global_attention_weights){b[0], b[1],   b[2],   b[3],   b[4],
+                                         b[5], n_head, c_head, FM_KEEP};
 }
 
 /* -- the other sublayers */
@@ -270,7 +271,7 @@ fm_outer_weights fm_scope_outer(const fm_scope *scope, int64_t c_m, int64_t c, i
     fm_scope heads = *scope;
     heads.deepmind_heads = c;
     add_rows(&heads, OUTER, N_ROW(OUTER), dims, block);
-    return (fm_outer_weights){block[0], block[1], block[2], block[3], block[4], c, c_z};
+    return (fm_outer_weights){block[0], block[1], block[2], block[3], block[4], c, c_z, FM_KEEP};
 }
 
 /* DeepMind's left and right projections are our a and b for outgoing edges, and b and a for
@@ -342,7 +343,8 @@ fm_triangle_weights fm_scope_triangle(const fm_scope *scope, bool incoming, int6
     const int64_t dims[] = {0, c_z, c};
     fm_param_ref block[6];
     add_rows(scope, incoming ? INCOMING : OUTGOING, N_ROW(OUTGOING), dims, block);
-    return (fm_triangle_weights){block[0], block[1], block[2], block[3], block[4], block[5], c};
+    return (fm_triangle_weights){block[0], block[1], block[2], block[3],
+                                 block[4], block[5], c,        FM_KEEP};
 }
 
 fm_linear_weights fm_scope_linear(const fm_scope *scope, int64_t c_in, int64_t c_out, bool zero) {

@@ -23,11 +23,12 @@ fm_recompute_policy fm_recompute_order_policy(const fm_recompute_order *order, i
 }
 
 const char *fm_recompute_policy_words(fm_recompute_policy policy) {
-    static const char *const words[] = {[FM_RECOMPUTE_NONE] = "none",
-                                        [FM_RECOMPUTE_HIDDEN] = "hidden layers",
-                                        [FM_RECOMPUTE_PROJECTIONS] =
-                                            "hidden layers and projections",
-                                        [FM_RECOMPUTE_BLOCK] = "all blocks"};
+    static const char *const words[] = {
+        [FM_RECOMPUTE_NONE] = "none",
+        [FM_RECOMPUTE_HIDDEN] = "hidden layers",
+        [FM_RECOMPUTE_PROJECTIONS] = "hidden layers and projections",
+        [FM_RECOMPUTE_OPERANDS] = "hidden layers, projections and operands",
+        [FM_RECOMPUTE_BLOCK] = "all blocks"};
     assert(policy < FM_RECOMPUTE_AUTO);
     return words[policy];
 }

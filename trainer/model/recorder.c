@@ -57,6 +57,13 @@ static fm_param_ref unless_normed(fm_normed x, fm_param_ref norm) {
     return x.n == FM_TENSOR_NONE ? norm : FM_PARAM_NONE;
 }
 
+/* Whether a saved tensor is kept that is computed again from that policy on. Where a whole block
+ * is, its segment says so. */
+static fm_keep keep_unless(const fm_recorder *r, fm_recompute_policy from) {
+    fm_recompute_policy policy = r->config->recompute;
+    return policy >= from && policy < FM_RECOMPUTE_BLOCK ? FM_RECOMPUTE : FM_KEEP;
+}
+
 /* -- attention */
 
 static bool has_bias(const fm_sublayer *s) {
@@ -67,17 +74,13 @@ static fm_shared_axis shared_axis(const fm_sublayer *s) {
     return s->axial == FM_AXIAL_ENDING ? FM_SHARED_AXIS1 : FM_SHARED_AXIS0;
 }
 
-static fm_keep keep_qkvg(const fm_recorder *r) {
-    return r->config->recompute == FM_RECOMPUTE_PROJECTIONS ? FM_RECOMPUTE : FM_KEEP;
-}
-
 static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
                                  const fm_attention_weights *weights, fm_normed from, fm_normed x,
                                  fm_param_ref next) {
     fm_attention_weights w = *weights;
     fm_linear_update_weights end = {w.out, w.out_bias, next};
     w.out = w.out_bias = FM_PARAM_NONE;
-    w.keep_qkvg = keep_qkvg(r);
+    w.keep_qkvg = keep_unless(r, FM_RECOMPUTE_PROJECTIONS);
     fm_normed z = s->axial == FM_AXIAL_ROW ? from : fm_not_normed(FM_TENSOR_NONE);
     w.norm = unless_normed(x, w.norm);
     w.norm_z = unless_normed(z, w.norm_z);
@@ -128,6 +131,13 @@ static fm_normed attention(const fm_recorder *r, const fm_sublayer *s,
         fm_op_attention(r->tape, s->name, s->axial, x.x, mask_of(r, s), z, w, true, rate_of(r, s)));
 }
 
+static fm_normed global_attention(const fm_recorder *r, const fm_sublayer *s,
+                                  const fm_global_attention_weights *weights, fm_normed m) {
+    fm_global_attention_weights w = *weights;
+    w.keep_kvg = keep_unless(r, FM_RECOMPUTE_PROJECTIONS);
+    return fm_not_normed(fm_op_global_attention(r->tape, s->name, m.x, mask_of(r, s), &w, true));
+}
+
 /* -- triangle multiplication */
 
 /* An operand is gathered, or the product summed over the ranks, while the output's gate is made. */
@@ -163,21 +173,17 @@ static fm_normed triangle(const fm_recorder *r, const fm_sublayer *s, const fm_t
         return fm_not_normed(
             fm_op_triangle_chunked(r->tape, s->name, s->incoming, z.x, mask_of(r, s), w, rate));
     }
+    fm_triangle_weights own = *w;
+    own.keep_operands = keep_unless(r, FM_RECOMPUTE_OPERANDS);
     return fm_not_normed(fm_op_triangle_multiplication(r->tape, s->name, s->incoming, z.x,
-                                                       mask_of(r, s), w, true, rate));
+                                                       mask_of(r, s), &own, true, rate));
 }
 
 /* -- transition */
 
-static fm_keep keep_hidden(const fm_recorder *r) {
-    fm_recompute_policy policy = r->config->recompute;
-    bool again = policy == FM_RECOMPUTE_HIDDEN || policy == FM_RECOMPUTE_PROJECTIONS;
-    return again ? FM_RECOMPUTE : FM_KEEP;
-}
-
 static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
                             const fm_transition_weights *weights, fm_normed x, fm_param_ref next) {
-    fm_keep hidden = keep_hidden(r);
+    fm_keep hidden = keep_unless(r, FM_RECOMPUTE_HIDDEN);
     if (!fuses(r, x, next)) {
         return fm_not_normed(fm_op_transition(r->tape, s->name, x.x, weights, true, hidden));
     }
@@ -201,6 +207,7 @@ static fm_normed outer(const fm_recorder *r, const fm_sublayer *s, const fm_oute
     }
     fm_outer_weights w = *weights;
     w.norm = unless_normed(begun->from, w.norm);
+    w.keep_operands = keep_unless(r, FM_RECOMPUTE_OPERANDS);
     return fm_not_normed(fm_op_outer_product_mean(r->tape, s->name, fm_normed_input(&begun->from),
                                                   mask->whole, z.x, &w));
 }
@@ -284,12 +291,11 @@ fm_normed fm_recorder_finish(const fm_recorder *r, const fm_sublayer *s, const v
     const void *w = weights_of(s, weights);
     switch (s->kind) {
     case FM_SUBLAYER_ATTENTION: return attention(r, s, w, begun, x, next);
-    case FM_SUBLAYER_GLOBAL_ATTENTION:
-        return fm_not_normed(fm_op_global_attention(r->tape, s->name, x.x, mask_of(r, s), w, true));
+    case FM_SUBLAYER_GLOBAL_ATTENTION: return global_attention(r, s, w, x);
     case FM_SUBLAYER_TRANSITION: return transition(r, s, w, x, next);
     case FM_SUBLAYER_SWIGLU:
-        return fm_not_normed(
-            fm_op_swiglu_transition(r->tape, s->name, x.x, w, true, keep_hidden(r)));
+        return fm_not_normed(fm_op_swiglu_transition(r->tape, s->name, x.x, w, true,
+                                                     keep_unless(r, FM_RECOMPUTE_HIDDEN)));
     case FM_SUBLAYER_AVERAGING: return averaging(r, s, w, begun, x);
     case FM_SUBLAYER_TRIANGLE: return triangle(r, s, w, x);
     case FM_SUBLAYER_OUTER: return outer(r, s, w, begun, x);

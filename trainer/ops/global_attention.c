@@ -128,6 +128,11 @@ static fm_gate gate_of(const fm_run *run, const operands *of, void *y) {
                      .x_rows = at->n_res};
 }
 
+static void project_kvg(fm_run *run, const fm_node *node, const operands *of, const void *normed) {
+    fm_linear kvg = projection(run, node, &of->at, normed);
+    fm_call_linear(run, &kvg, false, of->kvg); /* A19:2 A19:4 */
+}
+
 static void project(fm_run *run, const fm_node *node, const operands *of) {
     const attributes *at = &of->at;
     fm_norm normed = norm_m(run, node, of); /* A19:1 */
@@ -136,8 +141,7 @@ static void project(fm_run *run, const fm_node *node, const operands *of) {
     fm_call_masked_mean(run, &mean_args, mean);
     fm_linear query = query_projection(run, node, at, mean);
     fm_call_linear(run, &query, false, of->q); /* A19:3 */
-    fm_linear kvg = projection(run, node, at, normed.y);
-    fm_call_linear(run, &kvg, false, of->kvg); /* A19:2 A19:4 */
+    project_kvg(run, node, of, normed.y);
 }
 
 /* Computes everything up to the output projection, whose result goes to y; y NULL skips the
@@ -160,6 +164,11 @@ static void attend(fm_run *run, const fm_node *node, const operands *of, const v
 
 static void forward(fm_run *run, const fm_node *node) {
     const operands of = whole(run, node);
+    if (!fm_run_wants_output(run) && fm_run_has_saved(run, node, S_LSE)) {
+        /* Only k v g are computed again: what follows from them is kept. */
+        project_kvg(run, node, &of, norm_m(run, node, &of).y);
+        return;
+    }
     attend(run, node, &of, node->residual >= 0 ? of.m : NULL,
            fm_run_wants_output(run) ? fm_run_output(run, node, 0) : NULL);
 }
@@ -301,7 +310,8 @@ fm_tensor_ref fm_op_global_attention(fm_tape *tape, const char *name, fm_tensor_
         return fm_node_residual(tape, node, IN_M);
     }
     fm_element act = tape->kernels->act, acc = tape->kernels->acc;
-    fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n_seq * at->n_res, at->kvg});
+    fm_node_save(tape, node, weights->keep_kvg, act, 2,
+                 (int64_t[]){at->n_seq * at->n_res, at->kvg});
     fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n_res, at->width});
     fm_node_save(tape, node, FM_KEEP, act, 2, (int64_t[]){at->n_res, at->width});
     fm_node_save(tape, node, FM_KEEP, acc, 2, (int64_t[]){at->n_res, at->n_head});

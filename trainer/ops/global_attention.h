@@ -7,7 +7,7 @@
  *
  * There is one query per column, so the cost is linear in N_seq, which is in the thousands. m
  * [N_seq, N_res, c], mask [N_seq, N_res]; every rank has all of N_seq. There is no dropout. Saved:
- * k v g, q, o, log-sum-exp. */
+ * k v g, kept or recomputed as the caller says; q, o, log-sum-exp. */
 #ifndef FM_TRAINER_GLOBAL_ATTENTION_H
 #define FM_TRAINER_GLOBAL_ATTENTION_H
 
@@ -20,6 +20,7 @@ typedef struct fm_global_attention_weights {
     fm_param_ref gate_bias;     /* [N_head * c_head], preceded by 2 c_head zeros */
     fm_param_ref out, out_bias; /* [c, N_head * c_head], [c] */
     int64_t n_head, c_head;
+    fm_keep keep_kvg;
 } fm_global_attention_weights;
 
 /* Adds the node. Returns the new m, or the bare update when !residual. */

@@ -189,7 +189,8 @@ fm_tensor_ref fm_op_outer_product_mean(fm_tape *tape, const char *name, fm_tenso
     add_projection_params(tape, node, weights);
     fm_node_param(tape, node, weights->out);
     fm_node_param(tape, node, weights->out_bias);
-    fm_node_save(tape, node, FM_KEEP, x->element, 3, (int64_t[]){n_seq, n_res, 2 * at->shape.c});
+    fm_node_save(tape, node, weights->keep_operands, x->element, 3,
+                 (int64_t[]){n_seq, n_res, 2 * at->shape.c});
     if (z != FM_TENSOR_NONE) return fm_node_residual(tape, node, IN_Z);
     return fm_node_output(tape, node, x->element, 3, (int64_t[]){n_res, n_res, at->c_z});
 }

@@ -20,10 +20,11 @@ typedef struct fm_outer_weights {
     fm_param_ref ab, ab_bias;   /* [2c, c_m], [2c]: a, then b */
     fm_param_ref out, out_bias; /* [c_z, c*c], [c_z] */
     int64_t c, c_z;
+    fm_keep keep_operands;
 } fm_outer_weights;
 
-/* Adds the node, which saves a and b, masked. Returns the new z, or the bare update where z is
- * FM_TENSOR_NONE. */
+/* Adds the node, which saves a and b, kept or recomputed as keep_operands says. Returns the new z,
+ * or the bare update where z is FM_TENSOR_NONE. */
 fm_tensor_ref fm_op_outer_product_mean(fm_tape *tape, const char *name, fm_tensor_ref m,
                                        fm_tensor_ref mask, fm_tensor_ref z,
                                        const fm_outer_weights *weights);

@@ -124,7 +124,7 @@ fm_tensor_ref fm_op_triangle_multiplication(fm_tape *tape, const char *name, boo
         if (at->update.n_group > 1) { /* each group starts at an aligned element */
             at->kept += (KEPT_ALIGN - at->kept % KEPT_ALIGN) % KEPT_ALIGN;
         }
-        fm_node_save(tape, node, FM_KEEP, x->element, 1,
+        fm_node_save(tape, node, weights->keep_operands, x->element, 1,
                      (int64_t[]){at->update.n_group * at->kept});
     }
     return residual ? fm_node_residual(tape, node, IN_Z) : fm_node_output_described(tape, node, x);

@@ -7,7 +7,8 @@
  * with a = mask * sigmoid(a_g) * a_p, and b likewise. a_p, a_g, b_p, b_g and g are linear in
  * LayerNorm(z), made by one fused projection. z [N_res, N_res, c_z], or several with one mask,
  * [n_group, N_res, N_res, c_z]; mask [N_res, N_res]. Dropout shares its mask over axis 0.
- * In AlphaFold 3 (12, 13) no layer has a bias. Saved: the fused projection and x. */
+ * In AlphaFold 3 (12, 13) no layer has a bias. Saved, kept or recomputed as the caller says: what
+ * the kernel table's triangle_block keeps, such as a, b, x and g. */
 #ifndef FM_TRAINER_TRIANGLE_MULTIPLICATION_H
 #define FM_TRAINER_TRIANGLE_MULTIPLICATION_H
 
@@ -20,6 +21,7 @@ typedef struct fm_triangle_weights {
     fm_param_ref out, out_bias;                 /* [c_z, c], [c_z] */
     /* Both biases may be FM_PARAM_NONE. */
     int64_t c;
+    fm_keep keep_operands;
 } fm_triangle_weights;
 
 /* Adds the node. Returns the new z, or the bare update when !residual. */

@@ -425,7 +425,7 @@ fm_status fm_trainer_check_layout(const fm_model_config *model, const fm_layout 
     if (layout->bp > 1 && model->recompute == FM_RECOMPUTE_AUTO) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "bp = 2 needs both ranks to recompute the same blocks: recompute = none, "
-                       "hidden, projections or block, not auto");
+                       "hidden, projections, operands or block, not auto");
     }
     return FM_OK;
 }
@@ -500,7 +500,8 @@ void fm_trainer_destroy(fm_trainer *trainer) {
 
 static void describe_recompute(const fm_model_config *config, char *out, size_t out_bytes) {
     static const char *const words[] = {"hidden layers in", "hidden layers, projections in",
-                                        "hidden layers, projections, all of"};
+                                        "hidden layers, projections, operands in",
+                                        "hidden layers, projections, operands, all of"};
     if (config->recompute != FM_RECOMPUTE_AUTO) {
         snprintf(out, out_bytes, "%s", fm_recompute_policy_words(config->recompute));
         return;
@@ -513,7 +514,7 @@ static void describe_recompute(const fm_model_config *config, char *out, size_t 
 void fm_trainer_describe(const fm_trainer *t, char *out, size_t out_bytes) {
     const double mib = 1 << 20;
     const fm_tape_size *size = &t->last.size;
-    char recompute[64];
+    char recompute[80];
     describe_recompute(&t->options.model, recompute, sizeof recompute);
     snprintf(out, out_bytes,
              "%.2f M parameters (%.1f MiB with moments and average), batch %.1f MiB, step arena "

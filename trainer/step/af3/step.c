@@ -315,6 +315,7 @@ static int32_t count_blocks(const fm_af3_config *config, int32_t stack,
 static void describe_recompute(const fm_af3_config *config, char *out, size_t out_bytes) {
     static const char *const what[] = {[FM_RECOMPUTE_HIDDEN] = "hidden layers of",
                                        [FM_RECOMPUTE_PROJECTIONS] = "projections of",
+                                       [FM_RECOMPUTE_OPERANDS] = "operands of",
                                        [FM_RECOMPUTE_BLOCK] = "all of"};
     static const char *const stacks[FM_AF3_STACKS] = {[FM_AF3_STACK_TEMPLATE] = "template",
                                                       [FM_AF3_STACK_MSA] = "msa",
