@@ -483,6 +483,22 @@ fm_status fm_checkpoint_peek(const char *path, fm_arena *arena, fm_checkpoint_st
     return status;
 }
 
+fm_status fm_checkpoint_peek_named(const char *path, fm_arena *arena,
+                                   fm_checkpoint_state *ret_state, fm_error *reterr) {
+    fm_error why;
+    fm_status status = fm_checkpoint_refuse_folder(path, "a checkpoint", reterr);
+    if (status) return status;
+    status = fm_checkpoint_peek(path, arena, ret_state, &why);
+    if (status == FM_ERR_CORRUPT) {
+        return fm_fail_in(
+            reterr, status, path,
+            "%.300s; expected a whole checkpoint of foldmill train or foldmill import",
+            why.message);
+    }
+    if (status && reterr) *reterr = why;
+    return status;
+}
+
 /* Reads and checks a whole file into a bundle, which the caller frees on success. */
 static fm_status read_bundle(const char *path, const fm_params *params,
                              const fm_checkpoint_state *state, bundle *b, fm_error *reterr) {
