@@ -10,7 +10,6 @@
 #include "tests/testing/postgresql.h"
 #include "tests/testing/testing.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -497,62 +496,6 @@ static void reasons_of_any_bytes(void **state) {
     fm_catalogue_close(catalogue);
 }
 
-/* Clears the pages of the file that hold keys, as a bad disk may do. */
-static void clear_leaves(const char *path) {
-    enum { PAGE_BYTES = 4096, FIRST = 2, FLAGS_AT = 10, IS_LEAF = 2 };
-    uint8_t page[PAGE_BYTES];
-    int n_cleared = 0, fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    for (off_t at = (off_t)FIRST * PAGE_BYTES; pread(fd, page, PAGE_BYTES, at) == PAGE_BYTES;
-         at += PAGE_BYTES) {
-        if (page[FLAGS_AT] != IS_LEAF || page[FLAGS_AT + 1]) continue;
-        memset(page, 0, PAGE_BYTES);
-        assert_int_equal(pwrite(fd, page, PAGE_BYTES, at), PAGE_BYTES);
-        n_cleared++;
-    }
-    close(fd);
-    assert_true(n_cleared > 0);
-}
-
-static fm_status see_row(void *context, const fm_catalogue_row *row, fm_error *reterr) {
-    (void)context;
-    (void)row;
-    (void)reterr;
-    return FM_OK;
-}
-
-/* Items that cannot be read are not taken for items that are done: a build would publish a
- * generation without them. */
-static void a_damaged_file_is_no_finished_job(void **state) {
-    (void)state;
-    const fm_catalogue_options options = {.job = "damaged"};
-    const char *before = where;
-    char path[320];
-    snprintf(path, sizeof path, "%s/damaged", folder);
-    where = path;
-    fm_catalogue *catalogue = open_as("w", options);
-    begin(catalogue, LIST_MAX);
-    fm_catalogue_close(catalogue);
-    clear_leaves(path);
-    catalogue = open_as("w", options);
-    uint32_t n = 7;
-    int64_t due_ms;
-    fm_catalogue_counts counts;
-    fm_catalogue_claim claimed;
-    fm_error error = {.message = ""};
-    assert_int_equal(fm_catalogue_left(catalogue, &n, &due_ms, &error), FM_ERR_CORRUPT);
-    assert_int_equal(n, 7);
-    assert_non_null(strstr(error.message, "the catalogue is damaged"));
-    assert_int_equal(fm_catalogue_count(catalogue, &counts, NULL), FM_ERR_CORRUPT);
-    assert_int_equal(fm_catalogue_each_row(catalogue, ~0u, see_row, NULL, NULL), FM_ERR_CORRUPT);
-    assert_int_equal(fm_catalogue_claim_items(catalogue, 1, &claimed, &n, NULL), FM_ERR_CORRUPT);
-    const fm_catalogue_listing listing = list_of(LIST_MAX, "one");
-    assert_int_equal(fm_catalogue_begin(catalogue, &listing, FM_CATALOGUE_JOIN, NULL),
-                     FM_ERR_CORRUPT);
-    fm_catalogue_close(catalogue);
-    where = before;
-}
-
 static void bad_addresses(void **state) {
     (void)state;
     fm_catalogue *catalogue;
@@ -826,8 +769,7 @@ static bool has_postgresql(void) {
 }
 
 int main(void) {
-    const struct CMUnitTest embedded[] = {COMMON, cmocka_unit_test(bad_addresses),
-                                          cmocka_unit_test(a_damaged_file_is_no_finished_job)};
+    const struct CMUnitTest embedded[] = {COMMON, cmocka_unit_test(bad_addresses)};
     const struct CMUnitTest postgresql[] = {
         cmocka_unit_test(migrations),
         COMMON,
