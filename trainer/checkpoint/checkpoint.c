@@ -193,13 +193,16 @@ static fm_status remove_leftovers(const char *folder, const fm_name_list *list, 
     return status;
 }
 
-fm_status fm_checkpoint_prune(const char *folder, uint32_t keep_last, uint64_t keep_every,
-                              fm_error *reterr) {
+fm_status fm_checkpoint_prune(const char *folder, fm_checkpoint_place newest, uint32_t keep_last,
+                              uint64_t keep_every, fm_error *reterr) {
     folder_content content;
     fm_status status = read_folder(folder, &content, reterr);
     if (status) return status;
     status = remove_leftovers(folder, &content.list, reterr);
-    for (size_t i = keep_last; !status && i < content.n; i++) {
+    size_t first = 0;
+    while (first < content.n && compare_places(content.place[first], newest) > 0)
+        first++;
+    for (size_t i = first + keep_last; !status && i < content.n; i++) {
         fm_checkpoint_place place = content.place[i];
         char path[FM_CHECKPOINT_PATH_BYTES];
         if (keep_every && place.step % keep_every == 0 && !place.n_sample) continue;

@@ -101,8 +101,11 @@ FM_MUST_USE fm_status fm_checkpoint_refuse_folder(const char *path, const char *
                                                   fm_error *reterr);
 
 /* Removes old checkpoints and temporary files of killed saves. It keeps the newest `keep_last`
- * checkpoints and those after updates whose number is a multiple of keep_every (0 = none). */
-FM_MUST_USE fm_status fm_checkpoint_prune(const char *folder, uint32_t keep_last,
-                                          uint64_t keep_every, fm_error *reterr);
+ * checkpoints up to `newest`, the run's place, and those after updates whose number is a multiple
+ * of keep_every (0 = none). Files after `newest` stay and do not count: the run passed them over
+ * when it resumed, because they are damaged. */
+FM_MUST_USE fm_status fm_checkpoint_prune(const char *folder, fm_checkpoint_place newest,
+                                          uint32_t keep_last, uint64_t keep_every,
+                                          fm_error *reterr);
 
 #endif
