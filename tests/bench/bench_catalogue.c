@@ -2,6 +2,7 @@
  * list of 127,234 items in batches of 256 and completes them in batches of 1,000, with the
  * catalogue in a file and in a private PostgreSQL server. Run: ./run bench catalogue */
 #include "cache/catalogue/catalogue.h"
+#include "tests/bench/bench_time.h"
 #include "tests/testing/postgresql.h"
 #include "tests/testing/testing.h"
 
@@ -9,15 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { N_ITEM = 127234, CLAIM = 256, COMPLETE = 1000 };
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 static void check(fm_status status, const fm_error *error) {
     if (status) fprintf(stderr, "bench_catalogue: %s: %s\n", error->source, error->message);
@@ -59,22 +53,22 @@ static void measure(const char *title, const char *where, const fm_catalogue_lis
     double time[6];
     assert(completion);
     check(fm_catalogue_open(where, &options, &catalogue, &error), &error);
-    time[0] = now();
+    time[0] = now_s();
     check(fm_catalogue_begin(catalogue, list, FM_CATALOGUE_JOIN, &error), &error);
-    time[1] = now();
+    time[1] = now_s();
     check(fm_catalogue_begin(catalogue, list, FM_CATALOGUE_JOIN, &error), &error);
-    time[2] = now();
+    time[2] = now_s();
     uint32_t n = claim_all(catalogue, completion, &shard.info.hash);
     assert(n == N_ITEM);
-    time[3] = now();
+    time[3] = now_s();
     check(fm_catalogue_add_shard(catalogue, &shard, &error), &error);
     for (uint32_t i = 0; i < n; i += COMPLETE) {
         uint32_t some = n - i < COMPLETE ? n - i : COMPLETE;
         check(fm_catalogue_complete(catalogue, some, completion + i, taken, &error), &error);
     }
-    time[4] = now();
+    time[4] = now_s();
     check(fm_catalogue_count(catalogue, &counts, &error), &error);
-    time[5] = now();
+    time[5] = now_s();
     assert(counts.n[FM_CATALOGUE_DONE] == N_ITEM);
     printf("%-11s list %.2f s, join %.3f s, claims %.0f items/s, completions %.0f items/s, "
            "count %.3f s\n",

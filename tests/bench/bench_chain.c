@@ -14,14 +14,14 @@
 #include "featurizer/templates.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
+#include "tests/bench/bench_time.h"
 #include "tests/testing/testing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { ROUNDS_MAX = 201, N_FILE = 16 };
+enum { N_FILE = 16 };
 
 static const char *const alignments[] = {"bfd_uniclust_hits.a3m", "mgnify_hits.sto",
                                          "uniref90_hits.sto"};
@@ -39,17 +39,6 @@ typedef struct bench_state {
     size_t n_file;
     uint64_t bytes; /* read */
 } bench_state;
-
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static fm_status read_reference(bench_state *bench, const char *relative, fm_bytes *ret_text) {
     char path[1024];
@@ -209,25 +198,24 @@ int main(int argc, char **argv) {
     printf("%-8s %6s %6s %6s %9s %9s %9s %9s\n", "chain", "rows", "templ", "MB", "templates",
            "without", "OpenFold", "without");
     for (int c = 0; c < N_CHAIN; c++) {
-        double median[2];
+        double middle[2];
         uint32_t n_seq = 0, n_templ = 0;
         uint64_t bytes = 0;
         for (int without = 0; without < 2; without++) {
             for (int i = -2; i < rounds; i++) {
-                double start = now_ms();
+                double start = cpu_s();
                 if (make_chain(&bench, chains[c].name, !without, &n_seq, &n_templ)) {
                     printf("%s: failed\n", chains[c].name);
                     return 1;
                 }
-                if (i >= 0) ms[i] = now_ms() - start;
+                if (i >= 0) ms[i] = 1e3 * (cpu_s() - start);
             }
             if (!without) bytes = bench.bytes;
-            qsort(ms, (size_t)rounds, sizeof *ms, compare_doubles);
-            median[without] = ms[rounds / 2];
-            mean[without] += median[without] / N_CHAIN;
+            middle[without] = median(ms, (size_t)rounds);
+            mean[without] += middle[without] / N_CHAIN;
         }
         printf("%-8s %6u %6u %6.2f %9.2f %9.2f %9d %9d\n", chains[c].name, n_seq, n_templ,
-               (double)bytes / 1e6, median[0], median[1], chains[c].with, chains[c].without);
+               (double)bytes / 1e6, middle[0], middle[1], chains[c].with, chains[c].without);
     }
     printf("%-8s %6s %6s %6s %9.2f %9.2f %9d %9d\n", "mean", "", "", "", mean[0], mean[1], 728,
            205);

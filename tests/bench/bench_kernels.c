@@ -3,13 +3,13 @@
  * kernel, beside the rate of one large OpenBLAS product measured in the same run.
  *
  *     bench_kernels [N_res [N_seq]]     default 64 and 32 */
+#include "tests/bench/bench_time.h"
 #include "trainer/backend/kernels.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { REPEATS = 9, HEADS = 4, C_HEAD = 8, C_M = 64, C_Z = 32, C_OPM = 16 };
 
@@ -23,28 +23,16 @@ typedef struct job {
     void *space;
 } job;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void report(const char *name, double flops, void (*run)(const job *), const job *j) {
     double seconds[REPEATS];
     run(j);
     for (int i = 0; i < REPEATS; i++) {
-        double start = now();
+        double start = now_s();
         run(j);
-        seconds[i] = now() - start;
+        seconds[i] = now_s() - start;
     }
-    qsort(seconds, REPEATS, sizeof(double), ascending);
-    double median = seconds[REPEATS / 2];
-    printf("%-34s %9.3f ms %8.2f GFLOP/s\n", name, median * 1e3, flops / median * 1e-9);
+    double middle = median(seconds, REPEATS);
+    printf("%-34s %9.3f ms %8.2f GFLOP/s\n", name, middle * 1e3, flops / middle * 1e-9);
 }
 
 /* Memory filled with small values; it is not freed before the program ends. */

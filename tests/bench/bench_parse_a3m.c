@@ -17,14 +17,14 @@
 #include "proto/base/file.h"
 #include "proto/base/rng.h"
 #include "proto/limits.h"
+#include "tests/bench/bench_time.h"
 #include "tests/testing/testing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { ROUNDS_MAX = 1001, N_SEQ = 18972, N_RES = 480 };
+enum { N_SEQ = 18972, N_RES = 480 };
 
 typedef struct bench_state {
     fm_arena arena;
@@ -33,22 +33,6 @@ typedef struct bench_state {
     int rounds;
     double ms[ROUNDS_MAX];
 } bench_state;
-
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
-    return values[n / 2];
-}
 
 /* -- the synthetic alignment */
 
@@ -149,16 +133,16 @@ static void measure(bench_state *bench, const char *what,
     uint32_t rows = 0, columns = 0;
     fm_arena_fini(&bench->arena);
     if (fm_arena_init(&bench->arena, (size_t)4 << 30, NULL)) return;
-    double cold = now_ms();
+    double cold = cpu_s();
     rows = run(bench, &columns);
-    cold = now_ms() - cold;
+    cold = 1e3 * (cpu_s() - cold);
     for (int i = 0; i < bench->rounds; i++) {
         fm_arena_reset(&bench->arena);
-        double start = now_ms();
+        double start = cpu_s();
         rows = run(bench, &columns);
-        bench->ms[i] = now_ms() - start;
+        bench->ms[i] = 1e3 * (cpu_s() - start);
     }
-    double ms = median(bench->ms, bench->rounds), mb = (double)bench->text.size / 1e6;
+    double ms = median(bench->ms, (size_t)bench->rounds), mb = (double)bench->text.size / 1e6;
     printf("%-28.28s %-14s %10zu %7u x %-5u %9.3f %9.3f %9.0f  %s\n", bench->name, what,
            bench->text.size, rows, columns, cold, ms, mb / ms * 1e3, reference);
 }

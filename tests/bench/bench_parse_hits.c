@@ -9,25 +9,14 @@
 #include "featurizer/parse/hhr.h"
 #include "featurizer/parse/hmmsearch.h"
 #include "proto/base/file.h"
+#include "tests/bench/bench_time.h"
 #include "tests/testing/testing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { ROUNDS_MAX = 1001, N_HIT = 2000 };
-
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+enum { N_HIT = 2000 };
 
 static fm_bytes make_text(char *out) {
     static const char letters[] =
@@ -66,26 +55,25 @@ static fm_status parse(const char *name, fm_bytes text, bool compat, fm_arena *a
 static void measure(const char *name, fm_bytes text, fm_arena *arena, int rounds,
                     const char *reference) {
     static double ms[ROUNDS_MAX];
-    double median[2] = {0};
+    double middle[2] = {0};
     fm_hits hits = {0};
     fm_error error;
     size_t mark = fm_arena_mark(arena);
     for (int compat = 0; compat < 2; compat++) {
         for (int i = -2; i < rounds; i++) {
             fm_arena_rewind(arena, mark);
-            double start = now_ms();
+            double start = cpu_s();
             if (parse(name, text, compat, arena, &hits, &error)) {
                 printf("%s:%llu: %s\n", name, (unsigned long long)error.line, error.message);
                 return;
             }
-            if (i >= 0) ms[i] = now_ms() - start;
+            if (i >= 0) ms[i] = 1e3 * (cpu_s() - start);
         }
-        qsort(ms, (size_t)rounds, sizeof *ms, compare_doubles);
-        median[compat] = ms[rounds / 2];
+        middle[compat] = median(ms, (size_t)rounds);
     }
     double mb = (double)text.size / 1e3;
-    printf("%-28.28s %9zu %6u %9.3f %7.0f %7.0f %10s\n", name, text.size, hits.n_hit, median[0],
-           mb / median[0], mb / median[1], reference);
+    printf("%-28.28s %9zu %6u %9.3f %7.0f %7.0f %10s\n", name, text.size, hits.n_hit, middle[0],
+           mb / middle[0], mb / middle[1], reference);
 }
 
 static void measure_file(const char *path, fm_arena *arena, int rounds, const char *reference) {

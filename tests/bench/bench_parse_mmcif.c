@@ -14,6 +14,7 @@
 #include "featurizer/structure.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
+#include "tests/bench/bench_time.h"
 #include "tests/testing/testing.h"
 
 #include <spawn.h>
@@ -23,11 +24,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 
 extern char **environ;
 
-enum { ROUNDS_MAX = 1001, PEER_ROUNDS = 7, N_CHAIN = 4, N_RES = 600, N_WATER = 800 };
+enum { PEER_ROUNDS = 7, N_CHAIN = 4, N_RES = 600, N_WATER = 800 };
 
 typedef struct bench_state {
     fm_arena arena;
@@ -36,23 +36,6 @@ typedef struct bench_state {
     int rounds;
     double ms[ROUNDS_MAX];
 } bench_state;
-
-/* CPU time of this thread, so that other jobs of the machine do not count. */
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
-    return values[n / 2];
-}
 
 /* -- the synthetic entry */
 
@@ -173,12 +156,12 @@ static double measure_peer(const char *command, const char *path, const char *op
 static double measure(bench_state *bench, bool compat, uint64_t *ret_atoms) {
     for (int i = -2; i < bench->rounds; i++) {
         fm_arena_reset(&bench->arena);
-        double start = now_ms();
+        double start = cpu_s();
         *ret_atoms = run(bench, compat);
-        if (i >= 0) bench->ms[i] = now_ms() - start;
+        if (i >= 0) bench->ms[i] = 1e3 * (cpu_s() - start);
         if (*ret_atoms == 0) return -1;
     }
-    return median(bench->ms, bench->rounds);
+    return median(bench->ms, (size_t)bench->rounds);
 }
 
 static void print_rate(double mb, double ms) {

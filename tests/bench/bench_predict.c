@@ -101,10 +101,10 @@ static double exponentials_of(const fm_model_config *c) {
 static fm_status run_once(bench *b, uint32_t n_cycle, double *ret_seconds, fm_error *reterr) {
     fm_infer_result result;
     size_t mark = fm_arena_mark(&b->arena);
-    double before = now();
+    double before = now_s();
     b->features.n_cycle = n_cycle;
     fm_status status = fm_infer_run(b->infer, &b->features, &b->arena, &result, reterr);
-    *ret_seconds = now() - before;
+    *ret_seconds = now_s() - before;
     if (!status) b->record_s = result.record_s;
     fm_arena_rewind(&b->arena, mark);
     return status;
@@ -276,11 +276,11 @@ static void *print_progress(void *argument) {
     enum { EVERY_S = 10, LOOK_MS = 100 };
     const struct timespec pause = {.tv_nsec = (long)LOOK_MS * 1000000};
     watch *w = argument;
-    const double begin = now();
+    const double begin = now_s();
     double next = EVERY_S;
     while (!atomic_load(&w->is_over)) {
         nanosleep(&pause, NULL);
-        if (now() - begin < next) continue;
+        if (now_s() - begin < next) continue;
         printf("after %.0f s: %.2f GiB used\n", next, (double)w->device->used_bytes() / GIB);
         fflush(stdout);
         next += EVERY_S;
@@ -307,10 +307,10 @@ static void end_watch(watch *w) {
 
 /* One line of the table of lengths. */
 static fm_status measure(bench *b, int64_t n_res, fm_error *reterr) {
-    double first = 0, second = 0, least = 0, before = now();
+    double first = 0, second = 0, least = 0, before = now_s();
     fm_infer_need need;
     fm_status status = fm_infer_find_need(b->infer, n_res, &need, reterr);
-    double plan = now() - before;
+    double plan = now_s() - before;
     watch w = {.device = b->options.kernels->device};
     if (!status && b->set->progress) status = begin_watch(&w, n_res, &need, reterr);
     if (!status) status = time_chain(b, n_res, &first, &second, &least, reterr);
@@ -530,7 +530,7 @@ static fm_status measure_lengths(bench *b, fm_error *reterr) {
 }
 
 static fm_status run(bench *b, fm_error *reterr) {
-    const double before = now();
+    const double before = now_s();
     if (b->set->shortest > b->set->longest) {
         return fm_fail(reterr, FM_ERR_USAGE, "--shortest is larger than --longest");
     }
@@ -539,7 +539,7 @@ static fm_status run(bench *b, fm_error *reterr) {
     }
     fm_status status = create(b, reterr);
     if (status) return status;
-    print_model(b, now() - before);
+    print_model(b, now_s() - before);
     status = b->set->many ? measure_many(b, reterr) : measure_lengths(b, reterr);
     print_slow_paths();
     return status;

@@ -9,31 +9,20 @@
  * the msa and two for its deletion count. */
 #include "proto/base/rng.h"
 #include "proto/record.h"
+#include "tests/bench/bench_time.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { N_SEQ = 10000, N_RES = 382, N_CELL = N_SEQ * N_RES, ROUNDS_MAX = 1001 };
+enum { N_SEQ = 10000, N_RES = 382, N_CELL = N_SEQ * N_RES };
 
 typedef struct bench_state {
     fm_arena arena, work;
     int rounds;
     double seconds[ROUNDS_MAX];
 } bench_state;
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static uint32_t draw(uint32_t n, uint32_t below) {
     fm_philox_counter counter = fm_philox(5, (fm_philox_counter){{n, 0, 0, 0}});
@@ -74,12 +63,11 @@ static fm_part_structure make_structure(fm_arena *arena) {
 }
 
 static double print_median(bench_state *bench, const char *what, double bytes, double bound) {
-    qsort(bench->seconds, (size_t)bench->rounds, sizeof(double), compare_doubles);
-    double median = bench->seconds[bench->rounds / 2];
-    printf("%-28s %9.3f ms %9.0f MB/s", what, median * 1e3, bytes / 1e6 / median);
-    if (bound > 0) printf(" %6.2f of memcpy's time", median / bound);
+    double middle = median(bench->seconds, (size_t)bench->rounds);
+    printf("%-28s %9.3f ms %9.0f MB/s", what, middle * 1e3, bytes / 1e6 / middle);
+    if (bound > 0) printf(" %6.2f of memcpy's time", middle / bound);
     printf("\n");
-    return median;
+    return middle;
 }
 
 static double measure_copy(bench_state *bench, const void *from, size_t bytes) {

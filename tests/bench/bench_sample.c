@@ -9,12 +9,12 @@
  * times for the same shapes and four copies, measured on another machine of this class. */
 #include "featurizer/sample/sample.h"
 #include "proto/base/rng.h"
+#include "tests/bench/bench_time.h"
 #include "tests/featurizer/synthetic_record.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { N_SAMPLE = 100, N_CYCLE = 4, N_FAMILY = 40 };
 
@@ -30,17 +30,6 @@ static const bench_case cases[] = {
     {"af2-initial", 18970, 480, 1920, 30},   {"af2-finetuning", 10000, 382, 1699, 50},
     {"af2-finetuning", 18970, 480, 2550, 0},
 };
-
-static double now_ms(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
-}
-
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static uint32_t draw(uint32_t a, uint32_t b, uint32_t c, uint32_t below) {
     fm_philox_counter word = fm_philox(99, (fm_philox_counter){{a, b, c, 0}});
@@ -101,25 +90,24 @@ static void measure(const bench_case *c, fm_arena *arena) {
         fm_sample sample;
         uint64_t index = run ? run - 1 : 0;
         fm_arena_rewind(arena, mark);
-        double start = now_ms();
+        double start = cpu_s();
         if (fm_sample_make(&plan, &chain.record, NULL, 1, index, 0, N_CYCLE, arena, &sample,
                            NULL)) {
             abort();
         }
-        double took = now_ms() - start;
+        double took = 1e3 * (cpu_s() - start);
         if (run == 0) continue;
         make_ms[index] = took;
         sum_ms += took;
         for (uint32_t t = 0; t < sample.n_tensor; t++)
             bytes += (double)sample.tensor[t].bytes;
-        start = now_ms();
+        start = cpu_s();
         sink = sink + read_once(&chain.msa);
-        bound_ms += now_ms() - start;
+        bound_ms += 1e3 * (cpu_s() - start);
     }
-    qsort(make_ms, N_SAMPLE, sizeof *make_ms, compare);
     double mean = sum_ms / N_SAMPLE, bound = bound_ms / N_SAMPLE;
     printf("%-15s %6u x %-4u %8.2f %8.2f %9.2f %8.1f %10.2f %12.0f %8.0f", c->plan, c->n_seq,
-           c->n_res, mean, make_ms[N_SAMPLE / 2], bound, mean / bound, bytes / N_SAMPLE / 1e6,
+           c->n_res, mean, median(make_ms, N_SAMPLE), bound, mean / bound, bytes / N_SAMPLE / 1e6,
            c->peer_ms, c->peer_ms / mean);
     if (c->target_ms > 0) {
         printf(" %10.0f", c->target_ms);

@@ -217,7 +217,7 @@ static fm_status run_steps(bench *b, uint64_t count, double *ret_ms, fm_error *r
     bool sums = b->task->layout.dp > 1;
     uint64_t ahead = !sums && b->kernels->device->is_asynchronous, queued = 0;
     fm_status status = FM_OK;
-    double before = now();
+    double before = now_s();
     for (uint64_t i = 1; i <= count && !status; i++) {
         for (; queued < count && queued < i + ahead && !status; queued++)
             status = fm_trainer_queue(t, &b->features, !sums, reterr);
@@ -228,7 +228,7 @@ static fm_status run_steps(bench *b, uint64_t count, double *ret_ms, fm_error *r
             fm_trainer_update_with(t, (uint32_t)b->task->layout.dp);
         }
     }
-    *ret_ms = 1e3 * (now() - before) / (double)count;
+    *ret_ms = 1e3 * (now_s() - before) / (double)count;
     return status;
 }
 
@@ -246,8 +246,7 @@ static fm_status time_mode(bench *b, mode how, uint64_t cycles, fm_error *reterr
         for (uint64_t r = 0; r < set->rounds && !status; r++)
             status = run_steps(b, set->steps, &ms[r], reterr);
         if (status) return status;
-        qsort(ms, set->rounds, sizeof *ms, ascending);
-        b->out->ms[how][c - 1] = ms[set->rounds / 2];
+        b->out->ms[how][c - 1] = median(ms, set->rounds);
     }
     return FM_OK;
 }
@@ -296,7 +295,7 @@ static fm_status measure_serial(bench *b, fm_error *reterr) {
 
 static fm_status create(bench *b, const fm_groups *groups, fm_error *reterr) {
     const fm_layout *l = &b->task->layout;
-    double before = now();
+    double before = now_s();
     fm_model_config *model = &b->config.model;
     /* Ranks of both branches must choose alike, which `auto` does not. */
     if (l->bp > 1 && model->recompute == FM_RECOMPUTE_AUTO) model->recompute = FM_RECOMPUTE_NONE;
@@ -309,7 +308,7 @@ static fm_status create(bench *b, const fm_groups *groups, fm_error *reterr) {
     if (!status) status = fm_trainer_create(&options, &b->trainer, reterr);
     if (status) return status;
     hook_passes(b);
-    b->out->start_s[1] = now() - before;
+    b->out->start_s[1] = now_s() - before;
     const fm_sample *sample =
         bench_make_sample(&b->arena, &b->config.model, (uint64_t)b->groups.place.dp);
     return fm_features_of(sample, &b->features, reterr);
@@ -332,10 +331,10 @@ static fm_status measure(bench *b, fm_error *reterr) {
     const settings *set = b->task->set;
     fm_status status = FM_OK;
     if (!set->alone) {
-        double first, before = now();
+        double first, before = now_s();
         b->features.n_cycle = 2;
         status = run_steps(b, 1, &first, reterr);
-        b->out->start_s[2] = now() - before;
+        b->out->start_s[2] = now_s() - before;
         if (!status) status = time_mode(b, MODE_REAL, set->cycles, reterr);
         note_graphs(b);
         double waited = waited_ms(b), unused;
@@ -386,12 +385,12 @@ static fm_status configure(bench *b, fm_error *reterr) {
 
 static fm_status work(bench *b, const char *address, fm_error *reterr) {
     const fm_groups *groups = NULL;
-    double before = now();
+    double before = now_s();
     fm_status status = configure(b, reterr);
     if (status) return status;
     bool alone = b->task->set->alone || fm_layout_ranks(&b->task->layout) == 1;
     if (!alone) status = meet(b, address, &groups, reterr);
-    b->out->start_s[0] = now() - before;
+    b->out->start_s[0] = now_s() - before;
     if (!status) status = create(b, groups, reterr);
     if (!status) status = measure(b, reterr);
     snprintf(b->out->processor, TEXT_BYTES, "%s", b->kernels->device->processor());

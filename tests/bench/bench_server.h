@@ -6,7 +6,7 @@
 #include "proto/base/histogram.h"
 #include "proto/client.h"
 #include "server/server.h"
-#include "tests/bench/bench_median.h"
+#include "tests/bench/bench_time.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,37 +1,23 @@
-/* bench_set.h: the code that the benchmarks of the store share: times, medians, and a synthetic
- * set. The set resembles OpenProteinSet: chains of 300 residues, alignments of 10,000 rows after
- * de-duplication, template hits. Only one source file of a program may include it. */
+/* bench_set.h: the code that the benchmarks of the store share: checks of what they call, and a
+ * synthetic set. The set resembles OpenProteinSet: chains of 300 residues, alignments of 10,000
+ * rows after de-duplication, template hits. Only one source file of a program may include it. */
 #ifndef FM_TESTS_BENCH_SET_H
 #define FM_TESTS_BENCH_SET_H
 
 #include "featurizer/synth/synth.h"
 #include "proto/base/file.h"
-#include "tests/bench/bench_median.h"
+#include "tests/bench/bench_time.h"
 #include "tests/testing/testing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
     SET_LENGTH = 300,
     SET_DEPTH = 10110, /* homologues per family, of which 10,000 different rows remain */
 };
-
-static inline double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Processor time of this thread. */
-static inline double cpu_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static inline void check(fm_status status, const fm_error *error) {
     if (!status) return;

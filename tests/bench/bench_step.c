@@ -102,7 +102,7 @@ static fm_status run_steps(void *bench_of, uint64_t count, double *ret_seconds, 
     bench *b = bench_of;
     uint64_t ahead = b->trainer->params.kernels->device->is_asynchronous, queued = 0;
     fm_status status = FM_OK;
-    double before = now();
+    double before = now_s();
     for (uint64_t i = 1; i <= count && !status; i++) {
         while (queued < count && queued < i + ahead && !status) {
             status = fm_trainer_queue(b->trainer, &b->features, true, reterr);
@@ -110,7 +110,7 @@ static fm_status run_steps(void *bench_of, uint64_t count, double *ret_seconds, 
         }
         if (!status) status = collect(b, reterr);
     }
-    *ret_seconds = now() - before;
+    *ret_seconds = now_s() - before;
     return status;
 }
 

@@ -83,8 +83,7 @@ static double median_of(const chain *c, what which, fm_arena *arena) {
     double ms[N_ROUND];
     for (int i = 0; i < N_ROUND; i++)
         ms[i] = run_once(c, which, arena);
-    qsort(ms, N_ROUND, sizeof ms[0], compare_doubles);
-    return ms[N_ROUND / 2];
+    return median(ms, N_ROUND);
 }
 
 static void write_pdb(const char *path, const double *ca, size_t n) {
@@ -123,8 +122,7 @@ static double peer_ms(const chain *c) {
     }
     fm_test_remove_tree(folder);
     if (!there) return 0;
-    qsort(ms, N_ROUND, sizeof ms[0], compare_doubles);
-    return ms[N_ROUND / 2];
+    return median(ms, N_ROUND);
 }
 
 int main(int argc, char **argv) {

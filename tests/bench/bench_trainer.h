@@ -1,28 +1,16 @@
-/* bench_trainer.h: the code that the benchmarks of whole training steps share: a made-up sample,
- * times, medians. */
+/* bench_trainer.h: the code that the benchmarks of whole training steps share: made-up samples. */
 #ifndef FM_TESTS_BENCH_TRAINER_H
 #define FM_TESTS_BENCH_TRAINER_H
 
+#include "tests/bench/bench_time.h"
 #include "tests/testing/sample.h"
 #include "trainer/model/model_config.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { MOST_CYCLES = 4, N_ATOM37 = 37, N_TYPE = 20 };
-
-static inline double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static inline int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* -- samples */
 

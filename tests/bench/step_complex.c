@@ -32,14 +32,14 @@ static fm_status run_steps(void *bench_of, uint64_t count, double *ret_seconds, 
     bench *b = bench_of;
     fm_af3_trainer *t = b->trainer;
     fm_status status = FM_OK;
-    double before = now();
+    double before = now_s();
     for (uint64_t i = 0; i < count && !status; i++) {
         fm_af3_trainer_announce(t, &b->features);
         status = fm_af3_trainer_add_sample(t, &b->features, &b->result, reterr);
         if (!status) fm_optimizer_step(&t->optimizer, t->stream);
     }
     t->options.kernels->synchronize(t->stream);
-    *ret_seconds = now() - before;
+    *ret_seconds = now_s() - before;
     return status;
 }
 

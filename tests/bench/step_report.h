@@ -39,13 +39,12 @@ static inline fm_status time_cycles(const timed_steps *of, uint32_t n_cycle, dou
         seconds[r] /= (double)of->set->steps;
     }
     if (status) return status;
-    qsort(seconds, n, sizeof *seconds, ascending);
-    const double median = seconds[n / 2], flops = of->flops(of->bench, n_cycle);
-    printf("%6u  %9.3f  %9.3f  %9.3f  %7.2f  %7.1f  %9.4f  %9.4f\n", n_cycle, 1e3 * median,
-           1e3 * seconds[0], 1e3 * seconds[n - 1], 1e-12 * flops, 1e-12 * flops / median, *of->loss,
+    const double middle = median(seconds, n), flops = of->flops(of->bench, n_cycle);
+    printf("%6u  %9.3f  %9.3f  %9.3f  %7.2f  %7.1f  %9.4f  %9.4f\n", n_cycle, 1e3 * middle,
+           1e3 * seconds[0], 1e3 * seconds[n - 1], 1e-12 * flops, 1e-12 * flops / middle, *of->loss,
            *of->norm);
     fflush(stdout);
-    *ret_seconds = median;
+    *ret_seconds = middle;
     return FM_OK;
 }
 

@@ -6,57 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-
-#include "proto/base/file.h"
-#include "proto/npz.h"
+#include "tests/e2e/parse_case.h"
 #include "tests/testing/manifest.h"
-#include "tests/testing/testing.h"
-
-static char folder[512];
-
-static int make_folder(void **state) {
-    (void)state;
-    fm_test_make_folder(folder, sizeof folder);
-    return 0;
-}
-
-static int drop_folder(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
-}
-
-static void write_file(const char *name, const char *text) {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_int_equal(fm_file_write_atomic(path, text, strlen(text), NULL), FM_OK);
-}
-
-/* Runs `foldmill parse ARGUMENTS` in the test's folder; the exit code, and all output in `out`. */
-static int run_parse(const char *arguments, char *out, size_t out_bytes) {
-    char command[4096];
-    snprintf(command, sizeof command,
-             "B=$(realpath \"$FM_BIN\") && cd %s && \"$B/foldmill\" parse %s 2>&1", folder,
-             arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    size_t n = fread(out, 1, out_bytes - 1, pipe);
-    out[n] = 0;
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-static void expect(const char *arguments, int code, const char *output) {
-    char found[8192];
-    int exit_code = run_parse(arguments, found, sizeof found);
-    assert_string_equal(found, output);
-    assert_int_equal(exit_code, code);
-}
 
 static void prints_summaries(void **state) {
     (void)state;
@@ -147,16 +98,11 @@ static const char *dtype_of(const fm_test_array *array) {
 
 /* One golden item through the program. */
 static void check_item(const fm_test_item *item, const char *kind, fm_arena *arena) {
-    char arguments[4096], path[2048], out[4096];
-    fm_bytes archive;
-    fm_npz npz;
+    char arguments[4096], out[4096];
     snprintf(arguments, sizeof arguments, "%s '%s/golden/%s' --compat openfold -o out.npz", kind,
              fm_test_reference(), item->source);
     if (run_parse(arguments, out, sizeof out) != 0) fail_msg("%s", out);
-    snprintf(path, sizeof path, "%s/out.npz", folder);
-    fm_arena_reset(arena);
-    assert_int_equal(fm_file_read(arena, path, (size_t)1 << 30, &archive, NULL), FM_OK);
-    assert_int_equal(fm_npz_parse(arena, archive, &npz, NULL), FM_OK);
+    fm_npz npz = read_npz(arena, "out.npz");
     assert_int_equal(npz.n_array, item->n_array);
     for (size_t i = 0; i < item->n_array; i++) {
         const fm_test_array *expected = &item->array[i];

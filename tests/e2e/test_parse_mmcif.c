@@ -6,63 +6,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "proto/base/file.h"
-#include "proto/npz.h"
+#include "tests/e2e/parse_case.h"
 #include "tests/testing/manifest.h"
-#include "tests/testing/testing.h"
-
-static char folder[512];
-
-static int make_folder(void **state) {
-    (void)state;
-    fm_test_make_folder(folder, sizeof folder);
-    return 0;
-}
-
-static int drop_folder(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
-}
-
-/* Runs `foldmill parse mmcif ARGUMENTS` in the test's folder; the exit code, and all output. */
-static int run_parse(const char *arguments, char *out, size_t out_bytes) {
-    char command[4096];
-    snprintf(command, sizeof command,
-             "B=$(realpath \"$FM_BIN\") && cd %s && \"$B/foldmill\" parse mmcif %s 2>&1", folder,
-             arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    size_t n = fread(out, 1, out_bytes - 1, pipe);
-    out[n] = 0;
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-static void expect(const char *arguments, int code, const char *output) {
-    char found[8192];
-    int exit_code = run_parse(arguments, found, sizeof found);
-    assert_string_equal(found, output);
-    assert_int_equal(exit_code, code);
-}
-
-static fm_npz read_npz(fm_arena *arena, const char *name) {
-    char path[1024];
-    fm_bytes archive;
-    fm_npz npz;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    fm_arena_reset(arena);
-    assert_int_equal(fm_file_read(arena, path, (size_t)1 << 30, &archive, NULL), FM_OK);
-    assert_int_equal(fm_npz_parse(arena, archive, &npz, NULL), FM_OK);
-    return npz;
-}
 
 static const char entry[] =
     "data_T\n_entry.id T\n_exptl.method 'Solution NMR'\n_refine.ls_d_res_high 1.5\n"
@@ -78,18 +25,19 @@ static void summaries_and_refusals(void **state) {
     (void)state;
     char path[1024];
     snprintf(path, sizeof path, "%s/t.cif", folder);
-    assert_int_equal(fm_file_write_atomic(path, entry, sizeof entry - 1, NULL), FM_OK);
+    write_file("t.cif", entry);
 #define SUMMARY                                                                                    \
     "t.cif: mmCIF, 1 protein chains, 1 atom rows\n  method      solution nmr\n"                    \
     "  released    not given\n  resolution  1.5 Å\n"                                              \
     "  chain X     label A         2 residues,     1 without coordinates,      1 atoms\n"
-    expect("t.cif", 0, SUMMARY);
-    expect("t.cif --chain X", 0, SUMMARY "  AA\n");
-    expect("t.cif --chain A", 1, "foldmill parse: t.cif: no protein chain 'A'; the file has X\n");
-    expect("t.cif --compat openfold", 1,
+    expect("mmcif t.cif", 0, SUMMARY);
+    expect("mmcif t.cif --chain X", 0, SUMMARY "  AA\n");
+    expect("mmcif t.cif --chain A", 1,
+           "foldmill parse: t.cif: no protein chain 'A'; the file has X\n");
+    expect("mmcif t.cif --compat openfold", 1,
            "foldmill parse: t.cif:15:1: the file has no _atom_site.pdbx_PDB_model_num\n");
     assert_int_equal(truncate(path, (off_t)sizeof entry - 4), 0);
-    expect("t.cif", 1,
+    expect("mmcif t.cif", 1,
            "foldmill parse: t.cif:24:1: the row of a loop ends after 7 values, but the loop has 8 "
            "columns\n");
 }
@@ -97,11 +45,10 @@ static void summaries_and_refusals(void **state) {
 static void the_file_s_own_arrays(void **state) {
     (void)state;
     fm_arena arena;
-    char path[1024], out[1024];
+    char out[1024];
     assert_int_equal(fm_arena_init(&arena, (size_t)1 << 20, NULL), FM_OK);
-    snprintf(path, sizeof path, "%s/t.cif", folder);
-    assert_int_equal(fm_file_write_atomic(path, entry, sizeof entry - 1, NULL), FM_OK);
-    assert_int_equal(run_parse("t.cif -o t.npz", out, sizeof out), 0);
+    write_file("t.cif", entry);
+    assert_int_equal(run_parse("mmcif t.cif -o t.npz", out, sizeof out), 0);
     fm_npz npz = read_npz(&arena, "t.npz");
     assert_int_equal(npz.n_array, 4); /* no release date */
     const fm_npy *array = fm_npz_find(&npz, "chains");
@@ -122,8 +69,9 @@ static void the_file_s_own_arrays(void **state) {
 /* One golden item through the program. */
 static void check_item(const fm_test_item *item, fm_arena *arena) {
     char arguments[2048], out[4096];
-    snprintf(arguments, sizeof arguments, "'%s/golden/%s' --chain %s --compat openfold -o out.npz",
-             fm_test_reference(), item->source, item->chain ? item->chain : "A");
+    snprintf(arguments, sizeof arguments,
+             "mmcif '%s/golden/%s' --chain %s --compat openfold -o out.npz", fm_test_reference(),
+             item->source, item->chain ? item->chain : "A");
     int code = run_parse(arguments, out, sizeof out);
     if (item->error) {
         assert_int_equal(code, 1);

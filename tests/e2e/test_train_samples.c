@@ -68,6 +68,7 @@ static void a_run_writes_its_files(void **state) {
                          "tr '\\n' ' ')\" = '2 4 5 ' && "
                          "grep -q '\"lddt\":0.*\"rollout_rmsd\":[0-9].*\"rollout_lddt\":0' "
                          "whole/eval.jsonl && grep -q '\"lddt\":0' whole/metrics.jsonl && "
+                         "test $(wc -l <whole/eval.csv) = 2 && grep -q '^5,d,' whole/eval.csv && "
                          "test $(grep -c ' evaluated step=[245] lddt=0' whole.log) = 3 && "
                          "foldmill top whole --once >top.log && "
                          "grep -q 'lddt of 1 samples after step 5' top.log && "

@@ -90,6 +90,23 @@ static void ranks_have_the_losses_of_one(void **state) {
                      0);
 }
 
+/* The table has a row for each file, also of groups, and the means of eval.jsonl are its means. */
+static void the_table_has_every_file(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("$train --steps 5 --ranks 2 --out table >log 2>&1 && cmp one/eval.csv table/eval.csv "
+            "&& test $(wc -l <one/eval.csv) = 4 && "
+            "test \"$(cut -d, -f1,2 one/eval.csv | tail -3 | tr '\\n' ' ')\" = '5,d 5,e 5,f ' && "
+            "awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next } "
+            "{ rmsd = $at[\"rollout_rmsd\"]; sum += rmsd; if (rmsd > max) max = rmsd; "
+            "mirrored += $at[\"rollout_mirror_rmsd\"] < rmsd; n++ } "
+            "END { printf \"%.6f %.6f %.6f\\n\", sum / n, max, mirrored / n }' one/eval.csv "
+            ">table.own && tail -1 one/eval.jsonl | tr ',' '\\n' | awk -F: "
+            "'/rollout_rmsd|rollout_mirrored/ { printf \"%.6f \", $2 }' | sed 's/ $//' "
+            ">table.line && echo >>table.line && cmp table.own table.line"),
+        0);
+}
+
 /* A batch of three on two groups: one has a sample more. */
 static void a_batch_need_not_be_divided_evenly(void **state) {
     (void)state;
@@ -202,6 +219,7 @@ static void what_does_not_fit_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_have_the_losses_of_one),
+                                       cmocka_unit_test(the_table_has_every_file),
                                        cmocka_unit_test(a_batch_need_not_be_divided_evenly),
                                        cmocka_unit_test(killed_ranks_cost_no_bit),
                                        cmocka_unit_test(a_batch_is_resumed_inside),

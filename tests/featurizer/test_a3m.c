@@ -10,69 +10,23 @@
 
 #include "featurizer/parse/a3m.h"
 #include "proto/limits.h"
-
-enum { ARENA_BYTES = 64 << 20 };
-
-typedef struct fixture {
-    fm_arena arena;
-    fm_alignment alignment;
-    fm_error error;
-} fixture;
-
-static int set_up(void **state) {
-    fixture *f = calloc(1, sizeof *f);
-    if (!f || fm_arena_init(&f->arena, ARENA_BYTES, NULL)) return -1;
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    fixture *f = *state;
-    fm_arena_fini(&f->arena);
-    free(f);
-    return 0;
-}
-
-static fm_bytes text_of(const char *text) {
-    return (fm_bytes){(const uint8_t *)text, strlen(text)};
-}
+#include "tests/featurizer/alignment_case.h"
 
 static const fm_a3m_options compat = {.compat_openfold = true};
 
 static fm_status parse(fixture *f, fm_bytes text, const fm_a3m_options *options) {
-    fm_arena_reset(&f->arena);
-    memset(&f->error, 0, sizeof f->error);
+    forget(f);
     return fm_a3m_parse(text, options, &f->arena, &f->alignment, &f->error);
 }
 
-/* Asserts the rows ("ABC/A-C") and deletion counts ("000/210", digits) of a text. */
 static void expect_rows(fixture *f, fm_bytes text, const fm_a3m_options *options, const char *rows,
                         const char *deletions) {
-    fm_status status = parse(f, text, options);
-    if (status) fail_msg("refused: %s", f->error.message);
-    char found[512], counts[512];
-    size_t n = 0;
-    for (uint32_t i = 0; i < f->alignment.n_seq; i++) {
-        for (uint32_t j = 0; j < f->alignment.n_col; j++, n++) {
-            found[n] = (char)f->alignment.letters[i * f->alignment.n_col + j];
-            counts[n] = (char)('0' + f->alignment.deletion[i * f->alignment.n_col + j]);
-        }
-        found[n] = counts[n] = '/';
-        n++;
-    }
-    found[n ? n - 1 : 0] = counts[n ? n - 1 : 0] = 0;
-    assert_string_equal(found, rows);
-    assert_string_equal(counts, deletions);
+    assert_rows(f, parse(f, text, options), rows, deletions);
 }
 
 static void expect_error(fixture *f, fm_bytes text, const fm_a3m_options *options, fm_status kind,
                          uint64_t line, uint64_t column, const char *message) {
-    size_t mark = 0;
-    assert_int_equal(parse(f, text, options), kind);
-    assert_string_equal(f->error.message, message);
-    assert_int_equal(f->error.line, line);
-    assert_int_equal(f->error.column, column);
-    assert_int_equal(fm_arena_mark(&f->arena), mark);
+    assert_refused(f, parse(f, text, options), kind, line, column, message);
 }
 
 static void reads_match_columns_and_deletions(void **state) {

@@ -166,8 +166,7 @@ static void record_diffusion_block(af3_unit *u) {
     fm_conditioned_block_weights w = block_weights(
         u, unit_extent(u, "in.a", 2), unit_extent(u, "in.s", 2), unit_extent(u, "in.z", 3), false);
     const fm_af3_pairs pairs = {.z = z};
-    unit_output(u,
-                fm_af3_diffusion_transformer(&u->tape, a, s, &pairs, FM_TENSOR_NONE, &w, 1, false));
+    unit_output(u, fm_af3_diffusion_transformer(&u->tape, a, s, &pairs, FM_TENSOR_NONE, &w, 1, 0));
 }
 
 static void record_atom_block(af3_unit *u) {
@@ -176,7 +175,7 @@ static void record_atom_block(af3_unit *u) {
     fm_tensor_ref conditioning = unit_input(u, "c"), p = unit_input(u, "p");
     fm_conditioned_block_weights w = block_weights(u, c, c, unit_extent(u, "in.p", 3), true);
     unit_output(u, fm_af3_atom_transformer(&u->tape, q, conditioning, &(fm_af3_pairs){.z = p},
-                                           unit_ones(u, 1, &n), &w, 1, true));
+                                           unit_ones(u, 1, &n), &w, 1, 1));
 }
 
 /* -- encoder and decoder */
@@ -194,7 +193,8 @@ static void record_encoder(af3_unit *u) {
     fm_af3_atom_encoder_add(&u->scope, &config, unit_extent(u, "w.linear_no_bias_q.weight", 0),
                             config.n_atom_block, true, &w);
     fm_af3_atom_context context = fm_af3_atom_context_of(&u->tape, NULL, &atoms, s, z, &w);
-    fm_af3_encoded encoded = fm_af3_atom_encoder(&u->tape, &atoms, context, r, &w, true);
+    fm_af3_encoded encoded =
+        fm_af3_atom_encoder(&u->tape, &atoms, context, r, &w, config.n_atom_block);
     unit_output(u, encoded.a);
     unit_output(u, encoded.q);
     unit_output(u, context.c);
@@ -217,7 +217,8 @@ static void record_decoder(af3_unit *u) {
     const fm_af3_atom_context context = {.c = c, .p = p};
     static fm_af3_atom_decoder_weights w;
     fm_af3_atom_decoder_add(&u->scope, &config, &w);
-    unit_output(u, fm_af3_atom_decoder(&u->tape, &atoms, context, encoded, &w, true));
+    unit_output(u,
+                fm_af3_atom_decoder(&u->tape, &atoms, context, encoded, &w, config.n_atom_block));
 }
 
 static void record_input_embedder(af3_unit *u) {
@@ -240,7 +241,7 @@ static void record_input_embedder(af3_unit *u) {
     fm_af3_atom_encoder_add(
         &scope, &config, extent_below(u, "atom_attention_encoder.", "linear_no_bias_q.weight", 0),
         config.n_input_atom_block, false, &w);
-    unit_output(u, fm_af3_input_embedder(&u->tape, &atoms, tokens, &w, true));
+    unit_output(u, fm_af3_input_embedder(&u->tape, &atoms, tokens, &w, config.n_input_atom_block));
 }
 
 /* -- conditioning and the whole module */
@@ -336,8 +337,9 @@ static void record_diffusion(af3_unit *u) {
     static fm_af3_diffusion_weights w;
     fm_af3_diffusion_add(&u->scope, &config, &w);
     fm_af3_prepared prepared = fm_af3_diffusion_prepare(&u->tape, NULL, &atoms, &trunk, &w);
+    const fm_af3_again all = {config.n_atom_block, config.n_diffusion_block, config.n_atom_block};
     unit_output(u, fm_af3_diffusion_denoise(&u->tape, NULL, &atoms, &trunk, &prepared, x, &levels,
-                                            FM_TENSOR_NONE, &w, true));
+                                            FM_TENSOR_NONE, &w, all));
 }
 
 const af3_unit_entry AF3_ATOM_UNITS[] = {

@@ -34,7 +34,8 @@ static void record_pairformer(af3_unit *u) {
                          pairs(u, config.c_z)};
     fm_af3_masks all = masks(u);
     fm_af3_block_weights w = fm_af3_pairformer_weights(&u->scope, &config);
-    fm_af3_pair_of out = fm_af3_pairformer(&u->tape, &config, &w, 1, &all, in);
+    fm_af3_pair_of out =
+        fm_af3_pairformer(&u->tape, &config, FM_AF3_STACK_PAIRFORMER, &w, 1, &all, in);
     unit_output(u, out.s);
     unit_output(u, out.z);
 }
@@ -67,8 +68,7 @@ static void record_diffusion(af3_unit *u) {
         fm_af3_conditioned_block_weights(&u->scope, config.c_token, config.c_s, config.c_z,
                                          config.n_head_token, config.narrow_factor, false);
     const fm_af3_pairs of_z = {.z = z};
-    unit_output(u,
-                fm_af3_diffusion_transformer(&u->tape, a, s, &of_z, FM_TENSOR_NONE, &w, 1, false));
+    unit_output(u, fm_af3_diffusion_transformer(&u->tape, a, s, &of_z, FM_TENSOR_NONE, &w, 1, 0));
 }
 
 static void record_atoms(af3_unit *u) {
@@ -82,7 +82,7 @@ static void record_atoms(af3_unit *u) {
     fm_conditioned_block_weights w = fm_af3_conditioned_block_weights(
         &u->scope, c, c, config.c_atompair, config.n_head_atom, config.narrow_factor, true);
     unit_output(u, fm_af3_atom_transformer(&u->tape, q, conditioning, &(fm_af3_pairs){.z = p},
-                                           unit_ones(u, 1, &n), &w, 1, false));
+                                           unit_ones(u, 1, &n), &w, 1, 0));
 }
 
 /* A tensor of the Fourier embedding, which has no rows among the parameters. */

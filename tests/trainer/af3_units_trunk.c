@@ -140,7 +140,8 @@ static void record_pairformer(af3_unit *u, double dropout) {
                           .pair = pair_mask(u),
                           .msa = FM_TENSOR_NONE};
     fm_af3_block_weights w = fm_af3_pairformer_weights(&u->scope, &config);
-    fm_af3_pair_of out = fm_af3_pairformer(&u->tape, &config, &w, 1, &masks, in);
+    fm_af3_pair_of out =
+        fm_af3_pairformer(&u->tape, &config, FM_AF3_STACK_PAIRFORMER, &w, 1, &masks, in);
     unit_output(u, out.s);
     unit_output(u, out.z);
 }

@@ -183,7 +183,7 @@ static fm_tensor_ref build_pairformer(fm_tape *tape, const fm_tensor_ref *in, co
     const setup *s = context;
     const fm_af3_masks masks = {.single = in[B_MASK], .pair = in[B_PAIR_MASK]};
     const fm_af3_pair_of x = {in[B_X], in[B_Z]};
-    return fm_af3_pairformer(tape, &s->config, &s->block, 1, &masks, x).s;
+    return fm_af3_pairformer(tape, &s->config, FM_AF3_STACK_PAIRFORMER, &s->block, 1, &masks, x).s;
 }
 
 static void declare_msa_block(setup *s) {

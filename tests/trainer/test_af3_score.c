@@ -47,6 +47,7 @@ static void a_moved_copy_is_the_structure(void **state) {
     open_bench(&b);
     fm_af3_score s = score(&b);
     assert_true(s.is_known && s.rmsd < 1e-5 && s.lddt == 1);
+    assert_true(s.mirror_rmsd > 0.5);
     fm_arena_fini(&b.scratch);
 }
 
@@ -85,7 +86,7 @@ static void a_mirror_image_is_another_structure(void **state) {
     for (int i = 0; i < N; i++)
         b.x[3 * i] = -b.x[3 * i];
     fm_af3_score s = score(&b);
-    assert_true(s.lddt == 1 && s.rmsd > 0.5);
+    assert_true(s.lddt == 1 && s.rmsd > 0.5 && s.mirror_rmsd < 1e-5);
     fm_arena_fini(&b.scratch);
 }
 

@@ -152,11 +152,13 @@ static int64_t memory_of(fm_recompute_policy *policy, int64_t budget) {
     return bytes;
 }
 
-/* The least recomputation that fits a budget is chosen. A budget that nothing fits is an error. */
+/* Budgets between those of all policies give steps between them, whose parameters have the same
+ * bits. They take the memory that was planned, which is within the budget. */
 static void a_budget_chooses_the_recomputation(void **state) {
     (void)state;
     static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
                                                    FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
+    enum { N_BUDGET = 6 };
     int64_t bytes[4];
     for (int i = 0; i < 4; i++) {
         fm_recompute_policy policy = policies[i];
@@ -164,18 +166,44 @@ static void a_budget_chooses_the_recomputation(void **state) {
         assert_int_equal(policy, policies[i]);
         assert_true(i == 0 || bytes[i] < bytes[i - 1]);
     }
-    for (int i = 0; i < 4; i++) {
-        fm_recompute_policy policy = FM_RECOMPUTE_AUTO;
-        assert_int_equal(memory_of(&policy, bytes[i]), bytes[i]);
-        assert_int_equal(policy, policies[i]);
+    bench b;
+    float *kept = NULL, *values;
+    size_t n_byte;
+    int32_t last = -1;
+    for (int i = 0; i <= N_BUDGET; i++) {
+        int64_t budget = bytes[0] - (bytes[0] - bytes[3]) * i / N_BUDGET;
+        open_bench(&b, 5);
+        b.options.model.recompute = FM_RECOMPUTE_AUTO;
+        b.options.memory_budget_bytes = budget;
+        run_steps(&b, false, &values, &n_byte);
+        const fm_af3_config *took = &b.trainer->options.model;
+        assert_true(fm_af3_trainer_memory_bytes(b.trainer) <= budget);
+        assert_int_equal(took->recompute, i == 0 ? FM_RECOMPUTE_NONE : FM_RECOMPUTE_AUTO);
+        assert_true(i == 0 || took->recompute_steps > last);
+        last = took->recompute_steps;
+        for (int t = 0; t < FM_AF3_TAPES; t++)
+            assert_int_equal(fm_tape_used_bytes(&b.trainer->tape[t]),
+                             b.trainer->tape[t].size.arena_bytes);
+        if (!kept) kept = values;
+        assert_memory_equal(kept, values, n_byte);
+        if (kept != values) free(values);
+        close_bench(&b);
     }
+    free(kept);
     fm_recompute_policy unbounded = FM_RECOMPUTE_AUTO; /* a CPU does not say what it has free */
     assert_int_equal(memory_of(&unbounded, 0), bytes[3]);
+}
+
+/* The error names what the least step needs. */
+static void a_budget_that_is_too_small_is_refused(void **state) {
+    (void)state;
+    fm_recompute_policy policy = FM_RECOMPUTE_BLOCK;
+    int64_t least = memory_of(&policy, 0);
     bench b;
     fm_error error = {.message = ""};
     open_bench(&b, 5);
     b.options.model.recompute = FM_RECOMPUTE_AUTO;
-    b.options.memory_budget_bytes = bytes[3] - 1;
+    b.options.memory_budget_bytes = least - 1;
     assert_int_equal(fm_af3_trainer_create(&b.options, &b.trainer, &error), FM_ERR_LIMIT);
     assert_non_null(strstr(error.message, "the memory budget is"));
     close_bench(&b);
@@ -419,6 +447,7 @@ int main(void) {
                                        cmocka_unit_test(a_refused_sample_forgets_the_announced_one),
                                        cmocka_unit_test(narrow_activations_round_only),
                                        cmocka_unit_test(a_budget_chooses_the_recomputation),
+                                       cmocka_unit_test(a_budget_that_is_too_small_is_refused),
                                        cmocka_unit_test(labels_are_permuted),
                                        cmocka_unit_test(the_confidence_head_learns_alone),
                                        cmocka_unit_test(an_evaluation_changes_nothing),

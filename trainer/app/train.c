@@ -140,7 +140,7 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
 }
 
 static void announce(const fm_train_run *run) {
-    char text[256];
+    char text[512];
     run->work->describe(run, text, sizeof text);
     fprintf(stderr, "model     preset %s: %s\n", run->set->preset, text);
     if (run->ranks) {

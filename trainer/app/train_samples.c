@@ -17,6 +17,7 @@
 #include "proto/step_cycles.h"
 #include "trainer/app/network.h"
 #include "trainer/app/sample_folder.h"
+#include "trainer/app/sample_scores.h"
 #include "trainer/app/setup.h"
 #include "trainer/metrics/appender.h"
 #include "trainer/step/schedule.h"
@@ -176,33 +177,19 @@ static void take_average(const fm_stored_run *stored) {
     fm_params_refresh_copy(&stored->judge->params);
 }
 
-/* The sums over the held-out files. */
-typedef struct fm_stored_scores {
-    fm_af3_result all;
-    double rmsd, lddt; /* of rollouts, over n_rollout files */
-    uint32_t n_rollout;
-} fm_stored_scores;
-
-static fm_status write_scores(fm_train_run *run, const fm_stored_scores *scores, fm_error *reterr) {
-    char line[1024];
-    const fm_af3_result *sum = &scores->all;
-    const double n = run->stored->held_out.n;
-    int at =
-        snprintf(line, sizeof line, "{\"step\":%llu,\"samples\":%u,\"loss\":%.9g",
-                 (unsigned long long)run->state.place.step, run->stored->held_out.n, sum->loss / n);
-    for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        at += snprintf(line + at, sizeof line - (size_t)at, ",\"%s\":%.9g", fm_complex_term_name(i),
-                       sum->term[i] / n);
-    at += snprintf(line + at, sizeof line - (size_t)at, ",\"lddt\":%.9g",
-                   1 - sum->term[FM_COMPLEX_SMOOTH_LDDT] / n);
-    if (scores->n_rollout > 0) {
-        at += snprintf(line + at, sizeof line - (size_t)at,
-                       ",\"rollout_rmsd\":%.9g,\"rollout_lddt\":%.9g",
-                       scores->rmsd / scores->n_rollout, scores->lddt / scores->n_rollout);
+/* Appends the means to eval.jsonl, and replaces the table of the files. */
+static fm_status write_scores(fm_train_run *run, const fm_sample_scores *scores,
+                              const fm_sample_means *means, fm_error *reterr) {
+    char line[2048], path[PATH_MAX];
+    const uint64_t step = run->state.place.step;
+    if (snprintf(path, sizeof path, "%s/eval.csv", run->set->out) >= (int)sizeof path) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
-    at += snprintf(line + at, sizeof line - (size_t)at, ",\"wall_s\":%.3f}\n", fm_run_wall_s());
-    assert(at > 0 && (size_t)at < sizeof line);
-    return fm_appender_add(run->stored->scores, line, (size_t)at, reterr);
+    fm_status status = fm_sample_scores_write(scores, step, path, reterr);
+    if (status) return status;
+    size_t n =
+        fm_sample_means_line(means, scores->n_file, step, fm_run_wall_s(), line, sizeof line);
+    return fm_appender_add(run->stored->scores, line, n, reterr);
 }
 
 /* Tells the other ranks what came of this one's part, and hears what came of theirs. The first
@@ -247,40 +234,39 @@ static fm_status score_file(fm_train_run *run, uint32_t file, fm_file_score *all
     return agree_on_scores(run, status, &why, &own, all, reterr);
 }
 
-static void add_score(fm_stored_scores *sum, const fm_af3_result *one) {
-    sum->all.loss += one->loss;
-    for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        sum->all.term[i] += one->term[i];
-    if (!one->rollout.is_known) return;
-    sum->rmsd += one->rollout.rmsd;
-    sum->lddt += one->rollout.lddt;
-    sum->n_rollout++;
-}
-
-/* Scores the moving average. */
-static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
-    fm_stored_run *stored = run->stored;
-    const uint32_t n = stored->held_out.n, group = (uint32_t)fm_run_group(run);
+/* Scores the moving average on all files. The ranks agree on a failure. */
+static fm_status score_files(fm_train_run *run, fm_sample_scores *scores, fm_error *reterr) {
+    const uint32_t n = scores->n_file, group = (uint32_t)fm_run_group(run);
     const uint32_t n_group = (uint32_t)run->layout.dp, of_group = (uint32_t)run->layout.dap;
-    fm_stored_scores sum = {.n_rollout = 0};
-    fm_status status = FM_OK;
-    const uint64_t began_ns = fm_clock_ns();
     fm_file_score *all = calloc((size_t)n_group * of_group, sizeof *all);
     if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for scores");
-    take_average(stored);
+    take_average(run->stored);
+    fm_status status = FM_OK;
     for (uint32_t i = 0; i < n && !status; i += n_group) {
         status = score_file(run, i + group, all, reterr);
         for (uint32_t g = 0; g < n_group && i + g < n && !status; g++)
-            add_score(&sum, &all[g * of_group].result);
+            scores->file[i + g] = all[g * of_group].result;
     }
     free(all);
+    return status;
+}
+
+static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
+    const fm_sample_folder *files = &run->stored->held_out;
+    const uint64_t began_ns = fm_clock_ns();
+    fm_sample_scores scores;
+    fm_status status = fm_sample_scores_init(files->file, files->n, &scores, reterr);
     if (status) return status;
-    if (fm_run_is_first(run)) status = write_scores(run, &sum, reterr);
-    if (run->ranks) status = fm_run_share(run, status, reterr);
+    status = score_files(run, &scores, reterr);
+    const bool is_scored = !status;
+    const fm_sample_means means = fm_sample_scores_means(&scores);
+    if (is_scored && fm_run_is_first(run)) status = write_scores(run, &scores, &means, reterr);
+    fm_sample_scores_fini(&scores);
+    if (is_scored && run->ranks) status = fm_run_share(run, status, reterr);
     if (status) return status;
     fm_log(FM_LOG_INFO, "evaluated", "step=%llu lddt=%.4f loss=%.4f samples=%u s=%.1f",
-           (unsigned long long)run->state.place.step, 1 - sum.all.term[FM_COMPLEX_SMOOTH_LDDT] / n,
-           sum.all.loss / n, n, fm_run_seconds_since(began_ns));
+           (unsigned long long)run->state.place.step, 1 - means.term[FM_COMPLEX_SMOOTH_LDDT],
+           means.loss, files->n, fm_run_seconds_since(began_ns));
     return FM_OK;
 }
 

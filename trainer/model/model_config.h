@@ -4,6 +4,8 @@
 #ifndef FM_TRAINER_CONFIG_H
 #define FM_TRAINER_CONFIG_H
 
+#include "trainer/model/recompute.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,15 +17,6 @@ typedef enum fm_block_order {
     FM_ORDER_OUTER_FIRST, /* at the start of the block (AlphaFold-Multimer) */
     FM_ORDER_PARALLEL     /* at the end; MSA and pair updates both read the input of the block */
 } fm_block_order;
-
-/* What backward computes again instead of keeping it. */
-typedef enum fm_recompute_policy {
-    FM_RECOMPUTE_NONE,
-    FM_RECOMPUTE_HIDDEN,      /* the transitions' hidden layers */
-    FM_RECOMPUTE_PROJECTIONS, /* those, and q k v g of attentions that are not split over ranks */
-    FM_RECOMPUTE_BLOCK,       /* whole blocks of every stack */
-    FM_RECOMPUTE_AUTO         /* fm_model_config_block says which of these each block has */
-} fm_recompute_policy;
 
 /* The structure module and its heads (A20, A29, 1.9.7). */
 typedef struct fm_structure_config {
@@ -68,7 +61,7 @@ typedef struct fm_model_config {
     fm_block_order order;
     fm_compat compat;
     fm_recompute_policy recompute;
-    int32_t recompute_steps; /* of FM_RECOMPUTE_AUTO, see fm_model_config_block */
+    int32_t recompute_steps; /* of FM_RECOMPUTE_AUTO, see fm_model_config_order */
     fm_structure_config structure;
     /* The ranks that share a sample (trainer/dist/groups.h); NULL: one rank. The sizes above are
      * then multiples of the number of parts that they are split into (fm_split_pad). */
@@ -111,17 +104,23 @@ static inline int32_t fm_model_config_blocks(const fm_model_config *config) {
            (int32_t)config->n_template * config->n_template_block;
 }
 
-/* The config of block number `index` in that order, with its own recompute policy.
- *
- * FM_RECOMPUTE_AUTO goes through all blocks three times, and each of its steps takes one block to
- * the next policy: first to FM_RECOMPUTE_HIDDEN, then to FM_RECOMPUTE_PROJECTIONS, last to
- * FM_RECOMPUTE_BLOCK. The order is that of the time that it takes to compute a byte again. */
+/* FM_RECOMPUTE_AUTO goes through all blocks three times, as if they were one stack: first to
+ * FM_RECOMPUTE_HIDDEN, then to FM_RECOMPUTE_PROJECTIONS, last to FM_RECOMPUTE_BLOCK. The order is
+ * that of the time that it takes to compute a byte again. */
+static inline fm_recompute_order fm_model_config_order(const fm_model_config *config) {
+    static const fm_recompute_stage stages[] = {
+        {0, FM_RECOMPUTE_HIDDEN}, {0, FM_RECOMPUTE_PROJECTIONS}, {0, FM_RECOMPUTE_BLOCK}};
+    return (fm_recompute_order){.n_block = {fm_model_config_blocks(config)},
+                                .stage = stages,
+                                .n_stage = sizeof stages / sizeof stages[0]};
+}
+
+/* The config of block number `index` of all stacks, with its own recompute policy. */
 static inline fm_model_config fm_model_config_block(const fm_model_config *config, int32_t index) {
     fm_model_config block = *config;
     if (config->recompute == FM_RECOMPUTE_AUTO) {
-        int32_t n = fm_model_config_blocks(config), done = config->recompute_steps / n;
-        bool next = index < config->recompute_steps % n;
-        block.recompute = (fm_recompute_policy)((int32_t)FM_RECOMPUTE_NONE + done + next);
+        const fm_recompute_order order = fm_model_config_order(config);
+        block.recompute = fm_recompute_order_policy(&order, config->recompute_steps, 0, index);
     }
     return block;
 }

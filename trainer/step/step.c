@@ -5,6 +5,7 @@
 #include "trainer/dist/gather.h"
 #include "trainer/dist/sum.h"
 #include "trainer/ops/widen.h"
+#include "trainer/step/memory_budget.h"
 #include "trainer/step/upload.h"
 
 #include <assert.h>
@@ -122,12 +123,12 @@ static void record_last_cycle(fm_trainer *t) {
     }
 }
 
-static fm_status record(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
+static fm_status record(fm_trainer *t, fm_error *reterr) {
     fm_tape *tapes[] = {&t->cycle, &t->last};
     for (int i = 0; i < 2; i++) {
         bool with_gradient = i == 1 && !t->options.forward_only;
         fm_status status =
-            fm_tape_init(tapes[i], kernels, &t->params, &t->state, with_gradient, reterr);
+            fm_tape_init(tapes[i], t->params.kernels, &t->params, &t->state, with_gradient, reterr);
         if (status) return status;
         tapes[i]->seed = t->options.seed;
         tapes[i]->spoils = t->options.spoils;
@@ -185,64 +186,32 @@ int64_t fm_trainer_locked_bytes(const fm_trainer *t) {
     return t->params.kernels->device->is_asynchronous ? ring_bytes(t) : 0;
 }
 
-static bool fits(const fm_trainer *t) {
-    int64_t budget = t->options.memory_budget_bytes;
-    return fm_groups_least(t->options.groups, budget == 0 || fm_trainer_memory_bytes(t) <= budget);
-}
-
-/* Records and plans again with that policy. */
-static fm_status record_as(fm_trainer *t, const fm_kernels *kernels, fm_recompute_policy policy,
-                           int32_t steps, fm_error *reterr) {
-    t->options.model.recompute = policy;
-    t->options.model.recompute_steps = steps;
+/* Records and plans again, with the config as it is. */
+static fm_status record_anew(void *context, fm_error *reterr) {
+    fm_trainer *t = context;
     fm_tape_fini(&t->last);
     fm_tape_fini(&t->cycle);
-    return record(t, kernels, reterr);
+    return record(t, reterr);
 }
 
-/* The budget where none is given: what the trainer has taken so far plus what the device has left,
- * less a reserve for its graphs and libraries; of ranks the least. 0 when it is not known. Threads
- * that are ranks have none. */
-static int64_t own_budget(const fm_trainer *t, const fm_kernels *kernels) {
-    const int64_t reserve = (int64_t)2 << 30;
-    int64_t available = (int64_t)kernels->device->free_bytes() - reserve;
-    const fm_groups *groups = t->options.groups;
-    if (groups && !groups->least) return 0;
-    return fm_groups_least(groups, available <= 0 ? 0 : available + taken_bytes(t));
+static int64_t memory_bytes(const void *context) {
+    return fm_trainer_memory_bytes(context);
 }
 
-/* Chooses the least recomputation that fits, in the steps of fm_model_config_block. Where no budget
- * is known, all blocks are recomputed. */
-static fm_status record_within_budget(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
-    if (t->options.model.recompute != FM_RECOMPUTE_AUTO) return record(t, kernels, reterr);
-    if (t->options.memory_budget_bytes == 0) {
-        t->options.memory_budget_bytes = own_budget(t, kernels);
-    }
-    if (t->options.memory_budget_bytes == 0) {
-        return record_as(t, kernels, FM_RECOMPUTE_BLOCK, 0, reterr);
-    }
-    fm_status status = record_as(t, kernels, FM_RECOMPUTE_NONE, 0, reterr);
-    if (status || fits(t)) return status;
-    int32_t low = 1, high = 3 * fm_model_config_blocks(&t->options.model), last = -1;
-    while (!status && low < high) { /* `high` steps fit, or no number of steps does */
-        last = low + (high - low) / 2;
-        status = record_as(t, kernels, FM_RECOMPUTE_AUTO, last, reterr);
-        if (fits(t)) {
-            high = last;
-        } else {
-            low = last + 1;
-        }
-    }
-    return status || last == high ? status : record_as(t, kernels, FM_RECOMPUTE_AUTO, high, reterr);
-}
-
-static fm_status plan_memory(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
-    fm_status status = record_within_budget(t, kernels, reterr);
-    if (status || fits(t)) return status;
-    const double gib = 1 << 30;
-    return fm_fail(reterr, FM_ERR_LIMIT, "a step needs %.3f GiB, the memory budget is %.3f GiB",
-                   (double)fm_trainer_memory_bytes(t) / gib,
-                   (double)t->options.memory_budget_bytes / gib);
+static fm_status plan_memory(fm_trainer *t, fm_error *reterr) {
+    fm_model_config *model = &t->options.model;
+    const fm_recompute_order order = fm_model_config_order(model);
+    const fm_memory_budget budget = {.device = t->params.kernels->device,
+                                     .groups = t->options.groups,
+                                     .bytes = &t->options.memory_budget_bytes,
+                                     .taken_bytes = taken_bytes(t),
+                                     .policy = &model->recompute,
+                                     .steps = &model->recompute_steps,
+                                     .most_steps = fm_recompute_order_steps(&order),
+                                     .context = t,
+                                     .record = record_anew,
+                                     .memory_bytes = memory_bytes};
+    return fm_memory_budget_record(&budget, reterr);
 }
 
 static fm_status bind_arena(fm_trainer *t, const fm_kernels *kernels, fm_error *reterr) {
@@ -455,7 +424,7 @@ static fm_status prepare(fm_trainer *t, bool only_plans, fm_error *reterr) {
                      ? fm_optimizer_init_scalars(&t->optimizer, &t->params, reterr)
                      : fm_optimizer_init(&t->optimizer, &t->params, &t->options.optimizer, reterr);
     }
-    return status ? status : plan_memory(t, kernels, reterr);
+    return status ? status : plan_memory(t, reterr);
 }
 
 fm_status fm_trainer_check_layout(const fm_model_config *model, const fm_layout *layout,
@@ -542,20 +511,15 @@ void fm_trainer_destroy(fm_trainer *trainer) {
 }
 
 static void describe_recompute(const fm_model_config *config, char *out, size_t out_bytes) {
-    switch (config->recompute) {
-    case FM_RECOMPUTE_NONE: snprintf(out, out_bytes, "none"); break;
-    case FM_RECOMPUTE_HIDDEN: snprintf(out, out_bytes, "hidden layers"); break;
-    case FM_RECOMPUTE_PROJECTIONS: snprintf(out, out_bytes, "hidden layers and projections"); break;
-    case FM_RECOMPUTE_BLOCK: snprintf(out, out_bytes, "all blocks"); break;
-    case FM_RECOMPUTE_AUTO: {
-        static const char *const words[] = {"hidden layers in", "hidden layers, projections in",
-                                            "hidden layers, projections, all of"};
-        int32_t n = fm_model_config_blocks(config), before = config->recompute_steps - 1;
-        snprintf(out, out_bytes, "%s %d of %d blocks", words[before / n], (int)(before % n + 1),
-                 (int)n);
-        break;
+    static const char *const words[] = {"hidden layers in", "hidden layers, projections in",
+                                        "hidden layers, projections, all of"};
+    if (config->recompute != FM_RECOMPUTE_AUTO) {
+        snprintf(out, out_bytes, "%s", fm_recompute_policy_words(config->recompute));
+        return;
     }
-    }
+    int32_t n = fm_model_config_blocks(config), before = config->recompute_steps - 1;
+    snprintf(out, out_bytes, "%s %d of %d blocks", words[before / n], (int)(before % n + 1),
+             (int)n);
 }
 
 void fm_trainer_describe(const fm_trainer *t, char *out, size_t out_bytes) {

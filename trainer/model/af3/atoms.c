@@ -113,7 +113,7 @@ fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_groups *group
 
 fm_af3_encoded fm_af3_atom_encoder(fm_tape *tape, const fm_af3_atoms *atoms,
                                    fm_af3_atom_context context, fm_tensor_ref r,
-                                   const fm_af3_atom_encoder_weights *w, bool recompute) {
+                                   const fm_af3_atom_encoder_weights *w, int32_t n_again) {
     const fm_af3_pairs pairs = {.bias = context.encoder_bias, .z = context.p};
     fm_tensor_ref q;
     if (r == FM_TENSOR_NONE) {
@@ -125,20 +125,20 @@ fm_af3_encoded fm_af3_atom_encoder(fm_tape *tape, const fm_af3_atoms *atoms,
         q = fm_op_add(tape, "atom positions", fm_op_cast(tape, "atom positions", q), context.c);
     }
     q = fm_af3_atom_transformer(tape, q, context.c, &pairs, atoms->mask, w->block, w->n_block,
-                                recompute);
+                                n_again);
     fm_tensor_ref a = fm_op_relu(tape, "token", fm_op_linear_all(tape, "token", q, &w->q));
     return (fm_af3_encoded){fm_op_mean_of_atoms(tape, "token", a, &atoms->map), q};
 }
 
 fm_tensor_ref fm_af3_atom_decoder(fm_tape *tape, const fm_af3_atoms *atoms,
                                   fm_af3_atom_context context, fm_af3_encoded encoded,
-                                  const fm_af3_atom_decoder_weights *w, bool recompute) {
+                                  const fm_af3_atom_decoder_weights *w, int32_t n_again) {
     const fm_af3_pairs pairs = {.bias = context.decoder_bias, .z = context.p};
     fm_tensor_ref tokens = fm_op_linear_all(tape, "atom decoder", encoded.a, &w->a);
     fm_tensor_ref q = fm_op_add(
         tape, "atom decoder", fm_op_to_atoms(tape, "atom decoder", tokens, &atoms->map), encoded.q);
     q = fm_af3_atom_transformer(tape, q, context.c, &pairs, atoms->mask, w->block, w->n_block,
-                                recompute);
+                                n_again);
     q = fm_op_layer_norm(tape, "atom decoder", q, w->norm_q, FM_NORM_SCALE);
     const fm_kernels *outside = fm_af3_enter_island(tape);
     q = fm_op_cast(tape, "atom decoder", q);
@@ -149,11 +149,10 @@ fm_tensor_ref fm_af3_atom_decoder(fm_tape *tape, const fm_af3_atoms *atoms,
 
 fm_tensor_ref fm_af3_input_embedder(fm_tape *tape, const fm_af3_atoms *atoms,
                                     fm_tensor_ref token_features,
-                                    const fm_af3_atom_encoder_weights *w, bool recompute) {
+                                    const fm_af3_atom_encoder_weights *w, int32_t n_again) {
     fm_af3_atom_context context =
         fm_af3_atom_context_of(tape, NULL, atoms, FM_TENSOR_NONE, FM_TENSOR_NONE, w);
-    fm_af3_encoded encoded =
-        fm_af3_atom_encoder(tape, atoms, context, FM_TENSOR_NONE, w, recompute);
+    fm_af3_encoded encoded = fm_af3_atom_encoder(tape, atoms, context, FM_TENSOR_NONE, w, n_again);
     const fm_tensor_ref parts[] = {fm_op_lower(tape, "tokens", encoded.a), token_features};
     return fm_op_concat(tape, "token inputs", parts, 2);
 }

@@ -66,21 +66,22 @@ typedef struct fm_af3_encoded {
 } fm_af3_encoded;
 
 /* Records the encoder. r [S, n_atom, 3] has the scaled coordinates. It is FM_TENSOR_NONE for the
- * encoder without coordinates, where S is 1. `recompute` recomputes each block in backward. */
+ * encoder without coordinates, where S is 1. Backward runs the first n_again blocks
+ * again, here and below. */
 fm_af3_encoded fm_af3_atom_encoder(fm_tape *tape, const fm_af3_atoms *atoms,
                                    fm_af3_atom_context context, fm_tensor_ref r,
-                                   const fm_af3_atom_encoder_weights *weights, bool recompute);
+                                   const fm_af3_atom_encoder_weights *weights, int32_t n_again);
 
 /* Records the decoder. Returns the update r [S, n_atom, 3] of the coordinates. */
 fm_tensor_ref fm_af3_atom_decoder(fm_tape *tape, const fm_af3_atoms *atoms,
                                   fm_af3_atom_context context, fm_af3_encoded encoded,
-                                  const fm_af3_atom_decoder_weights *weights, bool recompute);
+                                  const fm_af3_atom_decoder_weights *weights, int32_t n_again);
 
 /* Records algorithm 2. token_features, act [N, FM_AF3_TOKEN_FEATURES], has restype, profile and
  * deletion_mean of each token. Returns s_inputs [N, c_token_in + 65]: the encoder's a, followed by
  * token_features. */
 fm_tensor_ref fm_af3_input_embedder(fm_tape *tape, const fm_af3_atoms *atoms,
                                     fm_tensor_ref token_features,
-                                    const fm_af3_atom_encoder_weights *weights, bool recompute);
+                                    const fm_af3_atom_encoder_weights *weights, int32_t n_again);
 
 #endif

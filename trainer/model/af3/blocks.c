@@ -231,25 +231,31 @@ static fm_split_mask whole(fm_tensor_ref mask) {
     return (fm_split_mask){mask, mask, mask};
 }
 
-static fm_af3_pair_of record_block(const fm_recorder *recorder, const fm_block_list *list,
-                                   const fm_af3_block_weights *weights, bool is_last,
-                                   fm_af3_pair_of in) {
+/* Records a block that backward computes again as `policy` says. */
+static fm_af3_pair_of record_block(const fm_recorder *stack, fm_recompute_policy policy,
+                                   const fm_block_list *list, const fm_af3_block_weights *weights,
+                                   bool is_last, fm_af3_pair_of in) {
+    fm_model_config config = *stack->config;
+    fm_recorder recorder = *stack;
+    config.recompute = policy;
+    recorder.config = &config;
     fm_block_values x = {
         .value = {[FM_MSA] = fm_not_normed(in.s), [FM_PAIR] = fm_not_normed(in.z)}};
-    fm_tape_begin_segment(recorder->tape, recorder->config->recompute == FM_RECOMPUTE_BLOCK);
-    x = fm_block_record(recorder, list, weights, NULL, is_last, x);
-    fm_tape_end_segment(recorder->tape);
+    fm_tape_begin_segment(recorder.tape, policy == FM_RECOMPUTE_BLOCK);
+    x = fm_block_record(&recorder, list, weights, NULL, is_last, x);
+    fm_tape_end_segment(recorder.tape);
     return (fm_af3_pair_of){x.value[FM_MSA].x, x.value[FM_PAIR].x};
 }
 
-fm_af3_pair_of fm_af3_pairformer(fm_tape *tape, const fm_af3_config *config,
+fm_af3_pair_of fm_af3_pairformer(fm_tape *tape, const fm_af3_config *config, int32_t stack,
                                  const fm_af3_block_weights *weights, int32_t n_block,
                                  const fm_af3_masks *masks, fm_af3_pair_of in) {
     fm_model_config own = fm_af3_split_config(config);
     fm_split_mask single = whole(masks->single), pair = fm_split_mask_of(tape, &own, masks->pair);
     fm_recorder recorder = fm_recorder_of(tape, &own, &single, &pair);
     for (int32_t i = 0; i < n_block; i++)
-        in = record_block(&recorder, &PAIRFORMER_LIST, &weights[i], i + 1 == n_block, in);
+        in = record_block(&recorder, fm_af3_config_policy(config, stack, i), &PAIRFORMER_LIST,
+                          &weights[i], i + 1 == n_block, in);
     return in;
 }
 
@@ -262,8 +268,9 @@ fm_af3_pair_of fm_af3_msa_blocks(fm_tape *tape, const fm_af3_config *config,
     fm_recorder recorder = fm_recorder_of(tape, &own, &msa, &pair);
     for (int32_t i = 0; i < n_block; i++) {
         bool is_last = i + 1 == n_block;
-        in = record_block(&recorder, is_last && ends_module ? &LAST_MSA_LIST : &MSA_LIST,
-                          &weights[i], is_last, in);
+        in = record_block(&recorder, fm_af3_config_policy(config, FM_AF3_STACK_MSA, i),
+                          is_last && ends_module ? &LAST_MSA_LIST : &MSA_LIST, &weights[i], is_last,
+                          in);
     }
     if (ends_module) in.s = FM_TENSOR_NONE;
     return in;
@@ -283,7 +290,8 @@ fm_tensor_ref fm_af3_template_blocks(fm_tape *tape, const fm_af3_config *config,
     fm_tape_group_draws(tape, step);
     fm_tape_seek_draw(tape, first + (uint32_t)fm_tensor_first(templates, 0) * step);
     for (int32_t i = 0; i < n_block; i++)
-        x = record_block(&recorder, &TEMPLATE_LIST, &weights[i], i + 1 == n_block, x);
+        x = record_block(&recorder, fm_af3_config_policy(config, FM_AF3_STACK_TEMPLATE, i),
+                         &TEMPLATE_LIST, &weights[i], i + 1 == n_block, x);
     fm_tape_group_draws(tape, 0);
     fm_tape_seek_draw(tape, first + (uint32_t)n_template * step);
     return x.z;

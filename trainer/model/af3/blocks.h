@@ -59,8 +59,9 @@ typedef struct fm_af3_pair_of {
 } fm_af3_pair_of;
 
 /* The three functions record n_block blocks, each as one segment, with the dropout rates of
- * `config`. `weights` is [n_block]. */
-fm_af3_pair_of fm_af3_pairformer(fm_tape *tape, const fm_af3_config *config,
+ * `config` and its policies of recomputation. `weights` is [n_block]. `stack` is
+ * FM_AF3_STACK_PAIRFORMER or FM_AF3_STACK_CONFIDENCE. */
+fm_af3_pair_of fm_af3_pairformer(fm_tape *tape, const fm_af3_config *config, int32_t stack,
                                  const fm_af3_block_weights *weights, int32_t n_block,
                                  const fm_af3_masks *masks, fm_af3_pair_of in);
 /* in.s is m. With `ends_module` the last of these blocks does not update m, and the returned s is

@@ -132,9 +132,9 @@ fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_t
 fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
                                            const fm_af3_pairs *pairs, fm_tensor_ref mask,
                                            const fm_conditioned_block_weights *weights,
-                                           int32_t n_block, bool recompute) {
+                                           int32_t n_block, int32_t n_again) {
     for (int32_t i = 0; i < n_block; i++) {
-        fm_tape_begin_segment(tape, recompute);
+        fm_tape_begin_segment(tape, i < n_again);
         fm_tensor_ref bias =
             pairs->bias ? pairs->bias[i]
                         : fm_af3_pair_bias(tape, pairs->groups, pairs->z, &weights[i].attention);
@@ -148,9 +148,9 @@ fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_te
 fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
                                       const fm_af3_pairs *pairs, fm_tensor_ref mask,
                                       const fm_conditioned_block_weights *weights, int32_t n_block,
-                                      bool recompute) {
+                                      int32_t n_again) {
     for (int32_t i = 0; i < n_block; i++) {
-        fm_tape_begin_segment(tape, recompute);
+        fm_tape_begin_segment(tape, i < n_again);
         fm_tensor_ref bias = pairs->bias
                                  ? pairs->bias[i]
                                  : fm_af3_window_bias(tape, pairs->z, &weights[i].attention);

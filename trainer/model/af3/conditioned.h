@@ -82,15 +82,15 @@ typedef struct fm_af3_pairs {
     const fm_groups *groups;   /* NULL: one rank */
 } fm_af3_pairs;
 
-/* Both functions record n_block blocks, each as one segment. With `recompute`, backward runs each
- * segment again. */
+/* Both functions record n_block blocks, each as one segment. Backward runs the first n_again of
+ * them again. */
 fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
                                            const fm_af3_pairs *pairs, fm_tensor_ref mask,
                                            const fm_conditioned_block_weights *weights,
-                                           int32_t n_block, bool recompute);
+                                           int32_t n_block, int32_t n_again);
 fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
                                       const fm_af3_pairs *pairs, fm_tensor_ref mask,
                                       const fm_conditioned_block_weights *weights, int32_t n_block,
-                                      bool recompute);
+                                      int32_t n_again);
 
 #endif

@@ -99,7 +99,8 @@ fm_af3_confidence_logits fm_af3_confidence(fm_tape *tape, const fm_af3_config *c
     s = fm_op_norm(tape, "confidence single", s, w->norm_trunk, 0);
     fm_af3_pair_of x = {fm_op_lift(tape, "confidence single", s),
                         pairs(tape, config->groups, w, in)};
-    x = fm_af3_pairformer(tape, &own, w->block, own.n_confidence_block, &in->masks, x);
+    x = fm_af3_pairformer(tape, &own, FM_AF3_STACK_CONFIDENCE, w->block, own.n_confidence_block,
+                          &in->masks, x);
     s = fm_op_lower(tape, "confidence single", x.s);
     x.z = fm_af3_split_gather(tape, config->groups, "confidence pairs", x.z);
     const fm_kernels *outside = fm_af3_enter_island(tape);

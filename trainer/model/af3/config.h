@@ -7,6 +7,8 @@
 
 #include "trainer/model/model_config.h"
 
+#include <assert.h>
+
 enum {
     FM_AF3_RESTYPES = 32,       /* 20 amino acids, unknown, 5 RNA, 5 DNA, gap */
     FM_AF3_TEMPLATE_PAIR = 108, /* features of a template pair */
@@ -63,6 +65,7 @@ typedef struct fm_af3_config {
     double dropout_msa, dropout_pair;
     fm_af3_noise noise;
     fm_recompute_policy recompute;
+    int32_t recompute_steps;        /* of FM_RECOMPUTE_AUTO, see fm_af3_config_order */
     fm_af3_products products;       /* fm_af3_check_products says which a backend has */
     const struct fm_groups *groups; /* the ranks that share a sample; NULL: one rank */
 } fm_af3_config;
@@ -70,6 +73,57 @@ typedef struct fm_af3_config {
 /* Width of s_inputs: the input embedder's token and the token's features. */
 static inline int64_t fm_af3_config_s_inputs(const fm_af3_config *config) {
     return config->c_token_in + FM_AF3_TOKEN_FEATURES;
+}
+
+/* The stacks of blocks that backward can compute again. */
+enum {
+    FM_AF3_STACK_TEMPLATE,
+    FM_AF3_STACK_MSA,
+    FM_AF3_STACK_PAIRFORMER,
+    FM_AF3_STACK_INPUT,     /* atoms of the input embedder */
+    FM_AF3_STACK_ATOM,      /* atoms of the diffusion module: encoder, then decoder */
+    FM_AF3_STACK_DIFFUSION, /* tokens of the diffusion module */
+    FM_AF3_STACK_CONFIDENCE,
+    FM_AF3_STACKS
+};
+
+/* The order in which FM_RECOMPUTE_AUTO takes the blocks, that of the time that it takes to compute
+ * a byte again (docs/notes/performance.md has bytes and times). The confidence head is last: it has
+ * a pass of its own, whose memory counts only where little is left of the other one's. */
+static inline fm_recompute_order fm_af3_config_order(const fm_af3_config *config) {
+    static const fm_recompute_stage stages[] = {{FM_AF3_STACK_TEMPLATE, FM_RECOMPUTE_HIDDEN},
+                                                {FM_AF3_STACK_MSA, FM_RECOMPUTE_HIDDEN},
+                                                {FM_AF3_STACK_PAIRFORMER, FM_RECOMPUTE_HIDDEN},
+                                                {FM_AF3_STACK_TEMPLATE, FM_RECOMPUTE_PROJECTIONS},
+                                                {FM_AF3_STACK_MSA, FM_RECOMPUTE_PROJECTIONS},
+                                                {FM_AF3_STACK_PAIRFORMER, FM_RECOMPUTE_PROJECTIONS},
+                                                {FM_AF3_STACK_TEMPLATE, FM_RECOMPUTE_BLOCK},
+                                                {FM_AF3_STACK_PAIRFORMER, FM_RECOMPUTE_BLOCK},
+                                                {FM_AF3_STACK_ATOM, FM_RECOMPUTE_BLOCK},
+                                                {FM_AF3_STACK_DIFFUSION, FM_RECOMPUTE_BLOCK},
+                                                {FM_AF3_STACK_MSA, FM_RECOMPUTE_BLOCK},
+                                                {FM_AF3_STACK_INPUT, FM_RECOMPUTE_BLOCK},
+                                                {FM_AF3_STACK_CONFIDENCE, FM_RECOMPUTE_HIDDEN},
+                                                {FM_AF3_STACK_CONFIDENCE, FM_RECOMPUTE_PROJECTIONS},
+                                                {FM_AF3_STACK_CONFIDENCE, FM_RECOMPUTE_BLOCK}};
+    static_assert((int)FM_AF3_STACKS <= (int)FM_RECOMPUTE_STACKS, "an order has all stacks");
+    return (fm_recompute_order){.n_block = {[FM_AF3_STACK_TEMPLATE] = config->n_template_block,
+                                            [FM_AF3_STACK_MSA] = config->n_msa_block,
+                                            [FM_AF3_STACK_PAIRFORMER] = config->n_pairformer_block,
+                                            [FM_AF3_STACK_INPUT] = config->n_input_atom_block,
+                                            [FM_AF3_STACK_ATOM] = 2 * config->n_atom_block,
+                                            [FM_AF3_STACK_DIFFUSION] = config->n_diffusion_block,
+                                            [FM_AF3_STACK_CONFIDENCE] = config->n_confidence_block},
+                                .stage = stages,
+                                .n_stage = sizeof stages / sizeof stages[0]};
+}
+
+/* The policy of block `index` of a stack. */
+static inline fm_recompute_policy fm_af3_config_policy(const fm_af3_config *config, int32_t stack,
+                                                       int32_t index) {
+    if (config->recompute != FM_RECOMPUTE_AUTO) return config->recompute;
+    const fm_recompute_order order = fm_af3_config_order(config);
+    return fm_recompute_order_policy(&order, config->recompute_steps, stack, index);
 }
 
 /* The published model at its initial-training shape. */

@@ -136,7 +136,7 @@ fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
                                        const fm_af3_atoms *atoms, const fm_af3_trunk_output *trunk,
                                        const fm_af3_prepared *prepared, fm_tensor_ref x_noisy,
                                        const fm_af3_levels *levels, fm_tensor_ref mask,
-                                       const fm_af3_diffusion_weights *w, bool recompute) {
+                                       const fm_af3_diffusion_weights *w, fm_af3_again again) {
     fm_tensor_ref s = fm_af3_condition_single(tape, trunk, levels, &w->conditioning);
     const fm_kernels *outside = fm_af3_enter_island(tape);
     fm_tensor_ref r = fm_op_scale_groups(tape, "noisy positions", x_noisy, levels->in);
@@ -146,14 +146,16 @@ fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
         context.encoder_bias = prepared->encoder_bias;
         context.decoder_bias = prepared->decoder_bias;
     }
-    fm_af3_encoded encoded = fm_af3_atom_encoder(tape, atoms, context, r, &w->encoder, recompute);
+    fm_af3_encoded encoded =
+        fm_af3_atom_encoder(tape, atoms, context, r, &w->encoder, again.encoder);
     fm_tensor_ref a = fm_op_add(tape, "diffusion tokens", encoded.a,
                                 norm_linear(tape, "diffusion single", s, w->norm_s, &w->s));
     const fm_af3_pairs pairs = {prepared->has_bias ? prepared->bias : NULL, prepared->z, groups};
-    a = fm_af3_diffusion_transformer(tape, a, s, &pairs, mask, w->block, w->n_block, recompute);
+    a = fm_af3_diffusion_transformer(tape, a, s, &pairs, mask, w->block, w->n_block,
+                                     again.diffusion);
     encoded.a = fm_op_layer_norm(tape, "diffusion tokens", a, w->norm_a, FM_NORM_SCALE);
     fm_tensor_ref update =
-        fm_af3_atom_decoder(tape, atoms, context, encoded, &w->decoder, recompute);
+        fm_af3_atom_decoder(tape, atoms, context, encoded, &w->decoder, again.decoder);
     outside = fm_af3_enter_island(tape);
     fm_tensor_ref kept = fm_op_scale_groups(tape, "denoised positions", x_noisy, levels->skip);
     update = fm_op_scale_groups(tape, "denoised positions", update, levels->out);

@@ -84,6 +84,11 @@ fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_groups *groups,
                                          const fm_af3_trunk_output *trunk,
                                          const fm_af3_diffusion_weights *weights);
 
+/* How many of the first blocks backward runs again. */
+typedef struct fm_af3_again {
+    int32_t encoder, diffusion, decoder;
+} fm_af3_again;
+
 /* Records algorithm 20 after `prepare`. x_noisy is acc [S, n_atom, 3] Å. mask is act [S, N] with 0
  * for padding, or FM_TENSOR_NONE. The act type is that of the current table (island.h). Returns
  * x_denoised, of the type and shape of x_noisy. If the ranks share the S structures, x_noisy,
@@ -92,6 +97,6 @@ fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
                                        const fm_af3_atoms *atoms, const fm_af3_trunk_output *trunk,
                                        const fm_af3_prepared *prepared, fm_tensor_ref x_noisy,
                                        const fm_af3_levels *levels, fm_tensor_ref mask,
-                                       const fm_af3_diffusion_weights *weights, bool recompute);
+                                       const fm_af3_diffusion_weights *weights, fm_af3_again again);
 
 #endif

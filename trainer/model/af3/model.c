@@ -200,8 +200,12 @@ fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config, const f
 
 /* -- the passes */
 
-static bool recomputes(const fm_af3_config *config) {
-    return config->recompute == FM_RECOMPUTE_BLOCK;
+/* How many of blocks `first` to `end` - 1 of a stack, the first ones, backward runs again. */
+static int32_t again(const fm_af3_config *config, int32_t stack, int32_t first, int32_t end) {
+    int32_t i = first;
+    while (i < end && fm_af3_config_policy(config, stack, i) == FM_RECOMPUTE_BLOCK)
+        i++;
+    return i - first;
 }
 
 static fm_af3_masks masks_of(fm_tape *tape, const fm_af3_inputs *in) {
@@ -224,7 +228,8 @@ static fm_af3_trunk_output record_trunk(fm_tape *tape, const fm_af3_config *conf
         .masks = masks_of(tape, in)};
     fm_tensor_ref features = fm_tape_state(tape, in->token_features, false);
     fm_tensor_ref s_inputs =
-        fm_af3_input_embedder(tape, &atoms, features, &w->input, recomputes(config));
+        fm_af3_input_embedder(tape, &atoms, features, &w->input,
+                              again(config, FM_AF3_STACK_INPUT, 0, config->n_input_atom_block));
     fm_af3_pair_of x =
         fm_af3_trunk(tape, config, &w->trunk, &inputs, fm_op_lift(tape, "single inputs", s_inputs));
     return (fm_af3_trunk_output){.s_inputs = s_inputs,
@@ -271,8 +276,13 @@ static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const f
     fm_af3_levels levels = levels_of(tape, config, in, &in->training);
     fm_tensor_ref x = of_rank(tape, config, in->training.x);
     fm_af3_leave_island(tape, outside);
+    const int32_t n = config->n_atom_block;
+    const fm_af3_again blocks = {
+        .encoder = again(config, FM_AF3_STACK_ATOM, 0, n),
+        .diffusion = again(config, FM_AF3_STACK_DIFFUSION, 0, config->n_diffusion_block),
+        .decoder = again(config, FM_AF3_STACK_ATOM, n, 2 * n)};
     x = fm_af3_diffusion_denoise(tape, config->groups, &atoms, trunk, prepared, x, &levels, mask,
-                                 &w->diffusion, recomputes(config));
+                                 &w->diffusion, blocks);
     outside = fm_af3_enter_island(tape);
     x = fm_af3_split_gather(tape, config->groups, "structures", x);
     x = fm_dap_trim(tape, "structures", x, config->n_sample);

@@ -57,7 +57,8 @@ static fm_tensor_ref denoise_step(fm_tape *tape, const fm_af3_config *config,
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, inputs);
     fm_af3_prepared prepared = fm_af3_stored_prepared(tape, config, inputs);
     x = fm_af3_diffusion_denoise(tape, groups, &atoms, &trunk, &prepared, x, levels,
-                                 of_rank(tape, groups, r->mask), &weights->diffusion, false);
+                                 of_rank(tape, groups, r->mask), &weights->diffusion,
+                                 (fm_af3_again){0});
     fm_tape_leave_island(tape);
     return x;
 }

@@ -20,7 +20,6 @@ int64_t fm_af3_split_samples(const fm_af3_config *config) {
 fm_model_config fm_af3_split_config(const fm_af3_config *config) {
     return (fm_model_config){.dropout_msa = config->dropout_msa,
                              .dropout_pair = config->dropout_pair,
-                             .recompute = config->recompute,
                              .groups = config->groups};
 }
 

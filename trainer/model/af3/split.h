@@ -25,7 +25,8 @@ fm_af3_config fm_af3_split_pad(const fm_af3_config *config);
  * added ones have no loss. */
 int64_t fm_af3_split_samples(const fm_af3_config *config);
 
-/* Returns the configuration of the functions of model/split.h and model/recorder.h. */
+/* Returns the configuration of the functions of model/split.h and model/recorder.h, with nothing
+ * recomputed. */
 fm_model_config fm_af3_split_config(const fm_af3_config *config);
 
 /* Returns this rank's rows of x [n, ..], which is whole; n is a multiple of D. */

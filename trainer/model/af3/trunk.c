@@ -159,8 +159,8 @@ fm_af3_pair_of fm_af3_trunk(fm_tape *tape, const fm_af3_config *config,
     }
     z = msa_module(tape, config, w, inputs, s_inputs, z);
     fm_tensor_ref s = recycled(tape, "recycled s", s0, inputs->previous_s, w->norm_s, &w->s_cycle);
-    return fm_af3_pairformer(tape, config, w->pairformer, config->n_pairformer_block,
-                             &inputs->masks, (fm_af3_pair_of){s, z});
+    return fm_af3_pairformer(tape, config, FM_AF3_STACK_PAIRFORMER, w->pairformer,
+                             config->n_pairformer_block, &inputs->masks, (fm_af3_pair_of){s, z});
 }
 
 fm_tensor_ref fm_af3_distogram(fm_tape *tape, const fm_groups *groups,

@@ -61,7 +61,12 @@ fm_status fm_af3_score_structure(const fm_complex_labels *labels, const double *
     }
     *ret_score = (fm_af3_score){.is_known = n > 0};
     ret_score->is_known = n > 0 && find_lddt(n, made, truth, &ret_score->lddt);
-    if (ret_score->is_known) ret_score->rmsd = rmsd_of(n, made, truth);
+    if (ret_score->is_known) {
+        ret_score->rmsd = rmsd_of(n, made, truth);
+        for (size_t i = 0; i < n; i++)
+            truth[3 * i] = -truth[3 * i];
+        ret_score->mirror_rmsd = rmsd_of(n, made, truth);
+    }
     fm_arena_rewind(scratch, mark);
     return FM_OK;
 }

@@ -6,9 +6,10 @@
 #include "trainer/loss/complex.h"
 
 typedef struct fm_af3_score {
-    bool is_known; /* the truth has enough known atoms; else the scores are 0 */
-    double rmsd;   /* Å, over all known atoms, after superposition */
-    double lddt;   /* 0 to 1, of all known atoms: true distances below 15 Å, kept within 0.5, 1, 2
+    bool is_known;      /* the truth has enough known atoms; else the scores are 0 */
+    double rmsd;        /* Å, over all known atoms, after superposition */
+    double mirror_rmsd; /* Å, the same from the mirror image of the truth */
+    double lddt; /* 0 to 1, of all known atoms: true distances below 15 Å, kept within 0.5, 1, 2
                       and 4 Å */
 } fm_af3_score;
 

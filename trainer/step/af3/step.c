@@ -2,6 +2,7 @@
 #include "trainer/step/af3/step.h"
 
 #include "trainer/step/af3/step_internal.h"
+#include "trainer/step/memory_budget.h"
 
 #include "trainer/ops/cast.h"
 
@@ -163,52 +164,31 @@ int64_t fm_af3_trainer_memory_bytes(const fm_af3_trainer *t) {
            arena_bytes(t, false) + arena_bytes(t, true) + sum_bytes(t);
 }
 
-/* Returns the budget if none is given: the memory taken so far plus what the device has left, less
- * a reserve for libraries; the least of all ranks. 0 if it is not known, or if ranks are threads.
- */
-static int64_t own_budget(const fm_af3_trainer *t) {
-    const int64_t reserve = (int64_t)2 << 30;
-    int64_t available = (int64_t)t->options.kernels->device->free_bytes() - reserve;
-    const fm_groups *groups = t->options.model.groups;
-    if (groups && !groups->least) return 0;
-    if (available > 0) {
-        available += t->params.memory_bytes + t->state.bytes + t->optimizer.memory_bytes;
-    }
-    return fm_groups_least(groups, available > 0 ? available : 0);
+/* Records and plans again, with the config as it is. */
+static fm_status record_anew(void *context, fm_error *reterr) {
+    release_tapes(context);
+    return record(context, reterr);
 }
 
-static bool fits(const fm_af3_trainer *t) {
-    int64_t budget = t->options.memory_budget_bytes;
-    return fm_groups_least(t->options.model.groups,
-                           budget == 0 || fm_af3_trainer_memory_bytes(t) <= budget);
-}
-
-/* Records with the policy of the configuration, or with the first one that fits. */
-static fm_status record_within_budget(fm_af3_trainer *t, fm_error *reterr) {
-    static const fm_recompute_policy policies[] = {FM_RECOMPUTE_NONE, FM_RECOMPUTE_HIDDEN,
-                                                   FM_RECOMPUTE_PROJECTIONS, FM_RECOMPUTE_BLOCK};
-    enum { N_POLICY = sizeof policies / sizeof policies[0] };
-    fm_recompute_policy *policy = &t->options.model.recompute;
-    if (*policy != FM_RECOMPUTE_AUTO) return record(t, reterr);
-    if (!t->options.memory_budget_bytes) t->options.memory_budget_bytes = own_budget(t);
-    int first = t->options.memory_budget_bytes ? 0 : N_POLICY - 1;
-    fm_status status = FM_OK;
-    for (int i = first; i < N_POLICY && !status; i++) {
-        release_tapes(t);
-        *policy = policies[i];
-        status = record(t, reterr);
-        if (!status && fits(t)) break;
-    }
-    return status;
+static int64_t memory_bytes(const void *context) {
+    return fm_af3_trainer_memory_bytes(context);
 }
 
 static fm_status plan_memory(fm_af3_trainer *t, fm_error *reterr) {
-    const double gib = 1 << 30;
-    fm_status status = record_within_budget(t, reterr);
-    if (status || fits(t)) return status;
-    return fm_fail(reterr, FM_ERR_LIMIT, "a step needs %.3f GiB, the memory budget is %.3f GiB",
-                   (double)fm_af3_trainer_memory_bytes(t) / gib,
-                   (double)t->options.memory_budget_bytes / gib);
+    fm_af3_config *model = &t->options.model;
+    const fm_recompute_order order = fm_af3_config_order(model);
+    const fm_memory_budget budget = {.device = t->options.kernels->device,
+                                     .groups = model->groups,
+                                     .bytes = &t->options.memory_budget_bytes,
+                                     .taken_bytes = t->params.memory_bytes + t->state.bytes +
+                                                    t->optimizer.memory_bytes,
+                                     .policy = &model->recompute,
+                                     .steps = &model->recompute_steps,
+                                     .most_steps = fm_recompute_order_steps(&order),
+                                     .context = t,
+                                     .record = record_anew,
+                                     .memory_bytes = memory_bytes};
+    return fm_memory_budget_record(&budget, reterr);
 }
 
 static fm_status bind_arenas(fm_af3_trainer *t, fm_error *reterr) {
@@ -320,20 +300,60 @@ void fm_af3_trainer_destroy(fm_af3_trainer *t) {
     free(t);
 }
 
+/* How many blocks of a stack have a policy. */
+static int32_t count_blocks(const fm_af3_config *config, int32_t stack,
+                            fm_recompute_policy policy) {
+    const fm_recompute_order order = fm_af3_config_order(config);
+    int32_t n = 0;
+    for (int32_t i = 0; i < order.n_block[stack]; i++)
+        n += fm_af3_config_policy(config, stack, i) == policy;
+    return n;
+}
+
+/* For example "all of 2 template, 12 pairformer; projections of 36 pairformer, 4 msa blocks". */
+static void describe_recompute(const fm_af3_config *config, char *out, size_t out_bytes) {
+    static const char *const what[] = {[FM_RECOMPUTE_HIDDEN] = "hidden layers of",
+                                       [FM_RECOMPUTE_PROJECTIONS] = "projections of",
+                                       [FM_RECOMPUTE_BLOCK] = "all of"};
+    static const char *const stacks[FM_AF3_STACKS] = {[FM_AF3_STACK_TEMPLATE] = "template",
+                                                      [FM_AF3_STACK_MSA] = "msa",
+                                                      [FM_AF3_STACK_PAIRFORMER] = "pairformer",
+                                                      [FM_AF3_STACK_INPUT] = "input",
+                                                      [FM_AF3_STACK_ATOM] = "atom",
+                                                      [FM_AF3_STACK_DIFFUSION] = "diffusion",
+                                                      [FM_AF3_STACK_CONFIDENCE] = "confidence"};
+    if (config->recompute != FM_RECOMPUTE_AUTO) {
+        snprintf(out, out_bytes, "%s", fm_recompute_policy_words(config->recompute));
+        return;
+    }
+    size_t at = 0;
+    for (int policy = FM_RECOMPUTE_BLOCK; policy > FM_RECOMPUTE_NONE; policy--) {
+        bool begins = true;
+        for (int32_t stack = 0; stack < FM_AF3_STACKS; stack++) {
+            int32_t n = count_blocks(config, stack, (fm_recompute_policy)policy);
+            if (n == 0) continue;
+            at += (size_t)snprintf(out + at, out_bytes - at, "%s%s %d %s",
+                                   !begins  ? ","
+                                   : at > 0 ? "; "
+                                            : "",
+                                   begins ? what[policy] : "", (int)n, stacks[stack]);
+            assert(at < out_bytes);
+            begins = false;
+        }
+    }
+    (void)snprintf(out + at, out_bytes - at, " blocks");
+}
+
 void fm_af3_trainer_describe(const fm_af3_trainer *t, char *out, size_t out_bytes) {
-    static const char *const policies[] = {[FM_RECOMPUTE_NONE] = "none",
-                                           [FM_RECOMPUTE_HIDDEN] = "hidden layers",
-                                           [FM_RECOMPUTE_PROJECTIONS] =
-                                               "hidden layers and projections",
-                                           [FM_RECOMPUTE_BLOCK] = "all blocks"};
     const double mib = 1 << 20;
     const fm_tape_size *size = &t->tape[FM_AF3_LAST].size;
+    char recompute[320];
+    describe_recompute(&t->options.model, recompute, sizeof recompute);
     snprintf(out, out_bytes,
              "%.2f M parameters (%.1f MiB with moments and average), batch %.1f MiB, step arena "
              "%.1f MiB (saved %.1f, transient %.1f), rollout %.1f MiB, %d nodes, recompute %s",
              (double)t->params.n_value / 1e6, (double)t->params.memory_bytes / mib,
              (double)t->state.bytes / mib, (double)arena_bytes(t, false) / mib,
              (double)size->saved_bytes / mib, (double)size->transient_bytes / mib,
-             (double)arena_bytes(t, true) / mib, (int)size->n_node,
-             policies[t->options.model.recompute]);
+             (double)arena_bytes(t, true) / mib, (int)size->n_node, recompute);
 }

@@ -133,8 +133,8 @@ typedef struct fm_af3_trainer {
 } fm_af3_trainer;
 
 /* Creates a step. The model's sizes are rounded up as fm_af3_split_pad does. With FM_RECOMPUTE_AUTO
- * it takes the first policy that fits the budget; the model's config then has its choice.
- * FM_ERR_LIMIT when no policy fits, FM_ERR_NOMEM, and as fm_af3_check_products. */
+ * it takes the fewest steps of fm_af3_config_order that fit the budget; the model's config then has
+ * its choice. FM_ERR_LIMIT when no steps fit, FM_ERR_NOMEM, and as fm_af3_check_products. */
 FM_MUST_USE fm_status fm_af3_trainer_create(const fm_af3_trainer_options *options,
                                             fm_af3_trainer **ret_trainer, fm_error *reterr);
 void fm_af3_trainer_destroy(fm_af3_trainer *trainer);

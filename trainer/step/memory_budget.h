@@ -1,0 +1,32 @@
+/* memory_budget.h: chooses the least recomputation with which the tapes of a step fit the device's
+ * memory. The steps of both models use it. */
+#ifndef FM_TRAINER_STEP_MEMORY_BUDGET_H
+#define FM_TRAINER_STEP_MEMORY_BUDGET_H
+
+#include "proto/base/status.h"
+#include "trainer/dist/groups.h"
+#include "trainer/model/recompute.h"
+
+typedef struct fm_memory_budget {
+    const fm_device *device;
+    const fm_groups *groups; /* the ranks that must choose the same; NULL: one rank */
+    /* Bytes of device memory. 0: no budget is given, and with FM_RECOMPUTE_AUTO this becomes what
+     * the device has, where that is known. */
+    int64_t *bytes;
+    int64_t taken_bytes;         /* what the step has taken of the device before this choice */
+    fm_recompute_policy *policy; /* of the model's config */
+    int32_t *steps;              /* of the model's config: those of FM_RECOMPUTE_AUTO */
+    int32_t most_steps;          /* fm_recompute_order_steps */
+    void *context;               /* of both functions */
+    /* Records and plans all tapes anew, with the config as it is. */
+    fm_status (*record)(void *context, fm_error *reterr);
+    int64_t (*memory_bytes)(const void *context); /* of everything, with these tapes */
+} fm_memory_budget;
+
+/* Records the tapes with the policy of the config. If that is FM_RECOMPUTE_AUTO, the config gets
+ * FM_RECOMPUTE_NONE where that fits, else the fewest steps that fit, else all steps. Without any
+ * budget it gets FM_RECOMPUTE_BLOCK. FM_ERR_LIMIT when the tapes do not fit the budget; other
+ * errors are those of `record`. */
+FM_MUST_USE fm_status fm_memory_budget_record(const fm_memory_budget *budget, fm_error *reterr);
+
+#endif
