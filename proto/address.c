@@ -280,7 +280,8 @@ fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms, int
     return FM_OK;
 }
 
-/* Removes the file of a unix socket that no server listens on; leaves any other file alone. */
+/* Removes the file of a unix socket that no server listens on; leaves any other file alone. Only a
+ * refused connection says that nobody listens: a server with a full queue does not answer, too. */
 static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     struct stat info;
     if (lstat(address->path, &info) < 0) return FM_OK; /* bind reports any error */
@@ -288,11 +289,15 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_EXISTS,
                        "%s exists and is not a socket; a server makes its own", address->path);
     }
-    int fd = -1;
-    fm_error ignored;
-    if (!fm_address_connect(address, 1000, &fd, &ignored)) {
-        close(fd);
+    struct sockaddr_un name = unix_name(address);
+    int fd = open_socket(AF_UNIX);
+    int failed = fd < 0 ? errno : connect_within(fd, (struct sockaddr *)&name, sizeof name, 1000);
+    if (fd >= 0) close(fd);
+    if (!failed || failed == EAGAIN) {
         return fm_fail(reterr, FM_ERR_EXISTS, "another server listens on unix:%s", address->path);
+    }
+    if (failed != ECONNREFUSED && failed != ENOENT) {
+        return fail_errno(address, "replace", failed, reterr);
     }
     if (unlink(address->path) < 0 && errno != ENOENT) {
         return fail_errno(address, "replace", errno, reterr);

@@ -196,10 +196,8 @@ static bool parse_shape(const fm_json *shape, fm_safetensor *tensor, uint64_t *r
     return lawful;
 }
 
-/* Parses one member of the header. Its range must hold exactly the elements and be inside the
- * data. */
-static bool parse_entry(const fm_safetensors *file, const fm_json_member *entry,
-                        fm_safetensor *tensor) {
+/* Parses one member of the header. Its range must hold exactly the elements. */
+static bool parse_entry(const fm_json_member *entry, fm_safetensor *tensor) {
     *tensor = (fm_safetensor){.name = entry->name,
                               .dtype = fm_json_get_text(fm_json_get_member(entry->value, "dtype"))};
     const fm_json *range = fm_json_get_member(entry->value, "data_offsets");
@@ -211,8 +209,7 @@ static bool parse_entry(const fm_safetensors *file, const fm_json_member *entry,
         return false;
     }
     tensor->offset = (uint64_t)begin;
-    return begin >= 0 && end >= begin && (uint64_t)(end - begin) == tensor->bytes &&
-           (uint64_t)end <= file->data_bytes;
+    return begin >= 0 && end >= begin && (uint64_t)(end - begin) == tensor->bytes;
 }
 
 static int by_name(const void *a, const void *b) {
@@ -226,8 +223,13 @@ static fm_status parse_entries(fm_safetensors *file, fm_error *reterr) {
     for (bool any = fm_json_first_member(file->json, &entry); any;
          any = fm_json_next_member(file->json, &entry)) {
         if (strcmp(entry.name, "__metadata__") == 0) continue;
-        if (!parse_entry(file, &entry, &file->tensor[file->n_tensor])) {
+        fm_safetensor *tensor = &file->tensor[file->n_tensor];
+        if (!parse_entry(&entry, tensor)) {
             return fail_corrupt(file, reterr, "dtype, shape and data_offsets do not agree",
+                                entry.name);
+        }
+        if (tensor->offset + tensor->bytes > file->data_bytes) {
+            return fail_corrupt(file, reterr, "the file is cut off, it ends before the end of",
                                 entry.name);
         }
         file->n_tensor++;

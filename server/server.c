@@ -512,7 +512,7 @@ static fm_status start_board(fm_server *server, fm_error *reterr) {
 }
 
 static fm_status start_web(fm_server *server, const fm_server_options *options, fm_error *reterr) {
-    const fm_web_site site = {server, ask_for_report};
+    const fm_web_site site = {.context = server, .report = ask_for_report};
     const fm_service_socket *handed = options->handed ? &options->handed->http : NULL;
     if (handed && handed->fd) {
         return fm_web_start_on(handed->fd, &handed->address, &site, &server->web, reterr);

@@ -284,7 +284,8 @@ static fm_status begin_change(embedded *self, fm_error *reterr) {
     fm_status status = fm_table_begin(self->table, true, reterr);
     if (status) return status;
     if (get_job(self, &it)) return FM_OK;
-    fm_table_abort(self->table);
+    status = fm_table_end(self->table, reterr);
+    if (status) return status;
     return fm_fail_in(reterr, FM_ERR_NOT_FOUND, self->base.where, "there is no job '%s'",
                       self->base.options.job);
 }
@@ -570,6 +571,13 @@ static fm_status restore(fm_catalogue *catalogue, const fm_sha256 *options,
 
 /* -- queries */
 
+/* Ends the transaction of a query that has that status. */
+static fm_status end_query(embedded *self, fm_status status, fm_error *reterr) {
+    if (!status) return fm_table_end(self->table, reterr);
+    fm_table_abort(self->table);
+    return status;
+}
+
 static fm_status each_row(fm_catalogue *catalogue, unsigned states, fm_catalogue_see_row see,
                           void *context, fm_error *reterr) {
     embedded *self = (embedded *)catalogue;
@@ -596,8 +604,7 @@ static fm_status each_row(fm_catalogue *catalogue, unsigned states, fm_catalogue
                                       .shard = it.shard};
         if (states >> it.state & 1) status = see(context, &row, reterr);
     }
-    fm_table_abort(self->table);
-    return status;
+    return end_query(self, status, reterr);
 }
 
 static fm_status each_shard(fm_catalogue *catalogue, fm_catalogue_see_shard see, void *context,
@@ -622,8 +629,7 @@ static fm_status each_shard(fm_catalogue *catalogue, fm_catalogue_see_shard see,
         from = after(key);
         status = see(context, &shard, reterr);
     }
-    fm_table_abort(self->table);
-    return status;
+    return end_query(self, status, reterr);
 }
 
 static fm_status left(fm_catalogue *catalogue, uint32_t *ret_n, int64_t *ret_next_due_ms,
@@ -639,7 +645,8 @@ static fm_status left(fm_catalogue *catalogue, uint32_t *ret_n, int64_t *ret_nex
         if (n == 0) next = (int64_t)number_at(key, prefix.size) - now_ms();
         from = after(key);
     }
-    fm_table_abort(self->table);
+    status = fm_table_end(self->table, reterr);
+    if (status) return status;
     *ret_n = n;
     *ret_next_due_ms = next > 0 ? next : 0;
     return FM_OK;
@@ -704,8 +711,8 @@ static fm_status each_worker(fm_catalogue *catalogue, fm_catalogue_see_worker se
         fm_status status = fm_table_begin(self->table, false, reterr);
         if (status) return status;
         bool found = next_worker(self, &text, first);
-        fm_table_abort(self->table);
-        if (!found) return FM_OK;
+        status = fm_table_end(self->table, reterr);
+        if (status || !found) return status;
         counting his = {.worker = text.name, .counts.next_due_ms = INT64_MAX};
         status = each_row(catalogue, ~0u, count_row, &his, reterr);
         const fm_catalogue_worker worker = {.name = text.name,

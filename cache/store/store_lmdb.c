@@ -391,7 +391,7 @@ struct fm_table {
     MDB_txn *txn; /* NULL outside a transaction */
     MDB_dbi main;
     MDB_cursor *cursor;
-    int code; /* the first change that failed */
+    int code; /* of the first call that failed */
 };
 
 static MDB_val val_of(fm_bytes bytes) {
@@ -445,6 +445,21 @@ fm_status fm_table_begin(fm_table *table, bool write, fm_error *reterr) {
     return fail_lmdb(reterr, table->path, "cannot use the catalogue", code);
 }
 
+static bool is_damage(int code) {
+    return code == MDB_CORRUPTED || code == MDB_PAGE_NOTFOUND || code == MDB_CURSOR_FULL;
+}
+
+static fm_status fail_damaged(const fm_table *table, int code, fm_error *reterr) {
+    return fm_fail_in(reterr, FM_ERR_CORRUPT, table->path, "the catalogue is damaged: %s",
+                      mdb_strerror(code));
+}
+
+/* Whether a call has found something. */
+static bool has_found(fm_table *table, int code) {
+    if (code && code != MDB_NOTFOUND && !table->code) table->code = code;
+    return code == 0;
+}
+
 fm_status fm_table_commit(fm_table *table, fm_error *reterr) {
     int code = table->code;
     mdb_cursor_close(table->cursor);
@@ -455,9 +470,17 @@ fm_status fm_table_commit(fm_table *table, fm_error *reterr) {
         code = mdb_txn_commit(table->txn);
         table->txn = NULL;
     }
+    if (is_damage(code)) return fail_damaged(table, code, reterr);
     return code ? fail_lmdb(reterr, table->path, "cannot change the catalogue (is the disk full?)",
                             code)
                 : FM_OK;
+}
+
+fm_status fm_table_end(fm_table *table, fm_error *reterr) {
+    int code = table->code;
+    fm_table_abort(table);
+    if (is_damage(code)) return fail_damaged(table, code, reterr);
+    return code ? fail_lmdb(reterr, table->path, "cannot read the catalogue", code) : FM_OK;
 }
 
 void fm_table_abort(fm_table *table) {
@@ -469,14 +492,15 @@ void fm_table_abort(fm_table *table) {
 
 bool fm_table_get(fm_table *table, fm_bytes key, fm_bytes *ret_value) {
     MDB_val wanted = val_of(key), value;
-    if (mdb_get(table->txn, table->main, &wanted, &value) != 0) return false;
+    if (!has_found(table, mdb_get(table->txn, table->main, &wanted, &value))) return false;
     *ret_value = (fm_bytes){value.mv_data, value.mv_size};
     return true;
 }
 
 bool fm_table_seek(fm_table *table, fm_bytes key, fm_bytes *ret_key, fm_bytes *ret_value) {
     MDB_val wanted = val_of(key), value;
-    if (mdb_cursor_get(table->cursor, &wanted, &value, MDB_SET_RANGE) != 0) return false;
+    int code = mdb_cursor_get(table->cursor, &wanted, &value, MDB_SET_RANGE);
+    if (!has_found(table, code)) return false;
     *ret_key = (fm_bytes){wanted.mv_data, wanted.mv_size};
     *ret_value = (fm_bytes){value.mv_data, value.mv_size};
     return true;

@@ -21,15 +21,17 @@ void fm_table_close(fm_table *table);
 /* Begins a transaction. With `write`, no other process changes the table until it ends. */
 FM_MUST_USE fm_status fm_table_begin(fm_table *table, bool write, fm_error *reterr);
 /* Commit ends the transaction and syncs its changes; on failure none of them is kept. Abort
- * discards them. */
+ * discards them. End is for a transaction that only reads. Commit and end report a key that could
+ * not be looked up: FM_ERR_CORRUPT when the file is damaged, else FM_ERR_IO. */
 FM_MUST_USE fm_status fm_table_commit(fm_table *table, fm_error *reterr);
+FM_MUST_USE fm_status fm_table_end(fm_table *table, fm_error *reterr);
 void fm_table_abort(fm_table *table);
 
-/* Only within a transaction. Values are borrowed until the next change or the end. */
+/* Only within a transaction. Values are borrowed until the next change or the end. Errors are kept,
+ * and commit or end returns the first one: until then, what is not found may be unreadable. */
 bool fm_table_get(fm_table *table, fm_bytes key, fm_bytes *ret_value);
 /* Finds the first key >= `key`; false when there is none. */
 bool fm_table_seek(fm_table *table, fm_bytes key, fm_bytes *ret_key, fm_bytes *ret_value);
-/* Errors are kept, and the commit returns the first one. */
 void fm_table_put(fm_table *table, fm_bytes key, fm_bytes value);
 void fm_table_remove(fm_table *table, fm_bytes key);
 

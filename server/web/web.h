@@ -23,6 +23,7 @@ typedef struct fm_web_site {
     /* Returns a report that the caller frees, or NULL when the server did not answer in time or has
      * no memory. The listener's thread calls it. */
     fm_web_report *(*report)(void *context);
+    uint32_t request_ms; /* for one request and its answer; 0: 20 s */
 } fm_web_site;
 
 typedef struct fm_web fm_web;

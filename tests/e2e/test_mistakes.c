@@ -209,6 +209,40 @@ static void progress_fits_the_terminal(void **state) {
         0);
 }
 
+/* The reason is found before any chain is scored. */
+static void an_evaluation_needs_a_checkpoint_and_a_folder(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(TRAIN_WEIGHTS
+            " && foldmill export-weights weights.safetensors --out weights.npz >log && "
+            "head -c -8 weights.safetensors >cut.safetensors && for c in weights.npz "
+            "cut.safetensors; do foldmill eval --checkpoint $c --cache cache --out none 2>$c.err; "
+            "test $? = 1 && ! test -e none && grep -q 'expected a whole checkpoint of foldmill "
+            "train or foldmill import' $c.err || exit 1; done && grep -q 'cut.safetensors: the "
+            "file is cut off, it ends before the end of: ' cut.safetensors.err"),
+        0);
+    assert_int_equal(run("foldmill eval --checkpoint weights.safetensors --cache cache "
+                         "--out /proc/none 2>err; test $? = 1 && "
+                         "grep -q '/proc/none: cannot make folder' err && ! grep -q '^chain' err"),
+                     0);
+}
+
+/* A file has the name of the longest chain, which is predicted last, so its folder cannot be
+ * made. */
+static void an_error_says_what_is_done(void **state) {
+    (void)state;
+    assert_int_equal(run(TRAIN_WEIGHTS
+                         " && predict='foldmill predict --cache cache -q --weights "
+                         "weights.safetensors'; $predict --out all >log && mkdir blocked && "
+                         "touch blocked/$(sed 1d all/summary.csv | sort -t, -k2,2n | tail -n 1 | "
+                         "cut -d, -f1) && $predict --out blocked 2>err; test $? = 1 && "
+                         "grep -q 'ended after [1-3] predictions*; --resume continues' err && "
+                         "find blocked -type f -empty -delete && "
+                         "$predict --out blocked --resume >log && "
+                         "grep -q '4 predictions ([1-3] done earlier)' log"),
+                     0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_are_checked_before_the_server_is_asked),
@@ -222,6 +256,8 @@ int main(void) {
         cmocka_unit_test(a_lost_reader_ends_no_command),
         cmocka_unit_test(a_run_that_did_nothing_leaves_nothing),
         cmocka_unit_test(progress_fits_the_terminal),
+        cmocka_unit_test(an_evaluation_needs_a_checkpoint_and_a_folder),
+        cmocka_unit_test(an_error_says_what_is_done),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

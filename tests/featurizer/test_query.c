@@ -54,6 +54,7 @@ static void sequences_are_read(void **state) {
         {">a title\nMKTa\n yx\n\n", FM_QUERY_FASTA, "MKTAYX"},
         {"; comment\r\n>a\r\nMK T*\r\n", FM_QUERY_FASTA, "MKT"},
         {"MKT", FM_QUERY_FASTA, "MKT"},
+        {"\xef\xbb\xbf>a\r\nMKT\r\n", FM_QUERY_FASTA, "MKT"},
         {"#4\t1\n>101\nMKTA\n>hit\nM-tgKA\n", FM_QUERY_A3M, "MKTA"},
         {">q\nMXT\n", FM_QUERY_A3M, "MXT"},
         {"# STOCKHOLM 1.0\nq MK-\nh M-A\nq TA\nh TA\n//\n", FM_QUERY_STOCKHOLM, "MKTA"},

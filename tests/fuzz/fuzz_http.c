@@ -76,7 +76,7 @@ static fm_web_report *make_report(void *context) {
 }
 
 static void start_once(void) {
-    const fm_web_site site = {NULL, make_report};
+    const fm_web_site site = {.report = make_report};
     fm_web *web;
     fm_error error;
     if (!daemon_of_all && fm_web_start("127.0.0.1:0", false, &site, &web, &error)) abort();

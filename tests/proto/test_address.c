@@ -1,6 +1,8 @@
 /* Addresses: what parses, what is refused, and what a user probably meant. */
 #include "proto/address.h"
 
+#include "tests/testing/testing.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -139,11 +143,55 @@ static void peers_have_names(void **state) {
     close(pair[1]);
 }
 
+static ino_t file_of(const char *path) {
+    struct stat info;
+    assert_int_equal(lstat(path, &info), 0);
+    return info.st_ino;
+}
+
+/* A server that does not answer keeps its socket: only one that is gone is replaced. */
+static void a_busy_server_keeps_its_socket(void **state) {
+    (void)state;
+    enum { MOST = 1000 };
+    char folder[256], text[300];
+    int server, other, n = 0, clients[MOST];
+    fm_address address, bound;
+    fm_error error;
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(text, sizeof text, "unix:%s/socket", folder);
+    assert_int_equal(fm_address_parse(text, &address, NULL), FM_OK);
+    assert_int_equal(fm_address_listen(&address, &server, &bound, NULL), FM_OK);
+    const ino_t file = file_of(address.path);
+    while (n < MOST && !fm_address_connect(&address, 1000, &clients[n], NULL))
+        n++; /* until the queue is full */
+    assert_in_range(n, 1, MOST - 1);
+    assert_int_equal(fm_address_listen(&address, &other, &bound, &error), FM_ERR_EXISTS);
+    assert_non_null(strstr(error.message, "another server listens on unix:"));
+    assert_int_equal(file_of(address.path), file);
+    close(server);
+    assert_int_equal(fm_address_listen(&address, &server, &bound, NULL), FM_OK);
+    while (n)
+        close(clients[--n]);
+    assert_int_equal(fm_address_connect(&address, 1000, &clients[0], NULL), FM_OK);
+    close(clients[0]);
+    close(server);
+    /* A socket of another kind belongs to another program. */
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    snprintf(name.sun_path, sizeof name.sun_path, "%s", address.path);
+    assert_int_equal(unlink(address.path), 0);
+    other = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(other, (struct sockaddr *)&name, sizeof name), 0);
+    assert_int_equal(fm_address_listen(&address, &server, &bound, &error), FM_ERR_IO);
+    assert_non_null(strstr(error.message, "cannot replace unix:"));
+    close(other);
+    fm_test_remove_tree(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_addresses),   cmocka_unit_test(bad_addresses),
         cmocka_unit_test(advice),           cmocka_unit_test(plain_tcp_stays_here),
-        cmocka_unit_test(peers_have_names),
+        cmocka_unit_test(peers_have_names), cmocka_unit_test(a_busy_server_keeps_its_socket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

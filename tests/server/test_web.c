@@ -108,15 +108,19 @@ static fm_web_report *make_report(void *context) {
 
 /* -- requests */
 
-static int connect_to_it(void) {
+static int connect_to(const fm_web *listener) {
     fm_address address;
     fm_error error;
     char text[300];
-    snprintf(text, sizeof text, "tcp%s", strstr(fm_web_get_url(web), "://"));
+    snprintf(text, sizeof text, "tcp%s", strstr(fm_web_get_url(listener), "://"));
     assert_int_equal(fm_address_parse(text, &address, &error), FM_OK);
     int socket;
     assert_int_equal(fm_address_connect(&address, 5000, &socket, &error), FM_OK);
     return socket;
+}
+
+static int connect_to_it(void) {
+    return connect_to(web);
 }
 
 /* Sends `request` and returns everything that comes back until the connection ends. */
@@ -274,11 +278,32 @@ static void silent_connections_are_bounded(void **state) {
         close(silent[i]);
 }
 
+/* A client that is never silent, but does not come to the end of its request, is cut off, too. */
+static void slow_requests_are_cut_off(void **state) {
+    (void)state;
+    static const char begin[] = "GET /healthz HTTP/1.1\r\nX: ";
+    const fm_web_site site = {.context = &server, .report = make_report, .request_ms = 300};
+    fm_web *other;
+    assert_int_equal(fm_web_start("127.0.0.1:0", false, &site, &other, NULL), FM_OK);
+    int socket = connect_to(other);
+    assert_true(send(socket, begin, sizeof begin - 1, MSG_NOSIGNAL) > 0);
+    bool has_ended = false;
+    for (int i = 0; i < 600 && !has_ended; i++) {
+        struct pollfd at = {.fd = socket, .events = POLLIN};
+        char byte;
+        has_ended = send(socket, "a", 1, MSG_NOSIGNAL) < 0 ||
+                    (poll(&at, 1, 50) > 0 && recv(socket, &byte, 1, 0) <= 0);
+    }
+    assert_true(has_ended);
+    close(socket);
+    fm_web_stop(other);
+}
+
 static void bad_addresses_are_refused(void **state) {
     (void)state;
     static const char *const bad[] = {
         "", "7421", "http://127.0.0.1:1", "127.0.0.1:99999", "nowhere.invalid:1", "0.0.0.0:0"};
-    const fm_web_site site = {&server, make_report};
+    const fm_web_site site = {.context = &server, .report = make_report};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         fm_web *other;
         fm_error error;
@@ -377,7 +402,7 @@ static void a_browser_draws_the_page(void **state) {
 
 static int setup(void **state) {
     (void)state;
-    const fm_web_site site = {&server, make_report};
+    const fm_web_site site = {.context = &server, .report = make_report};
     fm_error error;
     fm_test_make_folder(folder, sizeof folder);
     if (fm_web_start("127.0.0.1:0", false, &site, &web, &error)) {
@@ -402,6 +427,7 @@ int main(void) {
         cmocka_unit_test(a_server_that_does_not_answer_is_not_healthy),
         cmocka_unit_test(hostile_requests_harm_nobody),
         cmocka_unit_test(silent_connections_are_bounded),
+        cmocka_unit_test(slow_requests_are_cut_off),
         cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(prometheus_reads_the_metrics),
         cmocka_unit_test(a_browser_draws_the_page),

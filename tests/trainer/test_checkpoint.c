@@ -212,7 +212,8 @@ static void the_newest_and_the_milestones_are_kept(void **state) {
     snprintf(other, sizeof other, "%s/mine.safetensors.tmp.123", f.folder);
     assert_int_equal(fm_file_write_atomic(leftover, "x", 1, NULL), FM_OK);
     assert_int_equal(fm_file_write_atomic(other, "x", 1, NULL), FM_OK);
-    assert_int_equal(fm_checkpoint_prune(f.folder, 2, 20, NULL), FM_OK);
+    assert_int_equal(fm_checkpoint_prune(f.folder, (fm_checkpoint_place){40, 0}, 2, 20, NULL),
+                     FM_OK);
     assert_int_not_equal(access(leftover, F_OK), 0);
     assert_int_equal(access(other, F_OK), 0);
     static const uint64_t kept[] = {40, 35, 20};
@@ -261,10 +262,30 @@ static void a_batch_in_hand_has_its_place_in_the_order(void **state) {
         assert_int_equal(place.n_sample, order[i].n_sample);
     }
     assert_int_equal(fm_checkpoint_find(f.folder, place, &place, NULL), FM_ERR_NOT_FOUND);
-    assert_int_equal(fm_checkpoint_prune(f.folder, 1, 10, NULL), FM_OK);
+    assert_int_equal(fm_checkpoint_prune(f.folder, (fm_checkpoint_place){21, 0}, 1, 10, NULL),
+                     FM_OK);
     assert_int_equal(fm_test_shell(f.folder, "test $(ls | wc -l) = 11 && test ! -e *.tmp.7 && "
                                              "test -e checkpoint-000000000021.safetensors"),
                      0);
+    tear_down(&f);
+}
+
+/* A run that passed over damaged checkpoints keeps those that it makes. */
+static void passed_checkpoints_do_not_count(void **state) {
+    (void)state;
+    fixture f;
+    set_up(&f);
+    static const uint64_t steps[] = {5, 10, 12, 30, 40}, kept[] = {40, 30, 12};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        save(&f, steps[i]);
+    assert_int_equal(fm_checkpoint_prune(f.folder, (fm_checkpoint_place){12, 0}, 1, 0, NULL),
+                     FM_OK);
+    fm_checkpoint_place place = FM_CHECKPOINT_END;
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+        assert_int_equal(fm_checkpoint_find(f.folder, place, &place, NULL), FM_OK);
+        assert_int_equal(place.step, kept[i]);
+    }
+    assert_int_equal(fm_checkpoint_find(f.folder, place, &place, NULL), FM_ERR_NOT_FOUND);
     tear_down(&f);
 }
 
@@ -345,6 +366,7 @@ int main(void) {
         cmocka_unit_test(damage_is_refused),
         cmocka_unit_test(another_models_file_is_refused),
         cmocka_unit_test(the_newest_and_the_milestones_are_kept),
+        cmocka_unit_test(passed_checkpoints_do_not_count),
         cmocka_unit_test(a_batch_in_hand_has_its_place_in_the_order),
         cmocka_unit_test(a_folder_that_cannot_be_read_is_no_empty_folder),
         cmocka_unit_test(a_batch_in_hand_is_saved_and_loaded),

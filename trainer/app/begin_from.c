@@ -84,8 +84,7 @@ static fm_status load(const char *path, fm_params *params, fm_arena *arena, fm_e
     const size_t n_part = sizeof parts / sizeof parts[0];
     fm_checkpoint_state state;
     fm_params saved;
-    fm_status status = fm_checkpoint_refuse_folder(path, "a checkpoint", reterr);
-    if (!status) status = fm_checkpoint_peek(path, arena, &state, reterr);
+    fm_status status = fm_checkpoint_peek_named(path, arena, &state, reterr);
     if (!status) status = list_saved(path, &state, arena, &saved, reterr);
     if (status) return status;
     const char *misfit = compare(&saved, params, parts, n_part);

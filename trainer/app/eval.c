@@ -10,6 +10,7 @@
 #include "proto/base/program.h"
 #include "trainer/app/eval_follow.h"
 #include "trainer/app/evaluation.h"
+#include "trainer/app/folder_lock.h"
 #include "trainer/app/private_server.h"
 #include "trainer/app/progress.h"
 #include "trainer/app/results_folder.h"
@@ -28,7 +29,7 @@ static const char description[] =
     "Predicts every chain of a snapshot whole and compares it with the known structure.\n"
     "Nothing is cropped, masked or dropped, and each chain has the same cycles and the\n"
     "best templates, so the same checkpoint, chains and seed give the same numbers.\n\n"
-    "The settings come from the checkpoint. DIR is written when all chains are done.\n"
+    "The settings come from the checkpoint. Files are written when all chains are done.\n"
     "A DIR with an earlier evaluation is refused without --replace. A cache, a dataset and\n"
     "the folder of a training run are always refused. DIR gets these files:\n\n"
     "  chains.csv       a row for each chain: lDDT-CA, lDDT, RMSD, TM, GDT, pLDDT,\n"
@@ -239,8 +240,7 @@ static fm_status write_results(const eval_settings *set, const fm_evaluation *e,
                                  .seconds = r->seconds,
                                  .against = set->against,
                                  .then = &r->then};
-    fm_status status = fm_dir_make(set->out, reterr);
-    if (!status) status = fm_eval_write_csv(set->out, &r->table, reterr);
+    fm_status status = fm_eval_write_csv(set->out, &r->table, reterr);
     if (!status) status = fm_eval_draw(set->out, &r->table, &r->summary, reterr);
     if (!status) status = fm_eval_write_summary(set->out, &r->table, &r->summary, &about, reterr);
     return status;
@@ -311,7 +311,9 @@ static fm_status check_folder(const eval_settings *set, fm_error *reterr) {
 static fm_status evaluate(eval_settings *set, results *r, fm_error *reterr) {
     fm_evaluation *e = NULL;
     fm_private_server *server = NULL;
+    fm_folder_lock lock = {.fd = -1};
     fm_status status = check_folder(set, reterr);
+    if (!status && !set->follow) status = fm_folder_lock_take(set->out, &lock, reterr);
     if (!status) status = start_server(set, &server, reterr);
     const fm_evaluation_options options = options_of(set);
     if (!status && set->follow) {
@@ -326,6 +328,7 @@ static fm_status evaluate(eval_settings *set, results *r, fm_error *reterr) {
     if (!status) status = evaluate_open(set, e, r, reterr);
     fm_evaluation_close(e);
     fm_private_server_stop(server);
+    if (!set->follow) fm_folder_lock_end(set->out, &lock);
     return status;
 }
 

@@ -31,10 +31,9 @@ struct fm_evaluation {
 static fm_status read_config(fm_evaluation *e, const char *path, fm_error *reterr) {
     fm_arena arena;
     fm_checkpoint_state state;
-    fm_status status = fm_checkpoint_refuse_folder(path, "a checkpoint", reterr);
-    if (!status) status = fm_arena_init(&arena, NOTE_BYTES, reterr);
+    fm_status status = fm_arena_init(&arena, NOTE_BYTES, reterr);
     if (status) return status;
-    status = fm_checkpoint_peek(path, &arena, &state, reterr);
+    status = fm_checkpoint_peek_named(path, &arena, &state, reterr);
     if (!status) status = fm_train_config_preset("af2-initial", &e->config, reterr);
     if (!status) { /* any preset: the stored text names every key that matters */
         const fm_bytes text = {(const uint8_t *)state.config, strlen(state.config)};

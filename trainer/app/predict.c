@@ -582,6 +582,20 @@ static void print_outputs(const predict_settings *set, const fm_predict_run_opti
     fputc('\n', stdout);
 }
 
+/* Says what a command has done that a signal or an error has ended. */
+static void say_ended(const progress *p, fm_status status, const fm_results *results) {
+    const uint64_t n = p->pace.n_done - fm_results_n_failed(results);
+    const char *program = p->set->program;
+    if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
+        fprintf(stderr, "%s: stopped by %s after %llu prediction%s%s\n", program,
+                fm_stop_name(fm_stop_signal()), (unsigned long long)n, fm_plural(n),
+                n ? "; --resume continues" : "");
+    } else if (n) {
+        fprintf(stderr, "%s: ended after %llu prediction%s; --resume continues\n", program,
+                (unsigned long long)n, fm_plural(n));
+    }
+}
+
 static fm_status run(predict_settings *set, const predict_models *models, fm_predict_inputs *inputs,
                      double inputs_s, fm_results *results, fm_error *reterr) {
     progress p = {.set = set, .has_terminal = isatty(STDERR_FILENO) == 1};
@@ -596,12 +610,7 @@ static fm_status run(predict_settings *set, const predict_models *models, fm_pre
                            : fm_predict_run(&options, results, reterr);
     double all_s = inputs_s + (double)(fm_clock_ns() - p.begin_ns) * 1e-9;
     end_line(&p);
-    if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
-        const uint64_t n_made = p.pace.n_done - fm_results_n_failed(results);
-        fprintf(stderr, "%s: stopped by %s after %llu prediction%s%s\n", set->program,
-                fm_stop_name(fm_stop_signal()), (unsigned long long)n_made, fm_plural(n_made),
-                n_made ? "; --resume continues" : "");
-    }
+    if (status) say_ended(&p, status, results);
     if (!status) status = fm_predict_write_tables(&options, results, reterr);
     if (!status && !set->distils) status = fm_predict_write_pages(&options, results, reterr);
     if (!status) status = fm_predict_write_timings(&options, results, inputs_s, all_s, reterr);

@@ -59,7 +59,8 @@ fm_status fm_resume_save(const fm_resume_options *options, const fm_optimizer *o
     free(texts);
     if (status || !options->keep_last) return status;
     fm_error error;
-    if (fm_checkpoint_prune(options->folder, options->keep_last, options->keep_every, &error)) {
+    if (fm_checkpoint_prune(options->folder, state->place, options->keep_last, options->keep_every,
+                            &error)) {
         char quoted[FM_ERROR_MESSAGE_BYTES];
         fm_log(FM_LOG_WARN, "old_checkpoints_stay", "folder=%s why=%s", options->folder,
                fm_log_quote(quoted, sizeof quoted, error.message));

@@ -260,8 +260,7 @@ static fm_status load_model(const char *path, host_model *model, fm_error *reter
     fm_checkpoint_state state;
     fm_train_config config;
     fm_status status = fm_arena_init(&model->arena, arena_bytes, reterr);
-    if (!status) status = fm_checkpoint_refuse_folder(path, "a checkpoint", reterr);
-    if (!status) status = fm_checkpoint_peek(path, &model->arena, &state, reterr);
+    if (!status) status = fm_checkpoint_peek_named(path, &model->arena, &state, reterr);
     if (!status) status = fm_train_config_preset("af2-initial", &config, reterr);
     if (!status) { /* any preset: the stored text names every key that matters */
         const fm_bytes text = {(const uint8_t *)state.config, strlen(state.config)};

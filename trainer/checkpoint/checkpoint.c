@@ -193,13 +193,16 @@ static fm_status remove_leftovers(const char *folder, const fm_name_list *list, 
     return status;
 }
 
-fm_status fm_checkpoint_prune(const char *folder, uint32_t keep_last, uint64_t keep_every,
-                              fm_error *reterr) {
+fm_status fm_checkpoint_prune(const char *folder, fm_checkpoint_place newest, uint32_t keep_last,
+                              uint64_t keep_every, fm_error *reterr) {
     folder_content content;
     fm_status status = read_folder(folder, &content, reterr);
     if (status) return status;
     status = remove_leftovers(folder, &content.list, reterr);
-    for (size_t i = keep_last; !status && i < content.n; i++) {
+    size_t first = 0;
+    while (first < content.n && compare_places(content.place[first], newest) > 0)
+        first++;
+    for (size_t i = first + keep_last; !status && i < content.n; i++) {
         fm_checkpoint_place place = content.place[i];
         char path[FM_CHECKPOINT_PATH_BYTES];
         if (keep_every && place.step % keep_every == 0 && !place.n_sample) continue;
@@ -490,6 +493,22 @@ fm_status fm_checkpoint_peek(const char *path, fm_arena *arena, fm_checkpoint_st
     status = read_state(file, path, arena, &state, reterr);
     fm_safetensors_close(file);
     if (!status) *ret_state = state;
+    return status;
+}
+
+fm_status fm_checkpoint_peek_named(const char *path, fm_arena *arena,
+                                   fm_checkpoint_state *ret_state, fm_error *reterr) {
+    fm_error why;
+    fm_status status = fm_checkpoint_refuse_folder(path, "a checkpoint", reterr);
+    if (status) return status;
+    status = fm_checkpoint_peek(path, arena, ret_state, &why);
+    if (status == FM_ERR_CORRUPT) {
+        return fm_fail_in(
+            reterr, status, path,
+            "%.300s; expected a whole checkpoint of foldmill train or foldmill import",
+            why.message);
+    }
+    if (status && reterr) *reterr = why;
     return status;
 }
 

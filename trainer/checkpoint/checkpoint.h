@@ -100,9 +100,17 @@ FM_MUST_USE fm_status fm_checkpoint_find(const char *folder, fm_checkpoint_place
 FM_MUST_USE fm_status fm_checkpoint_refuse_folder(const char *path, const char *expected,
                                                   fm_error *reterr);
 
+/* fm_checkpoint_peek of a file that a user named. It refuses a folder as above, and the message of
+ * FM_ERR_CORRUPT adds what was expected. */
+FM_MUST_USE fm_status fm_checkpoint_peek_named(const char *path, fm_arena *arena,
+                                               fm_checkpoint_state *ret_state, fm_error *reterr);
+
 /* Removes old checkpoints and temporary files of killed saves. It keeps the newest `keep_last`
- * checkpoints and those after updates whose number is a multiple of keep_every (0 = none). */
-FM_MUST_USE fm_status fm_checkpoint_prune(const char *folder, uint32_t keep_last,
-                                          uint64_t keep_every, fm_error *reterr);
+ * checkpoints up to `newest`, the run's place, and those after updates whose number is a multiple
+ * of keep_every (0 = none). Files after `newest` stay and do not count: the run passed them over
+ * when it resumed, because they are damaged. */
+FM_MUST_USE fm_status fm_checkpoint_prune(const char *folder, fm_checkpoint_place newest,
+                                          uint32_t keep_last, uint64_t keep_every,
+                                          fm_error *reterr);
 
 #endif

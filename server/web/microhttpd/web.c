@@ -2,28 +2,50 @@
 #include "server/web/web.h"
 
 #include "proto/address.h"
+#include "proto/base/histogram.h"
 #include "server/web/page_files.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     N_CONNECTION = 32,
     N_CONNECTION_OF_PEER = 16,
-    TIMEOUT_S = 5,               /* an idle or slow client is disconnected */
+    TIMEOUT_S = 5,      /* a client that sends and reads nothing is disconnected */
+    REQUEST_MS = 20000, /* so is one that takes longer for a request and its answer */
+    LOOK_MS = 200,
     REQUEST_BYTES = 16 << 10,    /* a request line and its headers */
     REPORT_BYTES_MAX = 64 << 20, /* a report of more streams than this is cut off with 500 */
 };
 
+/* A connection. The library counts its silence only: a client that sends one byte of its request
+ * every few seconds would keep it for hours, and few of them all connections. */
+typedef struct visit {
+    bool is_used;
+    int fd;
+    uint64_t begun_ns; /* the connection, or the end of the answer before */
+} visit;
+
 struct fm_web {
     fm_web_site site;
     struct MHD_Daemon *daemon;
+    pthread_t watcher;
+    bool is_watching;
+    pthread_mutex_t lock;
+    pthread_cond_t ending;
+    /* Under the lock. */
+    bool is_ending;
+    visit visits[N_CONNECTION];
     bool is_loopback;
     char url[FM_ADDRESS_TEXT_BYTES + 16];
 };
@@ -203,6 +225,106 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
                        "not found; there are /, /report.json, /metrics, /healthz and /readyz\n");
 }
 
+/* -- connections that take too long */
+
+static void on_connection(void *context, struct MHD_Connection *connection, void **visited,
+                          enum MHD_ConnectionNotificationCode what) {
+    fm_web *web = context;
+    pthread_mutex_lock(&web->lock);
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED && *visited) {
+        ((visit *)*visited)->is_used = false; /* the descriptor is still open */
+    } else if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        visit *free = web->visits, *end = free + N_CONNECTION;
+        while (free < end && free->is_used)
+            free++;
+        if (info && free < end) {
+            *free = (visit){true, info->connect_fd, fm_clock_ns()};
+            *visited = free;
+        }
+    }
+    pthread_mutex_unlock(&web->lock);
+}
+
+static void on_answered(void *context, struct MHD_Connection *connection, void **state,
+                        enum MHD_RequestTerminationCode code) {
+    (void)state;
+    (void)code;
+    fm_web *web = context;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (!info || !info->socket_context) return;
+    pthread_mutex_lock(&web->lock);
+    ((visit *)info->socket_context)->begun_ns = fm_clock_ns();
+    pthread_mutex_unlock(&web->lock);
+}
+
+/* Ends the connections that take too long; the library sees them end and closes them. Lock held. */
+static void end_late(fm_web *web) {
+    uint64_t most_ms = web->site.request_ms ? web->site.request_ms : REQUEST_MS;
+    uint64_t now_ns = fm_clock_ns();
+    for (int i = 0; i < N_CONNECTION; i++) {
+        const visit *one = &web->visits[i];
+        bool is_late = one->is_used && now_ns - one->begun_ns > most_ms * 1000000;
+        if (is_late) shutdown(one->fd, SHUT_RDWR);
+    }
+}
+
+static void *watch(void *argument) {
+    fm_web *web = argument;
+    pthread_mutex_lock(&web->lock);
+    while (!web->is_ending) {
+        struct timespec until;
+        end_late(web);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        (void)pthread_cond_timedwait(&web->ending, &web->lock, &until);
+    }
+    pthread_mutex_unlock(&web->lock);
+    return NULL;
+}
+
+/* The watcher has all signals blocked, since the loop handles them. */
+static bool start_watcher(fm_web *web) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    web->is_watching = pthread_create(&web->watcher, NULL, watch, web) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return web->is_watching;
+}
+
+static void stop_watcher(fm_web *web) {
+    if (!web->is_watching) return;
+    pthread_mutex_lock(&web->lock);
+    web->is_ending = true;
+    pthread_cond_signal(&web->ending);
+    pthread_mutex_unlock(&web->lock);
+    pthread_join(web->watcher, NULL);
+}
+
+static fm_web *make_web(const fm_web_site *site) {
+    fm_web *web = calloc(1, sizeof *web);
+    if (!web) return NULL;
+    web->site = *site;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&web->lock, NULL);
+    pthread_cond_init(&web->ending, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return web;
+}
+
+static void free_web(fm_web *web) {
+    pthread_cond_destroy(&web->ending);
+    pthread_mutex_destroy(&web->lock);
+    free(web);
+}
+
 /* -- starting and stopping */
 
 static bool is_loopback(int listening) {
@@ -225,6 +347,14 @@ static void on_library_error(void *context, const char *format, va_list argument
     (void)arguments;
 }
 
+/* Stopping alone would shut the listening socket down, also for a service manager that keeps it for
+ * the next server. */
+static void stop_daemon(fm_web *web) {
+    MHD_socket listening = MHD_quiesce_daemon(web->daemon);
+    MHD_stop_daemon(web->daemon);
+    if (listening != MHD_INVALID_SOCKET) close(listening);
+}
+
 static fm_status start_daemon(fm_web *web, int listening, fm_error *reterr) {
     web->daemon = MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_USE_ITC, 0, NULL,
@@ -232,29 +362,28 @@ static fm_status start_daemon(fm_web *web, int listening, fm_error *reterr) {
         MHD_OPTION_LISTEN_SOCKET, listening, MHD_OPTION_CONNECTION_LIMIT, (unsigned)N_CONNECTION,
         MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)N_CONNECTION_OF_PEER,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)REQUEST_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
-    if (!web->daemon) {
-        close(listening);
-        return fm_fail(reterr, FM_ERR_IO, "cannot start the HTTP listener");
-    }
-    return FM_OK;
+        (size_t)REQUEST_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, web, MHD_OPTION_NOTIFY_COMPLETED, on_answered, web, MHD_OPTION_END);
+    if (!web->daemon) close(listening);
+    if (web->daemon && start_watcher(web)) return FM_OK;
+    if (web->daemon) stop_daemon(web);
+    return fm_fail(reterr, FM_ERR_IO, "cannot start the HTTP listener");
 }
 
 fm_status fm_web_start_on(int listening, const fm_address *bound, const fm_web_site *site,
                           fm_web **ret_web, fm_error *reterr) {
     char text[FM_ADDRESS_TEXT_BYTES];
-    fm_web *web = calloc(1, sizeof *web);
+    fm_web *web = make_web(site);
     if (!web) {
         close(listening);
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the HTTP listener");
     }
-    web->site = *site;
     web->is_loopback = is_loopback(listening);
     fm_address_format(bound, text);
     snprintf(web->url, sizeof web->url, "http%s", strstr(text, "://"));
     fm_status status = start_daemon(web, listening, reterr);
     if (status) {
-        free(web);
+        free_web(web);
         return status;
     }
     *ret_web = web;
@@ -280,12 +409,9 @@ fm_status fm_web_start(const char *address, bool is_insecure, const fm_web_site 
 
 void fm_web_stop(fm_web *web) {
     if (!web) return;
-    /* Stopping alone would shut the listening socket down, also for a service manager that keeps it
-     * for the next server. */
-    MHD_socket listening = MHD_quiesce_daemon(web->daemon);
-    MHD_stop_daemon(web->daemon);
-    if (listening != MHD_INVALID_SOCKET) close(listening);
-    free(web);
+    stop_watcher(web);
+    stop_daemon(web);
+    free_web(web);
 }
 
 const char *fm_web_get_url(const fm_web *web) {

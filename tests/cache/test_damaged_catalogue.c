@@ -1,0 +1,114 @@
+/* test_damaged_catalogue.c: an embedded catalogue whose file is damaged. */
+#include "tests/testing/testing.h"
+
+#include "cache/catalogue/catalogue.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { N_ITEM = 500 };
+
+static char folder[256], file[300];
+
+static int set_up(void **state) {
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(file, sizeof file, "%s/catalogue", folder);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static fm_catalogue *open_file(void) {
+    fm_catalogue *catalogue;
+    const fm_catalogue_options options = {.job = "job", .worker = "w", .cache = "/caches/mine"};
+    assert_int_equal(fm_catalogue_open(file, &options, &catalogue, NULL), FM_OK);
+    return catalogue;
+}
+
+static fm_status begin(fm_catalogue *catalogue) {
+    static char names[N_ITEM][32];
+    static fm_catalogue_entry entries[N_ITEM];
+    for (int i = 0; i < N_ITEM; i++) {
+        snprintf(names[i], sizeof names[i], "chain-%03d", i);
+        entries[i] = (fm_catalogue_entry){names[i], fm_sha256_of("source", 6)};
+    }
+    const fm_catalogue_listing listing = {fm_sha256_of("options", 7), N_ITEM, entries};
+    return fm_catalogue_begin(catalogue, &listing, FM_CATALOGUE_JOIN, NULL);
+}
+
+/* Clears the pages of the file that hold keys, as a bad disk may do. */
+static void clear_leaves(void) {
+    enum { PAGE_BYTES = 4096, FIRST = 2, FLAGS_AT = 10, IS_LEAF = 2 };
+    uint8_t page[PAGE_BYTES];
+    int n_cleared = 0, fd = open(file, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    for (off_t at = (off_t)FIRST * PAGE_BYTES; pread(fd, page, PAGE_BYTES, at) == PAGE_BYTES;
+         at += PAGE_BYTES) {
+        if (page[FLAGS_AT] != IS_LEAF || page[FLAGS_AT + 1]) continue;
+        memset(page, 0, PAGE_BYTES);
+        assert_int_equal(pwrite(fd, page, PAGE_BYTES, at), PAGE_BYTES);
+        n_cleared++;
+    }
+    close(fd);
+    assert_true(n_cleared > 0);
+}
+
+static fm_status see_row(void *context, const fm_catalogue_row *row, fm_error *reterr) {
+    (void)context;
+    (void)row;
+    (void)reterr;
+    return FM_OK;
+}
+
+static fm_status see_worker(void *context, const fm_catalogue_worker *worker, fm_error *reterr) {
+    (void)context;
+    (void)worker;
+    (void)reterr;
+    return FM_OK;
+}
+
+/* Items that cannot be read are not taken for items that are done: a build would publish a
+ * generation without them. */
+static void it_is_no_finished_job(void **state) {
+    (void)state;
+    fm_catalogue *catalogue = open_file();
+    assert_int_equal(begin(catalogue), FM_OK);
+    fm_catalogue_close(catalogue);
+    clear_leaves();
+    catalogue = open_file();
+    uint32_t n = 7;
+    int64_t due_ms;
+    fm_catalogue_counts counts;
+    fm_catalogue_claim claimed;
+    fm_error error = {.message = ""};
+    assert_int_equal(fm_catalogue_left(catalogue, &n, &due_ms, &error), FM_ERR_CORRUPT);
+    assert_int_equal(n, 7);
+    assert_non_null(strstr(error.message, "the catalogue is damaged"));
+    assert_string_equal(error.source, file);
+    assert_int_equal(fm_catalogue_count(catalogue, &counts, NULL), FM_ERR_CORRUPT);
+    assert_int_equal(fm_catalogue_each_row(catalogue, ~0u, see_row, NULL, NULL), FM_ERR_CORRUPT);
+    assert_int_equal(fm_catalogue_each_worker(catalogue, see_worker, NULL, NULL), FM_ERR_CORRUPT);
+    assert_int_equal(fm_catalogue_claim_items(catalogue, 1, &claimed, &n, NULL), FM_ERR_CORRUPT);
+    assert_int_equal(begin(catalogue), FM_ERR_CORRUPT);
+    fm_catalogue_close(catalogue);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(it_is_no_finished_job, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
