@@ -7,6 +7,7 @@
 #include "proto/address.h"
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
+#include "trainer/app/cores.h"
 #include "trainer/app/stop.h"
 #include "trainer/app/world.h"
 
@@ -53,18 +54,11 @@ static void become(const start *s) {
     _exit(1);
 }
 
-/* The cores of the child with that number; false where there are fewer cores than children. */
-static bool divide_cores(int32_t number, int32_t n, cpu_set_t *ret_part) {
+/* Finds the child's part of the cores; false if it uses those of the command. */
+static bool find_cores(const launch *l, int32_t rank, cpu_set_t *ret_part) {
     cpu_set_t all;
-    CPU_ZERO(&all);
-    CPU_ZERO(ret_part);
-    if (sched_getaffinity(0, sizeof all, &all) < 0 || CPU_COUNT(&all) < n) return false;
-    int n_core = CPU_COUNT(&all), first = n_core * number / n, end = n_core * (number + 1) / n;
-    for (int core = 0, seen = 0; core < CPU_SETSIZE && seen < end; core++) {
-        if (!CPU_ISSET(core, &all)) continue;
-        if (seen++ >= first) CPU_SET(core, ret_part);
-    }
-    return true;
+    if (!l->options->divides || sched_getaffinity(0, sizeof all, &all) < 0) return false;
+    return fm_cores_divide(&all, rank, l->n_rank, ret_part);
 }
 
 static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *reterr) {
@@ -88,8 +82,7 @@ static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *rete
     cpu_set_t cores;
     const start s = {.argv = argv,
                      .environment = environment,
-                     .cores = l->options->divides && divide_cores(rank, l->n_rank, &cores) ? &cores
-                                                                                           : NULL,
+                     .cores = find_cores(l, rank, &cores) ? &cores : NULL,
                      .parent = getpid()};
     sigset_t before;
     fm_stop_block(&before);

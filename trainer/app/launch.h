@@ -1,8 +1,9 @@
 /* launch.h: starts the ranks of a command on this host as its children, and waits for them.
  *
  * Each child runs the same program with the same arguments, and finds its rank in its environment
- * (world.h). Where ranks compute on CPUs, it is bound to an equal part of the cores that the
- * command may use, if there are enough. No child outlives the command, however that ends. */
+ * (world.h). Where ranks compute on CPUs, each child is bound to an equal part of the cores that
+ * the command may use, if there are enough (cores.h). No child outlives the command, however that
+ * ends. */
 #ifndef FM_TRAINER_LAUNCH_H
 #define FM_TRAINER_LAUNCH_H
 

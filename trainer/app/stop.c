@@ -53,6 +53,9 @@ static sigset_t set_of_signals(void) {
 void fm_stop_catch(bool answers) {
     struct sigaction action = {.sa_flags = SA_RESTART, .sa_mask = set_of_signals()};
     has_voice = answers;
+    /* Ctrl-C also ends the reader of `... 2>&1 | tee log`; a line that nobody reads must not end
+     * the process before its checkpoint is written. */
+    signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < N_SIGNAL; i++) {
         struct sigaction before;
         bool is_nohup = signals[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
