@@ -1,9 +1,11 @@
 /* test_run.c: what a run remembers and judges: the list of skipped samples, the results of a
  * batch in hand, the identity of a run and changes to it, the watch for divergence, and how long
  * its start took. */
+#include "proto/base/json_tree.h"
 #include "trainer/app/batch_sums.h"
 #include "trainer/app/divergence.h"
 #include "trainer/app/identity.h"
+#include "trainer/app/sample_scores.h"
 #include "trainer/app/skipped.h"
 #include "trainer/app/start_phases.h"
 #include "trainer/app/world.h"
@@ -461,8 +463,28 @@ static void the_gpu_of_a_rank_comes_first(void **state) {
     unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
+/* A sampled structure may be far off or not finite; the line is JSON in any case. */
+static void scores_are_json_also_where_they_are_not_finite(void **state) {
+    (void)state;
+    char line[2048];
+    fm_sample_means means = {.loss = 1.5, .rmsd = NAN, .rmsd_max = INFINITY, .n_rollout = 2};
+    means.term[0] = NAN;
+    for (int i = 1; i < FM_COMPLEX_TERMS; i++)
+        means.term[i] = -1.23456789e-300;
+    size_t bytes = fm_sample_means_line(&means, 3, UINT64_MAX / 2, 1e9, line, sizeof line);
+    assert_int_equal(strlen(line), bytes);
+    fm_json *tree = fm_json_parse(line, bytes);
+    assert_true(fm_json_is_object(tree));
+    assert_true(fm_json_get_number(fm_json_get_member(tree, "loss"), 0) == 1.5);
+    assert_true(isnan(fm_json_get_number(fm_json_get_member(tree, "rollout_rmsd"), NAN)));
+    assert_true(isnan(fm_json_get_number(fm_json_get_member(tree, "rollout_rmsd_max"), NAN)));
+    assert_true(fm_json_get_number(fm_json_get_member(tree, "rollout_lddt"), NAN) == 0);
+    fm_json_free(tree);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scores_are_json_also_where_they_are_not_finite),
         cmocka_unit_test(skipped_samples_are_written_and_read),
         cmocka_unit_test(a_batch_in_hand_keeps_its_bits),
         cmocka_unit_test(an_older_batch_in_hand_is_read),

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -51,24 +52,46 @@ fm_sample_means fm_sample_scores_means(const fm_sample_scores *scores) {
     return m;
 }
 
-size_t fm_sample_means_line(const fm_sample_means *means, uint32_t n_file, uint64_t step,
-                            double wall_s, char *line, size_t line_bytes) {
-    int at = snprintf(line, line_bytes, "{\"step\":%" PRIu64 ",\"samples\":%u,\"loss\":%.9g", step,
-                      n_file, means->loss);
-    for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        at += snprintf(line + at, line_bytes - (size_t)at, ",\"%s\":%.9g", fm_complex_term_name(i),
-                       means->term[i]);
-    at += snprintf(line + at, line_bytes - (size_t)at, ",\"lddt\":%.9g",
-                   1 - means->term[FM_COMPLEX_SMOOTH_LDDT]);
-    if (means->n_rollout > 0) {
-        at += snprintf(line + at, line_bytes - (size_t)at,
-                       ",\"rollout_rmsd\":%.9g,\"rollout_rmsd_max\":%.9g,\"rollout_mirrored\":%.9g,"
-                       "\"rollout_lddt\":%.9g",
-                       means->rmsd, means->rmsd_max, means->mirrored, means->lddt);
+/* A line under construction. */
+typedef struct line {
+    char *text;
+    size_t size, room;
+} line;
+
+FM_PRINTF(2, 3) static void add(line *l, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(l->text + l->size, l->room - l->size, format, arguments);
+    va_end(arguments);
+    l->size += (size_t)n;
+    assert(n >= 0 && l->size < l->room);
+}
+
+/* JSON has no number for a sampled structure that is not finite: null. */
+static void add_number(line *l, const char *name, double value) {
+    if (isfinite(value)) {
+        add(l, ",\"%s\":%.9g", name, value);
+    } else {
+        add(l, ",\"%s\":null", name);
     }
-    at += snprintf(line + at, line_bytes - (size_t)at, ",\"wall_s\":%.3f}\n", wall_s);
-    assert(at > 0 && (size_t)at < line_bytes);
-    return (size_t)at;
+}
+
+size_t fm_sample_means_line(const fm_sample_means *means, uint32_t n_file, uint64_t step,
+                            double wall_s, char *out, size_t out_bytes) {
+    line l = {.text = out, .room = out_bytes};
+    add(&l, "{\"step\":%" PRIu64 ",\"samples\":%u", step, n_file);
+    add_number(&l, "loss", means->loss);
+    for (int i = 0; i < FM_COMPLEX_TERMS; i++)
+        add_number(&l, fm_complex_term_name(i), means->term[i]);
+    add_number(&l, "lddt", 1 - means->term[FM_COMPLEX_SMOOTH_LDDT]);
+    if (means->n_rollout > 0) {
+        add_number(&l, "rollout_rmsd", means->rmsd);
+        add_number(&l, "rollout_rmsd_max", means->rmsd_max);
+        add_number(&l, "rollout_mirrored", means->mirrored);
+        add_number(&l, "rollout_lddt", means->lddt);
+    }
+    add(&l, ",\"wall_s\":%.3f}\n", wall_s);
+    return l.size;
 }
 
 /* -- the table */

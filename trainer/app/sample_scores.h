@@ -30,10 +30,10 @@ typedef struct fm_sample_means {
 } fm_sample_means;
 fm_sample_means fm_sample_scores_means(const fm_sample_scores *scores);
 
-/* Writes the line of eval.jsonl for the model after `step` steps. Returns its length. `line` must
- * have room for it, 2,048 bytes. */
+/* Writes the line of eval.jsonl for the model after `step` steps; a mean that is not finite is
+ * null. Returns its length. `out` must have room for it, 2,048 bytes. */
 size_t fm_sample_means_line(const fm_sample_means *means, uint32_t n_file, uint64_t step,
-                            double wall_s, char *line, size_t line_bytes);
+                            double wall_s, char *out, size_t out_bytes);
 
 /* Writes the table to `path`, whole or not at all: comma-separated, with a header, numbers with as
  * many digits as they need to be read back unchanged, and empty cells where a file has no score.
