@@ -728,16 +728,20 @@ static int run_alone(predict_settings *set, const char *farewell) {
     return code;
 }
 
-/* Without --threads, each process uses its cores. Ranks have parts of the cores, unless there are
- * fewer cores than ranks. */
-static int count_threads(const predict_settings *set) {
-    enum { MOST_CORES = 16 };
+static int count_cores(pid_t process) {
     cpu_set_t cores;
+    CPU_ZERO(&cores);
+    return sched_getaffinity(process, sizeof cores, &cores) < 0 ? 1 : CPU_COUNT(&cores);
+}
+
+/* Without --threads, each process uses its cores. Where the command has fewer cores than ranks,
+ * the ranks share all of them, and each uses one thread. */
+static int count_threads(const predict_settings *set, bool is_rank) {
+    enum { MOST_CORES = 16 };
     if (set->threads) return (int)set->threads;
     if (strcmp(set->device, "cpu") != 0) return 1;
-    CPU_ZERO(&cores);
-    if (sched_getaffinity(0, sizeof cores, &cores) < 0) return 1;
-    const int n = CPU_COUNT(&cores);
+    if (is_rank && count_cores(getppid()) < set->ranks.n_rank) return 1;
+    const int n = count_cores(0);
     return n < MOST_CORES ? n : MOST_CORES;
 }
 
@@ -756,7 +760,7 @@ static int run_command(predict_settings *set, const char *farewell, int argc, ch
     if (status) {
         code = status == FM_ERR_CANCELLED ? FM_EXIT_OK : fm_program_report(set->program, &error);
     } else {
-        fm_cpu_use_threads(count_threads(set));
+        fm_cpu_use_threads(count_threads(set, server != NULL));
         code = server ? run_rank(set, server) : run_alone(set, farewell);
     }
     free(line);

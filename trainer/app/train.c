@@ -22,7 +22,6 @@
 #include "trainer/app/begin_from.h"
 #include "trainer/app/check_samples.h"
 #include "trainer/app/choose_device.h"
-#include "trainer/app/gpu_cores.h"
 #include "trainer/app/launch.h"
 #include "trainer/app/results_folder.h"
 #include "trainer/app/sample_features.h"
@@ -253,14 +252,6 @@ static void close_outputs(const fm_train_run *run, bool is_cut_short) {
     }
 }
 
-/* Binds a rank with a GPU to the cores near it. */
-static void stay_near(const fm_kernels *kernels) {
-    char address[64];
-    if (!fm_device_address(kernels, address, sizeof address)) return;
-    int n_core = fm_gpu_cores_bind(FM_PCI_DEVICES, address);
-    fm_log(FM_LOG_DEBUG, "near_cores", "gpu=%s cores=%d", address, n_core);
-}
-
 /* Prepares everything that can fail before the first step, in an order that leaves nothing on disk
  * of a run that never began. */
 static fm_status begin(fm_train_run *run, fm_error *reterr) {
@@ -270,7 +261,7 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     if (!status && is_first) status = refuse_other_run(run, reterr);
     if (!status) status = fm_run_find_order(run, reterr);
     if (!status) status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
-    if (!status && run->ranks) stay_near(kernels);
+    if (!status && run->ranks) fm_ranks_stay_near(kernels);
     if (run->ranks) status = fm_run_share(run, status, reterr);
     if (status) return status;
     status = run->work->create(run, kernels, reterr);
