@@ -367,6 +367,11 @@ static fm_status parse_one(const fm_command *command, int argc, char **argv, int
         }
         inline_value = argv[++*at];
     }
+    bool is_number = option->kind == FM_OPTION_U64 || option->kind == FM_OPTION_F64;
+    if (!*inline_value && !is_number) { /* such as an unset variable of a script */
+        return fm_fail(reterr, FM_ERR_USAGE, "--%s: found an empty value, expected %s",
+                       option->name, option->value_name);
+    }
     return set(option, inline_value, reterr);
 }
 

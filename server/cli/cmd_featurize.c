@@ -4,6 +4,7 @@
 #include "proto/base/machine.h"
 #include "server/cli/build_report.h"
 #include "server/cli/commands.h"
+#include "server/cli/open_cache.h"
 #include "server/cli/progress.h"
 
 #include <signal.h>
@@ -98,7 +99,8 @@ static int featurize(const featurize_arguments *arguments, fm_arena *arena) {
     fm_source source;
     fm_error error;
     fm_build_report report = {0};
-    fm_status status = fm_build_check_queries(arguments->cache, arena, &error);
+    fm_status status = fm_cli_check_target(arguments->cache, NULL, &error);
+    if (!status) status = fm_build_check_queries(arguments->cache, arena, &error);
     if (!status) status = fm_source_of_queries(&arguments->queries, arena, &source, &error);
     if (status) return fm_program_report(program, &error);
     status = fm_build_run(&source, &options, arena, &report, &error);

@@ -3,6 +3,7 @@
 #include "proto/base/plural.h"
 #include "server/cli/build_report.h"
 #include "server/cli/commands.h"
+#include "server/cli/open_cache.h"
 #include "server/cli/progress.h"
 
 #include <stdio.h>
@@ -45,6 +46,7 @@ static int merge(const fm_merge_options *options, bool json) {
     fm_error error;
     fm_merge_report report;
     fm_status status = fm_arena_init(&arena, ARENA_BYTES, &error);
+    if (!status) status = fm_cli_check_target(options->cache, NULL, &error);
     if (!status) {
         status = fm_merge_run(options, &arena, &report, &error);
         if (options->progress) fm_progress_clear();

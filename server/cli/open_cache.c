@@ -38,14 +38,23 @@ static bool has_current(const char *path) {
     return kind_of(path, "CURRENT") != FM_PATH_ABSENT;
 }
 
-/* The folders by which `foldmill build` recognises a dataset. */
-static bool is_dataset(const char *path) {
-    static const char *const names[] = {"alignments", "alignment_db", "mmcifs",     "mmcif_files",
-                                        "pdb_mmcif",  "data",         "uniclust30", "pdb"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (is_folder(path, names[i])) return true;
+/* The folders by which `foldmill build` recognises a dataset. Other folders may have the last of
+ * them, too. */
+enum { N_OWN_FOLDER = 5, N_FOLDER = 8 };
+static const char *const dataset_folders[N_FOLDER] = {"alignments",  "alignment_db", "mmcifs",
+                                                      "mmcif_files", "pdb_mmcif",    "data",
+                                                      "uniclust30",  "pdb"};
+
+/* Whether the folder has one of the first n of them. */
+static bool has_dataset_folder(const char *path, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (is_folder(path, dataset_folders[i])) return true;
     }
     return false;
+}
+
+static bool is_dataset(const char *path) {
+    return has_dataset_folder(path, N_FOLDER);
 }
 
 fm_status fm_cli_explain_cache(const char *path, fm_status status, fm_error *reterr) {
@@ -110,13 +119,14 @@ fm_status fm_cli_check_target(const char *cache, const char *dataset, fm_error *
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--cache: %.200s is a file, and a foldmill cache is a folder", cache);
     }
-    bool same;
-    status = fm_path_is_same(cache, dataset, &same, reterr);
-    if (status || !same) return status;
+    bool same = false;
+    if (dataset) status = fm_path_is_same(cache, dataset, &same, reterr);
+    if (status) return status;
+    bool is_cache = has_current(cache) || is_folder(cache, "shards") || is_folder(cache, "build");
+    if (!same && (is_cache || !has_dataset_folder(cache, N_OWN_FOLDER))) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE,
-                   "--cache: %.200s is the dataset itself; expected another folder, which may be "
-                   "new",
-                   cache);
+                   "--cache: %.200s is %s; expected another folder, which may be new", cache,
+                   same ? "the dataset itself" : "a dataset");
 }
 
 /* -- keys of names */

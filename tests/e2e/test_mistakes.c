@@ -209,6 +209,23 @@ static void progress_fits_the_terminal(void **state) {
         0);
 }
 
+/* A dataset with a cache in it would no longer be taken as a dataset. */
+static void a_cache_is_made_in_no_dataset(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("cp -r data other && ls other >before && cp $(ls data/alignments/*/uniref90_hits.a3m | "
+            "head -1) x.a3m && "
+            "foldmill build data --catalogue job2 --cache worker2 -q >log && "
+            "for c in 'build data' 'merge --catalogue job2' 'featurize x.a3m'; do "
+            "foldmill $c --cache other 2>err; test $? = 2 && ls other | cmp - before && "
+            "grep -q -- '--cache: other is a dataset; expected another folder' err || exit 1; "
+            "done"),
+        0);
+    assert_int_equal(run("foldmill build data --cache '' 2>err; test $? = 2 && "
+                         "grep -q -- '--cache: found an empty value, expected DIR' err"),
+                     0);
+}
+
 /* The reason is found before any chain is scored. */
 static void an_evaluation_needs_a_checkpoint_and_a_folder(void **state) {
     (void)state;
@@ -256,6 +273,7 @@ int main(void) {
         cmocka_unit_test(a_lost_reader_ends_no_command),
         cmocka_unit_test(a_run_that_did_nothing_leaves_nothing),
         cmocka_unit_test(progress_fits_the_terminal),
+        cmocka_unit_test(a_cache_is_made_in_no_dataset),
         cmocka_unit_test(an_evaluation_needs_a_checkpoint_and_a_folder),
         cmocka_unit_test(an_error_says_what_is_done),
     };

@@ -81,7 +81,7 @@ static void mistakes_are_named(void **state) {
         {"--times times --step-ms 5 --max-stall nan", "--max-stall: found", 2},
         {"--times times --step-ms 5 --servers 3 --ranks 2", "servers: found 3, expected 1 to 2", 2},
         {"--times times --step-ms 5 --order often", "often", 2},
-        {"--times times --step-ms 5 --order ''", "--order: found .., expected strict", 2},
+        {"--times times --step-ms 5 --order ''", "--order: found an empty value, expected LIST", 2},
         {"--times times --step-ms 5 --order strict,", "--order: found .., expected strict", 2},
         {"--times times --step-ms 5 --ranks 3000 --per-rank 30",
          "samples of a step: found 90000, expected 1 to 65536", 2},

@@ -72,9 +72,9 @@ static void accepted_forms(void **state) {
     assert_string_equal(p.cache, "dir");
     assert_true(p.quiet);
 
-    p = parse("--cache= --jobs 256 -- --jobs -x", room, sizeof room);
+    p = parse("--cache== --jobs 256 -- --jobs -x", room, sizeof room);
     assert_int_equal(p.status, FM_OK);
-    assert_string_equal(p.cache, "");
+    assert_string_equal(p.cache, "=");
     assert_true(p.jobs == 256);
     assert_string_equal(p.argv[0], "--jobs");
     assert_string_equal(p.argv[1], "-x");
@@ -108,6 +108,7 @@ static void mistakes(void **state) {
         {"data -qc", "unknown option '-qc'"}, /* letters are not joined */
         {"data --cache", "--cache needs a value: DIR"},
         {"data -c", "--cache needs a value: DIR"},
+        {"data --cache=", "--cache: found an empty value, expected DIR"},
         {"data --quiet=yes", "--quiet takes no value"},
         {"data --jobs 0", "--jobs: found '0', expected a whole number from 1 to 256"},
         {"data --jobs 257", "from 1 to 256"},
