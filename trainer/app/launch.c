@@ -1,8 +1,10 @@
 /* launch.c: see launch.h. Children are started by fork and exec, since the linear algebra library
  * has threads before main begins: between the two, a child calls nothing that could wait for a lock
- * of theirs. */
+ * of theirs. The signals of stop.h are blocked there, and stay so until the child catches them: a
+ * handler that runs before exec would set a flag that exec forgets. */
 #include "trainer/app/launch.h"
 
+#include "proto/address.h"
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
 #include "trainer/app/cores.h"
@@ -32,8 +34,8 @@ typedef struct launch {
     pid_t *child; /* [n_rank]; 0: it has ended */
     int code;     /* of the run */
     uint64_t failed_ns;
-    int passed_on; /* the signal that was passed on */
-    char folder[64];
+    int passed_on;                      /* the signal that was passed on */
+    char folder[FM_ADDRESS_PATH_BYTES]; /* of the sockets at which ranks meet */
 } launch;
 
 /* -- starting */
@@ -84,8 +86,11 @@ static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *rete
                      .environment = environment,
                      .cores = find_cores(l, rank, &cores) ? &cores : NULL,
                      .parent = getpid()};
+    sigset_t before;
+    fm_stop_block(&before);
     pid_t child = fork();
     if (child == 0) become(&s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     free(environment);
     if (child < 0) {
         return fm_fail(reterr, FM_ERR_IO, "cannot start rank %d: %s", (int)rank, strerror(errno));
@@ -134,15 +139,21 @@ static void look(launch *l) {
     if (l->options->look) l->options->look(l->options->context);
 }
 
+static fm_status make_folder(launch *l, fm_error *reterr) {
+    static const char longest_name[] = "/meeting1234";
+    const char *base = getenv("TMPDIR");
+    int n = snprintf(l->folder, sizeof l->folder, "%s/foldmill-XXXXXX", base ? base : "/tmp");
+    if (n < 0 || (size_t)n + sizeof longest_name > sizeof l->folder) {
+        return fm_fail(reterr, FM_ERR_USAGE, "TMPDIR is too long for a socket: %.200s", base);
+    }
+    if (mkdtemp(l->folder)) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, l->folder, "cannot make the folder: %s", strerror(errno));
+}
+
 static fm_status run(launch *l, char **argv, fm_error *reterr) {
     const struct timespec moment = {.tv_nsec = LOOK_MS * 1000000L};
-    const char *base = getenv("TMPDIR");
-    snprintf(l->folder, sizeof l->folder, "%.40s/foldmill-XXXXXX", base ? base : "/tmp");
-    if (!mkdtemp(l->folder)) {
-        return fm_fail_in(reterr, FM_ERR_IO, l->folder, "cannot make the folder: %s",
-                          strerror(errno));
-    }
-    fm_status status = FM_OK;
+    fm_status status = make_folder(l, reterr);
+    if (status) return status;
     for (int32_t r = 0; r < l->n_rank && !status; r++)
         status = start_rank(l, argv, r, reterr);
     if (status) kill_all(l, SIGKILL);
