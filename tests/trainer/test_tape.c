@@ -101,6 +101,49 @@ static void used_bytes_equal_planned_bytes(void **state) {
     }
 }
 
+/* Only the first link computes its hidden layer again, so the last step of backward needs the most
+ * transient memory. */
+static fm_tensor_ref build_late_peak(fm_tape *tape, const fm_tensor_ref *input,
+                                     const void *context) {
+    const chain *s = context;
+    fm_tensor_ref x = input[0];
+    for (int i = 0; i < DEPTH; i++)
+        x = fm_op_transition(tape, "link", x, &s->weights[i], true, i ? FM_KEEP : FM_RECOMPUTE);
+    return x;
+}
+
+/* The most bytes that are alive at one step. */
+static int64_t most_alive(const fm_tape *tape) {
+    int64_t most = 0;
+    for (int32_t at = 0; at < tape->n_step; at++) {
+        int64_t alive = fm_plan_round(tape->step[at].workspace_bytes);
+        if (at >= tape->n_forward) alive += fm_plan_round(tape->sums_bytes);
+        for (int32_t b = 0; b < tape->n_buffer; b++) {
+            const fm_buffer *buffer = &tape->buffer[b];
+            for (int life = 0; life < 2 && buffer->state_offset < 0; life++) {
+                int32_t first = buffer->life[life].first;
+                bool lives = first >= 0 && first <= at && at <= buffer->life[life].last;
+                if (lives) alive += fm_plan_round(buffer->bytes);
+            }
+        }
+        most = alive > most ? alive : most;
+    }
+    return most;
+}
+
+/* The output is written last and read after backward. It keeps no memory of saved tensors that
+ * backward has released from the steps that follow. */
+static void a_kept_value_holds_no_released_memory(void **state) {
+    (void)state;
+    chain s = {0};
+    op_bench bench;
+    begin(&bench, &s, false, build_late_peak);
+    assert_int_equal(bench.tape.size.arena_bytes, most_alive(&bench.tape));
+    run(&bench);
+    assert_int_equal(fm_tape_used_bytes(&bench.tape), bench.tape.size.arena_bytes);
+    op_end(&bench);
+}
+
 /* The upper half of the chain. */
 static fm_tensor_ref build_upper(fm_tape *tape, const fm_tensor_ref *input, const void *context) {
     const chain *s = context;
@@ -258,6 +301,7 @@ int main(void) {
         cmocka_unit_test(shared_parameters_and_late_readers_add_gradients),
         cmocka_unit_test(recomputing_blocks_changes_no_bit_and_saves_memory),
         cmocka_unit_test(used_bytes_equal_planned_bytes),
+        cmocka_unit_test(a_kept_value_holds_no_released_memory),
         cmocka_unit_test(a_wanted_gradient_is_not_handed_down),
         cmocka_unit_test(the_first_nonfinite_tensor_is_named),
         cmocka_unit_test(a_tape_without_gradient_updates_in_place),
