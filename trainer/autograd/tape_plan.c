@@ -14,8 +14,9 @@
  *      segment: just before the backward of its last node) and its backward step.
  *   5. Lives. One pass over the schedule notes the first and last step that touches each buffer.
  *   6. Workspace. A dry run of every step measures how much workspace it asks for.
- *   7. Places. Buffers that live from forward into backward go to the low end of the arena and all
- *      others, workspace included, to the high end; tensor/plan.h assigns the offsets. */
+ *   7. Places. Buffers that live from forward into backward go to the low end of the arena. All
+ *      others go to the high end: workspace too, and what the caller reads after the run.
+ *      tensor/plan.h assigns the offsets. */
 #include "trainer/autograd/tape_internal.h"
 
 #include <assert.h>
@@ -364,6 +365,13 @@ static void dry_walk(fm_tape *tape) {
     }
 }
 
+static bool spans(const fm_tape *tape, int32_t first, int32_t last) {
+    return first < tape->n_forward && last >= tape->n_forward;
+}
+
+/* Saved tensors are released in reverse order, so the low end shrinks during backward. A loss that
+ * the caller reads is written last and lives to the end. At the low end it would keep the memory
+ * below it from the transient tensors of all of backward, so it goes to the high end. */
 static int32_t list_requests(const fm_tape *tape, fm_plan_request *request) {
     int32_t count = 0;
     if (tape->sums_bytes > 0) {
@@ -377,9 +385,11 @@ static int32_t list_requests(const fm_tape *tape, fm_plan_request *request) {
         for (int life = 0; life < 2 && buffer->state_offset < 0; life++) {
             int32_t first = buffer->life[life].first, last = buffer->life[life].last;
             if (first >= 0) {
-                bool spans = first < tape->n_forward && last >= tape->n_forward;
-                request[count++] = (fm_plan_request){
-                    .bytes = buffer->bytes, .first = first, .last = last, .high = !spans};
+                request[count++] =
+                    (fm_plan_request){.bytes = buffer->bytes,
+                                      .first = first,
+                                      .last = last,
+                                      .high = buffer->kept || !spans(tape, first, last)};
             }
         }
     }
@@ -424,7 +434,7 @@ static void take_places(fm_tape *tape, const fm_plan_request *request) {
 
 fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr) {
     assert(tape->open_segment < 0 && tape->n_step == 0);
-    assert(tape->kernels == tape->main_kernels);
+    assert(tape->n_outside == 0);
     /* Blocks may have been added until here, as modules are recorded. */
     tape->param_written =
         fm_arena_calloc(&tape->tables, (size_t)tape->params->n_block + 1, sizeof(bool));
