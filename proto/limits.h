@@ -54,8 +54,6 @@
 /* Bytes of one frame's body. A fine-tuning sample of 4 cycles takes 66 MB. One of 6,600 residues
  * with 508 + 5,120 rows takes up to 1.64 GiB. Must be less than 2^31. */
 #define FM_LIMIT_FRAME_BYTES ((size_t)1792 << 20)
-/* Bytes of the body of any frame that is not a sample. */
-#define FM_LIMIT_CONTROL_BYTES 65536u
 /* Streams per connection, and connections per server. A trainer rank needs one of each. */
 #define FM_LIMIT_N_STREAM 16u
 #define FM_LIMIT_N_CONNECTION 4096u

@@ -53,13 +53,7 @@ typedef enum fm_tensor_id {
     FM_T_EXTRA_DELETION_MATRIX = 24, /* u16 [N_extra, N_res] */
 } fm_tensor_id;
 
-enum {
-    FM_SHARED = 255,
-    FM_N_MSA_CLASS = 23,
-    FM_MSA_GAP = 21,
-    FM_MSA_MASK = 22,
-    FM_MSA_UNKNOWN = 20
-};
+enum { FM_SHARED = 255, FM_N_MSA_CLASS = 23, FM_MSA_GAP = 21, FM_MSA_MASK = 22 };
 
 typedef struct fm_tensor_rule {
     fm_tensor_id id;

@@ -447,7 +447,7 @@ static uint32_t or_default(uint32_t value, uint32_t fallback) {
     return value ? value : fallback;
 }
 
-fm_limits fm_server_peer_limits(const fm_server_options *options) {
+static fm_limits peer_limits_of(const fm_server_options *options) {
     fm_limits limits = options->peer;
     uint32_t n_connection = or_default(options->max_connection, 256) / 2;
     if (n_connection < PEER_CONNECTIONS_MIN) n_connection = PEER_CONNECTIONS_MIN;
@@ -469,7 +469,7 @@ static void set_options(fm_server *server, const fm_server_options *options,
     server->linger_ms = or_default(options->linger_ms, 5000);
     server->budget.max_bytes =
         options->max_memory_bytes ? options->max_memory_bytes : DEFAULT_MEMORY;
-    server->peer_limits = fm_server_peer_limits(options);
+    server->peer_limits = peer_limits_of(options);
     server->version = options->version ? options->version : "";
     server->manager = options->manager;
     server->n_job = or_default(options->n_job, 1);

@@ -44,23 +44,21 @@ typedef struct fm_server_options {
     uint64_t min_bytes_per_s; /* a client that reads slower is too slow; 0 = 65,536 */
     uint32_t n_unix_slot;     /* of max_connection, kept for Unix sockets; 0 = a sixteenth */
     uint32_t n_greeting;      /* connections without HELLO, in all; 0 = half of max_connection */
-    fm_limits peer;           /* of each address and user; 0 = see fm_server_peer_limits */
-    const char *http;         /* "HOST:PORT" of the pages for people and monitoring; NULL: none */
-    const char *version;      /* for these pages; NULL: "" */
-    fm_library *library;      /* caches to serve; NULL: the source given to fm_server_create */
-    uint32_t follow_ms; /* interval of looking for newer generations and snapshots; 0 = only when
+    /* Of each address and user. 0 = half of max_connection (at least 16), of these half may be
+     * without HELLO; 256 streams; half of max_memory_bytes; 1,000 requests per second; no limit of
+     * bytes. */
+    fm_limits peer;
+    const char *http;    /* "HOST:PORT" of the pages for people and monitoring; NULL: none */
+    const char *version; /* for these pages; NULL: "" */
+    fm_library *library; /* caches to serve; NULL: the source given to fm_server_create */
+    uint32_t follow_ms;  /* interval of looking for newer generations and snapshots; 0 = only when
                                    fm_server_reload asks for it */
-    uint32_t linger_ms; /* an older snapshot that nobody uses stays open so long; 0 = 5,000 */
-    bool watch_signals; /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
+    uint32_t linger_ms;  /* an older snapshot that nobody uses stays open so long; 0 = 5,000 */
+    bool watch_signals;  /* SIGINT and SIGTERM stop the server, SIGHUP is fm_server_reload */
     fm_credentials credentials; /* of tls:// addresses; the texts must outlive the server */
     const char *unix_group;     /* its members may connect, too; NULL = the server's user only */
     bool is_open_to_all;        /* tls:// may do without certificates and tokens of clients */
 } fm_server_options;
-
-/* The limits of a peer in effect: half of max_connection (at least 16), of these half may be
- * without HELLO; 256 streams; half of max_memory_bytes; 1,000 requests per second; no limit of
- * bytes. */
-fm_limits fm_server_peer_limits(const fm_server_options *options);
 
 /* A summary of the counters; any thread may read them. */
 typedef struct fm_server_stats {

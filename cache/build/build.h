@@ -101,4 +101,8 @@ FM_MUST_USE fm_status fm_build_check_datasets(const fm_source *source,
                                               const fm_build_options *options, fm_arena *arena,
                                               fm_error *reterr);
 
+/* Refuses a cache that a build of a dataset made, because chains without structures would replace
+ * all of its chains: FM_ERR_EXISTS, else FM_OK as above. */
+FM_MUST_USE fm_status fm_build_check_queries(const char *cache, fm_arena *arena, fm_error *reterr);
+
 #endif

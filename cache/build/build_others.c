@@ -155,10 +155,11 @@ static fm_status refuse(const fm_source_dataset *dataset, const overlap *found,
     name_recorded(base, dataset->name, recorded);
     return fm_fail(
         reterr, FM_ERR_EXISTS,
-        "the cache has %u chain%s of %.160s, and %u of them are not in %.160s; --add keeps "
+        "the cache has %u chain%s of %.160s, and %u of them %s not in %.160s; --add keeps "
         "them beside the new ones, --replace leaves them out, and nothing is done without "
         "one of the two",
-        n, fm_plural(n), recorded, n - found->n_common, dataset->path ? dataset->path : "this job");
+        n, fm_plural(n), recorded, n - found->n_common, n - found->n_common == 1 ? "is" : "are",
+        dataset->path ? dataset->path : "this job");
 }
 
 fm_status fm_build_check_others(const fm_source *source, const fm_build_options *options,
@@ -190,6 +191,27 @@ fm_status fm_build_check_others(const fm_source *source, const fm_build_options 
         ret_others->keep_all |= is_mixed || options->others == FM_BUILD_OTHERS_ADD;
     }
     return status;
+}
+
+fm_status fm_build_check_queries(const char *cache, fm_arena *arena, fm_error *reterr) {
+    fm_generation base = {0};
+    const fm_chain_facts *facts = NULL;
+    const char *end = NULL;
+    record_line line;
+    /* A folder without a readable cache is left to the build. */
+    if (fm_generation_read(cache, FM_GENERATION_ALL, arena, &base, NULL)) return FM_OK;
+    fm_status status = fm_generation_read_facts(cache, &base, arena, &facts, reterr);
+    if (status) return status;
+    const char *at = find_record(&base, &end);
+    bool is_built = at && next_line(&at, end, &line);
+    /* A merged cache has no record. Chains without a structure count as predicted ones. */
+    for (uint32_t i = 0; i < base.n_chain && facts && !is_built; i++)
+        is_built = facts[i].flags & FM_FACTS_KNOWN && !(facts[i].flags & FM_FACTS_PREDICTED);
+    if (!is_built) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_EXISTS, cache,
+                      "found a cache of foldmill build with %u chain%s, which would be replaced; "
+                      "expected a new folder or a cache of foldmill featurize",
+                      base.n_chain, fm_plural(base.n_chain));
 }
 
 /* -- keeping */

@@ -15,7 +15,7 @@ const char *fm_catalogue_state_name(fm_catalogue_state state) {
     return (unsigned)state < FM_N_CATALOGUE_STATE ? names[state] : "unknown";
 }
 
-bool fm_catalogue_is_postgresql(const char *where) {
+static bool is_postgresql(const char *where) {
     return strncmp(where, "postgresql://", 13) == 0 || strncmp(where, "postgres://", 11) == 0;
 }
 
@@ -56,7 +56,7 @@ fm_status fm_catalogue_open(const char *where, const fm_catalogue_options *optio
     if (!complete.patience_ms) complete.patience_ms = FM_CATALOGUE_PATIENCE_MS;
     fm_status status = check_job(complete.job, reterr);
     if (status) return status;
-    if (fm_catalogue_is_postgresql(where)) {
+    if (is_postgresql(where)) {
         return fm_catalogue_open_postgresql(where, &complete, ret_catalogue, reterr);
     }
     if (strstr(where, "://")) {
@@ -77,7 +77,7 @@ fm_status fm_catalogue_open(const char *where, const fm_catalogue_options *optio
 
 fm_status fm_catalogue_migrate(const char *where, uint32_t patience_ms, uint32_t *ret_n_applied,
                                uint32_t *ret_n_known, fm_error *reterr) {
-    if (!fm_catalogue_is_postgresql(where)) {
+    if (!is_postgresql(where)) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "'%s' has no schema to bring up to date; postgresql://... was expected",
                        where);

@@ -174,9 +174,6 @@ struct fm_catalogue {
                              fm_error *reterr);
 };
 
-/* True for the address of a PostgreSQL database: "postgresql://..." or "postgres://...". */
-bool fm_catalogue_is_postgresql(const char *where);
-
 /* Opens the catalogue at `where`: the address of a PostgreSQL database, or the path of a file,
  * which is made if needed. FM_ERR_CLOSED when the server cannot be reached; FM_ERR_UNSUPPORTED when
  * the database schema is not the newest known (the message names the remedy), the file is on a

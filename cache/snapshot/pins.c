@@ -195,43 +195,17 @@ fm_status fm_snapshot_delete(const fm_store *store, const char *name, fm_error *
     return status ? status : fm_dir_sync(path, reterr);
 }
 
-/* The number to which `name` is pinned; 0 = it is not pinned. */
-static fm_status find_pin(const char *cache, const char *name, fm_arena *arena,
-                          uint64_t *ret_number, fm_error *reterr) {
-    *ret_number = 0;
-    if (!fm_snapshot_is_name(name)) return FM_OK;
-    fm_status status = read_pin(cache, name, arena, ret_number, reterr);
-    return status == FM_ERR_NOT_FOUND ? FM_OK : status;
-}
-
 fm_status fm_store_number_for(const char *cache, const char *name, uint64_t *ret_number,
                               fm_error *reterr) {
     fm_arena arena;
     fm_status status = fm_arena_init(&arena, PIN_ARENA_BYTES, reterr);
     if (status) return status;
-    status = find_pin(cache, name, &arena, ret_number, reterr);
-    if (!status && !*ret_number) status = fm_generation_current(cache, &arena, ret_number, reterr);
-    fm_arena_fini(&arena);
-    return status;
-}
-
-fm_status fm_store_open_for(const char *cache, const char *name, fm_store **ret_store,
-                            fm_error *reterr) {
-    fm_arena arena;
-    uint64_t number;
-    fm_status status = fm_arena_init(&arena, PIN_ARENA_BYTES, reterr);
-    if (status) return status;
-    status = find_pin(cache, name, &arena, &number, reterr);
-    fm_arena_fini(&arena);
-    if (status) return status;
-    status = fm_store_open_generation(cache, number, ret_store, reterr);
-    if (status == FM_ERR_NOT_FOUND && number && reterr) {
-        (void)fm_fail(reterr, FM_ERR_NOT_FOUND,
-                      "snapshot %s is pinned to generation %" PRIu64
-                      ", which is not there (foldmill snapshot unpin %s)",
-                      name, number, name);
-        return fm_error_in(reterr, cache);
+    status = FM_ERR_NOT_FOUND;
+    if (fm_snapshot_is_name(name)) status = read_pin(cache, name, &arena, ret_number, reterr);
+    if (status == FM_ERR_NOT_FOUND) {
+        status = fm_generation_current(cache, &arena, ret_number, reterr);
     }
+    fm_arena_fini(&arena);
     return status;
 }
 

@@ -36,17 +36,12 @@ FM_MUST_USE fm_status fm_pin_write(const fm_store *store, const char *name, fm_e
 /* Removes a pin. FM_ERR_NOT_FOUND when there is none. */
 FM_MUST_USE fm_status fm_pin_remove(const fm_store *store, const char *name, fm_error *reterr);
 
-/* The number of the generation to which snapshot `name` is pinned, or of the current one without a
- * pin. FM_ERR_NOT_FOUND without a cache; FM_ERR_CORRUPT for a pin or CURRENT that cannot be read.
- * */
+/* The number of the generation from which snapshot `name` is served: the one to which it is pinned,
+ * or the current one without a pin. Later builds therefore change neither the chains of a pinned
+ * snapshot nor their bytes. FM_ERR_NOT_FOUND without a cache; FM_ERR_CORRUPT for a pin or CURRENT
+ * that cannot be read. */
 FM_MUST_USE fm_status fm_store_number_for(const char *cache, const char *name, uint64_t *ret_number,
                                           fm_error *reterr);
-
-/* Opens the generation to which snapshot `name` is pinned, or the current one without a pin. Later
- * builds therefore change neither the chains of a pinned snapshot nor their bytes. Errors of
- * fm_store_open; FM_ERR_CORRUPT for a pin that cannot be read. */
-FM_MUST_USE fm_status fm_store_open_for(const char *cache, const char *name, fm_store **ret_store,
-                                        fm_error *reterr);
 
 typedef struct fm_pin {
     const char *name;

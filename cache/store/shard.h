@@ -66,10 +66,6 @@ FM_MUST_USE fm_status fm_shard_writer_seal(fm_shard_writer *writer, const fm_sha
 /* Deletes the unsealed file and frees the writer; NULL is fine. */
 void fm_shard_writer_destroy(fm_shard_writer *writer);
 
-/* SHA-256 and size of a file, read in blocks. FM_ERR_IO. */
-FM_MUST_USE fm_status fm_shard_hash_file(const char *path, fm_sha256 *ret_hash, uint64_t *ret_bytes,
-                                         fm_error *reterr);
-
 /* Checks that the file's hash is `hash`, then visits its entries. FM_ERR_CORRUPT, FM_ERR_IO. */
 FM_MUST_USE fm_status fm_shard_walk(const char *path, const fm_sha256 *hash,
                                     const fm_shard_visitor *visitor, fm_shard_info *ret_info,

@@ -14,7 +14,8 @@
 
 enum { BLOCK_BYTES = 4 << 20 };
 
-bool fm_shard_is_there(const char *cache, const fm_sha256 *hash, uint64_t bytes) {
+/* True when the cache has a shard file of that name and size. */
+static bool is_there(const char *cache, const fm_sha256 *hash, uint64_t bytes) {
     char path[PATH_MAX];
     fm_path_kind kind;
     uint64_t found;
@@ -69,7 +70,7 @@ static fm_status copy(const char *source, const char *goal, const fm_sha256 *has
 fm_status fm_shard_bring(const char *from, const char *to, const fm_sha256 *hash, uint64_t bytes,
                          const fm_shard_tick *tick, fm_shard_came *ret_came, fm_error *reterr) {
     char source[PATH_MAX], goal[PATH_MAX], folder[PATH_MAX];
-    if (fm_shard_is_there(to, hash, bytes)) {
+    if (is_there(to, hash, bytes)) {
         *ret_came = FM_SHARD_WAS_THERE;
         return FM_OK;
     }
@@ -78,7 +79,7 @@ fm_status fm_shard_bring(const char *from, const char *to, const fm_sha256 *hash
         !fm_shard_path(to, hash, goal, sizeof goal)) {
         return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
     }
-    if (!fm_shard_is_there(from, hash, bytes)) {
+    if (!is_there(from, hash, bytes)) {
         return fm_fail_in(reterr, FM_ERR_NOT_FOUND, source, "no such shard of %llu bytes",
                           (unsigned long long)bytes);
     }

@@ -17,9 +17,6 @@ typedef enum fm_shard_came {
     FM_SHARD_COPIED,
 } fm_shard_came;
 
-/* True when the cache has a shard file of that name and size. */
-bool fm_shard_is_there(const char *cache, const fm_sha256 *hash, uint64_t bytes);
-
 /* Brings shard `hash` of `bytes` bytes from cache folder `from` into cache folder `to`, and makes
  * the folder of shards if needed. A copy is hashed on the way; a link is not, because the reader
  * hashes a shard before LMDB opens it. An existing file of another size is replaced.

@@ -267,8 +267,9 @@ static fm_status walk(const char *path, const fm_shard_visitor *visitor, fm_shar
     return status;
 }
 
-fm_status fm_shard_hash_file(const char *path, fm_sha256 *ret_hash, uint64_t *ret_bytes,
-                             fm_error *reterr) {
+/* SHA-256 and size of a file, read in blocks. FM_ERR_IO. */
+static fm_status hash_file(const char *path, fm_sha256 *ret_hash, uint64_t *ret_bytes,
+                           fm_error *reterr) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fail_path(reterr, path, "cannot open");
     uint8_t *block = malloc(HASH_BLOCK_BYTES);
@@ -295,7 +296,7 @@ fm_status fm_shard_hash_file(const char *path, fm_sha256 *ret_hash, uint64_t *re
 fm_status fm_shard_walk(const char *path, const fm_sha256 *hash, const fm_shard_visitor *visitor,
                         fm_shard_info *ret_info, fm_error *reterr) {
     fm_shard_info info = {0};
-    fm_status status = fm_shard_hash_file(path, &info.hash, &info.bytes, reterr);
+    fm_status status = hash_file(path, &info.hash, &info.bytes, reterr);
     if (status) return status;
     if (memcmp(&info.hash, hash, sizeof *hash) != 0) {
         char expected[FM_SHA256_HEX], found[FM_SHA256_HEX];
@@ -345,7 +346,7 @@ static fm_status check_and_rename(const fm_shard_writer *writer, const fm_shard_
                                   fm_shard_info *ret_info, fm_error *reterr) {
     fm_shard_info info = {0};
     char path[PATH_MAX], folder[PATH_MAX];
-    fm_status status = fm_shard_hash_file(writer->path, &info.hash, &info.bytes, reterr);
+    fm_status status = hash_file(writer->path, &info.hash, &info.bytes, reterr);
     if (status) return status;
     seal_check check = {visitor, open(writer->path, O_RDONLY | O_CLOEXEC), {0}};
     if (check.fd < 0) return fail_path(reterr, writer->path, "cannot open");

@@ -18,7 +18,7 @@ if(FM_PYTHON)
     pkg_check_modules(PYTHON REQUIRED IMPORTED_TARGET python3)
 endif()
 
-# FM_STATIC: programs that need nothing but libc and, on a GPU, the CUDA runtime, cuBLASLt and NCCL. Debian has no
+# FM_STATIC: programs that need nothing but libc and, on a GPU, the driver and cuBLASLt. Debian has no
 # archives of libzip and librsvg, and of what libpq and libmicrohttpd need, so these four are left out.
 if(FM_STATIC)
     include(FoldmillStatic)
@@ -61,12 +61,3 @@ else()
     message(STATUS "foldmill: CUDA not asked for (preset 'cuda' asks): the trainer runs on its CPU backend")
 endif()
 
-find_path(FM_NCCL_INCLUDE nccl.h)
-find_library(FM_NCCL_LIBRARY nccl)
-if(FM_HAVE_CUDA AND FM_NCCL_INCLUDE AND FM_NCCL_LIBRARY)
-    set(FM_HAVE_NCCL ON)
-    message(STATUS "foldmill: NCCL found (${FM_NCCL_LIBRARY})")
-else()
-    set(FM_HAVE_NCCL OFF)
-    message(STATUS "foldmill: NCCL not used: ranks run as threads")
-endif()

@@ -32,7 +32,8 @@ size_t fm_blank_at(fm_bytes text, size_t at, size_t end, bool python) {
     return c < 0x80 ? 0 : wide_blank(text.data + at, end - at);
 }
 
-size_t fm_blank_before(fm_bytes text, size_t begin, size_t at, bool python) {
+/* The number of bytes of the blank that ends at `at`; 0 when there is no blank. */
+static size_t blank_before(fm_bytes text, size_t begin, size_t at, bool python) {
     if (at <= begin) return 0;
     uint8_t c = text.data[at - 1];
     if (is_plain_blank(c)) return 1;
@@ -147,7 +148,7 @@ bool fm_lines_next(fm_lines *lines, fm_line *ret_line) {
     ret_line->stop = end;
     ret_line->number = lines->number++;
     lines->at = next;
-    while ((blank = fm_blank_before(text, begin, end, lines->python)))
+    while ((blank = blank_before(text, begin, end, lines->python)))
         end -= blank;
     while ((blank = fm_blank_at(text, begin, end, lines->python)))
         begin += blank;

@@ -33,10 +33,8 @@ fm_lines fm_lines_of(fm_bytes text, bool python, size_t at, uint64_t number);
 /* Returns the next line; false after the last. */
 bool fm_lines_next(fm_lines *lines, fm_line *ret_line);
 
-/* Returns the number of bytes of the blank that starts at `at` or, for _before, ends at it; 0 when
- * there is no blank. */
+/* Returns the number of bytes of the blank that starts at `at`; 0 when there is no blank. */
 size_t fm_blank_at(fm_bytes text, size_t at, size_t end, bool python);
-size_t fm_blank_before(fm_bytes text, size_t begin, size_t at, bool python);
 
 /* Returns the offset of the first blank in [at, end), or end. */
 size_t fm_blank_find(fm_bytes text, size_t at, size_t end, bool python);

@@ -63,7 +63,8 @@ uint8_t fm_synth_draw_insertion(fm_synth_draws *draws) {
     return fm_restype_from_letter(pool[fm_synth_draw_below(draws, sizeof pool - 1)]);
 }
 
-fm_synth_torsions fm_synth_draw_loop_torsions(fm_synth_draws *draws, uint8_t aatype) {
+/* Draws the torsions of a loop residue; only glycine and asparagine may turn left-handed. */
+static fm_synth_torsions draw_loop_torsions(fm_synth_draws *draws, uint8_t aatype) {
     static const double basin[4][2] = {{-66, -38}, {-75, 145}, {-115, 130}, {57, 42}};
     uint16_t left = aatype == GLY ? 50 : aatype == ASN ? 12 : 0;
     const uint16_t weight[4] = {32, 36, aatype == PRO ? 0 : 30, left};
@@ -124,9 +125,8 @@ static void draw_sites(fm_synth_family *family, fm_synth_draws *draws) {
         site->ancestor = (uint8_t)fm_synth_draw_weighted(draws, weight, FM_SYNTH_N_AA);
         site->rate = rates[fm_synth_draw_weighted(draws, rate_weight[site->buried], 4)];
         site->partner = FM_SYNTH_NO_SITE;
-        family->torsions[i] = site->ss == FM_SYNTH_LOOP
-                                  ? fm_synth_draw_loop_torsions(draws, site->ancestor)
-                                  : draw_regular_torsions(draws, site->ss);
+        family->torsions[i] = site->ss == FM_SYNTH_LOOP ? draw_loop_torsions(draws, site->ancestor)
+                                                        : draw_regular_torsions(draws, site->ss);
         /* Proline and the glycines in loops never change, because the fold depends on them. */
         if (site->ancestor == PRO || (site->ancestor == GLY && site->ss == FM_SYNTH_LOOP)) {
             site->rate = 0;
@@ -164,7 +164,7 @@ static uint32_t fold_unit(fm_synth_family *family, fm_synth_draws *draws,
     assert(loop_end - from <= MAX_LOOP);
     for (uint32_t i = 0; i < MORE_TRIES && (i < tries || fewest > 0); i++) {
         for (uint32_t k = from; k < loop_end; k++)
-            family->torsions[k] = fm_synth_draw_loop_torsions(draws, family->sites[k].ancestor);
+            family->torsions[k] = draw_loop_torsions(draws, family->sites[k].ancestor);
         fm_synth_backbone_extend(backbone, family->torsions, from, to);
         uint32_t clashes = fm_synth_backbone_clashes(backbone, from, to);
         double spread = spread_around(backbone, from, to, center);
@@ -332,7 +332,7 @@ static uint32_t draw_indel(fm_synth_chain *chain, fm_synth_draws *draws) {
     for (uint32_t i = at; i < at + length; i++) {
         uint8_t aatype = fm_synth_draw_insertion(draws);
         chain->residues[i] = (fm_synth_residue){aatype, FM_SYNTH_NO_SITE};
-        chain->torsions[i] = fm_synth_draw_loop_torsions(draws, aatype);
+        chain->torsions[i] = draw_loop_torsions(draws, aatype);
     }
     return at;
 }

@@ -64,9 +64,6 @@ void fm_synth_family_mutate(const fm_synth_family *family, fm_synth_draws *draws
 /* Draws a residue for an insertion: mostly small and polar ones, never proline or cysteine. */
 uint8_t fm_synth_draw_insertion(fm_synth_draws *draws);
 
-/* Draws the torsions of a loop residue; only glycine and asparagine may turn left-handed. */
-fm_synth_torsions fm_synth_draw_loop_torsions(fm_synth_draws *draws, uint8_t aatype);
-
 /* "ARNDCQEGHILKMFPSTWYV"[aatype] */
 char fm_synth_letter(uint8_t aatype);
 

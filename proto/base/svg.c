@@ -96,7 +96,9 @@ double fm_svg_tick_step(double range, int n) {
     return step;
 }
 
-const char *fm_svg_tick(double value, double step, char out[FM_SVG_NUMBER_BYTES]) {
+/* Formats a tick's number. Whole numbers from 1,000 on are formatted as by fm_svg_count. Others
+ * have the decimals of `step`, and very large or small ones are powers of ten. Returns out. */
+static const char *format_tick(double value, double step, char out[FM_SVG_NUMBER_BYTES]) {
     if (fabs(value) < step * 1e-6) {
         snprintf(out, FM_SVG_NUMBER_BYTES, "0");
         return out;
@@ -129,7 +131,7 @@ void fm_svg_value_line(const fm_svg_frame *frame, double y, double value, double
     double at = fm_svg_y(frame, y);
     fm_svg_line(frame->out, frame->left, at, frame->left + frame->width, at, FM_SVG_GRID);
     fm_svg_label(frame->out, frame->left - 8, at + 4, "end", 12, FM_SVG_QUIET,
-                 fm_svg_tick(value, step, text));
+                 format_tick(value, step, text));
 }
 
 void fm_svg_value_axis(const fm_svg_frame *frame, int n_tick) {
@@ -148,7 +150,7 @@ void fm_svg_bottom_axis(const fm_svg_frame *frame, int n_tick, double least, con
         double x = fm_svg_x(frame, (double)i * step);
         fm_svg_line(out, x, base, x, base + 4, FM_SVG_AXIS);
         fm_svg_label(out, x, base + 18, "middle", 12, FM_SVG_QUIET,
-                     fm_svg_tick((double)i * step, step, text));
+                     format_tick((double)i * step, step, text));
     }
     fm_svg_label(out, (frame->left + right) / 2, base + 36, "middle", 12, FM_SVG_INK, name);
 }

@@ -43,10 +43,6 @@ const char *fm_svg_count(uint64_t value, char out[FM_SVG_NUMBER_BYTES]);
  * `range` > 0. */
 double fm_svg_tick_step(double range, int n);
 
-/* Formats a tick's number. Whole numbers from 1,000 on are formatted as by fm_svg_count. Others
- * have the decimals of `step`, and very large or small ones are powers of ten. Returns out. */
-const char *fm_svg_tick(double value, double step, char out[FM_SVG_NUMBER_BYTES]);
-
 /* The plot's rectangle, and the values at its edges: x0 left, x1 right, y0 at the bottom. */
 typedef struct fm_svg_frame {
     FILE *out;

@@ -43,6 +43,9 @@ static void ask_stop(int signal_number) {
 
 static void catch_signals(void) {
     fm_cli_catch_signals(ask_stop);
+    /* Ctrl-C also ends the reader of `... 2>&1 | tee log`; a line that nobody reads must not end
+     * the build before it has sealed its work. */
+    signal(SIGPIPE, SIG_IGN);
     /* Without this, a write beyond the limit on file sizes ends the process without a message. */
     signal(SIGXFSZ, SIG_IGN);
 }
@@ -504,7 +507,7 @@ int fm_cmd_build(int argc, char **argv) {
     }
     int code = parse(argc, argv, &arguments, &arena);
     if (code < 0) {
-        catch_signals();
+        if (!arguments.dry_run) catch_signals();
         code = run(&arguments, &arena);
     }
     fm_arena_fini(&arena);

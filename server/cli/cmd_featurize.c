@@ -41,9 +41,9 @@ static const char description[] =
     "  NAME.a3m, .sto    an alignment whose first row is the chain, such as ColabFold's;\n"
     "                    NAME.hhr beside it has template hits\n\n"
     "Every file may be compressed: .gz, .xz or .zst. `foldmill predict --cache` predicts the\n"
-    "chains of the cache, and `foldmill predict INPUT...` runs this command for its inputs. The\n"
-    "cache is replaced as a whole. Template hits refer to the mmCIF files of --templates; without\n"
-    "it no template is used.\n\n"
+    "chains of the cache, and `foldmill predict INPUT...` runs this command for its inputs. A\n"
+    "cache of earlier inputs is replaced as a whole; one of foldmill build is refused. Template\n"
+    "hits refer to the mmCIF files of --templates; without it no template is used.\n\n"
     "An input that cannot be read is refused with the place and the reason, and the other\n"
     "inputs are prepared. --json prints the report of `foldmill build --json`.\n\n"
     "Exit codes: 0 all inputs accepted, 3 some refused, 1 all refused or failed, 2 bad usage;\n"
@@ -98,7 +98,8 @@ static int featurize(const featurize_arguments *arguments, fm_arena *arena) {
     fm_source source;
     fm_error error;
     fm_build_report report = {0};
-    fm_status status = fm_source_of_queries(&arguments->queries, arena, &source, &error);
+    fm_status status = fm_build_check_queries(arguments->cache, arena, &error);
+    if (!status) status = fm_source_of_queries(&arguments->queries, arena, &source, &error);
     if (status) return fm_program_report(program, &error);
     status = fm_build_run(&source, &options, arena, &report, &error);
     fm_build_display_end(&display);

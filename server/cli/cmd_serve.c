@@ -2,6 +2,7 @@
 #include "proto/address.h"
 #include "proto/base/log.h"
 #include "proto/base/machine.h"
+#include "proto/limits.h"
 #include "server/cli/commands.h"
 #include "server/cli/open_cache.h"
 #include "server/server.h"
@@ -95,9 +96,9 @@ static int parse(serve_settings *set, int argc, char **argv) {
          .min = 16, .max = 1 << 24},
         {"max-connections", FM_OPTION_U64, &set->max_connections, "N",
          .help = "limit on connections (256); a sixteenth is kept for Unix sockets", .min = 1,
-         .max = 4096},
+         .max = FM_LIMIT_N_CONNECTION},
         {"peer-connections", FM_OPTION_U64, &set->peer_connections, "N",
-         .help = "of them, for one address or user (half)", .min = 1, .max = 4096},
+         .help = "of them, for one address or user (half)", .min = 1, .max = FM_LIMIT_N_CONNECTION},
         {"peer-streams", FM_OPTION_U64, &set->peer_streams, "N",
          .help = "limit on the streams of one address or user (256)", .min = 1, .max = 65536},
         {"peer-memory", FM_OPTION_U64, &set->peer_memory_mib, "MIB",

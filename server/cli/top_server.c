@@ -3,6 +3,7 @@
  * are replaced. */
 #include "server/cli/top_server.h"
 
+#include "proto/base/plural.h"
 #include "proto/base/status.h"
 #include "proto/base/utf8.h"
 
@@ -78,9 +79,10 @@ static void draw_title(screen *on, const fm_json *report) {
     char more[40] = "";
     size_t n = fm_json_count(snapshots);
     if (n > 1) snprintf(more, sizeof more, " and %zu more", n - 1);
-    draw(on, "foldmill %s  snapshot %s%s  %.0f chains  generation %.0f  up %.0f s",
+    draw(on, "foldmill %s  snapshot %s%s  %.0f chain%s  generation %.0f  up %.0f s",
          text_of(report, "version"), text_of(first, "name"), more, number(first, "chains"),
-         number(first, "generation"), number(report, "uptime_s"));
+         fm_plural((uint64_t)number(first, "chains")), number(first, "generation"),
+         number(report, "uptime_s"));
 }
 
 static void draw_head(screen *on, const fm_json *report) {

@@ -1,6 +1,6 @@
 /* test_mistakes.c: what users get wrong, and what the commands say: settings that cannot work,
- * names that do not exist, pipes in place of files, endings in upper case, and snapshots that are
- * still needed. */
+ * names that do not exist, pipes in place of files, endings in upper case, snapshots that are still
+ * needed, folders of others, lost readers and narrow terminals. */
 #include "tests/testing/testing.h"
 
 #include <setjmp.h>
@@ -123,6 +123,92 @@ static void snapshots_are_deleted(void **state) {
     assert_int_equal(run("foldmill snapshot delete ../CURRENT --cache cache 2>err"), 2);
 }
 
+/* Weights for the tests below: weights.safetensors. */
+#define TRAIN_WEIGHTS                                                                              \
+    "printf '[model]\\nn_block = 1\\nn_structure_iteration = 1\\nn_extra_block = 0\\n"             \
+    "n_template = 0\\n[data]\\ncrop_size = 16\\nmax_msa_clusters = 4\\n' >fast.ini; "              \
+    "test -e weights.safetensors || { foldmill train --cache cache --config fast.ini --steps 1 "   \
+    "--out made -q >log 2>err && mv made/checkpoint-000000000001.safetensors "                     \
+    "weights.safetensors; }"
+
+/* A run would mix its files with the shards of a cache or with the inputs of a build. */
+static void a_run_takes_no_folder_of_others(void **state) {
+    (void)state;
+    assert_int_equal(run("for out in cache data; do ls $out >before; "
+                         "foldmill train --cache cache --steps 1 --out $out 2>$out.err; "
+                         "test $? = 2 && ls $out | cmp - before || exit 1; done"),
+                     0);
+    assert_int_equal(run("grep -q 'cache: --out: found a cache of foldmill build, expected a new "
+                         "folder or that of a run; choose another folder' cache.err && "
+                         "grep -q 'data: --out: found a dataset' data.err"),
+                     0);
+}
+
+/* Chains to predict would replace those of a dataset, whether it was built in one piece or
+ * merged. */
+static void featurize_replaces_no_built_cache(void **state) {
+    (void)state;
+    assert_int_equal(run("n=$(ls data/alignments | head -1); "
+                         "cp data/alignments/$n/uniref90_hits.a3m q.a3m; "
+                         "foldmill build data --catalogue job --cache worker -q >log && "
+                         "foldmill merge --catalogue job --cache merged --from worker -q >log"),
+                     0);
+    assert_int_equal(run("for c in cache merged; do cp $c/CURRENT before; "
+                         "foldmill featurize q.a3m --cache $c 2>err; "
+                         "test $? = 1 && cmp before $c/CURRENT && "
+                         "grep -q \"$c: found a cache of foldmill build with 4 chains, which would "
+                         "be replaced; expected a new folder\" err || exit 1; done"),
+                     0);
+    assert_int_equal(run("foldmill featurize q.a3m --cache queries -q >log && "
+                         "cp q.a3m p.a3m && foldmill featurize p.a3m --cache queries -q >log && "
+                         "foldmill inspect --cache queries --chain p >log"),
+                     0);
+}
+
+/* Ctrl-C ends `tee` too: neither its end nor a line that it does not read ends the command. */
+static void a_lost_reader_ends_no_command(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(TRAIN_WEIGHTS
+            " && mkfifo reader && "
+            "{ foldmill train --cache cache --config fast.ini --steps 1000000 --out piped "
+            ">reader 2>&1 & run=$!; head -n 3 reader >log; "
+            "for i in $(seq 3000); do test \"$(cat piped/metrics.jsonl | wc -l)\" -ge 11 && break; "
+            "sleep 0.02; done; kill -TERM $run; wait $run; test $? = 143 && "
+            "test -e piped/checkpoint-*.safetensors; }"),
+        0);
+    assert_int_equal(run("{ foldmill build data --cache piped.cache 2>&1 >log; echo $? >code; } | "
+                         "true; grep -q '^0$' code && foldmill verify --cache piped.cache >log"),
+                     0);
+}
+
+/* The signal comes before the first sample, mostly while the model is made. */
+static void a_run_that_did_nothing_leaves_nothing(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("foldmill train --cache cache --preset tiny --steps 9 --out early >log 2>err & run=$!; "
+            "until grep -q '^SigCgt:.*[4-7c-f]...$' /proc/$run/status; do sleep 0.01; done; "
+            "kill -TERM $run; wait $run; test $? = 143 && ! test -e early"),
+        0);
+}
+
+/* A line that wraps could not be erased. The last line of `predict` and `eval` stays whole. */
+static void progress_fits_the_terminal(void **state) {
+    (void)state;
+    if (run("command -v script >log")) {
+        print_message("skipped: there is no program script to make a terminal\n");
+        skip();
+    }
+    assert_int_equal(run(TRAIN_WEIGHTS), 0);
+    assert_int_equal(
+        run("for c in 'predict --weights weights.safetensors --out wide' "
+            "'eval --checkpoint weights.safetensors --out scored'; do "
+            "COLUMNS=30 script -qec \"foldmill $c --cache cache\" typed >log && "
+            "tr '\\r' '\\n' <typed | sed 's/^.\\[K//' | grep -E '^(chain )?[1-3]/4 ' >lines && "
+            "test $(wc -l <lines) -ge 3 && awk 'length($0) > 29 { exit 1 }' lines || exit 1; done"),
+        0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_are_checked_before_the_server_is_asked),
@@ -131,6 +217,11 @@ int main(void) {
         cmocka_unit_test(a_list_may_be_a_pipe_by_its_name),
         cmocka_unit_test(an_ending_may_be_in_upper_case),
         cmocka_unit_test(snapshots_are_deleted),
+        cmocka_unit_test(a_run_takes_no_folder_of_others),
+        cmocka_unit_test(featurize_replaces_no_built_cache),
+        cmocka_unit_test(a_lost_reader_ends_no_command),
+        cmocka_unit_test(a_run_that_did_nothing_leaves_nothing),
+        cmocka_unit_test(progress_fits_the_terminal),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -111,7 +111,15 @@ static inline void make_sample(sample *s) {
 }
 
 static inline fm_trainer_options small_options(void) {
-    fm_trainer_options options = fm_trainer_options_tiny();
+    fm_trainer_options options = {.model = fm_model_config_tiny(),
+                                  .optimizer = fm_optimizer_defaults(),
+                                  .element = FM_ELEMENT_F32,
+                                  .weight = {[FM_TERM_DISTOGRAM] = 0.3,
+                                             [FM_TERM_MASKED_MSA] = 2.0,
+                                             [FM_TERM_BACKBONE] = 0.5,
+                                             [FM_TERM_SIDE_CHAIN] = 0.5,
+                                             [FM_TERM_TORSION] = 1.0,
+                                             [FM_TERM_PLDDT] = 0.01}};
     options.model.n_res = N_RES;
     options.model.n_seq = N_CLUST;
     options.model.n_extra = N_EXTRA;

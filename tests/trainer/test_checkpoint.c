@@ -243,6 +243,10 @@ static void a_batch_in_hand_has_its_place_in_the_order(void **state) {
                                         "checkpoint-000000000021.safetensors",
                                         "checkpoint-000000000022+.safetensors",
                                         "checkpoint-000000000022+x.safetensors",
+                                        "checkpoint-000000000022+0.safetensors",
+                                        "checkpoint-000000000022+01.safetensors",
+                                        "checkpoint-0000000000022.safetensors",
+                                        "checkpoint-22.safetensors",
                                         "checkpoint--00000000022.safetensors",
                                         "checkpoint-000000000022.safetensors.old",
                                         "checkpoint-000000000022+99999999999.safetensors"};
@@ -258,7 +262,7 @@ static void a_batch_in_hand_has_its_place_in_the_order(void **state) {
     }
     assert_int_equal(fm_checkpoint_find(f.folder, place, &place, NULL), FM_ERR_NOT_FOUND);
     assert_int_equal(fm_checkpoint_prune(f.folder, 1, 10, NULL), FM_OK);
-    assert_int_equal(fm_test_shell(f.folder, "test $(ls | wc -l) = 7 && test ! -e *.tmp.7 && "
+    assert_int_equal(fm_test_shell(f.folder, "test $(ls | wc -l) = 11 && test ! -e *.tmp.7 && "
                                              "test -e checkpoint-000000000021.safetensors"),
                      0);
     tear_down(&f);

@@ -392,8 +392,36 @@ static void mistakes_are_refused_with_their_line(void **state) {
     assert_non_null(strstr(error.message, "overfit, tiny"));
 }
 
+/* A library reads the lines into a buffer of 200 bytes and takes what follows for another line. The
+ * tail of a comment must not become a setting. */
+static void long_lines_and_nul_bytes_are_refused(void **state) {
+    (void)state;
+    enum { MOST = 198 };
+    static const char tail[] = "\nclip_norm = 0.5\n";
+    char text[512], ended[] = "[model]\nn_block = 3\n# \0\nc_m = 8\n";
+    fm_train_config config;
+    fm_error error;
+    for (int extra = 0; extra <= 2; extra++) {
+        assert_int_equal(fm_train_config_preset("tiny", &config, NULL), FM_OK);
+        const int64_t n_block = config.model.n_block;
+        int n = snprintf(text, sizeof text, "[optimizer]\n#%*s%s", MOST - 1 + extra, "", tail);
+        const fm_bytes bytes = {(const uint8_t *)text, (size_t)n};
+        fm_status status = fm_train_config_parse(bytes, &config, &error);
+        assert_int_equal(status, extra ? FM_ERR_USAGE : FM_OK);
+        if (extra) assert_true(error.line == 2 && strstr(error.message, "more than 198 bytes"));
+        assert_int_equal(config.model.n_block, n_block);
+    }
+    snprintf(text, sizeof text, ";%*s[model]\nn_block = 1\n", MOST, "");
+    refuse("tiny", text, 1, "found a line of more than 198 bytes");
+    const fm_bytes bytes = {(const uint8_t *)ended, sizeof ended - 1};
+    assert_int_equal(fm_train_config_parse(bytes, &config, &error), FM_ERR_USAGE);
+    assert_true(error.line == 3 && error.column == 3);
+    assert_string_equal(error.message, "found a NUL byte, expected text");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_lines_and_nul_bytes_are_refused),
         cmocka_unit_test(presets_are_whole),
         cmocka_unit_test(stages_are_those_of_the_supplement),
         cmocka_unit_test(initial_training_has_the_papers_sizes),

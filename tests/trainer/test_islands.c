@@ -1,11 +1,11 @@
 /* test_islands.c: nodes of another kernel table inside a tape: in a chain, and in whole steps. */
 #include "tests/trainer/mixed_table.h"
 #include "tests/trainer/step_sample.h"
+#include "tests/trainer/team.h"
 
 #include "trainer/ops/cast.h"
 #include "trainer/ops/frames.h"
 #include "trainer/ops/transition.h"
-#include "trainer/step/team.h"
 
 #include <assert.h>
 
@@ -257,18 +257,18 @@ static void ranks_of_a_sample_have_the_numbers_of_one(void **state) {
     options.model.order = FM_ORDER_PARALLEL;
     options.model.recompute = FM_RECOMPUTE_BLOCK;
     fm_trainer *one = create(&options);
-    fm_team *team = NULL;
+    rank_team *team = NULL;
     fm_sample_result a = take(one, &s.features), b = {0};
-    assert_int_equal(fm_team_create(&options, &layout, &team, NULL), FM_OK);
-    fm_trainer *first = fm_team_get_first(team);
+    assert_int_equal(team_create(&options, &layout, &team, NULL), FM_OK);
+    fm_trainer *first = team_get_first(team);
     assert_tables(&first->last);
-    assert_int_equal(fm_team_queue(team, &s.features, true, NULL), FM_OK);
-    assert_int_equal(fm_team_collect(team, &b, NULL), FM_OK);
+    assert_int_equal(team_queue(team, &s.features, true, NULL), FM_OK);
+    assert_int_equal(team_collect(team, &b, NULL), FM_OK);
     assert_true(fabs(a.loss - b.loss) < 1e-6 * a.loss);
     assert_true(distance(first->params.gradient, one->params.gradient, one->params.n_element) <
                 1e-5);
     assert_int_equal(fm_tape_used_bytes(&first->last), first->last.size.arena_bytes);
-    fm_team_destroy(team);
+    team_destroy(team);
     fm_trainer_destroy(one);
 }
 

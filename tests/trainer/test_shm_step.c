@@ -2,9 +2,9 @@
  * whenever the data of an exchange moves between its begin and its finish. */
 #include "tests/trainer/processes.h"
 #include "tests/trainer/step_sample.h"
+#include "tests/trainer/team.h"
 
 #include "proto/base/hash.h"
-#include "trainer/step/team.h"
 
 enum { STEPS = 2 };
 
@@ -30,18 +30,18 @@ static uint64_t hash_of(const fm_trainer *trainer) {
 
 static outcome run_threads(const fm_layout *layout) {
     outcome found;
-    fm_team *team = NULL;
+    rank_team *team = NULL;
     const fm_trainer_options options = step_options(layout);
-    assert_int_equal(fm_team_create(&options, layout, &team, NULL), FM_OK);
+    assert_int_equal(team_create(&options, layout, &team, NULL), FM_OK);
     for (int i = 0; i < STEPS; i++) {
         fm_sample_result result;
-        assert_int_equal(fm_team_queue(team, &s.features, true, NULL), FM_OK);
-        assert_int_equal(fm_team_collect(team, &result, NULL), FM_OK);
+        assert_int_equal(team_queue(team, &s.features, true, NULL), FM_OK);
+        assert_int_equal(team_collect(team, &result, NULL), FM_OK);
         found.loss[i] = result.loss;
         found.norm[i] = result.gradient_norm;
     }
-    found.parameters = hash_of(fm_team_get_first(team));
-    fm_team_destroy(team);
+    found.parameters = hash_of(team_get_first(team));
+    team_destroy(team);
     return found;
 }
 

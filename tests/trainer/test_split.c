@@ -3,19 +3,19 @@
  * and the planned memory.
  */
 #include "tests/trainer/step_sample.h"
+#include "tests/trainer/team.h"
 
 #include "trainer/step/schedule.h"
-#include "trainer/step/team.h"
 
 #include <pthread.h>
 
 static const double SAME = 1e-10; /* relative, in f64: sums have another order */
 
-static fm_team *create_team(const fm_trainer_options *options, int32_t dap, int32_t bp) {
-    fm_team *team = NULL;
+static rank_team *create_team(const fm_trainer_options *options, int32_t dap, int32_t bp) {
+    rank_team *team = NULL;
     fm_error error = {0};
     const fm_layout layout = {dap, bp, 1};
-    if (fm_team_create(options, &layout, &team, &error)) fail_msg("%s", error.message);
+    if (team_create(options, &layout, &team, &error)) fail_msg("%s", error.message);
     return team;
 }
 
@@ -59,13 +59,13 @@ static void compare_with_one(fm_block_order order, fm_recompute_policy recompute
     make_sample(&s);
     fm_trainer_options options = exact_options(order, recompute);
     fm_trainer *one = create(&options);
-    fm_team *team = create_team(&options, dap, bp);
-    const fm_trainer *first = fm_team_get_first(team);
+    rank_team *team = create_team(&options, dap, bp);
+    const fm_trainer *first = team_get_first(team);
     fm_error error = {0};
     for (int step = 0; step < 2; step++) {
         fm_sample_result expected = take(one, &s.features), got = {0};
-        assert_int_equal(fm_team_queue(team, &s.features, true, &error), FM_OK);
-        assert_int_equal(fm_team_collect(team, &got, &error), FM_OK);
+        assert_int_equal(team_queue(team, &s.features, true, &error), FM_OK);
+        assert_int_equal(team_collect(team, &got, &error), FM_OK);
         assert_same_result(&got, &expected);
         assert_true(distance(first->params.gradient, one->params.gradient, one->params.n_element) <
                     SAME);
@@ -73,7 +73,7 @@ static void compare_with_one(fm_block_order order, fm_recompute_policy recompute
     }
     assert_true(distance(first->params.master, one->params.master, one->params.n_element) < 1e-7);
     assert_all_memory_used(first);
-    fm_team_destroy(team);
+    team_destroy(team);
     fm_trainer_destroy(one);
 }
 
@@ -95,7 +95,7 @@ static void several_steps_give_the_same_losses(void **state) {
     static sample s[SAMPLES];
     fm_trainer_options options = exact_options(FM_ORDER_ORIGINAL, FM_RECOMPUTE_NONE);
     fm_trainer *one = create(&options);
-    fm_team *team = create_team(&options, 8, 1);
+    rank_team *team = create_team(&options, 8, 1);
     fm_error error = {0};
     for (int i = 0; i < SAMPLES; i++) {
         make_sample(&s[i]);
@@ -105,12 +105,12 @@ static void several_steps_give_the_same_losses(void **state) {
         fm_features *features = &s[step % SAMPLES].features;
         features->n_cycle = 1 + step % 3;
         fm_sample_result expected = take(one, features), got = {0};
-        assert_int_equal(fm_team_queue(team, features, true, &error), FM_OK);
-        assert_int_equal(fm_team_collect(team, &got, &error), FM_OK);
+        assert_int_equal(team_queue(team, features, true, &error), FM_OK);
+        assert_int_equal(team_collect(team, &got, &error), FM_OK);
         assert_true(fabs(got.loss / expected.loss - 1) < 1e-11);
         fm_trainer_update(one);
     }
-    fm_team_destroy(team);
+    team_destroy(team);
     fm_trainer_destroy(one);
 }
 
@@ -129,24 +129,24 @@ static void a_nonfinite_value_stops_all_ranks(void **state) {
     static sample s;
     make_sample(&s);
     fm_trainer_options options = exact_options(FM_ORDER_PARALLEL, FM_RECOMPUTE_BLOCK);
-    fm_team *team = create_team(&options, 2, 2);
-    fm_params *params = &fm_team_get_first(team)->params;
+    rank_team *team = create_team(&options, 2, 2);
+    fm_params *params = &team_get_first(team)->params;
     double *w = params->master;
     w += fm_params_find(params, "evoformer.1.triangle_attention_starting.q.weight")->offset;
     double kept = w[0];
     fm_sample_result result;
     fm_error error = {0};
     w[0] = NAN;
-    fm_team_copy_first(team);
-    assert_int_equal(fm_team_queue(team, &s.features, true, &error), FM_OK);
-    assert_int_equal(fm_team_collect(team, &result, &error), FM_ERR_DATA);
+    team_copy_first(team);
+    assert_int_equal(team_queue(team, &s.features, true, &error), FM_OK);
+    assert_int_equal(team_collect(team, &result, &error), FM_ERR_DATA);
     assert_non_null(strstr(error.message, "is not finite"));
     w[0] = kept;
-    fm_team_copy_first(team);
-    assert_int_equal(fm_team_queue(team, &s.features, true, &error), FM_OK);
-    assert_int_equal(fm_team_collect(team, &result, &error), FM_OK);
+    team_copy_first(team);
+    assert_int_equal(team_queue(team, &s.features, true, &error), FM_OK);
+    assert_int_equal(team_collect(team, &result, &error), FM_OK);
     assert_true(isfinite(result.loss));
-    fm_team_destroy(team);
+    team_destroy(team);
 }
 
 /* All ranks make the same exchanges in the same order, those of a branch and those between the
@@ -193,9 +193,9 @@ static void all_ranks_have_one_schedule(void **state) {
 }
 
 static void expect_refusal(const fm_trainer_options *options, fm_layout layout, const char *words) {
-    fm_team *team = NULL;
+    rank_team *team = NULL;
     fm_error error = {0};
-    assert_int_equal(fm_team_create(options, &layout, &team, &error), FM_ERR_USAGE);
+    assert_int_equal(team_create(options, &layout, &team, &error), FM_ERR_USAGE);
     assert_non_null(strstr(error.message, words));
 }
 
@@ -460,9 +460,9 @@ static void exchanges_run_under_work(void **state) {
         for (int i = 0; i < 2; i++) {
             fm_trainer_options options = exact_options((fm_block_order)order, FM_RECOMPUTE_NONE);
             options.model.n_block = 2 + i;
-            fm_team *team = create_team(&options, 2, 1);
-            counts[i] = count_overlapped(&fm_team_get_first(team)->last);
-            fm_team_destroy(team);
+            rank_team *team = create_team(&options, 2, 1);
+            counts[i] = count_overlapped(&team_get_first(team)->last);
+            team_destroy(team);
         }
         assert_int_equal(counts[1] - counts[0], expected[order]);
     }

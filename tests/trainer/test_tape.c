@@ -2,7 +2,6 @@
  * parameters. */
 #include "tests/trainer/op_check.h"
 
-#include "trainer/dist/comm.h"
 #include "trainer/ops/transition.h"
 
 #include <signal.h>
@@ -297,16 +296,6 @@ static void places_never_overlap_while_alive(void **state) {
     fm_arena_fini(&arena);
 }
 
-static void a_group_of_one_copies(void **state) {
-    (void)state;
-    fm_comm comm;
-    fm_comm_alone(&comm, fm_kernels_cpu(FM_ELEMENT_F32));
-    float send[3] = {1, 2, 3}, receive[3] = {0};
-    fm_message message = fm_message_plain(FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, 3, send, receive);
-    comm.finish(&comm, comm.begin(&comm, &message, 1, NULL), NULL);
-    assert_memory_equal(send, receive, sizeof send);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_parameters_and_late_readers_add_gradients),
@@ -319,7 +308,6 @@ int main(void) {
         cmocka_unit_test(other_streams_keep_their_places),
         cmocka_unit_test(using_a_destroyed_input_asserts),
         cmocka_unit_test(places_never_overlap_while_alive),
-        cmocka_unit_test(a_group_of_one_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

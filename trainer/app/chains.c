@@ -301,10 +301,6 @@ uint32_t fm_chains_n(const fm_chains *c) {
     return c->n_chain;
 }
 
-bool fm_chains_has_all(const fm_chains *c) {
-    return c->has_all;
-}
-
 const char *fm_chains_get_snapshot(const fm_chains *c) {
     return c->snapshot;
 }

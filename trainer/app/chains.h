@@ -71,8 +71,6 @@ FM_MUST_USE fm_status fm_chains_decode(const fm_held_chain *chain, fm_arena *are
 
 /* The number of all chains: those of the snapshot, or n_only. */
 uint32_t fm_chains_n(const fm_chains *chains);
-/* Whether all chains are in memory. */
-bool fm_chains_has_all(const fm_chains *chains);
 const char *fm_chains_get_snapshot(const fm_chains *chains);
 const fm_sha256 *fm_chains_get_snapshot_hash(const fm_chains *chains);
 

@@ -11,6 +11,7 @@
 #include "trainer/app/eval_follow.h"
 #include "trainer/app/evaluation.h"
 #include "trainer/app/private_server.h"
+#include "trainer/app/progress.h"
 #include "trainer/app/results_folder.h"
 #include "trainer/app/stop.h"
 
@@ -178,9 +179,13 @@ static void show_progress(void *context, const fm_eval_chain *chain, uint32_t n_
     unsigned long left = share > 0 ? (unsigned long)(seconds * (1 - share) / share + 0.5) : 0;
     char score[32] = "failed";
     if (!chain->status) snprintf(score, sizeof score, "lddt_ca %.3f", chain->scores.lddt_ca);
-    fprintf(stderr, "%schain %u/%u  %.40s  %u residues  %s  %.2f chains/s  ETA %lu:%02lu:%02lu%s",
-            p->has_terminal ? "\r\033[K" : "", n_done, n_chain, chain->name, chain->n_res, score,
-            seconds > 0 ? n_done / seconds : 0.0, left / 3600, left / 60 % 60, left % 60,
+    char text[256];
+    snprintf(text, sizeof text,
+             "chain %u/%u  %.40s  %u residues  %s  %.2f chains/s  ETA %lu:%02lu:%02lu", n_done,
+             n_chain, chain->name, chain->n_res, score, seconds > 0 ? n_done / seconds : 0.0,
+             left / 3600, left / 60 % 60, left % 60);
+    if (p->has_terminal) fm_progress_cut(text);
+    fprintf(stderr, "%s%s%s", p->has_terminal ? "\r\033[K" : "", text,
             p->has_terminal && n_done < n_chain ? "" : "\n");
 }
 

@@ -243,10 +243,6 @@ fm_status fm_evaluation_run(fm_evaluation *e, fm_evaluation_report *report, void
 
 /* -- facts */
 
-const fm_train_config *fm_evaluation_get_config(const fm_evaluation *e) {
-    return &e->config;
-}
-
 const char *fm_evaluation_get_snapshot(const fm_evaluation *e) {
     return fm_chains_get_snapshot(e->chains);
 }
@@ -261,10 +257,6 @@ uint32_t fm_evaluation_n_chain(const fm_evaluation *e) {
 
 uint32_t fm_evaluation_n_cycle(const fm_evaluation *e) {
     return e->n_cycle;
-}
-
-bool fm_evaluation_has_all(const fm_evaluation *e) {
-    return fm_chains_has_all(e->chains);
 }
 
 void fm_evaluation_describe(const fm_evaluation *e, char *out, size_t out_bytes) {

@@ -57,14 +57,10 @@ typedef void fm_evaluation_report(void *context, const fm_eval_chain *chain, uin
 FM_MUST_USE fm_status fm_evaluation_run(fm_evaluation *evaluation, fm_evaluation_report *report,
                                         void *context, fm_eval_table *ret_table, fm_error *reterr);
 
-/* The model's settings and the snapshot. */
-const fm_train_config *fm_evaluation_get_config(const fm_evaluation *evaluation);
 const char *fm_evaluation_get_snapshot(const fm_evaluation *evaluation);
 const fm_sha256 *fm_evaluation_get_snapshot_hash(const fm_evaluation *evaluation);
 uint32_t fm_evaluation_n_chain(const fm_evaluation *evaluation);
 uint32_t fm_evaluation_n_cycle(const fm_evaluation *evaluation);
-/* Whether all chains are in memory. */
-bool fm_evaluation_has_all(const fm_evaluation *evaluation);
 /* Writes a description of the model and its memory. */
 void fm_evaluation_describe(const fm_evaluation *evaluation, char *out, size_t out_bytes);
 

@@ -1,10 +1,13 @@
 /* launch.c: see launch.h. Children are started by fork and exec, since the linear algebra library
  * has threads before main begins: between the two, a child calls nothing that could wait for a lock
- * of theirs. */
+ * of theirs. The signals of stop.h are blocked there, and stay so until the child catches them: a
+ * handler that runs before exec would set a flag that exec forgets. */
 #include "trainer/app/launch.h"
 
+#include "proto/address.h"
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
+#include "trainer/app/cores.h"
 #include "trainer/app/stop.h"
 #include "trainer/app/world.h"
 
@@ -31,8 +34,8 @@ typedef struct launch {
     pid_t *child; /* [n_rank]; 0: it has ended */
     int code;     /* of the run */
     uint64_t failed_ns;
-    int passed_on; /* the signal that was passed on */
-    char folder[64];
+    int passed_on;                      /* the signal that was passed on */
+    char folder[FM_ADDRESS_PATH_BYTES]; /* of the sockets at which ranks meet */
 } launch;
 
 /* -- starting */
@@ -51,18 +54,11 @@ static void become(const start *s) {
     _exit(1);
 }
 
-/* The cores of the child with that number; false where there are fewer cores than children. */
-static bool divide_cores(int32_t number, int32_t n, cpu_set_t *ret_part) {
+/* Finds the child's part of the cores; false if it uses those of the command. */
+static bool find_cores(const launch *l, int32_t rank, cpu_set_t *ret_part) {
     cpu_set_t all;
-    CPU_ZERO(&all);
-    CPU_ZERO(ret_part);
-    if (sched_getaffinity(0, sizeof all, &all) < 0 || CPU_COUNT(&all) < n) return false;
-    int n_core = CPU_COUNT(&all), first = n_core * number / n, end = n_core * (number + 1) / n;
-    for (int core = 0, seen = 0; core < CPU_SETSIZE && seen < end; core++) {
-        if (!CPU_ISSET(core, &all)) continue;
-        if (seen++ >= first) CPU_SET(core, ret_part);
-    }
-    return true;
+    if (!l->options->divides || sched_getaffinity(0, sizeof all, &all) < 0) return false;
+    return fm_cores_divide(&all, rank, l->n_rank, ret_part);
 }
 
 static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *reterr) {
@@ -86,11 +82,13 @@ static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *rete
     cpu_set_t cores;
     const start s = {.argv = argv,
                      .environment = environment,
-                     .cores = l->options->divides && divide_cores(rank, l->n_rank, &cores) ? &cores
-                                                                                           : NULL,
+                     .cores = find_cores(l, rank, &cores) ? &cores : NULL,
                      .parent = getpid()};
+    sigset_t before;
+    fm_stop_block(&before);
     pid_t child = fork();
     if (child == 0) become(&s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     free(environment);
     if (child < 0) {
         return fm_fail(reterr, FM_ERR_IO, "cannot start rank %d: %s", (int)rank, strerror(errno));
@@ -139,15 +137,21 @@ static void look(launch *l) {
     if (l->options->look) l->options->look(l->options->context);
 }
 
+static fm_status make_folder(launch *l, fm_error *reterr) {
+    static const char longest_name[] = "/meeting1234";
+    const char *base = getenv("TMPDIR");
+    int n = snprintf(l->folder, sizeof l->folder, "%s/foldmill-XXXXXX", base ? base : "/tmp");
+    if (n < 0 || (size_t)n + sizeof longest_name > sizeof l->folder) {
+        return fm_fail(reterr, FM_ERR_USAGE, "TMPDIR is too long for a socket: %.200s", base);
+    }
+    if (mkdtemp(l->folder)) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, l->folder, "cannot make the folder: %s", strerror(errno));
+}
+
 static fm_status run(launch *l, char **argv, fm_error *reterr) {
     const struct timespec moment = {.tv_nsec = LOOK_MS * 1000000L};
-    const char *base = getenv("TMPDIR");
-    snprintf(l->folder, sizeof l->folder, "%.40s/foldmill-XXXXXX", base ? base : "/tmp");
-    if (!mkdtemp(l->folder)) {
-        return fm_fail_in(reterr, FM_ERR_IO, l->folder, "cannot make the folder: %s",
-                          strerror(errno));
-    }
-    fm_status status = FM_OK;
+    fm_status status = make_folder(l, reterr);
+    if (status) return status;
     for (int32_t r = 0; r < l->n_rank && !status; r++)
         status = start_rank(l, argv, r, reterr);
     if (status) kill_all(l, SIGKILL);

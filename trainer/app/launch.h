@@ -1,8 +1,9 @@
 /* launch.h: starts the ranks of a command on this host as its children, and waits for them.
  *
  * Each child runs the same program with the same arguments, and finds its rank in its environment
- * (world.h). Where ranks compute on CPUs, it is bound to an equal part of the cores that the
- * command may use, if there are enough. No child outlives the command, however that ends. */
+ * (world.h). Where ranks compute on CPUs, each child is bound to an equal part of the cores that
+ * the command may use, if there are enough (cores.h). No child outlives the command, however that
+ * ends. */
 #ifndef FM_TRAINER_LAUNCH_H
 #define FM_TRAINER_LAUNCH_H
 
@@ -25,7 +26,7 @@ typedef struct fm_launch_options {
 /* Signals that ask the command to stop, and SIGUSR1, are passed on to the ranks; the caller catches
  * them (stop.h). *ret_code is the exit code of the first rank that did not end with 0, and 1 for a
  * rank that was killed. When one rank has failed and others do not end soon, they are killed.
- * FM_ERR_IO when a rank cannot be started. */
+ * FM_ERR_IO when a rank cannot be started, FM_ERR_USAGE when TMPDIR is too long for a socket. */
 FM_MUST_USE fm_status fm_launch(const fm_launch_options *options, int *ret_code, fm_error *reterr);
 
 #endif

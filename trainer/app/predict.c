@@ -16,6 +16,7 @@
 #include "trainer/app/predict_ranks.h"
 #include "trainer/app/predict_run.h"
 #include "trainer/app/predict_tables.h"
+#include "trainer/app/progress.h"
 #include "trainer/app/results_folder.h"
 #include "trainer/app/stop.h"
 #include "trainer/backend/cpu_threads.h"
@@ -404,6 +405,12 @@ static void end_line(progress *p) {
     p->has_line = false;
 }
 
+/* Prints a line; the terminal's is cut to its width, and the next one replaces it. */
+static void print_line(const progress *p, char *text) {
+    if (p->has_line) fm_progress_cut(text);
+    fprintf(stderr, p->has_line ? "%s" : "%s\n", text);
+}
+
 static void show_model(void *context, uint32_t model, const fm_predict_model *loaded) {
     progress *p = context;
     if (p->set->quiet) return;
@@ -457,11 +464,13 @@ static void show_chain(void *context, const fm_result_chain *chain, const fm_res
                        const fm_predict_pace *pace) {
     progress *p = context;
     if (p->set->quiet || !p->has_terminal) return;
+    char text[256];
     clear_line(p);
-    fprintf(stderr, "%llu/%llu  %.40s  %u residues  %.60s  running",
-            (unsigned long long)pace->n_done + 1, (unsigned long long)pace->n_all, chain->name,
-            chain->n_res, run->name);
+    snprintf(text, sizeof text, "%llu/%llu  %.40s  %u residues  %.60s  running",
+             (unsigned long long)pace->n_done + 1, (unsigned long long)pace->n_all, chain->name,
+             chain->n_res, run->name);
     p->has_line = true;
+    print_line(p, text);
 }
 
 static void show_result(void *context, const fm_result_chain *chain, const fm_result_run *run,
@@ -477,12 +486,13 @@ static void show_result(void *context, const fm_result_chain *chain, const fm_re
     } else if (!result->status) {
         snprintf(score, sizeof score, "pLDDT %.1f", result->mean_plddt);
     }
-    char rate[64];
+    char rate[64], text[384];
     p->has_line = p->has_terminal && pace->n_done < pace->n_all;
-    fprintf(stderr, "%llu/%llu  %.40s  %u residues  %.60s  %s  %s%.2f s%s%s",
-            (unsigned long long)pace->n_done, (unsigned long long)pace->n_all, chain->name,
-            chain->n_res, run->name, score, result->is_resumed ? "done earlier, " : "",
-            result->status ? 0.0 : result->run_s, format_pace(pace, rate), p->has_line ? "" : "\n");
+    snprintf(text, sizeof text, "%llu/%llu  %.40s  %u residues  %.60s  %s  %s%.2f s%s",
+             (unsigned long long)pace->n_done, (unsigned long long)pace->n_all, chain->name,
+             chain->n_res, run->name, score, result->is_resumed ? "done earlier, " : "",
+             result->status ? 0.0 : result->run_s, format_pace(pace, rate));
+    print_line(p, text);
 }
 
 /* -- the command */
@@ -588,9 +598,9 @@ static fm_status run(predict_settings *set, const predict_models *models, fm_pre
     end_line(&p);
     if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
         const uint64_t n_made = p.pace.n_done - fm_results_n_failed(results);
-        fprintf(stderr, "%s: stopped by %s after %llu prediction%s; --resume keeps them\n",
-                set->program, fm_stop_name(fm_stop_signal()), (unsigned long long)n_made,
-                fm_plural(n_made));
+        fprintf(stderr, "%s: stopped by %s after %llu prediction%s%s\n", set->program,
+                fm_stop_name(fm_stop_signal()), (unsigned long long)n_made, fm_plural(n_made),
+                n_made ? "; --resume continues" : "");
     }
     if (!status) status = fm_predict_write_tables(&options, results, reterr);
     if (!status && !set->distils) status = fm_predict_write_pages(&options, results, reterr);
@@ -709,16 +719,20 @@ static int run_alone(predict_settings *set, const char *farewell) {
     return code;
 }
 
-/* Without --threads, each process uses its cores. Ranks have parts of the cores, unless there are
- * fewer cores than ranks. */
-static int count_threads(const predict_settings *set) {
-    enum { MOST_CORES = 16 };
+static int count_cores(pid_t process) {
     cpu_set_t cores;
+    CPU_ZERO(&cores);
+    return sched_getaffinity(process, sizeof cores, &cores) < 0 ? 1 : CPU_COUNT(&cores);
+}
+
+/* Without --threads, each process uses its cores. Where the command has fewer cores than ranks,
+ * the ranks share all of them, and each uses one thread. */
+static int count_threads(const predict_settings *set, bool is_rank) {
+    enum { MOST_CORES = 16 };
     if (set->threads) return (int)set->threads;
     if (strcmp(set->device, "cpu") != 0) return 1;
-    CPU_ZERO(&cores);
-    if (sched_getaffinity(0, sizeof cores, &cores) < 0) return 1;
-    const int n = CPU_COUNT(&cores);
+    if (is_rank && count_cores(getppid()) < set->ranks.n_rank) return 1;
+    const int n = count_cores(0);
     return n < MOST_CORES ? n : MOST_CORES;
 }
 
@@ -737,7 +751,7 @@ static int run_command(predict_settings *set, const char *farewell, int argc, ch
     if (status) {
         code = status == FM_ERR_CANCELLED ? FM_EXIT_OK : fm_program_report(set->program, &error);
     } else {
-        fm_cpu_use_threads(count_threads(set));
+        fm_cpu_use_threads(count_threads(set, server != NULL));
         code = server ? run_rank(set, server) : run_alone(set, farewell);
     }
     free(line);

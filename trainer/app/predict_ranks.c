@@ -198,6 +198,7 @@ static fm_status meet(fm_predict_rank *rank, const fm_predict_ranks_options *opt
     of_group.size = options->dap;
     fm_world_put_gpu_first(world);
     fm_status status = fm_device_find(device, dtype, &kernels, reterr);
+    if (!status) fm_ranks_stay_near(kernels);
     if (status || options->dap == 1) return status;
     status = fm_ranks_open(rank->program, &of_group, &layout, &rank->ranks, reterr);
     if (status) return status;

@@ -1,6 +1,8 @@
 /* progress.c: see progress.h. */
 #include "trainer/app/progress.h"
 
+#include "proto/base/utf8.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -37,6 +39,12 @@ void fm_progress_say(const fm_progress *p, const fm_metrics_step *step) {
             : p->terminal        ? "\r\033[K%s\n"
                                  : "%s\n",
             text);
+}
+
+void fm_progress_cut(char *line) {
+    size_t columns = progress_columns(true);
+    fm_utf8_make_plain(line);
+    if (columns) line[fm_utf8_prefix(line, columns)] = '\0';
 }
 
 void fm_progress_end(const fm_progress *p, uint64_t step) {

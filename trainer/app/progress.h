@@ -14,6 +14,10 @@ fm_progress fm_progress_of(uint64_t n_step, bool quiet);
 
 void fm_progress_say(const fm_progress *progress, const fm_metrics_step *step);
 
+/* Cuts a line to the terminal's width, because one that wraps cannot be erased, and replaces its
+ * control characters. */
+void fm_progress_cut(char *line);
+
 /* Ends the line of a run that ended after `step`, before its last step. */
 void fm_progress_end(const fm_progress *progress, uint64_t step);
 

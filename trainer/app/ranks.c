@@ -2,6 +2,9 @@
 #include "trainer/app/ranks.h"
 
 #include "proto/base/hash.h"
+#include "proto/base/log.h"
+#include "trainer/app/choose_device.h"
+#include "trainer/app/cores.h"
 #include "trainer/app/device_groups.h"
 #include "trainer/app/pulse.h"
 #include "trainer/app/watch.h"
@@ -57,6 +60,21 @@ fm_status fm_ranks_open(const char *program, const fm_world *world, const fm_lay
     }
     *ret_ranks = ranks;
     return FM_OK;
+}
+
+void fm_ranks_stay_near(const fm_kernels *kernels) {
+    char address[64], why[FM_ERROR_TEXT_BYTES], quoted[sizeof why];
+    fm_error error;
+    int n_core;
+    if (!fm_device_address(kernels, address, sizeof address)) return;
+    fm_status status = fm_cores_bind_near(FM_PCI_DEVICES, address, &n_core, &error);
+    if (!status) {
+        fm_log(FM_LOG_DEBUG, "near_cores", "gpu=%s cores=%d", address, n_core);
+        return;
+    }
+    fm_error_format(&error, why, sizeof why);
+    fm_log(FM_LOG_WARN, "near_cores_unused", "gpu=%s why=%s", address,
+           fm_log_quote(quoted, sizeof quoted, why));
 }
 
 fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *kernels,

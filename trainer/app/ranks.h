@@ -1,8 +1,8 @@
 /* ranks.h: what a process has of the other ranks of its run: the meeting, the board of its host,
  * the communicators, and the thread that watches the others.
  *
- * All functions but fm_ranks_fail and fm_ranks_close are collective: every rank calls them in the
- * same order. */
+ * All functions but fm_ranks_stay_near, fm_ranks_fail and fm_ranks_close are collective: every rank
+ * calls them in the same order. */
 #ifndef FM_TRAINER_RANKS_H
 #define FM_TRAINER_RANKS_H
 
@@ -17,6 +17,11 @@ typedef struct fm_ranks fm_ranks;
 FM_MUST_USE fm_status fm_ranks_open(const char *program, const fm_world *world,
                                     const fm_layout *layout, fm_ranks **ret_ranks,
                                     fm_error *reterr);
+
+/* Binds this rank to the cores and the memory near its GPU (cores.h); nothing changes on the CPU. A
+ * rank that cannot be bound computes elsewhere, so an error is only logged. It is not collective.
+ * Call it before threads that work are started. */
+void fm_ranks_stay_near(const fm_kernels *kernels);
 
 /* Makes the communicators; the groups are valid as long as `ranks`. `device`: "cpu", or "cuda" for
  * a GPU of each rank. The errors of fm_shm_groups_open or fm_device_groups_create. */

@@ -20,11 +20,11 @@ static fm_status has(const char *folder, const char *leaf, bool *ret_has, fm_err
     return status;
 }
 
-static fm_status refuse(const char *folder, const char *what, fm_error *reterr) {
+static fm_status refuse(const char *folder, const char *what, const char *expected,
+                        fm_error *reterr) {
     return fm_fail_in(reterr, FM_ERR_USAGE, folder,
-                      "--out: found %s, expected a new folder or one of earlier results; choose "
-                      "another folder",
-                      what);
+                      "--out: found %s, expected a new folder or %s; choose another folder", what,
+                      expected);
 }
 
 /* Whether the folder has what `foldmill build` reads. */
@@ -38,13 +38,14 @@ static fm_status is_dataset(const char *folder, bool *ret_is, fm_error *reterr) 
     return status;
 }
 
-fm_status fm_results_folder_check(const char *folder, fm_error *reterr) {
+static fm_status check(const char *folder, bool for_run, fm_error *reterr) {
+    const char *const expected = for_run ? "that of a run" : "one of earlier results";
     fm_path_kind kind;
     fm_checkpoint_place place;
     bool is_cache = false, is_run = false, is_data = false, is_locked = false;
     fm_status status = fm_path_look(folder, &kind, reterr);
     if (status || kind == FM_PATH_ABSENT) return status;
-    if (kind != FM_PATH_FOLDER) return refuse(folder, "a file", reterr);
+    if (kind != FM_PATH_FOLDER) return refuse(folder, "a file", expected, reterr);
     status = has(folder, "CURRENT", &is_cache, reterr);
     if (!status) status = has(folder, "metrics.jsonl", &is_run, reterr);
     if (!status) status = is_dataset(folder, &is_data, reterr);
@@ -53,7 +54,16 @@ fm_status fm_results_folder_check(const char *folder, fm_error *reterr) {
     status = fm_checkpoint_find(folder, FM_CHECKPOINT_END, &place, reterr);
     if (status && status != FM_ERR_NOT_FOUND) return status;
     is_run |= !status;
-    if (is_cache) return refuse(folder, "a cache of foldmill build", reterr);
-    if (is_run) return refuse(folder, "the folder of a training run", reterr);
-    return is_data && !is_locked ? refuse(folder, "a dataset", reterr) : FM_OK;
+    if (is_cache) return refuse(folder, "a cache of foldmill build", expected, reterr);
+    if (is_run && for_run) return FM_OK;
+    if (is_run) return refuse(folder, "the folder of a training run", expected, reterr);
+    return is_data && !is_locked ? refuse(folder, "a dataset", expected, reterr) : FM_OK;
+}
+
+fm_status fm_results_folder_check(const char *folder, fm_error *reterr) {
+    return check(folder, false, reterr);
+}
+
+fm_status fm_run_folder_check(const char *folder, fm_error *reterr) {
+    return check(folder, true, reterr);
 }

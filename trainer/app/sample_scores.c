@@ -73,22 +73,16 @@ size_t fm_sample_means_line(const fm_sample_means *means, uint32_t n_file, uint6
 
 /* -- the table */
 
-static void put_cell(FILE *out, double value) {
-    char text[FM_EVAL_NUMBER_BYTES];
-    fm_eval_format_number(value, text);
-    fprintf(out, ",%s", text);
-}
-
 static void put_row(FILE *out, uint64_t step, const char *name, const fm_af3_result *r) {
     const double scores[] = {r->rollout.rmsd, r->rollout.mirror_rmsd, r->rollout.lddt};
     fprintf(out, "%" PRIu64 ",", step);
     fm_csv_put(out, name);
-    put_cell(out, r->loss);
+    fm_eval_put_cell(out, r->loss);
     for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        put_cell(out, r->term[i]);
-    put_cell(out, 1 - r->term[FM_COMPLEX_SMOOTH_LDDT]);
+        fm_eval_put_cell(out, r->term[i]);
+    fm_eval_put_cell(out, 1 - r->term[FM_COMPLEX_SMOOTH_LDDT]);
     for (size_t i = 0; i < sizeof scores / sizeof scores[0]; i++)
-        put_cell(out, r->rollout.is_known ? scores[i] : NAN);
+        fm_eval_put_cell(out, r->rollout.is_known ? scores[i] : NAN);
     fputc('\n', out);
 }
 

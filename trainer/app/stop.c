@@ -1,7 +1,6 @@
 /* stop.c: see stop.h. */
 #include "trainer/app/stop.h"
 
-#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -10,6 +9,9 @@
 
 /* Some senders (timeout, process groups) deliver one request twice within moments. */
 static const int64_t same_request_ns = 200000000;
+
+static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+enum { N_SIGNAL = sizeof signals / sizeof signals[0] };
 
 static volatile sig_atomic_t stop_signal, checkpoint_asked, has_voice;
 static int64_t asked_ns; /* used by the handler alone, which blocks the other signals */
@@ -40,13 +42,21 @@ static void on_checkpoint(int signal_number) {
     checkpoint_asked = 1;
 }
 
+static sigset_t set_of_signals(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < N_SIGNAL; i++)
+        sigaddset(&set, signals[i]);
+    return set;
+}
+
 void fm_stop_catch(bool answers) {
-    static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
-    struct sigaction action = {.sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_flags = SA_RESTART, .sa_mask = set_of_signals()};
     has_voice = answers;
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        sigaddset(&action.sa_mask, signals[i]);
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+    /* Ctrl-C also ends the reader of `... 2>&1 | tee log`; a line that nobody reads must not end
+     * the process before its checkpoint is written. */
+    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < N_SIGNAL; i++) {
         struct sigaction before;
         bool is_nohup = signals[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
                         before.sa_handler == SIG_IGN;
@@ -54,6 +64,12 @@ void fm_stop_catch(bool answers) {
         action.sa_handler = signals[i] == SIGUSR1 ? on_checkpoint : on_stop;
         sigaction(signals[i], &action, NULL);
     }
+    pthread_sigmask(SIG_UNBLOCK, &action.sa_mask, NULL);
+}
+
+void fm_stop_block(sigset_t *ret_before) {
+    const sigset_t set = set_of_signals();
+    pthread_sigmask(SIG_BLOCK, &set, ret_before);
 }
 
 void fm_stop_catch_saying(const char *text) {

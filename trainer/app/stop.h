@@ -7,6 +7,7 @@
 #ifndef FM_TRAINER_STOP_H
 #define FM_TRAINER_STOP_H
 
+#include <signal.h>
 #include <stdbool.h>
 
 /* What fm_stop_signal returns where no signal, but a run's target, ends it. */
@@ -18,6 +19,10 @@ enum { FM_STOP_TARGET = 1000 };
 void fm_stop_catch(bool answers);
 /* The same for a command that prints `text` when it is asked to stop. */
 void fm_stop_catch_saying(const char *text);
+
+/* Blocks the signals in this thread. A process that is started meanwhile receives those of its
+ * start when it calls fm_stop_catch, which unblocks them. */
+void fm_stop_block(sigset_t *ret_before);
 
 /* Notes that another rank was asked to stop by that signal, or that the target is reached. */
 void fm_stop_request(int signal_number);

@@ -22,8 +22,8 @@
 #include "trainer/app/begin_from.h"
 #include "trainer/app/check_samples.h"
 #include "trainer/app/choose_device.h"
-#include "trainer/app/gpu_cores.h"
 #include "trainer/app/launch.h"
+#include "trainer/app/results_folder.h"
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
 #include "trainer/app/stop.h"
@@ -174,6 +174,13 @@ void fm_run_say_skipped(const fm_train_run *run) {
            fm_plural(run->state.skipped.n), fm_skipped_bad(&run->state.skipped));
 }
 
+/* Whether the run began the folder, and has not finished a sample yet. */
+static bool has_nothing(const fm_train_run *run) {
+    const fm_checkpoint_place place = run->state.place;
+    return fm_run_is_first(run) && run->lock.fd >= 0 && !run->set->resume && !run->is_saved &&
+           !place.step && !place.n_sample;
+}
+
 static void summarize(const fm_train_run *run) {
     uint64_t n_here = run->state.place.step - run->first.step,
              window = run->n_loss < FM_RUN_WINDOW ? run->n_loss : FM_RUN_WINDOW;
@@ -190,6 +197,7 @@ static void summarize(const fm_train_run *run) {
                run->first_sum / (double)window, (unsigned long long)window, fm_plural(window),
                last_sum / (double)window);
     }
+    if (has_nothing(run)) return;
     printf("outputs   %s/metrics.jsonl", run->set->out);
     if (run->is_saved) {
         printf(", checkpoint of step %llu", (unsigned long long)run->saved.step);
@@ -226,12 +234,10 @@ static fm_status open_outputs(fm_train_run *run, fm_error *reterr) {
     return status ? status : fm_metrics_open(metrics_path, &run->metrics, reterr);
 }
 
-/* Closes the files of the run, which has ended with that status. Those of one that has failed in
- * its first sample are removed, so that the same command can be given again. */
-static void close_outputs(const fm_train_run *run, fm_status status) {
-    const fm_checkpoint_place place = run->state.place;
-    bool forgets = status && fm_run_is_first(run) && run->lock.fd >= 0 && !run->set->resume &&
-                   !run->is_saved && !place.step && !place.n_sample;
+/* Closes the files of the run. Those of one that failed or was stopped in its first sample are
+ * removed, so that the same command can be given again. */
+static void close_outputs(const fm_train_run *run, bool is_cut_short) {
+    bool forgets = is_cut_short && has_nothing(run);
     fm_metrics_close(run->metrics);
     fm_ledger_close(run->ledger);
     if (!forgets) {
@@ -246,23 +252,16 @@ static void close_outputs(const fm_train_run *run, fm_status status) {
     }
 }
 
-/* Binds a rank with a GPU to the cores near it. */
-static void stay_near(const fm_kernels *kernels) {
-    char address[64];
-    if (!fm_device_address(kernels, address, sizeof address)) return;
-    int n_core = fm_gpu_cores_bind(FM_PCI_DEVICES, address);
-    fm_log(FM_LOG_DEBUG, "near_cores", "gpu=%s cores=%d", address, n_core);
-}
-
 /* Prepares everything that can fail before the first step, in an order that leaves nothing on disk
  * of a run that never began. */
 static fm_status begin(fm_train_run *run, fm_error *reterr) {
     const fm_kernels *kernels = NULL;
     bool is_first = fm_run_is_first(run);
-    fm_status status = is_first ? refuse_other_run(run, reterr) : FM_OK;
+    fm_status status = is_first ? fm_run_folder_check(run->set->out, reterr) : FM_OK;
+    if (!status && is_first) status = refuse_other_run(run, reterr);
     if (!status) status = fm_run_find_order(run, reterr);
     if (!status) status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
-    if (!status && run->ranks) stay_near(kernels);
+    if (!status && run->ranks) fm_ranks_stay_near(kernels);
     if (run->ranks) status = fm_run_share(run, status, reterr);
     if (status) return status;
     status = run->work->create(run, kernels, reterr);
@@ -470,7 +469,7 @@ int fm_train_main(int argc, char **argv) {
     }
     if (run->ranks && (!status || run->is_agreed)) fm_ranks_leave(run->ranks);
     if (run->work) run->work->stop(run);
-    close_outputs(run, status);
+    close_outputs(run, status || was_signalled());
     fm_ledger_release(&run->replay);
     fm_folder_lock_end(set.out, &run->lock);
     fm_run_release_ranks(run);

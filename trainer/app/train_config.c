@@ -16,9 +16,10 @@
 
 enum {
     MAX_TEXT_BYTES = 65536,
-    NAME_BYTES = 64,  /* more than any key has */
-    MAX_DISTANCE = 3, /* letters by which a key may be mistaken for another */
-    MAX_DEPTH = 4,    /* presets in a chain of bases */
+    MAX_LINE_BYTES = INI_MAX_LINE - 2, /* inih takes the rest of a longer line for another line */
+    NAME_BYTES = 64,                   /* more than any key has */
+    MAX_DISTANCE = 3,                  /* letters by which a key may be mistaken for another */
+    MAX_DEPTH = 4,                     /* presets in a chain of bases */
     MOST_KEYS = 256,
 };
 
@@ -249,17 +250,40 @@ static fm_status parse(const char *text, reading *r, fm_error *reterr) {
     return FM_OK;
 }
 
+/* Refuses what inih would read as something else: a longer line, and bytes behind a NUL. */
+static fm_status check_lines(fm_bytes text, fm_error *reterr) {
+    uint64_t number = 1, column = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        bool is_end = text.data[i] == '\n';
+        column = is_end ? 0 : column + 1;
+        number += is_end;
+        if (!text.data[i]) {
+            return fm_fail_at(reterr, FM_ERR_USAGE, number, column, 0,
+                              "found a NUL byte, expected text");
+        }
+        if (column > MAX_LINE_BYTES) {
+            return fm_fail_at(
+                reterr, FM_ERR_USAGE, number, column, 0,
+                "found a line of more than %d bytes; a comment can have several lines",
+                (int)MAX_LINE_BYTES);
+        }
+    }
+    return FM_OK;
+}
+
 fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config, fm_error *reterr) {
     if (text.size > MAX_TEXT_BYTES) {
         return fm_fail(reterr, FM_ERR_LIMIT, "configuration has %zu bytes, at most %d are allowed",
                        text.size, MAX_TEXT_BYTES);
     }
+    fm_status status = check_lines(text, reterr);
+    if (status) return status;
     char *terminated = malloc(text.size + 1);
     if (!terminated) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the configuration");
     if (text.size) memcpy(terminated, text.data, text.size);
     terminated[text.size] = '\0';
     reading r = {.config = *config};
-    fm_status status = parse(terminated, &r, reterr);
+    status = parse(terminated, &r, reterr);
     const fm_train_key *missing = status ? NULL : missing_key(&r, config->network);
     if (missing) {
         status =

@@ -154,12 +154,12 @@ struct fm_train_run {
      * state.place when nothing is in flight. */
     uint64_t queued_step;
     uint32_t slot;
-    uint64_t done_ns;           /* the device's clock after the last collected step */
-    uint64_t start_ns, data_ns; /* monotonic clock; data_ns: spent waiting for this sample */
-    fm_checkpoint_place first;  /* where this process began */
-    fm_checkpoint_place saved;  /* the newest checkpoint, where is_saved */
-    bool is_saved, is_torn;     /* torn: state and trainer differ; no checkpoint may be made */
-    uint64_t looked_ns;         /* at the device's memory: */
+    uint64_t done_ns;          /* the device's clock after the last collected step */
+    uint64_t start_ns;         /* monotonic clock */
+    fm_checkpoint_place first; /* where this process began */
+    fm_checkpoint_place saved; /* the newest checkpoint, where is_saved */
+    bool is_saved, is_torn;    /* torn: state and trainer differ; no checkpoint may be made */
+    uint64_t looked_ns;        /* at the device's memory: */
     size_t used_bytes, free_bytes;
     uint64_t saved_ns,
         failed_ns;           /* when a checkpoint was made, or could not be; 0 = the last was */

@@ -202,21 +202,22 @@ int fm_node_save(fm_tape *tape, fm_node *node, fm_keep keep, fm_element element,
     return node->n_saved++;
 }
 
+void fm_tape_enter_table(fm_tape *tape, const fm_kernels *kernels) {
+    const fm_kernels *main = tape->main_kernels;
+    assert(tape->n_outside < FM_TAPE_ISLANDS);
+    assert(kernels == main || (kernels->act == main->acc && kernels->acc == main->acc));
+    tape->outside[tape->n_outside++] = tape->kernels;
+    tape->kernels = kernels;
+}
+
 void fm_tape_enter_island(fm_tape *tape) {
-    const fm_kernels *wide = tape->main_kernels->wide;
-    assert(tape->kernels == tape->main_kernels && (!wide || wide->acc == tape->kernels->acc));
-    tape->kernels = wide ? wide : tape->kernels;
+    const fm_kernels *main = tape->main_kernels;
+    fm_tape_enter_table(tape, main->wide ? main->wide : main);
 }
 
 void fm_tape_leave_island(fm_tape *tape) {
-    tape->kernels = tape->main_kernels;
-}
-
-const fm_kernels *fm_tape_use(fm_tape *tape, const fm_kernels *kernels) {
-    const fm_kernels *before = tape->kernels;
-    assert(kernels == tape->main_kernels || kernels->act == tape->main_kernels->acc);
-    tape->kernels = kernels;
-    return before;
+    assert(tape->n_outside > 0);
+    tape->kernels = tape->outside[--tape->n_outside];
 }
 
 void fm_tape_begin_segment(fm_tape *tape, bool recompute) {

@@ -63,7 +63,8 @@ enum {
     FM_NODE_OUTPUTS = 2,
     FM_NODE_SAVED = 12,
     FM_NODE_PARAMS = 12,
-    FM_N_STREAM = 4
+    FM_N_STREAM = 4,
+    FM_TAPE_ISLANDS = 4 /* that may be open at once */
 };
 
 typedef struct fm_node fm_node;
@@ -169,8 +170,10 @@ typedef struct fm_tape_size {
 
 struct fm_tape {
     fm_arena tables;
-    const fm_kernels *kernels;      /* while recording: table of the next node */
-    const fm_kernels *main_kernels; /* table of all nodes outside islands */
+    const fm_kernels *kernels;                  /* while recording: table of the next node */
+    const fm_kernels *main_kernels;             /* table of all nodes outside islands */
+    const fm_kernels *outside[FM_TAPE_ISLANDS]; /* while recording: around each open island */
+    int32_t n_outside;
     fm_params *params;
     const fm_state *state;
     bool with_gradient, in_place;
@@ -275,12 +278,12 @@ void fm_tape_skip_draws(fm_tape *tape, uint32_t count);
 int fm_node_save(fm_tape *tape, fm_node *node, fm_keep keep, fm_element element, int rank,
                  const int64_t *shape);
 
-/* Nodes recorded between the two calls belong to the wide table, see above. Islands do not nest. */
+/* Nodes recorded between enter and leave belong to the wide table, see above, or to `kernels`: the
+ * main table, its wide one, or another one of the same backend that has the wide table's types.
+ * Islands may nest. */
 void fm_tape_enter_island(fm_tape *tape);
+void fm_tape_enter_table(fm_tape *tape, const fm_kernels *kernels);
 void fm_tape_leave_island(fm_tape *tape);
-/* Nodes recorded from here on belong to `kernels`: the main table, its wide one, or another one of
- * the same backend that has the wide table's types. Returns the table that was current. */
-const fm_kernels *fm_tape_use(fm_tape *tape, const fm_kernels *kernels);
 
 /* Nodes recorded between begin and end form a segment. recompute: only tensors that leave the
  * segment are kept. Segments do not nest. */
@@ -353,9 +356,6 @@ static inline void fm_run_release(fm_run *run, int64_t mark) {
 /* The same for `count` elements of the act or acc type. */
 void *fm_run_workspace_act(fm_run *run, int64_t count);
 void *fm_run_workspace_acc(fm_run *run, int64_t count);
-static inline bool fm_run_is_dry(const fm_run *run) {
-    return run->dry;
-}
 static inline bool fm_run_wants_output(const fm_run *run) {
     return run->wants_output;
 }

@@ -434,7 +434,7 @@ static void take_places(fm_tape *tape, const fm_plan_request *request) {
 
 fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr) {
     assert(tape->open_segment < 0 && tape->n_step == 0);
-    assert(tape->kernels == tape->main_kernels);
+    assert(tape->n_outside == 0);
     /* Blocks may have been added until here, as modules are recorded. */
     tape->param_written =
         fm_arena_calloc(&tape->tables, (size_t)tape->params->n_block + 1, sizeof(bool));

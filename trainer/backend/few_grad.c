@@ -1,36 +1,14 @@
 /* few_grad.c: see few_grad.h. The workspace is that of one product at a time. */
 #include "trainer/backend/few_grad.h"
 
+#include "trainer/backend/products.h"
+
 static fm_gemm weight_product(const fm_few_grad *a) {
-    return (fm_gemm){.m = a->c_out,
-                     .n = a->c_in,
-                     .k = a->rows,
-                     .batch = 1,
-                     .trans_a = true,
-                     .alpha = 1,
-                     .beta = a->dw.beta,
-                     .a = a->dy,
-                     .b = a->x,
-                     .c = a->dw.data,
-                     .c_is_acc = true,
-                     .lda = a->c_out,
-                     .ldb = a->c_in,
-                     .ldc = a->c_in};
+    return fm_product_of_weight(a->rows, a->c_in, a->c_out, a->dy, a->x, a->dw, (fm_out){0});
 }
 
 static fm_gemm input_product(const fm_few_grad *a) {
-    return (fm_gemm){.m = a->rows,
-                     .n = a->c_in,
-                     .k = a->c_out,
-                     .batch = 1,
-                     .alpha = 1,
-                     .beta = a->dx.beta,
-                     .a = a->dy,
-                     .b = a->w,
-                     .c = a->dx.data,
-                     .lda = a->c_out,
-                     .ldb = a->c_in,
-                     .ldc = a->c_in};
+    return fm_product_of_input(a->rows, a->c_in, a->c_out, a->dy, a->w, a->dx);
 }
 
 size_t fm_few_grad_composed_workspace(const fm_kernels *k, const fm_few_grad *args) {

@@ -1,64 +1,29 @@
 /* products.h: the three matrix products of a linear layer as arguments of the entry gemm:
- * y = x w^T + bias with w [c_out, c_in], and its gradients. Compositions of entries share them. */
+ * y = x w^T + bias with w [c_out, c_in], and its gradients. They are shared by compositions of
+ * entries and by kernels that leave a product to gemm. */
 #ifndef FM_BACKEND_PRODUCTS_H
 #define FM_BACKEND_PRODUCTS_H
 
 #include "trainer/backend/kernels.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* y [rows, c_out] = x [rows, c_in] w^T + bias, or without a bias where it is NULL. */
-static inline fm_gemm fm_product_of_linear(int64_t rows, int64_t c_in, int64_t c_out, const void *x,
-                                           const void *w, const void *bias, void *y) {
-    return (fm_gemm){.m = rows,
-                     .n = c_out,
-                     .k = c_in,
-                     .batch = 1,
-                     .trans_b = true,
-                     .alpha = 1,
-                     .a = x,
-                     .b = w,
-                     .c = y,
-                     .lda = c_in,
-                     .ldb = c_in,
-                     .ldc = c_out,
-                     .epilogue = bias ? FM_EPILOGUE_BIAS : FM_EPILOGUE_NONE,
-                     .bias = bias};
-}
+fm_gemm fm_product_of_linear(int64_t rows, int64_t c_in, int64_t c_out, const void *x,
+                             const void *w, const void *bias, void *y);
 
 /* dx [rows, c_in] = dy [rows, c_out] w */
-static inline fm_gemm fm_product_of_input(int64_t rows, int64_t c_in, int64_t c_out, const void *dy,
-                                          const void *w, fm_out dx) {
-    return (fm_gemm){.m = rows,
-                     .n = c_in,
-                     .k = c_out,
-                     .batch = 1,
-                     .alpha = 1,
-                     .beta = dx.beta,
-                     .a = dy,
-                     .b = w,
-                     .c = dx.data,
-                     .lda = c_out,
-                     .ldb = c_in,
-                     .ldc = c_in};
-}
+fm_gemm fm_product_of_input(int64_t rows, int64_t c_in, int64_t c_out, const void *dy,
+                            const void *w, fm_out dx);
 
 /* dw [c_out, c_in] = dy^T x, and db, which may be empty, the sums of dy over the rows. */
-static inline fm_gemm fm_product_of_weight(int64_t rows, int64_t c_in, int64_t c_out,
-                                           const void *dy, const void *x, fm_out dw, fm_out db) {
-    return (fm_gemm){.m = c_out,
-                     .n = c_in,
-                     .k = rows,
-                     .batch = 1,
-                     .trans_a = true,
-                     .alpha = 1,
-                     .beta = dw.beta,
-                     .a = dy,
-                     .b = x,
-                     .c = dw.data,
-                     .c_is_acc = true,
-                     .lda = c_out,
-                     .ldb = c_in,
-                     .ldc = c_in,
-                     .sum = db};
+fm_gemm fm_product_of_weight(int64_t rows, int64_t c_in, int64_t c_out, const void *dy,
+                             const void *x, fm_out dw, fm_out db);
+
+#ifdef __cplusplus
 }
+#endif
 
 #endif

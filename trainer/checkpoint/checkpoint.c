@@ -26,6 +26,7 @@ enum {
     MAX_NOTE = 14, /* all notes */
     NUMBER_BYTES = 24,
     NAME_BYTES = 256,
+    FILE_NAME_BYTES = 64,
     MAX_FILES = 1 << 20,
     LIST_BYTES = 1 << 29, /* address space for the names of a folder */
 };
@@ -53,12 +54,19 @@ static const char *dtype_of(const fm_params *params) {
 
 /* -- names */
 
-fm_status fm_checkpoint_path(const char *folder, fm_checkpoint_place place,
-                             char out[FM_CHECKPOINT_PATH_BYTES], fm_error *reterr) {
+/* Returns the length of the name. */
+static size_t format_name(fm_checkpoint_place place, char out[FILE_NAME_BYTES]) {
     char sample[16] = "";
     if (place.n_sample) snprintf(sample, sizeof sample, "+%" PRIu32, place.n_sample);
-    int n = snprintf(out, FM_CHECKPOINT_PATH_BYTES, "%s/%s%012" PRIu64 "%s%s", folder, prefix,
-                     place.step, sample, suffix);
+    return (size_t)snprintf(out, FILE_NAME_BYTES, "%s%012" PRIu64 "%s%s", prefix, place.step,
+                            sample, suffix);
+}
+
+fm_status fm_checkpoint_path(const char *folder, fm_checkpoint_place place,
+                             char out[FM_CHECKPOINT_PATH_BYTES], fm_error *reterr) {
+    char name[FILE_NAME_BYTES];
+    format_name(place, name);
+    int n = snprintf(out, FM_CHECKPOINT_PATH_BYTES, "%s/%s", folder, name);
     if (n > 0 && n < FM_CHECKPOINT_PATH_BYTES) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE, "the checkpoint's path is too long");
 }
@@ -73,7 +81,8 @@ static bool take_number(const char **at, uint64_t max, uint64_t *ret_value) {
     return errno == 0 && *ret_value <= max;
 }
 
-/* Parses the place from a file name that is a checkpoint's followed by `rest`. */
+/* Parses the place from a file name that is a checkpoint's followed by `rest`. A place has one
+ * name: a file "checkpoint-7.safetensors" of the user's is not the checkpoint of step 7. */
 static bool place_of_name(const char *name, const char *rest, fm_checkpoint_place *ret_place) {
     if (strncmp(name, prefix, sizeof prefix - 1) != 0) return false;
     const char *at = name + sizeof prefix - 1;
@@ -84,9 +93,10 @@ static bool place_of_name(const char *name, const char *rest, fm_checkpoint_plac
         if (!take_number(&at, UINT32_MAX, &n_sample)) return false;
     }
     *ret_place = (fm_checkpoint_place){step, (uint32_t)n_sample};
-    size_t n = sizeof suffix - 1;
-    return strncmp(at, suffix, n) == 0 && strncmp(at + n, rest, strlen(rest)) == 0 &&
-           (*rest || !at[n]);
+    char own[FILE_NAME_BYTES];
+    size_t n = format_name(*ret_place, own);
+    return strncmp(name, own, n) == 0 && strncmp(name + n, rest, strlen(rest)) == 0 &&
+           (*rest || !name[n]);
 }
 
 static int compare_places(fm_checkpoint_place a, fm_checkpoint_place b) {

@@ -107,7 +107,4 @@ struct fm_comm {
     const fm_kernels *kernels;
 };
 
-/* Sets up a group of one rank, where every exchange is a copy. */
-void fm_comm_alone(fm_comm *comm, const fm_kernels *kernels);
-
 #endif

@@ -91,8 +91,7 @@ fm_status fm_link_send(int fd, const fm_frame *frame, const void *payload, uint6
     return status ? status : move(fd, NULL, payload, frame->bytes, deadline_ns, reterr);
 }
 
-fm_status fm_link_receive(int fd, void *data, size_t bytes, uint64_t deadline_ns,
-                          fm_error *reterr) {
+static fm_status receive(int fd, void *data, size_t bytes, uint64_t deadline_ns, fm_error *reterr) {
     return move(fd, data, NULL, bytes, deadline_ns, reterr);
 }
 
@@ -103,7 +102,7 @@ static fm_status receive_reason(int fd, const fm_frame *frame, uint64_t deadline
     size_t kept = frame->bytes < FM_FRAME_TEXT_BYTES ? frame->bytes : FM_FRAME_TEXT_BYTES;
     bool is_known = frame->number == FM_ERR_CLOSED || frame->number == FM_ERR_NOT_FOUND;
     fm_status reason = is_known ? (fm_status)frame->number : FM_ERR_PROTOCOL;
-    fm_status status = fm_link_receive(fd, text, kept, deadline_ns, reterr);
+    fm_status status = receive(fd, text, kept, deadline_ns, reterr);
     if (status) return status;
     for (size_t i = 0; i < kept; i++)
         text[i] = (unsigned char)text[i] < ' ' ? '?' : text[i];
@@ -116,7 +115,7 @@ fm_status fm_link_receive_frame(int fd, const fm_frame *expected, void *payload,
     uint8_t head[FM_FRAME_BYTES];
     fm_frame found;
     *ret_is_reason = false;
-    fm_status status = fm_link_receive(fd, head, sizeof head, deadline_ns, reterr);
+    fm_status status = receive(fd, head, sizeof head, deadline_ns, reterr);
     if (status) return status;
     if (!fm_frame_decode(head, &found)) {
         return fm_fail(reterr, FM_ERR_CORRUPT, "sent bytes that are no frame of a meeting");
@@ -130,7 +129,7 @@ fm_status fm_link_receive_frame(int fd, const fm_frame *expected, void *payload,
                        (int)found.kind, found.bytes, found.number, (int)expected->kind,
                        expected->bytes, expected->number);
     }
-    return fm_link_receive(fd, payload, found.bytes, deadline_ns, reterr);
+    return receive(fd, payload, found.bytes, deadline_ns, reterr);
 }
 
 void fm_link_send_reason(int fd, const fm_error *error) {

@@ -48,12 +48,10 @@ uint64_t fm_link_deadline(double seconds);
 long fm_link_receive_some(int fd, void *data, size_t bytes);
 long fm_link_send_some(int fd, const void *data, size_t bytes);
 
-/* Sends a frame with its payload. Receives exactly `bytes` bytes. FM_ERR_CLOSED, without naming the
- * other end, when it is gone or the deadline passes. */
+/* Sends a frame with its payload. FM_ERR_CLOSED, without naming the other end, when it is gone or
+ * the deadline passes. */
 FM_MUST_USE fm_status fm_link_send(int fd, const fm_frame *frame, const void *payload,
                                    uint64_t deadline_ns, fm_error *reterr);
-FM_MUST_USE fm_status fm_link_receive(int fd, void *data, size_t bytes, uint64_t deadline_ns,
-                                      fm_error *reterr);
 
 /* Receives the frame that `expected` describes into `payload`. Where FM_FRAME_FAIL arrives instead,
  * its status and reason are the error, and *ret_is_reason. FM_ERR_CORRUPT for any other frame. */

@@ -12,16 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = 1, MOST_SUMMARY_BYTES = 64 << 20 };
+enum { FORMAT = 1, MOST_SUMMARY_BYTES = 64 << 20, NUMBER_BYTES = 32 };
 
 static fm_status no_path(const char *folder, fm_error *reterr) {
     return fm_fail_in(reterr, FM_ERR_USAGE, folder, "the path is too long");
 }
 
-void fm_eval_format_number(double value, char out[FM_EVAL_NUMBER_BYTES]) {
+/* Writes `value` so that it reads back unchanged; "" for NAN. */
+static void format_number(double value, char out[NUMBER_BYTES]) {
     out[0] = '\0';
     for (int digits = 6; isfinite(value) && digits <= 17; digits++) {
-        snprintf(out, FM_EVAL_NUMBER_BYTES, "%.*g", digits, value);
+        snprintf(out, NUMBER_BYTES, "%.*g", digits, value);
         if (strtod(out, NULL) == value) return;
     }
 }
@@ -38,9 +39,9 @@ static fm_status write_text(const char *folder, const char *name, const char *te
 
 /* -- chains.csv */
 
-static void put_cell(FILE *out, double value) {
-    char text[FM_EVAL_NUMBER_BYTES];
-    fm_eval_format_number(value, text);
+void fm_eval_put_cell(FILE *out, double value) {
+    char text[NUMBER_BYTES];
+    format_number(value, text);
     fprintf(out, ",%s", text);
 }
 
@@ -50,11 +51,11 @@ static void put_row(FILE *out, const fm_eval_table *table, const fm_eval_chain *
                              s->gdt_ts,  s->gdt_ha, c->plddt, c->loss};
     fm_csv_put(out, c->name);
     fprintf(out, ",%u,%u,%u,%u", c->n_res, c->status ? 0 : (unsigned)s->n, c->n_seq, c->n_templ);
-    put_cell(out, c->resolution > 0 ? c->resolution : NAN);
+    fm_eval_put_cell(out, c->resolution > 0 ? c->resolution : NAN);
     for (size_t i = 0; i < sizeof scores / sizeof scores[0]; i++)
-        put_cell(out, c->status ? NAN : scores[i]);
+        fm_eval_put_cell(out, c->status ? NAN : scores[i]);
     for (uint32_t t = 0; t < table->n_term; t++)
-        put_cell(out, c->status ? NAN : c->term[t]);
+        fm_eval_put_cell(out, c->status ? NAN : c->term[t]);
     fputc(',', out);
     fm_csv_put(out, c->status ? c->why : "");
     fputc('\n', out);
@@ -101,15 +102,15 @@ static void put_member(FILE *out, const char *name, const char *text) {
 }
 
 /* JSON has no NAN: null. */
-static const char *json_number(double value, char out[FM_EVAL_NUMBER_BYTES]) {
-    fm_eval_format_number(value, out);
+static const char *json_number(double value, char out[NUMBER_BYTES]) {
+    format_number(value, out);
     return out[0] ? out : "null";
 }
 
 size_t fm_eval_format_values(const fm_eval_summary *s, char *out, size_t out_bytes) {
     size_t at = 0;
     for (uint32_t i = 0; i < s->n_value; i++) {
-        char number[FM_EVAL_NUMBER_BYTES];
+        char number[NUMBER_BYTES];
         at += (size_t)snprintf(at < out_bytes ? out + at : NULL,
                                at < out_bytes ? out_bytes - at : 0, ",\"%s\":%s", s->value[i].name,
                                json_number(s->value[i].value, number));
@@ -120,7 +121,7 @@ size_t fm_eval_format_values(const fm_eval_summary *s, char *out, size_t out_byt
 static void put_calibration(FILE *out, const fm_eval_confidence *c) {
     fputs("  \"calibration\": [", out);
     for (int k = 0; k < FM_EVAL_CLASSES; k++) {
-        char plddt[FM_EVAL_NUMBER_BYTES], lddt[FM_EVAL_NUMBER_BYTES];
+        char plddt[NUMBER_BYTES], lddt[NUMBER_BYTES];
         double n = (double)c->n[k];
         fprintf(out, "%s\n    {\"from\": %d, \"n_residue\": %" PRIu64, k ? "," : "", 10 * k,
                 c->n[k]);
@@ -135,7 +136,7 @@ static void put_comparison(FILE *out, const fm_eval_summary *now, const fm_eval_
     fputs("  \"against\": {\n    \"file\": ", out);
     put_string(out, about->against);
     for (uint32_t i = 0; i < now->n_value; i++) {
-        char number[FM_EVAL_NUMBER_BYTES];
+        char number[NUMBER_BYTES];
         double change = now->value[i].value - fm_eval_value(about->then, now->value[i].name);
         fprintf(out, ",\n    \"%s\": %s", now->value[i].name, json_number(change, number));
     }
@@ -160,7 +161,7 @@ static void put_failed(FILE *out, const fm_eval_table *table) {
 
 static void put_summary(FILE *out, const fm_eval_table *table, const fm_eval_summary *s,
                         const fm_eval_about *about) {
-    char number[FM_EVAL_NUMBER_BYTES];
+    char number[NUMBER_BYTES];
     fprintf(out, "{\n  \"format\": %d,\n", FORMAT);
     put_member(out, "checkpoint", about->checkpoint);
     put_member(out, "set", about->set);

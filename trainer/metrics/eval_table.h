@@ -11,6 +11,8 @@
 #include "trainer/metrics/metrics.h"
 #include "trainer/metrics/structure_metrics.h"
 
+#include <stdio.h>
+
 enum {
     FM_EVAL_CLASSES = 10,
     FM_EVAL_NAME_BYTES = 256,
@@ -90,6 +92,9 @@ typedef struct fm_eval_about {
     const fm_eval_summary *then; /* its values */
 } fm_eval_about;
 
+/* Writes a comma and a number with as many digits as it needs to be read back unchanged; NAN writes
+ * the comma alone. */
+void fm_eval_put_cell(FILE *out, double value);
 /* Writes DIR/chains.csv: a header and a line for each chain. Numbers have as many digits as they
  * need to be read back unchanged; a value that is not defined is empty. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_eval_write_csv(const char *folder, const fm_eval_table *table,
@@ -105,10 +110,6 @@ FM_MUST_USE fm_status fm_eval_read_summary(const char *path, fm_arena *arena,
 /* Appends ,"name":value for every value to a JSON object under construction; returns the bytes, or
  * those that would be needed. */
 size_t fm_eval_format_values(const fm_eval_summary *summary, char *out, size_t out_bytes);
-
-/* Writes `value` so that it reads back unchanged; "" for NAN. */
-enum { FM_EVAL_NUMBER_BYTES = 32 };
-void fm_eval_format_number(double value, char out[FM_EVAL_NUMBER_BYTES]);
 
 /* Draws DIR/lddt.svg (how many chains have which lDDT-CA), DIR/calibration.svg (pLDDT against
  * lDDT) and DIR/length.svg (lDDT-CA against length). They follow the reader's light or dark theme

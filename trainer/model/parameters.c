@@ -402,7 +402,8 @@ fm_evoformer_weights fm_scope_evoformer(const fm_scope *scope, const fm_model_co
     return w;
 }
 
-fm_template_block_weights fm_scope_template_block(const fm_scope *scope, const fm_model_config *c) {
+static fm_template_block_weights template_block_of(const fm_scope *scope,
+                                                   const fm_model_config *c) {
     fm_scope starting = fm_scope_enter(scope, "triangle_attention_starting.", "tri_att_start.",
                                        "triangle_attention_starting_node/");
     fm_scope ending = fm_scope_enter(scope, "triangle_attention_ending.", "tri_att_end.",
@@ -542,7 +543,7 @@ static void add_templates(const fm_scope *root, const fm_model_config *c, fm_mod
         fm_scope block = enter_block(&scope, i, "", "template_pair_stack.blocks.",
                                      "template_embedding/single_template_embedding/"
                                      "template_pair_stack/__layer_stack_no_state/");
-        w->template_block[i] = fm_scope_template_block(&block, c);
+        w->template_block[i] = template_block_of(&block, c);
     }
     fm_scope heads = scope;
     heads.deepmind_heads = c->n_head_pointwise;

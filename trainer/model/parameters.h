@@ -70,9 +70,6 @@ typedef struct fm_template_block_weights {
     fm_transition_weights transition;
 } fm_template_block_weights;
 
-fm_template_block_weights fm_scope_template_block(const fm_scope *scope,
-                                                  const fm_model_config *config);
-
 fm_evoformer_weights fm_scope_evoformer(const fm_scope *scope, const fm_model_config *config);
 
 typedef struct fm_structure_weights {

@@ -452,16 +452,6 @@ void fm_call_copy_strided(fm_run *run, const fm_strided *args) {
     if (!run->dry && args->y.data) run->kernels->copy_strided(run->stream, args);
 }
 
-void fm_call_transpose(fm_run *run, int64_t a, int64_t b, int64_t c, const void *x, void *y) {
-    fm_call_copy_strided(run, &(fm_strided){.rank = 3,
-                                            .shape = {a, b, c},
-                                            .x_stride = {b * c, c, 1},
-                                            .y_stride = {c, a * c, 1},
-                                            .alpha = 1,
-                                            .x = x,
-                                            .y = {y, FM_WRITE}});
-}
-
 /* -- elements */
 
 void fm_call_copy(fm_run *run, int64_t count, const void *x, void *y) {

@@ -131,8 +131,6 @@ void fm_call_swiglu_transition_grad(fm_run *run, const fm_swiglu_transition *arg
 void fm_call_scale_rows(fm_run *run, int64_t rows, int64_t c, const void *scale, const void *x,
                         fm_out y);
 void fm_call_copy_strided(fm_run *run, const fm_strided *args);
-/* y [b, a, c] = x [a, b, c]; y is not x. */
-void fm_call_transpose(fm_run *run, int64_t a, int64_t b, int64_t c, const void *x, void *y);
 /* y = x, `count` elements. */
 void fm_call_copy(fm_run *run, int64_t count, const void *x, void *y);
 /* y = value, `count` elements of the act or acc type. */

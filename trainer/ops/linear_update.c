@@ -24,7 +24,8 @@ fm_normed fm_update_end_outputs(fm_tape *tape, fm_node *node, fm_param_ref next)
     return (fm_normed){y, fm_node_output_described(tape, node, &like)};
 }
 
-const void *fm_update_end_grad(fm_run *run, const fm_node *node, const fm_update *update) {
+/* Completes the gradient of y and returns that of the update. */
+static const void *end_grad(fm_run *run, const fm_node *node, const fm_update *update) {
     const void *dy = fm_run_output_gradient(run, node, OUT_Y);
     if (node->n_output == 1) return fm_call_update_grad(run, node, update, dy);
     void *dupdate = NULL;
@@ -74,7 +75,7 @@ static void forward(fm_run *run, const fm_node *node) {
 
 static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    const void *dupdate = fm_update_end_grad(run, node, &at->update);
+    const void *dupdate = end_grad(run, node, &at->update);
     fm_linear linear = linear_of(run, node);
     fm_call_linear_grad(run, &linear, dupdate, fm_run_gradient(run, node, IN_FROM),
                         fm_run_param_gradient(run, node, P_W),

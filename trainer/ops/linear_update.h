@@ -42,8 +42,6 @@ fm_normed fm_op_linear_update(fm_tape *tape, const char *name, fm_tensor_ref x, 
 /* For nodes with input 0 x, output 0 y = x + dropout(update), and output 1 n, if they have one.
  * Adds the outputs: n only with `next`, which is then the node's last parameter. */
 fm_normed fm_update_end_outputs(fm_tape *tape, fm_node *node, fm_param_ref next);
-/* Completes the gradient of y and returns that of the update. */
-const void *fm_update_end_grad(fm_run *run, const fm_node *node, const fm_update *update);
 /* Prepares the gradient of x in a node that adds nothing to it: where it has a separate buffer and
  * no earlier writer, it starts at 0, and the tape adds the residual's gradient. */
 void fm_update_end_begin_residual(fm_run *run, const fm_node *node, const fm_update *update);

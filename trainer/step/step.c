@@ -12,18 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-fm_trainer_options fm_trainer_options_tiny(void) {
-    return (fm_trainer_options){.model = fm_model_config_tiny(),
-                                .optimizer = fm_optimizer_defaults(),
-                                .element = FM_ELEMENT_F32,
-                                .weight = {[FM_TERM_DISTOGRAM] = 0.3,
-                                           [FM_TERM_MASKED_MSA] = 2.0,
-                                           [FM_TERM_BACKBONE] = 0.5,
-                                           [FM_TERM_SIDE_CHAIN] = 0.5,
-                                           [FM_TERM_TORSION] = 1.0,
-                                           [FM_TERM_PLDDT] = 0.01}};
-}
-
 /* -- building */
 
 static void declare_state(fm_trainer *t, const fm_kernels *kernels) {

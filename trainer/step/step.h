@@ -57,9 +57,6 @@ typedef struct fm_trainer_options {
     bool spoils;             /* fm_tape.spoils of the tapes: for checks */
 } fm_trainer_options;
 
-/* The sizes of the tiny preset with AlphaFold2's recipe. */
-fm_trainer_options fm_trainer_options_tiny(void);
-
 /* Heads whose logits a forward pass can keep for its caller, where the model has them. */
 typedef enum fm_head {
     FM_HEAD_PLDDT,         /* [N_res, n_plddt_bin] */

@@ -1,7 +1,6 @@
 /* atoms.c: see atoms.h. */
 #include "trainer/model/af3/atoms.h"
 
-#include "trainer/model/af3/island.h"
 #include "trainer/ops/arithmetic.h"
 #include "trainer/ops/cast.h"
 #include "trainer/ops/concat.h"
@@ -90,9 +89,9 @@ fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_groups *group
                                            const fm_af3_atoms *atoms, fm_tensor_ref s,
                                            fm_tensor_ref z, const fm_af3_atom_encoder_weights *w) {
     assert((s == FM_TENSOR_NONE) == (z == FM_TENSOR_NONE));
-    const fm_kernels *outside = fm_af3_enter_island(tape);
+    fm_tape_enter_island(tape);
     fm_tensor_ref c = fm_op_atom_features(tape, &atoms->features, &w->features);
-    fm_af3_leave_island(tape, outside);
+    fm_tape_leave_island(tape);
     c = fm_op_cast(tape, "atom features", c);
     if (s != FM_TENSOR_NONE) {
         fm_tensor_ref normed = fm_op_layer_norm(tape, "atom single", s, w->norm_s, FM_NORM_SCALE);
@@ -119,9 +118,9 @@ fm_af3_encoded fm_af3_atom_encoder(fm_tape *tape, const fm_af3_atoms *atoms,
     if (r == FM_TENSOR_NONE) {
         q = fm_op_lift(tape, "atoms", context.c);
     } else {
-        const fm_kernels *outside = fm_af3_enter_island(tape);
+        fm_tape_enter_island(tape);
         q = fm_op_linear_all(tape, "atom positions", r, &w->r);
-        fm_af3_leave_island(tape, outside);
+        fm_tape_leave_island(tape);
         q = fm_op_add(tape, "atom positions", fm_op_cast(tape, "atom positions", q), context.c);
     }
     q = fm_af3_atom_transformer(tape, q, context.c, &pairs, atoms->mask, w->block, w->n_block,
@@ -140,10 +139,10 @@ fm_tensor_ref fm_af3_atom_decoder(fm_tape *tape, const fm_af3_atoms *atoms,
     q = fm_af3_atom_transformer(tape, q, context.c, &pairs, atoms->mask, w->block, w->n_block,
                                 n_again);
     q = fm_op_layer_norm(tape, "atom decoder", q, w->norm_q, FM_NORM_SCALE);
-    const fm_kernels *outside = fm_af3_enter_island(tape);
+    fm_tape_enter_island(tape);
     q = fm_op_cast(tape, "atom decoder", q);
     fm_tensor_ref update = fm_op_linear_all(tape, "atom decoder", q, &w->out);
-    fm_af3_leave_island(tape, outside);
+    fm_tape_leave_island(tape);
     return update;
 }
 

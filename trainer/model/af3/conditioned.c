@@ -109,7 +109,8 @@ fm_tensor_ref fm_af3_window_bias(fm_tape *tape, fm_tensor_ref p,
     return fm_op_linear_all(tape, "window bias", normed_p, &w->bias);
 }
 
-fm_tensor_ref fm_af3_window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
+/* The attention of atoms in windows, with the bias of fm_af3_window_bias. mask is act [n_atom]. */
+static fm_tensor_ref window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
                                       fm_tensor_ref bias, fm_tensor_ref mask,
                                       const fm_conditioned_attention_weights *w) {
     const fm_window_attention_weights core = {w->qkvg, w->q_bias, w->out, w->n_head, w->c_head};
@@ -154,7 +155,7 @@ fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_
         fm_tensor_ref bias = pairs->bias
                                  ? pairs->bias[i]
                                  : fm_af3_window_bias(tape, pairs->z, &weights[i].attention);
-        q = fm_af3_window_attention(tape, q, c, bias, mask, &weights[i].attention);
+        q = window_attention(tape, q, c, bias, mask, &weights[i].attention);
         q = fm_af3_conditioned_transition(tape, q, c, &weights[i].transition, true);
         fm_tape_end_segment(tape);
     }

@@ -66,10 +66,6 @@ fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_te
  * 128, c_p]. */
 fm_tensor_ref fm_af3_window_bias(fm_tape *tape, fm_tensor_ref p,
                                  const fm_conditioned_attention_weights *weights);
-/* The same attention for atoms in windows, with such a bias. mask is act [n_atom]. */
-fm_tensor_ref fm_af3_window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
-                                      fm_tensor_ref bias, fm_tensor_ref mask,
-                                      const fm_conditioned_attention_weights *weights);
 fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
                                             const fm_conditioned_transition_weights *weights,
                                             bool residual);

@@ -1,7 +1,6 @@
 /* confidence.c: see confidence.h. */
 #include "trainer/model/af3/confidence.h"
 
-#include "trainer/model/af3/island.h"
 #include "trainer/ops/arithmetic.h"
 #include "trainer/ops/cast.h"
 #include "trainer/ops/gather.h"
@@ -48,11 +47,11 @@ void fm_af3_confidence_add(const fm_scope *scope, const fm_af3_config *config,
 /* Adds the token inputs and the distances to z. */
 static fm_tensor_ref pairs(fm_tape *tape, const fm_groups *groups,
                            const fm_af3_confidence_weights *w, const fm_af3_confidence_inputs *in) {
-    const fm_kernels *outside = fm_af3_enter_island(tape);
+    fm_tape_enter_island(tape);
     fm_token_distances tokens = fm_op_token_distances(tape, in->structure, in->representative,
                                                       &BOUNDS, fm_groups_part(groups));
     fm_tensor_ref distance = fm_op_linear_all(tape, "distances", tokens.distance, &w->distance);
-    fm_af3_leave_island(tape, outside);
+    fm_tape_leave_island(tape);
     fm_tensor_ref j = fm_op_linear_all(tape, "confidence of j", in->s_inputs, &w->s1);
     fm_tensor_ref i = fm_op_linear_all(tape, "confidence of i", in->s_inputs, &w->s2);
     i = fm_af3_split_rows(tape, groups, "confidence of i", i);
@@ -103,10 +102,10 @@ fm_af3_confidence_logits fm_af3_confidence(fm_tape *tape, const fm_af3_config *c
                           &in->masks, x);
     s = fm_op_lower(tape, "confidence single", x.s);
     x.z = fm_af3_split_gather(tape, config->groups, "confidence pairs", x.z);
-    const fm_kernels *outside = fm_af3_enter_island(tape);
+    fm_tape_enter_island(tape);
     fm_af3_confidence_logits out =
         logits_of(tape, config, w, in, fm_op_cast(tape, "confidence single", s),
                   fm_op_cast(tape, "confidence pairs", x.z));
-    fm_af3_leave_island(tape, outside);
+    fm_tape_leave_island(tape);
     return out;
 }

@@ -14,10 +14,7 @@ enum {
     FM_AF3_TEMPLATE_PAIR = 108, /* features of a template pair */
     FM_AF3_MSA_FEATURES = 34,   /* 32 classes, has_deletion, deletion_value */
     FM_AF3_TOKEN_FEATURES = 65, /* restype 32, profile 32, deletion_mean */
-    FM_AF3_ATOM_FEATURES = 385, /* ref_mask, 128 elements, 4 x 64 characters */
-    FM_AF3_QUERIES = 32,        /* of an atom window */
-    FM_AF3_KEYS = 128,
-    FM_AF3_MAX_BLOCK = 64, /* of any stack */
+    FM_AF3_MAX_BLOCK = 64,      /* of any stack */
     FM_AF3_MAX_PARAM = 8192,
 };
 

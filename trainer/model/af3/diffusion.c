@@ -2,7 +2,6 @@
 #include "trainer/model/af3/diffusion.h"
 
 #include "trainer/model/af3/blocks.h"
-#include "trainer/model/af3/island.h"
 #include "trainer/ops/arithmetic.h"
 #include "trainer/ops/cast.h"
 #include "trainer/ops/concat.h"
@@ -105,7 +104,7 @@ fm_tensor_ref fm_af3_condition_pairs(fm_tape *tape, const fm_groups *groups,
 fm_tensor_ref fm_af3_condition_single(fm_tape *tape, const fm_af3_trunk_output *trunk,
                                       const fm_af3_levels *levels,
                                       const fm_af3_conditioning_weights *w) {
-    const fm_kernels *outside = fm_af3_enter_island(tape);
+    fm_tape_enter_island(tape);
     const fm_tensor_ref parts[] = {fm_op_cast(tape, "conditioning single", trunk->s),
                                    fm_op_cast(tape, "conditioning single", trunk->s_inputs)};
     fm_tensor_ref s = fm_op_concat(tape, "conditioning single", parts, 2);
@@ -113,7 +112,7 @@ fm_tensor_ref fm_af3_condition_single(fm_tape *tape, const fm_af3_trunk_output *
     fm_tensor_ref n = fm_op_fourier(tape, levels->log, levels->fourier_w, levels->fourier_b);
     n = norm_linear(tape, "conditioning noise", n, w->norm_n, &w->n);
     s = fm_op_outer_sum(tape, "conditioning single", n, s);
-    fm_af3_leave_island(tape, outside);
+    fm_tape_leave_island(tape);
     s = fm_op_cast(tape, "conditioning single", s);
     for (int i = 0; i < 2; i++)
         s = fm_op_swiglu_transition(tape, "conditioning transition", s, &w->transition_s[i], true,
@@ -138,9 +137,9 @@ fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
                                        const fm_af3_levels *levels, fm_tensor_ref mask,
                                        const fm_af3_diffusion_weights *w, fm_af3_again again) {
     fm_tensor_ref s = fm_af3_condition_single(tape, trunk, levels, &w->conditioning);
-    const fm_kernels *outside = fm_af3_enter_island(tape);
+    fm_tape_enter_island(tape);
     fm_tensor_ref r = fm_op_scale_groups(tape, "noisy positions", x_noisy, levels->in);
-    fm_af3_leave_island(tape, outside);
+    fm_tape_leave_island(tape);
     fm_af3_atom_context context = prepared->atoms;
     if (prepared->has_bias) {
         context.encoder_bias = prepared->encoder_bias;
@@ -156,10 +155,10 @@ fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
     encoded.a = fm_op_layer_norm(tape, "diffusion tokens", a, w->norm_a, FM_NORM_SCALE);
     fm_tensor_ref update =
         fm_af3_atom_decoder(tape, atoms, context, encoded, &w->decoder, again.decoder);
-    outside = fm_af3_enter_island(tape);
+    fm_tape_enter_island(tape);
     fm_tensor_ref kept = fm_op_scale_groups(tape, "denoised positions", x_noisy, levels->skip);
     update = fm_op_scale_groups(tape, "denoised positions", update, levels->out);
     fm_tensor_ref x = fm_op_add(tape, "denoised positions", kept, update);
-    fm_af3_leave_island(tape, outside);
+    fm_tape_leave_island(tape);
     return x;
 }

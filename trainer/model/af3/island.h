@@ -10,16 +10,6 @@
 #include "trainer/autograd/tape.h"
 #include "trainer/model/af3/config.h"
 
-/* Makes the wide table current. The result, the table before, is for fm_af3_leave_island, so that
- * parts of an island may be islands themselves. */
-static inline const fm_kernels *fm_af3_enter_island(fm_tape *tape) {
-    const fm_kernels *main = tape->main_kernels;
-    return fm_tape_use(tape, main->wide ? main->wide : main);
-}
-static inline void fm_af3_leave_island(fm_tape *tape, const fm_kernels *outside) {
-    (void)fm_tape_use(tape, outside);
-}
-
 /* The table of the diffusion module, given the main one. fm_af3_check_products says whether the
  * backend has it. */
 static inline const fm_kernels *fm_af3_diffusion_table(const fm_af3_config *config,

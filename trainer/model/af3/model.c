@@ -272,10 +272,10 @@ static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const f
                              const fm_af3_prepared *prepared) {
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
     fm_tensor_ref mask = of_rank(tape, config, in->training.mask);
-    const fm_kernels *outside = fm_af3_enter_island(tape);
+    fm_tape_enter_island(tape);
     fm_af3_levels levels = levels_of(tape, config, in, &in->training);
     fm_tensor_ref x = of_rank(tape, config, in->training.x);
-    fm_af3_leave_island(tape, outside);
+    fm_tape_leave_island(tape);
     const int32_t n = config->n_atom_block;
     const fm_af3_again blocks = {
         .encoder = again(config, FM_AF3_STACK_ATOM, 0, n),
@@ -283,10 +283,10 @@ static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const f
         .decoder = again(config, FM_AF3_STACK_ATOM, n, 2 * n)};
     x = fm_af3_diffusion_denoise(tape, config->groups, &atoms, trunk, prepared, x, &levels, mask,
                                  &w->diffusion, blocks);
-    outside = fm_af3_enter_island(tape);
+    fm_tape_enter_island(tape);
     x = fm_af3_split_gather(tape, config->groups, "structures", x);
     x = fm_dap_trim(tape, "structures", x, config->n_sample);
-    fm_af3_leave_island(tape, outside);
+    fm_tape_leave_island(tape);
     return x;
 }
 
@@ -294,7 +294,7 @@ static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const f
  * the type of its activations. */
 static fm_af3_trunk_output begin_diffusion(fm_tape *tape, const fm_af3_config *config,
                                            const fm_af3_trunk_output *trunk) {
-    (void)fm_tape_use(tape, fm_af3_diffusion_table(config, tape->main_kernels));
+    fm_tape_enter_table(tape, fm_af3_diffusion_table(config, tape->main_kernels));
     return (fm_af3_trunk_output){.s_inputs = fm_op_cast(tape, "single inputs", trunk->s_inputs),
                                  .s = fm_op_cast(tape, "single", trunk->s),
                                  .z = fm_op_cast(tape, "pairs", trunk->z),

@@ -220,18 +220,7 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
     extern __shared__ __align__(TILE_ALIGN) char memory[];
     swiglu_space<C> *space = (swiglu_space<C> *)memory;
     int group = threadIdx.x / GROUP_THREADS;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < swiglu_space<C>::SLOTS; i++) {
-            barrier_init(shared_address(&space->full[i]), 1);
-            barrier_init(shared_address(&space->empty[i]), RING_WARPS);
-        }
-        for (int i = 0; i < RING_GROUPS; i++)
-            barrier_init(shared_address(&space->rows[i]), 1);
-        barriers_publish();
-    }
-    __syncthreads();
-    wait_for_previous();
-    let_next_begin();
+    ring_begin<swiglu_space<C>::SLOTS>(space, space->rows, RING_GROUPS);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
         if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C>(t, space);
@@ -258,10 +247,7 @@ template <int C> static void transition_as(fm_stream *stream, const fm_swiglu_tr
     t.w2 = row_end_boxes(a->w2, C, a->hidden);
     t.norm = (const bf16 *)a->norm, t.eps = (float)a->eps;
     t.hidden = (int)a->hidden, t.chunks = t.hidden / 64;
-    t.tiles = (int)divide_up(a->rows, GROUP_ROWS);
-    int64_t blocks = min_size(n_multiprocessor(), divide_up(t.tiles, RING_GROUPS));
-    t.turns = (int)divide_up(t.tiles, RING_GROUPS * blocks);
-    t.offset = t.turns > 2 ? t.chunks / 2 : 0;
+    int64_t blocks = plan_turns(&t, a->rows);
     launch_after(stream, wgmma_swiglu_transition<C>, (unsigned)blocks, RING_THREADS, BYTES, true,
                  t);
     FM_LAUNCHED();

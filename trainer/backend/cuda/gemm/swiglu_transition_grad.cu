@@ -13,6 +13,7 @@
 #include "trainer/backend/cuda/gemm/row_begin.cuh"
 #include "trainer/backend/cuda/gemm/swiglu.cuh"
 #include "trainer/backend/cuda/gemm/transition.cuh"
+#include "trainer/backend/products.h"
 
 namespace fm_cuda {
 
@@ -220,18 +221,7 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
     extern __shared__ __align__(TILE_ALIGN) char memory[];
     swiglu_grad_space<C> *space = (swiglu_grad_space<C> *)memory;
     int group = threadIdx.x / GROUP_THREADS;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < swiglu_grad_space<C>::SLOTS; i++) {
-            barrier_init(shared_address(&space->full[i]), 1);
-            barrier_init(shared_address(&space->empty[i]), RING_WARPS);
-        }
-        for (int i = 0; i < RING_GROUPS; i++)
-            barrier_init(shared_address(&space->rows[i]), 1);
-        barriers_publish();
-    }
-    __syncthreads();
-    wait_for_previous();
-    let_next_begin();
+    ring_begin<swiglu_grad_space<C>::SLOTS>(space, space->rows, RING_GROUPS);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
         if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C>(t, space);
@@ -276,22 +266,9 @@ static void grad_as(fm_stream *stream, const fm_swiglu_transition *a,
     t.product = rows_boxes(p.product, a->hidden, a->rows, 16);
     t.dn = rows_boxes(p.dn, C, a->rows, 16);
     t.hidden = (int)a->hidden, t.chunks = t.hidden / 64;
-    t.tiles = (int)divide_up(a->rows, GROUP_ROWS);
-    int64_t blocks = min_size(n_multiprocessor(), divide_up(t.tiles, RING_GROUPS));
-    t.turns = (int)divide_up(t.tiles, RING_GROUPS * blocks);
-    t.offset = t.turns > 2 ? t.chunks / 2 : 0;
+    int64_t blocks = plan_turns(&t, a->rows);
     launch_after(stream, wgmma_swiglu_grad<C>, (unsigned)blocks, RING_THREADS, BYTES, true, t);
     FM_LAUNCHED();
-}
-
-/* dw [m, n] (+)= dy^T x over the rows. */
-static fm_gemm weight_gradient(int64_t rows, int64_t m, int64_t n, const void *dy, const void *x,
-                               fm_out dw) {
-    fm_gemm g = {};
-    g.m = m, g.n = n, g.k = rows, g.batch = 1;
-    g.trans_a = true, g.c_is_acc = true, g.alpha = 1, g.beta = dw.beta;
-    g.a = dy, g.b = x, g.c = dw.data, g.lda = m, g.ldb = n, g.ldc = n;
-    return g;
 }
 
 static fm_layernorm norm_of(const fm_swiglu_transition *a, void *y) {
@@ -313,8 +290,8 @@ static fm_layernorm_grad norm_grad_of(const fm_swiglu_transition *a,
 
 size_t swiglu_transition_grad_wgmma_workspace(const fm_swiglu_transition *a,
                                               const fm_swiglu_transition_grad *g) {
-    fm_gemm one = weight_gradient(a->rows, 2 * a->hidden, a->c, NULL, NULL, g->dw1);
-    fm_gemm two = weight_gradient(a->rows, a->c, a->hidden, NULL, NULL, g->dw2);
+    fm_gemm one = fm_product_of_weight(a->rows, a->c, 2 * a->hidden, NULL, NULL, g->dw1, {});
+    fm_gemm two = fm_product_of_weight(a->rows, a->hidden, a->c, NULL, NULL, g->dw2, {});
     int64_t products = max_size((int64_t)gemm_workspace(&one), (int64_t)gemm_workspace(&two));
     int64_t most = max_size(products, (int64_t)layernorm_grad_workspace(a->rows, a->c));
     return places_of(a, NULL).bytes + (size_t)most;
@@ -330,9 +307,9 @@ void swiglu_transition_grad_wgmma(fm_stream *stream, const fm_swiglu_transition 
     } else {
         grad_as<128>(stream, a, g, p);
     }
-    fm_gemm one = weight_gradient(a->rows, 2 * a->hidden, a->c, p.dhidden, p.n, g->dw1);
+    fm_gemm one = fm_product_of_weight(a->rows, a->c, 2 * a->hidden, p.dhidden, p.n, g->dw1, {});
     if (one.c) gemm<bf16>(stream, &one, p.after);
-    fm_gemm two = weight_gradient(a->rows, a->c, a->hidden, g->dy, p.product, g->dw2);
+    fm_gemm two = fm_product_of_weight(a->rows, a->hidden, a->c, g->dy, p.product, g->dw2, {});
     if (two.c) gemm<bf16>(stream, &two, p.after);
     fm_layernorm_grad back = norm_grad_of(a, g, p.dn);
     layernorm_grad<bf16>(stream, &back, p.after);

@@ -259,18 +259,7 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
     typedef transition_space<C, KEEPS> layout;
     layout *space = (layout *)memory;
     int group = threadIdx.x / GROUP_THREADS;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < transition_shape<C>::SLOTS; i++) {
-            barrier_init(shared_address(&space->full[i]), 1);
-            barrier_init(shared_address(&space->empty[i]), RING_WARPS);
-        }
-        for (int i = 0; i < RING_GROUPS; i++)
-            barrier_init(shared_address(&space->rows[i]), 1);
-        barriers_publish();
-    }
-    __syncthreads();
-    wait_for_previous();
-    let_next_begin();
+    ring_begin<transition_shape<C>::SLOTS>(space, space->rows, RING_GROUPS);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
         if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C, KEEPS>(t, space);
@@ -296,10 +285,8 @@ template <int C, bool KEEPS> static void transition_as(fm_stream *stream, const 
     t.w2 = row_end_boxes(a->w2, C, a->hidden);
     t.kept = KEEPS ? rows_boxes(a->kept, a->hidden, t.end.rows, 16) : t.x;
     t.b1 = (const bf16 *)a->b1;
-    t.chunks = (int)(a->hidden / S::CHUNK), t.tiles = (int)divide_up(t.end.rows, GROUP_ROWS);
-    int64_t blocks = min_size(n_multiprocessor(), divide_up(t.tiles, RING_GROUPS));
-    t.turns = (int)divide_up(t.tiles, RING_GROUPS * blocks);
-    t.offset = t.turns > 2 ? t.chunks / 2 : 0;
+    t.chunks = (int)(a->hidden / S::CHUNK);
+    int64_t blocks = plan_turns(&t, t.end.rows);
     launch_after(stream, wgmma_transition<C, KEEPS>, (unsigned)blocks, RING_THREADS, BYTES, true,
                  t);
     FM_LAUNCHED();

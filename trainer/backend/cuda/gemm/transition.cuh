@@ -47,6 +47,24 @@ __device__ inline void free_slots(T *space, const int (&slots)[PARTS]) {
         if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&space->empty[slots[part]]));
 }
 
+/* The start of a kernel. One thread prepares the barriers of the slots, and `others` barriers with
+ * one arrival each from `first` on; the block waits for it, and then for the kernel before. */
+template <int SLOTS, typename T>
+__device__ inline void ring_begin(T *space, uint64_t *first, int others) {
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < SLOTS; i++) {
+            barrier_init(shared_address(&space->full[i]), 1);
+            barrier_init(shared_address(&space->empty[i]), RING_WARPS);
+        }
+        for (int i = 0; i < others; i++)
+            barrier_init(shared_address(first + i), 1);
+        barriers_publish();
+    }
+    __syncthreads();
+    wait_for_previous();
+    let_next_begin();
+}
+
 /* Takes and frees the COUNT slots of each of some chunks that this group does not use. */
 template <int COUNT, int SLOTS, typename T>
 __device__ inline void skip_slots(T *space, int chunks, ring_place<SLOTS> &at) {
@@ -55,6 +73,16 @@ __device__ inline void skip_slots(T *space, int chunks, ring_place<SLOTS> &at) {
         take_slots(space, slots, at);
         free_slots(space, slots);
     }
+}
+
+/* Divides the rows among the blocks of a launch: sets the call's tiles, its turns, and the chunk
+ * with which the second group begins a tile. The call has its chunks. Returns the blocks. */
+template <typename T> int64_t plan_turns(T *call, int64_t rows) {
+    call->tiles = (int)divide_up(rows, GROUP_ROWS);
+    int64_t blocks = min_size(n_multiprocessor(), divide_up(call->tiles, RING_GROUPS));
+    call->turns = (int)divide_up(call->tiles, RING_GROUPS * blocks);
+    call->offset = call->turns > 2 ? call->chunks / 2 : 0;
+    return blocks;
 }
 
 /* Boxes of 64 columns of a matrix without gaps. */

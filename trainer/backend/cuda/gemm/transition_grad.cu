@@ -16,6 +16,7 @@
 #include "trainer/backend/cuda/gemm/row_begin.cuh"
 #include "trainer/backend/cuda/gemm/transition.cuh"
 #include "trainer/backend/cuda/norm/norm.cuh"
+#include "trainer/backend/products.h"
 
 namespace fm_cuda {
 
@@ -278,18 +279,8 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
     extern __shared__ __align__(TILE_ALIGN) char memory[];
     transition_grad_space<C> *space = (transition_grad_space<C> *)memory;
     int group = threadIdx.x / GROUP_THREADS;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < transition_grad_shape<C>::SLOTS; i++) {
-            barrier_init(shared_address(&space->full[i]), 1);
-            barrier_init(shared_address(&space->empty[i]), RING_WARPS);
-        }
-        for (int i = 0; i < RING_WARPS * transition_grad_shape<C>::PIECES; i++)
-            barrier_init(shared_address(&space->has[0][i]), 1);
-        barriers_publish();
-    }
-    __syncthreads();
-    wait_for_previous();
-    let_next_begin();
+    ring_begin<transition_grad_shape<C>::SLOTS>(space, space->has[0],
+                                                RING_WARPS * transition_grad_shape<C>::PIECES);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
         if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C>(t, space);
@@ -301,9 +292,13 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
 
 /* -- calls */
 
+static int64_t row_count(const fm_transition *a) {
+    return a->end.dropout.n0 * a->end.dropout.n1;
+}
+
 /* The workspace has dhidden, the sums of dgamma and dbeta, and that of one product at a time. */
 static size_t dhidden_bytes(const fm_transition *a) {
-    return (size_t)round_up(a->end.dropout.n0 * a->end.dropout.n1 * a->hidden * 2, 64);
+    return (size_t)round_up(row_count(a) * a->hidden * 2, 64);
 }
 static int64_t sums_count(const fm_transition *a) {
     return n_multiprocessor() * 2 * a->end.dropout.c;
@@ -319,7 +314,7 @@ static void transition_grad_as(fm_stream *stream, const fm_transition *a,
     typedef transition_grad_shape<C> S;
     FM_CUDA(cudaFuncSetAttribute(wgmma_transition_grad<C>,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
-    int64_t rows = a->end.dropout.n0 * a->end.dropout.n1;
+    int64_t rows = row_count(a);
     transition_grad_call t;
     t.begin = row_begin_of(&a->end, a->y, g->dn, g->dy);
     assert(is_aligned(a->w1) && is_aligned(a->w2) && is_aligned(a->kept) && is_aligned(g->dx.data));
@@ -327,16 +322,13 @@ static void transition_grad_as(fm_stream *stream, const fm_transition *a,
     t.kept = rows_boxes(a->kept, a->hidden, rows, 16);
     t.dhidden = rows_boxes(dhidden, a->hidden, rows, 16);
     t.dx = rows_boxes(g->dx.data, C, rows, 16);
-    t.tiles = (int)divide_up(rows, GROUP_ROWS);
-    int64_t blocks = min_size(n_multiprocessor(), divide_up(t.tiles, RING_GROUPS));
+    t.chunks = (int)(a->hidden / S::CHUNK);
+    int64_t blocks = plan_turns(&t, rows);
     partial_sums norm = norm_sums(blocks, C, g->dgamma, g->dbeta);
     t.sums = sums, t.warp_sums = sums + sums_count(a);
     if (a->end.gamma) {
         t.sums = sums_place(stream, norm, (size_t)sums_count(a) * sizeof(float), sums);
     }
-    t.chunks = (int)(a->hidden / S::CHUNK);
-    t.turns = (int)divide_up(t.tiles, RING_GROUPS * blocks);
-    t.offset = t.turns > 2 ? t.chunks / 2 : 0;
     launch_after(stream, wgmma_transition_grad<C>, (unsigned)blocks, RING_THREADS, BYTES, true, t);
     FM_LAUNCHED();
     norm.partial = t.sums;
@@ -347,24 +339,14 @@ static void transition_grad_as(fm_stream *stream, const fm_transition *a,
  * than with the entries that it replaces (docs/notes/cuda-versions.md). */
 bool transition_grad_takes(const fm_transition *a, const fm_transition_grad *g) {
     const int64_t most = (int64_t)1 << 26;
-    int64_t rows = a->end.dropout.n0 * a->end.dropout.n1;
-    return transition_takes(a) && rows * a->hidden <= most && g->dx.data && g->dx.beta == FM_WRITE;
-}
-
-/* dw [m, n] (+)= dy^T x over the transition's rows, and db the sums of dy. */
-static fm_gemm weight_gradient(const fm_transition *a, int64_t m, int64_t n, const void *dy,
-                               const void *x, fm_out dw, fm_out db) {
-    fm_gemm g = {};
-    g.m = m, g.n = n, g.k = a->end.dropout.n0 * a->end.dropout.n1, g.batch = 1;
-    g.trans_a = true, g.c_is_acc = true, g.alpha = 1, g.beta = dw.beta;
-    g.a = dy, g.b = x, g.c = dw.data, g.lda = m, g.ldb = n, g.ldc = n, g.sum = db;
-    return g;
+    return transition_takes(a) && row_count(a) * a->hidden <= most && g->dx.data &&
+           g->dx.beta == FM_WRITE;
 }
 
 static size_t weights_bytes(const fm_transition *a, const fm_transition_grad *g) {
-    int64_t c = a->end.dropout.c;
-    fm_gemm one = weight_gradient(a, a->hidden, c, NULL, NULL, g->dw1, g->db1);
-    fm_gemm two = weight_gradient(a, c, a->hidden, NULL, NULL, g->dw2, g->db2);
+    int64_t c = a->end.dropout.c, rows = row_count(a);
+    fm_gemm one = fm_product_of_weight(rows, c, a->hidden, NULL, NULL, g->dw1, g->db1);
+    fm_gemm two = fm_product_of_weight(rows, a->hidden, c, NULL, NULL, g->dw2, g->db2);
     return (size_t)max_size((int64_t)gemm_workspace(&one), (int64_t)gemm_workspace(&two));
 }
 
@@ -374,7 +356,7 @@ size_t transition_grad_wgmma_workspace(const fm_transition *a, const fm_transiti
 
 void transition_grad_wgmma(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
                            void *workspace) {
-    int64_t c = a->end.dropout.c;
+    int64_t c = a->end.dropout.c, rows = row_count(a);
     float *sums = (float *)((char *)workspace + dhidden_bytes(a));
     void *after = (char *)sums + sums_bytes(a);
     if (c == 64) {
@@ -384,9 +366,9 @@ void transition_grad_wgmma(fm_stream *stream, const fm_transition *a, const fm_t
     } else {
         transition_grad_as<256>(stream, a, g, workspace, sums);
     }
-    fm_gemm one = weight_gradient(a, a->hidden, c, workspace, a->x, g->dw1, g->db1);
+    fm_gemm one = fm_product_of_weight(rows, c, a->hidden, workspace, a->x, g->dw1, g->db1);
     if (one.c) gemm<bf16>(stream, &one, after);
-    fm_gemm two = weight_gradient(a, c, a->hidden, g->dy.data, a->kept, g->dw2, g->db2);
+    fm_gemm two = fm_product_of_weight(rows, a->hidden, c, g->dy.data, a->kept, g->dw2, g->db2);
     if (two.c) gemm<bf16>(stream, &two, after);
 }
 

@@ -1,34 +1,51 @@
-/* team.c: see team.h. A call starts a thread for every rank but the first and waits for them;
- * compared with a step, that takes no time. */
-#include "trainer/step/team.h"
+/* team.h: the ranks of one sample as threads of this process, so that a test can look into all of
+ * them. Each rank has a trainer; all are given every sample together and end every step with the
+ * same bits.
+ *
+ * A call starts a thread for every rank but the first and waits for them, which takes no time
+ * compared with a step. */
+#ifndef FM_TESTS_TRAINER_TEAM_H
+#define FM_TESTS_TRAINER_TEAM_H
+
+#include "trainer/step/step.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { MAX_RANK = 16 };
+enum { TEAM_RANKS = 16 };
 
-typedef struct member {
+/* One rank. */
+typedef struct team_rank {
     fm_trainer *trainer;
     const fm_features *features; /* of the current call: to be queued; NULL: collect */
     bool is_last;
     fm_sample_result result;
     fm_status status;
     fm_error error;
-} member;
+} team_rank;
 
-struct fm_team {
+typedef struct rank_team {
     fm_local_groups *groups;
     int32_t n_rank;
-    member rank[MAX_RANK];
-};
+    team_rank rank[TEAM_RANKS];
+} rank_team;
 
-fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *layout,
-                         fm_team **ret_team, fm_error *reterr) {
+static inline void team_destroy(rank_team *team) {
+    for (int32_t r = 0; team && r < team->n_rank; r++)
+        fm_trainer_destroy(team->rank[r].trainer);
+    if (team) fm_local_groups_destroy(team->groups);
+    free(team);
+}
+
+/* layout->dp must be 1; options->groups is ignored. FM_ERR_USAGE naming the setting that the layout
+ * or the model does not allow, else the errors of fm_trainer_create. */
+static inline fm_status team_create(const fm_trainer_options *options, const fm_layout *layout,
+                                    rank_team **ret_team, fm_error *reterr) {
     assert(layout->dp == 1);
     fm_status status = fm_trainer_check_layout(&options->model, layout, reterr);
     if (status) return status;
-    fm_team *team = calloc(1, sizeof *team);
+    rank_team *team = calloc(1, sizeof *team);
     if (!team) return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
     const fm_kernels *kernels =
         options->kernels ? options->kernels : fm_kernels_cpu(options->element);
@@ -41,26 +58,19 @@ fm_status fm_team_create(const fm_trainer_options *options, const fm_layout *lay
         team->n_rank = r + 1;
     }
     if (status) {
-        fm_team_destroy(team);
+        team_destroy(team);
         return status;
     }
     *ret_team = team;
     return FM_OK;
 }
 
-void fm_team_destroy(fm_team *team) {
-    for (int32_t r = 0; team && r < team->n_rank; r++)
-        fm_trainer_destroy(team->rank[r].trainer);
-    if (team) fm_local_groups_destroy(team->groups);
-    free(team);
-}
-
-fm_trainer *fm_team_get_first(const fm_team *team) {
+static inline fm_trainer *team_get_first(const rank_team *team) {
     return team->rank[0].trainer;
 }
 
-static void *work(void *argument) {
-    member *self = argument;
+static inline void *team_work(void *argument) {
+    team_rank *self = argument;
     self->status = self->features ? fm_trainer_queue(self->trainer, self->features, self->is_last,
                                                      &self->error)
                                   : fm_trainer_collect(self->trainer, &self->result, &self->error);
@@ -68,18 +78,18 @@ static void *work(void *argument) {
 }
 
 /* Returns the first rank's error: either all ranks fail or none does. */
-static fm_status work_on_all(fm_team *team, const fm_features *features, bool is_last,
-                             fm_error *reterr) {
-    pthread_t threads[MAX_RANK] = {0};
+static inline fm_status team_work_on_all(rank_team *team, const fm_features *features, bool is_last,
+                                         fm_error *reterr) {
+    pthread_t threads[TEAM_RANKS] = {0};
     for (int32_t r = 0; r < team->n_rank; r++) {
         team->rank[r].features = features;
         team->rank[r].is_last = is_last;
-        int failed = r ? pthread_create(&threads[r], NULL, work, &team->rank[r]) : 0;
+        int failed = r ? pthread_create(&threads[r], NULL, team_work, &team->rank[r]) : 0;
         assert(!failed); /* the other ranks would wait for this one */
         (void)failed;
     }
-    work(&team->rank[0]);
-    const member *first = &team->rank[0];
+    team_work(&team->rank[0]);
+    const team_rank *first = &team->rank[0];
     for (int32_t r = 1; r < team->n_rank; r++) {
         pthread_join(threads[r], NULL);
         assert(!team->rank[r].status == !first->status);
@@ -88,24 +98,23 @@ static fm_status work_on_all(fm_team *team, const fm_features *features, bool is
     return first->status;
 }
 
-fm_status fm_team_queue(fm_team *team, const fm_features *features, bool is_last,
-                        fm_error *reterr) {
-    return work_on_all(team, features, is_last, reterr);
+/* fm_trainer_queue on all ranks at the same time. */
+static inline fm_status team_queue(rank_team *team, const fm_features *features, bool is_last,
+                                   fm_error *reterr) {
+    return team_work_on_all(team, features, is_last, reterr);
 }
 
-fm_status fm_team_collect(fm_team *team, fm_sample_result *ret_result, fm_error *reterr) {
-    fm_status status = work_on_all(team, NULL, false, reterr);
+/* fm_trainer_collect on all ranks at the same time. */
+static inline fm_status team_collect(rank_team *team, fm_sample_result *ret_result,
+                                     fm_error *reterr) {
+    fm_status status = team_work_on_all(team, NULL, false, reterr);
     if (!status) *ret_result = team->rank[0].result;
     return status;
 }
 
-/* The ranks have equal sums, and dp is 1, so no rank waits for another. */
-void fm_team_update(fm_team *team) {
-    for (int32_t r = 0; r < team->n_rank; r++)
-        fm_trainer_update(team->rank[r].trainer);
-}
-
-void fm_team_copy_first(fm_team *team) {
+/* Copies the first rank's parameters, moments, average, sum of gradients and counts to the other
+ * ranks; call it after loading a checkpoint. */
+static inline void team_copy_first(rank_team *team) {
     const fm_trainer *first = team->rank[0].trainer;
     const fm_params *from = &first->params;
     int64_t bytes = from->n_element * (int64_t)fm_element_bytes(from->element);
@@ -125,3 +134,5 @@ void fm_team_copy_first(fm_team *team) {
         other->optimizer.pending = first->optimizer.pending;
     }
 }
+
+#endif
