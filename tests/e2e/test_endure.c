@@ -364,11 +364,11 @@ static void changes_are_made_on_purpose_and_recorded(void **state) {
                      0);
 }
 
-/* A folder whose checkpoints cannot be listed is an error, and the run does not begin again. */
-static void an_unreadable_folder_is_no_new_run(void **state) {
+/* A file where the folder should be is refused, and nothing begins in its place. */
+static void a_file_is_no_folder_of_a_run(void **state) {
     (void)state;
-    assert_int_equal(run(". ./lib; echo >notdir; $train --steps 4 --out notdir --resume 2>err"), 1);
-    assert_int_equal(run("grep -q 'notdir: cannot list the folder' err"), 0);
+    assert_int_equal(run(". ./lib; echo >notdir; $train --steps 4 --out notdir --resume 2>err"), 2);
+    assert_int_equal(run("grep -q 'notdir: --out: found a file, expected a new folder' err"), 0);
 }
 
 /* The learning rate rises until the run diverges; the last good checkpoint is named. */
@@ -403,7 +403,7 @@ int main(void) {
         cmocka_unit_test(a_read_only_folder_ends_no_run),
         cmocka_unit_test(rows_that_are_missing_are_said),
         cmocka_unit_test(changes_are_made_on_purpose_and_recorded),
-        cmocka_unit_test(an_unreadable_folder_is_no_new_run),
+        cmocka_unit_test(a_file_is_no_folder_of_a_run),
         cmocka_unit_test(divergence_is_said_and_stops_on_request),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
