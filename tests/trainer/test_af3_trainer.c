@@ -206,6 +206,52 @@ static void a_budget_that_is_too_small_is_refused(void **state) {
     close_bench(&b);
 }
 
+/* What the device has left, in bytes, beside the 2 GiB that `auto` leaves free. */
+static int64_t room;
+
+static void *alloc_from_room(size_t bytes) {
+    room -= (int64_t)bytes;
+    return fm_kernels_cpu(FM_ELEMENT_F32)->alloc(bytes);
+}
+
+static size_t free_with_room(void) {
+    return (size_t)(((int64_t)2 << 30) + room);
+}
+
+/* Without a budget, `auto` leaves a network of evaluations its memory if that is created first. If
+ * it comes second, it must take from what is left for graphs and libraries. */
+static void the_judge_takes_its_memory_first(void **state) {
+    (void)state;
+    fm_recompute_policy none = FM_RECOMPUTE_NONE, block = FM_RECOMPUTE_BLOCK;
+    const int64_t middle = (memory_of(&none, 0) + memory_of(&block, 0)) / 2;
+    fm_device device = *fm_kernels_cpu(FM_ELEMENT_F32)->device;
+    fm_kernels kernels = *fm_kernels_cpu(FM_ELEMENT_F32);
+    kernels.device = &device;
+    kernels.alloc = alloc_from_room;
+    device.free_bytes = free_with_room;
+    bench b;
+    open_bench(&b, 5);
+    b.options.kernels = &kernels;
+    b.options.model.recompute = FM_RECOMPUTE_AUTO;
+    fm_af3_trainer_options options = b.options;
+    options.forward_only = true;
+    fm_af3_trainer *judge;
+    assert_int_equal(fm_af3_trainer_create(&options, &judge, NULL), FM_OK);
+    const int64_t judge_bytes = fm_af3_trainer_memory_bytes(judge);
+    fm_af3_trainer_destroy(judge);
+    for (int is_first = 0; is_first < 2; is_first++) {
+        room = middle + judge_bytes;
+        if (!is_first) create(&b);
+        assert_int_equal(fm_af3_trainer_create(&options, &judge, NULL), FM_OK);
+        if (is_first) create(&b);
+        assert_int_equal(room >= 0, is_first);
+        fm_af3_trainer_destroy(judge);
+        fm_af3_trainer_destroy(b.trainer);
+    }
+    b.trainer = NULL;
+    close_bench(&b);
+}
+
 /* The host has no copy of what only the device writes, and one of everything else. */
 static void the_host_copies_what_it_writes(void **state) {
     (void)state;
@@ -469,6 +515,7 @@ int main(void) {
                                        cmocka_unit_test(narrow_activations_round_only),
                                        cmocka_unit_test(a_budget_chooses_the_recomputation),
                                        cmocka_unit_test(a_budget_that_is_too_small_is_refused),
+                                       cmocka_unit_test(the_judge_takes_its_memory_first),
                                        cmocka_unit_test(the_host_copies_what_it_writes),
                                        cmocka_unit_test(labels_are_permuted),
                                        cmocka_unit_test(the_confidence_head_learns_alone),

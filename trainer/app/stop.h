@@ -13,9 +13,9 @@
 /* What fm_stop_signal returns where no signal, but a run's target, ends it. */
 enum { FM_STOP_TARGET = 1000 };
 
-/* Begins to catch the signals. A SIGHUP that is ignored, as under nohup(1), stays so. answers: this
- * process tells the user that it stops, and a second signal ends it; one of several ranks leaves
- * both to the command that has started it. */
+/* Begins to catch the signals, and ignores SIGPIPE. A SIGHUP that is ignored, as under nohup(1),
+ * stays so. answers: this process tells the user that it stops, and a second signal ends it; one of
+ * several ranks leaves both to the command that has started it. */
 void fm_stop_catch(bool answers);
 /* The same for a command that prints `text` when it is asked to stop. */
 void fm_stop_catch_saying(const char *text);

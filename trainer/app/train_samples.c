@@ -94,6 +94,15 @@ static fm_status find(fm_train_run *run, bool is_rank, fm_error *reterr) {
 
 /* -- opening */
 
+static fm_status create_judge(fm_train_run *run, fm_af3_trainer_options options, fm_error *reterr) {
+    options.forward_only = true;
+    if (run->config.metrics.eval_rollout_step > 0) {
+        options.model.n_rollout_step = (int32_t)run->config.metrics.eval_rollout_step;
+    }
+    return fm_af3_trainer_create(&options, &run->stored->judge, reterr);
+}
+
+/* The judge comes first: without a budget, recompute = auto takes what the device has free then. */
 static fm_status create(fm_train_run *run, const fm_kernels *kernels, fm_error *reterr) {
     fm_stored_run *stored = run->stored;
     fm_af3_trainer_options options =
@@ -104,6 +113,7 @@ static fm_status create(fm_train_run *run, const fm_kernels *kernels, fm_error *
             fm_ranks_join(run->ranks, run->set->device, kernels, &options.model.groups, reterr);
         fm_run_end_phase(run, FM_START_LINKS);
     }
+    if (!status && run->set->eval_samples) status = create_judge(run, options, reterr);
     if (!status) status = fm_af3_trainer_create(&options, &stored->trainer, reterr);
     if (status) return status;
     run->optimizer = &stored->trainer->optimizer;
@@ -111,12 +121,7 @@ static fm_status create(fm_train_run *run, const fm_kernels *kernels, fm_error *
         bool counts = i >= FM_COMPLEX_STRUCTURE_TERMS || !options.confidence_only;
         run->terms |= (unsigned)counts << i;
     }
-    if (!run->set->eval_samples) return FM_OK;
-    options.forward_only = true;
-    if (run->config.metrics.eval_rollout_step > 0) {
-        options.model.n_rollout_step = (int32_t)run->config.metrics.eval_rollout_step;
-    }
-    return fm_af3_trainer_create(&options, &stored->judge, reterr);
+    return FM_OK;
 }
 
 /* Opens eval.jsonl, without the lines behind the checkpoint. */

@@ -5,10 +5,12 @@
 
 #include <stdint.h>
 
+/* Where ranks split a sublayer into several nodes, its projections and operands are outputs of
+ * nodes. Only FM_RECOMPUTE_BLOCK computes those again. */
 typedef enum fm_recompute_policy {
     FM_RECOMPUTE_NONE,
     FM_RECOMPUTE_HIDDEN,      /* the transitions' hidden layers */
-    FM_RECOMPUTE_PROJECTIONS, /* those, and q k v g of attentions that are not split over ranks */
+    FM_RECOMPUTE_PROJECTIONS, /* those, and q k v g of attentions */
     FM_RECOMPUTE_OPERANDS,    /* those, and what triangle multiplications and outer products keep */
     FM_RECOMPUTE_BLOCK,       /* whole blocks of every stack */
     FM_RECOMPUTE_AUTO         /* an fm_recompute_order says which of these each block has */
