@@ -142,6 +142,13 @@ static void a_run_takes_no_folder_of_others(void **state) {
                          "folder or that of a run; choose another folder' cache.err && "
                          "grep -q 'data: --out: found a dataset' data.err"),
                      0);
+    /* Folders of these names are no sign of a dataset. */
+    assert_int_equal(run(TRAIN_WEIGHTS
+                         " && mkdir -p mine/data mine/pdb mine/uniclust30 && cp -r mine own && "
+                         "foldmill train --cache cache --config fast.ini --steps 1 --out mine -q "
+                         ">log && foldmill predict --cache cache --weights weights.safetensors "
+                         "--out own -q >log && test -e own/summary.csv"),
+                     0);
 }
 
 /* Chains to predict would replace those of a dataset, whether it was built in one piece or
