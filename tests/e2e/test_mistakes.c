@@ -189,8 +189,8 @@ static void a_lost_reader_ends_no_command(void **state) {
                      0);
 }
 
-/* The signal comes before the first sample, mostly while the model is made. On a busy machine it may
- * come later; then there is a checkpoint, and the run is made again. */
+/* The signal comes before the first sample, mostly while the model is made. On a busy machine it
+ * may come later; then there is a checkpoint, and the run is made again. */
 static void a_run_that_did_nothing_leaves_nothing(void **state) {
     (void)state;
     assert_int_equal(
