@@ -187,6 +187,12 @@ static void a_lost_reader_ends_no_command(void **state) {
     assert_int_equal(run("{ foldmill build data --cache piped.cache 2>&1 >log; echo $? >code; } | "
                          "true; grep -q '^0$' code && foldmill verify --cache piped.cache >log"),
                      0);
+    /* Its report cannot be written, but its cache is. */
+    assert_int_equal(run("cp $(ls data/alignments/*/uniref90_hits.a3m | head -1) lost.a3m && "
+                         "{ foldmill featurize lost.a3m --cache lost.cache 2>err; echo $? >code; } "
+                         "| true; grep -q '^[01]$' code && foldmill verify --cache lost.cache "
+                         ">log"),
+                     0);
 }
 
 /* The signal comes before the first sample, mostly while the model is made. On a busy machine it
