@@ -280,8 +280,8 @@ fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms, int
     return FM_OK;
 }
 
-/* Removes the file of a unix socket that no server listens on; leaves any other file alone. Only a
- * refused connection says that nobody listens: a server with a full queue does not answer, too. */
+/* Removes the file of a unix socket that no server listens on, and no other file. Only a refused
+ * connection shows that nobody listens: a server with a full queue does not answer either. */
 static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     struct stat info;
     if (lstat(address->path, &info) < 0) return FM_OK; /* bind reports any error */

@@ -32,7 +32,7 @@ typedef struct fm_client_options {
     uint32_t retry_ms;          /* keep trying to connect for so long; 0 = try once */
     /* A server that is silent for so long, despite PINGs, is gone; 0 = 30,000. */
     uint32_t silence_ms;
-    /* Fm_client_next waits for so long at most, whatever PONGs come; 0 = for ever. */
+    /* fm_client_next waits for so long at most, whatever PONGs come; 0 = for ever. */
     uint32_t event_ms;
 } fm_client_options;
 

@@ -41,15 +41,6 @@ static void ask_stop(int signal_number) {
     signal(signal_number, SIG_DFL);
 }
 
-static void catch_signals(void) {
-    fm_cli_catch_signals(ask_stop);
-    /* Ctrl-C also ends the reader of `... 2>&1 | tee log`; a line that nobody reads must not end
-     * the build before it has sealed its work. */
-    signal(SIGPIPE, SIG_IGN);
-    /* Without this, a write beyond the limit on file sizes ends the process without a message. */
-    signal(SIGXFSZ, SIG_IGN);
-}
-
 static const char description[] =
     "Reads the folders that an OpenFold user has, computes everything that does not depend on\n"
     "chance, and keeps it in a cache: sequences, de-duplicated MSAs, template hits, structures.\n"
@@ -507,7 +498,7 @@ int fm_cmd_build(int argc, char **argv) {
     }
     int code = parse(argc, argv, &arguments, &arena);
     if (code < 0) {
-        if (!arguments.dry_run) catch_signals();
+        if (!arguments.dry_run) fm_cli_catch_signals_of_build(ask_stop);
         code = run(&arguments, &arena);
     }
     fm_arena_fini(&arena);

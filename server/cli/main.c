@@ -61,6 +61,12 @@ void fm_cli_catch_signals(void (*handler)(int signal_number)) {
     }
 }
 
+void fm_cli_catch_signals_of_build(void (*handler)(int signal_number)) {
+    fm_cli_catch_signals(handler);
+    signal(SIGPIPE, SIG_IGN); /* Ctrl-C also ends the reader of `... 2>&1 | tee log` */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit then fails with a message */
+}
+
 static void print_usage(FILE *out) {
     fprintf(out, "foldmill - from protein data to AlphaFold2 features, training and predictions\n\n"
                  "usage: foldmill COMMAND [options]\n"

@@ -225,8 +225,10 @@ static void draw_scores(const run_tail *scores, size_t columns, FILE *out) {
     if (!last) return;
     const bool has_chains = fm_json_get_member(last, "lddt_ca");
     const char *key = has_chains ? "lddt_ca" : "lddt";
-    for (size_t i = 0; i < scores->n_step; i++)
-        if (number(scores->step[i], key) > number(best, key)) best = scores->step[i];
+    for (size_t i = 0; i < scores->n_step; i++) {
+        const double score = number(scores->step[i], key), most = number(best, key);
+        if (score > most || (isnan(most) && !isnan(score))) best = scores->step[i];
+    }
     draw(out, columns,
          "held out  %10.4f  %s of %.0f %s after step %.0f; best %.4f after "
          "step %.0f",

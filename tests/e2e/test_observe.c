@@ -87,6 +87,12 @@ static void a_run_is_summed_up(void **state) {
          "grep -q '3.00  GiB of the trainer; of the device 6.00 GiB are used, 1.00 free' out && "
          "grep -q '0.2500  lddt_ca of 7 chains after step 4; best 0.5000 after step 2' out && "
          "grep -q 'held out loss  *9.5000' out && ! grep -q 'device_used' out");
+    /* A mean that is not finite is no best score. */
+    must("mkdir -p broken && cp run/metrics.jsonl broken && "
+         "printf '{\"step\":2,\"samples\":3,\"lddt\":0.5}\n{\"step\":3,\"samples\":3,"
+         "\"lddt\":0.25}\n{\"step\":4,\"samples\":3,\"lddt\":null}\n' >broken/eval.jsonl && "
+         "$FOLDMILL top broken --once >out 2>err && "
+         "grep -q 'nan  lddt of 3 samples after step 4; best 0.5000 after step 2' out");
     /* A run whose lock nobody holds has ended. */
     must("! grep -q 'no process' out && : >run/lock && $FOLDMILL top run --once >out && "
          "grep -q 's ago, no process trains here$' out && ! grep -q 'ends in' out && "

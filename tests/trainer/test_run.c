@@ -482,9 +482,27 @@ static void scores_are_json_also_where_they_are_not_finite(void **state) {
     fm_json_free(tree);
 }
 
+/* It is neither the best structure nor one of the right hand. */
+static void a_structure_that_is_not_finite_has_no_score(void **state) {
+    (void)state;
+    char *names[] = {"a", "b", "c"};
+    fm_sample_scores scores;
+    assert_int_equal(fm_sample_scores_init(names, 3, &scores, NULL), FM_OK);
+    for (int i = 0; i < 3; i++)
+        scores.file[i].rollout = (fm_af3_score){true, 2 + i, 1, 0.5};
+    fm_sample_means means = fm_sample_scores_means(&scores);
+    assert_true(means.rmsd == 3 && means.rmsd_max == 4 && means.mirrored == 1);
+    scores.file[1].rollout = (fm_af3_score){true, NAN, NAN, 0};
+    means = fm_sample_scores_means(&scores);
+    assert_true(isnan(means.rmsd) && isnan(means.rmsd_max) && isnan(means.mirrored));
+    assert_true(means.lddt == 1.0 / 3);
+    fm_sample_scores_fini(&scores);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_are_json_also_where_they_are_not_finite),
+        cmocka_unit_test(a_structure_that_is_not_finite_has_no_score),
         cmocka_unit_test(skipped_samples_are_written_and_read),
         cmocka_unit_test(a_batch_in_hand_keeps_its_bits),
         cmocka_unit_test(an_older_batch_in_hand_is_read),

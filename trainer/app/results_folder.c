@@ -8,14 +8,18 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-static fm_status has(const char *folder, const char *leaf, bool *ret_has, fm_error *reterr) {
+static fm_status look(const char *folder, const char *leaf, fm_path_kind *ret_kind,
+                      fm_error *reterr) {
     char path[PATH_MAX];
-    fm_path_kind kind = FM_PATH_ABSENT;
-    *ret_has = false;
     if (snprintf(path, sizeof path, "%s/%s", folder, leaf) >= PATH_MAX) {
         return fm_fail_in(reterr, FM_ERR_USAGE, folder, "the path is too long");
     }
-    fm_status status = fm_path_look(path, &kind, reterr);
+    return fm_path_look(path, ret_kind, reterr);
+}
+
+static fm_status has(const char *folder, const char *leaf, bool *ret_has, fm_error *reterr) {
+    fm_path_kind kind;
+    fm_status status = look(folder, leaf, &kind, reterr);
     *ret_has = !status && kind != FM_PATH_ABSENT;
     return status;
 }
@@ -27,14 +31,18 @@ static fm_status refuse(const char *folder, const char *what, const char *expect
                       expected);
 }
 
-/* Whether the folder has what `foldmill build` reads. */
+/* Whether the folder has one of those that only datasets have. `foldmill build` reads data, pdb and
+ * uniclust30, too, but any folder may have these beside its results. */
 static fm_status is_dataset(const char *folder, bool *ret_is, fm_error *reterr) {
-    static const char *const leaves[] = {"alignments",  "alignment_db", "mmcifs",     "pdb_mmcif",
-                                         "mmcif_files", "data",         "uniclust30", "pdb"};
+    static const char *const leaves[] = {"alignments", "alignment_db", "mmcifs", "mmcif_files",
+                                         "pdb_mmcif"};
+    fm_path_kind kind;
     fm_status status = FM_OK;
     *ret_is = false;
-    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0] && !status && !*ret_is; i++)
-        status = has(folder, leaves[i], ret_is, reterr);
+    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0] && !status && !*ret_is; i++) {
+        status = look(folder, leaves[i], &kind, reterr);
+        *ret_is = !status && kind == FM_PATH_FOLDER;
+    }
     return status;
 }
 

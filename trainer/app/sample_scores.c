@@ -46,6 +46,8 @@ fm_sample_means fm_sample_scores_means(const fm_sample_scores *scores) {
     for (int k = 0; k < FM_COMPLEX_TERMS; k++)
         m.term[k] /= n;
     if (m.n_rollout == 0) return m;
+    /* fmax passes over NAN, and a structure that is not finite has no hand. */
+    if (!isfinite(m.rmsd)) m.rmsd_max = m.mirrored = NAN;
     m.rmsd /= m.n_rollout;
     m.lddt /= m.n_rollout;
     m.mirrored /= m.n_rollout;

@@ -23,7 +23,8 @@ void fm_sample_scores_fini(fm_sample_scores *scores);
 /* The mean of the losses, and of each term, over the files. */
 typedef struct fm_sample_means {
     double loss, term[FM_COMPLEX_TERMS];
-    /* Of the sampled structures of the n_rollout files that have scores; 0 if there are none. */
+    /* Of the sampled structures of the n_rollout files that have scores; 0 if there are none. If
+     * one of them is not finite, only lddt is. */
     double rmsd, rmsd_max, lddt;
     double mirrored; /* share of the files whose structure is nearer to the truth's mirror image */
     uint32_t n_rollout;

@@ -21,15 +21,15 @@
 enum {
     N_CONNECTION = 32,
     N_CONNECTION_OF_PEER = 16,
-    TIMEOUT_S = 5,      /* a client that sends and reads nothing is disconnected */
+    TIMEOUT_S = 5,      /* a client that sends and reads nothing for so long is disconnected */
     REQUEST_MS = 20000, /* so is one that takes longer for a request and its answer */
-    LOOK_MS = 200,
+    LOOK_MS = 200,      /* between two looks at the connections */
     REQUEST_BYTES = 16 << 10,    /* a request line and its headers */
     REPORT_BYTES_MAX = 64 << 20, /* a report of more streams than this is cut off with 500 */
 };
 
-/* A connection. The library counts its silence only: a client that sends one byte of its request
- * every few seconds would keep it for hours, and few of them all connections. */
+/* A connection. The library limits its silence only. A client that sends one byte of its request
+ * every few seconds would keep its connection for hours, and a few such clients would keep all. */
 typedef struct visit {
     bool is_used;
     int fd;
