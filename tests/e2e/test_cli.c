@@ -103,6 +103,10 @@ static void suggestions(void **state) {
     expect(2, "--until: found '2020-13-01', expected a date",
            "$FOLDMILL snapshot create x --cache c --until 2020-13-01");
     expect(2, "--group: found '2/2'", "$FOLDMILL fetch --data unix:s --steps 1 --group 2/2");
+    expect(2, "--listen is given twice: --also-listen takes the second address",
+           "$FOLDMILL serve --cache c --listen unix:a --listen unix:b");
+    expect(2, "--alignments is given twice: the files must be in one place",
+           "$FOLDMILL build data --cache c --alignments a --alignments b");
     expect(2, "--cache DIR is required; usage: foldmill verify", "$FOLDMILL verify");
     expect(2, "expected: snapshot diff A B", "$FOLDMILL snapshot diff all --cache c");
 }

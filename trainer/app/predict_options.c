@@ -251,9 +251,11 @@ static void list_options(fm_predict_settings *set, fm_option out[MOST_OPTIONS]) 
         {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the results (required)",
          .letter = 'o'},
         {"alignments", FM_OPTION_STRING, &set->alignments, "DIR",
-         .help = "folder of the FASTA files' alignments (beside each file)"},
+         .help = "folder of the FASTA files' alignments (beside each file)",
+         .again = "the files must be in one place"},
         {"templates", FM_OPTION_STRING, &set->templates, "DIR",
-         .help = "folder or zip archive of the mmCIF files that template hits name"},
+         .help = "folder or zip archive of the mmCIF files that template hits name",
+         .again = "the files must be in one place"},
         {"max-template-date", FM_OPTION_STRING, &set->date, "DATE",
          .help = "templates released by YYYY-MM-DD; any: all; query: none newer than the chain "
                  "(any for files, query for a cache)"},
