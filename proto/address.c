@@ -68,7 +68,8 @@ static bool is_loopback_name(const char *host, size_t bytes) {
 }
 
 /* Completes what a user probably meant by "host", "host:7420", "http://host:7420/" or "/a/path".
- * Writes an address that parses, or returns false. */
+ * A name with "sock" in it, without a port, is a path, too. Writes an address that parses, or
+ * returns false. */
 static bool guess_address(const char *text, char out[FM_ADDRESS_TEXT_BYTES]) {
     fm_address ignored;
     const char *scheme = strstr(text, "://");
@@ -76,7 +77,8 @@ static bool guess_address(const char *text, char out[FM_ADDRESS_TEXT_BYTES]) {
     size_t host_bytes = strcspn(rest, "/");
     bool is_number = strspn(rest, "0123456789") == host_bytes;
     if (strncmp(text, "unix:", 5) == 0 || strlen(text) > FM_ADDRESS_PATH_BYTES) return false;
-    if (!scheme && strchr(text, '/')) {
+    bool is_path = strchr(text, '/') || (strstr(text, "sock") && !strchr(text, ':'));
+    if (!scheme && is_path) {
         snprintf(out, FM_ADDRESS_TEXT_BYTES, "unix:%s", text);
         return true;
     }

@@ -111,6 +111,23 @@ static void suggestions(void **state) {
     expect(2, "expected: snapshot diff A B", "$FOLDMILL snapshot diff all --cache c");
 }
 
+/* A limit on the size of files simulates a full disk. */
+static void a_full_disk_is_told_with_and_without_a_cache(void **state) {
+    (void)state;
+    static const char build[] = "(ulimit -f 0; trap '' XFSZ; "
+                                "exec $FOLDMILL build grown --cache room -q 2>&1)";
+    assert_int_equal(run("$FOLDMILL synth --chains 1 -q -o grown >/dev/null; %s | "
+                         "grep -q 'File too large (is the disk full?); make room on the disk'",
+                         build),
+                     0);
+    assert_int_equal(
+        run("$FOLDMILL build grown --cache room -q >/dev/null && "
+            "$FOLDMILL synth --chains 2 -q --force -o grown >/dev/null; %s | "
+            "grep -q 'disk full?); the cache is whole as it is: make room on the disk'",
+            build),
+        0);
+}
+
 static void advice_for_paths(void **state) {
     (void)state;
     static const char *const readers[] = {"verify",
@@ -376,6 +393,7 @@ int main(void) {
         cmocka_unit_test(versions_and_help),
         cmocka_unit_test(help_fits_the_terminal),
         cmocka_unit_test(suggestions),
+        cmocka_unit_test(a_full_disk_is_told_with_and_without_a_cache),
         cmocka_unit_test(advice_for_paths),
         cmocka_unit_test(advice_for_addresses),
         cmocka_unit_test(full_outputs_fail),
