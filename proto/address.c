@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -19,7 +20,7 @@
 
 enum { BACKLOG = 128 };
 
-enum { TEMPORARY_SUFFIX_BYTES = 12 }; /* a dot, a process id, the end */
+enum { TEMPORARY_SUFFIX_BYTES = 12 }; /* a dot, eight random digits, the end */
 
 _Static_assert(sizeof((struct sockaddr_un){0}.sun_path) ==
                    FM_ADDRESS_PATH_BYTES + TEMPORARY_SUFFIX_BYTES,
@@ -68,7 +69,8 @@ static bool is_loopback_name(const char *host, size_t bytes) {
 }
 
 /* Completes what a user probably meant by "host", "host:7420", "http://host:7420/" or "/a/path".
- * Writes an address that parses, or returns false. */
+ * A name with "sock" in it, without a port, is a path, too. Writes an address that parses, or
+ * returns false. */
 static bool guess_address(const char *text, char out[FM_ADDRESS_TEXT_BYTES]) {
     fm_address ignored;
     const char *scheme = strstr(text, "://");
@@ -76,7 +78,8 @@ static bool guess_address(const char *text, char out[FM_ADDRESS_TEXT_BYTES]) {
     size_t host_bytes = strcspn(rest, "/");
     bool is_number = strspn(rest, "0123456789") == host_bytes;
     if (strncmp(text, "unix:", 5) == 0 || strlen(text) > FM_ADDRESS_PATH_BYTES) return false;
-    if (!scheme && strchr(text, '/')) {
+    bool is_path = strchr(text, '/') || (strstr(text, "sock") && !strchr(text, ':'));
+    if (!scheme && is_path) {
         snprintf(out, FM_ADDRESS_TEXT_BYTES, "unix:%s", text);
         return true;
     }
@@ -305,12 +308,14 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Binds and listens under a temporary name. The link to the final name makes the socket appear,
+/* Binds and listens under a temporary name, a random one because servers of several containers may
+ * share the folder and the process id. The link to the final name makes the socket appear,
  * when it already takes connections; it fails if another server was faster. */
 static int listen_unix_as(int fd, const fm_address *address) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    snprintf(name.sun_path, sizeof name.sun_path, "%s.%d", address->path, (int)getpid());
-    if (unlink(name.sun_path) < 0 && errno != ENOENT) return errno;
+    uint32_t random;
+    if (getrandom(&random, sizeof random, 0) != sizeof random) return errno;
+    snprintf(name.sun_path, sizeof name.sun_path, "%s.%08x", address->path, random);
     if (bind(fd, (struct sockaddr *)&name, sizeof name) < 0) return errno;
     bool is_open = chmod(name.sun_path, 0600) == 0 && listen(fd, BACKLOG) == 0 &&
                    link(name.sun_path, address->path) == 0;

@@ -50,7 +50,8 @@ void fm_loop_wake(fm_loop *loop);
 uint64_t fm_loop_now_ms(const fm_loop *loop);
 
 /* Accepts connections on a listening socket. It owns the descriptor from now on, also on failure.
- * `accepted` gets each new socket, which is its to close. FM_ERR_NOMEM, FM_ERR_IO. */
+ * `accepted` gets each new socket, which is its to close. A connection for which no memory is free
+ * waits, and each tick tries again. FM_ERR_NOMEM, FM_ERR_IO. */
 FM_MUST_USE fm_status fm_loop_listen(fm_loop *loop, int listening, fm_address_kind kind,
                                      void (*accepted)(void *owner, fm_socket *socket), void *owner,
                                      fm_listener **ret_listener, fm_error *reterr);

@@ -30,6 +30,7 @@ struct fm_loop {
     bool is_stopped;
     const fm_loop_events *events;
     void *owner;
+    fm_listener *listeners; /* the open ones */
 };
 
 typedef union stream_handle {
@@ -40,6 +41,9 @@ typedef union stream_handle {
 
 struct fm_listener {
     stream_handle handle;
+    fm_loop *loop;
+    fm_listener *next; /* in the loop's list */
+    bool has_waiting;  /* a connection that no memory was free for */
     fm_address_kind kind;
     void (*accepted)(void *owner, fm_socket *socket);
     void *owner;
@@ -66,9 +70,12 @@ static void on_async(uv_async_t *async) {
     if (!loop->is_stopped) loop->events->wake(loop->owner);
 }
 
+static void accept_waiting(fm_loop *loop);
+
 static void on_timer(uv_timer_t *timer) {
     fm_loop *loop = timer->data;
     loop->events->tick(loop->owner, uv_now(&loop->uv));
+    accept_waiting(loop);
 }
 
 static void on_signal(uv_signal_t *handle, int number) {
@@ -197,21 +204,35 @@ static bool meet_peer(fm_socket *socket, fm_address_kind kind) {
     return true;
 }
 
-static void on_connection(uv_stream_t *server, int failed) {
-    fm_listener *listener = server->data;
-    if (failed) return; /* only this connection is lost */
+/* Without memory the connection stays with libuv, which reads nothing more from the listening
+ * socket until it is accepted. So it must be accepted later. */
+static void accept_one(fm_listener *listener) {
     fm_socket *socket = calloc(1, sizeof *socket);
+    listener->has_waiting = true;
     if (!socket) return;
-    if (init_handle(server->loop, &socket->handle, listener->kind)) {
+    if (init_handle(&listener->loop->uv, &socket->handle, listener->kind)) {
         free(socket);
         return;
     }
+    listener->has_waiting = false;
     socket->handle.stream.data = socket;
-    if (uv_accept(server, &socket->handle.stream) || !meet_peer(socket, listener->kind)) {
+    if (uv_accept(&listener->handle.stream, &socket->handle.stream) ||
+        !meet_peer(socket, listener->kind)) {
         uv_close((uv_handle_t *)&socket->handle, free_socket);
         return;
     }
     listener->accepted(listener->owner, socket);
+}
+
+static void accept_waiting(fm_loop *loop) {
+    for (fm_listener *at = loop->listeners, *next; at; at = next) {
+        next = at->next; /* the owner may close the listener */
+        if (at->has_waiting) accept_one(at);
+    }
+}
+
+static void on_connection(uv_stream_t *server, int failed) {
+    if (!failed) accept_one(server->data); /* a failure loses only this connection */
 }
 
 fm_status fm_loop_listen(fm_loop *loop, int listening, fm_address_kind kind,
@@ -223,6 +244,9 @@ fm_status fm_loop_listen(fm_loop *loop, int listening, fm_address_kind kind,
         close(listening);
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a listener");
     }
+    listener->loop = loop;
+    listener->next = loop->listeners;
+    loop->listeners = listener;
     listener->kind = kind;
     listener->accepted = accepted;
     listener->owner = owner;
@@ -240,6 +264,10 @@ fm_status fm_loop_listen(fm_loop *loop, int listening, fm_address_kind kind,
 }
 
 void fm_listener_close(fm_listener *listener) {
+    fm_listener **at = &listener->loop->listeners;
+    while (*at != listener)
+        at = &(*at)->next;
+    *at = listener->next;
     uv_close((uv_handle_t *)&listener->handle, free_listener);
 }
 

@@ -272,12 +272,17 @@ static fm_status run_locked(fm_build_state *state, fm_arena *arena, fm_build_rep
 }
 
 /* Appends advice to an error of the disk. */
-static void advise(fm_error *error) {
-    static const char advice[] = "; the cache is whole as it is: make room on the disk or mend it, "
-                                 "then run the same command again";
-    size_t at = strlen(error->message);
-    if (at + sizeof advice > sizeof error->message) at = sizeof error->message - sizeof advice;
-    memcpy(error->message + at, advice, sizeof advice);
+static void advise(const char *cache, fm_error *error) {
+    char advice[160], path[PATH_MAX];
+    fm_path_kind kind = FM_PATH_ABSENT;
+    bool has_cache = !fm_build_path(cache, "CURRENT", path, NULL) &&
+                     !fm_path_look(path, &kind, NULL) && kind == FM_PATH_FILE;
+    snprintf(advice, sizeof advice,
+             "; %smake room on the disk or mend it, then run the same command again",
+             has_cache ? "the cache is whole as it is: " : "");
+    size_t at = strlen(error->message), bytes = strlen(advice) + 1;
+    if (at + bytes > sizeof error->message) at = sizeof error->message - bytes;
+    memcpy(error->message + at, advice, bytes);
 }
 
 fm_status fm_build_check_datasets(const fm_source *source, const fm_build_options *options,
@@ -301,7 +306,7 @@ fm_status fm_build_run(const fm_source *source, const fm_build_options *options,
         fm_build_state_fini(&state);
         fm_cache_unlock(&lock, status);
     }
-    if (status == FM_ERR_IO) advise(&error);
+    if (status == FM_ERR_IO) advise(options->cache, &error);
     if (status && reterr) *reterr = error;
     return status;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -144,6 +145,28 @@ static fm_status find_goal(const char *path, char out[PATH_MAX], fm_error *reter
                       kind == FM_PATH_FOLDER ? "a folder" : "a device or a pipe");
 }
 
+enum { MOST_TRIES = 100 };
+
+/* Creates a file beside the path under a name that no other writer has, which ends in ".tmp." and
+ * random digits. A process id would not do: processes of several containers may have the same one
+ * and write into one folder. Returns the descriptor, or -1 with errno. */
+static int create_temporary(fm_file_writer *writer) {
+    int fd = -1;
+    for (int i = 0; i < MOST_TRIES && fd < 0; i++) {
+        uint32_t random;
+        if (getrandom(&random, sizeof random, 0) != sizeof random) return -1;
+        int length = snprintf(writer->temporary, sizeof writer->temporary, "%s.tmp.%06x",
+                              writer->path, random & 0xffffff);
+        if ((size_t)length >= sizeof writer->temporary) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST) return -1;
+    }
+    return fd;
+}
+
 fm_status fm_file_writer_open(const char *path, fm_file_writer **ret_writer, fm_error *reterr) {
     fm_file_writer *writer = malloc(sizeof *writer);
     if (!writer) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a file writer");
@@ -152,12 +175,8 @@ fm_status fm_file_writer_open(const char *path, fm_file_writer **ret_writer, fm_
         free(writer);
         return status;
     }
-    int length = snprintf(writer->temporary, sizeof writer->temporary, "%s.tmp.%ld", writer->path,
-                          (long)getpid());
-    bool fits = strlen(path) < PATH_MAX && (size_t)length < sizeof writer->temporary;
-    if (!fits) errno = ENAMETOOLONG;
-    writer->fd =
-        fits ? open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
+    errno = ENAMETOOLONG;
+    writer->fd = strlen(path) < PATH_MAX ? create_temporary(writer) : -1;
     if (writer->fd < 0) {
         free(writer);
         return fail_errno(reterr, path, "cannot create");

@@ -355,7 +355,12 @@ static fm_status parse_one(const fm_command *command, int argc, char **argv, int
     }
     if (!option) return fail_unknown(command, word, reterr);
     assert(option - command->options < N_OPTION_MAX);
-    *given |= UINT64_C(1) << (option - command->options);
+    const uint64_t bit = UINT64_C(1) << (option - command->options);
+    if (option->again && *given & bit) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--%s is given twice: %s", option->name,
+                       option->again);
+    }
+    *given |= bit;
     if (option->kind == FM_OPTION_FLAG) {
         if (inline_value) return fm_fail(reterr, FM_ERR_USAGE, "--%s takes no value", option->name);
         return set(option, NULL, reterr);

@@ -8,6 +8,9 @@
  *
  * Accepted forms: --name VALUE, --name=VALUE, --flag, -o VALUE and -oVALUE (where the table has a
  * letter), and `--`, after which every argument is positional. Every command has --help and -h.
+ *
+ * Of an option that is given twice, the last value counts, so that a script may add to a command
+ * line whose settings it overrides. An option whose user may expect both values has `again`.
  */
 #ifndef FM_BASE_OPTIONS_H
 #define FM_BASE_OPTIONS_H
@@ -42,6 +45,7 @@ typedef struct fm_option {
     char letter;            /* short form, 0 = none */
     uint64_t min, max;      /* FM_OPTION_U64 only */
     bool is_required;       /* parsing fails without it, and the help says so */
+    const char *again;      /* why two values are refused, or what to use; NULL: the last counts */
 } fm_option;
 
 /* The description consists of paragraphs and preformatted lines. Lines that begin with a letter are

@@ -105,16 +105,23 @@ static fm_status write_entry(synth_run *run, uint32_t index, fm_error *reterr) {
     return status;
 }
 
-/* Without --force, files are only written to an empty or new folder. */
+/* Without --force, files are only written to an empty or new folder. With it, the command that a
+ * signal stopped writes all files again. */
 static fm_status check_folder(const synth_run *run, fm_error *reterr) {
+    char path[PATH_BYTES];
+    fm_path_kind kind = FM_PATH_ABSENT;
     bool empty = true;
     if (run->force) return FM_OK;
     fm_status status = fm_directory_is_empty(run->out, NULL, &empty, reterr);
     if (status == FM_ERR_NOT_FOUND) return FM_OK; /* it is made below */
     if (status || empty) return status;
-    return fm_fail(reterr, FM_ERR_USAGE,
-                   "-o: found '%s' with files in it, expected a new or empty folder (or --force)",
-                   run->out);
+    snprintf(path, sizeof path, "%s/mmcifs", run->out);
+    status = fm_path_look(path, &kind, reterr);
+    if (status) return status;
+    return fm_fail(
+        reterr, FM_ERR_USAGE,
+        "-o: found '%s' with files in it, expected a new or empty folder (or --force%s)", run->out,
+        kind == FM_PATH_FOLDER ? ", which completes a stopped synth of the same options" : "");
 }
 
 static fm_status make_folders(const synth_run *run, fm_error *reterr) {

@@ -103,8 +103,29 @@ static void suggestions(void **state) {
     expect(2, "--until: found '2020-13-01', expected a date",
            "$FOLDMILL snapshot create x --cache c --until 2020-13-01");
     expect(2, "--group: found '2/2'", "$FOLDMILL fetch --data unix:s --steps 1 --group 2/2");
+    expect(2, "--listen is given twice: --also-listen takes the second address",
+           "$FOLDMILL serve --cache c --listen unix:a --listen unix:b");
+    expect(2, "--alignments is given twice: the files must be in one place",
+           "$FOLDMILL build data --cache c --alignments a --alignments b");
     expect(2, "--cache DIR is required; usage: foldmill verify", "$FOLDMILL verify");
     expect(2, "expected: snapshot diff A B", "$FOLDMILL snapshot diff all --cache c");
+}
+
+/* A limit on the size of files simulates a full disk. */
+static void a_full_disk_is_told_with_and_without_a_cache(void **state) {
+    (void)state;
+    static const char build[] = "(ulimit -f 0; trap '' XFSZ; "
+                                "exec $FOLDMILL build grown --cache room -q 2>&1)";
+    assert_int_equal(run("$FOLDMILL synth --chains 1 -q -o grown >/dev/null; %s | "
+                         "grep -q 'File too large (is the disk full?); make room on the disk'",
+                         build),
+                     0);
+    assert_int_equal(
+        run("$FOLDMILL build grown --cache room -q >/dev/null && "
+            "$FOLDMILL synth --chains 2 -q --force -o grown >/dev/null; %s | "
+            "grep -q 'disk full?); the cache is whole as it is: make room on the disk'",
+            build),
+        0);
 }
 
 static void advice_for_paths(void **state) {
@@ -372,6 +393,7 @@ int main(void) {
         cmocka_unit_test(versions_and_help),
         cmocka_unit_test(help_fits_the_terminal),
         cmocka_unit_test(suggestions),
+        cmocka_unit_test(a_full_disk_is_told_with_and_without_a_cache),
         cmocka_unit_test(advice_for_paths),
         cmocka_unit_test(advice_for_addresses),
         cmocka_unit_test(full_outputs_fail),

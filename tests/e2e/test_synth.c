@@ -76,6 +76,13 @@ static void a_partly_written_file_is_removed(void **state) {
         run("cd %s/cut && test $(find . -type f | wc -l) -gt 0 && "
             "find . -type f -exec cmp {} ../whole/{} \\; 2>&1 | grep . >&2; test $? = 1"),
         0);
+    assert_int_equal(
+        run("\"$FM_BIN\"/foldmill synth --seed 6 --chains 4 -o %s/cut 2>%s/err >/dev/null"), 2);
+    assert_int_equal(run("grep -q -- '--force, which completes a stopped synth' %s/err"), 0);
+    assert_int_equal(
+        run("\"$FM_BIN\"/foldmill synth --seed 6 --chains 4 -o %s/cut --force >/dev/null && "
+            "diff -r %s/cut %s/whole"),
+        0);
 }
 
 static void a_larger_dataset_holds_the_smaller_one(void **state) {

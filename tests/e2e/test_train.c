@@ -416,6 +416,14 @@ static void an_import_finds_its_preset(void **state) {
             "[pickle.dump({str(i): i for i in range(99)}, open(f\"{p}.ckpt\", \"wb\"), p) "
             "for p in (2, 4)]'"),
         0);
+    assert_int_equal(
+        run("python3 -c 'import json, struct; h = json.dumps({\"a\": {\"dtype\": \"F32\", "
+            "\"shape\": "
+            "[1], \"data_offsets\": [0, 4]}}).encode(); open(\"a.st\", \"wb\").write("
+            "struct.pack(\"<Q\", len(h)) + h + bytes(4))'; "
+            "foldmill import a.st --out none 2>err; test $? = 1 && "
+            "grep -q '^foldmill import: a.st: none of its 1 array has a name that' err"),
+        0);
     static const char *const pickles[] = {"zip.pt", "2.ckpt", "4.ckpt"};
     for (size_t i = 0; i < sizeof pickles / sizeof pickles[0]; i++) {
         assert_int_equal(

@@ -43,6 +43,9 @@ static void bad_addresses(void **state) {
         {"tcp://host:80/", "tcp://host:80"},
         {"/run/s", "unix:/run/s"},
         {"./s", "unix:./s"},
+        {"sock", "unix:sock"},
+        {"foldmill.sock", "unix:foldmill.sock"},
+        {"sockets:80", "tls://sockets:80"},
         {"tcp://host:65536", NULL},
         {"tcp://::1:80", NULL},
         {"tcp://host:", NULL},
@@ -90,6 +93,26 @@ static void advice(void **state) {
     assert_int_equal(fm_address_parse("tls://192.0.2.1:0", &any, NULL), FM_OK);
     assert_int_equal(fm_address_listen(&any, &fd, &bound, &error), FM_ERR_IO);
     assert_non_null(strstr(error.message, "this machine does not have that address"));
+}
+
+/* A server of another container may have this process's id and listen beside this one. */
+static void a_name_with_the_process_id_stays(void **state) {
+    (void)state;
+    char folder[200], text[256];
+    fm_address address, beside, bound;
+    int fd, other;
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(text, sizeof text, "unix:%s/s", folder);
+    assert_int_equal(fm_address_parse(text, &address, NULL), FM_OK);
+    snprintf(text, sizeof text, "unix:%s/s.%d", folder, (int)getpid());
+    assert_int_equal(fm_address_parse(text, &beside, NULL), FM_OK);
+    assert_int_equal(fm_address_listen(&beside, &other, &bound, NULL), FM_OK);
+    assert_int_equal(fm_address_listen(&address, &fd, &bound, NULL), FM_OK);
+    close(fd);
+    assert_int_equal(fm_address_connect(&beside, 1000, &fd, NULL), FM_OK);
+    close(fd);
+    close(other);
+    fm_test_remove_tree(folder);
 }
 
 /* Plain TCP stays on this machine unless it is allowed to leave it; TLS may. */
@@ -189,9 +212,13 @@ static void a_busy_server_keeps_its_socket(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_addresses),   cmocka_unit_test(bad_addresses),
-        cmocka_unit_test(advice),           cmocka_unit_test(plain_tcp_stays_here),
-        cmocka_unit_test(peers_have_names), cmocka_unit_test(a_busy_server_keeps_its_socket),
+        cmocka_unit_test(good_addresses),
+        cmocka_unit_test(bad_addresses),
+        cmocka_unit_test(a_name_with_the_process_id_stays),
+        cmocka_unit_test(advice),
+        cmocka_unit_test(plain_tcp_stays_here),
+        cmocka_unit_test(peers_have_names),
+        cmocka_unit_test(a_busy_server_keeps_its_socket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

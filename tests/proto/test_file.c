@@ -93,6 +93,28 @@ static void refused(fixture *f, const char *path, size_t max_bytes, fm_status st
     assert_int_equal(fm_file_read(&f->arena, path, max_bytes, &content, NULL), status);
 }
 
+/* As processes of two containers may do that have the same id. */
+static void two_writers_of_one_path_do_not_meet(void **state) {
+    fixture *f = *state;
+    fm_file_writer *first, *second;
+    fm_bytes content;
+    assert_int_equal(fm_file_writer_open(f->path, &first, NULL), FM_OK);
+    assert_int_equal(fm_file_writer_append(first, "fir", 3, NULL), FM_OK);
+    assert_int_equal(fm_file_writer_open(f->path, &second, NULL), FM_OK);
+    assert_int_equal(count_files(f->folder), 2);
+    assert_int_equal(fm_file_writer_append(second, "second", 6, NULL), FM_OK);
+    assert_int_equal(fm_file_writer_append(first, "st", 2, NULL), FM_OK);
+    assert_int_equal(fm_file_writer_commit(first, NULL), FM_OK);
+    assert_int_equal(fm_file_read(&f->arena, f->path, 9, &content, NULL), FM_OK);
+    assert_int_equal(content.size, 5);
+    assert_memory_equal(content.data, "first", 5);
+    assert_int_equal(fm_file_writer_commit(second, NULL), FM_OK);
+    assert_int_equal(fm_file_read(&f->arena, f->path, 9, &content, NULL), FM_OK);
+    assert_int_equal(content.size, 6);
+    assert_memory_equal(content.data, "second", 6);
+    assert_int_equal(count_files(f->folder), 1);
+}
+
 static void unreadable_files_are_errors(void **state) {
     fixture *f = *state;
     refused(f, f->path, 100, FM_ERR_NOT_FOUND, "No such file");
@@ -216,6 +238,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(write_then_read, setup, teardown),
         cmocka_unit_test_setup_teardown(writing_in_pieces, setup, teardown),
+        cmocka_unit_test_setup_teardown(two_writers_of_one_path_do_not_meet, setup, teardown),
         cmocka_unit_test_setup_teardown(unreadable_files_are_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(compressed_text, setup, teardown),
         cmocka_unit_test_setup_teardown(unwritable_paths_are_errors, setup, teardown),

@@ -16,7 +16,7 @@ typedef struct parsed {
     fm_error error;
     int positional;
     char *argv[ARGUMENTS_MAX];
-    const char *cache;
+    const char *cache, *single;
     uint64_t jobs;
     double rate;
     bool quiet;
@@ -32,6 +32,7 @@ static parsed parse(const char *line, char *room, size_t room_bytes) {
         {"rate", FM_OPTION_F64, &p.rate, "X", "a rate (0.5)", .letter = 0},
         {"quiet", FM_OPTION_FLAG, &p.quiet, NULL, "say less", .letter = 'q'},
         {"also", FM_OPTION_LIST, &p.also, "X", "one more", .letter = 'a'},
+        {"single", FM_OPTION_STRING, &p.single, "X", "one", .letter = 's', .again = "use --also"},
         {0}};
     const fm_command command = {"foldmill test", "DATASET [OTHER]", "tests", NULL, options, 1, 2};
     int argc = 1;
@@ -85,6 +86,12 @@ static void accepted_forms(void **state) {
     assert_string_equal(p.also.value[0], "one");
     assert_string_equal(p.also.value[2], "three");
 
+    p = parse("--jobs 3 --cache a data -c b --jobs 5 --single s", room, sizeof room);
+    assert_int_equal(p.status, FM_OK);
+    assert_string_equal(p.cache, "b"); /* the last counts */
+    assert_true(p.jobs == 5);
+    assert_string_equal(p.single, "s");
+
     p = parse("- --cache --quiet", room, sizeof room); /* a value may look like an option */
     assert_int_equal(p.status, FM_OK);
     assert_string_equal(p.argv[0], "-");
@@ -120,6 +127,8 @@ static void mistakes(void **state) {
         {"data --rate fast", "--rate: found 'fast', expected a number"},
         {"data --rate nan", "expected a number"},
         {"data --rate 1e999", "expected a number"},
+        {"data --single a --single=b", "--single is given twice: use --also"},
+        {"data -sa --single a", "--single is given twice: use --also"},
         {"--quiet", "found 0 arguments, expected 1; usage: foldmill test DATASET [OTHER]"},
         {"a b c", "unexpected argument 'c'; usage: foldmill test DATASET [OTHER]"},
     };

@@ -480,7 +480,7 @@ static void files_of_something_else_are_refused(void **state) {
                      FM_OK);
     assert_int_equal(fm_foreign_import(path, &params, &lax, &arena, &report, &error),
                      FM_ERR_FORMAT);
-    assert_non_null(strstr(error.message, "none of the 1 arrays has a name that"));
+    assert_non_null(strstr(error.message, "none of its 1 array has a name that"));
     assert_int_equal(
         fm_foreign_import(in_folder("nowhere"), &params, &lax, &arena, &report, &error),
         FM_ERR_NOT_FOUND);

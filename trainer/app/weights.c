@@ -111,11 +111,12 @@ static fm_status save(const import_settings *set, const fm_train_config *config,
 /* The settings of the model: those of --preset and --config, or of the preset that fits the
  * file. */
 static fm_status choose_config(const import_settings *set, const fm_weights_file *file,
-                               fm_arena *arena, fm_train_config *ret_config, fm_error *reterr) {
+                               const char *path, fm_arena *arena, fm_train_config *ret_config,
+                               fm_error *reterr) {
     if (set->preset) return fm_train_config_load(set->preset, set->config, ret_config, reterr);
     fm_inferred_preset found;
     fm_status status = fm_preset_infer(file, set->config, arena, &found, ret_config, reterr);
-    if (status) return status;
+    if (status) return fm_error_in(reterr, path);
     const char *with = *found.changes ? " with " : "";
     if (found.n_difference) {
         fprintf(stderr,
@@ -163,7 +164,7 @@ static fm_status import_open(const import_settings *set, const fm_weights_file *
                              const char *path, host_model *model, fm_error *reterr) {
     fm_train_config config;
     fm_import_report what;
-    fm_status status = choose_config(set, file, &model->arena, &config, reterr);
+    fm_status status = choose_config(set, file, path, &model->arena, &config, reterr);
     if (!status) status = make_model(&config, model, reterr);
     if (status) return status;
     /* The file may lack values that are drawn. */

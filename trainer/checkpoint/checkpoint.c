@@ -178,8 +178,8 @@ static fm_status remove_file(const char *path, fm_error *reterr) {
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot remove: %s", strerror(errno));
 }
 
-/* Removes the temporary files of killed saves: a checkpoint's name, ".tmp." and the process. This
- * is safe because one run at a time owns the folder. */
+/* Removes the temporary files of killed saves: a checkpoint's name, ".tmp." and digits. This is
+ * safe because one run at a time owns the folder. */
 static fm_status remove_leftovers(const char *folder, const fm_name_list *list, fm_error *reterr) {
     fm_status status = FM_OK;
     for (size_t i = 0; !status && i < list->n; i++) {

@@ -7,6 +7,7 @@
 #include "trainer/checkpoint/foreign.h"
 
 #include "proto/base/log.h"
+#include "proto/base/plural.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -291,8 +292,8 @@ static fm_status compare(const fm_weights_file *file, const fm_params *params, f
     if (status) return status;
     if (ret_guess->n_found == 0) {
         return fm_fail(reterr, FM_ERR_FORMAT,
-                       "none of the %zu arrays has a name that foldmill, OpenFold or DeepMind use",
-                       fm_weights_file_count(file));
+                       "none of its %zu array%s has a name that foldmill, OpenFold or DeepMind use",
+                       fm_weights_file_count(file), fm_plural(fm_weights_file_count(file)));
     }
     return write_report(file, ret_guess, arena, ret_report, reterr);
 }
