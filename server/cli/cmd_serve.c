@@ -120,8 +120,7 @@ static int parse(serve_settings *set, int argc, char **argv) {
          .help = "time that a connection may have no stream (60)", .min = 1, .max = 86400},
         FM_CREDENTIALS_OPTIONS(&set->credentials, "file with the access tokens of the clients"),
         {"http", FM_OPTION_STRING, &set->http, "HOST:PORT",
-         .help = "serve a status page, /metrics and /healthz there",
-         .again = "a server has one address for HTTP"},
+         .help = "serve a status page, /metrics and /healthz there"},
         {"open-to-all", FM_OPTION_FLAG, &set->open_to_all, NULL,
          .help = "serve tls:// to every client, without --tls-ca and --token-file"},
         {"unix-group", FM_OPTION_STRING, &set->unix_group, "GROUP",
@@ -140,8 +139,7 @@ static int parse(serve_settings *set, int argc, char **argv) {
         .options = options,
     };
     int n_positional;
-    int code = fm_cli_parse(&command, argc, argv, &n_positional);
-    return code;
+    return fm_cli_parse(&command, argc, argv, &n_positional);
 }
 
 /* Fills in the limits that were not given, and says so when the machine is too small for the usual

@@ -20,7 +20,8 @@ fm_status fm_output_has_file(const char *path, bool *ret_has, fm_error *reterr) 
 }
 
 /* Outputs begin in a folder without other files: one with the name of an output would be kept as
- * that output. A record that a killed command left half written, NAME.tmp.DIGITS, is no such file. */
+ * that output. A record that a killed command left half written, NAME.tmp.DIGITS, is no such file.
+ */
 static fm_status check_empty(const char *folder, const char *name, fm_arena *arena,
                              fm_error *reterr) {
     const char *other = NULL;

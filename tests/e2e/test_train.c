@@ -416,14 +416,6 @@ static void an_import_finds_its_preset(void **state) {
             "[pickle.dump({str(i): i for i in range(99)}, open(f\"{p}.ckpt\", \"wb\"), p) "
             "for p in (2, 4)]'"),
         0);
-    assert_int_equal(
-        run("python3 -c 'import json, struct; h = json.dumps({\"a\": {\"dtype\": \"F32\", "
-            "\"shape\": "
-            "[1], \"data_offsets\": [0, 4]}}).encode(); open(\"a.st\", \"wb\").write("
-            "struct.pack(\"<Q\", len(h)) + h + bytes(4))'; "
-            "foldmill import a.st --out none 2>err; test $? = 1 && "
-            "grep -q '^foldmill import: a.st: none of its 1 array has a name that' err"),
-        0);
     static const char *const pickles[] = {"zip.pt", "2.ckpt", "4.ckpt"};
     for (size_t i = 0; i < sizeof pickles / sizeof pickles[0]; i++) {
         assert_int_equal(
@@ -432,6 +424,17 @@ static void an_import_finds_its_preset(void **state) {
                              "grep -q 'save_file({k: v.clone() for' err && test ! -e none"),
                          0);
     }
+}
+
+static void an_import_names_the_file_that_it_does_not_know(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("python3 -c 'import json, struct; h = json.dumps({\"a\": {\"dtype\": \"F32\", "
+            "\"shape\": [1], \"data_offsets\": [0, 4]}}).encode(); open(\"a.st\", \"wb\").write("
+            "struct.pack(\"<Q\", len(h)) + h + bytes(4))'; "
+            "foldmill import a.st --out none 2>err; test $? = 1 && "
+            "grep -q '^foldmill import: a.st: none of its 1 array has a name that' err"),
+        0);
 }
 
 /* Progress lines of a run on a terminal of 50 columns, then with $COLUMNS = 30, then on a terminal
@@ -576,6 +579,7 @@ int main(void) {
         cmocka_unit_test(exported_weights_import_to_the_same),
         cmocka_unit_test(a_stage_adds_a_head_and_drops_templates),
         cmocka_unit_test(an_import_finds_its_preset),
+        cmocka_unit_test(an_import_names_the_file_that_it_does_not_know),
         cmocka_unit_test(progress_fits_the_terminal),
         cmocka_unit_test(the_terms_add_up_to_the_loss),
         cmocka_unit_test(versions_and_full_disks),
