@@ -129,10 +129,22 @@ void swiglu_transition(bench &b, int64_t rows, int64_t c, int64_t hidden) {
            [=](fm_stream *q) { k->swiglu_transition_grad(q, &a, &g, more); });
 }
 
+/* Draws by a clock, as in a step. */
+fm_dropout dropout_of(bench &b, int64_t n0, int64_t n1, int64_t c, double rate,
+                      fm_shared_axis shared = FM_SHARED_AXIS0) {
+    const uint32_t *clock = (const uint32_t *)b.indices(FM_CLOCK_WORDS);
+    return {n0, n1, c, 0, 0, n1, shared, rate, {1, clock, 2, FM_PURPOSE_DROPOUT}};
+}
+
+fm_update_norm end_of(bench &b, int64_t n0, int64_t n1, int64_t c, double rate,
+                      fm_shared_axis shared = FM_SHARED_AXIS0) {
+    return {dropout_of(b, n0, n1, c, rate, shared), 1e-5, b.act(c), b.act(c)};
+}
+
 void dropout(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
     const fm_kernels *k = b.k;
     int64_t n = n0 * n1 * c;
-    fm_dropout d = {n0, n1, c, 0, 0, n1, FM_SHARED_AXIS0, rate, {1, NULL, 2, 2}};
+    fm_dropout d = dropout_of(b, n0, n1, c, rate);
     const void *x = b.act(n), *residual = b.act(n), *dy = b.act(n);
     void *y = b.out("y", n);
     fm_out dx = b.grad("dx", n);
@@ -145,8 +157,7 @@ void dropout(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
 void update_norm(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
     const fm_kernels *k = b.k;
     int64_t rows = n0 * n1, n = rows * c;
-    fm_update_norm a = {
-        {n0, n1, c, 0, 0, n1, FM_SHARED_AXIS0, rate, {1, NULL, 2, 2}}, 1e-5, b.act(c), b.act(c)};
+    fm_update_norm a = end_of(b, n0, n1, c, rate);
     const void *residual = b.act(n, 3), *update = b.act(n), *dn = b.act(n);
     void *y = b.out("y", n), *normed = b.out("n", n), *dupdate = b.out("dupdate", n);
     fm_update_norm_grad g = {
@@ -178,16 +189,12 @@ void update_norm(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
     });
 }
 
-fm_update_norm end_of(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
-    return {
-        {n0, n1, c, 0, 0, n1, FM_SHARED_AXIS0, rate, {1, NULL, 2, 2}}, 1e-5, b.act(c), b.act(c)};
-}
-
 /* The last linear layer of a sublayer with the end of the sublayer, or one after the other. */
-void linear_update(bench &b, int64_t n0, int64_t n1, int64_t c, double rate) {
+void linear_update(bench &b, int64_t n0, int64_t n1, int64_t c, double rate,
+                   fm_shared_axis shared) {
     const fm_kernels *k = b.k;
     int64_t rows = n0 * n1, n = rows * c;
-    fm_linear_update a = {end_of(b, n0, n1, c, rate),
+    fm_linear_update a = {end_of(b, n0, n1, c, rate, shared),
                           c,
                           b.act(n),
                           b.act(c * c, 0.1),
@@ -347,6 +354,19 @@ void add_layernorm(const char *name, peer other, int64_t rows, int64_t c,
         name, other, how, [=](bench &b) { layernorm(b, rows, c); }, paths);
 }
 
+void add_linear_updates(const options &how, const std::vector<path> &paths) {
+    const auto add_one = [&](const char *name, int64_t n0, int64_t n1, int64_t c, double rate,
+                             fm_shared_axis shared) {
+        add(
+            name, {0, 0}, how, [=](bench &b) { linear_update(b, n0, n1, c, rate, shared); }, paths);
+    };
+    add_one("linear update 256x256x128", 256, 256, 128, 0.25, FM_SHARED_AXIS0);
+    add_one("linear update 256x256x128, rows share", 256, 256, 128, 0.25, FM_SHARED_AXIS1);
+    add_one("linear update 128x256x256, all kept", 128, 256, 256, 0, FM_SHARED_AXIS0);
+    add_one("linear update 128x256x256", 128, 256, 256, 0.15, FM_SHARED_AXIS0);
+    add_one("linear update 1024x256x64", 1024, 256, 64, 0.15, FM_SHARED_AXIS0);
+}
+
 } // namespace
 
 void add_row_cases(void) {
@@ -398,15 +418,7 @@ void add_row_cases(void) {
         "update and norm 128x256x256", {0, 0}, how,
         [](bench &b) { update_norm(b, 128, 256, 256, 0.15); }, composed);
     const std::vector<path> in_parts = {{"composed", compose}};
-    add(
-        "linear update 256x256x128", {0, 0}, how,
-        [](bench &b) { linear_update(b, 256, 256, 128, 0.25); }, in_parts);
-    add(
-        "linear update 128x256x256", {0, 0}, how,
-        [](bench &b) { linear_update(b, 128, 256, 256, 0.15); }, in_parts);
-    add(
-        "linear update 1024x256x64", {0, 0}, how,
-        [](bench &b) { linear_update(b, 1024, 256, 64, 0.15); }, in_parts);
+    add_linear_updates(how, in_parts);
     how.stages = 2;
     add(
         "norm linear 65536x128x512", {0, 0}, how, [](bench &b) { norm_linear(b, 65536, 128, 4); },

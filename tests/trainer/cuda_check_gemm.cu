@@ -331,11 +331,15 @@ void check_gemms(void) {
     check_gemm("gemm batched", 256, 256, 256, 16, 2, FM_EPILOGUE_NONE, false, false, 0);
     check_linear_update("linear update one", 1, 1, FM_SHARED_AXIS0, 1, 1, 0.25);
     check_linear_update("linear update c 64", 33, 70, FM_SHARED_AXIS1, 64, 64, 0.25);
+    check_linear_update("linear update c 64 axis 0", 70, 33, FM_SHARED_AXIS0, 64, 64, 0.25);
     check_linear_update("linear update c 64 from 32", 33, 70, FM_SHARED_AXIS1, 64, 32, 0.25);
     check_linear_update("linear update c 128", 63, 70, FM_SHARED_AXIS0, 128, 128, 0.25);
     check_linear_update("linear update c 128 axis 1", 263, 271, FM_SHARED_AXIS1, 128, 128, 0.25);
+    check_linear_update("linear update c 128, one line", 203, 1, FM_SHARED_AXIS0, 128, 128, 0.25);
     check_linear_update("linear update c 128 alone", 63, 71, FM_SHARED_NONE, 128, 128, 0.1);
     check_linear_update("linear update c 256", 127, 70, FM_SHARED_AXIS0, 256, 256, 0.15);
+    check_linear_update("linear update c 256 axis 1", 70, 127, FM_SHARED_AXIS1, 256, 256, 0.15);
+    check_linear_update("linear update c 256 long", 300, 262, FM_SHARED_AXIS0, 256, 256, 0.15);
     check_linear_update("linear update c 256 rate 0", 256, 260, FM_SHARED_AXIS1, 256, 256, 0);
     check_norm_linear("norm linear one", 1, 1, 4, 1);
     check_norm_linear("norm linear c 64", 4127, 64, 256, 8);

@@ -54,15 +54,26 @@ typedef struct fm_draw {
     uint32_t purpose;      /* fm_draw_purpose, < 256 */
 } fm_draw;
 
-/* The block of four words that element `index` (< 2^34) takes its word from. It is shared by
- * elements index - index % 4 to index - index % 4 + 3. */
-FM_HOST_DEVICE static inline fm_philox_counter fm_draw_block(const fm_draw *draw, uint64_t index) {
+/* The counter of element 0. Kernels that draw again and again make it once, because it reads the
+ * clock. */
+FM_HOST_DEVICE static inline fm_philox_counter fm_draw_counter(const fm_draw *draw) {
     uint32_t step = draw->clock ? draw->clock[FM_CLOCK_STEP] : 0;
     uint32_t slot = draw->clock ? draw->clock[FM_CLOCK_SLOT] : 0;
     uint32_t cycle = draw->clock ? draw->clock[FM_CLOCK_CYCLE] : 0;
-    fm_philox_counter counter = {{(uint32_t)(index >> 2), step, draw->layer,
-                                  draw->purpose << 24 | (cycle & 0xff) << 16 | (slot & 0xffff)}};
-    return fm_philox(draw->seed, counter);
+    return (fm_philox_counter){
+        {0, step, draw->layer, draw->purpose << 24 | (cycle & 0xff) << 16 | (slot & 0xffff)}};
+}
+
+/* The block of four words that element `index` (< 2^34) takes its word from, of a draw whose
+ * element 0 has the counter `first`. It is shared by elements index - index % 4 to index - index %
+ * 4 + 3. */
+FM_HOST_DEVICE static inline fm_philox_counter
+fm_draw_block_after(const fm_draw *draw, fm_philox_counter first, uint64_t index) {
+    first.word[0] = (uint32_t)(index >> 2);
+    return fm_philox(draw->seed, first);
+}
+FM_HOST_DEVICE static inline fm_philox_counter fm_draw_block(const fm_draw *draw, uint64_t index) {
+    return fm_draw_block_after(draw, fm_draw_counter(draw), index);
 }
 
 /* The uniform 32-bit word of element `index` (index < 2^34). */

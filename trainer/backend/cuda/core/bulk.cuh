@@ -86,6 +86,14 @@ __device__ inline void box_load(uint32_t to_shared, const box_map &boxes, const 
                  : "memory");
 }
 
+/* Asks the L2 cache for a box that is read soon. */
+__device__ inline void box_prefetch(const box_map &boxes, const box_place &p) {
+    asm volatile(
+        "cp.async.bulk.prefetch.tensor.5d.L2.global.tile [%0, {%1, %2, %3, %4, %5}];" ::"l"(
+            &boxes.map),
+        "r"(p.column), "r"(p.row), "r"(p.at2), "r"(p.at3), "r"(p.at4)
+        : "memory");
+}
 /* Asks the L2 cache for bytes (a multiple of 16) that are read soon. */
 __device__ inline void bulk_prefetch(const void *from, uint32_t bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");

@@ -115,19 +115,24 @@ __device__ inline uint64_t keep_draw(const fm_dropout &d, const keep_runs &k, co
 }
 
 /* Bit n says that channel n of V is kept; the first channel has the draw `index`. For V > 1 index
- * is a multiple of four. */
+ * is a multiple of four. `clock` is fm_draw_counter of the draw. */
 template <int V>
-__device__ inline uint32_t keep_bits(const fm_dropout &d, const keep_runs &k, uint64_t index) {
-    if (V == 1) return fm_draw_word(&d.draw, index) >= k.threshold;
+__device__ inline uint32_t keep_bits(const fm_dropout &d, const keep_runs &k,
+                                     const fm_philox_counter &clock, uint64_t index) {
+    if (V == 1) return fm_draw_block_after(&d.draw, clock, index).word[index & 3] >= k.threshold;
     uint32_t bits = 0;
 #pragma unroll
     for (int four = 0; four < V; four += 4) {
-        fm_philox_counter words = fm_draw_block(&d.draw, index + four);
+        fm_philox_counter words = fm_draw_block_after(&d.draw, clock, index + four);
 #pragma unroll
         for (int n = 0; n < 4 && n < V; n++)
             bits |= (uint32_t)(words.word[n] >= k.threshold) << (four + n);
     }
     return bits;
+}
+template <int V>
+__device__ inline uint32_t keep_bits(const fm_dropout &d, const keep_runs &k, uint64_t index) {
+    return keep_bits<V>(d, k, fm_draw_counter(&d.draw), index);
 }
 
 /* The factor of channel n. */

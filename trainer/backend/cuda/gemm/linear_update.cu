@@ -9,7 +9,11 @@
  * W stays in shared memory (row_end.cuh has its order). Each warp group of a block works for itself
  * on tiles of 64 rows: the copy engine brings the tile's x, the next one while the group ends its
  * rows. The groups are at different places of a tile, so that memory and tensor cores both have
- * work. */
+ * work.
+ *
+ * Where something is dropped, the 16 rows of a warp share a line of the mask (keep.cuh), and the
+ * four warps have lines that follow each other. So a warp draws one line and not one for each of
+ * its rows. The copy engine gathers a tile from such rows as fast as from 64 that lie together. */
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/cuda/gemm/row_end.cuh"
 
@@ -21,10 +25,13 @@ template <int N, int K> struct update_shape {
     static constexpr uint32_t ROW_BYTES = GROUP_ROWS * K * sizeof(bf16);
 };
 
+enum { LINES = GROUP_ROWS / 16 }; /* of the mask in a tile */
+
 struct update_call {
-    box_map w, x; /* 64 columns by N rows, and by 64 */
+    box_map w, x, residual; /* 64 columns by N rows; the others by the 64 rows of a tile */
     row_end end;
-    int tiles;
+    int tiles, across; /* of all tiles, so many in turn have the same lines, or else the same rows
+                          of their lines */
 };
 
 template <int N, int K> struct update_space {
@@ -33,8 +40,19 @@ template <int N, int K> struct update_space {
     uint64_t weights, full[S::GROUPS][S::BUFFERS];
 };
 
+/* The first line of a tile, and the first row of its lines. */
+struct tile_lines {
+    int line, row;
+};
+
+__device__ inline tile_lines lines_of(const update_call &u, int tile) {
+    int low = tile % u.across, high = tile / u.across;
+    bool side_by_side = u.end.keep.stride > 1; /* neighbours in memory belong to other lines */
+    return {(side_by_side ? low : high) * LINES, (side_by_side ? high : low) * 16};
+}
+
 /* One thread of a group: asks for the rows of a tile, if there is one. */
-template <int N, int K>
+template <int N, int K, bool DRAWS>
 __device__ inline void update_fetch(const update_call &u, update_space<N, K> *s, int group,
                                     int buffer, int tile) {
     typedef update_shape<N, K> S;
@@ -42,10 +60,28 @@ __device__ inline void update_fetch(const update_call &u, update_space<N, K> *s,
     uint32_t full = shared_address(&s->full[group][buffer]);
     barrier_expect(full, S::ROW_BYTES);
     box_place at = {tile * GROUP_ROWS, 0, 0, 0, 0};
-    for (int k = 0; k < K / 64; k++, at.column += 64)
-        box_load(shared_address(s->x[group][buffer] + k * GROUP_ROWS * 64), u.x, at, full);
-    int rows = u.end.rows - at.row < GROUP_ROWS ? u.end.rows - at.row : GROUP_ROWS;
-    bulk_prefetch(u.end.residual + (int64_t)at.row * N, (uint32_t)(rows * N * sizeof(bf16)));
+    if (DRAWS) {
+        tile_lines lines = lines_of(u, tile);
+        at.row = lines.row, at.at2 = lines.line;
+    }
+    box_place from = at;
+    for (int k = 0; k < K / 64; k++, from.column += 64)
+        box_load(shared_address(s->x[group][buffer] + k * GROUP_ROWS * 64), u.x, from, full);
+    for (int k = 0; k < N / 64; k++, at.column += 64)
+        box_prefetch(u.residual, at);
+}
+
+/* The rows of this lane, and the kept channels of its warp. */
+template <int N>
+__device__ inline line_rows draw_lines(const update_call &u, const fm_philox_counter &clock,
+                                       int tile, row_keep<N> &keep) {
+    const keep_runs &k = u.end.keep;
+    tile_lines lines = lines_of(u, tile);
+    uint32_t line = (uint32_t)lines.line + threadIdx.x / 32 % LINES;
+    uint32_t row = (uint32_t)lines.row + threadIdx.x % 32 / 4;
+    keep.draw(u.end, clock, keep_draw(u.end.dropout, k, {line, 0, 0, 0}, 0));
+    return {line * k.line + row * k.stride, 8 * k.stride,
+            line < k.lines ? (int)(k.length - row) : 0};
 }
 
 template <int N, int K, bool DRAWS>
@@ -74,14 +110,22 @@ __global__ void __launch_bounds__(update_shape<N, K>::THREADS, 1)
     int tile = blockIdx.x + group * gridDim.x;
     if (first) {
         for (int i = 0; i < S::BUFFERS; i++)
-            update_fetch<N, K>(u, space, group, i, tile + i * stride);
+            update_fetch<N, K, DRAWS>(u, space, group, i, tile + i * stride);
     }
     barrier_wait(shared_address(&space->weights), 0);
-    row_keep<N> keep;
+    fm_philox_counter clock = {};
+    if (DRAWS) clock = fm_draw_counter(&u.end.dropout.draw);
     for (int buffer = 0, phase = 0; tile < u.tiles; tile += stride) {
-        int row = tile * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
         float d[N / 8][4];
-        if (DRAWS) keep.draw(u.end, row);
+        row_keep<N> keep;
+        auto rows = [&] {
+            if constexpr (DRAWS) {
+                return draw_lines<N>(u, clock, tile, keep);
+            } else {
+                int row = tile * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+                return near_rows{row, u.end.rows};
+            }
+        }();
         barrier_wait(shared_address(&space->full[group][buffer]), (uint32_t)phase);
         products_begin();
 #pragma unroll
@@ -93,16 +137,26 @@ __global__ void __launch_bounds__(update_shape<N, K>::THREADS, 1)
         }
         products_commit();
         row_parts<N> parts;
-        load_residual<N>(u.end, row, parts);
+        load_residual<N>(u.end, rows, parts);
         products_wait<0>(d);
         group_wait(group);
-        if (first) update_fetch<N, K>(u, space, group, buffer, tile + S::BUFFERS * stride);
+        if (first) update_fetch<N, K, DRAWS>(u, space, group, buffer, tile + S::BUFFERS * stride);
         if (++buffer == S::BUFFERS) buffer = 0, phase ^= 1;
-        finish_rows<N>(u.end, d, row, parts, DRAWS ? &keep : NULL);
+        finish_rows<N>(u.end, d, rows, parts, DRAWS ? &keep : NULL);
     }
 }
 
 /* -- calls */
+
+/* Boxes of 64 columns and the 64 rows of a tile, of an array like y with c channels. */
+static box_map tile_boxes(const row_end &end, bool draws, const void *base, int64_t c) {
+    const keep_runs &k = end.keep;
+    int64_t extent[5] = {c, end.rows, 1, 1, 1}, stride[4] = {c, 0, 0, 0};
+    if (!draws) return make_boxes(base, extent, stride, 64, GROUP_ROWS);
+    extent[1] = k.length, extent[2] = k.lines, stride[0] = k.stride * c, stride[1] = k.line * c;
+    const int box[5] = {64, 16, LINES, 1, 1};
+    return make_long_boxes(base, extent, stride, box);
+}
 
 template <int N, int K, bool DRAWS>
 static void update_as(fm_stream *stream, const fm_linear_update *a, const row_end &end) {
@@ -110,10 +164,15 @@ static void update_as(fm_stream *stream, const fm_linear_update *a, const row_en
     constexpr int BYTES = (int)sizeof(update_space<N, K>);
     FM_CUDA(cudaFuncSetAttribute(wgmma_update<N, K, DRAWS>,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
-    const int64_t extent[5] = {K, end.rows, 1, 1, 1}, stride[4] = {K, 0, 0, 0};
+    const keep_runs &k = end.keep;
     update_call u;
-    u.w = row_end_boxes(a->w, N, K), u.x = make_boxes(a->x, extent, stride, 64, GROUP_ROWS);
-    u.end = end, u.tiles = (int)divide_up(end.rows, GROUP_ROWS);
+    u.w = row_end_boxes(a->w, N, K), u.end = end;
+    u.tiles = u.across = (int)divide_up(end.rows, GROUP_ROWS);
+    if (DRAWS) {
+        int across_lines = (int)divide_up(k.lines, LINES), along = (int)divide_up(k.length, 16);
+        u.tiles = across_lines * along, u.across = k.stride > 1 ? across_lines : along;
+    }
+    u.x = tile_boxes(end, DRAWS, a->x, K), u.residual = tile_boxes(end, DRAWS, a->residual, N);
     int64_t blocks = min_size(n_multiprocessor(), divide_up(u.tiles, S::GROUPS));
     launch_after(stream, wgmma_update<N, K, DRAWS>, (unsigned)blocks, S::THREADS, BYTES, true, u);
     FM_LAUNCHED();
@@ -129,7 +188,9 @@ static void update_of(fm_stream *stream, const fm_linear_update *a, const row_en
 }
 
 bool linear_update_takes(const fm_linear_update *a) {
-    int64_t n = a->end.dropout.c, rows = a->end.dropout.n0 * a->end.dropout.n1;
+    const fm_dropout &d = a->end.dropout;
+    int64_t n = d.c, rows = d.n0 * d.n1;
+    if (d.rate > 0 && d.shared == FM_SHARED_NONE) return false;
     return (n == 64 || n == 128 || n == 256) && a->c_in == n && rows >= GROUP_ROWS &&
            rows < 1 << 30;
 }

@@ -54,47 +54,48 @@ inline box_map row_end_boxes(const void *w, int64_t n, int64_t k) {
     return make_long_boxes(w, extent, stride, box);
 }
 
-/* The kept channels of this lane's two rows, a bit each. They are drawn again only when a row has
- * another line of the mask than the row before it. */
+/* Where a lane's two rows are: in 64 rows that follow each other, eight apart. */
+struct near_rows {
+    int first, rows; /* rows: of the array */
+    __device__ inline int64_t at(int half) const {
+        return (int64_t)first + half * 8;
+    }
+    __device__ inline bool has(int half) const {
+        return first + half * 8 < rows;
+    }
+};
+/* Two of the 16 rows of a warp that share a line of the dropout mask. */
+struct line_rows {
+    uint32_t first, step;
+    int left; /* rows of the line from the first on, as if every row were one further */
+    __device__ inline int64_t at(int half) const {
+        return first + half * step;
+    }
+    __device__ inline bool has(int half) const {
+        return half * 8 < left;
+    }
+};
+
+/* The kept channels of a warp's rows, which share a line of the mask; a bit for each of this
+ * lane's channels. */
 template <int N> struct row_keep {
     static constexpr int WORDS = (N / 32 + 3) / 4;
-    uint32_t line[2], bits[2][WORDS];
-    __device__ inline row_keep() {
-        line[0] = line[1] = ~0u;
-#pragma unroll
-        for (int i = 0; i < WORDS; i++)
-            bits[0][i] = bits[1][i] = ~0u;
+    uint32_t bits[WORDS];
+    __device__ inline uint32_t at(int g) const {
+        return bits[g / 4] >> (g % 4 * 8);
     }
-    __device__ inline uint32_t at(int half, int g) const {
-        return bits[half][g / 4] >> (g % 4 * 8);
-    }
-    /* For the rows `row` and `row` + 8 of a tile. */
-    __device__ inline void draw(const row_end &e, int row) {
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            if (row + half * 8 < e.rows) draw_row(e, half, (uint32_t)(row + half * 8));
-    }
-    __device__ inline void draw_row(const row_end &e, int half, uint32_t row) {
-        uint32_t n1 = (uint32_t)e.dropout.n1, now = row;
-        if (e.dropout.shared == FM_SHARED_AXIS0) now = row % n1;
-        if (e.dropout.shared == FM_SHARED_AXIS1) now = row / n1;
-        if (now == line[half]) return;
-        line[half] = now;
-        if (half == 1 && now == line[0]) {
-#pragma unroll
-            for (int i = 0; i < WORDS; i++)
-                bits[1][i] = bits[0][i];
-            return;
-        }
-        keep_run run = {now, row, 1, 1};
-        uint64_t first = keep_draw(e.dropout, e.keep, run, row) + threadIdx.x % 4 * 8;
+    /* Each lane draws for four channels of every 128, from the draw `first` on. Then it collects
+     * the bits of its eights of channels from the lanes that drew them. */
+    __device__ inline void draw(const row_end &e, const fm_philox_counter &clock, uint64_t first) {
+        uint32_t lane = threadIdx.x % 32;
 #pragma unroll
         for (int i = 0; i < WORDS; i++) {
-            uint32_t word = 0;
+            uint32_t four = keep_bits<4>(e.dropout, e.keep, clock, first + 128 * i + 4 * lane);
+            uint32_t eight = four | __shfl_down_sync(0xffffffffu, four, 1) << 4;
+            bits[i] = 0;
 #pragma unroll
-            for (int g = 4 * i; g < 4 * i + 4 && g < N / 32; g++)
-                word |= keep_bits<8>(e.dropout, e.keep, first + g * 32) << (g % 4 * 8);
-            bits[half][i] = word;
+            for (int g = 0; g < 4 && 4 * i + g < N / 32; g++)
+                bits[i] |= __shfl_sync(0xffffffffu, eight, 8 * g + lane % 4 * 2) << (8 * g);
         }
     }
 };
@@ -106,21 +107,21 @@ template <int N> struct row_parts {
     raw<bf16, 8> at[2][N / 32];
 };
 
-/* `row` is the first of this lane's two rows, as in all functions below. */
-template <int N>
-__device__ inline void load_residual(const row_end &e, int row, row_parts<N> &parts, int g) {
-    const bf16 *from = e.residual + (int64_t)row * N + threadIdx.x % 4 * 8 + g * 32;
+/* Both kinds of R say where this lane's two rows are, as in all functions below. */
+template <int N, typename R>
+__device__ inline void load_residual(const row_end &e, R rows, row_parts<N> &parts, int g) {
+    const bf16 *from = e.residual + threadIdx.x % 4 * 8 + g * 32;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         parts.at[half][g] = {make_uint4(0, 0, 0, 0)};
-        if (row + half * 8 < e.rows) parts.at[half][g] = read_raw<bf16, 8>(from + half * 8 * N);
+        if (rows.has(half)) parts.at[half][g] = read_raw<bf16, 8>(from + rows.at(half) * N);
     }
 }
-template <int N>
-__device__ inline void load_residual(const row_end &e, int row, row_parts<N> &parts) {
+template <int N, typename R>
+__device__ inline void load_residual(const row_end &e, R rows, row_parts<N> &parts) {
 #pragma unroll
     for (int g = 0; g < row_parts<N>::AHEAD; g++)
-        load_residual<N>(e, row, parts, g);
+        load_residual<N>(e, rows, parts, g);
 }
 
 /* Eight numbers as f32. The compiler does not see that an earlier call gave the same, so that it
@@ -139,20 +140,20 @@ __device__ inline raw<bf16, 8> row_weights(const bf16 *weights, int g) {
 
 /* Makes y of the residual and stores it; total = the sums of this lane's parts. A `keep` of NULL
  * drops nothing. */
-template <int N>
-__device__ inline void add_update(const row_end &e, const float (&d)[N / 8][4], int row,
+template <int N, typename R>
+__device__ inline void add_update(const row_end &e, const float (&d)[N / 8][4], R rows,
                                   row_parts<N> &parts, const row_keep<N> *keep, float (&total)[2]) {
-    bf16 *y = e.y + (int64_t)row * N + threadIdx.x % 4 * 8;
+    bf16 *y = e.y + threadIdx.x % 4 * 8;
     total[0] = total[1] = 0;
 #pragma unroll
     for (int g = 0; g < N / 32; g++) {
         constexpr int AHEAD = row_parts<N>::AHEAD;
-        if (g + AHEAD < N / 32) load_residual<N>(e, row, parts, g + AHEAD);
+        if (g + AHEAD < N / 32) load_residual<N>(e, rows, parts, g + AHEAD);
         raw<bf16, 8> bias = {make_uint4(0, 0, 0, 0)};
         if (e.bias) bias = row_weights(e.bias, g);
+        uint32_t bits = keep ? keep->at(g) : 0;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            uint32_t bits = keep ? keep->at(half, g) : 0;
             raw<bf16, 8> &part = parts.at[half][g];
             float sum[8];
 #pragma unroll
@@ -161,7 +162,7 @@ __device__ inline void add_update(const row_end &e, const float (&d)[N / 8][4], 
                 sum[i] = (keep ? keep_factor(e.keep, bits, i) * update : update) + part.at(i);
             }
             part = raw<bf16, 8>::of(sum);
-            if (row + half * 8 < e.rows) write_raw<bf16, 8>(y + half * 8 * N + g * 32, part);
+            if (rows.has(half)) write_raw<bf16, 8>(y + rows.at(half) * N + g * 32, part);
             unpack(sum, part);
 #pragma unroll
             for (int i = 0; i < 8; i++)
@@ -171,10 +172,10 @@ __device__ inline void add_update(const row_end &e, const float (&d)[N / 8][4], 
 }
 
 /* LayerNorm of y to n. */
-template <int N>
-__device__ inline void normalise(const row_end &e, int row, const row_parts<N> &y,
+template <int N, typename R>
+__device__ inline void normalise(const row_end &e, R rows, const row_parts<N> &y,
                                  const float (&total)[2]) {
-    bf16 *to = e.n + (int64_t)row * N + threadIdx.x % 4 * 8;
+    bf16 *to = e.n + threadIdx.x % 4 * 8;
     float rstd[2], shift[2], x[8];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -199,18 +200,18 @@ __device__ inline void normalise(const row_end &e, int row, const row_parts<N> &
             for (int i = 0; i < 8; i++)
                 x[i] = (x[i] + shift[half]) * rstd[half] * gamma.at(i) + beta.at(i);
             raw<bf16, 8> out = raw<bf16, 8>::of(x);
-            if (row + half * 8 < e.rows) write_raw<bf16, 8>(to + half * 8 * N + g * 32, out);
+            if (rows.has(half)) write_raw<bf16, 8>(to + rows.at(half) * N + g * 32, out);
         }
     }
 }
 
 /* Finishes the lane's two rows; `parts` has the residual. */
-template <int N>
-__device__ inline void finish_rows(const row_end &e, const float (&d)[N / 8][4], int row,
+template <int N, typename R>
+__device__ inline void finish_rows(const row_end &e, const float (&d)[N / 8][4], R rows,
                                    row_parts<N> &parts, const row_keep<N> *keep) {
     float total[2];
-    add_update<N>(e, d, row, parts, keep, total);
-    if (e.gamma) normalise<N>(e, row, parts, total);
+    add_update<N>(e, d, rows, parts, keep, total);
+    if (e.gamma) normalise<N>(e, rows, parts, total);
 }
 
 /* A barrier of the 128 threads of warp group `group`. */

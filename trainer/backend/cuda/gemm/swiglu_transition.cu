@@ -178,12 +178,13 @@ __device__ inline void transform(const swiglu_call &t, swiglu_space<C> *s, int g
         multiply<C>(t, s, s->x[group], at, d);
         group_wait(group);
         if (is_first) fetch_rows<C>(t, s, group, turn + 1);
-        int row = tile * GROUP_ROWS + warp_row + threadIdx.x % 32 / 4;
+        int row = tile * GROUP_ROWS + warp_row + (int)threadIdx.x % 32 / 4;
+        near_rows rows = {row, t.end.rows};
         row_parts<C> parts;
-        load_residual<C>(t.end, row, parts);
+        load_residual<C>(t.end, rows, parts);
         products_wait<0>(d);
         free_slots(s, {(at.slot + S::SLOTS - 1) % S::SLOTS});
-        finish_rows<C>(t.end, d, row, parts, NULL);
+        finish_rows<C>(t.end, d, rows, parts, NULL);
     }
     skip_slots<STEP>(s, t.offset - offset, at);
 }

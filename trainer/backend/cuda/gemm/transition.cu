@@ -239,14 +239,15 @@ __device__ inline void transform(const transition_call &t, transition_space<C, K
             group_wait(group);
             if (is_first) fetch_rows(t, s, group, turn + 1);
         }
-        int row = tile * GROUP_ROWS + warp_row + threadIdx.x % 32 / 4;
+        int row = tile * GROUP_ROWS + warp_row + (int)threadIdx.x % 32 / 4;
+        near_rows rows = {row, t.end.rows};
         row_parts<C> parts;
-        load_residual<C>(t.end, row, parts);
+        load_residual<C>(t.end, rows, parts);
         if constexpr (S::OVERLAPS) {
             products_wait<0>(d);
             free_slots(s, {(at.slot + S::SLOTS - 1) % S::SLOTS});
         }
-        finish_rows<C>(t.end, d, row, parts, NULL);
+        finish_rows<C>(t.end, d, rows, parts, NULL);
     }
     skip_slots<2 * S::PARTS>(s, t.offset - offset, at);
     if (KEEPS && threadIdx.x % 32 == 0) stores_wait();
