@@ -39,7 +39,7 @@ fm_query_format fm_query_format_of_name(const char *name, size_t *ret_bare) {
 /* -- letters */
 
 static bool is_residue(char letter) {
-    return letter == 'X' || (letter != '-' && strchr("ARNDCQEGHILKMFPSTWYV", letter) != NULL);
+    return letter == 'X' || (letter && strchr("ARNDCQEGHILKMFPSTWYV", letter));
 }
 
 static fm_status refuse_letter(uint8_t found, fm_text_place place, fm_error *reterr) {
@@ -87,7 +87,7 @@ static fm_status take_line(fm_bytes text, const fm_line *line, char *out, uint32
             continue;
         }
         char letter = (char)toupper(byte);
-        if (!letter || !is_residue(letter)) return refuse_letter(byte, place, reterr);
+        if (!is_residue(letter)) return refuse_letter(byte, place, reterr);
         if (*n == FM_LIMIT_N_RES) {
             return fm_fail_at(reterr, FM_ERR_LIMIT, place.line, place.column, at,
                               "the sequence has more than %u residues", FM_LIMIT_N_RES);
@@ -100,9 +100,6 @@ static fm_status take_line(fm_bytes text, const fm_line *line, char *out, uint32
 static fm_status parse_fasta(fm_bytes text, fm_arena *arena, fm_part_sequence *ret_sequence,
                              fm_error *reterr) {
     size_t room = text.size < FM_LIMIT_N_RES ? text.size : FM_LIMIT_N_RES;
-    const uint8_t mark[] = {0xef, 0xbb, 0xbf}; /* of UTF-8, which editors on Windows write */
-    bool is_marked = text.size >= sizeof mark && memcmp(text.data, mark, sizeof mark) == 0;
-    if (is_marked) text = (fm_bytes){text.data + sizeof mark, text.size - sizeof mark};
     char *letters = fm_arena_alloc(arena, room + 1);
     if (!letters) return fm_arena_full(arena, reterr);
     fm_lines lines = fm_lines_of(text, false, 0, 1);
@@ -160,6 +157,13 @@ static fm_text_place locate(fm_bytes text, fm_query_format format, const fm_alig
 static fm_status take_first_row(fm_bytes text, fm_query_format format, fm_arena *arena,
                                 fm_part_sequence *ret_sequence, fm_error *reterr) {
     fm_alignment alignment;
+    fm_text_place place;
+    if (format == FM_QUERY_A3M && fm_a3m_find_insertion(text, NULL, &place)) {
+        return fm_fail_at(reterr, FM_ERR_FORMAT, place.line, place.column, place.offset,
+                          "found '%c' in the sequence, which is an insertion in an A3M file, "
+                          "expected upper-case letters in the first row; write it in upper case",
+                          text.data[place.offset]);
+    }
     fm_status status = format == FM_QUERY_A3M
                            ? fm_a3m_parse(text, NULL, arena, &alignment, reterr)
                            : fm_stockholm_parse(text, NULL, arena, &alignment, reterr);
@@ -174,8 +178,24 @@ static fm_status take_first_row(fm_bytes text, fm_query_format format, fm_arena 
     return FM_OK;
 }
 
+/* UTF-16 is what a redirection in Windows PowerShell writes. ASCII text has a NUL byte in it for
+ * each letter. */
+static fm_status check_encoding(fm_bytes text, fm_error *reterr) {
+    if (text.size < 2 || text.size % 2) return FM_OK;
+    const uint8_t *c = text.data;
+    const bool is_marked = (c[0] == 0xff && c[1] == 0xfe) || (c[0] == 0xfe && c[1] == 0xff);
+    const bool has_nul = (c[0] == 0) != (c[1] == 0);
+    if (!is_marked && !has_nul) return FM_OK;
+    return fm_fail_at(
+        reterr, FM_ERR_FORMAT, 1, 1, 0,
+        "found text in UTF-16, expected ASCII or UTF-8; convert the file, for example "
+        "with iconv -f UTF-16 -t UTF-8");
+}
+
 fm_status fm_query_parse(fm_bytes text, fm_query_format format, fm_arena *arena,
                          fm_part_sequence *ret_sequence, fm_error *reterr) {
+    fm_status encoding = check_encoding(text, reterr);
+    if (encoding) return encoding;
     if (format == FM_QUERY_FASTA) return parse_fasta(text, arena, ret_sequence, reterr);
     fm_status status = format == FM_QUERY_A3M ? check_colabfold_header(text, reterr) : FM_OK;
     return status ? status : take_first_row(text, format, arena, ret_sequence, reterr);

@@ -6,9 +6,11 @@
  *     >T1024 a title         the description, which may be missing
  *     MKTAYIAKQR             letters in either case; blanks are skipped, and a '*' may end them
  *
- * The letters are the 20 amino acids and X. Anything else is refused with its place. A second chain
- * is refused too: a second record, a ':' or '/' between letters, or a header such as "#59,60" of
- * ColabFold's alignments of complexes. The functions are pure: they read bytes and write to the
+ * The letters are the 20 amino acids and X. Anything else is refused with its place. Lower-case
+ * letters in the first row of an A3M are refused too, because they are insertions there and would
+ * be left out of the chain. So is text in UTF-16. A UTF-8 byte order mark is skipped. A second
+ * chain is refused too: a second record, a ':' or '/' between letters, or a header such as "#59,60"
+ * of ColabFold's alignments of complexes. The functions are pure: they read bytes and write to the
  * caller's arena. */
 #ifndef FM_FEATURIZER_QUERY_H
 #define FM_FEATURIZER_QUERY_H

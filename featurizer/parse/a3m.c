@@ -70,6 +70,7 @@ static fm_status check_nul(fm_bytes text, size_t at, fm_error *reterr) {
     uint8_t before = text.data[at - 1];
     if (before == '\n' || before == '\r' || before == 0) return FM_OK;
     uint64_t line = count_lines(text, at);
+    if (line == 0) line = 1; /* behind a byte order mark only */
     size_t start = at;
     while (start > 0 && text.data[start - 1] != '\n')
         start--;
@@ -123,7 +124,12 @@ static bool is_annotation(fm_bytes text, size_t begin, size_t end) {
 
 static fm_status fail_row(const a3m_reader *reader, fm_status kind, size_t found, size_t expected,
                           fm_error *reterr) {
-    const char *plural = found == 1 ? "" : "s";
+    const char *plural = found == 1 ? "" : "s", *why = "";
+    if (reader->n_row == 0) {
+        const bool has_lower = reader->row.pending || reader->row.max_deletion;
+        why = has_lower ? "; write a query in upper case, as lower-case letters are insertions"
+                        : "; the alignment is of another sequence";
+    }
     if (kind == FM_ERR_LIMIT) {
         return fm_fail_at(reterr, kind, reader->place.line, 1, reader->place.sequence,
                           "row %zu has %zu deletions before one column, the limit is %zu",
@@ -131,8 +137,7 @@ static fm_status fail_row(const a3m_reader *reader, fm_status kind, size_t found
     }
     return fm_fail_at(reterr, kind, reader->place.line, 1, reader->place.sequence,
                       "row %zu has %zu match column%s, the query has %zu%s", reader->n_row, found,
-                      plural, expected,
-                      reader->n_row ? "" : "; the alignment is of another sequence");
+                      plural, expected, why);
 }
 
 /* Checks the open row and makes it the alignment's newest. */
@@ -275,6 +280,25 @@ fm_status fm_a3m_parse(fm_bytes text, const fm_a3m_options *options, fm_arena *a
     }
     *ret_alignment = alignment;
     return FM_OK;
+}
+
+bool fm_a3m_find_insertion(fm_bytes text, const fm_a3m_options *options, fm_text_place *ret_place) {
+    a3m_reader reader;
+    fm_line line;
+    if (open_reader(&reader, text, options, NULL) || read_records(&reader, NULL)) return false;
+    if (!reader.has_sequence) return false;
+    fm_lines lines =
+        fm_lines_of(reader.text, reader.compat, reader.place.sequence, reader.place.line);
+    while (fm_lines_next(&lines, &line)) {
+        const uint8_t first = line.begin < line.end ? reader.text.data[line.begin] : '#';
+        if (first == '>') return false;
+        for (size_t i = line.begin; i < line.end && first != '#'; i++) {
+            if (reader.text.data[i] < 'a' || reader.text.data[i] > 'z') continue;
+            *ret_place = (fm_text_place){line.number, i - line.start + 1, i};
+            return true;
+        }
+    }
+    return false;
 }
 
 fm_text_place fm_a3m_locate(fm_bytes text, const fm_a3m_options *options,

@@ -114,6 +114,9 @@ static bool has_odd_break(fm_bytes text, size_t at, bool python) {
 }
 
 fm_lines fm_lines_of(fm_bytes text, bool python, size_t at, uint64_t number) {
+    static const uint8_t mark[] = {0xEF, 0xBB, 0xBF}; /* that editors on Windows write */
+    const bool is_marked = text.size >= sizeof mark && memcmp(text.data, mark, sizeof mark) == 0;
+    if (!python && at == 0 && is_marked) at = sizeof mark;
     return (fm_lines){.text = text,
                       .at = at,
                       .number = number,

@@ -417,6 +417,13 @@ static void a_browser_shows_the_page(void **state) {
         }
     }
     assert_int_equal(run("! grep -E 'CONSOLE|Refused|ERR_' page.log"), 0);
+    /* On paper two pictures are side by side, and nothing that scrolls is cut off. */
+    assert_int_equal(run("n=$(cat name); timeout 120 chromium --headless --no-sandbox "
+                         "--disable-gpu --user-data-dir=profile --print-to-pdf=page.pdf "
+                         "file://$PWD/out/$n/$n.html >print.log 2>&1 && python3 -c 'import re; n = "
+                         "len(re.findall(rb\"/Type */Page[^s]\", open(\"page.pdf\", "
+                         "\"rb\").read())); assert 1 <= n <= 2, n'"),
+                     0);
 }
 
 /* Train, distil, build, train: self-distillation, each step one command. */

@@ -23,12 +23,17 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static fm_status parse(const char *text, fm_query_format format, fm_part_sequence *sequence,
-                       fm_error *error) {
-    const fm_bytes bytes = {(const uint8_t *)text, strlen(text)};
+static fm_status parse_bytes(fm_bytes bytes, fm_query_format format, fm_part_sequence *sequence,
+                             fm_error *error) {
     *error = (fm_error){.status = FM_OK};
     fm_arena_reset(&arena);
     return fm_query_parse(bytes, format, &arena, sequence, error);
+}
+
+static fm_status parse(const char *text, fm_query_format format, fm_part_sequence *sequence,
+                       fm_error *error) {
+    const fm_bytes bytes = {(const uint8_t *)text, strlen(text)};
+    return parse_bytes(bytes, format, sequence, error);
 }
 
 static void names_tell_the_format(void **state) {
@@ -57,6 +62,10 @@ static void sequences_are_read(void **state) {
         {"\xef\xbb\xbf>a\r\nMKT\r\n", FM_QUERY_FASTA, "MKT"},
         {"#4\t1\n>101\nMKTA\n>hit\nM-tgKA\n", FM_QUERY_A3M, "MKTA"},
         {">q\nMXT\n", FM_QUERY_A3M, "MXT"},
+        {"\xef\xbb\xbf>q\r\nMKT\r\n>h\r\nM-aT\r\n", FM_QUERY_A3M, "MKT"},
+        {"\xef\xbb\xbf#3\t1\n>101\nMKT\n", FM_QUERY_A3M, "MKT"},
+        {"\xef\xbb\xbf# STOCKHOLM 1.0\r\nq MKT\r\n//\r\n", FM_QUERY_STOCKHOLM, "MKT"},
+        {"\xef\xbb\xbfq MKT\n", FM_QUERY_STOCKHOLM, "MKT"},
         {"# STOCKHOLM 1.0\nq MK-\nh M-A\nq TA\nh TA\n//\n", FM_QUERY_STOCKHOLM, "MKTA"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -91,6 +100,13 @@ static void mistakes_have_their_places(void **state) {
         {"#2,3\t1,1\n>101\t102\nMKTAY\n", FM_QUERY_A3M, FM_ERR_DATA, 1, 1, "a separate file"},
         {"#5\t2\n>101\nMKTAY\n", FM_QUERY_A3M, FM_ERR_DATA, 1, 1, "a separate file"},
         {">q\nMKB\n", FM_QUERY_A3M, FM_ERR_FORMAT, 2, 3, "found 'B'"},
+        {"\xef\xbb\xbf>q\nMKB\n", FM_QUERY_A3M, FM_ERR_FORMAT, 2, 3, "found 'B'"},
+        {"\xef\xbb\xbfMKJ\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 1, 3, "found 'J'"},
+        {"\xff\xfe>", FM_QUERY_FASTA, FM_ERR_FORMAT, 1, 1, "found the byte 0xff"},
+        {"\xff\xfe>\x01", FM_QUERY_A3M, FM_ERR_FORMAT, 1, 1, "UTF-16"},
+        {">q\nMKt\n>h\nMKT\n", FM_QUERY_A3M, FM_ERR_FORMAT, 2, 3, "found 't'"},
+        {">q\n\nmkt\n>h\nMKT\n", FM_QUERY_A3M, FM_ERR_FORMAT, 3, 1, "in upper case"},
+        {"# m\n>ss_pred\nccc\n>q\nMK\nTa\n", FM_QUERY_A3M, FM_ERR_FORMAT, 6, 2, "found 'a'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fm_part_sequence sequence;
@@ -99,6 +115,32 @@ static void mistakes_have_their_places(void **state) {
         if (status != cases[i].status || error.column != cases[i].column ||
             (cases[i].line && error.line != cases[i].line) ||
             !strstr(error.message, cases[i].words)) {
+            fail_msg("case %zu: status %d at %llu:%llu: %s", i, status,
+                     (unsigned long long)error.line, (unsigned long long)error.column,
+                     error.message);
+        }
+    }
+}
+
+static void nul_bytes_are_no_residues(void **state) {
+    (void)state;
+    static const struct {
+        fm_bytes text;
+        fm_query_format format;
+        uint64_t line, column;
+        const char *words;
+    } cases[] = {
+        {{(const uint8_t *)">q\nMK\0T\n", 8}, FM_QUERY_FASTA, 2, 3, "the byte 0x00"},
+        {{(const uint8_t *)"q MK\0T\n", 7}, FM_QUERY_STOCKHOLM, 1, 5, "the byte 0x00"},
+        {{(const uint8_t *)"\xef\xbb\xbf\0>q\nMK", 9}, FM_QUERY_A3M, 1, 4, "a NUL byte"},
+        {{(const uint8_t *)">\0q\0\n\0", 6}, FM_QUERY_A3M, 1, 1, "UTF-16"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fm_part_sequence sequence;
+        fm_error error;
+        fm_status status = parse_bytes(cases[i].text, cases[i].format, &sequence, &error);
+        if (status != FM_ERR_FORMAT || error.line != cases[i].line ||
+            error.column != cases[i].column || !strstr(error.message, cases[i].words)) {
             fail_msg("case %zu: status %d at %llu:%llu: %s", i, status,
                      (unsigned long long)error.line, (unsigned long long)error.column,
                      error.message);
@@ -121,9 +163,8 @@ static void a_query_has_no_atoms(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_tell_the_format),
-        cmocka_unit_test(sequences_are_read),
-        cmocka_unit_test(mistakes_have_their_places),
+        cmocka_unit_test(names_tell_the_format),      cmocka_unit_test(sequences_are_read),
+        cmocka_unit_test(mistakes_have_their_places), cmocka_unit_test(nul_bytes_are_no_residues),
         cmocka_unit_test(a_query_has_no_atoms),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

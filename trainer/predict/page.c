@@ -35,7 +35,14 @@ static const char style[] =
     ".facts,th,footer{color:#9aa4af}th,td,.pictures>figure{border-color:#262c36}"
     "a{color:#7fb4ea}}"
     "@media(max-width:600px){body{padding:16px 12px 32px}.pictures{gap:12px}"
-    ".pictures>figure{padding:4px}th,td{padding-right:12px}}";
+    ".pictures>figure{padding:4px}th,td{padding-right:12px}}"
+    /* On paper nothing scrolls, and colours that mean something are kept. */
+    "@media print{body{max-width:none;padding:0;font-size:12px;print-color-adjust:exact;"
+    "-webkit-print-color-adjust:exact}.scroll{overflow:visible}h2{margin:16px 0 6px;"
+    "break-after:avoid}th,td{padding:2px 8px 2px 0;white-space:normal}"
+    "td.t{overflow-wrap:anywhere}.pictures{display:block}"
+    ".pictures>figure{display:inline-block;vertical-align:top;width:49%;margin:0 0 6px;"
+    "padding:4px;break-inside:avoid}.sequence{font-size:11px}.sequence div{break-inside:avoid}}";
 
 static void put_text(FILE *out, const char *text) {
     for (; *text; text++) {
