@@ -127,9 +127,12 @@ static void bench_attention(const fm_kernels *k, const char *name, int64_t rows,
                       .mask_stride = {0, n, 1},
                       .o = o,
                       .lse = buffer(size * HEADS)};
-    fm_attention_grad grad = {buffer(size * width),      {d, FM_WRITE},
-                              {d + width, FM_WRITE},     {d + 2 * width, FM_WRITE},
-                              {d + 3 * width, FM_WRITE}, {dbias, FM_WRITE}};
+    fm_attention_grad grad = {.dout = buffer(size * width),
+                              .dq = {d, FM_WRITE},
+                              .dk = {d + width, FM_WRITE},
+                              .dv = {d + 2 * width, FM_WRITE},
+                              .dg = {d + 3 * width, FM_WRITE},
+                              .dbias = {dbias, FM_WRITE}};
     job j = {k, &a, &grad, buffer((int64_t)k->attention_grad_workspace(&a) / 4)};
     double product = 2.0 * (double)(size * n * width);
     char line[64];

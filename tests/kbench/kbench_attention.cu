@@ -37,12 +37,15 @@ void attention(bench &b, shape s) {
     a.bias_stride[1] = 1, a.bias_stride[2] = s.n * s.head, a.bias_stride[3] = s.head;
     a.mask_stride[1] = s.n, a.mask_stride[2] = 1;
     a.o = b.out("o", size * width), a.lse = b.out_acc("lse", size * s.head);
-    fm_attention_grad g = {b.act(size * width),
-                           {d, FM_WRITE},
-                           {b.at(d, width), FM_WRITE},
-                           {b.at(d, 2 * width), FM_WRITE},
-                           {b.at(d, 3 * width), FM_WRITE},
-                           biased ? b.grad("dbias", s.n * s.n * s.head) : fm_out{NULL, FM_WRITE}};
+    fm_attention_grad g = {.dout = b.act(size * width),
+                           .dy = NULL,
+                           .w = NULL,
+                           .dq = {d, FM_WRITE},
+                           .dk = {b.at(d, width), FM_WRITE},
+                           .dv = {b.at(d, 2 * width), FM_WRITE},
+                           .dg = {b.at(d, 3 * width), FM_WRITE},
+                           .dbias = biased ? b.grad("dbias", s.n * s.n * s.head)
+                                           : fm_out{NULL, FM_WRITE}};
     void *less = b.scratch(k->attention_workspace(&a));
     void *space = b.scratch(k->attention_grad_workspace(&a));
     double product = 2.0 * (double)(size * s.n * width), bytes = b.size((double)(size * width));
@@ -125,12 +128,14 @@ void windows(bench &b, int64_t samples, int64_t n, int64_t head, int64_t c) {
         a.bias_stride[i] = bias[i];
     a.mask_stride[0] = keys, a.mask_stride[2] = 1;
     a.o = b.out("o", n_q * width), a.lse = b.out_acc("lse", n_q * head);
-    fm_attention_grad g = {b.act(n_q * width),
-                           {dqg, FM_WRITE},
-                           {dkv, FM_WRITE},
-                           {b.at(dkv, width), FM_WRITE},
-                           {b.at(dqg, width), FM_WRITE},
-                           b.grad("dbias", n_bias)};
+    fm_attention_grad g = {.dout = b.act(n_q * width),
+                           .dy = NULL,
+                           .w = NULL,
+                           .dq = {dqg, FM_WRITE},
+                           .dk = {dkv, FM_WRITE},
+                           .dv = {b.at(dkv, width), FM_WRITE},
+                           .dg = {b.at(dqg, width), FM_WRITE},
+                           .dbias = b.grad("dbias", n_bias)};
     void *less = b.scratch(k->attention_workspace(&a));
     void *space = b.scratch(k->attention_grad_workspace(&a));
     double product = 2.0 * (double)(n_q * keys * width);

@@ -14,11 +14,28 @@ struct attention_shape {
     fm_beta beta;
     double all_bias = 0; /* of all keys, in place of a bias that is drawn */
     int64_t first = 0;   /* the first key that has all_bias; those before it have 0 */
+    bool opens = false;  /* dout is the gradient of a product of o [.., head * c] */
 };
 
 /* The shapes that tensor cores must take, in whole chunks of 8 channels. */
 bool is_tensor_core_shape(const attention_shape &s) {
     return !s.shared && s.c % 8 == 0 && s.query >= 8 && s.query * s.key >= 256;
+}
+
+/* The gradient of o [rows, n], by the backward of attention if it takes the product. */
+void set_dout(work_bench &b, const fm_attention &a, int64_t rows, int64_t n, fm_attention_grad &g) {
+    const void *dy = b.act(rows * n), *w = b.act(n * n, 1 / sqrt((double)n));
+    if (b.k->attention_opens(&a, n)) {
+        g.dy = dy, g.w = w;
+        return;
+    }
+    void *dout = b.space((size_t)(rows * n) * fm_element_bytes(b.k->act));
+    fm_gemm back = {};
+    back.m = rows, back.n = back.k = back.lda = back.ldb = back.ldc = n;
+    back.batch = 1, back.alpha = 1;
+    back.a = dy, back.b = w, back.c = dout;
+    b.k->gemm(NULL, &back, b.space(b.k->gemm_workspace(&back)));
+    g.dout = dout;
 }
 
 void check_attention(const char *name, attention_shape s) {
@@ -59,13 +76,46 @@ void check_attention(const char *name, attention_shape s) {
         a.lse = b.out_acc(s.group * s.batch * s.head * s.query);
         b.k->attention(NULL, &a, b.space(b.k->attention_workspace(&a)));
         fm_attention_grad g = {};
-        g.dout = b.act(n_q);
+        if (s.opens) {
+            set_dout(b, a, n_q / s.ld, s.ld, g);
+        } else {
+            g.dout = b.act(n_q);
+        }
         g.dq = b.grad(n_q, s.beta), g.dk = b.grad(n_k, s.beta), g.dv = b.grad(n_k, s.beta);
         if (s.gated) g.dg = b.grad(n_q, s.beta);
         if (s.biased) g.dbias = b.grad(n_bias, s.beta);
         b.k->attention_grad(NULL, &a, &g, b.space(b.k->attention_grad_workspace(&a)));
     };
     check(name, 4, run, is_tensor_core_shape(s));
+}
+
+/* The backward makes dout from the gradient of the product behind it. */
+void check_openings(void) {
+    const auto opens = [](const char *name, attention_shape s) {
+        s.opens = true;
+        check_attention(name, s);
+    };
+    const fm_beta W = FM_WRITE, A = FM_ADD;
+    opens("attention opening 8x32",
+          {1, 12, 256, 256, 8, 32, 256, false, true, true, true, false, 50, W});
+    opens("attention opening 4x32 transposed",
+          {1, 24, 256, 256, 4, 32, 128, true, true, true, true, false, 50, W});
+    opens("attention opening 90 4x32, no gate",
+          {1, 7, 90, 90, 4, 32, 128, false, false, true, true, false, 9, A});
+    opens("attention opening 77 8x32 transposed",
+          {1, 5, 77, 77, 8, 32, 256, true, true, true, true, false, 9, W});
+    opens("attention opening groups 130 4x16",
+          {3, 11, 130, 130, 4, 16, 64, false, true, true, true, false, 50, W});
+    opens("attention opening groups 70 4x16 transposed",
+          {3, 9, 70, 70, 4, 16, 64, true, true, true, true, false, 50, A});
+    opens("attention opening extra 8x8",
+          {1, 24, 256, 256, 8, 8, 64, false, true, true, true, false, 50, W});
+    opens("attention opening long 384 8x32",
+          {1, 5, 384, 384, 8, 32, 256, false, true, true, true, false, 90, W});
+    opens("attention opening long 301 4x32 transposed",
+          {1, 6, 301, 301, 4, 32, 128, true, true, true, true, false, 90, A});
+    opens("attention opening long extra 384 8x8",
+          {1, 6, 384, 384, 8, 8, 64, false, true, true, true, false, 50, W});
 }
 
 /* More keys than training has. */
@@ -215,6 +265,7 @@ void check_attentions(void) {
                     {2, 16, 128, 128, 4, 16, 64, false, true, true, true, false, 50, W});
     check_attention("attention templates ending 128 4x16",
                     {4, 128, 128, 128, 4, 16, 64, true, true, true, true, false, 50, W});
+    check_openings();
     check_wide_heads();
     check_large_biases();
     check_many_keys();

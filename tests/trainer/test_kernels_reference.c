@@ -210,12 +210,12 @@ static void check_attention_grad(const unit *u, const attention_unit *t, const f
                     .ldb = c,
                     .ldc = c};
     u->k->gemm(NULL, &back, NULL);
-    fm_attention_grad grad = {dout,
-                              {d, FM_WRITE},
-                              {at(u, d, c), FM_WRITE},
-                              {at(u, d, 2 * c), FM_WRITE},
-                              {at(u, d, 3 * c), FM_WRITE},
-                              {dbias, FM_WRITE}};
+    fm_attention_grad grad = {.dout = dout,
+                              .dq = {d, FM_WRITE},
+                              .dk = {at(u, d, c), FM_WRITE},
+                              .dv = {at(u, d, 2 * c), FM_WRITE},
+                              .dg = {at(u, d, 3 * c), FM_WRITE},
+                              .dbias = {dbias, FM_WRITE}};
     u->k->attention_grad(NULL, a, &grad, room(u, (int64_t)u->k->attention_grad_workspace(a)));
     for (int i = 0; i < 4; i++) {
         snprintf(w, sizeof w, "%s.weight", projections[i]);

@@ -62,12 +62,12 @@ static void *work(void *argument) {
     rank *r = argument;
     const fm_kernels *k = fm_kernels_cpu(FM_ELEMENT_F32);
     fm_attention a = shape_of(r);
-    fm_attention_grad grad = {r->operand[3],
-                              {r->gradient[0], FM_WRITE},
-                              {r->gradient[1], FM_WRITE},
-                              {r->gradient[2], FM_WRITE},
-                              {r->gradient[3], FM_WRITE},
-                              {r->dbias, FM_WRITE}};
+    fm_attention_grad grad = {.dout = r->operand[3],
+                              .dq = {r->gradient[0], FM_WRITE},
+                              .dk = {r->gradient[1], FM_WRITE},
+                              .dv = {r->gradient[2], FM_WRITE},
+                              .dg = {r->gradient[3], FM_WRITE},
+                              .dbias = {r->dbias, FM_WRITE}};
     fm_gemm g = {.m = N * N,
                  .n = N,
                  .k = LD,

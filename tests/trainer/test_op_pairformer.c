@@ -203,7 +203,8 @@ static fm_tensor_ref build_attention(fm_tape *tape, const fm_tensor_ref *in, con
         if (!at_once) bias = fm_op_attention_bias(tape, "bias", s->axial, from, w);
         fm_tensor_ref qkvg = fm_op_attention_project(tape, "project", x, w, at_once ? &bias : NULL);
         fm_tensor_ref o = fm_op_attention_core(tape, "core", s->axial, x, qkvg, mask, bias, w);
-        const fm_linear_update_weights end = {w->out, w->out_bias, FM_PARAM_NONE};
+        const fm_linear_update_weights end = {
+            .w = w->out, .bias = w->out_bias, .next = FM_PARAM_NONE};
         return fm_op_linear_update(tape, "update", x, o, &end, s->dropout, shared).x;
     }
     fm_tape_begin_segment(tape, s->recompute);

@@ -114,6 +114,9 @@ FM_KERNEL(ACT, void, masked_mean_grad, fm_stream *stream, const fm_masked_mean *
 
 FM_KERNEL(ACT, size_t, attention_workspace, const fm_attention *args)
 FM_KERNEL(ACT, void, attention, fm_stream *stream, const fm_attention *args, void *workspace)
+/* Whether the backward of an attention with a bias also takes dout as dy w of c_y channels
+ * (fm_attention_grad). Reads shapes and strides, no addresses. */
+FM_KERNEL(ACT, bool, attention_opens, const fm_attention *args, int64_t c_y)
 FM_KERNEL(ACT, size_t, attention_grad_workspace, const fm_attention *args)
 FM_KERNEL(ACT, void, attention_grad, fm_stream *stream, const fm_attention *args,
           const fm_attention_grad *grad, void *workspace)

@@ -224,7 +224,10 @@ typedef struct fm_attention {
 } fm_attention;
 
 typedef struct fm_attention_grad {
-    const void *dout;      /* act, strides of o: gradient of the gated output */
+    const void *dout; /* act, strides of o: gradient of the gated output; NULL: dy w */
+    /* act [rows, c_y] and [c_y, n_head * c_head], where o is a matrix [rows, n_head * c_head]: dout
+     * as the gradient of y = o w^T. Only with a bias, and where attention_opens says so. */
+    const void *dy, *w;
     fm_out dq, dk, dv, dg; /* act, strides of q k v g */
     fm_out dbias;          /* act, strides of bias */
 } fm_attention_grad;

@@ -78,12 +78,15 @@ static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
                                  const fm_attention_weights *weights, fm_normed from, fm_normed x,
                                  fm_param_ref next) {
     fm_attention_weights w = *weights;
-    fm_linear_update_weights end = {w.out, w.out_bias, next};
+    fm_linear_update_weights end = {.w = w.out, .bias = w.out_bias, .next = next};
     w.out = w.out_bias = FM_PARAM_NONE;
     w.keep_qkvg = keep_unless(r, FM_RECOMPUTE_PROJECTIONS);
     fm_normed z = s->axial == FM_AXIAL_ROW ? from : fm_not_normed(FM_TENSOR_NONE);
     w.norm = unless_normed(x, w.norm);
     w.norm_z = unless_normed(z, w.norm_z);
+    end.passes_update = rate_of(r, s) > 0 && fm_attention_opens(r->tape, s->axial, x.x, &w);
+    w.opens = end.passes_update;
+    if (w.opens) w.out = weights->out;
     fm_tensor_ref o = fm_op_attention(r->tape, s->update_name, s->axial, fm_normed_input(&x),
                                       mask_of(r, s), fm_normed_input(&z), &w, false, 0);
     return fm_op_linear_update(r->tape, s->name, x.x, o, &end, rate_of(r, s), shared_axis(s));
@@ -102,7 +105,8 @@ static fm_normed attention_split(const fm_recorder *r, const fm_sublayer *s,
     fm_tensor_ref bias = fm_dap_gather_finish(r->tape, &begun->gather);
     fm_tensor_ref o =
         fm_op_attention_core(r->tape, s->update_name, s->axial, x.x, qkvg, mask_of(r, s), bias, &w);
-    const fm_linear_update_weights end = {w.out, w.out_bias, r->fuses ? next : FM_PARAM_NONE};
+    const fm_linear_update_weights end = {
+        .w = w.out, .bias = w.out_bias, .next = r->fuses ? next : FM_PARAM_NONE};
     return fm_op_linear_update(r->tape, s->name, x.x, o, &end, rate_of(r, s), shared_axis(s));
 }
 

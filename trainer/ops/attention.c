@@ -9,6 +9,7 @@
 typedef struct attributes {
     fm_attention_shape shape;
     int64_t c_z;
+    bool opens;
 } attributes;
 
 static const double MASK_VALUE = 1e9;
@@ -53,8 +54,8 @@ static fm_attention_stride strides(const fm_attention_shape *at, int64_t ld) {
                                  .head = at->c_head};
 }
 
-fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, const void *qkvg) {
-    fm_element act = run->kernels->act;
+/* Without addresses. */
+static fm_attention core_shape(const fm_attention_shape *at) {
     fm_attention core = {.n_group = at->n_group,
                          .n_batch = at->n_batch,
                          .n_query = at->n_query,
@@ -63,17 +64,34 @@ fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, 
                          .n_kv_head = at->n_head,
                          .c_head = at->c_head,
                          .scale = 1.0 / sqrt((double)at->c_head),
-                         .mask_value = MASK_VALUE,
-                         .q = qkvg,
-                         .k = fm_run_at(qkvg, at->width, act),
-                         .v = fm_run_at(qkvg, 2 * at->width, act),
-                         .g = fm_run_at(qkvg, 3 * at->width, act)};
+                         .mask_value = MASK_VALUE};
     core.q_stride = core.k_stride = core.v_stride = core.g_stride = strides(at, 4 * at->width);
     core.o_stride = strides(at, at->width);
     bool second = along_second_axis(at->axial);
     core.mask_stride[1] = second ? at->n1 : 1;
     core.mask_stride[2] = second ? 1 : at->n1;
     return core;
+}
+
+fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, const void *qkvg) {
+    fm_element act = run->kernels->act;
+    fm_attention core = core_shape(at);
+    core.q = qkvg;
+    core.k = fm_run_at(qkvg, at->width, act);
+    core.v = fm_run_at(qkvg, 2 * at->width, act);
+    core.g = fm_run_at(qkvg, 3 * at->width, act);
+    return core;
+}
+
+static bool has_bias(const fm_attention_shape *at) {
+    return at->axial != FM_AXIAL_COLUMN;
+}
+
+bool fm_attention_opens(const fm_tape *tape, fm_axial axial, fm_tensor_ref x,
+                        const fm_attention_weights *weights) {
+    fm_attention_shape at = fm_attention_shape_of(axial, fm_tape_tensor(tape, x), weights, 0);
+    fm_attention core = core_shape(&at);
+    return has_bias(&at) && tape->kernels->attention_opens(&core, at.c);
 }
 
 /* The projection to `count` of q k v g, beginning with number `first`: one matrix product. */
@@ -166,14 +184,11 @@ fm_linear fm_attention_out(const fm_attention_shape *at, const void *o, const vo
 
 /* -- the op */
 
-static bool has_bias(const fm_attention_shape *at) {
-    return at->axial != FM_AXIAL_COLUMN;
-}
-
 /* Whether the node has its output projection. Without one its output is the gated core's, which is
  * saved otherwise, as the last tensor. */
 static bool projects_out(const fm_node *node) {
-    return node->param[P_OUT] != FM_PARAM_NONE;
+    const attributes *at = node->attributes;
+    return node->param[P_OUT] != FM_PARAM_NONE && !at->opens;
 }
 
 static void *gated(const fm_run *run, const fm_node *node) {
@@ -315,18 +330,28 @@ static void pair_backward(fm_run *run, const fm_node *node, const void *dbias) {
     fm_call_norm_grad(run, &normed, dnormed.data, dz, fm_run_param_gradient(run, node, P_NORM_Z));
 }
 
-/* Returns the gradient of the gated core. */
-static const void *out_backward(fm_run *run, const fm_node *node) {
-    const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
-    const void *dy = fm_run_output_gradient(run, node, 0);
-    if (!projects_out(node)) return dy;
-    void *dcore = fm_run_workspace_act(run, at->rows * at->width);
+/* Sets what the gated core's backward begins with: the gradient of its output, or that of the
+ * update and the projection between them. */
+static void out_backward(fm_run *run, const fm_node *node, const fm_attention *core,
+                         fm_attention_grad *grad) {
+    const attributes *op = node->attributes;
+    const fm_attention_shape *at = &op->shape;
+    const void *dy = fm_run_output_gradient(run, node, 0), *w = fm_run_param(run, node, P_OUT);
+    if (!projects_out(node)) {
+        if (op->opens) grad->dy = dy, grad->w = w;
+        if (!op->opens) grad->dout = dy;
+        return;
+    }
+    void *dcore = NULL;
+    bool opens = has_bias(at) && run->kernels->attention_opens(core, at->c);
+    if (!opens) dcore = fm_run_workspace_act(run, at->rows * at->width);
     const void *dupdate = fm_call_update_grad(run, node, &at->update, dy);
     fm_linear out = out_projection(run, node);
     fm_call_linear_grad(run, &out, dupdate, (fm_out){dcore, FM_WRITE},
                         fm_run_param_gradient(run, node, P_OUT),
                         fm_run_param_gradient(run, node, P_OUT_BIAS));
-    return dcore;
+    grad->dout = dcore;
+    if (opens) grad->dy = dupdate, grad->w = w;
 }
 
 static void backward(fm_run *run, const fm_node *node) {
@@ -337,14 +362,13 @@ static void backward(fm_run *run, const fm_node *node) {
     void *dbias = NULL;
     if (has_bias(at)) dbias = fm_run_workspace_act(run, bias_rows(at) * at->n_head);
     int64_t mark = fm_run_mark(run);
-    const void *dcore = out_backward(run, node);
     fm_attention core = core_of(run, node);
-    fm_attention_grad grad = {.dout = dcore,
-                              .dq = {dqkvg, FM_WRITE},
+    fm_attention_grad grad = {.dq = {dqkvg, FM_WRITE},
                               .dk = {fm_run_at(dqkvg, at->width, act), FM_WRITE},
                               .dv = {fm_run_at(dqkvg, 2 * at->width, act), FM_WRITE},
                               .dg = {fm_run_at(dqkvg, 3 * at->width, act), FM_WRITE},
                               .dbias = {dbias, FM_WRITE}};
+    out_backward(run, node, &core, &grad);
     fm_call_attention_grad(run, &core, &grad);
     fm_run_release(run, mark);
     project_backward(run, node, dqkvg, dbias);
@@ -399,6 +423,7 @@ fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, f
                                           weights->bias,      weights->norm_z};
     assert(weights->norm_z == FM_PARAM_NONE || axial == FM_AXIAL_ROW);
     assert((weights->bias != FM_PARAM_NONE) == has_bias(shape));
+    at->opens = weights->opens;
     for (int i = 0; i < N_PARAM; i++)
         fm_node_param(tape, node, params[i]);
     if (axial == FM_AXIAL_ROW) {

@@ -590,6 +590,11 @@ void fm_call_attention_grad(fm_run *run, const fm_attention *args, const fm_atte
     int64_t mark = fm_run_mark(run);
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->attention_grad_workspace(args));
     run->flops += 2 * attention_flops(args);
+    if (!grad->dout) {
+        double rows = (double)(args->n_group * args->n_batch * args->n_query);
+        double width = (double)(args->n_head * args->c_head);
+        run->flops += 2 * rows * width * width;
+    }
     if (!run->dry) run->kernels->attention_grad(run->stream, args, grad, workspace);
     fm_run_release(run, mark);
 }

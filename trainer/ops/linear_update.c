@@ -6,6 +6,7 @@
 typedef struct attributes {
     fm_update update;
     int64_t c_in;
+    bool passes_update;
 } attributes;
 
 enum { IN_X, IN_FROM };
@@ -24,12 +25,17 @@ fm_normed fm_update_end_outputs(fm_tape *tape, fm_node *node, fm_param_ref next)
     return (fm_normed){y, fm_node_output_described(tape, node, &like)};
 }
 
-/* Completes the gradient of y and returns that of the update. */
-static const void *end_grad(fm_run *run, const fm_node *node, const fm_update *update) {
+/* Completes the gradient of y and returns that of the update, which is written to `dupdate` unless
+ * that is NULL. */
+static const void *end_grad(fm_run *run, const fm_node *node, const fm_update *update,
+                            void *dupdate) {
     const void *dy = fm_run_output_gradient(run, node, OUT_Y);
-    if (node->n_output == 1) return fm_call_update_grad(run, node, update, dy);
-    void *dupdate = NULL;
-    if (update->rate > 0) dupdate = fm_run_workspace_act(run, fm_update_count(update));
+    if (node->n_output == 1) {
+        if (!dupdate) return fm_call_update_grad(run, node, update, dy);
+        fm_call_dropout_grad(run, node, update, dy, (fm_out){dupdate, FM_WRITE});
+        return dupdate;
+    }
+    if (update->rate > 0 && !dupdate) dupdate = fm_run_workspace_act(run, fm_update_count(update));
     int next = node->n_param - 1;
     fm_update_norm_grad grad = {.y = fm_run_output(run, node, OUT_Y),
                                 .dn = fm_run_output_gradient(run, node, OUT_N),
@@ -75,10 +81,12 @@ static void forward(fm_run *run, const fm_node *node) {
 
 static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
-    const void *dupdate = end_grad(run, node, &at->update);
+    fm_out dfrom = fm_run_gradient(run, node, IN_FROM);
+    assert(!at->passes_update || dfrom.beta == FM_WRITE);
+    const void *dupdate = end_grad(run, node, &at->update, at->passes_update ? dfrom.data : NULL);
+    if (at->passes_update) dfrom = (fm_out){0};
     fm_linear linear = linear_of(run, node);
-    fm_call_linear_grad(run, &linear, dupdate, fm_run_gradient(run, node, IN_FROM),
-                        fm_run_param_gradient(run, node, P_W),
+    fm_call_linear_grad(run, &linear, dupdate, dfrom, fm_run_param_gradient(run, node, P_W),
                         fm_run_param_gradient(run, node, P_BIAS));
     fm_update_end_begin_residual(run, node, &at->update);
 }
@@ -97,6 +105,8 @@ fm_normed fm_op_linear_update(fm_tape *tape, const char *name, fm_tensor_ref x, 
     at->update = fm_update_of(fm_tape_tensor(tape, x), dropout, shared);
     at->c_in = input->local[input->rank - 1];
     assert(fm_tensor_local_count(input) / at->c_in * at->update.c == fm_update_count(&at->update));
+    at->passes_update = weights->passes_update;
+    assert(!at->passes_update || (dropout > 0 && at->c_in == at->update.c));
     node->rng = maker->rng;
     node->rng_step = maker->rng_step;
     fm_node_input(tape, node, x, false);

@@ -28,6 +28,9 @@ static inline fm_tensor_ref fm_normed_input(const fm_normed *of) {
 typedef struct fm_linear_update_weights {
     fm_param_ref w, bias; /* [c, c_in], [c]; bias FM_PARAM_NONE: none */
     fm_param_ref next;    /* [2, c]: the norm of the next sublayer; FM_PARAM_NONE: no n */
+    /* Backward gives the node of `from` the gradient of the update in place of that of `from`, and
+     * that node multiplies it by w (fm_attention_opens). Needs dropout and c_in = c. */
+    bool passes_update;
 } fm_linear_update_weights;
 
 /* Adds the node. x [n0, n1, c] or [n_group, n0, n1, c], from [.., c_in]. `from` must be the output

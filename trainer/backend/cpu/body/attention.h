@@ -51,6 +51,11 @@ static size_t attention_workspace(const fm_attention *args) {
     return (size_t)(attention_layout(args, false, NULL, &space) + others) * sizeof(real);
 }
 
+static bool attention_opens(const fm_attention *args, int64_t c_y) {
+    (void)args, (void)c_y;
+    return false;
+}
+
 static size_t attention_grad_workspace(const fm_attention *args) {
     attention_space space;
     return (size_t)attention_layout(args, true, NULL, &space) * sizeof(real);

@@ -141,8 +141,8 @@ attention_path attention_path_of(const fm_attention *a, const fm_attention_grad 
     attention_path path = path_of_shape<T>(a, grad != NULL);
     bool is_wide = is_aligned(a->q) && is_aligned(a->k) && is_aligned(a->v);
     if (grad) {
-        is_wide = is_wide && is_aligned(grad->dout) && is_aligned(grad->dk.data) &&
-                  is_aligned(grad->dv.data);
+        is_wide = is_wide && is_aligned(grad->dout) && is_aligned(grad->dy) &&
+                  is_aligned(grad->dk.data) && is_aligned(grad->dv.data);
     }
     if (path != ATTENTION_ONE_QUERY) { /* the gate's backward reads o by 16 bytes, too */
         is_wide = is_wide && is_aligned(a->g) && is_aligned(a->o);
@@ -255,6 +255,12 @@ template <typename T> size_t attention_grad_workspace(const fm_attention *a) {
     return enough_workspace<T>(a, true);
 }
 
+template <typename T> bool attention_opens(const fm_attention *a, int64_t c_y) {
+    attention_path path = path_of_shape<T>(a, true);
+    return (path == ATTENTION_WGMMA || path == ATTENTION_WGMMA_LONG) &&
+           attention_opens_products(a, c_y);
+}
+
 /* -- launches */
 
 /* Counts a call that PLAIN runs although it is large enough for tensor cores, which f32 never
@@ -292,6 +298,7 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
     typedef typename stored<T>::type number;
     attention_space space;
     attention_path path = attention_path_of<T>(a, grad);
+    assert(grad->dout || (a->bias && attention_opens<T>(a, a->n_head * a->c_head)));
     layout(a, path, true, workspace, &space);
     switch (path) {
     case ATTENTION_WGMMA: attention_wgmma_grad(stream, a, grad, space, false); break;
@@ -308,6 +315,7 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
     template attention_path attention_path_of<T>(const fm_attention *, const fm_attention_grad *); \
     template size_t attention_workspace<T>(const fm_attention *);                                  \
     template void attention<T>(fm_stream *, const fm_attention *, void *);                         \
+    template bool attention_opens<T>(const fm_attention *, int64_t);                               \
     template size_t attention_grad_workspace<T>(const fm_attention *);                             \
     template void attention_grad<T>(fm_stream *, const fm_attention *, const fm_attention_grad *,  \
                                     void *);

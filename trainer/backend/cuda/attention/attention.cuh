@@ -53,12 +53,13 @@ __host__ __device__ inline int64_t row_of(const fm_attention &a, int64_t group, 
 struct attention_space {
     uint8_t *valid;      /* [n_group, n_batch]: whether the batch has a valid key */
     float *delta;        /* [rows]: <P, dP> of each row */
-    void *dout;          /* [rows, c_head]: gradient of the ungated output; act, PLAIN: f32, TF32:
+    void *dout;          /* [rows, c_head], WGMMA in the order of o: gradient of the ungated output;
+                          * act, PLAIN: f32, TF32:
                           * rounded to tf32 */
     void *bias, *bias_t; /* act [group, head, query, ld_bias] and [group, head, key, ld_bias_t] */
     float *dbias;        /* partial sums [chunks, group, head, query, key] */
-    float *columns;      /* [group, batch, head][2][ld_bias_t, 2]: what a column of logits (-lse /
-                          * scale) and of dP (-delta) starts from in wgmma_dbias */
+    float *columns;      /* WGMMA: [group, batch, head][2][ld_bias_t, 2]: what a column of logits
+                          * (-lse / scale) and of dP (-delta) starts from */
     float *sums;         /* WGMMA_LONG: dq of the passes so far, [blocks, ...] */
     float *errors;       /* MMA: sums of the rows of dS over the rounds so far, like delta */
     float *terms;        /* [group, batch, ld_bias]: mask terms in units of log2 */
@@ -90,6 +91,9 @@ void attention_wgmma(fm_stream *, const fm_attention *, const attention_space &)
 /* `is_long`: WGMMA_LONG. */
 void attention_wgmma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
                           const attention_space &, bool is_long);
+
+/* attention_open.cu: whether WGMMA's backward makes dout itself from dy [.., c_y]. */
+bool attention_opens_products(const fm_attention *, int64_t c_y);
 
 /* Into how many chunks of the batches WGMMA sums dbias; bytes of attention_space's sums. */
 int64_t attention_wgmma_dbias_chunks(const fm_attention *);

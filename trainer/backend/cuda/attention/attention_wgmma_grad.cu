@@ -6,8 +6,7 @@
  * keys, K and V in registers as operands. For each tile of 32 queries it recomputes the logits,
  * adds to dk and dv, and gets dS^T (attention_wgmma_grad.cuh). All of dS^T stays in shared memory.
  * When every warp group has walked all queries, each computes dq = dS k of 64 queries over all
- * keys. While that happens, the next item's rows arrive, and the gate's backward makes its dout',
- * dg and delta = <dout', o / sigmoid(g)> = <dout, o> from the gated output o.
+ * keys. While that happens, the next item's rows arrive.
  *
  * Since o is rounded to bf16, delta has an error of one sign for all keys of a query. The sums in
  * dbias and in the weight gradient of the bias would show it. A row of dS sums to zero except for
@@ -54,7 +53,7 @@ template <int C> struct walk_memory {
     __device__ float *minus_delta() const {
         return shift() + 2 * queries;
     }
-    __device__ gate_outputs gates() const {
+    __device__ opened_place opened() const {
         return {d(), shift(), queries};
     }
     /* [keys] */
@@ -75,48 +74,20 @@ template <int C> struct walk_memory {
     }
 };
 
-/* How many items the block has done. IN_SHARED: each thread keeps its copy in shared memory, for
- * kernels that have no free register for it. If the compiler spilled it to local memory, reloading
- * it would wait behind all loads of the gate's backward. */
-template <bool IN_SHARED> struct walk_count {
-    int kept;
-
-    __device__ static uint32_t place() {
-        __shared__ int counts[2 * MAX_BLOCK_ROWS];
-        return shared_address(counts) + (uint32_t)read_thread() * 4;
-    }
-    __device__ void put(int count) {
-        if constexpr (IN_SHARED) {
-            asm volatile("st.shared.b32 [%0], %1;" ::"r"(place()), "r"(count) : "memory");
-        } else {
-            kept = count;
-        }
-    }
-    __device__ int get() const {
-        if constexpr (!IN_SHARED) return kept;
-        int count;
-        asm volatile("ld.shared.b32 %0, [%1];" : "=r"(count) : "r"(place()) : "memory");
-        return count;
-    }
-    /* The parity of the items' barrier and the copy of k. */
-    __device__ int turn() const {
-        return get() & 1;
-    }
-    __device__ int item() const {
-        return (int)blockIdx.x + get() * (int)gridDim.x;
-    }
-};
-
-/* Starts reading queries, keys and values of an item. Called by one thread. */
-template <int C>
-__device__ inline void fetch_item(const grad_call &c, const item_place &p,
+/* Starts reading queries, keys and values of an item, and dout' and the columns' terms if they are
+ * in the workspace. Called by one thread. */
+template <int C, bool BIASED>
+__device__ inline void fetch_item(const grad_call &c, const item_place &p, int item,
                                   const walk_memory<C> &memory, int turn) {
     box_place from = {0, p.head, p.batch, p.group};
-    uint32_t barrier = memory.barrier(), rows = memory.queries + 2 * memory.keys;
-    barrier_expect(barrier, rows * C * (uint32_t)sizeof(bf16));
+    uint32_t barrier = memory.barrier(), rows = (BIASED ? 2 : 1) * memory.queries + 2 * memory.keys;
+    barrier_expect(barrier, rows * C * (uint32_t)sizeof(bf16) + (BIASED ? column_bytes(c) : 0));
     box_load(shared_address(memory.k(turn)), c.k_box, from, barrier);
     box_load(shared_address(memory.v()), c.v_box, from, barrier);
     box_load(shared_address(memory.q()), c.q_box, from, barrier);
+    if (!BIASED) return;
+    box_load(shared_address(memory.d()), c.d_box, from, barrier);
+    bulk_load(shared_address(memory.shift()), columns_of(c, item), column_bytes(c), barrier);
 }
 
 /* Loads the mask of this thread's key as raw bits; the load is waited for at their first use. */
@@ -245,8 +216,7 @@ __device__ inline void store_queries(const grad_call &call, const item_place &p,
     products_wait<0>(sum.dq);
     store_rows<C>(call.dq, p, row, call.n_query, call.c_head, sum.dq, call.scale);
     if (!BIASED || !call.space.dbias || row >= memory.queries || threadIdx.x % 4 != 0) return;
-    float *minus_delta =
-        call.space.columns + (int64_t)item * 4 * memory.queries + 2 * memory.queries;
+    float *minus_delta = columns_of(call, item) + 2 * memory.queries;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float *column = minus_delta + (row + 8 * half) / 2 * 4 + row % 2; /* -delta, twice */
@@ -275,31 +245,29 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
     wgmma_pairs(const __grid_constant__ grad_call call) {
     extern __shared__ __align__(TILE_ALIGN) uint8_t shared[];
     const walk_memory<C> memory = {shared, (int)blockDim.x / 2, (int)call.space.ld_bias_t};
-    int parts = memory.queries << gate_bits<C>(call);
-    walk_count<BIASED && C == 32> count;
-    item_place p = place_of_item(call, blockIdx.x);
+    int item = (int)blockIdx.x;
+    item_place p = place_of_item(call, item);
     if (threadIdx.x == 0) {
         barrier_init(memory.barrier(), 1);
         barriers_publish();
-        fetch_item<C>(call, p, memory, 0);
+        fetch_item<C, BIASED>(call, p, item, memory, 0);
     }
     for (int i = threadIdx.x; i < 16 * C; i += blockDim.x)
         memory.ones()[i] = to<bf16>(1);
-    gate_clear<C>(call, memory.gates());
-    count.put(0);
     uint16_t mask = fetch_mask(call, p);
+    walk_opening<C> opening;
+    if (!BIASED) {
+        clear_channels<C>(call, memory.opened());
+        opening.start(call, p);
+        opening.finish(call, p, memory.opened());
+    }
 #pragma unroll 1
-    for (int i = threadIdx.x; i < parts; i += blockDim.x)
-        gate_backward<C>(call, p, memory.gates(), load_gate_inputs<C>(call, p, i), blockIdx.x, i);
-
-#pragma unroll 1
-    for (;;) {
+    for (int turn = 0;; turn ^= 1) {
         walk_bias bias;
         start_bias<BIASED>(call, p, bias);
         if (threadIdx.x < memory.keys) memory.mask()[threadIdx.x] = low_half(mask);
         tiles_publish();
         bool is_valid = __syncthreads_or(mask != 0);
-        int turn = count.turn();
         barrier_wait(memory.barrier(), turn);
         if (call.space.dbias && p.head == 0 && threadIdx.x < memory.keys) {
             call.space.terms[(p.group * call.n_batch + p.batch) * memory.keys + threadIdx.x] =
@@ -309,40 +277,24 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
         walk_item<C, BIASED>(call, memory, keys, bias, turn, is_valid);
         tiles_publish();
         int thread = read_thread(), row = thread / 32 * 16 + thread % 32 / 4;
-        /* Made again rather than kept through the walk, where registers are short. */
-        if (BIASED && C == 32) p = place_of_item(call, count.item());
         store_rows<C>(call.dk, p, row, call.n_key, call.c_head, keys.dk, call.scale);
         store_rows<C>(call.dv, p, row, call.n_key, call.c_head, keys.dv, 1);
         int group = __shfl_sync(0xffffffffu, thread / GROUP_THREADS, 0);
-        /* Start the loads of the next item's gate before waiting for the other groups. */
-        int item = count.item(), next_item = item + gridDim.x;
+        int next_item = item + (int)gridDim.x;
         bool has_next = next_item < call.items;
         item_place next = place_of_item(call, has_next ? next_item : item);
-        gate_inputs part[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-            part[i] = load_gate_inputs<C>(call, next, thread + i * blockDim.x);
+        if (!BIASED) opening.start(call, next);
         __syncthreads();
         query_sums<C, BIASED> sum;
-        turn = count.turn();
         start_queries<C, BIASED>(memory, min(group, memory.queries / TILE - 1), turn, sum);
-        if (has_next && read_thread() == 0) fetch_item<C>(call, next, memory, turn ^ 1);
-        finish_queries<C, BIASED>(call, p, count.item(), memory, turn, sum);
+        /* All groups have left queries, dout', terms and values of this item. */
+        if (has_next && read_thread() == 0)
+            fetch_item<C, BIASED>(call, next, next_item, memory, turn ^ 1);
+        mask = fetch_mask(call, next);
+        finish_queries<C, BIASED>(call, p, item, memory, turn, sum);
         if (!has_next) break;
-        count.put(count.get() + 1);
-        p = next;
-        mask = fetch_mask(call, p);
-        thread = read_thread(), next_item = count.item();
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-            if (thread + i * blockDim.x < parts) {
-                gate_backward<C>(call, p, memory.gates(), part[i], next_item,
-                                 thread + i * blockDim.x);
-            }
-#pragma unroll 1
-        for (int i = thread + 2 * blockDim.x; i < parts; i += blockDim.x)
-            gate_backward<C>(call, p, memory.gates(), load_gate_inputs<C>(call, p, i), next_item,
-                             i);
+        p = next, item = next_item;
+        if (!BIASED) opening.finish(call, p, memory.opened());
     }
 }
 
@@ -357,6 +309,7 @@ static grad_call call_of(const fm_attention *a, const fm_attention_grad *grad,
     grad_call c = {};
     c.o = tensor_of(a->o, a->o_stride, FM_WRITE);
     c.dout = tensor_of(grad->dout, a->o_stride, FM_WRITE);
+    c.opened = tensor_of(space.dout, opened_stride(a), FM_WRITE);
     if (a->g) c.g = tensor_of(a->g, a->g_stride, FM_WRITE);
     if (a->g) c.dg = tensor_of(grad->dg.data, a->g_stride, grad->dg.beta);
     c.dq = tensor_of(grad->dq.data, a->q_stride, grad->dq.beta);
@@ -393,8 +346,7 @@ static void launch_pairs(fm_stream *stream, const fm_attention *a, grad_call *ca
 
 template <int C>
 static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
-                     const attention_space &space, bool is_long) {
-    grad_call call = call_of(a, grad, space);
+                     grad_call call, bool is_long) {
     if (is_long) {
         attention_wgmma_long(stream, a, &call);
     } else if (a->bias) {
@@ -407,11 +359,13 @@ static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attentio
 
 void attention_wgmma_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
                           const attention_space &space, bool is_long) {
+    grad_call call = call_of(a, grad, space);
+    if (a->bias) attention_open(stream, a, grad, &call);
     if (a->bias) attention_pack_bias(stream, a, &space, true);
     if (a->c_head <= 16) {
-        run_grad<16>(stream, a, grad, space, is_long);
+        run_grad<16>(stream, a, grad, call, is_long);
     } else {
-        run_grad<32>(stream, a, grad, space, is_long);
+        run_grad<32>(stream, a, grad, call, is_long);
     }
 }
 

@@ -1,5 +1,5 @@
 /* attention_wgmma_grad.cuh: the code that the kernels of the backward of gated attention by
- * warp-group products share: their argument, the gate's backward, and the steps from logits to dS.
+ * warp-group products share: their argument, and the steps from logits to dS.
  *
  * Rows are keys and columns are queries, as in attention_mma_grad.cu. A warp group owns 64 keys, 16
  * per warp, with K and V in registers as left operands, and takes STEP = 32 queries at a time:
@@ -12,9 +12,11 @@
  *     dk += dS^T q              dS^T, packed to bf16, is the left operand
  *
  * So the bias, the log-sum-exp and delta enter through the accumulators' initial values, in units
- * of the unscaled product. The mask, which belongs to a row, enters with the exponential. The
- * gate's backward leaves the two terms of each query in shared memory in the layout of an
- * accumulator's columns (gate_outputs). */
+ * of the unscaled product. The mask, which belongs to a row, enters with the exponential.
+ * With a bias, attention_open.cu leaves dout' and the two terms of each query in the workspace. The
+ * terms have the layout of an accumulator's columns, [2][queries / 2][4]: -lse / scale of two queries, twice
+ * (for rows g and g + 8), then -delta in the same form. Queries up to a whole tile of 64 have terms
+ * too. */
 #ifndef FM_BACKEND_CUDA_ATTENTION_WGMMA_GRAD_CUH
 #define FM_BACKEND_CUDA_ATTENTION_WGMMA_GRAD_CUH
 
@@ -37,6 +39,7 @@ struct grad_tensor {
 struct grad_call {
     box_map q_box, k_box, v_box, d_box; /* the kernel's tiles; d: dout' in the workspace */
     grad_tensor g, o, dout, dq, dk, dv, dg;
+    grad_tensor opened; /* dout' in the workspace; with a bias */
     const bf16 *mask;
     int mask_stride[3];
     const float *lse;
@@ -133,12 +136,15 @@ __device__ inline bf16 *row_at(const grad_tensor &t, const item_place &p, int ro
     return t.data + (p.group * t.group + p.batch * t.batch + p.head * t.head + row * t.row);
 }
 
-/* What the gate's backward reads for eight channels of a query: dout, o, g, and with the first
- * eight channels the log-sum-exp. */
-struct gate_inputs {
-    uint4 d, o, g;
-    float lse;
-};
+/* The bytes of the columns' terms of an item, and where they are. */
+__device__ inline uint32_t column_bytes(const grad_call &c) {
+    return (uint32_t)c.space.ld_bias_t * 4 * (uint32_t)sizeof(float);
+}
+__device__ inline float *columns_of(const grad_call &c, int item) {
+    return c.space.columns + (int64_t)item * 4 * c.space.ld_bias_t;
+}
+
+/* -- the gate's backward of a query */
 
 __device__ inline void unpack_eight(const uint4 &from, float x[8]) {
     const uint32_t word[4] = {from.x, from.y, from.z, from.w};
@@ -154,17 +160,63 @@ __device__ inline uint4 pack_eight(const float x[8]) {
                       pack_two(x[6], x[7]));
 }
 
-/* log2 of the parts into which the gate's backward cuts a query, one for each 8 channels. Tiles of
- * 16 channels also serve c_head 8. */
-template <int C> __device__ inline int gate_bits(const grad_call &call) {
+/* 1 / (1 + e^-x) by approximate instructions. */
+__device__ inline float fast_sigmoid(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + exp2_fast(x * -LOG2E)));
+    return y;
+}
+
+/* dout' of eight channels, and their share of delta. */
+struct opened_eight {
+    uint4 dout;
+    float delta;
+};
+
+/* Opens eight channels of a query: with the gated output o,
+ *
+ *     dout' = dout sigmoid(g)
+ *     dg = dout o (1 - sigmoid(g))
+ *     delta = <dout', o / sigmoid(g)> = <dout, o> */
+__device__ inline opened_eight open_eight(const uint4 &dout, const uint4 &gated, const uint4 &gate,
+                                          bool has_gate, float (&dg)[8]) {
+    float d[8], o[8], g[8], delta = 0;
+    unpack_eight(dout, d);
+    unpack_eight(gated, o);
+    unpack_eight(gate, g);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        float product = d[i] * o[i], open = has_gate ? fast_sigmoid(g[i]) : 1.0f;
+        delta += product;
+        d[i] *= open;
+        dg[i] = product - product * open;
+    }
+    return {pack_eight(d), delta};
+}
+
+/* -- the same inside a walk
+ *
+ * Without a bias nobody else reads dout' and the columns' terms, and several blocks share a
+ * multiprocessor. So a walk opens the queries itself, while other blocks walk. */
+
+/* log2 of the parts into which a query is cut, one for each 8 channels. Tiles of 16 channels also
+ * serve c_head 8. */
+template <int C> __device__ inline int part_bits(const grad_call &call) {
     return C == 32 ? 2 : call.c_head > 8;
 }
 
-/* Part i of an item: eight channels of query i >> gate_bits. */
+/* What a thread reads of eight channels of a query: dout, o, g, and with the first eight channels
+ * the log-sum-exp. */
+struct part_inputs {
+    uint4 d, o, g;
+    float lse;
+};
+
+/* Part i of an item: eight channels of query i >> part_bits. */
 template <int C>
-__device__ inline gate_inputs load_gate_inputs(const grad_call &call, const item_place &p, int i) {
-    int bits = gate_bits<C>(call), query = i >> bits, c = (i & ((1 << bits) - 1)) * 8;
-    gate_inputs part = {};
+__device__ inline part_inputs load_inputs(const grad_call &call, const item_place &p, int i) {
+    int bits = part_bits<C>(call), query = i >> bits, c = (i & ((1 << bits) - 1)) * 8;
+    part_inputs part = {};
     if (query >= call.n_query || c >= call.c_head) return part;
     part.d = *(const uint4 *)(row_at(call.dout, p, query) + c);
     part.o = *(const uint4 *)(row_at(call.o, p, query) + c);
@@ -173,53 +225,32 @@ __device__ inline gate_inputs load_gate_inputs(const grad_call &call, const item
     return part;
 }
 
-/* 1 / (1 + e^-x) by approximate instructions. */
-__device__ inline float fast_sigmoid(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + exp2_fast(x * -LOG2E)));
-    return y;
-}
-
-/* The place in shared memory for the results of the gate's backward: dout' [queries, C], and the
- * initial values of the accumulators' columns, [2][queries / 2][4]. The first of these are -lse /
- * scale of two queries, twice (for rows g and g + 8); -delta follows in the same form. */
-struct gate_outputs {
+/* The place in shared memory of dout' [queries, C] and the columns' terms. */
+struct opened_place {
     bf16 *d;
     float *shift;
     int queries;
 };
 
 /* Clears the channels of dout' that no part writes, once for all items. */
-template <int C> __device__ inline void gate_clear(const grad_call &call, const gate_outputs &to) {
-    int queries = gate_bits<C>(call) == 0 ? to.queries : 0;
+template <int C> __device__ inline void clear_channels(const grad_call &call, opened_place to) {
+    int queries = part_bits<C>(call) == 0 ? to.queries : 0;
     for (int query = (int)threadIdx.x; query < queries; query += (int)blockDim.x)
         *(uint4 *)(to.d + tile_at<C>(query, 1)) = make_uint4(0, 0, 0, 0);
 }
 
-/* The gate's backward of part i. It writes dout' = dout sigmoid(g) to shared memory and, if the
- * caller needs dbias, to the workspace. It writes dg, and the columns' terms from delta = <dout,
- * o>, summed over the lanes of the query. */
+/* Opens part i. delta is summed over the lanes of the query. */
 template <int C>
-__device__ inline void gate_backward(const grad_call &call, const item_place &p,
-                                     const gate_outputs &to, const gate_inputs &part, int item,
-                                     int i) {
-    int bits = gate_bits<C>(call), query = i >> bits, chunk = i & ((1 << bits) - 1), c = chunk * 8;
+__device__ inline void open_inside(const grad_call &call, const item_place &p, opened_place to,
+                                   const part_inputs &part, int i) {
+    int bits = part_bits<C>(call), query = i >> bits, chunk = i & ((1 << bits) - 1), c = chunk * 8;
     bool is_inside = query < call.n_query && c < call.c_head;
-    float d[8], o[8], g[8], delta = 0;
-    unpack_eight(part.d, d);
-    unpack_eight(part.o, o);
-    unpack_eight(part.g, g);
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-        float product = d[j] * o[j], gate = call.g.data ? fast_sigmoid(g[j]) : 1.0f;
-        delta += product;
-        d[j] *= gate;
-        g[j] = product - product * gate;
-    }
-    uint4 gated = pack_eight(d);
-    *(uint4 *)(to.d + tile_at<C>(query, chunk)) = gated;
+    float dg[8];
+    opened_eight opened = open_eight(part.d, part.o, part.g, call.g.data, dg);
+    float delta = opened.delta;
+    *(uint4 *)(to.d + tile_at<C>(query, chunk)) = opened.dout;
     if (is_inside && call.dg.data) {
-        put_pack<bf16, 8>(row_at(call.dg, p, query) + c, call.dg.adds ? FM_ADD : FM_WRITE, g);
+        put_pack<bf16, 8>(row_at(call.dg, p, query) + c, call.dg.adds ? FM_ADD : FM_WRITE, dg);
     }
     if (C == 32) delta += __shfl_xor_sync(0xffffffffu, delta, 2);
     if (bits > 0) delta += __shfl_xor_sync(0xffffffffu, delta, 1);
@@ -231,11 +262,35 @@ __device__ inline void gate_backward(const grad_call &call, const item_place &p,
                                    : make_float4(-other_delta, -delta, -other_delta, -delta);
     int at = query % 2 * 2 * to.queries + query / 2 * 4;
     if (chunk == 0) *(float4 *)(to.shift + at) = column;
-    if (!call.space.dbias) return;
-    if (chunk == 0) *(float4 *)(call.space.columns + (int64_t)item * 4 * to.queries + at) = column;
-    if (!is_inside) return;
-    *(uint4 *)((bf16 *)call.space.dout + (p.row + query) * call.c_head + c) = gated;
 }
+
+/* Two parts per thread are loaded ahead of time, and two more while these are opened. */
+template <int C> struct walk_opening {
+    part_inputs part[2];
+
+    __device__ inline void start(const grad_call &call, const item_place &p) {
+        int thread = read_thread();
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            part[i] = load_inputs<C>(call, p, thread + i * (int)blockDim.x);
+    }
+    __device__ inline void finish(const grad_call &call, const item_place &p, opened_place to) {
+        int thread = read_thread(), step = (int)blockDim.x;
+        int parts = to.queries << part_bits<C>(call);
+#pragma unroll 1
+        for (int at = thread; at < parts; at += 2 * step) {
+            part_inputs next[2];
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                next[i] = load_inputs<C>(call, p, at + (2 + i) * step);
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                if (at + i * step < parts) open_inside<C>(call, p, to, part[i], at + i * step);
+                part[i] = next[i];
+            }
+        }
+    }
+};
 
 __device__ inline void store_matrix(uint32_t address, const uint32_t (&r)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address),
@@ -326,24 +381,32 @@ template <typename K> inline void allow_shared(K kernel, size_t bytes) {
     FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
 }
 
+/* The strides of dout' in the workspace: rows in the order of o, without gaps. */
+inline fm_attention_stride opened_stride(const fm_attention *a) {
+    int64_t width = a->n_head * a->c_head;
+    bool is_by_query = a->o_stride.batch < a->o_stride.row;
+    return {a->n_batch * a->n_query * width, is_by_query ? width : a->n_query * width,
+            is_by_query ? a->n_batch * width : width, a->c_head};
+}
+
 /* Makes the call's boxes: tiles of `queries` and `keys` rows of C channels. */
 template <int C>
 inline void make_tiles(const fm_attention *a, grad_call *call, int queries, int keys) {
-    fm_attention_stride d = {0, 0, a->c_head, a->n_query * a->c_head};
-    d.batch = d.head * a->n_head, d.group = d.batch * a->n_batch;
     call->q_box = attention_boxes(a, a->q, a->q_stride, a->n_query, C, queries);
     call->k_box = attention_boxes(a, a->k, a->k_stride, a->n_key, C, keys);
     call->v_box = attention_boxes(a, a->v, a->v_stride, a->n_key, C, keys);
-    if (call->space.dbias) {
-        call->d_box = attention_boxes(a, call->space.dout, d, a->n_query, C, queries);
-    }
+    call->d_box = attention_boxes(a, call->space.dout, opened_stride(a), a->n_query, C, queries);
 }
 
-/* attention_wgmma_long.cu: dq, dk, dv and dg of more than 256 queries or keys. */
+/* attention_open.cu: dg, and dout' and the columns' terms in the workspace. With a bias only. */
+void attention_open(fm_stream *, const fm_attention *, const fm_attention_grad *,
+                    const grad_call *);
+
+/* attention_wgmma_long.cu: dq, dk and dv of more than 256 queries or keys. */
 void attention_wgmma_long(fm_stream *, const fm_attention *, grad_call *);
 
-/* attention_wgmma_dbias.cu: dbias, after the walk has stored dout', the columns' terms and the mask
- * terms in the workspace. */
+/* attention_wgmma_dbias.cu: dbias, after the walk has corrected the columns' terms and stored the
+ * mask terms in the workspace. */
 void attention_wgmma_dbias(fm_stream *, const fm_attention *, grad_call *, fm_out dbias);
 
 } // namespace fm_cuda

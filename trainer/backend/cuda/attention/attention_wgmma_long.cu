@@ -14,8 +14,7 @@
  * % 2 of EMPTY to write. A barrier shows only the parity of its phase, so a waiter must have seen
  * the phase before; walk_pass says why that holds.
  *
- * Two blocks share a multiprocessor if they fit: one runs the gate's backward while the other
- * walks. */
+ * Two blocks share a multiprocessor if they fit: one waits for rows while the other walks. */
 #include "trainer/backend/cuda/attention/attention_wgmma_grad.cuh"
 
 namespace fm_cuda {
@@ -81,7 +80,7 @@ template <int C> struct pass_memory {
     __device__ float *minus_delta() const {
         return shift() + 2 * queries;
     }
-    __device__ gate_outputs gates() const {
+    __device__ opened_place opened() const {
         return {d(), shift(), queries};
     }
     __device__ uint32_t barrier(int i) const {
@@ -135,70 +134,39 @@ __device__ inline item_place read_place(const grad_call &c, const pass_memory<C>
     return p;
 }
 
-/* What the gate's backward of an item reads first. */
-struct gate_prefetch {
-    gate_inputs part[2];
-    uint16_t mask[2]; /* raw bits; the load is waited for at their first use */
-};
-
+/* Stores the item's mask in shared memory. Returns whether one of this thread's keys is valid. */
 template <int C>
-__device__ inline void gate_prefetch_start(const grad_call &call, const item_place &p,
-                                           gate_prefetch &o) {
-    int thread = read_thread();
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        int at = thread + i * (int)blockDim.x;
-        o.part[i] = load_gate_inputs<C>(call, p, at);
-        o.mask[i] = 0;
-        if (call.mask && at < call.n_key) {
-            o.mask[i] = ((const uint16_t *)
-                             call.mask)[p.group * call.mask_stride[0] +
-                                        p.batch * call.mask_stride[1] + at * call.mask_stride[2]];
+__device__ inline bool copy_mask(const grad_call &call, const item_place &p,
+                                 const pass_memory<C> &memory) {
+    int mask = p.group * call.mask_stride[0] + p.batch * call.mask_stride[1];
+    bool has_valid = false;
+    for (int key = read_thread(); key < (int)call.space.ld_bias; key += (int)blockDim.x) {
+        uint16_t bits = 0;
+        if (call.mask && key < call.n_key) {
+            bits = ((const uint16_t *)call.mask)[mask + key * call.mask_stride[2]];
         }
+        ((uint16_t *)memory.mask())[key] = bits;
+        has_valid = has_valid || bits != 0;
     }
+    return has_valid;
 }
 
-/* The gate's backward of an item. Returns whether one of this thread's keys is valid. */
-template <int C>
-__device__ inline bool gate_finish(const grad_call &call, unsigned items,
-                                   const pass_memory<C> &memory, gate_prefetch &o) {
-    int item;
-    item_place p = read_place<C>(call, memory, items, &item);
-    int thread = read_thread(), step = (int)blockDim.x;
-    int parts = memory.queries << gate_bits<C>(call);
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-        if (thread + i * step < (int)call.space.ld_bias) {
-            ((uint16_t *)memory.mask())[thread + i * step] = o.mask[i];
-        }
-#pragma unroll 1
-    for (int at = thread; at < parts; at += 2 * step) {
-        /* Load the next two parts while these two are computed. */
-        gate_inputs next[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-            next[i] = load_gate_inputs<C>(call, p, at + (2 + i) * step);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            if (at + i * step < parts) {
-                gate_backward<C>(call, p, memory.gates(), o.part[i], item, at + i * step);
-            }
-            o.part[i] = next[i];
-        }
-    }
-    return (o.mask[0] | o.mask[1]) != 0;
-}
-
-/* Starts reading an item's queries. Called by one thread, as is fetch_keys. */
-template <int C>
-__device__ inline void fetch_queries(const grad_call &c, const item_place &p,
+/* Starts reading an item's queries, and dout' and the columns' terms if they are in the workspace.
+ * Called by one thread, as is fetch_keys. */
+template <int C, bool BIASED>
+__device__ inline void fetch_queries(const grad_call &c, const item_place &p, int item,
                                      const pass_memory<C> &memory) {
     uint32_t barrier = memory.barrier(FULL_Q);
     int rows = memory.queries > MAX_BOX_ROWS ? memory.queries / 2 : memory.queries;
-    barrier_expect(barrier, (uint32_t)(memory.queries * C) * (uint32_t)sizeof(bf16));
-    for (int row = 0; row < memory.queries; row += rows)
-        box_load(shared_address(memory.q() + row * C), c.q_box, {row, p.head, p.batch, p.group},
-                 barrier);
+    uint32_t bytes = (uint32_t)(memory.queries * C) * (uint32_t)sizeof(bf16);
+    barrier_expect(barrier, BIASED ? 2 * bytes + column_bytes(c) : bytes);
+    for (int row = 0; row < memory.queries; row += rows) {
+        box_place from = {row, p.head, p.batch, p.group};
+        box_load(shared_address(memory.q() + row * C), c.q_box, from, barrier);
+        if (BIASED) box_load(shared_address(memory.d() + row * C), c.d_box, from, barrier);
+    }
+    if (BIASED)
+        bulk_load(shared_address(memory.shift()), columns_of(c, item), column_bytes(c), barrier);
 }
 
 /* Starts reading the keys and values of a pass. */
@@ -328,8 +296,7 @@ __device__ inline void finish_tile(const grad_call &call, const pass_memory<C> &
     item_place p = read_place<C>(call, memory, w.items, &item);
     store_rows<C>(call.dq, p, row, call.n_query, call.c_head, sum, call.scale);
     if (!BIASED || !call.space.dbias || t >= 2) return;
-    float *minus_delta =
-        call.space.columns + (int64_t)item * 4 * memory.queries + 2 * memory.queries;
+    float *minus_delta = columns_of(call, item) + 2 * memory.queries;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int at = (row + 8 * half) / 2 * 4 + row % 2 + 2 * t; /* -delta, twice */
@@ -455,17 +422,18 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
     }
     for (int i = threadIdx.x; i < 16 * C; i += blockDim.x)
         memory.ones()[i] = to<bf16>(1);
-    gate_clear<C>(call, memory.gates());
+    if (!BIASED) clear_channels<C>(call, memory.opened());
     put_place<C>(memory, 0, p, item);
     __syncthreads();
 #pragma unroll 1
     for (;; w.items++) {
-        gate_prefetch o;
         p = read_place<C>(call, memory, w.items, &item);
-        gate_prefetch_start<C>(call, p, o);
-        __syncthreads(); /* all warps are done with the last item's queries */
-        if (read_thread() == 0) fetch_queries<C>(call, p, memory);
-        bool has_valid = gate_finish<C>(call, w.items, memory, o);
+        walk_opening<C> opening;
+        if (!BIASED) opening.start(call, p);
+        __syncthreads(); /* all warps are done with the last item's queries and mask */
+        if (read_thread() == 0) fetch_queries<C, BIASED>(call, p, item, memory);
+        bool has_valid = copy_mask<C>(call, p, memory);
+        if (!BIASED) opening.finish(call, p, memory.opened());
         barrier_wait(memory.barrier(FULL_Q), w.items & 1);
         walk_passes<C, BIASED>(call, memory, w, has_valid);
         read_place<C>(call, memory, w.items, &item);

@@ -31,6 +31,7 @@ static fm_kernels make_tf32_table(const fm_kernels *f32) {
     k.name = "cuda-tf32";
     k.gemm = gemm<tf32>;
     k.attention_workspace = attention_workspace<tf32>;
+    k.attention_opens = attention_opens<tf32>;
     k.attention_grad_workspace = attention_grad_workspace<tf32>;
     k.attention = attention<tf32>, k.attention_grad = attention_grad<tf32>;
     if (getenv("FM_CHECK_MASKS")) {
