@@ -1,5 +1,6 @@
 /* kbench_pair.cu: outer product mean and triangle multiplication. */
 #include "tests/kbench/kbench.cuh"
+#include "trainer/backend/cuda/pair/outer.cuh"
 #include "trainer/backend/triangle_block.h"
 
 namespace kbench {
@@ -35,6 +36,27 @@ void outer(bench &b, int64_t n_seq, int64_t n, int64_t c, int64_t c_z) {
     double bytes = b.size((double)(n_seq * n * ld + n * n * c_z + c_z * square));
     b.part("fwd", flops, bytes, [=](fm_stream *q) { k->outer(q, &o, less); });
     b.part("bwd", 2 * flops, 2 * bytes, [=](fm_stream *q) { k->outer_grad(q, &o, &g, space); });
+}
+
+/* Of the gradients that of W alone, and what every gradient packs first. */
+void outer_weight(bench &b, int64_t n_seq, int64_t n) {
+    const fm_kernels *k = b.k;
+    int64_t c = 32, c_z = 128, ld = 2 * c, square = c * c;
+    void *ab = b.act(n_seq * n * ld);
+    fm_outer o = {};
+    o.n_seq = n_seq, o.n_i = n, o.n_j = n, o.c = c, o.c_z = c_z, o.eps = 1e-3;
+    o.a = ab, o.b = b.at(ab, c);
+    o.a_stride[0] = o.b_stride[0] = n * ld, o.a_stride[1] = o.b_stride[1] = ld;
+    o.mask_a = b.mask(n_seq * n, 37), o.mask_b = b.ones(n_seq * n);
+    o.w = b.act(c_z * square, 0.1), o.bias = b.act(c_z);
+    fm_outer_grad g = {}, packs = {};
+    g.dz = packs.dz = b.act(n * n * c_z);
+    g.dw = b.grad("dw", c_z * square, true);
+    void *space = b.scratch(k->outer_grad_workspace(&o));
+    double flops = 2.0 * (double)(n * n * square) * (double)(n_seq + c_z);
+    double bytes = b.size((double)(n_seq * n * ld + n * n * c_z + c_z * square));
+    b.part("pack", 0, bytes, [=](fm_stream *q) { k->outer_grad(q, &o, &packs, space); });
+    b.part("bwd", flops, bytes, [=](fm_stream *q) { k->outer_grad(q, &o, &g, space); });
 }
 
 void triangle(bench &b, int64_t n, int64_t c, bool incoming) {
@@ -126,6 +148,23 @@ void add_outer(const char *name, peer other, int64_t n_seq, int64_t n,
         name, other, how, [=](bench &b) { outer(b, n_seq, n, 32, 128); }, paths);
 }
 
+/* The gradient of W from P in memory, as for numbers of residues that are no multiples of 8. */
+void store_p(fm_kernels *k) {
+    k->outer_grad_workspace = [](const fm_outer *o) {
+        return fm_cuda::outer_chain_workspace(o, true, true);
+    };
+    k->outer_grad = [](fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
+                       void *space) { fm_cuda::outer_chain_grad(stream, o, grad, space, true); };
+}
+
+void add_outer_weight(const char *name, int64_t n_seq, int64_t n,
+                      const std::vector<path> &paths = {}) {
+    options how;
+    how.stages = 3;
+    add(
+        name, {0, 0}, how, [=](bench &b) { outer_weight(b, n_seq, n); }, paths);
+}
+
 void add_triangle(const char *name, int64_t n, int64_t c, bool incoming,
                   const std::vector<path> &paths = {}) {
     options how;
@@ -145,7 +184,11 @@ void add_triangle_block(const char *name, int64_t n, int64_t c, bool incoming) {
 
 void add_pair_cases(void) {
     /* Peers: kbench_modules.cu. */
-    add_outer("outer product mean 128x256", {0, 0}, 128, 256);
+    add_outer("outer product mean 128x256", {0, 0}, 128, 256, {{"P in memory", store_p}});
+    add_outer_weight("outer product weights 128x256", 128, 256, {{"P in memory", store_p}});
+    add_outer_weight("outer product weights 128x384", 128, 384, {{"P in memory", store_p}});
+    add_outer_weight("outer product weights 1024x256", 1024, 256);
+    add_outer_weight("ft outer product weights 512x384", 512, 384);
     add_outer("extra outer product mean 1024x256", {0, 0}, 1024, 256);
     add_outer("ft outer product mean 512x384", {0, 0}, 512, 384);
     add_outer("ft extra outer product mean 5120x384", {0, 0}, 5120, 384);

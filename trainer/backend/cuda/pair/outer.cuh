@@ -22,10 +22,20 @@ enum {
     OUTER_MAX_GRAD_SEQ = 128    /* CHAIN backward */
 };
 
-/* outer_wgmma.cu, bf16, c = OUTER_C, c_z = OUTER_Z: the path CHAIN. */
-size_t outer_chain_workspace(const fm_outer *, bool backward);
+/* outer_wgmma.cu, bf16, c = OUTER_C, c_z = OUTER_Z: the path CHAIN. With `stores_p`, P for dW is
+ * written for every shape (the comparison in kbench); otherwise only where outer_weight does not
+ * take the shape. */
+size_t outer_chain_workspace(const fm_outer *, bool backward, bool stores_p = false);
 void outer_chain(fm_stream *, const fm_outer *, void *workspace);
-void outer_chain_grad(fm_stream *, const fm_outer *, const fm_outer_grad *, void *workspace);
+void outer_chain_grad(fm_stream *, const fm_outer *, const fm_outer_grad *, void *workspace,
+                      bool stores_p = false);
+
+/* outer_weight.cu: dW without P in memory, from a and b in PANELS order and dz / norm by_i
+ * (outer_pack.cuh). The workspace, for sums, has outer_weight_bytes. */
+bool outer_weight_takes(const fm_outer *);
+size_t outer_weight_bytes(const fm_outer *);
+void outer_weight(fm_stream *, const fm_outer *, const fm_outer_grad *, const bf16 *a,
+                  const bf16 *b, const bf16 *dz, float *workspace);
 
 /* outer_wgmma.cu: the steps of the path PANELS. Operands are packed into panels and tiles
  * (outer_pack.cuh); a and b are NULL with more than OUTER_MAX_SEQ sequences. */

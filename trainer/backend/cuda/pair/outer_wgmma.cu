@@ -17,9 +17,10 @@
  * keeps a ring of X and V full (outer_ring.cuh). The price of storing nothing is that the gradient
  * of P is computed twice, for da and for db.
  *
- * dW = sum over pairs of dz^T P / norm needs P itself. The kernel mma_panels (outer_panels.cuh)
- * writes a piece of it, ordered [(i, j), (a, b)] and divided by the norm. The piece stays in the L2
- * cache for one plain product with dz.
+ * dW = sum over pairs of dz^T P / norm needs P itself. outer_weight.cu makes it in shared memory.
+ * For numbers of residues that it does not take, the kernel mma_panels (outer_panels.cuh) writes a
+ * piece of it, ordered [(i, j), (a, b)] and divided by the norm. The piece stays in the L2 cache
+ * for one plain product with dz.
  *
  * With more sequences than fit, backward works in pieces (outer.cu), and this file only provides P
  * and its gradient from packed panels. */
@@ -277,6 +278,7 @@ struct chain_space {
     float *norm;            /* [n_i, n_j], without eps */
     bf16 *dz_by_i, *dz_by_j;
     float *da, *db, *sums; /* partial sums */
+    float *shares;         /* outer_weight's, or NULL: the piece and its product's workspace */
     bf16 *piece;           /* [rows, n_j, c, c] */
     void *gemm;
 };
@@ -317,7 +319,8 @@ static int64_t piece_rows(const fm_outer *o) {
     return min_size(round_up(o->n_i, 2), max_size(2, rows));
 }
 
-static size_t chain_layout(const fm_outer *o, bool backward, void *base, chain_space *ret) {
+static size_t chain_layout(const fm_outer *o, bool backward, bool stores_p, void *base,
+                           chain_space *ret) {
     carver carve = {(char *)base, 0};
     auto act = [&](size_t elements) {
         carve.used = (carve.used + TILE_ALIGN - 1) / TILE_ALIGN * TILE_ALIGN;
@@ -342,14 +345,18 @@ static size_t chain_layout(const fm_outer *o, bool backward, void *base, chain_s
     ret->da = acc(splits * OUTER_C * blocks_of(o->n_i) * PANEL * columns);
     ret->db = acc(splits * OUTER_C * blocks_of(o->n_j) * PANEL * columns);
     ret->sums = acc((int64_t)dz_pack_blocks(o->n_i, o->n_j) * DZ_C);
+    if (!stores_p && outer_weight_takes(o)) {
+        ret->shares = acc((int64_t)(outer_weight_bytes(o) / sizeof(float)));
+        return carve.used;
+    }
     ret->piece = act((size_t)(piece_rows(o) * o->n_j * OUTER_C * OUTER_C));
     ret->gemm = carve.take((size_t)32 << 20);
     return carve.used;
 }
 
-size_t outer_chain_workspace(const fm_outer *o, bool backward) {
+size_t outer_chain_workspace(const fm_outer *o, bool backward, bool stores_p) {
     chain_space space;
-    return chain_layout(o, backward, NULL, &space) + TILE_ALIGN;
+    return chain_layout(o, backward, stores_p, NULL, &space) + TILE_ALIGN;
 }
 
 /* Packed operands are at multiples of TILE_ALIGN. */
@@ -390,7 +397,7 @@ static norm_job norm_of(const fm_outer *o, float *norm) {
 
 void outer_chain(fm_stream *stream, const fm_outer *o, void *workspace) {
     chain_space space;
-    chain_layout(o, false, aligned(workspace), &space);
+    chain_layout(o, false, false, aligned(workspace), &space);
     pack_jobs jobs = {};
     jobs.at[0] = pack_of(o, true, true, space.a);
     jobs.at[1] = pack_of(o, false, false, space.b);
@@ -466,9 +473,13 @@ static void product_piece(fm_stream *stream, const fm_outer *o, const bf16 *a, c
     }
 }
 
-/* dW, piece by piece. */
+/* dW; with P in memory, piece by piece. */
 static void gradient_of_weight(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
                                const chain_space *space) {
+    if (space->shares) {
+        outer_weight(stream, o, grad, space->a, space->b, space->dz_by_i, space->shares);
+        return;
+    }
     int64_t step = piece_rows(o);
     for (int64_t first = 0; first < o->n_i; first += step) {
         int64_t rows = min_size(step, o->n_i - first), square = OUTER_C * OUTER_C;
@@ -501,9 +512,9 @@ static void pack_dz(fm_stream *stream, const fm_outer *o, const fm_outer_grad *g
 }
 
 void outer_chain_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
-                      void *workspace) {
+                      void *workspace, bool stores_p) {
     chain_space space;
-    chain_layout(o, true, aligned(workspace), &space);
+    chain_layout(o, true, stores_p, aligned(workspace), &space);
     pack_jobs jobs = {};
     jobs.at[0] = pack_of(o, true, false, space.a);
     jobs.at[1] = pack_of(o, false, false, space.b);
