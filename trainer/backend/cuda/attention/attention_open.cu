@@ -110,139 +110,123 @@ __global__ void __launch_bounds__(OPEN_THREADS) open_rows(const __grid_constant_
     open_beyond(c);
 }
 
-/* -- dout = dy W */
+/* -- dout = dy W
+ *
+ * A block makes 64 of the K columns of dout and keeps that part of W in shared memory. Each warp
+ * group works for itself on tiles of 64 rows: the copy engine brings the tile's dy, the next one
+ * while the group opens its rows. With few columns per lane, sixteen warps fit a multiprocessor,
+ * which hide each other's waiting. The blocks of the other columns read the same dy at about the
+ * same time, from the L2 cache. */
 
-/* N channels of o and K of dy. */
-template <int N, int K> struct product_shape {
-    static constexpr int GROUPS = N == 256 ? 2 : N == 128 ? 3 : 4, BUFFERS = N == 256 ? 1 : 2;
+enum { COLUMNS = 64, PIECES = COLUMNS / 32 }; /* of 32 columns of a row; a lane has eight */
+
+template <int K> struct product_shape {
+    static constexpr int GROUPS = 4, BUFFERS = K == 256 ? 1 : 2, PANELS = K / COLUMNS;
     static constexpr int THREADS = GROUPS * GROUP_THREADS;
     static constexpr uint32_t ROW_BYTES = GROUP_ROWS * K * sizeof(bf16);
-    static constexpr int WIDE = N / 32; /* pieces of 32 channels of a row; a lane has eight */
-    static constexpr int AHEAD = 2;     /* pieces whose o and g are read ahead */
 };
 
-template <int N, int K> struct product_space {
-    typedef product_shape<N, K> S;
-    bf16 w[N * K], dy[S::GROUPS][S::BUFFERS][GROUP_ROWS * K];
+template <int K> struct product_space {
+    typedef product_shape<K> S;
+    bf16 w[K * COLUMNS], dy[S::GROUPS][S::BUFFERS][GROUP_ROWS * K];
     uint64_t weights, full[S::GROUPS][S::BUFFERS];
 };
 
 /* One thread of a group: asks for the rows of a tile, if there is one. */
-template <int N, int K>
-__device__ inline void product_fetch(const open_call &u, product_space<N, K> *s, int group,
-                                     int buffer, int tile) {
-    typedef product_shape<N, K> S;
+template <int K>
+__device__ inline void product_fetch(const open_call &u, product_space<K> *s, int group, int buffer,
+                                     int tile) {
     if (tile >= u.tiles) return;
     uint32_t full = shared_address(&s->full[group][buffer]);
-    barrier_expect(full, S::ROW_BYTES);
+    barrier_expect(full, product_shape<K>::ROW_BYTES);
     box_place at = {tile * GROUP_ROWS, 0, 0, 0, 0};
     for (int k = 0; k < K / 64; k++, at.column += 64)
         box_load(shared_address(s->dy[group][buffer] + k * GROUP_ROWS * 64), u.dy, at, full);
 }
 
-/* Asks the L2 cache for o and g of a row of a tile, one thread for each. */
-template <int N> __device__ inline void product_prefetch(const open_call &u, int tile) {
+/* Asks the L2 cache for the block's columns of o and g of a tile: one thread for each row. */
+__device__ inline void product_prefetch(const open_call &u, int tile, int column) {
     int thread = (int)threadIdx.x % GROUP_THREADS, row = tile * GROUP_ROWS + thread / 2, query;
     if (tile >= u.tiles || row >= u.rows) return;
     item_place p = place_of_row(u, (unsigned)row, &query);
     const grad_tensor &of = thread % 2 == 0 ? u.grad.o : u.grad.g;
-    if (of.data) bulk_prefetch(row_at(of, p, query), N * sizeof(bf16));
+    if (of.data) bulk_prefetch(row_at(of, p, query) + column, COLUMNS * sizeof(bf16));
 }
 
-/* This lane's part of the heads in piece `wide` of a row. */
-template <int PARTS> struct piece_place {
-    int head, part;
-    __device__ piece_place(int wide) {
-        int chunk = wide * 4 + (int)threadIdx.x % 4;
-        head = chunk / PARTS, part = chunk % PARTS;
-    }
-};
-
-template <int N, int K, int PARTS>
-__global__ void __launch_bounds__(product_shape<N, K>::THREADS, 1)
+template <int K, int PARTS>
+__global__ void __launch_bounds__(product_shape<K>::THREADS, 1)
     open_products(const __grid_constant__ open_call u) {
     extern __shared__ __align__(TILE_ALIGN) char memory[];
-    typedef product_shape<N, K> S;
-    product_space<N, K> *space = (product_space<N, K> *)memory;
+    typedef product_shape<K> S;
+    product_space<K> *space = (product_space<K> *)memory;
     const grad_call &c = u.grad;
-    int group = threadIdx.x / GROUP_THREADS;
+    int group = threadIdx.x / GROUP_THREADS, blocks = gridDim.x / S::PANELS;
+    int column = blockIdx.x % S::PANELS * COLUMNS, stride = blocks * S::GROUPS;
     bool first = threadIdx.x % GROUP_THREADS == 0;
-    int stride = gridDim.x * S::GROUPS;
     if (threadIdx.x == 0) {
         barrier_init(shared_address(&space->weights), 1);
         for (int i = 0; i < S::GROUPS * S::BUFFERS; i++)
             barrier_init(shared_address(&space->full[0][i]), 1);
         barriers_publish();
-        uint32_t weights = shared_address(&space->weights);
-        barrier_expect(weights, sizeof space->w);
-        box_place at = {0, 0, 0, 0, 0};
-        for (int n = 0; n < N / 64; n++, at.column += 64)
-            box_load(shared_address(space->w + n * K * 64), u.w, at, weights);
+        barrier_expect(shared_address(&space->weights), sizeof space->w);
+        box_load(shared_address(space->w), u.w, {0, 0, 0, 0, column},
+                 shared_address(&space->weights));
     }
     __syncthreads();
     wait_for_previous();
     let_next_begin();
-    int tile = blockIdx.x + group * gridDim.x;
+    int tile = blockIdx.x / S::PANELS + group * blocks;
     if (first) {
         for (int i = 0; i < S::BUFFERS; i++)
-            product_fetch<N, K>(u, space, group, i, tile + i * stride);
+            product_fetch<K>(u, space, group, i, tile + i * stride);
     }
-    product_prefetch<N>(u, tile);
     open_beyond(c);
     barrier_wait(shared_address(&space->weights), 0);
     for (int buffer = 0, phase = 0; tile < u.tiles; tile += stride) {
         int row = tile * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-        float d[N / 8][4];
-        open_part x[S::AHEAD][2];
+        float d[COLUMNS / 8][4];
+        open_part x[PIECES][2];
         item_place p[2];
         int query[2];
         bool is_inside[2];
+        /* This lane's eight channels of piece i are part `part` of head `head`. */
+        auto chunk = [=](int i) { return column / 8 + i * 4 + (int)threadIdx.x % 4; };
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             is_inside[half] = row + 8 * half < u.rows;
             p[half] = place_of_row(u, is_inside[half] ? row + 8 * half : 0, &query[half]);
-        }
-        auto load = [&](int wide) {
-            piece_place<PARTS> at(wide);
 #pragma unroll
-            for (int half = 0; half < 2; half++) {
-                p[half].head = at.head;
-                x[wide % S::AHEAD][half] = load_part(c, p[half], query[half], at.part * 8);
+            for (int i = 0; i < PIECES; i++) {
+                p[half].head = chunk(i) / PARTS;
+                x[i][half] = load_part(c, p[half], query[half], chunk(i) % PARTS * 8);
             }
-        };
+        }
         barrier_wait(shared_address(&space->full[group][buffer]), (uint32_t)phase);
         products_begin();
 #pragma unroll
         for (int k = 0; k < K / 16; k++) {
             const bf16 *dy = space->dy[group][buffer] + k / 4 * GROUP_ROWS * 64;
             wgmma<K_MAJOR, MN_MAJOR>(d, operand_after(tile_operand<64, K_MAJOR>(dy), k % 4 * 16),
-                                     tile_operand<64, MN_MAJOR>(space->w + k * 16 * 64, K * 64),
-                                     k > 0);
+                                     tile_operand<64, MN_MAJOR>(space->w + k * 16 * 64), k > 0);
         }
         products_commit();
-        product_prefetch<N>(u, tile + stride);
-#pragma unroll
-        for (int wide = 0; wide < S::AHEAD; wide++)
-            load(wide);
+        product_prefetch(u, tile + stride, column);
         products_wait<0>(d);
         asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-        if (first) product_fetch<N, K>(u, space, group, buffer, tile + S::BUFFERS * stride);
+        if (first) product_fetch<K>(u, space, group, buffer, tile + S::BUFFERS * stride);
         if (++buffer == S::BUFFERS) buffer = 0, phase ^= 1;
 #pragma unroll
-        for (int wide = 0; wide < S::WIDE; wide++) {
-            piece_place<PARTS> at(wide);
+        for (int i = 0; i < PIECES; i++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 uint32_t word[4];
 #pragma unroll
                 for (int n = 0; n < 4; n++)
-                    word[n] = pack_two(d[4 * wide + n][2 * half], d[4 * wide + n][2 * half + 1]);
-                p[half].head = at.head;
-                open_channels<PARTS>(c, p[half], query[half], at.part, is_inside[half],
-                                     transpose_four(word), x[wide % S::AHEAD][half]);
+                    word[n] = pack_two(d[4 * i + n][2 * half], d[4 * i + n][2 * half + 1]);
+                p[half].head = chunk(i) / PARTS;
+                open_channels<PARTS>(c, p[half], query[half], chunk(i) % PARTS, is_inside[half],
+                                     transpose_four(word), x[i][half]);
             }
-            if (wide + S::AHEAD < S::WIDE) load(wide + S::AHEAD);
-        }
         __syncwarp(); /* products need converged warps */
     }
 }
@@ -265,17 +249,18 @@ template <int PARTS> static void launch_rows(fm_stream *stream, const open_call 
     FM_LAUNCHED();
 }
 
-template <int N, int PARTS>
+template <int K, int PARTS>
 static void launch_products(fm_stream *stream, const fm_attention_grad *grad, open_call u) {
-    typedef product_shape<N, N> S;
-    constexpr int BYTES = (int)sizeof(product_space<N, N>);
-    const int64_t rows[5] = {N, u.rows, 1, 1, 1}, weights[5] = {N, N, 1, 1, 1};
-    const int64_t stride[4] = {N, 0, 0, 0};
-    allow_shared(open_products<N, N, PARTS>, BYTES);
-    u.w = make_boxes(grad->w, weights, stride, 64, N);
+    typedef product_shape<K> S;
+    constexpr int BYTES = (int)sizeof(product_space<K>);
+    const int64_t rows[5] = {K, u.rows, 1, 1, 1}, weights[5] = {K, K, 1, 1, 1};
+    const int64_t stride[4] = {K, 0, 0, 0};
+    allow_shared(open_products<K, PARTS>, BYTES);
+    u.w = make_boxes(grad->w, weights, stride, COLUMNS, K);
     u.dy = make_boxes(grad->dy, rows, stride, 64, GROUP_ROWS);
-    int64_t blocks = min_size(n_multiprocessor(), divide_up(u.tiles, S::GROUPS));
-    launch_after(stream, open_products<N, N, PARTS>, (unsigned)blocks, S::THREADS, BYTES, true, u);
+    int64_t blocks = min_size(n_multiprocessor() / S::PANELS, divide_up(u.tiles, S::GROUPS));
+    launch_after(stream, open_products<K, PARTS>, (unsigned)(blocks * S::PANELS), S::THREADS, BYTES,
+                 true, u);
     FM_LAUNCHED();
 }
 
