@@ -208,7 +208,8 @@ void linear_update(bench &b, int64_t n0, int64_t n1, int64_t c, double rate,
 }
 
 /* A transition from its normalised input to the next layer norm, in one or in three kernels. */
-void transition(bench &b, int64_t n0, int64_t n1, int64_t c, int64_t hidden, bool keeps) {
+void transition(bench &b, int64_t n0, int64_t n1, int64_t c, int64_t hidden, bool keeps,
+                bool has_later = false) {
     const fm_kernels *k = b.k;
     int64_t rows = n0 * n1, n = rows * c;
     fm_transition a = {};
@@ -216,9 +217,10 @@ void transition(bench &b, int64_t n0, int64_t n1, int64_t c, int64_t hidden, boo
     a.w1 = b.act(hidden * c, 0.1), a.b1 = b.act(hidden), a.w2 = b.act(hidden * c, 0.1);
     a.b2 = b.act(c), a.residual = b.act(n, 3), a.y = b.out("y", n), a.n = b.out("n", n);
     if (keeps) a.kept = b.out("kept", rows * hidden);
+    if (has_later) a.later = {b.act(c), b.act(c), b.out("later n", n)};
     void *space = b.scratch(k->transition_workspace(&a));
     b.part("fwd", 4.0 * (double)n * (double)hidden,
-           b.size((double)(4 * n + 2 * c * hidden + (keeps ? rows * hidden : 0))),
+           b.size((double)((has_later ? 5 : 4) * n + 2 * c * hidden + (keeps ? rows * hidden : 0))),
            [=](fm_stream *q) { k->transition(q, &a, space); });
 }
 
@@ -434,6 +436,8 @@ void add_row_cases(void) {
         std::string kept = keeps ? " kept" : "";
         add(("transition 128x256x256x1024" + kept).c_str(), {0, 0}, how,
             [=](bench &b) { transition(b, 128, 256, 256, 1024, keeps); }, in_parts);
+        add(("transition 128x256x256x1024, two norms" + kept).c_str(), {0, 0}, how,
+            [=](bench &b) { transition(b, 128, 256, 256, 1024, keeps, true); }, in_parts);
         add(("transition 256x256x128x512" + kept).c_str(), {0, 0}, how,
             [=](bench &b) { transition(b, 256, 256, 128, 512, keeps); }, in_parts);
         add(("transition 1024x256x64x256" + kept).c_str(), {0, 0}, how,

@@ -142,9 +142,10 @@ void check_transition(const char *name, int64_t n0, int64_t n1, int64_t c, int64
         a.b2 = b.act(c), a.residual = b.act(rows * c, 3);
         a.kept = b.out(rows * hidden), a.y = b.out(rows * c), a.n = b.out(rows * c);
         b.k->transition(NULL, &a, b.space(b.k->transition_workspace(&a)));
+        a.later = {b.act(c), b.act(c), b.out(rows * c)};
         a.kept = NULL, a.y = b.out(rows * c), a.n = b.out(rows * c);
         b.k->transition(NULL, &a, b.space(b.k->transition_workspace(&a)));
-        a.end.gamma = a.end.beta = a.n = NULL;
+        a.end.gamma = a.end.beta = a.n = NULL, a.later = {};
         a.y = b.out(rows * c);
         b.k->transition(NULL, &a, b.space(b.k->transition_workspace(&a)));
     });

@@ -4,6 +4,7 @@
 #include "tests/trainer/op_check.h"
 
 #include "trainer/model/model.h"
+#include "trainer/ops/arithmetic.h"
 #include "trainer/ops/transition.h"
 
 /* -- the op */
@@ -13,15 +14,16 @@ typedef struct setup {
     fm_linear_update_weights linear;
     double rate;
     bool bare;      /* only the next sublayer reads the first sum */
+    bool later;     /* two sublayers read the second sum, each through its own norm */
     bool recompute; /* all nodes in one segment */
 } setup;
 
 /* x -> y = x + dropout(linear(transition(x))), n; then the second transition of n alone, or added
- * to y, and after it the third one. */
+ * to y, and after it the third one, or, with `later`, the first one again. */
 static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     const setup *s = context;
-    fm_transition_weights second = s->second, third = s->third;
-    second.norm = FM_PARAM_NONE, third.norm = FM_PARAM_NONE;
+    fm_transition_weights first = s->first, second = s->second, third = s->third;
+    first.norm = second.norm = third.norm = FM_PARAM_NONE;
     fm_linear_update_weights linear = s->linear;
     linear.next = s->second.norm;
     fm_tape_begin_segment(tape, s->recompute);
@@ -29,10 +31,20 @@ static fm_tensor_ref build(fm_tape *tape, const fm_tensor_ref *in, const void *c
     fm_normed y = fm_op_linear_update(tape, "sum", in[0], last, &linear, s->rate, FM_SHARED_AXIS1);
     if (s->bare) {
         last = fm_op_transition(tape, "second", y.n, &second, false, FM_KEEP);
+    } else if (s->later) {
+        y = fm_op_transition_update(tape, "second", y, &second, FM_KEEP, s->third.norm,
+                                    s->first.norm);
+        last = fm_op_transition(tape, "third", y.n, &third, false, FM_RECOMPUTE);
+        y = fm_op_transition_update(tape, "first again", fm_normed_read(y), &first, FM_KEEP,
+                                    FM_PARAM_NONE, FM_PARAM_NONE);
+        last = fm_op_add(tape, "both", y.x, last);
     } else {
-        y = fm_op_transition_update(tape, "second", y, &second, FM_KEEP, s->third.norm);
-        y = fm_op_transition_update(tape, "third", y, &third, FM_RECOMPUTE, FM_PARAM_NONE);
-        y = fm_op_transition_update(tape, "first again", y, &s->first, FM_KEEP, FM_PARAM_NONE);
+        y = fm_op_transition_update(tape, "second", y, &second, FM_KEEP, s->third.norm,
+                                    FM_PARAM_NONE);
+        y = fm_op_transition_update(tape, "third", y, &third, FM_RECOMPUTE, FM_PARAM_NONE,
+                                    FM_PARAM_NONE);
+        y = fm_op_transition_update(tape, "first again", y, &s->first, FM_KEEP, FM_PARAM_NONE,
+                                    FM_PARAM_NONE);
         last = y.x;
     }
     fm_tape_end_segment(tape);
@@ -62,8 +74,11 @@ static void begin(op_bench *bench, setup *s) {
 
 static void gradients_match_differences(void **state) {
     (void)state;
-    for (int way = 0; way < 8; way++) {
-        setup s = {.rate = way & 1 ? 0.25 : 0, .bare = way & 2, .recompute = way & 4};
+    for (int way = 0; way < 12; way++) {
+        setup s = {.rate = way & 1 ? 0.25 : 0,
+                   .bare = way < 8 && way & 2,
+                   .later = way >= 8,
+                   .recompute = way < 8 ? way & 4 : way & 2};
         op_bench bench;
         begin(&bench, &s);
         op_check_gradients(&bench);

@@ -60,7 +60,7 @@
 
 enum {
     FM_NODE_INPUTS = 12,
-    FM_NODE_OUTPUTS = 2,
+    FM_NODE_OUTPUTS = 3,
     FM_NODE_SAVED = 12,
     FM_NODE_PARAMS = 12,
     FM_N_STREAM = 4,
@@ -256,7 +256,7 @@ fm_tensor_ref fm_node_residual(fm_tape *tape, fm_node *node, int input);
 /* Backward reads output i. */
 void fm_node_reads_output(fm_node *node, int i);
 /* Declares that backward itself adds to output 0's gradient, at fm_run_completed_gradient, before
- * any node that receives this gradient reads it. For nodes with a second output that is a function
+ * any node that receives this gradient reads it. For nodes with further outputs that are functions
  * of output 0. */
 void fm_node_completes(fm_node *node);
 /* Declares that the gradient of `input` is output 0's gradient if this node is the first in

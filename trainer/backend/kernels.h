@@ -395,6 +395,12 @@ typedef struct fm_linear_update {
     void *y, *n;              /* act [rows, c]; y may be residual */
 } fm_linear_update;
 
+/* A second LayerNorm of the end of a sublayer, for a sublayer that reads y later. */
+typedef struct fm_later_norm {
+    const void *gamma, *beta; /* act [c] */
+    void *n;                  /* act [rows, c]; NULL: none */
+} fm_later_norm;
+
 /* A transition (A9, A15) behind its LayerNorm:
  *
  *     kept = max(x w1^T + b1, 0),   update = kept w2^T + b2,   y and n as above */
@@ -406,6 +412,7 @@ typedef struct fm_transition {
     void *kept;                    /* act [rows, hidden], for backward; NULL: not kept */
     const void *residual;          /* act [rows, c] */
     void *y, *n;                   /* act [rows, c]; y may be residual */
+    fm_later_norm later;           /* only where there is an n, and in the forward */
 } fm_transition;
 
 /* The backward of a transition with `kept`: through its end, both linear layers and the ReLU. The

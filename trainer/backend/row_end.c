@@ -92,6 +92,17 @@ void fm_transition_composed(const fm_kernels *k, fm_stream *stream, const fm_tra
     k->gemm(stream, &one, after);
     k->gemm(stream, &two, after);
     finish(k, stream, &args->end, args->residual, workspace, args->y, args->n);
+    if (!args->later.n) return;
+    const fm_layernorm later = {.rows = rows_of(&args->end),
+                                .c = args->end.dropout.c,
+                                .ldx = args->end.dropout.c,
+                                .ldy = args->end.dropout.c,
+                                .eps = args->end.eps,
+                                .x = args->y,
+                                .gamma = args->later.gamma,
+                                .beta = args->later.beta,
+                                .y = args->later.n};
+    k->layernorm(stream, &later);
 }
 
 /* -- the gradient of a transition */

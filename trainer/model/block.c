@@ -56,15 +56,21 @@ static int axis_after(const block *b, int i, fm_representation of) {
     return b->is_last && entry != FM_WHOLE ? EXIT_AXIS[of] : entry;
 }
 
-/* Returns the sublayer that touches the representation next after sublayer i, in this block or the
- * next one, and the weights of its block; NULL where those are not known. */
-static const fm_sublayer *reader_after(const block *b, int i, fm_representation of,
-                                       const void **ret_weights) {
-    int next = find_touching(b->list, i + 1, of);
-    bool wraps = next == b->list->n_sublayer;
-    *ret_weights = wraps ? b->next_weights : b->weights;
-    if (wraps && !b->next_weights) return NULL;
-    return b->list->sublayer[wraps ? find_touching(b->list, 0, of) : next];
+/* A sublayer of this block or of the next one, and the weights of its block; NULL where those are
+ * not known. */
+typedef struct next_reader {
+    const fm_sublayer *sublayer;
+    const void *weights;
+    int at; /* its number, counted on in the next block */
+} next_reader;
+
+/* Returns the sublayer that touches the representation next after sublayer i. */
+static next_reader reader_after(const block *b, int i, fm_representation of) {
+    int n = b->list->n_sublayer, next = i < n ? find_touching(b->list, i + 1, of) : n;
+    if (next < n) return (next_reader){b->list->sublayer[next], b->weights, next};
+    int wrapped = find_touching(b->list, i < n ? 0 : i - n + 1, of);
+    if (wrapped == n || !b->next_weights) return (next_reader){0};
+    return (next_reader){b->list->sublayer[wrapped], b->next_weights, n + wrapped};
 }
 
 /* Returns the weights of the LayerNorm through which the result of sublayer i is read next. On
@@ -73,13 +79,23 @@ static const fm_sublayer *reader_after(const block *b, int i, fm_representation 
 static fm_param_ref norm_after(const block *b, int i) {
     fm_representation of = b->list->sublayer[i]->updates;
     int axis = b->list->sublayer[i]->axis[of];
-    const void *weights;
-    const fm_sublayer *reader = reader_after(b, i, of, &weights);
+    next_reader next = reader_after(b, i, of);
     bool changes = fm_split_is_split(b->r->config) && axis_after(b, i, of) != axis;
-    if (!reader || (changes && !(of == FM_PAIR && fm_recorder_has_bias(reader)))) {
+    if (!next.sublayer || (changes && !(of == FM_PAIR && fm_recorder_has_bias(next.sublayer)))) {
         return FM_PARAM_NONE;
     }
-    return fm_recorder_norm(reader, weights, of);
+    return fm_recorder_norm(next.sublayer, next.weights, of);
+}
+
+/* Returns those of the sublayer that reads the result of sublayer i after that one, if the first
+ * only reads it. */
+static fm_param_ref later_norm_after(const block *b, int i) {
+    fm_representation of = b->list->sublayer[i]->updates;
+    next_reader next = reader_after(b, i, of);
+    bool is_whole = b->here[FM_MSA] && b->here[FM_PAIR] && !fm_split_is_split(b->r->config);
+    if (!is_whole || !next.sublayer || next.sublayer->updates == of) return FM_PARAM_NONE;
+    next_reader later = reader_after(b, next.at, of);
+    return later.sublayer ? fm_recorder_norm(later.sublayer, later.weights, of) : FM_PARAM_NONE;
 }
 
 /* -- changes of the split axis */
@@ -111,8 +127,9 @@ static bool is_patient(const block *b, int i, fm_representation of) {
 static void leave(block *b, int i, fm_representation of) {
     int axis = axis_after(b, i, of);
     if (axis == b->axis[of] || !fm_split_is_split(b->r->config)) return;
-    const void *weights;
-    const fm_sublayer *reader = reader_after(b, i, of, &weights);
+    next_reader next = reader_after(b, i, of);
+    const fm_sublayer *reader = next.sublayer;
+    const void *weights = next.weights;
     bool has_bias = of == FM_PAIR && reader && fm_recorder_has_bias(reader);
     if (has_bias) b->now.bias_of = reader;
     bool patient = is_patient(b, i, of);
@@ -134,8 +151,8 @@ static void leave(block *b, int i, fm_representation of) {
 
 /* -- sublayers */
 
-/* A value that was normalised for this reader is consumed: later readers normalise for themselves.
- */
+/* A value that was normalised for this reader is consumed: the next reader takes its own, or
+ * normalises for itself. */
 static fm_begun begin(block *b, int i) {
     const fm_sublayer *s = b->list->sublayer[i];
     if (b->now.bias_of == s) {
@@ -144,7 +161,7 @@ static fm_begun begin(block *b, int i) {
     }
     fm_representation from = fm_sublayer_reads(s);
     fm_begun begun = fm_recorder_begin(b->r, s, b->weights, b->now.value[from]);
-    if (from != s->updates) b->now.value[from].n = FM_TENSOR_NONE;
+    if (from != s->updates) b->now.value[from] = fm_normed_read(b->now.value[from]);
     return begun;
 }
 
@@ -152,7 +169,8 @@ static void finish(block *b, int i, const fm_begun *begun) {
     const fm_sublayer *s = b->list->sublayer[i];
     fm_tape_seek_draw(b->r->tape, b->first_draw + draws_before(b->list, i));
     b->now.value[s->updates] =
-        fm_recorder_finish(b->r, s, b->weights, begun, b->now.value[s->updates], norm_after(b, i));
+        fm_recorder_finish(b->r, s, b->weights, begun, b->now.value[s->updates], norm_after(b, i),
+                           later_norm_after(b, i));
 }
 
 static void record(block *b, int i) {

@@ -186,14 +186,17 @@ static fm_normed triangle(const fm_recorder *r, const fm_sublayer *s, const fm_t
 /* -- transition */
 
 static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
-                            const fm_transition_weights *weights, fm_normed x, fm_param_ref next) {
+                            const fm_transition_weights *weights, fm_normed x, fm_param_ref next,
+                            fm_param_ref later) {
     fm_keep hidden = keep_unless(r, FM_RECOMPUTE_HIDDEN);
     if (!fuses(r, x, next)) {
         return fm_not_normed(fm_op_transition(r->tape, s->name, x.x, weights, true, hidden));
     }
     fm_transition_weights w = *weights;
     w.norm = unless_normed(x, w.norm);
-    return fm_op_transition_update(r->tape, s->name, x, &w, hidden, next);
+    /* A later n is kept for a long time, so it is made only where memory is not short. */
+    if (r->config->recompute != FM_RECOMPUTE_NONE) later = FM_PARAM_NONE;
+    return fm_op_transition_update(r->tape, s->name, x, &w, hidden, next, later);
 }
 
 /* -- outer product mean */
@@ -291,12 +294,13 @@ fm_begun fm_recorder_begin(const fm_recorder *r, const fm_sublayer *s, const voi
 }
 
 fm_normed fm_recorder_finish(const fm_recorder *r, const fm_sublayer *s, const void *weights,
-                             const fm_begun *begun, fm_normed x, fm_param_ref next) {
+                             const fm_begun *begun, fm_normed x, fm_param_ref next,
+                             fm_param_ref later) {
     const void *w = weights_of(s, weights);
     switch (s->kind) {
     case FM_SUBLAYER_ATTENTION: return attention(r, s, w, begun, x, next);
     case FM_SUBLAYER_GLOBAL_ATTENTION: return global_attention(r, s, w, x);
-    case FM_SUBLAYER_TRANSITION: return transition(r, s, w, x, next);
+    case FM_SUBLAYER_TRANSITION: return transition(r, s, w, x, next, later);
     case FM_SUBLAYER_SWIGLU:
         return fm_not_normed(fm_op_swiglu_transition(r->tape, s->name, x.x, w, true,
                                                      keep_unless(r, FM_RECOMPUTE_HIDDEN)));

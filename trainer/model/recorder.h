@@ -60,11 +60,11 @@ fm_begun fm_recorder_begin(const fm_recorder *recorder, const fm_sublayer *subla
 
 /* Records the rest of the sublayer. x: the representation that it updates; FM_TENSOR_NONE for the
  * bare update of an outer product mean. next: the LayerNorm weights of the sublayer that reads the
- * result next, FM_PARAM_NONE for none. Returns the new x, normalised by `next` where this recorder
- * fuses that. */
+ * result next, FM_PARAM_NONE for none; later: of the one that reads it after that. Returns the new
+ * x, normalised by `next` and by `later` where this recorder fuses that. */
 fm_normed fm_recorder_finish(const fm_recorder *recorder, const fm_sublayer *sublayer,
                              const void *weights, const fm_begun *begun, fm_normed x,
-                             fm_param_ref next);
+                             fm_param_ref next, fm_param_ref later);
 
 /* Returns the weights of the LayerNorm through which the sublayer reads a representation, where the
  * recorder can apply it earlier; FM_PARAM_NONE where the sublayer applies it itself or has none. */

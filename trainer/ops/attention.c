@@ -257,22 +257,25 @@ static bool only_projects(const fm_run *run, const fm_node *node) {
     return !fm_run_wants_output(run) && fm_run_has_saved(run, node, S_LSE);
 }
 
+/* The bias of a row attention comes first, because the pairs were written last. */
 static void project(fm_run *run, const fm_node *node) {
     const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
     bool is_row = at->axial == FM_AXIAL_ROW, with_bias = has_bias(at) && !is_row;
     const void *q_bias = fm_run_param(run, node, P_Q_BIAS);
+    if (is_row && !only_projects(run, node)) {
+        int64_t mark = fm_run_mark(run);
+        project_bias(run, node, norm_z(run, node).y); /* A7:3 AF3-24:8 */
+        fm_run_release(run, mark);
+    }
     if (!q_bias) {
         /* A7:1 A7:2 A7:4 A8:1 A8:2 A8:3 A13:1 A13:2 A13:3 A13:4 A14:1 A14:2 A14:3 A14:4 */
         project_at_once(run, node, with_bias);
-    } else {
-        fm_norm normed = norm_x(run, node); /* AF3-24:4 */
-        fm_attention_project(run, at, normed.y, fm_run_param(run, node, P_QKVG), q_bias,
-                             fm_run_param(run, node, P_GATE_BIAS), fm_run_saved(run, node, S_QKVG));
-        if (with_bias) project_bias(run, node, normed.y);
+        return;
     }
-    if (is_row && !only_projects(run, node)) {
-        project_bias(run, node, norm_z(run, node).y); /* A7:3 AF3-24:8 */
-    }
+    fm_norm normed = norm_x(run, node); /* AF3-24:4 */
+    fm_attention_project(run, at, normed.y, fm_run_param(run, node, P_QKVG), q_bias,
+                         fm_run_param(run, node, P_GATE_BIAS), fm_run_saved(run, node, S_QKVG));
+    if (with_bias) project_bias(run, node, normed.y);
 }
 
 static void forward(fm_run *run, const fm_node *node) {

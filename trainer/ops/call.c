@@ -347,6 +347,7 @@ static fm_transition whole_transition(const fm_run *run, const fm_transition *ar
     fm_transition one = *args;
     one.end.eps = FM_LAYERNORM_EPS;
     one.end.beta = fm_run_at(args->end.gamma, args->end.dropout.c, run->kernels->act);
+    one.later.beta = fm_run_at(args->later.gamma, args->end.dropout.c, run->kernels->act);
     return one;
 }
 

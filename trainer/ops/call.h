@@ -107,8 +107,8 @@ void fm_call_dropout_grad(fm_run *run, const fm_node *node, const fm_update *arg
 void fm_call_linear_update(fm_run *run, const fm_node *node, const fm_update *args,
                            const fm_linear *linear, const void *norm, const void *residual, void *y,
                            void *n);
-/* A transition behind its norm. The caller leaves end.eps and end.beta empty; end.gamma is the
- * block [2, c] of the next norm, NULL: no n. */
+/* A transition behind its norm. The caller leaves end.eps and both betas empty; end.gamma is the
+ * block [2, c] of the next norm, NULL: no n; later.gamma that of the later one. */
 void fm_call_transition(fm_run *run, const fm_transition *args);
 /* Its backward. The caller leaves grad.dbeta empty; grad.dgamma is the gradient of the block of the
  * norm that makes n. */

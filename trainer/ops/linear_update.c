@@ -22,7 +22,7 @@ fm_normed fm_update_end_outputs(fm_tape *tape, fm_node *node, fm_param_ref next)
     fm_node_completes(node);
     fm_node_reads_output(node, OUT_Y);
     fm_tensor_ref y = fm_node_residual(tape, node, IN_X);
-    return (fm_normed){y, fm_node_output_described(tape, node, &like)};
+    return (fm_normed){y, fm_node_output_described(tape, node, &like), FM_TENSOR_NONE};
 }
 
 /* Completes the gradient of y and returns that of the update, which is written to `dupdate` unless

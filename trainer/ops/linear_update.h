@@ -11,13 +11,19 @@
 #include "trainer/ops/call.h"
 
 /* A value x of a residual stream, and n, its LayerNorm for the sublayer that reads it next; n
- * FM_TENSOR_NONE: that sublayer normalises x itself. */
+ * FM_TENSOR_NONE: that sublayer normalises x itself. `later` is the same for the sublayer that
+ * reads x after that one, where the first does not change x. */
 typedef struct fm_normed {
-    fm_tensor_ref x, n;
+    fm_tensor_ref x, n, later;
 } fm_normed;
 
 static inline fm_normed fm_not_normed(fm_tensor_ref x) {
-    return (fm_normed){x, FM_TENSOR_NONE};
+    return (fm_normed){x, FM_TENSOR_NONE, FM_TENSOR_NONE};
+}
+
+/* Returns the value for its next reader, when one has read it. */
+static inline fm_normed fm_normed_read(fm_normed of) {
+    return (fm_normed){of.x, of.later, FM_TENSOR_NONE};
 }
 
 /* Returns the input of a sublayer. */

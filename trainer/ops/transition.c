@@ -12,7 +12,8 @@ typedef struct attributes {
 } attributes;
 
 enum { IN_X, IN_N };
-enum { P_NORM, P_W1, P_B1, P_W2, P_B2, N_PARAM };
+enum { P_NORM, P_W1, P_B1, P_W2, P_B2, N_PARAM, P_NEXT = N_PARAM, P_LATER };
+enum { OUT_Y, OUT_N, OUT_LATER };
 
 static fm_linear first_linear(const fm_run *run, const fm_node *node, const void *normed) {
     const attributes *at = node->attributes;
@@ -53,14 +54,18 @@ static void forward(fm_run *run, const fm_node *node) {
 
 /* Whether the node ends with the LayerNorm of the next sublayer. */
 static bool has_norm(const fm_node *node) {
-    return node->n_output == 2;
+    return node->n_output > OUT_N;
+}
+/* Whether it also makes the one of the sublayer after that. */
+static bool has_later(const fm_node *node) {
+    return node->n_output > OUT_LATER;
 }
 
 /* The operands of the whole transition, except its input x and its saved tensors. */
 static fm_transition transition_of(const fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     return (fm_transition){.end.dropout = fm_update_dropout(run, node, &at->update, 0),
-                           .end.gamma = has_norm(node) ? fm_run_param(run, node, N_PARAM) : NULL,
+                           .end.gamma = has_norm(node) ? fm_run_param(run, node, P_NEXT) : NULL,
                            .hidden = at->hidden,
                            .w1 = fm_run_param(run, node, P_W1),
                            .b1 = fm_run_param(run, node, P_B1),
@@ -87,7 +92,7 @@ static void pass_back(fm_run *run, const fm_node *node, fm_out dy, int in) {
     if (has_norm(node)) {
         args.y = fm_run_output(run, node, 0);
         grad.dn = fm_run_output_gradient(run, node, 1);
-        grad.dgamma = fm_run_param_gradient(run, node, N_PARAM);
+        grad.dgamma = fm_run_param_gradient(run, node, P_NEXT);
     }
     fm_call_transition_grad(run, &args, &grad);
     fm_call_norm_grad(run, &norm, grad.dx.data, dx, fm_run_param_gradient(run, node, P_NORM));
@@ -142,15 +147,36 @@ static void forward_update(fm_run *run, const fm_node *node) {
     args.x = norm.y;
     args.kept = kept;
     args.residual = fm_run_input(run, node, IN_X);
-    args.y = fm_run_output(run, node, 0);
-    if (has_norm(node)) args.n = fm_run_output(run, node, 1);
+    args.y = fm_run_output(run, node, OUT_Y);
+    if (has_norm(node)) args.n = fm_run_output(run, node, OUT_N);
+    if (has_later(node)) {
+        args.later.gamma = fm_run_param(run, node, P_LATER);
+        args.later.n = fm_run_output(run, node, OUT_LATER);
+    }
     fm_call_transition(run, &args); /* A9:2 A15:2 A9:3 A15:3 */
+}
+
+/* Adds the gradient that comes through the later norm to that of y. */
+static fm_out add_later(fm_run *run, const fm_node *node, fm_out dy) {
+    const attributes *at = node->attributes;
+    fm_out dnorm = fm_run_param_gradient(run, node, P_LATER);
+    fm_call_layernorm_grad(
+        run, &(fm_layernorm_grad){.rows = at->rows,
+                                  .c = at->c,
+                                  .x = fm_run_output(run, node, OUT_Y),
+                                  .gamma = fm_run_param(run, node, P_LATER),
+                                  .dy = fm_run_output_gradient(run, node, OUT_LATER),
+                                  .dx = dy,
+                                  .dgamma = dnorm,
+                                  .dbeta = fm_out_at(dnorm, at->c, run->kernels->acc)});
+    return (fm_out){dy.data, FM_ADD};
 }
 
 static void backward_update(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_out dy = has_norm(node) ? fm_run_completed_gradient(run, node)
-                               : (fm_out){fm_run_output_gradient(run, node, 0), FM_ADD};
+                               : (fm_out){fm_run_output_gradient(run, node, OUT_Y), FM_ADD};
+    if (has_later(node)) dy = add_later(run, node, dy);
     pass_back(run, node, dy, input_of(node));
     if (input_of(node) == IN_N) fm_update_end_begin_residual(run, node, &at->update);
 }
@@ -194,7 +220,7 @@ fm_tensor_ref fm_op_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
                                fm_keep keep_hidden) {
     if (residual) {
         return fm_op_transition_update(tape, name, fm_not_normed(x), weights, keep_hidden,
-                                       FM_PARAM_NONE)
+                                       FM_PARAM_NONE, FM_PARAM_NONE)
             .x;
     }
     fm_node *node = add_node(tape, &TRANSITION, name, x, FM_TENSOR_NONE, weights, keep_hidden);
@@ -203,8 +229,14 @@ fm_tensor_ref fm_op_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
 
 fm_normed fm_op_transition_update(fm_tape *tape, const char *name, fm_normed x,
                                   const fm_transition_weights *weights, fm_keep keep_hidden,
-                                  fm_param_ref next) {
+                                  fm_param_ref next, fm_param_ref later) {
     assert((weights->norm == FM_PARAM_NONE) == (x.n != FM_TENSOR_NONE));
+    assert(later == FM_PARAM_NONE || (next != FM_PARAM_NONE && tape->chunk_bytes == 0));
     fm_node *node = add_node(tape, &TRANSITION_UPDATE, name, x.x, x.n, weights, keep_hidden);
-    return fm_update_end_outputs(tape, node, next);
+    fm_normed y = fm_update_end_outputs(tape, node, next);
+    if (later == FM_PARAM_NONE) return y;
+    fm_tensor like = *fm_tape_tensor(tape, y.n);
+    fm_node_param(tape, node, later);
+    y.later = fm_node_output_described(tape, node, &like);
+    return y;
 }

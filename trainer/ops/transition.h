@@ -23,9 +23,9 @@ fm_tensor_ref fm_op_transition(fm_tape *tape, const char *name, fm_tensor_ref x,
 
 /* The same with the residual and the LayerNorm of the sublayer that reads y next, in one node. The
  * transition reads x.n where there is one; weights->norm is then FM_PARAM_NONE. next [2, c];
- * FM_PARAM_NONE: no n. */
+ * FM_PARAM_NONE: no n. later: the same of the sublayer that reads y after that one. */
 fm_normed fm_op_transition_update(fm_tape *tape, const char *name, fm_normed x,
                                   const fm_transition_weights *weights, fm_keep keep_hidden,
-                                  fm_param_ref next);
+                                  fm_param_ref next, fm_param_ref later);
 
 #endif

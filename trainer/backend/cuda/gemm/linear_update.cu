@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(update_shape<N, K>::THREADS, 1)
         group_wait(group);
         if (first) update_fetch<N, K, DRAWS>(u, space, group, buffer, tile + S::BUFFERS * stride);
         if (++buffer == S::BUFFERS) buffer = 0, phase ^= 1;
-        finish_rows<N>(u.end, d, rows, parts, DRAWS ? &keep : NULL);
+        finish_rows<N, false>(u.end, d, rows, parts, DRAWS ? &keep : NULL);
     }
 }
 

@@ -20,15 +20,22 @@
 
 namespace fm_cuda {
 
+/* A LayerNorm of whole rows. */
+struct end_norm {
+    const bf16 *gamma, *beta; /* [N] */
+    bf16 *n;
+};
+
 struct row_end {
     fm_dropout dropout;
     keep_runs keep;
     float eps;
     int rows;
-    const bf16 *bias;         /* [N]; NULL: none */
-    const bf16 *gamma, *beta; /* [N]; gamma NULL: no n */
+    const bf16 *bias; /* [N]; NULL: none */
     const bf16 *residual;
-    bf16 *y, *n;
+    bf16 *y;
+    int norms; /* 0, 1, or with a later one 2 */
+    end_norm norm[2];
 };
 
 inline row_end row_end_of(const fm_update_norm *a, const void *bias, const void *residual, void *y,
@@ -40,11 +47,10 @@ inline row_end row_end_of(const fm_update_norm *a, const void *bias, const void 
             (float)a->eps,
             (int)(a->dropout.n0 * a->dropout.n1),
             (const bf16 *)bias,
-            (const bf16 *)a->gamma,
-            (const bf16 *)a->beta,
             (const bf16 *)residual,
             (bf16 *)y,
-            (bf16 *)n};
+            a->gamma ? 1 : 0,
+            {{(const bf16 *)a->gamma, (const bf16 *)a->beta, (bf16 *)n}, {}}};
 }
 
 /* Boxes of all rows of w [n, k] in the order above, 64 columns wide: box_place has the column. */
@@ -171,12 +177,16 @@ __device__ inline void add_update(const row_end &e, const float (&d)[N / 8][4], 
     }
 }
 
-/* LayerNorm of y to n. */
-template <int N, typename R>
-__device__ inline void normalise(const row_end &e, R rows, const row_parts<N> &y,
-                                 const float (&total)[2]) {
-    bf16 *to = e.n + threadIdx.x % 4 * 8;
-    float rstd[2], shift[2], x[8];
+/* The statistics of a lane's two rows of y. */
+struct end_statistics {
+    float rstd[2], shift[2];
+};
+
+template <int N>
+__device__ inline end_statistics statistics_of_rows(const row_end &e, const row_parts<N> &y,
+                                                    const float (&total)[2]) {
+    end_statistics of;
+    float x[8];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float mean = row_sum(total[half]) * (1.0f / N), squares = 0;
@@ -187,18 +197,27 @@ __device__ inline void normalise(const row_end &e, R rows, const row_parts<N> &y
             for (int i = 0; i < 8; i++)
                 squares += (x[i] - mean) * (x[i] - mean);
         }
-        rstd[half] = 1.0f / sqrtf(row_sum(squares) * (1.0f / N) + e.eps);
-        shift[half] = -mean;
+        of.rstd[half] = 1.0f / sqrtf(row_sum(squares) * (1.0f / N) + e.eps);
+        of.shift[half] = -mean;
     }
+    return of;
+}
+
+/* LayerNorm of y to n. */
+template <int N, typename R>
+__device__ inline void normalise(const end_norm &norm, R rows, const row_parts<N> &y,
+                                 const end_statistics &of) {
+    bf16 *to = norm.n + threadIdx.x % 4 * 8;
+    float x[8];
 #pragma unroll
     for (int g = 0; g < N / 32; g++) {
-        raw<bf16, 8> gamma = row_weights(e.gamma, g), beta = row_weights(e.beta, g);
+        raw<bf16, 8> gamma = row_weights(norm.gamma, g), beta = row_weights(norm.beta, g);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             unpack(x, y.at[half][g]);
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                x[i] = (x[i] + shift[half]) * rstd[half] * gamma.at(i) + beta.at(i);
+                x[i] = (x[i] + of.shift[half]) * of.rstd[half] * gamma.at(i) + beta.at(i);
             raw<bf16, 8> out = raw<bf16, 8>::of(x);
             if (rows.has(half)) write_raw<bf16, 8>(to + rows.at(half) * N + g * 32, out);
         }
@@ -206,12 +225,21 @@ __device__ inline void normalise(const row_end &e, R rows, const row_parts<N> &y
 }
 
 /* Finishes the lane's two rows; `parts` has the residual. */
-template <int N, typename R>
+template <int N, bool LATER, typename R>
 __device__ inline void finish_rows(const row_end &e, const float (&d)[N / 8][4], R rows,
                                    row_parts<N> &parts, const row_keep<N> *keep) {
     float total[2];
     add_update<N>(e, d, rows, parts, keep, total);
-    if (e.gamma) normalise<N>(e, rows, parts, total);
+    if (e.norms == 0) return;
+    end_statistics of = statistics_of_rows<N>(e, parts, total);
+    if constexpr (LATER) {
+        /* Unrolled, the weights of both norms would be loaded first, and spilled. */
+#pragma unroll 1
+        for (int i = 0; i < e.norms; i++)
+            normalise<N>(e.norm[i], rows, parts, of);
+    } else {
+        normalise<N>(e.norm[0], rows, parts, of);
+    }
 }
 
 /* A barrier of the 128 threads of warp group `group`. */

@@ -184,7 +184,7 @@ __device__ inline void transform(const swiglu_call &t, swiglu_space<C> *s, int g
         load_residual<C>(t.end, rows, parts);
         products_wait<0>(d);
         free_slots(s, {(at.slot + S::SLOTS - 1) % S::SLOTS});
-        finish_rows<C>(t.end, d, rows, parts, NULL);
+        finish_rows<C, false>(t.end, d, rows, parts, NULL);
     }
     skip_slots<STEP>(s, t.offset - offset, at);
 }

@@ -247,7 +247,7 @@ __device__ inline void transform(const transition_call &t, transition_space<C, K
             products_wait<0>(d);
             free_slots(s, {(at.slot + S::SLOTS - 1) % S::SLOTS});
         }
-        finish_rows<C>(t.end, d, rows, parts, NULL);
+        finish_rows<C, true>(t.end, d, rows, parts, NULL);
     }
     skip_slots<2 * S::PARTS>(s, t.offset - offset, at);
     if (KEEPS && threadIdx.x % 32 == 0) stores_wait();
@@ -280,6 +280,10 @@ template <int C, bool KEEPS> static void transition_as(fm_stream *stream, const 
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
     transition_call t;
     t.end = row_end_of(&a->end, a->b2, a->residual, a->y, a->n);
+    const fm_later_norm &later = a->later;
+    assert(is_aligned(later.gamma) && is_aligned(later.beta) && is_aligned(later.n));
+    t.end.norm[1] = {(const bf16 *)later.gamma, (const bf16 *)later.beta, (bf16 *)later.n};
+    if (later.n) t.end.norms = 2;
     assert(is_aligned(a->x) && is_aligned(a->w1) && is_aligned(a->w2) && is_aligned(a->kept));
     t.x = rows_boxes(a->x, C, t.end.rows, GROUP_ROWS);
     t.w1 = rows_boxes(a->w1, C, a->hidden, S::CHUNK);
