@@ -258,6 +258,8 @@ static void mistakes_of_commands_are_named(void **state) {
     assert_int_equal(run(". ./lib; p two --out none 2>none.err"), 2);
     assert_int_equal(run("grep -q 'two: found a folder, expected a file; give its files' none.err"),
                      0);
+    assert_int_equal(run("f=$(printf 'two/a\\377.a3m'); . ./lib; p $f --out none 2>none.err"), 2);
+    assert_int_equal(run("grep -aq 'its name is not UTF-8; rename the file' none.err"), 0);
     /* Template hits whose structures are broken are reported. */
     assert_int_equal(
         run("mkdir junk && for f in data/mmcifs/*.cif; do echo junk >junk/$(basename "
@@ -290,6 +292,9 @@ static void mistakes_of_commands_are_named(void **state) {
     assert_int_equal(run(". ./lib; p --cache cache --chain 1xxx_Z --out none 2>none.err"), 1);
     assert_int_equal(run("grep -q '1xxx_Z' none.err"), 0);
     assert_int_equal(run(". ./lib; p --seeds 0,1,0 two/*.fasta --out none 2>none.err"), 2);
+    assert_int_equal(run(". ./lib; p --seeds 9223372036854775808 two/*.fasta --out none "
+                         "2>>none.err"),
+                     2);
     assert_int_equal(run("foldmill predict --help | sed -n 1,12p | grep -q 'Alignments must exist "
                          "already'"),
                      0);

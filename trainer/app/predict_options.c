@@ -76,6 +76,10 @@ static fm_status read_seeds(fm_predict_settings *set, fm_error *reterr) {
         if (!is_number || (*end && *end != ',')) {
             return fm_fail(reterr, FM_ERR_USAGE, "--seeds: found '%.64s', expected 0,1,2", at);
         }
+        if (seed > INT64_MAX) { /* files of JSON hold signed numbers */
+            return fm_fail(reterr, FM_ERR_USAGE, "--seeds: %llu is larger than %lld", seed,
+                           (long long)INT64_MAX);
+        }
         for (uint32_t i = 0; i < set->n_seed; i++) {
             if (set->seed[i] != seed) continue;
             return fm_fail(reterr, FM_ERR_USAGE, "--seeds: %llu is listed twice", seed);
