@@ -475,8 +475,7 @@ static int run(const build_arguments *arguments, fm_arena *arena) {
         }
     }
     if (!status) {
-        status =
-            fm_source_scan_all(arguments->dataset, arguments->n_dataset, arena, &source, &error);
+        status = fm_source_scan(arguments->dataset, arguments->n_dataset, arena, &source, &error);
     }
     if (status) return fm_program_report("foldmill build", &error);
     int code;

@@ -1,5 +1,6 @@
 /* test_config.c: presets and configuration files: every preset gives all keys a value, a file
  * changes the keys that it names, and mistakes are refused with their line. */
+#include "tests/testing/model_configs.h"
 #include "trainer/app/train_keys.h"
 #include "trainer/model/parameters.h"
 #include "trainer/app/presets.h"

@@ -65,11 +65,6 @@ fm_params *fm_infer_get_params(fm_infer *infer);
  * at most 1/8 above 128. */
 int64_t fm_infer_round(int64_t n_res);
 
-/* Finds the bytes of device memory that a chain of n_res residues takes, including the parameters.
- * Runs nothing. FM_ERR_NOMEM. */
-FM_MUST_USE fm_status fm_infer_plan(const fm_infer *infer, int64_t n_res, int64_t *ret_bytes,
-                                    fm_error *reterr);
-
 /* The memory that a chain needs. */
 typedef struct fm_infer_need {
     int64_t bytes;           /* of device memory, the parameters among them */
