@@ -121,7 +121,7 @@ FM_MUST_USE fm_status fm_infer_aligned_error(fm_infer *infer, uint32_t first, ui
                                              fm_arena *arena, float **ret_logits,
                                              int64_t *ret_n_bin, fm_error *reterr);
 
-/* Returns the recording that ran last, for measurements; NULL before the first run. */
+/* Returns the recording that ran last, for tests and benchmarks; NULL before the first run. */
 fm_trainer *fm_infer_get_recording(const fm_infer *infer);
 
 /* Writes a description of the recording that ran last to out. */
