@@ -100,9 +100,6 @@ static fm_status take_line(fm_bytes text, const fm_line *line, char *out, uint32
 static fm_status parse_fasta(fm_bytes text, fm_arena *arena, fm_part_sequence *ret_sequence,
                              fm_error *reterr) {
     size_t room = text.size < FM_LIMIT_N_RES ? text.size : FM_LIMIT_N_RES;
-    const uint8_t mark[] = {0xef, 0xbb, 0xbf}; /* of UTF-8, which editors on Windows write */
-    bool is_marked = text.size >= sizeof mark && memcmp(text.data, mark, sizeof mark) == 0;
-    if (is_marked) text = (fm_bytes){text.data + sizeof mark, text.size - sizeof mark};
     char *letters = fm_arena_alloc(arena, room + 1);
     if (!letters) return fm_arena_full(arena, reterr);
     fm_lines lines = fm_lines_of(text, false, 0, 1);
