@@ -299,8 +299,8 @@ void fm_dir_unmake(const char *path, size_t existed) {
     memcpy(partial, path, length + 1);
     while (length > existed) {
         partial[length] = '\0';
-        /* "a/" and "a" are one folder, which may be gone by now. */
-        if (rmdir(partial) != 0 && errno != ENOENT) return;
+        /* "a/" and "a" are one folder, which may be gone by now; a name may have been too long. */
+        if (rmdir(partial) != 0 && errno != ENOENT && errno != ENAMETOOLONG) return;
         while (length > existed && partial[length - 1] != '/')
             length--;
         while (length > existed && partial[length - 1] == '/')

@@ -127,7 +127,7 @@ static void chains_that_fail_are_named(void **state) {
 static void a_signal_leaves_nothing_behind(void **state) {
     (void)state;
     assert_int_equal(run(". ./lib; exec 2>stop.err; foldmill eval -c " CHECKPOINT " --cycles 21 "
-                         "--data unix:socket -o stopped >stop.log & pid=$!; until grep -q "
+                         "--data unix:socket -o stopped/deep >stop.log & pid=$!; until grep -q "
                          "'^data ' stop.err; do sleep 0.01; done; kill -TERM $pid; wait $pid"),
                      143);
     assert_int_equal(run("grep -q 'stopped by SIGTERM after [0-9] of 5 chains' stop.err"), 0);
@@ -261,7 +261,7 @@ static void mistakes_are_refused(void **state) {
         {"foldmill eval --data unix:socket -o x", "--checkpoint FILE is required", 2},
         {"foldmill eval -c " CHECKPOINT " --data unix:socket --set best -o x",
          "found 'best', expected ema or model", 2},
-        {"foldmill eval -c nothing --data unix:socket -o x", "nothing: ", 1},
+        {"foldmill eval -c nothing --data unix:socket -o x/y", "nothing: ", 1},
         {"foldmill eval -c run --data unix:socket -o x",
          "its newest checkpoint is run/checkpoint-000000000012", 2},
         {"foldmill eval -c small.ini --data unix:socket -o x", "small.ini: ", 1},
