@@ -335,9 +335,10 @@ static void a_killed_command_is_resumed(void **state) {
             "--seeds 0,1 --resume --out killed >resumed.log 2>resumed.err && test $(grep -c ' done "
             "earlier, ' resumed.err) = $n"),
         0);
-    assert_int_equal(run("for f in $(cd whole && ls */*.cif */*_scores.json); do cmp whole/$f "
-                         "killed/$f || exit 1; done"),
-                     0);
+    assert_int_equal(
+        run("for f in $(cd whole && ls */*.cif */*_scores.json */ranking.json); do cmp whole/$f "
+            "killed/$f || exit 1; done"),
+        0);
     assert_int_equal(run("! find killed -name '*.tmp*' -o -name '.*' -type f | grep ."), 0);
     /* A file that the later command does not write would show the structure of the earlier one. */
     assert_int_equal(run("n=$(cat name); . ./lib; p --cache cache --chain $n --pdb --out pdbs -q "
