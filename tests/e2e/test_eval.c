@@ -1,7 +1,7 @@
 /* test_eval.c: tests `foldmill eval` and the evaluator beside a training run as a user runs them:
  * the files, the same numbers whatever way the chains come, chains that fail, a run whose evaluator
  * is killed, stopped or has no server, the end at a target, and the messages for mistakes. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -11,14 +11,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static char folder[512];
-static pid_t server;
-
-/* Runs a shell command in the test's folder with the programs on PATH. */
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
 
 /* Shell functions. `same FILE STEP SUMMARY`: whether the line of that step in an eval.jsonl has
  * every score of a summary.json, to the last bit. */
@@ -51,13 +43,6 @@ static int set_up(void **state) {
     server = fm_test_serve(folder, "socket", "--cache cache");
     return run(". ./lib; train --data unix:socket --steps 12 --checkpoint-every 6 --out run "
                ">run.log 2>&1");
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    int code = server ? fm_test_stop(server, SIGTERM) : 0;
-    fm_test_remove_tree(folder);
-    return code;
 }
 
 #define CHECKPOINT "run/checkpoint-000000000012.safetensors"
