@@ -39,7 +39,7 @@ fm_query_format fm_query_format_of_name(const char *name, size_t *ret_bare) {
 /* -- letters */
 
 static bool is_residue(char letter) {
-    return letter == 'X' || (letter != '-' && strchr("ARNDCQEGHILKMFPSTWYV", letter) != NULL);
+    return letter == 'X' || (letter && strchr("ARNDCQEGHILKMFPSTWYV", letter));
 }
 
 static fm_status refuse_letter(uint8_t found, fm_text_place place, fm_error *reterr) {
@@ -87,7 +87,7 @@ static fm_status take_line(fm_bytes text, const fm_line *line, char *out, uint32
             continue;
         }
         char letter = (char)toupper(byte);
-        if (!letter || !is_residue(letter)) return refuse_letter(byte, place, reterr);
+        if (!is_residue(letter)) return refuse_letter(byte, place, reterr);
         if (*n == FM_LIMIT_N_RES) {
             return fm_fail_at(reterr, FM_ERR_LIMIT, place.line, place.column, at,
                               "the sequence has more than %u residues", FM_LIMIT_N_RES);
