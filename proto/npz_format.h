@@ -20,8 +20,7 @@ enum {
     ZIP_DEFLATED = 8,
     ZIP_EXTRA_ZIP64 = 1,      /* tag of the extra field */
     ZIP_ZIP64_EXTRA_MAX = 28, /* tag, length, two sizes, an offset */
-    ZIP_LOCAL_BYTES = 30,     /* fixed parts, without name and extra */
-    ZIP_CENTRAL_BYTES = 46,
+    ZIP_CENTRAL_BYTES = 46,   /* fixed parts, without name and extra */
     ZIP_END_BYTES = 22,
     ZIP_END64_BYTES = 56,
     ZIP_END64_LOCATOR_BYTES = 20

@@ -2,6 +2,7 @@
 #include "server/access_tokens.h"
 
 #include "proto/base/arena.h"
+#include "proto/base/utf8.h"
 #include "proto/credentials.h"
 
 #include <assert.h>
@@ -197,7 +198,7 @@ static fm_status read_token(line_reader *reader, fm_access_tokens *tokens) {
 
 static fm_status read_lines(fm_bytes text, fm_access_tokens *tokens, fm_error *reterr) {
     fm_status status = FM_OK;
-    size_t at = 0;
+    size_t at = fm_utf8_mark(text.data, text.size);
     for (uint64_t number = 1; !status && at < text.size; number++) {
         const char *line = (const char *)text.data + at;
         const char *end = memchr(line, '\n', text.size - at);

@@ -39,6 +39,7 @@ fm_access_tokens *fm_access_tokens_retain(fm_access_tokens *tokens);
 /* NULL is fine. */
 void fm_access_tokens_release(fm_access_tokens *tokens);
 
+/* The number of tokens; tests count what was read. */
 uint32_t fm_access_tokens_count(const fm_access_tokens *tokens);
 /* The token with this secret; NULL when there is none. Valid while the tokens are retained. */
 const fm_access_token *fm_access_tokens_find(const fm_access_tokens *tokens, const char *secret);

@@ -78,12 +78,13 @@ FM_MUST_USE fm_status fm_server_create(const fm_server_options *options, fm_samp
                                        fm_server **ret_server, fm_error *reterr);
 /* Serves until a signal or fm_server_stop. Every connection is closed when it returns. */
 void fm_server_run(fm_server *server);
-/* Makes fm_server_run end every stream with END (reason shutdown) and return. Any thread may call
- * it, at least once. */
+/* Does what SIGTERM does, for a server in a thread of a test or benchmark: fm_server_run ends every
+ * stream with END (reason shutdown) and returns. Any thread may call it, at least once. */
 void fm_server_stop(fm_server *server);
-/* Reads certificates and tokens again, soon, and opens newer generations and snapshots. Streams
- * keep the snapshot that they began with. A file or generation that cannot be read or opened is
- * logged and changes nothing. Any thread may call it. */
+/* Does what SIGHUP does, also for such a server: it reads certificates and tokens again, soon, and
+ * opens newer generations and snapshots. Streams keep the snapshot that they began with. A file or
+ * generation that cannot be read or opened is logged and changes nothing. Any thread may call it.
+ */
 void fm_server_reload(fm_server *server);
 /* Frees the server. It must not be running. */
 void fm_server_destroy(fm_server *server);
@@ -94,7 +95,8 @@ const char *fm_server_get_address(const fm_server *server, size_t i);
 /* "http://HOST:PORT" of the pages, with the port that was bound; NULL without them. */
 const char *fm_server_get_http_url(const fm_server *server);
 void fm_server_get_stats(const fm_server *server, fm_server_stats *ret_stats);
-/* All counters, valid as long as the server. */
+/* All counters, for tests and benchmarks; a page and /metrics show them to users. Valid as long as
+ * the server. */
 const fm_counters *fm_server_get_counters(const fm_server *server);
 
 #endif

@@ -118,8 +118,14 @@ static fm_status make_sample(const cache_plan *from, uint64_t index, uint32_t ch
             : fm_wire_open_cycles(&from->params, plan->global_batch, plan->max_cycle, index);
     fm_template_reader reader = {.store = cache->store, .arena = scratch};
     const fm_sample_templates templates = {fm_template_reader_load, &reader};
-    return fm_sample_make(&from->plan, &record, &templates, from->params.seed, index, chain,
-                          n_cycle, scratch, ret_sample, reterr);
+    return fm_sample_make(&(fm_sample_request){.plan = &from->plan,
+                                               .record = &record,
+                                               .templates = &templates,
+                                               .seed = from->params.seed,
+                                               .index = index,
+                                               .chain = chain,
+                                               .n_cycle = n_cycle},
+                          scratch, ret_sample, reterr);
 }
 
 /* Puts the chain in front of an error, which often names only a file. */

@@ -2,10 +2,12 @@
 #include "cache/build/kalign.h"
 
 #include "proto/base/file.h"
+#include "proto/base/temporary.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,28 +17,23 @@
 
 extern char **environ;
 
-enum { PATH_BYTES = 4096 };
-
 typedef struct folder {
-    char path[PATH_BYTES], input[PATH_BYTES + 16], output[PATH_BYTES + 16];
+    fm_temporary_folder temporary;
+    char input[PATH_MAX + 16], output[PATH_MAX + 16];
 } folder;
 
 static fm_status make_folder(folder *f, fm_error *reterr) {
-    const char *parent = getenv("TMPDIR");
-    int n = snprintf(f->path, sizeof f->path, "%s/foldmill-kalign-XXXXXX",
-                     parent && parent[0] ? parent : "/tmp");
-    if (n < 0 || (size_t)n >= sizeof f->path || !mkdtemp(f->path)) {
-        return fm_fail(reterr, FM_ERR_IO, "cannot make a temporary folder: %s", strerror(errno));
-    }
-    snprintf(f->input, sizeof f->input, "%s/input.fasta", f->path);
-    snprintf(f->output, sizeof f->output, "%s/output.fasta", f->path);
+    fm_status status = fm_temporary_folder_make(PATH_MAX - 1, &f->temporary, reterr);
+    if (status) return status;
+    snprintf(f->input, sizeof f->input, "%s/input.fasta", f->temporary.path);
+    snprintf(f->output, sizeof f->output, "%s/output.fasta", f->temporary.path);
     return FM_OK;
 }
 
-static void drop_folder(const folder *f) {
+static void drop_folder(folder *f) {
     unlink(f->input);
     unlink(f->output);
-    rmdir(f->path);
+    fm_temporary_folder_end(&f->temporary);
 }
 
 static fm_status write_input(const folder *f, fm_bytes hit, fm_bytes chain, fm_arena *arena,

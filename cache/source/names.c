@@ -3,6 +3,7 @@
 
 #include "cache/source/json_reader.h"
 #include "cache/source/source.h"
+#include "proto/base/utf8.h"
 #include "proto/limits.h"
 
 #include <stdlib.h>
@@ -26,6 +27,7 @@ fm_status fm_name_words_begin(fm_name_words *words, fm_bytes text, fm_arena *are
     *words =
         (fm_name_words){.text = copy,
                         .size = text.size,
+                        .at = fm_utf8_mark(text.data, text.size),
                         .next_line = 1,
                         .n_max = n_max < FM_LIMIT_N_CHAIN ? (uint32_t)n_max : FM_LIMIT_N_CHAIN};
     return FM_OK;
@@ -110,9 +112,11 @@ static fm_status read_json(fm_bytes text, fm_arena *arena, const char **name, ch
 }
 
 fm_status fm_names_parse(fm_bytes text, fm_arena *arena, fm_names *ret_names, fm_error *reterr) {
+    const size_t mark = fm_utf8_mark(text.data, text.size);
     size_t at = 0;
     uint32_t n = 0;
     fm_name_words words;
+    if (mark) text = (fm_bytes){text.data + mark, text.size - mark};
     while (at < text.size && is_blank((char)text.data[at]))
         at++;
     bool is_json = at < text.size && (text.data[at] == '[' || text.data[at] == '{');

@@ -150,16 +150,13 @@ typedef struct fm_source_options {
     const char *chain_data, *mmcif_cache, *obsolete;
 } fm_source_options;
 
-/* Scans a dataset. FM_ERR_NOT_FOUND when it has no folder of structures; a dataset without
- * alignments is fine. FM_ERR_FORMAT for an index that is not JSON. When the dataset has no name,
- * its uniclust30/ becomes a second dataset, of that name, of predictions. */
-FM_MUST_USE fm_status fm_source_scan(const fm_source_options *options, fm_arena *arena,
+/* Scans n datasets. FM_ERR_NOT_FOUND when one has no folder of structures; a dataset without
+ * alignments is fine. FM_ERR_FORMAT for an index that is not JSON. When an only dataset has no
+ * name, its uniclust30/ becomes a second dataset, of that name, of predictions. Each of several
+ * needs a name. FM_ERR_USAGE for two equal names, or a name that is not 1 to 32 of A-Z a-z 0-9 . _
+ * - */
+FM_MUST_USE fm_status fm_source_scan(const fm_source_options *options, size_t n, fm_arena *arena,
                                      fm_source *ret_source, fm_error *reterr);
-
-/* The same for `n` datasets; each of several needs a name. FM_ERR_USAGE for two equal names, or a
- * name that is not 1 to 32 of A-Z a-z 0-9 . _ - */
-FM_MUST_USE fm_status fm_source_scan_all(const fm_source_options *options, size_t n,
-                                         fm_arena *arena, fm_source *ret_source, fm_error *reterr);
 
 /* Chains without structures, to be predicted. */
 typedef struct fm_source_queries {

@@ -415,8 +415,8 @@ static fm_status keep(const gathering *all, fm_source *source, fm_error *reterr)
     return FM_OK;
 }
 
-fm_status fm_source_scan_all(const fm_source_options *options, size_t n, fm_arena *arena,
-                             fm_source *ret_source, fm_error *reterr) {
+fm_status fm_source_scan(const fm_source_options *options, size_t n, fm_arena *arena,
+                         fm_source *ret_source, fm_error *reterr) {
     gathering *all = calloc(1, sizeof *all);
     if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of datasets");
     all->scan.arena = arena;
@@ -433,11 +433,6 @@ fm_status fm_source_scan_all(const fm_source_options *options, size_t n, fm_aren
     free(all->structure);
     free(all);
     return status;
-}
-
-fm_status fm_source_scan(const fm_source_options *options, fm_arena *arena, fm_source *ret_source,
-                         fm_error *reterr) {
-    return fm_source_scan_all(options, 1, arena, ret_source, reterr);
 }
 
 void fm_source_close(fm_source *source) {

@@ -21,7 +21,8 @@ struct fm_store {
 };
 
 /* Reads the stored bytes of one blob into packed[stored_bytes], which *ret_blob borrows, and checks
- * the blob's header and checksum against the index. FM_ERR_CORRUPT, FM_ERR_IO. */
+ * the blob's header and checksum against the index. bench_store measures it without what follows.
+ * FM_ERR_CORRUPT, FM_ERR_IO. */
 FM_MUST_USE fm_status fm_store_read_packed(const fm_store *store, uint32_t blob, uint8_t *packed,
                                            fm_blob *ret_blob, fm_error *reterr);
 

@@ -8,6 +8,7 @@
 #include "featurizer/parse/a3m.h"
 
 #include "featurizer/parse/lines.h"
+#include "proto/base/utf8.h"
 #include "proto/limits.h"
 
 #include <assert.h>
@@ -202,8 +203,12 @@ static fm_status take_sequence(a3m_reader *reader, const fm_line *line, fm_error
     if (reader->record == RECORD_ANNOTATION) return FM_OK;
     if (reader->record == RECORD_NONE) {
         if (!reader->compat && reader->text.data[line->begin] == ';') return FM_OK;
+        bool is_mark = fm_utf8_mark(reader->text.data + line->begin, line->end - line->begin) > 0;
         return fm_fail_at(reterr, FM_ERR_FORMAT, line->number, line->begin - line->start + 1,
-                          line->begin, "found sequence data before the first '>' line");
+                          line->begin, "%s",
+                          is_mark ? "found a byte order mark, which OpenFold does not skip, before "
+                                    "the first '>' line"
+                                  : "found sequence data before the first '>' line");
     }
     if (!reader->has_sequence) {
         reader->has_sequence = true;

@@ -117,8 +117,8 @@ fm_status fm_cif_init(fm_cif *cif, fm_bytes bytes, bool compat_openfold, fm_erro
             return fm_cif_fail(&fresh, reterr, FM_ERR_FORMAT, bad_at, "byte 0x%02x is not UTF-8",
                                fresh.data[bad_at]);
         }
-    } else if (fresh.size >= 3 && memcmp(fresh.data, "\xef\xbb\xbf", 3) == 0) {
-        fresh.at = 3;
+    } else {
+        fresh.at = (uint32_t)fm_utf8_mark(fresh.data, fresh.size);
     }
     *cif = fresh;
     return FM_OK;

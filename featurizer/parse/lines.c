@@ -114,11 +114,10 @@ static bool has_odd_break(fm_bytes text, size_t at, bool python) {
 }
 
 fm_lines fm_lines_of(fm_bytes text, bool python, size_t at, uint64_t number) {
-    static const uint8_t mark[] = {0xEF, 0xBB, 0xBF}; /* that editors on Windows write */
-    const bool is_marked = text.size >= sizeof mark && memcmp(text.data, mark, sizeof mark) == 0;
-    if (!python && at == 0 && is_marked) at = sizeof mark;
+    /* The reference keeps the mark, as the first character of the first line. */
+    size_t mark = at == 0 && !python ? fm_utf8_mark(text.data, text.size) : 0;
     return (fm_lines){.text = text,
-                      .at = at,
+                      .at = at + mark,
                       .number = number,
                       .python = python,
                       .has_odd_breaks = at < text.size && has_odd_break(text, at, python)};

@@ -27,8 +27,8 @@ typedef struct fm_lines {
     bool has_odd_breaks; /* the text has line ends other than \n and \r\n */
 } fm_lines;
 
-/* Starts at byte `at` of the text, where line `number` begins. In plain mode a UTF-8 byte order
- * mark at the beginning of the text is skipped. */
+/* Starts at byte `at` of the text, where line `number` begins. In plain mode a byte order mark at
+ * the text's beginning belongs to no line. */
 fm_lines fm_lines_of(fm_bytes text, bool python, size_t at, uint64_t number);
 
 /* Returns the next line; false after the last. */

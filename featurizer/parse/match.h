@@ -61,7 +61,8 @@ typedef struct fm_match_kernel {
 
 extern const fm_match_kernel fm_match_scalar, fm_match_avx2, fm_match_avx512;
 
-/* All kernels, each faster than the one before it; NULL ends the list. */
+/* All kernels, each faster than the one before it; NULL ends the list. Public so that tests compare
+ * them. */
 extern const fm_match_kernel *const fm_match_kernels[];
 
 /* Returns whether this processor has the instructions of a kernel. */

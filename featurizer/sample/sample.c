@@ -328,17 +328,17 @@ static fm_status check_record(const fm_record *record, fm_error *reterr) {
     return FM_OK;
 }
 
-static void fill_header(const builder *b, uint64_t seed, uint64_t index, uint32_t chain,
-                        uint32_t n_cycle, fm_sample *sample) {
+static void fill_header(const builder *b, const fm_sample_request *request, fm_sample *sample) {
+    const uint64_t index = request->index;
     const fm_part_structure *structure = b->record->structure;
     *sample = (fm_sample){
-        .seed = seed,
+        .seed = request->seed,
         .index = index,
         .step = index / b->plan->global_batch,
         .slot = (uint32_t)(index % b->plan->global_batch),
         .epoch = (uint32_t)(index / b->plan->epoch_samples),
-        .chain = chain,
-        .n_cycle = n_cycle,
+        .chain = request->chain,
+        .n_cycle = request->n_cycle,
         .n_res_chain = b->record->sequence->n_res,
         .crop_start = b->crop_start,
         .n_res = b->n_res,
@@ -354,16 +354,17 @@ static void fill_header(const builder *b, uint64_t seed, uint64_t index, uint32_
 
 enum { N_SHARED_TENSOR = 9, N_CYCLE_TENSOR = 9 };
 
-fm_status fm_sample_make_drawn(const fm_plan *plan, const fm_record *record,
-                               const fm_sample_templates *templates, const fm_draws *draws,
-                               uint64_t seed, uint64_t index, uint32_t chain, uint32_t n_cycle,
-                               fm_arena *arena, fm_sample *ret_sample, fm_error *reterr) {
+static fm_status make(const fm_sample_request *request, const fm_draws *draws, fm_arena *arena,
+                      fm_sample *ret_sample, fm_error *reterr) {
+    const fm_plan *plan = request->plan;
+    const fm_record *record = request->record;
+    const uint32_t n_cycle = request->n_cycle;
     assert(n_cycle >= 1 && n_cycle <= FM_LIMIT_N_CYCLE);
     fm_status status = check_record(record, reterr);
     if (status) return status;
     builder b = {.plan = plan,
                  .record = record,
-                 .templates = templates,
+                 .templates = request->templates,
                  .msa = record->msa,
                  .draws = draws,
                  .kernels = fm_row_kernels_best(),
@@ -389,17 +390,17 @@ fm_status fm_sample_make_drawn(const fm_plan *plan, const fm_record *record,
     if (!status) status = add_templates(&b);
     for (uint32_t cycle = 0; !status && cycle < n_cycle; cycle++)
         status = add_cycle(&b, cycle);
-    if (!status) fill_header(&b, seed, index, chain, n_cycle, ret_sample);
+    if (!status) fill_header(&b, request, ret_sample);
     return status;
 }
 
-fm_status fm_sample_make(const fm_plan *plan, const fm_record *record,
-                         const fm_sample_templates *templates, uint64_t seed, uint64_t index,
-                         uint32_t chain, uint32_t n_cycle, fm_arena *arena, fm_sample *ret_sample,
+fm_status fm_sample_make(const fm_sample_request *request, fm_arena *arena, fm_sample *ret_sample,
                          fm_error *reterr) {
-    const uint64_t own = plan->draws_by_name ? fm_xxh3(record->name, strlen(record->name)) : index;
-    fm_sample_draw key = {.seed = seed, .index = own};
+    if (request->draws) return make(request, request->draws, arena, ret_sample, reterr);
+    const char *name = request->record->name;
+    const uint64_t own =
+        request->plan->draws_by_name ? fm_xxh3(name, strlen(name)) : request->index;
+    fm_sample_draw key = {.seed = request->seed, .index = own};
     const fm_draws draws = fm_draws_philox(&key);
-    return fm_sample_make_drawn(plan, record, templates, &draws, seed, index, chain, n_cycle, arena,
-                                ret_sample, reterr);
+    return make(request, &draws, arena, ret_sample, reterr);
 }

@@ -21,26 +21,27 @@ typedef struct fm_sample_templates {
     void *context;
 } fm_sample_templates;
 
-/* Makes cycles 0 .. n_cycle-1 of sample `index` in the arena. n_cycle is usually
- * fm_wire_open_cycles of the stream. The record must be that of the chain which fm_chooser_chain
- * names; `chain` is its position in the snapshot and is copied to the header.
+/* Which sample to make, and of what. The record must be that of the chain which fm_chooser_chain
+ * names. */
+typedef struct fm_sample_request {
+    const fm_plan *plan;
+    const fm_record *record;
+    const fm_sample_templates *templates; /* NULL: the sample carries none */
+    uint64_t seed, index;
+    uint32_t chain;        /* its position in the snapshot; copied to the header */
+    uint32_t n_cycle;      /* usually fm_wire_open_cycles of the stream */
+    const fm_draws *draws; /* other answers to the random choices, for a test; seed and index are
+                            * then only labels. NULL: those of seed and index */
+} fm_sample_request;
+
+/* Makes cycles 0 .. n_cycle-1 of a sample in the arena.
  *
  * A chain without an msa part is sampled as a single sequence, and one without a structure has
- * all_atom_mask 0. Templates are chosen from the record's hits and read through `templates`; with
- * NULL the sample carries none. Returns FM_ERR_DATA when parts contradict each other, FM_ERR_LIMIT
- * when the arena is too small, and the errors of reading a template. Pure: the same arguments give
- * the same bytes (fm_sample_encode) on any machine. */
-FM_MUST_USE fm_status fm_sample_make(const fm_plan *plan, const fm_record *record,
-                                     const fm_sample_templates *templates, uint64_t seed,
-                                     uint64_t index, uint32_t chain, uint32_t n_cycle,
-                                     fm_arena *arena, fm_sample *ret_sample, fm_error *reterr);
-
-/* Like fm_sample_make, with other answers to the random choices; (seed, index) then are only
- * labels. */
-FM_MUST_USE fm_status fm_sample_make_drawn(const fm_plan *plan, const fm_record *record,
-                                           const fm_sample_templates *templates,
-                                           const fm_draws *draws, uint64_t seed, uint64_t index,
-                                           uint32_t chain, uint32_t n_cycle, fm_arena *arena,
-                                           fm_sample *ret_sample, fm_error *reterr);
+ * all_atom_mask 0. Templates are chosen from the record's hits and read through `templates`.
+ * Returns FM_ERR_DATA when parts contradict each other, FM_ERR_LIMIT when the arena is too small,
+ * and the errors of reading a template. Pure: the same request gives the same bytes
+ * (fm_sample_encode) on any machine. */
+FM_MUST_USE fm_status fm_sample_make(const fm_sample_request *request, fm_arena *arena,
+                                     fm_sample *ret_sample, fm_error *reterr);
 
 #endif

@@ -50,20 +50,3 @@ fm_synth_entry fm_synth_entry_of(const fm_synth_options *options, uint32_t index
     }
     return entry;
 }
-
-fm_status fm_synth_sequence(fm_arena *arena, const fm_synth_options *options,
-                            const fm_synth_entry *entry, uint32_t slot, fm_bytes *ret_letters,
-                            fm_error *reterr) {
-    fm_synth_family family;
-    fm_synth_chain chain;
-    fm_status status = fm_synth_family_make(arena, options, entry->family[slot], &family, reterr);
-    if (status) return status;
-    status = fm_synth_chain_make(arena, options, entry, slot, &family, &chain, reterr);
-    if (status) return status;
-    uint8_t *letters = fm_arena_alloc(arena, chain.n_res);
-    if (!letters) return fm_arena_full(arena, reterr);
-    for (uint32_t i = 0; i < chain.n_res; i++)
-        letters[i] = (uint8_t)fm_synth_letter(chain.residues[i].aatype);
-    *ret_letters = (fm_bytes){letters, chain.n_res};
-    return FM_OK;
-}

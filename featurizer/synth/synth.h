@@ -71,10 +71,4 @@ FM_MUST_USE fm_status fm_synth_alignments(fm_arena *arena, const fm_synth_option
                                           fm_synth_file ret_files[FM_SYNTH_MAX_FILES],
                                           uint32_t *ret_n_file, fm_error *reterr);
 
-/* Returns the chain's sequence as one-letter codes, in the arena. entity_poly_seq and row 0 of
- * every alignment hold the same sequence. */
-FM_MUST_USE fm_status fm_synth_sequence(fm_arena *arena, const fm_synth_options *options,
-                                        const fm_synth_entry *entry, uint32_t slot,
-                                        fm_bytes *ret_letters, fm_error *reterr);
-
 #endif

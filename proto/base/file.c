@@ -3,6 +3,7 @@
 
 #include "proto/base/compress.h"
 #include "proto/base/directory.h"
+#include "proto/base/temporary.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -122,8 +122,8 @@ static void parent_of(const char *path, char out[PATH_MAX]) {
 }
 
 struct fm_file_writer {
-    int fd;
-    char path[PATH_MAX], temporary[PATH_MAX];
+    fm_temporary_file temporary;
+    char path[PATH_MAX];
 };
 
 /* Finds the file to replace: the target of a symbolic link, so that the link stays. Devices, pipes
@@ -145,28 +145,6 @@ static fm_status find_goal(const char *path, char out[PATH_MAX], fm_error *reter
                       kind == FM_PATH_FOLDER ? "a folder" : "a device or a pipe");
 }
 
-enum { MOST_TRIES = 100 };
-
-/* Creates a file beside the path under a name that no other writer has, which ends in ".tmp." and
- * random digits. A process id would not do: processes of several containers may have the same one
- * and write into one folder. Returns the descriptor, or -1 with errno. */
-static int create_temporary(fm_file_writer *writer) {
-    int fd = -1;
-    for (int i = 0; i < MOST_TRIES && fd < 0; i++) {
-        uint32_t random;
-        if (getrandom(&random, sizeof random, 0) != sizeof random) return -1;
-        int length = snprintf(writer->temporary, sizeof writer->temporary, "%s.tmp.%06x",
-                              writer->path, random & 0xffffff);
-        if ((size_t)length >= sizeof writer->temporary) {
-            errno = ENAMETOOLONG;
-            return -1;
-        }
-        fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd < 0 && errno != EEXIST) return -1;
-    }
-    return fd;
-}
-
 fm_status fm_file_writer_open(const char *path, fm_file_writer **ret_writer, fm_error *reterr) {
     fm_file_writer *writer = malloc(sizeof *writer);
     if (!writer) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a file writer");
@@ -176,8 +154,7 @@ fm_status fm_file_writer_open(const char *path, fm_file_writer **ret_writer, fm_
         return status;
     }
     errno = ENAMETOOLONG;
-    writer->fd = strlen(path) < PATH_MAX ? create_temporary(writer) : -1;
-    if (writer->fd < 0) {
+    if (strlen(path) >= PATH_MAX || !fm_temporary_file_create(writer->path, &writer->temporary)) {
         free(writer);
         return fail_errno(reterr, path, "cannot create");
     }
@@ -188,20 +165,20 @@ fm_status fm_file_writer_open(const char *path, fm_file_writer **ret_writer, fm_
 fm_status fm_file_writer_append(fm_file_writer *writer, const void *data, size_t size,
                                 fm_error *reterr) {
     for (size_t at = 0; at < size;) {
-        ssize_t put = write(writer->fd, (const uint8_t *)data + at, size - at);
+        ssize_t put = write(writer->temporary.fd, (const uint8_t *)data + at, size - at);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return fail_errno(reterr, writer->temporary, "cannot write");
+        if (put < 0) return fail_errno(reterr, writer->temporary.path, "cannot write");
         at += (size_t)put;
     }
     return FM_OK;
 }
 
 static fm_status put_in_place(fm_file_writer *writer, fm_error *reterr) {
-    if (fsync(writer->fd) != 0) return fail_errno(reterr, writer->temporary, "cannot sync");
-    int fd = writer->fd;
-    writer->fd = -1;
-    if (close(fd) != 0) return fail_errno(reterr, writer->temporary, "cannot close");
-    if (rename(writer->temporary, writer->path) != 0) {
+    int fd = writer->temporary.fd;
+    if (fsync(fd) != 0) return fail_errno(reterr, writer->temporary.path, "cannot sync");
+    writer->temporary.fd = -1;
+    if (close(fd) != 0) return fail_errno(reterr, writer->temporary.path, "cannot close");
+    if (rename(writer->temporary.path, writer->path) != 0) {
         return fail_errno(reterr, writer->path, "cannot rename into place");
     }
     return FM_OK;
@@ -215,14 +192,14 @@ fm_status fm_file_writer_commit(fm_file_writer *writer, fm_error *reterr) {
     }
     char folder[PATH_MAX];
     parent_of(writer->path, folder);
+    fm_temporary_file_end(&writer->temporary, false);
     free(writer);
     return fm_dir_sync(folder, reterr);
 }
 
 void fm_file_writer_discard(fm_file_writer *writer) {
     if (!writer) return;
-    if (writer->fd >= 0) close(writer->fd);
-    unlink(writer->temporary);
+    fm_temporary_file_end(&writer->temporary, true);
     free(writer);
 }
 
@@ -231,8 +208,8 @@ static fm_status write_whole(const char *path, const void *data, size_t size, bo
     fm_file_writer *writer;
     fm_status status = fm_file_writer_open(path, &writer, reterr);
     if (status) return status;
-    if (is_secret && fchmod(writer->fd, 0600) != 0) {
-        status = fail_errno(reterr, writer->temporary, "cannot keep others from reading");
+    if (is_secret && fchmod(writer->temporary.fd, 0600) != 0) {
+        status = fail_errno(reterr, writer->temporary.path, "cannot keep others from reading");
     }
     if (!status) status = fm_file_writer_append(writer, data, size, reterr);
     if (status) {
@@ -299,8 +276,8 @@ void fm_dir_unmake(const char *path, size_t existed) {
     memcpy(partial, path, length + 1);
     while (length > existed) {
         partial[length] = '\0';
-        /* "a/" and "a" are one folder, which may be gone by now. */
-        if (rmdir(partial) != 0 && errno != ENOENT) return;
+        /* "a/" and "a" are one folder, which may be gone by now; a name may have been too long. */
+        if (rmdir(partial) != 0 && errno != ENOENT && errno != ENAMETOOLONG) return;
         while (length > existed && partial[length - 1] != '/')
             length--;
         while (length > existed && partial[length - 1] == '/')

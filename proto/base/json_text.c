@@ -1,6 +1,7 @@
 /* json_text.c: see json_text.h. */
 #include "proto/base/json_text.h"
 
+#include "proto/base/exact.h"
 #include "proto/base/utf8.h"
 
 #include <assert.h>
@@ -117,6 +118,20 @@ void fm_json_put_f64(fm_json_writer *json, const char *key, double value, int di
     } else {
         fputs("null", json->out);
     }
+}
+
+void fm_json_put_exact(fm_json_writer *json, const char *key, double value) {
+    char text[FM_EXACT_BYTES] = "null";
+    begin_value(json, key, false);
+    if (isfinite(value)) fm_exact_f64(value, 6, text);
+    fputs(text, json->out);
+}
+
+void fm_json_put_exact_f32(fm_json_writer *json, const char *key, float value) {
+    char text[FM_EXACT_BYTES] = "null";
+    begin_value(json, key, false);
+    if (isfinite(value)) fm_exact_f32(value, 6, text);
+    fputs(text, json->out);
 }
 
 void fm_json_put_bool(fm_json_writer *json, const char *key, bool value) {

@@ -52,6 +52,9 @@ void fm_json_put_u64(fm_json_writer *json, const char *key, uint64_t value);
 void fm_json_put_i64(fm_json_writer *json, const char *key, int64_t value);
 /* With `digits` decimals; a value that is not finite gives null. */
 void fm_json_put_f64(fm_json_writer *json, const char *key, double value, int digits);
+/* With the digits that read back to the same bits (exact.h); null as above. */
+void fm_json_put_exact(fm_json_writer *json, const char *key, double value);
+void fm_json_put_exact_f32(fm_json_writer *json, const char *key, float value);
 void fm_json_put_bool(fm_json_writer *json, const char *key, bool value);
 /* 64 hex digits. */
 void fm_json_put_hash(fm_json_writer *json, const char *key, const fm_sha256 *hash);

@@ -24,6 +24,10 @@ static bool is_control(const uint8_t *at, size_t n) {
     return n == 1 ? at[0] < 0x20 || at[0] == 0x7f : n == 2 && at[0] == 0xc2 && at[1] < 0xa0;
 }
 
+size_t fm_utf8_mark(const uint8_t *text, size_t bytes) {
+    return bytes >= 3 && text[0] == 0xEF && text[1] == 0xBB && text[2] == 0xBF ? 3 : 0;
+}
+
 void fm_utf8_make_plain(char *text) {
     uint8_t *at = (uint8_t *)text;
     for (size_t left = strlen(text), n; left; left -= n, at += n) {

@@ -4,11 +4,6 @@
 #include <assert.h>
 #include <math.h>
 
-double fm_geometry_distance(fm_vec3 a, fm_vec3 b) {
-    fm_vec3 d = fm_vec3_sub(a, b);
-    return sqrt(fm_vec3_dot(d, d));
-}
-
 /* Taylor series for |x| <= pi/4, where the first dropped term is below 1e-17. */
 static double sine_near_zero(double x) {
     static const double factor[] = {

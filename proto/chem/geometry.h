@@ -30,9 +30,6 @@ static inline fm_vec3 fm_vec3_cross(fm_vec3 a, fm_vec3 b) {
     return (fm_vec3){a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
 }
 
-/* Returns the distance of two positions in Å. */
-double fm_geometry_distance(fm_vec3 a, fm_vec3 b);
-
 /* Computes sine and cosine of an angle in degrees, |degrees| <= 1e6; the error is below 2e-16. */
 void fm_geometry_sincos(double degrees, double *ret_sine, double *ret_cosine);
 

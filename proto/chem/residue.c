@@ -4,7 +4,6 @@
 #include <string.h>
 
 const char fm_restype_letters[FM_N_HHBLITS + 1] = "ARNDCQEGHILKMFPSTWYVX-";
-const char fm_hhblits_letters[FM_N_HHBLITS + 1] = "ACDEFGHIKLMNPQRSTVWYX-";
 
 const uint8_t fm_restype_from_hhblits[FM_N_HHBLITS] = {0, 4,  3, 6, 13, 7,  8,  9,  11, 10, 12,
                                                        2, 14, 5, 1, 15, 16, 19, 17, 18, 20, 21};

@@ -42,8 +42,6 @@ enum {
 
 /* "ARNDCQEGHILKMFPSTWYVX-": the letter of each restype. */
 extern const char fm_restype_letters[FM_N_HHBLITS + 1];
-/* "ACDEFGHIKLMNPQRSTVWYX-": the letter of each HHblits id. */
-extern const char fm_hhblits_letters[FM_N_HHBLITS + 1];
 
 /* [letter] the HHblits id of an upper-case letter or '-': B is D, Z is E, U is C, J and O are X.
  * Every other byte has FM_HHBLITS_NONE. */

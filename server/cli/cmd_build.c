@@ -475,8 +475,7 @@ static int run(const build_arguments *arguments, fm_arena *arena) {
         }
     }
     if (!status) {
-        status =
-            fm_source_scan_all(arguments->dataset, arguments->n_dataset, arena, &source, &error);
+        status = fm_source_scan(arguments->dataset, arguments->n_dataset, arena, &source, &error);
     }
     if (status) return fm_program_report("foldmill build", &error);
     int code;
@@ -500,7 +499,10 @@ int fm_cmd_build(int argc, char **argv) {
     }
     int code = parse(argc, argv, &arguments, &arena);
     if (code < 0) {
-        if (!arguments.dry_run) fm_cli_catch_signals_of_build(ask_stop);
+        if (!arguments.dry_run) {
+            fm_cli_catch_signals(ask_stop);
+            fm_cli_survive_writes();
+        }
         code = run(&arguments, &arena);
     }
     fm_arena_fini(&arena);

@@ -159,7 +159,10 @@ int fm_cmd_export(int argc, char **argv) {
     if (code >= 0) return code;
     fm_error error;
     fm_export_report report = {0};
-    if (arguments.snapshot) fm_cli_catch_signals(ask_stop);
+    if (arguments.snapshot) {
+        fm_cli_catch_signals(ask_stop);
+        fm_cli_survive_writes();
+    }
     fm_status status = check(&arguments, &error);
     if (!status) status = export(&arguments, &report, &error);
     if (status) return fm_program_report(command.program, &error);

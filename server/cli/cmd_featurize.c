@@ -145,7 +145,8 @@ int fm_cmd_featurize(int argc, char **argv) {
     arguments.queries.n = (uint32_t)n_positional;
     fm_error error;
     fm_arena arena;
-    fm_cli_catch_signals_of_build(ask_stop);
+    fm_cli_catch_signals(ask_stop);
+    fm_cli_survive_writes();
     fm_status status = fm_arena_init(&arena, ARENA_BYTES, &error);
     if (status) return fm_program_report(program, &error);
     code = featurize(&arguments, &arena);

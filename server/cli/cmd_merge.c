@@ -122,5 +122,6 @@ int fm_cmd_merge(int argc, char **argv) {
     options.from = from.value;
     options.n_from = from.n;
     if (!quiet && fm_progress_has_terminal()) options.progress = show_progress;
+    fm_cli_survive_writes();
     return merge(&options, json);
 }

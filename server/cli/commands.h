@@ -19,9 +19,9 @@ static inline int fm_cli_signal_code(int signal_number) {
 /* Calls `handler` for SIGINT, SIGTERM and SIGHUP, except those that the program was started to
  * ignore (nohup). */
 void fm_cli_catch_signals(void (*handler)(int signal_number));
-/* The same for a command that makes a cache: neither a lost reader of its output nor a limit on
- * file sizes ends it before it has sealed its work. */
-void fm_cli_catch_signals_of_build(void (*handler)(int signal_number));
+/* For a command that makes a cache or other files: neither a lost reader of its output nor a limit
+ * on file sizes ends it before its work is whole. A failed write is an error instead. */
+void fm_cli_survive_writes(void);
 
 /* fm_options_parse for commands: returns -1 when the command should run, else the exit code. */
 int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_positional);

@@ -61,8 +61,7 @@ void fm_cli_catch_signals(void (*handler)(int signal_number)) {
     }
 }
 
-void fm_cli_catch_signals_of_build(void (*handler)(int signal_number)) {
-    fm_cli_catch_signals(handler);
+void fm_cli_survive_writes(void) {
     signal(SIGPIPE, SIG_IGN); /* Ctrl-C also ends the reader of `... 2>&1 | tee log` */
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit then fails with a message */
 }

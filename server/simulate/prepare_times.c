@@ -1,6 +1,8 @@
 /* prepare_times.c: see prepare_times.h. */
 #include "server/simulate/prepare_times.h"
 
+#include "proto/base/utf8.h"
+
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -98,6 +100,7 @@ static fm_status read_line(reader *r, const char *line, fm_error *reterr) {
 
 static fm_status read_lines(reader *r, fm_bytes text, fm_error *reterr) {
     const char *at = (const char *)text.data, *end = at + text.size;
+    at += fm_utf8_mark(text.data, text.size);
     while (at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t bytes = (size_t)((stop ? stop : end) - at);

@@ -265,7 +265,7 @@ int main(int argc, char **argv) {
         write_set(dataset, (uint32_t)bench.n_chain, &bench.work);
         bench.dataset = dataset;
     }
-    check(fm_source_scan(&(fm_source_options){.dataset = bench.dataset}, &bench.arena,
+    check(fm_source_scan(&(fm_source_options){.dataset = bench.dataset}, 1, &bench.arena,
                          &bench.source, &error),
           &error);
     do_inputs(&bench, READ);

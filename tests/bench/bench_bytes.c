@@ -45,7 +45,8 @@ static fm_store *build_and_open(const char *dataset, const char *cache, fm_arena
     fm_build_report report;
     fm_store *store;
     const fm_build_options options = {.cache = cache, .n_job = 2};
-    check(fm_source_scan(&(fm_source_options){.dataset = dataset}, arena, &source, &error), &error);
+    check(fm_source_scan(&(fm_source_options){.dataset = dataset}, 1, arena, &source, &error),
+          &error);
     check(fm_build_run(&source, &options, arena, &report, &error), &error);
     check(fm_store_open(cache, &store, &error), &error);
     return store;

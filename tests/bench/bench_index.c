@@ -121,8 +121,9 @@ static void scan(const bench_state *bench) {
     fm_error error;
     fm_source source;
     check(fm_arena_init(&arena, ARENA_BYTES, &error), &error);
-    check(fm_source_scan(&(fm_source_options){.dataset = bench->folder}, &arena, &source, &error),
-          &error);
+    check(
+        fm_source_scan(&(fm_source_options){.dataset = bench->folder}, 1, &arena, &source, &error),
+        &error);
     if (source.n_chain != bench->n_chain || source.n_refusal) exit(1);
 }
 

@@ -91,8 +91,12 @@ static void measure(const bench_case *c, fm_arena *arena) {
         uint64_t index = run ? run - 1 : 0;
         fm_arena_rewind(arena, mark);
         double start = cpu_s();
-        if (fm_sample_make(&plan, &chain.record, NULL, 1, index, 0, N_CYCLE, arena, &sample,
-                           NULL)) {
+        if (fm_sample_make(&(fm_sample_request){.plan = &plan,
+                                                .record = &chain.record,
+                                                .seed = 1,
+                                                .index = index,
+                                                .n_cycle = N_CYCLE},
+                           arena, &sample, NULL)) {
             abort();
         }
         double took = 1e3 * (cpu_s() - start);

@@ -31,7 +31,7 @@ static void make_cache(bench_state *bench) {
              programs ? programs : "build/release/bin", bench->n_chain, bench->data);
     if (system(command) != 0) exit(1);
     const fm_build_options options = {.cache = bench->cache, .n_job = 2};
-    check(fm_source_scan(&(fm_source_options){.dataset = bench->data}, &bench->arena, &source,
+    check(fm_source_scan(&(fm_source_options){.dataset = bench->data}, 1, &bench->arena, &source,
                          &error),
           &error);
     check(fm_build_run(&source, &options, &bench->arena, &report, &error), &error);

@@ -109,8 +109,9 @@ static void *use_samples(void *argument) {
     for (uint64_t k = 0; k < run->set->warm + run->set->steps; k++) {
         fm_loaded loaded;
         fm_error error;
+        bool is_ready;
         uint64_t begin_ns = fm_clock_ns();
-        if (fm_loader_next(loader, &loaded, &error)) die(run->name, &error);
+        if (fm_loader_next(loader, UINT32_MAX, &is_ready, &loaded, &error)) die(run->name, &error);
         run->wait_ns[c->number] = fm_clock_ns() - begin_ns;
         if (pthread_barrier_wait(&run->barrier) == PTHREAD_BARRIER_SERIAL_THREAD) {
             uint64_t longest = 0;

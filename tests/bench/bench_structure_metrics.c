@@ -68,7 +68,7 @@ static double run_once(const chain *c, what which, fm_arena *arena) {
     double lddt, start = cpu_s();
     fm_status status = FM_OK;
     switch (which) {
-    case LDDT_CA: status = fm_structure_lddt_ca(&pair, arena, &lddt, NULL); break;
+    case LDDT_CA: lddt = fm_lddt(c->n, c->predicted_ca, c->truth_ca, NULL); break;
     case LDDT: status = fm_lddt_all_atom(&pair, arena, &lddt, NULL); break;
     case TM:
         status = fm_tm_score(c->n, c->predicted_ca, c->truth_ca, c->n, arena, &tm, NULL);

@@ -56,9 +56,9 @@ static inline fm_status build_with(cache_case *test, const char *data, const cha
     fm_source source;
     options.cache = cache;
     if (!options.n_job) options.n_job = 2;
-    assert_int_equal(
-        fm_source_scan(&(fm_source_options){.dataset = data}, &test->arena, &source, &test->error),
-        FM_OK);
+    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = data}, 1, &test->arena, &source,
+                                    &test->error),
+                     FM_OK);
     return fm_build_run(&source, &options, &test->arena, report, &test->error);
 }
 

@@ -7,7 +7,7 @@ static fm_status build_all(cache_case *test, const fm_source_options *options, s
                            const char *cache, fm_build_report *report) {
     fm_source source;
     const fm_build_options how = {.cache = cache, .n_job = 2};
-    fm_status status = fm_source_scan_all(options, n, &test->arena, &source, &test->error);
+    fm_status status = fm_source_scan(options, n, &test->arena, &source, &test->error);
     if (status) return status;
     status = fm_build_run(&source, &how, &test->arena, report, &test->error);
     if (status) print_error("%s\n", test->error.message);
@@ -136,10 +136,9 @@ static void test_several(void **state) {
     fm_store_close(two);
     fm_source source;
     const fm_source_options twice[] = {both[1], both[1]};
-    assert_int_equal(fm_source_scan_all(twice, 2, &test.arena, &source, &test.error), FM_ERR_USAGE);
+    assert_int_equal(fm_source_scan(twice, 2, &test.arena, &source, &test.error), FM_ERR_USAGE);
     const fm_source_options named = {.dataset = test.data, .name = "a:b"};
-    assert_int_equal(fm_source_scan_all(&named, 1, &test.arena, &source, &test.error),
-                     FM_ERR_USAGE);
+    assert_int_equal(fm_source_scan(&named, 1, &test.arena, &source, &test.error), FM_ERR_USAGE);
     teardown_case(&test);
 }
 
@@ -179,7 +178,7 @@ static void test_change_of_kind(void **state) {
     fm_source source;
     const fm_build_options compat = {
         .cache = path_of(&test, "compat"), .n_job = 1, .features = {.compat_openfold = true}};
-    assert_int_equal(fm_source_scan(&predicted, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(fm_source_scan(&predicted, 1, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(fm_build_run(&source, &compat, &test.arena, &report, &test.error),
                      FM_ERR_DATA);
     assert_non_null(strstr(report.refusal[0], "reads predictions as PDB files only"));
@@ -237,7 +236,7 @@ static void test_archives(void **state) {
     assert_same_content(tree, report);
     assert_int_equal(report.n_refused, 0);
     fm_source source;
-    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(fm_source_scan(&options, 1, &test.arena, &source, &test.error), FM_OK);
     assert_non_null(strstr(source.dataset[0].structures_found, "pdb_mmcif.zip (zip archive)"));
     uint32_t n_bad = 0;
     for (uint32_t i = 0; i < source.n_refusal; i++) {
@@ -352,7 +351,7 @@ static void test_which_chain(void **state) {
                      0);
     write_text(&test, "set/data/model.cif", two_chains);
     const fm_source_options options = {.dataset = path_of(&test, "set"), .is_predicted = true};
-    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(fm_source_scan(&options, 1, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 3);
     assert_int_equal(source.n_refusal, 1);
     assert_string_equal(source.refusal[0].name, "other_X");
@@ -421,10 +420,11 @@ static void test_archives_with_false_sizes(void **state) {
     fm_source source;
     assert_int_equal(run_shell("cd %s && head -c 100 bad.zip > cut.zip", test.folder), 0);
     fm_source_options options = {.dataset = test.data, .structures = path_of(&test, "cut.zip")};
-    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_ERR_FORMAT);
+    assert_int_equal(fm_source_scan(&options, 1, &test.arena, &source, &test.error), FM_ERR_FORMAT);
     assert_non_null(strstr(test.error.source, "cut.zip"));
     options.structures = path_of(&test, "none.zip");
-    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_ERR_NOT_FOUND);
+    assert_int_equal(fm_source_scan(&options, 1, &test.arena, &source, &test.error),
+                     FM_ERR_NOT_FOUND);
     teardown_case(&test);
 }
 

@@ -225,7 +225,7 @@ static void test_datasets(void **state) {
     const fm_build_options how = {.cache = test.cache, .n_job = 2};
     fm_source source;
     fm_build_report built;
-    assert_int_equal(fm_source_scan_all(both, 2, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(fm_source_scan(both, 2, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(fm_build_run(&source, &how, &test.arena, &built, &test.error), FM_OK);
     const char *const afdb = "afdb";
     fm_select_rules rules = everything;

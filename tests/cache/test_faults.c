@@ -459,8 +459,8 @@ static bool kill_at(fault_case *fc, unsigned n) {
         atomic_store(&fault.at, n);
         atomic_store(&fault.n_call, 0);
         fault.kind = FAULT_KILL;
-        fm_status status = fm_source_scan(&(fm_source_options){.dataset = test->data}, &test->arena,
-                                          &source, &test->error);
+        fm_status status = fm_source_scan(&(fm_source_options){.dataset = test->data}, 1,
+                                          &test->arena, &source, &test->error);
         if (!status) status = fm_build_run(&source, &options, &test->arena, &report, &test->error);
         _exit(status ? 9 : 0);
     }

@@ -27,7 +27,7 @@ static fm_build_report build_of(cache_case *test, const char *name) {
 static fm_source scan_of(cache_case *test, const char *name) {
     fm_source source;
     const fm_source_options options = {.dataset = path_of(test, name)};
-    assert_int_equal(fm_source_scan(&options, &test->arena, &source, &test->error), FM_OK);
+    assert_int_equal(fm_source_scan(&options, 1, &test->arena, &source, &test->error), FM_OK);
     return source;
 }
 
@@ -332,7 +332,7 @@ static void test_lists_in_any_case(void **state) {
     const fm_source_options options = {.dataset = path_of(&test, "set"),
                                        .duplicates =
                                            path_of(&test, "set/duplicate_pdb_chains.txt.xz")};
-    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(fm_source_scan(&options, 1, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_duplicate, 2);
     teardown_case(&test);
 }

@@ -41,7 +41,7 @@ static int build_and_exit(const char *data, const char *cache) {
     const fm_build_options options = {.cache = cache, .n_job = 2, .shard_bytes = 40000};
     fm_status status = fm_arena_init(&arena, (size_t)4 << 30, &error);
     if (!status) {
-        status = fm_source_scan(&(fm_source_options){.dataset = data}, &arena, &source, &error);
+        status = fm_source_scan(&(fm_source_options){.dataset = data}, 1, &arena, &source, &error);
     }
     if (!status) status = fm_build_run(&source, &options, &arena, &report, &error);
     if (status) fprintf(stderr, "build: %s\n", error.message);

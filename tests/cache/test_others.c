@@ -21,7 +21,7 @@ static fm_status build_named(cache_case *test, const char *const dataset[2],
     const fm_source_options from = {.dataset = dataset[1], .name = dataset[0]};
     options.cache = test->cache;
     options.n_job = 2;
-    assert_int_equal(fm_source_scan_all(&from, 1, &test->arena, &source, &test->error), FM_OK);
+    assert_int_equal(fm_source_scan(&from, 1, &test->arena, &source, &test->error), FM_OK);
     fm_status status = fm_build_run(&source, &options, &test->arena, report, &test->error);
     if (!status) assert_int_equal(verify(test, test->cache), FM_OK);
     return status;

@@ -16,7 +16,8 @@ static void test_names(void **state) {
     (void)state;
     static const char *const good[] = {
         "b_A a_A\n\n c_A\ta_A", "[\"b_A\", \"a_A\",\"c_A\"]",
-        " {\"c_A\": {\"x\": [1, \"y\"]}, \"a_A\": \"q\", \"b_A\": 1}"};
+        " {\"c_A\": {\"x\": [1, \"y\"]}, \"a_A\": \"q\", \"b_A\": 1}",
+        "\xef\xbb\xbf b_A\r\na_A\r\nc_A\r\n", "\xef\xbb\xbf[\"b_A\", \"a_A\",\"c_A\"]"};
     static const char *const bad[] = {"a \001b",   "[\"a\", 7]", "[[\"a\"]]", "[\"a b\"]",
                                       "{\"\": 1}", "[\"a\"",     "[\"a\"] x"};
     fm_arena arena;

@@ -10,7 +10,7 @@ static void write_databases(cache_case *test) {
     uint64_t at[2] = {0}, legacy_at = 0;
     char path[300];
     assert_int_equal(run_shell("mkdir -p %s/db %s/legacy", test->folder, test->folder), 0);
-    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = test->data}, &test->arena,
+    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = test->data}, 1, &test->arena,
                                     &source, &test->error),
                      FM_OK);
     FILE *db[3], *index[2];
@@ -142,18 +142,18 @@ static void test_layouts_are_found(void **state) {
     char data[200];
     snprintf(data, sizeof data, "%s/sharded", test.folder);
     const fm_source_options options = {.dataset = data};
-    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(fm_source_scan(&options, 1, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 5);
     assert_non_null(
         strstr(source.dataset[0].alignments_found, "an alignment database, 1 index of 2 files"));
     assert_non_null(strstr(source.dataset[0].structures_found, "/mmcifs"));
     /* A database with two indices: equal entries count once, different ones are refused. */
     assert_int_equal(run_shell("cd %s/db && cp alignment_db.index again.index", test.folder), 0);
-    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(fm_source_scan(&options, 1, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 5);
     uint32_t n_refusal = source.n_refusal;
     assert_int_equal(run_shell("cp %s/legacy/some.* %s/db", test.folder, test.folder), 0);
-    assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+    assert_int_equal(fm_source_scan(&options, 1, &test.arena, &source, &test.error), FM_OK);
     assert_int_equal(source.n_chain, 5);
     assert_int_equal(source.n_refusal, n_refusal + 5);
     teardown_case(&test);
@@ -178,7 +178,7 @@ static void test_duplicates(void **state) {
     /* No new part: the same bytes were parsed. */
     assert_int_equal(report.stored_bytes, before.stored_bytes);
     fm_source source;
-    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = test.data}, &test.arena,
+    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = test.data}, 1, &test.arena,
                                     &source, &test.error),
                      FM_OK);
     assert_int_equal(source.n_duplicate, before.n_chain);
@@ -221,7 +221,7 @@ static void test_lying_index(void **state) {
     char data[200];
     snprintf(data, sizeof data, "%s/sharded", test.folder);
     assert_int_equal(
-        fm_source_scan(&(fm_source_options){.dataset = data}, &test.arena, &source, &test.error),
+        fm_source_scan(&(fm_source_options){.dataset = data}, 1, &test.arena, &source, &test.error),
         FM_ERR_FORMAT);
     assert_int_equal(test.error.line, 2);
     assert_non_null(strstr(test.error.source, "alignment_db.index"));
@@ -374,7 +374,7 @@ static void test_golden_databases(void **state) {
                                            .structures = structures,
                                            .alignments = alignments,
                                            .duplicates = duplicates};
-        assert_int_equal(fm_source_scan(&options, &test.arena, &source, &test.error), FM_OK);
+        assert_int_equal(fm_source_scan(&options, 1, &test.arena, &source, &test.error), FM_OK);
         fm_status status = fm_build_run(&source, &(fm_build_options){.cache = cache, .n_job = 2},
                                         &test.arena, i ? &other : &tree, &test.error);
         assert_int_equal(status, FM_OK);

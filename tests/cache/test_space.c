@@ -37,9 +37,9 @@ int statvfs(const char *path, struct statvfs *info) {
 static fm_space estimate(cache_case *test, const char *data, bool single_sequence) {
     fm_source source;
     fm_space space;
-    assert_int_equal(
-        fm_source_scan(&(fm_source_options){.dataset = data}, &test->arena, &source, &test->error),
-        FM_OK);
+    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = data}, 1, &test->arena, &source,
+                                    &test->error),
+                     FM_OK);
     assert_int_equal(fm_space_estimate(&source, test->cache, single_sequence, &test->arena, &space,
                                        &test->error),
                      FM_OK);
@@ -154,7 +154,7 @@ static void test_network(void **state) {
         char named[64];
         said.magic = 0;
         assert_int_equal(run_shell("rm -rf %s", test.cache), 0);
-        assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = test.data}, &test.arena,
+        assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = test.data}, 1, &test.arena,
                                         &source, &test.error),
                          FM_OK);
         said.magic = cases[i].magic;

@@ -135,8 +135,8 @@ static void what_the_scan_needs(void **state) {
         }
         assert_int_equal(
             run_shell("cd %s && rm -rf %s && ln -s gone %s", test.data, names[i], names[i]), 0);
-        fm_status status = fm_source_scan(&(fm_source_options){.dataset = test.data}, &test.arena,
-                                          &source, &test.error);
+        fm_status status = fm_source_scan(&(fm_source_options){.dataset = test.data}, 1,
+                                          &test.arena, &source, &test.error);
         if (status != FM_ERR_IO) fail_msg("%s: status %d", names[i], (int)status);
         assert_non_null(strstr(test.error.message, "a symbolic link that leads nowhere"));
         assert_non_null(strstr(test.error.source, names[i]));

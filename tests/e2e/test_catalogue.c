@@ -59,6 +59,13 @@ static void workers_share_a_file(void **state) {
                          "grep -q ' 0 were there, .* linked, 0 copied' out"),
                      0);
     assert_same_as_plain("merged");
+    /* Without a reader the cache is merged all the same, and what was not printed is an error. */
+    assert_int_equal(run("{ sleep 0.2; $FOLDMILL merge --catalogue c/file --cache unread 2>err; "
+                         "echo $? >code; } "
+                         "| : ; until test -s code; do sleep 0.1; done; test $(cat code) = 1 && "
+                         "grep -q 'cannot write the results to standard output' err && "
+                         "$FOLDMILL verify --cache unread >log"),
+                     0);
     assert_int_equal(run("for f in facts all refused; do "
                          "cmp plain/generations/00000001.$f merged/generations/00000001.$f || "
                          "exit 1; done"),

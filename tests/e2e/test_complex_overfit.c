@@ -2,7 +2,7 @@
  * preset af3-overfit learns a complex of 14 atoms by heart. Samples of several draws then come near
  * the truth, and none is its mirror image. */
 #include "tests/testing/complex_sample.h"
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,8 +20,6 @@ enum { STEPS = 60, MOST_RMSD = 14, MOST_MIRRORED = 100 };
 enum { STEPS = 400, MOST_RMSD = 3, MOST_MIRRORED = 0 };
 #endif
 
-static char folder[512];
-
 static int set_up(void **state) {
     (void)state;
     char path[600];
@@ -38,12 +36,6 @@ static int set_up(void **state) {
     fm_test_complex_free(&c);
     return failed || fm_test_shell(folder, "for i in 1 2 3 4 5 6; do "
                                            "cp complex/a.npz copies/$i.npz || exit 1; done");
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
 }
 
 /* The first evaluation is that of the drawn network, whose first step has the rate 0. */

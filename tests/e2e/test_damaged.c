@@ -1,7 +1,7 @@
 /* test_damaged.c: samples that cannot be read, at the server or after they came: each message names
  * the sample and its chain, and a sample that comes damaged twice falls under the trainer's policy
  * for bad samples. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,13 +10,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static char folder[512];
-
-/* Runs a shell command in the test's folder with the programs on PATH. */
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
 
 /* Shell functions: serve a cache on a socket, forward a socket while damaging sample 4 or another
  * one (in its tensors, or its header), wait for a socket, compare two runs after a step. */
@@ -80,12 +73,6 @@ static int set_up(void **state) {
                "foldmill build data --cache cache --quiet >build.log && "
                "printf '[model]\\nn_block = 1\\nn_structure_iteration = 1\\n[data]\\ncrop_size = "
                "32\\nmax_msa_clusters = 12\\nglobal_batch = 3\\n' >batch.ini");
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
 }
 
 /* The run stops before the sample with a checkpoint, and the command that it names goes on. */

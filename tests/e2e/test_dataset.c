@@ -1,5 +1,5 @@
 /* foldmill build --dry-run, snapshot, stats and gc as a user runs them. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,23 +10,11 @@
 
 #include <cmocka.h>
 
-static char folder[256];
-
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
-
-static int make_folder(void **state) {
+static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
     return run("$FOLDMILL synth --chains 10 --seed 6 --max-length 80 --depth 50 --quiet -o data > "
                "/dev/null");
-}
-
-static int drop_folder(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
 }
 
 static void dry_run(void **state) {
@@ -175,12 +163,12 @@ static void template_trouble_is_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(dry_run, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(progress_for_programs, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(snapshots, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(served_and_inspected, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(clean_and_count, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(template_trouble_is_counted, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(dry_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(progress_for_programs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(snapshots, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(served_and_inspected, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(clean_and_count, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(template_trouble_is_counted, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

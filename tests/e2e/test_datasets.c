@@ -1,5 +1,5 @@
 /* foldmill build with several datasets, as a user runs it. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,24 +10,12 @@
 
 #include <cmocka.h>
 
-static char folder[256];
-
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
-
-static int make_folder(void **state) {
+static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
     return run("$FOLDMILL synth --chains 6 --seed 6 --max-length 60 --depth 40 --quiet -o a "
                "> /dev/null && $FOLDMILL synth --chains 5 --seed 7 --max-length 60 --depth 40 "
                "--quiet -o b > /dev/null");
-}
-
-static int drop_folder(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
 }
 
 static void several(void **state) {
@@ -128,10 +116,10 @@ static void usage(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(several, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(room, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(lists, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(usage, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(several, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(room, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(lists, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(usage, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

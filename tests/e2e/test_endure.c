@@ -4,7 +4,7 @@
  * undisturbed one.
  *
  * FM_TEST_INSTANTS sets the number of random instants (50). */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -14,14 +14,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static char folder[512];
-static pid_t server;
-
-/* Runs a shell command in the test's folder with the programs on PATH. */
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
 
 static int set_up(void **state) {
     (void)state;
@@ -36,13 +28,6 @@ static int set_up(void **state) {
     if (failed) return failed;
     server = fm_test_serve(folder, "socket", "--cache cache");
     return run(". ./lib; $train --steps 30 --out whole -q >whole.log 2>&1");
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    int code = server ? fm_test_stop(server, SIGTERM) : 0;
-    fm_test_remove_tree(folder);
-    return code;
 }
 
 /* Every stopping signal leaves a checkpoint, has its own exit code, and costs nothing. The process

@@ -3,7 +3,7 @@
  * has passed, and gives up. */
 #include "proto/client.h"
 #include "proto/schema.h"
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,8 +17,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char folder[512];
 
 /* The server: a thread that accepts, and one for each connection. */
 enum { MAX_CONNECTION = 8 };
@@ -136,18 +134,6 @@ static void stop(silent *s) {
     close(s->listening);
 }
 
-static int set_up(void **state) {
-    (void)state;
-    fm_test_make_folder(folder, sizeof folder);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
-}
-
 static void a_pong_does_not_prolong_the_wait_for_a_sample(void **state) {
     (void)state;
     silent s = {.listening = -1};
@@ -231,5 +217,5 @@ int main(void) {
         cmocka_unit_test(a_connection_may_be_lost_again),
         cmocka_unit_test(a_signal_ends_the_wait),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_folder, tear_down);
 }

@@ -1,7 +1,7 @@
 /* test_eval.c: tests `foldmill eval` and the evaluator beside a training run as a user runs them:
  * the files, the same numbers whatever way the chains come, chains that fail, a run whose evaluator
  * is killed, stopped or has no server, the end at a target, and the messages for mistakes. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -11,14 +11,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static char folder[512];
-static pid_t server;
-
-/* Runs a shell command in the test's folder with the programs on PATH. */
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
 
 /* Shell functions. `same FILE STEP SUMMARY`: whether the line of that step in an eval.jsonl has
  * every score of a summary.json, to the last bit. */
@@ -51,13 +43,6 @@ static int set_up(void **state) {
     server = fm_test_serve(folder, "socket", "--cache cache");
     return run(". ./lib; train --data unix:socket --steps 12 --checkpoint-every 6 --out run "
                ">run.log 2>&1");
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    int code = server ? fm_test_stop(server, SIGTERM) : 0;
-    fm_test_remove_tree(folder);
-    return code;
 }
 
 #define CHECKPOINT "run/checkpoint-000000000012.safetensors"
@@ -127,7 +112,7 @@ static void chains_that_fail_are_named(void **state) {
 static void a_signal_leaves_nothing_behind(void **state) {
     (void)state;
     assert_int_equal(run(". ./lib; exec 2>stop.err; foldmill eval -c " CHECKPOINT " --cycles 21 "
-                         "--data unix:socket -o stopped >stop.log & pid=$!; until grep -q "
+                         "--data unix:socket -o stopped/deep >stop.log & pid=$!; until grep -q "
                          "'^data ' stop.err; do sleep 0.01; done; kill -TERM $pid; wait $pid"),
                      143);
     assert_int_equal(run("grep -q 'stopped by SIGTERM after [0-9] of 5 chains' stop.err"), 0);
@@ -261,7 +246,7 @@ static void mistakes_are_refused(void **state) {
         {"foldmill eval --data unix:socket -o x", "--checkpoint FILE is required", 2},
         {"foldmill eval -c " CHECKPOINT " --data unix:socket --set best -o x",
          "found 'best', expected ema or model", 2},
-        {"foldmill eval -c nothing --data unix:socket -o x", "nothing: ", 1},
+        {"foldmill eval -c nothing --data unix:socket -o x/y", "nothing: ", 1},
         {"foldmill eval -c run --data unix:socket -o x",
          "its newest checkpoint is run/checkpoint-000000000012", 2},
         {"foldmill eval -c small.ini --data unix:socket -o x", "small.ini: ", 1},

@@ -1,7 +1,7 @@
 /* test_mistakes.c: what users get wrong, and what the commands say: settings that cannot work,
  * names that do not exist, pipes in place of files, endings in upper case, snapshots that are still
  * needed, folders of others, lost readers and narrow terminals. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,24 +11,11 @@
 
 #include <cmocka.h>
 
-static char folder[512];
-
-/* Runs a shell command in the test's folder with the programs on PATH. */
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
-
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
     return run("foldmill synth --chains 4 --seed 5 --max-length 50 --depth 50 -o data --quiet && "
                "foldmill build data --cache cache --quiet >build.log");
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
 }
 
 static void ranks_are_checked_before_the_server_is_asked(void **state) {

@@ -2,7 +2,7 @@
  * snapshot by recipe with shares, a server, and clients that receive its samples. */
 #include "proto/batch.h"
 #include "proto/client.h"
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -16,12 +16,6 @@
 
 enum { N_SAMPLE = 400 };
 
-static char folder[256];
-
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
-
 /* Twelve experimental chains, one of them of 9.15 Å and one released in 2016, and five predicted
  * ones. All experimental chains are one cluster; the predicted ones are in none. */
 static int make_cache(void **state) {
@@ -32,12 +26,6 @@ static int make_cache(void **state) {
                "sed -i 's/ 3[.]15 *$/ 9.15/' a/mmcifs/*.cif && "
                "$FOLDMILL build --dataset pdb=a --dataset distillation=b --cache c -q >out && "
                "ls a/alignments | sed s/^/pdb:/ | tr '\\n' ' ' > clusters && echo >> clusters");
-}
-
-static int drop_folder(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
 }
 
 #define CREATE                                                                                     \
@@ -183,7 +171,7 @@ static void served_in_shares(void **state) {
     uint32_t n_pdb = 0, n_other = 0;
     snprintf(url, sizeof url, "unix:%s/s", folder);
     assert_int_equal(run(CREATE " > made && $FOLDMILL snapshot pin mixed --cache c"), 0);
-    pid_t server = fm_test_serve(folder, "s", "--cache c --snapshot mixed");
+    pid_t serving = fm_test_serve(folder, "s", "--cache c --snapshot mixed");
     count_datasets(url, &n_pdb, &n_other);
     assert_int_equal(n_pdb + n_other, N_SAMPLE);
     assert_in_range(n_pdb, N_SAMPLE / 4 - 30, N_SAMPLE / 4 + 30);
@@ -193,13 +181,13 @@ static void served_in_shares(void **state) {
                          "$FOLDMILL fetch --data unix:s --plan tiny --steps 2 > out && "
                          "grep -q 'warn shares_unused snapshot=mixed plan=tiny ' s.log"),
                      0);
-    assert_int_equal(fm_test_stop(server, SIGTERM), 0);
+    assert_int_equal(fm_test_stop(serving, SIGTERM), 0);
     assert_int_equal(run("$FOLDMILL build --dataset pdb=b --cache c --replace -q > out && "
                          "$FOLDMILL gc --cache c > out && $FOLDMILL verify --cache c > out"),
                      0);
-    server = fm_test_serve(folder, "s", "--cache c --snapshot mixed");
+    serving = fm_test_serve(folder, "s", "--cache c --snapshot mixed");
     assert_int_equal(fm_test_shell_format(folder, fetch, "second"), 0);
-    assert_int_equal(fm_test_stop(server, SIGTERM), 0);
+    assert_int_equal(fm_test_stop(serving, SIGTERM), 0);
     assert_int_equal(run("cmp first second && $FOLDMILL snapshot unpin mixed --cache c && "
                          "$FOLDMILL snapshot delete mixed --cache c && "
                          "test ! -e c/snapshots/mixed && test ! -e c/selections/mixed"),
@@ -211,7 +199,7 @@ static void templates_by_date(void **state) {
     (void)state;
     static const char *const rules[] = {"", "--max-template-date query", "--max-template-date any",
                                         "--max-template-date 1950-01-01"};
-    pid_t server = fm_test_serve(folder, "s", "--cache c --snapshot all");
+    pid_t serving = fm_test_serve(folder, "s", "--cache c --snapshot all");
     for (int i = 0; i < 4; i++) {
         assert_int_equal(fm_test_shell_format(folder,
                                               "$FOLDMILL fetch --data unix:s --steps 10 --batch 4 "
@@ -227,15 +215,15 @@ static void templates_by_date(void **state) {
                          "2> err"),
                      2);
     assert_int_equal(run("grep -q 'expected a day as YYYY-MM-DD, query or any' err"), 0);
-    assert_int_equal(fm_test_stop(server, SIGTERM), 0);
+    assert_int_equal(fm_test_stop(serving, SIGTERM), 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_recipe_says_what_it_removed, make_cache, drop_folder),
-        cmocka_unit_test_setup_teardown(mistakes_are_named, make_cache, drop_folder),
-        cmocka_unit_test_setup_teardown(served_in_shares, make_cache, drop_folder),
-        cmocka_unit_test_setup_teardown(templates_by_date, make_cache, drop_folder),
+        cmocka_unit_test_setup_teardown(the_recipe_says_what_it_removed, make_cache, tear_down),
+        cmocka_unit_test_setup_teardown(mistakes_are_named, make_cache, tear_down),
+        cmocka_unit_test_setup_teardown(served_in_shares, make_cache, tear_down),
+        cmocka_unit_test_setup_teardown(templates_by_date, make_cache, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

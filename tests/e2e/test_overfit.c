@@ -2,7 +2,7 @@
  * with a structure module overfits one chain. The loss falls and lDDT-CA rises. The chain is real
  * if there is reference data, else synthetic. Its TensorBoard events must agree with
  * metrics.jsonl. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -12,15 +12,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static char folder[512];
-static pid_t server;
-
-/* Runs a shell command in the test's folder with the programs on PATH; $OLDPWD is the source tree.
- */
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
 
 static int set_up(void **state) {
     (void)state;
@@ -35,13 +26,6 @@ static int set_up(void **state) {
     if (failed) return failed;
     server = fm_test_serve(folder, "socket", "--cache cache --snapshot one");
     return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    int code = server ? fm_test_stop(server, SIGTERM) : 0;
-    fm_test_remove_tree(folder);
-    return code;
 }
 
 static void the_loss_falls_and_lddt_rises(void **state) {

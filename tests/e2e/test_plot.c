@@ -1,6 +1,6 @@
 /* test_plot.c: `foldmill plot` as a user runs it: what is in the pictures of runs whose numbers are
  * known, PNG files, and what is refused. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,12 +10,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char folder[512];
-
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
 
 /* Runs of known numbers: the loss falls from 100 in steps of 1, the speed is 4 and 5 steps per
  * second. The script `look` prints the curves of a picture in numbers:
@@ -72,12 +66,6 @@ static int set_up(void **state) {
     FILE *file = fopen(path, "w");
     if (!file || fputs(look, file) < 0 || fclose(file) != 0) return 1;
     return run(runs);
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
 }
 
 /* Whether a line of the picture's description matches the whole pattern. */

@@ -1,7 +1,7 @@
 /* test_predict.c: tests `foldmill featurize` and `foldmill predict` as a user runs them: the files
  * and how other programs read them, ensembles, results that do not depend on other chains, refused
  * inputs with their reasons, and a command that is stopped and resumed. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -11,12 +11,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static char folder[512];
-
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
 
 /* A tiny model with pTM, and FASTA files of the chains that it was trained on, with their
  * alignments in `msas`. Chains are short and predictions are few, because programs are ten times
@@ -36,12 +30,6 @@ static int set_up(void **state) {
                   "$d/uniref90_hits.a3m seqs/flat-$n.a3m; done");
     failed |= run("echo 'p() { foldmill predict --weights tiny.safetensors \"$@\"; }' >lib");
     return failed;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
 }
 
 static void every_file_is_written_and_read_back(void **state) {
@@ -340,9 +328,10 @@ static void a_killed_command_is_resumed(void **state) {
             "--seeds 0,1 --resume --out killed >resumed.log 2>resumed.err && test $(grep -c ' done "
             "earlier, ' resumed.err) = $n"),
         0);
-    assert_int_equal(run("for f in $(cd whole && ls */*.cif */*_scores.json); do cmp whole/$f "
-                         "killed/$f || exit 1; done"),
-                     0);
+    assert_int_equal(
+        run("for f in $(cd whole && ls */*.cif */*_scores.json */ranking.json); do cmp whole/$f "
+            "killed/$f || exit 1; done"),
+        0);
     assert_int_equal(run("! find killed -name '*.tmp*' -o -name '.*' -type f | grep ."), 0);
     /* A file that the later command does not write would show the structure of the earlier one. */
     assert_int_equal(run("n=$(cat name); . ./lib; p --cache cache --chain $n --pdb --out pdbs -q "

@@ -1,7 +1,7 @@
 /* test_predict_ranks.c: `foldmill predict` by several processes, as a user runs it: chains that are
  * split over ranks, chains that are divided among groups of ranks, ranks that are killed, signals
  * and mistakes. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,13 +10,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static char folder[512];
-
-/* Runs a shell command in the test's folder with the programs on PATH. */
-static int run(const char *command) {
-    return fm_test_shell_format(folder, ". ./lib; %s", command);
-}
 
 /* Shell functions of all tests, beside those of library.sh.
  *
@@ -64,6 +57,7 @@ static const char library[] =
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
+    run_first = ". ./lib; ";
     if (fm_test_write_library(folder, library)) return 1;
     int failed =
         run("foldmill synth --chains 5 --seed 5 --min-length 14 --max-length 24 --depth 40 -o data "
@@ -75,12 +69,6 @@ static int set_up(void **state) {
             "--steps 8 --quiet --out run >run.log 2>&1 && "
             "cp run/checkpoint-000000000008.safetensors tiny.safetensors");
     return failed ? failed : run("p --cache cache --seeds 0,1 --out one >one.log 2>&1");
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
 }
 
 /* Chains that are split over two ranks have the structures of one rank to rounding, and the same

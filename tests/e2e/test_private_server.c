@@ -1,7 +1,7 @@
 /* test_private_server.c: `foldmill train --cache` with the server that it starts for itself: the
  * same run as with a server of others, nothing left behind whatever ends the run, a server that is
  * killed, several ranks, and what is refused. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -12,12 +12,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char folder[512];
-
-static int run(const char *command) {
-    return fm_test_shell_format(folder, ". ./lib; %s", command);
-}
 
 /* Shell functions of all tests, beside those of library.sh. The servers' folders are in tmp/, so
  * what is left there was forgotten.
@@ -38,6 +32,7 @@ static const char library[] =
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
+    run_first = ". ./lib; ";
     if (fm_test_write_library(folder, library)) return 1;
     int failed =
         run("mkdir tmp && foldmill synth --chains 4 --seed 5 --max-length 60 --depth 100 -o data "
@@ -46,15 +41,9 @@ static int set_up(void **state) {
             "crop_size = 24\\nmax_msa_clusters = 8\\nglobal_batch = 2\\n' >small.ini && "
             "foldmill snapshot create even --cache cache --weights uniform >snapshot.log");
     if (failed) return failed;
-    pid_t server = fm_test_serve(folder, "socket", "--cache cache --snapshot even");
+    pid_t serving = fm_test_serve(folder, "socket", "--cache cache --snapshot even");
     failed = run("$train --data unix:socket --steps 8 --out one >one.log 2>&1");
-    return fm_test_stop(server, SIGTERM) || failed;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
+    return fm_test_stop(serving, SIGTERM) || failed;
 }
 
 static void one_command_trains_as_two_do(void **state) {

@@ -1,7 +1,7 @@
 /* test_train.c: tests `foldmill train`, `import` and `export-weights` as a user runs them. There
  * are a dataset, a cache, a server, a run whose loss falls, the same run again to the bit, and the
  * messages for mistakes. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -12,14 +12,6 @@
 
 #include <cmocka.h>
 
-static char folder[512];
-static pid_t server;
-
-/* Runs a shell command in the test's folder with the programs on PATH. */
-static int run(const char *command) {
-    return fm_test_shell(folder, command);
-}
-
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
@@ -29,13 +21,6 @@ static int set_up(void **state) {
     if (failed) return failed;
     server = fm_test_serve(folder, "socket", "--cache cache");
     return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    int code = server ? fm_test_stop(server, SIGTERM) : 0;
-    fm_test_remove_tree(folder);
-    return code;
 }
 
 static const char *const small =

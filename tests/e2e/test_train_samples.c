@@ -2,7 +2,7 @@
  * writes, the same bytes after a kill, bad samples, evaluation, weights out and in, and what is
  * refused. */
 #include "tests/testing/complex_sample.h"
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -11,19 +11,13 @@
 
 #include <cmocka.h>
 
-static char folder[512];
-
 /* `same A B N` compares the checkpoints of step N; `refuses TEXT COMMAND` its last error. */
-static int run(const char *command) {
-    return fm_test_shell_format(
-        folder,
-        "train='foldmill train --samples samples --config small.ini --preset af3-tiny -q'; "
-        "same() { cmp $1/checkpoint-00000000000$3.safetensors "
-        "$2/checkpoint-00000000000$3.safetensors; }; "
-        "refuses() { text=$1; shift; \"$@\" >refused.log 2>&1 && return 9; "
-        "grep -q -- \"$text\" refused.log || { cat refused.log; return 8; }; }; %s",
-        command);
-}
+static const char functions[] =
+    "train='foldmill train --samples samples --config small.ini --preset af3-tiny -q'; "
+    "same() { cmp $1/checkpoint-00000000000$3.safetensors "
+    "$2/checkpoint-00000000000$3.safetensors; }; "
+    "refuses() { text=$1; shift; \"$@\" >refused.log 2>&1 && return 9; "
+    "grep -q -- \"$text\" refused.log || { cat refused.log; return 8; }; }; ";
 
 static void write_sample(const char *name, uint64_t seed, double first_class) {
     char path[600];
@@ -38,6 +32,7 @@ static void write_sample(const char *name, uint64_t seed, double first_class) {
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
+    run_first = functions;
     int failed = run("mkdir samples held bad && printf '[data]\\ncrop_size = 10\\nmax_atoms = 16\\n"
                      "global_batch = 2\\n[metrics]\\neval_every = 2\\n[af3]\\nn_sample = 2\\n"
                      "n_rollout_step = 2\\n' >small.ini && echo notes >samples/readme");
@@ -50,12 +45,6 @@ static int set_up(void **state) {
     write_sample("bad/b.npz", 2, 99);
     return run("$train --eval-samples held --steps 5 --out whole --checkpoint-every 1 --keep 9 "
                ">whole.log 2>&1");
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
 }
 
 static void a_run_writes_its_files(void **state) {

@@ -2,15 +2,13 @@
  * losses, scores and bytes of one rank, ranks that are killed or stopped, bad samples, and what is
  * refused. */
 #include "tests/testing/complex_sample.h"
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
-
-static char folder[512];
 
 /* Shell functions of all tests, beside those of library.sh.
  *
@@ -34,10 +32,6 @@ static const char library[] =
     "refuses() { text=$1; shift; \"$@\" >refused.log 2>&1 && return 9; "
     "grep -q -- \"$text\" refused.log || { cat refused.log; return 8; }; }\n";
 
-static int run(const char *command) {
-    return fm_test_shell_format(folder, ". ./lib; %s", command);
-}
-
 static void write_sample(const char *name, uint64_t seed, double first_class) {
     char path[600];
     fm_test_complex c;
@@ -51,6 +45,7 @@ static void write_sample(const char *name, uint64_t seed, double first_class) {
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
+    run_first = ". ./lib; ";
     if (fm_test_write_library(folder, library)) return 1;
     int failed = run("mkdir samples held bad && printf '[data]\\ncrop_size = 10\\nmax_atoms = 16\\n"
                      "global_batch = 2\\n[metrics]\\neval_every = 2\\n[af3]\\nn_sample = 3\\n"
@@ -65,12 +60,6 @@ static int set_up(void **state) {
     write_sample("bad/a.npz", 1, 0);
     write_sample("bad/b.npz", 2, 99);
     return run("$train --steps 5 --out one >one.log 2>&1");
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
 }
 
 /* Groups keep the order of sums, so data parallelism has the bytes of one rank; ranks that share a

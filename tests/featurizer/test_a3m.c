@@ -64,6 +64,9 @@ static void reads_every_line_end(void **state) {
     fixture *f = *state;
     expect_rows(f, text_of(">q\r\nACDE\r\n>r\r\nAxC-E\r\n"), NULL, "ACDE/AC-E", "0000/0100");
     expect_rows(f, text_of(">q\rACDE\r>r\rAxC-E\r"), NULL, "ACDE/AC-E", "0000/0100");
+    expect_rows(f, text_of("\xef\xbb\xbf>q\r\nACDE\r\n>r\r\nAxC-E\r\n"), NULL, "ACDE/AC-E",
+                "0000/0100");
+    assert_int_equal(f->alignment.row[0].description, 4);
     expect_rows(f, text_of(">q\r\nACDE\r\n>r\r\nAxC-E\r\n"), &compat, "ACDE/AC-E", "0000/0100");
     expect_rows(f, text_of(">q\rACDE\r>r\rAxC-E"), &compat, "ACDE/AC-E", "0000/0100");
     /* str.splitlines() ends a description at a vertical tab and at U+2028 */
@@ -121,6 +124,11 @@ static void refuses_with_place_and_reason(void **state) {
                  "row 1 has 0 match columns, the query has 2");
     expect_error(f, text_of(">q\nAB\n>r\nAB\n>s\n\nA\n"), NULL, FM_ERR_FORMAT, 7, 1,
                  "row 2 has 1 match column, the query has 2");
+    expect_error(
+        f, text_of("\xef\xbb\xbf>q\nABC\n"), &compat, FM_ERR_FORMAT, 1, 1,
+        "found a byte order mark, which OpenFold does not skip, before the first '>' line");
+    expect_error(f, text_of("\xef\xbb\xbf MKT\n"), NULL, FM_ERR_FORMAT, 1, 2,
+                 "found sequence data before the first '>' line");
     expect_error(f, text_of("\n  AB\n>q\nAB\n"), NULL, FM_ERR_FORMAT, 2, 3,
                  "found sequence data before the first '>' line");
     expect_error(f, text_of("; note\n>q\nAB\n"), &compat, FM_ERR_FORMAT, 1, 1,

@@ -351,8 +351,11 @@ static size_t check_sample(const fm_test_item *item, fm_arena *arena) {
     fm_sample sample;
     fm_array expanded[FM_N_EXPANDED];
     uint32_t index[MAX_TEMPLATE];
-    assert_int_equal(fm_sample_make_drawn(&plan, &c.record, NULL, &draws, 0, 0, 0, N_CYCLE, arena,
-                                          &sample, NULL),
+    assert_int_equal(fm_sample_make(&(fm_sample_request){.plan = &plan,
+                                                         .record = &c.record,
+                                                         .n_cycle = N_CYCLE,
+                                                         .draws = &draws},
+                                    arena, &sample, NULL),
                      FM_OK);
     for (size_t k = 0; k < N_CYCLE; k++)
         assert_int_equal(recorded.cycle[k].n_picked, recorded.cycle[k].n_pick);

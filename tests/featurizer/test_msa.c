@@ -64,7 +64,8 @@ static void expect_part(fixture *f, const char *rows, const char *sources, const
     size_t n = 0, at = 0;
     for (uint32_t i = 0; i < f->part.n_seq; i++) {
         for (uint32_t j = 0; j < f->part.n_res; j++)
-            text[n++] = fm_hhblits_letters[f->part.msa[i * f->part.n_res + j]];
+            text[n++] =
+                fm_restype_letters[fm_restype_from_hhblits[f->part.msa[i * f->part.n_res + j]]];
         text[n++] = '/';
     }
     text[n - 1] = 0;

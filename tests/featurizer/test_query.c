@@ -60,6 +60,8 @@ static void sequences_are_read(void **state) {
         {"; comment\r\n>a\r\nMK T*\r\n", FM_QUERY_FASTA, "MKT"},
         {"MKT", FM_QUERY_FASTA, "MKT"},
         {"\xef\xbb\xbf>a\r\nMKT\r\n", FM_QUERY_FASTA, "MKT"},
+        {"\xef\xbb\xbf>q\r\nMKT\r\n>h\r\nM-T\r\n", FM_QUERY_A3M, "MKT"},
+        {"\xef\xbb\xbf# STOCKHOLM 1.0\nq MKT\n//\n", FM_QUERY_STOCKHOLM, "MKT"},
         {"#4\t1\n>101\nMKTA\n>hit\nM-tgKA\n", FM_QUERY_A3M, "MKTA"},
         {">q\nMXT\n", FM_QUERY_A3M, "MXT"},
         {"\xef\xbb\xbf>q\r\nMKT\r\n>h\r\nM-aT\r\n", FM_QUERY_A3M, "MKT"},

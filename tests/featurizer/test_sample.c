@@ -29,8 +29,14 @@ static int tear_down(void **state) {
 static fm_sample make(fm_arena *arena, const fm_plan *plan, const fm_record *record, uint64_t index,
                       uint32_t n_cycle) {
     fm_sample sample;
-    assert_int_equal(
-        fm_sample_make(plan, record, NULL, SEED, index, 5, n_cycle, arena, &sample, NULL), FM_OK);
+    assert_int_equal(fm_sample_make(&(fm_sample_request){.plan = plan,
+                                                         .record = record,
+                                                         .seed = SEED,
+                                                         .index = index,
+                                                         .chain = 5,
+                                                         .n_cycle = n_cycle},
+                                    arena, &sample, NULL),
+                     FM_OK);
     return sample;
 }
 
@@ -167,9 +173,11 @@ static void contradictions_are_refused(void **state) {
     fm_plan plan = tiny();
     fm_sample sample;
     fm_error error;
-    assert_int_equal(
-        fm_sample_make(&plan, &chain.record, NULL, SEED, 0, 0, 1, arena, &sample, &error),
-        FM_ERR_DATA);
+    assert_int_equal(fm_sample_make(
+                         &(fm_sample_request){
+                             .plan = &plan, .record = &chain.record, .seed = SEED, .n_cycle = 1},
+                         arena, &sample, &error),
+                     FM_ERR_DATA);
     assert_string_equal(error.message,
                         "chain 1syn_A: the structure has 29 residues, but the sequence has 30");
 }
@@ -186,8 +194,10 @@ static void small_arenas_are_reported(void **state) {
     for (size_t max = 0; max <= sizeof memory && !fitted; max += 512) {
         fm_arena small = {.base = memory, .max = max};
         fm_sample sample;
-        fm_status status =
-            fm_sample_make(&plan, &chain.record, NULL, SEED, 0, 0, 1, &small, &sample, NULL);
+        fm_status status = fm_sample_make(
+            &(fm_sample_request){
+                .plan = &plan, .record = &chain.record, .seed = SEED, .n_cycle = 1},
+            &small, &sample, NULL);
         assert_true(!status || status == FM_ERR_LIMIT);
         fitted = !status;
     }

@@ -72,7 +72,11 @@ static void crops_follow_the_clamp(void **state) {
         fm_synthetic_record_make(&chain, 1, plan.crop_size + N_FREE, 0, &arena);
         fm_sample sample;
         assert_int_equal(
-            fm_sample_make(&plan, &chain.record, NULL, 9, i, 0, 1, &arena, &sample, NULL), FM_OK);
+            fm_sample_make(
+                &(fm_sample_request){
+                    .plan = &plan, .record = &chain.record, .seed = 9, .index = i, .n_cycle = 1},
+                &arena, &sample, NULL),
+            FM_OK);
         fm_sample_draw key = {.seed = 9, .index = i};
         const fm_draws draws = fm_draws_philox(&key);
         bool clamped =
@@ -163,8 +167,12 @@ static void expansion_refuses_wrong_sizes(void **state) {
     fm_sample sample;
     fm_array arrays[FM_N_EXPANDED];
     fm_error error;
-    assert_int_equal(fm_sample_make(&plan, &chain.record, NULL, 1, 2, 0, 2, &arena, &sample, NULL),
-                     FM_OK);
+    assert_int_equal(
+        fm_sample_make(
+            &(fm_sample_request){
+                .plan = &plan, .record = &chain.record, .seed = 1, .index = 2, .n_cycle = 2},
+            &arena, &sample, NULL),
+        FM_OK);
     fm_expand_sizes sizes = {64, 32, 64, 4};
     assert_int_equal(fm_expand_sample(&sample, &sizes, &arena, arrays, NULL), FM_OK);
     sizes.n_res = 39;

@@ -169,8 +169,12 @@ static void write_sample(FILE *out, const sample_case *c, fm_arena *arena) {
     plan.masked_q32 = c->masked_q32;
     fm_sample sample;
     fm_error error;
-    if (fm_sample_make(&plan, &chain.record, NULL, seed, c->index, 0, c->n_cycle, arena, &sample,
-                       &error)) {
+    if (fm_sample_make(&(fm_sample_request){.plan = &plan,
+                                            .record = &chain.record,
+                                            .seed = seed,
+                                            .index = c->index,
+                                            .n_cycle = c->n_cycle},
+                       arena, &sample, &error)) {
         fprintf(stderr, "%s\n", error.message);
         abort();
     }

@@ -116,8 +116,13 @@ static fm_sample make(fixture *f, const char *plan, uint64_t index, bool with_hi
     if (f->has_no_structure) f->chain.record.structure = NULL;
     if (with_hits) f->chain.record.hits = &f->hits;
     fm_error error;
-    if (fm_sample_make(&f->plan, &f->chain.record, &f->templates, 42, index, 0, 2, &f->arena,
-                       &sample, &error)) {
+    if (fm_sample_make(&(fm_sample_request){.plan = &f->plan,
+                                            .record = &f->chain.record,
+                                            .templates = &f->templates,
+                                            .seed = 42,
+                                            .index = index,
+                                            .n_cycle = 2},
+                       &f->arena, &sample, &error)) {
         fail_msg("%s", error.message);
     }
     return sample;
@@ -341,22 +346,22 @@ static void failures_are_reported(void **state) {
     fixture *f = *state;
     fm_sample sample;
     fm_error error;
-    uint64_t index = find_index(f);
+    const fm_sample_request without = {.plan = &f->plan,
+                                       .record = &f->chain.record,
+                                       .seed = 42,
+                                       .index = find_index(f),
+                                       .n_cycle = 1};
+    fm_sample_request with_templates = without;
+    with_templates.templates = &f->templates;
     for (uint32_t h = 0; h < N_HIT; h++)
         f->hit[h].structure.bytes[0] = 200;
-    assert_int_equal(fm_sample_make(&f->plan, &f->chain.record, &f->templates, 42, index, 0, 1,
-                                    &f->arena, &sample, &error),
-                     FM_ERR_CORRUPT);
+    assert_int_equal(fm_sample_make(&with_templates, &f->arena, &sample, &error), FM_ERR_CORRUPT);
     assert_string_equal(error.message, "there is no structure 200");
-    assert_int_equal(fm_sample_make(&f->plan, &f->chain.record, NULL, 42, index, 0, 1, &f->arena,
-                                    &sample, &error),
-                     FM_OK);
+    assert_int_equal(fm_sample_make(&without, &f->arena, &sample, &error), FM_OK);
     assert_null(fm_sample_find(&sample, FM_T_TEMPLATE_AATYPE, FM_SHARED));
     make_hits(f);
     f->hits.n_res = N_RES - 1;
-    assert_int_equal(fm_sample_make(&f->plan, &f->chain.record, &f->templates, 42, index, 0, 1,
-                                    &f->arena, &sample, &error),
-                     FM_ERR_DATA);
+    assert_int_equal(fm_sample_make(&with_templates, &f->arena, &sample, &error), FM_ERR_DATA);
     assert_string_equal(
         error.message,
         "chain 1syn_A: the template hits are for 89 residues, but the sequence has 90");
@@ -365,8 +370,7 @@ static void failures_are_reported(void **state) {
     fm_status status = FM_ERR_LIMIT;
     for (size_t max = 0; max <= sizeof memory && status; max += 2048) {
         fm_arena small = {.base = memory, .max = max};
-        status = fm_sample_make(&f->plan, &f->chain.record, &f->templates, 42, index, 0, 1, &small,
-                                &sample, NULL);
+        status = fm_sample_make(&with_templates, &small, &sample, NULL);
         assert_true(!status || status == FM_ERR_LIMIT);
     }
     assert_int_equal(status, FM_OK);

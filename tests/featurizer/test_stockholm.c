@@ -52,6 +52,8 @@ static void joins_blocks(void **state) {
     expect_rows(f, "q AC\n\nq DE\nr A-\nr -E\n", NULL, "ACDE/A--E", "0000/0000");
     assert_int_equal(f->alignment.row[1].line, 4);
     assert_int_equal(f->alignment.row[1].description_bytes, 1);
+    expect_rows(f, "\xef\xbb\xbf# STOCKHOLM 1.0\nq ACDE\nr A--E\n//\n", NULL, "ACDE/A--E",
+                "0000/0000");
     expect_rows(f, "q AC\r\nr A-\r\n\r\nq DE\r\nr -E\r\n//\r\n", NULL, "ACDE/A--E", "0000/0000");
 }
 

@@ -22,6 +22,29 @@
 
 enum { N_ENTRY = 16 };
 
+static double distance(fm_vec3 a, fm_vec3 b) {
+    fm_vec3 d = fm_vec3_sub(a, b);
+    return sqrt(fm_vec3_dot(d, d));
+}
+
+/* Makes the letters of the sequence that entity_poly_seq and row 0 of every alignment hold. */
+static fm_status sequence_of(fm_arena *arena, const fm_synth_options *options,
+                             const fm_synth_entry *entry, uint32_t slot, fm_bytes *ret_letters,
+                             fm_error *reterr) {
+    fm_synth_family family;
+    fm_synth_chain chain;
+    fm_status status = fm_synth_family_make(arena, options, entry->family[slot], &family, reterr);
+    if (status) return status;
+    status = fm_synth_chain_make(arena, options, entry, slot, &family, &chain, reterr);
+    if (status) return status;
+    uint8_t *letters = fm_arena_alloc(arena, chain.n_res);
+    if (!letters) return fm_arena_full(arena, reterr);
+    for (uint32_t i = 0; i < chain.n_res; i++)
+        letters[i] = (uint8_t)fm_synth_letter(chain.residues[i].aatype);
+    *ret_letters = (fm_bytes){letters, chain.n_res};
+    return FM_OK;
+}
+
 static fm_synth_options small_options(uint64_t seed) {
     fm_synth_options options = fm_synth_default_options();
     options.seed = seed;
@@ -117,16 +140,16 @@ static void assert_near(double value, double expected, double tolerance) {
 static void check_bonds(const fm_synth_placed *residues, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         const fm_vec3 *here = residues[i].atoms;
-        assert_near(fm_geometry_distance(here[0], here[1]), 1.458, 1e-9);
-        assert_near(fm_geometry_distance(here[1], here[2]), 1.525, 1e-9);
-        assert_near(fm_geometry_distance(here[2], here[3]), 1.231, 1e-9);
+        assert_near(distance(here[0], here[1]), 1.458, 1e-9);
+        assert_near(distance(here[1], here[2]), 1.525, 1e-9);
+        assert_near(distance(here[2], here[3]), 1.231, 1e-9);
         /* N-CA-C by the law of cosines */
-        assert_near(fm_geometry_distance(here[0], here[2]), 2.4619, 1e-3);
+        assert_near(distance(here[0], here[2]), 2.4619, 1e-3);
         if (i + 1 == n) break;
         const fm_vec3 *next = residues[i + 1].atoms;
-        assert_near(fm_geometry_distance(here[2], next[0]), 1.329, 1e-9);
-        assert_near(fm_geometry_distance(here[1], next[1]), 3.80, 0.03);
-        assert_near(fm_geometry_distance(here[3], next[0]), 2.25, 0.02); /* O opposite to CA */
+        assert_near(distance(here[2], next[0]), 1.329, 1e-9);
+        assert_near(distance(here[1], next[1]), 3.80, 0.03);
+        assert_near(distance(here[3], next[0]), 2.25, 0.02); /* O opposite to CA */
     }
 }
 
@@ -134,7 +157,7 @@ static uint32_t count_close_pairs(const fm_synth_placed *residues, uint32_t n) {
     uint32_t close = 0;
     for (uint32_t i = 2; i < n; i++) {
         for (uint32_t j = 0; j + 2 <= i; j++)
-            close += fm_geometry_distance(residues[i].atoms[1], residues[j].atoms[1]) < 3.8;
+            close += distance(residues[i].atoms[1], residues[j].atoms[1]) < 3.8;
     }
     return close;
 }
@@ -262,8 +285,7 @@ static void alignments_have_the_chains_columns(void **state) {
             fm_bytes letters;
             assert_int_equal(
                 fm_synth_alignments(arena, &options, &entry, slot, files, &n_file, NULL), FM_OK);
-            assert_int_equal(fm_synth_sequence(arena, &options, &entry, slot, &letters, NULL),
-                             FM_OK);
+            assert_int_equal(sequence_of(arena, &options, &entry, slot, &letters, NULL), FM_OK);
             check_alignments(arena, files, n_file, letters, &cells, &same);
         }
     }
@@ -317,7 +339,7 @@ static void msa_features_have_work_to_do(void **state) {
         fm_part_msa part;
         fm_msa_report report;
         fm_error error;
-        assert_int_equal(fm_synth_sequence(arena, &options, &entry, 0, &letters, NULL), FM_OK);
+        assert_int_equal(sequence_of(arena, &options, &entry, 0, &letters, NULL), FM_OK);
         assert_int_equal(fm_synth_alignments(arena, &options, &entry, 0, files, &n_file, NULL),
                          FM_OK);
         for (uint32_t i = 0; i < n_file; i++)
@@ -377,7 +399,7 @@ static void hits_name_earlier_entries_and_their_residues(void **state) {
         fm_hits hits;
         assert_int_equal(fm_synth_alignments(arena, &options, &entry, slot, files, &n_file, NULL),
                          FM_OK);
-        assert_int_equal(fm_synth_sequence(arena, &options, &entry, slot, &letters, NULL), FM_OK);
+        assert_int_equal(sequence_of(arena, &options, &entry, slot, &letters, NULL), FM_OK);
         assert_string_equal(files[2].name, "pdb70_hits.hhr");
         assert_int_equal(fm_hhr_parse(files[2].content, true, arena, &hits, NULL), FM_OK);
         assert_true(hits.n_hit >= 1);
@@ -385,7 +407,7 @@ static void hits_name_earlier_entries_and_their_residues(void **state) {
             const fm_hit *hit = &hits.hit[i];
             uint32_t target_slot, pairs = 0;
             fm_synth_entry target = find_entry(&options, hit->name, e, &target_slot);
-            assert_int_equal(fm_synth_sequence(arena, &options, &target, target_slot, &other, NULL),
+            assert_int_equal(sequence_of(arena, &options, &target, target_slot, &other, NULL),
                              FM_OK);
             check_columns(hit->query, hit->indices_query, hit->n_query, letters);
             check_columns(hit->hit, hit->indices_hit, hit->n_hit, other);
@@ -431,7 +453,7 @@ static void shortest_and_longest_chains_can_be_made(void **state) {
             fm_bytes letters, cif;
             fm_synth_file files[FM_SYNTH_MAX_FILES];
             uint32_t n_file;
-            assert_int_equal(fm_synth_sequence(*state, &options, &entry, 0, &letters, NULL), FM_OK);
+            assert_int_equal(sequence_of(*state, &options, &entry, 0, &letters, NULL), FM_OK);
             assert_in_range(letters.size, options.min_length, options.max_length);
             assert_int_equal(fm_synth_mmcif(*state, &options, &entry, &cif, NULL), FM_OK);
             assert_int_equal(fm_synth_alignments(*state, &options, &entry, 0, files, &n_file, NULL),

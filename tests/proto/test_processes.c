@@ -1,6 +1,6 @@
 /* test_processes.c: the shell commands and programs that tests start (tests/testing/testing.h)
  * leave no process behind. */
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -11,20 +11,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char folder[256];
-
-static int set_up(void **state) {
-    (void)state;
-    fm_test_make_folder(folder, sizeof folder);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
-}
 
 /* Whether the process whose number is in the file `pid` has ended, also where nobody has waited for
  * it. It is given a minute. */
@@ -71,9 +57,9 @@ static void a_program_ends_with_its_test(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_shell_takes_its_background_along, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_program_runs_until_it_is_stopped, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_program_ends_with_its_test, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_shell_takes_its_background_along, make_folder, tear_down),
+        cmocka_unit_test_setup_teardown(a_program_runs_until_it_is_stopped, make_folder, tear_down),
+        cmocka_unit_test_setup_teardown(a_program_ends_with_its_test, make_folder, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

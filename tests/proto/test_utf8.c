@@ -73,8 +73,18 @@ static void prefixes(void **state) {
     assert_int_equal(fm_utf8_prefix("", 5), 0);
 }
 
+static void marks(void **state) {
+    (void)state;
+    static const uint8_t text[] = {0xef, 0xbb, 0xbf, 'a'};
+    assert_int_equal(fm_utf8_mark(text, 4), 3);
+    assert_int_equal(fm_utf8_mark(text, 3), 3);
+    assert_int_equal(fm_utf8_mark(text, 2), 0);
+    assert_int_equal(fm_utf8_mark(text + 1, 3), 0);
+    assert_int_equal(fm_utf8_mark(NULL, 0), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(plain),
-                                       cmocka_unit_test(prefixes)};
+                                       cmocka_unit_test(prefixes), cmocka_unit_test(marks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

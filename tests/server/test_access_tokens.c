@@ -17,7 +17,7 @@ static fm_status parse(const char *text, fm_access_tokens **ret_tokens, fm_error
 
 static void a_file_is_read(void **state) {
     (void)state;
-    static const char text[] = "# tokens of the laboratory\r\n"
+    static const char text[] = "\xef\xbb\xbf# tokens of the laboratory\r\n"
                                "\n"
                                "lab-a\tu6Fh3jsQ0pXw9ZkT2mVb  plans=tiny,af2-initial streams=16 "
                                "bytes=8G\r\n"

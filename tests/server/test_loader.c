@@ -19,6 +19,12 @@ static fm_loader *open_loader(server_fixture *f, uint64_t n_step, uint32_t n_sla
     return loader;
 }
 
+/* Waits for the next sample. */
+static fm_status next_of(fm_loader *loader, fm_loaded *ret_loaded, fm_error *reterr) {
+    bool is_ready;
+    return fm_loader_next(loader, UINT32_MAX, &is_ready, ret_loaded, reterr);
+}
+
 static void every_sample_arrives_once_and_in_order(void **state) {
     (void)state;
     /* 1,024 of the largest frames are more than the credit in bytes that a stream can have. */
@@ -31,13 +37,13 @@ static void every_sample_arrives_once_and_in_order(void **state) {
         fm_loaded loaded;
         fm_error error = {0};
         for (uint64_t i = 0; i < 5 * f.test.global_batch; i++) {
-            assert_int_equal(fm_loader_next(loader, &loaded, &error), FM_OK);
+            assert_int_equal(next_of(loader, &loaded, &error), FM_OK);
             assert_int_equal(loaded.sample->index, i);
             const fm_tensor_view *aatype = fm_sample_find(loaded.sample, FM_T_AATYPE, FM_SHARED);
             assert_int_equal(aatype->shape[0], f.test.shape.n_res);
             fm_loader_release(loader, &loaded);
         }
-        assert_int_equal(fm_loader_next(loader, &loaded, &error), FM_ERR_CLOSED);
+        assert_int_equal(next_of(loader, &loaded, &error), FM_ERR_CLOSED);
         assert_string_equal(error.message, "stream ended");
         fm_loader_stats stats = fm_loader_get_stats(loader);
         assert_int_equal(stats.n_sample, 40);
@@ -58,12 +64,12 @@ static void held_samples_stay_unchanged(void **state) {
     fm_loaded held[3], loaded;
     uint64_t hash[3];
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(fm_loader_next(loader, &held[i], NULL), FM_OK);
+        assert_int_equal(next_of(loader, &held[i], NULL), FM_OK);
         const fm_tensor_view *msa = fm_sample_find(held[i].sample, FM_T_MSA, 0);
         hash[i] = fm_xxh3(msa->data, msa->bytes);
     }
     for (uint64_t i = 3; i < 40; i++) {
-        assert_int_equal(fm_loader_next(loader, &loaded, NULL), FM_OK);
+        assert_int_equal(next_of(loader, &loaded, NULL), FM_OK);
         assert_int_equal(loaded.sample->index, i);
         fm_loader_release(loader, &loaded);
     }
@@ -92,7 +98,7 @@ static void a_failing_sample_is_reported_by_the_servers_words(void **state) {
     fm_loaded loaded;
     fm_status status = FM_OK;
     uint64_t n = 0;
-    while (!(status = fm_loader_next(loader, &loaded, &error))) {
+    while (!(status = next_of(loader, &loaded, &error))) {
         n++;
         fm_loader_release(loader, &loaded);
     }
@@ -170,7 +176,7 @@ static void closing_never_waits_for_the_server(void **state) {
         fm_loader_close(open_loader(&f, 0, 2)); /* nothing taken at all */
     fm_loader *loader = open_loader(&f, 0, 2);
     fm_loaded loaded;
-    assert_int_equal(fm_loader_next(loader, &loaded, NULL), FM_OK);
+    assert_int_equal(next_of(loader, &loaded, NULL), FM_OK);
     fm_loader_close(loader); /* one held, more on their way */
     server_finish(&f);
 }
@@ -182,11 +188,11 @@ static void a_vanished_server_ends_the_stream(void **state) {
     server_start(&f);
     fm_loader *loader = open_loader(&f, 0, 2);
     fm_loaded loaded;
-    assert_int_equal(fm_loader_next(loader, &loaded, NULL), FM_OK);
+    assert_int_equal(next_of(loader, &loaded, NULL), FM_OK);
     fm_loader_release(loader, &loaded);
     server_finish(&f);
     fm_status status;
-    for (int i = 0; !(status = fm_loader_next(loader, &loaded, NULL)) && i < 100; i++)
+    for (int i = 0; !(status = next_of(loader, &loaded, NULL)) && i < 100; i++)
         fm_loader_release(loader, &loaded);
     assert_int_equal(status, FM_ERR_CLOSED);
     fm_loader_close(loader);

@@ -30,7 +30,7 @@ static const char metrics[] = "# TYPE foldmill_prepare_seconds histogram\n"
 
 static void lists_and_metrics_are_read(void **state) {
     (void)state;
-    fm_prepare_times times = times_of("# ms\n200 10\n20 89\n\n2000\n");
+    fm_prepare_times times = times_of("\xef\xbb\xbf# ms\n200 10\n20 89\n\n2000\n");
     assert_near(fm_prepare_times_mean(&times), (89 * 20 + 10 * 200 + 2000) / 100.0, 1e-9);
     assert_near(fm_prepare_times_at(&times, 0), 20, 0);
     assert_near(fm_prepare_times_at(&times, 0.88), 20, 0);

@@ -1,5 +1,6 @@
 /* af3_case.c: see af3_case.h. */
 #include "tests/trainer/af3_case.h"
+#include "tests/testing/model_configs.h"
 
 #include "proto/base/file.h"
 

@@ -12,7 +12,7 @@
  * FILE_f64.npz, where that exists.
  *
  * --dap D divides the run over D ranks. They are threads that communicate through
- * trainer/dist/comm_local.h or, with --processes, processes that communicate through comm_shm. On
+ * tests/testing/comm_local.h or, with --processes, processes that communicate through comm_shm. On
  * GPUs they are processes with one GPU each. Every rank compares all of its results, and all ranks
  * must end with the same bits.
  *

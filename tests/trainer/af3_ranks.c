@@ -1,5 +1,6 @@
 /* af3_ranks.c: see af3_ranks.h. */
 #include "tests/trainer/af3_ranks.h"
+#include "tests/testing/local_groups.h"
 
 #include "trainer/app/device_groups.h"
 

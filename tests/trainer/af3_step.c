@@ -98,9 +98,14 @@ static fm_status record_hoisted(step *s, fm_error *error) {
                                   .log = fm_tape_state(tape, in->training.log, false),
                                   .fourier_w = fm_tape_state(tape, in->fourier_w, false),
                                   .fourier_b = fm_tape_state(tape, in->fourier_b, false)};
-    s->hoisted_x = fm_af3_diffusion_denoise(
-        tape, NULL, &atoms, &trunk, &prepared, fm_tape_state(tape, in->training.x, false), &levels,
-        fm_tape_state(tape, in->training.mask, false), &t->weights.diffusion, (fm_af3_again){0});
+    const fm_af3_noisy noisy = {.atoms = &atoms,
+                                .trunk = &trunk,
+                                .prepared = &prepared,
+                                .x = fm_tape_state(tape, in->training.x, false),
+                                .levels = &levels,
+                                .mask = fm_tape_state(tape, in->training.mask, false)};
+    s->hoisted_x =
+        fm_af3_diffusion_denoise(tape, NULL, &noisy, &t->weights.diffusion, (fm_af3_again){0});
     fm_tape_keep(tape, s->hoisted_x);
     status = fm_tape_plan(tape, error);
     if (status) return status;

@@ -18,6 +18,7 @@
 #ifndef FM_TESTS_TRAINER_AF3_UNIT_H
 #define FM_TESTS_TRAINER_AF3_UNIT_H
 
+#include "tests/testing/model_configs.h"
 #include "proto/npz.h"
 #include "trainer/autograd/tape.h"
 #include "trainer/model/af3/params.h"

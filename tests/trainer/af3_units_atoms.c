@@ -338,8 +338,13 @@ static void record_diffusion(af3_unit *u) {
     fm_af3_diffusion_add(&u->scope, &config, &w);
     fm_af3_prepared prepared = fm_af3_diffusion_prepare(&u->tape, NULL, &atoms, &trunk, &w);
     const fm_af3_again all = {config.n_atom_block, config.n_diffusion_block, config.n_atom_block};
-    unit_output(u, fm_af3_diffusion_denoise(&u->tape, NULL, &atoms, &trunk, &prepared, x, &levels,
-                                            FM_TENSOR_NONE, &w, all));
+    const fm_af3_noisy noisy = {.atoms = &atoms,
+                                .trunk = &trunk,
+                                .prepared = &prepared,
+                                .x = x,
+                                .levels = &levels,
+                                .mask = FM_TENSOR_NONE};
+    unit_output(u, fm_af3_diffusion_denoise(&u->tape, NULL, &noisy, &w, all));
 }
 
 const af3_unit_entry AF3_ATOM_UNITS[] = {

@@ -61,4 +61,11 @@ static inline void assert_near(const float *a, const float *b, size_t n, double 
         assert_true(fabs((double)a[i] - (double)b[i]) <= tolerance);
 }
 
+/* The bytes of device memory that a chain takes. */
+static inline int64_t planned_bytes(const fm_infer *infer, int64_t n_res) {
+    fm_infer_need need;
+    assert_int_equal(fm_infer_find_need(infer, n_res, &need, NULL), FM_OK);
+    return need.bytes;
+}
+
 #endif

@@ -12,7 +12,7 @@
  * The last line is "parity: ok" or "parity: FAIL".
  *
  * --dap D splits the model over D ranks, --bp 2 runs the two branches of its blocks on two ranks.
- * On the CPU ranks are threads that communicate through trainer/dist/comm_local.h. With --dap and
+ * On the CPU ranks are threads that communicate through tests/testing/comm_local.h. With --dap and
  * --backend shm they are processes that communicate through trainer/dist/comm_shm.h. With --dap and
  * --device cuda they are processes with a GPU each, which communicate as --backend says (peer or
  * nccl). Each process compares everything. The program puts split arrays together again and takes

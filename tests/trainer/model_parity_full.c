@@ -28,6 +28,7 @@
 
 #include "tests/testing/ranks.h"
 #include "tests/trainer/parity_ways.h"
+#include "tests/testing/model_configs.h"
 #include "trainer/app/choose_device.h"
 #include "trainer/dist/sum.h"
 

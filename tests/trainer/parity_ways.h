@@ -3,6 +3,7 @@
 #ifndef FM_TESTS_TRAINER_PARITY_WAYS_H
 #define FM_TESTS_TRAINER_PARITY_WAYS_H
 
+#include "tests/testing/local_groups.h"
 #include "trainer/app/device_groups.h"
 #include "trainer/dist/comm_shm.h"
 

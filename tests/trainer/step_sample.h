@@ -4,6 +4,7 @@
 #define FM_TESTS_TRAINER_STEP_SAMPLE_H
 
 #include "tests/trainer/op_check.h"
+#include "tests/testing/model_configs.h"
 
 #include "trainer/step/step.h"
 

@@ -8,6 +8,7 @@
 #define FM_TESTS_TRAINER_TEAM_H
 
 #include "tests/testing/testing.h"
+#include "tests/testing/local_groups.h"
 
 #include "trainer/step/step.h"
 

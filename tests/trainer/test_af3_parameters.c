@@ -1,6 +1,7 @@
 /* Tests of AlphaFold 3's parameter table: how many values each module has, and how they start. */
 #include "tests/trainer/golden.h"
 #include "tests/trainer/af3_formula.h"
+#include "tests/testing/model_configs.h"
 #include "trainer/model/af3/model.h"
 #include "trainer/optim/optimizer.h"
 

@@ -1,6 +1,8 @@
 /* Tests that the published model's step can be recorded and planned at its initial-training shape.
  * Recomputing blocks or sharing the sample between ranks must save most of the memory, and the
  * steps of a rollout compute nothing that is the same in all of them. Nothing is run. */
+#include "tests/testing/local_groups.h"
+#include "tests/testing/model_configs.h"
 #include "trainer/model/af3/island.h"
 #include "trainer/model/af3/rollout.h"
 #include "trainer/model/af3/split.h"

@@ -1,6 +1,7 @@
 /* test_af3_sampling.c: noise levels and steps of sampling, and the draws of noisy structures by the
  * seed and the clock. */
 #include "tests/trainer/op_check.h"
+#include "tests/testing/model_configs.h"
 
 #include "trainer/model/af3/sampling.h"
 

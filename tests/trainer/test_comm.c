@@ -2,7 +2,7 @@
  * of sums, and the end of a run. */
 #include "tests/trainer/processes.h"
 
-#include "trainer/dist/comm_local.h"
+#include "tests/testing/comm_local.h"
 #include "trainer/dist/sum.h"
 
 #include <pthread.h>

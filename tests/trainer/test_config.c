@@ -1,5 +1,6 @@
 /* test_config.c: presets and configuration files: every preset gives all keys a value, a file
  * changes the keys that it names, and mistakes are refused with their line. */
+#include "tests/testing/model_configs.h"
 #include "trainer/app/train_keys.h"
 #include "trainer/model/parameters.h"
 #include "trainer/app/presets.h"
@@ -324,8 +325,8 @@ static void a_file_changes_only_the_keys_it_names(void **state) {
     (void)state;
     fm_train_config config;
     assert_int_equal(fm_train_config_preset("tiny", &config, NULL), FM_OK);
-    const char *text =
-        "[model]\norder = opm_first ; as in multimer\nn_block=5\n\n[data]\ncrop_size = 48\n";
+    const char *text = "\xef\xbb\xbf[model]\norder = opm_first ; as in "
+                       "multimer\nn_block=5\n\n[data]\ncrop_size = 48\n";
     assert_int_equal(fm_train_config_parse(text_of(text), &config, NULL), FM_OK);
     assert_int_equal(config.model.order, FM_ORDER_OUTER_FIRST);
     assert_int_equal(config.model.n_block, 5);

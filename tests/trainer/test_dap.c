@@ -2,7 +2,7 @@
  * masks at 1, 2 and 4 ranks; forward only, with recomputation, and without gradients. */
 #include "tests/trainer/op_check.h"
 
-#include "trainer/dist/comm_local.h"
+#include "tests/testing/comm_local.h"
 #include "trainer/dist/dap.h"
 #include "trainer/ops/attention.h"
 #include "trainer/ops/transition.h"

@@ -3,7 +3,7 @@
 #include "trainer/metrics/event_file.h"
 
 #include "proto/base/file.h"
-#include "tests/testing/testing.h"
+#include "tests/testing/in_folder.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -16,20 +16,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char folder[256];
-
-static int set_up(void **state) {
-    (void)state;
-    fm_test_make_folder(folder, sizeof folder);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    fm_test_remove_tree(folder);
-    return 0;
-}
 
 /* The events of run `name` as tests/e2e/read_events.py prints them; NULL if it refuses the file. */
 static const char *read_back(const char *name) {
@@ -157,5 +143,5 @@ int main(void) {
         cmocka_unit_test(a_resumed_run_has_each_step_once),
         cmocka_unit_test(existing_files_are_not_overwritten),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_folder, tear_down);
 }

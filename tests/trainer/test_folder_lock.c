@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,12 +43,34 @@ static void one_holder_at_a_time(void **state) {
     fm_folder_lock first, second;
     fm_error error;
     assert_int_equal(fm_folder_lock_take(folder, &first, &error), FM_OK);
-    assert_true(first.is_made);
     assert_int_equal(fm_folder_lock_take(folder, &second, &error), FM_ERR_EXISTS);
     assert_int_equal(second.fd, -1);
     fm_folder_lock_end(folder, &second);
     fm_folder_lock_end(folder, &first);
     assert_int_equal(kind_of(folder), FM_PATH_ABSENT);
+}
+
+/* All folders that were made for the lock go again, also when one of them cannot be made. */
+static void made_parents_go(void **state) {
+    (void)state;
+    char path[700], below[1024], name[300];
+    fm_folder_lock lock;
+    fm_error error;
+    assert_int_equal(mkdir(folder, 0777), 0);
+    snprintf(path, sizeof path, "%s/a", folder);
+    snprintf(below, sizeof below, "%s/a/b/c/", folder);
+    assert_int_equal(fm_folder_lock_take(below, &lock, &error), FM_OK);
+    assert_int_equal(kind_of(below), FM_PATH_FOLDER);
+    fm_folder_lock_end(below, &lock);
+    assert_int_equal(kind_of(path), FM_PATH_ABSENT);
+    assert_int_equal(kind_of(folder), FM_PATH_FOLDER);
+    memset(name, 'x', sizeof name - 1); /* longer than a name may be */
+    name[sizeof name - 1] = '\0';
+    snprintf(below, sizeof below, "%s/a/%s", folder, name);
+    assert_int_equal(fm_folder_lock_take(below, &lock, &error), FM_ERR_IO);
+    assert_int_equal(lock.fd, -1);
+    assert_int_equal(kind_of(path), FM_PATH_ABSENT);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 /* What was there before stays, and so does a folder with results. */
@@ -57,7 +80,6 @@ static void results_stay(void **state) {
     fm_folder_lock lock;
     assert_int_equal(mkdir(folder, 0777), 0);
     assert_int_equal(fm_folder_lock_take(folder, &lock, NULL), FM_OK);
-    assert_false(lock.is_made);
     fm_folder_lock_end(folder, &lock);
     assert_int_equal(kind_of(folder), FM_PATH_FOLDER);
     snprintf(path, sizeof path, "%s/lock", folder);
@@ -101,6 +123,7 @@ static void two_processes_never_meet_a_removed_folder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_holder_at_a_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(made_parents_go, set_up, tear_down),
         cmocka_unit_test_setup_teardown(results_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_processes_never_meet_a_removed_folder, set_up,
                                         tear_down),

@@ -7,6 +7,7 @@
 #include "proto/npz.h"
 #include "tests/testing/testing.h"
 #include "tests/trainer/deepmind_names.h"
+#include "tests/testing/model_configs.h"
 #include "proto/safetensors.h"
 #include "trainer/model/parameters.h"
 

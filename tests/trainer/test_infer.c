@@ -1,6 +1,7 @@
 /* test_infer.c: inference gives what the forward pass of training gives, for any recorded length,
  * within its memory plan. */
 #include "tests/trainer/infer_case.h"
+#include "tests/testing/local_groups.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -190,8 +191,8 @@ static void memory_is_planned(void **state) {
     fm_infer_options options = infer_options();
     fm_infer *infer = create_infer(&options);
     int64_t bytes, longer;
-    assert_int_equal(fm_infer_plan(infer, N_RES, &bytes, NULL), FM_OK);
-    assert_int_equal(fm_infer_plan(infer, 200, &longer, NULL), FM_OK);
+    bytes = planned_bytes(infer, N_RES);
+    longer = planned_bytes(infer, 200);
     assert_true(longer > 4 * bytes / 2 && bytes > fm_infer_get_params(infer)->memory_bytes);
     fm_infer_destroy(infer);
     options.memory_budget_bytes = bytes;
@@ -413,7 +414,7 @@ static int64_t least_without_triangles(const fm_infer_options *options, int64_t 
     int64_t bytes;
     smallest.chunk_bytes = (int64_t)32 << 20;
     fm_infer *infer = create_infer(&smallest);
-    assert_int_equal(fm_infer_plan(infer, n_res, &bytes, NULL), FM_OK);
+    bytes = planned_bytes(infer, n_res);
     fm_infer_destroy(infer);
     return bytes;
 }
@@ -451,7 +452,7 @@ static void slabs_follow_from_the_memory(void **state) {
     fm_error error;
     fm_infer *infer = create_infer(&options);
     int64_t whole;
-    assert_int_equal(fm_infer_plan(infer, 300, &whole, NULL), FM_OK);
+    whole = planned_bytes(infer, 300);
     fm_infer_destroy(infer);
     options.memory_budget_bytes = whole - 1;
     infer = create_infer(&options);
@@ -510,7 +511,7 @@ static void run_ranks(const fm_infer_options *one, int n, const sample *s, rank 
         const fm_trainer *t = fm_infer_get_recording(ranks[r].infer);
         int64_t bytes;
         assert_int_equal(fm_tape_used_bytes(&t->last), t->last.size.arena_bytes);
-        assert_int_equal(fm_infer_plan(ranks[r].infer, N_RES, &bytes, NULL), FM_OK);
+        bytes = planned_bytes(ranks[r].infer, N_RES);
         assert_int_equal(bytes, fm_infer_get_params(ranks[r].infer)->memory_bytes +
                                     fm_trainer_memory_bytes(t));
         fm_infer_destroy(ranks[r].infer);
@@ -648,8 +649,8 @@ static void ranks_take_less_memory_each(void **state) {
     options.groups = fm_local_groups_get(groups, 1);
     fm_infer *part = create_infer(&options);
     int64_t bytes, bytes_of_part;
-    assert_int_equal(fm_infer_plan(one, 256, &bytes, NULL), FM_OK);
-    assert_int_equal(fm_infer_plan(part, 256, &bytes_of_part, NULL), FM_OK);
+    bytes = planned_bytes(one, 256);
+    bytes_of_part = planned_bytes(part, 256);
     print_message("%.1f MiB on one rank, %.1f on each of four\n", (double)bytes / (1 << 20),
                   (double)bytes_of_part / (1 << 20));
     assert_true(bytes_of_part < bytes * 2 / 3);

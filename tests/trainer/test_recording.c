@@ -7,7 +7,8 @@
  * gradient and the last one). When a digest differs on purpose, run the test with
  * FM_RECORDING_DUMP=DIR before and after, compare the files, and copy the digests that it prints.
  */
-#include "trainer/dist/groups.h"
+#include "tests/testing/local_groups.h"
+#include "tests/testing/model_configs.h"
 #include "trainer/model/model.h"
 
 #include "proto/base/hash.h"

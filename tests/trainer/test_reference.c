@@ -1,6 +1,7 @@
 /* test_reference.c: embedders, heads with losses, optimiser and parameter names compared with the
  * reference's run of a tiny model (af2.npz, af2_units.npz). */
 #include "tests/trainer/golden.h"
+#include "tests/testing/model_configs.h"
 
 #include "trainer/loss/losses.h"
 #include "trainer/model/model.h"
@@ -40,6 +41,15 @@ static const fm_model_config CONFIG = {.n_res = N_RES,
                                        .relpos_k = 32,
                                        .n_distogram_bin = 64,
                                        .n_recycle_bin = 15};
+
+static const fm_param *find_openfold(const fm_params *params, const char *name) {
+    for (int32_t i = 0; i < params->n_param; i++) {
+        if (params->param[i].openfold && !strcmp(params->param[i].openfold, name)) {
+            return &params->param[i];
+        }
+    }
+    return NULL;
+}
 
 typedef struct context {
     fm_model_weights w;
@@ -184,7 +194,7 @@ static void the_recycling_embedder_matches(void **state) {
     for (int i = 0; i < 6; i++) {
         char ours[64];
         snprintf(ours, sizeof ours, "recycling_embedder.%s", names[i]);
-        const fm_param *row = fm_params_find_openfold(&bench.params, ours);
+        const fm_param *row = find_openfold(&bench.params, ours);
         golden_expect(&bench, ours, fm_params_at(&bench.params, bench.params.gradient, row->offset),
                       golden_find(&g, "recycling_embedder/gw.", names[i]), 1, 1e-4, 1e-3);
     }
@@ -389,7 +399,7 @@ static void the_parameter_table_names_the_references_arrays(void **state) {
         const fm_npy *array = &g.npz.arrays[i];
         for (int m = 0; m < n_module; m++) {
             if (!strncmp(array->name, modules[m], strlen(modules[m]))) {
-                const fm_param *row = fm_params_find_openfold(&bench.params, array->name + 2);
+                const fm_param *row = find_openfold(&bench.params, array->name + 2);
                 assert_non_null(row);
                 assert_int_equal(row->rank, array->rank);
                 for (size_t axis = 0; axis < array->rank; axis++)

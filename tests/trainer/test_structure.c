@@ -226,8 +226,12 @@ static void record_losses(fm_tape *tape, module *m, const fm_tensor_ref *in,
 
 static fm_tensor_ref build_module(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     module *m = (module *)(uintptr_t)context;
-    m->out = fm_structure_record(tape, &CONFIG, &m->weights, &m->tables, in[SINGLE], in[PAIR], NULL,
-                                 in[AATYPE], in[MASK], false);
+    const fm_structure_inputs inputs = {.tables = &m->tables,
+                                        .single = in[SINGLE],
+                                        .pair = in[PAIR],
+                                        .aatype = in[AATYPE],
+                                        .mask = in[MASK]};
+    m->out = fm_structure_record(tape, &CONFIG, &m->weights, &inputs, false);
     fm_tensor_ref features[N_FEATURE];
     for (int i = 0; i < N_FEATURE; i++)
         features[i] = fm_tape_state(tape, m->feature[i], false);

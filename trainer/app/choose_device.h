@@ -19,7 +19,8 @@ const fm_kernels *fm_device_cuda(fm_element act, const char **ret_why);
 bool fm_device_address(const fm_kernels *kernels, char *out, size_t out_bytes);
 
 /* Measures the matrix products that this process has done on the CUDA device and writes the table
- * of the fastest algorithms to `path`. FM_ERR_UNSUPPORTED without CUDA, FM_ERR_IO, FM_ERR_NOMEM. */
+ * of the fastest algorithms to `path`. For bench_step --tune.
+ * FM_ERR_UNSUPPORTED without CUDA, FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_device_tune(const char *path, fm_error *reterr);
 
 #endif

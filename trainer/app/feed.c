@@ -152,8 +152,7 @@ fm_status fm_feed_next_within(fm_feed *feed, uint64_t wanted, uint32_t wait_ms, 
     *ret_ready = take_held(feed, wanted, ret_loaded);
     while (!*ret_ready) {
         bool has_come = false;
-        fm_status status =
-            fm_loader_next_within(feed->loader, wait_ms, &has_come, ret_loaded, reterr);
+        fm_status status = fm_loader_next(feed->loader, wait_ms, &has_come, ret_loaded, reterr);
         if (status) note_damaged(feed);
         if (status || !has_come) return status;
         feed->n_taken++;

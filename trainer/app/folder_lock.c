@@ -37,15 +37,13 @@ static fm_status try_lock(const char *path, int *ret_fd, fm_error *reterr) {
     return status;
 }
 
-/* Makes the folder and tries once. *ret_lock keeps is_made of the tries before. */
+/* Makes the folder and tries once. *ret_lock keeps what existed before the first try. */
 static fm_status try_folder(const char *folder, const char *path, fm_folder_lock *ret_lock,
                             fm_error *reterr) {
-    fm_path_kind before;
-    fm_status status = fm_path_look(folder, &before, reterr);
-    if (!status) status = fm_dir_make(folder, reterr);
-    if (!status) status = try_lock(path, &ret_lock->fd, reterr);
-    if (!status) ret_lock->is_made |= before == FM_PATH_ABSENT;
-    return status;
+    size_t existed;
+    fm_status status = fm_dir_make_noting(folder, &existed, reterr);
+    if (existed < ret_lock->existed) ret_lock->existed = existed;
+    return status ? status : try_lock(path, &ret_lock->fd, reterr);
 }
 
 fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock, fm_error *reterr) {
@@ -55,16 +53,20 @@ fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock, fm_e
     const struct timespec pause = {.tv_nsec = 10000000};
     char path[PATH_MAX];
     fm_status status = FM_OK;
-    *ret_lock = (fm_folder_lock){.fd = -1};
+    *ret_lock = (fm_folder_lock){.fd = -1, .existed = SIZE_MAX};
     if (snprintf(path, sizeof path, "%s/%s", folder, leaf) >= (int)sizeof path) {
         return fm_fail_in(reterr, FM_ERR_LIMIT, folder, "the path is too long");
     }
     for (int i = 0; i < N_TRY; i++) {
         status = try_folder(folder, path, ret_lock, reterr);
-        if ((status && status != FM_ERR_IO) || ret_lock->fd >= 0) return status;
+        if (ret_lock->fd >= 0) return FM_OK;
+        if (status && status != FM_ERR_IO) break;
         nanosleep(&pause, NULL);
     }
-    if (status) return status;
+    if (status) {
+        fm_dir_unmake(folder, ret_lock->existed);
+        return status;
+    }
     return fm_fail_in(
         reterr, FM_ERR_EXISTS, folder,
         "another process is writing into this folder; wait for it or choose another --out");
@@ -78,7 +80,7 @@ void fm_folder_lock_end(const char *folder, fm_folder_lock *lock) {
     bool fits = n > 0 && (size_t)n < sizeof path;
     if (fits && !fm_directory_is_empty(folder, leaf, &is_empty, NULL) && is_empty) {
         unlink(path); /* while it is locked, so that no process locks a removed file */
-        if (lock->is_made) rmdir(folder);
+        fm_dir_unmake(folder, lock->existed);
     }
     close(lock->fd);
     lock->fd = -1;

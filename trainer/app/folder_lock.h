@@ -7,17 +7,18 @@
 #include <stdbool.h>
 
 typedef struct fm_folder_lock {
-    int fd;       /* of the locked file; -1: nothing is locked */
-    bool is_made; /* the folder did not exist before */
+    int fd;         /* of the locked file; -1: nothing is locked */
+    size_t existed; /* bytes of the folder's path that existed before */
 } fm_folder_lock;
 
 /* Creates the folder and locks it for this process. FM_ERR_EXISTS if another process writes into
- * it. On a file system without locks, no other process is kept out. FM_ERR_IO. */
+ * it. On a file system without locks, no other process is kept out. FM_ERR_IO. On failure no folder
+ * is left that did not exist before. */
 FM_MUST_USE fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock,
                                           fm_error *reterr);
 
 /* Releases the lock, if there is one. If the folder has only the lock's file, removes the file, and
- * also the folder if fm_folder_lock_take made it, so that a refused command leaves nothing. */
+ * also the folders that fm_folder_lock_take made, so that a refused command leaves nothing. */
 void fm_folder_lock_end(const char *folder, fm_folder_lock *lock);
 
 #endif

@@ -2,6 +2,8 @@
  * run's text by its whole key. */
 #include "trainer/app/identity.h"
 
+#include "proto/base/exact.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -116,10 +118,7 @@ static const char *shorten(const char *value, char out[VALUE_BYTES]) {
     double x = strtod(value, &end);
     bool is_number = end != value && !*end;
     snprintf(out, VALUE_BYTES, "%s", value);
-    for (int digits = 1; is_number && digits <= 17; digits++) {
-        snprintf(out, VALUE_BYTES, "%.*g", digits, x);
-        if (strtod(out, NULL) == x) break;
-    }
+    if (is_number) fm_exact_f64(x, 1, out);
     return out;
 }
 

@@ -7,6 +7,7 @@
 #include "proto/address.h"
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
+#include "proto/base/temporary.h"
 #include "trainer/app/cores.h"
 #include "trainer/app/stop.h"
 #include "trainer/app/world.h"
@@ -34,8 +35,8 @@ typedef struct launch {
     pid_t *child; /* [n_rank]; 0: it has ended */
     int code;     /* of the run */
     uint64_t failed_ns;
-    int passed_on;                      /* the signal that was passed on */
-    char folder[FM_ADDRESS_PATH_BYTES]; /* of the sockets at which ranks meet */
+    int passed_on;              /* the signal that was passed on */
+    fm_temporary_folder folder; /* of the sockets at which ranks meet */
 } launch;
 
 /* -- starting */
@@ -71,7 +72,7 @@ static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *rete
     snprintf(text[0], VARIABLE_BYTES, "%s=%d", fm_world_rank_name, (int)rank);
     snprintf(text[1], VARIABLE_BYTES, "%s=%d", fm_world_size_name, (int)l->n_rank);
     snprintf(text[2], VARIABLE_BYTES, "%s=%d", fm_world_local_name, (int)rank);
-    snprintf(text[3], VARIABLE_BYTES, "%s=unix:%s/meeting%d", fm_world_meeting_name, l->folder,
+    snprintf(text[3], VARIABLE_BYTES, "%s=unix:%s/meeting%d", fm_world_meeting_name, l->folder.path,
              (int)(rank / l->options->meets));
     snprintf(text[4], VARIABLE_BYTES, "%s=%llu", fm_world_began_name,
              (unsigned long long)l->options->began_ns);
@@ -139,20 +140,11 @@ static void look(launch *l) {
     if (l->options->look) l->options->look(l->options->context);
 }
 
-static fm_status make_folder(launch *l, fm_error *reterr) {
-    static const char longest_name[] = "/meeting1234";
-    const char *base = getenv("TMPDIR");
-    int n = snprintf(l->folder, sizeof l->folder, "%s/foldmill-XXXXXX", base ? base : "/tmp");
-    if (n < 0 || (size_t)n + sizeof longest_name > sizeof l->folder) {
-        return fm_fail(reterr, FM_ERR_USAGE, "TMPDIR is too long for a socket: %.200s", base);
-    }
-    if (mkdtemp(l->folder)) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_IO, l->folder, "cannot make the folder: %s", strerror(errno));
-}
-
 static fm_status run(launch *l, char **argv, fm_error *reterr) {
     const struct timespec moment = {.tv_nsec = LOOK_MS * 1000000L};
-    fm_status status = make_folder(l, reterr);
+    static const char longest_name[] = "/meeting1234";
+    fm_status status =
+        fm_temporary_folder_make(FM_ADDRESS_PATH_BYTES - sizeof longest_name, &l->folder, reterr);
     if (status) return status;
     for (int32_t r = 0; r < l->n_rank && !status; r++)
         status = start_rank(l, argv, r, reterr);
@@ -161,7 +153,7 @@ static fm_status run(launch *l, char **argv, fm_error *reterr) {
         look(l);
         if (l->n_alive > 0) nanosleep(&moment, NULL);
     }
-    rmdir(l->folder);
+    fm_temporary_folder_end(&l->folder);
     return status;
 }
 

@@ -167,10 +167,12 @@ static void put_residues(fm_json_writer *json, const fm_prediction *prediction, 
     fm_json_put_text(json, "sequence", letters, prediction->n_res);
     fm_json_open_array(json, "plddt");
     for (uint32_t i = 0; i < prediction->n_res; i++)
-        fm_json_put_f64(json, NULL, (double)prediction->plddt[i], 2);
+        fm_json_put_exact_f32(json, NULL, prediction->plddt[i]);
     fm_json_close(json);
 }
 
+/* What --resume ranks, keeps and shows again has all its digits, so that a continued command ends
+ * with the files of one that was not stopped. */
 static fm_status write_run(predictor *p, const fm_prediction *prediction, const char *key,
                            const fm_result *r, fm_error *reterr) {
     char path[PATH_BYTES], *letters = fm_arena_alloc(&p->arena, prediction->n_res);
@@ -195,10 +197,10 @@ static fm_status write_run(predictor *p, const fm_prediction *prediction, const 
     fm_json_put_u64(&json, "msa_clusters", (uint64_t)p->model.config.data.max_msa_clusters);
     fm_json_put_u64(&json, "extra_msa", (uint64_t)p->model.config.data.max_extra_msa);
     fm_json_put_u64(&json, "cycles", r->n_cycle);
-    fm_json_put_f64(&json, "mean_plddt", r->mean_plddt, 6);
-    fm_json_put_f64(&json, "ptm", r->ptm, 6);
-    fm_json_put_f64(&json, "max_pae", r->max_pae, 4);
-    fm_json_put_f64(&json, "ca_change", r->ca_change, 6);
+    fm_json_put_exact(&json, "mean_plddt", r->mean_plddt);
+    fm_json_put_exact(&json, "ptm", r->ptm);
+    fm_json_put_exact(&json, "max_pae", r->max_pae);
+    fm_json_put_exact(&json, "ca_change", r->ca_change);
     fm_json_put_f64(&json, "record_s", r->record_s, 6);
     fm_json_put_f64(&json, "run_s", r->run_s, 6);
     put_residues(&json, prediction, letters);

@@ -7,6 +7,7 @@
 #include "proto/address.h"
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
+#include "proto/base/temporary.h"
 #include "trainer/app/beside.h"
 
 #include <errno.h>
@@ -43,7 +44,8 @@ typedef enum phase { PHASE_STARTS, PHASE_RUNS, PHASE_FAILED } phase;
 struct fm_private_server {
     fm_private_server_options options;
     fm_address socket;
-    char folder[FM_ADDRESS_PATH_BYTES], address[FM_ADDRESS_TEXT_BYTES], jobs[32];
+    fm_temporary_folder folder;
+    char address[FM_ADDRESS_TEXT_BYTES], jobs[32];
     char path[PATH_MAX]; /* of the program beside this one; "" = on PATH */
     char *argv[N_ARGUMENT];
     char **environment; /* of this process when the server was started */
@@ -248,16 +250,10 @@ static void *keep(void *argument) {
 /* -- the server of a run */
 
 static fm_status make_folder(fm_private_server *s, fm_error *reterr) {
-    const char *base = getenv("TMPDIR");
-    int n = snprintf(s->folder, sizeof s->folder, "%s/foldmill-XXXXXX", base ? base : "/tmp");
-    if (n < 0 || (size_t)n + sizeof "/socket" > sizeof s->folder) {
-        return fm_fail(reterr, FM_ERR_USAGE, "TMPDIR is too long for a socket: %.200s", base);
-    }
-    if (!mkdtemp(s->folder)) {
-        return fm_fail_in(reterr, FM_ERR_IO, s->folder, "cannot make the folder: %s",
-                          strerror(errno));
-    }
-    snprintf(s->address, sizeof s->address, "unix:%s/socket", s->folder);
+    fm_status status =
+        fm_temporary_folder_make(FM_ADDRESS_PATH_BYTES - sizeof "/socket", &s->folder, reterr);
+    if (status) return status;
+    snprintf(s->address, sizeof s->address, "unix:%s/socket", s->folder.path);
     return fm_address_parse(s->address, &s->socket, reterr);
 }
 
@@ -328,9 +324,9 @@ static bool start_thread(fm_private_server *s) {
 }
 
 static void release(fm_private_server *s) {
-    if (s->folder[0]) {
+    if (s->folder.lock_fd >= 0) {
         unlink(s->socket.path);
-        rmdir(s->folder);
+        fm_temporary_folder_end(&s->folder);
     }
     free(s->environment);
     free(s);
@@ -345,7 +341,6 @@ fm_status fm_private_server_start(const fm_private_server_options *options,
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     fm_status status = make_folder(s, reterr);
-    if (status) s->folder[0] = '\0';
     fm_beside_find(s->path);
     make_arguments(s);
     if (!status && (!copy_environment(s) || !start_thread(s))) {

@@ -297,8 +297,8 @@ void fm_tape_keep(fm_tape *tape, fm_tensor_ref tensor);
  * and as the seed of a loss. Backward may update its buffer in place. */
 void fm_tape_seed_gradient(fm_tape *tape, fm_tensor_ref tensor, int32_t state_tensor);
 
-/* Keeps the tensor's gradient for the caller to read after backward. It is not passed on in
- * place. */
+/* Keeps the tensor's gradient for the caller to read after backward, as tests of gradients do. It
+ * is not passed on in place. */
 void fm_tape_want_gradient(fm_tape *tape, fm_tensor_ref tensor);
 
 static inline const fm_tensor *fm_tape_tensor(const fm_tape *tape, fm_tensor_ref tensor) {
@@ -326,7 +326,7 @@ void fm_tape_backward(fm_tape *tape, fm_stream *stream);
 void fm_tape_clear_unwritten(const fm_tape *tape, fm_stream *stream);
 
 /* Returns the largest sum of both ends' reach over the places that real runs have used so far. It
- * equals size.arena_bytes after forward and backward. */
+ * equals size.arena_bytes after forward and backward, which tests assert. */
 int64_t fm_tape_used_bytes(const fm_tape *tape);
 
 /* Runs the whole schedule again, backward included, and checks what each step writes. It runs to

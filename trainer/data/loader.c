@@ -264,18 +264,8 @@ static fm_status take_ready(fm_loader *loader, uint64_t start_ns, fm_loaded *ret
     return FM_OK;
 }
 
-fm_status fm_loader_next(fm_loader *loader, fm_loaded *ret_loaded, fm_error *reterr) {
-    uint64_t start_ns = fm_clock_ns();
-    pthread_mutex_lock(&loader->mutex);
-    while (loader->ready.n == 0 && !loader->finished)
-        pthread_cond_wait(&loader->changed, &loader->mutex);
-    fm_status status = take_ready(loader, start_ns, ret_loaded, reterr);
-    pthread_mutex_unlock(&loader->mutex);
-    return status;
-}
-
-fm_status fm_loader_next_within(fm_loader *loader, uint32_t wait_ms, bool *ret_ready,
-                                fm_loaded *ret_loaded, fm_error *reterr) {
+fm_status fm_loader_next(fm_loader *loader, uint32_t wait_ms, bool *ret_ready,
+                         fm_loaded *ret_loaded, fm_error *reterr) {
     uint64_t start_ns = fm_clock_ns();
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);

@@ -54,13 +54,10 @@ void fm_loader_close(fm_loader *loader);
 const fm_wire_opened *fm_loader_get_stream(const fm_loader *loader);
 const fm_wire_welcome *fm_loader_get_server(const fm_loader *loader);
 
-/* Waits for the next sample of the stream. FM_ERR_CLOSED with "stream ended" after the last one;
- * any other error also ends the stream. */
-FM_MUST_USE fm_status fm_loader_next(fm_loader *loader, fm_loaded *ret_loaded, fm_error *reterr);
-
-/* As fm_loader_next, and waits for at most wait_ms; *ret_ready says whether there is a sample. */
-FM_MUST_USE fm_status fm_loader_next_within(fm_loader *loader, uint32_t wait_ms, bool *ret_ready,
-                                            fm_loaded *ret_loaded, fm_error *reterr);
+/* Waits at most wait_ms for the next sample of the stream; *ret_ready says whether there is one.
+ * FM_ERR_CLOSED with "stream ended" after the last one; any other error also ends the stream. */
+FM_MUST_USE fm_status fm_loader_next(fm_loader *loader, uint32_t wait_ms, bool *ret_ready,
+                                     fm_loaded *ret_loaded, fm_error *reterr);
 
 /* After an error of next: whether a damaged sample was the reason, and its index. False when its
  * header is damaged, too. */

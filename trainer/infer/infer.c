@@ -288,15 +288,6 @@ fm_status fm_infer_find_need(const fm_infer *infer, int64_t n_res, fm_infer_need
     return find_need(infer, n_res, full_extents(infer, n_res), &options, ret_need, reterr);
 }
 
-fm_status fm_infer_plan(const fm_infer *infer, int64_t n_res, int64_t *ret_bytes,
-                        fm_error *reterr) {
-    fm_trainer_options options = trainer_options(infer, full_extents(infer, n_res));
-    fm_trainer_need need;
-    fm_status status = choose_chunk(infer, 0, &options, &need, reterr);
-    *ret_bytes = need.device_bytes;
-    return status;
-}
-
 void fm_infer_seed(fm_infer *infer, uint64_t seed) {
     infer->seed = seed;
 }

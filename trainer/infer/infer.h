@@ -65,11 +65,6 @@ fm_params *fm_infer_get_params(fm_infer *infer);
  * at most 1/8 above 128. */
 int64_t fm_infer_round(int64_t n_res);
 
-/* Finds the bytes of device memory that a chain of n_res residues takes, including the parameters.
- * Runs nothing. FM_ERR_NOMEM. */
-FM_MUST_USE fm_status fm_infer_plan(const fm_infer *infer, int64_t n_res, int64_t *ret_bytes,
-                                    fm_error *reterr);
-
 /* The memory that a chain needs. */
 typedef struct fm_infer_need {
     int64_t bytes;           /* of device memory, the parameters among them */
@@ -126,7 +121,7 @@ FM_MUST_USE fm_status fm_infer_aligned_error(fm_infer *infer, uint32_t first, ui
                                              fm_arena *arena, float **ret_logits,
                                              int64_t *ret_n_bin, fm_error *reterr);
 
-/* Returns the recording that ran last, for measurements; NULL before the first run. */
+/* Returns the recording that ran last, for tests and benchmarks; NULL before the first run. */
 fm_trainer *fm_infer_get_recording(const fm_infer *infer);
 
 /* Writes a description of the recording that ran last to out. */

@@ -2,6 +2,7 @@
 #include "trainer/metrics/eval_table.h"
 
 #include "proto/base/csv.h"
+#include "proto/base/exact.h"
 #include "proto/base/file.h"
 #include "proto/base/json_tree.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = 1, MOST_SUMMARY_BYTES = 64 << 20, NUMBER_BYTES = 32 };
+enum { FORMAT = 1, MOST_SUMMARY_BYTES = 64 << 20, NUMBER_BYTES = FM_EXACT_BYTES };
 
 static fm_status no_path(const char *folder, fm_error *reterr) {
     return fm_fail_in(reterr, FM_ERR_USAGE, folder, "the path is too long");
@@ -21,10 +22,7 @@ static fm_status no_path(const char *folder, fm_error *reterr) {
 /* Writes `value` so that it reads back unchanged; "" for NAN. */
 static void format_number(double value, char out[NUMBER_BYTES]) {
     out[0] = '\0';
-    for (int digits = 6; isfinite(value) && digits <= 17; digits++) {
-        snprintf(out, NUMBER_BYTES, "%.*g", digits, value);
-        if (strtod(out, NULL) == value) return;
-    }
+    if (isfinite(value)) fm_exact_f64(value, 6, out);
 }
 
 /* Writes a text of a memory stream to folder/name, whole or not at all. */

@@ -193,16 +193,6 @@ static fm_status list_ca(const fm_structure_pair *pair, fm_arena *scratch, doubl
     return FM_OK;
 }
 
-fm_status fm_structure_lddt_ca(const fm_structure_pair *pair, fm_arena *scratch, double *ret_lddt,
-                               fm_error *reterr) {
-    size_t mark = fm_arena_mark(scratch), n;
-    double *predicted, *truth;
-    fm_status status = list_ca(pair, scratch, &predicted, &truth, &n, reterr);
-    if (!status) *ret_lddt = fm_lddt(n, predicted, truth, NULL);
-    fm_arena_rewind(scratch, mark);
-    return status;
-}
-
 fm_status fm_structure_score(const fm_structure_pair *pair, fm_arena *scratch,
                              fm_structure_scores *ret_scores, fm_error *reterr) {
     size_t mark = fm_arena_mark(scratch);

@@ -73,8 +73,4 @@ typedef struct fm_structure_scores {
 FM_MUST_USE fm_status fm_structure_score(const fm_structure_pair *pair, fm_arena *scratch,
                                          fm_structure_scores *ret_scores, fm_error *reterr);
 
-/* Computes lDDT of CA atoms only, which is cheap. FM_ERR_LIMIT if the arena is full. */
-FM_MUST_USE fm_status fm_structure_lddt_ca(const fm_structure_pair *pair, fm_arena *scratch,
-                                           double *ret_lddt, fm_error *reterr);
-
 #endif

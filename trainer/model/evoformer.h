@@ -23,7 +23,8 @@ fm_representations fm_evoformer_stack(const fm_recorder *recorder,
                                       const fm_evoformer_weights *weights, int32_t first,
                                       int32_t n_block, fm_representations in);
 
-/* The pair half of a block alone (A6:6-10), without a segment. z split along axis 0. */
+/* The pair half of a block alone (A6:6-10), without a segment. z split along axis 0. The reference
+ * has its values and gradients, which a test compares. */
 fm_tensor_ref fm_evoformer_pair_stack(const fm_recorder *recorder,
                                       const fm_evoformer_weights *weights, fm_tensor_ref z);
 

@@ -297,8 +297,13 @@ static void record_structure(fm_tape *tape, const fm_model_config *config,
     fm_tensor_ref aatype = fm_tape_state(tape, inputs->aatype, false);
     fm_tensor_ref mask = fm_tape_state(tape, inputs->seq_mask, false);
     mask = fm_op_cast(tape, "seq_mask", mask);
-    out->structure = fm_structure_record(tape, &structure, &weights->structure, &inputs->tables,
-                                         out->single, out->z, others, aatype, mask,
+    const fm_structure_inputs in = {.tables = &inputs->tables,
+                                    .single = out->single,
+                                    .pair = out->z,
+                                    .others = others,
+                                    .aatype = aatype,
+                                    .mask = mask};
+    out->structure = fm_structure_record(tape, &structure, &weights->structure, &in,
                                          !(end & FM_CYCLE_OUTPUTS) && !tape->with_gradient);
     if (end & FM_CYCLE_STORES) {
         fm_op_store_pseudo_beta(tape, out->structure.atoms.atoms, aatype,

@@ -81,18 +81,16 @@ static void iterate(const module *m, fm_tensor_ref *s, fm_tensor_ref *frames) {
 
 fm_structure_outputs fm_structure_record(fm_tape *tape, const fm_structure_config *c,
                                          const fm_structure_weights *w,
-                                         const fm_structure_tables *tables, fm_tensor_ref single,
-                                         fm_tensor_ref pair, fm_comm *others, fm_tensor_ref aatype,
-                                         fm_tensor_ref mask, bool backbone_only) {
+                                         const fm_structure_inputs *in, bool backbone_only) {
     assert(c->n_iteration >= 1 && c->n_iteration <= MAX_ITERATION);
     assert(!backbone_only || !tape->with_gradient);
     fm_tensor_ref frames[MAX_ITERATION], of[MAX_ITERATION];
-    module m = {tape, c, w, fm_tape_tensor(tape, single)->local[0], .mask = mask};
-    fm_tensor_ref initial = fm_op_norm(tape, "single norm", single, w->norm_s, 0); /* A20:1 */
-    m.z = tape->chunk_bytes > 0 ? fm_op_widen_norm(tape, "pair norm", pair, w->norm_z)
-                                : fm_op_norm(tape, "pair norm", pair, w->norm_z, 0); /* A20:2 */
-    if (others) {
-        fm_gather gather = fm_dap_gather_begin(tape, "pair", others, m.z);
+    module m = {tape, c, w, fm_tape_tensor(tape, in->single)->local[0], .mask = in->mask};
+    fm_tensor_ref initial = fm_op_norm(tape, "single norm", in->single, w->norm_s, 0); /* A20:1 */
+    m.z = tape->chunk_bytes > 0 ? fm_op_widen_norm(tape, "pair norm", in->pair, w->norm_z)
+                                : fm_op_norm(tape, "pair norm", in->pair, w->norm_z, 0); /* A20:2 */
+    if (in->others) {
+        fm_gather gather = fm_dap_gather_begin(tape, "pair", in->others, m.z);
         m.z = fm_dap_gather_finish(tape, &gather);
     }
     m.pair_bias = fm_op_ipa_bias(tape, m.z, &w->ipa);
@@ -117,10 +115,10 @@ fm_structure_outputs fm_structure_record(fm_tape *tape, const fm_structure_confi
             fm_op_angles(tape, of, c->n_iteration, initial, &w->angles); /* A20:11-14 */
         out.angles = fm_op_unit_pairs(tape, out.unnormalised);
     }
-    fm_atom_tables atoms = {fm_tape_state(tape, tables->group_frames, false),
-                            fm_tape_state(tape, tables->atom_positions, false),
-                            fm_tape_state(tape, tables->atom_group, false)};
-    out.atoms = fm_op_atoms(tape, frames[last], out.angles, aatype, &atoms,
+    fm_atom_tables atoms = {fm_tape_state(tape, in->tables->group_frames, false),
+                            fm_tape_state(tape, in->tables->atom_positions, false),
+                            fm_tape_state(tape, in->tables->atom_group, false)};
+    out.atoms = fm_op_atoms(tape, frames[last], out.angles, in->aatype, &atoms,
                             c->position_scale); /* A20:24-25 */
     return out;
 }

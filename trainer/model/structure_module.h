@@ -38,15 +38,22 @@ typedef struct fm_structure_outputs {
     fm_tensor_ref s;                    /* [N_res, c_s], which the pLDDT head reads */
 } fm_structure_outputs;
 
-/* Records the module. single [N_res, c_s], pair [N_res, N_res, c_z], aatype u8 [N_res], mask act
- * [N_res]. `pair` is whole, or this rank's part of it where `others` (else NULL) are the ranks that
- * have the other parts. It is then gathered after its LayerNorm, so only one whole array of pairs
- * exists. On a tape that works slab by slab, `pair` may have the type outside the island.
- * backbone_only, on a tape without gradient: the torsion angles are not made. */
+/* `pair` is whole, or this rank's part of it. A part is gathered after its LayerNorm, so only one
+ * whole array of pairs exists. On a tape that works slab by slab, `pair` may have the type outside
+ * the island. */
+typedef struct fm_structure_inputs {
+    const fm_structure_tables *tables;
+    fm_tensor_ref single; /* [N_res, c_s] */
+    fm_tensor_ref pair;   /* [N_res, N_res, c_z] */
+    fm_comm *others;      /* the ranks that have the other parts of `pair`; NULL: it is whole */
+    fm_tensor_ref aatype; /* u8 [N_res] */
+    fm_tensor_ref mask;   /* act [N_res] */
+} fm_structure_inputs;
+
+/* Records the module. backbone_only, on a tape without gradient: the torsion angles are not made.
+ */
 fm_structure_outputs fm_structure_record(fm_tape *tape, const fm_structure_config *config,
                                          const fm_structure_weights *weights,
-                                         const fm_structure_tables *tables, fm_tensor_ref single,
-                                         fm_tensor_ref pair, fm_comm *others, fm_tensor_ref aatype,
-                                         fm_tensor_ref mask, bool backbone_only);
+                                         const fm_structure_inputs *inputs, bool backbone_only);
 
 #endif

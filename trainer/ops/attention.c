@@ -133,13 +133,12 @@ void fm_attention_project(fm_run *run, const fm_attention_shape *at, const void 
     fm_call_linear(run, &rest, false, fm_run_at(qkvg, at->width, act)); /* AF3-24:7 AF3-24:9 */
 }
 
-void fm_attention_project_at_once(fm_run *run, const fm_attention_shape *at, const void *x,
-                                  const void *norm, const void *w, const void *gate_bias,
-                                  int64_t n_few, const void *few_w, void *few, void *qkvg) {
-    fm_linear all = projection(run, at, x, w, 0, 4);
-    all.bias = gate_bias;
+void fm_attention_project_at_once(fm_run *run, const fm_attention_shape *at,
+                                  const fm_attention_rows *rows) {
+    fm_linear all = projection(run, at, rows->x, rows->w, 0, 4);
+    all.bias = rows->gate_bias;
     all.bias_first = 3 * at->width;
-    fm_call_norm_linear(run, &all, norm, n_few, few_w, few, qkvg);
+    fm_call_norm_linear(run, &all, rows->norm, rows->n_few, rows->few_w, rows->few, rows->qkvg);
 }
 
 void fm_attention_project_grad(fm_run *run, const fm_attention_shape *at, const void *normed,
@@ -239,11 +238,15 @@ static fm_norm norm_z(fm_run *run, const fm_node *node) {
 static void project_at_once(fm_run *run, const fm_node *node, bool with_bias) {
     const attributes *at = node->attributes;
     const fm_attention_shape *shape = &at->shape;
-    fm_attention_project_at_once(
-        run, shape, fm_run_input(run, node, IN_X), fm_run_param(run, node, P_NORM),
-        fm_run_param(run, node, P_QKVG), fm_run_param(run, node, P_GATE_BIAS),
-        with_bias ? shape->n_head : 0, fm_run_param(run, node, P_BIAS),
-        with_bias ? fm_run_saved(run, node, S_BIAS) : NULL, fm_run_saved(run, node, S_QKVG));
+    const fm_attention_rows rows = {.x = fm_run_input(run, node, IN_X),
+                                    .norm = fm_run_param(run, node, P_NORM),
+                                    .w = fm_run_param(run, node, P_QKVG),
+                                    .gate_bias = fm_run_param(run, node, P_GATE_BIAS),
+                                    .n_few = with_bias ? shape->n_head : 0,
+                                    .few_w = fm_run_param(run, node, P_BIAS),
+                                    .few = with_bias ? fm_run_saved(run, node, S_BIAS) : NULL,
+                                    .qkvg = fm_run_saved(run, node, S_QKVG)};
+    fm_attention_project_at_once(run, shape, &rows);
 }
 
 /* The bias [query, key, head] of the normalised pairs. */

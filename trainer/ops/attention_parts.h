@@ -26,11 +26,21 @@ fm_attention fm_attention_core(const fm_run *run, const fm_attention_shape *at, 
 /* Sets the bias [query, key, head] of the core of row, starting and ending attention. */
 void fm_attention_set_bias(fm_attention *core, const fm_attention_shape *at, const void *bias);
 
-/* Makes q k v g of LayerNorm(x), and the bias [n0 * n1, n_few] of the same rows by few_w; one
- * kernel where there is one. norm [2, c]; NULL: x is normalised already. n_few 0: no bias. */
-void fm_attention_project_at_once(fm_run *run, const fm_attention_shape *at, const void *x,
-                                  const void *norm, const void *w, const void *gate_bias,
-                                  int64_t n_few, const void *few_w, void *few, void *qkvg);
+/* What is projected at once. */
+typedef struct fm_attention_rows {
+    const void *x;
+    const void *norm;      /* [2, c]; NULL: x is normalised already */
+    const void *w;         /* [4 width, c] */
+    const void *gate_bias; /* [width], behind 3 width zeros; may be NULL */
+    int64_t n_few;         /* channels of the bias that is made of the same rows; 0: none */
+    const void *few_w;     /* [n_few, c] */
+    void *few;             /* [n0 * n1, n_few] */
+    void *qkvg;            /* [n0, n1, 4 width] */
+} fm_attention_rows;
+
+/* Makes q k v g of LayerNorm(x), and the bias; by one kernel where there is one. */
+void fm_attention_project_at_once(fm_run *run, const fm_attention_shape *at,
+                                  const fm_attention_rows *rows);
 
 /* Makes q k v g of normed [n0, n1, c]; w [4 width, c]; biases [width], each may be NULL; 3 width
  * zeros precede gate_bias. */

@@ -86,10 +86,16 @@ static void project_forward(fm_run *run, const fm_node *node) {
         fm_attention_project(run, at, normed.y, w, q_bias, gate_bias, qkvg);
         return;
     }
-    fm_attention_project_at_once(
-        run, at, fm_run_input(run, node, 0), fm_run_param(run, node, PP_NORM), w, gate_bias,
-        makes_bias(node) ? at->n_head : 0, fm_run_param(run, node, PP_BIAS),
-        makes_bias(node) ? fm_run_output(run, node, OUT_BIAS) : NULL, qkvg);
+    const fm_attention_rows rows = {.x = fm_run_input(run, node, 0),
+                                    .norm = fm_run_param(run, node, PP_NORM),
+                                    .w = w,
+                                    .gate_bias = gate_bias,
+                                    .n_few = makes_bias(node) ? at->n_head : 0,
+                                    .few_w = fm_run_param(run, node, PP_BIAS),
+                                    .few = makes_bias(node) ? fm_run_output(run, node, OUT_BIAS)
+                                                            : NULL,
+                                    .qkvg = qkvg};
+    fm_attention_project_at_once(run, at, &rows);
 }
 
 static void project_backward(fm_run *run, const fm_node *node) {

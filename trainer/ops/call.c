@@ -702,10 +702,10 @@ void fm_call_distance_bins(fm_run *run, int64_t n, const float *x, const float *
 }
 
 void fm_call_distance_ids(fm_run *run, int64_t at, int64_t n_i, int64_t n_j, const float *x,
-                          int32_t n_bin, float first, float last, float most_square, uint8_t *ids) {
+                          const fm_distance_classes *classes, uint8_t *ids) {
     if (!run->dry) {
-        run->kernels->distance_ids(run->stream, n_i, n_j, x + 3 * at, x, n_bin, first, last,
-                                   most_square, ids);
+        run->kernels->distance_ids(run->stream, n_i, n_j, x + 3 * at, x, classes->n, classes->first,
+                                   classes->last, classes->most_square, ids);
     }
 }
 

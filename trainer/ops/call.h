@@ -192,10 +192,17 @@ void fm_call_cross_entropy_grad(fm_run *run, const fm_cross_entropy *args, const
 /* Distances within one set of positions x f32 [n, 3] with mask f32 [n]: target [n, n], w [n, n]. */
 void fm_call_distance_bins(fm_run *run, int64_t n, const float *x, const float *mask, int32_t n_bin,
                            float first, float last, int32_t *target, void *w);
+/* The classes of distances (distance_ids of kernels.h). */
+typedef struct fm_distance_classes {
+    int32_t n;
+    float first, last; /* bounds, in the unit of the positions */
+    float most_square; /* squares from here on have no class */
+} fm_distance_classes;
+
 /* The classes of the distances between positions x f32 [n_j, 3], for n_i of them starting at `at`:
- * ids u8 [n_i, n_j] (distance_ids of kernels.h). */
+ * ids u8 [n_i, n_j]. */
 void fm_call_distance_ids(fm_run *run, int64_t at, int64_t n_i, int64_t n_j, const float *x,
-                          int32_t n_bin, float first, float last, float most_square, uint8_t *ids);
+                          const fm_distance_classes *classes, uint8_t *ids);
 /* y = *alpha x (+ y) over acc elements, *alpha in device memory. */
 void fm_call_axpy_device(fm_run *run, int64_t count, const double *alpha, const void *x, fm_out y);
 

@@ -92,8 +92,10 @@ typedef struct bins_attributes {
 static void bins_forward(fm_run *run, const fm_node *node) {
     const bins_attributes *at = node->attributes;
     if (fm_run_wants_output(run)) {
-        fm_call_distance_ids(run, at->first, at->n_i, at->n_j, fm_run_input(run, node, 0),
-                             at->n_bin, 3.25f, 20.75f, 1e8f, fm_run_output(run, node, 0));
+        const fm_distance_classes classes = {
+            .n = at->n_bin, .first = 3.25f, .last = 20.75f, .most_square = 1e8f};
+        fm_call_distance_ids(run, at->first, at->n_i, at->n_j, fm_run_input(run, node, 0), &classes,
+                             fm_run_output(run, node, 0));
     }
 }
 

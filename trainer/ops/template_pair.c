@@ -12,7 +12,8 @@ enum { P_W, P_B };
 enum { COLUMN_MASK = 39, COLUMN_TYPE_J = 40, COLUMN_TYPE_I = 62, COLUMN_BACKBONE = 87 };
 
 /* Å^2: the last bin ends at 316 Å, as in the reference. */
-static const float MOST_SQUARE = 1e5f;
+static const fm_distance_classes CLASSES = {
+    .n = FM_TEMPLATE_BINS, .first = 3.25f, .last = 50.75f, .most_square = 1e5f};
 
 typedef struct attributes {
     int64_t first, n_i, n; /* pairs (first + 0 .. n_i - 1, 0 .. n - 1) */
@@ -64,8 +65,8 @@ static pair_features make_features(fm_run *run, const fm_node *node) {
     const float *beta =
         fm_run_at(fm_run_input(run, node, IN_PSEUDO_BETA), 3 * first, FM_ELEMENT_F32);
     for (int64_t t = 0; t < at->count; t++) {
-        fm_call_distance_ids(run, at->first, at->n_i, n, beta + 3 * n * t, FM_TEMPLATE_BINS, 3.25f,
-                             50.75f, MOST_SQUARE, f.bins + t * at->n_i * n);
+        fm_call_distance_ids(run, at->first, at->n_i, n, beta + 3 * n * t, &CLASSES,
+                             f.bins + t * at->n_i * n);
     }
     square(run, at, fm_run_at(fm_run_input(run, node, IN_PSEUDO_BETA_MASK), first, act), f.beta2d);
     square(run, at, fm_run_at(fm_run_input(run, node, IN_BACKBONE_MASK), first, act), f.frame2d);

@@ -80,8 +80,11 @@ static void forward(fm_run *run, const fm_node *node) {
     put_lengths(run, at, a, work, b, 2);
     put_lengths(run, at, b, work, fm_run_output(run, node, OUT_DISTANCE), 1);
     fm_call_to_f32(run, 3 * at->n, x, x_f32);
-    fm_call_distance_ids(run, at->first, at->rows, at->n, x_f32, at->bounds.n,
-                         (float)at->bounds.first, (float)at->bounds.last, NO_LIMIT,
+    const fm_distance_classes classes = {.n = at->bounds.n,
+                                         .first = (float)at->bounds.first,
+                                         .last = (float)at->bounds.last,
+                                         .most_square = NO_LIMIT};
+    fm_call_distance_ids(run, at->first, at->rows, at->n, x_f32, &classes,
                          fm_run_output(run, node, OUT_CLASSES));
 }
 

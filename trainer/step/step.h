@@ -198,7 +198,7 @@ FM_MUST_USE fm_status fm_trainer_add_sample(fm_trainer *trainer, const fm_featur
 
 /* Makes an update with the mean over the samples of all DP groups since the last one, and waits for
  * it. All groups must have added the same number. No sample may be queued. Returns the learning
- * rate used. */
+ * rate used. Tests call it; programs know the number and call the next function. */
 double fm_trainer_update(fm_trainer *trainer);
 
 /* The same where the groups have added different numbers of samples, `n_sample` in all, at least

@@ -57,15 +57,6 @@ const fm_param *fm_params_find(const fm_params *params, const char *name) {
     return NULL;
 }
 
-const fm_param *fm_params_find_openfold(const fm_params *params, const char *name) {
-    for (int32_t i = 0; i < params->n_param; i++) {
-        if (params->param[i].openfold && !strcmp(params->param[i].openfold, name)) {
-            return &params->param[i];
-        }
-    }
-    return NULL;
-}
-
 /* Allocates the first n_flat flat buffers of master, gradient, moment1, moment2, ema, and the copy.
  */
 static fm_status allocate(fm_params *params, const fm_kernels *kernels, int n_flat,

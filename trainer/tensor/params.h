@@ -106,10 +106,8 @@ static inline int64_t fm_params_trained(const fm_params *params) {
     return params->has_constants ? params->n_trained : params->n_element;
 }
 
-/* Returns the row of one of our names, or of an OpenFold name; NULL if there is none. Linear
- * search. */
+/* Returns the row of that name; NULL if there is none. Linear search. */
 const fm_param *fm_params_find(const fm_params *params, const char *name);
-const fm_param *fm_params_find_openfold(const fm_params *params, const char *name);
 
 /* Elements of one row. */
 int64_t fm_param_count(const fm_param *param);

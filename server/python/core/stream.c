@@ -170,7 +170,7 @@ static bool wait_ready(stream_object *self, fm_loaded *ret_loaded) {
         fm_error error;
         fm_status status;
         Py_BEGIN_ALLOW_THREADS;
-        status = fm_loader_next_within(self->loader, SIGNAL_MS, &ready, ret_loaded, &error);
+        status = fm_loader_next(self->loader, SIGNAL_MS, &ready, ret_loaded, &error);
         Py_END_ALLOW_THREADS;
         if (status) return fm_py_raise(&error);
         if (ready) return true;

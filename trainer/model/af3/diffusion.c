@@ -132,13 +132,13 @@ fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_groups *groups,
 }
 
 fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
-                                       const fm_af3_atoms *atoms, const fm_af3_trunk_output *trunk,
-                                       const fm_af3_prepared *prepared, fm_tensor_ref x_noisy,
-                                       const fm_af3_levels *levels, fm_tensor_ref mask,
-                                       const fm_af3_diffusion_weights *w, fm_af3_again again) {
-    fm_tensor_ref s = fm_af3_condition_single(tape, trunk, levels, &w->conditioning);
+                                       const fm_af3_noisy *noisy, const fm_af3_diffusion_weights *w,
+                                       fm_af3_again again) {
+    const fm_af3_levels *levels = noisy->levels;
+    const fm_af3_prepared *prepared = noisy->prepared;
+    fm_tensor_ref s = fm_af3_condition_single(tape, noisy->trunk, levels, &w->conditioning);
     fm_tape_enter_island(tape);
-    fm_tensor_ref r = fm_op_scale_groups(tape, "noisy positions", x_noisy, levels->in);
+    fm_tensor_ref r = fm_op_scale_groups(tape, "noisy positions", noisy->x, levels->in);
     fm_tape_leave_island(tape);
     fm_af3_atom_context context = prepared->atoms;
     if (prepared->has_bias) {
@@ -146,17 +146,17 @@ fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
         context.decoder_bias = prepared->decoder_bias;
     }
     fm_af3_encoded encoded =
-        fm_af3_atom_encoder(tape, atoms, context, r, &w->encoder, again.encoder);
+        fm_af3_atom_encoder(tape, noisy->atoms, context, r, &w->encoder, again.encoder);
     fm_tensor_ref a = fm_op_add(tape, "diffusion tokens", encoded.a,
                                 norm_linear(tape, "diffusion single", s, w->norm_s, &w->s));
     const fm_af3_pairs pairs = {prepared->has_bias ? prepared->bias : NULL, prepared->z, groups};
-    a = fm_af3_diffusion_transformer(tape, a, s, &pairs, mask, w->block, w->n_block,
+    a = fm_af3_diffusion_transformer(tape, a, s, &pairs, noisy->mask, w->block, w->n_block,
                                      again.diffusion);
     encoded.a = fm_op_layer_norm(tape, "diffusion tokens", a, w->norm_a, FM_NORM_SCALE);
     fm_tensor_ref update =
-        fm_af3_atom_decoder(tape, atoms, context, encoded, &w->decoder, again.decoder);
+        fm_af3_atom_decoder(tape, noisy->atoms, context, encoded, &w->decoder, again.decoder);
     fm_tape_enter_island(tape);
-    fm_tensor_ref kept = fm_op_scale_groups(tape, "denoised positions", x_noisy, levels->skip);
+    fm_tensor_ref kept = fm_op_scale_groups(tape, "denoised positions", noisy->x, levels->skip);
     update = fm_op_scale_groups(tape, "denoised positions", update, levels->out);
     fm_tensor_ref x = fm_op_add(tape, "denoised positions", kept, update);
     fm_tape_leave_island(tape);

@@ -89,14 +89,20 @@ typedef struct fm_af3_again {
     int32_t encoder, diffusion, decoder;
 } fm_af3_again;
 
-/* Records algorithm 20 after `prepare`. x_noisy is acc [S, n_atom, 3] Å. mask is act [S, N] with 0
- * for padding, or FM_TENSOR_NONE. The act type is that of the current table (island.h). Returns
- * x_denoised, of the type and shape of x_noisy. If the ranks share the S structures, x_noisy,
+typedef struct fm_af3_noisy {
+    const fm_af3_atoms *atoms;
+    const fm_af3_trunk_output *trunk;
+    const fm_af3_prepared *prepared;
+    fm_tensor_ref x; /* acc [S, n_atom, 3] Å */
+    const fm_af3_levels *levels;
+    fm_tensor_ref mask; /* act [S, N] with 0 for padding, or FM_TENSOR_NONE */
+} fm_af3_noisy;
+
+/* Records algorithm 20 after `prepare`. The act type is that of the current table (island.h).
+ * Returns x_denoised, of the type and shape of noisy->x. If the ranks share the S structures, x,
  * levels and mask are this rank's, and so is the result. */
 fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
-                                       const fm_af3_atoms *atoms, const fm_af3_trunk_output *trunk,
-                                       const fm_af3_prepared *prepared, fm_tensor_ref x_noisy,
-                                       const fm_af3_levels *levels, fm_tensor_ref mask,
+                                       const fm_af3_noisy *noisy,
                                        const fm_af3_diffusion_weights *weights, fm_af3_again again);
 
 #endif

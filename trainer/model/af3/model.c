@@ -281,8 +281,13 @@ static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const f
         .encoder = again(config, FM_AF3_STACK_ATOM, 0, n),
         .diffusion = again(config, FM_AF3_STACK_DIFFUSION, 0, config->n_diffusion_block),
         .decoder = again(config, FM_AF3_STACK_ATOM, n, 2 * n)};
-    x = fm_af3_diffusion_denoise(tape, config->groups, &atoms, trunk, prepared, x, &levels, mask,
-                                 &w->diffusion, blocks);
+    const fm_af3_noisy noisy = {.atoms = &atoms,
+                                .trunk = trunk,
+                                .prepared = prepared,
+                                .x = x,
+                                .levels = &levels,
+                                .mask = mask};
+    x = fm_af3_diffusion_denoise(tape, config->groups, &noisy, &w->diffusion, blocks);
     fm_tape_enter_island(tape);
     x = fm_af3_split_gather(tape, config->groups, "structures", x);
     x = fm_dap_trim(tape, "structures", x, config->n_sample);

@@ -56,9 +56,13 @@ static fm_tensor_ref denoise_step(fm_tape *tape, const fm_af3_config *config,
     fm_af3_trunk_output trunk = fm_af3_begin_stored_diffusion(tape, config, inputs);
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, inputs);
     fm_af3_prepared prepared = fm_af3_stored_prepared(tape, config, inputs);
-    x = fm_af3_diffusion_denoise(tape, groups, &atoms, &trunk, &prepared, x, levels,
-                                 of_rank(tape, groups, r->mask), &weights->diffusion,
-                                 (fm_af3_again){0});
+    const fm_af3_noisy noisy = {.atoms = &atoms,
+                                .trunk = &trunk,
+                                .prepared = &prepared,
+                                .x = x,
+                                .levels = levels,
+                                .mask = of_rank(tape, groups, r->mask)};
+    x = fm_af3_diffusion_denoise(tape, groups, &noisy, &weights->diffusion, (fm_af3_again){0});
     fm_tape_leave_island(tape);
     return x;
 }

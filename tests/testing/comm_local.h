@@ -6,8 +6,8 @@
  * until all ranks have begun, reads the other ranks' buffers, and waits until all ranks have read.
  * After that, each rank may reuse its buffers. All ranks begin and finish the same exchanges in the
  * same order. */
-#ifndef FM_TRAINER_COMM_LOCAL_H
-#define FM_TRAINER_COMM_LOCAL_H
+#ifndef FM_TESTING_COMM_LOCAL_H
+#define FM_TESTING_COMM_LOCAL_H
 
 #include "proto/base/status.h"
 #include "trainer/dist/comm.h"

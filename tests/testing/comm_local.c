@@ -3,7 +3,7 @@
  * A slot counts the ranks that have begun, read and left its exchange; one mutex and one condition
  * variable guard all slots. The last rank to leave clears the counts and raises the slot's cycle. A
  * rank that is a whole ring ahead waits in `begin` until the slot's cycle is the one it needs. */
-#include "trainer/dist/comm_local.h"
+#include "tests/testing/comm_local.h"
 
 #include "trainer/dist/combine.h"
 
