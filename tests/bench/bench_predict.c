@@ -18,6 +18,10 @@
  * exactly its length and timed when the recording has run before. A kernel may be slower at a
  * length that is no multiple of 16, so a chain that is faster padded counts with that time.
  *
+ * With --by-cycle a single time is that of one replayed cycle on the GPU, times the cycles. It has
+ * neither copies nor work of the host, so the sum is less than that of runs and the ratio larger.
+ * Long chains run two cycles for it in place of six. Some chains are timed both ways.
+ *
  * With --dap D each chain is split over D processes with a GPU each. Rank 0 prints, and the printed
  * memory plan is that of rank 0.
  *
@@ -27,6 +31,7 @@
 #include "proto/base/options.h"
 #include "tests/bench/bench_table.h"
 #include "tests/bench/bench_trainer.h"
+#include "tests/bench/graph_clock.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/testing.h"
 #include "trainer/app/choose_device.h"
@@ -51,7 +56,7 @@ typedef struct settings {
     const char *device, *dtype, *preset, *config, *lengths, *backend;
     uint64_t cycles, rounds, warm_up, threads, clusters, extra, budget_gib, chunk_mib;
     uint64_t chains, shortest, longest, seed, every, from, dap;
-    bool table, direct, losses, check, many, triangles, progress;
+    bool table, direct, losses, check, many, by_cycle, triangles, progress;
 } settings;
 
 typedef struct bench {
@@ -245,15 +250,18 @@ static void print_line(const bench *b, int64_t n_res, const fm_infer_need *need,
     fflush(stdout);
 }
 
-/* Makes a chain and runs it: the first two runs, and the least time of the others. */
+/* Makes a chain and runs it: the first two runs, and the least time of the others. A recording with
+ * `predicts` is captured in the first run already. */
 static fm_status time_chain(bench *b, int64_t n_res, double *ret_first, double *ret_second,
                             double *ret_least, fm_error *reterr) {
+    const uint64_t most = b->options.exact && b->options.predicts ? 1 : 2;
+    const uint64_t warm_up = b->set->warm_up < most ? b->set->warm_up : most;
     double least = INFINITY, seconds;
     fm_arena_reset(&b->arena);
     *ret_first = *ret_second = 0;
     fm_status status = make_chain_of(b, n_res, reterr);
-    if (!status && b->set->warm_up > 0) status = run_once(b, 2, ret_first, reterr);
-    if (!status && b->set->warm_up > 1) status = run_once(b, 2, ret_second, reterr);
+    if (!status && warm_up > 0) status = run_once(b, 2, ret_first, reterr);
+    if (!status && warm_up > 1) status = run_once(b, 2, ret_second, reterr);
     for (uint64_t r = 0; r < b->set->rounds && !status; r++) {
         status = run_once(b, (uint32_t)b->set->cycles, &seconds, reterr);
         least = seconds < least ? seconds : least;
@@ -355,6 +363,10 @@ static fm_status create(bench *b, fm_error *reterr) {
     if (!status) {
         status = fm_device_find(b->set->device, b->set->dtype, &b->options.kernels, reterr);
     }
+    if (!status && b->set->by_cycle) {
+        b->options.kernels = graph_clock_open(b->options.kernels);
+        if (!b->options.kernels) status = fm_fail(reterr, FM_ERR_NOMEM, "events were refused");
+    }
     if (!status) status = join(b, reterr);
     if (status) return status;
     fm_cpu_use_threads((int)b->set->threads);
@@ -391,9 +403,13 @@ static void print_model(const bench *b, double made_s) {
 typedef struct one_chain {
     int64_t n_res;
     double exact_s;  /* alone, at exactly its length */
+    double whole_s;  /* the same by a whole run, where exact_s is by cycle and both are timed */
     double s;        /* among the others */
+    double padded_s; /* of s, or by cycle: without making the recording */
     double record_s; /* of s: to make the recording */
 } one_chain;
+
+enum { WHOLE = 8 }; /* each such chain is timed both ways */
 
 static int by_length(const void *a, const void *b) {
     const one_chain *x = a, *y = b;
@@ -423,13 +439,40 @@ static uint64_t draw_lengths(const settings *set, one_chain *chain) {
     return keep_part(set, chain);
 }
 
+/* The time of all cycles, from the replays since graph_clock_begin. */
+static fm_status take_cycles(const bench *b, int64_t n_res, double *ret_s, fm_error *reterr) {
+    *ret_s = graph_clock_least_s() * (double)b->set->cycles;
+    if (isfinite(*ret_s)) return FM_OK;
+    return fm_fail(reterr, FM_ERR_UNSUPPORTED, "no graph was captured for %lld residues",
+                   (long long)n_res);
+}
+
+/* The second cycle of a run is the first that is replayed. Where cycles are short it is launched on
+ * an idle device, so those after it are timed, too. */
+static fm_status time_by_cycle(bench *b, one_chain *at, bool also_whole, fm_error *reterr) {
+    enum { LONG = 512 };
+    double first;
+    fm_arena_reset(&b->arena);
+    fm_status status = make_chain_of(b, at->n_res, reterr);
+    graph_clock_begin();
+    const uint32_t n_cycle = at->n_res < LONG ? (uint32_t)b->set->cycles : 2;
+    if (!status) status = run_once(b, n_cycle, &first, reterr);
+    if (!status) status = take_cycles(b, at->n_res, &at->exact_s, reterr);
+    if (status || !also_whole) return status;
+    return run_once(b, (uint32_t)b->set->cycles, &at->whole_s, reterr);
+}
+
 static fm_status run_exactly(bench *b, one_chain *chain, uint64_t n_chain, fm_error *reterr) {
     double first, second;
     fm_status status;
     for (uint64_t i = 0; i < n_chain; i++) {
-        status = time_chain(b, chain[i].n_res, &first, &second, &chain[i].exact_s, reterr);
+        one_chain *at = &chain[i];
+        status = b->set->by_cycle ? time_by_cycle(b, at, i % WHOLE == WHOLE / 2, reterr)
+                                  : time_chain(b, at->n_res, &first, &second, &at->exact_s, reterr);
         if (status) return status;
-        printf("alone     %lld: %.3f s\n", (long long)chain[i].n_res, chain[i].exact_s);
+        printf("alone     %lld: %.3f s", (long long)at->n_res, at->exact_s);
+        if (at->whole_s > 0) printf(" by cycle, %.3f s a whole run", at->whole_s);
+        printf("\n");
         fflush(stdout);
     }
     return FM_OK;
@@ -441,9 +484,13 @@ static fm_status run_in_order(bench *b, one_chain *chain, uint64_t n_chain, fm_e
         one_chain *at = &chain[i];
         fm_arena_reset(&b->arena);
         status = make_chain_of(b, at->n_res, reterr);
+        graph_clock_begin();
         if (!status) status = run_once(b, (uint32_t)b->set->cycles, &at->s, reterr);
-        if (status) return status;
         at->record_s = b->record_s;
+        at->padded_s = at->s - at->record_s;
+        if (status) return status;
+        if (b->set->by_cycle) status = take_cycles(b, at->n_res, &at->padded_s, reterr);
+        if (status) return status;
         printf("in order  %lld: %.3f s, recorded in %.3f s\n", (long long)at->n_res, at->s,
                at->record_s);
         fflush(stdout);
@@ -465,9 +512,9 @@ static void print_many(const one_chain *chain, uint64_t n_chain) {
            "ratio");
     for (uint64_t i = 0; i < n_chain; i++) {
         const int64_t recorded = fm_infer_round(chain[i].n_res);
-        const double run_s = chain[i].s - chain[i].record_s;
-        const double single_s = run_s < chain[i].exact_s ? run_s : chain[i].exact_s;
-        n_faster += run_s < chain[i].exact_s;
+        const bool is_faster = chain[i].padded_s < chain[i].exact_s;
+        const double single_s = is_faster ? chain[i].padded_s : chain[i].exact_s;
+        n_faster += is_faster;
         exact_s += chain[i].exact_s;
         sum.exact_s += single_s, sum.s += chain[i].s, sum.record_s += chain[i].record_s;
         all.exact_s += single_s, all.s += chain[i].s, all.record_s += chain[i].record_s;
@@ -491,6 +538,21 @@ static void print_many(const one_chain *chain, uint64_t n_chain) {
         100 * all.record_s / all.s, (unsigned long long)n_faster, all.s / exact_s);
 }
 
+/* How much longer whole runs take than their cycles. */
+static void print_whole(const one_chain *chain, uint64_t n_chain) {
+    double whole_s = 0, cycles_s = 0, most = 0;
+    int n = 0;
+    for (uint64_t i = 0; i < n_chain; i++) {
+        if (chain[i].whole_s <= 0) continue;
+        n++;
+        whole_s += chain[i].whole_s, cycles_s += chain[i].exact_s;
+        most = fmax(most, chain[i].whole_s / chain[i].exact_s);
+    }
+    if (n == 0) return;
+    printf("by cycle  whole runs of %d chains take %.3f times their cycles, at most %.3f times\n",
+           n, whole_s / cycles_s, most);
+}
+
 /* Times all chains in one go and then alone, each time with a new set of recordings. */
 static fm_status measure_many(bench *b, fm_error *reterr) {
     one_chain *chain = calloc(b->set->chains, sizeof *chain);
@@ -503,6 +565,7 @@ static fm_status measure_many(bench *b, fm_error *reterr) {
     if (!status) status = create(b, reterr);
     if (!status) status = run_exactly(b, chain, n_chain, reterr);
     if (!status) print_many(chain, n_chain);
+    if (!status) print_whole(chain, n_chain);
     free(chain);
     return status;
 }
@@ -536,6 +599,11 @@ static fm_status run(bench *b, fm_error *reterr) {
     }
     if (b->set->from >= b->set->every) {
         return fm_fail(reterr, FM_ERR_USAGE, "--from must be less than --every");
+    }
+    const bool has_graphs = strcmp(b->set->device, "cuda") == 0 && !b->set->direct;
+    if (b->set->by_cycle && !(has_graphs && b->set->many && b->set->cycles > 1)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--by-cycle requires --many, --device cuda, at least two cycles and graphs");
     }
     fm_status status = create(b, reterr);
     if (status) return status;
@@ -576,6 +644,8 @@ static void list_many_options(settings *set, fm_option *out) {
     const fm_option options[] = {
         {"many", FM_OPTION_FLAG, &set->many, NULL,
          .help = "time chains of mixed lengths in one go, beside the sum of their single times"},
+        {"by-cycle", FM_OPTION_FLAG, &set->by_cycle, NULL,
+         .help = "with --many: single times from a replayed cycle, in fewer cycles"},
         {"chains", FM_OPTION_U64, &set->chains, "N", .help = "of --many (100)", .min = 1,
          .max = 100000},
         {"shortest", FM_OPTION_U64, &set->shortest, "N", .help = "residues, of --many (50)",

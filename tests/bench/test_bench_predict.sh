@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_bench_predict.sh BENCH: --many counts each chain once, under its recorded length; its ratio is that of the two
-# sums; the lengths depend on the seed alone; the parts of --every are all chains; a range that is empty is refused.
+# sums; the lengths depend on the seed alone; the parts of --every are all chains; a range that is empty and
+# --by-cycle without a GPU are refused.
 set -u
 many="--many --chains 5 --shortest 10 --longest 40 --cycles 1 --warm-up 0"
 # shellcheck disable=SC2086 # words
@@ -26,5 +27,6 @@ printf '%s\n' "$out" | awk '
 halves=$(rows "$("$1" $many --every 2 --from 1)" && rows "$("$1" $many --every 2)") || exit 1
 [ "$(printf '%s\n' "$halves" | sort)" = "$(rows "$out" | sort)" ] || { echo "two halves are not the whole"; exit 1; }
 "$1" --many --every 2 --from 2 2>/dev/null && { echo "a part that does not exist was taken"; exit 1; }
+"$1" --many --by-cycle 2>/dev/null && { echo "replays of graphs were timed without a GPU"; exit 1; }
 "$1" --many --shortest 5 --longest 4 2>/dev/null && { echo "an empty range was taken"; exit 1; }
 exit 0

@@ -148,13 +148,10 @@ void add_outer(const char *name, peer other, int64_t n_seq, int64_t n,
         name, other, how, [=](bench &b) { outer(b, n_seq, n, 32, 128); }, paths);
 }
 
-/* The gradient of W from P in memory, as for numbers of residues that are no multiples of 8. */
+/* The gradient of W from P in memory, as for numbers of residues without a kernel of their own. */
 void store_p(fm_kernels *k) {
-    k->outer_grad_workspace = [](const fm_outer *o) {
-        return fm_cuda::outer_chain_workspace(o, true, true);
-    };
-    k->outer_grad = [](fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
-                       void *space) { fm_cuda::outer_chain_grad(stream, o, grad, space, true); };
+    k->outer_grad_workspace = fm_cuda::outer_grad_storing_workspace;
+    k->outer_grad = fm_cuda::outer_grad_storing;
 }
 
 void add_outer_weight(const char *name, int64_t n_seq, int64_t n,
@@ -187,8 +184,8 @@ void add_pair_cases(void) {
     add_outer("outer product mean 128x256", {0, 0}, 128, 256, {{"P in memory", store_p}});
     add_outer_weight("outer product weights 128x256", 128, 256, {{"P in memory", store_p}});
     add_outer_weight("outer product weights 128x384", 128, 384, {{"P in memory", store_p}});
-    add_outer_weight("outer product weights 1024x256", 1024, 256);
-    add_outer_weight("ft outer product weights 512x384", 512, 384);
+    add_outer_weight("outer product weights 256x256", 256, 256, {{"P in memory", store_p}});
+    add_outer_weight("ft outer product weights 512x384", 512, 384, {{"P in memory", store_p}});
     add_outer("extra outer product mean 1024x256", {0, 0}, 1024, 256);
     add_outer("ft outer product mean 512x384", {0, 0}, 512, 384);
     add_outer("ft extra outer product mean 5120x384", {0, 0}, 5120, 384);

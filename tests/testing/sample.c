@@ -18,13 +18,14 @@ static uint32_t size_of_word(const fm_test_shape *shape, const char *word) {
 }
 
 static void fill(uint8_t *out, size_t bytes, uint64_t seed, uint64_t index, uint32_t salt) {
+    const uint64_t small = 0x0f0f0f0f0f0f0f0fu; /* bytes of up to 15 are valid for every tensor */
     fm_philox_counter start = {{(uint32_t)index, (uint32_t)(index >> 32), salt, 0}};
     uint64_t state, word = 0;
     fm_philox_counter first = fm_philox(seed, start);
     memcpy(&state, first.word, sizeof state);
-    for (size_t i = 0; i < bytes; i++) {
-        if (i % 8 == 0) word = state += 0x9e3779b97f4a7c15u;
-        out[i] = (uint8_t)(word >> (i % 8 * 8) & 15); /* small: valid for every tensor */
+    for (size_t i = 0; i < bytes; i += sizeof word) {
+        word = (state += 0x9e3779b97f4a7c15u) & small;
+        memcpy(out + i, &word, bytes - i < sizeof word ? bytes - i : sizeof word);
     }
 }
 

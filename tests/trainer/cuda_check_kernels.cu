@@ -324,6 +324,9 @@ void check_cores(void) {
     check_outer("outer 40, 16x40, c 32", 40, 16, 40, 32, 128, FM_ADD);
     check_outer("outer 72, 200x88, c 32", 72, 200, 88, 32, 128, FM_WRITE, true);
     check_outer("outer 1, 8x8, c 32", 1, 8, 8, 32, 128, FM_WRITE);
+    check_outer("outer 136, 12x32, c 32", 136, 12, 32, 32, 128, FM_ADD);
+    check_outer("outer 300, 100x80, c 32", 300, 100, 80, 32, 128, FM_WRITE, true);
+    check_outer("outer 512, 64x144, c 32", 512, 64, 144, 32, 128, FM_WRITE);
     check_outer("outer odd residual", 9, 5, 7, 3, 5, FM_WRITE, true);
     check_outer("outer of one", 1, 1, 1, 32, 128, FM_WRITE);
     check_outer("outer 5, 9x3, c 32", 5, 9, 3, 32, 128, FM_ADD);

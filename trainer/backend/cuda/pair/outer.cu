@@ -8,7 +8,8 @@
  * would. The norm and the masks' products are f32.
  *
  * PANELS differs in two steps of backward. Kernels of outer_wgmma.cu write P / norm and the
- * gradient of P in the order in which the next product reads them, so nothing is reordered. */
+ * gradient of P in the order in which the next product reads them, so nothing is reordered. Up to
+ * 512 sequences, dW needs no P in memory (outer_weight_long.cu). */
 #include "trainer/backend/cuda/pair/outer.cuh"
 
 namespace fm_cuda {
@@ -62,13 +63,14 @@ struct outer_space {
     float *z, *norm;         /* [rows, n_j, c_z] before the division; [n_i, n_j] without eps */
     void *dz; /* act [rows, n_j, c_z] of dz / norm; rows: of a piece, in PANELS all */
     outer_panels panels;
+    float *shares;          /* workspace of outer_weight_long, or NULL */
     float *da, *db, *dbias; /* like a and b; partial sums [pieces][c_z] */
     void *sums, *gemm;      /* workspaces of sum and of the products */
 };
 
 template <typename T>
-static size_t outer_layout(const fm_outer *o, outer_path path, bool backward, void *base,
-                           outer_space *ret) {
+static size_t outer_layout(const fm_outer *o, outer_path path, bool backward, bool stores_p,
+                           void *base, outer_space *ret) {
     int64_t rows = outer_rows<T>(o), pairs = rows * o->n_j;
     size_t piece = (size_t)(pairs * o->c * o->c) * sizeof(T);
     size_t size_a = (size_t)(o->n_seq * o->n_i * o->c), size_b = (size_t)(o->n_seq * o->n_j * o->c);
@@ -89,6 +91,9 @@ static size_t outer_layout(const fm_outer *o, outer_path path, bool backward, vo
     if (has_panels) {
         carve.take(outer_panels_layout(o, base ? carve.base + carve.used : NULL, &ret->panels));
     }
+    if (has_panels && !stores_p && outer_weight_long_takes(o)) {
+        ret->shares = (float *)carve.take(outer_weight_long_bytes(o));
+    }
     ret->da = (float *)carve.take(size_a * sizeof(float));
     ret->db = (float *)carve.take(size_b * sizeof(float));
     ret->sums = carve.take(sum_workspace(1, pairs, o->c_z));
@@ -96,26 +101,27 @@ static size_t outer_layout(const fm_outer *o, outer_path path, bool backward, vo
 }
 
 template <typename T>
-static size_t path_workspace(const fm_outer *o, outer_path path, bool backward) {
+static size_t path_workspace(const fm_outer *o, outer_path path, bool backward, bool stores_p) {
     outer_space space;
-    if (path == OUTER_CHAIN) return outer_chain_workspace(o, backward);
-    return outer_layout<T>(o, path, backward, NULL, &space);
+    if (path == OUTER_CHAIN) return outer_chain_workspace(o, backward, stores_p);
+    return outer_layout<T>(o, path, backward, stores_p, NULL, &space);
 }
 
 /* A query does not know addresses yet, so the call may still fall back to PIECES: enough for
  * both. */
-template <typename T> static size_t enough_workspace(const fm_outer *o, bool backward) {
-    size_t plain = path_workspace<T>(o, OUTER_PIECES, backward);
-    size_t chosen = path_workspace<T>(o, outer_path_of_shape<T>(o, backward), backward);
+template <typename T>
+static size_t enough_workspace(const fm_outer *o, bool backward, bool stores_p) {
+    size_t plain = path_workspace<T>(o, OUTER_PIECES, backward, stores_p);
+    size_t chosen = path_workspace<T>(o, outer_path_of_shape<T>(o, backward), backward, stores_p);
     return plain > chosen ? plain : chosen;
 }
 
 template <typename T> size_t outer_workspace(const fm_outer *o) {
-    return enough_workspace<T>(o, false);
+    return enough_workspace<T>(o, false, false);
 }
 
 template <typename T> size_t outer_grad_workspace(const fm_outer *o) {
-    return enough_workspace<T>(o, true);
+    return enough_workspace<T>(o, true, false);
 }
 
 /* -- operands */
@@ -257,7 +263,7 @@ template <typename T> void outer(fm_stream *stream, const fm_outer *o, void *wor
         return;
     }
     outer_space space;
-    outer_layout<T>(o, path, false, workspace, &space);
+    outer_layout<T>(o, path, false, false, workspace, &space);
     outer_pack<T>(stream, o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
     outer_pack<T>(stream, o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
     outer_norm<T>(stream, o, space.norm);
@@ -305,7 +311,7 @@ static void outer_grad_piece(fm_stream *stream, const fm_outer *o, const fm_oute
     int64_t square = o->c * o->c, pairs = rows * o->n_j, wide = o->n_j * o->c, c_z = o->c_z;
     if (!has_panels) outer_scale<T>(stream, o, grad, space, first, rows);
     const T *dz = (const T *)space->dz + (has_panels ? first * o->n_j * c_z : 0);
-    if (grad->dw.data) {
+    if (grad->dw.data && !space->shares) {
         const T *up = dz;
         if (has_panels && space->panels.a) { /* P / norm, so dz itself */
             outer_panels_product(stream, o, &space->panels, first, rows, (bf16 *)space->ordered);
@@ -332,19 +338,24 @@ static void outer_grad_piece(fm_stream *stream, const fm_outer *o, const fm_oute
 }
 
 template <typename T>
-void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad, void *workspace) {
+static void outer_gradients(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
+                            void *workspace, bool stores_p) {
     outer_path path = outer_path_of<T>(o, grad);
     if (path == OUTER_CHAIN) {
-        outer_chain_grad(stream, o, grad, workspace);
+        outer_chain_grad(stream, o, grad, workspace, stores_p);
         return;
     }
     bool has_panels = path == OUTER_PANELS;
     outer_space space;
-    outer_layout<T>(o, path, true, workspace, &space);
+    outer_layout<T>(o, path, true, stores_p, workspace, &space);
     outer_pack<T>(stream, o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
     outer_pack<T>(stream, o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
     if (has_panels) {
-        outer_panels_make(stream, o, grad, &space.panels, (bf16 *)space.dz);
+        outer_panels *p = &space.panels;
+        outer_panels_make(stream, o, grad, p, (bf16 *)space.dz);
+        if (space.shares && grad->dw.data) {
+            outer_weight_long(stream, o, grad, {p->a, p->b, p->dz, space.shares});
+        }
     } else {
         outer_norm<T>(stream, o, space.norm);
     }
@@ -358,6 +369,20 @@ void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
     if (grad->db.data) {
         outer_unpack<T>(stream, o, space.db, o->b_stride, o->mask_b, o->n_j, grad->db);
     }
+}
+
+template <typename T>
+void outer_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad, void *workspace) {
+    outer_gradients<T>(stream, o, grad, workspace, false);
+}
+
+size_t outer_grad_storing_workspace(const fm_outer *o) {
+    return enough_workspace<bf16>(o, true, true);
+}
+
+void outer_grad_storing(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
+                        void *workspace) {
+    outer_gradients<bf16>(stream, o, grad, workspace, true);
 }
 
 #define INSTANTIATE(T)                                                                             \

@@ -23,19 +23,27 @@ enum {
 };
 
 /* outer_wgmma.cu, bf16, c = OUTER_C, c_z = OUTER_Z: the path CHAIN. With `stores_p`, P for dW is
- * written for every shape (the comparison in kbench); otherwise only where outer_weight does not
- * take the shape. */
-size_t outer_chain_workspace(const fm_outer *, bool backward, bool stores_p = false);
+ * written for every shape; otherwise only where outer_weight does not take the shape. */
+size_t outer_chain_workspace(const fm_outer *, bool backward, bool stores_p);
 void outer_chain(fm_stream *, const fm_outer *, void *workspace);
 void outer_chain_grad(fm_stream *, const fm_outer *, const fm_outer_grad *, void *workspace,
-                      bool stores_p = false);
+                      bool stores_p);
 
-/* outer_weight.cu: dW without P in memory, from a and b in PANELS order and dz / norm by_i
- * (outer_pack.cuh). The workspace, for sums, has outer_weight_bytes. */
+/* dW without P in memory: outer_weight.cu up to 128 sequences, outer_weight_long.cu up to 512. */
+struct outer_packed {
+    const bf16 *a, *b, *dz; /* a and b in PANELS order, dz / norm by_i (outer_pack.cuh) */
+    float *sums;            /* workspace of outer_weight_bytes, or of outer_weight_long_bytes */
+};
 bool outer_weight_takes(const fm_outer *);
 size_t outer_weight_bytes(const fm_outer *);
-void outer_weight(fm_stream *, const fm_outer *, const fm_outer_grad *, const bf16 *a,
-                  const bf16 *b, const bf16 *dz, float *workspace);
+void outer_weight(fm_stream *, const fm_outer *, const fm_outer_grad *, const outer_packed &);
+bool outer_weight_long_takes(const fm_outer *);
+size_t outer_weight_long_bytes(const fm_outer *);
+void outer_weight_long(fm_stream *, const fm_outer *, const fm_outer_grad *, const outer_packed &);
+
+/* outer.cu: bf16's outer_grad with P for dW in memory at every shape (the comparison in kbench). */
+size_t outer_grad_storing_workspace(const fm_outer *);
+void outer_grad_storing(fm_stream *, const fm_outer *, const fm_outer_grad *, void *workspace);
 
 /* outer_wgmma.cu: the steps of the path PANELS. Operands are packed into panels and tiles
  * (outer_pack.cuh); a and b are NULL with more than OUTER_MAX_SEQ sequences. */

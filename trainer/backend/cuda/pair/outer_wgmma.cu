@@ -477,7 +477,7 @@ static void product_piece(fm_stream *stream, const fm_outer *o, const bf16 *a, c
 static void gradient_of_weight(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
                                const chain_space *space) {
     if (space->shares) {
-        outer_weight(stream, o, grad, space->a, space->b, space->dz_by_i, space->shares);
+        outer_weight(stream, o, grad, {space->a, space->b, space->dz_by_i, space->shares});
         return;
     }
     int64_t step = piece_rows(o);
