@@ -35,6 +35,13 @@ void add_gemm(const char *name, double other, int64_t m, int64_t n, int64_t dept
         name, {0, other}, {}, [=](bench &b) { gemm(b, m, n, depth, batch, what); }, paths);
 }
 
+/* The same in f32, as in the structure module. */
+void add_f32(const char *name, int64_t m, int64_t n, int64_t depth, kind what) {
+    options how;
+    how.is_f32 = true;
+    add(name, {0, 0}, how, [=](bench &b) { gemm(b, m, n, depth, 1, what); });
+}
+
 /* dW [m, n] = dy^T x over `rows`, and with a bias the sums of dy's columns from sum_first on. The
  * path "library" is chosen by an alpha, which it takes at no cost. */
 void weights(bench &b, int64_t rows, int64_t m, int64_t n, bool has_bias, int64_t sum_first) {
@@ -83,6 +90,14 @@ void add_gemm_cases(void) {
     add_gemm("gemm 128x128x65536 weight gradient", 0, 128, 128, 65536, 1, WEIGHT_GRADIENT);
     add_gemm("gemm 8x128x65536 weight gradient", 0, 8, 128, 65536, 1, WEIGHT_GRADIENT);
     add_gemm("gemm 4x128x65536 weight gradient", 0, 4, 128, 65536, 1, WEIGHT_GRADIENT);
+    add_f32("f32 gemm 256x384x384 bias relu", 256, 384, 384, BIAS_RELU);
+    add_f32("f32 gemm 256x384x2112 bias", 256, 384, 2112, BIAS);
+    add_f32("f32 gemm 256x1152x384 bias", 256, 1152, 384, BIAS);
+    add_f32("f32 gemm 256x6x384 bias", 256, 6, 384, BIAS);
+    add_f32("f32 gemm 256x384x384 input gradient", 256, 384, 384, INPUT_GRADIENT);
+    add_f32("f32 gemm 256x2112x384 input gradient", 256, 2112, 384, INPUT_GRADIENT);
+    add_f32("f32 gemm 384x384x256 weight gradient", 384, 384, 256, WEIGHT_GRADIENT);
+    add_f32("f32 gemm 384x2112x256 weight gradient", 384, 2112, 256, WEIGHT_GRADIENT);
     add_weights(65536, 128, 128, 0);
     add_weights(65536, 512, 128, 384);
     add_weights(65536, 128, 512, 0);

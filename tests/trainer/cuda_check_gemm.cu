@@ -327,6 +327,13 @@ void check_gemms(void) {
     check_gemm("gemm odd", 37, 19, 23, 1, 0, FM_EPILOGUE_BIAS, false, false, 3);
     check_gemm("gemm odd transposed", 37, 19, 23, 3, 3, FM_EPILOGUE_NONE, true, false, 1);
     check_gemm("gemm odd acc", 9, 5, 1001, 1, 1, FM_EPILOGUE_NONE, false, true, 0);
+    check_gemm("gemm few rows", 256, 384, 384, 1, 2, FM_EPILOGUE_BIAS_RELU, false, false, 0);
+    check_gemm("gemm few rows, 6 columns", 256, 6, 384, 1, 2, FM_EPILOGUE_BIAS, true, false, 0);
+    check_gemm("gemm few rows, deep", 200, 384, 2112, 1, 2, FM_EPILOGUE_NONE, false, false, 0);
+    check_gemm("gemm few rows, of the input", 250, 2112, 384, 1, 0, FM_EPILOGUE_NONE, true, false,
+               4);
+    check_gemm("gemm few rows, of weights", 1152, 384, 256, 1, 1, FM_EPILOGUE_NONE, true, true, 0);
+    check_gemm("gemm few rows, both", 76, 40, 68, 1, 3, FM_EPILOGUE_NONE, false, false, 8);
     check_gemm("gemm one", 1, 1, 1, 1, 2, FM_EPILOGUE_BIAS_RELU, false, false, 0);
     check_gemm("gemm head of 8", 65536, 8, 128, 1, 2, FM_EPILOGUE_NONE, false, false, 0);
     check_gemm("gemm batched", 256, 256, 256, 16, 2, FM_EPILOGUE_NONE, false, false, 0);

@@ -369,10 +369,11 @@ void check_cores(void) {
 
 /* -- dropout, embeddings, losses, optimiser */
 
-void check_dropout(const char *name, fm_shared_axis shared, int64_t c, double rate) {
+void check_dropout(const char *name, fm_shared_axis shared, int64_t c, double rate, int64_t n0 = 9,
+                   int64_t n1 = 11) {
     check(name, 1, [=](work_bench &b) {
         uint32_t *clock = b.raw(std::vector<uint32_t>{5, 1, 2, 0});
-        fm_dropout d = {9, 11, c, 3, 4, 20, shared, rate, {77, clock, 8, FM_PURPOSE_DROPOUT}};
+        fm_dropout d = {n0, n1, c, 3, 4, n1 + 9, shared, rate, {77, clock, 8, FM_PURPOSE_DROPOUT}};
         int64_t n = d.n0 * d.n1 * c;
         b.k->dropout(NULL, &d, b.act(n), b.act(n), b.out(n));
         b.k->dropout(NULL, &d, NULL, b.act(n), b.out(n));
@@ -692,6 +693,8 @@ void check_kernels(void) {
     check_dropout("dropout none shared, whole packs", FM_SHARED_NONE, 64, 0.1);
     check_dropout("dropout axis 0", FM_SHARED_AXIS0, 64, 0.25);
     check_dropout("dropout axis 1", FM_SHARED_AXIS1, 64, 0.25);
+    check_dropout("dropout axis 0, many rows", FM_SHARED_AXIS0, 64, 0.25, 300, 263);
+    check_dropout("dropout axis 1, many rows", FM_SHARED_AXIS1, 64, 0.25, 263, 300);
     check_dropout("dropout rate 0", FM_SHARED_AXIS1, 6, 0);
     check_dropout("dropout rate 0, whole packs", FM_SHARED_AXIS1, 128, 0);
     check_update_norm("update norm one", 1, 1, FM_SHARED_AXIS0, 1, 0.25, FM_WRITE);

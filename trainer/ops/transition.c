@@ -156,16 +156,24 @@ static void forward_update(fm_run *run, const fm_node *node) {
     fm_call_transition(run, &args); /* A9:2 A15:2 A9:3 A15:3 */
 }
 
-/* Adds the gradient that comes through the later norm to that of y. */
+/* Adds the gradient that comes through the later norm to that of y. None comes if the sublayer that
+ * reads it does not reach the loss: MSA sublayers behind the last outer product mean. */
 static fm_out add_later(fm_run *run, const fm_node *node, fm_out dy) {
     const attributes *at = node->attributes;
+    const void *dlater = fm_run_output_gradient(run, node, OUT_LATER);
     fm_out dnorm = fm_run_param_gradient(run, node, P_LATER);
+    if (!dlater) {
+        if (dnorm.data && dnorm.beta == FM_WRITE) {
+            fm_call_fill_acc(run, 2 * at->c, 0.0, dnorm.data);
+        }
+        return dy;
+    }
     fm_call_layernorm_grad(
         run, &(fm_layernorm_grad){.rows = at->rows,
                                   .c = at->c,
                                   .x = fm_run_output(run, node, OUT_Y),
                                   .gamma = fm_run_param(run, node, P_LATER),
-                                  .dy = fm_run_output_gradient(run, node, OUT_LATER),
+                                  .dy = dlater,
                                   .dx = dy,
                                   .dgamma = dnorm,
                                   .dbeta = fm_out_at(dnorm, at->c, run->kernels->acc)});

@@ -14,6 +14,7 @@
  * from which backward recomputes the weights. Traffic: q, g and o once; k and v once per query
  * tile, mostly from the L2 cache. */
 #include "trainer/backend/cuda/attention/attention_mma.cuh"
+#include "trainer/backend/cuda/core/bulk.cuh"
 
 namespace fm_cuda {
 
@@ -118,6 +119,7 @@ struct bias_place {
 template <int H>
 __global__ void __launch_bounds__(64)
     pack_heads(fm_attention a, bf16 *packed, int strips, int columns, bool is_transposed) {
+    wait_for_previous();
     int i = (int)(blockIdx.x * 64 + threadIdx.x), lane = i % 32, part = i / 32 % 4;
     int column = i / 128 % columns, strip = i / 128 / columns % strips;
     int group = i / 128 / columns / strips;
@@ -179,8 +181,8 @@ void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attenti
         pack_each(stream, a, packed, strips, columns, is_transposed);
         return;
     }
-    (heads == 4 ? pack_heads<4> : pack_heads<8>)<<<(unsigned)(lanes / 64), 64, 0, queue(stream)>>>(
-        *a, packed, (int)strips, (int)columns, is_transposed);
+    launch_after(stream, heads == 4 ? pack_heads<4> : pack_heads<8>, (unsigned)(lanes / 64), 64, 0,
+                 true, *a, packed, (int)strips, (int)columns, is_transposed);
     FM_LAUNCHED();
 }
 

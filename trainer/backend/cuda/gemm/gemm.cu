@@ -1,10 +1,10 @@
 /* gemm.cu: chooses the kernel of a matrix product and the workspace that it needs.
  *
  * Most products go to cuBLASLt (library.cu), and to a plain kernel (plain.cu) where it has no
- * algorithm. Some shapes of the model, in bf16, take as long as their memory traffic and have
- * kernels of this backend. They are projections to the heads of pair attention and back
- * (skinny.cu), the gradient of a linear layer through the ReLU before it (linear.cu), and the
- * gradients of a linear layer's weight and bias (weights.cu).
+ * algorithm. Products of few rows in f32 have a kernel of this backend (small.cu). So have some
+ * shapes of the model, in bf16, that take as long as their memory traffic. They are projections to
+ * the heads of pair attention and back (skinny.cu), the gradient of a linear layer through the ReLU
+ * before it (linear.cu), and the gradients of a linear layer's weight and bias (weights.cu).
  *
  * A workspace is queried before there are addresses, and by one query for both tables. So the
  * choice has two parts: path_of_shape, which the query uses too, and the addresses and strides. */
@@ -12,6 +12,8 @@
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/fallback.h"
+
+#include <type_traits>
 
 namespace fm_cuda {
 
@@ -106,7 +108,9 @@ static void multiply_and_finish(fm_stream *stream, const fm_gemm *g, void *works
         int64_t reach = (g->batch - 1) * g->stride_c + (g->m - 1) * g->ldc + g->n;
         end_sums_of(stream, g->c, (size_t)reach * sizeof(float));
     }
-    if (!library_gemm<T>(stream, &product, workspace, workspace ? gemm_workspace(g) : 0)) {
+    if (std::is_same_v<T, float> && small_takes(g)) {
+        small_gemm(stream, &product);
+    } else if (!library_gemm<T>(stream, &product, workspace, workspace ? gemm_workspace(g) : 0)) {
         fm_backend_fall_back(FM_FALLBACK_GEMM,
                              "cuBLASLt has no algorithm for a matrix product with m %lld, n %lld, "
                              "k %lld, batch %lld: a plain kernel runs, many times slower",

@@ -18,6 +18,11 @@ bool library_gemm(fm_stream *stream, const fm_gemm *g, void *workspace, size_t b
 /* plain.cu: any product, slowly. Epilogues NONE, BIAS and BIAS_RELU. */
 template <typename T> void plain_gemm(fm_stream *stream, const fm_gemm *g);
 
+/* small.cu: a product of few rows in f32, if it takes it. Epilogues NONE, BIAS and BIAS_RELU. No
+ * workspace. */
+bool small_takes(const fm_gemm *g);
+void small_gemm(fm_stream *stream, const fm_gemm *g);
+
 /* linear.cu, bf16: RELU_GRAD over tiles of LINE_ROWS x LINE_COLUMNS of C. The workspace holds the
  * partial sums; it is needed when the product has a sum. */
 enum { LINE_ROWS = 128, LINE_COLUMNS = 128 };

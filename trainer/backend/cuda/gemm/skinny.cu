@@ -125,15 +125,35 @@ __device__ inline void put_spread(const few_call &f, int64_t row, int lane, cons
     store<bf16, 8>(f.dx + row * f.ldx + lane * 8, to);
 }
 
-/* Sums dy^T x over the block's rows to partial [blocks, M, n]. LANES lanes share a row. The sums of
- * the warps meet in shared memory, at most 35 KB of it, and are added in order. */
+/* Some rows of a thread while they are loaded; rows beyond the end are zeros. */
+template <int M, int COUNT> struct few_rows {
+    pack<bf16, 8> x[COUNT], old[COUNT];
+    pack<bf16, M> dy[COUNT];
+
+    __device__ inline void fetch(const few_call &f, int first, int step, int lane, bool has_old) {
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            int64_t row = first + (int64_t)i * step;
+            x[i] = {}, dy[i] = {}, old[i] = {};
+            if (row >= f.rows) continue;
+            x[i] = *(const pack<bf16, 8> *)(f.x + row * f.ldx + lane * 8);
+            dy[i] = *(const pack<bf16, M> *)(f.dy + row * f.lddy);
+            if (has_old) old[i] = *(const pack<bf16, 8> *)(f.dx + row * f.ldx + lane * 8);
+        }
+    }
+};
+
+/* Sums dy^T x over the block's rows to partial [blocks, M, n]. LANES lanes share a row. Some rows
+ * are on their way while as many are summed. The sums of the warps meet in shared memory, at most
+ * 35 KB of it, and are added in order. */
 template <int M, int LANES, bool SPREADS>
 __global__ void __launch_bounds__(SKINNY_THREADS, 2) few_grad_kernel(few_call f, float *partial) {
     constexpr int N = LANES * 8, ROWS = SKINNY_THREADS / LANES, WARPS = SKINNY_THREADS / 32;
-    constexpr int BATCH = M == SKINNY ? SKINNY_BATCH : SKINNY_BATCH / 2; /* registers are short */
+    constexpr int COUNT = M == SKINNY ? 2 : 1; /* registers are short */
     constexpr int SLOTS = LANES == 32 ? WARPS / 2 : WARPS;
     __shared__ float total[SLOTS][M * 8][LANES + 1]; /* no bank conflicts either way */
     int lane = threadIdx.x % LANES, step = (int)gridDim.x * ROWS, rows = (int)f.rows;
+    bool has_old = SPREADS && f.beta == FM_ADD;
     float sum[M][8] = {};
     __shared__ uint4 weights[SPREADS ? M * LANES : 1];
     uint32_t w = shared_address(weights);
@@ -141,30 +161,24 @@ __global__ void __launch_bounds__(SKINNY_THREADS, 2) few_grad_kernel(few_call f,
         weights[i] = ((const uint4 *)f.w)[i];
     __syncthreads();
     wait_for_previous();
-    for (int first = blockIdx.x * ROWS + threadIdx.x / LANES; first < rows; first += step * BATCH) {
-        pack<bf16, 8> x[BATCH], old[BATCH];
-        pack<bf16, M> dy[BATCH];
+    int first = blockIdx.x * ROWS + threadIdx.x / LANES;
+    few_rows<M, COUNT> now, next;
+    now.fetch(f, first, step, lane, has_old);
+    for (; first < rows; first += step * COUNT) {
+        next.fetch(f, first + step * COUNT, step, lane, has_old);
 #pragma unroll
-        for (int i = 0; i < BATCH; i++) {
-            int64_t row = first + (int64_t)i * step;
-            x[i] = {}, dy[i] = {}, old[i] = {};
-            if (row >= rows) continue;
-            x[i] = *(const pack<bf16, 8> *)(f.x + row * f.ldx + lane * 8);
-            dy[i] = *(const pack<bf16, M> *)(f.dy + row * f.lddy);
-            if (SPREADS && f.beta == FM_ADD) {
-                old[i] = *(const pack<bf16, 8> *)(f.dx + row * f.ldx + lane * 8);
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < BATCH; i++) {
+        for (int i = 0; i < COUNT; i++) {
             int64_t row = first + (int64_t)i * step;
 #pragma unroll
             for (int m = 0; m < M; m++)
 #pragma unroll
                 for (int c = 0; c < 8; c++)
-                    sum[m][c] += get(dy[i].at[m]) * get(x[i].at[c]);
-            if (SPREADS && row < rows) put_spread<M, LANES>(f, row, lane, dy[i], w, old[i]);
+                    sum[m][c] += get(now.dy[i].at[m]) * get(now.x[i].at[c]);
+            if (SPREADS && row < rows) {
+                put_spread<M, LANES>(f, row, lane, now.dy[i], w, now.old[i]);
+            }
         }
+        now = next;
     }
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -175,11 +189,11 @@ __global__ void __launch_bounds__(SKINNY_THREADS, 2) few_grad_kernel(few_call f,
                 sum[m][c] += __shfl_xor_sync(0xffffffffu, sum[m][c], other);
     int slot = (int)threadIdx.x / 32 % SLOTS, turn = (int)threadIdx.x / 32 / SLOTS;
 #pragma unroll
-    for (int now = 0; now < WARPS / SLOTS; now++) {
-        if (now == turn && threadIdx.x % 32 < LANES) {
+    for (int at = 0; at < WARPS / SLOTS; at++) {
+        if (at == turn && threadIdx.x % 32 < LANES) {
 #pragma unroll
             for (int i = 0; i < M * 8; i++) {
-                float *to = &total[slot][i][lane], old = now ? *to : 0;
+                float *to = &total[slot][i][lane], old = at ? *to : 0;
                 *to = old + sum[i / 8][i % 8];
             }
         }

@@ -1,33 +1,37 @@
 /* dropout.cu: shared-axis dropout. The mask is drawn where it is used, forward and backward. A
  * thread takes 16 bytes of channels of eight rows that share their draws, with all loads in flight.
- * So x, the residual and y each move once. */
+ * So x, the residual and y each move once. Where that leaves most of the device idle, a thread has
+ * one row. */
+#include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 
 namespace fm_cuda {
 
-enum { KEEP_ROWS = 8, KEEP_THREADS = 256 };
+enum { KEEP_ROWS = 8, KEEP_THREADS = 256, KEEP_FEW = 1 << 15 /* threads */ };
 
 /* y = old + keep * x; an old of NULL counts as 0, and old may be y. A row has `packs` packs of V
  * channels. */
-template <typename T, int V>
+template <typename T, int V, int ROWS>
 __global__ void __launch_bounds__(KEEP_THREADS)
     dropout_kernel(fm_dropout d, keep_runs k, uint32_t packs, const T *old, const T *x, T *y) {
+    wait_for_previous();
+    let_next_begin();
     uint64_t i = blockIdx.x * (uint64_t)KEEP_THREADS + threadIdx.x;
     if (i >= (uint64_t)k.lines * k.runs * packs) return;
     uint32_t pack_at = (uint32_t)(i % packs) * V;
-    keep_run run = keep_run_at(k, (uint32_t)(i / packs), KEEP_ROWS);
+    keep_run run = keep_run_at(k, (uint32_t)(i / packs), ROWS);
     int64_t first = run.row * d.c + pack_at, step = run.step * d.c;
-    raw<T, V> in[KEEP_ROWS] = {}, before[KEEP_ROWS] = {};
+    raw<T, V> in[ROWS] = {}, before[ROWS] = {};
 #pragma unroll
-    for (int t = 0; t < KEEP_ROWS; t++) {
+    for (int t = 0; t < ROWS; t++) {
         if (t < run.count) in[t] = read_raw<T, V>(x + first + t * step);
         if (t < run.count && old) before[t] = read_raw<T, V>(old + first + t * step);
     }
     uint32_t bits = ~0u;
     if (k.is_shared) bits = keep_bits<V>(d, k, keep_draw(d, k, run, run.row) + pack_at);
 #pragma unroll
-    for (int t = 0; t < KEEP_ROWS; t++) {
+    for (int t = 0; t < ROWS; t++) {
         if (k.is_drawn && !k.is_shared) {
             bits = keep_bits<V>(d, k, keep_draw(d, k, run, run.row + t * run.step) + pack_at);
         }
@@ -39,23 +43,26 @@ __global__ void __launch_bounds__(KEEP_THREADS)
     }
 }
 
-template <typename T, int V>
+template <typename T, int V, int ROWS>
 static void dropout_as(fm_stream *stream, const fm_dropout *d, const T *old, const T *x, T *y) {
-    keep_runs k = keep_runs_of(*d, KEEP_ROWS);
+    keep_runs k = keep_runs_of(*d, ROWS);
     int64_t packs = d->c / V, threads = (int64_t)k.lines * k.runs * packs;
     if (threads == 0) return;
-    dropout_kernel<T, V>
-        <<<(unsigned)divide_up(threads, KEEP_THREADS), KEEP_THREADS, 0, queue(stream)>>>(
-            *d, k, (uint32_t)packs, old, x, y);
+    if (ROWS > 1 && threads < KEEP_FEW) {
+        dropout_as<T, V, 1>(stream, d, old, x, y);
+        return;
+    }
+    launch_after(stream, dropout_kernel<T, V, ROWS>, (unsigned)divide_up(threads, KEEP_THREADS),
+                 KEEP_THREADS, 0, true, *d, k, (uint32_t)packs, old, x, y);
     FM_LAUNCHED();
 }
 
 template <typename T>
 static void dropout_all(fm_stream *stream, const fm_dropout *d, const T *old, const T *x, T *y) {
     if (is_whole<T>(d->c) && is_aligned(x) && is_aligned(y) && is_aligned(old)) {
-        dropout_as<T, vector_of<T>()>(stream, d, old, x, y);
+        dropout_as<T, vector_of<T>(), KEEP_ROWS>(stream, d, old, x, y);
     } else {
-        dropout_as<T, 1>(stream, d, old, x, y);
+        dropout_as<T, 1, KEEP_ROWS>(stream, d, old, x, y);
     }
 }
 
