@@ -39,7 +39,7 @@ struct norm_job {
 struct pack_jobs {
     pack_job at[PACK_JOBS];
     norm_job norm;
-    int first_block[PACK_JOBS + 1]; /* the first block of each job; last, that of the norm */
+    int first_block[PACK_JOBS + 1]; /* of each job, behind those of the norm; last, all */
 };
 
 /* Where the transposing tile stores element (s, row). Chunks are swizzled, so that neither
@@ -120,7 +120,7 @@ __device__ inline void norm_block(bf16 *space, const norm_job &job, int block) {
     float sum[4] = {};
     for (int first = 0; first < job.n_seq; first += NORM_ROWS) {
         __syncthreads();
-#pragma unroll
+#pragma unroll 8
         for (int k = 0; k < NORM_ROWS * 2 * NORM_SIDE / PACK_THREADS; k++) {
             int item = k * PACK_THREADS + threadIdx.x, column = item % (2 * NORM_SIDE);
             int s = first + item / (2 * NORM_SIDE), at = column % NORM_SIDE;
@@ -145,14 +145,14 @@ __device__ inline void norm_block(bf16 *space, const norm_job &job, int block) {
     }
 }
 
-static __global__ void __launch_bounds__(PACK_THREADS)
+static __global__ void __launch_bounds__(PACK_THREADS, 4)
     outer_pack_all(const __grid_constant__ pack_jobs jobs) {
     wait_for_previous();
     __shared__ alignas(16) bf16 space[PANEL * (PANEL + 8)];
     static_assert(sizeof space >= NORM_ROWS * 2 * NORM_SIDE * sizeof(bf16));
     int block = (int)blockIdx.x, job = 0;
-    if (block >= jobs.first_block[PACK_JOBS]) {
-        norm_block(space, jobs.norm, block - jobs.first_block[PACK_JOBS]);
+    if (block < jobs.first_block[0]) {
+        norm_block(space, jobs.norm, block);
         return;
     }
     while (block >= jobs.first_block[job + 1])
@@ -162,13 +162,12 @@ static __global__ void __launch_bounds__(PACK_THREADS)
 
 /* Runs all jobs that have a destination, and makes the norm. */
 inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
-    int blocks = 0;
+    int blocks = (int)(divide_up(jobs->norm.n_i, NORM_SIDE) * divide_up(jobs->norm.n_j, NORM_SIDE));
     for (int k = 0; k < PACK_JOBS; k++) {
         jobs->first_block[k] = blocks;
         if (jobs->at[k].to) blocks += (jobs->at[k].residues + 1) / 2 * jobs->at[k].tiles;
     }
     jobs->first_block[PACK_JOBS] = blocks;
-    blocks += (int)(divide_up(jobs->norm.n_i, NORM_SIDE) * divide_up(jobs->norm.n_j, NORM_SIDE));
     launch_after(stream, outer_pack_all, (unsigned)blocks, PACK_THREADS, 0, true, *jobs);
     FM_LAUNCHED();
 }
