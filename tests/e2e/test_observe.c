@@ -35,9 +35,7 @@ static void must(const char *command) {
 static void the_pages_count_what_was_fetched(void **state) {
     (void)state;
     pid_t server = fm_test_serve(folder, "s", "--cache cache --http 127.0.0.1:0");
-    /* The server logs this address after the one that fm_test_serve waits for. */
-    must("for i in $(seq 300); do sed -n 's/.* http url=//p' s.log >url; test -s url && exit 0; "
-         "sleep 0.1; done; exit 1");
+    fm_test_must_have_url(folder);
     must("$FOLDMILL fetch --data unix:s --plan tiny --steps 40 >/dev/null 2>err");
     /* The client may have all samples before the server has seen the end of the last write. */
     must("for i in $(seq 300); do $FOLDMILL top $(cat url) --once --json >out 2>err || exit 1; "

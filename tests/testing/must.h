@@ -12,4 +12,13 @@ static inline void fm_test_must(const char *folder, const char *command, const c
     fail_msg("failed: %s", command);
 }
 
+/* Writes the URL of a server's pages from its log `s.log` to the file `url`. The server logs it
+ * after the address that fm_test_serve waits for. */
+static inline void fm_test_must_have_url(const char *folder) {
+    fm_test_must(folder,
+                 "for i in $(seq 300); do sed -n 's/.* http url=//p' s.log >url; "
+                 "test -s url && exit 0; sleep 0.1; done; exit 1",
+                 "s.log");
+}
+
 #endif

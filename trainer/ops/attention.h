@@ -42,8 +42,8 @@ typedef struct fm_attention_weights {
     fm_param_ref bias;          /* [N_head, c_z]; FM_PARAM_NONE in columns */
     fm_param_ref norm_z;        /* [2, c_z]; row only; FM_PARAM_NONE: z is normalised already */
     int64_t n_head, c_head;
-    /* `out` belongs to the node behind this one, whose backward passes on the gradient of its update
-     * and not that of the gated values (fm_attention_opens). */
+    /* `out` belongs to the node behind this one, whose backward passes on the gradient of its
+     * update and not that of the gated values (fm_attention_opens). */
     bool opens;
     fm_keep keep_qkvg; /* of fm_op_attention: q k v g are kept for backward, or computed again */
 } fm_attention_weights;
@@ -54,8 +54,8 @@ bool fm_attention_opens(const fm_tape *tape, fm_axial axial, fm_tensor_ref x,
                         const fm_attention_weights *weights);
 
 /* Adds the node; z is FM_TENSOR_NONE except for rows. Returns y, or the bare update when !residual.
- * Without `out`, or if it `opens`, it returns sigmoid(g) * softmax(..) v, [.., N_head * c_head], which
- * fm_op_linear_update then projects. */
+ * Without `out`, or if it `opens`, it returns sigmoid(g) * softmax(..) v, [.., N_head * c_head],
+ * which fm_op_linear_update then projects. */
 fm_tensor_ref fm_op_attention(fm_tape *tape, const char *name, fm_axial axial, fm_tensor_ref x,
                               fm_tensor_ref mask, fm_tensor_ref z,
                               const fm_attention_weights *weights, bool residual, double dropout);

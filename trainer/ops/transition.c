@@ -163,9 +163,8 @@ static fm_out add_later(fm_run *run, const fm_node *node, fm_out dy) {
     const void *dlater = fm_run_output_gradient(run, node, OUT_LATER);
     fm_out dnorm = fm_run_param_gradient(run, node, P_LATER);
     if (!dlater) {
-        if (dnorm.data && dnorm.beta == FM_WRITE) {
-            fm_call_fill_acc(run, 2 * at->c, 0.0, dnorm.data);
-        }
+        bool is_first = dnorm.data && dnorm.beta == FM_WRITE;
+        if (is_first) fm_call_fill_acc(run, 2 * at->c, 0.0, dnorm.data);
         return dy;
     }
     fm_call_layernorm_grad(

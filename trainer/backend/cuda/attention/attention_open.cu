@@ -1,7 +1,7 @@
 /* attention_open.cu: the start of the backward of gated attention with a bias on warp groups: the
  * gate's backward of every query (open_eight), before the walks over keys. dout' and the columns'
- * terms go to the workspace, where the walks and wgmma_dbias find them in the layout of their shared
- * memory; the copy engine brings them there.
+ * terms go to the workspace, where the walks and wgmma_dbias find them in the layout of their
+ * shared memory; the copy engine brings them there.
  *
  * dout is read (open_rows), or made from the gradient of the projection that follows the attention:
  * dout = dy W. open_products makes it by warp groups, a tile of 64 rows at a time with W in shared
@@ -110,9 +110,9 @@ __global__ void __launch_bounds__(OPEN_THREADS) open_rows(const __grid_constant_
     open_beyond(c);
 }
 
-/* -- dout = dy W
- *
- * A block makes 64 of the K columns of dout and keeps that part of W in shared memory. Each warp
+/* -- dout = dy W */
+
+/* A block makes 64 of the K columns of dout and keeps that part of W in shared memory. Each warp
  * group works for itself on tiles of 64 rows: the copy engine brings the tile's dy, the next one
  * while the group opens its rows. With few columns per lane, sixteen warps fit a multiprocessor,
  * which hide each other's waiting. The blocks of the other columns read the same dy at about the

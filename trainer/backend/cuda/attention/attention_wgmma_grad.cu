@@ -288,8 +288,9 @@ __global__ void __launch_bounds__(2 * MAX_BLOCK_ROWS, 1)
         query_sums<C, BIASED> sum;
         start_queries<C, BIASED>(memory, min(group, memory.queries / TILE - 1), turn, sum);
         /* All groups have left queries, dout', terms and values of this item. */
-        if (has_next && read_thread() == 0)
+        if (has_next && read_thread() == 0) {
             fetch_item<C, BIASED>(call, next, next_item, memory, turn ^ 1);
+        }
         mask = fetch_mask(call, next);
         finish_queries<C, BIASED>(call, p, item, memory, turn, sum);
         if (!has_next) break;

@@ -12,11 +12,11 @@
  *     dk += dS^T q              dS^T, packed to bf16, is the left operand
  *
  * So the bias, the log-sum-exp and delta enter through the accumulators' initial values, in units
- * of the unscaled product. The mask, which belongs to a row, enters with the exponential.
- * With a bias, attention_open.cu leaves dout' and the two terms of each query in the workspace. The
- * terms have the layout of an accumulator's columns, [2][queries / 2][4]: -lse / scale of two queries, twice
- * (for rows g and g + 8), then -delta in the same form. Queries up to a whole tile of 64 have terms
- * too. */
+ * of the unscaled product. The mask, which belongs to a row, enters with the exponential. With a
+ * bias, attention_open.cu leaves dout' and the two terms of each query in the workspace. The terms
+ * have the layout of an accumulator's columns, [2][queries / 2][4]: -lse / scale of two queries,
+ * twice (for rows g and g + 8), then -delta in the same form. Queries up to a whole tile of 64 have
+ * terms too. */
 #ifndef FM_BACKEND_CUDA_ATTENTION_WGMMA_GRAD_CUH
 #define FM_BACKEND_CUDA_ATTENTION_WGMMA_GRAD_CUH
 
@@ -194,9 +194,9 @@ __device__ inline opened_eight open_eight(const uint4 &dout, const uint4 &gated,
     return {pack_eight(d), delta};
 }
 
-/* -- the same inside a walk
- *
- * Without a bias nobody else reads dout' and the columns' terms, and several blocks share a
+/* -- the same inside a walk */
+
+/* Without a bias nobody else reads dout' and the columns' terms, and several blocks share a
  * multiprocessor. So a walk opens the queries itself, while other blocks walk. */
 
 /* log2 of the parts into which a query is cut, one for each 8 channels. Tiles of 16 channels also

@@ -165,8 +165,8 @@ __device__ inline void fetch_queries(const grad_call &c, const item_place &p, in
         box_load(shared_address(memory.q() + row * C), c.q_box, from, barrier);
         if (BIASED) box_load(shared_address(memory.d() + row * C), c.d_box, from, barrier);
     }
-    if (BIASED)
-        bulk_load(shared_address(memory.shift()), columns_of(c, item), column_bytes(c), barrier);
+    if (!BIASED) return;
+    bulk_load(shared_address(memory.shift()), columns_of(c, item), column_bytes(c), barrier);
 }
 
 /* Starts reading the keys and values of a pass. */

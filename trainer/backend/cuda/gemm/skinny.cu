@@ -174,9 +174,7 @@ __global__ void __launch_bounds__(SKINNY_THREADS, 2) few_grad_kernel(few_call f,
 #pragma unroll
                 for (int c = 0; c < 8; c++)
                     sum[m][c] += get(now.dy[i].at[m]) * get(now.x[i].at[c]);
-            if (SPREADS && row < rows) {
-                put_spread<M, LANES>(f, row, lane, now.dy[i], w, now.old[i]);
-            }
+            if (SPREADS && row < rows) put_spread<M, LANES>(f, row, lane, now.dy[i], w, now.old[i]);
         }
         now = next;
     }
