@@ -53,9 +53,8 @@ __host__ __device__ inline int64_t row_of(const fm_attention &a, int64_t group, 
 struct attention_space {
     uint8_t *valid;      /* [n_group, n_batch]: whether the batch has a valid key */
     float *delta;        /* [rows]: <P, dP> of each row */
-    void *dout;          /* [rows, c_head], WGMMA in the order of o: gradient of the ungated output;
-                          * act, PLAIN: f32, TF32:
-                          * rounded to tf32 */
+    void *dout;          /* gradient of the ungated output; [rows, c_head], WGMMA: in the order of
+                          * o; act, PLAIN: f32, TF32: rounded to tf32 */
     void *bias, *bias_t; /* act [group, head, query, ld_bias] and [group, head, key, ld_bias_t] */
     float *dbias;        /* partial sums [chunks, group, head, query, key] */
     float *columns;      /* WGMMA: [group, batch, head][2][ld_bias_t, 2]: what a column of logits

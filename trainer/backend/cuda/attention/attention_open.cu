@@ -19,11 +19,12 @@ struct open_call {
     bool is_by_query;
 };
 
-/* What a lane opens: eight channels of a head of a row. */
+/* What a lane reads beside dout to open eight channels of a head of a row. */
 struct open_part {
     uint4 o, g;
 };
 
+/* The place of a row, without a head, and its query. */
 __device__ inline item_place place_of_row(const open_call &c, unsigned row, int *query) {
     unsigned fast = (unsigned)(c.is_by_query ? c.grad.n_batch : c.grad.n_query);
     unsigned slow = (unsigned)(c.is_by_query ? c.grad.n_query : c.grad.n_batch);
@@ -33,8 +34,7 @@ __device__ inline item_place place_of_row(const open_call &c, unsigned row, int 
     return {(int)group, c.is_by_query ? (int)at : rest, 0, 0};
 }
 
-/* A head's parts are PARTS neighbouring lanes, and this lane's part is number `part`. `channel` is
- * its first. */
+/* Loads the eight channels from `channel` of the head on. */
 __device__ inline open_part load_part(const grad_call &c, const item_place &p, int query,
                                       int channel) {
     open_part x = {};
@@ -44,8 +44,9 @@ __device__ inline open_part load_part(const grad_call &c, const item_place &p, i
     return x;
 }
 
-/* Opens this lane's eight channels, whose dout is `dout`. All lanes of a warp call it together;
- * `is_inside` is the same for all parts of a head. */
+/* Opens this lane's eight channels, whose dout is `dout`. They are part number `part` of a head,
+ * whose PARTS parts are in neighbouring lanes. All lanes of a warp call it together; `is_inside` is
+ * the same for all parts of a head. */
 template <int PARTS>
 __device__ inline void open_channels(const grad_call &c, const item_place &p, int query, int part,
                                      bool is_inside, const uint4 &dout, const open_part &x) {
@@ -64,7 +65,7 @@ __device__ inline void open_channels(const grad_call &c, const item_place &p, in
     }
     float shift = -c.lse[(int64_t)item * c.n_query + query] * c.inverse;
     int queries = (int)c.space.ld_bias_t;
-    float *columns = c.space.columns + (int64_t)item * 4 * queries + query / 2 * 4 + query % 2;
+    float *columns = columns_of(c, item) + query / 2 * 4 + query % 2;
     /* Both terms twice, for rows g and g + 8 of a column. */
 #pragma unroll
     for (int i = part; i < 4; i += PARTS)
@@ -78,7 +79,7 @@ __device__ inline void open_beyond(const grad_call &c) {
     int step = (int)(gridDim.x * blockDim.x);
     for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < c.items * beyond; i += step) {
         int item = i / beyond, query = c.n_query + i % beyond;
-        float *columns = c.space.columns + (int64_t)item * 4 * queries + query / 2 * 4 + query % 2;
+        float *columns = columns_of(c, item) + query / 2 * 4 + query % 2;
         columns[0] = columns[2] = -INFINITY;
         columns[2 * queries] = columns[2 * queries + 2] = 0;
     }
