@@ -101,8 +101,10 @@ bool fm_temporary_file_create(const char *goal, fm_temporary_file *ret_file) {
     if (ret_file->fd < 0) return false;
     while (name_file(goal, number, next) && is_file(next) && remove_left_file(next))
         number++;
-    ret_file->lock_fd = fcntl(ret_file->fd, F_DUPFD_CLOEXEC, 0);
-    if (ret_file->lock_fd >= 0) return true;
+    /* The lock is held until the end, while the caller may close fd before. */
+    ret_file->lock_fd = ret_file->fd;
+    ret_file->fd = open(ret_file->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (ret_file->fd >= 0) return true;
     int reason = errno;
     fm_temporary_file_end(ret_file, true);
     errno = reason;
