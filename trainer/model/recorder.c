@@ -194,8 +194,6 @@ static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
     }
     fm_transition_weights w = *weights;
     w.norm = unless_normed(x, w.norm);
-    /* A later n is kept for a long time, so it is made only where memory is not short. */
-    if (r->config->recompute != FM_RECOMPUTE_NONE) later = FM_PARAM_NONE;
     return fm_op_transition_update(r->tape, s->name, x, &w, hidden, next, later);
 }
 
