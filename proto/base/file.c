@@ -108,6 +108,13 @@ fm_status fm_file_read_text(fm_arena *arena, const char *path, size_t max_bytes,
     return status;
 }
 
+fm_status fm_file_refuse_input(const char *output, const char *input, fm_error *reterr) {
+    bool same;
+    if (fm_path_is_same(output, input, &same, NULL) || !same) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_USAGE, output,
+                      "--out: found the file that is read, expected another; choose another name");
+}
+
 /* The folder that contains `path`; "." when the path names none. */
 static void parent_of(const char *path, char out[PATH_MAX]) {
     snprintf(out, PATH_MAX, "%s", path);

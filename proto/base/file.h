@@ -32,7 +32,12 @@ FM_MUST_USE fm_status fm_file_read_text(fm_arena *arena, const char *path, size_
 FM_MUST_USE fm_status fm_file_write_atomic(const char *path, const void *data, size_t size,
                                            fm_error *reterr);
 
-/* The same, and only the owner can read the file (mode 0600). */
+/* Refuses the --out of a command that is the file that it reads, by whatever names: writing would
+ * replace what the user gave. FM_ERR_USAGE. Where a path cannot be looked at, reading or writing
+ * it will say why. */
+FM_MUST_USE fm_status fm_file_refuse_input(const char *output, const char *input, fm_error *reterr);
+
+/* Writes as fm_file_write_atomic does, and only the owner can read the file (mode 0600). */
 FM_MUST_USE fm_status fm_file_write_secret(const char *path, const void *data, size_t size,
                                            fm_error *reterr);
 

@@ -1,4 +1,5 @@
 /* cmd_parse.c: foldmill parse: reads one file as the featurizer does, and shows or exports it. */
+#include "proto/base/file.h"
 #include "server/cli/commands.h"
 #include "server/cli/parse.h"
 #include "server/cli/read_input.h"
@@ -189,6 +190,9 @@ int fm_cmd_parse(int argc, char **argv) {
         status = fm_fail(&error, FM_ERR_USAGE, "--json prints the summary, which -o replaces");
     }
     if (!status) status = find_kind(argv[0], argv[1], &request, &kind, &error);
+    if (!status && request.out && !fm_cli_is_stdin(request.path)) {
+        status = fm_file_refuse_input(request.out, request.path, &error);
+    }
     if (!status) status = fm_arena_init(&arena, PARSE_ARENA_BYTES, &error);
     if (status) return fm_program_report("foldmill parse", &error);
     status = run_kind(kind, &request, &error);

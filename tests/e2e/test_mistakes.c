@@ -263,6 +263,26 @@ static void an_error_says_what_is_done(void **state) {
                      0);
 }
 
+/* What a command reads, it never replaces, whatever name is given for it. */
+static void an_output_replaces_no_input(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(TRAIN_WEIGHTS
+            " && foldmill export-weights weights.safetensors --out theirs.npz >log && "
+            "ln -s weights.safetensors link && ln theirs.npz twin && "
+            "printf '>q\\nACDE\\n' >q.a3m && "
+            "sha256sum weights.safetensors theirs.npz q.a3m >sums && "
+            "{ foldmill export-weights weights.safetensors --out ./link 2>err; test $? = 2; } && "
+            "grep -q '^foldmill export-weights: ./link: --out: found the file that is read, "
+            "expected another; choose another name$' err && "
+            "{ foldmill import theirs.npz --out twin 2>err; test $? = 2; } && "
+            "grep -q 'twin: --out: found the file that is read' err && "
+            "{ foldmill parse a3m q.a3m -o $PWD/q.a3m 2>err; test $? = 2; } && "
+            "grep -q 'q.a3m: --out: found the file that is read' err && sha256sum -c sums >log && "
+            "foldmill parse a3m - -o q.npz <q.a3m"),
+        0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_are_checked_before_the_server_is_asked),
@@ -279,6 +299,7 @@ int main(void) {
         cmocka_unit_test(a_cache_is_made_in_no_dataset),
         cmocka_unit_test(an_evaluation_needs_a_checkpoint_and_a_folder),
         cmocka_unit_test(an_error_says_what_is_done),
+        cmocka_unit_test(an_output_replaces_no_input),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -86,6 +86,7 @@ static int parse_and_run(const fm_command *command, int argc, char **argv, const
         status = fm_fail(&error, FM_ERR_USAGE, "--out is required; usage: %s %s", command->program,
                          command->arguments);
     }
+    if (!status) status = fm_file_refuse_input(*out, argv[0], &error);
     if (!status) status = run(set, argv[0], &error);
     return status ? fm_program_report(command->program, &error) : FM_EXIT_OK;
 }
