@@ -283,6 +283,36 @@ static void an_output_replaces_no_input(void **state) {
         0);
 }
 
+/* Its arrays have the right names and shapes, so only the hash tells. */
+static void a_damaged_checkpoint_is_not_imported(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(TRAIN_WEIGHTS
+            " && cp weights.safetensors bent.safetensors && printf x | dd of=bent.safetensors "
+            "bs=1 seek=$(($(stat -c %s bent.safetensors) - 99)) conv=notrunc 2>log && "
+            "foldmill import weights.safetensors --out whole >log && "
+            "foldmill import bent.safetensors --out none 2>err; test $? = 1 && "
+            "grep -q 'bent.safetensors: the content does not match its hash; the file is damaged' "
+            "err && ! test -e none"),
+        0);
+}
+
+static void what_weights_are_is_said(void **state) {
+    (void)state;
+    assert_int_equal(run("echo ACDE >text && for c in 'import text' 'predict q.a3m --weights "
+                         "text'; do foldmill $c --out none 2>err; test $? = 1 && "
+                         "grep -q 'text: this is not .*; weights are a checkpoint of foldmill, an "
+                         ".npz of AlphaFold, or safetensors' err && ! test -e none || exit 1; "
+                         "done"),
+                     0);
+    /* The command that converts such a file is not cut off. */
+    assert_int_equal(run("printf '\\200\\2}q\\0.    ' >old.pt && for c in 'import old.pt' "
+                         "'predict q.a3m --weights old.pt'; do foldmill $c --out none 2>err; "
+                         "test $? = 1 && grep -q \"old.pt: .* 'weights.safetensors')\\\"$\" err "
+                         "|| exit 1; done"),
+                     0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_are_checked_before_the_server_is_asked),
@@ -300,6 +330,8 @@ int main(void) {
         cmocka_unit_test(an_evaluation_needs_a_checkpoint_and_a_folder),
         cmocka_unit_test(an_error_says_what_is_done),
         cmocka_unit_test(an_output_replaces_no_input),
+        cmocka_unit_test(a_damaged_checkpoint_is_not_imported),
+        cmocka_unit_test(what_weights_are_is_said),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -6,7 +6,6 @@
 #include "trainer/app/infer_preset.h"
 #include "trainer/app/network.h"
 #include "trainer/checkpoint/foreign.h"
-#include "proto/safetensors.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -93,14 +92,8 @@ static fm_status look_at_foreign(const char *path, fm_arena *arena, fm_predict_m
                                  fm_error *reterr) {
     fm_weights_file *file;
     fm_inferred_preset found;
-    fm_error why = {.status = FM_OK};
-    fm_status status = fm_weights_file_open(path, &file, &why);
-    if (status) {
-        return fm_fail_in(reterr, status, path,
-                          "%.300s; weights are a checkpoint of foldmill, an .npz of AlphaFold, or "
-                          "safetensors with OpenFold's names",
-                          why.message);
-    }
+    fm_status status = fm_weights_file_open_named(path, &file, reterr);
+    if (status) return status;
     status = fm_preset_infer(file, NULL, arena, &found, &model->config, reterr);
     fm_weights_file_close(file);
     if (status) {
@@ -122,15 +115,6 @@ static fm_status look_at_foreign(const char *path, fm_arena *arena, fm_predict_m
     return FM_OK;
 }
 
-/* A checkpoint is safetensors with the settings in its notes; every other file is foreign. */
-static bool is_checkpoint(const char *path) {
-    fm_safetensors *file;
-    if (fm_safetensors_open(path, &file, NULL)) return false;
-    bool has_settings = fm_safetensors_note_of(file, "config") != NULL;
-    fm_safetensors_close(file);
-    return has_settings;
-}
-
 fm_status fm_predict_model_look(const fm_predict_model_options *options,
                                 fm_predict_model *ret_model, fm_error *reterr) {
     fm_arena arena;
@@ -142,7 +126,7 @@ fm_status fm_predict_model_look(const fm_predict_model_options *options,
         reterr);
     if (!status) status = fm_arena_init(&arena, arena_bytes, reterr);
     if (status) return status;
-    status = is_checkpoint(options->path)
+    status = fm_checkpoint_is(options->path)
                  ? look_at_checkpoint(options->path, &arena, ret_model, reterr)
                  : look_at_foreign(options->path, &arena, ret_model, reterr);
     fm_arena_fini(&arena);

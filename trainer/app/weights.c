@@ -71,6 +71,22 @@ static void free_model(host_model *model) {
     fm_arena_fini(&model->arena);
 }
 
+/* Loads the parameters of a checkpoint. Their sizes come from the settings that it stores. */
+static fm_status load_model(const char *path, host_model *model, fm_error *reterr) {
+    fm_checkpoint_state state;
+    fm_train_config config;
+    fm_status status = fm_arena_init(&model->arena, arena_bytes, reterr);
+    if (!status) status = fm_checkpoint_peek_named(path, &model->arena, &state, reterr);
+    if (!status) status = fm_train_config_preset("af2-initial", &config, reterr);
+    if (!status) { /* any preset: the stored text names every key that matters */
+        const fm_bytes text = {(const uint8_t *)state.config, strlen(state.config)};
+        status = fm_train_config_parse(text, &config, reterr);
+        if (status) fm_error_in(reterr, path);
+    }
+    if (!status) status = make_model(&config, model, reterr);
+    return status ? status : fm_checkpoint_load(path, &model->params, &state, reterr);
+}
+
 /* -- the commands */
 
 typedef fm_status run_command(const void *set, const char *path, fm_error *reterr);
@@ -183,13 +199,23 @@ static fm_status import_open(const import_settings *set, const fm_weights_file *
     return status;
 }
 
+/* The arrays of a checkpoint are read by name, as those of other programs are. Only loading all of
+ * it compares the hash of the content. */
+static fm_status check_is_whole(const char *path, fm_error *reterr) {
+    host_model model = {.params = {0}};
+    fm_status status = load_model(path, &model, reterr);
+    free_model(&model);
+    return status;
+}
+
 static fm_status import(const void *settings, const char *path, fm_error *reterr) {
     const import_settings *set = settings;
     host_model model = {.params = {0}};
     fm_weights_file *file = NULL;
     fm_status status = fm_arena_init(&model.arena, arena_bytes, reterr);
     if (!status) status = fm_checkpoint_refuse_folder(path, "a file of weights", reterr);
-    if (!status) status = fm_weights_file_open(path, &file, reterr);
+    if (!status && fm_checkpoint_is(path)) status = check_is_whole(path, reterr);
+    if (!status) status = fm_weights_file_open_named(path, &file, reterr);
     if (!status) status = import_open(set, file, path, &model, reterr);
     fm_weights_file_close(file);
     free_model(&model);
@@ -255,22 +281,6 @@ static fm_status parse_words(const export_settings *set, fm_weights_format *ret_
     *ret_names = (fm_weight_names)n;
     *ret_average = average;
     return FM_OK;
-}
-
-/* Loads the parameters of a checkpoint. Their sizes come from the settings that it stores. */
-static fm_status load_model(const char *path, host_model *model, fm_error *reterr) {
-    fm_checkpoint_state state;
-    fm_train_config config;
-    fm_status status = fm_arena_init(&model->arena, arena_bytes, reterr);
-    if (!status) status = fm_checkpoint_peek_named(path, &model->arena, &state, reterr);
-    if (!status) status = fm_train_config_preset("af2-initial", &config, reterr);
-    if (!status) { /* any preset: the stored text names every key that matters */
-        const fm_bytes text = {(const uint8_t *)state.config, strlen(state.config)};
-        status = fm_train_config_parse(text, &config, reterr);
-        if (status) fm_error_in(reterr, path);
-    }
-    if (!status) status = make_model(&config, model, reterr);
-    return status ? status : fm_checkpoint_load(path, &model->params, &state, reterr);
 }
 
 /* A model without names of another program is exported with its own, unless others were asked

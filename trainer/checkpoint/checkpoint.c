@@ -484,6 +484,14 @@ static void take_over(fm_params *params, const fm_checkpoint_state *state, const
     fm_params_refresh_copy(params);
 }
 
+bool fm_checkpoint_is(const char *path) {
+    fm_safetensors *file;
+    if (fm_safetensors_open(path, &file, NULL)) return false;
+    bool has_settings = fm_safetensors_note_of(file, "config") != NULL;
+    fm_safetensors_close(file);
+    return has_settings;
+}
+
 fm_status fm_checkpoint_peek(const char *path, fm_arena *arena, fm_checkpoint_state *ret_state,
                              fm_error *reterr) {
     fm_safetensors *file;

@@ -60,6 +60,10 @@ FM_MUST_USE fm_status fm_checkpoint_path(const char *folder, fm_checkpoint_place
 FM_MUST_USE fm_status fm_checkpoint_save(const char *path, const fm_params *params,
                                          const fm_checkpoint_state *state, fm_error *reterr);
 
+/* Whether a file is a checkpoint: safetensors with the settings in its notes. False for one that
+ * cannot be opened, for which other readers have a message. */
+bool fm_checkpoint_is(const char *path);
+
 /* Reads a file's data beside the parameters; the texts are allocated in the arena. FM_ERR_CORRUPT;
  * FM_ERR_UNSUPPORTED for another format. */
 FM_MUST_USE fm_status fm_checkpoint_peek(const char *path, fm_arena *arena,

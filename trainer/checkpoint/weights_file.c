@@ -188,6 +188,20 @@ fm_status fm_weights_file_open(const char *path, fm_weights_file **ret_file, fm_
     return FM_OK;
 }
 
+fm_status fm_weights_file_open_named(const char *path, fm_weights_file **ret_file,
+                                     fm_error *reterr) {
+    fm_error why;
+    fm_status status = fm_weights_file_open(path, ret_file, &why);
+    if (status && status != FM_ERR_UNSUPPORTED) {
+        return fm_fail_in(reterr, status, path,
+                          "%.300s; weights are a checkpoint of foldmill, an .npz of AlphaFold, or "
+                          "safetensors with OpenFold's names",
+                          why.message);
+    }
+    if (status && reterr) *reterr = why;
+    return status;
+}
+
 void fm_weights_file_close(fm_weights_file *file) {
     if (!file) return;
     fm_safetensors_close(file->safetensors);

@@ -36,6 +36,10 @@ typedef struct fm_weights_file fm_weights_file;
  * FM_ERR_FORMAT, FM_ERR_CORRUPT, FM_ERR_LIMIT, FM_ERR_UNSUPPORTED; errors carry the path. */
 FM_MUST_USE fm_status fm_weights_file_open(const char *path, fm_weights_file **ret_file,
                                            fm_error *reterr);
+/* The same for a file that a user named: the message adds what was expected, unless it says what to
+ * do about a file of that kind. */
+FM_MUST_USE fm_status fm_weights_file_open_named(const char *path, fm_weights_file **ret_file,
+                                                 fm_error *reterr);
 void fm_weights_file_close(fm_weights_file *file);
 
 size_t fm_weights_file_count(const fm_weights_file *file);
