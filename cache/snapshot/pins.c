@@ -26,8 +26,8 @@ fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_sn
     fm_bytes bytes, old;
     if (!fm_snapshot_is_name(name) || strcmp(name, "all") == 0 || strstr(name, ".tmp")) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "'%.64s' cannot be a snapshot's name: no '/', no blanks, no dot in front, "
-                       "no .tmp, not 'all'",
+                       "'%.64s' cannot be a snapshot's name: at most 255 bytes, no '/', no "
+                       "blanks, no dot in front, no .tmp, not 'all'",
                        name);
     }
     fm_status status = fm_snapshot_encode(text, arena, &bytes, reterr);

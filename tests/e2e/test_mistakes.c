@@ -313,6 +313,18 @@ static void what_weights_are_is_said(void **state) {
                      0);
 }
 
+static void a_folder_of_damaged_checkpoints_is_no_run(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(TRAIN_WEIGHTS
+            " && mkdir hurt && head -c 999 weights.safetensors "
+            ">hurt/checkpoint-000000000001.safetensors && foldmill train --cache cache --config "
+            "fast.ini --steps 1 --out hurt --resume 2>err; test $? = 1 && "
+            "grep -q 'hurt: the only checkpoint in this folder is damaged; put a whole copy of one "
+            "into it, or start again with another --out' err"),
+        0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_are_checked_before_the_server_is_asked),
@@ -332,6 +344,7 @@ int main(void) {
         cmocka_unit_test(an_output_replaces_no_input),
         cmocka_unit_test(a_damaged_checkpoint_is_not_imported),
         cmocka_unit_test(what_weights_are_is_said),
+        cmocka_unit_test(a_folder_of_damaged_checkpoints_is_no_run),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -14,7 +14,12 @@ fm_status fm_device_find(const char *device, const char *dtype, const fm_kernels
         return fm_fail(reterr, FM_ERR_USAGE, "--device: found '%.32s', expected cpu or cuda",
                        device);
     }
-    const char *why = "the CPU computes in fp32 only";
+    if (bf16 && !cuda) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--dtype: found bf16, but the CPU computes in fp32 only; leave it out, or "
+                       "give --device cuda");
+    }
+    const char *why = NULL;
     const fm_element act = bf16 ? FM_ELEMENT_BF16 : FM_ELEMENT_F32;
     const fm_kernels *kernels = cuda ? fm_device_cuda(act, &why) : fm_kernels_cpu(act);
     if (!kernels) {

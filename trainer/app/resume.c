@@ -153,6 +153,18 @@ static void log_damaged(const char *path, const fm_error *error) {
            fm_log_quote(quoted, sizeof quoted, error->message));
 }
 
+static fm_status fail_damaged(const char *folder, uint64_t n, fm_error *reterr) {
+    static const char advice[] = "put a whole copy of one into it, or start again with another "
+                                 "--out";
+    if (n == 1) {
+        return fm_fail_in(reterr, FM_ERR_CORRUPT, folder,
+                          "the only checkpoint in this folder is damaged; %s", advice);
+    }
+    return fm_fail_in(reterr, FM_ERR_CORRUPT, folder,
+                      "all %llu checkpoints in this folder are damaged; %s", (unsigned long long)n,
+                      advice);
+}
+
 /* Finds and loads the newest whole checkpoint; see fm_resume_load. */
 static fm_status load_newest(const fm_resume_options *options, fm_optimizer *optimizer,
                              fm_arena *arena, fm_run_state *run, fm_error *reterr) {
@@ -162,9 +174,7 @@ static fm_status load_newest(const fm_resume_options *options, fm_optimizer *opt
         *run = (fm_run_state){.history = ""};
         fm_status status = fm_checkpoint_find(options->folder, before, &run->place, reterr);
         if (status == FM_ERR_NOT_FOUND && n_damaged) {
-            return fm_fail_in(reterr, FM_ERR_CORRUPT, options->folder,
-                              "all %llu checkpoints in this folder are damaged",
-                              (unsigned long long)n_damaged);
+            return fail_damaged(options->folder, n_damaged, reterr);
         }
         if (!status) status = fm_checkpoint_path(options->folder, run->place, path, reterr);
         if (status) return status;

@@ -396,8 +396,7 @@ fm_status fm_web_start(const char *address, bool is_insecure, const fm_web_site 
     int needed = snprintf(text, sizeof text, "tcp://%s", address);
     fm_address asked, bound;
     if (needed < 0 || (size_t)needed >= sizeof text || strstr(address, "://")) {
-        return fm_fail(reterr, FM_ERR_USAGE, "'%.100s' is no address of the form HOST:PORT",
-                       address);
+        return fm_fail(reterr, FM_ERR_USAGE, "--http: found '%.100s', expected HOST:PORT", address);
     }
     int listening;
     fm_status status = fm_address_parse(text, &asked, reterr);
