@@ -2,13 +2,14 @@
 #include "server/cli/plot_data.h"
 
 #include "proto/base/json_tree.h"
+#include "server/cli/run_folder.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FIRST_ROOM = 256, MOST_LINE_BYTES = 1 << 20 };
 
@@ -87,13 +88,13 @@ static fm_status read_rows(FILE *file, const char *path, fm_plot_table *table, f
 static fm_status read_table(const char *folder, const char *file_name, fm_plot_table *table,
                             fm_error *reterr) {
     char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/%s", folder, file_name) >= (int)sizeof path) {
-        return fm_fail(reterr, FM_ERR_USAGE, "the folder's name is too long");
-    }
-    FILE *file = fopen(path, "re");
+    int fd;
+    fm_status opened = fm_run_folder_open(folder, file_name, path, &fd, reterr);
+    if (opened) return opened;
+    FILE *file = fdopen(fd, "r");
     if (!file) {
-        return fm_fail_in(reterr, errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO, path,
-                          "cannot open: %s", strerror(errno));
+        close(fd);
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for reading metrics");
     }
     fm_status status = read_rows(file, path, table, reterr);
     fclose(file);
@@ -121,10 +122,11 @@ fm_status fm_plot_read(const char *folder, fm_plot_run *run, fm_error *reterr) {
     fm_status status = read_table(folder, "eval.jsonl", &run->scores, reterr);
     if (status && status != FM_ERR_NOT_FOUND) return status;
     if (run->steps.n || run->scores.n) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder,
-                      steps ? "found no metrics.jsonl, expected the folder of a run (foldmill "
-                              "train --out)"
-                            : "the run has no finished step yet");
+    if (steps) {
+        if (reterr) *reterr = error;
+        return steps;
+    }
+    return fm_fail_in(reterr, FM_ERR_NOT_FOUND, folder, "the run has no finished step yet");
 }
 
 void fm_plot_free(fm_plot_run *run) {

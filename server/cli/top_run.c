@@ -6,6 +6,7 @@
 #include "proto/base/json_text.h"
 #include "proto/base/json_tree.h"
 #include "proto/base/utf8.h"
+#include "server/cli/run_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,11 +38,10 @@ static fm_status fail_errno(fm_error *reterr, const char *path, const char *what
                       strerror(errno));
 }
 
-/* Reads the last bytes of the file; *ret_text is terminated and belongs to the caller. */
-static fm_status read_tail(const char *path, char **ret_text, size_t *ret_bytes, bool *ret_is_whole,
-                           double *ret_age_s, fm_error *reterr) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return fail_errno(reterr, path, "cannot open");
+/* Reads the last bytes of the file and closes it; *ret_text is terminated and belongs to the
+ * caller. */
+static fm_status read_tail(const char *path, int fd, char **ret_text, size_t *ret_bytes,
+                           bool *ret_is_whole, double *ret_age_s, fm_error *reterr) {
     struct stat info;
     char *text = malloc(TAIL_BYTES + 1);
     fm_status status = FM_OK;
@@ -305,13 +305,12 @@ static void draw_json(const run_tail *tail, const run_tail *scores, const char *
 
 /* Reads the end of a file of the folder. */
 static fm_status read_file(const char *folder, const char *name, run_tail *tail, fm_error *reterr) {
-    char path[4200], *text;
+    char path[PATH_MAX], *text;
+    int fd;
     size_t bytes = 0;
     bool is_whole = false;
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) {
-        return fm_fail(reterr, FM_ERR_USAGE, "the folder's name is too long");
-    }
-    fm_status status = read_tail(path, &text, &bytes, &is_whole, &tail->age_s, reterr);
+    fm_status status = fm_run_folder_open(folder, name, path, &fd, reterr);
+    if (!status) status = read_tail(path, fd, &text, &bytes, &is_whole, &tail->age_s, reterr);
     if (status) return status;
     status = parse_steps(path, text, bytes, is_whole, tail, reterr);
     free(text);
@@ -327,11 +326,6 @@ fm_status fm_top_draw_run(const char *folder, bool json, size_t columns, FILE *o
                           fm_error *reterr) {
     run_tail tail = {0}, scores = {0};
     fm_status status = read_file(folder, "metrics.jsonl", &tail, reterr);
-    if (status == FM_ERR_NOT_FOUND) {
-        return fm_fail_in(reterr, status, folder,
-                          "found no metrics.jsonl, expected the folder of a run (foldmill train "
-                          "--out)");
-    }
     if (!status) {
         /* Most runs have no evaluation, or none yet. */
         status = read_file(folder, "eval.jsonl", &scores, reterr);

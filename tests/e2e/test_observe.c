@@ -105,6 +105,10 @@ static void a_run_is_summed_up(void **state) {
     must("grep -q 'a line is no step of a training run' err");
     assert_int_equal(fm_test_shell(folder, "$FOLDMILL top nowhere --once >out 2>err"), 1);
     must("grep -q 'nowhere: found no metrics.jsonl, expected the folder of a run' err");
+    assert_int_equal(fm_test_shell(folder, "$FOLDMILL top run/metrics.jsonl --once 2>err"), 2);
+    must("grep -q 'run/metrics.jsonl: found a file, expected the folder of a run' err");
+    must("mkdir new && : >new/metrics.jsonl && ! $FOLDMILL top new --once 2>err && "
+         "grep -q 'new/metrics.jsonl: the run has no finished step yet' err");
     assert_int_equal(fm_test_shell(folder, "$FOLDMILL top http://nohost --once >out 2>err"), 2);
     assert_int_equal(fm_test_shell(folder, "$FOLDMILL top unix:socket --once >out 2>err"), 2);
     must("grep -q 'an address of streams; expected .*--http' err");

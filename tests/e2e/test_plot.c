@@ -178,12 +178,16 @@ static void mistakes_are_named(void **state) {
         {"a-1 --smooth 0 --out p.svg", "--smooth", 2},
         {"a-1 nowhere --out no.svg",
          "nowhere: found no metrics.jsonl, expected the folder of a run", 1},
+        {"bad/metrics.jsonl --out no.svg",
+         "bad/metrics.jsonl: found a file, expected the folder of a run (foldmill train --out)", 2},
+        {"pipe --out no.svg", "pipe/metrics.jsonl: not a regular file but a device", 1},
         {"bad --out no.svg", "bad/metrics.jsonl:2:1: found '[1]', expected an object with a step",
          1},
         {"empty --out no.svg", "empty: the run has no finished step yet", 1},
         {"a-1 --out nowhere/p.svg", "nowhere", 1},
     };
-    assert_int_equal(run("mkdir bad empty && printf '{\"step\":1,\"loss\":2}\\n[1]\\n' "
+    assert_int_equal(run("mkdir bad empty pipe && mkfifo pipe/metrics.jsonl && printf "
+                         "'{\"step\":1,\"loss\":2}\\n[1]\\n' "
                          ">bad/metrics.jsonl && printf '{\"step\":1,\"lo' >empty/metrics.jsonl"),
                      0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
