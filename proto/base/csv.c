@@ -1,15 +1,23 @@
 /* csv.c: see csv.h. */
 #include "proto/base/csv.h"
 
+#include "proto/base/utf8.h"
+
 #include <string.h>
 
 void fm_csv_put(FILE *out, const char *text) {
-    if (!strpbrk(text, ",\"\n\r")) {
-        fputs(text, out);
-        return;
+    const char *quote = strpbrk(text, ",\"\n\r") ? "\"" : "";
+    fputs(quote, out);
+    const uint8_t *at = (const uint8_t *)text;
+    for (size_t left = strlen(text), size; left; at += size, left -= size) {
+        size = fm_utf8_size(at, left);
+        if (*at == '"') fputc('"', out);
+        if (size) {
+            fwrite(at, 1, size, out);
+        } else {
+            fputs("\xef\xbf\xbd", out); /* U+FFFD */
+            size = 1;
+        }
     }
-    fputc('"', out);
-    for (; *text; text++)
-        fputs(*text == '"' ? "\"\"" : (const char[]){*text, '\0'}, out);
-    fputc('"', out);
+    fputs(quote, out);
 }

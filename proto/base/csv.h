@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-/* Writes one field, in quotes where it needs them. */
+/* Writes one field, in quotes where it needs them. A byte that belongs to no UTF-8 character
+ * becomes U+FFFD. */
 void fm_csv_put(FILE *out, const char *text);
 
 #endif

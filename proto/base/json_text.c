@@ -28,6 +28,10 @@ static void print_string(FILE *out, const uint8_t *at, size_t left) {
     fputc('"', out);
 }
 
+void fm_json_put_quoted(FILE *out, const char *text) {
+    print_string(out, (const uint8_t *)text, strlen(text));
+}
+
 /* Writes what separates a value from the one before it, and its key. */
 static void begin_value(fm_json_writer *json, const char *key, bool is_container) {
     assert(json->depth > 0);

@@ -46,7 +46,9 @@ void fm_json_close(fm_json_writer *json);
 /* Text is quoted; quotes, backslashes and control bytes are escaped. A byte that belongs to no
  * UTF-8 character becomes U+FFFD. NULL gives null. */
 void fm_json_put_string(fm_json_writer *json, const char *key, const char *text);
-/* The same for text that is not terminated. */
+/* Writes such text without a writer. */
+void fm_json_put_quoted(FILE *out, const char *text);
+/* As fm_json_put_string, for text that is not terminated. */
 void fm_json_put_text(fm_json_writer *json, const char *key, const void *text, size_t bytes);
 void fm_json_put_u64(fm_json_writer *json, const char *key, uint64_t value);
 void fm_json_put_i64(fm_json_writer *json, const char *key, int64_t value);

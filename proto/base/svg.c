@@ -1,20 +1,11 @@
 /* svg.c: see svg.h. */
 #include "proto/base/svg.h"
 
+#include "proto/base/markup.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-
-static void print_text(FILE *out, const char *text) {
-    for (; *text; text++) {
-        switch (*text) {
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '&': fputs("&amp;", out); break;
-        default: fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
-        }
-    }
-}
 
 void fm_svg_begin(FILE *out, int width, int height, const char *title, const char *style) {
     fprintf(
@@ -23,7 +14,7 @@ void fm_svg_begin(FILE *out, int width, int height, const char *title, const cha
         "height=\"%d\" font-family=\"Helvetica, Arial, DejaVu Sans, sans-serif\" fill=\"none\">\n"
         "<title>",
         width, height, width, height);
-    print_text(out, title);
+    fm_markup_put(out, title);
     fprintf(out, "</title>\n");
     if (style[0]) fprintf(out, "<style>%s</style>\n", style);
     fprintf(out, "<rect width=\"%d\" height=\"%d\" fill=\"%s\"/>\n", width, height, FM_SVG_PAPER);
@@ -55,7 +46,7 @@ void fm_svg_label(FILE *out, double x, double y, const char *anchor, int size, c
                   const char *text) {
     fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\" fill=\"%s\">", x,
             y, anchor, size, colour);
-    print_text(out, text);
+    fm_markup_put(out, text);
     fprintf(out, "</text>\n");
 }
 
@@ -65,7 +56,7 @@ void fm_svg_label_up(FILE *out, double x, double y, int size, const char *colour
             "<text transform=\"translate(%.0f %.1f) rotate(-90)\" text-anchor=\"middle\" "
             "font-size=\"%d\" fill=\"%s\">",
             x, y, size, colour);
-    print_text(out, text);
+    fm_markup_put(out, text);
     fprintf(out, "</text>\n");
 }
 

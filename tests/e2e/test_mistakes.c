@@ -1,6 +1,7 @@
 /* test_mistakes.c: what users get wrong, and what the commands say: settings that cannot work,
- * names that do not exist, pipes in place of files, endings in upper case, snapshots that are still
- * needed, folders of others, lost readers and narrow terminals. */
+ * names that do not exist or are no text, pipes in place of files, endings in upper case, outputs
+ * that are inputs, damaged checkpoints, snapshots that are still needed, folders of others, lost
+ * readers and narrow terminals. */
 #include "tests/testing/in_folder.h"
 
 #include <setjmp.h>
@@ -325,6 +326,32 @@ static void a_folder_of_damaged_checkpoints_is_no_run(void **state) {
         0);
 }
 
+/* Paths are bytes; what is written about them is text. */
+static void paths_need_not_be_utf8(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(TRAIN_WEIGHTS
+            " && printf '>q\\nACDE\\n' >q.fasta && odd=$(printf 'o\\377\\351') && "
+            "cp weights.safetensors $odd.safetensors && "
+            "foldmill predict q.fasta --single-sequence --weights $odd.safetensors --out odd --pdb "
+            "-q >log 2>err && foldmill eval --checkpoint $odd.safetensors --cache cache --out "
+            "odd.eval >log 2>err && mkdir $odd.run && printf '{\"step\":1,\"loss\":2}\\n' "
+            ">$odd.run/metrics.jsonl && foldmill plot $odd.run --title \"$odd\" --out odd/p.svg && "
+            "foldmill top $odd.run --once --json >odd/top.json && "
+            "python3 -c 'import json, os, sys\n"
+            "import xml.etree.ElementTree as tree\n"
+            "read = 0\n"
+            "for at, _, names in list(os.walk(b\"odd\")) + list(os.walk(b\"odd.eval\")):\n"
+            "    for name in names:\n"
+            "        name.decode()\n"
+            "        text = open(os.path.join(at, name), encoding=\"utf-8\").read()\n"
+            "        if name.endswith(b\".json\"): json.loads(text)\n"
+            "        if name.endswith(b\".svg\"): tree.fromstring(text)\n"
+            "        read += name.endswith((b\".json\", b\".svg\", b\".html\"))\n"
+            "sys.exit(read < 8)'"),
+        0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_are_checked_before_the_server_is_asked),
@@ -345,6 +372,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_checkpoint_is_not_imported),
         cmocka_unit_test(what_weights_are_is_said),
         cmocka_unit_test(a_folder_of_damaged_checkpoints_is_no_run),
+        cmocka_unit_test(paths_need_not_be_utf8),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -10,12 +10,14 @@
 
 static void fields_are_quoted(void **state) {
     (void)state;
-    static const char *const cases[][2] = {{"", ""},
-                                           {"plain text", "plain text"},
-                                           {"a,b", "\"a,b\""},
-                                           {"a\nb", "\"a\nb\""},
-                                           {"a\rb", "\"a\rb\""},
-                                           {"say \"x\"", "\"say \"\"x\"\"\""}};
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"plain text", "plain text"},
+        {"a,b", "\"a,b\""},
+        {"a\nb", "\"a\nb\""},
+        {"a\rb", "\"a\rb\""},
+        {"say \"x\"", "\"say \"\"x\"\"\""},
+        {"\xce\xb1\xff,\xe9", "\"\xce\xb1\xef\xbf\xbd,\xef\xbf\xbd\""}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *text;
         size_t bytes;

@@ -1,6 +1,7 @@
 /* predict_options.c: see predict_options.h. */
 #include "trainer/app/predict_options.h"
 
+#include "proto/base/utf8.h"
 #include "proto/template_date.h"
 #include "trainer/predict/chain_file.h"
 
@@ -94,19 +95,31 @@ static fm_status read_seeds(fm_predict_settings *set, fm_error *reterr) {
     }
 }
 
-/* Names each model after its file, without folders and ending; equal names get a number. */
+/* The file's name without folders and ending. It becomes part of file names and texts, so a byte
+ * that belongs to no UTF-8 character becomes '_', also where the end of a long name is cut. */
+static void name_after(const char *path, char out[FM_CHAIN_MODEL_MOST + 1]) {
+    const char *slash = strrchr(path, '/'), *leaf = slash ? slash + 1 : path;
+    const char *dot = strrchr(leaf, '.');
+    int length = dot && dot != leaf ? (int)(dot - leaf) : (int)strlen(leaf);
+    snprintf(out, FM_CHAIN_MODEL_MOST + 1, "%.*s", length, leaf);
+    for (size_t left = strlen(out), size; left; out += size, left -= size) {
+        size = fm_utf8_size((const uint8_t *)out, left);
+        if (size) continue;
+        *out = '_';
+        size = 1;
+    }
+}
+
+/* Names each model after its file; equal names get a number. */
 static void name_models(fm_predict_settings *set) {
     for (uint32_t m = 0; m < set->weights.n; m++) {
-        const char *slash = strrchr(set->weights.value[m], '/');
-        const char *leaf = slash ? slash + 1 : set->weights.value[m];
-        const char *dot = strrchr(leaf, '.');
-        int length = dot && dot != leaf ? (int)(dot - leaf) : (int)strlen(leaf);
+        char name[FM_CHAIN_MODEL_MOST + 1];
         uint32_t n = 0;
-        if (length > FM_CHAIN_MODEL_MOST) length = FM_CHAIN_MODEL_MOST;
-        snprintf(set->name[m], sizeof set->name[m], "%.*s", length, leaf);
+        name_after(set->weights.value[m], name);
+        snprintf(set->name[m], sizeof set->name[m], "%s", name);
         for (uint32_t k = 0; k < m; k++) {
             if (strcmp(set->name[k], set->name[m]) != 0) continue;
-            snprintf(set->name[m], sizeof set->name[m], "%.*s-%u", length, leaf, 2 + n++);
+            snprintf(set->name[m], sizeof set->name[m], "%s-%u", name, 2 + n++);
             k = UINT32_MAX; /* compare with all again */
         }
     }

@@ -4,6 +4,7 @@
 #include "proto/base/csv.h"
 #include "proto/base/exact.h"
 #include "proto/base/file.h"
+#include "proto/base/json_text.h"
 #include "proto/base/json_tree.h"
 
 #include <inttypes.h>
@@ -80,22 +81,9 @@ fm_status fm_eval_write_csv(const char *folder, const fm_eval_table *table, fm_e
 
 /* -- summary.json */
 
-static void put_string(FILE *out, const char *text) {
-    fputc('"', out);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c < 0x20 || c == '"' || c == '\\') {
-            fprintf(out, "\\u%04x", c);
-        } else {
-            fputc(c, out);
-        }
-    }
-    fputc('"', out);
-}
-
 static void put_member(FILE *out, const char *name, const char *text) {
     fprintf(out, "  \"%s\": ", name);
-    put_string(out, text);
+    fm_json_put_quoted(out, text);
     fputs(",\n", out);
 }
 
@@ -132,7 +120,7 @@ static void put_calibration(FILE *out, const fm_eval_confidence *c) {
 static void put_comparison(FILE *out, const fm_eval_summary *now, const fm_eval_about *about) {
     if (!about->against) return;
     fputs("  \"against\": {\n    \"file\": ", out);
-    put_string(out, about->against);
+    fm_json_put_quoted(out, about->against);
     for (uint32_t i = 0; i < now->n_value; i++) {
         char number[NUMBER_BYTES];
         double change = now->value[i].value - fm_eval_value(about->then, now->value[i].name);
@@ -148,9 +136,9 @@ static void put_failed(FILE *out, const fm_eval_table *table) {
         const fm_eval_chain *c = &table->chain[i];
         if (!c->status) continue;
         fprintf(out, "%s\n    {\"chain\": ", any ? "," : "");
-        put_string(out, c->name);
+        fm_json_put_quoted(out, c->name);
         fputs(", \"why\": ", out);
-        put_string(out, c->why);
+        fm_json_put_quoted(out, c->why);
         fputc('}', out);
         any = true;
     }

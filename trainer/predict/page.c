@@ -1,6 +1,7 @@
 /* page.c: see page.h. */
 #include "trainer/predict/page.h"
 
+#include "proto/base/markup.h"
 #include "proto/base/plural.h"
 #include "proto/base/svg.h"
 #include "trainer/predict/pictures.h"
@@ -44,18 +45,6 @@ static const char style[] =
     ".pictures>figure{display:inline-block;vertical-align:top;width:49%;margin:0 0 6px;"
     "padding:4px;break-inside:avoid}.sequence{font-size:11px}.sequence div{break-inside:avoid}}";
 
-static void put_text(FILE *out, const char *text) {
-    for (; *text; text++) {
-        switch (*text) {
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '&': fputs("&amp;", out); break;
-        case '"': fputs("&quot;", out); break;
-        default: fputc(*text, out);
-        }
-    }
-}
-
 /* Writes a file's name as a URL reference, and escapes everything with a meaning in one. */
 static void put_reference(FILE *out, const char *name) {
     fputs("./", out);
@@ -71,7 +60,7 @@ static void put_link(FILE *out, const char *file, const char *text) {
     fputs("<td class=\"t\"><a href=\"", out);
     put_reference(out, file);
     fputs("\">", out);
-    put_text(out, text);
+    fm_markup_put(out, text);
     fputs("</a></td>", out);
 }
 
@@ -80,15 +69,15 @@ static void put_head(FILE *out, const fm_page *page) {
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
           "'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>",
           out);
-    put_text(out, page->chain);
+    fm_markup_put(out, page->chain);
     fprintf(out, " - predicted structure</title>\n<style>%s</style>\n</head>\n<body>\n<h1>", style);
-    put_text(out, page->chain);
+    fm_markup_put(out, page->chain);
     char number[FM_SVG_NUMBER_BYTES];
     fprintf(out, "</h1>\n<p class=\"facts\">%u residues; alignment of %s row%s", page->n_res,
             fm_svg_count(page->n_seq, number), fm_plural(page->n_seq));
     if (page->templates) {
         fputs(page->templates[0] ? "; templates " : "; no templates", out);
-        put_text(out, page->templates);
+        fm_markup_put(out, page->templates);
     }
     fputs("</p>\n", out);
 }
@@ -102,7 +91,7 @@ static void put_table(FILE *out, const fm_page *page) {
     for (uint32_t k = 0; k < page->n_row; k++) {
         const fm_page_row *row = &page->row[k];
         fprintf(out, "<tr%s><td>%u</td><td class=\"t\">", k ? "" : " class=\"best\"", k + 1);
-        put_text(out, row->model);
+        fm_markup_put(out, row->model);
         fprintf(out, "</td><td>%llu</td><td>%.1f</td><td>", (unsigned long long)row->seed,
                 row->mean_plddt);
         if (isfinite(row->ptm)) fprintf(out, "%.3f", row->ptm);

@@ -1,0 +1,11 @@
+/* markup.h: text in SVG and HTML. */
+#ifndef FM_BASE_MARKUP_H
+#define FM_BASE_MARKUP_H
+
+#include <stdio.h>
+
+/* Writes text of any bytes so that the document is well formed: what has a meaning is escaped,
+ * control characters become blanks, and bytes that belong to no UTF-8 character U+FFFD. */
+void fm_markup_put(FILE *out, const char *text);
+
+#endif
