@@ -326,6 +326,18 @@ static void a_folder_of_damaged_checkpoints_is_no_run(void **state) {
         0);
 }
 
+static void training_without_structures_is_said(void **state) {
+    (void)state;
+    assert_int_equal(run("printf '>q\\nACDE\\n' >q.fasta && foldmill featurize q.fasta "
+                         "--single-sequence --cache bare -q >log && foldmill train --cache bare "
+                         "--steps 2 --out bare.run >log 2>err && "
+                         "grep -c ' warn no_structure sample=q why=' err | grep -qx 1"),
+                     0);
+    assert_int_equal(run(TRAIN_WEIGHTS " && foldmill train --cache cache --config fast.ini --steps "
+                                       "2 --out real.run >log 2>err && ! grep no_structure err"),
+                     0);
+}
+
 /* Paths are bytes; what is written about them is text. */
 static void paths_need_not_be_utf8(void **state) {
     (void)state;
@@ -372,6 +384,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_checkpoint_is_not_imported),
         cmocka_unit_test(what_weights_are_is_said),
         cmocka_unit_test(a_folder_of_damaged_checkpoints_is_no_run),
+        cmocka_unit_test(training_without_structures_is_said),
         cmocka_unit_test(paths_need_not_be_utf8),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

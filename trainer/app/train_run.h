@@ -171,6 +171,7 @@ struct fm_train_run {
     fm_divergence divergence;
     bool is_diverging;
     bool is_disk_full;                 /* metrics wait in memory */
+    bool said_unknown;                 /* that a sample has no structure */
     fm_folder_lock lock;               /* of the folder */
     bool said_slow[FM_FALLBACK_KINDS]; /* slow paths that have had their log line */
     uint64_t n_loss;                   /* steps with a loss: those of which a sample counted */

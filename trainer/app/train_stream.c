@@ -155,6 +155,31 @@ static fm_run_sample next_of(const fm_train_run *run, const fm_loaded *loaded) {
     return (fm_run_sample){run->queued_step, run->slot, loaded->index, name_of(loaded->sample)};
 }
 
+/* Says once that a sample has no structure. No loss of structure applies to such samples, so the
+ * loss of a run on chains that were prepared for a prediction looks very good. */
+static void look_for_structure(fm_train_run *run, const fm_sample *sample,
+                               const fm_features *features) {
+    uint32_t i = 0;
+    if (run->said_unknown) return;
+    while (i < features->n_res && !features->all_atom_mask[i])
+        i++;
+    if (i < features->n_res) return;
+    run->said_unknown = true;
+    fm_log(FM_LOG_WARN, "no_structure",
+           "sample=%s why=\"no atom of it is known, so nothing is learnt of its structure; chains "
+           "of foldmill featurize have none\"",
+           sample->name);
+}
+
+/* The features of a sample at its place in the step. */
+static fm_status place_sample(fm_train_run *run, const fm_sample *sample, uint32_t slot,
+                              fm_features *ret_features, fm_error *reterr) {
+    fm_status status = fm_features_of(sample, ret_features, reterr);
+    if (!status) status = fm_run_place_features(run, slot, ret_features, reterr);
+    if (!status) look_for_structure(run, sample, ret_features);
+    return status;
+}
+
 /* The oldest sample in flight is not finite. The trainer has dropped it and what was queued behind
  * it. */
 static fm_status drop_bad(fm_train_run *run, const fm_run_flight *bad, fm_status status,
@@ -273,8 +298,7 @@ static fm_status queue_sample(fm_train_run *run, const fm_loaded *loaded, double
         return fm_fail(reterr, FM_ERR_EXISTS, "the server sent sample %llu a second time",
                        (unsigned long long)loaded->index);
     }
-    fm_status status = fm_features_of(loaded->sample, &f->features, reterr);
-    if (!status) status = fm_run_place_features(run, run->slot, &f->features, reterr);
+    fm_status status = place_sample(run, loaded->sample, run->slot, &f->features, reterr);
     if (!status) status = fm_trainer_queue(run->trainer, &f->features, f->is_last, reterr);
     if (status) return status;
     f->rate = fm_trainer_rate(run->trainer);
@@ -338,8 +362,8 @@ static fm_status look_at_hand(fm_train_run *run, fm_run_seen *ret_seen, fm_error
         return loaded->why->status;
     }
     ret_seen->name = loaded->sample->name;
-    fm_status status = fm_features_of(loaded->sample, &run->hand_features, reterr);
-    if (!status) status = fm_run_place_features(run, run->own_slot, &run->hand_features, reterr);
+    fm_status status =
+        place_sample(run, loaded->sample, run->own_slot, &run->hand_features, reterr);
     ret_seen->n_cycle = run->hand_features.n_cycle;
     if (!status) status = fm_upload_check(run->trainer, &run->hand_features, reterr);
     ret_seen->is_bad = status == FM_ERR_DATA || status == FM_ERR_LIMIT;
