@@ -16,8 +16,11 @@ fm_status fm_arena_init(fm_arena *arena, size_t max_bytes, fm_error *reterr) {
     void *base = mmap(NULL, max_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "cannot reserve %zu MiB of address space",
-                       max_bytes >> 20);
+        return fm_fail(
+            reterr, FM_ERR_NOMEM,
+            "cannot reserve %zu MiB of address space, most of which would stay unused; a "
+            "limit forbids it (ulimit -v, or vm.overcommit_memory = 2): lift it",
+            max_bytes >> 20);
     }
     *arena = (fm_arena){.base = base, .used = 0, .max = max_bytes};
     return FM_OK;

@@ -201,7 +201,10 @@ fm_status fm_temporary_folder_make(size_t most_bytes, fm_temporary_folder *ret_f
         ret_folder->lock_fd = make_at(path);
     }
     if (ret_folder->lock_fd >= 0) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_IO, path, "cannot make the folder: %s", strerror(errno));
+    return fm_fail_in(reterr, FM_ERR_IO, path,
+                      "cannot make the folder for temporary files: %s; the variable TMPDIR names "
+                      "another place for it",
+                      strerror(errno));
 }
 
 void fm_temporary_folder_end(fm_temporary_folder *folder) {

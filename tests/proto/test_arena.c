@@ -38,6 +38,8 @@ static void size_is_hard(void **state) {
     assert_int_equal(fm_arena_full(&arena, &error), FM_ERR_LIMIT);
     assert_non_null(strstr(error.message, "needs more than the 0 MiB"));
     fm_arena_fini(&arena);
+    assert_int_equal(fm_arena_init(&arena, SIZE_MAX / 2, &error), FM_ERR_NOMEM);
+    assert_non_null(strstr(error.message, "ulimit -v"));
 }
 
 /* A maximum far above the machine's memory costs nothing until it is touched. */
