@@ -333,6 +333,12 @@ static void training_without_structures_is_said(void **state) {
                          "--steps 2 --out bare.run >log 2>err && "
                          "grep -c ' warn no_structure sample=q why=' err | grep -qx 1"),
                      0);
+    /* Nor can they be scored: an evaluation of no chain at all has failed. */
+    assert_int_equal(run(TRAIN_WEIGHTS " && foldmill eval --checkpoint weights.safetensors --cache "
+                                       "bare --out bare.eval >log 2>err; test $? = 1 && grep -q "
+                                       "'^chains    0 scored, 1 failed' log && grep -q 'q: it has "
+                                       "no two known CA atoms' err"),
+                     0);
     assert_int_equal(run(TRAIN_WEIGHTS " && foldmill train --cache cache --config fast.ini --steps "
                                        "2 --out real.run >log 2>err && ! grep no_structure err"),
                      0);

@@ -356,7 +356,8 @@ int fm_eval_main(int argc, char **argv) {
         print_summary(&r.summary, set.against ? &r.then : NULL);
         printf("outputs   %s/summary.json, %.1f s\n", set.out, r.seconds);
         print_failed(&r.table);
-        code = r.summary.n_failed ? FM_EXIT_PARTIAL : FM_EXIT_OK;
+        bool none = r.summary.n_failed && !r.summary.n_chain;
+        code = none ? FM_EXIT_FAILED : r.summary.n_failed ? FM_EXIT_PARTIAL : FM_EXIT_OK;
     }
     fm_eval_table_release(&r.table);
     fm_arena_fini(&r.arena);

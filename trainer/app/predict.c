@@ -351,6 +351,13 @@ static int run_rank(fm_predict_settings *set, const char *server) {
     return status ? FM_EXIT_FAILED : FM_EXIT_OK;
 }
 
+static int code_of(const fm_results *results, uint32_t n_refused) {
+    uint64_t n = (uint64_t)results->n_chain * results->n_run;
+    uint64_t n_failed = fm_results_n_failed(results);
+    if (n && n_failed == n) return FM_EXIT_FAILED;
+    return n_failed || n_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
+}
+
 /* Predicts as the only process, or as the command that starts the ranks. */
 static int run_alone(fm_predict_settings *set, const char *farewell) {
     fm_error error;
@@ -365,7 +372,7 @@ static int run_alone(fm_predict_settings *set, const char *farewell) {
         code = fm_program_report(set->program, &error);
     } else {
         fm_predict_print_failed(set->program, &results);
-        code = n_refused || fm_results_n_failed(&results) ? FM_EXIT_PARTIAL : FM_EXIT_OK;
+        code = code_of(&results, n_refused);
     }
     fm_results_release(&results);
     return code;
