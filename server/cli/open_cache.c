@@ -57,12 +57,24 @@ static bool is_dataset(const char *path) {
     return has_dataset_folder(path, N_FOLDER);
 }
 
+/* A file that is missing though CURRENT leads to it. */
+static fm_status explain_lost(fm_status status, fm_error *reterr) {
+    char lost[FM_ERROR_SOURCE_BYTES];
+    if (status != FM_ERR_NOT_FOUND || !reterr || !strstr(reterr->source, "/generations/")) {
+        return status;
+    }
+    snprintf(lost, sizeof lost, "%s", reterr->source);
+    return fm_fail_in(reterr, status, lost,
+                      "there is no such file, and CURRENT names its generation; run foldmill build "
+                      "again, which takes over what is sealed");
+}
+
 fm_status fm_cli_explain_cache(const char *path, fm_status status, fm_error *reterr) {
     fm_path_kind kind = FM_PATH_ABSENT;
     bool is_there = fm_path_look(path, &kind, NULL) || kind != FM_PATH_ABSENT;
     bool is_file = kind == FM_PATH_FILE || kind == FM_PATH_OTHER;
     if (status != FM_ERR_NOT_FOUND && !(status == FM_ERR_IO && is_file)) return status;
-    if (has_current(path)) return status;
+    if (has_current(path)) return explain_lost(status, reterr);
     if (!is_there) {
         return fm_fail(reterr, status,
                        "there is no folder %.150s; `foldmill build DATASET --cache %.150s` makes "

@@ -137,7 +137,9 @@ static void advice_for_paths(void **state) {
                                           "snapshot list",
                                           "export --chain x_A -o x.npz",
                                           "serve --listen unix:socket"};
-    assert_int_equal(run("mkdir empty half half/shards && echo > file"), 0);
+    assert_int_equal(run("mkdir empty half half/shards && echo > file && cp -r c lost && "
+                         "echo 7 > lost/CURRENT"),
+                     0);
     for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
         char command[256];
         snprintf(command, sizeof command, "$FOLDMILL %s --cache nowhere", readers[i]);
@@ -150,6 +152,9 @@ static void advice_for_paths(void **state) {
         expect(1, "data is a dataset, not a foldmill cache; ", command);
         snprintf(command, sizeof command, "$FOLDMILL %s --cache half", readers[i]);
         expect(1, "the cache half is not finished", command);
+        snprintf(command, sizeof command, "$FOLDMILL %s --cache lost", readers[i]);
+        expect(1, "lost/generations/00000007.manifest: there is no such file, and CURRENT names",
+               command);
     }
     expect(2, "c is a foldmill cache, not a dataset", "$FOLDMILL build c --cache made");
     expect(2, "c is a foldmill cache, not a dataset",
