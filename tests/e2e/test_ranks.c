@@ -342,7 +342,7 @@ static void impossible_numbers_are_refused(void **state) {
         int code;
     } cases[] = {
         {"--ranks 3 --dap 2", "3 ranks cannot be divided into groups of dap . bp = 2 . 1", 2},
-        {"--ranks 5", "5 groups of ranks cannot share a step of 4 samples", 2},
+        {"--ranks 5", "5 groups of ranks cannot share a step of 4 samples; raise", 2},
         {"--gpus 2", "gpus needs --device cuda", 2},
         {"--gpus 2 --ranks 2", "give one", 2},
         {"--bp 2", "order = opm_first or parallel, not original", 2},

@@ -537,7 +537,8 @@ static void mistakes_are_reported(void **state) {
         run("printf '[model]\\nrecompute = auto\\nmemory_budget = 0.001\\n' >auto.ini; "
             "foldmill train --data unix:socket --config auto.ini --out x 2>err"),
         1);
-    assert_int_equal(run("grep -q 'the memory budget is 0.001 GiB' err && test ! -e x"), 0);
+    assert_int_equal(run("grep -q 'the memory budget is 0.001 GiB; raise it' err && test ! -e x"),
+                     0);
     assert_int_equal(run("foldmill train --data unix:nowhere --wait 0 --out x 2>err"), 1);
     assert_int_equal(run("mkdir -p y && touch y/metrics.jsonl && foldmill train --data unix:socket "
                          "--out y 2>err"),

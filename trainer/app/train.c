@@ -345,9 +345,10 @@ static fm_status check_layout(const fm_train_run *run, int32_t n_rank, fm_error 
     }
     if (layout->dp > run->config.data.global_batch) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "%d groups of ranks cannot share a step of %lld samples ([data] "
-                       "global_batch)",
-                       (int)layout->dp, (long long)run->config.data.global_batch);
+                       "%d groups of ranks cannot share a step of %lld sample%s; raise [data] "
+                       "global_batch, or let more ranks share a sample (--dap)",
+                       (int)layout->dp, (long long)run->config.data.global_batch,
+                       fm_plural((uint64_t)run->config.data.global_batch));
     }
     fm_status status = fm_layout_check(layout, reterr);
     if (status || n_rank == 1) return status;

@@ -46,6 +46,8 @@ fm_status fm_memory_budget_record(const fm_memory_budget *b, fm_error *reterr) {
     fm_status status =
         *b->policy == FM_RECOMPUTE_AUTO ? choose(b, reterr) : b->record(b->context, reterr);
     if (status || fits(b)) return status;
-    return fm_fail(reterr, FM_ERR_LIMIT, "a step needs %.3f GiB, the memory budget is %.3f GiB",
+    return fm_fail(reterr, FM_ERR_LIMIT,
+                   "a step needs %.3f GiB, the memory budget is %.3f GiB; raise it, recompute "
+                   "more, or take a smaller crop or fewer rows",
                    (double)b->memory_bytes(b->context) / gib, (double)*b->bytes / gib);
 }
