@@ -69,11 +69,8 @@ static void say_parts(const char *path, const part *parts, size_t n_part) {
 /* Lists the parameters of the checkpoint's model. */
 static fm_status list_saved(const char *path, const fm_checkpoint_state *state, fm_arena *arena,
                             fm_params *ret_saved, fm_error *reterr) {
-    fm_train_config config; /* of any preset: the stored text names every key that matters */
-    const fm_bytes text = {(const uint8_t *)state->config, strlen(state->config)};
-    fm_status status = fm_train_config_preset("af2-initial", &config, reterr);
-    if (!status) status = fm_train_config_parse(text, &config, reterr);
-    if (status && reterr) (void)fm_error_in(reterr, path);
+    fm_train_config config;
+    fm_status status = fm_train_config_read_stored(state->config, path, &config, reterr);
     return status ? status
                   : fm_network_of(&config)->list_parameters(&config, arena, ret_saved, reterr);
 }

@@ -34,12 +34,7 @@ static fm_status read_config(fm_evaluation *e, const char *path, fm_error *reter
     fm_status status = fm_arena_init(&arena, NOTE_BYTES, reterr);
     if (status) return status;
     status = fm_checkpoint_peek_named(path, &arena, &state, reterr);
-    if (!status) status = fm_train_config_preset("af2-initial", &e->config, reterr);
-    if (!status) { /* any preset: the stored text names every key that matters */
-        const fm_bytes text = {(const uint8_t *)state.config, strlen(state.config)};
-        status = fm_train_config_parse(text, &e->config, reterr);
-        if (status) fm_error_in(reterr, path);
-    }
+    if (!status) status = fm_train_config_read_stored(state.config, path, &e->config, reterr);
     fm_arena_fini(&arena);
     if (!status) status = fm_network_check_is_af2(&e->config, "foldmill eval", reterr);
     if (!status && e->config.model.structure.n_iteration == 0) {

@@ -76,12 +76,7 @@ static fm_status look_at_checkpoint(const char *path, fm_arena *arena, fm_predic
     fm_checkpoint_state state;
     fm_status status = fm_checkpoint_peek(path, arena, &state, reterr);
     if (status) return status;
-    status = fm_train_config_preset("af2-initial", &model->config, reterr);
-    if (!status) { /* any preset: the stored text names every key that matters */
-        const fm_bytes text = {(const uint8_t *)state.config, strlen(state.config)};
-        status = fm_train_config_parse(text, &model->config, reterr);
-        if (status) fm_error_in(reterr, path);
-    }
+    status = fm_train_config_read_stored(state.config, path, &model->config, reterr);
     model->is_checkpoint = true;
     snprintf(model->about, sizeof model->about, "checkpoint of step %llu",
              (unsigned long long)state.step);

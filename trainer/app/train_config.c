@@ -359,6 +359,18 @@ static void format_value(const fm_train_key *k, const fm_train_config *config, c
     }
 }
 
+fm_status fm_train_config_read_stored(const char *text, const char *path,
+                                      fm_train_config *ret_config, fm_error *reterr) {
+    fm_train_config config; /* of any preset: the stored text names every key that matters */
+    fm_status status = fm_train_config_preset("af2-initial", &config, reterr);
+    if (status) return status;
+    const fm_bytes bytes = {(const uint8_t *)text, strlen(text)};
+    status = fm_train_config_parse(bytes, &config, reterr);
+    if (status && reterr) fm_error_in(reterr, path);
+    if (!status) *ret_config = config;
+    return status;
+}
+
 fm_status fm_train_config_load(const char *preset, const char *path, fm_train_config *ret_config,
                                fm_error *reterr) {
     fm_train_config config;

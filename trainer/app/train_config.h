@@ -78,6 +78,11 @@ FM_MUST_USE fm_status fm_train_config_load(const char *preset, const char *path,
 FM_MUST_USE fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config,
                                             fm_error *reterr);
 
+/* Reads the settings that the checkpoint at `path` stores, `text` (fm_train_config_format). Errors
+ * name the path as their source. */
+FM_MUST_USE fm_status fm_train_config_read_stored(const char *text, const char *path,
+                                                  fm_train_config *ret_config, fm_error *reterr);
+
 /* Writes the keys that a run's numbers depend on (all but recompute, memory_budget and [metrics])
  * in the text form, for checkpoints: equal settings give equal text. Asserts that it fits. */
 enum { FM_TRAIN_CONFIG_TEXT_BYTES = 8192 };

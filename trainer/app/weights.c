@@ -77,12 +77,7 @@ static fm_status load_model(const char *path, host_model *model, fm_error *reter
     fm_train_config config;
     fm_status status = fm_arena_init(&model->arena, arena_bytes, reterr);
     if (!status) status = fm_checkpoint_peek_named(path, &model->arena, &state, reterr);
-    if (!status) status = fm_train_config_preset("af2-initial", &config, reterr);
-    if (!status) { /* any preset: the stored text names every key that matters */
-        const fm_bytes text = {(const uint8_t *)state.config, strlen(state.config)};
-        status = fm_train_config_parse(text, &config, reterr);
-        if (status) fm_error_in(reterr, path);
-    }
+    if (!status) status = fm_train_config_read_stored(state.config, path, &config, reterr);
     if (!status) status = make_model(&config, model, reterr);
     return status ? status : fm_checkpoint_load(path, &model->params, &state, reterr);
 }
