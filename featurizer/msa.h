@@ -76,9 +76,9 @@ typedef struct fm_msa_report {
  *
  * All rows of all files must have the query's length. Parse errors are FM_ERR_FORMAT, FM_ERR_LIMIT
  * and FM_ERR_UNSUPPORTED with the file's name, line and column; a byte that is no residue is
- * FM_ERR_FORMAT. FM_ERR_DATA is returned when there is neither an alignment nor a query, when the
- * query has a byte that is no residue, and (except with compat_openfold) when the first row of a
- * file is not the query, where an X on either side matches any letter.
+ * FM_ERR_FORMAT. FM_ERR_DATA is returned when there is neither an alignment nor a query, and when
+ * the query has a byte that is no residue. Except with compat_openfold, it is also returned when
+ * the first row of a file is not the query; an X on either side matches any letter.
  *
  * An A3M file may hold several NUL-terminated alignments. The first one whose query is the chain's
  * is used, or else the first. On failure the arena is as before the call. */

@@ -4,8 +4,8 @@
  * A build makes a whole new generation, so a chain that no result names would be gone. Which
  * chains stay depends on the dataset that they came from: a generation records the name and the
  * path of each in a note of its own. The decision (fm_build_check_others) falls before any work
- * is done, and the chains join the results (fm_build_keep_others) after it, with the notes that
- * a later build of their own dataset needs, so that it makes nothing again. */
+ * is done, and the chains join the results after it (fm_build_keep_others). Their notes come with
+ * them, so that a later build of their own dataset makes nothing again. */
 #include "cache/build/build_state.h"
 
 #include "cache/source/names.h"

@@ -2,9 +2,9 @@
  * server in this process that holds single samples back. Each run is replayed from its ledger, and
  * the checkpoints must be the same to the last byte.
  *
- * No test depends on time. The source does not finish a slow sample until one of those that come
- * `later` places after it has begun, and the server begins that one only after it has sent samples
- * that overtake the slow one. */
+ * No test depends on time. The source finishes a slow sample only when one that comes `later`
+ * places after it has begun. The server begins that one only after it has sent samples that
+ * overtake the slow one. */
 #include "proto/base/directory.h"
 #include "proto/base/log.h"
 #include "server/server.h"

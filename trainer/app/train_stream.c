@@ -2,9 +2,9 @@
  * learns from them; see train_run.h.
  *
  * Two threads work: the loader's thread receives samples ahead, and this one queues and collects
- * them. A sample is queued (its upload and its passes are submitted to the device) before the
- * previous one is collected (its loss and norm are read back), so the device never waits for the
- * host:
+ * them. To queue a sample is to submit its upload and its passes to the device; to collect it is to
+ * read back its loss and norm. A sample is queued before the previous one is collected, so the
+ * device never waits for the host:
  *
  *     queue 1 | queue 2 | collect 1 | queue 3 | collect 2 | ...
  *

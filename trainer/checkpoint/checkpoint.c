@@ -1,8 +1,8 @@
 /* checkpoint.c: see checkpoint.h.
  *
- * Saving downloads the flat buffers to the host, builds a table of tensors that point into
- * these copies, hashes metadata and tensors in the order of the file, and lets fm_safetensors_write
- * publish the file by renaming. Loading fills the same table from the file and computes the same
+ * Saving downloads the flat buffers to the host and builds a table of tensors that point into these
+ * copies. It hashes metadata and tensors in the order of the file, and fm_safetensors_write
+ * publishes the file by renaming. Loading fills the same table from the file and computes the same
  * hash. It uploads to the device only if the hash matches, so a damaged file never changes the
  * parameters. */
 #include "trainer/checkpoint/checkpoint.h"

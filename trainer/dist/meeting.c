@@ -1,5 +1,5 @@
-/* meeting.c: see meeting.h. Rank 0 receives the bytes of all ranks at the same time and sends the
- * result to one after the other, so that a rank that is gone is noticed even when another is slow.
+/* meeting.c: see meeting.h. Rank 0 receives the bytes of all ranks at the same time, so that a
+ * rank that is gone is noticed even when another is slow. It sends the result to one after another.
  * When a gather fails on rank 0, it sends the reason to all others; that is why these wait a little
  * longer than rank 0. */
 #include "trainer/dist/meeting.h"

@@ -87,8 +87,8 @@ static fm_param_ref norm_after(const block *b, int i) {
     return fm_recorder_norm(next.sublayer, next.weights, of);
 }
 
-/* Returns those of the sublayer that reads the result of sublayer i after that one, if the first
- * only reads it. */
+/* Returns the weights of the norm of the reader after that, if the next one reads the result of
+ * sublayer i and does not update it. */
 static fm_param_ref later_norm_after(const block *b, int i) {
     fm_representation of = b->list->sublayer[i]->updates;
     next_reader next = reader_after(b, i, of);

@@ -7,11 +7,15 @@
  *
  * A template is a slice of tensors [N_templ, ...] of the state, and has its own pair
  * representation [N_res, N_res, c_t]. Where one rank has everything, those of all templates are
- * one tensor [N_templ, N_res, N_res, c_t]. The 88 features of a pair (supplement 1.7.1) are
- * never stored: 39 bins of the distance of the pseudo-beta atoms (lower edges 3.25 .. 50.75 Å),
- * one that says that both pseudo-beta atoms are known, 22 for the type of j, 22 for the type of
- * i, 3 of a unit vector, which the reference sets to 0, and one that says that both backbones
- * (N, CA, C) are known, which multiplies all others. */
+ * one tensor [N_templ, N_res, N_res, c_t]. The 88 features of a pair (supplement 1.7.1) are never
+ * stored:
+ *
+ *     39   bins of the distance of the pseudo-beta atoms (lower edges 3.25 .. 50.75 Å)
+ *      1   both pseudo-beta atoms are known
+ *     22   the type of j
+ *     22   the type of i
+ *      3   a unit vector, which the reference sets to 0
+ *      1   both backbones (N, CA, C) are known; it multiplies all others */
 #ifndef FM_TRAINER_TEMPLATE_H
 #define FM_TRAINER_TEMPLATE_H
 

@@ -49,13 +49,14 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_call_linear(run, &first, true, hidden); /* A9:2 A15:2 */
     if (!fm_run_wants_output(run)) return;
     fm_linear second = second_linear(run, node, hidden);
-    fm_call_linear(run, &second, false, fm_run_output(run, node, 0)); /* A9:3 A15:3 */
+    fm_call_linear(run, &second, false, fm_run_output(run, node, OUT_Y)); /* A9:3 A15:3 */
 }
 
 /* Whether the node ends with the LayerNorm of the next sublayer. */
 static bool has_norm(const fm_node *node) {
     return node->n_output > OUT_N;
 }
+
 /* Whether it also makes the one of the sublayer after that. */
 static bool has_later(const fm_node *node) {
     return node->n_output > OUT_LATER;
@@ -73,7 +74,7 @@ static fm_transition transition_of(const fm_run *run, const fm_node *node) {
                            .b2 = fm_run_param(run, node, P_B2)};
 }
 
-/* Completes dy, the gradient of output 0, and passes it back to the input `in`: x, or what is
+/* Completes dy, the gradient of y, and passes it back to the input `in`: x, or what is
  * normalised already. */
 static void pass_back(fm_run *run, const fm_node *node, fm_out dy, int in) {
     const attributes *at = node->attributes;
@@ -90,8 +91,8 @@ static void pass_back(fm_run *run, const fm_node *node, fm_out dy, int in) {
                                .dw2 = fm_run_param_gradient(run, node, P_W2),
                                .db2 = fm_run_param_gradient(run, node, P_B2)};
     if (has_norm(node)) {
-        args.y = fm_run_output(run, node, 0);
-        grad.dn = fm_run_output_gradient(run, node, 1);
+        args.y = fm_run_output(run, node, OUT_Y);
+        grad.dn = fm_run_output_gradient(run, node, OUT_N);
         grad.dgamma = fm_run_param_gradient(run, node, P_NEXT);
     }
     fm_call_transition_grad(run, &args, &grad);
@@ -99,7 +100,7 @@ static void pass_back(fm_run *run, const fm_node *node, fm_out dy, int in) {
 }
 
 static void backward(fm_run *run, const fm_node *node) {
-    pass_back(run, node, (fm_out){fm_run_output_gradient(run, node, 0), FM_ADD}, IN_X);
+    pass_back(run, node, (fm_out){fm_run_output_gradient(run, node, OUT_Y), FM_ADD}, IN_X);
 }
 
 static const fm_op TRANSITION = {"transition", forward, backward};
@@ -123,8 +124,8 @@ static void forward_rows(fm_run *run, const fm_node *node, int64_t first, int64_
     args.end.dropout.n1 = args.end.dropout.global_n1 = count;
     args.x = norm.y;
     args.residual = fm_run_at(fm_run_input(run, node, IN_X), from, act);
-    args.y = fm_run_at(fm_run_output(run, node, 0), from, act);
-    if (has_norm(node)) args.n = fm_run_at(fm_run_output(run, node, 1), from, act);
+    args.y = fm_run_at(fm_run_output(run, node, OUT_Y), from, act);
+    if (has_norm(node)) args.n = fm_run_at(fm_run_output(run, node, OUT_N), from, act);
     fm_call_transition(run, &args); /* A9:2 A15:2 A9:3 A15:3 */
     fm_run_release(run, mark);
 }
