@@ -211,9 +211,12 @@ static void a_run_is_resumed_as_it_was_or_with_named_changes(void **state) {
     assert_string_equal(history, "");
     assert_int_equal(check(old_config, old_identity, old_identity, slip, history, &error),
                      FM_ERR_USAGE);
-    assert_string_equal(error.message, "--change device=cuda: this run has cpu");
+    assert_string_equal(error.message,
+                        "--change device=cuda: this run has cpu; set it with --config "
+                        "or its option as well");
     assert_int_equal(check(old_config, old_identity, old_identity, unknown, history, &error),
                      FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, "no setting of that name; expected one such as"));
     assert_int_equal(check(old_config, old_identity, old_identity, odd, history, &error),
                      FM_ERR_USAGE);
     assert_non_null(strstr(error.message, "expected key=value"));

@@ -219,8 +219,16 @@ static fm_status check_changes(const comparison *c, fm_error *reterr) {
         bool there = find(c->now, key, &now);
         if (there && is_same_value(now.value, equal + 1)) continue;
         if (!there && strcmp(equal + 1, "none") == 0) continue;
-        return fm_fail(reterr, FM_ERR_USAGE, "--change %.128s: this run has %.64s", change,
-                       there ? now.value : "no setting of that name");
+        if (!there) {
+            return fm_fail(reterr, FM_ERR_USAGE,
+                           "--change %.128s: this run has no setting of that name; expected one "
+                           "such as optimizer.learning_rate or dtype",
+                           change);
+        }
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--change %.128s: this run has %.64s; set it with --config or its option "
+                       "as well",
+                       change, now.value);
     }
     return FM_OK;
 }
