@@ -395,14 +395,16 @@ fm_status fm_web_start(const char *address, bool is_insecure, const fm_web_site 
     char text[FM_ADDRESS_TEXT_BYTES];
     int needed = snprintf(text, sizeof text, "tcp://%s", address);
     fm_address asked, bound;
-    if (needed < 0 || (size_t)needed >= sizeof text || strstr(address, "://")) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--http: found '%.100s', expected HOST:PORT", address);
+    bool is_address = needed > 0 && (size_t)needed < sizeof text && !strstr(address, "://") &&
+                      !fm_address_parse(text, &asked, NULL);
+    if (!is_address) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--http: found '%.100s', expected HOST:PORT, such as 127.0.0.1:7421",
+                       address);
     }
     int listening;
-    fm_status status = fm_address_parse(text, &asked, reterr);
-    if (status) return status;
     asked.is_insecure = is_insecure;
-    status = fm_address_listen(&asked, &listening, &bound, reterr);
+    fm_status status = fm_address_listen(&asked, &listening, &bound, reterr);
     return status ? status : fm_web_start_on(listening, &bound, site, ret_web, reterr);
 }
 
