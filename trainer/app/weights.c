@@ -3,6 +3,7 @@
 
 #include "proto/base/file.h"
 #include "proto/base/options.h"
+#include "proto/base/plural.h"
 #include "proto/base/program.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/foreign.h"
@@ -132,9 +133,10 @@ static fm_status choose_config(const import_settings *set, const fm_weights_file
     const char *with = *found.changes ? " with " : "";
     if (found.n_difference) {
         fprintf(stderr,
-                "no preset fits the file; the nearest is %s%s%s, where %zu arrays differ. "
+                "no preset fits the file; the nearest is %s%s%s, where %zu array%s. "
                 "Give --preset and --config for a model of other sizes.\n",
-                found.name, with, found.changes, found.n_difference);
+                found.name, with, found.changes, found.n_difference,
+                found.n_difference == 1 ? " differs" : "s differ");
     } else {
         printf("preset    %s%s%s, found by the arrays of the file\n", found.name, with,
                found.changes);
@@ -166,9 +168,13 @@ static void print_import(const import_settings *set, const char *path, const fm_
            fm_weight_names_word(what->naming), *what->prefix ? " after the prefix '" : "",
            what->prefix, *what->prefix ? "'" : "");
     if (what->n_missing) {
-        printf("missing   %zu arrays keep their initial values\n", what->n_missing);
+        printf("missing   %zu array%s initial values\n", what->n_missing,
+               what->n_missing == 1 ? " keeps its" : "s keep their");
     }
-    if (what->n_extra) printf("extra     %zu arrays of the file are ignored\n", what->n_extra);
+    if (what->n_extra) {
+        printf("extra     %zu array%s of the file ignored\n", what->n_extra,
+               fm_plural(what->n_extra));
+    }
     printf("wrote     %s: %lld parameters\n", set->out, (long long)params->n_value);
 }
 

@@ -316,10 +316,10 @@ fm_status fm_foreign_import_file(const fm_weights_file *file, fm_params *params,
     if (report.n_wrong || (report.n_missing && !options->allow_missing) ||
         (report.n_extra && !options->allow_extra)) {
         return fm_fail(reterr, FM_ERR_DATA,
-                       "as %s weights: %zu arrays are missing, %zu extra, %zu of another shape or "
+                       "as %s weights: %zu array%s missing, %zu extra, %zu of another shape or "
                        "dtype; nothing was imported",
-                       fm_weight_names_word(g.naming), report.n_missing, report.n_extra,
-                       report.n_wrong);
+                       fm_weight_names_word(g.naming), report.n_missing,
+                       report.n_missing == 1 ? " is" : "s are", report.n_extra, report.n_wrong);
     }
     return take_over(file, params, &g, report.n_missing == 0, reterr);
 }
