@@ -2,6 +2,7 @@
 #include "cache/source/source_parts.h"
 
 #include "proto/base/bisect.h"
+#include "proto/base/utf8.h"
 #include "proto/limits.h"
 
 #include <stdlib.h>
@@ -30,7 +31,7 @@ bool fm_source_is_good_name(const char *name, size_t length) {
     for (size_t i = 0; i < length; i++) {
         if ((uint8_t)name[i] <= 0x20 || (uint8_t)name[i] == 0x7f) return false;
     }
-    return true;
+    return fm_utf8_is_whole(name, length);
 }
 
 bool fm_source_is_pdb_id(const char *name, size_t length) {

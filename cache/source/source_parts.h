@@ -14,8 +14,8 @@
 char *fm_source_copy(fm_arena *arena, const char *text, size_t length);
 /* "folder/name" in the arena; NULL when it is full. */
 char *fm_source_join(fm_arena *arena, const char *folder, const char *name);
-/* True for a name that can be a chain's or an id: 1..255 bytes, no blanks, no control bytes.
- * Reports have one name per line. */
+/* True for a name that can be a chain's or an id: 1..255 bytes of UTF-8, no blanks, no control
+ * bytes. Reports have one name per line, and programs read tables and pages with it. */
 bool fm_source_is_good_name(const char *name, size_t length);
 
 /* Is it a PDB id: a digit and three letters or digits? Upper and lower case mean the same id. */

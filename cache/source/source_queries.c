@@ -111,15 +111,6 @@ static fm_status find_alignments(fm_source_chain *chain, const char *path, const
     return chain->refusal ? FM_OK : fm_arena_full(arena, reterr);
 }
 
-/* Whether programs can read tables and pages with the name. */
-static bool is_utf8(const char *name, size_t bytes) {
-    for (size_t at = 0, size; at < bytes; at += size) {
-        size = fm_utf8_size((const uint8_t *)name + at, bytes - at);
-        if (size == 0) return false;
-    }
-    return true;
-}
-
 /* Describes one input: its chain and the file of its sequence. */
 static fm_status add_query(const fm_source_queries *queries, const char *path, fm_arena *arena,
                            fm_source_structure *structure, fm_source_chain *chain,
@@ -137,14 +128,14 @@ static fm_status add_query(const fm_source_queries *queries, const char *path, f
                           "expected a FASTA file (.fasta, .fa, .fas, .faa, .seq) or an alignment "
                           "(.a3m, .sto), compressed or not");
     }
+    if (!fm_utf8_is_whole(leaf, bare)) {
+        return fm_fail_in(reterr, FM_ERR_USAGE, path, "its name is not UTF-8; rename the file");
+    }
     if (!fm_source_is_good_name(leaf, bare)) {
         return fm_fail_in(reterr, FM_ERR_USAGE, path,
                           "its name cannot be a chain's: at most %u bytes, and no blanks; rename "
                           "the file",
                           FM_LIMIT_NAME_BYTES);
-    }
-    if (!is_utf8(leaf, bare)) {
-        return fm_fail_in(reterr, FM_ERR_USAGE, path, "its name is not UTF-8; rename the file");
     }
     const char *name = fm_source_copy(arena, leaf, bare);
     if (!name) return fm_arena_full(arena, reterr);

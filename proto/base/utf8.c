@@ -1,7 +1,6 @@
 /* utf8.c: see utf8.h. */
 #include "proto/base/utf8.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 size_t fm_utf8_size(const uint8_t *at, size_t left) {
@@ -26,6 +25,14 @@ static bool is_control(const uint8_t *at, size_t n) {
 
 size_t fm_utf8_mark(const uint8_t *text, size_t bytes) {
     return bytes >= 3 && text[0] == 0xEF && text[1] == 0xBB && text[2] == 0xBF ? 3 : 0;
+}
+
+bool fm_utf8_is_whole(const char *text, size_t bytes) {
+    for (size_t at = 0, size; at < bytes; at += size) {
+        size = fm_utf8_size((const uint8_t *)text + at, bytes - at);
+        if (size == 0) return false;
+    }
+    return true;
 }
 
 void fm_utf8_make_plain(char *text) {

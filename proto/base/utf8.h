@@ -2,6 +2,7 @@
 #ifndef FM_BASE_UTF8_H
 #define FM_BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,9 @@ size_t fm_utf8_size(const uint8_t *at, size_t left);
 /* Returns the bytes of the byte order mark at the text's begin, which editors on Windows write: 3,
  * or 0 when there is none. */
 size_t fm_utf8_mark(const uint8_t *text, size_t bytes);
+
+/* Whether all of the bytes belong to characters. */
+bool fm_utf8_is_whole(const char *text, size_t bytes);
 
 /* Replaces every control character (U+0000 to U+001F, U+007F to U+009F) and every byte that is not
  * part of a character by '?'. A last character that is cut short is replaced too. */

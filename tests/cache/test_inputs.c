@@ -193,6 +193,7 @@ static void test_flat_files_beside_folders(void **state) {
                                "cp -r ../../one/alignments/$c .; done; "
                                "echo broken > $(ls ../../one/alignments | head -1).a3m; "
                                "echo broken > lone_A.a3m; echo broken > 'a blank_A.a3m'; "
+                               "echo broken > $(printf 'odd\\377_A.a3m'); "
                                "ls ../../one/alignments | head -1 > ../../first",
                                test.folder),
                      0);
@@ -204,10 +205,11 @@ static void test_flat_files_beside_folders(void **state) {
     assert_int_equal(fscanf(file, "%63s", first), 1);
     fclose(file);
     fm_source source = scan_of(&test, "both");
-    assert_int_equal(source.n_refusal, 3);
+    assert_int_equal(source.n_refusal, 4);
     assert_int_equal(count_refusals(&source, FM_SOURCE_TWO_SETS, first), 1);
     assert_int_equal(count_refusals(&source, FM_SOURCE_NO_STRUCTURE, "lone_A"), 1);
     assert_int_equal(count_refusals(&source, FM_SOURCE_BAD_NAME, "a blank_A"), 1);
+    assert_int_equal(count_refusals(&source, FM_SOURCE_BAD_NAME, "odd\377_A"), 1);
     assert_non_null(strstr(source.dataset[0].alignments_found, ", and files named as chains"));
     /* An error names the file. */
     snprintf(text, sizeof text, "cd %s/both/alignments && rm -r %s", test.folder, first);

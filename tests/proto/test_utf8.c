@@ -73,6 +73,17 @@ static void prefixes(void **state) {
     assert_int_equal(fm_utf8_prefix("", 5), 0);
 }
 
+static void whole_texts(void **state) {
+    (void)state;
+    const char *text = "a\xc3\xa9\xe2\x82\xac";
+    assert_true(fm_utf8_is_whole(text, 6));
+    assert_true(fm_utf8_is_whole(text, 3));
+    assert_true(fm_utf8_is_whole(text, 0));
+    assert_false(fm_utf8_is_whole(text, 5));
+    assert_false(fm_utf8_is_whole(text + 2, 1));
+    assert_false(fm_utf8_is_whole("x\xff", 2));
+}
+
 static void marks(void **state) {
     (void)state;
     static const uint8_t text[] = {0xef, 0xbb, 0xbf, 'a'};
@@ -85,6 +96,7 @@ static void marks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(plain),
-                                       cmocka_unit_test(prefixes), cmocka_unit_test(marks)};
+                                       cmocka_unit_test(prefixes), cmocka_unit_test(whole_texts),
+                                       cmocka_unit_test(marks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

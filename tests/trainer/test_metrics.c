@@ -34,7 +34,7 @@ static int tear_down(void **state) {
 static fm_metrics_step make_step(uint64_t number) {
     return (fm_metrics_step){.step = number,
                              .index = 4 * number,
-                             .sample = "1a\"b_A",
+                             .sample = "1a\"b\xff_A",
                              .n_cycle = 2,
                              .loss = 12.5,
                              .n_term = 2,
@@ -72,7 +72,7 @@ static const char *content(void) {
 }
 
 #define LINE(number, index, scores)                                                                \
-    "{\"step\":" number ",\"index\":" index ",\"cycles\":2,\"sample\":\"1a\\u0022b_A\","           \
+    "{\"step\":" number ",\"index\":" index ",\"cycles\":2,\"sample\":\"1a\\u0022b\\ufffd_A\","    \
     "\"loss\":12.5,\"distogram\":0.1,\"plddt\":null," scores                                       \
     "\"grad_norm\":1e-09,\"learning_rate\":0.001,\"step_s\":0.25,\"data_wait_s\":0.0625,"          \
     "\"left_s\":7204.6,\"memory_bytes\":3145728,\"device_free_bytes\":21474836480}\n"

@@ -2,6 +2,7 @@
 #include "trainer/metrics/metrics.h"
 
 #include "proto/base/file.h"
+#include "proto/base/utf8.h"
 #include "trainer/metrics/appender.h"
 
 #include <math.h>
@@ -35,12 +36,16 @@ FM_PRINTF(2, 3) static void add(line *l, const char *format, ...) {
 
 static void add_string(line *l, const char *key, const char *text) {
     add(l, "\"%s\":\"", key);
-    for (const char *p = text; *p; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (c < 0x20 || c == '"' || c == '\\') {
-            add(l, "\\u%04x", c);
+    const uint8_t *at = (const uint8_t *)text;
+    for (size_t left = strlen(text), size; left; at += size, left -= size) {
+        size = fm_utf8_size(at, left);
+        if (size == 0) {
+            add(l, "\\ufffd");
+            size = 1;
+        } else if (*at < 0x20 || *at == '"' || *at == '\\') {
+            add(l, "\\u%04x", *at);
         } else {
-            add(l, "%c", c);
+            add(l, "%.*s", (int)size, (const char *)at);
         }
     }
     add(l, "\",");
