@@ -101,10 +101,11 @@ static void pause_for(double seconds) {
     nanosleep(&left, NULL); /* a signal ends it early */
 }
 
-/* Draws over the old picture: each line erases what is right of it, the end what is below. */
-static void put_picture(const char *text) {
+/* Draws over the old picture: each line erases what is right of it, the end what is below. Lines
+ * that have no room are left out, because the terminal would scroll the first ones away. */
+static void put_picture(const char *text, size_t rows) {
     fputs("\033[H", stdout);
-    for (const char *at = text; *at;) {
+    for (const char *at = text; *at && rows > 0; rows--) {
         size_t size = strcspn(at, "\n");
         fwrite(at, 1, size, stdout);
         fputs("\033[K\n", stdout);
@@ -127,14 +128,14 @@ static fm_status watch(const top_settings *set, fm_error *reterr) {
             status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the picture");
             break;
         }
-        fm_status shown =
-            show(set, &state, (size_t)fm_options_columns(stdout), terminal_rows(), out, reterr);
+        const size_t rows = terminal_rows();
+        fm_status shown = show(set, &state, (size_t)fm_options_columns(stdout), rows, out, reterr);
         if (shown) {
             char message[FM_ERROR_TEXT_BYTES];
             fm_error_format(reterr, message, sizeof message);
             fprintf(out, "%s\n", message);
         }
-        if (fclose(out) == 0) put_picture(text);
+        if (fclose(out) == 0) put_picture(text, rows);
         free(text);
         if (shown == FM_ERR_USAGE || shown == FM_ERR_NOMEM) status = shown;
         if (!status) pause_for(set->interval_s);

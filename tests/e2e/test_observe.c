@@ -100,6 +100,19 @@ static void a_run_is_summed_up(void **state) {
     must("$FOLDMILL top run --json | /usr/bin/python3 -c 'import json, sys; r = "
          "json.load(sys.stdin); assert r[\"held_out\"][\"lddt_ca\"] == 0.25 and "
          "r[\"last\"][\"left_s\"] == 3905'");
+    /* A picture on a terminal has one line less than the terminal. */
+    must("/usr/bin/python3 -c '\n"
+         "import fcntl, os, pty, struct, termios\n"
+         "pid, fd = pty.fork()\n"
+         "if pid == 0:\n"
+         "    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack(\"HHHH\", 5, 80, 0, 0))\n"
+         "    os.execvp(\"foldmill\", [\"foldmill\", \"top\", \"run\"])\n"
+         "text = b\"\"\n"
+         "while not text.endswith(b\"\\033[J\"): text += os.read(fd, 4096)\n"
+         "os.write(fd, b\"\\3\")\n"
+         "assert text.count(b\"\\n\") == 4 and b\"step 4 \" in text, text\n"
+         "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130\n"
+         "' 2>err");
     must("printf 'no json\\n' >>run/metrics.jsonl");
     assert_int_equal(fm_test_shell(folder, "$FOLDMILL top run --once >out 2>err"), 1);
     must("grep -q 'a line is no step of a training run' err");
