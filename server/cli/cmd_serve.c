@@ -322,11 +322,21 @@ static fm_status open_library(const serve_settings *set, fm_library_cache *cache
     return status;
 }
 
+/* Before the caches are opened, which takes a while where they are large. */
+static fm_status check_addresses(const serve_settings *set, fm_error *reterr) {
+    fm_address address;
+    fm_status status = FM_OK;
+    if (set->listen) status = fm_address_parse(set->listen, &address, reterr);
+    if (!status && set->also_listen) status = fm_address_parse(set->also_listen, &address, reterr);
+    return status;
+}
+
 static fm_status serve_caches(const serve_settings *set, const from_systemd *systemd,
                               fm_error *reterr) {
     fm_library_cache caches[FM_LIBRARY_N_CACHE];
     fm_library *library;
-    fm_status status = open_library(set, caches, &library, reterr);
+    fm_status status = check_addresses(set, reterr);
+    if (!status) status = open_library(set, caches, &library, reterr);
     if (status) return status;
     status = serve(set, systemd, library, reterr);
     fm_library_close(library);

@@ -182,6 +182,8 @@ static void advice_for_addresses(void **state) {
     expect(1, "is foldmill serve running there?", command);
     snprintf(command, sizeof command, "%s tcp://127.0.0.1:1", fetch);
     expect(1, "is foldmill serve running there?", command);
+    expect(2, "address 'somewhere', expected unix:PATH",
+           "$FOLDMILL serve --cache nowhere --listen somewhere");
     expect(1, "the folder of the socket must exist",
            "$FOLDMILL serve --cache c --listen unix:none/socket");
     expect(1, "names exists and is not a socket", "$FOLDMILL serve --cache c --listen unix:names");
