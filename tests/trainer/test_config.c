@@ -377,6 +377,7 @@ static void mistakes_are_refused_with_their_line(void **state) {
          "plan: found 'a-name-that-is-longer-than-a-plan-can-be', expected the name of a sampling "
          "plan"},
         {"[model\n", 1, "expected [section], key = value or a comment"},
+        {"[model\nn_block = 1\n", 1, "expected [section], key = value or a comment"},
         {"[preset]\nbase = tiny\n", 2,
          "found 'base' in section [preset], which only the program's own presets have; --preset "
          "chooses what a file changes"},

@@ -181,7 +181,7 @@ static int on_base(reading *r, const char *name, const char *value) {
     return 1;
 }
 
-/* inih's callback: 0 makes it note the line and stop. */
+/* inih's callback: 0 is an error. inih notes the line of the first one and goes on. */
 static int on_value(void *context, const char *section, const char *name, const char *value) {
     reading *r = context;
     if (r->message[0]) return 0;
@@ -239,13 +239,20 @@ static const fm_train_key *missing_key(const reading *r, fm_network_kind began) 
     return NULL;
 }
 
+static int accept(void *context, const char *section, const char *name, const char *value) {
+    (void)context, (void)section, (void)name, (void)value;
+    return 1;
+}
+
+/* inih goes on behind a line that it cannot read, whose number must not get a later message. */
 static fm_status parse(const char *text, reading *r, fm_error *reterr) {
-    int line = ini_parse_string(text, on_value, r);
+    int line = ini_parse_string(text, accept, NULL);
     if (line > 0) {
-        return fm_fail_at(reterr, FM_ERR_USAGE, (uint64_t)line, 1, 0, "%s",
-                          r->message[0] ? r->message
-                                        : "expected [section], key = value or a comment");
+        return fm_fail_at(reterr, FM_ERR_USAGE, (uint64_t)line, 1, 0,
+                          "expected [section], key = value or a comment");
     }
+    line = ini_parse_string(text, on_value, r);
+    if (line > 0) return fm_fail_at(reterr, FM_ERR_USAGE, (uint64_t)line, 1, 0, "%s", r->message);
     derive(&r->config);
     return FM_OK;
 }
