@@ -48,34 +48,42 @@ __device__ inline int pack_at(int s, int row) {
     return s * (PANEL + 8) + (((row / 8) ^ (s / 8)) * 8) + row % 8;
 }
 
-/* Loads eight channels times the mask. */
-__device__ inline uint4 pack_masked(const pack_job &job, int64_t s, int residue, int channel) {
-    const bf16 *from = job.from + s * job.strides[0] + residue * job.strides[1] + channel;
-    uint4 line = *(const uint4 *)from;
-    float factor = job.mask ? get(job.mask[s * job.residues + residue]) : 1;
-    if (factor == 1) return line;
-    uint32_t *two = &line.x;
+/* Multiplies eight channels by a mask. */
+__device__ inline void pack_mask(uint4 *line, float factor) {
+    if (factor == 1) return;
+    uint32_t *two = &line->x;
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         float2 x = unpack_two(two[k]);
         two[k] = pack_two(x.x * factor, x.y * factor);
     }
-    return line;
 }
 
 /* Reads two residues and 64 columns into the transposing tile. */
 __device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int first) {
     if (job.strides[2] == 1) {
-        for (int item = threadIdx.x; item < PANEL * PANEL / 8; item += PACK_THREADS) {
-            int chunk = item % 8, s = item / 8, residue = pair * 2 + chunk / 4;
-            uint4 line = {};
-            if (residue < job.residues && first + s < job.columns) {
-                line = pack_masked(job, first + s, residue, chunk % 4 * 8);
-            }
-            *(uint4 *)(tile + pack_at(s, chunk * 8)) = line;
+        constexpr int ITEMS = PANEL * PANEL / 8 / PACK_THREADS;
+        int chunk = threadIdx.x % 8, residue = pair * 2 + chunk / 4, channel = chunk % 4 * 8;
+        uint4 line[ITEMS] = {};
+        float factor[ITEMS]; /* all loads start before the first store */
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++) {
+            int64_t s = first + threadIdx.x / 8 + k * (PACK_THREADS / 8);
+            factor[k] = 1;
+            if (residue >= job.residues || s >= job.columns) continue;
+            line[k] = *(const uint4 *)(job.from + s * job.strides[0] + residue * job.strides[1] +
+                                       channel);
+            if (job.mask) factor[k] = get(job.mask[s * job.residues + residue]);
+        }
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++) {
+            int row = threadIdx.x / 8 + k * (PACK_THREADS / 8);
+            pack_mask(&line[k], factor[k]);
+            *(uint4 *)(tile + pack_at(row, chunk * 8)) = line[k];
         }
         return;
     }
+#pragma unroll 1
     for (int item = threadIdx.x; item < PANEL * PANEL; item += PACK_THREADS) {
         int row = item % PANEL, s = item / PANEL, residue = pair * 2 + row / PANEL_C;
         bool is_inside = residue < job.residues && first + s < job.columns;
@@ -108,48 +116,100 @@ __device__ inline void pack_block(bf16 *tile, const pack_job &job, int block) {
     }
 }
 
-enum { NORM_SIDE = 32, NORM_ROWS = 64 };
+enum {
+    NORM_I = 16,
+    NORM_J = 32,
+    NORM_ROWS = 16, /* sequences that a warp takes at a time */
+    NORM_TILE = NORM_ROWS * PANEL,
+    NORM_WARPS = PACK_THREADS / 32,
+    NORM_STEP = NORM_ROWS * NORM_WARPS,
+    PACK_SPACE = NORM_WARPS * NORM_TILE
+};
 
-/* One block makes the norm of NORM_SIDE by NORM_SIDE pairs, four for each thread. Sums of 0 and 1
- * are exact. */
-__device__ inline void norm_block(bf16 *space, const norm_job &job, int block) {
-    bf16(*tile)[2 * NORM_SIDE] = (bf16(*)[2 * NORM_SIDE]) space; /* of mask_a, then of mask_b */
-    int across = (job.n_j + NORM_SIDE - 1) / NORM_SIDE;
-    int i0 = block / across * NORM_SIDE, j0 = block % across * NORM_SIDE;
-    int x = threadIdx.x % NORM_SIDE, y = threadIdx.x / NORM_SIDE;
-    float sum[4] = {};
-    for (int first = 0; first < job.n_seq; first += NORM_ROWS) {
-        __syncthreads();
-#pragma unroll 8
-        for (int k = 0; k < NORM_ROWS * 2 * NORM_SIDE / PACK_THREADS; k++) {
-            int item = k * PACK_THREADS + threadIdx.x, column = item % (2 * NORM_SIDE);
-            int s = first + item / (2 * NORM_SIDE), at = column % NORM_SIDE;
-            bool is_a = column < NORM_SIDE;
-            const bf16 *mask = is_a ? job.mask_a : job.mask_b;
-            int residue = (is_a ? i0 : j0) + at, n = is_a ? job.n_i : job.n_j;
-            bool is_there = s < job.n_seq && residue < n;
-            tile[item / (2 * NORM_SIDE)][column] =
-                is_there ? mask[(int64_t)s * n + residue] : to<bf16>(0);
-        }
-        __syncthreads();
-#pragma unroll 8
-        for (int s = 0; s < NORM_ROWS; s++)
+/* Fills a lane's part of the tile: eight residues of a mask [n_seq, n], of every fourth sequence
+ * from s on; zeros outside. */
+__device__ inline void norm_load(bf16 *tile, const bf16 *mask, int s, int n_seq, int residue,
+                                 int n) {
+    int row = threadIdx.x % 32 / 8, chunk = threadIdx.x % 8;
+    if (chunk >= (NORM_I + NORM_J) / 8) return;
+    const bf16 *from = mask + (int64_t)s * n + residue;
+    if (n % 8 == 0 && (uintptr_t)mask % 16 == 0) {
+        uint4 line[4] = {};
 #pragma unroll
-            for (int k = 0; k < 4; k++)
-                sum[k] += get(tile[s][y + 8 * k]) * get(tile[s][NORM_SIDE + x]);
+        for (int k = 0; k < 4; k++)
+            if (s + k * 4 < n_seq && residue < n) line[k] = *(const uint4 *)(from + k * 4 * n);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            *(uint4 *)(tile + tile_at<64>(row + k * 4, chunk)) = line[k];
+        return;
     }
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        int i = i0 + y + 8 * k, j = j0 + x;
-        if (i < job.n_i && j < job.n_j) job.norm[(int64_t)i * job.n_j + j] = sum[k];
+#pragma unroll 1
+    for (int k = 0; k < 32; k++) {
+        int at = k / 8 * 4, channel = k % 8;
+        bool is_there = s + at < n_seq && residue + channel < n;
+        tile[tile_at<64>(row + at, chunk) + channel] =
+            is_there ? from[at * n + channel] : to<bf16>(0);
     }
 }
 
-static __global__ void __launch_bounds__(PACK_THREADS, 4)
+/* sum += the norm's share of the sequences that this warp takes. Rows of its tile are sequences;
+ * its columns are residues i, then j. */
+__device__ inline void norm_sum(bf16 *tile, const norm_job &job, int i0, int j0,
+                                float (&sum)[4][4]) {
+    int lane = threadIdx.x % 32, chunk = lane % 8;
+    bool is_a = chunk < NORM_I / 8;
+    const bf16 *mask = is_a ? job.mask_a : job.mask_b;
+    int n = is_a ? job.n_i : job.n_j, residue = is_a ? i0 + chunk * 8 : j0 - NORM_I + chunk * 8;
+    for (int s = threadIdx.x / 32 * NORM_ROWS; s < job.n_seq; s += NORM_STEP) {
+        __syncwarp();
+        norm_load(tile, mask, s + lane / 8, job.n_seq, residue, n);
+        __syncwarp();
+        uint32_t a[4], b[4];
+        ldmatrix_trans(a, tile + tile_at<PANEL>(lane % 8 + lane / 16 * 8, lane / 8 % 2));
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            ldmatrix_trans(b, tile + tile_at<PANEL>(lane % 8 + lane / 8 % 2 * 8,
+                                                    NORM_I / 8 + k * 2 + lane / 16));
+            mma(sum[k * 2], a, b[0], b[1]);
+            mma(sum[k * 2 + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+/* One block makes the norm of NORM_I by NORM_J pairs. Its warps share the sequences, and their sums
+ * are added in a fixed order. */
+__device__ inline void norm_block(bf16 *space, const norm_job &job, int block) {
+    int across = (job.n_j + NORM_J - 1) / NORM_J;
+    int i0 = block / across * NORM_I, j0 = block % across * NORM_J;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    float sum[4][4] = {};
+    norm_sum(space + warp * NORM_TILE, job, i0, j0, sum);
+    float4 *parts = (float4 *)space; /* [warp][4 accumulators][lane] */
+    static_assert(PACK_SPACE * sizeof(bf16) >= NORM_WARPS * 4 * 32 * sizeof(float4));
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        parts[(warp * 4 + k) * 32 + lane] = make_float4(sum[k][0], sum[k][1], sum[k][2], sum[k][3]);
+    __syncthreads();
+    if (warp >= 4) return;
+    float total[4] = {};
+#pragma unroll
+    for (int k = 0; k < NORM_WARPS; k++) {
+        float4 x = parts[(k * 4 + warp) * 32 + lane];
+        total[0] += x.x, total[1] += x.y, total[2] += x.z, total[3] += x.w;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        int i = i0 + lane / 4 + k / 2 * 8, j = j0 + warp * 8 + lane % 4 * 2 + k % 2;
+        if (i < job.n_i && j < job.n_j) job.norm[(int64_t)i * job.n_j + j] = total[k];
+    }
+}
+
+static __global__ void __launch_bounds__(PACK_THREADS, 5)
     outer_pack_all(const __grid_constant__ pack_jobs jobs) {
     wait_for_previous();
-    __shared__ alignas(16) bf16 space[PANEL * (PANEL + 8)];
-    static_assert(sizeof space >= NORM_ROWS * 2 * NORM_SIDE * sizeof(bf16));
+    __shared__ alignas(128) bf16 space[PACK_SPACE];
+    static_assert(PACK_SPACE >= PANEL * (PANEL + 8));
     int block = (int)blockIdx.x, job = 0;
     if (block < jobs.first_block[0]) {
         norm_block(space, jobs.norm, block);
@@ -162,7 +222,7 @@ static __global__ void __launch_bounds__(PACK_THREADS, 4)
 
 /* Runs all jobs that have a destination, and makes the norm. */
 inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
-    int blocks = (int)(divide_up(jobs->norm.n_i, NORM_SIDE) * divide_up(jobs->norm.n_j, NORM_SIDE));
+    int blocks = (int)(divide_up(jobs->norm.n_i, NORM_I) * divide_up(jobs->norm.n_j, NORM_J));
     for (int k = 0; k < PACK_JOBS; k++) {
         jobs->first_block[k] = blocks;
         if (jobs->at[k].to) blocks += (jobs->at[k].residues + 1) / 2 * jobs->at[k].tiles;

@@ -17,6 +17,9 @@
  * keeps a ring of X and V full (outer_ring.cuh). The price of storing nothing is that the gradient
  * of P is computed twice, for da and for db.
  *
+ * Forward, the last round of blocks may leave most multiprocessors idle. Then each of its places
+ * goes to several blocks, which share l, and chain_end adds up their parts.
+ *
  * dW = sum over pairs of dz^T P / norm needs P itself. outer_weight.cu makes it in shared memory.
  * For numbers of residues that it does not take, the kernel mma_panels (outer_panels.cuh) writes a
  * piece of it, ordered [(i, j), (a, b)] and divided by the norm. The piece stays in the L2 cache
@@ -26,6 +29,8 @@
  * and its gradient from packed panels. */
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/pair/outer_panels.cuh"
+
+#include <limits.h>
 
 namespace fm_cuda {
 
@@ -44,6 +49,8 @@ struct chain_problem {
     int splits;              /* of l */
     int v_tiles;             /* tiles across a panel of V */
     float *partial;          /* backward: [split][n_m][row_tiles * 64][v_parts * 128] */
+    /* forward: the blocks from this one on are parts of the last places, which share their l */
+    int whole, parts;
 };
 
 /* The argument of a launch: one problem forward, two (da and db) backward. */
@@ -68,11 +75,16 @@ struct chain_place {
 
 __device__ inline chain_place chain_place_of(const chain_problem &p, int block) {
     chain_place at;
+    int part = 0, parts = p.splits;
+    if (block >= p.whole) {
+        part = (block - p.whole) % p.parts, parts = p.parts;
+        block = p.whole + (block - p.whole) / p.parts;
+    }
     at.row_tile = block % p.row_tiles, block /= p.row_tiles;
     at.m_group = block % p.m_groups, block /= p.m_groups;
-    at.part = block % p.v_parts, at.split = block / p.v_parts;
-    at.first = (int)((int64_t)p.n_l * at.split / p.splits);
-    at.end = (int)((int64_t)p.n_l * (at.split + 1) / p.splits);
+    at.part = block % p.v_parts, at.split = block / p.v_parts + part;
+    at.first = (int)((int64_t)p.n_l * at.split / parts);
+    at.end = (int)((int64_t)p.n_l * (at.split + 1) / parts);
     return at;
 }
 
@@ -219,6 +231,13 @@ __device__ inline void chain_store_partial(const chain_problem &p, const chain_p
     }
 }
 
+/* Where a warp's lane keeps the sums of one m of a part, for chain_end. */
+enum { END_WARPS = CONSUMERS / 32, END_SIZE = 16 * 32, PART_SIZE = END_WARPS * 2 * END_SIZE };
+__device__ inline float4 *chain_end_at(const chain_problem &p, int part, int warp, int k) {
+    return (float4 *)p.partial + (int64_t)part * PART_SIZE + (warp * 2 + k) * END_SIZE +
+           threadIdx.x % 32;
+}
+
 template <bool FORWARD>
 __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     mma_chain(const __grid_constant__ chain_args args) {
@@ -249,7 +268,12 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     int row = at.row_tile * PANEL + warp % 4 * 16 + lane / 4, m = at.m_group * 4 + warp / 4 * 2;
 #pragma unroll
     for (int k = 0; k < 2; k++) {
-        if (FORWARD) {
+        if (FORWARD && (int)blockIdx.x >= p.whole) {
+            float4 *to = chain_end_at(p, (int)blockIdx.x - p.whole, warp, k);
+#pragma unroll
+            for (int n = 0; n < 16; n++)
+                to[n * 32] = make_float4(o[k][n][0], o[k][n][1], o[k][n][2], o[k][n][3]);
+        } else if (FORWARD) {
             chain_store_z(args, bias, row, m + k, o[k]);
         } else {
             chain_store_partial(p, at, row, m + k, o[k]);
@@ -257,8 +281,60 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     }
 }
 
+/* Adds the parts of a place in order and stores z. A block has one warp for each of the two m of a
+ * warp of mma_chain. */
+__global__ void __launch_bounds__(64) chain_end(const __grid_constant__ chain_args args) {
+    wait_for_previous();
+    __shared__ float bias[OUTER_Z];
+    for (int k = threadIdx.x; k < OUTER_Z; k += 64)
+        bias[k] = get(args.bias[k]);
+    __syncthreads();
+    const chain_problem &p = args.at[0];
+    int place = (int)blockIdx.x / END_WARPS, warp = (int)blockIdx.x % END_WARPS;
+    int lane = threadIdx.x % 32, k = threadIdx.x / 32;
+    chain_place at = chain_place_of(p, p.whole + place * p.parts);
+    float o[16][4] = {};
+    for (int part = 0; part < p.parts; part++) {
+        const float4 *from = chain_end_at(p, place * p.parts + part, warp, k);
+#pragma unroll
+        for (int n = 0; n < 16; n++) {
+            float4 x = from[n * 32];
+            o[n][0] += x.x, o[n][1] += x.y, o[n][2] += x.z, o[n][3] += x.w;
+        }
+    }
+    chain_store_z(args, bias, at.row_tile * PANEL + warp % 4 * 16 + lane / 4,
+                  at.m_group * 4 + warp / 4 * 2 + k, o);
+}
+
+static int blocks_of(int64_t rows) {
+    return (int)divide_up(rows, PANEL);
+}
+
 static int chain_blocks(const chain_problem *p) {
-    return p->row_tiles * p->m_groups * p->v_parts * p->splits;
+    int all = p->row_tiles * p->m_groups * p->v_parts * p->splits;
+    return all <= p->whole ? all : p->whole + (all - p->whole) * p->parts;
+}
+
+/* Into how many parts each place of the last round of blocks goes, when most of the
+ * multiprocessors would have none. Ending the parts takes about as long as PART_COST columns. */
+enum { MOST_PARTS = 4, PART_COST = 100 };
+static int chain_parts(int places, int64_t columns) {
+    int left = places % n_multiprocessor(), best = 1;
+    int64_t best_cost = columns + OUTER_Z;
+    for (int parts = 2; left > 0 && places > left && parts <= MOST_PARTS; parts++) {
+        int64_t rounds = divide_up(left * parts, n_multiprocessor());
+        int64_t cost = rounds * (columns + OUTER_Z) / parts + PART_COST;
+        if (cost < best_cost) best = parts, best_cost = cost;
+    }
+    return best;
+}
+
+/* Forward: sets how the last places are shared, and returns the number of all. */
+static int chain_share(const fm_outer *o, chain_problem *p) {
+    int places = blocks_of(o->n_i) * (int)divide_up(o->n_j, 4);
+    p->parts = chain_parts(places, o->n_seq);
+    p->whole = p->parts > 1 ? places / n_multiprocessor() * n_multiprocessor() : places;
+    return places;
 }
 
 template <bool FORWARD> static void chain_launch(fm_stream *stream, const chain_args *args) {
@@ -276,6 +352,7 @@ struct chain_space {
     bf16 *a, *b;            /* forward: a by channels, b in panels; backward: both in panels */
     bf16 *w, *w_transposed; /* panels [(a, b), z] and [(b, a), z] */
     float *norm;            /* [n_i, n_j], without eps */
+    float *parts;           /* forward: sums of the last places' parts */
     bf16 *dz_by_i, *dz_by_j;
     float *da, *db, *sums; /* partial sums */
     float *shares;         /* outer_weight's, or NULL: the piece and its product's workspace */
@@ -285,9 +362,6 @@ struct chain_space {
 
 static int tiles_of(int64_t columns) {
     return (int)(round_up(columns, 128) / PANEL);
-}
-static int blocks_of(int64_t rows) {
-    return (int)divide_up(rows, PANEL);
 }
 /* Elements of a packed operand: in panels of whole groups of four residues, or in tiles by
  * channel. */
@@ -335,6 +409,9 @@ static size_t chain_layout(const fm_outer *o, bool backward, bool stores_p, void
     ret->b = act(panels_size(o->n_j, o->n_seq));
     if (!backward) {
         ret->a = act(channels_size(o->n_i, o->n_seq));
+        chain_problem share = {};
+        int places = chain_share(o, &share);
+        ret->parts = acc((int64_t)(places - share.whole) * share.parts * PART_SIZE * 4);
         return carve.used;
     }
     int64_t splits = splits_of(o), columns = (int64_t)tiles_of(o->n_seq) * PANEL;
@@ -415,7 +492,10 @@ void outer_chain(fm_stream *stream, const fm_outer *o, void *workspace) {
                   1,
                   1,
                   tiles_of(OUTER_Z),
-                  NULL};
+                  space.parts,
+                  0,
+                  1};
+    int places = chain_share(o, &args.at[0]);
     args.first_blocks = chain_blocks(&args.at[0]);
     args.steps = tiles_of(o->n_seq) / X_TILES;
     args.run_steps = (int)min_size(args.steps, CHAIN_RUN);
@@ -424,6 +504,10 @@ void outer_chain(fm_stream *stream, const fm_outer *o, void *workspace) {
     args.z = o->z;
     args.n_i = (int)o->n_i, args.n_j = (int)o->n_j;
     chain_launch<true>(stream, &args);
+    int ends = (places - args.at[0].whole) * END_WARPS;
+    if (ends == 0) return;
+    launch_after(stream, chain_end, (unsigned)ends, 64, 0, true, args);
+    FM_LAUNCHED();
 }
 
 /* da and db: the chain in splits, then the splits' sums. */
@@ -431,11 +515,22 @@ static void gradients_of_operands(fm_stream *stream, const fm_outer *o, const fm
                                   const chain_space *space) {
     int splits = splits_of(o), tiles = tiles_of(o->n_seq), parts = tiles / X_TILES;
     chain_args args = {};
-    args.at[0] = {space->dz_by_j, space->w, space->b, (int)o->n_j, blocks_of(o->n_i), OUTER_C,
-                  OUTER_C / 4,    parts,    splits,   tiles,       space->da};
-    args.at[1] = {space->dz_by_i, space->w_transposed, space->a, (int)o->n_i, blocks_of(o->n_j),
-                  OUTER_C,        OUTER_C / 4,         parts,    splits,      tiles,
-                  space->db};
+    args.at[0] = {space->dz_by_j, space->w,    space->b, (int)o->n_j, blocks_of(o->n_i),
+                  OUTER_C,        OUTER_C / 4, parts,    splits,      tiles,
+                  space->da,      INT_MAX,     1};
+    args.at[1] = {space->dz_by_i,
+                  space->w_transposed,
+                  space->a,
+                  (int)o->n_i,
+                  blocks_of(o->n_j),
+                  OUTER_C,
+                  OUTER_C / 4,
+                  parts,
+                  splits,
+                  tiles,
+                  space->db,
+                  INT_MAX,
+                  1};
     args.first_blocks = chain_blocks(&args.at[0]);
     args.steps = args.run_steps = OUTER_Z / 128;
     chain_launch<false>(stream, &args);
