@@ -335,6 +335,8 @@ void check_cores(void) {
     check_outer("outer 512, 13x18, c 32", 512, 13, 18, 32, 128, FM_WRITE, true);
     check_outer("outer 520, 5x67, c 32", 520, 5, 67, 32, 128, FM_ADD);
     check_outer("outer 1290, 67x9, c 32", 1290, 67, 9, 32, 128, FM_WRITE, true);
+    check_outer("outer 1290, 66x10, c 32", 1290, 66, 10, 32, 128, FM_ADD);
+    check_outer("outer 3080, 3x130, c 32", 3080, 3, 130, 32, 128, FM_WRITE, true);
     check_outer("outer 40, 200x136, c 32", 40, 200, 136, 32, 128, FM_WRITE, true);
     check_outer_gathered("outer gathered odd", 5, 3, 7, 4, 6);
     check_outer_gathered("outer gathered 128, 32x96", 128, 32, 96, 32, 128);

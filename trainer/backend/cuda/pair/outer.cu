@@ -7,10 +7,13 @@
  * piece has up to OUTER_PIECE_BYTES: long products gain more than pieces that stay in the L2 cache
  * would. The norm and the masks' products are f32.
  *
- * PANELS differs in two steps of backward. Kernels of outer_wgmma.cu write P / norm and the
- * gradient of P in the order in which the next product reads them, so nothing is reordered. Up to
- * 512 sequences, dW needs no P in memory (outer_weight_long.cu). */
+ * PANELS makes P, da and db by the same plain products, and reorders less. Forward, z is made of P
+ * as that product leaves it (outer_end.cu). Backward, dW needs no P in memory up to 512 sequences
+ * (outer_weight_long.cu). The gradient of P is written in the order in which the products for da
+ * and db read it (outer_wgmma.cu). It, and P forward, may be twice as long as a piece. */
 #include "trainer/backend/cuda/pair/outer.cuh"
+
+#include <type_traits>
 
 namespace fm_cuda {
 
@@ -25,15 +28,15 @@ enum { OUTER_PIECE_BYTES = 1 << 28 };
  *     CHAIN     bf16, c 32, c_z 128, n_i and n_j at most 2^14;    one operand of the chain stays in
  *               forward up to 3,072 sequences, backward up to     shared memory, 512 sequences at a
  *               128                                               time, and W is applied for each
- *     PANELS    the same widths, backward, more sequences         P and its gradient by tensor-core
- *                                                                 kernels, piece by piece
+ *     PANELS    the same widths, more sequences                   P or its gradient in memory, made
+ *                                                                 or read by tensor-core kernels
  *     PIECES    everything else, and f32                          plain matrix products */
 template <typename T> static outer_path outer_path_of_shape(const fm_outer *o, bool backward) {
     bool is_model_width =
         o->c == OUTER_C && o->c_z == OUTER_Z && o->n_i <= 1 << 14 && o->n_j <= 1 << 14;
     if (sizeof(T) != 2 || !is_model_width) return OUTER_PIECES;
-    if (!backward) return o->n_seq <= OUTER_MAX_CHAIN_SEQ ? OUTER_CHAIN : OUTER_PIECES;
-    return o->n_seq <= OUTER_MAX_GRAD_SEQ ? OUTER_CHAIN : OUTER_PANELS;
+    int64_t most = backward ? OUTER_MAX_GRAD_SEQ : OUTER_MAX_CHAIN_SEQ;
+    return o->n_seq <= most ? OUTER_CHAIN : OUTER_PANELS;
 }
 
 /* The path of a call; grad NULL: forward. PIECES handles operands with an address or a stride that
@@ -57,15 +60,24 @@ template <typename T> static int64_t outer_rows(const fm_outer *o) {
     return rows < o->n_i ? max_size(1, rows / 2 * 2) : o->n_i;
 }
 
+/* Residues i of a piece where PANELS has P, or its gradient, in the place of both pieces. */
+template <typename T> static int64_t whole_rows(const fm_outer *o, outer_path path) {
+    int64_t rows = outer_rows<T>(o);
+    return path == OUTER_PANELS && 2 * rows >= o->n_i ? o->n_i : rows;
+}
+template <typename T> static bool is_one_piece(const fm_outer *o, outer_path path) {
+    return whole_rows<T>(o, path) == o->n_i;
+}
+
 struct outer_space {
     void *a, *b;             /* act [n_seq, n_i, c], [n_seq, n_j, c] contiguous */
     void *product, *ordered; /* act: one piece, [(i, a), (j, b)] and [(i, j), (a, b)] */
     float *z, *norm;         /* [rows, n_j, c_z] before the division; [n_i, n_j] without eps */
-    void *dz; /* act [rows, n_j, c_z] of dz / norm; rows: of a piece, in PANELS all */
+    void *dz; /* act [rows, n_j, c_z] of dz / norm; rows: of a piece, in PANELS all; or NULL */
     outer_panels panels;
-    float *shares;          /* workspace of outer_weight_long, or NULL */
-    float *da, *db, *dbias; /* like a and b; partial sums [pieces][c_z] */
-    void *sums, *gemm;      /* workspaces of sum and of the products */
+    float *shares;     /* workspace of outer_weight_long, or NULL */
+    void *da, *db;     /* like a and b; db in several pieces: f32 */
+    void *sums, *gemm; /* workspaces of sum and of the products */
 };
 
 template <typename T>
@@ -82,20 +94,23 @@ static size_t outer_layout(const fm_outer *o, outer_path path, bool backward, bo
     ret->ordered = carve.take(piece);
     ret->norm = (float *)carve.take((size_t)(o->n_i * o->n_j) * sizeof(float));
     ret->gemm = carve.take((size_t)32 << 20);
+    bool has_panels = path == OUTER_PANELS;
     if (!backward) {
-        ret->z = (float *)carve.take((size_t)(pairs * o->c_z) * sizeof(float));
+        if (has_panels) ret->panels.w = (bf16 *)carve.take(outer_w_bytes());
+        if (!has_panels) ret->z = (float *)carve.take((size_t)(pairs * o->c_z) * sizeof(float));
         return carve.used;
     }
-    bool has_panels = path == OUTER_PANELS;
-    ret->dz = carve.take((size_t)((has_panels ? o->n_i * o->n_j : pairs) * o->c_z) * sizeof(T));
+    if (!has_panels || o->n_seq > OUTER_MAX_SEQ) {
+        ret->dz = carve.take((size_t)((has_panels ? o->n_i * o->n_j : pairs) * o->c_z) * sizeof(T));
+    }
     if (has_panels) {
         carve.take(outer_panels_layout(o, base ? carve.base + carve.used : NULL, &ret->panels));
     }
     if (has_panels && !stores_p && outer_weight_long_takes(o)) {
         ret->shares = (float *)carve.take(outer_weight_long_bytes(o));
     }
-    ret->da = (float *)carve.take(size_a * sizeof(float));
-    ret->db = (float *)carve.take(size_b * sizeof(float));
+    ret->da = carve.take(size_a * sizeof(T));
+    ret->db = carve.take(size_b * (is_one_piece<T>(o, path) ? sizeof(T) : sizeof(float)));
     ret->sums = carve.take(sum_workspace(1, pairs, o->c_z));
     return carve.used;
 }
@@ -162,28 +177,69 @@ static void outer_pack(fm_stream *stream, const fm_outer *o, const void *x, cons
     pack_by(stream, o, (const T *)x, stride, (const T *)mask, n, (T *)packed);
 }
 
-/* y, with strides [s, i], = packed [n_seq, n, c] times the masks. */
-template <typename T, int V>
-static void outer_unpack_by(fm_stream *stream, const fm_outer *o, const float *packed,
-                            const int64_t stride[2], const T *mask, int64_t n, fm_out y) {
-    int64_t c = o->c, stride_s = stride[0], stride_i = stride[1];
-    outer_each<V>(stream, o, n, [=] __device__(uint32_t row, int64_t channel) {
-        uint32_t s = row / (uint32_t)n, i = row % (uint32_t)n;
+/* What outer_unpack puts back: y, with strides [s, i], = packed [n_seq, n, c] times the masks. */
+template <typename T, typename S> struct unpack_side {
+    const S *packed;
+    const T *mask;
+    int64_t stride_s, stride_i;
+    fm_out y;
+};
+
+/* Both sides in turn; rows of n residues. da and db are halves of the same lines. */
+template <typename T, typename S, int V>
+static void outer_unpack_by(fm_stream *stream, const fm_outer *o, int64_t n,
+                            const unpack_side<T, S> (&sides)[2], int count) {
+    uint32_t c = (uint32_t)o->c, parts = c / V, residues = (uint32_t)n;
+    unpack_side<T, S> first = sides[0], second = sides[1];
+    int64_t all = o->n_seq * n * parts * count;
+    assert(all < (int64_t)1 << 32);
+    each(stream, all, [=] __device__(int64_t index) {
+        uint32_t at = (uint32_t)index, channel = at % parts * V;
+        at /= parts;
+        bool is_second = at % (uint32_t)count;
+        uint32_t row = at / (uint32_t)count, s = row / residues, i = row % residues;
+        const S *packed = is_second ? second.packed : first.packed;
+        const T *mask = is_second ? second.mask : first.mask;
+        int64_t stride_s = is_second ? second.stride_s : first.stride_s;
+        int64_t stride_i = is_second ? second.stride_i : first.stride_i;
+        T *y = (T *)(is_second ? second.y.data : first.y.data);
         float x[V], factor = get(mask[row]);
+        load<S, V>(packed + (int64_t)row * c + channel, x);
         for (int k = 0; k < V; k++)
-            x[k] = packed[row * c + channel + k] * factor;
-        put_pack<T, V>((T *)y.data + s * stride_s + i * stride_i + channel, y.beta, x);
+            x[k] *= factor;
+        put_pack<T, V>(y + s * stride_s + i * stride_i + channel,
+                       is_second ? second.y.beta : first.y.beta, x);
     });
 }
 
-template <typename T>
-static void outer_unpack(fm_stream *stream, const fm_outer *o, const float *packed,
-                         const int64_t stride[2], const void *mask, int64_t n, fm_out y) {
+template <typename T, typename S>
+static void outer_unpack(fm_stream *stream, const fm_outer *o, int64_t n,
+                         const unpack_side<T, S> (&sides)[2], int count) {
     constexpr int V = vector_of<T>();
-    bool is_wide =
-        is_whole<T>(o->c) && is_whole<T>(stride[0]) && is_whole<T>(stride[1]) && is_aligned(y.data);
-    auto unpack_by = is_wide ? outer_unpack_by<T, V> : outer_unpack_by<T, 1>;
-    unpack_by(stream, o, packed, stride, (const T *)mask, n, y);
+    bool is_wide = is_whole<T>(o->c);
+    for (int k = 0; k < count; k++)
+        is_wide = is_wide && is_whole<T>(sides[k].stride_s) && is_whole<T>(sides[k].stride_i) &&
+                  is_aligned(sides[k].y.data);
+    auto unpack_by = is_wide ? outer_unpack_by<T, S, V> : outer_unpack_by<T, S, 1>;
+    unpack_by(stream, o, n, sides, count);
+}
+
+/* da and db; SB: what db was added up in. */
+template <typename T, typename SB>
+static void outer_unpack_grads(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
+                               const outer_space *space) {
+    const unpack_side<T, T> a = {(const T *)space->da, (const T *)o->mask_a, o->a_stride[0],
+                                 o->a_stride[1], grad->da};
+    const unpack_side<T, SB> b = {(const SB *)space->db, (const T *)o->mask_b, o->b_stride[0],
+                                  o->b_stride[1], grad->db};
+    if constexpr (std::is_same_v<T, SB>) {
+        if (grad->da.data && grad->db.data && o->n_i == o->n_j) {
+            outer_unpack<T, T>(stream, o, o->n_i, {a, b}, 2);
+            return;
+        }
+    }
+    if (grad->da.data) outer_unpack<T, T>(stream, o, o->n_i, {a, a}, 1);
+    if (grad->db.data) outer_unpack<T, SB>(stream, o, o->n_j, {b, b}, 1);
 }
 
 /* norm[i, j] = sum_s mask_a[s, i] mask_b[s, j]; its readers add eps. The masks are 0 or 1, so that
@@ -246,13 +302,20 @@ static void multiply(fm_stream *stream, const outer_space *space, int64_t m, int
     gemm<T>(stream, &g, space->gemm);
 }
 
-/* space->ordered = P of residues [first, first + rows), ordered [(i, j), (a, b)]. */
+/* space->product = P of residues [first, first + rows), [(i, a), (j, b)]. */
 template <typename T>
-static void outer_piece(fm_stream *stream, const fm_outer *o, const outer_space *space,
-                        int64_t first, int64_t rows) {
+static void outer_products(fm_stream *stream, const fm_outer *o, const outer_space *space,
+                           int64_t first, int64_t rows) {
     multiply<T>(stream, space, rows * o->c, o->n_j * o->c, o->n_seq, true, false,
                 (const T *)space->a + first * o->c, o->n_i * o->c, space->b, o->n_j * o->c, false,
                 space->product, o->n_j * o->c, false);
+}
+
+/* space->ordered = the same, ordered [(i, j), (a, b)]. */
+template <typename T>
+static void outer_piece(fm_stream *stream, const fm_outer *o, const outer_space *space,
+                        int64_t first, int64_t rows) {
+    outer_products<T>(stream, o, space, first, rows);
     reorder<T>(stream, o, rows, false, space->product, space->ordered);
 }
 
@@ -267,6 +330,16 @@ template <typename T> void outer(fm_stream *stream, const fm_outer *o, void *wor
     outer_pack<T>(stream, o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
     outer_pack<T>(stream, o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
     outer_norm<T>(stream, o, space.norm);
+    if (path == OUTER_PANELS) {
+        outer_pack_w(stream, o, space.panels.w);
+        int64_t step = whole_rows<T>(o, path);
+        for (int64_t first = 0; first < o->n_i; first += step) {
+            int64_t rows = min_size(step, o->n_i - first);
+            outer_products<T>(stream, o, &space, first, rows);
+            outer_end(stream, o, space.panels.w, space.norm, first, rows, (bf16 *)space.product);
+        }
+        return;
+    }
     int64_t step = outer_rows<T>(o), square = o->c * o->c, c_z = o->c_z;
     const T *bias = (const T *)o->bias;
     fm_beta beta = o->z.beta;
@@ -303,38 +376,39 @@ static void outer_scale(fm_stream *stream, const fm_outer *o, const fm_outer_gra
     if (dbias.data) sum<T>(stream, 1, pairs, c_z, stride, dz, dbias, true, space->sums);
 }
 
-/* Backward of one piece: adds to dw and db, and writes da of its residues. */
+/* Adds a piece to dw. dz / norm of the piece is at `dz`. */
 template <typename T>
-static void outer_grad_piece(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
-                             const outer_space *space, bool has_panels, int64_t first,
-                             int64_t rows) {
-    int64_t square = o->c * o->c, pairs = rows * o->n_j, wide = o->n_j * o->c, c_z = o->c_z;
-    if (!has_panels) outer_scale<T>(stream, o, grad, space, first, rows);
-    const T *dz = (const T *)space->dz + (has_panels ? first * o->n_j * c_z : 0);
-    if (grad->dw.data && !space->shares) {
-        const T *up = dz;
-        if (has_panels && space->panels.a) { /* P / norm, so dz itself */
-            outer_panels_product(stream, o, &space->panels, first, rows, (bf16 *)space->ordered);
-            up = (const T *)grad->dz + first * o->n_j * c_z;
-        } else {
-            outer_piece<T>(stream, o, space, first, rows);
-        }
-        multiply<T>(stream, space, c_z, square, pairs, true, false, up, c_z, space->ordered, square,
-                    first > 0 || grad->dw.beta == FM_ADD, grad->dw.data, square, true);
+static void outer_grad_weight(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
+                              const outer_space *space, int64_t first, int64_t rows, const T *dz) {
+    int64_t square = o->c * o->c, pairs = rows * o->n_j;
+    const T *up = dz;
+    if (space->panels.a) { /* P / norm, so dz itself */
+        outer_panels_product(stream, o, &space->panels, first, rows, (bf16 *)space->ordered);
+        up = (const T *)grad->dz + first * o->n_j * o->c_z;
+    } else {
+        outer_piece<T>(stream, o, space, first, rows);
     }
-    if (!grad->da.data && !grad->db.data) return;
-    if (has_panels) {
+    multiply<T>(stream, space, o->c_z, square, pairs, true, false, up, o->c_z, space->ordered,
+                square, first > 0 || grad->dw.beta == FM_ADD, grad->dw.data, square, true);
+}
+
+/* Adds a piece to db, and writes da of its residues. */
+template <typename T>
+static void outer_grad_operands(fm_stream *stream, const fm_outer *o, const outer_space *space,
+                                outer_path path, int64_t first, int64_t rows, const T *dz) {
+    int64_t square = o->c * o->c, wide = o->n_j * o->c;
+    if (path == OUTER_PANELS) {
         outer_panels_gradient(stream, o, &space->panels, first, rows, (bf16 *)space->product);
     } else {
-        multiply<T>(stream, space, pairs, square, c_z, false, false, dz, c_z, o->w, square, false,
-                    space->ordered, square, false);
+        multiply<T>(stream, space, rows * o->n_j, square, o->c_z, false, false, dz, o->c_z, o->w,
+                    square, false, space->ordered, square, false);
         reorder<T>(stream, o, rows, true, space->ordered, space->product);
     }
     multiply<T>(stream, space, o->n_seq, rows * o->c, wide, false, true, space->b, wide,
-                space->product, wide, false, space->da + first * o->c, o->n_i * o->c, true);
+                space->product, wide, false, (T *)space->da + first * o->c, o->n_i * o->c, false);
     multiply<T>(stream, space, o->n_seq, wide, rows * o->c, false, false,
                 (const T *)space->a + first * o->c, o->n_i * o->c, space->product, wide, first > 0,
-                space->db, wide, true);
+                space->db, wide, !is_one_piece<T>(o, path));
 }
 
 template <typename T>
@@ -345,30 +419,43 @@ static void outer_gradients(fm_stream *stream, const fm_outer *o, const fm_outer
         outer_chain_grad(stream, o, grad, workspace, stores_p);
         return;
     }
-    bool has_panels = path == OUTER_PANELS;
+    bool has_panels = path == OUTER_PANELS, wants_operands = grad->da.data || grad->db.data;
     outer_space space;
     outer_layout<T>(o, path, true, stores_p, workspace, &space);
-    outer_pack<T>(stream, o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
-    outer_pack<T>(stream, o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
+    const outer_panels *p = &space.panels;
+    if (!p->a) {
+        outer_pack<T>(stream, o, o->a, o->a_stride, o->mask_a, o->n_i, space.a);
+        outer_pack<T>(stream, o, o->b, o->b_stride, o->mask_b, o->n_j, space.b);
+    }
     if (has_panels) {
-        outer_panels *p = &space.panels;
-        outer_panels_make(stream, o, grad, p, (bf16 *)space.dz);
-        if (space.shares && grad->dw.data) {
-            outer_weight_long(stream, o, grad, {p->a, p->b, p->dz, space.shares});
-        }
+        if (!p->a) outer_norm<T>(stream, o, p->norm);
+        outer_panels_make(stream, o, grad, p, (bf16 *)space.a, (bf16 *)space.b, (bf16 *)space.dz);
     } else {
         outer_norm<T>(stream, o, space.norm);
     }
+    if (space.shares && grad->dw.data) {
+        outer_weight_long(stream, o, grad, {p->a, p->b, p->dz, space.shares});
+    }
     int64_t step = outer_rows<T>(o);
-    for (int64_t first = 0; first < o->n_i; first += step)
-        outer_grad_piece<T>(stream, o, grad, &space, has_panels, first,
-                            min_size(step, o->n_i - first));
-    if (grad->da.data) {
-        outer_unpack<T>(stream, o, space.da, o->a_stride, o->mask_a, o->n_i, grad->da);
+    bool is_apart = whole_rows<T>(o, path) != step;
+    for (int64_t first = 0; first < o->n_i; first += step) {
+        int64_t rows = min_size(step, o->n_i - first);
+        if (!has_panels) outer_scale<T>(stream, o, grad, &space, first, rows);
+        const T *dz = (const T *)space.dz;
+        if (dz && has_panels) dz += first * o->n_j * o->c_z;
+        if (grad->dw.data && !space.shares) {
+            outer_grad_weight<T>(stream, o, grad, &space, first, rows, dz);
+        }
+        if (wants_operands && !is_apart) {
+            outer_grad_operands<T>(stream, o, &space, path, first, rows, dz);
+        }
     }
-    if (grad->db.data) {
-        outer_unpack<T>(stream, o, space.db, o->b_stride, o->mask_b, o->n_j, grad->db);
+    if (wants_operands && is_apart) {
+        outer_grad_operands<T>(stream, o, &space, path, 0, o->n_i, (const T *)NULL);
     }
+    auto unpack = outer_unpack_grads<T, T>;
+    if (!is_one_piece<T>(o, path)) unpack = outer_unpack_grads<T, float>;
+    unpack(stream, o, grad, &space);
 }
 
 template <typename T>

@@ -10,15 +10,15 @@ namespace fm_cuda {
 /* Which kernels run a call. outer_path_of in outer.cu chooses, with a table of shapes. */
 enum outer_path {
     OUTER_PIECES, /* outer.cu: any shape, a piece of P at a time, by plain matrix products */
-    OUTER_PANELS, /* backward in pieces, P and its gradient by mma_panels of outer_panels.cuh */
+    OUTER_PANELS, /* P, or its gradient, in memory, made and read by tensor-core kernels */
     OUTER_CHAIN   /* outer_wgmma.cu: two products in a chain, P is never stored */
 };
 
 enum {
     OUTER_C = 32, /* the widths that warp-group products take */
     OUTER_Z = 128,
-    OUTER_MAX_SEQ = 512,        /* P of PANELS: what shared memory holds */
-    OUTER_MAX_CHAIN_SEQ = 3072, /* CHAIN forward; PIECES takes less time with more */
+    OUTER_MAX_SEQ = 512,        /* P from panels: what shared memory holds */
+    OUTER_MAX_CHAIN_SEQ = 3072, /* CHAIN forward; PANELS takes less time with more */
     OUTER_MAX_GRAD_SEQ = 128    /* CHAIN backward */
 };
 
@@ -41,6 +41,10 @@ bool outer_weight_long_takes(const fm_outer *);
 size_t outer_weight_long_bytes(const fm_outer *);
 void outer_weight_long(fm_stream *, const fm_outer *, const fm_outer_grad *, const outer_packed &);
 
+/* outer_end.cu, forward: z of residues [first, first + rows) from their P, [(i, a), (j, b)]. */
+void outer_end(fm_stream *, const fm_outer *, const bf16 *w, const float *norm, int64_t first,
+               int64_t rows, const bf16 *p);
+
 /* outer.cu: bf16's outer_grad with P for dW in memory at every shape (the comparison in kbench). */
 size_t outer_grad_storing_workspace(const fm_outer *);
 void outer_grad_storing(fm_stream *, const fm_outer *, const fm_outer_grad *, void *workspace);
@@ -53,10 +57,14 @@ struct outer_panels {
 };
 /* Fills *ret and returns the bytes; base NULL only counts. */
 size_t outer_panels_layout(const fm_outer *, void *base, outer_panels *ret);
-/* Packs the operands, finds the norm and adds to dbias. If panels->a is NULL, `dz` [n_i, n_j, c_z]
- * becomes dz / norm. */
+/* Packs the operands, finds the norm and adds to dbias. a and b [n_seq, n, c], times their masks,
+ * are made of the same reads; if panels->a is NULL they are not, and `dz` [n_i, n_j, c_z] becomes
+ * dz / norm. */
 void outer_panels_make(fm_stream *, const fm_outer *, const fm_outer_grad *, const outer_panels *,
-                       bf16 *dz);
+                       bf16 *a, bf16 *b, bf16 *dz);
+/* Packs W into panels of (a, b), of outer_w_bytes. */
+size_t outer_w_bytes(void);
+void outer_pack_w(fm_stream *, const fm_outer *, bf16 *w);
 /* For residues [first, first + rows), `first` even: piece = P / norm, [(i, j), (a, b)]; needs
  * panels->a. */
 void outer_panels_product(fm_stream *, const fm_outer *, const outer_panels *, int64_t first,

@@ -27,6 +27,7 @@ struct pack_job {
     int residues, columns, tiles; /* tiles: of 64 columns, padding included */
     bool by_channel;
     bf16 *to;
+    bf16 *plain; /* [columns, residues, 32] of the same numbers, too; or NULL */
 };
 
 /* norm[i, j] = sum_s mask_a[s, i] mask_b[s, j]; its readers add eps. */
@@ -78,8 +79,12 @@ __device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int 
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) {
             int row = threadIdx.x / 8 + k * (PACK_THREADS / 8);
+            int64_t s = first + row;
             pack_mask(&line[k], factor[k]);
             *(uint4 *)(tile + pack_at(row, chunk * 8)) = line[k];
+            if (job.plain && residue < job.residues && s < job.columns) {
+                *(uint4 *)(job.plain + (s * job.residues + residue) * PANEL_C + channel) = line[k];
+            }
         }
         return;
     }

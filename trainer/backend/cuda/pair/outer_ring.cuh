@@ -83,6 +83,56 @@ __device__ inline void expect_run(uint32_t barrier, int elements) {
     barrier_expect(barrier, (uint32_t)elements * 2);
 }
 
+/* -- the end of forward */
+
+/* What the end of z reads. */
+struct z_end {
+    const float *norm; /* [n_i, n_j] without eps */
+    float eps;
+    const bf16 *bias, *residual;
+    fm_out z;
+};
+
+inline z_end z_end_of(const fm_outer *o, const float *norm) {
+    return {norm, (float)o->eps, (const bf16 *)o->bias, (const bf16 *)o->residual, o->z};
+}
+
+/* Stores z of the pairs of an accumulator's rows g and g + 8 (-1: none), 16 bytes per lane: adds
+ * bias, divides by the norm, adds the residual or the old z. */
+__device__ inline void store_z(const z_end &end, const float *bias, const int64_t pairs[2],
+                               const float (&o)[16][4]) {
+    int t = threadIdx.x % 4;
+    const bf16 *old = end.residual;
+    if (end.z.beta == FM_ADD) old = (const bf16 *)end.z.data;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        bool is_inside = pairs[half] >= 0;
+        int64_t pair = is_inside ? pairs[half] : 0;
+        float factor = 1.0f / (end.norm[pair] + end.eps);
+        uint4 line[4] = {};
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+            if (old && is_inside) line[q] = *(const uint4 *)(old + pair * OUTER_Z + q * 32 + t * 8);
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            uint32_t x[4] = {line[q].x, line[q].y, line[q].z, line[q].w};
+            if (old) transpose_four(x);
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                int n = q * 4 + k;
+                float2 before = unpack_two(x[k]), b = *(const float2 *)(bias + n * 8 + t * 2);
+                x[k] = pack_two(before.x + (o[n][half * 2] + b.x) * factor,
+                                before.y + (o[n][half * 2 + 1] + b.y) * factor);
+            }
+            transpose_four(x);
+            if (is_inside) {
+                *(uint4 *)((bf16 *)end.z.data + pair * OUTER_Z + q * 32 + t * 8) =
+                    make_uint4(x[0], x[1], x[2], x[3]);
+            }
+        }
+    }
+}
+
 } // namespace fm_cuda
 
 #endif

@@ -60,10 +60,7 @@ struct chain_args {
     int steps;        /* columns of X / 128 */
     int run_steps;    /* of these, how many of Y are in shared memory at a time */
     /* forward only: */
-    const float *norm;
-    float eps;
-    const bf16 *bias, *residual;
-    fm_out z;
+    z_end end;
     int n_i, n_j;
 };
 
@@ -179,41 +176,16 @@ __device__ inline int chain_consume(const chain_place &at, const chain_run &run,
     return n;
 }
 
-/* Stores z[i, j, :] of a warp's 16 rows i, 16 bytes per lane: adds bias, divides by the norm, adds
- * the residual or the old z. */
+/* Stores z[i, j, :] of a warp's 16 rows i. */
 __device__ inline void chain_store_z(const chain_args &args, const float *bias, int row, int j,
                                      const float (&o)[16][4]) {
-    int t = threadIdx.x % 4;
-    const bf16 *old = args.residual;
-    if (args.z.beta == FM_ADD) old = (const bf16 *)args.z.data;
+    int64_t pair[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int i = row + half * 8;
-        bool is_inside = i < args.n_i && j < args.n_j;
-        int64_t pair = is_inside ? (int64_t)i * args.n_j + j : 0;
-        float factor = 1.0f / (args.norm[pair] + args.eps);
-        uint4 line[4] = {};
-#pragma unroll
-        for (int q = 0; q < 4; q++)
-            if (old && is_inside) line[q] = *(const uint4 *)(old + pair * OUTER_Z + q * 32 + t * 8);
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            uint32_t x[4] = {line[q].x, line[q].y, line[q].z, line[q].w};
-            if (old) transpose_four(x);
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                int n = q * 4 + k;
-                float2 before = unpack_two(x[k]), b = *(const float2 *)(bias + n * 8 + t * 2);
-                x[k] = pack_two(before.x + (o[n][half * 2] + b.x) * factor,
-                                before.y + (o[n][half * 2 + 1] + b.y) * factor);
-            }
-            transpose_four(x);
-            if (is_inside) {
-                *(uint4 *)((bf16 *)args.z.data + pair * OUTER_Z + q * 32 + t * 8) =
-                    make_uint4(x[0], x[1], x[2], x[3]);
-            }
-        }
+        pair[half] = i < args.n_i && j < args.n_j ? (int64_t)i * args.n_j + j : -1;
     }
+    store_z(args.end, bias, pair, o);
 }
 
 /* Stores a split's sum for outer_unpack_all. */
@@ -249,7 +221,7 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     bool is_first = (int)blockIdx.x < args.first_blocks;
     const chain_problem &p = args.at[is_first ? 0 : 1];
     chain_place at = chain_place_of(p, (int)blockIdx.x - (is_first ? 0 : args.first_blocks));
-    if (FORWARD && threadIdx.x < OUTER_Z) bias[threadIdx.x] = get(args.bias[threadIdx.x]);
+    if (FORWARD && threadIdx.x < OUTER_Z) bias[threadIdx.x] = get(args.end.bias[threadIdx.x]);
     __syncthreads();
     wait_for_previous();
     let_next_begin();
@@ -287,7 +259,7 @@ __global__ void __launch_bounds__(64) chain_end(const __grid_constant__ chain_ar
     wait_for_previous();
     __shared__ float bias[OUTER_Z];
     for (int k = threadIdx.x; k < OUTER_Z; k += 64)
-        bias[k] = get(args.bias[k]);
+        bias[k] = get(args.end.bias[k]);
     __syncthreads();
     const chain_problem &p = args.at[0];
     int place = (int)blockIdx.x / END_WARPS, warp = (int)blockIdx.x % END_WARPS;
@@ -453,14 +425,16 @@ static pack_job pack_of(const fm_outer *o, bool is_a, bool by_channel, bf16 *to)
             (int)o->n_seq,
             tiles_of(o->n_seq),
             by_channel,
-            to};
+            to,
+            NULL};
 }
 
 /* Packs W [z, (a, b)] into panels of (a, b), or of (b, a). */
 static pack_job pack_of_w(const fm_outer *o, bool is_transposed, bf16 *to) {
     int64_t square = OUTER_C * OUTER_C, first = is_transposed ? 1 : OUTER_C,
             second = is_transposed ? OUTER_C : 1;
-    return {(const bf16 *)o->w, NULL, {square, first, second}, OUTER_C, OUTER_Z, 2, false, to};
+    return {
+        (const bf16 *)o->w, NULL, {square, first, second}, OUTER_C, OUTER_Z, 2, false, to, NULL};
 }
 
 static norm_job norm_of(const fm_outer *o, float *norm) {
@@ -499,9 +473,7 @@ void outer_chain(fm_stream *stream, const fm_outer *o, void *workspace) {
     args.first_blocks = chain_blocks(&args.at[0]);
     args.steps = tiles_of(o->n_seq) / X_TILES;
     args.run_steps = (int)min_size(args.steps, CHAIN_RUN);
-    args.norm = space.norm, args.eps = (float)o->eps;
-    args.bias = (const bf16 *)o->bias, args.residual = (const bf16 *)o->residual;
-    args.z = o->z;
+    args.end = z_end_of(o, space.norm);
     args.n_i = (int)o->n_i, args.n_j = (int)o->n_j;
     chain_launch<true>(stream, &args);
     int ends = (places - args.at[0].whole) * END_WARPS;
@@ -626,6 +598,16 @@ void outer_chain_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad 
 
 /* -- kernels for backward in pieces */
 
+size_t outer_w_bytes(void) {
+    return panels_size(OUTER_C, OUTER_Z) * sizeof(bf16);
+}
+
+void outer_pack_w(fm_stream *stream, const fm_outer *o, bf16 *to) {
+    pack_jobs jobs = {};
+    jobs.at[0] = pack_of_w(o, false, to);
+    outer_pack_run(stream, &jobs);
+}
+
 size_t outer_panels_layout(const fm_outer *o, void *base, outer_panels *ret) {
     carver carve = {(char *)base, 0};
     auto act = [&](size_t elements) { return (bf16 *)carve.take(elements * sizeof(bf16)); };
@@ -640,12 +622,12 @@ size_t outer_panels_layout(const fm_outer *o, void *base, outer_panels *ret) {
 }
 
 void outer_panels_make(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
-                       const outer_panels *tiles, bf16 *dz) {
+                       const outer_panels *tiles, bf16 *a, bf16 *b, bf16 *dz) {
     pack_jobs jobs = {};
     jobs.at[0] = pack_of_w(o, false, tiles->w);
-    jobs.at[1] = pack_of(o, true, false, tiles->a);
-    jobs.at[2] = pack_of(o, false, false, tiles->b);
-    jobs.norm = norm_of(o, tiles->norm);
+    jobs.at[1] = pack_of(o, true, false, tiles->a), jobs.at[1].plain = a;
+    jobs.at[2] = pack_of(o, false, false, tiles->b), jobs.at[2].plain = b;
+    if (tiles->a) jobs.norm = norm_of(o, tiles->norm);
     outer_pack_run(stream, &jobs);
     pack_dz(stream, o, grad,
             {(const bf16 *)grad->dz, tiles->norm, (float)o->eps, (int)o->n_i, (int)o->n_j,
