@@ -209,6 +209,10 @@ void check_attentions(void) {
                     {1, 3, 65, 129, 2, 32, 64, false, true, true, true, false, 5, W});
     check_attention("attention 129x65 c 8",
                     {1, 2, 129, 65, 3, 8, 24, false, true, true, true, false, 5, A});
+    check_attention("attention groups 100x200 c 8 transposed",
+                    {2, 5, 100, 200, 3, 8, 24, true, true, true, true, false, 5, A});
+    check_attention("attention 280x70 c 8, no mask",
+                    {1, 4, 280, 70, 2, 8, 16, false, true, true, false, false, 5, W});
     check_attention("attention 70 c 24, no gate",
                     {1, 2, 70, 70, 2, 24, 48, false, false, true, false, false, 5, W});
     check_attention("attention single 16x24",
@@ -259,6 +263,8 @@ void check_attentions(void) {
                     {1, 3, 100, 500, 2, 16, 32, false, true, true, true, false, 50, W});
     check_attention("attention long 330x350 c 8, nothing valid",
                     {1, 2, 330, 350, 2, 8, 16, false, true, true, true, false, 0, A});
+    check_attention("attention long 400x390 c 8",
+                    {1, 3, 400, 390, 2, 8, 16, false, true, true, true, false, 50, W});
     check_attention("attention long extra 384 8x8",
                     {1, 6, 384, 384, 8, 8, 64, false, true, true, true, false, 50, W});
     check_attention("attention template 128 4x16",

@@ -82,6 +82,12 @@ static bool is_wgmma_backward(const fm_attention *a) {
            (!a->g || is_short_tensor(a, a->g_stride));
 }
 
+/* Whether one walk makes all gradients (attention_small_grad.cu). It brings the bias by a product
+ * with a diagonal of 1 / scale, as the forward does. */
+static bool is_small_backward(const fm_attention *a) {
+    return a->bias && a->c_head == 8 && a->n_query <= MAX_SMALL_QUERIES && is_wgmma_forward(a);
+}
+
 /* One query, without bias and gate, rows of whole 16-byte packs. */
 template <typename T> static bool is_one_query_shape(const fm_attention *a) {
     auto is_wide = [](const fm_attention_stride &s) {
@@ -209,9 +215,15 @@ static size_t tensor_core_layout(const fm_attention *a, attention_path path, boo
     if (a->mask) ret->valid = (uint8_t *)carve.take((size_t)(a->n_group * a->n_batch));
     ret->delta = (float *)carve.take((size_t)rows * sizeof(float));
     ret->dout = carve.take((size_t)(rows * a->c_head) * sizeof(bf16));
-    ret->chunks = is_mma ? mma_dbias_chunks(a, planes * q_tiles * k_tiles, 8)
-                         : attention_wgmma_dbias_chunks(a);
-    if (path == ATTENTION_WGMMA_LONG) ret->sums = (float *)carve.take(attention_wgmma_long_sums(a));
+    ret->is_small = !is_mma && is_small_backward(a);
+    ret->chunks = is_mma          ? mma_dbias_chunks(a, planes * q_tiles * k_tiles, 8)
+                  : ret->is_small ? attention_small_chunks(a)
+                                  : attention_wgmma_dbias_chunks(a);
+    if (ret->is_small) {
+        ret->sums = (float *)carve.take(attention_small_sums(a));
+    } else if (path == ATTENTION_WGMMA_LONG) {
+        ret->sums = (float *)carve.take(attention_wgmma_long_sums(a));
+    }
     if (!a->bias) return carve.used;
     ret->bias_t = carve.take(plane * sizeof(bf16));
     ret->dbias =
@@ -222,7 +234,7 @@ static size_t tensor_core_layout(const fm_attention *a, attention_path path, boo
     }
     /* wgmma_dbias reads both by 128 rows, of which the last may be beyond the end. */
     int64_t columns = a->n_group * a->n_batch * a->n_head * ret->ld_bias_t * 4 + 2 * TILE;
-    int64_t terms = a->n_group * a->n_batch * ret->ld_bias + TILE;
+    int64_t terms = a->n_group * a->n_batch * ret->ld_bias * (ret->is_small ? 4 : 1) + TILE;
     ret->columns = (float *)carve.take((size_t)columns * sizeof(float));
     ret->terms = (float *)carve.take((size_t)terms * sizeof(float));
     return carve.used;

@@ -31,6 +31,7 @@ enum {
     MAX_PACKED_KEYS = 4608,
     MAX_BLOCK_ROWS = 256,    /* WGMMA backward: queries and keys that one block takes at once */
     MAX_LONG_ROWS = 512,     /* WGMMA_LONG: queries at once, keys in passes */
+    MAX_SMALL_QUERIES = 384, /* of heads of 8 channels with a bias (attention_small_grad.cu) */
     MAX_WGMMA_CHANNELS = 32, /* of a head: WGMMA and WGMMA_LONG; MMA has tiles of up to 64 */
     MAX_MMA_CHANNELS = 64,
     MAX_ONE_QUERY_HEADS = 16,
@@ -58,10 +59,14 @@ struct attention_space {
     void *bias, *bias_t; /* act [group, head, query, ld_bias] and [group, head, key, ld_bias_t] */
     float *dbias;        /* partial sums [chunks, group, head, query, key] */
     float *columns;      /* WGMMA: [group, batch, head][2][ld_bias_t, 2]: what a column of logits
-                          * (-lse / scale) and of dP (-delta) starts from */
-    float *sums;         /* WGMMA_LONG: dq of the passes so far, [blocks, ...] */
+                          * (-lse / scale) and of dP (-delta) starts from;
+                          * is_small: [group, batch, head][ld_bias_t], a term_row each */
+    float *sums;         /* WGMMA_LONG: dq of the passes so far, [blocks, ...];
+                          * is_small: the blocks' shares of dq, [key tile][rows][8] */
     float *errors;       /* MMA: sums of the rows of dS over the rounds so far, like delta */
-    float *terms;        /* [group, batch, ld_bias]: mask terms in units of log2 */
+    float *terms;        /* [group, batch, ld_bias]: mask terms in units of log2;
+                          * is_small: a term_row each */
+    bool is_small;       /* attention_small_grad.cu makes all gradients */
     int64_t ld_bias, ld_bias_t, chunks; /* chunks: of the batches, for dbias */
     float
         bias_factor; /* what all paths multiply the bias with, before it is added to q k: 1 / scale
@@ -97,6 +102,8 @@ bool attention_opens_products(const fm_attention *, int64_t c_y);
 /* Into how many chunks of the batches WGMMA sums dbias; bytes of attention_space's sums. */
 int64_t attention_wgmma_dbias_chunks(const fm_attention *);
 size_t attention_wgmma_long_sums(const fm_attention *);
+int64_t attention_small_chunks(const fm_attention *);
+size_t attention_small_sums(const fm_attention *);
 
 } // namespace fm_cuda
 

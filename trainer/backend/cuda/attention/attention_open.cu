@@ -65,6 +65,10 @@ __device__ inline void open_channels(const grad_call &c, const item_place &p, in
     }
     float shift = -c.lse[(int64_t)item * c.n_query + query] * c.inverse;
     int queries = (int)c.space.ld_bias_t;
+    if (PARTS == 1 && c.space.is_small) { /* a head of 8 channels is one part */
+        ((term_row *)columns_of(c, item))[query] = terms_of_query(shift, -delta);
+        return;
+    }
     float *columns = columns_of(c, item) + query / 2 * 4 + query % 2;
     /* Both terms twice, for rows g and g + 8 of a column. */
 #pragma unroll
@@ -79,6 +83,10 @@ __device__ inline void open_beyond(const grad_call &c) {
     int step = (int)(gridDim.x * blockDim.x);
     for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < c.items * beyond; i += step) {
         int item = i / beyond, query = c.n_query + i % beyond;
+        if (c.space.is_small) {
+            ((term_row *)columns_of(c, item))[query] = terms_of_query(NEVER, 0);
+            continue;
+        }
         float *columns = columns_of(c, item) + query / 2 * 4 + query % 2;
         columns[0] = columns[2] = -INFINITY;
         columns[2 * queries] = columns[2 * queries + 2] = 0;

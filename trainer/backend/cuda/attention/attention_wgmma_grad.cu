@@ -361,8 +361,10 @@ static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attentio
 void attention_wgmma_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
                           const attention_space &space, bool is_long) {
     grad_call call = call_of(a, grad, space);
+    if (space.is_small) attention_small_keys(stream, a, &call);
     if (a->bias) attention_open(stream, a, grad, &call);
     if (a->bias) attention_pack_bias(stream, a, &space, true);
+    if (space.is_small) return attention_small_grad(stream, a, &call, grad->dbias);
     if (a->c_head <= 16) {
         run_grad<16>(stream, a, grad, call, is_long);
     } else {

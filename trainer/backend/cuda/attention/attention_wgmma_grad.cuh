@@ -194,6 +194,34 @@ __device__ inline opened_eight open_eight(const uint4 &dout, const uint4 &gated,
     return {pack_eight(d), delta};
 }
 
+/* -- terms as operands (attention_small_grad.cu) */
+
+/* A row of terms of a query or key: the second half of an operand's sum. */
+struct alignas(16) term_row {
+    bf16 x[8];
+};
+
+/* The three numbers of bf16 whose sum is x, as the first three of a row. */
+__device__ inline void split_three(float x, bf16 *to) {
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+        to[i] = __float2bfloat16_rn(x);
+        x -= __bfloat162float(to[i]);
+    }
+}
+
+/* The queries' terms: [lse x 3, 1, delta x 3, 0]. Queries past the last have no weight. */
+__device__ inline term_row terms_of_query(float shift, float minus_delta) {
+    term_row row;
+    split_three(shift, row.x);
+    row.x[3] = to<bf16>(1);
+    split_three(minus_delta, row.x + 4);
+    row.x[7] = to<bf16>(0);
+    return row;
+}
+
+constexpr float NEVER = -1e30f; /* a term that makes a weight zero; twice it is finite, too */
+
 /* -- the same inside a walk */
 
 /* Without a bias nobody else reads dout' and the columns' terms, and several blocks share a
@@ -401,6 +429,11 @@ inline void make_tiles(const fm_attention *a, grad_call *call, int queries, int 
 /* attention_open.cu: dg, and dout' and the columns' terms in the workspace. With a bias only. */
 void attention_open(fm_stream *, const fm_attention *, const fm_attention_grad *,
                     const grad_call *);
+
+/* attention_small_grad.cu: the mask terms, before attention_open; and all gradients of a call with
+ * space.is_small. */
+void attention_small_keys(fm_stream *, const fm_attention *, const grad_call *);
+void attention_small_grad(fm_stream *, const fm_attention *, grad_call *, fm_out dbias);
 
 /* attention_wgmma_long.cu: dq, dk and dv of more than 256 queries or keys. */
 void attention_wgmma_long(fm_stream *, const fm_attention *, grad_call *);
