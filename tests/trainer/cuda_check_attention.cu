@@ -118,6 +118,30 @@ void check_openings(void) {
           {1, 6, 384, 384, 8, 8, 64, false, true, true, true, false, 50, W});
 }
 
+/* The forward of many batches by single warps (attention_warp.cu): all keys valid, a last tile that
+ * is not full, masks, and weights that overflow. */
+void check_many_batches(void) {
+    const fm_beta W = FM_WRITE, A = FM_ADD;
+    check_attention("attention batches 384 2x8",
+                    {1, 18, 384, 384, 2, 8, 16, false, true, true, false, false, 1, W});
+    check_attention("attention batches 384 1x32 transposed",
+                    {1, 17, 384, 384, 1, 32, 32, true, true, true, false, false, 1, W});
+    check_attention("attention batches 140x300 2x8, no gate",
+                    {2, 16, 140, 300, 2, 8, 16, false, false, true, false, false, 1, A});
+    check_attention("attention batches 70x330 2x32, no gate",
+                    {2, 16, 70, 330, 2, 32, 64, false, false, true, false, false, 1, W});
+    check_attention("attention batches 90x400 2x8, mask",
+                    {1, 19, 90, 400, 2, 8, 16, true, true, true, true, false, 301, W});
+    check_attention("attention batches 70x384 1x32, mask",
+                    {1, 20, 70, 384, 1, 32, 32, false, true, true, true, false, 301, W});
+    check_attention("attention batches 70x260 1x32, nothing valid",
+                    {1, 16, 70, 260, 1, 32, 32, false, true, true, true, false, 0, W});
+    check_attention("attention bias of 100 for late keys, batches 70x384 1x32",
+                    {1, 16, 70, 384, 1, 32, 32, false, true, true, false, false, 1, W, 100, 300});
+    check_attention("attention bias of 100 for late keys, batches 300x100 1x8",
+                    {1, 16, 300, 100, 1, 8, 8, false, true, true, false, false, 1, W, 100, 20});
+}
+
 /* More keys than training has. */
 void check_many_keys(void) {
     const fm_beta W = FM_WRITE;
@@ -274,6 +298,7 @@ void check_attentions(void) {
     check_openings();
     check_wide_heads();
     check_large_biases();
+    check_many_batches();
     check_many_keys();
 }
 

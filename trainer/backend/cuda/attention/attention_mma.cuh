@@ -220,6 +220,10 @@ box_map attention_boxes(const fm_attention *, const void *base, const fm_attenti
  * query, keys rounded up to 8], and the result is true. */
 bool attention_bias_boxes(fm_stream *stream, const fm_attention *a, void *planes, box_map *ret);
 
+/* attention_warp.cu: runs the call, if it takes its shape; otherwise returns false. Called by
+ * attention_wgmma. */
+bool attention_warp(fm_stream *, const fm_attention *, const attention_space &);
+
 /* attention_mma.cu: gathers the bias into space->bias, or with `is_transposed` (rows are keys,
  * columns are queries) into space->bias_t. */
 void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attention_space *space,

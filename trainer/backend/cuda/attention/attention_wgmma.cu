@@ -26,6 +26,8 @@
  * batches again, and the shift then rises with each tile. In a tile with masked keys it always
  * does.
  *
+ * Shapes that attention_warp.cu takes, it runs; it is faster for them.
+ *
  * A batch of two tiles (129 to 256 keys) has a kernel of its own, in which stages, operands and the
  * first tile's special cases are known when it is compiled.
  *
@@ -38,9 +40,7 @@
  * Each warp's 16 queries, gate and output (which takes the gate's place) come and go independently
  * of the other warps. A masked key's logit is MASKED: its exponential is 0 as with the finite
  * mask_value, because a batch without any valid key counts as having no mask. */
-#include "trainer/backend/cuda/attention/attention_mma.cuh"
-#include "trainer/backend/cuda/core/bulk.cuh"
-#include "trainer/backend/cuda/core/wgmma.cuh"
+#include "trainer/backend/cuda/attention/attention_forward.cuh"
 
 namespace fm_cuda {
 
@@ -56,11 +56,6 @@ enum {
     FORWARD_THREADS = WARPS * 32,
     CELLS = 512 /* of 16 bytes, for barriers and bits of valid keys */
 };
-
-static const float MASKED = -1e9f;
-/* The sum of a row's weights from which on another walk is needed. A single weight overflows at
- * 2^128. */
-static const float MOST_SUM = 0x1p64f;
 
 /* The argument of a launch. */
 struct forward_call {
@@ -141,41 +136,6 @@ __device__ inline forward_place forward_place_of(const forward_call &a) {
     p.end = min(p.first + a.batches_per_block, a.n_batch);
     p.group = i / a.shares;
     return p;
-}
-
-/* Fills the bits of valid keys of the block's batches. A warp takes every WARPS-th batch, eight
- * words at a time, whose loads it starts before it uses any. A batch without a valid key is gone
- * over again as if it had no mask. */
-template <int C, bool BIASED>
-__device__ inline void find_bits(const forward_call &a, const forward_place &p,
-                                 forward_space<C, BIASED> &space) {
-    int lane = threadIdx.x % 32, words = a.tiles * (KEYS / 32);
-    for (int batch = p.first + (int)threadIdx.x / 32; batch < p.end; batch += WARPS) {
-        const uint16_t *mask =
-            (const uint16_t *)a.mask + p.group * a.mask_stride[0] + batch * a.mask_stride[1];
-        unsigned step = (unsigned)((batch - p.first) * a.tiles);
-        uint32_t any = 0;
-        for (int is_again = a.mask == NULL; is_again < 2 && !any; is_again++) {
-            for (int first = 0; first < words; first += 8) {
-                uint16_t raw[8];
-#pragma unroll
-                for (int i = 0; i < 8; i++) {
-                    int key = min((first + i) * 32 + lane, a.n_key - 1);
-                    raw[i] = is_again ? 1 : mask[key * a.mask_stride[2]];
-                }
-#pragma unroll
-                for (int i = 0; i < 8; i++) {
-                    bool is_inside = (first + i) * 32 + lane < a.n_key;
-                    /* Twice the bits are 0 for a mask of 0 and of -0. */
-                    uint32_t word = __ballot_sync(0xffffffffu, is_inside && raw[i] * 2 % 65536);
-                    any |= word;
-                    if (lane == 0 && first + i < words) {
-                        ((uint32_t *)space.bits(step + (unsigned)(first + i) / 4))[i % 4] = word;
-                    }
-                }
-            }
-        }
-    }
 }
 
 /* One step of the block's walk: a tile of keys of a batch. TILES is the number of tiles of a batch
@@ -418,27 +378,6 @@ __device__ inline void add_values(float (&o)[C / 8 + 1][4], float (&s)[KEYS / 8]
     products_commit();
 }
 
-__device__ inline float reciprocal(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-__device__ inline float logarithm(float x) {
-    float y;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* A pair of outputs divided by `sum` and multiplied with the sigmoids of two gate values. Values
- * below -40 count as -40, where the sigmoid is 4e-18. */
-__device__ inline void divide_and_gate(float *pair, uint32_t two, float sum) {
-    __nv_bfloat162 least = __float2bfloat162_rn(-40.0f);
-    __nv_bfloat162 bounded = __hmax2_nan(*(__nv_bfloat162 *)&two, least);
-    float2 x = __bfloat1622float2(bounded);
-    pair[0] *= reciprocal(exp2_fast(x.x * -LOG2E) * sum + sum);
-    pair[1] *= reciprocal(exp2_fast(x.y * -LOG2E) * sum + sum);
-}
-
 /* Two neighbouring elements of a tile in shared memory. */
 __device__ inline uint32_t shared_load(uint32_t address) {
     uint32_t two;
@@ -529,7 +468,11 @@ __device__ inline void forward_begin(const forward_call &a, const forward_place 
     if (threadIdx.x < 16 * 8) {
         space.ones[tile_at<C>(threadIdx.x / 8, 0) + threadIdx.x % 8] = to<bf16>(1.0f);
     }
-    find_bits(a, p, space);
+    find_bits(a, p.group, p.first, p.end, a.tiles * (KEYS / 32), WARPS,
+              [&](int batch, int i, uint32_t word) {
+                  unsigned step = (unsigned)((batch - p.first) * a.tiles + i / 4);
+                  ((uint32_t *)space.bits(step))[i % 4] = word;
+              });
     tiles_publish();
     __syncthreads();
 }
@@ -717,6 +660,7 @@ static void forward_run(fm_stream *stream, const fm_attention *a, void *planes, 
 }
 
 void attention_wgmma(fm_stream *stream, const fm_attention *a, const attention_space &space) {
+    if (attention_warp(stream, a, space)) return;
     auto run = a->c_head <= 8    ? (a->bias ? forward_run<8, true> : forward_run<8, false>)
                : a->c_head <= 16 ? (a->bias ? forward_run<16, true> : forward_run<16, false>)
                                  : (a->bias ? forward_run<32, true> : forward_run<32, false>);
