@@ -71,9 +71,10 @@ static bool is_short_tensor(const fm_attention *a, const fm_attention_stride &s)
                     a->n_head * s.head);
 }
 
+/* As in the forward, masked keys get no weight at all, which a large mask value stands for. */
 static bool is_wgmma_backward(const fm_attention *a) {
     return a->c_head <= MAX_WGMMA_CHANNELS && a->n_query <= MAX_LONG_ROWS &&
-           a->n_key <= MAX_LONG_ROWS &&
+           a->n_key <= MAX_LONG_ROWS && a->mask_value >= 1e4 &&
            is_short(a->n_group * a->n_batch * a->n_head * MAX_LONG_ROWS * 32, 0, 0, 0) &&
            (!a->mask || is_short(a->n_group * a->mask_stride[0], a->n_batch * a->mask_stride[1],
                                  MAX_LONG_ROWS * a->mask_stride[2], 0)) &&
