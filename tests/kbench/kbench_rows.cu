@@ -224,22 +224,29 @@ void transition(bench &b, int64_t n0, int64_t n1, int64_t c, int64_t hidden, boo
            [=](fm_stream *q) { k->transition(q, &a, space); });
 }
 
-/* The backward of a transition with its end and both weights. */
-void transition_grad(bench &b, int64_t rows, int64_t c, int64_t hidden) {
+/* The backward of a transition with its end and both weights. Without a kept hidden layer it is
+ * made again; the reference makes it first. */
+void transition_grad(bench &b, int64_t rows, int64_t c, int64_t hidden, bool keeps = true) {
     const fm_kernels *k = b.k;
     int64_t n = rows * c, weights = c * hidden;
     fm_transition a = {};
     a.end = end_of(b, 1, rows, c, 0), a.hidden = hidden, a.x = b.act(n);
     a.w1 = b.act(weights, 0.1), a.w2 = b.act(weights, 0.1);
-    a.kept = b.act(rows * hidden), a.y = b.act(n, 3);
+    a.y = b.act(n, 3);
+    if (keeps) {
+        a.kept = b.act(rows * hidden);
+    } else {
+        a.b1 = b.act(hidden);
+    }
     fm_transition_grad g = {};
     g.dn = b.act(n), g.dy = b.grad("dy", n), g.dx = b.grad("dx", n);
     g.dgamma = b.grad("dgamma", c, true), g.dbeta = b.grad("dbeta", c, true);
     g.dw1 = b.grad("dw1", weights, true), g.db1 = b.grad("db1", hidden, true);
     g.dw2 = b.grad("dw2", weights, true), g.db2 = b.grad("db2", c, true);
     void *space = b.scratch(k->transition_grad_workspace(&a, &g));
-    b.part("bwd", 8.0 * (double)n * (double)hidden,
-           b.size((double)(5 * n + 3 * rows * hidden + 2 * weights)),
+    double products = keeps ? 8.0 : 10.0, passes = keeps ? 3 : 4;
+    b.part("bwd", products * (double)n * (double)hidden,
+           b.size((double)(5 * n + 2 * weights) + passes * (double)(rows * hidden)),
            [=](fm_stream *q) { k->transition_grad(q, &a, &g, space); });
 }
 
@@ -458,6 +465,12 @@ void add_row_cases(void) {
     add(
         "ft transition backward 147456x128x512", {0, 0}, how,
         [](bench &b) { transition_grad(b, 147456, 128, 512); }, in_parts);
+    add(
+        "ft transition backward 196608x256x1024, hidden layer made again", {0, 0}, how,
+        [](bench &b) { transition_grad(b, 196608, 256, 1024, false); }, in_parts);
+    add(
+        "ft transition backward 147456x128x512, hidden layer made again", {0, 0}, how,
+        [](bench &b) { transition_grad(b, 147456, 128, 512, false); }, in_parts);
     how.stages = 2;
     add(
         "ft norm linear 147456x128x512", {0, 0}, how,

@@ -170,6 +170,10 @@ FM_KERNEL(ACT, void, linear_update, fm_stream *stream, const fm_linear_update *a
 /* The workspace depends on whether `kept` is NULL. */
 FM_KERNEL(ACT, size_t, transition_workspace, const fm_transition *args)
 FM_KERNEL(ACT, void, transition, fm_stream *stream, const fm_transition *args, void *workspace)
+/* Whether a transition of this shape should keep its hidden layer for backward. Where not, backward
+ * without it is faster. Reads shapes, no addresses. */
+FM_KERNEL(ACT, bool, transition_keeps, const fm_transition *args)
+/* The workspace depends on whether `kept` is NULL. */
 FM_KERNEL(ACT, size_t, transition_grad_workspace, const fm_transition *args,
           const fm_transition_grad *grad)
 FM_KERNEL(ACT, void, transition_grad, fm_stream *stream, const fm_transition *args,

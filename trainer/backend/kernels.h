@@ -415,9 +415,10 @@ typedef struct fm_transition {
     fm_later_norm later;           /* only where there is an n, and in the forward */
 } fm_transition;
 
-/* The backward of a transition with `kept`: through its end, both linear layers and the ReLU. The
- * gradient that arrives through n is added to dy, which is then the gradient of the residual and of
- * the update. */
+/* The backward of a transition: through its end, both linear layers and the ReLU. It reads `kept`.
+ * Where that is NULL, it makes the hidden layer again, which has the same bits. The gradient that
+ * arrives through n is added to dy, which is then the gradient of the residual and of the update.
+ */
 typedef struct fm_transition_grad {
     const void *dn;       /* act [rows, c], where there is an n */
     fm_out dy;            /* act [rows, c]; as in fm_update_norm_grad. Without n it is only read */

@@ -115,7 +115,8 @@ static size_t end_bytes(const fm_kernels *k, const fm_update_norm *end) {
     return end->gamma ? k->update_norm_grad_workspace(rows_of(end), end->dropout.c) : 0;
 }
 
-/* The workspace has dhidden, and then that of one entry at a time. */
+/* The workspace has dhidden, the hidden layer if it is not kept, and then that of one entry at a
+ * time. */
 
 /* The four products in the order in which they run. */
 typedef struct gradient_products {
@@ -123,16 +124,16 @@ typedef struct gradient_products {
 } gradient_products;
 
 static gradient_products products_of(const fm_transition *a, const fm_transition_grad *g,
-                                     void *dhidden) {
+                                     const void *hidden, void *dhidden) {
     int64_t rows = rows_of(&a->end), c = a->end.dropout.c;
     fm_out to_hidden = {dhidden, FM_WRITE}, none = {0};
     gradient_products p = {
-        .weight2 = fm_product_of_weight(rows, a->hidden, c, g->dy.data, a->kept, g->dw2, g->db2),
+        .weight2 = fm_product_of_weight(rows, a->hidden, c, g->dy.data, hidden, g->dw2, g->db2),
         .hidden = fm_product_of_input(rows, a->hidden, c, g->dy.data, a->w2, to_hidden),
         .weight1 = fm_product_of_weight(rows, c, a->hidden, dhidden, a->x, g->dw1, none),
         .input = fm_product_of_input(rows, c, a->hidden, dhidden, a->w1, g->dx)};
     p.hidden.epilogue = FM_EPILOGUE_RELU_GRAD;
-    p.hidden.relu = a->kept;
+    p.hidden.relu = hidden;
     p.hidden.sum = g->db1;
     return p;
 }
@@ -143,18 +144,24 @@ static size_t dhidden_bytes(const fm_kernels *k, const fm_transition *a) {
 
 size_t fm_transition_grad_composed_workspace(const fm_kernels *k, const fm_transition *args,
                                              const fm_transition_grad *grad) {
-    gradient_products p = products_of(args, grad, NULL);
-    const fm_gemm *gemm[] = {&p.weight2, &p.hidden, &p.weight1, &p.input};
+    gradient_products p = products_of(args, grad, NULL, NULL);
+    fm_gemm again = first_product(args, NULL);
+    const fm_gemm *gemm[] = {&p.weight2, &p.hidden, &p.weight1, &p.input, &again};
     size_t most = end_bytes(k, &args->end);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         most = most_of(most, k->gemm_workspace(gemm[i]));
-    return dhidden_bytes(k, args) + most;
+    return dhidden_bytes(k, args) + hidden_bytes(k, args) + most;
 }
 
 void fm_transition_grad_composed(const fm_kernels *k, fm_stream *stream, const fm_transition *args,
                                  const fm_transition_grad *grad, void *workspace) {
-    gradient_products p = products_of(args, grad, workspace);
-    void *after = (char *)workspace + dhidden_bytes(k, args);
+    char *hidden = (char *)workspace + dhidden_bytes(k, args);
+    void *after = hidden + hidden_bytes(k, args);
+    gradient_products p = products_of(args, grad, args->kept ? args->kept : hidden, workspace);
+    if (!args->kept) {
+        fm_gemm again = first_product(args, hidden);
+        k->gemm(stream, &again, after);
+    }
     if (args->end.gamma) {
         fm_update_norm_grad end = {.y = args->y,
                                    .dn = grad->dn,

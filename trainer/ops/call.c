@@ -370,7 +370,8 @@ void fm_call_transition_grad(fm_run *run, const fm_transition *args,
     two.dbeta = fm_out_at(grad->dgamma, d->c, run->kernels->acc);
     void *workspace =
         fm_run_workspace(run, (int64_t)run->kernels->transition_grad_workspace(&one, &two));
-    run->flops += 8.0 * (double)(d->n0 * d->n1) * (double)d->c * (double)args->hidden;
+    double products = args->kept ? 8.0 : 10.0;
+    run->flops += products * (double)(d->n0 * d->n1) * (double)d->c * (double)args->hidden;
     if (!run->dry) run->kernels->transition_grad(run->stream, &one, &two, workspace);
     fm_run_release(run, mark);
 }

@@ -83,7 +83,7 @@ static void pass_back(fm_run *run, const fm_node *node, fm_out dy, int in) {
     fm_out dx = fm_run_gradient(run, node, in);
     fm_transition args = transition_of(run, node);
     args.x = norm.y;
-    args.kept = fm_run_saved(run, node, 0);
+    args.kept = node->n_saved ? fm_run_saved(run, node, 0) : NULL;
     fm_transition_grad grad = {.dy = dy,
                                .dx = fm_call_norm_gradient(run, &norm, dx),
                                .dw1 = fm_run_param_gradient(run, node, P_W1),
@@ -141,7 +141,7 @@ static void forward_update(fm_run *run, const fm_node *node) {
     if (node->n_saved && !fm_run_drops_saved(run, node, 0)) kept = fm_run_saved(run, node, 0);
     if (!fm_run_wants_output(run)) {
         fm_linear first = first_linear(run, node, norm.y);
-        fm_call_linear(run, &first, true, kept);
+        if (kept) fm_call_linear(run, &first, true, kept);
         return;
     }
     fm_transition args = transition_of(run, node);
@@ -216,7 +216,9 @@ static fm_node *add_node(fm_tape *tape, const fm_op *op, const char *name, fm_te
                                           weights->b2};
     for (int i = 0; i < N_PARAM; i++)
         fm_node_param(tape, node, params[i]);
-    if (tape->with_gradient) {
+    fm_transition shape = {.end.dropout = {.n0 = 1, .n1 = at->rows, .c = at->c},
+                           .hidden = at->hidden};
+    if (tape->with_gradient && tape->kernels->transition_keeps(&shape)) {
         fm_node_save(tape, node, keep_hidden, tensor->element, 2,
                      (int64_t[]){at->rows, at->hidden});
     }

@@ -116,6 +116,18 @@ __device__ inline void box_store(const box_map &boxes, const box_place &p, uint3
                  "r"(p.column), "r"(p.row), "r"(p.at2), "r"(p.at3), "r"(p.at4), "r"(from_shared)
                  : "memory");
 }
+/* The same for a box that no kernel reads before much else is written. */
+__device__ inline void box_store_once(const box_map &boxes, const box_place &p,
+                                      uint32_t from_shared) {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group.L2::cache_hint "
+                 "[%0, {%1, %2, %3, %4, %5}], [%6], %7;\n"
+                 "cp.async.bulk.commit_group;" ::"l"(&boxes.map),
+                 "r"(p.column), "r"(p.row), "r"(p.at2), "r"(p.at3), "r"(p.at4), "r"(from_shared),
+                 "l"(policy)
+                 : "memory");
+}
 /* Waits until the shared memory that this thread's stores read may be written again. */
 __device__ inline void stores_wait() {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");

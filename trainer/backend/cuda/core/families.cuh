@@ -23,6 +23,7 @@ namespace fm_cuda {
     ENTRY(linear_update)                                                                           \
     ENTRY(transition_workspace)                                                                    \
     ENTRY(transition)                                                                              \
+    ENTRY(transition_keeps)                                                                        \
     ENTRY(transition_grad_workspace)                                                               \
     ENTRY(transition_grad)                                                                         \
     ENTRY(norm_linear_workspace)                                                                   \

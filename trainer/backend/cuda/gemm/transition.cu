@@ -95,23 +95,6 @@ __device__ inline void fetch_rows(const transition_call &t, transition_space<C, 
 
 /* -- products */
 
-/* p = the bf16 of max(h + b1, 0) as the operand of the next product. */
-template <int N>
-__device__ inline void hidden_rows(uint32_t (&p)[N / 2][4], const float (&h)[N][4],
-                                   const uint32_t (&bias)[N]) {
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        float2 b = unpack_two(bias[n]);
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float low = h[n][2 * half] + b.x, high = h[n][2 * half + 1] + b.y;
-            asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;"
-                : "=r"(p[n / 2][n % 2 * 2 + half])
-                : "f"(high), "f"(low));
-        }
-    }
-}
-
 /* Writes 64 channels of the hidden layer, from `first` on, for the warp's 16 rows. */
 template <int C>
 __device__ inline void keep_hidden(const transition_call &t, transition_space<C, true> *s,
@@ -173,9 +156,7 @@ __device__ inline void multiply(const transition_call &t, transition_space<C, KE
         for (int part = 0; part < S::PARTS; part++)
             first_products<C>(h, x, s->ring[slots[part]], part);
         products_commit();
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            bias[n] = __ldg((const uint32_t *)(t.b1 + first + n * 8) + threadIdx.x % 4);
+        read_bias(bias, t.b1 + first);
         if constexpr (S::OVERLAPS) {
             products_wait<1>(d);
             if (turn > 0) free_slots(s, before);

@@ -75,6 +75,30 @@ __device__ inline void skip_slots(T *space, int chunks, ring_place<SLOTS> &at) {
     }
 }
 
+/* Reads the two columns of `b` that a lane has of every 8 accumulators. */
+template <int N> __device__ inline void read_bias(uint32_t (&bias)[N], const bf16 *b) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        bias[n] = __ldg((const uint32_t *)(b + n * 8) + threadIdx.x % 4);
+}
+
+/* p = the bf16 of max(h + bias, 0) as the operand of the next product. */
+template <int N>
+__device__ inline void hidden_rows(uint32_t (&p)[N / 2][4], const float (&h)[N][4],
+                                   const uint32_t (&bias)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float2 b = unpack_two(bias[n]);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float low = h[n][2 * half] + b.x, high = h[n][2 * half + 1] + b.y;
+            asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;"
+                : "=r"(p[n / 2][n % 2 * 2 + half])
+                : "f"(high), "f"(low));
+        }
+    }
+}
+
 /* Divides the rows among the blocks of a launch: sets the call's tiles, its turns, and the chunk
  * with which the second group begins a tile. The call has its chunks. Returns the blocks. */
 template <typename T> int64_t plan_turns(T *call, int64_t rows) {

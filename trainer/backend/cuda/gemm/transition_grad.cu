@@ -337,9 +337,12 @@ static void transition_grad_as(fm_stream *stream, const fm_transition *a,
 
 /* With larger hidden layers, which are far beyond the L2 cache, a step was slower with this kernel
  * than with the entries that it replaces (docs/notes/cuda-versions.md). */
+bool transition_is_small(const fm_transition *a) {
+    return row_count(a) * a->hidden <= (int64_t)1 << 26;
+}
+
 bool transition_grad_takes(const fm_transition *a, const fm_transition_grad *g) {
-    const int64_t most = (int64_t)1 << 26;
-    return transition_takes(a) && row_count(a) * a->hidden <= most && g->dx.data &&
+    return transition_takes(a) && a->kept && transition_is_small(a) && g->dx.data &&
            g->dx.beta == FM_WRITE;
 }
 
