@@ -155,7 +155,9 @@ static void setup_kills(kills_case *kc) {
     check_is_whole(kc);
 }
 
-/* Kills build after build, each on the remains of the one before, until one ends. */
+/* Kills build after build, each on the remains of the one before, until one ends. On a machine that
+ * is slower now than when the build was timed, each would be killed before its end. So the longest
+ * time grows from kill to kill. */
 static void kill_round(kills_case *kc, bool fresh) {
     cache_case *test = &kc->test;
     reader reads = {.cache = test->cache, .few = &kc->few, .whole = &kc->whole};
@@ -165,9 +167,10 @@ static void kill_round(kills_case *kc, bool fresh) {
                          : run_shell("rm -rf %s; cp -r %s %s", test->cache, kc->base, test->cache),
                      0);
     if (!fresh) assert_int_equal(pthread_create(&thread, NULL, read_on, &reads), 0);
-    for (bool killed = true; killed;) {
+    double longest = kc->build_seconds;
+    for (bool killed = true; killed; longest *= 1.02) {
         double part = draw(kc->n_draw++, 1000000) * 1e-6;
-        killed = kill_build(test, kc->build_seconds * part);
+        killed = kill_build(test, longest * part);
         kc->n_killed += killed;
         kc->n_ended += !killed;
     }
