@@ -122,6 +122,13 @@ void check_openings(void) {
  * is not full, masks, and weights that overflow. */
 void check_many_batches(void) {
     const fm_beta W = FM_WRITE, A = FM_ADD;
+    /* Several batches for each block of the kernel for dbias, some of them with masked keys. */
+    check_attention("attention seldom masked 70 8x8",
+                    {1, 100, 70, 70, 8, 8, 64, false, true, true, true, false, 500, W});
+    check_attention("attention seldom masked 90x66 4x16",
+                    {2, 80, 90, 66, 4, 16, 64, false, true, true, true, false, 300, A});
+    check_attention("attention seldom masked 80x130 8x32",
+                    {1, 60, 80, 130, 8, 32, 256, false, true, true, true, false, 500, W});
     check_attention("attention batches 384 2x8",
                     {1, 18, 384, 384, 2, 8, 16, false, true, true, false, false, 1, W});
     check_attention("attention batches 384 1x32 transposed",
@@ -265,13 +272,6 @@ void check_attentions(void) {
                     {1, 24, 256, 256, 8, 8, 64, false, true, true, true, false, 50, W});
     check_attention("attention 150x290 8x32",
                     {1, 19, 150, 290, 8, 32, 256, false, true, true, true, false, 50, W});
-    /* Several batches for each block of the kernel for dbias, some of them with masked keys. */
-    check_attention("attention seldom masked 70 8x8",
-                    {1, 100, 70, 70, 8, 8, 64, false, true, true, true, false, 500, W});
-    check_attention("attention seldom masked 90x66 4x16",
-                    {2, 80, 90, 66, 4, 16, 64, false, true, true, true, false, 300, A});
-    check_attention("attention seldom masked 80x130 8x32",
-                    {1, 60, 80, 130, 8, 32, 256, false, true, true, true, false, 500, W});
     check_attention("attention 384 4x32 transposed",
                     {1, 10, 384, 384, 4, 32, 128, true, true, true, true, false, 90, W});
     check_attention("attention 70x140 c 32, nothing valid",
