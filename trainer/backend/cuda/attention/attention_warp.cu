@@ -33,22 +33,6 @@ enum {
 template <int C> constexpr int TEAMS = C == 8 ? 4 : 3;
 template <int C> constexpr int WARPS = TEAMS<C> * 4;
 
-/* The argument of a launch. */
-struct warp_call {
-    box_map q, k, v, g, o, bias;
-    const bf16 *mask;
-    float *lse;
-    int64_t mask_stride[3];
-    int n_query, n_key, n_head, n_batch;
-    int tiles;  /* of keys */
-    int blocks; /* of queries */
-    int batches_per_block;
-    int shares;           /* blocks that share the batches of a (group, head, queries) */
-    float slope;          /* scale log2(e): from a product to an exponent of two */
-    uint16_t bias_factor; /* bf16: 1 / scale */
-    bool is_gated;
-};
-
 /* Shared memory: tiles, the bias of all keys, barriers, and the bits of valid keys. */
 template <int C> struct warp_tiles {
     bf16 keys[TEAMS<C>][STAGES][2][KEYS * C];          /* and values */
@@ -100,7 +84,7 @@ struct ring_place {
 /* Starts the copies of a tile of keys and values into its place in the ring when all warps have
  * read what was there. Called by one thread. */
 template <int C>
-__device__ inline void fetch_tile(const warp_call &a, const warp_space<C> &p, int team,
+__device__ inline void fetch_tile(const forward_call &a, const warp_space<C> &p, int team,
                                   ring_place at, int batch, int tile) {
     int4 part = p.part();
     if (batch >= part.w) return;
@@ -114,7 +98,7 @@ __device__ inline void fetch_tile(const warp_call &a, const warp_space<C> &p, in
 
 /* Starts the copy of the warp's queries. Called by one lane, as is fetch_gate. */
 template <int C>
-__device__ inline void fetch_queries(const warp_call &a, const warp_space<C> &p, int batch) {
+__device__ inline void fetch_queries(const forward_call &a, const warp_space<C> &p, int batch) {
     int warp = threadIdx.x / 32;
     int4 part = p.part();
     if (batch >= part.w) return;
@@ -124,7 +108,7 @@ __device__ inline void fetch_queries(const warp_call &a, const warp_space<C> &p,
              {part.x + warp % TEAM_WARPS * ROWS, part.y, batch, part.z}, has);
 }
 template <int C>
-__device__ inline void fetch_gate(const warp_call &a, const warp_space<C> &p, int batch) {
+__device__ inline void fetch_gate(const forward_call &a, const warp_space<C> &p, int batch) {
     int warp = threadIdx.x / 32;
     int4 part = p.part();
     stores_wait(); /* the last output is still being read from the gate's place */
@@ -139,7 +123,7 @@ __device__ inline void fetch_gate(const warp_call &a, const warp_space<C> &p, in
  * in shared memory and from there to memory; and stores the log-sum-exp. Notes where shifts were
  * too far from their maxima. `parity`: of the turn of gates. */
 template <int C>
-__device__ inline void finish_batch(const warp_call &a, const warp_space<C> &p, int batch,
+__device__ inline void finish_batch(const forward_call &a, const warp_space<C> &p, int batch,
                                     uint32_t parity, warp_sums<C> &sums,
                                     const float (&shift)[2][2]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -196,7 +180,7 @@ __device__ inline void finish_batch(const warp_call &a, const warp_space<C> &p, 
 
 /* Sets up barriers and bits, and starts the first copies. */
 template <int C>
-__device__ inline void walk_begin(const warp_call &a, const warp_space<C> &p, int first,
+__device__ inline void walk_begin(const forward_call &a, const warp_space<C> &p, int first,
                                   bool is_again) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, team = warp / TEAM_WARPS;
     int4 part = p.part();
@@ -270,7 +254,7 @@ __device__ inline void read_queries(uint32_t (&q)[2][(C + 15) / 16][4], const bf
 
 /* What does not change from batch to batch. */
 template <int C>
-__device__ inline warp_lane<C> lane_of(const warp_call &a, const warp_space<C> &p) {
+__device__ inline warp_lane<C> lane_of(const forward_call &a, const warp_space<C> &p) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane & 15;
     warp_lane<C> w;
     w.diagonal = diagonal_of(a.bias_factor);
@@ -288,7 +272,8 @@ __device__ inline warp_lane<C> lane_of(const warp_call &a, const warp_space<C> &
 
 /* Walks the team's batches, from `first` + its number on. */
 template <int C>
-__device__ inline void walk(const warp_call &a, const warp_space<C> &p, int first, bool is_safe) {
+__device__ inline void walk(const forward_call &a, const warp_space<C> &p, int first,
+                            bool is_safe) {
     const unsigned ALL = 0xffffffffu;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, team = warp / TEAM_WARPS;
     uint32_t parity = 0; /* of the turn of queries and gates */
@@ -382,7 +367,7 @@ __device__ inline void walk(const warp_call &a, const warp_space<C> &p, int firs
 
 template <int C>
 __global__ void __launch_bounds__(WARPS<C> * 32, 1)
-    warp_forward(const __grid_constant__ warp_call a) {
+    warp_forward(const __grid_constant__ forward_call a) {
     extern __shared__ __align__(TILE_ALIGN) char memory[];
     warp_space<C> p;
     int i = (int)blockIdx.x, query = i % a.blocks * QUERIES;
@@ -427,27 +412,13 @@ static int choose_shares(int64_t combinations, int64_t n_batch, int64_t max_batc
 
 template <int C>
 static bool warp_run(fm_stream *stream, const fm_attention *a, void *planes, float bias_factor) {
-    warp_call call = {};
-    call.tiles = (int)divide_up(a->n_key, KEYS), call.blocks = (int)divide_up(a->n_query, QUERIES);
+    forward_call call = forward_call_of(a, C, {ROWS, KEYS, QUERIES}, bias_factor);
     int64_t bytes = sizeof(warp_tiles<C>) + sizeof(warp_state<C>) +
                     call.tiles * (QUERIES * KEYS * (int64_t)sizeof(bf16));
     int64_t bits = call.tiles * (KEYS / 32) * (int64_t)sizeof(uint32_t);
     int64_t max_batches = (MOST_SHARED - bytes) / bits;
     if (bytes > MOST_SHARED || max_batches < 2 * TEAMS<C>) return false;
     int64_t combinations = a->n_group * a->n_head * call.blocks;
-    call.q = attention_boxes(a, a->q, a->q_stride, a->n_query, C, ROWS);
-    call.k = attention_boxes(a, a->k, a->k_stride, a->n_key, C, KEYS);
-    call.v = attention_boxes(a, a->v, a->v_stride, a->n_key, C, KEYS);
-    if (a->g) call.g = attention_boxes(a, a->g, a->g_stride, a->n_query, C, ROWS);
-    call.o = attention_boxes(a, a->o, a->o_stride, a->n_query, C, ROWS);
-    call.is_gated = a->g != NULL;
-    call.mask = (const bf16 *)a->mask, call.lse = (float *)a->lse;
-    for (int i = 0; i < 3; i++)
-        call.mask_stride[i] = a->mask_stride[i];
-    call.n_query = (int)a->n_query, call.n_key = (int)a->n_key;
-    call.n_head = (int)a->n_head, call.n_batch = (int)a->n_batch;
-    call.slope = (float)a->scale * LOG2E;
-    call.bias_factor = __bfloat16_as_ushort(__float2bfloat16_rn(bias_factor));
     call.shares = choose_shares(combinations, a->n_batch, max_batches, TEAMS<C>);
     call.batches_per_block = (int)divide_up(a->n_batch, call.shares);
     bytes += call.batches_per_block * bits;

@@ -57,22 +57,6 @@ enum {
     CELLS = 512 /* of 16 bytes, for barriers and bits of valid keys */
 };
 
-/* The argument of a launch. */
-struct forward_call {
-    box_map q, k, v, g, o, bias;
-    const bf16 *mask;
-    float *lse;
-    int64_t mask_stride[3];
-    int n_query, n_key, n_head, n_batch;
-    int tiles;  /* of keys */
-    int blocks; /* of queries */
-    int batches_per_block;
-    int shares;           /* blocks that share the batches of a (group, head, queries) */
-    float slope;          /* scale log2(e): from a product to an exponent of two */
-    uint16_t bias_factor; /* bf16: 1 / scale */
-    bool is_gated;
-};
-
 /* Shared memory of a block. Every tile begins at a multiple of its swizzle's period.
  *
  * Barriers and bits of valid keys are in cells of 16 bytes. `ones` is a tile of 16 rows, of which
@@ -631,21 +615,7 @@ static void forward_run(fm_stream *stream, const fm_attention *a, void *planes, 
     static_assert(sizeof(space) <= 113 << 10, "two blocks share a multiprocessor");
     static_assert(space::CELLS_USABLE - space::BITS >=
                   (int)(space::PACKED ? MAX_PACKED_KEYS : MAX_FORWARD_KEYS) / KEYS);
-    forward_call call = {};
-    call.q = attention_boxes(a, a->q, a->q_stride, a->n_query, C, 16);
-    call.k = attention_boxes(a, a->k, a->k_stride, a->n_key, C, KEYS);
-    call.v = attention_boxes(a, a->v, a->v_stride, a->n_key, C, KEYS);
-    if (a->g) call.g = attention_boxes(a, a->g, a->g_stride, a->n_query, C, 16);
-    call.o = attention_boxes(a, a->o, a->o_stride, a->n_query, C, 16);
-    call.is_gated = a->g != NULL;
-    call.mask = (const bf16 *)a->mask, call.lse = (float *)a->lse;
-    for (int i = 0; i < 3; i++)
-        call.mask_stride[i] = a->mask_stride[i];
-    call.n_query = (int)a->n_query, call.n_key = (int)a->n_key;
-    call.n_head = (int)a->n_head, call.n_batch = (int)a->n_batch;
-    call.tiles = (int)divide_up(a->n_key, KEYS), call.blocks = (int)divide_up(a->n_query, QUERIES);
-    call.slope = (float)a->scale * LOG2E;
-    call.bias_factor = __bfloat16_as_ushort(__float2bfloat16_rn(bias_factor));
+    forward_call call = forward_call_of(a, C, {16, KEYS, QUERIES}, bias_factor);
     int64_t combinations = a->n_group * a->n_head * call.blocks;
     int64_t max_batches = (space::CELLS_USABLE - space::BITS) / call.tiles;
     call.shares = choose_shares(combinations, a->n_batch, max_batches);
