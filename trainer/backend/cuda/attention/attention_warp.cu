@@ -288,6 +288,17 @@ __device__ inline void walk(const forward_call &a, const warp_space<C> &p, int f
         return {stage + w.keys, stage + w.values,
                 w.bias + tile * (QUERIES * KEYS * (int)sizeof(bf16))};
     };
+    /* Both come when what the warp read is in registers: ldmatrix returns later than the warp goes
+     * on, and the copy engine does not wait for it. Where no product has used the last reads yet,
+     * `after` is after_reads(), else 0. */
+    const auto leave = [&](ring_place at, uint32_t after) {
+        __syncwarp();
+        if (lane == 0) barrier_arrive(first_free + 8 * at.stage() + after);
+    };
+    const auto next_queries = [&](int batch) {
+        if (lane == 0) fetch_queries<C>(a, p, batch + TEAMS<C>);
+        __syncwarp();
+    };
     /* Starts the copies of the tile that is STAGES - 1 tiles on; the warps take turns. */
     const auto fetch = [&](int batch, int tile) {
         if (lane == 0 && (warp ^ tile) % TEAM_WARPS == 0) {
@@ -306,11 +317,7 @@ __device__ inline void walk(const forward_call &a, const warp_space<C> &p, int f
         if (lane < words) word = p.bits[at * words + lane];
         barrier_wait(shared_address(&p.state->has_q[warp]), parity);
         read_queries<C>(w.q, p.tiles->q[warp]);
-        __syncwarp();
-        if (lane == 0) {
-            fetch_gate<C>(a, p, batch);
-            fetch_queries<C>(a, p, batch + TEAMS<C>);
-        }
+        if (lane == 0) fetch_gate<C>(a, p, batch);
         __syncwarp();
         sums.clear();
         /* Tiles before the first one with a masked key. */
@@ -323,6 +330,7 @@ __device__ inline void walk(const forward_call &a, const warp_space<C> &p, int f
             barrier_wait(first_has + 8 * ring.stage(), ring.parity());
             pipe.begin(w, now);
             pipe.find_shift(a.slope, shift);
+            next_queries(batch);
 #pragma unroll 1
             for (int tile = 0; tile < full; tile++) {
                 fetch(batch, tile);
@@ -334,8 +342,7 @@ __device__ inline void walk(const forward_call &a, const warp_space<C> &p, int f
                 if (!is_last) barrier_wait(first_has + 8 * after.stage(), after.parity());
                 pipe.template step<2>(sums, w, now, next, a.slope, shift);
                 pipe.template step<3>(sums, w, now, next, a.slope, shift);
-                __syncwarp();
-                if (lane == 0) barrier_arrive(first_free + 8 * ring.stage());
+                leave(ring, pipe.values.after_reads(ring.at));
                 ring = after;
                 now = next;
             }
@@ -356,9 +363,9 @@ __device__ inline void walk(const forward_call &a, const warp_space<C> &p, int f
                 raise_shift<C>(sums, w, from, valid, a.slope, begin,
                                is_safe ? KEYS / 16 : begin + 1, tile == 0, shift);
             }
+            if (tile == 0) next_queries(batch);
             if (valid != 0) add_tile<C>(sums, w, from, valid, a.slope, shift);
-            __syncwarp();
-            if (lane == 0) barrier_arrive(first_free + 8 * ring.stage());
+            leave(ring, 0);
             ring = ring.next();
         }
         finish_batch<C>(a, p, batch, parity, sums, shift);

@@ -69,6 +69,15 @@ template <int C> struct value_rows {
         for (int n = 0; n < PARTS; n++)
             load_part(values, step, n);
     }
+    /* Zero, from the registers that were read, so that an address with it added waits for them.
+     * `small` is a number below 256 that the compiler does not know. */
+    __device__ uint32_t after_reads(uint32_t small) const {
+        uint32_t all = 0;
+#pragma unroll
+        for (int n = 0; n < PARTS; n++)
+            all |= r[n][3];
+        return all & small >> 8;
+    }
 };
 
 /* Part `part` of s = logits / scale of 16 queries and 16 keys: part 0 is the bias, and each further

@@ -211,6 +211,7 @@ __device__ inline void transform(const transition_call &t, transition_space<C, K
 #pragma unroll
             for (int k = 0; k < C / 16; k += 4)
                 tile_rows<64>(x.a + k, x.tile + k * 16 * GROUP_ROWS, warp_row);
+            tiles_publish(); /* The rows are in registers before the copy engine writes again. */
             group_wait(group);
             if (is_first) fetch_rows(t, s, group, turn + 1);
         }
