@@ -16,7 +16,7 @@ fm_status fm_run_folder_open(const char *folder, const char *file_name, char pat
                             "found a file, expected the folder of a run (foldmill train --out)");
     }
     if (!status && snprintf(path, PATH_MAX, "%s/%s", folder, file_name) >= PATH_MAX) {
-        status = fm_fail(reterr, FM_ERR_USAGE, "the folder's name is too long");
+        status = fm_fail_in(reterr, FM_ERR_USAGE, folder, "the path is too long");
     }
     if (status) return status;
     status = fm_file_open(path, ret_fd, &bytes, reterr);

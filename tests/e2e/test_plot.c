@@ -185,6 +185,7 @@ static void mistakes_are_named(void **state) {
          1},
         {"empty --out no.svg", "empty: the run has no finished step yet", 1},
         {"a-1 --out nowhere/p.svg", "nowhere", 1},
+        {"$(printf './%.0s' $(seq 2040))a-1 --out no.svg", "././.: the path is too long", 2},
     };
     assert_int_equal(run("mkdir bad empty pipe && mkfifo pipe/metrics.jsonl && printf "
                          "'{\"step\":1,\"loss\":2}\\n[1]\\n' "
