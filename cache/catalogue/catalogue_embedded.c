@@ -23,12 +23,15 @@
 #include "cache/catalogue/catalogue_open.h"
 
 #include "cache/store/table.h"
+#include "proto/base/directory.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     VALUE_BYTES = 5000, /* size of the longest value, an item */
@@ -734,6 +737,33 @@ static void close_embedded(fm_catalogue *catalogue) {
     free(self);
 }
 
+/* Whether the table's first key is one of a catalogue. A shard is a file of LMDB, too, and would be
+ * lost if it were changed. */
+static bool is_catalogue(fm_table *table) {
+    static const uint8_t least = 0;
+    fm_bytes key, value;
+    if (fm_table_begin(table, false, NULL)) return true; /* its first use says what is wrong */
+    bool is_fit = true;
+    if (fm_table_seek(table, (fm_bytes){&least, 1}, &key, &value)) {
+        is_fit = strchr("dijqsw", key.data[0]) && memchr(key.data + 1, 0, key.size - 1);
+    }
+    fm_table_abort(table);
+    return is_fit;
+}
+
+static fm_status open_table(const char *path, fm_table **ret_table, fm_error *reterr) {
+    char locks[PATH_MAX];
+    fm_path_kind before = FM_PATH_ABSENT;
+    int bytes = snprintf(locks, sizeof locks, "%s-lock", path);
+    fm_status status = bytes < PATH_MAX ? fm_path_look(locks, &before, reterr) : FM_OK;
+    if (!status) status = fm_table_open(path, ret_table, reterr);
+    if (status || is_catalogue(*ret_table)) return status;
+    fm_table_close(*ret_table);
+    *ret_table = NULL;
+    if (before == FM_PATH_ABSENT) unlink(locks);
+    return fm_fail_in(reterr, FM_ERR_CORRUPT, path, "is no catalogue of foldmill");
+}
+
 fm_status fm_catalogue_open_embedded(const char *path, const fm_catalogue_options *options,
                                      fm_catalogue **ret_catalogue, fm_error *reterr) {
     embedded *self = calloc(1, sizeof *self);
@@ -754,7 +784,7 @@ fm_status fm_catalogue_open_embedded(const char *path, const fm_catalogue_option
                                 .each_row = each_row,
                                 .each_shard = each_shard,
                                 .each_worker = each_worker};
-    fm_status status = fm_table_open(path, &self->table, reterr);
+    fm_status status = open_table(path, &self->table, reterr);
     if (status) {
         close_embedded(&self->base);
         return status;

@@ -398,6 +398,25 @@ static MDB_val val_of(fm_bytes bytes) {
     return (MDB_val){bytes.size, (void *)(uintptr_t)bytes.data};
 }
 
+/* Refuses what is there and no file of LMDB before LMDB makes a file of locks beside it. */
+static fm_status check_table(const char *path, fm_error *reterr) {
+    enum { MAGIC_AT = 16 }; /* in the first page, behind its head */
+    static const uint32_t magic = 0xbeefc0de;
+    uint32_t found = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return FM_OK; /* none, or LMDB says what is wrong */
+    struct stat st;
+    bool is_known = fstat(fd, &st) == 0;
+    ssize_t n = pread(fd, &found, sizeof found, MAGIC_AT);
+    close(fd);
+    if (is_known && S_ISDIR(st.st_mode)) {
+        return fm_fail_in(reterr, FM_ERR_CORRUPT, path, "is a folder, and a catalogue is a file");
+    }
+    if (n < 0 || (is_known && st.st_size == 0)) return FM_OK;
+    if (n == sizeof found && found == magic) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_CORRUPT, path, "is no catalogue of foldmill");
+}
+
 fm_status fm_table_open(const char *path, fm_table **ret_table, fm_error *reterr) {
     char folder[PATH_MAX];
     snprintf(folder, sizeof folder, "%s", path);
@@ -406,6 +425,7 @@ fm_status fm_table_open(const char *path, fm_table **ret_table, fm_error *reterr
     fm_status status = FM_OK;
     if (slash) status = fm_dir_make(folder, reterr);
     if (!status) status = fm_shard_check_disk(slash ? folder : ".", reterr);
+    if (!status) status = check_table(path, reterr);
     if (status) return status;
     fm_table *table = calloc(1, sizeof *table);
     if (!table) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table");

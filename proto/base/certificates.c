@@ -2,6 +2,7 @@
 #include "proto/base/certificates.h"
 
 #include "proto/base/bytes.h"
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 
 #include <arpa/inet.h>
@@ -10,6 +11,7 @@
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     NAME_BYTES = 63,
@@ -63,7 +65,9 @@ static bool is_host_name(const char *host) {
     size_t bytes = strlen(host);
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.*";
-    return bytes >= 1 && bytes <= HOST_BYTES && strspn(host, allowed) == bytes;
+    /* Digits and dots alone are an address that is mistyped: no name ends with a number. */
+    bool is_number = strspn(host, "0123456789.") == bytes;
+    return bytes >= 1 && bytes <= HOST_BYTES && strspn(host, allowed) == bytes && !is_number;
 }
 
 /* Names go in as names, addresses as addresses: TLS compares them in different ways. */
@@ -147,24 +151,6 @@ static fm_status read_authority(const fm_certificate_files *files, X509 **ret_ce
     return status;
 }
 
-/* `put` writes one PEM object to a memory BIO. */
-static fm_status write_pem(const char *path, bool is_secret, int (*put)(BIO *bio, void *object),
-                           void *object, fm_error *reterr) {
-    BIO *bio = BIO_new(BIO_s_mem());
-    char *text = NULL;
-    long bytes = bio && put(bio, object) == 1 ? BIO_get_mem_data(bio, &text) : 0;
-    fm_status status;
-    if (bytes <= 0) {
-        status = fail_openssl("a PEM file", reterr);
-    } else if (is_secret) {
-        status = fm_file_write_secret(path, text, (size_t)bytes, reterr);
-    } else {
-        status = fm_file_write_atomic(path, text, (size_t)bytes, reterr);
-    }
-    BIO_free(bio);
-    return status;
-}
-
 static int put_certificate(BIO *bio, void *cert) {
     return PEM_write_bio_X509(bio, cert);
 }
@@ -173,9 +159,44 @@ static int put_key(BIO *bio, void *key) {
     return PEM_write_bio_PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL);
 }
 
+/* `put` writes one PEM object to the memory BIO that is returned; NULL when it cannot. */
+static BIO *make_pem(int (*put)(BIO *bio, void *object), void *object) {
+    BIO *bio = BIO_new(BIO_s_mem());
+    if (bio && put(bio, object) == 1) return bio;
+    BIO_free(bio);
+    return NULL;
+}
+
+/* The certificate is written before the key takes its place, so that a full disk leaves the files
+ * of before, or none, and never a key with the certificate of another. */
+static fm_status write_pair(const fm_certificate_files *out, BIO *cert, BIO *key,
+                            fm_error *reterr) {
+    fm_path_kind old_cert, old_key;
+    fm_file_writer *writer;
+    char *text = NULL;
+    long bytes = BIO_get_mem_data(cert, &text);
+    fm_status status = fm_path_look(out->cert, &old_cert, reterr);
+    if (!status) status = fm_path_look(out->key, &old_key, reterr);
+    if (!status) status = fm_file_writer_open(out->cert, &writer, reterr);
+    if (status) return status;
+    status = fm_file_writer_append(writer, text, (size_t)bytes, reterr);
+    bytes = BIO_get_mem_data(key, &text);
+    if (!status) status = fm_file_write_secret(out->key, text, (size_t)bytes, reterr);
+    if (status) {
+        fm_file_writer_discard(writer);
+    } else {
+        status = fm_file_writer_commit(writer, reterr);
+    }
+    if (status && old_cert == FM_PATH_ABSENT && old_key == FM_PATH_ABSENT) {
+        unlink(out->key);
+        unlink(out->cert);
+    }
+    return status;
+}
+
 /* -- making one */
 
-static fm_status check_request(const fm_certificate_request *request, fm_error *reterr) {
+fm_status fm_certificate_check(const fm_certificate_request *request, fm_error *reterr) {
     size_t bytes = strlen(request->name);
     if (bytes < 1 || bytes > NAME_BYTES) {
         return fm_fail(reterr, FM_ERR_USAGE,
@@ -185,7 +206,9 @@ static fm_status check_request(const fm_certificate_request *request, fm_error *
     for (size_t i = 0; i < request->n_host; i++) {
         uint8_t ignored[16];
         const char *host = request->hosts[i];
-        if (inet_pton(AF_INET6, host, ignored) == 1 || is_host_name(host)) continue;
+        bool is_address =
+            inet_pton(AF_INET, host, ignored) == 1 || inet_pton(AF_INET6, host, ignored) == 1;
+        if (is_address || is_host_name(host)) continue;
         return fm_fail(
             reterr, FM_ERR_USAGE,
             "host '%.200s', expected a name, an IPv4 or an IPv6 address without port and "
@@ -198,7 +221,7 @@ static fm_status check_request(const fm_certificate_request *request, fm_error *
 fm_status fm_certificate_make(const fm_certificate_request *request,
                               const fm_certificate_files *authority,
                               const fm_certificate_files *out, fm_error *reterr) {
-    fm_status status = check_request(request, reterr);
+    fm_status status = fm_certificate_check(request, reterr);
     X509 *issuer = NULL, *cert = NULL;
     EVP_PKEY *issuer_key = NULL, *key = NULL;
     bool is_self_signed = request->kind == FM_CERTIFICATE_AUTHORITY;
@@ -212,8 +235,12 @@ fm_status fm_certificate_make(const fm_certificate_request *request,
                        X509_sign(cert, is_self_signed ? key : issuer_key, EVP_sha256());
         if (!is_made) status = fail_openssl("a certificate", reterr);
     }
-    if (!status) status = write_pem(out->key, true, put_key, key, reterr);
-    if (!status) status = write_pem(out->cert, false, put_certificate, cert, reterr);
+    BIO *cert_text = status ? NULL : make_pem(put_certificate, cert);
+    BIO *key_text = status ? NULL : make_pem(put_key, key);
+    if (!status && !(cert_text && key_text)) status = fail_openssl("a PEM file", reterr);
+    if (!status) status = write_pair(out, cert_text, key_text, reterr);
+    BIO_free(cert_text);
+    BIO_free(key_text);
     EVP_PKEY_free(key);
     EVP_PKEY_free(issuer_key);
     X509_free(cert);

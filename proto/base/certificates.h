@@ -27,9 +27,13 @@ typedef struct fm_certificate_files {
     const char *cert, *key;
 } fm_certificate_files;
 
-/* Makes a key and its certificate and writes both; the key's file has mode 0600. The certificate is
- * signed by the authority, or by itself for an authority. FM_ERR_USAGE for a name or host that a
- * certificate cannot hold; FM_ERR_FORMAT for files that are no authority's; FM_ERR_IO. */
+/* Whether a certificate can have that name and those hosts. FM_ERR_USAGE where not. */
+FM_MUST_USE fm_status fm_certificate_check(const fm_certificate_request *request, fm_error *reterr);
+
+/* Makes a key and its certificate and writes both, or neither where the disk has no room; the
+ * key's file has mode 0600. The certificate is signed by the authority, or by itself for an
+ * authority. FM_ERR_USAGE for a name or host that a certificate cannot hold; FM_ERR_FORMAT for
+ * files that are no authority's; FM_ERR_IO. */
 FM_MUST_USE fm_status fm_certificate_make(const fm_certificate_request *request,
                                           const fm_certificate_files *authority,
                                           const fm_certificate_files *out, fm_error *reterr);

@@ -471,7 +471,10 @@ static int run(const build_arguments *arguments, fm_arena *arena) {
         const char *dataset = arguments->dataset[i].dataset;
         status = fm_cli_check_dataset(dataset, &error);
         if (!status && arguments->cache) {
-            status = fm_cli_check_target(arguments->cache, dataset, &error);
+            status = fm_cli_check_target("--cache", arguments->cache, dataset, &error);
+        }
+        if (!status && arguments->share.publish) {
+            status = fm_cli_check_target("--publish", arguments->share.publish, dataset, &error);
         }
     }
     if (!status) {

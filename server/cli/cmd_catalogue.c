@@ -307,11 +307,21 @@ static int fail_usage(const char *program, const char *action) {
 
 static int run(const char *action, const catalogue_arguments *arguments, const char *program) {
     fm_error error;
-    if (strcmp(action, "migrate") == 0) return migrate(arguments);
-    if (strcmp(action, "status") == 0) return show(arguments);
-    if (strcmp(action, "rebuild") != 0) return fail_usage(program, action);
-    if (arguments->from.n) return rebuild(arguments);
-    (void)fm_fail(&error, FM_ERR_USAGE, "rebuild needs --from DIR, a cache with shards of the job");
+    const bool migrates = strcmp(action, "migrate") == 0, shows = strcmp(action, "status") == 0;
+    const bool rebuilds = strcmp(action, "rebuild") == 0;
+    if (!migrates && !shows && !rebuilds) return fail_usage(program, action);
+    if (arguments->from.n && !rebuilds) {
+        (void)fm_fail(&error, FM_ERR_USAGE, "--from is for rebuild; %s reads no cache", action);
+    } else if (arguments->all && !shows) {
+        (void)fm_fail(&error, FM_ERR_USAGE, "--all is for status");
+    } else if (arguments->job && migrates) {
+        (void)fm_fail(&error, FM_ERR_USAGE, "migrate is for all jobs: leave --job out");
+    } else if (!arguments->from.n && rebuilds) {
+        (void)fm_fail(&error, FM_ERR_USAGE,
+                      "rebuild needs --from DIR, a cache with shards of the job");
+    } else {
+        return (migrates ? migrate : shows ? show : rebuild)(arguments);
+    }
     return fm_program_report(program, &error);
 }
 

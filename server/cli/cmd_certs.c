@@ -16,6 +16,8 @@ enum {
     N_HOST_OWN = 3,        /* hosts that every server's certificate has */
 };
 
+static const char authority_name[] = "ca";
+
 static const char description[] =
     "Makes what `foldmill serve` and its clients need for tls:// addresses: an authority (ca.crt,\n"
     "ca.key), a server's certificate (server.crt, server.key) and a client's (client.crt,\n"
@@ -99,7 +101,7 @@ static fm_status make(const certs_settings *set, const fm_certificate_request *r
 static fm_status make_authority(const certs_settings *set, int64_t now_s, certs_paths *paths,
                                 fm_error *reterr) {
     bool exists;
-    fm_status status = paths_of(set->out, "ca", paths, reterr);
+    fm_status status = paths_of(set->out, authority_name, paths, reterr);
     if (!status) status = look(paths, &exists, reterr);
     if (status || exists) return status;
     uint64_t days = set->days > AUTHORITY_DAYS ? set->days : AUTHORITY_DAYS;
@@ -113,6 +115,37 @@ static fm_status make_authority(const certs_settings *set, int64_t now_s, certs_
     return status;
 }
 
+/* Every name is that of one pair of files, and none is the authority's. */
+static fm_status check_names(const certs_settings *set, const fm_certificate_request *request,
+                             fm_error *reterr) {
+    const uint32_t n = set->servers.n + set->clients.n;
+    const char *names[2 * FM_OPTION_LIST_MAX];
+    memcpy(names, set->servers.value, set->servers.n * sizeof names[0]);
+    memcpy(names + set->servers.n, set->clients.value, set->clients.n * sizeof names[0]);
+    for (uint32_t i = 0; i < n; i++) {
+        fm_certificate_request one = *request;
+        certs_paths ignored;
+        one.name = names[i];
+        fm_status status = paths_of(set->out, names[i], &ignored, reterr);
+        if (!status) status = fm_certificate_check(&one, reterr);
+        if (status) return status;
+        if (strcmp(names[i], authority_name) == 0) {
+            return fm_fail(reterr, FM_ERR_USAGE,
+                           "'%s' is the name of the authority's files; choose another name",
+                           names[i]);
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            if (strcmp(names[i], names[j]) != 0) continue;
+            return fm_fail(reterr, FM_ERR_USAGE,
+                           "'%.100s' is given twice; every certificate needs a name of its own",
+                           names[i]);
+        }
+    }
+    if (set->hosts.n == 0 || set->servers.n) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "--host is for the certificate of a server; add --server NAME");
+}
+
 static fm_status make_all(const certs_settings *set, fm_error *reterr) {
     const char *hosts[FM_OPTION_LIST_MAX + N_HOST_OWN] = {"localhost", "127.0.0.1", "::1"};
     memcpy(hosts + N_HOST_OWN, set->hosts.value, sizeof set->hosts.value);
@@ -123,7 +156,8 @@ static fm_status make_all(const certs_settings *set, fm_error *reterr) {
                                       .from_s = now_s - SKEW_S,
                                       .until_s = now_s + (int64_t)set->days * DAY_S};
     certs_paths authority;
-    fm_status status = fm_dir_make(set->out, reterr);
+    fm_status status = check_names(set, &request, reterr);
+    if (!status) status = fm_dir_make(set->out, reterr);
     if (!status) status = make_authority(set, now_s, &authority, reterr);
     for (uint32_t i = 0; !status && i < set->servers.n; i++) {
         request.name = set->servers.value[i];

@@ -99,7 +99,7 @@ static int featurize(const featurize_arguments *arguments, fm_arena *arena) {
     fm_source source;
     fm_error error;
     fm_build_report report = {0};
-    fm_status status = fm_cli_check_target(arguments->cache, NULL, &error);
+    fm_status status = fm_cli_check_target("--cache", arguments->cache, NULL, &error);
     if (!status) status = fm_build_check_queries(arguments->cache, arena, &error);
     if (!status) status = fm_source_of_queries(&arguments->queries, arena, &source, &error);
     if (status) return fm_program_report(program, &error);

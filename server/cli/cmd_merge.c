@@ -1,5 +1,6 @@
 /* cmd_merge.c: foldmill merge: makes one cache from the shards of a shared job. */
 #include "cache/build/merge.h"
+#include "proto/base/directory.h"
 #include "proto/base/plural.h"
 #include "server/cli/build_report.h"
 #include "server/cli/commands.h"
@@ -41,12 +42,26 @@ static void print_json(const fm_merge_options *options, const fm_merge_report *r
     fm_json_end(&json);
 }
 
+/* A folder that is mistyped, or not mounted, would be passed over in silence. */
+static fm_status check_from(const fm_merge_options *options, fm_error *reterr) {
+    for (uint32_t i = 0; i < options->n_from; i++) {
+        fm_path_kind kind;
+        fm_status status = fm_path_look(options->from[i], &kind, reterr);
+        if (status) return status;
+        if (kind == FM_PATH_FOLDER) continue;
+        return fm_fail_in(reterr, FM_ERR_NOT_FOUND, options->from[i],
+                          "--from: there is no such folder");
+    }
+    return FM_OK;
+}
+
 static int merge(const fm_merge_options *options, bool json) {
     fm_arena arena;
     fm_error error;
     fm_merge_report report;
     fm_status status = fm_arena_init(&arena, ARENA_BYTES, &error);
-    if (!status) status = fm_cli_check_target(options->cache, NULL, &error);
+    if (!status) status = fm_cli_check_target("--cache", options->cache, NULL, &error);
+    if (!status) status = check_from(options, &error);
     if (!status) {
         status = fm_merge_run(options, &arena, &report, &error);
         if (options->progress) fm_progress_clear();

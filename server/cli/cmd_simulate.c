@@ -131,7 +131,7 @@ static fm_status check(const simulate_settings *set, fm_error *reterr) {
 
 static fm_status read_times(const char *from, fm_prepare_times *ret_times, fm_error *reterr) {
     fm_status status;
-    if (strncmp(from, "http://", 7) == 0) {
+    if (strstr(from, "://")) {
         char *body;
         size_t bytes;
         status = fm_cli_http_get(from, "/metrics", TIMEOUT_MS, &body, &bytes, reterr);

@@ -26,15 +26,14 @@ typedef struct http_answer {
 
 static fm_status parse_url(const char *url, fm_address *ret_address, fm_error *reterr) {
     static const char scheme[] = "http://";
+    const size_t skip = sizeof scheme - 1;
     char text[FM_ADDRESS_TEXT_BYTES];
-    if (strncmp(url, scheme, sizeof scheme - 1) != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE, "'%.100s' does not have the form http://HOST:PORT",
-                       url);
+    if (strncmp(url, scheme, skip) == 0) {
+        /* The address of a page, such as /metrics, names the server, too. */
+        snprintf(text, sizeof text, "tcp://%.*s", (int)strcspn(url + skip, "/"), url + skip);
+        if (!fm_address_parse(text, ret_address, NULL)) return FM_OK;
     }
-    snprintf(text, sizeof text, "tcp://%s", url + sizeof scheme - 1);
-    size_t size = strlen(text);
-    if (text[size - 1] == '/') text[size - 1] = 0;
-    return fm_address_parse(text, ret_address, reterr);
+    return fm_fail(reterr, FM_ERR_USAGE, "address '%.100s', expected http://HOST:PORT", url);
 }
 
 /* Waits until the socket is ready for `events` or the deadline has passed. */

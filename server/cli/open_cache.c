@@ -123,13 +123,14 @@ fm_status fm_cli_check_dataset(const char *path, fm_error *reterr) {
                    path);
 }
 
-fm_status fm_cli_check_target(const char *cache, const char *dataset, fm_error *reterr) {
+fm_status fm_cli_check_target(const char *option, const char *cache, const char *dataset,
+                              fm_error *reterr) {
     fm_path_kind kind;
     fm_status status = fm_path_look(cache, &kind, reterr);
     if (status || kind == FM_PATH_ABSENT) return status;
     if (kind != FM_PATH_FOLDER) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "--cache: %.200s is a file, and a foldmill cache is a folder", cache);
+                       "%s: %.200s is a file, and a foldmill cache is a folder", option, cache);
     }
     bool same = false;
     if (dataset) status = fm_path_is_same(cache, dataset, &same, reterr);
@@ -137,7 +138,7 @@ fm_status fm_cli_check_target(const char *cache, const char *dataset, fm_error *
     bool is_cache = has_current(cache) || is_folder(cache, "shards") || is_folder(cache, "build");
     if (!same && (is_cache || !has_dataset_folder(cache, N_OWN_FOLDER))) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE,
-                   "--cache: %.200s is %s; expected another folder, which may be new", cache,
+                   "%s: %.200s is %s; expected another folder, which may be new", option, cache,
                    same ? "the dataset itself" : "a dataset");
 }
 

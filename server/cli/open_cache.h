@@ -19,8 +19,9 @@ FM_MUST_USE fm_status fm_cli_check_dataset(const char *path, fm_error *reterr);
 
 /* FM_ERR_USAGE when `cache`, where a build of `dataset` would write, is a file or the folder of
  * this or another dataset: one with a cache in it would no longer be accepted as a dataset.
- * dataset may be NULL. */
-FM_MUST_USE fm_status fm_cli_check_target(const char *cache, const char *dataset, fm_error *reterr);
+ * `option` has given it: "--cache". dataset may be NULL. */
+FM_MUST_USE fm_status fm_cli_check_target(const char *option, const char *cache,
+                                          const char *dataset, fm_error *reterr);
 
 /* The chain that a user calls `name`. The id is compared without regard to case, the letters after
  * its last '_' (the chain) with it; the dataset may be omitted when one chain fits. An exact name

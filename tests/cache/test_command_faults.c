@@ -108,6 +108,20 @@ static void test_export(void **state) {
                                .n_try = 25});
 }
 
+/* Either both files of a pair are there or none, so that the command can be run again. */
+static void test_certs(void **state) {
+    (void)state;
+    fm_test_faults(folder,
+                   &(fm_fault_case){.name = "certs",
+                                    .prepare = "rm -rf w/certs",
+                                    .command = "$F certs --out $ROOT/certs --client a --replace",
+                                    .check = "for n in ca a; do test -e w/certs/$n.crt; c=$?; "
+                                             "test -e w/certs/$n.key; test $? = $c || exit 1; done",
+                                    .result = "cd w/certs && ls && openssl verify -CAfile ca.crt "
+                                              "a.crt",
+                                    .n_try = 25});
+}
+
 int main(void) {
     if (!fm_test_has_faults()) return FM_TEST_SKIPPED;
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
@@ -115,7 +129,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_build),  cmocka_unit_test(test_gc),
         cmocka_unit_test(test_merge),  cmocka_unit_test(test_snapshot),
-        cmocka_unit_test(test_export),
+        cmocka_unit_test(test_export), cmocka_unit_test(test_certs),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

@@ -1,7 +1,9 @@
-/* test_damaged_catalogue.c: an embedded catalogue whose file is damaged. */
+/* test_damaged_catalogue.c: an embedded catalogue whose file is damaged, or of something else. */
 #include "tests/testing/testing.h"
 
 #include "cache/catalogue/catalogue.h"
+#include "cache/store/table.h"
+#include "proto/base/file.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -106,9 +108,41 @@ static void it_is_no_finished_job(void **state) {
     fm_catalogue_close(catalogue);
 }
 
+/* Another file of LMDB, such as a shard, would be changed; neither it nor its folder is. */
+static void files_of_others_stay(void **state) {
+    (void)state;
+    static const char *const made[] = {"text", "folder", "shard"};
+    fm_catalogue *catalogue;
+    fm_table *table;
+    fm_error error;
+    const fm_catalogue_options options = {.job = NULL};
+    char path[300], locks[310];
+    snprintf(path, sizeof path, "%s/text", folder);
+    assert_int_equal(fm_file_write_atomic(path, "[model]\n", 8, NULL), FM_OK);
+    snprintf(path, sizeof path, "%s/folder", folder);
+    assert_int_equal(fm_dir_make(path, NULL), FM_OK);
+    snprintf(path, sizeof path, "%s/shard", folder);
+    assert_int_equal(fm_table_open(path, &table, NULL), FM_OK);
+    assert_int_equal(fm_table_begin(table, true, NULL), FM_OK);
+    fm_table_put(table, (fm_bytes){(const uint8_t *)"blobs", 5},
+                 (fm_bytes){(const uint8_t *)"x", 1});
+    assert_int_equal(fm_table_commit(table, NULL), FM_OK);
+    fm_table_close(table);
+    snprintf(locks, sizeof locks, "%s-lock", path);
+    assert_int_equal(unlink(locks), 0);
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, made[i]);
+        snprintf(locks, sizeof locks, "%s-lock", path);
+        assert_int_equal(fm_catalogue_open(path, &options, &catalogue, &error), FM_ERR_CORRUPT);
+        assert_non_null(strstr(error.message, "catalogue"));
+        assert_int_not_equal(access(locks, F_OK), 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_is_no_finished_job, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(files_of_others_stay, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

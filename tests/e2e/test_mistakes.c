@@ -230,6 +230,32 @@ static void a_cache_is_made_in_no_dataset(void **state) {
                      0);
 }
 
+/* Where a worker would write, what it would read, and options that the action does not have. */
+static void places_of_a_shared_job_are_checked(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("foldmill build data --catalogue job3 --cache worker3 -q >log && ls data >before && "
+            "{ foldmill build data --catalogue job3 --cache worker4 --publish data 2>err; "
+            "test $? = 2 && ls data | cmp - before && grep -q -- '--publish: data is the dataset "
+            "itself; expected another folder' err; } && "
+            "{ foldmill merge --catalogue job3 --cache none --from nowhere 2>err; test $? = 1 && "
+            "! test -e none && grep -q 'nowhere: --from: there is no such folder' err; } && "
+            "{ foldmill catalogue status --catalogue job3 --from worker3 2>err; test $? = 2 && "
+            "grep -q -- '--from is for rebuild; status reads no cache' err; } && "
+            "{ foldmill catalogue rebuild --catalogue job3 --from worker3 --all 2>err; "
+            "test $? = 2 && grep -q -- '--all is for status' err; }"),
+        0);
+    /* A shard is a file of LMDB, as a catalogue is. */
+    assert_int_equal(
+        run("shard=$(ls worker3/shards/*.lmdb) && sha256sum $shard >sum && "
+            "for c in 'build data --cache worker5' 'merge --cache none' "
+            "'catalogue rebuild --from worker3' 'catalogue status'; do "
+            "foldmill $c --catalogue $shard 2>err; test $? = 1 && sha256sum --quiet -c sum && "
+            "grep -q 'lmdb: is no catalogue of foldmill' err || exit 1; done; "
+            "test $(ls worker3/shards | wc -l) = 1"),
+        0);
+}
+
 /* The reason is found before any chain is scored. */
 static void an_evaluation_needs_a_checkpoint_and_a_folder(void **state) {
     (void)state;
@@ -384,6 +410,7 @@ int main(void) {
         cmocka_unit_test(a_run_that_did_nothing_leaves_nothing),
         cmocka_unit_test(progress_fits_the_terminal),
         cmocka_unit_test(a_cache_is_made_in_no_dataset),
+        cmocka_unit_test(places_of_a_shared_job_are_checked),
         cmocka_unit_test(an_evaluation_needs_a_checkpoint_and_a_folder),
         cmocka_unit_test(an_error_says_what_is_done),
         cmocka_unit_test(an_output_replaces_no_input),

@@ -196,6 +196,22 @@ static void killed_ranks_cost_no_bit(void **state) {
                      0);
 }
 
+/* The first rank writes the checkpoints, and belongs to a group of its own here. */
+static void the_first_rank_may_stop(void **state) {
+    (void)state;
+    assert_int_equal(run("begin --ranks 2 --steps 1000000 --checkpoint-every 2 --out writer "
+                         ">writer.log 2>&1; until_step writer 3; all=$(ranks_of $run); "
+                         "kill -STOP $(rank_of $run 0); wait $run; "
+                         "test $? = 1 && all_gone $all"),
+                     0);
+    assert_int_equal(run("grep -qE '^foldmill train: rank 0 .process [0-9]+ on .*: it has not "
+                         "moved for 20 s; the other ranks stop' writer.log && "
+                         "n=$(ls writer | sed -n 's/checkpoint-0*\\([0-9]*\\)[.].*/\\1/p' | "
+                         "tail -1) && $train --ranks 2 --steps $((n + 1)) --resume --out writer "
+                         ">writer.log 2>&1 && ! grep -q damaged writer.log"),
+                     0);
+}
+
 /* A rank that is stopped is named with what it did last, and the run ends within a minute; its last
  * checkpoint is whole. */
 static void a_stopped_rank_is_named(void **state) {
@@ -228,6 +244,28 @@ static void signals_reach_all_ranks(void **state) {
                      0);
     assert_int_equal(run("begin --ranks 2 --steps 1000000 --out int >int.log 2>&1; "
                          "until_step int 2; kill -INT $run; wait $run; test $? = 130"),
+                     0);
+}
+
+/* Ranks that wait for others end at once, and leave nothing. The first of them says whom it has
+ * waited for. */
+static void a_signal_ends_the_wait_for_ranks(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("train=\"$train --meet file:$PWD/meeting --out alone\"; for rank in 0 1; do "
+            "RANK=$rank WORLD_SIZE=3 begin --steps 2 >alone.log 2>&1; "
+            "if [ $rank = 0 ]; then until_true test -s meeting; else sleep 0.5; fi; "
+            "began=$(date +%s); kill -TERM $run; wait $run; "
+            "test $? = 143 && test $(($(date +%s) - began)) -le 10 && test ! -e alone && "
+            "test ! -e meeting || exit 1; test $rank = 1 || grep -q '^foldmill train: 2 of 3 ranks "
+            "had not come when the wait was stopped: rank 1, 2$' alone.log || exit 1; done"),
+        0);
+    /* A mistyped file is not that of a meeting. */
+    assert_int_equal(run("cp batch.ini mine.ini; RANK=0 WORLD_SIZE=2 $train --steps 1 --out alone "
+                         "--meet file:mine.ini 2>err"),
+                     1);
+    assert_int_equal(run("grep -q 'mine.ini: found a file that is not of a meeting of ranks' err "
+                         "&& cmp batch.ini mine.ini"),
                      0);
 }
 
@@ -378,6 +416,28 @@ static void a_lost_server_costs_no_step(void **state) {
                      0);
 }
 
+/* A server that stays away ends the run of all ranks with one message and a whole checkpoint, from
+ * which the run goes on to the same bytes. */
+static void a_server_that_leaves_is_named_once(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("serve() { rm -f gone; foldmill serve --cache cache --listen unix:gone -q & server=$!; "
+            "until_true test -S gone; }; serve; "
+            "begin --data unix:gone --wait 500 --ahead 2 --ranks 4 --dap 2 --steps 12 --out gone.r "
+            "2>gone.err >gone.log; trap 'kill -9 $run $server 2>/dev/null' EXIT; "
+            "until_step gone.r 3; all=$(ranks_of $run); kill -9 $server; wait $server; "
+            "began=$(date +%s); wait $run; test $? = 1 && "
+            "test $(($(date +%s) - began)) -le 40 && all_gone $all && "
+            "test $(grep -c '^foldmill train: ' gone.err) = 1 && "
+            "grep -q '^foldmill train: .*unix:gone' gone.err"),
+        0);
+    assert_int_equal(run("$train --ranks 4 --dap 2 --steps 12 --resume --out gone.r >gone.log 2>&1 "
+                         "&& grep -q 'resumed at step' gone.log && "
+                         "$train --ranks 4 --dap 2 --steps 12 --out here.r >log 2>&1 && "
+                         "same here.r gone.r 000000000012"),
+                     0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_ranks_have_the_losses_of_one),
@@ -385,13 +445,16 @@ int main(void) {
         cmocka_unit_test(bad_samples_are_skipped_by_all),
         cmocka_unit_test(killed_ranks_cost_no_bit),
         cmocka_unit_test(a_stopped_rank_is_named),
+        cmocka_unit_test(the_first_rank_may_stop),
         cmocka_unit_test(signals_reach_all_ranks),
+        cmocka_unit_test(a_signal_ends_the_wait_for_ranks),
         cmocka_unit_test(another_number_of_ranks_continues),
         cmocka_unit_test(ranks_are_found_in_the_environment),
         cmocka_unit_test(ranks_that_differ_are_refused),
         cmocka_unit_test(many_ranks_train),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(a_lost_server_costs_no_step),
+        cmocka_unit_test(a_server_that_leaves_is_named_once),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -56,12 +56,13 @@ static void a_servers_own_times_are_taken(void **state) {
     must("$FOLDMILL synth --seed 3 --chains 4 --depth 60 --max-length 80 --min-length 60 -o data "
          ">/dev/null 2>err && $FOLDMILL build data --cache cache --quiet >/dev/null 2>err");
     pid_t server = fm_test_serve(folder, "s", "--cache cache --http 127.0.0.1:0");
-    must("$FOLDMILL simulate --times $(grep -o 'http://[0-9.:]*' s.log) --step-ms 10 >out 2>err; "
+    fm_test_must_have_url(folder);
+    must("$FOLDMILL simulate --times $(cat url) --step-ms 10 >out 2>err; "
          "test $? = 1 && grep -q 'found no preparation times' err");
     must("$FOLDMILL fetch --data unix:s --steps 200 >/dev/null");
-    must(
-        "$FOLDMILL simulate --times $(grep -o 'http://[0-9.:]*' s.log) --step-ms 10000 --servers 1 "
-        "--ranks 2 --steps 20 --order strict --json >out 2>err");
+    /* The address of a page of the server does as well. */
+    must("for page in '' / /metrics; do $FOLDMILL simulate --times $(cat url)$page --step-ms 10000 "
+         "--servers 1 --ranks 2 --steps 20 --order strict --json >out 2>err || exit 1; done");
     must("grep -q '\"stall_percent\": 0.000' out");
     fm_test_stop(server, SIGTERM);
 }
@@ -74,6 +75,10 @@ static void mistakes_are_named(void **state) {
     } cases[] = {
         {"--times times", "--step-ms", 2},
         {"--times none --step-ms 5", "none", 1},
+        {"--times http:// --step-ms 5", "address .http://., expected http://HOST:PORT", 2},
+        {"--times http://host --step-ms 5", "address .http://host., expected http://HOST:PORT", 2},
+        {"--times https://host:1 --step-ms 5",
+         "address .https://host:1., expected http://HOST:PORT", 2},
         {"--times times --step-ms 0", "--step-ms: found 0, expected more than 0", 2},
         {"--times times --step-ms 5 --sample-mb -1", "--sample-mb: found -1, expected at least 0",
          2},

@@ -107,6 +107,34 @@ static void certs_are_never_overwritten(void **state) {
     assert_int_equal(run("grep -q 'is here without half/ca.key' err"), 0);
 }
 
+/* Nothing is made before all names and hosts are known to be right. */
+static void wrong_names_make_no_certificate(void **state) {
+    (void)state;
+    static const struct {
+        const char *options, *words;
+    } cases[] = {
+        {"--client ca --replace", "'ca' is the name of the authority's files"},
+        {"--server x --client x", "'x' is given twice"},
+        {"--client x --host data1.lab", "--host is for the certificate of a server"},
+        {"--host 10.0.0.300", "host '10.0.0.300', expected a name"},
+        {"--host 'a b'", "host 'a b', expected a name"},
+        {"--host data1.lab:7420", "without port"},
+        {"--server a/b", "'a/b' cannot be the name"},
+    };
+    assert_int_equal(run("sha256sum certs/* >before"), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char command[512];
+        snprintf(command, sizeof command,
+                 "for out in certs wrong; do $FOLDMILL certs --out $out %s 2>err; test $? = 2 && "
+                 "grep -qF -- \"%s\" err && ! test -e wrong || exit 1; done",
+                 cases[i].options, cases[i].words);
+        assert_int_equal(run(command), 0);
+    }
+    assert_int_equal(run("sha256sum --quiet -c before && test $(ls certs | wc -l) = "
+                         "$(wc -l <before)"),
+                     0);
+}
+
 static const char stream[] = " --steps 20 --batch 4 --seed 7 --digest";
 
 static int fetch(const char *options, const char *out) {
@@ -250,6 +278,7 @@ static void strangers_get_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(certs_are_never_overwritten),
+        cmocka_unit_test(wrong_names_make_no_certificate),
         cmocka_unit_test(one_digest_on_all_transports),
         cmocka_unit_test(tokens_come_from_files_and_the_environment),
         cmocka_unit_test(a_server_is_not_open_to_all_by_accident),

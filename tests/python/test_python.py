@@ -231,6 +231,17 @@ class Streams(Case):
         del state["run"]["crop"]
         with self.assertRaisesRegex(ValueError, "not a state of a Stream: it lacks 'crop'"):
             self.stream().load_state_dict(state)
+        with self.assertRaisesRegex(TypeError, "state: found None, expected what state_dict"):
+            self.stream().load_state_dict(None)
+
+    def test_samples_of_others_are_not_recorded(self):
+        stream = self.stream(rank=1, world=2, batch=4)
+        before = stream.state_dict()
+        for wrong, kind in ((-1, ValueError), (2, ValueError), ("1", TypeError), (1.5, TypeError)):
+            with self.assertRaisesRegex(kind, "deliver: "):
+                stream.deliver([1, 3], wrong)
+        self.assertEqual(stream.state_dict()["watermark"], before["watermark"])
+        self.assertEqual(stream.state_dict()["delivered"], before["delivered"])
 
     def test_samples_that_are_kept_stop_the_stream_with_a_reason(self):
         kept = []
@@ -264,6 +275,8 @@ class Streams(Case):
             self.stream(order=None)
         with self.assertRaisesRegex(TypeError, "steps: found 1.5, expected an integer"):
             self.stream(steps=1.5)
+        with self.assertRaisesRegex(TypeError, "snapshot: found 3, expected a name or None"):
+            self.stream(snapshot=3)
         for changes in ({"stack": True, "raw": True}, {"stack": True, "order": "free"},
                         {"raw": True, "tensors": "torch"}, {"pin": True}):
             with self.assertRaises(ValueError):

@@ -3,6 +3,7 @@
 #include "tests/testing/testing.h"
 
 #include "proto/address.h"
+#include "proto/base/file.h"
 #include "trainer/dist/meeting.h"
 #include "trainer/dist/meeting_link.h"
 
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -218,6 +220,53 @@ static void missing_ranks_are_named(void **state) {
     fm_test_remove_tree(folder);
 }
 
+/* Every rank is told to stop after a moment; rank 2 never comes. */
+static bool is_told_to_stop(void) {
+    static int n;
+    return ++n > 3;
+}
+
+static int stop_waiting(const char *address, int32_t rank, int32_t size) {
+    fm_meeting *meeting;
+    fm_error error;
+    if (rank == 2) return 0;
+    fm_status status =
+        fm_meeting_open_unless(&meeting, address, rank, size, generous_s, is_told_to_stop, &error);
+    return status == FM_ERR_CANCELLED ? 0 : 1;
+}
+
+static void a_wait_can_be_stopped(void **state) {
+    (void)state;
+    char folder[256], address[FM_MEETING_ADDRESS_BYTES], path[300];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(address, sizeof address, "file:%s/meeting", folder);
+    const time_t begin = time(NULL);
+    run_ranks(stop_waiting, address, 3, NULL);
+    assert_true(time(NULL) - begin < 30);
+    assert_true(snprintf(path, sizeof path, "%s", folder) > 0 && rmdir(path) == 0);
+}
+
+/* A name that is mistyped may be that of a checkpoint. */
+static void a_file_of_others_stays(void **state) {
+    (void)state;
+    static const char text[] = "[model]\n";
+    char folder[256], address[FM_MEETING_ADDRESS_BYTES], path[300], found[64] = "";
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/mine.ini", folder);
+    snprintf(address, sizeof address, "file:%s", path);
+    assert_int_equal(fm_file_write_atomic(path, text, strlen(text), NULL), FM_OK);
+    fm_meeting *meeting;
+    fm_error error;
+    assert_int_equal(fm_meeting_open(&meeting, address, 0, 2, 1, &error), FM_ERR_EXISTS);
+    assert_non_null(strstr(error.message, "choose another name"));
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(found, 1, sizeof found, file), strlen(text));
+    assert_string_equal(found, text);
+    fclose(file);
+    fm_test_remove_tree(folder);
+}
+
 /* -- strangers */
 
 static int refused(const char *address, int32_t rank, int32_t size, const char *why) {
@@ -304,7 +353,8 @@ static void one_of_two_equal_ranks_is_refused(void **state) {
 
 static void bad_addresses_are_refused(void **state) {
     (void)state;
-    static const char *const bad[] = {"", "file:", "host:7", "tcp://host", "#run", "unix:"};
+    static const char *const bad[] = {"",          "file:", "host:7",    "tcp://host",
+                                      "tls://a:1", "#run",  "tcp://a:0", "unix:"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         for (int32_t rank = 0; rank < 2; rank++) {
             fm_meeting *meeting;
@@ -319,6 +369,8 @@ int main(void) {
         cmocka_unit_test(an_old_file_is_not_used),
         cmocka_unit_test(lost_ranks_are_named),
         cmocka_unit_test(missing_ranks_are_named),
+        cmocka_unit_test(a_wait_can_be_stopped),
+        cmocka_unit_test(a_file_of_others_stays),
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(one_of_two_equal_ranks_is_refused),
         cmocka_unit_test(bad_addresses_are_refused),

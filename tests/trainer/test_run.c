@@ -377,10 +377,19 @@ static void a_rank_is_found_in_its_environment(void **state) {
         assert_int_equal(fm_world_find(NULL, &is_found, &world, NULL), FM_OK);
         assert_false(is_found);
     }
-    static const char *const wrong[][7] = {
-        {"RANK", "2", "WORLD_SIZE", "2"},   {"RANK", "-1", "WORLD_SIZE", "2"},
-        {"RANK", "0", "WORLD_SIZE", "1e3"}, {"PMI_RANK", "0", "PMI_SIZE", "99999"},
+}
+
+static void wrong_variables_are_refused(void **state) {
+    (void)state;
+    static const char *const wrong[][9] = {
+        {"RANK", "2", "WORLD_SIZE", "2"},
+        {"RANK", "-1", "WORLD_SIZE", "2"},
+        {"RANK", "0", "WORLD_SIZE", "1e3"},
+        {"PMI_RANK", "0", "PMI_SIZE", "99999"},
         {"PMI_RANK", "0", "PMI_SIZE", "2"}, /* nobody says where they meet */
+        {"RANK", "0", "WORLD_SIZE", "0"},
+        {"RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "node1", "MASTER_PORT", "http"},
+        {"RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "node1", "MASTER_PORT", "0"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         bool is_found;
@@ -515,6 +524,7 @@ int main(void) {
         cmocka_unit_test(an_identity_has_a_line_for_each_field),
         cmocka_unit_test(divergence_is_noticed_and_noise_is_not),
         cmocka_unit_test(a_rank_is_found_in_its_environment),
+        cmocka_unit_test(wrong_variables_are_refused),
         cmocka_unit_test(a_rank_knows_when_its_command_began),
         cmocka_unit_test(a_start_is_the_sum_of_its_phases),
         cmocka_unit_test(the_gpu_of_a_rank_comes_first),

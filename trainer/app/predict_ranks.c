@@ -236,7 +236,7 @@ fm_status fm_predict_rank_open(const fm_predict_ranks_options *options, const ch
     *ret_rank = rank;
     status = meet(rank, options, &world, device, dtype, reterr);
     if (!status) return FM_OK;
-    fm_predict_rank_fail(rank, reterr);
+    if (status != FM_ERR_CANCELLED) fm_predict_rank_fail(rank, reterr);
     fm_predict_rank_close(rank);
     *ret_rank = NULL;
     return status;

@@ -223,16 +223,20 @@ static fm_status move_structure(const predictor *p, const char *chain, const cha
     return fm_fail_in(reterr, FM_ERR_IO, from, "cannot move to %s: %s", to, strerror(errno));
 }
 
-/* Sets *ret_has to whether a prediction's structure exists, and moves it where it belongs: with
- * another least pLDDT, a kept structure may have been rejected and the reverse. A missing one is
- * predicted again. The first rank of a group moves files while the others look for them, so all
- * look at the place first from where a file may be moved. */
+/* Sets *ret_has to whether a prediction's structure and scores exist, and moves the structure where
+ * it belongs: with another least pLDDT, a kept one may have been rejected and the reverse. What is
+ * missing is predicted again. The first rank of a group moves files while the others look for them,
+ * so all look at the place first from where a file may be moved. */
 static fm_status has_structure(const predictor *p, const char *chain, double mean_plddt,
                                bool *ret_has, fm_error *reterr) {
     char from[PATH_BYTES], to[PATH_BYTES];
     const bool keeps = is_kept(p, mean_plddt);
+    bool has_scores = false;
     *ret_has = false;
-    fm_status status = structure_path(p, chain, keeps, to, reterr);
+    fm_status status = path_of(p, chain, "_scores.json", to, reterr);
+    if (!status) status = is_file(to, &has_scores, reterr);
+    if (status || !has_scores) return status;
+    status = structure_path(p, chain, keeps, to, reterr);
     if (!status && p->options->distils) {
         status = structure_path(p, chain, !keeps, from, reterr);
         if (!status) status = is_file(from, ret_has, reterr);

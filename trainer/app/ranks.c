@@ -7,6 +7,7 @@
 #include "trainer/app/cores.h"
 #include "trainer/app/device_groups.h"
 #include "trainer/app/pulse.h"
+#include "trainer/app/stop.h"
 #include "trainer/app/watch.h"
 #include "trainer/dist/comm_shm.h"
 
@@ -34,10 +35,14 @@ struct fm_ranks {
     fm_groups groups;
 };
 
+static bool is_cancelled(void) {
+    return fm_stop_signal() != 0;
+}
+
 static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr) {
     const fm_world *world = &ranks->world;
-    fm_status status =
-        fm_meeting_open(&ranks->meeting, world->meeting, world->rank, world->size, meet_s, reterr);
+    fm_status status = fm_meeting_open_unless(&ranks->meeting, world->meeting, world->rank,
+                                              world->size, meet_s, is_cancelled, reterr);
     if (!status) status = fm_board_open(ranks->meeting, meet_s, &ranks->board, reterr);
     if (!status) {
         status = fm_watch_start(program, ranks->board, ranks->meeting, &ranks->watch, reterr);

@@ -13,7 +13,8 @@
 typedef struct fm_ranks fm_ranks;
 
 /* Waits for all ranks, and begins to watch those of this host. `program` is the command's name for
- * messages; it must outlive the ranks. The errors of fm_meeting_open and fm_board_open. */
+ * messages; it must outlive the ranks. The errors of fm_meeting_open and fm_board_open, and
+ * FM_ERR_CANCELLED when a signal asks this process to stop before all ranks have met (stop.h). */
 FM_MUST_USE fm_status fm_ranks_open(const char *program, const fm_world *world,
                                     const fm_layout *layout, fm_ranks **ret_ranks,
                                     fm_error *reterr);

@@ -430,6 +430,11 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
         fm_world_put_gpu_first(&world);
         if (world.rank > 0) fm_log_set_level(FM_LOG_ERROR); /* the first rank speaks for all */
         status = fm_ranks_open(fm_train_program, &world, &run->layout, &run->ranks, reterr);
+        if (status == FM_ERR_CANCELLED) {
+            if (world.rank == 0) fprintf(stderr, "%s: %s\n", fm_train_program, reterr->message);
+            *ret_code = 128 + fm_stop_signal();
+            return FM_OK;
+        }
         if (status) return status;
         fm_run_end_phase(run, FM_START_MEETING);
     }

@@ -27,17 +27,17 @@ static const struct launcher {
     {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
 };
 
-static fm_status read_number(const char *name, int32_t most, int32_t *ret_number,
+static fm_status read_number(const char *name, int32_t least, int32_t most, int32_t *ret_number,
                              fm_error *reterr) {
     const char *text = getenv(name);
     char *end;
     long number = text ? strtol(text, &end, 10) : 0;
-    if (text && *text >= '0' && *text <= '9' && !*end && number <= most) {
+    if (text && *text >= '0' && *text <= '9' && !*end && number >= least && number <= most) {
         *ret_number = (int32_t)number;
         return FM_OK;
     }
-    return fm_fail(reterr, FM_ERR_USAGE, "the variable %s is '%.32s', expected 0 to %d", name,
-                   text ? text : "not set", (int)most);
+    return fm_fail(reterr, FM_ERR_USAGE, "the variable %s is '%.32s', expected %d to %d", name,
+                   text ? text : "not set", (int)least, (int)most);
 }
 
 static fm_status read_began(uint64_t *ret_ns, fm_error *reterr) {
@@ -63,17 +63,20 @@ static void first_host(const char *list, char *out, size_t out_bytes) {
     snprintf(out, out_bytes, "%.*s%.*s", (int)n, list, (int)digits, inside);
 }
 
-static bool find_torch_meeting(char out[FM_MEETING_ADDRESS_BYTES]) {
+/* `out` is empty where the variables do not say it. */
+static fm_status find_torch_meeting(char out[FM_MEETING_ADDRESS_BYTES], fm_error *reterr) {
     const char *host = getenv("MASTER_ADDR"), *run = getenv("TORCHELASTIC_RUN_ID");
     const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
-    fm_error ignored;
     int32_t port;
-    if (!host || read_number("MASTER_PORT", 65535 - TORCH_PORTS_ON, &port, &ignored)) return false;
+    out[0] = '\0';
+    if (!host || !getenv("MASTER_PORT")) return FM_OK;
+    fm_status status = read_number("MASTER_PORT", 1, 65535 - TORCH_PORTS_ON, &port, reterr);
+    if (status) return status;
     bool is_taken = agent && strcmp(agent, "True") == 0;
     snprintf(out, FM_MEETING_ADDRESS_BYTES, "tcp://%s%s%s:%d#%s", strchr(host, ':') ? "[" : "",
              host, strchr(host, ':') ? "]" : "", (int)port + (is_taken ? TORCH_PORTS_ON : 0),
              run ? run : "");
-    return true;
+    return FM_OK;
 }
 
 /* The port follows from the job, so that jobs of one host rarely take each other's. */
@@ -96,7 +99,8 @@ static fm_status find_meeting(const char *meet, fm_world *world, fm_error *reter
         snprintf(world->meeting, sizeof world->meeting, "%s", meet);
         return FM_OK;
     }
-    if (find_torch_meeting(world->meeting) || find_slurm_meeting(world->meeting)) return FM_OK;
+    fm_status status = find_torch_meeting(world->meeting, reterr);
+    if (status || world->meeting[0] || find_slurm_meeting(world->meeting)) return status;
     return fm_fail(reterr, FM_ERR_USAGE,
                    "%s has started rank %d of %d, but not said where the ranks meet; give --meet "
                    "tcp://HOST:PORT with a host of rank 0, or --meet file:PATH on a file system "
@@ -109,10 +113,12 @@ fm_status fm_world_find(const char *meet, bool *ret_found, fm_world *ret_world, 
         const struct launcher *l = &launchers[i];
         if (!getenv(l->rank) || !getenv(l->size)) continue;
         *ret_world = (fm_world){.launcher = l->name};
-        fm_status status = read_number(l->size, FM_MEETING_RANKS, &ret_world->size, reterr);
-        if (!status) status = read_number(l->rank, ret_world->size - 1, &ret_world->rank, reterr);
+        fm_status status = read_number(l->size, 1, FM_MEETING_RANKS, &ret_world->size, reterr);
+        if (!status) {
+            status = read_number(l->rank, 0, ret_world->size - 1, &ret_world->rank, reterr);
+        }
         if (!status && getenv(l->local)) {
-            status = read_number(l->local, ret_world->rank, &ret_world->local_rank, reterr);
+            status = read_number(l->local, 0, ret_world->rank, &ret_world->local_rank, reterr);
         }
         if (!status && i == 0) status = read_began(&ret_world->began_ns, reterr);
         *ret_found = !status && ret_world->size > 1;

@@ -45,7 +45,8 @@ static void end(fm_meeting *meeting) {
     meeting->is_over = true;
 }
 
-static fm_status enter(fm_meeting *meeting, const char *address, double seconds, fm_error *reterr) {
+static fm_status enter(fm_meeting *meeting, const char *address, double seconds,
+                       bool (*is_cancelled)(void), fm_error *reterr) {
     size_t n = meeting->rank == 0 ? (size_t)meeting->size : 1;
     meeting->peer = calloc(n, sizeof *meeting->peer);
     meeting->arrival = calloc(n, sizeof *meeting->arrival);
@@ -57,27 +58,34 @@ static fm_status enter(fm_meeting *meeting, const char *address, double seconds,
     for (size_t r = 0; r < n; r++)
         meeting->peer[r].fd = -1;
     if (meeting->size == 1) return FM_OK;
+    const double wait_s = meeting->rank == 0 ? seconds : seconds + reason_s;
+    const fm_patience patience = {fm_link_deadline(wait_s), is_cancelled};
     return meeting->rank == 0
-               ? fm_meeting_host(address, meeting->size, fm_link_deadline(seconds), meeting->peer,
-                                 reterr)
-               : fm_meeting_join(address, meeting->rank, meeting->size,
-                                 fm_link_deadline(seconds + reason_s), meeting->peer, reterr);
+               ? fm_meeting_host(address, meeting->size, &patience, meeting->peer, reterr)
+               : fm_meeting_join(address, meeting->rank, meeting->size, &patience, meeting->peer,
+                                 reterr);
 }
 
-fm_status fm_meeting_open(fm_meeting **ret_meeting, const char *address, int32_t rank, int32_t size,
-                          double seconds, fm_error *reterr) {
+fm_status fm_meeting_open_unless(fm_meeting **ret_meeting, const char *address, int32_t rank,
+                                 int32_t size, double seconds, bool (*is_cancelled)(void),
+                                 fm_error *reterr) {
     assert(size >= 1 && size <= FM_MEETING_RANKS && rank >= 0 && rank < size);
     fm_meeting *meeting = calloc(1, sizeof *meeting);
     if (!meeting) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a meeting of ranks");
     meeting->rank = rank;
     meeting->size = size;
-    fm_status status = enter(meeting, address, seconds, reterr);
+    fm_status status = enter(meeting, address, seconds, is_cancelled, reterr);
     if (status) {
         fm_meeting_close(meeting);
         return status;
     }
     *ret_meeting = meeting;
     return FM_OK;
+}
+
+fm_status fm_meeting_open(fm_meeting **ret_meeting, const char *address, int32_t rank, int32_t size,
+                          double seconds, fm_error *reterr) {
+    return fm_meeting_open_unless(ret_meeting, address, rank, size, seconds, NULL, reterr);
 }
 
 void fm_meeting_close(fm_meeting *meeting) {

@@ -17,6 +17,8 @@
 
 #include "proto/base/status.h"
 
+#include <stdbool.h>
+
 enum {
     FM_MEETING_RANKS = 4096,            /* at most */
     FM_MEETING_GATHER_BYTES = 64 << 20, /* size * bytes of a gather, at most */
@@ -30,6 +32,12 @@ typedef struct fm_meeting fm_meeting;
  * are missing, FM_ERR_PROTOCOL when rank 0 refuses this rank, FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_meeting_open(fm_meeting **ret_meeting, const char *address, int32_t rank,
                                       int32_t size, double seconds, fm_error *reterr);
+
+/* The same for a process that may be asked to stop: the wait for the others calls `is_cancelled`
+ * several times a second, and ends with FM_ERR_CANCELLED when that is true. */
+FM_MUST_USE fm_status fm_meeting_open_unless(fm_meeting **ret_meeting, const char *address,
+                                             int32_t rank, int32_t size, double seconds,
+                                             bool (*is_cancelled)(void), fm_error *reterr);
 
 /* Collective: every rank gives `bytes` bytes, the same number; `all` [size * bytes] receives them
  * in rank order. FM_ERR_CLOSED, naming the rank and its host, when a rank is gone or does not come

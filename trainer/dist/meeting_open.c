@@ -19,6 +19,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
 #include <net/if.h>
@@ -43,7 +44,10 @@ enum {
     FILE_BYTES = 8192,   /* at most */
     TRY_MS = 2000,       /* to connect to one address */
     AGAIN_MS = 50,       /* between tries */
+    LOOK_MS = 200,       /* between looks at whether the wait is cancelled */
 };
+
+static const char file_begin[] = "run "; /* of the file */
 
 /* -- addresses */
 
@@ -54,6 +58,21 @@ typedef struct place {
     fm_address address;
     uint64_t run; /* the hash of what follows '#' */
 } place;
+
+static fm_status parse_address(const char *text, fm_address *ret_address, fm_error *reterr) {
+    if (strncmp(text, "tcp://", 6) != 0 && strncmp(text, "unix:", 5) != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "found '%.200s' as the place where ranks meet, expected tcp://HOST:PORT, "
+                       "unix:PATH or file:PATH",
+                       text);
+    }
+    fm_status status = fm_address_parse(text, ret_address, reterr);
+    if (status || ret_address->kind != FM_ADDRESS_TCP || ret_address->port) return status;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "found '%.200s' as the place where ranks meet, expected a port above 0, which "
+                   "all ranks know",
+                   text);
+}
 
 static fm_status parse_place(const char *text, place *ret_place, fm_error *reterr) {
     char address[FM_MEETING_ADDRESS_BYTES];
@@ -67,12 +86,7 @@ static fm_status parse_place(const char *text, place *ret_place, fm_error *reter
     if (run) *run++ = '\0';
     *ret_place = (place){.run = run ? fm_xxh3(run, strlen(run)) : 0};
     ret_place->is_file = strncmp(address, "file:", 5) == 0 && address[5];
-    if (!ret_place->is_file) {
-        fm_status status = fm_address_parse(address, &ret_place->address, reterr);
-        if (status || ret_place->address.kind != FM_ADDRESS_TLS) return status;
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "a meeting cannot be at %.200s: ranks do not speak TLS", address);
-    }
+    if (!ret_place->is_file) return parse_address(address, &ret_place->address, reterr);
     memcpy(ret_place->path, address + 5, strlen(address + 5) + 1);
     return FM_OK;
 }
@@ -101,11 +115,28 @@ static void add_own(const struct ifaddrs *all, bool is_loopback, uint16_t port, 
     }
 }
 
+/* Refuses a file that would be lost: it is replaced, and removed at the end. What is not a file is
+ * left to the writer, which says what is wrong. */
+static fm_status check_replaceable(const char *path, fm_error *reterr) {
+    enum { DIGITS = 16, BEGIN = sizeof file_begin - 1 };
+    char begin[BEGIN + DIGITS + 1] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not wait */
+    if (fd < 0) return FM_OK;
+    ssize_t n = read(fd, begin, sizeof begin - 1);
+    close(fd);
+    bool is_meeting = strncmp(begin, file_begin, BEGIN) == 0 &&
+                      strspn(begin + BEGIN, "0123456789abcdef") == DIGITS;
+    if (n <= 0 || is_meeting) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_EXISTS, path,
+                      "found a file that is not of a meeting of ranks, expected none; it would be "
+                      "replaced, so choose another name");
+}
+
 /* Writes the file: the word of this run, the addresses of the host, and its name. */
 static fm_status write_file(const char *path, uint64_t run, uint16_t port, fm_error *reterr) {
     char text[FILE_BYTES], host[HOST_BYTES] = "";
     int n = 0;
-    size_t at = (size_t)snprintf(text, sizeof text, "run %016" PRIx64 "\n", run);
+    size_t at = (size_t)snprintf(text, sizeof text, "%s%016" PRIx64 "\n", file_begin, run);
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) < 0) all = NULL; /* the host's name is left */
     add_own(all, false, port, &n, text, &at);
@@ -129,8 +160,8 @@ static int read_file(const char *path, uint64_t *ret_run, fm_address address[MOS
     fm_arena_fini(&arena);
     int n = 0;
     char *line = strchr(text, '\n'), *end;
-    if (!line || strncmp(text, "run ", 4) != 0) return 0;
-    *ret_run = strtoull(text + 4, &end, 16);
+    if (!line || strncmp(text, file_begin, sizeof file_begin - 1) != 0) return 0;
+    *ret_run = strtoull(text + sizeof file_begin - 1, &end, 16);
     if (end != line) return 0;
     while (n < MOST_ADDRESSES && (end = strchr(line + 1, '\n'))) {
         *end = '\0';
@@ -264,7 +295,9 @@ static void hear(hall *h, uint32_t i) {
     if (is_whole || n < 0) forget(h, i);
 }
 
-static fm_status fail_missing(const hall *h, fm_error *reterr) {
+static fm_status fail_missing(const hall *h, fm_status status, fm_error *reterr) {
+    const char *what = status == FM_ERR_CANCELLED ? "had not come when the wait was stopped"
+                                                  : "did not come to the meeting";
     char names[200] = "";
     for (int32_t r = 1; r < h->size; r++) {
         size_t at = strlen(names);
@@ -275,18 +308,31 @@ static fm_status fail_missing(const hall *h, fm_error *reterr) {
         }
         snprintf(names + at, sizeof names - at, "%s%d", at ? ", " : "", (int)r);
     }
-    return fm_fail(reterr, FM_ERR_CLOSED, "%d of %d ranks did not come to the meeting: rank %s",
-                   (int)(h->size - 1 - h->n_here), (int)h->size, names);
+    return fm_fail(reterr, status, "%d of %d ranks %s: rank %s", (int)(h->size - 1 - h->n_here),
+                   (int)h->size, what, names);
 }
 
-static fm_status receive_hellos(hall *h, uint64_t deadline_ns, fm_error *reterr) {
+static bool is_cancelled(const fm_patience *patience) {
+    return patience->is_cancelled && patience->is_cancelled();
+}
+
+/* The time for one wait, which must not be long for one who may be asked to stop. */
+static int next_wait_ms(const fm_patience *patience) {
+    const int left_ms = fm_link_left_ms(patience->deadline_ns);
+    return patience->is_cancelled && left_ms > LOOK_MS ? LOOK_MS : left_ms;
+}
+
+static fm_status receive_hellos(hall *h, const fm_patience *patience, fm_error *reterr) {
     while (h->n_here < h->size - 1) {
+        if (is_cancelled(patience)) return fail_missing(h, FM_ERR_CANCELLED, reterr);
         struct pollfd polls[MOST_WAITING + 1] = {{.fd = h->listener, .events = POLLIN}};
         uint32_t n = h->n_waiting;
         for (uint32_t i = 0; i < n; i++)
             polls[i + 1] = (struct pollfd){.fd = h->waiting[i].fd, .events = POLLIN};
-        int ready = poll(polls, n + 1, fm_link_left_ms(deadline_ns));
-        if (ready == 0) return fail_missing(h, reterr);
+        int ready = poll(polls, n + 1, next_wait_ms(patience));
+        if (ready == 0 && fm_link_left_ms(patience->deadline_ns) == 0) {
+            return fail_missing(h, FM_ERR_CLOSED, reterr);
+        }
         if (ready < 0 && errno != EINTR) {
             return fm_fail(reterr, FM_ERR_IO, "cannot wait for the ranks: %s", strerror(errno));
         }
@@ -323,10 +369,11 @@ static fm_status listen_at(hall *h, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_IO, "the system gives no random bytes");
     }
     h->run ^= word;
-    return write_file(h->place.path, word, bound.port, reterr);
+    status = check_replaceable(h->place.path, reterr);
+    return status ? status : write_file(h->place.path, word, bound.port, reterr);
 }
 
-fm_status fm_meeting_host(const char *address, int32_t size, uint64_t deadline_ns,
+fm_status fm_meeting_host(const char *address, int32_t size, const fm_patience *patience,
                           fm_attendee *peer, fm_error *reterr) {
     hall *h = calloc(1, sizeof *h);
     if (!h) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a meeting of ranks");
@@ -338,7 +385,7 @@ fm_status fm_meeting_host(const char *address, int32_t size, uint64_t deadline_n
     allow_files(size);
     if (!status) status = listen_at(h, reterr);
     bool is_listening = !status;
-    if (!status) status = receive_hellos(h, deadline_ns, reterr);
+    if (!status) status = receive_hellos(h, patience, reterr);
     while (h->n_waiting)
         forget(h, 0);
     if (h->listener >= 0) close(h->listener);
@@ -347,7 +394,7 @@ fm_status fm_meeting_host(const char *address, int32_t size, uint64_t deadline_n
     if (is_listening && is_unix) unlink(h->place.address.path);
     const fm_frame welcome = {.kind = FM_FRAME_WELCOME};
     for (int32_t r = 1; r < size && !status; r++) {
-        status = fm_link_send(peer[r].fd, &welcome, NULL, deadline_ns, reterr);
+        status = fm_link_send(peer[r].fd, &welcome, NULL, patience->deadline_ns, reterr);
         if (status) status = fm_attendee_fail(&peer[r], status, reterr);
     }
     for (int32_t r = 1; r < size && status; r++)
@@ -358,10 +405,24 @@ fm_status fm_meeting_host(const char *address, int32_t size, uint64_t deadline_n
 
 /* -- the others */
 
+/* Waits until rank 0 answers, or has ended. */
+static fm_status wait_for_answer(int fd, const fm_patience *patience, fm_error *reterr) {
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    while (poll(&wait, 1, next_wait_ms(patience)) <= 0) {
+        if (is_cancelled(patience)) {
+            return fm_fail(reterr, FM_ERR_CANCELLED, "stopped before all ranks were there");
+        }
+        if (fm_link_left_ms(patience->deadline_ns) == 0) break;
+    }
+    return FM_OK; /* the receiver says what is wrong */
+}
+
 /* Connects to one address and waits there for the welcome. *ret_is_reason: rank 0 has given the
  * reason for the failure. */
-static fm_status try_address(const fm_address *address, const hello *said, uint64_t deadline_ns,
-                             int *ret_fd, bool *ret_is_reason, fm_error *reterr) {
+static fm_status try_address(const fm_address *address, const hello *said,
+                             const fm_patience *patience, int *ret_fd, bool *ret_is_reason,
+                             fm_error *reterr) {
+    const uint64_t deadline_ns = patience->deadline_ns;
     int left_ms = fm_link_left_ms(deadline_ns), fd;
     *ret_is_reason = false;
     fm_address at = *address;
@@ -374,6 +435,7 @@ static fm_status try_address(const fm_address *address, const hello *said, uint6
     const fm_frame give = {.kind = FM_FRAME_HELLO, .bytes = HELLO_BYTES};
     const fm_frame welcome = {.kind = FM_FRAME_WELCOME};
     status = fm_link_send(fd, &give, message, deadline_ns, reterr);
+    if (!status) status = wait_for_answer(fd, patience, reterr);
     if (!status) {
         status = fm_link_receive_frame(fd, &welcome, NULL, deadline_ns, ret_is_reason, reterr);
     }
@@ -392,7 +454,7 @@ static void wait_a_moment(void) {
 
 /* Tries all addresses of the meeting once. *ret_is_final: trying again is of no use. An earlier run
  * may still hold an address of this one, so that is no such reason. */
-static fm_status try_all(const place *at, int32_t rank, int32_t size, uint64_t deadline_ns,
+static fm_status try_all(const place *at, int32_t rank, int32_t size, const fm_patience *patience,
                          int *ret_fd, bool *ret_is_final, fm_error *why) {
     fm_address addresses[MOST_ADDRESSES] = {at->address};
     uint64_t word = 0;
@@ -400,10 +462,10 @@ static fm_status try_all(const place *at, int32_t rank, int32_t size, uint64_t d
     const hello said = make_hello(rank, size, at->run ^ word);
     fm_status status = FM_ERR_CLOSED;
     *ret_is_final = false;
-    for (int i = 0; i < n && status && !*ret_is_final; i++) {
+    for (int i = 0; i < n && status && !*ret_is_final && !is_cancelled(patience); i++) {
         bool is_reason;
         fm_error error;
-        status = try_address(&addresses[i], &said, deadline_ns, ret_fd, &is_reason, &error);
+        status = try_address(&addresses[i], &said, patience, ret_fd, &is_reason, &error);
         *ret_is_final = is_reason && status != FM_ERR_NOT_FOUND;
         /* A reason says more than a later failure to connect. */
         if (status && (is_reason || why->status != FM_ERR_NOT_FOUND)) *why = error;
@@ -411,18 +473,23 @@ static fm_status try_all(const place *at, int32_t rank, int32_t size, uint64_t d
     return status;
 }
 
-fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size, uint64_t deadline_ns,
-                          fm_attendee *ret_peer, fm_error *reterr) {
+fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size,
+                          const fm_patience *patience, fm_attendee *ret_peer, fm_error *reterr) {
     place at;
-    fm_error why = {.message = "the file is not there"};
+    fm_error why = {.message = "the file is not there, or not that of a meeting"};
     const uint64_t begin_ns = fm_clock_ns();
     fm_status status = parse_place(address, &at, reterr);
     if (status) return status;
     snprintf(ret_peer->name, sizeof ret_peer->name, "rank 0 (at %.90s)", address);
-    while (fm_link_left_ms(deadline_ns) > 0) {
+    while (fm_link_left_ms(patience->deadline_ns) > 0) {
         bool is_final;
-        status = try_all(&at, rank, size, deadline_ns, &ret_peer->fd, &is_final, &why);
+        status = try_all(&at, rank, size, patience, &ret_peer->fd, &is_final, &why);
         if (!status) return FM_OK;
+        if (is_cancelled(patience)) {
+            return fm_fail(reterr, FM_ERR_CANCELLED,
+                           "rank %d was stopped before all ranks met at %.200s", (int)rank,
+                           address);
+        }
         if (is_final) {
             return fm_fail(reterr, status, "rank %d was refused by the meeting at %.200s: %.250s",
                            (int)rank, address, why.message);

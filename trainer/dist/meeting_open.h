@@ -4,6 +4,8 @@
 
 #include "proto/base/status.h"
 
+#include <stdbool.h>
+
 enum { FM_PEER_NAME_BYTES = 112 };
 
 /* The other end of a connection. */
@@ -15,15 +17,22 @@ typedef struct fm_attendee {
 /* Completes the sentence of a link's error, "is gone ...", by the name of its other end. */
 fm_status fm_attendee_fail(const fm_attendee *peer, fm_status status, fm_error *error);
 
+/* How long to wait for others. */
+typedef struct fm_patience {
+    uint64_t deadline_ns;
+    bool (*is_cancelled)(void); /* called several times a second; NULL: never cancelled */
+} fm_patience;
+
 /* Of rank 0: waits for all others; peer[r] [size] is filled for r >= 1. What connects and is not a
  * rank of this run is refused. Errors are those of fm_meeting_open. The caller closes what is open
  * in `peer`, also after a failure, whose reason the others have been sent. */
-FM_MUST_USE fm_status fm_meeting_host(const char *address, int32_t size, uint64_t deadline_ns,
-                                      fm_attendee *peer, fm_error *reterr);
+FM_MUST_USE fm_status fm_meeting_host(const char *address, int32_t size,
+                                      const fm_patience *patience, fm_attendee *peer,
+                                      fm_error *reterr);
 
 /* Of the others: connects to rank 0, which may come later, and waits until all are there. */
 FM_MUST_USE fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size,
-                                      uint64_t deadline_ns, fm_attendee *ret_peer,
+                                      const fm_patience *patience, fm_attendee *ret_peer,
                                       fm_error *reterr);
 
 #endif

@@ -109,6 +109,8 @@ class Stream:
             raise ValueError(f"plan: found {plan!r}, expected a name of 1 to {_PLAN_BYTES} bytes")
         if not re.fullmatch(r"strict|free|bounded:[1-9][0-9]*", str(order)):
             raise ValueError(f"order: found {order!r}, expected 'strict', 'bounded:W' or 'free'")
+        if snapshot is not None and not isinstance(snapshot, str):
+            raise TypeError(f"snapshot: found {snapshot!r}, expected a name or None")
         world = integer("world", world, 1, _MOST_WORLD)
         _check_items(order, raw, stack, tensors, pin)
         self._run: dict[str, Any] = {
@@ -171,6 +173,8 @@ class Stream:
 
         Raises ValueError that names the first parameter of the run that differs.
         """
+        if not isinstance(state, Mapping):
+            raise TypeError(f"state: found {state!r:.80}, expected what state_dict() returned")
         if state.get("version") != _STATE_VERSION:
             raise ValueError(f"the state has version {state.get('version')!r}, "
                              f"expected {_STATE_VERSION}")
@@ -195,11 +199,17 @@ class Stream:
         """Records that samples were used, by their indices: numbers, arrays or tensors of them.
 
         Only DataLoaders with workers need it; see the class. It may connect, as ``facts()`` does.
+        TypeError, and ValueError for a sample that is not this rank's; then none is recorded.
         """
         self.facts()
-        for index in indices:
-            for value in numpy.asarray(index).reshape(-1).tolist():
-                self._deliver(int(value))
+        own = [integer("deliver", value, 0, MOST_U64)
+               for index in indices for value in numpy.asarray(index).reshape(-1).tolist()]
+        for value in own:
+            if self._own_index(value) != value:
+                raise ValueError(f"deliver: sample {value} is not one of rank {self._group[0]} of "
+                                 f"{self._group[1]}")
+        for value in own:
+            self._deliver(value)
 
     def _deliver(self, index: int) -> None:
         if index >= self._watermark:
