@@ -213,6 +213,17 @@ static void progress_fits_the_terminal(void **state) {
         0);
 }
 
+/* A distillation whose structures were all rejected is such a dataset. */
+static void a_dataset_without_chains_is_said(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir -p void/data void/alignments && "
+                         "foldmill build void --cache void.cache 2>err >log; test $? = 1 && "
+                         "grep -q 'foldmill build: the dataset has no chain to build: no structure "
+                         "or no folder of alignments was found for any' err && "
+                         "! test -e void.cache"),
+                     0);
+}
+
 /* A stream can take hours: the terminal shows its rate and what is left, and a signal does not
  * write into that line. */
 static void a_stream_shows_its_progress(void **state) {
@@ -429,6 +440,7 @@ int main(void) {
         cmocka_unit_test(a_lost_reader_ends_no_command),
         cmocka_unit_test(a_run_that_did_nothing_leaves_nothing),
         cmocka_unit_test(progress_fits_the_terminal),
+        cmocka_unit_test(a_dataset_without_chains_is_said),
         cmocka_unit_test(a_stream_shows_its_progress),
         cmocka_unit_test(a_cache_is_made_in_no_dataset),
         cmocka_unit_test(places_of_a_shared_job_are_checked),
