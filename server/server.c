@@ -411,34 +411,52 @@ static fm_status check_tokens(const fm_server_options *options, const fm_address
         fm_address_format(address, text));
 }
 
+/* Options about clients that no address has would leave the user with a false idea of who may
+ * connect. */
+static fm_status check_use(const fm_server_options *options, bool has_tls, bool has_unix,
+                           fm_error *reterr) {
+    const fm_credentials *credentials = &options->credentials;
+    if (has_tls && !credentials->tls_ca && !credentials->token_file && !options->is_open_to_all) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "tls:// needs a way to tell who may connect: --token-file for tokens, --tls-ca "
+            "for certificates of clients, or --open-to-all for whoever reaches the port");
+    }
+    const char *useless = has_tls                 ? NULL
+                          : credentials->tls_cert ? "--tls-cert"
+                          : credentials->tls_ca   ? "--tls-ca"
+                                                  : NULL;
+    if (useless) {
+        return fm_fail(reterr, FM_ERR_USAGE, "%s has no use without a tls:// address to listen on",
+                       useless);
+    }
+    /* The unit of systemd always gives it, whatever sockets its user has chosen. */
+    const bool is_handed = options->handed && options->handed->n_data;
+    if (!options->unix_group || has_unix || is_handed) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "--unix-group has no use without a unix: address to listen on");
+}
+
 /* Reads the credentials, as far as the addresses need them. */
 static fm_status open_access(fm_server *server, const fm_server_options *options,
                              fm_error *reterr) {
-    bool has_tls = false;
+    bool has_tls = false, has_unix = false;
     fm_status status = FM_OK;
     for (size_t i = 0; !status && i < FM_SERVER_N_LISTEN_MAX && options->listen[i]; i++) {
         fm_address address;
         status = fm_address_parse(options->listen[i], &address, reterr);
         if (status) break;
         has_tls = has_tls || address.kind == FM_ADDRESS_TLS;
+        has_unix = has_unix || address.kind == FM_ADDRESS_UNIX;
         status = check_tokens(options, &address, reterr);
     }
     for (size_t i = 0; !status && options->handed && i < options->handed->n_data; i++) {
         has_tls = has_tls || options->handed->data[i].address.kind == FM_ADDRESS_TLS;
+        has_unix = has_unix || options->handed->data[i].address.kind == FM_ADDRESS_UNIX;
         status = check_tokens(options, &options->handed->data[i].address, reterr);
     }
+    if (!status) status = check_use(options, has_tls, has_unix, reterr);
     if (status) return status;
-    bool asks_clients = options->credentials.tls_ca || options->credentials.token_file;
-    if (has_tls && !asks_clients && !options->is_open_to_all) {
-        return fm_fail(
-            reterr, FM_ERR_USAGE,
-            "tls:// needs a way to tell who may connect: --token-file for tokens, --tls-ca "
-            "for certificates of clients, or --open-to-all for whoever reaches the port");
-    }
-    if (options->credentials.tls_cert && !has_tls) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--tls-cert has no use without a tls:// address to listen on");
-    }
     return fm_access_create(&options->credentials, has_tls, options->unix_group, &server->access,
                             reterr);
 }

@@ -258,6 +258,11 @@ fm_status fm_build_publish(fm_build_state *state, const fm_generation *base, fm_
     bool has_own = false;
     for (uint32_t i = 0; i < state->n_result; i++)
         has_own |= !state->result[i].reason && !state->result[i].is_kept;
+    if (state->n_result == 0) {
+        return fm_fail(reterr, FM_ERR_DATA,
+                       "the dataset has no chain to build: no structure or no folder of "
+                       "alignments was found for any; --dry-run shows which files were found");
+    }
     if (!has_own) {
         return fm_fail(reterr, FM_ERR_DATA, "not one chain could be made; nothing is published");
     }

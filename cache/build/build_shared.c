@@ -100,7 +100,11 @@ static fm_status open_catalogue(fm_shared_build *self, const fm_catalogue_option
                                         reterr);
         }
         bool stopped = build->stop && *build->stop;
-        if (status != FM_ERR_CLOSED || i == START_TRIES || stopped) return status;
+        if (status == FM_ERR_CLOSED && stopped) {
+            return fm_fail(reterr, FM_ERR_CANCELLED,
+                           "stopped before the catalogue could be reached; nothing was done");
+        }
+        if (status != FM_ERR_CLOSED || i == START_TRIES) return status;
         if (i == 0 && self->share->waiting) self->share->waiting(reterr);
         nanosleep(&(struct timespec){0, START_PAUSE_MS * 1000000L}, NULL);
     }

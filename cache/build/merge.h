@@ -35,11 +35,12 @@ typedef struct fm_merge_report {
     uint32_t n_left; /* items not done, with `partial` */
 } fm_merge_report;
 
-/* Merges. FM_ERR_EXISTS when items are not done (and not `partial`), a build holds the cache, or
- * the cache has chains of another dataset and options->others does not say what becomes of them;
- * FM_ERR_NOT_FOUND when a shard is nowhere; FM_ERR_CORRUPT when a shard or note differs from the
- * catalogue's record; FM_ERR_DATA when there is no chain. After an error the previous generation
- * stays in force. Lists are in the arena. */
+/* Merges. Lists are in the arena. After an error the previous generation stays in force.
+ *
+ * FM_ERR_EXISTS has three reasons. Items are not done, and `partial` is not set. A build holds the
+ * cache. Or the cache has chains of another dataset, and options->others does not say what becomes
+ * of them. FM_ERR_NOT_FOUND: a shard is nowhere. FM_ERR_CORRUPT: a shard or note differs from the
+ * catalogue's record. FM_ERR_DATA: there is no chain. */
 FM_MUST_USE fm_status fm_merge_run(const fm_merge_options *options, fm_arena *arena,
                                    fm_merge_report *ret_report, fm_error *reterr);
 

@@ -71,9 +71,9 @@ typedef struct fm_entry_list {
 } fm_entry_list;
 
 /* Lists all entries of the folder `path`, except names that begin with a dot. The caller frees
- * list->entry. FM_ERR_NOT_FOUND when there is nothing at the path; FM_ERR_LIMIT for more than `max`
- * entries, or a full arena; FM_ERR_IO when the folder cannot be read to its end, or the path is a
- * file or a link that leads nowhere. */
+ * list->entry. FM_ERR_NOT_FOUND: nothing is at the path. FM_ERR_LIMIT: there are more than `max`
+ * entries, or the arena is full. FM_ERR_IO: the folder cannot be read to its end, or the path is
+ * a file or a link that leads nowhere. */
 FM_MUST_USE fm_status fm_directory_read(const char *path, size_t max, fm_arena *arena,
                                         fm_entry_list *list, fm_error *reterr);
 

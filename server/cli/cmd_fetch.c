@@ -10,7 +10,9 @@
 #include "proto/template_date.h"
 #include "server/cli/commands.h"
 #include "server/cli/fetch_save.h"
+#include "server/cli/progress.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,7 @@
 enum {
     DECODE_ARENA_BYTES = 1 << 20, /* the table of tensors */
     SLAB_ALIGN = 4096,
+    DRAW_MS = 200,
 };
 
 static const char description[] =
@@ -51,7 +54,7 @@ typedef struct fetch_settings {
     uint64_t steps, first_step, seed, batch, crop, n_cluster, n_extra, cycles, credit, wait_ms,
         timeout_s;
     uint64_t full_wait_s;
-    bool digest, skip, json;
+    bool digest, skip, json, quiet;
 } fetch_settings;
 
 /* One received sample, for the digest. */
@@ -68,6 +71,8 @@ typedef struct fetch_run {
     sample_row *rows; /* only with --digest */
     uint64_t n_row, rows_capacity;
     uint64_t n_sample, n_skipped, n_byte, start_ns, end_ns;
+    uint64_t drawn_ns; /* when the line of progress was drawn */
+    bool draws;
     fm_wire_reason reason;
     fm_histogram waits; /* ns */
     fm_fetch_save save;
@@ -123,6 +128,7 @@ static int parse(fetch_settings *set, int argc, char **argv) {
          .help = "the format of these files (npz)"},
         {"digest", FM_OPTION_FLAG, &set->digest, NULL, .help = "print the hash of all samples"},
         {"json", FM_OPTION_FLAG, &set->json, NULL, .help = "print one JSON object"},
+        {"quiet", FM_OPTION_FLAG, &set->quiet, NULL, .help = "no progress", .letter = 'q'},
         {0}};
     const fm_command command = {
         .program = "foldmill fetch",
@@ -191,8 +197,33 @@ static fm_status note_row(fetch_run *run, uint64_t index, fm_bytes sample, fm_er
     return FM_OK;
 }
 
+/* Whether there is a line of progress, for the handler of signals, too. */
+static volatile sig_atomic_t has_line;
+
+/* Draws how far the stream is, a few times a second. */
+static void show_progress(fetch_run *run) {
+    const uint64_t now = fm_clock_ns(), done = run->n_sample + run->n_skipped;
+    if (!run->draws || now - run->drawn_ns < DRAW_MS * (uint64_t)1000000) return;
+    const double seconds = (double)(now - run->start_ns) * 1e-9;
+    const double part = (double)done / (double)run->opened.n_sample;
+    char eta[32];
+    run->drawn_ns = now;
+    has_line = 1;
+    fm_progress_draw("fetch %llu of %llu samples, %.1f samples/s, %.1f MB/s, %s left",
+                     (unsigned long long)done, (unsigned long long)run->opened.n_sample,
+                     (double)done / seconds, (double)run->n_byte * 1e-6 / seconds,
+                     fm_progress_format_eta(seconds, part, eta));
+}
+
+/* Removes the line before another one is written. */
+static void clear_progress(void) {
+    if (has_line) fm_progress_clear();
+    has_line = 0;
+}
+
 static void say_skipped(fetch_run *run, uint64_t index, const char *why) {
     run->n_skipped++;
+    clear_progress();
     fprintf(stderr, "foldmill fetch: sample %llu skipped: %s\n", (unsigned long long)index, why);
 }
 
@@ -231,8 +262,10 @@ static fm_status take_sample(fetch_run *run, const fm_client_event *event, fm_er
 
 static fm_status take_stream(fetch_run *run, fm_error *reterr) {
     run->start_ns = fm_clock_ns();
+    run->draws = !run->set->quiet && fm_progress_has_terminal();
     while (!run->reason) {
         fm_client_event event;
+        show_progress(run);
         fm_status status =
             fm_supply_next(run->supply, run->slab, run->opened.max_sample_bytes, &event, reterr);
         if (status) return status;
@@ -264,6 +297,7 @@ static fm_status parse_hash(const char *text, fm_sha256 *ret_hash, fm_error *ret
 
 static void say_change(void *context, const fm_supply_change *change) {
     (void)context;
+    clear_progress();
     fprintf(stderr, "foldmill fetch: continuing with %s: %s\n", change->to,
             change->why ? change->why : "it may be quicker");
 }
@@ -320,7 +354,9 @@ static fm_status fetch(fetch_run *run, fm_error *reterr) {
     size_t slab_bytes = (run->opened.max_sample_bytes / SLAB_ALIGN + 1) * SLAB_ALIGN;
     run->slab = aligned_alloc(SLAB_ALIGN, slab_bytes);
     if (!run->slab) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a slab");
-    return take_stream(run, reterr);
+    status = take_stream(run, reterr);
+    clear_progress();
+    return status;
 }
 
 /* -- the report */
@@ -426,8 +462,10 @@ static void write_json(fetch_run *run) {
 
 /* There is nothing to save, so the handler ends the program. */
 static void end_by_signal(int signal_number) {
-    static const char text[] = "foldmill fetch: stopped by a signal before the end of the stream\n";
-    ssize_t put = write(STDERR_FILENO, text, sizeof text - 1);
+    static const char text[] =
+        "\nfoldmill fetch: stopped by a signal before the end of the stream\n";
+    const size_t skip = has_line ? 0 : 1; /* the line of progress stays */
+    ssize_t put = write(STDERR_FILENO, text + skip, sizeof text - 1 - skip);
     (void)put;
     _exit(fm_cli_signal_code(signal_number));
 }

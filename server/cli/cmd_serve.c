@@ -328,7 +328,11 @@ static fm_status check_addresses(const serve_settings *set, fm_error *reterr) {
     fm_status status = FM_OK;
     if (set->listen) status = fm_address_parse(set->listen, &address, reterr);
     if (!status && set->also_listen) status = fm_address_parse(set->also_listen, &address, reterr);
-    return status;
+    if (status || !set->listen || !set->also_listen) return status;
+    const bool is_any = address.kind != FM_ADDRESS_UNIX && address.port == 0;
+    if (is_any || strcmp(set->listen, set->also_listen) != 0) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE, "--also-listen: %.200s is the address of --listen",
+                   set->also_listen);
 }
 
 static fm_status serve_caches(const serve_settings *set, const from_systemd *systemd,

@@ -10,11 +10,12 @@
 
 #include <stddef.h>
 
-/* Gets `path` from `url`, "http://HOST:PORT" with an optional "/" at the end. *ret_body is
- * terminated, has *ret_bytes bytes and belongs to the caller (free). FM_ERR_USAGE for a url,
- * FM_ERR_NOT_FOUND for a host, FM_ERR_IO when the server cannot be reached, does not answer within
- * `timeout_ms` or answers with an error, FM_ERR_CORRUPT when the answer is not HTTP, FM_ERR_LIMIT
- * when it has more than 64 MiB. */
+/* Gets `path` from the server of `url`, "http://HOST:PORT" or any page of it. *ret_body is
+ * terminated, has *ret_bytes bytes and belongs to the caller (free).
+ *
+ * FM_ERR_USAGE: `url` is no such address. FM_ERR_NOT_FOUND: there is no such host. FM_ERR_IO: the
+ * server cannot be reached, does not answer within `timeout_ms`, or answers with an error.
+ * FM_ERR_CORRUPT: the answer is not HTTP. FM_ERR_LIMIT: it has more than 64 MiB. */
 FM_MUST_USE fm_status fm_cli_http_get(const char *url, const char *path, uint32_t timeout_ms,
                                       char **ret_body, size_t *ret_bytes, fm_error *reterr);
 

@@ -213,6 +213,37 @@ static void progress_fits_the_terminal(void **state) {
         0);
 }
 
+/* A distillation whose structures were all rejected is such a dataset. */
+static void a_dataset_without_chains_is_said(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir -p void/data void/alignments && "
+                         "foldmill build void --cache void.cache 2>err >log; test $? = 1 && "
+                         "grep -q 'foldmill build: the dataset has no chain to build: no structure "
+                         "or no folder of alignments was found for any' err && "
+                         "! test -e void.cache"),
+                     0);
+}
+
+/* A stream can take hours: the terminal shows its rate and what is left, and a signal does not
+ * write into that line. */
+static void a_stream_shows_its_progress(void **state) {
+    (void)state;
+    if (run("command -v script >log")) {
+        print_message("skipped: there is no program script to make a terminal\n");
+        skip();
+    }
+    assert_int_equal(
+        run("foldmill serve --cache cache --listen unix:p -q 2>p.log & server=$!; "
+            "until [ -S p ]; do sleep 0.02; done; "
+            "script -qec 'timeout -s INT 2 foldmill fetch --data unix:p --steps 99999999' typed "
+            ">log; script -qec 'foldmill fetch --data unix:p --steps 9 -q' quiet >log; "
+            "kill $server; wait $server; tr '\\r' '\\n' <typed | sed 's/^.\\[K//' >lines && "
+            "grep -qE '^fetch [0-9]+ of 99999999 samples, [0-9.]+ samples/s, [0-9.]+ MB/s, "
+            "[0-9:]+ left$' lines && grep -q '^foldmill fetch: stopped by a signal' lines && "
+            "grep -q '^samples   9' quiet && ! grep -q 'fetch 0 of' quiet"),
+        0);
+}
+
 /* A dataset with a cache in it would no longer be taken as a dataset. */
 static void a_cache_is_made_in_no_dataset(void **state) {
     (void)state;
@@ -409,6 +440,8 @@ int main(void) {
         cmocka_unit_test(a_lost_reader_ends_no_command),
         cmocka_unit_test(a_run_that_did_nothing_leaves_nothing),
         cmocka_unit_test(progress_fits_the_terminal),
+        cmocka_unit_test(a_dataset_without_chains_is_said),
+        cmocka_unit_test(a_stream_shows_its_progress),
         cmocka_unit_test(a_cache_is_made_in_no_dataset),
         cmocka_unit_test(places_of_a_shared_job_are_checked),
         cmocka_unit_test(an_evaluation_needs_a_checkpoint_and_a_folder),

@@ -164,6 +164,13 @@ static void one_digest_on_all_transports(void **state) {
     stop();
     assert_int_equal(run("$FOLDMILL serve --cache cache --listen tcp://0.0.0.0:0 2>err"), 2);
     assert_int_equal(run("grep -q 'tcp://0.0.0.0:0 is plain TCP beyond this machine' err"), 0);
+    assert_int_equal(run("$FOLDMILL serve --cache cache --listen unix:s --also-listen unix:s "
+                         "2>err"),
+                     2);
+    assert_int_equal(run("grep -q -- '--also-listen: unix:s is the address of --listen' err"), 0);
+    int code = run("$FOLDMILL serve --cache cache --listen unix:s --http 0.0.0.0:0 2>err");
+    assert_true(code == 2 || run("grep -q 'without libmicrohttpd' err") == 0);
+    assert_int_equal(run("grep -q 'use ssh -L, or add --insecure\\|without libmicrohttpd' err"), 0);
     assert_int_equal(run("$FOLDMILL serve --cache cache --listen tcp://0.0.0.0:0 --insecure "
                          "2>log & server=$!; for i in $(seq 300); do "
                          "grep -q 'listening' log && break; sleep 0.1; done; "

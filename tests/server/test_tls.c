@@ -393,7 +393,15 @@ static void servers_refuse_what_does_not_fit(void **state) {
     assert_int_equal(fm_server_create(&f.options, &f.source, &f.server, &error), FM_ERR_USAGE);
     assert_non_null(strstr(error.message, "--tls-cert has no use without a tls:// address"));
     f.options.credentials.tls_cert = NULL;
+    f.options.credentials.tls_ca = made.ca.cert;
+    assert_int_equal(fm_server_create(&f.options, &f.source, &f.server, &error), FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, "--tls-ca has no use without a tls:// address"));
+    f.options.credentials.tls_ca = NULL;
     f.options.unix_group = "no-such-group";
+    f.options.listen[0] = "tcp://127.0.0.1:0";
+    assert_int_equal(fm_server_create(&f.options, &f.source, &f.server, &error), FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, "--unix-group has no use without a unix: address"));
+    f.options.listen[0] = f.unix_url;
     assert_int_equal(fm_server_create(&f.options, &f.source, &f.server, &error), FM_ERR_NOT_FOUND);
     fm_test_source_fini(&f.test);
     fm_test_remove_tree(f.folder);

@@ -28,9 +28,12 @@ typedef struct fm_identity_texts {
  * as "key=value" with the new value, or "none" for a key that this run does not have. Each such
  * change is appended to `history` as "step N: key: old -> new". What an older program did not write
  * of its identity is not compared. Another build of the same version is appended to `history`, and
- * is not refused. FM_ERR_USAGE, naming the first difference, the setting that restores it where the
- * checkpoint's file does not name it, and the options that allow all differences, as far as they
- * fit; also for a change[] that is not what this run has. FM_ERR_LIMIT when the history is full. */
+ * is not refused.
+ *
+ * FM_ERR_USAGE names the first difference, and the options that allow all differences, as far as
+ * they fit. Where the checkpoint's file does not name the setting, the error says how to restore
+ * it. A change[] that is not what this run has is FM_ERR_USAGE, too. FM_ERR_LIMIT: the history is
+ * full. */
 FM_MUST_USE fm_status fm_identity_check(const fm_identity_texts *saved,
                                         const fm_identity_texts *now, uint64_t step,
                                         const char *const *change, uint32_t n_change,

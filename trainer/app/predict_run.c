@@ -361,9 +361,9 @@ static fm_status write_structure(const predictor *p, const fm_prediction *predic
     return status ? status : fm_prediction_write_cif(path, prediction, reterr);
 }
 
-/* Writes the files of a prediction, and removes those that an earlier command wrote and this one
- * does not: they belong to other weights or settings. _run.json goes first, so that no kill leaves
- * one that vouches for files of two commands. */
+/* Writes the files of a prediction. Files of an earlier command that this one does not write belong
+ * to other weights or settings, and are removed. _run.json is removed first: it vouches for the
+ * others, and a kill must not leave it beside files of two commands. */
 static fm_status write_prediction(const predictor *p, const fm_prediction *prediction,
                                   fm_error *reterr) {
     typedef fm_status writer(const char *path, const fm_prediction *what, fm_error *error);

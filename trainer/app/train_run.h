@@ -1,8 +1,14 @@
-/* train_run.h: a run of `foldmill train` in progress, shared by the files that make it: train.c (a
- * run from its command line to its end; start there), train_stream.c and train_samples.c (the two
- * kinds of work: samples of a server for AlphaFold2, stored samples for AlphaFold 3), train_ranks.c
- * (both on several ranks), train_order.c (which sample is used where), train_skip.c (bad samples),
- * train_save.c (checkpoints), train_step.c (the end of a step), train_eval.c (scores). */
+/* train_run.h: a run of `foldmill train` in progress, shared by the files that make it. Start with
+ * train.c, which leads a run from its command line to its end.
+ *
+ *     train_stream.c     AlphaFold2's samples, which come from a server
+ *     train_samples.c    AlphaFold 3's samples, which are stored
+ *     train_ranks.c      both on several ranks
+ *     train_order.c      which sample is used where
+ *     train_skip.c       bad samples
+ *     train_step.c       the end of a step
+ *     train_save.c       checkpoints
+ *     train_eval.c       scores */
 #ifndef FM_TRAINER_TRAIN_RUN_H
 #define FM_TRAINER_TRAIN_RUN_H
 

@@ -181,9 +181,9 @@ typedef struct fm_frame_errors {
     void *w;               /* act, like target */
 } fm_frame_errors;
 
-/* The class of each atom's lDDT against its known partners m != l with a true distance below
- * radius[m], from whole numbers: with k hits of the four thresholds over n partners, the class is
- * clip(#{j >= 0: 4 j n < n_bin k}, 1, n_bin) - 1. */
+/* The class of each atom's lDDT. Partners of atom l are the known atoms m != l whose true distance
+ * is below radius[m]. The class follows from whole numbers: the n partners and their k hits of the
+ * four thresholds give clip(#{j >= 0: 4 j n < n_bin k}, 1, n_bin) - 1. */
 typedef struct fm_atom_lddt {
     int64_t n_batch, n;
     int32_t n_bin;       /* 50 */

@@ -10,9 +10,9 @@
 
 /* -- sublayers */
 
-/* m is split along axis 0 (sequences) for row attention and along axis 1 (residues) for all else. z
- * is split along axis 0 for outgoing edges and starting nodes, along axis 1 for incoming edges and
- * ending nodes. */
+/* m is split along axis 0 (sequences) for row attention, and along axis 1 (residues) for all else.
+ * z is split along axis 0 for outgoing edges and starting nodes. For incoming edges and ending
+ * nodes it is split along axis 1. */
 #define NAMES(module) .name = (module), .update_name = module " update"
 #define WEIGHTS(member) .weights = offsetof(fm_evoformer_weights, member)
 #define MSA_AXIS(msa) .axis = {[FM_MSA] = (msa), [FM_PAIR] = FM_UNTOUCHED}

@@ -58,10 +58,10 @@ fm_begun fm_recorder_begin_bias(const fm_recorder *recorder, const fm_sublayer *
 fm_begun fm_recorder_begin(const fm_recorder *recorder, const fm_sublayer *sublayer,
                            const void *weights, fm_normed from);
 
-/* Records the rest of the sublayer. x: the representation that it updates; FM_TENSOR_NONE for the
- * bare update of an outer product mean. next: the LayerNorm weights of the sublayer that reads the
- * result next, FM_PARAM_NONE for none; later: of the one that reads it after that. Returns the new
- * x, normalised by `next` and by `later` where this recorder fuses that. */
+/* Records the rest of the sublayer. `x` is the representation that it updates, or FM_TENSOR_NONE
+ * for the bare update of an outer product mean. `next` has the LayerNorm weights of the sublayer
+ * that reads the result next, and `later` of the one after that; FM_PARAM_NONE: there is none.
+ * Returns the new x, normalised by `next` and by `later` where this recorder fuses that. */
 fm_normed fm_recorder_finish(const fm_recorder *recorder, const fm_sublayer *sublayer,
                              const void *weights, const fm_begun *begun, fm_normed x,
                              fm_param_ref next, fm_param_ref later);

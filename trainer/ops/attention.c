@@ -1,5 +1,5 @@
 /* attention.c: attention in one node (attention.h), and the parts that it shares with the split
- * form (attention_parts.h). q k v g of a position are stored side by side, [n0, n1, 4 width]; the
+ * form (attention_parts.h). q k v g of a position are stored side by side, [n0, n1, 4 width]. The
  * kernel reads them as four strided views, so rows and columns need no transposition. */
 #include "trainer/ops/attention_parts.h"
 

@@ -26,9 +26,9 @@ fm_tensor_ref fm_op_to_atoms(fm_tape *tape, const char *name, fm_tensor_ref x,
 fm_tensor_ref fm_op_mean_of_atoms(fm_tape *tape, const char *name, fm_tensor_ref x,
                                   const fm_atom_map *map);
 
-/* Selects rows of x [.., n, c] by index, i32 [n_row], in which each row of x occurs at most once.
- * inverse, i32 [n], has for each row of x the row of the result that reads it, or < 0. It may be
- * FM_TENSOR_NONE if x has no gradient. Returns [.., n_row, c]. */
+/* Selects rows of x [.., n, c] and returns [.., n_row, c]. `index`, i32 [n_row], has each row of x
+ * at most once. `inverse`, i32 [n], names for each row of x the row of the result that reads it; a
+ * negative number means none. It may be FM_TENSOR_NONE if x has no gradient. */
 fm_tensor_ref fm_op_gather(fm_tape *tape, const char *name, fm_tensor_ref x, fm_tensor_ref index,
                            fm_tensor_ref inverse);
 

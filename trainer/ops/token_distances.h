@@ -18,9 +18,9 @@ typedef struct fm_token_distances {
     fm_tensor_ref classes;
 } fm_token_distances;
 
-/* Records the distances between the atoms that represent tokens, for the rows of `part`; N is a
- * multiple of part.count. x is act [.., n_atom, 3] Å, of which the first structure counts. atom is
- * i32 [N]; a token without atom, < 0, is at the origin. */
+/* Records the distances between the atoms that represent tokens, for the rows of `part`. N is a
+ * multiple of part.count. x is act [.., n_atom, 3] Å, of which the first structure counts. atom,
+ * i32 [N], names each token's atom; a token with a negative number is at the origin. */
 fm_token_distances fm_op_token_distances(fm_tape *tape, fm_tensor_ref x, fm_tensor_ref atom,
                                          const fm_distance_bounds *bounds, fm_part part);
 

@@ -37,9 +37,9 @@ typedef struct fm_labelled_complex {
     const float *position;              /* [n_atom, 3] Å */
 } fm_labelled_complex;
 
-/* Atoms of one token or residue that may exchange their labels: the n atoms from `first` on of the
- * prediction; in order k, atom first + i has the label of atom first + order[k * n + i]. Order 0 is
- * the given one, 0 .. n - 1. */
+/* Atoms of one token or residue that may exchange their labels. They are the n atoms of the
+ * prediction from `first` on. In order k, atom first + i has the label of atom first +
+ * order[k * n + i]. Order 0 is the given one, 0 .. n - 1. */
 typedef struct fm_atom_orders {
     int64_t first, n;
     int32_t n_order;

@@ -405,6 +405,13 @@ fm_status fm_web_start(const char *address, bool is_insecure, const fm_web_site 
     int listening;
     asked.is_insecure = is_insecure;
     fm_status status = fm_address_listen(&asked, &listening, &bound, reterr);
+    if (status == FM_ERR_USAGE && !is_insecure) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--http: %.100s is beyond this machine, and pages are not encrypted: listen "
+                       "on 127.0.0.1 and use ssh -L, or add --insecure on a network that is "
+                       "trusted as a whole",
+                       address);
+    }
     return status ? status : fm_web_start_on(listening, &bound, site, ret_web, reterr);
 }
 
