@@ -73,11 +73,13 @@ static inline int run_processes(process_work work, process_task task) {
     return failed;
 }
 
-/* The ways of delivery, with NaN in receive buffers where it is possible. */
-static const fm_shm_options process_options[] = {{FM_DELIVERY_USUAL, false},
-                                                 {FM_DELIVERY_USUAL, true},
-                                                 {FM_DELIVERY_AT_BEGIN, false},
-                                                 {FM_DELIVERY_AT_FINISH, true}};
+/* The ways of delivery, also with random pauses, and with NaN in receive buffers where that is
+ * possible. */
+static const fm_shm_options process_options[] = {
+    {.delivery = FM_DELIVERY_USUAL},
+    {.delivery = FM_DELIVERY_USUAL, .spoils = true, .delays = true},
+    {.delivery = FM_DELIVERY_AT_BEGIN, .delays = true},
+    {.delivery = FM_DELIVERY_AT_FINISH, .spoils = true}};
 enum { N_PROCESS_OPTIONS = sizeof process_options / sizeof process_options[0] };
 
 #endif

@@ -11,6 +11,7 @@
  * it takes only as much memory as is under way at once. */
 #include "trainer/dist/comm_shm.h"
 
+#include "proto/base/hash.h"
 #include "trainer/dist/combine.h"
 
 #include <assert.h>
@@ -227,6 +228,16 @@ static void receive(member *m, uint32_t number, const exchange *e) {
     fm_board_store(&slot_of(m, m->comm.rank, number)->taken, number);
 }
 
+/* Makes ranks fast and slow in turns: one call in eight pauses for up to half a millisecond. The
+ * numbers follow from the rank and the exchange, so a failure can be repeated. */
+static void delay(const member *m, uint32_t number, uint32_t call) {
+    if (!m->groups->options.delays) return;
+    const uint32_t which[] = {(uint32_t)fm_board_place(m->groups->board), (uint32_t)m->number,
+                              number, call};
+    const uint64_t drawn = fm_xxh3(which, sizeof which);
+    if ((drawn & 7) == 0) usleep((useconds_t)((drawn >> 3) % 500));
+}
+
 static fm_ticket begin(fm_comm *comm, const fm_message *messages, int32_t count,
                        fm_stream *stream) {
     (void)stream;
@@ -235,6 +246,7 @@ static fm_ticket begin(fm_comm *comm, const fm_message *messages, int32_t count,
     fm_board_rank *own = m->entry[comm->rank];
     uint32_t number = ++m->begun;
     assert(count >= 1 && count <= FM_COMM_MESSAGES);
+    delay(m, number, 0);
     atomic_store(&own->exchange, number);
     atomic_store(&own->group, (uint32_t)m->number);
     /* The slot is free when all have taken the exchange that used it before. */
@@ -259,6 +271,7 @@ static void finish(fm_comm *comm, fm_ticket ticket, fm_stream *stream) {
     member *m = comm->context;
     const exchange *e = &m->exchange[ticket % FM_BOARD_SLOTS];
     assert(ticket >= 1 && ticket <= m->begun);
+    delay(m, ticket, 1);
     if (m->groups->options.delivery == FM_DELIVERY_AT_FINISH) publish(m, ticket, e);
     if (m->groups->options.delivery != FM_DELIVERY_AT_BEGIN) receive(m, ticket, e);
 }

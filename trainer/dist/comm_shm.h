@@ -21,6 +21,7 @@ typedef enum fm_delivery {
 typedef struct fm_shm_options {
     fm_delivery delivery;
     bool spoils; /* receive buffers are NaN from begin to the delivery */
+    bool delays; /* ranks pause at random before they send and before they receive */
 } fm_shm_options;
 
 typedef struct fm_shm_groups fm_shm_groups;
