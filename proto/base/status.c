@@ -87,9 +87,10 @@ void fm_error_format(const fm_error *error, char *out, size_t out_bytes) {
     if (out_bytes == 0) return;
     const char *colon = error->source[0] ? ":" : "";
     if (error->line) {
+        /* An error of a whole line is at its first column. */
         snprintf(out, out_bytes, "%s%s%llu:%llu: %s", error->source, colon,
-                 (unsigned long long)error->line, (unsigned long long)error->column,
-                 error->message);
+                 (unsigned long long)error->line,
+                 (unsigned long long)(error->column ? error->column : 1), error->message);
     } else if (error->offset) {
         snprintf(out, out_bytes, "%s%sbyte %llu: %s", error->source, colon,
                  (unsigned long long)error->offset, error->message);

@@ -383,6 +383,18 @@ static void a_folder_of_damaged_checkpoints_is_no_run(void **state) {
         0);
 }
 
+/* A scheduler gives --resume at the first start, too. A mistyped folder would begin a run in
+ * silence. */
+static void a_resume_without_a_run_is_said(void **state) {
+    (void)state;
+    assert_int_equal(run(TRAIN_WEIGHTS
+                         " && for n in 1 2; do foldmill train --cache cache --config fast.ini "
+                         "--steps $n --out fresh --resume -q >log 2>$n.err || exit 1; done; "
+                         "grep -q '^resume    fresh has no checkpoint: a new run begins$' 1.err && "
+                         "! grep -q '^resume' 2.err"),
+                     0);
+}
+
 static void training_without_structures_is_said(void **state) {
     (void)state;
     assert_int_equal(run("printf '>q\\nACDE\\n' >q.fasta && foldmill featurize q.fasta "
@@ -450,6 +462,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_checkpoint_is_not_imported),
         cmocka_unit_test(what_weights_are_is_said),
         cmocka_unit_test(a_folder_of_damaged_checkpoints_is_no_run),
+        cmocka_unit_test(a_resume_without_a_run_is_said),
         cmocka_unit_test(training_without_structures_is_said),
         cmocka_unit_test(paths_need_not_be_utf8),
     };

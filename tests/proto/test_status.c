@@ -35,6 +35,9 @@ static void fail_at_keeps_the_place(void **state) {
     assert_string_equal(text, "t.a3m:4:1: row is 3 wide");
     fm_error_in(&error, "other"); /* the source that is set first stays */
     assert_string_equal(error.source, "t.a3m");
+    (void)fm_fail_at(&error, FM_ERR_FORMAT, 7, 0, 0, "no such line"); /* all of it */
+    fm_error_format(&error, text, sizeof text);
+    assert_string_equal(text, "7:1: no such line");
 }
 
 static void formats_without_lines(void **state) {

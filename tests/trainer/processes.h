@@ -73,7 +73,8 @@ static inline int run_processes(process_work work, process_task task) {
     return failed;
 }
 
-/* The ways of delivery, with NaN in receive buffers where it is possible, and with random pauses. */
+/* The ways of delivery, also with random pauses, and with NaN in receive buffers where that is
+ * possible. */
 static const fm_shm_options process_options[] = {
     {.delivery = FM_DELIVERY_USUAL},
     {.delivery = FM_DELIVERY_USUAL, .spoils = true, .delays = true},

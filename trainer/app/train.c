@@ -153,6 +153,9 @@ static void announce(const fm_train_run *run) {
         fprintf(stderr, "batch     %u samples of step %llu are done already\n",
                 run->state.place.n_sample, (unsigned long long)run->state.place.step + 1);
     }
+    if (run->set->resume && !run->state.place.step && !run->state.place.n_sample) {
+        fprintf(stderr, "resume    %s has no checkpoint: a new run begins\n", run->set->out);
+    }
     if (run->state.place.step >= run->set->steps) {
         fprintf(stderr, "steps     %llu are done already; --steps %llu needs no more\n",
                 (unsigned long long)run->state.place.step, (unsigned long long)run->set->steps);

@@ -14,6 +14,7 @@
 #include "proto/base/file.h"
 #include "proto/base/hash.h"
 #include "proto/base/histogram.h"
+#include "proto/base/log.h"
 #include "trainer/dist/meeting.h"
 #include "trainer/dist/meeting_link.h"
 
@@ -45,6 +46,8 @@ enum {
     TRY_MS = 2000,       /* to connect to one address */
     AGAIN_MS = 50,       /* between tries */
     LOOK_MS = 200,       /* between looks at whether the wait is cancelled */
+    SAY_MS = 10000,      /* until the log names the ranks that are awaited */
+    MISSING_BYTES = 200, /* of their list */
 };
 
 static const char file_begin[] = "run "; /* of the file */
@@ -295,19 +298,25 @@ static void hear(hall *h, uint32_t i) {
     if (is_whole || n < 0) forget(h, i);
 }
 
-static fm_status fail_missing(const hall *h, fm_status status, fm_error *reterr) {
-    const char *what = status == FM_ERR_CANCELLED ? "had not come when the wait was stopped"
-                                                  : "did not come to the meeting";
-    char names[200] = "";
+/* Lists the ranks that are not there: "1, 3". */
+static void name_missing(const hall *h, char names[MISSING_BYTES]) {
+    names[0] = '\0';
     for (int32_t r = 1; r < h->size; r++) {
         size_t at = strlen(names);
         if (h->peer[r].fd >= 0) continue;
-        if (at > sizeof names - 24) {
-            snprintf(names + at, sizeof names - at, " ...");
+        if (at > MISSING_BYTES - 24) {
+            snprintf(names + at, MISSING_BYTES - at, " ...");
             break;
         }
-        snprintf(names + at, sizeof names - at, "%s%d", at ? ", " : "", (int)r);
+        snprintf(names + at, MISSING_BYTES - at, "%s%d", at ? ", " : "", (int)r);
     }
+}
+
+static fm_status fail_missing(const hall *h, fm_status status, fm_error *reterr) {
+    const char *what = status == FM_ERR_CANCELLED ? "had not come when the wait was stopped"
+                                                  : "did not come to the meeting";
+    char names[MISSING_BYTES];
+    name_missing(h, names);
     return fm_fail(reterr, status, "%d of %d ranks %s: rank %s", (int)(h->size - 1 - h->n_here),
                    (int)h->size, what, names);
 }
@@ -322,8 +331,21 @@ static int next_wait_ms(const fm_patience *patience) {
     return patience->is_cancelled && left_ms > LOOK_MS ? LOOK_MS : left_ms;
 }
 
+/* Says once who is awaited: ranks that were not started are not noticed otherwise. */
+static void say_missing(const hall *h, uint64_t begin_ns, bool *is_said) {
+    char names[MISSING_BYTES], quoted[2 * MISSING_BYTES];
+    if (*is_said || fm_clock_ns() - begin_ns < SAY_MS * (uint64_t)1000000) return;
+    *is_said = true;
+    name_missing(h, names);
+    fm_log(FM_LOG_WARN, "ranks_awaited", "ranks=%s of=%d",
+           fm_log_quote(quoted, sizeof quoted, names), (int)h->size);
+}
+
 static fm_status receive_hellos(hall *h, const fm_patience *patience, fm_error *reterr) {
+    const uint64_t begin_ns = fm_clock_ns();
+    bool is_said = false;
     while (h->n_here < h->size - 1) {
+        if (patience->is_cancelled) say_missing(h, begin_ns, &is_said);
         if (is_cancelled(patience)) return fail_missing(h, FM_ERR_CANCELLED, reterr);
         struct pollfd polls[MOST_WAITING + 1] = {{.fd = h->listener, .events = POLLIN}};
         uint32_t n = h->n_waiting;
