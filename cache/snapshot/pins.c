@@ -21,16 +21,22 @@
 
 enum { PIN_BYTES_MAX = 32, PIN_ARENA_BYTES = 1 << 16 };
 
+fm_status fm_snapshot_check_new_name(const char *name, fm_error *reterr) {
+    if (fm_snapshot_is_name(name) && strlen(name) <= FM_SNAPSHOT_NEW_NAME_BYTES &&
+        strcmp(name, "all") != 0 && !strstr(name, ".tmp")) {
+        return FM_OK;
+    }
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "'%.64s' cannot be a snapshot's name: at most %d bytes, no '/', no blanks, no "
+                   "dot in front, no .tmp, not 'all'",
+                   name, FM_SNAPSHOT_NEW_NAME_BYTES);
+}
+
 fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_snapshot_text *text,
                             fm_arena *arena, fm_sha256 *ret_hash, fm_error *reterr) {
     fm_bytes bytes, old;
-    if (!fm_snapshot_is_name(name) || strcmp(name, "all") == 0 || strstr(name, ".tmp")) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "'%.64s' cannot be a snapshot's name: at most 255 bytes, no '/', no "
-                       "blanks, no dot in front, no .tmp, not 'all'",
-                       name);
-    }
-    fm_status status = fm_snapshot_encode(text, arena, &bytes, reterr);
+    fm_status status = fm_snapshot_check_new_name(name, reterr);
+    if (!status) status = fm_snapshot_encode(text, arena, &bytes, reterr);
     if (status) return status;
     *ret_hash = fm_sha256_of(bytes.data, bytes.size);
     status = fm_snapshot_read(store, name, arena, &old, NULL);

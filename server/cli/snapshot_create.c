@@ -255,7 +255,8 @@ fm_status fm_snapshot_create(fm_snapshot_job *job, char **names, fm_error *reter
     fm_select_report report;
     fm_sha256 hash;
     fm_select_rules rules;
-    fm_status status = check_arguments(arguments, reterr);
+    fm_status status = fm_snapshot_check_new_name(names[0], reterr);
+    if (!status) status = check_arguments(arguments, reterr);
     if (!status) status = make_rules(job, &rules, reterr);
     if (!status) status = read_lists(job, &rules, &lists, reterr);
     if (!status) status = fm_snapshot_job_clusters(job, &clusters, &rules.clusters, reterr);

@@ -215,6 +215,34 @@ static void test_disjoint_clusters(void **state) {
 }
 
 /* Shares are decimals that add up to 1, in any order. */
+/* The longest name can be written, pinned and deleted. */
+static void test_long_names(void **state) {
+    (void)state;
+    cache_case test;
+    fm_select_rules rules = everything;
+    fm_select_report report;
+    fm_snapshot_text all;
+    fm_sha256 hash;
+    char name[FM_SNAPSHOT_NEW_NAME_BYTES + 2];
+    setup_case(&test, 4);
+    build(&test);
+    fm_store *store = open_store(&test);
+    assert_int_equal(fm_snapshot_select(store, &rules, &test.arena, &all, &report, &test.error),
+                     FM_OK);
+    memset(name, 'n', sizeof name);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(fm_snapshot_write(store, name, &all, &test.arena, &hash, &test.error),
+                     FM_ERR_USAGE);
+    assert_non_null(strstr(test.error.message, "at most 240 bytes"));
+    name[sizeof name - 2] = '\0';
+    assert_int_equal(fm_snapshot_write(store, name, &all, &test.arena, &hash, &test.error), FM_OK);
+    assert_int_equal(fm_pin_write(store, name, &test.error), FM_OK);
+    assert_int_equal(fm_pin_remove(store, name, &test.error), FM_OK);
+    assert_int_equal(fm_snapshot_delete(store, name, &test.error), FM_OK);
+    fm_store_close(store);
+    teardown_case(&test);
+}
+
 static void test_share_words(void **state) {
     (void)state;
     fm_arena arena;
@@ -476,6 +504,7 @@ int main(void) {
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_disjoint_clusters),
+        cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_share_words),
         cmocka_unit_test(test_share_files),
         cmocka_unit_test(test_records),

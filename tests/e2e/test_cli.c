@@ -108,6 +108,8 @@ static void suggestions(void **state) {
     expect(2, "--alignments is given twice: the files must be in one place",
            "$FOLDMILL build data --cache c --alignments a --alignments b");
     expect(2, "--cache DIR is required; usage: foldmill verify", "$FOLDMILL verify");
+    expect(2, "cannot be a snapshot's name: at most 240 bytes",
+           "$FOLDMILL snapshot create $(printf '%241s' | tr ' ' n) --cache c");
     expect(2, "expected: snapshot diff A B", "$FOLDMILL snapshot diff all --cache c");
 }
 
