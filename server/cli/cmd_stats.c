@@ -260,6 +260,14 @@ typedef struct stats_arguments {
     bool json;
 } stats_arguments;
 
+/* Another ending would be a file that its reader takes for something else. */
+static fm_status check_svg(const char *path, fm_error *reterr) {
+    size_t n = strlen(path);
+    if (n >= 4 && strcmp(path + n - 4, ".svg") == 0) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE, "--svg: found '%.200s', expected a file that ends in .svg",
+                   path);
+}
+
 static fm_status show(const stats_arguments *arguments, fm_error *reterr) {
     fm_store *store;
     fm_arena arena = {0};
@@ -268,7 +276,8 @@ static fm_status show(const stats_arguments *arguments, fm_error *reterr) {
             [LENGTHS] = {.title = "lengths", .unit = "residues", .heading = "Residues of a chain"},
             [DEPTHS] = {.title = "depths", .unit = "rows", .heading = "Rows of an alignment"},
             [BYTES] = {.title = "stored", .unit = "bytes", .heading = "Bytes stored of a chain"}}};
-    fm_status status = fm_cli_open_store(arguments->cache, &store, reterr);
+    fm_status status = arguments->svg ? check_svg(arguments->svg, reterr) : FM_OK;
+    if (!status) status = fm_cli_open_store(arguments->cache, &store, reterr);
     if (status) return status;
     const fm_store_info *info = fm_store_get_info(store);
     status = fm_arena_init(&arena, ARENA_BYTES, reterr);

@@ -110,6 +110,8 @@ static void suggestions(void **state) {
     expect(2, "--cache DIR is required; usage: foldmill verify", "$FOLDMILL verify");
     expect(2, "cannot be a snapshot's name: at most 240 bytes",
            "$FOLDMILL snapshot create $(printf '%241s' | tr ' ' n) --cache c");
+    expect(2, "--svg: found 'a.png', expected a file that ends in .svg",
+           "$FOLDMILL stats --cache c --svg a.png");
     expect(2, "expected: snapshot diff A B", "$FOLDMILL snapshot diff all --cache c");
 }
 
