@@ -61,6 +61,8 @@ static void one_command_trains_as_two_do(void **state) {
                          ">>b.log 2>&1 && cmp b/checkpoint-000000000008.safetensors "
                          "one/checkpoint-000000000008.safetensors && is_empty"),
                      0);
+    assert_int_equal(run("$train --cache cache --steps 9 --out b --resume >b.log 2>b.err"), 1);
+    assert_int_equal(run("grep -q 'is not served.*had a --snapshot, give it again' b.err"), 0);
 }
 
 static void the_server_ends_with_its_run(void **state) {

@@ -82,6 +82,18 @@ static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm
     return FM_OK;
 }
 
+/* Says what to do where the snapshot of the checkpoint is not found: the server answers with its
+ * hash, but a user asks for it by name. */
+static fm_status explain_missing(const fm_train_run *run, fm_status status, fm_error *reterr) {
+    static const fm_sha256 unknown;
+    bool is_known = memcmp(&run->state.snapshot, &unknown, sizeof unknown) != 0;
+    if (status != FM_ERR_NOT_FOUND || !is_known || run->set->snapshot || !reterr) return status;
+    fm_error why = *reterr;
+    return fm_fail_in(reterr, status, why.source,
+                      "%.400s; if the run of the checkpoint had a --snapshot, give it again",
+                      why.message);
+}
+
 static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
     const fm_train_config *config = &run->config;
@@ -120,7 +132,7 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
                           .server = run->server};
     fm_status status = fm_run_ask_order(run, &run->feed, reterr);
     if (!status) status = fm_feed_open(&run->feed, &run->state.token, reterr);
-    if (status) return status;
+    if (status) return explain_missing(run, status, reterr);
     /* A server that comes back must serve the same data. */
     run->state.snapshot = fm_loader_get_server(run->feed.loader)->snapshot;
     run->feed.options.supply.client.snapshot = run->state.snapshot;
