@@ -224,6 +224,18 @@ void transition(bench &b, int64_t n0, int64_t n1, int64_t c, int64_t hidden, boo
            [=](fm_stream *q) { k->transition(q, &a, space); });
 }
 
+/* The norms of a transition alone, of the y that is there. */
+void transition_norms(bench &b, int64_t rows, int64_t c, bool has_later) {
+    const fm_kernels *k = b.k;
+    int64_t n = rows * c;
+    fm_transition a = {};
+    a.end = end_of(b, 1, rows, c, 0), a.hidden = 4 * c, a.y = (void *)b.act(n, 3);
+    a.n = b.out("n", n);
+    if (has_later) a.later = {b.act(c), b.act(c), b.out("later n", n)};
+    b.part("fwd", 0, b.size((double)((has_later ? 3 : 2) * n)),
+           [=](fm_stream *q) { k->transition(q, &a, NULL); });
+}
+
 /* The backward of a transition with its end and both weights. Without a kept hidden layer it is
  * made again; the reference makes it first. */
 void transition_grad(bench &b, int64_t rows, int64_t c, int64_t hidden, bool keeps = true) {
@@ -376,6 +388,26 @@ void add_linear_updates(const options &how, const std::vector<path> &paths) {
     add_one("linear update 1024x256x64", 1024, 256, 64, 0.15, FM_SHARED_AXIS0);
 }
 
+void add_norm_linear(const char *name, int64_t rows, int64_t c, int64_t few,
+                     const std::vector<path> &paths) {
+    options how;
+    how.stages = 2;
+    add(
+        name, {0, 0}, how, [=](bench &b) { norm_linear(b, rows, c, few); }, paths);
+}
+
+void add_transition_norms(const std::vector<path> &paths) {
+    options how;
+    how.stages = 2;
+    const auto add_one = [&](const char *name, int64_t rows, int64_t c, bool has_later) {
+        add(
+            name, {0, 0}, how, [=](bench &b) { transition_norms(b, rows, c, has_later); }, paths);
+    };
+    add_one("transition, norms alone 32768x256", 32768, 256, true);
+    add_one("transition, norms alone 65536x128", 65536, 128, false);
+    add_one("transition, norms alone 262144x64", 262144, 64, true);
+}
+
 } // namespace
 
 void add_row_cases(void) {
@@ -428,13 +460,10 @@ void add_row_cases(void) {
         [](bench &b) { update_norm(b, 128, 256, 256, 0.15); }, composed);
     const std::vector<path> in_parts = {{"composed", compose}};
     add_linear_updates(how, in_parts);
+    add_transition_norms(in_parts);
     how.stages = 2;
-    add(
-        "norm linear 65536x128x512", {0, 0}, how, [](bench &b) { norm_linear(b, 65536, 128, 4); },
-        in_parts);
-    add(
-        "norm linear 262144x64x256", {0, 0}, how, [](bench &b) { norm_linear(b, 262144, 64, 8); },
-        in_parts);
+    add_norm_linear("norm linear 65536x128x512", 65536, 128, 4, in_parts);
+    add_norm_linear("norm linear 262144x64x256", 262144, 64, 8, in_parts);
     for (int64_t heads : {4, 8})
         add(("few grad 65536x128x" + std::to_string(heads)).c_str(), {0, 0}, how,
             [=](bench &b) { few_grad(b, 65536, 128, heads); }, in_parts);
@@ -472,9 +501,7 @@ void add_row_cases(void) {
         "ft transition backward 147456x128x512, hidden layer made again", {0, 0}, how,
         [](bench &b) { transition_grad(b, 147456, 128, 512, false); }, in_parts);
     how.stages = 2;
-    add(
-        "ft norm linear 147456x128x512", {0, 0}, how,
-        [](bench &b) { norm_linear(b, 147456, 128, 4); }, in_parts);
+    add_norm_linear("ft norm linear 147456x128x512", 147456, 128, 4, in_parts);
     add("bias gradient 65536x128", {0, 0}, how, [](bench &b) { sum(b, 65536, 128); });
     add("bias gradient 32768x1024", {0, 0}, how, [](bench &b) { sum(b, 32768, 1024); });
 }

@@ -132,6 +132,22 @@ void check_linear_update(const char *name, int64_t n0, int64_t n1, fm_shared_axi
     });
 }
 
+/* Makes both norms of a transition again of its y. Their differences from the norms that were made
+ * with y must be 0, not only small. */
+void norms_again(work_bench &b, const fm_transition &a) {
+    int64_t count = a.end.dropout.n0 * a.end.dropout.n1 * a.end.dropout.c;
+    fm_transition again = a;
+    again.x = again.residual = NULL;
+    again.n = b.out(count), again.later.n = b.out(count);
+    b.k->transition(NULL, &again, b.space(b.k->transition_workspace(&again)));
+    b.k->axpy(NULL, count, -1, a.n, {again.n, FM_ADD});
+    b.k->axpy(NULL, count, -1, a.later.n, {again.later.n, FM_ADD});
+    again.end.gamma = again.end.beta = again.n = NULL, again.later.n = b.out(count);
+    b.k->transition(NULL, &again, b.space(b.k->transition_workspace(&again)));
+    b.k->axpy(NULL, count, -1, a.later.n, {again.later.n, FM_ADD});
+}
+
+/* The forward of a transition, with its hidden layer kept, with both norms, and with none. */
 void check_transition(const char *name, int64_t n0, int64_t n1, int64_t c, int64_t hidden) {
     check(name, 5, [=](work_bench &b) {
         fm_dropout d = {n0, n1, c, 0, 0, n1, FM_SHARED_NONE, 0, {}};
@@ -145,6 +161,7 @@ void check_transition(const char *name, int64_t n0, int64_t n1, int64_t c, int64
         a.later = {b.act(c), b.act(c), b.out(rows * c)};
         a.kept = NULL, a.y = b.out(rows * c), a.n = b.out(rows * c);
         b.k->transition(NULL, &a, b.space(b.k->transition_workspace(&a)));
+        norms_again(b, a);
         a.end.gamma = a.end.beta = a.n = NULL, a.later = {};
         a.y = b.out(rows * c);
         b.k->transition(NULL, &a, b.space(b.k->transition_workspace(&a)));

@@ -204,19 +204,19 @@ typedef struct recording_case {
 
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
-    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x1a83e993199a5ee4, 0x2aa59dcfe572fc08},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x9338d2288e29178f, 0x7a478d09e9aff72f},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x17b3086f7ad8736a, 0x4f35123e4a75e5e9},
-    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0xa496c292db83091b, 0xa162737820abe33d},
+    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0xca65435710771799, 0xfd2845f705ac1f77},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xfa275d3740f1dd09, 0x38770c96e82d6f57},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x16dce36468591c09, 0xe1c7f0591bc1a610},
+    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0xa4bef3b746b90ba1, 0x029070a9f8108eec},
     {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x32b80e6df3c03742, 0x59161a9012002728},
     {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x56a835fde4ed48e6, 0x2e23b2d2cb25fa13},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x5decdb60c65a8a52, 0x6c264fcff635b487},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xdfeb052484aff962, 0x1742c8d17d212d9d},
     {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xb9f1657d149c1ecc, 0xe68c90eeeddacbb1},
-    {FM_ORDER_PARALLEL, {1, 1, 1}, 0xb9fdac61cc00579e, 0x11e03abc9088c1b1},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x6694ebfd5b721967, 0xaef1cd6a5600c114},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x3b3b7c3c3b74a994, 0xbf90d62e56d75a10},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0x2f76349419d327f5, 0xa3f5650ae073f548},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xea574c65d0d9a84d, 0x7d99ec58837560ed},
+    {FM_ORDER_PARALLEL, {1, 1, 1}, 0x1338db9222405f90, 0x58ea28278204adee},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x547901849551f2d4, 0x15a5982e2ac95c16},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xee754932561bb756, 0xee724d964fba4db3},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xebd08af479529ebf, 0xf8712bc76229c167},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x0cd4f90fc6d4a029, 0x2c96e11f60dfff2f},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

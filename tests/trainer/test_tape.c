@@ -38,10 +38,7 @@ static fm_tensor_ref build_chain(fm_tape *tape, const fm_tensor_ref *input, cons
                           : x;
 }
 
-static void begin(op_bench *bench, chain *s, bool without_gradient, op_builder build) {
-    op_begin(bench, FM_ELEMENT_F64);
-    bench->without_gradient = without_gradient;
-    op_input(bench, 2, (int64_t[]){ROWS, C}, true);
+static void add_weights(op_bench *bench, chain *s) {
     for (int i = 0; i < DEPTH; i++) {
         s->weights[i].hidden = HIDDEN;
         s->weights[i].norm = op_block(bench, 2, C);
@@ -50,6 +47,13 @@ static void begin(op_bench *bench, chain *s, bool without_gradient, op_builder b
         s->weights[i].w2 = op_block(bench, C, HIDDEN);
         s->weights[i].b2 = op_block(bench, C, 0);
     }
+}
+
+static void begin(op_bench *bench, chain *s, bool without_gradient, op_builder build) {
+    op_begin(bench, FM_ELEMENT_F64);
+    bench->without_gradient = without_gradient;
+    op_input(bench, 2, (int64_t[]){ROWS, C}, true);
+    add_weights(bench, s);
     op_finish(bench, build, s);
 }
 
@@ -85,6 +89,70 @@ static void recomputing_blocks_changes_no_bit_and_saves_memory(void **state) {
     assert_true(b.tape.size.saved_bytes < a.tape.size.saved_bytes);
     op_end(&a);
     op_end(&b);
+}
+
+/* A chain in which every link normalises its result for the next one. Bit i of `segments` says
+ * whether segment i runs again. */
+typedef struct normed_chain {
+    chain links;
+    unsigned segments;
+} normed_chain;
+
+static fm_tensor_ref build_normed_chain(fm_tape *tape, const fm_tensor_ref *input,
+                                        const void *context) {
+    const normed_chain *s = context;
+    fm_normed x = fm_not_normed(input[0]);
+    for (int i = 0; i < DEPTH; i++) {
+        fm_transition_weights weights = s->links.weights[i];
+        if (i > 0) weights.norm = FM_PARAM_NONE;
+        if (i % 2 == 0) fm_tape_begin_segment(tape, s->segments >> i / 2 & 1);
+        x = fm_op_transition_update(tape, "link", x, &weights, FM_KEEP,
+                                    i + 1 < DEPTH ? s->links.weights[i + 1].norm : FM_PARAM_NONE,
+                                    FM_PARAM_NONE);
+        if (i % 2 == 1) fm_tape_end_segment(tape);
+    }
+    return x.x;
+}
+
+static void begin_normed(op_bench *bench, normed_chain *s) {
+    op_begin(bench, FM_ELEMENT_F64);
+    op_input(bench, 2, (int64_t[]){ROWS, C}, true);
+    add_weights(bench, &s->links);
+    op_finish(bench, build_normed_chain, s);
+}
+
+static int derive_steps(const fm_tape *tape) {
+    int n = 0;
+    for (int32_t at = 0; at < tape->n_step; at++)
+        n += tape->step[at].phase == FM_PHASE_DERIVE;
+    return n;
+}
+
+/* The second segment reads what the first one has normalised. Where it runs again, this is made
+ * again of the sum beside it, which is kept. */
+static void a_cut_behind_a_norm_changes_no_bit(void **state) {
+    (void)state;
+    normed_chain keep = {.segments = 0};
+    op_bench a;
+    begin_normed(&a, &keep);
+    op_check_gradients(&a);
+    run(&a);
+    for (unsigned segments = 1; segments < 4; segments++) {
+        normed_chain drop = {.segments = segments};
+        op_bench b;
+        begin_normed(&b, &drop);
+        b.tape.spoils = true;
+        run(&b);
+        assert_memory_equal(a.params.gradient, b.params.gradient,
+                            (size_t)a.params.n_element * sizeof(double));
+        assert_memory_equal(fm_tape_gradient(&a.tape, a.input_tensor[0]),
+                            fm_tape_gradient(&b.tape, b.input_tensor[0]),
+                            ROWS * C * sizeof(double));
+        assert_int_equal(derive_steps(&b.tape), segments >> 1);
+        assert_int_equal(fm_tape_used_bytes(&b.tape), b.tape.size.arena_bytes);
+        op_end(&b);
+    }
+    op_end(&a);
 }
 
 static void used_bytes_equal_planned_bytes(void **state) {
@@ -300,6 +368,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_parameters_and_late_readers_add_gradients),
         cmocka_unit_test(recomputing_blocks_changes_no_bit_and_saves_memory),
+        cmocka_unit_test(a_cut_behind_a_norm_changes_no_bit),
         cmocka_unit_test(used_bytes_equal_planned_bytes),
         cmocka_unit_test(a_kept_value_holds_no_released_memory),
         cmocka_unit_test(a_wanted_gradient_is_not_handed_down),

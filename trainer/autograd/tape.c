@@ -115,6 +115,10 @@ void fm_node_completes(fm_node *node) {
     node->completes = true;
 }
 
+void fm_node_derives(fm_node *node, void (*derive)(fm_run *run, const fm_node *node)) {
+    node->derive = derive;
+}
+
 void fm_node_passes_if_first(fm_node *node, int input) {
     node->passes_if_first = input;
 }

@@ -25,6 +25,10 @@
  * step, and a recompute step fills it again. A whole segment (a block of the model) can be
  * recomputed too; its inner outputs are then dropped as well.
  *
+ * Derived outputs. The outputs behind output 0 may be functions of output 0 (the LayerNorm that the
+ * next sublayer needs). Where output 0 is kept and only recomputed segments read such an output, it
+ * is dropped, and a step of its own makes it again of output 0 before the last of them.
+ *
  * In place. On a tape without gradients, residual updates overwrite their input. Each such update
  * raises the tensor's version. A node whose backward reads an input asserts that the version is
  * still the one it recorded.
@@ -112,7 +116,9 @@ struct fm_node {
      * before in backward; -1 = none. */
     int32_t passes_if_first;
     fm_tensor_ref gradient_like; /* the shape of input 0's gradient where it is not input 0's own */
-    bool completes;              /* backward adds to output 0's gradient before it passes it on */
+    /* Makes outputs 1 .. again that fm_run_derives names, of output 0; NULL: it cannot. */
+    void (*derive)(fm_run *run, const fm_node *node);
+    bool completes; /* backward adds to output 0's gradient before it passes it on */
     int32_t stream;
     uint32_t rng;
     uint32_t rng_step; /* group g of the node's arrays draws with the number rng + g * rng_step */
@@ -129,12 +135,18 @@ struct fm_node {
     int64_t workspace_forward_bytes, workspace_backward_bytes;
 };
 
-typedef enum fm_phase { FM_PHASE_FORWARD, FM_PHASE_RECOMPUTE, FM_PHASE_BACKWARD } fm_phase;
+typedef enum fm_phase {
+    FM_PHASE_FORWARD,
+    FM_PHASE_RECOMPUTE,
+    FM_PHASE_DERIVE,
+    FM_PHASE_BACKWARD
+} fm_phase;
 
 typedef struct fm_step {
     int32_t node;
     fm_phase phase;
     bool wants_output;                     /* forward, recompute: write outputs */
+    uint32_t derived;                      /* derive: bit i: write output i */
     int64_t workspace_bytes, workspace_at; /* size; offset in the arena */
     double flops;                          /* of matrix products and attention */
     bool touched;                          /* a real run used the workspace */
@@ -148,7 +160,9 @@ typedef struct fm_buffer {
     int64_t state_offset; /* >= 0: in the state, not in the step arena */
     bool kept;            /* the caller reads it: alive to the end of the schedule */
     int32_t segment;      /* of the node that writes it, -1 = none */
+    int32_t last_segment; /* of the last node that reads it; -1 = some reader does not run again */
     bool dropped;         /* two lives: dropped after forward, recomputed */
+    bool derived;         /* dropped, and made again of its node's output 0, which is kept */
     bool wanted_again;    /* read in backward or by a node that runs again */
     struct {
         int32_t first, last; /* steps, inclusive; first < 0 = unused */
@@ -259,6 +273,9 @@ void fm_node_reads_output(fm_node *node, int i);
  * any node that receives this gradient reads it. For nodes with further outputs that are functions
  * of output 0. */
 void fm_node_completes(fm_node *node);
+/* Declares that outputs 1 .. are functions of output 0 and of parameters, which `derive` computes
+ * with the bits that forward gives them. It may read output 0 and parameters only. */
+void fm_node_derives(fm_node *node, void (*derive)(fm_run *run, const fm_node *node));
 /* Declares that the gradient of `input` is output 0's gradient if this node is the first in
  * backward that gives it one. Otherwise backward adds to the gradient that it already has. */
 void fm_node_passes_if_first(fm_node *node, int input);
@@ -359,6 +376,9 @@ void *fm_run_workspace_acc(fm_run *run, int64_t count);
 static inline bool fm_run_wants_output(const fm_run *run) {
     return run->wants_output;
 }
+
+/* Whether the `derive` of a node writes output i in this step. */
+bool fm_run_derives(const fm_run *run, int i);
 
 /* Device pointers; NULL for an absent input. In backward, fm_run_input asserts that the node
  * declared the input as read again. */

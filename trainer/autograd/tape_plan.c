@@ -6,12 +6,14 @@
  *      and that writer gets beta 0 (overwrite); each later writer gets beta 1 (add). A residual
  *      input uses the output's gradient buffer if no other writer comes first.
  *   2. Dropped buffers. A saved tensor marked FM_RECOMPUTE loses its content after forward. So does
- *      every saved tensor and inner output of a recomputed segment. A dropped buffer has two lives:
- *      one in forward, one from its recompute step to its last reader in backward.
+ *      every saved tensor and inner output of a recomputed segment, and a derived output whose
+ *      readers all run again. A dropped buffer has two lives: one in forward, one from its
+ *      recompute step to its last reader in backward.
  *   3. Nodes that run again. A backward pass over a recomputed segment finds which dropped tensors
  *      backward reads, directly or through other recomputed nodes. Only their writers run again.
  *   4. Schedule. All forward steps, then for each node backwards its recompute steps (for a
- *      segment: just before the backward of its last node) and its backward step.
+ *      segment: just before the backward of its last node) and its backward step. A segment's
+ *      recompute steps begin with those that derive what it reads of the segments before it.
  *   5. Lives. One pass over the schedule notes the first and last step that touches each buffer.
  *   6. Workspace. A dry run of every step measures how much workspace it asks for.
  *   7. Places. Buffers that live from forward into backward go to the low end of the arena. All
@@ -141,6 +143,37 @@ static void plan_dropped_together(fm_tape *tape) {
     }
 }
 
+/* Notes for each buffer the segment of the last node that reads it, if all that read it are in
+ * recomputed segments. */
+static void plan_last_segments(fm_tape *tape) {
+    for (int32_t b = 0; b < tape->n_buffer; b++)
+        tape->buffer[b].last_segment = 0;
+    for (int32_t n = 0; n < tape->n_node; n++) {
+        const fm_node *node = &tape->node[n];
+        bool recomputed = in_recomputed_segment(tape, node->segment);
+        for (int i = 0; i < node->n_input; i++) {
+            if (node->input[i] == FM_TENSOR_NONE) continue;
+            int32_t *last = &tape->buffer[tape->tensor[node->input[i]].buffer].last_segment;
+            *last = recomputed && *last >= 0 ? node->segment : -1;
+        }
+    }
+}
+
+/* Drops derived outputs that only recomputed segments read, where output 0 is kept. */
+static void plan_derived(fm_tape *tape) {
+    plan_last_segments(tape);
+    for (int32_t n = 0; n < tape->n_node; n++) {
+        const fm_node *node = &tape->node[n];
+        for (int i = 1; i < node->n_output && node->derive && tape->with_gradient; i++) {
+            fm_buffer *buffer = &tape->buffer[tape->tensor[node->output[i]].buffer];
+            bool is_read_here = node->output_read_again >> i & 1;
+            if (!buffer->dropped && !buffer->kept && !is_read_here && buffer->last_segment >= 0) {
+                buffer->dropped = buffer->derived = true;
+            }
+        }
+    }
+}
+
 static void want_again(fm_tape *tape, const fm_node *node, uint32_t inputs) {
     for (int i = 0; i < node->n_input; i++) {
         if (inputs >> i & 1 && node->input[i] != FM_TENSOR_NONE) {
@@ -153,7 +186,8 @@ static bool is_wanted_again(const fm_tape *tape, const fm_node *node) {
     bool wanted = node->has_backward && node->n_saved > 0;
     for (int i = 0; i < node->n_output; i++) {
         const fm_buffer *buffer = &tape->buffer[tape->tensor[node->output[i]].buffer];
-        wanted |= buffer->dropped && (buffer->wanted_again || node->on_all_ranks);
+        wanted |=
+            buffer->dropped && !buffer->derived && (buffer->wanted_again || node->on_all_ranks);
     }
     return wanted;
 }
@@ -176,16 +210,35 @@ static void plan_runs_again(fm_tape *tape) {
     }
 }
 
+/* Adds the step that makes outputs of node n again that `segment` is the last to read. */
+static void schedule_derived(fm_tape *tape, int32_t n, int32_t segment) {
+    const fm_node *node = &tape->node[n];
+    uint32_t derived = 0;
+    for (int i = 1; i < node->n_output && node->derive; i++) {
+        const fm_buffer *buffer = &tape->buffer[tape->tensor[node->output[i]].buffer];
+        bool is_due = buffer->derived && buffer->wanted_again && buffer->last_segment == segment;
+        derived |= (uint32_t)is_due << i;
+    }
+    if (!derived) return;
+    add_step(tape, n, FM_PHASE_DERIVE, false);
+    tape->step[tape->n_step - 1].derived = derived;
+}
+
+static void schedule_segment(fm_tape *tape, int32_t s) {
+    for (int32_t n = 0; n < tape->segment[s].end; n++) {
+        const fm_node *node = &tape->node[n];
+        bool is_inner = n >= tape->segment[s].first;
+        if (is_inner && node->runs_again) {
+            add_step(tape, n, FM_PHASE_RECOMPUTE, output_is_dropped(tape, node));
+        }
+        schedule_derived(tape, n, s);
+    }
+}
+
 static void schedule_recompute(fm_tape *tape, int32_t n) {
     const fm_node *node = &tape->node[n];
     if (in_recomputed_segment(tape, node->segment)) {
-        const fm_segment *segment = &tape->segment[node->segment];
-        for (int32_t inner = segment->first; n == segment->end - 1 && inner <= n; inner++) {
-            if (tape->node[inner].runs_again) {
-                add_step(tape, inner, FM_PHASE_RECOMPUTE,
-                         output_is_dropped(tape, &tape->node[inner]));
-            }
-        }
+        if (n == tape->segment[node->segment].end - 1) schedule_segment(tape, node->segment);
         return;
     }
     bool needed = false;
@@ -230,6 +283,8 @@ static void touch_backward(fm_tape *tape, const fm_node *node, int32_t step) {
     if (node->holds_gradient_of != FM_TENSOR_NONE) {
         touch(tape, tape->tensor[node->holds_gradient_of].gradient, step);
     }
+    for (int i = 0; i < node->n_saved; i++)
+        touch(tape, node->saved[i], step);
 }
 
 static void touch_forward(fm_tape *tape, const fm_node *node, const fm_step *step, int32_t at) {
@@ -237,6 +292,14 @@ static void touch_forward(fm_tape *tape, const fm_node *node, const fm_step *ste
         touch(tape, node->input[i], at);
     for (int i = 0; i < node->n_output && step->wants_output; i++)
         touch(tape, node->output[i], at);
+    for (int i = 0; i < node->n_saved; i++)
+        touch(tape, node->saved[i], at);
+}
+
+static void touch_derived(fm_tape *tape, const fm_node *node, const fm_step *step, int32_t at) {
+    touch(tape, node->output[0], at);
+    for (int i = 1; i < node->n_output; i++)
+        if (step->derived >> i & 1) touch(tape, node->output[i], at);
 }
 
 /* A buffer that another stream touches is ordered against stream 0 only at tickets. It keeps its
@@ -338,13 +401,12 @@ static void plan_lives(fm_tape *tape) {
     for (int32_t at = 0; at < tape->n_step; at++) {
         const fm_step *step = &tape->step[at];
         const fm_node *node = &tape->node[step->node];
-        if (step->phase == FM_PHASE_BACKWARD) {
-            touch_backward(tape, node, at);
-        } else {
-            touch_forward(tape, node, step, at);
+        switch (step->phase) {
+        case FM_PHASE_FORWARD:
+        case FM_PHASE_RECOMPUTE: touch_forward(tape, node, step, at); break;
+        case FM_PHASE_DERIVE: touch_derived(tape, node, step, at); break;
+        case FM_PHASE_BACKWARD: touch_backward(tape, node, at); break;
         }
-        for (int i = 0; i < node->n_saved; i++)
-            touch(tape, node->saved[i], at);
     }
     plan_sent(tape);
     for (int32_t n = 0; n < tape->n_node; n++) {
@@ -442,6 +504,7 @@ fm_status fm_tape_plan(fm_tape *tape, fm_error *reterr) {
     plan_gradients(tape);
     plan_dropped(tape);
     plan_dropped_together(tape);
+    plan_derived(tape);
     plan_runs_again(tape);
     plan_schedule(tape);
     plan_lives(tape);

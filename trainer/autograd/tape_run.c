@@ -35,11 +35,14 @@ int64_t fm_tape_run_step(fm_tape *tape, int32_t at, fm_stream *stream, bool dry)
                   .dry = dry,
                   .wants_output = step->wants_output};
     fm_backend_name_op(node->op->name, node->name);
-    if (step->phase != FM_PHASE_BACKWARD) {
-        node->op->forward(&run, node);
-    } else {
+    switch (step->phase) {
+    case FM_PHASE_FORWARD:
+    case FM_PHASE_RECOMPUTE: node->op->forward(&run, node); break;
+    case FM_PHASE_DERIVE: node->derive(&run, node); break;
+    case FM_PHASE_BACKWARD:
         node->op->backward(&run, node);
         if (node->residual_adds && !dry) add_residual_gradient(&run, node);
+        break;
     }
     fm_backend_name_op(NULL, NULL);
     step->flops = run.flops;
@@ -102,9 +105,8 @@ static void round_step(const fm_tape *tape, int32_t at) {
     const fm_step *step = &tape->step[at];
     const fm_node *node = &tape->node[step->node];
     if (node->kernels != tape->main_kernels) return;
-    for (int i = 0; i < node->n_output && step->phase != FM_PHASE_BACKWARD && step->wants_output;
-         i++)
-        round_tensor(tape, node->output[i], at);
+    for (int i = 0; i < node->n_output; i++)
+        if (step->wants_output || step->derived >> i & 1) round_tensor(tape, node->output[i], at);
     for (int i = 0; i < node->n_input && step->phase == FM_PHASE_BACKWARD; i++)
         if (node->input_written >> i & 1) {
             round_tensor(tape, tape->tensor[node->input[i]].gradient, at);
@@ -277,6 +279,10 @@ bool fm_run_has_saved(const fm_run *run, const fm_node *node, int i) {
     const fm_tape *tape = run->tape;
     return run->step >= tape->n_forward &&
            !tape->buffer[tape->tensor[node->saved[i]].buffer].dropped;
+}
+
+bool fm_run_derives(const fm_run *run, int i) {
+    return run->tape->step[run->step].derived >> i & 1;
 }
 
 void *fm_run_param(const fm_run *run, const fm_node *node, int j) {

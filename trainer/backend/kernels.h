@@ -403,16 +403,19 @@ typedef struct fm_later_norm {
 
 /* A transition (A9, A15) behind its LayerNorm:
  *
- *     kept = max(x w1^T + b1, 0),   update = kept w2^T + b2,   y and n as above */
+ *     kept = max(x w1^T + b1, 0),   update = kept w2^T + b2,   y and n as above
+ *
+ * Without x it makes only n and later.n, each where it has a place, of the y that is there. They
+ * have the bits that they have when they are made together with y. */
 typedef struct fm_transition {
     fm_update_norm end; /* gamma NULL: no n */
     int64_t hidden;
-    const void *x;                 /* act [rows, c], normalised */
+    const void *x;                 /* act [rows, c], normalised; NULL: y is there */
     const void *w1, *b1, *w2, *b2; /* act [hidden, c], [hidden], [c, hidden], [c] */
     void *kept;                    /* act [rows, hidden], for backward; NULL: not kept */
     const void *residual;          /* act [rows, c] */
     void *y, *n;                   /* act [rows, c]; y may be residual */
-    fm_later_norm later;           /* only where there is an n, and in the forward */
+    fm_later_norm later;           /* with x only where there is an n; only in the forward */
 } fm_transition;
 
 /* The backward of a transition: through its end, both linear layers and the ReLU. It reads `kept`.

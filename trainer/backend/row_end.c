@@ -77,7 +77,24 @@ static size_t hidden_bytes(const fm_kernels *k, const fm_transition *a) {
     return aligned((size_t)(rows_of(&a->end) * a->hidden) * fm_element_bytes(k->act));
 }
 
+/* A LayerNorm of y. update_norm's n has the same bits. */
+static void normalise(const fm_kernels *k, fm_stream *stream, const fm_transition *a,
+                      const void *gamma, const void *beta, void *n) {
+    int64_t c = a->end.dropout.c;
+    if (!n) return;
+    k->layernorm(stream, &(fm_layernorm){.rows = rows_of(&a->end),
+                                         .c = c,
+                                         .ldx = c,
+                                         .ldy = c,
+                                         .eps = a->end.eps,
+                                         .x = a->y,
+                                         .gamma = gamma,
+                                         .beta = beta,
+                                         .y = n});
+}
+
 size_t fm_transition_composed_workspace(const fm_kernels *k, const fm_transition *args) {
+    if (!args->x) return 0;
     fm_gemm one = first_product(args, NULL), two = second_product(args, NULL, NULL);
     size_t first = k->gemm_workspace(&one), second = k->gemm_workspace(&two);
     return update_bytes(k, &args->end) + hidden_bytes(k, args) + (first > second ? first : second);
@@ -85,24 +102,18 @@ size_t fm_transition_composed_workspace(const fm_kernels *k, const fm_transition
 
 void fm_transition_composed(const fm_kernels *k, fm_stream *stream, const fm_transition *args,
                             void *workspace) {
-    char *after = (char *)workspace + update_bytes(k, &args->end);
-    void *hidden = args->kept ? args->kept : after;
-    after += hidden_bytes(k, args);
-    fm_gemm one = first_product(args, hidden), two = second_product(args, hidden, workspace);
-    k->gemm(stream, &one, after);
-    k->gemm(stream, &two, after);
-    finish(k, stream, &args->end, args->residual, workspace, args->y, args->n);
-    if (!args->later.n) return;
-    const fm_layernorm later = {.rows = rows_of(&args->end),
-                                .c = args->end.dropout.c,
-                                .ldx = args->end.dropout.c,
-                                .ldy = args->end.dropout.c,
-                                .eps = args->end.eps,
-                                .x = args->y,
-                                .gamma = args->later.gamma,
-                                .beta = args->later.beta,
-                                .y = args->later.n};
-    k->layernorm(stream, &later);
+    if (args->x) {
+        char *after = (char *)workspace + update_bytes(k, &args->end);
+        void *hidden = args->kept ? args->kept : after;
+        after += hidden_bytes(k, args);
+        fm_gemm one = first_product(args, hidden), two = second_product(args, hidden, workspace);
+        k->gemm(stream, &one, after);
+        k->gemm(stream, &two, after);
+        finish(k, stream, &args->end, args->residual, workspace, args->y, args->n);
+    } else {
+        normalise(k, stream, args, args->end.gamma, args->end.beta, args->n);
+    }
+    normalise(k, stream, args, args->later.gamma, args->later.beta, args->later.n);
 }
 
 /* -- the gradient of a transition */

@@ -182,10 +182,10 @@ fm_representations fm_evoformer_stack(const fm_recorder *recorder,
     for (int32_t i = 0; i < n_block; i++) {
         fm_model_config own;
         fm_recorder r = recorder_of_block(recorder, first + i, &own);
-        /* What leaves a recomputed segment is kept, so it does not leave normalised as well. No
-         * exchange is under way where one begins or ends. */
+        /* No exchange is under way where a recomputed segment begins or ends. */
         bool recompute = recomputes(config, first + i), is_last = i + 1 == n_block;
-        bool joins = !is_last && !recompute && !recomputes(config, first + i + 1);
+        bool cuts = !is_last && (recompute || recomputes(config, first + i + 1));
+        bool joins = !is_last && !(cuts && fm_split_is_split(config));
         const fm_evoformer_weights *next = joins ? &weights[i + 1] : NULL;
         fm_tape_begin_segment(r.tape, recompute);
         x = fm_block_record(&r, &list, &weights[i], next, is_last, x);

@@ -356,7 +356,8 @@ void fm_call_transition(fm_run *run, const fm_transition *args) {
     fm_transition one = whole_transition(run, args);
     const fm_dropout *d = &args->end.dropout;
     void *workspace = fm_run_workspace(run, (int64_t)run->kernels->transition_workspace(&one));
-    run->flops += 4.0 * (double)(d->n0 * d->n1) * (double)d->c * (double)args->hidden;
+    double products = args->x ? 4.0 : 0.0;
+    run->flops += products * (double)(d->n0 * d->n1) * (double)d->c * (double)args->hidden;
     if (!run->dry) run->kernels->transition(run->stream, &one, workspace);
     fm_run_release(run, mark);
 }

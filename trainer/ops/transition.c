@@ -157,6 +157,22 @@ static void forward_update(fm_run *run, const fm_node *node) {
     fm_call_transition(run, &args); /* A9:2 A15:2 A9:3 A15:3 */
 }
 
+/* Makes the norms again of y. */
+static void derive(fm_run *run, const fm_node *node) {
+    fm_transition args = transition_of(run, node);
+    args.y = fm_run_output(run, node, OUT_Y);
+    args.end.gamma = NULL;
+    if (fm_run_derives(run, OUT_N)) {
+        args.end.gamma = fm_run_param(run, node, P_NEXT);
+        args.n = fm_run_output(run, node, OUT_N);
+    }
+    if (has_later(node) && fm_run_derives(run, OUT_LATER)) {
+        args.later.gamma = fm_run_param(run, node, P_LATER);
+        args.later.n = fm_run_output(run, node, OUT_LATER);
+    }
+    fm_call_transition(run, &args);
+}
+
 /* Adds the gradient that comes through the later norm to that of y. None comes if the sublayer that
  * reads it does not reach the loss: MSA sublayers behind the last outer product mean. */
 static fm_out add_later(fm_run *run, const fm_node *node, fm_out dy) {
@@ -244,6 +260,7 @@ fm_normed fm_op_transition_update(fm_tape *tape, const char *name, fm_normed x,
     assert(later == FM_PARAM_NONE || (next != FM_PARAM_NONE && tape->chunk_bytes == 0));
     fm_node *node = add_node(tape, &TRANSITION_UPDATE, name, x.x, x.n, weights, keep_hidden);
     fm_normed y = fm_update_end_outputs(tape, node, next);
+    fm_node_derives(node, derive);
     if (later == FM_PARAM_NONE) return y;
     fm_tensor like = *fm_tape_tensor(tape, y.n);
     fm_node_param(tape, node, later);

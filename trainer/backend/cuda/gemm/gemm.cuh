@@ -53,6 +53,9 @@ void linear_update_wgmma(fm_stream *stream, const fm_linear_update *a);
 bool transition_takes(const fm_transition *a);
 void transition_wgmma(fm_stream *stream, const fm_transition *a);
 
+/* row_norms.cu, bf16: the norms of a transition that transition_takes, without its x. */
+void row_norms(fm_stream *stream, const fm_transition *a);
+
 /* transition_grad.cu, bf16: the same for the entry of this name, for transitions with a small
  * hidden layer that is kept. */
 bool transition_is_small(const fm_transition *a);

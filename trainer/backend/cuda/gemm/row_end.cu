@@ -31,7 +31,7 @@ template <typename T> size_t transition_workspace(const fm_transition *a) {
 
 template <typename T> void transition(fm_stream *stream, const fm_transition *a, void *workspace) {
     if (sizeof(T) == 2 && transition_takes(a)) {
-        transition_wgmma(stream, a);
+        a->x ? transition_wgmma(stream, a) : row_norms(stream, a);
     } else {
         fm_transition_composed(table_of<T>(), stream, a, workspace);
     }

@@ -144,6 +144,15 @@ __device__ inline raw<bf16, 8> row_weights(const bf16 *weights, int g) {
     return {__ldg((const uint4 *)(weights + g * 32) + threadIdx.x % 4)};
 }
 
+/* Adds a lane's eight columns of y to the sum of its part of the row. */
+__device__ inline void add_to_total(raw<bf16, 8> part, float &total) {
+    float x[8];
+    unpack(x, part);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        total += x[i];
+}
+
 /* Makes y of the residual and stores it; total = the sums of this lane's parts. A `keep` of NULL
  * drops nothing. */
 template <int N, typename R>
@@ -169,10 +178,7 @@ __device__ inline void add_update(const row_end &e, const float (&d)[N / 8][4], 
             }
             part = raw<bf16, 8>::of(sum);
             if (rows.has(half)) write_raw<bf16, 8>(y + rows.at(half) * N + g * 32, part);
-            unpack(sum, part);
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                total[half] += sum[i];
+            add_to_total(part, total[half]);
         }
     }
 }
@@ -240,6 +246,27 @@ __device__ inline void finish_rows(const row_end &e, const float (&d)[N / 8][4],
     } else {
         normalise<N>(e.norm[0], rows, parts, of);
     }
+}
+
+/* The norms alone, of rows whose y is there. They have the bits that finish_rows gives them. */
+template <int N, typename R> __device__ inline void normalise_rows(const row_end &e, R rows) {
+    row_parts<N> parts;
+    row_end from = e;
+    from.residual = e.y;
+    float total[2] = {0, 0};
+#pragma unroll
+    for (int g = 0; g < N / 32; g++)
+        load_residual<N>(from, rows, parts, g);
+#pragma unroll
+    for (int g = 0; g < N / 32; g++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            add_to_total(parts.at[half][g], total[half]);
+    }
+    end_statistics of = statistics_of_rows<N>(e, parts, total);
+#pragma unroll 1
+    for (int i = 0; i < e.norms; i++)
+        normalise<N>(e.norm[i], rows, parts, of);
 }
 
 /* A barrier of the 128 threads of warp group `group`. */
