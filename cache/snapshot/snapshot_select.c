@@ -335,7 +335,9 @@ fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules
     if (status) return status;
     report.n_read = job.n_read;
     *ret_report = report;
-    if (!n) return fm_fail(reterr, FM_ERR_DATA, "no chain is left; no snapshot is made");
     *ret_text = (fm_snapshot_text){n, line, rules->shares};
+    if (!n && !rules->shares.n) {
+        return fm_fail(reterr, FM_ERR_DATA, "no chain is left; no snapshot is made");
+    }
     return check_shares(ret_text, reterr);
 }

@@ -111,6 +111,11 @@ static fm_status check_arguments(const fm_snapshot_arguments *arguments, fm_erro
     if (arguments->max_resolution < 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "--max-resolution: found a number below 0");
     }
+    if (arguments->max_length && arguments->min_length > arguments->max_length) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--min-length %llu is more than --max-length %llu",
+                       (unsigned long long)arguments->min_length,
+                       (unsigned long long)arguments->max_length);
+    }
     const char *files[] = {arguments->only, arguments->exclude, arguments->clusters};
     int n_stdin = 0;
     for (int i = 0; i < 3; i++)
@@ -173,14 +178,18 @@ static void print_missing(const chain_lists *lists) {
     }
 }
 
+static void print_excluded(FILE *out, const fm_select_report *report) {
+    for (int i = FM_SELECT_TAKEN + 1; i < FM_N_SELECT; i++) {
+        if (!report->n[i]) continue;
+        fprintf(out, "excluded  %u %s\n", report->n[i], fm_select_reason_text((fm_select_reason)i));
+    }
+}
+
 static void print_selection(const char *name, const fm_snapshot_text *text,
                             const fm_select_report *report, const chain_lists *lists,
                             const fm_sha256 *hash) {
     fm_snapshot_print_head(name, text, hash);
-    for (int i = FM_SELECT_TAKEN + 1; i < FM_N_SELECT; i++) {
-        if (!report->n[i]) continue;
-        printf("excluded  %u %s\n", report->n[i], fm_select_reason_text((fm_select_reason)i));
-    }
+    print_excluded(stdout, report);
     print_missing(lists);
     if (report->n_read) {
         printf("noted     parts of %u chain%s were read, since the cache has no table of facts; "
@@ -236,9 +245,13 @@ static fm_status write_record(fm_snapshot_job *job, const char *name, const fm_s
     return fm_selection_write(job->store, name, &record, &job->arena, reterr);
 }
 
-/* Where no chain is left because the build refused all chains of the list, says why. */
-static fm_status explain_empty(const chain_lists *lists, fm_status status, fm_error *reterr) {
-    if (status != FM_ERR_DATA || !lists->refused.n) return status;
+/* Where no chain is left, says how many each rule excluded. The build may have refused all chains
+ * of the list; then that is the reason. */
+static fm_status explain_empty(const chain_lists *lists, const fm_select_report *report,
+                               fm_status status, fm_error *reterr) {
+    if (status != FM_ERR_DATA) return status;
+    print_excluded(stderr, report);
+    if (!lists->refused.n) return status;
     if (lists->missing.n < lists->only.n) return status;
     const fm_refusal *first = &lists->refused.refusal[0];
     return fm_fail(
@@ -252,7 +265,7 @@ fm_status fm_snapshot_create(fm_snapshot_job *job, char **names, fm_error *reter
     chain_lists lists = {.missing = {0}};
     fm_clusters clusters;
     fm_snapshot_text apart, text;
-    fm_select_report report;
+    fm_select_report report = {0};
     fm_sha256 hash;
     fm_select_rules rules;
     fm_status status = fm_snapshot_check_new_name(names[0], reterr);
@@ -273,7 +286,7 @@ fm_status fm_snapshot_create(fm_snapshot_job *job, char **names, fm_error *reter
         status = fm_snapshot_write(job->store, names[0], &text, &job->arena, &hash, reterr);
     }
     if (!status) status = write_record(job, names[0], &rules, &report, &hash, reterr);
-    if (status) return explain_empty(&lists, status, reterr);
+    if (status) return explain_empty(&lists, &report, status, reterr);
     (arguments->json ? write_selection : print_selection)(names[0], &text, &report, &lists, &hash);
     return FM_OK;
 }

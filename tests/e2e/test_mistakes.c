@@ -55,6 +55,19 @@ static void a_misspelt_action_is_said_first(void **state) {
     assert_int_equal(run("grep -q -- '--cache DIR is required' err"), 0);
 }
 
+static void rules_that_leave_no_chain_are_counted(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("c='foldmill snapshot create x --cache cache'; "
+            "$c --min-length 5000 2>err; test $? = 1 && grep -q '^excluded  4 too short or too "
+            "long$' err && grep -q 'no chain is left; no snapshot is made' err && "
+            "{ $c --min-length 60 --max-length 10 2>err; test $? = 2; } && "
+            "grep -q -- '--min-length 60 is more than --max-length 10' err && "
+            "{ $c --share a=1 2>err; test $? = 1; } && "
+            "grep -q \"no chain of dataset 'a' is left, so it cannot have a share\" err"),
+        0);
+}
+
 static void a_list_may_be_a_pipe_by_its_name(void **state) {
     (void)state;
     assert_int_equal(run("mkfifo pipe && "
@@ -444,6 +457,7 @@ int main(void) {
         cmocka_unit_test(ranks_are_checked_before_the_server_is_asked),
         cmocka_unit_test(steps_that_are_done_are_said),
         cmocka_unit_test(a_misspelt_action_is_said_first),
+        cmocka_unit_test(rules_that_leave_no_chain_are_counted),
         cmocka_unit_test(a_list_may_be_a_pipe_by_its_name),
         cmocka_unit_test(an_ending_may_be_in_upper_case),
         cmocka_unit_test(snapshots_are_deleted),
