@@ -88,6 +88,13 @@ static int fail_unknown(const char *name) {
     for (const command_entry *entry = commands; entry->name; entry++)
         names[n++] = entry->name;
     const char *nearest = fm_options_nearest(name, names, n);
+    if (name[0] == '-') {
+        fprintf(stderr,
+                "foldmill: found '%s' in place of a command; options come after it, as in "
+                "foldmill COMMAND --help\n",
+                name);
+        return FM_EXIT_USAGE;
+    }
     fprintf(stderr, "foldmill: unknown command '%s'; ", name);
     if (nearest) fprintf(stderr, "did you mean '%s'? ", nearest);
     fprintf(stderr, "foldmill --help lists the commands\n");

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { N_STEP = 200, TAIL_BYTES = 1 << 20, LINE_BYTES = 512, TIME_BYTES = 32 };
+enum { N_STEP = 200, TAIL_BYTES = 1 << 20, LINE_BYTES = 512, TIME_BYTES = 32, SHOWN_BYTES = 60 };
 static const double gib = 1024.0 * 1024 * 1024;
 
 /* The last lines of a file, the oldest first, and what is computed from those of metrics.jsonl. */
@@ -80,8 +80,9 @@ static fm_status parse_steps(const char *path, const char *text, size_t bytes, b
         int64_t number;
         if (!fm_json_get_integer(fm_json_get_member(step, "step"), &number)) {
             fm_json_free(step);
+            const int shown = end - line < SHOWN_BYTES ? (int)(end - line) : SHOWN_BYTES;
             return fm_fail_in(reterr, FM_ERR_CORRUPT, path,
-                              "a line is no step of a training run: '%.60s'", line);
+                              "a line is no step of a training run: '%.*s'", shown, line);
         }
         tail->step[tail->n_step++] = step;
         end = before;
@@ -250,8 +251,12 @@ static void draw_text(const run_tail *tail, const run_tail *scores, const char *
     const char *sample = fm_json_get_text(fm_json_get_member(last, "sample"));
     draw(out, columns, "%s  step %.0f  written %.0f s ago%s", folder, number(last, "step"),
          tail->age_s, tail->has_ended ? ", no process trains here" : "");
-    draw(out, columns, "loss      %10.4f  median of the newer half of %zu steps, before %.4f",
-         tail->loss, tail->n_step, tail->loss_before);
+    if (tail->n_step > 1) {
+        draw(out, columns, "loss      %10.4f  median of the newer half of %zu steps, before %.4f",
+             tail->loss, tail->n_step, tail->loss_before);
+    } else {
+        draw(out, columns, "loss      %10.4f  of the only step", tail->loss);
+    }
     draw(out, columns, "rate      %10.3f  steps/s, %.3f s a step in the median", 1 / tail->step_s,
          tail->step_s);
     draw(out, columns, "data wait %10.3f  ms in the median, at most %.3f", tail->data_wait_s * 1000,

@@ -90,6 +90,8 @@ static void suggestions(void **state) {
     expect(2, "did you mean 'catalogue'?", "$FOLDMILL catalog");
     expect(2, "did you mean 'inspect'?", "$FOLDMILL help inspct");
     expect(2, "unknown command 'xyzzy'; foldmill --help lists", "$FOLDMILL xyzzy");
+    expect(2, "found '--cache' in place of a command; options come after it",
+           "$FOLDMILL --cache x verify");
     expect(2, "unknown option '--cahce'; did you mean '--cache'?", "$FOLDMILL verify --cahce c");
     expect(2, "did you mean '--max-length'?", "$FOLDMILL snapshot list --maxlength=3");
     expect(2, "did you mean 'create'?", "$FOLDMILL snapshot creat x --cache c");
