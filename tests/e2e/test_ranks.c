@@ -387,6 +387,9 @@ static void impossible_numbers_are_refused(void **state) {
         {"--device cuda --gpus 5", "5 groups of ranks cannot share a step of 4 samples", 2},
         {"--ranks 2 --order bounded:0", "order .bounded:0., expected strict, bounded:W or free", 2},
         {"--dap 17", "dap", 2},
+        {"--ranks 0", "ranks: found .0., expected a whole number from 1", 2},
+        {"--meet foo", "found .foo. as the place where ranks meet, expected tcp:", 2},
+        {"--ranks 2 --meet tcp://127.0.0.1:0", "expected a port above 0", 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(

@@ -409,7 +409,8 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     bool is_rank;
     fm_world world = {.size = 1};
     int32_t n_rank;
-    fm_status status = fm_world_find(set->meet, &is_rank, &world, reterr);
+    fm_status status = set->meet ? fm_meeting_check_address(set->meet, reterr) : FM_OK;
+    if (!status) status = fm_world_find(set->meet, &is_rank, &world, reterr);
     if (!status) status = find_layout(run, is_rank ? world.size : 1, &n_rank, reterr);
     if (status) return status;
     status = run->work->find(run, is_rank, reterr);

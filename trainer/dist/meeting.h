@@ -27,6 +27,9 @@ enum {
 
 typedef struct fm_meeting fm_meeting;
 
+/* FM_ERR_USAGE for an address of another form. */
+FM_MUST_USE fm_status fm_meeting_check_address(const char *address, fm_error *reterr);
+
 /* Opens the meeting of `size` ranks; waits up to `seconds` for all of them. A meeting of one rank
  * uses no address. FM_ERR_USAGE for an address of another form, FM_ERR_CLOSED naming the ranks that
  * are missing, FM_ERR_PROTOCOL when rank 0 refuses this rank, FM_ERR_IO, FM_ERR_NOMEM. */

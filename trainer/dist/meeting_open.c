@@ -94,6 +94,11 @@ static fm_status parse_place(const char *text, place *ret_place, fm_error *reter
     return FM_OK;
 }
 
+fm_status fm_meeting_check_address(const char *address, fm_error *reterr) {
+    place ignored;
+    return parse_place(address, &ignored, reterr);
+}
+
 static void add_address(const char *host, uint16_t port, int *n, char *text, size_t *at) {
     if (*n >= MOST_ADDRESSES || *at >= FILE_BYTES / 2) return;
     fm_address address = {.kind = FM_ADDRESS_TCP, .port = port};
