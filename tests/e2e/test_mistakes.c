@@ -408,6 +408,22 @@ static void a_resume_without_a_run_is_said(void **state) {
                      0);
 }
 
+/* A limit on the size of files fails like a full disk. */
+static void a_last_checkpoint_without_room_is_said(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(TRAIN_WEIGHTS
+            " && train='foldmill train --cache cache --config fast.ini --out tight -q --resume'; "
+            "(ulimit -f 90; $train --steps 2 >log) 2>err; test $? = 1 && "
+            "grep -q 'foldmill train: tight/checkpoint-.*: cannot write: File too large' err && "
+            "grep -q 'train: no step is saved; make room, and run the command again' err && "
+            "$train --steps 2 >log 2>err && "
+            "{ (ulimit -f 90; $train --steps 4 >log) 2>err; test $? = 1; } && grep -q 'train: what "
+            "came after step 2 is not saved; make room, and --resume continues there' err && "
+            "$train --steps 4 >log 2>err && grep -q 'resumed at step 2' log"),
+        0);
+}
+
 static void training_without_structures_is_said(void **state) {
     (void)state;
     assert_int_equal(run("printf '>q\\nACDE\\n' >q.fasta && foldmill featurize q.fasta "
@@ -477,6 +493,7 @@ int main(void) {
         cmocka_unit_test(what_weights_are_is_said),
         cmocka_unit_test(a_folder_of_damaged_checkpoints_is_no_run),
         cmocka_unit_test(a_resume_without_a_run_is_said),
+        cmocka_unit_test(a_last_checkpoint_without_room_is_said),
         cmocka_unit_test(training_without_structures_is_said),
         cmocka_unit_test(paths_need_not_be_utf8),
     };

@@ -98,6 +98,19 @@ void fm_run_describe_place(const fm_train_run *run, char *out, size_t out_bytes)
     }
 }
 
+/* Says where the run goes on, since its last checkpoint could not be written. */
+static void advise_unsaved(fm_train_run *run) {
+    const fm_checkpoint_place at = run->is_saved ? run->saved : run->first;
+    if (at.step || at.n_sample) {
+        snprintf(run->advice, sizeof run->advice,
+                 "what came after step %llu is not saved; make room, and --resume continues there",
+                 (unsigned long long)at.step);
+    } else {
+        snprintf(run->advice, sizeof run->advice,
+                 "no step is saved; make room, and run the command again");
+    }
+}
+
 fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_error *reterr) {
     fm_error error;
     fm_status saved = FM_OK;
@@ -107,6 +120,7 @@ fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_error *reterr
     if (run->set->checkpoint_every && is_new && !run->is_torn) saved = save(run, &error);
     if (!status) {
         if (saved) *reterr = error;
+        if (saved) advise_unsaved(run);
         return saved;
     }
     char why[FM_ERROR_MESSAGE_BYTES], source[FM_ERROR_SOURCE_BYTES];
