@@ -136,6 +136,10 @@ static fm_status read_certificates(const char *path,
     if (status) return status;
     size_t n = 0;
     bool is_taken = true;
+    char *text = NULL;
+    long bytes = BIO_get_mem_data(bio, &text);
+    bool is_key = bytes > 0 && memmem(text, (size_t)bytes, "PRIVATE KEY-----", 16) &&
+                  !memmem(text, (size_t)bytes, "BEGIN CERTIFICATE", 17);
     for (X509 *one; is_taken && (one = PEM_read_bio_X509(bio, NULL, NULL, NULL)); n++)
         is_taken = take(context, one, n);
     BIO_free(bio);
@@ -147,6 +151,10 @@ static fm_status read_certificates(const char *path,
                           reason);
     }
     if (n && is_at_end) return FM_OK;
+    if (is_key) {
+        return fm_fail_in(reterr, FM_ERR_FORMAT, path,
+                          "found a private key, expected certificates in PEM form");
+    }
     return fm_fail_in(reterr, FM_ERR_FORMAT, path,
                       "expected certificates in PEM form; number %zu is none", n + 1);
 }

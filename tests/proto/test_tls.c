@@ -319,6 +319,9 @@ static void files_are_checked(void **state) {
          FM_ERR_DATA,
          "the key does not belong to the certificate"},
         {{.side = FM_TLS_CLIENT, .ca = text}, FM_ERR_FORMAT, "expected certificates"},
+        {{.side = FM_TLS_CLIENT, .ca = made.ca.key},
+         FM_ERR_FORMAT,
+         "found a private key, expected certificates in PEM form"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fm_tls_context *context = NULL;
