@@ -28,10 +28,13 @@ inline row_begin row_begin_of(const fm_update_norm *a, const void *y, const void
             (bf16 *)dy.data, !a->gamma || dy.beta == FM_ADD};
 }
 
+/* A lane's part of a warp's sums of dgamma or dbeta: two numbers of every 32 columns, of dgamma in
+ * the first half of the warp. */
+template <int N> using lane_sums = float[N / 32][2];
+
 /* Sums x, eight values of dgamma and of dbeta for the columns of each lane, over the eight lanes
- * with the same columns. Adds the results to the warp's sums [2, N]; `sums` points at the first of
- * these columns. No other warp adds to these sums, and each number is added by one lane. */
-template <int N> __device__ inline void add_sums(float *sums, const float (&x)[2][8]) {
+ * with the same columns, and adds the two that this lane keeps. */
+__device__ inline void add_sums(float (&sums)[2], const float (&x)[2][8]) {
     const uint32_t all = 0xffffffffu;
     int lane = threadIdx.x % 32;
     bool one = lane & 16, two = lane & 8, three = lane & 4;
@@ -43,10 +46,10 @@ template <int N> __device__ inline void add_sums(float *sums, const float (&x)[2
     for (int i = 0; i < 4; i++)
         four[i] = (two ? eight[4 + i] : eight[i]) +
                   __shfl_xor_sync(all, two ? eight[i] : eight[4 + i], 8);
-    float2 *at = (float2 *)(sums + one * N + lane % 4 * 8 + two * 4 + three * 2), sum = *at;
-    sum.x += (three ? four[2] : four[0]) + __shfl_xor_sync(all, three ? four[0] : four[2], 4);
-    sum.y += (three ? four[3] : four[1]) + __shfl_xor_sync(all, three ? four[1] : four[3], 4);
-    *at = sum;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        sums[i] += (three ? four[2 + i] : four[i]) +
+                   __shfl_xor_sync(all, three ? four[i] : four[2 + i], 4);
 }
 
 /* This lane's eight numbers of columns 32 g to 32 g + 31 of a row of a tile of 64 rows. */
@@ -62,7 +65,7 @@ struct row_norm {
 /* Returns the statistics of a row of y, of which this lane has a part. */
 template <int N> __device__ inline row_norm norm_of(bf16 *y, int at_row, float eps) {
     float x[8], total = 0, squares = 0;
-#pragma unroll(2)
+#pragma unroll
     for (int g = 0; g < N / 32; g++) {
         unpack(x, *tile_eight(y, at_row, g));
 #pragma unroll
@@ -70,7 +73,7 @@ template <int N> __device__ inline row_norm norm_of(bf16 *y, int at_row, float e
             total += x[i];
     }
     float shift = -row_sum(total) * (1.0f / N);
-#pragma unroll(2)
+#pragma unroll
     for (int g = 0; g < N / 32; g++) {
         unpack(x, *tile_eight(y, at_row, g));
 #pragma unroll
@@ -89,10 +92,10 @@ struct row_begin_tiles {
  * gradient through gamma, and of that times the normalised row. */
 template <int N>
 __device__ inline void sum_norm_grad(const row_begin &b, const row_begin_tiles &tiles, int at_row,
-                                     const row_norm (&of)[2], float *sums,
+                                     const row_norm (&of)[2], lane_sums<N> &sums,
                                      float (&ret_mean)[2][2]) {
     ret_mean[0][0] = ret_mean[0][1] = ret_mean[1][0] = ret_mean[1][1] = 0;
-#pragma unroll(2)
+#pragma unroll
     for (int g = 0; g < N / 32; g++) {
         raw<bf16, 8> gamma = row_weights(b.gamma, g);
         float lane[2][8] = {};
@@ -110,7 +113,7 @@ __device__ inline void sum_norm_grad(const row_begin &b, const row_begin_tiles &
                 ret_mean[half][1] += down * hat;
             }
         }
-        add_sums<N>(sums + g * 32, lane);
+        add_sums(sums[g], lane);
     }
 #pragma unroll
     for (int half = 0; half < 2; half++)
@@ -123,14 +126,14 @@ __device__ inline void sum_norm_grad(const row_begin &b, const row_begin_tiles &
  * a norm behind the sublayer the tile has it already. */
 template <int N>
 __device__ inline void begin_rows(const row_begin &b, const row_begin_tiles &tiles, int row,
-                                  int at_row, float *sums) {
+                                  int at_row, lane_sums<N> &sums) {
     if (!b.gamma) return;
     row += threadIdx.x % 32 / 4, at_row += threadIdx.x % 32 / 4;
     const row_norm of[2] = {norm_of<N>(tiles.y, at_row, b.eps),
                             norm_of<N>(tiles.y, at_row + 8, b.eps)};
     float mean[2][2];
     sum_norm_grad<N>(b, tiles, at_row, of, sums, mean);
-#pragma unroll(2)
+#pragma unroll
     for (int g = 0; g < N / 32; g++) {
         raw<bf16, 8> gamma = row_weights(b.gamma, g);
 #pragma unroll
@@ -175,22 +178,22 @@ __device__ inline void store_rows(const box_map &boxes, bf16 *tile, const float 
 
 /* -- sums of dgamma and dbeta */
 
-/* Sets this warp's sums, which are in shared memory, to 0. */
-template <int N> __device__ inline void begin_sums(float (&sums)[2 * N]) {
-    for (int i = threadIdx.x % 32; i < 2 * N; i += 32)
-        sums[i] = 0;
-    __syncwarp();
-}
-
-/* Adds the sums of the block's warps in order. Called by all of them, with a free barrier. */
-template <int N, int WARPS>
-__device__ inline void finish_sums(const float (*warps)[2 * N], float *block_sums, int barrier) {
+/* Adds the sums of the block's warps in order. Called by all of them, with a free barrier;
+ * place_of(warp) is shared memory for a vector [2, N]. */
+template <int N, int WARPS, typename F>
+__device__ inline void finish_sums(const lane_sums<N> &sums, F place_of, float *block_sums,
+                                   int barrier) {
+    int lane = threadIdx.x % 32;
+    float *to = place_of(threadIdx.x / 32) + lane / 16 * N + lane % 4 * 8 + lane / 4 % 4 * 2;
+#pragma unroll
+    for (int g = 0; g < N / 32; g++)
+        *(float2 *)(to + g * 32) = make_float2(sums[g][0], sums[g][1]);
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(WARPS * 32) : "memory");
     for (int i = threadIdx.x; i < 2 * N; i += WARPS * 32) {
         float total = 0;
 #pragma unroll
         for (int warp = 0; warp < WARPS; warp++)
-            total += warps[warp][i];
+            total += place_of(warp)[i];
         block_sums[blockIdx.x * 2 * N + i] = total;
     }
 }

@@ -35,13 +35,12 @@ template <int C> struct transition_grad_space {
     /* x and dy as left operands. With 64 channels the compiler gives them and the last product's
      * operand the same registers. */
     static constexpr bool IN_REGISTERS = C == 128;
-    static constexpr int ONES = 3, TWOS = 2, SLOTS = ONES + TWOS;
+    static constexpr int ONES = 3, TWOS = 3, SLOTS = ONES + TWOS;
     struct {
         bf16 y[GROUP_ROWS * C], dn[GROUP_ROWS * C], dy[GROUP_ROWS * C];
         bf16 x[GROUP_ROWS * C]; /* then dx, on its way to memory */
     } rows[RING_GROUPS];
     bf16 ring[SLOTS][64 * C];
-    float sums[RING_WARPS][2 * C]; /* of dgamma and dbeta */
     uint64_t full[SLOTS], empty[SLOTS];
     uint64_t has_dy[RING_GROUPS], has_x[RING_GROUPS];
 };
@@ -233,8 +232,7 @@ __device__ inline void pass_back(const transition_grad_call &t, transition_grad_
     int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 % 4 * 16, offset = group * t.offset;
     bool is_first = threadIdx.x % GROUP_THREADS == 0;
     grad_place<C> at;
-    float(&sums)[2 * C] = s->sums[threadIdx.x / 32];
-    begin_sums<C>(sums);
+    lane_sums<C> sums = {};
     at.skip(s, offset);
     for (int turn = 0; turn < t.turns; turn++) {
         int tile = tile_of(group, turn), row = tile * GROUP_ROWS + warp_row;
@@ -273,7 +271,11 @@ __device__ inline void pass_back(const transition_grad_call &t, transition_grad_
     }
     at.skip(s, t.offset - offset);
     if (lane == 0) stores_wait();
-    if (t.begin.gamma) finish_sums<C, RING_WARPS>(s->sums, t.sums, SUMS_BARRIER);
+    if (!t.begin.gamma) return;
+    auto place_of = [s](int warp) { /* no row of y is needed any more */
+                                    return (float *)s->rows[warp / 4].y + warp % 4 * 2 * C;
+    };
+    finish_sums<C, RING_WARPS>(sums, place_of, t.sums, SUMS_BARRIER);
 }
 
 template <int C>
