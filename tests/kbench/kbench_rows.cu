@@ -208,7 +208,7 @@ void linear_update(bench &b, int64_t n0, int64_t n1, int64_t c, double rate,
 }
 
 /* A transition from its normalised input to the next layer norm, in one or in three kernels. */
-void transition(bench &b, int64_t n0, int64_t n1, int64_t c, int64_t hidden, bool keeps,
+void transition(bench &b, int64_t n0, int64_t n1, int64_t c, int64_t hidden,
                 bool has_later = false) {
     const fm_kernels *k = b.k;
     int64_t rows = n0 * n1, n = rows * c;
@@ -216,11 +216,10 @@ void transition(bench &b, int64_t n0, int64_t n1, int64_t c, int64_t hidden, boo
     a.end = end_of(b, n0, n1, c, 0), a.hidden = hidden, a.x = b.act(n);
     a.w1 = b.act(hidden * c, 0.1), a.b1 = b.act(hidden), a.w2 = b.act(hidden * c, 0.1);
     a.b2 = b.act(c), a.residual = b.act(n, 3), a.y = b.out("y", n), a.n = b.out("n", n);
-    if (keeps) a.kept = b.out("kept", rows * hidden);
     if (has_later) a.later = {b.act(c), b.act(c), b.out("later n", n)};
     void *space = b.scratch(k->transition_workspace(&a));
     b.part("fwd", 4.0 * (double)n * (double)hidden,
-           b.size((double)((has_later ? 5 : 4) * n + 2 * c * hidden + (keeps ? rows * hidden : 0))),
+           b.size((double)((has_later ? 5 : 4) * n + 2 * c * hidden)),
            [=](fm_stream *q) { k->transition(q, &a, space); });
 }
 
@@ -236,29 +235,22 @@ void transition_norms(bench &b, int64_t rows, int64_t c, bool has_later) {
            [=](fm_stream *q) { k->transition(q, &a, NULL); });
 }
 
-/* The backward of a transition with its end and both weights. Without a kept hidden layer it is
- * made again; the reference makes it first. */
-void transition_grad(bench &b, int64_t rows, int64_t c, int64_t hidden, bool keeps = true) {
+/* The backward of a transition with its end and both weights. The hidden layer is made again; the
+ * reference makes it first. */
+void transition_grad(bench &b, int64_t rows, int64_t c, int64_t hidden) {
     const fm_kernels *k = b.k;
     int64_t n = rows * c, weights = c * hidden;
     fm_transition a = {};
     a.end = end_of(b, 1, rows, c, 0), a.hidden = hidden, a.x = b.act(n);
-    a.w1 = b.act(weights, 0.1), a.w2 = b.act(weights, 0.1);
+    a.w1 = b.act(weights, 0.1), a.b1 = b.act(hidden), a.w2 = b.act(weights, 0.1);
     a.y = b.act(n, 3);
-    if (keeps) {
-        a.kept = b.act(rows * hidden);
-    } else {
-        a.b1 = b.act(hidden);
-    }
     fm_transition_grad g = {};
     g.dn = b.act(n), g.dy = b.grad("dy", n), g.dx = b.grad("dx", n);
     g.dgamma = b.grad("dgamma", c, true), g.dbeta = b.grad("dbeta", c, true);
     g.dw1 = b.grad("dw1", weights, true), g.db1 = b.grad("db1", hidden, true);
     g.dw2 = b.grad("dw2", weights, true), g.db2 = b.grad("db2", c, true);
     void *space = b.scratch(k->transition_grad_workspace(&a, &g));
-    double products = keeps ? 8.0 : 10.0, passes = keeps ? 3 : 4;
-    b.part("bwd", products * (double)n * (double)hidden,
-           b.size((double)(5 * n + 2 * weights) + passes * (double)(rows * hidden)),
+    b.part("bwd", 10.0 * (double)n * (double)hidden, b.size((double)(5 * n + 2 * weights)),
            [=](fm_stream *q) { k->transition_grad(q, &a, &g, space); });
 }
 
@@ -468,17 +460,18 @@ void add_row_cases(void) {
         add(("few grad 65536x128x" + std::to_string(heads)).c_str(), {0, 0}, how,
             [=](bench &b) { few_grad(b, 65536, 128, heads); }, in_parts);
     how.stages = 4;
-    for (bool keeps : {false, true}) {
-        std::string kept = keeps ? " kept" : "";
-        add(("transition 128x256x256x1024" + kept).c_str(), {0, 0}, how,
-            [=](bench &b) { transition(b, 128, 256, 256, 1024, keeps); }, in_parts);
-        add(("transition 128x256x256x1024, two norms" + kept).c_str(), {0, 0}, how,
-            [=](bench &b) { transition(b, 128, 256, 256, 1024, keeps, true); }, in_parts);
-        add(("transition 256x256x128x512" + kept).c_str(), {0, 0}, how,
-            [=](bench &b) { transition(b, 256, 256, 128, 512, keeps); }, in_parts);
-        add(("transition 1024x256x64x256" + kept).c_str(), {0, 0}, how,
-            [=](bench &b) { transition(b, 1024, 256, 64, 256, keeps); }, in_parts);
-    }
+    add(
+        "transition 128x256x256x1024", {0, 0}, how,
+        [](bench &b) { transition(b, 128, 256, 256, 1024); }, in_parts);
+    add(
+        "transition 128x256x256x1024, two norms", {0, 0}, how,
+        [](bench &b) { transition(b, 128, 256, 256, 1024, true); }, in_parts);
+    add(
+        "transition 256x256x128x512", {0, 0}, how,
+        [](bench &b) { transition(b, 256, 256, 128, 512); }, in_parts);
+    add(
+        "transition 1024x256x64x256", {0, 0}, how,
+        [](bench &b) { transition(b, 1024, 256, 64, 256); }, in_parts);
     add(
         "transition backward 32768x256x1024", {0, 0}, how,
         [](bench &b) { transition_grad(b, 32768, 256, 1024); }, in_parts);
@@ -494,12 +487,6 @@ void add_row_cases(void) {
     add(
         "ft transition backward 147456x128x512", {0, 0}, how,
         [](bench &b) { transition_grad(b, 147456, 128, 512); }, in_parts);
-    add(
-        "ft transition backward 196608x256x1024, hidden layer made again", {0, 0}, how,
-        [](bench &b) { transition_grad(b, 196608, 256, 1024, false); }, in_parts);
-    add(
-        "ft transition backward 147456x128x512, hidden layer made again", {0, 0}, how,
-        [](bench &b) { transition_grad(b, 147456, 128, 512, false); }, in_parts);
     how.stages = 2;
     add_norm_linear("ft norm linear 147456x128x512", 147456, 128, 4, in_parts);
     add("bias gradient 65536x128", {0, 0}, how, [](bench &b) { sum(b, 65536, 128); });

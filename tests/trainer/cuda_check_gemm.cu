@@ -407,15 +407,14 @@ void check_gemms(void) {
     check_transition("transition c 128, long", 163, 209, 128, 512);
     check_transition("transition c 256", 63, 70, 256, 1024);
     check_transition_grad("transition grad one", 1, 1, 4, FM_WRITE);
-    check_transition_grad("transition grad c 64", 2310, 64, 256, FM_ADD);
-    check_transition_grad("transition grad c 64, long", 40000, 64, 128, FM_WRITE);
     check_transition_grad("transition grad c 128", 4473, 128, 512, FM_ADD);
-    check_transition_grad("transition grad c 128, long", 34067, 128, 512, FM_WRITE);
     check_transition_grad("transition grad c 256", 4490, 256, 1024, FM_WRITE);
-    check_transition_grad("transition grad c 256, long", 17010, 256, 512, FM_ADD);
     check_transition_grad("transition again one", 1, 1, 4, FM_WRITE, false);
     check_transition_grad("transition again c 64", 2310, 64, 256, FM_ADD, false);
+    check_transition_grad("transition again c 64, a tile", 64, 64, 128, FM_WRITE, false);
+    check_transition_grad("transition again c 64, long", 70001, 64, 256, FM_WRITE, false);
     check_transition_grad("transition again c 128", 34067, 128, 512, FM_WRITE, false);
+    check_transition_grad("transition again c 128, few", 4473, 128, 384, FM_ADD, false);
     check_transition_grad("transition again c 256", 17010, 256, 1024, FM_ADD, false);
 }
 

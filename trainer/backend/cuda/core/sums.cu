@@ -87,6 +87,13 @@ __device__ inline void put_tile(const partial_sums &s, int64_t at, const float (
     uint32_t tile = warp / warps;
     int64_t row = tile % s.tiles.row_tiles * s.tiles.rows + warp % warps * 16 + lane / 4;
     int64_t column = tile / s.tiles.row_tiles * s.tiles.columns + eight * 8 + lane % 4 * 2;
+    if (s.tiles.is_exchanged) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            put((float *)c.data + (column + i % 2) * s.tiles.ld + row + i / 2 * 8, c.beta,
+                value[i]);
+        return;
+    }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float2 *to = (float2 *)((float *)c.data + (row + half * 8) * s.tiles.ld + column);
@@ -192,6 +199,7 @@ static size_t bytes_of(const partial_sums &s, int i) {
     const sum_target &t = s.target[i];
     bool is_matrix = i == 0 && s.tiles.rows > 0;
     int64_t columns = is_matrix ? t.n / (s.tiles.row_tiles * s.tiles.rows) : 1;
+    if (is_matrix && s.tiles.is_exchanged) columns = t.n / columns;
     int64_t reach = is_matrix ? (t.n / columns - 1) * s.tiles.ld + columns : t.n - t.skip;
     return (size_t)reach * (t.is_half ? sizeof(bf16) : sizeof(float));
 }

@@ -32,6 +32,7 @@ struct sum_tiles {
     int row_tiles, rows, columns; /* rows 0: the values are in order */
     int more;                     /* vectors after the first `count` */
     int64_t ld;                   /* of the matrix */
+    bool is_exchanged;            /* tiles of the matrix with its rows and columns exchanged */
 };
 
 /* `count` partial vectors, `stride` values apart. A vector has the values of target[0], then those

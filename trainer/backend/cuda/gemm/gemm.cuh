@@ -56,15 +56,19 @@ void transition_wgmma(fm_stream *stream, const fm_transition *a);
 /* row_norms.cu, bf16: the norms of a transition that transition_takes, without its x. */
 void row_norms(fm_stream *stream, const fm_transition *a);
 
-/* transition_grad.cu, bf16: the same for the entry of this name, for transitions with a small
- * hidden layer that is kept. */
-bool transition_is_small(const fm_transition *a);
+/* transition_grad.cu, bf16: the same for the entry of this name, for rows of 64 and 128 channels
+ * whose hidden layer is not kept. transition_weights.cu makes the weight gradients, from rows whose
+ * dy is complete. */
 bool transition_grad_takes(const fm_transition *a, const fm_transition_grad *g);
 size_t transition_grad_wgmma_workspace(const fm_transition *a, const fm_transition_grad *g);
 void transition_grad_wgmma(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
                            void *workspace);
+bool transition_weights_takes(const fm_transition *a);
+size_t transition_weights_workspace(const fm_transition *a, const fm_transition_grad *g);
+void transition_weights(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
+                        void *workspace);
 
-/* transition_again.cu, bf16: the same entry for a hidden layer that is not kept. */
+/* transition_again.cu, bf16: the same for rows of 256 channels. */
 bool transition_again_takes(const fm_transition *a);
 size_t transition_again_workspace(const fm_transition *a, const fm_transition_grad *g);
 void transition_again(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,

@@ -37,27 +37,25 @@ template <typename T> void transition(fm_stream *stream, const fm_transition *a,
     }
 }
 
-/* A small hidden layer is kept for transition_grad. */
 template <typename T> bool transition_keeps(const fm_transition *a) {
-    return sizeof(T) != 2 || !transition_again_takes(a) || transition_is_small(a);
+    bool is_made_again = transition_weights_takes(a) || transition_again_takes(a);
+    return sizeof(T) != 2 || !transition_takes(a) || !is_made_again;
 }
 
 template <typename T>
 size_t transition_grad_workspace(const fm_transition *a, const fm_transition_grad *g) {
-    if (sizeof(T) == 2 && !a->kept && transition_again_takes(a)) {
-        return transition_again_workspace(a, g);
-    }
     if (sizeof(T) == 2 && transition_grad_takes(a, g)) return transition_grad_wgmma_workspace(a, g);
+    if (sizeof(T) == 2 && transition_again_takes(a)) return transition_again_workspace(a, g);
     return fm_transition_grad_composed_workspace(table_of<T>(), a, g);
 }
 
 template <typename T>
 void transition_grad(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
                      void *workspace) {
-    if (sizeof(T) == 2 && !a->kept && transition_again_takes(a)) {
-        transition_again(stream, a, g, workspace);
-    } else if (sizeof(T) == 2 && transition_grad_takes(a, g)) {
+    if (sizeof(T) == 2 && transition_grad_takes(a, g)) {
         transition_grad_wgmma(stream, a, g, workspace);
+    } else if (sizeof(T) == 2 && transition_again_takes(a)) {
+        transition_again(stream, a, g, workspace);
     } else {
         fm_transition_grad_composed(table_of<T>(), stream, a, g, workspace);
     }

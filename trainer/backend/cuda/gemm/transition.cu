@@ -6,7 +6,7 @@
  *
  * for rows of C = 64, 128 or 256 channels and a hidden layer that is a multiple of 128. The hidden
  * layer stays in registers: a chunk of its channels is the accumulators of the first product and
- * then the operand of the second. It is written only where backward needs it.
+ * then the operand of the second. Backward makes it again (transition_grad.cu).
  *
  * A warp group has 64 rows and all C sums of the second product; two groups form a block, and one
  * block has a multiprocessor. One thread brings the weights through a ring: for each chunk the
@@ -23,7 +23,7 @@
 namespace fm_cuda {
 
 struct transition_call {
-    box_map x, w1, w2, kept; /* a group's rows; one box of a slot each; a warp's rows */
+    box_map x, w1, w2; /* a group's rows; one box of a slot each */
     const bf16 *b1;
     row_end end;
     int chunks, turns, tiles; /* of the hidden layer; tiles of a group; tiles of 64 rows */
@@ -42,19 +42,18 @@ template <int C> struct transition_shape {
     static constexpr int SLOTS = C == 256 ? 4 : 8, SLOT = 64 * C;
 };
 
-template <int C, bool KEEPS> struct transition_space {
+template <int C> struct transition_space {
     typedef transition_shape<C> S;
     bf16 x[RING_GROUPS][GROUP_ROWS * C];
     bf16 ring[S::SLOTS][S::SLOT];
-    bf16 stage[KEEPS ? RING_WARPS : 1][KEEPS ? 2 : 1][16 * 64];
     uint64_t full[S::SLOTS], empty[S::SLOTS], rows[RING_GROUPS];
 };
 
 /* -- loads */
 
 /* The fetching thread. */
-template <int C, bool KEEPS>
-__device__ inline void fetch_weights(const transition_call &t, transition_space<C, KEEPS> *s) {
+template <int C>
+__device__ inline void fetch_weights(const transition_call &t, transition_space<C> *s) {
     typedef transition_shape<C> S;
     int steps = t.turns * t.chunks + t.offset;
     ring_place<S::SLOTS> at = {0, 1};
@@ -79,9 +78,9 @@ __device__ inline void fetch_weights(const transition_call &t, transition_space<
 }
 
 /* One thread of a group: asks for the rows of its turn. */
-template <int C, bool KEEPS>
-__device__ inline void fetch_rows(const transition_call &t, transition_space<C, KEEPS> *s,
-                                  int group, int turn) {
+template <int C>
+__device__ inline void fetch_rows(const transition_call &t, transition_space<C> *s, int group,
+                                  int turn) {
     int tile = tile_of(group, turn);
     if (turn >= t.turns || tile >= t.tiles) return;
     uint32_t rows = shared_address(&s->rows[group]);
@@ -94,21 +93,6 @@ __device__ inline void fetch_rows(const transition_call &t, transition_space<C, 
 }
 
 /* -- products */
-
-/* Writes 64 channels of the hidden layer, from `first` on, for the warp's 16 rows. */
-template <int C>
-__device__ inline void keep_hidden(const transition_call &t, transition_space<C, true> *s,
-                                   const uint32_t (*p)[4], int row, int first, int which) {
-    bf16 *stage = s->stage[threadIdx.x / 32][which];
-    if (threadIdx.x % 32 == 0) stores_wait_but_one();
-    __syncwarp();
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-        tile_put<64>(stage, 0, 2 * k, p[k]);
-    tiles_publish();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) box_store(t.kept, {row, 0, 0, 0, first}, shared_address(stage));
-}
 
 /* x of a warp group: in registers, or where it is in shared memory. */
 template <int C> struct transition_rows {
@@ -137,8 +121,8 @@ __device__ inline void first_products(float (&h)[N][4], const transition_rows<C>
 
 /* The products of one tile, from chunk `begin` on. Where chunks overlap the last second product is
  * under way at the end. */
-template <int C, bool KEEPS>
-__device__ inline void multiply(const transition_call &t, transition_space<C, KEEPS> *s,
+template <int C>
+__device__ inline void multiply(const transition_call &t, transition_space<C> *s,
                                 const transition_rows<C> &x, int row, int begin,
                                 ring_place<transition_shape<C>::SLOTS> &at, float (&d)[C / 8][4]) {
     typedef transition_shape<C> S;
@@ -164,12 +148,6 @@ __device__ inline void multiply(const transition_call &t, transition_space<C, KE
         products_wait<0>(h);
         free_slots(s, slots);
         hidden_rows(p, h, bias);
-        if constexpr (KEEPS) {
-#pragma unroll
-            for (int part = 0; part < S::PARTS; part++)
-                keep_hidden<C>(t, s, p + part * 4, row, first + part * 64,
-                               S::PARTS == 2 ? part : turn % 2);
-        }
         take_slots(s, before, at);
         products_pin(d);
         products_begin();
@@ -190,9 +168,8 @@ __device__ inline void multiply(const transition_call &t, transition_space<C, KE
 /* -- the kernel */
 
 /* A computing group. */
-template <int C, bool KEEPS>
-__device__ inline void transform(const transition_call &t, transition_space<C, KEEPS> *s,
-                                 int group) {
+template <int C>
+__device__ inline void transform(const transition_call &t, transition_space<C> *s, int group) {
     typedef transition_shape<C> S;
     bool is_first = threadIdx.x % GROUP_THREADS == 0;
     int warp_row = threadIdx.x / 32 % 4 * 16, offset = group * t.offset;
@@ -216,7 +193,7 @@ __device__ inline void transform(const transition_call &t, transition_space<C, K
             if (is_first) fetch_rows(t, s, group, turn + 1);
         }
         float d[C / 8][4];
-        multiply<C, KEEPS>(t, s, x, tile * GROUP_ROWS + warp_row, offset, at, d);
+        multiply<C>(t, s, x, tile * GROUP_ROWS + warp_row, offset, at, d);
         if (!S::IN_REGISTERS) {
             group_wait(group);
             if (is_first) fetch_rows(t, s, group, turn + 1);
@@ -232,74 +209,63 @@ __device__ inline void transform(const transition_call &t, transition_space<C, K
         finish_rows<C, true>(t.end, d, rows, parts, NULL);
     }
     skip_slots<2 * S::PARTS>(s, t.offset - offset, at);
-    if (KEEPS && threadIdx.x % 32 == 0) stores_wait();
 }
 
-template <int C, bool KEEPS>
+template <int C>
 __global__ void __launch_bounds__(RING_THREADS, 1)
     wgmma_transition(const __grid_constant__ transition_call t) {
     extern __shared__ __align__(TILE_ALIGN) char memory[];
-    typedef transition_space<C, KEEPS> layout;
+    typedef transition_space<C> layout;
     layout *space = (layout *)memory;
     int group = threadIdx.x / GROUP_THREADS;
     ring_begin<transition_shape<C>::SLOTS>(space, space->rows, RING_GROUPS);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
-        if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C, KEEPS>(t, space);
+        if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C>(t, space);
     } else {
         registers_take<MULTIPLY_REGISTERS>();
-        if (threadIdx.x % GROUP_THREADS == 0) fetch_rows<C, KEEPS>(t, space, group, 0);
-        transform<C, KEEPS>(t, space, group);
+        if (threadIdx.x % GROUP_THREADS == 0) fetch_rows<C>(t, space, group, 0);
+        transform<C>(t, space, group);
     }
 }
 
 /* -- calls */
 
-template <int C, bool KEEPS> static void transition_as(fm_stream *stream, const fm_transition *a) {
-    constexpr int BYTES = (int)sizeof(transition_space<C, KEEPS>);
+template <int C> static void transition_as(fm_stream *stream, const fm_transition *a) {
+    constexpr int BYTES = (int)sizeof(transition_space<C>);
     typedef transition_shape<C> S;
-    FM_CUDA(cudaFuncSetAttribute(wgmma_transition<C, KEEPS>,
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
+    FM_CUDA(cudaFuncSetAttribute(wgmma_transition<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 BYTES));
     transition_call t;
     t.end = row_end_of(&a->end, a->b2, a->residual, a->y, a->n);
     const fm_later_norm &later = a->later;
     assert(is_aligned(later.gamma) && is_aligned(later.beta) && is_aligned(later.n));
     t.end.norm[1] = {(const bf16 *)later.gamma, (const bf16 *)later.beta, (bf16 *)later.n};
     if (later.n) t.end.norms = 2;
-    assert(is_aligned(a->x) && is_aligned(a->w1) && is_aligned(a->w2) && is_aligned(a->kept));
+    assert(is_aligned(a->x) && is_aligned(a->w1) && is_aligned(a->w2));
     t.x = rows_boxes(a->x, C, t.end.rows, GROUP_ROWS);
     t.w1 = rows_boxes(a->w1, C, a->hidden, S::CHUNK);
     t.w2 = row_end_boxes(a->w2, C, a->hidden);
-    t.kept = KEEPS ? rows_boxes(a->kept, a->hidden, t.end.rows, 16) : t.x;
     t.b1 = (const bf16 *)a->b1;
     t.chunks = (int)(a->hidden / S::CHUNK);
     int64_t blocks = plan_turns(&t, t.end.rows);
-    launch_after(stream, wgmma_transition<C, KEEPS>, (unsigned)blocks, RING_THREADS, BYTES, true,
-                 t);
+    launch_after(stream, wgmma_transition<C>, (unsigned)blocks, RING_THREADS, BYTES, true, t);
     FM_LAUNCHED();
 }
 
 bool transition_takes(const fm_transition *a) {
     int64_t c = a->end.dropout.c, rows = a->end.dropout.n0 * a->end.dropout.n1;
-    return (c == 64 || c == 128 || c == 256) && a->hidden % 128 == 0 && a->end.dropout.rate == 0 &&
-           rows >= GROUP_ROWS && rows < 1 << 30;
-}
-
-template <int C> static void transition_of(fm_stream *stream, const fm_transition *a) {
-    if (a->kept) {
-        transition_as<C, true>(stream, a);
-    } else {
-        transition_as<C, false>(stream, a);
-    }
+    return !a->kept && (c == 64 || c == 128 || c == 256) && a->hidden % 128 == 0 &&
+           a->end.dropout.rate == 0 && rows >= GROUP_ROWS && rows < 1 << 30;
 }
 
 void transition_wgmma(fm_stream *stream, const fm_transition *a) {
     if (a->end.dropout.c == 64) {
-        transition_of<64>(stream, a);
+        transition_as<64>(stream, a);
     } else if (a->end.dropout.c == 128) {
-        transition_of<128>(stream, a);
+        transition_as<128>(stream, a);
     } else {
-        transition_of<256>(stream, a);
+        transition_as<256>(stream, a);
     }
 }
 

@@ -99,6 +99,18 @@ __device__ inline void hidden_rows(uint32_t (&p)[N / 2][4], const float (&h)[N][
     }
 }
 
+/* p = the bf16 of d where p is above 0, else 0. */
+__device__ inline void mask_rows(uint32_t (&p)[4][4], const float (&d)[8][4]) {
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float *pair = d[2 * k + i / 2] + i % 2 * 2;
+            __nv_bfloat162 above = *(const __nv_bfloat162 *)&p[k][i];
+            p[k][i] = pack_two(pair[0], pair[1]) & __hgt2_mask(above, __float2bfloat162_rn(0));
+        }
+}
+
 /* Divides the rows among the blocks of a launch: sets the call's tiles, its turns, and the chunk
  * with which the second group begins a tile. The call has its chunks. Returns the blocks. */
 template <typename T> int64_t plan_turns(T *call, int64_t rows) {

@@ -4,7 +4,7 @@
  *     hidden  = max(x W1^T + b1, 0)
  *     dhidden = dy W2 where hidden is above 0, else 0;   db1 = the sums of dhidden's columns
  *
- * for the shapes of transition.cu, with at most 4 C hidden channels. The weight gradients need both
+ * for rows of C = 256 channels, with at most 4 C hidden channels. The weight gradients need both
  * results, so both go to memory; what they are made of is read once. The bits of the hidden layer
  * are those of the forward, whose order of products this is.
  *
@@ -13,10 +13,6 @@
  * brings everything through one ring: rows of a group, and for each chunk a slot of W1 and one of
  * W2. Both groups pass all slots, and read the weights and their own rows. The second group begins
  * a tile some chunks behind the first, so that one has products while the other changes rows.
- *
- * With fewer than 256 channels the next chunk's first product begins before dhidden is masked and
- * stored. The assembler allows that only in a straight line that waits for all products at its end,
- * so two chunks form one turn of the loop.
  *
  * The sums of dhidden's columns over the 16 rows of a warp are products with ones. Each warp adds
  * them to its own sums in shared memory, in the order of its tiles; then warps, and then blocks,
@@ -29,7 +25,7 @@
 
 namespace fm_cuda {
 
-enum { SUMS_BARRIER = RING_GROUPS + 1, CHUNK = 64 };
+enum { C = 256, SUMS_BARRIER = RING_GROUPS + 1, CHUNK = 64 };
 
 struct again_call {
     box_map x, dy, w1, w2;   /* 64 rows; a box of a slot */
@@ -40,9 +36,8 @@ struct again_call {
 };
 
 /* A slot has 64 rows of x or of dy, or of W1, or C rows by 64 columns of W2. */
-template <int C> struct again_space {
-    static constexpr int SLOT = 64 * C, SLOTS = C == 256 ? 5 : C == 128 ? 10 : 16;
-    static constexpr int AT_ONCE = C == 256 ? 1 : 2; /* chunks of a turn of the loop */
+struct again_space {
+    static constexpr int SLOT = 64 * C, SLOTS = 5;
     bf16 ring[SLOTS][SLOT];
     bf16 stage[RING_WARPS][2][16 * 64]; /* hidden and dhidden on their way to memory */
     float sums[RING_WARPS][4 * C];
@@ -51,8 +46,8 @@ template <int C> struct again_space {
 
 /* -- loads, by the fetching thread */
 
-template <int C> struct again_fetch {
-    typedef again_space<C> S;
+struct again_fetch {
+    typedef again_space S;
     const again_call &t;
     S *s;
     ring_place<S::SLOTS> at;
@@ -105,7 +100,6 @@ template <int C> struct again_fetch {
 /* -- products */
 
 /* Starts h = x W1^T for a chunk. */
-template <int C>
 __device__ inline void start_hidden(float (&h)[8][4], const uint32_t (&x)[C / 16][4],
                                     const bf16 *w1) {
     uint64_t w = tile_operand<64, K_MAJOR>(w1);
@@ -120,7 +114,6 @@ __device__ inline void start_hidden(float (&h)[8][4], const uint32_t (&x)[C / 16
 }
 
 /* Starts d = dy W2 for a chunk. */
-template <int C>
 __device__ inline void start_dhidden(float (&d)[8][4], const uint32_t (&dy)[C / 16][4],
                                      const bf16 *w2) {
     uint64_t w = tile_operand<64, MN_MAJOR>(w2);
@@ -130,18 +123,6 @@ __device__ inline void start_dhidden(float (&d)[8][4], const uint32_t (&dy)[C / 
     for (int k = 0; k < C / 16; k++)
         wgmma<MN_MAJOR>(d, dy[k], operand_after(w, k * 16 * 64), k > 0);
     products_commit();
-}
-
-/* p = the bf16 of d where p is above 0, else 0. */
-__device__ inline void mask_rows(uint32_t (&p)[4][4], const float (&d)[8][4]) {
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float *pair = d[2 * k + i / 2] + i % 2 * 2;
-            __nv_bfloat162 above = *(const __nv_bfloat162 *)&p[k][i];
-            p[k][i] = pack_two(pair[0], pair[1]) & __hgt2_mask(above, __float2bfloat162_rn(0));
-        }
 }
 
 /* Stores a warp's 16 rows of a chunk by way of `stage`, which the last store but one has read. */
@@ -188,8 +169,8 @@ __device__ inline void add_columns(const bf16 *stage, const column_sums &sums) {
 /* -- the kernel */
 
 /* What a warp of a computing group has at hand. */
-template <int C> struct again_warp {
-    typedef again_space<C> S;
+struct again_warp {
+    typedef again_space S;
     const again_call &t;
     S *s;
     int begin, other; /* the chunks before which the rows of this group, and of the other, come */
@@ -222,48 +203,34 @@ template <int C> struct again_warp {
         bf16(*stage)[16 * 64] = s->stage[threadIdx.x / 32];
         int rows_of_x = load(x), rows_of_dy = load(dy), chunk = begin;
 #pragma unroll 1
-        for (int step = 0; step < t.chunks; step += S::AT_ONCE) {
+        for (int step = 0; step < t.chunks; step++) {
             float h[8][4], d[8][4];
-            int one = take(), two;
-            start_hidden<C>(h, x, s->ring[one]);
+            uint32_t p[4][4], bias[8];
+            int first = chunk * CHUNK, one = take();
+            start_hidden(h, x, s->ring[one]);
             if (step == 0) free(rows_of_x);
-#pragma unroll
-            for (int i = 0; i < S::AT_ONCE; i++) {
-                uint32_t p[4][4], bias[8];
-                int first = chunk * CHUNK;
-                bool is_last = i == S::AT_ONCE - 1;
-                column_sums mine = sums_of_chunk(sums, first);
-                read_bias(bias, t.b1 + first);
-                two = take();
-                start_dhidden<C>(d, dy, s->ring[two]);
-                if (i == 0 && step == 0) free(rows_of_dy);
-                products_wait<1>(h);
-                free(one);
-                hidden_rows(p, h, bias);
-                store_piece(t.hidden, stage[0], p, row, first);
-                if (++chunk == t.chunks) chunk = 0;
-                if (chunk == other && (!is_last || step + S::AT_ONCE < t.chunks)) {
-                    skip_slots<2>(s, 1, at);
-                }
-                if (!is_last) {
-                    one = take();
-                    start_hidden<C>(h, x, s->ring[one]);
-                    products_wait<1>(d);
-                } else {
-                    products_wait<0>(d);
-                }
-                free(two);
-                mask_rows(p, d);
-                store_piece(t.dhidden, stage[1], p, row, first);
-                add_columns(stage[1], mine);
-            }
+            column_sums mine = sums_of_chunk(sums, first);
+            read_bias(bias, t.b1 + first);
+            int two = take();
+            start_dhidden(d, dy, s->ring[two]);
+            if (step == 0) free(rows_of_dy);
+            products_wait<1>(h);
+            free(one);
+            hidden_rows(p, h, bias);
+            store_piece(t.hidden, stage[0], p, row, first);
+            if (++chunk == t.chunks) chunk = 0;
+            if (chunk == other && step + 1 < t.chunks) skip_slots<2>(s, 1, at);
+            products_wait<0>(d);
+            free(two);
+            mask_rows(p, d);
+            store_piece(t.dhidden, stage[1], p, row, first);
+            add_columns(stage[1], mine);
         }
     }
 };
 
 /* Adds the sums of the block's warps in order. */
-template <int C>
-__device__ inline void finish_columns(const again_call &t, const again_space<C> *s) {
+__device__ inline void finish_columns(const again_call &t, const again_space *s) {
     int channels = t.chunks * CHUNK;
     asm volatile("bar.sync %0, %1;" ::"r"((int)SUMS_BARRIER), "n"(RING_WARPS * 32) : "memory");
     for (int i = threadIdx.x; i < channels; i += RING_WARPS * 32) {
@@ -276,10 +243,9 @@ __device__ inline void finish_columns(const again_call &t, const again_space<C> 
 }
 
 /* A computing group. */
-template <int C>
-__device__ inline void make_again(const again_call &t, again_space<C> *s, int group) {
+__device__ inline void make_again(const again_call &t, again_space *s, int group) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channels = t.chunks * CHUNK;
-    again_warp<C> w = {t, s, group * t.offset, t.offset - group * t.offset};
+    again_warp w = {t, s, group * t.offset, t.offset - group * t.offset};
     w.sums = s->sums[warp];
     for (int i = lane; i < channels; i += 32)
         w.sums[i] = 0;
@@ -290,23 +256,22 @@ __device__ inline void make_again(const again_call &t, again_space<C> *s, int gr
         w.make_tile(tile_of(group, turn) * GROUP_ROWS + warp % 4 * 16);
     if (group == 0) skip_slots<2>(s, 1 + t.offset, w.at);
     if (lane == 0) stores_wait();
-    if (t.sums) finish_columns<C>(t, s);
+    if (t.sums) finish_columns(t, s);
 }
 
-template <int C>
 __global__ void __launch_bounds__(RING_THREADS, 1)
     wgmma_transition_again(const __grid_constant__ again_call t) {
     extern __shared__ __align__(TILE_ALIGN) char memory[];
-    again_space<C> *space = (again_space<C> *)memory;
+    again_space *space = (again_space *)memory;
     int group = threadIdx.x / GROUP_THREADS;
-    ring_begin<again_space<C>::SLOTS>(space, space->full, 0);
+    ring_begin<again_space::SLOTS>(space, space->full, 0);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
-        again_fetch<C> fetch = {t, space, {0, 1}};
+        again_fetch fetch = {t, space, {0, 1}};
         if (threadIdx.x % GROUP_THREADS == 0) fetch.run();
     } else {
         registers_take<MULTIPLY_REGISTERS>();
-        make_again<C>(t, space, group);
+        make_again(t, space, group);
     }
 }
 
@@ -317,7 +282,7 @@ static int64_t row_count(const fm_transition *a) {
 }
 
 bool transition_again_takes(const fm_transition *a) {
-    return transition_takes(a) && a->hidden <= 4 * a->end.dropout.c;
+    return transition_takes(a) && a->end.dropout.c == 256 && a->hidden <= 4 * a->end.dropout.c;
 }
 
 static int64_t sums_count(const fm_transition *a) {
@@ -360,11 +325,10 @@ size_t transition_again_workspace(const fm_transition *a, const fm_transition_gr
     return places_of(a, g, NULL).bytes;
 }
 
-template <int C>
 static void again_as(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
                      const again_places &p) {
-    constexpr int BYTES = (int)sizeof(again_space<C>);
-    FM_CUDA(cudaFuncSetAttribute(wgmma_transition_again<C>,
+    constexpr int BYTES = (int)sizeof(again_space);
+    FM_CUDA(cudaFuncSetAttribute(wgmma_transition_again,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
     int64_t rows = row_count(a);
     const void *dy = g->dy.data;
@@ -382,7 +346,7 @@ static void again_as(fm_stream *stream, const fm_transition *a, const fm_transit
         sums_of(NULL, blocks, a->hidden, a->hidden, (float *)g->db1.data, g->db1.beta);
     size_t bytes = (size_t)sums_count(a) * sizeof(float);
     t.sums = g->db1.data ? sums_place(stream, sums, bytes, p.sums) : NULL;
-    launch_after(stream, wgmma_transition_again<C>, (unsigned)blocks, RING_THREADS, BYTES, true, t);
+    launch_after(stream, wgmma_transition_again, (unsigned)blocks, RING_THREADS, BYTES, true, t);
     FM_LAUNCHED();
     sums.partial = t.sums;
     if (t.sums) end_sums(stream, sums);
@@ -395,13 +359,7 @@ void transition_again(fm_stream *stream, const fm_transition *a, const fm_transi
         const fm_update_norm_grad end = {a->y, g->dn, g->dy, NULL, g->dgamma, g->dbeta};
         update_norm_grad<bf16>(stream, &a->end, &end, p.after);
     }
-    if (a->end.dropout.c == 64) {
-        again_as<64>(stream, a, g, p);
-    } else if (a->end.dropout.c == 128) {
-        again_as<128>(stream, a, g, p);
-    } else {
-        again_as<256>(stream, a, g, p);
-    }
+    again_as(stream, a, g, p);
     if (p.of.weight2.c) gemm<bf16>(stream, &p.of.weight2, p.after);
     if (p.of.weight1.c) gemm<bf16>(stream, &p.of.weight1, p.after);
     if (p.of.input.c) gemm<bf16>(stream, &p.of.input, p.after);

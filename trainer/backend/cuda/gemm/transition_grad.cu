@@ -1,220 +1,225 @@
-/* transition_grad.cu: the gradient of a transition's update, from the gradient of the LayerNorm
- * behind it to that of its normalised input, in one kernel, in bf16 on warp groups:
+/* transition_grad.cu: the gradient of a transition's update whose hidden layer is not kept, from
+ * the gradient of the LayerNorm behind it to that of its normalised input, in one kernel, in bf16
+ * on warp groups:
  *
  *     dy      = dy + the gradient of y through n          (row_begin.cuh)
- *     dhidden = dy W2 where the hidden layer is above 0, else 0
+ *     hidden  = max(x W1^T + b1, 0)
+ *     dhidden = dy W2 where hidden is above 0, else 0
  *     dx      = dhidden W1
  *
- * for the shapes of transition.cu and with its structure. A chunk of dhidden is in the accumulators
- * of the first product and then, in registers, the operand of the second. It is also written to
- * memory for the weight gradients, which are products over all rows (weights.cu).
- *
- * Each warp loads the hidden layer of its rows ahead of time, in pieces of 16 rows by 64 channels,
- * and stores dhidden from the same place. */
+ * for the shapes of transition.cu with C = 64 or 128 channels and with its structure. Both hidden
+ * layers stay in registers. A slot of W1 serves two products: its rows are the columns of the first
+ * and what the last sums over. The weight gradients make the hidden layers again
+ * (transition_weights.cu). */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/cuda/gemm/row_begin.cuh"
 #include "trainer/backend/cuda/gemm/transition.cuh"
 #include "trainer/backend/cuda/norm/norm.cuh"
-#include "trainer/backend/products.h"
 
 namespace fm_cuda {
 
-enum { SUMS_BARRIER = RING_GROUPS + 1 };
+enum { SUMS_BARRIER = RING_GROUPS + 1, CHUNK = 64 };
 
 struct transition_grad_call {
-    box_map w2, w1, kept, dhidden, dx; /* boxes of 64 columns by KS rows, 64, and 16 of a warp */
+    box_map y, dn, dy, x; /* a group's rows */
+    box_map w1, w2, dx;   /* a box of a slot each; a warp's rows */
     row_begin begin;
-    float *warp_sums, *sums; /* of dgamma and dbeta: [blocks, warps, 2, C] and [blocks, 2, C] */
+    const bf16 *b1;
+    float *sums;                      /* of dgamma and dbeta: [blocks, 2, C] */
     int chunks, turns, tiles, offset; /* as in transition.cu */
 };
 
-template <int C> struct transition_grad_shape {
-    static constexpr bool IN_REGISTERS = C == 128; /* dy as the left operand */
-    static constexpr bool OVERLAPS = C < 256;      /* as in transition.cu */
-    static constexpr int CHUNK = C == 256 ? 128 : 64;
-    /* Slots of W2, and of W1, for each chunk. A slot of W2 has KS rows by CHUNK columns, in boxes
-     * of 64 columns; a slot of W1 has 64 rows by C columns. */
-    static constexpr int PARTS = CHUNK / 64, KS = C / PARTS;
-    static constexpr int SLOTS = C == 256 ? 4 : 8, SLOT = 64 * C;
-    /* Pieces of the hidden layer that a warp has in shared memory. With four, a piece takes the
-     * place of the last one but one, so that no thread waits for the store that has just begun. */
-    static constexpr int PIECES = C == 256 ? 2 : 4;
+/* A slot has 64 rows of W1, or C rows by 64 columns of W2. Slots of W1 come first. */
+template <int C> struct transition_grad_space {
+    /* x and dy as left operands. With 64 channels the compiler gives them and the last product's
+     * operand the same registers. */
+    static constexpr bool IN_REGISTERS = C == 128;
+    static constexpr int ONES = 3, TWOS = 3, SLOTS = ONES + TWOS;
+    struct {
+        bf16 y[GROUP_ROWS * C], dn[GROUP_ROWS * C], dy[GROUP_ROWS * C];
+        bf16 x[GROUP_ROWS * C]; /* then dx, on its way to memory */
+    } rows[RING_GROUPS];
+    bf16 ring[SLOTS][64 * C];
+    uint64_t full[SLOTS], empty[SLOTS];
+    uint64_t has_dy[RING_GROUPS], has_x[RING_GROUPS];
 };
 
-template <int C> struct transition_grad_space {
-    typedef transition_grad_shape<C> S;
-    bf16 dy[RING_GROUPS][GROUP_ROWS * C]; /* then dx, on its way to memory */
-    bf16 ring[S::SLOTS][S::SLOT];
-    bf16 piece[RING_WARPS][S::PIECES][16 * 64];
-    uint64_t full[S::SLOTS], empty[S::SLOTS], has[RING_WARPS][S::PIECES];
+/* The next slots of W1 and of W2. */
+template <int C> struct grad_place {
+    typedef transition_grad_space<C> S;
+    ring_place<S::ONES> one;
+    ring_place<S::TWOS> two;
+    __device__ inline int take_one(S *s) {
+        int slot = one.slot;
+        barrier_wait(shared_address(&s->full[slot]), one.phase);
+        one.next();
+        return slot;
+    }
+    __device__ inline int take_two(S *s) {
+        int slot = S::ONES + two.slot;
+        barrier_wait(shared_address(&s->full[slot]), two.phase);
+        two.next();
+        return slot;
+    }
+    /* Takes and frees the slots of some chunks that this group does not use. */
+    __device__ inline void skip(S *s, int chunks) {
+        for (int i = 0; i < chunks; i++) {
+            free_slots(s, {take_one(s)});
+            free_slots(s, {take_two(s)});
+        }
+    }
 };
 
 /* -- loads */
 
+/* Waits for a free slot and expects all bytes of it. */
+template <int C>
+__device__ inline uint32_t begin_slot(transition_grad_space<C> *s, int slot, uint32_t phase) {
+    barrier_wait(shared_address(&s->empty[slot]), phase);
+    barrier_expect(shared_address(&s->full[slot]), sizeof s->ring[0]);
+    return shared_address(s->ring[slot]);
+}
+
 /* The fetching thread. */
 template <int C>
 __device__ inline void fetch_weights(const transition_grad_call &t, transition_grad_space<C> *s) {
-    typedef transition_grad_shape<C> S;
+    typedef transition_grad_space<C> S;
     int steps = t.turns * t.chunks + t.offset;
-    ring_place<S::SLOTS> at = {0, 1};
+    grad_place<C> at;
+    at.one.phase = at.two.phase = 1;
     for (int step = 0; step < steps; step++) {
-        int first = step % t.chunks * S::CHUNK;
-#pragma unroll
-        for (int part = 0; part < 2 * S::PARTS; part++) {
-            uint32_t full = shared_address(&s->full[at.slot]);
-            uint32_t slot = shared_address(s->ring[at.slot]);
-            barrier_wait(shared_address(&s->empty[at.slot]), at.phase);
-            barrier_expect(full, sizeof s->ring[0]);
-            if (part < S::PARTS) {
-                for (int n = 0; n < S::CHUNK; n += 64)
-                    box_load(slot + n * S::KS * (int)sizeof(bf16), t.w2,
-                             {part * S::KS, 0, 0, 0, first + n}, full);
-            } else {
-                for (int n = 0; n < C; n += 64)
-                    box_load(slot + n * 64 * (int)sizeof(bf16), t.w1,
-                             {first + (part - S::PARTS) * 64, 0, 0, 0, n}, full);
-            }
-            at.next();
-        }
+        int first = step % t.chunks * CHUNK, slot = at.one.slot;
+        uint32_t to = begin_slot<C>(s, slot, at.one.phase);
+        for (int k = 0; k < C; k += 64)
+            box_load(to + k * CHUNK * (int)sizeof(bf16), t.w1, {first, 0, 0, 0, k},
+                     shared_address(&s->full[slot]));
+        at.one.next();
+        slot = S::ONES + at.two.slot;
+        to = begin_slot<C>(s, slot, at.two.phase);
+        box_load(to, t.w2, {0, 0, 0, 0, first}, shared_address(&s->full[slot]));
+        at.two.next();
     }
 }
 
-/* One lane of a warp: asks for its piece number `number` of the hidden layer, if there is one. */
+/* Asks for a group's rows of a turn. */
 template <int C>
-__device__ inline void fetch_piece(const transition_grad_call &t, transition_grad_space<C> *s,
-                                   int group, int begin, int number) {
-    typedef transition_grad_shape<C> S;
-    constexpr int PIECES = S::PIECES;
-    int warp = threadIdx.x / 32, pieces = t.chunks * S::PARTS, turn = number / pieces;
-    int chunk = (begin + number % pieces / S::PARTS) % t.chunks, tile = tile_of(group, turn);
+__device__ inline void load_tile(bf16 *tile, const box_map &boxes, int row, uint32_t has) {
+    for (int k = 0; k < C; k += 64)
+        box_load(shared_address(tile + k * GROUP_ROWS), boxes, {row, 0, 0, 0, k}, has);
+}
+
+/* One thread of a group: asks for what dy is made of, or for x, in a turn. */
+template <int C>
+__device__ inline void fetch_dy(const transition_grad_call &t, transition_grad_space<C> *s,
+                                int group, int turn) {
+    int tile = tile_of(group, turn), row = tile * GROUP_ROWS;
     if (turn >= t.turns || tile >= t.tiles) return;
-    uint32_t has = shared_address(&s->has[warp][number % PIECES]);
-    barrier_expect(has, sizeof s->piece[0][0]);
-    box_load(
-        shared_address(s->piece[warp][number % PIECES]), t.kept,
-        {tile * GROUP_ROWS + warp % 4 * 16, 0, 0, 0, chunk * S::CHUNK + number % S::PARTS * 64},
-        has);
+    auto &rows = s->rows[group];
+    uint32_t has = shared_address(&s->has_dy[group]);
+    barrier_expect(has, sizeof rows.dy * (t.begin.adds + (t.begin.gamma ? 2 : 0)));
+    if (t.begin.gamma) load_tile<C>(rows.y, t.y, row, has), load_tile<C>(rows.dn, t.dn, row, has);
+    if (t.begin.adds) load_tile<C>(rows.dy, t.dy, row, has);
 }
-
-/* Asks for the pieces that take the places of stored ones, after piece `number` and the others of
- * its chunk have just been stored. */
 template <int C>
-__device__ inline void fetch_more(const transition_grad_call &t, transition_grad_space<C> *s,
-                                  int group, int begin, int number) {
-    typedef transition_grad_shape<C> S;
-    if constexpr (S::PIECES == S::PARTS) {
-        stores_wait();
-        for (int part = 0; part < S::PARTS; part++)
-            fetch_piece<C>(t, s, group, begin, number + part + S::PIECES);
-    } else {
-        stores_wait_but_one();
-        if (number > 0) fetch_piece<C>(t, s, group, begin, number - 1 + S::PIECES);
-    }
+__device__ inline void fetch_x(const transition_grad_call &t, transition_grad_space<C> *s,
+                               int group, int turn) {
+    uint32_t has = shared_address(&s->has_x[group]);
+    barrier_expect(has, sizeof s->rows[0].x);
+    load_tile<C>(s->rows[group].x, t.x, tile_of(group, turn) * GROUP_ROWS, has);
 }
 
 /* -- products */
 
-template <int C> struct grad_rows_operand {
-    uint32_t a[transition_grad_shape<C>::IN_REGISTERS ? C / 16 : 1][4];
-    const bf16 *tile;
+/* The left operands of a group: in registers, or where they are in shared memory. */
+template <int C> struct grad_rows {
+    static constexpr int STEPS = transition_grad_space<C>::IN_REGISTERS ? C / 16 : 1;
+    uint32_t x[STEPS][4], dy[STEPS][4];
+    const bf16 *x_tile, *dy_tile;
 };
 
-/* Starts h += dy W2 for the rows of W2 in slot `part`. */
-template <int C, int N>
-__device__ inline void hidden_products(float (&h)[N][4], const grad_rows_operand<C> &dy,
-                                       const bf16 *slot, int part) {
-    typedef transition_grad_shape<C> S;
+/* The 16 columns of a group's rows in a step of a product. */
+__device__ inline uint64_t rows_step(const bf16 *tile, int k) {
+    return operand_after(tile_operand<64, K_MAJOR>(tile + k / 4 * GROUP_ROWS * 64), k % 4 * 16);
+}
+
+/* Starts h = x W1^T for a chunk. */
+template <int C>
+__device__ inline void start_hidden(float (&h)[8][4], const grad_rows<C> &r, const bf16 *w1) {
+    products_pin(h);
+    products_begin();
 #pragma unroll
-    for (int k = 0; k < S::KS / 16; k++) {
-        uint64_t w = tile_operand<64, MN_MAJOR>(slot + k * 16 * 64, S::KS * 64);
-        int at = part * S::KS / 16 + k;
-        if constexpr (S::IN_REGISTERS) {
-            wgmma<MN_MAJOR>(h, dy.a[at], w, at > 0);
+    for (int k = 0; k < C / 16; k++) {
+        uint64_t w = rows_step(w1, k);
+        if constexpr (transition_grad_space<C>::IN_REGISTERS) {
+            wgmma<K_MAJOR>(h, r.x[k], w, k > 0);
         } else {
-            uint64_t rows = tile_operand<64, K_MAJOR>(dy.tile + at / 4 * GROUP_ROWS * 64);
-            wgmma<K_MAJOR, MN_MAJOR>(h, operand_after(rows, at % 4 * 16), w, at > 0);
+            wgmma<K_MAJOR, K_MAJOR>(h, rows_step(r.x_tile, k), w, k > 0);
         }
     }
+    products_commit();
 }
 
-/* p = the bf16 of 64 columns of h where the hidden layer, in piece `number`, is above 0. Stores
- * them from there: rows from `row`, columns from `first` on. */
+/* Starts g = dy W2 for a chunk. */
 template <int C>
-__device__ inline void mask_piece(const transition_grad_call &t, transition_grad_space<C> *s,
-                                  uint32_t (*p)[4], const float (*h)[4], int number, int row,
-                                  int first) {
-    constexpr int PIECES = transition_grad_shape<C>::PIECES;
-    int warp = threadIdx.x / 32;
-    bf16 *piece = s->piece[warp][number % PIECES];
-    uint32_t kept[4][4];
-    barrier_wait(shared_address(&s->has[warp][number % PIECES]), (uint32_t)number / PIECES % 2);
-    tile_rows<64>(kept, piece, 0);
-    __syncwarp();
+__device__ inline void start_dhidden(float (&g)[8][4], const grad_rows<C> &r, const bf16 *w2) {
+    products_pin(g);
+    products_begin();
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float *pair = h[2 * k + i / 2] + i % 2 * 2;
-            __nv_bfloat162 above = *(const __nv_bfloat162 *)&kept[k][i];
-            p[k][i] = pack_two(pair[0], pair[1]) & __hgt2_mask(above, __float2bfloat162_rn(0));
+    for (int k = 0; k < C / 16; k++) {
+        uint64_t w = tile_operand<64, MN_MAJOR>(w2 + k * 16 * 64);
+        if constexpr (transition_grad_space<C>::IN_REGISTERS) {
+            wgmma<MN_MAJOR>(g, r.dy[k], w, k > 0);
+        } else {
+            wgmma<K_MAJOR, MN_MAJOR>(g, rows_step(r.dy_tile, k), w, k > 0);
         }
-        tile_put<64>(piece, 0, 2 * k, p[k]);
     }
-    tiles_publish();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) box_store(t.dhidden, {row, 0, 0, 0, first}, shared_address(piece));
+    products_commit();
 }
 
-/* The products of one tile, from chunk `begin` on; number: of the warp's next piece. Where chunks
- * overlap the last second product is under way at the end. */
+/* The products of one tile, from the group's first chunk on. The last product is under way at
+ * the end. Returns its slot. When products have begun that read all of dy's registers, its tile may
+ * have the rows of the next turn. */
 template <int C>
-__device__ inline void multiply(const transition_grad_call &t, transition_grad_space<C> *s,
-                                const grad_rows_operand<C> &dy, int group, int row, int begin,
-                                ring_place<transition_grad_shape<C>::SLOTS> &at, int &number,
-                                float (&d)[C / 8][4]) {
-    typedef transition_grad_shape<C> S;
-    constexpr int N = S::CHUNK / 8;
-    int chunk = begin, before[S::PARTS];
+__device__ inline int multiply(const transition_grad_call &t, transition_grad_space<C> *s,
+                               const grad_rows<C> &r, int group, int tile_turn, grad_place<C> &at,
+                               float (&d)[C / 8][4]) {
+    typedef transition_grad_space<C> S;
+    int chunk = group * t.offset, before = 0;
+    bool is_first = threadIdx.x % GROUP_THREADS == 0;
 #pragma unroll 1
     for (int turn = 0; turn < t.chunks; turn++) {
-        int first = chunk * S::CHUNK, slots[S::PARTS];
-        float h[N][4];
-        uint32_t p[N / 2][4];
-        take_slots(s, slots, at);
-        products_pin(h);
-        products_begin();
-#pragma unroll
-        for (int part = 0; part < S::PARTS; part++)
-            hidden_products<C>(h, dy, s->ring[slots[part]], part);
-        products_commit();
-        if constexpr (S::OVERLAPS) {
-            products_wait<1>(d);
-            if (turn > 0) free_slots(s, before);
+        float h[8][4], g[8][4];
+        uint32_t p[4][4], bias[8];
+        int one = at.take_one(s);
+        start_hidden<C>(h, r, s->ring[one]);
+        read_bias(bias, t.b1 + chunk * CHUNK);
+        int two = at.take_two(s);
+        start_dhidden<C>(g, r, s->ring[two]);
+        products_wait<2>(d);
+        if (turn > 0) free_slots(s, {before});
+        if (S::IN_REGISTERS && turn == 0) {
+            group_wait(group);
+            if (is_first) fetch_dy<C>(t, s, group, tile_turn + 1);
+            __syncwarp();
         }
-        products_wait<0>(h);
-        free_slots(s, slots);
-#pragma unroll
-        for (int part = 0; part < S::PARTS; part++)
-            mask_piece<C>(t, s, p + part * 4, h + part * 8, number + part, row, first + part * 64);
-        take_slots(s, before, at);
+        products_wait<1>(h);
+        hidden_rows(p, h, bias);
+        products_wait<0>(g);
+        free_slots(s, {two});
+        mask_rows(p, g);
         products_pin(d);
         products_begin();
 #pragma unroll
-        for (int k = 0; k < S::CHUNK / 16; k++) {
-            const bf16 *w1 = s->ring[before[k / 4]] + k % 4 * 16 * 64;
-            wgmma<MN_MAJOR>(d, p[k], tile_operand<64, MN_MAJOR>(w1, 64 * 64), turn > 0 || k > 0);
-        }
+        for (int k = 0; k < 4; k++)
+            wgmma<MN_MAJOR>(d, p[k],
+                            tile_operand<64, MN_MAJOR>(s->ring[one] + k * 16 * 64, 64 * 64),
+                            turn > 0 || k > 0);
         products_commit();
-        if (threadIdx.x % 32 == 0) fetch_more<C>(t, s, group, begin, number);
-        __syncwarp();
-        number += S::PARTS;
-        if constexpr (!S::OVERLAPS) {
-            products_wait<0>(d);
-            free_slots(s, before);
-        }
+        before = one;
         if (++chunk == t.chunks) chunk = 0;
     }
+    return before;
 }
 
 /* -- the kernel */
@@ -223,69 +228,70 @@ __device__ inline void multiply(const transition_grad_call &t, transition_grad_s
 template <int C>
 __device__ inline void pass_back(const transition_grad_call &t, transition_grad_space<C> *s,
                                  int group) {
-    typedef transition_grad_shape<C> S;
+    typedef transition_grad_space<C> S;
     int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 % 4 * 16, offset = group * t.offset;
-    int number = 0;
-    bf16 *tile_of_dy = s->dy[group];
-    ring_place<S::SLOTS> at = {0, 0};
-    float *sums = NULL;
-    if (t.begin.gamma) sums = begin_sums<C, RING_WARPS>(t.warp_sums);
-    if (lane == 0) {
-        for (int i = 0; i < S::PIECES; i++)
-            fetch_piece<C>(t, s, group, offset, i);
-    }
-    skip_slots<2 * S::PARTS>(s, offset, at);
+    bool is_first = threadIdx.x % GROUP_THREADS == 0;
+    grad_place<C> at;
+    lane_sums<C> sums = {};
+    at.skip(s, offset);
     for (int turn = 0; turn < t.turns; turn++) {
         int tile = tile_of(group, turn), row = tile * GROUP_ROWS + warp_row;
         if (tile >= t.tiles) {
-            skip_slots<2 * S::PARTS>(s, t.chunks, at);
+            at.skip(s, t.chunks);
             continue;
         }
-        int later = tile_of(group, turn + 1);
-        if (threadIdx.x % GROUP_THREADS == 0 && later < t.tiles) {
-            prefetch_rows<C>(t.begin, later * GROUP_ROWS, GROUP_ROWS);
-        }
-        if (lane == 0) stores_wait();
+        auto &rows = s->rows[group];
+        if (lane == 0) stores_wait(); /* of dx, whose place x takes */
+        group_wait(group);
+        if (is_first) fetch_x<C>(t, s, group, turn);
+        barrier_wait(shared_address(&s->has_dy[group]), turn % 2);
+        begin_rows<C>(t.begin, {rows.y, rows.dn, rows.dy}, row, warp_row, sums);
+        tiles_publish();
         __syncwarp();
-        begin_rows<C>(t.begin, row, tile_of_dy, warp_row, sums);
-        grad_rows_operand<C> dy;
-        dy.tile = tile_of_dy;
+        barrier_wait(shared_address(&s->has_x[group]), turn % 2);
+        grad_rows<C> r;
+        r.x_tile = rows.x, r.dy_tile = rows.dy;
         if constexpr (S::IN_REGISTERS) {
-            __syncwarp();
 #pragma unroll
-            for (int k = 0; k < C / 16; k += 4)
-                tile_rows<64>(dy.a + k, dy.tile + k * 16 * GROUP_ROWS, warp_row);
-        } else {
-            tiles_publish();
-            group_wait(group);
+            for (int k = 0; k < C / 16; k += 4) {
+                tile_rows<64>(r.dy + k, r.dy_tile + k * 16 * GROUP_ROWS, warp_row);
+                tile_rows<64>(r.x + k, r.x_tile + k * 16 * GROUP_ROWS, warp_row);
+            }
         }
+        group_wait(group);
         float d[C / 8][4];
-        multiply<C>(t, s, dy, group, row, offset, at, number, d);
-        if constexpr (S::OVERLAPS) {
-            products_wait<0>(d);
-            free_slots(s, {(at.slot + S::SLOTS - 1) % S::SLOTS});
+        int last = multiply<C>(t, s, r, group, turn, at, d);
+        if constexpr (!S::IN_REGISTERS) {
+            group_wait(group); /* products have read all rows of x and dy */
+            if (is_first) fetch_dy<C>(t, s, group, turn + 1);
         }
-        if (!S::IN_REGISTERS) group_wait(group);
-        store_rows<C>(t.dx, tile_of_dy, d, row, warp_row);
+        products_wait<0>(d);
+        free_slots(s, {last});
+        store_rows<C>(t.dx, rows.x, d, row, warp_row);
     }
-    skip_slots<2 * S::PARTS>(s, t.offset - offset, at);
+    at.skip(s, t.offset - offset);
     if (lane == 0) stores_wait();
-    if (t.begin.gamma) finish_sums<C, RING_WARPS>(t.warp_sums, t.sums, SUMS_BARRIER);
+    if (!t.begin.gamma) return;
+    auto place_of = [s](int warp) { /* no row of y is needed any more */
+                                    return (float *)s->rows[warp / 4].y + warp % 4 * 2 * C;
+    };
+    finish_sums<C, RING_WARPS>(sums, place_of, t.sums, SUMS_BARRIER);
 }
 
 template <int C>
 __global__ void __launch_bounds__(RING_THREADS, 1)
     wgmma_transition_grad(const __grid_constant__ transition_grad_call t) {
     extern __shared__ __align__(TILE_ALIGN) char memory[];
-    transition_grad_space<C> *space = (transition_grad_space<C> *)memory;
+    typedef transition_grad_space<C> layout;
+    layout *space = (layout *)memory;
     int group = threadIdx.x / GROUP_THREADS;
-    ring_begin<transition_grad_shape<C>::SLOTS>(space, space->has[0],
-                                                RING_WARPS * transition_grad_shape<C>::PIECES);
+    ring_begin<layout::SLOTS>(space, space->has_dy, 2 * RING_GROUPS);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
         if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C>(t, space);
     } else {
         registers_take<MULTIPLY_REGISTERS>();
+        if (threadIdx.x % GROUP_THREADS == 0) fetch_dy<C>(t, space, group, 0);
         pass_back<C>(t, space, group);
     }
 }
@@ -296,83 +302,55 @@ static int64_t row_count(const fm_transition *a) {
     return a->end.dropout.n0 * a->end.dropout.n1;
 }
 
-/* The workspace has dhidden, the sums of dgamma and dbeta, and that of one product at a time. */
-static size_t dhidden_bytes(const fm_transition *a) {
-    return (size_t)round_up(row_count(a) * a->hidden * 2, 64);
-}
-static int64_t sums_count(const fm_transition *a) {
-    return n_multiprocessor() * 2 * a->end.dropout.c;
-}
+/* The workspace has the sums of dgamma and dbeta, then that of transition_weights. */
 static size_t sums_bytes(const fm_transition *a) {
-    return (size_t)round_up(sums_count(a) * (1 + RING_WARPS) * (int64_t)sizeof(float), 64);
+    return (size_t)(n_multiprocessor() * 2 * a->end.dropout.c) * sizeof(float);
 }
 
 template <int C>
 static void transition_grad_as(fm_stream *stream, const fm_transition *a,
-                               const fm_transition_grad *g, void *dhidden, float *sums) {
+                               const fm_transition_grad *g, float *sums) {
     constexpr int BYTES = (int)sizeof(transition_grad_space<C>);
-    typedef transition_grad_shape<C> S;
     FM_CUDA(cudaFuncSetAttribute(wgmma_transition_grad<C>,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
     int64_t rows = row_count(a);
     transition_grad_call t;
     t.begin = row_begin_of(&a->end, a->y, g->dn, g->dy);
-    assert(is_aligned(a->w1) && is_aligned(a->w2) && is_aligned(a->kept) && is_aligned(g->dx.data));
-    t.w2 = rows_boxes(a->w2, a->hidden, C, S::KS), t.w1 = rows_boxes(a->w1, C, a->hidden, 64);
-    t.kept = rows_boxes(a->kept, a->hidden, rows, 16);
-    t.dhidden = rows_boxes(dhidden, a->hidden, rows, 16);
+    assert(is_aligned(a->w1) && is_aligned(a->w2) && is_aligned(a->x) && is_aligned(g->dx.data));
+    t.x = rows_boxes(a->x, C, rows, GROUP_ROWS);
+    t.y = t.dn = t.dy = rows_boxes(g->dy.data, C, rows, GROUP_ROWS);
+    if (a->end.gamma) {
+        t.y = rows_boxes(a->y, C, rows, GROUP_ROWS), t.dn = rows_boxes(g->dn, C, rows, GROUP_ROWS);
+    }
+    t.w1 = rows_boxes(a->w1, C, a->hidden, CHUNK), t.w2 = rows_boxes(a->w2, a->hidden, C, C);
     t.dx = rows_boxes(g->dx.data, C, rows, 16);
-    t.chunks = (int)(a->hidden / S::CHUNK);
+    t.b1 = (const bf16 *)a->b1, t.chunks = (int)(a->hidden / CHUNK);
     int64_t blocks = plan_turns(&t, rows);
     partial_sums norm = norm_sums(blocks, C, g->dgamma, g->dbeta);
-    t.sums = sums, t.warp_sums = sums + sums_count(a);
-    if (a->end.gamma) {
-        t.sums = sums_place(stream, norm, (size_t)sums_count(a) * sizeof(float), sums);
-    }
+    t.sums = a->end.gamma ? sums_place(stream, norm, sums_bytes(a), sums) : NULL;
     launch_after(stream, wgmma_transition_grad<C>, (unsigned)blocks, RING_THREADS, BYTES, true, t);
     FM_LAUNCHED();
     norm.partial = t.sums;
     if (a->end.gamma) end_sums(stream, norm);
 }
 
-/* With larger hidden layers, which are far beyond the L2 cache, a step was slower with this kernel
- * than with the entries that it replaces (docs/notes/cuda-versions.md). */
-bool transition_is_small(const fm_transition *a) {
-    return row_count(a) * a->hidden <= (int64_t)1 << 26;
-}
-
 bool transition_grad_takes(const fm_transition *a, const fm_transition_grad *g) {
-    return transition_takes(a) && a->kept && transition_is_small(a) && g->dx.data &&
-           g->dx.beta == FM_WRITE;
-}
-
-static size_t weights_bytes(const fm_transition *a, const fm_transition_grad *g) {
-    int64_t c = a->end.dropout.c, rows = row_count(a);
-    fm_gemm one = fm_product_of_weight(rows, c, a->hidden, NULL, NULL, g->dw1, g->db1);
-    fm_gemm two = fm_product_of_weight(rows, a->hidden, c, NULL, NULL, g->dw2, g->db2);
-    return (size_t)max_size((int64_t)gemm_workspace(&one), (int64_t)gemm_workspace(&two));
+    return !a->kept && transition_takes(a) && transition_weights_takes(a) && g->dx.data &&
+           g->dx.beta == FM_WRITE && g->dw1.data && g->dw2.data;
 }
 
 size_t transition_grad_wgmma_workspace(const fm_transition *a, const fm_transition_grad *g) {
-    return dhidden_bytes(a) + sums_bytes(a) + weights_bytes(a, g);
+    return sums_bytes(a) + transition_weights_workspace(a, g);
 }
 
 void transition_grad_wgmma(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
                            void *workspace) {
-    int64_t c = a->end.dropout.c, rows = row_count(a);
-    float *sums = (float *)((char *)workspace + dhidden_bytes(a));
-    void *after = (char *)sums + sums_bytes(a);
-    if (c == 64) {
-        transition_grad_as<64>(stream, a, g, workspace, sums);
-    } else if (c == 128) {
-        transition_grad_as<128>(stream, a, g, workspace, sums);
+    if (a->end.dropout.c == 64) {
+        transition_grad_as<64>(stream, a, g, (float *)workspace);
     } else {
-        transition_grad_as<256>(stream, a, g, workspace, sums);
+        transition_grad_as<128>(stream, a, g, (float *)workspace);
     }
-    fm_gemm one = fm_product_of_weight(rows, c, a->hidden, workspace, a->x, g->dw1, g->db1);
-    if (one.c) gemm<bf16>(stream, &one, after);
-    fm_gemm two = fm_product_of_weight(rows, a->hidden, c, g->dy.data, a->kept, g->dw2, g->db2);
-    if (two.c) gemm<bf16>(stream, &two, after);
+    transition_weights(stream, a, g, (char *)workspace + sums_bytes(a));
 }
 
 } // namespace fm_cuda

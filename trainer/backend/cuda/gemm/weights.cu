@@ -237,7 +237,7 @@ static partial_sums shares_of(const fm_gemm *g, const weights_shape &shape) {
         s.slices *= 2;
     s.target[0] = {g->c, g->m * g->n, 0, g->beta != 0 ? FM_ADD : FM_WRITE, false};
     if (g->sum.data) s.target[1] = {g->sum.data, g->m, g->sum_first, g->sum.beta, false};
-    s.tiles = {shape.row_tiles, shape.groups * 64, shape.columns, shape.more, g->ldc};
+    s.tiles = {shape.row_tiles, shape.groups * 64, shape.columns, shape.more, g->ldc, false};
     return s;
 }
 

@@ -142,7 +142,7 @@ void weight_run(fm_stream *stream, F kernel, int shared_bytes, int side_i, int s
     sums.stride = (int64_t)OUTER_Z * WEIGHT_COLUMNS, sums.count = w.shares;
     sums.slices = sums.count > 16 ? 4 : 1;
     sums.target[0] = {grad->dw.data, sums.stride, 0, grad->dw.beta, false};
-    sums.tiles = {1, OUTER_Z, WEIGHT_COLUMNS, 0, WEIGHT_COLUMNS};
+    sums.tiles = {1, OUTER_Z, WEIGHT_COLUMNS, 0, WEIGHT_COLUMNS, false};
     sums.partial = w.partial = sums_place(stream, sums, weight_bytes(w.steps), from.sums);
     FM_CUDA(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
