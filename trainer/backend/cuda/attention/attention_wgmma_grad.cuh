@@ -437,6 +437,9 @@ void attention_small_grad(fm_stream *, const fm_attention *, grad_call *, fm_out
 /* dbias = the chunks' sums, less the mean of each row. */
 void attention_mean_dbias(fm_stream *, const fm_attention *, const attention_space *, fm_out dbias);
 
+/* attention_wgmma_all.cu: dq, dk, dv and dbias of a call with space.is_all. */
+void attention_all_grad(fm_stream *, const fm_attention *, grad_call *, fm_out dbias);
+
 /* attention_wgmma_long.cu: dq, dk and dv of more than 256 queries or keys. */
 void attention_wgmma_long(fm_stream *, const fm_attention *, grad_call *);
 
