@@ -208,6 +208,17 @@ void check_large_biases(void) {
                     {2, 3, 150, 512, 1, 16, 16, false, false, true, false, false, 1, W, 50, 140});
 }
 
+/* One walk for all gradients: halves of keys and queries that are not whole, and many chunks. */
+void check_one_walk(void) {
+    const fm_beta W = FM_WRITE, A = FM_ADD;
+    check_attention("attention all groups 200x150 3x32",
+                    {2, 5, 200, 150, 3, 32, 96, false, true, true, true, false, 9, A});
+    check_attention("attention all 129x250 2x32 transposed, no gate",
+                    {1, 37, 129, 250, 2, 32, 64, true, false, true, true, false, 7, W});
+    check_attention("attention all 256x133 1x32, nothing valid",
+                    {1, 69, 256, 133, 1, 32, 32, false, true, true, true, false, 0, W});
+}
+
 } // namespace
 
 void check_attentions(void) {
@@ -303,6 +314,7 @@ void check_attentions(void) {
     check_attention("attention templates ending 128 4x16",
                     {4, 128, 128, 128, 4, 16, 64, true, true, true, true, false, 50, W});
     check_openings();
+    check_one_walk();
     check_wide_heads();
     check_large_biases();
     check_many_batches();

@@ -89,6 +89,14 @@ static bool is_small_backward(const fm_attention *a) {
     return a->bias && a->c_head == 8 && a->n_query <= MAX_SMALL_QUERIES && is_wgmma_forward(a);
 }
 
+/* Whether one walk by warp-group products does (attention_wgmma_all.cu). A cluster's two blocks
+ * have 128 keys each, and the second one of fewer would be idle. */
+static bool is_all_backward(const fm_attention *a) {
+    return a->bias && a->c_head > 16 && a->n_query > MAX_BLOCK_ROWS / 2 &&
+           a->n_query <= MAX_BLOCK_ROWS && a->n_key > MAX_BLOCK_ROWS / 2 &&
+           a->n_key <= MAX_BLOCK_ROWS;
+}
+
 /* One query, without bias and gate, rows of whole 16-byte packs. */
 template <typename T> static bool is_one_query_shape(const fm_attention *a) {
     auto is_wide = [](const fm_attention_stride &s) {
@@ -217,8 +225,10 @@ static size_t tensor_core_layout(const fm_attention *a, attention_path path, boo
     ret->delta = (float *)carve.take((size_t)rows * sizeof(float));
     ret->dout = carve.take((size_t)(rows * a->c_head) * sizeof(bf16));
     ret->is_small = !is_mma && is_small_backward(a);
+    ret->is_all = path == ATTENTION_WGMMA && is_all_backward(a);
     ret->chunks = is_mma          ? mma_dbias_chunks(a, planes * q_tiles * k_tiles, 8)
                   : ret->is_small ? attention_small_chunks(a)
+                  : ret->is_all   ? attention_all_chunks(a)
                                   : attention_wgmma_dbias_chunks(a);
     if (ret->is_small) {
         ret->sums = (float *)carve.take(attention_small_sums(a));

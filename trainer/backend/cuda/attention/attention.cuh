@@ -67,6 +67,7 @@ struct attention_space {
     float *terms;        /* [group, batch, ld_bias]: mask terms in units of log2;
                           * is_small: a term_row each */
     bool is_small;       /* attention_small_grad.cu makes all gradients */
+    bool is_all;         /* attention_wgmma_all.cu does */
     int64_t ld_bias, ld_bias_t, chunks; /* chunks: of the batches, for dbias */
     float
         bias_factor; /* what all paths multiply the bias with, before it is added to q k: 1 / scale
@@ -104,6 +105,7 @@ int64_t attention_wgmma_dbias_chunks(const fm_attention *);
 size_t attention_wgmma_long_sums(const fm_attention *);
 int64_t attention_small_chunks(const fm_attention *);
 size_t attention_small_sums(const fm_attention *);
+int64_t attention_all_chunks(const fm_attention *);
 
 } // namespace fm_cuda
 

@@ -506,21 +506,26 @@ __global__ void __launch_bounds__(256) small_dq(const __grid_constant__ grad_cal
     put_pack<bf16, 8>(to, call.dq.adds ? FM_ADD : FM_WRITE, x);
 }
 
-/* dbias = the chunks' sums, added in order, less the mean of the row. A warp takes one row. */
+/* dbias = the chunks' sums, added in order, less the mean of the row. A warp takes one row of up to
+ * 32 MOST keys. H heads that are neighbours in dbias are stored together; their rows meet in shared
+ * memory. */
+template <int MOST, int H>
 __global__ void __launch_bounds__(256)
-    small_dbias(fm_attention a, attention_space space, fm_out dbias) {
-    constexpr int MOST = MAX_LONG_ROWS / 32;
-    int row = (int)(blockIdx.x * 8 + threadIdx.x / 32), lane = (int)threadIdx.x % 32;
-    int head = row % (int)a.n_head, query = row / (int)a.n_head % (int)a.n_query;
+    mean_dbias(fm_attention a, attention_space space, fm_out dbias) {
+    __shared__ float rows[8][MOST * 32];
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, keys = (int)a.n_key;
+    int row = (int)blockIdx.x * 8 + warp, head = row % (int)a.n_head;
+    int query = row / (int)a.n_head % (int)a.n_query;
     int64_t group = row / (int)a.n_head / (int)a.n_query, plane = a.n_query * a.n_key;
-    if (group >= a.n_group) return;
-    int keys = (int)a.n_key;
+    bool is_inside = group < a.n_group;
     const float *from = space.dbias + (group * a.n_head + head) * plane + (int64_t)query * a.n_key;
     float x[MOST] = {}, total = 0, count = 0;
+    wait_for_previous();
+#pragma unroll(32 / MOST)
     for (int64_t chunk = 0; chunk < space.chunks; chunk++, from += a.n_group * a.n_head * plane)
 #pragma unroll
         for (int i = 0; i < MOST; i++)
-            if (i * 32 + lane < keys) x[i] += from[i * 32 + lane];
+            if (is_inside && i * 32 + lane < keys) x[i] += from[i * 32 + lane];
 #pragma unroll
     for (int i = 0; i < MOST; i++) {
         total += x[i];
@@ -532,13 +537,25 @@ __global__ void __launch_bounds__(256)
         count += __shfl_xor_sync(0xffffffffu, count, i);
     }
     float mean = count > 0 ? total / count : 0;
-    bf16 *to = (bf16 *)dbias.data + group * a.bias_stride[0] + head * a.bias_stride[1] +
-               query * a.bias_stride[2];
 #pragma unroll
     for (int i = 0; i < MOST; i++)
-        if (i * 32 + lane < keys) {
-            put(to + (i * 32 + lane) * a.bias_stride[3], dbias.beta, x[i] != 0 ? x[i] - mean : 0);
-        }
+        rows[warp][i * 32 + lane] = x[i] != 0 ? x[i] - mean : 0;
+    __syncthreads();
+    /* The block's 8 rows are 8 / H times H heads of one query. */
+    for (int i = (int)threadIdx.x; i < 8 / H * keys; i += 256) {
+        int first = i / keys * H, key = i % keys;
+        row = (int)blockIdx.x * 8 + first, head = row % (int)a.n_head;
+        query = row / (int)a.n_head % (int)a.n_query;
+        group = row / (int)a.n_head / (int)a.n_query;
+        if (group >= a.n_group) return;
+        float together[H];
+#pragma unroll
+        for (int h = 0; h < H; h++)
+            together[h] = rows[first + h][key];
+        put_pack<bf16, H>((bf16 *)dbias.data + group * a.bias_stride[0] + head * a.bias_stride[1] +
+                              query * a.bias_stride[2] + key * a.bias_stride[3],
+                          dbias.beta, together);
+    }
 }
 
 /* -- launches */
@@ -576,6 +593,35 @@ void attention_small_keys(fm_stream *stream, const fm_attention *a, const grad_c
     FM_LAUNCHED();
 }
 
+/* Whether H heads of an element of dbias are one aligned pack. */
+static bool are_together(const fm_attention *a, fm_out dbias, int heads) {
+    bool ret = a->n_head % heads == 0 && a->bias_stride[1] == 1 &&
+               (uintptr_t)dbias.data % ((size_t)heads * sizeof(bf16)) == 0;
+    for (int i = 0; i < 4; i++)
+        ret = ret && (i == 1 || a->bias_stride[i] % heads == 0);
+    return ret;
+}
+
+template <int MOST>
+static void run_mean(fm_stream *stream, const fm_attention *a, const attention_space *space,
+                     fm_out dbias) {
+    int64_t rows = a->n_group * a->n_head * a->n_query;
+    auto kernel = are_together(a, dbias, 8)   ? mean_dbias<MOST, 8>
+                  : are_together(a, dbias, 4) ? mean_dbias<MOST, 4>
+                                              : mean_dbias<MOST, 1>;
+    launch_after(stream, kernel, (unsigned)divide_up(rows, 8), 256, 0, true, *a, *space, dbias);
+    FM_LAUNCHED();
+}
+
+void attention_mean_dbias(fm_stream *stream, const fm_attention *a, const attention_space *space,
+                          fm_out dbias) {
+    if (a->n_key <= 256) {
+        run_mean<8>(stream, a, space, dbias);
+    } else {
+        run_mean<MAX_LONG_ROWS / 32>(stream, a, space, dbias);
+    }
+}
+
 void attention_small_grad(fm_stream *stream, const fm_attention *a, grad_call *call, fm_out dbias) {
     if (a->n_query <= 128) {
         launch_walk<1>(stream, a, call);
@@ -590,12 +636,7 @@ void attention_small_grad(fm_stream *stream, const fm_attention *a, grad_call *c
             *call, (int)divide_up(a->n_key, SMALL_KEYS));
         FM_LAUNCHED();
     }
-    if (call->space.dbias) {
-        int64_t rows = a->n_group * a->n_head * a->n_query;
-        small_dbias<<<(unsigned)divide_up(rows, 8), 256, 0, queue(stream)>>>(*a, call->space,
-                                                                             dbias);
-        FM_LAUNCHED();
-    }
+    if (call->space.dbias) attention_mean_dbias(stream, a, &call->space, dbias);
 }
 
 } // namespace fm_cuda

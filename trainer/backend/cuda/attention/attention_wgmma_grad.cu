@@ -1,6 +1,6 @@
 /* attention_wgmma_grad.cu: gated attention of the bf16 table by warp-group products, backward. It
- * computes dq, dk, dv and dg of up to 256 queries and keys, and has the launches for longer ones
- * and dbias.
+ * computes dq, dk, dv and dg of up to 256 queries and keys, and has the launches of the other files
+ * for longer ones, for dbias, and for calls of which one walk makes all gradients.
  *
  * A block walks over items (group, batch, head), one at a time. A warp group owns 64 of the item's
  * keys, K and V in registers as operands. For each tile of 32 queries it recomputes the logits,
@@ -365,6 +365,7 @@ void attention_wgmma_grad(fm_stream *stream, const fm_attention *a, const fm_att
     if (a->bias) attention_open(stream, a, grad, &call);
     if (a->bias) attention_pack_bias(stream, a, &space, true);
     if (space.is_small) return attention_small_grad(stream, a, &call, grad->dbias);
+    if (space.is_all) return attention_all_grad(stream, a, &call, grad->dbias);
     if (a->c_head <= 16) {
         run_grad<16>(stream, a, grad, call, is_long);
     } else {

@@ -434,6 +434,11 @@ void attention_open(fm_stream *, const fm_attention *, const fm_attention_grad *
  * space.is_small. */
 void attention_small_keys(fm_stream *, const fm_attention *, const grad_call *);
 void attention_small_grad(fm_stream *, const fm_attention *, grad_call *, fm_out dbias);
+/* dbias = the chunks' sums, less the mean of each row. */
+void attention_mean_dbias(fm_stream *, const fm_attention *, const attention_space *, fm_out dbias);
+
+/* attention_wgmma_all.cu: dq, dk, dv and dbias of a call with space.is_all. */
+void attention_all_grad(fm_stream *, const fm_attention *, grad_call *, fm_out dbias);
 
 /* attention_wgmma_long.cu: dq, dk and dv of more than 256 queries or keys. */
 void attention_wgmma_long(fm_stream *, const fm_attention *, grad_call *);
