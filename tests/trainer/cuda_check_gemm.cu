@@ -110,6 +110,15 @@ void check_all_weights(void) {
 
 /* -- linear layers with the end of a sublayer */
 
+/* Makes n again of y. Its difference from the n that was made with y must be 0, not only small. */
+void norm_again(work_bench &b, const fm_linear_update &a) {
+    int64_t count = a.end.dropout.n0 * a.end.dropout.n1 * a.end.dropout.c;
+    fm_linear_update again = a;
+    again.x = again.residual = NULL, again.n = b.out(count);
+    b.k->linear_update(NULL, &again, b.space(b.k->linear_update_workspace(&again)));
+    b.k->axpy(NULL, count, -1, a.n, {again.n, FM_ADD});
+}
+
 /* The last linear layer with the end of its sublayer, with and without the next norm. */
 void check_linear_update(const char *name, int64_t n0, int64_t n1, fm_shared_axis shared, int64_t c,
                          int64_t c_in, double rate) {
@@ -126,14 +135,14 @@ void check_linear_update(const char *name, int64_t n0, int64_t n1, fm_shared_axi
                               b.out(rows * c),
                               b.out(rows * c)};
         b.k->linear_update(NULL, &a, b.space(b.k->linear_update_workspace(&a)));
+        norm_again(b, a);
         a.end.gamma = a.end.beta = a.n = NULL, a.bias = NULL;
         a.y = b.out(rows * c);
         b.k->linear_update(NULL, &a, b.space(b.k->linear_update_workspace(&a)));
     });
 }
 
-/* Makes both norms of a transition again of its y. Their differences from the norms that were made
- * with y must be 0, not only small. */
+/* The same of both norms of a transition, and of the later one alone. */
 void norms_again(work_bench &b, const fm_transition &a) {
     int64_t count = a.end.dropout.n0 * a.end.dropout.n1 * a.end.dropout.c;
     fm_transition again = a;

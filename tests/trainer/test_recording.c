@@ -204,19 +204,19 @@ typedef struct recording_case {
 
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
-    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0xca65435710771799, 0xfd2845f705ac1f77},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xfa275d3740f1dd09, 0x38770c96e82d6f57},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x16dce36468591c09, 0xe1c7f0591bc1a610},
-    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0xa4bef3b746b90ba1, 0x029070a9f8108eec},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x32b80e6df3c03742, 0x59161a9012002728},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x56a835fde4ed48e6, 0x2e23b2d2cb25fa13},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0xdfeb052484aff962, 0x1742c8d17d212d9d},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xb9f1657d149c1ecc, 0xe68c90eeeddacbb1},
-    {FM_ORDER_PARALLEL, {1, 1, 1}, 0x1338db9222405f90, 0x58ea28278204adee},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0x547901849551f2d4, 0x15a5982e2ac95c16},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xee754932561bb756, 0xee724d964fba4db3},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xebd08af479529ebf, 0xf8712bc76229c167},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x0cd4f90fc6d4a029, 0x2c96e11f60dfff2f},
+    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x112c510fa0e9e29b, 0xc95eeadf46415c22},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xdeb6497ad039765a, 0xc2389ae0a54cf5bf},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x16dce36468591c09, 0xa1b0ee055627143d},
+    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x7034cd431122450d, 0xe5157a031f299b93},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x319d880fa66bc5aa, 0x21f28c07bd3db590},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x56a835fde4ed48e6, 0x0ad11557cc952c68},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x03c6457cf12b20ee, 0xedcd0172697a401b},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xdc1f7975bbdb45b8, 0xc237ff452a16e652},
+    {FM_ORDER_PARALLEL, {1, 1, 1}, 0x773fe27f1fdad7bc, 0x41bbad4465cd682d},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0xac3e7f0d6b3380c8, 0x6a342e4bc8b18825},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xee754932561bb756, 0x7506557d37084236},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xc5673ee310747880, 0xc7de70c00c2bae30},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x55ccea4a6e7c2774, 0x38e31359a4401ed4},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 

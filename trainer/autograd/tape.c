@@ -119,6 +119,10 @@ void fm_node_derives(fm_node *node, void (*derive)(fm_run *run, const fm_node *n
     node->derive = derive;
 }
 
+void fm_tape_drop_derived(fm_tape *tape) {
+    tape->node[tape->n_node - 1].drops_derived = true;
+}
+
 void fm_node_passes_if_first(fm_node *node, int input) {
     node->passes_if_first = input;
 }

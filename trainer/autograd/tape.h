@@ -26,8 +26,9 @@
  * recomputed too; its inner outputs are then dropped as well.
  *
  * Derived outputs. The outputs behind output 0 may be functions of output 0 (the LayerNorm that the
- * next sublayer needs). Where output 0 is kept and only recomputed segments read such an output, it
- * is dropped, and a step of its own makes it again of output 0 before the last of them.
+ * next sublayer needs). Where output 0 is kept, such an output is dropped if only recomputed
+ * segments read it, or if the model asks for it. A step of its own makes it again of output 0,
+ * before the last node (or segment) that reads it runs backward.
  *
  * In place. On a tape without gradients, residual updates overwrite their input. Each such update
  * raises the tensor's version. A node whose backward reads an input asserts that the version is
@@ -118,7 +119,8 @@ struct fm_node {
     fm_tensor_ref gradient_like; /* the shape of input 0's gradient where it is not input 0's own */
     /* Makes outputs 1 .. again that fm_run_derives names, of output 0; NULL: it cannot. */
     void (*derive)(fm_run *run, const fm_node *node);
-    bool completes; /* backward adds to output 0's gradient before it passes it on */
+    bool drops_derived; /* fm_tape_drop_derived */
+    bool completes;     /* backward adds to output 0's gradient before it passes it on */
     int32_t stream;
     uint32_t rng;
     uint32_t rng_step; /* group g of the node's arrays draws with the number rng + g * rng_step */
@@ -160,7 +162,8 @@ typedef struct fm_buffer {
     int64_t state_offset; /* >= 0: in the state, not in the step arena */
     bool kept;            /* the caller reads it: alive to the end of the schedule */
     int32_t segment;      /* of the node that writes it, -1 = none */
-    int32_t last_segment; /* of the last node that reads it; -1 = some reader does not run again */
+    int32_t last_reader;  /* the last node that reads it; 0 = none */
+    bool is_read_outside; /* a node outside all recomputed segments reads it */
     bool dropped;         /* two lives: dropped after forward, recomputed */
     bool derived;         /* dropped, and made again of its node's output 0, which is kept */
     bool wanted_again;    /* read in backward or by a node that runs again */
@@ -276,6 +279,8 @@ void fm_node_completes(fm_node *node);
 /* Declares that outputs 1 .. are functions of output 0 and of parameters, which `derive` computes
  * with the bits that forward gives them. It may read output 0 and parameters only. */
 void fm_node_derives(fm_node *node, void (*derive)(fm_run *run, const fm_node *node));
+/* Drops the derived outputs of the node that was recorded last, whoever reads them. */
+void fm_tape_drop_derived(fm_tape *tape);
 /* Declares that the gradient of `input` is output 0's gradient if this node is the first in
  * backward that gives it one. Otherwise backward adds to the gradient that it already has. */
 void fm_node_passes_if_first(fm_node *node, int input);

@@ -6,14 +6,14 @@
  *      and that writer gets beta 0 (overwrite); each later writer gets beta 1 (add). A residual
  *      input uses the output's gradient buffer if no other writer comes first.
  *   2. Dropped buffers. A saved tensor marked FM_RECOMPUTE loses its content after forward. So does
- *      every saved tensor and inner output of a recomputed segment, and a derived output whose
- *      readers all run again. A dropped buffer has two lives: one in forward, one from its
- *      recompute step to its last reader in backward.
+ *      every saved tensor and inner output of a recomputed segment. So does a derived output whose
+ *      readers all run again, or that the model drops. A dropped buffer has two lives: one in
+ *      forward, one from its recompute step to its last reader in backward.
  *   3. Nodes that run again. A backward pass over a recomputed segment finds which dropped tensors
  *      backward reads, directly or through other recomputed nodes. Only their writers run again.
  *   4. Schedule. All forward steps, then for each node backwards its recompute steps (for a
- *      segment: just before the backward of its last node) and its backward step. A segment's
- *      recompute steps begin with those that derive what it reads of the segments before it.
+ *      segment: just before the backward of its last node) and its backward step. Before these come
+ *      the steps that derive what it reads as the last one.
  *   5. Lives. One pass over the schedule notes the first and last step that touches each buffer.
  *   6. Workspace. A dry run of every step measures how much workspace it asks for.
  *   7. Places. Buffers that live from forward into backward go to the low end of the arena. All
@@ -143,33 +143,30 @@ static void plan_dropped_together(fm_tape *tape) {
     }
 }
 
-/* Notes for each buffer the segment of the last node that reads it, if all that read it are in
- * recomputed segments. */
-static void plan_last_segments(fm_tape *tape) {
-    for (int32_t b = 0; b < tape->n_buffer; b++)
-        tape->buffer[b].last_segment = 0;
+/* Notes for each buffer which node reads it last, and whether all that do are in recomputed
+ * segments. */
+static void plan_last_readers(fm_tape *tape) {
     for (int32_t n = 0; n < tape->n_node; n++) {
         const fm_node *node = &tape->node[n];
-        bool recomputed = in_recomputed_segment(tape, node->segment);
         for (int i = 0; i < node->n_input; i++) {
             if (node->input[i] == FM_TENSOR_NONE) continue;
-            int32_t *last = &tape->buffer[tape->tensor[node->input[i]].buffer].last_segment;
-            *last = recomputed && *last >= 0 ? node->segment : -1;
+            fm_buffer *buffer = &tape->buffer[tape->tensor[node->input[i]].buffer];
+            buffer->last_reader = n;
+            buffer->is_read_outside |= !in_recomputed_segment(tape, node->segment);
         }
     }
 }
 
-/* Drops derived outputs that only recomputed segments read, where output 0 is kept. */
+/* Drops derived outputs where output 0 is kept. */
 static void plan_derived(fm_tape *tape) {
-    plan_last_segments(tape);
+    plan_last_readers(tape);
     for (int32_t n = 0; n < tape->n_node; n++) {
         const fm_node *node = &tape->node[n];
         for (int i = 1; i < node->n_output && node->derive && tape->with_gradient; i++) {
             fm_buffer *buffer = &tape->buffer[tape->tensor[node->output[i]].buffer];
-            bool is_read_here = node->output_read_again >> i & 1;
-            if (!buffer->dropped && !buffer->kept && !is_read_here && buffer->last_segment >= 0) {
-                buffer->dropped = buffer->derived = true;
-            }
+            bool stays = buffer->dropped || buffer->kept || node->output_read_again >> i & 1;
+            if (stays || (buffer->is_read_outside && !node->drops_derived)) continue;
+            buffer->dropped = buffer->derived = true;
         }
     }
 }
@@ -192,6 +189,14 @@ static bool is_wanted_again(const fm_tape *tape, const fm_node *node) {
     return wanted;
 }
 
+/* Whether the node runs again outside a recomputed segment, for saved tensors that were dropped. */
+static bool saves_again(const fm_node *node) {
+    bool needed = false;
+    for (int i = 0; i < node->n_saved; i++)
+        needed |= node->keep[i] == FM_RECOMPUTE;
+    return needed && node->has_backward;
+}
+
 /* Finds the nodes of recomputed segments that run again. A node runs again if backward needs its
  * saved tensors or if a later reader needs its dropped outputs. Results without a reader are not
  * computed and not sent to other ranks. An exchange that all ranks share always runs again, because
@@ -199,7 +204,11 @@ static bool is_wanted_again(const fm_tape *tape, const fm_node *node) {
 static void plan_runs_again(fm_tape *tape) {
     for (int32_t n = tape->n_node - 1; n >= 0; n--) {
         fm_node *node = &tape->node[n];
-        if (!in_recomputed_segment(tape, node->segment)) continue;
+        if (!in_recomputed_segment(tape, node->segment)) {
+            want_again(tape, node, node->has_backward ? node->reads_again : 0);
+            want_again(tape, node, saves_again(node) ? UINT32_MAX : 0);
+            continue;
+        }
         for (int i = 0; i < node->n_output && node->has_backward; i++) {
             tape->buffer[tape->tensor[node->output[i]].buffer].wanted_again |=
                 node->output_read_again >> i & 1;
@@ -210,13 +219,14 @@ static void plan_runs_again(fm_tape *tape) {
     }
 }
 
-/* Adds the step that makes outputs of node n again that `segment` is the last to read. */
-static void schedule_derived(fm_tape *tape, int32_t n, int32_t segment) {
+/* Adds the step that makes those outputs of node n again whose last reader is first .. end - 1. */
+static void schedule_derived(fm_tape *tape, int32_t n, int32_t first, int32_t end) {
     const fm_node *node = &tape->node[n];
     uint32_t derived = 0;
     for (int i = 1; i < node->n_output && node->derive; i++) {
         const fm_buffer *buffer = &tape->buffer[tape->tensor[node->output[i]].buffer];
-        bool is_due = buffer->derived && buffer->wanted_again && buffer->last_segment == segment;
+        bool is_due = buffer->derived && buffer->wanted_again && buffer->last_reader >= first &&
+                      buffer->last_reader < end;
         derived |= (uint32_t)is_due << i;
     }
     if (!derived) return;
@@ -224,27 +234,26 @@ static void schedule_derived(fm_tape *tape, int32_t n, int32_t segment) {
     tape->step[tape->n_step - 1].derived = derived;
 }
 
-static void schedule_segment(fm_tape *tape, int32_t s) {
-    for (int32_t n = 0; n < tape->segment[s].end; n++) {
+static void schedule_segment(fm_tape *tape, const fm_segment *segment) {
+    for (int32_t n = 0; n < segment->end; n++) {
         const fm_node *node = &tape->node[n];
-        bool is_inner = n >= tape->segment[s].first;
-        if (is_inner && node->runs_again) {
+        if (n >= segment->first && node->runs_again) {
             add_step(tape, n, FM_PHASE_RECOMPUTE, output_is_dropped(tape, node));
         }
-        schedule_derived(tape, n, s);
+        schedule_derived(tape, n, segment->first, segment->end);
     }
 }
 
 static void schedule_recompute(fm_tape *tape, int32_t n) {
     const fm_node *node = &tape->node[n];
     if (in_recomputed_segment(tape, node->segment)) {
-        if (n == tape->segment[node->segment].end - 1) schedule_segment(tape, node->segment);
+        const fm_segment *segment = &tape->segment[node->segment];
+        if (n == segment->end - 1) schedule_segment(tape, segment);
         return;
     }
-    bool needed = false;
-    for (int i = 0; i < node->n_saved; i++)
-        needed |= node->keep[i] == FM_RECOMPUTE;
-    if (needed && node->has_backward) add_step(tape, n, FM_PHASE_RECOMPUTE, false);
+    for (int32_t maker = 0; maker < n; maker++)
+        schedule_derived(tape, maker, n, n + 1);
+    if (saves_again(node)) add_step(tape, n, FM_PHASE_RECOMPUTE, false);
 }
 
 static void plan_schedule(fm_tape *tape) {

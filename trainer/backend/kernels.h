@@ -386,7 +386,7 @@ typedef struct fm_update_norm_grad {
  *
  *     update = x w^T + bias,   y = residual + keep * update,   n = LayerNorm(y)
  *
- * Rows [n0 * n1] and c are those of end.dropout. A backend may leave update unrounded. */
+ * Rows [n0 * n1], c: those of end.dropout. update may be unrounded. Without x: only n, of y. */
 typedef struct fm_linear_update {
     fm_update_norm end; /* gamma NULL: no n */
     int64_t c_in;

@@ -41,6 +41,22 @@ static void finish(const fm_kernels *k, fm_stream *stream, const fm_update_norm 
     }
 }
 
+/* A LayerNorm of y. The n of update_norm has the same bits. */
+static void normalise(const fm_kernels *k, fm_stream *stream, const fm_update_norm *end,
+                      const void *gamma, const void *beta, const void *y, void *n) {
+    int64_t c = end->dropout.c;
+    if (!n) return;
+    k->layernorm(stream, &(fm_layernorm){.rows = rows_of(end),
+                                         .c = c,
+                                         .ldx = c,
+                                         .ldy = c,
+                                         .eps = end->eps,
+                                         .x = y,
+                                         .gamma = gamma,
+                                         .beta = beta,
+                                         .y = n});
+}
+
 static fm_gemm update_product(const fm_linear_update *a, void *update) {
     fm_gemm product = fm_product_of_linear(rows_of(&a->end), a->c_in, a->end.dropout.c, a->x, a->w,
                                            a->bias, NULL);
@@ -48,12 +64,17 @@ static fm_gemm update_product(const fm_linear_update *a, void *update) {
 }
 
 size_t fm_linear_update_composed_workspace(const fm_kernels *k, const fm_linear_update *args) {
+    if (!args->x) return 0;
     fm_gemm product = update_product(args, NULL);
     return update_bytes(k, &args->end) + k->gemm_workspace(&product);
 }
 
 void fm_linear_update_composed(const fm_kernels *k, fm_stream *stream, const fm_linear_update *args,
                                void *workspace) {
+    if (!args->x) {
+        normalise(k, stream, &args->end, args->end.gamma, args->end.beta, args->y, args->n);
+        return;
+    }
     fm_gemm product = update_product(args, workspace);
     k->gemm(stream, &product, (char *)workspace + update_bytes(k, &args->end));
     finish(k, stream, &args->end, args->residual, workspace, args->y, args->n);
@@ -77,22 +98,6 @@ static size_t hidden_bytes(const fm_kernels *k, const fm_transition *a) {
     return aligned((size_t)(rows_of(&a->end) * a->hidden) * fm_element_bytes(k->act));
 }
 
-/* A LayerNorm of y. update_norm's n has the same bits. */
-static void normalise(const fm_kernels *k, fm_stream *stream, const fm_transition *a,
-                      const void *gamma, const void *beta, void *n) {
-    int64_t c = a->end.dropout.c;
-    if (!n) return;
-    k->layernorm(stream, &(fm_layernorm){.rows = rows_of(&a->end),
-                                         .c = c,
-                                         .ldx = c,
-                                         .ldy = c,
-                                         .eps = a->end.eps,
-                                         .x = a->y,
-                                         .gamma = gamma,
-                                         .beta = beta,
-                                         .y = n});
-}
-
 size_t fm_transition_composed_workspace(const fm_kernels *k, const fm_transition *args) {
     if (!args->x) return 0;
     fm_gemm one = first_product(args, NULL), two = second_product(args, NULL, NULL);
@@ -111,9 +116,10 @@ void fm_transition_composed(const fm_kernels *k, fm_stream *stream, const fm_tra
         k->gemm(stream, &two, after);
         finish(k, stream, &args->end, args->residual, workspace, args->y, args->n);
     } else {
-        normalise(k, stream, args, args->end.gamma, args->end.beta, args->n);
+        normalise(k, stream, &args->end, args->end.gamma, args->end.beta, args->y, args->n);
     }
-    normalise(k, stream, args, args->later.gamma, args->later.beta, args->later.n);
+    const fm_later_norm *later = &args->later;
+    normalise(k, stream, &args->end, later->gamma, later->beta, args->y, later->n);
 }
 
 /* -- the gradient of a transition */

@@ -64,6 +64,14 @@ static fm_keep keep_unless(const fm_recorder *r, fm_recompute_policy from) {
     return policy >= from && policy < FM_RECOMPUTE_BLOCK ? FM_RECOMPUTE : FM_KEEP;
 }
 
+/* Where q k v g are computed again, so are the normalised rows that they are made of. Call it after
+ * a node that ends with norms. */
+static fm_normed drop_norms(const fm_recorder *r, fm_normed x) {
+    bool drops = !dap_of(r) && keep_unless(r, FM_RECOMPUTE_PROJECTIONS) == FM_RECOMPUTE;
+    if (drops && x.n != FM_TENSOR_NONE) fm_tape_drop_derived(r->tape);
+    return x;
+}
+
 /* -- attention */
 
 static bool has_bias(const fm_sublayer *s) {
@@ -89,7 +97,8 @@ static fm_normed attention_fused(const fm_recorder *r, const fm_sublayer *s,
     if (w.opens) w.out = weights->out;
     fm_tensor_ref o = fm_op_attention(r->tape, s->update_name, s->axial, fm_normed_input(&x),
                                       mask_of(r, s), fm_normed_input(&z), &w, false, 0);
-    return fm_op_linear_update(r->tape, s->name, x.x, o, &end, rate_of(r, s), shared_axis(s));
+    return drop_norms(
+        r, fm_op_linear_update(r->tape, s->name, x.x, o, &end, rate_of(r, s), shared_axis(s)));
 }
 
 /* If the bias was computed alone, it is gathered while q k v g are computed. */
@@ -194,7 +203,7 @@ static fm_normed transition(const fm_recorder *r, const fm_sublayer *s,
     }
     fm_transition_weights w = *weights;
     w.norm = unless_normed(x, w.norm);
-    return fm_op_transition_update(r->tape, s->name, x, &w, hidden, next, later);
+    return drop_norms(r, fm_op_transition_update(r->tape, s->name, x, &w, hidden, next, later));
 }
 
 /* -- outer product mean */

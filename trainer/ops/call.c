@@ -337,7 +337,8 @@ void fm_call_linear_update(fm_run *run, const fm_node *node, const fm_update *ar
                                 .n = fm_run_at(n, at, act)};
         void *workspace =
             fm_run_workspace(run, (int64_t)run->kernels->linear_update_workspace(&one));
-        run->flops += 2.0 * (double)rows * (double)linear->c_in * (double)linear->c_out;
+        double products = linear->x ? 2.0 : 0.0;
+        run->flops += products * (double)rows * (double)linear->c_in * (double)linear->c_out;
         if (!run->dry) run->kernels->linear_update(run->stream, &one, workspace);
         fm_run_release(run, mark);
     }

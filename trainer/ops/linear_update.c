@@ -79,6 +79,18 @@ static void forward(fm_run *run, const fm_node *node) {
                           has_n ? fm_run_output(run, node, OUT_N) : NULL);
 }
 
+/* Makes n again of y. */
+static void derive(fm_run *run, const fm_node *node) {
+    const attributes *at = node->attributes;
+    const fm_linear none = {.rows = fm_update_count(&at->update) / at->update.c,
+                            .c_in = at->c_in,
+                            .c_out = at->update.c,
+                            .ldx = at->c_in,
+                            .ldy = at->update.c};
+    fm_call_linear_update(run, node, &at->update, &none, fm_run_param(run, node, node->n_param - 1),
+                          NULL, fm_run_output(run, node, OUT_Y), fm_run_output(run, node, OUT_N));
+}
+
 static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_out dfrom = fm_run_gradient(run, node, IN_FROM);
@@ -113,5 +125,6 @@ fm_normed fm_op_linear_update(fm_tape *tape, const char *name, fm_tensor_ref x, 
     fm_node_input(tape, node, from, true);
     fm_node_param(tape, node, weights->w);
     fm_node_param(tape, node, weights->bias);
+    fm_node_derives(node, derive);
     return fm_update_end_outputs(tape, node, weights->next);
 }

@@ -3,8 +3,8 @@
  *
  *     y = x + dropout(from W^T + bias),   n = LayerNorm(y)
  *
- * The next sublayer is recorded on n, with its own norm weights absent (FM_PARAM_NONE). n is kept;
- * backward computes the mean and deviation of y again from y. */
+ * The next sublayer is recorded on n, with its own norm weights absent (FM_PARAM_NONE). n is kept,
+ * or made again of y; backward computes the mean and deviation of y again from y. */
 #ifndef FM_TRAINER_LINEAR_UPDATE_H
 #define FM_TRAINER_LINEAR_UPDATE_H
 

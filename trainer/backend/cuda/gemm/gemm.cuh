@@ -53,8 +53,9 @@ void linear_update_wgmma(fm_stream *stream, const fm_linear_update *a);
 bool transition_takes(const fm_transition *a);
 void transition_wgmma(fm_stream *stream, const fm_transition *a);
 
-/* row_norms.cu, bf16: the norms of a transition that transition_takes, without its x. */
-void row_norms(fm_stream *stream, const fm_transition *a);
+/* row_norms.cu, bf16: what both entries make without x, for the same shapes. */
+void row_norms(fm_stream *stream, const fm_update_norm *a, void *y, void *n,
+               const fm_later_norm &later);
 
 /* transition_grad.cu, bf16: the same for the entry of this name, for rows of 64 and 128 channels
  * whose hidden layer is not kept. transition_weights.cu makes the weight gradients, from rows whose

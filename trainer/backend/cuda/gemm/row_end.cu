@@ -18,7 +18,11 @@ template <typename T> size_t linear_update_workspace(const fm_linear_update *a) 
 template <typename T>
 void linear_update(fm_stream *stream, const fm_linear_update *a, void *workspace) {
     if (sizeof(T) == 2 && linear_update_takes(a)) {
-        linear_update_wgmma(stream, a);
+        if (a->x) {
+            linear_update_wgmma(stream, a);
+        } else {
+            row_norms(stream, &a->end, a->y, a->n, {});
+        }
     } else {
         fm_linear_update_composed(table_of<T>(), stream, a, workspace);
     }
@@ -31,7 +35,11 @@ template <typename T> size_t transition_workspace(const fm_transition *a) {
 
 template <typename T> void transition(fm_stream *stream, const fm_transition *a, void *workspace) {
     if (sizeof(T) == 2 && transition_takes(a)) {
-        a->x ? transition_wgmma(stream, a) : row_norms(stream, a);
+        if (a->x) {
+            transition_wgmma(stream, a);
+        } else {
+            row_norms(stream, &a->end, a->y, a->n, a->later);
+        }
     } else {
         fm_transition_composed(table_of<T>(), stream, a, workspace);
     }

@@ -22,16 +22,16 @@ template <int C> static void norms_of(fm_stream *stream, const row_end &e) {
     FM_LAUNCHED();
 }
 
-void row_norms(fm_stream *stream, const fm_transition *a) {
-    row_end end = row_end_of(&a->end, NULL, a->y, a->y, a->n);
-    const fm_later_norm &later = a->later;
+void row_norms(fm_stream *stream, const fm_update_norm *a, void *y, void *n,
+               const fm_later_norm &later) {
+    row_end end = row_end_of(a, NULL, y, y, n);
     assert(is_aligned(later.gamma) && is_aligned(later.beta) && is_aligned(later.n));
-    end.norms = a->n ? 1 : 0;
+    end.norms = n ? 1 : 0;
     if (later.n) {
         end.norm[end.norms++] = {(const bf16 *)later.gamma, (const bf16 *)later.beta,
                                  (bf16 *)later.n};
     }
-    int64_t c = a->end.dropout.c;
+    int64_t c = a->dropout.c;
     if (end.norms == 0) return;
     if (c == 64) {
         norms_of<64>(stream, end);
