@@ -26,13 +26,22 @@ static fm_status fail_look(fm_error *reterr, const char *path, int code) {
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot look at it: %s", strerror(code));
 }
 
+enum { LOOKS = 100 }; /* a path that comes and goes is looked at so often */
+
 /* Looks at a path with links followed; *ret_there is false when nothing is there. */
 static fm_status look(const char *path, struct stat *info, bool *ret_there, fm_error *reterr) {
-    *ret_there = stat(path, info) == 0;
-    if (*ret_there) return FM_OK;
-    if (!is_absence(errno)) return fail_look(reterr, path, errno);
-    if (lstat(path, info) == 0) return fm_fail_in(reterr, FM_ERR_IO, path, "%s", dangling);
-    return is_absence(errno) ? FM_OK : fail_look(reterr, path, errno);
+    for (int i = 0;; i++) {
+        *ret_there = stat(path, info) == 0;
+        if (*ret_there) return FM_OK;
+        if (!is_absence(errno)) return fail_look(reterr, path, errno);
+        if (lstat(path, info) != 0) {
+            return is_absence(errno) ? FM_OK : fail_look(reterr, path, errno);
+        }
+        /* What is no link has appeared between the two calls: another process has made it. */
+        if (S_ISLNK(info->st_mode) || i == LOOKS) {
+            return fm_fail_in(reterr, FM_ERR_IO, path, "%s", dangling);
+        }
+    }
 }
 
 fm_status fm_path_size(const char *path, fm_path_kind *ret_kind, uint64_t *ret_bytes,

@@ -21,6 +21,7 @@
 static char folder[200];
 static fm_arena arena;
 static int readdir_fails_at, stat_code, fstatat_code; /* 0 = never */
+static int n_early;                                   /* calls of stat before the path is there */
 
 struct dirent *readdir(DIR *dir) {
     static struct dirent *(*real)(DIR *);
@@ -35,8 +36,9 @@ struct dirent *readdir(DIR *dir) {
 int stat(const char *path, struct stat *info) {
     static int (*real)(const char *, struct stat *);
     if (!real) *(void **)&real = dlsym(RTLD_NEXT, "stat");
-    errno = stat_code;
-    return stat_code ? -1 : real(path, info);
+    errno = n_early ? ENOENT : stat_code;
+    if (n_early) n_early--;
+    return errno ? -1 : real(path, info);
 }
 
 int fstatat(int dir, const char *path, struct stat *info, int flags) {
@@ -134,6 +136,20 @@ static void a_failure_is_not_absence(void **state) {
     assert_int_equal(fm_path_look(at("none"), &kind, NULL), FM_ERR_IO);
 }
 
+/* Another process makes the file between the look through links and the look at the path itself. */
+static void a_path_that_appears_is_no_link(void **state) {
+    (void)state;
+    char path[300];
+    fm_path_kind kind;
+    snprintf(path, sizeof path, "%s/appears", folder);
+    assert_int_equal(fm_file_write_atomic(path, "x", 1, NULL), FM_OK);
+    n_early = 2;
+    assert_int_equal(fm_path_look(path, &kind, NULL), FM_OK);
+    assert_int_equal(kind, FM_PATH_FILE);
+    assert_int_equal(n_early, 0);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void a_folder_is_listed_to_its_end_or_not_at_all(void **state) {
     (void)state;
     fm_entry_list list;
@@ -192,6 +208,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(entries_have_their_kinds, make_entries, drop_entries),
         cmocka_unit_test_setup_teardown(a_failure_is_not_absence, make_entries, drop_entries),
+        cmocka_unit_test_setup_teardown(a_path_that_appears_is_no_link, make_entries, drop_entries),
         cmocka_unit_test_setup_teardown(a_folder_is_listed_to_its_end_or_not_at_all, make_entries,
                                         drop_entries),
         cmocka_unit_test_setup_teardown(only_files_are_opened, make_entries, drop_entries),
