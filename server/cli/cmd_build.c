@@ -155,6 +155,22 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
     return status;
 }
 
+/* A report replaces an earlier one, which begins with '{', and nothing else: a mistyped name may be
+ * that of an input. */
+static fm_status check_replaced(const char *path, fm_error *reterr) {
+    fm_path_kind kind;
+    fm_status status = fm_path_look(path, &kind, reterr);
+    FILE *file = !status && kind == FM_PATH_FILE ? fopen(path, "rbe") : NULL;
+    if (!file) return status; /* writing says what is wrong */
+    int first = fgetc(file);
+    bool is_other = !ferror(file) && first != EOF && first != '{';
+    fclose(file);
+    if (!is_other) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_USAGE, path,
+                      "--report: found a file that is no report, expected none; choose another "
+                      "name");
+}
+
 /* Checks before days of building that the report can be written. */
 static fm_status check_report(const char *path, fm_error *reterr) {
     char folder[PATH_MAX];
@@ -164,7 +180,7 @@ static fm_status check_report(const char *path, fm_error *reterr) {
     } else {
         snprintf(folder, sizeof folder, ".");
     }
-    if (fm_path_is_writable(folder)) return FM_OK;
+    if (fm_path_is_writable(folder)) return check_replaced(path, reterr);
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot write the report here: %s", strerror(errno));
 }
 

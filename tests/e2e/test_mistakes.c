@@ -352,6 +352,15 @@ static void an_output_replaces_no_input(void **state) {
             "grep -q 'q.a3m: --out: found the file that is read' err && sha256sum -c sums >log && "
             "foldmill parse a3m - -o q.npz <q.a3m"),
         0);
+    /* A report replaces an earlier one only. */
+    assert_int_equal(
+        run("input=$(ls data/mmcifs/* | head -1); sha256sum $input >sums; "
+            "{ foldmill build data --cache reported --report $input -q 2>err >log; test $? = 2; } "
+            "&& sha256sum -c sums >log && ! test -e reported && "
+            "grep -q \"$input: --report: found a file that is no report\" err && "
+            "for n in 1 2; do foldmill build data --cache reported --report r.json -q >log "
+            "|| exit 1; done"),
+        0);
 }
 
 /* Its arrays have the right names and shapes, so only the hash tells. */
