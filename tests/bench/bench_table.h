@@ -13,9 +13,22 @@
 
 enum { MOST_ROWS = 512, NAME_BYTES = 80 };
 
+/* The columns of a table. What is derived counts as computed again. */
+enum { TABLE_FORWARD, TABLE_AGAIN, TABLE_BACKWARD, TABLE_COLUMNS };
+
+static inline int column_of(fm_phase phase) {
+    switch (phase) {
+    case FM_PHASE_FORWARD: return TABLE_FORWARD;
+    case FM_PHASE_BACKWARD: return TABLE_BACKWARD;
+    case FM_PHASE_RECOMPUTE:
+    case FM_PHASE_DERIVE: break;
+    }
+    return TABLE_AGAIN;
+}
+
 typedef struct row {
     char name[NAME_BYTES];
-    double ms[3]; /* forward, recomputed, backward */
+    double ms[TABLE_COLUMNS];
     double flops;
     int32_t n_node;
 } row;
@@ -54,7 +67,7 @@ static inline void add_steps(table *rows, const fm_tape *tape, const uint64_t *n
         char name[NAME_BYTES];
         name_of(tape, &tape->node[step->node], name);
         row *r = row_of(rows, name);
-        r->ms[step->phase] += 1e-6 * (double)(ns[i + 1] - ns[i]);
+        r->ms[column_of(step->phase)] += 1e-6 * (double)(ns[i + 1] - ns[i]);
         r->flops += step->flops;
         r->n_node += step->phase == FM_PHASE_FORWARD;
     }

@@ -187,11 +187,13 @@ void *eighths(work_bench &b, int64_t n, double size) {
 
 /* The backward of a transition, with the norm behind it and without. A hidden layer that is made
  * again is exact, so that no table has a channel above 0 where another has 0. */
-void check_transition_grad(const char *name, int64_t rows, int64_t c, int64_t hidden, fm_beta beta,
-                           bool keeps = true) {
-    check(name, 4, [=](work_bench &b) {
+/* A transition backward. Without a kept hidden layer, x and W1 are eighths. */
+struct transition_backward {
+    fm_transition a;
+
+    transition_backward(work_bench &b, int64_t rows, int64_t c, int64_t hidden, bool keeps)
+        : a() {
         fm_dropout d = {1, rows, c, 0, 0, rows, FM_SHARED_NONE, 0, {}};
-        fm_transition a = {};
         a.end = {d, 1e-5, b.act(c), b.act(c)}, a.hidden = hidden, a.x = b.act(rows * c);
         a.w1 = b.act(hidden * c, 0.1), a.w2 = b.act(hidden * c, 0.1);
         if (keeps) {
@@ -201,16 +203,26 @@ void check_transition_grad(const char *name, int64_t rows, int64_t c, int64_t hi
             a.b1 = eighths(b, hidden, 0.5);
         }
         a.y = b.act(rows * c, 3);
-        for (bool has_norm : {true, false}) {
-            if (!has_norm) a.end.gamma = a.end.beta = NULL;
-            fm_transition_grad g = {};
-            g.dn = b.act(rows * c);
-            g.dy = b.grad(rows * c, has_norm ? beta : FM_ADD), g.dx = b.grad(rows * c, FM_WRITE);
-            g.dgamma = b.grad(c, beta, true), g.dbeta = b.grad(c, beta, true);
-            g.dw1 = b.grad(hidden * c, beta, true), g.db1 = b.grad(hidden, beta, true);
-            g.dw2 = b.grad(hidden * c, beta, true), g.db2 = b.grad(c, beta, true);
-            b.k->transition_grad(NULL, &a, &g, b.space(b.k->transition_grad_workspace(&a, &g)));
-        }
+    }
+    void run(work_bench &b, fm_beta dy, fm_beta beta) const {
+        int64_t c = a.end.dropout.c, n = a.end.dropout.n1 * c, weights = a.hidden * c;
+        fm_transition_grad g = {};
+        g.dn = b.act(n);
+        g.dy = b.grad(n, dy), g.dx = b.grad(n, FM_WRITE);
+        g.dgamma = b.grad(c, beta, true), g.dbeta = b.grad(c, beta, true);
+        g.dw1 = b.grad(weights, beta, true), g.db1 = b.grad(a.hidden, beta, true);
+        g.dw2 = b.grad(weights, beta, true), g.db2 = b.grad(c, beta, true);
+        b.k->transition_grad(NULL, &a, &g, b.space(b.k->transition_grad_workspace(&a, &g)));
+    }
+};
+
+void check_transition_grad(const char *name, int64_t rows, int64_t c, int64_t hidden, fm_beta beta,
+                           bool keeps = true) {
+    check(name, 4, [=](work_bench &b) {
+        transition_backward t(b, rows, c, hidden, keeps);
+        t.run(b, beta, beta);
+        t.a.end.gamma = t.a.end.beta = NULL;
+        t.run(b, FM_ADD, beta);
     });
 }
 
@@ -299,6 +311,24 @@ void check_large_late_sums(void) {
             weights_of(b, 2112, 1024, 256, next, b.grad(1024, FM_ADD, true));
         }
         weights_of(b, 2112, 1024, 256, {dw.data, FM_ADD}, {db.data, FM_ADD});
+        b.k->finish_sums(NULL);
+    });
+}
+
+/* A transition has three sums, two of which one kernel makes. `few` calls before it leave one place
+ * in the table of those that wait, and `large` ones half of the room. */
+void check_late_transition(const char *name, int few, int large) {
+    check(name, 4, [=](work_bench &b) {
+        transition_backward t(b, 2200, 128, 512, false);
+        put_off_sums(b);
+        for (int i = 0; i < large; i++)
+            weights_of(b, 2112, 1024, 256, b.grad(1024 * 256, FM_WRITE, true),
+                       b.grad(1024, FM_WRITE, true));
+        for (int i = 0; i < few; i++)
+            few_sums(b, 4100 + i);
+        for (int i = 0; i < 2; i++)
+            t.run(b, FM_WRITE, FM_WRITE);
+        few_sums(b, 4200);
         b.k->finish_sums(NULL);
     });
 }
@@ -407,6 +437,8 @@ void check_gemms(void) {
     check_late_sums("sums that end together, long", 20000);
     check_many_late_sums();
     check_large_late_sums();
+    check_late_transition("sums of a transition that fill the table", 10, 0);
+    check_late_transition("sums of a transition that fill the room", 0, 1);
     /* A turn of 132 blocks takes 16,896 rows. With three turns or more, the second group of a block
      * begins with the second half of the hidden layer. */
     check_transition("transition one", 1, 1, 1, 4);

@@ -239,7 +239,9 @@ float *sums_place(fm_stream *stream, const partial_sums &s, size_t bytes, void *
 
 void end_sums(fm_stream *stream, const partial_sums &s) {
     const char *partial = (const char *)s.partial;
-    if (late.memory && partial >= late.memory && partial < late.memory + SUMS_ROOM) {
+    bool is_late =
+        late.memory && partial >= late.memory && partial < late.memory + SUMS_ROOM && may_wait(s);
+    if (is_late && late.table.n < MOST_SUMS) {
         late.table.sums[late.table.n++] = s;
         return;
     }

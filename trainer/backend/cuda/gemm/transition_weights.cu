@@ -319,10 +319,13 @@ static void weights_as(fm_stream *stream, const fm_transition *a, const fm_trans
     t.w2 = rows_boxes(a->w2, a->hidden, C, C);
     t.b1 = (const bf16 *)a->b1;
     t.tiles = w.tiles, t.hidden = (int)a->hidden, t.slices = w.slices, t.shares = w.shares;
-    size_t bytes = bytes_of(w.first);
-    w.first.partial = t.first = sums_place(stream, w.first, bytes, workspace);
-    w.second.partial = t.second =
-        sums_place(stream, w.second, bytes_of(w.second), (char *)workspace + bytes);
+    /* One place for both: a second one could end earlier sums and take the first one's memory. */
+    size_t first = bytes_of(w.first);
+    for (const sum_target &target : w.second.target)
+        end_sums_of(stream, target.data, (size_t)target.n * sizeof(float));
+    char *place = (char *)sums_place(stream, w.first, first + bytes_of(w.second), workspace);
+    w.first.partial = t.first = (float *)place;
+    w.second.partial = t.second = (float *)(place + first);
     launch_after(stream, wgmma_transition_weights<C>, (unsigned)(w.slices * w.shares), RING_THREADS,
                  BYTES, true, t);
     FM_LAUNCHED();
