@@ -191,8 +191,7 @@ void *eighths(work_bench &b, int64_t n, double size) {
 struct transition_backward {
     fm_transition a;
 
-    transition_backward(work_bench &b, int64_t rows, int64_t c, int64_t hidden, bool keeps)
-        : a() {
+    transition_backward(work_bench &b, int64_t rows, int64_t c, int64_t hidden, bool keeps) : a() {
         fm_dropout d = {1, rows, c, 0, 0, rows, FM_SHARED_NONE, 0, {}};
         a.end = {d, 1e-5, b.act(c), b.act(c)}, a.hidden = hidden, a.x = b.act(rows * c);
         a.w1 = b.act(hidden * c, 0.1), a.w2 = b.act(hidden * c, 0.1);
