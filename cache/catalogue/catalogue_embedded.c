@@ -745,7 +745,7 @@ static bool is_catalogue(fm_table *table) {
     if (fm_table_begin(table, false, NULL)) return true; /* its first use says what is wrong */
     bool is_fit = true;
     if (fm_table_seek(table, (fm_bytes){&least, 1}, &key, &value)) {
-        is_fit = strchr("dijqsw", key.data[0]) && memchr(key.data + 1, 0, key.size - 1);
+        is_fit = memchr("dijqsw", key.data[0], 6) && memchr(key.data + 1, 0, key.size - 1);
     }
     fm_table_abort(table);
     return is_fit;

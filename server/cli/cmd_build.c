@@ -160,12 +160,16 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
 static fm_status check_replaced(const char *path, fm_error *reterr) {
     fm_path_kind kind;
     fm_status status = fm_path_look(path, &kind, reterr);
-    FILE *file = !status && kind == FM_PATH_FILE ? fopen(path, "rbe") : NULL;
-    if (!file) return status; /* writing says what is wrong */
-    int first = fgetc(file);
-    bool is_other = !ferror(file) && first != EOF && first != '{';
-    fclose(file);
-    if (!is_other) return FM_OK;
+    if (status || kind != FM_PATH_FILE) return status; /* writing says what is wrong */
+    FILE *file = fopen(path, "rbe");
+    int first = file ? fgetc(file) : EOF;
+    if (!file || ferror(file)) {
+        status =
+            fm_fail_in(reterr, FM_ERR_IO, path,
+                       "--report: cannot see whether this file is a report: %s", strerror(errno));
+    }
+    if (file) fclose(file);
+    if (status || first == EOF || first == '{') return status;
     return fm_fail_in(reterr, FM_ERR_USAGE, path,
                       "--report: found a file that is no report, expected none; choose another "
                       "name");

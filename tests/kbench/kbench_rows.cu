@@ -223,7 +223,7 @@ void transition(bench &b, int64_t n0, int64_t n1, int64_t c, int64_t hidden,
            [=](fm_stream *q) { k->transition(q, &a, space); });
 }
 
-/* The norms of a transition alone, of the y that is there. */
+/* Only the norms of a transition. y is an input. */
 void transition_norms(bench &b, int64_t rows, int64_t c, bool has_later) {
     const fm_kernels *k = b.k;
     int64_t n = rows * c;

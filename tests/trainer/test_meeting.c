@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -271,6 +272,12 @@ static void a_file_of_others_stays(void **state) {
     assert_int_equal(fread(found, 1, sizeof found, file), strlen(text));
     assert_string_equal(found, text);
     fclose(file);
+    /* A socket cannot be read, so nobody knows whose it is. */
+    struct stat info;
+    assert_true(unlink(path) == 0 && mknod(path, S_IFSOCK | 0600, 0) == 0);
+    assert_int_equal(fm_meeting_open(&meeting, address, 0, 2, 1, &error), FM_ERR_IO);
+    assert_non_null(strstr(error.message, "cannot see whether"));
+    assert_true(stat(path, &info) == 0 && S_ISSOCK(info.st_mode));
     fm_test_remove_tree(folder);
 }
 

@@ -405,12 +405,12 @@ typedef struct fm_later_norm {
  *
  *     kept = max(x w1^T + b1, 0),   update = kept w2^T + b2,   y and n as above
  *
- * Without x it makes only n and later.n, each where it has a place, of the y that is there. They
- * have the bits that they have when they are made together with y. */
+ * If x is NULL, y is an input. The entry then makes only n and later.n, each if its pointer is not
+ * NULL. Their bits are the same as when the entry makes them together with y. */
 typedef struct fm_transition {
     fm_update_norm end; /* gamma NULL: no n */
     int64_t hidden;
-    const void *x;                 /* act [rows, c], normalised; NULL: y is there */
+    const void *x;                 /* act [rows, c], normalised; NULL: y is an input */
     const void *w1, *b1, *w2, *b2; /* act [hidden, c], [hidden], [c, hidden], [c] */
     void *kept;                    /* act [rows, hidden], for backward; NULL: not kept */
     const void *residual;          /* act [rows, c] */

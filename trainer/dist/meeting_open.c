@@ -123,15 +123,22 @@ static void add_own(const struct ifaddrs *all, bool is_loopback, uint16_t port, 
     }
 }
 
-/* Refuses a file that would be lost: it is replaced, and removed at the end. What is not a file is
- * left to the writer, which says what is wrong. */
+static fm_status fail_look(const char *path, fm_error *reterr) {
+    return fm_fail_in(reterr, FM_ERR_IO, path,
+                      "cannot see whether this file is of a meeting of ranks: %s", strerror(errno));
+}
+
+/* Refuses a file that would be lost: it is replaced, and removed at the end. A file that cannot be
+ * read may be one, too. The writer says what is wrong with a folder. */
 static fm_status check_replaceable(const char *path, fm_error *reterr) {
     enum { DIGITS = 16, BEGIN = sizeof file_begin - 1 };
     char begin[BEGIN + DIGITS + 1] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not wait */
-    if (fd < 0) return FM_OK;
+    if (fd < 0) return errno == ENOENT ? FM_OK : fail_look(path, reterr);
     ssize_t n = read(fd, begin, sizeof begin - 1);
+    fm_status status = n < 0 && errno != EISDIR ? fail_look(path, reterr) : FM_OK;
     close(fd);
+    if (status) return status;
     bool is_meeting = strncmp(begin, file_begin, BEGIN) == 0 &&
                       strspn(begin + BEGIN, "0123456789abcdef") == DIGITS;
     if (n <= 0 || is_meeting) return FM_OK;

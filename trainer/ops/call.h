@@ -103,7 +103,8 @@ fm_dropout fm_update_dropout(const fm_run *run, const fm_node *node, const fm_up
 void fm_call_dropout_grad(fm_run *run, const fm_node *node, const fm_update *args, const void *dy,
                           fm_out dupdate);
 /* y = residual + keep * linear and n = LayerNorm(y); norm [2, c], NULL: no n. Rows of the linear
- * layer have no gaps. y may be residual. Without linear->x: only n, of the y that is there. */
+ * layer have no gaps. y may be residual. If linear->x is NULL, y is an input, and the call makes
+ * only n. */
 void fm_call_linear_update(fm_run *run, const fm_node *node, const fm_update *args,
                            const fm_linear *linear, const void *norm, const void *residual, void *y,
                            void *n);

@@ -1,7 +1,7 @@
-/* row_norms.cu: the LayerNorms at the end of a sublayer alone, of rows that are there already. They
- * have the bits that the kernel has given them that made the rows: a row is in the same lanes, and
- * the code that sums and normalises is the same (row_end.cuh). A block that backward computes again
- * begins with what the block before it has normalised. */
+/* row_norms.cu: the LayerNorms at the end of a sublayer, where the rows y are an input. Backward runs
+ * this kernel before it computes a block again: the block begins with rows that the block before it
+ * has normalised. The results have the same bits as those of the kernel that made y, because a row
+ * is in the same lanes, and the code that sums and normalises is the same (row_end.cuh). */
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/cuda/gemm/row_end.cuh"
 
