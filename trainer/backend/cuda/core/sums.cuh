@@ -49,8 +49,8 @@ struct partial_sums {
 
 /* Where a call leaves its partial sums, `bytes` of them: in its workspace, or in the memory that
  * put_off_sums has given, if all targets may be ended later. Earlier sums of the same targets are
- * ended first. A call asks for its next place only when end_sums has taken the sums of the last one,
- * because a request may end all earlier sums and give their memory again. */
+ * ended first. A call asks for its next place only when end_sums has taken the last sums, because a
+ * request may end all earlier sums and give their memory again. */
 float *sums_place(fm_stream *stream, const partial_sums &s, size_t bytes, void *workspace);
 
 /* Ends the sums, or puts that off if sums_place has found them a place that outlives the call and
