@@ -25,6 +25,7 @@
  * exactly, except for the error in delta: the row's sum of dS is that error. The pairs kernel forms
  * it by a product with ones and adds it to delta before dbias reads it. Where the keys take several
  * rounds, the last one adds the errors of all. */
+#include "trainer/backend/cuda/attention/attention_gate_grad.cuh"
 #include "trainer/backend/cuda/attention/attention_mma.cuh"
 
 namespace fm_cuda {
@@ -37,48 +38,6 @@ __device__ inline void put_two(bf16 *at, fm_beta beta, float x, float y) {
         y += old.y;
     }
     *(uint32_t *)at = pack_two(x, y);
-}
-
-/* dout', dg and delta. One thread takes eight channels of a (group, batch, query, head), and LANES
- * (4 or 8) neighbouring threads take a row. Heads are fastest, as in memory. */
-template <int LANES>
-static void gate_gradient(fm_stream *stream, const fm_attention *args,
-                          const fm_attention_grad *gradient, const attention_space *places) {
-    fm_attention a = *args;
-    fm_attention_grad grad = *gradient;
-    attention_space space = *places;
-    int64_t n = a.n_group * a.n_batch * a.n_query * a.n_head * LANES;
-    each(stream, round_up(n, 32), [=] __device__(int64_t i) {
-        unsigned heads = (unsigned)a.n_head, queries = (unsigned)a.n_query;
-        unsigned index = (unsigned)(min_size(i, n - 1) / LANES), rest = index / heads;
-        unsigned head = index % heads, query = rest % queries, at = rest / queries;
-        unsigned batch = at % (unsigned)a.n_batch, group = at / (unsigned)a.n_batch;
-        int c = (int)(i % LANES) * 8;
-        bool is_inside = i < n && c < a.c_head;
-        int64_t at_o = offset_of(a.o_stride, group, batch, query, head) + c;
-        int64_t at_g = offset_of(a.g_stride, group, batch, query, head) + c;
-        int64_t row = row_of(a, group, batch, head) + query;
-        float d[8], o[8], g[8], delta = 0;
-        if (is_inside) {
-            load<bf16, 8>((const bf16 *)grad.dout + at_o, d);
-            load<bf16, 8>((const bf16 *)a.o + at_o, o);
-            if (a.g) load<bf16, 8>((const bf16 *)a.g + at_g, g);
-#pragma unroll
-            for (int j = 0; j < 8; j++) {
-                float product = d[j] * o[j], gate = a.g ? 1.0f / (1.0f + __expf(-g[j])) : 1.0f;
-                delta += product;
-                d[j] *= gate;
-                g[j] = product * (1.0f - gate);
-            }
-            if (a.g && grad.dg.data) {
-                put_pack<bf16, 8>((bf16 *)grad.dg.data + at_g, grad.dg.beta, g);
-            }
-            store<bf16, 8>((bf16 *)space.dout + row * a.c_head + c, d);
-        }
-        delta = row_sum(delta);
-        if (LANES == 8) delta += __shfl_xor_sync(0xffffffffu, delta, 4);
-        if (is_inside && c == 0) space.delta[row] = delta;
-    });
 }
 
 /* Two tiles of queries and of dout', one in use and one in flight, with the log-sum-exp (in log2
@@ -516,9 +475,9 @@ void attention_mma_grad(fm_stream *stream, const fm_attention *a, const fm_atten
     if (a->bias) attention_pack_bias(stream, a, &space, false);
     if (a->bias) attention_pack_bias(stream, a, &space, true);
     if (a->c_head <= 32) {
-        gate_gradient<4>(stream, a, grad, &space);
+        gate_gradient<bf16, as_stored, 4>(stream, a, grad, &space);
     } else {
-        gate_gradient<8>(stream, a, grad, &space);
+        gate_gradient<bf16, as_stored, 8>(stream, a, grad, &space);
     }
     if (a->c_head <= 16) {
         run_grad<16>(stream, a, grad, space);

@@ -16,52 +16,17 @@
  * delta carries an error of the rounded operands that has the same sign for all keys of a query,
  * and would add up in dbias (see attention_mma_grad.cu). A row of dS sums to zero exactly except
  * for this error, so dq adds the row's sum to delta for the two kernels that follow it. */
+#include "trainer/backend/cuda/attention/attention_gate_grad.cuh"
 #include "trainer/backend/cuda/attention/attention_tf32.cuh"
 
 namespace fm_cuda {
 
-/* dout', dg and delta. One thread takes four channels of a (group, batch, query, head), and LANES
- * (4, 8 or 16) neighbouring threads take a row. Heads are fastest, as in memory. */
-template <int LANES>
-static void gate_f32(fm_stream *stream, const fm_attention *args, const fm_attention_grad *gradient,
-                     const attention_space *places) {
-    fm_attention a = *args;
-    fm_attention_grad grad = *gradient;
-    attention_space space = *places;
-    int64_t n = a.n_group * a.n_batch * a.n_query * a.n_head * LANES;
-    each(stream, round_up(n, 32), [=] __device__(int64_t i) {
-        unsigned heads = (unsigned)a.n_head, queries = (unsigned)a.n_query;
-        unsigned index = (unsigned)(min_size(i, n - 1) / LANES), rest = index / heads;
-        unsigned head = index % heads, query = rest % queries, at = rest / queries;
-        unsigned batch = at % (unsigned)a.n_batch, group = at / (unsigned)a.n_batch;
-        int c = (int)(i % LANES) * 4;
-        bool is_inside = i < n && c < a.c_head;
-        int64_t at_o = offset_of(a.o_stride, group, batch, query, head) + c;
-        int64_t at_g = offset_of(a.g_stride, group, batch, query, head) + c;
-        int64_t row = row_of(a, group, batch, head) + query;
-        float d[4], o[4], g[4], delta = 0;
-        if (is_inside) {
-            load<float, 4>((const float *)grad.dout + at_o, d);
-            load<float, 4>((const float *)a.o + at_o, o);
-            if (a.g) load<float, 4>((const float *)a.g + at_g, g);
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                float product = d[j] * o[j], gate = a.g ? 1.0f / (1.0f + __expf(-g[j])) : 1.0f;
-                delta += product;
-                d[j] = round_operand(d[j] * gate);
-                g[j] = product * (1.0f - gate);
-            }
-            if (a.g && grad.dg.data) {
-                put_pack<float, 4>((float *)grad.dg.data + at_g, grad.dg.beta, g);
-            }
-            store<float, 4>((float *)space.dout + row * a.c_head + c, d);
-        }
-#pragma unroll
-        for (int step = 1; step < LANES; step *= 2)
-            delta += __shfl_xor_sync(0xffffffffu, delta, step);
-        if (is_inside && c == 0) space.delta[row] = delta;
-    });
-}
+/* What a product takes of dout': tf32. */
+struct rounded_operand {
+    __device__ static float of(float x) {
+        return round_operand(x);
+    }
+};
 
 /* Stores 16 rows of a gradient, times `scale`: the lane's rows are `row` and row + 8 of `end`. */
 template <int C>
@@ -478,7 +443,9 @@ void attention_tf32_grad(fm_stream *stream, const fm_attention *a, const fm_atte
                          const attention_space &space) {
     if (a->bias) attention_tf32_bias(stream, a, &space, false);
     if (a->bias) attention_tf32_bias(stream, a, &space, true);
-    auto gate = a->c_head <= 16 ? gate_f32<4> : a->c_head <= 32 ? gate_f32<8> : gate_f32<16>;
+    auto gate = a->c_head <= 16   ? gate_gradient<float, rounded_operand, 4>
+                : a->c_head <= 32 ? gate_gradient<float, rounded_operand, 8>
+                                  : gate_gradient<float, rounded_operand, 16>;
     bool is_long = attention_tf32_warps(a) == 4; /* then a warp has two strips */
     auto run = a->c_head <= 16   ? (is_long ? run_grad<16, 2> : run_grad<16, 1>)
                : a->c_head <= 32 ? (is_long ? run_grad<32, 2> : run_grad<32, 1>)
