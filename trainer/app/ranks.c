@@ -125,8 +125,7 @@ typedef struct statement {
     char host[64], why[WHY_BYTES];
 } statement;
 
-/* The first rank that must have the same paper. */
-static int32_t compared_with(const fm_layout *layout, int32_t rank, int paper) {
+int32_t fm_ranks_compared_with(const fm_layout *layout, int32_t rank, fm_paper paper) {
     return paper == FM_PAPER_SCHEDULE ? fm_layout_place(layout, rank).bp * layout->dap : 0;
 }
 
@@ -144,8 +143,8 @@ static fm_status judge(const fm_ranks *ranks, statement *all, fm_error *reterr) 
         return fm_fail(reterr, (fm_status)all[r].status, "rank %d: %s", (int)r, all[r].why);
     }
     for (int32_t r = 0; r < ranks->world.size; r++) {
-        for (int p = 0; p < FM_PAPERS; p++) {
-            int32_t with = compared_with(&ranks->layout, r, p);
+        for (fm_paper p = 0; p < FM_PAPERS; p++) {
+            int32_t with = fm_ranks_compared_with(&ranks->layout, r, p);
             if (all[r].papers.paper[p] == all[with].papers.paper[p]) continue;
             return fm_fail(reterr, FM_ERR_USAGE,
                            "rank %d (process %d on %s) has another %s than rank %d (process %d on "

@@ -54,6 +54,9 @@ typedef struct fm_papers {
     uint64_t paper[FM_PAPERS];
 } fm_papers;
 
+/* The first rank of the run that must have the same paper as `rank`. Not collective. */
+int32_t fm_ranks_compared_with(const fm_layout *layout, int32_t rank, fm_paper paper);
+
 /* Compares the papers of all ranks. `status`: what this rank's preparations came to, with its
  * error in *reterr; the first rank's that failed is the result for all. FM_ERR_USAGE, naming the
  * rank, its process and host, and the paper, where one differs. *ret_is_met: all ranks have come,
