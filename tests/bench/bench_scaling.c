@@ -32,8 +32,8 @@
 #include "trainer/app/sample_features.h"
 #include "trainer/app/setup.h"
 #include "trainer/dist/comm_shm.h"
+#include "trainer/dist/nccl.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -588,16 +588,6 @@ static void ask(const char *command, char out[TEXT_BYTES]) {
     pclose(pipe);
 }
 
-static int nccl_version(void) {
-    const char *own = getenv("FM_NCCL");
-    void *file = dlopen(own && own[0] ? own : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    int version = 0, (*get)(int *) = NULL;
-    void *found = file ? dlsym(file, "ncclGetVersion") : NULL;
-    memcpy(&get, &found, sizeof found);
-    if (get && get(&version) != 0) version = 0;
-    return version;
-}
-
 static void print_head(const settings *set, const report *r) {
     char driver[TEXT_BYTES] = "";
     if (strcmp(set->device, "cuda") == 0) {
@@ -605,7 +595,10 @@ static void print_head(const settings *set, const report *r) {
     }
     printf("device %s, driver %s, %s, exchanges by %s", r->processor, driver, r->library,
            set->alone ? "nobody" : set->backend);
-    if (strcmp(set->backend, "nccl") == 0) printf(" %d", nccl_version());
+    fm_nccl nccl;
+    if (strcmp(set->backend, "nccl") == 0 && !fm_nccl_open(&nccl, NULL)) {
+        printf(" %d", nccl.version);
+    }
     printf(", commit %s\npreset %s, %s, order %s\n", set->commit, set->preset, set->dtype,
            set->order ? set->order : "of the preset");
 }

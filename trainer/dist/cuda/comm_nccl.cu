@@ -1,79 +1,25 @@
-/* comm_nccl.cu: exchanges through NCCL, which is opened when it is first used. The way between
- * hosts, and what comm_peer is compared with.
+/* comm_nccl.cu: exchanges through NCCL, which is opened when it is first used (dist/nccl.h). The
+ * way between hosts, and what comm_peer is compared with.
  *
  * A message is cut into pieces that fit into staging memory. Each piece is packed, sent from
  * point to point, and combined in rank order by the rule of comm.h. NCCL never adds, so sums
  * have the same bits as with other communicators. Everything runs on the communication stream
  * and can be captured. */
 #include "trainer/dist/cuda/link_state.cuh"
-
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
+#include "trainer/dist/nccl.h"
 
 namespace fm_dist {
 
 using fm_cuda::bf16;
 
-enum { STAGE_BYTES = 64 << 20 /* of each side */ };
+enum { STAGE_BYTES = 64 << 20 /* of each side */, BYTES = 1 /* ncclUint8 */ };
 
 /* -- the library */
 
-enum { ID_BYTES = 128, BYTES = 1 /* ncclUint8 */, OLDEST = 22000, NEXT_MAJOR = 30000 };
-
-struct unique_id {
-    char at[ID_BYTES];
-};
-
-/* The functions of NCCL 2 that are used; a result of 0 is success. */
-struct library {
-    int (*version)(int *);
-    int (*make_id)(unique_id *);
-    int (*join)(void **comm, int n, unique_id id, int rank);
-    int (*abort)(void *comm);
-    int (*async_error)(void *comm, int *ret_error);
-    int (*start)(void);
-    int (*end)(void);
-    int (*send)(const void *data, size_t n, int type, int peer, void *comm, cudaStream_t stream);
-    int (*receive)(void *data, size_t n, int type, int peer, void *comm, cudaStream_t stream);
-    const char *(*text)(int error);
-};
-
-static library nccl;
-
-static bool find(void *file, const char *name, void *ret_function) {
-    void *found = dlsym(file, name);
-    memcpy(ret_function, &found, sizeof found);
-    return found != NULL;
-}
+static fm_nccl nccl;
 
 fm_status nccl_open(fm_error *reterr) {
-    if (nccl.text) return FM_OK;
-    const char *own = getenv("FM_NCCL"), *path = own && own[0] ? own : "libnccl.so.2";
-    void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!file) {
-        return fm_fail(
-            reterr, FM_ERR_UNSUPPORTED,
-            "NCCL cannot be opened (%s); the environment variable FM_NCCL gives the path "
-            "of libnccl.so.2",
-            dlerror());
-    }
-    library l = {};
-    bool all = find(file, "ncclGetVersion", &l.version) &&
-               find(file, "ncclGetUniqueId", &l.make_id) &&
-               find(file, "ncclCommInitRank", &l.join) && find(file, "ncclCommAbort", &l.abort) &&
-               find(file, "ncclCommGetAsyncError", &l.async_error) &&
-               find(file, "ncclGroupStart", &l.start) && find(file, "ncclGroupEnd", &l.end) &&
-               find(file, "ncclSend", &l.send) && find(file, "ncclRecv", &l.receive) &&
-               find(file, "ncclGetErrorString", &l.text);
-    int version = 0;
-    if (!all || l.version(&version) != 0 || version < OLDEST || version >= NEXT_MAJOR) {
-        dlclose(file);
-        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                       "%s is NCCL version %d, expected 2.20 or later of NCCL 2", path, version);
-    }
-    nccl = l;
-    return FM_OK;
+    return nccl.text ? FM_OK : fm_nccl_open(&nccl, reterr);
 }
 
 #define FM_NCCL(call)                                                                              \
@@ -84,7 +30,7 @@ fm_status nccl_open(fm_error *reterr) {
 
 /* All ranks of the run offer a name; the first rank's of the group counts. */
 fm_status nccl_join(fm_gpu_link *link, group *g, fm_error *reterr) {
-    unique_id own = {}, all[FM_LINK_RANKS];
+    fm_nccl_id own = {}, all[FM_LINK_RANKS];
     int error = g->comm.rank == 0 ? nccl.make_id(&own) : 0;
     fm_status status = fm_meeting_gather(link->options.meeting, &own, sizeof own, all,
                                          link->options.seconds, reterr);
