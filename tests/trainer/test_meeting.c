@@ -7,6 +7,7 @@
 #include "trainer/dist/meeting.h"
 #include "trainer/dist/meeting_link.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -272,12 +273,19 @@ static void a_file_of_others_stays(void **state) {
     assert_int_equal(fread(found, 1, sizeof found, file), strlen(text));
     assert_string_equal(found, text);
     fclose(file);
-    /* A socket cannot be read, so nobody knows whose it is. */
     struct stat info;
     assert_true(unlink(path) == 0 && mknod(path, S_IFSOCK | 0600, 0) == 0);
     assert_int_equal(fm_meeting_open(&meeting, address, 0, 2, 1, &error), FM_ERR_IO);
-    assert_non_null(strstr(error.message, "cannot see whether"));
+    assert_non_null(strstr(error.message, "not a regular file"));
     assert_true(stat(path, &info) == 0 && S_ISSOCK(info.st_mode));
+    /* What is in a pipe is for its reader. */
+    assert_true(unlink(path) == 0 && mkfifo(path, 0600) == 0);
+    int fd = open(path, O_RDWR | O_NONBLOCK);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    assert_int_equal(fm_meeting_open(&meeting, address, 0, 2, 1, &error), FM_ERR_IO);
+    assert_non_null(strstr(error.message, "not a regular file"));
+    assert_int_equal(read(fd, found, sizeof found), strlen(text));
+    close(fd);
     fm_test_remove_tree(folder);
 }
 

@@ -20,7 +20,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
 #include <net/if.h>
@@ -123,25 +122,25 @@ static void add_own(const struct ifaddrs *all, bool is_loopback, uint16_t port, 
     }
 }
 
-static fm_status fail_look(const char *path, fm_error *reterr) {
-    return fm_fail_in(reterr, FM_ERR_IO, path,
-                      "cannot see whether this file is of a meeting of ranks: %s", strerror(errno));
-}
-
-/* Refuses a file that would be lost: it is replaced, and removed at the end. A file that cannot be
- * read may be one, too. The writer says what is wrong with a folder. */
+/* Refuses a file that would be lost: it is replaced, and removed at the end. What cannot be read may
+ * be such a file, too; a pipe would lose what is in it, so only a regular file is read. */
 static fm_status check_replaceable(const char *path, fm_error *reterr) {
     enum { DIGITS = 16, BEGIN = sizeof file_begin - 1 };
     char begin[BEGIN + DIGITS + 1] = "";
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not wait */
-    if (fd < 0) return errno == ENOENT ? FM_OK : fail_look(path, reterr);
+    int fd;
+    uint64_t ignored;
+    fm_status status = fm_file_open(path, &fd, &ignored, reterr);
+    if (status) return status == FM_ERR_NOT_FOUND ? FM_OK : status;
     ssize_t n = read(fd, begin, sizeof begin - 1);
-    fm_status status = n < 0 && errno != EISDIR ? fail_look(path, reterr) : FM_OK;
+    if (n < 0) {
+        status = fm_fail_in(reterr, FM_ERR_IO, path,
+                            "cannot see whether this file is of a meeting of ranks: %s",
+                            strerror(errno));
+    }
     close(fd);
-    if (status) return status;
     bool is_meeting = strncmp(begin, file_begin, BEGIN) == 0 &&
                       strspn(begin + BEGIN, "0123456789abcdef") == DIGITS;
-    if (n <= 0 || is_meeting) return FM_OK;
+    if (n <= 0 || is_meeting) return status;
     return fm_fail_in(reterr, FM_ERR_EXISTS, path,
                       "found a file that is not of a meeting of ranks, expected none; it would be "
                       "replaced, so choose another name");
