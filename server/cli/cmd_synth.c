@@ -2,6 +2,7 @@
  *
  *     DIR/mmcifs/9a0x.cif
  *     DIR/alignments/9a0x_A/{bfd_uniclust,mgnify,uniref90}_hits.a3m and pdb70_hits.hhr
+ *     DIR/synth.json     the options, by which --force knows a dataset of its own
  */
 #include "featurizer/synth/synth.h"
 #include "proto/base/directory.h"
@@ -9,21 +10,26 @@
 #include "proto/base/plural.h"
 #include "server/cli/commands.h"
 #include "proto/base/json_text.h"
+#include "server/cli/output_note.h"
 #include "server/cli/progress.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 enum { PATH_BYTES = 4096 };
 
+static const char note_name[] = "synth.json";
+
 static const char description[] =
     "Draws protein families, structures and alignments from a seed, and writes them as the files\n"
     "that an OpenFold user has: DIR/mmcifs/<id>.cif, and DIR/alignments/<id>_<chain>/ with three\n"
     "alignments and template hits. They pass through the same parsers as real files, and a small\n"
     "model can learn from them. The same options give the same bytes on every machine, and a\n"
-    "larger --chains only adds files.\n\n"
+    "larger --chains only adds files. DIR/synth.json records the options: --force completes or\n"
+    "extends a dataset that has the same ones, and no other folder.\n\n"
     "--json prints one object: chains, entries, files, bytes, seconds, dataset.\n\n"
     "Exit codes: 0 all written, 1 failed, 2 bad usage (also when the folder is not empty).\n\n"
     "Examples:\n"
@@ -105,32 +111,42 @@ static fm_status write_entry(synth_run *run, uint32_t index, fm_error *reterr) {
     return status;
 }
 
-/* Without --force, files are only written to an empty or new folder. With it, the command that a
- * signal stopped writes all files again. */
+/* Without --force, files are only written to an empty or new folder. */
 static fm_status check_folder(const synth_run *run, fm_error *reterr) {
     char path[PATH_BYTES];
-    fm_path_kind kind = FM_PATH_ABSENT;
-    bool empty = true;
-    if (run->force) return FM_OK;
+    bool empty = true, has_note = false;
+    if (run->force) return FM_OK; /* the note decides */
     fm_status status = fm_directory_is_empty(run->out, NULL, &empty, reterr);
     if (status == FM_ERR_NOT_FOUND) return FM_OK; /* it is made below */
     if (status || empty) return status;
-    snprintf(path, sizeof path, "%s/mmcifs", run->out);
-    status = fm_path_look(path, &kind, reterr);
+    snprintf(path, sizeof path, "%s/%s", run->out, note_name);
+    status = fm_output_has_file(path, &has_note, reterr);
     if (status) return status;
-    return fm_fail(
-        reterr, FM_ERR_USAGE,
-        "-o: found '%s' with files in it, expected a new or empty folder (or --force%s)", run->out,
-        kind == FM_PATH_FOLDER ? ", which completes a stopped synth of the same options" : "");
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "-o: found '%s' with files in it, expected a new or empty folder%s", run->out,
+                   has_note ? " (or --force, which completes a stopped synth of the same options)"
+                            : "");
 }
 
-static fm_status make_folders(const synth_run *run, fm_error *reterr) {
-    char path[PATH_BYTES];
+/* Makes the folders, unless the one to write to has files of others, or of other options: the
+ * dataset would be a mixture, and files of the same names would be lost. */
+static fm_status make_folders(synth_run *run, fm_error *reterr) {
+    const fm_synth_options *options = &run->options;
+    char path[PATH_BYTES], note[FM_OUTPUT_NOTE_BYTES];
+    snprintf(note, sizeof note,
+             "{\"seed\": %" PRIu64 ", \"min_length\": %" PRIu32 ", \"max_length\": %" PRIu32
+             ", \"depth\": %" PRIu32 ", \"min_depth\": %" PRIu32 ", \"stockholm\": %s}\n",
+             options->seed, options->min_length, options->max_length, options->max_depth,
+             options->min_depth, options->stockholm ? "true" : "false");
+    fm_status status = fm_dir_make(run->out, reterr);
+    if (!status) {
+        status = fm_output_note_check(run->out, note_name, note, "a dataset of other options",
+                                      &run->arena, reterr);
+    }
     snprintf(path, sizeof path, "%s/mmcifs", run->out);
-    fm_status status = fm_dir_make(path, reterr);
-    if (status) return status;
+    if (!status) status = fm_dir_make(path, reterr);
     snprintf(path, sizeof path, "%s/alignments", run->out);
-    return fm_dir_make(path, reterr);
+    return status ? status : fm_dir_make(path, reterr);
 }
 
 static void write_json(const synth_run *run, double seconds) {
@@ -208,7 +224,7 @@ int fm_cmd_synth(int argc, char **argv) {
         {"stockholm", FM_OPTION_FLAG, &run.options.stockholm,
          .help = "write uniref90 and mgnify hits as .sto, as AlphaFold's scripts do"},
         {"force", FM_OPTION_FLAG, &run.force,
-         .help = "write into a folder that is not empty; other files stay"},
+         .help = "complete or extend a dataset of the same options"},
         {"quiet", FM_OPTION_FLAG, &run.quiet, .help = "no progress line", .letter = 'q'},
         {"json", FM_OPTION_FLAG, &run.json, .help = "print one JSON object"},
         {0}};

@@ -54,13 +54,40 @@ static void wrong_usage_is_reported_with_exit_code_2(void **state) {
     assert_int_equal(run("\"$FM_BIN\"/foldmill synth -o %s/err/x --chains 1 2>/dev/null"), 1);
 }
 
-static void a_folder_with_files_is_left_alone_unless_forced(void **state) {
+static void a_folder_of_others_is_left_alone(void **state) {
     (void)state;
     assert_int_equal(run("mkdir %s/full && echo mine > %s/full/mine"), 0);
     assert_int_equal(run("\"$FM_BIN\"/foldmill synth --chains 1 -o %s/full 2>/dev/null"), 2);
-    assert_int_equal(run("test ! -e %s/full/mmcifs"), 0);
-    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --chains 1 -o %s/full --force >/dev/null"), 0);
-    assert_int_equal(run("test -d %s/full/mmcifs && grep -q mine %s/full/mine"), 0);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --chains 1 -o %s/full --force 2>%s/err"), 1);
+    assert_int_equal(run("grep -q 'has other files (mine) and no synth.json' %s/err"), 0);
+    assert_int_equal(run("test $(ls %s/full) = mine && grep -q mine %s/full/mine"), 0);
+    /* A structure of the Protein Data Bank may have the name of a drawn one. */
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --chains 1 -o %s/own >/dev/null && "
+                         "mkdir -p %s/real/mmcifs && for f in %s/own/mmcifs/*; do "
+                         "echo real > %s/real/mmcifs/${f##*/}; done"),
+                     0);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --chains 1 -o %s/real --force 2>%s/err"), 1);
+    assert_int_equal(run("grep -q real %s/real/mmcifs/* && test ! -e %s/real/alignments"), 0);
+}
+
+/* Files of two seeds would be a dataset that no options give. */
+static void only_a_dataset_of_the_same_options_is_extended(void **state) {
+    (void)state;
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --chains 2 --depth 30 -o %s/a >/dev/null && "
+                         "cp -r %s/a %s/before"),
+                     0);
+    assert_int_equal(
+        run("\"$FM_BIN\"/foldmill synth --chains 2 --depth 30 --seed 1 --force -o %s/a 2>%s/err"),
+        1);
+    assert_int_equal(
+        run("grep -q 'synth.json: the folder has a dataset of other options' %s/err && "
+            "diff -r %s/a %s/before"),
+        0);
+    assert_int_equal(
+        run("\"$FM_BIN\"/foldmill synth --chains 4 --depth 30 --force -o %s/a >/dev/null && "
+            "\"$FM_BIN\"/foldmill synth --chains 4 --depth 30 -o %s/whole >/dev/null && "
+            "diff -r %s/a %s/whole"),
+        0);
 }
 
 /* A limit on the size of files simulates a full disk. */
@@ -137,8 +164,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(wrong_usage_is_reported_with_exit_code_2, make_folder,
                                         drop_folder),
-        cmocka_unit_test_setup_teardown(a_folder_with_files_is_left_alone_unless_forced,
-                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_folder_of_others_is_left_alone, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(only_a_dataset_of_the_same_options_is_extended, make_folder,
+                                        drop_folder),
         cmocka_unit_test_setup_teardown(a_partly_written_file_is_removed, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_larger_dataset_holds_the_smaller_one, make_folder,
                                         drop_folder),
