@@ -106,8 +106,8 @@ def load_model(binary: str, checkpoint: str, config, scratch: str):
     from openfold.model.model import AlphaFold
 
     file = f"{scratch}.weights.npz"
-    subprocess.run([f"{binary}/foldmill", "export-weights", checkpoint, "--out", file, "--names",
-                    "openfold"], check=True, capture_output=True)
+    subprocess.run([f"{binary}/foldmill", "export-weights", checkpoint, "--out", file,
+                    "--replace", "--names", "openfold"], check=True, capture_output=True)
     model = AlphaFold(config)
     with numpy.load(file) as arrays:
         model.load_state_dict({name: torch.from_numpy(arrays[name]) for name in arrays.files})

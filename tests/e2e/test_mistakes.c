@@ -363,6 +363,28 @@ static void an_output_replaces_no_input(void **state) {
         0);
 }
 
+/* --replace takes what the command has written, and never the checkpoint of a run. */
+static void an_output_replaces_only_its_like(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(TRAIN_WEIGHTS
+            " && ex='foldmill export-weights weights.safetensors --out' "
+            "im='foldmill import out.npz --out' && $ex out.npz >log && $im in.st >log && "
+            "cp weights.safetensors run.st && cp out.npz twin.npz && echo mine >note.txt && "
+            "sha256sum in.st out.npz run.st note.txt >sums && "
+            "for c in \"$im in.st\" \"$ex out.npz\" \"$im run.st\" \"$ex note.txt\"; do "
+            "$c 2>err; test $? = 1 && grep -q 'the file exists; give another --out, or --replace' "
+            "err || exit 1; done && "
+            "for c in \"$im run.st\" \"$im note.txt\" \"$im twin.npz\" \"$ex run.st\" \"$ex "
+            "note.txt\" "
+            "\"$ex in.st\"; do "
+            "$c --replace 2>err; test $? = 2 && grep -q 'found a file that this command did not "
+            "write, expected none or ' err || exit 1; done && cmp twin.npz out.npz && "
+            "sha256sum -c sums >log && $im in.st --seed 7 --replace >log && "
+            "$ex out.npz --names openfold --replace >log && ! sha256sum -c sums >log 2>&1"),
+        0);
+}
+
 /* Its arrays have the right names and shapes, so only the hash tells. */
 static void a_damaged_checkpoint_is_not_imported(void **state) {
     (void)state;
@@ -498,6 +520,7 @@ int main(void) {
         cmocka_unit_test(an_evaluation_needs_a_checkpoint_and_a_folder),
         cmocka_unit_test(an_error_says_what_is_done),
         cmocka_unit_test(an_output_replaces_no_input),
+        cmocka_unit_test(an_output_replaces_only_its_like),
         cmocka_unit_test(a_damaged_checkpoint_is_not_imported),
         cmocka_unit_test(what_weights_are_is_said),
         cmocka_unit_test(a_folder_of_damaged_checkpoints_is_no_run),

@@ -155,10 +155,11 @@ static void exported_weights_import_to_the_same(void **state) {
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         snprintf(
             command, sizeof command,
-            "foldmill export-weights %s %s --set model --out out >export.log && "
-            "foldmill import out --preset tiny --config small.ini --out in.safetensors "
+            "foldmill export-weights %s %s --set model --out out --replace >export.log && "
+            "foldmill import out --preset tiny --config small.ini --out in.safetensors --replace "
             ">import.log && "
-            "foldmill export-weights in.safetensors %s --out again >again.log && cmp out again",
+            "foldmill export-weights in.safetensors %s --out again --replace >again.log && "
+            "cmp out again",
             checkpoint, ways[i], ways[i]);
         assert_int_equal(run(command), 0);
     }
@@ -370,8 +371,8 @@ static void an_import_finds_its_preset(void **state) {
                 fm_test_shell_format(
                     folder,
                     "foldmill export-weights sizes/checkpoint-000000000001.safetensors --names %s "
-                    "--out sizes.%s >log && "
-                    "foldmill import sizes.%s --out sizes.in >log 2>err && "
+                    "--out sizes.%s --replace >log && "
+                    "foldmill import sizes.%s --out sizes.in --replace >log 2>err && "
                     "grep -q '^preset    %s, found by the arrays of the file$' log",
                     names[k], k % 2 ? "safetensors" : "npz", k % 2 ? "safetensors" : "npz",
                     cases[i].found),

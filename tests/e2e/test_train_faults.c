@@ -17,7 +17,8 @@
 static char folder[160];
 static pid_t server;
 
-/* half: a run of two steps; weights.npz and weights.st: its parameters, with names of others. */
+/* half: a run of two steps; weights.npz and weights.st: its parameters, with names of others;
+ * older: a checkpoint of them. */
 static int set_up(void **state) {
     (void)state;
     fm_test_make_folder(folder, sizeof folder);
@@ -34,7 +35,8 @@ static int set_up(void **state) {
                          "--tensorboard half/events --steps 2 -q >log && "
                          "c=half/checkpoint-000000000002.safetensors && "
                          "foldmill export-weights $c --out weights.npz >log && "
-                         "foldmill export-weights $c --names openfold --out weights.st >log");
+                         "foldmill export-weights $c --names openfold --out weights.st >log && "
+                         "foldmill import weights.npz --seed 1 --out older >log");
 }
 
 static int tear_down(void **state) {
@@ -51,7 +53,7 @@ static int tear_down(void **state) {
 /* A whole checkpoint can be exported; all checkpoints of the folder are tried. */
 #define WHOLE                                                                                      \
     "for c in w/run/checkpoint-*.safetensors; do test ! -e $c || "                                 \
-    "$T export-weights $c --out whole.npz >log || exit 1; done"
+    "$T export-weights $c --out whole.npz --replace >log || exit 1; done"
 
 /* Times are the only numbers that differ between two runs. */
 #define RUN                                                                                        \
@@ -88,12 +90,14 @@ static void test_resume(void **state) {
 /* The checkpoint of another program's weights; `w/in` holds an older one, which stays whole. */
 static void import_from(const char *name, const char *weights) {
     char prepare[256];
-    snprintf(prepare, sizeof prepare, "rm -rf w && mkdir w && cp %s w/weights && cp half/ch* w/in",
+    snprintf(prepare, sizeof prepare, "rm -rf w && mkdir w && cp %s w/weights && cp older w/in",
              weights);
     fm_test_faults(folder, &(fm_fault_case){.name = name,
                                             .prepare = prepare,
-                                            .command = "$T import $ROOT/weights --out $ROOT/in",
-                                            .check = "$T export-weights w/in --out whole.npz >log",
+                                            .command = "$T import $ROOT/weights --out $ROOT/in "
+                                                       "--replace",
+                                            .check = "$T export-weights w/in --out whole.npz "
+                                                     "--replace >log",
                                             .result = "sha256sum <w/in",
                                             .n_try = 40});
 }
@@ -120,7 +124,8 @@ static void test_export_weights(void **state) {
                        &(fm_fault_case){.name = name,
                                         .prepare = "rm -rf w && mkdir w && cp half/ch* w/in",
                                         .command = command,
-                                        .check = "test ! -e w/out || $T import w/out --out in >log",
+                                        .check = "test ! -e w/out || $T import w/out --out in "
+                                                 "--replace >log",
                                         .result = "sha256sum <w/out",
                                         .n_try = 30});
     }

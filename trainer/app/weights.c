@@ -1,6 +1,7 @@
 /* weights.c: see weights.h. */
 #include "trainer/app/weights.h"
 
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "proto/base/options.h"
 #include "proto/base/plural.h"
@@ -85,20 +86,56 @@ static fm_status load_model(const char *path, host_model *model, fm_error *reter
 
 /* -- the commands */
 
+/* The file that a command writes. */
+typedef struct output {
+    const char *path; /* --out */
+    bool replace;
+    /* Refuses a file that the command does not write, so that --replace takes its like only. */
+    fm_status (*check_old)(const char *path, fm_error *reterr);
+} output;
+
+static fm_status check_output(const output *out, fm_error *reterr) {
+    fm_path_kind kind;
+    fm_status status = fm_path_look(out->path, &kind, reterr);
+    if (status || kind != FM_PATH_FILE) return status; /* writing says what is wrong */
+    if (out->replace) return out->check_old(out->path, reterr);
+    return fm_fail_in(reterr, FM_ERR_EXISTS, out->path,
+                      "the file exists; give another --out, or --replace");
+}
+
+/* Whether a failure to read says nothing about what a file is. */
+static bool is_unread(fm_status status) {
+    return status == FM_ERR_IO || status == FM_ERR_NOMEM;
+}
+
+/* Whether a file is a checkpoint, and how many samples its run had seen. */
+static fm_status look_at_checkpoint(const char *path, bool *ret_is, uint64_t *ret_n_sample,
+                                    fm_error *reterr) {
+    fm_arena arena;
+    fm_checkpoint_state state = {0};
+    fm_status status = fm_arena_init(&arena, arena_bytes, reterr);
+    if (!status) status = fm_checkpoint_peek(path, &arena, &state, reterr);
+    fm_arena_fini(&arena);
+    *ret_is = !status;
+    *ret_n_sample = state.samples;
+    return is_unread(status) ? status : FM_OK;
+}
+
 typedef fm_status run_command(const void *set, const char *path, fm_error *reterr);
 
 /* Parses the arguments of a command that reads one file and needs --out, and runs it. */
-static int parse_and_run(const fm_command *command, int argc, char **argv, const char *const *out,
+static int parse_and_run(const fm_command *command, int argc, char **argv, const output *out,
                          run_command *run, const void *set) {
     fm_error error;
     int n_positional;
     fm_status status = fm_options_parse(command, argc, argv, &n_positional, &error);
     if (status == FM_ERR_CANCELLED) return FM_EXIT_OK;
-    if (!status && !*out) {
+    if (!status && !out->path) {
         status = fm_fail(&error, FM_ERR_USAGE, "--out is required; usage: %s %s", command->program,
                          command->arguments);
     }
-    if (!status) status = fm_file_refuse_input(*out, argv[0], &error);
+    if (!status) status = fm_file_refuse_input(out->path, argv[0], &error);
+    if (!status) status = check_output(out, &error);
     if (!status) status = run(set, argv[0], &error);
     return status ? fm_program_report(command->program, &error) : FM_EXIT_OK;
 }
@@ -106,11 +143,23 @@ static int parse_and_run(const fm_command *command, int argc, char **argv, const
 /* -- import */
 
 typedef struct import_settings {
-    const char *preset, *config, *out;
+    const char *preset, *config;
+    output out;
     uint64_t seed;
     bool verbose;
     fm_import_options allow;
 } import_settings;
+
+/* A checkpoint of a run cannot be made again, as that of an import can. */
+static fm_status check_old_import(const char *path, fm_error *reterr) {
+    bool is_checkpoint;
+    uint64_t n_sample;
+    fm_status status = look_at_checkpoint(path, &is_checkpoint, &n_sample, reterr);
+    if (status || (is_checkpoint && n_sample == 0)) return status;
+    return fm_fail_in(reterr, FM_ERR_USAGE, path,
+                      "--out: found a file that this command did not write, expected none or a "
+                      "checkpoint without training; choose another name");
+}
 
 /* Writes the checkpoint of a run that has not begun. */
 static fm_status save(const import_settings *set, const fm_train_config *config,
@@ -118,7 +167,7 @@ static fm_status save(const import_settings *set, const fm_train_config *config,
     char text[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_train_config_format(config, text);
     const fm_checkpoint_state state = {.seed = set->seed, .token = "", .config = text};
-    return fm_checkpoint_save(set->out, params, &state, reterr);
+    return fm_checkpoint_save(set->out.path, params, &state, reterr);
 }
 
 /* The settings of the model: those of --preset and --config, or of the preset that fits the
@@ -175,7 +224,7 @@ static void print_import(const import_settings *set, const char *path, const fm_
         printf("extra     %zu array%s of the file ignored\n", what->n_extra,
                fm_plural(what->n_extra));
     }
-    printf("wrote     %s: %lld parameters\n", set->out, (long long)params->n_value);
+    printf("wrote     %s: %lld parameters\n", set->out.path, (long long)params->n_value);
 }
 
 static fm_status import_open(const import_settings *set, const fm_weights_file *file,
@@ -224,14 +273,16 @@ static fm_status import(const void *settings, const char *path, fm_error *reterr
 }
 
 int fm_import_main(int argc, char **argv) {
-    import_settings set = {.preset = NULL};
+    import_settings set = {.out = {.check_old = check_old_import}};
     const fm_option options[] = {
         {"preset", FM_OPTION_STRING, &set.preset, "NAME",
          .help = "sizes of the model (those that fit FILE)"},
         {"config", FM_OPTION_STRING, &set.config, "FILE",
          .help = "changes to the preset, as an INI file"},
-        {"out", FM_OPTION_STRING, &set.out, "FILE", .help = "the checkpoint to write (required)",
-         .letter = 'o'},
+        {"out", FM_OPTION_STRING, &set.out.path, "FILE",
+         .help = "the checkpoint to write (required)", .letter = 'o'},
+        {"replace", FM_OPTION_FLAG, &set.out.replace, NULL,
+         .help = "replace an earlier checkpoint of this command"},
         {"allow-missing", FM_OPTION_FLAG, &set.allow.allow_missing, NULL,
          .help = "arrays that FILE lacks keep initial values"},
         {"allow-extra", FM_OPTION_FLAG, &set.allow.allow_extra, NULL,
@@ -253,13 +304,28 @@ int fm_import_main(int argc, char **argv) {
 /* -- export */
 
 typedef struct export_settings {
-    const char *format, *names, *set, *out;
+    const char *format, *names, *set;
+    output out;
 } export_settings;
+
+static fm_status check_old_export(const char *path, fm_error *reterr) {
+    bool is_checkpoint;
+    uint64_t ignored;
+    fm_weights_file *file = NULL;
+    fm_status status = look_at_checkpoint(path, &is_checkpoint, &ignored, reterr);
+    if (status) return status;
+    if (!is_checkpoint) status = fm_weights_file_open(path, &file, reterr);
+    fm_weights_file_close(file);
+    if (is_unread(status) || (!is_checkpoint && !status)) return status;
+    return fm_fail_in(reterr, FM_ERR_USAGE, path,
+                      "--out: found a file that this command did not write, expected none or one "
+                      "of exported weights; choose another name");
+}
 
 static fm_status parse_words(const export_settings *set, fm_weights_format *ret_format,
                              fm_weight_names *ret_names, bool *ret_average, fm_error *reterr) {
-    size_t n_out = strlen(set->out);
-    bool named_npz = n_out > 4 && strcmp(set->out + n_out - 4, ".npz") == 0;
+    size_t n_out = strlen(set->out.path);
+    bool named_npz = n_out > 4 && strcmp(set->out.path + n_out - 4, ".npz") == 0;
     bool npz = set->format ? strcmp(set->format, "npz") == 0 : named_npz;
     if (set->format && !npz && strcmp(set->format, "safetensors") != 0) {
         return fm_fail(reterr, FM_ERR_USAGE, "--format: found '%s', expected npz or safetensors",
@@ -310,11 +376,11 @@ static fm_status export_weights(const void *settings, const char *path, fm_error
     if (!status) status = check_names(set, &model.params, &names, reterr);
     if (!status) {
         const void *flat = average ? model.params.ema : model.params.master;
-        status =
-            fm_foreign_export(set->out, format, names, &model.params, flat, &model.arena, reterr);
+        status = fm_foreign_export(set->out.path, format, names, &model.params, flat, &model.arena,
+                                   reterr);
     }
     if (!status) {
-        printf("wrote     %s: %lld parameters with %s names\n", set->out,
+        printf("wrote     %s: %lld parameters with %s names\n", set->out.path,
                (long long)model.params.n_value, fm_weight_names_word(names));
     }
     free_model(&model);
@@ -322,9 +388,11 @@ static fm_status export_weights(const void *settings, const char *path, fm_error
 }
 
 int fm_export_weights_main(int argc, char **argv) {
-    export_settings set = {.set = "ema"};
-    const fm_option options[] = {{"out", FM_OPTION_STRING, &set.out, "FILE",
+    export_settings set = {.set = "ema", .out = {.check_old = check_old_export}};
+    const fm_option options[] = {{"out", FM_OPTION_STRING, &set.out.path, "FILE",
                                   .help = "the file to write (required)", .letter = 'o'},
+                                 {"replace", FM_OPTION_FLAG, &set.out.replace, NULL,
+                                  .help = "replace an earlier file of weights"},
                                  {"format", FM_OPTION_STRING, &set.format, "FORMAT",
                                   .help = "npz or safetensors (by the name of FILE)"},
                                  {"names", FM_OPTION_STRING, &set.names, "NAMES",
