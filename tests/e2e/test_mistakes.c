@@ -363,7 +363,7 @@ static void an_output_replaces_no_input(void **state) {
         0);
 }
 
-/* --replace takes what the command has written, and never the checkpoint of a run. */
+/* With --replace, a command takes what it has written, and never the checkpoint of a run. */
 static void an_output_replaces_only_its_like(void **state) {
     (void)state;
     assert_int_equal(

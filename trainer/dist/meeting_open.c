@@ -122,8 +122,8 @@ static void add_own(const struct ifaddrs *all, bool is_loopback, uint16_t port, 
     }
 }
 
-/* Refuses a file that would be lost: it is replaced, and removed at the end. What cannot be read may
- * be such a file, too; a pipe would lose what is in it, so only a regular file is read. */
+/* Refuses a file that would be lost: it is replaced, and removed at the end. What cannot be read
+ * may be such a file, too; a pipe would lose what is in it, so only a regular file is read. */
 static fm_status check_replaceable(const char *path, fm_error *reterr) {
     enum { DIGITS = 16, BEGIN = sizeof file_begin - 1 };
     char begin[BEGIN + DIGITS + 1] = "";
