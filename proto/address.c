@@ -1,6 +1,8 @@
 /* address.c: see address.h. */
 #include "proto/address.h"
 
+#include "proto/base/histogram.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +21,8 @@
 #include <unistd.h>
 
 enum { BACKLOG = 128 };
+
+static const fm_cancel never;
 
 enum { TEMPORARY_SUFFIX_BYTES = 12 }; /* a dot, eight random digits, the end */
 
@@ -220,16 +224,23 @@ static fm_status resolve(const fm_address *address, int flags, struct addrinfo *
     return FM_OK;
 }
 
-/* Returns 0 when the non-blocking connect succeeds within the time, else errno's value. */
+/* Returns 0 when the non-blocking connect succeeds within the time, ECANCELED when it is cancelled
+ * before, else errno's value. */
 static int connect_within(int fd, const struct sockaddr *name, socklen_t name_bytes,
-                          uint32_t timeout_ms) {
+                          uint32_t timeout_ms, const fm_cancel *cancel) {
     if (connect(fd, name, name_bytes) == 0) return 0;
     if (errno != EINPROGRESS) return errno;
+    const uint64_t begin_ns = fm_clock_ns();
+    uint64_t left_ms = timeout_ms;
     struct pollfd wait = {.fd = fd, .events = POLLOUT};
     int ready;
     do {
-        ready = poll(&wait, 1, timeout_ms > INT32_MAX ? -1 : (int)timeout_ms);
-    } while (ready < 0 && errno == EINTR);
+        if (fm_cancel_is_asked(cancel)) return ECANCELED;
+        uint64_t slice_ms = fm_cancel_slice_ms(cancel, left_ms);
+        ready = poll(&wait, 1, slice_ms > INT32_MAX ? INT32_MAX : (int)slice_ms);
+        uint64_t gone_ms = (fm_clock_ns() - begin_ns) / 1000000u;
+        left_ms = gone_ms < timeout_ms ? timeout_ms - gone_ms : 0;
+    } while ((ready == 0 && left_ms) || (ready < 0 && errno == EINTR));
     if (ready == 0) return ETIMEDOUT;
     int failed = errno;
     socklen_t bytes = sizeof failed;
@@ -237,21 +248,27 @@ static int connect_within(int fd, const struct sockaddr *name, socklen_t name_by
     return failed;
 }
 
+static fm_status fail_connect(const fm_address *address, int code, fm_error *reterr) {
+    if (code == ECANCELED) return fm_fail(reterr, FM_ERR_CANCELLED, "interrupted");
+    return fail_errno(address, connecting, code, reterr);
+}
+
 static int open_socket(int family) {
     return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-static fm_status connect_tcp(const fm_address *address, uint32_t timeout_ms, int *ret_socket,
-                             fm_error *reterr) {
+static fm_status connect_tcp(const fm_address *address, uint32_t timeout_ms,
+                             const fm_cancel *cancel, int *ret_socket, fm_error *reterr) {
     struct addrinfo *found;
     fm_status status = resolve(address, 0, &found, reterr);
     if (status) return status;
     int failed = EADDRNOTAVAIL, fd = -1;
-    for (struct addrinfo *one = found; one && fd < 0; one = one->ai_next) {
+    for (struct addrinfo *one = found; one && fd < 0 && failed != ECANCELED; one = one->ai_next) {
         status = check_plain(address, one->ai_addr, reterr);
         if (status) break;
         fd = open_socket(one->ai_family);
-        failed = fd < 0 ? errno : connect_within(fd, one->ai_addr, one->ai_addrlen, timeout_ms);
+        failed =
+            fd < 0 ? errno : connect_within(fd, one->ai_addr, one->ai_addrlen, timeout_ms, cancel);
         if (fd >= 0 && failed) {
             close(fd);
             fd = -1;
@@ -259,7 +276,7 @@ static fm_status connect_tcp(const fm_address *address, uint32_t timeout_ms, int
     }
     freeaddrinfo(found);
     if (status) return status;
-    if (fd < 0) return fail_errno(address, connecting, failed, reterr);
+    if (fd < 0) return fail_connect(address, failed, reterr);
     int yes = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     *ret_socket = fd;
@@ -268,16 +285,21 @@ static fm_status connect_tcp(const fm_address *address, uint32_t timeout_ms, int
 
 fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms, int *ret_socket,
                              fm_error *reterr) {
+    return fm_address_connect_unless(address, timeout_ms, &never, ret_socket, reterr);
+}
+
+fm_status fm_address_connect_unless(const fm_address *address, uint32_t timeout_ms,
+                                    const fm_cancel *cancel, int *ret_socket, fm_error *reterr) {
     if (address->kind != FM_ADDRESS_UNIX) {
-        return connect_tcp(address, timeout_ms, ret_socket, reterr);
+        return connect_tcp(address, timeout_ms, cancel, ret_socket, reterr);
     }
     int fd = open_socket(AF_UNIX);
     if (fd < 0) return fail_errno(address, connecting, errno, reterr);
     struct sockaddr_un name = unix_name(address);
-    int failed = connect_within(fd, (struct sockaddr *)&name, sizeof name, timeout_ms);
+    int failed = connect_within(fd, (struct sockaddr *)&name, sizeof name, timeout_ms, cancel);
     if (failed) {
         close(fd);
-        return fail_errno(address, connecting, failed, reterr);
+        return fail_connect(address, failed, reterr);
     }
     *ret_socket = fd;
     return FM_OK;
@@ -294,7 +316,8 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     }
     struct sockaddr_un name = unix_name(address);
     int fd = open_socket(AF_UNIX);
-    int failed = fd < 0 ? errno : connect_within(fd, (struct sockaddr *)&name, sizeof name, 1000);
+    int failed =
+        fd < 0 ? errno : connect_within(fd, (struct sockaddr *)&name, sizeof name, 1000, &never);
     if (fd >= 0) close(fd);
     if (!failed || failed == EAGAIN) {
         return fm_fail(reterr, FM_ERR_EXISTS, "another server listens on unix:%s", address->path);

@@ -6,6 +6,7 @@
 #ifndef FM_ADDRESS_H
 #define FM_ADDRESS_H
 
+#include "proto/base/cancel.h"
 #include "proto/base/status.h"
 
 #include <stdbool.h>
@@ -47,6 +48,10 @@ const char *fm_address_format(const fm_address *address, char out[FM_ADDRESS_TEX
  * failure. */
 FM_MUST_USE fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms,
                                          int *ret_socket, fm_error *reterr);
+/* The same, until it is cancelled: FM_ERR_CANCELLED. */
+FM_MUST_USE fm_status fm_address_connect_unless(const fm_address *address, uint32_t timeout_ms,
+                                                const fm_cancel *cancel, int *ret_socket,
+                                                fm_error *reterr);
 
 /* Makes a listening, non-blocking, close-on-exec socket. The file of a unix socket is replaced when
  * no server listens on it any more; FM_ERR_EXISTS when one does. Only its owner may connect, and it

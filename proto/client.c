@@ -47,6 +47,7 @@ struct fm_client {
     fm_client_link *link;
     char url[FM_ADDRESS_TEXT_BYTES];
     uint32_t silence_ms, connect_ms, event_ms;
+    fm_cancel cancel; /* of connecting; none once the stream is open */
     fm_wire_welcome welcome;
     fm_wire_open params;
     fm_wire_opened opened;
@@ -155,11 +156,15 @@ static fm_status check_frame(const fm_client *client, patience *wait, fm_error *
     return FM_OK;
 }
 
-/* Waits for bytes for at most a quarter of silence_ms. Sends a PING to a silent server, and fails
+/* Waits for bytes for at most a quarter of silence_ms, or a part of it that ends with a look at
+ * whether the wait is cancelled. Sends a PING to a silent server, and fails
  * when it stays silent or the deadline has passed. */
 static fm_status wait_readable(fm_client *client, patience *wait, bool is_in_frame,
                                fm_error *reterr) {
     if (atomic_load(&client->interrupted)) return fail_gone(client, "", reterr);
+    if (fm_cancel_is_asked(&client->cancel)) {
+        return fm_fail(reterr, FM_ERR_CANCELLED, "interrupted");
+    }
     uint64_t now = fm_clock_ns(), silence_ns = (uint64_t)client->silence_ms * 1000000u;
     if (client->is_open && now - wait->heard_ns > silence_ns) {
         return fail_gone(client, "is silent", reterr);
@@ -179,7 +184,8 @@ static fm_status wait_readable(fm_client *client, patience *wait, bool is_in_fra
         slice_ns = wait->deadline_ns > now ? wait->deadline_ns - now : 0;
     }
     struct pollfd poll_for = {.fd = fm_client_link_get_fd(client->link), .events = POLLIN};
-    int ready = poll(&poll_for, 1, (int)(slice_ns / 1000000u) + 1);
+    uint64_t slice_ms = fm_cancel_slice_ms(&client->cancel, slice_ns / 1000000u + 1);
+    int ready = poll(&poll_for, 1, (int)slice_ms);
     if (ready < 0 && errno != EINTR) return fail_gone(client, strerror(errno), reterr);
     uint64_t waited_ns = fm_clock_ns() - now;
     wait->frame_waited_ns += waited_ns < slice_ns ? waited_ns : slice_ns;
@@ -316,11 +322,14 @@ static fm_status connect_with_retry(const fm_address *address, const fm_client_o
                                     fm_error *reterr) {
     uint64_t give_up = fm_clock_ns() + (uint64_t)options->retry_ms * 1000000u;
     for (;;) {
-        fm_status status =
-            fm_client_link_open(address, &options->credentials, connect_ms, ret_link, reterr);
+        fm_status status = fm_client_link_open(address, &options->credentials, connect_ms,
+                                               &options->cancel, ret_link, reterr);
         if (!status || !may_come(status) || fm_clock_ns() >= give_up) return status;
         struct timespec pause = {.tv_nsec = RETRY_PAUSE_MS * 1000000L};
         nanosleep(&pause, NULL);
+        if (fm_cancel_is_asked(&options->cancel)) {
+            return fm_fail(reterr, FM_ERR_CANCELLED, "interrupted");
+        }
     }
 }
 
@@ -401,6 +410,7 @@ fm_status fm_client_connect(const fm_client_options *options, fm_client **ret_cl
     client->link = link;
     client->connect_ms = connect_ms;
     client->event_ms = options->event_ms;
+    client->cancel = options->cancel;
     client->silence_ms = options->silence_ms ? options->silence_ms : DEFAULT_SILENCE_MS;
     fm_address_format(&address, client->url);
     pthread_mutex_init(&client->send_lock, NULL);
@@ -444,6 +454,7 @@ fm_status fm_client_open(fm_client *client, const fm_wire_open *params, fm_wire_
     client->params = *params;
     client->opened = client->message.opened;
     client->is_open = true;
+    client->cancel = (fm_cancel){0};
     *ret_opened = client->opened;
     return FM_OK;
 }

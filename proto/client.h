@@ -18,6 +18,7 @@
 #define FM_CLIENT_H
 
 #include "proto/base/bytes.h"
+#include "proto/base/cancel.h"
 #include "proto/credentials.h"
 
 typedef struct fm_client fm_client;
@@ -34,6 +35,8 @@ typedef struct fm_client_options {
     uint32_t silence_ms;
     /* fm_client_next waits for so long at most, whatever PONGs come; 0 = for ever. */
     uint32_t event_ms;
+    fm_cancel
+        cancel; /* of fm_client_connect and fm_client_open, which then fail: FM_ERR_CANCELLED */
 } fm_client_options;
 
 /* Connects, shows the token (AUTH) and exchanges HELLO and WELCOME. A refusal of the server is

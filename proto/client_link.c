@@ -118,20 +118,23 @@ static fm_status receive_secure(fm_client_link *link, void *out, size_t capacity
 /* -- connecting */
 
 static fm_status wait_for(fm_client_link *link, bool for_writing, uint64_t deadline_ns,
-                          fm_error *reterr) {
+                          const fm_cancel *cancel, fm_error *reterr) {
     uint64_t now = fm_clock_ns();
+    if (fm_cancel_is_asked(cancel)) return fm_fail(reterr, FM_ERR_CANCELLED, "interrupted");
     if (now >= deadline_ns) {
         return fm_fail(reterr, FM_ERR_CLOSED, "did not complete the TLS handshake in time");
     }
     struct pollfd wait = {.fd = link->fd, .events = for_writing ? POLLOUT : POLLIN};
-    int ready = poll(&wait, 1, (int)((deadline_ns - now) / 1000000u) + 1);
+    uint64_t left_ms = (deadline_ns - now) / 1000000u + 1;
+    int ready = poll(&wait, 1, (int)fm_cancel_slice_ms(cancel, left_ms));
     if (ready < 0 && errno != EINTR) {
         return fm_fail(reterr, FM_ERR_CLOSED, "cannot be waited for: %s", strerror(errno));
     }
     return FM_OK;
 }
 
-static fm_status shake_hands(fm_client_link *link, uint64_t deadline_ns, fm_error *reterr) {
+static fm_status shake_hands(fm_client_link *link, uint64_t deadline_ns, const fm_cancel *cancel,
+                             fm_error *reterr) {
     for (;;) {
         bool is_ready;
         fm_status status = fm_tls_handshake(link->tls, &is_ready, reterr);
@@ -141,13 +144,14 @@ static fm_status shake_hands(fm_client_link *link, uint64_t deadline_ns, fm_erro
         if (is_ready && !for_writing) return FM_OK;
         size_t fed = 0;
         if (!for_writing && !fm_tls_fed_bytes(link->tls)) status = feed(link, &fed, reterr);
-        if (!status && !fed) status = wait_for(link, for_writing, deadline_ns, reterr);
+        if (!status && !fed) status = wait_for(link, for_writing, deadline_ns, cancel, reterr);
         if (status) return status;
     }
 }
 
 static fm_status secure(fm_client_link *link, const fm_address *address,
-                        const fm_credentials *credentials, uint32_t timeout_ms, fm_error *reterr) {
+                        const fm_credentials *credentials, uint32_t timeout_ms,
+                        const fm_cancel *cancel, fm_error *reterr) {
     const fm_tls_options options = {.side = FM_TLS_CLIENT,
                                     .cert = credentials->tls_cert,
                                     .key = credentials->tls_key,
@@ -160,7 +164,7 @@ static fm_status secure(fm_client_link *link, const fm_address *address,
     if (status) return status;
     link->in = malloc(IN_BYTES);
     if (!link->in) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a TLS connection");
-    status = shake_hands(link, fm_clock_ns() + (uint64_t)timeout_ms * 1000000u, reterr);
+    status = shake_hands(link, fm_clock_ns() + (uint64_t)timeout_ms * 1000000u, cancel, reterr);
     char why[FM_ERROR_MESSAGE_BYTES], text[FM_ADDRESS_TEXT_BYTES];
     if (status && reterr) (void)fm_error_in(reterr, fm_address_format(address, text));
     if (status != FM_ERR_CLOSED) return status;
@@ -170,16 +174,17 @@ static fm_status secure(fm_client_link *link, const fm_address *address,
 }
 
 fm_status fm_client_link_open(const fm_address *address, const fm_credentials *credentials,
-                              uint32_t timeout_ms, fm_client_link **ret_link, fm_error *reterr) {
+                              uint32_t timeout_ms, const fm_cancel *cancel,
+                              fm_client_link **ret_link, fm_error *reterr) {
     fm_client_link *link = calloc(1, sizeof *link);
     if (!link) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a client");
     link->fd = -1;
     pthread_mutex_init(&link->lock, NULL);
     fm_address asked = *address;
     asked.is_insecure = credentials->is_insecure;
-    fm_status status = fm_address_connect(&asked, timeout_ms, &link->fd, reterr);
+    fm_status status = fm_address_connect_unless(&asked, timeout_ms, cancel, &link->fd, reterr);
     if (!status && address->kind == FM_ADDRESS_TLS) {
-        status = secure(link, address, credentials, timeout_ms, reterr);
+        status = secure(link, address, credentials, timeout_ms, cancel, reterr);
     }
     if (status) {
         fm_client_link_close(link);

@@ -12,10 +12,12 @@
 typedef struct fm_client_link fm_client_link;
 
 /* Connects, and for tls:// completes the handshake, within timeout_ms each. The errors of
- * fm_address_connect and base/tls.h; FM_ERR_CLOSED when the server leaves during the handshake. */
+ * fm_address_connect_unless and base/tls.h; FM_ERR_CLOSED when the server leaves during the
+ * handshake. */
 FM_MUST_USE fm_status fm_client_link_open(const fm_address *address,
                                           const fm_credentials *credentials, uint32_t timeout_ms,
-                                          fm_client_link **ret_link, fm_error *reterr);
+                                          const fm_cancel *cancel, fm_client_link **ret_link,
+                                          fm_error *reterr);
 /* Tells a TLS server that nothing more comes, if that works at once, and closes. NULL is fine. */
 void fm_client_link_close(fm_client_link *link);
 

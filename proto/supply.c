@@ -184,11 +184,26 @@ static fm_wire_open params_now(fm_supply *supply) {
     return params;
 }
 
+static bool is_interrupted(fm_supply *supply) {
+    pthread_mutex_lock(&supply->mutex);
+    bool is = supply->is_interrupted;
+    pthread_mutex_unlock(&supply->mutex);
+    return is;
+}
+
+/* Whether to look for a server no longer. Once the stream is open, only its owner ends it. */
+static bool is_cancelled(void *context) {
+    fm_supply *supply = context;
+    const fm_cancel *first = &supply->options.client.cancel;
+    return is_interrupted(supply) || (!supply->is_known && fm_cancel_is_asked(first));
+}
+
 /* Connects to server i and opens the stream, unless no plan is named. */
 static fm_status connect_to(fm_supply *supply, uint32_t i, uint32_t connect_ms,
                             fm_client **ret_client, fm_error *reterr) {
     fm_client_options options = supply->options.client;
     options.url = supply->server[i].told.url;
+    options.cancel = (fm_cancel){is_cancelled, supply};
     if (connect_ms) options.connect_ms = connect_ms;
     if (supply->n_server > 1 || supply->is_known) options.retry_ms = 0;
     if (supply->is_known) options.snapshot = supply->welcome.snapshot;
@@ -213,13 +228,6 @@ static fm_status connect_to(fm_supply *supply, uint32_t i, uint32_t connect_ms,
     }
     *ret_client = client;
     return FM_OK;
-}
-
-static bool is_interrupted(fm_supply *supply) {
-    pthread_mutex_lock(&supply->mutex);
-    bool is = supply->is_interrupted;
-    pthread_mutex_unlock(&supply->mutex);
-    return is;
 }
 
 /* Makes the client that of server i, and closes the one before. What the caller released since the
@@ -303,10 +311,11 @@ static fm_status try_all(fm_supply *supply, uint32_t from, uint32_t connect_ms, 
             if (!is_tried[i] && is_better) best = i;
         }
         is_tried[best] = true;
-        if (is_interrupted(supply)) return fm_fail(reterr, FM_ERR_CANCELLED, "interrupted");
+        if (is_cancelled(supply)) return fm_fail(reterr, FM_ERR_CANCELLED, "interrupted");
         fm_status status = connect_to(supply, best, connect_ms, ret_client, &error);
         *ret_i = best;
         if (!status) return FM_OK;
+        if (status == FM_ERR_CANCELLED) return fm_fail(reterr, status, "interrupted");
         supply->server[best].n_failed++;
         supply->server[best].told.n_lost++;
         if (weight_of(status) != 1) *ret_may_come = true;

@@ -37,7 +37,7 @@ typedef struct fm_supply_change {
 
 typedef struct fm_supply_options {
     /* Its url has one or several addresses (proto/address_list.h); retry_ms says how long to look
-     * for a first server. */
+     * for a first server. `cancel` ends that search. */
     fm_client_options client;
     /* How long to look for a server after a loss. 0: each is tried once, and a list of one
      * address ends with the loss. */
@@ -80,7 +80,7 @@ FM_MUST_USE fm_status fm_supply_next(fm_supply *supply, void *slab, size_t capac
 /* As fm_client_release. fm_supply_next reports a connection that this breaks. */
 void fm_supply_release(fm_supply *supply, uint32_t items, uint64_t bytes);
 
-/* As fm_client_interrupt. An attempt to connect that has begun ends first. */
+/* As fm_client_interrupt; it ends an attempt to connect, too. */
 void fm_supply_interrupt(fm_supply *supply);
 
 /* The number of servers, and the facts of server i. Only the thread that calls fm_supply_next may

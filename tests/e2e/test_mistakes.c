@@ -439,6 +439,23 @@ static void a_resume_without_a_run_is_said(void **state) {
                      0);
 }
 
+/* The stop is heard while the server is awaited; the wait's own end would be a failure. */
+static void a_mute_server_holds_up_no_stop(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(TRAIN_WEIGHTS
+            " && for c in 'train --config fast.ini --steps 9' 'predict --weights "
+            "weights.safetensors' 'eval --checkpoint weights.safetensors'; do "
+            "rm -f mute heard; python3 -c 'import socket, time; s = socket.socket(socket.AF_UNIX); "
+            "s.bind(\"mute\"); s.listen(); c = s.accept()[0]; c.recv(1); open(\"heard\", \"w\"); "
+            "time.sleep(60)' & mute=$!; until [ -S mute ]; do sleep 0.02; done; "
+            "foldmill $c --data unix:mute --out none >log 2>err & pid=$!; "
+            "until [ -e heard ]; do sleep 0.02; done; kill -TERM $pid; wait $pid; code=$?; "
+            "kill $mute; wait $mute; test $code = 143 && ! grep -q 'did not answer' err || exit 1; "
+            "done"),
+        0);
+}
+
 /* A limit on the size of files fails like a full disk. */
 static void a_last_checkpoint_without_room_is_said(void **state) {
     (void)state;
@@ -526,6 +543,7 @@ int main(void) {
         cmocka_unit_test(a_folder_of_damaged_checkpoints_is_no_run),
         cmocka_unit_test(a_resume_without_a_run_is_said),
         cmocka_unit_test(a_last_checkpoint_without_room_is_said),
+        cmocka_unit_test(a_mute_server_holds_up_no_stop),
         cmocka_unit_test(training_without_structures_is_said),
         cmocka_unit_test(paths_need_not_be_utf8),
     };

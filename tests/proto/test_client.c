@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -407,6 +408,70 @@ static void pings_are_answered_and_the_event_arrives(void **state) {
     }
 }
 
+/* -- waits that are cancelled */
+
+static bool is_asked_again(void *n_asked) {
+    return ++*(int *)n_asked > 2;
+}
+
+/* The system accepts connections for a server that does nothing. */
+static void a_wait_for_a_mute_server_is_cancelled(void **state) {
+    (void)state;
+    static const char *const places[] = {"unix:%s/s", "tcp://127.0.0.1:0", "tls://127.0.0.1:0"};
+    char folder[200], place[256], url[FM_ADDRESS_TEXT_BYTES];
+    fm_test_make_folder(folder, sizeof folder);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        fm_address address, bound;
+        int listening, n_asked = 0;
+        fm_client *client;
+        snprintf(place, sizeof place, places[i], folder);
+        assert_int_equal(fm_address_parse(place, &address, NULL), FM_OK);
+        assert_int_equal(fm_address_listen(&address, &listening, &bound, NULL), FM_OK);
+        const fm_client_options options = {.url = fm_address_format(&bound, url),
+                                           .connect_ms = 3600000,
+                                           .retry_ms = 3600000,
+                                           .cancel = {is_asked_again, &n_asked}};
+        assert_int_equal(fm_client_connect(&options, &client, NULL), FM_ERR_CANCELLED);
+        assert_int_equal(n_asked, 3);
+        close(listening);
+    }
+    fm_test_remove_tree(folder);
+}
+
+static void a_search_for_a_server_is_cancelled(void **state) {
+    (void)state;
+    int n_asked = 0;
+    fm_client *client;
+    const fm_client_options options = {
+        .url = "unix:/nowhere/at/all", .retry_ms = 3600000, .cancel = {is_asked_again, &n_asked}};
+    assert_int_equal(fm_client_connect(&options, &client, NULL), FM_ERR_CANCELLED);
+}
+
+/* Connections beyond a full queue are not answered. */
+static void connecting_is_cancelled(void **state) {
+    (void)state;
+    enum { MOST = 64 };
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof name;
+    int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), sockets[MOST], n = 0, n_asked;
+    assert_int_equal(bind(listening, (struct sockaddr *)&name, sizeof name), 0);
+    assert_int_equal(getsockname(listening, (struct sockaddr *)&name, &bytes), 0);
+    assert_int_equal(listen(listening, 0), 0);
+    const fm_address address = {
+        .kind = FM_ADDRESS_TCP, .host = "127.0.0.1", .port = ntohs(name.sin_port)};
+    const fm_cancel cancel = {is_asked_again, &n_asked};
+    fm_status status = FM_OK;
+    while (n < MOST && !status) {
+        n_asked = 0;
+        status = fm_address_connect_unless(&address, 3600000, &cancel, &sockets[n], NULL);
+        n += !status;
+    }
+    assert_int_equal(status, FM_ERR_CANCELLED);
+    while (n)
+        close(sockets[--n]);
+    close(listening);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_greetings_are_errors),
@@ -416,6 +481,9 @@ int main(void) {
         cmocka_unit_test(bytes_that_trickle_are_no_sign_of_life),
         cmocka_unit_test(floods_do_not_prolong_a_wait),
         cmocka_unit_test(pings_are_answered_and_the_event_arrives),
+        cmocka_unit_test(a_wait_for_a_mute_server_is_cancelled),
+        cmocka_unit_test(a_search_for_a_server_is_cancelled),
+        cmocka_unit_test(connecting_is_cancelled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

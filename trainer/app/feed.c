@@ -19,6 +19,12 @@ static fm_status fail_cancelled(fm_error *reterr) {
     return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
 }
 
+/* Called by the receiver thread, too. */
+static bool is_stopped(void *context) {
+    (void)context;
+    return fm_stop_signal() != 0;
+}
+
 /* Called by the receiver thread. */
 static void log_change(void *context, const fm_supply_change *change) {
     (void)context;
@@ -28,8 +34,8 @@ static void log_change(void *context, const fm_supply_change *change) {
            change->from, change->to, fm_log_quote(quoted, sizeof quoted, why));
 }
 
-/* Connects and opens the stream; tries until wait_ms have passed, in slices, so that a signal is
- * noticed. */
+/* Connects and opens the stream; tries until wait_ms have passed, in slices, so that a signal and
+ * the end of the private server are noticed. */
 static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **ret_loader,
                              fm_error *reterr) {
     uint64_t begin_ns = fm_clock_ns(), wait_ns = (uint64_t)feed->wait_ms * 1000000u, gone_ns = 0;
@@ -37,6 +43,7 @@ static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **r
     fm_status status;
     feed->options.stream.token = *token;
     feed->options.supply.on_change = log_change;
+    client->cancel = (fm_cancel){.is_asked = is_stopped};
     client->event_ms = feed->timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)feed->timeout_ms;
     do {
         uint64_t left_ms = gone_ns < wait_ns ? (wait_ns - gone_ns) / 1000000u : 0;
@@ -48,6 +55,7 @@ static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **r
         }
         client->retry_ms = (uint32_t)(left_ms < CONNECT_SLICE_MS ? left_ms : CONNECT_SLICE_MS);
         status = fm_loader_open(&feed->options, ret_loader, reterr);
+        if (status == FM_ERR_CANCELLED) return fail_cancelled(reterr);
         gone_ns = fm_clock_ns() - begin_ns;
     } while ((status == FM_ERR_CLOSED || status == FM_ERR_IO) && gone_ns < wait_ns);
     return status;

@@ -20,6 +20,11 @@ static bool is_cancelled(void) {
     return fm_stop_signal() != 0;
 }
 
+static bool is_asking_cancelled(void *context) {
+    (void)context;
+    return is_cancelled();
+}
+
 uint64_t fm_run_eval_every(const fm_train_run *run) {
     return run->set->eval_every ? run->set->eval_every : (uint64_t)run->config.metrics.eval_every;
 }
@@ -147,7 +152,8 @@ static fm_status find_chains(fm_train_run *run, const char **ret_url, fm_error *
                                                   .credentials = set->credentials,
                                                   .agent = fm_train_program,
                                                   .snapshot_name = set->eval_snapshot,
-                                                  .retry_ms = (uint32_t)set->wait_ms}};
+                                                  .retry_ms = (uint32_t)set->wait_ms,
+                                                  .cancel = {.is_asked = is_asking_cancelled}}};
     if (!status) status = fm_supply_ask(&options, reterr);
     if (status == FM_ERR_LIMIT) status = FM_OK; /* it is full now; the evaluator asks again */
     if (status == FM_ERR_NOT_FOUND && !set->eval_data && !set->cache) {
