@@ -13,6 +13,7 @@ import pathlib
 import pickle
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -257,6 +258,25 @@ class Streams(Case):
         stream.close()
         del stream
         numpy.testing.assert_array_equal(arrays["all_atom_positions"], before)
+
+    def test_an_interrupt_ends_the_wait_for_a_mute_server(self):
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as mute:
+            mute.bind(f"{folder}/socket")
+            mute.listen()
+
+            def interrupt():
+                with mute.accept()[0] as client:
+                    client.recv(1)  # the stream waits for the answer now
+                    os.kill(os.getpid(), signal.SIGINT)
+                    while client.recv(1 << 16):
+                        pass
+
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            with self.assertRaises(KeyboardInterrupt) as caught:
+                next(iter(self.stream(url=f"unix:{folder}/socket")))
+            thread.join()
+            self.assertIsNone(caught.exception.__context__)  # the wait did not end by itself
 
     def test_a_server_that_does_not_answer_is_logged_once(self):
         with self.assertLogs("foldmill", "WARNING") as logged, self.assertRaises(foldmill.Error):

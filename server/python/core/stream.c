@@ -39,6 +39,15 @@ static fm_status parse_params(const char *order, const char *delivered, fm_wire_
     return status;
 }
 
+/* Whether a signal's handler raised an exception, such as KeyboardInterrupt. */
+static bool has_raised(void *context) {
+    (void)context;
+    PyGILState_STATE before = PyGILState_Ensure();
+    bool raised = PyErr_CheckSignals() != 0;
+    PyGILState_Release(before);
+    return raised;
+}
+
 static PyObject *open_loader(const fm_loader_options *options) {
     stream_object *self = PyObject_New(stream_object, (PyTypeObject *)stream_type);
     if (!self) return NULL;
@@ -55,7 +64,7 @@ static PyObject *open_loader(const fm_loader_options *options) {
     Py_END_ALLOW_THREADS;
     if (!status) return (PyObject *)self;
     Py_DECREF(self);
-    return fm_py_raise(&error);
+    return status == FM_ERR_CANCELLED ? NULL : fm_py_raise(&error);
 }
 
 static PyObject *open_stream(PyObject *module, PyObject *arguments, PyObject *keywords) {
@@ -98,6 +107,7 @@ static PyObject *open_stream(PyObject *module, PyObject *arguments, PyObject *ke
     open->policy = skip ? FM_WIRE_SKIP : FM_WIRE_STOP;
     options.supply.resume_ms = resume_ms;
     client->event_ms = event_ms;
+    client->cancel = (fm_cancel){.is_asked = has_raised};
     client->credentials.is_insecure = insecure;
     options.n_slab = ahead;
     return open_loader(&options);
