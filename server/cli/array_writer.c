@@ -2,12 +2,17 @@
  * a table of all arrays, so its arrays are listed first and written at the end. */
 #include "server/cli/array_writer.h"
 
+#include "proto/base/directory.h"
+#include "proto/base/file.h"
 #include "proto/npz.h"
 #include "proto/safetensors.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A file of features has far less. */
+static const size_t most_bytes = (size_t)4 << 30;
 
 struct fm_array_writer {
     fm_npz_writer *npz; /* NULL: the format is safetensors */
@@ -31,6 +36,54 @@ fm_status fm_array_format_parse(const char *name, fm_array_format *ret_format, f
     }
     return fm_fail(reterr, FM_ERR_USAGE, "--format: found '%.32s', expected npz or safetensors",
                    name);
+}
+
+/* Names of weights have modules or folders. */
+static bool is_feature(const char *name) {
+    return !strpbrk(name, "./");
+}
+
+static bool has_features(const fm_safetensors *file) {
+    size_t n = fm_safetensors_count(file), i = 0;
+    while (i < n && is_feature(fm_safetensors_at(file, i)->name))
+        i++;
+    return i == n;
+}
+
+static fm_status look(const char *path, fm_arena *arena, bool *ret_has_features, fm_error *reterr) {
+    fm_safetensors *file;
+    fm_bytes content;
+    fm_npz npz = {0};
+    fm_status status = fm_safetensors_open(path, &file, reterr);
+    if (!status) {
+        *ret_has_features = has_features(file);
+        fm_safetensors_close(file);
+        return FM_OK;
+    }
+    if (status != FM_ERR_IO) status = fm_file_read(arena, path, most_bytes, &content, reterr);
+    if (status) return status == FM_ERR_LIMIT ? FM_OK : status;
+    *ret_has_features = !fm_npz_parse(arena, content, &npz, NULL);
+    for (size_t i = 0; i < npz.n_array; i++)
+        *ret_has_features = *ret_has_features && is_feature(npz.arrays[i].name);
+    return FM_OK;
+}
+
+fm_status fm_array_output_check(const char *path, bool replace, fm_arena *arena, fm_error *reterr) {
+    fm_path_kind kind;
+    bool has = false;
+    size_t mark = fm_arena_mark(arena);
+    fm_status status = fm_path_look(path, &kind, reterr);
+    if (status || kind != FM_PATH_FILE) return status; /* writing says what is wrong */
+    if (!replace) {
+        return fm_fail_in(reterr, FM_ERR_EXISTS, path,
+                          "the file exists; give another --out, or --replace");
+    }
+    status = look(path, arena, &has, reterr);
+    fm_arena_rewind(arena, mark);
+    if (status || has) return status;
+    return fm_fail_in(reterr, FM_ERR_USAGE, path,
+                      "--out: found a file that is not of features, expected one or none; choose "
+                      "another name");
 }
 
 fm_status fm_array_writer_create(const char *path, fm_array_format format,

@@ -4,7 +4,10 @@
 #define FM_CLI_ARRAY_WRITER_H
 
 #include "featurizer/arrays.h"
+#include "proto/base/arena.h"
 #include "proto/base/status.h"
+
+#include <stdbool.h>
 
 typedef enum fm_array_format { FM_ARRAY_NPZ, FM_ARRAY_SAFETENSORS } fm_array_format;
 
@@ -15,6 +18,12 @@ FM_MUST_USE fm_status fm_array_format_parse(const char *name, fm_array_format *r
                                             fm_error *reterr);
 
 typedef struct fm_array_writer fm_array_writer;
+
+/* Checks what is at the path of a file of features before work is done for it. With `replace`, an
+ * earlier one is replaced, and nothing else: a mistyped name may be that of weights. FM_ERR_EXISTS,
+ * FM_ERR_USAGE, FM_ERR_IO. Uses memory of the arena. */
+FM_MUST_USE fm_status fm_array_output_check(const char *path, bool replace, fm_arena *arena,
+                                            fm_error *reterr);
 
 /* Starts a file, which appears at `path` when it is finished. FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_array_writer_create(const char *path, fm_array_format format,

@@ -15,7 +15,7 @@
 typedef struct export_arguments {
     const char *cache, *chain, *snapshot, *out, *format;
     fm_export_options options;
-    bool quiet, json;
+    bool replace, quiet, json;
 } export_arguments;
 
 /* The first SIGINT, SIGTERM or SIGHUP; a second one ends the process the usual way. */
@@ -29,8 +29,11 @@ static void ask_stop(int signal_number) {
 static fm_status export_chain(const export_arguments *arguments, const fm_store *store,
                               fm_arena *arena, fm_error *reterr) {
     uint32_t chain;
-    fm_status status =
-        fm_cli_find_chain(arguments->cache, store, arguments->chain, arena, &chain, reterr);
+    fm_status status = fm_array_output_check(arguments->out, arguments->replace, arena, reterr);
+    if (!status) {
+        status =
+            fm_cli_find_chain(arguments->cache, store, arguments->chain, arena, &chain, reterr);
+    }
     if (status) return status;
     return fm_export_chain(&arguments->options, store, chain, arguments->out, arena, reterr);
 }
@@ -82,6 +85,10 @@ static fm_status check(export_arguments *arguments, fm_error *reterr) {
         strcmp(options->stage, "chain") == 0 || strcmp(options->stage, "nonensembled") == 0;
     if (!arguments->chain == !arguments->snapshot) {
         return fm_fail(reterr, FM_ERR_USAGE, "give either --chain or --snapshot");
+    }
+    if (arguments->replace && arguments->snapshot) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--replace is for --chain: the files of a snapshot are kept");
     }
     if (!is_known) {
         return fm_fail(reterr, FM_ERR_USAGE, "--stage: found '%s', expected chain or nonensembled",
@@ -144,6 +151,8 @@ int fm_cmd_export(int argc, char **argv) {
          "ignore templates that were released later", .letter = 0},
         {"out", FM_OPTION_STRING, &arguments.out, "OUT",
          "the file to write, or with --snapshot the folder", .letter = 'o', .is_required = true},
+        {"replace", FM_OPTION_FLAG, &arguments.replace, NULL,
+         .help = "with --chain: replace an earlier file of features"},
         {"json", FM_OPTION_FLAG, &arguments.json, NULL, .help = "print one JSON object"},
         {"quiet", FM_OPTION_FLAG, &arguments.quiet, NULL, .help = "no progress", .letter = 'q'},
         {0}};

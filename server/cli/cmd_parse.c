@@ -133,6 +133,7 @@ void fm_parse_begin_json(const fm_parse_request *request, const char *format,
 
 int fm_cmd_parse(int argc, char **argv) {
     const char *compat = NULL;
+    bool replace = false;
     fm_parse_request request = {0};
     const fm_option options[] = {
         {.name = "chain",
@@ -160,6 +161,10 @@ int fm_cmd_parse(int argc, char **argv) {
          .target = &request.out,
          .value_name = "OUT.npz",
          .help = "write the arrays to this file instead of a summary"},
+        {.name = "replace",
+         .kind = FM_OPTION_FLAG,
+         .target = &replace,
+         .help = "with -o: replace an earlier file of arrays"},
         {.name = "json",
          .kind = FM_OPTION_FLAG,
          .target = &request.json,
@@ -189,13 +194,17 @@ int fm_cmd_parse(int argc, char **argv) {
     if (!status && request.json && request.out) {
         status = fm_fail(&error, FM_ERR_USAGE, "--json prints the summary, which -o replaces");
     }
+    if (!status && replace && !request.out) {
+        status = fm_fail(&error, FM_ERR_USAGE, "--replace is for the file of -o");
+    }
     if (!status) status = find_kind(argv[0], argv[1], &request, &kind, &error);
     if (!status && request.out && !fm_cli_is_stdin(request.path)) {
         status = fm_file_refuse_input(request.out, request.path, &error);
     }
     if (!status) status = fm_arena_init(&arena, PARSE_ARENA_BYTES, &error);
     if (status) return fm_program_report("foldmill parse", &error);
-    status = run_kind(kind, &request, &error);
+    if (request.out) status = fm_array_output_check(request.out, replace, &arena, &error);
+    if (!status) status = run_kind(kind, &request, &error);
     fm_arena_fini(&arena);
     return status ? fm_program_report("foldmill parse", &error) : FM_EXIT_OK;
 }

@@ -124,10 +124,10 @@ static void compare_chain(fm_arena *arena, const fm_test_item *item, const char 
     fm_error error;
     fm_bytes bytes;
     fm_npz npz;
-    assert_int_equal(
-        run("$FOLDMILL export --cache golden --chain %s --compat openfold --stage %s -o %s.npz",
-            chain, stage, chain),
-        0);
+    assert_int_equal(run("$FOLDMILL export --cache golden --chain %s --compat openfold --stage %s "
+                         "-o %s.npz --replace",
+                         chain, stage, chain),
+                     0);
     snprintf(path, sizeof path, "%s/%s.npz", folder, chain);
     assert_int_equal(fm_file_read(arena, path, (size_t)1 << 28, &bytes, &error), FM_OK);
     assert_int_equal(fm_npz_parse(arena, bytes, &npz, &error), FM_OK);

@@ -355,7 +355,7 @@ static void names_of_chains(void **state) {
     assert_int_equal(run("upper=$(sed 's/_.*//' chain | tr a-z A-Z)_$(sed 's/.*_//' chain) && "
                          "$FOLDMILL inspect --cache c --chain $upper > a && "
                          "$FOLDMILL inspect --cache c --chain $(cat chain) | cmp - a && "
-                         "$FOLDMILL export --cache c --chain $upper -o x.npz && "
+                         "$FOLDMILL export --cache c --chain $upper -o x.npz --replace && "
                          "echo $upper > upper && "
                          "$FOLDMILL snapshot create up --cache c --chains upper | "
                          "grep -q '^chains    1,' && "
@@ -366,7 +366,7 @@ static void names_of_chains(void **state) {
     assert_int_equal(run("grep -q \"the cache has no chain '.*'; it has .*$(cat chain)\" err"), 0);
     expect(1, "; its 7 chains have names such as ", "$FOLDMILL inspect --cache c --chain nobody");
     /* A refused chain is answered with its reason. */
-    assert_int_equal(run("for command in inspect 'export -o x.npz'; do "
+    assert_int_equal(run("for command in inspect 'export -o x.npz --replace'; do "
                          "$FOLDMILL $command --cache c --chain $(cat refused) 2> err && exit 1; "
                          "grep -q 'the build of the cache refused chain .*mgnify_hits.a3m:1' err "
                          "|| exit 1; done"),

@@ -43,7 +43,8 @@ static void a_file_of_a_snapshot_is_that_of_the_chain(void **state) {
          "grep -q '^export    6 of 6 chains written, 0 kept, 0 failed, 0 left' out && "
          "test $(ls all | grep -c npz) = 6 && for file in all/*.npz; do "
          "chain=$(basename $file .npz); "
-         "$FOLDMILL export --cache cache --chain $chain -o one.npz && cmp one.npz $file || exit 1; "
+         "$FOLDMILL export --cache cache --chain $chain -o one.npz --replace && cmp one.npz $file "
+         "|| exit 1; "
          "done");
 }
 

@@ -385,6 +385,27 @@ static void an_output_replaces_only_its_like(void **state) {
         0);
 }
 
+/* A name that is mistyped may be that of weights, of an input or of a part of the cache. */
+static void features_replace_only_features(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(TRAIN_WEIGHTS
+            " && name=$(ls data/alignments | head -1) && a3m=$(ls data/alignments/*/mgnify* | "
+            "head -1) && ex=\"foldmill export --cache cache --chain $name --out\" && "
+            "pa=\"foldmill parse a3m $a3m --out\" && other=$(ls data/alignments/*/bfd* | head -1) "
+            "&& foldmill export-weights weights.safetensors --out plain.npz --replace >log && "
+            "$ex made.npz && sha256sum cache/CURRENT weights.safetensors plain.npz $other made.npz "
+            ">sums && for c in \"$ex\" \"$pa\"; do "
+            "for f in cache/CURRENT weights.safetensors plain.npz $other; do "
+            "$c $f 2>err; test $? = 1 && grep -q 'the file exists; give another --out, or "
+            "--replace' err || exit 1; "
+            "$c $f --replace 2>err; test $? = 2 && grep -q 'found a file that is not of features, "
+            "expected one or none' err || exit 1; done; done && sha256sum -c sums >log && "
+            "$ex made.npz --format safetensors --replace && $pa made.npz --replace && "
+            "! sha256sum -c sums >log 2>&1"),
+        0);
+}
+
 /* Its arrays have the right names and shapes, so only the hash tells. */
 static void a_damaged_checkpoint_is_not_imported(void **state) {
     (void)state;
@@ -538,6 +559,7 @@ int main(void) {
         cmocka_unit_test(an_error_says_what_is_done),
         cmocka_unit_test(an_output_replaces_no_input),
         cmocka_unit_test(an_output_replaces_only_its_like),
+        cmocka_unit_test(features_replace_only_features),
         cmocka_unit_test(a_damaged_checkpoint_is_not_imported),
         cmocka_unit_test(what_weights_are_is_said),
         cmocka_unit_test(a_folder_of_damaged_checkpoints_is_no_run),

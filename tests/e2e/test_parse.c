@@ -61,7 +61,7 @@ static void reads_predicted_structures(void **state) {
            "foldmill parse: p.pdb: the file has the chains A, B, so one of them must be named\n");
     expect("pdb p.pdb --chain C", 1, "foldmill parse: p.pdb: no chain 'C'; the file has A, B\n");
     expect("pdb p.pdb --chain B -o p.npz", 0, "");
-    expect("pdb p.pdb --compat openfold -o p.npz", 0, "");
+    expect("pdb p.pdb --compat openfold -o p.npz --replace", 0, "");
     expect("pdb p.pdb --predicted", 2, "foldmill parse: kind 'pdb' takes no --predicted\n");
     write_file("b.pdb", PDB_ATOM("A", "190.00"));
     expect("pdb b.pdb", 1,
@@ -99,8 +99,9 @@ static const char *dtype_of(const fm_test_array *array) {
 /* One golden item through the program. */
 static void check_item(const fm_test_item *item, const char *kind, fm_arena *arena) {
     char arguments[4096], out[4096];
-    snprintf(arguments, sizeof arguments, "%s '%s/golden/%s' --compat openfold -o out.npz", kind,
-             fm_test_reference(), item->source);
+    snprintf(arguments, sizeof arguments,
+             "%s '%s/golden/%s' --compat openfold -o out.npz --replace", kind, fm_test_reference(),
+             item->source);
     if (run_parse(arguments, out, sizeof out) != 0) fail_msg("%s", out);
     fm_npz npz = read_npz(arena, "out.npz");
     assert_int_equal(npz.n_array, item->n_array);

@@ -70,8 +70,8 @@ static void the_file_s_own_arrays(void **state) {
 static void check_item(const fm_test_item *item, fm_arena *arena) {
     char arguments[2048], out[4096];
     snprintf(arguments, sizeof arguments,
-             "mmcif '%s/golden/%s' --chain %s --compat openfold -o out.npz", fm_test_reference(),
-             item->source, item->chain ? item->chain : "A");
+             "mmcif '%s/golden/%s' --chain %s --compat openfold -o out.npz --replace",
+             fm_test_reference(), item->source, item->chain ? item->chain : "A");
     int code = run_parse(arguments, out, sizeof out);
     if (item->error) {
         assert_int_equal(code, 1);
