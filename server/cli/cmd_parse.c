@@ -131,6 +131,20 @@ void fm_parse_begin_json(const fm_parse_request *request, const char *format,
     fm_json_put_string(json, "format", format);
 }
 
+static fm_status check_options(const fm_parse_request *request, const char *compat, bool replace,
+                               fm_error *reterr) {
+    if (compat && strcmp(compat, "openfold") != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--compat: found '%s', expected openfold", compat);
+    }
+    if (request->json && request->out) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--json prints the summary, which -o replaces");
+    }
+    if (replace && !request->out) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--replace is for the file of -o");
+    }
+    return FM_OK;
+}
+
 int fm_cmd_parse(int argc, char **argv) {
     const char *compat = NULL;
     bool replace = false;
@@ -187,16 +201,7 @@ int fm_cmd_parse(int argc, char **argv) {
     request.path = argv[1];
     request.arena = &arena;
     request.compat_openfold = compat != NULL;
-    fm_status status = FM_OK;
-    if (compat && strcmp(compat, "openfold") != 0) {
-        status = fm_fail(&error, FM_ERR_USAGE, "--compat: found '%s', expected openfold", compat);
-    }
-    if (!status && request.json && request.out) {
-        status = fm_fail(&error, FM_ERR_USAGE, "--json prints the summary, which -o replaces");
-    }
-    if (!status && replace && !request.out) {
-        status = fm_fail(&error, FM_ERR_USAGE, "--replace is for the file of -o");
-    }
+    fm_status status = check_options(&request, compat, replace, &error);
     if (!status) status = find_kind(argv[0], argv[1], &request, &kind, &error);
     if (!status && request.out && !fm_cli_is_stdin(request.path)) {
         status = fm_file_refuse_input(request.out, request.path, &error);
