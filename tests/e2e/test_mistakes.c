@@ -448,6 +448,20 @@ static void a_folder_of_damaged_checkpoints_is_no_run(void **state) {
         0);
 }
 
+/* A run removes old checkpoints, and would begin with those that it finds. */
+static void a_run_removes_no_checkpoint_of_another(void **state) {
+    (void)state;
+    assert_int_equal(
+        run(TRAIN_WEIGHTS
+            " && mkdir alone && cp weights.safetensors alone/checkpoint-000000000002.safetensors "
+            "&& train='foldmill train --cache cache --config fast.ini --steps 4 -q --out alone "
+            "--checkpoint-every 1 --keep 1' && { $train 2>err; test $? = 1; } && "
+            "grep -q 'alone/checkpoint-000000000002.safetensors: the folder has a run already; "
+            "give --resume or another --out' err && test \"$(ls alone | grep -v lock)\" = "
+            "checkpoint-000000000002.safetensors && cmp weights.safetensors alone/ch*"),
+        0);
+}
+
 /* A scheduler gives --resume at the first start, too. A mistyped folder would begin a run in
  * silence. */
 static void a_resume_without_a_run_is_said(void **state) {
@@ -563,6 +577,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_checkpoint_is_not_imported),
         cmocka_unit_test(what_weights_are_is_said),
         cmocka_unit_test(a_folder_of_damaged_checkpoints_is_no_run),
+        cmocka_unit_test(a_run_removes_no_checkpoint_of_another),
         cmocka_unit_test(a_resume_without_a_run_is_said),
         cmocka_unit_test(a_last_checkpoint_without_room_is_said),
         cmocka_unit_test(a_mute_server_holds_up_no_stop),

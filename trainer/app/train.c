@@ -80,9 +80,22 @@ static bool writes(const fm_train_run *run, int leaf) {
     return leaf != SCORES || run->set->eval_samples || fm_run_eval_every(run);
 }
 
+static const char has_run[] = "the folder has a run already; give --resume or another --out";
+
+/* Old checkpoints are removed as a run goes on, so these would be lost. */
+static fm_status refuse_checkpoints(const char *folder, fm_error *reterr) {
+    fm_checkpoint_place place;
+    char found[FM_CHECKPOINT_PATH_BYTES];
+    fm_status status = fm_checkpoint_find(folder, FM_CHECKPOINT_END, &place, reterr);
+    if (status) return status == FM_ERR_NOT_FOUND ? FM_OK : status;
+    status = fm_checkpoint_path(folder, place, found, reterr);
+    return status ? status : fm_fail_in(reterr, FM_ERR_EXISTS, found, has_run);
+}
+
 /* Refuses a folder with any of these files, unless the run resumes: they would be cut. */
 static fm_status refuse_other_run(const fm_train_run *run, fm_error *reterr) {
-    for (int i = 0; i < N_LEAF && !run->set->resume; i++) {
+    if (run->set->resume) return FM_OK;
+    for (int i = 0; i < N_LEAF; i++) {
         char found[PATH_MAX];
         fm_path_kind kind;
         if (!writes(run, i)) continue;
@@ -92,10 +105,9 @@ static fm_status refuse_other_run(const fm_train_run *run, fm_error *reterr) {
         fm_status status = fm_path_look(found, &kind, reterr);
         if (status) return status;
         if (kind == FM_PATH_ABSENT) continue;
-        return fm_fail_in(reterr, FM_ERR_EXISTS, found,
-                          "the folder has a run already; give --resume or another --out");
+        return fm_fail_in(reterr, FM_ERR_EXISTS, found, has_run);
     }
-    return FM_OK;
+    return refuse_checkpoints(run->set->out, reterr);
 }
 
 /* Loads the newest checkpoint if --resume is given and there is one. Otherwise begins with the
