@@ -398,19 +398,21 @@ static MDB_val val_of(fm_bytes bytes) {
     return (MDB_val){bytes.size, (void *)(uintptr_t)bytes.data};
 }
 
-/* Refuses what is there and no file of LMDB before LMDB makes a file of locks beside it. */
+/* Refuses what is no file of LMDB, before LMDB makes a file of locks beside it. */
 static fm_status check_table(const char *path, fm_error *reterr) {
     enum { MAGIC_AT = 16 }; /* in the first page, behind its head */
     static const uint32_t magic = 0xbeefc0de;
     uint32_t found = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* O_NONBLOCK: a pipe must not wait for its writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return FM_OK; /* none, or LMDB says what is wrong */
     struct stat st;
     bool is_known = fstat(fd, &st) == 0;
     ssize_t n = pread(fd, &found, sizeof found, MAGIC_AT);
     close(fd);
-    if (is_known && S_ISDIR(st.st_mode)) {
-        return fm_fail_in(reterr, FM_ERR_CORRUPT, path, "is a folder, and a catalogue is a file");
+    if (is_known && !S_ISREG(st.st_mode)) {
+        return fm_fail_in(reterr, FM_ERR_CORRUPT, path, "is %s, and a catalogue is a file",
+                          S_ISDIR(st.st_mode) ? "a folder" : "a device or a pipe");
     }
     if (n < 0 || (is_known && st.st_size == 0)) return FM_OK;
     if (n == sizeof found && found == magic) return FM_OK;

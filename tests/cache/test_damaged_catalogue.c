@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -108,10 +109,10 @@ static void it_is_no_finished_job(void **state) {
     fm_catalogue_close(catalogue);
 }
 
-/* Another file of LMDB, such as a shard, would be changed; neither it nor its folder is. */
+/* Another file of LMDB, such as a shard, would be changed. Neither it nor its folder is. */
 static void files_of_others_stay(void **state) {
     (void)state;
-    static const char *const made[] = {"text", "folder", "shard"};
+    static const char *const made[] = {"text", "folder", "pipe", "shard"};
     fm_catalogue *catalogue;
     fm_table *table;
     fm_error error;
@@ -121,6 +122,8 @@ static void files_of_others_stay(void **state) {
     assert_int_equal(fm_file_write_atomic(path, "[model]\n", 8, NULL), FM_OK);
     snprintf(path, sizeof path, "%s/folder", folder);
     assert_int_equal(fm_dir_make(path, NULL), FM_OK);
+    snprintf(path, sizeof path, "%s/pipe", folder);
+    assert_int_equal(mkfifo(path, 0600), 0); /* nobody writes, so opening it must not wait */
     snprintf(path, sizeof path, "%s/shard", folder);
     assert_int_equal(fm_table_open(path, &table, NULL), FM_OK);
     assert_int_equal(fm_table_begin(table, true, NULL), FM_OK);
