@@ -1,6 +1,7 @@
 /* cmd_build.c: foldmill build: makes a cache from a dataset. */
 #include "cache/build/build.h"
 #include "proto/base/directory.h"
+#include "proto/base/file.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
 #include "server/cli/build_plan.h"
@@ -158,18 +159,19 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
 /* A report replaces an earlier one, which begins with '{', and nothing else: a mistyped name may be
  * that of an input. */
 static fm_status check_replaced(const char *path, fm_error *reterr) {
-    fm_path_kind kind;
-    fm_status status = fm_path_look(path, &kind, reterr);
-    if (status || kind != FM_PATH_FILE) return status; /* writing says what is wrong */
-    FILE *file = fopen(path, "rbe");
-    int first = file ? fgetc(file) : EOF;
-    if (!file || ferror(file)) {
+    char first;
+    int fd;
+    uint64_t ignored;
+    fm_status status = fm_file_open(path, &fd, &ignored, reterr);
+    if (status) return status == FM_ERR_NOT_FOUND ? FM_OK : status;
+    ssize_t n = read(fd, &first, 1);
+    if (n < 0) {
         status =
             fm_fail_in(reterr, FM_ERR_IO, path,
                        "--report: cannot see whether this file is a report: %s", strerror(errno));
     }
-    if (file) fclose(file);
-    if (status || first == EOF || first == '{') return status;
+    close(fd);
+    if (n <= 0 || first == '{') return status;
     return fm_fail_in(reterr, FM_ERR_USAGE, path,
                       "--report: found a file that is no report, expected none; choose another "
                       "name");

@@ -361,6 +361,12 @@ static void an_output_replaces_no_input(void **state) {
             "for n in 1 2; do foldmill build data --cache reported --report r.json -q >log "
             "|| exit 1; done"),
         0);
+    /* What cannot be replaced is found before the cache is built. */
+    assert_int_equal(run("mkdir folder && mkfifo fifo && for report in folder fifo; do "
+                         "{ foldmill build data --cache unreported --report $report -q 2>err >log; "
+                         "test $? = 1; } && ! test -e unreported && "
+                         "grep -q \"$report: not a regular file but a\" err || exit 1; done"),
+                     0);
 }
 
 /* With --replace, a command takes what it has written, and never the checkpoint of a run. */
