@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define ARENA_BYTES ((size_t)16 << 30)
 
@@ -263,7 +264,7 @@ typedef struct stats_arguments {
 /* Another ending would be a file that its reader takes for something else. */
 static fm_status check_svg(const char *path, fm_error *reterr) {
     size_t n = strlen(path);
-    if (n >= 4 && strcmp(path + n - 4, ".svg") == 0) return FM_OK;
+    if (n >= 4 && strcasecmp(path + n - 4, ".svg") == 0) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE, "--svg: found '%.200s', expected a file that ends in .svg",
                    path);
 }

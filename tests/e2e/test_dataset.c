@@ -112,7 +112,7 @@ static void clean_and_count(void **state) {
                      0);
     /* The picture: whole, the same bytes every time, a bar for each part at least. */
     assert_int_equal(run("$FOLDMILL stats --cache c --svg a.svg > a && $FOLDMILL stats --cache c "
-                         "--svg b.svg > b && cmp a b && cmp a.svg b.svg"),
+                         "--svg b.SVG > b && cmp a b && cmp a.svg b.SVG"),
                      0);
     assert_int_equal(
         run("head -c 5 a.svg | grep -q '^<svg ' && tail -n 1 a.svg | grep -qx '</svg>' "
