@@ -214,7 +214,6 @@ static void test_disjoint_clusters(void **state) {
     teardown_case(&test);
 }
 
-/* Shares are decimals that add up to 1, in any order. */
 /* The longest name can be written, pinned and deleted. */
 static void test_long_names(void **state) {
     (void)state;
@@ -243,6 +242,7 @@ static void test_long_names(void **state) {
     teardown_case(&test);
 }
 
+/* Shares are decimals that add up to 1, in any order. */
 static void test_share_words(void **state) {
     (void)state;
     fm_arena arena;
