@@ -63,6 +63,13 @@ static void one_command_trains_as_two_do(void **state) {
                      0);
     assert_int_equal(run("$train --cache cache --steps 9 --out b --resume >b.log 2>b.err"), 1);
     assert_int_equal(run("grep -q 'is not served.*had a --snapshot, give it again' b.err"), 0);
+    /* A host that is not found has nothing to do with the snapshot. */
+    assert_int_equal(run("$train --data tcp://nowhere.invalid:1 --insecure --wait 100 --steps 9 "
+                         "--out b --resume >b.log 2>b.err"),
+                     1);
+    assert_int_equal(run("grep -q 'host nowhere.invalid has no address' b.err && "
+                         "! grep -q -- --snapshot b.err"),
+                     0);
 }
 
 static void the_server_ends_with_its_run(void **state) {

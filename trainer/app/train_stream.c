@@ -83,11 +83,13 @@ static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm
 }
 
 /* Says what to do where the snapshot of the checkpoint is not found: the server answers with its
- * hash, but a user asks for it by name. */
+ * hash, but a user asks for it by name. Only an answer has a source, the server's address: a host
+ * may not be found either. */
 static fm_status explain_missing(const fm_train_run *run, fm_status status, fm_error *reterr) {
     static const fm_sha256 unknown;
     bool is_known = memcmp(&run->state.snapshot, &unknown, sizeof unknown) != 0;
-    if (status != FM_ERR_NOT_FOUND || !is_known || run->set->snapshot || !reterr) return status;
+    bool is_answer = reterr && reterr->source[0];
+    if (status != FM_ERR_NOT_FOUND || !is_answer || !is_known || run->set->snapshot) return status;
     fm_error why = *reterr;
     return fm_fail_in(reterr, status, why.source,
                       "%.400s; if the run of the checkpoint had a --snapshot, give it again",
