@@ -9,14 +9,15 @@
 #include "cache/snapshot/snapshot_text.h"
 #include "cache/store/store.h"
 
-/* Refuses a name that no new snapshot can have: FM_ERR_USAGE. Of the 255 bytes of a file's name, 15
- * are left for what is added while the file is written. */
+/* Of the 255 bytes of a file's name, 15 are left for what is added while the file is written. */
 enum { FM_SNAPSHOT_NEW_NAME_BYTES = 240 };
+
+/* FM_ERR_USAGE for a name that no new snapshot can have. */
 FM_MUST_USE fm_status fm_snapshot_check_new_name(const char *name, fm_error *reterr);
 
 /* Writes snapshot `name` of an open store; *ret_hash = the snapshot's hash. FM_ERR_USAGE for a name
- * that no snapshot can have, or "all"; FM_ERR_EXISTS when it exists with other bytes. Writing the
- * same bytes again is fine. */
+ * that no new snapshot can have; FM_ERR_EXISTS when it exists with other bytes. Writing the same
+ * bytes again is fine. */
 FM_MUST_USE fm_status fm_snapshot_write(const fm_store *store, const char *name,
                                         const fm_snapshot_text *text, fm_arena *arena,
                                         fm_sha256 *ret_hash, fm_error *reterr);

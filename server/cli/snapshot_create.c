@@ -280,13 +280,14 @@ fm_status fm_snapshot_create(fm_snapshot_job *job, char **names, fm_error *reter
     }
     if (!status) {
         status = fm_snapshot_select(job->store, &rules, &job->arena, &text, &report, reterr);
+        if (status) return explain_empty(&lists, &report, status, reterr);
     }
     if (!status) status = check_disjoint(job, &text, rules.clusters, reterr);
     if (!status) {
         status = fm_snapshot_write(job->store, names[0], &text, &job->arena, &hash, reterr);
     }
     if (!status) status = write_record(job, names[0], &rules, &report, &hash, reterr);
-    if (status) return explain_empty(&lists, &report, status, reterr);
+    if (status) return status;
     (arguments->json ? write_selection : print_selection)(names[0], &text, &report, &lists, &hash);
     return FM_OK;
 }

@@ -50,10 +50,13 @@ static void snapshots(void **state) {
     assert_int_equal(run("$FOLDMILL snapshot create eval --cache c --chains few > out && "
                          "grep -q '^chains    3, sum of weights 768' out"),
                      0);
-    assert_int_equal(run("$FOLDMILL snapshot create train --cache c --clusters clusters "
-                         "--disjoint-from eval 2> err"),
+    /* What the rules excluded is no reason for this failure. */
+    assert_int_equal(run("tail -1 names > last && $FOLDMILL snapshot create train --cache c "
+                         "--clusters clusters --exclude last --disjoint-from eval 2> err"),
                      1);
-    assert_int_equal(run("grep -q '4 chains share a cluster with snapshot eval' err"), 0);
+    assert_int_equal(run("grep -q '4 chains share a cluster with snapshot eval' err && "
+                         "! grep -q '^excluded' err"),
+                     0);
     assert_int_equal(run("$FOLDMILL snapshot create train --cache c --clusters clusters "
                          "--apart-from eval --disjoint-from eval > out && "
                          "grep -q '^chains    6, sum of weights 6442450944' out"),
