@@ -505,10 +505,12 @@ static void a_last_checkpoint_without_room_is_said(void **state) {
             " && train='foldmill train --cache cache --config fast.ini --out tight -q --resume'; "
             "(ulimit -f 90; $train --steps 2 >log) 2>err; test $? = 1 && "
             "grep -q 'foldmill train: tight/checkpoint-.*: cannot write: File too large' err && "
-            "grep -q 'train: no step is saved; make room, and run the command again' err && "
+            "grep -q 'train: no step is saved; make room or mend it, then run the command again' "
+            "err && "
             "$train --steps 2 >log 2>err && "
             "{ (ulimit -f 90; $train --steps 4 >log) 2>err; test $? = 1; } && grep -q 'train: what "
-            "came after step 2 is not saved; make room, and --resume continues there' err && "
+            "came after step 2 is not saved; make room or mend it, and --resume continues there' "
+            "err && "
             "$train --steps 4 >log 2>err && grep -q 'resumed at step 2' log"),
         0);
 }

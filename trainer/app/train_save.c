@@ -103,11 +103,12 @@ static void advise_unsaved(fm_train_run *run) {
     const fm_checkpoint_place at = run->is_saved ? run->saved : run->first;
     if (at.step || at.n_sample) {
         snprintf(run->advice, sizeof run->advice,
-                 "what came after step %llu is not saved; make room, and --resume continues there",
+                 "what came after step %llu is not saved; make room or mend it, and --resume "
+                 "continues there",
                  (unsigned long long)at.step);
     } else {
         snprintf(run->advice, sizeof run->advice,
-                 "no step is saved; make room, and run the command again");
+                 "no step is saved; make room or mend it, then run the command again");
     }
 }
 
