@@ -274,10 +274,6 @@ static fm_status evaluate_open(const eval_settings *set, fm_evaluation *e, resul
     return status ? status : write_results(set, e, r, reterr);
 }
 
-static bool is_stopped(void) {
-    return fm_stop_signal() != 0;
-}
-
 /* Starts a server of the cache, where one is named. */
 static fm_status start_server(eval_settings *set, fm_private_server **ret_server,
                               fm_error *reterr) {
@@ -285,7 +281,7 @@ static fm_status start_server(eval_settings *set, fm_private_server **ret_server
     const fm_private_server_options options = {.cache = set->cache,
                                                .snapshot = set->snapshot,
                                                .jobs = set->jobs,
-                                               .is_cancelled = is_stopped};
+                                               .is_cancelled = fm_stop_is_asked};
     fm_status status = fm_private_server_start(&options, ret_server, reterr);
     if (!status) set->data = fm_private_server_address(*ret_server);
     return status;

@@ -35,14 +35,10 @@ struct fm_ranks {
     fm_groups groups;
 };
 
-static bool is_cancelled(void) {
-    return fm_stop_signal() != 0;
-}
-
 static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr) {
     const fm_world *world = &ranks->world;
     fm_status status = fm_meeting_open_unless(&ranks->meeting, world->meeting, world->rank,
-                                              world->size, meet_s, is_cancelled, reterr);
+                                              world->size, meet_s, fm_stop_is_asked, reterr);
     if (!status) status = fm_board_open(ranks->meeting, meet_s, &ranks->board, reterr);
     if (!status) {
         status = fm_watch_start(program, ranks->board, ranks->meeting, &ranks->watch, reterr);

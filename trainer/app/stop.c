@@ -85,6 +85,10 @@ int fm_stop_signal(void) {
     return stop_signal;
 }
 
+bool fm_stop_is_asked(void) {
+    return stop_signal != 0;
+}
+
 bool fm_stop_take_checkpoint(void) {
     bool asked = checkpoint_asked;
     if (asked) checkpoint_asked = 0;

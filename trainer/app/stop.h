@@ -30,6 +30,9 @@ void fm_stop_request(int signal_number);
 /* The signal that asked the run to stop; 0 = none. */
 int fm_stop_signal(void);
 
+/* Whether there is one: for functions that are given a way to ask whether they are cancelled. */
+bool fm_stop_is_asked(void);
+
 /* Whether a checkpoint was asked for since the last call. */
 bool fm_stop_take_checkpoint(void);
 

@@ -40,10 +40,6 @@ enum { WAIT_MS = 200 }; /* for a sample, before a rank says that it has none */
 
 /* -- opening */
 
-static bool is_stopped(void) {
-    return fm_stop_signal() != 0;
-}
-
 /* Finds the server of samples. With --cache this process starts it, or the launcher of this rank
  * has done so. */
 static fm_status find_data(fm_train_run *run, bool is_rank, fm_error *reterr) {
@@ -59,7 +55,7 @@ static fm_status find_data(fm_train_run *run, bool is_rank, fm_error *reterr) {
     const fm_private_server_options options = {.cache = set->cache,
                                                .snapshot = set->snapshot,
                                                .jobs = set->jobs,
-                                               .is_cancelled = is_stopped};
+                                               .is_cancelled = fm_stop_is_asked};
     fm_status status = fm_private_server_start(&options, &run->server, reterr);
     if (status) return status;
     run->data = fm_private_server_address(run->server);
