@@ -22,8 +22,6 @@
 
 enum { BACKLOG = 128 };
 
-static const fm_cancel never;
-
 enum { TEMPORARY_SUFFIX_BYTES = 12 }; /* a dot, eight random digits, the end */
 
 _Static_assert(sizeof((struct sockaddr_un){0}.sun_path) ==
@@ -285,7 +283,7 @@ static fm_status connect_tcp(const fm_address *address, uint32_t timeout_ms,
 
 fm_status fm_address_connect(const fm_address *address, uint32_t timeout_ms, int *ret_socket,
                              fm_error *reterr) {
-    return fm_address_connect_unless(address, timeout_ms, &never, ret_socket, reterr);
+    return fm_address_connect_unless(address, timeout_ms, NULL, ret_socket, reterr);
 }
 
 fm_status fm_address_connect_unless(const fm_address *address, uint32_t timeout_ms,
@@ -317,7 +315,7 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     struct sockaddr_un name = unix_name(address);
     int fd = open_socket(AF_UNIX);
     int failed =
-        fd < 0 ? errno : connect_within(fd, (struct sockaddr *)&name, sizeof name, 1000, &never);
+        fd < 0 ? errno : connect_within(fd, (struct sockaddr *)&name, sizeof name, 1000, NULL);
     if (fd >= 0) close(fd);
     if (!failed || failed == EAGAIN) {
         return fm_fail(reterr, FM_ERR_EXISTS, "another server listens on unix:%s", address->path);

@@ -156,9 +156,8 @@ static fm_status check_frame(const fm_client *client, patience *wait, fm_error *
     return FM_OK;
 }
 
-/* Waits for bytes for at most a quarter of silence_ms, or a part of it that ends with a look at
- * whether the wait is cancelled. Sends a PING to a silent server, and fails
- * when it stays silent or the deadline has passed. */
+/* Waits for bytes, for at most a quarter of silence_ms. Sends a PING to a silent server, and fails
+ * when it stays silent, the deadline has passed, or the wait is cancelled. */
 static fm_status wait_readable(fm_client *client, patience *wait, bool is_in_frame,
                                fm_error *reterr) {
     if (atomic_load(&client->interrupted)) return fail_gone(client, "", reterr);

@@ -35,8 +35,8 @@ typedef struct fm_client_options {
     uint32_t silence_ms;
     /* fm_client_next waits for so long at most, whatever PONGs come; 0 = for ever. */
     uint32_t event_ms;
-    fm_cancel
-        cancel; /* of fm_client_connect and fm_client_open, which then fail: FM_ERR_CANCELLED */
+    /* Ends fm_client_connect and fm_client_open: FM_ERR_CANCELLED. */
+    fm_cancel cancel;
 } fm_client_options;
 
 /* Connects, shows the token (AUTH) and exchanges HELLO and WELCOME. A refusal of the server is

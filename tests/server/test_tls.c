@@ -21,7 +21,6 @@ static slab into;
 static fm_test_certificates made;
 static char made_in[200];
 
-static const fm_cancel never;
 static const char lab_token[] = "u6Fh3jsQ0pXw9ZkT2mVb";
 
 static void write_tokens(server_fixture *f, const char *text, char out_path[256]) {
@@ -326,7 +325,7 @@ static fm_client_link *link_to(const char *url, const fm_credentials *credential
     fm_client_link *link = NULL;
     fm_error error;
     assert_int_equal(fm_address_parse(url, &address, NULL), FM_OK);
-    fm_status status = fm_client_link_open(&address, credentials, 20000, &never, &link, &error);
+    fm_status status = fm_client_link_open(&address, credentials, 20000, NULL, &link, &error);
     if (status) fail_msg("%s", error.message);
     return link;
 }
@@ -648,7 +647,7 @@ static void a_cut_is_told_from_an_end(void **state) {
             uint8_t byte;
             size_t got = 0;
             fm_status status =
-                fm_client_link_open(&bound, &credentials, 20000, &never, &link, &error);
+                fm_client_link_open(&bound, &credentials, 20000, NULL, &link, &error);
             while (!status) {
                 struct pollfd wait = {.fd = fm_client_link_get_fd(link), .events = POLLIN};
                 (void)poll(&wait, 1, 10000);

@@ -80,7 +80,7 @@ static int wait_for(pid_t child) {
     return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
 }
 
-fm_status fm_beside_run(char *const *argv, bool (*is_cancelled)(void), char **ret_text,
+fm_status fm_beside_run(char *const *argv, const fm_cancel *cancel, char **ret_text,
                         size_t *ret_bytes, int *ret_code, fm_error *reterr) {
     char path[PATH_MAX], *text = NULL;
     size_t bytes = 0, room = 0;
@@ -101,7 +101,7 @@ fm_status fm_beside_run(char *const *argv, bool (*is_cancelled)(void), char **re
         if (poll(&polled, 1, LOOK_MS) > 0) {
             status = read_more(ends[0], &text, &bytes, &room, &is_open, reterr);
         }
-        if (!status && is_cancelled && is_cancelled()) {
+        if (!status && fm_cancel_is_asked(cancel)) {
             status = fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
         }
     }

@@ -281,7 +281,7 @@ static fm_status start_server(eval_settings *set, fm_private_server **ret_server
     const fm_private_server_options options = {.cache = set->cache,
                                                .snapshot = set->snapshot,
                                                .jobs = set->jobs,
-                                               .is_cancelled = fm_stop_is_asked};
+                                               .cancel = &fm_stop_cancel};
     fm_status status = fm_private_server_start(&options, ret_server, reterr);
     if (!status) set->data = fm_private_server_address(*ret_server);
     return status;

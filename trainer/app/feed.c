@@ -19,12 +19,6 @@ static fm_status fail_cancelled(fm_error *reterr) {
     return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
 }
 
-/* Called by the receiver thread, too. */
-static bool is_stopped(void *context) {
-    (void)context;
-    return fm_stop_signal() != 0;
-}
-
 /* Called by the receiver thread. */
 static void log_change(void *context, const fm_supply_change *change) {
     (void)context;
@@ -43,7 +37,7 @@ static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **r
     fm_status status;
     feed->options.stream.token = *token;
     feed->options.supply.on_change = log_change;
-    client->cancel = (fm_cancel){.is_asked = is_stopped};
+    client->cancel = fm_stop_cancel;
     client->event_ms = feed->timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)feed->timeout_ms;
     do {
         uint64_t left_ms = gone_ns < wait_ns ? (wait_ns - gone_ns) / 1000000u : 0;

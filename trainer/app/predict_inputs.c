@@ -79,7 +79,7 @@ static fm_status make_cache(fm_predict_inputs *in, fm_error *reterr) {
     argv[n++] = word("--");
     for (uint32_t i = 0; i < o->n_input; i++)
         argv[n++] = word(o->input[i]);
-    fm_status status = fm_beside_run(argv, fm_stop_is_asked, &text, &bytes, &code, reterr);
+    fm_status status = fm_beside_run(argv, &fm_stop_cancel, &text, &bytes, &code, reterr);
     free(argv);
     if (status) return status;
     status = take_report(in, text, bytes, reterr);
@@ -112,7 +112,7 @@ static fm_status find_chain(const fm_predict_inputs *in, const char *name, uint6
     size_t bytes;
     int code;
     int64_t index = -1;
-    fm_status status = fm_beside_run(argv, fm_stop_is_asked, &text, &bytes, &code, reterr);
+    fm_status status = fm_beside_run(argv, &fm_stop_cancel, &text, &bytes, &code, reterr);
     if (status) return status;
     fm_json *tree = fm_json_parse(text, bytes);
     bool found = fm_json_get_integer(fm_json_get_member(tree, "number"), &index) && index >= 0;
@@ -150,7 +150,7 @@ static fm_status start_server(fm_predict_inputs *in, fm_error *reterr) {
     const fm_private_server_options options = {.cache = in->made[0] ? in->made : o->cache,
                                                .snapshot = o->snapshot,
                                                .jobs = o->jobs,
-                                               .is_cancelled = fm_stop_is_asked};
+                                               .cancel = &fm_stop_cancel};
     return fm_private_server_start(&options, &in->server, reterr);
 }
 
@@ -223,7 +223,7 @@ fm_status fm_predict_inputs_about(void *inputs, const char *chain, fm_json **ret
     *ret_about = NULL;
     if (!cache) return FM_OK;
     /* A rank ignores requests to stop here, because ranks stop together, before a chain. */
-    fm_status status = fm_beside_run(argv, in->options.server ? NULL : fm_stop_is_asked, &text,
+    fm_status status = fm_beside_run(argv, in->options.server ? NULL : &fm_stop_cancel, &text,
                                      &bytes, &code, reterr);
     if (status) return status;
     if (code == 0) *ret_about = fm_json_parse(text, bytes);

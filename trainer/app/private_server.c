@@ -301,7 +301,7 @@ static fm_status await(fm_private_server *s, fm_error *reterr) {
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&s->changed, &s->lock, &until);
-        if (s->options.is_cancelled && s->options.is_cancelled()) {
+        if (fm_cancel_is_asked(s->options.cancel)) {
             status = fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
         }
     }

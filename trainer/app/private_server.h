@@ -8,6 +8,7 @@
 #ifndef FM_TRAINER_PRIVATE_SERVER_H
 #define FM_TRAINER_PRIVATE_SERVER_H
 
+#include "proto/base/cancel.h"
 #include "proto/base/status.h"
 
 #include <stdbool.h>
@@ -18,10 +19,10 @@ extern const char fm_private_server_name[];
 typedef struct fm_private_server fm_private_server;
 
 typedef struct fm_private_server_options {
-    const char *cache;          /* the folder to serve */
-    const char *snapshot;       /* NULL: all chains */
-    uint64_t jobs;              /* worker threads; 0: the server's default */
-    bool (*is_cancelled)(void); /* called while the server starts; NULL: never cancelled */
+    const char *cache;       /* the folder to serve */
+    const char *snapshot;    /* NULL: all chains */
+    uint64_t jobs;           /* worker threads; 0: the server's default */
+    const fm_cancel *cancel; /* of the server's start */
 } fm_private_server_options;
 
 /* Starts the server and waits until it listens; `foldmill` is the program beside this one, else

@@ -38,7 +38,7 @@ struct fm_ranks {
 static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr) {
     const fm_world *world = &ranks->world;
     fm_status status = fm_meeting_open_unless(&ranks->meeting, world->meeting, world->rank,
-                                              world->size, meet_s, fm_stop_is_asked, reterr);
+                                              world->size, meet_s, &fm_stop_cancel, reterr);
     if (!status) status = fm_board_open(ranks->meeting, meet_s, &ranks->board, reterr);
     if (!status) {
         status = fm_watch_start(program, ranks->board, ranks->meeting, &ranks->watch, reterr);

@@ -85,9 +85,12 @@ int fm_stop_signal(void) {
     return stop_signal;
 }
 
-bool fm_stop_is_asked(void) {
+static bool is_asked(void *context) {
+    (void)context;
     return stop_signal != 0;
 }
+
+const fm_cancel fm_stop_cancel = {.is_asked = is_asked};
 
 bool fm_stop_take_checkpoint(void) {
     bool asked = checkpoint_asked;

@@ -7,6 +7,8 @@
 #ifndef FM_TRAINER_STOP_H
 #define FM_TRAINER_STOP_H
 
+#include "proto/base/cancel.h"
+
 #include <signal.h>
 #include <stdbool.h>
 
@@ -30,8 +32,8 @@ void fm_stop_request(int signal_number);
 /* The signal that asked the run to stop; 0 = none. */
 int fm_stop_signal(void);
 
-/* Whether there is one: for functions that are given a way to ask whether they are cancelled. */
-bool fm_stop_is_asked(void);
+/* Cancels waits once there is one. */
+extern const fm_cancel fm_stop_cancel;
 
 /* Whether a checkpoint was asked for since the last call. */
 bool fm_stop_take_checkpoint(void);

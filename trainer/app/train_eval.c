@@ -16,15 +16,6 @@ enum { DEVICE_BYTES = 16, NUMBER_BYTES = 24, GPU_BYTES = 64, MOST_WORDS = 32 };
 
 static const char visible_name[] = "CUDA_VISIBLE_DEVICES";
 
-static bool is_cancelled(void) {
-    return fm_stop_signal() != 0;
-}
-
-static bool is_asking_cancelled(void *context) {
-    (void)context;
-    return is_cancelled();
-}
-
 uint64_t fm_run_eval_every(const fm_train_run *run) {
     return run->set->eval_every ? run->set->eval_every : (uint64_t)run->config.metrics.eval_every;
 }
@@ -144,7 +135,7 @@ static fm_status find_chains(fm_train_run *run, const char **ret_url, fm_error *
     *ret_url = set->eval_data ? set->eval_data : run->data;
     if (!set->eval_data && set->cache) {
         const fm_private_server_options options = {
-            .cache = set->cache, .snapshot = set->eval_snapshot, .is_cancelled = is_cancelled};
+            .cache = set->cache, .snapshot = set->eval_snapshot, .cancel = &fm_stop_cancel};
         status = fm_private_server_start(&options, &run->eval_server, reterr);
         if (!status) *ret_url = fm_private_server_address(run->eval_server);
     }
@@ -153,7 +144,7 @@ static fm_status find_chains(fm_train_run *run, const char **ret_url, fm_error *
                                                   .agent = fm_train_program,
                                                   .snapshot_name = set->eval_snapshot,
                                                   .retry_ms = (uint32_t)set->wait_ms,
-                                                  .cancel = {.is_asked = is_asking_cancelled}}};
+                                                  .cancel = fm_stop_cancel}};
     if (!status) status = fm_supply_ask(&options, reterr);
     if (status == FM_ERR_LIMIT) status = FM_OK; /* it is full now; the evaluator asks again */
     if (status == FM_ERR_NOT_FOUND && !set->eval_data && !set->cache) {

@@ -55,7 +55,7 @@ static fm_status find_data(fm_train_run *run, bool is_rank, fm_error *reterr) {
     const fm_private_server_options options = {.cache = set->cache,
                                                .snapshot = set->snapshot,
                                                .jobs = set->jobs,
-                                               .is_cancelled = fm_stop_is_asked};
+                                               .cancel = &fm_stop_cancel};
     fm_status status = fm_private_server_start(&options, &run->server, reterr);
     if (status) return status;
     run->data = fm_private_server_address(run->server);

@@ -46,7 +46,7 @@ static void end(fm_meeting *meeting) {
 }
 
 static fm_status enter(fm_meeting *meeting, const char *address, double seconds,
-                       bool (*is_cancelled)(void), fm_error *reterr) {
+                       const fm_cancel *cancel, fm_error *reterr) {
     size_t n = meeting->rank == 0 ? (size_t)meeting->size : 1;
     meeting->peer = calloc(n, sizeof *meeting->peer);
     meeting->arrival = calloc(n, sizeof *meeting->arrival);
@@ -59,7 +59,7 @@ static fm_status enter(fm_meeting *meeting, const char *address, double seconds,
         meeting->peer[r].fd = -1;
     if (meeting->size == 1) return FM_OK;
     const double wait_s = meeting->rank == 0 ? seconds : seconds + reason_s;
-    const fm_patience patience = {fm_link_deadline(wait_s), is_cancelled};
+    const fm_patience patience = {fm_link_deadline(wait_s), cancel};
     return meeting->rank == 0
                ? fm_meeting_host(address, meeting->size, &patience, meeting->peer, reterr)
                : fm_meeting_join(address, meeting->rank, meeting->size, &patience, meeting->peer,
@@ -67,14 +67,14 @@ static fm_status enter(fm_meeting *meeting, const char *address, double seconds,
 }
 
 fm_status fm_meeting_open_unless(fm_meeting **ret_meeting, const char *address, int32_t rank,
-                                 int32_t size, double seconds, bool (*is_cancelled)(void),
+                                 int32_t size, double seconds, const fm_cancel *cancel,
                                  fm_error *reterr) {
     assert(size >= 1 && size <= FM_MEETING_RANKS && rank >= 0 && rank < size);
     fm_meeting *meeting = calloc(1, sizeof *meeting);
     if (!meeting) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a meeting of ranks");
     meeting->rank = rank;
     meeting->size = size;
-    fm_status status = enter(meeting, address, seconds, is_cancelled, reterr);
+    fm_status status = enter(meeting, address, seconds, cancel, reterr);
     if (status) {
         fm_meeting_close(meeting);
         return status;

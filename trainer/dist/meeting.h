@@ -15,9 +15,8 @@
 #ifndef FM_TRAINER_MEETING_H
 #define FM_TRAINER_MEETING_H
 
+#include "proto/base/cancel.h"
 #include "proto/base/status.h"
-
-#include <stdbool.h>
 
 enum {
     FM_MEETING_RANKS = 4096,            /* at most */
@@ -36,11 +35,11 @@ FM_MUST_USE fm_status fm_meeting_check_address(const char *address, fm_error *re
 FM_MUST_USE fm_status fm_meeting_open(fm_meeting **ret_meeting, const char *address, int32_t rank,
                                       int32_t size, double seconds, fm_error *reterr);
 
-/* The same for a process that may be asked to stop: the wait for the others calls `is_cancelled`
- * several times a second, and ends with FM_ERR_CANCELLED when that is true. */
+/* The same for a process that may be asked to stop: the wait for the others ends with
+ * FM_ERR_CANCELLED when it is cancelled. */
 FM_MUST_USE fm_status fm_meeting_open_unless(fm_meeting **ret_meeting, const char *address,
                                              int32_t rank, int32_t size, double seconds,
-                                             bool (*is_cancelled)(void), fm_error *reterr);
+                                             const fm_cancel *cancel, fm_error *reterr);
 
 /* Collective: every rank gives `bytes` bytes, the same number; `all` [size * bytes] receives them
  * in rank order. FM_ERR_CLOSED, naming the rank and its host, when a rank is gone or does not come

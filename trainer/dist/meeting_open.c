@@ -44,7 +44,6 @@ enum {
     FILE_BYTES = 8192,   /* at most */
     TRY_MS = 2000,       /* to connect to one address */
     AGAIN_MS = 50,       /* between tries */
-    LOOK_MS = 200,       /* between looks at whether the wait is cancelled */
     SAY_MS = 10000,      /* until the log names the ranks that are awaited */
     MISSING_BYTES = 200, /* of their list */
 };
@@ -332,14 +331,10 @@ static fm_status fail_missing(const hall *h, fm_status status, fm_error *reterr)
                    (int)h->size, what, names);
 }
 
-static bool is_cancelled(const fm_patience *patience) {
-    return patience->is_cancelled && patience->is_cancelled();
-}
-
 /* The time for one wait, which must not be long for one who may be asked to stop. */
 static int next_wait_ms(const fm_patience *patience) {
     const int left_ms = fm_link_left_ms(patience->deadline_ns);
-    return patience->is_cancelled && left_ms > LOOK_MS ? LOOK_MS : left_ms;
+    return (int)fm_cancel_slice_ms(patience->cancel, (uint64_t)left_ms);
 }
 
 /* Says once who is awaited: ranks that were not started are not noticed otherwise. */
@@ -356,8 +351,8 @@ static fm_status receive_hellos(hall *h, const fm_patience *patience, fm_error *
     const uint64_t begin_ns = fm_clock_ns();
     bool is_said = false;
     while (h->n_here < h->size - 1) {
-        if (patience->is_cancelled) say_missing(h, begin_ns, &is_said);
-        if (is_cancelled(patience)) return fail_missing(h, FM_ERR_CANCELLED, reterr);
+        if (patience->cancel) say_missing(h, begin_ns, &is_said);
+        if (fm_cancel_is_asked(patience->cancel)) return fail_missing(h, FM_ERR_CANCELLED, reterr);
         struct pollfd polls[MOST_WAITING + 1] = {{.fd = h->listener, .events = POLLIN}};
         uint32_t n = h->n_waiting;
         for (uint32_t i = 0; i < n; i++)
@@ -442,7 +437,7 @@ fm_status fm_meeting_host(const char *address, int32_t size, const fm_patience *
 static fm_status wait_for_answer(int fd, const fm_patience *patience, fm_error *reterr) {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     while (poll(&wait, 1, next_wait_ms(patience)) <= 0) {
-        if (is_cancelled(patience)) {
+        if (fm_cancel_is_asked(patience->cancel)) {
             return fm_fail(reterr, FM_ERR_CANCELLED, "stopped before all ranks were there");
         }
         if (fm_link_left_ms(patience->deadline_ns) == 0) break;
@@ -495,7 +490,8 @@ static fm_status try_all(const place *at, int32_t rank, int32_t size, const fm_p
     const hello said = make_hello(rank, size, at->run ^ word);
     fm_status status = FM_ERR_CLOSED;
     *ret_is_final = false;
-    for (int i = 0; i < n && status && !*ret_is_final && !is_cancelled(patience); i++) {
+    for (int i = 0; i < n && status && !*ret_is_final && !fm_cancel_is_asked(patience->cancel);
+         i++) {
         bool is_reason;
         fm_error error;
         status = try_address(&addresses[i], &said, patience, ret_fd, &is_reason, &error);
@@ -518,7 +514,7 @@ fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size,
         bool is_final;
         status = try_all(&at, rank, size, patience, &ret_peer->fd, &is_final, &why);
         if (!status) return FM_OK;
-        if (is_cancelled(patience)) {
+        if (fm_cancel_is_asked(patience->cancel)) {
             return fm_fail(reterr, FM_ERR_CANCELLED,
                            "rank %d was stopped before all ranks met at %.200s", (int)rank,
                            address);

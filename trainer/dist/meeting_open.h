@@ -2,9 +2,8 @@
 #ifndef FM_TRAINER_MEETING_OPEN_H
 #define FM_TRAINER_MEETING_OPEN_H
 
+#include "proto/base/cancel.h"
 #include "proto/base/status.h"
-
-#include <stdbool.h>
 
 enum { FM_PEER_NAME_BYTES = 112 };
 
@@ -20,7 +19,7 @@ fm_status fm_attendee_fail(const fm_attendee *peer, fm_status status, fm_error *
 /* How long to wait for others. */
 typedef struct fm_patience {
     uint64_t deadline_ns;
-    bool (*is_cancelled)(void); /* called several times a second; NULL: never cancelled */
+    const fm_cancel *cancel;
 } fm_patience;
 
 /* Of rank 0: waits for all others; peer[r] [size] is filled for r >= 1. What connects and is not a
