@@ -167,8 +167,8 @@ static BIO *make_pem(int (*put)(BIO *bio, void *object), void *object) {
     return NULL;
 }
 
-/* The certificate is written before the key takes its place, so that a full disk leaves the files
- * of before, or none, and never a key with the certificate of another. */
+/* Both files are written before the first takes its place. So a full disk leaves the files of
+ * before, or none, and no key beside the certificate of another one. */
 static fm_status write_pair(const fm_certificate_files *out, BIO *cert, BIO *key,
                             fm_error *reterr) {
     fm_path_kind old_cert, old_key;

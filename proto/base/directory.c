@@ -26,10 +26,9 @@ static fm_status fail_look(fm_error *reterr, const char *path, int code) {
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot look at it: %s", strerror(code));
 }
 
-enum { LOOKS = 100 }; /* a path that comes and goes is looked at so often */
-
 /* Looks at a path with links followed; *ret_there is false when nothing is there. */
 static fm_status look(const char *path, struct stat *info, bool *ret_there, fm_error *reterr) {
+    enum { LOOKS = 100 }; /* another process may make and remove the path all the time */
     for (int i = 0;; i++) {
         *ret_there = stat(path, info) == 0;
         if (*ret_there) return FM_OK;

@@ -89,8 +89,8 @@ typedef struct fm_name_list {
 } fm_name_list;
 
 /* The names of the folders (`folders`), or of everything else, as fm_directory_read lists them.
- * Everything else includes pipes and entries that cannot be looked at, so that a caller who wants
- * one of them fails when it reads it (fm_file_read gives the reason). */
+ * Everything else includes pipes and entries that cannot be looked at. A caller who wants one of
+ * them fails when it reads it, and fm_file_read gives the reason. */
 FM_MUST_USE fm_status fm_directory_list(const char *path, bool folders, size_t max, fm_arena *arena,
                                         fm_name_list *list, fm_error *reterr);
 

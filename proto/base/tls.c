@@ -2,8 +2,8 @@
  *
  * OpenSSL reads and writes through a BIO of our own, which is two ranges of the session: `in`, what
  * the owner fed, and `out`, a buffer of fixed capacity. Such a BIO never blocks and never grows. A
- * write of application data is cut to what surely fits, so only the handshake, alerts and answers
- * to KeyUpdate can find `out` full; they are tried again with the next call.
+ * write of application data is cut to what surely fits. So only the handshake, alerts and answers
+ * to KeyUpdate can find `out` full. They are tried again with the next call.
  *
  * `out` holds the unsent bytes [out_first, out_used). It only moves while it is empty, because the
  * owner may have given its bytes to the kernel. */

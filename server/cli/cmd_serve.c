@@ -142,8 +142,8 @@ static int parse(serve_settings *set, int argc, char **argv) {
     return fm_cli_parse(&command, argc, argv, &n_positional);
 }
 
-/* Fills in the limits that were not given, and says so when the machine is too small for the usual
- * ones, or for those that were given. */
+/* Fills in the limits that were not given. Says so when the machine is too small for the usual
+ * limits, or for those that were given. */
 static void choose_memory(serve_settings *set) {
     uint64_t machine = fm_machine_memory() >> MIB_SHIFT;
     uint64_t samples = fm_machine_fit(MAX_MEMORY_MIB, machine, 0.25, LEAST_MEMORY_MIB);

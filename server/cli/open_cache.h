@@ -19,15 +19,17 @@ FM_MUST_USE fm_status fm_cli_check_dataset(const char *path, fm_error *reterr);
 
 /* FM_ERR_USAGE when `cache`, where a build of `dataset` would write, is a file or the folder of
  * this or another dataset: one with a cache in it would no longer be accepted as a dataset.
- * `option` has given it: "--cache". dataset may be NULL. */
+ * `option` is the option that names `cache`, for the error: "--cache". dataset may be NULL. */
 FM_MUST_USE fm_status fm_cli_check_target(const char *option, const char *cache,
                                           const char *dataset, fm_error *reterr);
 
-/* The chain that a user calls `name`. The id is compared without regard to case, the letters after
- * its last '_' (the chain) with it; the dataset may be omitted when one chain fits. An exact name
- * goes first. FM_ERR_NOT_FOUND says why the build refused the chain, if it did, or else which
- * chains the entry has; FM_ERR_USAGE when several chains fit. The refusals are read into the arena
- * when they are needed; `path` is the cache's folder. */
+/* The chain that a user calls `name`. An exact name goes first. Otherwise the id is compared
+ * without regard to case, but the chain, which is the letters after the last '_', with it. The
+ * dataset may be omitted when one chain fits. `path` is the cache's folder; refusals are read into
+ * the arena when they are needed.
+ *
+ * FM_ERR_NOT_FOUND says why the build refused the chain, if it did, or else which chains the entry
+ * has. FM_ERR_USAGE: several chains fit. */
 FM_MUST_USE fm_status fm_cli_find_chain(const char *path, const fm_store *store, const char *name,
                                         fm_arena *arena, uint32_t *ret_chain, fm_error *reterr);
 

@@ -1,6 +1,7 @@
-/* test_command_faults.c: calls of build, gc, merge, snapshot and export to the system fail one at a
- * time (tests/testing/faults.h). After each the cache is whole, the exit code says whether the work
- * was done, and the same command run again brings the result of one that was never disturbed. */
+/* test_command_faults.c: calls of build, gc, merge, snapshot, export and certs to the system fail
+ * one at a time (tests/testing/faults.h). After each, what was there before is whole, and the exit
+ * code says whether the work was done. The same command run again brings the result of one that was
+ * never disturbed. */
 #include "tests/testing/faults.h"
 #include "tests/testing/testing.h"
 

@@ -95,7 +95,7 @@ static fm_status read_seeds(fm_predict_settings *set, fm_error *reterr) {
     }
 }
 
-/* The file's name without folders and ending. It becomes part of file names and texts, so a byte
+/* The file's name without folders and ending. It becomes part of file names and texts. So a byte
  * that belongs to no UTF-8 character becomes '_', also where the end of a long name is cut. */
 static void name_after(const char *path, char out[FM_CHAIN_MODEL_MOST + 1]) {
     const char *slash = strrchr(path, '/'), *leaf = slash ? slash + 1 : path;

@@ -225,8 +225,8 @@ static fm_status move_structure(const predictor *p, const char *chain, const cha
 
 /* Sets *ret_has to whether a prediction's structure and scores exist, and moves the structure where
  * it belongs: with another least pLDDT, a kept one may have been rejected and the reverse. What is
- * missing is predicted again. The first rank of a group moves files while the others look for them,
- * so all look at the place first from where a file may be moved. */
+ * missing is predicted again. The first rank of a group moves files while the others look for them.
+ * So all look first at the place from which a file may be moved. */
 static fm_status has_structure(const predictor *p, const char *chain, double mean_plddt,
                                bool *ret_has, fm_error *reterr) {
     char from[PATH_BYTES], to[PATH_BYTES];

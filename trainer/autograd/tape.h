@@ -291,7 +291,8 @@ void fm_node_draws(fm_tape *tape, fm_node *node);
  * ids. */
 void fm_tape_seek_draw(fm_tape *tape, uint32_t draw);
 /* Nodes recorded from here on draw for group g of their arrays (ops/call.h) with their id plus
- * g * step, as if each group had nodes of its own, recorded one after the other. 0: no groups. */
+ * g * step. Each group then draws as nodes of its own would, recorded one after the other. 0: no
+ * groups. */
 void fm_tape_group_draws(fm_tape *tape, uint32_t step);
 /* Skips `count` ids: those of nodes that another rank records in this rank's place. */
 void fm_tape_skip_draws(fm_tape *tape, uint32_t count);

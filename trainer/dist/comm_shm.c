@@ -7,7 +7,7 @@
  *                rank order, and stores n in its own slot.taken
  *
  * Parts stay in the outbox until every member's slot.taken is n. A sender looks for that when it
- * needs memory or the slot. The outbox is a sparse file, of which the lowest free range is used, so
+ * needs memory or the slot. The outbox is a sparse file, of which the lowest free range is used. So
  * it takes only as much memory as is under way at once. */
 #include "trainer/dist/comm_shm.h"
 

@@ -26,7 +26,7 @@ enum {
 
 typedef struct fm_meeting fm_meeting;
 
-/* FM_ERR_USAGE for an address of another form. */
+/* Checks the form of an address, and opens nothing. FM_ERR_USAGE for another form. */
 FM_MUST_USE fm_status fm_meeting_check_address(const char *address, fm_error *reterr);
 
 /* Opens the meeting of `size` ranks; waits up to `seconds` for all of them. A meeting of one rank
@@ -35,8 +35,9 @@ FM_MUST_USE fm_status fm_meeting_check_address(const char *address, fm_error *re
 FM_MUST_USE fm_status fm_meeting_open(fm_meeting **ret_meeting, const char *address, int32_t rank,
                                       int32_t size, double seconds, fm_error *reterr);
 
-/* The same for a process that may be asked to stop: the wait for the others ends with
- * FM_ERR_CANCELLED when it is cancelled. */
+/* The same for a process that may be asked to stop. The wait for the others ends with
+ * FM_ERR_CANCELLED when it is cancelled. After 10 s rank 0 logs which ranks it waits for. With NULL
+ * it is fm_meeting_open. */
 FM_MUST_USE fm_status fm_meeting_open_unless(fm_meeting **ret_meeting, const char *address,
                                              int32_t rank, int32_t size, double seconds,
                                              const fm_cancel *cancel, fm_error *reterr);

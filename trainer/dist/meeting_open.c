@@ -1,12 +1,12 @@
 /* meeting_open.c: see meeting_open.h.
  *
  * A rank that connects sends one HELLO: its rank, the size and the run. Rank 0 reads the hellos of
- * all connections at the same time, in a table of bounded size, so that a stranger that connects
- * and says nothing holds up nobody. When all ranks are there, it sends each a WELCOME.
+ * all connections at the same time, in a table of bounded size. So a stranger that connects and
+ * says nothing holds up nobody. When all ranks are there, rank 0 sends each a WELCOME.
  *
- * With file:PATH, rank 0 listens on any port of its host and writes a word for this run and the
- * addresses of its host to the file. The others try these in turn; the word keeps a rank from
- * meeting a stranger at an address of an earlier run. They read the file again for every try. */
+ * With file:PATH, rank 0 listens on any port of its host. It writes a word for this run and the
+ * addresses of its host to the file. The others try these in turn, and read the file again for
+ * every try. The word keeps a rank from meeting a stranger at an address of an earlier run. */
 #include "trainer/dist/meeting_open.h"
 
 #include "proto/address.h"
@@ -381,8 +381,8 @@ static void allow_files(int32_t size) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* A name may mean another address on this host than on the others, so rank 0 listens on all of its
- * addresses unless a numeric one is given. */
+/* A name may mean another address on this host than on the others. So rank 0 listens on all of its
+ * addresses, unless a numeric one is given. */
 static fm_status listen_at(hall *h, fm_error *reterr) {
     fm_address at = h->place.address, bound;
     uint8_t numeric[sizeof(struct in6_addr)];

@@ -1,7 +1,7 @@
 /* recorder.c: see recorder.h. There is one function for each kind of sublayer, which chooses
- * between the plain, the fused and the split form. A fused sublayer whose input is already
- * normalised is recorded with a copy of its weights from which the norm is taken out; the op then
- * does not normalise again. */
+ * between the plain, the fused and the split form. The input of a fused sublayer may be normalised
+ * already. It is then recorded with a copy of its weights that lacks the norm, so that the op does
+ * not normalise again. */
 #include "trainer/model/recorder.h"
 
 #include "trainer/dist/groups.h"

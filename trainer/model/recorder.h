@@ -66,8 +66,8 @@ fm_normed fm_recorder_finish(const fm_recorder *recorder, const fm_sublayer *sub
                              const void *weights, const fm_begun *begun, fm_normed x,
                              fm_param_ref next, fm_param_ref later);
 
-/* Returns the weights of the LayerNorm through which the sublayer reads a representation, where the
- * recorder can apply it earlier; FM_PARAM_NONE where the sublayer applies it itself or has none. */
+/* Returns the weights of the LayerNorm through which the sublayer reads a representation, if the
+ * recorder can apply it earlier. FM_PARAM_NONE: the sublayer applies it itself, or has none. */
 fm_param_ref fm_recorder_norm(const fm_sublayer *sublayer, const void *weights,
                               fm_representation of);
 

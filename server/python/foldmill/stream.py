@@ -171,7 +171,8 @@ class Stream:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues after the samples of a state of ``state_dict()``.
 
-        Raises ValueError that names the first parameter of the run that differs.
+        Raises ValueError that names the first parameter of the run that differs, and TypeError for
+        what is no state.
         """
         if not isinstance(state, Mapping):
             raise TypeError(f"state: found {state!r:.80}, expected what state_dict() returned")
@@ -199,7 +200,9 @@ class Stream:
         """Records that samples were used, by their indices: numbers, arrays or tensors of them.
 
         Only DataLoaders with workers need it; see the class. It may connect, as ``facts()`` does.
-        TypeError, and ValueError for a sample that is not this rank's; then none is recorded.
+
+        Raises TypeError for what is no index, and ValueError for a sample that is not this rank's.
+        Then none is recorded.
         """
         self.facts()
         own = [integer("deliver", value, 0, MOST_U64)

@@ -479,8 +479,7 @@ template <int C, bool BIASED> __device__ inline void forward_end(forward_space<C
 }
 
 /* The two groups take turns at the exponentials, so that one computes them while the other's
- * products run; otherwise both would reach the exponentials together and then the products
- * together. */
+ * products run. Otherwise both would reach the exponentials together, and then the products. */
 __device__ inline void take_turn(int group) {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"((int)FORWARD_THREADS) : "memory");
 }

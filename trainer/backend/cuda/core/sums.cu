@@ -2,11 +2,11 @@
  * those of LayerNorms.
  *
  * Such a step takes a few microseconds, most of which is the launch and the wait for the sums of
- * the kernel before. A node of backward has up to four of them. Between put_off_sums and
- * finish_sums they are therefore collected in a table, and one launch ends all of them when the
- * table or the memory for the partial sums is full. That memory is small, so that most of it is
- * still in the L2 cache then. Only sums whose targets are gradients of parameters are put off,
- * since nothing reads those during backward.
+ * the kernel before. A node of backward has up to four of them. So between put_off_sums and
+ * finish_sums they are collected in a table. One launch ends all of them when the table or the
+ * memory for the partial sums is full. That memory is small, so that most of it is still in the L2
+ * cache then. Only sums whose targets are gradients of parameters are put off, since nothing reads
+ * those during backward.
  *
  * The state is one per thread, because a pass runs on one thread. */
 #include "trainer/backend/cuda/core/bulk.cuh"

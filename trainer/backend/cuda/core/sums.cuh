@@ -53,8 +53,8 @@ struct partial_sums {
  * request may end all earlier sums and give their memory again. */
 float *sums_place(fm_stream *stream, const partial_sums &s, size_t bytes, void *workspace);
 
-/* Ends the sums, or puts that off if sums_place has found them a place that outlives the call and
- * the table of sums that wait has an entry left. */
+/* Ends the sums, or puts that off. It is put off if sums_place has found them a place that outlives
+ * the call, and the table of sums that wait has an entry left. */
 void end_sums(fm_stream *stream, const partial_sums &s);
 
 /* Ends sums that were put off if one of them has its target in the `bytes` at data. Kernels that

@@ -1,8 +1,7 @@
 /* row_norms.cu: the LayerNorms at the end of a sublayer, where the rows y are an input. Backward
  * runs this kernel before it computes a block again, because a block begins with rows that the
- * block before it has normalised. The results have the same bits as those of the kernel that made
- * y, because a row is in the same lanes, and the code that sums and normalises is the same
- * (row_end.cuh). */
+ * block before it has normalised. The results have the bits of the kernel that made y: a row is in
+ * the same lanes, and the code that sums and normalises is the same (row_end.cuh). */
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/cuda/gemm/row_end.cuh"
 
