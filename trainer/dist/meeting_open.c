@@ -452,11 +452,11 @@ static fm_status try_address(const fm_address *address, const hello *said,
                              fm_error *reterr) {
     const uint64_t deadline_ns = patience->deadline_ns;
     int left_ms = fm_link_left_ms(deadline_ns), fd;
+    const uint32_t try_ms = (uint32_t)(left_ms < TRY_MS ? left_ms : TRY_MS);
     *ret_is_reason = false;
     fm_address at = *address;
     at.is_insecure = true; /* networks of ranks are trusted (meeting.h) */
-    fm_status status =
-        fm_address_connect(&at, (uint32_t)(left_ms < TRY_MS ? left_ms : TRY_MS), &fd, reterr);
+    fm_status status = fm_address_connect_unless(&at, try_ms, patience->cancel, &fd, reterr);
     if (status) return status;
     uint8_t message[HELLO_BYTES];
     encode_hello(said, message);
