@@ -10,7 +10,8 @@
 void fm_svg_begin(FILE *out, int width, int height, const char *title, const char *style) {
     fprintf(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
+        FM_SVG_BEGIN
+        "%d %d\" width=\"%d\" "
         "height=\"%d\" font-family=\"Helvetica, Arial, DejaVu Sans, sans-serif\" fill=\"none\">\n"
         "<title>",
         width, height, width, height);

@@ -18,6 +18,9 @@
 
 enum { FM_SVG_NUMBER_BYTES = 32 };
 
+/* The first bytes of every picture. */
+#define FM_SVG_BEGIN "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "
+
 /* Opens the picture, with a title for screen readers. `style` is a style sheet; "" is none. Text
  * uses the viewer's sans-serif font. There are no scripts and no links. */
 void fm_svg_begin(FILE *out, int width, int height, const char *title, const char *style);

@@ -1,7 +1,6 @@
 /* cmd_build.c: foldmill build: makes a cache from a dataset. */
 #include "cache/build/build.h"
 #include "proto/base/directory.h"
-#include "proto/base/file.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
 #include "server/cli/build_plan.h"
@@ -9,6 +8,7 @@
 #include "server/cli/build_share.h"
 #include "server/cli/commands.h"
 #include "server/cli/open_cache.h"
+#include "server/cli/output_note.h"
 #include "server/cli/progress.h"
 #include "server/cli/template_counts.h"
 
@@ -156,27 +156,6 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
     return status;
 }
 
-/* A report replaces an earlier one, which begins with '{', and nothing else: a mistyped name may be
- * that of an input. */
-static fm_status check_replaced(const char *path, fm_error *reterr) {
-    char first;
-    int fd;
-    uint64_t ignored;
-    fm_status status = fm_file_open(path, &fd, &ignored, reterr);
-    if (status) return status == FM_ERR_NOT_FOUND ? FM_OK : status;
-    ssize_t n = read(fd, &first, 1);
-    if (n < 0) {
-        status =
-            fm_fail_in(reterr, FM_ERR_IO, path,
-                       "--report: cannot see whether this file is a report: %s", strerror(errno));
-    }
-    close(fd);
-    if (n <= 0 || first == '{') return status;
-    return fm_fail_in(reterr, FM_ERR_USAGE, path,
-                      "--report: found a file that is no report, expected none; choose another "
-                      "name");
-}
-
 /* Checks before days of building that the report can be written. */
 static fm_status check_report(const char *path, fm_error *reterr) {
     char folder[PATH_MAX];
@@ -186,7 +165,9 @@ static fm_status check_report(const char *path, fm_error *reterr) {
     } else {
         snprintf(folder, sizeof folder, ".");
     }
-    if (fm_path_is_writable(folder)) return check_replaced(path, reterr);
+    if (fm_path_is_writable(folder)) {
+        return fm_output_check_like(path, "--report", "report", "{", reterr);
+    }
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot write the report here: %s", strerror(errno));
 }
 

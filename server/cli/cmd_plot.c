@@ -1,6 +1,8 @@
 /* cmd_plot.c: foldmill plot: draws the curves of training runs. */
 #include "proto/base/file.h"
+#include "proto/base/svg.h"
 #include "server/cli/commands.h"
+#include "server/cli/output_note.h"
 #include "server/cli/plot_draw.h"
 #include "server/cli/svg_png.h"
 
@@ -37,6 +39,8 @@ static bool ends_with(const char *path, const char *end) {
     return n > m && strcasecmp(path + n - m, end) == 0;
 }
 
+static const char png_begin[] = "\x89PNG\r\n\x1a\n";
+
 static fm_status draw(const plot_settings *set, const fm_plot_run *runs, size_t n_run,
                       fm_error *reterr) {
     const fm_plot_picture picture = {.title = set->title,
@@ -65,9 +69,12 @@ static fm_status plot(const plot_settings *set, int n_run, char **folders, fm_er
     if (!(set->scale >= 0.25 && set->scale <= 8)) {
         return fm_fail(reterr, FM_ERR_USAGE, "--scale: found %g, expected 0.25 to 8", set->scale);
     }
+    fm_status status =
+        fm_output_check_like(set->out, "--out", "picture of foldmill",
+                             ends_with(set->out, ".png") ? png_begin : FM_SVG_BEGIN, reterr);
+    if (status) return status;
     fm_plot_run *runs = calloc((size_t)n_run, sizeof *runs);
     if (!runs) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the runs");
-    fm_status status = FM_OK;
     for (int i = 0; i < n_run && !status; i++)
         status = fm_plot_read(folders[i], &runs[i], reterr);
     if (!status) status = draw(set, runs, (size_t)n_run, reterr);

@@ -3,9 +3,11 @@
  *
  * The numbers are gathered first and then printed in one of these forms. */
 #include "proto/base/plural.h"
+#include "proto/base/svg.h"
 #include "server/cli/commands.h"
 #include "server/cli/inspect_json.h"
 #include "server/cli/open_cache.h"
+#include "server/cli/output_note.h"
 #include "server/cli/stats_svg.h"
 #include "server/cli/template_counts.h"
 
@@ -264,7 +266,9 @@ typedef struct stats_arguments {
 /* Another ending would be a file that its reader takes for something else. */
 static fm_status check_svg(const char *path, fm_error *reterr) {
     size_t n = strlen(path);
-    if (n >= 4 && strcasecmp(path + n - 4, ".svg") == 0) return FM_OK;
+    if (n >= 4 && strcasecmp(path + n - 4, ".svg") == 0) {
+        return fm_output_check_like(path, "--svg", "picture of foldmill", FM_SVG_BEGIN, reterr);
+    }
     return fm_fail(reterr, FM_ERR_USAGE, "--svg: found '%.200s', expected a file that ends in .svg",
                    path);
 }

@@ -4,11 +4,14 @@
 #include "proto/base/directory.h"
 #include "proto/base/file.h"
 
+#include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { PATH_BYTES = 4096, MOST_ENTRIES = 64 };
+enum { PATH_BYTES = 4096, MOST_ENTRIES = 64, BEGIN_BYTES = 64 };
 
 fm_status fm_output_has_file(const char *path, bool *ret_has, fm_error *reterr) {
     fm_path_kind kind;
@@ -17,6 +20,28 @@ fm_status fm_output_has_file(const char *path, bool *ret_has, fm_error *reterr) 
     *ret_has = kind == FM_PATH_FILE;
     if (*ret_has || kind == FM_PATH_ABSENT) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, path, "not a regular file");
+}
+
+fm_status fm_output_check_like(const char *path, const char *option, const char *what,
+                               const char *begin, fm_error *reterr) {
+    char found[BEGIN_BYTES];
+    const size_t bytes = strlen(begin);
+    uint64_t ignored;
+    int fd;
+    assert(bytes <= sizeof found);
+    fm_status status = fm_file_open(path, &fd, &ignored, reterr);
+    if (status) return status == FM_ERR_NOT_FOUND ? FM_OK : status;
+    ssize_t n = read(fd, found, bytes);
+    if (n < 0) {
+        status = fm_fail_in(reterr, FM_ERR_IO, path, "%s: cannot see whether this file is a %s: %s",
+                            option, what, strerror(errno));
+    }
+    close(fd);
+    bool is_like = n == (ssize_t)bytes && memcmp(found, begin, bytes) == 0;
+    if (n <= 0 || is_like) return status;
+    return fm_fail_in(reterr, FM_ERR_USAGE, path,
+                      "%s: found a file that is no %s, expected none; choose another name", option,
+                      what);
 }
 
 /* Outputs begin in a folder without other files: one with the name of an output would be kept as

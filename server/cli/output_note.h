@@ -15,6 +15,12 @@ enum { FM_OUTPUT_NOTE_BYTES = 1 << 12 };
 /* Sets *ret_has when `path` is a file. FM_ERR_IO when it is something other than a file. */
 FM_MUST_USE fm_status fm_output_has_file(const char *path, bool *ret_has, fm_error *reterr);
 
+/* Checks what is at the path of an output that replaces an earlier one, which begins with the text
+ * `begin`, and nothing else: a mistyped name may be that of an input. `option` and `what` are for
+ * the message: "--report", "report". An empty file is nothing. FM_ERR_USAGE, FM_ERR_IO. */
+FM_MUST_USE fm_status fm_output_check_like(const char *path, const char *option, const char *what,
+                                           const char *begin, fm_error *reterr);
+
 /* Writes FOLDER/<name> with the text `note` where the folder is empty, and compares where the file
  * exists. FM_ERR_EXISTS when the folder has another record, or other files and no record.
  * `what` says in words what differs then. Uses memory of the arena. */

@@ -352,6 +352,16 @@ static void an_output_replaces_no_input(void **state) {
             "grep -q 'q.a3m: --out: found the file that is read' err && sha256sum -c sums >log && "
             "foldmill parse a3m - -o q.npz <q.a3m"),
         0);
+    /* A picture replaces an earlier one only. */
+    assert_int_equal(
+        run("foldmill train --cache cache --config fast.ini --steps 1 --out drawn -q >log 2>&1 && "
+            "for end in svg png; do echo mine >mine.$end; foldmill plot drawn --out mine.$end "
+            "2>err; test $? = 2 && grep -qx mine mine.$end && grep -q \"mine.$end: --out: found a "
+            "file that is no picture of foldmill, expected none\" err || exit 1; done && "
+            "{ foldmill stats --cache cache --svg mine.svg 2>err >log; test $? = 2; } && "
+            "grep -qx mine mine.svg && for n in 1 2; do foldmill plot drawn --out own.svg && "
+            "foldmill stats --cache cache --svg own.svg >log || exit 1; done"),
+        0);
     /* A report replaces an earlier one only. */
     assert_int_equal(
         run("input=$(ls data/mmcifs/* | head -1); sha256sum $input >sums; "
