@@ -198,6 +198,10 @@ static fm_status check_options(const synth_run *run, fm_error *reterr) {
                        "--min-length: found %u, expected at most --max-length %u",
                        run->options.min_length, run->options.max_length);
     }
+    if (run->options.min_depth > run->options.max_depth) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--min-depth: found %u, expected at most --depth %u",
+                       run->options.min_depth, run->options.max_depth);
+    }
     return check_folder(run, reterr);
 }
 
@@ -241,7 +245,7 @@ int fm_cmd_synth(int argc, char **argv) {
     run.options.min_length = (uint32_t)min_length;
     run.options.max_length = (uint32_t)max_length;
     run.options.max_depth = (uint32_t)depth;
-    run.options.min_depth = (uint32_t)(min_depth < depth ? min_depth : depth);
+    run.options.min_depth = (uint32_t)min_depth;
     fm_error error;
     fm_status status = check_options(&run, &error);
     if (!status) status = fm_arena_init(&run.arena, (size_t)8 << 30, &error);

@@ -50,6 +50,9 @@ static void wrong_usage_is_reported_with_exit_code_2(void **state) {
     assert_int_equal(
         run("\"$FM_BIN\"/foldmill synth -o %s/x --min-length 90 --max-length 80 2>%s/err"), 2);
     assert_int_equal(run("grep -q 'min-length: found 90, expected at most' %s/err"), 0);
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth -o %s/x --min-depth 5000 2>%s/err"), 2);
+    assert_int_equal(run("grep -q 'min-depth: found 5000, expected at most --depth 2000' %s/err"),
+                     0);
     assert_int_equal(run("test ! -e %s/x"), 0);
     assert_int_equal(run("\"$FM_BIN\"/foldmill synth -o %s/err/x --chains 1 2>/dev/null"), 1);
 }
