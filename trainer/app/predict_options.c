@@ -132,7 +132,8 @@ static fm_status check_distillation(const fm_predict_settings *set, fm_error *re
                        "distill predicts each chain once: give one --weights and one seed");
     }
     if (!(set->min_plddt >= 0 && set->min_plddt <= 100)) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--min-plddt: expected 0 to 100");
+        return fm_fail(reterr, FM_ERR_USAGE, "--min-plddt: found %g, expected 0 to 100",
+                       set->min_plddt);
     }
     return FM_OK;
 }
