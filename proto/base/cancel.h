@@ -20,8 +20,9 @@ static inline bool fm_cancel_is_asked(const fm_cancel *cancel) {
 
 /* The part of a wait for `left_ms` until the next question. */
 static inline uint64_t fm_cancel_slice_ms(const fm_cancel *cancel, uint64_t left_ms) {
+    const uint64_t look_ms = FM_CANCEL_LOOK_MS;
     bool may_be = cancel && cancel->is_asked;
-    return may_be && left_ms > FM_CANCEL_LOOK_MS ? FM_CANCEL_LOOK_MS : left_ms;
+    return may_be && left_ms > look_ms ? look_ms : left_ms;
 }
 
 #endif
