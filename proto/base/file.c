@@ -115,6 +115,15 @@ fm_status fm_file_refuse_input(const char *output, const char *input, fm_error *
                       "--out: found the file that is read, expected another; choose another name");
 }
 
+fm_status fm_file_find_old(const char *output, bool replace, bool *ret_is_old, fm_error *reterr) {
+    fm_path_kind kind;
+    fm_status status = fm_path_look(output, &kind, reterr);
+    *ret_is_old = !status && kind == FM_PATH_FILE;
+    if (!*ret_is_old || replace) return status;
+    return fm_fail_in(reterr, FM_ERR_EXISTS, output,
+                      "the file exists; give another --out, or --replace");
+}
+
 /* The folder that contains `path`; "." when the path names none. */
 static void parent_of(const char *path, char out[PATH_MAX]) {
     snprintf(out, PATH_MAX, "%s", path);

@@ -9,6 +9,8 @@
 #include "proto/base/bytes.h"
 #include "proto/base/status.h"
 
+#include <stdbool.h>
+
 /* Reads a file into the arena. FM_ERR_NOT_FOUND; FM_ERR_IO, also for anything but a regular file;
  * FM_ERR_LIMIT for more than max_bytes, or than the arena holds. Errors have the path as their
  * source. */
@@ -36,6 +38,12 @@ FM_MUST_USE fm_status fm_file_write_atomic(const char *path, const void *data, s
  * replace what the user gave. FM_ERR_USAGE. Where a path cannot be looked at, reading or writing
  * it will say why. */
 FM_MUST_USE fm_status fm_file_refuse_input(const char *output, const char *input, fm_error *reterr);
+
+/* Looks whether the --out of a command is an earlier file (*ret_is_old): FM_ERR_EXISTS if it is,
+ * unless the user gave --replace. FM_ERR_IO. What is there and is no regular file is left to the
+ * writer, which refuses it. */
+FM_MUST_USE fm_status fm_file_find_old(const char *output, bool replace, bool *ret_is_old,
+                                       fm_error *reterr);
 
 /* Writes as fm_file_write_atomic does, and only the owner can read the file (mode 0600). */
 FM_MUST_USE fm_status fm_file_write_secret(const char *path, const void *data, size_t size,

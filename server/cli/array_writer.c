@@ -2,7 +2,6 @@
  * a table of all arrays, so its arrays are listed first and written at the end. */
 #include "server/cli/array_writer.h"
 
-#include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "proto/npz.h"
 #include "proto/safetensors.h"
@@ -69,15 +68,10 @@ static fm_status look(const char *path, fm_arena *arena, bool *ret_has_features,
 }
 
 fm_status fm_array_output_check(const char *path, bool replace, fm_arena *arena, fm_error *reterr) {
-    fm_path_kind kind;
-    bool has = false;
+    bool is_old, has = false;
     size_t mark = fm_arena_mark(arena);
-    fm_status status = fm_path_look(path, &kind, reterr);
-    if (status || kind != FM_PATH_FILE) return status; /* writing says what is wrong */
-    if (!replace) {
-        return fm_fail_in(reterr, FM_ERR_EXISTS, path,
-                          "the file exists; give another --out, or --replace");
-    }
+    fm_status status = fm_file_find_old(path, replace, &is_old, reterr);
+    if (status || !is_old) return status;
     status = look(path, arena, &has, reterr);
     fm_arena_rewind(arena, mark);
     if (status || has) return status;

@@ -1,7 +1,6 @@
 /* weights.c: see weights.h. */
 #include "trainer/app/weights.h"
 
-#include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "proto/base/options.h"
 #include "proto/base/plural.h"
@@ -95,30 +94,14 @@ typedef struct output {
 } output;
 
 static fm_status check_output(const output *out, fm_error *reterr) {
-    fm_path_kind kind;
-    fm_status status = fm_path_look(out->path, &kind, reterr);
-    if (status || kind != FM_PATH_FILE) return status; /* writing says what is wrong */
-    if (out->replace) return out->check_old(out->path, reterr);
-    return fm_fail_in(reterr, FM_ERR_EXISTS, out->path,
-                      "the file exists; give another --out, or --replace");
+    bool is_old;
+    fm_status status = fm_file_find_old(out->path, out->replace, &is_old, reterr);
+    return status || !is_old ? status : out->check_old(out->path, reterr);
 }
 
 /* Whether a failure to read says nothing about what a file is. */
 static bool is_unread(fm_status status) {
     return status == FM_ERR_IO || status == FM_ERR_NOMEM;
-}
-
-/* Whether a file is a checkpoint, and how many samples its run had seen. */
-static fm_status look_at_checkpoint(const char *path, bool *ret_is, uint64_t *ret_n_sample,
-                                    fm_error *reterr) {
-    fm_arena arena;
-    fm_checkpoint_state state = {0};
-    fm_status status = fm_arena_init(&arena, arena_bytes, reterr);
-    if (!status) status = fm_checkpoint_peek(path, &arena, &state, reterr);
-    fm_arena_fini(&arena);
-    *ret_is = !status;
-    *ret_n_sample = state.samples;
-    return is_unread(status) ? status : FM_OK;
 }
 
 typedef fm_status run_command(const void *set, const char *path, fm_error *reterr);
@@ -152,10 +135,13 @@ typedef struct import_settings {
 
 /* A checkpoint of a run cannot be made again, as that of an import can. */
 static fm_status check_old_import(const char *path, fm_error *reterr) {
-    bool is_checkpoint;
-    uint64_t n_sample;
-    fm_status status = look_at_checkpoint(path, &is_checkpoint, &n_sample, reterr);
-    if (status || (is_checkpoint && n_sample == 0)) return status;
+    fm_arena arena;
+    fm_checkpoint_state state;
+    fm_status status = fm_arena_init(&arena, arena_bytes, reterr);
+    if (status) return status;
+    status = fm_checkpoint_peek(path, &arena, &state, reterr);
+    fm_arena_fini(&arena);
+    if (is_unread(status) || (!status && state.samples == 0)) return status;
     return fm_fail_in(reterr, FM_ERR_USAGE, path,
                       "--out: found a file that this command did not write, expected none or a "
                       "checkpoint without training; choose another name");
@@ -309,12 +295,9 @@ typedef struct export_settings {
 } export_settings;
 
 static fm_status check_old_export(const char *path, fm_error *reterr) {
-    bool is_checkpoint;
-    uint64_t ignored;
     fm_weights_file *file = NULL;
-    fm_status status = look_at_checkpoint(path, &is_checkpoint, &ignored, reterr);
-    if (status) return status;
-    if (!is_checkpoint) status = fm_weights_file_open(path, &file, reterr);
+    bool is_checkpoint = fm_checkpoint_is(path);
+    fm_status status = is_checkpoint ? FM_OK : fm_weights_file_open(path, &file, reterr);
     fm_weights_file_close(file);
     if (is_unread(status) || (!is_checkpoint && !status)) return status;
     return fm_fail_in(reterr, FM_ERR_USAGE, path,
