@@ -328,7 +328,7 @@ class Run:
                              for name, value in self.trainer.ema.params.items()})
         subprocess.run([f"{self.bin}/foldmill", "import", file, "--preset", "overfit", "--config",
                         f"{self.path}.ini", "--out",
-                        f"{self.path}/checkpoint-{step:012d}.safetensors"],
+                        f"{self.path}/checkpoint-{step:012d}.safetensors", "--replace"],
                        check=True, capture_output=True)
         os.unlink(file)
 

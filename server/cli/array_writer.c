@@ -46,7 +46,7 @@ static bool has_features(const fm_safetensors *file) {
     size_t n = fm_safetensors_count(file), i = 0;
     while (i < n && is_feature(fm_safetensors_at(file, i)->name))
         i++;
-    return i == n;
+    return n > 0 && i == n;
 }
 
 static fm_status look(const char *path, fm_arena *arena, bool *ret_has_features, fm_error *reterr) {
@@ -61,7 +61,7 @@ static fm_status look(const char *path, fm_arena *arena, bool *ret_has_features,
     }
     if (status != FM_ERR_IO) status = fm_file_read(arena, path, most_bytes, &content, reterr);
     if (status) return status == FM_ERR_LIMIT ? FM_OK : status;
-    *ret_has_features = !fm_npz_parse(arena, content, &npz, NULL);
+    *ret_has_features = !fm_npz_parse(arena, content, &npz, NULL) && npz.n_array > 0;
     for (size_t i = 0; i < npz.n_array; i++)
         *ret_has_features = *ret_has_features && is_feature(npz.arrays[i].name);
     return FM_OK;

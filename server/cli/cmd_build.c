@@ -156,7 +156,8 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
     return status;
 }
 
-/* Checks before days of building that the report can be written. */
+/* Checks before days of building that the report can be written. An earlier one begins as
+ * fm_build_print_json begins it; inputs are JSON, too. */
 static fm_status check_report(const char *path, fm_error *reterr) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -166,7 +167,7 @@ static fm_status check_report(const char *path, fm_error *reterr) {
         snprintf(folder, sizeof folder, ".");
     }
     if (fm_path_is_writable(folder)) {
-        return fm_output_check_like(path, "--report", "report", "{", reterr);
+        return fm_output_check_like(path, "--report", "report", "{\n  \"outcome\": ", reterr);
     }
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot write the report here: %s", strerror(errno));
 }
@@ -204,7 +205,8 @@ static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX])
          "'openfold': the features of OpenFold's pipeline bit for bit, including its quirks",
          .letter = 0},
         {"report", FM_OPTION_STRING, &arguments->report, "FILE",
-         "also write the report to FILE, as --json prints it", .letter = 0},
+         "also write the report to FILE, as --json prints it; an earlier report is replaced",
+         .letter = 0},
         {"shard-mb", FM_OPTION_U64, &arguments->shard_mb, "N", "seal a shard at about N MB (1024)",
          .min = 1, .max = 1u << 20},
         {"worker-memory", FM_OPTION_U64, &arguments->worker_memory, "MIB",

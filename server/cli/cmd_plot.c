@@ -16,7 +16,8 @@ static const char description[] =
     "Draws the curves of training runs. Each RUN is the folder of `foldmill train --out`. Loss,\n"
     "scores, learning rate and speed over the steps come from metrics.jsonl, and held-out losses\n"
     "and scores from eval.jsonl where a run has one. The end of FILE selects the format: .svg, or\n"
-    ".png with librsvg. Colours suit colour-blind readers; an SVG follows a viewer's dark mode.\n\n"
+    ".png with librsvg. FILE may be an earlier picture, which is replaced, and no other file.\n"
+    "Colours suit colour-blind readers; an SVG follows a viewer's dark mode.\n\n"
     "Lines are centred means over --smooth steps, by default a fiftieth of the longest run; the\n"
     "picture says how many. With --by-seed, runs whose names differ only in a number at the\n"
     "end (a-1, a-2) share a colour. An axis of losses is logarithmic where they span more than a\n"
@@ -69,9 +70,9 @@ static fm_status plot(const plot_settings *set, int n_run, char **folders, fm_er
     if (!(set->scale >= 0.25 && set->scale <= 8)) {
         return fm_fail(reterr, FM_ERR_USAGE, "--scale: found %g, expected 0.25 to 8", set->scale);
     }
-    fm_status status =
-        fm_output_check_like(set->out, "--out", "picture of foldmill",
-                             ends_with(set->out, ".png") ? png_begin : FM_SVG_BEGIN, reterr);
+    bool is_png = ends_with(set->out, ".png");
+    fm_status status = fm_output_check_like(set->out, "--out", is_png ? "PNG" : "SVG of foldmill",
+                                            is_png ? png_begin : FM_SVG_BEGIN, reterr);
     if (status) return status;
     fm_plot_run *runs = calloc((size_t)n_run, sizeof *runs);
     if (!runs) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the runs");

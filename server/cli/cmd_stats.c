@@ -267,7 +267,7 @@ typedef struct stats_arguments {
 static fm_status check_svg(const char *path, fm_error *reterr) {
     size_t n = strlen(path);
     if (n >= 4 && strcasecmp(path + n - 4, ".svg") == 0) {
-        return fm_output_check_like(path, "--svg", "picture of foldmill", FM_SVG_BEGIN, reterr);
+        return fm_output_check_like(path, "--svg", "SVG of foldmill", FM_SVG_BEGIN, reterr);
     }
     return fm_fail(reterr, FM_ERR_USAGE, "--svg: found '%.200s', expected a file that ends in .svg",
                    path);
@@ -310,7 +310,9 @@ int fm_cmd_stats(int argc, char **argv) {
          "chains whose MSA is read for the depths, evenly spaced (2000); 0 reads all",
          .max = UINT32_MAX},
         {"svg", FM_OPTION_STRING, &arguments.svg, "FILE",
-         .help = "also draw the histograms and the sizes of parts into FILE, as SVG"},
+         .help =
+             "also draw the histograms and the sizes of parts into FILE, as SVG; an earlier one "
+             "is replaced"},
         {"json", FM_OPTION_FLAG, &arguments.json, NULL, "print one JSON object", .letter = 0},
         {0}};
     const fm_command command = {

@@ -31,7 +31,8 @@ static const char description[] =
     "larger --chains only adds files. DIR/synth.json records the options: --force completes or\n"
     "extends a dataset that has the same ones, and no other folder.\n\n"
     "--json prints one object: chains, entries, files, bytes, seconds, dataset.\n\n"
-    "Exit codes: 0 all written, 1 failed, 2 bad usage (also when the folder is not empty).\n\n"
+    "Exit codes: 0 all written, 1 failed (also when --force finds another dataset), 2 bad usage\n"
+    "(also when the folder is not empty).\n\n"
     "Examples:\n"
     "  foldmill synth --chains 32 --seed 1 -o data\n"
     "  foldmill synth --chains 1000 --min-length 100 --max-length 400 -o large";

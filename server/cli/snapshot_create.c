@@ -112,9 +112,9 @@ static fm_status check_arguments(const fm_snapshot_arguments *arguments, fm_erro
         return fm_fail(reterr, FM_ERR_USAGE, "--max-resolution: found a number below 0");
     }
     if (arguments->max_length && arguments->min_length > arguments->max_length) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--min-length %llu is more than --max-length %llu",
-                       (unsigned long long)arguments->min_length,
-                       (unsigned long long)arguments->max_length);
+        return fm_fail(
+            reterr, FM_ERR_USAGE, "--min-length: found %llu, expected at most --max-length %llu",
+            (unsigned long long)arguments->min_length, (unsigned long long)arguments->max_length);
     }
     const char *files[] = {arguments->only, arguments->exclude, arguments->clusters};
     int n_stdin = 0;

@@ -62,7 +62,7 @@ static void rules_that_leave_no_chain_are_counted(void **state) {
             "$c --min-length 5000 2>err; test $? = 1 && grep -q '^excluded  4 too short or too "
             "long$' err && grep -q 'no chain is left; no snapshot is made' err && "
             "{ $c --min-length 60 --max-length 10 2>err; test $? = 2; } && "
-            "grep -q -- '--min-length 60 is more than --max-length 10' err && "
+            "grep -q -- '--min-length: found 60, expected at most --max-length 10' err && "
             "{ $c --share a=1 2>err; test $? = 1; } && "
             "grep -q \"no chain of dataset 'a' is left, so it cannot have a share\" err"),
         0);
@@ -356,8 +356,8 @@ static void an_output_replaces_no_input(void **state) {
     assert_int_equal(
         run("foldmill train --cache cache --config fast.ini --steps 1 --out drawn -q >log 2>&1 && "
             "for end in svg png; do echo mine >mine.$end; foldmill plot drawn --out mine.$end "
-            "2>err; test $? = 2 && grep -qx mine mine.$end && grep -q \"mine.$end: --out: found a "
-            "file that is no picture of foldmill, expected none\" err || exit 1; done && "
+            "2>err; test $? = 2 && grep -qx mine mine.$end && grep -qE \"mine.$end: --out: found "
+            "a file that is no (PNG|SVG of foldmill), expected none\" err || exit 1; done && "
             "{ foldmill stats --cache cache --svg mine.svg 2>err >log; test $? = 2; } && "
             "grep -qx mine mine.svg && for n in 1 2; do foldmill plot drawn --out own.svg && "
             "foldmill stats --cache cache --svg own.svg >log || exit 1; done"),
@@ -368,6 +368,9 @@ static void an_output_replaces_no_input(void **state) {
             "{ foldmill build data --cache reported --report $input -q 2>err >log; test $? = 2; } "
             "&& sha256sum -c sums >log && ! test -e reported && "
             "grep -q \"$input: --report: found a file that is no report\" err && "
+            "echo '{\"mine\": 1}' >list.json && "
+            "{ foldmill build data --cache reported --report list.json -q 2>err >log; "
+            "test $? = 2; } && grep -q mine list.json && ! test -e reported && "
             "for n in 1 2; do foldmill build data --cache reported --report r.json -q >log "
             "|| exit 1; done"),
         0);
@@ -396,8 +399,10 @@ static void an_output_replaces_only_its_like(void **state) {
             "\"$ex run.st\" \"$ex later.st\" \"$ex note.txt\" \"$ex in.st\"; do "
             "$c --replace 2>err; test $? = 2 && grep -q 'found a file that this command did not "
             "write, expected none or ' err || exit 1; done && cmp twin.npz out.npz && "
-            "sha256sum -c sums >log && $im in.st --seed 7 --replace >log && "
-            "$ex out.npz --names openfold --replace >log && ! sha256sum -c sums >log 2>&1"),
+            "sha256sum -c sums >log && "
+            "$im in.st --seed 7 --replace >log && ! grep in.st sums | sha256sum -c >log 2>&1 && "
+            "$ex out.npz --names openfold --replace >log && "
+            "! grep out.npz sums | sha256sum -c >log 2>&1"),
         0);
 }
 
@@ -417,8 +422,11 @@ static void features_replace_only_features(void **state) {
             "--replace' err || exit 1; "
             "$c $f --replace 2>err; test $? = 2 && grep -q 'found a file that is not of features, "
             "expected one or none' err || exit 1; done; done && sha256sum -c sums >log && "
-            "$ex made.npz --format safetensors --replace && $pa made.npz --replace && "
-            "! sha256sum -c sums >log 2>&1"),
+            "foldmill export-weights weights.safetensors --out made.npz --replace 2>err; "
+            "test $? = 2 && grep -q 'expected none or one of exported weights' err && "
+            "sha256sum -c sums >log && $ex made.npz --format safetensors --replace && "
+            "! grep made.npz sums | sha256sum -c >log 2>&1 && sha256sum made.npz >made.sum && "
+            "$pa made.npz --replace && ! sha256sum -c made.sum >log 2>&1"),
         0);
 }
 
@@ -501,7 +509,8 @@ static void a_mute_server_holds_up_no_stop(void **state) {
             "s.bind(\"mute\"); s.listen(); c = s.accept()[0]; c.recv(1); open(\"heard\", \"w\"); "
             "time.sleep(60)' & mute=$!; until [ -S mute ]; do sleep 0.02; done; "
             "foldmill $c --data unix:mute --out none >log 2>err & pid=$!; "
-            "until [ -e heard ]; do sleep 0.02; done; kill -TERM $pid; wait $pid; code=$?; "
+            "until [ -e heard ] || ! kill -0 $pid; do sleep 0.02; done; kill -TERM $pid; wait "
+            "$pid; code=$?; "
             "kill $mute; wait $mute; test $code = 143 && ! grep -q 'did not answer' err || exit 1; "
             "done"),
         0);

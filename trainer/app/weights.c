@@ -294,12 +294,21 @@ typedef struct export_settings {
     output out;
 } export_settings;
 
+/* Names of weights have modules or folders; those of features have neither. */
+static bool has_weights(const fm_weights_file *file) {
+    size_t n = fm_weights_file_count(file), i = 0;
+    while (i < n && strpbrk(fm_weights_file_at(file, i)->name, "./"))
+        i++;
+    return n > 0 && i == n;
+}
+
 static fm_status check_old_export(const char *path, fm_error *reterr) {
     fm_weights_file *file = NULL;
     bool is_checkpoint = fm_checkpoint_is(path);
     fm_status status = is_checkpoint ? FM_OK : fm_weights_file_open(path, &file, reterr);
+    bool is_like = file && has_weights(file);
     fm_weights_file_close(file);
-    if (is_unread(status) || (!is_checkpoint && !status)) return status;
+    if (is_unread(status) || is_like) return status;
     return fm_fail_in(reterr, FM_ERR_USAGE, path,
                       "--out: found a file that this command did not write, expected none or one "
                       "of exported weights; choose another name");
