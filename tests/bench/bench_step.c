@@ -140,10 +140,9 @@ static void describe_graphs(const bench *b) {
 
 /* -- the table */
 
-/* One line per step of the schedule, in order: tape, phase, module. deploy/gpu/trace joins these
+/* One line per step of the schedule, in order: tape, column, module. deploy/gpu/trace joins these
  * with the kernels that ran between two stamps. */
 static fm_status write_schedule(const bench *b, const char *path, fm_error *reterr) {
-    static const char *const columns[TABLE_COLUMNS] = {"forward", "again", "backward"};
     const fm_tape *tapes[] = {&b->trainer->cycle, &b->trainer->last};
     const char *names[] = {"cycle", "last"};
     FILE *file = fopen(path, "w");
@@ -153,7 +152,7 @@ static fm_status write_schedule(const bench *b, const char *path, fm_error *rete
             char name[NAME_BYTES];
             const fm_step *step = &tapes[i]->step[s];
             name_of(tapes[i], &tapes[i]->node[step->node], name);
-            fprintf(file, "%s\t%s\t%s\n", names[i], columns[column_of(step->phase)], name);
+            fprintf(file, "%s\t%s\t%s\n", names[i], table_columns[column_of(step->phase)], name);
         }
     }
     bool failed = ferror(file) != 0;

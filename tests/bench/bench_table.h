@@ -15,6 +15,7 @@ enum { MOST_ROWS = 512, NAME_BYTES = 80 };
 
 /* The columns of a table. What is derived counts as computed again. */
 enum { TABLE_FORWARD, TABLE_AGAIN, TABLE_BACKWARD, TABLE_COLUMNS };
+static const char *const table_columns[TABLE_COLUMNS] = {"forward", "again", "backward"};
 
 static inline int column_of(fm_phase phase) {
     switch (phase) {
@@ -88,8 +89,9 @@ static inline void print_table(const char *title, table *t) {
     for (int i = 0; i < t->n; i++)
         total += t->rows[i].ms[0] + t->rows[i].ms[1] + t->rows[i].ms[2];
     qsort(t->rows, (size_t)t->n, sizeof *t->rows, by_time);
-    printf("\n%s: %.3f ms\n%9s %6s %9s %9s %9s %8s %6s  %s\n", title, total, "ms", "%", "forward",
-           "again", "backward", "TFLOP/s", "nodes", "module");
+    printf("\n%s: %.3f ms\n%9s %6s %9s %9s %9s %8s %6s  %s\n", title, total, "ms", "%",
+           table_columns[TABLE_FORWARD], table_columns[TABLE_AGAIN], table_columns[TABLE_BACKWARD],
+           "TFLOP/s", "nodes", "module");
     for (int i = 0; i < t->n; i++) {
         const row *r = &t->rows[i];
         double ms = r->ms[0] + r->ms[1] + r->ms[2];

@@ -104,7 +104,7 @@ static void print_tape_tables(bench *b, const uint64_t *part_ns) {
             const fm_step *step = &tape->step[first - 1];
             char name[NAME_BYTES];
             name_of(tape, &tape->node[step->node], name);
-            row_of(&tables[i], name)->ms[0] += 1e-6 * (double)(around[1] - around[0]);
+            row_of(&tables[i], name)->ms[TABLE_FORWARD] += 1e-6 * (double)(around[1] - around[0]);
         }
         add_steps(&tables[i], tape, ns, first, tape->n_step);
         print_table(names[i], &tables[i]);

@@ -208,7 +208,8 @@ void check_large_biases(void) {
                     {2, 3, 150, 512, 1, 16, 16, false, false, true, false, false, 1, W, 50, 140});
 }
 
-/* One walk for all gradients: halves of keys and queries that are not whole, and many chunks. */
+/* One walk for all gradients: halves of keys and queries that are not whole, many chunks, and
+ * chunks of so many batches that the ring's stages are used again. */
 void check_one_walk(void) {
     const fm_beta W = FM_WRITE, A = FM_ADD;
     check_attention("attention all groups 200x150 3x32",
@@ -217,6 +218,12 @@ void check_one_walk(void) {
                     {1, 37, 129, 250, 2, 32, 64, true, false, true, true, false, 7, W});
     check_attention("attention all 256x133 1x32, nothing valid",
                     {1, 69, 256, 133, 1, 32, 32, false, true, true, true, false, 0, W});
+    check_attention("attention all many batches 130x133 8x32",
+                    {4, 9, 130, 133, 8, 32, 256, false, true, true, true, false, 11, A});
+    check_attention("attention all many batches 133x130 8x32",
+                    {8, 7, 133, 130, 8, 32, 256, true, true, true, true, false, 11, W});
+    check_attention("attention all many batches 130x133 8x24",
+                    {8, 7, 130, 133, 8, 24, 192, false, true, true, true, false, 11, W});
 }
 
 } // namespace

@@ -185,9 +185,8 @@ void *eighths(work_bench &b, int64_t n, double size) {
     return b.input(values, b.k->act);
 }
 
-/* The backward of a transition, with the norm behind it and without. A hidden layer that is made
- * again is exact, so that no table has a channel above 0 where another has 0. */
-/* A transition backward. Without a kept hidden layer, x and W1 are eighths. */
+/* A transition backward. Without a kept hidden layer, x and W1 are eighths. The layer that is made
+ * again is then exact, so that no table has a channel above 0 where another has 0. */
 struct transition_backward {
     fm_transition a;
 
@@ -215,6 +214,7 @@ struct transition_backward {
     }
 };
 
+/* With the norm behind it and without. */
 void check_transition_grad(const char *name, int64_t rows, int64_t c, int64_t hidden, fm_beta beta,
                            bool keeps = true) {
     check(name, 4, [=](work_bench &b) {

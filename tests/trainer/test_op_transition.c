@@ -20,7 +20,7 @@ static bool keeps_nothing(const fm_transition *args) {
     return false;
 }
 
-/* The CPU's table, but it keeps no hidden layer, as a GPU's does for large ones. */
+/* The CPU's table, but it keeps no hidden layer, as a GPU's does in bf16. */
 static const fm_kernels *forgetful_table(void) {
     static fm_kernels k;
     k = *fm_kernels_cpu(FM_ELEMENT_F64);

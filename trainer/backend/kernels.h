@@ -386,7 +386,10 @@ typedef struct fm_update_norm_grad {
  *
  *     update = x w^T + bias,   y = residual + keep * update,   n = LayerNorm(y)
  *
- * Rows [n0 * n1], c: those of end.dropout. update may be unrounded. Without x: only n, of y. */
+ * Rows [n0 * n1], c: those of end.dropout. update may be unrounded.
+ *
+ * If x is NULL, y is an input. The entry then makes only n, with the bits that it has when y is
+ * made, and reads no w, bias or residual; c_in is still that of the layer. */
 typedef struct fm_linear_update {
     fm_update_norm end; /* gamma NULL: no n */
     int64_t c_in;

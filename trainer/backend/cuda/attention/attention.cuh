@@ -100,12 +100,14 @@ void attention_wgmma_grad(fm_stream *, const fm_attention *, const fm_attention_
 /* attention_open.cu: whether WGMMA's backward makes dout itself from dy [.., c_y]. */
 bool attention_opens_products(const fm_attention *, int64_t c_y);
 
-/* Into how many chunks of the batches WGMMA sums dbias; bytes of attention_space's sums. */
+/* Into how many chunks of the batches WGMMA sums dbias. Where is_small and is_all, these are also
+ * the chunks of the walk, without dbias, too. */
 int64_t attention_wgmma_dbias_chunks(const fm_attention *);
-size_t attention_wgmma_long_sums(const fm_attention *);
 int64_t attention_small_chunks(const fm_attention *);
-size_t attention_small_sums(const fm_attention *);
 int64_t attention_all_chunks(const fm_attention *);
+/* Bytes of attention_space's sums. */
+size_t attention_wgmma_long_sums(const fm_attention *);
+size_t attention_small_sums(const fm_attention *);
 
 } // namespace fm_cuda
 

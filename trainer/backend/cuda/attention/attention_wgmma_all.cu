@@ -1,6 +1,6 @@
-/* attention_wgmma_all.cu: gated attention of the bf16 table with a bias and heads of 32 channels,
- * backward, for 129 to 256 queries and keys: dq, dk, dv and dbias in one walk, so that the logits
- * are made once.
+/* attention_wgmma_all.cu: gated attention of the bf16 table with a bias and heads of 24 or 32
+ * channels, backward, for 129 to 256 queries and keys. One walk makes dq, dk, dv and dbias, so that
+ * the logits are made once.
  *
  * A cluster of two blocks takes a (group, head) and walks a chunk of its batches. Block r has keys
  * 128 r to 128 r + 127 and all queries. Three warp groups share the work of a block:
@@ -169,6 +169,7 @@ constexpr uint32_t STAGE_BYTES = sizeof(all_stage), SLOT_BYTES = ALL_KEYS * TILE
 struct all_operands {
     uint64_t q, d, k, v;
 };
+/* As operand_after, by a distance in bytes that is known only at run time. */
 __device__ inline uint64_t operand_beyond(uint64_t operand, uint32_t bytes) {
     return operand >> 32 << 32 | ((uint32_t)operand + bytes / 16);
 }

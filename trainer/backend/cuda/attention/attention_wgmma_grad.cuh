@@ -434,7 +434,8 @@ void attention_open(fm_stream *, const fm_attention *, const fm_attention_grad *
  * space.is_small. */
 void attention_small_keys(fm_stream *, const fm_attention *, const grad_call *);
 void attention_small_grad(fm_stream *, const fm_attention *, grad_call *, fm_out dbias);
-/* dbias = the chunks' sums, less the mean of each row. */
+/* dbias (+)= the sums in space.dbias [chunks, group, head, query, key], less the mean of each row
+ * of keys. */
 void attention_mean_dbias(fm_stream *, const fm_attention *, const attention_space *, fm_out dbias);
 
 /* attention_wgmma_all.cu: dq, dk, dv and dbias of a call with space.is_all. */

@@ -47,7 +47,7 @@ void few_grad_skinny(fm_stream *stream, const fm_few_grad *a, void *workspace);
 void skinny_spread(fm_stream *stream, const fm_gemm *g);
 
 /* linear_update.cu and transition.cu, bf16: the entries of these names in one kernel, for the
- * shapes that they take. No workspace. */
+ * shapes that they take; a transition keeps no hidden layer. No workspace. */
 bool linear_update_takes(const fm_linear_update *a);
 void linear_update_wgmma(fm_stream *stream, const fm_linear_update *a);
 bool transition_takes(const fm_transition *a);
@@ -58,8 +58,9 @@ void row_norms(fm_stream *stream, const fm_update_norm *a, void *y, void *n,
                const fm_later_norm &later);
 
 /* transition_grad.cu, bf16: the same for the entry of this name, for rows of 64 and 128 channels
- * whose hidden layer is not kept. transition_weights.cu makes the weight gradients, from rows whose
- * dy is complete. */
+ * whose hidden layer is not kept, if dx is written and both weights have gradients.
+ * transition_weights.cu makes the weight gradients, dw1 and dw2, and those of the biases that have
+ * one. It reads the whole dy from g->dy. */
 bool transition_grad_takes(const fm_transition *a, const fm_transition_grad *g);
 size_t transition_grad_wgmma_workspace(const fm_transition *a, const fm_transition_grad *g);
 void transition_grad_wgmma(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,

@@ -28,13 +28,18 @@ void linear_update(fm_stream *stream, const fm_linear_update *a, void *workspace
     }
 }
 
+/* One kernel does not store the hidden layer. */
+template <typename T> static bool is_one_kernel(const fm_transition *a) {
+    return sizeof(T) == 2 && !a->kept && transition_takes(a);
+}
+
 template <typename T> size_t transition_workspace(const fm_transition *a) {
-    if (sizeof(T) == 2 && transition_takes(a)) return 0;
+    if (is_one_kernel<T>(a)) return 0;
     return fm_transition_composed_workspace(table_of<T>(), a);
 }
 
 template <typename T> void transition(fm_stream *stream, const fm_transition *a, void *workspace) {
-    if (sizeof(T) == 2 && transition_takes(a)) {
+    if (is_one_kernel<T>(a)) {
         if (a->x) {
             transition_wgmma(stream, a);
         } else {

@@ -6,7 +6,8 @@
  *
  * for rows of C = 64, 128 or 256 channels and a hidden layer that is a multiple of 128. The hidden
  * layer stays in registers: a chunk of its channels is the accumulators of the first product and
- * then the operand of the second. Backward makes it again (transition_grad.cu).
+ * then the operand of the second. Backward makes it again (transition_grad.cu, and
+ * transition_again.cu for 256 channels).
  *
  * A warp group has 64 rows and all C sums of the second product; two groups form a block, and one
  * block has a multiprocessor. One thread brings the weights through a ring: for each chunk the
@@ -123,7 +124,7 @@ __device__ inline void first_products(float (&h)[N][4], const transition_rows<C>
  * under way at the end. */
 template <int C>
 __device__ inline void multiply(const transition_call &t, transition_space<C> *s,
-                                const transition_rows<C> &x, int row, int begin,
+                                const transition_rows<C> &x, int begin,
                                 ring_place<transition_shape<C>::SLOTS> &at, float (&d)[C / 8][4]) {
     typedef transition_shape<C> S;
     constexpr int N = S::CHUNK / 8;
@@ -193,7 +194,7 @@ __device__ inline void transform(const transition_call &t, transition_space<C> *
             if (is_first) fetch_rows(t, s, group, turn + 1);
         }
         float d[C / 8][4];
-        multiply<C>(t, s, x, tile * GROUP_ROWS + warp_row, offset, at, d);
+        multiply<C>(t, s, x, offset, at, d);
         if (!S::IN_REGISTERS) {
             group_wait(group);
             if (is_first) fetch_rows(t, s, group, turn + 1);
@@ -255,8 +256,8 @@ template <int C> static void transition_as(fm_stream *stream, const fm_transitio
 
 bool transition_takes(const fm_transition *a) {
     int64_t c = a->end.dropout.c, rows = a->end.dropout.n0 * a->end.dropout.n1;
-    return !a->kept && (c == 64 || c == 128 || c == 256) && a->hidden % 128 == 0 &&
-           a->end.dropout.rate == 0 && rows >= GROUP_ROWS && rows < 1 << 30;
+    return (c == 64 || c == 128 || c == 256) && a->hidden % 128 == 0 && a->end.dropout.rate == 0 &&
+           rows >= GROUP_ROWS && rows < 1 << 30;
 }
 
 void transition_wgmma(fm_stream *stream, const fm_transition *a) {

@@ -11,7 +11,6 @@
  * layers stay in registers. A slot of W1 serves two products: its rows are the columns of the first
  * and what the last sums over. The weight gradients make the hidden layers again
  * (transition_weights.cu). */
-#include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 #include "trainer/backend/cuda/gemm/row_begin.cuh"
 #include "trainer/backend/cuda/gemm/transition.cuh"
@@ -42,7 +41,7 @@ template <int C> struct transition_grad_space {
     } rows[RING_GROUPS];
     bf16 ring[SLOTS][64 * C];
     uint64_t full[SLOTS], empty[SLOTS];
-    uint64_t has_dy[RING_GROUPS], has_x[RING_GROUPS];
+    uint64_t has_dy[RING_GROUPS], has_x[RING_GROUPS]; /* ring_begin takes both as one array */
 };
 
 /* The next slots of W1 and of W2. */
@@ -102,7 +101,7 @@ __device__ inline void fetch_weights(const transition_grad_call &t, transition_g
     }
 }
 
-/* Asks for a group's rows of a turn. */
+/* Asks for a group's rows from `row` on. */
 template <int C>
 __device__ inline void load_tile(bf16 *tile, const box_map &boxes, int row, uint32_t has) {
     for (int k = 0; k < C; k += 64)

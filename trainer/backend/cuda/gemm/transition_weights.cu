@@ -15,7 +15,6 @@
  *
  * Each block takes a share of the tiles, and sums.cu adds the shares in order. db1 comes from
  * products with ones. Warps beside the one that fetches add the columns of dy. */
-#include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
