@@ -97,8 +97,69 @@ static void spoiled_memory_changes_no_bit(void **state) {
     fm_trainer_destroy(clean);
 }
 
-/* A budget chooses the least recomputation that it allows: none, then hidden layers, projections,
- * operands and whole blocks, each in as few blocks as possible. */
+static int64_t planned_bytes(const fm_trainer_options *options) {
+    fm_trainer_need need;
+    assert_int_equal(fm_trainer_plan(options, &need, NULL), FM_OK);
+    return need.device_bytes;
+}
+
+static int count_steps(const fm_trainer *trainer, fm_phase phase) {
+    int count = 0;
+    for (int32_t i = 0; i < trainer->last.n_step; i++)
+        count += trainer->last.step[i].phase == phase;
+    return count;
+}
+
+/* Before a budget has a node run again, it makes normalised rows again of the rows that are kept,
+ * in as few blocks as possible; `none` does that, too. */
+static void drop_rows_within_budgets(const sample *s, fm_trainer_options options) {
+    fm_trainer *keep = create(&options);
+    train(keep, &s->features, 2);
+    assert_int_equal(count_steps(keep, FM_PHASE_DERIVE), 0);
+    const int64_t most = fm_trainer_memory_bytes(keep);
+    options.model.norm_blocks = fm_model_config_blocks(&options.model);
+    const int64_t least = planned_bytes(&options);
+    options.model.norm_blocks = 0;
+    for (int way = 0; way < 2; way++) {
+        options.model.recompute = way ? FM_RECOMPUTE_AUTO : FM_RECOMPUTE_NONE;
+        options.spoils = way;
+        int32_t last = 0;
+        for (int part = 1; part <= 3; part++) {
+            options.memory_budget_bytes = most - (most - least) * part / 3;
+            fm_trainer *trainer = create(&options);
+            const fm_model_config *took = &trainer->options.model;
+            assert_true(fm_trainer_memory_bytes(trainer) <= options.memory_budget_bytes);
+            assert_int_equal(took->recompute, FM_RECOMPUTE_NONE);
+            assert_true(took->norm_blocks > last);
+            last = took->norm_blocks;
+            assert_int_equal(count_steps(trainer, FM_PHASE_RECOMPUTE), 0);
+            assert_true(count_steps(trainer, FM_PHASE_DERIVE) > 0);
+            train(trainer, &s->features, 2);
+            assert_int_equal(fm_tape_used_bytes(&trainer->last), trainer->last.size.arena_bytes);
+            assert_same_parameters(keep, trainer);
+            char text[512];
+            fm_trainer_describe(trainer, text, sizeof text);
+            assert_non_null(strstr(text, "recompute none, normalised rows made again in "));
+            fm_trainer_destroy(trainer);
+        }
+    }
+    fm_trainer_destroy(keep);
+}
+
+static void a_memory_budget_first_drops_normalised_rows(void **state) {
+    (void)state;
+    static sample s;
+    make_sample(&s);
+    fm_trainer_options options = small_options();
+    options.model.n_block = 4;
+    for (int order = 0; order < 3; order++) {
+        options.model.order = (fm_block_order)order;
+        drop_rows_within_budgets(&s, options);
+    }
+}
+
+/* A budget that is smaller than that chooses the least recomputation that it allows: hidden layers,
+ * projections, operands and whole blocks, each in as few blocks as possible. */
 static void a_memory_budget_chooses_recomputation(void **state) {
     (void)state;
     static sample s;
@@ -107,11 +168,11 @@ static void a_memory_budget_chooses_recomputation(void **state) {
     options.model.n_block = 4;
     fm_trainer *keep = create(&options);
     train(keep, &s.features, 2);
-    int64_t most = fm_trainer_memory_bytes(keep);
+    options.model.norm_blocks = fm_model_config_blocks(&options.model);
+    const int64_t most = planned_bytes(&options);
+    options.model.norm_blocks = 0;
     options.model.recompute = FM_RECOMPUTE_BLOCK;
-    fm_trainer *drop = create(&options);
-    int64_t least = fm_trainer_memory_bytes(drop);
-    fm_trainer_destroy(drop);
+    const int64_t least = planned_bytes(&options);
     int32_t n_block = fm_model_config_blocks(&options.model), last = -1;
     assert_int_equal(n_block, 4 + 1 + 2);
     options.model.recompute = FM_RECOMPUTE_AUTO;
@@ -121,6 +182,7 @@ static void a_memory_budget_chooses_recomputation(void **state) {
         const fm_model_config *took = &trainer->options.model;
         assert_true(fm_trainer_memory_bytes(trainer) <= options.memory_budget_bytes);
         assert_true((took->recompute == FM_RECOMPUTE_NONE) == (part == 0));
+        assert_true((took->norm_blocks > 0) == (part == 0));
         assert_true(part == 0 || took->recompute_steps > last);
         last = took->recompute_steps;
         train(trainer, &s.features, 2);
@@ -175,6 +237,14 @@ static void without_a_budget_the_device_reports_its_memory(void **state) {
     fm_error error;
     assert_int_equal(fm_trainer_create(&options, &trainer, &error), FM_ERR_LIMIT);
     assert_non_null(strstr(error.message, "the memory budget is"));
+    options.model.recompute = FM_RECOMPUTE_NONE; /* what is free is no bound for it */
+    trainer = create(&options);
+    assert_int_equal(trainer->options.model.norm_blocks, fm_model_config_blocks(&options.model));
+    fm_trainer_destroy(trainer);
+    device.free_bytes = most_free_bytes;
+    trainer = create(&options);
+    assert_int_equal(trainer->options.model.norm_blocks, 0);
+    fm_trainer_destroy(trainer);
 }
 
 /* Compares one update with two samples, with both ways of clipping, with Adam's first step computed
@@ -531,6 +601,7 @@ int main(void) {
         cmocka_unit_test(the_same_seed_gives_the_same_bits),
         cmocka_unit_test(recomputing_changes_no_bit),
         cmocka_unit_test(spoiled_memory_changes_no_bit),
+        cmocka_unit_test(a_memory_budget_first_drops_normalised_rows),
         cmocka_unit_test(a_memory_budget_chooses_recomputation),
         cmocka_unit_test(a_budget_that_is_too_small_is_refused),
         cmocka_unit_test(without_a_budget_the_device_reports_its_memory),

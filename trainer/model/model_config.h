@@ -62,6 +62,11 @@ typedef struct fm_model_config {
     fm_compat compat;
     fm_recompute_policy recompute;
     int32_t recompute_steps; /* of FM_RECOMPUTE_AUTO, see fm_model_config_order */
+    /* So many blocks, the first in the order of fm_model_config_blocks, do not keep the rows that
+     * sublayers normalise for each other. Backward makes those again of the rows that are kept,
+     * whatever the policy (derived outputs, autograd/tape.h). */
+    int32_t norm_blocks;
+    bool drops_norms; /* set by fm_model_config_block: the block is one of them */
     fm_structure_config structure;
     /* The ranks that share a sample (trainer/dist/groups.h); NULL: one rank. The sizes above are
      * then multiples of the number of parts that they are split into (fm_split_pad). */
@@ -96,8 +101,8 @@ static inline int64_t fm_model_config_rows(const fm_model_config *config) {
     return config->n_seq + config->n_template;
 }
 
-/* The number of blocks of all stacks. FM_RECOMPUTE_AUTO recomputes them in this order: extra MSA,
- * whose activations are the largest, Evoformer, templates. The template stack counts once per
+/* The number of blocks of all stacks. What is not kept is left out in this order: extra MSA, whose
+ * activations are the largest, Evoformer, templates. The template stack counts once per
  * template; where all templates share their nodes, the first template's blocks are those of all. */
 static inline int32_t fm_model_config_blocks(const fm_model_config *config) {
     return config->n_extra_block + config->n_block +
@@ -116,9 +121,10 @@ static inline fm_recompute_order fm_model_config_order(const fm_model_config *co
                                 .n_stage = sizeof stages / sizeof stages[0]};
 }
 
-/* The config of block number `index` of all stacks, with its own recompute policy. */
+/* The config of block number `index` of all stacks, with its own recompute policy and norms. */
 static inline fm_model_config fm_model_config_block(const fm_model_config *config, int32_t index) {
     fm_model_config block = *config;
+    block.drops_norms = index < config->norm_blocks;
     if (config->recompute == FM_RECOMPUTE_AUTO) {
         const fm_recompute_order order = fm_model_config_order(config);
         block.recompute = fm_recompute_order_policy(&order, config->recompute_steps, 0, index);

@@ -64,10 +64,12 @@ static fm_keep keep_unless(const fm_recorder *r, fm_recompute_policy from) {
     return policy >= from && policy < FM_RECOMPUTE_BLOCK ? FM_RECOMPUTE : FM_KEEP;
 }
 
-/* Where q k v g are computed again, so are the normalised rows that they are made of. Call it after
- * a node that ends with norms. */
+/* Drops the normalised rows where the block keeps none, or where the q k v g that are made of them
+ * are computed again. Call it after a node that ends with norms. */
 static fm_normed drop_norms(const fm_recorder *r, fm_normed x) {
-    bool drops = !dap_of(r) && keep_unless(r, FM_RECOMPUTE_PROJECTIONS) == FM_RECOMPUTE;
+    const fm_recompute_policy from =
+        r->config->drops_norms ? FM_RECOMPUTE_NONE : FM_RECOMPUTE_PROJECTIONS;
+    bool drops = !dap_of(r) && keep_unless(r, from) == FM_RECOMPUTE;
     if (drops && x.n != FM_TENSOR_NONE) fm_tape_drop_derived(r->tape);
     return x;
 }

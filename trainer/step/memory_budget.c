@@ -16,35 +16,65 @@ static bool fits(const fm_memory_budget *b) {
     return fm_groups_least(b->groups, *b->bytes == 0 || b->memory_bytes(b->context) <= *b->bytes);
 }
 
-static fm_status record_as(const fm_memory_budget *b, fm_recompute_policy policy, int32_t steps,
-                           fm_error *reterr) {
-    *b->policy = policy;
-    *b->steps = steps;
-    return b->record(b->context, reterr);
-}
-
-static fm_status choose(const fm_memory_budget *b, fm_error *reterr) {
-    if (*b->bytes == 0) *b->bytes = own_budget(b);
-    if (*b->bytes == 0) return record_as(b, FM_RECOMPUTE_BLOCK, 0, reterr);
-    fm_status status = record_as(b, FM_RECOMPUTE_NONE, 0, reterr);
-    if (status || fits(b)) return status;
-    int32_t low = 1, high = b->most_steps, last = -1;
-    while (!status && low < high) { /* `high` steps fit, or no number of steps does */
-        last = low + (high - low) / 2;
-        status = record_as(b, FM_RECOMPUTE_AUTO, last, reterr);
+/* Records with the least value, 1 .. most, of a setting that fits; else with `most`. */
+static fm_status record_least(const fm_memory_budget *b, int32_t *setting, int32_t most,
+                              fm_error *reterr) {
+    int32_t low = 1, high = most, last = -1;
+    fm_status status = FM_OK;
+    while (!status && low < high) { /* `high` fits, or no value does */
+        *setting = last = low + (high - low) / 2;
+        status = b->record(b->context, reterr);
         if (fits(b)) {
             high = last;
         } else {
             low = last + 1;
         }
     }
-    return status || last == high ? status : record_as(b, FM_RECOMPUTE_AUTO, high, reterr);
+    if (status || last == high) return status;
+    *setting = high;
+    return b->record(b->context, reterr);
+}
+
+/* Keeps as many blocks' normalised rows as fit. */
+static fm_status choose_norms(const fm_memory_budget *b, fm_error *reterr) {
+    fm_status status = b->record(b->context, reterr);
+    if (status || fits(b) || !b->norm_blocks) return status;
+    return record_least(b, b->norm_blocks, b->most_norm_blocks, reterr);
+}
+
+static fm_status choose(const fm_memory_budget *b, fm_error *reterr) {
+    if (*b->bytes == 0) *b->bytes = own_budget(b);
+    if (*b->bytes == 0) {
+        *b->policy = FM_RECOMPUTE_BLOCK;
+        return b->record(b->context, reterr);
+    }
+    *b->policy = FM_RECOMPUTE_NONE;
+    fm_status status = choose_norms(b, reterr);
+    if (status || fits(b)) return status;
+    *b->policy = FM_RECOMPUTE_AUTO;
+    if (b->norm_blocks) *b->norm_blocks = 0;
+    return record_least(b, b->steps, b->most_steps, reterr);
+}
+
+/* Without a given budget, what the device has is no bound for FM_RECOMPUTE_NONE, but rows that are
+ * beyond it are dropped. */
+static fm_status recompute_none(const fm_memory_budget *b, fm_error *reterr) {
+    const int64_t given = *b->bytes;
+    if (given == 0) *b->bytes = own_budget(b);
+    fm_status status = choose_norms(b, reterr);
+    *b->bytes = given;
+    return status;
+}
+
+static fm_status record(const fm_memory_budget *b, fm_error *reterr) {
+    if (*b->policy == FM_RECOMPUTE_AUTO) return choose(b, reterr);
+    if (*b->policy == FM_RECOMPUTE_NONE && b->norm_blocks) return recompute_none(b, reterr);
+    return b->record(b->context, reterr);
 }
 
 fm_status fm_memory_budget_record(const fm_memory_budget *b, fm_error *reterr) {
     const double gib = 1 << 30;
-    fm_status status =
-        *b->policy == FM_RECOMPUTE_AUTO ? choose(b, reterr) : b->record(b->context, reterr);
+    fm_status status = record(b, reterr);
     if (status || fits(b)) return status;
     return fm_fail(reterr, FM_ERR_LIMIT,
                    "a step needs %.3f GiB, the memory budget is %.3f GiB; raise it, recompute "

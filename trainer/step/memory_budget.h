@@ -1,5 +1,6 @@
 /* memory_budget.h: chooses the least recomputation with which the tapes of a step fit the device's
- * memory. The steps of both models use it. */
+ * memory. The steps of both models use it. Before anything else, blocks drop their normalised rows
+ * (fm_model_config.norm_blocks) where the model has this setting. */
 #ifndef FM_TRAINER_STEP_MEMORY_BUDGET_H
 #define FM_TRAINER_STEP_MEMORY_BUDGET_H
 
@@ -17,14 +18,17 @@ typedef struct fm_memory_budget {
     fm_recompute_policy *policy; /* of the model's config */
     int32_t *steps;              /* of the model's config: those of FM_RECOMPUTE_AUTO */
     int32_t most_steps;          /* fm_recompute_order_steps */
-    void *context;               /* of both functions */
+    int32_t *norm_blocks;        /* of the model's config; NULL: no such setting */
+    int32_t most_norm_blocks;
+    void *context; /* of both functions */
     /* Records and plans all tapes anew, with the config as it is. */
     fm_status (*record)(void *context, fm_error *reterr);
     int64_t (*memory_bytes)(const void *context); /* of everything, with these tapes */
 } fm_memory_budget;
 
-/* Records the tapes with the policy of the config. If that is FM_RECOMPUTE_AUTO, the config gets
- * FM_RECOMPUTE_NONE where that fits, else the fewest steps that fit, else all steps. Without any
+/* Records the tapes with the policy of the config. If that is FM_RECOMPUTE_NONE, the config gets
+ * the fewest norm_blocks that fit, else all. If it is FM_RECOMPUTE_AUTO, the config gets the same
+ * where that fits; else no norm_blocks and the fewest steps that fit, else all steps. Without any
  * budget it gets FM_RECOMPUTE_BLOCK. FM_ERR_LIMIT when the tapes do not fit the budget; other
  * errors are those of `record`. */
 FM_MUST_USE fm_status fm_memory_budget_record(const fm_memory_budget *budget, fm_error *reterr);

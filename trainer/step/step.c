@@ -189,6 +189,8 @@ static int64_t memory_bytes(const void *context) {
 static fm_status plan_memory(fm_trainer *t, fm_error *reterr) {
     fm_model_config *model = &t->options.model;
     const fm_recompute_order order = fm_model_config_order(model);
+    /* Split arrays keep what is normalised, and without backward nothing is kept. */
+    bool has_norms = !t->options.forward_only && !(model->groups && model->groups->dap);
     const fm_memory_budget budget = {.device = t->params.kernels->device,
                                      .groups = t->options.groups,
                                      .bytes = &t->options.memory_budget_bytes,
@@ -196,6 +198,8 @@ static fm_status plan_memory(fm_trainer *t, fm_error *reterr) {
                                      .policy = &model->recompute,
                                      .steps = &model->recompute_steps,
                                      .most_steps = fm_recompute_order_steps(&order),
+                                     .norm_blocks = has_norms ? &model->norm_blocks : NULL,
+                                     .most_norm_blocks = fm_model_config_blocks(model),
                                      .context = t,
                                      .record = record_anew,
                                      .memory_bytes = memory_bytes};
@@ -502,13 +506,16 @@ static void describe_recompute(const fm_model_config *config, char *out, size_t 
     static const char *const words[] = {"hidden layers in", "hidden layers, projections in",
                                         "hidden layers, projections, operands in",
                                         "hidden layers, projections, operands, all of"};
-    if (config->recompute != FM_RECOMPUTE_AUTO) {
-        snprintf(out, out_bytes, "%s", fm_recompute_policy_words(config->recompute));
-        return;
-    }
     int32_t n = fm_model_config_blocks(config), before = config->recompute_steps - 1;
-    snprintf(out, out_bytes, "%s %d of %d blocks", words[before / n], (int)(before % n + 1),
-             (int)n);
+    if (config->recompute == FM_RECOMPUTE_AUTO) {
+        snprintf(out, out_bytes, "%s %d of %d blocks", words[before / n], (int)(before % n + 1),
+                 (int)n);
+    } else if (config->norm_blocks > 0) {
+        snprintf(out, out_bytes, "%s, normalised rows made again in %d of %d blocks",
+                 fm_recompute_policy_words(config->recompute), (int)config->norm_blocks, (int)n);
+    } else {
+        snprintf(out, out_bytes, "%s", fm_recompute_policy_words(config->recompute));
+    }
 }
 
 void fm_trainer_describe(const fm_trainer *t, char *out, size_t out_bytes) {
