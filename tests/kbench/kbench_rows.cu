@@ -275,19 +275,30 @@ void norm_linear(bench &b, int64_t rows, int64_t c, int64_t few) {
            [=](fm_stream *q) { k->norm_linear(q, &a, space); });
 }
 
-/* Both gradients of the pair bias of an attention, in one or in two kernels. */
-void few_grad(bench &b, int64_t rows, int64_t c_in, int64_t c_out) {
+/* Both gradients of the pair bias of an attention, in one or in two kernels; with a norm, also that
+ * of the norm before. */
+void few_grad(bench &b, int64_t rows, int64_t c_in, int64_t c_out, bool has_norm) {
     const fm_kernels *k = b.k;
     fm_few_grad a = {rows,
                      c_in,
                      c_out,
-                     b.act(rows * c_in),
+                     b.act(rows * c_in, has_norm ? 3 : 1),
                      b.act(c_out * c_in, 0.1),
                      b.act(rows * c_out),
                      b.grad("dx", rows * c_in),
-                     b.grad("dw", c_out * c_in, true)};
+                     b.grad("dw", c_out * c_in, true),
+                     {}};
+    if (has_norm) {
+        a.norm = {1e-5,
+                  b.act(c_in),
+                  b.act(c_in),
+                  b.act(rows * c_in),
+                  b.grad("dgamma", c_in, true),
+                  b.grad("dbeta", c_in, true)};
+    }
     void *space = b.scratch(k->few_grad_workspace(&a));
-    b.part("bwd", 4.0 * (double)(rows * c_in * c_out), b.size((double)(rows * (3 * c_in + c_out))),
+    b.part("bwd", 4.0 * (double)(rows * c_in * c_out),
+           b.size((double)(rows * ((has_norm ? 4 : 3) * c_in + c_out))),
            [=](fm_stream *q) { k->few_grad(q, &a, space); });
 }
 
@@ -456,9 +467,13 @@ void add_row_cases(void) {
     how.stages = 2;
     add_norm_linear("norm linear 65536x128x512", 65536, 128, 4, in_parts);
     add_norm_linear("norm linear 262144x64x256", 262144, 64, 8, in_parts);
-    for (int64_t heads : {4, 8})
-        add(("few grad 65536x128x" + std::to_string(heads)).c_str(), {0, 0}, how,
-            [=](bench &b) { few_grad(b, 65536, 128, heads); }, in_parts);
+    for (int64_t heads : {4, 8}) {
+        std::string name = "few grad 65536x128x" + std::to_string(heads);
+        add(name.c_str(), {0, 0}, how, [=](bench &b) { few_grad(b, 65536, 128, heads, false); },
+            in_parts);
+        add((name + " behind a norm").c_str(), {0, 0}, how,
+            [=](bench &b) { few_grad(b, 65536, 128, heads, true); }, in_parts);
+    }
     how.stages = 4;
     add(
         "transition 128x256x256x1024", {0, 0}, how,

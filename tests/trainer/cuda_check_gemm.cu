@@ -247,16 +247,33 @@ void check_norm_linear(const char *name, int64_t rows, int64_t c, int64_t n, int
     });
 }
 
-void check_few_grad(const char *name, int64_t rows, int64_t c_in, int64_t c_out, fm_beta beta) {
+/* The gradients of a linear layer with few outputs; with a norm, with and without its other
+ * readers' gradient. */
+void check_few_grad(const char *name, int64_t rows, int64_t c_in, int64_t c_out, fm_beta beta,
+                    bool has_norm = false) {
     check(name, 4, [=](work_bench &b) {
         fm_few_grad a = {rows,
                          c_in,
                          c_out,
-                         b.act(rows * c_in),
+                         b.act(rows * c_in, has_norm ? 3 : 1),
                          b.act(c_out * c_in, 0.1),
                          b.act(rows * c_out),
                          b.grad(rows * c_in, beta),
-                         b.grad(c_out * c_in, beta, true)};
+                         b.grad(c_out * c_in, beta, true),
+                         {}};
+        if (has_norm) {
+            a.norm = {1e-5,
+                      b.act(c_in),
+                      b.act(c_in),
+                      b.act(rows * c_in),
+                      b.grad(c_in, beta, true),
+                      b.grad(c_in, beta, true)};
+        }
+        b.k->few_grad(NULL, &a, b.space(b.k->few_grad_workspace(&a)));
+        if (!has_norm) return;
+        a.norm.dn = NULL;
+        a.dx = b.grad(rows * c_in, beta), a.dw = b.grad(c_out * c_in, beta, true);
+        a.norm.dgamma = b.grad(c_in, beta, true), a.norm.dbeta = b.grad(c_in, beta, true);
         b.k->few_grad(NULL, &a, b.space(b.k->few_grad_workspace(&a)));
     });
 }
@@ -279,7 +296,8 @@ void few_sums(work_bench &b, int64_t rows) {
                        b.act(4 * 128, 0.1),
                        b.act(rows * 4),
                        b.grad(rows * 128, FM_WRITE),
-                       b.grad(4 * 128, FM_WRITE, true)};
+                       b.grad(4 * 128, FM_WRITE, true),
+                       {}};
     b.k->few_grad(NULL, &few, b.space(b.k->few_grad_workspace(&few)));
 }
 
@@ -432,6 +450,13 @@ void check_gemms(void) {
     }
     check_few_grad("few grad of four, long", 40000, 128, 4, FM_WRITE);
     check_few_grad("few grad of three", 4100, 128, 3, FM_ADD);
+    check_few_grad("few grad behind a norm, one", 1, 1, 1, FM_WRITE, true);
+    for (int64_t c = 64; c <= 256; c *= 2) {
+        check_few_grad("few grad of four behind a norm", 4100 + c, c, 4, FM_ADD, true);
+        check_few_grad("few grad of eight behind a norm", 5000 - c, c, 8, FM_WRITE, true);
+    }
+    check_few_grad("few grad of two behind a norm", 4111, 128, 2, FM_WRITE, true);
+    check_few_grad("few grad behind a norm, long", 40007, 128, 8, FM_ADD, true);
     check_late_sums("sums that end together", 4200);
     check_late_sums("sums that end together, long", 20000);
     check_many_late_sums();

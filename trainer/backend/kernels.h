@@ -454,12 +454,22 @@ typedef struct fm_norm_linear {
 
 /* The gradients of a linear layer y = x w^T with few outputs, as the pair bias of an attention has:
  *
- *     dx (+)= dy w,   dw (+)= dy^T x */
+ *     dx (+)= dy w,   dw (+)= dy^T x
+ *
+ * With a norm, the layer reads n = LayerNorm(x), whose other readers have left dn:
+ *
+ *     dn' = dn + dy w,   dw (+)= dy^T n,   dx (+)= the gradient of x that comes from dn' */
 typedef struct fm_few_grad {
     int64_t rows, c_in, c_out;
     const void *x, *w, *dy; /* act [rows, c_in], [c_out, c_in], [rows, c_out] */
     fm_out dx;              /* act [rows, c_in] */
     fm_out dw;              /* acc [c_out, c_in] */
+    struct {
+        double eps;
+        const void *gamma, *beta; /* act [c_in]; gamma NULL: there is no norm */
+        const void *dn;           /* act [rows, c_in]; NULL: there are no other readers */
+        fm_out dgamma, dbeta;     /* acc [c_in] */
+    } norm;
 } fm_few_grad;
 
 /* -- embeddings */

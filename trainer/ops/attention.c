@@ -228,10 +228,12 @@ static fm_norm norm_x(fm_run *run, const fm_node *node) {
                         fm_run_param(run, node, P_NORM));
 }
 
-static fm_norm norm_z(fm_run *run, const fm_node *node) {
+static fm_norm norm_z(fm_run *run, const fm_node *node, bool later) {
     const attributes *at = node->attributes;
-    return fm_call_norm(run, at->shape.n_query * at->shape.n_query, at->c_z,
-                        fm_run_input(run, node, IN_Z), fm_run_param(run, node, P_NORM_Z));
+    int64_t rows = at->shape.n_query * at->shape.n_query;
+    const void *z = fm_run_input(run, node, IN_Z), *weights = fm_run_param(run, node, P_NORM_Z);
+    return later ? fm_call_norm_later(run, rows, at->c_z, z, weights)
+                 : fm_call_norm(run, rows, at->c_z, z, weights);
 }
 
 /* Norm, q k v g and the bias that is made of the same rows, by one kernel where there is one. */
@@ -267,7 +269,7 @@ static void project(fm_run *run, const fm_node *node) {
     const void *q_bias = fm_run_param(run, node, P_Q_BIAS);
     if (is_row && !only_projects(run, node)) {
         int64_t mark = fm_run_mark(run);
-        project_bias(run, node, norm_z(run, node).y); /* A7:3 AF3-24:8 */
+        project_bias(run, node, norm_z(run, node, false).y); /* A7:3 AF3-24:8 */
         fm_run_release(run, mark);
     }
     if (!q_bias) {
@@ -303,14 +305,6 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_call_update(run, node, &at->update, residual, update, y);
 }
 
-/* The gradients of the bias projection; dnormed is written or added to as its beta says. */
-static void bias_backward(fm_run *run, const fm_node *node, const void *normed, const void *dbias,
-                          fm_out dnormed) {
-    fm_linear bias = bias_projection(run, node, normed);
-    fm_call_linear_grad(run, &bias, dbias, dnormed, fm_run_param_gradient(run, node, P_BIAS),
-                        (fm_out){0});
-}
-
 /* Passes the gradient of q k v g, and that of the bias where it is made from x, back to x. */
 static void project_backward(fm_run *run, const fm_node *node, const void *dqkvg,
                              const void *dbias) {
@@ -322,18 +316,24 @@ static void project_backward(fm_run *run, const fm_node *node, const void *dqkvg
                               fm_run_param_gradient(run, node, P_QKVG),
                               fm_run_param_gradient(run, node, P_Q_BIAS),
                               fm_run_param_gradient(run, node, P_GATE_BIAS));
+    fm_out dweights = fm_run_param_gradient(run, node, P_NORM);
     if (has_bias(at) && at->axial != FM_AXIAL_ROW) {
-        bias_backward(run, node, normed.y, dbias, (fm_out){dnormed.data, FM_ADD});
+        fm_linear bias = bias_projection(run, node, normed.y);
+        fm_call_norm_few_grad(run, &normed, &bias, dbias, (fm_out){dnormed.data, FM_ADD}, dx,
+                              dweights, fm_run_param_gradient(run, node, P_BIAS));
+    } else {
+        fm_call_norm_grad(run, &normed, dnormed.data, dx, dweights);
     }
-    fm_call_norm_grad(run, &normed, dnormed.data, dx, fm_run_param_gradient(run, node, P_NORM));
 }
 
 static void pair_backward(fm_run *run, const fm_node *node, const void *dbias) {
-    fm_norm normed = norm_z(run, node);
+    fm_norm norm = norm_z(run, node, true);
     fm_out dz = fm_run_gradient(run, node, IN_Z);
-    fm_out dnormed = fm_call_norm_gradient(run, &normed, dz);
-    bias_backward(run, node, normed.y, dbias, dnormed);
-    fm_call_norm_grad(run, &normed, dnormed.data, dz, fm_run_param_gradient(run, node, P_NORM_Z));
+    fm_out dnormed = fm_call_norm_gradient(run, &norm, dz);
+    fm_linear bias = bias_projection(run, node, norm.y);
+    fm_call_norm_few_grad(run, &norm, &bias, dbias, dnormed, dz,
+                          fm_run_param_gradient(run, node, P_NORM_Z),
+                          fm_run_param_gradient(run, node, P_BIAS));
 }
 
 /* Sets what the gated core's backward begins with: the gradient of its output, or that of the

@@ -15,10 +15,11 @@ typedef struct bias_attributes {
 
 enum { PB_NORM, PB_W };
 
-static fm_norm bias_norm(fm_run *run, const fm_node *node) {
+static fm_norm bias_norm(fm_run *run, const fm_node *node, bool later) {
     const bias_attributes *at = node->attributes;
-    return fm_call_norm(run, at->rows, at->c, fm_run_input(run, node, 0),
-                        fm_run_param(run, node, PB_NORM));
+    const void *x = fm_run_input(run, node, 0), *weights = fm_run_param(run, node, PB_NORM);
+    return later ? fm_call_norm_later(run, at->rows, at->c, x, weights)
+                 : fm_call_norm(run, at->rows, at->c, x, weights);
 }
 
 static fm_linear bias_linear(const fm_run *run, const fm_node *node, const void *normed) {
@@ -28,19 +29,19 @@ static fm_linear bias_linear(const fm_run *run, const fm_node *node, const void 
 
 static void bias_forward(fm_run *run, const fm_node *node) {
     if (!fm_run_wants_output(run)) return;
-    fm_norm normed = bias_norm(run, node); /* A7:3 A13:1 A14:1 */
+    fm_norm normed = bias_norm(run, node, false); /* A7:3 A13:1 A14:1 */
     fm_linear linear = bias_linear(run, node, normed.y);
     fm_call_linear(run, &linear, false, fm_run_output(run, node, 0)); /* A7:3 A13:3 A14:3 */
 }
 
 static void bias_backward(fm_run *run, const fm_node *node) {
-    fm_norm normed = bias_norm(run, node);
+    fm_norm normed = bias_norm(run, node, true);
     fm_out dz = fm_run_gradient(run, node, 0);
     fm_out dnormed = fm_call_norm_gradient(run, &normed, dz);
     fm_linear linear = bias_linear(run, node, normed.y);
-    fm_call_linear_grad(run, &linear, fm_run_output_gradient(run, node, 0), dnormed,
-                        fm_run_param_gradient(run, node, PB_W), (fm_out){0});
-    fm_call_norm_grad(run, &normed, dnormed.data, dz, fm_run_param_gradient(run, node, PB_NORM));
+    fm_call_norm_few_grad(run, &normed, &linear, fm_run_output_gradient(run, node, 0), dnormed, dz,
+                          fm_run_param_gradient(run, node, PB_NORM),
+                          fm_run_param_gradient(run, node, PB_W));
 }
 
 static const fm_op BIAS = {"attention bias", bias_forward, bias_backward};
@@ -108,14 +109,16 @@ static void project_backward(fm_run *run, const fm_node *node) {
                               fm_run_param_gradient(run, node, PP_QKVG),
                               fm_run_param_gradient(run, node, PP_Q_BIAS),
                               fm_run_param_gradient(run, node, PP_GATE_BIAS));
+    fm_out dweights = fm_run_param_gradient(run, node, PP_NORM);
     if (makes_bias(node)) {
         fm_linear bias = fm_attention_bias(at->rows, at->c, at->n_head, normed.y,
                                            fm_run_param(run, node, PP_BIAS));
-        fm_call_linear_grad(run, &bias, fm_run_output_gradient(run, node, OUT_BIAS),
-                            (fm_out){dnormed.data, FM_ADD},
-                            fm_run_param_gradient(run, node, PP_BIAS), (fm_out){0});
+        fm_call_norm_few_grad(run, &normed, &bias, fm_run_output_gradient(run, node, OUT_BIAS),
+                              (fm_out){dnormed.data, FM_ADD}, dx, dweights,
+                              fm_run_param_gradient(run, node, PP_BIAS));
+        return;
     }
-    fm_call_norm_grad(run, &normed, dnormed.data, dx, fm_run_param_gradient(run, node, PP_NORM));
+    fm_call_norm_grad(run, &normed, dnormed.data, dx, dweights);
 }
 
 static const fm_op PROJECT = {"attention projections", project_forward, project_backward};

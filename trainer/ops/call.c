@@ -33,14 +33,17 @@ void fm_call_layernorm_grad(fm_run *run, const fm_layernorm_grad *args) {
     fm_run_release(run, mark);
 }
 
-fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights) {
+fm_norm fm_call_norm_later(const fm_run *run, int64_t rows, int64_t c, const void *x,
+                           const void *weights) {
     if (!weights) return (fm_norm){.rows = rows, .c = c, .x = x, .y = (void *)x};
-    fm_norm norm = {.rows = rows,
-                    .c = c,
-                    .x = x,
-                    .gamma = weights,
-                    .beta = fm_run_at(weights, c, run->kernels->act),
-                    .y = fm_run_workspace_act(run, rows * c)};
+    const void *beta = fm_run_at(weights, c, run->kernels->act);
+    return (fm_norm){.rows = rows, .c = c, .x = x, .gamma = weights, .beta = beta};
+}
+
+fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights) {
+    fm_norm norm = fm_call_norm_later(run, rows, c, x, weights);
+    if (!weights) return norm;
+    norm.y = fm_run_workspace_act(run, rows * c);
     norm.mean = fm_run_workspace_acc(run, rows);
     norm.rstd = fm_run_workspace_acc(run, rows);
     fm_call_layernorm(run, &(fm_layernorm){.rows = rows,
@@ -211,30 +214,55 @@ static bool has_few_outputs(const fm_linear *linear, fm_out dx, fm_out dw, fm_ou
            linear->rows <= MOST_GEMM_ROWS;
 }
 
-static void few_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw) {
-    fm_few_grad args = {.rows = linear->rows,
-                        .c_in = linear->c_in,
-                        .c_out = linear->c_out,
-                        .x = linear->x,
-                        .w = linear->w,
-                        .dy = dy,
-                        .dx = dx,
-                        .dw = dw};
+static void few_grad(fm_run *run, const fm_few_grad *args) {
     int64_t mark = fm_run_mark(run);
-    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->few_grad_workspace(&args));
-    run->flops += 4.0 * (double)args.rows * (double)args.c_in * (double)args.c_out;
-    if (!run->dry) run->kernels->few_grad(run->stream, &args, workspace);
+    void *workspace = fm_run_workspace(run, (int64_t)run->kernels->few_grad_workspace(args));
+    run->flops += 4.0 * (double)args->rows * (double)args->c_in * (double)args->c_out;
+    if (!run->dry) run->kernels->few_grad(run->stream, args, workspace);
     fm_run_release(run, mark);
+}
+
+static fm_few_grad few_grad_of(const fm_linear *linear, const void *x, const void *dy, fm_out dx,
+                               fm_out dw) {
+    return (fm_few_grad){.rows = linear->rows,
+                         .c_in = linear->c_in,
+                         .c_out = linear->c_out,
+                         .x = x,
+                         .w = linear->w,
+                         .dy = dy,
+                         .dx = dx,
+                         .dw = dw};
 }
 
 void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
                          fm_out dbias) {
     if (has_few_outputs(linear, dx, dw, dbias)) {
-        few_grad(run, linear, dy, dx, dw);
+        fm_few_grad args = few_grad_of(linear, linear->x, dy, dx, dw);
+        few_grad(run, &args);
         return;
     }
     linear_weight_grad(run, linear, dy, dw, dbias);
     linear_input_grad(run, linear, dy, dx);
+}
+
+void fm_call_norm_few_grad(fm_run *run, const fm_norm *norm, const fm_linear *linear,
+                           const void *dy, fm_out dnormed, fm_out dx, fm_out dweights, fm_out dw) {
+    if (norm->gamma && has_few_outputs(linear, dx, dw, (fm_out){0})) {
+        fm_few_grad args = few_grad_of(linear, norm->x, dy, dx, dw);
+        args.norm.eps = FM_LAYERNORM_EPS;
+        args.norm.gamma = norm->gamma, args.norm.beta = norm->beta;
+        args.norm.dn = dnormed.beta == FM_ADD ? dnormed.data : NULL;
+        args.norm.dgamma = dweights;
+        args.norm.dbeta = fm_out_at(dweights, norm->c, run->kernels->acc);
+        few_grad(run, &args);
+        return;
+    }
+    fm_norm made = *norm;
+    if (!made.y) made = fm_call_norm(run, norm->rows, norm->c, norm->x, norm->gamma);
+    fm_linear reader = *linear;
+    reader.x = made.y;
+    fm_call_linear_grad(run, &reader, dy, dnormed, dw, (fm_out){0});
+    fm_call_norm_grad(run, &made, dnormed.data, dx, dweights);
 }
 
 /* -- updates */

@@ -30,6 +30,11 @@ typedef struct fm_norm {
  * block [2, c] of gamma and beta; NULL: x is normalised already. */
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights);
 
+/* The same before anything is made: with weights y, mean and rstd are NULL. For a backward that
+ * only fm_call_norm_few_grad follows. */
+fm_norm fm_call_norm_later(const fm_run *run, int64_t rows, int64_t c, const void *x,
+                           const void *weights);
+
 /* The kernels themselves, for rows without gaps; callers leave ld and eps empty. */
 void fm_call_layernorm(fm_run *run, const fm_layernorm *args);
 void fm_call_layernorm_grad(fm_run *run, const fm_layernorm_grad *args);
@@ -70,6 +75,13 @@ void fm_call_norm_linear(fm_run *run, const fm_linear *linear, const void *weigh
  * bias_first]. A gradient with a NULL place is not made. */
 void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
                          fm_out dbias);
+
+/* The backward of a linear layer with few outputs and without a bias, and of the norm whose rows it
+ * reads, in one call where its table has that. dnormed is fm_call_norm_gradient's, which other
+ * readers have written before with FM_ADD; with a norm its content is lost. A norm that is not made yet is made
+ * where that is needed; linear->x is not read. */
+void fm_call_norm_few_grad(fm_run *run, const fm_norm *norm, const fm_linear *linear,
+                           const void *dy, fm_out dnormed, fm_out dx, fm_out dweights, fm_out dw);
 
 /* The end of a sublayer: an update [n_group, n0, n1, c] with a dropout mask that is shared over an
  * axis, added to a residual. Each group has a mask of its own (fm_tape_group_draws). */

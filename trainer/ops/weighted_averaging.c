@@ -23,10 +23,11 @@ static fm_norm norm_m(fm_run *run, const fm_node *node) {
                         fm_run_param(run, node, P_NORM));
 }
 
-static fm_norm norm_z(fm_run *run, const fm_node *node) {
+static fm_norm norm_z(fm_run *run, const fm_node *node, bool later) {
     const attributes *at = node->attributes;
-    return fm_call_norm(run, at->n * at->n, at->c_z, fm_run_input(run, node, IN_Z),
-                        fm_run_param(run, node, P_NORM_Z));
+    const void *z = fm_run_input(run, node, IN_Z), *weights = fm_run_param(run, node, P_NORM_Z);
+    return later ? fm_call_norm_later(run, at->n * at->n, at->c_z, z, weights)
+                 : fm_call_norm(run, at->n * at->n, at->c_z, z, weights);
 }
 
 static fm_linear projection(const fm_run *run, const fm_node *node, const void *normed) {
@@ -113,7 +114,7 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_call_linear(run, &vg, false, fm_run_saved(run, node, S_VG));
     fm_run_release(run, mark);
     if (makes_bias(node)) {
-        fm_linear bias = bias_projection(run, node, norm_z(run, node).y); /* AF3-10:3 */
+        fm_linear bias = bias_projection(run, node, norm_z(run, node, false).y); /* AF3-10:3 */
         fm_call_linear(run, &bias, false, fm_run_saved(run, node, S_BIAS));
         fm_run_release(run, mark);
     }
@@ -145,13 +146,13 @@ static void project_backward(fm_run *run, const fm_node *node, const void *dvg, 
     fm_call_norm_grad(run, &m, dnormed.data, dm, fm_run_param_gradient(run, node, P_NORM));
     fm_run_release(run, mark);
     if (!makes_bias(node)) return;
-    fm_norm z = norm_z(run, node);
+    fm_norm z = norm_z(run, node, true);
     fm_out dz = fm_run_gradient(run, node, IN_Z);
     dnormed = fm_call_norm_gradient(run, &z, dz);
     fm_linear bias = bias_projection(run, node, z.y);
-    fm_call_linear_grad(run, &bias, dbias, dnormed, fm_run_param_gradient(run, node, P_BIAS),
-                        (fm_out){0});
-    fm_call_norm_grad(run, &z, dnormed.data, dz, fm_run_param_gradient(run, node, P_NORM_Z));
+    fm_call_norm_few_grad(run, &z, &bias, dbias, dnormed, dz,
+                          fm_run_param_gradient(run, node, P_NORM_Z),
+                          fm_run_param_gradient(run, node, P_BIAS));
     fm_run_release(run, mark);
 }
 

@@ -99,13 +99,6 @@ __device__ inline void small_read_trans(uint32_t (&r)[4], uint32_t address) {
                  : "r"(address));
 }
 
-/* The transpose of 8 x 8 numbers of bf16 that the warp holds as rows of a fragment. */
-__device__ inline uint32_t small_transpose(uint32_t x) {
-    uint32_t y;
-    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
-    return y;
-}
-
 /* What a warp keeps over all batches: the sum of dS and, where registers are left, the packed
  * bias. */
 template <int M> struct small_kept {
@@ -179,10 +172,10 @@ __device__ inline void products_finish(small_products &x, float slope, const uin
     }
     small_mma(dv, p, rows[2], rows[3], dv);
     small_mma(dk, ds, rows[0], rows[1], dk);
-    t[0] = small_transpose(ds[0]);
-    t[1] = small_transpose(ds[2]);
-    t[2] = small_transpose(ds[1]);
-    t[3] = small_transpose(ds[3]);
+    t[0] = transpose_eight(ds[0]);
+    t[1] = transpose_eight(ds[2]);
+    t[2] = transpose_eight(ds[1]);
+    t[3] = transpose_eight(ds[3]);
     small_mma(dq, t, k0, k1, dq);
 }
 

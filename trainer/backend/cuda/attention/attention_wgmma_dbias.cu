@@ -161,13 +161,6 @@ __device__ inline void store_sums(const grad_call &c, const warp_tile &sum) {
         }
 }
 
-/* The transpose of 8 x 8 numbers of bf16 that the warp holds as rows of a fragment. */
-__device__ inline uint32_t transpose_eight(uint32_t x) {
-    uint32_t y;
-    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
-    return y;
-}
-
 /* Loads the warp's bias times its factor. The packed bias has keys as rows. Past the last key or
  * query its value does not matter, so the last tile supplies it. */
 __device__ inline void load_bias(const grad_call &c, warp_tile &bias) {

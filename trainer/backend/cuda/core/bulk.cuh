@@ -108,6 +108,14 @@ __device__ inline void bulk_load(uint32_t to_shared, const void *from, uint32_t 
                  : "memory");
 }
 
+/* The same to global memory; closes a group of this thread's stores. */
+__device__ inline void bulk_store(void *to, uint32_t from_shared, uint32_t bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+                 "cp.async.bulk.commit_group;" ::"l"(to),
+                 "r"(from_shared), "r"(bytes)
+                 : "memory");
+}
+
 /* Stores a box and closes a group of this thread's stores. */
 __device__ inline void box_store(const box_map &boxes, const box_place &p, uint32_t from_shared) {
     asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group "

@@ -78,6 +78,21 @@ __device__ inline void mma_eight_first(float d[4], uint32_t a0, uint32_t a1, uin
                  : "r"(a0), "r"(a1), "r"(b), "f"(0.0f));
 }
 
+/* The same, added to d. */
+__device__ inline void mma_eight(float d[4], uint32_t a0, uint32_t a1, uint32_t b) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                 "{%4,%5}, {%6}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a0), "r"(a1), "r"(b));
+}
+
+/* The transpose of 8 x 8 numbers of bf16 that the warp holds as rows of a fragment. */
+__device__ inline uint32_t transpose_eight(uint32_t x) {
+    uint32_t y;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
+}
+
 /* The right operand of mma_eight_first that is `element` on the diagonal and 0 elsewhere. */
 __device__ inline uint32_t diagonal_of(uint16_t element) {
     int lane = threadIdx.x % 32;

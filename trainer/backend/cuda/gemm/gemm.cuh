@@ -36,14 +36,11 @@ size_t weights_workspace(const fm_gemm *g);
 void weights(fm_stream *stream, const fm_gemm *g, void *workspace);
 
 /* skinny.cu, bf16: products to and from SKINNY numbers per row; the weight gradient of SKINNY or
- * twice as many, which needs its workspace; and the entry few_grad of as many. */
+ * twice as many, which needs its workspace. */
 enum { SKINNY = 4 };
 size_t skinny_weights_workspace(const fm_gemm *g);
 void skinny_weights(fm_stream *stream, const fm_gemm *g, void *workspace);
 void skinny_heads(fm_stream *stream, const fm_gemm *g);
-bool few_grad_takes(const fm_few_grad *a);
-size_t few_grad_skinny_workspace(const fm_few_grad *a);
-void few_grad_skinny(fm_stream *stream, const fm_few_grad *a, void *workspace);
 void skinny_spread(fm_stream *stream, const fm_gemm *g);
 
 /* linear_update.cu and transition.cu, bf16: the entries of these names in one kernel, for the
@@ -76,7 +73,12 @@ size_t transition_again_workspace(const fm_transition *a, const fm_transition_gr
 void transition_again(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
                       void *workspace);
 
-/* norm_linear.cu, bf16: the same for the entry of this name. */
+/* few_grad.cu, bf16: the entry of this name in one kernel, for the shapes that it takes. */
+bool few_grad_takes(const fm_few_grad *a);
+size_t few_grad_mma_workspace(const fm_few_grad *a);
+void few_grad_mma(fm_stream *stream, const fm_few_grad *a, void *workspace);
+
+/* norm_linear.cu, bf16: the entry of this name in one kernel, without a workspace. */
 bool norm_linear_takes(const fm_norm_linear *a);
 void norm_linear_wgmma(fm_stream *stream, const fm_norm_linear *a);
 

@@ -1,5 +1,5 @@
 /* row_end.cu: chooses how linear_update, transition, norm_linear and few_grad run. In bf16 and for
- * some widths each is one kernel (linear_update.cu, transition.cu, norm_linear.cu, skinny.cu), else
+ * some widths each is one kernel (linear_update.cu, transition.cu, norm_linear.cu, few_grad.cu), else
  * composed of other entries (../../row_end.h, ../../norm_linear.h, ../../few_grad.h). */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/table_of.cuh"
@@ -89,14 +89,13 @@ void norm_linear(fm_stream *stream, const fm_norm_linear *a, void *workspace) {
 }
 
 template <typename T> size_t few_grad_workspace(const fm_few_grad *a) {
-    size_t bytes = fm_few_grad_composed_workspace(table_of<T>(), a);
-    if (sizeof(T) != 2 || !few_grad_takes(a)) return bytes;
-    return (size_t)max_size((int64_t)bytes, (int64_t)few_grad_skinny_workspace(a));
+    if (sizeof(T) == 2 && few_grad_takes(a)) return few_grad_mma_workspace(a);
+    return fm_few_grad_composed_workspace(table_of<T>(), a);
 }
 
 template <typename T> void few_grad(fm_stream *stream, const fm_few_grad *a, void *workspace) {
     if (sizeof(T) == 2 && few_grad_takes(a)) {
-        few_grad_skinny(stream, a, workspace);
+        few_grad_mma(stream, a, workspace);
     } else {
         fm_few_grad_composed(table_of<T>(), stream, a, workspace);
     }

@@ -4,9 +4,8 @@
  *
  *     heads        C[m, 4] = A[m, k] B[4, k]^T        lanes share a row, W is in registers
  *     spread       C[m, n] (+)= A[m, 4] B[4, n]       a thread makes eight columns
- *     few grad     C[m, n] (+)= A[k, m]^T B[k, n]     m 4 or 8: a thread sums m times eight columns
- *                                                     over rows of its block, in f32; on request it
- *                                                     also makes the eight columns of A W */
+ *     few weights  C[m, n] (+)= A[k, m]^T B[k, n]     m 4 or 8: a thread sums m times eight columns
+ *                                                     over rows of its block, in f32 */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 #include "trainer/backend/cuda/core/sums.cuh"
@@ -91,54 +90,27 @@ __global__ void __launch_bounds__(SKINNY_THREADS) spread_kernel(fm_gemm g, int l
     }
 }
 
-/* -- the weight gradient, and both gradients */
+/* -- the weight gradient */
 
-/* dy [rows, M] and x [rows, n] of a linear layer with M outputs. With SPREADS the kernel also makes
- * dx (+)= dy W, which it has dy for already. */
+/* dy [rows, M] and x [rows, n] of a linear layer with M outputs. */
 struct few_call {
-    const bf16 *dy, *x, *w;
-    bf16 *dx;
-    fm_beta beta; /* of dx */
+    const bf16 *dy, *x;
     int64_t lddy, ldx, rows;
 };
 
-/* dx of one row: eight columns. W is read again from shared memory for each row, because the sums
- * need the registers. */
-template <int M, int LANES>
-__device__ inline void put_spread(const few_call &f, int64_t row, int lane, const pack<bf16, M> &dy,
-                                  uint32_t w, const pack<bf16, 8> &old) {
-    float to[8] = {};
-#pragma unroll
-    for (int m = 0; m < M; m++) {
-        raw<bf16, 8> line;
-        uint32_t at = w + (uint32_t)(m * LANES + lane) * sizeof line;
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(line.word.x), "=r"(line.word.y), "=r"(line.word.z), "=r"(line.word.w)
-                     : "r"(at));
-#pragma unroll
-        for (int c = 0; c < 8; c++)
-            to[c] += get(dy.at[m]) * line.at(c);
-    }
-#pragma unroll
-    for (int c = 0; c < 8; c++)
-        to[c] += f.beta == FM_ADD ? get(old.at[c]) : 0;
-    store<bf16, 8>(f.dx + row * f.ldx + lane * 8, to);
-}
-
 /* Some rows of a thread while they are loaded; rows beyond the end are zeros. */
 template <int M, int COUNT> struct few_rows {
-    pack<bf16, 8> x[COUNT], old[COUNT];
+    pack<bf16, 8> x[COUNT];
     pack<bf16, M> dy[COUNT];
 
-    __device__ inline void fetch(const few_call &f, int first, int step, int lane, bool has_old) {
+    __device__ inline void fetch(const few_call &f, int first, int step, int lane) {
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             int64_t row = first + (int64_t)i * step;
-            x[i] = {}, dy[i] = {}, old[i] = {};
+            x[i] = {}, dy[i] = {};
             if (row >= f.rows) continue;
             x[i] = *(const pack<bf16, 8> *)(f.x + row * f.ldx + lane * 8);
             dy[i] = *(const pack<bf16, M> *)(f.dy + row * f.lddy);
-            if (has_old) old[i] = *(const pack<bf16, 8> *)(f.dx + row * f.ldx + lane * 8);
         }
     }
 };
@@ -146,35 +118,27 @@ template <int M, int COUNT> struct few_rows {
 /* Sums dy^T x over the block's rows to partial [blocks, M, n]. LANES lanes share a row. Some rows
  * are on their way while as many are summed. The sums of the warps meet in shared memory, at most
  * 35 KB of it, and are added in order. */
-template <int M, int LANES, bool SPREADS>
-__global__ void __launch_bounds__(SKINNY_THREADS, 2) few_grad_kernel(few_call f, float *partial) {
+template <int M, int LANES>
+__global__ void __launch_bounds__(SKINNY_THREADS, 2) few_weights_kernel(few_call f, float *partial) {
     constexpr int N = LANES * 8, ROWS = SKINNY_THREADS / LANES, WARPS = SKINNY_THREADS / 32;
     constexpr int COUNT = M == SKINNY ? 2 : 1; /* registers are short */
     constexpr int SLOTS = LANES == 32 ? WARPS / 2 : WARPS;
     __shared__ float total[SLOTS][M * 8][LANES + 1]; /* no bank conflicts either way */
     int lane = threadIdx.x % LANES, step = (int)gridDim.x * ROWS, rows = (int)f.rows;
-    bool has_old = SPREADS && f.beta == FM_ADD;
     float sum[M][8] = {};
-    __shared__ uint4 weights[SPREADS ? M * LANES : 1];
-    uint32_t w = shared_address(weights);
-    for (int i = threadIdx.x; SPREADS && i < M * LANES; i += SKINNY_THREADS)
-        weights[i] = ((const uint4 *)f.w)[i];
-    __syncthreads();
     wait_for_previous();
     int first = blockIdx.x * ROWS + threadIdx.x / LANES;
     few_rows<M, COUNT> now, next;
-    now.fetch(f, first, step, lane, has_old);
+    now.fetch(f, first, step, lane);
     for (; first < rows; first += step * COUNT) {
-        next.fetch(f, first + step * COUNT, step, lane, has_old);
+        next.fetch(f, first + step * COUNT, step, lane);
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
-            int64_t row = first + (int64_t)i * step;
 #pragma unroll
             for (int m = 0; m < M; m++)
 #pragma unroll
                 for (int c = 0; c < 8; c++)
                     sum[m][c] += get(now.dy[i].at[m]) * get(now.x[i].at[c]);
-            if (SPREADS && row < rows) put_spread<M, LANES>(f, row, lane, now.dy[i], w, now.old[i]);
         }
         now = next;
     }
@@ -231,29 +195,14 @@ static size_t few_bytes(int64_t rows, int64_t m, int64_t n) {
     return (size_t)(few_blocks(rows, n) * m * n) * sizeof(float);
 }
 
-template <int M, bool SPREADS>
+template <int M>
 static void few_of(fm_stream *stream, const few_call &f, int64_t n, float *partial) {
-    auto kernel = n == 64    ? few_grad_kernel<M, 8, SPREADS>
-                  : n == 128 ? few_grad_kernel<M, 16, SPREADS>
-                             : few_grad_kernel<M, 32, SPREADS>;
+    auto kernel = n == 64    ? few_weights_kernel<M, 8>
+                  : n == 128 ? few_weights_kernel<M, 16>
+                             : few_weights_kernel<M, 32>;
     launch_after(stream, kernel, (unsigned)few_blocks(f.rows, n), SKINNY_THREADS, 0, true, f,
                  partial);
     FM_LAUNCHED();
-}
-
-/* dw [m, n], and dx where f has it. */
-static void few(fm_stream *stream, const few_call &f, int64_t m, int64_t n, fm_out dw,
-                void *workspace) {
-    partial_sums sums =
-        sums_of(NULL, few_blocks(f.rows, n), m * n, m * n, (float *)dw.data, dw.beta);
-    float *partial = sums_place(stream, sums, few_bytes(f.rows, m, n), workspace);
-    if (m == SKINNY) {
-        (f.dx ? few_of<SKINNY, true> : few_of<SKINNY, false>)(stream, f, n, partial);
-    } else {
-        (f.dx ? few_of<2 * SKINNY, true> : few_of<2 * SKINNY, false>)(stream, f, n, partial);
-    }
-    sums.partial = partial;
-    end_sums(stream, sums);
 }
 
 size_t skinny_weights_workspace(const fm_gemm *g) {
@@ -261,34 +210,14 @@ size_t skinny_weights_workspace(const fm_gemm *g) {
 }
 
 void skinny_weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
-    few_call f = {
-        (const bf16 *)g->a, (const bf16 *)g->b, NULL, NULL, FM_WRITE, g->lda, g->ldb, g->k};
+    few_call f = {(const bf16 *)g->a, (const bf16 *)g->b, g->lda, g->ldb, g->k};
     assert(g->ldc == g->n);
-    few(stream, f, g->m, g->n, {g->c, g->beta != 0 ? FM_ADD : FM_WRITE}, workspace);
-}
-
-bool few_grad_takes(const fm_few_grad *a) {
-    enum { FEWEST_ROWS = 4096 };
-    return (a->c_out == SKINNY || a->c_out == 2 * SKINNY) &&
-           (a->c_in == 64 || a->c_in == 128 || a->c_in == 256) && a->rows >= FEWEST_ROWS &&
-           a->rows < INT32_MAX / 2 && is_aligned(a->x) && is_aligned(a->w) && is_aligned(a->dy) &&
-           is_aligned(a->dx.data);
-}
-
-size_t few_grad_skinny_workspace(const fm_few_grad *a) {
-    return few_bytes(a->rows, a->c_out, a->c_in);
-}
-
-void few_grad_skinny(fm_stream *stream, const fm_few_grad *a, void *workspace) {
-    few_call f = {(const bf16 *)a->dy,
-                  (const bf16 *)a->x,
-                  (const bf16 *)a->w,
-                  (bf16 *)a->dx.data,
-                  a->dx.beta,
-                  a->c_out,
-                  a->c_in,
-                  a->rows};
-    few(stream, f, a->c_out, a->c_in, a->dw, workspace);
+    fm_beta beta = g->beta != 0 ? FM_ADD : FM_WRITE;
+    partial_sums sums =
+        sums_of(NULL, few_blocks(g->k, g->n), g->m * g->n, g->m * g->n, (float *)g->c, beta);
+    sums.partial = sums_place(stream, sums, few_bytes(g->k, g->m, g->n), workspace);
+    (g->m == SKINNY ? few_of<SKINNY> : few_of<2 * SKINNY>)(stream, f, g->n, (float *)sums.partial);
+    end_sums(stream, sums);
 }
 
 void skinny_spread(fm_stream *stream, const fm_gemm *g) {
