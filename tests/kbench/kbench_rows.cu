@@ -469,7 +469,8 @@ void add_row_cases(void) {
     add_norm_linear("norm linear 262144x64x256", 262144, 64, 8, in_parts);
     for (int64_t heads : {4, 8}) {
         std::string name = "few grad 65536x128x" + std::to_string(heads);
-        add(name.c_str(), {0, 0}, how, [=](bench &b) { few_grad(b, 65536, 128, heads, false); },
+        add(
+            name.c_str(), {0, 0}, how, [=](bench &b) { few_grad(b, 65536, 128, heads, false); },
             in_parts);
         add((name + " behind a norm").c_str(), {0, 0}, how,
             [=](bench &b) { few_grad(b, 65536, 128, heads, true); }, in_parts);

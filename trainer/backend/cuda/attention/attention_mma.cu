@@ -96,93 +96,61 @@ __global__ void __launch_bounds__(TILE_THREADS, forward_blocks<C>())
     store_output<C>(a, p, slope, o, largest, total);
 }
 
-/* The source of a lane's eight values of the bias: part `part` of the tile of 16 rows and 64
- * columns. */
-struct bias_place {
-    int64_t row, column; /* of the first value */
-
-    __device__ bias_place(int64_t strip, int64_t tile, int part, int lane)
-        : row(strip * 16 + lane / 4), column(tile * TILE + part * 16 + 2 * (lane % 4)) {
-    }
-
-    /* The offset of value e, or -1 in the padding. */
-    __device__ int64_t offset(const fm_attention &a, bool is_transposed, int e) const {
-        int64_t x = row + e / 2 % 2 * 8, y = column + e / 4 * 8 + e % 2;
-        int64_t query = is_transposed ? y : x, key = is_transposed ? x : y;
-        if (query >= a.n_query || key >= a.n_key) return -1;
-        return query * a.bias_stride[2] + key * a.bias_stride[3];
-    }
-};
-
-/* One lane packs its values of all H heads: it reads the heads of an element in one access and
- * sorts them in registers. */
-template <int H>
-__global__ void __launch_bounds__(64)
-    pack_heads(fm_attention a, bf16 *packed, int strips, int columns, bool is_transposed) {
+/* One lane packs its values of all H heads. */
+template <int H> __global__ void __launch_bounds__(64) pack_heads(const bias_packing b) {
     wait_for_previous();
-    int i = (int)(blockIdx.x * 64 + threadIdx.x), lane = i % 32, part = i / 32 % 4;
-    int column = i / 128 % columns, strip = i / 128 / columns % strips;
-    int group = i / 128 / columns / strips;
-    if (group >= a.n_group) return;
-    const bf16 *from = (const bf16 *)a.bias + group * a.bias_stride[0];
-    bias_place place(strip, column, part, lane);
-    pack<bf16, H> in[8];
-#pragma unroll
-    for (int e = 0; e < 8; e++) {
-        int64_t offset = place.offset(a, is_transposed, e);
-        in[e] = {};
-        if (offset >= 0) in[e] = *(const pack<bf16, H> *)(from + offset);
-    }
-#pragma unroll
-    for (int head = 0; head < H; head++) {
-        pack<bf16, 8> out;
-#pragma unroll
-        for (int e = 0; e < 8; e++)
-            out.at[e] = in[e].at[head];
-        int64_t tile = ((int64_t)(group * H + head) * strips + strip) * columns + column;
-        *(pack<bf16, 8> *)(packed + (tile * 128 + part * 32 + lane) * 8) = out;
-    }
+    pack_lane<H>(b, (int)(blockIdx.x * 64 + threadIdx.x));
 }
 
 /* The same for any number of heads and any strides: one thread per (lane, head). */
-static void pack_each(fm_stream *stream, const fm_attention *args, bf16 *packed, int64_t strips,
-                      int64_t columns, bool is_transposed) {
-    fm_attention a = *args;
-    each(stream, a.n_group * strips * columns * 128 * a.n_head, [=] __device__(int64_t index) {
-        int64_t head = index % a.n_head, rest = index / a.n_head;
-        int lane = (int)(rest % 32), part = (int)(rest / 32 % 4);
-        int64_t column = rest / 128 % columns, strip = rest / 128 / columns % strips;
-        int64_t group = rest / 128 / columns / strips;
-        const bf16 *from =
-            (const bf16 *)a.bias + group * a.bias_stride[0] + head * a.bias_stride[1];
-        bias_place place(strip, column, part, lane);
+static void pack_each(fm_stream *stream, const bias_packing &packing) {
+    bias_packing b = packing;
+    each(stream, (int64_t)b.lanes * b.heads, [=] __device__(int64_t index) {
+        int head = (int)(index % b.heads), i = (int)(index / b.heads);
+        bias_place place(b, i);
+        const bf16 *from = b.bias + place.group * b.stride[0] + head * b.stride[1];
         float value[8];
 #pragma unroll
         for (int e = 0; e < 8; e++) {
-            int64_t offset = place.offset(a, is_transposed, e);
+            int64_t offset = place.offset(b, e);
             value[e] = offset >= 0 ? get(from[offset]) : 0.0f;
         }
-        int64_t tile = ((group * a.n_head + head) * strips + strip) * columns + column;
-        store<bf16, 8>(packed + (tile * 128 + part * 32 + lane) * 8, value);
+        store<bf16, 8>(place.target(b, i, head), value);
     });
+}
+
+bias_packing attention_bias_packing(const fm_attention *a, const attention_space *places,
+                                    bool is_transposed) {
+    int64_t columns = (is_transposed ? places->ld_bias_t : places->ld_bias) / TILE;
+    int64_t strips = (is_transposed ? places->ld_bias : places->ld_bias_t) / 16;
+    int64_t heads = a->n_head, lanes = a->n_group * strips * columns * 128;
+    assert(lanes < 1 << 30);
+    bias_packing b = {(const bf16 *)a->bias,
+                      (bf16 *)(is_transposed ? places->bias_t : places->bias),
+                      {a->bias_stride[0], a->bias_stride[1], a->bias_stride[2], a->bias_stride[3]},
+                      (int)a->n_query,
+                      (int)a->n_key,
+                      (int)heads,
+                      (int)strips,
+                      (int)columns,
+                      (int)lanes,
+                      is_transposed,
+                      (heads == 4 || heads == 8) && a->bias_stride[1] == 1 &&
+                          (uintptr_t)a->bias % (size_t)(2 * heads) == 0};
+    for (int i = 0; i < 4; i++)
+        b.is_together = b.is_together && (i == 1 || a->bias_stride[i] % heads == 0);
+    return b;
 }
 
 void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attention_space *places,
                          bool is_transposed) {
-    int64_t columns = (is_transposed ? places->ld_bias_t : places->ld_bias) / TILE;
-    int64_t strips = (is_transposed ? places->ld_bias : places->ld_bias_t) / 16;
-    bf16 *packed = (bf16 *)(is_transposed ? places->bias_t : places->bias);
-    int64_t lanes = a->n_group * strips * columns * 128, heads = a->n_head;
-    bool is_together = (heads == 4 || heads == 8) && a->bias_stride[1] == 1 &&
-                       (uintptr_t)a->bias % (size_t)(2 * heads) == 0 && lanes < 1 << 30;
-    for (int i = 0; i < 4; i++)
-        is_together = is_together && (i == 1 || a->bias_stride[i] % heads == 0);
-    if (!is_together) {
-        pack_each(stream, a, packed, strips, columns, is_transposed);
+    const bias_packing b = attention_bias_packing(a, places, is_transposed);
+    if (!b.is_together) {
+        pack_each(stream, b);
         return;
     }
-    launch_after(stream, heads == 4 ? pack_heads<4> : pack_heads<8>, (unsigned)(lanes / 64), 64, 0,
-                 true, *a, packed, (int)strips, (int)columns, is_transposed);
+    launch_after(stream, b.heads == 4 ? pack_heads<4> : pack_heads<8>, (unsigned)(b.lanes / 64), 64,
+                 0, true, b);
     FM_LAUNCHED();
 }
 

@@ -224,8 +224,68 @@ bool attention_bias_boxes(fm_stream *stream, const fm_attention *a, void *planes
  * attention_wgmma. */
 bool attention_warp(fm_stream *, const fm_attention *, const attention_space &);
 
+/* The bias and where it is packed, with queries as rows, or if is_transposed with keys. A lane takes
+ * eight values; the lanes of a group are [strip of 16 rows, tile of 64 columns, part, 32]. */
+struct bias_packing {
+    const bf16 *bias;
+    bf16 *packed;
+    int64_t stride[4]; /* of the bias, as in fm_attention */
+    int queries, keys, heads, strips, columns, lanes;
+    bool is_transposed;
+    bool is_together; /* the heads of an element, four or eight, are one aligned pack */
+};
+
+/* The source of a lane's eight values of the bias, and their place. */
+struct bias_place {
+    int group, strip, tile, row, column; /* of the first value */
+
+    __device__ bias_place(const bias_packing &b, int i) {
+        tile = i / 128 % b.columns, strip = i / 128 / b.columns % b.strips;
+        group = i / 128 / b.columns / b.strips;
+        row = strip * 16 + i % 32 / 4, column = tile * TILE + i / 32 % 4 * 16 + 2 * (i % 4);
+    }
+
+    /* The offset of value e, or -1 in the padding. */
+    __device__ int64_t offset(const bias_packing &b, int e) const {
+        int x = row + e / 2 % 2 * 8, y = column + e / 4 * 8 + e % 2;
+        int query = b.is_transposed ? y : x, key = b.is_transposed ? x : y;
+        if (query >= b.queries || key >= b.keys) return -1;
+        return query * b.stride[2] + key * b.stride[3];
+    }
+
+    __device__ bf16 *target(const bias_packing &b, int i, int head) const {
+        int64_t at = ((int64_t)(group * b.heads + head) * b.strips + strip) * b.columns + tile;
+        return b.packed + (at * 128 + i % 128) * 8;
+    }
+};
+
+/* Packs the values of lane i of all H heads, which are together: it reads the heads of an element
+ * in one access and sorts them in registers. */
+template <int H> __device__ inline void pack_lane(const bias_packing &b, int i) {
+    if (i >= b.lanes) return;
+    bias_place place(b, i);
+    const bf16 *from = b.bias + place.group * b.stride[0];
+    pack<bf16, H> in[8];
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        int64_t offset = place.offset(b, e);
+        in[e] = {};
+        if (offset >= 0) in[e] = *(const pack<bf16, H> *)(from + offset);
+    }
+#pragma unroll
+    for (int head = 0; head < H; head++) {
+        pack<bf16, 8> out;
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            out.at[e] = in[e].at[head];
+        *(pack<bf16, 8> *)place.target(b, i, head) = out;
+    }
+}
+
 /* attention_mma.cu: gathers the bias into space->bias, or with `is_transposed` (rows are keys,
  * columns are queries) into space->bias_t. */
+bias_packing attention_bias_packing(const fm_attention *a, const attention_space *space,
+                                    bool is_transposed);
 void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attention_space *space,
                          bool is_transposed);
 

@@ -15,6 +15,7 @@ namespace fm_cuda {
 struct open_call {
     grad_call grad;
     box_map w, dy; /* of open_products: 64 columns by K rows, and by 64 */
+    bias_packing bias;
     int rows, tiles;
     bool is_by_query;
 };
@@ -162,6 +163,16 @@ __device__ inline void product_prefetch(const open_call &u, int tile, int column
     if (of.data) bulk_prefetch(row_at(of, p, query) + column, COLUMNS * sizeof(bf16));
 }
 
+/* Packs the bias, if its heads are together, while the first rows are on their way. A kernel of its
+ * own would take several times as long as its memory traffic. */
+template <int H> __device__ inline void pack_beside(const bias_packing &b) {
+    if (!b.is_together) return;
+    int warp = (int)(threadIdx.x / 32 * gridDim.x + blockIdx.x),
+        step = (int)(gridDim.x * blockDim.x);
+    for (int i = warp * 32 + (int)threadIdx.x % 32; i < b.lanes; i += step)
+        pack_lane<H>(b, i);
+}
+
 template <int K, int PARTS>
 __global__ void __launch_bounds__(product_shape<K>::THREADS, 1)
     open_products(const __grid_constant__ open_call u) {
@@ -190,6 +201,7 @@ __global__ void __launch_bounds__(product_shape<K>::THREADS, 1)
             product_fetch<K>(u, space, group, i, tile + i * stride);
     }
     open_beyond(c);
+    pack_beside<K / (8 * PARTS)>(u.bias);
     barrier_wait(shared_address(&space->weights), 0);
     for (int buffer = 0, phase = 0; tile < u.tiles; tile += stride) {
         int row = tile * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
@@ -248,6 +260,7 @@ static open_call open_call_of(const fm_attention *a, const grad_call *grad) {
     u.rows = (int)(a->n_group * a->n_batch * a->n_query);
     u.tiles = (int)divide_up(u.rows, GROUP_ROWS);
     u.is_by_query = a->o_stride.batch < a->o_stride.row;
+    u.bias = attention_bias_packing(a, &grad->space, true);
     return u;
 }
 
@@ -287,6 +300,7 @@ bool attention_opens_products(const fm_attention *a, int64_t c_y) {
 void attention_open(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
                     const grad_call *call) {
     open_call u = open_call_of(a, call);
+    if (!grad->dy || !u.bias.is_together) attention_pack_bias(stream, a, &call->space, true);
     if (!grad->dy) {
         if (a->c_head == 8) return launch_rows<1>(stream, u);
         if (a->c_head == 16) return launch_rows<2>(stream, u);

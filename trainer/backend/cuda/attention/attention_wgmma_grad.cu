@@ -363,7 +363,6 @@ void attention_wgmma_grad(fm_stream *stream, const fm_attention *a, const fm_att
     grad_call call = call_of(a, grad, space);
     if (space.is_small) attention_small_keys(stream, a, &call);
     if (a->bias) attention_open(stream, a, grad, &call);
-    if (a->bias) attention_pack_bias(stream, a, &space, true);
     if (space.is_small) return attention_small_grad(stream, a, &call, grad->dbias);
     if (space.is_all) return attention_all_grad(stream, a, &call, grad->dbias);
     if (a->c_head <= 16) {

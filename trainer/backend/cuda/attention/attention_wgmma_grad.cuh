@@ -426,7 +426,8 @@ inline void make_tiles(const fm_attention *a, grad_call *call, int queries, int 
     call->d_box = attention_boxes(a, call->space.dout, opened_stride(a), a->n_query, C, queries);
 }
 
-/* attention_open.cu: dg, and dout' and the columns' terms in the workspace. With a bias only. */
+/* attention_open.cu: dg, and dout', the columns' terms and the packed bias in the workspace. With a
+ * bias only. */
 void attention_open(fm_stream *, const fm_attention *, const fm_attention_grad *,
                     const grad_call *);
 

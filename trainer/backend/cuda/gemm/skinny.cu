@@ -119,7 +119,8 @@ template <int M, int COUNT> struct few_rows {
  * are on their way while as many are summed. The sums of the warps meet in shared memory, at most
  * 35 KB of it, and are added in order. */
 template <int M, int LANES>
-__global__ void __launch_bounds__(SKINNY_THREADS, 2) few_weights_kernel(few_call f, float *partial) {
+__global__ void __launch_bounds__(SKINNY_THREADS, 2)
+    few_weights_kernel(few_call f, float *partial) {
     constexpr int N = LANES * 8, ROWS = SKINNY_THREADS / LANES, WARPS = SKINNY_THREADS / 32;
     constexpr int COUNT = M == SKINNY ? 2 : 1; /* registers are short */
     constexpr int SLOTS = LANES == 32 ? WARPS / 2 : WARPS;
