@@ -276,7 +276,7 @@ void norm_linear(bench &b, int64_t rows, int64_t c, int64_t few) {
 }
 
 /* Both gradients of the pair bias of an attention, in one or in two kernels; with a norm, also that
- * of the norm before. */
+ * of the norm before, and n for four outputs, as triangle attention needs it. */
 void few_grad(bench &b, int64_t rows, int64_t c_in, int64_t c_out, bool has_norm) {
     const fm_kernels *k = b.k;
     fm_few_grad a = {rows,
@@ -293,12 +293,13 @@ void few_grad(bench &b, int64_t rows, int64_t c_in, int64_t c_out, bool has_norm
                   b.act(c_in),
                   b.act(c_in),
                   b.act(rows * c_in),
+                  c_out == 4 ? b.out("n", rows * c_in) : NULL,
                   b.grad("dgamma", c_in, true),
                   b.grad("dbeta", c_in, true)};
     }
     void *space = b.scratch(k->few_grad_workspace(&a));
     b.part("bwd", 4.0 * (double)(rows * c_in * c_out),
-           b.size((double)(rows * ((has_norm ? 4 : 3) * c_in + c_out))),
+           b.size((double)(rows * ((has_norm ? 4 + (c_out == 4) : 3) * c_in + c_out))),
            [=](fm_stream *q) { k->few_grad(q, &a, space); });
 }
 

@@ -247,7 +247,7 @@ void check_norm_linear(const char *name, int64_t rows, int64_t c, int64_t n, int
     });
 }
 
-/* The gradients of a linear layer with few outputs; with a norm, with and without its other
+/* The gradients of a linear layer with few outputs; with a norm, with and without n and its other
  * readers' gradient. */
 void check_few_grad(const char *name, int64_t rows, int64_t c_in, int64_t c_out, fm_beta beta,
                     bool has_norm = false) {
@@ -266,12 +266,13 @@ void check_few_grad(const char *name, int64_t rows, int64_t c_in, int64_t c_out,
                       b.act(c_in),
                       b.act(c_in),
                       b.act(rows * c_in),
+                      b.out(rows * c_in),
                       b.grad(c_in, beta, true),
                       b.grad(c_in, beta, true)};
         }
         b.k->few_grad(NULL, &a, b.space(b.k->few_grad_workspace(&a)));
         if (!has_norm) return;
-        a.norm.dn = NULL;
+        a.norm.dn = NULL, a.norm.n = NULL;
         a.dx = b.grad(rows * c_in, beta), a.dw = b.grad(c_out * c_in, beta, true);
         a.norm.dgamma = b.grad(c_in, beta, true), a.norm.dbeta = b.grad(c_in, beta, true);
         b.k->few_grad(NULL, &a, b.space(b.k->few_grad_workspace(&a)));

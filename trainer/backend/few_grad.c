@@ -1,5 +1,5 @@
-/* few_grad.c: see few_grad.h. The workspace has the normalised rows and their gradient, if there is
- * a norm, and the workspace of one entry at a time, in this order. */
+/* few_grad.c: see few_grad.h. With a norm the workspace has the gradient of the normalised rows, and
+ * these if they have no place; then the workspace of one entry at a time. */
 #include "trainer/backend/few_grad.h"
 
 #include "trainer/backend/products.h"
@@ -57,19 +57,20 @@ size_t fm_few_grad_composed_workspace(const fm_kernels *k, const fm_few_grad *ar
     if (args->norm.gamma) bytes[2] = k->layernorm_grad_workspace(args->rows, args->c_in);
     for (int i = 0; i < 3; i++)
         most = bytes[i] > most ? bytes[i] : most;
-    return 2 * rows_bytes(k, args) + most;
+    return (args->norm.n ? 1 : 2) * rows_bytes(k, args) + most;
 }
 
 void fm_few_grad_composed(const fm_kernels *k, fm_stream *stream, const fm_few_grad *args,
                           void *workspace) {
     bool has_norm = args->norm.gamma != NULL;
-    size_t bytes = rows_bytes(k, args);
-    char *dn = (char *)workspace + bytes, *after = dn + bytes;
+    char *dn = (char *)workspace, *after = dn + rows_bytes(k, args);
+    void *n = args->norm.n;
     if (has_norm) {
-        fm_layernorm norm = norm_of(args, workspace);
+        if (!n) n = after, after += rows_bytes(k, args);
+        fm_layernorm norm = norm_of(args, n);
         k->layernorm(stream, &norm);
     }
-    fm_gemm one = weight_product(args, has_norm ? workspace : args->x);
+    fm_gemm one = weight_product(args, has_norm ? n : args->x);
     fm_gemm two = input_product(args, dn);
     k->gemm(stream, &one, after);
     k->gemm(stream, &two, after);

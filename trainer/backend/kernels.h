@@ -468,6 +468,7 @@ typedef struct fm_few_grad {
         double eps;
         const void *gamma, *beta; /* act [c_in]; gamma NULL: there is no norm */
         const void *dn;           /* act [rows, c_in]; NULL: there are no other readers */
+        void *n;                  /* act [rows, c_in], made again; NULL: not written */
         fm_out dgamma, dbeta;     /* acc [c_in] */
     } norm;
 } fm_few_grad;

@@ -152,6 +152,20 @@ void fm_attention_project_grad(fm_run *run, const fm_attention_shape *at, const 
     }
 }
 
+void fm_attention_project_at_once_grad(fm_run *run, const fm_attention_shape *at,
+                                       const fm_attention_rows_grad *grad) {
+    fm_norm norm = *grad->norm;
+    fm_out none = {0};
+    if (norm.gamma) norm.y = fm_run_workspace_act(run, norm.rows * norm.c);
+    fm_out dnormed = fm_call_norm_gradient(run, &norm, grad->dx);
+    fm_attention_project_grad(run, at, norm.y, grad->w, grad->dqkvg, dnormed, none, none, none);
+    dnormed.beta = FM_ADD;
+    fm_call_norm_few_grad(run, &norm, grad->bias, grad->dbias, dnormed, grad->dx, grad->dnorm,
+                          grad->dbias_w);
+    fm_attention_project_grad(run, at, norm.y, grad->w, grad->dqkvg, none, grad->dw, grad->dq_bias,
+                              grad->dgate_bias);
+}
+
 void fm_attention_set_bias(fm_attention *core, const fm_attention_shape *at, const void *bias) {
     /* A7:3: b_ij for query i, key j. A13:3: b_jk for query j, key k. A14:3: b_ki for query i,
      * key k. */
@@ -305,9 +319,8 @@ static void forward(fm_run *run, const fm_node *node) {
     fm_call_update(run, node, &at->update, residual, update, y);
 }
 
-/* Passes the gradient of q k v g, and that of the bias where it is made from x, back to x. */
-static void project_backward(fm_run *run, const fm_node *node, const void *dqkvg,
-                             const void *dbias) {
+/* Passes the gradient of q k v g back to x. */
+static void project_backward(fm_run *run, const fm_node *node, const void *dqkvg) {
     const fm_attention_shape *at = &((const attributes *)node->attributes)->shape;
     fm_norm normed = norm_x(run, node);
     fm_out dx = fm_run_gradient(run, node, IN_X);
@@ -316,14 +329,30 @@ static void project_backward(fm_run *run, const fm_node *node, const void *dqkvg
                               fm_run_param_gradient(run, node, P_QKVG),
                               fm_run_param_gradient(run, node, P_Q_BIAS),
                               fm_run_param_gradient(run, node, P_GATE_BIAS));
-    fm_out dweights = fm_run_param_gradient(run, node, P_NORM);
-    if (has_bias(at) && at->axial != FM_AXIAL_ROW) {
-        fm_linear bias = bias_projection(run, node, normed.y);
-        fm_call_norm_few_grad(run, &normed, &bias, dbias, (fm_out){dnormed.data, FM_ADD}, dx,
-                              dweights, fm_run_param_gradient(run, node, P_BIAS));
-    } else {
-        fm_call_norm_grad(run, &normed, dnormed.data, dx, dweights);
-    }
+    fm_call_norm_grad(run, &normed, dnormed.data, dx, fm_run_param_gradient(run, node, P_NORM));
+}
+
+/* Passes the gradients of q k v g and of a bias that is made from x back to x. */
+static void project_bias_backward(fm_run *run, const fm_node *node, const void *dqkvg,
+                                  const void *dbias) {
+    const attributes *at = node->attributes;
+    const fm_attention_shape *shape = &at->shape;
+    fm_norm norm = fm_call_norm_later(run, shape->rows, shape->c, fm_run_input(run, node, IN_X),
+                                      fm_run_param(run, node, P_NORM));
+    fm_linear bias = bias_projection(run, node, NULL);
+    const fm_attention_rows_grad grad = {.norm = &norm,
+                                         .bias = &bias,
+                                         .w = fm_run_param(run, node, P_QKVG),
+                                         .dqkvg = dqkvg,
+                                         .dbias = dbias,
+                                         .dx = fm_run_gradient(run, node, IN_X),
+                                         .dnorm = fm_run_param_gradient(run, node, P_NORM),
+                                         .dw = fm_run_param_gradient(run, node, P_QKVG),
+                                         .dq_bias = fm_run_param_gradient(run, node, P_Q_BIAS),
+                                         .dgate_bias =
+                                             fm_run_param_gradient(run, node, P_GATE_BIAS),
+                                         .dbias_w = fm_run_param_gradient(run, node, P_BIAS)};
+    fm_attention_project_at_once_grad(run, shape, &grad);
 }
 
 static void pair_backward(fm_run *run, const fm_node *node, const void *dbias) {
@@ -377,9 +406,13 @@ static void backward(fm_run *run, const fm_node *node) {
     out_backward(run, node, &core, &grad);
     fm_call_attention_grad(run, &core, &grad);
     fm_run_release(run, mark);
-    project_backward(run, node, dqkvg, dbias);
+    if (has_bias(at) && at->axial != FM_AXIAL_ROW) {
+        project_bias_backward(run, node, dqkvg, dbias);
+        return;
+    }
+    project_backward(run, node, dqkvg);
     fm_run_release(run, mark);
-    if (at->axial == FM_AXIAL_ROW) pair_backward(run, node, dbias);
+    if (has_bias(at)) pair_backward(run, node, dbias);
 }
 
 static const fm_op ATTENTION = {"attention", forward, backward};

@@ -50,6 +50,23 @@ void fm_attention_project_grad(fm_run *run, const fm_attention_shape *at, const 
                                const void *w, const void *dqkvg, fm_out dnormed, fm_out dw,
                                fm_out dq_bias, fm_out dgate_bias);
 
+/* The gradients of what fm_attention_project_at_once makes with a bias. */
+typedef struct fm_attention_rows_grad {
+    const fm_norm *norm;        /* of x, not made yet (fm_call_norm_later) */
+    const fm_linear *bias;      /* fm_attention_bias; its rows are those of the norm */
+    const void *w;              /* [4 width, c] */
+    const void *dqkvg;          /* [n0, n1, 4 width] */
+    const void *dbias;          /* [n0 * n1, n_head] */
+    fm_out dx, dnorm;           /* [n0, n1, c], [2, c] */
+    fm_out dw, dbias_w;         /* [4 width, c], [n_head, c] */
+    fm_out dq_bias, dgate_bias; /* [width] each */
+} fm_attention_rows_grad;
+
+/* The gradient of the rows comes before that of the weights of q k v g, so that the pass over the
+ * rows which makes it can make the normalised rows again for the weights. */
+void fm_attention_project_at_once_grad(fm_run *run, const fm_attention_shape *at,
+                                       const fm_attention_rows_grad *grad);
+
 /* Asserts that 3 width zeros precede the gate's bias. */
 void fm_attention_assert_zeros(const fm_tape *tape, const fm_attention_weights *weights,
                                int64_t width);

@@ -109,19 +109,35 @@ static void project_backward(fm_run *run, const fm_node *node) {
                               fm_run_param_gradient(run, node, PP_QKVG),
                               fm_run_param_gradient(run, node, PP_Q_BIAS),
                               fm_run_param_gradient(run, node, PP_GATE_BIAS));
-    fm_out dweights = fm_run_param_gradient(run, node, PP_NORM);
-    if (makes_bias(node)) {
-        fm_linear bias = fm_attention_bias(at->rows, at->c, at->n_head, normed.y,
-                                           fm_run_param(run, node, PP_BIAS));
-        fm_call_norm_few_grad(run, &normed, &bias, fm_run_output_gradient(run, node, OUT_BIAS),
-                              (fm_out){dnormed.data, FM_ADD}, dx, dweights,
-                              fm_run_param_gradient(run, node, PP_BIAS));
-        return;
-    }
-    fm_call_norm_grad(run, &normed, dnormed.data, dx, dweights);
+    fm_call_norm_grad(run, &normed, dnormed.data, dx, fm_run_param_gradient(run, node, PP_NORM));
 }
 
-static const fm_op PROJECT = {"attention projections", project_forward, project_backward};
+static void project_bias_backward(fm_run *run, const fm_node *node) {
+    const fm_attention_shape *at = node->attributes;
+    fm_norm norm = fm_call_norm_later(run, at->rows, at->c, fm_run_input(run, node, 0),
+                                      fm_run_param(run, node, PP_NORM));
+    fm_linear bias =
+        fm_attention_bias(at->rows, at->c, at->n_head, NULL, fm_run_param(run, node, PP_BIAS));
+    const fm_attention_rows_grad grad = {.norm = &norm,
+                                         .bias = &bias,
+                                         .w = fm_run_param(run, node, PP_QKVG),
+                                         .dqkvg = fm_run_output_gradient(run, node, OUT_QKVG),
+                                         .dbias = fm_run_output_gradient(run, node, OUT_BIAS),
+                                         .dx = fm_run_gradient(run, node, 0),
+                                         .dnorm = fm_run_param_gradient(run, node, PP_NORM),
+                                         .dw = fm_run_param_gradient(run, node, PP_QKVG),
+                                         .dq_bias = fm_run_param_gradient(run, node, PP_Q_BIAS),
+                                         .dgate_bias =
+                                             fm_run_param_gradient(run, node, PP_GATE_BIAS),
+                                         .dbias_w = fm_run_param_gradient(run, node, PP_BIAS)};
+    fm_attention_project_at_once_grad(run, at, &grad);
+}
+
+static void project_rows_backward(fm_run *run, const fm_node *node) {
+    (makes_bias(node) ? project_bias_backward : project_backward)(run, node);
+}
+
+static const fm_op PROJECT = {"attention projections", project_forward, project_rows_backward};
 
 fm_tensor_ref fm_op_attention_project(fm_tape *tape, const char *name, fm_tensor_ref x,
                                       const fm_attention_weights *weights,

@@ -40,20 +40,24 @@ fm_norm fm_call_norm_later(const fm_run *run, int64_t rows, int64_t c, const voi
     return (fm_norm){.rows = rows, .c = c, .x = x, .gamma = weights, .beta = beta};
 }
 
+/* Makes a norm with weights, in its place y or in the workspace. */
+static void make_norm(fm_run *run, fm_norm *norm) {
+    if (!norm->y) norm->y = fm_run_workspace_act(run, norm->rows * norm->c);
+    norm->mean = fm_run_workspace_acc(run, norm->rows);
+    norm->rstd = fm_run_workspace_acc(run, norm->rows);
+    fm_call_layernorm(run, &(fm_layernorm){.rows = norm->rows,
+                                           .c = norm->c,
+                                           .x = norm->x,
+                                           .gamma = norm->gamma,
+                                           .beta = norm->beta,
+                                           .y = norm->y,
+                                           .mean = norm->mean,
+                                           .rstd = norm->rstd});
+}
+
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights) {
     fm_norm norm = fm_call_norm_later(run, rows, c, x, weights);
-    if (!weights) return norm;
-    norm.y = fm_run_workspace_act(run, rows * c);
-    norm.mean = fm_run_workspace_acc(run, rows);
-    norm.rstd = fm_run_workspace_acc(run, rows);
-    fm_call_layernorm(run, &(fm_layernorm){.rows = rows,
-                                           .c = c,
-                                           .x = x,
-                                           .gamma = norm.gamma,
-                                           .beta = norm.beta,
-                                           .y = norm.y,
-                                           .mean = norm.mean,
-                                           .rstd = norm.rstd});
+    if (weights) make_norm(run, &norm);
     return norm;
 }
 
@@ -252,13 +256,14 @@ void fm_call_norm_few_grad(fm_run *run, const fm_norm *norm, const fm_linear *li
         args.norm.eps = FM_LAYERNORM_EPS;
         args.norm.gamma = norm->gamma, args.norm.beta = norm->beta;
         args.norm.dn = dnormed.beta == FM_ADD ? dnormed.data : NULL;
+        args.norm.n = norm->y;
         args.norm.dgamma = dweights;
         args.norm.dbeta = fm_out_at(dweights, norm->c, run->kernels->acc);
         few_grad(run, &args);
         return;
     }
     fm_norm made = *norm;
-    if (!made.y) made = fm_call_norm(run, norm->rows, norm->c, norm->x, norm->gamma);
+    if (norm->gamma) make_norm(run, &made);
     fm_linear reader = *linear;
     reader.x = made.y;
     fm_call_linear_grad(run, &reader, dy, dnormed, dw, (fm_out){0});

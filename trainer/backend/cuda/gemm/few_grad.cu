@@ -5,7 +5,7 @@
  *
  * for rows of C = 64 or 128 channels; without a norm n is x, and dx (+)= dy W. Such a pass takes as
  * long as its memory traffic, if the products are made by tensor cores and rows are always on their
- * way.
+ * way. On request n is stored, too, for the gradient of other weights.
  *
  * A warp works for itself, on tiles of 16 rows. The copy engine brings the rows of the next tile
  * while the warp works on this one, and takes dx back. With g = lane / 4 and t = lane % 4, a lane
@@ -13,8 +13,10 @@
  * reads and writes 16 bytes at a time. The columns of W are put in the order in which a product's
  * result has these places: column 2 t + e of result i of group j is channel 32 j + 8 t + 2 i + e.
  *
- * dw^T is a product that sums over the rows. Its left operand is n transposed, which exchanges among
- * the lanes make of the same registers. */
+ * All sums over rows are products whose operands exchanges among the lanes transpose. dw^T has n
+ * transposed as its left operand. The gradients of the norm's weights are sums of columns, of dn'
+ * and of dn' times the normalised numbers, both rounded to bf16. Each of their accumulators has the
+ * sums of all channels, eight in a row, so that they take eight registers in place of 64. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
@@ -28,13 +30,14 @@ enum { FEW_WARPS = 8, FEW_THREADS = FEW_WARPS * 32, FEW_ROWS = 16, MOST_OUTPUTS 
 struct few_grad_call {
     const bf16 *x, *w, *dy, *gamma, *beta;
     const bf16 *dn, *old; /* NULL: none */
-    bf16 *dx;
-    float *dw, *dnorm; /* partial sums, [blocks, outputs, C] and [blocks, 2, C] */
+    bf16 *dx, *n;         /* n NULL: not written */
+    float *dw, *dnorm;    /* partial sums, [blocks, outputs, C] and [blocks, 2, C] */
     float eps;
     int rows, tiles, outputs;
 };
 
-/* What a warp has of a tile: dn becomes dn', and dx is the old content before it is the result. */
+/* What a warp has of a tile: x becomes n, dn becomes dn', and dx is the old content before it is the
+ * result. */
 template <int C, bool NORM> struct few_slot {
     static constexpr int N = FEW_ROWS * C;
     bf16 x[N], dx[N], dn[NORM ? N : 8]; /* 8: without a norm it is not used */
@@ -55,7 +58,9 @@ __device__ inline void few_fetch(const few_grad_call &f, few_slot<C, NORM> &s, u
                                  int tile) {
     if (tile >= f.tiles) return;
     int lane = threadIdx.x % 32, rows = min(FEW_ROWS, f.rows - tile * FEW_ROWS);
+    if (lane == 0) stores_wait(); /* of n and dx from this slot */
     if (rows < FEW_ROWS) {
+        __syncwarp();
         for (int i = lane; i < (int)(sizeof s / sizeof(uint4)); i += 32)
             ((uint4 *)&s)[i] = make_uint4(0, 0, 0, 0);
         tiles_publish();
@@ -64,7 +69,6 @@ __device__ inline void few_fetch(const few_grad_call &f, few_slot<C, NORM> &s, u
     if (lane == 0) {
         int64_t from = (int64_t)tile * FEW_ROWS * C;
         uint32_t bytes = (uint32_t)(rows * C) * sizeof(bf16);
-        stores_wait(); /* of dx from this slot */
         barrier_expect(full, bytes * (1 + (f.old != NULL) + (f.dn != NULL)));
         bulk_load(shared_address(s.x), f.x + from, bytes, full);
         if (f.old) bulk_load(shared_address(s.dx), f.old + from, bytes, full);
@@ -116,7 +120,7 @@ __device__ inline eight_weights read_eight(const bf16 *p) {
 
 /* Mean and reciprocal deviation of the lane's rows. */
 struct few_statistics {
-    float mean[2], rstd[2];
+    float rstd[2], shift[2];
 };
 template <int C>
 __device__ inline few_statistics statistics_of(const uint4 (&x)[C / 32][2], float eps) {
@@ -129,23 +133,32 @@ __device__ inline few_statistics statistics_of(const uint4 (&x)[C / 32][2], floa
             float2 two = unpack_two(word_of(x[k / 4][h], k % 4));
             total += two.x + two.y;
         }
-        s.mean[h] = row_sum(total) * (1.0f / C);
+        const float mean = row_sum(total) * (1.0f / C);
 #pragma unroll
         for (int k = 0; k < C / 8; k++) {
             float2 two = unpack_two(word_of(x[k / 4][h], k % 4));
-            two.x -= s.mean[h], two.y -= s.mean[h];
+            two.x -= mean, two.y -= mean;
             squares += two.x * two.x + two.y * two.y;
         }
         s.rstd[h] = 1.0f / sqrtf(row_sum(squares) * (1.0f / C) + eps);
+        s.shift[h] = -mean * s.rstd[h];
     }
     return s;
 }
 
-/* What a warp sums over its rows: dw^T, of which two results share an accumulator, and the
- * gradients of the norm's weights in the lane's channels. */
-template <int C, bool NORM> struct few_sums {
-    float dw[C / 16][4], dgamma[NORM ? C / 4 : 1], dbeta[NORM ? C / 4 : 1];
-};
+/* What a warp sums over its rows. An accumulator of dw^T has 16 channels, results i and i + 1 of a
+ * group. Row 4 j + i of the norm's sums is result i of group j. */
+template <int C> struct few_sums { float dw[C / 16][4], dgamma[4], dbeta[4]; };
+
+/* Adds the columns of x, words of rows g and g + 8, to one row of the sums: a product with a matrix
+ * of ones in that row. */
+__device__ inline void sum_columns(float (&sums)[4], const uint32_t (&x)[2], int row) {
+    enum { ONES = 0x3f803f80 };
+    uint32_t one = (int)threadIdx.x % 32 / 4 == row % 8 ? ONES : 0;
+    const uint32_t a[4] = {row < 8 ? one : 0, row < 8 ? 0 : one, row < 8 ? one : 0,
+                           row < 8 ? 0 : one};
+    mma(sums, a, transpose_eight(x[0]), transpose_eight(x[1]));
+}
 
 /* dw^T += n^T dy for 32 channels, words of rows g and g + 8. */
 __device__ inline void sum_outputs(float (*dw)[4], const uint32_t (&n)[2][4],
@@ -213,11 +226,11 @@ template <int C, bool NORM> struct few_tile {
     }
 
     __device__ inline float hat(float value, int h) const {
-        return (value - of.mean[h]) * of.rstd[h];
+        return value * of.rstd[h] + of.shift[h];
     }
 
     /* Without a norm. */
-    __device__ inline void pass_on(const uint4 (*w)[32], few_sums<C, NORM> &sums) const {
+    __device__ inline void pass_on(const uint4 (*w)[32], few_sums<C> &sums) const {
 #pragma unroll
         for (int j = 0; j < C / 32; j++) {
             float d[4][4];
@@ -231,7 +244,7 @@ template <int C, bool NORM> struct few_tile {
 
     /* Makes dn' and adds to all sums. total: of gamma dn' and of gamma dn' times the normalised
      * numbers, of both rows. */
-    __device__ inline void gather(const uint4 (*w)[32], few_sums<C, NORM> &sums,
+    __device__ inline void gather(const uint4 (*w)[32], few_sums<C> &sums,
                                   float (&total)[2][2]) const {
 #pragma unroll
         for (int j = 0; j < C / 32; j++) {
@@ -242,22 +255,30 @@ template <int C, bool NORM> struct few_tile {
             uint32_t n[2][4];
             multiply(d, w, j, s.dn, f.dn != NULL);
 #pragma unroll
-            for (int i = 0; i < 4; i++)
+            for (int i = 0; i < 4; i++) {
+                uint32_t dn[2], product[2];
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
                     float2 two = unpack_two(word_of(x[j][h], i));
                     float y[2] = {hat(two.x, h), hat(two.y, h)};
+                    const float *by = d[i] + 2 * h;
+                    dn[h] = pack_two(by[0], by[1]);
+                    product[h] = pack_two(by[0] * y[0], by[1] * y[1]);
 #pragma unroll
                     for (int e = 0; e < 2; e++) {
-                        float dn = d[i][2 * h + e], scaled = gamma.at[2 * i + e] * dn;
-                        sums.dgamma[8 * j + 2 * i + e] += dn * y[e];
-                        sums.dbeta[8 * j + 2 * i + e] += dn;
+                        float scaled = gamma.at[2 * i + e] * by[e];
                         total[h][0] += scaled, total[h][1] += scaled * y[e];
                         y[e] = y[e] * gamma.at[2 * i + e] + beta.at[2 * i + e];
                     }
                     n[h][i] = pack_two(y[0], y[1]);
                 }
+                sum_columns(sums.dbeta, dn, 4 * j + i);
+                sum_columns(sums.dgamma, product, 4 * j + i);
+            }
             put_group(s.dn, j, d);
+#pragma unroll
+            for (int h = 0; h < 2 && f.n; h++)
+                *(uint4 *)(s.x + place(j, h)) = make_uint4(n[h][0], n[h][1], n[h][2], n[h][3]);
             sum_outputs(sums.dw + 2 * j, n, dy_t);
         }
     }
@@ -290,7 +311,7 @@ template <int C, bool NORM> struct few_tile {
 /* The sums of the block's warps, in order. */
 template <int C, bool NORM>
 __device__ inline void leave_few_sums(const few_grad_call &f, few_grad_space<C, NORM> *s,
-                                      few_sums<C, NORM> &sums) {
+                                      few_sums<C> &sums) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     int n_dw = f.outputs * C, n = n_dw + (NORM ? 2 * C : 0);
     if (lane == 0) stores_wait();
@@ -304,18 +325,10 @@ __device__ inline void leave_few_sums(const few_grad_call &f, few_grad_space<C, 
             int channel = k / 2 * 32 + g / 2 * 8 + k % 2 * 4 + i / 2 * 2 + g % 2;
             if (output < f.outputs) to[output * C + channel] = sums.dw[k][i];
         }
-    if constexpr (NORM) {
 #pragma unroll
-        for (int k = 0; k < C / 4; k++) {
-            float two[2] = {sums.dgamma[k], sums.dbeta[k]};
-#pragma unroll
-            for (int v = 0; v < 2; v++) {
-#pragma unroll
-                for (int step = 4; step < 32; step *= 2)
-                    two[v] += __shfl_xor_sync(0xffffffffu, two[v], step);
-                if (g == 0) to[n_dw + v * C + k / 8 * 32 + t * 8 + k % 8] = two[v];
-            }
-        }
+    for (int i = 0; i < C / 32 && NORM; i++) {
+        int row = g + i / 2 * 8, channel = row / 4 * 32 + t * 8 + row % 4 * 2 + i % 2;
+        to[n_dw + channel] = sums.dgamma[i], to[n_dw + C + channel] = sums.dbeta[i];
     }
     __syncthreads();
     for (int i = threadIdx.x; i < n; i += FEW_THREADS) {
@@ -345,7 +358,7 @@ __global__ void __launch_bounds__(FEW_THREADS, 1) mma_few_grad(const few_grad_ca
     if (warp == 0) put_weights<C>(space->w, f);
     __syncthreads();
     uint32_t outputs[2];
-    few_sums<C, NORM> sums = {};
+    few_sums<C> sums = {};
     wait_for_previous();
     /* Blocks, not warps, have the tiles in turns, so that the last round spares no block. */
     int tile = (int)(blockIdx.x + warp * gridDim.x);
@@ -378,8 +391,9 @@ __global__ void __launch_bounds__(FEW_THREADS, 1) mma_few_grad(const few_grad_ca
         if (lane == 0) {
             int64_t to = (int64_t)tile * FEW_ROWS * C;
             int rows = min(FEW_ROWS, f.rows - tile * FEW_ROWS);
-            bulk_store(f.dx + to, shared_address(slot[now].dx),
-                       (uint32_t)(rows * C) * sizeof(bf16));
+            uint32_t bytes = (uint32_t)(rows * C) * sizeof(bf16);
+            bulk_store(f.dx + to, shared_address(slot[now].dx), bytes);
+            if (NORM && f.n) bulk_store(f.n + to, shared_address(slot[now].x), bytes);
         }
         __syncwarp();
     }
@@ -424,6 +438,7 @@ static void few_grad_as(fm_stream *stream, const fm_few_grad *a, float *dw, floa
                              NORM ? (const bf16 *)a->norm.dn : NULL,
                              a->dx.beta == FM_ADD ? (const bf16 *)a->dx.data : NULL,
                              (bf16 *)a->dx.data,
+                             (bf16 *)a->norm.n,
                              dw,
                              dnorm,
                              (float)a->norm.eps,
@@ -437,7 +452,8 @@ static void few_grad_as(fm_stream *stream, const fm_few_grad *a, float *dw, floa
 
 void few_grad_mma(fm_stream *stream, const fm_few_grad *a, void *workspace) {
     bool has_norm = a->norm.gamma != NULL;
-    assert(is_aligned(a->x) && is_aligned(a->dx.data) && is_aligned(a->norm.dn));
+    assert(is_aligned(a->x) && is_aligned(a->dx.data) && is_aligned(a->norm.dn) &&
+           is_aligned(a->norm.n));
     assert(is_aligned(a->norm.gamma) && is_aligned(a->norm.beta) && (uintptr_t)a->dy % 4 == 0);
     int64_t blocks = few_blocks(a->rows), n = a->c_out * a->c_in;
     partial_sums sums = sums_of(NULL, blocks, n, n, (float *)a->dw.data, a->dw.beta);
