@@ -1,5 +1,5 @@
-/* few_grad.c: see few_grad.h. With a norm the workspace has the gradient of the normalised rows, and
- * these if they have no place; then the workspace of one entry at a time. */
+/* few_grad.c: see few_grad.h. With a norm the workspace has the gradient of the normalised rows,
+ * and these if they have no place; then the workspace of one entry at a time. */
 #include "trainer/backend/few_grad.h"
 
 #include "trainer/backend/products.h"

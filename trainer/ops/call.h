@@ -77,10 +77,10 @@ void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, f
                          fm_out dbias);
 
 /* The backward of a linear layer with few outputs and without a bias, and of the norm whose rows it
- * reads, in one call where its shape allows that. The norm is fm_call_norm_later's. Where the caller
- * has given it a place y, it is made there for later readers. dnormed is fm_call_norm_gradient's,
- * with FM_ADD if other readers have written it; with weights its content is lost. linear->x is not
- * read. */
+ * reads, in one call where its shape allows that. The norm is fm_call_norm_later's. Where the
+ * caller has given it a place y, it is made there for later readers. dnormed is
+ * fm_call_norm_gradient's, with FM_ADD if other readers have written it; with weights its content
+ * is lost. linear->x is not read. */
 void fm_call_norm_few_grad(fm_run *run, const fm_norm *norm, const fm_linear *linear,
                            const void *dy, fm_out dnormed, fm_out dx, fm_out dweights, fm_out dw);
 

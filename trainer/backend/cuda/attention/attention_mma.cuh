@@ -224,8 +224,8 @@ bool attention_bias_boxes(fm_stream *stream, const fm_attention *a, void *planes
  * attention_wgmma. */
 bool attention_warp(fm_stream *, const fm_attention *, const attention_space &);
 
-/* The bias and where it is packed, with queries as rows, or if is_transposed with keys. A lane takes
- * eight values; the lanes of a group are [strip of 16 rows, tile of 64 columns, part, 32]. */
+/* The bias and where it is packed, with queries as rows, or if is_transposed with keys. A lane
+ * takes eight values; the lanes of a group are [strip of 16 rows, tile of 64 columns, part, 32]. */
 struct bias_packing {
     const bf16 *bias;
     bf16 *packed;

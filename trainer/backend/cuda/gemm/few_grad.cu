@@ -36,8 +36,8 @@ struct few_grad_call {
     int rows, tiles, outputs;
 };
 
-/* What a warp has of a tile: x becomes n, dn becomes dn', and dx is the old content before it is the
- * result. */
+/* What a warp has of a tile: x becomes n, dn becomes dn', and dx is the old content before it is
+ * the result. */
 template <int C, bool NORM> struct few_slot {
     static constexpr int N = FEW_ROWS * C;
     bf16 x[N], dx[N], dn[NORM ? N : 8]; /* 8: without a norm it is not used */

@@ -1,6 +1,6 @@
 /* row_end.cu: chooses how linear_update, transition, norm_linear and few_grad run. In bf16 and for
- * some widths each is one kernel (linear_update.cu, transition.cu, norm_linear.cu, few_grad.cu), else
- * composed of other entries (../../row_end.h, ../../norm_linear.h, ../../few_grad.h). */
+ * some widths each is one kernel (linear_update.cu, transition.cu, norm_linear.cu, few_grad.cu),
+ * else composed of other entries (../../row_end.h, ../../norm_linear.h, ../../few_grad.h). */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/table_of.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
