@@ -167,10 +167,11 @@ __device__ inline void product_prefetch(const open_call &u, int tile, int column
  * own would take several times as long as its memory traffic. */
 template <int H> __device__ inline void pack_beside(const bias_packing &b) {
     if (!b.is_together) return;
-    int warp = (int)(threadIdx.x / 32 * gridDim.x + blockIdx.x),
-        step = (int)(gridDim.x * blockDim.x);
+    int warp = (int)(threadIdx.x / 32 * gridDim.x + blockIdx.x);
+    int step = (int)(gridDim.x * blockDim.x);
     for (int i = warp * 32 + (int)threadIdx.x % 32; i < b.lanes; i += step)
         pack_lane<H>(b, i);
+    __syncwarp(); /* products need converged warps */
 }
 
 template <int K, int PARTS>
