@@ -289,7 +289,7 @@ void weights_of(work_bench &b, int64_t rows, int64_t c_out, int64_t c_in, fm_out
     b.k->gemm(NULL, &g, b.space(b.k->gemm_workspace(&g)));
 }
 
-void few_sums(work_bench &b, int64_t rows) {
+void few_sums(work_bench &b, int64_t rows, bool has_norm = false) {
     fm_few_grad few = {rows,
                        128,
                        4,
@@ -299,6 +299,10 @@ void few_sums(work_bench &b, int64_t rows) {
                        b.grad(rows * 128, FM_WRITE),
                        b.grad(4 * 128, FM_WRITE, true),
                        {}};
+    if (has_norm) {
+        few.norm.eps = 1e-5, few.norm.gamma = b.act(128), few.norm.beta = b.act(128);
+        few.norm.dgamma = b.grad(128, FM_WRITE, true), few.norm.dbeta = b.grad(128, FM_ADD, true);
+    }
     b.k->few_grad(NULL, &few, b.space(b.k->few_grad_workspace(&few)));
 }
 
@@ -313,6 +317,15 @@ void check_many_late_sums(void) {
         put_off_sums(b);
         for (int i = 0; i < 14; i++)
             few_sums(b, 4100 + i);
+        b.k->finish_sums(NULL);
+    });
+    /* One place is left for two sums. */
+    check("sums that fill the table with a norm's", 4, [](work_bench &b) {
+        put_off_sums(b);
+        for (int i = 0; i < 11; i++)
+            few_sums(b, 4100 + i);
+        few_sums(b, 4200, true);
+        few_sums(b, 4300);
         b.k->finish_sums(NULL);
     });
 }
