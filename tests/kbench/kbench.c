@@ -16,11 +16,13 @@ static const double PEAK_FLOPS = 790e12, PEAK_BYTES = 4.25e12;
 typedef struct timing {
     char name[24];
     double warm, cold, flops, bytes, peer; /* ms, ms; peer 0: none */
+    double held, joules, mhz;              /* when calls go on for seconds, ms; 0: not measured */
 } timing;
 
 typedef struct result {
     timing part[MOST_PARTS];
     int n_part;
+    timing next; /* the energy of the part that is reported next */
     double error, tolerance;
     char worst[32], oracle[32]; /* oracle "none": not compared */
     char failure[TEXT];         /* "" = none */
@@ -104,6 +106,11 @@ static void put_parts(FILE *f, const result *r) {
         put_number(f, "warm_share", share(t, t->warm) / 100);
         put_number(f, "cold_share", share(t, t->cold) / 100);
         if (t->peer > 0) put_number(f, "peer_ms", t->peer);
+        if (t->held > 0) {
+            put_number(f, "held_ms", t->held);
+            put_number(f, "joules", t->joules);
+            put_number(f, "mhz", t->mhz);
+        }
         fprintf(f, "}");
     }
     fprintf(f, "]");
@@ -162,14 +169,20 @@ static void write_json(kbench *k, int i) {
 
 /* -- lines */
 
-static void print_head(void) {
-    printf("%-46s %-8s %9s %9s %8s %8s %8s %6s %6s\n", "case", "part", "warm ms", "cold ms",
-           "GFLOP", "MB", "floor ms", "warm %", "cold %");
+static void print_head(bool has_energy) {
+    printf("%-46s %-8s %9s %9s %8s %8s %8s %6s %6s", "case", "part", "warm ms", "cold ms", "GFLOP",
+           "MB", "floor ms", "warm %", "cold %");
+    if (has_energy) printf(" %9s %8s %5s %5s", "held ms", "mJ", "W", "MHz");
+    printf("\n");
 }
 
 static void print_part(const char *name, const timing *t) {
     printf("%-46s %-8s %9.4f %9.4f %8.1f %8.1f %8.4f %6.1f %6.1f", name, t->name, t->warm, t->cold,
            t->flops * 1e-9, t->bytes * 1e-6, floor_ms(t), share(t, t->warm), share(t, t->cold));
+    if (t->held > 0) {
+        printf(" %9.4f %8.2f %5.0f %5.0f", t->held, 1e3 * t->joules, 1e3 * t->joules / t->held,
+               t->mhz);
+    }
     if (t->peer > 0) printf("  peer %.3f (%.1fx)", t->peer, t->peer / t->warm);
     printf("\n");
 }
@@ -202,7 +215,7 @@ static void hear_device(kbench *k, const char *name, int multiprocessors, double
     snprintf(k->device, sizeof k->device, "%s", name);
     printf("kbench: %s, %d multiprocessors, %.0f GiB; %s; %d cases\n", k->device, multiprocessors,
            bytes / (1 << 30), k->options.f32 ? "f32" : "bf16", k->n_case);
-    print_head();
+    print_head(k->options.energy_seconds > 0);
     if (k->json_file && k->json_end == 0) begin_json(k);
 }
 
@@ -237,8 +250,12 @@ static void hear(void *context, int item, const char *line) {
             printf("%-46s WRONG: %s differs by %.2e, allowed %.1e\n", kbench_name(item), r->worst,
                    r->error, r->tolerance);
         }
+    } else if (n == 4 && strcmp(field[0], "energy") == 0) {
+        r->next.held = strtod(field[1], NULL), r->next.joules = strtod(field[2], NULL);
+        r->next.mhz = strtod(field[3], NULL);
     } else if (n == 7 && strcmp(field[0], "part") == 0 && r->n_part < MOST_PARTS) {
         timing *t = &r->part[r->n_part++];
+        *t = r->next, r->next = (timing){0};
         copy_text(t->name, sizeof t->name, field[1]);
         t->warm = strtod(field[2], NULL), t->cold = strtod(field[3], NULL);
         t->flops = strtod(field[4], NULL), t->bytes = strtod(field[5], NULL);
@@ -316,6 +333,12 @@ static const char DESCRIPTION[] =
     "reported, and the next go on in a fresh child. Lines come as cases end; --json is whole JSON\n"
     "after each of them.\n"
     "\n"
+    "--energy runs each part for so many seconds more and prints the time, energy, power and "
+    "clock\n"
+    "of a call. A device at its power limit lowers its clock, as it does in a training step; a "
+    "few\n"
+    "replays end before that.\n"
+    "\n"
     "NAME selects cases whose name contains it; \"self test\" those that try the watchdog.\n"
     "\n"
     "Exit status: 0 all compared well; 1 a case failed or was wrong; 2 usage; 77 no device.";
@@ -326,11 +349,28 @@ static int list(const kbench *k) {
     return 0;
 }
 
+/* Runs all cases; 0, or the exit status where nothing was run. */
+static int run_cases(kbench *k, double case_seconds, double seconds) {
+    const fm_watchdog dog = {.n_item = k->n_case,
+                             .item_seconds = case_seconds,
+                             .total_seconds = seconds,
+                             .context = k,
+                             .prepare = prepare,
+                             .run = run,
+                             .hear = hear,
+                             .lost = lost};
+    int ended = fm_watchdog_run(&dog);
+    if (ended) {
+        fprintf(stderr, ended == SKIPPED ? "kbench: no CUDA device\n" : "kbench: cannot begin\n");
+    }
+    return ended;
+}
+
 int main(int argc, char **argv) {
     static kbench k = {.current = -1};
     const char *dtype = "bf16";
     bool lists = false;
-    uint64_t samples = 20, repeats = 2, case_seconds = 30, seconds = 0;
+    uint64_t samples = 20, repeats = 2, case_seconds = 30, seconds = 0, energy = 0;
     const fm_option options[] = {
         {"json", FM_OPTION_STRING, &k.json, "FILE", .help = "write results there, too"},
         {"dtype", FM_OPTION_STRING, &dtype, "TYPE", .help = "bf16 or fp32 (bf16)"},
@@ -340,6 +380,8 @@ int main(int argc, char **argv) {
          .max = 10000},
         {"repeats", FM_OPTION_U64, &repeats, "N",
          .help = "runs more, which must give the same bits (2)", .max = 10000},
+        {"energy", FM_OPTION_U64, &energy, "S",
+         .help = "measure energy, S seconds for each part (0: no)", .max = 60},
         {"case-seconds", FM_OPTION_U64, &case_seconds, "S",
          .help = "a case that takes longer hangs (30)", .min = 1, .max = 3600},
         {"seconds", FM_OPTION_U64, &seconds, "S",
@@ -366,7 +408,7 @@ int main(int argc, char **argv) {
     }
     k.options.select = (const char *const *)argv, k.options.n_select = n_name;
     k.options.f32 = strcmp(dtype, "fp32") == 0, k.options.samples = (int)samples;
-    k.options.repeats = (int)repeats;
+    k.options.repeats = (int)repeats, k.options.energy_seconds = (double)energy;
     k.n_case = kbench_select(&k.options);
     if (k.n_case == 0 || k.n_case > MOST_CASES) {
         fprintf(stderr, "kbench: %d cases have such a name (--list prints all)\n", k.n_case);
@@ -377,19 +419,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "kbench: cannot write %s\n", k.json);
         return 2;
     }
-    const fm_watchdog dog = {.n_item = k.n_case,
-                             .item_seconds = (double)case_seconds,
-                             .total_seconds = (double)seconds,
-                             .context = &k,
-                             .prepare = prepare,
-                             .run = run,
-                             .hear = hear,
-                             .lost = lost};
-    int ended = fm_watchdog_run(&dog);
-    if (ended) {
-        fprintf(stderr, ended == SKIPPED ? "kbench: no CUDA device\n" : "kbench: cannot begin\n");
-        return ended;
-    }
+    int ended = run_cases(&k, (double)case_seconds, (double)seconds);
+    if (ended) return ended;
     finish(&k, -1);
     int rc = print_table(&k);
     if (k.json_file) fclose(k.json_file);

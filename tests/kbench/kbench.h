@@ -12,10 +12,11 @@ extern "C" {
 typedef struct kbench_options {
     const char *const *select; /* parts of names; a case whose name contains one is selected */
     int n_select;
-    bool f32;       /* every case on the f32 table */
-    bool no_oracle; /* only times */
-    int samples;    /* of a median */
-    int repeats;    /* runs more, whose outputs must have the same bits */
+    bool f32;              /* every case on the f32 table */
+    bool no_oracle;        /* only times */
+    int samples;           /* of a median */
+    int repeats;           /* runs more, whose outputs must have the same bits */
+    double energy_seconds; /* that each part runs for its energy; 0: not measured */
 } kbench_options;
 
 /* Registers the cases, in the order of their files; the number of those selected. Cases whose name
@@ -28,6 +29,7 @@ const char *kbench_name(int i);
 /* In a child process: finds the device and says "device\tNAME\tSMS\tMEMORY_BYTES"; 77 without one,
  * else 0. Then runs a case; lines of tab-separated fields:
  *     error\tERROR\tTOLERANCE\tOUTPUT\tORACLE      of the worst output; ORACLE "none": not compared
+ *     energy\tMS\tJOULES\tMHZ           of a call of the next part, when calls go on for seconds
  *     part\tNAME\tWARM_MS\tCOLD_MS\tFLOPS\tBYTES\tPEER_MS   PEER_MS 0: none
  *     failed\tWHY */
 int kbench_prepare(int fd);

@@ -7,6 +7,7 @@
  * longer than 2 ms. */
 #include "tests/kbench/kbench.cuh"
 #include "tests/kbench/kbench.h"
+#include "tests/kbench/kbench_energy.cuh"
 extern "C" {
 #include "tests/testing/watchdog.h"
 }
@@ -435,6 +436,20 @@ static double replay(cudaStream_t stream, clock_pair clocks, const scene &s, int
     return ms[ms.size() / 2];
 }
 
+/* Says what the part draws when its calls go on for seconds, each behind the one before. */
+static void measure_energy(int fd, const scene &s, clock_pair clocks, cudaStream_t stream) {
+    cudaGraphExec_t exec = capture(stream, clocks, s);
+    draw found;
+    const int calls = s.calls + 1; /* one comes before the clocks */
+    if (exec && measure_draw(exec, stream, settings.energy_seconds, &found)) {
+        fm_watchdog_say(fd, "energy\t%.9g\t%.9g\t%.9g", found.ms / calls, found.joules / calls,
+                        found.mhz);
+    } else {
+        fm_watchdog_say(fd, "failed\t%s: the device's energy cannot be read", s.part->name);
+    }
+    if (exec) cudaGraphExecDestroy(exec);
+}
+
 static void time_part(int fd, const timed &p, double other, cudaStream_t stream,
                       const void *flush) {
     clock_pair clocks;
@@ -445,6 +460,9 @@ static void time_part(int fd, const timed &p, double other, cudaStream_t stream,
     double cold = replay(stream, clocks, {&p, flush, 1}, samples);
     int calls = p.reset ? 1 : (int)fmin(64, fmax(1, ceil(0.3 / fmax(cold, 1e-3))));
     double warm = replay(stream, clocks, {&p, NULL, calls}, samples);
+    if (settings.energy_seconds > 0 && !p.reset) {
+        measure_energy(fd, {&p, NULL, calls}, clocks, stream);
+    }
     cudaEventDestroy(clocks.begin);
     cudaEventDestroy(clocks.end);
     cudaError_t error = cudaGetLastError();
