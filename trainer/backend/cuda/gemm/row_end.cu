@@ -50,6 +50,11 @@ template <typename T> void transition(fm_stream *stream, const fm_transition *a,
     }
 }
 
+/* A kernel that makes the hidden layer again has no use for one that is kept, and needs b1. */
+template <typename T> static bool is_made_again(const fm_transition *a) {
+    return sizeof(T) == 2 && !a->kept && transition_again_takes(a);
+}
+
 template <typename T> bool transition_keeps(const fm_transition *a) {
     bool is_made_again = transition_weights_takes(a) || transition_again_takes(a);
     return sizeof(T) != 2 || !transition_takes(a) || !is_made_again;
@@ -58,7 +63,7 @@ template <typename T> bool transition_keeps(const fm_transition *a) {
 template <typename T>
 size_t transition_grad_workspace(const fm_transition *a, const fm_transition_grad *g) {
     if (sizeof(T) == 2 && transition_grad_takes(a, g)) return transition_grad_wgmma_workspace(a, g);
-    if (sizeof(T) == 2 && transition_again_takes(a)) return transition_again_workspace(a, g);
+    if (is_made_again<T>(a)) return transition_again_workspace(a, g);
     return fm_transition_grad_composed_workspace(table_of<T>(), a, g);
 }
 
@@ -67,7 +72,7 @@ void transition_grad(fm_stream *stream, const fm_transition *a, const fm_transit
                      void *workspace) {
     if (sizeof(T) == 2 && transition_grad_takes(a, g)) {
         transition_grad_wgmma(stream, a, g, workspace);
-    } else if (sizeof(T) == 2 && transition_again_takes(a)) {
+    } else if (is_made_again<T>(a)) {
         transition_again(stream, a, g, workspace);
     } else {
         fm_transition_grad_composed(table_of<T>(), stream, a, g, workspace);
