@@ -204,19 +204,19 @@ typedef struct recording_case {
 
 /* The original order has no two branches, so no BP. */
 static const recording_case CASES[] = {
-    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0x112c510fa0e9e29b, 0xc95eeadf46415c22},
-    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0xdeb6497ad039765a, 0xc2389ae0a54cf5bf},
-    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x16dce36468591c09, 0xa1b0ee055627143d},
-    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x7034cd431122450d, 0xe5157a031f299b93},
-    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x319d880fa66bc5aa, 0x21f28c07bd3db590},
-    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x56a835fde4ed48e6, 0x0ad11557cc952c68},
-    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x03c6457cf12b20ee, 0xedcd0172697a401b},
-    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xdc1f7975bbdb45b8, 0xc237ff452a16e652},
-    {FM_ORDER_PARALLEL, {1, 1, 1}, 0x773fe27f1fdad7bc, 0x41bbad4465cd682d},
-    {FM_ORDER_PARALLEL, {2, 1, 1}, 0xac3e7f0d6b3380c8, 0x6a342e4bc8b18825},
-    {FM_ORDER_PARALLEL, {4, 1, 1}, 0xee754932561bb756, 0x7506557d37084236},
-    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xc5673ee310747880, 0xc7de70c00c2bae30},
-    {FM_ORDER_PARALLEL, {2, 2, 1}, 0x55ccea4a6e7c2774, 0x38e31359a4401ed4},
+    {FM_ORDER_ORIGINAL, {1, 1, 1}, 0xae8428515fc0150f, 0xafbe703a9cdfa75b},
+    {FM_ORDER_ORIGINAL, {2, 1, 1}, 0x4e3a2616570029dd, 0xff956e7a690f89b9},
+    {FM_ORDER_ORIGINAL, {4, 1, 1}, 0x9710144455c63255, 0x3512f00d942fd512},
+    {FM_ORDER_OUTER_FIRST, {1, 1, 1}, 0x5cb983f71d3ce125, 0x9ede3f31dd81273a},
+    {FM_ORDER_OUTER_FIRST, {2, 1, 1}, 0x5876d4f800d93ee7, 0x3e4957273251e9e0},
+    {FM_ORDER_OUTER_FIRST, {4, 1, 1}, 0x4097cdaed2de650b, 0xe55ffe024a43e95f},
+    {FM_ORDER_OUTER_FIRST, {1, 2, 1}, 0x6355858e65e86fad, 0x3476b3d127ca8ee0},
+    {FM_ORDER_OUTER_FIRST, {2, 2, 1}, 0xfdd7d3e73b2e8ba6, 0xfd157b9f24fee7f0},
+    {FM_ORDER_PARALLEL, {1, 1, 1}, 0x437b861779f29314, 0x1f1f8a3c93a77d42},
+    {FM_ORDER_PARALLEL, {2, 1, 1}, 0xc810b7a96d02016a, 0x382510bb0aa7ce5b},
+    {FM_ORDER_PARALLEL, {4, 1, 1}, 0x8928de9362e78a3d, 0x3614c536a1f82d48},
+    {FM_ORDER_PARALLEL, {1, 2, 1}, 0xa004d8a785564b74, 0x28374f7df3b89ed5},
+    {FM_ORDER_PARALLEL, {2, 2, 1}, 0xc904152ce47cb2b3, 0x4e25e1a768f8af49},
 };
 enum { N_CASE = sizeof CASES / sizeof CASES[0] };
 
