@@ -346,11 +346,12 @@ void check_large_late_sums(void) {
     });
 }
 
-/* A transition has three sums, two of which one kernel makes. `few` calls before it leave one place
- * in the table of those that wait, and `large` ones half of the room. */
-void check_late_transition(const char *name, int few, int large) {
+/* A transition has three sums or, with 256 channels, four, two of which one kernel makes. `few`
+ * calls before it leave one place in the table of those that wait, and `large` ones half of the
+ * room. */
+void check_late_transition(const char *name, int64_t c, int few, int large) {
     check(name, 4, [=](work_bench &b) {
-        transition_backward t(b, 2200, 128, 512, false);
+        transition_backward t(b, 2200, c, 4 * c, false);
         put_off_sums(b);
         for (int i = 0; i < large; i++)
             weights_of(b, 2112, 1024, 256, b.grad(1024 * 256, FM_WRITE, true),
@@ -392,6 +393,31 @@ void check_late_sums(const char *name, int64_t rows) {
         b.k->layernorm_grad(NULL, &norm, b.space(b.k->layernorm_grad_workspace(rows, 128)));
         b.k->finish_sums(NULL);
     });
+}
+
+void check_all_transitions(void) {
+    check_late_transition("sums of a transition that fill the table", 128, 10, 0);
+    check_late_transition("sums of a transition that fill the room", 128, 0, 1);
+    check_late_transition("sums of a transition c 256 that fill the table", 256, 10, 0);
+    check_late_transition("sums of a transition c 256 that fill the room", 256, 0, 1);
+    /* A turn of 132 blocks takes 16,896 rows. With three turns or more, the second group of a block
+     * begins with the second half of the hidden layer. */
+    check_transition("transition one", 1, 1, 1, 4);
+    check_transition("transition c 64, a tile", 8, 8, 64, 128);
+    check_transition("transition c 64", 33, 70, 64, 256);
+    check_transition("transition c 128", 63, 71, 128, 512);
+    check_transition("transition c 128, long", 163, 209, 128, 512);
+    check_transition("transition c 256", 63, 70, 256, 1024);
+    check_transition_grad("transition grad one", 1, 1, 4, FM_WRITE);
+    check_transition_grad("transition grad c 128", 4473, 128, 512, FM_ADD);
+    check_transition_grad("transition grad c 256", 4490, 256, 1024, FM_WRITE);
+    check_transition_grad("transition again one", 1, 1, 4, FM_WRITE, false);
+    check_transition_grad("transition again c 64", 2310, 64, 256, FM_ADD, false);
+    check_transition_grad("transition again c 64, a tile", 64, 64, 128, FM_WRITE, false);
+    check_transition_grad("transition again c 64, long", 70001, 64, 256, FM_WRITE, false);
+    check_transition_grad("transition again c 128", 34067, 128, 512, FM_WRITE, false);
+    check_transition_grad("transition again c 128, few", 4473, 128, 384, FM_ADD, false);
+    check_transition_grad("transition again c 256", 17010, 256, 1024, FM_ADD, false);
 }
 
 } // namespace
@@ -475,26 +501,7 @@ void check_gemms(void) {
     check_late_sums("sums that end together, long", 20000);
     check_many_late_sums();
     check_large_late_sums();
-    check_late_transition("sums of a transition that fill the table", 10, 0);
-    check_late_transition("sums of a transition that fill the room", 0, 1);
-    /* A turn of 132 blocks takes 16,896 rows. With three turns or more, the second group of a block
-     * begins with the second half of the hidden layer. */
-    check_transition("transition one", 1, 1, 1, 4);
-    check_transition("transition c 64, a tile", 8, 8, 64, 128);
-    check_transition("transition c 64", 33, 70, 64, 256);
-    check_transition("transition c 128", 63, 71, 128, 512);
-    check_transition("transition c 128, long", 163, 209, 128, 512);
-    check_transition("transition c 256", 63, 70, 256, 1024);
-    check_transition_grad("transition grad one", 1, 1, 4, FM_WRITE);
-    check_transition_grad("transition grad c 128", 4473, 128, 512, FM_ADD);
-    check_transition_grad("transition grad c 256", 4490, 256, 1024, FM_WRITE);
-    check_transition_grad("transition again one", 1, 1, 4, FM_WRITE, false);
-    check_transition_grad("transition again c 64", 2310, 64, 256, FM_ADD, false);
-    check_transition_grad("transition again c 64, a tile", 64, 64, 128, FM_WRITE, false);
-    check_transition_grad("transition again c 64, long", 70001, 64, 256, FM_WRITE, false);
-    check_transition_grad("transition again c 128", 34067, 128, 512, FM_WRITE, false);
-    check_transition_grad("transition again c 128, few", 4473, 128, 384, FM_ADD, false);
-    check_transition_grad("transition again c 256", 17010, 256, 1024, FM_ADD, false);
+    check_all_transitions();
 }
 
 } // namespace cuda_check

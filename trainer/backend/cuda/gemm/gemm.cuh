@@ -34,6 +34,10 @@ void linear(fm_stream *stream, const fm_gemm *g, void *workspace);
 bool weights_takes(const fm_gemm *g);
 size_t weights_workspace(const fm_gemm *g);
 void weights(fm_stream *stream, const fm_gemm *g, void *workspace);
+/* The same for two products over as many rows, of which the first may have sums, in one launch. */
+bool weights_pair_takes(const fm_gemm *first, const fm_gemm *second);
+size_t weights_pair_workspace(const fm_gemm *first, const fm_gemm *second);
+void weights_pair(fm_stream *stream, const fm_gemm *first, const fm_gemm *second, void *workspace);
 
 /* skinny.cu, bf16: products to and from SKINNY numbers per row; the weight gradient of SKINNY or
  * twice as many, which needs its workspace. */

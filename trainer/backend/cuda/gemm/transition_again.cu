@@ -317,6 +317,10 @@ static again_places places_of(const fm_transition *a, const fm_transition_grad *
     size_t most = a->end.gamma ? update_norm_grad_workspace(rows, c) : 0;
     for (const fm_gemm *one : {&p.of.weight2, &p.of.weight1, &p.of.input})
         most = (size_t)max_size((int64_t)most, (int64_t)gemm_workspace(one));
+    if (weights_pair_takes(&p.of.weight2, &p.of.weight1)) {
+        size_t both = weights_pair_workspace(&p.of.weight2, &p.of.weight1);
+        most = (size_t)max_size((int64_t)most, (int64_t)both);
+    }
     p.bytes = at.used + most;
     return p;
 }
@@ -360,8 +364,13 @@ void transition_again(fm_stream *stream, const fm_transition *a, const fm_transi
         update_norm_grad<bf16>(stream, &a->end, &end, p.after);
     }
     again_as(stream, a, g, p);
-    if (p.of.weight2.c) gemm<bf16>(stream, &p.of.weight2, p.after);
-    if (p.of.weight1.c) gemm<bf16>(stream, &p.of.weight1, p.after);
+    const fm_gemm *second = &p.of.weight2, *first = &p.of.weight1;
+    if (second->c && first->c && weights_pair_takes(second, first)) {
+        weights_pair(stream, second, first, p.after);
+    } else {
+        if (second->c) gemm<bf16>(stream, second, p.after);
+        if (first->c) gemm<bf16>(stream, first, p.after);
+    }
     if (p.of.input.c) gemm<bf16>(stream, &p.of.input, p.after);
 }
 

@@ -13,7 +13,10 @@
  * Both operands of the products are tiles of 64 rows by 64 columns whose rows are summed over
  * (MN_MAJOR). The sums of A's columns are one more product, with a matrix of ones; only the blocks
  * of the first column of tiles of C make them. They take longer for a row. So with the largest
- * tiles, multiprocessors that would have no block take further shares of those. */
+ * tiles, multiprocessors that would have no block take further shares of those.
+ *
+ * Two products over the same rows may share a launch. Each then has half of the blocks, so that
+ * large tiles leave no more partial sums than small ones of one product. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
@@ -37,13 +40,20 @@ struct weights_shape {
     int blocks() const {
         return tiles() * shares + (row_tiles - first_sum) * more;
     }
+    /* Says which tiles have sums; `spare` multiprocessors have no block. */
+    void find_sums(const fm_gemm *g, int spare) {
+        first_sum = g->sum.data ? (int)(g->sum_first / (groups * 64)) : row_tiles;
+        bool takes_more = first_sum < row_tiles && columns == 256;
+        int64_t most = divide_up(shares, 4);
+        more = takes_more ? (int)min_size(spare / (row_tiles - first_sum), most) : 0;
+    }
 };
 
 /* Each block writes a tile of partial sums, so small tiles make the finish short. Large tiles read
  * A and B seldom, which matters where C has many tiles, and the largest where there are many rows,
  * too. The sizes at which larger tiles pay were measured (docs/notes/cuda-versions.md). */
+enum { SMALL = 128 * 128, LARGE = 1024 * 256, MANY_ROWS = 131072, FEWEST_ROWS = 2048 };
 static weights_shape shape_of(const fm_gemm *g) {
-    enum { SMALL = 128 * 128, LARGE = 1024 * 256, MANY_ROWS = 131072 };
     int64_t size = g->m * g->n;
     weights_shape s;
     s.columns = g->n % 128 == 0 && size > SMALL ? 128 : 64;
@@ -51,23 +61,41 @@ static weights_shape shape_of(const fm_gemm *g) {
     if (s.groups == 2 && g->n % 256 == 0 && g->k >= MANY_ROWS) s.columns = 256;
     s.row_tiles = (int)(g->m / (s.groups * 64)), s.column_tiles = (int)(g->n / s.columns);
     s.shares = (int)min_size(n_multiprocessor() / s.tiles(), divide_up(g->k, STEP_ROWS));
-    s.first_sum = g->sum.data ? (int)(g->sum_first / (s.groups * 64)) : s.row_tiles;
-    s.more = 0;
-    if (s.first_sum < s.row_tiles && s.columns == 256) {
-        int spare = n_multiprocessor() - s.tiles() * s.shares;
-        s.more = (int)min_size(spare / (s.row_tiles - s.first_sum), divide_up(s.shares, 4));
+    s.find_sums(g, n_multiprocessor() - s.tiles() * s.shares);
+    return s;
+}
+
+/* Two products of one launch, the first of which may have sums. */
+struct weights_shapes {
+    weights_shape of[2];
+};
+static weights_shapes shapes_of(const fm_gemm *first, const fm_gemm *second) {
+    weights_shapes s;
+    for (int i = 0; i < 2; i++) {
+        const fm_gemm *g = i > 0 ? second : first;
+        s.of[i].groups = 2, s.of[i].columns = 256;
+        s.of[i].row_tiles = (int)(g->m / 128), s.of[i].column_tiles = (int)(g->n / 256);
     }
+    int tiles = s.of[0].tiles() + s.of[1].tiles();
+    int shares = (int)min_size(n_multiprocessor() / tiles, divide_up(first->k, STEP_ROWS));
+    s.of[0].shares = s.of[1].shares = shares;
+    s.of[0].find_sums(first, n_multiprocessor() - tiles * shares);
+    s.of[1].find_sums(second, 0);
     return s;
 }
 
 /* -- product */
 
-struct weights_call {
+struct weights_job {
     box_map a, b;   /* 64 rows by 64 columns */
     float *partial; /* by shares: the tiles of C (weights_sum), then the sums of A's columns [m] */
     int64_t share_size;
-    int m, n, row_tiles, tiles, shares, steps; /* steps of 64 rows */
-    int first_sum, more;                       /* as in weights_shape */
+    int m, n, row_tiles, tiles, shares;
+    int first_sum, more; /* as in weights_shape */
+};
+struct weights_call {
+    weights_job job[2];
+    int first_blocks, steps; /* blocks of the first job; steps of 64 rows */
 };
 
 /* The block's part of the work: steps share, share + shares, ... of a tile, counted from the last
@@ -77,15 +105,24 @@ struct weights_place {
     bool has_sum;
 };
 
+__device__ inline bool is_second(const weights_call &w) {
+    return (int)blockIdx.x >= w.first_blocks;
+}
+__device__ inline const weights_job &job_of_block(const weights_call &w) {
+    return w.job[is_second(w)];
+}
+
 __device__ inline weights_place weights_place_of(const weights_call &w) {
-    int block = blockIdx.x, plain = w.tiles * w.shares, summed = w.row_tiles - w.first_sum;
-    weights_place p = {block % w.tiles, block / w.tiles, w.shares, false};
+    const weights_job &j = job_of_block(w);
+    int block = (int)blockIdx.x - (is_second(w) ? w.first_blocks : 0);
+    int plain = j.tiles * j.shares, summed = j.row_tiles - j.first_sum;
+    weights_place p = {block % j.tiles, block / j.tiles, j.shares, false};
     if (block >= plain) {
-        p.tile = w.first_sum + (block - plain) % summed;
-        p.share = w.shares + (block - plain) / summed;
+        p.tile = j.first_sum + (block - plain) % summed;
+        p.share = j.shares + (block - plain) / summed;
     }
-    p.has_sum = p.tile >= w.first_sum && p.tile < w.row_tiles;
-    if (p.has_sum) p.shares += w.more;
+    p.has_sum = p.tile >= j.first_sum && p.tile < j.row_tiles;
+    if (p.has_sum) p.shares += j.more;
     return p;
 }
 
@@ -103,18 +140,19 @@ template <int GROUPS, int N> struct weights_space {
 template <int GROUPS, int N>
 __device__ inline void weights_fetch(const weights_call &w, weights_space<GROUPS, N> *s) {
     constexpr uint32_t BYTES = sizeof s->stage[0];
+    const weights_job &j = job_of_block(w);
     weights_place p = weights_place_of(w);
-    int row0 = p.tile % w.row_tiles * GROUPS * 64, column0 = p.tile / w.row_tiles * N;
+    int row0 = p.tile % j.row_tiles * GROUPS * 64, column0 = p.tile / j.row_tiles * N;
     for (int step = w.steps - 1 - p.share, slot = 0, phase = 1; step >= 0; step -= p.shares) {
         uint32_t full = shared_address(&s->full[slot]);
         barrier_wait(shared_address(&s->empty[slot]), (uint32_t)phase);
         barrier_expect(full, BYTES);
         box_place at = {step * STEP_ROWS, 0, 0, 0, row0};
         for (int i = 0; i < GROUPS; i++, at.column += 64)
-            box_load(shared_address(s->stage[slot].a + i * TILE_ELEMENTS), w.a, at, full);
+            box_load(shared_address(s->stage[slot].a + i * TILE_ELEMENTS), j.a, at, full);
         at.column = column0;
         for (int i = 0; i < N / 64; i++, at.column += 64)
-            box_load(shared_address(s->stage[slot].b + i * TILE_ELEMENTS), w.b, at, full);
+            box_load(shared_address(s->stage[slot].b + i * TILE_ELEMENTS), j.b, at, full);
         if (++slot == s->STAGES) slot = 0, phase ^= 1;
     }
 }
@@ -148,14 +186,15 @@ __device__ inline void weights_sum(const weights_call &w, weights_space<GROUPS, 
     }
     products_wait<0>(acc);
     if (HAS_SUM) products_pin(sum);
-    float *share_at = w.partial + p.share * w.share_size;
+    const weights_job &j = job_of_block(w);
+    float *share_at = j.partial + p.share * j.share_size;
     float4 *to = (float4 *)(share_at + (int64_t)p.tile * (GROUPS * 64 * N));
     to += threadIdx.x / 32 * (N / 8) * 32 + lane;
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
         to[n * 32] = make_float4(acc[n][0], acc[n][1], acc[n][2], acc[n][3]);
     if (!HAS_SUM || lane % 4 > 0) return;
-    float *sums = share_at + (int64_t)w.m * w.n + p.tile % w.row_tiles * GROUPS * 64;
+    float *sums = share_at + (int64_t)j.m * j.n + p.tile % j.row_tiles * GROUPS * 64;
     sums += threadIdx.x / 32 * 16 + lane / 4;
     sums[0] = sum[0][0], sums[8] = sum[0][2];
 }
@@ -192,26 +231,45 @@ __global__ void __launch_bounds__(GROUPS *GROUP_THREADS + 32, 1)
 
 /* -- calls */
 
+static bool is_simple(const fm_gemm *g) {
+    return g->batch == 1 && g->alpha == 1 && g->trans_a && !g->trans_b && g->c_is_acc &&
+           !g->addend && g->epilogue == FM_EPILOGUE_NONE && (g->beta == 0 || g->beta == 1) &&
+           g->k <= INT32_MAX - STEP_ROWS;
+}
+
 bool weights_takes(const fm_gemm *g) {
-    enum { FEWEST_ROWS = 2048, MOST_ELEMENTS = 1024 * 256 };
+    enum { MOST_ELEMENTS = 1024 * 256 };
     /* Without sums the library is faster, but for the smallest C over very many rows. */
     enum { ALONE_ROWS = 131072, ALONE_ELEMENTS = 128 * 128 };
-    bool is_simple = g->batch == 1 && g->alpha == 1 && g->trans_a && !g->trans_b && g->c_is_acc &&
-                     !g->addend && g->epilogue == FM_EPILOGUE_NONE &&
-                     (g->beta == 0 || g->beta == 1);
     bool has_tiles = g->m % 64 == 0 && g->n % 64 == 0 && shape_of(g).tiles() <= n_multiprocessor();
-    if (!is_simple || !has_tiles || g->k > INT32_MAX - STEP_ROWS) return false;
+    if (!is_simple(g) || !has_tiles) return false;
     return g->sum.data ? g->k >= FEWEST_ROWS && g->m * g->n <= MOST_ELEMENTS
                        : g->k >= ALONE_ROWS && g->m * g->n <= ALONE_ELEMENTS;
+}
+
+bool weights_pair_takes(const fm_gemm *first, const fm_gemm *second) {
+    for (const fm_gemm *g : {first, second}) {
+        bool has_tiles = g->m % 128 == 0 && g->n % 256 == 0 && g->m * g->n == LARGE;
+        if (!is_simple(g) || !has_tiles) return false;
+    }
+    return first->k == second->k && first->k >= FEWEST_ROWS && !second->sum.data;
 }
 
 static int64_t share_size(const fm_gemm *g) {
     return g->m * g->n + (g->sum.data ? g->m : 0);
 }
 
-size_t weights_workspace(const fm_gemm *g) {
-    weights_shape s = shape_of(g);
+static size_t bytes_of(const fm_gemm *g, const weights_shape &s) {
     return (size_t)((s.shares + s.more) * share_size(g)) * sizeof(float);
+}
+
+size_t weights_workspace(const fm_gemm *g) {
+    return bytes_of(g, shape_of(g));
+}
+
+size_t weights_pair_workspace(const fm_gemm *first, const fm_gemm *second) {
+    weights_shapes s = shapes_of(first, second);
+    return bytes_of(first, s.of[0]) + bytes_of(second, s.of[1]);
 }
 
 static box_map boxes_of(const void *base, int64_t columns, int64_t rows, int64_t ld) {
@@ -220,12 +278,12 @@ static box_map boxes_of(const void *base, int64_t columns, int64_t rows, int64_t
 }
 
 template <int GROUPS, int N>
-static void product_as(fm_stream *stream, const weights_call &w, const weights_shape &s) {
+static void product_as(fm_stream *stream, const weights_call &w, int blocks) {
     constexpr int BYTES = (int)sizeof(weights_space<GROUPS, N>);
     FM_CUDA(cudaFuncSetAttribute(wgmma_weights<GROUPS, N>,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
-    launch_after(stream, wgmma_weights<GROUPS, N>, (unsigned)s.blocks(),
-                 GROUPS * GROUP_THREADS + 32, BYTES, true, w);
+    launch_after(stream, wgmma_weights<GROUPS, N>, (unsigned)blocks, GROUPS * GROUP_THREADS + 32,
+                 BYTES, true, w);
     FM_LAUNCHED();
 }
 
@@ -241,26 +299,51 @@ static partial_sums shares_of(const fm_gemm *g, const weights_shape &shape) {
     return s;
 }
 
+static weights_job job_of(const fm_gemm *g, const weights_shape &s, float *partial) {
+    weights_job j;
+    j.a = boxes_of(g->a, g->m, g->k, g->lda), j.b = boxes_of(g->b, g->n, g->k, g->ldb);
+    j.partial = partial, j.share_size = share_size(g);
+    j.m = (int)g->m, j.n = (int)g->n, j.row_tiles = s.row_tiles, j.tiles = s.tiles();
+    j.shares = s.shares, j.first_sum = s.first_sum, j.more = s.more;
+    return j;
+}
+
 void weights(fm_stream *stream, const fm_gemm *g, void *workspace) {
     weights_shape s = shape_of(g);
-    weights_call w;
-    w.a = boxes_of(g->a, g->m, g->k, g->lda), w.b = boxes_of(g->b, g->n, g->k, g->ldb);
     partial_sums sums = shares_of(g, s);
-    sums.partial = w.partial = sums_place(stream, sums, weights_workspace(g), workspace);
-    w.share_size = share_size(g);
-    w.m = (int)g->m, w.n = (int)g->n, w.row_tiles = s.row_tiles, w.tiles = s.tiles();
-    w.shares = s.shares, w.steps = (int)divide_up(g->k, STEP_ROWS);
-    w.first_sum = s.first_sum, w.more = s.more;
+    float *place = sums_place(stream, sums, weights_workspace(g), workspace);
+    sums.partial = place;
+    weights_call w = {};
+    w.job[0] = job_of(g, s, place);
+    w.first_blocks = s.blocks(), w.steps = (int)divide_up(g->k, STEP_ROWS);
     if (s.columns == 64) {
-        product_as<1, 64>(stream, w, s);
+        product_as<1, 64>(stream, w, s.blocks());
     } else if (s.groups == 1) {
-        product_as<1, 128>(stream, w, s);
+        product_as<1, 128>(stream, w, s.blocks());
     } else if (s.columns == 128) {
-        product_as<2, 128>(stream, w, s);
+        product_as<2, 128>(stream, w, s.blocks());
     } else {
-        product_as<2, 256>(stream, w, s);
+        product_as<2, 256>(stream, w, s.blocks());
     }
     end_sums(stream, sums);
+}
+
+void weights_pair(fm_stream *stream, const fm_gemm *first, const fm_gemm *second, void *workspace) {
+    weights_shapes s = shapes_of(first, second);
+    partial_sums sums[2] = {shares_of(first, s.of[0]), shares_of(second, s.of[1])};
+    /* One place for both: a second one could end earlier sums and take the first one's memory. */
+    end_sums_of(stream, second->c, (size_t)(second->m * second->ldc) * sizeof(float));
+    size_t bytes = weights_pair_workspace(first, second);
+    char *place = (char *)sums_place(stream, sums[0], bytes, workspace);
+    sums[0].partial = (float *)place;
+    sums[1].partial = (float *)(place + bytes_of(first, s.of[0]));
+    weights_call w;
+    w.job[0] = job_of(first, s.of[0], (float *)sums[0].partial);
+    w.job[1] = job_of(second, s.of[1], (float *)sums[1].partial);
+    w.first_blocks = s.of[0].blocks(), w.steps = (int)divide_up(first->k, STEP_ROWS);
+    product_as<2, 256>(stream, w, s.of[0].blocks() + s.of[1].blocks());
+    end_sums(stream, sums[0]);
+    end_sums(stream, sums[1]);
 }
 
 } // namespace fm_cuda
