@@ -15,6 +15,7 @@ struct attention_shape {
     double all_bias = 0; /* of all keys, in place of a bias that is drawn */
     int64_t first = 0;   /* the first key that has all_bias; those before it have 0 */
     bool opens = false;  /* dout is the gradient of a product of o [.., head * c] */
+    bool apart = false;  /* each head's bias is a matrix of its own */
 };
 
 /* The shapes that tensor cores must take, in whole chunks of 8 channels. */
@@ -54,7 +55,8 @@ void check_attention(const char *name, attention_shape s) {
         a.k_stride = a.v_stride = k;
         int64_t n_q = s.group * s.batch * s.query * s.ld, n_k = s.group * s.batch * s.key * s.ld;
         int64_t n_bias = s.group * s.query * s.key * s.head;
-        const int64_t bias[4] = {s.query * s.key * s.head, 1, s.key * s.head, s.head};
+        const int64_t bias[4] = {s.query * s.key * s.head, s.apart ? s.query * s.key : 1,
+                                 s.key * (s.apart ? 1 : s.head), s.apart ? 1 : s.head};
         const int64_t mask[3] = {s.batch * s.key, s.key, 1};
         memcpy(a.bias_stride, bias, sizeof bias);
         memcpy(a.mask_stride, mask, sizeof mask);
@@ -110,6 +112,9 @@ void check_openings(void) {
           {3, 9, 70, 70, 4, 16, 64, true, true, true, true, false, 50, A});
     opens("attention opening extra 8x8",
           {1, 24, 256, 256, 8, 8, 64, false, true, true, true, false, 50, W});
+    /* A bias that the opening cannot pack. */
+    opens("attention opening 130 4x32, heads apart",
+          {1, 7, 130, 130, 4, 32, 128, false, true, true, true, false, 9, W, 0, 0, true, true});
     opens("attention opening long 384 8x32",
           {1, 5, 384, 384, 8, 32, 256, false, true, true, true, false, 90, W});
     opens("attention opening long 301 4x32 transposed",

@@ -224,20 +224,24 @@ bool attention_bias_boxes(fm_stream *stream, const fm_attention *a, void *planes
  * attention_wgmma. */
 bool attention_warp(fm_stream *, const fm_attention *, const attention_space &);
 
-/* The bias and where it is packed, with queries as rows, or if is_transposed with keys. A lane
- * takes eight values; the lanes of a group are [strip of 16 rows, tile of 64 columns, part, 32]. */
+/* The bias, and the place to which it is packed. Its rows are queries, or keys if is_transposed. A
+ * lane takes eight values of each head, and the lanes of a group are ordered as [strip of 16 rows,
+ * tile of 64 columns, part of 16 columns, 32]. */
 struct bias_packing {
     const bf16 *bias;
     bf16 *packed;
     int64_t stride[4]; /* of the bias, as in fm_attention */
-    int queries, keys, heads, strips, columns, lanes;
+    int queries, keys, heads;
+    int strips, columns; /* of a group: strips of 16 rows, tiles of 64 columns */
+    int lanes;           /* of all groups */
     bool is_transposed;
     bool is_together; /* the heads of an element, four or eight, are one aligned pack */
 };
 
 /* The source of a lane's eight values of the bias, and their place. */
 struct bias_place {
-    int group, strip, tile, row, column; /* of the first value */
+    int group, strip, tile;
+    int row, column; /* of the first value */
 
     __device__ bias_place(const bias_packing &b, int i) {
         tile = i / 128 % b.columns, strip = i / 128 / b.columns % b.strips;
@@ -282,8 +286,9 @@ template <int H> __device__ inline void pack_lane(const bias_packing &b, int i) 
     }
 }
 
-/* attention_mma.cu: gathers the bias into space->bias, or with `is_transposed` (rows are keys,
- * columns are queries) into space->bias_t. */
+/* attention_mma.cu: packs the bias into space->bias, or with `is_transposed` (rows are keys,
+ * columns are queries) into space->bias_t. attention_bias_packing is for kernels that call
+ * pack_lane. */
 bias_packing attention_bias_packing(const fm_attention *a, const attention_space *space,
                                     bool is_transposed);
 void attention_pack_bias(fm_stream *stream, const fm_attention *a, const attention_space *space,

@@ -5,7 +5,10 @@
  *
  * dout is read (open_rows), or made from the gradient of the projection that follows the attention:
  * dout = dy W. open_products makes it by warp groups, a tile of 64 rows at a time with W in shared
- * memory, and opens the rows while they are in registers, so dout never goes through memory. */
+ * memory, and opens the rows while they are in registers, so dout never goes through memory.
+ *
+ * The walks also need the bias, packed with keys as rows. open_products packs it in the time that
+ * its first rows take to arrive. In all other cases a kernel of its own does. */
 #include "trainer/backend/cuda/attention/attention_wgmma_grad.cuh"
 
 namespace fm_cuda {
@@ -14,7 +17,8 @@ namespace fm_cuda {
  * batch]. */
 struct open_call {
     grad_call grad;
-    box_map w, dy; /* of open_products: 64 columns by K rows, and by 64 */
+    /* Of open_products: */
+    box_map w, dy; /* 64 columns by K rows, and by 64 */
     bias_packing bias;
     int rows, tiles;
     bool is_by_query;
@@ -163,8 +167,8 @@ __device__ inline void product_prefetch(const open_call &u, int tile, int column
     if (of.data) bulk_prefetch(row_at(of, p, query) + column, COLUMNS * sizeof(bf16));
 }
 
-/* Packs the bias, if its heads are together, while the first rows are on their way. A kernel of its
- * own would take several times as long as its memory traffic. */
+/* Packs the bias, if its heads are together, while the first rows are on their way. It is small, so
+ * a kernel of its own takes several times as long as its memory traffic. */
 template <int H> __device__ inline void pack_beside(const bias_packing &b) {
     if (!b.is_together) return;
     int warp = (int)(threadIdx.x / 32 * gridDim.x + blockIdx.x);

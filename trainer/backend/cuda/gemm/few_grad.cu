@@ -3,20 +3,22 @@
  *
  *     dn' = dn + dy W,   dw = dy^T n,   dx (+)= the gradient through n = LayerNorm(x)
  *
- * for rows of C = 64 or 128 channels; without a norm n is x, and dx (+)= dy W. Such a pass takes as
- * long as its memory traffic, if the products are made by tensor cores and rows are always on their
- * way. On request n is stored, too, for the gradient of other weights.
+ * for rows of C = 64 or 128 channels. Without a norm, n is x, and dx (+)= dy W. The pass should
+ * take no longer than its memory traffic. So tensor cores make the products, and rows are always on
+ * their way. On request n is stored, too, for the gradient of other weights.
  *
  * A warp works for itself, on tiles of 16 rows. The copy engine brings the rows of the next tile
  * while the warp works on this one, and takes dx back. With g = lane / 4 and t = lane % 4, a lane
- * holds channels 32 j + 8 t to 32 j + 8 t + 7 of rows g and g + 8 of a tile, for each j. So it
- * reads and writes 16 bytes at a time. The columns of W are put in the order in which a product's
- * result has these places: column 2 t + e of result i of group j is channel 32 j + 8 t + 2 i + e.
+ * holds channels 32 j + 8 t to 32 j + 8 t + 7 of rows g and g + 8 of a tile, for each group j of 32
+ * channels. So it reads and writes 16 bytes at a time. The columns of W are put in the order in
+ * which a product's result has these places: column 2 t + e of result i of group j is channel
+ * 32 j + 8 t + 2 i + e.
  *
- * All sums over rows are products whose operands exchanges among the lanes transpose. dw^T has n
- * transposed as its left operand. The gradients of the norm's weights are sums of columns, of dn'
- * and of dn' times the normalised numbers, both rounded to bf16. Each of their accumulators has the
- * sums of all channels, eight in a row, so that they take eight registers in place of 64. */
+ * All sums over rows are products, too, with operands that the lanes exchange to transpose them.
+ * dw^T has n transposed as its left operand. The gradients of the norm's weights are sums of the
+ * columns of dn', and of dn' times the normalised numbers, both rounded to bf16. Each of their
+ * accumulators holds the sums of all channels, eight in a row. So both take eight registers
+ * together, where a sum for each of a lane's channels would take 64. */
 #include "trainer/backend/cuda/core/bulk.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
@@ -118,7 +120,7 @@ __device__ inline eight_weights read_eight(const bf16 *p) {
     return w;
 }
 
-/* Mean and reciprocal deviation of the lane's rows. */
+/* Of the lane's rows: a normalised number is x * rstd + shift. */
 struct few_statistics {
     float rstd[2], shift[2];
 };
@@ -198,7 +200,7 @@ template <int C, bool NORM> struct few_tile {
         if (NORM) of = statistics_of<C>(x, f.eps);
     }
 
-    /* dy W onto what `from` holds, for group j, if there is anything. */
+    /* dy W for group j, added to what `from` holds, if it has content. */
     __device__ inline void multiply(float (&d)[4][4], const uint4 (*w)[32], int j, const bf16 *from,
                                     bool has_content) const {
         const uint4 right = w[j][threadIdx.x % 32];
@@ -229,7 +231,7 @@ template <int C, bool NORM> struct few_tile {
         return value * of.rstd[h] + of.shift[h];
     }
 
-    /* Without a norm. */
+    /* A layer without a norm: dx (+)= dy W, and the sums of dw. */
     __device__ inline void pass_on(const uint4 (*w)[32], few_sums<C> &sums) const {
 #pragma unroll
         for (int j = 0; j < C / 32; j++) {
@@ -242,8 +244,8 @@ template <int C, bool NORM> struct few_tile {
         }
     }
 
-    /* Makes dn' and adds to all sums. total: of gamma dn' and of gamma dn' times the normalised
-     * numbers, of both rows. */
+    /* Makes dn' and adds to all sums. `total` gets, for both rows, the sum of gamma dn' and that of
+     * gamma dn' times the normalised numbers. */
     __device__ inline void gather(const uint4 (*w)[32], few_sums<C> &sums,
                                   float (&total)[2][2]) const {
 #pragma unroll
@@ -308,7 +310,7 @@ template <int C, bool NORM> struct few_tile {
     }
 };
 
-/* The sums of the block's warps, in order. */
+/* Adds the sums of the block's warps in order and leaves them as the block's partial sums. */
 template <int C, bool NORM>
 __device__ inline void leave_few_sums(const few_grad_call &f, few_grad_space<C, NORM> *s,
                                       few_sums<C> &sums) {
@@ -360,7 +362,8 @@ __global__ void __launch_bounds__(FEW_THREADS, 1) mma_few_grad(const few_grad_ca
     uint32_t outputs[2];
     few_sums<C> sums = {};
     wait_for_previous();
-    /* Blocks, not warps, have the tiles in turns, so that the last round spares no block. */
+    /* Neighbouring tiles go to different blocks. So the tiles of the last round are spread over all
+     * blocks, a few to each. */
     int tile = (int)(blockIdx.x + warp * gridDim.x);
     few_fetch(f, slot[0], full, tile);
     few_fetch(f, slot[1], full + 8, tile + stride);
