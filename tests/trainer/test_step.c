@@ -110,8 +110,8 @@ static int count_steps(const fm_trainer *trainer, fm_phase phase) {
     return count;
 }
 
-/* Before a budget has a node run again, it makes normalised rows again of the rows that are kept,
- * in as few blocks as possible; `none` does that, too. */
+/* Before a budget makes any node run again, it drops normalised rows in as few blocks as possible,
+ * and backward makes them again from the rows that are kept. `none` does the same. */
 static void drop_rows_within_budgets(const sample *s, fm_trainer_options options) {
     fm_trainer *keep = create(&options);
     train(keep, &s->features, 2);

@@ -190,10 +190,11 @@ const fm_train_key fm_train_keys[] = {
      FM_KEY_WORD, AT(model.compat), .words = compat_words, .expected = "none or openfold",
      .of = FM_KEY_AF2},
     {"model", "recompute", "",
-     "What backward computes again instead of keeping: nothing (but norms of what is kept, where "
-     "memory is short), the hidden layers of the transitions, those and the projections of "
-     "attention, those and the operands of triangle multiplications and outer product means, whole "
-     "blocks, or the least that fits the memory (auto); results do not depend on it.",
+     "What backward computes again instead of keeping. none: nothing, except normalised rows where "
+     "memory is short. hidden: the hidden layers of the transitions. projections: those, and the "
+     "projections of attention. operands: those, and the operands of triangle multiplications and "
+     "outer product means. block: whole blocks. auto: the least that fits the memory. Results do "
+     "not depend on it.",
      FM_KEY_WORD, AT(model.recompute), .words = recompute_words,
      .expected = "none, hidden, projections, operands, block or auto", .no_result = true},
     {"model", "memory_budget", "GiB",

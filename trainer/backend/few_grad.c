@@ -1,5 +1,6 @@
-/* few_grad.c: see few_grad.h. With a norm the workspace has the gradient of the normalised rows,
- * and these if they have no place; then the workspace of one entry at a time. */
+/* few_grad.c: see few_grad.h. With a norm, the workspace begins with the gradient of the normalised
+ * rows, and with these rows themselves if the caller has no place for them. The entries share the
+ * rest, because they run one after the other. */
 #include "trainer/backend/few_grad.h"
 
 #include "trainer/backend/products.h"
@@ -16,7 +17,7 @@ static fm_gemm weight_product(const fm_few_grad *a, const void *n) {
     return fm_product_of_weight(a->rows, a->c_in, a->c_out, a->dy, n, a->dw, (fm_out){0});
 }
 
-/* To dx, or with a norm to dn, which dn of the other readers is added to. */
+/* Into dx. With a norm, into `dn`, together with the gradient that other readers have left. */
 static fm_gemm input_product(const fm_few_grad *a, void *dn) {
     fm_out to = a->norm.gamma ? (fm_out){dn, a->norm.dn ? FM_ADD : FM_WRITE} : a->dx;
     fm_gemm product = fm_product_of_input(a->rows, a->c_in, a->c_out, a->dy, a->w, to);

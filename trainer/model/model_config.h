@@ -62,9 +62,9 @@ typedef struct fm_model_config {
     fm_compat compat;
     fm_recompute_policy recompute;
     int32_t recompute_steps; /* of FM_RECOMPUTE_AUTO, see fm_model_config_order */
-    /* So many blocks, the first in the order of fm_model_config_blocks, do not keep the rows that
-     * sublayers normalise for each other. Backward makes those again of the rows that are kept,
-     * whatever the policy (derived outputs, autograd/tape.h). */
+    /* The number of blocks, the first ones in the order of fm_model_config_blocks, that do not keep
+     * the rows that one sublayer normalises for the next. Backward makes these rows again from
+     * those that are kept, whatever the policy (derived outputs, autograd/tape.h). */
     int32_t norm_blocks;
     bool drops_norms; /* set by fm_model_config_block: the block is one of them */
     fm_structure_config structure;

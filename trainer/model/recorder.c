@@ -64,8 +64,8 @@ static fm_keep keep_unless(const fm_recorder *r, fm_recompute_policy from) {
     return policy >= from && policy < FM_RECOMPUTE_BLOCK ? FM_RECOMPUTE : FM_KEEP;
 }
 
-/* Drops the normalised rows where the block keeps none, or where the q k v g that are made of them
- * are computed again. Call it after a node that ends with norms. */
+/* Drops the normalised rows if the block does not keep them, or if the q k v g that are made from
+ * them are computed again. Call it after a node that ends with norms. */
 static fm_normed drop_norms(const fm_recorder *r, fm_normed x) {
     const fm_recompute_policy from =
         r->config->drops_norms ? FM_RECOMPUTE_NONE : FM_RECOMPUTE_PROJECTIONS;

@@ -62,8 +62,8 @@ typedef struct fm_attention_rows_grad {
     fm_out dq_bias, dgate_bias; /* [width] each */
 } fm_attention_rows_grad;
 
-/* The gradient of the rows comes before that of the weights of q k v g, so that the pass over the
- * rows which makes it can make the normalised rows again for the weights. */
+/* Computes the gradient of the rows before that of the weights of q k v g. The pass over the rows
+ * that computes the first also makes the normalised rows again, which the second reads. */
 void fm_attention_project_at_once_grad(fm_run *run, const fm_attention_shape *at,
                                        const fm_attention_rows_grad *grad);
 

@@ -30,8 +30,8 @@ typedef struct fm_norm {
  * block [2, c] of gamma and beta; NULL: x is normalised already. */
 fm_norm fm_call_norm(fm_run *run, int64_t rows, int64_t c, const void *x, const void *weights);
 
-/* The same before anything is made: with weights y, mean and rstd are NULL. For
- * fm_call_norm_few_grad. */
+/* Describes the same norm for fm_call_norm_few_grad and makes nothing: with weights, y, mean and
+ * rstd are NULL. */
 fm_norm fm_call_norm_later(const fm_run *run, int64_t rows, int64_t c, const void *x,
                            const void *weights);
 
@@ -76,11 +76,12 @@ void fm_call_norm_linear(fm_run *run, const fm_linear *linear, const void *weigh
 void fm_call_linear_grad(fm_run *run, const fm_linear *linear, const void *dy, fm_out dx, fm_out dw,
                          fm_out dbias);
 
-/* The backward of a linear layer with few outputs and without a bias, and of the norm whose rows it
- * reads, in one call where its shape allows that. The norm is fm_call_norm_later's. Where the
- * caller has given it a place y, it is made there for later readers. dnormed is
- * fm_call_norm_gradient's, with FM_ADD if other readers have written it; with weights its content
- * is lost. linear->x is not read. */
+/* The backward of a linear layer with few outputs and without a bias, and of the norm whose rows
+ * the layer reads, in one kernel where the shape allows that. `norm` comes from fm_call_norm_later.
+ * If the caller has set norm->y, the normalised rows are written there for later readers. `dnormed`
+ * comes from fm_call_norm_gradient; its beta is FM_ADD if other readers of the rows have written
+ * their gradient into it. If the norm has weights, the content of dnormed is lost. linear->x is not
+ * read. */
 void fm_call_norm_few_grad(fm_run *run, const fm_norm *norm, const fm_linear *linear,
                            const void *dy, fm_out dnormed, fm_out dx, fm_out dweights, fm_out dw);
 

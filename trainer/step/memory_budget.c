@@ -16,7 +16,8 @@ static bool fits(const fm_memory_budget *b) {
     return fm_groups_least(b->groups, *b->bytes == 0 || b->memory_bytes(b->context) <= *b->bytes);
 }
 
-/* Records with the least value, 1 .. most, of a setting that fits; else with `most`. */
+/* Records with the least value of a setting, from 1 to `most`, that fits; if none fits, with
+ * `most`. */
 static fm_status record_least(const fm_memory_budget *b, int32_t *setting, int32_t most,
                               fm_error *reterr) {
     int32_t low = 1, high = most, last = -1;
@@ -35,7 +36,7 @@ static fm_status record_least(const fm_memory_budget *b, int32_t *setting, int32
     return b->record(b->context, reterr);
 }
 
-/* Keeps as many blocks' normalised rows as fit. */
+/* Records with as many blocks' normalised rows kept as fit. */
 static fm_status choose_norms(const fm_memory_budget *b, fm_error *reterr) {
     fm_status status = b->record(b->context, reterr);
     if (status || fits(b) || !b->norm_blocks) return status;
@@ -56,8 +57,8 @@ static fm_status choose(const fm_memory_budget *b, fm_error *reterr) {
     return record_least(b, b->steps, b->most_steps, reterr);
 }
 
-/* Without a given budget, what the device has is no bound for FM_RECOMPUTE_NONE, but rows that are
- * beyond it are dropped. */
+/* Without a given budget, FM_RECOMPUTE_NONE drops rows until the step fits the device, but a step
+ * that exceeds the device is not refused here. */
 static fm_status recompute_none(const fm_memory_budget *b, fm_error *reterr) {
     const int64_t given = *b->bytes;
     if (given == 0) *b->bytes = own_budget(b);

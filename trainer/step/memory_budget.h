@@ -26,11 +26,14 @@ typedef struct fm_memory_budget {
     int64_t (*memory_bytes)(const void *context); /* of everything, with these tapes */
 } fm_memory_budget;
 
-/* Records the tapes with the policy of the config. If that is FM_RECOMPUTE_NONE, the config gets
- * the fewest norm_blocks that fit, else all. If it is FM_RECOMPUTE_AUTO, the config gets the same
- * where that fits; else no norm_blocks and the fewest steps that fit, else all steps. Without any
- * budget it gets FM_RECOMPUTE_BLOCK. FM_ERR_LIMIT when the tapes do not fit the budget; other
- * errors are those of `record`. */
+/* Records the tapes with the policy of the config, and chooses what the policy leaves open:
+ *
+ *     FM_RECOMPUTE_NONE: the fewest norm_blocks with which the tapes fit, or all if none fit
+ *     FM_RECOMPUTE_AUTO: FM_RECOMPUTE_NONE in the same way, where that fits; otherwise no
+ *                        norm_blocks, and the fewest steps that fit, or all if none fit. Without
+ *                        any budget, FM_RECOMPUTE_BLOCK.
+ *
+ * FM_ERR_LIMIT when the tapes do not fit the budget; other errors are those of `record`. */
 FM_MUST_USE fm_status fm_memory_budget_record(const fm_memory_budget *budget, fm_error *reterr);
 
 #endif
