@@ -79,7 +79,7 @@ static int skip_blanks(fm_json_reader *reader, fm_error *reterr) {
 static fm_status refuse(const fm_json_reader *reader, int c, const char *message,
                         fm_error *reterr) {
     if (c == FAILED) return reterr && reterr->status ? reterr->status : FM_ERR_IO;
-    return fail_here(reader, c == AT_END ? "the text ends early" : message, reterr);
+    return fail_here(reader, c == AT_END ? "the JSON text ends early" : message, reterr);
 }
 
 /* -- strings, numbers and words */

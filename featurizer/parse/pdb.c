@@ -188,15 +188,22 @@ static void close_residue(reader *r) {
 
 /* -- atoms */
 
-/* Reads a number in columns first..last; `what` names it in messages ("x coordinate"). */
+/* Refuses what stands at a column; `what` names it ("x coordinate"). */
+static fm_status refuse_field(const reader *r, size_t first, fm_bytes value, const char *what,
+                              const char *expected) {
+    char text[9] = {0};
+    for (size_t i = 0; i < value.size && i < sizeof text - 1; i++)
+        text[i] = shown(value.data[i]);
+    return fail_at_column(r, FM_ERR_FORMAT, first, "the %s is '%s', expected %s", what, text,
+                          expected);
+}
+
+/* Reads a number in columns first..last. */
 static fm_status read_number(const reader *r, size_t first, size_t last, const char *what,
                              double *ret_value) {
     fm_bytes value = field(r, first, last);
     if (fm_decimal_parse(value.data, value.size, r->compat, ret_value)) return FM_OK;
-    char text[9] = {0};
-    for (size_t i = 0; i < value.size && i < sizeof text - 1; i++)
-        text[i] = shown(value.data[i]);
-    return fail_at_column(r, FM_ERR_FORMAT, first, "the %s is '%s', expected a number", what, text);
+    return refuse_field(r, first, value, what, "a number");
 }
 
 static fm_status read_key(const reader *r, residue_key *ret_key) {
@@ -208,7 +215,7 @@ static fm_status read_key(const reader *r, residue_key *ret_key) {
     memset(key.name, ' ', sizeof key.name);
     memcpy(key.name, name.data, name.size);
     if (!fm_integer_parse(number.data, number.size, &key.number)) {
-        return fail_at_column(r, FM_ERR_FORMAT, 23, "the residue number is not an integer");
+        return refuse_field(r, 23, number, "residue number", "a whole number");
     }
     *ret_key = key;
     return FM_OK;

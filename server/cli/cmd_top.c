@@ -174,7 +174,7 @@ int fm_cmd_top(int argc, char **argv) {
     fm_error error;
     set.what = argv[0];
     if (!(set.interval_s >= 0.1 && set.interval_s <= 3600)) {
-        fm_fail(&error, FM_ERR_USAGE, "--interval is %g, and must be 0.1 to 3600 seconds",
+        fm_fail(&error, FM_ERR_USAGE, "--interval: found %g, expected 0.1 to 3600 seconds",
                 set.interval_s);
         return fm_program_report("foldmill top", &error);
     }

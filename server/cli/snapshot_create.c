@@ -109,7 +109,8 @@ static fm_status check_arguments(const fm_snapshot_arguments *arguments, fm_erro
         }
     }
     if (arguments->max_resolution < 0) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--max-resolution: found a number below 0");
+        return fm_fail(reterr, FM_ERR_USAGE, "--max-resolution: found %g, expected at least 0",
+                       arguments->max_resolution);
     }
     if (arguments->max_length && arguments->min_length > arguments->max_length) {
         return fm_fail(

@@ -23,8 +23,11 @@ expect() { # CODE SENTENCE ARGUMENTS...
 expect 2 "unknown command 'biuld'" biuld
 expect 2 "unknown preset 'fast'" build fast
 expect 2 "unknown check 'sums'" check sums
-expect 2 "no benchmark matches 'nothing'" bench nothing
+expect 2 "no benchmark matches 'nothing'; './run bench --help' lists them" bench nothing
 expect 2 "no benchmark matches 'nothing'" bench nothing --help
-expect 2 "no fuzz target 'nothing'" fuzz nothing 1
+expect 2 "no fuzz target 'nothing'; the targets are a3m " fuzz nothing 1
+expect 2 "build takes one preset, found 'cuda' behind 'release'" build release cuda
+expect 2 "wheel takes no argument, found 'all'" wheel all
+expect 2 "demo: --steps: found 'many', expected a whole number" demo --steps many
 expect 0 "  start: measures how long a server takes to open a large cache." bench --help
 expect 0 "bench_parse_hits [--rounds N] [FILE...]" bench parse_hits --help

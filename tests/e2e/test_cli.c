@@ -104,6 +104,10 @@ static void suggestions(void **state) {
     expect(2, "did you mean '--dataset NAME=b'?", "$FOLDMILL build data b --cache c");
     expect(2, "--until: found '2020-13-01', expected a date",
            "$FOLDMILL snapshot create x --cache c --until 2020-13-01");
+    expect(2, "--max-resolution: found -4, expected at least 0",
+           "$FOLDMILL snapshot create x --cache c --max-resolution -4");
+    expect(2, "--interval: found 0, expected 0.1 to 3600 seconds",
+           "$FOLDMILL top run --interval 0");
     expect(2, "--group: found '2/2'", "$FOLDMILL fetch --data unix:s --steps 1 --group 2/2");
     expect(2, "--listen is given twice: --also-listen takes the second address",
            "$FOLDMILL serve --cache c --listen unix:a --listen unix:b");

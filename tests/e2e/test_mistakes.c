@@ -444,14 +444,26 @@ static void a_damaged_checkpoint_is_not_imported(void **state) {
         0);
 }
 
+static void an_empty_file_is_said(void **state) {
+    (void)state;
+    assert_int_equal(run(": >empty; foldmill build data --cache new --chain-data empty 2>err; "
+                         "test $? = 1 && grep -q 'empty:1:1: the JSON text ends early' err"),
+                     0);
+    assert_int_equal(run("foldmill import empty --out none 2>err; test $? = 1 && "
+                         "grep -q 'empty: the file is empty; weights are a checkpoint' err"),
+                     0);
+}
+
 static void what_weights_are_is_said(void **state) {
     (void)state;
-    assert_int_equal(run("echo ACDE >text && for c in 'import text' 'predict q.a3m --weights "
-                         "text'; do foldmill $c --out none 2>err; test $? = 1 && "
-                         "grep -q 'text: this is not .*; weights are a checkpoint of foldmill, an "
-                         ".npz of AlphaFold, or safetensors' err && ! test -e none || exit 1; "
-                         "done"),
-                     0);
+    assert_int_equal(
+        run("echo ACDE >text && for c in 'import text' 'predict q.a3m --weights "
+            "text'; do foldmill $c --out none 2>err; test $? = 1 && "
+            "grep -q 'text: this is not an .npz archive and not a safetensors file, .*; "
+            "weights are a checkpoint of foldmill, an .npz of AlphaFold, or "
+            "safetensors' err && ! test -e none || exit 1; "
+            "done"),
+        0);
     /* The command that converts such a file is not cut off. */
     assert_int_equal(run("printf '\\200\\2}q\\0.    ' >old.pt && for c in 'import old.pt' "
                          "'predict q.a3m --weights old.pt'; do foldmill $c --out none 2>err; "
@@ -602,6 +614,7 @@ int main(void) {
         cmocka_unit_test(an_output_replaces_only_its_like),
         cmocka_unit_test(features_replace_only_features),
         cmocka_unit_test(a_damaged_checkpoint_is_not_imported),
+        cmocka_unit_test(an_empty_file_is_said),
         cmocka_unit_test(what_weights_are_is_said),
         cmocka_unit_test(a_folder_of_damaged_checkpoints_is_no_run),
         cmocka_unit_test(a_run_removes_no_checkpoint_of_another),

@@ -170,7 +170,7 @@ static void refusals_name_their_place(void **state) {
     refuses("ATOM      2  CA  GLY A   1       1.000   0.000\n", false, FM_ERR_FORMAT, 1, 47,
             "the z coordinate is '', expected a number");
     refuses("ATOM      2  CA  GLY A  1.       1.000   0.000   0.000  0.40 60.00\n", false,
-            FM_ERR_FORMAT, 1, 23, "the residue number is not an integer");
+            FM_ERR_FORMAT, 1, 23, "the residue number is '1.', expected a whole number");
     refuses("ATOM      2  CA  GLY A   1       1.000   0.000   0.000  0.40160.00\n", false,
             FM_ERR_DATA, 1, 61, "the B factor is 160, expected a confidence of 0 to 100");
     reads("ATOM      2  CA  GLY A   1       1.000   0.000   0.000\n", true, "G");

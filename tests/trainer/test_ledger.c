@@ -178,6 +178,7 @@ static void damage_is_noticed(void **state) {
     assert_int_equal(remove(path), 0);
     append("");
     assert_int_equal(fm_ledger_read(path, &record, &error), FM_ERR_FORMAT);
+    assert_non_null(strstr(error.message, "found an empty file, expected the ledger of a run"));
     assert_int_equal(remove(path), 0);
 }
 

@@ -409,8 +409,8 @@ static fm_status read_lines(fm_bytes content, fm_ledger_record *record, uint32_t
             status = add_uses(record, &n_max, &line, reterr);
         }
     }
-    if (!status && !has_facts) status = fm_fail(reterr, FM_ERR_FORMAT, "the ledger is empty");
-    return status;
+    if (status || has_facts) return status;
+    return fm_fail(reterr, FM_ERR_FORMAT, "found an empty file, expected the ledger of a run");
 }
 
 fm_status fm_ledger_read(const char *path, fm_ledger_record *ret_record, fm_error *reterr) {

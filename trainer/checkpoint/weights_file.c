@@ -84,11 +84,11 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const fm_weights_array *)a)->name, ((const fm_weights_array *)b)->name);
 }
 
-typedef enum file_kind { SAFETENSORS, NPZ, PYTORCH } file_kind;
+typedef enum file_kind { SAFETENSORS, NPZ, PYTORCH, UNKNOWN } file_kind;
 
 /* torch.save writes a zip whose first member is NAME/data.pkl. Older versions and pickle.dump write
  * a pickle: the byte 0x80 and a protocol, 2 to 5. A safetensors file may begin with the same bytes,
- * since its first 8 are a length, but then has the JSON's brace behind them. */
+ * since its first 8 are a length, but it has the JSON's brace behind them. */
 static file_kind kind_of_head(const uint8_t *head, size_t n) {
     static const char member[] = "data.pkl";
     if (n >= 4 && memcmp(head, "PK\3\4", 4) == 0) {
@@ -97,8 +97,9 @@ static file_kind kind_of_head(const uint8_t *head, size_t n) {
         }
         return NPZ;
     }
-    bool pickle = n > 8 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5 && head[8] != '{';
-    return pickle ? PYTORCH : SAFETENSORS;
+    if (n > 8 && head[8] == '{') return SAFETENSORS;
+    bool pickle = n > 8 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5;
+    return pickle ? PYTORCH : UNKNOWN;
 }
 
 static fm_status detect_kind(const char *path, file_kind *ret_kind, fm_error *reterr) {
@@ -113,6 +114,12 @@ static fm_status detect_kind(const char *path, file_kind *ret_kind, fm_error *re
     close(fd);
     if (n < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot read: %s", strerror(code));
     *ret_kind = kind_of_head(head, (size_t)n);
+    if (*ret_kind == UNKNOWN) {
+        return fm_fail_in(reterr, FM_ERR_CORRUPT, path,
+                          n == 0 ? "the file is empty"
+                                 : "this is not an .npz archive and not a safetensors file, or its "
+                                   "beginning is damaged");
+    }
     if (*ret_kind != PYTORCH) return FM_OK;
     return fm_fail_in(
         reterr, FM_ERR_UNSUPPORTED, path,
