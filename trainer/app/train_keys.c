@@ -179,14 +179,15 @@ const fm_train_key fm_train_keys[] = {
      "Distance classes of the aligned error (pTM) head; 0 leaves the head out.", FM_KEY_INTEGER,
      AT(model.structure.n_aligned_error_bin), .min = 0, .max = 256, .of = FM_KEY_AF2},
     {"model", "order", "",
-     "Position of the outer product mean in a block: after the MSA transition "
-     "(original), first (opm_first, as in AlphaFold-Multimer), or last, with MSA and "
-     "pair updates from the same input (parallel).",
+     "Position of the outer product mean in a block. original: after the MSA transition. "
+     "opm_first: first, as in AlphaFold-Multimer. parallel: last, where the MSA and pair updates "
+     "have the same input.",
      FM_KEY_WORD, AT(model.order), .words = order_words,
      .expected = "original, opm_first or parallel", .of = FM_KEY_AF2},
     {"model", "compat", "",
-     "Quirks of the reference to keep: with openfold, template torsion angles that are masked are "
-     "rounding noise of length 1, as OpenFold's are; with none they are 0.",
+     "Whether to keep a quirk of the reference in masked template torsion angles. openfold: they "
+     "are "
+     "rounding noise of length 1, as OpenFold's are. none: they are 0.",
      FM_KEY_WORD, AT(model.compat), .words = compat_words, .expected = "none or openfold",
      .of = FM_KEY_AF2},
     {"model", "recompute", "",
@@ -198,8 +199,8 @@ const fm_train_key fm_train_keys[] = {
      FM_KEY_WORD, AT(model.recompute), .words = recompute_words,
      .expected = "none, hidden, projections, operands, block or auto", .no_result = true},
     {"model", "memory_budget", "GiB",
-     "Device memory that the trainer may take; 0 sets no bound, and with recompute = "
-     "auto takes what the device has free. Results do not depend on it.",
+     "Device memory that the trainer may take. 0 sets no bound; recompute = auto and none then "
+     "choose by what the device has free. Results do not depend on it.",
      FM_KEY_NUMBER, AT(memory_budget_gib), .min = 0, .max = 1e6, .no_result = true},
     {"data", "plan", "", "Name of the server's sampling plan.", FM_KEY_PLAN, AT(data.plan),
      .min = 0, .max = 0, .of = FM_KEY_AF2},
@@ -276,8 +277,8 @@ const fm_train_key fm_train_keys[] = {
      FM_KEY_INTEGER, AT(metrics.structure_every), .min = 0, .max = 1e9, .no_result = true,
      .of = FM_KEY_AF2},
     {"metrics", "eval_every", "steps",
-     "Steps between evaluations on the chains of --eval-snapshot, in a process beside the run, or "
-     "on the files of --eval-samples; 0 means never. --eval-every stands for it.",
+     "Steps between evaluations; 0 means never. A process beside the run evaluates the chains of "
+     "--eval-snapshot, and the run itself the files of --eval-samples. --eval-every sets it, too.",
      FM_KEY_INTEGER, AT(metrics.eval_every), .min = 0, .max = 1e9, .no_result = true},
     {"metrics", "eval_rollout_step", "steps",
      "Denoising steps of the rollouts that evaluations score; 0 takes n_rollout_step.",
@@ -357,8 +358,8 @@ const fm_train_key fm_train_keys[] = {
      FM_KEY_WORD, AT(af3.products), .words = products_words, .expected = "auto, f32, tf32 or bf16",
      .is_implied = true, .of = FM_KEY_AF3},
     {"af3", "trains", "",
-     "What learns: everything, or the confidence head alone, on a trunk and rollouts that stay as "
-     "they are.",
+     "Which parameters are trained. all: all of them. confidence: those of the confidence head "
+     "alone, while the trunk and the rollouts stay as they are.",
      FM_KEY_WORD, AT(af3_trains), .words = trains_words, .expected = "all or confidence",
      .of = FM_KEY_AF3},
     AF3_LOSS(diffusion, 1e6, "Weight of the losses of the denoised structures."),
