@@ -320,10 +320,9 @@ int fm_cmd_stats(int argc, char **argv) {
         .arguments = "--cache DIR [--sample N] [--svg FILE] [--json]",
         .summary = "show lengths, depths, sizes and refusals of a cache",
         .description =
-            "Shows the stored and decoded bytes of each part, histograms of the lengths and the\n"
-            "stored bytes of all chains and of the depths of alignments, what became of the "
-            "template\n"
-            "hits, and the most frequent reasons of refusals.\n\n"
+            "Shows the stored and decoded bytes of each part. Histograms show the lengths and the\n"
+            "stored bytes of all chains, and the depths of alignments. The command also counts\n"
+            "what became of the template hits, and the most frequent reasons of refusals.\n\n"
             "--json prints one object: generation, content, chains, refused, shards,\n"
             "shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, lengths, stored\n"
             "and depths {chains, unit, min, max, mean, counts [{from, to, chains}]}, templates\n"

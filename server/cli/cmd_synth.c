@@ -25,11 +25,11 @@ static const char note_name[] = "synth.json";
 
 static const char description[] =
     "Draws protein families, structures and alignments from a seed, and writes them as the files\n"
-    "that an OpenFold user has: DIR/mmcifs/<id>.cif, and DIR/alignments/<id>_<chain>/ with three\n"
-    "alignments and template hits. They pass through the same parsers as real files, and a small\n"
-    "model can learn from them. The same options give the same bytes on every machine, and a\n"
-    "larger --chains only adds files. DIR/synth.json records the options: --force completes or\n"
-    "extends a dataset that has the same ones, and no other folder.\n\n"
+    "that an OpenFold user has. These are DIR/mmcifs/<id>.cif, and DIR/alignments/<id>_<chain>/\n"
+    "with three alignments and template hits. They pass through the same parsers as real files,\n"
+    "and a small model can learn from them. The same options give the same bytes on every\n"
+    "machine, and a larger --chains only adds files. DIR/synth.json records the options. --force\n"
+    "completes or extends a dataset that has the same ones, and no other folder.\n\n"
     "--json prints one object: chains, entries, files, bytes, seconds, dataset.\n\n"
     "Exit codes: 0 all written, 1 failed (also when --force finds another dataset), 2 bad usage\n"
     "(also when the folder is not empty).\n\n"

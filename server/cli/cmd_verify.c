@@ -89,13 +89,13 @@ int fm_cmd_verify(int argc, char **argv) {
         .arguments = "--cache DIR [--json]",
         .summary = "check every byte of a cache",
         .description =
-            "Reads every shard and checks its SHA-256, then every entry in it, then every part of\n"
-            "every chain (content hash, encoding, the profile against the rows of the MSA), and\n"
-            "the parts of a chain against each other. It also checks the manifest against the\n"
+            "Reads every shard and checks its SHA-256, and then every entry in it. Of each chain\n"
+            "it checks every part (content hash, encoding, the profile against the rows of the\n"
+            "MSA), and the parts against each other. It also checks the manifest against the\n"
             "shards, the notes and refusals of the build, and the snapshot 'all'. It prints\n"
             "counts and the content digest. Two caches with the same digest hold the same chains\n"
             "with the same features, however and wherever they were built.\n\n"
-            "foldmill build mends a damaged cache: remove the shard that this command names, or\n"
+            "foldmill build mends a damaged cache. Remove the shard that this command names, or\n"
             "CURRENT where it names another file, and build again. Intact shards are reused.\n\n"
             "--json prints one object: generation, content, chains, refused, parts,\n"
             "decoded_bytes, shards, shard_bytes.\n\n"

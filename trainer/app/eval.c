@@ -28,7 +28,7 @@ static const char program[] = "foldmill eval";
 static const char description[] =
     "Predicts every chain of a snapshot whole and compares it with the known structure.\n"
     "Nothing is cropped, masked or dropped, and each chain has the same cycles and the\n"
-    "best templates, so the same checkpoint, chains and seed give the same numbers.\n\n"
+    "best templates. So the same checkpoint, chains and seed give the same numbers.\n\n"
     "The settings come from the checkpoint. Files are written when all chains are done.\n"
     "A DIR with an earlier evaluation is refused without --replace. A cache, a dataset and\n"
     "the folder of a training run are always refused. DIR gets these files:\n\n"

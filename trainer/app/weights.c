@@ -41,8 +41,8 @@ static const char import_description[] =
 
 static const char export_description[] =
     "Writes the weights of a foldmill checkpoint with the names and layouts of\n"
-    "another program: the moving average, which evaluation uses, or with --set\n"
-    "model the parameters themselves.\n\n"
+    "another program. The weights are the moving average, which evaluation uses, or\n"
+    "with --set model the parameters themselves.\n\n"
     "  --format safetensors    names: openfold (the default), foldmill, deepmind\n"
     "  --format npz            names: deepmind (the default), openfold, foldmill\n\n"
     "Without --format, the format is npz if the name of FILE ends in .npz, and\n"
