@@ -29,9 +29,9 @@ typedef enum fm_msa_format {
     FM_MSA_N_FORMAT /* one more than the last format */
 } fm_msa_format;
 
-/* Returns the format that a file's name implies, ignoring ".gz" at its end: A3M for ".a3m",
- * Stockholm for ".sto" except "uniprot_hits.sto", "hmm_output.sto" and "pdb_hits.sto", which
- * are not part of the chain's MSA. Every other name gives FM_MSA_NONE. */
+/* Returns the format that a file's name implies, ignoring ".gz" at its end: A3M for ".a3m", and
+ * Stockholm for ".sto". Every other name gives FM_MSA_NONE. So do "uniprot_hits.sto",
+ * "hmm_output.sto" and "pdb_hits.sto", which are not part of the chain's MSA. */
 fm_msa_format fm_msa_format_of_name(const char *name);
 
 /* The format's name for people: "A3M". The format is not FM_MSA_NONE. */

@@ -95,10 +95,10 @@ typedef struct fm_template_options {
     bool keep_position;     /* do not move each template's centre to the origin */
 } fm_template_options;
 
-/* Lists the hits that pass the filters, best first: by sum_probs, then in their order. A hit passes
- * when more than a tenth of the query is aligned, it has at least 10 letters, it is not the query
- * itself, and it was released by max_date. It is the query itself when its letters occur in the
- * query and cover more than 95 % of it. The default also skips hits with a fault, and with a
+/* Lists the hits that pass the filters, best first: by sum_probs, then in their order. A hit
+ * passes when it has at least 10 letters, aligns more than a tenth of the query, is not the
+ * query itself, and was released by max_date. It is the query itself when its letters occur in
+ * the query and cover more than 95 % of it. The default also skips hits with a fault, and with a
  * max_date those without a known date. compat_openfold looks only at listed dates here. A caller
  * that samples shuffles the first 20 of the result. */
 FM_MUST_USE fm_status fm_templates_rank(const fm_part_hits *hits,

@@ -1,8 +1,8 @@
 /* address.h: where a server listens: `unix:PATH`, `tls://HOST:PORT` or `tcp://HOST:PORT`.
  *
- * HOST is a name, an IPv4 address or an IPv6 address in brackets. tls:// is TCP with TLS, for any
- * network. tcp:// is plain TCP, neither encrypted nor authenticated: it stays on this machine
- * unless the user allows more. */
+ * HOST is a name, an IPv4 address or an IPv6 address in brackets. tls:// is TCP with TLS, for
+ * any network. tcp:// is plain TCP, neither encrypted nor authenticated. It stays on this
+ * machine unless the user allows more. */
 #ifndef FM_ADDRESS_H
 #define FM_ADDRESS_H
 

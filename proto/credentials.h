@@ -1,5 +1,5 @@
-/* credentials.h: what a program shows its peer and demands of it, as the options name it; the same
- * options at the server, at every client and in the library. */
+/* credentials.h: what a program shows its peer and demands of it, as the options name it. The
+ * server, every client and the library have the same options. */
 #ifndef FM_CREDENTIALS_H
 #define FM_CREDENTIALS_H
 

@@ -6,9 +6,9 @@
  * and a changed parser causes only its own part to be rebuilt. Names, paths and dates of files are
  * not content. docs/reference/record.md has the byte tables.
  *
- * Memory: every pointer of a part points into the arena in which it was parsed or decoded, or into
- * the bytes from which it was decoded; both must outlive the part. Encoded bytes are canonical: one
- * value has exactly one encoding. Decoders trust nothing. */
+ * Memory: every pointer of a part points into the arena in which the part was parsed or decoded,
+ * or into the bytes from which it was decoded. Both must outlive the part. Encoded bytes are
+ * canonical: one value has exactly one encoding. Decoders trust nothing. */
 #ifndef FM_RECORD_H
 #define FM_RECORD_H
 

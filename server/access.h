@@ -1,14 +1,14 @@
 /* access.h: who may connect to the server, by TLS, by access token, by the user of a Unix socket.
  *
  * Unix sockets need no token: the kernel names the peer's user, who must be that of the server,
- * root, or a member of the allowed group. tls:// is open to holders of a certificate where an
- * authority is set, and of a token where a token file is set; with both, both are demanded. tcp://
- * knows nothing of its peer, so that a server with a token file has no tcp:// address.
+ * root, or a member of the allowed group. Where an authority is set, tls:// demands a certificate
+ * of it. Where a token file is set, it demands a token. With both, it demands both. tcp:// knows
+ * nothing of its peer, so a server with a token file has no tcp:// address.
  *
  * Files are read again by fm_access_reload. Connections keep what they were admitted with.
  *
- * Handshakes cost processor time before anything is known of the peer, so that only some run at a
- * time, in all and for one address. Others wait for their turn until their deadline.
+ * Handshakes cost processor time before anything is known of the peer. So only some run at a time,
+ * in all and for one address. Others wait for their turn until their deadline.
  *
  * One thread uses it, that of the loop. */
 #ifndef FM_SERVER_ACCESS_H

@@ -2,7 +2,7 @@
  *
  * A peer is an address (`192.0.2.7`, or the /64 network of an IPv6 address), a user of this host
  * who connects through a Unix socket (`uid:1000`), or the holder of a token. Each has an account.
- * Connections are charged to the account of their address; their streams, memory and requests are
+ * Connections are charged to the account of their address. Their streams, memory and requests are
  * charged to the account of the token, where there is one, else to that of the address.
  *
  * An account lives while it is in use and a minute longer, so that a peer that reconnects does not

@@ -8,8 +8,8 @@
  *                being made, ready, or sent ahead of head
  *
  * Jobs begin in the order of positions, but they finish in any order. With order strict, only
- * `head` may be sent. With order bounded:W, the first ready position up to head + W may be sent, so
- * at most W later samples overtake a sample: this is the out-of-order window. Order free has the
+ * `head` may be sent. With order bounded:W, the first ready position up to head + W may be sent. So
+ * at most W later samples overtake a sample. This is the out-of-order window. Order free has the
  * widest window, and samples that are still being made do not count as made ahead.
  *
  * Credits. The client grants credit in items and bytes: the free slabs that it has. Sending a
@@ -17,18 +17,18 @@
  * A sample may be sent while any bytes are left, so that the byte credit can become negative by
  * less than one sample. Jobs begin up to two samples ahead of the item credit, and at least W + 1
  * while there is any credit, so that the window can be filled. The look-ahead goes further where
- * samples take long: as many are under way as the consumer uses in the time that one sample in two
- * hundred takes, up to 64 or the window. So a slow sample has begun early enough.
+ * samples take long. It covers the 99.5 % quantile of their times: as many samples are under way as
+ * the consumer uses in that time, up to 64 or the window. So a slow sample has begun early enough.
  *
  * Memory. A sample is made in a block that is as large as the largest sample of the plan. While a
  * job runs, only the worker writes to it; while it is sent, only the socket reads it. It is free
  * again after fm_server_stream_release. Blocks are charged to two budgets, that of the peer and
- * that of the server. A stream that has credit and no block is served before all others: it stands
- * in line in the budget that lacks room, nobody else takes memory there, and free blocks go back.
- * Further blocks, and blocks for samples that the client gave no credit for, are taken while a
- * stream has less than a quarter of the server's budget and both budgets have a quarter left.
- * fm_server_stream_give_back takes the memory of a stream that waits for credit; its samples are
- * made again when credit comes. So a client that is silent cannot hold memory that others need.
+ * that of the server. A stream that has credit and no block is served before all others. It stands
+ * in line in the budget that lacks room; nobody else takes memory there, and free blocks go back. A
+ * stream takes further blocks, and blocks for samples without credit, only while it has less than a
+ * quarter of the server's budget and both budgets have a quarter left. fm_server_stream_give_back
+ * takes the memory of a stream that waits for credit; its samples are made again when credit comes.
+ * So a client that is silent cannot hold memory that others need.
  *
  * All functions are called on one thread, that of the loop. */
 #ifndef FM_SERVER_STREAM_H

@@ -6,9 +6,9 @@
  * Each part has a key, SHA-256(stage, stage version, options, hashes of the input bytes). When a
  * worker has made the part, it writes a note (key -> content hashes of what was made) into the
  * shard beside it. A run after a kill, or over a dataset that grew, reads the notes of all sealed
- * shards and makes only what is missing; a dead process loses its unsealed shard. Paths and dates
- * of files do not count. The result depends neither on the number of workers nor on the order of a
- * folder.
+ * shards and makes only what is missing. A process that dies loses its unsealed shard. Paths and
+ * dates of files do not count. The result depends neither on the number of workers nor on the order
+ * of a folder.
  *
  * A chain that cannot be made is refused with its place and reason, and the job continues. */
 #ifndef FM_CACHE_BUILD_H

@@ -6,8 +6,8 @@
  *     256 7f0a...c1 1psm_A        weight, hash of the chain's parts (fm_store_chain_hash), name
  *     ...                         sorted by name
  *
- * Format 2 has shares: lines "share <billionths> <dataset>" after the title say how often each
- * dataset is drawn, whatever its chains weigh; the weights then count within their dataset.
+ * Format 2 has shares. Lines "share <billionths> <dataset>" after the title say how often each
+ * dataset is drawn, whatever its chains weigh. The weights then count within their dataset.
  *
  * The snapshot's hash therefore says which bytes a training run read. `foldmill build` writes the
  * snapshot "all" with the AlphaFold2 weights by length: p = max(min(N_res, 512), 256) / 512, stored

@@ -1,11 +1,11 @@
 /* archive.h: reads structures from zip archives, such as OpenProteinSet's pdb_mmcif.zip. Only
  * zip/archive.c includes zip.h.
  *
- * libzip reads the directory of the archive. Entries are unpacked here, into memory of exactly the
- * size that the directory declares; that size is compared with the caller's limit first, and the
- * content with its CRC afterwards. No path of an archive is ever written to. Encrypted entries, and
- * methods other than stored and deflate, are refused when they are read. Any number of threads may
- * read at the same time: bytes are read under a lock and unpacked outside it. */
+ * libzip reads the directory of the archive. Entries are unpacked here, into memory of exactly
+ * the size that the directory declares. That size is compared with the caller's limit first, and
+ * the content with its CRC afterwards. No path of an archive is ever written to. Encrypted
+ * entries, and methods other than stored and deflate, are refused when they are read. Any number
+ * of threads may read at the same time: bytes are read under a lock and unpacked outside it. */
 #ifndef FM_CACHE_ARCHIVE_H
 #define FM_CACHE_ARCHIVE_H
 

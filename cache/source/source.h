@@ -5,10 +5,10 @@
  * chain with its alignment files. Structures are sorted by key and chains by name, so the order of
  * a directory never matters. A scan does not list the folders of single chains (fm_source_files
  * does), so that a dataset of hundreds of thousands of folders is scanned quickly. Symbolic links
- * are followed. An entry that a chain needs and that is no file refuses that chain; one that the
- * scan itself needs (a folder of the layout, a list) ends the scan. Memory is the caller's arena,
- * except for open archives (fm_source_close). Inputs that do not fit together are refused with a
- * reason, and the scan continues.
+ * are followed. If an entry that a chain needs is no file, that chain is refused. If it is one that
+ * the scan itself needs (a folder of the layout, a list), the scan ends. Memory is the caller's
+ * arena, except for open archives (fm_source_close). Inputs that do not fit together are refused
+ * with a reason, and the scan continues.
  *
  * fm_source_scan recognises the layout of a dataset (docs/reference/inputs.md, section 11).
  * Structures, alignments, hits and text lists may be compressed: .gz, .xz or .zst.

@@ -8,12 +8,12 @@
  *                        lower-case letters are deletions, counted before the column that follows
  *                        and dropped at the end of a row
  *
- * docs/reference/inputs.md has the whole grammar and every deviation. The default also accepts: a
- * byte order mark; blank lines; CRLF and CR; '.' as the padding of A2M; ';' comments before the
- * first record; the annotation records of hh-suite (ss_pred, ss_conf, ss_dssp, sa_pred, sa_dssp),
- * which are skipped; and alignments terminated by NUL bytes, as ColabFold's search server sends
- * them. With compat_openfold the text is read exactly as OpenFold's parse_a3m reads it, and text on
- * which that fails is refused.
+ * docs/reference/inputs.md has the whole grammar and every deviation. The default also accepts a
+ * byte order mark, blank lines, CRLF and CR, '.' as the padding of A2M, and ';' comments before the
+ * first record. It skips the annotation records of hh-suite (ss_pred, ss_conf, ss_dssp, sa_pred,
+ * sa_dssp). It accepts alignments terminated by NUL bytes, as ColabFold's search server sends them.
+ * With compat_openfold the text is read exactly as OpenFold's parse_a3m reads it, and text on which
+ * that fails is refused.
  *
  * One pass, no recursion; only the rows are allocated. A text has at most FM_LIMIT_INPUT_BYTES. All
  * functions return FM_ERR_FORMAT with line, column and a message for text that breaks the rules.

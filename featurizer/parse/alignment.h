@@ -35,9 +35,9 @@ typedef struct fm_alignment {
  * an unfinished one. */
 size_t fm_alignment_max_rows(size_t text_bytes, size_t n_col);
 
-/* Creates an empty alignment with room for max_seq rows. It takes 16 + 3 * N_col bytes per row: 3
- * times the text for long rows, 3.5 times for rows of 30 columns and 10 times for rows of one.
- * Returns FM_ERR_LIMIT when the arena has less. */
+/* Creates an empty alignment with room for max_seq rows. It takes 16 + 3 * N_col bytes per row.
+ * That is 3 times the text for long rows, 3.5 times for rows of 30 columns, and 10 times for
+ * rows of one. Returns FM_ERR_LIMIT when the arena has less. */
 FM_MUST_USE fm_status fm_alignment_init(fm_alignment *alignment, fm_arena *arena, size_t n_col,
                                         size_t max_seq, fm_error *reterr);
 

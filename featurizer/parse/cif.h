@@ -11,8 +11,8 @@
  * Rows of loops are read fast: white space is found 64 bytes at a time, and a row whose tokens are
  * all bare is cut at these places. A row with any other token goes through the token reader.
  *
- * With compat_openfold the reader imitates the reference (Biopython's MMCIF2Dict): loop_ is the
- * only keyword, a quoted token with a leading underscore is still a name, and control bytes are
+ * With compat_openfold the reader imitates the reference (Biopython's MMCIF2Dict). Then loop_ is
+ * the only keyword, a quoted token with a leading underscore is still a name, and control bytes are
  * accepted.
  *
  * Tokens are offsets into the caller's bytes; nothing is copied or allocated. */

@@ -25,10 +25,10 @@
  * text without rows has no hits. Returns FM_ERR_FORMAT and FM_ERR_UNSUPPORTED with the place, and
  * FM_ERR_LIMIT.
  *
- * compat_openfold reads as OpenFold does: ids are lower case, the description must have "protein
- * length:N", "//" is a comment, and any byte but a letter, '-' and '.' is a column. By default ids
- * have either case, and only letters, '-' and '.' are allowed. `text` and `query` must outlive the
- * value. */
+ * compat_openfold reads as OpenFold does. Ids are lower case, the description must have "protein
+ * length:N", and "//" is a comment. Any byte but a letter, '-' and '.' is a column. By default
+ * ids have either case, and only letters, '-' and '.' are allowed. `text` and `query` must
+ * outlive the value. */
 FM_MUST_USE fm_status fm_hmmsearch_parse(fm_bytes text, fm_bytes query, bool compat_openfold,
                                          fm_arena *arena, fm_hits *ret_hits, fm_error *reterr);
 

@@ -9,11 +9,11 @@
  * in the query's gaps are deletions. Text arrives in pieces, and fm_match_row holds the state of a
  * row between pieces.
  *
- * Each loop exists three times: a scalar one, written to be read, one for AVX2, which classifies 32
- * bytes at a time, and one for AVX-512 with VBMI2, which takes 64. All give the same values for
- * every input; tests/featurizer and the fuzzers compare them. The loops allocate nothing and read
- * no byte outside the stated ranges. They write only letters[0 .. n_col + FM_MATCH_SLACK) and
- * deletion[0 .. n_col). */
+ * Each loop exists three times. The scalar one is written to be read. The one for AVX2
+ * classifies 32 bytes at a time, and the one for AVX-512 with VBMI2 takes 64. All give the same
+ * values for every input; tests/featurizer and the fuzzers compare them. The loops allocate
+ * nothing and read no byte outside the stated ranges. They write only letters[0 .. n_col +
+ * FM_MATCH_SLACK) and deletion[0 .. n_col). */
 #ifndef FM_PARSE_MATCH_H
 #define FM_PARSE_MATCH_H
 

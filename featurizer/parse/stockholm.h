@@ -13,7 +13,7 @@
  *
  * By default '-' and '.' are gaps; letters are stored in upper case and gaps as '-'. Every row must
  * have as many columns as the query, and a second alignment in the file is refused. With
- * compat_openfold the text is read exactly as OpenFold's parse_stockholm reads it: only '-' is a
+ * compat_openfold the text is read exactly as OpenFold's parse_stockholm reads it. Only '-' is a
  * gap, letters keep their case, columns past the query's are ignored, and "//" is a comment.
  *
  * Two passes over the text, no recursion. Besides the rows it takes about 40 bytes per line, which

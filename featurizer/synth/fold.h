@@ -25,9 +25,9 @@ typedef struct fm_synth_backbone {
 void fm_synth_backbone_extend(fm_synth_backbone *backbone, const fm_synth_torsions *torsions,
                               uint32_t from, uint32_t to);
 
-/* Counts the pairs of CA atoms that are too close: one in [from, to), the other before it, closer
- * than 4.5 Å, or than 4.0 Å when they are at most four residues apart. Neighbours and second
- * neighbours are ignored. */
+/* Counts the pairs of CA atoms that are too close. One is in [from, to), the other is before it.
+ * They are closer than 4.5 Å, or than 4.0 Å when they are at most four residues apart.
+ * Neighbours and second neighbours are ignored. */
 uint32_t fm_synth_backbone_clashes(const fm_synth_backbone *backbone, uint32_t from, uint32_t to);
 
 /* Draws chi angles for a residue type, in degrees: a rotamer and a little spread. */

@@ -1,8 +1,8 @@
 /* json_tree.h: reads JSON into a tree of values; the only door to jansson.
  *
  * A tree belongs to whoever parsed it; every value and text inside belongs to the tree. All
- * functions that ask take NULL, which stands for a value that is missing, and answer that it is
- * missing, so a path of members can be asked without a check at each step:
+ * functions that ask also take NULL, which stands for a missing value, and then answer that it is
+ * missing. So a path of members needs no check at each step:
  *
  *     fm_json_get_number(fm_json_get_member(fm_json_get_member(tree, "times"), "p50_ms"), 0)
  *

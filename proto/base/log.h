@@ -6,9 +6,9 @@
  * control bytes are quoted and escaped, so that one event is always one line, even with bytes from
  * a peer. Each line is one write(2), so lines of several threads do not mix.
  *
- * A program whose log may be a pipe calls fm_log_start_dropping. From then on no call waits for the
- * reader of the log, and an event that peers cause cannot fill the log: lines that do not fit are
- * dropped, counted and reported. */
+ * A program whose log may be a pipe calls fm_log_start_dropping. From then on no call waits for
+ * the reader of the log, and an event that peers cause cannot fill the log. Lines that do not
+ * fit are dropped, counted and reported. */
 #ifndef FM_BASE_LOG_H
 #define FM_BASE_LOG_H
 

@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-/* Opens the standard descriptors that were closed when the program started on /dev/null, so that no
- * file of the program becomes its standard output. Reading gives the end of input. Writing results
- * to a standard output that was closed still fails (EBADF), so that lost results are an error; what
- * is written to a closed standard error is dropped. Call it first in main. */
+/* If standard descriptors were closed when the program started, opens them on /dev/null, so that
+ * no file of the program becomes its standard output. Reading gives the end of input. Writing
+ * results to a standard output that was closed still fails (EBADF), so that lost results are an
+ * error. What is written to a closed standard error is dropped. Call it first in main. */
 void fm_machine_open_standard(void);
 
 /* Bytes of memory that this process may use: that of the machine, or less where its control group,

@@ -4,8 +4,9 @@
 
 #include <stdio.h>
 
-/* Writes text of any bytes so that the document is well formed: what has a meaning is escaped,
- * control characters become blanks, and bytes that belong to no UTF-8 character U+FFFD. */
+/* Writes text of any bytes so that the document is well formed. Characters that have a meaning
+ * are escaped, and control characters become blanks. Bytes that belong to no UTF-8 character
+ * become U+FFFD. */
 void fm_markup_put(FILE *out, const char *text);
 
 #endif

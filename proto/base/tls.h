@@ -4,9 +4,9 @@
  *     socket <-- fm_tls_out  ---- [        ] <-- fm_tls_write ---- plain bytes
  *
  * A context holds one side's certificate, key and authorities; a session is one connection. The
- * owner of a session feeds it what the socket received and sends what it puts out: fm_tls_out after
- * every call, fm_tls_sent when the socket has taken the bytes. So the same code serves the loop of
- * the server and the blocking client.
+ * owner of a session feeds it what the socket received, and sends what it puts out. It asks
+ * fm_tls_out after every call, and calls fm_tls_sent when the socket has taken the bytes. So the
+ * same code serves the loop of the server and the blocking client.
  *
  * Rules of both sides: TLS 1.3 only, no resumption, no tickets, no early data, the ALPN name below.
  * The client always checks the server's certificate and that it names the host. A server with `ca`

@@ -1,7 +1,7 @@
 /* frames.h: rigid frames from three atoms, and the eight rigid groups of a residue.
  *
  * A frame is a rotation and a translation from its own coordinates to those of the structure. Three
- * points define it by Gram-Schmidt: the second is the origin, the first is on the negative x axis,
+ * points define it by Gram-Schmidt. The second is the origin, the first is on the negative x axis,
  * and the third is in the xy plane with y > 0. Squared lengths get 1e-8 added under the root, so
  * that coinciding points give a defined, if meaningless, frame.
  *

@@ -1,5 +1,6 @@
 /* ideal_geometry.h: bond lengths, bond angles and dihedrals of the twenty amino acids and
- * selenomethionine: enough to build every heavy atom of a residue from its backbone N, CA, C.
+ * selenomethionine. They are enough to build every heavy atom of a residue from its backbone N, CA,
+ * C.
  *
  * Values: Engh & Huber, Acta Cryst. A47 (1991) 392-400 (and the same authors in International
  * Tables F, 2001); selenium-carbon bonds from the PDB's component dictionary. Residue order: A R N

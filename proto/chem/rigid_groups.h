@@ -1,16 +1,16 @@
 /* rigid_groups.h: ideal residues as rigid groups, and bounds on the distances inside them.
  *
- * A residue is built from eight groups (frames.h). Each has an ideal frame relative to its parent
- * (the backbone for groups 1 to 4, the group before for chi2 to chi4) and atoms at ideal positions
- * in that frame. A torsion angle turns the frame about its x axis. The positions are those
- * published with AlphaFold2 (supplementary 1.8.4, table 2). A group's frame follows from the
- * positions of the atoms that define its angle.
+ * A residue is built from eight groups (frames.h). Each has an ideal frame relative to its parent,
+ * and atoms at ideal positions in that frame. The parent is the backbone for groups 1 to 4, and the
+ * group before for chi2 to chi4. A torsion angle turns the frame about its x axis. The positions
+ * are those published with AlphaFold2 (supplementary 1.8.4, table 2). A group's frame follows from
+ * the positions of the atoms that define its angle.
  *
  * Bounds on the distance of two atoms of a residue. Where the two are bonded or have a common
- * neighbour, they are the mean in crystal structures plus and minus a number of standard deviations
- * (Engh & Huber 2001). Across an angle the law of cosines gives the mean, and the squares of the
- * uncertainties add up. Other pairs are at least the sum of their van der Waals radii minus a
- * tolerance apart. Source: supplementary 1.9.11.
+ * neighbour, the bounds are the mean in crystal structures plus and minus a number of standard
+ * deviations (Engh & Huber 2001). Across an angle the law of cosines gives the mean, and the
+ * squares of the uncertainties add up. Other pairs are at least the sum of their van der Waals
+ * radii minus a tolerance apart. Source: supplementary 1.9.11.
  *
  * Atoms are in atom14 order (atom14.h). Everything here is constant or a pure function. */
 #ifndef FM_CHEM_RIGID_GROUPS_H

@@ -6,11 +6,12 @@
  *     GET /healthz     200 when the thread of the loop answers within two seconds, else 503
  *     GET /readyz      200 when the server takes new clients, else 503
  *
- * The listener has a thread and limits of its own, so nothing that it does can delay a stream. It
- * only reads: there is no request that changes the server. It is not encrypted and asks nobody who
- * they are, so it belongs on the loopback interface or behind a proxy. A page that was opened from
- * elsewhere cannot read it: on the loopback interface the Host header must name this host, which
- * defeats DNS rebinding, and every answer forbids foreign scripts, frames and embedding. */
+ * The listener has a thread and limits of its own, so nothing that it does can delay a stream.
+ * It only reads: there is no request that changes the server. It is not encrypted and asks
+ * nobody who they are, so it belongs on the loopback interface or behind a proxy. A page that
+ * was opened from elsewhere cannot read it. On the loopback interface the Host header must name
+ * this host, which defeats DNS rebinding. Every answer forbids foreign scripts, frames and
+ * embedding. */
 #ifndef FM_SERVER_WEB_WEB_H
 #define FM_SERVER_WEB_WEB_H
 

@@ -1,5 +1,5 @@
-/* feed.h: the stream of samples of a run: it waits for samples in short slices, so that a signal is
- * noticed, says in the log when none comes, and connects again when the server is lost. */
+/* feed.h: the stream of samples of a run. It waits for samples in short slices, so that a signal
+ * is noticed. It says in the log when none comes, and connects again when the server is lost. */
 #ifndef FM_TRAINER_FEED_H
 #define FM_TRAINER_FEED_H
 

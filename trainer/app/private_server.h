@@ -1,9 +1,9 @@
-/* private_server.h: a server of samples for one run on this machine: a child process `foldmill
- * serve` on a Unix socket in a temporary folder that only this user can open.
+/* private_server.h: a server of samples for one run on this machine. It is a child process
+ * `foldmill serve` on a Unix socket, in a temporary folder that only this user can open.
  *
- * The server ends with this process, also when this process is killed: the server watches its
- * standard input, a pipe from here, and the kernel signals it when its parent dies. It is not in
- * the terminal's process group, so Ctrl-C reaches it only through its parent. A server that dies is
+ * The server ends with this process, also when this process is killed. It watches its standard
+ * input, a pipe from here, and the kernel signals it when its parent dies. It is not in the
+ * terminal's process group, so Ctrl-C reaches it only through its parent. A server that dies is
  * started again at the same address, and clients reconnect there. */
 #ifndef FM_TRAINER_PRIVATE_SERVER_H
 #define FM_TRAINER_PRIVATE_SERVER_H

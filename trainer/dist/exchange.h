@@ -6,7 +6,7 @@
  *
  * Backward runs the other way. The backward of finish queues the opposite exchange of the gradient,
  * and the work in between overlaps again. The backward of begin waits for it. Where x has no other
- * reader that ran backward before, the gradient is received in the buffer of x's gradient; else it
+ * reader that ran backward before, the gradient is received in the buffer of x's gradient. Else it
  * is received in a separate buffer, which the backward of begin adds to x's gradient. x, and the
  * gradient that is sent, stay alive until the exchange has finished. All ranks record the same
  * exchanges in the same order.

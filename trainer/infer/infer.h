@@ -14,9 +14,10 @@
  * recording once.
  *
  * Memory is planned before anything runs. Where the arrays of a sublayer are too large for the
- * memory, or for the 32-bit indices of kernels, the recording is chunked: attention, transitions,
- * outer products and template attention work on slabs (fm_tape.chunk_bytes), of the largest size
- * that fits. The values are those of the whole arrays to rounding (docs/reference/inference.md). */
+ * memory, or for the 32-bit indices of kernels, the recording is chunked. Then attention,
+ * transitions, outer products and template attention work on slabs of the largest size that fits
+ * (fm_tape.chunk_bytes). The values are those of the whole arrays to rounding
+ * (docs/reference/inference.md). */
 #ifndef FM_TRAINER_INFER_H
 #define FM_TRAINER_INFER_H
 
@@ -40,8 +41,9 @@ typedef struct fm_infer_options {
      * neighbours. */
     int32_t n_draw;
     bool dropout; /* keeps the model's rates, for sampling; see fm_infer_seed */
-    /* Å; > 0, with `predicts`: recycling ends when a cycle changes the distances between CA atoms
-     * by less, as the root of the mean square over all pairs. 0: all cycles run. */
+    /* In Å. If > 0, with `predicts`: recycling ends when a cycle changes the distances between
+     * CA atoms by less. The change is the root of the mean square over all pairs. 0: all cycles
+     * run. */
     double recycle_tol;
     /* Bytes of device memory for everything. 0: what the device has free, where that is known. */
     int64_t memory_budget_bytes;

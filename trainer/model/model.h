@@ -1,10 +1,11 @@
 /* model.h: records one recycling cycle of the model (A2) on a tape.
  *
  * A cycle reads its inputs from the state and embeds them together with the results of the last
- * cycle (A3-A5, A32). The template and extra MSA stacks (A16, A18) update the pair array, then the
- * Evoformer runs (A6). A cycle without gradient stores m's first row and z for the next cycle; the
- * last cycle passes m, z and the single representation on to heads and losses. All cycles use the
- * same tensors of the state, so a step needs two recordings for any number of cycles. */
+ * cycle (A3-A5, A32). The template and extra MSA stacks (A16, A18) update the pair array, then
+ * the Evoformer runs (A6). A cycle without gradient stores m's first row and z for the next
+ * cycle. The last cycle passes m, z and the single representation on to heads and losses. All
+ * cycles use the same tensors of the state, so a step needs two recordings for any number of
+ * cycles. */
 #ifndef FM_TRAINER_MODEL_H
 #define FM_TRAINER_MODEL_H
 

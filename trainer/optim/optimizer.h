@@ -7,10 +7,10 @@
  * Clipping per batch (FM_CLIP_BATCH, as most other trainers do): samples are added unscaled, and
  * the mean is scaled to a norm of at most clip_norm.
  *
- * The learning rate is a function of the samples seen, so it means the same at any batch size: a
- * linear warm-up, then one factor from a given sample on, or one after every given number of
- * samples. The step count, which is the exponent of Adam's bias correction, is kept here.
- * Checkpoints store it with m, v and ema. */
+ * The learning rate is a function of the samples seen, so it means the same at any batch size.
+ * It has a linear warm-up, then one factor from a given sample on, or one after every given
+ * number of samples. The step count, which is the exponent of Adam's bias correction, is kept
+ * here. Checkpoints store it with m, v and ema. */
 #ifndef FM_TRAINER_OPTIMIZER_H
 #define FM_TRAINER_OPTIMIZER_H
 

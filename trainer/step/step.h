@@ -35,8 +35,10 @@ typedef struct fm_trainer_options {
     /* The ranks that this one works with (trainer/dist/groups.h); NULL: none. The sizes of the
      * model are then rounded up to multiples of the number of parts. */
     const fm_groups *groups;
-    /* Bytes of device memory. 0 sets no bound; with FM_RECOMPUTE_AUTO it takes what the device has
-     * free, where that is known and there is one rank, else the least memory possible. */
+    /* Bytes of device memory. 0 sets no bound. FM_RECOMPUTE_AUTO then takes what the device has
+     * free, of ranks the least, and where that is not known the least memory possible.
+     * FM_RECOMPUTE_NONE drops normalised rows until the step fits what is free
+     * (memory_budget.h). */
     int64_t memory_budget_bytes;
     /* Inference (trainer/infer): no gradient, no optimiser, and dropout only with keeps_dropout. A
      * sample is one forward pass per cycle with its losses, and the caller must not request an
