@@ -86,6 +86,18 @@ __device__ inline void box_load(uint32_t to_shared, const box_map &boxes, const 
                  : "memory");
 }
 
+/* The same for a box that no block reads again: its lines leave the L2 cache before others do. */
+__device__ inline void box_load_once(uint32_t to_shared, const box_map &boxes, const box_place &p,
+                                     uint32_t barrier) {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(to_shared),
+                 "l"(&boxes.map), "r"(p.column), "r"(p.row), "r"(p.at2), "r"(p.at3), "r"(p.at4),
+                 "r"(barrier), "l"(policy)
+                 : "memory");
+}
+
 /* Asks the L2 cache for a box that is read soon. */
 __device__ inline void box_prefetch(const box_map &boxes, const box_place &p) {
     asm volatile(

@@ -48,8 +48,9 @@ template <int C> struct product_space {
 };
 
 /* The fetching thread. A share is every `shares`-th step of 64 rows, from the last step down. All
- * shares thus read the newest data first, while the L2 cache holds it. Slot and phase follow the
- * ring of STAGES: a slot is filled when all warps have left it. */
+ * shares thus read the newest data first, while the L2 cache holds it. What is read once leaves the
+ * cache first; u stays, which five jobs read. Slot and phase follow the ring of STAGES: a slot is
+ * filled when all warps have left it. */
 template <int C> __device__ inline void product_fetch(const product_args &p, product_space<C> *s) {
     int job = blockIdx.x % JOBS, step = p.steps - 1 - blockIdx.x / JOBS;
     bool is_out = job == 5;
@@ -63,12 +64,12 @@ template <int C> __device__ inline void product_fetch(const product_args &p, pro
         for (int i = 0; i < C / 64; i++) {
             uint32_t d = shared_address(stage->d + i * TILE_ELEMENTS);
             box_place at = {step * 64, 0, 0, 0, (is_out ? 0 : job * C) + i * 64};
-            box_load(d, is_out ? p.dp : p.dprojected, at, full);
+            box_load_once(d, is_out ? p.dp : p.dprojected, at, full);
             at.column = i * 64;
             if (!is_out) box_load(shared_address(stage->u + i * TILE_ELEMENTS), p.u, at, full);
         }
         const box_place lines = {0, 0, 0, 0, step * 64};
-        if (is_out) box_load(shared_address(stage->u), p.x, lines, full);
+        if (is_out) box_load_once(shared_address(stage->u), p.x, lines, full);
         if (++slot == STAGES) slot = 0, phase ^= 1;
     }
 }
