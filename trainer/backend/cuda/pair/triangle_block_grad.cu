@@ -11,7 +11,7 @@
  *     weights   dprojected^T u and dp'^T x, and from them the gradients of all parameters
  *               (triangle_weights.cu)
  *
- * Both kernels walk 64 rows per warp group at a time, each of three groups at its own pace, and 32
+ * Both kernels walk 64 rows per warp group at a time, each group of a block at its own pace, and 32
  * channels at a time within them. A product recomputes the projection of the channels, and the
  * gate's backward follows in registers. Its result is the left operand of a product that adds to
  * the gradient of the normalised row. The LayerNorm's backward ends the rows. With h = the gradient
@@ -22,8 +22,6 @@
 #include "trainer/backend/cuda/pair/triangle_block.cuh"
 
 namespace fm_cuda {
-
-enum { GRAD_GROUPS = 3, GRAD_THREADS = GRAD_GROUPS * GROUP_THREADS };
 
 /* Packs four interleaved tiles into the words of chunks of rows g (0) and g + 8 (1). */
 __device__ inline void pack_tiles(uint32_t (&word)[2][4], const float (&d)[4][4]) {
@@ -56,9 +54,11 @@ struct back_grad_args {
     float eps, keep_scale;
 };
 
+enum { BACK_GROUPS = 3, BACK_THREADS = BACK_GROUPS * GROUP_THREADS };
+
 template <int CZ, int C> struct back_grad_space {
-    bf16 out[CZ * C], x[GRAD_GROUPS][2][C * GROUP_ROWS], normalised[GRAD_GROUPS][C * GROUP_ROWS];
-    uint4 gates[2][4][GRAD_THREADS]; /* dy and gate of two groups of channels, by thread */
+    bf16 out[CZ * C], x[BACK_GROUPS][2][C * GROUP_ROWS], normalised[BACK_GROUPS][C * GROUP_ROWS];
+    uint4 gates[2][4][BACK_THREADS]; /* dy and gate of two groups of channels, by thread */
     float norm[2 * C], out_bias[CZ];
 };
 
@@ -67,7 +67,7 @@ template <int CZ, int C> struct back_grad_space {
 template <int CZ, int C>
 __device__ inline void gate_load(const back_grad_args &k, back_grad_space<CZ, C> *space,
                                  int64_t row, int channel) {
-    uint4(*to)[GRAD_THREADS] = space->gates[channel / 32 % 2];
+    uint4(*to)[BACK_THREADS] = space->gates[channel / 32 % 2];
     int64_t at = row * CZ + channel + threadIdx.x % 4 * 8;
     copy_async((bf16 *)&to[0][threadIdx.x], k.dy + at, true);
     copy_async((bf16 *)&to[1][threadIdx.x], k.dy + at + 8 * CZ, true);
@@ -77,7 +77,7 @@ __device__ inline void gate_load(const back_grad_args &k, back_grad_space<CZ, C>
 
 /* The gate's backward for 32 channels: from dy, the gate's argument and u, the output projection,
  * dp' and dgate. */
-__device__ inline void gate_backward(const uint4 (*in)[GRAD_THREADS], float keep_scale,
+__device__ inline void gate_backward(const uint4 (*in)[BACK_THREADS], float keep_scale,
                                      const uint32_t (&bits)[2], int channel, const float (&u)[4][4],
                                      const float (&rstd)[2], uint32_t (&dp)[2][4],
                                      uint32_t (&dgate)[2][4]) {
@@ -239,17 +239,17 @@ template <int C> __device__ inline void dx_store(bf16 *dx, int64_t rows, const b
 }
 
 template <int CZ, int C>
-__global__ void __launch_bounds__(GRAD_THREADS, 1)
+__global__ void __launch_bounds__(BACK_THREADS, 1)
     wgmma_triangle_back_grad(const back_grad_args k) {
     extern __shared__ __align__(1024) char shared[];
     back_grad_space<CZ, C> *space = (back_grad_space<CZ, C> *)shared;
     int group = threadIdx.x / GROUP_THREADS, lane = threadIdx.x % 32;
     int row_in_group = threadIdx.x % GROUP_THREADS / 32 * 16 + lane / 4;
-    int64_t step = (int64_t)gridDim.x * GRAD_GROUPS * GROUP_ROWS;
+    int64_t step = (int64_t)gridDim.x * BACK_GROUPS * GROUP_ROWS;
     int64_t at = ((int64_t)group * gridDim.x + blockIdx.x) * GROUP_ROWS;
     wait_for_previous();
-    const floats_load<2 * C, GRAD_THREADS> norm(k.norm);
-    const floats_load<CZ, GRAD_THREADS> bias(k.out_bias);
+    const floats_load<2 * C, BACK_THREADS> norm(k.norm);
+    const floats_load<CZ, BACK_THREADS> bias(k.out_bias);
     out_load<CZ, C>(space->out, k.out);
     if (at < k.rows) {
         x_load<C>(space->x[group][0], k.x, k.rows, at);
@@ -279,6 +279,11 @@ __global__ void __launch_bounds__(GRAD_THREADS, 1)
 
 /* -- front */
 
+/* With c_z 128 a group has 64 sums and 32 projections per thread beside its rows of z. Two groups
+ * keep them in registers. Three would spill, and take longer. */
+template <int CZ> constexpr int FRONT_GROUPS = CZ == 128 ? 2 : 3;
+template <int CZ> constexpr int FRONT_THREADS = FRONT_GROUPS<CZ> *GROUP_THREADS;
+
 enum { UNIT = 64 }; /* channels of da or db that a warp takes at a time */
 
 struct front_grad_args {
@@ -291,8 +296,8 @@ struct front_grad_args {
 };
 
 template <int CZ, int C> struct front_grad_space {
-    bf16 projections[(4 * C + CZ) * CZ], units[GRAD_THREADS / 32][2][UNIT * 16];
-    uint2 dout_gate[2][2][GRAD_THREADS]; /* of two groups of channels, by thread */
+    bf16 projections[(4 * C + CZ) * CZ], units[FRONT_THREADS<CZ> / 32][2][UNIT * 16];
+    uint2 dout_gate[2][2][FRONT_THREADS<CZ>]; /* of two groups of channels, by thread */
     float norm[2 * CZ], bias[4 * C];
 };
 
@@ -541,15 +546,15 @@ __device__ inline void front_grad_rows(const front_grad_args &f, front_grad_spac
 }
 
 template <int CZ, int C>
-__global__ void __launch_bounds__(GRAD_THREADS, 1)
+__global__ void __launch_bounds__(FRONT_THREADS<CZ>, 1)
     wgmma_triangle_front_grad(const front_grad_args f) {
     extern __shared__ __align__(1024) char shared[];
     front_grad_space<CZ, C> *space = (front_grad_space<CZ, C> *)shared;
     int warp = threadIdx.x / 32;
-    int64_t step = (int64_t)gridDim.x * GRAD_GROUPS * GROUP_ROWS;
+    int64_t step = (int64_t)gridDim.x * FRONT_GROUPS<CZ> * GROUP_ROWS;
     int64_t at = ((int64_t)warp / 4 * gridDim.x + blockIdx.x) * GROUP_ROWS + warp % 4 * 16;
-    const floats_load<2 * CZ, GRAD_THREADS> norm(f.norm);
-    const floats_load<4 * C, GRAD_THREADS> bias(f.bias);
+    const floats_load<2 * CZ, FRONT_THREADS<CZ>> norm(f.norm);
+    const floats_load<4 * C, FRONT_THREADS<CZ>> bias(f.bias);
     tiles_load<CZ, C, 0>(space->projections, f.projections);
     tiles_publish();
     norm.store(space->norm), bias.store(space->bias);
@@ -611,7 +616,7 @@ static void grad_back(fm_stream *stream, const fm_triangle_block *t, const void 
     k.rows = block_rows(t), k.n = (int)t->n;
     k.eps = (float)t->eps, k.keep_scale = (float)(1 / (1 - t->dropout.rate));
     allow_shared(wgmma_triangle_back_grad<CZ, C>, sizeof(back_grad_space<CZ, C>));
-    launch_after(stream, wgmma_triangle_back_grad<CZ, C>, (unsigned)grad_blocks(t), GRAD_THREADS,
+    launch_after(stream, wgmma_triangle_back_grad<CZ, C>, (unsigned)grad_blocks(t), BACK_THREADS,
                  sizeof(back_grad_space<CZ, C>), true, k);
     FM_LAUNCHED();
 }
@@ -626,8 +631,8 @@ static void grad_front(fm_stream *stream, const fm_triangle_block *t, fm_out dz,
     f.dpacked = space.dpacked, f.dprojected = space.dprojected, f.u = space.u;
     f.dz = dz, f.rows = block_rows(t);
     allow_shared(wgmma_triangle_front_grad<CZ, C>, sizeof(front_grad_space<CZ, C>));
-    launch_after(stream, wgmma_triangle_front_grad<CZ, C>, (unsigned)grad_blocks(t), GRAD_THREADS,
-                 sizeof(front_grad_space<CZ, C>), true, f);
+    launch_after(stream, wgmma_triangle_front_grad<CZ, C>, (unsigned)grad_blocks(t),
+                 FRONT_THREADS<CZ>, sizeof(front_grad_space<CZ, C>), true, f);
     FM_LAUNCHED();
 }
 
