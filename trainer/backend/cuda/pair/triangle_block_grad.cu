@@ -62,6 +62,14 @@ template <int CZ, int C> struct back_grad_space {
     float norm[2 * C], out_bias[CZ];
 };
 
+/* Starts copying 16 bytes. The L2 cache gets the whole line, whose other half is copied later. */
+__device__ inline void half_line_async(uint4 *to_shared, const bf16 *from) {
+    asm volatile(
+        "cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared_address(to_shared)),
+        "l"(from)
+        : "memory");
+}
+
 /* Starts loading a lane's chunks (8 of 32 channels) of dy and the gate, rows g and g + 8. Callers
  * do so two groups of channels ahead. */
 template <int CZ, int C>
@@ -69,10 +77,10 @@ __device__ inline void gate_load(const back_grad_args &k, back_grad_space<CZ, C>
                                  int64_t row, int channel) {
     uint4(*to)[BACK_THREADS] = space->gates[channel / 32 % 2];
     int64_t at = row * CZ + channel + threadIdx.x % 4 * 8;
-    copy_async((bf16 *)&to[0][threadIdx.x], k.dy + at, true);
-    copy_async((bf16 *)&to[1][threadIdx.x], k.dy + at + 8 * CZ, true);
-    copy_async((bf16 *)&to[2][threadIdx.x], k.gate + at, true);
-    copy_async((bf16 *)&to[3][threadIdx.x], k.gate + at + 8 * CZ, true);
+    half_line_async(&to[0][threadIdx.x], k.dy + at);
+    half_line_async(&to[1][threadIdx.x], k.dy + at + 8 * CZ);
+    half_line_async(&to[2][threadIdx.x], k.gate + at);
+    half_line_async(&to[3][threadIdx.x], k.gate + at + 8 * CZ);
 }
 
 /* The gate's backward for 32 channels: from dy, the gate's argument and u, the output projection,
