@@ -69,7 +69,7 @@ __device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int 
         float factor[ITEMS]; /* all loads start before the first store */
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) {
-            int64_t s = first + threadIdx.x / 8 + k * (PACK_THREADS / 8);
+            int s = first + threadIdx.x / 8 + k * (PACK_THREADS / 8);
             factor[k] = 1;
             if (residue >= job.residues || s >= job.columns) continue;
             line[k] = *(const uint4 *)(job.from + s * job.strides[0] + residue * job.strides[1] +
@@ -78,24 +78,29 @@ __device__ inline void pack_read(bf16 *tile, const pack_job &job, int pair, int 
         }
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) {
-            int row = threadIdx.x / 8 + k * (PACK_THREADS / 8);
-            int64_t s = first + row;
+            int row = threadIdx.x / 8 + k * (PACK_THREADS / 8), s = first + row;
             pack_mask(&line[k], factor[k]);
             *(uint4 *)(tile + pack_at(row, chunk * 8)) = line[k];
             if (job.plain && residue < job.residues && s < job.columns) {
-                *(uint4 *)(job.plain + (s * job.residues + residue) * PANEL_C + channel) = line[k];
+                *(uint4 *)(job.plain + ((int64_t)s * job.residues + residue) * PANEL_C + channel) =
+                    line[k];
             }
         }
         return;
     }
-#pragma unroll 1
-    for (int item = threadIdx.x; item < PANEL * PANEL; item += PACK_THREADS) {
-        int row = item % PANEL, s = item / PANEL, residue = pair * 2 + row / PANEL_C;
-        bool is_inside = residue < job.residues && first + s < job.columns;
-        int64_t at = (first + s) * job.strides[0] + residue * job.strides[1] +
-                     row % PANEL_C * job.strides[2];
-        tile[pack_at(s, row)] = is_inside ? job.from[at] : to<bf16>(0);
+    constexpr int STEP = PACK_THREADS / PANEL, ITEMS = PANEL / STEP;
+    int row = threadIdx.x % PANEL, begin = threadIdx.x / PANEL, residue = pair * 2 + row / PANEL_C;
+    const bf16 *from = job.from + (first + begin) * job.strides[0] + residue * job.strides[1] +
+                       row % PANEL_C * job.strides[2];
+    bf16 x[ITEMS];
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++, from += STEP * job.strides[0]) {
+        bool is_inside = residue < job.residues && first + begin + k * STEP < job.columns;
+        x[k] = is_inside ? *from : to<bf16>(0);
     }
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++)
+        tile[pack_at(begin + k * STEP, row)] = x[k];
 }
 
 /* One block packs two residues and 64 columns. */
@@ -110,13 +115,13 @@ __device__ inline void pack_block(bf16 *tile, const pack_job &job, int block) {
 #pragma unroll
         for (int k = 0; k < 8; k++)
             line.at[k] = tile[pack_at(chunk * 8 + k, row)];
-        int64_t to_tile = (int64_t)pair * job.tiles + part, to_row = row;
+        int to_tile = pair * job.tiles + part, to_row = row;
         if (job.by_channel) {
-            int64_t blocks = (job.residues + PANEL - 1) / PANEL;
+            int blocks = (job.residues + PANEL - 1) / PANEL;
             to_tile = (row % PANEL_C * blocks + residue / PANEL) * job.tiles + part;
             to_row = residue % PANEL;
         }
-        *(pack<bf16, 8> *)(job.to + to_tile * PANEL_TILE + tile_at<PANEL>((int)to_row, chunk)) =
+        *(pack<bf16, 8> *)(job.to + (int64_t)to_tile * PANEL_TILE + tile_at<PANEL>(to_row, chunk)) =
             line;
     }
 }
@@ -210,9 +215,10 @@ __device__ inline void norm_block(bf16 *space, const norm_job &job, int block) {
     }
 }
 
-static __global__ void __launch_bounds__(PACK_THREADS, 5)
+static __global__ void __launch_bounds__(PACK_THREADS, 6)
     outer_pack_all(const __grid_constant__ pack_jobs jobs) {
     wait_for_previous();
+    let_next_begin();
     __shared__ alignas(128) bf16 space[PACK_SPACE];
     static_assert(PACK_SPACE >= PANEL * (PANEL + 8));
     int block = (int)blockIdx.x, job = 0;
@@ -278,6 +284,7 @@ __device__ inline void dz_store(const dz_pack &p, int i, int block_j, int row, i
 
 static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) {
     wait_for_previous();
+    let_next_begin();
     __shared__ float space[16][DZ_C + 4];
     int blocks_j = (p.n_j + PANEL - 1) / PANEL;
     int block_j = (int)blockIdx.x % blocks_j, i0 = (int)blockIdx.x / blocks_j * DZ_ROWS;

@@ -28,255 +28,17 @@
  * With more sequences than fit, backward works in pieces (outer.cu), and this file only provides P
  * and its gradient from packed panels. */
 #include "trainer/backend/cuda/core/sums.cuh"
+#include "trainer/backend/cuda/pair/outer_chain.cuh"
 #include "trainer/backend/cuda/pair/outer_panels.cuh"
 
 #include <limits.h>
 
 namespace fm_cuda {
 
-/* A slot holds 64 x 128 of X and, with the last of an l, its V, 32 x 128. CHAIN_RUN: the slots'
- * columns of Y that shared memory holds. PIECE_ELEMENTS: the most of P that is written at once for
- * dW. */
-enum { SLOT = SLOT_X + OUTER_C * OUTER_Z, SLOTS = 4, CHAIN_RUN = 4, PIECE_ELEMENTS = 1 << 26 };
+/* The most of P that is written at once for dW. */
+enum { PIECE_ELEMENTS = 1 << 26 };
 
-/* -- the chain */
-
-/* One sum: which operands, and how blocks share it. */
-struct chain_problem {
-    const bf16 *x, *y, *v;   /* X [l][row tile][steps * 2 tiles], Y and V in PANELS order */
-    int n_l, row_tiles, n_m; /* n_m: values of m that are stored */
-    int m_groups, v_parts;   /* groups of four m; parts of 128 columns of V */
-    int splits;              /* of l */
-    int v_tiles;             /* tiles across a panel of V */
-    float *partial;          /* backward: [split][n_m][row_tiles * 64][v_parts * 128] */
-    /* forward: the blocks from this one on are parts of the last places, which share their l */
-    int whole, parts;
-};
-
-/* The argument of a launch: one problem forward, two (da and db) backward. */
-struct chain_args {
-    chain_problem at[2];
-    int first_blocks; /* blocks of at[0]; the others are at[1]'s */
-    int steps;        /* columns of X / 128 */
-    int run_steps;    /* of these, how many of Y are in shared memory at a time */
-    /* forward only: */
-    z_end end;
-    int n_i, n_j;
-};
-
-/* The block's part of a problem. */
-struct chain_place {
-    int row_tile, m_group, part, first, end; /* l in [first, end) */
-    int split;
-};
-
-__device__ inline chain_place chain_place_of(const chain_problem &p, int block) {
-    chain_place at;
-    int part = 0, parts = p.splits;
-    if (block >= p.whole) {
-        part = (block - p.whole) % p.parts, parts = p.parts;
-        block = p.whole + (block - p.whole) / p.parts;
-    }
-    at.row_tile = block % p.row_tiles, block /= p.row_tiles;
-    at.m_group = block % p.m_groups, block /= p.m_groups;
-    at.part = block % p.v_parts, at.split = block / p.v_parts + part;
-    at.first = (int)((int64_t)p.n_l * at.split / parts);
-    at.end = (int)((int64_t)p.n_l * (at.split + 1) / parts);
-    return at;
-}
-
-struct chain_shared {
-    bf16 *ring, *y;
-    ring_barriers barriers;
-};
-
-/* The columns of X and Y that are summed at a time: `count` slots from slot `first` on. */
-struct chain_run {
-    int first, count, number;
-};
-__device__ inline chain_run chain_run_of(const chain_args &args, int number) {
-    int first = number * args.run_steps, left = args.steps - first;
-    return {first, left < args.run_steps ? left : args.run_steps, number};
-}
-
-/* The producer's thread: Y of a run once, when the run before it is read, then X and V of every
- * step into the slots in turn. Returns the number of the next use of the ring. */
-__device__ inline int chain_produce(const chain_problem &p, const chain_place &at, int steps,
-                                    const chain_run &run, const chain_shared &s, int n) {
-    const ring_barriers &b = s.barriers;
-    int panel = steps * SLOT_X, part = run.count * SLOT_X;
-    if (run.number > 0) barrier_wait(b.read, (run.number - 1) & 1);
-    expect_run(b.ready, 2 * part);
-    for (int k = 0; k < 2; k++)
-        load_run(s.y + k * part, p.y + ((int64_t)at.m_group * 2 + k) * panel + run.first * SLOT_X,
-                 part, b.ready);
-    for (int l = at.first; l < at.end; l++) {
-        const bf16 *x = p.x + ((int64_t)l * p.row_tiles + at.row_tile) * panel + run.first * SLOT_X;
-        const bf16 *v = p.v + ((int64_t)(l / 2) * p.v_tiles + at.part * 2) * PANEL_TILE +
-                        l % 2 * (PANEL_TILE / 2);
-        for (int k = 0; k < run.count; k++, n++) {
-            int slot = n % SLOTS, turn = n / SLOTS;
-            bool is_last = k == run.count - 1;
-            uint32_t full = b.full + slot * 8;
-            bf16 *to_slot = s.ring + slot * SLOT;
-            if (turn > 0) barrier_wait(b.empty + slot * 8, (turn - 1) & 1);
-            expect_run(full, is_last ? SLOT : SLOT_X);
-            load_run(to_slot, x + k * SLOT_X, SLOT_X, full);
-            if (!is_last) continue;
-            load_run(to_slot + SLOT_X, v, PANEL_TILE / 2, full);
-            load_run(to_slot + SLOT_X + PANEL_TILE / 2, v + PANEL_TILE, PANEL_TILE / 2, full);
-        }
-    }
-    return n;
-}
-
-/* Adds a run to o, the sums of this warp group's two m. t, the first product, holds both, 32
- * columns each. Returns the number of the next use of the ring. */
-__device__ inline int chain_consume(const chain_place &at, const chain_run &run,
-                                    const chain_shared &s, int n, float (&o)[2][16][4]) {
-    int group = threadIdx.x / GROUP_THREADS;
-    const bf16 *y = s.y + group * run.count * SLOT_X;
-    uint32_t rows[4][4];
-    float t[8][4];
-    barrier_wait(s.barriers.ready, run.number & 1);
-    for (int l = at.first; l < at.end; l++) {
-        for (int k = 0; k < run.count; k++, n++) {
-            const bf16 *x = s.ring + n % SLOTS * SLOT, *beside = y + k * SLOT_X;
-            barrier_wait(s.barriers.full + n % SLOTS * 8, n / SLOTS & 1);
-            products_begin();
-#pragma unroll
-            for (int step = 0; step < 8; step++) {
-                int to_step = step / 4 * PANEL_TILE + step % 4 * 16;
-                wgmma<K_MAJOR, K_MAJOR>(t, tile_operand<PANEL, K_MAJOR>(x + to_step),
-                                        tile_operand<PANEL, K_MAJOR>(beside + to_step),
-                                        k > 0 || step > 0);
-            }
-            products_commit();
-            products_wait<1>(); /* the products of the slot before are done */
-            if (n > 0 && threadIdx.x % 32 == 0) {
-                barrier_arrive(s.barriers.empty + (n - 1) % SLOTS * 8);
-            }
-        }
-        products_wait<0>(t);
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            accumulator_rows(rows[k], t, k);
-        const bf16 *v = s.ring + (n - 1) % SLOTS * SLOT + SLOT_X;
-        products_begin();
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            wgmma<MN_MAJOR>(o[k / 2], rows[k],
-                            tile_operand<PANEL, MN_MAJOR>(v + k % 2 * 16 * PANEL, PANEL_TILE / 2),
-                            true);
-        products_commit();
-    }
-    products_wait<0>(o[0]);
-    products_pin(o[1]);
-    if (threadIdx.x % 32 == 0) barrier_arrive(s.barriers.read);
-    return n;
-}
-
-/* Stores z[i, j, :] of a warp's 16 rows i. */
-__device__ inline void chain_store_z(const chain_args &args, const float *bias, int row, int j,
-                                     const float (&o)[16][4]) {
-    int64_t pair[2];
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        int i = row + half * 8;
-        pair[half] = i < args.n_i && j < args.n_j ? (int64_t)i * args.n_j + j : -1;
-    }
-    store_z(args.end, bias, pair, o);
-}
-
-/* Stores a split's sum for outer_unpack_all. */
-__device__ inline void chain_store_partial(const chain_problem &p, const chain_place &at, int row,
-                                           int m, const float (&o)[16][4]) {
-    if (m >= p.n_m) return;
-    int64_t columns = (int64_t)p.v_parts * 128;
-    float *to_row = p.partial +
-                    (((int64_t)at.split * p.n_m + m) * p.row_tiles * PANEL + row) * columns +
-                    at.part * 128 + threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int n = 0; n < 16; n++) {
-        *(float2 *)(to_row + n * 8) = make_float2(o[n][0], o[n][1]);
-        *(float2 *)(to_row + 8 * columns + n * 8) = make_float2(o[n][2], o[n][3]);
-    }
-}
-
-/* Where a warp's lane keeps the sums of one m of a part, for chain_end. */
-enum { END_WARPS = CONSUMERS / 32, END_SIZE = 16 * 32, PART_SIZE = END_WARPS * 2 * END_SIZE };
-__device__ inline float4 *chain_end_at(const chain_problem &p, int part, int warp, int k) {
-    return (float4 *)p.partial + (int64_t)part * PART_SIZE + (warp * 2 + k) * END_SIZE +
-           threadIdx.x % 32;
-}
-
-template <bool FORWARD>
-__global__ void __launch_bounds__(CHAIN_THREADS, 1)
-    mma_chain(const __grid_constant__ chain_args args) {
-    extern __shared__ __align__(TILE_ALIGN) char space[];
-    __shared__ ring_space<SLOTS> barriers;
-    __shared__ float bias[OUTER_Z];
-    bf16 *ring = (bf16 *)space;
-    chain_shared s = {ring, ring + SLOTS * SLOT, ring_make(&barriers, CONSUMERS / 32)};
-    bool is_first = (int)blockIdx.x < args.first_blocks;
-    const chain_problem &p = args.at[is_first ? 0 : 1];
-    chain_place at = chain_place_of(p, (int)blockIdx.x - (is_first ? 0 : args.first_blocks));
-    if (FORWARD && threadIdx.x < OUTER_Z) bias[threadIdx.x] = get(args.end.bias[threadIdx.x]);
-    __syncthreads();
-    wait_for_previous();
-    let_next_begin();
-    if (threadIdx.x >= CONSUMERS) {
-        registers_give<PRODUCER_REGISTERS>();
-        if (threadIdx.x > CONSUMERS) return;
-        for (int run = 0, n = 0; run * args.run_steps < args.steps; run++)
-            n = chain_produce(p, at, args.steps, chain_run_of(args, run), s, n);
-        return;
-    }
-    registers_take<CONSUMER_REGISTERS>();
-    float o[2][16][4] = {};
-    for (int run = 0, n = 0; run * args.run_steps < args.steps; run++)
-        n = chain_consume(at, chain_run_of(args, run), s, n, o);
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int row = at.row_tile * PANEL + warp % 4 * 16 + lane / 4, m = at.m_group * 4 + warp / 4 * 2;
-#pragma unroll
-    for (int k = 0; k < 2; k++) {
-        if (FORWARD && (int)blockIdx.x >= p.whole) {
-            float4 *to = chain_end_at(p, (int)blockIdx.x - p.whole, warp, k);
-#pragma unroll
-            for (int n = 0; n < 16; n++)
-                to[n * 32] = make_float4(o[k][n][0], o[k][n][1], o[k][n][2], o[k][n][3]);
-        } else if (FORWARD) {
-            chain_store_z(args, bias, row, m + k, o[k]);
-        } else {
-            chain_store_partial(p, at, row, m + k, o[k]);
-        }
-    }
-}
-
-/* Adds the parts of a place in order and stores z. A block has one warp for each of the two m of a
- * warp of mma_chain. */
-__global__ void __launch_bounds__(64) chain_end(const __grid_constant__ chain_args args) {
-    wait_for_previous();
-    __shared__ float bias[OUTER_Z];
-    for (int k = threadIdx.x; k < OUTER_Z; k += 64)
-        bias[k] = get(args.end.bias[k]);
-    __syncthreads();
-    const chain_problem &p = args.at[0];
-    int place = (int)blockIdx.x / END_WARPS, warp = (int)blockIdx.x % END_WARPS;
-    int lane = threadIdx.x % 32, k = threadIdx.x / 32;
-    chain_place at = chain_place_of(p, p.whole + place * p.parts);
-    float o[16][4] = {};
-    for (int part = 0; part < p.parts; part++) {
-        const float4 *from = chain_end_at(p, place * p.parts + part, warp, k);
-#pragma unroll
-        for (int n = 0; n < 16; n++) {
-            float4 x = from[n * 32];
-            o[n][0] += x.x, o[n][1] += x.y, o[n][2] += x.z, o[n][3] += x.w;
-        }
-    }
-    chain_store_z(args, bias, at.row_tile * PANEL + warp % 4 * 16 + lane / 4,
-                  at.m_group * 4 + warp / 4 * 2 + k, o);
-}
+/* -- launches of the chain */
 
 static int blocks_of(int64_t rows) {
     return (int)divide_up(rows, PANEL);
@@ -310,11 +72,13 @@ static int chain_share(const fm_outer *o, chain_problem *p) {
 }
 
 template <bool FORWARD> static void chain_launch(fm_stream *stream, const chain_args *args) {
-    size_t bytes = (size_t)(SLOTS * SLOT + 2 * args->run_steps * SLOT_X) * sizeof(bf16);
-    int blocks = chain_blocks(&args->at[0]) + (FORWARD ? 0 : chain_blocks(&args->at[1]));
+    int size = SLOTS * SLOT + 2 * args->run_steps * SLOT_X;
+    if (args->keeps_z) size += (int)PANEL * Z_ROW;
+    size_t bytes = (size_t)size * sizeof(bf16);
+    unsigned blocks = (unsigned)min_size(args->blocks, n_multiprocessor());
     FM_CUDA(cudaFuncSetAttribute(mma_chain<FORWARD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)bytes));
-    launch_after(stream, mma_chain<FORWARD>, (unsigned)blocks, CHAIN_THREADS, bytes, true, *args);
+    launch_after(stream, mma_chain<FORWARD>, blocks, CHAIN_THREADS, bytes, true, *args);
     FM_LAUNCHED();
 }
 
@@ -470,9 +234,10 @@ void outer_chain(fm_stream *stream, const fm_outer *o, void *workspace) {
                   0,
                   1};
     int places = chain_share(o, &args.at[0]);
-    args.first_blocks = chain_blocks(&args.at[0]);
+    args.first_blocks = args.blocks = chain_blocks(&args.at[0]);
     args.steps = tiles_of(o->n_seq) / X_TILES;
     args.run_steps = (int)min_size(args.steps, CHAIN_RUN);
+    args.keeps_z = args.steps <= Z_STEPS;
     args.end = z_end_of(o, space.norm);
     args.n_i = (int)o->n_i, args.n_j = (int)o->n_j;
     chain_launch<true>(stream, &args);
@@ -504,6 +269,7 @@ static void gradients_of_operands(fm_stream *stream, const fm_outer *o, const fm
                   INT_MAX,
                   1};
     args.first_blocks = chain_blocks(&args.at[0]);
+    args.blocks = args.first_blocks + chain_blocks(&args.at[1]);
     args.steps = args.run_steps = OUTER_Z / 128;
     chain_launch<false>(stream, &args);
     int columns = tiles * PANEL;
