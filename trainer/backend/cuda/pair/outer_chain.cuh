@@ -20,6 +20,7 @@ enum {
 /* One sum: which operands, and how blocks share it. */
 struct chain_problem {
     const bf16 *x, *y, *v;   /* X [l][row tile][steps * 2 tiles], Y and V in PANELS order */
+    box_map x_boxes;         /* backward, in place of x: 64 rows of 64 columns of an l */
     int n_l, row_tiles, n_m; /* n_m: values of m that are stored */
     int m_groups, v_parts;   /* groups of four m; parts of 128 columns of V */
     int splits;              /* of l */
@@ -88,8 +89,22 @@ __device__ inline chain_run chain_run_of(const chain_args &args, int first, int 
     return {first, left < args.run_steps ? left : args.run_steps, number};
 }
 
+/* Starts copying a slot's X. */
+template <bool FORWARD>
+__device__ inline void chain_load_x(const chain_problem &p, const chain_place &at, int l,
+                                    const bf16 *x, bf16 *to_slot, uint32_t full) {
+    if constexpr (FORWARD) {
+        load_run(to_slot, x, SLOT_X, full);
+    } else {
+        for (int k = 0; k < X_TILES; k++)
+            box_load(shared_address(to_slot + k * PANEL_TILE), p.x_boxes,
+                     {at.row_tile * PANEL, l, 0, 0, k * PANEL}, full);
+    }
+}
+
 /* The producer's thread: Y of a run once, when the run before it is read, then X and V of every
  * step into the slots in turn. Returns the number of the next use of the ring. */
+template <bool FORWARD>
 __device__ inline int chain_produce(const chain_problem &p, const chain_place &at, int steps,
                                     const chain_run &run, const chain_shared &s, int n) {
     const ring_barriers &b = s.barriers;
@@ -110,7 +125,7 @@ __device__ inline int chain_produce(const chain_problem &p, const chain_place &a
             bf16 *to_slot = s.ring + slot * SLOT;
             if (turn > 0) barrier_wait(b.empty + slot * 8, (turn - 1) & 1);
             expect_run(full, is_last ? SLOT : SLOT_X);
-            load_run(to_slot, x + k * SLOT_X, SLOT_X, full);
+            chain_load_x<FORWARD>(p, at, l, x + k * SLOT_X, to_slot, full);
             if (!is_last) continue;
             load_run(to_slot + SLOT_X, v, PANEL_TILE / 2, full);
             load_run(to_slot + SLOT_X + PANEL_TILE / 2, v + PANEL_TILE, PANEL_TILE / 2, full);
@@ -342,8 +357,8 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
         for (int block = (int)blockIdx.x; block < args.blocks; block += (int)gridDim.x) {
             chain_task task = chain_task_of(args, block);
             for (int first = 0; first < args.steps; first += args.run_steps)
-                n = chain_produce(*task.problem, task.at, args.steps,
-                                  chain_run_of(args, first, number++), s, n);
+                n = chain_produce<FORWARD>(*task.problem, task.at, args.steps,
+                                           chain_run_of(args, first, number++), s, n);
         }
         return;
     }

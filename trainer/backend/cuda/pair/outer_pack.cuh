@@ -245,16 +245,15 @@ inline void outer_pack_run(fm_stream *stream, pack_jobs *jobs) {
 
 /* -- dz */
 
-/* dz / norm in two orders of tiles whose columns are the channels z: by_i [i][n_j / 64][2] with
- * rows j, and by_j [j][n_i / 64][2] with rows i. Also each block's sums over its pairs, which
- * the caller adds up in order for dbias. */
+/* dz / norm as it is, or in tiles by_i [i][n_j / 64][2] with rows j, whose columns are the channels
+ * z. Also each block's sums over its pairs, which the caller adds up in order for dbias. */
 struct dz_pack {
     const bf16 *dz;
     const float *norm; /* [n_i, n_j] without eps */
     float eps;
     int n_i, n_j;
-    bf16 *by_i, *by_j, *plain; /* by_j, plain: may be NULL; plain: [n_i, n_j, 128] */
-    float *sums;               /* [blocks][128] */
+    bf16 *by_i, *plain; /* may be NULL; plain: [n_i, n_j, 128] */
+    float *sums;        /* [blocks][128] */
 };
 
 enum { DZ_ROWS = 4, DZ_AT_ONCE = 8, DZ_C = 128 };
@@ -266,19 +265,16 @@ inline int dz_pack_blocks(int64_t n_i, int64_t n_j) {
 /* Stores eight channels of pair (i, row of block_j) times a factor, and adds them to `total`. */
 __device__ inline void dz_store(const dz_pack &p, int i, int block_j, int row, int chunk,
                                 float factor, float x[8], float total[8]) {
-    int blocks_i = (p.n_i + PANEL - 1) / PANEL, blocks_j = (p.n_j + PANEL - 1) / PANEL;
-    int j = block_j * PANEL + row;
+    int blocks_j = (p.n_j + PANEL - 1) / PANEL, j = block_j * PANEL + row;
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         x[k] *= factor;
         total[k] += x[k];
     }
     int64_t tile_i = ((int64_t)i * blocks_j + block_j) * 2 + chunk / 8;
-    int64_t tile_j = ((int64_t)j * blocks_i + i / PANEL) * 2 + chunk / 8;
     if (p.plain) store<bf16, 8>(p.plain + ((int64_t)i * p.n_j + j) * DZ_C + chunk * 8, x);
-    store<bf16, 8>(p.by_i + tile_i * PANEL_TILE + tile_at<PANEL>(row, chunk % 8), x);
-    if (p.by_j) {
-        store<bf16, 8>(p.by_j + tile_j * PANEL_TILE + tile_at<PANEL>(i % PANEL, chunk % 8), x);
+    if (p.by_i) {
+        store<bf16, 8>(p.by_i + tile_i * PANEL_TILE + tile_at<PANEL>(row, chunk % 8), x);
     }
 }
 

@@ -63,13 +63,14 @@ __device__ inline void fetch_b(const weight_args &w, const weight_place &at, con
 
 /* The warp that fetches dz. */
 __device__ inline void fetch_z(const weight_args &w, const weight_place &at, const step_shared &s) {
-    int lane = threadIdx.x % 32, tile = lane / EIGHT, row = lane % EIGHT;
+    int lane = threadIdx.x % 32;
     for (int step = at.first, n = 0; step < at.end; step++, n++) {
         uint32_t full = step_slot(s.barriers->z_full, s.barriers->z_empty, n);
-        bf16 *to = s.z + n % STEP_SLOTS * SLOT_X + tile * PANEL_TILE + row * ATOM;
-        if (tile < X_TILES) {
-            load_run(to, weight_atom_z(w, step / w.steps_j * EIGHT + row, step % w.steps_j, tile),
-                     ATOM, full);
+        bf16 *to = s.z + n % STEP_SLOTS * SLOT_X + lane * PANEL_TILE;
+        if (lane < X_TILES) {
+            box_load(shared_address(to), w.dz_boxes,
+                     {step % w.steps_j * EIGHT, step / w.steps_j * EIGHT, 0, 0, lane * PANEL},
+                     full);
         }
     }
 }

@@ -40,6 +40,7 @@ enum {
 
 struct weight_args {
     const bf16 *a, *b, *dz; /* a and b in PANELS order, dz / norm by_i */
+    box_map dz_boxes;       /* up to 128 sequences: 8 x 8 pairs of dz / norm, 64 channels */
     int tiles;              /* of 64 sequences */
     int steps_j, steps;     /* steps along j, and in all; j goes on first */
     int dz_row;             /* elements of dz's tiles of one i */
@@ -135,6 +136,13 @@ void weight_run(fm_stream *stream, F kernel, int shared_bytes, int side_i, int s
                 const fm_outer *o, const fm_outer_grad *grad, const outer_packed &from) {
     weight_args w = {};
     w.a = from.a, w.b = from.b, w.dz = from.dz;
+    if (side_i == EIGHT) {
+        int64_t row = o->n_j * OUTER_Z, all = o->n_i * row;
+        const int64_t extent[5] = {OUTER_Z, o->n_j, o->n_i, 1, 1};
+        const int64_t stride[4] = {OUTER_Z, row, all, all};
+        const int box[5] = {PANEL, EIGHT, EIGHT, 1, 1};
+        w.dz_boxes = make_long_boxes(from.dz, extent, stride, box);
+    }
     w.tiles = (int)(round_up(o->n_seq, 128) / PANEL);
     w.steps_j = (int)(o->n_j / side_j), w.steps = (int)(o->n_i / side_i) * w.steps_j;
     w.dz_row = (int)divide_up(o->n_j, PANEL) * SLOT_X, w.shares = weight_shares(w.steps);

@@ -89,10 +89,10 @@ struct chain_space {
     bf16 *w, *w_transposed; /* panels [(a, b), z] and [(b, a), z] */
     float *norm;            /* [n_i, n_j], without eps */
     float *parts;           /* forward: sums of the last places' parts */
-    bf16 *dz_by_i, *dz_by_j;
-    float *da, *db, *sums; /* partial sums */
-    float *shares;         /* outer_weight's, or NULL: the piece and its product's workspace */
-    bf16 *piece;           /* [rows, n_j, c, c] */
+    bf16 *dz;               /* dz / norm */
+    float *da, *db, *sums;  /* partial sums */
+    float *shares;          /* outer_weight's, or NULL: the piece and its product's workspace */
+    bf16 *piece;            /* [rows, n_j, c, c] */
     void *gemm;
 };
 
@@ -153,8 +153,7 @@ static size_t chain_layout(const fm_outer *o, bool backward, bool stores_p, void
     int64_t splits = splits_of(o), columns = (int64_t)tiles_of(o->n_seq) * PANEL;
     ret->a = act(panels_size(o->n_i, o->n_seq));
     ret->w_transposed = act(panels_size(OUTER_C, OUTER_Z));
-    ret->dz_by_i = act((size_t)(o->n_i * blocks_of(o->n_j)) * SLOT_X);
-    ret->dz_by_j = act((size_t)(o->n_j * blocks_of(o->n_i)) * SLOT_X);
+    ret->dz = act((size_t)(o->n_i * o->n_j) * OUTER_Z);
     ret->da = acc(splits * OUTER_C * blocks_of(o->n_i) * PANEL * columns);
     ret->db = acc(splits * OUTER_C * blocks_of(o->n_j) * PANEL * columns);
     ret->sums = acc((int64_t)dz_pack_blocks(o->n_i, o->n_j) * DZ_C);
@@ -223,6 +222,7 @@ void outer_chain(fm_stream *stream, const fm_outer *o, void *workspace) {
     args.at[0] = {space.a,
                   space.b,
                   space.w,
+                  {},
                   OUTER_C,
                   blocks_of(o->n_i),
                   (int)o->n_j,
@@ -247,27 +247,35 @@ void outer_chain(fm_stream *stream, const fm_outer *o, void *workspace) {
     FM_LAUNCHED();
 }
 
+/* Boxes of dz / norm with 64 rows i of one j, or 64 rows j of one i. */
+static box_map dz_boxes(const fm_outer *o, bool rows_are_i, const bf16 *dz) {
+    int64_t i = o->n_j * OUTER_Z, j = OUTER_Z, all = o->n_i * i;
+    const int64_t extent[5] = {OUTER_Z, rows_are_i ? o->n_i : o->n_j, rows_are_i ? o->n_j : o->n_i,
+                               1, 1};
+    const int64_t stride[4] = {rows_are_i ? i : j, rows_are_i ? j : i, all, all};
+    const int box[5] = {PANEL, PANEL, 1, 1, 1};
+    return make_long_boxes(dz, extent, stride, box);
+}
+
 /* da and db: the chain in splits, then the splits' sums. */
 static void gradients_of_operands(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
                                   const chain_space *space) {
     int splits = splits_of(o), tiles = tiles_of(o->n_seq), parts = tiles / X_TILES;
     chain_args args = {};
-    args.at[0] = {space->dz_by_j, space->w,    space->b, (int)o->n_j, blocks_of(o->n_i),
-                  OUTER_C,        OUTER_C / 4, parts,    splits,      tiles,
-                  space->da,      INT_MAX,     1};
-    args.at[1] = {space->dz_by_i,
-                  space->w_transposed,
-                  space->a,
-                  (int)o->n_i,
-                  blocks_of(o->n_j),
-                  OUTER_C,
-                  OUTER_C / 4,
-                  parts,
-                  splits,
-                  tiles,
-                  space->db,
-                  INT_MAX,
-                  1};
+    args.at[0] = {NULL,        space->w,
+                  space->b,    dz_boxes(o, true, space->dz),
+                  (int)o->n_j, blocks_of(o->n_i),
+                  OUTER_C,     OUTER_C / 4,
+                  parts,       splits,
+                  tiles,       space->da,
+                  INT_MAX,     1};
+    args.at[1] = {NULL,        space->w_transposed,
+                  space->a,    dz_boxes(o, false, space->dz),
+                  (int)o->n_i, blocks_of(o->n_j),
+                  OUTER_C,     OUTER_C / 4,
+                  parts,       splits,
+                  tiles,       space->db,
+                  INT_MAX,     1};
     args.first_blocks = chain_blocks(&args.at[0]);
     args.blocks = args.first_blocks + chain_blocks(&args.at[1]);
     args.steps = args.run_steps = OUTER_Z / 128;
@@ -310,7 +318,7 @@ static void product_piece(fm_stream *stream, const fm_outer *o, const bf16 *a, c
 static void gradient_of_weight(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
                                const chain_space *space) {
     if (space->shares) {
-        outer_weight(stream, o, grad, {space->a, space->b, space->dz_by_i, space->shares});
+        outer_weight(stream, o, grad, {space->a, space->b, space->dz, space->shares});
         return;
     }
     int64_t step = piece_rows(o);
@@ -356,8 +364,8 @@ void outer_chain_grad(fm_stream *stream, const fm_outer *o, const fm_outer_grad 
     jobs.norm = norm_of(o, space.norm);
     outer_pack_run(stream, &jobs);
     pack_dz(stream, o, grad,
-            {(const bf16 *)grad->dz, space.norm, (float)o->eps, (int)o->n_i, (int)o->n_j,
-             space.dz_by_i, space.dz_by_j, NULL, space.sums});
+            {(const bf16 *)grad->dz, space.norm, (float)o->eps, (int)o->n_i, (int)o->n_j, NULL,
+             space.dz, space.sums});
     if (grad->dw.data) gradient_of_weight(stream, o, grad, &space);
     if (grad->da.data || grad->db.data) gradients_of_operands(stream, o, grad, &space);
 }
@@ -397,7 +405,7 @@ void outer_panels_make(fm_stream *stream, const fm_outer *o, const fm_outer_grad
     outer_pack_run(stream, &jobs);
     pack_dz(stream, o, grad,
             {(const bf16 *)grad->dz, tiles->norm, (float)o->eps, (int)o->n_i, (int)o->n_j,
-             tiles->dz, NULL, tiles->a ? NULL : dz, tiles->sums});
+             tiles->dz, tiles->a ? NULL : dz, tiles->sums});
 }
 
 void outer_panels_product(fm_stream *stream, const fm_outer *o, const outer_panels *tiles,
