@@ -9,8 +9,9 @@
  *
  * PANELS makes P, da and db by the same plain products, and reorders less. Forward, z is made of P
  * as that product leaves it (outer_end.cu). Backward, dW needs no P in memory up to 512 sequences
- * (outer_weight_long.cu). The gradient of P is written in the order in which the products for da
- * and db read it (outer_wgmma.cu). It, and P forward, may be twice as long as a piece. */
+ * (outer_weight_long.cu), and with more is made of P as forward (outer_weight_read.cu). The
+ * gradient of P is written in the order in which the products for da and db read it
+ * (outer_wgmma.cu). Both may be twice as long as a piece. */
 #include "trainer/backend/cuda/pair/outer.cuh"
 
 #include <type_traits>
@@ -75,7 +76,7 @@ struct outer_space {
     float *z, *norm;         /* [rows, n_j, c_z] before the division; [n_i, n_j] without eps */
     void *dz; /* act [rows, n_j, c_z] of dz / norm; rows: of a piece, in PANELS all; or NULL */
     outer_panels panels;
-    float *shares;     /* workspace of outer_weight_long, or NULL */
+    float *shares;     /* workspace of outer_weight_long or of outer_weight_read, or NULL */
     void *da, *db;     /* like a and b; db in several pieces: f32 */
     void *sums, *gemm; /* workspaces of sum and of the products */
 };
@@ -108,6 +109,8 @@ static size_t outer_layout(const fm_outer *o, outer_path path, bool backward, bo
     }
     if (has_panels && !stores_p && outer_weight_long_takes(o)) {
         ret->shares = (float *)carve.take(outer_weight_long_bytes(o));
+    } else if (has_panels && !stores_p && o->n_seq > OUTER_MAX_SEQ) {
+        ret->shares = (float *)carve.take(outer_weight_read_bytes(o, whole_rows<T>(o, path)));
     }
     ret->da = carve.take(size_a * sizeof(T));
     ret->db = carve.take(size_b * (is_one_piece<T>(o, path) ? sizeof(T) : sizeof(float)));
@@ -392,6 +395,19 @@ static void outer_grad_weight(fm_stream *stream, const fm_outer *o, const fm_out
                 square, first > 0 || grad->dw.beta == FM_ADD, grad->dw.data, square, true);
 }
 
+/* dW from P of `step` residues at a time, as the product over sequences leaves it. */
+template <typename T>
+static void outer_weight_pieces(fm_stream *stream, const fm_outer *o, const fm_outer_grad *grad,
+                                const outer_space *space, int64_t step) {
+    fm_outer_grad piece = *grad;
+    for (int64_t first = 0; first < o->n_i; first += step, piece.dw.beta = FM_ADD) {
+        int64_t rows = min_size(step, o->n_i - first);
+        outer_products<T>(stream, o, space, first, rows);
+        outer_weight_read(stream, o, &piece, rows, (const bf16 *)space->product,
+                          (const bf16 *)space->dz + first * o->n_j * o->c_z, space->shares);
+    }
+}
+
 /* Adds a piece to db, and writes da of its residues. */
 template <typename T>
 static void outer_grad_operands(fm_stream *stream, const fm_outer *o, const outer_space *space,
@@ -433,11 +449,13 @@ static void outer_gradients(fm_stream *stream, const fm_outer *o, const fm_outer
     } else {
         outer_norm<T>(stream, o, space.norm);
     }
-    if (space.shares && grad->dw.data) {
+    int64_t step = outer_rows<T>(o), whole = whole_rows<T>(o, path);
+    bool is_apart = whole != step;
+    if (space.shares && grad->dw.data && p->a) {
         outer_weight_long(stream, o, grad, {p->a, p->b, p->dz, space.shares});
+    } else if (space.shares && grad->dw.data) {
+        outer_weight_pieces<T>(stream, o, grad, &space, whole);
     }
-    int64_t step = outer_rows<T>(o);
-    bool is_apart = whole_rows<T>(o, path) != step;
     for (int64_t first = 0; first < o->n_i; first += step) {
         int64_t rows = min_size(step, o->n_i - first);
         if (!has_panels) outer_scale<T>(stream, o, grad, &space, first, rows);

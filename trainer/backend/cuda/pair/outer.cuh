@@ -41,6 +41,12 @@ bool outer_weight_long_takes(const fm_outer *);
 size_t outer_weight_long_bytes(const fm_outer *);
 void outer_weight_long(fm_stream *, const fm_outer *, const fm_outer_grad *, const outer_packed &);
 
+/* outer_weight_read.cu, more than 512 sequences: adds to dW from P and dz / norm of `rows` residues,
+ * [(i, a), (j, b)] and [i, j, z]. `space`: outer_weight_read_bytes. */
+size_t outer_weight_read_bytes(const fm_outer *, int64_t rows);
+void outer_weight_read(fm_stream *, const fm_outer *, const fm_outer_grad *, int64_t rows,
+                       const bf16 *p, const bf16 *dz, float *space);
+
 /* outer_end.cu, forward: z of residues [first, first + rows) from their P, [(i, a), (j, b)]. */
 void outer_end(fm_stream *, const fm_outer *, const bf16 *w, const float *norm, int64_t first,
                int64_t rows, const bf16 *p);

@@ -107,15 +107,16 @@ __device__ inline void weight_add(const bf16 *z, const bf16 *p, float (&sum)[32]
     products_commit();
 }
 
-/* Stores the share's sums. Eight columns of an accumulator are the slice's b of one a. */
-__device__ inline void weight_store(const weight_args &w, const weight_place &at,
+/* Stores the share's sums. Eight columns of an accumulator go to dW's eight columns `first`, the
+ * next eight to those `step` further, and so on. */
+__device__ inline void weight_store(float *partial, int share, int first, int step,
                                     const float (&sum)[32][4]) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    float4 *to = (float4 *)(w.partial + (int64_t)at.share * OUTER_Z * WEIGHT_COLUMNS);
-    to += (warp * (WEIGHT_COLUMNS / 8) + at.slice) * 32 + lane;
+    float4 *to = (float4 *)(partial + (int64_t)share * OUTER_Z * WEIGHT_COLUMNS);
+    to += (warp * (WEIGHT_COLUMNS / 8) + first) * 32 + lane;
 #pragma unroll
     for (int c = 0; c < OUTER_C; c++)
-        to[c * SLICES * 32] = make_float4(sum[c][0], sum[c][1], sum[c][2], sum[c][3]);
+        to[c * step * 32] = make_float4(sum[c][0], sum[c][1], sum[c][2], sum[c][3]);
 }
 
 /* -- calls */
@@ -128,6 +129,18 @@ inline int weight_shares(int64_t steps) {
 
 inline size_t weight_bytes(int64_t steps) {
     return (size_t)weight_shares(steps) * OUTER_Z * WEIGHT_COLUMNS * sizeof(float);
+}
+
+/* The sums of all shares, and a place for them; `space`: weight_bytes of workspace. */
+inline partial_sums weight_sums(fm_stream *stream, const fm_outer_grad *grad, int64_t steps,
+                                float *space) {
+    partial_sums sums = {};
+    sums.stride = (int64_t)OUTER_Z * WEIGHT_COLUMNS, sums.count = weight_shares(steps);
+    sums.slices = sums.count > 16 ? 4 : 1;
+    sums.target[0] = {grad->dw.data, sums.stride, 0, grad->dw.beta, false};
+    sums.tiles = {1, OUTER_Z, WEIGHT_COLUMNS, 0, WEIGHT_COLUMNS, false};
+    sums.partial = sums_place(stream, sums, weight_bytes(steps), space);
+    return sums;
 }
 
 /* Runs a kernel whose steps take side_i by side_j pairs. */
@@ -145,13 +158,9 @@ void weight_run(fm_stream *stream, F kernel, int shared_bytes, int side_i, int s
     }
     w.tiles = (int)(round_up(o->n_seq, 128) / PANEL);
     w.steps_j = (int)(o->n_j / side_j), w.steps = (int)(o->n_i / side_i) * w.steps_j;
-    w.dz_row = (int)divide_up(o->n_j, PANEL) * SLOT_X, w.shares = weight_shares(w.steps);
-    partial_sums sums = {};
-    sums.stride = (int64_t)OUTER_Z * WEIGHT_COLUMNS, sums.count = w.shares;
-    sums.slices = sums.count > 16 ? 4 : 1;
-    sums.target[0] = {grad->dw.data, sums.stride, 0, grad->dw.beta, false};
-    sums.tiles = {1, OUTER_Z, WEIGHT_COLUMNS, 0, WEIGHT_COLUMNS, false};
-    sums.partial = w.partial = sums_place(stream, sums, weight_bytes(w.steps), from.sums);
+    w.dz_row = (int)divide_up(o->n_j, PANEL) * SLOT_X;
+    partial_sums sums = weight_sums(stream, grad, w.steps, from.sums);
+    w.shares = sums.count, w.partial = (float *)sums.partial;
     FM_CUDA(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
     launch_after(stream, kernel, (unsigned)(SLICES * w.shares), CHAIN_THREADS, (size_t)shared_bytes,

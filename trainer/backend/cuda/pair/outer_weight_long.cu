@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     registers_take<CONSUMER_REGISTERS>();
     float sum[32][4] = {};
     sum_of(w, at, s, sum);
-    weight_store(w, at, sum);
+    weight_store(w.partial, at.share, at.slice, SLICES, sum);
 }
 
 } // namespace
