@@ -273,9 +273,8 @@ __device__ inline void dz_store(const dz_pack &p, int i, int block_j, int row, i
     }
     int64_t tile_i = ((int64_t)i * blocks_j + block_j) * 2 + chunk / 8;
     if (p.plain) store<bf16, 8>(p.plain + ((int64_t)i * p.n_j + j) * DZ_C + chunk * 8, x);
-    if (p.by_i) {
-        store<bf16, 8>(p.by_i + tile_i * PANEL_TILE + tile_at<PANEL>(row, chunk % 8), x);
-    }
+    if (!p.by_i) return;
+    store<bf16, 8>(p.by_i + tile_i * PANEL_TILE + tile_at<PANEL>(row, chunk % 8), x);
 }
 
 static __global__ void __launch_bounds__(PACK_THREADS) outer_pack_dz(dz_pack p) {
@@ -343,21 +342,37 @@ static __global__ void __launch_bounds__(PACK_THREADS)
     int x = threadIdx.x % PANEL_C, y = threadIdx.x / PANEL_C;
     int64_t split = (int64_t)PANEL_C * job.rows * job.columns;
     constexpr int AT_ONCE = PANEL_C / 8;
-    float sum[AT_ONCE] = {};
+    float sum[AT_ONCE] = {}, factor[AT_ONCE];
+#pragma unroll
+    for (int c = 0; c < AT_ONCE; c++) {
+        int s = min(s0 + y + c * 8, job.n_seq - 1);
+        factor[c] = get(job.mask[(int64_t)s * job.residues + residue]);
+    }
     int64_t channels = (int64_t)8 * job.rows * job.columns;
     const float *from = job.partial + ((int64_t)y * job.rows + residue) * job.columns + s0 + x;
-    for (int k = 0; k < job.splits; k++, from += split) {
+    for (int k = 0; k < job.splits; k += 2, from += 2 * split) {
+        float part[2][AT_ONCE]; /* loads of two splits start together */
 #pragma unroll
-        for (int c = 0; c < AT_ONCE; c++)
-            sum[c] += from[c * channels];
+        for (int c = 0; c < 2 * AT_ONCE; c++) {
+            int other = c / AT_ONCE;
+            part[other][c % AT_ONCE] =
+                k + other < job.splits ? from[other * split + c % AT_ONCE * channels] : 0;
+        }
+#pragma unroll
+        for (int c = 0; c < 2 * AT_ONCE; c++)
+            sum[c % AT_ONCE] += part[c / AT_ONCE][c % AT_ONCE];
     }
 #pragma unroll
     for (int c = 0; c < AT_ONCE; c++)
         tile[y + c * 8][x] = sum[c];
     __syncthreads();
-    for (int s = y; s < PANEL_C && s0 + s < job.n_seq; s += 8)
+#pragma unroll
+    for (int c = 0; c < AT_ONCE; c++) {
+        int s = y + c * 8;
+        if (s0 + s >= job.n_seq) break;
         put((bf16 *)job.y.data + (s0 + s) * job.stride_s + residue * job.stride_i + x, job.y.beta,
-            tile[x][s] * get(job.mask[(int64_t)(s0 + s) * job.residues + residue]));
+            tile[x][s] * factor[c]);
+    }
 }
 
 } // namespace fm_cuda
