@@ -338,7 +338,7 @@ void check_cores(void) {
     check_outer("outer 1290, 66x10, c 32", 1290, 66, 10, 32, 128, FM_ADD);
     check_outer("outer 3080, 3x130, c 32", 3080, 3, 130, 32, 128, FM_WRITE, true);
     check_outer("outer 40, 200x136, c 32", 40, 200, 136, 32, 128, FM_WRITE, true);
-    /* blocks that take a second place, whole or in parts */
+    /* blocks that take a second place; parts of the places of a longer sum */
     check_outer("outer 40, 13x802, c 32", 40, 13, 802, 32, 128, FM_ADD);
     check_outer("outer 600, 5x600, c 32", 600, 5, 600, 32, 128, FM_WRITE, true);
     check_outer_gathered("outer gathered odd", 5, 3, 7, 4, 6);

@@ -31,8 +31,9 @@ void outer_chain_grad(fm_stream *, const fm_outer *, const fm_outer_grad *, void
 
 /* dW without P in memory: outer_weight.cu up to 128 sequences, outer_weight_long.cu up to 512. */
 struct outer_packed {
-    const bf16 *a, *b, *dz; /* a and b in PANELS order, dz / norm by_i (outer_pack.cuh) */
-    float *sums;            /* workspace of outer_weight_bytes, or of outer_weight_long_bytes */
+    const bf16 *a, *b; /* in PANELS order (outer_pack.cuh) */
+    const bf16 *dz;    /* dz / norm: as it is for outer_weight, by_i for outer_weight_long */
+    float *sums;       /* workspace of outer_weight_bytes, or of outer_weight_long_bytes */
 };
 bool outer_weight_takes(const fm_outer *);
 size_t outer_weight_bytes(const fm_outer *);
@@ -41,7 +42,7 @@ bool outer_weight_long_takes(const fm_outer *);
 size_t outer_weight_long_bytes(const fm_outer *);
 void outer_weight_long(fm_stream *, const fm_outer *, const fm_outer_grad *, const outer_packed &);
 
-/* outer_weight_read.cu, more than 512 sequences: adds to dW from P and dz / norm of `rows` residues,
+/* outer_weight_read.cu, more than 512 sequences: dW of `rows` residues from their P and dz / norm,
  * [(i, a), (j, b)] and [i, j, z]. `space`: outer_weight_read_bytes. */
 size_t outer_weight_read_bytes(const fm_outer *, int64_t rows);
 void outer_weight_read(fm_stream *, const fm_outer *, const fm_outer_grad *, int64_t rows,

@@ -1,4 +1,14 @@
-/* outer_chain.cuh: the chain of two products of the outer product mean, of outer_wgmma.cu. */
+/* outer_chain.cuh: the kernel of the outer product mean's chain of two products (outer_wgmma.cu).
+ *
+ * A place is 64 rows by four m of one of the sums, and the work of the two computing groups at a
+ * time. A block takes one place, or several in turn. The producer's thread is ahead of the groups
+ * by what the ring holds, across places, too. So copies for the next place are on their way while
+ * the groups end one.
+ *
+ * Forward, z of a place is 64 x 4 pairs, 64 KB. Where shared memory has room, a warp copies the old
+ * z there while the products are made. The groups add their update in place, and the same warp
+ * copies it out. A thread writes the words that it reads, so that this needs no exchange. Then each
+ * multiprocessor has one block, which takes places in turn. */
 #ifndef FM_BACKEND_CUDA_OUTER_CHAIN_CUH
 #define FM_BACKEND_CUDA_OUTER_CHAIN_CUH
 
@@ -33,7 +43,7 @@ struct chain_problem {
 /* The argument of a launch: one problem forward, two (da and db) backward. */
 struct chain_args {
     chain_problem at[2];
-    int first_blocks, blocks; /* parts of at[0], and of both */
+    int first_blocks, blocks; /* places (or parts of them) of at[0], and in all */
     int steps;                /* columns of X / 128 */
     int run_steps;            /* of these, how many of Y are in shared memory at a time */
     /* forward only: */
@@ -63,7 +73,7 @@ __device__ inline chain_place chain_place_of(const chain_problem &p, int block) 
     return at;
 }
 
-/* What a block does at a time. */
+/* A place and its problem. `block`: the number of the place among all. */
 struct chain_task {
     const chain_problem *problem;
     chain_place at;
@@ -105,8 +115,8 @@ __device__ inline void chain_load_x(const chain_problem &p, const chain_place &a
 /* The producer's thread: Y of a run once, when the run before it is read, then X and V of every
  * step into the slots in turn. Returns the number of the next use of the ring. */
 template <bool FORWARD>
-__device__ inline int chain_produce(const chain_problem &p, const chain_place &at, int steps,
-                                    const chain_run &run, const chain_shared &s, int n) {
+__device__ inline unsigned chain_produce(const chain_problem &p, const chain_place &at, int steps,
+                                         const chain_run &run, const chain_shared &s, unsigned n) {
     const ring_barriers &b = s.barriers;
     int panel = steps * SLOT_X, part = run.count * SLOT_X;
     if (run.number > 0) barrier_wait(b.read, (run.number - 1) & 1);
@@ -119,7 +129,7 @@ __device__ inline int chain_produce(const chain_problem &p, const chain_place &a
         const bf16 *v = p.v + ((int64_t)(l / 2) * p.v_tiles + at.part * 2) * PANEL_TILE +
                         l % 2 * (PANEL_TILE / 2);
         for (int k = 0; k < run.count; k++, n++) {
-            int slot = n % SLOTS, turn = n / SLOTS;
+            unsigned slot = n % SLOTS, turn = n / SLOTS;
             bool is_last = k == run.count - 1;
             uint32_t full = b.full + slot * 8;
             bf16 *to_slot = s.ring + slot * SLOT;
@@ -136,24 +146,25 @@ __device__ inline int chain_produce(const chain_problem &p, const chain_place &a
 
 /* Adds a run to o, the sums of this warp group's two m. t, the first product, holds both, 32
  * columns each. Returns the number of the next use of the ring. */
-__device__ inline int chain_consume(const chain_place &at, const chain_run &run,
-                                    const chain_shared &s, int n, float (&o)[2][16][4]) {
-    int group = threadIdx.x / GROUP_THREADS;
-    const bf16 *y = s.y + group * run.count * SLOT_X;
+__device__ inline unsigned chain_consume(const chain_place &at, const chain_run &run,
+                                         const chain_shared &s, unsigned n, float (&o)[2][16][4]) {
+    uint64_t y = tile_operand<PANEL, K_MAJOR>(s.y + warp_group() * run.count * SLOT_X);
+    uint64_t ring_x = tile_operand<PANEL, K_MAJOR>(s.ring);
+    uint64_t ring_v = tile_operand<PANEL, MN_MAJOR>(s.ring + SLOT_X, PANEL_TILE / 2);
     uint32_t rows[4][4];
     float t[8][4];
     barrier_wait(s.barriers.ready, run.number & 1);
     for (int l = at.first; l < at.end; l++) {
         for (int k = 0; k < run.count; k++, n++) {
-            const bf16 *x = s.ring + n % SLOTS * SLOT, *beside = y + k * SLOT_X;
+            uint64_t x = operand_after(ring_x, (int)(n % SLOTS) * SLOT);
+            uint64_t beside = operand_after(y, k * SLOT_X);
             barrier_wait(s.barriers.full + n % SLOTS * 8, n / SLOTS & 1);
             products_begin();
 #pragma unroll
             for (int step = 0; step < 8; step++) {
                 int to_step = step / 4 * PANEL_TILE + step % 4 * 16;
-                wgmma<K_MAJOR, K_MAJOR>(t, tile_operand<PANEL, K_MAJOR>(x + to_step),
-                                        tile_operand<PANEL, K_MAJOR>(beside + to_step),
-                                        k > 0 || step > 0);
+                wgmma<K_MAJOR, K_MAJOR>(t, operand_after(x, to_step),
+                                        operand_after(beside, to_step), k > 0 || step > 0);
             }
             products_commit();
             products_wait<1>(); /* the products of the slot before are done */
@@ -165,13 +176,11 @@ __device__ inline int chain_consume(const chain_place &at, const chain_run &run,
 #pragma unroll
         for (int k = 0; k < 4; k++)
             accumulator_rows(rows[k], t, k);
-        const bf16 *v = s.ring + (n - 1) % SLOTS * SLOT + SLOT_X;
+        uint64_t v = operand_after(ring_v, (int)((n - 1) % SLOTS) * SLOT);
         products_begin();
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            wgmma<MN_MAJOR>(o[k / 2], rows[k],
-                            tile_operand<PANEL, MN_MAJOR>(v + k % 2 * 16 * PANEL, PANEL_TILE / 2),
-                            true);
+            wgmma<MN_MAJOR>(o[k / 2], rows[k], operand_after(v, k % 2 * 16 * PANEL), true);
         products_commit();
     }
     products_wait<0>(o[0]);
@@ -271,11 +280,11 @@ __device__ inline float4 *chain_end_at(const chain_problem &p, int part, int war
            threadIdx.x % 32;
 }
 
-/* The end of a place for one of the computing groups' warps. */
+/* Stores the sums of one of the computing groups' warps, or z of them. */
 template <bool FORWARD>
 __device__ inline void chain_end_place(const chain_args &args, const chain_problem &p,
-                                       const chain_place &at, const chain_shared &s, int block,
-                                       const float *bias, const float (&o)[2][16][4]) {
+                                       const chain_place &at, int block, const float *bias,
+                                       const float (&o)[2][16][4]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int row = at.row_tile * PANEL + warp % 4 * 16 + lane / 4, m = at.m_group * 4 + warp / 4 * 2;
 #pragma unroll
@@ -298,7 +307,8 @@ template <bool FORWARD>
 __device__ inline void chain_compute(const chain_args &args, const chain_shared &s,
                                      const float *bias) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int number = 0, n = 0, turn = 0;
+    int number = 0, turn = 0;
+    unsigned n = 0;
     for (int block = (int)blockIdx.x; block < args.blocks; block += (int)gridDim.x, turn++) {
         chain_task task = chain_task_of(args, block);
         int row = warp % 4 * 16 + lane / 4, group = warp / 4 * 2;
@@ -311,7 +321,7 @@ __device__ inline void chain_compute(const chain_args &args, const chain_shared 
         for (int first = 0; first < args.steps; first += args.run_steps)
             n = chain_consume(task.at, chain_run_of(args, first, number++), s, n, o);
         if (!makes_z) {
-            chain_end_place<FORWARD>(args, *task.problem, task.at, s, block, bias, o);
+            chain_end_place<FORWARD>(args, *task.problem, task.at, block, bias, o);
             continue;
         }
         barrier_wait(s.z_ready, turn & 1);
@@ -325,8 +335,6 @@ __device__ inline void chain_compute(const chain_args &args, const chain_shared 
     }
 }
 
-/* Each block takes one place after the other. The copies of a place begin while the place before it
- * is ended. */
 template <bool FORWARD>
 __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     mma_chain(const __grid_constant__ chain_args args) {
@@ -353,7 +361,8 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
             chain_move_z(args, s);
         }
         if (threadIdx.x > CONSUMERS) return;
-        int number = 0, n = 0;
+        int number = 0;
+        unsigned n = 0;
         for (int block = (int)blockIdx.x; block < args.blocks; block += (int)gridDim.x) {
             chain_task task = chain_task_of(args, block);
             for (int first = 0; first < args.steps; first += args.run_steps)

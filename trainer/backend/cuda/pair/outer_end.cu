@@ -50,16 +50,17 @@ __device__ inline void end_fetch(const end_args &args, bf16 *ring, const ring_ba
 /* o = the sum of this group's 64 j. Returns the number of the next use of the ring. */
 __device__ inline int end_sum(const bf16 *ring, int n, const ring_barriers &barriers,
                               float (&o)[16][4]) {
+    int group = warp_group();
     for (int step = 0; step < END_STEPS; step++, n++) {
-        const bf16 *p = ring + n % END_SLOTS * END_SLOT + threadIdx.x / GROUP_THREADS * GROUP_BOXES;
-        const bf16 *w = ring + n % END_SLOTS * END_SLOT + 2 * GROUP_BOXES;
+        const bf16 *slot = ring + n % END_SLOTS * END_SLOT;
+        uint64_t p = tile_operand<OUTER_C, K_MAJOR>(slot + group * GROUP_BOXES);
+        uint64_t w = tile_operand<PANEL, MN_MAJOR>(slot + 2 * GROUP_BOXES, PANEL_TILE);
         barrier_wait(barriers.full + n % END_SLOTS * 8, n / END_SLOTS & 1);
         products_begin();
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            wgmma<K_MAJOR, MN_MAJOR>(
-                o, tile_operand<OUTER_C, K_MAJOR>(p + k / 2 * BOX + k % 2 * 16),
-                tile_operand<PANEL, MN_MAJOR>(w + k * 16 * PANEL, PANEL_TILE), step > 0 || k > 0);
+            wgmma<K_MAJOR, MN_MAJOR>(o, operand_after(p, k / 2 * BOX + k % 2 * 16),
+                                     operand_after(w, k * 16 * PANEL), step > 0 || k > 0);
         products_commit();
         products_wait<1>();
         if (step > 0 && threadIdx.x % 32 == 0) {

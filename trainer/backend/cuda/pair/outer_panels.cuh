@@ -115,19 +115,20 @@ __device__ inline void panels_store(const panels_args &p, int tile, int group,
 template <int Q>
 __device__ inline void panels_multiply(const bf16 *ring, const bf16 *b, int n, int steps,
                                        const ring_barriers &barriers, float (&d)[Q * 4][4]) {
-    int first_slot = threadIdx.x / GROUP_THREADS * GROUP_SLOTS, slot = 0;
+    int first_slot = warp_group() * GROUP_SLOTS, slot = 0;
+    uint64_t beside = tile_operand<PANEL, K_MAJOR>(b);
     for (int k = 0; k < steps; k++, n++) {
         int before = slot;
         slot = first_slot + n % GROUP_SLOTS;
-        const bf16 *a = ring + slot * SLOT_X;
+        uint64_t a = tile_operand<PANEL, K_MAJOR>(ring + slot * SLOT_X);
         barrier_wait(barriers.full + slot * 8, n / GROUP_SLOTS & 1);
         products_begin();
 #pragma unroll
         for (int step = 0; step < 8; step++) {
             int inside = step % 4 * 16, tile = step / 4;
-            const bf16 *rows = b + (k * X_TILES + tile) * (Q / 2) * PANEL_TILE;
-            wgmma<K_MAJOR, K_MAJOR>(d, tile_operand<PANEL, K_MAJOR>(a + tile * PANEL_TILE + inside),
-                                    tile_operand<PANEL, K_MAJOR>(rows + inside), k > 0 || step > 0);
+            int rows = (k * X_TILES + tile) * (Q / 2) * PANEL_TILE;
+            wgmma<K_MAJOR, K_MAJOR>(d, operand_after(a, tile * PANEL_TILE + inside),
+                                    operand_after(beside, rows + inside), k > 0 || step > 0);
         }
         products_commit();
         products_wait<1>();

@@ -50,6 +50,12 @@ __device__ inline void transpose_four(uint32_t x[4]) {
     }
 }
 
+/* The number of the warp's group. The compiler knows that all lanes have the same, and then makes
+ * operands' descriptors of it in uniform registers, by one addition for each product. */
+__device__ inline int warp_group(void) {
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / GROUP_THREADS, 0);
+}
+
 /* Shared addresses of a ring's barriers: the first of `full` and of `empty`, one per slot, and two
  * for the operand that stays: `ready` when it is there, `read` when it may be replaced. */
 struct ring_barriers {

@@ -25,6 +25,7 @@ struct step_barriers {
 struct step_shared {
     bf16 *a, *p, *b, *z;
     step_barriers *barriers;
+    int group; /* the warp's */
 };
 
 /* Waits until slot n % STEP_SLOTS may be written and announces its bytes. The whole warp. */
@@ -77,16 +78,15 @@ __device__ inline void fetch_z(const weight_args &w, const weight_place &at, con
 
 /* Starts p = b times a of step n, for this group's four i. */
 __device__ inline void outer_of(const step_shared &s, int n, float (&p)[16][4]) {
-    const bf16 *b = s.b + n % STEP_SLOTS * SLOT_X;
-    const bf16 *a = s.a + threadIdx.x / GROUP_THREADS * 2 * PANEL_TILE;
+    uint64_t b = tile_operand<PANEL, K_MAJOR>(s.b + n % STEP_SLOTS * SLOT_X);
+    uint64_t a = tile_operand<PANEL, K_MAJOR>(s.a + s.group * 2 * PANEL_TILE);
     barrier_wait(shared_address(s.barriers->b_full + n % STEP_SLOTS), n / STEP_SLOTS & 1);
     products_begin();
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         int tile = k / 4, inside = k % 4 * 16;
-        wgmma<K_MAJOR, K_MAJOR>(p, tile_operand<PANEL, K_MAJOR>(b + tile * PANEL_TILE + inside),
-                                tile_operand<PANEL, K_MAJOR>(a + tile * 4 * PANEL_TILE + inside),
-                                k > 0);
+        wgmma<K_MAJOR, K_MAJOR>(p, operand_after(b, tile * PANEL_TILE + inside),
+                                operand_after(a, tile * 4 * PANEL_TILE + inside), k > 0);
     }
     products_commit();
 }
@@ -97,7 +97,6 @@ __device__ inline void sum_of(const weight_args &w, const weight_place &at, cons
                               float (&sum)[32][4]) {
     step_barriers &r = *s.barriers;
     int count = at.end - at.first, left = w.steps_j - at.first % w.steps_j, phase = 0;
-    int group = threadIdx.x / GROUP_THREADS;
     float p[16][4];
     barrier_wait(shared_address(&r.ready), 0);
     outer_of(s, 0, p);
@@ -105,7 +104,7 @@ __device__ inline void sum_of(const weight_args &w, const weight_place &at, cons
     for (int n = 0; n < count; n++) {
         bf16 *to = s.p + n % P_SLOTS * P_SIZE;
         weight_arrive(r.b_empty + n % STEP_SLOTS);
-        weight_put(to, group * 4 * EIGHT, EIGHT, p);
+        weight_put(to, s.group * 4 * EIGHT, EIGHT, p);
         if (--left == 0 && n + 1 < count) {
             weight_arrive(&r.read);
             left = w.steps_j, phase ^= 1;
@@ -117,7 +116,7 @@ __device__ inline void sum_of(const weight_args &w, const weight_place &at, cons
         if (n > 0) weight_arrive(r.z_empty + (n - 1) % STEP_SLOTS);
         asm volatile("bar.sync 1, %0;" ::"n"((int)CONSUMERS) : "memory");
         barrier_wait(shared_address(r.z_full + n % STEP_SLOTS), n / STEP_SLOTS & 1);
-        weight_add(s.z + n % STEP_SLOTS * SLOT_X + group * PANEL_TILE, to, sum);
+        weight_add(s.z + n % STEP_SLOTS * SLOT_X + s.group * PANEL_TILE, to, sum);
         products_wait<1>(p); /* P of step n + 1 */
     }
     products_wait<0>(sum);
@@ -128,7 +127,7 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     extern __shared__ __align__(TILE_ALIGN) char space[];
     __shared__ step_barriers barriers;
     bf16 *a = (bf16 *)space, *p = a + STAY, *b = p + P_SLOTS * P_SIZE;
-    step_shared s = {a, p, b, b + STEP_SLOTS * SLOT_X, &barriers};
+    step_shared s = {a, p, b, b + STEP_SLOTS * SLOT_X, &barriers, warp_group()};
     weight_place at = weight_place_of(w);
     if (threadIdx.x == 0) {
         for (int k = 0; k < STEP_SLOTS; k++) {

@@ -15,7 +15,8 @@
  *
  * The rows of a stay in shared memory while j goes on. Warps of a third group feed the others. All
  * operands are the packed ones of outer_pack.cuh, dz / norm among them, and are copied in runs of
- * eight rows, which keep their exchanged chunks.
+ * eight rows, which keep their exchanged chunks. Up to 128 sequences dz / norm is in its own order,
+ * and is copied as boxes of 8 x 8 pairs.
  *
  * Blocks share the steps evenly, and the shares' sums are added in order by sums.cu. Every product
  * P is made once. */
@@ -39,8 +40,8 @@ enum {
 };
 
 struct weight_args {
-    const bf16 *a, *b, *dz; /* a and b in PANELS order, dz / norm by_i */
-    box_map dz_boxes;       /* up to 128 sequences: 8 x 8 pairs of dz / norm, 64 channels */
+    const bf16 *a, *b, *dz; /* a and b in PANELS order; dz / norm by_i, or by dz_boxes */
+    box_map dz_boxes;       /* 64 channels of 8 x 8 pairs */
     int tiles;              /* of 64 sequences */
     int steps_j, steps;     /* steps along j, and in all; j goes on first */
     int dz_row;             /* elements of dz's tiles of one i */
@@ -99,11 +100,12 @@ __device__ inline void weight_put(bf16 *to, int row, int next, const float (&p)[
 /* Starts sum += dz^T P over 64 pairs; z: the tile of this group's 64 channels. */
 __device__ inline void weight_add(const bf16 *z, const bf16 *p, float (&sum)[32][4]) {
     products_begin();
+    uint64_t dz = tile_operand<PANEL, MN_MAJOR>(z);
+    uint64_t pairs = tile_operand<PANEL, MN_MAJOR>(p, PANEL_TILE);
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        wgmma<MN_MAJOR, MN_MAJOR>(sum, tile_operand<PANEL, MN_MAJOR>(z + k * 16 * PANEL),
-                                  tile_operand<PANEL, MN_MAJOR>(p + k * 16 * PANEL, PANEL_TILE),
-                                  true);
+        wgmma<MN_MAJOR, MN_MAJOR>(sum, operand_after(dz, k * 16 * PANEL),
+                                  operand_after(pairs, k * 16 * PANEL), true);
     products_commit();
 }
 
@@ -149,7 +151,7 @@ void weight_run(fm_stream *stream, F kernel, int shared_bytes, int side_i, int s
                 const fm_outer *o, const fm_outer_grad *grad, const outer_packed &from) {
     weight_args w = {};
     w.a = from.a, w.b = from.b, w.dz = from.dz;
-    if (side_i == EIGHT) {
+    if (side_i == EIGHT && side_j == EIGHT) {
         int64_t row = o->n_j * OUTER_Z, all = o->n_i * row;
         const int64_t extent[5] = {OUTER_Z, o->n_j, o->n_i, 1, 1};
         const int64_t stride[4] = {OUTER_Z, row, all, all};

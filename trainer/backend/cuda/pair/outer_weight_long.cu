@@ -21,6 +21,7 @@ struct run_barriers {
 struct run_shared {
     bf16 *p, *z, *b, *a; /* a: [64 sequences][two panels] */
     run_barriers *barriers;
+    int group; /* the warp's */
 };
 
 /* The warp that fetches a. */
@@ -91,14 +92,15 @@ __device__ inline void free_slot(const run_shared &s, run_ring *ring) {
 __device__ inline void outer_of(const run_shared &s, int first, int end, run_ring *ring,
                                 float (&p)[16][4]) {
     for (int tile = first; tile < end; tile++) {
-        int place = threadIdx.x / GROUP_THREADS * RING + ring->slot;
-        const bf16 *b = s.b + place * PANEL_TILE, *a = s.a + tile * 2 * PANEL_TILE;
+        int place = s.group * RING + ring->slot;
+        uint64_t b = tile_operand<PANEL, K_MAJOR>(s.b + place * PANEL_TILE);
+        uint64_t a = tile_operand<PANEL, K_MAJOR>(s.a + tile * 2 * PANEL_TILE);
         barrier_wait(shared_address(s.barriers->b_full + place), ring->turn & 1);
         products_begin();
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            wgmma<K_MAJOR, K_MAJOR>(p, tile_operand<PANEL, K_MAJOR>(b + k * 16),
-                                    tile_operand<PANEL, K_MAJOR>(a + k * 16), tile > 0 || k > 0);
+            wgmma<K_MAJOR, K_MAJOR>(p, operand_after(b, k * 16), operand_after(a, k * 16),
+                                    tile > 0 || k > 0);
         products_commit();
         products_wait<1>();
         free_slot(s, ring);
@@ -110,7 +112,7 @@ __device__ inline void outer_of(const run_shared &s, int first, int end, run_rin
 /* Puts this group's P of step n into shared memory when both have added that of n - 1. */
 __device__ inline void put(const run_shared &s, int n, const float (&p)[16][4]) {
     if (n > 0) barrier_wait(shared_address(&s.barriers->p_empty), (n - 1) & 1);
-    weight_put(s.p, threadIdx.x / GROUP_THREADS * EIGHT, SIDE_J, p);
+    weight_put(s.p, s.group * EIGHT, SIDE_J, p);
     tiles_publish();
     __syncwarp();
     weight_arrive(&s.barriers->p_full);
@@ -120,7 +122,7 @@ __device__ inline void put(const run_shared &s, int n, const float (&p)[16][4]) 
 __device__ inline void add(const run_shared &s, int n, float (&sum)[32][4]) {
     barrier_wait(shared_address(&s.barriers->z_full), n & 1);
     barrier_wait(shared_address(&s.barriers->p_full), n & 1);
-    weight_add(s.z + threadIdx.x / GROUP_THREADS * PANEL_TILE, s.p, sum);
+    weight_add(s.z + s.group * PANEL_TILE, s.p, sum);
 }
 
 /* A computing group: the sum of its share. */
@@ -159,7 +161,7 @@ __global__ void __launch_bounds__(CHAIN_THREADS, 1)
     extern __shared__ __align__(TILE_ALIGN) char space[];
     __shared__ run_barriers barriers;
     bf16 *p = (bf16 *)space, *z = p + P_SIZE, *b = z + SLOT_X;
-    run_shared s = {p, z, b, b + 2 * RING * PANEL_TILE, &barriers};
+    run_shared s = {p, z, b, b + 2 * RING * PANEL_TILE, &barriers, warp_group()};
     weight_place at = weight_place_of(w);
     if (threadIdx.x == 0) {
         for (int k = 0; k < 2 * RING; k++) {

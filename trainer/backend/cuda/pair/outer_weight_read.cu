@@ -1,11 +1,11 @@
 /* outer_weight_read.cu: the weight gradient of the outer product mean for more than 512 sequences:
- * bf16, c = 32, c_z = 128. It reads the outer products P as the product over sequences leaves them,
- * [(i, a), (j, b)].
+ * bf16, c = 32, c_z = 128. It reads the outer products P as the product over sequences leaves
+ * them, [(i, a), (j, b)].
  *
  *     dW[z, (a, b)] = sum over pairs (i, j) of dz[i, j, z] / norm[i, j] * P[(i, a), (j, b)]
  *
- * For one i and one channel a, P is a matrix [n_j, 32], and a box of its rows is a tile of the right
- * operand, whose rows are summed over. So no kernel has to reorder P. As in outer_weight.cuh, a
+ * For one i and one channel a, P is a matrix [n_j, 32]. A box of its rows is a tile of the right
+ * operand, whose rows are summed over, so no kernel has to reorder P. As in outer_weight.cuh, a
  * block makes all 128 z of 256 columns of dW, here those of 8 channels a, and blocks share the
  * steps. A step is 64 j of one i. */
 #include "trainer/backend/cuda/pair/outer_weight.cuh"
@@ -47,16 +47,17 @@ __device__ inline void read_fetch(const read_args &r, int slice, int first, int 
 /* sum = the share's sum for this group's 64 z. */
 __device__ inline void read_sum(int count, const bf16 *ring, const ring_barriers &barriers,
                                 float (&sum)[32][4]) {
-    int to_z = P_BOXES + (int)threadIdx.x / GROUP_THREADS * PANEL_TILE;
+    int to_z = P_BOXES + warp_group() * PANEL_TILE;
     for (int n = 0; n < count; n++) {
-        const bf16 *p = ring + n % READ_SLOTS * READ_SLOT;
+        const bf16 *slot = ring + n % READ_SLOTS * READ_SLOT;
+        uint64_t p = tile_operand<OUTER_C, MN_MAJOR>(slot, BOX);
+        uint64_t z = tile_operand<PANEL, MN_MAJOR>(slot + to_z);
         barrier_wait(barriers.full + n % READ_SLOTS * 8, n / READ_SLOTS & 1);
         products_begin();
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            wgmma<MN_MAJOR, MN_MAJOR>(sum, tile_operand<PANEL, MN_MAJOR>(p + to_z + k * 16 * PANEL),
-                                      tile_operand<OUTER_C, MN_MAJOR>(p + k * 16 * OUTER_C, BOX),
-                                      n > 0 || k > 0);
+            wgmma<MN_MAJOR, MN_MAJOR>(sum, operand_after(z, k * 16 * PANEL),
+                                      operand_after(p, k * 16 * OUTER_C), n > 0 || k > 0);
         products_commit();
         products_wait<1>();
         if (n > 0 && threadIdx.x % 32 == 0) {

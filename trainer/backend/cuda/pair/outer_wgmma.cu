@@ -75,10 +75,11 @@ template <bool FORWARD> static void chain_launch(fm_stream *stream, const chain_
     int size = SLOTS * SLOT + 2 * args->run_steps * SLOT_X;
     if (args->keeps_z) size += (int)PANEL * Z_ROW;
     size_t bytes = (size_t)size * sizeof(bf16);
-    unsigned blocks = (unsigned)min_size(args->blocks, n_multiprocessor());
+    int blocks = args->blocks;
+    if (args->keeps_z) blocks = (int)min_size(blocks, n_multiprocessor());
     FM_CUDA(cudaFuncSetAttribute(mma_chain<FORWARD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)bytes));
-    launch_after(stream, mma_chain<FORWARD>, blocks, CHAIN_THREADS, bytes, true, *args);
+    launch_after(stream, mma_chain<FORWARD>, (unsigned)blocks, CHAIN_THREADS, bytes, true, *args);
     FM_LAUNCHED();
 }
 
