@@ -32,6 +32,29 @@ void check_gemm(const char *name, int64_t m, int64_t n, int64_t k, int64_t batch
     check(name, 1, run, is_rounded(m, n, k, gap));
 }
 
+/* Inputs are bf16 numbers, in which a product of f32 has no digits to lose. So this multiplies the
+ * product of two inputs, C [m, n], by itself from either side, in all orders of storage. */
+void check_digits(const char *name, int64_t m, int64_t n, int64_t k) {
+    const auto run = [=](work_bench &b) {
+        void *c = b.out(m * n);
+        const auto multiply = [&](int64_t rows, int64_t columns, int64_t depth, int trans,
+                                  const void *x, const void *y, void *out) {
+            fm_gemm g = {};
+            g.m = rows, g.n = columns, g.k = depth, g.batch = 1, g.alpha = 1;
+            g.trans_a = trans & 1, g.trans_b = trans & 2;
+            g.lda = g.trans_a ? rows : depth, g.ldb = g.trans_b ? depth : columns, g.ldc = columns;
+            g.a = x, g.b = y, g.c = out;
+            b.k->gemm(NULL, &g, b.space(b.k->gemm_workspace(&g)));
+        };
+        multiply(m, n, k, 2, b.act(m * k), b.act(n * k), c);
+        multiply(m, m, n, 2, c, c, b.out(m * m));
+        multiply(n, n, m, 1, c, c, b.out(n * n));
+        multiply(m, m, n, 0, c, b.act(n * m), b.out(m * m));
+        multiply(n, n, m, 3, c, b.act(n * m), b.out(n * n));
+    };
+    check(name, 2, run, is_rounded(m, n, k, 0));
+}
+
 /* y = x W^T + bias + residual, also with a bias that begins with zeros. */
 void check_addend(const char *name, int64_t m, int64_t n, int64_t k, int64_t gap) {
     const auto run = [=](work_bench &b) {
@@ -82,6 +105,17 @@ void check_weights(const char *name, int64_t m, int64_t n, int64_t k, int64_t ga
         b.k->gemm(NULL, &g, b.space(b.k->gemm_workspace(&g)));
     };
     check(name, 1, run, is_rounded(m, n, k, gap));
+}
+
+void check_few_rows(void) {
+    check_gemm("gemm few rows", 256, 384, 384, 1, 2, FM_EPILOGUE_BIAS_RELU, false, false, 0);
+    check_gemm("gemm few rows, 6 columns", 256, 6, 384, 1, 2, FM_EPILOGUE_BIAS, true, false, 0);
+    check_gemm("gemm few rows, deep", 200, 384, 2112, 1, 2, FM_EPILOGUE_NONE, false, false, 0);
+    check_gemm("gemm few rows, of the input", 250, 2112, 384, 1, 0, FM_EPILOGUE_NONE, true, false,
+               4);
+    check_gemm("gemm few rows, of weights", 1152, 384, 256, 1, 1, FM_EPILOGUE_NONE, true, true, 0);
+    check_gemm("gemm few rows, both", 76, 40, 68, 1, 3, FM_EPILOGUE_NONE, false, false, 8);
+    check_digits("gemm few rows, all digits", 256, 384, 64);
 }
 
 void check_all_weights(void) {
@@ -455,13 +489,7 @@ void check_gemms(void) {
     check_gemm("gemm odd", 37, 19, 23, 1, 0, FM_EPILOGUE_BIAS, false, false, 3);
     check_gemm("gemm odd transposed", 37, 19, 23, 3, 3, FM_EPILOGUE_NONE, true, false, 1);
     check_gemm("gemm odd acc", 9, 5, 1001, 1, 1, FM_EPILOGUE_NONE, false, true, 0);
-    check_gemm("gemm few rows", 256, 384, 384, 1, 2, FM_EPILOGUE_BIAS_RELU, false, false, 0);
-    check_gemm("gemm few rows, 6 columns", 256, 6, 384, 1, 2, FM_EPILOGUE_BIAS, true, false, 0);
-    check_gemm("gemm few rows, deep", 200, 384, 2112, 1, 2, FM_EPILOGUE_NONE, false, false, 0);
-    check_gemm("gemm few rows, of the input", 250, 2112, 384, 1, 0, FM_EPILOGUE_NONE, true, false,
-               4);
-    check_gemm("gemm few rows, of weights", 1152, 384, 256, 1, 1, FM_EPILOGUE_NONE, true, true, 0);
-    check_gemm("gemm few rows, both", 76, 40, 68, 1, 3, FM_EPILOGUE_NONE, false, false, 8);
+    check_few_rows();
     check_gemm("gemm one", 1, 1, 1, 1, 2, FM_EPILOGUE_BIAS_RELU, false, false, 0);
     check_gemm("gemm head of 8", 65536, 8, 128, 1, 2, FM_EPILOGUE_NONE, false, false, 0);
     check_gemm("gemm batched", 256, 256, 256, 16, 2, FM_EPILOGUE_NONE, false, false, 0);

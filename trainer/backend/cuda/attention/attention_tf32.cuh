@@ -39,23 +39,6 @@ namespace fm_cuda {
 /* STEP: rows of a tile that a warp takes at a time in backward. */
 enum { STEP = TILE / 2, STEP_BIAS = 16 * STEP };
 
-/* The nearest number of 11 significant bits. cvt.rna.tf32.f32 would be three instructions on
- * compute capability 9.0. A NaN stays one; numbers above 2^114 become NaN. */
-__device__ inline float round_operand(float x) {
-    return __fmaf_rn(x, -8192.0f, __fmaf_rn(x, 8192.0f, x));
-}
-__device__ inline uint32_t operand_of(float x) {
-    return __float_as_uint(round_operand(x));
-}
-
-/* d += a b. */
-__device__ inline void mma_tf32(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 /* The rows, of 8, that columns 2 t and 2 t + 1 of an accumulator stand for:
  * 0 2, 1 3, 6 4, 7 5 for t = 0 .. 3. */
 __device__ inline int first_row(int t) {

@@ -88,11 +88,6 @@ __device__ inline uint32_t address_in_other(uint32_t address, int rank) {
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(address), "r"(rank ^ 1));
     return other;
 }
-__device__ inline void cluster_barrier() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
-}
 /* Without a fence: nothing that this thread wrote is read behind the barrier. */
 __device__ inline void cluster_arrive(uint32_t barrier) {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");

@@ -86,6 +86,24 @@ __device__ inline void mma_eight(float d[4], uint32_t a0, uint32_t a1, uint32_t 
                  : "r"(a0), "r"(a1), "r"(b));
 }
 
+/* The nearest number of 11 significant bits, tf32. cvt.rna.tf32.f32 would be three instructions on
+ * compute capability 9.0. A NaN stays one; numbers above 2^114 become NaN. */
+__device__ inline float round_operand(float x) {
+    return __fmaf_rn(x, -8192.0f, __fmaf_rn(x, 8192.0f, x));
+}
+__device__ inline uint32_t operand_of(float x) {
+    return __float_as_uint(round_operand(x));
+}
+
+/* d += a b in tf32. A [16, 8] holds in a[0] and a[1] rows g and g + 8 of column t, in a[2] and a[3]
+ * the same of column t + 4; B [8, 8] in b0 and b1 rows t and t + 4 of column g. */
+__device__ inline void mma_tf32(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 /* The transpose of 8 x 8 numbers of bf16 that the warp holds as rows of a fragment. */
 __device__ inline uint32_t transpose_eight(uint32_t x) {
     uint32_t y;

@@ -103,12 +103,16 @@ static void multiply_and_finish(fm_stream *stream, const fm_gemm *g, void *works
     typedef typename stored<T>::type E;
     fm_gemm product = *g;
     bool is_grad = g->epilogue == FM_EPILOGUE_RELU_GRAD;
-    if (is_grad) product.epilogue = FM_EPILOGUE_NONE;
+    if (is_grad) product.epilogue = FM_EPILOGUE_NONE, product.sum = {};
     if (g->c_is_acc) {
         int64_t reach = (g->batch - 1) * g->stride_c + (g->m - 1) * g->ldc + g->n;
         end_sums_of(stream, g->c, (size_t)reach * sizeof(float));
     }
-    if (std::is_same_v<T, float> && small_takes(g)) {
+    bool is_small = std::is_same_v<T, float> && small_takes(g);
+    if (is_small) {
+        if (is_weight_sum(g)) {
+            end_sums_of(stream, g->sum.data, (size_t)(g->m - g->sum_first) * sizeof(float));
+        }
         small_gemm(stream, &product);
     } else if (!library_gemm<T>(stream, &product, workspace, workspace ? gemm_workspace(g) : 0)) {
         fm_backend_fall_back(FM_FALLBACK_GEMM,
@@ -119,8 +123,8 @@ static void multiply_and_finish(fm_stream *stream, const fm_gemm *g, void *works
         plain_gemm<E>(stream, &product);
     }
     if (is_grad) sum_after_relu<E>(stream, g->m, g->n, g->ldc, g->relu, g->c, g->sum, workspace);
-    const int64_t stride[2] = {0, g->lda};
-    if (is_weight_sum(g)) {
+    if (is_weight_sum(g) && !is_small) {
+        const int64_t stride[2] = {0, g->lda};
         sum<E>(stream, 1, g->k, g->m - g->sum_first, stride, (const E *)g->a + g->sum_first, g->sum,
                true, workspace);
     }

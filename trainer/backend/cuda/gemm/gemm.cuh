@@ -18,8 +18,8 @@ bool library_gemm(fm_stream *stream, const fm_gemm *g, void *workspace, size_t b
 /* plain.cu: any product, slowly. Epilogues NONE, BIAS and BIAS_RELU. */
 template <typename T> void plain_gemm(fm_stream *stream, const fm_gemm *g);
 
-/* small.cu: a product of few rows in f32, if it takes it. Epilogues NONE, BIAS and BIAS_RELU. No
- * workspace. */
+/* small.cu: a product of few rows in f32, if it takes it, with the sums of a weight gradient.
+ * Epilogues NONE, BIAS and BIAS_RELU. No workspace. */
 bool small_takes(const fm_gemm *g);
 void small_gemm(fm_stream *stream, const fm_gemm *g);
 
