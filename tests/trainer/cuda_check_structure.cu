@@ -83,7 +83,6 @@ void check_ipa(const char *name, const ipa_shape &s) {
         g.dbias = b.grad(pairs * s.n_head, s.beta);
         g.dz = b.grad(pairs * s.c_z, s.beta), g.dframes = b.grad(s.n * FRAME, s.beta);
         g.dhead_weights = b.grad(s.n_head, s.beta, true);
-        a.y = NULL;
         b.k->ipa_grad(NULL, &a, &g, b.space(b.k->ipa_grad_workspace(&a)));
     });
 }

@@ -35,7 +35,7 @@ typedef struct fm_ipa {
     const void *frames;       /* act [n, 7] */
     const void *mask;         /* act [n] */
     const void *head_weights; /* act [n_head] */
-    void *y;                  /* act [n, n_head * (c + 4 n_v + c_z)]; forward only */
+    void *y;                  /* act [n, n_head * (c + 4 n_v + c_z)]; backward reads its points */
     void *lse;                /* acc [n, n_head, 2] */
 } fm_ipa;
 

@@ -1,115 +1,28 @@
-/* ipa_grad.cu: invariant point attention backward, in five launches:
+/* ipa_grad.cu: invariant point attention backward, in four launches:
  *
- *     1  the logits again, as in forward
- *     2  blocks of sixteen queries and a head: the weights' gradients from the averaged values
- *     3  blocks of one query: the weights' gradients from the pair representation, then the
+ *     1  weights, and their gradients from the averaged values (ipa_logits.cu)
+ *     2  blocks of one query: the weights' gradients from the pair representation, then the
  *        gradients of the logits (softmax backward) and of z
- *     4  sums over keys and sums over queries, side by side
- *     5  points back to projections and frames */
+ *     3  sums over keys and sums over queries, side by side
+ *     4  points back to projections and frames */
 #include "trainer/backend/cuda/structure/ipa.cuh"
 
 namespace fm_cuda {
-
-/* -- values */
-
-/* Gradients of the averaged values of sixteen queries, [G] each: of the channels, and of the points
- * back through the query's frame. The frame's gradient goes to dframe. Sixteen lanes per query. */
-template <typename T>
-__device__ inline void ipa_value_grads(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
-                                       const T *dout, int64_t query, int64_t h) {
-    int column = threadIdx.x % 16;
-    int64_t i = query + threadIdx.x / 16;
-    float d[MATRIX] = {0};
-    if (i < a.n) {
-        const T *dy = dout + l.ld * i;
-        const float *average = s.average + (h * a.n + i) * l.g;
-        float *dvalue = s.dvalue + (h * a.n + i) * l.g, frame[FRAME], rotation[9];
-        read_row<FRAME>((const T *)a.frames + FRAME * i, frame);
-        matrix_of_quaternion(frame, rotation);
-        for (int64_t c = column; c < a.c; c += 16)
-            dvalue[c] = get(dy[h * a.c + c]);
-        for (int64_t p = column; p < a.n_v; p += 16) {
-            float offset[3], local[3], dlocal[3], doffset[3];
-            int64_t at = h * a.n_v + p, f = a.c + 3 * p;
-            float length = ipa_point(l, rotation, frame + 4, average + f, offset, local);
-            float factor = get(dy[l.o_norms + at]) / length;
-#pragma unroll
-            for (int axis = 0; axis < 3; axis++)
-                dlocal[axis] =
-                    get(dy[l.o_points + axis * l.n_o_points + at]) + factor * local[axis];
-            add_outer(d, offset, dlocal);
-            rotate(rotation, dlocal, doffset);
-#pragma unroll
-            for (int axis = 0; axis < 3; axis++) {
-                d[9 + axis] -= doffset[axis];
-                dvalue[f + axis] = doffset[axis];
-            }
-        }
-    }
-#pragma unroll
-    for (int k = 0; k < MATRIX; k++) {
-#pragma unroll
-        for (int step = 8; step > 0; step /= 2)
-            d[k] += __shfl_xor_sync(0xffffffffu, d[k], step);
-        if (column == 0 && i < a.n) s.dframe[(h * a.n + i) * MATRIX + k] = d[k];
-    }
-}
-
-struct ipa_product_tiles {
-    float query[IPA_ROWS][IPA_WIDTH + 1], value[IPA_TILE][IPA_WIDTH + 1];
-};
-
-/* d[i, j] = <dvalue i, value j>. A thread has one query and two keys of a tile. */
-__device__ inline void ipa_value_products(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
-                                          int64_t query, int64_t h, ipa_product_tiles *tiles) {
-    int row = threadIdx.x / 16, column = threadIdx.x % 16, n = (int)a.n, g = (int)l.g;
-    const float *dvalues = s.dvalue + h * a.n * l.g, *values = s.v + h * a.n * l.g;
-    float *d = s.d + (h * a.n + query + row) * a.n;
-    for (int key = 0; key < n; key += IPA_TILE) {
-        float total[2] = {0};
-        for (int from = 0; from < g; from += IPA_WIDTH) {
-            __syncthreads();
-            load_tile<IPA_ROWS>(dvalues, (int)query, n, g, from, tiles->query);
-            load_tile<IPA_TILE>(values, key, n, g, from, tiles->value);
-            __syncthreads();
-#pragma unroll 8
-            for (int f = 0; f < IPA_WIDTH; f++) {
-                total[0] += tiles->query[row][f] * tiles->value[column][f];
-                total[1] += tiles->query[row][f] * tiles->value[column + 16][f];
-            }
-        }
-#pragma unroll
-        for (int m = 0; m < 2; m++)
-            if (query + row < n && key + column + 16 * m < n) d[key + column + 16 * m] = total[m];
-    }
-}
-
-template <typename T>
-__global__ void __launch_bounds__(IPA_THREADS)
-    ipa_value_kernel(fm_ipa a, ipa_layout l, ipa_space s, const T *dy) {
-    __shared__ union {
-        ipa_average_tiles average;
-        ipa_product_tiles product;
-    } tiles;
-    __shared__ float lse[IPA_ROWS][2];
-    int64_t query = blockIdx.x * (int64_t)IPA_ROWS, h = blockIdx.y;
-    if (threadIdx.x < 2 * IPA_ROWS) {
-        int r = threadIdx.x / 2, which = threadIdx.x % 2;
-        bool exists = query + r < a.n;
-        lse[r][which] =
-            exists ? ((const float *)a.lse)[2 * ((query + r) * a.n_head + h) + which] : 0;
-    }
-    __syncthreads();
-    ipa_average(a, l, s, query, h, a.c, lse, true, &tiles.average);
-    ipa_value_grads(a, l, s, dy, query, h);
-    ipa_value_products(a, l, s, query, h, &tiles.product);
-}
 
 /* -- pair representation and softmax */
 
 /* The channels that a warp keeps in registers, for a pack of heads, while it walks over its keys.
  */
 constexpr int PAIR_LANE = 4, PAIR_CHANNELS = 32 * PAIR_LANE;
+
+/* Keys of a tile of weights [keys, packed] in a query's block, and the limit of shared memory in
+ * bytes. */
+constexpr int PAIR_KEYS = 128;
+constexpr size_t PAIR_SHARED_BYTES = 32 * 1024;
+
+/* Keys whose rows of z and dz the L2 cache is asked for at once, and how many keys ahead. The rows
+ * of eight warps' next keys alone are too few bytes under way for the device memory's latency. */
+constexpr int PAIR_FETCH = 32, PAIR_FETCH_AHEAD = 64;
 
 /* Lanes that differ in bit 2 HALF of their number exchange halves of 2 HALF values and add. */
 template <int HALF> __device__ inline void fold_warp(float *x) {
@@ -203,6 +116,14 @@ __device__ inline void store_weights(const fm_ipa &a, const ipa_layout &l, const
     }
 }
 
+/* Asks the L2 cache for z and dz of PAIR_FETCH keys of query i. */
+template <typename T>
+__device__ inline void ipa_pair_prefetch(const fm_ipa &a, int64_t i, int64_t key, fm_out dz) {
+    int64_t at = (i * a.n + key) * a.c_z, count = min_size(a.n - key, PAIR_FETCH) * a.c_z;
+    ipa_prefetch((const T *)a.z + at, count);
+    if (dz.data && dz.beta == FM_ADD) ipa_prefetch((const T *)dz.data + at, count);
+}
+
 /* The keys of the tile for query i, one warp per key: adds to dweight and makes dz. The rows of a
  * warp's next key are on their way meanwhile. */
 template <typename T>
@@ -232,6 +153,9 @@ __device__ inline void ipa_pair_tile(const fm_ipa &a, const ipa_layout &l, const
             }
             for (int64_t k = warp; k < count; k += WARPS, row = next) {
                 int64_t at = (k + WARPS) * a.c_z;
+                if (threadIdx.x == 0 && k % PAIR_FETCH == 0) {
+                    ipa_pair_prefetch<T>(a, i, key + k + PAIR_FETCH_AHEAD, dz);
+                }
                 if (k + WARPS < count) {
                     next = ipa_pair_load(a, channel, z + at, to + (to ? at : 0), beta);
                 }
@@ -264,6 +188,10 @@ __global__ void __launch_bounds__(IPA_THREADS)
     for (int at = threadIdx.x; at < PAIR_KEYS * (int)l.packed; at += IPA_THREADS)
         b.weight[at] = 0; /* heads that only fill up a pack keep it */
     const T *dy = (const T *)grad.dy + l.ld * i;
+    wait_for_previous();
+    let_next_begin();
+    for (int64_t key = 0; key < PAIR_FETCH_AHEAD && threadIdx.x == 0; key += PAIR_FETCH)
+        ipa_pair_prefetch<T>(a, i, key, grad.dz);
     for (int64_t key = 0; key < a.n; key += PAIR_KEYS) {
         __syncthreads();
         load_weights(a, l, s.weight, i, key, b.weight);
@@ -296,76 +224,153 @@ __global__ void __launch_bounds__(IPA_THREADS)
 
 /* -- sums over keys and over queries */
 
-struct ipa_sum_tiles {
-    float weight[IPA_ROWS][IPA_TILE + 1], other[IPA_TILE][IPA_WIDTH];
+/* Rows of a head that a block sums, and what is summed over at once. Four groups of threads share
+ * the latter. A thread of a group has four rows and SHARE neighbouring features, so that it reads
+ * few numbers of shared memory for each product; eight lanes have all features. */
+constexpr int SUM_ROWS = 32, SUM_TILE = 32, SUM_LANES = 8, SUM_QUAD = 4;
+constexpr int SUM_GROUP = SUM_ROWS / SUM_QUAD * SUM_LANES, SUM_GROUPS = IPA_THREADS / SUM_GROUP;
+/* SHARE for rows of F and of G. */
+constexpr int SUM_SHARE_F = 4, SUM_SHARE_G = 6;
+
+union ipa_sum_tiles {
+    struct {
+        float weight[SUM_TILE][SUM_ROWS + 4], other[SUM_TILE][SUM_LANES * SUM_SHARE_G];
+    };
+    struct { /* of the groups, at the end */
+        float total[SUM_GROUPS][SUM_ROWS * SUM_LANES * SUM_SHARE_G];
+        float square[SUM_GROUPS][SUM_ROWS * SUM_LANES];
+    };
 };
 
-/* A sum for sixteen rows of one head:
+/* A sum for SUM_ROWS rows of one head:
  *     total[r, f] = sum over o of weight(r, o) * (others[o, f] - mine[r, f])
  * `mine` counts as 0 for the first `channels` features, and everywhere when it is NULL. The weight
  * is weights[r, o], or weights[o, r] with `across`. */
 struct ipa_sum {
     const float *weights, *others, *mine; /* [n, n], [n, ld], [n, ld] */
-    int64_t ld, channels;
+    int ld, channels;
     bool across;
 };
 
-/* The features from `from` on; ret_square receives the squared differences over features of
- * points. */
+/* A thread's numbers of a tile, on their way to shared memory. */
+template <int SHARE> struct ipa_sum_part {
+    static constexpr int WIDTH = SUM_LANES * SHARE, WEIGHTS = SUM_ROWS * SUM_TILE / IPA_THREADS,
+                         OTHERS = SUM_TILE * WIDTH / IPA_THREADS;
+    float weight[WEIGHTS], other[OTHERS];
+
+    /* Lanes of a warp read neighbours: along `other`, or with `across` along the rows. */
+    __device__ inline void read(const ipa_sum &x, int n, int first, int from, int at) {
+        int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+        for (int k = 0; k < WEIGHTS; k++) {
+            int step = warp + k * (IPA_THREADS / 32);
+            int i = first + (x.across ? lane : step), j = at + (x.across ? step : lane);
+            const float *w = x.weights + (x.across ? (int64_t)j * n + i : (int64_t)i * n + j);
+            weight[k] = i < n && j < n ? *w : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < OTHERS; k++) {
+            int place = threadIdx.x + k * IPA_THREADS, o = at + place / WIDTH,
+                f = from + place % WIDTH;
+            other[k] = o < n && f < x.ld ? x.others[o * x.ld + f] : 0;
+        }
+    }
+    __device__ inline void write(const ipa_sum &x, ipa_sum_tiles *tiles) const {
+        int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+        for (int k = 0; k < WEIGHTS; k++) {
+            int step = warp + k * (IPA_THREADS / 32);
+            tiles->weight[x.across ? step : lane][x.across ? lane : step] = weight[k];
+        }
+#pragma unroll
+        for (int k = 0; k < OTHERS; k++)
+            tiles->other[0][threadIdx.x + k * IPA_THREADS] = other[k]; /* rows of WIDTH */
+    }
+};
+
+/* Features from `from` on. In the end a thread has SHARE of row threadIdx.x / SUM_LANES, which are
+ * those of its lane. The squared differences over its features of points are added to *square
+ * unless it is NULL. */
+template <int SHARE>
 __device__ inline void add_rows(const ipa_sum &x, int n, int first, int from, ipa_sum_tiles *tiles,
-                                float *total, float *ret_square) {
-    int row = threadIdx.x / 16, column = threadIdx.x % 16, ld = (int)x.ld;
-    float mine[IPA_SHARE], square = 0;
+                                float *total, float *square) {
+    constexpr int WIDTH = SUM_LANES * SHARE, PACK = SHARE % 4 ? 2 : 4;
+    int group = threadIdx.x / SUM_GROUP, quad = threadIdx.x % SUM_GROUP / SUM_LANES * SUM_QUAD;
+    int lane = threadIdx.x % SUM_LANES;
+    float mine[SUM_QUAD][SHARE], sum[SUM_QUAD][SHARE] = {{0}}, squares[SUM_QUAD] = {0};
+    bool is_point[SHARE];
 #pragma unroll
-    for (int m = 0; m < IPA_SHARE; m++) {
-        int f = from + column + 16 * m;
-        bool is_point = x.mine && f >= x.channels && f < ld && first + row < n;
-        mine[m] = is_point ? x.mine[(first + row) * ld + f] : 0;
+    for (int m = 0; m < SHARE; m++) {
+        int f = from + lane * SHARE + m;
+        is_point[m] = f >= x.channels && f < x.ld;
+#pragma unroll
+        for (int r = 0; r < SUM_QUAD; r++) {
+            bool exists = x.mine && is_point[m] && first + quad + r < n;
+            mine[r][m] = exists ? x.mine[(first + quad + r) * x.ld + f] : 0;
+        }
+    }
+    ipa_sum_part<SHARE> next;
+    next.read(x, n, first, from, 0);
+    for (int at = 0; at < n; at += SUM_TILE) {
+        __syncthreads();
+        next.write(x, tiles);
+        __syncthreads();
+        if (at + SUM_TILE < n) next.read(x, n, first, from, at + SUM_TILE);
+#pragma unroll 2
+        for (int o = group; o < SUM_TILE; o += SUM_GROUPS) {
+            float w[SUM_QUAD], other[SHARE];
+            load<float, SUM_QUAD>(tiles->weight[o] + quad, w);
+#pragma unroll
+            for (int m = 0; m < SHARE; m += PACK)
+                load<float, PACK>(tiles->other[0] + o * WIDTH + lane * SHARE + m, other + m);
+#pragma unroll
+            for (int r = 0; r < SUM_QUAD; r++)
+#pragma unroll
+                for (int m = 0; m < SHARE; m++) {
+                    float difference = other[m] - mine[r][m];
+                    sum[r][m] += w[r] * difference;
+                    if (square && is_point[m]) squares[r] += w[r] * difference * difference;
+                }
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < SUM_QUAD; r++) {
+        int place = (quad + r) * SUM_LANES + lane;
+#pragma unroll
+        for (int m = 0; m < SHARE; m++)
+            tiles->total[group][place * SHARE + m] = sum[r][m];
+        if (square) tiles->square[group][place] = squares[r];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int m = 0; m < SHARE; m++) {
         total[m] = 0;
-    }
-    for (int other = 0; other < n; other += IPA_TILE) {
-        __syncthreads();
 #pragma unroll
-        for (int at = threadIdx.x; at < IPA_ROWS * IPA_TILE; at += IPA_THREADS) {
-            int r = x.across ? at % IPA_ROWS : at / IPA_TILE;
-            int o = x.across ? at / IPA_ROWS : at % IPA_TILE;
-            int i = first + r, j = other + o;
-            float w = 0;
-            if (i < n && j < n) w = x.weights[x.across ? (int64_t)j * n + i : (int64_t)i * n + j];
-            tiles->weight[r][o] = w;
-        }
-        load_tile<IPA_TILE>(x.others, other, n, ld, from, tiles->other);
-        __syncthreads();
-#pragma unroll 8
-        for (int o = 0; o < IPA_TILE; o++) {
-            float w = tiles->weight[row][o];
-#pragma unroll
-            for (int m = 0; m < IPA_SHARE; m++) {
-                float difference = tiles->other[o][column + 16 * m] - mine[m];
-                total[m] += w * difference;
-                if (from + column + 16 * m >= x.channels) square += w * difference * difference;
-            }
-        }
+        for (int k = 0; k < SUM_GROUPS; k++)
+            total[m] += tiles->total[k][threadIdx.x * SHARE + m];
     }
-    *ret_square = square;
+#pragma unroll
+    for (int k = 0; k < SUM_GROUPS && square; k++)
+        *square += tiles->square[k][threadIdx.x];
 }
 
-/* Sixteen queries: the gradients of their channels, of their points and of the head's weight. */
+/* Sums of queries: the gradients of their channels, of their points and of the head's weight. */
 template <typename T>
 __device__ inline void ipa_query_sums(const fm_ipa &a, const ipa_layout &l, const ipa_space &s,
                                       int64_t first, int64_t h, ipa_sum_tiles *tiles,
                                       T *dprojections) {
-    ipa_sum x = {s.d + h * a.n * a.n, s.k + h * a.n * l.f, s.q + h * a.n * l.f, l.f, a.c, false};
-    int64_t i = first + threadIdx.x / 16;
+    const int64_t of_head = h * a.n * l.f;
+    ipa_sum x = {s.d + h * a.n * a.n, s.k + of_head, s.q + of_head, (int)l.f, (int)a.c, false};
+    int64_t i = first + threadIdx.x / SUM_LANES;
     float along = 0,
           slope = -2 * l.point_factor * ipa_softplus(get(((const T *)a.head_weights)[h]));
-    for (int from = 0; from < l.f; from += IPA_WIDTH) {
-        float total[IPA_SHARE], square;
-        add_rows(x, (int)a.n, (int)first, from, tiles, total, &square);
-        along += square;
+    for (int from = 0; from < l.f; from += SUM_LANES * SUM_SHARE_F) {
+        float total[SUM_SHARE_F];
+        add_rows<SUM_SHARE_F>(x, (int)a.n, (int)first, from, tiles, total, &along);
 #pragma unroll
-        for (int m = 0; m < IPA_SHARE; m++) {
-            int64_t f = from + threadIdx.x % 16 + 16 * m;
+        for (int m = 0; m < SUM_SHARE_F; m++) {
+            int64_t f = from + threadIdx.x % SUM_LANES * SUM_SHARE_F + m;
             if (i >= a.n || f >= l.f) continue;
             if (f < a.c) {
                 dprojections[a.ld * i + h * a.c + f] = to<T>(l.scale * total[m]);
@@ -375,24 +380,24 @@ __device__ inline void ipa_query_sums(const fm_ipa &a, const ipa_layout &l, cons
         }
     }
 #pragma unroll
-    for (int step = 8; step > 0; step /= 2)
+    for (int step = SUM_LANES / 2; step > 0; step /= 2)
         along += __shfl_xor_sync(0xffffffffu, along, step);
-    if (threadIdx.x % 16 == 0 && i < a.n) s.dhead[h * a.n + i] = l.point_factor * along;
+    if (threadIdx.x % SUM_LANES == 0 && i < a.n) s.dhead[h * a.n + i] = l.point_factor * along;
 }
 
-/* Gradients of sixteen keys or values of a head. Channels go to their rows of dprojections, the
- * first of which is `row`, ld apart; points go to dkv. */
-template <typename T>
+/* Gradients of keys or values of a head. Channels go to their rows of dprojections, the first of
+ * which is `row`, ld apart; points go to dkv. */
+template <typename T, int SHARE>
 __device__ inline void ipa_key_sums(const fm_ipa &a, const ipa_sum &x, int64_t first, float scale,
                                     float point_scale, float *points, int64_t point_ld, T *row,
                                     ipa_sum_tiles *tiles) {
-    int r = threadIdx.x / 16;
-    for (int from = 0; from < x.ld; from += IPA_WIDTH) {
-        float total[IPA_SHARE], square;
-        add_rows(x, (int)a.n, (int)first, from, tiles, total, &square);
+    int r = threadIdx.x / SUM_LANES;
+    for (int from = 0; from < x.ld; from += SUM_LANES * SHARE) {
+        float total[SHARE];
+        add_rows<SHARE>(x, (int)a.n, (int)first, from, tiles, total, NULL);
 #pragma unroll
-        for (int m = 0; m < IPA_SHARE; m++) {
-            int64_t f = from + threadIdx.x % 16 + 16 * m;
+        for (int m = 0; m < SHARE; m++) {
+            int64_t f = from + threadIdx.x % SUM_LANES * SHARE + m;
             if (first + r >= a.n || f >= x.ld) continue;
             if (f < a.c) {
                 row[a.ld * r + f] = to<T>(scale * total[m]);
@@ -403,25 +408,30 @@ __device__ inline void ipa_key_sums(const fm_ipa &a, const ipa_sum &x, int64_t f
     }
 }
 
+/* The queries' sums, which are the longest, come first. At 256 residues and 12 heads all 288 blocks
+ * have a place at once. */
 template <typename T>
-__global__ void __launch_bounds__(IPA_THREADS)
+__global__ void __launch_bounds__(IPA_THREADS, 3)
     ipa_sum_kernel(fm_ipa a, ipa_layout l, ipa_space s, T *dprojections) {
-    __shared__ ipa_sum_tiles tiles;
-    int64_t first = blockIdx.x * (int64_t)IPA_ROWS, h = blockIdx.y;
+    __shared__ __align__(16) ipa_sum_tiles tiles;
+    int64_t first = blockIdx.x * (int64_t)SUM_ROWS, h = blockIdx.y;
     int64_t each = 3 * (a.n_qk + a.n_v), of_head = h * a.n * a.n;
     float *points = s.dkv + (first * a.n_head + h) * each;
     T *row = dprojections + a.ld * first + l.kv + 2 * h * a.c;
     const float *q = s.q + h * a.n * l.f, *k = s.k + h * a.n * l.f, *dv = s.dvalue + h * a.n * l.g;
+    wait_for_previous();
+    let_next_begin();
     if (blockIdx.z == 0) {
-        float slope = -2 * l.point_factor * ipa_softplus(get(((const T *)a.head_weights)[h]));
-        ipa_sum keys = {s.d + of_head, q, k, l.f, a.c, true};
-        ipa_key_sums(a, keys, first, l.scale, slope, points, a.n_head * each, row, &tiles);
-    } else if (blockIdx.z == 1) {
-        ipa_sum values = {s.weight + of_head, dv, NULL, l.g, a.c, true};
-        ipa_key_sums(a, values, first, 1, 1, points + 3 * a.n_qk, a.n_head * each, row + a.c,
-                     &tiles);
-    } else {
         ipa_query_sums(a, l, s, first, h, &tiles, dprojections);
+    } else if (blockIdx.z == 1) {
+        float slope = -2 * l.point_factor * ipa_softplus(get(((const T *)a.head_weights)[h]));
+        ipa_sum keys = {s.d + of_head, q, k, (int)l.f, (int)a.c, true};
+        ipa_key_sums<T, SUM_SHARE_F>(a, keys, first, l.scale, slope, points, a.n_head * each, row,
+                                     &tiles);
+    } else {
+        ipa_sum values = {s.weight + of_head, dv, NULL, (int)l.g, (int)a.c, true};
+        ipa_key_sums<T, SUM_SHARE_G>(a, values, first, 1, 1, points + 3 * a.n_qk, a.n_head * each,
+                                     row + a.c, &tiles);
     }
 }
 
@@ -462,6 +472,8 @@ __global__ void __launch_bounds__(FINISH_THREADS)
     ipa_finish_kernel(fm_ipa a, ipa_layout l, ipa_space s, fm_ipa_grad grad) {
     __shared__ float parts[FINISH_THREADS / 32][MATRIX];
     int64_t i = blockIdx.x;
+    wait_for_previous();
+    let_next_begin();
     if (i == a.n) {
         if (grad.dhead_weights.data) ipa_head_grads<T>(a, s.dhead, grad.dhead_weights);
         return;
@@ -515,19 +527,13 @@ void ipa_grad(fm_stream *stream, const fm_ipa *a, const fm_ipa_grad *grad, void 
     ipa_space s = ipa_space_of(a, true, &part);
     size_t bytes = (size_t)(2 * PAIR_KEYS * l.packed + a->n_head) * sizeof(float);
     assert(bytes <= PAIR_SHARED_BYTES);
-    unsigned n = (unsigned)a->n, tiles = (unsigned)divide_up(a->n, IPA_ROWS);
-    unsigned heads = (unsigned)a->n_head;
-    cudaStream_t q = queue(stream);
-    ipa_logits<T>(stream, a, &s);
-    ipa_value_kernel<T><<<dim3(tiles, heads), IPA_THREADS, 0, q>>>(*a, l, s, (const T *)grad->dy);
-    FM_LAUNCHED();
-    ipa_pair_kernel<T><<<n, IPA_THREADS, bytes, q>>>(*a, l, s, *grad);
-    FM_LAUNCHED();
-    ipa_sum_kernel<T>
-        <<<dim3(tiles, heads, 3), IPA_THREADS, 0, q>>>(*a, l, s, (T *)grad->dprojections);
-    FM_LAUNCHED();
-    ipa_finish_kernel<T><<<n + 1, FINISH_THREADS, 0, q>>>(*a, l, s, *grad);
-    FM_LAUNCHED();
+    unsigned n = (unsigned)a->n, heads = (unsigned)a->n_head;
+    dim3 rows((unsigned)divide_up(a->n, SUM_ROWS), heads, 3);
+    assert(a->y);
+    ipa_logits<T>(stream, a, &s, grad->dy);
+    ipa_launch(stream, ipa_pair_kernel<T>, dim3(n), IPA_THREADS, bytes, *a, l, s, *grad);
+    ipa_launch(stream, ipa_sum_kernel<T>, rows, IPA_THREADS, 0, *a, l, s, (T *)grad->dprojections);
+    ipa_launch(stream, ipa_finish_kernel<T>, dim3(n + 1), FINISH_THREADS, 0, *a, l, s, *grad);
 }
 
 #define INSTANTIATE(T)                                                                             \
