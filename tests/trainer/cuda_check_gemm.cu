@@ -450,6 +450,7 @@ void check_all_transitions(void) {
     check_transition_grad("transition again c 64, a tile", 64, 64, 128, FM_WRITE, false);
     check_transition_grad("transition again c 64, long", 70001, 64, 256, FM_WRITE, false);
     check_transition_grad("transition again c 128", 34067, 128, 512, FM_WRITE, false);
+    check_transition_grad("transition again c 128, a tile", 50, 128, 512, FM_ADD, false);
     check_transition_grad("transition again c 128, few", 4473, 128, 384, FM_ADD, false);
     check_transition_grad("transition again c 256", 17010, 256, 1024, FM_ADD, false);
 }

@@ -25,6 +25,7 @@
  *     ds_full, ds_empty        of a slot of dS^T
  *     part_full, part_empty    of a slot of parts of dq from the other block */
 #include "trainer/backend/cuda/attention/attention_wgmma_grad.cuh"
+#include "trainer/backend/cuda/core/cluster.cuh"
 
 #include <math.h>
 
@@ -84,20 +85,7 @@ __device__ inline int query_of_place(const all_block &block, int place) {
 
 /* The address of the same place in the shared memory of the other block. */
 __device__ inline uint32_t address_in_other(uint32_t address, int rank) {
-    uint32_t other;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(address), "r"(rank ^ 1));
-    return other;
-}
-/* Without a fence: nothing that this thread wrote is read behind the barrier. */
-__device__ inline void cluster_arrive(uint32_t barrier) {
-    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-/* Stores to the other block; its barrier counts the bytes. */
-__device__ inline void cluster_store(uint32_t address, const float (&x)[4], uint32_t barrier) {
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], "
-                 "{%1,%2,%3,%4}, [%5];" ::"r"(address),
-                 "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(barrier)
-                 : "memory");
+    return address_in_block(address, rank ^ 1);
 }
 
 /* The warp has finished with what the barrier guards. */

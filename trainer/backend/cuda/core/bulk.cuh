@@ -171,31 +171,6 @@ template <int N> __device__ inline void registers_take() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* A barrier of all threads of a cluster, behind which they see each other's shared memory. */
-__device__ inline void cluster_barrier() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
-}
-/* Blocks write to each other's shared memory only behind cluster_begun, when all of the cluster
- * have called cluster_begin. */
-__device__ inline void cluster_begin() {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-__device__ inline void cluster_begun() {
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-}
-/* Writes 16 bytes to the same place in the shared memory of block `rank` of the cluster. */
-__device__ inline void cluster_write(float *place, int rank, const float *x) {
-    uint32_t address;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;"
-        : "=r"(address)
-        : "r"(shared_address(place)), "r"(rank));
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(address), "f"(x[0]),
-                 "f"(x[1]), "f"(x[2]), "f"(x[3])
-                 : "memory");
-}
-
 /* Launches that overlap. When all blocks of a kernel have called let_next_begin or ended, the next
  * kernel in the stream may start, provided that it is launched by launch_after with `early`. Every
  * block of that kernel calls wait_for_previous before it reads what the kernel before it writes,

@@ -71,6 +71,12 @@ size_t transition_weights_workspace(const fm_transition *a, const fm_transition_
 void transition_weights(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
                         void *workspace);
 
+/* transition_back.cu, bf16: both for rows of 128 channels with 512 hidden ones. */
+bool transition_back_takes(const fm_transition *a);
+size_t transition_back_workspace(const fm_transition *a, const fm_transition_grad *g);
+void transition_back(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
+                     void *workspace);
+
 /* transition_again.cu, bf16: the same for rows of 256 channels. */
 bool transition_again_takes(const fm_transition *a);
 size_t transition_again_workspace(const fm_transition *a, const fm_transition_grad *g);

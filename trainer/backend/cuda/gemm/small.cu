@@ -18,6 +18,7 @@
  * An operand is deep if its rows run along k. The distances of rows in shared memory, 36 and 72
  * numbers, spread the 32 numbers that a warp reads at once, 8 lines at 4 depths, over all banks. */
 #include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/cluster.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 
 namespace fm_cuda {
