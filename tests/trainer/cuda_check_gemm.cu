@@ -17,7 +17,9 @@ void check_gemm(const char *name, int64_t m, int64_t n, int64_t k, int64_t batch
         fm_gemm g = {};
         g.m = m, g.n = n, g.k = k, g.batch = batch;
         g.trans_a = trans & 1, g.trans_b = trans & 2;
-        g.alpha = m == 4 || n == 4 || k == 4 ? 1 : 0.5, g.beta = add ? 1 : 0;
+        bool is_special =
+            m == 4 || n == 4 || k == 4 || n == 1024; /* kernels that want an alpha of 1 */
+        g.alpha = is_special ? 1 : 0.5, g.beta = add ? 1 : 0;
         g.lda = (g.trans_a ? m : k) + gap, g.ldb = (g.trans_b ? k : n) + gap, g.ldc = n + gap;
         g.stride_a = (g.trans_a ? k : m) * g.lda, g.stride_b = (g.trans_b ? n : k) * g.ldb;
         g.stride_c = m * g.ldc;
@@ -455,6 +457,20 @@ void check_all_transitions(void) {
     check_transition_grad("transition again c 256", 17010, 256, 1024, FM_ADD, false);
 }
 
+/* Shapes that have a kernel of their own. */
+void check_own_shapes(void) {
+    for (int64_t k = 64; k <= 256; k *= 2) {
+        check_gemm("gemm to four heads", 4100 + k, 4, k, 1, 2, FM_EPILOGUE_NONE, false, false, 0);
+        check_gemm("gemm from four heads", 4133, k, 4, 1, 0, FM_EPILOGUE_NONE, true, false, 0);
+        check_gemm("gemm four heads' weights", 4, k, 4133, 1, 1, FM_EPILOGUE_NONE, true, true, 0);
+        check_gemm("gemm eight heads' weights", 8, k, 4133, 1, 2, FM_EPILOGUE_NONE, true, true, 0);
+    }
+    check_gemm("gemm four heads' weights, long", 4, 128, 65536, 1, 1, FM_EPILOGUE_NONE, false, true,
+               0);
+    for (int64_t rows : {4096, 4097, 30010})
+        check_gemm("gemm q k v g", rows, 1024, 256, 1, 2, FM_EPILOGUE_BIAS, false, false, 0);
+}
+
 } // namespace
 
 void check_gemms(void) {
@@ -469,14 +485,7 @@ void check_gemms(void) {
     check_relu_grad("gemm relu_grad rows 4100", 4100, 256, 64, 0, FM_WRITE, true);
     check_relu_grad("gemm relu_grad odd", 37, 19, 23, 3, FM_WRITE, true);
     check_relu_grad("gemm relu_grad one", 1, 1, 1, 0, FM_ADD, true);
-    for (int64_t k = 64; k <= 256; k *= 2) {
-        check_gemm("gemm to four heads", 4100 + k, 4, k, 1, 2, FM_EPILOGUE_NONE, false, false, 0);
-        check_gemm("gemm from four heads", 4133, k, 4, 1, 0, FM_EPILOGUE_NONE, true, false, 0);
-        check_gemm("gemm four heads' weights", 4, k, 4133, 1, 1, FM_EPILOGUE_NONE, true, true, 0);
-        check_gemm("gemm eight heads' weights", 8, k, 4133, 1, 2, FM_EPILOGUE_NONE, true, true, 0);
-    }
-    check_gemm("gemm four heads' weights, long", 4, 128, 65536, 1, 1, FM_EPILOGUE_NONE, false, true,
-               0);
+    check_own_shapes();
     check_gemm("gemm bias, many rows", 16384, 128, 64, 1, 2, FM_EPILOGUE_BIAS_RELU, false, false,
                0);
     check_gemm("gemm bias, many rows of 384", 16384, 384, 64, 1, 2, FM_EPILOGUE_BIAS, false, false,

@@ -1,10 +1,11 @@
 /* cluster.cuh: blocks of a cluster that write to each other's shared memory. A kernel calls
  * cluster_barrier when its barriers are initialised, and again before it ends: others may still
- * send to it, or arrive at its barriers. */
+ * send to it, or arrive at its barriers. In place of the last one it can wait for all that others
+ * send. */
 #ifndef FM_BACKEND_CUDA_CLUSTER_CUH
 #define FM_BACKEND_CUDA_CLUSTER_CUH
 
-#include "trainer/backend/cuda/core/mma.cuh"
+#include "trainer/backend/cuda/core/bulk.cuh"
 
 namespace fm_cuda {
 
@@ -43,6 +44,16 @@ __device__ inline void cluster_store(uint32_t address, const float (&x)[4], uint
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], "
                  "{%1,%2,%3,%4}, [%5];" ::"r"(address),
                  "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(barrier)
+                 : "memory");
+}
+/* As box_load, into the same place of each block whose rank is a bit of `blocks`. The barrier at
+ * the same place in each of them counts the bytes that arrive there. */
+__device__ inline void box_load_to_all(uint32_t to_shared, const box_map &boxes, const box_place &p,
+                                       uint32_t barrier, uint16_t blocks) {
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(to_shared),
+                 "l"(&boxes.map), "r"(p.column), "r"(p.row), "r"(p.at2), "r"(p.at3), "r"(p.at4),
+                 "r"(barrier), "h"(blocks)
                  : "memory");
 }
 /* Writes to another block, which reads it behind a cluster_barrier: 16 bytes to the same place of

@@ -3,8 +3,9 @@
  * Most products go to cuBLASLt (library.cu), and to a plain kernel (plain.cu) where it has no
  * algorithm. Products of few rows in f32 have a kernel of this backend (small.cu). So have some
  * shapes of the model, in bf16, that take as long as their memory traffic. They are projections to
- * the heads of pair attention and back (skinny.cu), the gradient of a linear layer through the ReLU
- * before it (linear.cu), and the gradients of a linear layer's weight and bias (weights.cu).
+ * the heads of pair attention and back (skinny.cu), q k v g of the MSA (cluster_linear.cu), the
+ * gradient of a linear layer through the ReLU before it (linear.cu), and the gradients of a linear
+ * layer's weight and bias (weights.cu).
  *
  * A workspace is queried before there are addresses, and by one query for both tables. So the
  * choice has two parts: path_of_shape, which the query uses too, and the addresses and strides. */
@@ -22,6 +23,7 @@ enum gemm_path {
     GEMM_HEADS,   /* C[m, 4] = A[m, k] B[4, k]^T */
     GEMM_SPREAD,  /* C[m, n] (+)= A[m, 4] B[4, n] */
     GEMM_FEW,     /* C[4 or 8, n] (+)= A[k, 4 or 8]^T B[k, n] in f32 */
+    GEMM_CLUSTER, /* C[m, 1024] = A[m, 256] B[1024, 256]^T + bias */
     GEMM_LINEAR,  /* RELU_GRAD, many rows, at most 256 channels to sum over */
     GEMM_WEIGHTS, /* C[m, n] (+)= A[k, m]^T B[k, n] in f32, many rows k, and A's sums */
 };
@@ -49,6 +51,7 @@ static gemm_path path_of_shape(const fm_gemm *g) {
         (g->beta == 0 || g->beta == 1)) {
         return GEMM_FEW;
     }
+    if (cluster_linear_takes(g)) return GEMM_CLUSTER;
     return weights_takes(g) ? GEMM_WEIGHTS : GEMM_LIBRARY;
 }
 
@@ -61,6 +64,8 @@ static bool is_even(const fm_gemm *g, gemm_path path) {
     case GEMM_HEADS: return wide_a && wide_b;
     case GEMM_SPREAD: return (uintptr_t)g->a % 8 == 0 && g->lda % SKINNY == 0 && wide_b && wide_c;
     case GEMM_FEW: return (uintptr_t)g->a % (2 * g->m) == 0 && g->lda % g->m == 0 && wide_b;
+    case GEMM_CLUSTER:
+        return wide_a && wide_b && wide_c && g->lda == g->k && g->ldb == g->k && g->ldc == g->n;
     case GEMM_LINEAR: return wide_a && wide_b && wide_c && is_aligned(g->relu);
     case GEMM_WEIGHTS: return wide_a && wide_b && is_aligned(g->c) && is_whole<float>(g->ldc);
     default: return true;
@@ -138,6 +143,7 @@ template <typename T> void gemm(fm_stream *stream, const fm_gemm *g, void *works
     case GEMM_HEADS: skinny_heads(stream, g); return;
     case GEMM_SPREAD: skinny_spread(stream, g); return;
     case GEMM_FEW: skinny_weights(stream, g, workspace); return;
+    case GEMM_CLUSTER: cluster_linear(stream, g); return;
     case GEMM_LINEAR: linear(stream, g, workspace); return;
     case GEMM_WEIGHTS: weights(stream, g, workspace); return;
     default: multiply_and_finish<T>(stream, g, workspace);

@@ -29,6 +29,12 @@ enum { LINE_ROWS = 128, LINE_COLUMNS = 128 };
 size_t linear_workspace(const fm_gemm *g);
 void linear(fm_stream *stream, const fm_gemm *g, void *workspace);
 
+/* cluster_linear.cu, bf16: BIAS over many rows, of 256 channels to 1,024 outputs. It takes rows
+ * without gaps. Since a layer with a bias has parameters for b, the kernel before may still run
+ * when they are read. No workspace. */
+bool cluster_linear_takes(const fm_gemm *g);
+void cluster_linear(fm_stream *stream, const fm_gemm *g);
+
 /* weights.cu, bf16: the gradients of a linear layer's weight and bias over many rows. Whether it
  * takes a product of this shape; the workspace is always needed. */
 bool weights_takes(const fm_gemm *g);
