@@ -67,8 +67,9 @@ struct ipa_shape {
     fm_beta beta;
 };
 
+/* Stages of backward: points of values in global axes, y's points, and the gradient. */
 void check_ipa(const char *name, const ipa_shape &s) {
-    check(name, 2, [=](work_bench &b) {
+    check(name, 3, [=](work_bench &b) {
         fm_ipa a = {};
         a.n = s.n, a.n_head = s.n_head, a.c = s.c, a.n_qk = s.n_qk, a.n_v = s.n_v, a.c_z = s.c_z;
         a.ld = s.n_head * 3 * (s.c + 2 * s.n_qk + s.n_v) + s.gap;
