@@ -182,7 +182,8 @@ static fm_status parse_npy_in_place(uint8_t *npy, size_t size, size_t place, fm_
     fm_reader reader = fm_reader_of(npy, size);
     const uint8_t *magic = fm_read_borrow(&reader, 6);
     if (!magic || memcmp(magic, NPY_MAGIC, 6) != 0) {
-        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, place, "found no npy magic");
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, place,
+                          "expected an .npy array, which begins with \\x93NUMPY");
     }
     uint8_t major = fm_read_u8(&reader), minor = fm_read_u8(&reader);
     if (major < 1 || major > 3 || minor != 0) {

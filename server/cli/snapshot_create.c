@@ -41,6 +41,9 @@ fm_status fm_snapshot_job_clusters(fm_snapshot_job *job, fm_clusters *clusters,
     fm_status status = fm_cli_read_input(path, &job->arena, &text, reterr);
     if (status) return status;
     status = fm_clusters_parse(text, &job->arena, clusters, reterr);
+    if (!status && clusters->n_cluster == 0) {
+        status = fm_fail(reterr, FM_ERR_FORMAT, "found no cluster, expected one on each line");
+    }
     if (status) return fm_error_in(reterr, fm_cli_input_name(path));
     *ret_clusters = clusters;
     return FM_OK;

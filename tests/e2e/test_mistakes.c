@@ -452,6 +452,9 @@ static void an_empty_file_is_said(void **state) {
     assert_int_equal(run("foldmill import empty --out none 2>err; test $? = 1 && "
                          "grep -q 'empty: the file is empty; weights are a checkpoint' err"),
                      0);
+    assert_int_equal(run("foldmill snapshot create x --cache cache --clusters empty 2>err; "
+                         "test $? = 1 && grep -q 'empty: found no cluster, expected one' err"),
+                     0);
 }
 
 static void what_weights_are_is_said(void **state) {
