@@ -69,7 +69,8 @@ fm_status fm_catalogue_open(const char *where, const fm_catalogue_options *optio
     if (complete.is_there) status = fm_path_look(where, &kind, reterr);
     if (status) return status;
     if (kind == FM_PATH_ABSENT) {
-        return fm_fail_in(reterr, FM_ERR_NOT_FOUND, where, "cannot open the catalogue: %s",
+        return fm_fail_in(reterr, FM_ERR_NOT_FOUND, where,
+                          "cannot open the catalogue: %s; foldmill build --catalogue makes one",
                           strerror(ENOENT));
     }
     return fm_catalogue_open_embedded(where, &complete, ret_catalogue, reterr);

@@ -32,6 +32,22 @@ static fm_status read_names(fm_snapshot_job *job, const char *path, fm_names *na
     return FM_OK;
 }
 
+/* A file that names no chain of the cache is that of other chains. Each chain would count as a
+ * cluster by itself. */
+static fm_status check_clusters(const fm_store *store, const fm_clusters *clusters,
+                                const char *name, fm_error *reterr) {
+    const uint32_t n = fm_store_get_info(store)->n_chain;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *chain = fm_store_chain_name(store, i);
+        if (fm_clusters_find(clusters, chain) != FM_NO_CLUSTER) return FM_OK;
+    }
+    if (n == 0) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_DATA, name,
+                      "found none of the cache's %u chains, such as %.64s; expected a cluster on "
+                      "each line, its chains separated by blanks",
+                      n, fm_store_chain_name(store, 0));
+}
+
 fm_status fm_snapshot_job_clusters(fm_snapshot_job *job, fm_clusters *clusters,
                                    const fm_clusters **ret_clusters, fm_error *reterr) {
     const char *path = job->arguments->clusters;
@@ -46,7 +62,7 @@ fm_status fm_snapshot_job_clusters(fm_snapshot_job *job, fm_clusters *clusters,
     }
     if (status) return fm_error_in(reterr, fm_cli_input_name(path));
     *ret_clusters = clusters;
-    return FM_OK;
+    return check_clusters(job->store, clusters, fm_cli_input_name(path), reterr);
 }
 
 fm_status fm_snapshot_job_read(fm_snapshot_job *job, const char *name, fm_snapshot_text *text,

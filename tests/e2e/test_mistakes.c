@@ -83,6 +83,19 @@ static void a_list_may_be_a_pipe_by_its_name(void **state) {
                      0);
 }
 
+/* Clusters of other chains, such as those of PDB entries for predictions, would weigh nothing. */
+static void clusters_of_other_chains_are_refused(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("c='foldmill snapshot create clustered --cache cache --clusters'; "
+            "echo 'A0A000 A0A001' >others; { $c others 2>err; test $? = 1; } && "
+            "grep -q \"others: found none of the cache's .* expected a cluster on each line\" err "
+            "&& "
+            "ls data/alignments | head -1 >>others && $c others >log && grep -q '^chains' log && "
+            "foldmill snapshot delete clustered --cache cache >log"),
+        0);
+}
+
 static void an_ending_may_be_in_upper_case(void **state) {
     (void)state;
     assert_int_equal(run("cp -r data upper && (cd upper/mmcifs && for f in *; do "
@@ -600,6 +613,7 @@ int main(void) {
         cmocka_unit_test(a_misspelt_action_is_said_first),
         cmocka_unit_test(rules_that_leave_no_chain_are_counted),
         cmocka_unit_test(a_list_may_be_a_pipe_by_its_name),
+        cmocka_unit_test(clusters_of_other_chains_are_refused),
         cmocka_unit_test(an_ending_may_be_in_upper_case),
         cmocka_unit_test(snapshots_are_deleted),
         cmocka_unit_test(a_run_takes_no_folder_of_others),
