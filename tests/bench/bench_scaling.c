@@ -377,6 +377,12 @@ static fm_status configure(bench *b, fm_error *reterr) {
     char text[TEXT_BYTES];
     fm_status status = fm_arena_init(&b->arena, SAMPLE_BYTES, reterr);
     if (!status) status = fm_train_config_load(set->preset, set->config, &b->config, reterr);
+    if (!status && b->config.network == FM_NETWORK_AF3) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "preset %s: found a model of AlphaFold 3, expected one of AlphaFold2; "
+                       "bench_step --dp measures its groups",
+                       set->preset);
+    }
     if (!status) status = fm_device_find(set->device, set->dtype, &b->kernels, reterr);
     if (status || !set->order) return status;
     int n = snprintf(text, sizeof text, "[model]\norder = %s\n", set->order);

@@ -14,7 +14,7 @@ enum {
 
 typedef struct settings {
     const char *device, *dtype, *preset, *config, *batch, *save, *schedule, *tune, *crops, *backend;
-    uint64_t steps, rounds, warm_up, cycles, seed, ranks, dap, bp;
+    uint64_t steps, rounds, warm_up, cycles, seed, ranks, dap, bp, dp;
     bool table, direct, digest, spoil, shapes;
 } settings;
 

@@ -13,7 +13,7 @@
  * second captures), then --rounds rounds of --steps steps. The next step is queued while one runs.
  * With --ranks N the step runs on N processes with a GPU each, split by --dap and --bp; they
  * communicate as --backend says. Rank 0 prints. A step of AlphaFold 3 has ended before the next one
- * is queued.
+ * is queued. With --dp it has a sample of each of that many groups, and their gradients are summed.
  *
  * With --digest it prints a hash of parameters and averages at the end. It is the same for the same
  * settings, with and without --direct or --spoil. */
@@ -292,6 +292,12 @@ static fm_status run(bench *b, fm_error *reterr) {
     if (b->config.network == FM_NETWORK_AF3) {
         return bench_step_complex(b->set, &b->config, b->meeting, reterr);
     }
+    if (b->set->dp > 1) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "--dp %llu: found a model of AlphaFold2, whose groups bench_scaling measures",
+            (unsigned long long)b->set->dp);
+    }
     if (b->set->crops || b->set->shapes) return run_crops(b, reterr);
     status = create(b, reterr);
     if (status) return status;
@@ -342,7 +348,8 @@ int main(int argc, char **argv) {
                     .backend = "peer",
                     .ranks = 1,
                     .dap = 1,
-                    .bp = 1};
+                    .bp = 1,
+                    .dp = 1};
     const fm_option options[] = {
         {"device", FM_OPTION_STRING, &set.device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set.dtype, "TYPE", .help = "fp32 or bf16 (fp32)"},
@@ -365,6 +372,10 @@ int main(int argc, char **argv) {
         {"dap", FM_OPTION_U64, &set.dap, "D", .help = "parts of a sample's arrays (1)", .min = 1,
          .max = FM_TEST_RANKS},
         {"bp", FM_OPTION_U64, &set.bp, "B", .help = "branches of a block (1)", .min = 1, .max = 2},
+        {"dp", FM_OPTION_U64, &set.dp, "P",
+         .help = "groups with a sample each, of AlphaFold 3 (1); bench_scaling has those of "
+                 "AlphaFold2",
+         .min = 1, .max = FM_TEST_RANKS},
         {"backend", FM_OPTION_STRING, &set.backend, "NAME",
          .help = "how ranks communicate: peer or nccl (peer)"},
         {"table", FM_OPTION_FLAG, &set.table, NULL, .help = "time of each module"},
@@ -390,8 +401,8 @@ int main(int argc, char **argv) {
     int n_positional, exits[FM_TEST_RANKS];
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
     if (status == FM_ERR_CANCELLED) return 0;
-    if (!status && set.ranks > 1 && set.ranks != set.dap * set.bp) {
-        status = fm_fail(&error, FM_ERR_USAGE, "--ranks %llu: expected --dap times --bp",
+    if (!status && set.ranks > 1 && set.ranks != set.dap * set.bp * set.dp) {
+        status = fm_fail(&error, FM_ERR_USAGE, "--ranks %llu: expected --dap times --bp times --dp",
                          (unsigned long long)set.ranks);
     }
     if (status) return fm_test_report("bench_step", &error);

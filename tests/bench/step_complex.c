@@ -28,6 +28,14 @@ static const char *const part_names[FM_AF3_PARTS] = {
 
 /* -- a step */
 
+/* With the sample of each group. */
+static fm_status update(bench *b, fm_error *reterr) {
+    fm_af3_trainer *t = b->trainer;
+    if (b->set->dp > 1) return fm_af3_trainer_update_with(t, (uint32_t)b->set->dp, reterr);
+    fm_optimizer_step(&t->optimizer, t->stream);
+    return FM_OK;
+}
+
 static fm_status run_steps(void *bench_of, uint64_t count, double *ret_seconds, fm_error *reterr) {
     bench *b = bench_of;
     fm_af3_trainer *t = b->trainer;
@@ -36,7 +44,7 @@ static fm_status run_steps(void *bench_of, uint64_t count, double *ret_seconds, 
     for (uint64_t i = 0; i < count && !status; i++) {
         fm_af3_trainer_announce(t, &b->features);
         status = fm_af3_trainer_add_sample(t, &b->features, &b->result, reterr);
-        if (!status) fm_optimizer_step(&t->optimizer, t->stream);
+        if (!status) status = update(b, reterr);
     }
     t->options.kernels->synchronize(t->stream);
     *ret_seconds = now_s() - before;

@@ -89,7 +89,7 @@ static inline void describe_memory(const settings *set, const char *about, int64
 static inline fm_status join_groups(const settings *set, fm_meeting *meeting,
                                     const fm_kernels *kernels, fm_device_groups *groups,
                                     fm_error *reterr) {
-    const fm_layout layout = {(int32_t)set->dap, (int32_t)set->bp, 1};
+    const fm_layout layout = {(int32_t)set->dap, (int32_t)set->bp, (int32_t)set->dp};
     if (!meeting) return FM_OK;
     return fm_device_groups_create(&layout, kernels, meeting, set->backend, WAIT_S, groups, reterr);
 }
