@@ -337,6 +337,14 @@ static int run_rank(int32_t rank, const char *address, void *context) {
     return result;
 }
 
+static fm_status check_ranks(const settings *set, fm_error *reterr) {
+    unsigned long long expected = set->dap * set->bp * set->dp;
+    if (set->ranks == expected) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "--ranks %llu: expected %llu, which is --dap times --bp times --dp",
+                   (unsigned long long)set->ranks, expected);
+}
+
 int main(int argc, char **argv) {
     settings set = {.device = "cpu",
                     .dtype = "fp32",
@@ -401,10 +409,7 @@ int main(int argc, char **argv) {
     int n_positional, exits[FM_TEST_RANKS];
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
     if (status == FM_ERR_CANCELLED) return 0;
-    if (!status && set.ranks > 1 && set.ranks != set.dap * set.bp * set.dp) {
-        status = fm_fail(&error, FM_ERR_USAGE, "--ranks %llu: expected --dap times --bp times --dp",
-                         (unsigned long long)set.ranks);
-    }
+    if (!status) status = check_ranks(&set, &error);
     if (status) return fm_test_report("bench_step", &error);
     return set.ranks == 1 ? run_process(&set, NULL)
                           : fm_test_run_ranks((int32_t)set.ranks, run_rank, &set, RANKS_S, exits);

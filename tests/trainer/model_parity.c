@@ -678,9 +678,15 @@ static int parse_options(int argc, char **argv, settings *ret_set) {
     }
     bool is_cpu = strcmp(ret_set->device, "cpu") == 0;
     bool processes = !is_cpu || strcmp(ret_set->backend, "peer") != 0;
-    /* Processes put the parts of DAP together, not those of branches. */
-    if (argc - optind != 2 || (processes && ret_set->layout.bp != 1)) {
+    if (argc - optind != 2) {
         usage(stderr);
+        return 0;
+    }
+    if (processes && ret_set->layout.bp != 1) {
+        fprintf(stderr,
+                "model_parity: --bp %d: only ranks that are threads (--device cpu) put the "
+                "parts of branches together\n",
+                ret_set->layout.bp);
         return 0;
     }
     return optind;
