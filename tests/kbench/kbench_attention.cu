@@ -194,6 +194,9 @@ void add_attention_cases(void) {
     add_core("ft row attention 512x384 8x32", {0, 0}, {512, 384, 8, 32, BIASED});
     add_core("ft column attention 384x512 8x32", {0, 0}, {384, 512, 8, 32, TRANSPOSED});
     add_core("ft extra row attention 5120x384 8x8", {0, 0}, {5120, 384, 8, 8, BIASED});
+    add_core("long attention 128x640 4x32", {0, 0}, {128, 640, 4, 32, BIASED});
+    add_core("long attention 64x1024 4x32", {0, 0}, {64, 1024, 4, 32, BIASED});
+    add_core("long column attention 64x1024 4x32", {0, 0}, {64, 1024, 4, 32, TRANSPOSED});
 }
 
 } // namespace kbench

@@ -321,6 +321,18 @@ void check_attentions(void) {
                     {1, 3, 400, 390, 2, 8, 16, false, true, true, true, false, 50, W});
     check_attention("attention long extra 384 8x8",
                     {1, 6, 384, 384, 8, 8, 64, false, true, true, true, false, 50, W});
+    check_attention("attention long 640x640 2x32",
+                    {1, 3, 640, 640, 2, 32, 64, false, true, true, true, false, 90, W});
+    check_attention("attention long 1024x1000 c 32 transposed, no bias",
+                    {1, 3, 1024, 1000, 1, 32, 32, true, true, false, true, false, 50, W});
+    check_attention("attention long 1000x1024 c 32",
+                    {2, 1, 1000, 1024, 1, 32, 32, false, true, true, true, false, 50, A});
+    check_attention("attention long 700x900 c 16, no mask",
+                    {1, 2, 700, 900, 1, 16, 16, false, true, true, false, false, 5, W});
+    check_attention("attention long 520x1020 c 8",
+                    {1, 2, 520, 1020, 2, 8, 16, false, true, true, true, false, 50, A});
+    check_attention("attention long 1020x80 c 24, nothing valid",
+                    {1, 2, 1020, 80, 2, 24, 48, false, true, true, true, false, 0, W});
     check_attention("attention template 128 4x16",
                     {2, 16, 128, 128, 4, 16, 64, false, true, true, true, false, 50, W});
     check_attention("attention templates ending 128 4x16",

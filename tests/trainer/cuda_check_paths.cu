@@ -80,6 +80,8 @@ void check_paths(void) {
     check_path<bf16>("attention path 64x64 c 8", {64, 64, 8, 8, true, true, false}, ATTENTION_MMA,
                      ATTENTION_WGMMA);
     check_path<bf16>("attention path 600x600 c 32", {600, 600, 2, 32, true, true, false},
+                     ATTENTION_WGMMA, ATTENTION_WGMMA_LONG);
+    check_path<bf16>("attention path 1030x600 c 32", {1030, 600, 2, 32, true, true, false},
                      ATTENTION_WGMMA, ATTENTION_MMA);
     check_path<bf16>("attention path 384x384 c 48", {384, 384, 16, 48, true, true, false},
                      ATTENTION_MMA, ATTENTION_MMA);

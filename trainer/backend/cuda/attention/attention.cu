@@ -125,7 +125,7 @@ static bool has_few_keys(const fm_attention *a) {
  *                   with a bias 1 / scale is one that bf16 holds
  *                   backward: up to 256 queries and keys           all of dS^T in shared memory
  *                   with a bias, c_head 24 and 32, 129 or more     one walk, dS^T in slots
- *     WGMMA_LONG    backward: 257 to 512 queries or keys           keys in passes, dS^T in slots
+ *     WGMMA_LONG    backward: 257 to 1,024 queries or keys         keys in passes, dS^T in slots
  *     MMA           the same c_head and 40, 48, 56, 64, other      mma.sync has 16-row tiles and
  *                   sizes, 8 queries or more, queries * keys at    no limit on the length
  *                   least 256

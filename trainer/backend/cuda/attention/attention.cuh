@@ -30,7 +30,7 @@ enum {
     MAX_FORWARD_KEYS = 16384,
     MAX_PACKED_KEYS = 4608,
     MAX_BLOCK_ROWS = 256,    /* WGMMA backward: queries and keys that one block takes at once */
-    MAX_LONG_ROWS = 512,     /* WGMMA_LONG: queries at once, keys in passes */
+    MAX_LONG_ROWS = 1024,    /* WGMMA_LONG: queries at once, keys in passes */
     MAX_SMALL_QUERIES = 384, /* of heads of 8 channels with a bias (attention_small_grad.cu) */
     MAX_WGMMA_CHANNELS = 32, /* of a head: WGMMA and WGMMA_LONG; MMA has tiles of up to 64 */
     MAX_MMA_CHANNELS = 64,

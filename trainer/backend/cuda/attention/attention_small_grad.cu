@@ -610,6 +610,8 @@ void attention_mean_dbias(fm_stream *stream, const fm_attention *a, const attent
                           fm_out dbias) {
     if (a->n_key <= 256) {
         run_mean<8>(stream, a, space, dbias);
+    } else if (a->n_key <= 512) {
+        run_mean<16>(stream, a, space, dbias);
     } else {
         run_mean<MAX_LONG_ROWS / 32>(stream, a, space, dbias);
     }

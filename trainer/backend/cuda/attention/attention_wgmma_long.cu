@@ -1,5 +1,5 @@
 /* attention_wgmma_long.cu: gated attention of the bf16 table by warp-group products, backward, of
- * 257 to 512 queries or keys. attention_wgmma_grad.cu has the shorter ones and the idea.
+ * 257 to 1,024 queries or keys. attention_wgmma_grad.cu has the shorter ones and the idea.
  *
  * Here dS^T of an item does not fit in shared memory. A block walks over items (group, batch,
  * head), one at a time, and over the item's keys in passes of 64, 128 or 256, 64 keys per warp
@@ -151,13 +151,18 @@ __device__ inline bool copy_mask(const grad_call &call, const item_place &p,
     return has_valid;
 }
 
+/* Boxes of equal size that hold `queries`, a multiple of 64 and at most MAX_LONG_ROWS. */
+__host__ __device__ inline int query_boxes(int queries) {
+    return queries > 2 * MAX_BOX_ROWS ? 4 : queries > MAX_BOX_ROWS ? 2 : 1;
+}
+
 /* Starts reading an item's queries, and dout' and the columns' terms if they are in the workspace.
  * Called by one thread, as is fetch_keys. */
 template <int C, bool BIASED>
 __device__ inline void fetch_queries(const grad_call &c, const item_place &p, int item,
                                      const pass_memory<C> &memory) {
     uint32_t barrier = memory.barrier(FULL_Q);
-    int rows = memory.queries > MAX_BOX_ROWS ? memory.queries / 2 : memory.queries;
+    int rows = memory.queries / query_boxes(memory.queries);
     uint32_t bytes = (uint32_t)(memory.queries * C) * (uint32_t)sizeof(bf16);
     barrier_expect(barrier, BIASED ? 2 * bytes + column_bytes(c) : bytes);
     for (int row = 0; row < memory.queries; row += rows) {
@@ -461,8 +466,9 @@ static pass_shape shape_of(const fm_attention *a) {
         int64_t bytes = (int64_t)pass_bytes(c, keys, queries, all) + 1024;
         return min_size(MAX_THREADS / 2 / keys, 228 * 1024 / bytes);
     };
-    /* Prefer passes of 128 keys if that lets two blocks share a multiprocessor. */
-    int64_t keys = all <= 64 ? 64 : all <= 128 || fit(128) > 1 ? 128 : 256;
+    /* Prefer passes of 128 keys if that lets two blocks share a multiprocessor, or if the queries
+     * leave no room for more. */
+    int64_t keys = all <= 64 ? 64 : all <= 128 || fit(128) > 1 || fit(256) == 0 ? 128 : 256;
     return {(int)keys, (int)queries, (int)divide_up(all, keys),
             min_size(items, n_multiprocessor() * fit(keys)), pass_bytes(c, keys, queries, all)};
 }
@@ -478,9 +484,8 @@ template <int C, bool BIASED>
 static void launch_passes(fm_stream *stream, const fm_attention *a, grad_call *call) {
     pass_shape shape = shape_of(a);
     auto kernel = wgmma_passes<C, BIASED>;
-    int boxes = shape.queries > MAX_BOX_ROWS ? 2 : 1;
     call->passes = shape.passes;
-    make_tiles<C>(a, call, shape.queries / boxes, shape.keys);
+    make_tiles<C>(a, call, shape.queries / query_boxes(shape.queries), shape.keys);
     allow_shared(kernel, 227 * 1024);
     kernel<<<(unsigned)shape.blocks, (unsigned)shape.keys * 2, shape.bytes, queue(stream)>>>(*call);
     FM_LAUNCHED();
