@@ -231,6 +231,41 @@ void check_one_walk(void) {
                     {8, 7, 130, 133, 8, 24, 192, false, true, true, true, false, 11, W});
 }
 
+/* 257 to 1,024 queries or keys, backward in passes over the keys. */
+void check_long_sequences() {
+    const fm_beta W = FM_WRITE, A = FM_ADD;
+    check_attention("attention long 384x384 2x32",
+                    {1, 7, 384, 384, 2, 32, 64, false, true, true, true, false, 90, W});
+    check_attention("attention long 512x512 2x32",
+                    {1, 2, 512, 512, 2, 32, 64, false, true, true, true, false, 50, A});
+    check_attention("attention long 512x512 c 32 transposed, no bias",
+                    {1, 5, 512, 512, 1, 32, 32, true, true, false, true, false, 7, W});
+    check_attention("attention long 450x490 c 24",
+                    {1, 2, 450, 490, 2, 24, 48, false, true, true, true, false, 90, A});
+    check_attention("attention long 390x130 c 32, no gate",
+                    {2, 2, 390, 130, 1, 32, 32, false, false, true, true, false, 5, W});
+    check_attention("attention long 100x500 c 16",
+                    {1, 3, 100, 500, 2, 16, 32, false, true, true, true, false, 50, W});
+    check_attention("attention long 330x350 c 8, nothing valid",
+                    {1, 2, 330, 350, 2, 8, 16, false, true, true, true, false, 0, A});
+    check_attention("attention long 400x390 c 8",
+                    {1, 3, 400, 390, 2, 8, 16, false, true, true, true, false, 50, W});
+    check_attention("attention long extra 384 8x8",
+                    {1, 6, 384, 384, 8, 8, 64, false, true, true, true, false, 50, W});
+    check_attention("attention long 640x640 2x32",
+                    {1, 3, 640, 640, 2, 32, 64, false, true, true, true, false, 90, W});
+    check_attention("attention long 1024x1000 c 32 transposed, no bias",
+                    {1, 3, 1024, 1000, 1, 32, 32, true, true, false, true, false, 50, W});
+    check_attention("attention long 1000x1024 c 32",
+                    {2, 1, 1000, 1024, 1, 32, 32, false, true, true, true, false, 50, A});
+    check_attention("attention long 700x900 c 16, no mask",
+                    {1, 2, 700, 900, 1, 16, 16, false, true, true, false, false, 5, W});
+    check_attention("attention long 520x1020 c 8",
+                    {1, 2, 520, 1020, 2, 8, 16, false, true, true, true, false, 50, A});
+    check_attention("attention long 1020x80 c 24, nothing valid",
+                    {1, 2, 1020, 80, 2, 24, 48, false, true, true, true, false, 0, W});
+}
+
 } // namespace
 
 void check_attentions(void) {
@@ -303,40 +338,11 @@ void check_attentions(void) {
                     {1, 11, 100, 400, 4, 8, 32, true, true, false, true, false, 3, W});
     check_attention("attention 300x200 c 16, no mask",
                     {2, 5, 300, 200, 4, 16, 64, false, true, true, false, false, 3, W});
-    check_attention("attention long 384x384 2x32",
-                    {1, 7, 384, 384, 2, 32, 64, false, true, true, true, false, 90, W});
-    check_attention("attention long 512x512 2x32",
-                    {1, 2, 512, 512, 2, 32, 64, false, true, true, true, false, 50, A});
-    check_attention("attention long 512x512 c 32 transposed, no bias",
-                    {1, 5, 512, 512, 1, 32, 32, true, true, false, true, false, 7, W});
-    check_attention("attention long 450x490 c 24",
-                    {1, 2, 450, 490, 2, 24, 48, false, true, true, true, false, 90, A});
-    check_attention("attention long 390x130 c 32, no gate",
-                    {2, 2, 390, 130, 1, 32, 32, false, false, true, true, false, 5, W});
-    check_attention("attention long 100x500 c 16",
-                    {1, 3, 100, 500, 2, 16, 32, false, true, true, true, false, 50, W});
-    check_attention("attention long 330x350 c 8, nothing valid",
-                    {1, 2, 330, 350, 2, 8, 16, false, true, true, true, false, 0, A});
-    check_attention("attention long 400x390 c 8",
-                    {1, 3, 400, 390, 2, 8, 16, false, true, true, true, false, 50, W});
-    check_attention("attention long extra 384 8x8",
-                    {1, 6, 384, 384, 8, 8, 64, false, true, true, true, false, 50, W});
-    check_attention("attention long 640x640 2x32",
-                    {1, 3, 640, 640, 2, 32, 64, false, true, true, true, false, 90, W});
-    check_attention("attention long 1024x1000 c 32 transposed, no bias",
-                    {1, 3, 1024, 1000, 1, 32, 32, true, true, false, true, false, 50, W});
-    check_attention("attention long 1000x1024 c 32",
-                    {2, 1, 1000, 1024, 1, 32, 32, false, true, true, true, false, 50, A});
-    check_attention("attention long 700x900 c 16, no mask",
-                    {1, 2, 700, 900, 1, 16, 16, false, true, true, false, false, 5, W});
-    check_attention("attention long 520x1020 c 8",
-                    {1, 2, 520, 1020, 2, 8, 16, false, true, true, true, false, 50, A});
-    check_attention("attention long 1020x80 c 24, nothing valid",
-                    {1, 2, 1020, 80, 2, 24, 48, false, true, true, true, false, 0, W});
     check_attention("attention template 128 4x16",
                     {2, 16, 128, 128, 4, 16, 64, false, true, true, true, false, 50, W});
     check_attention("attention templates ending 128 4x16",
                     {4, 128, 128, 128, 4, 16, 64, true, true, true, true, false, 50, W});
+    check_long_sequences();
     check_openings();
     check_one_walk();
     check_wide_heads();
