@@ -1,12 +1,15 @@
 /* comm_check.c: checks and times the communicators of GPUs (trainer/dist/cuda), one process for
  * each GPU.
  *
- *     comm_check [--ranks N] [--backend peer|nccl] [--skip-times] [--kill]
+ *     comm_check [--ranks N] [--backend peer|nccl] [--share-gpus] [--skip-times] [--kill]
  *
  * Every exchange, type, layout and a range of sizes is compared bit for bit with what the host
  * computes (trainer/dist/combine.h). Receive buffers are full of NaN beforehand. All cases run once
  * directly and then in a captured graph, which is replayed with other data; random work before the
  * exchanges makes ranks late. Then it prints times: one exchange in a chain inside a graph.
+ *
+ * With --share-gpus there may be more ranks than GPUs, with peer memory: CUDA_VISIBLE_DEVICES names
+ * the GPUs, which the ranks take in turn. Exchanges are then slow, so no times are printed.
  *
  * With --kill the last rank is killed after the first exchanges; the others must name it within the
  * limit. Exit status: 0 all right, 1 something is wrong, 77 no such number of GPUs. */
@@ -24,12 +27,13 @@
 
 enum { SKIPPED = 77, LIMIT_S = 100, KILL_WAIT_S = 3, REPLAYS = 4, CHAIN = 40, ROUNDS = 5 };
 enum { MOST_RANKS = FM_LINK_RANKS, MOST_CASES = 512 };
-static const size_t ARENA_BYTES = (size_t)384 << 20, SIDE_BYTES = (size_t)192 << 20;
+static const size_t SIDE_BYTES = (size_t)448 << 20; /* for the cases of MOST_RANKS ranks */
+static const size_t DELAY_BYTES = (size_t)16 << 20;
 
 typedef struct options {
     int32_t ranks;
     fm_gpu_link_kind kind;
-    bool skips_times, kills;
+    bool shares_gpus, skips_times, kills;
 } options;
 
 typedef struct check {
@@ -219,7 +223,7 @@ static void compare(check *c, int number, int round, const char *how) {
 static void delay(check *c) {
     c->delays = c->delays * 6364136223846793005u + 1442695040888963407u;
     for (uint64_t i = c->delays >> 61; i > 0; i--)
-        c->f32->fill(c->stream, 4 << 20, 0, c->receive + SIDE_BYTES);
+        c->f32->fill(c->stream, DELAY_BYTES / sizeof(float), 0, c->receive + SIDE_BYTES);
 }
 
 /* Queues all cases: one at a time, in pairs that end in the other order, and in lists. */
@@ -369,12 +373,12 @@ static int run(check *c, fm_error *error) {
     int32_t members[MOST_RANKS];
     for (int32_t r = 0; r < c->size; r++)
         members[r] = r;
-    char *memory = c->f32->alloc(ARENA_BYTES + ((size_t)16 << 20));
+    char *memory = c->f32->alloc(2 * SIDE_BYTES + DELAY_BYTES);
     if (!memory || !c->f32->device->stream_create(&c->stream)) abort();
     c->send = memory;
     c->receive = memory + SIDE_BYTES;
     fm_status status = fm_gpu_link_add_group(c->link, members, c->size, c->bf16, &c->comm, error);
-    if (!status) status = fm_gpu_link_share(c->link, memory, ARENA_BYTES, error);
+    if (!status) status = fm_gpu_link_share(c->link, memory, 2 * SIDE_BYTES, error);
     if (status) return 1;
     list_cases(c);
     c->delays = (uint64_t)c->rank * 77777u + 1;
@@ -398,7 +402,11 @@ static int run_rank(int32_t rank, const char *address, void *context) {
     c.f32 = c.bf16->wide;
     int result = 1;
     fm_status status = fm_meeting_open(&meeting, address, rank, set->ranks, LIMIT_S, &error);
-    const fm_gpu_link_options link = {set->kind, meeting, LIMIT_S, set->kills ? KILL_WAIT_S : 20};
+    const fm_gpu_link_options link = {.kind = set->kind,
+                                      .meeting = meeting,
+                                      .seconds = LIMIT_S,
+                                      .wait_s = set->kills ? KILL_WAIT_S : 20,
+                                      .may_share_gpus = set->shares_gpus};
     if (!status) status = fm_gpu_link_create(&link, &c.link, &error);
     if (!status) result = run(&c, &error);
     if (error.message[0]) printf("comm_check: rank %d: %s\n", (int)rank, error.message);
@@ -414,6 +422,8 @@ static bool parse(int argc, char **argv, options *set) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--skip-times")) {
             set->skips_times = true;
+        } else if (!strcmp(argv[i], "--share-gpus")) {
+            set->shares_gpus = set->skips_times = true;
         } else if (!strcmp(argv[i], "--kill")) {
             set->kills = true;
         } else if (!strcmp(argv[i], "--ranks") && atoi(value) >= 1 && atoi(value) <= MOST_RANKS) {
@@ -432,8 +442,8 @@ int main(int argc, char **argv) {
     options set = {.ranks = 2, .kind = FM_LINK_PEER};
     int exits[FM_TEST_RANKS];
     if (!parse(argc, argv, &set)) {
-        fprintf(stderr, "usage: comm_check [--ranks N] [--backend peer|nccl] [--skip-times] "
-                        "[--kill]\n");
+        fprintf(stderr, "usage: comm_check [--ranks N] [--backend peer|nccl] [--share-gpus] "
+                        "[--skip-times] [--kill]\n");
         return 2;
     }
     int worst = fm_test_run_ranks(set.ranks, run_rank, &set, LIMIT_S, exits);

@@ -68,6 +68,7 @@ static fm_status check_peer(const fm_gpu_link *link, const introduction *all, in
                        (int)link->rank, own->host, (int)r, all[r].host);
     }
     if (strcmp(all[r].bus, own->bus) == 0) {
+        if (link->options.may_share_gpus) return FM_OK;
         return fm_fail(reterr, FM_ERR_USAGE, "ranks %d and %d have the same GPU %s",
                        (int)link->rank, (int)r, own->bus);
     }

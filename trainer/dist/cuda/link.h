@@ -26,6 +26,7 @@ typedef struct fm_gpu_link_options {
     fm_meeting *meeting; /* of all ranks of the run; outlives the link */
     double seconds;      /* that this rank waits for others when the host talks to them */
     double wait_s;       /* that an exchange waits for another rank before it gives up */
+    bool may_share_gpus; /* for checks: ranks of one GPU take turns on it, so exchanges are slow */
 } fm_gpu_link_options;
 
 typedef struct fm_gpu_link fm_gpu_link;
