@@ -38,8 +38,10 @@ namespace fm_dist {
 using fm_cuda::bf16;
 using fm_cuda::raw;
 
-enum { THREADS = 512, AT_ONCE = 4, SUMS = 4 /* packs that a thread reads at once */ };
-enum { POLLS_BEFORE_CLOCK = 256 };
+enum { THREADS = 512, POLLS_BEFORE_CLOCK = 256 };
+
+/* Packs that a thread reads at once of each of SIZE ranks. */
+template <int SIZE> constexpr int packs_of = SIZE == 1 ? 4 : 8 / SIZE;
 
 /* n / d by a multiplication, for n below 2^31. */
 struct divisor {
@@ -197,94 +199,109 @@ template <typename T, int V, bool ADD> __device__ inline void put(T *y, const ra
     }
 }
 
-/* Copies or adds a part of another rank. With OWN it also copies this rank's part, which has other
- * addresses on both sides, while the other part is under way. */
-template <typename T, int V, bool ADD, bool OWN>
-__device__ inline void copy_part(const pull &m, const T *from, T *to, const T *own_from,
-                                 T *own_to) {
+/* Ranks first to end - 1, at most SIZE, that a thread reads from at once: the next rank first and
+ * this one last. If all ranks began with the same one, its side of the wire would bound them. */
+template <int SIZE> struct turns {
+    int first, n, start;
+    __device__ inline turns(int rank, int first, int end)
+        : first(first), n(min(SIZE, end - first)) {
+        int next = (rank + 1) % SIZE;
+        start = next < n ? next : 0;
+    }
+    /* The rank of turn k; for n and above the last one. */
+    __device__ inline int source(int k) const {
+        int place = start + min(k, n - 1);
+        return first + (place < n ? place : place - n);
+    }
+};
+
+/* Reads packs of a part of SIZE ranks, without a branch: all reads are under way at once. */
+template <typename T, int V, int SIZE, int PACKS>
+__device__ inline void read_all(const pull &m, const void *const *base, const turns<SIZE> &turn,
+                                const round_of<PACKS> &at, raw<T, V> (&x)[SIZE][PACKS]) {
+#pragma unroll
+    for (int k = 0; k < SIZE; k++) {
+        const T *from = (const T *)base[turn.source(k)] + m.sent_first * V;
+#pragma unroll
+        for (int u = 0; u < PACKS; u++)
+            x[k][u] = read_peer<T, V>(from + (int64_t)at.from[u] * V);
+    }
+}
+
+/* Copies or adds the parts of ranks first to end - 1. This rank's own arrives first. */
+template <typename T, int V, int SIZE, bool ADD>
+__device__ inline void copy_parts(const job &j, const pull &m, const void *const *base, int first,
+                                  int end) {
+    constexpr int PACKS = packs_of<SIZE>;
     uint32_t stride = gridDim.x * THREADS, count = m.count;
-    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < count; i += AT_ONCE * stride) {
-        const round_of<AT_ONCE> at(m, i, stride);
-        raw<T, V> x[AT_ONCE], own[AT_ONCE];
+    for (; first < end; first += SIZE) {
+        const turns<SIZE> turn(j.rank, first, end);
+        for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < count; i += PACKS * stride) {
+            const round_of<PACKS> at(m, i, stride);
+            raw<T, V> x[SIZE][PACKS];
+            read_all<T, V>(m, base, turn, at, x);
 #pragma unroll
-        for (int u = 0; u < AT_ONCE; u++)
-            x[u] = read_peer<T, V>(from + (int64_t)at.from[u] * V);
-        if constexpr (OWN) {
+            for (int k = SIZE - 1; k >= 0; k--) {
+                T *to = (T *)m.receive + turn.source(k) * m.received_part * V;
 #pragma unroll
-            for (int u = 0; u < AT_ONCE; u++)
-                own[u] = read_peer<T, V>(own_from + (int64_t)at.from[u] * V);
-#pragma unroll
-            for (int u = 0; u < AT_ONCE; u++)
-                if (i + u * stride < count) put<T, V, ADD>(own_to + (int64_t)at.to[u] * V, own[u]);
-        }
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++)
-            if (i + u * stride < count) put<T, V, ADD>(to + (int64_t)at.to[u] * V, x[u]);
-    }
-}
-
-/* Copies the part of rank `source`, and with OWN also this rank's. */
-template <typename T, int V, bool OWN>
-__device__ inline void copy_from(const job &j, const pull &m, int source, const void *const *base) {
-    int64_t first = m.sent_first * V, part = m.n_source > 1 ? m.received_part * V : 0;
-    const T *from = (const T *)base[source] + first, *own_from = (const T *)m.send + first;
-    T *to = (T *)m.receive + source * part, *own_to = (T *)m.receive + j.rank * part;
-    if (m.beta == FM_ADD) {
-        copy_part<T, V, true, OWN>(m, from, to, own_from, own_to);
-    } else {
-        copy_part<T, V, false, OWN>(m, from, to, own_from, own_to);
-    }
-}
-
-/* Copies the parts of all ranks, and begins with the next rank's, so that the ranks do not all read
- * from the same one. base[rank] is this rank's own. */
-template <typename T, int V>
-__device__ inline void copy_parts(const job &j, const pull &m, const void *const *base) {
-    if (m.n_source == 1) {
-        copy_from<T, V, false>(j, m, m.first_source, base);
-        return;
-    }
-    for (int i = 1; i < j.size; i++) {
-        int source = j.rank + i < j.size ? j.rank + i : j.rank + i - j.size;
-        if (i == 1) {
-            copy_from<T, V, true>(j, m, source, base);
-        } else {
-            copy_from<T, V, false>(j, m, source, base);
-        }
-    }
-}
-
-/* Sums a part over the ranks. The next rank's packs are read before the last one's are added, so
- * that two reads are under way. */
-template <typename T, int V, bool ADD>
-__device__ inline void sum_parts(const job &j, const pull &m, const void *const *base) {
-    uint32_t stride = gridDim.x * THREADS, count = m.count;
-    T *to = (T *)m.receive;
-    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < count; i += SUMS * stride) {
-        const round_of<SUMS> at(m, i, stride);
-        float sum[SUMS][V];
-        raw<T, V> x[SUMS], next[SUMS];
-        auto read = [&](int source, raw<T, V>(&out)[SUMS]) {
-            const T *from = (const T *)base[source] + m.sent_first * V;
-#pragma unroll
-            for (int u = 0; u < SUMS; u++)
-                out[u] = read_peer<T, V>(from + (int64_t)at.from[u] * V);
-        };
-        read(0, x);
-#pragma unroll 1
-        for (int source = 0; source < j.size; source++) {
-            if (source + 1 < j.size) read(source + 1, next);
-#pragma unroll
-            for (int u = 0; u < SUMS; u++) {
-#pragma unroll
-                for (int k = 0; k < V; k++)
-                    sum[u][k] = source ? sum[u][k] + x[u].at(k) : x[u].at(k);
-                x[u] = next[u];
+                for (int u = 0; u < PACKS; u++) {
+                    bool is_there = k < turn.n && i + u * stride < count;
+                    if (is_there) put<T, V, ADD>(to + (int64_t)at.to[u] * V, x[k][u]);
+                }
             }
         }
+    }
+}
+
+/* Adds packs of all ranks of a turn, in rank order: sum = the first one's where `is_first`. */
+template <typename T, int V, int SIZE, int PACKS>
+__device__ inline void add_all(const turns<SIZE> &turn, const raw<T, V> (&x)[SIZE][PACKS],
+                               bool is_first, float (&sum)[PACKS][V]) {
 #pragma unroll
-        for (int u = 0; u < SUMS; u++)
+    for (int r = 0; r < SIZE; r++) {
+        int place = r < turn.start ? r - turn.start + turn.n : r - turn.start;
+#pragma unroll
+        for (int k = 0; k < SIZE; k++) { /* a register's number must be known at compile time */
+            if (k != place || r >= turn.n) continue;
+#pragma unroll
+            for (int u = 0; u < PACKS; u++)
+#pragma unroll
+                for (int v = 0; v < V; v++)
+                    sum[u][v] = r || !is_first ? sum[u][v] + x[k][u].at(v) : x[k][u].at(v);
+        }
+    }
+}
+
+/* Sums a part over the ranks, of which all are read at once but where they are more than 8. */
+template <typename T, int V, int SIZE, bool ADD>
+__device__ inline void sum_parts(const job &j, const pull &m, const void *const *base) {
+    constexpr int PACKS = packs_of<SIZE>;
+    uint32_t stride = gridDim.x * THREADS, count = m.count;
+    T *to = (T *)m.receive;
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < count; i += PACKS * stride) {
+        const round_of<PACKS> at(m, i, stride);
+        float sum[PACKS][V];
+#pragma unroll 1
+        for (int first = 0; first < (SIZE < 8 ? 1 : j.size); first += SIZE) {
+            const turns<SIZE> turn(j.rank, first, j.size);
+            raw<T, V> x[SIZE][PACKS];
+            read_all<T, V>(m, base, turn, at, x);
+            add_all(turn, x, first == 0, sum);
+        }
+#pragma unroll
+        for (int u = 0; u < PACKS; u++)
             if (i + u * stride < count) put_floats<T, V, ADD>(to + (int64_t)at.to[u] * V, sum[u]);
+    }
+}
+
+template <typename T, int V, int SIZE, bool ADD>
+__device__ inline void fill(const job &j, const pull &m, const void *const *base) {
+    if (m.sums) {
+        sum_parts<T, V, SIZE, ADD>(j, m, base);
+    } else if (m.n_source > 1) {
+        copy_parts<T, V, SIZE, ADD>(j, m, base, 0, j.size);
+    } else {
+        copy_parts<T, V, 1, ADD>(j, m, base, m.first_source, m.first_source + 1);
     }
 }
 
@@ -323,7 +340,8 @@ __device__ inline uint64_t ready_flag(uint32_t number, uint64_t offer) {
     return (uint64_t)number << (64 - NUMBER_BITS) | offer;
 }
 
-template <typename T, int V>
+/* SIZE: ranks that a thread reads from at once. */
+template <typename T, int V, int SIZE>
 __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant__ job j) {
     __shared__ const void *base[FM_COMM_MESSAGES][FM_LINK_RANKS];
     __shared__ int n_missing;
@@ -339,12 +357,10 @@ __global__ void __launch_bounds__(THREADS) exchange_kernel(const __grid_constant
     bool fails = !wait_for_all(j, number, talks, base, &n_missing);
     for (int i = 0; i < j.n_message && !fails; i++) {
         const pull &p = j.message[i];
-        if (!p.sums) {
-            copy_parts<T, V>(j, p, base[i]);
-        } else if (p.beta == FM_ADD) {
-            sum_parts<T, V, true>(j, p, base[i]);
+        if (p.beta == FM_ADD) {
+            fill<T, V, SIZE, true>(j, p, base[i]);
         } else {
-            sum_parts<T, V, false>(j, p, base[i]);
+            fill<T, V, SIZE, false>(j, p, base[i]);
         }
     }
     __syncthreads();
@@ -421,7 +437,7 @@ static pull pull_of(const group *g, const fm_message *m, int64_t v) {
     p.first_source = m->exchange == FM_EXCHANGE_BROADCAST ? m->root : 0;
     p.n_source = fm_exchange_parts_received(m->exchange, g->size);
     p.sent_first = own_part ? rank * m->sent.part / v : 0;
-    p.received_part = m->received.part / v;
+    p.received_part = p.n_source > 1 ? m->received.part / v : 0;
     if (m->rows > 1) {
         p.sent_gap = (uint32_t)(m->sent.row / v - run);
         p.received_gap = (uint32_t)(m->received.row / v - run);
@@ -432,23 +448,37 @@ static pull pull_of(const group *g, const fm_message *m, int64_t v) {
     return p;
 }
 
-/* Blocks, so that a thread has at least one full round of packs; the same number on all ranks. */
-static unsigned blocks_of(const job &j) {
-    int64_t count = 0;
+/* As many blocks as fill whole rounds of `packs` packs per thread; the same number on all ranks. In
+ * a part of a round, many threads would read the last pack again, one after the other. */
+static unsigned blocks_of(const job &j, int packs) {
+    int64_t count = 0, of_block = THREADS * packs;
     for (int32_t i = 0; i < j.n_message; i++)
         count = fm_cuda::max_size(count, j.message[i].count);
-    return (unsigned)fm_cuda::min_size(fm_cuda::divide_up(count, THREADS * AT_ONCE),
-                                       (int64_t)EXCHANGE_BLOCKS);
+    int64_t rounds = fm_cuda::divide_up(count, of_block * EXCHANGE_BLOCKS);
+    return (unsigned)fm_cuda::divide_up(count, of_block * rounds);
+}
+
+template <typename T, int V, int SIZE> static void launch(const job &j, cudaStream_t stream) {
+    exchange_kernel<T, V, SIZE><<<blocks_of(j, packs_of<SIZE>), THREADS, 0, stream>>>(j);
+    FM_LAUNCHED();
+}
+
+template <typename T, int V> static void launch(const job &j, cudaStream_t stream) {
+    if (j.size <= 2) {
+        launch<T, V, 2>(j, stream);
+    } else if (j.size <= 4) {
+        launch<T, V, 4>(j, stream);
+    } else {
+        launch<T, V, 8>(j, stream);
+    }
 }
 
 template <typename T> static void launch(const job &j, bool vector, cudaStream_t stream) {
-    unsigned blocks = blocks_of(j);
     if (vector) {
-        exchange_kernel<T, fm_cuda::vector_of<T>()><<<blocks, THREADS, 0, stream>>>(j);
+        launch<T, fm_cuda::vector_of<T>()>(j, stream);
     } else {
-        exchange_kernel<T, 1><<<blocks, THREADS, 0, stream>>>(j);
+        launch<T, 1>(j, stream);
     }
-    FM_LAUNCHED();
 }
 
 /* Copies the parts of an all-to-all out of the ranks' memory, this rank's own part last. */
