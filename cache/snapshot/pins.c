@@ -39,7 +39,7 @@ fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_sn
     if (!status) status = fm_snapshot_encode(text, arena, &bytes, reterr);
     if (status) return status;
     *ret_hash = fm_sha256_of(bytes.data, bytes.size);
-    status = fm_snapshot_read(store, name, arena, &old, NULL);
+    status = fm_snapshot_read(store, name, arena, &old, reterr);
     if (!status) {
         if (old.size == bytes.size && memcmp(old.data, bytes.data, old.size) == 0) return FM_OK;
         return fm_fail(reterr, FM_ERR_EXISTS,
@@ -47,6 +47,7 @@ fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_sn
                        "depend on it; choose another name",
                        name);
     }
+    if (status != FM_ERR_NOT_FOUND) return status; /* one may be there, and stays */
     return fm_folder_write(store->path, "snapshots", name, bytes, reterr);
 }
 
@@ -103,22 +104,29 @@ static fm_status read_pin(const char *cache, const char *name, fm_arena *arena,
                       name);
 }
 
+/* Refuses to pin a snapshot that is pinned to another generation. A pin that cannot be read may be
+ * such a one; a damaged one keeps nothing and may be replaced. */
+static fm_status check_pin(const fm_store *store, const char *name, fm_arena *arena,
+                           fm_error *reterr) {
+    uint64_t pinned;
+    fm_status status = read_pin(store->path, name, arena, &pinned, reterr);
+    if (status == FM_ERR_NOT_FOUND || status == FM_ERR_CORRUPT) return FM_OK;
+    if (status || pinned == store->generation.number) return status;
+    return fm_fail(reterr, FM_ERR_EXISTS,
+                   "snapshot %s is pinned to generation %" PRIu64 "; unpin it first", name, pinned);
+}
+
 fm_status fm_pin_write(const fm_store *store, const char *name, fm_error *reterr) {
     fm_arena arena;
     fm_snapshot snapshot;
-    uint64_t pinned, here = store->generation.number;
     fm_status status = fm_arena_init(&arena, (size_t)16 << 30, reterr);
     if (status) return status;
     status = fm_snapshot_open(store, name, &arena, &snapshot, reterr);
-    if (!status && !read_pin(store->path, name, &arena, &pinned, NULL) && pinned != here) {
-        status = fm_fail(reterr, FM_ERR_EXISTS,
-                         "snapshot %s is pinned to generation %" PRIu64 "; unpin it first", name,
-                         pinned);
-    }
+    if (!status) status = check_pin(store, name, &arena, reterr);
     fm_arena_fini(&arena);
     if (status) return status;
     char text[PIN_BYTES_MAX];
-    int n = snprintf(text, sizeof text, "%" PRIu64 "\n", here);
+    int n = snprintf(text, sizeof text, "%" PRIu64 "\n", store->generation.number);
     return fm_folder_write(store->path, "pins", name, (fm_bytes){(const uint8_t *)text, (size_t)n},
                            reterr);
 }

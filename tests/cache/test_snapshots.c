@@ -242,6 +242,37 @@ static void test_long_names(void **state) {
     teardown_case(&test);
 }
 
+/* What cannot be read is not taken for absent: neither a snapshot nor a pin is replaced then. The
+ * link stands for a file on a disk that is not mounted now. */
+static void test_unreadable(void **state) {
+    (void)state;
+    cache_case test;
+    fm_select_report report;
+    fm_snapshot_text all;
+    fm_sha256 hash;
+    setup_case(&test, 4);
+    build(&test);
+    fm_store *store = open_store(&test);
+    assert_int_equal(
+        fm_snapshot_select(store, &everything, &test.arena, &all, &report, &test.error), FM_OK);
+    assert_int_equal(
+        run_shell("cd %s && mkdir snapshots && ln -s ../away snapshots/mine", test.cache), 0);
+    assert_int_equal(fm_snapshot_write(store, "mine", &all, &test.arena, &hash, &test.error),
+                     FM_ERR_IO);
+    assert_int_equal(run_shell("cd %s && test -L snapshots/mine && rm snapshots/mine", test.cache),
+                     0);
+    assert_int_equal(fm_snapshot_write(store, "mine", &all, &test.arena, &hash, &test.error),
+                     FM_OK);
+    assert_int_equal(run_shell("cd %s && mkdir pins && ln -s ../away pins/mine", test.cache), 0);
+    assert_int_equal(fm_pin_write(store, "mine", &test.error), FM_ERR_IO);
+    assert_int_equal(run_shell("cd %s && test -L pins/mine && rm pins/mine", test.cache), 0);
+    /* A damaged pin keeps no generation, and is replaced. */
+    assert_int_equal(run_shell("echo x > %s/pins/mine", test.cache), 0);
+    assert_int_equal(fm_pin_write(store, "mine", &test.error), FM_OK);
+    fm_store_close(store);
+    teardown_case(&test);
+}
+
 /* Shares are decimals that add up to 1, in any order. */
 static void test_share_words(void **state) {
     (void)state;
@@ -505,6 +536,7 @@ int main(void) {
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_disjoint_clusters),
         cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_unreadable),
         cmocka_unit_test(test_share_words),
         cmocka_unit_test(test_share_files),
         cmocka_unit_test(test_records),
