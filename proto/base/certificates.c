@@ -167,26 +167,30 @@ static BIO *make_pem(int (*put)(BIO *bio, void *object), void *object) {
     return NULL;
 }
 
-/* Both files are written before the first takes its place. So a full disk leaves the files of
- * before, or none, and no key beside the certificate of another one. */
+static fm_status append(fm_file_writer *writer, BIO *from, fm_error *reterr) {
+    char *text = NULL;
+    long bytes = BIO_get_mem_data(from, &text);
+    return fm_file_writer_append(writer, text, (size_t)bytes, reterr);
+}
+
+/* Both files take their places together. So a full disk leaves the files of before, or none, and no
+ * key beside the certificate of another one. */
 static fm_status write_pair(const fm_certificate_files *out, BIO *cert, BIO *key,
                             fm_error *reterr) {
     fm_path_kind old_cert, old_key;
-    fm_file_writer *writer;
-    char *text = NULL;
-    long bytes = BIO_get_mem_data(cert, &text);
+    fm_file_writer *cert_writer = NULL, *key_writer = NULL;
     fm_status status = fm_path_look(out->cert, &old_cert, reterr);
     if (!status) status = fm_path_look(out->key, &old_key, reterr);
-    if (!status) status = fm_file_writer_open(out->cert, &writer, reterr);
-    if (status) return status;
-    status = fm_file_writer_append(writer, text, (size_t)bytes, reterr);
-    bytes = BIO_get_mem_data(key, &text);
-    if (!status) status = fm_file_write_secret(out->key, text, (size_t)bytes, reterr);
+    if (!status) status = fm_file_writer_open(out->cert, &cert_writer, reterr);
+    if (!status) status = fm_file_writer_open_secret(out->key, &key_writer, reterr);
+    if (!status) status = append(cert_writer, cert, reterr);
+    if (!status) status = append(key_writer, key, reterr);
     if (status) {
-        fm_file_writer_discard(writer);
-    } else {
-        status = fm_file_writer_commit(writer, reterr);
+        fm_file_writer_discard(cert_writer);
+        fm_file_writer_discard(key_writer);
+        return status;
     }
+    status = fm_file_writer_commit_pair(key_writer, cert_writer, reterr);
     if (status && old_cert == FM_PATH_ABSENT && old_key == FM_PATH_ABSENT) {
         unlink(out->key);
         unlink(out->cert);

@@ -178,6 +178,20 @@ fm_status fm_file_writer_open(const char *path, fm_file_writer **ret_writer, fm_
     return FM_OK;
 }
 
+fm_status fm_file_writer_open_secret(const char *path, fm_file_writer **ret_writer,
+                                     fm_error *reterr) {
+    fm_file_writer *writer;
+    fm_status status = fm_file_writer_open(path, &writer, reterr);
+    if (status) return status;
+    if (fchmod(writer->temporary.fd, 0600) != 0) {
+        status = fail_errno(reterr, writer->temporary.path, "cannot keep others from reading");
+        fm_file_writer_discard(writer);
+        return status;
+    }
+    *ret_writer = writer;
+    return FM_OK;
+}
+
 fm_status fm_file_writer_append(fm_file_writer *writer, const void *data, size_t size,
                                 fm_error *reterr) {
     for (size_t at = 0; at < size;) {
@@ -189,28 +203,74 @@ fm_status fm_file_writer_append(fm_file_writer *writer, const void *data, size_t
     return FM_OK;
 }
 
-static fm_status put_in_place(fm_file_writer *writer, fm_error *reterr) {
+/* Brings all that was appended to the disk. */
+static fm_status settle(fm_file_writer *writer, fm_error *reterr) {
     int fd = writer->temporary.fd;
     if (fsync(fd) != 0) return fail_errno(reterr, writer->temporary.path, "cannot sync");
     writer->temporary.fd = -1;
     if (close(fd) != 0) return fail_errno(reterr, writer->temporary.path, "cannot close");
-    if (rename(writer->temporary.path, writer->path) != 0) {
-        return fail_errno(reterr, writer->path, "cannot rename into place");
-    }
     return FM_OK;
 }
 
-fm_status fm_file_writer_commit(fm_file_writer *writer, fm_error *reterr) {
-    fm_status status = put_in_place(writer, reterr);
-    if (status) {
-        fm_file_writer_discard(writer);
-        return status;
-    }
+static fm_status put_in_place(fm_file_writer *writer, fm_error *reterr) {
+    if (rename(writer->temporary.path, writer->path) == 0) return FM_OK;
+    return fail_errno(reterr, writer->path, "cannot rename into place");
+}
+
+/* The file is in place: frees the writer, and syncs the folder. */
+static fm_status finish(fm_file_writer *writer, fm_error *reterr) {
     char folder[PATH_MAX];
     parent_of(writer->path, folder);
     fm_temporary_file_end(&writer->temporary, false);
     free(writer);
     return fm_dir_sync(folder, reterr);
+}
+
+fm_status fm_file_writer_commit(fm_file_writer *writer, fm_error *reterr) {
+    fm_status status = settle(writer, reterr);
+    if (!status) status = put_in_place(writer, reterr);
+    if (!status) return finish(writer, reterr);
+    fm_file_writer_discard(writer);
+    return status;
+}
+
+/* Exchanges the new file with the old one, which has the temporary name then; false where there is
+ * no old one, or the file system cannot exchange names. */
+static bool exchange(const fm_file_writer *writer) {
+    return renameat2(AT_FDCWD, writer->temporary.path, AT_FDCWD, writer->path, RENAME_EXCHANGE) ==
+           0;
+}
+
+/* Puts both files in place. When the second cannot be, the first takes its old state again. */
+static fm_status put_pair_in_place(fm_file_writer *first, fm_file_writer *second,
+                                   fm_error *reterr) {
+    fm_path_kind before;
+    fm_status status = fm_path_look(first->path, &before, reterr);
+    bool has_old = !status && exchange(first);
+    if (!status && !has_old) status = put_in_place(first, reterr);
+    if (status) return status;
+    status = put_in_place(second, reterr);
+    if (status && has_old) (void)!exchange(first);
+    if (status && before == FM_PATH_ABSENT) unlink(first->path);
+    if (!status && has_old && unlink(first->temporary.path) != 0) {
+        status = fail_errno(reterr, first->temporary.path, "cannot remove the old file");
+    }
+    return status;
+}
+
+fm_status fm_file_writer_commit_pair(fm_file_writer *first, fm_file_writer *second,
+                                     fm_error *reterr) {
+    fm_status status = settle(first, reterr);
+    if (!status) status = settle(second, reterr);
+    if (!status) status = put_pair_in_place(first, second, reterr);
+    if (status) {
+        fm_file_writer_discard(first);
+        fm_file_writer_discard(second);
+        return status;
+    }
+    status = finish(first, reterr);
+    fm_status other = finish(second, status ? NULL : reterr);
+    return status ? status : other;
 }
 
 void fm_file_writer_discard(fm_file_writer *writer) {
@@ -219,28 +279,18 @@ void fm_file_writer_discard(fm_file_writer *writer) {
     free(writer);
 }
 
-static fm_status write_whole(const char *path, const void *data, size_t size, bool is_secret,
+static fm_status write_whole(fm_file_writer *writer, const void *data, size_t size,
                              fm_error *reterr) {
-    fm_file_writer *writer;
-    fm_status status = fm_file_writer_open(path, &writer, reterr);
-    if (status) return status;
-    if (is_secret && fchmod(writer->temporary.fd, 0600) != 0) {
-        status = fail_errno(reterr, writer->temporary.path, "cannot keep others from reading");
-    }
-    if (!status) status = fm_file_writer_append(writer, data, size, reterr);
-    if (status) {
-        fm_file_writer_discard(writer);
-        return status;
-    }
-    return fm_file_writer_commit(writer, reterr);
+    fm_status status = fm_file_writer_append(writer, data, size, reterr);
+    if (!status) return fm_file_writer_commit(writer, reterr);
+    fm_file_writer_discard(writer);
+    return status;
 }
 
 fm_status fm_file_write_atomic(const char *path, const void *data, size_t size, fm_error *reterr) {
-    return write_whole(path, data, size, false, reterr);
-}
-
-fm_status fm_file_write_secret(const char *path, const void *data, size_t size, fm_error *reterr) {
-    return write_whole(path, data, size, true, reterr);
+    fm_file_writer *writer;
+    fm_status status = fm_file_writer_open(path, &writer, reterr);
+    return status ? status : write_whole(writer, data, size, reterr);
 }
 
 fm_status fm_dir_sync(const char *path, fm_error *reterr) {

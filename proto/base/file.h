@@ -45,21 +45,26 @@ FM_MUST_USE fm_status fm_file_refuse_input(const char *output, const char *input
 FM_MUST_USE fm_status fm_file_find_old(const char *output, bool replace, bool *ret_is_old,
                                        fm_error *reterr);
 
-/* Writes as fm_file_write_atomic does, and only the owner can read the file (mode 0600). */
-FM_MUST_USE fm_status fm_file_write_secret(const char *path, const void *data, size_t size,
-                                           fm_error *reterr);
-
 /* An output that is written in pieces and appears whole or not at all: a temporary file beside
  * `path` until the commit. Each opened writer must be committed or discarded, and either frees it.
  */
 typedef struct fm_file_writer fm_file_writer;
 FM_MUST_USE fm_status fm_file_writer_open(const char *path, fm_file_writer **ret_writer,
                                           fm_error *reterr);
+/* As fm_file_writer_open; only the owner can read the file (mode 0600). */
+FM_MUST_USE fm_status fm_file_writer_open_secret(const char *path, fm_file_writer **ret_writer,
+                                                 fm_error *reterr);
 FM_MUST_USE fm_status fm_file_writer_append(fm_file_writer *writer, const void *data, size_t size,
                                             fm_error *reterr);
 /* Syncs, renames to the path, syncs the folder. On failure the previous file stays, and nothing
  * else; only when the folder cannot be synced, the new file is in place already. */
 FM_MUST_USE fm_status fm_file_writer_commit(fm_file_writer *writer, fm_error *reterr);
+/* Commits two files that belong together. Both are synced before the first takes its place. On
+ * failure both previous files stay; only when a folder cannot be synced, or the old first file
+ * cannot be removed, both new files are in place already. A kill between the two renames leaves the
+ * new first file beside the old second. */
+FM_MUST_USE fm_status fm_file_writer_commit_pair(fm_file_writer *first, fm_file_writer *second,
+                                                 fm_error *reterr);
 /* Removes the temporary file; NULL is fine. */
 void fm_file_writer_discard(fm_file_writer *writer);
 

@@ -123,14 +123,32 @@ static void test_certs(void **state) {
                                     .n_try = 25});
 }
 
+/* A pair that is replaced stays a pair: the key is that of the certificate. */
+static void test_certs_replace(void **state) {
+    (void)state;
+    assert_int_equal(fm_test_shell(folder, "$FM_BIN/foldmill certs --out pair --client a "
+                                           "> /dev/null"),
+                     0);
+    fm_test_faults(
+        folder, &(fm_fault_case){.name = "certs_replace",
+                                 .prepare = "rm -rf w/certs && cp -r pair w/certs",
+                                 .command = "$F certs --out $ROOT/certs --client a --replace",
+                                 .check = "cd w/certs && openssl x509 -in a.crt -noout -pubkey "
+                                          "> ../p && openssl pkey -in a.key -pubout | cmp - ../p",
+                                 .result = "cd w/certs && ls && openssl verify -CAfile ca.crt "
+                                           "a.crt",
+                                 .n_try = 40});
+}
+
 int main(void) {
     if (!fm_test_has_faults()) return FM_TEST_SKIPPED;
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
     cmocka_set_test_filter(getenv("FM_TEST_ONLY"));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_build),  cmocka_unit_test(test_gc),
-        cmocka_unit_test(test_merge),  cmocka_unit_test(test_snapshot),
-        cmocka_unit_test(test_export), cmocka_unit_test(test_certs),
+        cmocka_unit_test(test_build),         cmocka_unit_test(test_gc),
+        cmocka_unit_test(test_merge),         cmocka_unit_test(test_snapshot),
+        cmocka_unit_test(test_export),        cmocka_unit_test(test_certs),
+        cmocka_unit_test(test_certs_replace),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }
