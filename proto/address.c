@@ -208,6 +208,17 @@ static fm_status check_plain(const fm_address *address, const struct sockaddr *n
         fm_address_format(address, text));
 }
 
+/* A name that has no address is not found. Any other failure, such as that of a name server that
+ * does not answer, tells nothing about the name and may pass. */
+static fm_status fail_resolve(const fm_address *address, int failed, int code, fm_error *reterr) {
+    const char *why = failed == EAI_SYSTEM ? strerror(code) : gai_strerror(failed);
+    if (failed == EAI_NONAME || failed == EAI_NODATA || failed == EAI_ADDRFAMILY) {
+        return fm_fail(reterr, FM_ERR_NOT_FOUND, "host %s has no address: %s", address->host, why);
+    }
+    return fm_fail(reterr, failed == EAI_MEMORY ? FM_ERR_NOMEM : FM_ERR_IO,
+                   "host %s cannot be looked up: %s", address->host, why);
+}
+
 static fm_status resolve(const fm_address *address, int flags, struct addrinfo **ret_found,
                          fm_error *reterr) {
     struct addrinfo hints = {
@@ -215,11 +226,7 @@ static fm_status resolve(const fm_address *address, int flags, struct addrinfo *
     char port[8];
     snprintf(port, sizeof port, "%u", address->port);
     int failed = getaddrinfo(address->host, port, &hints, ret_found);
-    if (failed) {
-        return fm_fail(reterr, FM_ERR_NOT_FOUND, "host %s has no address: %s", address->host,
-                       gai_strerror(failed));
-    }
-    return FM_OK;
+    return failed ? fail_resolve(address, failed, errno, reterr) : FM_OK;
 }
 
 /* Returns 0 when the non-blocking connect succeeds within the time, ECANCELED when it is cancelled

@@ -3,6 +3,9 @@
 
 #include "tests/testing/testing.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <netdb.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +18,18 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+/* Replaces the C library's function, for the tested code too: fails like this, unless it is 0. */
+static int lookup_result, lookup_errno;
+
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **found) {
+    static __typeof__(getaddrinfo) *real;
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!lookup_result) return real(host, port, hints, found);
+    errno = lookup_errno;
+    return lookup_result;
+}
 
 static void good_addresses(void **state) {
     (void)state;
@@ -93,6 +108,34 @@ static void advice(void **state) {
     assert_int_equal(fm_address_parse("tls://192.0.2.1:0", &any, NULL), FM_OK);
     assert_int_equal(fm_address_listen(&any, &fd, &bound, &error), FM_ERR_IO);
     assert_non_null(strstr(error.message, "this machine does not have that address"));
+}
+
+/* A name server that does not answer is a failure that may pass; a name without address is not. */
+static void failed_lookups(void **state) {
+    (void)state;
+    static const struct {
+        int result, code;
+        fm_status status;
+        const char *words;
+    } cases[] = {
+        {EAI_NONAME, 0, FM_ERR_NOT_FOUND, "host lab has no address: "},
+        {EAI_NODATA, 0, FM_ERR_NOT_FOUND, "host lab has no address: "},
+        {EAI_AGAIN, 0, FM_ERR_IO, "host lab cannot be looked up: Temporary failure"},
+        {EAI_FAIL, 0, FM_ERR_IO, "host lab cannot be looked up: "},
+        {EAI_SYSTEM, EMFILE, FM_ERR_IO, "host lab cannot be looked up: Too many open files"},
+        {EAI_MEMORY, 0, FM_ERR_NOMEM, "host lab cannot be looked up: "},
+    };
+    const fm_address address = {.kind = FM_ADDRESS_TLS, .host = "lab", .port = 1};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fm_error error;
+        int fd;
+        lookup_result = cases[i].result;
+        lookup_errno = cases[i].code;
+        fm_status status = fm_address_connect(&address, 1000, &fd, &error);
+        lookup_result = 0;
+        assert_int_equal(status, cases[i].status);
+        if (!strstr(error.message, cases[i].words)) fail_msg("%s", error.message);
+    }
 }
 
 /* A server of another container may have this process's id and listen beside this one. */
@@ -215,6 +258,7 @@ int main(void) {
         cmocka_unit_test(good_addresses),
         cmocka_unit_test(bad_addresses),
         cmocka_unit_test(a_name_with_the_process_id_stays),
+        cmocka_unit_test(failed_lookups),
         cmocka_unit_test(advice),
         cmocka_unit_test(plain_tcp_stays_here),
         cmocka_unit_test(peers_have_names),
