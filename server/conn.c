@@ -132,6 +132,13 @@ void fm_conn_look_again(fm_conn *conn, uint64_t answered) {
     take_input(conn);
 }
 
+void fm_conn_fail_question(fm_conn *conn, uint64_t question, fm_status status) {
+    if (conn->state != CONN_LOOKING || conn->question != question) return;
+    fm_conn_refuse(conn, FM_COUNT_HELLO_REFUSED, status,
+                   "the server cannot look for this snapshot on its disk; its log says why");
+    fm_conn_flush(conn);
+}
+
 static void on_gone(void *owner, const char *why) {
     fm_conn_close(owner, why);
 }

@@ -68,9 +68,10 @@ typedef struct fm_conn_host {
     void (*sample_sent)(void *server, const fm_work *work);
     /* A handshake is over, so that a waiting connection may begin its own (fm_conn_begin). */
     void (*turn_free)(void *server);
-    /* Looks on disk for the snapshot that a HELLO asks for by its hash. Returns the number of the
-     * question, for fm_conn_look_again; 0 when it cannot look. NULL: there is nowhere to look. */
-    uint64_t (*look_for)(void *server, const fm_wire_hello *hello);
+    /* Looks on disk for the snapshot that a HELLO asks for by its hash. Sets the number of the
+     * question, for fm_conn_look_again; 0 when too many are open. False, or NULL: there is nowhere
+     * to look. */
+    bool (*look_for)(void *server, const fm_wire_hello *hello, uint64_t *ret_question);
     /* An admitted connection has said HELLO, or is over; once. */
     void (*greeted)(void *server, fm_conn *conn);
     /* The connection is over; it is freed when this returns. */
@@ -91,6 +92,9 @@ void fm_conn_begin(fm_conn *conn);
 
 /* The questions up to `answered` were answered: a connection that waits for one is greeted now. */
 void fm_conn_look_again(fm_conn *conn, uint64_t answered);
+/* The server could not look for the snapshot of this question: a connection that waits for it is
+ * told so, since the snapshot may be there. */
+void fm_conn_fail_question(fm_conn *conn, uint64_t question, fm_status status);
 /* Sends what can be sent; called when a job of one of its streams is done. */
 void fm_conn_pump(fm_conn *conn);
 /* Checks deadlines and sends heartbeats; called at every tick. */

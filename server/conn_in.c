@@ -75,11 +75,15 @@ static void welcome(fm_conn *conn, fm_sample_source *source) {
 /* Asks once for an older snapshot on disk; false when it cannot be there. */
 static bool look_for(fm_conn *conn) {
     const fm_conn_host *host = conn->host;
-    if (!host->look_for || conn->state == CONN_LOOKING || !fm_offer_is_by_hash(&conn->hello)) {
+    if (!host->look_for || conn->state == CONN_LOOKING || !fm_offer_is_by_hash(&conn->hello) ||
+        !host->look_for(host->server, &conn->hello, &conn->question)) {
         return false;
     }
-    conn->question = host->look_for(host->server, &conn->hello);
-    if (!conn->question) return false;
+    if (!conn->question) {
+        fm_conn_refuse(conn, FM_COUNT_HELLO_REFUSED, FM_ERR_LIMIT,
+                       "the server looks for too many older snapshots now; try again");
+        return true;
+    }
     conn->deadline_ms = conn->now_ms + LOOKING_MS;
     fm_conn_set_state(conn, CONN_LOOKING);
     return true;

@@ -458,17 +458,24 @@ fm_status fm_library_find(fm_library *library, const char *name, const fm_sha256
         *ret_source = source;
         return FM_OK;
     }
-    fm_status status = fm_fail(reterr, FM_ERR_NOT_FOUND, "no generation has this snapshot");
-    for (uint32_t c = 0; c < library->options.n_cache && status == FM_ERR_NOT_FOUND; c++) {
+    fm_status failed = fm_fail(reterr, FM_ERR_NOT_FOUND, "no generation has this snapshot");
+    for (uint32_t c = 0; c < library->options.n_cache; c++) {
         char shown[FM_LIMIT_NAME_BYTES + FM_LIBRARY_CACHE_BYTES + 1];
         open_snapshot *found;
+        fm_error error;
         shown_name(library, c, "all", shown);
         if (!find_offered(library, &(wanted_snapshot){c, "all"})) continue;
         if (name[0] && strcmp(name, shown) != 0) continue;
-        status = find_all(library, c, hash, &found, reterr);
-        if (!status) *ret_source = found->source;
+        fm_status status = find_all(library, c, hash, &found, &error);
+        if (!status) {
+            *ret_source = found->source;
+            return FM_OK;
+        }
+        if (status == FM_ERR_NOT_FOUND || failed != FM_ERR_NOT_FOUND) continue;
+        failed = status; /* another cache may have it all the same */
+        if (reterr) *reterr = error;
     }
-    return status;
+    return failed;
 }
 
 /* -- opening and closing */

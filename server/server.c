@@ -163,10 +163,11 @@ static void count_snapshots(fm_server *server) {
     fm_gauge(&server->counters, FM_COUNT_SNAPSHOTS_OLD, server->offer.n_old);
 }
 
-static uint64_t on_look_for(void *owner, const fm_wire_hello *hello) {
+static bool on_look_for(void *owner, const fm_wire_hello *hello, uint64_t *ret_question) {
     fm_server *server = owner;
-    if (!server->takeover) return 0;
-    return fm_takeover_find(server->takeover, hello->snapshot_name, &hello->snapshot);
+    if (!server->takeover) return false;
+    *ret_question = fm_takeover_find(server->takeover, hello->snapshot_name, &hello->snapshot);
+    return true;
 }
 
 /* Takes over the sources that the takeover's thread has opened and found. */
@@ -184,8 +185,11 @@ static void collect_news(fm_server *server) {
     fm_count(&server->counters, FM_COUNT_SNAPSHOTS_OPENED, news.change.n_opened);
     fm_count(&server->counters, FM_COUNT_SNAPSHOTS_FAILED, news.change.n_failed);
     count_snapshots(server);
-    for (fm_conn *conn = server->admission.conns; conn; conn = fm_conn_get_next(conn))
+    for (fm_conn *conn = server->admission.conns; conn; conn = fm_conn_get_next(conn)) {
+        for (size_t i = 0; i < news.n_failed; i++)
+            fm_conn_fail_question(conn, news.failed[i].question, news.failed[i].status);
         fm_conn_look_again(conn, news.answered);
+    }
 }
 
 static void give_unused_back(fm_server *server) {

@@ -76,9 +76,14 @@ static void answer_question(fm_takeover *takeover) {
             takeover->n_question * sizeof takeover->questions[0]);
     takeover->news.answered = asked.number;
     takeover->has_news = true;
-    if (status) return;
-    undo_give_back(takeover, found);
-    takeover->news.found[takeover->news.n_found++] = found;
+    fm_takeover_news *news = &takeover->news;
+    if (!status) {
+        undo_give_back(takeover, found);
+        news->found[news->n_found++] = found;
+    } else if (status != FM_ERR_NOT_FOUND) {
+        news->failed[news->n_failed].question = asked.number;
+        news->failed[news->n_failed++].status = status;
+    }
 }
 
 static void update(fm_takeover *takeover) {
@@ -101,7 +106,8 @@ static bool may_update(const fm_takeover *takeover) {
 }
 
 static bool may_answer(const fm_takeover *takeover) {
-    return takeover->n_question && takeover->news.n_found < FM_TAKEOVER_N_FIND;
+    return takeover->n_question && takeover->news.n_found < FM_TAKEOVER_N_FIND &&
+           takeover->news.n_failed < FM_TAKEOVER_N_FIND;
 }
 
 static bool is_update_due(fm_takeover *takeover) {

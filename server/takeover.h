@@ -26,6 +26,11 @@ typedef struct fm_takeover_news {
     fm_library_change change;                    /* of the updates since the last collect */
     fm_sample_source *found[FM_TAKEOVER_N_FIND]; /* [n_found] for clients that resume */
     size_t n_found;
+    struct {
+        uint64_t question;
+        fm_status status;
+    } failed[FM_TAKEOVER_N_FIND]; /* [n_failed] whether there is such a snapshot is not known */
+    size_t n_failed;
     uint64_t answered; /* all questions up to this number were answered */
 } fm_takeover_news;
 

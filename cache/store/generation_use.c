@@ -57,15 +57,22 @@ fm_status fm_generation_is_held(const char *cache, uint64_t number, bool *ret_he
     return status;
 }
 
-static bool has_all(const char *cache, uint64_t number, const fm_sha256 *all, fm_arena *arena) {
+/* *ret_has: the generation has this snapshot "all". A manifest that cannot be read now is an error.
+ * One that is gone, damaged or of another format leads to no snapshot. */
+static fm_status look_for_all(const char *cache, uint64_t number, const fm_sha256 *all,
+                              fm_arena *arena, bool *ret_has, fm_error *reterr) {
     char path[PATH_MAX];
     fm_bytes text;
     fm_generation generation;
     fm_sha256 index_hash;
-    fm_status status = fm_generation_path(cache, number, "manifest", path, sizeof path, NULL);
-    if (!status) status = fm_file_read(arena, path, MANIFEST_BYTES_MAX, &text, NULL);
-    if (!status) status = fm_manifest_decode(text, number, arena, &generation, &index_hash, NULL);
-    return !status && memcmp(&generation.all_hash, all, sizeof *all) == 0;
+    *ret_has = false;
+    fm_status status = fm_generation_path(cache, number, "manifest", path, sizeof path, reterr);
+    if (!status) status = fm_file_read(arena, path, MANIFEST_BYTES_MAX, &text, reterr);
+    if (status) return status == FM_ERR_NOT_FOUND ? FM_OK : status;
+    status = fm_manifest_decode(text, number, arena, &generation, &index_hash, reterr);
+    if (status) return status == FM_ERR_NOMEM || status == FM_ERR_LIMIT ? status : FM_OK;
+    *ret_has = memcmp(&generation.all_hash, all, sizeof *all) == 0;
+    return FM_OK;
 }
 
 fm_status fm_generation_find_all(const char *cache, const fm_sha256 *all, fm_arena *arena,
@@ -76,15 +83,24 @@ fm_status fm_generation_find_all(const char *cache, const fm_sha256 *all, fm_are
     fm_status status = fm_directory_list(folder, false, FM_LIMIT_N_CHAIN, arena, &list, reterr);
     if (status) return status;
     uint64_t found = 0;
+    fm_status failed = FM_OK;
     size_t mark = fm_arena_mark(arena);
     for (size_t i = 0; i < list.n; i++) {
         uint64_t number = fm_generation_number_of(list.name[i], "manifest");
+        bool has;
+        fm_error error;
         fm_arena_rewind(arena, mark);
-        if (number > found && has_all(cache, number, all, arena)) found = number;
+        if (number <= found) continue;
+        status = look_for_all(cache, number, all, arena, &has, &error);
+        if (has) found = number;
+        if (!status || failed) continue;
+        failed = status;
+        if (reterr) *reterr = error;
     }
     free(list.name);
     *ret_number = found;
     if (found) return FM_OK;
+    if (failed) return failed;
     status = fm_fail(reterr, FM_ERR_NOT_FOUND, "no generation has a snapshot all with this hash");
     return reterr ? fm_error_in(reterr, cache) : status;
 }
