@@ -21,7 +21,7 @@
 
 enum {
     FM_ACCESS_N_HANDSHAKE = 32,             /* TLS handshakes at a time */
-    FM_ACCESS_N_HANDSHAKE_PER_ADDRESS = 16, /* of them, from one address */
+    FM_ACCESS_N_HANDSHAKE_PER_ADDRESS = 16, /* of them, from one address; of IPv6 its /64 */
 };
 
 typedef struct fm_access fm_access;

@@ -631,6 +631,29 @@ static void turns_are_counted(void **state) {
     fm_access_destroy(access);
 }
 
+/* A host has a whole /64 of IPv6 to choose addresses from, and gets the turns of one. */
+static void a_network_has_the_turns_of_one_address(void **state) {
+    (void)state;
+    fm_access *access = NULL;
+    fm_credentials none = {0};
+    assert_int_equal(fm_access_create(&none, false, NULL, &access, NULL), FM_OK);
+    fm_peer one = {.ip = {0x20, 1, 0xd, 0xb8}}, mapped = {.ip = {[10] = 0xff, [11] = 0xff}};
+    for (uint8_t i = 0; i < FM_ACCESS_N_HANDSHAKE_PER_ADDRESS; i++) {
+        one.ip[15] = mapped.ip[15] = i;
+        assert_true(fm_access_enter_handshake(access, &one));
+        assert_true(fm_access_enter_handshake(access, &mapped)); /* each a host of its own */
+    }
+    for (uint8_t i = 0; i < FM_ACCESS_N_HANDSHAKE_PER_ADDRESS; i++) {
+        mapped.ip[15] = i;
+        fm_access_leave_handshake(access, &mapped);
+    }
+    one.ip[8] = 7;
+    assert_false(fm_access_enter_handshake(access, &one));
+    one.ip[7] = 1; /* another network */
+    assert_true(fm_access_enter_handshake(access, &one));
+    fm_access_destroy(access);
+}
+
 /* -- ends */
 
 /* A server that is cut off: its TCP stream ends without close_notify. */
@@ -709,6 +732,7 @@ int main(void) {
         cmocka_unit_test(handshakes_are_left),
         cmocka_unit_test(silent_peers_lose_their_turn),
         cmocka_unit_test(turns_are_counted),
+        cmocka_unit_test(a_network_has_the_turns_of_one_address),
         cmocka_unit_test(a_cut_is_told_from_an_end),
     };
     fm_test_make_folder(made_in, sizeof made_in);
