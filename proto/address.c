@@ -24,8 +24,9 @@ enum { BACKLOG = 128 };
 
 enum { TEMPORARY_SUFFIX_BYTES = 12 }; /* a dot, eight random digits, the end */
 
-_Static_assert(sizeof((struct sockaddr_un){0}.sun_path) ==
-                   FM_ADDRESS_PATH_BYTES + TEMPORARY_SUFFIX_BYTES,
+enum { UNIX_PATH_BYTES = sizeof((struct sockaddr_un){0}.sun_path) };
+
+_Static_assert(UNIX_PATH_BYTES == FM_ADDRESS_PATH_BYTES + TEMPORARY_SUFFIX_BYTES,
                "the temporary name of a path that parses must fit");
 
 /* -- text */
@@ -310,6 +311,38 @@ fm_status fm_address_connect_unless(const fm_address *address, uint32_t timeout_
     return FM_OK;
 }
 
+/* Writes the path with random digits behind it: servers of several containers may share the folder
+ * and the process id. False with errno. */
+static bool name_temporary(const fm_address *address, char out[UNIX_PATH_BYTES]) {
+    uint32_t random;
+    if (getrandom(&random, sizeof random, 0) != sizeof random) return false;
+    snprintf(out, UNIX_PATH_BYTES, "%s.%08x", address->path, random);
+    return true;
+}
+
+static fm_status fail_taken(const fm_address *address, fm_error *reterr) {
+    return fm_fail(reterr, FM_ERR_EXISTS, "another server listens on unix:%s", address->path);
+}
+
+/* Removes the stale file. Another server may have replaced it since it was looked at, and the file
+ * of a server must stay. So it is first moved aside, where nobody else touches it. */
+static fm_status remove_stale(const fm_address *address, const struct stat *stale,
+                              fm_error *reterr) {
+    char aside[UNIX_PATH_BYTES];
+    struct stat moved;
+    if (!name_temporary(address, aside)) return fail_errno(address, "replace", errno, reterr);
+    if (rename(address->path, aside) < 0) {
+        return errno == ENOENT ? FM_OK : fail_errno(address, "replace", errno, reterr);
+    }
+    bool is_stale = lstat(aside, &moved) == 0 && moved.st_dev == stale->st_dev &&
+                    moved.st_ino == stale->st_ino &&
+                    moved.st_mtim.tv_sec == stale->st_mtim.tv_sec &&
+                    moved.st_mtim.tv_nsec == stale->st_mtim.tv_nsec;
+    if (!is_stale) (void)!link(aside, address->path);
+    unlink(aside);
+    return is_stale ? FM_OK : fail_taken(address, reterr);
+}
+
 /* Removes the file of a unix socket that no server listens on, and no other file. Only a refused
  * connection shows that nobody listens: a server with a full queue does not answer either. */
 static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
@@ -324,26 +357,17 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     int failed =
         fd < 0 ? errno : connect_within(fd, (struct sockaddr *)&name, sizeof name, 1000, NULL);
     if (fd >= 0) close(fd);
-    if (!failed || failed == EAGAIN) {
-        return fm_fail(reterr, FM_ERR_EXISTS, "another server listens on unix:%s", address->path);
-    }
-    if (failed != ECONNREFUSED && failed != ENOENT) {
-        return fail_errno(address, "replace", failed, reterr);
-    }
-    if (unlink(address->path) < 0 && errno != ENOENT) {
-        return fail_errno(address, "replace", errno, reterr);
-    }
-    return FM_OK;
+    if (!failed || failed == EAGAIN) return fail_taken(address, reterr);
+    if (failed == ENOENT) return FM_OK;
+    if (failed != ECONNREFUSED) return fail_errno(address, "replace", failed, reterr);
+    return remove_stale(address, &info, reterr);
 }
 
-/* Binds and listens under a temporary name, a random one because servers of several containers may
- * share the folder and the process id. The link to the final name makes the socket appear,
+/* Binds and listens under a temporary name. The link to the final name makes the socket appear,
  * when it already takes connections; it fails if another server was faster. */
 static int listen_unix_as(int fd, const fm_address *address) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    uint32_t random;
-    if (getrandom(&random, sizeof random, 0) != sizeof random) return errno;
-    snprintf(name.sun_path, sizeof name.sun_path, "%s.%08x", address->path, random);
+    if (!name_temporary(address, name.sun_path)) return errno;
     if (bind(fd, (struct sockaddr *)&name, sizeof name) < 0) return errno;
     bool is_open = chmod(name.sun_path, 0600) == 0 && listen(fd, BACKLOG) == 0 &&
                    link(name.sun_path, address->path) == 0;

@@ -31,6 +31,22 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     return lookup_result;
 }
 
+/* The same for close: the one that follows a refused connection to a stale file. Another server
+ * takes the address then. */
+static const fm_address *overtaken;
+static int overtaking = -1;
+
+int close(int fd) {
+    static __typeof__(close) *real;
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "close");
+    int result = real(fd);
+    const fm_address *address = overtaken;
+    fm_address bound;
+    overtaken = NULL;
+    if (address) assert_int_equal(fm_address_listen(address, &overtaking, &bound, NULL), FM_OK);
+    return result;
+}
+
 static void good_addresses(void **state) {
     (void)state;
     static const char *const texts[] = {
@@ -253,6 +269,29 @@ static void a_busy_server_keeps_its_socket(void **state) {
     fm_test_remove_tree(folder);
 }
 
+/* Two servers find the same stale file. The one that is later leaves that of the other alone. */
+static void a_stale_file_is_replaced_once(void **state) {
+    (void)state;
+    char folder[200];
+    fm_address address = {.kind = FM_ADDRESS_UNIX}, bound;
+    fm_error error;
+    int fd;
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(address.path, sizeof address.path, "%.80s/s", folder);
+    assert_int_equal(fm_address_listen(&address, &fd, &bound, NULL), FM_OK);
+    close(fd);
+    overtaken = &address;
+    assert_int_equal(fm_address_listen(&address, &fd, &bound, &error), FM_ERR_EXISTS);
+    assert_non_null(strstr(error.message, "another server listens on unix:"));
+    assert_int_equal(fm_address_connect(&address, 1000, &fd, NULL), FM_OK);
+    close(fd);
+    close(overtaking);
+    assert_int_equal(fm_test_shell(folder, "ls > names; test \"$(tr '\\n' ' ' < names)\" = "
+                                           "'names s '"),
+                     0);
+    fm_test_remove_tree(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_addresses),
@@ -263,6 +302,7 @@ int main(void) {
         cmocka_unit_test(plain_tcp_stays_here),
         cmocka_unit_test(peers_have_names),
         cmocka_unit_test(a_busy_server_keeps_its_socket),
+        cmocka_unit_test(a_stale_file_is_replaced_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
