@@ -5,6 +5,7 @@
 #include "server/server.h"
 
 #include "proto/address.h"
+#include "proto/base/directory.h"
 #include "proto/base/log.h"
 #include "server/admission.h"
 #include "server/board.h"
@@ -45,7 +46,9 @@ struct fm_server {
     size_t n_listen;
     fm_listener *listeners[N_ADDRESS];
     fm_address addresses[N_ADDRESS];
-    bool is_handed[N_ADDRESS]; /* the file of a unix socket belongs to the process that made it */
+    /* The file of a unix socket as this server made it; absent for others, and for one that was
+     * handed over, whose file belongs to the process that made it. */
+    fm_path_mark files[N_ADDRESS];
     char address_texts[N_ADDRESS][FM_ADDRESS_TEXT_BYTES];
     fm_service_manager *manager;
     fm_admission admission;
@@ -271,11 +274,20 @@ static fm_web_report *ask_for_report(void *context) {
 
 /* -- events of the loop */
 
+/* Removes the file of a unix socket, unless another server has put its own in its place. */
+static void remove_file(const fm_address *address, const fm_path_mark *file) {
+    fm_path_mark now;
+    const fm_path_mark none = {0};
+    if (fm_path_mark_is_same(file, &none) || fm_path_mark_read(address->path, &now, NULL)) return;
+    if (fm_path_mark_is_same(&now, file)) unlink(address->path);
+}
+
 static void close_listeners(fm_server *server) {
     for (size_t i = 0; i < server->n_listen; i++) {
-        const fm_address *address = &server->addresses[i];
+        /* In this order: a server that starts now takes the file of a closed socket for stale and
+         * replaces it, and must not lose its own. */
+        remove_file(&server->addresses[i], &server->files[i]);
         fm_listener_close(server->listeners[i]);
-        if (address->kind == FM_ADDRESS_UNIX && !server->is_handed[i]) unlink(address->path);
     }
     server->n_listen = 0;
 }
@@ -376,14 +388,13 @@ static void on_signal(void *owner, int number) {
 
 static const fm_loop_events loop_events = {.wake = on_wake, .tick = on_tick, .signal = on_signal};
 
-static fm_status serve_on(fm_server *server, int listening, const fm_address *bound, bool is_handed,
+static fm_status serve_on(fm_server *server, int listening, const fm_address *bound,
                           fm_error *reterr) {
     size_t i = server->n_listen;
     fm_status status = fm_loop_listen(server->loop, listening, bound->kind, on_accepted, server,
                                       &server->listeners[i], reterr);
     if (status) return status;
     server->addresses[i] = *bound;
-    server->is_handed[i] = is_handed;
     fm_address_format(bound, server->address_texts[i]);
     server->n_listen++;
     return FM_OK;
@@ -397,8 +408,12 @@ static fm_status listen_one(fm_server *server, const char *text, bool is_insecur
     asked.is_insecure = is_insecure;
     int listening;
     status = fm_address_listen(&asked, &listening, &bound, reterr);
-    if (!status) status = serve_on(server, listening, &bound, false, reterr);
+    if (!status) status = serve_on(server, listening, &bound, reterr);
     if (status) return status;
+    if (bound.kind == FM_ADDRESS_UNIX) {
+        status = fm_path_mark_read(bound.path, &server->files[server->n_listen - 1], reterr);
+        if (status) return status;
+    }
     uint32_t gid;
     bool has_group = bound.kind == FM_ADDRESS_UNIX && fm_access_get_group(server->access, &gid);
     return has_group ? fm_address_open_to_group(&bound, gid, reterr) : FM_OK;
@@ -564,7 +579,7 @@ static fm_status start(fm_server *server, const fm_server_options *options, fm_e
         status = listen_one(server, options->listen[i], options->credentials.is_insecure, reterr);
     for (size_t i = 0; !status && options->handed && i < options->handed->n_data; i++) {
         const fm_service_socket *one = &options->handed->data[i];
-        status = serve_on(server, one->fd, &one->address, true, reterr);
+        status = serve_on(server, one->fd, &one->address, reterr);
     }
     if (!status) status = start_web(server, options, reterr);
     if (!status && options->library) {

@@ -411,6 +411,27 @@ static void stopping_ends_every_stream(void **state) {
     server_finish(&f);
 }
 
+/* A server that ends removes the file of its own socket, and not that of another server. */
+static void the_socket_of_another_server_stays(void **state) {
+    (void)state;
+    server_fixture f;
+    server_prepare(&f);
+    server_start(&f);
+    fm_address address, bound;
+    int other, fd;
+    assert_int_equal(fm_address_parse(f.unix_url, &address, NULL), FM_OK);
+    assert_int_equal(unlink(address.path), 0);
+    assert_int_equal(fm_address_listen(&address, &other, &bound, NULL), FM_OK);
+    fm_server_stop(f.server);
+    pthread_join(f.thread, NULL);
+    assert_int_equal(fm_address_connect(&address, 1000, &fd, NULL), FM_OK);
+    close(fd);
+    close(other);
+    unlink(address.path);
+    assert_int_equal(pthread_create(&f.thread, NULL, server_thread, f.server), 0); /* returns */
+    server_finish(&f);
+}
+
 static void a_stale_socket_is_replaced_a_live_one_refused(void **state) {
     (void)state;
     server_fixture f;
@@ -483,6 +504,7 @@ int main(void) {
         cmocka_unit_test(a_slow_sample_is_waited_for),
         cmocka_unit_test(calls_to_a_silent_server_end),
         cmocka_unit_test(stopping_ends_every_stream),
+        cmocka_unit_test(the_socket_of_another_server_stays),
         cmocka_unit_test(a_stale_socket_is_replaced_a_live_one_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
