@@ -203,13 +203,16 @@ fm_status fm_file_writer_append(fm_file_writer *writer, const void *data, size_t
     return FM_OK;
 }
 
+static fm_status close_file(fm_file_writer *writer, fm_error *reterr) {
+    int fd = writer->temporary.fd;
+    writer->temporary.fd = -1;
+    return close(fd) == 0 ? FM_OK : fail_errno(reterr, writer->temporary.path, "cannot close");
+}
+
 /* Brings all that was appended to the disk. */
 static fm_status settle(fm_file_writer *writer, fm_error *reterr) {
-    int fd = writer->temporary.fd;
-    if (fsync(fd) != 0) return fail_errno(reterr, writer->temporary.path, "cannot sync");
-    writer->temporary.fd = -1;
-    if (close(fd) != 0) return fail_errno(reterr, writer->temporary.path, "cannot close");
-    return FM_OK;
+    if (fsync(writer->temporary.fd) == 0) return close_file(writer, reterr);
+    return fail_errno(reterr, writer->temporary.path, "cannot sync");
 }
 
 static fm_status put_in_place(fm_file_writer *writer, fm_error *reterr) {
@@ -291,6 +294,19 @@ fm_status fm_file_write_atomic(const char *path, const void *data, size_t size, 
     fm_file_writer *writer;
     fm_status status = fm_file_writer_open(path, &writer, reterr);
     return status ? status : write_whole(writer, data, size, reterr);
+}
+
+fm_status fm_file_write_unsynced(const char *path, const void *data, size_t size,
+                                 fm_error *reterr) {
+    fm_file_writer *writer;
+    fm_status status = fm_file_writer_open(path, &writer, reterr);
+    if (status) return status;
+    status = fm_file_writer_append(writer, data, size, reterr);
+    if (!status) status = close_file(writer, reterr);
+    if (!status) status = put_in_place(writer, reterr);
+    fm_temporary_file_end(&writer->temporary, status);
+    free(writer);
+    return status;
 }
 
 fm_status fm_dir_sync(const char *path, fm_error *reterr) {

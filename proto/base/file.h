@@ -34,6 +34,11 @@ FM_MUST_USE fm_status fm_file_read_text(fm_arena *arena, const char *path, size_
 FM_MUST_USE fm_status fm_file_write_atomic(const char *path, const void *data, size_t size,
                                            fm_error *reterr);
 
+/* The same without syncing, for files that are made again after a crash of the machine. A kill of
+ * the process leaves the file whole, or as it was before. */
+FM_MUST_USE fm_status fm_file_write_unsynced(const char *path, const void *data, size_t size,
+                                             fm_error *reterr);
+
 /* Refuses the --out of a command that is the file that it reads, by whatever names: writing would
  * replace what the user gave. FM_ERR_USAGE. Where a path cannot be looked at, reading or writing
  * it will say why. */

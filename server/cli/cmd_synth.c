@@ -13,7 +13,6 @@
 #include "server/cli/output_note.h"
 #include "server/cli/progress.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,22 +53,8 @@ static double seconds_now(void) {
 
 /* Writes without syncing: after a crash, the dataset is simply written again. */
 static fm_status write_file(synth_run *run, const char *path, fm_bytes content, fm_error *reterr) {
-    FILE *file = fopen(path, "wb");
-    if (!file) {
-        fm_fail(reterr, FM_ERR_IO, "cannot create: %s", strerror(errno));
-        return fm_error_in(reterr, path);
-    }
-    bool written = fwrite(content.data, 1, content.size, file) == content.size;
-    int reason = errno;
-    if (fclose(file) != 0 && written) {
-        written = false;
-        reason = errno;
-    }
-    if (!written) {
-        remove(path); /* a truncated file could be taken for a whole one */
-        fm_fail(reterr, FM_ERR_IO, "cannot write: %s", strerror(reason));
-        return fm_error_in(reterr, path);
-    }
+    fm_status status = fm_file_write_unsynced(path, content.data, content.size, reterr);
+    if (status) return status;
     run->n_file++;
     run->n_byte += content.size;
     return FM_OK;

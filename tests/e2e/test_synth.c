@@ -115,6 +115,26 @@ static void a_partly_written_file_is_removed(void **state) {
         0);
 }
 
+/* A process that is killed within a file, here by the signal of the same limit, leaves no file cut
+ * short under its name, and --force removes what is left beside it. */
+static void a_kill_cuts_no_file_short(void **state) {
+    (void)state;
+    assert_int_equal(run("\"$FM_BIN\"/foldmill synth --seed 6 --chains 4 -o %s/whole >/dev/null"),
+                     0);
+    assert_int_equal(run("(ulimit -c 0; ulimit -f 60; "
+                         "exec \"$FM_BIN\"/foldmill synth --seed 6 --chains 4 -o %s/cut) 2>%s/err; "
+                         "test $? -gt 128"),
+                     0);
+    assert_int_equal(run("find %s/cut -type f -name '*.tmp.*' | grep -q ."), 0);
+    assert_int_equal(run("cd %s/cut && for f in $(find . -type f ! -name '*.tmp.*'); do "
+                         "cmp $f ../whole/$f || exit 1; done"),
+                     0);
+    assert_int_equal(
+        run("\"$FM_BIN\"/foldmill synth --seed 6 --chains 4 -o %s/cut --force >/dev/null && "
+            "diff -r %s/cut %s/whole"),
+        0);
+}
+
 static void a_larger_dataset_holds_the_smaller_one(void **state) {
     (void)state;
     const char *command =
@@ -171,6 +191,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(only_a_dataset_of_the_same_options_is_extended, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(a_partly_written_file_is_removed, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_kill_cuts_no_file_short, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_larger_dataset_holds_the_smaller_one, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(stockholm_files_are_written_on_request, make_folder,
