@@ -46,11 +46,14 @@ fm_status fm_accounts_create(fm_accounts **ret_accounts, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Frees the accounts of a list that nobody used for at least `unused_ms`. */
+/* Frees the accounts of a list that nobody used for at least `unused_ms`. A stream whose connection
+ * is over uses its budget until the last of its jobs is done, which may take long where a disk does
+ * not answer. */
 static void sweep(fm_accounts *accounts, fm_account **list, uint64_t now_ms, uint64_t unused_ms) {
     while (*list) {
         fm_account *account = *list;
-        if (account->n_user || now_ms - account->left_ms < unused_ms) {
+        bool is_used = account->n_user || account->memory.n_stream;
+        if (is_used || now_ms - account->left_ms < unused_ms) {
             list = &account->next;
             continue;
         }

@@ -6,7 +6,8 @@
  * charged to the account of the token, where there is one, else to that of the address.
  *
  * An account lives while it is in use and a minute longer, so that a peer that reconnects does not
- * get a new allowance of requests. All functions are called on the thread of the loop. */
+ * get a new allowance of requests. It also lives as long as a stream has its budget. All functions
+ * are called on the thread of the loop. */
 #ifndef FM_SERVER_LIMITS_H
 #define FM_SERVER_LIMITS_H
 

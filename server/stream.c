@@ -294,6 +294,8 @@ fm_status fm_server_stream_create(fm_sample_source *source, const fm_wire_open *
         return status;
     }
     source->n_user++;
+    budgets.peer->n_stream++;
+    budgets.server->n_stream++;
     *ret_stream = stream;
     return FM_OK;
 }
@@ -305,6 +307,8 @@ void fm_server_stream_destroy(fm_server_stream *stream) {
     assert(stream->n_work == 0);
     stream->source->close(stream->plan);
     stream->source->n_user--;
+    stream->budgets.peer->n_stream--;
+    stream->budgets.server->n_stream--;
     free(stream);
 }
 

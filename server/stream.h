@@ -43,6 +43,7 @@ typedef struct fm_server_stream fm_server_stream;
 typedef struct fm_budget {
     size_t max_bytes, used_bytes;
     const fm_server_stream *first_in_line; /* waits for its only block; NULL = nobody */
+    uint32_t n_stream; /* that were not destroyed yet; the budget must outlive them */
 } fm_budget;
 
 typedef struct fm_budgets {

@@ -1,6 +1,7 @@
 /* The logic of a stream without sockets or threads: which samples, in which order, with how much
  * credit and memory. The tests finish jobs by hand, in any order. */
 #include "proto/base/rng.h"
+#include "server/limits.h"
 #include "server/stream.h"
 #include "tests/testing/source.h"
 
@@ -521,8 +522,46 @@ static void an_abandoned_stream_waits_for_its_jobs(void **state) {
     fm_test_source_fini(&f.test);
 }
 
+/* The account of a peer stays while a job of its last stream runs, however long it is gone. */
+static void an_account_outlives_its_streams(void **state) {
+    (void)state;
+    enum { MINUTES = 5, TICKS_OF_ALL = 256 };
+    fixture f;
+    const fm_wire_open params = params_of(0);
+    const fm_limits limits = {.memory_bytes = 1 << 30};
+    fm_accounts *accounts;
+    open_stream(&f, &params);
+    fm_server_stream *other = f.stream;
+    assert_int_equal(fm_accounts_create(&accounts, NULL), FM_OK);
+    fm_account *account = fm_accounts_use(accounts, "192.0.2.1", &limits, 0);
+    assert_int_equal(fm_server_stream_create(&f.source, &params,
+                                             (fm_budgets){&account->memory, &f.budget}, &f,
+                                             &f.stream, NULL),
+                     FM_OK);
+    fm_job *job = fm_server_stream_next_job(f.stream);
+    fm_server_stream_abandon(f.stream);
+    fm_accounts_leave(account, 0);
+    for (uint64_t i = 0; i < TICKS_OF_ALL; i++)
+        fm_accounts_tick(accounts, MINUTES * 60000);
+    assert_ptr_equal(fm_accounts_use(accounts, "192.0.2.1", &limits, MINUTES * 60000), account);
+    assert_int_equal(account->memory.used_bytes, block_of(&f));
+    fm_accounts_leave(account, 0);
+    finish(&f, job);
+    assert_int_equal(account->memory.used_bytes, 0);
+    fm_server_stream_destroy(f.stream);
+    for (uint64_t i = 0; i < TICKS_OF_ALL; i++)
+        fm_accounts_tick(accounts, MINUTES * 60000);
+    account = fm_accounts_use(accounts, "192.0.2.1", &limits, 0); /* a new one */
+    assert_int_equal(account->memory.n_stream, 0);
+    fm_accounts_leave(account, 0);
+    fm_accounts_destroy(accounts);
+    f.stream = other;
+    close_stream(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_account_outlives_its_streams),
         cmocka_unit_test(a_stream_is_its_steps),
         cmocka_unit_test(groups_share_every_step),
         cmocka_unit_test(delivered_samples_are_skipped),
