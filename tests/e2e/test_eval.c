@@ -96,6 +96,24 @@ static void the_same_chains_give_the_same_bits(void **state) {
     assert_int_equal(run("cmp -s scores/chains.csv again/chains.csv"), 1);
 }
 
+/* A folder in the place of a picture stops a command within its files. The summary of the
+ * evaluation before must not stay beside the new table. */
+static void a_summary_belongs_to_its_table(void **state) {
+    (void)state;
+    assert_int_equal(run(". ./lib; score -c " CHECKPOINT " --data unix:socket --set model -o torn "
+                         ">torn.log && rm torn/length.svg && mkdir torn/length.svg"),
+                     0);
+    assert_int_equal(run(". ./lib; score -c " CHECKPOINT " --data unix:socket -o torn --replace "
+                         ">torn.log 2>torn.err"),
+                     1);
+    assert_int_equal(run("grep -q 'length.svg: cannot create: a folder is here' torn.err && "
+                         "cmp scores/chains.csv torn/chains.csv && test ! -e torn/summary.json"),
+                     0);
+    assert_int_equal(run(". ./lib; rmdir torn/length.svg; score -c " CHECKPOINT
+                         " --data unix:socket -o torn >torn.log && test -e torn/summary.json"),
+                     0);
+}
+
 static void chains_that_fail_are_named(void **state) {
     (void)state;
     assert_int_equal(run(". ./lib; score -c " CHECKPOINT " --data unix:socket --max-length 34 "
@@ -301,6 +319,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_is_scored),
         cmocka_unit_test(the_same_chains_give_the_same_bits),
+        cmocka_unit_test(a_summary_belongs_to_its_table),
         cmocka_unit_test(chains_that_fail_are_named),
         cmocka_unit_test(a_signal_leaves_nothing_behind),
         cmocka_unit_test(a_run_is_scored_beside_it),

@@ -240,7 +240,8 @@ static fm_status write_results(const eval_settings *set, const fm_evaluation *e,
                                  .seconds = r->seconds,
                                  .against = set->against,
                                  .then = &r->then};
-    fm_status status = fm_eval_write_csv(set->out, &r->table, reterr);
+    fm_status status = fm_eval_remove_summary(set->out, reterr);
+    if (!status) status = fm_eval_write_csv(set->out, &r->table, reterr);
     if (!status) status = fm_eval_draw(set->out, &r->table, &r->summary, reterr);
     if (!status) status = fm_eval_write_summary(set->out, &r->table, &r->summary, &about, reterr);
     return status;

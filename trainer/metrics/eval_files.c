@@ -7,14 +7,23 @@
 #include "proto/base/json_text.h"
 #include "proto/base/json_tree.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { FORMAT = 1, MOST_SUMMARY_BYTES = 64 << 20, NUMBER_BYTES = FM_EXACT_BYTES };
+enum {
+    FORMAT = 1,
+    MOST_SUMMARY_BYTES = 64 << 20,
+    NUMBER_BYTES = FM_EXACT_BYTES,
+    PATH_BYTES = 4096
+};
+
+static const char summary_name[] = "summary.json";
 
 static fm_status no_path(const char *folder, fm_error *reterr) {
     return fm_fail_in(reterr, FM_ERR_USAGE, folder, "the path is too long");
@@ -26,14 +35,18 @@ static void format_number(double value, char out[NUMBER_BYTES]) {
     if (isfinite(value)) fm_exact_f64(value, 6, out);
 }
 
+static fm_status name_file(const char *folder, const char *name, char out[PATH_BYTES],
+                           fm_error *reterr) {
+    if (snprintf(out, PATH_BYTES, "%s/%s", folder, name) < PATH_BYTES) return FM_OK;
+    return no_path(folder, reterr);
+}
+
 /* Writes a text of a memory stream to folder/name, whole or not at all. */
 static fm_status write_text(const char *folder, const char *name, const char *text, size_t bytes,
                             fm_error *reterr) {
-    char path[4096];
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) {
-        return no_path(folder, reterr);
-    }
-    return fm_file_write_atomic(path, text, bytes, reterr);
+    char path[PATH_BYTES];
+    fm_status status = name_file(folder, name, path, reterr);
+    return status ? status : fm_file_write_atomic(path, text, bytes, reterr);
 }
 
 /* -- chains.csv */
@@ -168,6 +181,13 @@ static void put_summary(FILE *out, const fm_eval_table *table, const fm_eval_sum
     fputs("}\n", out);
 }
 
+fm_status fm_eval_remove_summary(const char *folder, fm_error *reterr) {
+    char path[PATH_BYTES];
+    fm_status status = name_file(folder, summary_name, path, reterr);
+    if (status || unlink(path) == 0 || errno == ENOENT) return status;
+    return fm_fail_in(reterr, FM_ERR_IO, path, "cannot remove: %s", strerror(errno));
+}
+
 fm_status fm_eval_write_summary(const char *folder, const fm_eval_table *table,
                                 const fm_eval_summary *summary, const fm_eval_about *about,
                                 fm_error *reterr) {
@@ -177,7 +197,7 @@ fm_status fm_eval_write_summary(const char *folder, const fm_eval_table *table,
     if (!out) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a summary");
     put_summary(out, table, summary, about);
     fm_status status = fclose(out) ? fm_fail(reterr, FM_ERR_NOMEM, "no memory for a summary")
-                                   : write_text(folder, "summary.json", text, bytes, reterr);
+                                   : write_text(folder, summary_name, text, bytes, reterr);
     free(text);
     return status;
 }

@@ -99,6 +99,9 @@ void fm_eval_put_cell(FILE *out, double value);
  * need to be read back unchanged; a value that is not defined is empty. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_eval_write_csv(const char *folder, const fm_eval_table *table,
                                         fm_error *reterr);
+/* Removes DIR/summary.json, which vouches for the other files, before those are replaced. It may be
+ * absent. FM_ERR_IO. */
+FM_MUST_USE fm_status fm_eval_remove_summary(const char *folder, fm_error *reterr);
 /* Writes DIR/summary.json. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_eval_write_summary(const char *folder, const fm_eval_table *table,
                                             const fm_eval_summary *summary,
