@@ -109,12 +109,36 @@ static void a_fetch_waits_when_it_is_asked_to(void **state) {
     assert_int_equal(fm_test_stop(fetch, 0), 0);
 }
 
+/* Something that takes connections and closes them at once is asked again, with pauses. */
+static void a_closing_server_is_not_stormed(void **state) {
+    (void)state;
+    must("cat >closer.py <<'E'\n"
+         "import socket\n"
+         "s = socket.socket(socket.AF_UNIX)\n"
+         "s.bind('closer')\n"
+         "s.listen(100)\n"
+         "n = 0\n"
+         "while True:\n"
+         "    s.accept()[0].close()\n"
+         "    n += 1\n"
+         "    open('closed', 'w').write(str(n))\n"
+         "E\n");
+    pid_t closer = fm_test_start(folder, "python3 closer.py 2>err.closer");
+    must("for i in $(seq 600); do test -S closer && exit 0; sleep 0.1; done; exit 1");
+    assert_int_equal(fm_test_shell(folder, "$FOLDMILL train --data unix:closer --steps 1 --wait "
+                                           "2000 --out none >out 2>err"),
+                     1);
+    fm_test_stop(closer, SIGKILL);
+    must("n=$(cat closed) && test $n -ge 3 && test $n -le 30");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_waits_for_room),
         cmocka_unit_test(a_run_that_waits_can_be_stopped),
         cmocka_unit_test(a_wait_has_an_end),
         cmocka_unit_test(a_fetch_waits_when_it_is_asked_to),
+        cmocka_unit_test(a_closing_server_is_not_stormed),
     };
     return cmocka_run_group_tests(tests, make_server, drop_server);
 }

@@ -10,7 +10,7 @@
 #include <time.h>
 
 enum {
-    SLICE_MS = 100,        /* of a wait for a sample */
+    SLICE_MS = 100,        /* of a wait for a sample, or before another connection */
     CONNECT_SLICE_MS = 250 /* of a wait for a server */
 };
 static const uint64_t notice_ms = 60000; /* a wait for so long is said in the log */
@@ -28,8 +28,18 @@ static void log_change(void *context, const fm_supply_change *change) {
            change->from, change->to, fm_log_quote(quoted, sizeof quoted, why));
 }
 
+/* Sleeps in slices; false when the run was asked to stop. */
+static bool sleep_for(uint32_t ms) {
+    for (uint32_t slept = 0; slept < ms && !fm_stop_signal(); slept += SLICE_MS) {
+        struct timespec pause = {.tv_nsec = SLICE_MS * 1000000L};
+        nanosleep(&pause, NULL);
+    }
+    return !fm_stop_signal();
+}
+
 /* Connects and opens the stream; tries until wait_ms have passed, in slices, so that a signal and
- * the end of the private server are noticed. */
+ * the end of the private server are noticed. What accepts and closes at once, as a proxy without a
+ * server does, is not asked thousands of times a second. */
 static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **ret_loader,
                              fm_error *reterr) {
     uint64_t begin_ns = fm_clock_ns(), wait_ns = (uint64_t)feed->wait_ms * 1000000u, gone_ns = 0;
@@ -39,7 +49,7 @@ static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **r
     feed->options.supply.on_change = log_change;
     client->cancel = fm_stop_cancel;
     client->event_ms = feed->timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)feed->timeout_ms;
-    do {
+    for (;;) {
         uint64_t left_ms = gone_ns < wait_ns ? (wait_ns - gone_ns) / 1000000u : 0;
         if (fm_stop_signal()) return fail_cancelled(reterr);
         fm_error failed;
@@ -51,17 +61,10 @@ static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **r
         status = fm_loader_open(&feed->options, ret_loader, reterr);
         if (status == FM_ERR_CANCELLED) return fail_cancelled(reterr);
         gone_ns = fm_clock_ns() - begin_ns;
-    } while ((status == FM_ERR_CLOSED || status == FM_ERR_IO) && gone_ns < wait_ns);
-    return status;
-}
-
-/* Sleeps in slices; false when the run was asked to stop. */
-static bool sleep_for(uint32_t ms) {
-    for (uint32_t slept = 0; slept < ms && !fm_stop_signal(); slept += SLICE_MS) {
-        struct timespec pause = {.tv_nsec = SLICE_MS * 1000000L};
-        nanosleep(&pause, NULL);
+        bool may_come = status == FM_ERR_CLOSED || status == FM_ERR_IO;
+        if (!may_come || gone_ns >= wait_ns) return status;
+        if (status == FM_ERR_CLOSED && !sleep_for(SLICE_MS)) return fail_cancelled(reterr);
     }
-    return !fm_stop_signal();
 }
 
 static void log_full(const fm_feed *feed, const fm_backoff *backoff, uint32_t pause_ms,
