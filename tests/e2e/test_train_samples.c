@@ -140,6 +140,29 @@ static void a_killed_run_ends_with_the_same_bytes(void **state) {
                      0);
 }
 
+/* A folder where the table of an evaluation belongs stands for a disk that does not take it. */
+static void a_table_that_cannot_be_written_ends_no_run(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("mkdir -p barred/eval.csv && cp -r barred briefly && "
+            "{ $train --eval-samples held --steps 5 --out barred >barred.log 2>&1; test $? = 1; } "
+            "&& grep -q ' metrics_wait step=2 why=.barred/eval.csv: cannot create: a folder' "
+            "barred.log && grep -q '^foldmill train: barred/eval.csv: cannot create: a folder' "
+            "barred.log && same whole barred 5 && sed 's/,.wall_s.*//' barred/eval.jsonl >lines && "
+            "sed 's/,.wall_s.*//' whole/eval.jsonl | cmp - lines"),
+        0);
+    /* When the folder is gone, the next checkpoint writes the table, too. */
+    assert_int_equal(
+        run("$train --eval-samples held --steps 400 --checkpoint-every 1 --out briefly "
+            ">briefly.log 2>&1 & "
+            "for i in $(seq 600); do grep -qs metrics_wait briefly.log && break; sleep 0.1; done; "
+            "rmdir briefly/eval.csv; "
+            "for i in $(seq 600); do test -s briefly/eval.csv && break; sleep 0.1; done; "
+            "kill -TERM $!; wait $!; test $? = 143 && grep -q ' metrics_written ' briefly.log && "
+            "grep -q ',d,' briefly/eval.csv"),
+        0);
+}
+
 static void bad_samples_end_the_run_or_are_skipped(void **state) {
     (void)state;
     assert_int_equal(run("refuses 'b.npz: msa\\[0\\]: found 99, expected 0 to 31' "
@@ -258,6 +281,7 @@ int main(void) {
                                        cmocka_unit_test(passes_have_every_file_once),
                                        cmocka_unit_test(announced_samples_change_no_byte),
                                        cmocka_unit_test(a_killed_run_ends_with_the_same_bytes),
+                                       cmocka_unit_test(a_table_that_cannot_be_written_ends_no_run),
                                        cmocka_unit_test(bad_samples_end_the_run_or_are_skipped),
                                        cmocka_unit_test(a_folder_is_checked_without_a_run),
                                        cmocka_unit_test(weights_go_out_and_in),

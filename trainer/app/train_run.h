@@ -112,6 +112,9 @@ typedef struct fm_run_work {
     fm_status (*update)(fm_train_run *run, uint32_t n, fm_error *reterr);
     /* Does what is due after a reported step, on all ranks together. NULL if nothing is due. */
     fm_status (*finish)(fm_train_run *run, fm_error *reterr);
+    /* Writes what `finish` left for the disk to take, on the first rank. NULL if it leaves nothing.
+     * FM_ERR_IO, FM_ERR_NOMEM: it waits on. */
+    fm_status (*sync)(fm_train_run *run, fm_error *reterr);
     int64_t (*memory_bytes)(const fm_train_run *run);
     void (*describe)(const fm_train_run *run, char *out, size_t out_bytes); /* the model */
     void (*announce)(const fm_train_run *run);  /* prints where samples come from */

@@ -41,8 +41,12 @@ typedef struct fm_read_sample {
 typedef struct fm_stored_run {
     fm_sample_folder samples, held_out;
     fm_af3_trainer *trainer;
-    fm_af3_trainer *judge;  /* forward only, with the moving average; NULL without --eval-samples */
-    fm_appender *scores;    /* eval.jsonl */
+    fm_af3_trainer *judge; /* forward only, with the moving average; NULL without --eval-samples */
+    fm_appender *scores;   /* eval.jsonl */
+    /* eval.csv: the newest evaluation of the first rank, which was made after table_step steps. */
+    fm_sample_scores table;
+    uint64_t table_step;
+    bool table_waits;       /* it could not be written yet */
     fm_read_sample read[2]; /* the sample in hand and the one that is read ahead */
     int hand;
 } fm_stored_run;
@@ -183,19 +187,40 @@ static void take_average(const fm_stored_run *stored) {
     fm_params_refresh_copy(&stored->judge->params);
 }
 
-/* Appends the means to eval.jsonl, and replaces the table of the files. */
-static fm_status write_scores(fm_train_run *run, const fm_sample_scores *scores,
+/* Writes the lines of eval.jsonl and the table that wait for the disk. */
+static fm_status sync_scores(fm_train_run *run, fm_error *reterr) {
+    fm_stored_run *stored = run->stored;
+    char path[PATH_MAX];
+    if (!stored->scores) return FM_OK;
+    fm_status status = fm_appender_sync(stored->scores, reterr);
+    if (!stored->table_waits) return status;
+    /* The path of eval.jsonl, which is open, is longer. */
+    snprintf(path, sizeof path, "%.*s/eval.csv", PATH_MAX - 10, run->set->out);
+    fm_status table =
+        fm_sample_scores_write(&stored->table, stored->table_step, path, status ? NULL : reterr);
+    stored->table_waits = table;
+    return status ? status : table;
+}
+
+/* Appends the means to eval.jsonl, and replaces the table of the files by these scores, which
+ * become those of the run. As with metrics, what the disk does not take waits in memory. */
+static fm_status write_scores(fm_train_run *run, fm_sample_scores *scores,
                               const fm_sample_means *means, fm_error *reterr) {
-    char line[2048], path[PATH_MAX];
+    fm_stored_run *stored = run->stored;
+    char line[2048];
     const uint64_t step = run->state.place.step;
-    if (snprintf(path, sizeof path, "%s/eval.csv", run->set->out) >= (int)sizeof path) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
-    }
-    fm_status status = fm_sample_scores_write(scores, step, path, reterr);
-    if (status) return status;
     size_t n =
         fm_sample_means_line(means, scores->n_file, step, fm_run_wall_s(), line, sizeof line);
-    return fm_appender_add(run->stored->scores, line, n, reterr);
+    fm_sample_scores_fini(&stored->table);
+    stored->table = *scores;
+    *scores = (fm_sample_scores){.name = NULL};
+    stored->table_step = step;
+    stored->table_waits = true;
+    fm_status status = fm_appender_add(stored->scores, line, n, reterr);
+    if (status && status != FM_ERR_IO) return status;
+    fm_status rows = fm_run_sync_metrics(run, NULL);
+    (void)rows; /* it is in the log, and the end of the run looks again */
+    return FM_OK;
 }
 
 /* Tells the other ranks what came of this one's part, and hears what came of theirs. The first
@@ -494,6 +519,7 @@ static void stop(fm_train_run *run) {
     fm_stored_run *stored = run->stored;
     if (!stored) return;
     fm_appender_close(stored->scores);
+    fm_sample_scores_fini(&stored->table);
     fm_sample_folder_close(&stored->samples);
     fm_sample_folder_close(&stored->held_out);
     fm_af3_trainer_destroy(stored->judge);
@@ -511,6 +537,7 @@ const fm_run_work fm_run_samples = {.check = check,
                                     .collect = collect,
                                     .update = update,
                                     .finish = evaluate_if_due,
+                                    .sync = sync_scores,
                                     .memory_bytes = memory_bytes,
                                     .describe = describe,
                                     .announce = announce,

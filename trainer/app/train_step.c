@@ -85,6 +85,8 @@ fm_status fm_run_sync_metrics(fm_train_run *run, fm_error *reterr) {
     if (!status) status = events;
     fm_status ledger = fm_ledger_sync(run->ledger, status ? NULL : &error);
     if (!status) status = ledger;
+    fm_status others = run->work->sync ? run->work->sync(run, status ? NULL : &error) : FM_OK;
+    if (!status) status = others;
     note_disk(run, status, run->state.place.step, &error);
     if (status && reterr) *reterr = error;
     return status;
