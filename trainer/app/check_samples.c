@@ -48,7 +48,8 @@ static void say(const fm_sample_folder *folder, const folder_sizes *sizes, uint3
     printf("\n");
 }
 
-/* A bad sample's error goes to stderr; others end the check. */
+/* The error of a file that a run could not use goes to stderr. Only a want of memory, which is not
+ * the file's, ends the check. */
 static fm_status check_file(fm_sample_folder *folder, uint32_t file,
                             const fm_af3_trainer_options *options, folder_sizes *sizes,
                             uint32_t *n_bad, fm_error *reterr) {
@@ -60,7 +61,7 @@ static fm_status check_file(fm_sample_folder *folder, uint32_t file,
         add_sizes(sizes, &sample->features.sample);
         status = fm_af3_check_features(options, &sample->features, &why);
     }
-    if (status && !fm_is_bad_sample(status)) {
+    if (status == FM_ERR_NOMEM) {
         if (reterr) *reterr = why;
         return status;
     }
