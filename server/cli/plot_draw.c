@@ -302,11 +302,13 @@ static void open_path(FILE *out, curve_kind kind, const char *colour, const char
     fprintf(out, " d=\"");
 }
 
+/* One step alone is a short line, since a line without a length is not seen. */
 static void draw_curve(const plot *p, const curve *c) {
     const char *colour = colours[p->colour[c->run]][0], *dash = dashes[p->dash[c->run]];
     if (c->n == 0) return;
     open_path(p->out, c->kind, colour, dash);
-    for (size_t i = 0; i < c->n; i++)
+    if (c->n == 1) fprintf(p->out, "M%.1f %.1fh5", x_of(p, c->x[0]) - 2.5, y_of(p, c->y[0]));
+    for (size_t i = 0; c->n > 1 && i < c->n; i++)
         fprintf(p->out, "%c%.1f %.1f", i ? 'L' : 'M', x_of(p, c->x[i]), y_of(p, c->y[i]));
     fprintf(p->out, "\"/>\n");
     for (size_t i = 0; c->kind == CURVE_HELD_OUT && i < c->n; i++)
@@ -390,6 +392,24 @@ static size_t add_scores_of(const plot *p, const panel_kind *kinds, size_t count
     return n;
 }
 
+/* Adds the loss terms of all runs, each once. Returns how many panels there are then. */
+static size_t add_terms_of(const plot *p, panel_kind out[MOST_PANELS], size_t n) {
+    const size_t first = n;
+    for (size_t r = 0; r < p->picture->n_run; r++) {
+        const fm_plot_table *steps = &p->picture->run[r].steps;
+        for (size_t i = 0; i < steps->n && n < MOST_PANELS; i++) {
+            const char *key = steps->series[i].name;
+            size_t k = first;
+            while (k < n && strcmp(out[k].key, key) != 0)
+                k++;
+            if (k < n || !is_term(key)) continue;
+            out[n++] = (panel_kind){
+                key, key, "loss term, unweighted", MEASURE_MEAN, true, false, true, SIDE_BOTH};
+        }
+    }
+    return n;
+}
+
 /* The panels of the picture, in order; returns how many. */
 static size_t choose_panels(const plot *p, panel_kind out[MOST_PANELS]) {
     size_t n = 0;
@@ -405,14 +425,7 @@ static size_t choose_panels(const plot *p, panel_kind out[MOST_PANELS]) {
                             n);
     for (size_t i = 0; i < sizeof last_kinds / sizeof last_kinds[0]; i++)
         if (has_series(p, last_kinds[i].key, false)) out[n++] = last_kinds[i];
-    const fm_plot_table *steps = &p->picture->run[0].steps;
-    for (size_t i = 0; p->picture->has_terms && i < steps->n && n < MOST_PANELS; i++) {
-        const char *key = steps->series[i].name;
-        if (!is_term(key)) continue;
-        out[n++] = (panel_kind){key,  key,      "loss term, unweighted", MEASURE_MEAN, true, false,
-                                true, SIDE_BOTH};
-    }
-    return n;
+    return p->picture->has_terms ? add_terms_of(p, out, n) : n;
 }
 
 static bool is_first_of_stem(const plot *p, size_t run) {

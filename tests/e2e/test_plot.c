@@ -119,6 +119,19 @@ static void a_run_may_have_scores_alone(void **state) {
     assert_int_equal(run("grep -q 'Learning rate\\|Speed' shown"), 1);
 }
 
+/* The first steps of a run have one score, and a model may have terms that another has not. */
+static void what_one_run_has_is_seen(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir brief && echo '{\"step\":3,\"loss\":7,\"lddt_ca\":0.5,"
+                         "\"fape\":3,\"torsion\":2}' >brief/metrics.jsonl && "
+                         "foldmill plot b brief --terms --out p.svg && "
+                         "python3 look.py p.svg >shown && grep -c '^text torsion$' shown | "
+                         "grep -qx 1 && grep -c '^text fape$' shown | grep -qx 1 && "
+                         "grep -c '#d55e00.* d=\"M[0-9. ]*h5\"' p.svg | grep -qx 4"),
+                     0);
+    assert_shows("fape #0072b2 line 40 1,11.0 40,50.0");
+}
+
 static void runs_of_one_stem_share_a_colour(void **state) {
     (void)state;
     assert_int_equal(run("foldmill plot a-1 b a-2/ --by-seed --out p.svg && "
@@ -208,6 +221,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(curves_are_at_their_numbers),
         cmocka_unit_test(a_run_may_have_scores_alone),
+        cmocka_unit_test(what_one_run_has_is_seen),
         cmocka_unit_test(runs_of_one_stem_share_a_colour),
         cmocka_unit_test(a_wide_range_is_logarithmic),
         cmocka_unit_test(a_png_has_the_pixels_of_the_picture),
