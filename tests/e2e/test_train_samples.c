@@ -140,6 +140,16 @@ static void a_killed_run_ends_with_the_same_bytes(void **state) {
                      0);
 }
 
+/* A batch may wait for a score of the evaluations. */
+static void a_batch_grows_with_a_score(void **state) {
+    (void)state;
+    assert_int_equal(run("$train --eval-samples held --eval-every 1 --steps 3 --out grown "
+                         "--batch-schedule '2@0,4@lddt>=0.001' >grown.log 2>&1 && "
+                         "grep -q ' batch_grows samples=4 after_step=[12] lddt=0' grown.log && "
+                         "! grep -q nobody_scores grown.log"),
+                     0);
+}
+
 /* A folder where the table of an evaluation belongs stands for a disk that does not take it. */
 static void a_table_that_cannot_be_written_ends_no_run(void **state) {
     (void)state;
@@ -261,6 +271,10 @@ static void what_does_not_fit_is_refused(void **state) {
             "$train --eval-samples held --order free --out x && "
             "refuses 'are for models of af2' $train --eval-samples held --stop-at loss:1 --out x "
             "&& "
+            "for score in lddt_ca rollout_rmsd; do refuses "
+            "\"--batch-schedule: found the score '$score', expected one that rises: lddt, "
+            "rollout_lddt\" $train --eval-samples held --batch-schedule 2@0,4@$score'>=0.1' "
+            "--out x || exit 1; done && "
             "refuses '^foldmill train: bad/b.npz: msa' $train --eval-samples bad --out x && "
             "mkdir scored && echo '{\"step\":1}' >scored/eval.jsonl && "
             "refuses 'scored/eval.jsonl: the folder has a run already' "
@@ -283,6 +297,7 @@ int main(void) {
                                        cmocka_unit_test(passes_have_every_file_once),
                                        cmocka_unit_test(announced_samples_change_no_byte),
                                        cmocka_unit_test(a_killed_run_ends_with_the_same_bytes),
+                                       cmocka_unit_test(a_batch_grows_with_a_score),
                                        cmocka_unit_test(a_table_that_cannot_be_written_ends_no_run),
                                        cmocka_unit_test(bad_samples_end_the_run_or_are_skipped),
                                        cmocka_unit_test(a_folder_is_checked_without_a_run),

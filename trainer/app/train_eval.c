@@ -76,16 +76,14 @@ static fm_status find_place(const fm_train_options *set, place *p, fm_error *ret
     return FM_OK;
 }
 
-/* Checks the score that a batch schedule waits for. Another program may write the scores. */
-static fm_status check_gate(const fm_train_run *run, fm_error *reterr) {
+fm_status fm_run_check_gate(const fm_train_run *run, bool rises, const char *rising,
+                            fm_error *reterr) {
     const char *score = run->batches.score;
     if (!score[0]) return FM_OK;
-    if (!fm_evaluator_is_rising(score)) {
+    if (!rises) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "--batch-schedule: found the score '%.64s', expected one that rises: "
-                       "lddt_ca, lddt, tm_score, gdt_ts, gdt_ha, plddt, lddt_ca_median, "
-                       "plddt_correlation",
-                       score);
+                       "--batch-schedule: found the score '%.64s', expected one that rises: %s",
+                       score, rising);
     }
     if (!fm_run_eval_every(run)) {
         fm_log(
@@ -100,7 +98,10 @@ static fm_status check_gate(const fm_train_run *run, fm_error *reterr) {
 fm_status fm_run_check_evaluator(const fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
     place p;
-    fm_status status = check_gate(run, reterr);
+    fm_status status = fm_run_check_gate(run, fm_evaluator_is_rising(run->batches.score),
+                                         "lddt_ca, lddt, tm_score, gdt_ts, gdt_ha, plddt, "
+                                         "lddt_ca_median, plddt_correlation",
+                                         reterr);
     if (!status && set->stop_at) status = fm_evaluator_check_target(set->stop_at, reterr);
     if (status) return status;
     if (!fm_run_eval_every(run)) {

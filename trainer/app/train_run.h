@@ -328,8 +328,13 @@ FM_MUST_USE fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_erro
  * it: a resumed run begins behind the checkpoint, so the rows before must be on disk. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_run_sync_metrics(fm_train_run *run, fm_error *reterr);
 
-/* Steps between evaluations; 0 = never. (train_eval.c, as the next six) */
+/* Steps between evaluations; 0 = never. (train_eval.c, as the next seven) */
 uint64_t fm_run_eval_every(const fm_train_run *run);
+/* Checks the score that the batch schedule waits for, if it does: `rises` says whether it is among
+ * `rising`, the scores of this work of which more is better. Another program may write the scores.
+ * FM_ERR_USAGE. */
+FM_MUST_USE fm_status fm_run_check_gate(const fm_train_run *run, bool rises, const char *rising,
+                                        fm_error *reterr);
 /* Refuses settings of the evaluator that contradict each other. FM_ERR_USAGE. */
 FM_MUST_USE fm_status fm_run_check_evaluator(const fm_train_run *run, fm_error *reterr);
 /* Starts the evaluator, once the outputs are open. FM_ERR_NOT_FOUND when its server has other

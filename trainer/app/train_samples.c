@@ -83,10 +83,14 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE, "%s needs --eval-samples DIR, the samples to score",
                        set->eval_every ? "--eval-every" : "[metrics] eval_every");
     }
-    if (run->layout.bp == 1) return FM_OK;
-    return fm_fail(reterr, FM_ERR_USAGE,
-                   "found bp = %d; blocks of af3 have one branch, expected bp = 1",
-                   (int)run->layout.bp);
+    if (run->layout.bp != 1) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "found bp = %d; blocks of af3 have one branch, expected bp = 1",
+                       (int)run->layout.bp);
+    }
+    const char *gate = run->batches.score;
+    const bool rises = strcmp(gate, "lddt") == 0 || strcmp(gate, "rollout_lddt") == 0;
+    return fm_run_check_gate(run, rises, "lddt, rollout_lddt", reterr);
 }
 
 static fm_status find(fm_train_run *run, bool is_rank, fm_error *reterr) {
