@@ -306,6 +306,7 @@ static void mistakes_are_refused(void **state) {
         if (run(command) != 0) fail_msg("%s", cases[i].message);
         assert_int_equal(run("test -e x"), 1);
     }
+    assert_int_equal(run("grep -q ' warn nothing_scored snapshot=all why=' run.log"), 0);
     assert_int_equal(
         run("printf '[model]\\nn_structure_iteration = 0\\n' >flat.ini; foldmill train "
             "--data unix:socket --config flat.ini --steps 1 --quiet --out flat >flat.log "

@@ -168,7 +168,15 @@ static void add(const char **words, uint32_t *n, const char *name, const char *v
 
 fm_status fm_run_start_evaluator(fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
-    if (!fm_run_eval_every(run)) return FM_OK;
+    if (!fm_run_eval_every(run)) {
+        if (set->eval_snapshot) {
+            fm_log(FM_LOG_WARN, "nothing_scored",
+                   "snapshot=%s why=\"--eval-every is not given, and eval_every of [metrics] is "
+                   "0\"",
+                   set->eval_snapshot);
+        }
+        return FM_OK;
+    }
     place p;
     const char *url, *words[MOST_WORDS];
     char wait[NUMBER_BYTES], timeout[NUMBER_BYTES];
