@@ -226,6 +226,17 @@ static void networks_keep_to_their_keys(void **state) {
     refuse("tiny", "[model]\nmodel = af3\n", 0, "begin with a preset of that model");
 }
 
+/* Sizes that no layer can have. */
+static void every_head_and_class_has_room(void **state) {
+    (void)state;
+    refuse("tiny", "[model]\nn_distogram_bin = 2\n", 2, "expected a whole number from 3 to 256");
+    refuse("af3-tiny", "[af3]\nn_distogram_bin = 2\n", 2, "expected a whole number from 3 to 256");
+    refuse("af3-tiny", "[af3]\nc_s = 8\nn_head_single = 9\n", 0,
+           "found c_s = 8 with n_head_single = 9, expected at least one channel for each head");
+    refuse("af3-tiny", "[af3]\nc_token = 1\n", 0, "found c_token = 1 with n_head_token = ");
+    refuse("af3-tiny", "[af3]\nc_atom = 1\n", 0, "found c_atom = 1 with n_head_atom = ");
+}
+
 static void the_stages_of_af3(void **state) {
     (void)state;
     fm_train_config c;
@@ -437,6 +448,7 @@ int main(void) {
         cmocka_unit_test(every_key_is_documented),
         cmocka_unit_test(a_text_carries_its_network),
         cmocka_unit_test(networks_keep_to_their_keys),
+        cmocka_unit_test(every_head_and_class_has_room),
         cmocka_unit_test(the_stages_of_af3),
         cmocka_unit_test(products_of_the_diffusion_module),
         cmocka_unit_test(checkpoints_omit_recomputation),

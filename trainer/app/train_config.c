@@ -278,6 +278,27 @@ static fm_status check_lines(fm_bytes text, fm_error *reterr) {
     return FM_OK;
 }
 
+/* The heads of these layers share the channels of their representation. */
+static fm_status check_heads(const fm_train_config *config, fm_error *reterr) {
+    const fm_af3_config *c = &config->af3;
+    const struct {
+        const char *channels, *heads;
+        int64_t c, n;
+    } layer[] = {{"c_s", "n_head_single", c->c_s, c->n_head_single},
+                 {"c_token", "n_head_token", c->c_token, c->n_head_token},
+                 {"c_atom", "n_head_atom", c->c_atom, c->n_head_atom}};
+    if (config->network != FM_NETWORK_AF3) return FM_OK;
+    for (size_t i = 0; i < sizeof layer / sizeof layer[0]; i++) {
+        if (layer[i].c >= layer[i].n) continue;
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "found %s = %lld with %s = %lld, expected at least one channel for each "
+                       "head",
+                       layer[i].channels, (long long)layer[i].c, layer[i].heads,
+                       (long long)layer[i].n);
+    }
+    return FM_OK;
+}
+
 fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config, fm_error *reterr) {
     if (text.size > MAX_TEXT_BYTES) {
         return fm_fail(reterr, FM_ERR_LIMIT, "configuration has %zu bytes, at most %d are allowed",
@@ -299,6 +320,7 @@ fm_status fm_train_config_parse(fm_bytes text, fm_train_config *config, fm_error
                     network_word(r.config.network), missing->name, missing->section);
     }
     free(terminated);
+    if (!status) status = check_heads(&r.config, reterr);
     if (!status) *config = r.config;
     return status;
 }
