@@ -5,6 +5,7 @@
 #include "tests/trainer/mixed_table.h"
 
 #include "trainer/app/setup.h"
+#include "trainer/app/train_keys.h"
 #include "trainer/step/af3/stored.h"
 #include "trainer/tensor/plan.h"
 
@@ -80,6 +81,32 @@ static void run_steps(bench *b, bool announces, float **ret_values, size_t *ret_
     *ret_values = malloc(*ret_bytes);
     assert_non_null(*ret_values);
     memcpy(*ret_values, b->trainer->params.master, *ret_bytes);
+}
+
+/* All stacks may have the most blocks that their keys allow. */
+static void the_deepest_network_is_made(void **state) {
+    (void)state;
+    fm_train_config config;
+    uint32_t n = 0;
+    assert_int_equal(fm_train_config_preset("af3-tiny", &config, NULL), FM_OK);
+    for (size_t i = 0; i < fm_train_n_key; i++) {
+        const fm_train_key *key = &fm_train_keys[i];
+        if (strcmp(key->section, "af3") != 0 || strcmp(key->unit, "blocks") != 0) continue;
+        const int32_t most = (int32_t)key->max;
+        memcpy((char *)&config + key->offset, &most, sizeof most);
+        n++;
+    }
+    assert_int_equal(n, FM_AF3_STACKS);
+    bench b;
+    open_bench(&b, 5);
+    fm_af3_config model = config.af3;
+    model.n_token = b.options.model.n_token;
+    model.n_atom = b.options.model.n_atom;
+    model.n_rollout_step = 2;
+    model.n_sample = 1;
+    b.options.model = model;
+    create(&b);
+    close_bench(&b);
 }
 
 static void the_same_seed_gives_the_same_bits(void **state) {
@@ -510,7 +537,8 @@ static void narrow_activations_round_only(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_seed_gives_the_same_bits),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_deepest_network_is_made),
+                                       cmocka_unit_test(the_same_seed_gives_the_same_bits),
                                        cmocka_unit_test(a_refused_sample_forgets_the_announced_one),
                                        cmocka_unit_test(narrow_activations_round_only),
                                        cmocka_unit_test(a_budget_chooses_the_recomputation),

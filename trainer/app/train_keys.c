@@ -2,6 +2,7 @@
 #include "trainer/app/train_keys.h"
 
 #include "proto/limits.h"
+#include "trainer/model/af3/trunk.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -286,8 +287,9 @@ const fm_train_key fm_train_keys[] = {
      .of = FM_KEY_AF3},
     AF3_COUNT(n_pairformer_block, "blocks", 64,
               "Blocks of the Pairformer (Algorithm 17 of AlphaFold 3)."),
-    AF3_COUNT(n_msa_block, "blocks", 64, "Blocks of the MSA module (Algorithm 8)."),
-    AF3_COUNT(n_template_block, "blocks", 64,
+    AF3_COUNT(n_msa_block, "blocks", FM_AF3_MAX_MSA_BLOCK,
+              "Blocks of the MSA module (Algorithm 8)."),
+    AF3_COUNT(n_template_block, "blocks", FM_AF3_MAX_TEMPLATE_BLOCK,
               "Pair blocks of the template embedder (Algorithm 16)."),
     AF3_COUNT(n_diffusion_block, "blocks", 64,
               "Blocks of the diffusion transformer (Algorithm 23)."),

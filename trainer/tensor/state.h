@@ -9,7 +9,8 @@
 #include "proto/base/status.h"
 #include "trainer/tensor/tensor.h"
 
-enum { FM_STATE_TENSORS = 192 };
+/* AlphaFold 3 has one for each atom and diffusion block, of which there may be 192. */
+enum { FM_STATE_TENSORS = 320 };
 
 typedef struct fm_state {
     fm_tensor tensor[FM_STATE_TENSORS];

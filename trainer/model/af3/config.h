@@ -15,7 +15,7 @@ enum {
     FM_AF3_MSA_FEATURES = 34,   /* 32 classes, has_deletion, deletion_value */
     FM_AF3_TOKEN_FEATURES = 65, /* restype 32, profile 32, deletion_mean */
     FM_AF3_MAX_BLOCK = 64,      /* of any stack */
-    FM_AF3_MAX_PARAM = 8192,
+    FM_AF3_MAX_PARAM = 16384,
 };
 
 /* The type to which the operands of the diffusion module's matrix products are rounded. Sums are
