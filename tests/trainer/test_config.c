@@ -332,6 +332,31 @@ static void the_whole_model_has_93_million_parameters(void **state) {
     fm_arena_fini(&arena);
 }
 
+/* All stacks may have the most blocks that their keys allow. */
+static void the_deepest_model_has_room(void **state) {
+    (void)state;
+    fm_train_config config;
+    fm_arena arena;
+    fm_params params;
+    static fm_model_weights weights;
+    size_t n = 0;
+    assert_int_equal(fm_train_config_preset("tiny", &config, NULL), FM_OK);
+    for (size_t i = 0; i < fm_train_n_key; i++) {
+        const fm_train_key *key = &fm_train_keys[i];
+        if (strcmp(key->section, "model") != 0 || strcmp(key->unit, "blocks") != 0) continue;
+        const int32_t most = (int32_t)key->max;
+        assert_int_equal(key->kind, FM_KEY_INT32);
+        memcpy((char *)&config + key->offset, &most, sizeof most);
+        n++;
+    }
+    assert_int_equal(n, 4);
+    assert_int_equal(fm_arena_init(&arena, (size_t)64 << 20, NULL), FM_OK);
+    assert_int_equal(fm_params_init(&params, FM_MAX_PARAM, &arena, NULL), FM_OK);
+    fm_model_add_parameters(&params, &arena, &config.model, &weights);
+    assert_true(params.n_param > 8192);
+    fm_arena_fini(&arena);
+}
+
 static void a_file_changes_only_the_keys_it_names(void **state) {
     (void)state;
     fm_train_config config;
@@ -454,6 +479,7 @@ int main(void) {
         cmocka_unit_test(checkpoints_omit_recomputation),
         cmocka_unit_test(printed_settings_parse_to_the_same),
         cmocka_unit_test(the_whole_model_has_93_million_parameters),
+        cmocka_unit_test(the_deepest_model_has_room),
         cmocka_unit_test(a_file_changes_only_the_keys_it_names),
         cmocka_unit_test(mistakes_are_refused_with_their_line),
     };

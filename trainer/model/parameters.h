@@ -107,7 +107,7 @@ enum {
     FM_MAX_BLOCK = 64,
     FM_MAX_EXTRA_BLOCK = 16,
     FM_MAX_TEMPLATE_BLOCK = 16,
-    FM_MAX_PARAM = 8192
+    FM_MAX_PARAM = 16384
 };
 
 /* The weights of the whole model. */
