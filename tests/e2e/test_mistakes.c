@@ -186,6 +186,26 @@ static void featurize_replaces_no_built_cache(void **state) {
                      0);
 }
 
+static void a_number_out_of_its_range_is_named(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"train --cache cache --checkpoint-minutes -1 --out x",
+         "--checkpoint-minutes: found -1, expected 0 to 1000000"},
+        {"predict --cache cache --weights w --recycle-tol 1001 --out x",
+         "--recycle-tol: found 1001, expected 0 to 1000"},
+        {"predict --cache cache --weights w --device-memory -2 --out x",
+         "--device-memory: found -2, expected 0 to 1000000 GiB"},
+        {"eval --cache cache --checkpoint c --device-memory -2 --out x",
+         "--device-memory: found -2, expected 0 to 1000000 GiB"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(fm_test_shell_format(folder,
+                                              "foldmill %s 2>err; test $? = 2 && "
+                                              "grep -qF -- '%s' err",
+                                              cases[i][0], cases[i][1]),
+                         0);
+    }
+}
+
 /* Ctrl-C ends `tee` too: neither its end nor a line that it does not read ends the command. */
 static void a_lost_reader_ends_no_command(void **state) {
     (void)state;
@@ -618,6 +638,7 @@ int main(void) {
         cmocka_unit_test(snapshots_are_deleted),
         cmocka_unit_test(a_run_takes_no_folder_of_others),
         cmocka_unit_test(featurize_replaces_no_built_cache),
+        cmocka_unit_test(a_number_out_of_its_range_is_named),
         cmocka_unit_test(a_lost_reader_ends_no_command),
         cmocka_unit_test(a_run_that_did_nothing_leaves_nothing),
         cmocka_unit_test(progress_fits_the_terminal),

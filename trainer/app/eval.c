@@ -72,7 +72,8 @@ static fm_status check(const eval_settings *set, fm_error *reterr) {
                        set->checkpoint ? "--out DIR" : "--checkpoint FILE");
     }
     if (!(set->device_gib >= 0 && set->device_gib <= 1e6)) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--device-memory: expected 0 to 1000000");
+        return fm_fail(reterr, FM_ERR_USAGE, "--device-memory: found %g, expected 0 to 1000000 GiB",
+                       set->device_gib);
     }
     return FM_OK;
 }

@@ -193,10 +193,12 @@ static fm_status check(fm_predict_settings *set, fm_error *reterr) {
                        set->set);
     }
     if (!(set->device_gib >= 0 && set->device_gib <= 1e6)) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--device-memory: expected 0 to 1000000");
+        return fm_fail(reterr, FM_ERR_USAGE, "--device-memory: found %g, expected 0 to 1000000 GiB",
+                       set->device_gib);
     }
     if (!(set->recycle_tol >= 0 && set->recycle_tol <= 1000)) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--recycle-tol: expected 0 to 1000 Å");
+        return fm_fail(reterr, FM_ERR_USAGE, "--recycle-tol: found %g, expected 0 to 1000 Å",
+                       set->recycle_tol);
     }
     if ((set->recycles + 1) * set->ensemble > FM_MAX_CYCLE) {
         return fm_fail(reterr, FM_ERR_USAGE,

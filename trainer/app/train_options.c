@@ -286,7 +286,9 @@ static fm_status check(fm_train_options *set, fm_error *reterr) {
                        set->bad_samples);
     }
     if (!(set->checkpoint_minutes >= 0 && set->checkpoint_minutes <= 1e6)) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--checkpoint-minutes: expected 0 to 1000000");
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--checkpoint-minutes: found %g, expected 0 to 1000000",
+                       set->checkpoint_minutes);
     }
     fm_batch_schedule schedule;
     fm_status status = FM_OK;
