@@ -203,11 +203,14 @@ static const fm_plot_series *find_steps_of(const fm_plot_run *run, const panel_k
     return kind->side == SIDE_SCORES ? NULL : fm_plot_find(&run->steps, kind->key);
 }
 
+/* The name that a number has among a run's scores. Scores of chains have the confidence itself as
+ * `plddt`, and the term has another name; those of a model of af3 have the term. */
+static const char *score_key(const fm_plot_run *run, const char *key) {
+    bool is_renamed = strcmp(key, "plddt") == 0 && !fm_plot_find(&run->scores, "smooth_lddt");
+    return is_renamed ? "plddt_loss" : key;
+}
+
 static void collect(plot *p, const panel_kind *kind) {
-    char seen[64];
-    /* Among the scores, `plddt` is the confidence itself, and the term has another name. */
-    const char *held_out = strcmp(kind->key, "plddt") == 0 ? "plddt_loss" : kind->key;
-    snprintf(seen, sizeof seen, "seen_%s", held_out);
     p->n_curve = 0;
     for (size_t i = 0; i < p->picture->n_run; i++) {
         const fm_plot_run *run = &p->picture->run[i];
@@ -221,6 +224,9 @@ static void collect(plot *p, const panel_kind *kind) {
         const fm_plot_run *run = &p->picture->run[i];
         const fm_plot_series *steps = find_steps_of(run, kind);
         bool has_scores = kind->side != SIDE_STEPS;
+        const char *held_out = score_key(run, kind->key);
+        char seen[64];
+        snprintf(seen, sizeof seen, "seen_%s", held_out);
         const fm_plot_series *of_seen = has_scores ? fm_plot_find(&run->scores, seen) : NULL;
         const fm_plot_series *scores = has_scores ? fm_plot_find(&run->scores, held_out) : NULL;
         if (steps) add_means(p, i, steps, kind);

@@ -66,6 +66,9 @@ static void a_run_writes_its_files(void **state) {
                          "grep -q 'Held-out loss' whole.svg && grep -q 'Smooth lDDT' whole.svg && "
                          "grep -q 'RMSD of sampled structures' whole.svg && "
                          "! grep -q 'masked MSA' whole.svg && "
+                         "foldmill plot whole --terms --out terms.svg && test $(tr -d '\\n' "
+                         "<terms.svg | sed 's/.*>plddt<//; s/>pde<.*//' | grep -o '<circle' | "
+                         "wc -l) = 3 && "
                          "grep -q 'files read' whole.log && test -s whole/ledger"),
                      0);
 }
