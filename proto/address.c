@@ -122,6 +122,13 @@ fm_status fm_address_parse(const char *text, fm_address *ret_address, fm_error *
                        "the path of a unix socket has %zu bytes, at most %d fit", bytes,
                        FM_ADDRESS_PATH_BYTES - 1);
     }
+    if (strchr(text + 5, ',')) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE,
+            "found a comma in the path of a unix socket, '%.200s', expected none: commas "
+            "separate addresses",
+            text + 5);
+    }
     address.kind = FM_ADDRESS_UNIX;
     memcpy(address.path, text + 5, bytes + 1);
     *ret_address = address;

@@ -103,6 +103,9 @@ static void bad_addresses(void **state) {
     path[sizeof path - 1] = '\0';
     memcpy(path, "unix:", 5);
     assert_int_equal(fm_address_parse(path, &(fm_address){0}, NULL), FM_ERR_USAGE);
+    fm_error error;
+    assert_int_equal(fm_address_parse("unix:a,b", &(fm_address){0}, &error), FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, "found a comma in the path of a unix socket, 'a,b'"));
 }
 
 /* Failures to connect and to listen say what can be done. */
