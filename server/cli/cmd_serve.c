@@ -307,11 +307,13 @@ static void remove_folder(const char *listen) {
 
 /* -- serving caches */
 
-/* Opens the caches and snapshots of the options, which must outlive the library. */
+/* Opens the caches and snapshots of the options, which must outlive the library. The cache of one
+ * run is a folder without a name, whatever is in its path. */
 static fm_status open_library(const serve_settings *set, fm_library_cache *caches,
                               fm_library **ret_library, fm_error *reterr) {
     for (uint32_t i = 0; i < set->caches.n; i++)
-        caches[i] = fm_library_cache_parse(set->caches.value[i]);
+        caches[i] = set->is_private ? (fm_library_cache){.path = set->caches.value[i]}
+                                    : fm_library_cache_parse(set->caches.value[i]);
     const fm_library_options options = {.cache = caches,
                                         .n_cache = set->caches.n,
                                         .snapshot = set->snapshots.value,

@@ -138,6 +138,15 @@ static void ranks_share_one_server(void **state) {
     assert_int_equal(run("grep -q 'ranks of another launcher need a server' err"), 0);
 }
 
+static void a_folder_may_have_a_sign_in_its_name(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir lr=0.1 && cp -r cache lr=0.1/cache && $train --cache lr=0.1/cache "
+                         "--snapshot even --steps 8 --out lr=0.1/run >log 2>&1 && "
+                         "cmp lr=0.1/run/checkpoint-000000000008.safetensors "
+                         "one/checkpoint-000000000008.safetensors"),
+                     0);
+}
+
 static void mistakes_are_named(void **state) {
     (void)state;
     static const struct {
@@ -182,6 +191,7 @@ int main(void) {
         cmocka_unit_test(the_server_ends_with_its_run),
         cmocka_unit_test(a_killed_server_is_started_again),
         cmocka_unit_test(ranks_share_one_server),
+        cmocka_unit_test(a_folder_may_have_a_sign_in_its_name),
         cmocka_unit_test(mistakes_are_named),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
