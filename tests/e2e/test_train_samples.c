@@ -186,6 +186,13 @@ static void bad_samples_end_the_run_or_are_skipped(void **state) {
                          "--eval-samples held --steps 3 --out skipped --bad-samples skip -q "
                          ">skipped.log 2>&1 && grep -q '3 of them bad' skipped.log"),
                      0);
+    /* A shell reads the command of the message as it was. */
+    assert_int_equal(
+        run("! foldmill train --samples bad --config small.ini --preset af3-tiny "
+            "--eval-samples held --steps 1 --out \"its 'own'\" -q 2>advice.log && "
+            "eval \"$(sed -n 's/.*to go on without it: //p' advice.log)\" >log 2>&1 && "
+            "test -s \"its 'own'/checkpoint-000000000001.safetensors\""),
+        0);
     /* A run that fails in its first sample leaves nothing. */
     assert_int_equal(run("mkdir worst && cp bad/b.npz worst && refuses 'found 99' foldmill train "
                          "--samples worst --config small.ini --preset af3-tiny --eval-samples held "

@@ -331,13 +331,24 @@ static bool is_plain(const char *word) {
                                  "-_=+./:,@%") == strlen(word);
 }
 
+/* Adds a blank and the word as a shell reads it back; an apostrophe cannot be between two others.
+ * Returns the length of the text, which is cut at out_bytes. */
+static size_t add_word(const char *word, char *out, size_t at, size_t out_bytes) {
+    if (is_plain(word)) return at + (size_t)snprintf(out + at, out_bytes - at, " %s", word);
+    at += (size_t)snprintf(out + at, out_bytes - at, " '");
+    for (; *word && at < out_bytes; word++) {
+        const char letter[] = {*word, '\0'};
+        at += (size_t)snprintf(out + at, out_bytes - at, "%s", *word == '\'' ? "'\\''" : letter);
+    }
+    if (at < out_bytes) at += (size_t)snprintf(out + at, out_bytes - at, "'");
+    return at;
+}
+
 void fm_train_options_advise(const fm_train_options *set, const char *more, char *out,
                              size_t out_bytes) {
     size_t at = (size_t)snprintf(out, out_bytes, "%s", fm_train_program);
-    for (int i = 1; i < set->argc && at < out_bytes; i++) {
-        const char *quote = is_plain(set->argv[i]) ? "" : "'";
-        at += (size_t)snprintf(out + at, out_bytes - at, " %s%s%s", quote, set->argv[i], quote);
-    }
+    for (int i = 1; i < set->argc && at < out_bytes; i++)
+        at = add_word(set->argv[i], out, at, out_bytes);
     if (at < out_bytes) {
         at += (size_t)snprintf(out + at, out_bytes - at, "%s%s%s", set->resume ? "" : " --resume",
                                *more ? " " : "", more);
