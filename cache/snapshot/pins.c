@@ -32,23 +32,41 @@ fm_status fm_snapshot_check_new_name(const char *name, fm_error *reterr) {
                    name, FM_SNAPSHOT_NEW_NAME_BYTES);
 }
 
+/* Writes a snapshot if there is none of that name. */
+static fm_status write_new(const fm_store *store, const char *name, fm_bytes bytes, fm_arena *arena,
+                           fm_error *reterr) {
+    fm_bytes old;
+    fm_status status = fm_snapshot_read(store, name, arena, &old, reterr);
+    if (status == FM_ERR_NOT_FOUND) {
+        return fm_folder_write(store->path, "snapshots", name, bytes, reterr);
+    }
+    if (status) return status;
+    if (old.size == bytes.size && memcmp(old.data, bytes.data, old.size) == 0) return FM_OK;
+    return fm_fail(reterr, FM_ERR_EXISTS,
+                   "a snapshot '%s' with other chains or weights exists already, and runs may "
+                   "depend on it; choose another name",
+                   name);
+}
+
 fm_status fm_snapshot_write(const fm_store *store, const char *name, const fm_snapshot_text *text,
                             fm_arena *arena, fm_sha256 *ret_hash, fm_error *reterr) {
-    fm_bytes bytes, old;
+    fm_bytes bytes;
+    char path[PATH_MAX];
     fm_status status = fm_snapshot_check_new_name(name, reterr);
     if (!status) status = fm_snapshot_encode(text, arena, &bytes, reterr);
+    if (!status) status = fm_folder_path(store->path, "snapshots", NULL, path, reterr);
+    if (!status) status = fm_dir_make(path, reterr);
     if (status) return status;
     *ret_hash = fm_sha256_of(bytes.data, bytes.size);
-    status = fm_snapshot_read(store, name, arena, &old, reterr);
-    if (!status) {
-        if (old.size == bytes.size && memcmp(old.data, bytes.data, old.size) == 0) return FM_OK;
-        return fm_fail(reterr, FM_ERR_EXISTS,
-                       "a snapshot '%s' with other chains or weights exists already, and runs may "
-                       "depend on it; choose another name",
-                       name);
-    }
-    if (status != FM_ERR_NOT_FOUND) return status; /* one may be there, and stays */
-    return fm_folder_write(store->path, "snapshots", name, bytes, reterr);
+    /* Two processes must not both find that there is none. Where the file system has no locks, they
+     * may. */
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
+    while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
+        continue;
+    status = write_new(store, name, bytes, arena, reterr);
+    close(fd);
+    return status;
 }
 
 /* Lists the names of snapshots or pins in a folder of the cache; none when there is no folder.

@@ -8,6 +8,9 @@
 #include "cache/snapshot/snapshot.h"
 #include "cache/snapshot/snapshot_select.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 static fm_bytes bytes_of(const char *text) {
     return (fm_bytes){(const uint8_t *)text, strlen(text)};
 }
@@ -143,6 +146,26 @@ static void test_rules(void **state) {
     teardown_case(&test);
 }
 
+/* Of two processes that write one name at a time, one succeeds. */
+static void write_at_a_time(const fm_store *store, const fm_snapshot_text *one,
+                            const fm_snapshot_text *other, fm_arena *arena) {
+    for (int i = 0; i < 20; i++) {
+        char name[16];
+        fm_sha256 hash;
+        int code;
+        snprintf(name, sizeof name, "both%d", i);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        fm_status status = fm_snapshot_write(store, name, child ? one : other, arena, &hash, NULL);
+        if (child == 0) _exit((int)status);
+        assert_int_equal(waitpid(child, &code, 0), child);
+        assert_true(WIFEXITED(code));
+        fm_status its = (fm_status)WEXITSTATUS(code);
+        assert_true(!status != !its);
+        assert_int_equal(status ? status : its, FM_ERR_EXISTS);
+    }
+}
+
 /* A training set that shares no cluster with an evaluation set. */
 static void test_disjoint_clusters(void **state) {
     (void)state;
@@ -205,6 +228,7 @@ static void test_disjoint_clusters(void **state) {
                      FM_OK);
     assert_int_equal(fm_snapshot_write(store, "train", &eval, &test.arena, &hash, &test.error),
                      FM_ERR_EXISTS);
+    write_at_a_time(store, &train, &eval, &test.arena);
     static const char *const bad[] = {"all", "../x", ".x", "a b", "", "x.tmp.1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(fm_snapshot_write(store, bad[i], &eval, &test.arena, &hash, &test.error),
