@@ -86,9 +86,9 @@ static void a_line_is_one_json_object(void **state) {
 
 static void a_resumed_run_writes_each_step_once(void **state) {
     (void)state;
-    uint64_t n;
-    assert_int_equal(fm_metrics_truncate(path, 1, &n, NULL), FM_OK);
-    assert_int_equal(n, 1);
+    fm_metrics_kept kept;
+    assert_int_equal(fm_metrics_truncate(path, 1, &kept, NULL), FM_OK);
+    assert_true(kept.n == 1 && kept.last == 1);
     write_steps(2, 3);
     assert_string_equal(content(),
                         LINE("1", "4", SCORES) LINE("2", "8", "") LINE("3", "12", SCORES));
@@ -96,28 +96,28 @@ static void a_resumed_run_writes_each_step_once(void **state) {
     assert_non_null(file);
     assert_true(fputs("{\"step\":4,\"ind", file) >= 0); /* a line that is cut off */
     assert_int_equal(fclose(file), 0);
-    assert_int_equal(fm_metrics_truncate(path, 9, &n, NULL), FM_OK);
-    assert_int_equal(n, 3);
+    assert_int_equal(fm_metrics_truncate(path, 9, &kept, NULL), FM_OK);
+    assert_true(kept.n == 3 && kept.last == 3);
     assert_string_equal(content(),
                         LINE("1", "4", SCORES) LINE("2", "8", "") LINE("3", "12", SCORES));
-    assert_int_equal(fm_metrics_truncate(path, 0, &n, NULL), FM_OK);
+    assert_int_equal(fm_metrics_truncate(path, 0, &kept, NULL), FM_OK);
     assert_string_equal(content(), "");
-    assert_int_equal(fm_metrics_truncate("/nowhere/metrics.jsonl", 3, &n, NULL), FM_OK);
-    assert_int_equal(n, 0);
+    assert_int_equal(fm_metrics_truncate("/nowhere/metrics.jsonl", 3, &kept, NULL), FM_OK);
+    assert_true(kept.n == 0 && kept.last == 0);
 }
 
 /* A damaged line does not cost those behind it. */
 static void a_damaged_line_is_removed_alone(void **state) {
     (void)state;
-    uint64_t n;
+    fm_metrics_kept kept;
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     assert_true(fputs("{\"step\":1,\"a\":1}\n{\"step\":2,\"a\n\n{\"ste{\"step\":3}\n"
                       "{\"step\":4,\"a\":4}\n{\"step\":5,\"a\":5}\n",
                       file) >= 0);
     assert_int_equal(fclose(file), 0);
-    assert_int_equal(fm_metrics_truncate(path, 4, &n, NULL), FM_OK);
-    assert_int_equal(n, 2);
+    assert_int_equal(fm_metrics_truncate(path, 4, &kept, NULL), FM_OK);
+    assert_true(kept.n == 2 && kept.last == 4);
     assert_string_equal(content(), "{\"step\":1,\"a\":1}\n{\"step\":4,\"a\":4}\n");
 }
 

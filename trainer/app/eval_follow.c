@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 100, LINE_BYTES = 4096, MOST_LINES_BYTES = 1 << 30 };
+enum { LOOK_MS = 100, LINE_BYTES = 4096 };
 
 typedef struct follower {
     const fm_evaluation_options *options;
@@ -43,28 +43,6 @@ fm_status fm_eval_find_oldest(const char *folder, fm_checkpoint_place *ret_place
 
 /* -- opening */
 
-/* The step of the last line of eval.jsonl. */
-static fm_status read_last_step(follower *f, fm_error *reterr) {
-    fm_arena arena;
-    fm_bytes text;
-    fm_status status = fm_arena_init(&arena, (size_t)MOST_LINES_BYTES + (1 << 20), reterr);
-    if (status) return status;
-    status = fm_file_read(&arena, f->lines_path, MOST_LINES_BYTES, &text, reterr);
-    if (!status && text.size > 1) {
-        const char *data = (const char *)text.data;
-        size_t at = text.size - 1; /* the line feed at the end */
-        while (at > 0 && data[at - 1] != '\n')
-            at--;
-        unsigned long long step = 0;
-        char line[64];
-        snprintf(line, sizeof line, "%.*s", (int)(text.size - at < 60 ? text.size - at : 60),
-                 data + at);
-        if (sscanf(line, "{\"step\":%llu", &step) == 1) f->last_step = step;
-    }
-    fm_arena_fini(&arena);
-    return status == FM_ERR_NOT_FOUND ? FM_OK : status;
-}
-
 static double wall_s(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -77,11 +55,11 @@ static fm_status open_follower(follower *f, const char *run, fm_error *reterr) {
             (int)sizeof f->lines_path) {
         return fm_fail_in(reterr, FM_ERR_USAGE, run, "the path is too long");
     }
-    uint64_t n_row;
+    fm_metrics_kept kept;
     fm_status status = fm_dir_make(f->folder, reterr);
     /* Drops a line that a full disk or a crash left damaged. */
-    if (!status) status = fm_metrics_truncate(f->lines_path, UINT64_MAX, &n_row, reterr);
-    if (!status) status = read_last_step(f, reterr);
+    if (!status) status = fm_metrics_truncate(f->lines_path, UINT64_MAX, &kept, reterr);
+    if (!status) f->last_step = kept.last;
     if (!status) status = fm_appender_open(f->lines_path, &f->lines, reterr);
     if (!status) {
         status = fm_event_file_open(f->folder, true, f->last_step, wall_s(), &f->events, reterr);

@@ -279,7 +279,7 @@ static fm_status make_arguments(fm_evaluator *e, fm_error *reterr) {
 
 static fm_status prepare(fm_evaluator *e, fm_error *reterr) {
     const char *run = e->options.run;
-    uint64_t n_row;
+    fm_metrics_kept kept;
     if (snprintf(e->folder, sizeof e->folder, "%s/eval", run) >= (int)sizeof e->folder ||
         snprintf(e->lines_path, sizeof e->lines_path, "%s/eval.jsonl", run) >=
             (int)sizeof e->lines_path) {
@@ -289,7 +289,7 @@ static fm_status prepare(fm_evaluator *e, fm_error *reterr) {
     if (e->options.target) status = parse_target(e->options.target, &e->target, reterr);
     if (!status) status = fm_dir_make(e->folder, reterr);
     if (!status) status = drop_later(e, reterr);
-    if (!status) status = fm_metrics_truncate(e->lines_path, e->options.last_step, &n_row, reterr);
+    if (!status) status = fm_metrics_truncate(e->lines_path, e->options.last_step, &kept, reterr);
     if (!status) status = make_environment(e, reterr);
     return status ? status : make_arguments(e, reterr);
 }

@@ -226,7 +226,8 @@ static void summarize(const fm_train_run *run) {
 /* The folder is looked at once more under the lock, since another run may have come and gone. */
 static fm_status open_outputs(fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
-    uint64_t n_step = run->state.place.step, n_row = 0;
+    const uint64_t n_step = run->state.place.step;
+    fm_metrics_kept kept = {.n = 0};
     char metrics_path[PATH_MAX];
     if (snprintf(metrics_path, PATH_MAX, "%s/%s", set->out, leaves[METRICS]) >= PATH_MAX) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
@@ -235,11 +236,11 @@ static fm_status open_outputs(fm_train_run *run, fm_error *reterr) {
     if (!status && (status = refuse_other_run(run, reterr))) {
         fm_folder_lock_end(set->out, &run->lock); /* so that close_outputs removes nothing */
     }
-    if (!status) status = fm_metrics_truncate(metrics_path, n_step, &n_row, reterr);
-    if (!status && n_row != n_step) {
+    if (!status) status = fm_metrics_truncate(metrics_path, n_step, &kept, reterr);
+    if (!status && kept.n != n_step) {
         fm_log(FM_LOG_WARN, "metrics_incomplete",
                "path=%s rows=%llu steps=%llu why=\"rows are damaged or were removed\"",
-               metrics_path, (unsigned long long)n_row, (unsigned long long)n_step);
+               metrics_path, (unsigned long long)kept.n, (unsigned long long)n_step);
     }
     if (!status && set->tensorboard) {
         status = fm_event_file_open(set->tensorboard, set->resume, n_step, fm_run_wall_s(),

@@ -135,12 +135,12 @@ static fm_status create(fm_train_run *run, const fm_kernels *kernels, fm_error *
 /* Opens eval.jsonl, without the lines behind the checkpoint. */
 static fm_status open_scores(fm_train_run *run, fm_error *reterr) {
     char path[PATH_MAX];
-    uint64_t n_row;
+    fm_metrics_kept kept;
     if (!run->stored->judge) return FM_OK;
     if (snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out) >= (int)sizeof path) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
-    fm_status status = fm_metrics_truncate(path, run->state.place.step, &n_row, reterr);
+    fm_status status = fm_metrics_truncate(path, run->state.place.step, &kept, reterr);
     return status ? status : fm_appender_open(path, &run->stored->scores, reterr);
 }
 

@@ -75,7 +75,7 @@ static bool read_step(const char *text, size_t bytes, uint64_t *ret_step) {
 }
 
 /* Copies the whole lines of steps up to and including `last`, and returns their bytes. */
-static size_t copy_lines(fm_bytes text, uint64_t last, char *out, uint64_t *ret_n) {
+static size_t copy_lines(fm_bytes text, uint64_t last, char *out, fm_metrics_kept *ret_kept) {
     const char *data = (const char *)text.data, *end;
     size_t at = 0, kept = 0;
     while (at < text.size && (end = memchr(data + at, '\n', text.size - at)) != NULL) {
@@ -84,24 +84,26 @@ static size_t copy_lines(fm_bytes text, uint64_t last, char *out, uint64_t *ret_
         if (read_step(data + at, bytes, &step) && step <= last) {
             memcpy(out + kept, data + at, bytes);
             kept += bytes;
-            ++*ret_n;
+            ret_kept->n++;
+            ret_kept->last = step;
         }
         at += bytes;
     }
     return kept;
 }
 
-fm_status fm_metrics_truncate(const char *path, uint64_t last, uint64_t *ret_n, fm_error *reterr) {
+fm_status fm_metrics_truncate(const char *path, uint64_t last, fm_metrics_kept *ret_kept,
+                              fm_error *reterr) {
     fm_arena arena;
     fm_bytes text;
-    *ret_n = 0;
+    *ret_kept = (fm_metrics_kept){.n = 0};
     fm_status status = fm_arena_init(&arena, 2 * MAX_FILE_BYTES + ((size_t)1 << 20), reterr);
     if (status) return status;
     status = fm_file_read(&arena, path, MAX_FILE_BYTES, &text, reterr);
     char *kept = !status ? fm_arena_alloc(&arena, text.size + 1) : NULL;
     if (!status && !kept) status = fm_arena_full(&arena, reterr);
     if (!status) {
-        size_t bytes = copy_lines(text, last, kept, ret_n);
+        size_t bytes = copy_lines(text, last, kept, ret_kept);
         status = fm_file_write_atomic(path, kept, bytes, reterr);
     }
     fm_arena_fini(&arena);

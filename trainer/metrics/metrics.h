@@ -44,11 +44,15 @@ typedef struct fm_metrics fm_metrics;
 /* Opens `path` for appending; creates it if missing. FM_ERR_IO. */
 FM_MUST_USE fm_status fm_metrics_open(const char *path, fm_metrics **ret_metrics, fm_error *reterr);
 
+/* The lines that stay in a file, and the step of the last one, 0 where there is none. */
+typedef struct fm_metrics_kept {
+    uint64_t n, last;
+} fm_metrics_kept;
+
 /* Removes the lines after step `last`, so a resumed run writes each step once, and lines that are
- * damaged or cut off. *ret_n is the number of those that stay. A missing file is fine. FM_ERR_IO.
- */
-FM_MUST_USE fm_status fm_metrics_truncate(const char *path, uint64_t last, uint64_t *ret_n,
-                                          fm_error *reterr);
+ * damaged or cut off. A missing file is fine. FM_ERR_IO. */
+FM_MUST_USE fm_status fm_metrics_truncate(const char *path, uint64_t last,
+                                          fm_metrics_kept *ret_kept, fm_error *reterr);
 
 /* Closes the file; lines that are still in memory are lost. */
 void fm_metrics_close(fm_metrics *metrics);
