@@ -1,6 +1,6 @@
 /* test_train_samples.c: `foldmill train --samples`: a run of AlphaFold 3 on stored samples, what it
- * writes, the same bytes after a kill, bad samples, evaluation, weights out and in, and what is
- * refused. */
+ * writes, the same bytes after a kill, bad samples, evaluations, also those that are made up for,
+ * weights out and in, and what is refused. */
 #include "tests/testing/complex_sample.h"
 #include "tests/testing/in_folder.h"
 
@@ -141,6 +141,28 @@ static void a_killed_run_ends_with_the_same_bytes(void **state) {
                          "$train --eval-samples held --steps 5 --out half --resume >half.log 2>&1 "
                          "&& same whole half 5"),
                      0);
+}
+
+/* A line that is removed stands for an evaluation that failed or was given up. */
+static void a_missing_evaluation_is_made_first(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("cp -r whole lacking && sed -i '$d' lacking/eval.jsonl && rm lacking/eval.csv && "
+            "resume() { $train --eval-samples held --steps 5 --out lacking --checkpoint-every 1 "
+            "--keep 9 --resume >lacking.log 2>&1; }; "
+            "complete() { sed 's/,.wall_s.*//' lacking/eval.jsonl >lines && "
+            "sed 's/,.wall_s.*//' whole/eval.jsonl | cmp - lines && "
+            "cmp whole/eval.csv lacking/eval.csv && same whole lacking 5; }; "
+            "resume && grep -q ' evaluated step=5 ' lacking.log && complete || exit 1; "
+            /* one that is there is not made again */
+            "cp lacking/eval.jsonl before && resume && cmp before lacking/eval.jsonl && "
+            "! grep -q ' evaluated ' lacking.log || exit 2; "
+            /* before the next step */
+            "rm lacking/checkpoint-000000000005.safetensors && sed -i '2,$d' lacking/eval.jsonl "
+            "&& resume && complete && "
+            "test \"$(grep -o ' evaluated step=.\\| first_step' lacking.log | tr -d '\\n')\" = "
+            "' evaluated step=4 first_step evaluated step=5'"),
+        0);
 }
 
 /* A batch may wait for a score of the evaluations. */
@@ -307,6 +329,7 @@ int main(void) {
                                        cmocka_unit_test(passes_have_every_file_once),
                                        cmocka_unit_test(announced_samples_change_no_byte),
                                        cmocka_unit_test(a_killed_run_ends_with_the_same_bytes),
+                                       cmocka_unit_test(a_missing_evaluation_is_made_first),
                                        cmocka_unit_test(a_batch_grows_with_a_score),
                                        cmocka_unit_test(a_table_that_cannot_be_written_ends_no_run),
                                        cmocka_unit_test(bad_samples_end_the_run_or_are_skipped),

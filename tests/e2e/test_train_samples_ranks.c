@@ -1,6 +1,6 @@
 /* test_train_samples_ranks.c: `foldmill train --samples` on several ranks that are processes: the
- * losses, scores and bytes of one rank, ranks that are killed or stopped, bad samples, and what is
- * refused. */
+ * losses, scores and bytes of one rank, ranks that are killed or stopped, also in an evaluation,
+ * bad samples, and what is refused. */
 #include "tests/testing/complex_sample.h"
 #include "tests/testing/in_folder.h"
 
@@ -147,6 +147,31 @@ static void a_stopped_run_continues_with_fewer_ranks(void **state) {
                      0);
 }
 
+/* The metrics of a step are written before its evaluation, which takes seconds. A signal to any
+ * rank ends it between two files. A resumed run makes it first, on all ranks, though only the first
+ * one knows that the scores are missing. */
+static void a_cut_evaluation_is_made_up_for(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("mkdir many && for n in $(seq 20); do cp held/d.npz many/$n.npz || exit 1; done; "
+            "sed 's/^eval_every.*/eval_every = 1\\neval_rollout_step = 500/' small.ini >slow.ini; "
+            "train=\"$train --config slow.ini --eval-samples many --steps 2\"; "
+            "stop_after() { begin --ranks $n --resume --out cut.$n >cut.log 2>&1; "
+            "until_step cut.$n $1; victim=$run; test $n = 1 || victim=$(rank_of $run 1); "
+            "kill -TERM $victim; wait $run; test $? = 143 && "
+            "grep -q \" evaluation_given_up step=$1 \" cut.log && "
+            "grep -q \"stopped by SIGTERM after step $1 of 2; --resume continues\" cut.log && "
+            "test -s cut.$n/checkpoint-00000000000$1.safetensors && "
+            "test $(wc -l <cut.$n/eval.jsonl) = $(($1 - 1)); }; "
+            "$train --out calm >calm.log 2>&1 && for n in 1 2; do "
+            "stop_after 1 && stop_after 2 || exit $n; "
+            "$train --ranks $n --resume --out cut.$n >cut.log 2>&1 && "
+            "grep -q ' evaluated step=2 ' cut.log && equal calm cut.$n && "
+            "cmp calm/eval.csv cut.$n/eval.csv || exit 1$n; done; "
+            "same calm cut.1 000000000002"),
+        0);
+}
+
 static void bad_samples_are_skipped_by_all(void **state) {
     (void)state;
     assert_int_equal(
@@ -191,7 +216,11 @@ static void a_failed_evaluation_keeps_its_step(void **state) {
             "for n in 1 2; do refuses '(d): .* is not finite, after step 2 of' $train "
             "--ranks $n --out judge.$n && test $(wc -l <judge.$n/metrics.jsonl) = 2 && "
             "test \"$(ls judge.$n | grep checkpoint)\" = checkpoint-000000000002.safetensors || "
-            "exit 1; done"),
+            "exit 1; "
+            /* A resumed run makes the evaluation again before the next step. */
+            "refuses '(d): .* is not finite, after step 2 of 30; --resume continues' $train "
+            "--ranks $n --resume --out judge.$n && test $(grep -c 'not finite' refused.log) = 1 && "
+            "test $(wc -l <judge.$n/metrics.jsonl) = 2 || exit 2; done"),
         0);
 }
 
@@ -213,6 +242,7 @@ int main(void) {
                                        cmocka_unit_test(killed_ranks_cost_no_bit),
                                        cmocka_unit_test(a_batch_is_resumed_inside),
                                        cmocka_unit_test(a_stopped_run_continues_with_fewer_ranks),
+                                       cmocka_unit_test(a_cut_evaluation_is_made_up_for),
                                        cmocka_unit_test(bad_samples_are_skipped_by_all),
                                        cmocka_unit_test(losses_that_are_not_finite_end_all),
                                        cmocka_unit_test(a_failed_evaluation_keeps_its_step),

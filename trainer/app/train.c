@@ -298,6 +298,11 @@ static bool was_signalled(void) {
     return fm_stop_signal() && fm_stop_signal() != FM_STOP_TARGET;
 }
 
+/* Whether a signal came before all was done; of the last step the evaluation may be left. */
+static bool was_stopped(const fm_train_run *run) {
+    return was_signalled() && (run->state.place.step < run->set->steps || run->is_cut_short);
+}
+
 /* Says that the run stopped because it was asked to. */
 static void say_stopped(const fm_train_run *run) {
     char place[128];
@@ -306,9 +311,10 @@ static void say_stopped(const fm_train_run *run) {
             place, run->is_saved ? "; --resume continues" : "");
 }
 
-/* Makes the steps that are left. */
+/* Makes the steps that are left, after what is left of the step before them. */
 static fm_status make_steps(fm_train_run *run, fm_error *reterr) {
-    fm_status status = FM_OK;
+    fm_status status = run->work->make_up ? run->work->make_up(run, reterr) : FM_OK;
+    status = fm_run_agree_to_fail(run, status);
     while (!status && run->queued_step < run->set->steps) {
         fm_run_look_at_evaluator(run);
         if (!run->ranks && fm_stop_signal()) break; /* several ranks agree on it */
@@ -317,7 +323,8 @@ static fm_status make_steps(fm_train_run *run, fm_error *reterr) {
         /* A sample that is skipped now may leave the last step open. */
         if (!status && run->queued_step >= run->set->steps) status = fm_run_drain(run, 0, reterr);
     }
-    if (status == FM_ERR_CANCELLED) status = FM_OK;
+    run->is_cut_short = status == FM_ERR_CANCELLED;
+    if (run->is_cut_short) status = FM_OK;
     if (!status) return fm_run_drain(run, 0, reterr);
     fm_error later; /* the first error is the one to report */
     fm_status ignored = fm_run_drain(run, 0, &later);
@@ -344,7 +351,7 @@ static fm_status train(fm_train_run *run, fm_error *reterr) {
     fm_progress_end(&run->progress, run->state.place.step);
     summarize(run);
     fm_run_end_evaluator(run, status);
-    if (!status && was_signalled() && run->state.place.step < run->set->steps) say_stopped(run);
+    if (!status && was_stopped(run)) say_stopped(run);
     return status;
 }
 
@@ -456,7 +463,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
         fm_run_end_phase(run, FM_START_MEETING);
     }
     status = train(run, reterr);
-    if (!status && was_signalled() && run->state.place.step < set->steps) {
+    if (!status && was_stopped(run)) {
         *ret_code = 128 + fm_stop_signal();
     } else if (!status && run->has_missed_target) {
         *ret_code = EXIT_MISSED;

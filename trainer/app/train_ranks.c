@@ -264,6 +264,12 @@ static fm_status agree_to_fail(fm_train_run *run, fm_status status) {
     return status;
 }
 
+/* Only this rank knows that an exchange was lost, and a request to stop is no failure. */
+fm_status fm_run_agree_to_fail(fm_train_run *run, fm_status status) {
+    bool is_other = !status || status == FM_ERR_CLOSED || status == FM_ERR_CANCELLED;
+    return is_other ? status : agree_to_fail(run, status);
+}
+
 /* All samples of a step have the same number of cycles. */
 static fm_status check_cycles(fm_train_run *run, fm_error *reterr) {
     const fm_run_word *first = NULL;
@@ -444,8 +450,7 @@ static fm_status finish_step(fm_train_run *run, double rate, bool is_updated, fm
     if (run->is_torn) return fm_fail(reterr, FM_ERR_CLOSED, "the update was not completed");
     fm_status status = fm_run_finish_step(run, rate, reterr);
     *run->boundary = run->state; /* the update was made, also when what follows it has failed */
-    if (status == FM_ERR_CLOSED) return status; /* an exchange of an evaluation has failed */
-    return status ? agree_to_fail(run, status) : FM_OK;
+    return fm_run_agree_to_fail(run, status);
 }
 
 /* -- rounds */

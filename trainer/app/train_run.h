@@ -105,12 +105,16 @@ typedef struct fm_run_work {
     fm_status (*open)(fm_train_run *run, fm_error *reterr);
     /* Starts evaluation, once the outputs are open. */
     fm_status (*start)(fm_train_run *run, fm_error *reterr);
+    /* Does what was due after the step of the checkpoint and is not done, on all ranks together,
+     * before the first step. NULL if nothing may be left. */
+    fm_status (*make_up)(fm_train_run *run, fm_error *reterr);
     fm_status (*advance)(fm_train_run *run, fm_error *reterr); /* queues or skips one sample */
     fm_status (*collect)(fm_train_run *run, fm_error *reterr); /* the oldest one in flight */
     /* Makes the update with the samples that have been collected, n of them over all groups of
      * ranks. On an error nothing was updated, and the state is torn. */
     fm_status (*update)(fm_train_run *run, uint32_t n, fm_error *reterr);
-    /* Does what is due after a reported step, on all ranks together. NULL if nothing is due. */
+    /* Does what is due after a reported step, on all ranks together. NULL if nothing is due.
+     * FM_ERR_CANCELLED: it was given up on a signal that all ranks have heard. */
     fm_status (*finish)(fm_train_run *run, fm_error *reterr);
     /* Writes what `finish` left for the disk to take, on the first rank. NULL if it leaves nothing.
      * FM_ERR_IO, FM_ERR_NOMEM: it waits on. */
@@ -170,6 +174,7 @@ struct fm_train_run {
     fm_checkpoint_place first; /* where this process began */
     fm_checkpoint_place saved; /* the newest checkpoint, where is_saved */
     bool is_saved, is_torn;    /* torn: state and trainer differ; no checkpoint may be made */
+    bool is_cut_short;         /* a signal has ended what was being done */
     uint64_t looked_ns;        /* at the device's memory: */
     size_t used_bytes, free_bytes;
     uint64_t saved_ns,
@@ -281,7 +286,7 @@ FM_MUST_USE fm_status fm_run_note_delivered(fm_train_run *run, const fm_run_samp
                                             bool is_skipped, fm_error *reterr);
 
 /* Compares this rank with the others before the first step; `status` is what its preparations came
- * to. (train_ranks.c, as the next six) */
+ * to. (train_ranks.c, as the next seven) */
 FM_MUST_USE fm_status fm_run_compare(fm_train_run *run, fm_status status, fm_error *reterr);
 /* Fails on all ranks when one has failed; `status` is this one's. */
 FM_MUST_USE fm_status fm_run_share(fm_train_run *run, fm_status status, fm_error *reterr);
@@ -290,6 +295,8 @@ FM_MUST_USE fm_status fm_run_prepare_ranks(fm_train_run *run, fm_error *reterr);
 void fm_run_release_ranks(fm_train_run *run);
 /* Agrees on the next round, and queues or skips its samples. */
 FM_MUST_USE fm_status fm_run_advance_ranks(fm_train_run *run, fm_error *reterr);
+/* Notes whether all ranks have the error of what they did together after a step; returns it. */
+FM_MUST_USE fm_status fm_run_agree_to_fail(fm_train_run *run, fm_status status);
 /* Collects the oldest round in flight. */
 FM_MUST_USE fm_status fm_run_collect_round(fm_train_run *run, fm_error *reterr);
 /* The group of this rank, below run->layout.dp. */

@@ -9,7 +9,9 @@
  * Every --eval-every steps and after the last, the moving average of the parameters is scored on
  * the files of another folder, before the step's checkpoint is written: a resumed run scores no
  * step twice, because it removes the lines behind its checkpoint. Group g of P scores the files
- * g, g + P, ..., and all ranks add up the results in the order of the files. */
+ * g, g + P, ..., and all ranks add up the results in the order of the files. An evaluation may take
+ * longer than a scheduler waits after its signal, so a signal to stop ends it between two files.
+ * The checkpoint then has no line in eval.jsonl, and a resumed run evaluates it first. */
 #include "trainer/app/train_run.h"
 
 #include "proto/base/log.h"
@@ -19,6 +21,7 @@
 #include "trainer/app/sample_folder.h"
 #include "trainer/app/sample_scores.h"
 #include "trainer/app/setup.h"
+#include "trainer/app/stop.h"
 #include "trainer/metrics/appender.h"
 #include "trainer/step/schedule.h"
 
@@ -42,7 +45,8 @@ typedef struct fm_stored_run {
     fm_sample_folder samples, held_out;
     fm_af3_trainer *trainer;
     fm_af3_trainer *judge; /* forward only, with the moving average; NULL without --eval-samples */
-    fm_appender *scores;   /* eval.jsonl */
+    fm_appender *scores;   /* eval.jsonl, on the first rank: */
+    bool lacks_scores;     /* it has no line of the checkpoint that the run began with */
     /* eval.csv: the newest evaluation of the first rank, which was made after table_step steps. */
     fm_sample_scores table;
     uint64_t table_step;
@@ -54,7 +58,7 @@ typedef struct fm_stored_run {
 /* A rank's result for its file of an evaluation. */
 typedef struct fm_file_score {
     fm_af3_result result;
-    uint32_t status;
+    uint32_t status, signal;
     char why[256];
 } fm_file_score;
 
@@ -141,6 +145,7 @@ static fm_status open_scores(fm_train_run *run, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
     fm_status status = fm_metrics_truncate(path, run->state.place.step, &kept, reterr);
+    run->stored->lacks_scores = kept.last != run->state.place.step;
     return status ? status : fm_appender_open(path, &run->stored->scores, reterr);
 }
 
@@ -228,7 +233,8 @@ static fm_status write_scores(fm_train_run *run, fm_sample_scores *scores,
 }
 
 /* Tells the other ranks what came of this one's part, and hears what came of theirs. The first
- * failure is that of all, except that a lost exchange is known to this rank only. */
+ * failure is that of all, except that a lost exchange is known to this rank only. FM_ERR_CANCELLED:
+ * a rank was asked to stop. */
 static fm_status agree_on_scores(fm_train_run *run, fm_status status, const fm_error *why,
                                  fm_file_score *own, fm_file_score *all, fm_error *reterr) {
     if (!run->ranks || status == FM_ERR_CLOSED) {
@@ -241,9 +247,19 @@ static fm_status agree_on_scores(fm_train_run *run, fm_status status, const fm_e
     status = fm_ranks_gather(run->ranks, own, sizeof *own, all, reterr);
     for (int32_t r = 0; r < fm_ranks_size(run->ranks) && !status; r++) {
         all[r].why[sizeof all[r].why - 1] = '\0';
+        if (all[r].status == FM_ERR_CANCELLED) fm_stop_request((int)all[r].signal);
         if (all[r].status) status = fm_fail(reterr, (fm_status)all[r].status, "%s", all[r].why);
     }
     return status;
+}
+
+/* Reads a file that is to be scored, if there is one, unless this rank was asked to stop. */
+static fm_status read_held_out(fm_train_run *run, uint32_t file, const fm_stored_sample **ret_read,
+                               fm_file_score *own, fm_error *reterr) {
+    fm_sample_folder *files = &run->stored->held_out;
+    own->signal = (uint32_t)fm_stop_signal();
+    if (own->signal) return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
+    return file < files->n ? fm_sample_folder_read(files, file, ret_read, reterr) : FM_OK;
 }
 
 /* Scores a file, if there is one. The draws are those of sample `file` of step 0, so every
@@ -254,12 +270,10 @@ static fm_status score_file(fm_train_run *run, uint32_t file, fm_file_score *all
     const fm_stored_sample *sample = NULL;
     fm_file_score own = {.why = ""};
     fm_error why = {.message = ""};
-    bool has_file = file < stored->held_out.n;
-    fm_status status =
-        has_file ? fm_sample_folder_read(&stored->held_out, file, &sample, &why) : FM_OK;
+    fm_status status = read_held_out(run, file, &sample, &own, &why);
     status = agree_on_scores(run, status, &why, &own, all, reterr);
     if (status) return status;
-    if (has_file) {
+    if (sample) {
         fm_af3_features features = sample->features;
         features.slot = file & 0xffff;
         features.n_cycle = (uint32_t)run->config.data.max_cycle;
@@ -269,7 +283,7 @@ static fm_status score_file(fm_train_run *run, uint32_t file, fm_file_score *all
     return agree_on_scores(run, status, &why, &own, all, reterr);
 }
 
-/* Scores the moving average on all files. The ranks agree on a failure. */
+/* Scores the moving average on all files. The ranks agree on a failure and on a request to stop. */
 static fm_status score_files(fm_train_run *run, fm_sample_scores *scores, fm_error *reterr) {
     const uint32_t n = scores->n_file, group = (uint32_t)fm_run_group(run);
     const uint32_t n_group = (uint32_t)run->layout.dp, of_group = (uint32_t)run->layout.dap;
@@ -298,6 +312,11 @@ static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
     if (is_scored && fm_run_is_first(run)) status = write_scores(run, &scores, &means, reterr);
     fm_sample_scores_fini(&scores);
     if (is_scored && run->ranks) status = fm_run_share(run, status, reterr);
+    if (status == FM_ERR_CANCELLED) {
+        fm_log(FM_LOG_WARN, "evaluation_given_up",
+               "step=%llu why=\"stopped on request; a resumed run makes it first\"",
+               (unsigned long long)run->state.place.step);
+    }
     if (status) return status;
     fm_log(FM_LOG_INFO, "evaluated", "step=%llu lddt=%.4f loss=%.4f samples=%u s=%.1f",
            (unsigned long long)run->state.place.step, 1 - means.term[FM_COMPLEX_SMOOTH_LDDT],
@@ -305,11 +324,38 @@ static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
     return FM_OK;
 }
 
-static fm_status evaluate_if_due(fm_train_run *run, fm_error *reterr) {
+/* Whether the step that was made last is to be scored. */
+static bool is_evaluation_due(const fm_train_run *run) {
     const uint64_t step = run->state.place.step;
     const uint64_t every = fm_run_eval_every(run);
-    bool is_due = step == run->set->steps || (every && step % every == 0);
-    return run->stored->judge && is_due ? evaluate(run, reterr) : FM_OK;
+    return run->stored->judge && step > 0 &&
+           (step == run->set->steps || (every && step % every == 0));
+}
+
+static fm_status evaluate_if_due(fm_train_run *run, fm_error *reterr) {
+    return is_evaluation_due(run) ? evaluate(run, reterr) : FM_OK;
+}
+
+/* Whether the step of the checkpoint has no scores: the first rank, which has read eval.jsonl,
+ * tells it to all. */
+static fm_status look_for_scores(fm_train_run *run, bool *ret_is_missing, fm_error *reterr) {
+    const bool own = run->stored->lacks_scores;
+    *ret_is_missing = own;
+    if (!run->ranks) return FM_OK;
+    bool *all = calloc((size_t)fm_ranks_size(run->ranks), sizeof *all);
+    if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for what the ranks say");
+    fm_status status = fm_ranks_gather(run->ranks, &own, sizeof own, all, reterr);
+    *ret_is_missing = all[0];
+    free(all);
+    return status;
+}
+
+/* The parameters of a checkpoint inside a batch are those of its last step. */
+static fm_status make_up_for_evaluation(fm_train_run *run, fm_error *reterr) {
+    bool is_missing;
+    if (!is_evaluation_due(run)) return FM_OK;
+    fm_status status = look_for_scores(run, &is_missing, reterr);
+    return !status && is_missing ? evaluate(run, reterr) : status;
 }
 
 /* -- samples */
@@ -537,6 +583,7 @@ const fm_run_work fm_run_samples = {.check = check,
                                     .create = create,
                                     .open = open_samples,
                                     .start = open_scores,
+                                    .make_up = make_up_for_evaluation,
                                     .advance = advance,
                                     .collect = collect,
                                     .update = update,
