@@ -199,8 +199,9 @@ template <typename T, int V, bool ADD> __device__ inline void put(T *y, const ra
     }
 }
 
-/* Ranks first to end - 1, at most SIZE, that a thread reads from at once: the next rank first and
- * this one last. If all ranks began with the same one, its side of the wire would bound them. */
+/* The order in which a thread reads from ranks first to end - 1, at most SIZE of them: the next
+ * rank comes first and this one last. If all ranks began with the same one, its side of the wire
+ * would bound them. */
 template <int SIZE> struct turns {
     int first, n, start;
     __device__ inline turns(int rank, int first, int end)
@@ -272,7 +273,7 @@ __device__ inline void add_all(const turns<SIZE> &turn, const raw<T, V> (&x)[SIZ
     }
 }
 
-/* Sums a part over the ranks, of which all are read at once but where they are more than 8. */
+/* Sums a part over the ranks. Up to SIZE are read at once, and more of them SIZE at a time. */
 template <typename T, int V, int SIZE, bool ADD>
 __device__ inline void sum_parts(const job &j, const pull &m, const void *const *base) {
     constexpr int PACKS = packs_of<SIZE>;
