@@ -1,6 +1,7 @@
 /* address.c: see address.h. */
 #include "proto/address.h"
 
+#include "proto/base/directory.h"
 #include "proto/base/histogram.h"
 
 #include <arpa/inet.h>
@@ -333,21 +334,19 @@ static fm_status fail_taken(const fm_address *address, fm_error *reterr) {
 
 /* Removes the stale file. Another server may have replaced it since it was looked at, and the file
  * of a server must stay. So it is first moved aside, where nobody else touches it. */
-static fm_status remove_stale(const fm_address *address, const struct stat *stale,
+static fm_status remove_stale(const fm_address *address, const fm_path_mark *stale,
                               fm_error *reterr) {
     char aside[UNIX_PATH_BYTES];
-    struct stat moved;
+    fm_path_mark moved;
     if (!name_temporary(address, aside)) return fail_errno(address, "replace", errno, reterr);
     if (rename(address->path, aside) < 0) {
         return errno == ENOENT ? FM_OK : fail_errno(address, "replace", errno, reterr);
     }
-    bool is_stale = lstat(aside, &moved) == 0 && moved.st_dev == stale->st_dev &&
-                    moved.st_ino == stale->st_ino &&
-                    moved.st_mtim.tv_sec == stale->st_mtim.tv_sec &&
-                    moved.st_mtim.tv_nsec == stale->st_mtim.tv_nsec;
-    if (!is_stale) (void)!link(aside, address->path);
+    fm_status status = fm_path_mark_read(aside, &moved, reterr);
+    if (!status && !fm_path_mark_is_same(&moved, stale)) status = fail_taken(address, reterr);
+    if (status) (void)!link(aside, address->path);
     unlink(aside);
-    return is_stale ? FM_OK : fail_taken(address, reterr);
+    return status;
 }
 
 /* Removes the file of a unix socket that no server listens on, and no other file. Only a refused
@@ -359,6 +358,9 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_EXISTS,
                        "%s exists and is not a socket; a server makes its own", address->path);
     }
+    fm_path_mark mark;
+    fm_status status = fm_path_mark_read(address->path, &mark, reterr);
+    if (status) return status;
     struct sockaddr_un name = unix_name(address);
     int fd = open_socket(AF_UNIX);
     int failed =
@@ -367,7 +369,7 @@ static fm_status clear_stale(const fm_address *address, fm_error *reterr) {
     if (!failed || failed == EAGAIN) return fail_taken(address, reterr);
     if (failed == ENOENT) return FM_OK;
     if (failed != ECONNREFUSED) return fail_errno(address, "replace", failed, reterr);
-    return remove_stale(address, &info, reterr);
+    return remove_stale(address, &mark, reterr);
 }
 
 /* Binds and listens under a temporary name. The link to the final name makes the socket appear,

@@ -3,10 +3,10 @@
 
 #include "proto/base/file.h"
 #include "proto/base/log.h"
+#include "server/limits.h"
 
 #include <assert.h>
 #include <grp.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -24,7 +24,7 @@ struct fm_access {
     fm_tls_context *tls;      /* NULL without tls:// address */
     fm_access_tokens *tokens; /* NULL without token file */
     uint32_t n_handshake;
-    struct in6_addr handshakes[FM_ACCESS_N_HANDSHAKE]; /* as key_of makes them */
+    struct in6_addr handshakes[FM_ACCESS_N_HANDSHAKE]; /* the peers' networks */
 };
 
 /* -- files */
@@ -156,31 +156,23 @@ fm_status fm_access_check_token(const fm_access *access, const char *secret,
 
 /* -- turns for handshakes */
 
-/* The address by which turns are counted; of IPv6 the /64 network, as in limits.c. */
-static struct in6_addr key_of(const fm_peer *peer) {
-    struct in6_addr key;
-    memcpy(&key, peer->ip, sizeof key);
-    if (!IN6_IS_ADDR_V4MAPPED(&key)) memset(key.s6_addr + 8, 0, 8);
-    return key;
-}
-
 bool fm_access_enter_handshake(fm_access *access, const fm_peer *peer) {
-    const struct in6_addr key = key_of(peer);
+    const struct in6_addr network = fm_peer_network(peer);
     uint32_t n_same = 0;
     for (uint32_t i = 0; i < access->n_handshake; i++)
-        n_same += memcmp(&access->handshakes[i], &key, sizeof key) == 0;
+        n_same += memcmp(&access->handshakes[i], &network, sizeof network) == 0;
     if (access->n_handshake == FM_ACCESS_N_HANDSHAKE ||
         n_same == FM_ACCESS_N_HANDSHAKE_PER_ADDRESS) {
         return false;
     }
-    access->handshakes[access->n_handshake++] = key;
+    access->handshakes[access->n_handshake++] = network;
     return true;
 }
 
 void fm_access_leave_handshake(fm_access *access, const fm_peer *peer) {
-    const struct in6_addr key = key_of(peer);
+    const struct in6_addr network = fm_peer_network(peer);
     uint32_t i = 0;
-    while (i < access->n_handshake && memcmp(&access->handshakes[i], &key, sizeof key) != 0)
+    while (i < access->n_handshake && memcmp(&access->handshakes[i], &network, sizeof network) != 0)
         i++;
     assert(i < access->n_handshake);
     access->handshakes[i] = access->handshakes[--access->n_handshake];

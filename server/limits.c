@@ -4,7 +4,6 @@
 #include "proto/base/hash.h"
 
 #include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,18 +16,23 @@ enum {
     BURST_S = 10,          /* seconds of requests that may come at once */
 };
 
+struct in6_addr fm_peer_network(const fm_peer *peer) {
+    struct in6_addr network;
+    memcpy(&network, peer->ip, sizeof network);
+    if (!IN6_IS_ADDR_V4MAPPED(&network)) memset(network.s6_addr + 8, 0, 8);
+    return network;
+}
+
 const char *fm_peer_name(const fm_peer *peer, char out[FM_PEER_BYTES]) {
-    char network[INET6_ADDRSTRLEN];
-    struct in6_addr ip;
-    memcpy(&ip, peer->ip, sizeof ip);
+    char text[INET6_ADDRSTRLEN];
+    const struct in6_addr network = fm_peer_network(peer);
     if (peer->kind == FM_ADDRESS_UNIX) {
         snprintf(out, FM_PEER_BYTES, "uid:%u", peer->uid);
-    } else if (IN6_IS_ADDR_V4MAPPED(&ip)) {
+    } else if (IN6_IS_ADDR_V4MAPPED(&network)) {
         snprintf(out, FM_PEER_BYTES, "%s", peer->text);
     } else {
-        memset(ip.s6_addr + 8, 0, 8); /* a host has a whole /64 to choose addresses from */
-        inet_ntop(AF_INET6, &ip, network, sizeof network);
-        snprintf(out, FM_PEER_BYTES, "%s/64", network);
+        inet_ntop(AF_INET6, &network, text, sizeof text);
+        snprintf(out, FM_PEER_BYTES, "%s/64", text);
     }
     return out;
 }

@@ -15,9 +15,14 @@
 #include "server/access_tokens.h"
 #include "server/stream.h"
 
+#include <netinet/in.h>
 #include <stdbool.h>
 
 enum { FM_PEER_BYTES = 80 }; /* a peer's name with its terminator */
+
+/* What counts as one address of tcp or tls: an IPv4 address, mapped into IPv6, or the /64 network
+ * of an IPv6 address. A host may choose from its whole network. */
+struct in6_addr fm_peer_network(const fm_peer *peer);
 
 /* The name of a peer's account without a token: `uid:1000`, `192.0.2.7`, `2001:db8:0:1::/64`.
  * Returns out. */

@@ -154,10 +154,10 @@ static void a_missing_evaluation_is_made_first(void **state) {
             "sed 's/,.wall_s.*//' whole/eval.jsonl | cmp - lines && "
             "cmp whole/eval.csv lacking/eval.csv && same whole lacking 5; }; "
             "resume && grep -q ' evaluated step=5 ' lacking.log && complete || exit 1; "
-            /* one that is there is not made again */
+            /* The run does not repeat an evaluation that has its line. */
             "cp lacking/eval.jsonl before && resume && cmp before lacking/eval.jsonl && "
             "! grep -q ' evaluated ' lacking.log || exit 2; "
-            /* before the next step */
+            /* The run makes a missing evaluation before it makes the next step. */
             "rm lacking/checkpoint-000000000005.safetensors && sed -i '2,$d' lacking/eval.jsonl "
             "&& resume && complete && "
             "test \"$(grep -o ' evaluated step=.\\| first_step' lacking.log | tr -d '\\n')\" = "

@@ -232,7 +232,7 @@ void check_one_walk(void) {
 }
 
 /* 257 to 1,024 queries or keys, backward in passes over the keys. */
-void check_long_sequences() {
+void check_long_sequences(void) {
     const fm_beta W = FM_WRITE, A = FM_ADD;
     check_attention("attention long 384x384 2x32",
                     {1, 7, 384, 384, 2, 32, 64, false, true, true, true, false, 90, W});

@@ -3,9 +3,9 @@
  * finite, and activations that are narrower than islands. */
 #include "tests/testing/complex_sample.h"
 #include "tests/trainer/mixed_table.h"
+#include "tests/trainer/most_blocks.h"
 
 #include "trainer/app/setup.h"
-#include "trainer/app/train_keys.h"
 #include "trainer/step/af3/stored.h"
 #include "trainer/tensor/plan.h"
 
@@ -87,16 +87,8 @@ static void run_steps(bench *b, bool announces, float **ret_values, size_t *ret_
 static void the_deepest_network_is_made(void **state) {
     (void)state;
     fm_train_config config;
-    uint32_t n = 0;
     assert_int_equal(fm_train_config_preset("af3-tiny", &config, NULL), FM_OK);
-    for (size_t i = 0; i < fm_train_n_key; i++) {
-        const fm_train_key *key = &fm_train_keys[i];
-        if (strcmp(key->section, "af3") != 0 || strcmp(key->unit, "blocks") != 0) continue;
-        const int32_t most = (int32_t)key->max;
-        memcpy((char *)&config + key->offset, &most, sizeof most);
-        n++;
-    }
-    assert_int_equal(n, FM_AF3_STACKS);
+    assert_int_equal(fm_test_take_most_blocks(&config, "af3"), FM_AF3_STACKS);
     bench b;
     open_bench(&b, 5);
     fm_af3_config model = config.af3;

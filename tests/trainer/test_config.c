@@ -1,6 +1,7 @@
 /* test_config.c: presets and configuration files: every preset gives all keys a value, a file
  * changes the keys that it names, and mistakes are refused with their line. */
 #include "tests/testing/model_configs.h"
+#include "tests/trainer/most_blocks.h"
 #include "trainer/app/train_keys.h"
 #include "trainer/model/parameters.h"
 #include "trainer/app/presets.h"
@@ -339,17 +340,8 @@ static void the_deepest_model_has_room(void **state) {
     fm_arena arena;
     fm_params params;
     static fm_model_weights weights;
-    size_t n = 0;
     assert_int_equal(fm_train_config_preset("tiny", &config, NULL), FM_OK);
-    for (size_t i = 0; i < fm_train_n_key; i++) {
-        const fm_train_key *key = &fm_train_keys[i];
-        if (strcmp(key->section, "model") != 0 || strcmp(key->unit, "blocks") != 0) continue;
-        const int32_t most = (int32_t)key->max;
-        assert_int_equal(key->kind, FM_KEY_INT32);
-        memcpy((char *)&config + key->offset, &most, sizeof most);
-        n++;
-    }
-    assert_int_equal(n, 4);
+    assert_int_equal(fm_test_take_most_blocks(&config, "model"), 4);
     assert_int_equal(fm_arena_init(&arena, (size_t)64 << 20, NULL), FM_OK);
     assert_int_equal(fm_params_init(&params, FM_MAX_PARAM, &arena, NULL), FM_OK);
     fm_model_add_parameters(&params, &arena, &config.model, &weights);

@@ -220,7 +220,7 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates in all (100)", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP},
         {"batch-schedule", FM_OPTION_STRING, &set->batch_schedule, "B@S,...",
-         .help = "samples per step after S steps; the last @lddt_ca>=X waits for that score"},
+         .help = "samples per step after S steps; the last @lddt_ca>=X (af3: lddt) waits for it"},
         {"seed", FM_OPTION_U64, &set->seed, "S",
          .help = "seed of parameters, dropout and stream (0)"},
         {"out", FM_OPTION_STRING, &set->out, "DIR", .help = "folder of the run (foldmill-run)",

@@ -33,8 +33,9 @@ typedef struct fm_gpu_link fm_gpu_link;
 
 /* Collective over all ranks of the run. FM_ERR_UNSUPPORTED when two ranks are on different
  * hosts or GPUs cannot read each other's memory (FM_LINK_PEER), or NCCL is missing or too old
- * (FM_LINK_NCCL); FM_ERR_LIMIT for more ranks than FM_LINK_RANKS; FM_ERR_NOMEM; the errors of
- * fm_meeting_gather. */
+ * (FM_LINK_NCCL); FM_ERR_USAGE for ranks of different kinds, or two ranks of one GPU that may not
+ * share it (FM_LINK_PEER); FM_ERR_LIMIT for more ranks than FM_LINK_RANKS; FM_ERR_NOMEM; the errors
+ * of fm_meeting_gather. */
 FM_MUST_USE fm_status fm_gpu_link_create(const fm_gpu_link_options *options, fm_gpu_link **ret_link,
                                          fm_error *reterr);
 
