@@ -1,4 +1,4 @@
-# cmake -DOUT=presets.c -DHEADER=trainer/app/presets.h -DTYPE=fm_preset -DNAME=fm_presets -P EmbedTexts.cmake FILE...:
+# cmake -DOUT=presets.c -DHEADER=trainer/app/settings/presets.h -DTYPE=fm_preset -DNAME=fm_presets -P EmbedTexts.cmake FILE...:
 # the files as C strings under their names without endings, in the order given; the last row is zeros. HEADER declares
 # "const TYPE NAME[]", rows of a name and a text.
 set(rows "")

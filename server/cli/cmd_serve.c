@@ -267,7 +267,7 @@ static fm_status serve(const serve_settings *set, const from_systemd *systemd, f
     return FM_OK;
 }
 
-/* -- the server of one run (trainer/app/private_server.h) */
+/* -- the server of one run (trainer/app/samples/private_server.h) */
 
 /* Waits for the end of standard input, which a parent holds open for as long as it lives. Then the
  * server ends as on SIGTERM, or at once when it does not within a grace period. */

@@ -98,8 +98,8 @@ static fm_status parse_steps(const char *path, const char *text, size_t bytes, b
     return FM_OK;
 }
 
-/* Whether a process holds the lock of the run's folder (trainer/app/folder_lock.h). A copied folder
- * may have no lock, and a file system may have no locks; then the run counts as running. */
+/* Whether a process holds the lock of the run's folder (trainer/app/common/folder_lock.h). A copied
+ * folder may have no lock, and a file system may have no locks; then the run counts as running. */
 static bool has_ended(const char *folder) {
     char path[4200];
     if (snprintf(path, sizeof path, "%s/lock", folder) >= (int)sizeof path) return false;

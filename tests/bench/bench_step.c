@@ -24,9 +24,9 @@
 #include "tests/bench/step_complex.h"
 #include "tests/bench/step_report.h"
 #include "tests/testing/testing.h"
-#include "trainer/app/choose_device.h"
-#include "trainer/app/sample_features.h"
-#include "trainer/app/setup.h"
+#include "trainer/app/device/choose_device.h"
+#include "trainer/app/samples/sample_features.h"
+#include "trainer/app/settings/setup.h"
 
 #include <stdlib.h>
 #include <string.h>

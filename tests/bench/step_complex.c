@@ -4,8 +4,8 @@
 #include "tests/bench/bench_table.h"
 #include "tests/bench/complex_features.h"
 #include "tests/bench/step_report.h"
-#include "trainer/app/choose_device.h"
-#include "trainer/app/setup.h"
+#include "trainer/app/device/choose_device.h"
+#include "trainer/app/settings/setup.h"
 
 static const size_t FEATURE_BYTES = (size_t)4 << 30; /* address space */
 

@@ -3,7 +3,7 @@
 #define FM_TESTS_BENCH_STEP_COMPLEX_H
 
 #include "tests/bench/bench_settings.h"
-#include "trainer/app/train_config.h"
+#include "trainer/app/settings/train_config.h"
 #include "trainer/dist/meeting.h"
 
 /* Times steps and prints what bench_step.c describes. A step has one sample of each group: all

@@ -5,7 +5,7 @@
 #include "tests/bench/bench_settings.h"
 #include "tests/bench/bench_trainer.h"
 #include "tests/testing/ranks.h"
-#include "trainer/app/device_groups.h"
+#include "trainer/app/device/device_groups.h"
 #include "trainer/step/pass.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* fuzz_ledger.c: reads any bytes as a line of a ledger. What can be read must be written the
  * same. */
-#include "trainer/app/ledger.h"
+#include "trainer/app/train/ledger.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* test_presets.c: the plans of the server and the presets of the trainer: each preset has the plan
  * of its name, with the same sizes, so that one name stands for one way to train. */
 #include "featurizer/sample/plan.h"
-#include "trainer/app/presets.h"
-#include "trainer/app/train_config.h"
+#include "trainer/app/settings/presets.h"
+#include "trainer/app/settings/train_config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

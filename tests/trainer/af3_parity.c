@@ -45,7 +45,7 @@
 #include "tests/testing/ranks.h"
 #include "tests/testing/testing.h"
 #include "tests/trainer/mixed_table.h"
-#include "trainer/app/choose_device.h"
+#include "trainer/app/device/choose_device.h"
 #include "trainer/dist/meeting.h"
 
 #include <getopt.h>

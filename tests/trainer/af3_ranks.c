@@ -2,7 +2,7 @@
 #include "tests/trainer/af3_ranks.h"
 #include "tests/testing/local_groups.h"
 
-#include "trainer/app/device_groups.h"
+#include "trainer/app/device/device_groups.h"
 
 #include <assert.h>
 #include <pthread.h>

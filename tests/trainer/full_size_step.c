@@ -7,7 +7,7 @@
  * process. It fails unless the count is that of the published model and memory is the planned size
  * to the byte. Losses and gradient must be finite, and every parameter that has a gradient must
  * have moved. Defaults: 16 residues, 8 clusters, 16 extra rows; 2 cycles, 4 templates. */
-#include "trainer/app/train_config.h"
+#include "trainer/app/settings/train_config.h"
 #include "trainer/step/step.h"
 
 #include <math.h>

@@ -27,7 +27,7 @@
 
 #include "proto/base/hash.h"
 #include "tests/testing/ranks.h"
-#include "trainer/app/choose_device.h"
+#include "trainer/app/device/choose_device.h"
 #include "trainer/dist/sum.h"
 #include "trainer/optim/optimizer.h"
 

@@ -29,7 +29,7 @@
 #include "tests/testing/ranks.h"
 #include "tests/trainer/parity_ways.h"
 #include "tests/testing/model_configs.h"
-#include "trainer/app/choose_device.h"
+#include "trainer/app/device/choose_device.h"
 #include "trainer/dist/sum.h"
 
 #include <pthread.h>

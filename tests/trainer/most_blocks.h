@@ -2,7 +2,7 @@
 #ifndef FM_TRAINER_MOST_BLOCKS_H
 #define FM_TRAINER_MOST_BLOCKS_H
 
-#include "trainer/app/train_keys.h"
+#include "trainer/app/settings/train_keys.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 #define FM_TESTS_TRAINER_PARITY_WAYS_H
 
 #include "tests/testing/local_groups.h"
-#include "trainer/app/device_groups.h"
+#include "trainer/app/device/device_groups.h"
 #include "trainer/dist/comm_shm.h"
 
 #include <string.h>

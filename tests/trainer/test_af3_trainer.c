@@ -5,7 +5,7 @@
 #include "tests/trainer/mixed_table.h"
 #include "tests/trainer/most_blocks.h"
 
-#include "trainer/app/setup.h"
+#include "trainer/app/settings/setup.h"
 #include "trainer/step/af3/stored.h"
 #include "trainer/tensor/plan.h"
 

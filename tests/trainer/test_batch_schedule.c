@@ -1,6 +1,6 @@
 /* test_batch_schedule.c: batches by step: what is read and refused, how many samples steps have,
  * and finding the step of a score again from the samples that were used. */
-#include "trainer/app/batch_schedule.h"
+#include "trainer/app/train/batch_schedule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

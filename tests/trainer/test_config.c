@@ -2,9 +2,9 @@
  * changes the keys that it names, and mistakes are refused with their line. */
 #include "tests/testing/model_configs.h"
 #include "tests/trainer/most_blocks.h"
-#include "trainer/app/train_keys.h"
+#include "trainer/app/settings/train_keys.h"
 #include "trainer/model/parameters.h"
-#include "trainer/app/presets.h"
+#include "trainer/app/settings/presets.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

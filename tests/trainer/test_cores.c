@@ -1,6 +1,6 @@
-/* test_cores.c: tests trainer/app/cores.h: the cores of ranks on CPUs, and those near a GPU, on a
- * synthetic folder of PCI devices. */
-#include "trainer/app/cores.h"
+/* test_cores.c: tests trainer/app/ranks/cores.h: the cores of ranks on CPUs, and those near a GPU,
+ * on a synthetic folder of PCI devices. */
+#include "trainer/app/ranks/cores.h"
 
 #include "tests/testing/testing.h"
 

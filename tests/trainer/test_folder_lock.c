@@ -4,7 +4,7 @@
 
 #include "proto/base/directory.h"
 #include "proto/base/file.h"
-#include "trainer/app/folder_lock.h"
+#include "trainer/app/common/folder_lock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

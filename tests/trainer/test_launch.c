@@ -2,9 +2,9 @@
  * command is lost while they start. This program is both the command and its ranks. */
 #include "tests/testing/testing.h"
 
-#include "trainer/app/launch.h"
-#include "trainer/app/stop.h"
-#include "trainer/app/world.h"
+#include "trainer/app/ranks/launch.h"
+#include "trainer/app/common/stop.h"
+#include "trainer/app/ranks/world.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,12 +1,12 @@
 /* test_ledger.c: the ledger of a run: its lines, what a resumed run keeps of it, and what a replay
  * accepts. */
-#include "trainer/app/ledger.h"
+#include "trainer/app/train/ledger.h"
 
 #include "proto/base/file.h"
 #include "proto/base/rng.h"
 #include "proto/limits.h"
 #include "tests/testing/testing.h"
-#include "trainer/app/sample_features.h"
+#include "trainer/app/samples/sample_features.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* test_loss_terms.c: tests the table of the loss terms. Every row can be recorded, is a key of the
  * configuration with a weight in every preset, and counts for the samples that it is defined for.
  */
-#include "trainer/app/train_config.h"
+#include "trainer/app/settings/train_config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * separate board, as if it were alone on its host. */
 #include "tests/testing/testing.h"
 
-#include "trainer/app/pulse.h"
+#include "trainer/app/ranks/pulse.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
 #include "tests/trainer/step_sample.h"
 #include "tests/testing/testing.h"
 
-#include "trainer/app/ranks.h"
+#include "trainer/app/ranks/ranks.h"
 #include "trainer/step/schedule.h"
 
 #include <errno.h>
@@ -60,7 +60,8 @@ static int tear_down(void **state) {
 
 /* -- the ranks */
 
-/* Meets, prepares, compares and leaves as trainer/app/train.c does. Returns the exit status. */
+/* Meets, prepares, compares and leaves as trainer/app/train/train.c does. Returns the exit status.
+ * */
 static int run_rank(const scene *s, int32_t rank) {
     ending *own = &endings[rank];
     fm_world world = {.rank = rank, .size = fm_layout_ranks(&s->layout), .local_rank = rank};

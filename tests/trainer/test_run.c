@@ -2,13 +2,13 @@
  * batch in hand, the identity of a run and changes to it, the watch for divergence, and how long
  * its start took. */
 #include "proto/base/json_tree.h"
-#include "trainer/app/batch_sums.h"
-#include "trainer/app/divergence.h"
-#include "trainer/app/identity.h"
-#include "trainer/app/sample_scores.h"
-#include "trainer/app/skipped.h"
-#include "trainer/app/start_phases.h"
-#include "trainer/app/world.h"
+#include "trainer/app/train/batch_sums.h"
+#include "trainer/app/train/divergence.h"
+#include "trainer/app/train/identity.h"
+#include "trainer/app/evaluation/sample_scores.h"
+#include "trainer/app/train/skipped.h"
+#include "trainer/app/train/start_phases.h"
+#include "trainer/app/ranks/world.h"
 
 #include <math.h>
 #include <setjmp.h>

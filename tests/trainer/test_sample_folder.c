@@ -1,7 +1,7 @@
 /* test_sample_folder.c: which samples of a folder stay in memory while others are read. */
 #include "tests/testing/complex_sample.h"
 #include "tests/trainer/golden.h"
-#include "trainer/app/sample_folder.h"
+#include "trainer/app/samples/sample_folder.h"
 
 enum { FILES = 3 };
 

@@ -5,7 +5,7 @@
 #include "tests/trainer/step_sample.h"
 #include "tests/trainer/team.h"
 
-#include "trainer/app/ranks.h"
+#include "trainer/app/ranks/ranks.h"
 #include "trainer/step/schedule.h"
 
 #include <pthread.h>

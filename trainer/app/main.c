@@ -2,9 +2,9 @@
  * could be written. It has the commands that need the model. */
 #include "proto/base/machine.h"
 #include "proto/base/program.h"
-#include "trainer/app/eval.h"
-#include "trainer/app/predict.h"
-#include "trainer/app/train.h"
+#include "trainer/app/evaluation/eval_command.h"
+#include "trainer/app/prediction/predict.h"
+#include "trainer/app/train/train.h"
 #include "trainer/app/weights.h"
 
 #include <errno.h>

@@ -5,10 +5,10 @@
 #include "proto/base/options.h"
 #include "proto/base/plural.h"
 #include "proto/base/program.h"
+#include "trainer/app/settings/infer_preset.h"
+#include "trainer/app/settings/network.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/foreign.h"
-#include "trainer/app/infer_preset.h"
-#include "trainer/app/network.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  *
  * A kernel that falls back gives correct results, only later, so nothing fails. The backend counts
  * such calls by kind and keeps a sentence about the first of each kind; a program prints it once,
- * after its first steps (trainer/app/train.c). Replays of a captured graph queue no calls and are
- * not counted. Calls of all threads and tables are counted together. */
+ * after its first steps (trainer/app/train/train.c). Replays of a captured graph queue no calls and
+ * are not counted. Calls of all threads and tables are counted together. */
 #ifndef FM_BACKEND_FALLBACK_H
 #define FM_BACKEND_FALLBACK_H
 

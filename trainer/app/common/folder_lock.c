@@ -1,0 +1,87 @@
+/* folder_lock.c: see folder_lock.h. */
+#include "trainer/app/common/folder_lock.h"
+
+#include "proto/base/directory.h"
+#include "proto/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char leaf[] = "lock";
+
+/* Locks the file at the path. *ret_fd is -1 when another process holds the lock, or has removed the
+ * file since it was opened here. */
+static fm_status try_lock(const char *path, int *ret_fd, fm_error *reterr) {
+    struct stat ours;
+    fm_path_mark there;
+    *ret_fd = -1;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
+    fm_status status = FM_OK;
+    bool is_held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!is_held) status = fm_path_mark_read(path, &there, reterr);
+    bool is_ours = !is_held && !status && fstat(fd, &ours) == 0 && ours.st_dev == there.device &&
+                   ours.st_ino == there.inode;
+    if (is_ours) {
+        *ret_fd = fd;
+    } else {
+        close(fd);
+    }
+    return status;
+}
+
+/* Makes the folder and tries once. *ret_lock keeps what existed before the first try. */
+static fm_status try_folder(const char *folder, const char *path, fm_folder_lock *ret_lock,
+                            fm_error *reterr) {
+    size_t existed;
+    fm_status status = fm_dir_make_noting(folder, &existed, reterr);
+    if (existed < ret_lock->existed) ret_lock->existed = existed;
+    return status ? status : try_lock(path, &ret_lock->fd, reterr);
+}
+
+fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock, fm_error *reterr) {
+    /* `foldmill top` holds the lock for an instant, to see whether it is free. A process that ends
+     * may remove the folder between two calls here, which then fail. */
+    enum { N_TRY = 11 };
+    const struct timespec pause = {.tv_nsec = 10000000};
+    char path[PATH_MAX];
+    fm_status status = FM_OK;
+    *ret_lock = (fm_folder_lock){.fd = -1, .existed = SIZE_MAX};
+    if (snprintf(path, sizeof path, "%s/%s", folder, leaf) >= (int)sizeof path) {
+        return fm_fail_in(reterr, FM_ERR_LIMIT, folder, "the path is too long");
+    }
+    for (int i = 0; i < N_TRY; i++) {
+        status = try_folder(folder, path, ret_lock, reterr);
+        if (ret_lock->fd >= 0) return FM_OK;
+        if (status && status != FM_ERR_IO) break;
+        nanosleep(&pause, NULL);
+    }
+    if (status) {
+        fm_dir_unmake(folder, ret_lock->existed);
+        return status;
+    }
+    return fm_fail_in(
+        reterr, FM_ERR_EXISTS, folder,
+        "another process is writing into this folder; wait for it or choose another --out");
+}
+
+void fm_folder_lock_end(const char *folder, fm_folder_lock *lock) {
+    char path[PATH_MAX];
+    bool is_empty;
+    if (lock->fd < 0) return;
+    int n = snprintf(path, sizeof path, "%s/%s", folder, leaf);
+    bool fits = n > 0 && (size_t)n < sizeof path;
+    if (fits && !fm_directory_is_empty(folder, leaf, &is_empty, NULL) && is_empty) {
+        unlink(path); /* while it is locked, so that no process locks a removed file */
+        fm_dir_unmake(folder, lock->existed);
+    }
+    close(lock->fd);
+    lock->fd = -1;
+}

@@ -1,0 +1,39 @@
+/* predict_options.h: the command lines of `foldmill predict` and `foldmill distill`. Both share one
+ * table of options, and each uses some of its rows. */
+#ifndef FM_TRAINER_PREDICT_OPTIONS_H
+#define FM_TRAINER_PREDICT_OPTIONS_H
+
+#include "proto/credentials.h"
+#include "proto/limits.h"
+#include "trainer/app/prediction/predict_ranks.h"
+
+typedef struct fm_predict_settings {
+    const char *program; /* "foldmill predict" or "foldmill distill" */
+    bool distils;
+    double min_plddt;
+    fm_option_list weights, chains;
+    const char *out, *alignments, *templates, *cache, *data, *snapshot, *seeds, *set, *device,
+        *dtype, *date;
+    fm_credentials credentials;
+    uint64_t recycles, max_length, n_cluster, n_extra, wait_ms, data_timeout_s, memory_mib, jobs;
+    double device_gib, recycle_tol;
+    bool resume, pdb, dropout, single_sequence, quiet;
+    uint64_t n_rank, gpus, dap, ensemble, threads;
+    fm_predict_ranks_options ranks;
+    uint32_t date_rule;
+    uint32_t n_seed;
+    uint64_t seed[FM_PREDICT_MOST_SEEDS];
+    uint32_t n_input;
+    char **input;
+    char name[FM_PREDICT_MOST_MODELS][FM_LIMIT_NAME_BYTES + 1]; /* of the models */
+} fm_predict_settings;
+
+/* What a command begins with. */
+fm_predict_settings fm_predict_settings_default(bool distils);
+
+/* Reads and checks the command line into *set, which holds the defaults. `input` points into argv,
+ * whose words are moved. FM_ERR_CANCELLED: help was asked for and is printed. FM_ERR_USAGE. */
+FM_MUST_USE fm_status fm_predict_settings_parse(fm_predict_settings *set, int argc, char **argv,
+                                                fm_error *reterr);
+
+#endif

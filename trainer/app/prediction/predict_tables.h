@@ -1,0 +1,18 @@
+/* predict_tables.h: writes the files that compare the predictions of a command. */
+#ifndef FM_TRAINER_PREDICT_TABLES_H
+#define FM_TRAINER_PREDICT_TABLES_H
+
+#include "trainer/app/prediction/predict_run.h"
+
+/* Writes OUT/summary.csv, and each chain's ranking.json; of a distillation chains.txt, the names of
+ * the chains whose structures are kept. FM_ERR_IO, FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_predict_write_tables(const fm_predict_run_options *options,
+                                              const fm_results *results, fm_error *reterr);
+
+/* Writes OUT/timings.json: the seconds of the inputs, of everything, and of each prediction.
+ * FM_ERR_IO, FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_predict_write_timings(const fm_predict_run_options *options,
+                                               const fm_results *results, double inputs_s,
+                                               double all_s, fm_error *reterr);
+
+#endif

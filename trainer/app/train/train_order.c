@@ -1,0 +1,313 @@
+/* train_order.c: which sample a run uses at which step and slot; see train_run.h.
+ *
+ * Places. Places number the samples of a run in the order in which it uses them, from 0. In strict
+ * order place p takes sample p. Out of order it takes the sample that arrives next. That sample
+ * then has the recycling cycles and the slot of the place instead of its own. So all samples of a
+ * step have the same number of cycles, and no two of them share a dropout mask.
+ *
+ * The ledger records the sample of each place. A run that replays a ledger asks its feed for these
+ * samples, by number. The feed then receives samples in strict order and holds those that are not
+ * yet due; the ledger says how many these are at most. */
+#include "trainer/app/train/train_run.h"
+
+#include "proto/base/json_tree.h"
+#include "proto/base/log.h"
+#include "proto/step_cycles.h"
+#include "trainer/app/samples/sample_features.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the stream. */
+static uint64_t global_batch(const fm_train_run *run) {
+    return (uint64_t)run->config.data.global_batch;
+}
+
+static bool is_replay(const fm_train_run *run) {
+    return run->set->replay != NULL;
+}
+
+uint64_t fm_run_place(const fm_train_run *run, uint64_t step, uint32_t slot) {
+    return run->first_place + fm_batch_before(&run->batches, step) -
+           fm_batch_before(&run->batches, run->first.step) + slot - run->first.n_sample;
+}
+
+/* What the ledger that is replayed has at a place. */
+static const fm_ledger_use *use_at(const fm_train_run *run, uint64_t step, uint32_t slot) {
+    uint64_t place = fm_run_place(run, step, slot);
+    assert(place < run->replay.n); /* fm_run_check_order */
+    return &run->replay.use[place];
+}
+
+/* -- batches */
+
+fm_status fm_run_find_batches(fm_train_run *run, fm_error *reterr) {
+    const fm_checkpoint_place *place = &run->state.place;
+    uint64_t n_used = fm_token_count(&run->state.token) - place->n_sample;
+    return fm_batch_find_last(&run->batches, place->step, n_used, reterr);
+}
+
+uint64_t fm_run_stream_steps(const fm_train_run *run) {
+    fm_batch_schedule most = run->batches;
+    const uint64_t step = run->state.place.step, steps = run->set->steps;
+    bool is_open = fm_batch_is_waiting(&most) && most.stage[most.n - 2].step < steps;
+    if (is_open) {
+        uint64_t after = most.stage[most.n - 2].step + 1;
+        fm_batch_begin_last(&most, after > step ? after : step);
+    }
+    return (fm_batch_before(&most, steps) + global_batch(run) - 1) / global_batch(run);
+}
+
+/* Looks at one line of eval.jsonl. */
+static void look_at_score(fm_train_run *run, const char *line, size_t bytes) {
+    fm_batch_schedule *s = &run->batches;
+    fm_json *row = fm_json_parse(line, bytes);
+    double score = fm_json_get_number(fm_json_get_member(row, s->score), -INFINITY);
+    if (fm_batch_is_waiting(s) && score >= s->least) {
+        uint64_t begun = s->stage[s->n - 2].step + 1;
+        uint64_t next = run->queued_step + (run->slot > 0);
+        fm_batch_begin_last(s, next > begun ? next : begun);
+        fm_log(FM_LOG_INFO, "batch_grows", "samples=%u after_step=%llu %s=%.6g of_step=%.0f",
+               s->stage[s->n - 1].batch, (unsigned long long)s->stage[s->n - 1].step, s->score,
+               score, fm_json_get_number(fm_json_get_member(row, "step"), NAN));
+    }
+    fm_json_free(row);
+}
+
+fm_status fm_run_look_at_scores(fm_train_run *run, fm_error *reterr) {
+    char path[PATH_MAX], *line = NULL;
+    size_t room = 0;
+    if (!fm_batch_is_waiting(&run->batches)) return FM_OK;
+    snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out);
+    FILE *file = fopen(path, "re");
+    if (!file && errno == ENOENT) return FM_OK;
+    if (!file || fseek(file, run->scores_at, SEEK_SET) != 0) {
+        fm_status status =
+            fm_fail_in(reterr, FM_ERR_IO, path, "cannot read the scores: %s", strerror(errno));
+        if (file) fclose(file);
+        return status;
+    }
+    ssize_t n;
+    while ((n = getline(&line, &room, file)) > 0 && line[n - 1] == '\n') {
+        run->scores_at += n;
+        look_at_score(run, line, (size_t)n);
+    }
+    free(line);
+    fclose(file);
+    return FM_OK;
+}
+
+/* -- preparing */
+
+/* The groups of ranks and their share of the samples, as the server counts them. */
+static fm_wire_open group_of(const fm_train_run *run) {
+    int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
+    return (fm_wire_open){.group = (uint32_t)fm_layout_place(&run->layout, rank).dp,
+                          .n_group = (uint32_t)run->layout.dp};
+}
+
+fm_status fm_run_find_order(fm_train_run *run, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    fm_wire_open asked = group_of(run);
+    fm_status status = FM_OK;
+    snprintf(run->order, sizeof run->order, "%s", set->order);
+    if (is_replay(run)) {
+        status = fm_ledger_read(set->replay, &run->replay, reterr);
+        if (status) return status;
+        uint32_t window = run->replay.facts.window;
+        if (window == FM_LEDGER_FREE) {
+            snprintf(run->order, sizeof run->order, "free");
+        } else if (window > 0) {
+            snprintf(run->order, sizeof run->order, "bounded:%u", window);
+        }
+    }
+    status = fm_wire_order_parse(run->order, &asked.order, &asked.window, reterr);
+    run->is_free = asked.order == FM_WIRE_FREE;
+    run->window = fm_wire_open_window(&asked, (uint32_t)global_batch(run));
+    return status;
+}
+
+/* What a strict stream needs so that this rank's group can use its samples as the ledger says: the
+ * samples to hold, and the distance of places. */
+static void measure_replay(const fm_train_run *run, uint32_t *ret_held, uint32_t *ret_reach) {
+    const fm_wire_open group = group_of(run);
+    const uint32_t batch = (uint32_t)global_batch(run);
+    uint64_t received = 0, held = 0, reach = 0;
+    for (uint64_t place = 0; place < run->replay.n; place++) {
+        if (place % batch % group.n_group != group.group) continue;
+        uint64_t used = fm_wire_open_place(&group, batch, place);
+        uint64_t own = fm_wire_open_place(&group, batch, run->replay.use[place].index);
+        uint64_t far = used > own ? used - own : own - used;
+        if (own + 1 > received) received = own + 1;
+        if (received - used > held) held = received - used;
+        if (far > reach) reach = far;
+    }
+    *ret_held = held < FM_LIMIT_FREE_WINDOW ? (uint32_t)held : FM_LIMIT_FREE_WINDOW;
+    *ret_reach = reach < FM_LIMIT_FREE_WINDOW ? (uint32_t)reach : FM_LIMIT_FREE_WINDOW;
+}
+
+fm_status fm_run_ask_order(const fm_train_run *run, fm_feed *feed, fm_error *reterr) {
+    fm_wire_open *stream = &feed->options.stream;
+    stream->order = FM_WIRE_STRICT;
+    stream->reach = run->window;
+    if (is_replay(run)) {
+        measure_replay(run, &feed->most_held, &stream->reach);
+        stream->n_step += stream->reach; /* the last steps may use samples of later ones */
+    } else if (run->window) {
+        stream->order = run->is_free ? FM_WIRE_FREE : FM_WIRE_BOUNDED;
+        stream->window = run->is_free ? 0 : run->window;
+    }
+    /* The first of the ranks that share a sample takes the next sample that arrives, at most W
+     * places early. The server may send W other samples to the other ranks before it. */
+    bool follows = run->ranks && run->layout.dap * run->layout.bp > 1 && !is_replay(run);
+    if (follows && run->is_free) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--order free: ranks that share a sample hold those that come early; give "
+                       "--order bounded:W");
+    }
+    if (follows) feed->most_held = 2 * run->window;
+    feed->options.n_slab += feed->most_held;
+    return FM_OK;
+}
+
+/* Whether the samples used so far leave each group of ranks as many as its steps need. */
+static fm_status check_groups(const fm_train_run *run, fm_error *reterr) {
+    const fm_token *token = &run->state.token;
+    fm_wire_open group = {.n_group = (uint32_t)run->layout.dp};
+    const uint32_t batch = (uint32_t)global_batch(run);
+    for (; token->bitmap_bytes && group.group < group.n_group; group.group++) {
+        uint64_t n = fm_wire_open_place(&group, batch, token->watermark);
+        for (uint64_t k = 0; k < (uint64_t)token->bitmap_bytes * 8; k++) {
+            uint64_t index = token->watermark + k;
+            n += index % batch % group.n_group == group.group && fm_token_has(token, index);
+        }
+        if (n == fm_wire_open_place(&group, batch, run->first_place)) continue;
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "the checkpoint's samples were used out of order by another number of "
+                       "groups; go on with as many ranks as before");
+    }
+    return FM_OK;
+}
+
+/* Whether the ledger is one of this run, as far as it has come. */
+static fm_status check_replay(const fm_train_run *run, fm_error *reterr) {
+    const fm_ledger_record *replay = &run->replay;
+    const fm_ledger_facts *facts = &replay->facts;
+    uint64_t n_due = fm_run_place(run, run->set->steps, 0), n_same = 0;
+    if (facts->seed != run->set->seed) {
+        return fm_fail(reterr, FM_ERR_USAGE, "the ledger's run has seed %llu, but --seed is %llu",
+                       (unsigned long long)facts->seed, (unsigned long long)run->set->seed);
+    }
+    if (memcmp(&facts->snapshot, &run->state.snapshot, sizeof facts->snapshot) != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE, "the ledger's run has another snapshot");
+    }
+    if (facts->n_group != (uint32_t)run->layout.dp) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "the ledger's run has %u groups of ranks, and this one has %d",
+                       facts->n_group, (int)run->layout.dp);
+    }
+    if (replay->n < n_due) {
+        const uint64_t last = replay->n ? replay->use[replay->n - 1].step : 0;
+        return fm_fail(reterr, FM_ERR_USAGE, "the ledger ends in step %llu, and --steps is %llu",
+                       (unsigned long long)last, (unsigned long long)run->set->steps);
+    }
+    while (n_same < run->first_place && fm_token_has(&run->state.token, replay->use[n_same].index))
+        n_same++;
+    if (n_same == run->first_place) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE,
+                   "the checkpoint's run did not use sample %llu, which its ledger has",
+                   (unsigned long long)replay->use[n_same].index);
+}
+
+fm_status fm_run_check_order(fm_train_run *run, fm_error *reterr) {
+    const uint64_t most = (uint64_t)FM_LIMIT_TOKEN_BYTES * 8;
+    const uint64_t n_group = (uint64_t)run->layout.dp;
+    /* The checkpoint's token is that of all groups; one may be a window late, another early. */
+    uint64_t span = (n_group > 1 ? 2 : 1) * run->window * n_group + global_batch(run);
+    if (run->window && span > most) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--order %s: the samples that %d groups use out of order may be %llu apart, "
+                       "and a checkpoint can name %llu; give a smaller W",
+                       run->order, (int)run->layout.dp, (unsigned long long)span,
+                       (unsigned long long)most);
+    }
+    run->first_place = fm_token_count(&run->state.token);
+    fm_status status = check_groups(run, reterr);
+    if (!status && is_replay(run)) {
+        status = check_replay(run, reterr);
+        if (status && reterr) (void)fm_error_in(reterr, run->set->replay);
+    }
+    return status;
+}
+
+fm_status fm_run_open_ledger(fm_train_run *run, fm_error *reterr) {
+    char path[PATH_MAX];
+    const fm_ledger_facts facts = {.seed = run->set->seed,
+                                   .snapshot = run->state.snapshot,
+                                   .n_group = (uint32_t)run->layout.dp,
+                                   .window = run->is_free ? FM_LEDGER_FREE : run->window};
+    if (snprintf(path, sizeof path, "%s/ledger", run->set->out) >= (int)sizeof path) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
+    }
+    bool is_whole;
+    fm_status status = fm_ledger_open(path, &facts, run->first.step, run->first.n_sample, &is_whole,
+                                      &run->ledger, reterr);
+    if (!status && !is_whole) {
+        fm_log(FM_LOG_WARN, "ledger_incomplete",
+               "path=%s steps=%llu why=\"lines are damaged or were removed; the run cannot be "
+               "replayed from it\"",
+               path, (unsigned long long)run->first.step);
+    }
+    return status;
+}
+
+/* -- samples */
+
+uint64_t fm_run_wanted(const fm_train_run *run, uint32_t slot) {
+    return is_replay(run) ? use_at(run, run->queued_step, slot)->index : FM_FEED_ANY;
+}
+
+bool fm_run_left_out(const fm_train_run *run, uint64_t step, uint32_t slot) {
+    return is_replay(run) && use_at(run, step, slot)->is_skipped;
+}
+
+fm_status fm_run_place_features(const fm_train_run *run, uint32_t slot, fm_features *features,
+                                fm_error *reterr) {
+    const fm_wire_opened *stream = fm_loader_get_stream(run->feed.loader);
+    uint64_t place = fm_run_place(run, run->queued_step, slot);
+    uint32_t n_cycle =
+        fm_step_cycles(run->set->seed, place / stream->global_batch, stream->max_cycle);
+    return fm_features_use(features, slot, n_cycle, reterr);
+}
+
+/* Compares what a place took with the ledger that is replayed. */
+static fm_status check_use(const fm_train_run *run, const fm_ledger_use *use, fm_error *reterr) {
+    if (!is_replay(run)) return FM_OK;
+    const fm_ledger_use *due = use_at(run, use->step - 1, use->slot);
+    bool is_same = due->step == use->step && due->slot == use->slot && due->index == use->index &&
+                   due->is_skipped == use->is_skipped;
+    if (is_same) return FM_OK;
+    return fm_fail(reterr, FM_ERR_DATA,
+                   "step %llu, slot %u: the run %s sample %llu, and its ledger %s sample %llu at "
+                   "step %llu, slot %u",
+                   (unsigned long long)use->step, use->slot, use->is_skipped ? "skips" : "uses",
+                   (unsigned long long)use->index, due->is_skipped ? "skips" : "uses",
+                   (unsigned long long)due->index, (unsigned long long)due->step, due->slot);
+}
+
+fm_status fm_run_note_delivered(fm_train_run *run, const fm_run_sample *sample, bool is_skipped,
+                                fm_error *reterr) {
+    const fm_ledger_use use = {sample->step + 1, sample->slot, is_skipped, sample->index};
+    fm_token *token = &run->state.token;
+    fm_status status = check_use(run, &use, reterr);
+    if (!status) status = fm_token_deliver(token, sample->index, reterr);
+    if (!status && run->ledger) status = fm_ledger_add(run->ledger, &use, reterr);
+    run->is_torn = run->is_torn || status;
+    token->epoch = (uint32_t)(token->watermark / run->epoch_samples);
+    return status;
+}

@@ -1,0 +1,142 @@
+/* train_save.c: the checkpoints of a run: when they are written, and the last one; see
+ * train_run.h. */
+#include "trainer/app/train/train_run.h"
+
+#include "proto/base/log.h"
+#include "proto/base/plural.h"
+#include "trainer/app/common/stop.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+static const double save_again_s = 60; /* after a checkpoint that could not be written */
+
+fm_resume_options fm_run_resume_options(const fm_train_run *run) {
+    return (fm_resume_options){.folder = run->set->out,
+                               .keep_last = run->is_diverging ? 0 : (uint32_t)run->set->keep_last,
+                               .keep_every = run->set->keep_every,
+                               .seed = run->set->seed,
+                               .config = &run->config,
+                               .identity = run->identity,
+                               .change = run->set->change.value,
+                               .n_change = run->set->change.n};
+}
+
+static bool is_same_place(fm_checkpoint_place a, fm_checkpoint_place b) {
+    return a.step == b.step && a.n_sample == b.n_sample;
+}
+
+/* What a checkpoint of now would hold: see train_ranks.c. */
+static const fm_run_state *whole_state(const fm_train_run *run) {
+    return run->layout.dp > 1 ? run->boundary : &run->state;
+}
+
+/* Nothing may be in flight. */
+static fm_status save(fm_train_run *run, fm_error *reterr) {
+    assert(run->n_queued == run->n_collected);
+    fm_status rows = fm_run_sync_metrics(run, NULL);
+    (void)rows; /* a checkpoint is worth more than its rows, whose trouble is in the log */
+    fm_resume_options options = fm_run_resume_options(run);
+    const fm_run_state *state = whole_state(run);
+    fm_status status = fm_resume_save(&options, run->optimizer, state, reterr);
+    run->saved_ns = fm_clock_ns();
+    run->failed_ns = status ? run->saved_ns : 0;
+    if (!status) {
+        run->saved = state->place;
+        run->is_saved = true;
+        fm_run_offer_checkpoint(run);
+    }
+    return status;
+}
+
+static bool is_checkpoint_due(const fm_train_run *run) {
+    const fm_train_options *set = run->set;
+    fm_checkpoint_place place = {run->queued_step, run->slot};
+    if (run->layout.dp > 1) place = run->boundary->place;
+    if (!set->checkpoint_every || (run->is_saved && is_same_place(place, run->saved))) return false;
+    if (run->failed_ns) return fm_run_seconds_since(run->failed_ns) >= save_again_s;
+    bool by_step = run->slot == 0 && run->queued_step > run->first.step &&
+                   (run->queued_step % set->checkpoint_every == 0 ||
+                    fm_run_is_evaluated(run, run->queued_step));
+    bool by_time = set->checkpoint_minutes > 0 &&
+                   fm_run_seconds_since(run->saved_ns) >= set->checkpoint_minutes * 60;
+    return by_step || by_time;
+}
+
+unsigned fm_run_wants_checkpoint(fm_train_run *run) {
+    bool is_due = fm_run_is_first(run) && is_checkpoint_due(run);
+    return (is_due ? FM_RUN_IS_DUE : 0) | (fm_stop_take_checkpoint() ? FM_RUN_IS_ASKED : 0);
+}
+
+fm_status fm_run_save_if_due(fm_train_run *run, fm_error *reterr) {
+    unsigned wants = run->ranks ? run->saves_now : fm_run_wants_checkpoint(run);
+    bool asked = wants & FM_RUN_IS_ASKED;
+    run->saves_now = 0;
+    if (!wants) return FM_OK;
+    fm_status status = fm_run_drain(run, 0, reterr);
+    if (status || !fm_run_is_first(run)) return status;
+    fm_error error;
+    status = save(run, &error);
+    char path[FM_CHECKPOINT_PATH_BYTES], text[FM_ERROR_TEXT_BYTES], quoted[sizeof text];
+    if (status) {
+        fm_error_format(&error, text, sizeof text);
+        fm_log(FM_LOG_WARN, "checkpoint_failed", "tried_again_after_s=%.0f why=%s", save_again_s,
+               fm_log_quote(quoted, sizeof quoted, text));
+    } else if (asked && !fm_checkpoint_path(run->set->out, run->saved, path, NULL)) {
+        fm_log(FM_LOG_INFO, "checkpoint", "asked_by=SIGUSR1 path=%s", path);
+    }
+    return FM_OK;
+}
+
+void fm_run_describe_place(const fm_train_run *run, char *out, size_t out_bytes) {
+    fm_checkpoint_place place = run->state.place;
+    int n = snprintf(out, out_bytes, "after step %llu of %llu", (unsigned long long)place.step,
+                     (unsigned long long)run->set->steps);
+    if (place.n_sample && n > 0 && (size_t)n < out_bytes) {
+        snprintf(out + n, out_bytes - (size_t)n, " and %u sample%s", place.n_sample,
+                 fm_plural(place.n_sample));
+    }
+}
+
+/* Says where the run goes on, since its last checkpoint could not be written. */
+static void advise_unsaved(fm_train_run *run) {
+    const fm_checkpoint_place at = run->is_saved ? run->saved : run->first;
+    if (at.step || at.n_sample) {
+        snprintf(run->advice, sizeof run->advice,
+                 "what came after step %llu is not saved; make room or mend it, and --resume "
+                 "continues there",
+                 (unsigned long long)at.step);
+    } else {
+        snprintf(run->advice, sizeof run->advice,
+                 "no step is saved; make room or mend it, then run the command again");
+    }
+}
+
+fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_error *reterr) {
+    fm_error error;
+    fm_status saved = FM_OK;
+    const fm_checkpoint_place whole = whole_state(run)->place;
+    bool is_new =
+        !is_same_place(whole, run->first) && !(run->is_saved && is_same_place(whole, run->saved));
+    if (run->set->checkpoint_every && is_new && !run->is_torn) saved = save(run, &error);
+    if (!status) {
+        if (saved) *reterr = error;
+        if (saved) advise_unsaved(run);
+        return saved;
+    }
+    char why[FM_ERROR_MESSAGE_BYTES], source[FM_ERROR_SOURCE_BYTES];
+    char what[FM_ERROR_MESSAGE_BYTES] = "", place[128];
+    snprintf(why, sizeof why, "%s", reterr->message);
+    snprintf(source, sizeof source, "%s", reterr->source);
+    fm_run_describe_place(run, place, sizeof place);
+    bool is_whole =
+        (run->is_saved && is_same_place(whole, run->saved)) || is_same_place(whole, run->first);
+    bool has_begun = run->state.place.step || run->state.place.n_sample;
+    if (saved) {
+        snprintf(what, sizeof what, "; the checkpoint cannot be written: %.150s", error.message);
+    } else if (has_begun && is_whole) {
+        snprintf(what, sizeof what, "; --resume continues from its checkpoint");
+    }
+    fm_fail(reterr, status, "%.250s, %s%.200s", why, place, what);
+    return source[0] ? fm_error_in(reterr, source) : status;
+}

@@ -1,0 +1,492 @@
+/* train_stream.c: the samples of a run that come from a server, and AlphaFold2's network, which
+ * learns from them; see train_run.h.
+ *
+ * Two threads work: the loader's thread receives samples ahead, and this one queues and collects
+ * them. To queue a sample is to submit its upload and its passes to the device; to collect it is to
+ * read back its loss and norm. A sample is queued before the previous one is collected, so the
+ * device never waits for the host:
+ *
+ *     queue 1 | queue 2 | collect 1 | queue 3 | collect 2 | ...
+ *
+ * Several ranks do the same in rounds (train_ranks.c).
+ *
+ * train.c explains steps, fm_run_drain() and run->state. Here everything is also collected before a
+ * reconnect, and after each sample where overlap is impossible: on the CPU, and when the sample's
+ * structure is scored from the step's memory.
+ *
+ * A bad sample (unreadable, refused, or not finite) ends the run or is skipped. The trainer drops
+ * what was queued behind a sample that is not finite; these samples wait in run->backlog and are
+ * queued again. A skipped sample adds nothing to the sum, and the step's mean is over the samples
+ * that counted. If the last one of a step is skipped, close_step makes the update; a step of which
+ * no sample counted makes none. */
+#include "trainer/app/train/train_run.h"
+
+#include "proto/base/log.h"
+#include "proto/base/plural.h"
+#include "trainer/app/common/stop.h"
+#include "trainer/app/samples/sample_features.h"
+#include "trainer/app/settings/setup.h"
+#include "trainer/step/schedule.h"
+#include "trainer/step/score.h"
+#include "trainer/step/upload.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WAIT_MS = 200 }; /* for a sample, before a rank says that it has none */
+
+/* -- opening */
+
+/* Finds the server of samples. With --cache this process starts it, or the launcher of this rank
+ * has done so. */
+static fm_status find_data(fm_train_run *run, bool is_rank, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    run->data = set->data ? set->data : is_rank ? getenv(fm_private_server_name) : NULL;
+    if (run->data) return FM_OK;
+    if (is_rank) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--cache starts a server for the ranks of --ranks or --gpus; ranks of "
+                       "another launcher need a server and its address, --data");
+    }
+    fm_stop_catch(true);
+    const fm_private_server_options options = {.cache = set->cache,
+                                               .snapshot = set->snapshot,
+                                               .jobs = set->jobs,
+                                               .cancel = &fm_stop_cancel};
+    fm_status status = fm_private_server_start(&options, &run->server, reterr);
+    if (status) return status;
+    run->data = fm_private_server_address(run->server);
+    setenv(fm_private_server_name, run->data, 1);
+    return FM_OK;
+}
+
+static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm_error *reterr) {
+    fm_status status = FM_OK;
+    fm_trainer_options options = fm_trainer_options_of(&run->config, kernels, run->set->seed);
+    if (run->ranks) {
+        status = fm_ranks_join(run->ranks, run->set->device, kernels, &options.groups, reterr);
+        fm_run_end_phase(run, FM_START_LINKS);
+    }
+    if (!status) status = fm_trainer_create(&options, &run->trainer, reterr);
+    if (status) return status;
+    run->optimizer = &run->trainer->optimizer;
+    for (unsigned i = 0; i < FM_LOSS_TERMS; i++)
+        run->terms |= (run->trainer->term[i] != FM_TENSOR_NONE) << i;
+    return FM_OK;
+}
+
+/* Says what to do where the snapshot of the checkpoint is not found: the server answers with its
+ * hash, but a user asks for it by name. Only an answer has a source, the server's address: a host
+ * may not be found either. */
+static fm_status explain_missing(const fm_train_run *run, fm_status status, fm_error *reterr) {
+    static const fm_sha256 unknown;
+    bool is_known = memcmp(&run->state.snapshot, &unknown, sizeof unknown) != 0;
+    bool is_answer = reterr && reterr->source[0];
+    if (status != FM_ERR_NOT_FOUND || !is_answer || !is_known || run->set->snapshot) return status;
+    fm_error why = *reterr;
+    return fm_fail_in(reterr, status, why.source,
+                      "%.400s; if the run of the checkpoint had a --snapshot, give it again",
+                      why.message);
+}
+
+static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
+    const fm_train_options *set = run->set;
+    const fm_train_config *config = &run->config;
+    int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
+    uint32_t group = (uint32_t)fm_layout_place(&run->layout, rank).dp;
+    fm_loader_options options = {
+        .supply = {.client = {.url = run->data,
+                              .credentials = set->credentials,
+                              .agent = fm_train_program,
+                              .snapshot_name = set->snapshot,
+                              .snapshot = run->state.snapshot}},
+        .stream = {.global_batch = (uint32_t)config->data.global_batch,
+                   .crop_size = (uint32_t)config->data.crop_size,
+                   .max_msa_clusters = (uint32_t)config->data.max_msa_clusters,
+                   .max_extra_msa = (uint32_t)config->data.max_extra_msa,
+                   .max_cycle = (uint32_t)config->data.max_cycle,
+                   .max_template_date = config->data.max_template_date,
+                   .seed = set->seed,
+                   .n_step = fm_run_stream_steps(run),
+                   .group = group,
+                   .n_group = (uint32_t)run->layout.dp,
+                   .policy = FM_WIRE_SKIP}, /* the run decides what a bad sample means */
+        .n_slab = (uint32_t)set->ahead,
+    };
+    fm_wire_text(options.stream.plan, sizeof options.stream.plan, config->data.plan);
+    const char *exposed = fm_credentials_exposed(&set->credentials);
+    if (exposed) {
+        char quoted[300];
+        fm_log(FM_LOG_WARN, "secret_exposed", "file=%s why=\"every user can read it; chmod 600\"",
+               fm_log_quote(quoted, sizeof quoted, exposed));
+    }
+    run->feed = (fm_feed){.options = options,
+                          .wait_ms = (uint32_t)set->wait_ms,
+                          .full_ms = set->full_wait_s * 1000,
+                          .timeout_ms = set->data_timeout_s * 1000,
+                          .server = run->server};
+    fm_status status = fm_run_ask_order(run, &run->feed, reterr);
+    if (!status) status = fm_feed_open(&run->feed, &run->state.token, reterr);
+    if (status) return explain_missing(run, status, reterr);
+    /* A server that comes back must serve the same data. */
+    run->state.snapshot = fm_loader_get_server(run->feed.loader)->snapshot;
+    run->feed.options.supply.client.snapshot = run->state.snapshot;
+    run->epoch_samples = fm_loader_get_stream(run->feed.loader)->epoch_samples;
+    return FM_OK;
+}
+
+static fm_status open_stream(fm_train_run *run, fm_error *reterr) {
+    fm_status status = open_feed(run, reterr);
+    return status ? status : fm_run_check_order(run, reterr);
+}
+
+static fm_status check(const fm_train_run *run, fm_error *reterr) {
+    if (run->set->samples || run->set->eval_samples) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--samples and --eval-samples are for models of af3, such as --preset "
+                       "af3-tiny; a model of af2 needs --data or --cache");
+    }
+    fm_status status = fm_trainer_check_layout(&run->config.model, &run->layout, reterr);
+    return status ? status : fm_run_check_evaluator(run, reterr);
+}
+
+/* -- samples */
+
+/* The chain of a sample, "" where the server could not make it. */
+static const char *name_of(const fm_sample *sample) {
+    return sample ? sample->name : "";
+}
+
+/* The sample that is next to be queued. */
+static fm_run_sample next_of(const fm_train_run *run, const fm_loaded *loaded) {
+    return (fm_run_sample){run->queued_step, run->slot, loaded->index, name_of(loaded->sample)};
+}
+
+/* Says once that a sample has no structure. No loss of structure applies to such samples, so the
+ * loss of a run on chains that were prepared for a prediction looks very good. */
+static void look_for_structure(fm_train_run *run, const fm_sample *sample,
+                               const fm_features *features) {
+    uint32_t i = 0;
+    if (run->said_unknown) return;
+    while (i < features->n_res && !features->all_atom_mask[i])
+        i++;
+    if (i < features->n_res) return;
+    run->said_unknown = true;
+    fm_log(FM_LOG_WARN, "no_structure",
+           "sample=%s why=\"no atom of it is known, so nothing is learnt of its structure; chains "
+           "of foldmill featurize have none\"",
+           sample->name);
+}
+
+/* The features of a sample at its place in the step. */
+static fm_status place_sample(fm_train_run *run, const fm_sample *sample, uint32_t slot,
+                              fm_features *ret_features, fm_error *reterr) {
+    fm_status status = fm_features_of(sample, ret_features, reterr);
+    if (!status) status = fm_run_place_features(run, slot, ret_features, reterr);
+    if (!status) look_for_structure(run, sample, ret_features);
+    return status;
+}
+
+/* The oldest sample in flight is not finite. The trainer has dropped it and what was queued behind
+ * it. */
+static fm_status drop_bad(fm_train_run *run, const fm_run_flight *bad, fm_status status,
+                          fm_error *reterr) {
+    for (; run->n_collected < run->n_queued; run->n_collected++) {
+        assert(run->n_backlog < FM_RUN_BACKLOG);
+        run->backlog[run->n_backlog++] = run->flight[run->n_collected % FM_MOST_QUEUED].loaded;
+    }
+    run->queued_step = bad->step;
+    run->slot = bad->slot;
+    const fm_run_sample sample = next_of(run, &bad->loaded);
+    const fm_error why = *reterr;
+    status = fm_run_judge(run, &sample, status, reterr);
+    return status ? status : fm_run_skip(run, &sample, &why, reterr);
+}
+
+bool fm_run_is_scored(const fm_train_run *run) {
+    int64_t every = run->config.metrics.structure_every;
+    return run->trainer && run->trainer->atoms != FM_TENSOR_NONE && every &&
+           (run->queued_step + 1) % (uint64_t)every == 0;
+}
+
+fm_status fm_run_add_scores(fm_train_run *run, const fm_features *features, fm_batch_sums *sums,
+                            fm_error *reterr) {
+    fm_structure_scores s;
+    fm_status status = fm_trainer_score(run->trainer, features, &s, reterr);
+    if (status || !isfinite(s.lddt_ca) || !isfinite(s.lddt)) return status;
+    const double values[FM_METRICS_SCORES] = {s.lddt_ca, s.lddt,   s.rmsd,  s.drmsd,
+                                              s.tm,      s.gdt_ts, s.gdt_ha};
+    for (int i = 0; i < FM_METRICS_SCORES; i++)
+        sums->score[i] += values[i];
+    sums->n_scored++;
+    return FM_OK;
+}
+
+static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
+    const fm_run_flight f = run->flight[run->n_collected++ % FM_MOST_QUEUED];
+    fm_sample_result result;
+    fm_status status = fm_trainer_collect(run->trainer, &result, reterr);
+    if (status) {
+        /* An update was not made: its step may be reported already, so nothing may be saved. */
+        run->is_torn = run->is_torn || status == FM_ERR_LIMIT;
+        if (status != FM_ERR_LIMIT) status = drop_bad(run, &f, status, reterr);
+        fm_loader_release(run->feed.loader, &f.loaded);
+        return status;
+    }
+    const fm_run_sample sample = {f.step, f.slot, f.loaded.index, f.loaded.sample->name};
+    fm_run_add_result(&run->state.sums, sample.index, f.features.n_cycle, sample.name, f.wait_s,
+                      &result);
+    run->state.place.n_sample = f.slot + 1;
+    status = fm_run_note_delivered(run, &sample, false, reterr);
+    if (!status && f.is_scored) {
+        status = fm_run_add_scores(run, &f.features, &run->state.sums, reterr);
+        run->is_torn = run->is_torn || status;
+    }
+    if (status) fm_run_name_sample(sample.index, sample.name, reterr);
+    fm_loader_release(run->feed.loader, &f.loaded);
+    return !status && f.is_last ? fm_run_finish_step(run, f.rate, reterr) : status;
+}
+
+/* Takes the next sample of the backlog or the feed. Reconnects if the server was lost: samples that
+ * are not collected by then come again. */
+static fm_status take_sample(fm_train_run *run, fm_loaded *ret_loaded, fm_error *reterr) {
+    if (run->n_backlog) {
+        *ret_loaded = run->backlog[0];
+        memmove(run->backlog, run->backlog + 1, --run->n_backlog * sizeof run->backlog[0]);
+        return FM_OK;
+    }
+    const uint64_t wanted = fm_run_wanted(run, run->slot);
+    fm_status status = fm_feed_next(&run->feed, wanted, ret_loaded, reterr);
+    while (fm_feed_may_reconnect(&run->feed, status)) {
+        char quoted[FM_ERROR_MESSAGE_BYTES];
+        fm_log(FM_LOG_WARN, "server_lost", "why=%s",
+               fm_log_quote(quoted, sizeof quoted, reterr->message));
+        status = fm_run_drain(run, 0, reterr);
+        if (status) return status;
+        run->n_backlog = 0; /* they belong to the old connection */
+        status = fm_feed_reconnect(&run->feed, &run->state.token, reterr);
+        if (status) return status;
+        status = fm_feed_next(&run->feed, fm_run_wanted(run, run->slot), ret_loaded, reterr);
+    }
+    return status;
+}
+
+/* Leaves the sample out, if that is allowed. `why`: what is bad about it; NULL: the command line
+ * names it. */
+static fm_status leave_out(fm_train_run *run, const fm_loaded *loaded, const fm_error *why,
+                           fm_error *reterr) {
+    fm_status status = fm_run_drain(run, 0, reterr);
+    if (!status && run->n_backlog) { /* the samples before it come first, after all */
+        assert(run->n_backlog < FM_RUN_BACKLOG);
+        run->backlog[run->n_backlog++] = *loaded;
+        return FM_OK;
+    }
+    const fm_run_sample sample = next_of(run, loaded);
+    if (!status && why) {
+        *reterr = *why;
+        status = fm_run_judge(run, &sample, why->status, reterr);
+    }
+    if (!status) status = fm_run_skip(run, &sample, why, reterr);
+    fm_loader_release(run->feed.loader, loaded);
+    return status;
+}
+
+/* Queues a sample behind those in flight. */
+static fm_status queue_sample(fm_train_run *run, const fm_loaded *loaded, double wait_s,
+                              fm_error *reterr) {
+    fm_run_flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
+    *f = (fm_run_flight){.loaded = *loaded,
+                         .step = run->queued_step,
+                         .slot = run->slot,
+                         .is_last = run->slot + 1 == fm_run_batch(run),
+                         .is_scored = fm_run_is_scored(run),
+                         .wait_s = wait_s};
+    if (fm_token_has(&run->state.token, loaded->index)) {
+        return fm_fail(reterr, FM_ERR_EXISTS, "the server sent sample %llu a second time",
+                       (unsigned long long)loaded->index);
+    }
+    fm_status status = place_sample(run, loaded->sample, run->slot, &f->features, reterr);
+    if (!status) status = fm_trainer_queue(run->trainer, &f->features, f->is_last, reterr);
+    if (status) return status;
+    f->rate = fm_trainer_rate(run->trainer);
+    run->n_queued++;
+    run->slot = f->is_last ? 0 : run->slot + 1;
+    run->queued_step += f->is_last;
+    return FM_OK;
+}
+
+/* Takes one sample and queues it or leaves it out. */
+static fm_status advance(fm_train_run *run, fm_error *reterr) {
+    fm_loaded loaded;
+    uint64_t asked_ns = fm_clock_ns();
+    fm_status status = take_sample(run, &loaded, reterr);
+    if (status) return status;
+    double wait_s = fm_run_seconds_since(asked_ns);
+    fm_error error = {.message = ""};
+    if (fm_skipped_by_hand(&run->state.skipped, loaded.index)) {
+        return leave_out(run, &loaded, NULL, reterr);
+    }
+    if (!loaded.sample) {
+        error = *loaded.why; /* the slab is given back before the error is used */
+        return leave_out(run, &loaded, &error, reterr);
+    }
+    if (fm_run_left_out(run, run->queued_step, run->slot)) {
+        fm_fail(&error, FM_ERR_DATA, "the run that is replayed left it out");
+        return leave_out(run, &loaded, &error, reterr);
+    }
+    /* A scored structure is still in the step's memory, so nothing may be queued behind it. On
+     * the CPU a sample is computed while it is queued; collecting at once ends its step's time
+     * there. */
+    bool at_once = fm_run_is_scored(run) || strcmp(run->set->device, "cpu") == 0;
+    status = queue_sample(run, &loaded, wait_s, &error);
+    if (status == FM_ERR_DATA || status == FM_ERR_LIMIT) {
+        return leave_out(run, &loaded, &error, reterr);
+    }
+    if (status) {
+        *reterr = error;
+        return status;
+    }
+    return fm_run_drain(run, at_once ? 0 : FM_MOST_QUEUED - 1, reterr);
+}
+
+/* -- rounds of several ranks */
+
+static fm_status take_in_hand(fm_train_run *run, uint64_t wanted, bool *ret_is_lost,
+                              fm_error *reterr) {
+    bool is_ready;
+    fm_status status =
+        fm_feed_next_within(&run->feed, wanted, WAIT_MS, &is_ready, &run->hand, reterr);
+    run->has_hand = !status && is_ready;
+    *ret_is_lost = status && fm_feed_may_reconnect(&run->feed, status);
+    return status;
+}
+
+static fm_status look_at_hand(fm_train_run *run, fm_run_seen *ret_seen, fm_error *reterr) {
+    const fm_loaded *loaded = &run->hand;
+    ret_seen->is_bad = !loaded->sample;
+    if (!loaded->sample) {
+        *reterr = *loaded->why;
+        return loaded->why->status;
+    }
+    ret_seen->name = loaded->sample->name;
+    fm_status status =
+        place_sample(run, loaded->sample, run->own_slot, &run->hand_features, reterr);
+    ret_seen->n_cycle = run->hand_features.n_cycle;
+    if (!status) status = fm_upload_check(run->trainer, &run->hand_features, reterr);
+    ret_seen->is_bad = status == FM_ERR_DATA || status == FM_ERR_LIMIT;
+    return status;
+}
+
+static void drop_hand(fm_train_run *run) {
+    fm_loader_release(run->feed.loader, &run->hand);
+}
+
+static fm_status reconnect(fm_train_run *run, fm_error *reterr) {
+    return fm_feed_reconnect(&run->feed, &run->state.token, reterr);
+}
+
+static fm_status requeue(fm_train_run *run, const fm_run_flight *f, bool updates,
+                         fm_error *reterr) {
+    return fm_trainer_queue(run->trainer, &f->features, updates, reterr);
+}
+
+static fm_status queue_hand(fm_train_run *run, fm_run_flight *f, bool updates, fm_error *reterr) {
+    f->loaded = run->hand;
+    f->features = run->hand_features;
+    return requeue(run, f, updates, reterr);
+}
+
+static fm_status collect_own(fm_train_run *run, const fm_run_flight *f,
+                             fm_sample_result *ret_result, fm_error *reterr) {
+    (void)f;
+    return fm_trainer_collect(run->trainer, ret_result, reterr);
+}
+
+static void release(fm_train_run *run, const fm_run_flight *f) {
+    fm_loader_release(run->feed.loader, &f->loaded);
+}
+
+static uint64_t digest(const fm_train_run *run, bool joint) {
+    return fm_schedule_digest(run->trainer, joint);
+}
+
+static fm_status collect(fm_train_run *run, fm_error *reterr) {
+    return run->ranks ? fm_run_collect_round(run, reterr) : collect_sample(run, reterr);
+}
+
+static fm_status advance_all(fm_train_run *run, fm_error *reterr) {
+    return run->ranks ? fm_run_advance_ranks(run, reterr) : advance(run, reterr);
+}
+
+static fm_status update(fm_train_run *run, uint32_t n, fm_error *reterr) {
+    (void)reterr; /* a sum that is not finite is found when the next sample is collected */
+    fm_trainer_update_with(run->trainer, n);
+    return FM_OK;
+}
+
+/* -- messages and metrics */
+
+static int64_t memory_bytes(const fm_train_run *run) {
+    return fm_trainer_memory_bytes(run->trainer);
+}
+
+static void describe(const fm_train_run *run, char *out, size_t out_bytes) {
+    fm_trainer_describe(run->trainer, out, out_bytes);
+}
+
+static void announce(const fm_train_run *run) {
+    const fm_wire_welcome *server = fm_loader_get_server(run->feed.loader);
+    const uint32_t batch = fm_loader_get_stream(run->feed.loader)->global_batch;
+    fprintf(stderr, "data      %s: snapshot %s, %u chain%s, plan %s, %u sample%s per step\n",
+            run->set->cache ? run->set->cache : run->data, server->snapshot_name, server->n_chain,
+            fm_plural(server->n_chain), run->config.data.plan, batch, fm_plural(batch));
+}
+
+static double percentile_ms(const fm_histogram *histogram, uint32_t per_mille) {
+    return (double)fm_histogram_percentile(histogram, per_mille) * 1e-6;
+}
+
+static void summarize(const fm_train_run *run) {
+    fm_loader_stats stats = fm_feed_get_stats(&run->feed);
+    printf("samples   %llu received, %.1f MB\n", (unsigned long long)stats.n_sample,
+           (double)stats.bytes / 1e6);
+    fm_run_say_skipped(run);
+    printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n",
+           percentile_ms(&stats.ready_wait_ns, 500), percentile_ms(&stats.ready_wait_ns, 900),
+           percentile_ms(&stats.ready_wait_ns, 990), percentile_ms(&stats.ready_wait_ns, 1000));
+}
+
+static void stop(fm_train_run *run) {
+    fm_feed_close(&run->feed);
+    fm_eval_child_stop(run->evaluator);
+    fm_private_server_stop(run->eval_server);
+    fm_private_server_stop(run->server);
+    fm_trainer_destroy(run->trainer);
+}
+
+const fm_run_work fm_run_stream = {.check = check,
+                                   .find = find_data,
+                                   .create = create_trainer,
+                                   .open = open_stream,
+                                   .start = fm_run_start_evaluator,
+                                   .advance = advance_all,
+                                   .collect = collect,
+                                   .update = update,
+                                   .memory_bytes = memory_bytes,
+                                   .describe = describe,
+                                   .announce = announce,
+                                   .summarize = summarize,
+                                   .stop = stop,
+                                   .rounds = {.is_queued = true,
+                                              .take = take_in_hand,
+                                              .look = look_at_hand,
+                                              .drop = drop_hand,
+                                              .reconnect = reconnect,
+                                              .queue = queue_hand,
+                                              .requeue = requeue,
+                                              .collect = collect_own,
+                                              .release = release,
+                                              .digest = digest}};
