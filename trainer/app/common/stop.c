@@ -13,7 +13,8 @@ static const int64_t same_request_ns = 200000000;
 static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 enum { N_SIGNAL = sizeof signals / sizeof signals[0] };
 
-static volatile sig_atomic_t stop_signal, checkpoint_asked, has_voice;
+/* The signal is set before the reason, so that whoever sees the reason sees its signal. */
+static volatile sig_atomic_t stop_reason, stop_signal, checkpoint_asked, has_voice;
 static int64_t asked_ns; /* used by the handler alone, which blocks the other signals */
 
 static int64_t now_ns(void) {
@@ -27,8 +28,9 @@ static const char *answer = "\nfoldmill train: stopping after the sample in hand
 
 static void on_stop(int signal_number) {
     int64_t now = now_ns();
-    if (!stop_signal) {
+    if (!stop_reason) {
         stop_signal = signal_number;
+        stop_reason = FM_STOP_SIGNAL;
         asked_ns = now;
         ssize_t ignored = has_voice ? write(STDERR_FILENO, answer, strlen(answer)) : 0;
         (void)ignored;
@@ -77,8 +79,14 @@ void fm_stop_catch_saying(const char *text) {
     fm_stop_catch(true);
 }
 
-void fm_stop_request(int signal_number) {
-    if (!stop_signal) stop_signal = signal_number;
+void fm_stop_request(fm_stop_reason reason, int signal_number) {
+    if (stop_reason) return;
+    stop_signal = signal_number;
+    stop_reason = (sig_atomic_t)reason;
+}
+
+fm_stop_reason fm_stop_get_reason(void) {
+    return (fm_stop_reason)stop_reason;
 }
 
 int fm_stop_signal(void) {
@@ -87,7 +95,7 @@ int fm_stop_signal(void) {
 
 static bool is_asked(void *context) {
     (void)context;
-    return stop_signal != 0;
+    return fm_stop_is_asked();
 }
 
 const fm_cancel fm_stop_cancel = {.is_asked = is_asked};

@@ -1,4 +1,5 @@
-/* stop.h: the signals that end a run in order, and the one that asks for a checkpoint.
+/* stop.h: why a run ends in order before its end: the signals that ask for it, and other reasons;
+ * and the signal that asks for a checkpoint.
  *
  * SIGTERM, SIGINT and SIGHUP ask the run to stop; a second one ends the process at once. SIGUSR1
  * asks for a checkpoint. The handlers only set flags, which the run reads between samples. A
@@ -12,8 +13,11 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* What fm_stop_signal returns where no signal, but a run's target, ends it. */
-enum { FM_STOP_TARGET = 1000 };
+typedef enum fm_stop_reason {
+    FM_STOP_NONE,   /* nothing has asked the run to stop */
+    FM_STOP_SIGNAL, /* a signal to this process, or to another rank */
+    FM_STOP_TARGET, /* the run has reached the score of --stop-at */
+} fm_stop_reason;
 
 /* Begins to catch the signals, and ignores SIGPIPE. A SIGHUP that is ignored, as under nohup(1),
  * stays so. answers: this process tells the user that it stops, and a second signal ends it; one of
@@ -26,13 +30,20 @@ void fm_stop_catch_saying(const char *text);
  * start when it calls fm_stop_catch, which unblocks them. */
 void fm_stop_block(sigset_t *ret_before);
 
-/* Notes that another rank was asked to stop by that signal, or that the target is reached. */
-void fm_stop_request(int signal_number);
+/* Asks this process to stop, unless there is a reason already. `signal_number` is that of
+ * FM_STOP_SIGNAL, which another rank has heard, and 0 for other reasons. */
+void fm_stop_request(fm_stop_reason reason, int signal_number);
 
-/* The signal that asked the run to stop; 0 = none. */
+/* The first reason that came. */
+fm_stop_reason fm_stop_get_reason(void);
+static inline bool fm_stop_is_asked(void) {
+    return fm_stop_get_reason() != FM_STOP_NONE;
+}
+
+/* The signal of FM_STOP_SIGNAL; 0 for no reason and for others. */
 int fm_stop_signal(void);
 
-/* Cancels waits once there is one. */
+/* Cancels waits once there is a reason to stop. */
 extern const fm_cancel fm_stop_cancel;
 
 /* Whether a checkpoint was asked for since the last call. */

@@ -208,7 +208,7 @@ static fm_status run_held(fm_chain_scorer *e, run_progress *p, const int *term,
         work += work_of(fm_chains_held(e->chains, i));
     for (uint32_t i = 0; i < n_held; i++) {
         const fm_held_chain *held = fm_chains_held(e->chains, i);
-        if (fm_stop_signal()) return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
+        if (fm_stop_is_asked()) return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
         fm_eval_chain *row = &table->chain[held->index];
         fm_status status = run_chain(e, held, term, table->n_term, row, reterr);
         if (status) return status;

@@ -218,7 +218,7 @@ static bool is_waiting(const fm_eval_child *e) {
 
 void fm_eval_child_wait(fm_eval_child *e, double wait_s) {
     uint64_t begin_ns = fm_clock_ns();
-    while (!fm_stop_signal() && is_waiting(e)) {
+    while (!fm_stop_is_asked() && is_waiting(e)) {
         if (fm_eval_child_look(e)) return;
         bool is_hopeless = e->n_failure >= MOST_FAILURES;
         if (is_hopeless || (double)(fm_clock_ns() - begin_ns) * 1e-9 > wait_s) {

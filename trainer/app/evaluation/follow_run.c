@@ -159,7 +159,7 @@ fm_status fm_follow_run(const fm_chain_scorer_options *options, const char *run,
     while (!status) {
         fm_checkpoint_place place;
         uint32_t n;
-        if (fm_stop_signal()) {
+        if (fm_stop_is_asked()) {
             status = fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
             break;
         }

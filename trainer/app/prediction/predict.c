@@ -227,7 +227,7 @@ static void print_outputs(const fm_predict_settings *set, const fm_predict_run_o
 static void say_ended(const progress *p, fm_status status, const fm_results *results) {
     const uint64_t n = p->pace.n_done - fm_results_n_failed(results);
     const char *program = p->set->program;
-    if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
+    if (status == FM_ERR_CANCELLED && fm_stop_is_asked()) {
         fprintf(stderr, "%s: stopped by %s after %llu prediction%s%s\n", program,
                 fm_stop_name(fm_stop_signal()), (unsigned long long)n, fm_plural(n),
                 n ? "; --resume continues" : "");
@@ -366,7 +366,7 @@ static int run_alone(fm_predict_settings *set, const char *farewell) {
     fm_stop_catch_saying(farewell);
     fm_status status = check_and_run(set, &results, &n_refused, &error);
     int code = FM_EXIT_OK;
-    if (status == FM_ERR_CANCELLED && fm_stop_signal()) {
+    if (status == FM_ERR_CANCELLED && fm_stop_is_asked()) {
         code = 128 + fm_stop_signal();
     } else if (status) {
         code = fm_program_report(set->program, &error);

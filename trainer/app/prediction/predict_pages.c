@@ -216,7 +216,7 @@ fm_status fm_predict_write_pages(const fm_predict_run_options *options, const fm
         if (!m.order) status = fm_arena_full(&m.arena, reterr);
         m.n = !status && m.chain->name ? fm_results_rank(results, m.chain, m.order) : 0;
         if (m.n) status = make_page(&m, reterr);
-        if (!status && fm_stop_signal()) {
+        if (!status && fm_stop_is_asked()) {
             status = fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
         }
     }

@@ -63,7 +63,7 @@ static void count(command *c, const fm_result *result) {
 
 static fm_status take_record(command *c, const record *r, fm_error *reterr) {
     if (r->signal) {
-        fm_stop_request(r->signal);
+        fm_stop_request(FM_STOP_SIGNAL, r->signal);
         return FM_OK;
     }
     fm_status status = fm_predict_make_results(c->run, r->n_chain, c->results, reterr);
@@ -134,7 +134,7 @@ static fm_status judge(command *c, int code, fm_error *reterr) {
                        "a rank has failed; --resume keeps the %llu finished predictions",
                        (unsigned long long)(c->pace.n_done - c->n_failed));
     }
-    if (fm_stop_signal()) return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
+    if (fm_stop_is_asked()) return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
     fm_status status = fm_predict_make_results(c->run, 0, c->results, reterr);
     return status ? status : learn_about_chains(c, reterr);
 }
@@ -295,7 +295,7 @@ static fm_status may_begin(void *context, fm_error *reterr) {
         rank->ranks ? fm_ranks_gather(rank->ranks, &own, sizeof own, all, reterr) : FM_OK;
     for (int32_t r = 0; r < FM_LAYOUT_DAP && !status; r++) {
         if (!all[r]) continue;
-        fm_stop_request(all[r]);
+        fm_stop_request(FM_STOP_SIGNAL, all[r]);
         rank->is_agreed = true;
         status = fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
     }

@@ -522,7 +522,7 @@ static uint32_t position_of(const fm_chains_options *chains, uint64_t index) {
 
 static fm_status may_begin(const fm_predict_run_options *o, fm_error *reterr) {
     if (o->may_begin) return o->may_begin(o->may_begin_context, reterr);
-    return fm_stop_signal() ? fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request") : FM_OK;
+    return fm_stop_is_asked() ? fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request") : FM_OK;
 }
 
 /* The cost of a chain, up to a factor: times grow about with the square of the length. */

@@ -30,11 +30,11 @@ static void log_change(void *context, const fm_supply_change *change) {
 
 /* Sleeps in slices; false when the run was asked to stop. */
 static bool sleep_for(uint32_t ms) {
-    for (uint32_t slept = 0; slept < ms && !fm_stop_signal(); slept += SLICE_MS) {
+    for (uint32_t slept = 0; slept < ms && !fm_stop_is_asked(); slept += SLICE_MS) {
         struct timespec pause = {.tv_nsec = SLICE_MS * 1000000L};
         nanosleep(&pause, NULL);
     }
-    return !fm_stop_signal();
+    return !fm_stop_is_asked();
 }
 
 /* Connects and opens the stream; tries until wait_ms have passed, in slices, so that a signal and
@@ -51,7 +51,7 @@ static fm_status connect_now(fm_feed *feed, const fm_token *token, fm_loader **r
     client->event_ms = feed->timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)feed->timeout_ms;
     for (;;) {
         uint64_t left_ms = gone_ns < wait_ns ? (wait_ns - gone_ns) / 1000000u : 0;
-        if (fm_stop_signal()) return fail_cancelled(reterr);
+        if (fm_stop_is_asked()) return fail_cancelled(reterr);
         fm_error failed;
         if (feed->server && fm_private_server_has_failed(feed->server, &failed)) {
             if (reterr) *reterr = failed;
@@ -176,7 +176,7 @@ fm_status fm_feed_next(fm_feed *feed, uint64_t wanted, fm_loaded *ret_loaded, fm
         bool ready;
         fm_status status = fm_feed_next_within(feed, wanted, SLICE_MS, &ready, ret_loaded, reterr);
         if (status || ready) return status;
-        if (fm_stop_signal()) return fail_cancelled(reterr);
+        if (fm_stop_is_asked()) return fail_cancelled(reterr);
         uint64_t waited_ms = (fm_clock_ns() - begin_ns) / 1000000u;
         if (waited_ms - said_ms < every_ms) continue;
         said_ms = waited_ms;

@@ -293,14 +293,9 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     return run->ranks ? fm_run_share(run, status, reterr) : status;
 }
 
-/* Whether a signal, and not the target, asked the run to stop. */
-static bool was_signalled(void) {
-    return fm_stop_signal() && fm_stop_signal() != FM_STOP_TARGET;
-}
-
 /* Whether a signal came before all was done; of the last step the evaluation may be left. */
 static bool was_stopped(const fm_train_run *run) {
-    return was_signalled() && (run->state.place.step < run->set->steps || run->is_cut_short);
+    return fm_stop_signal() && (run->state.place.step < run->set->steps || run->is_cut_short);
 }
 
 /* Says that the run stopped because it was asked to. */
@@ -317,7 +312,7 @@ static fm_status make_steps(fm_train_run *run, fm_error *reterr) {
     status = fm_run_agree_to_fail(run, status);
     while (!status && run->queued_step < run->set->steps) {
         fm_run_look_at_evaluator(run);
-        if (!run->ranks && fm_stop_signal()) break; /* several ranks agree on it */
+        if (!run->ranks && fm_stop_is_asked()) break; /* several ranks agree on it */
         status = run->work->advance(run, reterr);
         if (!status && !run->ranks) status = fm_run_save_if_due(run, reterr);
         /* A sample that is skipped now may leave the last step open. */
@@ -509,7 +504,7 @@ int fm_train_main(int argc, char **argv) {
     }
     if (run->ranks && (!status || run->is_agreed)) fm_ranks_leave(run->ranks);
     if (run->work) run->work->stop(run);
-    close_outputs(run, status || was_signalled());
+    close_outputs(run, status || fm_stop_signal());
     fm_ledger_release(&run->replay);
     fm_folder_lock_end(set.out, &run->lock);
     fm_run_release_ranks(run);

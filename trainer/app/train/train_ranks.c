@@ -41,7 +41,8 @@ typedef enum hand {
 
 /* What a rank says before a round. */
 struct fm_run_word {
-    uint32_t hand, status, signal, saves;
+    uint32_t hand, status, saves;
+    uint32_t stop_reason, stop_signal; /* as in stop.h */
     uint64_t step, index, bytes;
     uint32_t slot, n_cycle;
     uint32_t own_slot; /* of its sample; `slot` is the first one of the round */
@@ -245,7 +246,8 @@ static void describe_hand(fm_train_run *run, fm_run_word *word) {
 
 static void make_word(fm_train_run *run, fm_run_word *word) {
     *word = (fm_run_word){.hand = HAND_NONE,
-                          .signal = (uint32_t)fm_stop_signal(),
+                          .stop_reason = fm_stop_get_reason(),
+                          .stop_signal = (uint32_t)fm_stop_signal(),
                           .saves = fm_run_wants_checkpoint(run),
                           .step = run->queued_step,
                           .slot = run->slot};
@@ -344,13 +346,13 @@ static fm_status agree(fm_train_run *run, fm_error *reterr) {
         if (!status) status = check_words(run, reterr);
         if (status) return status;
         /* A signal that this rank has heard since is for the next round. */
-        uint32_t signal = 0;
+        const fm_run_word *stops = NULL;
         for (int32_t r = 0; r < fm_ranks_size(run->ranks); r++) {
             run->saves_now |= run->words[r].saves;
-            signal = signal ? signal : run->words[r].signal;
+            if (!stops && run->words[r].stop_reason) stops = &run->words[r];
         }
-        if (signal) {
-            fm_stop_request((int)signal);
+        if (stops) {
+            fm_stop_request((fm_stop_reason)stops->stop_reason, (int)stops->stop_signal);
             return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
         }
         hear_first(run);

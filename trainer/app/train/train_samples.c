@@ -247,7 +247,7 @@ static fm_status agree_on_scores(fm_train_run *run, fm_status status, const fm_e
     status = fm_ranks_gather(run->ranks, own, sizeof *own, all, reterr);
     for (int32_t r = 0; r < fm_ranks_size(run->ranks) && !status; r++) {
         all[r].why[sizeof all[r].why - 1] = '\0';
-        if (all[r].status == FM_ERR_CANCELLED) fm_stop_request((int)all[r].signal);
+        if (all[r].status == FM_ERR_CANCELLED) fm_stop_request(FM_STOP_SIGNAL, (int)all[r].signal);
         if (all[r].status) status = fm_fail(reterr, (fm_status)all[r].status, "%s", all[r].why);
     }
     return status;

@@ -228,7 +228,7 @@ void fm_run_look_at_evaluator(fm_train_run *run) {
     if (!run->evaluator || !run->set->stop_at) {
         if (run->evaluator) fm_eval_child_look(run->evaluator);
     } else if (fm_eval_child_look(run->evaluator)) {
-        fm_stop_request(FM_STOP_TARGET);
+        fm_stop_request(FM_STOP_TARGET, 0);
     }
 }
 
