@@ -72,6 +72,6 @@ fm_status fm_results_folder_check(const char *folder, fm_error *reterr) {
     return check(folder, false, reterr);
 }
 
-fm_status fm_run_folder_check(const char *folder, fm_error *reterr) {
+fm_status fm_train_folder_check(const char *folder, fm_error *reterr) {
     return check(folder, true, reterr);
 }

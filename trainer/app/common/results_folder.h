@@ -11,6 +11,6 @@
 FM_MUST_USE fm_status fm_results_folder_check(const char *folder, fm_error *reterr);
 
 /* The same for the folder of a training run: refuses a cache, and a dataset without a run. */
-FM_MUST_USE fm_status fm_run_folder_check(const char *folder, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_folder_check(const char *folder, fm_error *reterr);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct state_texts {
 } state_texts;
 
 static fm_status write_checkpoint(const fm_resume_options *options, const fm_optimizer *optimizer,
-                                  const fm_run_state *run, state_texts *texts, fm_error *reterr) {
+                                  const fm_train_state *run, state_texts *texts, fm_error *reterr) {
     char path[FM_CHECKPOINT_PATH_BYTES];
     fm_status status = fm_checkpoint_path(options->folder, run->place, path, reterr);
     if (status) return status;
@@ -52,7 +52,7 @@ static fm_status write_checkpoint(const fm_resume_options *options, const fm_opt
 }
 
 fm_status fm_resume_save(const fm_resume_options *options, const fm_optimizer *optimizer,
-                         const fm_run_state *state, fm_error *reterr) {
+                         const fm_train_state *state, fm_error *reterr) {
     state_texts *texts = malloc(sizeof *texts);
     if (!texts) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's texts");
     fm_status status = write_checkpoint(options, optimizer, state, texts, reterr);
@@ -77,7 +77,7 @@ static void fill_zero(const fm_params *params, void *flat) {
 }
 
 static fm_status check_same_run(const fm_resume_options *options, const fm_checkpoint_state *state,
-                                uint64_t step, const char *path, fm_run_state *run,
+                                uint64_t step, const char *path, fm_train_state *run,
                                 fm_error *reterr) {
     if (state->seed != options->seed) {
         return fm_fail_in(
@@ -104,7 +104,8 @@ static fm_status check_same_run(const fm_resume_options *options, const fm_check
 }
 
 /* Parses the texts of a checkpoint into *run. */
-static fm_status read_texts(const fm_checkpoint_state *state, fm_run_state *run, fm_error *reterr) {
+static fm_status read_texts(const fm_checkpoint_state *state, fm_train_state *run,
+                            fm_error *reterr) {
     fm_status status = fm_token_parse(state->token, &run->token, reterr);
     if (!status && state->snapshot &&
         fm_sha256_parse(state->snapshot, strlen(state->snapshot), &run->snapshot)) {
@@ -125,7 +126,7 @@ static fm_status read_texts(const fm_checkpoint_state *state, fm_run_state *run,
 
 /* Loads the checkpoint at run->place; *run is partly filled on failure. */
 static fm_status load_one(const fm_resume_options *options, const char *path,
-                          fm_optimizer *optimizer, fm_arena *arena, fm_run_state *run,
+                          fm_optimizer *optimizer, fm_arena *arena, fm_train_state *run,
                           fm_error *reterr) {
     fm_checkpoint_state state;
     fm_arena_reset(arena);
@@ -167,11 +168,11 @@ static fm_status fail_damaged(const char *folder, uint64_t n, fm_error *reterr) 
 
 /* Finds and loads the newest whole checkpoint; see fm_resume_load. */
 static fm_status load_newest(const fm_resume_options *options, fm_optimizer *optimizer,
-                             fm_arena *arena, fm_run_state *run, fm_error *reterr) {
+                             fm_arena *arena, fm_train_state *run, fm_error *reterr) {
     fm_checkpoint_place before = FM_CHECKPOINT_END;
     for (uint64_t n_damaged = 0;; n_damaged++) {
         char path[FM_CHECKPOINT_PATH_BYTES];
-        *run = (fm_run_state){.history = ""};
+        *run = (fm_train_state){.history = ""};
         fm_status status = fm_checkpoint_find(options->folder, before, &run->place, reterr);
         if (status == FM_ERR_NOT_FOUND && n_damaged) {
             return fail_damaged(options->folder, n_damaged, reterr);
@@ -197,10 +198,10 @@ static void log_history(const char *history) {
 }
 
 fm_status fm_resume_load(const fm_resume_options *options, fm_optimizer *optimizer,
-                         fm_run_state *state, fm_error *reterr) {
+                         fm_train_state *state, fm_error *reterr) {
     fm_arena arena;
     fm_error error = {.message = ""};
-    fm_run_state *run = malloc(sizeof *run);
+    fm_train_state *run = malloc(sizeof *run);
     if (!run) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's texts");
     fm_status status = fm_arena_init(&arena, NOTE_BYTES, &error);
     if (!status) {

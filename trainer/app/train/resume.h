@@ -13,14 +13,14 @@
 #include "trainer/optim/optimizer.h"
 
 /* The progress of a run; parameters and optimiser hold the rest of its state. */
-typedef struct fm_run_state {
+typedef struct fm_train_state {
     fm_checkpoint_place place; /* n_sample: of the batch in hand, skipped ones included */
     fm_token token;            /* the samples that are done with */
     fm_sha256 snapshot;        /* that the run trains on; all zero = not known */
     fm_batch_sums sums;        /* of the batch in hand */
     fm_skipped skipped;
     char history[FM_HISTORY_BYTES]; /* deliberate changes, a line each */
-} fm_run_state;
+} fm_train_state;
 
 typedef struct fm_resume_options {
     const char *folder;  /* folder of the run; holds its checkpoints */
@@ -36,7 +36,7 @@ typedef struct fm_resume_options {
 /* Saves the state and removes checkpoints that need not be kept, which are never removed before the
  * new one is complete. No sample may be queued. */
 FM_MUST_USE fm_status fm_resume_save(const fm_resume_options *options,
-                                     const fm_optimizer *optimizer, const fm_run_state *state,
+                                     const fm_optimizer *optimizer, const fm_train_state *state,
                                      fm_error *reterr);
 
 /* Loads the newest whole checkpoint of the folder into the parameters, the optimiser and *state,
@@ -44,6 +44,6 @@ FM_MUST_USE fm_status fm_resume_save(const fm_resume_options *options,
  * there is none, and only then. FM_ERR_CORRUPT if all are damaged. FM_ERR_USAGE if the run has
  * another seed, or differs in what fm_identity_check compares. */
 FM_MUST_USE fm_status fm_resume_load(const fm_resume_options *options, fm_optimizer *optimizer,
-                                     fm_run_state *state, fm_error *reterr);
+                                     fm_train_state *state, fm_error *reterr);
 
 #endif

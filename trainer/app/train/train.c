@@ -1,12 +1,12 @@
 /* train.c: `foldmill train`; see train.h.
  *
- * A run has one of two kinds of work (fm_run_work in train_run.h): samples of a server for
+ * A run has one of two kinds of work (fm_train_work in train_run.h): samples of a server for
  * AlphaFold2, and stored samples for AlphaFold 3. This file is what both have in common: settings,
  * layout of ranks, checkpoints, outputs, the loop over steps, and the end.
  *
- * A step is a batch of fm_run_batch samples; the last one also makes the update. When the last
- * sample of a step is collected, fm_run_finish_step reports the step. fm_run_drain() collects until
- * a given number of samples is left in flight: everything before a checkpoint and at the end.
+ * A step is a batch of fm_train_batch samples; the last one also makes the update. When the last
+ * sample of a step is collected, fm_train_finish_step reports the step. fm_train_drain() collects
+ * until a given number of samples is left in flight: everything before a checkpoint and at the end.
  *
  * run->state is the state at the last collected sample. It is whole between any two samples: the
  * sum of gradients of the batch in hand is in the trainer, and a checkpoint stores both. So a
@@ -77,7 +77,7 @@ static const char *const leaves[N_LEAF] = {"metrics.jsonl", "ledger", "eval.json
 
 /* Only a run that evaluates writes scores. Other programs may write them before it begins. */
 static bool writes(const fm_train_run *run, int leaf) {
-    return leaf != SCORES || run->set->eval_samples || fm_run_eval_every(run);
+    return leaf != SCORES || run->set->eval_samples || fm_train_eval_every(run);
 }
 
 static const char has_run[] = "the folder has a run already; give --resume or another --out";
@@ -131,7 +131,7 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
     fm_identity_format(&identity, run->identity);
     fm_status status = FM_ERR_NOT_FOUND;
     if (run->set->resume) {
-        fm_resume_options options = fm_run_resume_options(run);
+        fm_resume_options options = fm_train_resume_options(run);
         status = fm_resume_load(&options, run->optimizer, &run->state, reterr);
     }
     if (status == FM_ERR_NOT_FOUND && run->set->from) {
@@ -144,7 +144,7 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
         status = fm_train_options_index(run->set->skip_sample.value[i], &index, reterr);
         if (!status) status = fm_skipped_add(&run->state.skipped, index, true, reterr);
     }
-    if (!status) status = fm_run_find_batches(run, reterr);
+    if (!status) status = fm_train_order_find_batches(run, reterr);
     run->first = run->state.place;
     run->queued_step = run->state.place.step;
     run->slot = run->state.place.n_sample;
@@ -176,14 +176,14 @@ static void announce(const fm_train_run *run) {
 
 /* -- a run */
 
-fm_status fm_run_drain(fm_train_run *run, uint64_t left, fm_error *reterr) {
+fm_status fm_train_drain(fm_train_run *run, uint64_t left, fm_error *reterr) {
     fm_status status = FM_OK;
     while (!status && run->n_queued - run->n_collected > left)
         status = run->work->collect(run, reterr);
     return status;
 }
 
-void fm_run_say_skipped(const fm_train_run *run) {
+void fm_train_say_skipped(const fm_train_run *run) {
     if (!run->state.skipped.n) return;
     printf("skipped   %u sample%s, %u of them bad\n", run->state.skipped.n,
            fm_plural(run->state.skipped.n), fm_skipped_bad(&run->state.skipped));
@@ -192,14 +192,14 @@ void fm_run_say_skipped(const fm_train_run *run) {
 /* Whether the run began the folder, and has not finished a sample yet. */
 static bool has_nothing(const fm_train_run *run) {
     const fm_checkpoint_place place = run->state.place;
-    return fm_run_is_first(run) && run->lock.fd >= 0 && !run->set->resume && !run->is_saved &&
+    return fm_train_is_first(run) && run->lock.fd >= 0 && !run->set->resume && !run->is_saved &&
            !place.step && !place.n_sample;
 }
 
 static void summarize(const fm_train_run *run) {
     uint64_t n_here = run->state.place.step - run->first.step,
-             window = run->n_loss < FM_RUN_WINDOW ? run->n_loss : FM_RUN_WINDOW;
-    double seconds = fm_run_seconds_since(run->start_ns), last_sum = 0;
+             window = run->n_loss < FM_TRAIN_WINDOW ? run->n_loss : FM_TRAIN_WINDOW;
+    double seconds = fm_train_seconds_since(run->start_ns), last_sum = 0;
     for (uint64_t i = 0; i < window; i++)
         last_sum += run->last[i];
     printf("steps     %llu in %.2f s, %.3f s per step", (unsigned long long)n_here, seconds,
@@ -243,10 +243,10 @@ static fm_status open_outputs(fm_train_run *run, fm_error *reterr) {
                metrics_path, (unsigned long long)kept.n, (unsigned long long)n_step);
     }
     if (!status && set->tensorboard) {
-        status = fm_event_file_open(set->tensorboard, set->resume, n_step, fm_run_wall_s(),
+        status = fm_event_file_open(set->tensorboard, set->resume, n_step, fm_train_wall_s(),
                                     &run->events, reterr);
     }
-    if (!status) status = fm_run_open_ledger(run, reterr);
+    if (!status) status = fm_train_order_open_ledger(run, reterr);
     return status ? status : fm_metrics_open(metrics_path, &run->metrics, reterr);
 }
 
@@ -272,25 +272,25 @@ static void close_outputs(const fm_train_run *run, bool is_cut_short) {
  * of a run that never began. */
 static fm_status begin(fm_train_run *run, fm_error *reterr) {
     const fm_kernels *kernels = NULL;
-    bool is_first = fm_run_is_first(run);
-    fm_status status = is_first ? fm_run_folder_check(run->set->out, reterr) : FM_OK;
+    bool is_first = fm_train_is_first(run);
+    fm_status status = is_first ? fm_train_folder_check(run->set->out, reterr) : FM_OK;
     if (!status && is_first) status = refuse_other_run(run, reterr);
-    if (!status) status = fm_run_find_order(run, reterr);
+    if (!status) status = fm_train_order_find(run, reterr);
     if (!status) status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
     if (!status && run->ranks) fm_ranks_stay_near(kernels);
-    if (run->ranks) status = fm_run_share(run, status, reterr);
+    if (run->ranks) status = fm_train_ranks_share(run, status, reterr);
     if (status) return status;
-    fm_run_end_phase(run, FM_START_DEVICE);
+    fm_train_end_phase(run, FM_START_DEVICE);
     status = run->work->create(run, kernels, reterr);
     if (!status) status = resume(run, reterr);
-    fm_run_end_phase(run, FM_START_MODEL);
+    fm_train_end_phase(run, FM_START_MODEL);
     if (!status) status = run->work->open(run, reterr);
-    fm_run_end_phase(run, FM_START_DATA);
-    if (run->ranks) status = fm_run_compare(run, status, reterr);
-    if (!status && run->ranks) status = fm_run_prepare_ranks(run, reterr);
+    fm_train_end_phase(run, FM_START_DATA);
+    if (run->ranks) status = fm_train_ranks_compare(run, status, reterr);
+    if (!status && run->ranks) status = fm_train_ranks_prepare(run, reterr);
     if (!status && is_first) status = open_outputs(run, reterr);
     if (!status && is_first) status = run->work->start(run, reterr);
-    return run->ranks ? fm_run_share(run, status, reterr) : status;
+    return run->ranks ? fm_train_ranks_share(run, status, reterr) : status;
 }
 
 /* Whether a signal came before all was done; of the last step the evaluation may be left. */
@@ -301,7 +301,7 @@ static bool was_stopped(const fm_train_run *run) {
 /* Says that the run stopped because it was asked to. */
 static void say_stopped(const fm_train_run *run) {
     char place[128];
-    fm_run_describe_place(run, place, sizeof place);
+    fm_train_describe_place(run, place, sizeof place);
     fprintf(stderr, "%s: stopped by %s %s%s\n", fm_train_program, fm_stop_name(fm_stop_signal()),
             place, run->is_saved ? "; --resume continues" : "");
 }
@@ -309,43 +309,43 @@ static void say_stopped(const fm_train_run *run) {
 /* Makes the steps that are left, after what is left of the step before them. */
 static fm_status make_steps(fm_train_run *run, fm_error *reterr) {
     fm_status status = run->work->make_up ? run->work->make_up(run, reterr) : FM_OK;
-    status = fm_run_agree_to_fail(run, status);
+    status = fm_train_ranks_agree_to_fail(run, status);
     while (!status && run->queued_step < run->set->steps) {
-        fm_run_look_at_evaluator(run);
+        fm_train_scores_look(run);
         if (!run->ranks && fm_stop_is_asked()) break; /* several ranks agree on it */
         status = run->work->advance(run, reterr);
-        if (!status && !run->ranks) status = fm_run_save_if_due(run, reterr);
+        if (!status && !run->ranks) status = fm_train_save(run, reterr);
         /* A sample that is skipped now may leave the last step open. */
-        if (!status && run->queued_step >= run->set->steps) status = fm_run_drain(run, 0, reterr);
+        if (!status && run->queued_step >= run->set->steps) status = fm_train_drain(run, 0, reterr);
     }
     run->is_cut_short = status == FM_ERR_CANCELLED;
     if (run->is_cut_short) status = FM_OK;
-    if (!status) return fm_run_drain(run, 0, reterr);
+    if (!status) return fm_train_drain(run, 0, reterr);
     fm_error later; /* the first error is the one to report */
-    fm_status ignored = fm_run_drain(run, 0, &later);
+    fm_status ignored = fm_train_drain(run, 0, &later);
     (void)ignored;
     return status;
 }
 
 static fm_status train(fm_train_run *run, fm_error *reterr) {
-    bool is_first = fm_run_is_first(run);
+    bool is_first = fm_train_is_first(run);
     fm_status status = begin(run, reterr);
     if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;
     if (is_first) announce(run);
     run->progress = fm_progress_of(run->set->steps, run->set->quiet || !is_first);
-    fm_run_end_phase(run, FM_START_CHECKS);
+    fm_train_end_phase(run, FM_START_CHECKS);
     run->start_ns = run->saved_ns = fm_clock_ns();
     status = make_steps(run, reterr);
     if (!is_first) return status;
     /* When ranks are lost, this one may hold a part of a sum. */
     run->is_torn = run->is_torn || (status && run->ranks && !run->is_agreed);
-    status = fm_run_save_last(run, status, reterr);
+    status = fm_train_save_last(run, status, reterr);
     /* The first error is the one to report; the log has the other one. */
-    fm_status rows = fm_run_sync_metrics(run, status ? NULL : reterr);
+    fm_status rows = fm_train_sync_metrics(run, status ? NULL : reterr);
     if (!status) status = rows;
     fm_progress_end(&run->progress, run->state.place.step);
     summarize(run);
-    fm_run_end_evaluator(run, status);
+    fm_train_scores_end(run, status);
     if (!status && was_stopped(run)) say_stopped(run);
     return status;
 }
@@ -396,7 +396,7 @@ static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n,
     }
     fm_status status = fm_train_config_load(set->preset, set->config, config, reterr);
     if (status) return status;
-    run->work = config->network == FM_NETWORK_AF3 ? &fm_run_samples : &fm_run_stream;
+    run->work = config->network == FM_NETWORK_AF3 ? &fm_train_stored_work : &fm_train_stream_work;
     run->batches = fm_batch_schedule_of((uint32_t)config->data.global_batch);
     if (set->batch_schedule) {
         status = fm_batch_schedule_parse(set->batch_schedule, &run->batches, reterr);
@@ -444,7 +444,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     }
     fm_stop_catch(!is_rank);
     if (world.began_ns) run->start = fm_start_phases_from(world.began_ns);
-    fm_run_end_phase(run, FM_START_COMMAND);
+    fm_train_end_phase(run, FM_START_COMMAND);
     if (is_rank) {
         fm_world_put_gpu_first(&world);
         if (world.rank > 0) fm_log_set_level(FM_LOG_ERROR); /* the first rank speaks for all */
@@ -455,7 +455,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
             return FM_OK;
         }
         if (status) return status;
-        fm_run_end_phase(run, FM_START_MEETING);
+        fm_train_end_phase(run, FM_START_MEETING);
     }
     status = train(run, reterr);
     if (!status && was_stopped(run)) {
@@ -469,7 +469,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
 /* Reports the error of one of several ranks: what all know, the first one says. */
 static int report_rank(fm_train_run *run, const fm_error *error) {
     if (!run->is_agreed) fm_ranks_fail(run->ranks, error);
-    if (run->is_agreed && fm_run_is_first(run)) return fm_program_report(fm_train_program, error);
+    if (run->is_agreed && fm_train_is_first(run)) return fm_program_report(fm_train_program, error);
     return error->status == FM_ERR_USAGE ? FM_EXIT_USAGE : FM_EXIT_FAILED;
 }
 
@@ -498,7 +498,7 @@ int fm_train_main(int argc, char **argv) {
     if (status) {
         code = run->ranks ? report_rank(run, &error) : fm_program_report(fm_train_program, &error);
     }
-    bool is_first = fm_run_is_first(run);
+    bool is_first = fm_train_is_first(run);
     if (status && is_first && run->advice[0]) {
         fprintf(stderr, "%s: %s\n", fm_train_program, run->advice);
     }
@@ -507,7 +507,7 @@ int fm_train_main(int argc, char **argv) {
     close_outputs(run, status || fm_stop_signal());
     fm_ledger_release(&run->replay);
     fm_folder_lock_end(set.out, &run->lock);
-    fm_run_release_ranks(run);
+    fm_train_ranks_release(run);
     free(run);
     return code;
 }

@@ -32,27 +32,27 @@ static bool is_replay(const fm_train_run *run) {
     return run->set->replay != NULL;
 }
 
-uint64_t fm_run_place(const fm_train_run *run, uint64_t step, uint32_t slot) {
+uint64_t fm_train_place(const fm_train_run *run, uint64_t step, uint32_t slot) {
     return run->first_place + fm_batch_before(&run->batches, step) -
            fm_batch_before(&run->batches, run->first.step) + slot - run->first.n_sample;
 }
 
 /* What the ledger that is replayed has at a place. */
 static const fm_ledger_use *use_at(const fm_train_run *run, uint64_t step, uint32_t slot) {
-    uint64_t place = fm_run_place(run, step, slot);
-    assert(place < run->replay.n); /* fm_run_check_order */
+    uint64_t place = fm_train_place(run, step, slot);
+    assert(place < run->replay.n); /* fm_train_order_begin */
     return &run->replay.use[place];
 }
 
 /* -- batches */
 
-fm_status fm_run_find_batches(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_order_find_batches(fm_train_run *run, fm_error *reterr) {
     const fm_checkpoint_place *place = &run->state.place;
     uint64_t n_used = fm_token_count(&run->state.token) - place->n_sample;
     return fm_batch_find_last(&run->batches, place->step, n_used, reterr);
 }
 
-uint64_t fm_run_stream_steps(const fm_train_run *run) {
+uint64_t fm_train_order_stream_steps(const fm_train_run *run) {
     fm_batch_schedule most = run->batches;
     const uint64_t step = run->state.place.step, steps = run->set->steps;
     bool is_open = fm_batch_is_waiting(&most) && most.stage[most.n - 2].step < steps;
@@ -79,7 +79,7 @@ static void look_at_score(fm_train_run *run, const char *line, size_t bytes) {
     fm_json_free(row);
 }
 
-fm_status fm_run_look_at_scores(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_order_read_scores(fm_train_run *run, fm_error *reterr) {
     char path[PATH_MAX], *line = NULL;
     size_t room = 0;
     if (!fm_batch_is_waiting(&run->batches)) return FM_OK;
@@ -111,7 +111,7 @@ static fm_wire_open group_of(const fm_train_run *run) {
                           .n_group = (uint32_t)run->layout.dp};
 }
 
-fm_status fm_run_find_order(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_order_find(fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
     fm_wire_open asked = group_of(run);
     fm_status status = FM_OK;
@@ -151,7 +151,7 @@ static void measure_replay(const fm_train_run *run, uint32_t *ret_held, uint32_t
     *ret_reach = reach < FM_LIMIT_FREE_WINDOW ? (uint32_t)reach : FM_LIMIT_FREE_WINDOW;
 }
 
-fm_status fm_run_ask_order(const fm_train_run *run, fm_feed *feed, fm_error *reterr) {
+fm_status fm_train_order_ask(const fm_train_run *run, fm_feed *feed, fm_error *reterr) {
     fm_wire_open *stream = &feed->options.stream;
     stream->order = FM_WIRE_STRICT;
     stream->reach = run->window;
@@ -198,7 +198,7 @@ static fm_status check_groups(const fm_train_run *run, fm_error *reterr) {
 static fm_status check_replay(const fm_train_run *run, fm_error *reterr) {
     const fm_ledger_record *replay = &run->replay;
     const fm_ledger_facts *facts = &replay->facts;
-    uint64_t n_due = fm_run_place(run, run->set->steps, 0), n_same = 0;
+    uint64_t n_due = fm_train_place(run, run->set->steps, 0), n_same = 0;
     if (facts->seed != run->set->seed) {
         return fm_fail(reterr, FM_ERR_USAGE, "the ledger's run has seed %llu, but --seed is %llu",
                        (unsigned long long)facts->seed, (unsigned long long)run->set->seed);
@@ -224,7 +224,7 @@ static fm_status check_replay(const fm_train_run *run, fm_error *reterr) {
                    (unsigned long long)replay->use[n_same].index);
 }
 
-fm_status fm_run_check_order(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_order_begin(fm_train_run *run, fm_error *reterr) {
     const uint64_t most = (uint64_t)FM_LIMIT_TOKEN_BYTES * 8;
     const uint64_t n_group = (uint64_t)run->layout.dp;
     /* The checkpoint's token is that of all groups; one may be a window late, another early. */
@@ -245,7 +245,7 @@ fm_status fm_run_check_order(fm_train_run *run, fm_error *reterr) {
     return status;
 }
 
-fm_status fm_run_open_ledger(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_order_open_ledger(fm_train_run *run, fm_error *reterr) {
     char path[PATH_MAX];
     const fm_ledger_facts facts = {.seed = run->set->seed,
                                    .snapshot = run->state.snapshot,
@@ -268,18 +268,18 @@ fm_status fm_run_open_ledger(fm_train_run *run, fm_error *reterr) {
 
 /* -- samples */
 
-uint64_t fm_run_wanted(const fm_train_run *run, uint32_t slot) {
+uint64_t fm_train_order_wanted(const fm_train_run *run, uint32_t slot) {
     return is_replay(run) ? use_at(run, run->queued_step, slot)->index : FM_FEED_ANY;
 }
 
-bool fm_run_left_out(const fm_train_run *run, uint64_t step, uint32_t slot) {
+bool fm_train_order_leaves_out(const fm_train_run *run, uint64_t step, uint32_t slot) {
     return is_replay(run) && use_at(run, step, slot)->is_skipped;
 }
 
-fm_status fm_run_place_features(const fm_train_run *run, uint32_t slot, fm_features *features,
-                                fm_error *reterr) {
+fm_status fm_train_place_features(const fm_train_run *run, uint32_t slot, fm_features *features,
+                                  fm_error *reterr) {
     const fm_wire_opened *stream = fm_loader_get_stream(run->feed.loader);
-    uint64_t place = fm_run_place(run, run->queued_step, slot);
+    uint64_t place = fm_train_place(run, run->queued_step, slot);
     uint32_t n_cycle =
         fm_step_cycles(run->set->seed, place / stream->global_batch, stream->max_cycle);
     return fm_features_use(features, slot, n_cycle, reterr);
@@ -300,8 +300,8 @@ static fm_status check_use(const fm_train_run *run, const fm_ledger_use *use, fm
                    (unsigned long long)due->index, (unsigned long long)due->step, due->slot);
 }
 
-fm_status fm_run_note_delivered(fm_train_run *run, const fm_run_sample *sample, bool is_skipped,
-                                fm_error *reterr) {
+fm_status fm_train_order_deliver(fm_train_run *run, const fm_train_sample *sample, bool is_skipped,
+                                 fm_error *reterr) {
     const fm_ledger_use use = {sample->step + 1, sample->slot, is_skipped, sample->index};
     fm_token *token = &run->state.token;
     fm_status status = check_use(run, &use, reterr);

@@ -12,7 +12,7 @@
  *     queue      each group queues its sample; a bad one is skipped by all ranks
  *     collect    every rank says what came out, and all add up the results of all groups
  *
- * All ranks therefore hold the same fm_run_state, and rank 0 writes it. The gradients of a batch
+ * All ranks therefore hold the same fm_train_state, and rank 0 writes it. The gradients of a batch
  * are summed over the groups when its last round is collected. With several groups, a checkpoint is
  * that of the last whole step: a sum of gradients that is divided over groups would give other bits
  * when it is resumed by fewer. */
@@ -40,7 +40,7 @@ typedef enum hand {
 } hand;
 
 /* What a rank says before a round. */
-struct fm_run_word {
+struct fm_rank_report {
     uint32_t hand, status, saves;
     uint32_t stop_reason, stop_signal; /* as in stop.h */
     uint64_t step, index, bytes;
@@ -50,7 +50,7 @@ struct fm_run_word {
 };
 
 /* What a rank says after a round. */
-struct fm_run_outcome {
+struct fm_rank_outcome {
     uint32_t status, is_scored;
     double loss, norm, term[FM_LOSS_TERMS], part[FM_LOSS_TERMS], score[FM_METRICS_SCORES], wait_s;
     uint64_t done_ns;
@@ -65,11 +65,11 @@ static int32_t ranks_per_group(const fm_train_run *run) {
     return run->layout.dap * run->layout.bp;
 }
 
-int32_t fm_run_group(const fm_train_run *run) {
+int32_t fm_train_group(const fm_train_run *run) {
     return run->ranks ? fm_ranks_rank(run->ranks) / ranks_per_group(run) : 0;
 }
 
-static const fm_run_rounds *rounds_of(const fm_train_run *run) {
+static const fm_train_rounds *rounds_of(const fm_train_run *run) {
     return &run->work->rounds;
 }
 
@@ -108,7 +108,7 @@ static fm_status compare(fm_train_run *run, const fm_papers *papers, fm_status s
     return status;
 }
 
-fm_status fm_run_compare(fm_train_run *run, fm_status status, fm_error *reterr) {
+fm_status fm_train_ranks_compare(fm_train_run *run, fm_status status, fm_error *reterr) {
     char config[FM_TRAIN_CONFIG_TEXT_BYTES];
     fm_papers papers = {{0}};
     fm_train_config_format_all(&run->config, config);
@@ -128,19 +128,19 @@ fm_status fm_run_compare(fm_train_run *run, fm_status status, fm_error *reterr) 
     return compare(run, &papers, status, reterr);
 }
 
-fm_status fm_run_share(fm_train_run *run, fm_status status, fm_error *reterr) {
+fm_status fm_train_ranks_share(fm_train_run *run, fm_status status, fm_error *reterr) {
     return compare(run, &(fm_papers){{0}}, status, reterr);
 }
 
 /* After a checkpoint inside a batch, the first group goes on with its sum of gradients. */
 static void give_sum_to_first_group(fm_train_run *run) {
     fm_optimizer *optimizer = run->optimizer;
-    if (fm_run_group(run) == 0) return;
+    if (fm_train_group(run) == 0) return;
     optimizer->samples -= optimizer->pending;
     optimizer->pending = 0;
 }
 
-fm_status fm_run_prepare_ranks(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_ranks_prepare(fm_train_run *run, fm_error *reterr) {
     const size_t size = (size_t)fm_ranks_size(run->ranks);
     run->words = calloc(size, sizeof *run->words);
     run->outcomes = calloc(size, sizeof *run->outcomes);
@@ -158,7 +158,7 @@ fm_status fm_run_prepare_ranks(fm_train_run *run, fm_error *reterr) {
     return FM_OK;
 }
 
-void fm_run_release_ranks(fm_train_run *run) {
+void fm_train_ranks_release(fm_train_run *run) {
     free(run->words);
     free(run->outcomes);
     for (int i = 0; i < FM_MOST_QUEUED; i++)
@@ -172,9 +172,9 @@ void fm_run_release_ranks(fm_train_run *run) {
 /* Finds the slot of this rank's group in the round, which has as many slots as there are groups;
  * false when the group has none left in the step. */
 static bool find_slot(fm_train_run *run) {
-    const uint32_t groups = (uint32_t)n_group(run), own = (uint32_t)fm_run_group(run);
+    const uint32_t groups = (uint32_t)n_group(run), own = (uint32_t)fm_train_group(run);
     run->own_slot = run->slot + (own + groups - run->slot % groups) % groups;
-    return run->own_slot < fm_run_batch(run);
+    return run->own_slot < fm_train_batch(run);
 }
 
 /* Whether this rank's group takes the sample that arrives first at this rank. */
@@ -184,20 +184,20 @@ static bool is_first_of_group(const fm_train_run *run) {
 
 /* The number of the sample to be taken in hand; false when this rank does not know it yet. */
 static bool find_wanted(const fm_train_run *run, uint64_t *ret_wanted) {
-    *ret_wanted = fm_run_wanted(run, run->own_slot);
+    *ret_wanted = fm_train_order_wanted(run, run->own_slot);
     if (*ret_wanted != FM_FEED_ANY || run->window == 0 || is_first_of_group(run)) return true;
     *ret_wanted = run->told;
     return run->told != FM_FEED_ANY;
 }
 
-static void refuse(fm_run_word *word, hand kind, const fm_error *why) {
+static void refuse(fm_rank_report *word, hand kind, const fm_error *why) {
     word->hand = kind;
     word->status = why->status;
     fm_error_format(why, word->why, sizeof word->why);
 }
 
 /* Takes the next sample in hand, if it comes soon. */
-static void take_in_hand(fm_train_run *run, fm_run_word *word) {
+static void take_in_hand(fm_train_run *run, fm_rank_report *word) {
     fm_error error;
     bool is_lost = false;
     uint64_t wanted;
@@ -218,14 +218,14 @@ static void take_in_hand(fm_train_run *run, fm_run_word *word) {
 static bool is_due(const fm_train_run *run) {
     const uint64_t index = run->hand.index;
     if (fm_token_has(&run->state.token, index)) return false;
-    if (run->is_in_order) return index == fm_run_place(run, run->queued_step, run->own_slot);
-    return index % global_batch(run) % (uint64_t)n_group(run) == (uint64_t)fm_run_group(run);
+    if (run->is_in_order) return index == fm_train_place(run, run->queued_step, run->own_slot);
+    return index % global_batch(run) % (uint64_t)n_group(run) == (uint64_t)fm_train_group(run);
 }
 
 /* Describes the sample in hand. */
-static void describe_hand(fm_train_run *run, fm_run_word *word) {
+static void describe_hand(fm_train_run *run, fm_rank_report *word) {
     const fm_loaded *loaded = &run->hand;
-    fm_run_seen seen = {.name = ""};
+    fm_train_seen seen = {.name = ""};
     fm_error error;
     word->index = loaded->index;
     word->bytes = loaded->bytes;
@@ -244,13 +244,13 @@ static void describe_hand(fm_train_run *run, fm_run_word *word) {
     if (status) refuse(word, seen.is_bad ? HAND_BAD : HAND_FAILED, &error);
 }
 
-static void make_word(fm_train_run *run, fm_run_word *word) {
-    *word = (fm_run_word){.hand = HAND_NONE,
-                          .stop_reason = fm_stop_get_reason(),
-                          .stop_signal = (uint32_t)fm_stop_signal(),
-                          .saves = fm_run_wants_checkpoint(run),
-                          .step = run->queued_step,
-                          .slot = run->slot};
+static void make_word(fm_train_run *run, fm_rank_report *word) {
+    *word = (fm_rank_report){.hand = HAND_NONE,
+                             .stop_reason = fm_stop_get_reason(),
+                             .stop_signal = (uint32_t)fm_stop_signal(),
+                             .saves = fm_train_wants_checkpoint(run),
+                             .step = run->queued_step,
+                             .slot = run->slot};
     if (run->own_failure.status) {
         refuse(word, HAND_FAILED, &run->own_failure);
     } else if (find_slot(run)) {
@@ -267,16 +267,16 @@ static fm_status agree_to_fail(fm_train_run *run, fm_status status) {
 }
 
 /* Only this rank knows that an exchange was lost, and a request to stop is no failure. */
-fm_status fm_run_agree_to_fail(fm_train_run *run, fm_status status) {
+fm_status fm_train_ranks_agree_to_fail(fm_train_run *run, fm_status status) {
     bool is_other = !status || status == FM_ERR_CLOSED || status == FM_ERR_CANCELLED;
     return is_other ? status : agree_to_fail(run, status);
 }
 
 /* All samples of a step have the same number of cycles. */
 static fm_status check_cycles(fm_train_run *run, fm_error *reterr) {
-    const fm_run_word *first = NULL;
+    const fm_rank_report *first = NULL;
     for (int32_t r = 0; r < fm_ranks_size(run->ranks); r++) {
-        const fm_run_word *word = &run->words[r];
+        const fm_rank_report *word = &run->words[r];
         if (word->hand != HAND_READY) continue;
         first = first ? first : word;
         if (word->n_cycle == first->n_cycle) continue;
@@ -290,8 +290,8 @@ static fm_status check_cycles(fm_train_run *run, fm_error *reterr) {
 /* The first failure that a rank speaks of, or a contradiction between two ranks. */
 static fm_status check_words(fm_train_run *run, fm_error *reterr) {
     for (int32_t r = 0; r < fm_ranks_size(run->ranks); r++) {
-        fm_run_word *word = &run->words[r];
-        const fm_run_word *first = &run->words[r / ranks_per_group(run) * ranks_per_group(run)];
+        fm_rank_report *word = &run->words[r];
+        const fm_rank_report *first = &run->words[r / ranks_per_group(run) * ranks_per_group(run)];
         word->name[FM_LIMIT_NAME_BYTES] = word->why[WHY_BYTES - 1] = '\0';
         if (word->hand == HAND_FAILED) {
             fm_fail(reterr, FM_ERR_CLOSED, "rank %d: %s", (int)r, word->why);
@@ -313,7 +313,7 @@ static fm_status check_words(fm_train_run *run, fm_error *reterr) {
 /* A rank has lost the server: all connect again where the run is, as one that comes back may have
  * begun anew for all. A failure is told to the others in the next round. */
 static fm_status reconnect_all(fm_train_run *run, fm_error *reterr) {
-    fm_status status = fm_run_drain(run, 0, reterr);
+    fm_status status = fm_train_drain(run, 0, reterr);
     if (status) return status;
     run->has_hand = false; /* it belongs to the old connection */
     run->told = FM_FEED_ANY;
@@ -325,7 +325,7 @@ static fm_status reconnect_all(fm_train_run *run, fm_error *reterr) {
 
 /* Out of order, the first rank of a group decides by what it has in hand. */
 static void hear_first(fm_train_run *run) {
-    const fm_run_word *first = &run->words[fm_run_group(run) * ranks_per_group(run)];
+    const fm_rank_report *first = &run->words[fm_train_group(run) * ranks_per_group(run)];
     bool has_sample = first->hand == HAND_READY || first->hand == HAND_BAD;
     run->told = has_sample ? first->index : FM_FEED_ANY;
 }
@@ -340,13 +340,13 @@ static bool any_hand(const fm_train_run *run, hand kind) {
  * stop. */
 static fm_status agree(fm_train_run *run, fm_error *reterr) {
     do {
-        fm_run_word own;
+        fm_rank_report own;
         make_word(run, &own);
         fm_status status = fm_ranks_gather(run->ranks, &own, sizeof own, run->words, reterr);
         if (!status) status = check_words(run, reterr);
         if (status) return status;
         /* A signal that this rank has heard since is for the next round. */
-        const fm_run_word *stops = NULL;
+        const fm_rank_report *stops = NULL;
         for (int32_t r = 0; r < fm_ranks_size(run->ranks); r++) {
             run->saves_now |= run->words[r].saves;
             if (!stops && run->words[r].stop_reason) stops = &run->words[r];
@@ -365,8 +365,8 @@ static fm_status agree(fm_train_run *run, fm_error *reterr) {
 /* -- skipping */
 
 /* The first word of group g that says that its sample is bad, else its first rank's. */
-static const fm_run_word *word_of(const fm_train_run *run, int32_t g) {
-    const fm_run_word *first = &run->words[g * ranks_per_group(run)];
+static const fm_rank_report *word_of(const fm_train_run *run, int32_t g) {
+    const fm_rank_report *first = &run->words[g * ranks_per_group(run)];
     for (int32_t r = 0; r < ranks_per_group(run); r++)
         if (first[r].hand == HAND_BAD) return &first[r];
     return first;
@@ -374,18 +374,18 @@ static const fm_run_word *word_of(const fm_train_run *run, int32_t g) {
 
 /* Decides about a bad sample, and notes on every rank that it is skipped. why "": the command line
  * names it. */
-static fm_status skip(fm_train_run *run, const fm_run_word *word, fm_status status, const char *why,
-                      fm_error *reterr) {
+static fm_status skip(fm_train_run *run, const fm_rank_report *word, fm_status status,
+                      const char *why, fm_error *reterr) {
     bool by_hand = !why[0];
-    const fm_run_sample sample = {word->step, word->own_slot, word->index, word->name};
+    const fm_train_sample sample = {word->step, word->own_slot, word->index, word->name};
     if (!by_hand) {
         fm_fail(reterr, status, "%s", why);
-        status = fm_run_judge(run, &sample, status, reterr);
+        status = fm_train_judge(run, &sample, status, reterr);
         if (status) return agree_to_fail(run, status);
     }
     fm_error reason = {.message = ""};
     snprintf(reason.message, sizeof reason.message, "%s", why);
-    return fm_run_note_skipped(run, &sample, by_hand ? NULL : &reason, reterr);
+    return fm_train_note_skipped(run, &sample, by_hand ? NULL : &reason, reterr);
 }
 
 static void drop_hand(fm_train_run *run) {
@@ -396,14 +396,14 @@ static void drop_hand(fm_train_run *run) {
 
 /* Leaves out the samples of this round that are bad or named on the command line. *ret_n: how many
  * are left to be queued; round[g].hand says which. */
-static fm_status skip_bad(fm_train_run *run, fm_run_word *round, uint32_t *ret_n,
+static fm_status skip_bad(fm_train_run *run, fm_rank_report *round, uint32_t *ret_n,
                           fm_error *reterr) {
     *ret_n = 0;
     for (int32_t g = 0; g < n_group(run); g++) {
         round[g] = *word_of(run, g);
         if (round[g].hand == HAND_NONE) continue;
         bool by_hand = fm_skipped_by_hand(&run->state.skipped, round[g].index);
-        bool is_left_out = fm_run_left_out(run, round[g].step, round[g].own_slot);
+        bool is_left_out = fm_train_order_leaves_out(run, round[g].step, round[g].own_slot);
         if (round[g].hand == HAND_READY && !by_hand && !is_left_out) {
             ++*ret_n;
             continue;
@@ -412,7 +412,7 @@ static fm_status skip_bad(fm_train_run *run, fm_run_word *round, uint32_t *ret_n
             round[g].status = FM_ERR_DATA;
             snprintf(round[g].why, WHY_BYTES, "the run that is replayed left it out");
         }
-        fm_status status = fm_run_drain(run, 0, reterr);
+        fm_status status = fm_train_drain(run, 0, reterr);
         if (!status) {
             status = skip(run, &round[g], (fm_status)round[g].status, by_hand ? "" : round[g].why,
                           reterr);
@@ -421,7 +421,7 @@ static fm_status skip_bad(fm_train_run *run, fm_run_word *round, uint32_t *ret_n
         round[g].hand = HAND_NONE;
         run->slot++;
         run->state.place.n_sample = run->slot;
-        if (g == fm_run_group(run)) drop_hand(run);
+        if (g == fm_train_group(run)) drop_hand(run);
     }
     return FM_OK;
 }
@@ -447,20 +447,20 @@ static fm_status finish_step(fm_train_run *run, double rate, bool is_updated, fm
         if (status == FM_ERR_CLOSED) return status; /* this rank alone knows it */
         if (status) return agree_to_fail(run, status);
         run->is_torn = fm_ranks_is_over(run->ranks);
-        rate = fm_run_rate(run);
+        rate = fm_train_rate(run);
     }
     if (run->is_torn) return fm_fail(reterr, FM_ERR_CLOSED, "the update was not completed");
-    fm_status status = fm_run_finish_step(run, rate, reterr);
+    fm_status status = fm_train_finish_step(run, rate, reterr);
     *run->boundary = run->state; /* the update was made, also when what follows it has failed */
-    return fm_run_agree_to_fail(run, status);
+    return fm_train_ranks_agree_to_fail(run, status);
 }
 
 /* -- rounds */
 
 /* Fails when this rank cannot go on; a sample that is bad is an outcome. */
-static fm_status make_outcome(fm_train_run *run, const fm_run_flight *f, fm_run_outcome *own,
+static fm_status make_outcome(fm_train_run *run, const fm_train_flight *f, fm_rank_outcome *own,
                               fm_error *reterr) {
-    *own = (fm_run_outcome){.wait_s = f->wait_s};
+    *own = (fm_rank_outcome){.wait_s = f->wait_s};
     if (!f->plays) return FM_OK;
     fm_sample_result result;
     fm_status status = rounds_of(run)->collect(run, f, &result, reterr);
@@ -479,7 +479,7 @@ static fm_status make_outcome(fm_train_run *run, const fm_run_flight *f, fm_run_
     memcpy(own->part, result.part, sizeof own->part);
     if (!f->is_scored) return FM_OK;
     fm_batch_sums sums = {.n_counted = 0};
-    status = fm_run_add_scores(run, &f->features, &sums, reterr);
+    status = fm_train_add_scores(run, &f->features, &sums, reterr);
     run->is_torn = run->is_torn || status; /* the sample is in the sum of gradients */
     own->is_scored = sums.n_scored;
     memcpy(own->score, sums.score, sizeof own->score);
@@ -495,9 +495,9 @@ static uint64_t bits_of(double x) {
 /* All ranks of a group must have found the same. */
 static fm_status check_group(fm_train_run *run, int32_t g, fm_error *reterr) {
     const int32_t first = g * ranks_per_group(run);
-    const fm_run_outcome *a = &run->outcomes[first];
+    const fm_rank_outcome *a = &run->outcomes[first];
     for (int32_t r = first; r < first + ranks_per_group(run); r++) {
-        fm_run_outcome *b = &run->outcomes[r];
+        fm_rank_outcome *b = &run->outcomes[r];
         b->why[WHY_BYTES - 1] = '\0';
         bool is_same = a->status == b->status && bits_of(a->loss) == bits_of(b->loss) &&
                        bits_of(a->norm) == bits_of(b->norm);
@@ -513,9 +513,9 @@ static fm_status check_group(fm_train_run *run, int32_t g, fm_error *reterr) {
 }
 
 /* Adds what group g has found. */
-static fm_status add_group(fm_train_run *run, const fm_run_word *word, int32_t g,
+static fm_status add_group(fm_train_run *run, const fm_rank_report *word, int32_t g,
                            fm_error *reterr) {
-    const fm_run_outcome *o = &run->outcomes[g * ranks_per_group(run)];
+    const fm_rank_outcome *o = &run->outcomes[g * ranks_per_group(run)];
     fm_status status = check_group(run, g, reterr);
     if (!status && o->status) status = skip(run, word, (fm_status)o->status, o->why, reterr);
     if (status) return status;
@@ -525,30 +525,30 @@ static fm_status add_group(fm_train_run *run, const fm_run_word *word, int32_t g
     fm_sample_result result = {.loss = o->loss, .gradient_norm = o->norm, .done_ns = o->done_ns};
     memcpy(result.term, o->term, sizeof result.term);
     memcpy(result.part, o->part, sizeof result.part);
-    fm_run_add_result(sums, word->index, word->n_cycle, word->name, o->wait_s, &result);
+    fm_train_add_result(sums, word->index, word->n_cycle, word->name, o->wait_s, &result);
     for (int i = 0; i < FM_METRICS_SCORES; i++)
         sums->score[i] += o->score[i];
     sums->n_scored += o->is_scored;
-    const fm_run_sample sample = {word->step, word->own_slot, word->index, word->name};
-    return fm_run_note_delivered(run, &sample, false, reterr);
+    const fm_train_sample sample = {word->step, word->own_slot, word->index, word->name};
+    return fm_train_order_deliver(run, &sample, false, reterr);
 }
 
 /* The trainer has dropped what was queued behind a bad sample: queues it again. */
 static fm_status requeue(fm_train_run *run, fm_error *reterr) {
     fm_status status = FM_OK;
     for (uint64_t i = run->n_collected; i < run->n_queued && !status; i++) {
-        const fm_run_flight *f = &run->flight[i % FM_MOST_QUEUED];
+        const fm_train_flight *f = &run->flight[i % FM_MOST_QUEUED];
         if (!f->plays) continue;
         status = rounds_of(run)->requeue(run, f, f->is_last && updates_with_last(run), reterr);
     }
     return status;
 }
 
-fm_status fm_run_collect_round(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_ranks_collect(fm_train_run *run, fm_error *reterr) {
     const uint64_t number = run->n_collected++;
-    const fm_run_flight f = run->flight[number % FM_MOST_QUEUED];
-    const fm_run_word *round = run->round[number % FM_MOST_QUEUED];
-    fm_run_outcome own;
+    const fm_train_flight f = run->flight[number % FM_MOST_QUEUED];
+    const fm_rank_report *round = run->round[number % FM_MOST_QUEUED];
+    fm_rank_outcome own;
     fm_status status = make_outcome(run, &f, &own, reterr);
     if (!status) status = fm_ranks_gather(run->ranks, &own, sizeof own, run->outcomes, reterr);
     for (int32_t g = 0; g < n_group(run) && !status; g++)
@@ -566,22 +566,22 @@ fm_status fm_run_collect_round(fm_train_run *run, fm_error *reterr) {
 /* Queues the samples of a round behind those in flight: this rank its group's, if it has one. */
 static fm_status queue_round(fm_train_run *run, uint32_t n_sample, double wait_s,
                              fm_error *reterr) {
-    fm_run_flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
-    const fm_run_word *round = run->round[run->n_queued % FM_MOST_QUEUED];
-    bool is_last = run->slot + n_sample == fm_run_batch(run);
-    *f = (fm_run_flight){.step = run->queued_step,
-                         .slot = run->slot,
-                         .is_last = is_last,
-                         .is_scored = fm_run_is_scored(run),
-                         .plays = round[fm_run_group(run)].hand == HAND_READY,
-                         .wait_s = wait_s};
+    fm_train_flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
+    const fm_rank_report *round = run->round[run->n_queued % FM_MOST_QUEUED];
+    bool is_last = run->slot + n_sample == fm_train_batch(run);
+    *f = (fm_train_flight){.step = run->queued_step,
+                           .slot = run->slot,
+                           .is_last = is_last,
+                           .is_scored = fm_train_is_scored(run),
+                           .plays = round[fm_train_group(run)].hand == HAND_READY,
+                           .wait_s = wait_s};
     if (f->plays) {
         run->has_hand = false;
         run->told = FM_FEED_ANY;
         bool updates = is_last && updates_with_last(run);
         fm_status status = rounds_of(run)->queue(run, f, updates, reterr);
         if (status) return status; /* it was checked before */
-        f->rate = fm_run_rate(run);
+        f->rate = fm_train_rate(run);
     }
     run->n_queued++;
     run->slot = is_last ? 0 : run->slot + n_sample;
@@ -589,25 +589,25 @@ static fm_status queue_round(fm_train_run *run, uint32_t n_sample, double wait_s
     return FM_OK;
 }
 
-fm_status fm_run_advance_ranks(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_ranks_advance(fm_train_run *run, fm_error *reterr) {
     uint64_t asked_ns = fm_clock_ns();
     fm_status status = agree(run, reterr);
-    double wait_s = fm_run_seconds_since(asked_ns);
-    if (!status) status = fm_run_save_if_due(run, reterr);
+    double wait_s = fm_train_seconds_since(asked_ns);
+    if (!status) status = fm_train_save(run, reterr);
     if (status) return status;
     uint32_t n_sample;
     status = skip_bad(run, run->round[run->n_queued % FM_MOST_QUEUED], &n_sample, reterr);
     if (status) return status;
     if (n_sample > 0) {
-        bool at_once = !rounds_of(run)->is_queued || fm_run_is_scored(run) ||
+        bool at_once = !rounds_of(run)->is_queued || fm_train_is_scored(run) ||
                        strcmp(run->set->device, "cpu") == 0;
         status = queue_round(run, n_sample, wait_s, reterr);
         /* The update sums the gradients of all groups, so nothing may be queued behind them. */
         at_once |= has_groups(run) && run->slot == 0;
-        return status ? status : fm_run_drain(run, at_once ? 0 : FM_MOST_QUEUED - 1, reterr);
+        return status ? status : fm_train_drain(run, at_once ? 0 : FM_MOST_QUEUED - 1, reterr);
     }
-    if (run->slot < fm_run_batch(run)) return FM_OK;
+    if (run->slot < fm_train_batch(run)) return FM_OK;
     run->queued_step++;
     run->slot = 0;
-    return finish_step(run, fm_run_rate(run), false, reterr);
+    return finish_step(run, fm_train_rate(run), false, reterr);
 }

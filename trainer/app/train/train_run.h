@@ -2,7 +2,7 @@
  * train.c, which leads a run from its command line to its end.
  *
  *     train_stream.c     AlphaFold2's samples, which come from a server
- *     train_samples.c    AlphaFold 3's samples, which are stored
+ *     train_stored.c    AlphaFold 3's samples, which are stored
  *     train_ranks.c      both on several ranks
  *     train_order.c      which sample is used where
  *     train_skip.c       bad samples
@@ -31,13 +31,13 @@
 #include "trainer/step/step.h"
 
 enum {
-    FM_RUN_WINDOW = 10, /* steps at each end of a run whose mean loss is reported */
-    FM_RUN_BACKLOG = FM_MOST_QUEUED + 1,
-    FM_RUN_ADVICE_BYTES = 1024,
+    FM_TRAIN_WINDOW = 10, /* steps at each end of a run whose mean loss is reported */
+    FM_TRAIN_BACKLOG = FM_MOST_QUEUED + 1,
+    FM_TRAIN_ADVICE_BYTES = 1024,
 };
 
 /* A sample that is queued and not yet collected. */
-typedef struct fm_run_flight {
+typedef struct fm_train_flight {
     fm_loaded loaded;
     fm_features features;
     uint64_t step; /* run->queued_step when it was queued */
@@ -46,55 +46,55 @@ typedef struct fm_run_flight {
     bool is_scored;
     bool plays; /* of several ranks: this one's group has a sample in the round */
     double rate, wait_s;
-} fm_run_flight;
+} fm_train_flight;
 
 /* A sample and the place where it is used: samples `slot` of the step after `step` steps. */
-typedef struct fm_run_sample {
+typedef struct fm_train_sample {
     uint64_t step;
     uint32_t slot;
     uint64_t index;
     const char *name; /* its chain, "" where that is not known */
-} fm_run_sample;
+} fm_train_sample;
 
 typedef struct fm_train_run fm_train_run;
 
 /* What a rank knows about the sample in its hand. */
-typedef struct fm_run_seen {
-    const char *name; /* as fm_run_sample's */
+typedef struct fm_train_seen {
+    const char *name; /* as fm_train_sample's */
     uint32_t n_cycle;
     bool is_bad; /* it cannot be used, but the run can continue without it */
-} fm_run_seen;
+} fm_train_seen;
 
 /* What the rounds of several ranks need of a kind of work (train_ranks.c). The sample in hand is
  * run->hand, where run->has_hand. */
-typedef struct fm_run_rounds {
+typedef struct fm_train_rounds {
     /* Samples are queued behind each other, the last of a step with its update. Else each is
-     * computed when it is collected, at once, and fm_run_work.update makes all updates. */
+     * computed when it is collected, at once, and fm_train_work.update makes all updates. */
     bool is_queued;
     /* Takes sample `wanted` in hand, or the next one (FM_FEED_ANY), unless none comes soon.
      * *ret_is_lost: the error is that of a lost server, to which all ranks connect again. */
     fm_status (*take)(fm_train_run *run, uint64_t wanted, bool *ret_is_lost, fm_error *reterr);
     /* Looks at the sample in hand. An error with is_bad is that of the sample. */
-    fm_status (*look)(fm_train_run *run, fm_run_seen *ret_seen, fm_error *reterr);
+    fm_status (*look)(fm_train_run *run, fm_train_seen *ret_seen, fm_error *reterr);
     void (*drop)(fm_train_run *run); /* the sample in hand */
     /* Begins again where the run is, after a lost server; nothing is in hand or in flight. */
     fm_status (*reconnect)(fm_train_run *run, fm_error *reterr);
     /* Queues the sample in hand, which is the flight's from then on. */
-    fm_status (*queue)(fm_train_run *run, fm_run_flight *flight, bool updates, fm_error *reterr);
+    fm_status (*queue)(fm_train_run *run, fm_train_flight *flight, bool updates, fm_error *reterr);
     /* Queues a flight again that was behind a bad sample. */
-    fm_status (*requeue)(fm_train_run *run, const fm_run_flight *flight, bool updates,
+    fm_status (*requeue)(fm_train_run *run, const fm_train_flight *flight, bool updates,
                          fm_error *reterr);
     /* Waits for the oldest sample. FM_ERR_DATA: it is bad; nothing of it counts. */
-    fm_status (*collect)(fm_train_run *run, const fm_run_flight *flight,
+    fm_status (*collect)(fm_train_run *run, const fm_train_flight *flight,
                          fm_sample_result *ret_result, fm_error *reterr);
-    void (*release)(fm_train_run *run, const fm_run_flight *flight);
+    void (*release)(fm_train_run *run, const fm_train_flight *flight);
     /* The exchanges of a step as a number; as fm_schedule_digest. */
     uint64_t (*digest)(const fm_train_run *run, bool joint);
-} fm_run_rounds;
+} fm_train_rounds;
 
 /* A kind of work: the source of a run's samples and the network that computes them. The run's
  * network decides which of the two kinds it is. */
-typedef struct fm_run_work {
+typedef struct fm_train_work {
     /* Checks settings, before anything is opened. FM_ERR_USAGE. */
     fm_status (*check)(const fm_train_run *run, fm_error *reterr);
     /* Finds the source of samples, before other ranks are started. is_rank: this process is one. */
@@ -124,24 +124,24 @@ typedef struct fm_run_work {
     void (*announce)(const fm_train_run *run);  /* prints where samples come from */
     void (*summarize)(const fm_train_run *run); /* prints what they were */
     void (*stop)(fm_train_run *run);            /* ends it, however far it came */
-    fm_run_rounds rounds;
-} fm_run_work;
+    fm_train_rounds rounds;
+} fm_train_work;
 
-extern const fm_run_work fm_run_stream, fm_run_samples;
+extern const fm_train_work fm_train_stream_work, fm_train_stored_work;
 
-typedef struct fm_run_word fm_run_word; /* train_ranks.c */
-typedef struct fm_run_outcome fm_run_outcome;
+typedef struct fm_rank_report fm_rank_report; /* train_ranks.c */
+typedef struct fm_rank_outcome fm_rank_outcome;
 
 /* A run in progress. */
 struct fm_train_run {
     const fm_train_options *set;
-    const fm_run_work *work;
+    const fm_train_work *work;
     fm_train_config config;
     char identity[FM_IDENTITY_BYTES];
-    fm_optimizer *optimizer;      /* of the trainer below, with its parameters */
-    unsigned terms;               /* bit i: the model has loss term i */
-    fm_trainer *trainer;          /* of a stream, as the next ones */
-    struct fm_stored_run *stored; /* of stored samples (train_samples.c) */
+    fm_optimizer *optimizer;        /* of the trainer below, with its parameters */
+    unsigned terms;                 /* bit i: the model has loss term i */
+    fm_trainer *trainer;            /* of a stream, as the next ones */
+    struct fm_train_stored *stored; /* of stored samples (train_stored.c) */
     uint64_t epoch_samples;
     fm_layout layout;
     fm_ranks *ranks;           /* NULL: this process is the only one */
@@ -159,11 +159,11 @@ struct fm_train_run {
     fm_metrics *metrics;
     fm_event_file *events; /* NULL without --tensorboard */
     fm_progress progress;
-    fm_run_flight flight[FM_MOST_QUEUED];
-    uint64_t n_queued, n_collected;    /* samples */
-    fm_loaded backlog[FM_RUN_BACKLOG]; /* samples to be queued before those of the feed */
+    fm_train_flight flight[FM_MOST_QUEUED];
+    uint64_t n_queued, n_collected;      /* samples */
+    fm_loaded backlog[FM_TRAIN_BACKLOG]; /* samples to be queued before those of the feed */
     uint32_t n_backlog;
-    fm_run_state state; /* at the last collected sample */
+    fm_train_state state; /* at the last collected sample */
     /* Updates queued, and samples of the next one that are queued or done with. Equal to
      * state.place when nothing is in flight. */
     uint64_t queued_step;
@@ -190,17 +190,17 @@ struct fm_train_run {
     bool said_slow[FM_FALLBACK_KINDS]; /* slow paths that have had their log line */
     uint64_t n_loss;                   /* steps with a loss: those of which a sample counted */
     double first_sum,
-        last[FM_RUN_WINDOW]; /* losses of the first and of the newest FM_RUN_WINDOW of them */
-    char advice[FM_RUN_ADVICE_BYTES]; /* what to do about the error; "" = nothing known */
+        last[FM_TRAIN_WINDOW]; /* losses of the first and of the newest FM_TRAIN_WINDOW of them */
+    char advice[FM_TRAIN_ADVICE_BYTES]; /* what to do about the error; "" = nothing known */
     /* Of several ranks; train_ranks.c. */
-    fm_run_word *words;                 /* [ranks] of the round being agreed on */
-    fm_run_word *round[FM_MOST_QUEUED]; /* [groups] of the rounds in flight */
-    fm_run_outcome *outcomes;           /* [ranks] of the round being collected */
-    fm_run_state *boundary;             /* after the last whole step */
+    fm_rank_report *words;                 /* [ranks] of the round being agreed on */
+    fm_rank_report *round[FM_MOST_QUEUED]; /* [groups] of the rounds in flight */
+    fm_rank_outcome *outcomes;             /* [ranks] of the round being collected */
+    fm_train_state *boundary;              /* after the last whole step */
     fm_loaded hand; /* this rank's next sample, where has_hand; of stored samples only its index */
     fm_features hand_features; /* of a stream */
     bool has_hand;
-    unsigned saves_now;   /* what all have agreed on, as fm_run_wants_checkpoint */
+    unsigned saves_now;   /* what all have agreed on, as fm_train_wants_checkpoint */
     bool is_agreed;       /* the error is that of all ranks */
     fm_error own_failure; /* of this rank, to be told to the others; status 0: none */
     bool is_in_order;     /* place p takes sample p */
@@ -209,154 +209,154 @@ struct fm_train_run {
 };
 
 /* Whether this process writes the outputs. */
-static inline bool fm_run_is_first(const fm_train_run *run) {
+static inline bool fm_train_is_first(const fm_train_run *run) {
     return !run->ranks || fm_ranks_rank(run->ranks) == 0;
 }
 
-static inline double fm_run_seconds_since(uint64_t ns) {
+static inline double fm_train_seconds_since(uint64_t ns) {
     return (double)(fm_clock_ns() - ns) * 1e-9;
 }
 
 /* Ends a phase of the start. */
-static inline void fm_run_end_phase(fm_train_run *run, fm_start_phase phase) {
+static inline void fm_train_end_phase(fm_train_run *run, fm_start_phase phase) {
     fm_start_phases_mark(&run->start, phase, fm_clock_ns());
 }
 
 /* Collects until at most `left` samples are in flight. (train.c) */
-FM_MUST_USE fm_status fm_run_drain(fm_train_run *run, uint64_t left, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_drain(fm_train_run *run, uint64_t left, fm_error *reterr);
 /* Prints how many samples were skipped, if any were. (train.c) */
-void fm_run_say_skipped(const fm_train_run *run);
+void fm_train_say_skipped(const fm_train_run *run);
 
 /* Decides about a bad sample: FM_OK to skip it, else the error in *reterr, with its sample.
  * (train_skip.c, as the next three) */
-FM_MUST_USE fm_status fm_run_judge(fm_train_run *run, const fm_run_sample *sample, fm_status status,
-                                   fm_error *reterr);
+FM_MUST_USE fm_status fm_train_judge(fm_train_run *run, const fm_train_sample *sample,
+                                     fm_status status, fm_error *reterr);
 /* Notes that the sample is skipped. `why` says what is bad about it; NULL when the command line
  * names the sample. */
-FM_MUST_USE fm_status fm_run_note_skipped(fm_train_run *run, const fm_run_sample *sample,
-                                          const fm_error *why, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_note_skipped(fm_train_run *run, const fm_train_sample *sample,
+                                            const fm_error *why, fm_error *reterr);
 /* Skips the sample at run->slot. No sample is in flight, and the caller has asked whether a skip is
  * allowed. */
-FM_MUST_USE fm_status fm_run_skip(fm_train_run *run, const fm_run_sample *sample,
-                                  const fm_error *why, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_skip(fm_train_run *run, const fm_train_sample *sample,
+                                    const fm_error *why, fm_error *reterr);
 /* Makes the sample the source of the error, unless it has one. */
-void fm_run_name_sample(uint64_t index, const char *name, fm_error *reterr);
+void fm_train_name_sample(uint64_t index, const char *name, fm_error *reterr);
 
 /* Whether the samples of the step being queued are scored; those of a stream may be.
  * (train_stream.c, as the next one) */
-bool fm_run_is_scored(const fm_train_run *run);
+bool fm_train_is_scored(const fm_train_run *run);
 /* Adds a sample's scores to the sums. A crop without known CA atoms has none and does not count. */
-FM_MUST_USE fm_status fm_run_add_scores(fm_train_run *run, const fm_features *features,
-                                        fm_batch_sums *sums, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_add_scores(fm_train_run *run, const fm_features *features,
+                                          fm_batch_sums *sums, fm_error *reterr);
 
 /* Finds the order of samples: that of --order, or of the ledger that is replayed. The errors of
  * fm_ledger_read; FM_ERR_USAGE. (train_order.c, as the next nine) */
-FM_MUST_USE fm_status fm_run_find_order(fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_order_find(fm_train_run *run, fm_error *reterr);
 /* Completes the feed's options with the order. FM_ERR_USAGE when ranks that share a sample
  * would have to hold more than they can. */
-FM_MUST_USE fm_status fm_run_ask_order(const fm_train_run *run, fm_feed *feed, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_order_ask(const fm_train_run *run, fm_feed *feed, fm_error *reterr);
 /* Checks whether the run can continue in this order. Call it once the state is loaded and the feed
  * is open. FM_ERR_USAGE. */
-FM_MUST_USE fm_status fm_run_check_order(fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_order_begin(fm_train_run *run, fm_error *reterr);
 /* Opens DIR/ledger. The errors of fm_ledger_open. */
-FM_MUST_USE fm_status fm_run_open_ledger(fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_order_open_ledger(fm_train_run *run, fm_error *reterr);
 /* The place of slot `slot` of the step after `step` steps. */
-uint64_t fm_run_place(const fm_train_run *run, uint64_t step, uint32_t slot);
+uint64_t fm_train_place(const fm_train_run *run, uint64_t step, uint32_t slot);
 /* Samples of the step that is being queued. */
-static inline uint32_t fm_run_batch(const fm_train_run *run) {
+static inline uint32_t fm_train_batch(const fm_train_run *run) {
     return fm_batch_at(&run->batches, run->queued_step);
 }
 /* Finds how far the batch schedule is at the checkpoint. FM_ERR_USAGE when the two do not fit. */
-FM_MUST_USE fm_status fm_run_find_batches(fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_order_find_batches(fm_train_run *run, fm_error *reterr);
 /* Steps of the stream, whose batch is the first, that the run may need. */
-uint64_t fm_run_stream_steps(const fm_train_run *run);
+uint64_t fm_train_order_stream_steps(const fm_train_run *run);
 /* Begins the last batch with the next step, once an evaluation has its score. */
-FM_MUST_USE fm_status fm_run_look_at_scores(fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_order_read_scores(fm_train_run *run, fm_error *reterr);
 /* The number of the sample that the slot of the step being queued takes, or FM_FEED_ANY. */
-uint64_t fm_run_wanted(const fm_train_run *run, uint32_t slot);
+uint64_t fm_train_order_wanted(const fm_train_run *run, uint32_t slot);
 /* Whether the run that is replayed has skipped its sample there. */
-bool fm_run_left_out(const fm_train_run *run, uint64_t step, uint32_t slot);
+bool fm_train_order_leaves_out(const fm_train_run *run, uint64_t step, uint32_t slot);
 /* Gives the features the cycles and the slot of the place: `slot` of the step being queued.
  * FM_ERR_PROTOCOL when the sample has fewer cycles. */
-FM_MUST_USE fm_status fm_run_place_features(const fm_train_run *run, uint32_t slot,
-                                            fm_features *features, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_place_features(const fm_train_run *run, uint32_t slot,
+                                              fm_features *features, fm_error *reterr);
 /* Counts the sample as done with. FM_ERR_DATA when the ledger that is replayed has another one
  * there. */
-FM_MUST_USE fm_status fm_run_note_delivered(fm_train_run *run, const fm_run_sample *sample,
-                                            bool is_skipped, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_order_deliver(fm_train_run *run, const fm_train_sample *sample,
+                                             bool is_skipped, fm_error *reterr);
 
 /* Compares this rank with the others before the first step; `status` is what its preparations came
  * to. (train_ranks.c, as the next seven) */
-FM_MUST_USE fm_status fm_run_compare(fm_train_run *run, fm_status status, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_ranks_compare(fm_train_run *run, fm_status status, fm_error *reterr);
 /* Fails on all ranks when one has failed; `status` is this one's. */
-FM_MUST_USE fm_status fm_run_share(fm_train_run *run, fm_status status, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_ranks_share(fm_train_run *run, fm_status status, fm_error *reterr);
 /* Takes the memory for rounds, once the state is loaded. FM_ERR_NOMEM. */
-FM_MUST_USE fm_status fm_run_prepare_ranks(fm_train_run *run, fm_error *reterr);
-void fm_run_release_ranks(fm_train_run *run);
+FM_MUST_USE fm_status fm_train_ranks_prepare(fm_train_run *run, fm_error *reterr);
+void fm_train_ranks_release(fm_train_run *run);
 /* Agrees on the next round, and queues or skips its samples. */
-FM_MUST_USE fm_status fm_run_advance_ranks(fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_ranks_advance(fm_train_run *run, fm_error *reterr);
 /* Notes whether all ranks have the error of what they did together after a step; returns it. */
-FM_MUST_USE fm_status fm_run_agree_to_fail(fm_train_run *run, fm_status status);
+FM_MUST_USE fm_status fm_train_ranks_agree_to_fail(fm_train_run *run, fm_status status);
 /* Collects the oldest round in flight. */
-FM_MUST_USE fm_status fm_run_collect_round(fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_ranks_collect(fm_train_run *run, fm_error *reterr);
 /* The group of this rank, below run->layout.dp. */
-int32_t fm_run_group(const fm_train_run *run);
+int32_t fm_train_group(const fm_train_run *run);
 
 /* The settings by which checkpoints are written and resumed. (train_save.c, as the next four) */
-fm_resume_options fm_run_resume_options(const fm_train_run *run);
+fm_resume_options fm_train_resume_options(const fm_train_run *run);
 
-/* FM_RUN_IS_DUE and FM_RUN_IS_ASKED, where a checkpoint is due or was asked for; several ranks
- * agree on it. */
-enum { FM_RUN_IS_DUE = 1, FM_RUN_IS_ASKED = 2 };
-unsigned fm_run_wants_checkpoint(fm_train_run *run);
+/* FM_TRAIN_SAVE_IS_DUE and FM_TRAIN_SAVE_IS_ASKED, where a checkpoint is due or was asked for;
+ * several ranks agree on it. */
+enum { FM_TRAIN_SAVE_IS_DUE = 1, FM_TRAIN_SAVE_IS_ASKED = 2 };
+unsigned fm_train_wants_checkpoint(fm_train_run *run);
 
 /* Writes a checkpoint when one is due or asked for. One that cannot be written is logged and tried
  * again later; the older ones stay. */
-FM_MUST_USE fm_status fm_run_save_if_due(fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_save(fm_train_run *run, fm_error *reterr);
 
 /* Writes the last checkpoint of a run, whatever ended it: `status`, with its error in *reterr,
  * which then says how far the run came and what to do. */
-FM_MUST_USE fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_save_last(fm_train_run *run, fm_status status, fm_error *reterr);
 
 /* Writes the end of a sentence about where the run is: "after step 12 of 40 and 3 samples". */
-void fm_run_describe_place(const fm_train_run *run, char *out, size_t out_bytes);
+void fm_train_describe_place(const fm_train_run *run, char *out, size_t out_bytes);
 
 /* Adds the results of a sample that counts. (train_step.c, as the next four) */
-void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, const char *name,
-                       double wait_s, const fm_sample_result *result);
+void fm_train_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, const char *name,
+                         double wait_s, const fm_sample_result *result);
 
 /* The learning rate of the update that was queued or made last. */
-double fm_run_rate(const fm_train_run *run);
+double fm_train_rate(const fm_train_run *run);
 
 /* All samples of the step have been collected or skipped: reports the step and begins the next. */
-FM_MUST_USE fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_finish_step(fm_train_run *run, double rate, fm_error *reterr);
 
 /* Writes metrics that still wait in memory, and syncs their files. A checkpoint is written after
  * it: a resumed run begins behind the checkpoint, so the rows before must be on disk. FM_ERR_IO. */
-FM_MUST_USE fm_status fm_run_sync_metrics(fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_sync_metrics(fm_train_run *run, fm_error *reterr);
 
 /* Steps between evaluations; 0 = never. (train_scores.c, as the next seven) */
-uint64_t fm_run_eval_every(const fm_train_run *run);
+uint64_t fm_train_eval_every(const fm_train_run *run);
 /* Checks the score that the batch schedule waits for, if it does: `rises` says whether it is among
  * `rising`, the scores of this work of which more is better. Another program may write the scores.
  * FM_ERR_USAGE. */
-FM_MUST_USE fm_status fm_run_check_gate(const fm_train_run *run, bool rises, const char *rising,
-                                        fm_error *reterr);
+FM_MUST_USE fm_status fm_train_check_gate(const fm_train_run *run, bool rises, const char *rising,
+                                          fm_error *reterr);
 /* Refuses settings of the evaluator that contradict each other. FM_ERR_USAGE. */
-FM_MUST_USE fm_status fm_run_check_evaluator(const fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_scores_check(const fm_train_run *run, fm_error *reterr);
 /* Starts the evaluator, once the outputs are open. FM_ERR_NOT_FOUND when its server has other
  * chains, and the errors of connecting and starting. */
-FM_MUST_USE fm_status fm_run_start_evaluator(fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_scores_start(fm_train_run *run, fm_error *reterr);
 /* Whether the checkpoint of that step is evaluated. */
-bool fm_run_is_evaluated(const fm_train_run *run, uint64_t step);
+bool fm_train_is_evaluated(const fm_train_run *run, uint64_t step);
 /* Hands the newest checkpoint over, where it is to be evaluated. */
-void fm_run_offer_checkpoint(fm_train_run *run);
+void fm_train_scores_offer(fm_train_run *run);
 /* Looks after the evaluator, and asks the run to stop at its target. */
-void fm_run_look_at_evaluator(fm_train_run *run);
+void fm_train_scores_look(fm_train_run *run);
 /* Waits for the last scores where the run ended well, reports the target and ends the evaluator. */
-void fm_run_end_evaluator(fm_train_run *run, fm_status status);
+void fm_train_scores_end(fm_train_run *run, fm_status status);
 
 /* Seconds since 1970. */
-double fm_run_wall_s(void);
+double fm_train_wall_s(void);
 
 #endif

@@ -11,7 +11,7 @@
 
 static const double save_again_s = 60; /* after a checkpoint that could not be written */
 
-fm_resume_options fm_run_resume_options(const fm_train_run *run) {
+fm_resume_options fm_train_resume_options(const fm_train_run *run) {
     return (fm_resume_options){.folder = run->set->out,
                                .keep_last = run->is_diverging ? 0 : (uint32_t)run->set->keep_last,
                                .keep_every = run->set->keep_every,
@@ -27,24 +27,24 @@ static bool is_same_place(fm_checkpoint_place a, fm_checkpoint_place b) {
 }
 
 /* What a checkpoint of now would hold: see train_ranks.c. */
-static const fm_run_state *whole_state(const fm_train_run *run) {
+static const fm_train_state *whole_state(const fm_train_run *run) {
     return run->layout.dp > 1 ? run->boundary : &run->state;
 }
 
 /* Nothing may be in flight. */
 static fm_status save(fm_train_run *run, fm_error *reterr) {
     assert(run->n_queued == run->n_collected);
-    fm_status rows = fm_run_sync_metrics(run, NULL);
+    fm_status rows = fm_train_sync_metrics(run, NULL);
     (void)rows; /* a checkpoint is worth more than its rows, whose trouble is in the log */
-    fm_resume_options options = fm_run_resume_options(run);
-    const fm_run_state *state = whole_state(run);
+    fm_resume_options options = fm_train_resume_options(run);
+    const fm_train_state *state = whole_state(run);
     fm_status status = fm_resume_save(&options, run->optimizer, state, reterr);
     run->saved_ns = fm_clock_ns();
     run->failed_ns = status ? run->saved_ns : 0;
     if (!status) {
         run->saved = state->place;
         run->is_saved = true;
-        fm_run_offer_checkpoint(run);
+        fm_train_scores_offer(run);
     }
     return status;
 }
@@ -54,27 +54,28 @@ static bool is_checkpoint_due(const fm_train_run *run) {
     fm_checkpoint_place place = {run->queued_step, run->slot};
     if (run->layout.dp > 1) place = run->boundary->place;
     if (!set->checkpoint_every || (run->is_saved && is_same_place(place, run->saved))) return false;
-    if (run->failed_ns) return fm_run_seconds_since(run->failed_ns) >= save_again_s;
+    if (run->failed_ns) return fm_train_seconds_since(run->failed_ns) >= save_again_s;
     bool by_step = run->slot == 0 && run->queued_step > run->first.step &&
                    (run->queued_step % set->checkpoint_every == 0 ||
-                    fm_run_is_evaluated(run, run->queued_step));
+                    fm_train_is_evaluated(run, run->queued_step));
     bool by_time = set->checkpoint_minutes > 0 &&
-                   fm_run_seconds_since(run->saved_ns) >= set->checkpoint_minutes * 60;
+                   fm_train_seconds_since(run->saved_ns) >= set->checkpoint_minutes * 60;
     return by_step || by_time;
 }
 
-unsigned fm_run_wants_checkpoint(fm_train_run *run) {
-    bool is_due = fm_run_is_first(run) && is_checkpoint_due(run);
-    return (is_due ? FM_RUN_IS_DUE : 0) | (fm_stop_take_checkpoint() ? FM_RUN_IS_ASKED : 0);
+unsigned fm_train_wants_checkpoint(fm_train_run *run) {
+    bool is_due = fm_train_is_first(run) && is_checkpoint_due(run);
+    return (is_due ? FM_TRAIN_SAVE_IS_DUE : 0) |
+           (fm_stop_take_checkpoint() ? FM_TRAIN_SAVE_IS_ASKED : 0);
 }
 
-fm_status fm_run_save_if_due(fm_train_run *run, fm_error *reterr) {
-    unsigned wants = run->ranks ? run->saves_now : fm_run_wants_checkpoint(run);
-    bool asked = wants & FM_RUN_IS_ASKED;
+fm_status fm_train_save(fm_train_run *run, fm_error *reterr) {
+    unsigned wants = run->ranks ? run->saves_now : fm_train_wants_checkpoint(run);
+    bool asked = wants & FM_TRAIN_SAVE_IS_ASKED;
     run->saves_now = 0;
     if (!wants) return FM_OK;
-    fm_status status = fm_run_drain(run, 0, reterr);
-    if (status || !fm_run_is_first(run)) return status;
+    fm_status status = fm_train_drain(run, 0, reterr);
+    if (status || !fm_train_is_first(run)) return status;
     fm_error error;
     status = save(run, &error);
     char path[FM_CHECKPOINT_PATH_BYTES], text[FM_ERROR_TEXT_BYTES], quoted[sizeof text];
@@ -88,7 +89,7 @@ fm_status fm_run_save_if_due(fm_train_run *run, fm_error *reterr) {
     return FM_OK;
 }
 
-void fm_run_describe_place(const fm_train_run *run, char *out, size_t out_bytes) {
+void fm_train_describe_place(const fm_train_run *run, char *out, size_t out_bytes) {
     fm_checkpoint_place place = run->state.place;
     int n = snprintf(out, out_bytes, "after step %llu of %llu", (unsigned long long)place.step,
                      (unsigned long long)run->set->steps);
@@ -112,7 +113,7 @@ static void advise_unsaved(fm_train_run *run) {
     }
 }
 
-fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_error *reterr) {
+fm_status fm_train_save_last(fm_train_run *run, fm_status status, fm_error *reterr) {
     fm_error error;
     fm_status saved = FM_OK;
     const fm_checkpoint_place whole = whole_state(run)->place;
@@ -128,7 +129,7 @@ fm_status fm_run_save_last(fm_train_run *run, fm_status status, fm_error *reterr
     char what[FM_ERROR_MESSAGE_BYTES] = "", place[128];
     snprintf(why, sizeof why, "%s", reterr->message);
     snprintf(source, sizeof source, "%s", reterr->source);
-    fm_run_describe_place(run, place, sizeof place);
+    fm_train_describe_place(run, place, sizeof place);
     bool is_whole =
         (run->is_saved && is_same_place(whole, run->saved)) || is_same_place(whole, run->first);
     bool has_begun = run->state.place.step || run->state.place.n_sample;

@@ -17,7 +17,7 @@ enum { DEVICE_BYTES = 16, NUMBER_BYTES = 24, GPU_BYTES = 64, MOST_WORDS = 32 };
 
 static const char visible_name[] = "CUDA_VISIBLE_DEVICES";
 
-uint64_t fm_run_eval_every(const fm_train_run *run) {
+uint64_t fm_train_eval_every(const fm_train_run *run) {
     return run->set->eval_every ? run->set->eval_every : (uint64_t)run->config.metrics.eval_every;
 }
 
@@ -77,8 +77,8 @@ static fm_status find_place(const fm_train_options *set, place *p, fm_error *ret
     return FM_OK;
 }
 
-fm_status fm_run_check_gate(const fm_train_run *run, bool rises, const char *rising,
-                            fm_error *reterr) {
+fm_status fm_train_check_gate(const fm_train_run *run, bool rises, const char *rising,
+                              fm_error *reterr) {
     const char *score = run->batches.score;
     if (!score[0]) return FM_OK;
     if (!rises) {
@@ -86,7 +86,7 @@ fm_status fm_run_check_gate(const fm_train_run *run, bool rises, const char *ris
                        "--batch-schedule: found the score '%.64s', expected one that rises: %s",
                        score, rising);
     }
-    if (!fm_run_eval_every(run)) {
+    if (!fm_train_eval_every(run)) {
         fm_log(
             FM_LOG_WARN, "nobody_scores",
             "why=\"the batch schedule waits for %s in eval.jsonl, and --eval-every, which writes "
@@ -96,16 +96,16 @@ fm_status fm_run_check_gate(const fm_train_run *run, bool rises, const char *ris
     return FM_OK;
 }
 
-fm_status fm_run_check_evaluator(const fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_scores_check(const fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
     place p;
-    fm_status status = fm_run_check_gate(run, fm_eval_child_is_rising(run->batches.score),
-                                         "lddt_ca, lddt, tm_score, gdt_ts, gdt_ha, plddt, "
-                                         "lddt_ca_median, plddt_correlation",
-                                         reterr);
+    fm_status status = fm_train_check_gate(run, fm_eval_child_is_rising(run->batches.score),
+                                           "lddt_ca, lddt, tm_score, gdt_ts, gdt_ha, plddt, "
+                                           "lddt_ca_median, plddt_correlation",
+                                           reterr);
     if (!status && set->stop_at) status = fm_eval_child_check_target(set->stop_at, reterr);
     if (status) return status;
-    if (!fm_run_eval_every(run)) {
+    if (!fm_train_eval_every(run)) {
         if (!set->stop_at) return FM_OK;
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--stop-at needs scores: give --eval-every N and --eval-snapshot NAME");
@@ -167,9 +167,9 @@ static void add(const char **words, uint32_t *n, const char *name, const char *v
     words[(*n)++] = value;
 }
 
-fm_status fm_run_start_evaluator(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_scores_start(fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
-    if (!fm_run_eval_every(run)) {
+    if (!fm_train_eval_every(run)) {
         if (set->eval_snapshot) {
             fm_log(FM_LOG_WARN, "nothing_scored",
                    "snapshot=%s why=\"--eval-every is not given, and eval_every of [metrics] is "
@@ -210,21 +210,21 @@ fm_status fm_run_start_evaluator(fm_train_run *run, fm_error *reterr) {
 
 /* -- while the run goes on */
 
-bool fm_run_is_evaluated(const fm_train_run *run, uint64_t step) {
-    uint64_t every = fm_run_eval_every(run);
+bool fm_train_is_evaluated(const fm_train_run *run, uint64_t step) {
+    uint64_t every = fm_train_eval_every(run);
     return every && (step % every == 0 || step >= run->set->steps);
 }
 
-void fm_run_offer_checkpoint(fm_train_run *run) {
+void fm_train_scores_offer(fm_train_run *run) {
     char path[FM_CHECKPOINT_PATH_BYTES];
     const fm_checkpoint_place saved = run->saved;
-    if (!run->evaluator || saved.n_sample || !fm_run_is_evaluated(run, saved.step)) return;
+    if (!run->evaluator || saved.n_sample || !fm_train_is_evaluated(run, saved.step)) return;
     if (fm_checkpoint_path(run->set->out, saved, path, NULL)) return;
     fm_eval_child_take(run->evaluator, path, saved);
     if (run->set->eval_share) fm_eval_child_wait(run->evaluator, (double)run->set->eval_wait_s);
 }
 
-void fm_run_look_at_evaluator(fm_train_run *run) {
+void fm_train_scores_look(fm_train_run *run) {
     if (!run->evaluator || !run->set->stop_at) {
         if (run->evaluator) fm_eval_child_look(run->evaluator);
     } else if (fm_eval_child_look(run->evaluator)) {
@@ -232,7 +232,7 @@ void fm_run_look_at_evaluator(fm_train_run *run) {
     }
 }
 
-void fm_run_end_evaluator(fm_train_run *run, fm_status status) {
+void fm_train_scores_end(fm_train_run *run, fm_status status) {
     if (!run->evaluator) return;
     if (!status) fm_eval_child_wait(run->evaluator, (double)run->set->eval_wait_s);
     const fm_eval_child_target *t = fm_eval_child_get_target(run->evaluator);

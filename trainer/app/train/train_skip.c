@@ -17,10 +17,10 @@ static fm_status close_step(fm_train_run *run, fm_error *reterr) {
     if (status) return status;
     run->queued_step++;
     run->slot = 0;
-    return fm_run_finish_step(run, fm_run_rate(run), reterr);
+    return fm_train_finish_step(run, fm_train_rate(run), reterr);
 }
 
-void fm_run_name_sample(uint64_t index, const char *name, fm_error *reterr) {
+void fm_train_name_sample(uint64_t index, const char *name, fm_error *reterr) {
     char source[FM_ERROR_SOURCE_BYTES + 32];
     if (reterr->source[0] != '\0') return;
     snprintf(source, sizeof source, "sample %llu%s%s%s", (unsigned long long)index,
@@ -30,18 +30,18 @@ void fm_run_name_sample(uint64_t index, const char *name, fm_error *reterr) {
 
 /* Prepares the command line that continues without the sample. */
 static void advise_to_skip(fm_train_run *run, uint64_t index) {
-    char more[64], command[FM_RUN_ADVICE_BYTES - 64];
+    char more[64], command[FM_TRAIN_ADVICE_BYTES - 64];
     snprintf(more, sizeof more, "--skip-sample %llu", (unsigned long long)index);
     fm_train_options_advise(run->set, more, command, sizeof command);
     snprintf(run->advice, sizeof run->advice, "to go on without it: %s", command);
 }
 
-fm_status fm_run_note_skipped(fm_train_run *run, const fm_run_sample *sample, const fm_error *why,
-                              fm_error *reterr) {
+fm_status fm_train_note_skipped(fm_train_run *run, const fm_train_sample *sample,
+                                const fm_error *why, fm_error *reterr) {
     const uint64_t index = sample->index;
     const char *name = sample->name;
     fm_status status = fm_skipped_add(&run->state.skipped, index, !why, reterr);
-    if (!status) status = fm_run_note_delivered(run, sample, true, reterr);
+    if (!status) status = fm_train_order_deliver(run, sample, true, reterr);
     if (status) return status;
     char quoted[FM_ERROR_MESSAGE_BYTES];
     fm_log(FM_LOG_WARN, "sample_skipped", "sample=%llu%s%s why=%s", (unsigned long long)index,
@@ -51,21 +51,21 @@ fm_status fm_run_note_skipped(fm_train_run *run, const fm_run_sample *sample, co
     return FM_OK;
 }
 
-fm_status fm_run_skip(fm_train_run *run, const fm_run_sample *sample, const fm_error *why,
-                      fm_error *reterr) {
-    fm_status status = fm_run_note_skipped(run, sample, why, reterr);
+fm_status fm_train_skip(fm_train_run *run, const fm_train_sample *sample, const fm_error *why,
+                        fm_error *reterr) {
+    fm_status status = fm_train_note_skipped(run, sample, why, reterr);
     if (status) return status;
     run->slot++;
     run->state.place.n_sample = run->slot;
-    return run->slot == fm_run_batch(run) ? close_step(run, reterr) : FM_OK;
+    return run->slot == fm_train_batch(run) ? close_step(run, reterr) : FM_OK;
 }
 
-fm_status fm_run_judge(fm_train_run *run, const fm_run_sample *sample, fm_status status,
-                       fm_error *reterr) {
+fm_status fm_train_judge(fm_train_run *run, const fm_train_sample *sample, fm_status status,
+                         fm_error *reterr) {
     uint32_t n_bad = fm_skipped_bad(&run->state.skipped);
-    if (fm_run_left_out(run, sample->step, sample->slot)) return FM_OK;
+    if (fm_train_order_leaves_out(run, sample->step, sample->slot)) return FM_OK;
     if (run->set->skips_bad && n_bad < run->set->bad_sample_budget) return FM_OK;
-    fm_run_name_sample(sample->index, sample->name, reterr);
+    fm_train_name_sample(sample->index, sample->name, reterr);
     advise_to_skip(run, sample->index);
     if (run->set->skips_bad) {
         char why[FM_ERROR_MESSAGE_BYTES];

@@ -31,7 +31,7 @@ static void add_terms(const fm_train_run *run, const fm_batch_sums *sums, double
     step->score[step->n_score++].value = 1 - sums->term[lddt] / n;
 }
 
-double fm_run_wall_s(void) {
+double fm_train_wall_s(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
@@ -68,17 +68,17 @@ static void note_disk(fm_train_run *run, fm_status status, uint64_t step, const 
  * memory. */
 static void write_metrics(fm_train_run *run, const fm_metrics_step *step) {
     fm_error error;
-    if (!fm_run_is_first(run)) return;
+    if (!fm_train_is_first(run)) return;
     fm_status status = fm_metrics_write(run->metrics, step, &error), events = FM_OK;
     if (run->events) {
-        events = fm_event_file_write(run->events, step, fm_run_wall_s(), status ? NULL : &error);
+        events = fm_event_file_write(run->events, step, fm_train_wall_s(), status ? NULL : &error);
     }
     if (!status) status = events;
     fm_status ledger = fm_ledger_write(run->ledger, status ? NULL : &error);
     note_disk(run, status ? status : ledger, step->step, &error);
 }
 
-fm_status fm_run_sync_metrics(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_sync_metrics(fm_train_run *run, fm_error *reterr) {
     fm_error error;
     fm_status status = fm_metrics_sync(run->metrics, &error), events = FM_OK;
     if (run->events) events = fm_event_file_sync(run->events, status ? NULL : &error);
@@ -125,7 +125,7 @@ static fm_status watch_divergence(fm_train_run *run, const fm_metrics_step *step
 /* Asking the device takes longer than a short step may, so it is asked every few seconds. */
 static void add_memory(fm_train_run *run, fm_metrics_step *step) {
     const fm_device *device = run->optimizer->kernels->device;
-    if (!run->looked_ns || fm_run_seconds_since(run->looked_ns) > MEMORY_S) {
+    if (!run->looked_ns || fm_train_seconds_since(run->looked_ns) > MEMORY_S) {
         run->looked_ns = fm_clock_ns();
         run->used_bytes = device->used_bytes();
         run->free_bytes = device->free_bytes();
@@ -137,13 +137,13 @@ static void add_memory(fm_train_run *run, fm_metrics_step *step) {
 
 /* The time that is left when `n_step` steps are made, by the samples of them. */
 static double left_s(const fm_train_run *run, uint64_t n_step) {
-    uint64_t at = fm_run_place(run, n_step, 0), end = fm_run_place(run, run->set->steps, 0);
-    return fm_run_seconds_since(run->start_ns) * (double)(end - at) /
+    uint64_t at = fm_train_place(run, n_step, 0), end = fm_train_place(run, run->set->steps, 0);
+    return fm_train_seconds_since(run->start_ns) * (double)(end - at) /
            (double)(at - run->first_place);
 }
 
-void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, const char *name,
-                       double wait_s, const fm_sample_result *result) {
+void fm_train_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, const char *name,
+                         double wait_s, const fm_sample_result *result) {
     if (sums->n_counted++ == 0) {
         sums->index = index;
         sums->n_cycle = n_cycle;
@@ -159,21 +159,21 @@ void fm_run_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, co
     }
 }
 
-double fm_run_rate(const fm_train_run *run) {
+double fm_train_rate(const fm_train_run *run) {
     return fm_optimizer_rate(&run->optimizer->options, run->optimizer->samples);
 }
 
 /* Logs how long the start took, by phases, after the first step of this process. */
 static void say_start(fm_train_run *run, double data_wait_s) {
     char text[FM_START_TEXT_BYTES];
-    if (!fm_run_is_first(run) || run->state.place.step != run->first.step + 1) return;
-    fm_run_end_phase(run, FM_START_STEP);
+    if (!fm_train_is_first(run) || run->state.place.step != run->first.step + 1) return;
+    fm_train_end_phase(run, FM_START_STEP);
     fm_start_phases_format(&run->start, text);
     fm_log(FM_LOG_INFO, "first_step", "%s sample_wait_s=%.2f", text, data_wait_s);
 }
 
-fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
-    fm_run_state *state = &run->state;
+fm_status fm_train_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
+    fm_train_state *state = &run->state;
     const fm_batch_sums *sums = &state->sums;
     double n = sums->n_counted; /* 0: no sample counted, and the numbers are not finite */
     /* By the device's clock: the host may see the end of a step when the next one is well under
@@ -202,15 +202,15 @@ fm_status fm_run_finish_step(fm_train_run *run, double rate, fm_error *reterr) {
         step.score[step.n_score++].value = sums->score[i] / sums->n_scored;
     }
     if (sums->n_counted) {
-        if (run->n_loss < FM_RUN_WINDOW) run->first_sum += step.loss;
-        run->last[run->n_loss++ % FM_RUN_WINDOW] = step.loss;
+        if (run->n_loss < FM_TRAIN_WINDOW) run->first_sum += step.loss;
+        run->last[run->n_loss++ % FM_TRAIN_WINDOW] = step.loss;
     }
     say_slow_paths(run);
     say_start(run, step.data_wait_s);
     fm_progress_say(&run->progress, &step);
     write_metrics(run, &step);
     state->sums = (fm_batch_sums){.n_counted = 0};
-    fm_status status = fm_run_look_at_scores(run, reterr);
+    fm_status status = fm_train_order_read_scores(run, reterr);
     if (!status) status = watch_divergence(run, &step, reterr);
     return status || !run->work->finish ? status : run->work->finish(run, reterr);
 }

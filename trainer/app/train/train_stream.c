@@ -10,8 +10,8 @@
  *
  * Several ranks do the same in rounds (train_ranks.c).
  *
- * train.c explains steps, fm_run_drain() and run->state. Here everything is also collected before a
- * reconnect, and after each sample where overlap is impossible: on the CPU, and when the sample's
+ * train.c explains steps, fm_train_drain() and run->state. Here everything is also collected before
+ * a reconnect, and after each sample where overlap is impossible: on the CPU, and when the sample's
  * structure is scored from the step's memory.
  *
  * A bad sample (unreadable, refused, or not finite) ends the run or is skipped. The trainer drops
@@ -68,7 +68,7 @@ static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm
     fm_trainer_options options = fm_trainer_options_of(&run->config, kernels, run->set->seed);
     if (run->ranks) {
         status = fm_ranks_join(run->ranks, run->set->device, kernels, &options.groups, reterr);
-        fm_run_end_phase(run, FM_START_LINKS);
+        fm_train_end_phase(run, FM_START_LINKS);
     }
     if (!status) status = fm_trainer_create(&options, &run->trainer, reterr);
     if (status) return status;
@@ -110,7 +110,7 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
                    .max_cycle = (uint32_t)config->data.max_cycle,
                    .max_template_date = config->data.max_template_date,
                    .seed = set->seed,
-                   .n_step = fm_run_stream_steps(run),
+                   .n_step = fm_train_order_stream_steps(run),
                    .group = group,
                    .n_group = (uint32_t)run->layout.dp,
                    .policy = FM_WIRE_SKIP}, /* the run decides what a bad sample means */
@@ -128,7 +128,7 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
                           .full_ms = set->full_wait_s * 1000,
                           .timeout_ms = set->data_timeout_s * 1000,
                           .server = run->server};
-    fm_status status = fm_run_ask_order(run, &run->feed, reterr);
+    fm_status status = fm_train_order_ask(run, &run->feed, reterr);
     if (!status) status = fm_feed_open(&run->feed, &run->state.token, reterr);
     if (status) return explain_missing(run, status, reterr);
     /* A server that comes back must serve the same data. */
@@ -140,7 +140,7 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
 
 static fm_status open_stream(fm_train_run *run, fm_error *reterr) {
     fm_status status = open_feed(run, reterr);
-    return status ? status : fm_run_check_order(run, reterr);
+    return status ? status : fm_train_order_begin(run, reterr);
 }
 
 static fm_status check(const fm_train_run *run, fm_error *reterr) {
@@ -150,7 +150,7 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
                        "af3-tiny; a model of af2 needs --data or --cache");
     }
     fm_status status = fm_trainer_check_layout(&run->config.model, &run->layout, reterr);
-    return status ? status : fm_run_check_evaluator(run, reterr);
+    return status ? status : fm_train_scores_check(run, reterr);
 }
 
 /* -- samples */
@@ -161,8 +161,8 @@ static const char *name_of(const fm_sample *sample) {
 }
 
 /* The sample that is next to be queued. */
-static fm_run_sample next_of(const fm_train_run *run, const fm_loaded *loaded) {
-    return (fm_run_sample){run->queued_step, run->slot, loaded->index, name_of(loaded->sample)};
+static fm_train_sample next_of(const fm_train_run *run, const fm_loaded *loaded) {
+    return (fm_train_sample){run->queued_step, run->slot, loaded->index, name_of(loaded->sample)};
 }
 
 /* Says once that a sample has no structure. No loss of structure applies to such samples, so the
@@ -185,35 +185,35 @@ static void look_for_structure(fm_train_run *run, const fm_sample *sample,
 static fm_status place_sample(fm_train_run *run, const fm_sample *sample, uint32_t slot,
                               fm_features *ret_features, fm_error *reterr) {
     fm_status status = fm_features_of(sample, ret_features, reterr);
-    if (!status) status = fm_run_place_features(run, slot, ret_features, reterr);
+    if (!status) status = fm_train_place_features(run, slot, ret_features, reterr);
     if (!status) look_for_structure(run, sample, ret_features);
     return status;
 }
 
 /* The oldest sample in flight is not finite. The trainer has dropped it and what was queued behind
  * it. */
-static fm_status drop_bad(fm_train_run *run, const fm_run_flight *bad, fm_status status,
+static fm_status drop_bad(fm_train_run *run, const fm_train_flight *bad, fm_status status,
                           fm_error *reterr) {
     for (; run->n_collected < run->n_queued; run->n_collected++) {
-        assert(run->n_backlog < FM_RUN_BACKLOG);
+        assert(run->n_backlog < FM_TRAIN_BACKLOG);
         run->backlog[run->n_backlog++] = run->flight[run->n_collected % FM_MOST_QUEUED].loaded;
     }
     run->queued_step = bad->step;
     run->slot = bad->slot;
-    const fm_run_sample sample = next_of(run, &bad->loaded);
+    const fm_train_sample sample = next_of(run, &bad->loaded);
     const fm_error why = *reterr;
-    status = fm_run_judge(run, &sample, status, reterr);
-    return status ? status : fm_run_skip(run, &sample, &why, reterr);
+    status = fm_train_judge(run, &sample, status, reterr);
+    return status ? status : fm_train_skip(run, &sample, &why, reterr);
 }
 
-bool fm_run_is_scored(const fm_train_run *run) {
+bool fm_train_is_scored(const fm_train_run *run) {
     int64_t every = run->config.metrics.structure_every;
     return run->trainer && run->trainer->atoms != FM_TENSOR_NONE && every &&
            (run->queued_step + 1) % (uint64_t)every == 0;
 }
 
-fm_status fm_run_add_scores(fm_train_run *run, const fm_features *features, fm_batch_sums *sums,
-                            fm_error *reterr) {
+fm_status fm_train_add_scores(fm_train_run *run, const fm_features *features, fm_batch_sums *sums,
+                              fm_error *reterr) {
     fm_structure_scores s;
     fm_status status = fm_trainer_score(run->trainer, features, &s, reterr);
     if (status || !isfinite(s.lddt_ca) || !isfinite(s.lddt)) return status;
@@ -226,7 +226,7 @@ fm_status fm_run_add_scores(fm_train_run *run, const fm_features *features, fm_b
 }
 
 static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
-    const fm_run_flight f = run->flight[run->n_collected++ % FM_MOST_QUEUED];
+    const fm_train_flight f = run->flight[run->n_collected++ % FM_MOST_QUEUED];
     fm_sample_result result;
     fm_status status = fm_trainer_collect(run->trainer, &result, reterr);
     if (status) {
@@ -236,18 +236,18 @@ static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
         fm_loader_release(run->feed.loader, &f.loaded);
         return status;
     }
-    const fm_run_sample sample = {f.step, f.slot, f.loaded.index, f.loaded.sample->name};
-    fm_run_add_result(&run->state.sums, sample.index, f.features.n_cycle, sample.name, f.wait_s,
-                      &result);
+    const fm_train_sample sample = {f.step, f.slot, f.loaded.index, f.loaded.sample->name};
+    fm_train_add_result(&run->state.sums, sample.index, f.features.n_cycle, sample.name, f.wait_s,
+                        &result);
     run->state.place.n_sample = f.slot + 1;
-    status = fm_run_note_delivered(run, &sample, false, reterr);
+    status = fm_train_order_deliver(run, &sample, false, reterr);
     if (!status && f.is_scored) {
-        status = fm_run_add_scores(run, &f.features, &run->state.sums, reterr);
+        status = fm_train_add_scores(run, &f.features, &run->state.sums, reterr);
         run->is_torn = run->is_torn || status;
     }
-    if (status) fm_run_name_sample(sample.index, sample.name, reterr);
+    if (status) fm_train_name_sample(sample.index, sample.name, reterr);
     fm_loader_release(run->feed.loader, &f.loaded);
-    return !status && f.is_last ? fm_run_finish_step(run, f.rate, reterr) : status;
+    return !status && f.is_last ? fm_train_finish_step(run, f.rate, reterr) : status;
 }
 
 /* Takes the next sample of the backlog or the feed. Reconnects if the server was lost: samples that
@@ -258,18 +258,19 @@ static fm_status take_sample(fm_train_run *run, fm_loaded *ret_loaded, fm_error 
         memmove(run->backlog, run->backlog + 1, --run->n_backlog * sizeof run->backlog[0]);
         return FM_OK;
     }
-    const uint64_t wanted = fm_run_wanted(run, run->slot);
+    const uint64_t wanted = fm_train_order_wanted(run, run->slot);
     fm_status status = fm_feed_next(&run->feed, wanted, ret_loaded, reterr);
     while (fm_feed_may_reconnect(&run->feed, status)) {
         char quoted[FM_ERROR_MESSAGE_BYTES];
         fm_log(FM_LOG_WARN, "server_lost", "why=%s",
                fm_log_quote(quoted, sizeof quoted, reterr->message));
-        status = fm_run_drain(run, 0, reterr);
+        status = fm_train_drain(run, 0, reterr);
         if (status) return status;
         run->n_backlog = 0; /* they belong to the old connection */
         status = fm_feed_reconnect(&run->feed, &run->state.token, reterr);
         if (status) return status;
-        status = fm_feed_next(&run->feed, fm_run_wanted(run, run->slot), ret_loaded, reterr);
+        status =
+            fm_feed_next(&run->feed, fm_train_order_wanted(run, run->slot), ret_loaded, reterr);
     }
     return status;
 }
@@ -278,18 +279,18 @@ static fm_status take_sample(fm_train_run *run, fm_loaded *ret_loaded, fm_error 
  * names it. */
 static fm_status leave_out(fm_train_run *run, const fm_loaded *loaded, const fm_error *why,
                            fm_error *reterr) {
-    fm_status status = fm_run_drain(run, 0, reterr);
+    fm_status status = fm_train_drain(run, 0, reterr);
     if (!status && run->n_backlog) { /* the samples before it come first, after all */
-        assert(run->n_backlog < FM_RUN_BACKLOG);
+        assert(run->n_backlog < FM_TRAIN_BACKLOG);
         run->backlog[run->n_backlog++] = *loaded;
         return FM_OK;
     }
-    const fm_run_sample sample = next_of(run, loaded);
+    const fm_train_sample sample = next_of(run, loaded);
     if (!status && why) {
         *reterr = *why;
-        status = fm_run_judge(run, &sample, why->status, reterr);
+        status = fm_train_judge(run, &sample, why->status, reterr);
     }
-    if (!status) status = fm_run_skip(run, &sample, why, reterr);
+    if (!status) status = fm_train_skip(run, &sample, why, reterr);
     fm_loader_release(run->feed.loader, loaded);
     return status;
 }
@@ -297,13 +298,13 @@ static fm_status leave_out(fm_train_run *run, const fm_loaded *loaded, const fm_
 /* Queues a sample behind those in flight. */
 static fm_status queue_sample(fm_train_run *run, const fm_loaded *loaded, double wait_s,
                               fm_error *reterr) {
-    fm_run_flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
-    *f = (fm_run_flight){.loaded = *loaded,
-                         .step = run->queued_step,
-                         .slot = run->slot,
-                         .is_last = run->slot + 1 == fm_run_batch(run),
-                         .is_scored = fm_run_is_scored(run),
-                         .wait_s = wait_s};
+    fm_train_flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
+    *f = (fm_train_flight){.loaded = *loaded,
+                           .step = run->queued_step,
+                           .slot = run->slot,
+                           .is_last = run->slot + 1 == fm_train_batch(run),
+                           .is_scored = fm_train_is_scored(run),
+                           .wait_s = wait_s};
     if (fm_token_has(&run->state.token, loaded->index)) {
         return fm_fail(reterr, FM_ERR_EXISTS, "the server sent sample %llu a second time",
                        (unsigned long long)loaded->index);
@@ -324,7 +325,7 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
     uint64_t asked_ns = fm_clock_ns();
     fm_status status = take_sample(run, &loaded, reterr);
     if (status) return status;
-    double wait_s = fm_run_seconds_since(asked_ns);
+    double wait_s = fm_train_seconds_since(asked_ns);
     fm_error error = {.message = ""};
     if (fm_skipped_by_hand(&run->state.skipped, loaded.index)) {
         return leave_out(run, &loaded, NULL, reterr);
@@ -333,14 +334,14 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
         error = *loaded.why; /* the slab is given back before the error is used */
         return leave_out(run, &loaded, &error, reterr);
     }
-    if (fm_run_left_out(run, run->queued_step, run->slot)) {
+    if (fm_train_order_leaves_out(run, run->queued_step, run->slot)) {
         fm_fail(&error, FM_ERR_DATA, "the run that is replayed left it out");
         return leave_out(run, &loaded, &error, reterr);
     }
     /* A scored structure is still in the step's memory, so nothing may be queued behind it. On
      * the CPU a sample is computed while it is queued; collecting at once ends its step's time
      * there. */
-    bool at_once = fm_run_is_scored(run) || strcmp(run->set->device, "cpu") == 0;
+    bool at_once = fm_train_is_scored(run) || strcmp(run->set->device, "cpu") == 0;
     status = queue_sample(run, &loaded, wait_s, &error);
     if (status == FM_ERR_DATA || status == FM_ERR_LIMIT) {
         return leave_out(run, &loaded, &error, reterr);
@@ -349,7 +350,7 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
         *reterr = error;
         return status;
     }
-    return fm_run_drain(run, at_once ? 0 : FM_MOST_QUEUED - 1, reterr);
+    return fm_train_drain(run, at_once ? 0 : FM_MOST_QUEUED - 1, reterr);
 }
 
 /* -- rounds of several ranks */
@@ -364,7 +365,7 @@ static fm_status take_in_hand(fm_train_run *run, uint64_t wanted, bool *ret_is_l
     return status;
 }
 
-static fm_status look_at_hand(fm_train_run *run, fm_run_seen *ret_seen, fm_error *reterr) {
+static fm_status look_at_hand(fm_train_run *run, fm_train_seen *ret_seen, fm_error *reterr) {
     const fm_loaded *loaded = &run->hand;
     ret_seen->is_bad = !loaded->sample;
     if (!loaded->sample) {
@@ -388,24 +389,24 @@ static fm_status reconnect(fm_train_run *run, fm_error *reterr) {
     return fm_feed_reconnect(&run->feed, &run->state.token, reterr);
 }
 
-static fm_status requeue(fm_train_run *run, const fm_run_flight *f, bool updates,
+static fm_status requeue(fm_train_run *run, const fm_train_flight *f, bool updates,
                          fm_error *reterr) {
     return fm_trainer_queue(run->trainer, &f->features, updates, reterr);
 }
 
-static fm_status queue_hand(fm_train_run *run, fm_run_flight *f, bool updates, fm_error *reterr) {
+static fm_status queue_hand(fm_train_run *run, fm_train_flight *f, bool updates, fm_error *reterr) {
     f->loaded = run->hand;
     f->features = run->hand_features;
     return requeue(run, f, updates, reterr);
 }
 
-static fm_status collect_own(fm_train_run *run, const fm_run_flight *f,
+static fm_status collect_own(fm_train_run *run, const fm_train_flight *f,
                              fm_sample_result *ret_result, fm_error *reterr) {
     (void)f;
     return fm_trainer_collect(run->trainer, ret_result, reterr);
 }
 
-static void release(fm_train_run *run, const fm_run_flight *f) {
+static void release(fm_train_run *run, const fm_train_flight *f) {
     fm_loader_release(run->feed.loader, &f->loaded);
 }
 
@@ -414,11 +415,11 @@ static uint64_t digest(const fm_train_run *run, bool joint) {
 }
 
 static fm_status collect(fm_train_run *run, fm_error *reterr) {
-    return run->ranks ? fm_run_collect_round(run, reterr) : collect_sample(run, reterr);
+    return run->ranks ? fm_train_ranks_collect(run, reterr) : collect_sample(run, reterr);
 }
 
 static fm_status advance_all(fm_train_run *run, fm_error *reterr) {
-    return run->ranks ? fm_run_advance_ranks(run, reterr) : advance(run, reterr);
+    return run->ranks ? fm_train_ranks_advance(run, reterr) : advance(run, reterr);
 }
 
 static fm_status update(fm_train_run *run, uint32_t n, fm_error *reterr) {
@@ -453,7 +454,7 @@ static void summarize(const fm_train_run *run) {
     fm_loader_stats stats = fm_feed_get_stats(&run->feed);
     printf("samples   %llu received, %.1f MB\n", (unsigned long long)stats.n_sample,
            (double)stats.bytes / 1e6);
-    fm_run_say_skipped(run);
+    fm_train_say_skipped(run);
     printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n",
            percentile_ms(&stats.ready_wait_ns, 500), percentile_ms(&stats.ready_wait_ns, 900),
            percentile_ms(&stats.ready_wait_ns, 990), percentile_ms(&stats.ready_wait_ns, 1000));
@@ -467,26 +468,26 @@ static void stop(fm_train_run *run) {
     fm_trainer_destroy(run->trainer);
 }
 
-const fm_run_work fm_run_stream = {.check = check,
-                                   .find = find_data,
-                                   .create = create_trainer,
-                                   .open = open_stream,
-                                   .start = fm_run_start_evaluator,
-                                   .advance = advance_all,
-                                   .collect = collect,
-                                   .update = update,
-                                   .memory_bytes = memory_bytes,
-                                   .describe = describe,
-                                   .announce = announce,
-                                   .summarize = summarize,
-                                   .stop = stop,
-                                   .rounds = {.is_queued = true,
-                                              .take = take_in_hand,
-                                              .look = look_at_hand,
-                                              .drop = drop_hand,
-                                              .reconnect = reconnect,
-                                              .queue = queue_hand,
-                                              .requeue = requeue,
-                                              .collect = collect_own,
-                                              .release = release,
-                                              .digest = digest}};
+const fm_train_work fm_train_stream_work = {.check = check,
+                                            .find = find_data,
+                                            .create = create_trainer,
+                                            .open = open_stream,
+                                            .start = fm_train_scores_start,
+                                            .advance = advance_all,
+                                            .collect = collect,
+                                            .update = update,
+                                            .memory_bytes = memory_bytes,
+                                            .describe = describe,
+                                            .announce = announce,
+                                            .summarize = summarize,
+                                            .stop = stop,
+                                            .rounds = {.is_queued = true,
+                                                       .take = take_in_hand,
+                                                       .look = look_at_hand,
+                                                       .drop = drop_hand,
+                                                       .reconnect = reconnect,
+                                                       .queue = queue_hand,
+                                                       .requeue = requeue,
+                                                       .collect = collect_own,
+                                                       .release = release,
+                                                       .digest = digest}};

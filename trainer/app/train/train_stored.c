@@ -1,4 +1,4 @@
-/* train_samples.c: a run of AlphaFold 3 on stored samples; see train_run.h.
+/* train_stored.c: a run of AlphaFold 3 on stored samples; see train_run.h.
  *
  * Sample k of a run is a file of the folder (sample_folder.h). It is read, checked and computed at
  * once, so nothing is in flight between two samples. Before a sample is computed, this rank's next
@@ -41,7 +41,7 @@ typedef struct fm_read_sample {
     bool is_read;
 } fm_read_sample;
 
-typedef struct fm_stored_run {
+typedef struct fm_train_stored {
     fm_sample_folder samples, held_out;
     fm_af3_trainer *trainer;
     fm_af3_trainer *judge; /* forward only, with the moving average; NULL without --eval-samples */
@@ -53,7 +53,7 @@ typedef struct fm_stored_run {
     bool table_waits;       /* it could not be written yet */
     fm_read_sample read[2]; /* the sample in hand and the one that is read ahead */
     int hand;
-} fm_stored_run;
+} fm_train_stored;
 
 /* A rank's result for its file of an evaluation. */
 typedef struct fm_file_score {
@@ -83,7 +83,7 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
         if (!strange[i].is_given) continue;
         return fm_fail(reterr, FM_ERR_USAGE, "%s for models of af2", strange[i].what);
     }
-    if (fm_run_eval_every(run) && !set->eval_samples) {
+    if (fm_train_eval_every(run) && !set->eval_samples) {
         return fm_fail(reterr, FM_ERR_USAGE, "%s needs --eval-samples DIR, the samples to score",
                        set->eval_every ? "--eval-every" : "[metrics] eval_every");
     }
@@ -94,7 +94,7 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
     }
     const char *gate = run->batches.score;
     const bool rises = strcmp(gate, "lddt") == 0 || strcmp(gate, "rollout_lddt") == 0;
-    return fm_run_check_gate(run, rises, "lddt, rollout_lddt", reterr);
+    return fm_train_check_gate(run, rises, "lddt, rollout_lddt", reterr);
 }
 
 static fm_status find(fm_train_run *run, bool is_rank, fm_error *reterr) {
@@ -116,14 +116,14 @@ static fm_status create_judge(fm_train_run *run, fm_af3_trainer_options options,
 
 /* The judge comes first: without a budget, recompute = auto takes what the device has free then. */
 static fm_status create(fm_train_run *run, const fm_kernels *kernels, fm_error *reterr) {
-    fm_stored_run *stored = run->stored;
+    fm_train_stored *stored = run->stored;
     fm_af3_trainer_options options =
         fm_af3_trainer_options_of(&run->config, kernels, run->set->seed);
     fm_status status = FM_OK;
     if (run->ranks) {
         status =
             fm_ranks_join(run->ranks, run->set->device, kernels, &options.model.groups, reterr);
-        fm_run_end_phase(run, FM_START_LINKS);
+        fm_train_end_phase(run, FM_START_LINKS);
     }
     if (!status && run->set->eval_samples) status = create_judge(run, options, reterr);
     if (!status) status = fm_af3_trainer_create(&options, &stored->trainer, reterr);
@@ -150,7 +150,7 @@ static fm_status open_scores(fm_train_run *run, fm_error *reterr) {
 }
 
 /* Reads every held-out file once, so that a run does not end at its first evaluation. */
-static fm_status check_held_out(fm_stored_run *stored, fm_error *reterr) {
+static fm_status check_held_out(fm_train_stored *stored, fm_error *reterr) {
     fm_status status = FM_OK;
     for (uint32_t i = 0; i < stored->held_out.n && !status; i++) {
         char path[PATH_MAX];
@@ -166,7 +166,7 @@ static fm_status check_held_out(fm_stored_run *stored, fm_error *reterr) {
 
 static fm_status open_samples(fm_train_run *run, fm_error *reterr) {
     const fm_sha256 unknown = {{0}};
-    fm_stored_run *stored = run->stored;
+    fm_train_stored *stored = run->stored;
     fm_status status = fm_sample_folder_open(run->set->samples, &stored->samples, reterr);
     if (!status && run->set->eval_samples) {
         status = fm_sample_folder_open(run->set->eval_samples, &stored->held_out, reterr);
@@ -180,13 +180,13 @@ static fm_status open_samples(fm_train_run *run, fm_error *reterr) {
     }
     run->state.snapshot = stored->samples.hash;
     run->epoch_samples = stored->samples.n;
-    return fm_run_check_order(run, reterr);
+    return fm_train_order_begin(run, reterr);
 }
 
 /* -- evaluation */
 
 /* The judge's parameters become the moving average. */
-static void take_average(const fm_stored_run *stored) {
+static void take_average(const fm_train_stored *stored) {
     const fm_params *from = &stored->trainer->params, *to = &stored->judge->params;
     const fm_kernels *kernels = from->kernels;
     int64_t ratio = (int64_t)(fm_element_bytes(from->element) / fm_element_bytes(kernels->act));
@@ -198,7 +198,7 @@ static void take_average(const fm_stored_run *stored) {
 
 /* Writes the lines of eval.jsonl and the table that wait for the disk. */
 static fm_status sync_scores(fm_train_run *run, fm_error *reterr) {
-    fm_stored_run *stored = run->stored;
+    fm_train_stored *stored = run->stored;
     char path[PATH_MAX];
     if (!stored->scores) return FM_OK;
     fm_status status = fm_appender_sync(stored->scores, reterr);
@@ -215,11 +215,11 @@ static fm_status sync_scores(fm_train_run *run, fm_error *reterr) {
  * become those of the run. As with metrics, what the disk does not take waits in memory. */
 static fm_status write_scores(fm_train_run *run, fm_sample_scores *scores,
                               const fm_sample_means *means, fm_error *reterr) {
-    fm_stored_run *stored = run->stored;
+    fm_train_stored *stored = run->stored;
     char line[2048];
     const uint64_t step = run->state.place.step;
     size_t n =
-        fm_sample_means_line(means, scores->n_file, step, fm_run_wall_s(), line, sizeof line);
+        fm_sample_means_line(means, scores->n_file, step, fm_train_wall_s(), line, sizeof line);
     fm_sample_scores_fini(&stored->table);
     stored->table = *scores;
     *scores = (fm_sample_scores){.name = NULL};
@@ -227,7 +227,7 @@ static fm_status write_scores(fm_train_run *run, fm_sample_scores *scores,
     stored->table_waits = true;
     fm_status status = fm_appender_add(stored->scores, line, n, reterr);
     if (status && status != FM_ERR_IO) return status;
-    fm_status rows = fm_run_sync_metrics(run, NULL);
+    fm_status rows = fm_train_sync_metrics(run, NULL);
     (void)rows; /* it is in the log, and the end of the run looks again */
     return FM_OK;
 }
@@ -266,7 +266,7 @@ static fm_status read_held_out(fm_train_run *run, uint32_t file, const fm_stored
  * evaluation has the same draws. No rank computes before all have read their files. */
 static fm_status score_file(fm_train_run *run, uint32_t file, fm_file_score *all,
                             fm_error *reterr) {
-    fm_stored_run *stored = run->stored;
+    fm_train_stored *stored = run->stored;
     const fm_stored_sample *sample = NULL;
     fm_file_score own = {.why = ""};
     fm_error why = {.message = ""};
@@ -278,14 +278,14 @@ static fm_status score_file(fm_train_run *run, uint32_t file, fm_file_score *all
         features.slot = file & 0xffff;
         features.n_cycle = (uint32_t)run->config.data.max_cycle;
         status = fm_af3_trainer_add_sample(stored->judge, &features, &own.result, &why);
-        if (status) fm_run_name_sample(file, stored->held_out.file[file], &why);
+        if (status) fm_train_name_sample(file, stored->held_out.file[file], &why);
     }
     return agree_on_scores(run, status, &why, &own, all, reterr);
 }
 
 /* Scores the moving average on all files. The ranks agree on a failure and on a request to stop. */
 static fm_status score_files(fm_train_run *run, fm_sample_scores *scores, fm_error *reterr) {
-    const uint32_t n = scores->n_file, group = (uint32_t)fm_run_group(run);
+    const uint32_t n = scores->n_file, group = (uint32_t)fm_train_group(run);
     const uint32_t n_group = (uint32_t)run->layout.dp, of_group = (uint32_t)run->layout.dap;
     fm_file_score *all = calloc((size_t)n_group * of_group, sizeof *all);
     if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for scores");
@@ -309,9 +309,9 @@ static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
     status = score_files(run, &scores, reterr);
     const bool is_scored = !status;
     const fm_sample_means means = fm_sample_scores_means(&scores);
-    if (is_scored && fm_run_is_first(run)) status = write_scores(run, &scores, &means, reterr);
+    if (is_scored && fm_train_is_first(run)) status = write_scores(run, &scores, &means, reterr);
     fm_sample_scores_fini(&scores);
-    if (is_scored && run->ranks) status = fm_run_share(run, status, reterr);
+    if (is_scored && run->ranks) status = fm_train_ranks_share(run, status, reterr);
     if (status == FM_ERR_CANCELLED) {
         fm_log(FM_LOG_WARN, "evaluation_given_up",
                "step=%llu why=\"stopped on request; a resumed run makes it first\"",
@@ -320,14 +320,14 @@ static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
     if (status) return status;
     fm_log(FM_LOG_INFO, "evaluated", "step=%llu lddt=%.4f loss=%.4f samples=%u s=%.1f",
            (unsigned long long)run->state.place.step, 1 - means.term[FM_COMPLEX_SMOOTH_LDDT],
-           means.loss, files->n, fm_run_seconds_since(began_ns));
+           means.loss, files->n, fm_train_seconds_since(began_ns));
     return FM_OK;
 }
 
 /* Whether the step that was made last is to be scored. */
 static bool is_evaluation_due(const fm_train_run *run) {
     const uint64_t step = run->state.place.step;
-    const uint64_t every = fm_run_eval_every(run);
+    const uint64_t every = fm_train_eval_every(run);
     return run->stored->judge && step > 0 &&
            (step == run->set->steps || (every && step % every == 0));
 }
@@ -369,7 +369,7 @@ static uint32_t file_of(const fm_train_run *run, uint64_t index) {
 static fm_status read_sample(fm_train_run *run, uint64_t step, uint32_t slot, fm_read_sample *to,
                              fm_error *reterr) {
     const fm_stored_sample *read;
-    const uint32_t file = file_of(run, fm_run_place(run, step, slot));
+    const uint32_t file = file_of(run, fm_train_place(run, step, slot));
     to->is_read = false;
     fm_status status = fm_sample_folder_read(&run->stored->samples, file, &read, reterr);
     if (status) return status;
@@ -387,7 +387,7 @@ static bool is_at(const fm_read_sample *read, uint64_t step, uint32_t slot) {
 /* Takes the sample of `slot` of the step being queued in hand, and reads it if it is not the one
  * that was read ahead. */
 static fm_status take_sample(fm_train_run *run, uint32_t slot, fm_error *reterr) {
-    fm_stored_run *stored = run->stored;
+    fm_train_stored *stored = run->stored;
     if (is_at(&stored->read[stored->hand], run->queued_step, slot)) return FM_OK;
     if (is_at(&stored->read[!stored->hand], run->queued_step, slot)) {
         stored->hand = !stored->hand;
@@ -401,14 +401,14 @@ static fm_status take_sample(fm_train_run *run, uint32_t slot, fm_error *reterr)
 /* Reads this rank's sample after the one in hand, and announces it. A sample that cannot be read is
  * reported in its turn. */
 static void look_ahead(fm_train_run *run) {
-    fm_stored_run *stored = run->stored;
+    fm_train_stored *stored = run->stored;
     const fm_read_sample *hand = &stored->read[stored->hand];
     fm_read_sample *next = &stored->read[!stored->hand];
     uint64_t step = hand->step;
     uint32_t slot = hand->slot + (uint32_t)run->layout.dp;
-    if (slot >= fm_batch_at(&run->batches, step)) step++, slot = (uint32_t)fm_run_group(run);
+    if (slot >= fm_batch_at(&run->batches, step)) step++, slot = (uint32_t)fm_train_group(run);
     bool is_any = step < run->set->steps && slot < fm_batch_at(&run->batches, step) &&
-                  !fm_skipped_by_hand(&run->state.skipped, fm_run_place(run, step, slot));
+                  !fm_skipped_by_hand(&run->state.skipped, fm_train_place(run, step, slot));
     if (is_any && !read_sample(run, step, slot, next, NULL)) {
         fm_af3_trainer_announce(stored->trainer, &next->features);
     }
@@ -416,7 +416,7 @@ static void look_ahead(fm_train_run *run) {
 
 /* Computes the sample in hand, which is not in hand afterwards. */
 static fm_status compute(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
-    fm_stored_run *stored = run->stored;
+    fm_train_stored *stored = run->stored;
     fm_read_sample *hand = &stored->read[stored->hand];
     fm_af3_result result;
     fm_status status = fm_af3_trainer_add_sample(stored->trainer, &hand->features, &result, reterr);
@@ -434,27 +434,27 @@ static fm_status update(fm_train_run *run, uint32_t n, fm_error *reterr) {
 }
 
 /* Counts a sample that was computed, and ends its step if it is the last one. */
-static fm_status count(fm_train_run *run, const fm_run_sample *sample, uint32_t n_cycle,
+static fm_status count(fm_train_run *run, const fm_train_sample *sample, uint32_t n_cycle,
                        double wait_s, const fm_sample_result *result, fm_error *reterr) {
-    fm_run_add_result(&run->state.sums, sample->index, n_cycle, sample->name, wait_s, result);
-    fm_status status = fm_run_note_delivered(run, sample, false, reterr);
+    fm_train_add_result(&run->state.sums, sample->index, n_cycle, sample->name, wait_s, result);
+    fm_status status = fm_train_order_deliver(run, sample, false, reterr);
     run->slot = run->state.place.n_sample = sample->slot + 1;
-    if (status || run->slot < fm_run_batch(run)) return status;
+    if (status || run->slot < fm_train_batch(run)) return status;
     status = update(run, run->optimizer->pending, reterr);
     run->is_torn = run->is_torn || status;
     if (status) return status;
     run->queued_step++;
     run->slot = 0;
-    return fm_run_finish_step(run, fm_run_rate(run), reterr);
+    return fm_train_finish_step(run, fm_train_rate(run), reterr);
 }
 
 static fm_status advance_one(fm_train_run *run, fm_error *reterr) {
-    const uint64_t index = fm_run_place(run, run->queued_step, run->slot);
+    const uint64_t index = fm_train_place(run, run->queued_step, run->slot);
     const uint32_t file = file_of(run, index);
-    const fm_run_sample sample = {run->queued_step, run->slot, index,
-                                  run->stored->samples.file[file]};
+    const fm_train_sample sample = {run->queued_step, run->slot, index,
+                                    run->stored->samples.file[file]};
     if (fm_skipped_by_hand(&run->state.skipped, index)) {
-        return fm_run_skip(run, &sample, NULL, reterr);
+        return fm_train_skip(run, &sample, NULL, reterr);
     }
     fm_sample_result result;
     fm_error why = {.message = ""};
@@ -462,16 +462,16 @@ static fm_status advance_one(fm_train_run *run, fm_error *reterr) {
     fm_status status = take_sample(run, run->slot, &why);
     if (!status) look_ahead(run);
     const uint32_t n_cycle = run->stored->read[run->stored->hand].features.n_cycle;
-    const double wait_s = fm_run_seconds_since(began_ns);
+    const double wait_s = fm_train_seconds_since(began_ns);
     if (!status) status = compute(run, &result, &why);
     if (!status) return count(run, &sample, n_cycle, wait_s, &result, reterr);
     if (reterr) *reterr = why;
-    if (fm_is_bad_sample(status)) status = fm_run_judge(run, &sample, status, reterr);
-    return status ? status : fm_run_skip(run, &sample, &why, reterr);
+    if (fm_is_bad_sample(status)) status = fm_train_judge(run, &sample, status, reterr);
+    return status ? status : fm_train_skip(run, &sample, &why, reterr);
 }
 
 static fm_status advance(fm_train_run *run, fm_error *reterr) {
-    return run->ranks ? fm_run_advance_ranks(run, reterr) : advance_one(run, reterr);
+    return run->ranks ? fm_train_ranks_advance(run, reterr) : advance_one(run, reterr);
 }
 
 /* -- rounds of several ranks */
@@ -480,15 +480,15 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
 static fm_status take_in_hand(fm_train_run *run, uint64_t wanted, bool *ret_is_lost,
                               fm_error *reterr) {
     (void)wanted, (void)reterr;
-    const uint64_t index = fm_run_place(run, run->queued_step, run->own_slot);
+    const uint64_t index = fm_train_place(run, run->queued_step, run->own_slot);
     run->hand = (fm_loaded){.index = index};
     run->has_hand = true;
     *ret_is_lost = false;
     return FM_OK;
 }
 
-static fm_status look_at_hand(fm_train_run *run, fm_run_seen *ret_seen, fm_error *reterr) {
-    fm_stored_run *stored = run->stored;
+static fm_status look_at_hand(fm_train_run *run, fm_train_seen *ret_seen, fm_error *reterr) {
+    fm_train_stored *stored = run->stored;
     const uint32_t file = file_of(run, run->hand.index);
     ret_seen->name = stored->samples.file[file];
     fm_status status = take_sample(run, run->own_slot, reterr);
@@ -503,12 +503,12 @@ static void drop_hand(fm_train_run *run) {
     run->stored->read[run->stored->hand].is_read = false;
 }
 
-static fm_status queue_hand(fm_train_run *run, fm_run_flight *f, bool updates, fm_error *reterr) {
+static fm_status queue_hand(fm_train_run *run, fm_train_flight *f, bool updates, fm_error *reterr) {
     (void)run, (void)f, (void)updates, (void)reterr; /* it is computed when it is collected */
     return FM_OK;
 }
 
-static fm_status collect_hand(fm_train_run *run, const fm_run_flight *f,
+static fm_status collect_hand(fm_train_run *run, const fm_train_flight *f,
                               fm_sample_result *ret_result, fm_error *reterr) {
     (void)f;
     look_ahead(run);
@@ -517,17 +517,17 @@ static fm_status collect_hand(fm_train_run *run, const fm_run_flight *f,
 }
 
 static fm_status collect(fm_train_run *run, fm_error *reterr) {
-    return fm_run_collect_round(run, reterr); /* one rank has nothing in flight */
+    return fm_train_ranks_collect(run, reterr); /* one rank has nothing in flight */
 }
 
-static void release(fm_train_run *run, const fm_run_flight *f) {
+static void release(fm_train_run *run, const fm_train_flight *f) {
     (void)f;
     drop_hand(run);
 }
 
 /* The exchanges of all tapes, those of evaluations included. */
 static uint64_t digest(const fm_train_run *run, bool joint) {
-    const fm_stored_run *stored = run->stored;
+    const fm_train_stored *stored = run->stored;
     const fm_tape *tape[2 * FM_AF3_TAPES];
     int n = 0;
     for (int i = 0; i < FM_AF3_TAPES; i++) {
@@ -540,7 +540,7 @@ static uint64_t digest(const fm_train_run *run, bool joint) {
 /* -- messages and metrics */
 
 static int64_t memory_bytes(const fm_train_run *run) {
-    const fm_stored_run *stored = run->stored;
+    const fm_train_stored *stored = run->stored;
     return fm_af3_trainer_memory_bytes(stored->trainer) +
            (stored->judge ? fm_af3_trainer_memory_bytes(stored->judge) : 0);
 }
@@ -550,7 +550,7 @@ static void describe(const fm_train_run *run, char *out, size_t out_bytes) {
 }
 
 static void announce(const fm_train_run *run) {
-    const fm_stored_run *stored = run->stored;
+    const fm_train_stored *stored = run->stored;
     const uint32_t batch = (uint32_t)run->config.data.global_batch;
     fprintf(stderr, "data      %s: %u sample%s, %u per step\n", stored->samples.path,
             stored->samples.n, fm_plural(stored->samples.n), batch);
@@ -562,11 +562,11 @@ static void announce(const fm_train_run *run) {
 static void summarize(const fm_train_run *run) {
     const uint64_t n_read = run->stored->samples.n_read;
     printf("samples   %llu file%s read\n", (unsigned long long)n_read, fm_plural(n_read));
-    fm_run_say_skipped(run);
+    fm_train_say_skipped(run);
 }
 
 static void stop(fm_train_run *run) {
-    fm_stored_run *stored = run->stored;
+    fm_train_stored *stored = run->stored;
     if (!stored) return;
     fm_appender_close(stored->scores);
     fm_sample_scores_fini(&stored->table);
@@ -578,26 +578,26 @@ static void stop(fm_train_run *run) {
     run->stored = NULL;
 }
 
-const fm_run_work fm_run_samples = {.check = check,
-                                    .find = find,
-                                    .create = create,
-                                    .open = open_samples,
-                                    .start = open_scores,
-                                    .make_up = make_up_for_evaluation,
-                                    .advance = advance,
-                                    .collect = collect,
-                                    .update = update,
-                                    .finish = evaluate_if_due,
-                                    .sync = sync_scores,
-                                    .memory_bytes = memory_bytes,
-                                    .describe = describe,
-                                    .announce = announce,
-                                    .summarize = summarize,
-                                    .stop = stop,
-                                    .rounds = {.take = take_in_hand,
-                                               .look = look_at_hand,
-                                               .drop = drop_hand,
-                                               .queue = queue_hand,
-                                               .collect = collect_hand,
-                                               .release = release,
-                                               .digest = digest}};
+const fm_train_work fm_train_stored_work = {.check = check,
+                                            .find = find,
+                                            .create = create,
+                                            .open = open_samples,
+                                            .start = open_scores,
+                                            .make_up = make_up_for_evaluation,
+                                            .advance = advance,
+                                            .collect = collect,
+                                            .update = update,
+                                            .finish = evaluate_if_due,
+                                            .sync = sync_scores,
+                                            .memory_bytes = memory_bytes,
+                                            .describe = describe,
+                                            .announce = announce,
+                                            .summarize = summarize,
+                                            .stop = stop,
+                                            .rounds = {.take = take_in_hand,
+                                                       .look = look_at_hand,
+                                                       .drop = drop_hand,
+                                                       .queue = queue_hand,
+                                                       .collect = collect_hand,
+                                                       .release = release,
+                                                       .digest = digest}};
