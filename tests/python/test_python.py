@@ -5,6 +5,7 @@ tests of DataLoaders need PyTorch, those of OpenFold's data module also pytorch_
 that runs OpenFold's training script needs a checkout of OpenFold at $FM_OPENFOLD.
 """
 
+import abc
 import hashlib
 import inspect
 import json
@@ -22,6 +23,7 @@ import threading
 import time
 import types
 import unittest
+import unittest.mock
 
 FOLDMILL, PACKAGE = sys.argv[1:3]
 sys.path.insert(0, PACKAGE)
@@ -271,7 +273,8 @@ class Streams(Case):
                     while client.recv(1 << 16):
                         pass
 
-            thread = threading.Thread(target=interrupt)
+            # A daemon, so that it does not keep the process where the stream does not connect.
+            thread = threading.Thread(target=interrupt, daemon=True)
             thread.start()
             with self.assertRaises(KeyboardInterrupt) as caught:
                 next(iter(self.stream(url=f"unix:{folder}/socket")))
@@ -351,6 +354,24 @@ class Streams(Case):
             rest = [sample.index for sample in stream]
             self.assertEqual(seen + rest, list(range(STEPS * BATCH)))
 
+    def test_a_stream_is_a_dataset_of_any_pytorch(self):
+        class Plain:  # as PyTorch 1.13 has it
+            pass
+
+        class Abstract(abc.ABC):
+            pass
+
+        for base in (Plain, Abstract):
+            data = types.SimpleNamespace(IterableDataset=base, get_worker_info=lambda: None)
+            torch_like = types.SimpleNamespace(utils=types.SimpleNamespace(data=data))
+            with unittest.mock.patch.dict(sys.modules, torch=torch_like):
+                stream = self.stream(raw=True)
+                for one in (stream, pickle.loads(pickle.dumps(stream))):
+                    self.assertIsInstance(one, base)
+                    self.assertIsInstance(one, foldmill.Stream)
+                    self.assertEqual(sum(1 for _ in one), STEPS * BATCH)
+            self.assertIs(type(pickle.loads(pickle.dumps(stream))), foldmill.Stream)
+
     def test_a_forked_process_opens_its_own_connection(self):
         stream = self.stream(raw=True)
         samples = iter(stream)
@@ -413,7 +434,7 @@ class Streams(Case):
             except (ValueError, foldmill.Error) as error:
                 raised.append(error)
 
-        threads = [threading.Thread(target=wait) for _ in range(2)]
+        threads = [threading.Thread(target=wait, daemon=True) for _ in range(2)]
         for thread in threads:
             thread.start()
         core.close()

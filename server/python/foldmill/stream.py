@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import logging
 import math
@@ -139,7 +140,7 @@ class Stream:
         self._facts: dict[str, Any] | None = None
         self._stats: dict[str, Any] = {}  # of the connection before
         self.skipped = []
-        _register_with_torch()
+        self._join_datasets()
 
     def __repr__(self) -> str:
         rank, world = self._group
@@ -156,6 +157,18 @@ class Stream:
         self.__dict__.update(state)
         if self._loop is None:
             self._loop = _new_loop()
+        self._join_datasets()
+
+    def _join_datasets(self) -> None:
+        """Makes the Stream an IterableDataset where PyTorch is imported, without importing it."""
+        torch = sys.modules.get("torch")
+        if torch is None or isinstance(self, dataset := torch.utils.data.IterableDataset):
+            return
+        if hasattr(dataset, "register"):
+            dataset.register(Stream)
+        else:  # PyTorch 1.13, whose class is no abstract one
+            plain: type = type(self)
+            self.__class__ = _dataset_class(plain, dataset)
 
     # -- state
 
@@ -479,8 +492,9 @@ def _template_date(text: str | None) -> int:
     return int(date("max_template_date", text or "", ("query", "any")).replace("-", ""))
 
 
-def _register_with_torch() -> None:
-    """Makes a Stream an IterableDataset where PyTorch is imported, without importing it."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.utils.data.IterableDataset.register(Stream)
+@functools.cache
+def _dataset_class(cls: type, dataset: type) -> type:
+    """Returns `cls` with `dataset` as another base; its objects are pickled as those of `cls`."""
+    def __reduce__(self: Stream) -> tuple[Any, ...]:
+        return object.__new__, (cls,), self.__getstate__()
+    return type(cls.__name__, (cls, dataset), {"__reduce__": __reduce__})
