@@ -29,6 +29,12 @@
 #define FM_LIMIT_CIF_COLUMN 512u
 /* Monomers at one position of a chain (microheterogeneity). Real files have two or three. */
 #define FM_LIMIT_ALTERNATIVE 64u
+/* Chemical components of one dictionary. The PDB's has about 50,000. */
+#define FM_LIMIT_N_COMPONENT 1048576u
+/* Atoms of one component, hydrogens included, and its bonds. The largest have about 1,000 atoms;
+ * the indices of a stored bond are u16. */
+#define FM_LIMIT_COMPONENT_ATOM 8192u
+#define FM_LIMIT_COMPONENT_BOND 16384u
 
 /* -- record and store */
 
