@@ -2,7 +2,6 @@
  * generation names. See build_state.h. */
 #include "cache/build/build_state.h"
 
-#include "proto/base/bytes.h"
 #include "proto/base/directory.h"
 #include "proto/limits.h"
 
@@ -64,20 +63,16 @@ fm_status fm_build_take_generation(fm_build_state *state, const fm_generation *b
     return status;
 }
 
-static fm_status take_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
+static fm_status take_blob(void *context, const fm_sha256 *hash, const fm_shard_blob *blob,
                            fm_error *reterr) {
+    (void)reterr;
     fm_build_state *state = context;
-    /* Checked when the shard was sealed. */
-    fm_reader reader = fm_reader_of(packed.data, packed.size);
-    (void)fm_read_u32(&reader);
-    (void)fm_read_u16(&reader);
-    fm_blob_entry entry = {.hash = *hash,
-                           .offset = offset,
-                           .stored_bytes = (uint32_t)packed.size,
-                           .shard = state->n_shard};
-    entry.kind = fm_read_u16(&reader);
-    entry.decoded_bytes = (uint32_t)fm_read_u64(&reader);
-    if (reader.failed) return fm_fail(reterr, FM_ERR_CORRUPT, "a blob without a header");
+    const fm_blob_entry entry = {.hash = *hash,
+                                 .offset = blob->offset,
+                                 .stored_bytes = blob->stored_bytes,
+                                 .decoded_bytes = blob->decoded_bytes,
+                                 .kind = blob->kind,
+                                 .shard = state->n_shard};
     fm_build_add_blob(state, &entry);
     return FM_OK;
 }

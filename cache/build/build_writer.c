@@ -304,7 +304,7 @@ static time_t now_seconds(void) {
     return now.tv_sec;
 }
 
-static fm_status place_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
+static fm_status place_blob(void *context, const fm_sha256 *hash, const fm_shard_blob *blob,
                             fm_error *reterr) {
     (void)reterr;
     shard_job *job = context;
@@ -313,8 +313,8 @@ static fm_status place_blob(void *context, const fm_sha256 *hash, uint64_t offse
     uint32_t *at = fm_hash_map_find(&state->blob_of, hash);
     if (at && state->blob[*at].shard == FM_BUILD_PENDING) {
         state->blob[*at].shard = job->number;
-        state->blob[*at].offset = offset;
-        state->blob[*at].stored_bytes = (uint32_t)packed.size;
+        state->blob[*at].offset = blob->offset;
+        state->blob[*at].stored_bytes = blob->stored_bytes;
     }
     pthread_mutex_unlock(&state->lock);
     return FM_OK;

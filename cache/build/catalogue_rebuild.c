@@ -36,11 +36,10 @@ static fm_status no_memory(fm_error *reterr) {
 
 /* -- shards */
 
-static fm_status see_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
+static fm_status see_blob(void *context, const fm_sha256 *hash, const fm_shard_blob *blob,
                           fm_error *reterr) {
     rebuilding *self = context;
-    (void)offset;
-    (void)packed;
+    (void)blob;
     if (fm_hash_map_find(&self->blobs, hash)) return FM_OK;
     return fm_hash_map_add(&self->blobs, hash, 0) ? FM_OK : no_memory(reterr);
 }

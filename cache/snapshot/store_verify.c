@@ -1,7 +1,6 @@
 /* store_verify.c: the full check of a store. See fm_store_verify in store.h. */
 #include "cache/store/store_open.h"
 
-#include "cache/store/blob.h"
 #include "cache/snapshot/snapshot.h"
 
 #include <stdio.h>
@@ -14,21 +13,18 @@ typedef struct shard_check {
     uint32_t n_named; /* blobs of this shard that the index names */
 } shard_check;
 
-static fm_status check_entry(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
+static fm_status check_entry(void *context, const fm_sha256 *hash, const fm_shard_blob *blob,
                              fm_error *reterr) {
     shard_check *check = context;
-    fm_blob blob;
-    fm_status status = fm_blob_open(packed, &blob, reterr);
-    if (status) return status;
     uint32_t at;
     /* A blob that the index lacks belongs to another generation. */
     if (!fm_store_find_blob(check->store, hash, &at)) return FM_OK;
     const fm_blob_entry *entry = &check->store->generation.blob[at];
     if (entry->shard != check->shard) return FM_OK;
     check->n_named++;
-    if (entry->offset == offset && entry->stored_bytes == packed.size) return FM_OK;
+    if (entry->offset == blob->offset && entry->stored_bytes == blob->stored_bytes) return FM_OK;
     return fm_fail(reterr, FM_ERR_CORRUPT, "the index names another place of the blob at %llu",
-                   (unsigned long long)offset);
+                   (unsigned long long)blob->offset);
 }
 
 static fm_status check_shard(const fm_store *store, uint32_t shard, uint64_t *n_named,

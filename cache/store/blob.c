@@ -29,28 +29,47 @@ fm_status fm_blob_pack(fm_bytes part, fm_part_kind kind, fm_arena *arena, fm_byt
     return FM_OK;
 }
 
-fm_status fm_blob_open(fm_bytes packed, fm_blob *ret_blob, fm_error *reterr) {
-    fm_reader reader = fm_reader_of(packed.data, packed.size);
+/* Reads a header; a new codec would need a new format of the manifest, so an unknown one is an
+ * error. */
+static fm_status read_header(fm_bytes head, fm_blob *ret_blob, fm_error *reterr) {
+    fm_reader reader = fm_reader_of(head.data, head.size);
     uint32_t magic = fm_read_u32(&reader);
     uint16_t codec = fm_read_u16(&reader), kind = fm_read_u16(&reader);
     uint64_t decoded_bytes = fm_read_u64(&reader), xxh3 = fm_read_u64(&reader);
     if (reader.failed || magic != BLOB_MAGIC) {
         return fm_fail(reterr, FM_ERR_CORRUPT, "%zu stored bytes are no blob: the magic is 0x%08x",
-                       packed.size, magic);
+                       head.size, magic);
     }
-    fm_bytes frame = {packed.data + reader.at, fm_reader_left(&reader)};
-    if (fm_xxh3(frame.data, frame.size) != xxh3) {
-        return fm_fail(reterr, FM_ERR_CORRUPT, "a blob's checksum is not that of its %zu bytes",
-                       frame.size);
-    }
-    /* A new codec would need a new format of the manifest, so this one is an error. */
     if (codec != CODEC_ZSTD || kind < 1 || kind > FM_PART_KIND_MAX ||
         decoded_bytes > FM_LIMIT_PART_BYTES) {
         return fm_fail(reterr, FM_ERR_CORRUPT,
                        "a blob's header says codec %u, kind %u and %llu bytes", codec, kind,
                        (unsigned long long)decoded_bytes);
     }
-    *ret_blob = (fm_blob){(fm_part_kind)kind, decoded_bytes, xxh3, frame};
+    *ret_blob = (fm_blob){.kind = (fm_part_kind)kind, .decoded_bytes = decoded_bytes, .xxh3 = xxh3};
+    return FM_OK;
+}
+
+fm_status fm_blob_read_header(fm_bytes head, fm_part_kind *ret_kind, uint32_t *ret_decoded_bytes,
+                              fm_error *reterr) {
+    fm_blob blob;
+    fm_status status = read_header(head, &blob, reterr);
+    if (status) return status;
+    *ret_kind = blob.kind;
+    *ret_decoded_bytes = (uint32_t)blob.decoded_bytes;
+    return FM_OK;
+}
+
+fm_status fm_blob_open(fm_bytes packed, fm_blob *ret_blob, fm_error *reterr) {
+    fm_blob blob;
+    fm_status status = read_header(packed, &blob, reterr);
+    if (status) return status;
+    blob.frame = (fm_bytes){packed.data + FM_BLOB_HEADER_BYTES, packed.size - FM_BLOB_HEADER_BYTES};
+    if (fm_xxh3(blob.frame.data, blob.frame.size) != blob.xxh3) {
+        return fm_fail(reterr, FM_ERR_CORRUPT, "a blob's checksum is not that of its %zu bytes",
+                       blob.frame.size);
+    }
+    *ret_blob = blob;
     return FM_OK;
 }
 

@@ -27,6 +27,10 @@ typedef struct fm_blob {
 FM_MUST_USE fm_status fm_blob_pack(fm_bytes part, fm_part_kind kind, fm_arena *arena,
                                    fm_bytes *ret_packed, fm_error *reterr);
 
+/* Reads what a blob's first FM_BLOB_HEADER_BYTES say, without the frame. FM_ERR_CORRUPT. */
+FM_MUST_USE fm_status fm_blob_read_header(fm_bytes head, fm_part_kind *ret_kind,
+                                          uint32_t *ret_decoded_bytes, fm_error *reterr);
+
 /* Reads the header and checks the frame's XXH3. FM_ERR_CORRUPT. */
 FM_MUST_USE fm_status fm_blob_open(fm_bytes packed, fm_blob *ret_blob, fm_error *reterr);
 

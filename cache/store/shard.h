@@ -8,15 +8,17 @@
  * keys to the parts that were made under them (build.h). Sealed shards alone therefore tell a build
  * which parts it need not make again.
  *
- * LMDB trusts its pages, so it opens a file only right after the file's hash was checked. Readers
- * bypass LMDB: the index of a generation stores the offset of each blob (generation.h), and pread
- * loads it. Shards are written on local disks only. One thread at a time. */
+ * LMDB trusts its pages, so it only writes shards. Our own code walks them (pages.h), and believes
+ * nothing that it reads. A load does not even walk: the index of a generation stores the offset of
+ * each blob (generation.h), and pread loads it. Shards are written on local disks only. One thread
+ * at a time. */
 #ifndef FM_CACHE_SHARD_H
 #define FM_CACHE_SHARD_H
 
 #include "proto/base/bytes.h"
 #include "proto/base/hash.h"
 #include "proto/base/status.h"
+#include "proto/record.h"
 
 #include <stdbool.h>
 
@@ -26,13 +28,19 @@ typedef struct fm_shard_info {
     uint32_t n_blob, n_note;
 } fm_shard_info;
 
+/* A blob in a shard, as its header describes it. */
+typedef struct fm_shard_blob {
+    uint64_t offset; /* of the packed bytes in the file */
+    uint32_t stored_bytes, decoded_bytes;
+    fm_part_kind kind;
+} fm_shard_blob;
+
 /* Callbacks for the entries of a shard: blobs first, each database in the order of its keys. The
  * arguments are borrowed for the call. A status other than FM_OK ends the walk, which returns it.
- */
+ * A shard that is damaged anywhere is not visited at all. */
 typedef struct fm_shard_visitor {
     void *context;
-    /* `offset`: of the packed bytes in the file. */
-    fm_status (*blob)(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
+    fm_status (*blob)(void *context, const fm_sha256 *hash, const fm_shard_blob *blob,
                       fm_error *reterr);
     fm_status (*note)(void *context, const fm_sha256 *key, fm_bytes value, fm_error *reterr);
 } fm_shard_visitor;
@@ -57,7 +65,7 @@ FM_MUST_USE fm_status fm_shard_writer_note(fm_shard_writer *writer, const fm_sha
 /* Approximate size of the file so far. */
 uint64_t fm_shard_writer_bytes(const fm_shard_writer *writer);
 
-/* Syncs the file, hashes it, checks the checksum and place of each blob, visits the entries and
+/* Syncs the file, hashes it, checks its pages and each blob's checksum, visits the entries and
  * renames the file into DIR/shards. All visits happen before the rename; on failure nothing is
  * sealed. The writer is freed in both cases. */
 FM_MUST_USE fm_status fm_shard_writer_seal(fm_shard_writer *writer, const fm_shard_visitor *visitor,
@@ -66,7 +74,9 @@ FM_MUST_USE fm_status fm_shard_writer_seal(fm_shard_writer *writer, const fm_sha
 /* Deletes the unsealed file and frees the writer; NULL is fine. */
 void fm_shard_writer_destroy(fm_shard_writer *writer);
 
-/* Checks that the file's hash is `hash`, then visits its entries. FM_ERR_CORRUPT, FM_ERR_IO. */
+/* Checks that the file's hash is `hash` (NULL: it has no name yet), then its pages and each blob's
+ * checksum, then visits its entries. A hash protects from accidents, not from people: the file may
+ * be anything. FM_ERR_CORRUPT, FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_shard_walk(const char *path, const fm_sha256 *hash,
                                     const fm_shard_visitor *visitor, fm_shard_info *ret_info,
                                     fm_error *reterr);

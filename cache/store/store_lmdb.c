@@ -1,15 +1,16 @@
 /* store_lmdb.c: shards and tables (table.h) on LMDB. See shard.h and docs/reference/store.md.
  *
  * A writer puts blobs and notes into shard.tmp in transactions of about 32 MiB, without syncs. To
- * seal, it syncs the file, closes LMDB and hashes the whole file. It then opens the file read-only
- * and walks all entries. Each blob's checksum must hold, and the file's bytes at the offset for the
- * index must equal the bytes that LMDB returns. The walk hands each entry and its offset to the
- * visitor, which is how a build learns the places of its blobs. Only then is the file renamed to
- * its hash, and the folder synced. A crash at any step leaves either shard.tmp, which the next
- * build deletes, or a complete sealed shard. */
+ * seal, it syncs the file, closes LMDB and hashes the whole file. It then reads the file by our own
+ * code (pages.h), as every later reader does. The file must have as many entries as were put, and
+ * each blob's checksum must hold. The walk hands each entry and its offset to the visitor, which is
+ * how a build learns the places of its blobs. Only then is the file renamed to its hash, and the
+ * folder synced. A crash at any step leaves either shard.tmp, which the next build deletes, or a
+ * complete sealed shard. */
 #include "cache/store/shard.h"
 
 #include "cache/store/blob.h"
+#include "cache/store/pages.h"
 #include "cache/store/table.h"
 #include "proto/base/file.h"
 
@@ -38,6 +39,7 @@ struct fm_shard_writer {
     MDB_txn *txn; /* NULL between transactions */
     MDB_dbi blobs, notes;
     uint64_t bytes, batch_bytes;
+    uint64_t n_entry;               /* blobs and notes that were put */
     uint64_t map_bytes, used_bytes; /* used_bytes: size of the pages in use when the last batch
                                        ended */
 };
@@ -176,6 +178,7 @@ static fm_status put(fm_shard_writer *writer, MDB_dbi database, const fm_sha256 
     MDB_val data = {value.size, (void *)(uintptr_t)value.data};
     if (!code) code = mdb_put(writer->txn, database, &key, &data, MDB_NOOVERWRITE);
     if (code == MDB_KEYEXIST) return FM_OK;
+    writer->n_entry += !code;
     /* Values of half a page or more get separate pages. Each value has an entry in a leaf. */
     uint64_t bytes = value.size < PAGE_BYTES / 2 ? value.size : value.size + PAGE_BYTES;
     writer->bytes += bytes + 64;
@@ -196,82 +199,79 @@ fm_status fm_shard_writer_note(fm_shard_writer *writer, const fm_sha256 *key, fm
 
 /* -- walking */
 
-/* The offset of a value in the file. Each page begins with its number (LMDB's data version 1), and
- * a value with separate pages begins in the first of them. The page that holds the value's first
- * byte therefore gives its offset. */
-static uint64_t offset_of(const void *value) {
-    uintptr_t within = (uintptr_t)value % PAGE_BYTES;
-    uint64_t page;
-    memcpy(&page, (const uint8_t *)value - within, sizeof page);
-    return page * PAGE_BYTES + within;
+/* One pass over a shard's entries. */
+typedef struct shard_pass {
+    fm_pages *pages;
+    const fm_shard_visitor *visitor;
+} shard_pass;
+
+static fm_status read_key(const fm_pages_entry *entry, fm_sha256 *ret_hash, fm_error *reterr) {
+    if (entry->key.size != sizeof ret_hash->bytes) {
+        return fm_fail(reterr, FM_ERR_CORRUPT, "a shard has a key of %zu bytes", entry->key.size);
+    }
+    memcpy(ret_hash->bytes, entry->key.data, sizeof ret_hash->bytes);
+    return FM_OK;
 }
 
-static fm_status visit(const fm_shard_visitor *visitor, bool is_blob, const MDB_val *key,
-                       const MDB_val *value, fm_error *reterr) {
+/* A blob's header and the checksum of its frame. */
+static fm_status check_blob(void *context, const fm_pages_entry *entry, fm_error *reterr) {
+    const shard_pass *pass = context;
     fm_sha256 hash;
-    if (key->mv_size != sizeof hash.bytes) {
-        return fm_fail(reterr, FM_ERR_CORRUPT, "a shard has a key of %zu bytes", key->mv_size);
-    }
-    memcpy(hash.bytes, key->mv_data, sizeof hash.bytes);
-    fm_bytes bytes = {value->mv_data, value->mv_size};
-    if (!is_blob) {
-        return visitor->note ? visitor->note(visitor->context, &hash, bytes, reterr) : FM_OK;
-    }
-    if (!visitor->blob) return FM_OK;
-    return visitor->blob(visitor->context, &hash, offset_of(value->mv_data), bytes, reterr);
+    fm_blob blob;
+    fm_bytes packed;
+    fm_status status = read_key(entry, &hash, reterr);
+    if (!status) status = fm_pages_read(pass->pages, entry, SIZE_MAX, &packed, reterr);
+    return status ? status : fm_blob_open(packed, &blob, reterr);
 }
 
-static fm_status walk_database(MDB_txn *txn, const char *name, const fm_shard_visitor *visitor,
-                               uint32_t *ret_count, fm_error *reterr) {
-    MDB_dbi database;
-    MDB_cursor *cursor;
-    int code = mdb_dbi_open(txn, name, 0, &database);
-    if (!code) code = mdb_cursor_open(txn, database, &cursor);
-    if (code) return fm_fail(reterr, FM_ERR_CORRUPT, "database %s: %s", name, mdb_strerror(code));
-    MDB_val key, value;
-    uint32_t count = 0;
-    fm_status status = FM_OK;
-    while (!status && (code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
-        status = visit(visitor, strcmp(name, "blobs") == 0, &key, &value, reterr);
-        count++;
-    }
-    mdb_cursor_close(cursor);
-    if (!status && code != MDB_NOTFOUND) {
-        return fm_fail(reterr, FM_ERR_CORRUPT, "database %s: %s", name, mdb_strerror(code));
-    }
-    if (!status) *ret_count = count;
-    return status;
+static fm_status check_note(void *context, const fm_pages_entry *entry, fm_error *reterr) {
+    (void)context;
+    fm_sha256 key;
+    return read_key(entry, &key, reterr);
 }
 
-/* Walks a file whose hash has been checked. */
-static fm_status walk(const char *path, const fm_shard_visitor *visitor, fm_shard_info *info,
+static fm_status see_blob(void *context, const fm_pages_entry *entry, fm_error *reterr) {
+    const shard_pass *pass = context;
+    fm_sha256 hash;
+    fm_bytes head;
+    fm_shard_blob blob = {.offset = entry->offset, .stored_bytes = (uint32_t)entry->value_bytes};
+    fm_status status = read_key(entry, &hash, reterr);
+    if (!status) status = fm_pages_read(pass->pages, entry, FM_BLOB_HEADER_BYTES, &head, reterr);
+    if (!status) status = fm_blob_read_header(head, &blob.kind, &blob.decoded_bytes, reterr);
+    return status ? status : pass->visitor->blob(pass->visitor->context, &hash, &blob, reterr);
+}
+
+static fm_status see_note(void *context, const fm_pages_entry *entry, fm_error *reterr) {
+    const shard_pass *pass = context;
+    fm_sha256 key;
+    fm_bytes value;
+    fm_status status = read_key(entry, &key, reterr);
+    if (!status) status = fm_pages_read(pass->pages, entry, SIZE_MAX, &value, reterr);
+    return status ? status : pass->visitor->note(pass->visitor->context, &key, value, reterr);
+}
+
+/* Checks everything before the first visit, so that nobody has half of a damaged shard. */
+static fm_status walk(int fd, const fm_shard_visitor *visitor, fm_shard_info *info,
                       fm_error *reterr) {
-    MDB_env *env;
-    MDB_txn *txn = NULL;
-    MDB_stat stat;
-    int code = mdb_env_create(&env);
-    if (code) return fail_lmdb(reterr, path, "cannot open the shard", code);
-    code = mdb_env_set_maxdbs(env, 2);
-    if (!code) {
-        code = mdb_env_open(env, path, MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0);
+    shard_pass pass = {.visitor = visitor};
+    fm_status status = fm_pages_open(fd, true, &pass.pages, reterr);
+    if (status) return status;
+    status = fm_pages_walk(pass.pages, "blobs", check_blob, &pass, &info->n_blob, reterr);
+    if (!status) {
+        status = fm_pages_walk(pass.pages, "notes", check_note, &pass, &info->n_note, reterr);
     }
-    if (!code) code = mdb_env_stat(env, &stat);
-    if (!code && stat.ms_psize != PAGE_BYTES) code = MDB_VERSION_MISMATCH;
-    if (!code) code = mdb_txn_begin(env, NULL, MDB_RDONLY, &txn);
-    fm_status status = code ? fail_lmdb(reterr, path, "cannot open the shard", code) : FM_OK;
-    if (!status) status = walk_database(txn, "blobs", visitor, &info->n_blob, reterr);
-    if (!status) status = walk_database(txn, "notes", visitor, &info->n_note, reterr);
-    if (txn) mdb_txn_abort(txn);
-    mdb_env_close(env);
-    if (status && reterr) fm_error_in(reterr, path);
+    if (!status && visitor->blob) {
+        status = fm_pages_walk(pass.pages, "blobs", see_blob, &pass, &info->n_blob, reterr);
+    }
+    if (!status && visitor->note) {
+        status = fm_pages_walk(pass.pages, "notes", see_note, &pass, &info->n_note, reterr);
+    }
+    fm_pages_close(pass.pages);
     return status;
 }
 
 /* SHA-256 and size of a file, read in blocks. FM_ERR_IO. */
-static fm_status hash_file(const char *path, fm_sha256 *ret_hash, uint64_t *ret_bytes,
-                           fm_error *reterr) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return fail_path(reterr, path, "cannot open");
+static fm_status hash_file(int fd, fm_sha256 *ret_hash, uint64_t *ret_bytes, fm_error *reterr) {
     uint8_t *block = malloc(HASH_BLOCK_BYTES);
     fm_sha256_state *state = fm_sha256_create();
     uint64_t bytes = 0;
@@ -282,77 +282,53 @@ static fm_status hash_file(const char *path, fm_sha256 *ret_hash, uint64_t *ret_
         fm_sha256_update(state, block, (size_t)got);
         bytes += (uint64_t)got;
     }
-    fm_status status = got < 0 ? fail_path(reterr, path, "cannot read") : FM_OK;
+    fm_status status =
+        got < 0 ? fm_fail(reterr, FM_ERR_IO, "cannot read: %s", strerror(errno)) : FM_OK;
     fm_sha256 hash = fm_sha256_digest(state);
     fm_sha256_destroy(state);
     free(block);
-    close(fd);
     if (status) return status;
     *ret_hash = hash;
     *ret_bytes = bytes;
     return FM_OK;
 }
 
+/* Hashes and walks one descriptor, so that the file whose hash was checked is the one that is read.
+ */
 fm_status fm_shard_walk(const char *path, const fm_sha256 *hash, const fm_shard_visitor *visitor,
                         fm_shard_info *ret_info, fm_error *reterr) {
     fm_shard_info info = {0};
-    fm_status status = hash_file(path, &info.hash, &info.bytes, reterr);
-    if (status) return status;
-    if (memcmp(&info.hash, hash, sizeof *hash) != 0) {
+    /* O_NONBLOCK: a pipe must not wait for its writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return fail_path(reterr, path, "cannot open");
+    fm_status status = hash_file(fd, &info.hash, &info.bytes, reterr);
+    if (!status && hash && memcmp(&info.hash, hash, sizeof *hash) != 0) {
         char expected[FM_SHA256_HEX], found[FM_SHA256_HEX];
         fm_sha256_format(hash, expected);
         fm_sha256_format(&info.hash, found);
         status = fm_fail(reterr, FM_ERR_CORRUPT,
                          "the shard's SHA-256 is %.16s..., expected %.16s...", found, expected);
-        if (reterr) fm_error_in(reterr, path);
-        return status;
     }
-    status = walk(path, visitor, &info, reterr);
+    if (!status) status = walk(fd, visitor, &info, reterr);
+    close(fd);
+    if (status && reterr) fm_error_in(reterr, path);
     if (!status) *ret_info = info;
     return status;
 }
 
 /* -- sealing */
 
-typedef struct seal_check {
-    const fm_shard_visitor *visitor;
-    int fd;
-    uint8_t head[FM_BLOB_HEADER_BYTES];
-} seal_check;
-
-/* The file's bytes at the offset for the index must equal the bytes that LMDB returns. */
-static fm_status check_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
-                            fm_error *reterr) {
-    seal_check *check = context;
-    fm_blob blob;
-    fm_status status = fm_blob_open(packed, &blob, reterr);
-    if (status) return status;
-    ssize_t got = pread(check->fd, check->head, sizeof check->head, (off_t)offset);
-    if (got < 0) return fm_fail(reterr, FM_ERR_IO, "cannot read: %s", strerror(errno));
-    if (got != (ssize_t)sizeof check->head || memcmp(check->head, packed.data, (size_t)got) != 0) {
-        return fm_fail(reterr, FM_ERR_CORRUPT, "a blob does not lie at its place %llu",
-                       (unsigned long long)offset);
-    }
-    const fm_shard_visitor *visitor = check->visitor;
-    return visitor->blob ? visitor->blob(visitor->context, hash, offset, packed, reterr) : FM_OK;
-}
-
-static fm_status check_note(void *context, const fm_sha256 *key, fm_bytes value, fm_error *reterr) {
-    const fm_shard_visitor *visitor = ((seal_check *)context)->visitor;
-    return visitor->note ? visitor->note(visitor->context, key, value, reterr) : FM_OK;
-}
-
 static fm_status check_and_rename(const fm_shard_writer *writer, const fm_shard_visitor *visitor,
                                   fm_shard_info *ret_info, fm_error *reterr) {
-    fm_shard_info info = {0};
+    fm_shard_info info;
     char path[PATH_MAX], folder[PATH_MAX];
-    fm_status status = hash_file(writer->path, &info.hash, &info.bytes, reterr);
+    fm_status status = fm_shard_walk(writer->path, NULL, visitor, &info, reterr);
     if (status) return status;
-    seal_check check = {visitor, open(writer->path, O_RDONLY | O_CLOEXEC), {0}};
-    if (check.fd < 0) return fail_path(reterr, writer->path, "cannot open");
-    const fm_shard_visitor checking = {&check, check_blob, check_note};
-    status = walk(writer->path, &checking, &info, reterr);
-    close(check.fd);
+    if ((uint64_t)info.n_blob + info.n_note != writer->n_entry) {
+        return fm_fail_in(reterr, FM_ERR_CORRUPT, writer->path,
+                          "the shard has %u blobs and %u notes, %llu were written", info.n_blob,
+                          info.n_note, (unsigned long long)writer->n_entry);
+    }
     int n = snprintf(folder, sizeof folder, "%s/shards", writer->cache);
     if (!status && (n <= 0 || (size_t)n >= sizeof folder ||
                     !fm_shard_path(writer->cache, &info.hash, path, sizeof path))) {
@@ -398,7 +374,16 @@ static MDB_val val_of(fm_bytes bytes) {
     return (MDB_val){bytes.size, (void *)(uintptr_t)bytes.data};
 }
 
-/* Refuses what is no file of LMDB, before LMDB makes a file of locks beside it. */
+/* Puts in front of a sentence about pages what it means, and sets its source. */
+static fm_status name_damage(const char *path, fm_error *reterr) {
+    char what[FM_ERROR_MESSAGE_BYTES];
+    if (!reterr) return FM_ERR_CORRUPT;
+    snprintf(what, sizeof what, "%s", reterr->message);
+    return fm_fail_in(reterr, FM_ERR_CORRUPT, path, "the catalogue is damaged: %.400s", what);
+}
+
+/* Refuses what is no file of LMDB, before LMDB makes a file of locks beside it, and head pages that
+ * LMDB must not believe. */
 static fm_status check_table(const char *path, fm_error *reterr) {
     enum { MAGIC_AT = 16 }; /* in the first page, behind its head */
     static const uint32_t magic = 0xbeefc0de;
@@ -409,14 +394,50 @@ static fm_status check_table(const char *path, fm_error *reterr) {
     struct stat st;
     bool is_known = fstat(fd, &st) == 0;
     ssize_t n = pread(fd, &found, sizeof found, MAGIC_AT);
-    close(fd);
+    fm_status status = FM_OK;
     if (is_known && !S_ISREG(st.st_mode)) {
-        return fm_fail_in(reterr, FM_ERR_CORRUPT, path, "is %s, and a catalogue is a file",
-                          S_ISDIR(st.st_mode) ? "a folder" : "a device or a pipe");
+        status = fm_fail_in(reterr, FM_ERR_CORRUPT, path, "is %s, and a catalogue is a file",
+                            S_ISDIR(st.st_mode) ? "a folder" : "a device or a pipe");
+    } else if (n >= 0 && !(is_known && st.st_size == 0)) {
+        if (n != sizeof found || found != magic) {
+            status = fm_fail_in(reterr, FM_ERR_CORRUPT, path, "is no catalogue of foldmill");
+        } else if (fm_pages_check_heads(fd, reterr)) {
+            status = name_damage(path, reterr);
+        }
     }
-    if (n < 0 || (is_known && st.st_size == 0)) return FM_OK;
-    if (n == sizeof found && found == magic) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_CORRUPT, path, "is no catalogue of foldmill");
+    close(fd);
+    return status;
+}
+
+/* Checks the pages of the newest state. The read transaction keeps other processes from using them
+ * again meanwhile. They may commit between it and the look at the head pages, so the check is
+ * repeated: what is damaged is so every time. */
+static fm_status check_pages(const fm_table *table, fm_error *reterr) {
+    enum { TRIES_MAX = 8 };
+    int fd = open(table->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail_path(reterr, table->path, "cannot open the catalogue");
+    fm_status status = FM_ERR_CORRUPT;
+    bool is_same = false;
+    for (int tries = 0; !is_same && status != FM_ERR_NOMEM && tries < TRIES_MAX; tries++) {
+        MDB_txn *txn;
+        fm_pages *pages = NULL;
+        int code = mdb_txn_begin(table->env, NULL, MDB_RDONLY, &txn);
+        if (code) {
+            status = fail_lmdb(reterr, table->path, "cannot use the catalogue", code);
+            break;
+        }
+        status = fm_pages_open(fd, false, &pages, reterr);
+        is_same = !status && fm_pages_transaction(pages) == mdb_txn_id(txn);
+        fm_pages_close(pages);
+        mdb_txn_abort(txn);
+    }
+    close(fd);
+    if (status == FM_ERR_CORRUPT) return name_damage(table->path, reterr);
+    if (status && reterr) return fm_error_in(reterr, table->path);
+    if (!status && !is_same) {
+        return fm_fail_in(reterr, FM_ERR_IO, table->path, "other processes change it all the time");
+    }
+    return status;
 }
 
 fm_status fm_table_open(const char *path, fm_table **ret_table, fm_error *reterr) {
@@ -442,6 +463,10 @@ fm_status fm_table_open(const char *path, fm_table **ret_table, fm_error *reterr
         status =
             fail_lmdb(reterr, path,
                       foreign ? "is no catalogue of foldmill" : "cannot open the catalogue", code);
+    } else {
+        status = check_pages(table, reterr);
+    }
+    if (status) {
         fm_table_close(table);
         return status;
     }

@@ -70,17 +70,15 @@ static void fill_letters(uint8_t *out, size_t size, uint32_t seed) {
     }
 }
 
-static fm_status take_blob(void *context, const fm_sha256 *hash, uint64_t offset, fm_bytes packed,
+static fm_status take_blob(void *context, const fm_sha256 *hash, const fm_shard_blob *blob,
                            fm_error *reterr) {
+    (void)reterr;
     bench_state *bench = context;
-    fm_blob blob;
-    fm_status status = fm_blob_open(packed, &blob, reterr);
-    if (status) return status;
     bench->blob[bench->n_blob++] = (fm_blob_entry){.hash = *hash,
-                                                   .offset = offset,
-                                                   .stored_bytes = (uint32_t)packed.size,
-                                                   .decoded_bytes = (uint32_t)blob.decoded_bytes,
-                                                   .kind = blob.kind};
+                                                   .offset = blob->offset,
+                                                   .stored_bytes = blob->stored_bytes,
+                                                   .decoded_bytes = blob->decoded_bytes,
+                                                   .kind = blob->kind};
     return FM_OK;
 }
 

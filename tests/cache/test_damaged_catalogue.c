@@ -89,9 +89,7 @@ static void it_is_no_finished_job(void **state) {
     (void)state;
     fm_catalogue *catalogue = open_file();
     assert_int_equal(begin(catalogue), FM_OK);
-    fm_catalogue_close(catalogue);
     clear_leaves();
-    catalogue = open_file();
     uint32_t n = 7;
     int64_t due_ms;
     fm_catalogue_counts counts;
