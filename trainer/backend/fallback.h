@@ -1,9 +1,10 @@
 /* fallback.h: counts the calls for which a backend has only a slow path.
  *
  * A kernel that falls back gives correct results, only later, so nothing fails. The backend counts
- * such calls by kind and keeps a sentence about the first of each kind; a program prints it once,
- * after its first steps (trainer/app/train/train.c). Replays of a captured graph queue no calls and
- * are not counted. Calls of all threads and tables are counted together. */
+ * such calls by kind, as do ops that are recorded because it lacks an entry for a shape. It keeps a
+ * sentence about the first of each kind; a program prints it once, after its first steps
+ * (trainer/app/train/train_step.c). Replays of a captured graph queue no calls and are not counted.
+ * Calls of all threads and tables are counted together. */
 #ifndef FM_BACKEND_FALLBACK_H
 #define FM_BACKEND_FALLBACK_H
 

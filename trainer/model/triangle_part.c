@@ -34,7 +34,8 @@ static fm_triangle_block shape_of(const attributes *at) {
                                .dropout = {.rate = at->update.rate, .shared = at->update.shared}};
 }
 
-static fm_triangle_part part_of(const fm_run *run, const fm_node *node, void *kept, void *whole) {
+/* Absent biases are zeros in the workspace. */
+static fm_triangle_part part_of(fm_run *run, const fm_node *node, void *kept, void *whole) {
     const attributes *at = node->attributes;
     fm_triangle_block block = shape_of(at);
     block.z = fm_run_input(run, node, IN_Z);
@@ -42,9 +43,10 @@ static fm_triangle_part part_of(const fm_run *run, const fm_node *node, void *ke
     block.norm_in = fm_run_param(run, node, P_NORM_IN);
     block.norm_out = fm_run_param(run, node, P_NORM_OUT);
     block.projections = fm_run_param(run, node, P_PROJECTIONS);
-    block.projections_bias = fm_run_param(run, node, P_PROJECTIONS_BIAS);
+    block.projections_bias = fm_call_bias_or_zeros(run, 4 * at->c + at->c_z,
+                                                   fm_run_param(run, node, P_PROJECTIONS_BIAS));
     block.out = fm_run_param(run, node, P_OUT);
-    block.out_bias = fm_run_param(run, node, P_OUT_BIAS);
+    block.out_bias = fm_call_bias_or_zeros(run, at->c_z, fm_run_param(run, node, P_OUT_BIAS));
     block.dropout = fm_update_dropout(run, node, &at->update, 0);
     block.kept = kept;
     return (fm_triangle_part){.block = block, .whole = whole};
@@ -143,9 +145,7 @@ bool fm_triangle_part_exists(const fm_tape *tape, fm_comm *comm, bool incoming, 
                              const fm_triangle_weights *weights, double dropout) {
     const attributes at = attributes_of(tape, comm, incoming, z, weights, dropout);
     fm_triangle_block shape = shape_of(&at);
-    bool has_biases =
-        weights->projections_bias != FM_PARAM_NONE && weights->out_bias != FM_PARAM_NONE;
-    return has_biases && tape->kernels->triangle_part_kept(&shape) > 0;
+    return tape->kernels->triangle_part_kept(&shape) > 0;
 }
 
 fm_tensor_ref fm_triangle_part_add(fm_tape *tape, const char *name, fm_comm *comm, bool incoming,

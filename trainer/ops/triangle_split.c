@@ -2,6 +2,7 @@
  * operands and gate; each writes only the gradient of its rows. */
 #include "trainer/ops/triangle_split.h"
 
+#include "trainer/backend/fallback.h"
 #include "trainer/ops/call.h"
 
 #include <assert.h>
@@ -50,7 +51,18 @@ static fm_gate operand_gate(const fm_run *run, const fm_node *node, int operand,
                      .y = y};
 }
 
+/* A table without a wide one has no fused kernels for any shape: this is its only way. */
+static void count_composed(const fm_run *run, const operand_attributes *at) {
+    if (run->dry || !run->kernels->wide) return;
+    fm_backend_fall_back(FM_FALLBACK_TRIANGLE,
+                         "triangle multiplication of %lld of %lld rows with c_z %lld, c %lld runs "
+                         "composed, about twice as slow",
+                         (long long)at->n0, (long long)at->n1, (long long)at->c_z,
+                         (long long)at->c);
+}
+
 static void operands_forward(fm_run *run, const fm_node *node) {
+    count_composed(run, node->attributes);
     int64_t mark = fm_run_mark(run);
     fm_norm normed = operand_norm(run, node); /* A11:1 A12:1 */
     fm_linear four = four_of(run, node, normed.y);
