@@ -1,8 +1,7 @@
 /* complex.c: see complex.h. */
 #include "trainer/loss/complex.h"
 
-#include "trainer/loss/losses.h"
-#include "trainer/ops/gather.h"
+#include "trainer/loss/complex_terms.h"
 
 #include <assert.h>
 #include <math.h>
@@ -10,22 +9,8 @@
 /* Radii of lDDT, and weights in the mean square error that are added to 1. */
 static const double RADIUS = 15, NUCLEOTIDE_RADIUS = 30;
 static const double NUCLEOTIDE_WEIGHT = 5, LIGAND_WEIGHT = 10;
-static const float FIRST_DISTANCE = 2.3125f, LAST_DISTANCE = 21.6875f;
 
-/* -- weights */
-
-void fm_complex_factors(const fm_complex_weights *w, double resolution,
-                        double factors[FM_COMPLEX_TERMS]) {
-    bool trains = resolution >= w->least_resolution && resolution <= w->most_resolution;
-    double confidence = trains ? w->confidence : 0;
-    factors[FM_COMPLEX_MSE] = w->diffusion;
-    factors[FM_COMPLEX_BOND] = w->diffusion * w->bond;
-    factors[FM_COMPLEX_SMOOTH_LDDT] = w->diffusion * w->smooth_lddt;
-    factors[FM_COMPLEX_DISTOGRAM] = w->distogram;
-    factors[FM_COMPLEX_PLDDT] = factors[FM_COMPLEX_PDE] = confidence;
-    factors[FM_COMPLEX_RESOLVED] = confidence;
-    factors[FM_COMPLEX_PAE] = confidence * w->pae;
-}
+/* -- noise levels */
 
 double fm_complex_scale(double sigma, double sigma_data) {
     double product = sigma * sigma_data;
@@ -170,9 +155,8 @@ static void write_bonds(const target_writer *w) {
     }
 }
 
-void fm_complex_write_labels(const fm_complex_labels *labels, const fm_complex_weights *weights,
-                             const fm_complex_targets *targets, fm_state_put *put_value,
-                             void *context) {
+void fm_complex_write_labels(const fm_complex_labels *labels, const fm_complex_targets *targets,
+                             fm_state_put *put_value, void *context) {
     const target_writer w = {labels, targets, put_value, context};
     assert(labels->n_token <= targets->n_token && labels->n_atom <= targets->n_atom);
     for (int64_t l = 0; l < targets->n_atom; l++)
@@ -183,58 +167,4 @@ void fm_complex_write_labels(const fm_complex_labels *labels, const fm_complex_w
         write_token(&w, i, first);
     }
     write_bonds(&w);
-    double factors[FM_COMPLEX_TERMS];
-    fm_complex_factors(weights, labels->resolution, factors);
-    for (int i = 0; i < FM_COMPLEX_STRUCTURE_TERMS; i++)
-        put(&w, targets->factors, i, factors[i]);
-    for (int i = FM_COMPLEX_STRUCTURE_TERMS; i < FM_COMPLEX_TERMS; i++)
-        put(&w, targets->confidence_factors, i - FM_COMPLEX_STRUCTURE_TERMS, factors[i]);
-}
-
-/* -- recording */
-
-static fm_tensor_ref in_state(fm_tape *tape, int32_t tensor) {
-    return fm_tape_state(tape, tensor, false);
-}
-
-static fm_atom_truth truth_of(fm_tape *tape, const fm_complex_targets *t) {
-    return (fm_atom_truth){in_state(tape, t->position), in_state(tape, t->mask),
-                           in_state(tape, t->weight), in_state(tape, t->radius)};
-}
-
-fm_tensor_ref fm_complex_structure_losses(fm_tape *tape, fm_tensor_ref x, fm_tensor_ref distogram,
-                                          const fm_complex_targets *t, fm_tensor_ref *terms) {
-    fm_atom_truth truth = truth_of(tape, t);
-    fm_tensor_ref scale = in_state(tape, t->scale);
-    const fm_bonds bonds = {in_state(tape, t->bond), in_state(tape, t->bond_length),
-                            in_state(tape, t->bond_weight)};
-    fm_tensor_ref aligned = fm_op_align_truth(tape, x, &truth);
-    terms[FM_COMPLEX_MSE] = fm_op_mse_loss(tape, x, aligned, &truth, scale);
-    terms[FM_COMPLEX_BOND] = fm_op_bond_loss(tape, x, &bonds, scale);
-    terms[FM_COMPLEX_SMOOTH_LDDT] = fm_op_smooth_lddt_loss(tape, x, &truth);
-    terms[FM_COMPLEX_DISTOGRAM] =
-        fm_op_distance_loss(tape, distogram, in_state(tape, t->token_position_f32),
-                            in_state(tape, t->token_mask_f32), FIRST_DISTANCE, LAST_DISTANCE);
-    return fm_op_total_loss(tape, terms, FM_COMPLEX_STRUCTURE_TERMS, in_state(tape, t->factors));
-}
-
-fm_tensor_ref fm_complex_confidence_losses(fm_tape *tape, const fm_complex_logits *logits,
-                                           const fm_complex_targets *t, fm_tensor_ref *terms) {
-    fm_atom_truth truth = truth_of(tape, t);
-    fm_tensor_ref x = in_state(tape, t->structure);
-    fm_tensor_ref tokens = fm_op_gather(tape, "token atoms of the rollout", x,
-                                        in_state(tape, t->token_atom), FM_TENSOR_NONE);
-    terms[FM_COMPLEX_PLDDT] =
-        fm_op_atom_plddt_loss(tape, logits->plddt, x, &truth, in_state(tape, t->partner));
-    terms[FM_COMPLEX_PDE] =
-        fm_op_pde_loss(tape, logits->pde, tokens, in_state(tape, t->token_position),
-                       in_state(tape, t->token_mask));
-    terms[FM_COMPLEX_RESOLVED] =
-        fm_op_class_loss(tape, "resolved loss", logits->resolved, in_state(tape, t->known),
-                         in_state(tape, t->atoms));
-    terms[FM_COMPLEX_PAE] = fm_op_pae_loss(tape, logits->pae, x, &truth, in_state(tape, t->frame),
-                                           in_state(tape, t->centre));
-    fm_tensor_ref factors = in_state(tape, t->confidence_factors);
-    return fm_op_total_loss(tape, terms + FM_COMPLEX_STRUCTURE_TERMS,
-                            FM_COMPLEX_TERMS - FM_COMPLEX_STRUCTURE_TERMS, factors);
 }

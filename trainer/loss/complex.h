@@ -1,12 +1,5 @@
-/* complex.h: writes AlphaFold 3's labels of one complex to the state, and records its eight losses
- * (section 4.3 of the supplement):
- *
- *     of the denoised structures    4 (mse + a_bond bond + w_lddt smooth lDDT)
- *     of the trunk's pairs          0.03 distogram
- *     of the rollout                1e-4 (plddt + pde + resolved + a_pae pae)
- *
- * The recorded terms are unweighted. Their factors are in device memory, so one recording serves
- * all stages of training and all resolutions. */
+/* complex.h: writes AlphaFold 3's labels of one complex to the state, where its losses read them
+ * (complex_terms.h). */
 #ifndef FM_TRAINER_LOSS_COMPLEX_H
 #define FM_TRAINER_LOSS_COMPLEX_H
 
@@ -26,31 +19,6 @@ typedef struct fm_complex_labels {
     const int64_t *has_frame;        /* [n_token] */
     double resolution;               /* Å */
 } fm_complex_labels;
-
-enum {
-    FM_COMPLEX_MSE,
-    FM_COMPLEX_BOND,
-    FM_COMPLEX_SMOOTH_LDDT,
-    FM_COMPLEX_DISTOGRAM,
-    FM_COMPLEX_STRUCTURE_TERMS, /* the terms before it belong to the last cycle's pass */
-    FM_COMPLEX_PLDDT = FM_COMPLEX_STRUCTURE_TERMS,
-    FM_COMPLEX_PDE,
-    FM_COMPLEX_RESOLVED,
-    FM_COMPLEX_PAE,
-    FM_COMPLEX_TERMS
-};
-
-/* Weights of a stage of training, and the range of resolutions for which the confidence head is
- * trained. */
-typedef struct fm_complex_weights {
-    double diffusion, bond, smooth_lddt;      /* 4; factors within it: 1, 1 */
-    double distogram, confidence, pae;        /* 0.03, 1e-4; factor within it: 1 */
-    double least_resolution, most_resolution; /* 0.1, 4 Å */
-} fm_complex_weights;
-
-/* Writes the factors of the terms for a complex of this resolution. */
-void fm_complex_factors(const fm_complex_weights *weights, double resolution,
-                        double factors[FM_COMPLEX_TERMS]);
 
 /* Returns the weight of a sample of noise level sigma: (sigma^2 + d^2) / (sigma d)^2, where d is
  * sigma_data. */
@@ -81,26 +49,10 @@ void fm_complex_declare_targets(fm_state *state, const fm_kernels *kernels, int6
 /* Returns the number of bonds in the labels, each counted once. */
 int64_t fm_complex_count_bonds(const fm_complex_labels *labels);
 
-/* Writes all elements of the targets, the factors of the terms included, except scale and
- * structure. Labels may be smaller than the recorded shapes; the remaining elements are padding.
- * Asserts that the bonds fit. */
-void fm_complex_write_labels(const fm_complex_labels *labels, const fm_complex_weights *weights,
-                             const fm_complex_targets *targets, fm_state_put *put_value,
-                             void *context);
-
-/* Records the terms of the last cycle's pass: x [S, n_atom, 3], distogram logits [N, N, n_bin].
- * Writes terms[0 .. FM_COMPLEX_STRUCTURE_TERMS - 1] and returns their weighted sum, acc [1]. */
-fm_tensor_ref fm_complex_structure_losses(fm_tape *tape, fm_tensor_ref x, fm_tensor_ref distogram,
-                                          const fm_complex_targets *targets, fm_tensor_ref *terms);
-
-/* The logits of the confidence head on the rollout's structure. */
-typedef struct fm_complex_logits {
-    fm_tensor_ref plddt, pde, resolved, pae; /* [n_atom, 50], [N, N, 64], [n_atom, 2], [N, N, 64] */
-} fm_complex_logits;
-
-/* Writes terms[FM_COMPLEX_STRUCTURE_TERMS .. FM_COMPLEX_TERMS - 1] and returns their weighted
- * sum. */
-fm_tensor_ref fm_complex_confidence_losses(fm_tape *tape, const fm_complex_logits *logits,
-                                           const fm_complex_targets *targets, fm_tensor_ref *terms);
+/* Writes all elements of the targets except the factors (complex_terms.h), scale and structure.
+ * Labels may be smaller than the recorded shapes; the remaining elements are padding. Asserts that
+ * the bonds fit. */
+void fm_complex_write_labels(const fm_complex_labels *labels, const fm_complex_targets *targets,
+                             fm_state_put *put_value, void *context);
 
 #endif

@@ -3,11 +3,13 @@
 #include "trainer/loss/diffusion_losses.h"
 
 #include "trainer/loss/binned.h"
+#include "trainer/loss/complex_terms.h"
 #include "trainer/ops/call_noisy.h"
 
 /* Losses of pairs divide by a sum plus EPS, and those of atoms by the plain sum. NONE only avoids a
  * division by 0 for an empty sum. */
 static const double EPS = 1e-6, NONE = 1e-30, LAST_ERROR = 32;
+static const float FIRST_DISTANCE = 2.3125f, LAST_DISTANCE = 21.6875f; /* of the distogram, Å */
 
 typedef struct attributes {
     fm_binned binned; /* the first member: see binned.h */
@@ -211,4 +213,27 @@ fm_tensor_ref fm_op_class_loss(fm_tape *tape, const char *name, fm_tensor_ref lo
     fm_node_save(tape, node, FM_KEEP, acc, 1, &rows);
     fm_node_save(tape, node, FM_KEEP, acc, 1, (int64_t[]){1});
     return fm_node_output(tape, node, acc, 1, (int64_t[]){1});
+}
+
+/* -- the terms of the table */
+
+fm_tensor_ref fm_complex_loss_distogram(fm_tape *tape, const fm_complex_loss_inputs *in) {
+    return fm_op_distance_loss(tape, in->distogram, in->token_position_f32, in->token_mask_f32,
+                               FIRST_DISTANCE, LAST_DISTANCE);
+}
+
+fm_tensor_ref fm_complex_loss_plddt(fm_tape *tape, const fm_complex_loss_inputs *in) {
+    return fm_op_atom_plddt_loss(tape, in->logits.plddt, in->x, &in->truth, in->partner);
+}
+
+fm_tensor_ref fm_complex_loss_pde(fm_tape *tape, const fm_complex_loss_inputs *in) {
+    return fm_op_pde_loss(tape, in->logits.pde, in->token_x, in->token_position, in->token_mask);
+}
+
+fm_tensor_ref fm_complex_loss_resolved(fm_tape *tape, const fm_complex_loss_inputs *in) {
+    return fm_op_class_loss(tape, "resolved loss", in->logits.resolved, in->known, in->atoms);
+}
+
+fm_tensor_ref fm_complex_loss_pae(fm_tape *tape, const fm_complex_loss_inputs *in) {
+    return fm_op_pae_loss(tape, in->logits.pae, in->x, &in->truth, in->frame, in->centre);
 }

@@ -1,6 +1,7 @@
 /* diffusion_losses.c: the losses on denoised structures; see diffusion_losses.h. */
 #include "trainer/loss/diffusion_losses.h"
 
+#include "trainer/loss/complex_terms.h"
 #include "trainer/ops/call_noisy.h"
 
 #include <assert.h>
@@ -166,4 +167,19 @@ fm_tensor_ref fm_op_smooth_lddt_loss(fm_tape *tape, fm_tensor_ref x, const fm_at
     fm_node_input(tape, node, truth->radius, true);
     fm_node_save(tape, node, FM_KEEP, tape->kernels->acc, 1, (int64_t[]){1});
     return add_loss(tape, node);
+}
+
+/* -- the terms of the table */
+
+fm_tensor_ref fm_complex_loss_mse(fm_tape *tape, const fm_complex_loss_inputs *in) {
+    fm_tensor_ref aligned = fm_op_align_truth(tape, in->x, &in->truth);
+    return fm_op_mse_loss(tape, in->x, aligned, &in->truth, in->scale);
+}
+
+fm_tensor_ref fm_complex_loss_bond(fm_tape *tape, const fm_complex_loss_inputs *in) {
+    return fm_op_bond_loss(tape, in->x, &in->bonds, in->scale);
+}
+
+fm_tensor_ref fm_complex_loss_smooth_lddt(fm_tape *tape, const fm_complex_loss_inputs *in) {
+    return fm_op_smooth_lddt_loss(tape, in->x, &in->truth);
 }

@@ -84,7 +84,7 @@ size_t fm_sample_means_line(const fm_sample_means *means, uint32_t n_file, uint6
     add(&l, "{\"step\":%" PRIu64 ",\"samples\":%u", step, n_file);
     add_number(&l, "loss", means->loss);
     for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        add_number(&l, fm_complex_term_name(i), means->term[i]);
+        add_number(&l, fm_complex_terms[i].name, means->term[i]);
     add_number(&l, "lddt", 1 - means->term[FM_COMPLEX_SMOOTH_LDDT]);
     if (means->n_rollout > 0) {
         add_number(&l, "rollout_rmsd", means->rmsd);
@@ -119,7 +119,7 @@ fm_status fm_sample_scores_write(const fm_sample_scores *scores, uint64_t step, 
     if (!out) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table");
     fputs("step,sample,loss", out);
     for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        fprintf(out, ",%s", fm_complex_term_name(i));
+        fprintf(out, ",%s", fm_complex_terms[i].name);
     fputs(",lddt,rollout_rmsd,rollout_mirror_rmsd,rollout_lddt\n", out);
     for (uint32_t i = 0; i < scores->n_file; i++)
         put_row(out, step, scores->name[i], &scores->file[i]);

@@ -11,7 +11,7 @@
 
 #include "proto/base/bytes.h"
 #include "proto/base/status.h"
-#include "trainer/loss/complex.h"
+#include "trainer/loss/complex_terms.h"
 #include "trainer/loss/terms.h"
 #include "trainer/model/af3/config.h"
 #include "trainer/model/model_config.h"

@@ -56,11 +56,14 @@ static const fm_key_word products_words[] = {{"f32", FM_AF3_PRODUCTS_F32},
         "af3", name, unit, help, FM_KEY_NUMBER, AT(field), .min = (least), .max = (most),          \
                                                            .of = FM_KEY_AF3                        \
     }
-#define AF3_LOSS(name, most, help)                                                                 \
+#define AF3_LOSS(name, help)                                                                       \
     {                                                                                              \
-        "af3_loss", #name, "", help, FM_KEY_NUMBER, AT(af3_loss.name), .min = 0, .max = (most),    \
+        "af3_loss", #name, "", help, FM_KEY_NUMBER, AT(af3_loss.name), .min = 0, .max = 1e6,       \
                                                                        .of = FM_KEY_AF3            \
     }
+/* The keys of the rows of AlphaFold 3's terms. */
+#define NO_KEY(...)
+#define COMPLEX_KEY(term, name, group, help) AF3_LOSS(name, help),
 
 const fm_train_key fm_train_keys[] = {
     {"model", "model", "",
@@ -365,12 +368,14 @@ const fm_train_key fm_train_keys[] = {
      "alone, while the trunk and the rollouts stay as they are.",
      FM_KEY_WORD, AT(af3_trains), .words = trains_words, .expected = "all or confidence",
      .of = FM_KEY_AF3},
-    AF3_LOSS(diffusion, 1e6, "Weight of the losses of the denoised structures."),
-    AF3_LOSS(bond, 1e6, "Weight of the bond loss among them."),
-    AF3_LOSS(smooth_lddt, 1e6, "Weight of the smooth lDDT loss among them."),
-    AF3_LOSS(distogram, 1e6, "Weight of the distogram loss."),
-    AF3_LOSS(confidence, 1e6, "Weight of the losses of the confidence head."),
-    AF3_LOSS(pae, 1e6, "Weight of the predicted aligned error among them."),
+    AF3_LOSS(diffusion, "Weight of the losses of the denoised structures."),
+    /* clang-format off */
+    FM_COMPLEX_STRUCTURE_TERM_LIST(NO_KEY, COMPLEX_KEY)
+    /* clang-format on */
+    AF3_LOSS(confidence, "Weight of the losses of the confidence head."),
+    /* clang-format off */
+    FM_COMPLEX_CONFIDENCE_TERM_LIST(NO_KEY, COMPLEX_KEY)
+    /* clang-format on */
     {"af3_loss", "least_resolution", "Å",
      "Best resolution of a sample that trains the confidence head.", FM_KEY_NUMBER,
      AT(af3_loss.least_resolution), .min = 0, .max = 1e3, .of = FM_KEY_AF3},

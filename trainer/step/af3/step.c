@@ -12,20 +12,6 @@
 
 static const size_t TABLE_BYTES = (size_t)1 << 32; /* address space */
 
-static const char *const term_names[FM_COMPLEX_TERMS] = {[FM_COMPLEX_MSE] = "mse",
-                                                         [FM_COMPLEX_BOND] = "bond",
-                                                         [FM_COMPLEX_SMOOTH_LDDT] = "smooth_lddt",
-                                                         [FM_COMPLEX_DISTOGRAM] = "distogram",
-                                                         [FM_COMPLEX_PLDDT] = "plddt",
-                                                         [FM_COMPLEX_PDE] = "pde",
-                                                         [FM_COMPLEX_RESOLVED] = "resolved",
-                                                         [FM_COMPLEX_PAE] = "pae"};
-
-const char *fm_complex_term_name(int term) {
-    assert(term >= 0 && term < FM_COMPLEX_TERMS);
-    return term_names[term];
-}
-
 /* -- the state */
 
 /* Declares the values of all denoising steps of a tensor that each step reads. */
@@ -89,10 +75,10 @@ static void record_losses(fm_af3_trainer *t) {
     fm_tape_enter_island(last);
     fm_tensor_ref distogram = fm_op_cast(last, "distogram", t->out.distogram);
     t->structure_total =
-        fm_complex_structure_losses(last, t->out.x_denoised, distogram, &t->targets, t->term);
+        fm_complex_record_structure(last, t->out.x_denoised, distogram, &t->targets, t->term);
     fm_tape_leave_island(last);
     fm_tape_enter_island(confidence);
-    t->confidence_total = fm_complex_confidence_losses(confidence, &logits, &t->targets, t->term);
+    t->confidence_total = fm_complex_record_confidence(confidence, &logits, &t->targets, t->term);
     fm_tape_leave_island(confidence);
     fm_tape_keep(&t->tape[FM_AF3_LAST], t->structure_total);
     fm_tape_keep(&t->tape[FM_AF3_CONFIDENCE], t->confidence_total);

@@ -27,6 +27,7 @@
 #ifndef FM_TRAINER_STEP_AF3_STEP_H
 #define FM_TRAINER_STEP_AF3_STEP_H
 
+#include "trainer/loss/complex_terms.h"
 #include "trainer/model/af3/rollout.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/step/af3/features.h"
@@ -60,9 +61,6 @@ typedef struct fm_af3_result {
     double gradient_norm; /* before clipping; 0 with forward_only */
     fm_af3_score rollout; /* of its structure against the labels; only with forward_only */
 } fm_af3_result;
-
-/* The name of a term in metrics: "mse", "smooth_lddt", ... */
-const char *fm_complex_term_name(int term);
 
 /* The parts, in the order in which they run. */
 enum {

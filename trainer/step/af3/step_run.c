@@ -143,7 +143,7 @@ static double read_scalar(fm_af3_trainer *t, const fm_tape *tape, fm_tensor_ref 
 static void read_terms(fm_af3_trainer *t, const fm_tape *tape, int first, int end,
                        fm_tensor_ref total) {
     double factor[FM_COMPLEX_TERMS];
-    fm_complex_factors(&t->options.loss, t->features->labels.resolution, factor);
+    fm_complex_put_factors(&t->options.loss, t->features->labels.resolution, factor);
     for (int i = first; i < end; i++) {
         t->result.term[i] = read_scalar(t, tape, t->term[i]);
         t->result.part[i] = factor[i] * t->result.term[i];
@@ -183,7 +183,9 @@ void fm_af3_trainer_trunk(fm_af3_trainer *t) {
 }
 
 static void write_labels(fm_af3_trainer *t, const fm_complex_labels *labels) {
-    fm_complex_write_labels(labels, &t->options.loss, &t->targets, fm_mirror_put, &t->mirror);
+    fm_complex_write_labels(labels, &t->targets, fm_mirror_put, &t->mirror);
+    fm_complex_write_factors(&t->options.loss, labels->resolution, &t->targets, fm_mirror_put,
+                             &t->mirror);
 }
 
 /* The labels are written while the device works, as if the rollout exchanged none. */
