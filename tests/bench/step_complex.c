@@ -16,7 +16,7 @@ typedef struct bench {
     fm_arena arena;
     fm_af3_trainer *trainer;
     fm_af3_features features;
-    fm_af3_result result; /* of the last step */
+    fm_sample_result result; /* of the last step */
 } bench;
 
 static const char *const part_names[FM_AF3_PARTS] = {

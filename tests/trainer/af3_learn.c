@@ -116,7 +116,7 @@ static fm_status train(const settings *set, const af3_case *of, table *out, fm_e
     fm_status status = fm_af3_trainer_create(&options, &trainer, error);
     fm_af3_features features = {.sample = of->sample, .labels = of->labels};
     for (int step = 1, n = 0; step <= set->steps && !status; step++) {
-        fm_af3_result result;
+        fm_sample_result result;
         af3_learn_row *sum = &out->row[out->n];
         features.n_cycle = 1;
         status = fm_af3_trainer_add_sample(trainer, &features, &result, error);

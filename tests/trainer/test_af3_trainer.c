@@ -50,8 +50,8 @@ static void create(bench *b) {
     if (fm_af3_trainer_create(&b->options, &b->trainer, &error)) fail_msg("%s", error.message);
 }
 
-static fm_af3_result add(bench *b) {
-    fm_af3_result result;
+static fm_sample_result add(bench *b) {
+    fm_sample_result result;
     fm_error error = {.message = ""};
     if (fm_af3_trainer_add_sample(b->trainer, &b->features, &result, &error)) {
         fail_msg("%s", error.message);
@@ -72,7 +72,7 @@ static void run_steps(bench *b, bool announces, float **ret_values, size_t *ret_
         for (uint32_t slot = 0; slot < 2; slot++) {
             b->features.slot = slot;
             if (announces) fm_af3_trainer_announce(b->trainer, &b->features);
-            fm_af3_result result = add(b);
+            fm_sample_result result = add(b);
             assert_true(result.loss > 0 && result.gradient_norm > 0);
         }
         fm_optimizer_step(&b->trainer->optimizer, b->trainer->stream);
@@ -137,7 +137,7 @@ static void the_same_seed_gives_the_same_bits(void **state) {
  * same place is read anew. */
 static void a_refused_sample_forgets_the_announced_one(void **state) {
     (void)state;
-    fm_af3_result results[2];
+    fm_sample_result results[2];
     for (int announces = 0; announces < 2; announces++) {
         bench b;
         fm_error error = {.message = ""};
@@ -316,7 +316,7 @@ static void exchange_chains(bench *b) {
 static void labels_are_permuted(void **state) {
     (void)state;
     for (int permutes = 0; permutes < 2; permutes++) {
-        fm_af3_result results[2];
+        fm_sample_result results[2];
         for (int k = 0; k < 2; k++) {
             bench b;
             open_bench(&b, 5);
@@ -344,7 +344,7 @@ static void the_confidence_head_learns_alone(void **state) {
     float *before = malloc(bytes);
     assert_non_null(before);
     memcpy(before, params->master, bytes);
-    fm_af3_result result = add(&b);
+    fm_sample_result result = add(&b);
     assert_true(result.term[FM_COMPLEX_MSE] == 0 && result.term[FM_COMPLEX_PAE] > 0);
     fm_optimizer_step(&b.trainer->optimizer, b.trainer->stream);
     int n_same = 0, n_changed = 0;
@@ -374,7 +374,10 @@ static void an_evaluation_changes_nothing(void **state) {
     float *before = malloc(bytes);
     assert_non_null(before);
     memcpy(before, params->master, bytes);
-    fm_af3_result first = add(&b), again = add(&b);
+    fm_sample_result first = add(&b);
+    const fm_af3_score score = b.trainer->score;
+    fm_sample_result again = add(&b);
+    assert_true(score.is_known && score.rmsd == b.trainer->score.rmsd);
     assert_memory_equal(before, params->master, bytes);
     assert_memory_equal(&first, &again, sizeof first);
     assert_true(first.loss > 0 && first.gradient_norm == 0);
@@ -386,7 +389,7 @@ static void an_evaluation_changes_nothing(void **state) {
 static void values_that_are_not_finite_are_named(void **state) {
     (void)state;
     bench b;
-    fm_af3_result result;
+    fm_sample_result result;
     fm_error error = {.message = ""};
     open_bench(&b, 5);
     create(&b);
@@ -439,7 +442,7 @@ static void samples_that_do_not_fit_are_refused(void **state) {
                  {"in slot 1, expected at most 0", 8, 16, 2, 4, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bench b;
-        fm_af3_result result;
+        fm_sample_result result;
         fm_error error = {.message = ""};
         open_bench(&b, 5);
         b.options.model.n_token = cases[i].n_token;
@@ -483,7 +486,7 @@ static void msa_rows_are_drawn_without_repetition(void **state) {
 
 /* The gradient of a sample, [*ret_count], on the heap. */
 static double *gradient_of(bench *b, const fm_kernels *kernels, fm_af3_products products,
-                           fm_af3_result *ret_result, size_t *ret_count) {
+                           fm_sample_result *ret_result, size_t *ret_count) {
     open_bench(b, 5);
     b->options.kernels = kernels;
     b->options.model.products = products;
@@ -505,7 +508,7 @@ static void narrow_activations_round_only(void **state) {
     (void)state;
     static bench b;
     const fm_af3_products products[] = {FM_AF3_PRODUCTS_F32, FM_AF3_PRODUCTS_BF16};
-    fm_af3_result wide, narrow;
+    fm_sample_result wide, narrow;
     size_t n;
     double *expected =
         gradient_of(&b, fm_kernels_cpu(FM_ELEMENT_F64), FM_AF3_PRODUCTS_F32, &wide, &n);

@@ -58,7 +58,7 @@ static void a_batch_in_hand_keeps_its_bits(void **state) {
                           .norm = HUGE_VAL,
                           .wait_s = -0.0,
                           .n_scored = 2};
-    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+    for (int i = 0; i < FM_RESULT_TERMS; i++) {
         sums.term[i] = -1e-300 / (i + 1);
         sums.part[i] = 1e-200 / (i + 3);
     }
@@ -92,8 +92,8 @@ static void a_batch_in_hand_keeps_its_bits(void **state) {
 static void an_older_batch_in_hand_is_read(void **state) {
     (void)state;
     char text[FM_BATCH_SUMS_TEXT_BYTES];
-    int n = snprintf(text, sizeof text, "2 7 1 0 0x1p+3 0x1p-1 0x0p+0 %d", (int)FM_LOSS_TERMS);
-    for (int i = 0; i < FM_LOSS_TERMS; i++)
+    int n = snprintf(text, sizeof text, "2 7 1 0 0x1p+3 0x1p-1 0x0p+0 %d", (int)FM_RESULT_TERMS);
+    for (int i = 0; i < FM_RESULT_TERMS; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, " 0x1p+%d", i);
     n += snprintf(text + n, sizeof text - (size_t)n, " %d", (int)FM_METRICS_SCORES);
     for (int i = 0; i < FM_METRICS_SCORES; i++)
@@ -103,7 +103,7 @@ static void an_older_batch_in_hand_is_read(void **state) {
     assert_int_equal(fm_batch_sums_parse(text, &sums, NULL), FM_OK);
     assert_true(sums.n_counted == 2 && sums.index == 7 && sums.loss == 8);
     assert_string_equal(sums.name, "1abc_A");
-    for (int i = 0; i < FM_LOSS_TERMS; i++)
+    for (int i = 0; i < FM_RESULT_TERMS; i++)
         assert_true(sums.term[i] == ldexp(1, i) && sums.part[i] == 0);
 }
 

@@ -16,11 +16,11 @@
 #define FM_TRAINER_STEP_H
 
 #include "trainer/dist/groups.h"
-#include "trainer/loss/terms.h"
 #include "trainer/model/model.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/step/step_features.h"
 #include "trainer/step/pass.h"
+#include "trainer/step/result.h"
 #include "trainer/step/ring.h"
 #include "trainer/step/structure_truth.h"
 
@@ -109,16 +109,6 @@ struct fm_trainer {
     uint64_t n_queued, n_collected;
     uint64_t *stamp; /* device memory [FM_STAMPS], then those of each tape; NULL: none */
 };
-
-/* The results of one sample. The terms are unweighted; `loss` is the value that is differentiated,
- * the sum of weight * term, times sqrt(n_res). A part is what a term adds to the loss. */
-typedef struct fm_sample_result {
-    double loss;
-    double term[FM_LOSS_TERMS]; /* 0 where there is no such term */
-    double part[FM_LOSS_TERMS];
-    double gradient_norm; /* before clipping */
-    uint64_t done_ns;     /* the device's clock at its end */
-} fm_sample_result;
 
 /* Checks that a model can be divided like that; dp does not matter. FM_ERR_USAGE names the setting
  * that does not allow it. */

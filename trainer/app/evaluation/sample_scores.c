@@ -31,10 +31,10 @@ fm_sample_means fm_sample_scores_means(const fm_sample_scores *scores) {
     fm_sample_means m = {.loss = 0};
     const double n = scores->n_file;
     for (uint32_t i = 0; i < scores->n_file; i++) {
-        const fm_af3_result *file = &scores->file[i];
-        m.loss += file->loss;
+        const fm_scored_file *file = &scores->file[i];
+        m.loss += file->losses.loss;
         for (int k = 0; k < FM_COMPLEX_TERMS; k++)
-            m.term[k] += file->term[k];
+            m.term[k] += file->losses.term[k];
         if (!file->rollout.is_known) continue;
         m.rmsd += file->rollout.rmsd;
         m.rmsd_max = fmax(m.rmsd_max, file->rollout.rmsd);
@@ -98,14 +98,14 @@ size_t fm_sample_means_line(const fm_sample_means *means, uint32_t n_file, uint6
 
 /* -- the table */
 
-static void put_row(FILE *out, uint64_t step, const char *name, const fm_af3_result *r) {
+static void put_row(FILE *out, uint64_t step, const char *name, const fm_scored_file *r) {
     const double scores[] = {r->rollout.rmsd, r->rollout.mirror_rmsd, r->rollout.lddt};
     fprintf(out, "%" PRIu64 ",", step);
     fm_csv_put(out, name);
-    fm_eval_put_cell(out, r->loss);
+    fm_eval_put_cell(out, r->losses.loss);
     for (int i = 0; i < FM_COMPLEX_TERMS; i++)
-        fm_eval_put_cell(out, r->term[i]);
-    fm_eval_put_cell(out, 1 - r->term[FM_COMPLEX_SMOOTH_LDDT]);
+        fm_eval_put_cell(out, r->losses.term[i]);
+    fm_eval_put_cell(out, 1 - r->losses.term[FM_COMPLEX_SMOOTH_LDDT]);
     for (size_t i = 0; i < sizeof scores / sizeof scores[0]; i++)
         fm_eval_put_cell(out, r->rollout.is_known ? scores[i] : NAN);
     fputc('\n', out);

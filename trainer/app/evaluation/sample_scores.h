@@ -9,10 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+typedef struct fm_scored_file {
+    fm_sample_result losses;
+    fm_af3_score rollout;
+} fm_scored_file;
+
 typedef struct fm_sample_scores {
-    char *const *name;   /* [n_file] of the files, borrowed */
-    fm_af3_result *file; /* [n_file] results in the order of the files; owned */
-    uint32_t n_file;     /* at least 1 */
+    char *const *name;    /* [n_file] of the files, borrowed */
+    fm_scored_file *file; /* [n_file] in the order of the files; owned */
+    uint32_t n_file;      /* at least 1 */
 } fm_sample_scores;
 
 /* Makes room for the results of n_file files. FM_ERR_NOMEM. The names are borrowed. */

@@ -30,10 +30,10 @@ void fm_batch_sums_format(const fm_batch_sums *sums, char out[FM_BATCH_SUMS_TEXT
     text t = {.out = out};
     put(&t, "%" PRIu32 " %" PRIu64 " %" PRIu32 " %" PRIu32 " %a %a %a %d", sums->n_counted,
         sums->index, sums->n_cycle, sums->n_scored, sums->loss, sums->norm, sums->wait_s,
-        2 * (int)FM_LOSS_TERMS);
-    for (int i = 0; i < FM_LOSS_TERMS; i++)
+        2 * (int)FM_RESULT_TERMS);
+    for (int i = 0; i < FM_RESULT_TERMS; i++)
         put(&t, " %a", sums->term[i]);
-    for (int i = 0; i < FM_LOSS_TERMS; i++)
+    for (int i = 0; i < FM_RESULT_TERMS; i++)
         put(&t, " %a", sums->part[i]);
     put(&t, " %d", (int)FM_METRICS_SCORES);
     for (int i = 0; i < FM_METRICS_SCORES; i++)
@@ -74,10 +74,10 @@ fm_status fm_batch_sums_parse(const char *source, fm_batch_sums *ret_sums, fm_er
     sums.norm = take_fraction(&r);
     sums.wait_s = take_fraction(&r);
     uint64_t n_term = take_whole(&r, UINT32_MAX);
-    r.failed |= n_term != FM_LOSS_TERMS && n_term != 2 * FM_LOSS_TERMS;
-    for (int i = 0; i < FM_LOSS_TERMS; i++)
+    r.failed |= n_term != FM_RESULT_TERMS && n_term != 2 * FM_RESULT_TERMS;
+    for (int i = 0; i < FM_RESULT_TERMS; i++)
         sums.term[i] = take_fraction(&r);
-    for (int i = 0; i < FM_LOSS_TERMS && n_term == 2 * FM_LOSS_TERMS; i++)
+    for (int i = 0; i < FM_RESULT_TERMS && n_term == 2 * FM_RESULT_TERMS; i++)
         sums.part[i] = take_fraction(&r);
     r.failed |= take_whole(&r, UINT32_MAX) != FM_METRICS_SCORES;
     for (int i = 0; i < FM_METRICS_SCORES; i++)

@@ -4,8 +4,8 @@
 #define FM_TRAINER_BATCH_SUMS_H
 
 #include "proto/limits.h"
-#include "trainer/loss/terms.h"
 #include "trainer/metrics/metrics.h"
+#include "trainer/step/result.h"
 
 enum { FM_BATCH_SUMS_TEXT_BYTES = 2048 };
 
@@ -15,8 +15,8 @@ typedef struct fm_batch_sums {
     uint32_t n_cycle;
     char name[FM_LIMIT_NAME_BYTES + 1]; /* its chain */
     double loss, norm, wait_s;
-    double term[FM_LOSS_TERMS]; /* unweighted */
-    double part[FM_LOSS_TERMS]; /* what each adds to the loss */
+    double term[FM_RESULT_TERMS]; /* unweighted */
+    double part[FM_RESULT_TERMS]; /* what each adds to the loss */
     double score[FM_METRICS_SCORES];
     uint32_t n_scored; /* samples that have scores */
     uint64_t done_ns;  /* the device's clock after the last; not stored */

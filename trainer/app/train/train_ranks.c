@@ -52,7 +52,8 @@ struct fm_rank_report {
 /* What a rank says after a round. */
 struct fm_rank_outcome {
     uint32_t status, is_scored;
-    double loss, norm, term[FM_LOSS_TERMS], part[FM_LOSS_TERMS], score[FM_METRICS_SCORES], wait_s;
+    double loss, norm, term[FM_RESULT_TERMS], part[FM_RESULT_TERMS], score[FM_METRICS_SCORES],
+        wait_s;
     uint64_t done_ns;
     char why[WHY_BYTES];
 };

@@ -17,7 +17,7 @@ static const char *const score_names[FM_METRICS_SCORES] = {
 /* The loss terms that the model has, and the lDDT that one of them gives. */
 static void add_terms(const fm_train_run *run, const fm_batch_sums *sums, double n,
                       fm_metrics_step *step) {
-    static_assert((int)FM_LOSS_TERMS <= (int)FM_METRICS_TERMS, "a step has room for all terms");
+    static_assert((int)FM_RESULT_TERMS <= (int)FM_METRICS_TERMS, "a step has room for all terms");
     const fm_network *network = fm_network_of(&run->config);
     for (int i = 0; i < network->n_term; i++) {
         if (!(run->terms >> i & 1)) continue;
@@ -153,7 +153,7 @@ void fm_train_add_result(fm_batch_sums *sums, uint64_t index, uint32_t n_cycle, 
     sums->loss += result->loss;
     sums->norm += result->gradient_norm;
     sums->done_ns = result->done_ns;
-    for (int i = 0; i < FM_LOSS_TERMS; i++) {
+    for (int i = 0; i < FM_RESULT_TERMS; i++) {
         sums->term[i] += result->term[i];
         sums->part[i] += result->part[i];
     }

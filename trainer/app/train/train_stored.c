@@ -31,8 +31,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static_assert((int)FM_COMPLEX_TERMS <= (int)FM_LOSS_TERMS, "a result has room for all terms");
-
 /* A sample that was read, and its place: `slot` of `step`. */
 typedef struct fm_read_sample {
     fm_af3_features features;
@@ -57,7 +55,7 @@ typedef struct fm_train_stored {
 
 /* A rank's result for its file of an evaluation. */
 typedef struct fm_file_score {
-    fm_af3_result result;
+    fm_scored_file scored;
     uint32_t status, signal;
     char why[256];
 } fm_file_score;
@@ -277,7 +275,8 @@ static fm_status score_file(fm_train_run *run, uint32_t file, fm_file_score *all
         fm_af3_features features = sample->features;
         features.slot = file & 0xffff;
         features.n_cycle = (uint32_t)run->config.data.max_cycle;
-        status = fm_af3_trainer_add_sample(stored->judge, &features, &own.result, &why);
+        status = fm_af3_trainer_add_sample(stored->judge, &features, &own.scored.losses, &why);
+        own.scored.rollout = stored->judge->score;
         if (status) fm_train_name_sample(file, stored->held_out.file[file], &why);
     }
     return agree_on_scores(run, status, &why, &own, all, reterr);
@@ -294,7 +293,7 @@ static fm_status score_files(fm_train_run *run, fm_sample_scores *scores, fm_err
     for (uint32_t i = 0; i < n && !status; i += n_group) {
         status = score_file(run, i + group, all, reterr);
         for (uint32_t g = 0; g < n_group && i + g < n && !status; g++)
-            scores->file[i + g] = all[g * of_group].result;
+            scores->file[i + g] = all[g * of_group].scored;
     }
     free(all);
     return status;
@@ -418,15 +417,11 @@ static void look_ahead(fm_train_run *run) {
 static fm_status compute(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
     fm_train_stored *stored = run->stored;
     fm_read_sample *hand = &stored->read[stored->hand];
-    fm_af3_result result;
-    fm_status status = fm_af3_trainer_add_sample(stored->trainer, &hand->features, &result, reterr);
+    fm_status status =
+        fm_af3_trainer_add_sample(stored->trainer, &hand->features, ret_result, reterr);
     hand->is_read = false;
-    if (status) return status;
-    *ret_result = (fm_sample_result){
-        .loss = result.loss, .gradient_norm = result.gradient_norm, .done_ns = fm_clock_ns()};
-    memcpy(ret_result->term, result.term, sizeof result.term);
-    memcpy(ret_result->part, result.part, sizeof result.part);
-    return FM_OK;
+    ret_result->done_ns = fm_clock_ns();
+    return status;
 }
 
 static fm_status update(fm_train_run *run, uint32_t n, fm_error *reterr) {

@@ -27,13 +27,13 @@
 #ifndef FM_TRAINER_STEP_AF3_STEP_H
 #define FM_TRAINER_STEP_AF3_STEP_H
 
-#include "trainer/loss/complex_terms.h"
 #include "trainer/model/af3/rollout.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/step/af3/features.h"
 #include "trainer/step/af3/mirror.h"
 #include "trainer/step/af3/score.h"
 #include "trainer/step/pass.h"
+#include "trainer/step/result.h"
 
 typedef struct fm_af3_trainer_options {
     fm_af3_config model;
@@ -53,14 +53,6 @@ typedef struct fm_af3_trainer_options {
     bool rounds;        /* fm_tape.rounds of all tapes: for checks */
     bool direct;        /* parts are never captured as graphs */
 } fm_af3_trainer_options;
-
-/* The results of one sample. The terms are unweighted; a part is what a term adds to the loss. */
-typedef struct fm_af3_result {
-    double loss;
-    double term[FM_COMPLEX_TERMS], part[FM_COMPLEX_TERMS];
-    double gradient_norm; /* before clipping; 0 with forward_only */
-    fm_af3_score rollout; /* of its structure against the labels; only with forward_only */
-} fm_af3_result;
 
 /* The parts, in the order in which they run. */
 enum {
@@ -127,7 +119,8 @@ typedef struct fm_af3_trainer {
     const fm_af3_features *features;
     double *x, *raw;  /* [n_atom, 3] Å: the rollout's result; room for downloads */
     fm_arena scratch; /* of the host's work between parts */
-    fm_af3_result result;
+    fm_sample_result result;
+    fm_af3_score score; /* of the rollout against the labels; only with forward_only */
 } fm_af3_trainer;
 
 /* Creates a step. The model's sizes are rounded up as fm_af3_split_pad does. With FM_RECOMPUTE_AUTO
@@ -167,7 +160,7 @@ void fm_af3_trainer_announce(fm_af3_trainer *trainer, const fm_af3_features *nex
  * (stored.h). */
 FM_MUST_USE fm_status fm_af3_trainer_add_sample(fm_af3_trainer *trainer,
                                                 const fm_af3_features *features,
-                                                fm_af3_result *ret_result, fm_error *reterr);
+                                                fm_sample_result *ret_result, fm_error *reterr);
 
 /* Makes the update with the samples of all groups, `n_sample` of them, at least one. Collective:
  * every rank of every group calls it, also one whose group added none. FM_ERR_LIMIT when the norm

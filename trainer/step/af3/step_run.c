@@ -163,7 +163,7 @@ fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *feature
                                fm_error *reterr) {
     assert(features->n_cycle >= 1 && (!features->draws || t->options.given));
     t->features = features;
-    t->result = (fm_af3_result){0};
+    t->result = (fm_sample_result){0};
     fm_mirror_begin(&t->mirror);
     fm_status status = fm_af3_trainer_write(t, reterr);
     if (!status) clear_recycled(t);
@@ -254,7 +254,7 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     fm_complex_labels labels = f->labels;
     fm_status status = f->number ? permute(t, &labels, reterr) : FM_OK;
     if (!status && t->options.forward_only) {
-        status = fm_af3_score_structure(&labels, t->x, &t->scratch, &t->result.rollout, reterr);
+        status = fm_af3_score_structure(&labels, t->x, &t->scratch, &t->score, reterr);
     }
     if (!status && !are_given(t, &labels)) write_labels(t, &labels);
     for (int64_t i = 0; i < 3 * t->options.model.n_atom; i++)
@@ -319,7 +319,7 @@ void fm_af3_trainer_sum_gradients(fm_af3_trainer *t) {
 }
 
 static fm_status compute_sample(fm_af3_trainer *t, const fm_af3_features *features,
-                                fm_af3_result *ret_result, fm_error *reterr) {
+                                fm_sample_result *ret_result, fm_error *reterr) {
     fm_status status = fm_af3_trainer_begin(t, features, reterr);
     if (status) return status;
     const fm_groups *groups = t->options.model.groups;
@@ -346,7 +346,7 @@ static fm_status compute_sample(fm_af3_trainer *t, const fm_af3_features *featur
 }
 
 fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *features,
-                                    fm_af3_result *ret_result, fm_error *reterr) {
+                                    fm_sample_result *ret_result, fm_error *reterr) {
     fm_status status = compute_sample(t, features, ret_result, reterr);
     t->next = NULL; /* a sample that failed early has not written it */
     return status;
