@@ -18,9 +18,9 @@
 /* Versions of the stages. Raise one whenever its stage returns another value for some input, so
  * that caches compute the part again. */
 enum {
-    FM_STAGE_STRUCTURE = 1, /* mmCIF to sequence and structure */
-    FM_STAGE_MSA = 2,       /* alignments to msa */
-    FM_STAGE_HITS = 1,      /* template search results and structures to hits */
+    FM_STAGE_STRUCTURE = 2, /* mmCIF to sequence and structure */
+    FM_STAGE_MSA = 3,       /* alignments to msa */
+    FM_STAGE_HITS = 2,      /* template search results and structures to hits */
 };
 
 typedef struct fm_features_options {

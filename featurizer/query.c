@@ -178,24 +178,10 @@ static fm_status take_first_row(fm_bytes text, fm_query_format format, fm_arena 
     return FM_OK;
 }
 
-/* UTF-16 is what a redirection in Windows PowerShell writes. ASCII text has a NUL byte in it for
- * each letter. */
-static fm_status check_encoding(fm_bytes text, fm_error *reterr) {
-    if (text.size < 2 || text.size % 2) return FM_OK;
-    const uint8_t *c = text.data;
-    const bool is_marked = (c[0] == 0xff && c[1] == 0xfe) || (c[0] == 0xfe && c[1] == 0xff);
-    const bool has_nul = (c[0] == 0) != (c[1] == 0);
-    if (!is_marked && !has_nul) return FM_OK;
-    return fm_fail_at(
-        reterr, FM_ERR_FORMAT, 1, 1, 0,
-        "found text in UTF-16, expected ASCII or UTF-8; convert the file, for example "
-        "with iconv -f UTF-16 -t UTF-8");
-}
-
 fm_status fm_query_parse(fm_bytes text, fm_query_format format, fm_arena *arena,
                          fm_part_sequence *ret_sequence, fm_error *reterr) {
-    fm_status encoding = check_encoding(text, reterr);
-    if (encoding) return encoding;
+    fm_status kind = fm_text_check_kind(text, reterr);
+    if (kind) return kind;
     if (format == FM_QUERY_FASTA) return parse_fasta(text, arena, ret_sequence, reterr);
     fm_status status = format == FM_QUERY_A3M ? check_colabfold_header(text, reterr) : FM_OK;
     return status ? status : take_first_row(text, format, arena, ret_sequence, reterr);

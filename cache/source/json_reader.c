@@ -1,6 +1,8 @@
 /* json_reader.c: see json_reader.h. */
 #include "cache/source/json_reader.h"
 
+#include "proto/base/utf8.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,9 +56,10 @@ static int peek(fm_json_reader *reader, fm_error *reterr) {
                                reterr)) {
             return FAILED;
         }
-        reader->at = 0;
+        reader->at = reader->offset == 0 ? fm_utf8_mark(reader->block, got) : 0;
+        reader->offset += reader->at;
         reader->end = got;
-        if (!got) return AT_END;
+        if (reader->at == got) return AT_END; /* also behind a byte order mark */
     }
     return reader->block[reader->at];
 }
@@ -277,6 +280,12 @@ static fm_status read_value(fm_json_reader *reader, int c, fm_json_token *token,
         *token = FM_JSON_NULL;
         status = read_word(reader, "null", reterr);
         break;
+    case 'N':
+    case 'I':
+        return fail_here(reader,
+                         "found NaN or Infinity, which JSON does not know, expected a "
+                         "number or null",
+                         reterr);
     default:
         if (c != '-' && (c < '0' || c > '9')) return read_word(reader, "true", reterr);
         *token = FM_JSON_NUMBER;
@@ -321,6 +330,10 @@ fm_status fm_json_next(fm_json_reader *reader, fm_json_token *ret_token, fm_erro
     fm_error *error = reterr ? reterr : &local;
     int c = skip_blanks(reader, error);
     if (reader->next == NEXT_NOTHING) {
+        while (c == 0) {
+            step(reader);
+            c = peek(reader, error);
+        }
         *ret_token = FM_JSON_END;
         return c == AT_END ? FM_OK : refuse(reader, c, "more after the end", error);
     }

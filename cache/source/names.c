@@ -3,6 +3,7 @@
 
 #include "cache/source/json_reader.h"
 #include "cache/source/source.h"
+#include "featurizer/parse/lines.h"
 #include "proto/base/utf8.h"
 #include "proto/limits.h"
 
@@ -19,6 +20,10 @@ static bool is_name(const char *name, size_t length) {
 
 fm_status fm_name_words_begin(fm_name_words *words, fm_bytes text, fm_arena *arena,
                               fm_error *reterr) {
+    fm_status status = fm_text_check_kind(text, reterr);
+    if (status) return status;
+    while (text.size > 0 && text.data[text.size - 1] == 0)
+        text.size--;
     char *copy = fm_arena_alloc(arena, text.size + 1);
     if (!copy) return fm_arena_full(arena, reterr);
     if (text.size) memcpy(copy, text.data, text.size);
@@ -37,9 +42,14 @@ static bool is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
+/* Whether a line ends at this byte: LF, CR LF or CR. The text ends with a NUL. */
+static bool ends_line(const char *text, size_t at) {
+    return text[at] == '\n' || (text[at] == '\r' && text[at + 1] != '\n');
+}
+
 fm_status fm_name_words_next(fm_name_words *words, const char **ret_name, fm_error *reterr) {
     while (words->at < words->size && is_blank(words->text[words->at]))
-        words->next_line += words->text[words->at++] == '\n';
+        words->next_line += ends_line(words->text, words->at++);
     words->line = words->next_line;
     size_t begin = words->at;
     while (words->at < words->size && !is_blank(words->text[words->at]))
@@ -59,7 +69,7 @@ fm_status fm_name_words_next(fm_name_words *words, const char **ret_name, fm_err
     }
     words->n_max--;
     if (words->at < words->size) {
-        words->next_line += words->text[words->at] == '\n';
+        words->next_line += ends_line(words->text, words->at);
         words->text[words->at++] = '\0';
     }
     *ret_name = words->text + begin;

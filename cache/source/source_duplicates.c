@@ -3,6 +3,7 @@
  * of the line that has some lends them to the others. See source_parts.h. */
 #include "cache/source/source_parts.h"
 
+#include "featurizer/parse/lines.h"
 #include "proto/limits.h"
 
 #include <string.h>
@@ -62,15 +63,34 @@ static fm_status take_group(fm_source_scanning *scan, uint32_t n_before, const c
     return FM_OK;
 }
 
-fm_status fm_source_take_duplicates(fm_source_scanning *scan, fm_bytes text, fm_error *reterr) {
-    const char *at = (const char *)text.data, *end = at + text.size;
-    const uint32_t n_before = scan->n_set;
-    while (at < end) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        const char *stop = newline ? newline : end;
-        fm_status status = take_group(scan, n_before, at, (size_t)(stop - at), reterr);
-        if (status) return status;
-        at = newline ? newline + 1 : end;
+/* Checks that the list has something that can be a chain, id_chain. */
+static fm_status check_list(fm_bytes text, fm_error *reterr) {
+    fm_status status = fm_text_check_kind(text, reterr);
+    fm_lines lines = fm_lines_of(text, false, 0, 1);
+    fm_line line;
+    char name[FM_LIMIT_NAME_BYTES + 1];
+    uint64_t first = 0;
+    while (!status && fm_lines_next(&lines, &line)) {
+        const char *at = (const char *)text.data + line.begin;
+        for (size_t next = 0; next_word(at, line.end - line.begin, &next, name);) {
+            if (strchr("[{<", *at)) break;
+            if (strchr(name, '_')) return FM_OK;
+        }
+        if (!first && line.begin < line.end) first = line.number;
     }
-    return fm_source_sort_sets(scan, reterr);
+    if (status || !first) return status;
+    return fm_fail_at(reterr, FM_ERR_FORMAT, first, 1, 0,
+                      "found no name of a chain, expected lines of names such as 1abc_A");
+}
+
+fm_status fm_source_take_duplicates(fm_source_scanning *scan, fm_bytes text, fm_error *reterr) {
+    const uint32_t n_before = scan->n_set;
+    fm_lines lines = fm_lines_of(text, false, 0, 1);
+    fm_line line;
+    fm_status status = check_list(text, reterr);
+    while (!status && fm_lines_next(&lines, &line)) {
+        const char *at = (const char *)text.data + line.begin;
+        status = take_group(scan, n_before, at, line.end - line.begin, reterr);
+    }
+    return status ? status : fm_source_sort_sets(scan, reterr);
 }

@@ -8,6 +8,7 @@
 
 #include "cache/source/json_reader.h"
 #include "cache/source/names.h"
+#include "featurizer/parse/lines.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
 #include "proto/record_part.h"
@@ -237,19 +238,30 @@ static void follow(fm_obsolete_list *list) {
 fm_status fm_source_parse_obsolete(fm_bytes text, fm_arena *arena, fm_obsolete_list *ret_list,
                                    fm_error *reterr) {
     enum { LINE_BYTES_MIN = OBSOLETE_TO + ID_BYTES };
-    const char *at = (const char *)text.data, *end = at + text.size;
+    fm_lines lines = fm_lines_of(text, false, 0, 1);
+    fm_line line;
     fm_obsolete *entry = fm_arena_alloc_array(arena, text.size / LINE_BYTES_MIN + 1, sizeof *entry);
     if (!entry) return fm_arena_full(arena, reterr);
+    fm_status kind = fm_text_check_kind(text, reterr);
+    if (kind) return kind;
     uint32_t n = 0, kept = 0;
-    while (at < end) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        const char *stop = newline ? newline : end;
+    uint64_t other = 0; /* the first line of another kind */
+    bool is_known = false;
+    while (fm_lines_next(&lines, &line)) {
+        const char *at = (const char *)text.data + line.start;
+        const char *stop = (const char *)text.data + line.stop;
+        is_known |= stop - at >= 6 && memcmp(at, "OBSLTE", 6) == 0;
+        if (line.end > line.begin && !is_known && !other) other = line.number;
         fm_obsolete found = {.is_circle = false};
         if (stop - at >= LINE_BYTES_MIN && memcmp(at, "OBSLTE", 6) == 0 &&
             read_id(at + OBSOLETE_FROM, found.id) && read_id(at + OBSOLETE_TO, found.successor)) {
             entry[n++] = found;
         }
-        at = newline ? newline + 1 : end;
+    }
+    if (other && !is_known) {
+        return fm_fail_at(reterr, FM_ERR_FORMAT, other, 1, 0,
+                          "no line begins with 'OBSLTE', expected the PDB's list of obsolete "
+                          "entries");
     }
     if (n) qsort(entry, n, sizeof *entry, compare_obsolete);
     for (uint32_t i = 0; i < n; i++) {
@@ -304,7 +316,10 @@ fm_status fm_source_take_lists(fm_source_scanning *scan, const fm_source_options
     }
     if (!status && obsolete) {
         status = fm_file_read_text(arena, obsolete, FM_LIMIT_INPUT_BYTES, &text, reterr);
-        if (!status) status = fm_source_parse_obsolete(text, arena, &dataset->obsolete, reterr);
+        if (!status) {
+            status = fm_source_parse_obsolete(text, arena, &dataset->obsolete, reterr);
+            if (status && reterr) fm_error_in(reterr, obsolete);
+        }
         dataset->obsolete.path = obsolete;
     }
     return status;

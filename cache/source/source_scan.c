@@ -146,15 +146,18 @@ static fm_status find_duplicates(fm_source_scanning *scan, const fm_source_optio
     static const char *const names[] = {"duplicate_pdb_chains.txt", "pdb/duplicate_pdb_chains.txt"};
     fm_bytes text;
     fm_status status = FM_ERR_NOT_FOUND;
-    const char *path = options->duplicates;
+    const char *path = options->duplicates, *here = path;
     if (path) status = fm_file_read_text(scan->arena, path, FM_LIMIT_INPUT_BYTES, &text, reterr);
     for (size_t i = 0; i < 2 && !path && status == FM_ERR_NOT_FOUND; i++) {
-        const char *here = fm_source_join(scan->arena, options->dataset, names[i]);
+        here = fm_source_join(scan->arena, options->dataset, names[i]);
         if (!here) return fm_arena_full(scan->arena, reterr);
         status = fm_file_read_text(scan->arena, here, FM_LIMIT_INPUT_BYTES, &text, reterr);
     }
     if (status == FM_ERR_NOT_FOUND && !path) return FM_OK;
-    return status ? status : fm_source_take_duplicates(scan, text, reterr);
+    if (status) return status;
+    status = fm_source_take_duplicates(scan, text, reterr);
+    if (status && reterr) fm_error_in(reterr, here);
+    return status;
 }
 
 /* -- joining */

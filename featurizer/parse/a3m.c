@@ -86,8 +86,9 @@ static fm_status check_text(fm_bytes text, const fm_a3m_options *options, size_t
         return fm_fail(reterr, FM_ERR_LIMIT, "the text has %zu bytes, the limit is %zu", text.size,
                        FM_LIMIT_INPUT_BYTES);
     }
-    return options->compat_openfold ? fm_text_check_utf8(text, reterr)
-                                    : check_nul(text, end, reterr);
+    if (options->compat_openfold) return fm_text_check_utf8(text, reterr);
+    fm_status status = fm_text_check_kind(text, reterr);
+    return status ? status : check_nul(text, end, reterr);
 }
 
 static fm_status open_reader(a3m_reader *reader, fm_bytes text, const fm_a3m_options *options,

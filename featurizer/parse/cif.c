@@ -9,6 +9,7 @@
  * rows, which most likely are of the same kind. */
 #include "featurizer/parse/cif.h"
 
+#include "featurizer/parse/lines.h"
 #include "proto/base/utf8.h"
 
 #include <assert.h>
@@ -101,9 +102,13 @@ fm_status fm_cif_init(fm_cif *cif, fm_bytes bytes, bool compat_openfold, fm_erro
         return fm_fail(reterr, FM_ERR_LIMIT, "the file has %zu bytes, the limit is %zu", bytes.size,
                        FM_LIMIT_INPUT_BYTES);
     }
+    while (!compat_openfold && bytes.size > 0 && bytes.data[bytes.size - 1] == 0)
+        bytes.size--;
     fm_cif fresh = {
         .data = bytes.data, .size = (uint32_t)bytes.size, .compat_openfold = compat_openfold};
     if (fresh.size == 0) return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0, "the file is empty");
+    fm_status kind = compat_openfold ? FM_OK : fm_text_check_kind(bytes, reterr);
+    if (kind) return kind;
     uint32_t bad_at = find_control_byte(fresh.data, fresh.size);
     fresh.is_plain = bad_at == fresh.size;
     if (!fresh.is_plain && !compat_openfold) {

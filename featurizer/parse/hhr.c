@@ -16,6 +16,19 @@ typedef struct line {
     size_t size;
 } line;
 
+/* How far the lines of one sequence of a hit have come. */
+typedef struct row_end {
+    int64_t last, length; /* both 0 before the first line */
+} row_end;
+
+/* What the head of the file says of its hits. */
+typedef struct result_table {
+    bool found;    /* the line "No Hit" was seen */
+    bool is_whole; /* a blank line ends the table */
+    uint32_t n_row;
+    line command; /* the line "Command", empty when there is none */
+} result_table;
+
 typedef struct parser {
     const char *text;
     fm_lines lines;
@@ -30,6 +43,8 @@ typedef struct parser {
     int32_t *query_index_pool, *hit_index_pool;
     size_t n_query, n_hit_column;
     uint32_t block_columns; /* letters of the last Q line; its T line must have the same number */
+    row_end query_end, template_end; /* of the open hit */
+    result_table table;
 } parser;
 
 static fm_status fail(const parser *p, size_t column, const char *message) {
@@ -117,7 +132,7 @@ static void skip_blanks(line l, size_t *at) {
 typedef struct segment {
     const char *letters;
     uint32_t n;
-    int64_t first, last;
+    int64_t first, last, length;
 } segment;
 
 static fm_status parse_segment(parser *p, segment *ret_segment) {
@@ -143,7 +158,8 @@ static fm_status parse_segment(parser *p, segment *ret_segment) {
         return fail(p, at, "expected ' (length)' after the last position");
     }
     at += 2;
-    if (read_number(l, &at) < 0 || at >= l.size || l.at[at] != ')') {
+    s.length = read_number(l, &at);
+    if (s.length < 0 || at >= l.size || l.at[at] != ')') {
         return fail(p, at, "expected a length in parentheses");
     }
     *ret_segment = s;
@@ -167,9 +183,29 @@ static fm_status append(parser *p, const segment *s, char *letters, int32_t *ind
     return FM_OK;
 }
 
+/* Checks that a line goes on where the sequence's last one of the hit ended. */
+static fm_status follow(parser *p, const segment *s, row_end *end) {
+    const uint64_t offset = (uint64_t)(p->line.at - p->text) + NAME_COLUMNS;
+    if (!p->compat_openfold && end->length > 0 && s->first != end->last + 1) {
+        return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, NAME_COLUMNS + 1, offset,
+                          "found first position %lld, expected %lld, as the line before ends at "
+                          "%lld",
+                          (long long)s->first, (long long)end->last + 1, (long long)end->last);
+    }
+    if (!p->compat_openfold && (s->last > s->length || (end->length && s->length != end->length))) {
+        return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, NAME_COLUMNS + 1, offset,
+                          "found length %lld, expected that of the hit's other lines and at least "
+                          "the last position, %lld",
+                          (long long)s->length, (long long)s->last);
+    }
+    *end = (row_end){s->last, s->length};
+    return FM_OK;
+}
+
 static fm_status parse_query_line(parser *p, fm_hit *hit) {
     segment s;
     fm_status status = parse_segment(p, &s);
+    if (!status) status = follow(p, &s, &p->query_end);
     if (status) return status;
     status = append(p, &s, p->query_pool + p->n_query, p->query_index_pool + p->n_query);
     p->n_query += s.n;
@@ -181,6 +217,7 @@ static fm_status parse_query_line(parser *p, fm_hit *hit) {
 static fm_status parse_template_line(parser *p, fm_hit *hit) {
     segment s;
     fm_status status = parse_segment(p, &s);
+    if (!status) status = follow(p, &s, &p->template_end);
     if (status) return status;
     if (s.n != p->block_columns) {
         return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, NAME_COLUMNS + 1,
@@ -207,7 +244,71 @@ static fm_status parse_block_line(parser *p, fm_hit *hit) {
     return query ? parse_query_line(p, hit) : parse_template_line(p, hit);
 }
 
+/* -- the table */
+
+/* Takes a line of the head: the command, or a line of the table of hits. */
+static void read_head_line(parser *p) {
+    if (p->table.is_whole) return;
+    if (p->table.found) {
+        p->table.is_whole = p->line.size == 0;
+        p->table.n_row += !p->table.is_whole;
+    } else if (starts_with(p->line, " No Hit")) {
+        p->table.found = true;
+    } else if (starts_with(p->line, "Command ")) {
+        p->table.command = p->line;
+    }
+}
+
+/* Returns whether `option` is a word of the command; *ret_value is the number after it, or -1. */
+static bool has_option(const parser *p, const char *option, int64_t *ret_value) {
+    line l = p->table.command;
+    for (size_t at = 0, start, n; at < l.size; at += n) {
+        skip_blanks(l, &at);
+        start = at;
+        for (n = 0; at + n < l.size && !is_blank(l.at[at + n]); n++) {
+        }
+        if (n != strlen(option) || memcmp(l.at + start, option, n) != 0) continue;
+        at += n;
+        skip_blanks(l, &at);
+        *ret_value = read_number(l, &at);
+        return true;
+    }
+    return false;
+}
+
+/* Checks that the file has the hits of its table. The options -z, -Z, -b and -B of the programs
+ * limit the lines of the table and the hits apart from one another. */
+static fm_status check_table(parser *p) {
+    int64_t value;
+    uint32_t n_row = p->table.n_row;
+    if (p->compat_openfold || !p->table.found || p->n_hit == n_row) return FM_OK;
+    if (has_option(p, "-z", &value) || has_option(p, "-b", &value)) return FM_OK;
+    if (has_option(p, "-B", &value) && value == p->n_hit) return FM_OK;
+    if (p->n_hit > n_row && has_option(p, "-Z", &value)) return FM_OK;
+    return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, p->line.size + 1,
+                      (uint64_t)(p->line.at - p->text) + p->line.size,
+                      "the file ends after %u hit%s, its table lists %u%s", p->n_hit,
+                      p->n_hit == 1 ? "" : "s", n_row,
+                      p->n_hit < n_row ? "; the file was cut off" : "");
+}
+
 /* -- hits */
+
+/* Checks that a hit has the columns that its summary promises. A hit of one pair may have no lines:
+ * hh-suite writes it so. */
+static fm_status check_columns(parser *p, const fm_hit *hit, uint64_t number, size_t offset) {
+    int32_t n_pair = 0;
+    uint32_t n = hit->n_query < hit->n_hit ? hit->n_query : hit->n_hit;
+    for (uint32_t i = 0; i < n; i++)
+        n_pair += hit->query[i] != '-' && hit->hit[i] != '-';
+    bool is_whole = hit->n_query == hit->n_hit && n_pair == hit->aligned_cols;
+    bool is_bare = hit->n_query + hit->n_hit == 0 && hit->aligned_cols == 1;
+    if (p->compat_openfold || is_whole || is_bare) return FM_OK;
+    return fm_fail_at(p->reterr, FM_ERR_FORMAT, number, 1, offset,
+                      "the summary says Aligned_cols=%d, but the hit's lines pair %d residues; the "
+                      "file was cut off or changed",
+                      hit->aligned_cols, n_pair);
+}
 
 /* Reads "No 12": the number is the line's last word. */
 static fm_status parse_number_line(parser *p, fm_hit *hit) {
@@ -221,7 +322,10 @@ static fm_status parse_number_line(parser *p, fm_hit *hit) {
     int64_t number = read_number((line){p->line.at, end}, &at);
     if (number < 0 || at != end) return fail(p, start, "expected 'No' and the number of a hit");
     hit->index = (int32_t)number;
-    return FM_OK;
+    if (p->compat_openfold || !p->table.found || number == (int64_t)p->n_hit + 1) return FM_OK;
+    return fm_fail_at(p->reterr, FM_ERR_FORMAT, p->number, start + 1,
+                      (uint64_t)(p->line.at - p->text) + start, "found hit %lld, expected hit %u",
+                      (long long)number, p->n_hit + 1);
 }
 
 /* Reads one hit, beginning at its "No" line, and stops before the next one. *ret_more says whether
@@ -238,14 +342,17 @@ static fm_status parse_hit(parser *p, fm_hit *hit, bool *ret_more) {
         return fail(p, p->line.size, "the file ends after a hit's name, expected its summary line");
     }
     status = parse_summary(p, hit);
+    uint64_t summary = p->number;
+    size_t offset = (size_t)(p->line.at - p->text);
     hit->query = p->query_pool + p->n_query;
     hit->indices_query = p->query_index_pool + p->n_query;
     hit->hit = p->hit_pool + p->n_hit_column;
     hit->indices_hit = p->hit_index_pool + p->n_hit_column;
     p->block_columns = 0;
+    p->query_end = p->template_end = (row_end){0};
     while (!status && (*ret_more = next_line(p)) && !starts_with(p->line, "No "))
         status = parse_block_line(p, hit);
-    return status;
+    return status ? status : check_columns(p, hit, summary, offset);
 }
 
 /* Returns an upper bound of the number of hits: the lines that start with "No ". */
@@ -258,19 +365,24 @@ static uint32_t count_hits(const parser *p) {
 }
 
 /* Goes to the first hit; *ret_more says whether there is one. A file without hits must begin as
- * HHsearch and HHblits begin theirs. Otherwise any other file with such a name would pass as an
- * empty search. */
+ * HHsearch and HHblits begin theirs, and have their table. Otherwise any other file with such a
+ * name, or one that was cut off in its head, would pass as an empty search. */
 static fm_status find_first_hit(parser *p, bool *ret_more) {
     parser first = {0}; /* at the first line that is not empty */
     while ((*ret_more = next_line(p)) && !starts_with(p->line, "No ")) {
         if (first.number == 0 && p->line.size > 0) first = *p;
+        read_head_line(p);
     }
-    if (*ret_more || p->compat_openfold || first.number == 0 || starts_with(first.line, "Query")) {
-        return FM_OK;
+    if (*ret_more || p->compat_openfold || first.number == 0) return FM_OK;
+    if (!starts_with(first.line, "Query")) {
+        return fail(&first, 0,
+                    "the file has no hit and is no result of HHsearch or HHblits, expected a first "
+                    "line that begins with 'Query'");
     }
-    return fail(&first, 0,
-                "the file has no hit and is no result of HHsearch or HHblits, expected a first "
-                "line that begins with 'Query'");
+    if (p->table.is_whole) return FM_OK;
+    return fail(p, p->line.size,
+                "the file ends before its table of hits does, which a blank line ends; it was cut "
+                "off");
 }
 
 fm_status fm_hhr_parse(fm_bytes text, bool compat_openfold, fm_arena *arena, fm_hits *ret_hits,
@@ -280,8 +392,9 @@ fm_status fm_hhr_parse(fm_bytes text, bool compat_openfold, fm_arena *arena, fm_
                 .lines = fm_lines_of(text, compat_openfold, 0, 1),
                 .compat_openfold = compat_openfold,
                 .reterr = reterr};
-    fm_status utf8 = compat_openfold ? fm_text_check_utf8(text, reterr) : FM_OK;
-    if (utf8) return utf8;
+    fm_status kind =
+        compat_openfold ? fm_text_check_utf8(text, reterr) : fm_text_check_kind(text, reterr);
+    if (kind) return kind;
     uint32_t n = count_hits(&p);
     p.hit = fm_arena_calloc(arena, n, sizeof *p.hit);
     /* There are no more columns than bytes of text; untouched pages cost nothing. */
@@ -298,6 +411,7 @@ fm_status fm_hhr_parse(fm_bytes text, bool compat_openfold, fm_arena *arena, fm_
         status = parse_hit(&p, &p.hit[p.n_hit], &more);
         p.n_hit += !status;
     }
+    if (!status) status = check_table(&p);
     if (status) return status;
     *ret_hits = (fm_hits){.n_hit = p.n_hit, .hit = p.hit};
     return FM_OK;

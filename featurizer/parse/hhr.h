@@ -18,10 +18,15 @@
 
 #include <stdbool.h>
 
-/* Parses a whole file. compat_openfold refuses what OpenFold refuses: a summary line without one of
- * its eight values. By default Aligned_cols and Sum_probs are enough. A file without hits is
- * accepted; by default it must then be empty or begin with "Query". Returns FM_ERR_FORMAT with the
- * place, and FM_ERR_LIMIT. `text` must outlive the value, because names borrow from it. */
+/* Parses a whole file. By default the file must be as whole as it says. It has the hits of its
+ * table, a hit pairs as many residues as Aligned_cols says, and its lines follow one another. A
+ * hit with Aligned_cols=1 may have no lines, as hh-suite writes it. A file without hits is
+ * accepted; it must then be empty, or begin with "Query" and have the whole table. Aligned_cols and
+ * Sum_probs are enough of the summary.
+ *
+ * compat_openfold makes none of these checks. It refuses what OpenFold refuses: a summary line
+ * without one of its eight values. Returns FM_ERR_FORMAT with the place, and FM_ERR_LIMIT. `text`
+ * must outlive the value, because names borrow from it. */
 FM_MUST_USE fm_status fm_hhr_parse(fm_bytes text, bool compat_openfold, fm_arena *arena,
                                    fm_hits *ret_hits, fm_error *reterr);
 

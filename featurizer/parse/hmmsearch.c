@@ -114,10 +114,10 @@ static int64_t read_number(const uint8_t *data, size_t *at, size_t end) {
     return *at > start && value <= INT32_MAX ? value : -1;
 }
 
-/* Splits `id_chain/first-last`: fills the hit's name and returns the first position and the offset
+/* Splits `id_chain/first-last`: fills the hit's name and returns the positions and the offset
  * behind the '-'. Returns false for any other form. */
 static bool split_name(const parser *p, const fm_alignment_row *place, fm_hit *hit,
-                       int64_t *ret_first, size_t *ret_end) {
+                       int64_t *ret_first, int64_t *ret_last, size_t *ret_end) {
     const uint8_t *data = p->text.data;
     size_t end = place->description + place->description_bytes;
     size_t start = place->description + (data[place->description] == '>'), at = start;
@@ -134,7 +134,8 @@ static bool split_name(const parser *p, const fm_alignment_row *place, fm_hit *h
     if (*ret_first < (p->compat ? 0 : 1) || at == end || data[at] != '-') return false;
     at++;
     *ret_end = at;
-    return read_number(data, &at, end) >= 0;
+    *ret_last = read_number(data, &at, end);
+    return *ret_last >= 0;
 }
 
 /* -- rows */
@@ -147,14 +148,14 @@ static fm_status fail_row(const parser *p, const fm_alignment_row *place, const 
 
 /* Decides whether the row is a hit. A row that should be one but cannot be read is refused. */
 static fm_status check_row(const parser *p, size_t row, fm_hit *hit, int64_t *ret_first,
-                           bool *ret_is_hit) {
+                           int64_t *ret_last, bool *ret_is_hit) {
     const fm_alignment_row *place = &p->rows.rows[row].place;
     description d = p->described[row];
     size_t name_end = place->description + place->description_bytes, end;
     *ret_is_hit = contains(p->text, d.begin, d.end, "mol:protein") ||
                   contains(p->text, place->description, name_end, "mol:protein");
     if (!*ret_is_hit) return FM_OK;
-    if (!split_name(p, place, hit, ret_first, &end)) {
+    if (!split_name(p, place, hit, ret_first, ret_last, &end)) {
         return fail_row(p, place, "a protein's name must be id_chain/first-last");
     }
     bool names_length = has_length(p->text, end, name_end) || has_length(p->text, d.begin, d.end);
@@ -188,7 +189,7 @@ static fm_status append_piece(parser *p, const fm_alignment_row *place,
 
 static fm_status make_hit(parser *p, size_t row, fm_hit *hit, bool *ret_is_hit) {
     const fm_stockholm_row *entry = &p->rows.rows[row];
-    int64_t position = 0;
+    int64_t position = 0, last = 0;
     fm_hit made = {.index = (int32_t)row + 1,
                    .sum_probs = NAN,
                    .n_query = (uint32_t)p->query.size,
@@ -196,7 +197,7 @@ static fm_status make_hit(parser *p, size_t row, fm_hit *hit, bool *ret_is_hit) 
                    .hit = p->letters + p->n_letter,
                    .indices_query = p->query_index,
                    .indices_hit = p->index + p->n_index};
-    fm_status status = check_row(p, row, &made, &position, ret_is_hit);
+    fm_status status = check_row(p, row, &made, &position, &last, ret_is_hit);
     if (status || !*ret_is_hit) return status;
     position--;
     if (position + (int64_t)entry->n_column > INT32_MAX) {
@@ -205,8 +206,22 @@ static fm_status make_hit(parser *p, size_t row, fm_hit *hit, bool *ret_is_hit) 
     for (uint32_t at = entry->first; at != FM_STOCKHOLM_NONE && !status;
          at = p->rows.links[at].next)
         status = append_piece(p, &entry->place, &p->rows.links[at], &made, &position);
+    if (!status && !p->compat && position != last) {
+        return fail_row(p, &entry->place,
+                        "its letters end at another position than its name says; the file was cut "
+                        "off or changed");
+    }
     if (!status) *hit = made;
     return status;
+}
+
+/* A text of something else has lines that look like rows, but none of a protein. Compat takes it
+ * for a search without hits. */
+static fm_status check_kind(const parser *p, uint32_t n_hit) {
+    if (p->compat || n_hit > 0 || p->rows.headed || p->rows.n_row == 0) return FM_OK;
+    return fm_fail_at(p->reterr, FM_ERR_FORMAT, 1, 1, 0,
+                      "the file has no row of a protein and is no result of hmmsearch, expected a "
+                      "first line \"# STOCKHOLM 1.0\"");
 }
 
 static fm_status make_pools(parser *p, fm_arena *arena) {
@@ -230,7 +245,8 @@ fm_status fm_hmmsearch_parse(fm_bytes text, fm_bytes query, bool compat_openfold
         return fm_fail(reterr, FM_ERR_LIMIT, "the query has %zu residues, the limit is %u",
                        query.size, FM_LIMIT_N_RES);
     }
-    fm_status status = compat_openfold ? fm_text_check_utf8(text, reterr) : FM_OK;
+    fm_status status =
+        compat_openfold ? fm_text_check_utf8(text, reterr) : fm_text_check_kind(text, reterr);
     if (!status) status = fm_stockholm_rows_read(text, compat_openfold, arena, &p.rows, reterr);
     if (!status) status = make_pools(&p, arena);
     if (!status) status = read_descriptions(&p);
@@ -244,6 +260,8 @@ fm_status fm_hmmsearch_parse(fm_bytes text, fm_bytes query, bool compat_openfold
         if (status) return status;
         n_hit += is_hit;
     }
+    status = check_kind(&p, n_hit);
+    if (status) return status;
     *ret_hits = (fm_hits){.n_hit = n_hit, .hit = hit};
     return FM_OK;
 }

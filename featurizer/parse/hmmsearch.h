@@ -21,9 +21,12 @@
 #include <stdbool.h>
 
 /* Parses a whole file. query is the chain's sequence, [n_query] letters, and the same for every
- * hit. A hit's index is the number of its row, its sum_probs is NaN and its name is "id_chain". A
- * text without rows has no hits. Returns FM_ERR_FORMAT and FM_ERR_UNSUPPORTED with the place, and
+ * hit. A hit's index is the number of its row, its sum_probs is NaN and its name is "id_chain".
+ * Returns FM_ERR_FORMAT and FM_ERR_UNSUPPORTED with the place, and
  * FM_ERR_LIMIT.
+ *
+ * A text without rows has no hits. By default, a text with rows must have the line "# STOCKHOLM"
+ * or a row of a protein, and a row has as many letters as its name's positions say.
  *
  * compat_openfold reads as OpenFold does. Ids are lower case, the description must have "protein
  * length:N", and "//" is a comment. Any byte but a letter, '-' and '.' is a column. By default

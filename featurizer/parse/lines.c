@@ -5,6 +5,7 @@
 
 #include <emmintrin.h>
 #include <string.h>
+#include <strings.h>
 
 /* Returns the length of the UTF-8 blank that starts at p, among those that Python strips; 0 when
  * there is none. `left` bytes remain. */
@@ -116,6 +117,8 @@ static bool has_odd_break(fm_bytes text, size_t at, bool python) {
 fm_lines fm_lines_of(fm_bytes text, bool python, size_t at, uint64_t number) {
     /* The reference keeps the mark, as the first character of the first line. */
     size_t mark = at == 0 && !python ? fm_utf8_mark(text.data, text.size) : 0;
+    while (!python && text.size > at && text.data[text.size - 1] == 0)
+        text.size--;
     return (fm_lines){.text = text,
                       .at = at + mark,
                       .number = number,
@@ -131,6 +134,7 @@ static void find_end(const fm_lines *lines, size_t *ret_end, size_t *ret_next) {
         const uint8_t *newline = memchr(text.data + i, '\n', text.size - i);
         *ret_end = newline ? (size_t)(newline - text.data) : text.size;
         *ret_next = newline ? *ret_end + 1 : text.size;
+        *ret_end -= newline && newline > text.data + i && newline[-1] == '\r';
         return;
     }
     for (; i < text.size; i++) {
@@ -157,6 +161,46 @@ bool fm_lines_next(fm_lines *lines, fm_line *ret_line) {
     ret_line->begin = begin;
     ret_line->end = end;
     return true;
+}
+
+/* UTF-16 is what a redirection in Windows PowerShell writes. ASCII text has a NUL byte in it for
+ * each letter. */
+static bool is_utf16(fm_bytes text) {
+    const uint8_t *c = text.data;
+    if (text.size < 2) return false;
+    if ((c[0] == 0xff && c[1] == 0xfe) || (c[0] == 0xfe && c[1] == 0xff)) return true;
+    return text.size >= 4 && text.size % 2 == 0 && (c[0] == 0) != (c[1] == 0) &&
+           (c[0] == 0) == (c[2] == 0) && (c[1] == 0) == (c[3] == 0);
+}
+
+static bool begins_with(fm_bytes text, size_t at, const char *words) {
+    size_t n = strlen(words);
+    return text.size - at >= n && strncasecmp((const char *)text.data + at, words, n) == 0;
+}
+
+fm_status fm_text_check_kind(fm_bytes text, fm_error *reterr) {
+    if (text.size == 0) return FM_OK;
+    if (is_utf16(text)) {
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
+                          "found text in UTF-16, expected ASCII or UTF-8; convert the file, for "
+                          "example with iconv -f UTF-16 -t UTF-8");
+    }
+    size_t at = fm_utf8_mark(text.data, text.size);
+    while (at < text.size && is_plain_blank(text.data[at]))
+        at++;
+    if (begins_with(text, at, "version https://git-lfs.")) {
+        return fm_fail_at(
+            reterr, FM_ERR_FORMAT, 1, 1, 0,
+            "found a pointer of Git LFS, expected the file for which it stands; fetch "
+            "it, for example with git lfs pull");
+    }
+    if (begins_with(text, at, "<!doctype") || begins_with(text, at, "<html") ||
+        begins_with(text, at, "<?xml")) {
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
+                          "found a web page or an XML message, expected a data file; download it "
+                          "again");
+    }
+    return FM_OK;
 }
 
 fm_status fm_text_check_utf8(fm_bytes text, fm_error *reterr) {

@@ -28,7 +28,7 @@ typedef struct fm_lines {
 } fm_lines;
 
 /* Starts at byte `at` of the text, where line `number` begins. In plain mode a byte order mark at
- * the text's beginning belongs to no line. */
+ * the text's beginning and NUL bytes at its end belong to no line. */
 fm_lines fm_lines_of(fm_bytes text, bool python, size_t at, uint64_t number);
 
 /* Returns the next line; false after the last. */
@@ -45,6 +45,11 @@ size_t fm_blank_find(fm_bytes text, size_t at, size_t end, bool python);
  * at a time. */
 size_t fm_graphic_end(fm_bytes text, size_t at, size_t end);
 size_t fm_space_end(fm_bytes text, size_t at, size_t end);
+
+/* Returns FM_ERR_FORMAT for what often lies under the name of another file: text in UTF-16, a web
+ * page or an XML message in place of a download, and the pointer that Git LFS leaves. Line-based
+ * formats may take these for files without content. */
+FM_MUST_USE fm_status fm_text_check_kind(fm_bytes text, fm_error *reterr);
 
 /* Returns FM_ERR_FORMAT with the place of the first byte that is not well-formed UTF-8 (RFC 3629).
  * The reference cannot read such text. */

@@ -481,7 +481,8 @@ fm_status fm_pdb_parse(fm_bytes bytes, const fm_pdb_options *options, fm_arena *
     reader r = {.text = bytes, .compat = options->compat_openfold, .reterr = reterr};
     r.line = (fm_line){.number = 1};
     uint64_t capacity = count_residues(bytes);
-    fm_status status = r.compat ? fm_text_check_utf8(bytes, reterr) : FM_OK;
+    fm_status status =
+        r.compat ? fm_text_check_utf8(bytes, reterr) : fm_text_check_kind(bytes, reterr);
     if (capacity > FM_LIMIT_N_RES) capacity = FM_LIMIT_N_RES;
     if (!status) status = init_table(&r.table, capacity, arena, reterr);
     if (!status) status = read_all(&r);

@@ -24,7 +24,7 @@ static fm_status check_text(fm_bytes text, bool compat, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_LIMIT, "the text has %zu bytes, the limit is %zu", text.size,
                        FM_LIMIT_INPUT_BYTES);
     }
-    return compat ? fm_text_check_utf8(text, reterr) : FM_OK;
+    return compat ? fm_text_check_utf8(text, reterr) : fm_text_check_kind(text, reterr);
 }
 
 static size_t count_letters(fm_bytes text, size_t begin, size_t size, bool compat) {

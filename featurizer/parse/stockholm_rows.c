@@ -8,8 +8,8 @@
 #include "proto/limits.h"
 
 fm_stockholm_pieces fm_stockholm_pieces_of(fm_bytes text, bool compat) {
-    return (fm_stockholm_pieces){
-        .text = text, .lines = fm_lines_of(text, compat, 0, 1), .compat = compat};
+    fm_lines lines = fm_lines_of(text, compat, 0, 1);
+    return (fm_stockholm_pieces){.text = lines.text, .lines = lines, .compat = compat};
 }
 
 static fm_status split_line(const fm_stockholm_pieces *pieces, const fm_line *line,
@@ -58,6 +58,26 @@ static bool read_common_line(fm_stockholm_pieces *pieces, fm_stockholm_piece *re
     return true;
 }
 
+/* Notes the head line among the notes. */
+static void take_note(fm_stockholm_pieces *pieces, const fm_line *line) {
+    static const char head[] = "# STOCKHOLM";
+    const size_t n = sizeof head - 1;
+    if (line->end - line->begin < n) return;
+    pieces->headed |= memcmp(pieces->text.data + line->begin, head, n) == 0;
+}
+
+/* Checks at the end of the text that it is the end of an alignment. */
+static fm_status check_end(const fm_stockholm_pieces *pieces, fm_error *reterr) {
+    if (pieces->compat || !pieces->headed || pieces->ended) return FM_OK;
+    size_t size = pieces->text.size, start = size;
+    while (start > 0 && pieces->text.data[start - 1] != '\n')
+        start--;
+    return fm_fail_at(reterr, FM_ERR_FORMAT, pieces->lines.number - (start < size),
+                      size - start + 1, size,
+                      "found the end of the file, expected \"//\", which ends an alignment; the "
+                      "file was cut off");
+}
+
 fm_status fm_stockholm_pieces_next(fm_stockholm_pieces *pieces, fm_stockholm_piece *ret_piece,
                                    bool *ret_found, fm_error *reterr) {
     const uint8_t *data = pieces->text.data;
@@ -66,6 +86,7 @@ fm_status fm_stockholm_pieces_next(fm_stockholm_pieces *pieces, fm_stockholm_pie
     if (*ret_found) return FM_OK;
     while (fm_lines_next(&pieces->lines, &line)) {
         size_t size = line.end - line.begin;
+        if (size > 0 && data[line.begin] == '#') take_note(pieces, &line);
         if (size == 0 || data[line.begin] == '#') continue;
         if (size >= 2 && data[line.begin] == '/' && data[line.begin + 1] == '/') {
             pieces->ended = !pieces->compat;
@@ -79,7 +100,7 @@ fm_status fm_stockholm_pieces_next(fm_stockholm_pieces *pieces, fm_stockholm_pie
         *ret_found = true;
         return split_line(pieces, &line, ret_piece, reterr);
     }
-    return FM_OK;
+    return check_end(pieces, reterr);
 }
 
 /* Returns at least the number of lines that are not comments. */
@@ -172,6 +193,7 @@ static fm_status fill_rows(fm_stockholm_rows *rows, fm_stockholm_pieces *pieces,
         row->n_column += piece.size;
         rows->expected = at + 1 == rows->n_row && row->first != added ? 0 : at + 1;
     }
+    rows->headed = pieces->headed;
     return status;
 }
 

@@ -24,6 +24,7 @@ typedef struct fm_stockholm_pieces {
     fm_bytes text;
     fm_lines lines;
     bool compat; /* Python's line ends; "//" is a comment, not the end */
+    bool headed; /* the head line was seen, "# STOCKHOLM" */
     bool ended;  /* a "//" was seen */
 } fm_stockholm_pieces;
 
@@ -31,7 +32,8 @@ fm_stockholm_pieces fm_stockholm_pieces_of(fm_bytes text, bool compat);
 
 /* Returns the next piece; *ret_found is false after the last. Returns FM_ERR_FORMAT for a line that
  * is not a name and a sequence, and FM_ERR_UNSUPPORTED for a second alignment, both with the
- * place. */
+ * place. Except with compat, a text with the head line that ends without "//" was cut off:
+ * FM_ERR_FORMAT. */
 FM_MUST_USE fm_status fm_stockholm_pieces_next(fm_stockholm_pieces *pieces,
                                                fm_stockholm_piece *ret_piece, bool *ret_found,
                                                fm_error *reterr);
@@ -61,6 +63,7 @@ typedef struct fm_stockholm_rows {
     uint32_t *slots; /* open addressing: row + 1, 0 = free */
     size_t n_link, n_row, mask;
     uint32_t expected; /* the row after the last piece's, as blocks repeat the order of rows */
+    bool headed;       /* the text has the head line */
 } fm_stockholm_rows;
 
 /* Reads all rows of a text of at most FM_LIMIT_INPUT_BYTES. Returns the reader's errors, and

@@ -157,6 +157,39 @@ static void test_obsolete_text(void **state) {
     fm_arena_fini(&test.arena);
 }
 
+/* A list in the forms that editors give it has what it has without them. */
+static void test_obsolete_forms(void **state) {
+    (void)state;
+    static const struct {
+        fm_bytes text;
+        fm_status status;
+    } cases[] = {
+#define TEXT(literal) {(const uint8_t *)(literal), sizeof(literal) - 1}
+        {TEXT("\xef\xbb\xbfOBSLTE    31-JUL-94 116L     216L\n"), FM_OK},
+        {TEXT("OBSLTE    31-JUL-94 116L     216L\r\n"), FM_OK},
+        {TEXT("OBSLTE    31-JUL-94 116L     216L\rOBSLTE    29-JAN-96 125D\r"), FM_OK},
+        {TEXT("OBSLTE    31-JUL-94 116L     216L\0"), FM_OK},
+        {TEXT(" LIST OF OBSOLETE COORDINATE ENTRIES AND SUCCESSORS\n"
+              "OBSLTE    31-JUL-94 116L     216L"),
+         FM_OK},
+        {TEXT("version https://git-lfs.github.com/spec/v1\nsize 1\n"), FM_ERR_FORMAT},
+        {TEXT("{\"116l\": \"216l\"}\n"), FM_ERR_FORMAT},
+#undef TEXT
+    };
+    cache_case test = {0};
+    assert_int_equal(fm_arena_init(&test.arena, 1 << 24, NULL), FM_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fm_obsolete_list list;
+        assert_int_equal(fm_source_parse_obsolete(cases[i].text, &test.arena, &list, &test.error),
+                         cases[i].status);
+        if (cases[i].status) continue;
+        fm_source_dataset dataset = {.prefix = "", .obsolete = list};
+        const fm_source source = {.n_dataset = 1, .dataset = &dataset};
+        assert_string_equal(fm_source_successor(&source, "116l"), "216l");
+    }
+    fm_arena_fini(&test.arena);
+}
+
 static fm_status read_text(cache_case *test, const char *text, fm_listing *listing) {
     char path[300];
     write_text(test, "list.json", text);
@@ -281,8 +314,9 @@ static void test_golden_lists(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dates),         cmocka_unit_test(test_obsolete),
-        cmocka_unit_test(test_obsolete_text), cmocka_unit_test(test_listings),
-        cmocka_unit_test(test_chain_data),    cmocka_unit_test(test_golden_lists),
+        cmocka_unit_test(test_obsolete_text), cmocka_unit_test(test_obsolete_forms),
+        cmocka_unit_test(test_listings),      cmocka_unit_test(test_chain_data),
+        cmocka_unit_test(test_golden_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

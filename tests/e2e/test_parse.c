@@ -32,10 +32,10 @@ static void prints_summaries(void **state) {
            "h.sto: hmmsearch, 1 template hits\n"
            "      1  1abc_A               2 columns\n");
     write_file("t.hhr",
-               "No 1\n>1abc_A thing\nProbab=1 E-value=1 Score=1 Aligned_cols=2 Sum_probs=1.5\n");
+               "No 1\n>1abc_A thing\nProbab=1 E-value=1 Score=1 Aligned_cols=1 Sum_probs=1.5\n");
     expect("hhr t.hhr", 0,
            "t.hhr: HHR, 1 template hits\n"
-           "      1  1abc_A               2 columns  sum_probs 1.5\n");
+           "      1  1abc_A               1 columns  sum_probs 1.5\n");
     char gz[2048], plain[2048];
     assert_int_equal(run_parse("msa t.sto", plain, sizeof plain), 0);
     char command[1024];

@@ -176,7 +176,8 @@ static void refuses_with_a_place(void **state) {
 }
 
 static void only_compat_needs_every_value(void **state) {
-    const char *text = "No 1\n>a\n" SUMMARY "\n";
+    const char *text = "No 1\n>a\n" SUMMARY "\nQ q                   1 ACDE    4 (9)\n"
+                       "T a                   1 ACDE    4 (9)\n";
     fm_hits hits;
     fm_error error;
     assert_int_equal(parse(text, false, *state, &hits, &error), FM_OK);
@@ -186,12 +187,73 @@ static void only_compat_needs_every_value(void **state) {
                         "the hit's summary line has no number after 'Template_Neff='");
 }
 
+#define HEAD "Query q\nCommand hhsearch -B 1\n\n No Hit\n  1 1ABC_A\n\n"
+#define HIT(number, columns)                                                                       \
+    "No " number "\n>1ABC_A thing\nAligned_cols=" columns " Sum_probs=3.9\n\n"                     \
+    "Q q                   1 AC-DE    4 (9)\nT 1ABC_A              3 ACD-E    6 (9)\n\n"           \
+    "Q q                   5 F    5 (9)\nT 1ABC_A              7 F    7 (9)\n\n"
+
+/* Every place at which the file can be cut off within a hit is refused, but only by default. */
+static void refuses_what_was_cut_off(void **state) {
+    static const char whole[] = HEAD HIT("1", "4");
+    fm_hits hits;
+    fm_error error;
+    char text[sizeof whole];
+    assert_int_equal(parse(whole, false, *state, &hits, &error), FM_OK);
+    assert_int_equal(hits.n_hit, 1);
+    for (size_t n = 1; n < sizeof whole - 3; n++) {
+        memcpy(text, whole, n);
+        text[n] = '\0';
+        fm_status status = parse(text, false, *state, &hits, &error);
+        if (status != FM_ERR_FORMAT) fail_msg("%zu: %s", n, text);
+    }
+    assert_int_equal(parse(HIT("1", "5"), true, *state, &hits, &error), FM_ERR_FORMAT);
+}
+
+static void refuses_contradictions(void **state) {
+    static const struct {
+        const char *text, *message;
+        uint64_t line;
+    } cases[] = {
+        {HEAD HIT("1", "5"), "the summary says Aligned_cols=5, but the hit's lines pair 4 residues",
+         9},
+        {HEAD HIT("2", "4"), "found hit 2, expected hit 1", 7},
+        {HEAD HIT("1", "4") HIT("2", "4"), "the file ends after 2 hits, its table lists 1", 26},
+        {"Query q\n No Hit\n 1 a\n 2 b\n\n" HIT("1", "4"),
+         "the file ends after 1 hit, its table lists 2; the file was cut off", 15},
+        {"No 1\n>a\nAligned_cols=2 Sum_probs=1\nQ q                   1 A    1 (9)\n"
+         "T a                   1 A    1 (9)\nQ q                   3 A    3 (9)\n",
+         "found first position 3, expected 2, as the line before ends at 1", 6},
+        {"No 1\n>a\nAligned_cols=2 Sum_probs=1\nQ q                   1 A    1 (9)\n"
+         "T a                   1 A    1 (9)\nQ q                   2 A    2 (8)\n",
+         "found length 8, expected that of the hit's other lines and at least the last position, 2",
+         6},
+        {"No 1\n>a\nAligned_cols=2 Sum_probs=1\n",
+         "the summary says Aligned_cols=2, but the hit's lines pair 0 residues", 3},
+    };
+    fm_hits hits;
+    fm_error error;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(parse(cases[i].text, false, *state, &hits, &error), FM_ERR_FORMAT);
+        assert_memory_equal(error.message, cases[i].message, strlen(cases[i].message));
+        assert_int_equal(error.line, cases[i].line);
+    }
+    /* hh-suite writes a hit of one pair without lines, and may write fewer hits than lines of the
+     * table when it is told so */
+    assert_int_equal(parse("No 1\n>a\nAligned_cols=1 Sum_probs=1\n", false, *state, &hits, &error),
+                     FM_OK);
+    assert_int_equal(parse("Query q\nCommand hhsearch -B 1\n No Hit\n 1 a\n 2 b\n\n" HIT("1", "4"),
+                           false, *state, &hits, &error),
+                     FM_OK);
+    assert_int_equal(hits.n_hit, 1);
+}
+
 static void nothing_is_no_hits(void **state) {
     fm_hits hits;
     fm_error error;
     assert_int_equal(parse("", false, *state, &hits, &error), FM_OK);
     assert_int_equal(hits.n_hit, 0);
-    assert_int_equal(parse("Query q\n No Hit\n", false, *state, &hits, &error), FM_OK);
+    assert_int_equal(parse("Query q\n No Hit\n\n", false, *state, &hits, &error), FM_OK);
     assert_int_equal(hits.n_hit, 0);
     assert_int_equal(parse("\n\n", false, *state, &hits, &error), FM_OK);
 }
@@ -211,6 +273,8 @@ int main(void) {
         cmocka_unit_test(positions_restart_in_each_block),
         cmocka_unit_test(refuses_with_a_place),
         cmocka_unit_test(only_compat_needs_every_value),
+        cmocka_unit_test(refuses_what_was_cut_off),
+        cmocka_unit_test(refuses_contradictions),
         cmocka_unit_test(nothing_is_no_hits),
         cmocka_unit_test(another_file_is_not_an_empty_search),
         cmocka_unit_test(equals_the_golden_files),

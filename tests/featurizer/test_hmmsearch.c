@@ -87,12 +87,12 @@ static fm_status parse(const char *text, bool compat, fm_arena *arena, fm_hits *
 
 static void reads_rows_and_descriptions(void **state) {
     static const char text[] = "# STOCKHOLM 1.0\n#=GF ID q\n"
-                               "#=GS 1abc_A/3-9 DE [subseq from] mol:protein length:9  A thing\n"
+                               "#=GS 1abc_A/3-8 DE [subseq from] mol:protein length:9  A thing\n"
                                "#=GS 2xyz_B/1-3 AC other\n"
                                "#=GS 2xyz_B/1-3 DE mol:na length:3\n"
-                               "#=GS 3def_CC/1-4 DE mol:protein length:12\n"
-                               "1abc_A/3-9  AC..dK-\n2xyz_B/1-3  ACG----\n3def_CC/1-4 --...-D\n\n"
-                               "1abc_A/3-9  kE\n2xyz_B/1-3  --\n3def_CC/1-4 .-\n//\n";
+                               "#=GS 3def_CC/1-1 DE mol:protein length:12\n"
+                               "1abc_A/3-8  AC..dK-\n2xyz_B/1-3  ACG----\n3def_CC/1-1 --...-D\n\n"
+                               "1abc_A/3-8  kE\n2xyz_B/1-3  --\n3def_CC/1-1 .-\n//\n";
     fm_hits hits;
     for (int compat = 0; compat < 2; compat++) {
         assert_int_equal(parse(text, compat, *state, &hits, NULL), FM_OK);
@@ -132,6 +132,18 @@ static void refuses_with_a_place(void **state) {
          "row '1abc_A/1-2': its description has no 'protein length:' with a number"},
         {"#=GS 1abc_A/1-2 DE mol:protein length:2\n1abc_A/1-2 A!\n", false, 2, 1,
          "row '1abc_A/1-2': its sequence has a byte other than letters, '-' and '.'"},
+        {"# STOCKHOLM 1.0\n#=GS 1abc_A/1-2 DE mol:protein length:2\n1abc_A/1-2 AC\n", false, 4, 1,
+         "found the end of the file, expected \"//\", which ends an alignment; the file was cut "
+         "off"},
+        {"#=GS 1abc_A/1-3 DE mol:protein length:3\n1abc_A/1-3 A-C\n", false, 2, 1,
+         "row '1abc_A/1-3': its letters end at another position than its name says; the file was "
+         "cut off or changed"},
+        {"word letters\n", false, 1, 1,
+         "the file has no row of a protein and is no result of hmmsearch, expected a first line "
+         "\"# STOCKHOLM 1.0\""},
+        {"version https://git-lfs.github.com/spec/v1\nsize 12345\n", false, 1, 1,
+         "found a pointer of Git LFS, expected the file for which it stands; fetch it, for example "
+         "with git lfs pull"},
         {"1abc_A/1-2\n", false, 1, 11,
          "found a name without a sequence, expected a name and a sequence"},
         {"#=GS 1ABC_A/1-2 DE mol:protein length:2\n1ABC_A/1-2 AC\n", true, 2, 1,

@@ -104,7 +104,7 @@ static void mistakes_have_their_places(void **state) {
         {">q\nMKB\n", FM_QUERY_A3M, FM_ERR_FORMAT, 2, 3, "found 'B'"},
         {"\xef\xbb\xbf>q\nMKB\n", FM_QUERY_A3M, FM_ERR_FORMAT, 2, 3, "found 'B'"},
         {"\xef\xbb\xbfMKJ\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 1, 3, "found 'J'"},
-        {"\xff\xfe>", FM_QUERY_FASTA, FM_ERR_FORMAT, 1, 1, "found the byte 0xff"},
+        {"\xff\xfe>", FM_QUERY_FASTA, FM_ERR_FORMAT, 1, 1, "UTF-16"},
         {"\xff\xfe>\x01", FM_QUERY_A3M, FM_ERR_FORMAT, 1, 1, "UTF-16"},
         {">q\nMKt\n>h\nMKT\n", FM_QUERY_A3M, FM_ERR_FORMAT, 2, 3, "found 't'"},
         {">q\n\nmkt\n>h\nMKT\n", FM_QUERY_A3M, FM_ERR_FORMAT, 3, 1, "in upper case"},

@@ -73,11 +73,11 @@ static void gaps_and_case_by_mode(void **state) {
 
 static void refuses_with_place_and_reason(void **state) {
     fixture *f = *state;
-    expect_error(f, HEAD "q ABC\nr AB\n", NULL, FM_ERR_FORMAT, 3, 1,
+    expect_error(f, HEAD "q ABC\nr AB\n//\n", NULL, FM_ERR_FORMAT, 3, 1,
                  "row 1 has 2 columns, the query has 3");
-    expect_error(f, HEAD "q ABC\nr AB\n", &compat, FM_ERR_FORMAT, 3, 1,
+    expect_error(f, HEAD "q ABC\nr AB\n//\n", &compat, FM_ERR_FORMAT, 3, 1,
                  "row 1 has 2 columns, the query has 3");
-    expect_error(f, HEAD "q A\nr A\nr A\n", NULL, FM_ERR_FORMAT, 3, 1,
+    expect_error(f, HEAD "q A\nr A\nr A\n//\n", NULL, FM_ERR_FORMAT, 3, 1,
                  "row 1 has 2 columns, the query has 1");
     expect_error(f, HEAD "q ABC\nr\n", NULL, FM_ERR_FORMAT, 3, 2,
                  "found a name without a sequence, expected a name and a sequence");
@@ -87,10 +87,27 @@ static void refuses_with_place_and_reason(void **state) {
                  "the alignment has no sequences, expected at least one");
     expect_error(f, HEAD "//\n", NULL, FM_ERR_FORMAT, 1, 1,
                  "the alignment has no sequences, expected at least one");
-    expect_error(f, HEAD "q .-\nr AC\n", NULL, FM_ERR_FORMAT, 2, 1,
+    expect_error(f, HEAD "q .-\nr AC\n//\n", NULL, FM_ERR_FORMAT, 2, 1,
                  "the query (row 0) has no residues");
     expect_error(f, HEAD "q AC\n//\n" HEAD "q AC\n//\n", NULL, FM_ERR_UNSUPPORTED, 5, 1,
                  "found a second alignment after \"//\", expected one alignment per file");
+}
+
+static void refuses_what_was_cut_off(void **state) {
+    static const char reason[] =
+        "found the end of the file, expected \"//\", which ends an alignment; the file was cut off";
+    static const char whole[] = HEAD "q AC-\nr A-x\n\nq -DE\nr yDE\n//\n";
+    fixture *f = *state;
+    char text[sizeof whole];
+    expect_error(f, HEAD "q AC\nr AC\n", NULL, FM_ERR_FORMAT, 4, 1, reason);
+    expect_error(f, HEAD "q AC\nr AC\n\nq AC\nr AC", NULL, FM_ERR_FORMAT, 6, 5, reason);
+    expect_rows(f, HEAD "q AC\nr AC\n", &compat, "AC/AC", "00/00");
+    expect_rows(f, whole, NULL, "ACDE/A-DE", "0000/0020");
+    for (size_t n = sizeof HEAD - 1; n < sizeof whole - 2; n++) {
+        memcpy(text, whole, n);
+        text[n] = '\0';
+        assert_int_equal(parse(f, text_of(text), NULL), FM_ERR_FORMAT);
+    }
 }
 
 /* Appends a text and returns its end. */
@@ -188,6 +205,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(reads_match_columns_and_deletions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(joins_blocks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(gaps_and_case_by_mode, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(refuses_what_was_cut_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refuses_with_place_and_reason, set_up, tear_down),
         cmocka_unit_test_setup_teardown(holds_its_limits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(finds_the_place_of_a_column, set_up, tear_down),
