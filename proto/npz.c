@@ -41,6 +41,7 @@ typedef struct header_text {
     const char *text;
     size_t size, at;
     size_t place; /* offset of text[0] in the caller's input, for errors */
+    bool is_fortran;
 } header_text;
 
 static fm_status fail_text(const header_text *in, fm_error *reterr, const char *expected) {
@@ -121,10 +122,9 @@ static fm_status parse_shape(header_text *in, fm_npy *array, fm_error *reterr) {
 }
 
 static fm_status parse_order(header_text *in, fm_error *reterr) {
-    if (accept(in, "False")) return FM_OK;
-    if (!accept(in, "True")) return fail_text(in, reterr, "True or False");
-    return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, in->place + in->at,
-                      "the array is in Fortran order, expected C order");
+    in->is_fortran = accept(in, "True");
+    if (in->is_fortran || accept(in, "False")) return FM_OK;
+    return fail_text(in, reterr, "True or False");
 }
 
 /* Parses one "key: value," of the dictionary; *seen collects the keys. */
@@ -175,10 +175,29 @@ static fm_status check_size(fm_npy *array, size_t data_bytes, size_t place, fm_e
     return FM_OK;
 }
 
+/* Copies an array in Fortran order, where the first index varies fastest, into C order. */
+static fm_status order_by_rows(fm_arena *arena, const uint8_t *from, fm_npy *array,
+                               fm_error *reterr) {
+    size_t item = array->item_bytes;
+    uint8_t *to = fm_arena_alloc_array(arena, array->count, item);
+    uint64_t index[FM_NPZ_RANK_MAX] = {0};
+    if (!to) return fm_arena_full(arena, reterr);
+    for (uint64_t i = 0; i < array->count; i++) {
+        uint64_t at = 0;
+        for (size_t k = array->rank; k-- > 0;)
+            at = at * array->shape[k] + index[k];
+        memcpy(to + i * item, from + at * item, item);
+        for (size_t k = array->rank; k-- > 0 && ++index[k] == array->shape[k];)
+            index[k] = 0;
+    }
+    array->data = to;
+    return FM_OK;
+}
+
 /* Parses a .npy that is in the arena already, so that the data can be moved to an aligned place.
  * `place` is its offset in the caller's input, for errors. */
-static fm_status parse_npy_in_place(uint8_t *npy, size_t size, size_t place, fm_npy *array,
-                                    fm_error *reterr) {
+static fm_status parse_npy_in_place(fm_arena *arena, uint8_t *npy, size_t size, size_t place,
+                                    fm_npy *array, fm_error *reterr) {
     fm_reader reader = fm_reader_of(npy, size);
     const uint8_t *magic = fm_read_borrow(&reader, 6);
     if (!magic || memcmp(magic, NPY_MAGIC, 6) != 0) {
@@ -202,6 +221,9 @@ static fm_status parse_npy_in_place(uint8_t *npy, size_t size, size_t place, fm_
     if (status) return status;
     status = check_size(array, fm_reader_left(&reader), place + reader.at, reterr);
     if (status) return status;
+    if (text.is_fortran && array->count > 0) {
+        return order_by_rows(arena, npy + reader.at, array, reterr);
+    }
     /* NumPy before 1.14 aligned the data to 16 only, but callers rely on 64. */
     if (reader.at % 64 == 0) {
         array->data = npy + reader.at;
@@ -217,7 +239,7 @@ fm_status fm_npy_parse(fm_arena *arena, fm_bytes npy, fm_npy *ret_array, fm_erro
     if (!copy) return fm_arena_full(arena, reterr);
     if (npy.size > 0) memcpy(copy, npy.data, npy.size);
     fm_npy array = {.name = ""};
-    fm_status status = parse_npy_in_place(copy, npy.size, 0, &array, reterr);
+    fm_status status = parse_npy_in_place(arena, copy, npy.size, 0, &array, reterr);
     if (!status) *ret_array = array;
     return status;
 }
@@ -464,8 +486,8 @@ static fm_status parse_member(fm_arena *arena, fm_bytes archive, fm_reader *dire
     if (!status) status = borrow_packed(archive, &member, &packed, reterr);
     if (!status) status = unpack(arena, &member, packed, &content, reterr);
     if (status) return status;
-    status =
-        parse_npy_in_place(content, (size_t)member.bytes, (size_t)member.offset, array, reterr);
+    status = parse_npy_in_place(arena, content, (size_t)member.bytes, (size_t)member.offset, array,
+                                reterr);
     if (!status || !reterr) return status;
     const fm_error why = *reterr; /* knows the bytes, not the name of the array */
     return fm_fail_at(reterr, status, why.line, why.column, why.offset, "%s: %s", array->name,

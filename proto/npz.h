@@ -56,7 +56,7 @@ typedef struct fm_npy {
     size_t rank; /* 0 for a scalar */
     uint64_t shape[FM_NPZ_RANK_MAX];
     uint64_t count;   /* elements: the product of shape, 1 for a scalar */
-    const void *data; /* [count], C order, aligned to 64 bytes */
+    const void *data; /* [count], C order whatever the file's is, aligned to 64 bytes */
 } fm_npy;
 
 typedef struct fm_npz {
@@ -66,7 +66,7 @@ typedef struct fm_npz {
 
 /* Reads a whole archive into the arena, whose size also bounds what may be unpacked. Returns
  * FM_ERR_FORMAT and FM_ERR_CORRUPT (with the offset), FM_ERR_LIMIT, and FM_ERR_UNSUPPORTED for
- * Fortran order, big-endian and other dtypes, encryption and other compression methods. */
+ * big-endian and other dtypes, encryption and other compression methods. */
 FM_MUST_USE fm_status fm_npz_parse(fm_arena *arena, fm_bytes archive, fm_npz *ret_npz,
                                    fm_error *reterr);
 

@@ -149,7 +149,8 @@ static void add_row(rows_builder *builder, const raw_row *row) {
     memset(deletion + n, 0, n_col - n);
     builder->hash[i] = fm_xxh3(ids, n_col);
     fm_bytes species = fm_sequence_species(row->description);
-    if (species.size) memcpy(builder->names + builder->n_name, species.data, species.size);
+    for (size_t k = 0; k < species.size; k++)
+        builder->names[builder->n_name + k] = (char)species.data[k];
     builder->species[i] = (fm_bytes){(uint8_t *)builder->names + builder->n_name, species.size};
     builder->n_name += species.size;
 }
@@ -344,7 +345,8 @@ static fm_status read_files(rows_builder *builder, const fm_msa_input *inputs, s
 static fm_status take_sequence(rows_builder *builder, fm_error *reterr) {
     uint16_t *none = fm_arena_calloc(builder->arena, builder->n_col, sizeof *none);
     if (!none) return fm_arena_full(builder->arena, reterr);
-    add_row(builder, &(raw_row){.key = builder->sequence,
+    add_row(builder, &(raw_row){.description = {(const uint8_t *)"", 0},
+                                .key = builder->sequence,
                                 .letters = builder->sequence.data,
                                 .deletion = none,
                                 .n = builder->n_col});
