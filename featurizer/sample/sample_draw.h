@@ -24,6 +24,12 @@ typedef enum fm_sample_purpose {
     FM_SAMPLE_DRAW_MSA_ROWS = 18,
     FM_SAMPLE_DRAW_MASK = 19,
     FM_SAMPLE_DRAW_MASK_REPLACEMENT = 20,
+    /* Crops of complexes (featurizer/complex/crop.h). */
+    FM_SAMPLE_DRAW_COMPLEX_ORDER = 32,
+    FM_SAMPLE_DRAW_COMPLEX_LENGTH = 33,
+    FM_SAMPLE_DRAW_COMPLEX_START = 34,
+    FM_SAMPLE_DRAW_COMPLEX_EDGE = 35,
+    FM_SAMPLE_DRAW_COMPLEX_CENTRE = 36,
 } fm_sample_purpose;
 
 /* The arguments that a family of draws shares. */

@@ -1,4 +1,4 @@
-/* test_golden_complex_features.c: tokens and features of real structures against the
+/* test_golden_complex_features.c: tokens, features and crops of real structures against the
  * reference's, bit for bit, from the reference's own tables of the assemblies. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "featurizer/complex/crop.h"
 #include "featurizer/complex/features.h"
 #include "tests/featurizer/complex_case.h"
 #include "tests/testing/manifest.h"
@@ -96,6 +97,60 @@ static void the_features_of_crops_agree(void **state) {
     assert_int_equal(n_crop, 102);
 }
 
+/* The number `k` crop's array of one value. */
+static int32_t crop_value(uint32_t k, const char *name) {
+    char full[64];
+    snprintf(full, sizeof full, "crop%u/%s", k, name);
+    return complex_i4(&test, full)[0];
+}
+
+/* Draws the crop again with its recorded draws. */
+static void compare_crop(const char *id, uint32_t k) {
+    char name[64];
+    snprintf(name, sizeof name, "crop%u/draws", k);
+    const fm_npy *draws = complex_array(&test, name);
+    snprintf(name, sizeof name, "crop%u/ref_asym_id", k);
+    const fm_npy *reference = complex_array(&test, name);
+    fm_crop_request request = {.method = (fm_crop_method)crop_value(k, "method"),
+                               .size = (uint32_t)crop_value(k, "size"),
+                               .is_complete = crop_value(k, "complete") != 0,
+                               .n_reference = (uint32_t)reference->count};
+    memcpy(request.reference, reference->data, (size_t)reference->count * sizeof(int32_t));
+    fm_crop_replay replay = {.draws = draws->data, .n = (uint32_t)draws->shape[0]};
+    fm_draws replayed = fm_crop_replay_draws(&replay);
+    fm_complex_crop crop = {0};
+    fm_error error = {0};
+    complex_must(
+        fm_complex_crop_make(&test.assembly, &request, &replayed, &test.arena, &crop, &error),
+        &error);
+    if (!fm_crop_replay_is_whole(&replay)) fail_msg("%s: crop %u asks for other draws", id, k);
+    uint64_t one = 1, n = crop.n_token, n_full = crop.n_full;
+    snprintf(name, sizeof name, "crop%u/tokens", k);
+    compare(id, name, "<i4", 1, &n, crop.tokens);
+    snprintf(name, sizeof name, "crop%u/ref_token", k);
+    compare(id, name, "<i4", 1, &one, &crop.reference);
+    snprintf(name, sizeof name, "crop%u/full_atoms", k);
+    compare(id, name, "<i4", 1, &n_full, crop.full);
+}
+
+static void the_crops_agree(void **state) {
+    (void)state;
+    need_reference();
+    size_t n_crop = 0;
+    for (size_t i = 0; i < N_COMPLEX; i++) {
+        complex_case_load(&test, complex_ids[i]);
+        for (uint32_t k = 0;; k++, n_crop++) {
+            char name[64];
+            snprintf(name, sizeof name, "crop%u/tokens", k);
+            if (!fm_npz_find(&test.npz, name)) break;
+            compare_crop(complex_ids[i], k);
+        }
+    }
+    fm_test_golden_line("crops", n_array, n_same);
+    assert_int_equal(n_same, n_array);
+    assert_int_equal(n_crop, 191);
+}
+
 static void the_tokens_agree(void **state) {
     (void)state;
     need_reference();
@@ -129,6 +184,7 @@ int main(void) {
         cmocka_unit_test(the_tokens_agree),
         cmocka_unit_test(the_features_agree),
         cmocka_unit_test(the_features_of_crops_agree),
+        cmocka_unit_test(the_crops_agree),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
