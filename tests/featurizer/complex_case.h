@@ -210,6 +210,30 @@ static inline void complex_load_atoms(complex_case *test) {
     a->bonds = list;
 }
 
+static inline uint32_t complex_find_chain(const complex_case *test, const char *id) {
+    uint32_t chain = 0;
+    while (chain < test->assembly.n_chain && strcmp(test->chains[chain].id, id) != 0)
+        chain++;
+    assert(chain < test->assembly.n_chain);
+    return chain;
+}
+
+/* Fills the interfaces: lines of two entities and two chains. */
+static inline void complex_load_pairs(complex_case *test) {
+    uint32_t n;
+    const char **lines = complex_texts(test, "assembly/index/chain_pairs", &n);
+    fm_assembly_pair *pairs = complex_alloc(test, n, sizeof *pairs);
+    for (uint32_t i = 0; i < n && lines[i][0]; i++) {
+        char a[64], b[64];
+        int n_read = sscanf(lines[i], "%*s %*s %63s %63s", a, b);
+        assert(n_read == 2);
+        (void)n_read;
+        pairs[test->assembly.n_pair++] =
+            (fm_assembly_pair){complex_find_chain(test, a), complex_find_chain(test, b)};
+    }
+    test->assembly.pairs = pairs;
+}
+
 /* Replaces the case's structure. */
 static inline void complex_case_load(complex_case *test, const char *id) {
     fm_error error = {0};
@@ -225,6 +249,7 @@ static inline void complex_case_load(complex_case *test, const char *id) {
     complex_load_chains(test);
     complex_load_residues(test);
     complex_load_atoms(test);
+    complex_load_pairs(test);
     complex_must(fm_assembly_tokenize(&test->assembly, test->chains, test->residues, test->atoms,
                                       &test->arena, &error),
                  &error);
