@@ -2,7 +2,7 @@
  *
  * Three ways, of which sampling draws one: stretches of the chains in random order (contiguous),
  * the tokens nearest to one of the sample's chains (spatial), and the tokens nearest to one at an
- * interface. docs/reference/complexes.md has the rules. Every random choice is a draw of draws.h. */
+ * interface. docs/reference/complexes.md has the rules. Each random choice is a draw of draws.h. */
 #ifndef FM_COMPLEX_CROP_H
 #define FM_COMPLEX_CROP_H
 

@@ -3,9 +3,9 @@
  *     bench_complex [--rounds N] [--size TOKENS]
  *
  * Each of the reference's structures is cropped N times in each of the three ways, whole residues
- * only, around chains in turn; a crop's features are computed from it. Processor time of one core, warm memory. The
- * tables of the assemblies are the reference's, so the reading of mmCIF files is not in these times.
- */
+ * only, around chains in turn; a crop's features are computed from it. Processor time of one core,
+ * warm memory. The tables of the assemblies are the reference's, so the reading of mmCIF files is
+ * not in these times. */
 #include "featurizer/complex/crop.h"
 #include "featurizer/complex/features.h"
 #include "tests/bench/bench_time.h"
