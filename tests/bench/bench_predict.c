@@ -115,30 +115,31 @@ static fm_status run_once(bench *b, uint32_t n_cycle, double *ret_seconds, fm_er
     return status;
 }
 
-static const uint64_t *download(bench *b, const fm_trainer *t, const uint64_t *from, size_t count) {
+/* Reads the stamps of a tape and adds its steps. */
+static void add_stamps(bench *b, const fm_forward *passes, int tape_of, table *to) {
+    const fm_recording *r = &passes->recording;
+    const fm_tape *tape = &r->tape[tape_of];
+    const size_t count = (size_t)tape->n_step + 1;
     uint64_t *host = own(&b->arena, count, sizeof *host);
-    t->params.kernels->download(t->stream, host, from, count * sizeof *host);
-    t->params.kernels->synchronize(t->stream);
-    return host;
+    r->options.kernels->download(r->stream, host, tape->stamp, count * sizeof *host);
+    r->options.kernels->synchronize(r->stream);
+    add_tape(to, tape, host);
 }
 
 static fm_status print_tables(bench *b, fm_error *reterr) {
-    fm_trainer *t = fm_infer_get_recording(b->infer);
+    fm_forward *passes = fm_infer_get_recording(b->infer);
     static table cycle, last;
     double unused;
     cycle.n = last.n = 0;
-    fm_status status = fm_trainer_stamp(t, reterr);
+    fm_status status = fm_recording_stamp(&passes->recording, 0, reterr);
     if (!status) status = run_once(b, 2, &unused, reterr);
     if (status) return status;
-    if (t->options.predicts) {
-        add_tape(&last, &t->last, download(b, t, t->last.stamp, (size_t)t->last.n_step + 1));
-        print_table("cycle", &last);
-        return FM_OK;
+    add_stamps(b, passes, FM_FORWARD_RESULTS, &last);
+    if (passes->options.has_losses) {
+        add_stamps(b, passes, FM_FORWARD_BEFORE, &cycle);
+        print_table("cycle", &cycle);
     }
-    add_tape(&cycle, &t->cycle, download(b, t, t->cycle.stamp, (size_t)t->cycle.n_step + 1));
-    add_tape(&last, &t->last, download(b, t, t->last.stamp, (size_t)t->last.n_step + 1));
-    print_table("cycle", &cycle);
-    print_table("last cycle", &last);
+    print_table(passes->options.has_losses ? "last cycle" : "cycle", &last);
     return FM_OK;
 }
 
@@ -236,12 +237,14 @@ static fm_status check(bench *b, fm_error *reterr) {
 static void print_line(const bench *b, int64_t n_res, const fm_infer_need *need,
                        const double *seconds) {
     const double flop_rate = 989e12, byte_rate = 4.8e12, exponential_rate = 132 * 16 * 1.98e9;
-    const fm_trainer *t = fm_infer_get_recording(b->infer);
-    const fm_tape *others = t->options.predicts ? &t->last : &t->cycle;
+    const fm_forward *passes = fm_infer_get_recording(b->infer);
+    const fm_tape *last = &passes->recording.tape[FM_FORWARD_RESULTS];
+    const fm_tape *others =
+        passes->options.has_losses ? &passes->recording.tape[FM_FORWARD_BEFORE] : last;
     const double n = (double)(b->set->cycles - 1);
-    double flops = flops_of(&t->last) + n * flops_of(others);
-    double bytes = bytes_of(&t->last) + n * bytes_of(others);
-    double exponentials = (n + 1) * exponentials_of(&t->options.model);
+    double flops = flops_of(last) + n * flops_of(others);
+    double bytes = bytes_of(last) + n * bytes_of(others);
+    double exponentials = (n + 1) * exponentials_of(&passes->options.model);
     printf("%6lld  %9.3f  %7.2f  %7.2f  %7.2f  %8.2f  %8.2f  %7.1f  %8.3f  %8.3f  %8.3f  %s\n",
            (long long)n_res, seconds[0], seconds[1], seconds[2], seconds[3],
            (double)need->bytes / GIB, (double)b->options.kernels->device->used_bytes() / GIB,

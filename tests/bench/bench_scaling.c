@@ -202,7 +202,8 @@ static bool all_agree(void *context, bool captured) {
 }
 
 static void hook_passes(bench *b) {
-    fm_pass *passes[] = {&b->trainer->cycle_pass, &b->trainer->last_pass};
+    fm_pass *passes[] = {&b->trainer->recording.pass[FM_TRAINER_CYCLE],
+                         &b->trainer->recording.pass[FM_TRAINER_LAST]};
     for (int i = 0; i < 2; i++) {
         b->hook[i] = (hook){b, i, *passes[i]};
         passes[i]->queue = run_pass;
@@ -237,9 +238,9 @@ static fm_status time_mode(bench *b, mode how, uint64_t cycles, fm_error *reterr
     const settings *set = b->task->set;
     double ms[MOST_ROUNDS], unused;
     b->mode = how;
-    b->kernels->synchronize(b->trainer->stream);
-    fm_pass_forget(&b->trainer->cycle_pass);
-    fm_pass_forget(&b->trainer->last_pass);
+    b->kernels->synchronize(b->trainer->recording.stream);
+    fm_pass_forget(&b->trainer->recording.pass[FM_TRAINER_CYCLE]);
+    fm_pass_forget(&b->trainer->recording.pass[FM_TRAINER_LAST]);
     for (uint32_t c = 1; c <= cycles; c++) {
         b->features.n_cycle = c;
         fm_status status = run_steps(b, WARM_UP, &unused, reterr);
@@ -273,8 +274,8 @@ static double serial_ms(bench *b, const fm_tape *tape) {
     size_t n = (size_t)tape->n_step + 1;
     uint64_t *ns = own(&b->arena, n, sizeof *ns);
     double sum = 0;
-    b->kernels->download(b->trainer->stream, ns, tape->stamp, n * sizeof *ns);
-    b->kernels->synchronize(b->trainer->stream);
+    b->kernels->download(b->trainer->recording.stream, ns, tape->stamp, n * sizeof *ns);
+    b->kernels->synchronize(b->trainer->recording.stream);
     for (size_t i = 0; i + 1 < n; i++)
         if (is_serial(tape, &tape->node[tape->step[i].node])) sum += (double)(ns[i + 1] - ns[i]);
     return 1e-6 * sum;
@@ -286,8 +287,8 @@ static fm_status measure_serial(bench *b, fm_error *reterr) {
     fm_status status = fm_trainer_stamp(b->trainer, reterr);
     if (!status) status = run_steps(b, WARM_UP + 1, &unused, reterr);
     if (status) return status;
-    b->out->serial_ms[PASS_CYCLE] = serial_ms(b, &b->trainer->cycle);
-    b->out->serial_ms[PASS_LAST] = serial_ms(b, &b->trainer->last);
+    b->out->serial_ms[PASS_CYCLE] = serial_ms(b, &b->trainer->recording.tape[FM_TRAINER_CYCLE]);
+    b->out->serial_ms[PASS_LAST] = serial_ms(b, &b->trainer->recording.tape[FM_TRAINER_LAST]);
     return FM_OK;
 }
 
@@ -315,7 +316,8 @@ static fm_status create(bench *b, const fm_groups *groups, fm_error *reterr) {
 }
 
 static void note_graphs(bench *b) {
-    const fm_pass *passes[] = {&b->trainer->cycle_pass, &b->trainer->last_pass};
+    const fm_pass *passes[] = {&b->trainer->recording.pass[FM_TRAINER_CYCLE],
+                               &b->trainer->recording.pass[FM_TRAINER_LAST]};
     for (int i = 0; i < 2; i++) {
         if (passes[i]->graph) {
             b->out->pass[i].n_kernel = passes[i]->device->graph_measure(passes[i]->graph).n_kernel;

@@ -100,7 +100,7 @@ static fm_status collect(bench *b, fm_error *reterr) {
  * commands fit into the queue, so the host's clock shifts time from step to step. */
 static fm_status run_steps(void *bench_of, uint64_t count, double *ret_seconds, fm_error *reterr) {
     bench *b = bench_of;
-    uint64_t ahead = b->trainer->params.kernels->device->is_asynchronous, queued = 0;
+    uint64_t ahead = b->trainer->recording.params.kernels->device->is_asynchronous, queued = 0;
     fm_status status = FM_OK;
     double before = now_s();
     for (uint64_t i = 1; i <= count && !status; i++) {
@@ -116,7 +116,8 @@ static fm_status run_steps(void *bench_of, uint64_t count, double *ret_seconds, 
 
 static double flops_of_step(const void *bench_of, uint32_t n_cycle) {
     const fm_trainer *t = ((const bench *)bench_of)->trainer;
-    return flops_of(&t->last) + (n_cycle - 1) * flops_of(&t->cycle);
+    return flops_of(&t->recording.tape[FM_TRAINER_LAST]) +
+           (n_cycle - 1) * flops_of(&t->recording.tape[FM_TRAINER_CYCLE]);
 }
 
 static void use_cycles(void *bench_of, uint32_t n_cycle) {
@@ -130,12 +131,14 @@ static timed_steps steps_of(bench *b) {
 
 static void describe_graphs(const bench *b) {
     const fm_trainer *t = b->trainer;
-    describe_graph("cycle without gradient", &t->cycle_pass);
-    describe_graph("last cycle with update", &t->last_pass);
+    describe_graph("cycle without gradient", &t->recording.pass[FM_TRAINER_CYCLE]);
+    describe_graph("last cycle with update", &t->recording.pass[FM_TRAINER_LAST]);
     printf("launches  %llu graphs; %llu passes queued without one; %llu cycles in all\n",
-           (unsigned long long)t->cycle_pass.n_launch + t->last_pass.n_launch,
-           (unsigned long long)t->cycle_pass.n_direct + t->last_pass.n_direct,
-           (unsigned long long)t->ring.n_put);
+           (unsigned long long)t->recording.pass[FM_TRAINER_CYCLE].n_launch +
+               t->recording.pass[FM_TRAINER_LAST].n_launch,
+           (unsigned long long)t->recording.pass[FM_TRAINER_CYCLE].n_direct +
+               t->recording.pass[FM_TRAINER_LAST].n_direct,
+           (unsigned long long)t->cycles.ring.n_put);
 }
 
 /* -- the table */
@@ -143,7 +146,8 @@ static void describe_graphs(const bench *b) {
 /* One line per step of the schedule, in order: tape, column, module. deploy/gpu/trace joins these
  * with the kernels that ran between two stamps. */
 static fm_status write_schedule(const bench *b, const char *path, fm_error *reterr) {
-    const fm_tape *tapes[] = {&b->trainer->cycle, &b->trainer->last};
+    const fm_tape *tapes[] = {&b->trainer->recording.tape[FM_TRAINER_CYCLE],
+                              &b->trainer->recording.tape[FM_TRAINER_LAST]};
     const char *names[] = {"cycle", "last"};
     FILE *file = fopen(path, "w");
     if (!file) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot be written");
@@ -163,10 +167,10 @@ static fm_status write_schedule(const bench *b, const char *path, fm_error *rete
 }
 
 static const uint64_t *download(bench *b, const uint64_t *device, size_t count) {
-    const fm_kernels *kernels = b->trainer->params.kernels;
+    const fm_kernels *kernels = b->trainer->recording.params.kernels;
     uint64_t *host = own(&b->arena, count, sizeof *host);
-    kernels->download(b->trainer->stream, host, device, count * sizeof *host);
-    kernels->synchronize(b->trainer->stream);
+    kernels->download(b->trainer->recording.stream, host, device, count * sizeof *host);
+    kernels->synchronize(b->trainer->recording.stream);
     return host;
 }
 
@@ -177,18 +181,22 @@ static fm_status print_tables(bench *b, fm_error *reterr) {
     fm_status status = fm_trainer_stamp(t, reterr);
     b->features.n_cycle = 2;
     double unused;
-    uint64_t count = t->params.kernels->device->is_asynchronous ? 3 : 1; /* captured, replayed */
+    uint64_t count =
+        t->recording.params.kernels->device->is_asynchronous ? 3 : 1; /* captured, replayed */
     if (!status) status = run_steps(b, count, &unused, reterr);
     if (!status && b->set->schedule) status = write_schedule(b, b->set->schedule, reterr);
     if (status) return status;
-    const uint64_t *around = download(b, t->stamp, FM_STAMPS);
-    const uint64_t *in_cycle = download(b, t->cycle.stamp, (size_t)t->cycle.n_step + 1);
-    const uint64_t *in_last = download(b, t->last.stamp, (size_t)t->last.n_step + 1);
-    add_tape(&cycle, &t->cycle, in_cycle);
-    add_tape(&last, &t->last, in_last);
+    const uint64_t *around = download(b, t->recording.stamp, FM_STAMPS);
+    const uint64_t *in_cycle = download(b, t->recording.tape[FM_TRAINER_CYCLE].stamp,
+                                        (size_t)t->recording.tape[FM_TRAINER_CYCLE].n_step + 1);
+    const uint64_t *in_last = download(b, t->recording.tape[FM_TRAINER_LAST].stamp,
+                                       (size_t)t->recording.tape[FM_TRAINER_LAST].n_step + 1);
+    add_tape(&cycle, &t->recording.tape[FM_TRAINER_CYCLE], in_cycle);
+    add_tape(&last, &t->recording.tape[FM_TRAINER_LAST], in_last);
     row_of(&last, "take the packet")->ms[0] = 1e-6 * (double)(in_last[0] - around[FM_STAMP_BEGIN]);
     row_of(&last, "norm, clip, sum")->ms[0] =
-        1e-6 * (double)(around[FM_STAMP_SUMMED] - in_last[t->last.n_step]);
+        1e-6 *
+        (double)(around[FM_STAMP_SUMMED] - in_last[t->recording.tape[FM_TRAINER_LAST].n_step]);
     row_of(&last, "Adam and average")->ms[0] =
         1e-6 * (double)(around[FM_STAMP_UPDATED] - around[FM_STAMP_SUMMED]);
     print_table("cycle without gradient", &cycle);
@@ -199,7 +207,8 @@ static fm_status print_tables(bench *b, fm_error *reterr) {
 static fm_status print_digest(bench *b, fm_error *reterr) {
     uint64_t digest;
     const fm_trainer *t = b->trainer;
-    fm_status status = print_digest_of(&t->params, t->stream, t->optimizer.step, &digest, reterr);
+    fm_status status = print_digest_of(&t->recording.params, t->recording.stream,
+                                       t->recording.optimizer.step, &digest, reterr);
     return status ? status : compare_digests(b->set, b->meeting, digest, reterr);
 }
 
@@ -302,7 +311,7 @@ static fm_status run(bench *b, fm_error *reterr) {
     status = create(b, reterr);
     if (status) return status;
     const timed_steps steps = steps_of(b);
-    status = time_all_cycles(&steps, b->trainer->params.kernels->device, reterr);
+    status = time_all_cycles(&steps, b->trainer->recording.params.kernels->device, reterr);
     if (status) return status;
     describe_graphs(b);
     print_slow_paths();

@@ -32,7 +32,7 @@ static const char *const part_names[FM_AF3_PARTS] = {
 static fm_status update(bench *b, fm_error *reterr) {
     fm_af3_trainer *t = b->trainer;
     if (b->set->dp > 1) return fm_af3_trainer_update_with(t, (uint32_t)b->set->dp, reterr);
-    fm_optimizer_step(&t->optimizer, t->stream);
+    fm_optimizer_step(&t->recording.optimizer, t->recording.stream);
     return FM_OK;
 }
 
@@ -46,18 +46,18 @@ static fm_status run_steps(void *bench_of, uint64_t count, double *ret_seconds, 
         status = fm_af3_trainer_add_sample(t, &b->features, &b->result, reterr);
         if (!status) status = update(b, reterr);
     }
-    t->options.kernels->synchronize(t->stream);
+    t->options.kernels->synchronize(t->recording.stream);
     *ret_seconds = now_s() - before;
     return status;
 }
 
 static double flops_of_step(const void *bench_of, uint32_t n_cycle) {
     const fm_af3_trainer *t = ((const bench *)bench_of)->trainer;
-    double flops = (n_cycle - 1) * flops_of(&t->tape[FM_AF3_CYCLE]);
-    flops += t->options.model.n_rollout_step * flops_of(&t->tape[FM_AF3_DENOISE]);
+    double flops = (n_cycle - 1) * flops_of(&t->recording.tape[FM_AF3_CYCLE]);
+    flops += t->options.model.n_rollout_step * flops_of(&t->recording.tape[FM_AF3_DENOISE]);
     const int once[] = {FM_AF3_LAST, FM_AF3_CONFIDENCE, FM_AF3_PREPARE, FM_AF3_STRUCTURES};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++)
-        flops += flops_of(&t->tape[once[i]]);
+        flops += flops_of(&t->recording.tape[once[i]]);
     return flops;
 }
 
@@ -71,8 +71,8 @@ static const uint64_t *download(bench *b, const uint64_t *device, size_t count) 
     const fm_kernels *kernels = b->trainer->options.kernels;
     uint64_t *host = fm_arena_alloc_array(&b->arena, count, sizeof *host);
     if (!host) abort(); /* the arena is far larger than any schedule */
-    kernels->download(b->trainer->stream, host, device, count * sizeof *host);
-    kernels->synchronize(b->trainer->stream);
+    kernels->download(b->trainer->recording.stream, host, device, count * sizeof *host);
+    kernels->synchronize(b->trainer->recording.stream);
     return host;
 }
 
@@ -101,7 +101,7 @@ static void print_tape_tables(bench *b, const uint64_t *part_ns) {
         [FM_AF3_DENOISE] = "the last denoising step",
         [FM_AF3_STRUCTURES] = "noisy structures"};
     for (int i = 0; i < FM_AF3_TAPES; i++) {
-        const fm_tape *tape = &t->tape[i];
+        const fm_tape *tape = &t->recording.tape[i];
         const uint64_t *ns = download(b, tape->stamp, (size_t)tape->n_step + 1);
         int32_t first = 0;
         if (i == FM_AF3_LAST) {
@@ -129,7 +129,7 @@ static fm_status print_tables(bench *b, fm_error *reterr) {
     if (!status) status = run_steps(b, count, &seconds, reterr);
     if (!status) status = run_steps(b, 1, &seconds, reterr);
     if (status) return status;
-    const uint64_t *ns = download(b, t->stamp, (size_t)2 * FM_AF3_PARTS);
+    const uint64_t *ns = download(b, t->recording.stamp, (size_t)2 * FM_AF3_PARTS);
     print_parts(ns, seconds);
     print_tape_tables(b, ns);
     return FM_OK;
@@ -138,7 +138,8 @@ static fm_status print_tables(bench *b, fm_error *reterr) {
 static fm_status print_digest(bench *b, fm_error *reterr) {
     uint64_t digest;
     const fm_af3_trainer *t = b->trainer;
-    fm_status status = print_digest_of(&t->params, t->stream, t->optimizer.step, &digest, reterr);
+    fm_status status = print_digest_of(&t->recording.params, t->recording.stream,
+                                       t->recording.optimizer.step, &digest, reterr);
     if (status) return status;
     return compare_digests(b->set, b->meeting, digest, reterr);
 }
@@ -173,7 +174,7 @@ static fm_status run(bench *b, const fm_train_config *config, fm_error *reterr) 
     if (!status && b->groups.groups) status = b->groups.groups->check(b->groups.groups, reterr);
     if (status) return status;
     for (int i = 0; i < FM_AF3_PARTS; i++)
-        describe_graph(part_names[i], &b->trainer->part[i]);
+        describe_graph(part_names[i], &b->trainer->recording.pass[i]);
     print_slow_paths();
     if (b->set->digest) status = print_digest(b, reterr);
     if (!status && b->set->tune) status = fm_device_tune(b->set->tune, reterr);

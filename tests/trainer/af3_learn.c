@@ -125,7 +125,7 @@ static fm_status train(const settings *set, const af3_case *of, table *out, fm_e
         sum->lddt += 1 - result.term[FM_COMPLEX_SMOOTH_LDDT];
         sum->rmsd += rmsd(&of->labels, trainer->x);
         n++;
-        fm_optimizer_step(&trainer->optimizer, NULL);
+        fm_optimizer_step(&trainer->recording.optimizer, NULL);
         if (step % set->every && step != set->steps) continue;
         end_row(sum, step, n);
         out->n++;

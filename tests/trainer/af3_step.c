@@ -87,7 +87,8 @@ static fm_status record_hoisted(step *s, fm_error *error) {
     const fm_af3_config *config = &t->options.model;
     const fm_af3_inputs *in = &t->inputs;
     fm_tape *tape = &s->hoisted;
-    fm_status status = fm_tape_init(tape, s->base.kernels, s->base.params, &t->state, false, error);
+    fm_status status =
+        fm_tape_init(tape, s->base.kernels, s->base.params, &t->recording.state, false, error);
     if (status) return status;
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);
     fm_af3_trunk_output trunk = fm_af3_stored_trunk(tape, in);
@@ -134,7 +135,7 @@ static fm_status build(step *s, fm_error *error) {
                                                       !files->noise->known};
     status = fm_af3_trainer_create(&options, &s->trainer, error);
     if (status) return status;
-    s->base.params = &s->trainer->params;
+    s->base.params = &s->trainer->recording.params;
     make_features(s);
     return files->noise ? FM_OK : record_hoisted(s, error);
 }
@@ -143,27 +144,27 @@ static fm_status build(step *s, fm_error *error) {
 
 static void compare_outputs(step *s) {
     af3_worst w = {0};
-    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_LAST], s->trainer->out.s_inputs,
+    bench_compare(&s->base, &w, &s->trainer->recording.tape[FM_AF3_LAST], s->trainer->out.s_inputs,
                   "s_inputs");
-    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_LAST], s->trainer->out.s, "s");
-    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_LAST], s->trainer->out.z, "z");
-    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_LAST], s->trainer->out.distogram,
+    bench_compare(&s->base, &w, &s->trainer->recording.tape[FM_AF3_LAST], s->trainer->out.s, "s");
+    bench_compare(&s->base, &w, &s->trainer->recording.tape[FM_AF3_LAST], s->trainer->out.z, "z");
+    bench_compare(&s->base, &w, &s->trainer->recording.tape[FM_AF3_LAST], s->trainer->out.distogram,
                   "distogram");
-    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_LAST], s->trainer->out.x_denoised,
-                  "x_denoised");
+    bench_compare(&s->base, &w, &s->trainer->recording.tape[FM_AF3_LAST],
+                  s->trainer->out.x_denoised, "x_denoised");
     bench_report(&s->base, "out", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
 }
 
 static void compare_logits(step *s) {
     af3_worst w = {0};
-    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_CONFIDENCE], s->trainer->logits.plddt,
-                  "plddt");
-    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_CONFIDENCE], s->trainer->logits.pae,
-                  "pae");
-    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_CONFIDENCE], s->trainer->logits.pde,
-                  "pde");
-    bench_compare(&s->base, &w, &s->trainer->tape[FM_AF3_CONFIDENCE], s->trainer->logits.resolved,
-                  "resolved");
+    bench_compare(&s->base, &w, &s->trainer->recording.tape[FM_AF3_CONFIDENCE],
+                  s->trainer->logits.plddt, "plddt");
+    bench_compare(&s->base, &w, &s->trainer->recording.tape[FM_AF3_CONFIDENCE],
+                  s->trainer->logits.pae, "pae");
+    bench_compare(&s->base, &w, &s->trainer->recording.tape[FM_AF3_CONFIDENCE],
+                  s->trainer->logits.pde, "pde");
+    bench_compare(&s->base, &w, &s->trainer->recording.tape[FM_AF3_CONFIDENCE],
+                  s->trainer->logits.resolved, "resolved");
     bench_report(&s->base, "confidence", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
 }
 
@@ -297,7 +298,7 @@ static void compare_full_gradients(step *s) {
 static void compare_norm(step *s) {
     const fm_npy *array = case_find(s->base.expected, "clip/", "total_norm");
     af3_worst w = {0};
-    double norm = sqrt(fm_optimizer_get_state(&s->trainer->optimizer, NULL).norm_squared);
+    double norm = sqrt(fm_optimizer_get_state(&s->trainer->recording.optimizer, NULL).norm_squared);
     af3_note(&w, "total_norm", af3_relative(&norm, array));
     bench_report(&s->base, "norm", &w, s->base.wide ? WIDE_GATE : OUTPUT_GATE);
 }
@@ -333,14 +334,14 @@ static void compare_memory(step *s) {
         [FM_AF3_CONFIDENCE] = "confidence", [FM_AF3_PREPARE] = "prepare",
         [FM_AF3_DENOISE] = "denoise",       [FM_AF3_STRUCTURES] = "structures"};
     for (int i = 0; i < FM_AF3_TAPES; i++)
-        bench_report_memory(&s->base, names[i], &s->trainer->tape[i]);
+        bench_report_memory(&s->base, names[i], &s->trainer->recording.tape[i]);
 }
 
 /* Clip, Adam with L2 and the moving average. */
 static void run_update(step *s) {
-    bool finite = fm_optimizer_add_sample(&s->trainer->optimizer, NULL);
+    bool finite = fm_optimizer_add_sample(&s->trainer->recording.optimizer, NULL);
     s->base.failed |= !finite;
-    fm_optimizer_step(&s->trainer->optimizer, NULL);
+    fm_optimizer_step(&s->trainer->recording.optimizer, NULL);
     if (s->base.noise) return; /* Adam takes only signs, so the error of one number is chance */
     compare_norm(s);
     compare_update(s, "post", "post/", s->base.params->master, UPDATE_GATE);
@@ -369,10 +370,11 @@ static void compare_rollout(step *s) {
 static void compare_hoisted(step *s) {
     const fm_af3_trainer *t = s->trainer;
     const fm_element act = s->base.kernels->act; /* without noise, acc too */
-    int64_t n = fm_tensor_local_count(fm_tape_tensor(&t->tape[FM_AF3_LAST], t->out.x_denoised));
+    int64_t n =
+        fm_tensor_local_count(fm_tape_tensor(&t->recording.tape[FM_AF3_LAST], t->out.x_denoised));
     if (s->base.groups || s->base.noise) return;
-    const double *x =
-        bench_fetch(&s->base, fm_tape_data(&t->tape[FM_AF3_LAST], t->out.x_denoised), act, n);
+    const double *x = bench_fetch(
+        &s->base, fm_tape_data(&t->recording.tape[FM_AF3_LAST], t->out.x_denoised), act, n);
     fm_tape_forward(&s->hoisted, NULL);
     const double *hoisted = bench_fetch(&s->base, fm_tape_data(&s->hoisted, s->hoisted_x), act, n);
     af3_worst w = {0};

@@ -126,9 +126,9 @@ static fm_trainer_options options_of(const fm_train_config *config) {
 
 /* Whether the parameters that had a gradient differ from `before`. */
 static bool have_moved(const fm_trainer *t, const float *before) {
-    const float *now_at = t->params.master, *gradient = t->params.gradient;
+    const float *now_at = t->recording.params.master, *gradient = t->recording.params.gradient;
     int64_t moved = 0, with_gradient = 0;
-    for (int64_t i = 0; i < t->params.n_element; i++) {
+    for (int64_t i = 0; i < t->recording.params.n_element; i++) {
         moved += now_at[i] != before[i];
         with_gradient += gradient[i] != 0;
     }
@@ -139,17 +139,19 @@ static bool have_moved(const fm_trainer *t, const float *before) {
 }
 
 static bool step(fm_trainer *t, const fm_features *features, fm_error *error) {
-    size_t bytes = (size_t)t->params.n_element * sizeof(float);
+    size_t bytes = (size_t)t->recording.params.n_element * sizeof(float);
     float *before = take(1, bytes);
-    memcpy(before, t->params.master, bytes);
+    memcpy(before, t->recording.params.master, bytes);
     fm_sample_result result;
     double start = now();
     if (fm_trainer_add_sample(t, features, &result, error)) return false;
     fm_trainer_update(t);
     printf("step of %d cycles: %.1f s, loss %.3f, gradient norm %.3f\n", N_CYCLE, now() - start,
            result.loss, result.gradient_norm);
-    bool planned = fm_tape_used_bytes(&t->last) == t->last.size.arena_bytes &&
-                   fm_tape_used_bytes(&t->cycle) == t->cycle.size.arena_bytes;
+    bool planned = fm_tape_used_bytes(&t->recording.tape[FM_TRAINER_LAST]) ==
+                       t->recording.tape[FM_TRAINER_LAST].size.arena_bytes &&
+                   fm_tape_used_bytes(&t->recording.tape[FM_TRAINER_CYCLE]) ==
+                       t->recording.tape[FM_TRAINER_CYCLE].size.arena_bytes;
     if (!planned) printf("memory used is not what was planned\n");
     return have_moved(t, before) && planned && isfinite(result.loss) &&
            isfinite(result.gradient_norm);
@@ -164,10 +166,10 @@ static bool run(fm_train_config *config, fm_error *error) {
     if (fm_trainer_create(&options, &trainer, error)) return false;
     char text[256];
     fm_trainer_describe(trainer, text, sizeof text);
-    printf("%s\n%lld parameters, published %d\n", text, (long long)trainer->params.n_value,
-           PUBLISHED);
+    printf("%s\n%lld parameters, published %d\n", text,
+           (long long)trainer->recording.params.n_value, PUBLISHED);
     printf("created in %.1f s\n", now() - start);
-    bool good = trainer->params.n_value == PUBLISHED && step(trainer, &features, error);
+    bool good = trainer->recording.params.n_value == PUBLISHED && step(trainer, &features, error);
     fm_trainer_destroy(trainer);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);

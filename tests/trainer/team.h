@@ -110,22 +110,22 @@ static inline fm_status team_collect(rank_team *team, fm_sample_result *ret_resu
  * ranks; call it after loading a checkpoint. */
 static inline void team_copy_first(rank_team *team) {
     const fm_trainer *first = team->rank[0].trainer;
-    const fm_params *from = &first->params;
+    const fm_params *from = &first->recording.params;
     int64_t bytes = from->n_element * (int64_t)fm_element_bytes(from->element);
     int64_t count = bytes / (int64_t)fm_element_bytes(from->kernels->act);
     for (int32_t r = 1; r < team->n_rank; r++) {
         fm_trainer *other = team->rank[r].trainer;
-        fm_params *to = &other->params;
+        fm_params *to = &other->recording.params;
         const fm_kernels *kernels = from->kernels;
         kernels->copy(NULL, count, from->master, to->master);
         kernels->copy(NULL, count, from->moment1, to->moment1);
         kernels->copy(NULL, count, from->moment2, to->moment2);
         kernels->copy(NULL, count, from->ema, to->ema);
-        kernels->copy(NULL, count, first->optimizer.sum, other->optimizer.sum);
+        kernels->copy(NULL, count, first->recording.optimizer.sum, other->recording.optimizer.sum);
         fm_params_refresh_copy(to);
-        other->optimizer.step = first->optimizer.step;
-        other->optimizer.samples = first->optimizer.samples;
-        other->optimizer.pending = first->optimizer.pending;
+        other->recording.optimizer.step = first->recording.optimizer.step;
+        other->recording.optimizer.samples = first->recording.optimizer.samples;
+        other->recording.optimizer.pending = first->recording.optimizer.pending;
     }
 }
 

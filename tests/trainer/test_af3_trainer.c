@@ -75,12 +75,12 @@ static void run_steps(bench *b, bool announces, float **ret_values, size_t *ret_
             fm_sample_result result = add(b);
             assert_true(result.loss > 0 && result.gradient_norm > 0);
         }
-        fm_optimizer_step(&b->trainer->optimizer, b->trainer->stream);
+        fm_optimizer_step(&b->trainer->recording.optimizer, b->trainer->recording.stream);
     }
-    *ret_bytes = (size_t)b->trainer->params.n_element * sizeof(float);
+    *ret_bytes = (size_t)b->trainer->recording.params.n_element * sizeof(float);
     *ret_values = malloc(*ret_bytes);
     assert_non_null(*ret_values);
-    memcpy(*ret_values, b->trainer->params.master, *ret_bytes);
+    memcpy(*ret_values, b->trainer->recording.params.master, *ret_bytes);
 }
 
 /* All stacks may have the most blocks that their keys allow. */
@@ -124,7 +124,7 @@ static void the_same_seed_gives_the_same_bits(void **state) {
         assert_int_equal(bytes, bytes_again);
         assert_int_equal(memcmp(first, again, bytes) == 0, cases[i].same);
         for (int t = 0; t < FM_AF3_TAPES; t++) {
-            const fm_tape *tape = &b.trainer->tape[t];
+            const fm_tape *tape = &b.trainer->recording.tape[t];
             assert_int_equal(fm_tape_used_bytes(tape), tape->size.arena_bytes);
         }
         free(again);
@@ -198,8 +198,8 @@ static void a_budget_chooses_the_recomputation(void **state) {
         assert_true(i == 0 || took->recompute_steps > last);
         last = took->recompute_steps;
         for (int t = 0; t < FM_AF3_TAPES; t++)
-            assert_int_equal(fm_tape_used_bytes(&b.trainer->tape[t]),
-                             b.trainer->tape[t].size.arena_bytes);
+            assert_int_equal(fm_tape_used_bytes(&b.trainer->recording.tape[t]),
+                             b.trainer->recording.tape[t].size.arena_bytes);
         if (!kept) kept = values;
         assert_memory_equal(kept, values, n_byte);
         if (kept != values) free(values);
@@ -280,18 +280,18 @@ static void the_host_copies_what_it_writes(void **state) {
     const fm_af3_trainer *t = b.trainer;
     const fm_af3_inputs *in = &t->inputs;
     const int32_t of_device[] = {
-        in->previous_s, in->previous_z,       in->s_inputs,   in->s,  in->z,
-        in->prepared_c, in->prepared_bias[0], in->training.x, t->flag};
+        in->previous_s,       in->previous_z, in->s_inputs,     in->s, in->z, in->prepared_c,
+        in->prepared_bias[0], in->training.x, t->recording.flag};
     for (size_t i = 0; i < sizeof of_device / sizeof of_device[0]; i++)
         assert_false(t->mirror.holds[of_device[i]] || t->shared.holds[of_device[i]]);
     int64_t bytes = 0;
-    for (int32_t i = 0; i < t->state.n_tensor; i++) {
+    for (int32_t i = 0; i < t->recording.state.n_tensor; i++) {
         assert_false(t->mirror.holds[i] && t->shared.holds[i]);
         bool held = t->mirror.holds[i] || t->shared.holds[i];
-        bytes += held ? fm_plan_round(fm_tensor_local_bytes(&t->state.tensor[i])) : 0;
+        bytes += held ? fm_plan_round(fm_tensor_local_bytes(&t->recording.state.tensor[i])) : 0;
     }
     assert_int_equal(t->mirror.bytes + t->shared.bytes, bytes);
-    assert_true(bytes < t->state.bytes);
+    assert_true(bytes < t->recording.state.bytes);
     close_bench(&b);
 }
 
@@ -339,14 +339,14 @@ static void the_confidence_head_learns_alone(void **state) {
     b.options.confidence_only = true;
     b.options.loss.pae = 1;
     create(&b);
-    const fm_params *params = &b.trainer->params;
+    const fm_params *params = &b.trainer->recording.params;
     size_t bytes = (size_t)params->n_element * sizeof(float);
     float *before = malloc(bytes);
     assert_non_null(before);
     memcpy(before, params->master, bytes);
     fm_sample_result result = add(&b);
     assert_true(result.term[FM_COMPLEX_MSE] == 0 && result.term[FM_COMPLEX_PAE] > 0);
-    fm_optimizer_step(&b.trainer->optimizer, b.trainer->stream);
+    fm_optimizer_step(&b.trainer->recording.optimizer, b.trainer->recording.stream);
     int n_same = 0, n_changed = 0;
     for (int32_t p = 0; p < params->n_param; p++) {
         const fm_param *row = &params->param[p];
@@ -369,7 +369,7 @@ static void an_evaluation_changes_nothing(void **state) {
     open_bench(&b, 5);
     b.options.forward_only = true;
     create(&b);
-    const fm_params *params = &b.trainer->params;
+    const fm_params *params = &b.trainer->recording.params;
     size_t bytes = (size_t)params->n_element * sizeof(float);
     float *before = malloc(bytes);
     assert_non_null(before);
@@ -393,15 +393,16 @@ static void values_that_are_not_finite_are_named(void **state) {
     fm_error error = {.message = ""};
     open_bench(&b, 5);
     create(&b);
-    const fm_param *row = fm_params_find(
-        &b.trainer->params, "pairformer_stack.blocks.1.pair_transition.layernorm1.weight");
+    const fm_param *row =
+        fm_params_find(&b.trainer->recording.params,
+                       "pairformer_stack.blocks.1.pair_transition.layernorm1.weight");
     assert_non_null(row);
-    ((float *)b.trainer->params.master)[row->offset] = NAN;
+    ((float *)b.trainer->recording.params.master)[row->offset] = NAN;
     assert_int_equal(fm_af3_trainer_add_sample(b.trainer, &b.features, &result, &error),
                      FM_ERR_DATA);
     assert_non_null(strstr(error.message, "is not finite"));
     assert_non_null(strstr(error.message, "cycle 0"));
-    assert_int_equal(b.trainer->optimizer.pending, 0);
+    assert_int_equal(b.trainer->recording.optimizer.pending, 0);
     close_bench(&b);
 }
 
@@ -412,13 +413,13 @@ static void a_sum_that_is_not_finite_is_an_error(void **state) {
     fm_error error = {.message = ""};
     open_bench(&b, 5);
     create(&b);
-    const fm_params *params = &b.trainer->params;
+    const fm_params *params = &b.trainer->recording.params;
     size_t bytes = (size_t)params->n_element * sizeof(float);
     float *before = malloc(bytes);
     assert_non_null(before);
     memcpy(before, params->master, bytes);
     add(&b);
-    ((float *)b.trainer->optimizer.sum)[7] = INFINITY;
+    ((float *)b.trainer->recording.optimizer.sum)[7] = INFINITY;
     assert_int_equal(fm_af3_trainer_update_with(b.trainer, 1, &error), FM_ERR_LIMIT);
     assert_non_null(strstr(error.message, "step 1: the norm of the sum of its gradients"));
     assert_memory_equal(before, params->master, bytes);
@@ -494,10 +495,10 @@ static double *gradient_of(bench *b, const fm_kernels *kernels, fm_af3_products 
     b->options.spoils = true;
     create(b);
     *ret_result = add(b);
-    *ret_count = (size_t)b->trainer->params.n_element;
+    *ret_count = (size_t)b->trainer->recording.params.n_element;
     double *gradient = malloc(*ret_count * sizeof *gradient);
     assert_non_null(gradient);
-    memcpy(gradient, b->trainer->params.gradient, *ret_count * sizeof *gradient);
+    memcpy(gradient, b->trainer->recording.params.gradient, *ret_count * sizeof *gradient);
     close_bench(b);
     return gradient;
 }

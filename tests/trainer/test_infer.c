@@ -7,13 +7,36 @@
 #include <pthread.h>
 
 /* A trainer of exactly this sample's sizes, without dropout: what training's forward pass gives. */
-static fm_trainer *exact_trainer(bool forward_only) {
+static fm_trainer *exact_trainer(void) {
     fm_trainer_options options = small_options();
     options.model.dropout_msa = options.model.dropout_pair = options.model.structure.dropout = 0;
-    options.forward_only = forward_only;
     fm_trainer *trainer = create(&options);
-    shake(&trainer->params);
+    shake(&trainer->recording.params);
     return trainer;
+}
+
+/* Forward passes with losses on the parameters of such a trainer. */
+static fm_forward *exact_forward(const fm_trainer *trained) {
+    fm_forward_options options = {.model = trained->options.model,
+                                  .kernels = trained->recording.options.kernels,
+                                  .params = &trained->recording.params,
+                                  .has_losses = true};
+    fm_forward *forward;
+    memcpy(options.weight, trained->options.weight, sizeof options.weight);
+    assert_int_equal(fm_forward_create(&options, &forward, NULL), FM_OK);
+    return forward;
+}
+
+static fm_sample_result score(fm_forward *forward, const fm_features *features) {
+    fm_sample_result result = {0};
+    fm_error error = {0};
+    if (fm_forward_score(forward, features, &result, &error)) fail_msg("%s", error.message);
+    return result;
+}
+
+/* Whether all of a tape's planned memory is used. */
+static void assert_all_used(const fm_tape *tape) {
+    assert_int_equal(fm_tape_used_bytes(tape), tape->size.arena_bytes);
 }
 
 /* Exactly recorded, inference has the losses and atoms of a training step to the bit; recorded for
@@ -22,14 +45,17 @@ static void forward_is_that_of_training(void **state) {
     fm_arena *arena = *state;
     static sample s;
     make_sample(&s);
-    fm_trainer *trained = exact_trainer(false), *forward = exact_trainer(true);
-    const fm_sample_result a = take(trained, &s.features), b = take(forward, &s.features);
+    fm_trainer *trained = exact_trainer();
+    fm_forward *forward = exact_forward(trained);
+    const fm_sample_result a = take(trained, &s.features), b = score(forward, &s.features);
     assert_true(b.loss > 0);
     assert_memory_equal(&a.loss, &b.loss, sizeof a.loss);
     assert_memory_equal(a.term, b.term, sizeof a.term);
-    const float *atoms = fm_tape_data(&trained->last, trained->atoms);
-    assert_memory_equal(atoms, fm_tape_data(&forward->last, forward->atoms),
-                        sizeof(float) * N_RES * 42);
+    const float *atoms =
+        fm_tape_data(&trained->recording.tape[FM_TRAINER_LAST], trained->cycles.atoms);
+    assert_memory_equal(
+        atoms, fm_tape_data(&forward->recording.tape[FM_FORWARD_RESULTS], forward->cycles.atoms),
+        sizeof(float) * N_RES * 42);
     fm_infer_options options = infer_options();
     options.exact = true;
     fm_infer *infer = create_infer(&options);
@@ -52,7 +78,7 @@ static void forward_is_that_of_training(void **state) {
     }
     assert_near(padded.truth + 42 + 3, s.positions[1][1], 3, 0); /* CA of residue 1 */
     fm_infer_destroy(infer);
-    fm_trainer_destroy(forward);
+    fm_forward_destroy(forward);
     fm_trainer_destroy(trained);
 }
 
@@ -89,12 +115,13 @@ static void the_distogram_explains_its_loss(void **state) {
     make_sample(&s);
     const fm_infer_options options = infer_options();
     fm_infer *infer = create_infer(&options);
-    fm_trainer *forward = exact_trainer(true);
+    fm_trainer *trained = exact_trainer();
     fm_infer_result result = run_infer(infer, &s.features, arena);
-    take(forward, &s.features);
-    const float *beta = (const void *)(forward->host + forward->state.offset[forward->pseudo_beta]),
-                *mask = (const void *)(forward->host +
-                                       forward->state.offset[forward->pseudo_beta_mask]);
+    take(trained, &s.features);
+    const fm_cycles *c = &trained->cycles;
+    const fm_state *state_of = &trained->recording.state;
+    const float *beta = (const void *)(c->host + state_of->offset[c->pseudo_beta]),
+                *mask = (const void *)(c->host + state_of->offset[c->pseudo_beta_mask]);
     float *logits;
     int64_t n_bin;
     assert_int_equal(fm_infer_head(infer, FM_HEAD_DISTOGRAM, arena, &logits, &n_bin, NULL), FM_OK);
@@ -115,7 +142,7 @@ static void the_distogram_explains_its_loss(void **state) {
         }
     }
     assert_float_equal(result.losses.term[FM_TERM_DISTOGRAM], sum / weight, 1e-4);
-    fm_trainer_destroy(forward);
+    fm_trainer_destroy(trained);
     fm_infer_destroy(infer);
 }
 
@@ -225,11 +252,14 @@ static void nothing_of_training_is_kept(void **state) {
     assert_memory_equal(plain.atoms, other.atoms, sizeof(float) * N_RES * 42);
     fm_infer_destroy(spoilt);
     fm_infer_destroy(infer);
-    fm_trainer *trained = exact_trainer(false), *forward = exact_trainer(true);
-    assert_true(fm_trainer_memory_bytes(forward) < fm_trainer_memory_bytes(trained) / 3);
-    take(forward, &s.features);
-    assert_int_equal(fm_tape_used_bytes(&forward->last), forward->last.size.arena_bytes);
-    fm_trainer_destroy(forward);
+    fm_trainer *trained = exact_trainer();
+    fm_forward *forward = exact_forward(trained);
+    const int64_t values = trained->recording.params.n_element * (int64_t)sizeof(float);
+    assert_true(fm_forward_taken(forward).device_bytes + values <
+                fm_trainer_memory_bytes(trained) / 3);
+    score(forward, &s.features);
+    assert_all_used(&forward->recording.tape[FM_FORWARD_RESULTS]);
+    fm_forward_destroy(forward);
     fm_trainer_destroy(trained);
 }
 
@@ -352,31 +382,36 @@ static void seeds_decide_samples(void **state) {
 /* -- slabs */
 
 /* A recording of more than one slab along every axis: 48 residues, 40 rows of both MSAs. */
-static fm_trainer *create_slabs(const fm_params *params, const fm_groups *groups,
+static fm_forward *create_slabs(const fm_params *params, const fm_groups *groups,
                                 int64_t chunk_bytes, bool triangles, bool dropout) {
-    fm_trainer_options options = small_options();
+    fm_forward_options options = {.model = small_options().model,
+                                  .kernels = params->kernels,
+                                  .groups = groups,
+                                  .params = params,
+                                  .heads = all_heads,
+                                  .dropout = dropout,
+                                  .chunk_bytes = chunk_bytes,
+                                  .chunks_triangles = triangles,
+                                  .spoils = true};
+    fm_forward *passes = NULL;
     options.model.n_res = 48;
     options.model.n_seq = 38; /* and two template rows */
     options.model.n_extra = 40;
-    options.forward_only = options.predicts = options.spoils = true;
-    options.params = params;
-    options.groups = groups;
-    options.heads = all_heads;
-    options.chunk_bytes = chunk_bytes;
-    options.chunks_triangles = triangles;
-    options.keeps_dropout = dropout;
-    return create(&options);
+    assert_int_equal(fm_forward_create(&options, &passes, NULL), FM_OK);
+    return passes;
 }
 
-static void run_slabs(fm_trainer *trainer, const sample *s) {
+static void run_slabs(fm_forward *passes, const sample *s) {
     for (uint32_t c = 0; c < N_CYCLE; c++)
-        fm_trainer_queue_cycle(trainer, &s->features, 5, c);
+        fm_forward_queue_cycle(passes, &s->features, 5, c);
 }
 
-static void assert_near_tensors(const fm_trainer *a, fm_tensor_ref x, const fm_trainer *b,
+static void assert_near_tensors(const fm_forward *a, fm_tensor_ref x, const fm_forward *b,
                                 fm_tensor_ref y, double tolerance) {
-    size_t n = (size_t)fm_tensor_local_count(fm_tape_tensor(&a->last, x));
-    assert_near(fm_tape_data(&a->last, x), fm_tape_data(&b->last, y), n, tolerance);
+    const fm_tape *first = &a->recording.tape[FM_FORWARD_RESULTS];
+    const fm_tape *second = &b->recording.tape[FM_FORWARD_RESULTS];
+    size_t n = (size_t)fm_tensor_local_count(fm_tape_tensor(first, x));
+    assert_near(fm_tape_data(first, x), fm_tape_data(second, y), n, tolerance);
 }
 
 /* Slabs of 16 rows give what whole arrays give, with the same dropout, in less memory. All that is
@@ -388,22 +423,22 @@ static void slabs_give_what_whole_arrays_give(void **state) {
     const fm_infer_options options = infer_options();
     fm_infer *infer = create_infer(&options);
     for (int dropout = 0; dropout < 2; dropout++) {
-        fm_trainer *whole = create_slabs(fm_infer_get_params(infer), NULL, 0, false, dropout);
+        fm_forward *whole = create_slabs(fm_infer_get_params(infer), NULL, 0, false, dropout);
         run_slabs(whole, &s);
-        int64_t before = whole->last.size.arena_bytes;
+        int64_t before = whole->recording.tape[FM_FORWARD_RESULTS].size.arena_bytes;
         for (int triangles = 0; triangles < 2; triangles++) {
-            fm_trainer *slabs =
+            fm_forward *slabs =
                 create_slabs(fm_infer_get_params(infer), NULL, 1, triangles, dropout);
             run_slabs(slabs, &s);
-            assert_near_tensors(whole, whole->atoms, slabs, slabs->atoms, 1e-3);
+            assert_near_tensors(whole, whole->cycles.atoms, slabs, slabs->cycles.atoms, 1e-3);
             for (int h = 0; h < FM_HEADS; h++)
                 assert_near_tensors(whole, whole->head[h], slabs, slabs->head[h], 1e-4);
-            assert_true(slabs->last.size.arena_bytes < before);
-            assert_int_equal(fm_tape_used_bytes(&slabs->last), slabs->last.size.arena_bytes);
-            before = slabs->last.size.arena_bytes;
-            fm_trainer_destroy(slabs);
+            assert_true(slabs->recording.tape[FM_FORWARD_RESULTS].size.arena_bytes < before);
+            assert_all_used(&slabs->recording.tape[FM_FORWARD_RESULTS]);
+            before = slabs->recording.tape[FM_FORWARD_RESULTS].size.arena_bytes;
+            fm_forward_destroy(slabs);
         }
-        fm_trainer_destroy(whole);
+        fm_forward_destroy(whole);
     }
     fm_infer_destroy(infer);
 }
@@ -508,12 +543,12 @@ static void run_ranks(const fm_infer_options *one, int n, const sample *s, rank 
     for (int r = 0; r < n; r++)
         pthread_join(threads[r], NULL);
     for (int r = 0; r < n; r++) { /* what is planned for a rank is what it takes */
-        const fm_trainer *t = fm_infer_get_recording(ranks[r].infer);
+        const fm_forward *t = fm_infer_get_recording(ranks[r].infer);
         int64_t bytes;
-        assert_int_equal(fm_tape_used_bytes(&t->last), t->last.size.arena_bytes);
+        assert_all_used(&t->recording.tape[FM_FORWARD_RESULTS]);
         bytes = planned_bytes(ranks[r].infer, N_RES);
         assert_int_equal(bytes, fm_infer_get_params(ranks[r].infer)->memory_bytes +
-                                    fm_trainer_memory_bytes(t));
+                                    fm_forward_taken(t).device_bytes);
         fm_infer_destroy(ranks[r].infer);
     }
     fm_local_groups_destroy(groups);
@@ -588,13 +623,13 @@ static void ranks_give_what_one_rank_gives(void **state) {
 }
 
 typedef struct slab_rank {
-    fm_trainer *trainer;
+    fm_forward *passes;
     const sample *sample;
 } slab_rank;
 
 static void *run_slab_rank(void *argument) {
     const slab_rank *r = argument;
-    run_slabs(r->trainer, r->sample);
+    run_slabs(r->passes, r->sample);
     return NULL;
 }
 
@@ -607,9 +642,10 @@ static void slabs_of_parts_give_what_whole_arrays_give(void **state) {
     const fm_infer_options options = infer_options();
     const fm_layout layout = {N_RANK, 1, 1};
     fm_infer *infer = create_infer(&options);
-    fm_trainer *whole = create_slabs(fm_infer_get_params(infer), NULL, 0, false, true);
+    fm_forward *whole = create_slabs(fm_infer_get_params(infer), NULL, 0, false, true);
     fm_local_groups *groups;
-    assert_int_equal(fm_local_groups_create(&layout, whole->params.kernels, &groups, NULL), FM_OK);
+    assert_int_equal(
+        fm_local_groups_create(&layout, whole->recording.params.kernels, &groups, NULL), FM_OK);
     run_slabs(whole, &s);
     slab_rank ranks[N_RANK];
     pthread_t threads[N_RANK];
@@ -623,15 +659,15 @@ static void slabs_of_parts_give_what_whole_arrays_give(void **state) {
     for (int r = 0; r < N_RANK; r++)
         pthread_join(threads[r], NULL);
     for (int r = 0; r < N_RANK; r++) {
-        fm_trainer *part = ranks[r].trainer;
-        assert_near_tensors(whole, whole->atoms, part, part->atoms, 1e-3);
+        fm_forward *part = ranks[r].passes;
+        assert_near_tensors(whole, whole->cycles.atoms, part, part->cycles.atoms, 1e-3);
         for (int h = 0; h < FM_HEADS; h++)
             assert_near_tensors(whole, whole->head[h], part, part->head[h], 1e-4);
-        assert_int_equal(fm_tape_used_bytes(&part->last), part->last.size.arena_bytes);
-        fm_trainer_destroy(part);
+        assert_all_used(&part->recording.tape[FM_FORWARD_RESULTS]);
+        fm_forward_destroy(part);
     }
     fm_local_groups_destroy(groups);
-    fm_trainer_destroy(whole);
+    fm_forward_destroy(whole);
     fm_infer_destroy(infer);
 }
 

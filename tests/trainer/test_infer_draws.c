@@ -50,25 +50,26 @@ static void all_draws_of_a_cycle_count(void **state) {
 
 /* A tensor of the state that the recording of the last chain has. */
 static float *state_of(const fm_infer *infer, int32_t tensor) {
-    return fm_state_data(&fm_infer_get_recording(infer)->state, tensor);
+    return fm_state_data(&fm_infer_get_recording(infer)->recording.state, tensor);
 }
 
 /* The three tensors that a cycle passes to the next: m's first row, z and the pseudo-beta
  * positions. */
 static void list_handed(const fm_infer *infer, int32_t tensor[3]) {
-    const fm_model_inputs *in = &fm_infer_get_recording(infer)->inputs;
+    const fm_model_inputs *in = &fm_infer_get_recording(infer)->cycles.inputs;
     tensor[0] = in->previous_m, tensor[1] = in->previous_z, tensor[2] = in->previous_pseudo_beta;
 }
 
 static size_t count_of(const fm_infer *infer, int32_t tensor) {
-    return (size_t)fm_tensor_local_count(&fm_infer_get_recording(infer)->state.tensor[tensor]);
+    return (size_t)fm_tensor_local_count(
+        &fm_infer_get_recording(infer)->recording.state.tensor[tensor]);
 }
 
 /* Compares m and z after a cycle of three draws with the mean of three cycles of one draw each,
  * which begin with the results of the same cycle before. */
 static void compare_with_mean(const fm_infer *many, fm_infer *one, const fm_features *draw,
                               float *const before[3], uint32_t cycle) {
-    fm_trainer *single = fm_infer_get_recording(one);
+    fm_forward *single = fm_infer_get_recording(one);
     int32_t handed[3];
     list_handed(many, handed);
     for (int k = 0; k < 2; k++) {
@@ -77,13 +78,13 @@ static void compare_with_mean(const fm_infer *many, fm_infer *one, const fm_feat
         assert_non_null(mean);
         for (int d = 0; d < 3; d++) {
             fm_features f = draw[d];
-            fm_trainer_queue_cycle(single, &f, 0, 0); /* also sends what belongs to the sample */
+            fm_forward_queue_cycle(single, &f, 0, 0); /* also sends what belongs to the sample */
             for (int i = 0; i < 3 && cycle > 0; i++)
                 memcpy(state_of(one, handed[i]), before[i],
                        count_of(one, handed[i]) * sizeof(float));
             f.cycle[cycle] = draw[d].cycle[0];
             f.n_cycle = cycle + 1;
-            if (cycle > 0) fm_trainer_queue_cycle(single, &f, 0, cycle);
+            if (cycle > 0) fm_forward_queue_cycle(single, &f, 0, cycle);
             for (size_t i = 0; i < n; i++)
                 mean[i] += state_of(one, handed[k])[i] / 3;
         }
@@ -109,7 +110,7 @@ static void cycles_hand_on_the_mean_of_their_draws(void **state) {
     fm_features first = all;
     first.n_cycle = 3;
     run_infer(many, &first, arena);
-    fm_trainer *t = fm_infer_get_recording(many);
+    fm_forward *t = fm_infer_get_recording(many);
     int32_t handed[3];
     float *before[3];
     list_handed(many, handed);
@@ -118,13 +119,15 @@ static void cycles_hand_on_the_mean_of_their_draws(void **state) {
         memcpy(before[i], state_of(many, handed[i]), count_of(many, handed[i]) * sizeof(float));
     }
     compare_with_mean(many, one, draw, before, 0);
-    fm_trainer_queue_cycle(t, &all, 0, 1);
+    fm_forward_queue_cycle(t, &all, 0, 1);
     compare_with_mean(many, one, draw, before, 1);
-    int64_t used = fm_tape_used_bytes(&t->last), of_draws = fm_tape_used_bytes(&t->cycle), planned;
-    assert_int_equal(used, t->last.size.arena_bytes);
-    assert_int_equal(of_draws, t->cycle.size.arena_bytes);
+    int64_t used = fm_tape_used_bytes(&t->recording.tape[FM_FORWARD_RESULTS]),
+            of_draws = fm_tape_used_bytes(&t->recording.tape[FM_FORWARD_BEFORE]), planned;
+    assert_int_equal(used, t->recording.tape[FM_FORWARD_RESULTS].size.arena_bytes);
+    assert_int_equal(of_draws, t->recording.tape[FM_FORWARD_BEFORE].size.arena_bytes);
     planned = planned_bytes(many, N_RES);
-    assert_int_equal(planned, fm_infer_get_params(many)->memory_bytes + fm_trainer_memory_bytes(t));
+    assert_int_equal(planned,
+                     fm_infer_get_params(many)->memory_bytes + fm_forward_taken(t).device_bytes);
     fm_infer_destroy(one);
     fm_infer_destroy(many);
 }

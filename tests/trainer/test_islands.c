@@ -175,10 +175,10 @@ static fm_trainer_options options_of(const fm_kernels *kernels) {
 }
 
 static void assert_same_parameters(const fm_trainer *a, const fm_trainer *b) {
-    size_t bytes = (size_t)a->params.n_element * sizeof(double);
-    assert_memory_equal(a->params.master, b->params.master, bytes);
-    assert_memory_equal(a->params.gradient, b->params.gradient, bytes);
-    assert_memory_equal(a->params.copy, b->params.copy, bytes / 2);
+    size_t bytes = (size_t)a->recording.params.n_element * sizeof(double);
+    assert_memory_equal(a->recording.params.master, b->recording.params.master, bytes);
+    assert_memory_equal(a->recording.params.gradient, b->recording.params.gradient, bytes);
+    assert_memory_equal(a->recording.params.copy, b->recording.params.copy, bytes / 2);
 }
 
 /* Nodes from the casts on run on the wide table, the nodes before them on the narrow one. */
@@ -199,16 +199,18 @@ static void a_step_is_within_the_rounding_of_the_pure_ones(void **state) {
     fm_trainer_options wide = options_of(fm_kernels_cpu(FM_ELEMENT_F64));
     fm_trainer_options both = options_of(mixed_table());
     fm_trainer *exact = create(&wide), *mixed = create(&both);
-    assert_tables(&mixed->cycle);
-    assert_tables(&mixed->last);
-    assert_int_equal(fm_tape_tensor(&mixed->last, mixed->atoms)->element, FM_ELEMENT_F64);
-    assert_memory_equal(mixed->params.master, exact->params.master,
-                        (size_t)exact->params.n_element * sizeof(double));
+    assert_tables(&mixed->recording.tape[FM_TRAINER_CYCLE]);
+    assert_tables(&mixed->recording.tape[FM_TRAINER_LAST]);
+    assert_int_equal(
+        fm_tape_tensor(&mixed->recording.tape[FM_TRAINER_LAST], mixed->cycles.atoms)->element,
+        FM_ELEMENT_F64);
+    assert_memory_equal(mixed->recording.params.master, exact->recording.params.master,
+                        (size_t)exact->recording.params.n_element * sizeof(double));
     fm_sample_result a = take(exact, &s.features), b = take(mixed, &s.features);
     assert_true(fabs(a.loss - b.loss) < 1e-6 * a.loss);
     assert_true(fabs(a.gradient_norm - b.gradient_norm) < 1e-5 * a.gradient_norm);
-    assert_true(distance(mixed->params.gradient, exact->params.gradient, exact->params.n_element) <
-                1e-5);
+    assert_true(distance(mixed->recording.params.gradient, exact->recording.params.gradient,
+                         exact->recording.params.n_element) < 1e-5);
     fm_trainer_options single = options_of(fm_kernels_cpu(FM_ELEMENT_F32));
     fm_trainer *narrow = create(&single);
     fm_sample_result c = take(narrow, &s.features);
@@ -234,8 +236,10 @@ static void planned_bytes_are_used_and_policies_change_no_bit(void **state) {
                 take(trainer, &s.features);
                 fm_trainer_update(trainer);
             }
-            assert_int_equal(fm_tape_used_bytes(&trainer->cycle), trainer->cycle.size.arena_bytes);
-            assert_int_equal(fm_tape_used_bytes(&trainer->last), trainer->last.size.arena_bytes);
+            assert_int_equal(fm_tape_used_bytes(&trainer->recording.tape[FM_TRAINER_CYCLE]),
+                             trainer->recording.tape[FM_TRAINER_CYCLE].size.arena_bytes);
+            assert_int_equal(fm_tape_used_bytes(&trainer->recording.tape[FM_TRAINER_LAST]),
+                             trainer->recording.tape[FM_TRAINER_LAST].size.arena_bytes);
             if (first) {
                 assert_same_parameters(first, trainer);
                 fm_trainer_destroy(trainer);
@@ -261,13 +265,14 @@ static void ranks_of_a_sample_have_the_numbers_of_one(void **state) {
     rank_team *team = team_create(&options, &layout);
     fm_error error;
     fm_trainer *first = team_get_first(team);
-    assert_tables(&first->last);
+    assert_tables(&first->recording.tape[FM_TRAINER_LAST]);
     assert_int_equal(team_queue(team, &s.features, true, &error), FM_OK);
     assert_int_equal(team_collect(team, &b, &error), FM_OK);
     assert_true(fabs(a.loss - b.loss) < 1e-6 * a.loss);
-    assert_true(distance(first->params.gradient, one->params.gradient, one->params.n_element) <
-                1e-5);
-    assert_int_equal(fm_tape_used_bytes(&first->last), first->last.size.arena_bytes);
+    assert_true(distance(first->recording.params.gradient, one->recording.params.gradient,
+                         one->recording.params.n_element) < 1e-5);
+    assert_int_equal(fm_tape_used_bytes(&first->recording.tape[FM_TRAINER_LAST]),
+                     first->recording.tape[FM_TRAINER_LAST].size.arena_bytes);
     team_destroy(team);
     fm_trainer_destroy(one);
 }
@@ -305,7 +310,8 @@ static void a_bf16_step_has_f32_structure_and_losses(void **state) {
     narrow.cast = cast_bf16;
     fm_trainer_options options = options_of(&narrow);
     fm_trainer *trainer = create(&options);
-    const fm_tape *tapes[] = {&trainer->cycle, &trainer->last};
+    const fm_tape *tapes[] = {&trainer->recording.tape[FM_TRAINER_CYCLE],
+                              &trainer->recording.tape[FM_TRAINER_LAST]};
     for (int t = 0; t < 2; t++) {
         assert_tables(tapes[t]);
         for (int32_t n = 0; n < tapes[t]->n_node; n++) {

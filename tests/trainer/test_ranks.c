@@ -211,10 +211,11 @@ static fm_status show_trainer(const scene *s, const fm_groups *groups, fm_papers
     fm_status status = fm_trainer_create(&options, &trainer, reterr);
     if (status) return status;
     if (is_odd && s->has_other_bit) {
-        ((uint8_t *)trainer->params.ema)[4 * (trainer->params.n_element - 1)] ^= 1;
+        ((uint8_t *)trainer->recording.params.ema)[4 * (trainer->recording.params.n_element - 1)] ^=
+            1;
     }
     papers->paper[FM_PAPER_PROGRAM] = fm_paper_of_program();
-    papers->paper[FM_PAPER_CHECKPOINT] = fm_paper_of_parameters(&trainer->params);
+    papers->paper[FM_PAPER_CHECKPOINT] = fm_paper_of_parameters(&trainer->recording.params);
     papers->paper[FM_PAPER_BRANCHES] = fm_schedule_digest(trainer, true);
     papers->paper[FM_PAPER_SCHEDULE] = fm_schedule_digest(trainer, false);
     fm_trainer_destroy(trainer);

@@ -24,7 +24,7 @@ static fm_trainer_options step_options(const fm_layout *layout) {
 }
 
 static uint64_t hash_of(const fm_trainer *trainer) {
-    const fm_params *params = &trainer->params;
+    const fm_params *params = &trainer->recording.params;
     return fm_xxh3(params->master, (size_t)params->n_element * fm_element_bytes(params->element));
 }
 

@@ -45,8 +45,10 @@ static void assert_same_result(const fm_sample_result *a, const fm_sample_result
 }
 
 static void assert_all_memory_used(const fm_trainer *trainer) {
-    assert_int_equal(fm_tape_used_bytes(&trainer->cycle), trainer->cycle.size.arena_bytes);
-    assert_int_equal(fm_tape_used_bytes(&trainer->last), trainer->last.size.arena_bytes);
+    assert_int_equal(fm_tape_used_bytes(&trainer->recording.tape[FM_TRAINER_CYCLE]),
+                     trainer->recording.tape[FM_TRAINER_CYCLE].size.arena_bytes);
+    assert_int_equal(fm_tape_used_bytes(&trainer->recording.tape[FM_TRAINER_LAST]),
+                     trainer->recording.tape[FM_TRAINER_LAST].size.arena_bytes);
 }
 
 /* Compares two steps of a sample with three cycles and dropout. */
@@ -64,11 +66,12 @@ static void compare_with_one(fm_block_order order, fm_recompute_policy recompute
         assert_int_equal(team_queue(team, &s.features, true, &error), FM_OK);
         assert_int_equal(team_collect(team, &got, &error), FM_OK);
         assert_same_result(&got, &expected);
-        assert_true(distance(first->params.gradient, one->params.gradient, one->params.n_element) <
-                    SAME);
+        assert_true(distance(first->recording.params.gradient, one->recording.params.gradient,
+                             one->recording.params.n_element) < SAME);
         fm_trainer_update(one);
     }
-    assert_true(distance(first->params.master, one->params.master, one->params.n_element) < 1e-7);
+    assert_true(distance(first->recording.params.master, one->recording.params.master,
+                         one->recording.params.n_element) < 1e-7);
     assert_all_memory_used(first);
     team_destroy(team);
     fm_trainer_destroy(one);
@@ -127,7 +130,7 @@ static void a_nonfinite_value_stops_all_ranks(void **state) {
     make_sample(&s);
     fm_trainer_options options = exact_options(FM_ORDER_PARALLEL, FM_RECOMPUTE_BLOCK);
     rank_team *team = create_team(&options, 2, 2);
-    fm_params *params = &team_get_first(team)->params;
+    fm_params *params = &team_get_first(team)->recording.params;
     double *w = params->master;
     w += fm_params_find(params, "evoformer.1.triangle_attention_starting.q.weight")->offset;
     double kept = w[0];
@@ -250,7 +253,8 @@ static void compare_groups_with_one(fm_block_order order, fm_layout layout) {
     }
     fm_trainer_update(one);
     fm_local_groups *groups;
-    assert_int_equal(fm_local_groups_create(&layout, one->params.kernels, &groups, NULL), FM_OK);
+    assert_int_equal(fm_local_groups_create(&layout, one->recording.params.kernels, &groups, NULL),
+                     FM_OK);
     runner ranks[MAX_RANK];
     const int32_t n = fm_layout_ranks(&layout);
     for (int32_t r = 0; r < n; r++) {
@@ -260,13 +264,15 @@ static void compare_groups_with_one(fm_block_order order, fm_layout layout) {
                             .update = true};
     }
     run_all(ranks, n);
-    size_t bytes = (size_t)one->params.n_element * sizeof(double);
+    size_t bytes = (size_t)one->recording.params.n_element * sizeof(double);
     for (int32_t r = 0; r < n; r++) {
         const fm_trainer *rank = ranks[r].trainer;
-        assert_memory_equal(rank->params.master, ranks[0].trainer->params.master, bytes);
-        assert_true(distance(rank->optimizer.sum, one->optimizer.sum, one->params.n_element) <
-                    SAME);
-        assert_true(rank->optimizer.samples == (uint64_t)layout.dp && rank->optimizer.step == 1);
+        assert_memory_equal(rank->recording.params.master,
+                            ranks[0].trainer->recording.params.master, bytes);
+        assert_true(distance(rank->recording.optimizer.sum, one->recording.optimizer.sum,
+                             one->recording.params.n_element) < SAME);
+        assert_true(rank->recording.optimizer.samples == (uint64_t)layout.dp &&
+                    rank->recording.optimizer.step == 1);
     }
     for (int32_t r = 0; r < n; r++)
         fm_trainer_destroy(ranks[r].trainer);
@@ -461,7 +467,7 @@ static void exchanges_run_under_work(void **state) {
             fm_trainer_options options = exact_options((fm_block_order)order, FM_RECOMPUTE_NONE);
             options.model.n_block = 2 + i;
             rank_team *team = create_team(&options, 2, 1);
-            counts[i] = count_overlapped(&team_get_first(team)->last);
+            counts[i] = count_overlapped(&team_get_first(team)->recording.tape[FM_TRAINER_LAST]);
             team_destroy(team);
         }
         assert_int_equal(counts[1] - counts[0], expected[order]);

@@ -12,10 +12,11 @@ static void train(fm_trainer *trainer, const fm_features *features, int steps) {
 }
 
 static void assert_same_parameters(const fm_trainer *a, const fm_trainer *b) {
-    size_t bytes = (size_t)a->params.n_element * fm_element_bytes(a->params.element);
-    assert_memory_equal(a->params.master, b->params.master, bytes);
-    assert_memory_equal(a->params.ema, b->params.ema, bytes);
-    assert_memory_equal(a->params.gradient, b->params.gradient, bytes);
+    size_t bytes =
+        (size_t)a->recording.params.n_element * fm_element_bytes(a->recording.params.element);
+    assert_memory_equal(a->recording.params.master, b->recording.params.master, bytes);
+    assert_memory_equal(a->recording.params.ema, b->recording.params.ema, bytes);
+    assert_memory_equal(a->recording.params.gradient, b->recording.params.gradient, bytes);
 }
 
 static void planned_bytes_are_used_bytes(void **state) {
@@ -29,8 +30,10 @@ static void planned_bytes_are_used_bytes(void **state) {
             options.model.recompute = (fm_recompute_policy)policy;
             fm_trainer *trainer = create(&options);
             take(trainer, &s.features);
-            assert_int_equal(fm_tape_used_bytes(&trainer->cycle), trainer->cycle.size.arena_bytes);
-            assert_int_equal(fm_tape_used_bytes(&trainer->last), trainer->last.size.arena_bytes);
+            assert_int_equal(fm_tape_used_bytes(&trainer->recording.tape[FM_TRAINER_CYCLE]),
+                             trainer->recording.tape[FM_TRAINER_CYCLE].size.arena_bytes);
+            assert_int_equal(fm_tape_used_bytes(&trainer->recording.tape[FM_TRAINER_LAST]),
+                             trainer->recording.tape[FM_TRAINER_LAST].size.arena_bytes);
             char text[200];
             fm_trainer_describe(trainer, text, sizeof text);
             assert_non_null(strstr(text, "step arena"));
@@ -51,8 +54,8 @@ static void the_same_seed_gives_the_same_bits(void **state) {
     train(b, &s.features, 3);
     train(c, &s.features, 3);
     assert_same_parameters(a, b);
-    assert_true(memcmp(a->params.master, c->params.master,
-                       (size_t)a->params.n_element * sizeof(float)) != 0);
+    assert_true(memcmp(a->recording.params.master, c->recording.params.master,
+                       (size_t)a->recording.params.n_element * sizeof(float)) != 0);
     fm_trainer_destroy(a);
     fm_trainer_destroy(b);
     fm_trainer_destroy(c);
@@ -64,15 +67,15 @@ static void recomputing_changes_no_bit(void **state) {
     make_sample(&s);
     fm_trainer_options options = small_options();
     fm_trainer *keep = create(&options);
-    int64_t saved_bytes = keep->last.size.saved_bytes;
+    int64_t saved_bytes = keep->recording.tape[FM_TRAINER_LAST].size.saved_bytes;
     train(keep, &s.features, 2);
     for (int policy = FM_RECOMPUTE_HIDDEN; policy <= FM_RECOMPUTE_BLOCK; policy++) {
         options.model.recompute = (fm_recompute_policy)policy;
         fm_trainer *drop = create(&options);
         train(drop, &s.features, 2);
         assert_same_parameters(keep, drop);
-        assert_true(drop->last.size.saved_bytes < saved_bytes);
-        saved_bytes = drop->last.size.saved_bytes;
+        assert_true(drop->recording.tape[FM_TRAINER_LAST].size.saved_bytes < saved_bytes);
+        saved_bytes = drop->recording.tape[FM_TRAINER_LAST].size.saved_bytes;
         fm_trainer_destroy(drop);
     }
     fm_trainer_destroy(keep);
@@ -98,15 +101,16 @@ static void spoiled_memory_changes_no_bit(void **state) {
 }
 
 static int64_t planned_bytes(const fm_trainer_options *options) {
-    fm_trainer_need need;
-    assert_int_equal(fm_trainer_plan(options, &need, NULL), FM_OK);
-    return need.device_bytes;
+    fm_trainer *trainer = create(options);
+    const int64_t bytes = fm_trainer_memory_bytes(trainer);
+    fm_trainer_destroy(trainer);
+    return bytes;
 }
 
 static int count_steps(const fm_trainer *trainer, fm_phase phase) {
     int count = 0;
-    for (int32_t i = 0; i < trainer->last.n_step; i++)
-        count += trainer->last.step[i].phase == phase;
+    for (int32_t i = 0; i < trainer->recording.tape[FM_TRAINER_LAST].n_step; i++)
+        count += trainer->recording.tape[FM_TRAINER_LAST].step[i].phase == phase;
     return count;
 }
 
@@ -135,7 +139,8 @@ static void drop_rows_within_budgets(const sample *s, fm_trainer_options options
             assert_int_equal(count_steps(trainer, FM_PHASE_RECOMPUTE), 0);
             assert_true(count_steps(trainer, FM_PHASE_DERIVE) > 0);
             train(trainer, &s->features, 2);
-            assert_int_equal(fm_tape_used_bytes(&trainer->last), trainer->last.size.arena_bytes);
+            assert_int_equal(fm_tape_used_bytes(&trainer->recording.tape[FM_TRAINER_LAST]),
+                             trainer->recording.tape[FM_TRAINER_LAST].size.arena_bytes);
             assert_same_parameters(keep, trainer);
             char text[512];
             fm_trainer_describe(trainer, text, sizeof text);
@@ -258,17 +263,17 @@ static void clipping_is_by_sample_or_by_batch(void **state) {
         options.element = FM_ELEMENT_F64;
         options.optimizer.clip = (fm_clip_policy)clip;
         fm_trainer *trainer = create(&options);
-        size_t n = (size_t)trainer->params.n_element;
+        size_t n = (size_t)trainer->recording.params.n_element;
         double *before = calloc(n, sizeof *before), *mean = calloc(n, sizeof *mean), norm = 0;
         assert_true(before && mean);
-        memcpy(before, trainer->params.master, n * sizeof *before);
+        memcpy(before, trainer->recording.params.master, n * sizeof *before);
         for (uint32_t slot = 0; slot < 2; slot++) {
             s.features.slot = slot; /* gives another dropout mask */
             s.features.n_cycle = 1 + slot;
             norm = take(trainer, &s.features).gradient_norm;
             double scale = clip == FM_CLIP_SAMPLE ? fmin(1, 0.1 / (norm + 1e-6)) : 1;
             for (size_t i = 0; i < n; i++)
-                mean[i] += scale / 2 * ((const double *)trainer->params.gradient)[i];
+                mean[i] += scale / 2 * ((const double *)trainer->recording.params.gradient)[i];
         }
         assert_true(norm > 1);
         norm = 0;
@@ -278,7 +283,7 @@ static void clipping_is_by_sample_or_by_batch(void **state) {
         fm_trainer_update(trainer);
         for (size_t i = 0; i < n; i++) {
             double g = scale * mean[i], step = 1e-3 * g / (fabs(g) + 1e-6);
-            double moved = before[i] - ((const double *)trainer->params.master)[i];
+            double moved = before[i] - ((const double *)trainer->recording.params.master)[i];
             assert_true(fabs(moved - step) < 1e-8);
         }
         free(before);
@@ -358,13 +363,14 @@ static void the_whole_gradient_matches_a_difference(void **state) {
             1; /* between two iterations, rotations have no gradient */
         options.model.order = (fm_block_order)order;
         fm_trainer *trainer = create(&options);
-        double *w = trainer->params.master, *g = trainer->params.gradient;
-        int64_t n = trainer->params.n_element;
+        double *w = trainer->recording.params.master, *g = trainer->recording.params.gradient;
+        int64_t n = trainer->recording.params.n_element;
         s.features.n_cycle = 1; /* earlier cycles have no gradient */
         double *direction = calloc((size_t)n, sizeof *direction);
         assert_non_null(direction);
-        for (int32_t p = 0; p < trainer->params.n_param; p++) { /* the gaps between blocks stay 0 */
-            const fm_param *row = &trainer->params.param[p];
+        for (int32_t p = 0; p < trainer->recording.params.n_param;
+             p++) { /* the gaps between blocks stay 0 */
+            const fm_param *row = &trainer->recording.params.param[p];
             for (int64_t i = row->offset; i < row->offset + fm_param_count(row); i++) {
                 w[i] += 0.1 * op_uniform(50, i);
                 direction[i] = op_uniform(51, i);
@@ -406,9 +412,9 @@ static void confidence_heads_need_a_resolution(void **state) {
         const char *const heads[] = {"plddt.logits.bias", "experimentally_resolved.bias",
                                      "aligned_error.bias"};
         for (int i = 0; i < 3; i++) {
-            const fm_param *row = fm_params_find(&trainer->params, heads[i]);
+            const fm_param *row = fm_params_find(&trainer->recording.params, heads[i]);
             assert_non_null(row);
-            const float *g = (const float *)trainer->params.gradient + row->offset;
+            const float *g = (const float *)trainer->recording.params.gradient + row->offset;
             assert_true((g[0] != 0) == known);
         }
         fm_trainer_destroy(trainer);
@@ -461,15 +467,16 @@ static void bad_samples_are_refused_by_name(void **state) {
     assert_int_equal(fm_trainer_add_sample(trainer, &s.features, &result, &error), FM_ERR_DATA);
     assert_string_equal(error.message, "element 4 of template_aatype is 22, expected 0 to 21");
     s.template_aatype[0][4] = 0;
-    const fm_param *row = fm_params_find(&trainer->params, "evoformer.1.msa_transition.1.bias");
+    const fm_param *row =
+        fm_params_find(&trainer->recording.params, "evoformer.1.msa_transition.1.bias");
     assert_non_null(row);
-    ((float *)trainer->params.master)[row->offset] = NAN;
-    row = fm_params_find(&trainer->params, "evoformer.1.msa_transition.2.weight");
-    ((float *)trainer->params.master)[row->offset] = NAN;
+    ((float *)trainer->recording.params.master)[row->offset] = NAN;
+    row = fm_params_find(&trainer->recording.params, "evoformer.1.msa_transition.2.weight");
+    ((float *)trainer->recording.params.master)[row->offset] = NAN;
     assert_int_equal(fm_trainer_add_sample(trainer, &s.features, &result, &error), FM_ERR_DATA);
     assert_non_null(strstr(error.message, "step 0, sample 0, cycle 0: element "));
     assert_non_null(strstr(error.message, "] of msa transition (op transition, node "));
-    assert_int_equal(trainer->optimizer.pending, 0);
+    assert_int_equal(trainer->recording.optimizer.pending, 0);
     fm_trainer_destroy(trainer);
 }
 
@@ -505,8 +512,8 @@ static void queueing_ahead_changes_no_bit(void **state) {
             collected++;
         }
     }
-    assert_int_equal(ahead->optimizer.step, SAMPLES / 2);
-    assert_int_equal(ahead->optimizer.samples, SAMPLES);
+    assert_int_equal(ahead->recording.optimizer.step, SAMPLES / 2);
+    assert_int_equal(ahead->recording.optimizer.samples, SAMPLES);
     assert_true(fm_trainer_rate(ahead) == fm_trainer_rate(alone));
     assert_same_parameters(alone, ahead);
     fm_trainer_destroy(alone);
@@ -538,8 +545,8 @@ static void nothing_runs_after_a_nonfinite_value(void **state) {
             strstr(error.message,
                    "step 1, sample 0, cycle 2: element 0 of output 0 [1] of backbone fape (op "));
         assert_int_equal(fm_trainer_n_queued(met), 0);
-        assert_int_equal(met->optimizer.step, 1);
-        assert_int_equal(met->optimizer.samples, 1);
+        assert_int_equal(met->recording.optimizer.step, 1);
+        assert_int_equal(met->recording.optimizer.samples, 1);
         train(met, &s.features, 1);
         train(spared, &s.features, 2);
         assert_same_parameters(met, spared);
@@ -566,7 +573,7 @@ static void an_overflowing_sum_names_its_step(void **state) {
         train(spared, &s.features, 1);
         assert_int_equal(fm_trainer_queue(met, &s.features, false, NULL), FM_OK);
         assert_int_equal(fm_trainer_collect(met, &result, NULL), FM_OK);
-        ((float *)met->optimizer.sum)[0] = INFINITY;
+        ((float *)met->recording.optimizer.sum)[0] = INFINITY;
         assert_int_equal(fm_trainer_queue(met, &second, true, NULL), FM_OK);
         if (is_ahead) assert_int_equal(fm_trainer_queue(met, &s.features, false, NULL), FM_OK);
         fm_status status = fm_trainer_collect(met, &result, &error);
@@ -579,9 +586,9 @@ static void an_overflowing_sum_names_its_step(void **state) {
                             "step 2: the norm of the sum of its gradients is not finite, although "
                             "each gradient is; the update was not made");
         assert_int_equal(fm_trainer_n_queued(met), 0);
-        size_t bytes = (size_t)met->params.n_element * sizeof(float);
-        assert_memory_equal(met->params.master, spared->params.master, bytes);
-        assert_memory_equal(met->params.ema, spared->params.ema, bytes);
+        size_t bytes = (size_t)met->recording.params.n_element * sizeof(float);
+        assert_memory_equal(met->recording.params.master, spared->recording.params.master, bytes);
+        assert_memory_equal(met->recording.params.ema, spared->recording.params.ema, bytes);
         fm_trainer_destroy(met);
         fm_trainer_destroy(spared);
     }

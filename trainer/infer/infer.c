@@ -1,5 +1,5 @@
-/* infer.c: see infer.h. A recording is a trainer that only goes forward (fm_trainer_options); all
- * recordings use one set of parameters. They are kept in the order of their last use, and the least
+/* infer.c: see infer.h. Recordings are forward passes (forward.h); all use one set of
+ * parameters. They are kept in the order of their last use, and the least
  * recently used ones make room for a new one. */
 #include "trainer/infer/infer.h"
 
@@ -34,7 +34,7 @@ typedef struct extents {
 
 typedef struct shape {
     extents of;
-    fm_trainer *trainer;
+    fm_forward *passes;
 } shape;
 
 struct fm_infer {
@@ -82,7 +82,7 @@ fm_status fm_infer_create(const fm_infer_options *options, fm_infer **ret_infer,
 }
 
 static void drop_oldest(fm_infer *infer) {
-    fm_trainer_destroy(infer->shape[--infer->n_shape].trainer);
+    fm_forward_destroy(infer->shape[--infer->n_shape].passes);
 }
 
 void fm_infer_destroy(fm_infer *infer) {
@@ -127,18 +127,15 @@ static extents extents_of(const fm_infer *infer, const fm_features *f) {
     return of;
 }
 
-static fm_trainer_options trainer_options(const fm_infer *infer, extents of) {
-    fm_trainer_options options = {.model = infer->options.model,
-                                  .optimizer = fm_optimizer_defaults(),
+static fm_forward_options forward_options(const fm_infer *infer, extents of) {
+    fm_forward_options options = {.model = infer->options.model,
                                   .kernels = infer->options.kernels,
-                                  .element = FM_ELEMENT_F32,
-                                  .forward_only = true,
-                                  .predicts = infer->options.predicts,
-                                  .n_draw = infer->options.n_draw,
-                                  .keeps_dropout = infer->options.dropout,
-                                  .params = &infer->params,
                                   .groups = infer->options.groups,
+                                  .params = &infer->params,
+                                  .has_losses = !infer->options.predicts,
+                                  .n_draw = infer->options.n_draw,
                                   .heads = infer->options.heads,
+                                  .dropout = infer->options.dropout,
                                   .direct = infer->options.direct,
                                   .spoils = infer->options.spoils};
     memcpy(options.weight, infer->options.weight, sizeof options.weight);
@@ -149,9 +146,9 @@ static fm_trainer_options trainer_options(const fm_infer *infer, extents of) {
 }
 
 /* Finds the memory of a recording with slabs of chunk_bytes, including the parameters. */
-static fm_status plan(const fm_infer *infer, const fm_trainer_options *options,
-                      fm_trainer_need *ret_need, fm_error *reterr) {
-    fm_status status = fm_trainer_plan(options, ret_need, reterr);
+static fm_status plan(const fm_infer *infer, const fm_forward_options *options,
+                      fm_forward_need *ret_need, fm_error *reterr) {
+    fm_status status = fm_forward_plan(options, ret_need, reterr);
     ret_need->device_bytes += infer->params.memory_bytes;
     return status;
 }
@@ -180,8 +177,8 @@ static bool is_split(const fm_infer *infer) {
 /* Chooses whole arrays if they are short and fit, else the largest slabs that fit; slabs of
  * triangle multiplications only if nothing else fits. `available` 0: everything fits. FM_ERR_LIMIT
  * without a message if nothing fits; *ret_need is then the least. */
-static fm_status choose_chunk(const fm_infer *infer, int64_t available, fm_trainer_options *options,
-                              fm_trainer_need *ret_need, fm_error *reterr) {
+static fm_status choose_chunk(const fm_infer *infer, int64_t available, fm_forward_options *options,
+                              fm_forward_need *ret_need, fm_error *reterr) {
     const bool is_forced = infer->options.chunk_bytes > 0;
     options->chunk_bytes = infer->options.chunk_bytes;
     options->chunks_triangles = infer->options.chunks_triangles;
@@ -204,7 +201,7 @@ static fm_status choose_chunk(const fm_infer *infer, int64_t available, fm_train
 static int64_t kept_bytes(const fm_infer *infer) {
     int64_t bytes = infer->params.memory_bytes;
     for (int i = 0; i < infer->n_shape; i++)
-        bytes += fm_trainer_memory_bytes(infer->shape[i].trainer);
+        bytes += fm_forward_taken(infer->shape[i].passes).device_bytes;
     return bytes;
 }
 
@@ -223,11 +220,11 @@ static int64_t find_longest(const fm_infer *infer, extents rows, int64_t budget)
     int64_t low = 0, high = rows.n_res;
     while (fm_infer_round(low + 1) < high) {
         int64_t middle = fm_infer_round(low + (high - low) / 2);
-        fm_trainer_need need;
+        fm_forward_need need;
         if (middle >= high) middle = fm_infer_round(low + 1);
         extents of = rows;
         of.n_res = middle;
-        fm_trainer_options options = trainer_options(infer, of);
+        fm_forward_options options = forward_options(infer, of);
         options.chunk_bytes = infer->options.chunk_bytes ? infer->options.chunk_bytes : LEAST_CHUNK;
         options.chunks_triangles = infer->options.chunk_bytes == 0 && !is_split(infer);
         if (!plan(infer, &options, &need, NULL) && need.device_bytes <= budget) {
@@ -242,8 +239,8 @@ static int64_t find_longest(const fm_infer *infer, extents rows, int64_t budget)
 /* Returns whether the chain would fit with 1,024 extra MSA rows. */
 static bool fits_with_fewer_rows(const fm_infer *infer, extents of, int64_t budget) {
     enum { FEW = 1024 };
-    fm_trainer_need need;
-    fm_trainer_options options = trainer_options(infer, of);
+    fm_forward_need need;
+    fm_forward_options options = forward_options(infer, of);
     if (options.model.n_extra <= FEW || options.model.n_extra_block == 0) return false;
     options.model.n_extra = FEW;
     return !choose_chunk(infer, budget, &options, &need, NULL);
@@ -269,14 +266,14 @@ static fm_status refuse(const fm_infer *infer, int64_t n_res, extents of, const 
 
 /* Plans a chain of n_res residues. *options describes the chosen recording. */
 static fm_status find_need(const fm_infer *infer, int64_t n_res, extents of,
-                           fm_trainer_options *options, fm_infer_need *ret_need, fm_error *reterr) {
-    *options = trainer_options(infer, of);
+                           fm_forward_options *options, fm_infer_need *ret_need, fm_error *reterr) {
+    *options = forward_options(infer, of);
     *ret_need =
         (fm_infer_need){.available_bytes = budget_bytes(infer), .n_res = options->model.n_res};
-    fm_trainer_need of_trainer;
-    fm_status status = choose_chunk(infer, ret_need->available_bytes, options, &of_trainer, reterr);
-    ret_need->bytes = of_trainer.device_bytes;
-    ret_need->locked_bytes = of_trainer.locked_bytes;
+    fm_forward_need of_passes;
+    fm_status status = choose_chunk(infer, ret_need->available_bytes, options, &of_passes, reterr);
+    ret_need->bytes = of_passes.device_bytes;
+    ret_need->locked_bytes = of_passes.locked_bytes;
     ret_need->chunk_bytes = options->chunk_bytes;
     ret_need->chunks_triangles = options->chunks_triangles;
     return status == FM_ERR_LIMIT ? refuse(infer, n_res, of, ret_need, reterr) : status;
@@ -284,7 +281,7 @@ static fm_status find_need(const fm_infer *infer, int64_t n_res, extents of,
 
 fm_status fm_infer_find_need(const fm_infer *infer, int64_t n_res, fm_infer_need *ret_need,
                              fm_error *reterr) {
-    fm_trainer_options options;
+    fm_forward_options options;
     return find_need(infer, n_res, full_extents(infer, n_res), &options, ret_need, reterr);
 }
 
@@ -303,13 +300,13 @@ static bool has_room(const fm_infer *infer, const fm_infer_need *need) {
                                                   : MOST_SHAPES;
     int64_t locked = need->locked_bytes;
     for (int i = 0; i < infer->n_shape; i++)
-        locked += fm_trainer_locked_bytes(infer->shape[i].trainer);
+        locked += fm_forward_taken(infer->shape[i].passes).locked_bytes;
     return infer->n_shape < most && (double)locked <= most_locked &&
            (need->available_bytes == 0 || kept_bytes(infer) + added <= need->available_bytes);
 }
 
 /* Plans a recording, and releases kept recordings until it fits. */
-static fm_status make_room(fm_infer *infer, int64_t n_res, extents of, fm_trainer_options *options,
+static fm_status make_room(fm_infer *infer, int64_t n_res, extents of, fm_forward_options *options,
                            fm_error *reterr) {
     fm_infer_need need;
     fm_status status = find_need(infer, n_res, of, options, &need, reterr);
@@ -338,48 +335,15 @@ static fm_status find_shape(fm_infer *infer, const fm_features *f, bool *ret_mad
         put_first(infer, i);
         return FM_OK;
     }
-    fm_trainer_options options;
+    fm_forward_options options;
     fm_status status = make_room(infer, f->n_res, of, &options, reterr);
     if (status) return status;
     shape *made = &infer->shape[infer->n_shape];
     made->of = of;
-    status = fm_trainer_create(&options, &made->trainer, reterr);
+    status = fm_forward_create(&options, &made->passes, reterr);
     if (status) return status;
     *ret_made = true;
     put_first(infer, infer->n_shape++);
-    return FM_OK;
-}
-
-/* -- downloads */
-
-static float f32_of(uint16_t bf16) {
-    uint32_t bits = (uint32_t)bf16 << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* Downloads `count` elements of a kept tensor, from element `first` on, as f32. */
-static fm_status download(const fm_trainer *t, fm_tensor_ref ref, size_t first, size_t count,
-                          fm_arena *arena, float **ret_values, fm_error *reterr) {
-    const fm_kernels *kernels = t->params.kernels;
-    fm_element element = fm_tape_tensor(&t->last, ref)->element;
-    size_t bytes = count * fm_element_bytes(element);
-    float *values = fm_arena_alloc_array(arena, count, sizeof *values);
-    if (!values) return fm_arena_full(arena, reterr);
-    size_t mark = fm_arena_mark(arena);
-    void *raw = element == FM_ELEMENT_F32 ? values : fm_arena_alloc(arena, bytes);
-    if (!raw) return fm_arena_full(arena, reterr);
-    kernels->synchronize(t->stream);
-    kernels->download(NULL, raw, fm_run_at(fm_tape_data(&t->last, ref), (int64_t)first, element),
-                      bytes);
-    kernels->synchronize(NULL);
-    for (size_t i = 0; i < count && element != FM_ELEMENT_F32; i++) {
-        values[i] = element == FM_ELEMENT_BF16 ? f32_of(((const uint16_t *)raw)[i])
-                                               : (float)((const double *)raw)[i];
-    }
-    fm_arena_rewind(arena, mark);
-    *ret_values = values;
     return FM_OK;
 }
 
@@ -388,11 +352,12 @@ static fm_status download(const fm_trainer *t, fm_tensor_ref ref, size_t first, 
 enum { ATOM_CA = 1 };
 
 /* Copies the CA positions of the cycle that ran last, [n_res, 3] Å. */
-static fm_status take_ca(const fm_trainer *t, size_t n_res, fm_arena *arena, float *ca,
+static fm_status take_ca(const fm_forward *passes, size_t n_res, fm_arena *arena, float *ca,
                          fm_error *reterr) {
     size_t mark = fm_arena_mark(arena);
     float *atoms;
-    fm_status status = download(t, t->atoms, 0, n_res * FM_N_ATOM14 * 3, arena, &atoms, reterr);
+    fm_status status = fm_forward_download(passes, passes->cycles.atoms, 0, n_res * FM_N_ATOM14 * 3,
+                                           arena, &atoms, reterr);
     for (size_t i = 0; i < n_res && !status; i++)
         memcpy(ca + 3 * i, atoms + (i * FM_N_ATOM14 + ATOM_CA) * 3, 3 * sizeof *ca);
     fm_arena_rewind(arena, mark);
@@ -425,10 +390,10 @@ static uint32_t n_draw(const fm_infer *infer) {
 }
 
 /* Runs the cycles. With a tolerance the host looks at the atoms after each cycle. */
-static fm_status run_cycles(fm_infer *infer, fm_trainer *t, const fm_features *f, fm_arena *arena,
-                            fm_infer_result *result, fm_error *reterr) {
+static fm_status run_cycles(fm_infer *infer, fm_forward *passes, const fm_features *f,
+                            fm_arena *arena, fm_infer_result *result, fm_error *reterr) {
     const size_t n = f->n_res;
-    const bool looks = infer->options.recycle_tol > 0 && t->atoms != FM_TENSOR_NONE;
+    const bool looks = infer->options.recycle_tol > 0 && passes->cycles.atoms != FM_TENSOR_NONE;
     float *now = fm_arena_alloc_array(arena, n, 3 * sizeof *now);
     float *before = fm_arena_alloc_array(arena, n, 3 * sizeof *before);
     if (!now || !before) return fm_arena_full(arena, reterr);
@@ -436,28 +401,28 @@ static fm_status run_cycles(fm_infer *infer, fm_trainer *t, const fm_features *f
     bool stops = false;
     result->ca_change = NAN;
     for (uint32_t c = 0; c < f->n_cycle / n_draw(infer) && !status && !stops; c++) {
-        fm_trainer_queue_cycle(t, f, infer->seed, c);
+        fm_forward_queue_cycle(passes, f, infer->seed, c);
         result->n_cycle = c + 1;
         if (!looks) continue;
-        status = take_ca(t, n, arena, now, reterr);
+        status = take_ca(passes, n, arena, now, reterr);
         if (c > 0) result->ca_change = distance_change(now, before, n);
         stops = fm_groups_least(infer->options.groups,
                                 c > 0 && result->ca_change < infer->options.recycle_tol);
         memcpy(before, now, n * 3 * sizeof *now);
     }
-    t->params.kernels->synchronize(t->stream);
+    passes->recording.options.kernels->synchronize(passes->recording.stream);
     return status;
 }
 
-static fm_status predict(fm_infer *infer, fm_trainer *t, const fm_features *f, fm_arena *arena,
+static fm_status predict(fm_infer *infer, fm_forward *passes, const fm_features *f, fm_arena *arena,
                          fm_infer_result *result, fm_error *reterr) {
-    fm_status status = fm_upload_check(t, f, reterr);
+    fm_status status = fm_upload_check(&passes->cycles, f, reterr);
     if (!status && f->n_cycle % n_draw(infer)) {
         status = fm_fail(reterr, FM_ERR_DATA, "the sample has %u draws, expected a multiple of %u",
                          f->n_cycle, n_draw(infer));
     }
     size_t mark = fm_arena_mark(arena);
-    if (!status) status = run_cycles(infer, t, f, arena, result, reterr);
+    if (!status) status = run_cycles(infer, passes, f, arena, result, reterr);
     fm_arena_rewind(arena, mark);
     return status;
 }
@@ -478,10 +443,14 @@ static fm_status take_plddt(fm_infer *infer, fm_arena *arena, float **ret_plddt,
 }
 
 /* Copies the truth that the losses used, which is in the host's copy of the state. */
-static fm_status take_truth(const fm_trainer *t, size_t n_atom, fm_arena *arena,
+static fm_status take_truth(const fm_forward *passes, size_t n_atom, fm_arena *arena,
                             fm_infer_result *result, fm_error *reterr) {
-    const float *exists = (const void *)(t->host + t->state.offset[t->truth.exists]);
-    const float *truth = (const void *)(t->host + t->state.offset[t->truth.positions]);
+    const float *exists =
+        (const void *)(passes->cycles.host +
+                       passes->recording.state.offset[passes->cycles.truth.exists]);
+    const float *truth =
+        (const void *)(passes->cycles.host +
+                       passes->recording.state.offset[passes->cycles.truth.positions]);
     result->truth = fm_arena_alloc_array(arena, n_atom, 3 * sizeof *truth);
     result->known = fm_arena_alloc(arena, n_atom);
     if (!result->truth || !result->known) return fm_arena_full(arena, reterr);
@@ -498,19 +467,20 @@ static double now_s(void) {
 }
 
 /* Takes the atoms and what belongs to them, and names the tensor that made one not finite. */
-static fm_status take_atoms(fm_infer *infer, fm_trainer *t, const fm_features *f, fm_arena *arena,
-                            fm_infer_result *result, fm_error *reterr) {
+static fm_status take_atoms(fm_infer *infer, fm_forward *passes, const fm_features *f,
+                            fm_arena *arena, fm_infer_result *result, fm_error *reterr) {
     size_t n_atom = (size_t)f->n_res * FM_N_ATOM14;
-    fm_status status = download(t, t->atoms, 0, n_atom * 3, arena, &result->atoms, reterr);
-    if (status || !t->options.predicts) {
-        return status ? status : take_truth(t, n_atom, arena, result, reterr);
+    fm_status status = fm_forward_download(passes, passes->cycles.atoms, 0, n_atom * 3, arena,
+                                           &result->atoms, reterr);
+    if (status || !infer->options.predicts) {
+        return status ? status : take_truth(passes, n_atom, arena, result, reterr);
     }
     bool finite = true;
     for (size_t i = 0; i < n_atom * 3; i++)
         finite = finite && isfinite(result->atoms[i]);
     return fm_groups_least(infer->options.groups, finite)
                ? FM_OK
-               : fm_trainer_name_nonfinite(t, f, infer->seed, result->n_cycle, reterr);
+               : fm_forward_name_nonfinite(passes, f, infer->seed, result->n_cycle, reterr);
 }
 
 fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *arena,
@@ -521,17 +491,19 @@ fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *a
     infer->n_res = 0;
     fm_status status = find_shape(infer, features, &is_made, reterr);
     if (status) return status;
-    fm_trainer *t = infer->shape[0].trainer;
-    assert(t);
+    fm_forward *passes = infer->shape[0].passes;
+    assert(passes);
     const double recorded = now_s();
     if (is_made) result.record_s = recorded - start;
-    status = t->options.predicts ? predict(infer, t, features, arena, &result, reterr)
-                                 : fm_trainer_add_sample(t, features, &result.losses, reterr);
+    status = infer->options.predicts ? predict(infer, passes, features, arena, &result, reterr)
+                                     : fm_forward_score(passes, features, &result.losses, reterr);
     if (status) return status;
     result.run_s = now_s() - recorded;
     infer->n_res = features->n_res;
-    if (t->atoms != FM_TENSOR_NONE) status = take_atoms(infer, t, features, arena, &result, reterr);
-    if (!status && t->head[FM_HEAD_PLDDT] != FM_TENSOR_NONE) {
+    if (passes->cycles.atoms != FM_TENSOR_NONE) {
+        status = take_atoms(infer, passes, features, arena, &result, reterr);
+    }
+    if (!status && passes->head[FM_HEAD_PLDDT] != FM_TENSOR_NONE) {
         status = take_plddt(infer, arena, &result.plddt, reterr);
     }
     if (!status) *ret_result = result;
@@ -558,16 +530,17 @@ static void make_symmetric(float *logits, size_t n, size_t n_bin) {
 fm_status fm_infer_head(fm_infer *infer, fm_head head, fm_arena *arena, float **ret_logits,
                         int64_t *ret_n_bin, fm_error *reterr) {
     assert(infer->n_res > 0);
-    const fm_trainer *t = infer->shape[0].trainer;
+    const fm_forward *passes = infer->shape[0].passes;
     *ret_logits = NULL;
     *ret_n_bin = 0;
-    if (t->head[head] == FM_TENSOR_NONE) return FM_OK;
-    const fm_tensor *tensor = fm_tape_tensor(&t->last, t->head[head]);
+    if (passes->head[head] == FM_TENSOR_NONE) return FM_OK;
+    const fm_tensor *tensor =
+        fm_tape_tensor(&passes->recording.tape[FM_FORWARD_RESULTS], passes->head[head]);
     size_t n_bin = (size_t)tensor->local[tensor->rank - 1], n = infer->n_res,
-           padded = (size_t)t->options.model.n_res, lines = head == FM_HEAD_PLDDT ? 1 : n;
+           padded = (size_t)passes->options.model.n_res, lines = head == FM_HEAD_PLDDT ? 1 : n;
     size_t stride = head == FM_HEAD_PLDDT ? n : padded;
-    fm_status status =
-        download(t, t->head[head], 0, lines * stride * n_bin, arena, ret_logits, reterr);
+    fm_status status = fm_forward_download(passes, passes->head[head], 0, lines * stride * n_bin,
+                                           arena, ret_logits, reterr);
     if (status) return status;
     leave_padding_out(*ret_logits, lines, n, stride, n_bin);
     if (head == FM_HEAD_DISTOGRAM) make_symmetric(*ret_logits, n, n_bin);
@@ -575,24 +548,25 @@ fm_status fm_infer_head(fm_infer *infer, fm_head head, fm_arena *arena, float **
     return FM_OK;
 }
 
-fm_trainer *fm_infer_get_recording(const fm_infer *infer) {
-    return infer->n_shape > 0 ? infer->shape[0].trainer : NULL;
+fm_forward *fm_infer_get_recording(const fm_infer *infer) {
+    return infer->n_shape > 0 ? infer->shape[0].passes : NULL;
 }
 
 fm_status fm_infer_aligned_error(fm_infer *infer, uint32_t first, uint32_t n_row, fm_arena *arena,
                                  float **ret_logits, int64_t *ret_n_bin, fm_error *reterr) {
     assert(infer->n_res > 0 && first <= infer->n_res && n_row <= infer->n_res - first);
-    const fm_trainer *t = infer->shape[0].trainer;
-    const fm_tensor_ref head = t->head[FM_HEAD_ALIGNED_ERROR];
+    const fm_forward *passes = infer->shape[0].passes;
+    const fm_tensor_ref head = passes->head[FM_HEAD_ALIGNED_ERROR];
     *ret_logits = NULL;
     *ret_n_bin = 0;
     if (head == FM_TENSOR_NONE) return FM_OK;
-    const fm_tensor *tensor = fm_tape_tensor(&t->last, head);
+    const fm_tensor *tensor = fm_tape_tensor(&passes->recording.tape[FM_FORWARD_RESULTS], head);
     const size_t n_bin = (size_t)tensor->local[tensor->rank - 1];
-    const size_t line = (size_t)t->options.model.n_res * n_bin;
-    fm_status status = download(t, head, first * line, n_row * line, arena, ret_logits, reterr);
+    const size_t line = (size_t)passes->options.model.n_res * n_bin;
+    fm_status status =
+        fm_forward_download(passes, head, first * line, n_row * line, arena, ret_logits, reterr);
     if (status) return status;
-    leave_padding_out(*ret_logits, n_row, infer->n_res, (size_t)t->options.model.n_res, n_bin);
+    leave_padding_out(*ret_logits, n_row, infer->n_res, (size_t)passes->options.model.n_res, n_bin);
     *ret_n_bin = (int64_t)n_bin;
     return FM_OK;
 }
@@ -604,12 +578,13 @@ void fm_infer_describe(const fm_infer *infer, char *out, size_t out_bytes) {
                  (double)infer->params.n_value / 1e6, (double)infer->params.memory_bytes / mib);
         return;
     }
-    const fm_trainer *t = infer->shape[0].trainer;
+    const fm_forward *passes = infer->shape[0].passes;
     int n = snprintf(out, out_bytes,
                      "recorded for %lld residues, %lld clusters, %lld extra rows: %.1f MiB",
-                     (long long)t->options.model.n_res, (long long)t->options.model.n_seq,
-                     (long long)t->options.model.n_extra, (double)fm_trainer_memory_bytes(t) / mib);
-    const int64_t locked = fm_trainer_locked_bytes(t);
+                     (long long)passes->options.model.n_res, (long long)passes->options.model.n_seq,
+                     (long long)passes->options.model.n_extra,
+                     (double)fm_forward_taken(passes).device_bytes / mib);
+    const int64_t locked = fm_forward_taken(passes).locked_bytes;
     if (locked && n > 0 && (size_t)n < out_bytes) {
         snprintf(out + n, out_bytes - (size_t)n, " and %.1f MiB of page-locked host memory",
                  (double)locked / mib);

@@ -21,7 +21,7 @@
 #ifndef FM_TRAINER_INFER_H
 #define FM_TRAINER_INFER_H
 
-#include "trainer/step/step.h"
+#include "trainer/infer/forward.h"
 
 typedef struct fm_infer_options {
     /* n_res and dropout are ignored. n_seq and n_extra are the recorded numbers of rows. With
@@ -49,13 +49,13 @@ typedef struct fm_infer_options {
     int64_t memory_budget_bytes;
     int64_t chunk_bytes;   /* for tests: fm_tape.chunk_bytes instead of the planner's choice */
     bool chunks_triangles; /* with chunk_bytes, for tests: fm_tape.chunks_triangles */
-    bool direct, spoils;   /* as in fm_trainer_options: for comparisons and checks */
+    bool direct, spoils;   /* as in fm_forward_options: for comparisons and checks */
     bool exact; /* for comparisons: a recording has exactly the chain's length, and all rows */
 } fm_infer_options;
 
 typedef struct fm_infer fm_infer;
 
-/* FM_ERR_NOMEM, FM_ERR_UNSUPPORTED as fm_trainer_create. */
+/* FM_ERR_NOMEM, FM_ERR_UNSUPPORTED as fm_forward_create. */
 FM_MUST_USE fm_status fm_infer_create(const fm_infer_options *options, fm_infer **ret_infer,
                                       fm_error *reterr);
 void fm_infer_destroy(fm_infer *infer);
@@ -104,7 +104,7 @@ typedef struct fm_infer_result {
 } fm_infer_result;
 
 /* Runs one chain. FM_ERR_LIMIT when its memory does not fit, as fm_infer_find_need. FM_ERR_DATA
- * when the sample is refused or a value is not finite, as fm_trainer_queue and fm_trainer_collect.
+ * when the sample is refused or a value is not finite, as fm_forward_score.
  * FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_infer_run(fm_infer *infer, const fm_features *features, fm_arena *arena,
                                    fm_infer_result *ret_result, fm_error *reterr);
@@ -124,7 +124,7 @@ FM_MUST_USE fm_status fm_infer_aligned_error(fm_infer *infer, uint32_t first, ui
                                              int64_t *ret_n_bin, fm_error *reterr);
 
 /* Returns the recording that ran last, for tests and benchmarks; NULL before the first run. */
-fm_trainer *fm_infer_get_recording(const fm_infer *infer);
+fm_forward *fm_infer_get_recording(const fm_infer *infer);
 
 /* Writes a description of the recording that ran last to out. */
 void fm_infer_describe(const fm_infer *infer, char *out, size_t out_bytes);

@@ -8,7 +8,7 @@ static bool capture(fm_pass *pass, fm_stream *stream) {
         pass->queue(pass->context, stream);
         pass->graph = pass->device->capture_end(stream);
     }
-    if (pass->agree && !pass->agree(pass->context, pass->graph != NULL)) fm_pass_forget(pass);
+    if (pass->agree && !pass->agree(pass->agree_context, pass->graph != NULL)) fm_pass_forget(pass);
     pass->direct = !pass->graph; /* a capture that failed once is not tried again */
     return pass->graph != NULL;
 }

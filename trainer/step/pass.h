@@ -15,7 +15,7 @@ typedef struct fm_pass {
     /* Whether every rank that runs the pass has captured it, or NULL for a rank that works alone.
      * Either all of them replay graphs or none does. */
     bool (*agree)(void *context, bool captured);
-    void *context;
+    void *context, *agree_context;
     const fm_device *device;
     bool direct;                 /* never captured */
     bool is_warm;                /* has run once */

@@ -31,6 +31,7 @@ uint64_t fm_schedule_digest_tapes(const fm_tape *const *tape, int n, bool joint)
 }
 
 uint64_t fm_schedule_digest(const fm_trainer *trainer, bool joint) {
-    const fm_tape *const tapes[] = {&trainer->cycle, &trainer->last};
+    const fm_tape *const tapes[] = {&trainer->recording.tape[FM_TRAINER_CYCLE],
+                                    &trainer->recording.tape[FM_TRAINER_LAST]};
     return fm_schedule_digest_tapes(tapes, 2, joint);
 }

@@ -13,14 +13,16 @@ static float f32_of(uint16_t bf16) {
 
 /* Downloads the last cycle's atoms of the first n residues, as f32. */
 static fm_status download_atoms(fm_trainer *t, size_t n, float **ret_atoms, fm_error *reterr) {
-    const fm_kernels *kernels = t->params.kernels;
+    const fm_kernels *kernels = t->recording.params.kernels;
     size_t count = n * 3 * FM_N_ATOM14;
-    fm_element element = fm_tape_tensor(&t->last, t->atoms)->element;
+    fm_element element =
+        fm_tape_tensor(&t->recording.tape[FM_TRAINER_LAST], t->cycles.atoms)->element;
     size_t bytes = count * fm_element_bytes(element);
-    float *atoms = fm_arena_alloc_array(&t->arena, count, sizeof *atoms);
-    void *raw = fm_arena_alloc_array(&t->arena, count, sizeof(double));
-    if (!atoms || !raw) return fm_arena_full(&t->arena, reterr);
-    kernels->download(NULL, raw, fm_tape_data(&t->last, t->atoms), bytes);
+    float *atoms = fm_arena_alloc_array(&t->recording.arena, count, sizeof *atoms);
+    void *raw = fm_arena_alloc_array(&t->recording.arena, count, sizeof(double));
+    if (!atoms || !raw) return fm_arena_full(&t->recording.arena, reterr);
+    kernels->download(NULL, raw, fm_tape_data(&t->recording.tape[FM_TRAINER_LAST], t->cycles.atoms),
+                      bytes);
     kernels->synchronize(NULL);
     for (size_t i = 0; i < count; i++) {
         switch (element) {
@@ -35,21 +37,23 @@ static fm_status download_atoms(fm_trainer *t, size_t n, float **ret_atoms, fm_e
 
 fm_status fm_trainer_score(fm_trainer *t, const fm_features *f, fm_structure_scores *ret_scores,
                            fm_error *reterr) {
-    assert(t->atoms != FM_TENSOR_NONE);
-    size_t mark = fm_arena_mark(&t->arena), n_atom = (size_t)f->n_res * FM_N_ATOM14;
+    assert(t->cycles.atoms != FM_TENSOR_NONE);
+    size_t mark = fm_arena_mark(&t->recording.arena), n_atom = (size_t)f->n_res * FM_N_ATOM14;
     /* The truth that the losses used is still in the host's copy of the state. */
-    const float *exists = (const void *)(t->host + t->state.offset[t->truth.exists]);
-    const float *truth = (const void *)(t->host + t->state.offset[t->truth.positions]);
-    uint8_t *mask = fm_arena_alloc(&t->arena, n_atom);
+    const float *exists =
+        (const void *)(t->cycles.host + t->recording.state.offset[t->cycles.truth.exists]);
+    const float *truth =
+        (const void *)(t->cycles.host + t->recording.state.offset[t->cycles.truth.positions]);
+    uint8_t *mask = fm_arena_alloc(&t->recording.arena, n_atom);
     float *atoms = NULL;
-    fm_status status =
-        mask ? download_atoms(t, f->n_res, &atoms, reterr) : fm_arena_full(&t->arena, reterr);
+    fm_status status = mask ? download_atoms(t, f->n_res, &atoms, reterr)
+                            : fm_arena_full(&t->recording.arena, reterr);
     if (!status) {
         for (size_t i = 0; i < n_atom; i++)
             mask[i] = exists[i] > 0;
         const fm_structure_pair pair = {f->n_res, f->aatype, atoms, truth, mask};
-        status = fm_structure_score(&pair, &t->arena, ret_scores, reterr);
+        status = fm_structure_score(&pair, &t->recording.arena, ret_scores, reterr);
     }
-    fm_arena_rewind(&t->arena, mark);
+    fm_arena_rewind(&t->recording.arena, mark);
     return status;
 }

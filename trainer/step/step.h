@@ -15,14 +15,8 @@
 #ifndef FM_TRAINER_STEP_H
 #define FM_TRAINER_STEP_H
 
-#include "trainer/dist/groups.h"
-#include "trainer/model/model.h"
-#include "trainer/optim/optimizer.h"
-#include "trainer/step/step_features.h"
-#include "trainer/step/pass.h"
+#include "trainer/step/cycles.h"
 #include "trainer/step/result.h"
-#include "trainer/step/ring.h"
-#include "trainer/step/structure_truth.h"
 
 typedef struct fm_trainer_options {
     fm_model_config model;
@@ -40,32 +34,9 @@ typedef struct fm_trainer_options {
      * FM_RECOMPUTE_NONE drops normalised rows until the step fits what is free
      * (memory_budget.h). */
     int64_t memory_budget_bytes;
-    /* Inference (trainer/infer): no gradient, no optimiser, and dropout only with keeps_dropout. A
-     * sample is one forward pass per cycle with its losses, and the caller must not request an
-     * update. */
-    bool forward_only;
-    /* With forward_only: no losses and no ground truth. One tape serves all cycles, and each cycle
-     * has the outputs of a last cycle. Samples are queued by fm_trainer_queue_cycle. */
-    bool predicts;
-    /* With predicts: draws of MSA rows in each cycle, whose representations are averaged; 0 is 1. A
-     * sample's `cycle` then has the draws of the first cycle, then those of the next one. */
-    int32_t n_draw;
-    bool keeps_dropout;      /* with forward_only: dropout as in training */
-    int64_t chunk_bytes;     /* with forward_only: fm_tape.chunk_bytes */
-    bool chunks_triangles;   /* the same: fm_tape.chunks_triangles */
-    const fm_params *params; /* with forward_only: whose values are used; NULL: own ones */
-    unsigned heads;          /* with forward_only: bits 1 << FM_HEAD_...; their logits are kept */
-    bool direct;             /* captures no graph: for comparisons */
-    bool spoils;             /* fm_tape.spoils of the tapes: for checks */
+    bool direct; /* captures no graph: for comparisons */
+    bool spoils; /* fm_tape.spoils of the tapes: for checks */
 } fm_trainer_options;
-
-/* Heads whose logits a forward pass can keep for its caller, where the model has them. */
-typedef enum fm_head {
-    FM_HEAD_PLDDT,         /* [N_res, n_plddt_bin] */
-    FM_HEAD_DISTOGRAM,     /* [N_res, N_res, n_distogram_bin], before it is made symmetric */
-    FM_HEAD_ALIGNED_ERROR, /* [N_res, N_res, n_aligned_error_bin] */
-    FM_HEADS
-} fm_head;
 
 /* The largest number of samples that are queued and not yet collected. */
 enum { FM_MOST_QUEUED = 2 };
@@ -81,34 +52,18 @@ typedef struct fm_flight {
 /* Time stamps that a pass leaves in device memory, around those of its tape. */
 enum { FM_STAMP_BEGIN, FM_STAMP_SUMMED, FM_STAMP_UPDATED, FM_STAMPS };
 
-typedef struct fm_trainer fm_trainer;
-struct fm_trainer {
+/* The tapes of a step, and the passes that run them. */
+enum { FM_TRAINER_CYCLE, FM_TRAINER_LAST, FM_TRAINER_TAPES };
+
+typedef struct fm_trainer {
     fm_trainer_options options;
-    fm_arena arena; /* tables and the host's copy of the state */
-    fm_params params;
-    fm_model_weights weights;
-    fm_state state;
-    fm_model_inputs inputs;
-    int32_t true_msa, bert_mask, pseudo_beta, pseudo_beta_mask; /* in the state */
-    int32_t factors, seed_gradient, clock, flag;
-    fm_tape cycle, last;
-    fm_tensor_ref term[FM_LOSS_TERMS], total; /* on `last`; FM_TENSOR_NONE: no such term */
-    fm_structure_truth truth;                 /* with a structure module */
-    fm_tensor_ref atoms; /* [N_res, 14, 3] Å of the last cycle; FM_TENSOR_NONE without a module */
-    fm_tensor_ref head[FM_HEADS]; /* logits that are kept; FM_TENSOR_NONE: not kept */
-    fm_optimizer optimizer;
-    void *memory;  /* the step arena */
-    void *scratch; /* for sums over ranks, acc; NULL on one rank */
-    uint8_t *host; /* owned copy of the state's layout, in which the host makes small tensors */
-    fm_stream *stream;
-    fm_ring ring;
-    fm_pass cycle_pass, last_pass;
+    fm_recording recording; /* its own stamps: FM_STAMPS */
+    fm_cycles cycles;
     fm_step_record *record; /* [FM_MOST_QUEUED] in page-locked memory, written by the device */
     uint64_t *n_made;       /* device memory: the number of records made */
     fm_flight flight[FM_MOST_QUEUED];
     uint64_t n_queued, n_collected;
-    uint64_t *stamp; /* device memory [FM_STAMPS], then those of each tape; NULL: none */
-};
+} fm_trainer;
 
 /* Checks that a model can be divided like that; dp does not matter. FM_ERR_USAGE names the setting
  * that does not allow it. */
@@ -122,29 +77,10 @@ FM_MUST_USE fm_status fm_trainer_create(const fm_trainer_options *options, fm_tr
                                         fm_error *reterr);
 void fm_trainer_destroy(fm_trainer *trainer);
 
-/* The memory that a trainer takes. */
-typedef struct fm_trainer_need {
-    int64_t device_bytes;
-    int64_t locked_bytes; /* of the host, page-locked, for samples on their way; 0 on a CPU */
-} fm_trainer_need;
-
-/* Finds the memory that a trainer would take, without allocating the state and the step arena.
- * Errors as above. */
-FM_MUST_USE fm_status fm_trainer_plan(const fm_trainer_options *options, fm_trainer_need *ret_need,
-                                      fm_error *reterr);
-
-/* Bytes of device memory that the trainer has taken or, before fm_trainer_create has finished, will
- * take. */
+/* Bytes of device memory that the trainer has taken. */
 int64_t fm_trainer_memory_bytes(const fm_trainer *trainer);
 
-/* Page-locked bytes of the host, as in fm_trainer_need. */
-int64_t fm_trainer_locked_bytes(const fm_trainer *trainer);
-
-/* Elements of trainer->scratch. */
-int64_t fm_trainer_scratch_count(const fm_trainer *trainer);
-
-/* Writes a description such as "0.12 M parameters (2.4 MiB with moments and average), batch 1.0
- * MiB, step arena 10.1 MiB (saved 7.2, transient 3.0), 24 nodes, recompute none" to out. */
+/* Writes a description to out; see fm_recording_describe. */
 void fm_trainer_describe(const fm_trainer *trainer, char *out, size_t out_bytes);
 
 /* Queues one sample and returns; its clipped gradient is added to the batch. With the last sample
@@ -173,17 +109,6 @@ static inline uint64_t fm_trainer_n_queued(const fm_trainer *trainer) {
 /* The learning rate of the update that was queued or made last. */
 double fm_trainer_rate(const fm_trainer *trainer);
 
-/* Queues one cycle of a sample with all of its draws, for a trainer with `predicts`.
- * fm_upload_check (step/upload.h) must have accepted the sample. `seed` is that of dropout. The
- * features must stay valid until the work has ended. */
-void fm_trainer_queue_cycle(fm_trainer *trainer, const fm_features *features, uint64_t seed,
-                            uint32_t cycle);
-
-/* Runs the first n_cycle cycles again, for a trainer with `predicts`. Returns FM_ERR_DATA with the
- * name of the first tensor that has a value that is not finite. */
-FM_MUST_USE fm_status fm_trainer_name_nonfinite(fm_trainer *trainer, const fm_features *features,
-                                                uint64_t seed, uint32_t n_cycle, fm_error *reterr);
-
 /* Queues and collects one sample, without an update. */
 FM_MUST_USE fm_status fm_trainer_add_sample(fm_trainer *trainer, const fm_features *features,
                                             fm_sample_result *ret_result, fm_error *reterr);
@@ -197,7 +122,7 @@ double fm_trainer_update(fm_trainer *trainer);
  * one. */
 double fm_trainer_update_with(fm_trainer *trainer, uint32_t n_sample);
 
-/* Makes passes leave time stamps (trainer->stamp and those of the tapes). They are captured again
+/* Makes passes leave time stamps (of the recording and of its tapes). They are captured again
  * and run a little slower. No sample may be queued. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_trainer_stamp(fm_trainer *trainer, fm_error *reterr);
 

@@ -70,9 +70,8 @@ static fm_status check_rows(const fm_model_config *config, const fm_cycle_featur
     return FM_OK;
 }
 
-fm_status fm_upload_check(const fm_trainer *trainer, const fm_features *features,
-                          fm_error *reterr) {
-    const fm_model_config *config = &trainer->options.model;
+fm_status fm_upload_check(const fm_cycles *cycles, const fm_features *features, fm_error *reterr) {
+    const fm_model_config *config = cycles->model;
     if (features->n_res < 1 || features->n_res > config->n_res) {
         return fm_fail(reterr, FM_ERR_LIMIT,
                        "the sample has %u residues, the model takes 1 to %lld", features->n_res,
@@ -85,9 +84,7 @@ fm_status fm_upload_check(const fm_trainer *trainer, const fm_features *features
     fm_status status = check_residues(features, reterr);
     for (uint32_t c = 0; c < features->n_cycle && !status; c++) {
         status = check_rows(config, &features->cycle[c], c, reterr);
-        if (!status) {
-            status = check_cycle(features, &features->cycle[c], trainer->options.predicts, reterr);
-        }
+        if (!status) status = check_cycle(features, &features->cycle[c], !cycles->weight, reterr);
     }
     return status;
 }

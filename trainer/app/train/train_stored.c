@@ -126,7 +126,7 @@ static fm_status create(fm_train_run *run, const fm_kernels *kernels, fm_error *
     if (!status && run->set->eval_samples) status = create_judge(run, options, reterr);
     if (!status) status = fm_af3_trainer_create(&options, &stored->trainer, reterr);
     if (status) return status;
-    run->optimizer = &stored->trainer->optimizer;
+    run->optimizer = &stored->trainer->recording.optimizer;
     for (unsigned i = 0; i < FM_COMPLEX_TERMS; i++) {
         bool counts = i >= FM_COMPLEX_STRUCTURE_TERMS || !options.confidence_only;
         run->terms |= (unsigned)counts << i;
@@ -185,13 +185,14 @@ static fm_status open_samples(fm_train_run *run, fm_error *reterr) {
 
 /* The judge's parameters become the moving average. */
 static void take_average(const fm_train_stored *stored) {
-    const fm_params *from = &stored->trainer->params, *to = &stored->judge->params;
+    const fm_params *from = &stored->trainer->recording.params,
+                    *to = &stored->judge->recording.params;
     const fm_kernels *kernels = from->kernels;
     int64_t ratio = (int64_t)(fm_element_bytes(from->element) / fm_element_bytes(kernels->act));
     assert(from->n_element == to->n_element);
-    kernels->copy(stored->judge->stream, from->n_element * ratio, from->ema, to->master);
-    kernels->synchronize(stored->judge->stream);
-    fm_params_refresh_copy(&stored->judge->params);
+    kernels->copy(stored->judge->recording.stream, from->n_element * ratio, from->ema, to->master);
+    kernels->synchronize(stored->judge->recording.stream);
+    fm_params_refresh_copy(&stored->judge->recording.params);
 }
 
 /* Writes the lines of eval.jsonl and the table that wait for the disk. */
@@ -526,8 +527,8 @@ static uint64_t digest(const fm_train_run *run, bool joint) {
     const fm_tape *tape[2 * FM_AF3_TAPES];
     int n = 0;
     for (int i = 0; i < FM_AF3_TAPES; i++) {
-        tape[n++] = &stored->trainer->tape[i];
-        if (stored->judge) tape[n++] = &stored->judge->tape[i];
+        tape[n++] = &stored->trainer->recording.tape[i];
+        if (stored->judge) tape[n++] = &stored->judge->recording.tape[i];
     }
     return fm_schedule_digest_tapes(tape, n, joint);
 }

@@ -72,9 +72,9 @@ static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm
     }
     if (!status) status = fm_trainer_create(&options, &run->trainer, reterr);
     if (status) return status;
-    run->optimizer = &run->trainer->optimizer;
+    run->optimizer = &run->trainer->recording.optimizer;
     for (unsigned i = 0; i < FM_LOSS_TERMS; i++)
-        run->terms |= (run->trainer->term[i] != FM_TENSOR_NONE) << i;
+        run->terms |= (run->trainer->cycles.term[i] != FM_TENSOR_NONE) << i;
     return FM_OK;
 }
 
@@ -208,7 +208,7 @@ static fm_status drop_bad(fm_train_run *run, const fm_train_flight *bad, fm_stat
 
 bool fm_train_is_scored(const fm_train_run *run) {
     int64_t every = run->config.metrics.structure_every;
-    return run->trainer && run->trainer->atoms != FM_TENSOR_NONE && every &&
+    return run->trainer && run->trainer->cycles.atoms != FM_TENSOR_NONE && every &&
            (run->queued_step + 1) % (uint64_t)every == 0;
 }
 
@@ -376,7 +376,7 @@ static fm_status look_at_hand(fm_train_run *run, fm_train_seen *ret_seen, fm_err
     fm_status status =
         place_sample(run, loaded->sample, run->own_slot, &run->hand_features, reterr);
     ret_seen->n_cycle = run->hand_features.n_cycle;
-    if (!status) status = fm_upload_check(run->trainer, &run->hand_features, reterr);
+    if (!status) status = fm_upload_check(&run->trainer->cycles, &run->hand_features, reterr);
     ret_seen->is_bad = status == FM_ERR_DATA || status == FM_ERR_LIMIT;
     return status;
 }

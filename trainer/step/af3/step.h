@@ -28,11 +28,10 @@
 #define FM_TRAINER_STEP_AF3_STEP_H
 
 #include "trainer/model/af3/rollout.h"
-#include "trainer/optim/optimizer.h"
 #include "trainer/step/af3/features.h"
 #include "trainer/step/af3/mirror.h"
 #include "trainer/step/af3/score.h"
-#include "trainer/step/pass.h"
+#include "trainer/step/recording.h"
 #include "trainer/step/result.h"
 
 typedef struct fm_af3_trainer_options {
@@ -88,33 +87,23 @@ typedef struct fm_af3_trainer_row {
 
 typedef struct fm_af3_trainer {
     fm_af3_trainer_options options;
-    fm_arena arena; /* tables */
-    fm_params params;
+    /* Its passes are the parts. Its own stamps are the clock before and after each part. */
+    fm_recording recording;
     fm_af3_weights weights;
-    fm_state state;
     fm_af3_inputs inputs;
     fm_af3_training_noise noise;
     fm_af3_rollout rollout;
     fm_complex_targets targets;
-    int32_t seed_gradient, clock, flag; /* in the state */
+    int32_t seed_gradient; /* in the state */
     fm_af3_trainer_row row[FM_AF3_STEP_ROWS];
     int n_row;
-    fm_tape tape[FM_AF3_TAPES];
     fm_af3_outputs out;              /* of FM_AF3_LAST */
     fm_af3_confidence_logits logits; /* of FM_AF3_CONFIDENCE */
     fm_tensor_ref term[FM_COMPLEX_TERMS], structure_total, confidence_total;
-    fm_pass part[FM_AF3_PARTS];
-    /* Device memory: the clock before and after each part, then the stamps of the tapes; NULL
-     * without fm_af3_trainer_stamp. */
-    uint64_t *stamp;
-    fm_optimizer optimizer;
     fm_mirror mirror;               /* of everything else that the host writes */
     fm_mirror shared;               /* of the features that all cycles of a sample share */
     const fm_af3_features *next;    /* announced; NULL: none */
     const fm_af3_features *written; /* the sample whose features `shared` holds; NULL: none */
-    fm_stream *stream;
-    void *memory, *second_memory; /* the arenas */
-    void *sum_scratch;            /* of the sum of gradients over ranks; NULL on one rank */
     /* Of the sample in hand. */
     const fm_af3_features *features;
     double *x, *raw;  /* [n_atom, 3] Å: the rollout's result; room for downloads */

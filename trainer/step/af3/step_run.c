@@ -19,47 +19,49 @@ static void copy(const fm_af3_trainer *t, int64_t bytes, const void *from, void 
 static void clear_gradients(fm_af3_trainer *t, fm_stream *stream) {
     const fm_kernels *kernels = t->options.kernels;
     int64_t ratio = (int64_t)(fm_element_bytes(kernels->acc) / fm_element_bytes(kernels->act));
-    kernels->fill(stream, t->params.n_element * ratio, 0.0, t->params.gradient);
+    kernels->fill(stream, t->recording.params.n_element * ratio, 0.0, t->recording.params.gradient);
 }
 
 /* Stores the clock before (end false) or after a part. */
 static void stamp(const fm_af3_trainer *t, int part, bool end, fm_stream *stream) {
-    if (t->stamp) t->options.kernels->device->stamp(stream, &t->stamp[2 * part + end]);
+    fm_recording_queue_stamp(&t->recording, 2 * part + end, stream);
 }
 
 static void queue_cycle(void *context, fm_stream *stream) {
     fm_af3_trainer *t = context;
     stamp(t, FM_AF3_PART_CYCLE, false, stream);
-    fm_tape_forward(&t->tape[FM_AF3_CYCLE], stream);
+    fm_tape_forward(&t->recording.tape[FM_AF3_CYCLE], stream);
     stamp(t, FM_AF3_PART_CYCLE, true, stream);
 }
 
 static void queue_trunk(void *context, fm_stream *stream) {
     fm_af3_trainer *t = context;
     stamp(t, FM_AF3_PART_TRUNK, false, stream);
-    fm_tape_forward_nodes(&t->tape[FM_AF3_LAST], 0, t->out.trunk_end, stream);
+    fm_tape_forward_nodes(&t->recording.tape[FM_AF3_LAST], 0, t->out.trunk_end, stream);
     stamp(t, FM_AF3_PART_TRUNK, true, stream);
 }
 
 static void queue_rollout(void *context, fm_stream *stream) {
     fm_af3_trainer *t = context;
     stamp(t, FM_AF3_PART_ROLLOUT, false, stream);
-    fm_af3_queue_constants(&t->params, &t->weights, &t->state, &t->inputs, stream);
-    fm_tape_forward(&t->tape[FM_AF3_PREPARE], stream);
+    fm_af3_queue_constants(&t->recording.params, &t->weights, &t->recording.state, &t->inputs,
+                           stream);
+    fm_tape_forward(&t->recording.tape[FM_AF3_PREPARE], stream);
     for (int32_t k = 0; k < t->options.model.n_rollout_step; k++) {
         for (int i = 0; i < t->n_row; i++) {
-            int64_t bytes = fm_tensor_local_bytes(&t->state.tensor[t->row[i].now]);
-            const char *all = fm_state_data(&t->state, t->row[i].all);
-            copy(t, bytes, all + k * bytes, fm_state_data(&t->state, t->row[i].now), stream);
+            int64_t bytes = fm_tensor_local_bytes(&t->recording.state.tensor[t->row[i].now]);
+            const char *all = fm_state_data(&t->recording.state, t->row[i].all);
+            copy(t, bytes, all + k * bytes, fm_state_data(&t->recording.state, t->row[i].now),
+                 stream);
         }
-        fm_tape_forward(&t->tape[FM_AF3_DENOISE], stream);
+        fm_tape_forward(&t->recording.tape[FM_AF3_DENOISE], stream);
     }
     stamp(t, FM_AF3_PART_ROLLOUT, true, stream);
 }
 
 static void learn(fm_af3_trainer *t, fm_stream *stream) {
-    fm_tape *last = &t->tape[FM_AF3_LAST];
-    fm_tape_forward(&t->tape[FM_AF3_STRUCTURES], stream);
+    fm_tape *last = &t->recording.tape[FM_AF3_LAST];
+    fm_tape_forward(&t->recording.tape[FM_AF3_STRUCTURES], stream);
     fm_tape_forward_nodes(last, t->out.trunk_end, last->n_forward, stream);
     if (t->options.forward_only) return;
     /* The confidence head has other parameters, and some parameters have no gradient at all. */
@@ -75,10 +77,10 @@ static void queue_learn(void *context, fm_stream *stream) {
 }
 
 static void judge(fm_af3_trainer *t, fm_stream *stream) {
-    fm_tape_forward(&t->tape[FM_AF3_CONFIDENCE], stream);
+    fm_tape_forward(&t->recording.tape[FM_AF3_CONFIDENCE], stream);
     if (t->options.forward_only) return;
     if (t->options.confidence_only) clear_gradients(t, stream);
-    fm_tape_backward(&t->tape[FM_AF3_CONFIDENCE], stream);
+    fm_tape_backward(&t->recording.tape[FM_AF3_CONFIDENCE], stream);
 }
 
 static void queue_confidence(void *context, fm_stream *stream) {
@@ -88,12 +90,6 @@ static void queue_confidence(void *context, fm_stream *stream) {
     stamp(t, FM_AF3_PART_CONFIDENCE, true, stream);
 }
 
-/* Either all ranks of a sample replay graphs or none does. */
-static bool all_captured(void *context, bool captured) {
-    const fm_af3_trainer *t = context;
-    return fm_comm_agree(t->options.model.groups->sample, captured, t->sum_scratch, t->stream);
-}
-
 void fm_af3_trainer_make_parts(fm_af3_trainer *t) {
     void (*const queue[FM_AF3_PARTS])(void *,
                                       fm_stream *) = {[FM_AF3_PART_CYCLE] = queue_cycle,
@@ -101,62 +97,34 @@ void fm_af3_trainer_make_parts(fm_af3_trainer *t) {
                                                       [FM_AF3_PART_ROLLOUT] = queue_rollout,
                                                       [FM_AF3_PART_LEARN] = queue_learn,
                                                       [FM_AF3_PART_CONFIDENCE] = queue_confidence};
-    const fm_device *device = t->options.kernels->device;
-    const bool agrees = t->options.model.groups && device->is_asynchronous;
     for (int i = 0; i < FM_AF3_PARTS; i++)
-        t->part[i] = (fm_pass){.context = t,
-                               .device = device,
-                               .direct = t->options.direct,
-                               .queue = queue[i],
-                               .agree = agrees ? all_captured : NULL};
+        fm_recording_add_pass(&t->recording, queue[i], t);
 }
 
 fm_status fm_af3_trainer_stamp(fm_af3_trainer *t, fm_error *reterr) {
-    const fm_kernels *kernels = t->options.kernels;
-    size_t n = (size_t)2 * FM_AF3_PARTS;
-    for (int i = 0; i < FM_AF3_TAPES; i++)
-        n += (size_t)t->tape[i].n_step + 1;
-    if (!t->stamp) t->stamp = kernels->alloc(n * sizeof *t->stamp);
-    if (!t->stamp) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "device memory for time stamps was refused");
-    }
-    uint64_t *at = t->stamp + (size_t)2 * FM_AF3_PARTS;
-    for (int i = 0; i < FM_AF3_TAPES; i++) {
-        t->tape[i].stamp = at;
-        at += t->tape[i].n_step + 1;
-    }
-    for (int i = 0; i < FM_AF3_PARTS; i++)
-        fm_pass_forget(&t->part[i]);
-    return FM_OK;
+    return fm_recording_stamp(&t->recording, (size_t)2 * FM_AF3_PARTS, reterr);
 }
 
 /* -- the host's work between them */
 
-static double read_scalar(fm_af3_trainer *t, const fm_tape *tape, fm_tensor_ref tensor) {
-    double value;
-    fm_mirror_fetch(t->options.kernels, t->stream, fm_tape_data(tape, tensor),
-                    fm_tape_tensor(tape, tensor)->element, 1, t->raw, &value);
-    return value;
-}
-
 /* Reads the terms first .. end - 1 of a pass, and adds its total to the loss. */
-static void read_terms(fm_af3_trainer *t, const fm_tape *tape, int first, int end,
-                       fm_tensor_ref total) {
+static void read_terms(fm_af3_trainer *t, int tape, int first, int end, fm_tensor_ref total) {
     double factor[FM_COMPLEX_TERMS];
     fm_complex_put_factors(&t->options.loss, t->features->labels.resolution, factor);
     for (int i = first; i < end; i++) {
-        t->result.term[i] = read_scalar(t, tape, t->term[i]);
+        t->result.term[i] = fm_recording_read_scalar(&t->recording, tape, t->term[i]);
         t->result.part[i] = factor[i] * t->result.term[i];
     }
-    t->result.loss += read_scalar(t, tape, total);
+    t->result.loss += fm_recording_read_scalar(&t->recording, tape, total);
 }
 
 /* The trunk of the first cycle reads zeros. */
 static void clear_recycled(fm_af3_trainer *t) {
     const int32_t recycled[] = {t->inputs.previous_s, t->inputs.previous_z};
     for (int i = 0; i < 2; i++)
-        t->options.kernels->fill(t->stream, fm_tensor_local_count(&t->state.tensor[recycled[i]]),
-                                 0.0, fm_state_data(&t->state, recycled[i]));
+        t->options.kernels->fill(t->recording.stream,
+                                 fm_tensor_local_count(&t->recording.state.tensor[recycled[i]]),
+                                 0.0, fm_state_data(&t->recording.state, recycled[i]));
 }
 
 fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *features,
@@ -172,13 +140,14 @@ fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *feature
 
 void fm_af3_trainer_trunk(fm_af3_trainer *t) {
     const uint32_t n = t->features->n_cycle;
-    fm_mirror_send(&t->shared, t->stream);
+    fm_mirror_send(&t->shared, t->recording.stream);
     for (uint32_t c = 0; c < n; c++) {
-        fm_groups_note(t->options.model.groups, t->optimizer.step + 1, c);
+        fm_groups_note(t->options.model.groups, t->recording.optimizer.step + 1, c);
         fm_af3_trainer_write_cycle(t, c);
-        fm_mirror_send(&t->mirror, t->stream);
-        fm_pass_run(c + 1 < n ? &t->part[FM_AF3_PART_CYCLE] : &t->part[FM_AF3_PART_TRUNK],
-                    t->stream);
+        fm_mirror_send(&t->mirror, t->recording.stream);
+        fm_pass_run(c + 1 < n ? &t->recording.pass[FM_AF3_PART_CYCLE]
+                              : &t->recording.pass[FM_AF3_PART_TRUNK],
+                    t->recording.stream);
     }
 }
 
@@ -190,11 +159,12 @@ static void write_labels(fm_af3_trainer *t, const fm_complex_labels *labels) {
 
 /* The labels are written while the device works, as if the rollout exchanged none. */
 void fm_af3_trainer_rollout(fm_af3_trainer *t) {
-    fm_pass_run(&t->part[FM_AF3_PART_ROLLOUT], t->stream);
+    fm_pass_run(&t->recording.pass[FM_AF3_PART_ROLLOUT], t->recording.stream);
     fm_mirror_begin(&t->mirror);
     write_labels(t, &t->features->labels);
-    fm_mirror_fetch(t->options.kernels, t->stream, fm_state_data(&t->state, t->rollout.x),
-                    t->options.kernels->acc, 3 * t->features->sample.n_atom, t->raw, t->x);
+    fm_mirror_fetch(t->options.kernels, t->recording.stream,
+                    fm_state_data(&t->recording.state, t->rollout.x), t->options.kernels->acc,
+                    3 * t->features->sample.n_atom, t->raw, t->x);
 }
 
 /* Exchanges the labels of equivalent chains and atoms by the rollout; in the arena. */
@@ -260,21 +230,21 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     for (int64_t i = 0; i < 3 * t->options.model.n_atom; i++)
         fm_mirror_put(&t->mirror, t->targets.structure, i, i < 3 * f->sample.n_atom ? t->x[i] : 0);
     fm_af3_trainer_write_clock(t, f->n_cycle - 1); /* the rollout has left its own */
-    fm_mirror_send(&t->mirror, t->stream);
+    fm_mirror_send(&t->mirror, t->recording.stream);
     fm_arena_rewind(&t->scratch, mark);
     return status;
 }
 
 void fm_af3_trainer_learn(fm_af3_trainer *t) {
-    fm_pass_run(&t->part[FM_AF3_PART_LEARN], t->stream);
+    fm_pass_run(&t->recording.pass[FM_AF3_PART_LEARN], t->recording.stream);
     fm_af3_trainer_write_next(t);
-    read_terms(t, &t->tape[FM_AF3_LAST], 0, FM_COMPLEX_STRUCTURE_TERMS, t->structure_total);
+    read_terms(t, FM_AF3_LAST, 0, FM_COMPLEX_STRUCTURE_TERMS, t->structure_total);
 }
 
 void fm_af3_trainer_confidence(fm_af3_trainer *t) {
-    fm_pass_run(&t->part[FM_AF3_PART_CONFIDENCE], t->stream);
+    fm_pass_run(&t->recording.pass[FM_AF3_PART_CONFIDENCE], t->recording.stream);
     fm_af3_trainer_write_next(t);
-    read_terms(t, &t->tape[FM_AF3_CONFIDENCE], FM_COMPLEX_STRUCTURE_TERMS, FM_COMPLEX_TERMS,
+    read_terms(t, FM_AF3_CONFIDENCE, FM_COMPLEX_STRUCTURE_TERMS, FM_COMPLEX_TERMS,
                t->confidence_total);
 }
 
@@ -288,7 +258,7 @@ void fm_af3_trainer_announce(fm_af3_trainer *t, const fm_af3_features *next) {
 /* Runs the sample again, checking what every step of its passes writes. All passes run, because
  * the other ranks of the sample wait for this one in their exchanges. */
 static fm_status name_nonfinite(fm_af3_trainer *t, fm_error *reterr) {
-    uint32_t *flag = fm_state_data(&t->state, t->flag);
+    uint32_t *flag = fm_state_data(&t->recording.state, t->recording.flag);
     const uint32_t n = t->features->n_cycle;
     char what[256] = "the norm of the gradient";
     bool found = false;
@@ -299,23 +269,25 @@ static fm_status name_nonfinite(fm_af3_trainer *t, fm_error *reterr) {
         char here[sizeof what] = "";
         if (i < n) {
             fm_af3_trainer_write_cycle(t, i);
-            fm_mirror_send(&t->mirror, t->stream);
+            fm_mirror_send(&t->mirror, t->recording.stream);
         }
-        bool is_here = fm_tape_name_nonfinite(&t->tape[tape], t->stream, flag, here, sizeof here);
+        bool is_here = fm_tape_name_nonfinite(&t->recording.tape[tape], t->recording.stream, flag,
+                                              here, sizeof here);
         if (!is_here || found) continue;
         found = true;
         if (i < n) cycle = i;
         memcpy(what, here, sizeof what);
     }
     return fm_fail(reterr, FM_ERR_DATA, "step %llu, sample %u, cycle %u: %s is not finite",
-                   (unsigned long long)t->optimizer.step, t->features->slot, cycle, what);
+                   (unsigned long long)t->recording.optimizer.step, t->features->slot, cycle, what);
 }
 
 void fm_af3_trainer_sum_gradients(fm_af3_trainer *t) {
     const fm_groups *groups = t->options.model.groups;
     if (!groups || t->options.forward_only) return;
-    fm_comm_sum(groups->sample, fm_params_trained(&t->params), t->params.gradient, t->sum_scratch,
-                FM_AF3_SUM_ELEMENTS, t->stream);
+    fm_comm_sum(groups->sample, fm_params_trained(&t->recording.params),
+                t->recording.params.gradient, t->recording.scratch, FM_AF3_SUM_ELEMENTS,
+                t->recording.stream);
 }
 
 static fm_status compute_sample(fm_af3_trainer *t, const fm_af3_features *features,
@@ -331,14 +303,14 @@ static fm_status compute_sample(fm_af3_trainer *t, const fm_af3_features *featur
     if (!t->options.confidence_only) fm_af3_trainer_learn(t);
     fm_af3_trainer_confidence(t);
     fm_af3_trainer_sum_gradients(t);
-    t->options.kernels->synchronize(t->stream);
+    t->options.kernels->synchronize(t->recording.stream);
     status = fm_groups_check(groups, reterr);
     if (status) return status;
     bool is_finite = isfinite(t->result.loss);
     if (is_finite && !t->options.forward_only) {
-        is_finite = fm_optimizer_add_sample(&t->optimizer, t->stream);
+        is_finite = fm_optimizer_add_sample(&t->recording.optimizer, t->recording.stream);
         t->result.gradient_norm =
-            sqrt(fm_optimizer_get_state(&t->optimizer, t->stream).norm_squared);
+            sqrt(fm_optimizer_get_state(&t->recording.optimizer, t->recording.stream).norm_squared);
     }
     if (!is_finite) return name_nonfinite(t, reterr);
     *ret_result = t->result;
@@ -354,20 +326,22 @@ fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *fe
 
 fm_status fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample, fm_error *reterr) {
     const fm_groups *groups = t->options.model.groups;
+    fm_recording *r = &t->recording;
+    fm_optimizer *optimizer = &r->optimizer;
     if (groups && groups->dp) {
-        if (t->optimizer.pending == 0) fm_optimizer_clear_sum(&t->optimizer, t->stream);
-        fm_comm_sum(groups->dp, fm_params_trained(&t->params), t->optimizer.sum, t->sum_scratch,
-                    FM_AF3_SUM_ELEMENTS, t->stream);
-        t->options.kernels->synchronize(t->stream);
+        if (optimizer->pending == 0) fm_optimizer_clear_sum(optimizer, r->stream);
+        fm_comm_sum(groups->dp, fm_params_trained(&r->params), optimizer->sum, r->scratch,
+                    FM_AF3_SUM_ELEMENTS, r->stream);
+        t->options.kernels->synchronize(r->stream);
         fm_status status = fm_groups_check(groups, reterr);
         if (status) return status;
-        fm_optimizer_count_others(&t->optimizer, n_sample);
+        fm_optimizer_count_others(optimizer, n_sample);
     }
-    fm_optimizer_step(&t->optimizer, t->stream);
-    if (!fm_optimizer_get_state(&t->optimizer, t->stream).nonfinite) return FM_OK;
-    fm_optimizer_clear_nonfinite(&t->optimizer, t->stream);
+    fm_optimizer_step(optimizer, r->stream);
+    if (!fm_optimizer_get_state(optimizer, r->stream).nonfinite) return FM_OK;
+    fm_optimizer_clear_nonfinite(optimizer, r->stream);
     return fm_fail(reterr, FM_ERR_LIMIT,
                    "step %llu: the norm of the sum of its gradients is not finite, although each "
                    "gradient is; the update was not made",
-                   (unsigned long long)t->optimizer.step);
+                   (unsigned long long)t->recording.optimizer.step);
 }

@@ -9,7 +9,7 @@
 /* -- the clock */
 
 static void put_clock(fm_af3_trainer *t, int32_t tensor, int64_t first, uint32_t cycle) {
-    const uint32_t word[FM_CLOCK_WORDS] = {[FM_CLOCK_STEP] = (uint32_t)t->optimizer.step,
+    const uint32_t word[FM_CLOCK_WORDS] = {[FM_CLOCK_STEP] = (uint32_t)t->recording.optimizer.step,
                                            [FM_CLOCK_SLOT] = t->features->slot,
                                            [FM_CLOCK_CYCLE] = cycle};
     for (int i = 0; i < FM_CLOCK_WORDS; i++)
@@ -17,11 +17,11 @@ static void put_clock(fm_af3_trainer *t, int32_t tensor, int64_t first, uint32_t
 }
 
 void fm_af3_trainer_write_clock(fm_af3_trainer *t, uint32_t cycle) {
-    put_clock(t, t->clock, 0, cycle);
+    put_clock(t, t->recording.clock, 0, cycle);
 }
 
 static void host_clock(const fm_af3_trainer *t, uint32_t cycle, uint32_t out[FM_CLOCK_WORDS]) {
-    out[FM_CLOCK_STEP] = (uint32_t)t->optimizer.step;
+    out[FM_CLOCK_STEP] = (uint32_t)t->recording.optimizer.step;
     out[FM_CLOCK_SLOT] = t->features->slot;
     out[FM_CLOCK_CYCLE] = cycle;
     out[FM_CLOCK_WORDS - 1] = 0;
@@ -62,7 +62,7 @@ static fm_status write_levels(fm_af3_trainer *t, fm_error *reterr) {
 /* Writes recorded numbers [n_group, n] to a tensor that may have longer and more groups. */
 static void put_groups(fm_af3_trainer *t, int32_t to, const float *from, int64_t n_group,
                        int64_t n) {
-    const fm_tensor *tensor = &t->state.tensor[to];
+    const fm_tensor *tensor = &t->recording.state.tensor[to];
     int64_t length = fm_tensor_local_count(tensor) / tensor->local[0];
     for (int64_t g = 0; g < n_group; g++)
         for (int64_t i = 0; i < n; i++)
@@ -100,7 +100,7 @@ typedef struct row_writer {
 
 static void put_row(void *context, int32_t tensor, int64_t at, double value) {
     const row_writer *w = context;
-    int64_t length = fm_tensor_local_count(&w->trainer->state.tensor[tensor]);
+    int64_t length = fm_tensor_local_count(&w->trainer->recording.state.tensor[tensor]);
     fm_mirror_put(&w->trainer->mirror, rows_of(w->trainer, tensor), w->k * length + at, value);
 }
 
@@ -130,7 +130,7 @@ static fm_status write_rollout(fm_af3_trainer *t, fm_error *reterr) {
     for (int32_t k = 0; k < c->n_rollout_step; k++) {
         row_writer to = {t, k};
         fm_af3_write_step(c, &t->rollout, levels + k, put_row, &to);
-        put_clock(t, rows_of(t, t->clock), (int64_t)k * FM_CLOCK_WORDS, (uint32_t)k);
+        put_clock(t, rows_of(t, t->recording.clock), (int64_t)k * FM_CLOCK_WORDS, (uint32_t)k);
     }
     fm_arena_rewind(&t->scratch, mark);
     return FM_OK;
@@ -151,7 +151,7 @@ void fm_af3_trainer_choose_mirrored(fm_af3_trainer *t) {
     ADD(&t->shared, in->atom_token, in->first_atom, in->atom_position, in->atom_charge,
         in->atom_has_reference, in->atom_classes, in->position, in->space, in->atom_mask,
         in->representative, in->slot_row, in->atom_of_row);
-    ADD(&t->mirror, in->msa, in->mask_msa, t->clock, t->seed_gradient);
+    ADD(&t->mirror, in->msa, in->mask_msa, t->recording.clock, t->seed_gradient);
     ADD(&t->mirror, to->in, to->skip, to->out, to->log, t->noise.sigma, t->noise.rotation,
         t->noise.offset, t->noise.noise, t->rollout.x, t->rollout.mask);
     ADD(&t->mirror, of->position, of->mask, of->weight, of->radius, of->partner, of->atoms,
