@@ -196,8 +196,8 @@ static void send_sample(const packer *p, const fm_features *f) {
         put_pseudo_beta(cycles, f);
         send_bytes(p, cycles->pseudo_beta);
         send_bytes(p, cycles->pseudo_beta_mask);
+        fm_cycles_put_factors(cycles, f, host_of(cycles, cycles->factors));
     }
-    if (cycles->weight) fm_cycles_put_factors(cycles, f, host_of(cycles, cycles->factors));
     send_bytes(p, cycles->factors);
     if (config->structure.n_iteration > 0) send_structure(p, f);
     if (config->n_template > 0) send_templates(p, f);

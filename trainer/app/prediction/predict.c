@@ -96,7 +96,7 @@ static void note_templates(const fm_predict_settings *set, const fm_result_chain
     if (!fm_json_get_integer(fm_json_get_member(hits, "hits"), &n_hit) || n_hit == 0) return;
     if (!fm_json_get_integer(fm_json_get_member(hits, "mapped"), &n_mapped) || n_mapped) return;
     fprintf(stderr, "%s: %s: none of its %lld template hit%s is used; no structure in %s fits\n",
-            set->program, chain->name, (long long)n_hit, fm_plural((uint64_t)n_hit),
+            set->command->program, chain->name, (long long)n_hit, fm_plural((uint64_t)n_hit),
             set->templates);
 }
 
@@ -176,31 +176,32 @@ static fm_predict_run_options run_options(const fm_predict_settings *set,
     uint64_t memory = set->memory_mib
                           ? set->memory_mib << 20
                           : fm_machine_fit(UINT64_MAX, fm_machine_memory(), 0.25, least);
-    fm_predict_run_options options = {.chains = {.url = fm_predict_inputs_url(inputs),
-                                                 .credentials = set->credentials,
-                                                 .agent = set->program,
-                                                 .plan = "predict",
-                                                 .snapshot = set->snapshot,
-                                                 .max_template_date = set->date_rule,
-                                                 .max_length = (uint32_t)set->max_length,
-                                                 .wait_ms = set->wait_ms,
-                                                 .data_timeout_s = set->data_timeout_s,
-                                                 .memory_bytes = memory},
-                                      .n_model = set->weights.n,
-                                      .n_seed = set->n_seed,
-                                      .model = models->options,
-                                      .looked = models->looked,
-                                      .model_name = models->name,
-                                      .seed = set->seed,
-                                      .n_recycle = (uint32_t)set->recycles,
-                                      .out = set->out,
-                                      .software = FM_VERSION,
-                                      .resumes = set->resume,
-                                      .writes_pdb = set->pdb,
-                                      .distils = set->distils,
-                                      .least_plddt = set->min_plddt,
-                                      .about = set->distils ? NULL : fm_predict_inputs_about,
-                                      .about_context = inputs};
+    fm_predict_run_options options = {
+        .chains = {.url = fm_predict_inputs_url(inputs),
+                   .credentials = set->credentials,
+                   .agent = set->command->program,
+                   .plan = "predict",
+                   .snapshot = set->snapshot,
+                   .max_template_date = set->date_rule,
+                   .max_length = (uint32_t)set->max_length,
+                   .wait_ms = set->wait_ms,
+                   .data_timeout_s = set->data_timeout_s,
+                   .memory_bytes = memory},
+        .n_model = set->weights.n,
+        .n_seed = set->n_seed,
+        .model = models->options,
+        .looked = models->looked,
+        .model_name = models->name,
+        .seed = set->seed,
+        .n_recycle = (uint32_t)set->recycles,
+        .out = set->out,
+        .software = FM_VERSION,
+        .resumes = set->resume,
+        .writes_pdb = set->pdb,
+        .outputs = set->command->outputs,
+        .least_plddt = set->min_plddt,
+        .about = set->command->outputs->write_pages ? fm_predict_inputs_about : NULL,
+        .about_context = inputs};
     options.chains.only = fm_predict_inputs_only(inputs, &options.chains.n_only);
     options.refused = fm_predict_inputs_refused(inputs, &options.n_refused);
     return options;
@@ -218,7 +219,7 @@ static void print_outputs(const fm_predict_settings *set, const fm_predict_run_o
         printf(", %u input%s refused", options->n_refused, fm_plural(options->n_refused));
     }
     printf(", %.1f s", all_s);
-    bool has_rate = set->distils && n_made > pace->n_resumed;
+    bool has_rate = options->outputs->says_rate && n_made > pace->n_resumed;
     if (has_rate) printf(", %.0f an hour", hourly_rate(pace));
     fputc('\n', stdout);
 }
@@ -226,7 +227,7 @@ static void print_outputs(const fm_predict_settings *set, const fm_predict_run_o
 /* Says what a command has done that a signal or an error has ended. */
 static void say_ended(const progress *p, fm_status status, const fm_results *results) {
     const uint64_t n = p->pace.n_done - fm_results_n_failed(results);
-    const char *program = p->set->program;
+    const char *program = p->set->command->program;
     if (status == FM_ERR_CANCELLED && fm_stop_is_asked()) {
         fprintf(stderr, "%s: stopped by %s after %llu prediction%s%s\n", program,
                 fm_stop_name(fm_stop_signal()), (unsigned long long)n, fm_plural(n),
@@ -254,15 +255,12 @@ static fm_status run(fm_predict_settings *set, const predict_models *models,
     end_line(&p);
     if (status) say_ended(&p, status, results);
     if (!status) status = fm_predict_write_tables(&options, results, reterr);
-    if (!status && !set->distils) status = fm_predict_write_pages(&options, results, reterr);
+    if (!status && options.outputs->write_pages) {
+        status = options.outputs->write_pages(&options, results, reterr);
+    }
     if (!status) status = fm_predict_write_timings(&options, results, inputs_s, all_s, reterr);
     if (!status) {
-        if (set->distils) {
-            fm_predict_print_kept(results, set->min_plddt);
-        } else {
-            fm_predict_print_best(results);
-            fm_predict_print_pages(set->out, results);
-        }
+        options.outputs->print(&options, results);
         print_outputs(set, &options, results, &p.pace, all_s);
     }
     return status;
@@ -271,7 +269,7 @@ static fm_status run(fm_predict_settings *set, const predict_models *models,
 /* server: the address of a server that serves these inputs already, or NULL. */
 static fm_predict_inputs_options inputs_options(const fm_predict_settings *set,
                                                 const char *server) {
-    return (fm_predict_inputs_options){.program = set->program,
+    return (fm_predict_inputs_options){.program = set->command->program,
                                        .input = (const char *const *)set->input,
                                        .n_input = set->n_input,
                                        .alignments = set->alignments,
@@ -369,9 +367,9 @@ static int run_alone(fm_predict_settings *set, const char *farewell) {
     if (status == FM_ERR_CANCELLED && fm_stop_is_asked()) {
         code = 128 + fm_stop_signal();
     } else if (status) {
-        code = fm_program_report(set->program, &error);
+        code = fm_program_report(set->command->program, &error);
     } else {
-        fm_predict_print_failed(set->program, &results);
+        fm_predict_print_failed(set->command->program, &results);
         code = code_of(&results, n_refused);
     }
     fm_results_release(&results);
@@ -400,15 +398,17 @@ static int run_command(fm_predict_settings *set, const char *farewell, int argc,
     char **line = calloc((size_t)argc + 1, sizeof *line); /* parsing moves the words of argv */
     if (!line) {
         fm_fail(&error, FM_ERR_NOMEM, "no memory for the command line");
-        return fm_program_report(set->program, &error);
+        return fm_program_report(set->command->program, &error);
     }
     memcpy(line, argv, (size_t)argc * sizeof *line);
-    set->ranks = (fm_predict_ranks_options){.program = set->program, .argc = argc, .argv = line};
+    set->ranks =
+        (fm_predict_ranks_options){.program = set->command->program, .argc = argc, .argv = line};
     fm_status status = fm_predict_settings_parse(set, argc, argv, &error);
     const char *server = fm_predict_rank_server();
     int code = FM_EXIT_OK;
     if (status) {
-        code = status == FM_ERR_CANCELLED ? FM_EXIT_OK : fm_program_report(set->program, &error);
+        code = status == FM_ERR_CANCELLED ? FM_EXIT_OK
+                                          : fm_program_report(set->command->program, &error);
     } else {
         fm_cpu_use_threads(count_threads(set, server != NULL));
         code = server ? run_rank(set, server) : run_alone(set, farewell);
@@ -418,7 +418,7 @@ static int run_command(fm_predict_settings *set, const char *farewell, int argc,
 }
 
 int fm_predict_main(int argc, char **argv) {
-    fm_predict_settings set = fm_predict_settings_default(false);
+    fm_predict_settings set = fm_predict_settings_default(&fm_predict_command);
     return run_command(&set,
                        "\nfoldmill predict: stopping after the chain in hand; finished predictions "
                        "stay; a second signal ends the process at once\n",
@@ -426,7 +426,7 @@ int fm_predict_main(int argc, char **argv) {
 }
 
 int fm_distill_main(int argc, char **argv) {
-    fm_predict_settings set = fm_predict_settings_default(true);
+    fm_predict_settings set = fm_predict_settings_default(&fm_distill_command);
     return run_command(&set,
                        "\nfoldmill distill: stopping after the chain in hand; finished predictions "
                        "stay; a second signal ends the process at once\n",

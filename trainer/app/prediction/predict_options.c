@@ -125,9 +125,8 @@ static void name_models(fm_predict_settings *set) {
     }
 }
 
-static fm_status check_distillation(const fm_predict_settings *set, fm_error *reterr) {
-    if (!set->distils) return FM_OK;
-    if (set->weights.n > 1 || set->n_seed > 1) {
+static fm_status check_selection(const fm_predict_settings *set, fm_error *reterr) {
+    if (set->command->predicts_once && (set->weights.n > 1 || set->n_seed > 1)) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "distill predicts each chain once: give one --weights and one seed");
     }
@@ -144,7 +143,7 @@ static fm_status check_source(const fm_predict_settings *set, fm_error *reterr) 
         return fm_fail(reterr, FM_ERR_USAGE,
                        "expected one source of chains: %s--cache DIR or --data "
                        "URL",
-                       set->distils ? "" : "INPUT files, ");
+                       set->command->most_inputs ? "INPUT files, " : "");
     }
     if (!set->n_input && (set->alignments || set->templates || set->single_sequence)) {
         return fm_fail(reterr, FM_ERR_USAGE,
@@ -216,7 +215,7 @@ static fm_status check(fm_predict_settings *set, fm_error *reterr) {
     }
     name_models(set);
     status = read_seeds(set, reterr);
-    return status ? status : check_distillation(set, reterr);
+    return status ? status : check_selection(set, reterr);
 }
 
 enum { MOST_OPTIONS = 40 };
@@ -318,20 +317,18 @@ static void list_options(fm_predict_settings *set, fm_option out[MOST_OPTIONS]) 
     list_machine_options(set, out + N, MOST_OPTIONS - N);
 }
 
-/* Removes the rows of options that the command does not have. foldmill distill takes one file of
- * weights and one seed, and its help says so. */
-static void choose_options(fm_option *options, bool distils) {
-    static const char *const of_files[] = {"alignments", "templates", "single-sequence",
-                                           "chain",      "ensemble",  "pdb"};
+/* Removes the rows of options that the command does not have. One that predicts each chain once
+ * takes one file of weights and one seed, and its help says so. */
+static void choose_options(fm_option *options, const fm_predict_command_kind *command) {
     size_t kept = 0;
     for (size_t i = 0; options[i].name; i++) {
-        bool is_wanted = distils || strcmp(options[i].name, "min-plddt") != 0;
-        for (size_t k = 0; distils && k < sizeof of_files / sizeof of_files[0]; k++)
-            is_wanted &= strcmp(options[i].name, of_files[k]) != 0;
+        bool is_wanted = true;
+        for (const char *const *other = command->lacks; *other; other++)
+            is_wanted &= strcmp(options[i].name, *other) != 0;
         if (is_wanted) options[kept++] = options[i];
-        if (distils && strcmp(options[i].name, "weights") == 0) {
+        if (command->predicts_once && strcmp(options[i].name, "weights") == 0) {
             options[kept - 1].help = "checkpoint, .npz or safetensors (required)";
-        } else if (distils && strcmp(options[i].name, "seeds") == 0) {
+        } else if (command->predicts_once && strcmp(options[i].name, "seeds") == 0) {
             options[kept - 1].help = "the seed of the choice of MSA rows (0)";
             options[kept - 1].value_name = "S";
         }
@@ -339,26 +336,37 @@ static void choose_options(fm_option *options, bool distils) {
     options[kept] = (fm_option){0};
 }
 
+const fm_predict_command_kind fm_predict_command = {
+    .program = "foldmill predict",
+    .arguments = "INPUT... --weights FILE --out DIR [options]",
+    .summary = "predict structures from sequences with alignments",
+    .description = predict_description,
+    .most_inputs = MOST_INPUTS,
+    .lacks = (const char *const[]){"min-plddt", NULL},
+    .outputs = &fm_predict_ranked};
+const fm_predict_command_kind fm_distill_command = {
+    .program = "foldmill distill",
+    .arguments = "--cache DIR|--data URL --weights FILE --out DIR [options]",
+    .summary = "predict the chains of a cache for self-distillation",
+    .description = distill_description,
+    .predicts_once = true,
+    .lacks = (const char *const[]){"alignments", "templates", "single-sequence", "chain",
+                                   "ensemble", "pdb", NULL},
+    .outputs = &fm_predict_distilled};
+
 fm_status fm_predict_settings_parse(fm_predict_settings *set, int argc, char **argv,
                                     fm_error *reterr) {
     fm_option options[MOST_OPTIONS];
     list_options(set, options);
-    choose_options(options, set->distils);
-    const fm_command predict = {.program = set->program,
-                                .arguments = "INPUT... --weights FILE --out DIR [options]",
-                                .summary = "predict structures from sequences with alignments",
-                                .description = predict_description,
+    choose_options(options, set->command);
+    const fm_command command = {.program = set->command->program,
+                                .arguments = set->command->arguments,
+                                .summary = set->command->summary,
+                                .description = set->command->description,
                                 .options = options,
-                                .max_positional = MOST_INPUTS};
-    const fm_command distill = {.program = set->program,
-                                .arguments = "--cache DIR|--data URL --weights FILE --out DIR "
-                                             "[options]",
-                                .summary = "predict the chains of a cache for self-distillation",
-                                .description = distill_description,
-                                .options = options};
+                                .max_positional = set->command->most_inputs};
     int n_positional;
-    fm_status status =
-        fm_options_parse(set->distils ? &distill : &predict, argc, argv, &n_positional, reterr);
+    fm_status status = fm_options_parse(&command, argc, argv, &n_positional, reterr);
     if (status) return status;
     set->n_input = (uint32_t)n_positional;
     set->input = argv;
@@ -377,9 +385,8 @@ static const fm_predict_settings defaults = {.seeds = "0",
                                              .wait_ms = 5000,
                                              .data_timeout_s = 600};
 
-fm_predict_settings fm_predict_settings_default(bool distils) {
+fm_predict_settings fm_predict_settings_default(const fm_predict_command_kind *command) {
     fm_predict_settings set = defaults;
-    set.program = distils ? "foldmill distill" : "foldmill predict";
-    set.distils = distils;
+    set.command = command;
     return set;
 }

@@ -5,11 +5,23 @@
 
 #include "proto/credentials.h"
 #include "proto/limits.h"
+#include "trainer/app/prediction/predict_outputs.h"
 #include "trainer/app/prediction/predict_ranks.h"
 
-typedef struct fm_predict_settings {
+/* What one of the commands is. */
+typedef struct fm_predict_command_kind {
     const char *program; /* "foldmill predict" or "foldmill distill" */
-    bool distils;
+    const char *arguments, *summary, *description;
+    int most_inputs;          /* files on the command line; 0: it takes none */
+    bool predicts_once;       /* each chain, with one model and one seed */
+    const char *const *lacks; /* options of the table that it does not have; NULL ends the list */
+    const fm_predict_outputs *outputs;
+} fm_predict_command_kind;
+
+extern const fm_predict_command_kind fm_predict_command, fm_distill_command;
+
+typedef struct fm_predict_settings {
+    const fm_predict_command_kind *command;
     double min_plddt;
     fm_option_list weights, chains;
     const char *out, *alignments, *templates, *cache, *data, *snapshot, *seeds, *set, *device,
@@ -29,7 +41,7 @@ typedef struct fm_predict_settings {
 } fm_predict_settings;
 
 /* What a command begins with. */
-fm_predict_settings fm_predict_settings_default(bool distils);
+fm_predict_settings fm_predict_settings_default(const fm_predict_command_kind *command);
 
 /* Reads and checks the command line into *set, which holds the defaults. `input` points into argv,
  * whose words are moved. FM_ERR_CANCELLED: help was asked for and is printed. FM_ERR_USAGE. */

@@ -3,6 +3,7 @@
 
 #include "proto/base/file.h"
 #include "trainer/app/common/stop.h"
+#include "trainer/app/prediction/predict_outputs.h"
 #include "trainer/predict/page.h"
 #include "trainer/predict/pictures.h"
 #include "trainer/predict/text_file.h"

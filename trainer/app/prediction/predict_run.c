@@ -1,5 +1,5 @@
 /* predict_run.c: see predict_run.h. */
-#include "trainer/app/prediction/predict_run.h"
+#include "trainer/app/prediction/predict_outputs.h"
 
 #include "proto/base/directory.h"
 #include "proto/base/file.h"
@@ -10,7 +10,6 @@
 #include "trainer/app/common/stop.h"
 #include "trainer/app/samples/sample_features.h"
 #include "trainer/metrics/confidence.h"
-#include "trainer/predict/chain_file.h"
 #include "trainer/predict/pictures.h"
 #include "trainer/predict/prediction.h"
 #include "trainer/predict/text_file.h"
@@ -21,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RUN_FORMAT = 1, PATH_BYTES = 4096 };
+enum { RUN_FORMAT = 1 };
 
 typedef struct predictor {
     const fm_predict_run_options *options;
@@ -39,94 +38,29 @@ typedef struct predictor {
 
 /* -- names of files */
 
-static fm_status check_fits(const fm_predict_run_options *options, int n, size_t out_bytes,
-                            fm_error *reterr) {
-    if (n >= 0 && (size_t)n < out_bytes) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_USAGE, options->out, "the path is too long");
-}
-
-fm_status fm_predict_file(const fm_predict_run_options *options, const char *leaf, char *out,
-                          size_t out_bytes, fm_error *reterr) {
-    int n = snprintf(out, out_bytes, "%s/%s", options->out, leaf);
-    return check_fits(options, n, out_bytes, reterr);
-}
-
-fm_status fm_predict_path(const fm_predict_run_options *options, const char *chain,
-                          const fm_result_run *run, const char *ending, char *out, size_t out_bytes,
-                          fm_error *reterr) {
-    char name[FM_CHAIN_FILE_MOST + 1];
-    int n;
-    fm_chain_file_name(chain, name);
-    if (run) {
-        n = snprintf(out, out_bytes, "%s/%s/%s_%s%s", options->out, name, name, run->name, ending);
-    } else {
-        n = snprintf(out, out_bytes, "%s/%s%s", options->out, name, ending);
-    }
-    return check_fits(options, n, out_bytes, reterr);
-}
-
-/* Finds the folder of a distilled chain's files: "data", "rejected" or "confidences". `foldmill
- * build` reads each dataset from a separate folder, where names have no prefix. So each dataset
- * gets a folder. */
-static fm_status distilled_folder(const predictor *p, const char *chain, const char *leaf,
-                                  char out[PATH_BYTES], fm_error *reterr) {
-    const char *root = p->options->out;
-    char dataset[FM_LIMIT_NAME_BYTES + 1], name[FM_CHAIN_FILE_MOST + 1];
-    size_t bytes;
-    (void)fm_chain_in_dataset(chain, &bytes);
-    snprintf(dataset, sizeof dataset, "%.*s", (int)bytes, chain);
-    fm_chain_file_name(dataset, name);
-    int n = bytes ? snprintf(out, PATH_BYTES, "%s/%s/%s", root, name, leaf)
-                  : snprintf(out, PATH_BYTES, "%s/%s", root, leaf);
-    return check_fits(p->options, n, PATH_BYTES, reterr);
-}
-
-static fm_status distilled_path(const predictor *p, const char *chain, const char *leaf,
-                                const char *ending, char out[PATH_BYTES], fm_error *reterr) {
-    char folder[PATH_BYTES], name[FM_CHAIN_FILE_MOST + 1];
-    size_t unused;
-    fm_status status = distilled_folder(p, chain, leaf, folder, reterr);
-    if (status) return status;
-    fm_chain_file_name(fm_chain_in_dataset(chain, &unused), name);
-    int n = snprintf(out, PATH_BYTES, "%s/%s%s", folder, name, ending);
-    return check_fits(p->options, n, PATH_BYTES, reterr);
-}
-
 /* Finds the path of a file of the current prediction, which is not its structure. */
 static fm_status path_of(const predictor *p, const char *chain, const char *ending,
-                         char out[PATH_BYTES], fm_error *reterr) {
-    const fm_predict_run_options *o = p->options;
-    if (o->distils) return distilled_path(p, chain, "confidences", ending, out, reterr);
-    return fm_predict_path(o, chain, &p->results->run[p->run], ending, out, PATH_BYTES, reterr);
+                         char out[FM_PREDICT_PATH_BYTES], fm_error *reterr) {
+    const fm_result_run *run = &p->results->run[p->run];
+    return p->options->outputs->find_path(p->options, chain, run, ending, out, reterr);
 }
 
-/* Finds the path of a structure. A distillation has two: of a kept and of a rejected one. */
+/* Finds the path of a structure. Outputs that select have two: of a kept and of a rejected one. */
 static fm_status structure_path(const predictor *p, const char *chain, bool is_kept,
-                                char out[PATH_BYTES], fm_error *reterr) {
-    if (!p->options->distils) return path_of(p, chain, ".cif", out, reterr);
-    return distilled_path(p, chain, is_kept ? "data" : "rejected", ".cif", out, reterr);
+                                char out[FM_PREDICT_PATH_BYTES], fm_error *reterr) {
+    const fm_result_run *run = &p->results->run[p->run];
+    return p->options->outputs->find_structure(p->options, chain, run, is_kept, out, reterr);
 }
 
 static fm_status make_folders(const predictor *p, const char *chain, fm_error *reterr) {
-    static const char *const leaves[] = {"data", "rejected", "confidences"};
-    char path[PATH_BYTES];
-    fm_status status = FM_OK;
-    if (!p->options->distils) {
-        status = fm_predict_path(p->options, chain, NULL, "", path, sizeof path, reterr);
-        return status ? status : fm_dir_make(path, reterr);
-    }
-    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0] && !status; i++) {
-        status = distilled_folder(p, chain, leaves[i], path, reterr);
-        if (!status) status = fm_dir_make(path, reterr);
-    }
-    return status;
+    return p->options->outputs->make_folders(p->options, chain, reterr);
 }
 
 /* -- what a prediction was made from */
 
-/* Whether a prediction's structure is one of the results; a distillation rejects some. */
+/* Whether a prediction's structure is one of the results. */
 static bool is_kept(const predictor *p, double mean_plddt) {
-    return !p->options->distils || mean_plddt >= p->options->least_plddt;
+    return !p->options->outputs->selects || mean_plddt >= p->options->least_plddt;
 }
 
 /* Formats a digest of the inputs, weights and settings of a prediction. The least pLDDT is none of
@@ -137,7 +71,7 @@ static void format_key(const predictor *p, const fm_sample *sample, char out[FM_
     char settings[320];
     int n = snprintf(settings, sizeof settings, "%u %a %d %d %d %s %s %s %d %llu", o->n_recycle,
                      o->model[0].recycle_tol, (int)o->model[0].dropout, (int)o->writes_pdb,
-                     (int)o->distils, o->model[0].device, o->model[0].dtype, o->software,
+                     o->outputs->number, o->model[0].device, o->model[0].dtype, o->software,
                      (int)o->model[0].set, (unsigned long long)p->results->run[p->run].seed);
     if (o->model[0].n_draw > 1) {
         n +=
@@ -175,7 +109,7 @@ static void put_residues(fm_json_writer *json, const fm_prediction *prediction, 
  * with the files of one that was not stopped. */
 static fm_status write_run(predictor *p, const fm_prediction *prediction, const char *key,
                            const fm_result *r, fm_error *reterr) {
-    char path[PATH_BYTES], *letters = fm_arena_alloc(&p->arena, prediction->n_res);
+    char path[FM_PREDICT_PATH_BYTES], *letters = fm_arena_alloc(&p->arena, prediction->n_res);
     fm_text_file file;
     fm_json_writer json;
     const fm_result_run *run = &p->results->run[p->run];
@@ -229,7 +163,7 @@ static fm_status move_structure(const predictor *p, const char *chain, const cha
  * So all look first at the place from which a file may be moved. */
 static fm_status has_structure(const predictor *p, const char *chain, double mean_plddt,
                                bool *ret_has, fm_error *reterr) {
-    char from[PATH_BYTES], to[PATH_BYTES];
+    char from[FM_PREDICT_PATH_BYTES], to[FM_PREDICT_PATH_BYTES];
     const bool keeps = is_kept(p, mean_plddt);
     bool has_scores = false;
     *ret_has = false;
@@ -237,7 +171,7 @@ static fm_status has_structure(const predictor *p, const char *chain, double mea
     if (!status) status = is_file(to, &has_scores, reterr);
     if (status || !has_scores) return status;
     status = structure_path(p, chain, keeps, to, reterr);
-    if (!status && p->options->distils) {
+    if (!status && p->options->outputs->selects) {
         status = structure_path(p, chain, !keeps, from, reterr);
         if (!status) status = is_file(from, ret_has, reterr);
     }
@@ -250,7 +184,7 @@ static fm_status has_structure(const predictor *p, const char *chain, double mea
  * is stored of it is damaged. */
 static fm_status take_earlier(predictor *p, const char *chain, const char *key, fm_result *result,
                               bool *ret_found, fm_error *reterr) {
-    char path[PATH_BYTES];
+    char path[FM_PREDICT_PATH_BYTES];
     fm_bytes text;
     fm_json *tree = NULL;
     *ret_found = false;
@@ -350,10 +284,10 @@ static fm_status remove_file(const char *path, const fm_prediction *ignored, fm_
 /* Writes the structure, and removes one that an earlier command stored in the other folder. */
 static fm_status write_structure(const predictor *p, const fm_prediction *prediction,
                                  fm_error *reterr) {
-    char path[PATH_BYTES];
+    char path[FM_PREDICT_PATH_BYTES];
     const bool keeps = is_kept(p, prediction->mean_plddt);
     fm_status status = FM_OK;
-    if (p->options->distils) {
+    if (p->options->outputs->selects) {
         status = structure_path(p, prediction->chain, !keeps, path, reterr);
         if (!status) status = remove_file(path, NULL, reterr);
     }
@@ -368,19 +302,20 @@ static fm_status write_prediction(const predictor *p, const fm_prediction *predi
                                   fm_error *reterr) {
     typedef fm_status writer(const char *path, const fm_prediction *what, fm_error *error);
     const fm_predict_run_options *o = p->options;
+    const bool has_pictures = o->outputs->has_pictures;
     const struct {
         const char *ending;
         writer *write;
         bool is_wanted;
     } files[] = {{"_run.json", NULL, false}, /* written last, by write_run */
-                 {".pdb", fm_prediction_write_pdb, o->writes_pdb && !o->distils},
+                 {".pdb", fm_prediction_write_pdb, o->writes_pdb && has_pictures},
                  {"_scores.json", fm_prediction_write_scores, true},
-                 {"_pae.json", fm_prediction_write_pae, prediction->pae && !o->distils},
-                 {"_pae.svg", draw_pae, prediction->pae && !o->distils},
-                 {"_trace.svg", draw_trace, !o->distils}};
+                 {"_pae.json", fm_prediction_write_pae, prediction->pae && has_pictures},
+                 {"_pae.svg", draw_pae, prediction->pae && has_pictures},
+                 {"_trace.svg", draw_trace, has_pictures}};
     fm_status status = FM_OK;
     for (size_t i = 0; i < sizeof files / sizeof files[0] && !status; i++) {
-        char path[PATH_BYTES];
+        char path[FM_PREDICT_PATH_BYTES];
         writer *act = files[i].is_wanted ? files[i].write : remove_file;
         status = path_of(p, prediction->chain, files[i].ending, path, reterr);
         if (!status) status = act(path, prediction, reterr);
@@ -437,12 +372,12 @@ static fm_status predict(predictor *p, const fm_sample *sample, const fm_result_
     return status ? status : write_run(p, &prediction, key, result, reterr);
 }
 
-/* Removes what an earlier distillation wrote for a chain that has failed: the build takes every
- * structure of the folder. */
+/* Removes what an earlier command wrote for a chain that has failed: a build takes every structure
+ * of the folder. */
 static fm_status take_back(const predictor *p, const char *chain, fm_error *reterr) {
     if (p->options->only_computes) return FM_OK;
     static const char *const endings[] = {"_run.json", "_scores.json"};
-    char path[PATH_BYTES];
+    char path[FM_PREDICT_PATH_BYTES];
     fm_status status = FM_OK;
     for (size_t i = 0; i < sizeof endings / sizeof endings[0] && !status; i++) {
         status = path_of(p, chain, endings[i], path, reterr);
@@ -480,7 +415,8 @@ static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_ch
     if (status) return status;
     *result = (fm_result){.is_done = true, .status = held->status};
     snprintf(result->why, sizeof result->why, "%s", held->why);
-    bool may_have_files = p->options->distils && held->memory; /* else its name is not known */
+    bool may_have_files =
+        p->options->outputs->selects && held->memory; /* else its name is not known */
     if (held->status) return may_have_files ? take_back(p, chain->name, reterr) : FM_OK;
     if (p->options->about && !chain->about && !p->options->only_computes) {
         status = p->options->about(p->options->about_context, chain->name, &chain->about, reterr);
@@ -500,7 +436,7 @@ static fm_status run_chain(predictor *p, const fm_held_chain *held, fm_result_ch
     if (status != FM_ERR_DATA && status != FM_ERR_LIMIT) return status;
     result->status = status;
     snprintf(result->why, sizeof result->why, "%.255s", reterr->message);
-    return p->options->distils ? take_back(p, chain->name, reterr) : FM_OK;
+    return p->options->outputs->selects ? take_back(p, chain->name, reterr) : FM_OK;
 }
 
 /* -- all chains */

@@ -33,6 +33,8 @@ typedef struct fm_predict_pace {
     double left_s;    /* estimate; NAN before the first prediction is made */
 } fm_predict_pace;
 
+typedef struct fm_predict_outputs fm_predict_outputs; /* predict_outputs.h */
+
 typedef struct fm_predict_run_options {
     fm_chains_options chains; /* seed, cycles and rows are filled in for each model */
     uint32_t n_model, n_seed;
@@ -46,8 +48,8 @@ typedef struct fm_predict_run_options {
     const char *software; /* version of this program */
     bool resumes;         /* keeps predictions whose _run.json has the same inputs */
     bool writes_pdb;
-    bool distils;
-    double least_plddt; /* distils: structures of a lower mean are rejected */
+    const fm_predict_outputs *outputs;
+    double least_plddt; /* of outputs that select: structures of a lower mean are rejected */
     /* Refused inputs, for the summary. */
     const fm_refused_input *refused; /* [n_refused] */
     uint32_t n_refused;
@@ -80,15 +82,5 @@ FM_MUST_USE fm_status fm_predict_run(const fm_predict_run_options *options, fm_r
 FM_MUST_USE fm_status fm_predict_make_results(const fm_predict_run_options *options,
                                               uint32_t n_chain, fm_results *results,
                                               fm_error *reterr);
-
-/* Writes the path of a file beside the folders of chains, "OUT/" + leaf. Returns FM_ERR_USAGE if
- * the path does not fit. */
-FM_MUST_USE fm_status fm_predict_file(const fm_predict_run_options *options, const char *leaf,
-                                      char *out, size_t out_bytes, fm_error *reterr);
-/* Writes the path of a prediction's file, "OUT/CHAIN/CHAIN_MODEL_seed-S" + ending. With run NULL it
- * is "OUT/CHAIN" + ending. Errors as above. */
-FM_MUST_USE fm_status fm_predict_path(const fm_predict_run_options *options, const char *chain,
-                                      const fm_result_run *run, const char *ending, char *out,
-                                      size_t out_bytes, fm_error *reterr);
 
 #endif

@@ -2,14 +2,14 @@
 #include "trainer/app/prediction/predict_tables.h"
 
 #include "proto/base/json_text.h"
+#include "trainer/app/prediction/predict_outputs.h"
 #include "trainer/predict/text_file.h"
 
 #include <stdio.h>
 
-/* Writes the names of the chains whose structures were kept. */
-static fm_status write_kept(const fm_predict_run_options *options, const fm_results *r,
-                            fm_error *reterr) {
-    char path[4096];
+fm_status fm_predict_write_kept(const fm_predict_run_options *options, const fm_results *r,
+                                fm_error *reterr) {
+    char path[FM_PREDICT_PATH_BYTES];
     fm_text_file file;
     fm_status status = fm_predict_file(options, "chains.txt", path, sizeof path, reterr);
     if (!status) status = fm_text_file_open(&file, reterr);
@@ -22,17 +22,24 @@ static fm_status write_kept(const fm_predict_run_options *options, const fm_resu
     return fm_text_file_commit(&file, path, reterr);
 }
 
-fm_status fm_predict_write_tables(const fm_predict_run_options *options, const fm_results *r,
-                                  fm_error *reterr) {
-    char path[4096];
-    fm_status status = options->distils ? write_kept(options, r, reterr) : FM_OK;
-    for (uint32_t i = 0; i < r->n_chain && !status && !options->distils; i++) {
+fm_status fm_predict_write_rankings(const fm_predict_run_options *options, const fm_results *r,
+                                    fm_error *reterr) {
+    char path[FM_PREDICT_PATH_BYTES];
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < r->n_chain && !status; i++) {
         const fm_result_chain *chain = &r->chain[i];
         if (!chain->name || fm_results_find_best(r, chain) == UINT32_MAX) continue;
         status =
             fm_predict_path(options, chain->name, NULL, "/ranking.json", path, sizeof path, reterr);
         if (!status) status = fm_results_write_ranking(r, chain, path, reterr);
     }
+    return status;
+}
+
+fm_status fm_predict_write_tables(const fm_predict_run_options *options, const fm_results *r,
+                                  fm_error *reterr) {
+    char path[FM_PREDICT_PATH_BYTES];
+    fm_status status = options->outputs->write_lists(options, r, reterr);
     if (!status) status = fm_predict_file(options, "summary.csv", path, sizeof path, reterr);
     if (status) return status;
     return fm_results_write_summary(r, options->refused, options->n_refused, path, reterr);
@@ -40,7 +47,7 @@ fm_status fm_predict_write_tables(const fm_predict_run_options *options, const f
 
 fm_status fm_predict_write_timings(const fm_predict_run_options *options, const fm_results *r,
                                    double inputs_s, double all_s, fm_error *reterr) {
-    char path[4096];
+    char path[FM_PREDICT_PATH_BYTES];
     fm_text_file file;
     fm_json_writer json;
     fm_status status = fm_predict_file(options, "timings.json", path, sizeof path, reterr);
