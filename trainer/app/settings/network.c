@@ -3,7 +3,6 @@
 
 #include "trainer/model/af3/model.h"
 #include "trainer/model/parameters.h"
-#include "trainer/step/af3/step.h"
 
 #include <stdlib.h>
 
@@ -26,10 +25,6 @@ static fm_status draw_af2(fm_params *params, uint64_t seed, fm_error *reterr) {
     return FM_OK;
 }
 
-static const char *term_of_af2(int i) {
-    return fm_loss_terms[i].name;
-}
-
 /* -- AlphaFold 3 */
 
 static fm_status list_af3(const fm_train_config *config, fm_arena *arena, fm_params *ret_params,
@@ -43,17 +38,12 @@ static fm_status list_af3(const fm_train_config *config, fm_arena *arena, fm_par
     return FM_OK;
 }
 
-static const char *term_of_af3(int i) {
-    return fm_complex_terms[i].name;
-}
-
 /* -- the choice */
 
 const fm_network *fm_network_of(const fm_train_config *config) {
     static const fm_network networks[] = {
-        [FM_NETWORK_AF2] = {"af2", list_af2, draw_af2, FM_LOSS_TERMS, term_of_af2, -1},
-        [FM_NETWORK_AF3] = {"af3", list_af3, fm_af3_draw_parameters, FM_COMPLEX_TERMS, term_of_af3,
-                            FM_COMPLEX_SMOOTH_LDDT}};
+        [FM_NETWORK_AF2] = {"af2", list_af2, draw_af2},
+        [FM_NETWORK_AF3] = {"af3", list_af3, fm_af3_draw_parameters}};
     return &networks[config->network];
 }
 

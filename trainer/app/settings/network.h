@@ -1,5 +1,6 @@
-/* network.h: describes the networks that a configuration can choose: their tables of parameters and
- * the names of their losses. There is one fm_network for each, and a command chooses it once. */
+/* network.h: describes the networks that a configuration can choose by their tables of parameters.
+ * There is one fm_network for each, and a command chooses it once. What a training run does with a
+ * network is its fm_train_work (trainer/app/train/train_run.h). */
 #ifndef FM_TRAINER_NETWORK_H
 #define FM_TRAINER_NETWORK_H
 
@@ -14,9 +15,6 @@ typedef struct fm_network {
                                  fm_params *ret_params, fm_error *reterr);
     /* Fills the values with initial ones. FM_ERR_NOMEM. */
     fm_status (*draw)(fm_params *params, uint64_t seed, fm_error *reterr);
-    int n_term;                      /* losses; a sample's results have them in this order */
-    const char *(*term_name)(int i); /* in metrics */
-    int lddt_term; /* the loss that is 1 minus an lDDT, which metrics have as `lddt`; -1: none */
 } fm_network;
 
 const fm_network *fm_network_of(const fm_train_config *config);

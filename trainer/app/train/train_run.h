@@ -95,6 +95,9 @@ typedef struct fm_train_rounds {
 /* A kind of work: the source of a run's samples and the network that computes them. The run's
  * network decides which of the two kinds it is. */
 typedef struct fm_train_work {
+    int n_term;                      /* loss terms; a sample's results have them in this order */
+    const char *(*term_name)(int i); /* in metrics */
+    int lddt_term; /* the term that is 1 minus an lDDT, which metrics have as `lddt`; -1: none */
     /* Checks settings, before anything is opened. FM_ERR_USAGE. */
     fm_status (*check)(const fm_train_run *run, fm_error *reterr);
     /* Finds the source of samples, before other ranks are started. is_rank: this process is one. */

@@ -3,7 +3,6 @@
 #include "trainer/app/train/train_run.h"
 
 #include "proto/base/log.h"
-#include "trainer/app/settings/network.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -18,14 +17,14 @@ static const char *const score_names[FM_METRICS_SCORES] = {
 static void add_terms(const fm_train_run *run, const fm_batch_sums *sums, double n,
                       fm_metrics_step *step) {
     static_assert((int)FM_RESULT_TERMS <= (int)FM_METRICS_TERMS, "a step has room for all terms");
-    const fm_network *network = fm_network_of(&run->config);
-    for (int i = 0; i < network->n_term; i++) {
+    const fm_train_work *work = run->work;
+    for (int i = 0; i < work->n_term; i++) {
         if (!(run->terms >> i & 1)) continue;
-        step->term[step->n_term].name = network->term_name(i);
+        step->term[step->n_term].name = work->term_name(i);
         step->term[step->n_term].part = sums->part[i] / n;
         step->term[step->n_term++].value = sums->term[i] / n;
     }
-    const int lddt = network->lddt_term;
+    const int lddt = work->lddt_term;
     if (lddt < 0 || !(run->terms >> lddt & 1)) return;
     step->score[step->n_score].name = "lddt";
     step->score[step->n_score++].value = 1 - sums->term[lddt] / n;

@@ -20,7 +20,6 @@
 #include "trainer/app/common/stop.h"
 #include "trainer/app/evaluation/sample_scores.h"
 #include "trainer/app/samples/sample_folder.h"
-#include "trainer/app/settings/network.h"
 #include "trainer/app/settings/setup.h"
 #include "trainer/metrics/appender.h"
 #include "trainer/step/schedule.h"
@@ -574,7 +573,14 @@ static void stop(fm_train_run *run) {
     run->stored = NULL;
 }
 
-const fm_train_work fm_train_stored_work = {.check = check,
+static const char *term_name(int i) {
+    return fm_complex_terms[i].name;
+}
+
+const fm_train_work fm_train_stored_work = {.n_term = FM_COMPLEX_TERMS,
+                                            .term_name = term_name,
+                                            .lddt_term = FM_COMPLEX_SMOOTH_LDDT,
+                                            .check = check,
                                             .find = find,
                                             .create = create,
                                             .open = open_samples,

@@ -468,7 +468,14 @@ static void stop(fm_train_run *run) {
     fm_trainer_destroy(run->trainer);
 }
 
-const fm_train_work fm_train_stream_work = {.check = check,
+static const char *term_name(int i) {
+    return fm_loss_terms[i].name;
+}
+
+const fm_train_work fm_train_stream_work = {.n_term = FM_LOSS_TERMS,
+                                            .term_name = term_name,
+                                            .lddt_term = -1,
+                                            .check = check,
                                             .find = find_data,
                                             .create = create_trainer,
                                             .open = open_stream,
