@@ -23,15 +23,12 @@
 #include "cache/catalogue/catalogue_open.h"
 
 #include "cache/store/table.h"
-#include "proto/base/directory.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
     VALUE_BYTES = 5000, /* size of the longest value, an item */
@@ -399,12 +396,36 @@ static bool claim_one(embedded *self, const char *name, const item *before, int6
     return true;
 }
 
+/* No lease that somebody holds ends later than one that begins now, unless the clock was set back
+ * after it began. Such a lease ends with one of now, and a pause in the same way. What a dead
+ * worker had taken is then not kept from others for the jump. */
+static void clamp_queue(embedded *self, int64_t now) {
+    const fm_catalogue_options *options = &self->base.options;
+    key_text prefix = key_of(self, 'q'), from = prefix;
+    fm_bytes key, value;
+    add_number(&from, (uint64_t)now + options->lease_ms + 1);
+    while (seek(self, &prefix, &from, &key, &value)) {
+        char name[FM_LIMIT_NAME_BYTES + 1];
+        item it, before;
+        from = after(key);
+        copy_name(value, name);
+        if (!get_item(self, name, &before)) continue;
+        uint64_t pause = before.failures ? fm_catalogue_backoff_ms(options, before.failures) : 0;
+        int64_t last = now + (before.state == FM_CATALOGUE_LEASED ? options->lease_ms : pause);
+        if (before.due_ms <= last) continue;
+        it = before;
+        it.due_ms = last;
+        change_item(self, name, &before, &it);
+    }
+}
+
 static fm_status claim(fm_catalogue *catalogue, uint32_t max, fm_catalogue_claim *ret_claim,
                        uint32_t *ret_n, fm_error *reterr) {
     embedded *self = (embedded *)catalogue;
     fm_status status = begin_change(self, reterr);
     if (status) return status;
     int64_t now = now_ms();
+    clamp_queue(self, now);
     key_text prefix = key_of(self, 'q'), from = prefix;
     fm_bytes key, value;
     uint32_t n = 0;
@@ -702,6 +723,7 @@ static bool next_worker(embedded *self, worker_text *text, bool first) {
     copy_name((fm_bytes){key.data + prefix.size, key.size - prefix.size}, text->name);
     fm_reader reader = fm_reader_of(value.data, value.size);
     text->seen_ms = now_ms() - (int64_t)fm_read_u64(&reader);
+    if (text->seen_ms < 0) text->seen_ms = 0; /* the clock was set back */
     read_text(&reader, text->cache, sizeof text->cache);
     return true;
 }
@@ -737,33 +759,6 @@ static void close_embedded(fm_catalogue *catalogue) {
     free(self);
 }
 
-/* Whether the table's first key is one of a catalogue. A shard is a file of LMDB, too, and would be
- * lost if it were changed. */
-static bool is_catalogue(fm_table *table) {
-    static const uint8_t least = 0;
-    fm_bytes key, value;
-    if (fm_table_begin(table, false, NULL)) return true; /* its first use says what is wrong */
-    bool is_fit = true;
-    if (fm_table_seek(table, (fm_bytes){&least, 1}, &key, &value)) {
-        is_fit = memchr("dijqsw", key.data[0], 6) && memchr(key.data + 1, 0, key.size - 1);
-    }
-    fm_table_abort(table);
-    return is_fit;
-}
-
-static fm_status open_table(const char *path, fm_table **ret_table, fm_error *reterr) {
-    char locks[PATH_MAX];
-    fm_path_kind before = FM_PATH_ABSENT;
-    int bytes = snprintf(locks, sizeof locks, "%s-lock", path);
-    fm_status status = bytes < PATH_MAX ? fm_path_look(locks, &before, reterr) : FM_OK;
-    if (!status) status = fm_table_open(path, ret_table, reterr);
-    if (status || is_catalogue(*ret_table)) return status;
-    fm_table_close(*ret_table);
-    *ret_table = NULL;
-    if (before == FM_PATH_ABSENT) unlink(locks);
-    return fm_fail_in(reterr, FM_ERR_CORRUPT, path, "is no catalogue of foldmill");
-}
-
 fm_status fm_catalogue_open_embedded(const char *path, const fm_catalogue_options *options,
                                      fm_catalogue **ret_catalogue, fm_error *reterr) {
     embedded *self = calloc(1, sizeof *self);
@@ -784,7 +779,7 @@ fm_status fm_catalogue_open_embedded(const char *path, const fm_catalogue_option
                                 .each_row = each_row,
                                 .each_shard = each_shard,
                                 .each_worker = each_worker};
-    fm_status status = open_table(path, &self->table, reterr);
+    fm_status status = fm_table_open(path, &self->table, reterr);
     if (status) {
         close_embedded(&self->base);
         return status;

@@ -330,6 +330,10 @@ static fm_status see_node(walk *self, const level *at, const node *found, fm_err
     uint64_t page = fm_read_u64(&number);
     if (!follows(self, found->key, false)) return fail_page(page, "has keys out of order", reterr);
     bool is_database = found->flags & IS_DATABASE;
+    if (is_database && !self->pages->has_databases) {
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED, "page %llu names a database, which no table has",
+                       (unsigned long long)page);
+    }
     if (is_database != self->may_have_databases ||
         (is_database && found->value_bytes != DATABASE_BYTES)) {
         return fail_page(page, is_database ? "names a database" : "names no database", reterr);

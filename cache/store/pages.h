@@ -29,7 +29,8 @@ FM_MUST_USE fm_status fm_pages_check_heads(int fd, fm_error *reterr);
 
 /* Reads the newest state of the file behind the borrowed descriptor, and checks it as above. With
  * `has_databases` the file is a shard with the databases "blobs" and "notes"; without, it is one
- * table. FM_ERR_CORRUPT, FM_ERR_IO, FM_ERR_NOMEM. */
+ * table. FM_ERR_CORRUPT, FM_ERR_IO, FM_ERR_NOMEM; FM_ERR_UNSUPPORTED when what should be a table
+ * has databases. */
 FM_MUST_USE fm_status fm_pages_open(int fd, bool has_databases, fm_pages **ret_pages,
                                     fm_error *reterr);
 void fm_pages_close(fm_pages *pages);

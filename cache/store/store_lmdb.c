@@ -12,6 +12,7 @@
 #include "cache/store/blob.h"
 #include "cache/store/pages.h"
 #include "cache/store/table.h"
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 
 #include <assert.h>
@@ -367,8 +368,14 @@ struct fm_table {
     MDB_txn *txn; /* NULL outside a transaction */
     MDB_dbi main;
     MDB_cursor *cursor;
-    int code; /* of the first call that failed */
+    int code; /* of the first call that failed, or ROW_IS_WRONG */
+    /* In a transaction that changes the table: what its row of sums has to say. */
+    uint64_t n_row, sum;
+    bool has_changed;
 };
+
+static const char sums_key[] = "~sums"; /* behind the keys of all rows */
+enum { CHECK_BYTES = 8, SUMS_BYTES = 16, ROW_IS_WRONG = -1 };
 
 static MDB_val val_of(fm_bytes bytes) {
     return (MDB_val){bytes.size, (void *)(uintptr_t)bytes.data};
@@ -409,16 +416,76 @@ static fm_status check_table(const char *path, fm_error *reterr) {
     return status;
 }
 
-/* Checks the pages of the newest state. The read transaction keeps other processes from using them
- * again meanwhile. They may commit between it and the look at the head pages, so the check is
- * repeated: what is damaged is so every time. */
-static fm_status check_pages(const fm_table *table, fm_error *reterr) {
+static uint64_t check_of(MDB_val key, MDB_val value) {
+    const uint64_t halves[2] = {fm_xxh3(key.mv_data, key.mv_size),
+                                fm_xxh3(value.mv_data, value.mv_size)};
+    return fm_xxh3(halves, sizeof halves);
+}
+
+/* Takes the check from the end of a row's value. False when it is not that of the row. */
+static bool take_check(MDB_val key, MDB_val *value, uint64_t *ret_check) {
+    if (value->mv_size < CHECK_BYTES) return false;
+    value->mv_size -= CHECK_BYTES;
+    fm_reader reader = fm_reader_of((const uint8_t *)value->mv_data + value->mv_size, CHECK_BYTES);
+    *ret_check = fm_read_u64(&reader);
+    return *ret_check == check_of(key, *value);
+}
+
+static bool is_sums(MDB_val key) {
+    return key.mv_size == sizeof sums_key - 1 &&
+           memcmp(key.mv_data, sums_key, sizeof sums_key - 1) == 0;
+}
+
+/* Compares all rows with their checks, and with the sums. */
+static fm_status check_rows(const char *path, MDB_txn *txn, fm_error *reterr) {
+    MDB_dbi database;
+    MDB_cursor *cursor;
+    MDB_val key, value;
+    uint64_t n_row = 0, sum = 0, check, said_rows = 0, said_sum = 0;
+    bool is_good = true, has_sums = false;
+    int code = mdb_dbi_open(txn, NULL, 0, &database);
+    if (!code) code = mdb_cursor_open(txn, database, &cursor);
+    if (code) return fail_lmdb(reterr, path, "cannot use the catalogue", code);
+    while (is_good && (code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
+        is_good = take_check(key, &value, &check);
+        if (is_good && is_sums(key)) {
+            fm_reader reader = fm_reader_of(value.mv_data, value.mv_size);
+            said_rows = fm_read_u64(&reader);
+            said_sum = fm_read_u64(&reader);
+            has_sums = true;
+        } else if (is_good) {
+            n_row++;
+            sum += check;
+        }
+    }
+    bool is_empty = n_row == 0 && is_good;
+    if (!has_sums && !is_empty) {
+        /* Looked up, because a wrong row may have ended the walk before it. */
+        MDB_val wanted = {sizeof sums_key - 1, (void *)(uintptr_t)sums_key};
+        has_sums = mdb_cursor_get(cursor, &wanted, &value, MDB_SET) == 0;
+    }
+    mdb_cursor_close(cursor);
+    if (!has_sums && !is_empty) {
+        return fm_fail_in(reterr, FM_ERR_CORRUPT, path,
+                          "has no sums of its rows, as a catalogue of foldmill has; where it is "
+                          "one of an older foldmill, foldmill catalogue rebuild makes a new one");
+    }
+    if (is_good && code == MDB_NOTFOUND && n_row == said_rows && sum == said_sum) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_CORRUPT, path,
+                      "the catalogue is damaged: %s; foldmill catalogue rebuild makes a new one",
+                      is_good ? "its rows do not add up" : "a row has another check");
+}
+
+/* Checks the newest state: its pages, then its rows. The read transaction keeps other processes
+ * from using the pages again meanwhile. They may commit between it and the look at the head pages,
+ * so the check is repeated: what is damaged is so every time. */
+static fm_status check_content(const fm_table *table, fm_error *reterr) {
     enum { TRIES_MAX = 8 };
     int fd = open(table->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fail_path(reterr, table->path, "cannot open the catalogue");
     fm_status status = FM_ERR_CORRUPT;
     bool is_same = false;
-    for (int tries = 0; !is_same && status != FM_ERR_NOMEM && tries < TRIES_MAX; tries++) {
+    for (int tries = 0; !is_same && tries < TRIES_MAX; tries++) {
         MDB_txn *txn;
         fm_pages *pages = NULL;
         int code = mdb_txn_begin(table->env, NULL, MDB_RDONLY, &txn);
@@ -429,45 +496,52 @@ static fm_status check_pages(const fm_table *table, fm_error *reterr) {
         status = fm_pages_open(fd, false, &pages, reterr);
         is_same = !status && fm_pages_transaction(pages) == mdb_txn_id(txn);
         fm_pages_close(pages);
+        if (status == FM_ERR_CORRUPT) name_damage(table->path, reterr);
+        if (status == FM_ERR_UNSUPPORTED) {
+            status = fm_fail_in(reterr, FM_ERR_CORRUPT, table->path, "is no catalogue of foldmill");
+        }
+        if (is_same) status = check_rows(table->path, txn, reterr);
         mdb_txn_abort(txn);
     }
     close(fd);
-    if (status == FM_ERR_CORRUPT) return name_damage(table->path, reterr);
-    if (status && reterr) return fm_error_in(reterr, table->path);
-    if (!status && !is_same) {
-        return fm_fail_in(reterr, FM_ERR_IO, table->path, "other processes change it all the time");
-    }
-    return status;
+    if (status) return reterr ? fm_error_in(reterr, table->path) : status;
+    if (is_same) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, table->path, "other processes change it all the time");
+}
+
+static fm_status open_table(fm_table *table, fm_error *reterr) {
+    int code = mdb_env_create(&table->env);
+    if (!code) code = mdb_env_set_mapsize(table->env, TABLE_MAP_BYTES);
+    if (!code) code = mdb_env_open(table->env, table->path, MDB_NOSUBDIR | MDB_NOTLS, 0666);
+    int dead; /* frees the slots of dead readers, which keep old pages in use */
+    if (!code) code = mdb_reader_check(table->env, &dead);
+    if (!code) return check_content(table, reterr);
+    bool foreign = code == MDB_INVALID || code == MDB_VERSION_MISMATCH;
+    return fail_lmdb(reterr, table->path,
+                     foreign ? "is no catalogue of foldmill" : "cannot open the catalogue", code);
 }
 
 fm_status fm_table_open(const char *path, fm_table **ret_table, fm_error *reterr) {
-    char folder[PATH_MAX];
+    char folder[PATH_MAX], locks[PATH_MAX];
+    fm_path_kind before = FM_PATH_ABSENT;
     snprintf(folder, sizeof folder, "%s", path);
     char *slash = strrchr(folder, '/');
     if (slash) slash[slash == folder] = '\0';
-    fm_status status = FM_OK;
-    if (slash) status = fm_dir_make(folder, reterr);
+    int n = snprintf(locks, sizeof locks, "%s-lock", path);
+    fm_status status = n < PATH_MAX ? fm_path_look(locks, &before, reterr)
+                                    : fm_fail(reterr, FM_ERR_LIMIT, "the path is too long");
+    if (!status && slash) status = fm_dir_make(folder, reterr);
     if (!status) status = fm_shard_check_disk(slash ? folder : ".", reterr);
     if (!status) status = check_table(path, reterr);
     if (status) return status;
     fm_table *table = calloc(1, sizeof *table);
     if (!table) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table");
     snprintf(table->path, sizeof table->path, "%s", path);
-    int code = mdb_env_create(&table->env);
-    if (!code) code = mdb_env_set_mapsize(table->env, TABLE_MAP_BYTES);
-    if (!code) code = mdb_env_open(table->env, path, MDB_NOSUBDIR | MDB_NOTLS, 0666);
-    int dead; /* frees the slots of dead readers, which keep old pages in use */
-    if (!code) code = mdb_reader_check(table->env, &dead);
-    if (code) {
-        bool foreign = code == MDB_INVALID || code == MDB_VERSION_MISMATCH;
-        status =
-            fail_lmdb(reterr, path,
-                      foreign ? "is no catalogue of foldmill" : "cannot open the catalogue", code);
-    } else {
-        status = check_pages(table, reterr);
-    }
+    status = open_table(table, reterr);
     if (status) {
         fm_table_close(table);
+        /* A file of something else, such as a shard, stays alone. */
+        if (status == FM_ERR_CORRUPT && before == FM_PATH_ABSENT) unlink(locks);
         return status;
     }
     *ret_table = table;
@@ -481,24 +555,42 @@ void fm_table_close(fm_table *table) {
     free(table);
 }
 
+static bool is_damage(int code) {
+    return code == MDB_CORRUPTED || code == MDB_PAGE_NOTFOUND || code == MDB_CURSOR_FULL ||
+           code == ROW_IS_WRONG;
+}
+
+static fm_status fail_damaged(const fm_table *table, int code, fm_error *reterr) {
+    return fm_fail_in(reterr, FM_ERR_CORRUPT, table->path, "the catalogue is damaged: %s",
+                      code == ROW_IS_WRONG ? "a row has another check" : mdb_strerror(code));
+}
+
+/* Reads the row of sums; an empty table has none. */
+static int read_sums(fm_table *table) {
+    MDB_val key = {sizeof sums_key - 1, (void *)(uintptr_t)sums_key}, value;
+    uint64_t check;
+    table->n_row = table->sum = 0;
+    table->has_changed = false;
+    int code = mdb_get(table->txn, table->main, &key, &value);
+    if (code) return code == MDB_NOTFOUND ? 0 : code;
+    if (!take_check(key, &value, &check)) return ROW_IS_WRONG;
+    fm_reader reader = fm_reader_of(value.mv_data, value.mv_size);
+    table->n_row = fm_read_u64(&reader);
+    table->sum = fm_read_u64(&reader);
+    return 0;
+}
+
 fm_status fm_table_begin(fm_table *table, bool write, fm_error *reterr) {
     assert(!table->txn);
     table->code = 0;
     int code = mdb_txn_begin(table->env, NULL, write ? 0 : MDB_RDONLY, &table->txn);
     if (!code) code = mdb_dbi_open(table->txn, NULL, 0, &table->main);
     if (!code) code = mdb_cursor_open(table->txn, table->main, &table->cursor);
+    if (!code && write) code = read_sums(table);
     if (!code) return FM_OK;
     fm_table_abort(table);
+    if (is_damage(code)) return fail_damaged(table, code, reterr);
     return fail_lmdb(reterr, table->path, "cannot use the catalogue", code);
-}
-
-static bool is_damage(int code) {
-    return code == MDB_CORRUPTED || code == MDB_PAGE_NOTFOUND || code == MDB_CURSOR_FULL;
-}
-
-static fm_status fail_damaged(const fm_table *table, int code, fm_error *reterr) {
-    return fm_fail_in(reterr, FM_ERR_CORRUPT, table->path, "the catalogue is damaged: %s",
-                      mdb_strerror(code));
 }
 
 /* Whether a call has found something. */
@@ -507,7 +599,50 @@ static bool has_found(fm_table *table, int code) {
     return code == 0;
 }
 
+/* Whether the row's check is right; it is then no longer part of the value. */
+static bool has_right_check(fm_table *table, MDB_val key, MDB_val *value, uint64_t *ret_check) {
+    bool is_right = take_check(key, value, ret_check);
+    if (!is_right && !table->code) table->code = ROW_IS_WRONG;
+    return is_right;
+}
+
+static bool uncount(fm_table *table, MDB_val key, MDB_val value) {
+    uint64_t check;
+    if (!has_right_check(table, key, &value, &check)) return false;
+    table->n_row--;
+    table->sum -= check;
+    return true;
+}
+
+/* Puts a row with its check. One that is there already is taken out of the sums. */
+static void put_row(fm_table *table, MDB_val key, MDB_val value, uint64_t check) {
+    MDB_val data = {value.mv_size + CHECK_BYTES, NULL};
+    int code = mdb_put(table->txn, table->main, &key, &data, MDB_RESERVE | MDB_NOOVERWRITE);
+    if (code == MDB_KEYEXIST) {
+        if (!is_sums(key) && !uncount(table, key, data)) return;
+        data = (MDB_val){value.mv_size + CHECK_BYTES, NULL};
+        code = mdb_put(table->txn, table->main, &key, &data, MDB_RESERVE);
+    }
+    if (code) {
+        if (!table->code) table->code = code;
+        return;
+    }
+    fm_writer writer = fm_writer_of(data.mv_data, data.mv_size);
+    fm_write_bytes(&writer, value.mv_data, value.mv_size);
+    fm_write_u64(&writer, check);
+}
+
+static void put_sums(fm_table *table) {
+    uint8_t sums[SUMS_BYTES];
+    fm_writer writer = fm_writer_of(sums, sizeof sums);
+    fm_write_u64(&writer, table->n_row);
+    fm_write_u64(&writer, table->sum);
+    MDB_val key = {sizeof sums_key - 1, (void *)(uintptr_t)sums_key}, value = {sizeof sums, sums};
+    put_row(table, key, value, check_of(key, value));
+}
+
 fm_status fm_table_commit(fm_table *table, fm_error *reterr) {
+    if (table->has_changed) put_sums(table);
     int code = table->code;
     mdb_cursor_close(table->cursor);
     table->cursor = NULL;
@@ -539,28 +674,38 @@ void fm_table_abort(fm_table *table) {
 
 bool fm_table_get(fm_table *table, fm_bytes key, fm_bytes *ret_value) {
     MDB_val wanted = val_of(key), value;
+    uint64_t check;
     if (!has_found(table, mdb_get(table->txn, table->main, &wanted, &value))) return false;
+    if (!has_right_check(table, wanted, &value, &check)) return false;
     *ret_value = (fm_bytes){value.mv_data, value.mv_size};
     return true;
 }
 
 bool fm_table_seek(fm_table *table, fm_bytes key, fm_bytes *ret_key, fm_bytes *ret_value) {
     MDB_val wanted = val_of(key), value;
+    uint64_t check;
     int code = mdb_cursor_get(table->cursor, &wanted, &value, MDB_SET_RANGE);
-    if (!has_found(table, code)) return false;
+    if (!has_found(table, code) || is_sums(wanted)) return false;
+    if (!has_right_check(table, wanted, &value, &check)) return false;
     *ret_key = (fm_bytes){wanted.mv_data, wanted.mv_size};
     *ret_value = (fm_bytes){value.mv_data, value.mv_size};
     return true;
 }
 
 void fm_table_put(fm_table *table, fm_bytes key, fm_bytes value) {
-    MDB_val wanted = val_of(key), data = val_of(value);
-    int code = mdb_put(table->txn, table->main, &wanted, &data, 0);
-    if (code && !table->code) table->code = code;
+    MDB_val wanted = val_of(key), plain = val_of(value);
+    uint64_t check = check_of(wanted, plain);
+    put_row(table, wanted, plain, check);
+    table->n_row++;
+    table->sum += check;
+    table->has_changed = true;
 }
 
 void fm_table_remove(fm_table *table, fm_bytes key) {
-    MDB_val wanted = val_of(key);
+    MDB_val wanted = val_of(key), value;
+    if (!has_found(table, mdb_get(table->txn, table->main, &wanted, &value))) return;
+    if (!uncount(table, wanted, value)) return;
     int code = mdb_del(table->txn, table->main, &wanted, NULL);
-    if (code && code != MDB_NOTFOUND && !table->code) table->code = code;
+    if (code && !table->code) table->code = code;
+    table->has_changed = true;
 }

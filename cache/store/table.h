@@ -1,6 +1,12 @@
 /* table.h: an ordered file of keys and values that several processes of one machine change; the
  * embedded catalogue is one. It uses LMDB, as the shards do (store_lmdb.c), but with syncs and
- * locks: committed changes survive a crash. Local disks only. One thread at a time. */
+ * locks: committed changes survive a crash. Local disks only. One thread at a time.
+ *
+ * Damage is an error: never another content, and never a crash. The value of each row is followed
+ * by a check of key and value (8 bytes). One more row, under the key "~sums", has the number of the
+ * others and the sum of their checks modulo 2^64, each u64. An open checks all pages (pages.h), all
+ * rows and the sums; later every row that is read is checked again. A table without that row is of
+ * a foldmill before these checks, or of another program, and is refused. */
 #ifndef FM_CACHE_TABLE_H
 #define FM_CACHE_TABLE_H
 
@@ -13,8 +19,8 @@ enum { FM_TABLE_KEY_BYTES = 511 }; /* LMDB's limit */
 
 typedef struct fm_table fm_table;
 
-/* Opens the file, or makes it. FM_ERR_IO; FM_ERR_UNSUPPORTED on a network file system;
- * FM_ERR_CORRUPT when the file is something else. */
+/* Opens the file, or makes it, and checks all of it. FM_ERR_IO; FM_ERR_UNSUPPORTED on a network
+ * file system; FM_ERR_CORRUPT when the file is damaged or something else. */
 FM_MUST_USE fm_status fm_table_open(const char *path, fm_table **ret_table, fm_error *reterr);
 void fm_table_close(fm_table *table);
 

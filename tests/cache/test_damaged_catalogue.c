@@ -1,25 +1,29 @@
-/* test_damaged_catalogue.c: an embedded catalogue whose file is damaged, or of something else. */
+/* test_damaged_catalogue.c: an embedded catalogue whose file is damaged, or of something else.
+ * `--all` flips every bit of a small one. */
 #include "tests/testing/testing.h"
 
 #include "cache/catalogue/catalogue.h"
-#include "cache/store/table.h"
+#include "cache/store/shard.h"
 #include "proto/base/file.h"
 
 #include <fcntl.h>
+#include <lmdb.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { N_ITEM = 500 };
+enum { N_ITEM = 500, HANG_SECONDS = 60 };
 
 static char folder[256], file[300];
+static bool tries_all; /* --all: minutes */
 
 static int set_up(void **state) {
     (void)state;
@@ -107,12 +111,46 @@ static void it_is_no_finished_job(void **state) {
     fm_catalogue_close(catalogue);
 }
 
+/* A shard in the folder, as a file of LMDB that is no table. */
+static void make_shard(const char *path) {
+    fm_shard_writer *writer;
+    fm_shard_info info;
+    char sealed[400];
+    const fm_sha256 key = fm_sha256_of("key", 3);
+    const fm_shard_visitor visitor = {0};
+    assert_int_equal(fm_shard_writer_create(folder, 0, &writer, NULL), FM_OK);
+    assert_int_equal(fm_shard_writer_note(writer, &key, (fm_bytes){key.bytes, 32}, NULL), FM_OK);
+    assert_int_equal(fm_shard_writer_seal(writer, &visitor, &info, NULL), FM_OK);
+    assert_true(fm_shard_path(folder, &info.hash, sealed, sizeof sealed));
+    assert_int_equal(rename(sealed, path), 0);
+}
+
+/* A table as foldmill wrote it before rows had checks. */
+static void make_old(const char *path) {
+    MDB_env *env;
+    MDB_txn *txn;
+    MDB_dbi main_database;
+    MDB_val key = {6, "jbuild"}, value = {5, "value"};
+    char locks[310];
+    assert_int_equal(mdb_env_create(&env), 0);
+    assert_int_equal(mdb_env_open(env, path, MDB_NOSUBDIR | MDB_NOTLS, 0666), 0);
+    assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+    assert_int_equal(mdb_dbi_open(txn, NULL, 0, &main_database), 0);
+    assert_int_equal(mdb_put(txn, main_database, &key, &value, 0), 0);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+    mdb_env_close(env);
+    snprintf(locks, sizeof locks, "%s-lock", path);
+    assert_int_equal(unlink(locks), 0);
+}
+
 /* Another file of LMDB, such as a shard, would be changed. Neither it nor its folder is. */
 static void files_of_others_stay(void **state) {
     (void)state;
-    static const char *const made[] = {"text", "folder", "pipe", "shard"};
+    static const char *const made[] = {"text", "folder", "pipe", "shard", "old"};
+    static const char *const expected[] = {"is no catalogue", "a catalogue is a file",
+                                           "a catalogue is a file", "is no catalogue",
+                                           "foldmill catalogue rebuild makes a new one"};
     fm_catalogue *catalogue;
-    fm_table *table;
     fm_error error;
     const fm_catalogue_options options = {.job = NULL};
     char path[300], locks[310];
@@ -123,27 +161,199 @@ static void files_of_others_stay(void **state) {
     snprintf(path, sizeof path, "%s/pipe", folder);
     assert_int_equal(mkfifo(path, 0600), 0); /* nobody writes, so opening it must not wait */
     snprintf(path, sizeof path, "%s/shard", folder);
-    assert_int_equal(fm_table_open(path, &table, NULL), FM_OK);
-    assert_int_equal(fm_table_begin(table, true, NULL), FM_OK);
-    fm_table_put(table, (fm_bytes){(const uint8_t *)"blobs", 5},
-                 (fm_bytes){(const uint8_t *)"x", 1});
-    assert_int_equal(fm_table_commit(table, NULL), FM_OK);
-    fm_table_close(table);
-    snprintf(locks, sizeof locks, "%s-lock", path);
-    assert_int_equal(unlink(locks), 0);
+    make_shard(path);
+    snprintf(path, sizeof path, "%s/old", folder);
+    make_old(path);
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, made[i]);
         snprintf(locks, sizeof locks, "%s-lock", path);
         assert_int_equal(fm_catalogue_open(path, &options, &catalogue, &error), FM_ERR_CORRUPT);
-        assert_non_null(strstr(error.message, "catalogue"));
+        assert_non_null(strstr(error.message, expected[i]));
         assert_int_not_equal(access(locks, F_OK), 0);
     }
 }
 
-int main(void) {
+/* -- single bits */
+
+/* What merge and status read of a catalogue, without the times, which pass. */
+typedef struct content {
+    char text[16384];
+    size_t n;
+} content;
+
+static void add_text(content *all, const char *format, ...) FM_PRINTF(2, 3);
+
+static void add_text(content *all, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    all->n += (size_t)vsnprintf(all->text + all->n, sizeof all->text - all->n, format, arguments);
+    va_end(arguments);
+    assert_true(all->n < sizeof all->text);
+}
+
+static fm_status note_row(void *context, const fm_catalogue_row *row, fm_error *reterr) {
+    (void)reterr;
+    char hex[FM_SHA256_HEX];
+    fm_sha256_format(&row->shard, hex);
+    add_text(context, "%s %u %u %u %u %s %s %s\n", row->name, row->state, row->attempt,
+             row->failures, row->n_chain, row->worker, row->reason, row->has_shard ? hex : "");
+    return FM_OK;
+}
+
+static fm_status note_shard(void *context, const fm_catalogue_shard *shard, fm_error *reterr) {
+    (void)reterr;
+    char hex[FM_SHA256_HEX];
+    fm_sha256_format(&shard->info.hash, hex);
+    add_text(context, "%s %llu %s %s\n", hex, (unsigned long long)shard->info.bytes, shard->worker,
+             shard->cache);
+    return FM_OK;
+}
+
+static fm_status note_worker(void *context, const fm_catalogue_worker *worker, fm_error *reterr) {
+    (void)reterr;
+    add_text(context, "%s %s %u %u\n", worker->name, worker->cache, worker->n_leased,
+             worker->n_done);
+    return FM_OK;
+}
+
+/* Reads the file whole, and then changes it as a worker does. */
+static fm_status read_all(content *all) {
+    fm_catalogue *catalogue;
+    uint32_t n;
+    static fm_catalogue_claim claimed[4];
+    const fm_catalogue_options options = {.job = "job", .worker = "w", .cache = "/caches/mine"};
+    fm_status status = fm_catalogue_open(file, &options, &catalogue, NULL);
+    if (status) return status;
+    all->n = 0;
+    status = fm_catalogue_each_row(catalogue, ~0u, note_row, all, NULL);
+    if (!status) status = fm_catalogue_each_shard(catalogue, note_shard, all, NULL);
+    if (!status) status = fm_catalogue_each_worker(catalogue, note_worker, all, NULL);
+    if (!status) status = fm_catalogue_claim_items(catalogue, 4, claimed, &n, NULL);
+    fm_catalogue_close(catalogue);
+    return status;
+}
+
+/* A job with items in all states. */
+static void make_job(void) {
+    enum { N_SMALL = 12 };
+    fm_catalogue *catalogue = open_file();
+    static char names[N_SMALL][32];
+    fm_catalogue_entry entries[N_SMALL];
+    for (int i = 0; i < N_SMALL; i++) {
+        snprintf(names[i], sizeof names[i], "chain-%02d", i);
+        entries[i] = (fm_catalogue_entry){names[i], fm_sha256_of("source", 6)};
+    }
+    const fm_catalogue_listing listing = {fm_sha256_of("options", 7), N_SMALL, entries};
+    assert_int_equal(fm_catalogue_begin(catalogue, &listing, FM_CATALOGUE_JOIN, NULL), FM_OK);
+    fm_catalogue_claim claimed[6];
+    uint32_t n;
+    bool taken;
+    assert_int_equal(fm_catalogue_claim_items(catalogue, 6, claimed, &n, NULL), FM_OK);
+    assert_int_equal(n, 6);
+    const fm_catalogue_shard shard = {.info = {.hash = fm_sha256_of("shard", 5), .bytes = 4096}};
+    assert_int_equal(fm_catalogue_add_shard(catalogue, &shard, NULL), FM_OK);
+    for (int i = 0; i < 4; i++) {
+        const fm_catalogue_completion completion = {claimed[i].lease, shard.info.hash, 1};
+        assert_int_equal(fm_catalogue_complete(catalogue, 1, &completion, &taken, NULL), FM_OK);
+    }
+    assert_int_equal(fm_catalogue_fail(catalogue, &claimed[4].lease, "no", true, &taken, NULL),
+                     FM_OK);
+    fm_catalogue_close(catalogue);
+}
+
+static uint8_t *read_file(fm_arena *arena, size_t *ret_bytes) {
+    fm_bytes bytes;
+    assert_int_equal(fm_file_read(arena, file, 1 << 20, &bytes, NULL), FM_OK);
+    uint8_t *copy = malloc(bytes.size);
+    assert_non_null(copy);
+    memcpy(copy, bytes.data, bytes.size);
+    *ret_bytes = bytes.size;
+    return copy;
+}
+
+/* Writes the file's first bytes anew and reads it. True when it has the right content. */
+static bool is_right(const uint8_t *bytes, size_t size, const content *right) {
+    static content found;
+    char locks[310];
+    snprintf(locks, sizeof locks, "%s-lock", file);
+    unlink(locks);
+    assert_int_equal(fm_file_write_unsynced(file, bytes, size, NULL), FM_OK);
+    alarm(HANG_SECONDS);
+    fm_status status = read_all(&found);
+    alarm(0);
+    if (status) return false;
+    assert_int_equal(found.n, right->n);
+    assert_memory_equal(found.text, right->text, right->n);
+    return true;
+}
+
+/* Each bit that is flipped, and each place where the file is cut: an error, or the right rows. */
+static void no_bit_changes_the_content(void **state) {
+    (void)state;
+    enum { N_SHARE = 997 };
+    static content right;
+    fm_arena arena;
+    size_t size;
+    uint32_t n_right = 0, n_tried = 0;
+    make_job();
+    assert_int_equal(fm_arena_init(&arena, 1 << 22, NULL), FM_OK);
+    uint8_t *bytes = read_file(&arena, &size);
+    assert_int_equal(read_all(&right), FM_OK);
+    assert_true(is_right(bytes, size, &right));
+    for (size_t bit = 0; bit < size * 8; bit += tries_all ? 1 : N_SHARE) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        n_right += is_right(bytes, size, &right);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        n_tried++;
+    }
+    for (size_t cut = 1; cut < size; cut += tries_all ? 64 : N_SHARE) {
+        n_right += is_right(bytes, cut, &right);
+        n_tried++;
+    }
+    print_message("%u damages of %zu bytes: %u refused, %u without effect\n", n_tried, size,
+                  n_tried - n_right, n_right);
+    free(bytes);
+    fm_arena_fini(&arena);
+}
+
+/* -- a clock that was set back */
+
+/* Whoever took an item before the clock was set back by an hour holds it for longer than a lease.
+ * For others it is as if the lease had begun now. */
+static void leases_before_a_jump_end_in_time(void **state) {
+    (void)state;
+    enum { HOUR_MS = 3600000, LEASE_MS = 1000 };
+    static fm_catalogue_claim claimed;
+    uint32_t n = 0;
+    int64_t due_ms;
+    fm_catalogue *catalogue;
+    make_job();
+    fm_catalogue_options options = {
+        .job = "job", .worker = "earlier", .cache = "/caches/mine", .lease_ms = HOUR_MS};
+    assert_int_equal(fm_catalogue_open(file, &options, &catalogue, NULL), FM_OK);
+    do {
+        assert_int_equal(fm_catalogue_claim_items(catalogue, 1, &claimed, &n, NULL), FM_OK);
+    } while (n);
+    fm_catalogue_close(catalogue);
+    options.worker = "now";
+    options.lease_ms = LEASE_MS;
+    assert_int_equal(fm_catalogue_open(file, &options, &catalogue, NULL), FM_OK);
+    assert_int_equal(fm_catalogue_claim_items(catalogue, 1, &claimed, &n, NULL), FM_OK);
+    assert_int_equal(fm_catalogue_left(catalogue, &n, &due_ms, NULL), FM_OK);
+    assert_true(n > 0);
+    assert_true(due_ms <= LEASE_MS);
+    fm_catalogue_close(catalogue);
+}
+
+int main(int argc, char **argv) {
+    tries_all = argc > 1 && strcmp(argv[1], "--all") == 0;
+    /* In memory if possible: hundreds of files would wait for the disk. */
+    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_is_no_finished_job, set_up, tear_down),
         cmocka_unit_test_setup_teardown(files_of_others_stay, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_bit_changes_the_content, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(leases_before_a_jump_end_in_time, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
