@@ -255,11 +255,14 @@ fm_status fm_components_unpack(fm_bytes file, fm_arena *arena, fm_components *re
     return FM_OK;
 }
 
+bool fm_components_is_packed(fm_bytes file) {
+    return file.size >= MAGIC_BYTES && memcmp(file.data, magic, MAGIC_BYTES) == 0;
+}
+
 fm_status fm_components_read(fm_bytes file, fm_arena *arena, fm_components *ret_components,
                              fm_error *reterr) {
-    bool is_packed = file.size >= MAGIC_BYTES && memcmp(file.data, magic, MAGIC_BYTES) == 0;
-    return is_packed ? fm_components_unpack(file, arena, ret_components, reterr)
-                     : fm_components_parse(file, arena, ret_components, reterr);
+    return fm_components_is_packed(file) ? fm_components_unpack(file, arena, ret_components, reterr)
+                                         : fm_components_parse(file, arena, ret_components, reterr);
 }
 
 /* -- looking up */

@@ -29,6 +29,9 @@ FM_MUST_USE fm_status fm_components_pack(const fm_components *components, fm_are
 FM_MUST_USE fm_status fm_components_unpack(fm_bytes file, fm_arena *arena,
                                            fm_components *ret_components, fm_error *reterr);
 
+/* Returns whether the bytes start as such a file does. */
+bool fm_components_is_packed(fm_bytes file);
+
 /* Reads a packed file or mmCIF text, whichever the bytes are. */
 FM_MUST_USE fm_status fm_components_read(fm_bytes file, fm_arena *arena,
                                          fm_components *ret_components, fm_error *reterr);

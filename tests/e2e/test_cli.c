@@ -34,9 +34,9 @@ static int drop_folder(void **state) {
     return 0;
 }
 
-static const char *const commands[] = {"build", "merge", "catalogue", "verify", "inspect",
-                                       "stats", "gc",    "snapshot",  "export", "parse",
-                                       "serve", "fetch", "synth"};
+static const char *const commands[] = {"build", "merge", "catalogue", "verify",    "inspect",
+                                       "stats", "gc",    "snapshot",  "export",    "parse",
+                                       "serve", "fetch", "synth",     "components"};
 enum { N_COMMAND = sizeof commands / sizeof commands[0] };
 
 static void versions_and_help(void **state) {
