@@ -177,33 +177,14 @@ static fm_status fail_number(fm_mmcif_scan *scan, uint32_t column, fm_cif_view v
                        MMCIF_SHOW(scan, value));
 }
 
-/* A number in CIF may carry its standard uncertainty, as in 1.234(5); this cuts it off. */
-static fm_cif_view without_uncertainty(const fm_cif *cif, fm_cif_view value) {
-    const uint8_t *text = fm_cif_text(cif, value);
-    size_t size = fm_cif_size(value);
-    const uint8_t *open = memchr(text, '(', size);
-    if (!open || open + 2 >= text + size || text[size - 1] != ')') return value;
-    for (const uint8_t *digit = open + 1; digit < text + size - 1; digit++) {
-        if (*digit < '0' || *digit > '9') return value;
-    }
-    return (fm_cif_view){value.start, value.start + (uint32_t)(open - text)};
-}
-
 static fm_status read_number(fm_mmcif_scan *scan, const fm_cif_row *row, uint32_t column,
                              double *ret_value) {
     const fm_cif *cif = &scan->cif;
     fm_cif_view value = fm_cif_row_at(row, scan->at[column]);
-    bool compat = cif->compat_openfold;
-    if (fm_decimal_parse(fm_cif_text(cif, value), fm_cif_size(value), compat, ret_value)) {
-        return FM_OK;
-    }
-    if (!compat) {
-        fm_cif_view plain = without_uncertainty(cif, value);
-        if (fm_decimal_parse(fm_cif_text(cif, plain), fm_cif_size(plain), false, ret_value)) {
-            return FM_OK;
-        }
-    }
-    return fail_number(scan, column, value);
+    bool is_read = cif->compat_openfold ? fm_decimal_parse(fm_cif_text(cif, value),
+                                                           fm_cif_size(value), true, ret_value)
+                                        : fm_mmcif_number(cif, value, ret_value);
+    return is_read ? FM_OK : fail_number(scan, column, value);
 }
 
 static fm_status read_position(fm_mmcif_scan *scan, const fm_cif_row *row, fm_mmcif_atom *atom) {

@@ -1,7 +1,8 @@
-/* mmcif_util.c: growing arrays, a map keyed by the file's strings, and copies; see
- * mmcif_internal.h. */
+/* mmcif_util.c: growing arrays, a map keyed by the file's strings, and copies and
+ * numbers; see mmcif_util.h and mmcif_internal.h. */
 #include "featurizer/parse/mmcif_internal.h"
 
+#include "featurizer/parse/decimal.h"
 #include "proto/base/hash.h"
 #include "proto/chem/residue.h"
 
@@ -70,6 +71,26 @@ uint32_t *fm_mmcif_map_at(fm_mmcif_map *map, fm_cif_view key) {
 
 uint32_t fm_mmcif_map_get(const fm_mmcif_map *map, fm_cif_view key) {
     return map->values[find(map, key)];
+}
+
+/* Cuts off a standard uncertainty. */
+static fm_cif_view without_uncertainty(const fm_cif *cif, fm_cif_view value) {
+    const uint8_t *text = fm_cif_text(cif, value);
+    size_t size = fm_cif_size(value);
+    const uint8_t *open = memchr(text, '(', size);
+    if (!open || open + 2 >= text + size || text[size - 1] != ')') return value;
+    for (const uint8_t *digit = open + 1; digit < text + size - 1; digit++) {
+        if (*digit < '0' || *digit > '9') return value;
+    }
+    return (fm_cif_view){value.start, value.start + (uint32_t)(open - text)};
+}
+
+bool fm_mmcif_number(const fm_cif *cif, fm_cif_view value, double *ret_value) {
+    if (fm_decimal_parse(fm_cif_text(cif, value), fm_cif_size(value), false, ret_value)) {
+        return true;
+    }
+    fm_cif_view plain = without_uncertainty(cif, value);
+    return fm_decimal_parse(fm_cif_text(cif, plain), fm_cif_size(plain), false, ret_value);
 }
 
 fm_status fm_mmcif_alloc_chain(fm_mmcif_scan *scan, uint32_t n_res, fm_mmcif_chain *chain) {
