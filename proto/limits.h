@@ -35,6 +35,15 @@
  * the indices of a stored bond are u16. */
 #define FM_LIMIT_COMPONENT_ATOM 8192u
 #define FM_LIMIT_COMPONENT_BOND 16384u
+/* Rows of _atom_site of a complex, all models. The reference (Protenix) reads no larger file. */
+#define FM_LIMIT_N_COMPLEX_ROW 1000000u
+/* Atoms of a complex: in its completed chains, and in all copies of its assembly. A capsid of 180
+ * chains has about 500,000. */
+#define FM_LIMIT_N_COMPLEX_ATOM 8388608u
+/* Bonds of a complex, of all alternatives. */
+#define FM_LIMIT_N_COMPLEX_BOND 33554432u
+/* Copies of chains in an assembly. Capsids with sites of water and ions have some thousands. */
+#define FM_LIMIT_N_COMPLEX_CHAIN 16384u
 
 /* -- record and store */
 

@@ -1,0 +1,24 @@
+/* read.h: reads the biological assembly of an mmCIF file (docs/reference/complexes.md). */
+#ifndef FM_COMPLEX_READ_H
+#define FM_COMPLEX_READ_H
+
+#include "featurizer/complex/assembly.h"
+
+typedef struct fm_assembly_options {
+    bool compat_protenix; /* the reference's result (Protenix 3248f8e), and its refusals */
+} fm_assembly_options;
+
+/* Reads assembly 1 of a file: its atoms, completed from the components, with copies, ids, molecules
+ * and interfaces. Tokens, and the fields of residues and atoms that fm_assembly_tokenize fills, are
+ * zero. Everything is in the arena: ids are copied, so the text may be freed, but the components
+ * must live as long as the assembly. It takes about 150 bytes for each atom row of the first model
+ * and 250 for each atom of the completed chains, and 20 for each atom of the assembly's copies.
+ *
+ * Returns FM_ERR_FORMAT when the text is not valid mmCIF or a value is invalid, FM_ERR_DATA when
+ * its categories contradict each other or nothing is left of it, FM_ERR_NOT_FOUND when it lacks
+ * atoms, an assembly or a component, and FM_ERR_LIMIT when it is too large. */
+FM_MUST_USE fm_status fm_assembly_read(fm_bytes text, const fm_components *components,
+                                       const fm_assembly_options *options, fm_arena *arena,
+                                       fm_assembly *ret_assembly, fm_error *reterr);
+
+#endif
