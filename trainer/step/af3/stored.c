@@ -3,6 +3,7 @@
 #include "trainer/step/af3/stored.h"
 
 #include "proto/base/file.h"
+#include "proto/complex_sample.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -505,7 +506,13 @@ static fm_status read_all(reader *r) {
 
 fm_status fm_stored_sample_check(const fm_npz *npz, fm_arena *arena, fm_af3_features *ret_features,
                                  fm_error *reterr) {
+    fm_npz whole;
     *ret_features = (fm_af3_features){.n_cycle = 1};
+    if (fm_complex_sample_is_compact(npz)) {
+        fm_status status = fm_complex_sample_expand(npz, arena, &whole, NULL, reterr);
+        if (status) return status;
+        npz = &whole;
+    }
     reader r = {.npz = npz, .arena = arena, .to = ret_features, .error = reterr};
     return read_all(&r);
 }

@@ -27,8 +27,9 @@ typedef struct fm_stored_sample {
     fm_af3_features features; /* without slot and cycles; MSA rows are drawn */
 } fm_stored_sample;
 
-/* Checks the arrays of an archive and describes them as features, which borrow them. Orders of
- * atoms are made in the arena. FM_ERR_DATA, FM_ERR_LIMIT. */
+/* Checks the arrays of an archive and describes them as features, which borrow them. A compact
+ * sample (proto/complex_sample.h) is expanded into the arena first, and orders of atoms are made
+ * there. FM_ERR_DATA, FM_ERR_LIMIT. */
 FM_MUST_USE fm_status fm_stored_sample_check(const fm_npz *npz, fm_arena *arena,
                                              fm_af3_features *ret_features, fm_error *reterr);
 
