@@ -1,8 +1,8 @@
 /* train.c: `foldmill train`; see train.h.
  *
- * A run has one of two kinds of work (fm_train_work in train_run.h): samples of a server for
- * AlphaFold2, and stored samples for AlphaFold 3. This file is what both have in common: settings,
- * layout of ranks, checkpoints, outputs, the loop over steps, and the end.
+ * A run has one of two kinds of work (train_work.h): samples of a server for AlphaFold2, and stored
+ * samples for AlphaFold 3. This file is what both have in common: settings, layout of ranks, files,
+ * the loop over steps, and the end.
  *
  * A step is a batch of fm_train_batch samples; the last one also makes the update. When the last
  * sample of a step is collected, fm_train_finish_step reports the step. fm_train_drain() collects
@@ -23,12 +23,16 @@
 #include "trainer/app/common/stop.h"
 #include "trainer/app/device/choose_device.h"
 #include "trainer/app/ranks/launch.h"
-#include "trainer/app/samples/sample_features.h"
-#include "trainer/app/settings/setup.h"
 #include "trainer/app/train/begin_from.h"
 #include "trainer/app/train/check_samples.h"
+#include "trainer/app/train/train_order.h"
+#include "trainer/app/train/train_rounds.h"
 #include "trainer/app/train/train_run.h"
-#include "trainer/step/score.h"
+#include "trainer/app/train/train_save.h"
+#include "trainer/app/train/train_scores.h"
+#include "trainer/app/train/train_step.h"
+#include "trainer/app/train/train_stored.h"
+#include "trainer/app/train/train_stream.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -124,7 +128,7 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
                                   .processor = device->processor(),
                                   .library = device->library(),
                                   .dtype = run->set->dtype,
-                                  .order = run->order,
+                                  .order = fm_train_order_name(run),
                                   .dp = dp,
                                   .batch_schedule =
                                       run->set->batch_schedule ? run->set->batch_schedule : ""};
@@ -176,49 +180,29 @@ static void announce(const fm_train_run *run) {
 
 /* -- a run */
 
-fm_status fm_train_drain(fm_train_run *run, uint64_t left, fm_error *reterr) {
-    fm_status status = FM_OK;
-    while (!status && run->n_queued - run->n_collected > left)
-        status = run->work->collect(run, reterr);
-    return status;
-}
-
-void fm_train_say_skipped(const fm_train_run *run) {
-    if (!run->state.skipped.n) return;
-    printf("skipped   %u sample%s, %u of them bad\n", run->state.skipped.n,
-           fm_plural(run->state.skipped.n), fm_skipped_bad(&run->state.skipped));
-}
-
 /* Whether the run began the folder, and has not finished a sample yet. */
 static bool has_nothing(const fm_train_run *run) {
     const fm_checkpoint_place place = run->state.place;
-    return fm_train_is_first(run) && run->lock.fd >= 0 && !run->set->resume && !run->is_saved &&
-           !place.step && !place.n_sample;
+    fm_checkpoint_place saved;
+    return fm_train_is_first(run) && run->lock.fd >= 0 && !run->set->resume &&
+           !fm_train_has_saved(run, &saved) && !place.step && !place.n_sample;
 }
 
 static void summarize(const fm_train_run *run) {
-    uint64_t n_here = run->state.place.step - run->first.step,
-             window = run->n_loss < FM_TRAIN_WINDOW ? run->n_loss : FM_TRAIN_WINDOW;
-    double seconds = fm_train_seconds_since(run->start_ns), last_sum = 0;
-    for (uint64_t i = 0; i < window; i++)
-        last_sum += run->last[i];
+    const uint64_t n_here = run->state.place.step - run->first.step;
+    const double seconds = fm_train_seconds_since(run->start_ns);
+    fm_checkpoint_place saved;
     printf("steps     %llu in %.2f s, %.3f s per step", (unsigned long long)n_here, seconds,
            n_here ? seconds / (double)n_here : 0.0);
     if (run->first.step) printf(", resumed at step %llu", (unsigned long long)run->first.step);
     printf("\n");
     run->work->summarize(run);
-    if (window > 0) {
-        printf("loss      %.4f mean of the first %llu step%s, %.4f of the last\n",
-               run->first_sum / (double)window, (unsigned long long)window, fm_plural(window),
-               last_sum / (double)window);
-    }
+    fm_train_steps_print_losses(run);
     if (has_nothing(run)) return;
     printf("outputs   %s/metrics.jsonl", run->set->out);
-    if (run->is_saved) {
-        printf(", checkpoint of step %llu", (unsigned long long)run->saved.step);
-        if (run->saved.n_sample) {
-            printf(" and %u sample%s", run->saved.n_sample, fm_plural(run->saved.n_sample));
-        }
+    if (fm_train_has_saved(run, &saved)) {
+        printf(", checkpoint of step %llu", (unsigned long long)saved.step);
+        if (saved.n_sample) printf(" and %u sample%s", saved.n_sample, fm_plural(saved.n_sample));
     }
     printf("\n");
 }
@@ -242,27 +226,18 @@ static fm_status open_outputs(fm_train_run *run, fm_error *reterr) {
                "path=%s rows=%llu steps=%llu why=\"rows are damaged or were removed\"",
                metrics_path, (unsigned long long)kept.n, (unsigned long long)n_step);
     }
-    if (!status && set->tensorboard) {
-        status = fm_event_file_open(set->tensorboard, set->resume, n_step, fm_train_wall_s(),
-                                    &run->events, reterr);
-    }
     if (!status) status = fm_train_order_open_ledger(run, reterr);
-    return status ? status : fm_metrics_open(metrics_path, &run->metrics, reterr);
+    return status ? status : fm_train_steps_open(run, metrics_path, reterr);
 }
 
 /* Closes the files of the run. Those of one that failed or was stopped in its first sample are
  * removed, so that the same command can be given again. */
-static void close_outputs(const fm_train_run *run, bool is_cut_short) {
+static void close_outputs(fm_train_run *run, bool is_cut_short) {
     bool forgets = is_cut_short && has_nothing(run);
-    fm_metrics_close(run->metrics);
-    fm_ledger_close(run->ledger);
-    if (!forgets) {
-        fm_event_file_close(run->events);
-        return;
-    }
-    fm_event_file_discard(run->events);
+    fm_train_steps_destroy(run, forgets);
+    fm_train_order_destroy(run);
     char path[PATH_MAX];
-    for (int i = 0; i < N_LEAF; i++) {
+    for (int i = 0; forgets && i < N_LEAF; i++) {
         int n = snprintf(path, sizeof path, "%s/%s", run->set->out, leaves[i]);
         if (writes(run, i) && n < PATH_MAX) unlink(path);
     }
@@ -278,7 +253,7 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     if (!status) status = fm_train_order_find(run, reterr);
     if (!status) status = fm_device_find(run->set->device, run->set->dtype, &kernels, reterr);
     if (!status && run->ranks) fm_ranks_stay_near(kernels);
-    if (run->ranks) status = fm_train_ranks_share(run, status, reterr);
+    if (run->ranks) status = fm_train_rounds_share(run, status, reterr);
     if (status) return status;
     fm_train_end_phase(run, FM_START_DEVICE);
     status = run->work->create(run, kernels, reterr);
@@ -286,11 +261,11 @@ static fm_status begin(fm_train_run *run, fm_error *reterr) {
     fm_train_end_phase(run, FM_START_MODEL);
     if (!status) status = run->work->open(run, reterr);
     fm_train_end_phase(run, FM_START_DATA);
-    if (run->ranks) status = fm_train_ranks_compare(run, status, reterr);
-    if (!status && run->ranks) status = fm_train_ranks_prepare(run, reterr);
+    if (run->ranks) status = fm_train_rounds_compare(run, status, reterr);
+    if (!status && run->ranks) status = fm_train_rounds_prepare(run, reterr);
     if (!status && is_first) status = open_outputs(run, reterr);
     if (!status && is_first) status = run->work->start(run, reterr);
-    return run->ranks ? fm_train_ranks_share(run, status, reterr) : status;
+    return run->ranks ? fm_train_rounds_share(run, status, reterr) : status;
 }
 
 /* Whether a signal came before all was done; of the last step the evaluation may be left. */
@@ -301,20 +276,27 @@ static bool was_stopped(const fm_train_run *run) {
 /* Says that the run stopped because it was asked to. */
 static void say_stopped(const fm_train_run *run) {
     char place[128];
+    fm_checkpoint_place saved;
     fm_train_describe_place(run, place, sizeof place);
     fprintf(stderr, "%s: stopped by %s %s%s\n", fm_train_program, fm_stop_name(fm_stop_signal()),
-            place, run->is_saved ? "; --resume continues" : "");
+            place, fm_train_has_saved(run, &saved) ? "; --resume continues" : "");
+}
+
+/* Goes forward by a sample or a round. Several ranks agree on a checkpoint before the round. */
+static fm_status advance(fm_train_run *run, fm_error *reterr) {
+    if (run->ranks) return fm_train_rounds_advance(run, reterr);
+    fm_status status = run->work->advance(run, reterr);
+    return status ? status : fm_train_save(run, fm_train_wants_checkpoint(run), reterr);
 }
 
 /* Makes the steps that are left, after what is left of the step before them. */
 static fm_status make_steps(fm_train_run *run, fm_error *reterr) {
     fm_status status = run->work->make_up ? run->work->make_up(run, reterr) : FM_OK;
-    status = fm_train_ranks_agree_to_fail(run, status);
+    status = fm_train_rounds_agree_to_fail(run, status);
     while (!status && run->queued_step < run->set->steps) {
         fm_train_scores_look(run);
         if (!run->ranks && fm_stop_is_asked()) break; /* several ranks agree on it */
-        status = run->work->advance(run, reterr);
-        if (!status && !run->ranks) status = fm_train_save(run, reterr);
+        status = advance(run, reterr);
         /* A sample that is skipped now may leave the last step open. */
         if (!status && run->queued_step >= run->set->steps) status = fm_train_drain(run, 0, reterr);
     }
@@ -329,21 +311,23 @@ static fm_status make_steps(fm_train_run *run, fm_error *reterr) {
 
 static fm_status train(fm_train_run *run, fm_error *reterr) {
     bool is_first = fm_train_is_first(run);
+    run->queue.collect = run->ranks ? fm_train_rounds_collect : run->work->collect;
     fm_status status = begin(run, reterr);
     if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;
     if (is_first) announce(run);
-    run->progress = fm_progress_of(run->set->steps, run->set->quiet || !is_first);
+    fm_train_steps_begin(run, run->set->quiet || !is_first);
     fm_train_end_phase(run, FM_START_CHECKS);
-    run->start_ns = run->saved_ns = fm_clock_ns();
+    run->start_ns = fm_clock_ns();
+    fm_train_saves_begin(run);
     status = make_steps(run, reterr);
     if (!is_first) return status;
     /* When ranks are lost, this one may hold a part of a sum. */
-    run->is_torn = run->is_torn || (status && run->ranks && !run->is_agreed);
+    run->is_torn = run->is_torn || (status && run->ranks && !fm_train_rounds_is_agreed(run));
     status = fm_train_save_last(run, status, reterr);
     /* The first error is the one to report; the log has the other one. */
     fm_status rows = fm_train_sync_metrics(run, status ? NULL : reterr);
     if (!status) status = rows;
-    fm_progress_end(&run->progress, run->state.place.step);
+    fm_train_steps_end(run);
     summarize(run);
     fm_train_scores_end(run, status);
     if (!status && was_stopped(run)) say_stopped(run);
@@ -369,19 +353,7 @@ static fm_status check_layout(const fm_train_run *run, int32_t n_rank, fm_error 
                        fm_plural((uint64_t)run->config.data.global_batch));
     }
     fm_status status = fm_layout_check(layout, reterr);
-    if (status || n_rank == 1) return status;
-    if (run->batches.score[0]) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--batch-schedule: a batch that waits for a score needs a run of one rank; "
-                       "give the step");
-    }
-    if (run->batches.n > 1 && run->config.data.global_batch % layout->dp != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--batch-schedule: the first batch of %lld samples cannot be divided evenly "
-                       "over %d groups of ranks",
-                       (long long)run->config.data.global_batch, (int)layout->dp);
-    }
-    return FM_OK;
+    return status || n_rank == 1 ? status : fm_train_order_check_batches(run, reterr);
 }
 
 /* Finds how many ranks the run has, and how they share the work. */
@@ -397,12 +369,8 @@ static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n,
     fm_status status = fm_train_config_load(set->preset, set->config, config, reterr);
     if (status) return status;
     run->work = config->network == FM_NETWORK_AF3 ? &fm_train_stored_work : &fm_train_stream_work;
-    run->batches = fm_batch_schedule_of((uint32_t)config->data.global_batch);
-    if (set->batch_schedule) {
-        status = fm_batch_schedule_parse(set->batch_schedule, &run->batches, reterr);
-        if (status) return status;
-        config->data.global_batch = run->batches.stage[0].batch;
-    }
+    status = fm_train_order_set_batches(run, reterr);
+    if (status) return status;
     if (set->dap) config->parallel.dap = (int32_t)set->dap;
     if (set->bp) config->parallel.bp = (int32_t)set->bp;
     const int32_t of_sample = config->parallel.dap * config->parallel.bp;
@@ -448,6 +416,8 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     if (is_rank) {
         fm_world_put_gpu_first(&world);
         if (world.rank > 0) fm_log_set_level(FM_LOG_ERROR); /* the first rank speaks for all */
+        status = fm_train_rounds_create(run, reterr);
+        if (status) return status;
         status = fm_ranks_open(fm_train_program, &world, &run->layout, &run->ranks, reterr);
         if (status == FM_ERR_CANCELLED) {
             if (world.rank == 0) fprintf(stderr, "%s: %s\n", fm_train_program, reterr->message);
@@ -460,7 +430,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     status = train(run, reterr);
     if (!status && was_stopped(run)) {
         *ret_code = 128 + fm_stop_signal();
-    } else if (!status && run->has_missed_target) {
+    } else if (!status && fm_train_has_missed_target(run)) {
         *ret_code = EXIT_MISSED;
     }
     return status;
@@ -468,9 +438,17 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
 
 /* Reports the error of one of several ranks: what all know, the first one says. */
 static int report_rank(fm_train_run *run, const fm_error *error) {
-    if (!run->is_agreed) fm_ranks_fail(run->ranks, error);
-    if (run->is_agreed && fm_train_is_first(run)) return fm_program_report(fm_train_program, error);
+    const bool is_agreed = fm_train_rounds_is_agreed(run);
+    if (!is_agreed) fm_ranks_fail(run->ranks, error);
+    if (is_agreed && fm_train_is_first(run)) return fm_program_report(fm_train_program, error);
     return error->status == FM_ERR_USAGE ? FM_EXIT_USAGE : FM_EXIT_FAILED;
+}
+
+static fm_status create_parts(fm_train_run *run, fm_error *reterr) {
+    fm_status status = fm_train_order_create(run, reterr);
+    if (!status) status = fm_train_steps_create(run, reterr);
+    if (!status) status = fm_train_saves_create(run, reterr);
+    return status ? status : fm_train_scores_create(run, reterr);
 }
 
 int fm_train_main(int argc, char **argv) {
@@ -494,7 +472,8 @@ int fm_train_main(int argc, char **argv) {
     run->set = &set;
     run->lock.fd = -1;
     run->start = fm_start_phases_from(began_ns);
-    status = train_in_place(run, &code, &error);
+    status = create_parts(run, &error);
+    if (!status) status = train_in_place(run, &code, &error);
     if (status) {
         code = run->ranks ? report_rank(run, &error) : fm_program_report(fm_train_program, &error);
     }
@@ -502,12 +481,14 @@ int fm_train_main(int argc, char **argv) {
     if (status && is_first && run->advice[0]) {
         fprintf(stderr, "%s: %s\n", fm_train_program, run->advice);
     }
-    if (run->ranks && (!status || run->is_agreed)) fm_ranks_leave(run->ranks);
+    if (run->ranks && (!status || fm_train_rounds_is_agreed(run))) fm_ranks_leave(run->ranks);
+    fm_train_scores_destroy(run);
     if (run->work) run->work->stop(run);
     close_outputs(run, status || fm_stop_signal());
-    fm_ledger_release(&run->replay);
     fm_folder_lock_end(set.out, &run->lock);
-    fm_train_ranks_release(run);
+    fm_train_saves_destroy(run);
+    fm_train_rounds_destroy(run);
+    fm_ranks_close(run->ranks);
     free(run);
     return code;
 }

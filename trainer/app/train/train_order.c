@@ -1,19 +1,11 @@
-/* train_order.c: which sample a run uses at which step and slot; see train_run.h.
- *
- * Places. Places number the samples of a run in the order in which it uses them, from 0. In strict
- * order place p takes sample p. Out of order it takes the sample that arrives next. That sample
- * then has the recycling cycles and the slot of the place instead of its own. So all samples of a
- * step have the same number of cycles, and no two of them share a dropout mask.
- *
- * The ledger records the sample of each place. A run that replays a ledger asks its feed for these
- * samples, by number. The feed then receives samples in strict order and holds those that are not
- * yet due; the ledger says how many these are at most. */
-#include "trainer/app/train/train_run.h"
+/* train_order.c: see train_order.h. */
+#include "trainer/app/train/train_order.h"
 
+#include "proto/base/hash.h"
 #include "proto/base/json_tree.h"
 #include "proto/base/log.h"
-#include "proto/step_cycles.h"
-#include "trainer/app/samples/sample_features.h"
+#include "trainer/app/train/batch_schedule.h"
+#include "trainer/app/train/ledger.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -22,6 +14,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct fm_train_order {
+    char name[32];   /* as --order has it */
+    uint32_t window; /* the most places that a sample may be late or early; 0: strict */
+    bool is_free;    /* --order free */
+    fm_batch_schedule batches;
+    long scores_read;        /* bytes of eval.jsonl that were read */
+    uint64_t first_place;    /* samples that the run had used before this process */
+    uint64_t epoch_samples;  /* of the source */
+    fm_ledger_record replay; /* with --replay */
+    fm_ledger *ledger;       /* NULL: another rank writes it */
+};
+
+fm_status fm_train_order_create(fm_train_run *run, fm_error *reterr) {
+    run->order = calloc(1, sizeof *run->order);
+    return run->order ? FM_OK : fm_fail(reterr, FM_ERR_NOMEM, "no memory for a run");
+}
+
+void fm_train_order_destroy(fm_train_run *run) {
+    if (!run->order) return;
+    fm_ledger_close(run->order->ledger);
+    fm_ledger_release(&run->order->replay);
+    free(run->order);
+    run->order = NULL;
+}
 
 /* Of the stream. */
 static uint64_t global_batch(const fm_train_run *run) {
@@ -33,27 +50,65 @@ static bool is_replay(const fm_train_run *run) {
 }
 
 uint64_t fm_train_place(const fm_train_run *run, uint64_t step, uint32_t slot) {
-    return run->first_place + fm_batch_before(&run->batches, step) -
-           fm_batch_before(&run->batches, run->first.step) + slot - run->first.n_sample;
+    const fm_batch_schedule *batches = &run->order->batches;
+    return run->order->first_place + fm_batch_before(batches, step) -
+           fm_batch_before(batches, run->first.step) + slot - run->first.n_sample;
+}
+
+uint64_t fm_train_first_place(const fm_train_run *run) {
+    return run->order->first_place;
 }
 
 /* What the ledger that is replayed has at a place. */
 static const fm_ledger_use *use_at(const fm_train_run *run, uint64_t step, uint32_t slot) {
     uint64_t place = fm_train_place(run, step, slot);
-    assert(place < run->replay.n); /* fm_train_order_begin */
-    return &run->replay.use[place];
+    assert(place < run->order->replay.n); /* fm_train_order_begin */
+    return &run->order->replay.use[place];
 }
 
 /* -- batches */
 
+fm_status fm_train_order_set_batches(fm_train_run *run, fm_error *reterr) {
+    fm_batch_schedule *batches = &run->order->batches;
+    *batches = fm_batch_schedule_of((uint32_t)run->config.data.global_batch);
+    if (!run->set->batch_schedule) return FM_OK;
+    fm_status status = fm_batch_schedule_parse(run->set->batch_schedule, batches, reterr);
+    if (!status) run->config.data.global_batch = batches->stage[0].batch;
+    return status;
+}
+
+fm_status fm_train_order_check_batches(const fm_train_run *run, fm_error *reterr) {
+    const int32_t n_group = run->layout.dp;
+    if (run->order->batches.score[0]) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--batch-schedule: a batch that waits for a score needs a run of one rank; "
+                       "give the step");
+    }
+    if (run->order->batches.n > 1 && run->config.data.global_batch % n_group != 0) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--batch-schedule: the first batch of %lld samples cannot be divided evenly "
+                       "over %d groups of ranks",
+                       (long long)run->config.data.global_batch, (int)n_group);
+    }
+    return FM_OK;
+}
+
+const char *fm_train_order_awaited_score(const fm_train_run *run) {
+    return run->order->batches.score;
+}
+
+uint32_t fm_train_batch_at(const fm_train_run *run, uint64_t step) {
+    return fm_batch_at(&run->order->batches, step);
+}
+
 fm_status fm_train_order_find_batches(fm_train_run *run, fm_error *reterr) {
     const fm_checkpoint_place *place = &run->state.place;
     uint64_t n_used = fm_token_count(&run->state.token) - place->n_sample;
-    return fm_batch_find_last(&run->batches, place->step, n_used, reterr);
+    return fm_batch_find_last(&run->order->batches, place->step, n_used, reterr);
 }
 
 uint64_t fm_train_order_stream_steps(const fm_train_run *run) {
-    fm_batch_schedule most = run->batches;
+    fm_batch_schedule most = run->order->batches;
     const uint64_t step = run->state.place.step, steps = run->set->steps;
     bool is_open = fm_batch_is_waiting(&most) && most.stage[most.n - 2].step < steps;
     if (is_open) {
@@ -65,7 +120,7 @@ uint64_t fm_train_order_stream_steps(const fm_train_run *run) {
 
 /* Looks at one line of eval.jsonl. */
 static void look_at_score(fm_train_run *run, const char *line, size_t bytes) {
-    fm_batch_schedule *s = &run->batches;
+    fm_batch_schedule *s = &run->order->batches;
     fm_json *row = fm_json_parse(line, bytes);
     double score = fm_json_get_number(fm_json_get_member(row, s->score), -INFINITY);
     if (fm_batch_is_waiting(s) && score >= s->least) {
@@ -82,11 +137,11 @@ static void look_at_score(fm_train_run *run, const char *line, size_t bytes) {
 fm_status fm_train_order_read_scores(fm_train_run *run, fm_error *reterr) {
     char path[PATH_MAX], *line = NULL;
     size_t room = 0;
-    if (!fm_batch_is_waiting(&run->batches)) return FM_OK;
+    if (!fm_batch_is_waiting(&run->order->batches)) return FM_OK;
     snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out);
     FILE *file = fopen(path, "re");
     if (!file && errno == ENOENT) return FM_OK;
-    if (!file || fseek(file, run->scores_at, SEEK_SET) != 0) {
+    if (!file || fseek(file, run->order->scores_read, SEEK_SET) != 0) {
         fm_status status =
             fm_fail_in(reterr, FM_ERR_IO, path, "cannot read the scores: %s", strerror(errno));
         if (file) fclose(file);
@@ -94,7 +149,7 @@ fm_status fm_train_order_read_scores(fm_train_run *run, fm_error *reterr) {
     }
     ssize_t n;
     while ((n = getline(&line, &room, file)) > 0 && line[n - 1] == '\n') {
-        run->scores_at += n;
+        run->order->scores_read += n;
         look_at_score(run, line, (size_t)n);
     }
     free(line);
@@ -113,23 +168,43 @@ static fm_wire_open group_of(const fm_train_run *run) {
 
 fm_status fm_train_order_find(fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
+    fm_train_order *order = run->order;
     fm_wire_open asked = group_of(run);
     fm_status status = FM_OK;
-    snprintf(run->order, sizeof run->order, "%s", set->order);
+    snprintf(order->name, sizeof order->name, "%s", set->order);
     if (is_replay(run)) {
-        status = fm_ledger_read(set->replay, &run->replay, reterr);
+        status = fm_ledger_read(set->replay, &order->replay, reterr);
         if (status) return status;
-        uint32_t window = run->replay.facts.window;
+        uint32_t window = order->replay.facts.window;
         if (window == FM_LEDGER_FREE) {
-            snprintf(run->order, sizeof run->order, "free");
+            snprintf(order->name, sizeof order->name, "free");
         } else if (window > 0) {
-            snprintf(run->order, sizeof run->order, "bounded:%u", window);
+            snprintf(order->name, sizeof order->name, "bounded:%u", window);
         }
     }
-    status = fm_wire_order_parse(run->order, &asked.order, &asked.window, reterr);
-    run->is_free = asked.order == FM_WIRE_FREE;
-    run->window = fm_wire_open_window(&asked, (uint32_t)global_batch(run));
+    status = fm_wire_order_parse(order->name, &asked.order, &asked.window, reterr);
+    order->is_free = asked.order == FM_WIRE_FREE;
+    order->window = fm_wire_open_window(&asked, (uint32_t)global_batch(run));
     return status;
+}
+
+const char *fm_train_order_name(const fm_train_run *run) {
+    return run->order->name;
+}
+
+bool fm_train_order_is_strict(const fm_train_run *run) {
+    return run->order->window == 0;
+}
+
+uint64_t fm_train_order_hash(const fm_train_run *run) {
+    const fm_train_order *order = run->order;
+    fm_xxh3_state *hash = fm_xxh3_create();
+    fm_xxh3_update(hash, order->name, strlen(order->name) + 1);
+    for (uint64_t i = 0; i < order->replay.n; i++)
+        fm_xxh3_update(hash, &order->replay.use[i].index, sizeof order->replay.use[i].index);
+    uint64_t digest = fm_xxh3_digest(hash);
+    fm_xxh3_destroy(hash);
+    return digest;
 }
 
 /* What a strict stream needs so that this rank's group can use its samples as the ledger says: the
@@ -138,10 +213,10 @@ static void measure_replay(const fm_train_run *run, uint32_t *ret_held, uint32_t
     const fm_wire_open group = group_of(run);
     const uint32_t batch = (uint32_t)global_batch(run);
     uint64_t received = 0, held = 0, reach = 0;
-    for (uint64_t place = 0; place < run->replay.n; place++) {
+    for (uint64_t place = 0; place < run->order->replay.n; place++) {
         if (place % batch % group.n_group != group.group) continue;
         uint64_t used = fm_wire_open_place(&group, batch, place);
-        uint64_t own = fm_wire_open_place(&group, batch, run->replay.use[place].index);
+        uint64_t own = fm_wire_open_place(&group, batch, run->order->replay.use[place].index);
         uint64_t far = used > own ? used - own : own - used;
         if (own + 1 > received) received = own + 1;
         if (received - used > held) held = received - used;
@@ -154,23 +229,23 @@ static void measure_replay(const fm_train_run *run, uint32_t *ret_held, uint32_t
 fm_status fm_train_order_ask(const fm_train_run *run, fm_feed *feed, fm_error *reterr) {
     fm_wire_open *stream = &feed->options.stream;
     stream->order = FM_WIRE_STRICT;
-    stream->reach = run->window;
+    stream->reach = run->order->window;
     if (is_replay(run)) {
         measure_replay(run, &feed->most_held, &stream->reach);
         stream->n_step += stream->reach; /* the last steps may use samples of later ones */
-    } else if (run->window) {
-        stream->order = run->is_free ? FM_WIRE_FREE : FM_WIRE_BOUNDED;
-        stream->window = run->is_free ? 0 : run->window;
+    } else if (run->order->window) {
+        stream->order = run->order->is_free ? FM_WIRE_FREE : FM_WIRE_BOUNDED;
+        stream->window = run->order->is_free ? 0 : run->order->window;
     }
     /* The first of the ranks that share a sample takes the next sample that arrives, at most W
      * places early. The server may send W other samples to the other ranks before it. */
     bool follows = run->ranks && run->layout.dap * run->layout.bp > 1 && !is_replay(run);
-    if (follows && run->is_free) {
+    if (follows && run->order->is_free) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--order free: ranks that share a sample hold those that come early; give "
                        "--order bounded:W");
     }
-    if (follows) feed->most_held = 2 * run->window;
+    if (follows) feed->most_held = 2 * run->order->window;
     feed->options.n_slab += feed->most_held;
     return FM_OK;
 }
@@ -186,7 +261,7 @@ static fm_status check_groups(const fm_train_run *run, fm_error *reterr) {
             uint64_t index = token->watermark + k;
             n += index % batch % group.n_group == group.group && fm_token_has(token, index);
         }
-        if (n == fm_wire_open_place(&group, batch, run->first_place)) continue;
+        if (n == fm_wire_open_place(&group, batch, run->order->first_place)) continue;
         return fm_fail(reterr, FM_ERR_USAGE,
                        "the checkpoint's samples were used out of order by another number of "
                        "groups; go on with as many ranks as before");
@@ -196,7 +271,7 @@ static fm_status check_groups(const fm_train_run *run, fm_error *reterr) {
 
 /* Whether the ledger is one of this run, as far as it has come. */
 static fm_status check_replay(const fm_train_run *run, fm_error *reterr) {
-    const fm_ledger_record *replay = &run->replay;
+    const fm_ledger_record *replay = &run->order->replay;
     const fm_ledger_facts *facts = &replay->facts;
     uint64_t n_due = fm_train_place(run, run->set->steps, 0), n_same = 0;
     if (facts->seed != run->set->seed) {
@@ -216,27 +291,29 @@ static fm_status check_replay(const fm_train_run *run, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE, "the ledger ends in step %llu, and --steps is %llu",
                        (unsigned long long)last, (unsigned long long)run->set->steps);
     }
-    while (n_same < run->first_place && fm_token_has(&run->state.token, replay->use[n_same].index))
+    while (n_same < run->order->first_place &&
+           fm_token_has(&run->state.token, replay->use[n_same].index))
         n_same++;
-    if (n_same == run->first_place) return FM_OK;
+    if (n_same == run->order->first_place) return FM_OK;
     return fm_fail(reterr, FM_ERR_USAGE,
                    "the checkpoint's run did not use sample %llu, which its ledger has",
                    (unsigned long long)replay->use[n_same].index);
 }
 
-fm_status fm_train_order_begin(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_order_begin(fm_train_run *run, uint64_t epoch_samples, fm_error *reterr) {
     const uint64_t most = (uint64_t)FM_LIMIT_TOKEN_BYTES * 8;
     const uint64_t n_group = (uint64_t)run->layout.dp;
     /* The checkpoint's token is that of all groups; one may be a window late, another early. */
-    uint64_t span = (n_group > 1 ? 2 : 1) * run->window * n_group + global_batch(run);
-    if (run->window && span > most) {
+    uint64_t span = (n_group > 1 ? 2 : 1) * run->order->window * n_group + global_batch(run);
+    if (run->order->window && span > most) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--order %s: the samples that %d groups use out of order may be %llu apart, "
                        "and a checkpoint can name %llu; give a smaller W",
-                       run->order, (int)run->layout.dp, (unsigned long long)span,
+                       run->order->name, (int)run->layout.dp, (unsigned long long)span,
                        (unsigned long long)most);
     }
-    run->first_place = fm_token_count(&run->state.token);
+    run->order->epoch_samples = epoch_samples;
+    run->order->first_place = fm_token_count(&run->state.token);
     fm_status status = check_groups(run, reterr);
     if (!status && is_replay(run)) {
         status = check_replay(run, reterr);
@@ -250,13 +327,14 @@ fm_status fm_train_order_open_ledger(fm_train_run *run, fm_error *reterr) {
     const fm_ledger_facts facts = {.seed = run->set->seed,
                                    .snapshot = run->state.snapshot,
                                    .n_group = (uint32_t)run->layout.dp,
-                                   .window = run->is_free ? FM_LEDGER_FREE : run->window};
+                                   .window =
+                                       run->order->is_free ? FM_LEDGER_FREE : run->order->window};
     if (snprintf(path, sizeof path, "%s/ledger", run->set->out) >= (int)sizeof path) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
     bool is_whole;
     fm_status status = fm_ledger_open(path, &facts, run->first.step, run->first.n_sample, &is_whole,
-                                      &run->ledger, reterr);
+                                      &run->order->ledger, reterr);
     if (!status && !is_whole) {
         fm_log(FM_LOG_WARN, "ledger_incomplete",
                "path=%s steps=%llu why=\"lines are damaged or were removed; the run cannot be "
@@ -264,6 +342,14 @@ fm_status fm_train_order_open_ledger(fm_train_run *run, fm_error *reterr) {
                path, (unsigned long long)run->first.step);
     }
     return status;
+}
+
+fm_status fm_train_order_write_ledger(fm_train_run *run, fm_error *reterr) {
+    return fm_ledger_write(run->order->ledger, reterr);
+}
+
+fm_status fm_train_order_sync_ledger(fm_train_run *run, fm_error *reterr) {
+    return fm_ledger_sync(run->order->ledger, reterr);
 }
 
 /* -- samples */
@@ -274,15 +360,6 @@ uint64_t fm_train_order_wanted(const fm_train_run *run, uint32_t slot) {
 
 bool fm_train_order_leaves_out(const fm_train_run *run, uint64_t step, uint32_t slot) {
     return is_replay(run) && use_at(run, step, slot)->is_skipped;
-}
-
-fm_status fm_train_place_features(const fm_train_run *run, uint32_t slot, fm_features *features,
-                                  fm_error *reterr) {
-    const fm_wire_opened *stream = fm_loader_get_stream(run->feed.loader);
-    uint64_t place = fm_train_place(run, run->queued_step, slot);
-    uint32_t n_cycle =
-        fm_step_cycles(run->set->seed, place / stream->global_batch, stream->max_cycle);
-    return fm_features_use(features, slot, n_cycle, reterr);
 }
 
 /* Compares what a place took with the ledger that is replayed. */
@@ -306,8 +383,8 @@ fm_status fm_train_order_deliver(fm_train_run *run, const fm_train_sample *sampl
     fm_token *token = &run->state.token;
     fm_status status = check_use(run, &use, reterr);
     if (!status) status = fm_token_deliver(token, sample->index, reterr);
-    if (!status && run->ledger) status = fm_ledger_add(run->ledger, &use, reterr);
+    if (!status && run->order->ledger) status = fm_ledger_add(run->order->ledger, &use, reterr);
     run->is_torn = run->is_torn || status;
-    token->epoch = (uint32_t)(token->watermark / run->epoch_samples);
+    token->epoch = (uint32_t)(token->watermark / run->order->epoch_samples);
     return status;
 }

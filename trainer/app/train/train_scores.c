@@ -1,11 +1,12 @@
-/* train_scores.c: the evaluator of a run: where it gets its chains, when it gets a checkpoint, and
- * the end at a target; see train_run.h and eval_child.h. Only the first of several ranks has one.
- * */
-#include "trainer/app/train/train_run.h"
+/* train_scores.c: see train_scores.h. */
+#include "trainer/app/train/train_scores.h"
 
 #include "proto/base/log.h"
 #include "proto/supply.h"
 #include "trainer/app/common/stop.h"
+#include "trainer/app/evaluation/eval_child.h"
+#include "trainer/app/samples/private_server.h"
+#include "trainer/app/train/train_order.h"
 
 #include <assert.h>
 #include <math.h>
@@ -16,6 +17,29 @@
 enum { DEVICE_BYTES = 16, NUMBER_BYTES = 24, GPU_BYTES = 64, MOST_WORDS = 32 };
 
 static const char visible_name[] = "CUDA_VISIBLE_DEVICES";
+
+struct fm_train_scores {
+    fm_eval_child *evaluator;  /* NULL without --eval-every, and on other ranks */
+    fm_private_server *server; /* of its chains; NULL: another one's */
+    bool has_missed_target;
+};
+
+fm_status fm_train_scores_create(fm_train_run *run, fm_error *reterr) {
+    run->scores = calloc(1, sizeof *run->scores);
+    return run->scores ? FM_OK : fm_fail(reterr, FM_ERR_NOMEM, "no memory for a run");
+}
+
+void fm_train_scores_destroy(fm_train_run *run) {
+    if (!run->scores) return;
+    fm_eval_child_stop(run->scores->evaluator);
+    fm_private_server_stop(run->scores->server);
+    free(run->scores);
+    run->scores = NULL;
+}
+
+bool fm_train_has_missed_target(const fm_train_run *run) {
+    return run->scores->has_missed_target;
+}
 
 uint64_t fm_train_eval_every(const fm_train_run *run) {
     return run->set->eval_every ? run->set->eval_every : (uint64_t)run->config.metrics.eval_every;
@@ -77,9 +101,9 @@ static fm_status find_place(const fm_train_options *set, place *p, fm_error *ret
     return FM_OK;
 }
 
-fm_status fm_train_check_gate(const fm_train_run *run, bool rises, const char *rising,
-                              fm_error *reterr) {
-    const char *score = run->batches.score;
+fm_status fm_train_check_awaited_score(const fm_train_run *run, bool rises, const char *rising,
+                                       fm_error *reterr) {
+    const char *score = fm_train_order_awaited_score(run);
     if (!score[0]) return FM_OK;
     if (!rises) {
         return fm_fail(reterr, FM_ERR_USAGE,
@@ -99,10 +123,11 @@ fm_status fm_train_check_gate(const fm_train_run *run, bool rises, const char *r
 fm_status fm_train_scores_check(const fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
     place p;
-    fm_status status = fm_train_check_gate(run, fm_eval_child_is_rising(run->batches.score),
-                                           "lddt_ca, lddt, tm_score, gdt_ts, gdt_ha, plddt, "
-                                           "lddt_ca_median, plddt_correlation",
-                                           reterr);
+    fm_status status = fm_train_check_awaited_score(
+        run, fm_eval_child_is_rising(fm_train_order_awaited_score(run)),
+        "lddt_ca, lddt, tm_score, gdt_ts, gdt_ha, plddt, "
+        "lddt_ca_median, plddt_correlation",
+        reterr);
     if (!status && set->stop_at) status = fm_eval_child_check_target(set->stop_at, reterr);
     if (status) return status;
     if (!fm_train_eval_every(run)) {
@@ -131,15 +156,16 @@ fm_status fm_train_scores_check(const fm_train_run *run, fm_error *reterr) {
 
 /* Finds the server of the chains, starts it where the run has a cache, and checks that it serves
  * them. */
-static fm_status find_chains(fm_train_run *run, const char **ret_url, fm_error *reterr) {
+static fm_status find_chains(fm_train_run *run, const char *data, const char **ret_url,
+                             fm_error *reterr) {
     const fm_train_options *set = run->set;
     fm_status status = FM_OK;
-    *ret_url = set->eval_data ? set->eval_data : run->data;
+    *ret_url = set->eval_data ? set->eval_data : data;
     if (!set->eval_data && set->cache) {
         const fm_private_server_options options = {
             .cache = set->cache, .snapshot = set->eval_snapshot, .cancel = &fm_stop_cancel};
-        status = fm_private_server_start(&options, &run->eval_server, reterr);
-        if (!status) *ret_url = fm_private_server_address(run->eval_server);
+        status = fm_private_server_start(&options, &run->scores->server, reterr);
+        if (!status) *ret_url = fm_private_server_address(run->scores->server);
     }
     const fm_supply_options options = {.client = {.url = *ret_url,
                                                   .credentials = set->credentials,
@@ -167,7 +193,7 @@ static void add(const char **words, uint32_t *n, const char *name, const char *v
     words[(*n)++] = value;
 }
 
-fm_status fm_train_scores_start(fm_train_run *run, fm_error *reterr) {
+fm_status fm_train_scores_start(fm_train_run *run, const char *data, fm_error *reterr) {
     const fm_train_options *set = run->set;
     if (!fm_train_eval_every(run)) {
         if (set->eval_snapshot) {
@@ -183,7 +209,7 @@ fm_status fm_train_scores_start(fm_train_run *run, fm_error *reterr) {
     char wait[NUMBER_BYTES], timeout[NUMBER_BYTES];
     uint32_t n = 0;
     fm_status status = find_place(set, &p, reterr);
-    if (!status) status = find_chains(run, &url, reterr);
+    if (!status) status = find_chains(run, data, &url, reterr);
     if (status) return status;
     snprintf(wait, sizeof wait, "%llu", (unsigned long long)set->wait_ms);
     snprintf(timeout, sizeof timeout, "%llu", (unsigned long long)set->data_timeout_s);
@@ -205,7 +231,7 @@ fm_status fm_train_scores_start(fm_train_run *run, fm_error *reterr) {
                                            .is_on_cpu = strcmp(p.device, "cpu") == 0,
                                            .target = set->stop_at,
                                            .last_step = run->state.place.step};
-    return fm_eval_child_start(&options, &run->evaluator, reterr);
+    return fm_eval_child_start(&options, &run->scores->evaluator, reterr);
 }
 
 /* -- while the run goes on */
@@ -215,28 +241,28 @@ bool fm_train_is_evaluated(const fm_train_run *run, uint64_t step) {
     return every && (step % every == 0 || step >= run->set->steps);
 }
 
-void fm_train_scores_offer(fm_train_run *run) {
+void fm_train_scores_offer(fm_train_run *run, fm_checkpoint_place saved) {
     char path[FM_CHECKPOINT_PATH_BYTES];
-    const fm_checkpoint_place saved = run->saved;
-    if (!run->evaluator || saved.n_sample || !fm_train_is_evaluated(run, saved.step)) return;
+    fm_eval_child *evaluator = run->scores->evaluator;
+    if (!evaluator || saved.n_sample || !fm_train_is_evaluated(run, saved.step)) return;
     if (fm_checkpoint_path(run->set->out, saved, path, NULL)) return;
-    fm_eval_child_take(run->evaluator, path, saved);
-    if (run->set->eval_share) fm_eval_child_wait(run->evaluator, (double)run->set->eval_wait_s);
+    fm_eval_child_take(evaluator, path, saved);
+    if (run->set->eval_share) fm_eval_child_wait(evaluator, (double)run->set->eval_wait_s);
 }
 
 void fm_train_scores_look(fm_train_run *run) {
-    if (!run->evaluator || !run->set->stop_at) {
-        if (run->evaluator) fm_eval_child_look(run->evaluator);
-    } else if (fm_eval_child_look(run->evaluator)) {
+    if (!run->scores->evaluator || !run->set->stop_at) {
+        if (run->scores->evaluator) fm_eval_child_look(run->scores->evaluator);
+    } else if (fm_eval_child_look(run->scores->evaluator)) {
         fm_stop_request(FM_STOP_TARGET, 0);
     }
 }
 
 void fm_train_scores_end(fm_train_run *run, fm_status status) {
-    if (!run->evaluator) return;
-    if (!status) fm_eval_child_wait(run->evaluator, (double)run->set->eval_wait_s);
-    const fm_eval_child_target *t = fm_eval_child_get_target(run->evaluator);
-    bool is_reached = fm_eval_child_look(run->evaluator);
+    if (!run->scores->evaluator) return;
+    if (!status) fm_eval_child_wait(run->scores->evaluator, (double)run->set->eval_wait_s);
+    const fm_eval_child_target *t = fm_eval_child_get_target(run->scores->evaluator);
+    bool is_reached = fm_eval_child_look(run->scores->evaluator);
     if (is_reached) {
         printf("target    %s %g reached at step %llu (%.6g), %.1f s after the start\n", t->name,
                t->wanted, (unsigned long long)t->step, t->value,
@@ -248,12 +274,12 @@ void fm_train_scores_end(fm_train_run *run, fm_status status) {
         } else {
             printf("; %.6g after step %llu\n", t->value, (unsigned long long)t->step);
         }
-        run->has_missed_target = !status && run->state.place.step >= run->set->steps;
+        run->scores->has_missed_target = !status && run->state.place.step >= run->set->steps;
     }
-    if (run->has_missed_target) {
+    if (run->scores->has_missed_target) {
         fprintf(stderr, "%s: --stop-at: no score reached %s %g in %llu steps\n", fm_train_program,
                 t->name, t->wanted, (unsigned long long)run->set->steps);
     }
-    fm_eval_child_stop(run->evaluator);
-    run->evaluator = NULL;
+    fm_eval_child_stop(run->scores->evaluator);
+    run->scores->evaluator = NULL;
 }

@@ -1,8 +1,10 @@
-/* train_skip.c: bad samples: whether one ends the run or is skipped, and how its step ends without
- * it; see train_run.h. */
-#include "trainer/app/train/train_run.h"
+/* train_skip.c: see train_skip.h. */
+#include "trainer/app/train/train_skip.h"
 
 #include "proto/base/log.h"
+#include "proto/base/plural.h"
+#include "trainer/app/train/train_order.h"
+#include "trainer/app/train/train_step.h"
 
 #include <stdio.h>
 
@@ -74,4 +76,11 @@ fm_status fm_train_judge(fm_train_run *run, const fm_train_sample *sample, fm_st
                  "%.250s; %u bad samples were skipped already, the budget", why, n_bad);
     }
     return status;
+}
+
+void fm_train_print_skipped(const fm_train_run *run) {
+    const fm_skipped *skipped = &run->state.skipped;
+    if (!skipped->n) return;
+    printf("skipped   %u sample%s, %u of them bad\n", skipped->n, fm_plural(skipped->n),
+           fm_skipped_bad(skipped));
 }

@@ -1,10 +1,10 @@
-/* train_stored.c: a run of AlphaFold 3 on stored samples; see train_run.h.
+/* train_stored.c: see train_stored.h.
  *
  * Sample k of a run is a file of the folder (sample_folder.h). It is read, checked and computed at
  * once, so nothing is in flight between two samples. Before a sample is computed, this rank's next
  * one is read too and announced, so that the host writes its features while the device works. A
  * file that cannot be used is a bad sample: it ends the run or is skipped, when its turn comes. On
- * several ranks the rounds of train_ranks.c do the same: every rank reads the files of its group.
+ * several ranks the rounds of train_rounds.h do the same: every rank reads the files of its group.
  *
  * Every --eval-every steps and after the last, the moving average of the parameters is scored on
  * the files of another folder, before the step's checkpoint is written: a resumed run scores no
@@ -12,7 +12,7 @@
  * g, g + P, ..., and all ranks add up the results in the order of the files. An evaluation may take
  * longer than a scheduler waits after its signal, so a signal to stop ends it between two files.
  * The checkpoint then has no line in eval.jsonl, and a resumed run evaluates it first. */
-#include "trainer/app/train/train_run.h"
+#include "trainer/app/train/train_stored.h"
 
 #include "proto/base/log.h"
 #include "proto/base/plural.h"
@@ -21,6 +21,12 @@
 #include "trainer/app/evaluation/sample_scores.h"
 #include "trainer/app/samples/sample_folder.h"
 #include "trainer/app/settings/setup.h"
+#include "trainer/app/train/train_order.h"
+#include "trainer/app/train/train_rounds.h"
+#include "trainer/app/train/train_run.h"
+#include "trainer/app/train/train_scores.h"
+#include "trainer/app/train/train_skip.h"
+#include "trainer/app/train/train_step.h"
 #include "trainer/metrics/appender.h"
 #include "trainer/step/schedule.h"
 
@@ -38,7 +44,7 @@ typedef struct fm_read_sample {
     bool is_read;
 } fm_read_sample;
 
-typedef struct fm_train_stored {
+struct fm_train_stored {
     fm_sample_folder samples, held_out;
     fm_af3_trainer *trainer;
     fm_af3_trainer *judge; /* forward only, with the moving average; NULL without --eval-samples */
@@ -48,9 +54,10 @@ typedef struct fm_train_stored {
     fm_sample_scores table;
     uint64_t table_step;
     bool table_waits;       /* it could not be written yet */
-    fm_read_sample read[2]; /* the sample in hand and the one that is read ahead */
-    int hand;
-} fm_train_stored;
+    fm_read_sample read[2]; /* the current sample and the one that is read ahead */
+    int current;
+    uint64_t next_index; /* of several ranks: of this one's next sample */
+};
 
 /* A rank's result for its file of an evaluation. */
 typedef struct fm_file_score {
@@ -89,9 +96,9 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
                        "found bp = %d; blocks of af3 have one branch, expected bp = 1",
                        (int)run->layout.bp);
     }
-    const char *gate = run->batches.score;
-    const bool rises = strcmp(gate, "lddt") == 0 || strcmp(gate, "rollout_lddt") == 0;
-    return fm_train_check_gate(run, rises, "lddt, rollout_lddt", reterr);
+    const char *awaited = fm_train_order_awaited_score(run);
+    const bool rises = strcmp(awaited, "lddt") == 0 || strcmp(awaited, "rollout_lddt") == 0;
+    return fm_train_check_awaited_score(run, rises, "lddt, rollout_lddt", reterr);
 }
 
 static fm_status find(fm_train_run *run, bool is_rank, fm_error *reterr) {
@@ -176,8 +183,7 @@ static fm_status open_samples(fm_train_run *run, fm_error *reterr) {
                           "the checkpoint's run had other samples: their names or sizes differ");
     }
     run->state.snapshot = stored->samples.hash;
-    run->epoch_samples = stored->samples.n;
-    return fm_train_order_begin(run, reterr);
+    return fm_train_order_begin(run, stored->samples.n, reterr);
 }
 
 /* -- evaluation */
@@ -310,7 +316,7 @@ static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
     const fm_sample_means means = fm_sample_scores_means(&scores);
     if (is_scored && fm_train_is_first(run)) status = write_scores(run, &scores, &means, reterr);
     fm_sample_scores_fini(&scores);
-    if (is_scored && run->ranks) status = fm_train_ranks_share(run, status, reterr);
+    if (is_scored && run->ranks) status = fm_train_rounds_share(run, status, reterr);
     if (status == FM_ERR_CANCELLED) {
         fm_log(FM_LOG_WARN, "evaluation_given_up",
                "step=%llu why=\"stopped on request; a resumed run makes it first\"",
@@ -383,43 +389,43 @@ static bool is_at(const fm_read_sample *read, uint64_t step, uint32_t slot) {
     return read->is_read && read->step == step && read->slot == slot;
 }
 
-/* Takes the sample of `slot` of the step being queued in hand, and reads it if it is not the one
- * that was read ahead. */
+/* Makes the sample of `slot` of the step being queued the current one, and reads it if it is not
+ * the one that was read ahead. */
 static fm_status take_sample(fm_train_run *run, uint32_t slot, fm_error *reterr) {
     fm_train_stored *stored = run->stored;
-    if (is_at(&stored->read[stored->hand], run->queued_step, slot)) return FM_OK;
-    if (is_at(&stored->read[!stored->hand], run->queued_step, slot)) {
-        stored->hand = !stored->hand;
+    if (is_at(&stored->read[stored->current], run->queued_step, slot)) return FM_OK;
+    if (is_at(&stored->read[!stored->current], run->queued_step, slot)) {
+        stored->current = !stored->current;
         return FM_OK;
     }
-    stored->read[!stored->hand].is_read = false;
+    stored->read[!stored->current].is_read = false;
     fm_af3_trainer_announce(stored->trainer, NULL);
-    return read_sample(run, run->queued_step, slot, &stored->read[stored->hand], reterr);
+    return read_sample(run, run->queued_step, slot, &stored->read[stored->current], reterr);
 }
 
-/* Reads this rank's sample after the one in hand, and announces it. A sample that cannot be read is
+/* Reads this rank's sample after the current one, and announces it. A sample that cannot be read is
  * reported in its turn. */
 static void look_ahead(fm_train_run *run) {
     fm_train_stored *stored = run->stored;
-    const fm_read_sample *hand = &stored->read[stored->hand];
-    fm_read_sample *next = &stored->read[!stored->hand];
-    uint64_t step = hand->step;
-    uint32_t slot = hand->slot + (uint32_t)run->layout.dp;
-    if (slot >= fm_batch_at(&run->batches, step)) step++, slot = (uint32_t)fm_train_group(run);
-    bool is_any = step < run->set->steps && slot < fm_batch_at(&run->batches, step) &&
+    const fm_read_sample *current = &stored->read[stored->current];
+    fm_read_sample *next = &stored->read[!stored->current];
+    uint64_t step = current->step;
+    uint32_t slot = current->slot + (uint32_t)run->layout.dp;
+    if (slot >= fm_train_batch_at(run, step)) step++, slot = (uint32_t)fm_train_group(run);
+    bool is_any = step < run->set->steps && slot < fm_train_batch_at(run, step) &&
                   !fm_skipped_by_hand(&run->state.skipped, fm_train_place(run, step, slot));
     if (is_any && !read_sample(run, step, slot, next, NULL)) {
         fm_af3_trainer_announce(stored->trainer, &next->features);
     }
 }
 
-/* Computes the sample in hand, which is not in hand afterwards. */
+/* Computes the current sample, which is none afterwards. */
 static fm_status compute(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
     fm_train_stored *stored = run->stored;
-    fm_read_sample *hand = &stored->read[stored->hand];
+    fm_read_sample *current = &stored->read[stored->current];
     fm_status status =
-        fm_af3_trainer_add_sample(stored->trainer, &hand->features, ret_result, reterr);
-    hand->is_read = false;
+        fm_af3_trainer_add_sample(stored->trainer, &current->features, ret_result, reterr);
+    current->is_read = false;
     ret_result->done_ns = fm_clock_ns();
     return status;
 }
@@ -443,7 +449,7 @@ static fm_status count(fm_train_run *run, const fm_train_sample *sample, uint32_
     return fm_train_finish_step(run, fm_train_rate(run), reterr);
 }
 
-static fm_status advance_one(fm_train_run *run, fm_error *reterr) {
+static fm_status advance(fm_train_run *run, fm_error *reterr) {
     const uint64_t index = fm_train_place(run, run->queued_step, run->slot);
     const uint32_t file = file_of(run, index);
     const fm_train_sample sample = {run->queued_step, run->slot, index,
@@ -456,7 +462,7 @@ static fm_status advance_one(fm_train_run *run, fm_error *reterr) {
     const uint64_t began_ns = fm_clock_ns();
     fm_status status = take_sample(run, run->slot, &why);
     if (!status) look_ahead(run);
-    const uint32_t n_cycle = run->stored->read[run->stored->hand].features.n_cycle;
+    const uint32_t n_cycle = run->stored->read[run->stored->current].features.n_cycle;
     const double wait_s = fm_train_seconds_since(began_ns);
     if (!status) status = compute(run, &result, &why);
     if (!status) return count(run, &sample, n_cycle, wait_s, &result, reterr);
@@ -465,59 +471,48 @@ static fm_status advance_one(fm_train_run *run, fm_error *reterr) {
     return status ? status : fm_train_skip(run, &sample, &why, reterr);
 }
 
-static fm_status advance(fm_train_run *run, fm_error *reterr) {
-    return run->ranks ? fm_train_ranks_advance(run, reterr) : advance_one(run, reterr);
-}
-
 /* -- rounds of several ranks */
 
 /* Nothing is waited for, so there is always a sample. */
-static fm_status take_in_hand(fm_train_run *run, uint64_t wanted, bool *ret_is_lost,
-                              fm_error *reterr) {
+static fm_status take_next(fm_train_run *run, uint32_t slot, uint64_t wanted,
+                           fm_train_next *ret_next, bool *ret_is_lost, fm_error *reterr) {
     (void)wanted, (void)reterr;
-    const uint64_t index = fm_train_place(run, run->queued_step, run->own_slot);
-    run->hand = (fm_loaded){.index = index};
-    run->has_hand = true;
+    run->stored->next_index = fm_train_place(run, run->queued_step, slot);
+    *ret_next = (fm_train_next){.is_taken = true, .index = run->stored->next_index};
     *ret_is_lost = false;
     return FM_OK;
 }
 
-static fm_status look_at_hand(fm_train_run *run, fm_train_seen *ret_seen, fm_error *reterr) {
+static fm_status check_next(fm_train_run *run, uint32_t slot, fm_train_seen *ret_seen,
+                            fm_error *reterr) {
     fm_train_stored *stored = run->stored;
-    const uint32_t file = file_of(run, run->hand.index);
-    ret_seen->name = stored->samples.file[file];
-    fm_status status = take_sample(run, run->own_slot, reterr);
-    const fm_af3_features *hand = &stored->read[stored->hand].features;
-    if (!status) status = fm_af3_trainer_check(stored->trainer, hand, reterr);
-    ret_seen->n_cycle = status ? 0 : hand->n_cycle;
+    ret_seen->name = stored->samples.file[file_of(run, stored->next_index)];
+    fm_status status = take_sample(run, slot, reterr);
+    const fm_af3_features *features = &stored->read[stored->current].features;
+    if (!status) status = fm_af3_trainer_check(stored->trainer, features, reterr);
+    ret_seen->n_cycle = status ? 0 : features->n_cycle;
     ret_seen->is_bad = fm_is_bad_sample(status);
     return status;
 }
 
-static void drop_hand(fm_train_run *run) {
-    run->stored->read[run->stored->hand].is_read = false;
+static void drop_next(fm_train_run *run) {
+    run->stored->read[run->stored->current].is_read = false;
 }
 
-static fm_status queue_hand(fm_train_run *run, fm_train_flight *f, bool updates, fm_error *reterr) {
-    (void)run, (void)f, (void)updates, (void)reterr; /* it is computed when it is collected */
+static fm_status queue_next(fm_train_run *run, uint64_t number, bool updates, fm_error *reterr) {
+    (void)run, (void)number, (void)updates, (void)reterr; /* it is computed when it is collected */
     return FM_OK;
 }
 
-static fm_status collect_hand(fm_train_run *run, const fm_train_flight *f,
-                              fm_sample_result *ret_result, fm_error *reterr) {
-    (void)f;
+static fm_status collect(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
     look_ahead(run);
     fm_status status = compute(run, ret_result, reterr);
     return fm_is_bad_sample(status) ? FM_ERR_DATA : status; /* as one rank judges it */
 }
 
-static fm_status collect(fm_train_run *run, fm_error *reterr) {
-    return fm_train_ranks_collect(run, reterr); /* one rank has nothing in flight */
-}
-
-static void release(fm_train_run *run, const fm_train_flight *f) {
-    (void)f;
-    drop_hand(run);
+static void release(fm_train_run *run, uint64_t number) {
+    (void)number;
+    drop_next(run);
 }
 
 /* The exchanges of all tapes, those of evaluations included. */
@@ -557,7 +552,7 @@ static void announce(const fm_train_run *run) {
 static void summarize(const fm_train_run *run) {
     const uint64_t n_read = run->stored->samples.n_read;
     printf("samples   %llu file%s read\n", (unsigned long long)n_read, fm_plural(n_read));
-    fm_train_say_skipped(run);
+    fm_train_print_skipped(run);
 }
 
 static void stop(fm_train_run *run) {
@@ -587,7 +582,6 @@ const fm_train_work fm_train_stored_work = {.n_term = FM_COMPLEX_TERMS,
                                             .start = open_scores,
                                             .make_up = make_up_for_evaluation,
                                             .advance = advance,
-                                            .collect = collect,
                                             .update = update,
                                             .finish = evaluate_if_due,
                                             .sync = sync_scores,
@@ -596,10 +590,10 @@ const fm_train_work fm_train_stored_work = {.n_term = FM_COMPLEX_TERMS,
                                             .announce = announce,
                                             .summarize = summarize,
                                             .stop = stop,
-                                            .rounds = {.take = take_in_hand,
-                                                       .look = look_at_hand,
-                                                       .drop = drop_hand,
-                                                       .queue = queue_hand,
-                                                       .collect = collect_hand,
+                                            .rounds = {.take_next = take_next,
+                                                       .check_next = check_next,
+                                                       .drop_next = drop_next,
+                                                       .queue_next = queue_next,
+                                                       .collect = collect,
                                                        .release = release,
                                                        .digest = digest}};

@@ -1,5 +1,4 @@
-/* train_stream.c: the samples of a run that come from a server, and AlphaFold2's network, which
- * learns from them; see train_run.h.
+/* train_stream.c: see train_stream.h.
  *
  * Two threads work: the loader's thread receives samples ahead, and this one queues and collects
  * them. To queue a sample is to submit its upload and its passes to the device; to collect it is to
@@ -8,24 +7,33 @@
  *
  *     queue 1 | queue 2 | collect 1 | queue 3 | collect 2 | ...
  *
- * Several ranks do the same in rounds (train_ranks.c).
+ * Several ranks do the same in rounds (train_rounds.h).
  *
  * train.c explains steps, fm_train_drain() and run->state. Here everything is also collected before
  * a reconnect, and after each sample where overlap is impossible: on the CPU, and when the sample's
  * structure is scored from the step's memory.
  *
  * A bad sample (unreadable, refused, or not finite) ends the run or is skipped. The trainer drops
- * what was queued behind a sample that is not finite; these samples wait in run->backlog and are
+ * what was queued behind a sample that is not finite; these samples wait in the backlog and are
  * queued again. A skipped sample adds nothing to the sum, and the step's mean is over the samples
- * that counted. If the last one of a step is skipped, close_step makes the update; a step of which
- * no sample counted makes none. */
-#include "trainer/app/train/train_run.h"
+ * that counted. If the last one of a step is skipped, fm_train_skip makes the update; a step of
+ * which no sample counted makes none. */
+#include "trainer/app/train/train_stream.h"
 
 #include "proto/base/log.h"
 #include "proto/base/plural.h"
+#include "proto/step_cycles.h"
 #include "trainer/app/common/stop.h"
+#include "trainer/app/samples/feed.h"
+#include "trainer/app/samples/private_server.h"
 #include "trainer/app/samples/sample_features.h"
 #include "trainer/app/settings/setup.h"
+#include "trainer/app/train/train_order.h"
+#include "trainer/app/train/train_queue.h"
+#include "trainer/app/train/train_run.h"
+#include "trainer/app/train/train_scores.h"
+#include "trainer/app/train/train_skip.h"
+#include "trainer/app/train/train_step.h"
 #include "trainer/step/schedule.h"
 #include "trainer/step/score.h"
 #include "trainer/step/upload.h"
@@ -36,7 +44,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT_MS = 200 }; /* for a sample, before a rank says that it has none */
+enum {
+    WAIT_MS = 200, /* for a sample, before a rank says that it has none */
+    BACKLOG = FM_MOST_QUEUED + 1,
+};
+
+/* A sample that was received. */
+typedef struct received {
+    fm_loaded loaded;
+    fm_features features; /* at its place */
+} received;
+
+struct fm_train_stream {
+    fm_trainer *trainer;
+    const char *data;          /* address of the server of samples */
+    fm_private_server *server; /* that this process has started; NULL = none */
+    fm_feed feed;
+    received flight[FM_MOST_QUEUED]; /* those of the queue */
+    fm_loaded backlog[BACKLOG];      /* samples to be queued before those of the feed */
+    uint32_t n_backlog;
+    received next; /* of several ranks: this one's next sample */
+    bool no_structure_logged;
+};
 
 /* -- opening */
 
@@ -44,8 +73,10 @@ enum { WAIT_MS = 200 }; /* for a sample, before a rank says that it has none */
  * has done so. */
 static fm_status find_data(fm_train_run *run, bool is_rank, fm_error *reterr) {
     const fm_train_options *set = run->set;
-    run->data = set->data ? set->data : is_rank ? getenv(fm_private_server_name) : NULL;
-    if (run->data) return FM_OK;
+    run->stream = calloc(1, sizeof *run->stream);
+    if (!run->stream) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a run");
+    run->stream->data = set->data ? set->data : is_rank ? getenv(fm_private_server_name) : NULL;
+    if (run->stream->data) return FM_OK;
     if (is_rank) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--cache starts a server for the ranks of --ranks or --gpus; ranks of "
@@ -56,10 +87,10 @@ static fm_status find_data(fm_train_run *run, bool is_rank, fm_error *reterr) {
                                                .snapshot = set->snapshot,
                                                .jobs = set->jobs,
                                                .cancel = &fm_stop_cancel};
-    fm_status status = fm_private_server_start(&options, &run->server, reterr);
+    fm_status status = fm_private_server_start(&options, &run->stream->server, reterr);
     if (status) return status;
-    run->data = fm_private_server_address(run->server);
-    setenv(fm_private_server_name, run->data, 1);
+    run->stream->data = fm_private_server_address(run->stream->server);
+    setenv(fm_private_server_name, run->stream->data, 1);
     return FM_OK;
 }
 
@@ -70,11 +101,11 @@ static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm
         status = fm_ranks_join(run->ranks, run->set->device, kernels, &options.groups, reterr);
         fm_train_end_phase(run, FM_START_LINKS);
     }
-    if (!status) status = fm_trainer_create(&options, &run->trainer, reterr);
+    if (!status) status = fm_trainer_create(&options, &run->stream->trainer, reterr);
     if (status) return status;
-    run->optimizer = &run->trainer->recording.optimizer;
+    run->optimizer = &run->stream->trainer->recording.optimizer;
     for (unsigned i = 0; i < FM_LOSS_TERMS; i++)
-        run->terms |= (run->trainer->cycles.term[i] != FM_TENSOR_NONE) << i;
+        run->terms |= (run->stream->trainer->cycles.term[i] != FM_TENSOR_NONE) << i;
     return FM_OK;
 }
 
@@ -98,7 +129,7 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
     int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
     uint32_t group = (uint32_t)fm_layout_place(&run->layout, rank).dp;
     fm_loader_options options = {
-        .supply = {.client = {.url = run->data,
+        .supply = {.client = {.url = run->stream->data,
                               .credentials = set->credentials,
                               .agent = fm_train_program,
                               .snapshot_name = set->snapshot,
@@ -123,24 +154,25 @@ static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
         fm_log(FM_LOG_WARN, "secret_exposed", "file=%s why=\"every user can read it; chmod 600\"",
                fm_log_quote(quoted, sizeof quoted, exposed));
     }
-    run->feed = (fm_feed){.options = options,
-                          .wait_ms = (uint32_t)set->wait_ms,
-                          .full_ms = set->full_wait_s * 1000,
-                          .timeout_ms = set->data_timeout_s * 1000,
-                          .server = run->server};
-    fm_status status = fm_train_order_ask(run, &run->feed, reterr);
-    if (!status) status = fm_feed_open(&run->feed, &run->state.token, reterr);
+    run->stream->feed = (fm_feed){.options = options,
+                                  .wait_ms = (uint32_t)set->wait_ms,
+                                  .full_ms = set->full_wait_s * 1000,
+                                  .timeout_ms = set->data_timeout_s * 1000,
+                                  .server = run->stream->server};
+    fm_status status = fm_train_order_ask(run, &run->stream->feed, reterr);
+    if (!status) status = fm_feed_open(&run->stream->feed, &run->state.token, reterr);
     if (status) return explain_missing(run, status, reterr);
     /* A server that comes back must serve the same data. */
-    run->state.snapshot = fm_loader_get_server(run->feed.loader)->snapshot;
-    run->feed.options.supply.client.snapshot = run->state.snapshot;
-    run->epoch_samples = fm_loader_get_stream(run->feed.loader)->epoch_samples;
+    run->state.snapshot = fm_loader_get_server(run->stream->feed.loader)->snapshot;
+    run->stream->feed.options.supply.client.snapshot = run->state.snapshot;
     return FM_OK;
 }
 
 static fm_status open_stream(fm_train_run *run, fm_error *reterr) {
     fm_status status = open_feed(run, reterr);
-    return status ? status : fm_train_order_begin(run, reterr);
+    if (status) return status;
+    const uint64_t n = fm_loader_get_stream(run->stream->feed.loader)->epoch_samples;
+    return fm_train_order_begin(run, n, reterr);
 }
 
 static fm_status check(const fm_train_run *run, fm_error *reterr) {
@@ -151,6 +183,10 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
     }
     fm_status status = fm_trainer_check_layout(&run->config.model, &run->layout, reterr);
     return status ? status : fm_train_scores_check(run, reterr);
+}
+
+static fm_status start(fm_train_run *run, fm_error *reterr) {
+    return fm_train_scores_start(run, run->stream->data, reterr);
 }
 
 /* -- samples */
@@ -170,52 +206,68 @@ static fm_train_sample next_of(const fm_train_run *run, const fm_loaded *loaded)
 static void look_for_structure(fm_train_run *run, const fm_sample *sample,
                                const fm_features *features) {
     uint32_t i = 0;
-    if (run->said_unknown) return;
+    if (run->stream->no_structure_logged) return;
     while (i < features->n_res && !features->all_atom_mask[i])
         i++;
     if (i < features->n_res) return;
-    run->said_unknown = true;
+    run->stream->no_structure_logged = true;
     fm_log(FM_LOG_WARN, "no_structure",
            "sample=%s why=\"no atom of it is known, so nothing is learnt of its structure; chains "
            "of foldmill featurize have none\"",
            sample->name);
 }
 
+/* Gives the features the cycles and the slot of their place: `slot` of the step being queued.
+ * FM_ERR_PROTOCOL when the sample has fewer cycles. */
+static fm_status place_features(const fm_train_run *run, uint32_t slot, fm_features *features,
+                                fm_error *reterr) {
+    const fm_wire_opened *stream = fm_loader_get_stream(run->stream->feed.loader);
+    uint64_t place = fm_train_place(run, run->queued_step, slot);
+    uint32_t n_cycle =
+        fm_step_cycles(run->set->seed, place / stream->global_batch, stream->max_cycle);
+    return fm_features_use(features, slot, n_cycle, reterr);
+}
+
 /* The features of a sample at its place in the step. */
 static fm_status place_sample(fm_train_run *run, const fm_sample *sample, uint32_t slot,
                               fm_features *ret_features, fm_error *reterr) {
     fm_status status = fm_features_of(sample, ret_features, reterr);
-    if (!status) status = fm_train_place_features(run, slot, ret_features, reterr);
+    if (!status) status = place_features(run, slot, ret_features, reterr);
     if (!status) look_for_structure(run, sample, ret_features);
     return status;
 }
 
 /* The oldest sample in flight is not finite. The trainer has dropped it and what was queued behind
  * it. */
-static fm_status drop_bad(fm_train_run *run, const fm_train_flight *bad, fm_status status,
-                          fm_error *reterr) {
-    for (; run->n_collected < run->n_queued; run->n_collected++) {
-        assert(run->n_backlog < FM_TRAIN_BACKLOG);
-        run->backlog[run->n_backlog++] = run->flight[run->n_collected % FM_MOST_QUEUED].loaded;
+static fm_status drop_bad(fm_train_run *run, const fm_train_flight *bad, const fm_loaded *loaded,
+                          fm_status status, fm_error *reterr) {
+    fm_train_stream *stream = run->stream;
+    fm_train_queue *queue = &run->queue;
+    for (; queue->n_collected < queue->n_queued; queue->n_collected++) {
+        assert(stream->n_backlog < BACKLOG);
+        stream->backlog[stream->n_backlog++] =
+            stream->flight[queue->n_collected % FM_MOST_QUEUED].loaded;
     }
     run->queued_step = bad->step;
     run->slot = bad->slot;
-    const fm_train_sample sample = next_of(run, &bad->loaded);
+    const fm_train_sample sample = next_of(run, loaded);
     const fm_error why = *reterr;
     status = fm_train_judge(run, &sample, status, reterr);
     return status ? status : fm_train_skip(run, &sample, &why, reterr);
 }
 
-bool fm_train_is_scored(const fm_train_run *run) {
+static bool is_scored(const fm_train_run *run) {
     int64_t every = run->config.metrics.structure_every;
-    return run->trainer && run->trainer->cycles.atoms != FM_TENSOR_NONE && every &&
+    return run->stream->trainer->cycles.atoms != FM_TENSOR_NONE && every &&
            (run->queued_step + 1) % (uint64_t)every == 0;
 }
 
-fm_status fm_train_add_scores(fm_train_run *run, const fm_features *features, fm_batch_sums *sums,
-                              fm_error *reterr) {
+/* Adds a sample's scores to the sums. A crop without known CA atoms has none and does not count. */
+static fm_status add_scores(fm_train_run *run, uint64_t number, fm_batch_sums *sums,
+                            fm_error *reterr) {
+    const fm_features *features = &run->stream->flight[number % FM_MOST_QUEUED].features;
     fm_structure_scores s;
-    fm_status status = fm_trainer_score(run->trainer, features, &s, reterr);
+    fm_status status = fm_trainer_score(run->stream->trainer, features, &s, reterr);
     if (status || !isfinite(s.lddt_ca) || !isfinite(s.lddt)) return status;
     const double values[FM_METRICS_SCORES] = {s.lddt_ca, s.lddt,   s.rmsd,  s.drmsd,
                                               s.tm,      s.gdt_ts, s.gdt_ha};
@@ -226,51 +278,54 @@ fm_status fm_train_add_scores(fm_train_run *run, const fm_features *features, fm
 }
 
 static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
-    const fm_train_flight f = run->flight[run->n_collected++ % FM_MOST_QUEUED];
+    const uint64_t number = run->queue.n_collected++;
+    const fm_train_flight f = run->queue.flight[number % FM_MOST_QUEUED];
+    const received r = run->stream->flight[number % FM_MOST_QUEUED];
     fm_sample_result result;
-    fm_status status = fm_trainer_collect(run->trainer, &result, reterr);
+    fm_status status = fm_trainer_collect(run->stream->trainer, &result, reterr);
     if (status) {
         /* An update was not made: its step may be reported already, so nothing may be saved. */
         run->is_torn = run->is_torn || status == FM_ERR_LIMIT;
-        if (status != FM_ERR_LIMIT) status = drop_bad(run, &f, status, reterr);
-        fm_loader_release(run->feed.loader, &f.loaded);
+        if (status != FM_ERR_LIMIT) status = drop_bad(run, &f, &r.loaded, status, reterr);
+        fm_loader_release(run->stream->feed.loader, &r.loaded);
         return status;
     }
-    const fm_train_sample sample = {f.step, f.slot, f.loaded.index, f.loaded.sample->name};
-    fm_train_add_result(&run->state.sums, sample.index, f.features.n_cycle, sample.name, f.wait_s,
+    const fm_train_sample sample = {f.step, f.slot, r.loaded.index, r.loaded.sample->name};
+    fm_train_add_result(&run->state.sums, sample.index, r.features.n_cycle, sample.name, f.wait_s,
                         &result);
     run->state.place.n_sample = f.slot + 1;
     status = fm_train_order_deliver(run, &sample, false, reterr);
     if (!status && f.is_scored) {
-        status = fm_train_add_scores(run, &f.features, &run->state.sums, reterr);
+        status = add_scores(run, number, &run->state.sums, reterr);
         run->is_torn = run->is_torn || status;
     }
     if (status) fm_train_name_sample(sample.index, sample.name, reterr);
-    fm_loader_release(run->feed.loader, &f.loaded);
+    fm_loader_release(run->stream->feed.loader, &r.loaded);
     return !status && f.is_last ? fm_train_finish_step(run, f.rate, reterr) : status;
 }
 
 /* Takes the next sample of the backlog or the feed. Reconnects if the server was lost: samples that
  * are not collected by then come again. */
 static fm_status take_sample(fm_train_run *run, fm_loaded *ret_loaded, fm_error *reterr) {
-    if (run->n_backlog) {
-        *ret_loaded = run->backlog[0];
-        memmove(run->backlog, run->backlog + 1, --run->n_backlog * sizeof run->backlog[0]);
+    if (run->stream->n_backlog) {
+        *ret_loaded = run->stream->backlog[0];
+        memmove(run->stream->backlog, run->stream->backlog + 1,
+                --run->stream->n_backlog * sizeof run->stream->backlog[0]);
         return FM_OK;
     }
     const uint64_t wanted = fm_train_order_wanted(run, run->slot);
-    fm_status status = fm_feed_next(&run->feed, wanted, ret_loaded, reterr);
-    while (fm_feed_may_reconnect(&run->feed, status)) {
+    fm_status status = fm_feed_next(&run->stream->feed, wanted, ret_loaded, reterr);
+    while (fm_feed_may_reconnect(&run->stream->feed, status)) {
         char quoted[FM_ERROR_MESSAGE_BYTES];
         fm_log(FM_LOG_WARN, "server_lost", "why=%s",
                fm_log_quote(quoted, sizeof quoted, reterr->message));
         status = fm_train_drain(run, 0, reterr);
         if (status) return status;
-        run->n_backlog = 0; /* they belong to the old connection */
-        status = fm_feed_reconnect(&run->feed, &run->state.token, reterr);
+        run->stream->n_backlog = 0; /* they belong to the old connection */
+        status = fm_feed_reconnect(&run->stream->feed, &run->state.token, reterr);
         if (status) return status;
-        status =
-            fm_feed_next(&run->feed, fm_train_order_wanted(run, run->slot), ret_loaded, reterr);
+        status = fm_feed_next(&run->stream->feed, fm_train_order_wanted(run, run->slot), ret_loaded,
+                              reterr);
     }
     return status;
 }
@@ -280,9 +335,9 @@ static fm_status take_sample(fm_train_run *run, fm_loaded *ret_loaded, fm_error 
 static fm_status leave_out(fm_train_run *run, const fm_loaded *loaded, const fm_error *why,
                            fm_error *reterr) {
     fm_status status = fm_train_drain(run, 0, reterr);
-    if (!status && run->n_backlog) { /* the samples before it come first, after all */
-        assert(run->n_backlog < FM_TRAIN_BACKLOG);
-        run->backlog[run->n_backlog++] = *loaded;
+    if (!status && run->stream->n_backlog) { /* the samples before it come first, after all */
+        assert(run->stream->n_backlog < BACKLOG);
+        run->stream->backlog[run->stream->n_backlog++] = *loaded;
         return FM_OK;
     }
     const fm_train_sample sample = next_of(run, loaded);
@@ -291,29 +346,30 @@ static fm_status leave_out(fm_train_run *run, const fm_loaded *loaded, const fm_
         status = fm_train_judge(run, &sample, why->status, reterr);
     }
     if (!status) status = fm_train_skip(run, &sample, why, reterr);
-    fm_loader_release(run->feed.loader, loaded);
+    fm_loader_release(run->stream->feed.loader, loaded);
     return status;
 }
 
 /* Queues a sample behind those in flight. */
 static fm_status queue_sample(fm_train_run *run, const fm_loaded *loaded, double wait_s,
                               fm_error *reterr) {
-    fm_train_flight *f = &run->flight[run->n_queued % FM_MOST_QUEUED];
-    *f = (fm_train_flight){.loaded = *loaded,
-                           .step = run->queued_step,
+    fm_train_flight *f = &run->queue.flight[run->queue.n_queued % FM_MOST_QUEUED];
+    received *r = &run->stream->flight[run->queue.n_queued % FM_MOST_QUEUED];
+    r->loaded = *loaded;
+    *f = (fm_train_flight){.step = run->queued_step,
                            .slot = run->slot,
                            .is_last = run->slot + 1 == fm_train_batch(run),
-                           .is_scored = fm_train_is_scored(run),
+                           .is_scored = is_scored(run),
                            .wait_s = wait_s};
     if (fm_token_has(&run->state.token, loaded->index)) {
         return fm_fail(reterr, FM_ERR_EXISTS, "the server sent sample %llu a second time",
                        (unsigned long long)loaded->index);
     }
-    fm_status status = place_sample(run, loaded->sample, run->slot, &f->features, reterr);
-    if (!status) status = fm_trainer_queue(run->trainer, &f->features, f->is_last, reterr);
+    fm_status status = place_sample(run, loaded->sample, run->slot, &r->features, reterr);
+    if (!status) status = fm_trainer_queue(run->stream->trainer, &r->features, f->is_last, reterr);
     if (status) return status;
-    f->rate = fm_trainer_rate(run->trainer);
-    run->n_queued++;
+    f->rate = fm_trainer_rate(run->stream->trainer);
+    run->queue.n_queued++;
     run->slot = f->is_last ? 0 : run->slot + 1;
     run->queued_step += f->is_last;
     return FM_OK;
@@ -341,7 +397,7 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
     /* A scored structure is still in the step's memory, so nothing may be queued behind it. On
      * the CPU a sample is computed while it is queued; collecting at once ends its step's time
      * there. */
-    bool at_once = fm_train_is_scored(run) || strcmp(run->set->device, "cpu") == 0;
+    bool at_once = is_scored(run) || strcmp(run->set->device, "cpu") == 0;
     status = queue_sample(run, &loaded, wait_s, &error);
     if (status == FM_ERR_DATA || status == FM_ERR_LIMIT) {
         return leave_out(run, &loaded, &error, reterr);
@@ -355,95 +411,94 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
 
 /* -- rounds of several ranks */
 
-static fm_status take_in_hand(fm_train_run *run, uint64_t wanted, bool *ret_is_lost,
-                              fm_error *reterr) {
+static fm_status take_next(fm_train_run *run, uint32_t slot, uint64_t wanted,
+                           fm_train_next *ret_next, bool *ret_is_lost, fm_error *reterr) {
+    (void)slot;
+    fm_feed *feed = &run->stream->feed;
+    const fm_loaded *loaded = &run->stream->next.loaded;
     bool is_ready;
     fm_status status =
-        fm_feed_next_within(&run->feed, wanted, WAIT_MS, &is_ready, &run->hand, reterr);
-    run->has_hand = !status && is_ready;
-    *ret_is_lost = status && fm_feed_may_reconnect(&run->feed, status);
+        fm_feed_next_within(feed, wanted, WAIT_MS, &is_ready, &run->stream->next.loaded, reterr);
+    *ret_next = (fm_train_next){.is_taken = !status && is_ready};
+    if (ret_next->is_taken) {
+        ret_next->index = loaded->index;
+        ret_next->bytes = loaded->bytes;
+    }
+    *ret_is_lost = status && fm_feed_may_reconnect(feed, status);
     return status;
 }
 
-static fm_status look_at_hand(fm_train_run *run, fm_train_seen *ret_seen, fm_error *reterr) {
-    const fm_loaded *loaded = &run->hand;
+static fm_status check_next(fm_train_run *run, uint32_t slot, fm_train_seen *ret_seen,
+                            fm_error *reterr) {
+    const fm_loaded *loaded = &run->stream->next.loaded;
+    fm_features *features = &run->stream->next.features;
     ret_seen->is_bad = !loaded->sample;
     if (!loaded->sample) {
         *reterr = *loaded->why;
         return loaded->why->status;
     }
     ret_seen->name = loaded->sample->name;
-    fm_status status =
-        place_sample(run, loaded->sample, run->own_slot, &run->hand_features, reterr);
-    ret_seen->n_cycle = run->hand_features.n_cycle;
-    if (!status) status = fm_upload_check(&run->trainer->cycles, &run->hand_features, reterr);
+    fm_status status = place_sample(run, loaded->sample, slot, features, reterr);
+    ret_seen->n_cycle = features->n_cycle;
+    if (!status) status = fm_upload_check(&run->stream->trainer->cycles, features, reterr);
     ret_seen->is_bad = status == FM_ERR_DATA || status == FM_ERR_LIMIT;
     return status;
 }
 
-static void drop_hand(fm_train_run *run) {
-    fm_loader_release(run->feed.loader, &run->hand);
+static void drop_next(fm_train_run *run) {
+    fm_loader_release(run->stream->feed.loader, &run->stream->next.loaded);
 }
 
 static fm_status reconnect(fm_train_run *run, fm_error *reterr) {
-    return fm_feed_reconnect(&run->feed, &run->state.token, reterr);
+    return fm_feed_reconnect(&run->stream->feed, &run->state.token, reterr);
 }
 
-static fm_status requeue(fm_train_run *run, const fm_train_flight *f, bool updates,
-                         fm_error *reterr) {
-    return fm_trainer_queue(run->trainer, &f->features, updates, reterr);
+static fm_status requeue(fm_train_run *run, uint64_t number, bool updates, fm_error *reterr) {
+    const received *r = &run->stream->flight[number % FM_MOST_QUEUED];
+    return fm_trainer_queue(run->stream->trainer, &r->features, updates, reterr);
 }
 
-static fm_status queue_hand(fm_train_run *run, fm_train_flight *f, bool updates, fm_error *reterr) {
-    f->loaded = run->hand;
-    f->features = run->hand_features;
-    return requeue(run, f, updates, reterr);
+static fm_status queue_next(fm_train_run *run, uint64_t number, bool updates, fm_error *reterr) {
+    run->stream->flight[number % FM_MOST_QUEUED] = run->stream->next;
+    return requeue(run, number, updates, reterr);
 }
 
-static fm_status collect_own(fm_train_run *run, const fm_train_flight *f,
-                             fm_sample_result *ret_result, fm_error *reterr) {
-    (void)f;
-    return fm_trainer_collect(run->trainer, ret_result, reterr);
+static fm_status collect_own(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
+    return fm_trainer_collect(run->stream->trainer, ret_result, reterr);
 }
 
-static void release(fm_train_run *run, const fm_train_flight *f) {
-    fm_loader_release(run->feed.loader, &f->loaded);
+static void release(fm_train_run *run, uint64_t number) {
+    fm_loader_release(run->stream->feed.loader,
+                      &run->stream->flight[number % FM_MOST_QUEUED].loaded);
 }
 
 static uint64_t digest(const fm_train_run *run, bool joint) {
-    return fm_schedule_digest(run->trainer, joint);
-}
-
-static fm_status collect(fm_train_run *run, fm_error *reterr) {
-    return run->ranks ? fm_train_ranks_collect(run, reterr) : collect_sample(run, reterr);
-}
-
-static fm_status advance_all(fm_train_run *run, fm_error *reterr) {
-    return run->ranks ? fm_train_ranks_advance(run, reterr) : advance(run, reterr);
+    return fm_schedule_digest(run->stream->trainer, joint);
 }
 
 static fm_status update(fm_train_run *run, uint32_t n, fm_error *reterr) {
     (void)reterr; /* a sum that is not finite is found when the next sample is collected */
-    fm_trainer_update_with(run->trainer, n);
+    fm_trainer_update_with(run->stream->trainer, n);
     return FM_OK;
 }
 
 /* -- messages and metrics */
 
 static int64_t memory_bytes(const fm_train_run *run) {
-    return fm_trainer_memory_bytes(run->trainer);
+    return fm_trainer_memory_bytes(run->stream->trainer);
 }
 
 static void describe(const fm_train_run *run, char *out, size_t out_bytes) {
-    fm_trainer_describe(run->trainer, out, out_bytes);
+    fm_trainer_describe(run->stream->trainer, out, out_bytes);
 }
 
 static void announce(const fm_train_run *run) {
-    const fm_wire_welcome *server = fm_loader_get_server(run->feed.loader);
-    const uint32_t batch = fm_loader_get_stream(run->feed.loader)->global_batch;
+    const fm_wire_welcome *server = fm_loader_get_server(run->stream->feed.loader);
+    const uint32_t batch = fm_loader_get_stream(run->stream->feed.loader)->global_batch;
     fprintf(stderr, "data      %s: snapshot %s, %u chain%s, plan %s, %u sample%s per step\n",
-            run->set->cache ? run->set->cache : run->data, server->snapshot_name, server->n_chain,
-            fm_plural(server->n_chain), run->config.data.plan, batch, fm_plural(batch));
+            run->set->cache ? run->set->cache : run->stream->data, server->snapshot_name,
+            server->n_chain, fm_plural(server->n_chain), run->config.data.plan, batch,
+            fm_plural(batch));
 }
 
 static double percentile_ms(const fm_histogram *histogram, uint32_t per_mille) {
@@ -451,21 +506,23 @@ static double percentile_ms(const fm_histogram *histogram, uint32_t per_mille) {
 }
 
 static void summarize(const fm_train_run *run) {
-    fm_loader_stats stats = fm_feed_get_stats(&run->feed);
+    fm_loader_stats stats = fm_feed_get_stats(&run->stream->feed);
     printf("samples   %llu received, %.1f MB\n", (unsigned long long)stats.n_sample,
            (double)stats.bytes / 1e6);
-    fm_train_say_skipped(run);
+    fm_train_print_skipped(run);
     printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n",
            percentile_ms(&stats.ready_wait_ns, 500), percentile_ms(&stats.ready_wait_ns, 900),
            percentile_ms(&stats.ready_wait_ns, 990), percentile_ms(&stats.ready_wait_ns, 1000));
 }
 
 static void stop(fm_train_run *run) {
-    fm_feed_close(&run->feed);
-    fm_eval_child_stop(run->evaluator);
-    fm_private_server_stop(run->eval_server);
-    fm_private_server_stop(run->server);
-    fm_trainer_destroy(run->trainer);
+    fm_train_stream *stream = run->stream;
+    if (!stream) return;
+    fm_feed_close(&stream->feed);
+    fm_private_server_stop(stream->server);
+    fm_trainer_destroy(stream->trainer);
+    free(stream);
+    run->stream = NULL;
 }
 
 static const char *term_name(int i) {
@@ -479,9 +536,9 @@ const fm_train_work fm_train_stream_work = {.n_term = FM_LOSS_TERMS,
                                             .find = find_data,
                                             .create = create_trainer,
                                             .open = open_stream,
-                                            .start = fm_train_scores_start,
-                                            .advance = advance_all,
-                                            .collect = collect,
+                                            .start = start,
+                                            .advance = advance,
+                                            .collect = collect_sample,
                                             .update = update,
                                             .memory_bytes = memory_bytes,
                                             .describe = describe,
@@ -489,12 +546,14 @@ const fm_train_work fm_train_stream_work = {.n_term = FM_LOSS_TERMS,
                                             .summarize = summarize,
                                             .stop = stop,
                                             .rounds = {.is_queued = true,
-                                                       .take = take_in_hand,
-                                                       .look = look_at_hand,
-                                                       .drop = drop_hand,
+                                                       .take_next = take_next,
+                                                       .check_next = check_next,
+                                                       .drop_next = drop_next,
                                                        .reconnect = reconnect,
-                                                       .queue = queue_hand,
+                                                       .queue_next = queue_next,
                                                        .requeue = requeue,
                                                        .collect = collect_own,
                                                        .release = release,
+                                                       .is_scored = is_scored,
+                                                       .add_scores = add_scores,
                                                        .digest = digest}};
