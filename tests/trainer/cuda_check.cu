@@ -300,7 +300,9 @@ static void run_table(const char *table, bool is_cpu) {
     check_structure();
     check_atoms();
     check_parts();
-    if (gpu->act == FM_ELEMENT_BF16) check_wgmma();
+    if (gpu->act != FM_ELEMENT_BF16) return;
+    check_product_paths();
+    check_wgmma();
 }
 
 static int run_tables(const char *table, bool is_cpu) {

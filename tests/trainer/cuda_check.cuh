@@ -68,8 +68,9 @@ void check(const char *name, int stages, const work &f, bool is_rounded = false)
 void expect(const char *name, bool is_ok);
 
 /* The cases, in files of the same names (cuda_check_kernels.cu, ...). check_paths is for the host
- * alone, check_wgmma for the bf16 table only. */
+ * alone, check_product_paths and check_wgmma for the bf16 table only. */
 void check_paths(void);
+void check_product_paths(void);
 void check_kernels(void);
 void check_transitions(void);
 void check_attentions(void);

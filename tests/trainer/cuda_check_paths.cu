@@ -1,10 +1,13 @@
-/* cuda_check_paths.cu: which kernels attention takes for shapes and addresses. These cases need no
- * device: the choice is made on the host and reads no operand. */
+/* cuda_check_paths.cu: which kernels attention, products and transitions take for shapes and
+ * addresses. The choice is made on the host and reads no operand. That of attention needs no
+ * device; the others ask for its number of multiprocessors. Every path has a case that takes it. */
 #include "tests/trainer/cuda_check.cuh"
 
 #include "trainer/backend/cuda/attention/attention.cuh"
+#include "trainer/backend/cuda/gemm/gemm.cuh"
 
 #include <math.h>
+#include <type_traits>
 
 namespace cuda_check {
 namespace {
@@ -14,10 +17,28 @@ using namespace fm_cuda;
 struct path_shape {
     int64_t query, key, head, c;
     bool gated, biased, shared;
+    int64_t batches = 3;
 };
 
-/* A call of one group and three batches whose operands are at multiples of 16 bytes. The addresses
- * stand for memory that nobody reads. */
+/* Which paths a family's cases have seen. */
+template <int COUNT> struct seen_paths {
+    bool is_seen[COUNT] = {};
+
+    bool add(int path) {
+        return is_seen[path] = true;
+    }
+    bool are_all() const {
+        bool all = true;
+        for (bool one : is_seen)
+            all = all && one;
+        return all;
+    }
+};
+
+seen_paths<ATTENTION_PATHS> seen_attentions;
+
+/* A call of one group whose operands are at multiples of 16 bytes. The addresses stand for memory
+ * that nobody reads. */
 struct path_call {
     fm_attention a = {};
     fm_attention_grad grad = {};
@@ -25,11 +46,11 @@ struct path_call {
     explicit path_call(path_shape s) {
         char *at = (char *)4096;
         int64_t ld = s.head * s.c, ld_k = s.shared ? s.c : ld;
-        a.n_group = 1, a.n_batch = 3, a.n_query = s.query, a.n_key = s.key;
+        a.n_group = 1, a.n_batch = s.batches, a.n_query = s.query, a.n_key = s.key;
         a.n_head = s.head, a.n_kv_head = s.shared ? 1 : s.head, a.c_head = s.c;
         a.scale = 1 / sqrt((double)s.c), a.mask_value = 1e9;
-        a.q_stride = a.g_stride = a.o_stride = {3 * s.query * ld, s.query * ld, ld, s.c};
-        a.k_stride = a.v_stride = {3 * s.key * ld_k, s.key * ld_k, ld_k, s.c};
+        a.q_stride = a.g_stride = a.o_stride = {s.batches * s.query * ld, s.query * ld, ld, s.c};
+        a.k_stride = a.v_stride = {s.batches * s.key * ld_k, s.key * ld_k, ld_k, s.c};
         a.q = at, a.k = at, a.v = at, a.o = at;
         grad.dout = at, grad.dq.data = at, grad.dk.data = at, grad.dv.data = at;
         if (s.gated) a.g = at, grad.dg.data = at;
@@ -53,6 +74,7 @@ template <typename T, typename F> bool is_guarded(path_shape s, const F &f) {
 template <typename T>
 void check_path(const char *name, path_shape s, attention_path forward, attention_path backward) {
     path_call call(s);
+    seen_attentions.add(forward), seen_attentions.add(backward);
     bool is_ok = attention_path_of<T>(&call.a, NULL) == forward &&
                  attention_path_of<T>(&call.a, &call.grad) == backward;
     is_ok = is_ok && is_guarded<T>(s, [](path_call &c) { move(c.a.q); }) &&
@@ -70,12 +92,117 @@ void check_path(const char *name, path_shape s, attention_path forward, attentio
     expect(name, is_ok);
 }
 
+/* -- products and transitions */
+
+seen_paths<GEMM_PATHS> seen_products;
+
+/* The path of C[m, n] of rows without gaps at multiples of 16 bytes, with a workspace. */
+template <typename T, typename F>
+void check_product(const char *name, int64_t m, int64_t n, int64_t k, gemm_path expected,
+                   const F &change) {
+    char *at = (char *)4096;
+    fm_gemm g = {};
+    g.m = m, g.n = n, g.k = k, g.batch = 1, g.alpha = 1;
+    g.a = at, g.b = at, g.c = at;
+    change(g);
+    g.lda = g.trans_a ? m : k, g.ldb = g.trans_b ? k : n, g.ldc = n;
+    seen_products.add(expected);
+    bool is_ok = gemm_path_of<T>(&g, at) == expected;
+    if (std::is_same_v<T, bf16>) {
+        move(g.b);
+        is_ok = is_ok && gemm_path_of<T>(&g, at) == GEMM_LIBRARY;
+    }
+    expect(name, is_ok);
+}
+
+void check_products(void) {
+    const auto plain = [](fm_gemm &) {};
+    const auto linear = [](fm_gemm &g) { g.trans_b = true; };
+    const auto biased = [](fm_gemm &g) {
+        g.trans_b = true, g.epilogue = FM_EPILOGUE_BIAS, g.bias = g.a;
+    };
+    const auto relu_grad = [](fm_gemm &g) { g.epilogue = FM_EPILOGUE_RELU_GRAD, g.relu = g.a; };
+    const auto weight = [](fm_gemm &g) { g.trans_a = g.c_is_acc = true; };
+    const auto weight_and_sum = [](fm_gemm &g) {
+        g.trans_a = g.c_is_acc = true, g.sum = {g.c, FM_WRITE};
+    };
+    check_product<bf16>("product path 512x512", 512, 512, 512, GEMM_LIBRARY, plain);
+    check_product<tf32>("product path tf32 64x64", 64, 64, 64, GEMM_LIBRARY, plain);
+    check_product<float>("product path f32 64x64", 64, 64, 64, GEMM_SMALL, plain);
+    check_product<float>("product path f32 65536x512", 65536, 512, 64, GEMM_LIBRARY, plain);
+    check_product<bf16>("product path to 4", 65536, 4, 128, GEMM_HEADS, linear);
+    check_product<bf16>("product path from 4", 65536, 128, 4, GEMM_SPREAD, plain);
+    check_product<bf16>("product path weight of 4", 4, 128, 65536, GEMM_FEW, weight);
+    check_product<bf16>("product path 256 to 1024", 32768, 1024, 256, GEMM_CLUSTER, biased);
+    check_product<bf16>("product path through a ReLU", 32768, 1024, 256, GEMM_LINEAR, relu_grad);
+    check_product<bf16>("product path weight 128x512", 128, 512, 65536, GEMM_WEIGHTS,
+                        weight_and_sum);
+    expect("every path of a product has a case", seen_products.are_all());
+}
+
+seen_paths<TRANSITION_PATHS> seen_transitions;
+
+/* The paths of both directions of rows of c channels whose hidden layer is not kept. */
+template <typename T>
+void check_transition(const char *name, int64_t c, int64_t hidden, transition_path forward,
+                      transition_path backward) {
+    char *at = (char *)4096;
+    fm_transition a = {};
+    a.end.dropout.n0 = a.end.dropout.n1 = 256, a.end.dropout.c = c, a.hidden = hidden;
+    fm_transition_grad grad = {};
+    grad.dx.data = at, grad.dw1.data = at, grad.dw2.data = at;
+    seen_transitions.add(forward), seen_transitions.add(backward);
+    bool is_ok =
+        transition_path_of<T>(&a, NULL) == forward && transition_path_of<T>(&a, &grad) == backward;
+    a.kept = at;
+    is_ok = is_ok && transition_path_of<T>(&a, NULL) == TRANSITION_COMPOSED &&
+            transition_path_of<T>(&a, &grad) == TRANSITION_COMPOSED;
+    expect(name, is_ok);
+}
+
+void check_transition_paths(void) {
+    check_transition<bf16>("transition path 64", 64, 256, TRANSITION_ONE, TRANSITION_SPLIT);
+    check_transition<bf16>("transition path 128", 128, 512, TRANSITION_ONE, TRANSITION_BACK);
+    check_transition<bf16>("transition path 128, 256 hidden", 128, 256, TRANSITION_ONE,
+                           TRANSITION_SPLIT);
+    check_transition<bf16>("transition path 256", 256, 1024, TRANSITION_ONE, TRANSITION_AGAIN);
+    check_transition<bf16>("transition path 256, 2048 hidden", 256, 2048, TRANSITION_ONE,
+                           TRANSITION_COMPOSED);
+    check_transition<bf16>("transition path 96", 96, 384, TRANSITION_COMPOSED, TRANSITION_COMPOSED);
+    check_transition<float>("transition path f32 128", 128, 512, TRANSITION_COMPOSED,
+                            TRANSITION_COMPOSED);
+    expect("every path of a transition has a case", seen_transitions.are_all());
+}
+
 } // namespace
+
+void check_product_paths(void) {
+    check_products();
+    check_transition_paths();
+}
 
 void check_paths(void) {
     check_path<bf16>("attention path 256x256 c 32", {256, 256, 8, 32, true, true, false},
+                     ATTENTION_WGMMA, ATTENTION_ALL);
+    check_path<bf16>("attention path 256x256 without a bias", {256, 256, 8, 32, true, false, false},
                      ATTENTION_WGMMA, ATTENTION_WGMMA);
+    check_path<bf16>("attention path 128x256 c 32", {128, 256, 8, 32, true, true, false},
+                     ATTENTION_WGMMA, ATTENTION_WGMMA);
+    check_path<bf16>("attention path 256x256 c 24", {256, 256, 8, 24, true, true, false},
+                     ATTENTION_MMA, ATTENTION_ALL);
     check_path<bf16>("attention path 384x384 c 32", {384, 384, 4, 32, true, true, false},
+                     ATTENTION_WGMMA, ATTENTION_WGMMA_LONG);
+    check_path<bf16>("attention path 384x384, 16 batches", {384, 384, 4, 32, true, true, false, 16},
+                     ATTENTION_WARP, ATTENTION_WGMMA_LONG);
+    check_path<bf16>("attention path 256x256, 16 batches", {256, 256, 4, 32, true, true, false, 16},
+                     ATTENTION_WGMMA, ATTENTION_ALL);
+    check_path<bf16>("attention path 385x385, 16 batches", {385, 385, 4, 32, true, true, false, 16},
+                     ATTENTION_WGMMA, ATTENTION_WGMMA_LONG);
+    check_path<bf16>("attention path 256x704 c 8", {256, 704, 8, 8, true, true, false, 16},
+                     ATTENTION_WARP, ATTENTION_SMALL);
+    check_path<bf16>("attention path 256x705 c 8", {256, 705, 8, 8, true, true, false, 16},
+                     ATTENTION_WGMMA, ATTENTION_SMALL);
+    check_path<bf16>("attention path 385x385 c 8", {385, 385, 8, 8, true, true, false},
                      ATTENTION_WGMMA, ATTENTION_WGMMA_LONG);
     check_path<bf16>("attention path 64x64 c 8", {64, 64, 8, 8, true, true, false}, ATTENTION_MMA,
                      ATTENTION_WGMMA);
@@ -95,6 +222,7 @@ void check_paths(void) {
                      ATTENTION_FEW_KEYS, ATTENTION_FEW_KEYS);
     check_path<bf16>("attention path c 5", {70, 70, 2, 5, true, true, false}, ATTENTION_PLAIN,
                      ATTENTION_PLAIN);
+    expect("every path of attention has a case", seen_attentions.are_all());
 }
 
 } // namespace cuda_check

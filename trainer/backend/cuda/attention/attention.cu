@@ -49,17 +49,31 @@ static bool is_round_scale(double scale) {
     return fabs(rounded * scale - 1) < 1.0 / 4096;
 }
 
-static bool is_wgmma_forward(const fm_attention *a) {
+static bool is_group_forward(const fm_attention *a) {
     int64_t most_keys = a->bias && a->c_head > 16 ? MAX_PACKED_KEYS : MAX_FORWARD_KEYS;
     return a->c_head <= MAX_WGMMA_CHANNELS && a->n_query > GROUP_ROWS && a->n_key > GROUP_ROWS &&
            a->n_key <= most_keys && a->mask_value >= 1e4 && (!a->bias || is_round_scale(a->scale));
 }
 
-/* 1 / scale as the forward by tensor cores has it: attention_wgmma.cu rounds it to bf16, where it
- * is the operand of a product. The backward must use the same, or its weights do not sum to 1. */
+/* Only shapes at which the products of single warps are faster: with 32 channels, the end of a
+ * batch weighs too much up to 256 keys. */
+static bool is_warp_forward(const fm_attention *a) {
+    bool is_width = a->c_head == 8 || (a->c_head > 16 && a->n_key > MAX_BLOCK_ROWS);
+    return a->bias && is_width && a->n_batch >= LEAST_WARP_BATCHES && a->n_key <= MAX_WARP_KEYS &&
+           attention_warp_fits(a);
+}
+
+/* Of a call that tensor cores can run. */
+static attention_path forward_path(const fm_attention *a) {
+    if (!is_group_forward(a)) return ATTENTION_MMA;
+    return is_warp_forward(a) ? ATTENTION_WARP : ATTENTION_WGMMA;
+}
+
+/* 1 / scale as the forward has it. WGMMA and WARP round it to bf16, where it is the operand of a
+ * product. The backward must use the same, or its weights do not sum to 1. */
 static float bias_factor_of(const fm_attention *a) {
     float exact = (float)(1 / a->scale);
-    return is_wgmma_forward(a) ? __bfloat162float(__float2bfloat16_rn(exact)) : exact;
+    return forward_path(a) == ATTENTION_MMA ? exact : __bfloat162float(__float2bfloat16_rn(exact));
 }
 
 /* Whether 32-bit offsets reach every element. */
@@ -72,7 +86,7 @@ static bool is_short_tensor(const fm_attention *a, const fm_attention_stride &s)
 }
 
 /* As in the forward, masked keys get no weight at all, which a large mask value stands for. */
-static bool is_wgmma_backward(const fm_attention *a) {
+static bool is_group_backward(const fm_attention *a) {
     return a->c_head <= MAX_WGMMA_CHANNELS && a->n_query <= MAX_LONG_ROWS &&
            a->n_key <= MAX_LONG_ROWS && a->mask_value >= 1e4 &&
            is_short(a->n_group * a->n_batch * a->n_head * MAX_LONG_ROWS * 32, 0, 0, 0) &&
@@ -86,7 +100,8 @@ static bool is_wgmma_backward(const fm_attention *a) {
 /* Whether one walk makes all gradients (attention_small_grad.cu). It brings the bias by a product
  * with a diagonal of 1 / scale, as the forward does. */
 static bool is_small_backward(const fm_attention *a) {
-    return a->bias && a->c_head == 8 && a->n_query <= MAX_SMALL_QUERIES && is_wgmma_forward(a);
+    return a->bias && a->c_head == 8 && a->n_query <= MAX_SMALL_QUERIES &&
+           forward_path(a) != ATTENTION_MMA;
 }
 
 /* Whether one walk by warp-group products does (attention_wgmma_all.cu). A cluster's two blocks
@@ -95,6 +110,14 @@ static bool is_all_backward(const fm_attention *a) {
     return a->bias && a->c_head > 16 && a->n_query > MAX_BLOCK_ROWS / 2 &&
            a->n_query <= MAX_BLOCK_ROWS && a->n_key > MAX_BLOCK_ROWS / 2 &&
            a->n_key <= MAX_BLOCK_ROWS;
+}
+
+static attention_path backward_path(const fm_attention *a) {
+    if (!is_group_backward(a)) return ATTENTION_MMA;
+    if (is_small_backward(a)) return ATTENTION_SMALL;
+    if (is_all_backward(a)) return ATTENTION_ALL;
+    bool is_long = a->n_query > MAX_BLOCK_ROWS || a->n_key > MAX_BLOCK_ROWS;
+    return is_long ? ATTENTION_WGMMA_LONG : ATTENTION_WGMMA;
 }
 
 /* One query, without bias and gate, rows of whole 16-byte packs. */
@@ -115,21 +138,29 @@ static bool has_few_keys(const fm_attention *a) {
     return a->n_kv_head == a->n_head && a->n_key <= MAX_FEW_KEYS;
 }
 
-/* The path of a call whose addresses are multiples of 16 bytes. The first row that fits is taken.
+/* The path of a call whose addresses are multiples of 16 bytes. Rows are tried from above.
  *
  *     path          shapes                                         why
  *     ----------    -------------------------------------------    ------------------------------
+ *     WARP          forward of WGMMA's shapes with a bias and 16   products a step ahead of the
+ *                   batches or more: c_head 8 to 704 keys, c_head  exponentials; the bias stays in
+ *                   32 of 257 to 384                               shared memory
  *     WGMMA         bf16, c_head 8, 16, 24, 32, a key per head;    warp-group products and the
  *                   forward: 65 queries or more, 65 to 16,384      copy engine; below 65 rows half
- *                   keys, with a bias at c_head 24 and 32 4,608;   of a group's 64 rows is idle
- *                   with a bias 1 / scale is one that bf16 holds
- *                   backward: up to 256 queries and keys           all of dS^T in shared memory
- *                   with a bias, c_head 24 and 32, 129 or more     one walk, dS^T in slots
+ *                   keys, with a bias at c_head 32 4,608;          of a group's 64 rows is idle
+ *                   with a bias 1 / scale is one that bf16 holds,
+ *                   which that of 24 channels is not
+ *     SMALL         backward: c_head 8 with a bias, to 384         the logits once, dbias in
+ *                   queries and 1,024 keys, where WARP or WGMMA    registers
+ *                   runs the forward
+ *     ALL           backward: c_head 24 and 32 with a bias, 129    the same by warp groups
+ *                   to 256 queries and keys
+ *     WGMMA         backward: other shapes to 256 queries, keys    all of dS^T in shared memory
  *     WGMMA_LONG    backward: 257 to 1,024 queries or keys         keys in passes, dS^T in slots
  *     MMA           the same c_head and 40, 48, 56, 64, other      mma.sync has 16-row tiles and
  *                   sizes, 8 queries or more, queries * keys at    no limit on the length
  *                   least 256
- *     TF32          the tf32 table, the shapes of MMA                the same tiles, in f32
+ *     TF32          the tf32 table, the shapes of MMA              the same tiles, in f32
  *     ONE_QUERY     one query, keys shared by all heads, no bias   global column attention: bound
  *                   and no gate, c_head 8, 16, 32, f32 and bf16    by reading keys and values
  *     FEW_KEYS      one query, up to 8 keys for each head, no      template pointwise attention:
@@ -137,14 +168,32 @@ static bool has_few_keys(const fm_attention *a) {
  *                   bf16
  *     PLAIN         everything else up to c_head 64, and f32       one thread per row
  *
- * dbias is made by the files of the same path; ONE_QUERY and FEW_KEYS have none. */
+ * dbias is made by the files of the same path; ONE_QUERY and FEW_KEYS have none.
+ *
+ * Each path's files (attention_*), their lines, and by how much the mean step is longer if the path
+ * below takes its calls. One H200, 2026-11-28: af2-initial of one and two cycles (170.4 ms),
+ * af2-finetuning (693.8 ms) and af3-initial (586.4 ms, within 1.6) of one. docs/reference/cuda.md
+ * has the rule by which a path stays.
+ *
+ *     path          files                           lines   gains
+ *     ----------    ----------------------------    -----   ------------------------------------
+ *     WARP          warp.cu, .cuh                     820   af2-finetuning 1.0 %, initial 0.3 %
+ *     WGMMA         wgmma.cu, forward.cuh, bias.cu    830   af2-initial 11 %, with WARP and SMALL
+ *     SMALL         small_grad.cu                     640   af2-finetuning 1.9 %, initial 0.6 %
+ *     ALL           wgmma_all.cu                      590   af2-initial 3.7 %
+ *     WGMMA         backward: wgmma_grad.cu, .cuh,   1,770  af2-initial 2.3 %; WGMMA_LONG and ALL
+ *                   wgmma_dbias.cu, open.cu,                use most of these files, too
+ *                   gate_grad.cuh
+ *     WGMMA_LONG    wgmma_long.cu                     510   af2-finetuning 19 %, af3-initial 11 %
+ *     MMA           mma.cu, .cuh, mma_grad.cu         960   the only one for its shapes
+ *     TF32          tf32.cu, .cuh, tf32_grad.cu       850   the only one for its shapes
+ *     ONE_QUERY     one.cu                            310   af2-initial 3.3 %
+ *     FEW_KEYS      one.cu                                  af2-initial 0.5 %
+ *     PLAIN         plain.cu                          300   the only one for its shapes */
 template <typename T> static attention_path path_of_shape(const fm_attention *a, bool backward) {
     if (is_same_v<T, tf32> && is_tf32_shape(a)) return ATTENTION_TF32;
     if (sizeof(T) == 2 && is_tensor_core_shape(a)) {
-        if (!backward) return is_wgmma_forward(a) ? ATTENTION_WGMMA : ATTENTION_MMA;
-        if (!is_wgmma_backward(a)) return ATTENTION_MMA;
-        bool is_long = a->n_query > MAX_BLOCK_ROWS || a->n_key > MAX_BLOCK_ROWS;
-        return is_long ? ATTENTION_WGMMA_LONG : ATTENTION_WGMMA;
+        return backward ? backward_path(a) : forward_path(a);
     }
     if (!is_one_query_shape<T>(a)) return ATTENTION_PLAIN;
     return has_shared_keys(a) ? ATTENTION_ONE_QUERY
@@ -208,10 +257,21 @@ static size_t tf32_layout(const fm_attention *a, bool backward, void *base, atte
     return carve.used;
 }
 
+static int64_t dbias_chunks(const fm_attention *a, attention_path path) {
+    int64_t planes = a->n_group * a->n_head;
+    switch (path) {
+    case ATTENTION_MMA:
+        return mma_dbias_chunks(a, planes * divide_up(a->n_query, TILE) * divide_up(a->n_key, TILE),
+                                8);
+    case ATTENTION_SMALL: return attention_small_chunks(a);
+    case ATTENTION_ALL: return attention_all_chunks(a);
+    default: return attention_wgmma_dbias_chunks(a);
+    }
+}
+
 static size_t tensor_core_layout(const fm_attention *a, attention_path path, bool backward,
                                  void *base, attention_space *ret) {
     carver carve = {(char *)base, 0};
-    bool is_mma = path == ATTENTION_MMA;
     int64_t rows = a->n_group * a->n_batch * a->n_head * a->n_query;
     int64_t planes = a->n_group * a->n_head;
     int64_t q_tiles = divide_up(a->n_query, TILE);
@@ -225,28 +285,21 @@ static size_t tensor_core_layout(const fm_attention *a, attention_path path, boo
     if (a->mask) ret->valid = (uint8_t *)carve.take((size_t)(a->n_group * a->n_batch));
     ret->delta = (float *)carve.take((size_t)rows * sizeof(float));
     ret->dout = carve.take((size_t)(rows * a->c_head) * sizeof(bf16));
-    ret->is_small = !is_mma && is_small_backward(a);
-    ret->is_all = path == ATTENTION_WGMMA && is_all_backward(a);
-    ret->chunks = is_mma          ? mma_dbias_chunks(a, planes * q_tiles * k_tiles, 8)
-                  : ret->is_small ? attention_small_chunks(a)
-                  : ret->is_all   ? attention_all_chunks(a)
-                                  : attention_wgmma_dbias_chunks(a);
-    if (ret->is_small) {
-        ret->sums = (float *)carve.take(attention_small_sums(a));
-    } else if (path == ATTENTION_WGMMA_LONG) {
-        ret->sums = (float *)carve.take(attention_wgmma_long_sums(a));
-    }
+    ret->chunks = dbias_chunks(a, path);
+    if (path == ATTENTION_SMALL) ret->sums = (float *)carve.take(attention_small_sums(a));
+    if (path == ATTENTION_WGMMA_LONG) ret->sums = (float *)carve.take(attention_wgmma_long_sums(a));
     if (!a->bias) return carve.used;
     ret->bias_t = carve.take(plane * sizeof(bf16));
     ret->dbias =
         (float *)carve.take((size_t)(ret->chunks * planes * a->n_query * a->n_key) * sizeof(float));
-    if (is_mma) {
+    if (path == ATTENTION_MMA) {
         ret->errors = (float *)carve.take((size_t)rows * sizeof(float));
         return carve.used;
     }
     /* wgmma_dbias reads both by 128 rows, of which the last may be beyond the end. */
     int64_t columns = a->n_group * a->n_batch * a->n_head * ret->ld_bias_t * 4 + 2 * TILE;
-    int64_t terms = a->n_group * a->n_batch * ret->ld_bias * (ret->is_small ? 4 : 1) + TILE;
+    int64_t terms =
+        a->n_group * a->n_batch * ret->ld_bias * (path == ATTENTION_SMALL ? 4 : 1) + TILE;
     ret->columns = (float *)carve.take((size_t)columns * sizeof(float));
     ret->terms = (float *)carve.take((size_t)terms * sizeof(float));
     return carve.used;
@@ -256,6 +309,7 @@ static size_t tensor_core_layout(const fm_attention *a, attention_path path, boo
 static size_t layout(const fm_attention *a, attention_path path, bool backward, void *base,
                      attention_space *ret) {
     *ret = {};
+    ret->path = path;
     if (path == ATTENTION_ONE_QUERY || path == ATTENTION_FEW_KEYS) return 0;
     if (path == ATTENTION_PLAIN) return plain_layout(a, backward, base, ret);
     if (path == ATTENTION_TF32) return tf32_layout(a, backward, base, ret);
@@ -280,9 +334,13 @@ template <typename T> size_t attention_grad_workspace(const fm_attention *a) {
 }
 
 template <typename T> bool attention_opens(const fm_attention *a, int64_t c_y) {
-    attention_path path = path_of_shape<T>(a, true);
-    return (path == ATTENTION_WGMMA || path == ATTENTION_WGMMA_LONG) &&
-           attention_opens_products(a, c_y);
+    switch (path_of_shape<T>(a, true)) {
+    case ATTENTION_WGMMA:
+    case ATTENTION_WGMMA_LONG:
+    case ATTENTION_ALL:
+    case ATTENTION_SMALL: return attention_opens_products(a, c_y);
+    default: return false;
+    }
 }
 
 /* -- launches */
@@ -306,6 +364,7 @@ template <typename T> void attention(fm_stream *stream, const fm_attention *a, v
     layout(a, path, false, workspace, &space);
     switch (path) {
     case ATTENTION_WGMMA: attention_wgmma(stream, a, space); break;
+    case ATTENTION_WARP: attention_warp(stream, a, space); break;
     case ATTENTION_MMA: attention_mma(stream, a, space); break;
     case ATTENTION_TF32: attention_tf32(stream, a, space); break;
     case ATTENTION_ONE_QUERY: attention_one<number>(stream, a, NULL); break;
@@ -325,8 +384,10 @@ void attention_grad(fm_stream *stream, const fm_attention *a, const fm_attention
     assert(grad->dout || (a->bias && attention_opens<T>(a, a->n_head * a->c_head)));
     layout(a, path, true, workspace, &space);
     switch (path) {
-    case ATTENTION_WGMMA: attention_wgmma_grad(stream, a, grad, space, false); break;
-    case ATTENTION_WGMMA_LONG: attention_wgmma_grad(stream, a, grad, space, true); break;
+    case ATTENTION_WGMMA:
+    case ATTENTION_WGMMA_LONG:
+    case ATTENTION_ALL:
+    case ATTENTION_SMALL: attention_wgmma_grad(stream, a, grad, space); break;
     case ATTENTION_MMA: attention_mma_grad(stream, a, grad, space); break;
     case ATTENTION_TF32: attention_tf32_grad(stream, a, grad, space); break;
     case ATTENTION_ONE_QUERY: attention_one<number>(stream, a, grad); break;

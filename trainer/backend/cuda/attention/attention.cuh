@@ -7,16 +7,20 @@
 
 namespace fm_cuda {
 
-/* Which kernels run a call. attention_path_of chooses; attention.cu has a table of shapes and
- * reasons. */
+/* Which kernels run a call. attention_path_of chooses, and nothing chooses again; attention.cu has
+ * a table of files, shapes and reasons. */
 enum attention_path {
-    ATTENTION_PLAIN,     /* attention_plain.cu: one thread per row, any shape */
-    ATTENTION_ONE_QUERY, /* attention_one.cu: one query over keys shared by the heads */
-    ATTENTION_FEW_KEYS,  /* attention_one.cu: one query over few keys for each head */
-    ATTENTION_MMA,       /* attention_mma.cu, attention_mma_grad.cu: mma.sync of single warps */
-    ATTENTION_TF32,  /* attention_tf32.cu, attention_tf32_grad.cu: the same with tf32 products */
-    ATTENTION_WGMMA, /* attention_wgmma.cu, attention_wgmma_grad.cu: warp-group products */
-    ATTENTION_WGMMA_LONG, /* attention_wgmma_long.cu: the same, backward of more rows */
+    ATTENTION_PLAIN,      /* one thread per row, any shape */
+    ATTENTION_ONE_QUERY,  /* one query over keys shared by the heads */
+    ATTENTION_FEW_KEYS,   /* one query over few keys for each head */
+    ATTENTION_MMA,        /* mma.sync of single warps */
+    ATTENTION_TF32,       /* the same with tf32 products */
+    ATTENTION_WGMMA,      /* warp-group products */
+    ATTENTION_WARP,       /* forward: mma.sync over many batches with one bias */
+    ATTENTION_WGMMA_LONG, /* backward: warp-group products, keys in passes */
+    ATTENTION_ALL,        /* backward: one walk by warp-group products makes all gradients */
+    ATTENTION_SMALL,      /* backward: one walk by mma.sync does, heads of 8 channels */
+    ATTENTION_PATHS
 };
 
 /* The path of a call; grad NULL: forward. PLAIN handles operands whose address is not a multiple of
@@ -29,10 +33,12 @@ enum {
      * c_head is above 16 */
     MAX_FORWARD_KEYS = 16384,
     MAX_PACKED_KEYS = 4608,
-    MAX_BLOCK_ROWS = 256,    /* WGMMA backward: queries and keys that one block takes at once */
-    MAX_LONG_ROWS = 1024,    /* WGMMA_LONG: queries at once, keys in passes */
-    MAX_SMALL_QUERIES = 384, /* of heads of 8 channels with a bias (attention_small_grad.cu) */
-    MAX_WGMMA_CHANNELS = 32, /* of a head: WGMMA and WGMMA_LONG; MMA has tiles of up to 64 */
+    MAX_BLOCK_ROWS = 256, /* WGMMA backward: queries and keys that one block takes at once */
+    MAX_LONG_ROWS = 1024, /* WGMMA_LONG: queries at once, keys in passes */
+    MAX_SMALL_QUERIES = 384,
+    LEAST_WARP_BATCHES = 16, /* fewer do not fill the teams of a block */
+    MAX_WARP_KEYS = 1024,    /* each lane keeps the bits of 32 keys */
+    MAX_WGMMA_CHANNELS = 32, /* of a head: all but MMA, which has tiles of up to 64 */
     MAX_MMA_CHANNELS = 64,
     MAX_ONE_QUERY_HEADS = 16,
     MAX_FEW_KEYS = 8
@@ -60,14 +66,13 @@ struct attention_space {
     float *dbias;        /* partial sums [chunks, group, head, query, key] */
     float *columns;      /* WGMMA: [group, batch, head][2][ld_bias_t, 2]: what a column of logits
                           * (-lse / scale) and of dP (-delta) starts from;
-                          * is_small: [group, batch, head][ld_bias_t], a term_row each */
+                          * SMALL: [group, batch, head][ld_bias_t], a term_row each */
     float *sums;         /* WGMMA_LONG: dq of the passes so far, [blocks, ...];
-                          * is_small: the blocks' shares of dq, [key tile][rows][8] */
+                          * SMALL: the blocks' shares of dq, [key tile][rows][8] */
     float *errors;       /* MMA: sums of the rows of dS over the rounds so far, like delta */
     float *terms;        /* [group, batch, ld_bias]: mask terms in units of log2;
-                          * is_small: a term_row each */
-    bool is_small;       /* attention_small_grad.cu makes all gradients */
-    bool is_all;         /* attention_wgmma_all.cu does */
+                          * SMALL: a term_row each */
+    attention_path path; /* whose parts these are */
     int64_t ld_bias, ld_bias_t, chunks; /* chunks: of the batches, for dbias */
     float
         bias_factor; /* what all paths multiply the bias with, before it is added to q k: 1 / scale
@@ -93,15 +98,20 @@ void attention_tf32_grad(fm_stream *, const fm_attention *, const fm_attention_g
                          const attention_space &);
 /* attention_space's bias is used to store the bias by heads. */
 void attention_wgmma(fm_stream *, const fm_attention *, const attention_space &);
-/* `is_long`: WGMMA_LONG. */
+void attention_warp(fm_stream *, const fm_attention *, const attention_space &);
+/* WGMMA, WGMMA_LONG, ALL and SMALL. */
 void attention_wgmma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
-                          const attention_space &, bool is_long);
+                          const attention_space &);
+
+/* attention_warp.cu: whether shared memory holds the bias of a block's queries and what it keeps of
+ * enough batches. For c_head 8 and 17 to 32. */
+bool attention_warp_fits(const fm_attention *);
 
 /* attention_open.cu: whether WGMMA's backward makes dout itself from dy [.., c_y]. */
 bool attention_opens_products(const fm_attention *, int64_t c_y);
 
-/* Into how many chunks of the batches WGMMA sums dbias. Where is_small and is_all, these are also
- * the chunks of the walk, without dbias, too. */
+/* Into how many chunks of the batches WGMMA and WGMMA_LONG sum dbias. Those of SMALL and ALL are
+ * also the chunks of the walk, without dbias, too. */
 int64_t attention_wgmma_dbias_chunks(const fm_attention *);
 int64_t attention_small_chunks(const fm_attention *);
 int64_t attention_all_chunks(const fm_attention *);

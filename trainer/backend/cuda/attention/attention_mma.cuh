@@ -220,10 +220,6 @@ box_map attention_boxes(const fm_attention *, const void *base, const fm_attenti
  * query, keys rounded up to 8], and the result is true. */
 bool attention_bias_boxes(fm_stream *stream, const fm_attention *a, void *planes, box_map *ret);
 
-/* attention_warp.cu: runs the call, if it takes its shape; otherwise returns false. Called by
- * attention_wgmma. */
-bool attention_warp(fm_stream *, const fm_attention *, const attention_space &);
-
 /* The bias, and the place to which it is packed. Its rows are queries, or keys if is_transposed. A
  * lane takes eight values of each head, and the lanes of a group are ordered as [strip of 16 rows,
  * tile of 64 columns, part of 16 columns, 32]. */

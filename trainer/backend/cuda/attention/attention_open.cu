@@ -70,7 +70,7 @@ __device__ inline void open_channels(const grad_call &c, const item_place &p, in
     }
     float shift = -c.lse[(int64_t)item * c.n_query + query] * c.inverse;
     int queries = (int)c.space.ld_bias_t;
-    if (PARTS == 1 && c.space.is_small) { /* a head of 8 channels is one part */
+    if (PARTS == 1 && c.space.path == ATTENTION_SMALL) { /* a head of 8 channels is one part */
         ((term_row *)columns_of(c, item))[query] = terms_of_query(shift, -delta);
         return;
     }
@@ -88,7 +88,7 @@ __device__ inline void open_beyond(const grad_call &c) {
     int step = (int)(gridDim.x * blockDim.x);
     for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < c.items * beyond; i += step) {
         int item = i / beyond, query = c.n_query + i % beyond;
-        if (c.space.is_small) {
+        if (c.space.path == ATTENTION_SMALL) {
             ((term_row *)columns_of(c, item))[query] = terms_of_query(NEVER, 0);
             continue;
         }

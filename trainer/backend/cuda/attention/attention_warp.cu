@@ -24,8 +24,6 @@ namespace fm_cuda {
 
 enum {
     STAGES = 3, /* of a team's ring */
-    LEAST_BATCHES = 16,
-    MAX_WARP_KEYS = 1024, /* each lane keeps the bits of 32 keys */
     MOST_SHARED = 227 << 10
 };
 
@@ -417,33 +415,47 @@ static int choose_shares(int64_t combinations, int64_t n_batch, int64_t max_batc
     return (int)divide_up(n_batch, divide_up(n_batch, best));
 }
 
+/* Shared memory of a block, in bytes: what does not depend on its batches, and the bits of valid
+ * keys of each batch. */
+struct warp_bytes {
+    int64_t fixed, batch;
+
+    int64_t max_batches() const {
+        return (MOST_SHARED - fixed) / batch;
+    }
+};
+template <int C> static warp_bytes warp_bytes_of(const fm_attention *a) {
+    int64_t tiles = divide_up(a->n_key, KEYS);
+    return {(int64_t)(sizeof(warp_tiles<C>) + sizeof(warp_state<C>)) +
+                tiles * (QUERIES * KEYS * (int64_t)sizeof(bf16)),
+            tiles * (KEYS / 32) * (int64_t)sizeof(uint32_t)};
+}
+
+template <int C> static bool warp_fits(const fm_attention *a) {
+    warp_bytes bytes = warp_bytes_of<C>(a);
+    return bytes.fixed <= MOST_SHARED && bytes.max_batches() >= 2 * TEAMS<C>;
+}
+bool attention_warp_fits(const fm_attention *a) {
+    return a->c_head == 8 ? warp_fits<8>(a) : warp_fits<32>(a);
+}
+
 template <int C>
-static bool warp_run(fm_stream *stream, const fm_attention *a, void *planes, float bias_factor) {
+static void warp_run(fm_stream *stream, const fm_attention *a, void *planes, float bias_factor) {
     forward_call call = forward_call_of(a, C, {ROWS, KEYS, QUERIES}, bias_factor);
-    int64_t bytes = sizeof(warp_tiles<C>) + sizeof(warp_state<C>) +
-                    call.tiles * (QUERIES * KEYS * (int64_t)sizeof(bf16));
-    int64_t bits = call.tiles * (KEYS / 32) * (int64_t)sizeof(uint32_t);
-    int64_t max_batches = (MOST_SHARED - bytes) / bits;
-    if (bytes > MOST_SHARED || max_batches < 2 * TEAMS<C>) return false;
+    warp_bytes bytes = warp_bytes_of<C>(a);
     int64_t combinations = a->n_group * a->n_head * call.blocks;
-    call.shares = choose_shares(combinations, a->n_batch, max_batches, TEAMS<C>);
+    call.shares = choose_shares(combinations, a->n_batch, bytes.max_batches(), TEAMS<C>);
     call.batches_per_block = (int)divide_up(a->n_batch, call.shares);
-    bytes += call.batches_per_block * bits;
     FM_CUDA(cudaFuncSetAttribute(warp_forward<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)MOST_SHARED));
     bool early = attention_bias_boxes(stream, a, planes, &call.bias);
     launch_after(stream, warp_forward<C>, (unsigned)(combinations * call.shares), WARPS<C> * 32,
-                 (size_t)bytes, early, call);
-    return true;
+                 (size_t)(bytes.fixed + call.batches_per_block * bytes.batch), early, call);
 }
 
-/* Only shapes at which it is faster than attention_wgmma.cu: with 32 channels, the end of a batch
- * weighs too much up to 256 keys. Few batches do not fill the teams. */
-bool attention_warp(fm_stream *stream, const fm_attention *a, const attention_space &space) {
-    if (!a->bias || a->n_batch < LEAST_BATCHES || a->n_key > MAX_WARP_KEYS) return false;
-    if (a->c_head == 8) return warp_run<8>(stream, a, space.bias, space.bias_factor);
-    if (a->c_head <= 16 || a->n_key <= 256) return false;
-    return warp_run<32>(stream, a, space.bias, space.bias_factor);
+void attention_warp(fm_stream *stream, const fm_attention *a, const attention_space &space) {
+    auto run = a->c_head == 8 ? warp_run<8> : warp_run<32>;
+    run(stream, a, space.bias, space.bias_factor);
 }
 
 } // namespace fm_cuda

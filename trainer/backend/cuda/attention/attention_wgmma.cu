@@ -26,8 +26,6 @@
  * batches again, and the shift then rises with each tile. In a tile with masked keys it always
  * does.
  *
- * Shapes that attention_warp.cu takes, it runs; it is faster for them.
- *
  * A batch of two tiles (129 to 256 keys) has a kernel of its own, in which stages, operands and the
  * first tile's special cases are known when it is compiled.
  *
@@ -629,7 +627,6 @@ static void forward_run(fm_stream *stream, const fm_attention *a, void *planes, 
 }
 
 void attention_wgmma(fm_stream *stream, const fm_attention *a, const attention_space &space) {
-    if (attention_warp(stream, a, space)) return;
     auto run = a->c_head <= 8    ? (a->bias ? forward_run<8, true> : forward_run<8, false>)
                : a->c_head <= 16 ? (a->bias ? forward_run<16, true> : forward_run<16, false>)
                                  : (a->bias ? forward_run<32, true> : forward_run<32, false>);

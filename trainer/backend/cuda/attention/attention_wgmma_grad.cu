@@ -345,31 +345,24 @@ static void launch_pairs(fm_stream *stream, const fm_attention *a, grad_call *ca
     FM_LAUNCHED();
 }
 
-template <int C>
-static void run_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
-                     grad_call call, bool is_long) {
-    if (is_long) {
-        attention_wgmma_long(stream, a, &call);
-    } else if (a->bias) {
-        launch_pairs<C, true>(stream, a, &call);
-    } else {
-        launch_pairs<C, false>(stream, a, &call);
-    }
-    if (call.space.dbias) attention_wgmma_dbias(stream, a, &call, grad->dbias);
+static void run_pairs(fm_stream *stream, const fm_attention *a, grad_call *call) {
+    auto run = a->c_head <= 16 ? (a->bias ? launch_pairs<16, true> : launch_pairs<16, false>)
+                               : (a->bias ? launch_pairs<32, true> : launch_pairs<32, false>);
+    run(stream, a, call);
 }
 
 void attention_wgmma_grad(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
-                          const attention_space &space, bool is_long) {
+                          const attention_space &space) {
     grad_call call = call_of(a, grad, space);
-    if (space.is_small) attention_small_keys(stream, a, &call);
+    if (space.path == ATTENTION_SMALL) attention_small_keys(stream, a, &call);
     if (a->bias) attention_open(stream, a, grad, &call);
-    if (space.is_small) return attention_small_grad(stream, a, &call, grad->dbias);
-    if (space.is_all) return attention_all_grad(stream, a, &call, grad->dbias);
-    if (a->c_head <= 16) {
-        run_grad<16>(stream, a, grad, call, is_long);
-    } else {
-        run_grad<32>(stream, a, grad, call, is_long);
+    switch (space.path) {
+    case ATTENTION_SMALL: attention_small_grad(stream, a, &call, grad->dbias); return;
+    case ATTENTION_ALL: attention_all_grad(stream, a, &call, grad->dbias); return;
+    case ATTENTION_WGMMA_LONG: attention_wgmma_long(stream, a, &call); break;
+    default: run_pairs(stream, a, &call);
     }
+    if (call.space.dbias) attention_wgmma_dbias(stream, a, &call, grad->dbias);
 }
 
 } // namespace fm_cuda

@@ -432,14 +432,14 @@ void attention_open(fm_stream *, const fm_attention *, const fm_attention_grad *
                     const grad_call *);
 
 /* attention_small_grad.cu: the mask terms, before attention_open; and all gradients of a call with
- * space.is_small. */
+ * ATTENTION_SMALL. */
 void attention_small_keys(fm_stream *, const fm_attention *, const grad_call *);
 void attention_small_grad(fm_stream *, const fm_attention *, grad_call *, fm_out dbias);
 /* dbias (+)= the sums in space.dbias [chunks, group, head, query, key], less the mean of each row
  * of keys. */
 void attention_mean_dbias(fm_stream *, const fm_attention *, const attention_space *, fm_out dbias);
 
-/* attention_wgmma_all.cu: dq, dk, dv and dbias of a call with space.is_all. */
+/* attention_wgmma_all.cu: dq, dk, dv and dbias of a call with ATTENTION_ALL. */
 void attention_all_grad(fm_stream *, const fm_attention *, grad_call *, fm_out dbias);
 
 /* attention_wgmma_long.cu: dq, dk and dv of more than 256 queries or keys. */

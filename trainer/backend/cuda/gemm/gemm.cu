@@ -1,11 +1,24 @@
 /* gemm.cu: chooses the kernel of a matrix product and the workspace that it needs.
  *
- * Most products go to cuBLASLt (library.cu), and to a plain kernel (plain.cu) where it has no
- * algorithm. Products of few rows in f32 have a kernel of this backend (small.cu). So have some
- * shapes of the model, in bf16, that take as long as their memory traffic. They are projections to
- * the heads of pair attention and back (skinny.cu), q k v g of the MSA (cluster_linear.cu), the
- * gradient of a linear layer through the ReLU before it (linear.cu), and the gradients of a linear
- * layer's weight and bias (weights.cu).
+ * Most products go to cuBLASLt, which has no algorithm for some; a plain kernel makes those. Small
+ * products in f32 have a kernel of this backend. So have some shapes of the model, in bf16, that
+ * take as long as their memory traffic.
+ *
+ *     path       files                 lines    products, and what the kernel gains
+ *     -------    ------------------    -----    -------------------------------------------------
+ *     LIBRARY    library.cu, .cuh,       870    all others
+ *                tuned, tune, plain
+ *     SMALL      small.cu                370    f32, few tiles: structure module; 0.1 %
+ *     HEADS      skinny.cu               230    to the heads of pair attention; none measured
+ *     SPREAD     skinny.cu                      and back; 0.1 %
+ *     FEW        skinny.cu                      the gradient of their weights; 0.1 %
+ *     CLUSTER    cluster_linear.cu       240    q k v g of the MSA; 0.2 %
+ *     LINEAR     linear.cu               250    gradients through a ReLU; none measured
+ *     WEIGHTS    weights.cu              350    gradients of weights and biases; 2.0 %
+ *
+ * The gain is by how much the mean step of af2-initial with one and two cycles (170.4 ms) is longer
+ * if the library takes the path's calls; one H200, 2026-11-28. docs/reference/cuda.md has the rule
+ * by which a path stays.
  *
  * A workspace is queried before there are addresses, and by one query for both tables. So the
  * choice has two parts: path_of_shape, which the query uses too, and the addresses and strides. */
@@ -17,16 +30,6 @@
 #include <type_traits>
 
 namespace fm_cuda {
-
-enum gemm_path {
-    GEMM_LIBRARY, /* cuBLASLt, else the plain kernel; then a pass for RELU_GRAD or the sum */
-    GEMM_HEADS,   /* C[m, 4] = A[m, k] B[4, k]^T */
-    GEMM_SPREAD,  /* C[m, n] (+)= A[m, 4] B[4, n] */
-    GEMM_FEW,     /* C[4 or 8, n] (+)= A[k, 4 or 8]^T B[k, n] in f32 */
-    GEMM_CLUSTER, /* C[m, 1024] = A[m, 256] B[1024, 256]^T + bias */
-    GEMM_LINEAR,  /* RELU_GRAD, many rows, at most 256 channels to sum over */
-    GEMM_WEIGHTS, /* C[m, n] (+)= A[k, m]^T B[k, n] in f32, many rows k, and A's sums */
-};
 
 static gemm_path path_of_shape(const fm_gemm *g) {
     enum { SKINNY_ROWS = 4096, LINE_MANY_ROWS = 2048, LINE_MOST_COLUMNS = 4096 };
@@ -72,7 +75,8 @@ static bool is_even(const fm_gemm *g, gemm_path path) {
     }
 }
 
-template <typename T> static gemm_path choose_gemm(const fm_gemm *g, const void *workspace) {
+template <typename T> gemm_path gemm_path_of(const fm_gemm *g, const void *workspace) {
+    if (std::is_same_v<T, float> && small_takes(g)) return GEMM_SMALL;
     gemm_path path = path_of_shape(g);
     bool needs_space =
         path == GEMM_WEIGHTS || path == GEMM_FEW || (path == GEMM_LINEAR && g->sum.data);
@@ -104,7 +108,8 @@ size_t gemm_workspace(const fm_gemm *g) {
 }
 
 template <typename T>
-static void multiply_and_finish(fm_stream *stream, const fm_gemm *g, void *workspace) {
+static void multiply_and_finish(fm_stream *stream, const fm_gemm *g, bool is_small,
+                                void *workspace) {
     typedef typename stored<T>::type E;
     fm_gemm product = *g;
     bool is_grad = g->epilogue == FM_EPILOGUE_RELU_GRAD;
@@ -113,7 +118,6 @@ static void multiply_and_finish(fm_stream *stream, const fm_gemm *g, void *works
         int64_t reach = (g->batch - 1) * g->stride_c + (g->m - 1) * g->ldc + g->n;
         end_sums_of(stream, g->c, (size_t)reach * sizeof(float));
     }
-    bool is_small = std::is_same_v<T, float> && small_takes(g);
     if (is_small) {
         if (is_weight_sum(g)) {
             end_sums_of(stream, g->sum.data, (size_t)(g->m - g->sum_first) * sizeof(float));
@@ -139,19 +143,23 @@ template <typename T> void gemm(fm_stream *stream, const fm_gemm *g, void *works
     bool is_grad = g->epilogue == FM_EPILOGUE_RELU_GRAD;
     assert(!is_weight_sum(g) || (g->batch == 1 && g->trans_a && g->c_is_acc));
     assert(!is_grad || (g->batch == 1 && g->beta == 0 && !g->c_is_acc && g->relu));
-    switch (choose_gemm<T>(g, workspace)) {
+    gemm_path path = gemm_path_of<T>(g, workspace);
+    switch (path) {
     case GEMM_HEADS: skinny_heads(stream, g); return;
     case GEMM_SPREAD: skinny_spread(stream, g); return;
     case GEMM_FEW: skinny_weights(stream, g, workspace); return;
     case GEMM_CLUSTER: cluster_linear(stream, g); return;
     case GEMM_LINEAR: linear(stream, g, workspace); return;
     case GEMM_WEIGHTS: weights(stream, g, workspace); return;
-    default: multiply_and_finish<T>(stream, g, workspace);
+    default: multiply_and_finish<T>(stream, g, path == GEMM_SMALL, workspace);
     }
 }
 
-template void gemm<float>(fm_stream *, const fm_gemm *, void *);
-template void gemm<tf32>(fm_stream *, const fm_gemm *, void *);
-template void gemm<bf16>(fm_stream *, const fm_gemm *, void *);
+#define INSTANTIATE(T)                                                                             \
+    template gemm_path gemm_path_of<T>(const fm_gemm *, const void *);                             \
+    template void gemm<T>(fm_stream *, const fm_gemm *, void *);
+INSTANTIATE(float)
+INSTANTIATE(tf32)
+INSTANTIATE(bf16)
 
 } // namespace fm_cuda

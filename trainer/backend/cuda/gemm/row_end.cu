@@ -28,18 +28,44 @@ void linear_update(fm_stream *stream, const fm_linear_update *a, void *workspace
     }
 }
 
-/* One kernel does not store the hidden layer. */
-template <typename T> static bool is_one_kernel(const fm_transition *a) {
-    return sizeof(T) == 2 && !a->kept && transition_takes(a);
+/* The path of a gradient in bf16 whose hidden layer is not kept. */
+static transition_path grad_path_of_shape(const fm_transition *a) {
+    if (!transition_takes(a)) return TRANSITION_COMPOSED;
+    if (transition_weights_takes(a)) {
+        return transition_back_takes(a) ? TRANSITION_BACK : TRANSITION_SPLIT;
+    }
+    return transition_again_takes(a) ? TRANSITION_AGAIN : TRANSITION_COMPOSED;
+}
+
+/* The path of a call, its files, their lines, and by how much the mean step of af2-initial with one
+ * and two cycles (170.4 ms) is longer if COMPOSED takes its calls, or SPLIT those of BACK. One
+ * H200, 2026-11-28.
+ *
+ *     path     files                                      lines    gains
+ *     -----    ---------------------------------------    -----    ------------------------------
+ *     ONE      transition.cu                                270    3.0 %
+ *     SPLIT    transition_grad.cu, transition_weights.cu    550    0.5 %
+ *     BACK     transition_back.cu                           330    0.5 %
+ *     AGAIN    transition_again.cu                          380    0.1 %; af2-finetuning 1.1 %
+ *
+ * linear_update.cu gains 1.4 % in the same way, norm_linear.cu and few_grad.cu 1.3 % each. */
+template <typename T>
+transition_path transition_path_of(const fm_transition *a, const fm_transition_grad *grad) {
+    if (sizeof(T) != 2 || a->kept) return TRANSITION_COMPOSED;
+    if (!grad) return transition_takes(a) ? TRANSITION_ONE : TRANSITION_COMPOSED;
+    transition_path path = grad_path_of_shape(a);
+    bool has_outputs =
+        grad->dx.data && grad->dx.beta == FM_WRITE && grad->dw1.data && grad->dw2.data;
+    return has_outputs || path == TRANSITION_AGAIN ? path : TRANSITION_COMPOSED;
 }
 
 template <typename T> size_t transition_workspace(const fm_transition *a) {
-    if (is_one_kernel<T>(a)) return 0;
+    if (transition_path_of<T>(a, NULL) == TRANSITION_ONE) return 0;
     return fm_transition_composed_workspace(table_of<T>(), a);
 }
 
 template <typename T> void transition(fm_stream *stream, const fm_transition *a, void *workspace) {
-    if (is_one_kernel<T>(a)) {
+    if (transition_path_of<T>(a, NULL) == TRANSITION_ONE) {
         if (a->x) {
             transition_wgmma(stream, a);
         } else {
@@ -50,32 +76,28 @@ template <typename T> void transition(fm_stream *stream, const fm_transition *a,
     }
 }
 
-/* A kernel that makes the hidden layer again has no use for one that is kept, and needs b1. */
-template <typename T> static bool is_made_again(const fm_transition *a) {
-    return sizeof(T) == 2 && !a->kept && transition_again_takes(a);
-}
-
 template <typename T> bool transition_keeps(const fm_transition *a) {
-    bool is_made_again = transition_weights_takes(a) || transition_again_takes(a);
-    return sizeof(T) != 2 || !transition_takes(a) || !is_made_again;
+    return sizeof(T) != 2 || grad_path_of_shape(a) == TRANSITION_COMPOSED;
 }
 
 template <typename T>
 size_t transition_grad_workspace(const fm_transition *a, const fm_transition_grad *g) {
-    if (sizeof(T) == 2 && transition_grad_takes(a, g)) return transition_grad_wgmma_workspace(a, g);
-    if (is_made_again<T>(a)) return transition_again_workspace(a, g);
-    return fm_transition_grad_composed_workspace(table_of<T>(), a, g);
+    switch (transition_path_of<T>(a, g)) {
+    case TRANSITION_SPLIT: return transition_grad_wgmma_workspace(a, g);
+    case TRANSITION_BACK: return transition_back_workspace(a, g);
+    case TRANSITION_AGAIN: return transition_again_workspace(a, g);
+    default: return fm_transition_grad_composed_workspace(table_of<T>(), a, g);
+    }
 }
 
 template <typename T>
 void transition_grad(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
                      void *workspace) {
-    if (sizeof(T) == 2 && transition_grad_takes(a, g)) {
-        transition_grad_wgmma(stream, a, g, workspace);
-    } else if (is_made_again<T>(a)) {
-        transition_again(stream, a, g, workspace);
-    } else {
-        fm_transition_grad_composed(table_of<T>(), stream, a, g, workspace);
+    switch (transition_path_of<T>(a, g)) {
+    case TRANSITION_SPLIT: transition_grad_wgmma(stream, a, g, workspace); break;
+    case TRANSITION_BACK: transition_back(stream, a, g, workspace); break;
+    case TRANSITION_AGAIN: transition_again(stream, a, g, workspace); break;
+    default: fm_transition_grad_composed(table_of<T>(), stream, a, g, workspace);
     }
 }
 
@@ -111,6 +133,8 @@ template <typename T> void few_grad(fm_stream *stream, const fm_few_grad *a, voi
     template void linear_update<T>(fm_stream *, const fm_linear_update *, void *);                 \
     template size_t transition_workspace<T>(const fm_transition *);                                \
     template void transition<T>(fm_stream *, const fm_transition *, void *);                       \
+    template transition_path transition_path_of<T>(const fm_transition *,                          \
+                                                   const fm_transition_grad *);                    \
     template bool transition_keeps<T>(const fm_transition *);                                      \
     template size_t transition_grad_workspace<T>(const fm_transition *,                            \
                                                  const fm_transition_grad *);                      \

@@ -299,6 +299,7 @@ struct again_places {
     void *hidden, *dhidden, *after;
     float *sums;
     again_products of;
+    bool is_pair; /* one launch can make the gradients of both weights */
     size_t bytes;
 };
 
@@ -317,7 +318,8 @@ static again_places places_of(const fm_transition *a, const fm_transition_grad *
     size_t most = a->end.gamma ? update_norm_grad_workspace(rows, c) : 0;
     for (const fm_gemm *one : {&p.of.weight2, &p.of.weight1, &p.of.input})
         most = (size_t)max_size((int64_t)most, (int64_t)gemm_workspace(one));
-    if (weights_pair_takes(&p.of.weight2, &p.of.weight1)) {
+    p.is_pair = weights_pair_takes(&p.of.weight2, &p.of.weight1);
+    if (p.is_pair) {
         size_t both = weights_pair_workspace(&p.of.weight2, &p.of.weight1);
         most = (size_t)max_size((int64_t)most, (int64_t)both);
     }
@@ -365,7 +367,7 @@ void transition_again(fm_stream *stream, const fm_transition *a, const fm_transi
     }
     again_as(stream, a, g, p);
     const fm_gemm *second = &p.of.weight2, *first = &p.of.weight1;
-    if (second->c && first->c && weights_pair_takes(second, first)) {
+    if (second->c && first->c && p.is_pair) {
         weights_pair(stream, second, first, p.after);
     } else {
         if (second->c) gemm<bf16>(stream, second, p.after);

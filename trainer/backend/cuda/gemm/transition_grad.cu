@@ -333,22 +333,12 @@ static void transition_grad_as(fm_stream *stream, const fm_transition *a,
     if (a->end.gamma) end_sums(stream, norm);
 }
 
-bool transition_grad_takes(const fm_transition *a, const fm_transition_grad *g) {
-    return !a->kept && transition_takes(a) && transition_weights_takes(a) && g->dx.data &&
-           g->dx.beta == FM_WRITE && g->dw1.data && g->dw2.data;
-}
-
 size_t transition_grad_wgmma_workspace(const fm_transition *a, const fm_transition_grad *g) {
-    if (transition_back_takes(a)) return transition_back_workspace(a, g);
     return sums_bytes(a) + transition_weights_workspace(a, g);
 }
 
 void transition_grad_wgmma(fm_stream *stream, const fm_transition *a, const fm_transition_grad *g,
                            void *workspace) {
-    if (transition_back_takes(a)) {
-        transition_back(stream, a, g, workspace);
-        return;
-    }
     if (a->end.dropout.c == 64) {
         transition_grad_as<64>(stream, a, g, (float *)workspace);
     } else {
