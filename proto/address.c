@@ -204,6 +204,13 @@ static bool is_loopback(const struct sockaddr *name) {
     return IN6_IS_ADDR_LOOPBACK(&ip) || (is_mapped && ip.s6_addr[12] == 127);
 }
 
+bool fm_address_is_loopback(int fd) {
+    struct sockaddr_storage name = {0};
+    socklen_t bytes = sizeof name;
+    return getsockname(fd, (struct sockaddr *)&name, &bytes) == 0 &&
+           is_loopback((const struct sockaddr *)&name);
+}
+
 /* Plain TCP must not leave this machine by accident. */
 static fm_status check_plain(const fm_address *address, const struct sockaddr *name,
                              fm_error *reterr) {

@@ -66,6 +66,10 @@ FM_MUST_USE fm_status fm_address_listen(const fm_address *address, int *ret_sock
 FM_MUST_USE fm_status fm_address_adopt(int fd, bool is_tls, bool is_insecure, fm_address *ret_bound,
                                        fm_error *reterr);
 
+/* Whether the TCP socket is bound to an address of this machine alone: 127.0.0.0/8, as IPv4 or
+ * mapped into IPv6, or ::1. Every listener asks here. */
+bool fm_address_is_loopback(int fd);
+
 /* Lets the members of a group connect to the unix socket that is bound at the address. */
 FM_MUST_USE fm_status fm_address_open_to_group(const fm_address *bound, uint32_t gid,
                                                fm_error *reterr);

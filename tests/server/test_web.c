@@ -220,6 +220,49 @@ static void foreign_names_are_refused(void **state) {
     }
 }
 
+/* The Host header is checked on every address of this machine alone, however it is written. */
+static void every_loopback_address_is_one(void **state) {
+    (void)state;
+    const fm_web_site site = {.context = &server, .report = make_report};
+    static const char *const addresses[] = {"127.0.0.2:0", "[::ffff:127.0.0.1]:0"};
+    for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
+        fm_web *other;
+        char text[64] = "";
+        assert_int_equal(fm_web_start(addresses[i], false, &site, &other, NULL), FM_OK);
+        static const char request[] = "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+        int socket = connect_to(other);
+        assert_int_equal(send(socket, request, sizeof request - 1, MSG_NOSIGNAL),
+                         sizeof request - 1);
+        struct pollfd at = {.fd = socket, .events = POLLIN};
+        assert_int_equal(poll(&at, 1, 20000), 1);
+        assert_int_equal(recv(socket, text, 12, 0), 12);
+        assert_status(text, "421");
+        close(socket);
+        fm_web_stop(other);
+    }
+}
+
+/* A request that a proxy in front may read differently is refused, and nothing behind it is read.
+ */
+static void unclear_requests_end_the_connection(void **state) {
+    (void)state;
+    static const char *const unclear[] = {
+        "Host: localhost\r\nHost: localhost\r\n", "Host: localhost evil.example\r\n",
+        "Host: localhost:x\r\n", "Host: localhost\r\nContent-Length: 0\r\nContent-Length: 0\r\n",
+        "Host: localhost\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n"};
+    static const char *const status[] = {"400", "400", "421", "400", "400"};
+    char request[400];
+    for (size_t i = 0; i < sizeof unclear / sizeof unclear[0]; i++) {
+        snprintf(request, sizeof request,
+                 "GET /healthz HTTP/1.1\r\n%s\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+                 "Connection: close\r\n\r\n",
+                 unclear[i]);
+        const char *answer = ask(request);
+        assert_status(answer, status[i]);
+        if (strcmp(status[i], "400") == 0) assert_null(strstr(answer, "200"));
+    }
+}
+
 static void a_server_that_does_not_answer_is_not_healthy(void **state) {
     (void)state;
     atomic_store(&server.is_hung, true);
@@ -426,6 +469,8 @@ int main(void) {
         cmocka_unit_test(documents_are_served),
         cmocka_unit_test(only_get_is_served),
         cmocka_unit_test(foreign_names_are_refused),
+        cmocka_unit_test(every_loopback_address_is_one),
+        cmocka_unit_test(unclear_requests_end_the_connection),
         cmocka_unit_test(a_server_that_does_not_answer_is_not_healthy),
         cmocka_unit_test(hostile_requests_harm_nobody),
         cmocka_unit_test(silent_connections_are_bounded),

@@ -85,6 +85,10 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status
         is_complete =
             MHD_add_response_header(response, "Allow", "GET, HEAD") == MHD_YES && is_complete;
     }
+    if (status == MHD_HTTP_BAD_REQUEST) { /* what follows on this connection is not believed */
+        is_complete =
+            MHD_add_response_header(response, "Connection", "close") == MHD_YES && is_complete;
+    }
     enum MHD_Result result =
         is_complete ? MHD_queue_response(connection, status, response) : MHD_NO;
     MHD_destroy_response(response);
@@ -184,14 +188,43 @@ static enum MHD_Result serve_file(struct MHD_Connection *connection, const char 
 static bool is_host_local(struct MHD_Connection *connection) {
     const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
     if (!host) return true; /* HTTP/1.0; browsers always send one */
-    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]",
+                                        "[::ffff:7f00:1]"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         size_t size = strlen(names[i]);
-        if (strncasecmp(host, names[i], size) == 0 && (host[size] == 0 || host[size] == ':')) {
-            return true;
-        }
+        if (strncasecmp(host, names[i], size) != 0) continue;
+        const char *port = host + size + (host[size] == ':');
+        if (!port[strspn(port, "0123456789")] && (port > host + size || !*port)) return true;
     }
     return false;
+}
+
+/* How often a request has the headers that say where it ends and for whom it is. */
+typedef struct framing {
+    uint32_t n_host, n_length, n_encoding;
+    bool has_odd_host; /* with a byte that no name has */
+} framing;
+
+static enum MHD_Result count_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                    size_t name_bytes, const char *value, size_t value_bytes) {
+    (void)kind;
+    (void)name_bytes;
+    framing *found = context;
+    found->n_length += strcasecmp(name, "Content-Length") == 0;
+    found->n_encoding += strcasecmp(name, "Transfer-Encoding") == 0;
+    if (strcasecmp(name, "Host") != 0) return MHD_YES;
+    found->n_host++;
+    for (size_t i = 0; i < value_bytes; i++)
+        found->has_odd_host |= (unsigned char)value[i] <= ' ' || value[i] == 127;
+    return MHD_YES;
+}
+
+/* False for a request that two programs may read differently: where it ends, or for whom it is. A
+ * proxy in front could otherwise be made to take a part of it for another request. */
+static bool is_clear(struct MHD_Connection *connection) {
+    framing found = {0};
+    MHD_get_connection_values_n(connection, MHD_HEADER_KIND, count_header, &found);
+    return found.n_host <= 1 && found.n_length + found.n_encoding <= 1 && !found.has_odd_host;
 }
 
 static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url,
@@ -203,7 +236,9 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
     static char seen;
     if (!*state) { /* the first call comes before the body of the request, if it has one */
         *state = &seen;
-        return MHD_YES;
+        if (is_clear(connection)) return MHD_YES;
+        return answer_line(connection, MHD_HTTP_BAD_REQUEST,
+                           "a request has one Host and one length\n");
     }
     if (*upload_bytes) { /* a body has no use here */
         *upload_bytes = 0;
@@ -327,19 +362,6 @@ static void free_web(fm_web *web) {
 
 /* -- starting and stopping */
 
-static bool is_loopback(int listening) {
-    struct sockaddr_storage address;
-    struct sockaddr_in ipv4;
-    struct sockaddr_in6 ipv6;
-    socklen_t bytes = sizeof address;
-    memset(&address, 0, sizeof address);
-    if (getsockname(listening, (struct sockaddr *)&address, &bytes)) return false;
-    memcpy(&ipv4, &address, sizeof ipv4);
-    memcpy(&ipv6, &address, sizeof ipv6);
-    if (ipv6.sin6_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&ipv6.sin6_addr);
-    return ntohl(ipv4.sin_addr.s_addr) >> 24 == 127;
-}
-
 /* The library prints its own errors otherwise. */
 static void on_library_error(void *context, const char *format, va_list arguments) {
     (void)context;
@@ -378,7 +400,7 @@ fm_status fm_web_start_on(int listening, const fm_address *bound, const fm_web_s
         close(listening);
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the HTTP listener");
     }
-    web->is_loopback = is_loopback(listening);
+    web->is_loopback = fm_address_is_loopback(listening);
     fm_address_format(bound, text);
     snprintf(web->url, sizeof web->url, "http%s", strstr(text, "://"));
     fm_status status = start_daemon(web, listening, reterr);
