@@ -235,9 +235,28 @@ static fm_status remove_shards(collecting *gc) {
     return status ? status : sync_folder(gc, "shards");
 }
 
+/* Files are removed from the cache's own folders only. Its shards may lie on another medium, behind
+ * a link, and another cache may lie there, too. */
+static fm_status refuse_links(collecting *gc) {
+    static const char *const folders[] = {"generations", "shards"};
+    fm_status status = FM_OK;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0] && !status; i++) {
+        char path[PATH_MAX];
+        bool is_link = false;
+        snprintf(path, sizeof path, "%s/%s", gc->cache, folders[i]);
+        status = fm_path_is_link(path, &is_link, gc->reterr);
+        if (!is_link) continue;
+        status = fm_fail_in(gc->reterr, FM_ERR_IO, path,
+                            "is a symbolic link, behind which another cache may have files; "
+                            "nothing is removed");
+    }
+    return status;
+}
+
 static fm_status collect(collecting *gc) {
     fm_name_list list = {0};
-    fm_status status = list_generations(gc, &list);
+    fm_status status = refuse_links(gc);
+    if (!status) status = list_generations(gc, &list);
     if (!status) status = choose(gc);
     if (!status) status = name_all_shards(gc);
     if (!status) status = remove_generations(gc, &list, true);

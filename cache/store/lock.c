@@ -2,6 +2,7 @@
 #include "cache/store/lock.h"
 
 #include "cache/store/shard.h"
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 
 #include <errno.h>
@@ -37,9 +38,12 @@ static fm_status lock_file(const char *cache, const char *name, int how, int *re
     if (!status) status = name_file(cache, "", folder, reterr);
     if (status) return status;
     for (int tries = 0; !status && !found.st_nlink; tries++) {
-        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        /* O_NOFOLLOW: a link could name a file of another cache, or make one anywhere. */
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd < 0 && errno == ENOENT && tries < TRIES_MAX) {
             status = fm_dir_make(folder, reterr);
+        } else if (fd < 0 && errno == ELOOP) {
+            status = fm_fail(reterr, FM_ERR_IO, "is a symbolic link, expected a file or none");
         } else if (fd < 0) {
             status = fm_fail(reterr, FM_ERR_IO, "cannot open: %s", strerror(errno));
         } else if (flock(fd, how | LOCK_NB) != 0) {
@@ -55,10 +59,22 @@ static fm_status lock_file(const char *cache, const char *name, int how, int *re
     return reterr ? fm_error_in(reterr, path) : status;
 }
 
+/* The folder of the lock is the cache's own: through a link, two caches would share one, and a
+ * build would empty another's. */
+static fm_status refuse_link(const char *folder, fm_error *reterr) {
+    bool is_link;
+    fm_status status = fm_path_is_link(folder, &is_link, reterr);
+    if (status || !is_link) return status;
+    return fm_fail_in(reterr, FM_ERR_IO, folder, "is a symbolic link, expected a folder or none");
+}
+
 static fm_status make_folder(const char *cache, fm_cache_lock *lock, fm_error *reterr) {
     char folder[PATH_MAX];
     *lock = (fm_cache_lock){.cache = cache, .fd = -1, .slot_fd = -1};
     fm_status status = name_file(cache, "", folder, reterr);
+    if (status) return status;
+    lock->existed = strlen(folder); /* nothing was made so far */
+    status = refuse_link(folder, reterr);
     if (!status) status = fm_dir_make_noting(folder, &lock->existed, reterr);
     return status ? status : fm_shard_check_disk(folder, reterr);
 }

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,10 +112,30 @@ static void holders_exclude_each_other(void **state) {
     assert_int_equal(munmap(holders, sizeof *holders), 0);
 }
 
+/* A link in the place of the lock, or of its folder, is not followed: its target is neither made
+ * nor locked nor changed. */
+static void links_are_not_followed(void **state) {
+    (void)state;
+    char cache[300];
+    fm_cache_lock lock;
+    fm_error error;
+    snprintf(cache, sizeof cache, "%s/cache", folder);
+    assert_int_equal(run("mkdir -p cache/build && ln -s ../../made cache/build/lock"), 0);
+    assert_int_equal(fm_cache_lock_alone(cache, &lock, &error), FM_ERR_IO);
+    assert_non_null(strstr(error.message, "is a symbolic link"));
+    assert_int_equal(fm_cache_lock_shared(cache, &lock, &error), FM_ERR_IO);
+    assert_int_equal(run("test ! -e made && test -L cache/build/lock"), 0);
+    assert_int_equal(run("rm -r cache/build && mkdir -p other && ln -s ../other cache/build"), 0);
+    assert_int_equal(fm_cache_lock_alone(cache, &lock, &error), FM_ERR_IO);
+    assert_non_null(strstr(error.message, "is a symbolic link"));
+    assert_int_equal(run("test -L cache/build && test -d other && test -z \"$(ls other)\""), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_failure_leaves_what_others_made, set_up, tear_down),
         cmocka_unit_test_setup_teardown(holders_exclude_each_other, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(links_are_not_followed, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -552,6 +552,25 @@ static void test_gc_refuses(void **state) {
     teardown_case(&test);
 }
 
+/* A folder of shards behind a link may be that of another cache, which has other shards in it. */
+static void test_gc_follows_no_links(void **state) {
+    (void)state;
+    cache_case test;
+    fm_gc_report report;
+    setup_case(&test, 2);
+    const fm_gc_options plain = {0};
+    build(&test);
+    assert_int_equal(run_shell("mkdir %s/other && mv %s/shards %s/other && "
+                               "echo x > %s/other/shards/%064d.lmdb && "
+                               "ln -s ../other/shards %s/shards",
+                               test.folder, test.cache, test.folder, test.folder, 7, test.cache),
+                     0);
+    assert_int_equal(fm_gc_run(test.cache, &plain, &test.arena, &report, &test.error), FM_ERR_IO);
+    assert_non_null(strstr(test.error.message, "nothing is removed"));
+    assert_int_equal(run_shell("test -e %s/other/shards/%064d.lmdb", test.folder, 7), 0);
+    teardown_case(&test);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
@@ -566,6 +585,7 @@ int main(void) {
         cmocka_unit_test(test_records),
         cmocka_unit_test(test_pins_and_gc),
         cmocka_unit_test(test_gc_refuses),
+        cmocka_unit_test(test_gc_follows_no_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

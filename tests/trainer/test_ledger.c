@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -194,12 +195,31 @@ static void a_place_gives_its_slot_and_cycles(void **state) {
     assert_int_equal(features.n_cycle, 2);
 }
 
+/* A link in the place of a ledger is not followed: its target is neither made nor changed. */
+static void links_are_not_followed(void **state) {
+    (void)state;
+    char place[256], linked[300], target[300];
+    bool is_whole;
+    fm_ledger *ledger;
+    fm_error error;
+    const fm_ledger_facts any = {.window = 1};
+    fm_test_make_folder(place, sizeof place);
+    snprintf(linked, sizeof linked, "%s/ledger", place);
+    snprintf(target, sizeof target, "%s/target", place);
+    assert_int_equal(symlink(target, linked), 0);
+    assert_int_equal(fm_ledger_open(linked, &any, 0, 0, &is_whole, &ledger, &error), FM_ERR_IO);
+    assert_non_null(strstr(error.message, "is a symbolic link"));
+    assert_int_not_equal(access(target, F_OK), 0);
+    fm_test_remove_tree(place);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_readable),
         cmocka_unit_test(every_line_has_one_text),
         cmocka_unit_test(a_resumed_run_goes_on_at_its_place),
         cmocka_unit_test(damage_is_noticed),
+        cmocka_unit_test(links_are_not_followed),
         cmocka_unit_test(a_place_gives_its_slot_and_cycles),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -22,7 +22,8 @@ static fm_status try_lock(const char *path, int *ret_fd, fm_error *reterr) {
     struct stat ours;
     fm_path_mark there;
     *ret_fd = -1;
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    /* O_NOFOLLOW: a link could make a file anywhere. */
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
     fm_status status = FM_OK;
     bool is_held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;

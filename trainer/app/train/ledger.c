@@ -9,6 +9,7 @@
  * only; any other text is refused. */
 #include "trainer/app/train/ledger.h"
 
+#include "proto/base/directory.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
 #include "trainer/metrics/appender.h"
@@ -284,7 +285,13 @@ fm_status fm_ledger_open(const char *path, const fm_ledger_facts *facts, uint64_
                          uint32_t n_sample, bool *ret_is_whole, fm_ledger **ret_ledger,
                          fm_error *reterr) {
     kept k = {.at = {1, 0}, .is_whole = true};
-    fm_status status = cut(path, (position){step + 1, n_sample}, &k, reterr);
+    bool is_link;
+    fm_status status = fm_path_is_link(path, &is_link, reterr);
+    if (status) return status;
+    if (is_link) { /* it could name the ledger of another run, or make a file anywhere */
+        return fm_fail_in(reterr, FM_ERR_IO, path, "is a symbolic link, expected a file or none");
+    }
+    status = cut(path, (position){step + 1, n_sample}, &k, reterr);
     if (status) return status;
     *ret_is_whole = k.is_whole;
     fm_ledger *ledger = calloc(1, sizeof *ledger);
