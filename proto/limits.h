@@ -35,6 +35,8 @@
  * the indices of a stored bond are u16. */
 #define FM_LIMIT_COMPONENT_ATOM 8192u
 #define FM_LIMIT_COMPONENT_BOND 16384u
+/* Rows of a table of recorded crops. */
+#define FM_LIMIT_N_CROP_ROW 65536u
 /* Rows of _atom_site of a complex, all models. The reference (Protenix) reads no larger file. */
 #define FM_LIMIT_N_COMPLEX_ROW 1000000u
 /* Atoms of a complex: in its completed chains, and in all copies of its assembly. A capsid of 180

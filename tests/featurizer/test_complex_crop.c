@@ -1,12 +1,13 @@
 /* test_complex_crop.c: symmetries, features and crops of a small made complex: limits, failing
- * crops, draws, and what recorded draws must agree with. */
+ * crops, draws, and what recorded draws must agree with.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "featurizer/complex/crop.h"
+#include "featurizer/complex/crop_rows.h"
 #include "featurizer/complex/features.h"
 #include "featurizer/complex/symmetries.h"
 #include "featurizer/complex/tokens.h"
@@ -276,6 +277,69 @@ static void recorded_draws_must_be_the_crops(void **state) {
     }
 }
 
+static fm_status parse_rows(const char *text, const fm_crop_row **ret_rows, uint32_t *ret_n,
+                            fm_error *reterr) {
+    fm_bytes bytes = {(const uint8_t *)text, strlen(text)};
+    return fm_crop_rows_parse(bytes, &m.arena, ret_rows, ret_n, reterr);
+}
+
+static void rows_are_replayed(void **state) {
+    (void)state;
+    const fm_crop_row *rows = NULL;
+    fm_complex_crop crop;
+    fm_error error = {0};
+    uint32_t n = 0;
+    assert_int_equal(parse_rows("id\tcrop\tmethod\tsize\tcomplete\tref_asym_id\tn_tokens\tdraws\n"
+                                "1abc\t7\t1\t4\t0\t0,1\t4\t0,0,24,3\n"
+                                "1abc\t8\t1\t4\t1\t0\t3\t0,0,20,3\n\n"
+                                "2abc\t0\t0\t4\t1\t\t4\t\n",
+                                &rows, &n, &error),
+                     FM_OK);
+    assert_int_equal(n, 3);
+    assert_string_equal(rows[2].id, "2abc");
+    assert_true(rows[0].request.n_reference == 2 && rows[0].request.reference[1] == 1);
+    assert_int_equal(fm_crop_row_replay(&rows[0], &m.assembly, &m.arena, &crop, &error), FM_OK);
+    assert_int_equal(crop.reference, 3);
+    assert_int_equal(fm_crop_row_replay(&rows[1], &m.assembly, &m.arena, &crop, &error),
+                     FM_ERR_DATA);
+    assert_string_equal(error.message, "crop 8 of 1abc has 4 tokens, expected 3");
+    assert_int_equal(error.line, 3);
+    assert_int_equal(fm_crop_row_replay(&rows[2], &m.assembly, &m.arena, &crop, &error),
+                     FM_ERR_DATA);
+    assert_string_equal(error.message, "crop 0 of 2abc asks for other draws than the 0 recorded "
+                                       "ones, from draw 1 on");
+}
+
+static void rows_that_are_not_valid(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *message;
+        uint64_t column;
+    } cases[] = {
+        {"a\t0\t0\t4\t1\t\t4\n", "a row of only 7 values, expected 8", 1},
+        {"a\t0\t0\t4\t1\t\t4\t\t\n", "a row of more than 8 values, expected 8", 1},
+        {"a\t-1\t0\t4\t1\t\t4\t\n", "crop is '-1', expected a number of at least 0", 3},
+        {"a\t0\t3\t4\t1\t\t4\t\n", "method is '3', expected 0, 1 or 2", 5},
+        {"a\t0\t0\t0\t1\t\t4\t\n", "size is '0', expected a number of at least 1", 7},
+        {"a\t0\t0\t4\t2\t\t4\t\n", "complete is '2', expected 0 or 1", 9},
+        {"a\t0\t0\t4\t1\t1,2,3\t4\t\n", "ref_asym_id is '1,2,3', expected at most two chains", 11},
+        {"a\t0\t0\t4\t1\t1\t4\t0,0,1\n",
+         "draws is '0,0,1', expected kind,low,high,value of each draw", 15},
+        {"a\t0\t0\t4\t1\t1\t4\t0,0,1,x\n", "draws is 'x', expected a whole number", 21},
+        {"a\t0\t0\t4\t1\t1\t4\t0;0,1,0\n", "a separator is ';', expected ','", 16},
+        {"\t0\t0\t4\t1\t1\t4\t\n", "id is '', expected 1 to 31 letters", 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const fm_crop_row *rows = NULL;
+        fm_error error = {0};
+        uint32_t n = 0;
+        assert_int_equal(parse_rows(cases[i].text, &rows, &n, &error), FM_ERR_FORMAT);
+        assert_string_equal(error.message, cases[i].message);
+        assert_int_equal(error.line, 1);
+        assert_int_equal(error.column, cases[i].column);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(symmetries_are_listed_ascending, set_up, tear_down),
@@ -284,6 +348,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(crops_keep_their_limits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(crops_that_fail, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recorded_draws_must_be_the_crops, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(rows_are_replayed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(rows_that_are_not_valid, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

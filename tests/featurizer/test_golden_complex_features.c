@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "featurizer/complex/crop.h"
+#include "featurizer/complex/crop_rows.h"
 #include "featurizer/complex/features.h"
 #include "tests/featurizer/complex_case.h"
 #include "tests/testing/manifest.h"
@@ -104,26 +104,42 @@ static int32_t crop_value(uint32_t k, const char *name) {
     return complex_i4(&test, full)[0];
 }
 
-/* Draws the crop again with its recorded draws. */
-static void compare_crop(const char *id, uint32_t k) {
+/* Writes a golden crop as a row of a table of crops. */
+static void write_row(const char *id, uint32_t k, char *out, size_t room) {
     char name[64];
     snprintf(name, sizeof name, "crop%u/draws", k);
     const fm_npy *draws = complex_array(&test, name);
     snprintf(name, sizeof name, "crop%u/ref_asym_id", k);
     const fm_npy *reference = complex_array(&test, name);
-    fm_crop_request request = {.method = (fm_crop_method)crop_value(k, "method"),
-                               .size = (uint32_t)crop_value(k, "size"),
-                               .is_complete = crop_value(k, "complete") != 0,
-                               .n_reference = (uint32_t)reference->count};
-    memcpy(request.reference, reference->data, (size_t)reference->count * sizeof(int32_t));
-    fm_crop_replay replay = {.draws = draws->data, .n = (uint32_t)draws->shape[0]};
-    fm_draws replayed = fm_crop_replay_draws(&replay);
+    snprintf(name, sizeof name, "crop%u/tokens", k);
+    size_t n =
+        (size_t)snprintf(out, room, "id\tcrop\n%s\t%u\t%d\t%d\t%d\t", id, k,
+                         crop_value(k, "method"), crop_value(k, "size"), crop_value(k, "complete"));
+    for (uint64_t i = 0; i < reference->count; i++)
+        n += (size_t)snprintf(out + n, room - n, "%s%d", i ? "," : "",
+                              ((const int32_t *)reference->data)[i]);
+    n += (size_t)snprintf(out + n, room - n, "\t%u\t", (unsigned)complex_array(&test, name)->count);
+    for (uint64_t i = 0; i < draws->count; i++)
+        n += (size_t)snprintf(out + n, room - n, "%s%d",
+                              i % 4 ? ","
+                              : i   ? ";"
+                                    : "",
+                              ((const int32_t *)draws->data)[i]);
+    assert_true(n < room);
+}
+
+/* Draws the crop again from its row, with its recorded draws. */
+static void compare_crop(const char *id, uint32_t k) {
+    char name[64], text[16384];
+    const fm_crop_row *row = NULL;
     fm_complex_crop crop = {0};
     fm_error error = {0};
-    complex_must(
-        fm_complex_crop_make(&test.assembly, &request, &replayed, &test.arena, &crop, &error),
-        &error);
-    if (!fm_crop_replay_is_whole(&replay)) fail_msg("%s: crop %u asks for other draws", id, k);
+    uint32_t n_row = 0;
+    write_row(id, k, text, sizeof text);
+    fm_bytes bytes = {(const uint8_t *)text, strlen(text)};
+    complex_must(fm_crop_rows_parse(bytes, &test.arena, &row, &n_row, &error), &error);
+    assert_int_equal(n_row, 1);
+    complex_must(fm_crop_row_replay(row, &test.assembly, &test.arena, &crop, &error), &error);
     uint64_t one = 1, n = crop.n_token, n_full = crop.n_full;
     snprintf(name, sizeof name, "crop%u/tokens", k);
     compare(id, name, "<i4", 1, &n, crop.tokens);
