@@ -9,7 +9,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* -- recording */
 
@@ -252,37 +251,4 @@ fm_status fm_forward_name_nonfinite(fm_forward *f, const fm_features *features, 
     return fm_cycles_name_nonfinite(&f->cycles, &sample, n_cycle * n_draw, n_draw,
                                     &f->recording.tape[FM_FORWARD_BEFORE],
                                     &f->recording.tape[FM_FORWARD_RESULTS], reterr);
-}
-
-/* -- downloads */
-
-static float f32_of(uint16_t bf16) {
-    uint32_t bits = (uint32_t)bf16 << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-fm_status fm_forward_download(const fm_forward *f, fm_tensor_ref tensor, size_t first, size_t count,
-                              fm_arena *arena, float **ret_values, fm_error *reterr) {
-    const fm_kernels *kernels = f->recording.options.kernels;
-    const fm_tape *tape = &f->recording.tape[FM_FORWARD_RESULTS];
-    fm_element element = fm_tape_tensor(tape, tensor)->element;
-    size_t bytes = count * fm_element_bytes(element);
-    float *values = fm_arena_alloc_array(arena, count, sizeof *values);
-    if (!values) return fm_arena_full(arena, reterr);
-    size_t mark = fm_arena_mark(arena);
-    void *raw = element == FM_ELEMENT_F32 ? values : fm_arena_alloc(arena, bytes);
-    if (!raw) return fm_arena_full(arena, reterr);
-    kernels->synchronize(f->recording.stream);
-    kernels->download(NULL, raw, fm_run_at(fm_tape_data(tape, tensor), (int64_t)first, element),
-                      bytes);
-    kernels->synchronize(NULL);
-    for (size_t i = 0; i < count && element != FM_ELEMENT_F32; i++) {
-        values[i] = element == FM_ELEMENT_BF16 ? f32_of(((const uint16_t *)raw)[i])
-                                               : (float)((const double *)raw)[i];
-    }
-    fm_arena_rewind(arena, mark);
-    *ret_values = values;
-    return FM_OK;
 }

@@ -79,10 +79,4 @@ void fm_forward_queue_cycle(fm_forward *forward, const fm_features *features, ui
 FM_MUST_USE fm_status fm_forward_name_nonfinite(fm_forward *forward, const fm_features *features,
                                                 uint64_t seed, uint32_t n_cycle, fm_error *reterr);
 
-/* Copies `count` elements of a tensor that FM_FORWARD_RESULTS keeps, from element `first` on, as
- * f32 in the arena. Waits for the passes. FM_ERR_LIMIT when the arena is full. */
-FM_MUST_USE fm_status fm_forward_download(const fm_forward *forward, fm_tensor_ref tensor,
-                                          size_t first, size_t count, fm_arena *arena,
-                                          float **ret_values, fm_error *reterr);
-
 #endif

@@ -356,8 +356,9 @@ static fm_status take_ca(const fm_forward *passes, size_t n_res, fm_arena *arena
                          fm_error *reterr) {
     size_t mark = fm_arena_mark(arena);
     float *atoms;
-    fm_status status = fm_forward_download(passes, passes->cycles.atoms, 0, n_res * FM_N_ATOM14 * 3,
-                                           arena, &atoms, reterr);
+    fm_status status =
+        fm_recording_download(&passes->recording, FM_FORWARD_RESULTS, passes->cycles.atoms, 0,
+                              n_res * FM_N_ATOM14 * 3, arena, &atoms, reterr);
     for (size_t i = 0; i < n_res && !status; i++)
         memcpy(ca + 3 * i, atoms + (i * FM_N_ATOM14 + ATOM_CA) * 3, 3 * sizeof *ca);
     fm_arena_rewind(arena, mark);
@@ -470,8 +471,9 @@ static double now_s(void) {
 static fm_status take_atoms(fm_infer *infer, fm_forward *passes, const fm_features *f,
                             fm_arena *arena, fm_infer_result *result, fm_error *reterr) {
     size_t n_atom = (size_t)f->n_res * FM_N_ATOM14;
-    fm_status status = fm_forward_download(passes, passes->cycles.atoms, 0, n_atom * 3, arena,
-                                           &result->atoms, reterr);
+    fm_status status =
+        fm_recording_download(&passes->recording, FM_FORWARD_RESULTS, passes->cycles.atoms, 0,
+                              n_atom * 3, arena, &result->atoms, reterr);
     if (status || !infer->options.predicts) {
         return status ? status : take_truth(passes, n_atom, arena, result, reterr);
     }
@@ -539,8 +541,9 @@ fm_status fm_infer_head(fm_infer *infer, fm_head head, fm_arena *arena, float **
     size_t n_bin = (size_t)tensor->local[tensor->rank - 1], n = infer->n_res,
            padded = (size_t)passes->options.model.n_res, lines = head == FM_HEAD_PLDDT ? 1 : n;
     size_t stride = head == FM_HEAD_PLDDT ? n : padded;
-    fm_status status = fm_forward_download(passes, passes->head[head], 0, lines * stride * n_bin,
-                                           arena, ret_logits, reterr);
+    fm_status status =
+        fm_recording_download(&passes->recording, FM_FORWARD_RESULTS, passes->head[head], 0,
+                              lines * stride * n_bin, arena, ret_logits, reterr);
     if (status) return status;
     leave_padding_out(*ret_logits, lines, n, stride, n_bin);
     if (head == FM_HEAD_DISTOGRAM) make_symmetric(*ret_logits, n, n_bin);
@@ -563,8 +566,8 @@ fm_status fm_infer_aligned_error(fm_infer *infer, uint32_t first, uint32_t n_row
     const fm_tensor *tensor = fm_tape_tensor(&passes->recording.tape[FM_FORWARD_RESULTS], head);
     const size_t n_bin = (size_t)tensor->local[tensor->rank - 1];
     const size_t line = (size_t)passes->options.model.n_res * n_bin;
-    fm_status status =
-        fm_forward_download(passes, head, first * line, n_row * line, arena, ret_logits, reterr);
+    fm_status status = fm_recording_download(&passes->recording, FM_FORWARD_RESULTS, head,
+                                             first * line, n_row * line, arena, ret_logits, reterr);
     if (status) return status;
     leave_padding_out(*ret_logits, n_row, infer->n_res, (size_t)passes->options.model.n_res, n_bin);
     *ret_n_bin = (int64_t)n_bin;

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 static const size_t TABLE_BYTES = (size_t)1 << 32; /* address space */
 
@@ -201,6 +202,38 @@ double fm_recording_read_scalar(const fm_recording *r, int tape, fm_tensor_ref t
                       fm_tape_data(&r->tape[tape], tensor), fm_element_bytes(element));
     kernels->synchronize(r->stream);
     return is_wide ? wide : (double)narrow;
+}
+
+static float f32_of(uint16_t bf16) {
+    uint32_t bits = (uint32_t)bf16 << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+fm_status fm_recording_download(const fm_recording *r, int tape, fm_tensor_ref tensor, size_t first,
+                                size_t count, fm_arena *arena, float **ret_values,
+                                fm_error *reterr) {
+    const fm_kernels *kernels = r->options.kernels;
+    const fm_tape *from = &r->tape[tape];
+    fm_element element = fm_tape_tensor(from, tensor)->element;
+    size_t bytes = count * fm_element_bytes(element);
+    float *values = fm_arena_alloc_array(arena, count, sizeof *values);
+    if (!values) return fm_arena_full(arena, reterr);
+    size_t mark = fm_arena_mark(arena);
+    void *raw = element == FM_ELEMENT_F32 ? values : fm_arena_alloc(arena, bytes);
+    if (!raw) return fm_arena_full(arena, reterr);
+    kernels->synchronize(r->stream);
+    kernels->download(NULL, raw, fm_run_at(fm_tape_data(from, tensor), (int64_t)first, element),
+                      bytes);
+    kernels->synchronize(NULL);
+    for (size_t i = 0; i < count && element != FM_ELEMENT_F32; i++) {
+        values[i] = element == FM_ELEMENT_BF16 ? f32_of(((const uint16_t *)raw)[i])
+                                               : (float)((const double *)raw)[i];
+    }
+    fm_arena_rewind(arena, mark);
+    *ret_values = values;
+    return FM_OK;
 }
 
 /* -- messages */

@@ -90,6 +90,11 @@ void fm_recording_queue_stamp(const fm_recording *recording, int at, fm_stream *
 
 /* Reads a kept tensor of one element, f32 or f64. Waits for the stream. */
 double fm_recording_read_scalar(const fm_recording *recording, int tape, fm_tensor_ref tensor);
+/* Copies `count` elements of a kept tensor, from element `first` on, as f32 in the arena. Waits for
+ * the stream. FM_ERR_LIMIT when the arena is full. */
+FM_MUST_USE fm_status fm_recording_download(const fm_recording *recording, int tape,
+                                            fm_tensor_ref tensor, size_t first, size_t count,
+                                            fm_arena *arena, float **ret_values, fm_error *reterr);
 
 /* Bytes of an arena, 0 or 1, which the largest of its tapes needs. */
 int64_t fm_recording_arena_bytes(const fm_recording *recording, int arena);
