@@ -23,11 +23,15 @@ static const char description[] =
     "structure_method, resolution, release_date, missing_<chain> i32\n"
     "  pdb        a predicted structure: as mmcif with --chain. B factors are confidence "
     "(pLDDT), and residues of 50 or less have mask 0\n"
+    "  complex    a structure's first biological assembly, as AlphaFold 3 needs it. Needs "
+    "--components FILE, the dictionary of components (CCD) as mmCIF or packed. Arrays: "
+    "assembly/chain/id, assembly/atom/coord, assembly/bond/atoms_type, ...\n"
     "  hhr        template hits of HHsearch: index, name, aligned_cols, sum_probs, col_off, "
     "query, hit, indices_query, indices_hit, ...\n"
     "  hmmsearch  template hits of hmmsearch: the same arrays; -o needs --query LETTERS\n\n"
     "--compat openfold reads as OpenFold's data pipeline does, bit for bit, and refuses what\n"
-    "makes that pipeline fail. The default accepts everything that the format allows.\n\n"
+    "makes that pipeline fail. --compat protenix does the same for complex. The default accepts\n"
+    "everything that the format allows.\n\n"
     "--json prints the summary as one object with file and format. a3m, sto: rows, columns,\n"
     "alignments, gaps, deletions {letters, columns, max}. msa: rows, distinct_rows, residues,\n"
     "gaps, deletions, rows_with_species. mmcif: atoms, method, release_date, resolution, chains\n"
@@ -39,22 +43,24 @@ static const char description[] =
     "Examples:\n"
     "  foldmill parse msa uniref90_hits.sto\n"
     "  foldmill parse mmcif 1crn.cif --chain A -o 1crn_A.npz\n"
+    "  foldmill parse complex 6s6v.cif --components components.cif -o 6s6v.npz\n"
     "  zcat bfd.a3m.gz | foldmill parse a3m - --compat openfold -o bfd.npz";
 
 typedef struct parse_kind {
     const char *name;
     fm_parse_kind_fn *run;
-    bool takes_chain, takes_query, takes_predicted;
+    bool takes_chain, takes_query, takes_predicted, takes_components;
 } parse_kind;
 
 static const parse_kind kinds[] = {
-    {"a3m", fm_parse_kind_a3m, false, false, false},
-    {"sto", fm_parse_kind_sto, false, false, false},
-    {"msa", fm_parse_kind_msa, false, false, false},
-    {"mmcif", fm_parse_kind_mmcif, true, false, true},
-    {"pdb", fm_parse_kind_pdb, true, false, false},
-    {"hhr", fm_parse_kind_hhr, false, false, false},
-    {"hmmsearch", fm_parse_kind_hmmsearch, false, true, false},
+    {"a3m", fm_parse_kind_a3m, false, false, false, false},
+    {"sto", fm_parse_kind_sto, false, false, false, false},
+    {"msa", fm_parse_kind_msa, false, false, false, false},
+    {"mmcif", fm_parse_kind_mmcif, true, false, true, false},
+    {"pdb", fm_parse_kind_pdb, true, false, false, false},
+    {"complex", fm_parse_kind_complex, false, false, false, true},
+    {"hhr", fm_parse_kind_hhr, false, false, false, false},
+    {"hmmsearch", fm_parse_kind_hmmsearch, false, true, false, false},
 };
 
 /* Address space, not memory: room for the largest input, its arrays, and the reference's wider
@@ -78,7 +84,8 @@ static fm_status fail_unknown(const char *name, const char *file, fm_error *rete
                        nearest);
     }
     return fm_fail(reterr, FM_ERR_USAGE,
-                   "unknown kind '%.64s'; expected a3m, sto, msa, mmcif, pdb, hhr or hmmsearch",
+                   "unknown kind '%.64s'; expected a3m, sto, msa, mmcif, pdb, complex, hhr or "
+                   "hmmsearch",
                    name);
 }
 
@@ -94,6 +101,14 @@ static fm_status find_kind(const char *name, const char *file, const fm_parse_re
         }
         if (request->is_predicted && !kinds[i].takes_predicted) {
             return fm_fail(reterr, FM_ERR_USAGE, "kind '%s' takes no --predicted", name);
+        }
+        if ((request->components != NULL) != kinds[i].takes_components) {
+            return fm_fail(reterr, FM_ERR_USAGE, "kind '%s' %s --components", name,
+                           kinds[i].takes_components ? "needs" : "takes no");
+        }
+        if (kinds[i].takes_components ? request->compat_openfold : request->compat_protenix) {
+            return fm_fail(reterr, FM_ERR_USAGE, "kind '%s' takes --compat %s", name,
+                           kinds[i].takes_components ? "protenix" : "openfold");
         }
         *ret_kind = &kinds[i];
         return FM_OK;
@@ -132,10 +147,13 @@ void fm_parse_begin_json(const fm_parse_request *request, const char *format,
     fm_json_put_string(json, "format", format);
 }
 
-static fm_status check_options(const fm_parse_request *request, const char *compat, bool replace,
-                               fm_error *reterr) {
-    if (compat && strcmp(compat, "openfold") != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--compat: found '%s', expected openfold", compat);
+static fm_status check_options(fm_parse_request *request, bool replace, fm_error *reterr) {
+    const char *compat = request->compat;
+    request->compat_openfold = compat && strcmp(compat, "openfold") == 0;
+    request->compat_protenix = compat && strcmp(compat, "protenix") == 0;
+    if (compat && !request->compat_openfold && !request->compat_protenix) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--compat: found '%s', expected openfold or protenix",
+                       compat);
     }
     if (request->json && request->out) {
         return fm_fail(reterr, FM_ERR_USAGE, "--json prints the summary, which -o replaces");
@@ -147,9 +165,9 @@ static fm_status check_options(const fm_parse_request *request, const char *comp
 }
 
 int fm_cmd_parse(int argc, char **argv) {
-    const char *compat = NULL;
     bool replace = false;
-    fm_parse_request request = {0};
+    fm_arena arena;
+    fm_parse_request request = {.arena = &arena};
     const fm_option options[] = {
         {.name = "chain",
          .kind = FM_OPTION_STRING,
@@ -165,11 +183,16 @@ int fm_cmd_parse(int argc, char **argv) {
          .kind = FM_OPTION_FLAG,
          .target = &request.is_predicted,
          .help = "B factors are confidence, as in the AlphaFold database (mmcif only)"},
+        {.name = "components",
+         .kind = FM_OPTION_STRING,
+         .target = &request.components,
+         .value_name = "FILE",
+         .help = "the chemical components (complex only)"},
         {.name = "compat",
          .kind = FM_OPTION_STRING,
-         .target = &compat,
-         .value_name = "openfold",
-         .help = "read exactly as OpenFold does"},
+         .target = &request.compat,
+         .value_name = "NAME",
+         .help = "read exactly as openfold does; complex: as protenix does"},
         {.name = "out",
          .letter = 'o',
          .kind = FM_OPTION_STRING,
@@ -196,13 +219,10 @@ int fm_cmd_parse(int argc, char **argv) {
     int n_positional;
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
-    fm_arena arena;
     fm_error error = {0};
     const parse_kind *kind = NULL;
     request.path = argv[1];
-    request.arena = &arena;
-    request.compat_openfold = compat != NULL;
-    fm_status status = check_options(&request, compat, replace, &error);
+    fm_status status = check_options(&request, replace, &error);
     if (!status) status = find_kind(argv[0], argv[1], &request, &kind, &error);
     if (!status && request.out && !fm_cli_is_stdin(request.path)) {
         status = fm_file_refuse_input(request.out, request.path, &error);

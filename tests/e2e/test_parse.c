@@ -77,7 +77,7 @@ static void errors_name_the_cause(void **state) {
            "foldmill parse: t.a3m:4:1: row 1 has 2 match columns, the query has 3\n");
     expect("a3m none.a3m", 1, "foldmill parse: none.a3m: cannot open: No such file or directory\n");
     expect("a3m t.a3m --compat other", 2,
-           "foldmill parse: --compat: found 'other', expected openfold\n");
+           "foldmill parse: --compat: found 'other', expected openfold or protenix\n");
     expect("a3m t.a3m --chain A", 2, "foldmill parse: kind 'a3m' takes no --chain\n");
     expect("a3m t.a3m --query AC", 2, "foldmill parse: kind 'a3m' takes no --query\n");
     write_file("t.sto", "#=GS 1abc_A/1-2 DE mol:protein length:2\n1abc_A/1-2 AC\n");
