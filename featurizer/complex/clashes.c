@@ -169,6 +169,7 @@ static fm_status drop_worst(clash_finder *finder, chain_state *states) {
 fm_status fm_copies_drop_clashing(fm_copies *copies) {
     fm_asym *asym = copies->asym;
     clash_finder finder = {.copies = copies};
+    size_t mark = fm_arena_mark(asym->arena);
     uint32_t *points = fm_arena_alloc_array(asym->arena, copies->n_atom, sizeof *points), n = 0;
     chain_state *states = fm_arena_calloc(asym->arena, copies->n, sizeof *states);
     if (!points || !states) return fm_asym_full(asym);
@@ -180,7 +181,11 @@ fm_status fm_copies_drop_clashing(fm_copies *copies) {
     fm_status status = fm_cells_make((const float(*)[3])copies->positions, copies->owners, points,
                                      n, CLASH_DISTANCE, asym->arena, &cells, asym->reterr);
     if (!status) status = fm_cells_each_pair(&cells, take_cells, &finder, asym->reterr);
-    if (status || finder.n == 0) return status;
-    count_centres(copies, points, n, states);
-    return drop_worst(&finder, states);
+    if (status) return status;
+    if (finder.n > 0) {
+        count_centres(copies, points, n, states);
+        status = drop_worst(&finder, states);
+    }
+    fm_arena_rewind(asym->arena, mark); /* only marks of copies stay */
+    return status;
 }

@@ -328,11 +328,14 @@ static fm_status keep_nearest(fm_copies *copies, const centre_finder *finder, ui
 fm_status fm_copies_limit(fm_copies *copies) {
     if (copies->n_molecule <= MAX_MOLECULE) return FM_OK;
     centre_finder finder = {.copies = copies};
+    size_t mark = fm_arena_mark(copies->asym->arena);
     fm_status status = list_centres(&finder);
-    for (uint32_t i = 0; i < finder.n_candidate && !status; i++)
-        if (has_neighbour(&finder, finder.candidates[i])) {
-            return keep_nearest(copies, &finder, finder.candidates[i]);
-        }
+    for (uint32_t i = 0; i < finder.n_candidate && !status; i++) {
+        if (!has_neighbour(&finder, finder.candidates[i])) continue;
+        status = keep_nearest(copies, &finder, finder.candidates[i]);
+        fm_arena_rewind(copies->asym->arena, mark); /* only marks of copies stay */
+        return status;
+    }
     if (status) return status;
     return fm_fail(copies->asym->reterr, FM_ERR_DATA,
                    "of %u molecules no two are within %g Å, expected some 20 that belong together",
