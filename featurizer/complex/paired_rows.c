@@ -203,7 +203,7 @@ static bool is_all_gaps(const fm_sequence_rows *rows, int32_t row) {
     if (row == FM_ROW_GAP) return true;
     const uint8_t *ids = rows->ids + (size_t)row * rows->n_col;
     for (uint32_t k = 0; k < rows->n_col; k++)
-        if (ids[k] != FM_CLASS_GAP) return false;
+        if (ids[k] != FM_RESTYPE32_GAP) return false;
     return true;
 }
 
@@ -373,7 +373,7 @@ void fm_paired_rows_gather(const fm_paired_rows *rows, const fm_paired_chain *ch
         size_t first = from == FM_ROW_GAP ? 0 : (size_t)from * source->n_col;
         for (; i < n_column && columns[i].chain == c; i++) {
             size_t at = first + columns[i].column;
-            ret_ids[i] = from == FM_ROW_GAP ? FM_CLASS_GAP : source->ids[at];
+            ret_ids[i] = from == FM_ROW_GAP ? FM_RESTYPE32_GAP : source->ids[at];
             ret_deletion[i] = from == FM_ROW_GAP ? 0 : source->deletion[at];
         }
     }

@@ -49,9 +49,10 @@ typedef struct rows_builder {
 
 uint8_t fm_class_of_letter(char letter, fm_polymer polymer) {
     static const char *const alphabet[] = {"ARNDCQEGHILKMFPSTWYV", "AGCU", "AGCT"};
-    static const uint8_t first[] = {0, 21, 26}, other[] = {20, 25, 30};
+    static const uint8_t first[] = {0, FM_RESTYPE32_RNA, FM_RESTYPE32_DNA};
+    static const uint8_t other[] = {FM_RESTYPE32_UNK, FM_RESTYPE32_RNA_N, FM_RESTYPE32_DNA_N};
     int kind = polymer == FM_POLYMER_RNA ? 1 : polymer == FM_POLYMER_DNA ? 2 : 0;
-    if (letter == '-') return FM_CLASS_GAP;
+    if (letter == '-') return FM_RESTYPE32_GAP;
     const char *found = letter ? strchr(alphabet[kind], letter) : NULL;
     if (found) return (uint8_t)(first[kind] + (found - alphabet[kind]));
     if (kind == 0) {
@@ -359,9 +360,9 @@ static void count_columns(const rows_builder *builder, uint32_t *count, float *p
     for (uint32_t i = 0; i < builder->n_row; i++) {
         const uint8_t *ids = builder->ids + i * n_col;
         for (size_t k = 0; k < n_col; k++)
-            count[k * FM_N_CLASS + ids[k]]++;
+            count[k * FM_N_RESTYPE32 + ids[k]]++;
     }
-    for (size_t i = 0; i < n_col * FM_N_CLASS; i++)
+    for (size_t i = 0; i < n_col * FM_N_RESTYPE32; i++)
         profile[i] = (float)((double)count[i] / builder->n_row);
     for (size_t k = 0; k < n_col; k++)
         deletion_mean[k] = (double)builder->deleted[k] / builder->n_row;
@@ -389,7 +390,7 @@ fm_status fm_sequence_rows_read(const fm_msa_input *inputs, size_t n_input, fm_b
     init_classes(&builder);
     size_t start = fm_arena_mark(arena);
     fm_status status = reserve(&builder, inputs, n_input, reterr);
-    float *profile = fm_arena_alloc_array(arena, builder.n_col, FM_N_CLASS * sizeof *profile);
+    float *profile = fm_arena_alloc_array(arena, builder.n_col, FM_N_RESTYPE32 * sizeof *profile);
     double *mean = fm_arena_alloc_array(arena, builder.n_col, sizeof *mean);
     if (!status && (!profile || !mean)) status = fm_arena_full(arena, reterr);
     size_t scratch = fm_arena_mark(arena);
@@ -397,7 +398,7 @@ fm_status fm_sequence_rows_read(const fm_msa_input *inputs, size_t n_input, fm_b
     if (!status) status = read_files(&builder, inputs, n_input, reterr);
     if (!status && builder.n_row == 0) status = take_sequence(&builder, reterr);
     uint32_t *count =
-        status ? NULL : fm_arena_calloc(arena, builder.n_col, FM_N_CLASS * sizeof *count);
+        status ? NULL : fm_arena_calloc(arena, builder.n_col, FM_N_RESTYPE32 * sizeof *count);
     if (!status && !count) status = fm_arena_full(arena, reterr);
     if (!status) count_columns(&builder, count, profile, mean);
     fm_arena_rewind(arena, status ? start : scratch);

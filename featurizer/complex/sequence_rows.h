@@ -13,14 +13,10 @@
 #ifndef FM_COMPLEX_SEQUENCE_ROWS_H
 #define FM_COMPLEX_SEQUENCE_ROWS_H
 
-#include "featurizer/complex/assembly.h"
+#include "featurizer/complex/tokens.h"
 #include "featurizer/msa.h"
 
-enum {
-    FM_N_CLASS = 32,         /* classes of residues; docs/reference/complexes.md */
-    FM_CLASS_GAP = 31,       /* in an alignment */
-    FM_DELETION_LIMIT = 127, /* largest count of deletions that features tell apart */
-};
+enum { FM_DELETION_LIMIT = 127 }; /* largest count of deletions that features tell apart */
 
 typedef struct fm_sequence_rows {
     uint32_t n_row, n_col;

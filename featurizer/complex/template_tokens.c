@@ -21,7 +21,7 @@ static void copy_residue(const fm_mapped_hit *hit, uint32_t column, bool compat,
     char letter = (char)hit->letters[column];
     uint8_t place[FM_N_TEMPLATE_ATOM];
     *ret_class = fm_class_of_letter(letter, FM_POLYMER_PEPTIDE_L);
-    if (*ret_class == FM_CLASS_GAP) return;
+    if (*ret_class == FM_RESTYPE32_GAP) return;
     list_places(*ret_class, compat, place);
     for (int k = 0; k < FM_N_TEMPLATE_ATOM; k++) {
         size_t at = (size_t)column * FM_N_ATOM37 + place[k];
@@ -42,7 +42,7 @@ void fm_template_tokens_list(const fm_mapped_hits *chains, const fm_paired_colum
         for (uint32_t t = 0; t < n_column; t++) {
             const fm_mapped_hits *chain = &chains[columns[t].chain];
             size_t at = (size_t)k * n_column + t;
-            if (chain->n_hit == 0 && k == 0) ret_class[at] = FM_CLASS_GAP;
+            if (chain->n_hit == 0 && k == 0) ret_class[at] = FM_RESTYPE32_GAP;
             if (k >= chain->n_hit) continue;
             copy_residue(&chain->hits[k], columns[t].column, options->compat_protenix,
                          &ret_class[at], ret_positions + at * FM_N_TEMPLATE_ATOM * 3,

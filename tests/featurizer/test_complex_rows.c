@@ -182,16 +182,16 @@ static fm_paired_column *list_columns(golden_case *c, const uint32_t *place, uin
 
 static void compare_profile(golden_case *c, const fm_paired_chain *chains,
                             const fm_paired_column *columns, uint32_t n) {
-    float *profile = fm_arena_alloc_array(c->arena, n, FM_N_CLASS * sizeof *profile);
+    float *profile = fm_arena_alloc_array(c->arena, n, FM_N_RESTYPE32 * sizeof *profile);
     double *mean = fm_arena_alloc_array(c->arena, n, sizeof *mean);
     assert_true(profile && mean);
     for (uint32_t t = 0; t < n; t++) {
         const fm_sequence_rows *rows = chains[columns[t].chain].unpaired;
-        memcpy(profile + t * FM_N_CLASS, rows->profile + columns[t].column * FM_N_CLASS,
-               FM_N_CLASS * sizeof *profile);
+        memcpy(profile + t * FM_N_RESTYPE32, rows->profile + columns[t].column * FM_N_RESTYPE32,
+               FM_N_RESTYPE32 * sizeof *profile);
         mean[t] = rows->deletion_mean[columns[t].column];
     }
-    compare(c, "profile", profile, n * FM_N_CLASS * sizeof *profile);
+    compare(c, "profile", profile, n * FM_N_RESTYPE32 * sizeof *profile);
     compare(c, "deletion_mean", mean, n * sizeof *mean);
 }
 
@@ -311,7 +311,7 @@ static void rows_without_duplicates(void **state) {
     assert_memory_equal(rows.ids, expected, sizeof expected);
     assert_int_equal(rows.deletion[5 + 2], 2);
     assert_true(rows.profile[12] == 1.0f);
-    assert_true(rows.profile[4 * FM_N_CLASS + 18] == (float)(1.0 / 3));
+    assert_true(rows.profile[4 * FM_N_RESTYPE32 + 18] == (float)(1.0 / 3));
     assert_true(rows.deletion_mean[2] == 2.0 / 3);
 }
 
@@ -397,7 +397,7 @@ static void pairs_by_species(void **state) {
     uint8_t ids[3], deletion[3];
     fm_paired_rows_gather(&rows, chains, 3, columns, 3, ids, deletion);
     assert_int_equal(ids[0], 12);
-    assert_int_equal(ids[1], FM_CLASS_GAP);
+    assert_int_equal(ids[1], FM_RESTYPE32_GAP);
     assert_int_equal(ids[2], 20);
 }
 
