@@ -33,16 +33,15 @@ template <typename T, typename S> __device__ inline void fetch_swiglu_weights(co
         int first = step % t.chunks * 64;
 #pragma unroll
         for (int part = 0; part <= S::PARTS; part++) {
-            uint32_t full = shared_address(&s->full[at.slot]);
             uint32_t slot = shared_address(s->ring[at.slot]);
-            barrier_wait(shared_address(&s->empty[at.slot]), at.phase);
+            int elements = part < S::PARTS ? S::SLOT : S::LAST;
+            uint32_t full =
+                s->barriers.fill(at.slot, at.phase, (uint32_t)elements * (uint32_t)sizeof(bf16));
             if (part < S::PARTS) {
-                barrier_expect(full, S::SLOT * sizeof(bf16));
                 box_load(slot, t.w1, {first, 0, 0, 0, part * 64}, full);
                 box_load(slot + 64 * 64 * (int)sizeof(bf16), t.w1,
                          {t.hidden + first, 0, 0, 0, part * 64}, full);
             } else {
-                barrier_expect(full, S::LAST * sizeof(bf16));
                 box_load(slot, t.w2, {0, 0, 0, 0, first}, full);
             }
             at.next();

@@ -35,7 +35,8 @@ template <int C> struct swiglu_space {
     static constexpr int PARTS = C / 64, SLOTS = 8, SLOT = 128 * 64, LAST = C * 64;
     bf16 x[RING_GROUPS][GROUP_ROWS * C];
     bf16 ring[SLOTS][SLOT];
-    uint64_t full[SLOTS], empty[SLOTS], rows[RING_GROUPS];
+    copy_ring<SLOTS> barriers;
+    uint64_t rows[RING_GROUPS];
 };
 
 /* -- loads */
@@ -195,7 +196,7 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
     extern __shared__ __align__(TILE_ALIGN) char memory[];
     swiglu_space<C> *space = (swiglu_space<C> *)memory;
     int group = threadIdx.x / GROUP_THREADS;
-    ring_begin<swiglu_space<C>::SLOTS>(space, space->rows, RING_GROUPS);
+    ring_begin(space, space->rows, RING_GROUPS);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
         if (threadIdx.x % GROUP_THREADS == 0) fetch_swiglu_weights(t, space);

@@ -47,7 +47,8 @@ template <int C> struct transition_space {
     typedef transition_shape<C> S;
     bf16 x[RING_GROUPS][GROUP_ROWS * C];
     bf16 ring[S::SLOTS][S::SLOT];
-    uint64_t full[S::SLOTS], empty[S::SLOTS], rows[RING_GROUPS];
+    copy_ring<S::SLOTS> barriers;
+    uint64_t rows[RING_GROUPS];
 };
 
 /* -- loads */
@@ -62,10 +63,8 @@ __device__ inline void fetch_weights(const transition_call &t, transition_space<
         int first = step % t.chunks * S::CHUNK;
 #pragma unroll
         for (int part = 0; part < 2 * S::PARTS; part++) {
-            uint32_t full = shared_address(&s->full[at.slot]);
             uint32_t slot = shared_address(s->ring[at.slot]);
-            barrier_wait(shared_address(&s->empty[at.slot]), at.phase);
-            barrier_expect(full, sizeof s->ring[0]);
+            uint32_t full = s->barriers.fill(at.slot, at.phase, sizeof s->ring[0]);
             if (part < S::PARTS) {
                 for (int k = 0; k < S::KS; k += 64)
                     box_load(slot + k * S::CHUNK * (int)sizeof(bf16), t.w1,
@@ -219,7 +218,7 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
     typedef transition_space<C> layout;
     layout *space = (layout *)memory;
     int group = threadIdx.x / GROUP_THREADS;
-    ring_begin<transition_shape<C>::SLOTS>(space, space->rows, RING_GROUPS);
+    ring_begin(space, space->rows, RING_GROUPS);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
         if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C>(t, space);

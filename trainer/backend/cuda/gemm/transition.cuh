@@ -1,11 +1,11 @@
 /* transition.cuh: the common structure of a transition's kernels, forward and backward. Two warp
  * groups compute. The first thread of a third one fetches weights through a ring, and both
- * computing groups use every slot of it. A `space` is the kernel's shared memory, with the slots'
- * barriers `full` and `empty`. */
+ * computing groups use every slot of it. A `space` is the kernel's shared memory, with the ring's
+ * `barriers`. */
 #ifndef FM_BACKEND_CUDA_TRANSITION_CUH
 #define FM_BACKEND_CUDA_TRANSITION_CUH
 
-#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/ring.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
 
 namespace fm_cuda {
@@ -14,14 +14,6 @@ enum { RING_GROUPS = 2, RING_WARPS = 4 * RING_GROUPS };
 enum { RING_THREADS = (RING_GROUPS + 1) * GROUP_THREADS };
 /* A fetching thread needs few registers; the computing ones take what its group gives. */
 enum { FETCH_REGISTERS = 24, MULTIPLY_REGISTERS = 240 };
-
-template <int SLOTS> struct ring_place {
-    int slot = 0;
-    uint32_t phase = 0;
-    __device__ inline void next() {
-        if (++slot == SLOTS) slot = 0, phase ^= 1;
-    }
-};
 
 /* The tile of a group's turn. */
 __device__ inline int tile_of(int group, int turn) {
@@ -33,7 +25,7 @@ template <int PARTS, int SLOTS, typename T>
 __device__ inline void take_slots(T *space, int (&slots)[PARTS], ring_place<SLOTS> &at) {
 #pragma unroll
     for (int part = 0; part < PARTS; part++) {
-        barrier_wait(shared_address(&space->full[at.slot]), at.phase);
+        space->barriers.wait(at.slot, at.phase);
         slots[part] = at.slot;
         at.next();
     }
@@ -44,18 +36,14 @@ template <int PARTS, typename T>
 __device__ inline void free_slots(T *space, const int (&slots)[PARTS]) {
 #pragma unroll
     for (int part = 0; part < PARTS; part++)
-        if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&space->empty[slots[part]]));
+        if (threadIdx.x % 32 == 0) space->barriers.free(slots[part]);
 }
 
 /* The start of a kernel. One thread prepares the barriers of the slots, and `others` barriers with
  * one arrival each from `first` on; the block waits for it, and then for the kernel before. */
-template <int SLOTS, typename T>
-__device__ inline void ring_begin(T *space, uint64_t *first, int others) {
+template <typename T> __device__ inline void ring_begin(T *space, uint64_t *first, int others) {
     if (threadIdx.x == 0) {
-        for (int i = 0; i < SLOTS; i++) {
-            barrier_init(shared_address(&space->full[i]), 1);
-            barrier_init(shared_address(&space->empty[i]), RING_WARPS);
-        }
+        space->barriers.begin(RING_WARPS);
         for (int i = 0; i < others; i++)
             barrier_init(shared_address(first + i), 1);
         barriers_publish();

@@ -41,7 +41,7 @@ struct again_space {
     bf16 ring[SLOTS][SLOT];
     bf16 stage[RING_WARPS][2][16 * 64]; /* hidden and dhidden on their way to memory */
     float sums[RING_WARPS][4 * C];
-    uint64_t full[SLOTS], empty[SLOTS];
+    copy_ring<SLOTS> barriers;
 };
 
 /* -- loads, by the fetching thread */
@@ -54,9 +54,8 @@ struct again_fetch {
 
     /* Waits for a free slot and expects all bytes of it. */
     __device__ inline void begin(uint32_t &slot, uint32_t &full) {
-        slot = shared_address(s->ring[at.slot]), full = shared_address(&s->full[at.slot]);
-        barrier_wait(shared_address(&s->empty[at.slot]), at.phase);
-        barrier_expect(full, sizeof s->ring[0]);
+        slot = shared_address(s->ring[at.slot]);
+        full = s->barriers.fill(at.slot, at.phase, sizeof s->ring[0]);
         at.next();
     }
 
@@ -264,7 +263,7 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
     extern __shared__ __align__(TILE_ALIGN) char memory[];
     again_space *space = (again_space *)memory;
     int group = threadIdx.x / GROUP_THREADS;
-    ring_begin<again_space::SLOTS>(space, space->full, 0);
+    ring_begin(space, NULL, 0);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
         again_fetch fetch = {t, space, {0, 1}};

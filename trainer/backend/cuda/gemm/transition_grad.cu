@@ -40,7 +40,7 @@ template <int C> struct transition_grad_space {
         bf16 x[GROUP_ROWS * C]; /* then dx, on its way to memory */
     } rows[RING_GROUPS];
     bf16 ring[SLOTS][64 * C];
-    uint64_t full[SLOTS], empty[SLOTS];
+    copy_ring<SLOTS> barriers; /* of two rings: those of W1, then those of W2 */
     uint64_t has_dy[RING_GROUPS], has_x[RING_GROUPS]; /* ring_begin takes both as one array */
 };
 
@@ -51,13 +51,13 @@ template <int C> struct grad_place {
     ring_place<S::TWOS> two;
     __device__ inline int take_one(S *s) {
         int slot = one.slot;
-        barrier_wait(shared_address(&s->full[slot]), one.phase);
+        s->barriers.wait(slot, one.phase);
         one.next();
         return slot;
     }
     __device__ inline int take_two(S *s) {
         int slot = S::ONES + two.slot;
-        barrier_wait(shared_address(&s->full[slot]), two.phase);
+        s->barriers.wait(slot, two.phase);
         two.next();
         return slot;
     }
@@ -72,14 +72,6 @@ template <int C> struct grad_place {
 
 /* -- loads */
 
-/* Waits for a free slot and expects all bytes of it. */
-template <int C>
-__device__ inline uint32_t begin_slot(transition_grad_space<C> *s, int slot, uint32_t phase) {
-    barrier_wait(shared_address(&s->empty[slot]), phase);
-    barrier_expect(shared_address(&s->full[slot]), sizeof s->ring[0]);
-    return shared_address(s->ring[slot]);
-}
-
 /* The fetching thread. */
 template <int C>
 __device__ inline void fetch_weights(const transition_grad_call &t, transition_grad_space<C> *s) {
@@ -89,14 +81,14 @@ __device__ inline void fetch_weights(const transition_grad_call &t, transition_g
     at.one.phase = at.two.phase = 1;
     for (int step = 0; step < steps; step++) {
         int first = step % t.chunks * CHUNK, slot = at.one.slot;
-        uint32_t to = begin_slot<C>(s, slot, at.one.phase);
+        uint32_t full = s->barriers.fill(slot, at.one.phase, sizeof s->ring[0]);
+        uint32_t to = shared_address(s->ring[slot]);
         for (int k = 0; k < C; k += 64)
-            box_load(to + k * CHUNK * (int)sizeof(bf16), t.w1, {first, 0, 0, 0, k},
-                     shared_address(&s->full[slot]));
+            box_load(to + k * CHUNK * (int)sizeof(bf16), t.w1, {first, 0, 0, 0, k}, full);
         at.one.next();
         slot = S::ONES + at.two.slot;
-        to = begin_slot<C>(s, slot, at.two.phase);
-        box_load(to, t.w2, {0, 0, 0, 0, first}, shared_address(&s->full[slot]));
+        full = s->barriers.fill(slot, at.two.phase, sizeof s->ring[0]);
+        box_load(shared_address(s->ring[slot]), t.w2, {0, 0, 0, 0, first}, full);
         at.two.next();
     }
 }
@@ -284,7 +276,7 @@ __global__ void __launch_bounds__(RING_THREADS, 1)
     typedef transition_grad_space<C> layout;
     layout *space = (layout *)memory;
     int group = threadIdx.x / GROUP_THREADS;
-    ring_begin<layout::SLOTS>(space, space->has_dy, 2 * RING_GROUPS);
+    ring_begin(space, space->has_dy, 2 * RING_GROUPS);
     if (group == RING_GROUPS) {
         registers_give<FETCH_REGISTERS>();
         if (threadIdx.x % GROUP_THREADS == 0) fetch_weights<C>(t, space);

@@ -29,7 +29,7 @@ __device__ inline void sum_rows(const transition_weights_call &t, weights_tiles<
     int lane = threadIdx.x % 32;
     float total[8] = {};
     for (share_walk<STAGES<C>> w(t, 0); w.goes_on(); w.next()) {
-        barrier_wait(shared_address(&s->full[w.at.slot]), w.at.phase);
+        s->barriers.wait(w.at.slot, w.at.phase);
         const bf16 *tile = s->stage[w.at.slot].dy + part * 64 * 64;
 #pragma unroll 4
         for (int row = lane / 8; takes && row < 64; row += 4) {
@@ -39,7 +39,7 @@ __device__ inline void sum_rows(const transition_weights_call &t, weights_tiles<
                 total[i] += x.at(i);
         }
         __syncwarp();
-        if (lane == 0) barrier_arrive(shared_address(&s->empty[w.at.slot]));
+        if (lane == 0) s->barriers.free(w.at.slot);
     }
     if (!takes) return;
     float *to = row_sums_of<C>(t) + part * 64 + lane * 8;
@@ -64,7 +64,7 @@ __device__ inline void sum_weights(const transition_weights_call &t, weights_til
         const auto &stage = s->stage[w.at.slot];
         float h[8][4], d[8][4];
         uint32_t p[4][4], q[4][4];
-        barrier_wait(shared_address(&s->full[w.at.slot]), w.at.phase);
+        s->barriers.wait(w.at.slot, w.at.phase);
         start_first<C>(h, g.w1, tile_operand<64, K_MAJOR>(stage.x));
         start_second<C>(d, g.w2, tile_operand<64, K_MAJOR>(stage.dy));
         products_wait<1>(h);
@@ -79,7 +79,7 @@ __device__ inline void sum_weights(const transition_weights_call &t, weights_til
             mma(g.sums, q[k], ones, ones);
         products_wait<0>(g.first);
         products_pin(g.second);
-        if (lane == 0) barrier_arrive(shared_address(&s->empty[w.at.slot]));
+        if (lane == 0) s->barriers.free(w.at.slot);
     }
     put_sums<C>(t, g, first_hidden(t, group));
 }

@@ -28,16 +28,14 @@ template <int C, int STAGES> struct weights_tiles {
         bf16 x[64 * C], dy[64 * C];
     } stage[STAGES];
     bf16 w1[BLOCK_HIDDEN * C], w2[C * BLOCK_HIDDEN];
-    uint64_t full[STAGES], empty[STAGES], weights;
+    copy_ring<STAGES> barriers;
+    uint64_t weights;
 };
 
 /* One thread of the block. A tile has as many warps that read it. */
 template <int C, int STAGES>
 __device__ inline void init_tiles(weights_tiles<C, STAGES> *s, int readers) {
-    for (int i = 0; i < STAGES; i++) {
-        barrier_init(shared_address(&s->full[i]), 1);
-        barrier_init(shared_address(&s->empty[i]), readers);
-    }
+    s->barriers.begin(readers);
     barrier_init(shared_address(&s->weights), 1);
 }
 
@@ -74,9 +72,7 @@ __device__ inline void fetch_tiles(const transition_weights_call &t, weights_til
                  weights);
     for (share_walk<STAGES> w(t, 1); w.goes_on(); w.next()) {
         auto &stage = s->stage[w.at.slot];
-        uint32_t full = shared_address(&s->full[w.at.slot]);
-        barrier_wait(shared_address(&s->empty[w.at.slot]), w.at.phase);
-        barrier_expect(full, sizeof stage);
+        uint32_t full = s->barriers.fill(w.at.slot, w.at.phase, sizeof stage);
         for (int k = 0; k < C / 64; k++) {
             box_place at = {w.tile * 64, 0, 0, 0, k * 64};
             box_load(shared_address(stage.x + k * 64 * 64), t.x, at, full);

@@ -17,7 +17,7 @@
  *
  * Two products over the same rows may share a launch. Each then has half of the blocks, so that
  * large tiles leave no more partial sums than small ones of one product. */
-#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/ring.cuh"
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/core/wgmma.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
@@ -132,7 +132,7 @@ template <int GROUPS, int N> struct weights_space {
         bf16 a[GROUPS * TILE_ELEMENTS], b[N / 64 * TILE_ELEMENTS];
     } stage[STAGES];
     bf16 ones[ONES_COLUMNS * 64];
-    uint64_t full[STAGES], empty[STAGES];
+    copy_ring<STAGES> barriers;
 };
 
 /* The fetching thread. A share is every `shares`-th step of 64 rows, from the last step down: what
@@ -144,9 +144,7 @@ __device__ inline void weights_fetch(const weights_call &w, weights_space<GROUPS
     weights_place p = weights_place_of(w);
     int row0 = p.tile % j.row_tiles * GROUPS * 64, column0 = p.tile / j.row_tiles * N;
     for (int step = w.steps - 1 - p.share, slot = 0, phase = 1; step >= 0; step -= p.shares) {
-        uint32_t full = shared_address(&s->full[slot]);
-        barrier_wait(shared_address(&s->empty[slot]), (uint32_t)phase);
-        barrier_expect(full, BYTES);
+        uint32_t full = s->barriers.fill(slot, (uint32_t)phase, BYTES);
         box_place at = {step * STEP_ROWS, 0, 0, 0, row0};
         for (int i = 0; i < GROUPS; i++, at.column += 64)
             box_load(shared_address(s->stage[slot].a + i * TILE_ELEMENTS), j.a, at, full);
@@ -168,7 +166,7 @@ __device__ inline void weights_sum(const weights_call &w, weights_space<GROUPS, 
 #pragma unroll 1
     for (int step = w.steps - 1 - p.share, slot = 0, before = -1, phase = 0; step >= 0;
          step -= p.shares) {
-        barrier_wait(shared_address(&s->full[slot]), (uint32_t)phase);
+        s->barriers.wait(slot, (uint32_t)phase);
         uint64_t a = tile_operand<64, MN_MAJOR>(s->stage[slot].a + group * TILE_ELEMENTS);
         uint64_t b = tile_operand<64, MN_MAJOR>(s->stage[slot].b, TILE_ELEMENTS);
         products_begin();
@@ -180,7 +178,7 @@ __device__ inline void weights_sum(const weights_call &w, weights_space<GROUPS, 
         }
         products_commit();
         products_wait<1>();
-        if (before >= 0 && lane == 0) barrier_arrive(shared_address(&s->empty[before]));
+        if (before >= 0 && lane == 0) s->barriers.free(before);
         before = slot;
         if (++slot == s->STAGES) slot = 0, phase ^= 1;
     }
@@ -208,10 +206,7 @@ __global__ void __launch_bounds__(GROUPS *GROUP_THREADS + 32, 1)
     constexpr int THREADS = GROUPS * GROUP_THREADS;
     layout *space = (layout *)shared;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < layout::STAGES; i++) {
-            barrier_init(shared_address(&space->full[i]), 1);
-            barrier_init(shared_address(&space->empty[i]), THREADS / 32);
-        }
+        space->barriers.begin(THREADS / 32);
         barriers_publish();
     }
     for (int i = threadIdx.x; i < ONES_COLUMNS * 64; i += THREADS + 32)

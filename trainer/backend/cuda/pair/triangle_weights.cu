@@ -24,7 +24,7 @@
  *
  * The sums over rows come from EXTRA_COLUMNS further columns of the products: of ones for
  * dprojected; of x's mean and deviation, each in three bf16 parts, for dp' (triangle_block.cu). */
-#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/ring.cuh"
 #include "trainer/backend/cuda/pair/triangle_block.cuh"
 
 namespace fm_cuda {
@@ -44,23 +44,20 @@ struct product_args {
 template <int C> struct product_stage { bf16 d[C * 64], u[C * 64], extra[EXTRA_COLUMNS * 64]; };
 template <int C> struct product_space {
     product_stage<C> stage[STAGES];
-    uint64_t full[STAGES], empty[STAGES];
+    copy_ring<STAGES> barriers;
 };
 
 /* The fetching thread. A share is every `shares`-th step of 64 rows, from the last step down. All
  * shares thus read the newest data first, while the L2 cache holds it. What is read once leaves the
- * cache first; u stays, which five jobs read. Slot and phase follow the ring of STAGES: a slot is
- * filled when all warps have left it. */
+ * cache first; u stays, which five jobs read. */
 template <int C> __device__ inline void product_fetch(const product_args &p, product_space<C> *s) {
     int job = blockIdx.x % JOBS, step = p.steps - 1 - blockIdx.x / JOBS;
     bool is_out = job == 5;
     constexpr uint32_t BYTES = 2 * C * 64 * sizeof(bf16),
                        FURTHER = EXTRA_COLUMNS * 64 * sizeof(bf16);
-    for (int slot = 0, phase = 1; step >= 0; step -= p.shares) {
-        uint32_t full = shared_address(&s->full[slot]);
-        barrier_wait(shared_address(&s->empty[slot]), (uint32_t)phase);
-        product_stage<C> *stage = &s->stage[slot];
-        barrier_expect(full, BYTES + (is_out ? FURTHER : 0));
+    for (ring_place<STAGES> ring = {0, 1}; step >= 0; step -= p.shares, ring.next()) {
+        product_stage<C> *stage = &s->stage[ring.slot];
+        uint32_t full = s->barriers.fill(ring.slot, ring.phase, BYTES + (is_out ? FURTHER : 0));
         for (int i = 0; i < C / 64; i++) {
             uint32_t d = shared_address(stage->d + i * TILE_ELEMENTS);
             box_place at = {step * 64, 0, 0, 0, (is_out ? 0 : job * C) + i * 64};
@@ -70,7 +67,6 @@ template <int C> __device__ inline void product_fetch(const product_args &p, pro
         }
         const box_place lines = {0, 0, 0, 0, step * 64};
         if (is_out) box_load_once(shared_address(stage->u), p.x, lines, full);
-        if (++slot == STAGES) slot = 0, phase ^= 1;
     }
 }
 
@@ -104,14 +100,14 @@ __device__ inline void product_sum(const product_args &p, product_space<C> *spac
     int step = p.steps - 1 - share;
     int group = threadIdx.x / GROUP_THREADS;
     float acc[C / 8][4] = {}, extra[1][4] = {};
+    ring_place<STAGES> ring;
 #pragma unroll 1
-    for (int slot = 0, before = -1, phase = 0; step >= 0; step -= p.shares) {
-        barrier_wait(shared_address(&space->full[slot]), (uint32_t)phase);
-        product_step<C, IS_OUT>(space->stage[slot], group, acc, extra);
+    for (int before = -1; step >= 0; step -= p.shares) {
+        space->barriers.wait(ring.slot, ring.phase);
+        product_step<C, IS_OUT>(space->stage[ring.slot], group, acc, extra);
         products_wait<1>();
-        if (before >= 0 && lane == 0) barrier_arrive(shared_address(&space->empty[before]));
-        before = slot;
-        if (++slot == STAGES) slot = 0, phase ^= 1;
+        if (before >= 0 && lane == 0) space->barriers.free(before);
+        before = ring.slot, ring.next();
     }
     products_wait<0>(acc);
     products_pin(extra);
@@ -135,10 +131,7 @@ __global__ void __launch_bounds__(2 * C + 32, 1)
     product_space<C> *space = (product_space<C> *)shared;
     bool is_out = blockIdx.x % JOBS == 5;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) {
-            barrier_init(shared_address(&space->full[i]), 1);
-            barrier_init(shared_address(&space->empty[i]), 2 * C / 32);
-        }
+        space->barriers.begin(2 * C / 32);
         barriers_publish();
     }
     for (int i = threadIdx.x; !is_out && i < STAGES * EXTRA_COLUMNS * 64; i += 2 * C + 32) {
