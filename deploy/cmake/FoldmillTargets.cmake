@@ -120,6 +120,15 @@ function(fm_tests dir)
         set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600
             ENVIRONMENT "FM_BIN=${CMAKE_BINARY_DIR}/bin" LABELS "${prefix};${reference};${ARG_LABELS}")
     endforeach()
+    # Tests of commands are shell scripts.
+    file(GLOB scripts CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/test_*.sh)
+    foreach(script ${scripts})
+        get_filename_component(stem ${script} NAME_WE)
+        string(REPLACE "test_" "${prefix}_" name ${stem})
+        add_test(NAME ${name} COMMAND ${script} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+        set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600
+            ENVIRONMENT "FM_BIN=${CMAKE_BINARY_DIR}/bin" LABELS "${prefix};${ARG_LABELS}")
+    endforeach()
 endfunction()
 
 function(fm_fuzzers)
