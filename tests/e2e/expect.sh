@@ -2,8 +2,8 @@
 #
 # A test is a function. run_tests runs each one in a folder that the file's tests share, with the programs on PATH, and
 # ends it at its first command that fails; that command is printed with its line. What a test leaves running is killed.
-# The functions set_up and tear_down, where a file has them, prepare the folder and end what they began, once for the
-# file; with `each_test=alone` every test has a folder of its own.
+# The function set_up, where a file has one, prepares the folder, and tear_down checks how what it began ends, once for
+# the file. With `each_test=alone` every test has a prepared folder of its own.
 # shellcheck shell=bash
 export PATH="$FM_BIN:$PATH"
 tests=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) # tests/ of the source tree
@@ -119,7 +119,6 @@ make_folder() {
 }
 
 drop_folder() {
-    if declare -F tear_down >/dev/null; then tear_down; fi
     kill -KILL $(jobs -p) 2>/dev/null
     cd / && rm -rf "$folder" "$folder.failed"
 }
@@ -143,5 +142,6 @@ run_tests() { # TEST...
         esac
         if [ "${each_test:-}" = alone ]; then drop_folder; fi
     done
+    if declare -F tear_down >/dev/null; then tear_down || failed=1; fi
     exit $failed
 }
