@@ -216,6 +216,28 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const fm_safetensor *)a)->name, ((const fm_safetensor *)b)->name);
 }
 
+static int by_offset(const void *a, const void *b) {
+    const fm_safetensor *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* The tensors' bytes are the rest of the file, without gaps: what no tensor has could be anything,
+ * and other readers refuse it, too. */
+static fm_status check_places(fm_safetensors *file, fm_error *reterr) {
+    uint64_t end = 0;
+    qsort(file->tensor, file->n_tensor, sizeof *file->tensor, by_offset);
+    for (size_t i = 0; i < file->n_tensor; i++) {
+        const fm_safetensor *tensor = &file->tensor[i];
+        if (tensor->offset != end) {
+            return fail_corrupt(file, reterr, "there is a gap or an overlap before", tensor->name);
+        }
+        end += tensor->bytes;
+    }
+    if (end == file->data_bytes) return FM_OK;
+    return fail_corrupt(file, reterr, "bytes follow the last tensor", NULL);
+}
+
 static fm_status parse_entries(fm_safetensors *file, fm_error *reterr) {
     file->tensor = calloc(fm_json_count(file->json) + 1, sizeof *file->tensor);
     if (!file->tensor) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a checkpoint's table");
@@ -234,8 +256,9 @@ static fm_status parse_entries(fm_safetensors *file, fm_error *reterr) {
         }
         file->n_tensor++;
     }
+    fm_status status = check_places(file, reterr);
     qsort(file->tensor, file->n_tensor, sizeof *file->tensor, by_name);
-    return FM_OK;
+    return status;
 }
 
 static fm_status parse_header(fm_safetensors *file, uint64_t file_bytes, fm_error *reterr) {

@@ -402,6 +402,37 @@ static void a_prefix_is_found_out(void **state) {
     fm_params_release(&params);
 }
 
+/* What no tensor has could be anything: bytes behind the last one, or a gap before one. */
+static void bytes_without_a_tensor_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *second; /* where the second tensor's bytes are */
+        size_t n;           /* bytes behind the header */
+        const char *expected;
+    } cases[] = {{"[4,8]", 8, NULL},
+                 {"[4,8]", 9, "bytes follow the last tensor"},
+                 {"[8,12]", 12, "a gap or an overlap before: b"},
+                 {"[0,4]", 8, "a gap or an overlap before"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fm_safetensors *file;
+        fm_error error;
+        uint8_t bytes[300] = {0};
+        int n = snprintf((char *)bytes + 8, sizeof bytes - 8,
+                         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                         "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":%s}}",
+                         cases[i].second);
+        bytes[0] = (uint8_t)n;
+        memset(bytes + 8 + n, 0, sizeof bytes - 8 - (size_t)n);
+        assert_int_equal(fm_file_write_atomic(in_folder("places.safetensors"), bytes,
+                                              8 + (size_t)n + cases[i].n, NULL),
+                         FM_OK);
+        fm_status status = fm_safetensors_open(path, &file, &error);
+        assert_int_equal(status, cases[i].expected ? FM_ERR_CORRUPT : FM_OK);
+        if (cases[i].expected) assert_non_null(strstr(error.message, cases[i].expected));
+        if (!status) fm_safetensors_close(file);
+    }
+}
+
 static void halves_and_doubles_are_read_as_floats(void **state) {
     (void)state;
     static const uint16_t half[] = {0x3c00, 0xc000, 0x0001, 0x83ff, 0x7bff, 0x0400, 0x0000, 0x3555};
@@ -503,6 +534,7 @@ int main(void) {
         cmocka_unit_test(all_errors_are_reported_at_once),
         cmocka_unit_test(missing_and_extra_arrays_may_be_allowed),
         cmocka_unit_test(a_prefix_is_found_out),
+        cmocka_unit_test(bytes_without_a_tensor_are_refused),
         cmocka_unit_test(halves_and_doubles_are_read_as_floats),
         cmocka_unit_test(a_value_that_is_not_finite_is_refused),
         cmocka_unit_test(files_of_something_else_are_refused),
