@@ -147,6 +147,11 @@ fm_status fm_access_check_token(const fm_access *access, const char *secret,
     *ret_tokens = NULL;
     *ret_token = NULL;
     if (!access->tokens) return FM_OK;
+    if (!secret[0]) {
+        return fm_fail(reterr, FM_ERR_DENIED,
+                       "the access token is empty; give one by --token-file "
+                       "or " FM_CREDENTIALS_VARIABLE);
+    }
     const fm_access_token *token = fm_access_tokens_find(access->tokens, secret);
     if (!token) return fm_fail(reterr, FM_ERR_DENIED, "the server does not know this access token");
     *ret_tokens = fm_access_tokens_retain(access->tokens);

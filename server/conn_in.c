@@ -148,9 +148,11 @@ static fm_status create_stream(fm_conn *conn, const fm_wire_open *params,
     }
     if (!fm_is_within(conn->payer->n_stream, conn->payer->limits.n_stream)) {
         fm_conn_count(conn, FM_COUNT_STREAMS_REFUSED_PEER);
-        return fm_fail(reterr, FM_ERR_LIMIT,
-                       "%s has %u streams, as many as the server allows it (--peer-streams)",
-                       conn->payer->peer, conn->payer->n_stream);
+        bool is_own = conn->token && conn->token->max_stream;
+        return fm_fail(reterr, FM_ERR_LIMIT, "%s has %u streams, as many as %s", conn->payer->peer,
+                       conn->payer->n_stream,
+                       is_own ? "its access token allows"
+                              : "the server allows it (--peer-streams)");
     }
     const fm_budgets budgets = {&conn->payer->memory, host->budget};
     fm_server_stream *stream;

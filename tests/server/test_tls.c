@@ -280,7 +280,8 @@ static void tokens_have_limits(void **state) {
     fm_client *second = connect_with(f.tcp_url, &credentials);
     (void)open_on(first, &params);
     assert_int_equal(fm_client_open(second, &params, &opened, &error), FM_ERR_LIMIT);
-    assert_non_null(strstr(error.message, "token:one has 1 streams"));
+    assert_non_null(strstr(error.message, "token:one has 1 streams, as many as its access "
+                                          "token allows"));
     fm_client_close(first);
     fm_client_close(second);
     assert_int_equal(setenv("FOLDMILL_TOKEN", "few-few-few-few-few", 1), 0);
@@ -366,6 +367,9 @@ static void auth_has_its_place(void **state) {
     expect_talk(f.tcp_url, late, 2, FM_ERR_PROTOCOL, "PING cannot come in state hello");
     expect_talk(f.tcp_url, &hello, 1, FM_ERR_DENIED,
                 "the server wants an access token; give one by --token-file or FOLDMILL_TOKEN");
+    auth.auth.secret[0] = '\0';
+    expect_talk(f.tcp_url, &auth, 1, FM_ERR_DENIED,
+                "the access token is empty; give one by --token-file or FOLDMILL_TOKEN");
     server_finish(&f);
 
     server_prepare(&f);
