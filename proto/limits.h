@@ -35,7 +35,7 @@
  * the indices of a stored bond are u16. */
 #define FM_LIMIT_COMPONENT_ATOM 8192u
 #define FM_LIMIT_COMPONENT_BOND 16384u
-/* Rows of a table of recorded crops. */
+/* Rows of a table of recorded crops, and their numbers. */
 #define FM_LIMIT_N_CROP_ROW 65536u
 /* Rows of _atom_site of a complex, all models. The reference (Protenix) reads no larger file. */
 #define FM_LIMIT_N_COMPLEX_ROW 1000000u

@@ -141,6 +141,10 @@ static fm_status read_row(rows_reader *reader, fm_crop_row *row) {
     memset(row, 0, sizeof *row);
     memcpy(row->id, reader->text.data + reader->begin[0], id_bytes);
     status = read_column(reader, 1, 0, &crop);
+    if (!status && (uint32_t)crop >= FM_LIMIT_N_CROP_ROW) {
+        status = fail_at(reader, reader->begin[1], column_names[1],
+                         reader->end[1] - reader->begin[1], "a number below 65536");
+    }
     if (!status) status = read_column(reader, 2, 0, &method);
     if (!status && method >= FM_N_CROP_METHOD) {
         status = fail_at(reader, reader->begin[2], column_names[2],

@@ -10,8 +10,8 @@
 #include "featurizer/complex/crop.h"
 
 typedef struct fm_crop_row {
-    char id[32]; /* of the entry; terminated */
-    uint32_t crop;
+    char id[32];   /* of the entry; terminated */
+    uint32_t crop; /* below FM_LIMIT_N_CROP_ROW */
     fm_crop_request request;
     uint32_t n_token; /* of the crop, or of the whole assembly */
     uint32_t n_draw;

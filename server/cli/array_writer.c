@@ -37,8 +37,12 @@ fm_status fm_array_format_parse(const char *name, fm_array_format *ret_format, f
                    name);
 }
 
-/* Names of weights have modules or folders. */
+/* Names of weights have modules or folders. Those of complexes have folders, too. */
 static bool is_feature(const char *name) {
+    static const char *const folders[] = {"assembly/", "features/", "crop"};
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        if (strncmp(name, folders[i], strlen(folders[i])) == 0 && !strchr(name, '.')) return true;
+    }
     return !strpbrk(name, "./");
 }
 

@@ -25,7 +25,10 @@ static const char description[] =
     "(pLDDT), and residues of 50 or less have mask 0\n"
     "  complex    a structure's first biological assembly, as AlphaFold 3 needs it. Needs "
     "--components FILE, the dictionary of components (CCD) as mmCIF or packed. Arrays: "
-    "assembly/chain/id, assembly/atom/coord, assembly/bond/atoms_type, ...\n"
+    "assembly/chain/id, assembly/atom/coord, assembly/bond/atoms_type, features/restype, "
+    "features/ref_pos, ... With --crops FILE.tsv, crops that were recorded (rows of id, crop, "
+    "method, size, complete, ref_asym_id, n_tokens, draws): crop0/tokens, crop0/full_atoms, "
+    "crop0/features/restype, ...\n"
     "  hhr        template hits of HHsearch: index, name, aligned_cols, sum_probs, col_off, "
     "query, hit, indices_query, indices_hit, ...\n"
     "  hmmsearch  template hits of hmmsearch: the same arrays; -o needs --query LETTERS\n\n"
@@ -106,6 +109,9 @@ static fm_status find_kind(const char *name, const char *file, const fm_parse_re
             return fm_fail(reterr, FM_ERR_USAGE, "kind '%s' %s --components", name,
                            kinds[i].takes_components ? "needs" : "takes no");
         }
+        if (request->crops && !kinds[i].takes_components) {
+            return fm_fail(reterr, FM_ERR_USAGE, "kind '%s' takes no --crops", name);
+        }
         if (kinds[i].takes_components ? request->compat_openfold : request->compat_protenix) {
             return fm_fail(reterr, FM_ERR_USAGE, "kind '%s' takes --compat %s", name,
                            kinds[i].takes_components ? "protenix" : "openfold");
@@ -158,10 +164,29 @@ static fm_status check_options(fm_parse_request *request, bool replace, fm_error
     if (request->json && request->out) {
         return fm_fail(reterr, FM_ERR_USAGE, "--json prints the summary, which -o replaces");
     }
+    if (request->crops && !request->out) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--crops adds arrays to the file of -o");
+    }
     if (replace && !request->out) {
         return fm_fail(reterr, FM_ERR_USAGE, "--replace is for the file of -o");
     }
     return FM_OK;
+}
+
+static fm_status run(const char *kind_name, fm_parse_request *request, bool replace,
+                     fm_error *reterr) {
+    const parse_kind *kind = NULL;
+    fm_status status = check_options(request, replace, reterr);
+    if (!status) status = find_kind(kind_name, request->path, request, &kind, reterr);
+    if (!status && request->out && !fm_cli_is_stdin(request->path)) {
+        status = fm_file_refuse_input(request->out, request->path, reterr);
+    }
+    if (!status) status = fm_arena_init(request->arena, PARSE_ARENA_BYTES, reterr);
+    if (status) return status;
+    if (request->out) status = fm_array_output_check(request->out, replace, request->arena, reterr);
+    if (!status) status = run_kind(kind, request, reterr);
+    fm_arena_fini(request->arena);
+    return status;
 }
 
 int fm_cmd_parse(int argc, char **argv) {
@@ -188,6 +213,11 @@ int fm_cmd_parse(int argc, char **argv) {
          .target = &request.components,
          .value_name = "FILE",
          .help = "the chemical components (complex only)"},
+        {.name = "crops",
+         .kind = FM_OPTION_STRING,
+         .target = &request.crops,
+         .value_name = "FILE.tsv",
+         .help = "with -o: draw these recorded crops again (complex only)"},
         {.name = "compat",
          .kind = FM_OPTION_STRING,
          .target = &request.compat,
@@ -220,17 +250,7 @@ int fm_cmd_parse(int argc, char **argv) {
     int code = fm_cli_parse(&command, argc, argv, &n_positional);
     if (code >= 0) return code;
     fm_error error = {0};
-    const parse_kind *kind = NULL;
     request.path = argv[1];
-    fm_status status = check_options(&request, replace, &error);
-    if (!status) status = find_kind(argv[0], argv[1], &request, &kind, &error);
-    if (!status && request.out && !fm_cli_is_stdin(request.path)) {
-        status = fm_file_refuse_input(request.out, request.path, &error);
-    }
-    if (!status) status = fm_arena_init(&arena, PARSE_ARENA_BYTES, &error);
-    if (status) return fm_program_report("foldmill parse", &error);
-    if (request.out) status = fm_array_output_check(request.out, replace, &arena, &error);
-    if (!status) status = run_kind(kind, &request, &error);
-    fm_arena_fini(&arena);
+    fm_status status = run(argv[0], &request, replace, &error);
     return status ? fm_program_report("foldmill parse", &error) : FM_EXIT_OK;
 }

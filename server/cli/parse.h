@@ -4,6 +4,7 @@
 #ifndef FM_CLI_PARSE_H
 #define FM_CLI_PARSE_H
 
+#include "featurizer/complex/assembly.h"
 #include "proto/base/arena.h"
 #include "proto/base/bytes.h"
 #include "proto/record.h"
@@ -18,6 +19,7 @@ typedef struct fm_parse_request {
     const char *chain;      /* --chain, or NULL */
     const char *query;      /* --query, or NULL */
     const char *components; /* --components, or NULL */
+    const char *crops;      /* --crops, or NULL */
     const char *compat;     /* --compat, or NULL */
     const char *out;        /* -o: write arrays there; NULL: print a summary */
     bool json;              /* --json: print the summary as one JSON object */
@@ -44,6 +46,11 @@ fm_status fm_parse_write_structure(const fm_parse_request *request,
 /* Appends msa, deletion_matrix_int, num_alignments and msa_species_identifiers of an msa part. */
 fm_status fm_parse_append_msa(fm_array_writer *writer, const fm_part_msa *part, fm_arena *arena,
                               fm_error *reterr);
+
+/* Appends the features of a tokenized assembly, and with --crops the recorded crops of the file
+ * with theirs. */
+fm_status fm_parse_append_complex_features(fm_array_writer *writer, const fm_parse_request *request,
+                                           const fm_assembly *assembly, fm_error *reterr);
 
 /* Begins the JSON summary on stdout with the members "file" and "format". */
 void fm_parse_begin_json(const fm_parse_request *request, const char *format, fm_json_writer *json);

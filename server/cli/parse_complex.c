@@ -17,6 +17,7 @@ static fm_status write_arrays(const fm_parse_request *request, const fm_assembly
     if (!status) status = fm_array_writer_create(request->out, FM_ARRAY_NPZ, &writer, reterr);
     if (status) return status;
     status = fm_array_writer_append_all(writer, arrays, n, reterr);
+    if (!status) status = fm_parse_append_complex_features(writer, request, assembly, reterr);
     if (!status) return fm_array_writer_finish(writer, reterr);
     fm_array_writer_destroy(writer);
     return status;

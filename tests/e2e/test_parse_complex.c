@@ -52,7 +52,7 @@ static void the_arrays_have_the_tables(void **state) {
     assert_int_equal(run_parse("complex t.cif --components known.cif -o t.npz", out, sizeof out),
                      0);
     fm_npz npz = read_npz(&arena, "t.npz");
-    assert_int_equal(npz.n_array, 44);
+    assert_int_equal(npz.n_array, 44 + 35);
     const fm_npy *ids = fm_npz_find(&npz, "assembly/chain/id");
     const fm_npy *coord = fm_npz_find(&npz, "assembly/atom/coord");
     assert_non_null(ids);
@@ -63,10 +63,49 @@ static void the_arrays_have_the_tables(void **state) {
     fm_arena_fini(&arena);
 }
 
+/* A recorded crop is drawn again, and its arrays have its number. */
+static void recorded_crops_are_drawn_again(void **state) {
+    (void)state;
+    fm_arena arena;
+    char out[1024];
+    assert_int_equal(fm_arena_init(&arena, (size_t)16 << 20, NULL), FM_OK);
+    write_inputs();
+    write_file("c.tsv", "T\t3\t1\t2\t0\t0\t2\t0,0,2,1\nother\t0\t0\t4\t0\t\t0\t\n");
+    assert_int_equal(
+        run_parse("complex t.cif --components known.cif --crops c.tsv -o c.npz", out, sizeof out),
+        0);
+    fm_npz npz = read_npz(&arena, "c.npz");
+    assert_int_equal(npz.n_array, 44 + 35 + 8 + 35);
+    const fm_npy *tokens = fm_npz_find(&npz, "crop3/tokens");
+    const fm_npy *restype = fm_npz_find(&npz, "crop3/features/restype");
+    assert_non_null(tokens);
+    assert_non_null(restype);
+    assert_int_equal(tokens->count, 2);
+    assert_int_equal(restype->count, 2);
+    assert_int_equal(
+        run_parse("complex t.cif --components known.cif --crops c.tsv -o c.npz --replace", out,
+                  sizeof out),
+        0);
+    write_file("bad.tsv", "t\t3\t1\t2\t0\t0\t2\t0,0,9,1\n");
+    expect(
+        "complex t.cif --components known.cif --crops bad.tsv -o b.npz", 1,
+        "foldmill parse: bad.tsv:1:1: crop 3 of t asks for other draws than the 1 recorded ones, "
+        "from draw 1 on\n");
+    write_file("none.tsv", "other\t0\t0\t4\t0\t\t0\t\n");
+    expect("complex t.cif --components known.cif --crops none.tsv -o b.npz", 1,
+           "foldmill parse: none.tsv: no row is for t.cif\n");
+    expect("complex t.cif --components known.cif --crops c.tsv", 2,
+           "foldmill parse: --crops adds arrays to the file of -o\n");
+    expect("mmcif t.cif --crops c.tsv -o b.npz", 2,
+           "foldmill parse: kind 'mmcif' takes no --crops\n");
+    fm_arena_fini(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(summaries_and_refusals, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(the_arrays_have_the_tables, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(recorded_crops_are_drawn_again, make_folder, drop_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -319,6 +319,7 @@ static void rows_that_are_not_valid(void **state) {
         {"a\t0\t0\t4\t1\t\t4\n", "a row of only 7 values, expected 8", 1},
         {"a\t0\t0\t4\t1\t\t4\t\t\n", "a row of more than 8 values, expected 8", 1},
         {"a\t-1\t0\t4\t1\t\t4\t\n", "crop is '-1', expected a number of at least 0", 3},
+        {"a\t65536\t0\t4\t1\t\t4\t\n", "crop is '65536', expected a number below 65536", 3},
         {"a\t0\t3\t4\t1\t\t4\t\n", "method is '3', expected 0, 1 or 2", 5},
         {"a\t0\t0\t0\t1\t\t4\t\n", "size is '0', expected a number of at least 1", 7},
         {"a\t0\t0\t4\t2\t\t4\t\n", "complete is '2', expected 0 or 1", 9},
