@@ -27,11 +27,11 @@ static uint32_t chain_of(const crop_work *work, uint32_t token) {
 
 /* -- a grid of cells, to find out which tokens face another chain */
 
-enum { CHAIN_MIXED = UINT32_MAX, NO_TOKEN = UINT32_MAX };
+static const uint32_t chain_mixed = UINT32_MAX, no_token = UINT32_MAX;
 
 typedef struct grid_cell {
-    uint32_t first; /* token; NO_TOKEN: empty */
-    uint32_t chain; /* of all its tokens, or CHAIN_MIXED */
+    uint32_t first; /* token; no_token: empty */
+    uint32_t chain; /* of all its tokens, or chain_mixed */
 } grid_cell;
 
 /* Cells are hashed, since coordinates may be anywhere. Cells that share a place hold each other's
@@ -74,7 +74,7 @@ static fm_status make_grid(const crop_work *work, token_grid *grid) {
         if (!atom->is_resolved) continue;
         grid_cell *cell = cell_of(grid, atom);
         uint32_t chain = chain_of(work, t);
-        cell->chain = cell->first == NO_TOKEN || cell->chain == chain ? chain : CHAIN_MIXED;
+        cell->chain = cell->first == no_token || cell->chain == chain ? chain : chain_mixed;
         grid->next[t] = cell->first;
         cell->first = t;
     }
@@ -84,8 +84,8 @@ static fm_status make_grid(const crop_work *work, token_grid *grid) {
 /* Returns whether a token of another chain is near enough, among those of one cell. */
 static bool cell_faces(const crop_work *work, const token_grid *grid, const grid_cell *cell,
                        uint32_t token, uint32_t chain) {
-    if (cell->first == NO_TOKEN || cell->chain == chain) return false;
-    for (uint32_t t = cell->first; t != NO_TOKEN; t = grid->next[t]) {
+    if (cell->first == no_token || cell->chain == chain) return false;
+    for (uint32_t t = cell->first; t != no_token; t = grid->next[t]) {
         if (chain_of(work, t) != chain &&
             distance(centre_of(work, t), centre_of(work, token)) < INTERFACE_DISTANCE) {
             return true;
