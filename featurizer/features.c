@@ -60,12 +60,12 @@ fm_status fm_structure_file_features(const fm_structure_file *file, const char *
 
 fm_status fm_features_msa(const fm_part_sequence *sequence, const fm_msa_input *inputs,
                           size_t n_input, const fm_features_options *options, fm_arena *arena,
-                          fm_part_msa *ret_msa, fm_error *reterr) {
+                          fm_part_msa *ret_msa, fm_msa_report *ret_report, fm_error *reterr) {
     const fm_msa_options msa_options = {.compat_openfold = options->compat_openfold};
     const fm_bytes query = {(const uint8_t *)sequence->sequence, sequence->n_res};
     fm_part_msa msa;
     fm_status status =
-        fm_msa_build(inputs, n_input, query, &msa_options, arena, &msa, NULL, reterr);
+        fm_msa_build(inputs, n_input, query, &msa_options, arena, &msa, ret_report, reterr);
     if (status) return status;
     if (msa.n_res != sequence->n_res) {
         return fm_fail(

@@ -67,7 +67,7 @@ FM_MUST_USE fm_status fm_structure_file_features(const fm_structure_file *file,
                                                  fm_error *reterr);
 
 /* Makes a chain's msa part from its alignment files, whose order does not matter. Without any, the
- * msa is the sequence alone.
+ * msa is the sequence alone. ret_report may be NULL.
  *
  * The first row of each file must be the chain's sequence: same length and same letters, where an X
  * on either side matches any letter. The reading compat_openfold takes alignments as they are and
@@ -75,6 +75,7 @@ FM_MUST_USE fm_status fm_structure_file_features(const fm_structure_file *file,
  * in the file. */
 FM_MUST_USE fm_status fm_features_msa(const fm_part_sequence *sequence, const fm_msa_input *inputs,
                                       size_t n_input, const fm_features_options *options,
-                                      fm_arena *arena, fm_part_msa *ret_msa, fm_error *reterr);
+                                      fm_arena *arena, fm_part_msa *ret_msa,
+                                      fm_msa_report *ret_report, fm_error *reterr);
 
 #endif

@@ -36,6 +36,7 @@ typedef struct msa_file {
     fm_stockholm_options stockholm;
     int rank;
     uint32_t first_row, n_row; /* range of rows in the merged alignment */
+    uint32_t n_taken;          /* NUL-terminated alignments of the query */
 } msa_file;
 
 typedef struct msa_builder {
@@ -45,6 +46,7 @@ typedef struct msa_builder {
     fm_bytes query; /* size 0 when not known */
     msa_file *files;
     size_t n_file;
+    uint32_t n_left_out; /* NUL-terminated alignments of other queries */
     fm_alignment rows;
 } msa_builder;
 
@@ -129,7 +131,8 @@ static fm_status list_files(msa_builder *builder, const fm_msa_input *inputs, si
     return FM_OK;
 }
 
-/* Returns whether the first row of an A3M text is the query. */
+/* Returns whether the first row of an A3M text is the query; X on either side matches any letter.
+ */
 static bool begins_with_query(fm_bytes text, fm_bytes query, fm_arena *arena) {
     size_t mark = fm_arena_mark(arena), n_col;
     fm_alignment first;
@@ -138,26 +141,14 @@ static bool begins_with_query(fm_bytes text, fm_bytes query, fm_arena *arena) {
         !fm_alignment_init(&first, arena, n_col, 1, NULL)) {
         /* The alignment has room for one row, so parsing stops with FM_ERR_LIMIT at the second. */
         fm_status status = fm_a3m_append(text, NULL, &first, NULL);
-        same = (!status || status == FM_ERR_LIMIT) && first.n_seq == 1 &&
-               memcmp(first.letters, query.data, n_col) == 0;
+        same = (!status || status == FM_ERR_LIMIT) && first.n_seq == 1;
+        for (size_t i = 0; i < n_col && same; i++) {
+            uint8_t here = first.letters[i], wanted = query.data[i];
+            same = here == wanted || here == 'X' || wanted == 'X';
+        }
     }
     fm_arena_rewind(arena, mark);
     return same;
-}
-
-/* Of a text with several NUL-terminated alignments, chooses the first whose first row is the
- * chain's query. The choice stays at the text's beginning when there is no such alignment. */
-static void choose_alignment(msa_builder *builder, msa_file *file) {
-    fm_bytes text = file->input->content;
-    size_t begin = 0, next;
-    if (!builder->query.size || !fm_a3m_next(text, file->a3m.compat_openfold, 0, &next)) return;
-    for (bool more = true; more; begin = next) {
-        more = fm_a3m_next(text, false, begin, &next);
-        fm_bytes one = {text.data + begin, (more ? next - 1 : text.size) - begin};
-        if (!begins_with_query(one, builder->query, builder->arena)) continue;
-        file->a3m.begin = begin;
-        return;
-    }
 }
 
 static fm_status measure_file(const msa_file *file, size_t *ret_n_col, fm_error *reterr) {
@@ -167,12 +158,57 @@ static fm_status measure_file(const msa_file *file, size_t *ret_n_col, fm_error 
                : fm_stockholm_measure(text, &file->stockholm, ret_n_col, reterr);
 }
 
+/* Counts the lines of the text from `at` on. */
+static uint64_t count_lines(fm_bytes text, size_t at) {
+    fm_lines lines = fm_lines_of(text, false, at, 1);
+    fm_line line;
+    uint64_t n = 0;
+    while (fm_lines_next(&lines, &line))
+        n++;
+    return n;
+}
+
+/* Appends all of a text's NUL-terminated alignments whose first row is the query. Where it is not
+ * known, it is the first row of all. A text with none of the query gives its first alignment, whose
+ * first row is then refused. */
+static fm_status append_a3m(msa_builder *builder, msa_file *file, fm_error *reterr) {
+    fm_bytes text = file->input->content, query = builder->query;
+    const bool compat = file->a3m.compat_openfold;
+    fm_alignment *rows = &builder->rows;
+    uint32_t before = rows->n_seq, n_part = 0;
+    size_t next = 0;
+    uint64_t line = 1;
+    fm_status status = FM_OK;
+    bool is_one = !fm_a3m_next(text, compat, 0, &next), more = !is_one;
+    for (size_t begin = 0; !status; begin = next) {
+        if (!is_one) more = fm_a3m_next(text, compat, begin, &next);
+        fm_bytes part = {text.data + begin, (more ? next - 1 : text.size) - begin};
+        if (!query.size && rows->n_seq) query = (fm_bytes){rows->letters, rows->n_col};
+        n_part++;
+        if (is_one || !query.size || begins_with_query(part, query, builder->arena)) {
+            file->a3m.begin = begin;
+            file->a3m.line = line;
+            status = fm_a3m_append(text, &file->a3m, rows, reterr);
+            file->n_taken++;
+        }
+        if (!more) break;
+        line += count_lines((fm_bytes){text.data, next - 1}, begin);
+    }
+    if (status || rows->n_seq > before || file->n_taken) {
+        builder->n_left_out += n_part - file->n_taken;
+        return status;
+    }
+    file->a3m.begin = 0;
+    file->a3m.line = 1;
+    return fm_a3m_append(text, &file->a3m, rows, reterr);
+}
+
 static fm_status append_file(msa_builder *builder, msa_file *file, fm_error *reterr) {
     fm_bytes text = file->input->content;
     uint32_t before = builder->rows.n_seq;
     fm_status status =
         file->format == FM_MSA_A3M
-            ? fm_a3m_append(text, &file->a3m, &builder->rows, reterr)
+            ? append_a3m(builder, file, reterr)
             : fm_stockholm_append(text, &file->stockholm, builder->arena, &builder->rows, reterr);
     if (status) return status;
     file->first_row = before;
@@ -226,9 +262,6 @@ static fm_status check_first_row(msa_builder *builder, const msa_file *file, fm_
 static fm_status read_files(msa_builder *builder, fm_error *reterr) {
     size_t n_col = builder->query.size, max_rows = 0;
     fm_status status;
-    for (size_t i = 0; i < builder->n_file; i++) {
-        if (builder->files[i].format == FM_MSA_A3M) choose_alignment(builder, &builder->files[i]);
-    }
     if (n_col == 0) {
         status = measure_file(&builder->files[0], &n_col, reterr);
         if (status) return name_source(reterr, &builder->files[0], status);
@@ -488,6 +521,7 @@ static fm_status build(msa_builder *builder, const fm_msa_input *inputs, size_t 
     }
     report->n_file = (uint32_t)builder->n_file;
     report->n_row = builder->rows.n_seq;
+    report->n_left_out = builder->n_left_out;
     if (!status) status = remove_duplicates(builder, reterr);
     if (!status) status = encode_rows(builder, &profile, reterr);
     if (!status) status = write_species(builder, part, reterr);

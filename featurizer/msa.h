@@ -65,8 +65,9 @@ typedef struct fm_msa_options {
 
 /* Counts for reports. */
 typedef struct fm_msa_report {
-    uint32_t n_file; /* alignments read */
-    uint32_t n_row;  /* rows in them, before duplicates are removed */
+    uint32_t n_file;     /* alignments read */
+    uint32_t n_row;      /* rows in them, before duplicates are removed */
+    uint32_t n_left_out; /* NUL-terminated alignments of other queries in them */
 } fm_msa_report;
 
 /* Builds the MSA features of a chain. query is the chain's sequence, one upper-case letter per
@@ -80,8 +81,9 @@ typedef struct fm_msa_report {
  * the query has a byte that is no residue. Except with compat_openfold, it is also returned when
  * the first row of a file is not the query; an X on either side matches any letter.
  *
- * An A3M file may hold several NUL-terminated alignments. The first one whose query is the chain's
- * is used, or else the first. On failure the arena is as before the call. */
+ * An A3M file may hold several NUL-terminated alignments. All whose query is the chain's are used,
+ * one after the other; the others are counted in the report. On failure the arena is as before the
+ * call. */
 FM_MUST_USE fm_status fm_msa_build(const fm_msa_input *inputs, size_t n_input, fm_bytes query,
                                    const fm_msa_options *options, fm_arena *arena,
                                    fm_part_msa *ret_part, fm_msa_report *ret_report,

@@ -134,7 +134,9 @@ static fm_status parse_fasta(fm_bytes text, fm_arena *arena, fm_part_sequence *r
 static fm_status check_colabfold_header(fm_bytes text, fm_error *reterr) {
     fm_lines lines = fm_lines_of(text, false, 0, 1);
     fm_line line;
-    if (!fm_lines_next(&lines, &line) || line.begin == line.end) return FM_OK;
+    do {
+        if (!fm_lines_next(&lines, &line)) return FM_OK;
+    } while (line.begin == line.end);
     const char *at = (const char *)text.data + line.begin, *end = at + (line.end - line.begin);
     if (*at++ != '#' || at == end || !isdigit((unsigned char)*at)) return FM_OK;
     while (at < end && isdigit((unsigned char)*at))

@@ -7,6 +7,24 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Checks that the chain has something to learn from. Compat takes every chain, as the reference
+ * does. */
+static fm_status check_content(const fm_part_structure *structure, fm_error *reterr) {
+    const size_t n_atom = (size_t)structure->n_res * FM_N_ATOM37;
+    float highest = 0;
+    if (!memchr(structure->all_atom_mask, 1, n_atom)) {
+        return fm_fail(reterr, FM_ERR_DATA, "the chain has no atom of a known name");
+    }
+    if (!structure->confidence) return FM_OK;
+    for (uint32_t i = 0; i < structure->n_res; i++) {
+        if (structure->confidence[i] > highest) highest = structure->confidence[i];
+    }
+    if (highest > 1) return FM_OK;
+    return fm_fail(reterr, FM_ERR_DATA,
+                   "the highest B factor of the prediction is %g, expected pLDDT on 0 to 100",
+                   (double)highest);
+}
+
 fm_status fm_structure_from_mmcif(const fm_mmcif *mmcif, const fm_mmcif_options *options,
                                   const char *author_id, fm_part_sequence *ret_sequence,
                                   fm_part_structure *ret_structure, fm_error *reterr) {
@@ -28,6 +46,8 @@ fm_status fm_structure_from_mmcif(const fm_mmcif *mmcif, const fm_mmcif_options 
         .confidence = chain->confidence,
     };
     memcpy(structure.release_date, mmcif->release_date, sizeof structure.release_date);
+    status = options->compat_openfold ? FM_OK : check_content(&structure, reterr);
+    if (status) return status;
     *ret_structure = structure;
     *ret_sequence = (fm_part_sequence){.n_res = chain->n_res, .sequence = chain->sequence};
     return FM_OK;
@@ -69,7 +89,7 @@ fm_status fm_structure_from_pdb(const fm_pdb *pdb, const fm_pdb_options *options
                                          .all_atom_mask = pdb->all_atom_mask + atom,
                                          .is_distillation = 1,
                                          .confidence = pdb->confidence + chain->first};
-    return FM_OK;
+    return options->compat_openfold ? FM_OK : check_content(ret_structure, reterr);
 }
 
 void fm_structure_list_mask(const fm_part_structure *structure, uint8_t *ret_mask) {

@@ -136,6 +136,17 @@ bool fm_part_is_date(const char *date) {
     return true;
 }
 
+bool fm_part_is_calendar_date(const char *date) {
+    static const uint8_t days[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    uint32_t month = (uint32_t)(date[5] - '0') * 10 + (uint32_t)(date[6] - '0');
+    uint32_t day = (uint32_t)(date[8] - '0') * 10 + (uint32_t)(date[9] - '0');
+    uint32_t year = (uint32_t)(date[2] - '0') * 10 + (uint32_t)(date[3] - '0');
+    uint32_t century = (uint32_t)(date[0] - '0') * 10 + (uint32_t)(date[1] - '0');
+    if (month < 1 || month > 12 || day < 1 || day > days[month - 1]) return false;
+    bool is_leap = year ? year % 4 == 0 : century % 4 == 0;
+    return month != 2 || day < 29 || is_leap;
+}
+
 /* -- sequence */
 
 static fm_status check_letters(const char *sequence, uint32_t n_res, fm_status status,

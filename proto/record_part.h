@@ -60,4 +60,7 @@ FM_MUST_USE fm_status fm_part_check_zero_words(const uint32_t word[FM_PART_N_WOR
  * zero. */
 bool fm_part_is_date(const char *date);
 
+/* Returns whether the "YYYY-MM-DD" at `date` is a day of the calendar. */
+bool fm_part_is_calendar_date(const char *date);
+
 #endif

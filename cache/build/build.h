@@ -69,6 +69,9 @@ typedef struct fm_build_report {
                          from the chains that both have */
     const fm_source_refusal *source_refusal; /* of the scan; borrowed from the source */
     uint32_t n_source_refusal;
+    uint32_t n_without_alignments; /* chains made of their sequence alone */
+    /* Alignments of other queries in the texts of the chains whose msa was made now. */
+    uint32_t n_left_out;
     uint32_t n_without_hits; /* chains without a list of template hits */
     uint32_t n_no_protein;   /* single_sequence: structures without a protein chain; not refused */
     uint64_t input_bytes;    /* read, unpacked */

@@ -119,7 +119,8 @@ typedef struct fm_build_state {
     double begun; /* CLOCK_MONOTONIC seconds */
     fm_build_progress progress;
     uint64_t written_bytes;
-    uint32_t n_without_hits, n_no_protein;
+    uint32_t n_without_alignments, n_without_hits, n_no_protein;
+    uint32_t n_left_out;  /* alignments of other queries in the texts of chains */
     fm_sha256 record_key; /* of the note that records the datasets */
     fm_bytes record;      /* its first value, in the caller's arena; empty = none */
 } fm_build_state;
@@ -183,7 +184,9 @@ void fm_build_add_result(fm_build_state *state, const char *name, const fm_build
                          const fm_error *refusal);
 
 /* Counts a chain whose alignments have no list of template hits. Takes the lock. */
+void fm_build_count_without_alignments(fm_build_state *state);
 void fm_build_count_without_hits(fm_build_state *state);
+void fm_build_count_left_out(fm_build_state *state, uint32_t n);
 
 /* init sets up any memory; fini frees what the state holds. */
 void fm_build_state_init(fm_build_state *state, const fm_source *source,

@@ -221,6 +221,26 @@ static fm_status do_facts(worker *work, chain_job *job, fm_error *reterr) {
 
 /* -- msa */
 
+/* A chain without an alignment is a single sequence only where that was asked for, and in compat,
+ * as the reference makes it. Else a search that failed would pass as one without results. */
+static fm_status accept_no_alignment(worker *work, uint32_t n_file, const fm_source_file *file,
+                                     fm_error *reterr) {
+    const fm_build_options *options = work->state->options;
+    if (options->single_sequence || options->features.compat_openfold || work->source->query) {
+        fm_build_count_without_alignments(work->state);
+        return FM_OK;
+    }
+    if (n_file == 0) {
+        return fm_fail(reterr, FM_ERR_DATA,
+                       "found no file, expected an alignment (.a3m or .sto); --single-sequence "
+                       "builds the chain without");
+    }
+    return fm_fail(reterr, FM_ERR_DATA,
+                   "found %u file%s but no alignment (.a3m or .sto), the first is %.80s; "
+                   "--single-sequence builds the chain without",
+                   n_file, n_file == 1 ? "" : "s", file[0].name);
+}
+
 /* Reads the chain's alignment files, which are sorted by name. */
 static fm_status read_alignments(worker *work, const chain_job *job, fm_msa_input *inputs,
                                  size_t *ret_n, fm_error *reterr) {
@@ -243,6 +263,7 @@ static fm_status read_alignments(worker *work, const chain_job *job, fm_msa_inpu
                                 &inputs[n].content, reterr);
         if (!status) count_input(work, inputs[n++].content.size);
     }
+    if (!status && n == 0) status = accept_no_alignment(work, n_file, file, reterr);
     if (!status) *ret_n = n;
     if (!status && !has_hits) fm_build_count_without_hits(work->state);
     return status;
@@ -266,13 +287,15 @@ static void name_folder(const chain_job *job, fm_error *error) {
 static fm_status make_msa(worker *work, chain_job *job, const fm_msa_input *inputs, size_t n_input,
                           fm_error *reterr) {
     fm_part_msa msa;
+    fm_msa_report report = {0};
     fm_bytes bytes;
     fm_arena *arena = &work->chain_arena;
     fm_status status = ensure_parts(work, job, reterr);
     if (!status) {
         status = fm_features_msa(&job->sequence, inputs, n_input, &work->state->options->features,
-                                 arena, &msa, reterr);
+                                 arena, &msa, &report, reterr);
     }
+    if (!status) fm_build_count_left_out(work->state, report.n_left_out);
     if (!status) status = fm_part_msa_encode(&msa, arena, &bytes, reterr);
     return status ? status : keep_part(work, job, FM_PART_MSA, bytes, reterr);
 }

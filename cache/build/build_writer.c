@@ -239,6 +239,18 @@ void fm_build_add_result(fm_build_state *state, const char *name, const fm_build
     pthread_mutex_unlock(&state->lock);
 }
 
+void fm_build_count_without_alignments(fm_build_state *state) {
+    pthread_mutex_lock(&state->lock);
+    state->n_without_alignments++;
+    pthread_mutex_unlock(&state->lock);
+}
+
+void fm_build_count_left_out(fm_build_state *state, uint32_t n) {
+    pthread_mutex_lock(&state->lock);
+    state->n_left_out += n;
+    pthread_mutex_unlock(&state->lock);
+}
+
 void fm_build_count_without_hits(fm_build_state *state) {
     pthread_mutex_lock(&state->lock);
     state->n_without_hits++;

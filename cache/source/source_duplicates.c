@@ -3,6 +3,7 @@
  * of the line that has some lends them to the others. See source_parts.h. */
 #include "cache/source/source_parts.h"
 
+#include "featurizer/msa.h"
 #include "featurizer/parse/lines.h"
 #include "proto/limits.h"
 
@@ -43,10 +44,54 @@ static void spell_as_structure(const fm_source_scanning *scan, char name[FM_LIMI
     if (structure) memcpy(name, structure->id, length);
 }
 
+/* Whether the folder or the files of a set have an alignment. What cannot be listed counts as one,
+ * because the build then says why. */
+static bool has_alignment(const fm_source_scanning *scan, const fm_source_set *set) {
+    const fm_source_chain chain = {
+        .folder = set->folder, .db = set->db, .file = set->file, .n_file = set->n_file};
+    size_t mark = fm_arena_mark(scan->arena);
+    const fm_source_file *file;
+    uint32_t n = 0;
+    if (set->refusal || (!set->folder && !set->n_file)) return set->refusal != NULL;
+    fm_status status = fm_source_files(&chain, scan->arena, &n, &file, NULL);
+    bool has = status;
+    for (uint32_t i = 0; i < n && !has; i++)
+        has = fm_msa_format_of_name(file[i].name) != FM_MSA_NONE;
+    fm_arena_rewind(scan->arena, mark);
+    return has;
+}
+
+/* Of a group in which several chains have a folder of their own, gives those that have nothing in
+ * it the alignments of the first that has some. Folders are listed for such groups alone. */
+static void fill_empty_sets(fm_source_scanning *scan, uint32_t n_before, const char *line,
+                            size_t size) {
+    char name[FM_LIMIT_NAME_BYTES + 1];
+    const fm_source_set *full = NULL, *set;
+    uint32_t n_set = 0;
+    for (size_t at = 0; next_word(line, size, &at, name);)
+        n_set += find_before(scan, n_before, name) != NULL;
+    if (n_set < 2) return;
+    for (size_t at = 0; !full && next_word(line, size, &at, name);) {
+        set = find_before(scan, n_before, name);
+        if (set && has_alignment(scan, set)) full = set;
+    }
+    for (size_t at = 0; full && next_word(line, size, &at, name);) {
+        set = find_before(scan, n_before, name);
+        if (!set || set == full || has_alignment(scan, set)) continue;
+        fm_source_set *empty = &scan->set[set - scan->set];
+        empty->folder = full->folder;
+        empty->db = full->db;
+        empty->file = full->file;
+        empty->n_file = full->n_file;
+        empty->duplicate = true;
+    }
+}
+
 static fm_status take_group(fm_source_scanning *scan, uint32_t n_before, const char *line,
                             size_t size, fm_error *reterr) {
     char name[FM_LIMIT_NAME_BYTES + 1];
     const fm_source_set *found = NULL;
+    fill_empty_sets(scan, n_before, line, size);
     for (size_t at = 0; !found && next_word(line, size, &at, name);)
         found = find_before(scan, n_before, name);
     if (!found) return FM_OK;

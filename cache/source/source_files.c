@@ -48,6 +48,7 @@ static fm_status add_folder(file_list *list, const char *folder, fm_error *reter
     for (size_t i = 0; i < entries.n && !status; i++) {
         const fm_entry *entry = &entries.entry[i];
         if (entry->kind == FM_PATH_FOLDER && !fm_source_is_wanted(entry->name)) continue;
+        if (fm_source_is_apple_double(entry->name)) continue;
         status = add_file(list, entry->name, fm_source_join(list->arena, folder, entry->name), 0,
                           UINT64_MAX, reterr);
     }
@@ -55,9 +56,10 @@ static fm_status add_folder(file_list *list, const char *folder, fm_error *reter
     return status;
 }
 
-/* Adds the files of the folder, and of its a3m/ and hhr/, which OpenProteinSet has. */
+/* Adds the files of the folder, of its a3m/ and hhr/, which OpenProteinSet has, and of its msas/,
+ * which AlphaFold writes. */
 static fm_status add_tree(file_list *list, const char *folder, fm_error *reterr) {
-    static const char *const inside[] = {"a3m", "hhr"};
+    static const char *const inside[] = {"a3m", "hhr", "msas"};
     fm_status status = add_folder(list, folder, reterr);
     for (size_t i = 0; i < sizeof inside / sizeof inside[0] && !status; i++) {
         const char *path = fm_source_join(list->arena, folder, inside[i]);
@@ -114,7 +116,7 @@ bool fm_source_is_wanted(const char *name) {
     char bare[FM_LIMIT_NAME_BYTES + 1];
     size_t length;
     (void)fm_compression_of_name(name, &length);
-    if (length >= sizeof bare) return false;
+    if (length >= sizeof bare || fm_source_is_apple_double(name)) return false;
     memcpy(bare, name, length);
     bare[length] = '\0';
     return fm_source_is_search(bare) || fm_msa_format_of_name(bare) != FM_MSA_NONE;

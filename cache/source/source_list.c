@@ -34,6 +34,10 @@ bool fm_source_is_good_name(const char *name, size_t length) {
     return fm_utf8_is_whole(name, length);
 }
 
+bool fm_source_is_apple_double(const char *name) {
+    return name[0] == '.' && name[1] == '_';
+}
+
 bool fm_source_is_pdb_id(const char *name, size_t length) {
     if (length != FM_SOURCE_PDB_ID_BYTES || name[0] < '0' || name[0] > '9') return false;
     for (size_t i = 1; i < length; i++) {

@@ -66,7 +66,8 @@ static void take_value(const fm_json_reader *json, const char *key, fm_json_toke
                        fm_listed *entry) {
     char *end;
     if (token == FM_JSON_STRING && strcmp(key, "release_date") == 0) {
-        bool is_date = json->text_bytes == FM_PART_DATE_BYTES && fm_part_is_date(json->text);
+        bool is_date = json->text_bytes == FM_PART_DATE_BYTES && fm_part_is_date(json->text) &&
+                       fm_part_is_calendar_date(json->text);
         if (is_date) memcpy(entry->release_date, json->text, FM_PART_DATE_BYTES);
     } else if (token == FM_JSON_NUMBER && strcmp(key, "resolution") == 0) {
         double resolution = strtod(json->text, &end);

@@ -18,6 +18,10 @@ char *fm_source_join(fm_arena *arena, const char *folder, const char *name);
  * bytes. Reports have one name per line, and programs read tables and pages with it. */
 bool fm_source_is_good_name(const char *name, size_t length);
 
+/* True for the file in which macOS keeps the attributes of another, "._1abc.cif". Archives made
+ * there are full of them. */
+bool fm_source_is_apple_double(const char *name);
+
 /* Is it a PDB id: a digit and three letters or digits? Upper and lower case mean the same id. */
 enum { FM_SOURCE_PDB_ID_BYTES = 4 };
 bool fm_source_is_pdb_id(const char *name, size_t length);

@@ -185,11 +185,13 @@ static fm_status match(fm_source_scanning *scan, fm_source_set *set,
     fm_source_structure *whole = fm_source_find_structure(scan, set->name, length), *found = NULL;
     bool is_prediction = whole && (whole->is_pdb || scan->is_predicted);
     *ret_structure = NULL;
-    fm_source_reason no_chain = set->is_unreadable ? FM_SOURCE_UNREADABLE : FM_SOURCE_BAD_NAME;
-    if (!fm_source_is_good_name(set->name, length) ||
-        length + strlen(scan->prefix) > FM_LIMIT_NAME_BYTES ||
-        (!is_prediction && !scan->is_predicted && (!split || !split[1]))) {
-        return fm_source_add_refusal(scan, no_chain, set->name, reterr);
+    bool is_good = fm_source_is_good_name(set->name, length) &&
+                   length + strlen(scan->prefix) <= FM_LIMIT_NAME_BYTES;
+    if (!is_good || (!is_prediction && !scan->is_predicted && (!split || !split[1]))) {
+        fm_source_reason reason = set->is_unreadable ? FM_SOURCE_UNREADABLE
+                                  : is_good          ? FM_SOURCE_NO_STRUCTURE
+                                                     : FM_SOURCE_BAD_NAME;
+        return fm_source_add_refusal(scan, reason, set->name, reterr);
     }
     set->author_id = NULL;
     if (is_prediction) {

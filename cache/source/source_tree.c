@@ -30,7 +30,7 @@ static bool has_ending(const char *name, size_t length, const char *ending) {
 static size_t id_length(const char *name, bool *ret_pdb) {
     size_t length;
     (void)fm_compression_of_name(name, &length);
-    if (length <= 4) return 0;
+    if (length <= 4 || fm_source_is_apple_double(name)) return 0;
     const char *ending = name + length - 4;
     *ret_pdb = strncasecmp(ending, ".pdb", 4) == 0;
     return *ret_pdb || strncasecmp(ending, ".cif", 4) == 0 ? length - 4 : 0;
@@ -327,6 +327,7 @@ static size_t chain_length_of(const char *name) {
     (void)fm_compression_of_name(name, &bare);
     bool is_search = has_ending(name, bare, ".hhr") || has_ending(name, bare, ".sto");
     if (!is_search && !fm_msa_format_of_name(name)) return 0;
+    if (fm_source_is_apple_double(name)) return 0;
     while (name[bare - 1] != '.')
         bare--;
     return bare - 1;

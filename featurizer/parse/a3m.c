@@ -99,7 +99,8 @@ static fm_status open_reader(a3m_reader *reader, fm_bytes text, const fm_a3m_opt
     size_t end = options->compat_openfold ? text.size : next_nul(text, begin);
     fm_status status = check_text(text, options, end, reterr);
     if (status) return status;
-    uint64_t line = begin ? count_lines(text, begin - 1) + 1 : 1;
+    uint64_t line = options->line;
+    if (!line) line = begin ? count_lines(text, begin - 1) + 1 : 1;
     fm_bytes section = {text.data, end};
     *reader = (a3m_reader){
         .text = section,

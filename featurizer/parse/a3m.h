@@ -28,6 +28,7 @@ typedef struct fm_a3m_options {
     bool compat_openfold;
     /* Where the alignment to read begins, in a text of several NUL-terminated ones. */
     size_t begin;
+    uint64_t line; /* the number of the line at `begin`; 0: it is counted, from the text's start */
     const fm_match_kernel *kernel; /* NULL: the fastest this processor runs */
 } fm_a3m_options;
 

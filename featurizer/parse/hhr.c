@@ -232,15 +232,22 @@ static fm_status parse_template_line(parser *p, fm_hit *hit) {
     return status;
 }
 
-static bool is_annotation(line l) {
-    l.at += 2;
-    l.size -= 2;
-    return starts_with(l, "ss_dssp") || starts_with(l, "ss_pred") || starts_with(l, "Consensus");
+/* Whether a line is one of the rows that are no sequence. A sequence may be called like one of
+ * them, "Consensus_1", which the reference skips. */
+static bool is_annotation(const parser *p) {
+    static const char *const names[] = {"ss_dssp", "ss_pred", "Consensus"};
+    const line l = {p->line.at + 2, p->line.size - 2};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t n = strlen(names[i]);
+        if (!starts_with(l, names[i])) continue;
+        if (p->compat_openfold || l.size == n || is_blank(l.at[n])) return true;
+    }
+    return false;
 }
 
 static fm_status parse_block_line(parser *p, fm_hit *hit) {
     bool query = starts_with(p->line, "Q "), template = starts_with(p->line, "T ");
-    if ((!query && !template) || is_annotation(p->line)) return FM_OK;
+    if ((!query && !template) || is_annotation(p)) return FM_OK;
     return query ? parse_query_line(p, hit) : parse_template_line(p, hit);
 }
 

@@ -178,12 +178,36 @@ static bool begins_with(fm_bytes text, size_t at, const char *words) {
     return text.size - at >= n && strncasecmp((const char *)text.data + at, words, n) == 0;
 }
 
+/* Names a compression that is not read, or returns NULL. */
+static const char *packed_by(fm_bytes text) {
+    static const struct {
+        const char *magic, *name;
+        size_t bytes;
+    } kinds[] = {{"BZh", "bzip2", 3},        {"\x04\x22\x4d\x18", "lz4", 4},
+                 {"\x5d\0\0", "lzma", 3},    {"\x1f\x9d", "compress (.Z)", 2},
+                 {"PK\x03\x04", "zip", 4},   {"LZIP", "lzip", 4},
+                 {"7z\xbc\xaf", "7-Zip", 4}, {"Rar!", "rar", 4}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (text.size > kinds[i].bytes && memcmp(text.data, kinds[i].magic, kinds[i].bytes) == 0) {
+            return kinds[i].name;
+        }
+    }
+    return NULL;
+}
+
 fm_status fm_text_check_kind(fm_bytes text, fm_error *reterr) {
     if (text.size == 0) return FM_OK;
     if (is_utf16(text)) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
                           "found text in UTF-16, expected ASCII or UTF-8; convert the file, for "
                           "example with iconv -f UTF-16 -t UTF-8");
+    }
+    const char *packed = packed_by(text);
+    if (packed) {
+        return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
+                          "found a file compressed as %s, expected text, gzip, xz or zstd; unpack "
+                          "it first",
+                          packed);
     }
     size_t at = fm_utf8_mark(text.data, text.size);
     while (at < text.size && is_plain_blank(text.data[at]))

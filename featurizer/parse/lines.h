@@ -47,8 +47,8 @@ size_t fm_graphic_end(fm_bytes text, size_t at, size_t end);
 size_t fm_space_end(fm_bytes text, size_t at, size_t end);
 
 /* Returns FM_ERR_FORMAT for what often lies under the name of another file: text in UTF-16, a web
- * page or an XML message in place of a download, and the pointer that Git LFS leaves. Line-based
- * formats may take these for files without content. */
+ * page or an XML message in place of a download, the pointer that Git LFS leaves, and a compression
+ * that is not read. Line-based formats may take these for files without content. */
 FM_MUST_USE fm_status fm_text_check_kind(fm_bytes text, fm_error *reterr);
 
 /* Returns FM_ERR_FORMAT with the place of the first byte that is not well-formed UTF-8 (RFC 3629).

@@ -13,6 +13,7 @@
 #include "proto/base/hash.h"
 #include "proto/chem/residue.h"
 #include "proto/limits.h"
+#include "proto/record_part.h"
 
 #include <assert.h>
 #include <math.h>
@@ -549,7 +550,10 @@ static fm_status read_date(fm_mmcif_scan *scan, char *ret_date) {
     char earliest[FM_RELEASE_DATE] = "";
     for (uint32_t i = 0; i < dates->n; i++) {
         fm_cif_view view = dates->views[i];
-        if (!is_date(fm_cif_text(cif, view), fm_cif_size(view))) {
+        const uint8_t *text = fm_cif_text(cif, view);
+        bool is_good = is_date(text, fm_cif_size(view)) &&
+                       (cif->compat_openfold || fm_part_is_calendar_date((const char *)text));
+        if (!is_good) {
             if (!cif->compat_openfold && fm_cif_is_unset(cif, view)) continue;
             return fm_cif_fail(cif, scan->reterr, FM_ERR_FORMAT, view.start,
                                "the revision date is '%.*s', expected YYYY-MM-DD",
@@ -576,8 +580,11 @@ static double read_resolution(const fm_mmcif_scan *scan) {
         double value;
         if (list->n == 0) continue;
         bool compat = scan->cif.compat_openfold;
-        const uint8_t *text = fm_cif_text(&scan->cif, list->views[0]);
-        if (!fm_decimal_parse(text, fm_cif_size(list->views[0]), compat, &value)) continue;
+        fm_cif_view view = list->views[0];
+        const uint8_t *text = fm_cif_text(&scan->cif, view);
+        bool is_number = compat ? fm_decimal_parse(text, fm_cif_size(view), true, &value)
+                                : fm_mmcif_number(&scan->cif, view, &value);
+        if (!is_number) continue;
         if (compat || (value >= 0 && isfinite((float)value))) return value;
     }
     return 0.0;

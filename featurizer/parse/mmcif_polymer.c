@@ -222,6 +222,12 @@ fm_status fm_mmcif_find_polymers(fm_mmcif_scan *scan, fm_mmcif_polymers *ret_pol
     if (!status) status = group_chains(scan, &entities);
     if (!status) status = list_polymers(scan, &entities, &polymers);
     if (status) return status;
+    if (!scan->columns[COLUMN_POLY_ENTITY].is_given && !scan->cif.compat_openfold) {
+        return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_DATA, 0,
+                           "the file has no _entity_poly_seq, which says the sequences of its "
+                           "chains; programs that write models leave it out; take the PDB's file, "
+                           "or add the sequences, for example with gemmi");
+    }
     if (polymers.n == 0) {
         return fm_cif_fail(&scan->cif, scan->reterr, FM_ERR_NOT_FOUND, 0,
                            "the file has no protein chain (_entity_poly_seq, _chem_comp and "

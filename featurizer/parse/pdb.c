@@ -381,6 +381,20 @@ static fm_status read_all(reader *r) {
                           r->n_atom ? "no atom of a known name" : "no ATOM record");
 }
 
+/* Checks that the B factors can be pLDDT, which is below 1 nowhere in a whole file but on another
+ * scale. */
+static fm_status check_scale(const reader *r) {
+    float highest = 0;
+    for (uint32_t i = 0; i < r->table.n; i++) {
+        if (r->table.confidence[i] > highest) highest = r->table.confidence[i];
+    }
+    if (r->compat || highest > 1) return FM_OK;
+    const residue_place *first = &r->table.places[0];
+    return fm_fail_at(r->reterr, FM_ERR_DATA, first->line, 61, first->offset + 60,
+                      "the highest B factor of the prediction is %g, expected pLDDT on 0 to 100",
+                      (double)highest);
+}
+
 /* -- chains */
 
 static int compare_places(const void *left, const void *right) {
@@ -487,6 +501,7 @@ fm_status fm_pdb_parse(fm_bytes bytes, const fm_pdb_options *options, fm_arena *
     if (!status) status = init_table(&r.table, capacity, arena, reterr);
     if (!status) status = read_all(&r);
     if (!status) status = check_places(&r, arena);
+    if (!status) status = check_scale(&r);
     if (status) return status;
     fm_pdb pdb = {.n_res = r.table.n, .n_atom = r.n_atom};
     status = list_chains(&r, arena, &pdb);

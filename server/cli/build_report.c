@@ -127,6 +127,14 @@ static void print_problems(FILE *out, const fm_build_report *report) {
         fprintf(out, "refused   %u structure%s without a protein chain\n", report->n_no_protein,
                 fm_plural(report->n_no_protein));
     }
+    if (report->n_without_alignments) {
+        fprintf(out, "noted     %u chain%s without alignments, made of the sequence alone\n",
+                report->n_without_alignments, fm_plural(report->n_without_alignments));
+    }
+    if (report->n_left_out) {
+        fprintf(out, "noted     %u alignment%s of other queries left out of texts of several\n",
+                report->n_left_out, fm_plural(report->n_left_out));
+    }
     if (report->n_without_hits && !report->single_sequence) {
         fprintf(out, "noted     %u chain%s without a file of template hits\n",
                 report->n_without_hits, fm_plural(report->n_without_hits));
@@ -217,6 +225,8 @@ static void print_inputs(fm_json_writer *json, const fm_build_report *report) {
     }
     fm_json_put_u64(json, "structures without a protein chain", report->n_no_protein);
     fm_json_close(json);
+    fm_json_put_u64(json, "without_alignments", report->n_without_alignments);
+    fm_json_put_u64(json, "alignments_left_out", report->n_left_out);
     fm_json_put_u64(json, "without_template_hits", report->n_without_hits);
 }
 

@@ -198,6 +198,7 @@ static void print_msa(const fm_parse_request *request, const char *kind, const f
         fm_json_writer json;
         fm_parse_begin_json(request, kind, &json);
         fm_json_put_u64(&json, "rows", report->n_row);
+        fm_json_put_u64(&json, "alignments_left_out", report->n_left_out);
         fm_json_put_u64(&json, "distinct_rows", part->n_seq);
         fm_json_put_u64(&json, "residues", part->n_res);
         fm_json_put_f64(&json, "gaps", share_of(n_gap, n), 6);
@@ -210,6 +211,10 @@ static void print_msa(const fm_parse_request *request, const char *kind, const f
            part->n_res);
     printf("  rows        %u read, %u of them duplicates\n", report->n_row,
            report->n_row - part->n_seq);
+    if (report->n_left_out) {
+        printf("  left out    %u alignment%s of other queries\n", report->n_left_out,
+               report->n_left_out == 1 ? "" : "s");
+    }
     printf("  gaps        %.1f %% of %zu cells\n", 100.0 * (double)n_gap / (double)n, n);
     print_deletions(&deletions);
     printf("  species     known for %zu rows\n", n_species);

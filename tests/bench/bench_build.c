@@ -83,7 +83,8 @@ static void do_chain(bench_state *bench, const fm_source_chain *chain, const fm_
     check(fm_features_structure(mmcif, chain->author_id, &options, &bench->chain, &sequence,
                                 &structure, &error),
           &error);
-    check(fm_features_msa(&sequence, inputs, n, &options, &bench->chain, &msa, &error), &error);
+    check(fm_features_msa(&sequence, inputs, n, &options, &bench->chain, &msa, NULL, &error),
+          &error);
 }
 
 static void do_inputs(bench_state *bench, depth how) {

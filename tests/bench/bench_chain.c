@@ -166,7 +166,9 @@ static fm_status make_chain(bench_state *bench, const char *chain, bool with_tem
         inputs[i] = (fm_msa_input){.name = alignments[i]};
         status = read_reference(bench, relative, &inputs[i].content);
     }
-    if (!status) status = fm_features_msa(&sequence, inputs, 3, &options, &bench->work, &msa, NULL);
+    if (!status) {
+        status = fm_features_msa(&sequence, inputs, 3, &options, &bench->work, &msa, NULL, NULL);
+    }
     if (!status && with_templates) status = make_templates(bench, folder, &sequence, ret_n_templ);
     if (!status) *ret_n_seq = msa.n_seq;
     return status;

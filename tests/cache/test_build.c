@@ -124,14 +124,15 @@ static void test_refusals(void **state) {
     build(&test);
     break_alignments(&test);
     report = build(&test);
-    assert_int_equal(report.n_chain, 6); /* the chain without alignments is a single sequence */
-    assert_int_equal(report.n_refused, 2);
-    assert_int_equal(report.n_refusal, 2);
+    assert_int_equal(report.n_chain, 5);
+    assert_int_equal(report.n_refused, 3);
+    assert_int_equal(report.n_refusal, 3);
     assert_non_null(strstr(report.refusal[0], "/mgnify_hits.a3m:"));
     assert_non_null(strstr(report.refusal[1], "/uniref90_hits.a3m"));
+    assert_non_null(strstr(report.refusal[2], "found no file, expected an alignment"));
     assert_int_equal(report.n_source_refusal, 2);
     assert_int_equal(fm_refusals_read(test.cache, &test.arena, &refusals, &test.error), FM_OK);
-    assert_int_equal(refusals.n, 2);
+    assert_int_equal(refusals.n, 3);
     assert_int_equal(verify(&test, test.cache), FM_OK);
     /* A truncated structure refuses all its chains. */
     assert_int_equal(run_shell("cd %s/mmcifs && set -- * && shift 3 && head -c 900 $1 > cut && "
@@ -139,7 +140,12 @@ static void test_refusals(void **state) {
                                test.data),
                      0);
     report = build(&test);
-    assert_true(report.n_refused > 2);
+    assert_true(report.n_refused > 3);
+    /* Only who asks for it gets a chain without alignments as a single sequence, and a count. */
+    assert_int_equal(build_with(&test, test.data, test.cache,
+                                (fm_build_options){.single_sequence = true}, &report),
+                     FM_OK);
+    assert_true(report.n_without_alignments >= 1);
     /* Nothing left: nothing is published. */
     uint64_t generation = report.generation;
     assert_int_equal(run_shell("cd %s/mmcifs && for f in *; do echo junk > $f; done", test.data),

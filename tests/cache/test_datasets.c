@@ -346,7 +346,8 @@ static void test_which_chain(void **state) {
     assert_int_equal(fm_arena_init(&test.arena, (size_t)4 << 30, NULL), FM_OK);
     assert_int_equal(run_shell("cd %s && mkdir -p set/data set/alignments/model "
                                "set/alignments/model_B set/alignments/model_C "
-                               "set/alignments/other_X",
+                               "set/alignments/other_X && for i in set/alignments/*; do "
+                               "printf '>q\\nAG\\n' > $i/a.a3m; done",
                                test.folder),
                      0);
     write_text(&test, "set/data/model.cif", two_chains);

@@ -349,7 +349,7 @@ static void test_predictions_keep_their_case(void **state) {
     assert_int_equal(source.n_structure, 2);
     assert_int_equal(source.n_chain, 2);
     assert_int_equal(source.n_refusal, 1);
-    assert_int_equal(count_refusals(&source, FM_SOURCE_BAD_NAME, "1Abc"), 1);
+    assert_int_equal(count_refusals(&source, FM_SOURCE_NO_STRUCTURE, "1Abc"), 1);
     teardown_case(&test);
 }
 

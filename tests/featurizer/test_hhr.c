@@ -238,6 +238,13 @@ static void refuses_contradictions(void **state) {
         assert_memory_equal(error.message, cases[i].message, strlen(cases[i].message));
         assert_int_equal(error.line, cases[i].line);
     }
+    /* The reference skips a sequence that is called as a row of another kind begins. */
+    assert_int_equal(
+        parse("No 1\n>a\nAligned_cols=1 Sum_probs=1\nQ Consensus_1         1 A    1 (9)\n"
+              "T ss_pred_x           1 A    1 (9)\n",
+              false, *state, &hits, &error),
+        FM_OK);
+    assert_int_equal(hits.hit[0].n_hit, 1);
     /* hh-suite writes a hit of one pair without lines, and may write fewer hits than lines of the
      * table when it is told so */
     assert_int_equal(parse("No 1\n>a\nAligned_cols=1 Sum_probs=1\n", false, *state, &hits, &error),

@@ -285,7 +285,11 @@ static void contradictions_are_refused(void **state) {
     refuse(HEAD COMPS "loop_\n_struct_asym.id\n_struct_asym.entity_id\nA 1\n^A 1\n" THREE SITE ATOM(
                "CA", "ALA", "1", "1.0"),
            false, FM_ERR_DATA, "chain 'A' occurs twice in _struct_asym");
-    refuse("^" HEAD COMPS ASYMS SITE ATOM("CA", "ALA", "1", "1.0"), false, FM_ERR_NOT_FOUND,
+    refuse("^" HEAD COMPS ASYMS SITE ATOM("CA", "ALA", "1", "1.0"), false, FM_ERR_DATA,
+           "the file has no _entity_poly_seq, which says the sequences of its chains; programs "
+           "that write models leave it out; take the PDB's file, or add the sequences, for example "
+           "with gemmi");
+    refuse("^" HEAD ASYMS POLY "1 1 DA\n" SITE ATOM("P", "DA", "1", "1.0"), false, FM_ERR_NOT_FOUND,
            "the file has no protein chain (_entity_poly_seq, _chem_comp and _struct_asym name "
            "none)");
     refuse("^" ENTRY "ATOM 1 CA . ALA B 1 ? 1 2 3 1 9 1 X 1\n", false, FM_ERR_NOT_FOUND,

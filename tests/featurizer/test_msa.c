@@ -212,6 +212,23 @@ static void chooses_the_alignment_of_the_query(void **state) {
                  "another sequence");
 }
 
+/* A search of several databases gives an alignment of the query for each of them. */
+static void joins_the_alignments_of_the_query(void **state) {
+    fixture *f = *state;
+    static const char bytes[] = ">q\nAC\n>r\nA-\n\0>q\nAC\n>s\n-C\n\0>other\nWW\n>t\nWC\n\0"
+                                ">q\nAX\n>u\nWW\n>v\nA\n\0";
+    const fm_msa_input whole = {"u.a3m", {(const uint8_t *)bytes, sizeof bytes - 7}, FM_MSA_NONE};
+    const fm_msa_input ragged = {"u.a3m", {(const uint8_t *)bytes, sizeof bytes - 1}, FM_MSA_NONE};
+    assert_int_equal(build(f, &whole, 1, "AC", NULL), FM_OK);
+    expect_part(f, "AC/A-/-C/AX/WW", "u.a3m:5", "////");
+    assert_int_equal(build(f, &whole, 1, "", NULL), FM_OK);
+    expect_part(f, "AC/A-/-C/AX/WW", "u.a3m:5", "////");
+    assert_int_equal(build(f, &whole, 1, "WW", NULL), FM_OK);
+    expect_part(f, "WW/WC", "u.a3m:2", "/");
+    expect_error(f, &ragged, 1, "AC", NULL,
+                 "u.a3m:18:1: row 2 has 1 match column, the query has 2");
+}
+
 /* A text of many alignments must be searched in one pass. */
 static void looks_through_many_alignments(void **state) {
     fixture *f = *state;
@@ -378,6 +395,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(takes_the_query_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refuses_with_file_and_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(chooses_the_alignment_of_the_query, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(joins_the_alignments_of_the_query, set_up, tear_down),
         cmocka_unit_test_setup_teardown(looks_through_many_alignments, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reads_or_refuses_every_prefix, set_up, tear_down),
         cmocka_unit_test_setup_teardown(finds_species, set_up, tear_down),

@@ -100,6 +100,7 @@ static void mistakes_have_their_places(void **state) {
         {">a\n\n", FM_QUERY_FASTA, FM_ERR_FORMAT, 3, 1, "no sequence"},
         {"", FM_QUERY_FASTA, FM_ERR_FORMAT, 0, 1, "no sequence"},
         {"#2,3\t1,1\n>101\t102\nMKTAY\n", FM_QUERY_A3M, FM_ERR_DATA, 1, 1, "a separate file"},
+        {"\n\n#2,3\t1,1\n>101\t102\nMKTAY\n", FM_QUERY_A3M, FM_ERR_DATA, 3, 1, "a separate file"},
         {"#5\t2\n>101\nMKTAY\n", FM_QUERY_A3M, FM_ERR_DATA, 1, 1, "a separate file"},
         {">q\nMKB\n", FM_QUERY_A3M, FM_ERR_FORMAT, 2, 3, "found 'B'"},
         {"\xef\xbb\xbf>q\nMKB\n", FM_QUERY_A3M, FM_ERR_FORMAT, 2, 3, "found 'B'"},

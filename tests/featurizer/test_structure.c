@@ -97,6 +97,39 @@ static void a_prediction_has_confidence(void **state) {
     assert_true(error.line > 1 && error.column == 40);
 }
 
+/* What masks every residue is refused, and a resolution may have an uncertainty. */
+static void there_must_be_something_to_learn_from(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *message;
+        bool is_predicted;
+    } cases[] = {
+        {HEAD COMPS ASYMS THREE SITE SURE("CA", "ALA", "1", "0.97") SURE("CA", "MSE", "2", "0.5"),
+         "the highest B factor of the prediction is 0.97, expected pLDDT on 0 to 100", true},
+        {HEAD COMPS ASYMS THREE SITE SURE("CA", "ALA", "1", "0.00"),
+         "the highest B factor of the prediction is 0, expected pLDDT on 0 to 100", true},
+        {HEAD COMPS ASYMS THREE SITE SURE("C1X", "ALA", "1", "90.00"),
+         "the chain has no atom of a known name", false},
+    };
+    fm_part_sequence sequence;
+    fm_part_structure structure;
+    fm_error error;
+    fm_mmcif mmcif;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const fm_mmcif_options options = {.is_predicted = cases[i].is_predicted};
+        const fm_bytes text = {(const uint8_t *)cases[i].text, strlen(cases[i].text)};
+        assert_int_equal(fm_mmcif_parse(text, &options, &arena, &mmcif, &error), FM_OK);
+        assert_int_equal(
+            fm_structure_from_mmcif(&mmcif, &options, "X", &sequence, &structure, &error),
+            FM_ERR_DATA);
+        assert_string_equal(error.message, cases[i].message);
+    }
+    mmcif = read_text(HEAD DATES COMPS ASYMS THREE
+                      "_refine.ls_d_res_high 1.80(2)\n" SITE ATOM("CA", "ALA", "1", "1.0"),
+                      false);
+    assert_true(mmcif.resolution == 1.8);
+}
+
 static void the_reference_needs_a_release_date(void **state) {
     (void)state;
     fm_part_sequence sequence;
@@ -198,6 +231,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chain_becomes_its_parts),
         cmocka_unit_test(a_prediction_has_confidence),
+        cmocka_unit_test(there_must_be_something_to_learn_from),
         cmocka_unit_test(the_reference_needs_a_release_date),
         cmocka_unit_test(a_chain_with_a_fault_is_refused_alone),
         cmocka_unit_test(arrays_have_the_reference_s_names_and_shapes),
