@@ -94,34 +94,32 @@ bool fm_complex_sample_is_compact(const fm_npz *npz) {
 
 /* -- reading compact arrays */
 
-static fm_status fail_shape(const expander *e, const fm_npy *array, const char *name, int rank,
-                            const uint64_t *shape) {
-    char found[96] = "", expected[96] = "";
-    for (size_t axis = 0, at = 0; axis < array->rank && at < 64; axis++)
-        at += (size_t)snprintf(found + at, sizeof found - at, "%s%" PRIu64, axis ? ", " : "",
-                               array->shape[axis]);
-    for (size_t axis = 0, at = 0; axis < (size_t)rank && at < 64; axis++)
-        at += (size_t)snprintf(expected + at, sizeof expected - at, "%s%" PRIu64, axis ? ", " : "",
-                               shape[axis]);
-    return fm_fail(e->error, FM_ERR_DATA, "%s: found shape [%s], expected [%s]", name, found,
-                   expected);
+/* "25, 32" */
+static void format_shape(char out[96], size_t rank, const uint64_t *shape) {
+    out[0] = '\0';
+    for (size_t axis = 0, at = 0; axis < rank && at < 64; axis++)
+        at += (size_t)snprintf(out + at, 96 - at, "%s%" PRIu64, axis ? ", " : "", shape[axis]);
 }
 
 /* Finds an array of that type and shape. An extent UINT64_MAX is any. */
 static fm_status take(const expander *e, const char *name, const char *dtype, int rank,
                       const uint64_t *shape, const fm_npy **ret_array) {
+    char found[96], expected[96];
     const fm_npy *array = find(e->from, name);
     if (!array) return fm_fail(e->error, FM_ERR_DATA, "%s: the array is missing", name);
     if (strcmp(array->dtype, dtype) != 0) {
         return fm_fail(e->error, FM_ERR_DATA, "%s: found type %s, expected %s", name, array->dtype,
                        dtype);
     }
+    *ret_array = array;
     bool same = array->rank == (size_t)rank;
     for (int axis = 0; same && axis < rank; axis++)
         same = shape[axis] == UINT64_MAX || array->shape[axis] == shape[axis];
-    if (!same) return fail_shape(e, array, name, rank, shape);
-    *ret_array = array;
-    return FM_OK;
+    if (same) return FM_OK;
+    format_shape(found, array->rank, array->shape);
+    format_shape(expected, (size_t)rank, shape);
+    return fm_fail(e->error, FM_ERR_DATA, "%s: found shape [%s], expected [%s]", name, found,
+                   expected);
 }
 
 static fm_status refuse(const expander *e, const char *name, uint64_t at, int64_t found,
