@@ -44,7 +44,7 @@ build() {
             case $source in *_avx2.c) avx=-mavx2 ;; *) avx= ;; esac
             echo "gcc $c_flags $avx -c $source -o $out/$(basename "$source").o"
         done
-        for source in trainer/backend/cuda/*/*.cu tests/trainer/cuda_check*.cu tests/kbench/kbench*.cu; do
+        for source in trainer/backend/cuda/*/*.cu tests/trainer/cuda/cuda_check*.cu tests/kbench/kbench*.cu; do
             echo "$nvcc $cuda_flags -c $source -o $out/$(basename "$source").o"
         done
     } >"$out/commands"

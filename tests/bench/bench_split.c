@@ -5,7 +5,7 @@
  * It records and plans the last cycle of AlphaFold2's trunk at the shapes of both training stages.
  * The trunk has embedders, templates, extra MSA, 48 blocks, distogram and masked MSA losses, and no
  * structure module. It prints the step arena of each branch's rank in GiB, for f32 of the CPU's
- * table. Nothing is computed: planned bytes are used bytes (tests/trainer/test_split.c). */
+ * table. Nothing is computed: planned bytes are used bytes (tests/trainer/step/test_split.c). */
 #include "tests/testing/local_groups.h"
 #include "tests/testing/model_configs.h"
 #include "trainer/loss/losses.h"

@@ -1,0 +1,247 @@
+/* test_comm.c: tests exchanges between ranks that are threads or processes: values, overlap, order
+ * of sums, and the end of a run. */
+#include "tests/trainer/common/processes.h"
+
+#include "tests/testing/comm_local.h"
+#include "trainer/dist/sum.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+enum { PART = 5, ROUNDS = 200, MOST = 8 };
+
+typedef struct rank_state {
+    fm_comm *comm;
+    bool ok;
+    float sum[PART];
+} rank_state;
+
+static float value(int rank, int round, int part, int i) {
+    return (float)op_uniform((uint32_t)(7 + rank), (round * MOST + part) * PART + i);
+}
+
+static bool round_is_right(rank_state *s, int round) {
+    fm_comm *comm = s->comm;
+    float send[MOST * PART], turned[MOST * PART], back[MOST * PART], all[MOST * PART];
+    float scattered[PART], sum[PART], root[PART];
+    for (int k = 0; k < comm->size * PART; k++)
+        send[k] = value(comm->rank, round, k / PART, k % PART);
+    fm_message to_all =
+        fm_message_plain(FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, PART, send, turned);
+    fm_message gather = fm_message_plain(FM_EXCHANGE_ALL_GATHER, FM_ELEMENT_F32, PART, send, all);
+    fm_message scatter =
+        fm_message_plain(FM_EXCHANGE_REDUCE_SCATTER, FM_ELEMENT_F32, PART, send, scattered);
+    fm_message reduce = fm_message_plain(FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32, PART, send, sum);
+    int32_t last = comm->size - 1;
+    fm_message spread = fm_message_plain(FM_EXCHANGE_BROADCAST, FM_ELEMENT_F32, PART, send, root);
+    spread.root = last;
+    /* Several exchanges begin before the first one finishes, and finish in another order. */
+    fm_ticket a = comm->begin(comm, &to_all, 1, NULL), b = comm->begin(comm, &gather, 1, NULL);
+    fm_ticket c = comm->begin(comm, &scatter, 1, NULL), d = comm->begin(comm, &reduce, 1, NULL);
+    fm_ticket e = comm->begin(comm, &spread, 1, NULL);
+    comm->finish(comm, b, NULL);
+    comm->finish(comm, a, NULL);
+    fm_message to_all_back =
+        fm_message_plain(FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, PART, turned, back);
+    fm_ticket f = comm->begin(comm, &to_all_back, 1, NULL);
+    comm->finish(comm, e, NULL);
+    comm->finish(comm, d, NULL);
+    comm->finish(comm, c, NULL);
+    comm->finish(comm, f, NULL);
+    bool ok = true;
+    for (int i = 0; i < PART; i++) {
+        float total = 0, mine = 0;
+        for (int r = 0; r < comm->size; r++) {
+            ok &= turned[r * PART + i] == value(r, round, comm->rank, i);
+            ok &= back[r * PART + i] == send[r * PART + i];
+            ok &= all[r * PART + i] == value(r, round, 0, i);
+            total = r ? total + value(r, round, 0, i) : value(r, round, 0, i);
+            mine = r ? mine + value(r, round, comm->rank, i) : value(r, round, comm->rank, i);
+        }
+        ok &= sum[i] == total && scattered[i] == mine && root[i] == value(last, round, 0, i);
+        s->sum[i] = sum[i];
+    }
+    return ok;
+}
+
+/* Two messages of one exchange: columns [ROWS, D, RUN] become rows and are added to what is there;
+ * rows [D, ROWS, RUN] of all ranks are summed into columns. */
+static bool strided_parts_arrive_in_place(const rank_state *s, int round) {
+    enum { ROWS = 3, RUN = 2, COUNT = ROWS * RUN };
+    fm_comm *comm = s->comm;
+    int size = comm->size;
+    float columns[MOST * COUNT], rows[MOST * COUNT], sum[2 * COUNT] = {0};
+    for (int k = 0; k < size * COUNT; k++) {
+        columns[k] = value(comm->rank, round, 0, k);
+        rows[k] = 1;
+    }
+    const fm_parts in_columns = {RUN, size * RUN}, in_rows = {COUNT, RUN};
+    fm_message messages[2] = {
+        fm_message_plain(FM_EXCHANGE_ALL_TO_ALL, FM_ELEMENT_F32, RUN, columns, rows),
+        fm_message_plain(FM_EXCHANGE_REDUCE_SCATTER, FM_ELEMENT_F32, RUN, columns, sum)};
+    for (int i = 0; i < 2; i++) {
+        messages[i].rows = ROWS;
+        messages[i].sent = in_columns;
+    }
+    messages[0].received = in_rows;
+    messages[0].receive.beta = FM_ADD;
+    messages[1].received = (fm_parts){0, 2 * RUN};
+    comm->finish(comm, comm->begin(comm, messages, 2, NULL), NULL);
+    bool ok = true;
+    for (int k = 0; k < COUNT; k++) {
+        int row = k / RUN, at = (row * size + comm->rank) * RUN + k % RUN;
+        float total = 0;
+        for (int r = 0; r < size; r++) {
+            ok &= rows[r * COUNT + k] == 1 + value(r, round, 0, at);
+            total = r ? total + value(r, round, 0, at) : value(r, round, 0, at);
+        }
+        ok &= sum[row * 2 * RUN + k % RUN] == total && sum[row * 2 * RUN + RUN + k % RUN] == 0;
+    }
+    return ok;
+}
+
+static void *run_rank(void *argument) {
+    rank_state *s = argument;
+    s->ok = true;
+    for (int round = 0; round < ROUNDS; round++)
+        s->ok &= round_is_right(s, round) && strided_parts_arrive_in_place(s, round);
+    return NULL;
+}
+
+static void exchanges_match_their_names(void **state) {
+    (void)state;
+    for (int32_t size = 1; size <= MOST; size++) {
+        fm_comm_group *group;
+        assert_int_equal(fm_comm_group_create(size, fm_kernels_cpu(FM_ELEMENT_F32), &group, NULL),
+                         FM_OK);
+        rank_state ranks[MOST];
+        pthread_t threads[MOST];
+        for (int32_t r = 0; r < size; r++) {
+            ranks[r].comm = fm_comm_group_get_rank(group, r);
+            assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
+        }
+        for (int32_t r = 0; r < size; r++)
+            pthread_join(threads[r], NULL);
+        for (int32_t r = 0; r < size; r++) {
+            assert_true(ranks[r].ok);
+            assert_memory_equal(ranks[r].sum, ranks[0].sum, sizeof ranks[0].sum);
+        }
+        fm_comm_group_destroy(group);
+    }
+}
+
+/* -- processes */
+
+static int exchange_much(const process_task *task) {
+    process p;
+    if (!open_process(&p, task)) return 1;
+    const fm_groups *groups = fm_shm_groups_get(p.groups);
+    fm_comm *const comms[] = {groups->dap, groups->bp, groups->sample, groups->dp};
+    bool ok = true;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < 4; i++) {
+            rank_state s = {.comm = comms[i]};
+            if (comms[i]) ok &= round_is_right(&s, round);
+        }
+    }
+    close_process(&p);
+    return ok ? 0 : 2;
+}
+
+static void processes_exchange_as_threads_do(void **state) {
+    (void)state;
+    static const fm_layout layouts[] = {{2, 1, 1}, {3, 1, 1}, {1, 2, 1}, {1, 1, 4},
+                                        {2, 2, 2}, {8, 1, 1}, {1, 1, 8}, {4, 1, 2}};
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        for (size_t k = 0; k < N_PROCESS_OPTIONS; k++) {
+            const process_task task = {
+                .layout = layouts[i], .options = process_options[k], .element = FM_ELEMENT_F32};
+            assert_int_equal(run_processes(exchange_much, task), 0);
+        }
+    }
+}
+
+/* More exchanges under way than there are slots would wait for each other; as many are fine, and
+ * the outbox takes them all. */
+static int fill_the_slots(const process_task *task) {
+    enum { COUNT = 20000 };
+    process p;
+    static float send[COUNT], receive[COUNT];
+    if (!open_process(&p, task)) return 1;
+    fm_comm *comm = fm_shm_groups_get(p.groups)->dap;
+    bool ok = true;
+    for (int round = 0; round < 5; round++) {
+        fm_ticket ticket[FM_BOARD_SLOTS];
+        for (int i = 0; i < FM_BOARD_SLOTS; i++) {
+            for (int k = 0; k < COUNT; k++)
+                send[k] = (float)(i + round);
+            const fm_message m =
+                fm_message_plain(FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32,
+                                 1 + i * (COUNT - 1) / FM_BOARD_SLOTS, send, receive);
+            ticket[i] = comm->begin(comm, &m, 1, NULL);
+        }
+        for (int i = FM_BOARD_SLOTS; i-- > 0;) {
+            comm->finish(comm, ticket[i], NULL);
+            ok &= receive[0] == (float)(comm->size * (i + round));
+        }
+    }
+    close_process(&p);
+    return ok ? 0 : 2;
+}
+
+static void all_slots_can_be_under_way(void **state) {
+    (void)state;
+    const process_task task = {.layout = {3, 1, 1}, .element = FM_ELEMENT_F32};
+    assert_int_equal(run_processes(fill_the_slots, task), 0);
+}
+
+/* Rank 1 is killed; rank 0 ends the run, and rank 2 receives NaN in place of a sum. */
+static int lose_a_rank(const process_task *task) {
+    process p;
+    float send = 1, receive = 0;
+    if (!open_process(&p, task)) return 1;
+    fm_comm *comm = fm_shm_groups_get(p.groups)->dap;
+    const fm_message m =
+        fm_message_plain(FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32, 1, &send, &receive);
+    comm->finish(comm, comm->begin(comm, &m, 1, NULL), NULL);
+    bool ok = receive == 3;
+    if (task->rank == 1) raise(SIGKILL);
+    if (task->rank == 0) {
+        int32_t place = fm_board_find(p.board, 1);
+        char text[200];
+        while (kill(fm_board_entry(p.board, place)->process, 0) == 0 &&
+               !fm_meeting_gather(p.meeting, "", 0, text, task->wait_s, NULL)) {
+        }
+        fm_board_rank *entry = fm_board_entry(p.board, place);
+        fm_board_describe(p.board, place, text, sizeof text);
+        ok &= strstr(text, "): before the first step") != NULL;
+        atomic_store(&entry->predicts, 1);
+        fm_board_describe(p.board, place, text, sizeof text);
+        ok &= strstr(text, "): before the first chain") != NULL;
+        atomic_store(&entry->step, 2);
+        fm_board_describe(p.board, place, text, sizeof text);
+        ok &= strstr(text, "): chain 2, cycle 0, after exchange ") != NULL;
+        ok &= fm_board_end(p.board, text) && !fm_board_end(p.board, "later");
+    }
+    while (receive == 3) /* rank 2 is inside an exchange when the run ends, or after that */
+        comm->finish(comm, comm->begin(comm, &m, 1, NULL), NULL);
+    ok &= receive != receive && strncmp(fm_board_reason(p.board), "rank 1 (process ", 16) == 0;
+    close_process(&p);
+    return ok ? 0 : 2;
+}
+
+static void an_ended_run_gives_no_numbers(void **state) {
+    (void)state;
+    const process_task task = {.layout = {3, 1, 1}, .element = FM_ELEMENT_F32};
+    assert_int_equal(run_processes(lose_a_rank, task), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exchanges_match_their_names),
+        cmocka_unit_test(processes_exchange_as_threads_do),
+        cmocka_unit_test(all_slots_can_be_under_way),
+        cmocka_unit_test(an_ended_run_gives_no_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
