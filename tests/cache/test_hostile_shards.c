@@ -231,6 +231,38 @@ static void test_drawn_changes(void **state) {
     tear_down(&self);
 }
 
+/* -- names */
+
+/* An index whose hash would be right, with one byte of a name changed. */
+static void test_names_without_control_bytes(void **state) {
+    (void)state;
+    enum { ALIGNMENT = 64 };
+    attack self;
+    set_up(&self);
+    cache_case *test = &self.test;
+    char path[400];
+    fm_bytes text, index;
+    fm_generation generation;
+    fm_sha256 index_hash;
+    snprintf(path, sizeof path, "%s/00000001.manifest", self.generations);
+    assert_int_equal(fm_file_read(&test->arena, path, SHARD_MAX, &text, &test->error), FM_OK);
+    assert_int_equal(
+        fm_manifest_decode(text, 1, &test->arena, &generation, &index_hash, &test->error), FM_OK);
+    snprintf(path, sizeof path, "%s/00000001.index", self.generations);
+    assert_int_equal(fm_file_read(&test->arena, path, SHARD_MAX, &index, &test->error), FM_OK);
+    size_t room = (index.size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    uint8_t *bytes = aligned_alloc(ALIGNMENT, room);
+    assert_non_null(bytes);
+    memcpy(bytes, index.data, index.size);
+    assert_int_equal(fm_index_decode((fm_bytes){bytes, index.size}, &generation, NULL), FM_OK);
+    bytes[index.size - 2] = 0x7f; /* the end of the last name, which stays the last one */
+    assert_int_equal(fm_index_decode((fm_bytes){bytes, index.size}, &generation, &test->error),
+                     FM_ERR_CORRUPT);
+    assert_non_null(strstr(test->error.message, "a control byte"));
+    free(bytes);
+    tear_down(&self);
+}
+
 int main(int argc, char **argv) {
     tries_all = argc > 1 && strcmp(argv[1], "--all") == 0;
     if (argc > 2) seed = (unsigned)strtoul(argv[2], NULL, 10);
@@ -239,6 +271,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_single_numbers),
         cmocka_unit_test(test_drawn_changes),
+        cmocka_unit_test(test_names_without_control_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
