@@ -201,6 +201,44 @@ class Streams(Case):
             numpy.testing.assert_array_equal(step["index"], expected)
             self.assertEqual(step["msa_feat"].shape[0], BATCH)
 
+    def test_an_interrupted_step_is_given_whole(self):
+        stream = self.stream(stack=True)
+        expand, given, calls = stream._expand, [], []
+
+        def interrupted(sample):
+            calls.append(sample.index)
+            if len(calls) == BATCH + 2:
+                raise KeyboardInterrupt
+            return expand(sample)
+
+        stream._expand = interrupted
+        with self.assertRaises(KeyboardInterrupt):
+            for step in stream:
+                given.append(step["index"].tolist())
+        del stream._expand
+        again = self.stream(stack=True)
+        again.load_state_dict(stream.state_dict())
+        expected = numpy.arange(STEPS * BATCH).reshape(STEPS, BATCH).tolist()
+        for rest in (again, stream):
+            self.assertEqual(given + [step["index"].tolist() for step in rest], expected)
+
+    def test_a_step_has_the_samples_of_its_number(self):
+        stream = self.stream(stack=True)
+        arrival, left_out = stream._arrival, {1, BATCH, *range(2 * BATCH, 3 * BATCH)}
+
+        def skipping(item, sizes):
+            index, value = arrival(item, sizes)
+            if index in left_out:
+                return index, foldmill.Skipped(index, "corrupt", "made up")
+            return index, value
+
+        stream._arrival = skipping
+        steps = [step["index"].tolist() for step in stream]
+        wanted = [[index for index in range(first, first + BATCH) if index not in left_out]
+                  for first in range(0, STEPS * BATCH, BATCH)]
+        self.assertEqual(steps, [step for step in wanted if step])
+        self.assertEqual([skipped.index for skipped in stream.skipped], sorted(left_out))
+
     def test_ranks_divide_the_samples(self):
         hashes = {}
         for rank in range(2):

@@ -41,7 +41,7 @@ class Stream:
     Each item is a dict of OpenFold's 50 features (``Sample.expand``) and `index`, the number of the
     sample in the run; ``raw=True`` gives Sample objects instead. With ``stack=True`` an item is a
     whole step: every array has a leading axis with the rank's samples of the step, as OpenFold's
-    collator makes it.
+    collator makes it. Samples that were skipped are missing in their step.
 
     Nothing is connected before the first item or ``facts()`` is asked for. Iterating raises Error
     when the server refuses the stream or cannot make a sample, and when no server answers for
@@ -49,7 +49,8 @@ class Stream:
     continues from another one with the same bytes, and it moves to a quicker one.
 
     A Stream can be iterated once at a time. Leaving a loop keeps the place: the next loop begins
-    after the last item that was given out. ``state_dict()`` says what was given out, and
+    after the last item that was given out. An error or an interrupt while an item is made leaves it
+    to the next loop, a step as a whole. ``state_dict()`` says what was given out, and
     ``load_state_dict()`` before iterating continues behind it, in another process too. A Stream may
     be pickled or forked; the copy opens a separate connection and keeps the place.
 
@@ -333,7 +334,7 @@ class Stream:
     def __iter__(self) -> Iterator[Any]:
         # A generator, because a DataLoader's worker passes on only errors of `next`.
         if self._take_workers_part():
-            yield from self._steps() if self._stack else self._items()
+            yield from self._items()
 
     def __del__(self) -> None:
         self.close()
@@ -391,49 +392,70 @@ class Stream:
             self._loop[:] = [loop, *place, 1]
 
     def _items(self) -> Iterator[Any]:
-        for sample in self._samples():
-            yield sample if self._raw else self._features(sample)
+        """Yields samples or steps.
 
-    def _steps(self) -> Iterator[dict[str, Any]]:
-        members: list[Features] = []
-        for sample in self._samples():
-            members.append(self._expand(sample))
-            if len(members) == self.facts()["samples_per_step"]:
-                yield self._stacked(members)
-                members = []
-        if members:  # the last chains of a pass over all
-            yield self._stacked(members)
+        What an item is made of counts as given out only when the item is whole, so that a loop that
+        ends before, by an error or an interrupt, leaves nothing behind.
+        """
+        for arrivals in self._arrivals():
+            made = [value for _, value in arrivals if not isinstance(value, Skipped)]
+            item = self._item(made) if made else None
+            del made
+            for index, value in arrivals:
+                if isinstance(value, Skipped):
+                    self.skipped.append(value)
+                self._deliver(index)
+            del arrivals, value
+            if item is not None:
+                yield item
+            del item
 
-    def _stacked(self, members: list[Features]) -> dict[str, Any]:
-        step = {key: numpy.stack([one[key] for one in members]) for key in members[0]}
-        return to_torch(step, self._pin) if self._tensors == "torch" else step
+    def _item(self, made: list[Any]) -> Any:
+        """Returns the sample, or the step of the samples, in the form that was asked for."""
+        if self._raw:
+            return made[0]
+        features = ({key: numpy.stack([one[key] for one in made]) for key in made[0]}
+                    if self._stack else made[0])
+        return to_torch(features, self._pin) if self._tensors == "torch" else features
 
     def _expand(self, sample: Sample) -> Features:
         features = sample.expand()
         features["index"] = numpy.array(sample.index, dtype=numpy.int64)
         return features
 
-    def _features(self, sample: Sample) -> dict[str, Any]:
-        features = self._expand(sample)
-        return to_torch(features, self._pin) if self._tensors == "torch" else features
+    def _arrivals(self) -> Iterator[list[tuple[int, Any]]]:
+        """Yields what arrives for an item: indices with a sample each, or with a Skipped.
 
-    def _samples(self) -> Iterator[Sample]:
-        """Yields the samples. After close() it opens a new connection."""
+        A step is what has its number, however many samples of it were skipped or given out before.
+        The receiver delivers the indices before it goes on. After close() this opens a new
+        connection, which sends again what was not delivered.
+        """
         while not self._is_complete():
             facts = self._open().facts()
             sizes = (facts["crop_size"], facts["max_msa_clusters"], facts["max_extra_msa"],
                      self._n_templ)
+            batch = facts["global_batch"]
+            size = facts["samples_per_step"] if self._stack else 1
+            arrivals: list[tuple[int, Any]] = []
             while (item := self._next()) is not None:
-                if isinstance(item, tuple):
-                    self.skipped.append(Skipped(*item))
-                    self._deliver(item[0])
-                    continue
-                sample = Sample(item, sizes)
+                arrival = self._arrival(item, sizes)
                 del item
-                self._deliver(sample.index)
-                yield sample
-                del sample
+                if arrivals and arrivals[0][0] // batch != arrival[0] // batch:
+                    yield arrivals
+                    arrivals = []
+                arrivals.append(arrival)
+                is_last = self._stack and self._is_complete(arrival[0] + 1)
+                del arrival
+                if len(arrivals) == size or is_last:
+                    yield arrivals
+                    arrivals = []
         self.close()
+
+    def _arrival(self, item: Any, sizes: tuple[int, int, int, int]) -> tuple[int, Any]:
+        if isinstance(item, tuple):
+            return item[0], Skipped(*item)
+        sample = Sample(item, sizes)
+        return sample.index, sample if self._raw else self._expand(sample)
 
     def _next(self) -> _core.Sample | tuple[int, str, str] | None:
         """Returns the next sample or report, or None after the last one and after close()."""
@@ -441,7 +463,8 @@ class Stream:
             return None
         return self._client.next()
 
-    def _is_complete(self) -> bool:
+    def _is_complete(self, least: int = 0) -> bool:
+        """Whether no sample of this rank is left that has at least the index `least`."""
         if self._facts is None:
             return False
         steps: int = self._run["steps"]
@@ -450,7 +473,7 @@ class Stream:
             return False
         end = (self._facts["n_chain"] if is_pass else
                (self._run["first_step"] + steps) * self._facts["global_batch"])
-        return bool(self._own_index(self._watermark) >= end)
+        return bool(self._own_index(max(self._watermark, least)) >= end)
 
 
 def _new_loop() -> Any:
