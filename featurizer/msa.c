@@ -182,10 +182,11 @@ static fm_status append_a3m(msa_builder *builder, msa_file *file, fm_error *rete
     bool is_one = !fm_a3m_next(text, compat, 0, &next), more = !is_one;
     for (size_t begin = 0; !status; begin = next) {
         if (!is_one) more = fm_a3m_next(text, compat, begin, &next);
-        fm_bytes part = {text.data + begin, (more ? next - 1 : text.size) - begin};
+        size_t end = more ? next - 1 : text.size;
         if (!query.size && rows->n_seq) query = (fm_bytes){rows->letters, rows->n_col};
         n_part++;
-        if (is_one || !query.size || begins_with_query(part, query, builder->arena)) {
+        if (is_one || !query.size ||
+            begins_with_query((fm_bytes){text.data + begin, end - begin}, query, builder->arena)) {
             file->a3m.begin = begin;
             file->a3m.line = line;
             status = fm_a3m_append(text, &file->a3m, rows, reterr);
