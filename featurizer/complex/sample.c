@@ -30,11 +30,17 @@ static void *allocate(const maker *m, size_t n, size_t size) {
     return fm_arena_calloc(m->arena, n, size);
 }
 
-static void add(maker *m, const char *key, const char *dtype, size_t rank, const uint64_t *shape,
-                const void *data) {
+static fm_status add(maker *m, const char *name, const char *dtype, size_t rank,
+                     const uint64_t *shape, const void *data) {
+    size_t head = strlen(m->options->prefix), tail = strlen(name);
+    char *key = fm_arena_alloc(m->arena, head + tail + 1);
+    if (!key) return fm_arena_full(m->arena, m->error);
+    memcpy(key, m->options->prefix, head);
+    memcpy(key + head, name, tail + 1);
     fm_array *array = &m->arrays[m->n++];
     *array = (fm_array){.key = key, .dtype = dtype, .rank = rank, .data = data};
     memcpy(array->shape, shape, rank * sizeof *shape);
+    return FM_OK;
 }
 
 /* Orders the crop's chains by entity_id, then by asym_id. */
@@ -129,7 +135,8 @@ static fm_status add_features(maker *m) {
     fm_status status = fm_complex_features_make(m->assembly, m->tokens, m->n_token, &options,
                                                 m->arena, features, m->error);
     if (status) return status;
-    return fm_complex_features_list(features, "", m->arena, m->arrays, &m->n, m->error);
+    return fm_complex_features_list(features, m->options->prefix, m->arena, m->arrays, &m->n,
+                                    m->error);
 }
 
 /* The number of each token in its chain before the crop. */
@@ -138,8 +145,7 @@ static fm_status add_numbers(maker *m) {
     if (!number) return fm_arena_full(m->arena, m->error);
     for (uint32_t t = 0; t < m->n_token; t++)
         number[t] = (int32_t)(m->tokens[t] - chain_of_token(m, t)->first_token);
-    add(m, "token_number", "<i4", 1, (uint64_t[]){m->n_token}, number);
-    return FM_OK;
+    return add(m, "token_number", "<i4", 1, (uint64_t[]){m->n_token}, number);
 }
 
 static fm_status add_profile(maker *m) {
@@ -153,9 +159,9 @@ static fm_status add_profile(maker *m) {
                FM_N_RESTYPE32 * sizeof *profile);
         mean[t] = (float)rows->deletion_mean[column];
     }
-    add(m, "profile", "<f4", 2, (uint64_t[]){m->n_token, FM_N_RESTYPE32}, profile);
-    add(m, "deletion_mean", "<f4", 1, (uint64_t[]){m->n_token}, mean);
-    return FM_OK;
+    fm_status status =
+        add(m, "profile", "<f4", 2, (uint64_t[]){m->n_token, FM_N_RESTYPE32}, profile);
+    return status ? status : add(m, "deletion_mean", "<f4", 1, (uint64_t[]){m->n_token}, mean);
 }
 
 static fm_status add_msa(maker *m) {
@@ -172,9 +178,9 @@ static fm_status add_msa(maker *m) {
         fm_paired_rows_gather(&rows, m->chains, r, m->columns, m->n_token, ids + r * n,
                               deletion + r * n);
     }
-    add(m, "msa", "|u1", 2, (uint64_t[]){rows.n_row, n}, ids);
-    add(m, "deletion", "|u1", 2, (uint64_t[]){rows.n_row, n}, deletion);
-    return FM_OK;
+    const uint64_t shape[] = {rows.n_row, n};
+    status = add(m, "msa", "|u1", 2, shape, ids);
+    return status ? status : add(m, "deletion", "|u1", 2, shape, deletion);
 }
 
 static fm_status add_templates(maker *m) {
@@ -186,10 +192,10 @@ static fm_status add_templates(maker *m) {
     float *atoms = allocate(m, n_template * n, FM_N_TEMPLATE_ATOM * 3 * sizeof *atoms);
     if (!class || !mask || !atoms) return fm_arena_full(m->arena, m->error);
     fm_template_tokens_list(m->templates, m->columns, m->n_token, &options, class, atoms, mask);
-    add(m, "template_aatype", "|u1", 2, (uint64_t[]){n_template, n}, class);
-    add(m, "template_atoms", "<f4", 4, (uint64_t[]){n_template, n, FM_N_TEMPLATE_ATOM, 3}, atoms);
-    add(m, "template_atom_mask", "|u1", 2, (uint64_t[]){n_template, n}, mask);
-    return FM_OK;
+    const uint64_t shape[] = {n_template, n, FM_N_TEMPLATE_ATOM, 3};
+    fm_status status = add(m, "template_aatype", "|u1", 2, shape, class);
+    if (!status) status = add(m, "template_atoms", "<f4", 4, shape, atoms);
+    return status ? status : add(m, "template_atom_mask", "|u1", 2, shape, mask);
 }
 
 static fm_status take_all_tokens(maker *m) {

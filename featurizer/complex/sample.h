@@ -21,6 +21,7 @@ typedef struct fm_complex_sample_options {
     uint32_t n_template; /* AlphaFold 3: 4 */
     bool compat_protenix;
     bool use_model_positions; /* as of fm_complex_feature_options */
+    const char *prefix;       /* of the arrays' names: "features/", or "" */
 } fm_complex_sample_options;
 
 enum { FM_COMPLEX_SAMPLE_ARRAYS = FM_COMPLEX_FEATURE_ARRAYS + 8 };

@@ -1,7 +1,7 @@
 /* parse_complex_features.c: the features of a complex, and its recorded crops, as arrays of
  * foldmill parse complex. */
 #include "featurizer/complex/crop_rows.h"
-#include "featurizer/complex/features.h"
+#include "featurizer/complex/sample.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
 #include "server/cli/parse.h"
@@ -10,7 +10,25 @@
 #include <string.h>
 #include <strings.h>
 
-enum { PREFIX_BYTES = 48 };
+enum {
+    PREFIX_BYTES = 48,
+    SAMPLE_ROWS = 16384, /* AlphaFold 3's, as the number of templates */
+    SAMPLE_TEMPLATES = 4,
+};
+
+/* The whole assembly as a sample that the trainer reads, with each chain's sequence as its MSA. */
+static fm_status append_sample(fm_array_writer *writer, const fm_assembly *assembly,
+                               const fm_parse_request *request, fm_error *reterr) {
+    const fm_complex_sample_options options = {.max_row = SAMPLE_ROWS,
+                                               .n_template = SAMPLE_TEMPLATES,
+                                               .compat_protenix = request->compat_protenix,
+                                               .prefix = "features/"};
+    fm_array arrays[FM_COMPLEX_SAMPLE_ARRAYS];
+    size_t n = 0;
+    fm_status status = fm_complex_sample_make(assembly, NULL, NULL, 0, &options, request->arena,
+                                              arrays, &n, reterr);
+    return status ? status : fm_array_writer_append_all(writer, arrays, n, reterr);
+}
 
 static fm_status append_features(fm_array_writer *writer, const fm_assembly *assembly,
                                  const fm_complex_crop *crop, const char *prefix, fm_arena *arena,
@@ -18,9 +36,8 @@ static fm_status append_features(fm_array_writer *writer, const fm_assembly *ass
     fm_complex_features features = {0};
     fm_array arrays[FM_COMPLEX_FEATURE_ARRAYS];
     size_t n = 0;
-    fm_status status =
-        fm_complex_features_make(assembly, crop ? crop->tokens : NULL, crop ? crop->n_token : 0,
-                                 NULL, arena, &features, reterr);
+    fm_status status = fm_complex_features_make(assembly, crop->tokens, crop->n_token, NULL, arena,
+                                                &features, reterr);
     if (!status) status = fm_complex_features_list(&features, prefix, arena, arrays, &n, reterr);
     return status ? status : fm_array_writer_append_all(writer, arrays, n, reterr);
 }
@@ -110,7 +127,7 @@ static fm_status append_crops(fm_array_writer *writer, const fm_parse_request *r
 
 fm_status fm_parse_append_complex_features(fm_array_writer *writer, const fm_parse_request *request,
                                            const fm_assembly *assembly, fm_error *reterr) {
-    fm_status status = append_features(writer, assembly, NULL, "features/", request->arena, reterr);
+    fm_status status = append_sample(writer, assembly, request, reterr);
     if (status || !request->crops) return status;
     status = append_crops(writer, request, assembly, reterr);
     return status ? fm_error_in(reterr, request->crops) : FM_OK;

@@ -52,7 +52,7 @@ static void the_arrays_have_the_tables(void **state) {
     assert_int_equal(run_parse("complex t.cif --components known.cif -o t.npz", out, sizeof out),
                      0);
     fm_npz npz = read_npz(&arena, "t.npz");
-    assert_int_equal(npz.n_array, 44 + 35);
+    assert_int_equal(npz.n_array, 44 + 35 + 8);
     const fm_npy *ids = fm_npz_find(&npz, "assembly/chain/id");
     const fm_npy *coord = fm_npz_find(&npz, "assembly/atom/coord");
     assert_non_null(ids);
@@ -61,6 +61,23 @@ static void the_arrays_have_the_tables(void **state) {
     assert_memory_equal(ids->data, "A\nA.1\nB\nB.1\nC\nC.1", (size_t)ids->count);
     assert_int_equal(coord->shape[0], 2 * (15 + 2 + 1));
     fm_arena_fini(&arena);
+}
+
+/* The features, with the sequences as MSA, are a sample that the trainer reads. */
+static void the_trainer_reads_the_arrays(void **state) {
+    (void)state;
+    char out[1024];
+    write_inputs();
+    assert_int_equal(run_parse("complex t.cif --components known.cif -o t.npz", out, sizeof out),
+                     0);
+    assert_int_equal(fm_test_shell(folder,
+                                   "\"$FOLDMILL\" train --preset af3-tiny --show-config | "
+                                   "sed 's/^n_template = 2/n_template = 4/' >c.ini && "
+                                   "mkdir samples && mv t.npz samples && "
+                                   "\"$FOLDMILL\" train --check-samples --samples samples "
+                                   "--config c.ini >samples.txt && "
+                                   "grep -q '1 sample, 0 bad; 12 to 12 tokens' samples.txt"),
+                     0);
 }
 
 /* A recorded crop is drawn again, and its arrays have its number. */
@@ -75,7 +92,7 @@ static void recorded_crops_are_drawn_again(void **state) {
         run_parse("complex t.cif --components known.cif --crops c.tsv -o c.npz", out, sizeof out),
         0);
     fm_npz npz = read_npz(&arena, "c.npz");
-    assert_int_equal(npz.n_array, 44 + 35 + 8 + 35);
+    assert_int_equal(npz.n_array, 44 + 35 + 8 + 8 + 35);
     const fm_npy *tokens = fm_npz_find(&npz, "crop3/tokens");
     const fm_npy *restype = fm_npz_find(&npz, "crop3/features/restype");
     assert_non_null(tokens);
@@ -105,6 +122,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(summaries_and_refusals, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(the_arrays_have_the_tables, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(the_trainer_reads_the_arrays, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(recorded_crops_are_drawn_again, make_folder, drop_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

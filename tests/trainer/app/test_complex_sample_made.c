@@ -28,7 +28,8 @@ static fm_npz as_archive(complex_case *test, const fm_array *arrays, size_t n) {
 static fm_af3_features make(complex_case *test, const char *id,
                             const fm_complex_entity_inputs *inputs, const uint32_t *tokens,
                             uint32_t n_token) {
-    static const fm_complex_sample_options options = {.max_row = 64, .n_template = 2};
+    static const fm_complex_sample_options options = {
+        .max_row = 64, .n_template = 2, .prefix = "features/"};
     fm_array arrays[FM_COMPLEX_SAMPLE_ARRAYS];
     fm_af3_features features;
     fm_error error = {.message = ""};
