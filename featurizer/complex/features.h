@@ -45,6 +45,9 @@ typedef struct fm_complex_features {
 typedef struct fm_complex_feature_options {
     /* Atoms without ideal coordinates get the component's model coordinates. */
     bool use_model_positions;
+    /* Permutations may move atoms that are bonded to other residues: the symmetries before a
+     * crop. */
+    bool moves_bonded_atoms;
 } fm_complex_feature_options;
 
 enum { FM_COMPLEX_FEATURE_ARRAYS = 35 };

@@ -243,7 +243,7 @@ fm_status fm_feature_permutations(const feature_crop *crop, fm_complex_features 
     work.place = fm_arena_alloc_array(arena, FM_SYMMETRY_ATOMS, sizeof *work.place);
     work.columns = fm_arena_alloc_array(arena, crop->n_residue, sizeof *work.columns);
     if (!work.known || !work.is_joined || !work.place || !work.columns) return fail_full(crop);
-    mark_joined(&work);
+    if (!crop->options->moves_bonded_atoms) mark_joined(&work);
     uint64_t n_permuted = 0;
     for (uint32_t r = 0; r <= crop->n_residue; r++) {
         out->permutation_first_atom[r] = (int32_t)crop->residue_first[r];

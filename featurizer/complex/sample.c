@@ -130,7 +130,8 @@ static fm_status take_chains(maker *m) {
 
 static fm_status add_features(maker *m) {
     fm_complex_features *features = allocate(m, 1, sizeof *features);
-    const fm_complex_feature_options options = {m->options->use_model_positions};
+    const fm_complex_feature_options options = {.use_model_positions =
+                                                    m->options->use_model_positions};
     if (!features) return fm_arena_full(m->arena, m->error);
     fm_status status = fm_complex_features_make(m->assembly, m->tokens, m->n_token, &options,
                                                 m->arena, features, m->error);

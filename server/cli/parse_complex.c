@@ -2,11 +2,22 @@
 #include "featurizer/complex/assembly_arrays.h"
 #include "featurizer/complex/components_code.h"
 #include "featurizer/complex/read.h"
+#include "featurizer/complex/record_rows.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
 #include "server/cli/parse.h"
 
 #include <stdio.h>
+
+/* The chains and interfaces that training draws. */
+static fm_status append_records(fm_array_writer *writer, const fm_parse_request *request,
+                                const fm_assembly *assembly, fm_error *reterr) {
+    const fm_record_options options = {.compat_protenix = request->compat_protenix};
+    fm_array arrays[FM_RECORD_ARRAYS];
+    size_t n;
+    fm_status status = fm_record_rows_list(assembly, &options, request->arena, arrays, &n, reterr);
+    return status ? status : fm_array_writer_append_all(writer, arrays, n, reterr);
+}
 
 static fm_status write_arrays(const fm_parse_request *request, const fm_assembly *assembly,
                               fm_error *reterr) {
@@ -17,6 +28,7 @@ static fm_status write_arrays(const fm_parse_request *request, const fm_assembly
     if (!status) status = fm_array_writer_create(request->out, FM_ARRAY_NPZ, &writer, reterr);
     if (status) return status;
     status = fm_array_writer_append_all(writer, arrays, n, reterr);
+    if (!status) status = append_records(writer, request, assembly, reterr);
     if (!status) status = fm_parse_append_complex_features(writer, request, assembly, reterr);
     if (!status) return fm_array_writer_finish(writer, reterr);
     fm_array_writer_destroy(writer);

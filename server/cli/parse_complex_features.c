@@ -42,6 +42,27 @@ static fm_status append_features(fm_array_writer *writer, const fm_assembly *ass
     return status ? status : fm_array_writer_append_all(writer, arrays, n, reterr);
 }
 
+/* Appends the symmetries of the assembly's residues, also of those that a bond holds. */
+static fm_status append_symmetries(fm_array_writer *writer, const fm_assembly *assembly,
+                                   fm_arena *arena, fm_error *reterr) {
+    static const fm_complex_feature_options options = {.moves_bonded_atoms = true};
+    fm_complex_features features = {0};
+    fm_status status =
+        fm_complex_features_make(assembly, NULL, 0, &options, arena, &features, reterr);
+    if (status) return status;
+    const fm_array arrays[] = {{.key = "assembly/perm/count",
+                                .dtype = "<i4",
+                                .rank = 1,
+                                .shape = {features.n_residue},
+                                .data = features.permutation_count},
+                               {.key = "assembly/perm/data",
+                                .dtype = "<i2",
+                                .rank = 1,
+                                .shape = {features.n_permuted},
+                                .data = features.permutations}};
+    return fm_array_writer_append_all(writer, arrays, 2, reterr);
+}
+
 /* Appends one array of int32 whose name is the crop's prefix and `name`. */
 static fm_status append_numbers(fm_array_writer *writer, const char *prefix, const char *name,
                                 size_t rank, const uint64_t shape[2], const void *data,
@@ -127,7 +148,8 @@ static fm_status append_crops(fm_array_writer *writer, const fm_parse_request *r
 
 fm_status fm_parse_append_complex_features(fm_array_writer *writer, const fm_parse_request *request,
                                            const fm_assembly *assembly, fm_error *reterr) {
-    fm_status status = append_sample(writer, assembly, request, reterr);
+    fm_status status = append_symmetries(writer, assembly, request->arena, reterr);
+    if (!status) status = append_sample(writer, assembly, request, reterr);
     if (status || !request->crops) return status;
     status = append_crops(writer, request, assembly, reterr);
     return status ? fm_error_in(reterr, request->crops) : FM_OK;

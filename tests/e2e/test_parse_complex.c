@@ -52,7 +52,7 @@ static void the_arrays_have_the_tables(void **state) {
     assert_int_equal(run_parse("complex t.cif --components known.cif -o t.npz", out, sizeof out),
                      0);
     fm_npz npz = read_npz(&arena, "t.npz");
-    assert_int_equal(npz.n_array, 44 + 35 + 8);
+    assert_int_equal(npz.n_array, 48 + 35 + 8);
     const fm_npy *ids = fm_npz_find(&npz, "assembly/chain/id");
     const fm_npy *coord = fm_npz_find(&npz, "assembly/atom/coord");
     assert_non_null(ids);
@@ -92,7 +92,7 @@ static void recorded_crops_are_drawn_again(void **state) {
         run_parse("complex t.cif --components known.cif --crops c.tsv -o c.npz", out, sizeof out),
         0);
     fm_npz npz = read_npz(&arena, "c.npz");
-    assert_int_equal(npz.n_array, 44 + 35 + 8 + 8 + 35);
+    assert_int_equal(npz.n_array, 48 + 35 + 8 + 8 + 35);
     const fm_npy *tokens = fm_npz_find(&npz, "crop3/tokens");
     const fm_npy *restype = fm_npz_find(&npz, "crop3/features/restype");
     assert_non_null(tokens);
