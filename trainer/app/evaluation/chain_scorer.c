@@ -28,16 +28,16 @@ struct fm_chain_scorer {
 /* -- opening */
 
 /* The model's sizes are those of the settings that the checkpoint stores. */
-static fm_status read_config(fm_chain_scorer *e, const char *path, fm_error *reterr) {
+static fm_status read_config(fm_chain_scorer *scorer, const char *path, fm_error *reterr) {
     fm_arena arena;
     fm_checkpoint_state state;
     fm_status status = fm_arena_init(&arena, NOTE_BYTES, reterr);
     if (status) return status;
     status = fm_checkpoint_peek_named(path, &arena, &state, reterr);
-    if (!status) status = fm_train_config_read_stored(state.config, path, &e->config, reterr);
+    if (!status) status = fm_train_config_read_stored(state.config, path, &scorer->config, reterr);
     fm_arena_fini(&arena);
-    if (!status) status = fm_network_check_is_af2(&e->config, "foldmill eval", reterr);
-    if (!status && e->config.model.structure.n_iteration == 0) {
+    if (!status) status = fm_network_check_is_af2(&scorer->config, "foldmill eval", reterr);
+    if (!status && scorer->config.model.structure.n_iteration == 0) {
         status = fm_fail_in(reterr, FM_ERR_UNSUPPORTED, path,
                             "the model has no structure module ([model] n_structure_iteration = "
                             "0), so there are no structures to score");
@@ -45,68 +45,69 @@ static fm_status read_config(fm_chain_scorer *e, const char *path, fm_error *ret
     return status;
 }
 
-static fm_status open_chains(fm_chain_scorer *e, fm_error *reterr) {
-    const fm_chain_scorer_options *set = &e->options;
+static fm_status open_chains(fm_chain_scorer *scorer, fm_error *reterr) {
+    const fm_chain_scorer_options *set = &scorer->options;
     const fm_chains_options options = {.url = set->url,
                                        .credentials = set->credentials,
                                        .agent = set->agent,
                                        .plan = "eval",
                                        .snapshot = set->snapshot,
                                        .seed = set->seed,
-                                       .n_cycle = e->n_cycle,
+                                       .n_cycle = scorer->n_cycle,
                                        .max_msa_clusters =
-                                           (uint32_t)e->config.data.max_msa_clusters,
-                                       .max_extra_msa = (uint32_t)e->config.data.max_extra_msa,
-                                       .max_template_date = e->config.data.max_template_date,
+                                           (uint32_t)scorer->config.data.max_msa_clusters,
+                                       .max_extra_msa = (uint32_t)scorer->config.data.max_extra_msa,
+                                       .max_template_date = scorer->config.data.max_template_date,
                                        .max_length = set->max_length,
                                        .wait_ms = set->wait_ms,
                                        .data_timeout_s = set->data_timeout_s,
                                        .memory_bytes = set->memory_bytes};
-    return fm_chains_open(&options, &e->chains, reterr);
+    return fm_chains_open(&options, &scorer->chains, reterr);
 }
 
-static fm_status create_infer(fm_chain_scorer *e, fm_error *reterr) {
+static fm_status create_infer(fm_chain_scorer *scorer, fm_error *reterr) {
     const double gib = 1 << 30;
-    fm_infer_options options = {.model = e->config.model,
+    fm_infer_options options = {.model = scorer->config.model,
                                 .heads = 1u << FM_HEAD_PLDDT,
                                 .memory_budget_bytes =
-                                    (int64_t)(e->options.memory_budget_gib * gib)};
-    memcpy(options.weight, e->config.loss, sizeof options.weight);
+                                    (int64_t)(scorer->options.memory_budget_gib * gib)};
+    memcpy(options.weight, scorer->config.loss, sizeof options.weight);
     fm_status status =
-        fm_device_find(e->options.device, e->options.dtype, &options.kernels, reterr);
-    return status ? status : fm_infer_create(&options, &e->infer, reterr);
+        fm_device_find(scorer->options.device, scorer->options.dtype, &options.kernels, reterr);
+    return status ? status : fm_infer_create(&options, &scorer->infer, reterr);
 }
 
 fm_status fm_chain_scorer_open(const fm_chain_scorer_options *options, const char *path,
                                fm_chain_scorer **ret_scorer, fm_error *reterr) {
     const size_t arena_bytes = (size_t)1 << 36; /* address space */
-    fm_chain_scorer *e = calloc(1, sizeof *e);
-    if (!e) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for an evaluation");
-    e->options = *options;
-    fm_status status = fm_arena_init(&e->arena, arena_bytes, reterr);
-    if (!status) status = read_config(e, path, reterr);
+    fm_chain_scorer *scorer = calloc(1, sizeof *scorer);
+    if (!scorer) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for an evaluation");
+    scorer->options = *options;
+    fm_status status = fm_arena_init(&scorer->arena, arena_bytes, reterr);
+    if (!status) status = read_config(scorer, path, reterr);
     if (!status) {
-        e->n_cycle = options->n_cycle ? options->n_cycle : (uint32_t)e->config.data.max_cycle;
-        status = create_infer(e, reterr);
+        scorer->n_cycle =
+            options->n_cycle ? options->n_cycle : (uint32_t)scorer->config.data.max_cycle;
+        status = create_infer(scorer, reterr);
     }
-    if (!status) status = open_chains(e, reterr);
+    if (!status) status = open_chains(scorer, reterr);
     if (status) {
-        fm_chain_scorer_close(e);
+        fm_chain_scorer_close(scorer);
         return status;
     }
-    *ret_scorer = e;
+    *ret_scorer = scorer;
     return FM_OK;
 }
 
-void fm_chain_scorer_close(fm_chain_scorer *e) {
-    if (!e) return;
-    fm_chains_close(e->chains);
-    fm_infer_destroy(e->infer);
-    fm_arena_fini(&e->arena);
-    free(e);
+void fm_chain_scorer_close(fm_chain_scorer *scorer) {
+    if (!scorer) return;
+    fm_chains_close(scorer->chains);
+    fm_infer_destroy(scorer->infer);
+    fm_arena_fini(&scorer->arena);
+    free(scorer);
 }
 
-fm_status fm_chain_scorer_load(fm_chain_scorer *e, const char *path, uint64_t *ret_step,
+fm_status fm_chain_scorer_load(fm_chain_scorer *scorer, const char *path, uint64_t *ret_step,
                                fm_error *reterr) {
     fm_arena arena;
     fm_checkpoint_state state = {.step = 0};
@@ -114,8 +115,8 @@ fm_status fm_chain_scorer_load(fm_chain_scorer *e, const char *path, uint64_t *r
     if (status) return status;
     status = fm_checkpoint_peek(path, &arena, &state, reterr);
     if (!status) {
-        status = fm_checkpoint_load_set(path, fm_infer_get_params(e->infer), &state, e->options.set,
-                                        reterr);
+        status = fm_checkpoint_load_set(path, fm_infer_get_params(scorer->infer), &state,
+                                        scorer->options.set, reterr);
     }
     *ret_step = state.step;
     fm_arena_fini(&arena);
@@ -159,13 +160,14 @@ static void list_terms(const fm_train_config *config, int *term, fm_eval_table *
 }
 
 /* Runs and scores a chain. What is wrong with the chain is noted in its row. */
-static fm_status run_chain(fm_chain_scorer *e, const fm_held_chain *held, const int *term,
+static fm_status run_chain(fm_chain_scorer *scorer, const fm_held_chain *held, const int *term,
                            uint32_t n_term, fm_eval_chain *row, fm_error *reterr) {
     fm_sample sample;
     fm_features features;
     fm_infer_result result;
-    fm_arena_reset(&e->arena);
-    fm_status status = held->memory ? fm_chains_decode(held, &e->arena, &sample, reterr) : FM_OK;
+    fm_arena_reset(&scorer->arena);
+    fm_status status =
+        held->memory ? fm_chains_decode(held, &scorer->arena, &sample, reterr) : FM_OK;
     if (status) return status; /* it was decoded once already */
     describe(held->memory ? &sample : NULL, held, row);
     if (held->status) {
@@ -174,12 +176,12 @@ static fm_status run_chain(fm_chain_scorer *e, const fm_held_chain *held, const 
     }
     status = fm_features_of(&sample, &features, reterr);
     features.unclamped_fape = false;
-    if (!status) status = fm_infer_run(e->infer, &features, &e->arena, &result, reterr);
+    if (!status) status = fm_infer_run(scorer->infer, &features, &scorer->arena, &result, reterr);
     if (!status) {
         const fm_structure_pair pair = {features.n_res, features.aatype, result.atoms, result.truth,
                                         result.known};
         take_losses(&result.losses, term, n_term, row);
-        status = fm_eval_score_chain(&pair, result.plddt, &e->arena, row, reterr);
+        status = fm_eval_score_chain(&pair, result.plddt, &scorer->arena, row, reterr);
     }
     if (status != FM_ERR_DATA && status != FM_ERR_LIMIT) return status;
     fm_eval_refuse_chain(row, status, reterr->message);
@@ -199,18 +201,18 @@ typedef struct run_progress {
     uint32_t n_done;
 } run_progress;
 
-static fm_status run_held(fm_chain_scorer *e, run_progress *p, const int *term,
+static fm_status run_held(fm_chain_scorer *scorer, run_progress *p, const int *term,
                           fm_eval_table *table, fm_error *reterr) {
-    uint32_t n_chain = fm_chains_n(e->chains), n_held = fm_chains_n_held(e->chains);
+    uint32_t n_chain = fm_chains_n(scorer->chains), n_held = fm_chains_n_held(scorer->chains);
     double work = 0, done = 0, before = (double)p->n_done / n_chain;
     double part = (double)n_held / n_chain;
     for (uint32_t i = 0; i < n_held; i++)
-        work += work_of(fm_chains_held(e->chains, i));
+        work += work_of(fm_chains_held(scorer->chains, i));
     for (uint32_t i = 0; i < n_held; i++) {
-        const fm_held_chain *held = fm_chains_held(e->chains, i);
+        const fm_held_chain *held = fm_chains_held(scorer->chains, i);
         if (fm_stop_is_asked()) return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
         fm_eval_chain *row = &table->chain[held->index];
-        fm_status status = run_chain(e, held, term, table->n_term, row, reterr);
+        fm_status status = run_chain(scorer, held, term, table->n_term, row, reterr);
         if (status) return status;
         done += work_of(held);
         p->n_done++;
@@ -219,40 +221,40 @@ static fm_status run_held(fm_chain_scorer *e, run_progress *p, const int *term,
     return FM_OK;
 }
 
-fm_status fm_chain_scorer_run(fm_chain_scorer *e, fm_chain_scorer_report *report, void *context,
-                              fm_eval_table *ret_table, fm_error *reterr) {
+fm_status fm_chain_scorer_run(fm_chain_scorer *scorer, fm_chain_scorer_report *report,
+                              void *context, fm_eval_table *ret_table, fm_error *reterr) {
     int term[FM_LOSS_TERMS];
     run_progress progress = {report, context, 0};
-    const uint32_t n_chain = fm_chains_n(e->chains);
+    const uint32_t n_chain = fm_chains_n(scorer->chains);
     fm_status status = fm_eval_table_make(ret_table, n_chain, reterr);
     if (status) return status;
-    list_terms(&e->config, term, ret_table);
-    fm_chains_rewind(e->chains);
+    list_terms(&scorer->config, term, ret_table);
+    fm_chains_rewind(scorer->chains);
     while (!status && progress.n_done < n_chain) {
-        status = fm_chains_receive(e->chains, reterr);
-        if (!status) status = run_held(e, &progress, term, ret_table, reterr);
+        status = fm_chains_receive(scorer->chains, reterr);
+        if (!status) status = run_held(scorer, &progress, term, ret_table, reterr);
     }
     return status;
 }
 
 /* -- facts */
 
-const char *fm_chain_scorer_get_snapshot(const fm_chain_scorer *e) {
-    return fm_chains_get_snapshot(e->chains);
+const char *fm_chain_scorer_get_snapshot(const fm_chain_scorer *scorer) {
+    return fm_chains_get_snapshot(scorer->chains);
 }
 
-const fm_sha256 *fm_chain_scorer_get_snapshot_hash(const fm_chain_scorer *e) {
-    return fm_chains_get_snapshot_hash(e->chains);
+const fm_sha256 *fm_chain_scorer_get_snapshot_hash(const fm_chain_scorer *scorer) {
+    return fm_chains_get_snapshot_hash(scorer->chains);
 }
 
-uint32_t fm_chain_scorer_n_chain(const fm_chain_scorer *e) {
-    return fm_chains_n(e->chains);
+uint32_t fm_chain_scorer_n_chain(const fm_chain_scorer *scorer) {
+    return fm_chains_n(scorer->chains);
 }
 
-uint32_t fm_chain_scorer_n_cycle(const fm_chain_scorer *e) {
-    return e->n_cycle;
+uint32_t fm_chain_scorer_n_cycle(const fm_chain_scorer *scorer) {
+    return scorer->n_cycle;
 }
 
-void fm_chain_scorer_describe(const fm_chain_scorer *e, char *out, size_t out_bytes) {
-    fm_infer_describe(e->infer, out, out_bytes);
+void fm_chain_scorer_describe(const fm_chain_scorer *scorer, char *out, size_t out_bytes) {
+    fm_infer_describe(scorer->infer, out, out_bytes);
 }
