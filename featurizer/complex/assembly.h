@@ -29,8 +29,9 @@ typedef enum fm_polymer {
 
 typedef struct fm_assembly_entity {
     const char *id; /* label_entity_id; terminated */
-    const char
-        *sequence; /* one letter for each number, X or N where there is none; NULL: no polymer */
+    /* One letter for each number, X where a component has none. NULL: no polymer, or one of which
+     * the file has no sequence. */
+    const char *sequence;
     uint32_t n_residue; /* of the sequence */
     uint8_t polymer;    /* fm_polymer */
 } fm_assembly_entity;

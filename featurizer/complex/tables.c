@@ -373,7 +373,7 @@ static fm_status fill_entities(const fm_asym *asym, fm_assembly *assembly) {
     for (uint32_t i = 0; i < asym->n_entity; i++) {
         const fm_asym_entity *from = &asym->entities[i];
         entities[i] = (fm_assembly_entity){.id = fm_mmcif_copy(&asym->cif, from->id, asym->arena),
-                                           .sequence = from->sequence,
+                                           .sequence = from->n_number ? from->sequence : NULL,
                                            .n_residue = from->is_polymer ? from->n_number : 0,
                                            .polymer = from->polymer};
         if (!entities[i].id) return fm_arena_full(asym->arena, asym->reterr);

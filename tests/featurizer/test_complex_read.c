@@ -192,6 +192,20 @@ static void the_readings_differ(void **state) {
     assert_int_equal(must_read(powder, true).n_chain, 8);
 }
 
+#define NO_SEQUENCE                                                                                \
+    COMPLEX_HEAD "_entity_poly.entity_id 1\n_entity_poly.type 'polypeptide(L)'\n" COMPLEX_ASSEMBLY \
+        COMPLEX_SITE "N N . GLY A 1 . X 11 0.0 0 0 1\nC CA . GLY A 1 . X 11 1.4 0 0 1\n"
+
+/* Files that were made of PDB text have polymers without _entity_poly_seq and label_seq_id. */
+static void a_polymer_without_a_sequence_has_none(void **state) {
+    (void)state;
+    fm_assembly a = must_read(NO_SEQUENCE, true);
+    assert_int_equal(a.residues[0].molecule, FM_MOLECULE_PROTEIN);
+    assert_int_equal(a.entities[0].polymer, FM_POLYMER_PEPTIDE_L);
+    assert_int_equal(a.entities[0].n_residue, 0);
+    assert_null(a.entities[0].sequence);
+}
+
 static void contradictions_are_refused(void **state) {
     (void)state;
     for (int compat = 0; compat < 2; compat++) {
@@ -238,6 +252,7 @@ int main(void) {
         cmocka_unit_test(operations_make_copies),
         cmocka_unit_test(products_of_operations_are_applied_from_the_right),
         cmocka_unit_test(the_readings_differ),
+        cmocka_unit_test(a_polymer_without_a_sequence_has_none),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(the_shuffle_is_numpys),
     };
