@@ -133,10 +133,14 @@ static bool is_new(rows_builder *builder, fm_bytes key) {
     return true;
 }
 
-/* Encodes a row, unless an earlier one is equal. */
-static void add_row(rows_builder *builder, const raw_row *row) {
-    assert(builder->n_row < builder->max_row);
-    if (!is_new(builder, row->key)) return;
+/* Encodes a row, unless an earlier one is equal. Files that are each within the limit may have too
+ * many rows together. */
+static fm_status add_row(rows_builder *builder, const raw_row *row, fm_error *reterr) {
+    if (!is_new(builder, row->key)) return FM_OK;
+    if (builder->n_row == builder->max_row) {
+        return fm_fail(reterr, FM_ERR_LIMIT, "the alignments have more than %u different rows",
+                       builder->max_row);
+    }
     size_t n_col = builder->n_col, n = row->n < n_col ? row->n : n_col;
     uint32_t i = builder->n_row++;
     uint8_t *ids = builder->ids + i * n_col, *deletion = builder->deletion + i * n_col;
@@ -154,6 +158,7 @@ static void add_row(rows_builder *builder, const raw_row *row) {
         builder->names[builder->n_name + k] = (char)species.data[k];
     builder->species[i] = (fm_bytes){(uint8_t *)builder->names + builder->n_name, species.size};
     builder->n_name += species.size;
+    return FM_OK;
 }
 
 /* -- rows as the reference takes them */
@@ -196,16 +201,17 @@ static void scan_letters(scan *at, fm_bytes line) {
     }
 }
 
-static void end_row(rows_builder *builder, scan *at) {
-    if (!at->is_open) return;
+static fm_status end_row(rows_builder *builder, scan *at, fm_error *reterr) {
+    if (!at->is_open) return FM_OK;
     at->row.key = (fm_bytes){at->key, at->n_key};
     at->row.letters = at->letters;
     at->row.deletion = at->deletion;
-    add_row(builder, &at->row);
+    fm_status status = add_row(builder, &at->row, reterr);
     at->key += at->n_key; /* the key stays; letters and deletions are written over */
     at->n_key = 0;
     at->pending = 0;
     at->row.n = 0;
+    return status;
 }
 
 static fm_status scan_file(rows_builder *builder, fm_bytes text, uint32_t most, fm_error *reterr) {
@@ -220,13 +226,12 @@ static fm_status scan_file(rows_builder *builder, fm_bytes text, uint32_t most, 
             if (at.is_open) scan_letters(&at, line);
             continue;
         }
-        end_row(builder, &at);
+        fm_status status = end_row(builder, &at, reterr);
         at.is_open = n++ < most;
-        if (!at.is_open) return FM_OK;
+        if (status || !at.is_open) return status;
         at.row.description = (fm_bytes){line.data + 1, line.size - 1};
     }
-    end_row(builder, &at);
-    return FM_OK;
+    return end_row(builder, &at, reterr);
 }
 
 /* -- rows by the project's parsers */
@@ -276,14 +281,14 @@ static fm_status parse_file(rows_builder *builder, const fm_msa_input *input, ui
     for (uint32_t i = 0; i < rows.n_seq && i < most && !status; i++) {
         size_t first = (size_t)i * builder->n_col;
         const fm_alignment_row *place = &rows.row[i];
-        add_row(builder, &(raw_row){
-                             .description = {input->content.data + place->description,
-                                             place->description_bytes},
-                             .key = {rows.letters + first, builder->n_col},
-                             .letters = rows.letters + first,
-                             .deletion = rows.deletion + first,
-                             .n = builder->n_col,
-                         });
+        const raw_row row = {
+            .description = {input->content.data + place->description, place->description_bytes},
+            .key = {rows.letters + first, builder->n_col},
+            .letters = rows.letters + first,
+            .deletion = rows.deletion + first,
+            .n = builder->n_col,
+        };
+        status = add_row(builder, &row, reterr);
     }
     return status;
 }
@@ -346,12 +351,12 @@ static fm_status read_files(rows_builder *builder, const fm_msa_input *inputs, s
 static fm_status take_sequence(rows_builder *builder, fm_error *reterr) {
     uint16_t *none = fm_arena_calloc(builder->arena, builder->n_col, sizeof *none);
     if (!none) return fm_arena_full(builder->arena, reterr);
-    add_row(builder, &(raw_row){.description = {(const uint8_t *)"", 0},
-                                .key = builder->sequence,
-                                .letters = builder->sequence.data,
-                                .deletion = none,
-                                .n = builder->n_col});
-    return FM_OK;
+    const raw_row row = {.description = {(const uint8_t *)"", 0},
+                         .key = builder->sequence,
+                         .letters = builder->sequence.data,
+                         .deletion = none,
+                         .n = builder->n_col};
+    return add_row(builder, &row, reterr);
 }
 
 static void count_columns(const rows_builder *builder, uint32_t *count, float *profile,
