@@ -115,8 +115,8 @@ static bool has_far_neighbours(const fm_asym *asym, const fm_asym_chain *chain) 
     for (uint32_t k = chain_first_atom(asym, chain); k < end; k++) {
         const fm_asym_atom *atom = &asym->atoms[k];
         if (!fm_asym_is_name(atom->name, "CA")) continue;
-        if (last &&
-            asym->residues[atom->residue].number - asym->residues[last->residue].number == 1 &&
+        int64_t number = asym->residues[atom->residue].number;
+        if (last && number - asym->residues[last->residue].number == 1 &&
             sqrtf(fm_asym_distance2(atom->position, last->position)) > 10.0F) {
             return true;
         }

@@ -216,6 +216,9 @@ static void contradictions_are_refused(void **state) {
         refuse(with(ENTRY, "1 3 GLY", "1 4 GLY"), compat, FM_ERR_DATA, "_entity_poly_seq.num");
         refuse(with(ENTRY, "N N . MSE A 1 2", "N N . MSE A 1 9"), compat, FM_ERR_DATA,
                "numbers that do not go down");
+        refuse(COMPLEX_HEAD COMPLEX_POLY COMPLEX_ASSEMBLY COMPLEX_SITE
+               "C CA . GLY A 1 -2147483647 X 11 0 0 0 1\nC CA . GLY A 1 2147483647 X 12 3 0 0 1\n",
+               compat, FM_ERR_DATA, "residue -2147483647 is outside its chain's sequence");
         refuse(with(ENTRY, "A 1 1 X 11 0.0", "A 1 1 X 11 zero"), compat, FM_ERR_FORMAT,
                "Cartn_x is 'zero', expected a number");
         refuse(with(ENTRY, "A 1 1 X 11 0.0", "A 1 1 X 11 1e9"), compat, FM_ERR_LIMIT, "Cartn_x");
