@@ -57,6 +57,7 @@ static fm_status read_date(fm_asym *asym, char date[11]) {
     memcpy(date, "9999-12-31", 11);
     if (table->n_row == 0) return FM_OK;
     fm_cif_view value = fm_cif_table_at(table, 0, 0);
+    if (fm_cif_is_unset(&asym->cif, value)) return FM_OK;
     const uint8_t *text = fm_cif_text(&asym->cif, value);
     bool is_date = fm_cif_size(value) == 10;
     for (size_t i = 0; i < 10 && is_date; i++) {

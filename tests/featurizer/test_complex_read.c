@@ -206,6 +206,13 @@ static void a_polymer_without_a_sequence_has_none(void **state) {
     assert_null(a.entities[0].sequence);
 }
 
+static void a_date_that_is_not_given_is_none(void **state) {
+    (void)state;
+    assert_string_equal(must_read(with(ENTRY, "2011-07-13", "?"), false).release_date,
+                        "9999-12-31");
+    refuse(with(ENTRY, "2011-07-13", "13.7.2011"), false, FM_ERR_FORMAT, "expected YYYY-MM-DD");
+}
+
 static void contradictions_are_refused(void **state) {
     (void)state;
     for (int compat = 0; compat < 2; compat++) {
@@ -256,6 +263,7 @@ int main(void) {
         cmocka_unit_test(products_of_operations_are_applied_from_the_right),
         cmocka_unit_test(the_readings_differ),
         cmocka_unit_test(a_polymer_without_a_sequence_has_none),
+        cmocka_unit_test(a_date_that_is_not_given_is_none),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(the_shuffle_is_numpys),
     };
