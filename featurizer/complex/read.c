@@ -1,6 +1,7 @@
 /* read.c: the stages by which an mmCIF file becomes an assembly; see read.h. */
 #include "featurizer/complex/assemble.h"
 #include "featurizer/parse/decimal.h"
+#include "featurizer/parse/mmcif_util.h"
 
 #include <math.h>
 
@@ -80,10 +81,10 @@ static float read_resolution(const fm_asym *asym) {
         double value;
         if (table->n_row == 0) continue;
         fm_cif_view view = fm_cif_table_at(table, 0, 0);
-        if (!fm_decimal_parse(fm_cif_text(&asym->cif, view), fm_cif_size(view), false, &value)) {
-            continue;
-        }
-        if (value > 0 && isfinite((float)value)) return (float)value;
+        const uint8_t *text = fm_cif_text(&asym->cif, view);
+        bool is_number = asym->compat ? fm_decimal_parse(text, fm_cif_size(view), false, &value)
+                                      : fm_mmcif_number(&asym->cif, view, &value);
+        if (is_number && value > 0 && isfinite((float)value)) return (float)value;
     }
     return -1;
 }

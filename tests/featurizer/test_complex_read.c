@@ -206,6 +206,13 @@ static void a_polymer_without_a_sequence_has_none(void **state) {
     assert_null(a.entities[0].sequence);
 }
 
+static void a_resolution_may_have_an_uncertainty(void **state) {
+    (void)state;
+    assert_true(must_read(with(ENTRY, "1.50", "1.50(2)"), false).resolution == 1.5F);
+    assert_true(must_read(with(ENTRY, "1.50", "1.50(2)"), true).resolution == -1);
+    assert_true(must_read(with(ENTRY, "1.50", "0"), false).resolution == -1);
+}
+
 static void a_date_that_is_not_given_is_none(void **state) {
     (void)state;
     assert_string_equal(must_read(with(ENTRY, "2011-07-13", "?"), false).release_date,
@@ -263,6 +270,7 @@ int main(void) {
         cmocka_unit_test(products_of_operations_are_applied_from_the_right),
         cmocka_unit_test(the_readings_differ),
         cmocka_unit_test(a_polymer_without_a_sequence_has_none),
+        cmocka_unit_test(a_resolution_may_have_an_uncertainty),
         cmocka_unit_test(a_date_that_is_not_given_is_none),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(the_shuffle_is_numpys),
