@@ -159,8 +159,11 @@ fm_status fm_complex_crop_make(const fm_assembly *assembly, const fm_crop_reques
     qsort(work.tokens, work.n_token, sizeof *work.tokens, compare_tokens);
     if (is_contiguous) {
         status = check_resolved(&work);
-    } else if (request->is_complete) {
-        drop_parts(&work);
+    } else {
+        if (request->is_complete) drop_parts(&work);
+        if (work.n_token == 0) {
+            status = fm_fail(reterr, FM_ERR_DATA, "the crop fails: no residue fits into it");
+        }
     }
     fm_complex_crop crop = {
         .n_token = work.n_token, .tokens = work.tokens, .reference = work.reference};

@@ -39,7 +39,8 @@ typedef struct fm_complex_crop {
 
 /* Crops a tokenized assembly. The result is in the arena. Returns FM_ERR_DATA when the crop fails
  * (a contiguous one with fewer than 5 resolved atoms, a spatial one without a resolved token to
- * start from): a sampler then takes another sample. Returns FM_ERR_LIMIT when the arena is full. */
+ * start from, or into which no residue fits): a sampler then takes another sample. Returns
+ * FM_ERR_LIMIT when the arena is full. */
 FM_MUST_USE fm_status fm_complex_crop_make(const fm_assembly *assembly,
                                            const fm_crop_request *request, const fm_draws *draws,
                                            fm_arena *arena, fm_complex_crop *ret_crop,

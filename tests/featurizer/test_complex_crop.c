@@ -250,6 +250,27 @@ static void crops_that_fail(void **state) {
     assert_string_equal(error.message, "the crop fails: no token of its chains is resolved");
 }
 
+/* The carbonate has four tokens, of which a crop of two has a part. */
+static void a_crop_without_a_whole_residue_fails(void **state) {
+    (void)state;
+    fm_error error;
+    fm_sample_draw key = {.seed = 1};
+    fm_draws draws = fm_draws_philox(&key);
+    fm_complex_crop crop;
+    fm_crop_request request = {.method = FM_CROP_SPATIAL,
+                               .size = 2,
+                               .is_complete = true,
+                               .n_reference = 1,
+                               .reference = {1}};
+    assert_int_equal(fm_complex_crop_make(&m.assembly, &request, &draws, &m.arena, &crop, &error),
+                     FM_ERR_DATA);
+    assert_string_equal(error.message, "the crop fails: no residue fits into it");
+    request.is_complete = false;
+    assert_int_equal(fm_complex_crop_make(&m.assembly, &request, &draws, &m.arena, &crop, &error),
+                     FM_OK);
+    assert_int_equal(crop.n_token, 2);
+}
+
 /* Draws that are not those that the crop asks for are noticed. */
 static void recorded_draws_must_be_the_crops(void **state) {
     (void)state;
@@ -348,6 +369,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(features_of_a_part, set_up, tear_down),
         cmocka_unit_test_setup_teardown(crops_keep_their_limits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(crops_that_fail, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_crop_without_a_whole_residue_fails, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recorded_draws_must_be_the_crops, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rows_are_replayed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rows_that_are_not_valid, set_up, tear_down),
