@@ -89,7 +89,7 @@ typedef struct scan {
     sorted_component *items;
     uint32_t n, max;
     /* The block that is open. */
-    bool is_open, has_pairs[3]; /* component, atom, bond */
+    bool is_open, has_row, has_pairs[3]; /* component, atom, bond */
     row_values pairs;
     uint32_t n_atom, n_bond;
     fm_component_atom *atoms;  /* [FM_LIMIT_COMPONENT_ATOM], hydrogens included */
@@ -243,6 +243,11 @@ static fm_status add_bond(scan *s, const row_values *row) {
 static fm_status add_row(scan *s, uint32_t column, const row_values *row) {
     if (column >= COLUMN_BOND) return add_bond(s, row);
     if (column >= COLUMN_ATOM) return add_atom(s, row);
+    if (s->has_row) {
+        return fm_cif_fail(&s->cif, s->reterr, FM_ERR_FORMAT, row->at[COLUMN_ID].start,
+                           "a second row of _chem_comp, expected a data block for each component");
+    }
+    s->has_row = true;
     for (uint32_t i = 0; i < COLUMN_ATOM; i++)
         s->pairs.at[i] = row->at[i];
     return FM_OK;
@@ -404,6 +409,7 @@ static fm_status close_block(scan *s) {
 static fm_status open_block(scan *s, fm_cif_view name) {
     fm_status status = close_block(s);
     s->is_open = true;
+    s->has_row = false;
     s->n_atom = s->n_bond = 0;
     memset(s->has_pairs, 0, sizeof s->has_pairs);
     for (uint32_t i = 0; i < N_COLUMN; i++)

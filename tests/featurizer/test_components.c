@@ -148,6 +148,8 @@ static void what_is_not_valid_has_its_place(void **state) {
          "the component A has a bond twice", 2, 15},
         {HEAD ATOMS "C C 0 N N 0 0\n", "a row of 7 values, expected 8", 12, 1},
         {HEAD "loop_\n1 2\n", "a loop without names of columns", 3, 1},
+        {"data_A\nloop_\n_chem_comp.id\nA\nB\n",
+         "a second row of _chem_comp, expected a data block for each component", 5, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fm_components set;
