@@ -27,7 +27,9 @@ static int by_entity_and_size(const void *x, const void *y) {
 
 static int by_id_text(const void *x, const void *y) {
     const sort_key *a = x, *b = y;
-    return strcmp(a->id, b->id);
+    int order = strcmp(a->id, b->id); /* a chain "A.1" has the id of a copy of A */
+    if (order) return order;
+    return a->copy < b->copy ? -1 : a->copy > b->copy;
 }
 
 static fm_status sort_copies(fm_copies *copies) {
