@@ -112,6 +112,12 @@ static fm_status open_chain(fm_asym *asym, chain_maps *maps, uint32_t i) {
                             "entity '%.*s'",
                             FM_ASYM_SHOW(asym, label), FM_ASYM_SHOW(asym, id));
     }
+    if (is_ligand && asym->entities[*entity].is_polymer && !asym->compat) {
+        return fm_asym_fail(asym, FM_ERR_DATA, fm_cif_size(seq) ? seq.start : label.start,
+                            "chain '%.*s' has no label_seq_id, but its entity '%.*s' is in "
+                            "_entity_poly, expected numbers of _entity_poly_seq",
+                            FM_ASYM_SHOW(asym, label), FM_ASYM_SHOW(asym, id));
+    }
     *number = asym->n_chain;
     asym->chains[asym->n_chain++] = (fm_asym_chain){.label = label,
                                                     .author = fm_cif_size(author) ? author : label,

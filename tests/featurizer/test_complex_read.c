@@ -204,6 +204,7 @@ static void a_polymer_without_a_sequence_has_none(void **state) {
     assert_int_equal(a.entities[0].polymer, FM_POLYMER_PEPTIDE_L);
     assert_int_equal(a.entities[0].n_residue, 0);
     assert_null(a.entities[0].sequence);
+    refuse(NO_SEQUENCE, false, FM_ERR_DATA, "chain 'A' has no label_seq_id, but its entity '1'");
 }
 
 static void a_resolution_may_have_an_uncertainty(void **state) {
