@@ -211,8 +211,9 @@ static fm_status take_monomer(fm_asym *asym, fm_asym_entity *entity, uint32_t ro
     if (is_number && number > 0 && (uint32_t)number == entity->n_number) return FM_OK;
     if (!is_number || number <= 0 || (uint32_t)number != entity->n_number + 1) {
         return fm_asym_fail(asym, FM_ERR_DATA, view.start,
-                            "_entity_poly_seq.num is '%.*s', expected %u or its successor",
-                            FM_ASYM_SHOW(asym, view), entity->n_number);
+                            "_entity_poly_seq.num is '%.*s', expected %u%s",
+                            FM_ASYM_SHOW(asym, view), entity->n_number ? entity->n_number : 1,
+                            entity->n_number ? " or its successor" : "");
     }
     fm_status status = read_component_name(asym, fm_cif_table_at(seq, row, SEQ_COMPONENT),
                                            entity->names[entity->n_number]);

@@ -100,6 +100,12 @@ static fm_status component_of(const completion *c, uint32_t i, const fm_componen
     *ret = residue->component;
     if (chain->is_ligand) return FM_OK;
     uint32_t at = residue->key[ASYM_KEY_LABEL_SEQ].start;
+    if (entity->n_number == 0) {
+        return fm_asym_fail(asym, FM_ERR_DATA, at,
+                            "residue %d is of a polymer, but _entity_poly_seq has no row of its "
+                            "entity '%.*s'",
+                            residue->number, FM_ASYM_SHOW(asym, entity->id));
+    }
     if (residue->number < 1 || (uint32_t)residue->number > entity->n_number) {
         return fm_asym_fail(asym, FM_ERR_DATA, at,
                             "residue %d is outside its chain's sequence of %u residues",

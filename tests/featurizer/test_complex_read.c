@@ -229,6 +229,10 @@ static void contradictions_are_refused(void **state) {
         refuse(with(ENTRY, "1 3 GLY", "1 3 XYZ"), compat, FM_ERR_NOT_FOUND,
                "component XYZ of the polymer is not among the components");
         refuse(with(ENTRY, "1 3 GLY", "1 4 GLY"), compat, FM_ERR_DATA, "_entity_poly_seq.num");
+        refuse(with(ENTRY, "1 1 GLY\n", "1 2 GLY\n"), compat, FM_ERR_DATA,
+               "_entity_poly_seq.num is '2', expected 1");
+        refuse(with(ENTRY, "1 1 GLY\n1 2 MSE\n1 3 GLY\n", "9 1 GLY\n"), compat, FM_ERR_DATA,
+               "_entity_poly_seq has no row of its entity '1'");
         refuse(with(ENTRY, "N N . MSE A 1 2", "N N . MSE A 1 9"), compat, FM_ERR_DATA,
                "numbers that do not go down");
         refuse(COMPLEX_HEAD COMPLEX_POLY COMPLEX_ASSEMBLY COMPLEX_SITE
