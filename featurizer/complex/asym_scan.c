@@ -184,6 +184,11 @@ static fm_status read_atom(fm_asym *asym, const fm_cif_row *row, const uint32_t 
     fm_asym_atom *atom = &asym->atoms[asym->n_atom];
     fm_cif_view label = at_of(row, at, ASYM_ATOM_LABEL_NAME),
                 symbol = at_of(row, at, ASYM_ATOM_ELEMENT);
+    /* Bonds and frames take the square of a residue's atoms. */
+    if (asym->n_atom - asym->residues[asym->n_residue - 1].first_atom >= FM_LIMIT_COMPONENT_ATOM) {
+        return fm_asym_fail(asym, FM_ERR_LIMIT, label.start, "the residue has more than %u atoms",
+                            FM_LIMIT_COMPONENT_ATOM);
+    }
     *atom = (fm_asym_atom){.residue = asym->n_residue - 1, .at = label.start, .is_resolved = true};
     status = read_name(asym, label, "an atom's name", atom->label_name);
     if (!status) {

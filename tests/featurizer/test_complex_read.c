@@ -9,9 +9,11 @@
 #include "featurizer/complex/components.h"
 #include "featurizer/complex/pcg64.h"
 #include "featurizer/complex/read.h"
+#include "proto/limits.h"
 #include "tests/featurizer/complex_text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ENTRY                                                                                      \
@@ -257,6 +259,20 @@ static void contradictions_are_refused(void **state) {
     }
 }
 
+/* A ligand that is not among the components keeps all of its rows. */
+static void a_residue_of_too_many_atoms_is_refused(void **state) {
+    (void)state;
+    static const char head[] = COMPLEX_HEAD COMPLEX_SITE, row[] = "C C . XXX A 1 . X 1 0 0 0 1\n";
+    size_t n = FM_LIMIT_COMPONENT_ATOM + 1, size = sizeof head - 1 + n * (sizeof row - 1);
+    char *text = malloc(size + 1);
+    assert_non_null(text);
+    memcpy(text, head, sizeof head);
+    for (size_t i = 0; i < n; i++)
+        memcpy(text + sizeof head - 1 + i * (sizeof row - 1), row, sizeof row);
+    refuse(text, false, FM_ERR_LIMIT, "the residue has more than 8192 atoms");
+    free(text);
+}
+
 static void the_shuffle_is_numpys(void **state) {
     (void)state;
     /* numpy.random.default_rng(42).shuffle(numpy.arange(10)) */
@@ -278,6 +294,7 @@ int main(void) {
         cmocka_unit_test(a_resolution_may_have_an_uncertainty),
         cmocka_unit_test(a_date_that_is_not_given_is_none),
         cmocka_unit_test(contradictions_are_refused),
+        cmocka_unit_test(a_residue_of_too_many_atoms_is_refused),
         cmocka_unit_test(the_shuffle_is_numpys),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
