@@ -8,6 +8,7 @@
 #include "server/cli/parse.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* The chains and interfaces that training draws. */
 static fm_status append_records(fm_array_writer *writer, const fm_parse_request *request,
@@ -64,8 +65,13 @@ static void print_assembly(const fm_parse_request *request, const fm_assembly *a
            request->path, assembly->n_chain, assembly->n_residue, assembly->n_token,
            assembly->n_atom, assembly->n_bond, assembly->n_pair);
     printf("  method      %s\n", assembly->method[0] ? assembly->method : "not given");
-    printf("  released    %s\n", assembly->release_date);
-    printf("  resolution  %g Å\n", (double)assembly->resolution);
+    bool has_date = strcmp(assembly->release_date, "9999-12-31") != 0;
+    printf("  released    %s\n", has_date ? assembly->release_date : "not given");
+    if (assembly->resolution > 0) {
+        printf("  resolution  %g Å\n", (double)assembly->resolution);
+    } else {
+        printf("  resolution  not given\n");
+    }
     for (uint32_t c = 0; c < assembly->n_chain; c++) {
         const fm_assembly_chain *chain = &assembly->chains[c];
         chain_counts counts = count_chain(assembly, c);

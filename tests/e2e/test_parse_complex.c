@@ -14,6 +14,7 @@ static void write_inputs(void) {
     write_file("t.cif", COMPLEX_HEAD COMPLEX_POLY COMPLEX_CONN COMPLEX_ASSEMBLY COMPLEX_SITE
                             COMPLEX_CHAIN_A COMPLEX_LIGANDS);
     write_file("none.cif", COMPLEX_HEAD COMPLEX_POLY COMPLEX_SITE COMPLEX_CHAIN_A);
+    write_file("bare.cif", "data_T\n" COMPLEX_POLY COMPLEX_SITE COMPLEX_CHAIN_A);
 }
 
 static void summaries_and_refusals(void **state) {
@@ -22,6 +23,11 @@ static void summaries_and_refusals(void **state) {
     expect("complex none.cif --components known.cif", 0,
            "none.cif: mmCIF, 1 chains, 3 residues, 3 tokens, 15 atoms, 14 bonds, 0 interfaces\n"
            "  method      X-RAY DIFFRACTION\n  released    2011-07-13\n  resolution  1.5 Å\n"
+           "  chain A      author X     entity 1    protein      3 residues,     3 tokens,"
+           "     15 atoms,      5 without coordinates\n");
+    expect("complex bare.cif --components known.cif", 0,
+           "bare.cif: mmCIF, 1 chains, 3 residues, 3 tokens, 15 atoms, 14 bonds, 0 interfaces\n"
+           "  method      not given\n  released    not given\n  resolution  not given\n"
            "  chain A      author X     entity 1    protein      3 residues,     3 tokens,"
            "     15 atoms,      5 without coordinates\n");
     expect("complex none.cif --components known.cif --compat protenix", 1,
