@@ -3,6 +3,7 @@
  * An expression such as (1-60)(P,X0) is a product of groups of operations. The rightmost group is
  * applied first, and its operations vary slowest. */
 #include "featurizer/complex/assemble.h"
+#include "featurizer/complex/cells.h"
 #include "featurizer/complex/tokens.h"
 #include "featurizer/parse/decimal.h"
 #include "featurizer/parse/mmcif_util.h"
@@ -261,7 +262,7 @@ static fm_status place_copies(expander *e, const copy_set *set) {
                 }
             }
             for (int axis = 0; axis < 3; axis++) {
-                if (fabsf(position[axis]) < 1e6F) continue;
+                if (fabsf(position[axis]) < FM_CELLS_FAR) continue;
                 return fm_asym_fail(e->asym, FM_ERR_LIMIT, atom->at,
                                     "an operation moves this atom to %g, expected less than "
                                     "10^6 Å from the origin",
