@@ -388,7 +388,6 @@ static fm_status close_block(scan *s) {
     if (status) return status;
     fm_cif_view date = s->pairs.at[COLUMN_DATE], letter = s->pairs.at[COLUMN_LETTER];
     fm_component component = {.molecule = molecule_of(s, s->pairs.at[COLUMN_TYPE])};
-    component.is_peptide_link = component.molecule == FM_MOLECULE_PROTEIN;
     uint32_t mask = 0;
     status = copy_word(s, s->pairs.at[COLUMN_ID], COLUMN_ID, component.id, sizeof component.id);
     if (!status && is_given(s, date)) {

@@ -63,11 +63,10 @@ typedef struct fm_component_bond {
 
 typedef struct fm_component {
     char id[FM_COMPONENT_ID]; /* padded with zeros */
-    uint8_t molecule;     /* fm_molecule that a polymer of it is; FM_MOLECULE_LIGAND for others */
-    bool is_peptide_link; /* a polymer of it is joined by C-N, and else, of bases, by O3'-P */
-    char one_letter;      /* _chem_comp.one_letter_code if it is one letter, else 0 */
-    char date[11];        /* pdbx_initial_date, YYYY-MM-DD; "" when not given */
-    uint32_t n_atom;      /* heavy atoms (neither H nor D), in the dictionary's order */
+    uint8_t molecule; /* fm_molecule that a polymer of it is; FM_MOLECULE_LIGAND for others */
+    char one_letter;  /* _chem_comp.one_letter_code if it is one letter, else 0 */
+    char date[11];    /* pdbx_initial_date, YYYY-MM-DD; "" when not given */
+    uint32_t n_atom;  /* heavy atoms (neither H nor D), in the dictionary's order */
     uint32_t n_bond;
     const fm_component_atom *atoms;
     const fm_component_bond *bonds; /* ascending by (a, b) */

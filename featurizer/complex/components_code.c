@@ -198,7 +198,6 @@ static fm_status read_component(fm_reader *reader, fm_arena *arena, const fm_com
     is_valid = read_word(reader, component->date, DATE_BYTES, 0) && is_valid;
     component->n_atom = fm_read_u16(reader);
     component->n_bond = fm_read_u16(reader);
-    component->is_peptide_link = component->molecule == FM_MOLECULE_PROTEIN;
     if (!is_valid || reader->failed || component->molecule >= FM_N_MOLECULE ||
         component->n_atom > FM_LIMIT_COMPONENT_ATOM ||
         component->n_bond > FM_LIMIT_COMPONENT_BOND ||

@@ -68,7 +68,6 @@ static void components_are_read(void **state) {
     assert_int_equal(mg->one_letter, 0);
     assert_string_equal(mg->date, "");
     assert_int_equal(zz->molecule, FM_MOLECULE_PROTEIN);
-    assert_true(zz->is_peptide_link);
     assert_int_equal(zz->one_letter, 's');
     assert_string_equal(zz->date, "1999-07-08");
     assert_int_equal(zz->n_atom, 3);
