@@ -43,7 +43,9 @@ typedef struct expander {
     uint32_t *copy_of; /* by chain: its copy in the present set, or FM_ASYM_NONE */
     uint32_t *listed;  /* chains of the present row, in order */
     uint32_t n_listed;
-    uint32_t *row_bonds; /* bonds between two chains of the present row */
+    uint32_t *outer_bonds; /* bonds between two chains */
+    uint32_t n_outer_bond;
+    uint32_t *row_bonds; /* those of the present row */
     uint32_t n_row_bond;
     copy_set *sets;
     uint32_t n_set, max_set;
@@ -171,6 +173,10 @@ static fm_status read_expression(expander *e, fm_cif_view expression) {
 
 /* -- copies */
 
+static uint32_t chain_of(const fm_asym *asym, uint32_t atom) {
+    return asym->residues[asym->atoms[atom].residue].label;
+}
+
 static fm_status push_copy(expander *e, uint32_t chain_number) {
     fm_asym *asym = e->asym;
     fm_copies *copies = e->copies;
@@ -228,10 +234,8 @@ static fm_status push_copy_bond(expander *e, const fm_asym_bond *bond) {
         copies->bonds = bonds;
         e->max_bond = max;
     }
-    uint32_t one = asym->residues[asym->atoms[bond->a].residue].label;
-    uint32_t two = asym->residues[asym->atoms[bond->b].residue].label;
-    const fm_copy *first = &copies->items[e->copy_of[one]];
-    const fm_copy *second = &copies->items[e->copy_of[two]];
+    const fm_copy *first = &copies->items[e->copy_of[chain_of(asym, bond->a)]];
+    const fm_copy *second = &copies->items[e->copy_of[chain_of(asym, bond->b)]];
     copies->bonds[copies->n_bond++] =
         (fm_asym_bond){.a = first->first_atom + (bond->a - first->source_atom),
                        .b = second->first_atom + (bond->b - second->source_atom),
@@ -300,6 +304,15 @@ static fm_status open_set(expander *e, const uint32_t *operations, uint32_t n_op
     return status;
 }
 
+/* Most bonds are within a chain, and rows may be many. */
+static void list_outer_bonds(expander *e) {
+    const fm_asym *asym = e->asym;
+    for (uint32_t i = 0; i < asym->n_bond; i++)
+        if (chain_of(asym, asym->bonds[i].a) != chain_of(asym, asym->bonds[i].b)) {
+            e->outer_bonds[e->n_outer_bond++] = i;
+        }
+}
+
 /* Notes which chains a row lists, without those of which nothing is left, and their bonds. */
 static void list_chains(expander *e, const bool *is_listed) {
     const fm_asym *asym = e->asym;
@@ -308,10 +321,11 @@ static void list_chains(expander *e, const bool *is_listed) {
         const fm_asym_chain *chain = &asym->chains[i];
         if (is_listed[i] && chain->first_residue < chain->end_residue) e->listed[e->n_listed++] = i;
     }
-    for (uint32_t i = 0; i < asym->n_bond; i++) {
-        uint32_t one = asym->residues[asym->atoms[asym->bonds[i].a].residue].label;
-        uint32_t two = asym->residues[asym->atoms[asym->bonds[i].b].residue].label;
-        if (one != two && is_listed[one] && is_listed[two]) e->row_bonds[e->n_row_bond++] = i;
+    for (uint32_t i = 0; i < e->n_outer_bond; i++) {
+        const fm_asym_bond *bond = &asym->bonds[e->outer_bonds[i]];
+        if (is_listed[chain_of(asym, bond->a)] && is_listed[chain_of(asym, bond->b)]) {
+            e->row_bonds[e->n_row_bond++] = e->outer_bonds[i];
+        }
     }
 }
 
@@ -486,8 +500,12 @@ fm_status fm_copies_expand(fm_asym *asym, fm_copies *ret_copies) {
     e.n_copy = fm_arena_calloc(asym->arena, asym->n_chain, sizeof *e.n_copy);
     e.copy_of = fm_arena_alloc_array(asym->arena, asym->n_chain, sizeof *e.copy_of);
     e.listed = fm_arena_alloc_array(asym->arena, asym->n_chain, sizeof *e.listed);
+    e.outer_bonds = fm_arena_alloc_array(asym->arena, asym->n_bond, sizeof *e.outer_bonds);
     e.row_bonds = fm_arena_alloc_array(asym->arena, asym->n_bond, sizeof *e.row_bonds);
-    if (!e.n_copy || !e.copy_of || !e.listed || !e.row_bonds) return fm_asym_full(asym);
+    if (!e.n_copy || !e.copy_of || !e.listed || !e.outer_bonds || !e.row_bonds) {
+        return fm_asym_full(asym);
+    }
+    list_outer_bonds(&e);
     fm_status status =
         fm_mmcif_map_init(&e.by_label, &asym->cif, asym->arena, asym->n_chain, asym->reterr);
     if (status) return status;
