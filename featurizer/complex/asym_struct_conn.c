@@ -15,6 +15,7 @@ enum {
     N_CONN_END,
     CONN_TYPE = 2 * N_CONN_END
 };
+enum { ENDS_OF_ATOM = 1024 }; /* that are compared with an atom, on average: a file has a few */
 
 typedef struct conn_end {
     uint32_t row, column; /* of its first value in the table */
@@ -30,6 +31,7 @@ typedef struct conn_finder {
     uint32_t n_end;
     uint32_t *buckets[2];
     uint32_t mask;
+    uint64_t n_step; /* atoms compared */
 } conn_finder;
 
 static fm_cif_view normal(const fm_cif *cif, fm_cif_view view) {
@@ -131,8 +133,14 @@ static fm_status find_end_atom(conn_finder *finder, conn_end *item, uint32_t res
     if (fm_cif_size(name) > 7 || !fm_asym_pack(asym, alt, &packed)) return FM_OK;
     char padded[8] = {0};
     memcpy(padded, fm_cif_text(&asym->cif, name), fm_cif_size(name));
-    for (uint32_t k = asym->residues[residue].first_atom; k < fm_asym_end_atom(asym, residue);
-         k++) {
+    uint32_t first = asym->residues[residue].first_atom, end = fm_asym_end_atom(asym, residue);
+    finder->n_step += end - first;
+    if (finder->n_step > ((uint64_t)asym->n_atom + finder->n_end) * ENDS_OF_ATOM) {
+        return fm_asym_fail(asym, FM_ERR_LIMIT, name.start,
+                            "_struct_conn has more than %d bonds to look for at each atom",
+                            ENDS_OF_ATOM);
+    }
+    for (uint32_t k = first; k < end; k++) {
         const fm_asym_atom *atom = &asym->atoms[k];
         if (!fm_asym_same_name(atom->label_name, padded)) continue;
         if (has_alt && atom->alt != packed) continue;

@@ -273,6 +273,27 @@ static void a_residue_of_too_many_atoms_is_refused(void **state) {
     free(text);
 }
 
+/* Ends that name no more than a chain are looked for in all of its residues. */
+static void bonds_of_too_many_ends_are_refused(void **state) {
+    (void)state;
+    static const char head[] =
+        COMPLEX_HEAD "loop_\n_struct_conn.conn_type_id\n_struct_conn.ptnr1_label_asym_id\n"
+                     "_struct_conn.ptnr1_label_atom_id\n_struct_conn.ptnr2_label_asym_id\n"
+                     "_struct_conn.ptnr2_label_atom_id\n";
+    enum { N_BOND = 1500, N_ATOM = 3000, LINE = 40 };
+    size_t room = sizeof head + sizeof COMPLEX_SITE + (N_BOND + N_ATOM) * (size_t)LINE, n = 0;
+    char *text = malloc(room);
+    assert_non_null(text);
+    n += (size_t)snprintf(text + n, room - n, "%s", head);
+    for (int i = 0; i < N_BOND; i++)
+        n += (size_t)snprintf(text + n, room - n, "covale A N A N\n");
+    n += (size_t)snprintf(text + n, room - n, "%s", COMPLEX_SITE);
+    for (int i = 0; i < N_ATOM; i++)
+        n += (size_t)snprintf(text + n, room - n, "C C . XXX A 1 . X %d 0 0 0 1\n", i);
+    refuse(text, false, FM_ERR_LIMIT, "more than 1024 bonds to look for at each atom");
+    free(text);
+}
+
 static void the_shuffle_is_numpys(void **state) {
     (void)state;
     /* numpy.random.default_rng(42).shuffle(numpy.arange(10)) */
@@ -295,6 +316,7 @@ int main(void) {
         cmocka_unit_test(a_date_that_is_not_given_is_none),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(a_residue_of_too_many_atoms_is_refused),
+        cmocka_unit_test(bonds_of_too_many_ends_are_refused),
         cmocka_unit_test(the_shuffle_is_numpys),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
