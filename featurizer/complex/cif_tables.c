@@ -17,6 +17,9 @@ static int shown(fm_cif_view view) {
     return (int)(fm_cif_size(view) < 40 ? fm_cif_size(view) : 40);
 }
 
+/* Shows a table's category with "%.*s": its prefix without the point. */
+#define CATEGORY(table) (int)(strlen((table)->prefix) - 1), (table)->prefix
+
 /* Returns the table that the name belongs to and sets *ret_column; NULL for other names. */
 static fm_cif_table *find_column(const tables_reader *reader, fm_cif_view name,
                                  uint32_t *ret_column) {
@@ -53,7 +56,7 @@ static fm_status keep_row(tables_reader *reader, fm_cif_table *table, const fm_c
     if (table->n_row == table->max_row) {
         if (table->n_row >= FM_LIMIT_N_POLY_RES) {
             return fm_cif_fail(reader->cif, reader->reterr, FM_ERR_LIMIT, reader->cif->at,
-                               "%s has more than %u rows", table->prefix, FM_LIMIT_N_POLY_RES);
+                               "%.*s has more than %u rows", CATEGORY(table), FM_LIMIT_N_POLY_RES);
         }
         uint32_t max = table->max_row ? table->max_row * 2 : 16;
         size_t width = table->n_column * sizeof *table->values;
@@ -92,8 +95,8 @@ static fm_status note_column(tables_reader *reader, loop_shape *loop, fm_cif_vie
     if (!table) return FM_OK;
     if (loop->table && loop->table != table) {
         return fm_cif_fail(reader->cif, reader->reterr, FM_ERR_FORMAT, name.start,
-                           "the loop has columns of %s and of %s", loop->table->prefix,
-                           table->prefix);
+                           "the loop has columns of %.*s and of %.*s", CATEGORY(loop->table),
+                           CATEGORY(table));
     }
     loop->table = table;
     loop->place[column] = loop->n_column;

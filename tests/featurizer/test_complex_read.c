@@ -250,6 +250,8 @@ static void contradictions_are_refused(void **state) {
                "empty");
         refuse(with(ENTRY, "gen.assembly_id 1", "gen.assembly_id 2"), compat, FM_ERR_NOT_FOUND,
                "no assembly 1");
+        refuse(with(ENTRY, "_entity_poly_seq.num", "_atom_site.id\n_atom_site.label_alt_id"),
+               compat, FM_ERR_FORMAT, "the loop has columns of _entity_poly_seq and of _atom_site");
         refuse(with(ENTRY, "polypeptide(L)'", "polypeptide(L)'\n_entity_poly.entity_id 1"), compat,
                FM_ERR_FORMAT, "a second time");
         refuse(with(ENTRY, "O O . GLY A", "C C . GLY A"), compat, FM_ERR_DATA,
