@@ -344,6 +344,41 @@ static void list_items(embedded *self, job *it, const fm_catalogue_listing *list
     }
 }
 
+/* Whether the holder of a lease was seen before now. A lease is as long as its holder's --lease,
+ * from a time at which it was seen: an end far from now then says nothing about the clock. */
+static bool was_seen_before(embedded *self, const char *worker, int64_t now) {
+    key_text key = name_key(self, 'w', worker);
+    fm_bytes value;
+    if (!fm_table_get(self->table, bytes_of(&key), &value)) return false;
+    fm_reader reader = fm_reader_of(value.data, value.size);
+    return (int64_t)fm_read_u64(&reader) <= now;
+}
+
+/* A holder that was seen later than now was seen before the clock was set back. Its leases end with
+ * one of now, so that what a dead worker had taken is not kept from others for the jump. Pauses
+ * that are longer than those of now end in the same way. */
+static void clamp_queue(embedded *self, int64_t now) {
+    const fm_catalogue_options *options = &self->base.options;
+    key_text prefix = key_of(self, 'q'), from = prefix;
+    fm_bytes key, value;
+    add_number(&from, (uint64_t)now + options->lease_ms + 1);
+    while (seek(self, &prefix, &from, &key, &value)) {
+        char name[FM_LIMIT_NAME_BYTES + 1];
+        item it, before;
+        from = after(key);
+        copy_name(value, name);
+        if (!get_item(self, name, &before)) continue;
+        bool is_leased = before.state == FM_CATALOGUE_LEASED;
+        if (is_leased && was_seen_before(self, before.worker, now)) continue;
+        uint64_t pause = before.failures ? fm_catalogue_backoff_ms(options, before.failures) : 0;
+        int64_t last = now + (is_leased ? options->lease_ms : pause);
+        if (before.due_ms <= last) continue;
+        it = before;
+        it.due_ms = last;
+        change_item(self, name, &before, &it);
+    }
+}
+
 static fm_status begin_job(fm_catalogue *catalogue, const fm_catalogue_listing *listing,
                            const fm_sha256 *hash, fm_catalogue_mode mode, fm_error *reterr) {
     embedded *self = (embedded *)catalogue;
@@ -357,6 +392,7 @@ static fm_status begin_job(fm_catalogue *catalogue, const fm_catalogue_listing *
         fm_table_abort(self->table);
         return fm_catalogue_fail_listing(catalogue, !same_options, reterr);
     }
+    clamp_queue(self, now_ms()); /* before this worker is seen: an earlier one had its name */
     see_worker(self);
     if (!same || mode == FM_CATALOGUE_AGAIN) {
         remove_unlisted(self, listing);
@@ -394,29 +430,6 @@ static bool claim_one(embedded *self, const char *name, const item *before, int6
     ret_claim->failures = it.failures;
     snprintf(ret_claim->name, sizeof ret_claim->name, "%s", name);
     return true;
-}
-
-/* No lease that somebody holds ends later than one that begins now, unless the clock was set back
- * after it began. Such a lease ends with one of now, and a pause in the same way. What a dead
- * worker had taken is then not kept from others for the jump. */
-static void clamp_queue(embedded *self, int64_t now) {
-    const fm_catalogue_options *options = &self->base.options;
-    key_text prefix = key_of(self, 'q'), from = prefix;
-    fm_bytes key, value;
-    add_number(&from, (uint64_t)now + options->lease_ms + 1);
-    while (seek(self, &prefix, &from, &key, &value)) {
-        char name[FM_LIMIT_NAME_BYTES + 1];
-        item it, before;
-        from = after(key);
-        copy_name(value, name);
-        if (!get_item(self, name, &before)) continue;
-        uint64_t pause = before.failures ? fm_catalogue_backoff_ms(options, before.failures) : 0;
-        int64_t last = now + (before.state == FM_CATALOGUE_LEASED ? options->lease_ms : pause);
-        if (before.due_ms <= last) continue;
-        it = before;
-        it.due_ms = last;
-        change_item(self, name, &before, &it);
-    }
 }
 
 static fm_status claim(fm_catalogue *catalogue, uint32_t max, fm_catalogue_claim *ret_claim,
