@@ -102,11 +102,9 @@ static tree read_tree(fm_reader *reader) {
 
 /* -- the head pages */
 
-static fm_status read_head(int fd, uint64_t number, head *ret_head, fm_error *reterr) {
-    uint8_t page[PAGE_BYTES];
-    fm_status status = read_at(fd, number * PAGE_BYTES, page, sizeof page, reterr);
-    if (status) return status;
-    fm_reader reader = fm_reader_of(page, sizeof page);
+static fm_status parse_head(const uint8_t page[PAGE_BYTES], uint64_t number, head *ret_head,
+                            fm_error *reterr) {
+    fm_reader reader = fm_reader_of(page, PAGE_BYTES);
     uint64_t own = fm_read_u64(&reader);
     (void)fm_read_u16(&reader);
     uint32_t flags = fm_read_u16(&reader);
@@ -130,16 +128,18 @@ static fm_status read_head(int fd, uint64_t number, head *ret_head, fm_error *re
 }
 
 /* LMDB writes the head pages in turn. So their transactions are neighbours, the even one is in the
- * first page; a new file has 0 twice. Another pair is damage: the older state would look newer. */
+ * first page; a new file has 0 twice. Another pair is damage: the older state would look newer. One
+ * read takes both, since other processes may write them meanwhile. */
 static fm_status read_newest(int fd, head *ret_head, uint64_t *ret_file_bytes, fm_error *reterr) {
     struct stat info;
+    uint8_t pages[HEADS * PAGE_BYTES];
     head found[HEADS];
-    fm_status status = FM_OK;
     if (fstat(fd, &info) != 0) {
         return fm_fail(reterr, FM_ERR_IO, "cannot look at: %s", strerror(errno));
     }
+    fm_status status = read_at(fd, 0, pages, sizeof pages, reterr);
     for (uint64_t i = 0; i < HEADS && !status; i++)
-        status = read_head(fd, i, &found[i], reterr);
+        status = parse_head(pages + i * PAGE_BYTES, i, &found[i], reterr);
     if (status) return status;
     uint64_t even = found[0].transaction, odd = found[1].transaction;
     bool is_pair = (even == 0 && odd == 0) ||

@@ -389,6 +389,17 @@ static fm_status name_damage(const char *path, fm_error *reterr) {
     return fm_fail_in(reterr, FM_ERR_CORRUPT, path, "the catalogue is damaged: %.400s", what);
 }
 
+/* Other processes may write head pages while they are read. So the check is repeated: what is
+ * damaged is so every time. */
+static fm_status check_heads(int fd, const char *path, fm_error *reterr) {
+    enum { TRIES_MAX = 8 };
+    fm_status status = FM_ERR_CORRUPT;
+    for (int tries = 0; status == FM_ERR_CORRUPT && tries < TRIES_MAX; tries++)
+        status = fm_pages_check_heads(fd, reterr);
+    if (status == FM_ERR_CORRUPT) return name_damage(path, reterr);
+    return status && reterr ? fm_error_in(reterr, path) : status;
+}
+
 /* Refuses what is no file of LMDB, before LMDB makes a file of locks beside it, and head pages that
  * LMDB must not believe. */
 static fm_status check_table(const char *path, fm_error *reterr) {
@@ -408,8 +419,8 @@ static fm_status check_table(const char *path, fm_error *reterr) {
     } else if (n >= 0 && !(is_known && st.st_size == 0)) {
         if (n != sizeof found || found != magic) {
             status = fm_fail_in(reterr, FM_ERR_CORRUPT, path, "is no catalogue of foldmill");
-        } else if (fm_pages_check_heads(fd, reterr)) {
-            status = name_damage(path, reterr);
+        } else {
+            status = check_heads(fd, path, reterr);
         }
     }
     close(fd);
@@ -478,23 +489,25 @@ static fm_status check_rows(const char *path, MDB_txn *txn, fm_error *reterr) {
 
 /* Checks the newest state: its pages, then its rows. The read transaction keeps other processes
  * from using the pages again meanwhile. They may commit between it and the look at the head pages,
- * so the check is repeated: what is damaged is so every time. */
+ * so the check is repeated. Where they commit all the time, a write transaction holds them up. */
 static fm_status check_content(const fm_table *table, fm_error *reterr) {
     enum { TRIES_MAX = 8 };
     int fd = open(table->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fail_path(reterr, table->path, "cannot open the catalogue");
     fm_status status = FM_ERR_CORRUPT;
     bool is_same = false;
-    for (int tries = 0; !is_same && tries < TRIES_MAX; tries++) {
+    for (int tries = 1; !is_same && tries <= TRIES_MAX; tries++) {
+        const bool writes = tries == TRIES_MAX;
         MDB_txn *txn;
         fm_pages *pages = NULL;
-        int code = mdb_txn_begin(table->env, NULL, MDB_RDONLY, &txn);
+        int code = mdb_txn_begin(table->env, NULL, writes ? 0 : MDB_RDONLY, &txn);
         if (code) {
             status = fail_lmdb(reterr, table->path, "cannot use the catalogue", code);
             break;
         }
         status = fm_pages_open(fd, false, &pages, reterr);
-        is_same = !status && fm_pages_transaction(pages) == mdb_txn_id(txn);
+        /* A write transaction has the number of the state that it would make. */
+        is_same = !status && fm_pages_transaction(pages) + writes == mdb_txn_id(txn);
         fm_pages_close(pages);
         if (status == FM_ERR_CORRUPT) name_damage(table->path, reterr);
         if (status == FM_ERR_UNSUPPORTED) {
@@ -506,7 +519,8 @@ static fm_status check_content(const fm_table *table, fm_error *reterr) {
     close(fd);
     if (status) return reterr ? fm_error_in(reterr, table->path) : status;
     if (is_same) return FM_OK;
-    return fm_fail_in(reterr, FM_ERR_IO, table->path, "other processes change it all the time");
+    return fm_fail_in(reterr, FM_ERR_CORRUPT, table->path,
+                      "the catalogue is damaged: its head pages are not of its newest state");
 }
 
 static fm_status open_table(fm_table *table, fm_error *reterr) {

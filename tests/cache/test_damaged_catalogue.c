@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <lmdb.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -317,6 +319,49 @@ static void no_bit_changes_the_content(void **state) {
     fm_arena_fini(&arena);
 }
 
+/* -- others at work */
+
+/* Changes the table until it is killed. */
+static void change_for_ever(void) {
+    fm_table *table;
+    if (fm_table_open(file, &table, NULL)) _exit(1);
+    for (uint32_t i = 0;; i++) {
+        const fm_bytes row = {(const uint8_t *)&i, sizeof i};
+        if (fm_table_begin(table, true, NULL)) _exit(1);
+        fm_table_put(table, row, row);
+        fm_table_remove(table, row);
+        if (fm_table_commit(table, NULL)) _exit(1);
+    }
+}
+
+/* What changes while it is looked at is not taken for damage. */
+static void a_file_that_others_change_can_be_opened(void **state) {
+    (void)state;
+    enum { N_OTHER = 2, N_OPEN = 500 };
+    pid_t other[N_OTHER];
+    fm_error error = {.message = ""};
+    fm_status status = FM_OK;
+    int ended = 0;
+    make_job();
+    for (int i = 0; i < N_OTHER; i++) {
+        other[i] = fork();
+        assert_true(other[i] >= 0);
+        if (other[i] == 0) change_for_ever();
+    }
+    for (int i = 0; i < N_OPEN && !status; i++) {
+        fm_table *table;
+        status = fm_table_open(file, &table, &error);
+        if (!status) fm_table_close(table);
+    }
+    for (int i = 0; i < N_OTHER; i++) {
+        int code;
+        kill(other[i], SIGKILL);
+        ended += waitpid(other[i], &code, 0) == other[i] && WIFSIGNALED(code);
+    }
+    assert_string_equal(error.message, "");
+    assert_int_equal(ended, N_OTHER);
+}
+
 /* -- a clock that was set back */
 
 enum { HOUR_MS = 3600000, LEASE_MS = 1000 };
@@ -392,6 +437,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(it_is_no_finished_job, set_up, tear_down),
         cmocka_unit_test_setup_teardown(files_of_others_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_bit_changes_the_content, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_that_others_change_can_be_opened, set_up, tear_down),
         cmocka_unit_test_setup_teardown(leases_before_a_jump_end_in_time, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
