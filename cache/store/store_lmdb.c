@@ -535,9 +535,25 @@ static fm_status open_table(fm_table *table, fm_error *reterr) {
                      foreign ? "is no catalogue of foldmill" : "cannot open the catalogue", code);
 }
 
-fm_status fm_table_open(const char *path, fm_table **ret_table, fm_error *reterr) {
-    char folder[PATH_MAX], locks[PATH_MAX];
+/* Follows a symbolic link to the file. LMDB has its locks beside the name that it is given, so
+ * processes that use other names of one file would not hear of each other. */
+static fm_status resolve_link(const char *path, char out[PATH_MAX], fm_error *reterr) {
+    bool is_link;
+    fm_status status = fm_path_is_link(path, &is_link, reterr);
+    if (status) return status;
+    if (is_link && !realpath(path, out)) {
+        return fm_fail_in(reterr, FM_ERR_IO, path, "cannot follow the symbolic link: %s",
+                          strerror(errno));
+    }
+    if (!is_link) snprintf(out, PATH_MAX, "%s", path);
+    return FM_OK;
+}
+
+fm_status fm_table_open(const char *name, fm_table **ret_table, fm_error *reterr) {
+    char path[PATH_MAX], folder[PATH_MAX], locks[PATH_MAX];
     fm_path_kind before = FM_PATH_ABSENT;
+    fm_status resolved = resolve_link(name, path, reterr);
+    if (resolved) return resolved;
     snprintf(folder, sizeof folder, "%s", path);
     char *slash = strrchr(folder, '/');
     if (slash) slash[slash == folder] = '\0';

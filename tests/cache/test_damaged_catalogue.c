@@ -362,6 +362,24 @@ static void a_file_that_others_change_can_be_opened(void **state) {
     assert_int_equal(ended, N_OTHER);
 }
 
+/* Processes that use a link and processes that use the file share its locks. */
+static void a_link_is_no_other_catalogue(void **state) {
+    (void)state;
+    char alias[300], locks[310];
+    fm_table *table;
+    make_job();
+    snprintf(alias, sizeof alias, "%s/link", folder);
+    assert_int_equal(symlink(file, alias), 0);
+    assert_int_equal(fm_table_open(alias, &table, NULL), FM_OK);
+    fm_table_close(table);
+    snprintf(locks, sizeof locks, "%s-lock", file);
+    assert_int_equal(access(locks, F_OK), 0);
+    snprintf(locks, sizeof locks, "%s-lock", alias);
+    assert_int_not_equal(access(locks, F_OK), 0);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(fm_table_open(alias, &table, NULL), FM_ERR_IO);
+}
+
 /* -- a clock that was set back */
 
 enum { HOUR_MS = 3600000, LEASE_MS = 1000 };
@@ -438,6 +456,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(files_of_others_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_bit_changes_the_content, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_that_others_change_can_be_opened, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_link_is_no_other_catalogue, set_up, tear_down),
         cmocka_unit_test_setup_teardown(leases_before_a_jump_end_in_time, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
