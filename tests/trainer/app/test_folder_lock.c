@@ -107,6 +107,26 @@ static bool take_often(int n) {
     return true;
 }
 
+/* A link in the place of the lock is not followed, and said; one to the folder is fine. */
+static void links_are_not_followed(void **state) {
+    (void)state;
+    char alias[600], leaf[620], target[600];
+    fm_folder_lock lock;
+    fm_error error;
+    snprintf(alias, sizeof alias, "%s/alias", base);
+    snprintf(leaf, sizeof leaf, "%s/lock", folder);
+    snprintf(target, sizeof target, "%s/target", base);
+    assert_int_equal(fm_dir_make(folder, NULL), FM_OK);
+    assert_int_equal(symlink(folder, alias), 0);
+    assert_int_equal(fm_folder_lock_take(alias, &lock, &error), FM_OK);
+    fm_folder_lock_end(alias, &lock);
+    assert_int_equal(fm_dir_make(folder, NULL), FM_OK);
+    assert_int_equal(symlink(target, leaf), 0);
+    assert_int_equal(fm_folder_lock_take(folder, &lock, &error), FM_ERR_IO);
+    assert_string_equal(error.message, "is a symbolic link, expected a file or none");
+    assert_int_equal(kind_of(target), FM_PATH_ABSENT);
+}
+
 /* Each removes the folder as the other one makes it. */
 static void two_processes_never_meet_a_removed_folder(void **state) {
     (void)state;
@@ -125,6 +145,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(one_holder_at_a_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(made_parents_go, set_up, tear_down),
         cmocka_unit_test_setup_teardown(results_stay, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(links_are_not_followed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_processes_never_meet_a_removed_folder, set_up,
                                         tear_down),
     };

@@ -24,6 +24,9 @@ static fm_status try_lock(const char *path, int *ret_fd, fm_error *reterr) {
     *ret_fd = -1;
     /* O_NOFOLLOW: a link could make a file anywhere. */
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0 && errno == ELOOP) {
+        return fm_fail_in(reterr, FM_ERR_IO, path, "is a symbolic link, expected a file or none");
+    }
     if (fd < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot open: %s", strerror(errno));
     fm_status status = FM_OK;
     bool is_held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
