@@ -224,6 +224,31 @@ static void a_run_is_resumed_as_it_was_or_with_named_changes(void **state) {
     assert_int_equal(check(slow, old_identity, old_identity, rate, history, &error), FM_ERR_LIMIT);
 }
 
+/* A run of one group, or of one batch, writes no line of it: more of them are a change. */
+static void one_group_and_one_batch_are_compared(void **state) {
+    (void)state;
+    static char history[FM_HISTORY_BYTES];
+    static const char *const none[] = {NULL}, *const two[] = {"dp=2", NULL};
+    static const char *const batches[] = {"batch_schedule=2@0,4@1", NULL};
+    fm_error error;
+    assert_int_equal(
+        check(old_config, "program = 1.0\ndp = 2\n", old_identity, none, history, &error),
+        FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, "has no 'dp', but this run has 'dp = 2'; "));
+    assert_non_null(strstr(error.message, " --change dp=2"));
+    assert_int_equal(check(old_config, "program = 1.0\ndevice = cpu\nprocessor = Haswell\ndp = 2\n",
+                           old_identity, two, history, &error),
+                     FM_OK);
+    assert_string_equal(history, "step 40: dp: none -> 2\n");
+    static const char scheduled[] =
+        "program = 1.0\ndevice = cpu\nprocessor = Haswell\nbatch_schedule = 2@0,4@1\n";
+    history[0] = '\0';
+    assert_int_equal(check(old_config, scheduled, old_identity, none, history, &error),
+                     FM_ERR_USAGE);
+    assert_int_equal(check(old_config, scheduled, old_identity, batches, history, &error), FM_OK);
+    assert_string_equal(history, "step 40: batch_schedule: none -> 2@0,4@1\n");
+}
+
 /* The message has room for a few options; none is cut, and the others are counted. */
 static void many_differences_are_counted(void **state) {
     (void)state;
@@ -520,6 +545,7 @@ int main(void) {
         cmocka_unit_test(an_older_batch_in_hand_is_read),
         cmocka_unit_test(a_run_is_resumed_as_it_was_or_with_named_changes),
         cmocka_unit_test(a_key_that_older_files_lack_has_a_value),
+        cmocka_unit_test(one_group_and_one_batch_are_compared),
         cmocka_unit_test(many_differences_are_counted),
         cmocka_unit_test(an_identity_has_a_line_for_each_field),
         cmocka_unit_test(divergence_is_noticed_and_noise_is_not),

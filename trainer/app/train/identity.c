@@ -176,13 +176,18 @@ static void on_difference(comparison *c, const setting *saved, const setting *no
     c->n_more++;
 }
 
-/* `is_identity`: a key that the checkpoint lacks is one that an older program did not know. */
+/* Whether a run without the key has its default: one group, or one batch. A checkpoint that lacks
+ * another key of the identity is of a program that did not know it. */
+static bool has_default(const char *key) {
+    return strcmp(key, "dp") == 0 || strcmp(key, "batch_schedule") == 0;
+}
+
 static void compare_now(comparison *c, const char *text, bool is_identity) {
     walk w = {.at = text};
     setting now, saved;
     while (next_setting(&w, &now)) {
         bool there = find(c->saved, now.key, &saved);
-        if (!there && is_identity) continue;
+        if (!there && is_identity && !has_default(now.key)) continue;
         if (!there || strcmp(saved.value, now.value) != 0) {
             on_difference(c, there ? &saved : NULL, &now);
         }

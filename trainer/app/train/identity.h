@@ -27,7 +27,8 @@ typedef struct fm_identity_texts {
 /* Compares a checkpoint's run with this one. Every key whose value differs must be among change[],
  * as "key=value" with the new value, or "none" for a key that this run does not have. Each such
  * change is appended to `history` as "step N: key: old -> new". What an older program did not write
- * of its identity is not compared. Another build of the same version is appended to `history`, and
+ * of its identity is not compared, but a run without `dp` or `batch_schedule` has one group or one
+ * batch. Another build of the same version is appended to `history`, and
  * is not refused.
  *
  * FM_ERR_USAGE names the first difference, and the options that allow all differences, as far as
