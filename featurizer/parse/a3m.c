@@ -14,7 +14,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { PADDING = '.' };
+enum { PADDING = '.', STOP = '*' };
 
 typedef enum record_kind { RECORD_NONE, RECORD_ROW, RECORD_ANNOTATION } record_kind;
 
@@ -29,6 +29,8 @@ typedef struct a3m_reader {
     size_t n_row; /* finished rows of this text */
     fm_alignment_row place;
     bool has_sequence; /* the open record has a line of sequence */
+    bool has_stop;     /* row 0 ends with the mark of a stop, which is no column of any row */
+    uint8_t last;      /* of the open record, the last column past those that fit */
     fm_match_row row;
 } a3m_reader;
 
@@ -133,6 +135,7 @@ static fm_status fail_row(const a3m_reader *reader, fm_status kind, size_t found
         why = has_lower ? "; write a query in upper case, as lower-case letters are insertions"
                         : "; the alignment is of another sequence";
     }
+    if (reader->has_stop && found == expected) why = " and a '*' behind them";
     if (kind == FM_ERR_LIMIT) {
         return fm_fail_at(reterr, kind, reader->place.line, 1, reader->place.sequence,
                           "row %zu has %zu deletions before one column, the limit is %zu",
@@ -143,11 +146,20 @@ static fm_status fail_row(const a3m_reader *reader, fm_status kind, size_t found
                       plural, expected, why);
 }
 
+/* Returns whether the open row is one column longer than the chain because of a '*' behind its last
+ * residue. Programs write one for the end of translation. The other rows of such an alignment have
+ * a '*' or a gap there. */
+static bool has_stop_column(a3m_reader *reader) {
+    if (reader->compat || reader->row.at != (size_t)reader->alignment->n_col + 1) return false;
+    if (reader->n_row == 0) reader->has_stop = reader->last == STOP;
+    return reader->has_stop && (reader->last == STOP || reader->last == '-');
+}
+
 /* Checks the open row and makes it the alignment's newest. */
 static fm_status finish_row(a3m_reader *reader, fm_error *reterr) {
     fm_alignment *alignment = reader->alignment;
     fm_match_row *row = &reader->row;
-    if (row->at != alignment->n_col) {
+    if ((row->at != alignment->n_col || reader->has_stop) && !has_stop_column(reader)) {
         return fail_row(reader, FM_ERR_FORMAT, row->at, alignment->n_col, reterr);
     }
     if (row->max_deletion > FM_LIMIT_DELETION) {
@@ -167,6 +179,7 @@ static fm_status start_row(a3m_reader *reader, const fm_line *line, fm_error *re
         .line = (uint32_t)line->number,
     };
     reader->has_sequence = false;
+    reader->last = 0;
     reader->row = (fm_match_row){0};
     if (!alignment) return FM_OK;
     if (alignment->n_seq >= alignment->max_seq) {
@@ -201,6 +214,15 @@ static fm_status take_description(a3m_reader *reader, const fm_line *line, bool 
     return start_row(reader, line, reterr);
 }
 
+static void note_last_column(a3m_reader *reader, const fm_line *line) {
+    for (size_t i = line->end; i > line->begin; i--) {
+        const uint8_t byte = reader->text.data[i - 1];
+        if ((byte >= 'a' && byte <= 'z') || byte == reader->padding) continue;
+        reader->last = byte;
+        return;
+    }
+}
+
 static fm_status take_sequence(a3m_reader *reader, const fm_line *line, fm_error *reterr) {
     if (reader->record == RECORD_ANNOTATION) return FM_OK;
     if (reader->record == RECORD_NONE) {
@@ -219,6 +241,8 @@ static fm_status take_sequence(a3m_reader *reader, const fm_line *line, fm_error
     }
     reader->kernel->a3m(&reader->row, reader->text.data + line->begin, line->end - line->begin,
                         reader->text.size - line->begin, reader->padding);
+    const size_t fits = reader->alignment ? reader->alignment->n_col : 0;
+    if (reader->row.at > fits) note_last_column(reader, line);
     return FM_OK;
 }
 
@@ -248,6 +272,7 @@ fm_status fm_a3m_measure(fm_bytes text, const fm_a3m_options *options, size_t *r
         return fm_fail_at(reterr, FM_ERR_FORMAT, 1, 1, 0,
                           "the alignment has no sequences, expected at least one");
     }
+    if (!reader.compat && reader.row.at > 0 && reader.last == STOP) reader.row.at--;
     if (reader.row.at == 0 && !reader.compat) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, reader.place.line, 1, reader.place.sequence,
                           "the query (row 0) has no residues");

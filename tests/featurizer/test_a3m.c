@@ -148,6 +148,26 @@ static void refuses_with_place_and_reason(void **state) {
                  "the alignment has no sequences, expected at least one");
 }
 
+/* A '*' behind the last residue of the query is no column, of it or of the other rows. */
+static void a_stop_behind_the_query_is_no_column(void **state) {
+    fixture *f = *state;
+    assert_int_equal(parse(f, text_of(">q\nMK\nT*\n>r\nMKg-*\n>s\n-KT-\n"), NULL), FM_OK);
+    assert_int_equal(f->alignment.n_col, 3);
+    assert_int_equal(f->alignment.n_seq, 3);
+    assert_memory_equal(f->alignment.letters, "MKTMK--KT", 9);
+    assert_int_equal(f->alignment.deletion[5], 1);
+    expect_error(f, text_of(">q\nMKT*\n>r\nMKTA\n"), NULL, FM_ERR_FORMAT, 4, 1,
+                 "row 1 has 4 match columns, the query has 3");
+    expect_error(f, text_of(">q\nMKT*\n>r\nMKT\n"), NULL, FM_ERR_FORMAT, 4, 1,
+                 "row 1 has 3 match columns, the query has 3 and a '*' behind them");
+    expect_error(f, text_of(">q\nMKT\n>r\nMKT*\n"), NULL, FM_ERR_FORMAT, 4, 1,
+                 "row 1 has 4 match columns, the query has 3");
+    expect_error(f, text_of(">q\n*\n"), NULL, FM_ERR_FORMAT, 2, 1,
+                 "the query (row 0) has no residues");
+    assert_int_equal(parse(f, text_of(">q\nMKT*\n"), &compat), FM_OK);
+    assert_int_equal(f->alignment.n_col, 4);
+}
+
 /* Appends a text and returns its end. */
 static char *put(char *to, const char *text) {
     size_t n = strlen(text);
@@ -266,6 +286,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(reads_files_of_other_programs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reads_nul_ended_alignments, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refuses_with_place_and_reason, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stop_behind_the_query_is_no_column, set_up, tear_down),
         cmocka_unit_test_setup_teardown(holds_its_limits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(appends_to_one_alignment, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reads_many_short_lines, set_up, tear_down),
