@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -494,6 +495,28 @@ static fm_status parse_member(fm_arena *arena, fm_bytes archive, fm_reader *dire
                       why.message);
 }
 
+static int compare_names(const void *a, const void *b) {
+    const fm_npy *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* Refuses two arrays of one name: readers would take the first or the last of them. */
+static fm_status check_names(fm_arena *arena, const fm_npy *arrays, size_t n, fm_error *reterr) {
+    const size_t mark = fm_arena_mark(arena);
+    const fm_npy **sorted = fm_arena_alloc_array(arena, n, sizeof *sorted);
+    if (!sorted) return fm_arena_full(arena, reterr);
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = &arrays[i];
+    qsort(sorted, n, sizeof *sorted, compare_names);
+    size_t twice = 1;
+    while (twice < n && strcmp(sorted[twice]->name, sorted[twice - 1]->name) != 0)
+        twice++;
+    const char *name = twice < n ? sorted[twice]->name : NULL;
+    fm_arena_rewind(arena, mark);
+    if (!name) return FM_OK;
+    return fm_fail(reterr, FM_ERR_FORMAT, "found the array %s twice, expected it once", name);
+}
+
 fm_status fm_npz_parse(fm_arena *arena, fm_bytes archive, fm_npz *ret_npz, fm_error *reterr) {
     zip_directory directory;
     fm_status status = read_directory(archive, &directory, reterr);
@@ -506,8 +529,9 @@ fm_status fm_npz_parse(fm_arena *arena, fm_bytes archive, fm_npz *ret_npz, fm_er
         status = parse_member(arena, archive, &reader, &arrays[i], reterr);
         if (status) return status;
     }
-    *ret_npz = (fm_npz){.n_array = (size_t)directory.n_entry, .arrays = arrays};
-    return FM_OK;
+    status = check_names(arena, arrays, (size_t)directory.n_entry, reterr);
+    if (!status) *ret_npz = (fm_npz){.n_array = (size_t)directory.n_entry, .arrays = arrays};
+    return status;
 }
 
 const fm_npy *fm_npz_find(const fm_npz *npz, const char *name) {

@@ -65,8 +65,9 @@ typedef struct fm_npz {
 } fm_npz;
 
 /* Reads a whole archive into the arena, whose size also bounds what may be unpacked. Returns
- * FM_ERR_FORMAT and FM_ERR_CORRUPT (with the offset), FM_ERR_LIMIT, and FM_ERR_UNSUPPORTED for
- * big-endian and other dtypes, encryption and other compression methods. */
+ * FM_ERR_FORMAT (also for two arrays of one name) and FM_ERR_CORRUPT (with the offset),
+ * FM_ERR_LIMIT, and FM_ERR_UNSUPPORTED for big-endian and other dtypes, encryption and other
+ * compression methods. */
 FM_MUST_USE fm_status fm_npz_parse(fm_arena *arena, fm_bytes archive, fm_npz *ret_npz,
                                    fm_error *reterr);
 

@@ -282,6 +282,22 @@ static void bad_npy_headers(void **state) {
 
 /* Every prefix of a good archive is refused, and so is every archive with one changed byte in its
  * member (the CRC detects it); nothing crashes. */
+/* Other readers take the first or the last of two arrays, so neither would be surely right. */
+static void a_name_is_used_once(void **state) {
+    fixture *f = *state;
+    static const char *const names[] = {"n", "mask", "a", "mask"};
+    fm_npz_writer *writer;
+    fm_npz npz;
+    fm_error error;
+    assert_int_equal(fm_npz_writer_create(f->path, &writer, NULL), FM_OK);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        assert_int_equal(
+            fm_npz_writer_append(writer, names[i], "|u1", 1, shape_3, some_bytes, NULL), FM_OK);
+    assert_int_equal(fm_npz_writer_finish(writer, NULL), FM_OK);
+    assert_int_equal(fm_npz_parse(&f->arena, read_bytes(f, f->path), &npz, &error), FM_ERR_FORMAT);
+    assert_string_equal(error.message, "found the array mask twice, expected it once");
+}
+
 static void cut_and_changed_archives(void **state) {
     fixture *f = *state;
     write_sample(f->path);
@@ -347,6 +363,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(we_read_numpys, setup, teardown),
         cmocka_unit_test_setup_teardown(we_read_the_reference, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_npy_headers, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_name_is_used_once, setup, teardown),
         cmocka_unit_test_setup_teardown(cut_and_changed_archives, setup, teardown),
         cmocka_unit_test_setup_teardown(declared_sizes_are_not_believed, setup, teardown),
     };
