@@ -398,6 +398,8 @@ static void mistakes_are_refused_with_their_line(void **state) {
          "order: found 'last', expected original, opm_first or parallel"},
         {"[model]\nrecompute = all\n", 2,
          "recompute: found 'all', expected none, hidden, projections, operands, block or auto"},
+        {"[optimizer]\nema_decay = 1\n", 2,
+         "ema_decay: found '1', expected a number from 0 to 0.999999"},
         {"[optimizer]\nclip = never\n", 2, "clip: found 'never', expected sample or batch"},
         {"[data]\nmax_template_date = 2018-02-30\n", 2,
          "max_template_date: found '2018-02-30', expected a day as YYYY-MM-DD, query or any"},

@@ -265,7 +265,7 @@ const fm_train_key fm_train_keys[] = {
      FM_KEY_NUMBER, AT(optimizer.clip_norm), .min = 1e-12, .max = 1e12},
     {"optimizer", "ema_decay", "",
      "Decay rate of the exponential moving average of the parameters, per step.", FM_KEY_NUMBER,
-     AT(optimizer.ema_decay), .min = 0, .max = 1},
+     AT(optimizer.ema_decay), .min = 0, .max = 0.999999},
     {"optimizer", "l2", "", "Multiple of a parameter that is added to its clipped gradient.",
      FM_KEY_NUMBER, AT(optimizer.l2), .min = 0, .max = 1, .of = FM_KEY_AF3},
     {"optimizer", "decay_every_samples", "samples",
