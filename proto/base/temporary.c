@@ -190,6 +190,12 @@ fm_status fm_temporary_folder_make(size_t most_bytes, fm_temporary_folder *ret_f
     const char *base = getenv("TMPDIR");
     char *path = ret_folder->path;
     if (!base || !base[0]) base = "/tmp";
+    if (strchr(base, ',')) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "found TMPDIR=%.200s, expected a folder without a comma in its path: commas "
+                       "separate the addresses of sockets",
+                       base);
+    }
     if (!atomic_flag_test_and_set(&has_looked)) remove_left_folders(base);
     ret_folder->lock_fd = -1;
     errno = EAGAIN;

@@ -34,7 +34,8 @@ typedef struct fm_temporary_folder {
 
 /* Makes $TMPDIR/foldmill_<letters> for this user. The first call of a process also removes such
  * folders without a process, if they have nothing but what programs put there (temporary.c lists
- * it). FM_ERR_USAGE when the path has more than most_bytes bytes; FM_ERR_IO. */
+ * it). FM_ERR_USAGE when the path has more than most_bytes bytes, or a comma, which no socket's may
+ * have; FM_ERR_IO. */
 FM_MUST_USE fm_status fm_temporary_folder_make(size_t most_bytes, fm_temporary_folder *ret_folder,
                                                fm_error *reterr);
 /* Removes the folder, which must be empty, and closes the descriptor. */

@@ -316,10 +316,13 @@ static void ranks_are_found_in_the_environment(void **state) {
         "SLURM_JOB_ID=$$; set_rank() { echo export SLURM_PROCID=$1; }",
     };
     for (size_t i = 0; i < sizeof environments / sizeof environments[0]; i++) {
-        assert_int_equal(run_two(environments[i], "--out pair", "--out pair", 0), 0);
-        assert_int_equal(run("grep -q '^ranks     2: dap 1, bp 1, dp 2$' zero.err && "
-                             "test ! -s one.log && test $(wc -l <pair/metrics.jsonl) = 2"),
-                         0);
+        assert_int_equal(
+            run_two(environments[i], "--ranks 2 --out pair", "--ranks 2 --out pair", 0), 0);
+        assert_int_equal(
+            run("grep -q '^ranks     2: dap 1, bp 1, dp 2$' zero.err && "
+                "grep -q 'make this process rank 1 of 2, so --ranks 2 starts no "
+                "others$' one.err && test ! -s one.log && test $(wc -l <pair/metrics.jsonl) = 2"),
+            0);
     }
     assert_int_equal(run("OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 $train --steps 1 2>err"),
                      2);

@@ -148,6 +148,9 @@ static void folders_of_killed_programs_go(void **state) {
     assert_int_equal(fm_test_shell(folder, "test -e foldmill_backup/mine"), 0);
     fm_temporary_folder_end(&live);
     assert_int_equal(fm_temporary_folder_make(20, &next, &error), FM_ERR_USAGE);
+    setenv("TMPDIR", "/tmp/a,b", 1);
+    assert_int_equal(fm_temporary_folder_make(PATH_MAX, &next, &error), FM_ERR_USAGE);
+    assert_non_null(strstr(error.message, "found TMPDIR=/tmp/a,b, expected a folder without a"));
     setenv("TMPDIR", "/nowhere", 1);
     assert_int_equal(fm_temporary_folder_make(PATH_MAX, &next, &error), FM_ERR_IO);
     assert_non_null(strstr(error.message, "TMPDIR names another place"));

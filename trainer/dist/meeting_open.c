@@ -45,6 +45,7 @@ enum {
     TRY_MS = 2000,       /* to connect to one address */
     AGAIN_MS = 50,       /* between tries */
     SAY_MS = 10000,      /* until the log names the ranks that are awaited */
+    NAME_MS = 2000,      /* until the log says that the host of rank 0 has no address */
     MISSING_BYTES = 200, /* of their list */
 };
 
@@ -502,11 +503,23 @@ static fm_status try_all(const place *at, int32_t rank, int32_t size, const fm_p
     return status;
 }
 
+/* Says once that the name of the host has no address, which is a mistake or a name server that
+ * learns it late. Only the first rank's log has warnings, and another host may know the name. */
+static void say_unknown(int32_t rank, const fm_error *why, uint64_t begin_ns, bool *is_said) {
+    char quoted[2 * FM_ERROR_MESSAGE_BYTES];
+    const uint64_t wait_ns = NAME_MS * (uint64_t)1000000;
+    if (*is_said || why->status != FM_ERR_NOT_FOUND || fm_clock_ns() - begin_ns < wait_ns) return;
+    *is_said = true;
+    fm_log(FM_LOG_ERROR, "meeting_not_found", "rank=%d why=%s", (int)rank,
+           fm_log_quote(quoted, sizeof quoted, why->message));
+}
+
 fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size,
                           const fm_patience *patience, fm_attendee *ret_peer, fm_error *reterr) {
     place at;
     fm_error why = {.message = "the file is not there, or not that of a meeting"};
     const uint64_t begin_ns = fm_clock_ns();
+    bool is_said = false;
     fm_status status = parse_place(address, &at, reterr);
     if (status) return status;
     snprintf(ret_peer->name, sizeof ret_peer->name, "rank 0 (at %.90s)", address);
@@ -523,6 +536,7 @@ fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size,
             return fm_fail(reterr, status, "rank %d was refused by the meeting at %.200s: %.250s",
                            (int)rank, address, why.message);
         }
+        say_unknown(rank, &why, begin_ns, &is_said);
         wait_a_moment();
     }
     return fm_fail(reterr, FM_ERR_CLOSED, "rank %d found no meeting at %.200s in %.0f s: %.250s",

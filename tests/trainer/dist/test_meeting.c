@@ -128,6 +128,29 @@ static void an_old_file_is_not_used(void **state) {
     fm_test_remove_tree(folder);
 }
 
+/* A name without an address is said long before the wait for rank 0 ends. No name server is asked
+ * for a name with an empty part. */
+static void a_host_without_address_is_said(void **state) {
+    (void)state;
+    char folder[256], path[300], text[1024] = "";
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/log", folder);
+    fm_meeting *meeting;
+    fm_error error;
+    int before = dup(STDERR_FILENO), log = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(before >= 0 && log >= 0 && dup2(log, STDERR_FILENO) >= 0);
+    fm_status status = fm_meeting_open(&meeting, "tcp://no..host:1", 1, 2, 4, &error);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    assert_true(pread(log, text, sizeof text - 1, 0) > 0);
+    close(log);
+    assert_int_equal(status, FM_ERR_CLOSED);
+    const char *said = strstr(text, "meeting_not_found rank=1 why=\"host no..host has no address");
+    assert_non_null(said);
+    assert_null(strstr(said + 1, "meeting_not_found")); /* once */
+    fm_test_remove_tree(folder);
+}
+
 /* -- ranks that are lost */
 
 /* Gathers until it fails; 0: the error names `name` and is `expected`. */
@@ -390,6 +413,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_meet_and_gather),
         cmocka_unit_test(an_old_file_is_not_used),
+        cmocka_unit_test(a_host_without_address_is_said),
         cmocka_unit_test(lost_ranks_are_named),
         cmocka_unit_test(missing_ranks_are_named),
         cmocka_unit_test(a_wait_can_be_stopped),

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char fm_world_own_launcher[] = "foldmill";
 const char fm_world_rank_name[] = "FOLDMILL_RANK", fm_world_size_name[] = "FOLDMILL_RANKS",
            fm_world_local_name[] = "FOLDMILL_LOCAL_RANK",
            fm_world_meeting_name[] = "FOLDMILL_MEETING",
@@ -20,7 +21,7 @@ static const char visible[] = "CUDA_VISIBLE_DEVICES";
 static const struct launcher {
     const char *name, *rank, *size, *local;
 } launchers[] = {
-    {"foldmill", fm_world_rank_name, fm_world_size_name, fm_world_local_name},
+    {fm_world_own_launcher, fm_world_rank_name, fm_world_size_name, fm_world_local_name},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
     {"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},

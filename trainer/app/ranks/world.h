@@ -24,7 +24,10 @@ typedef struct fm_world {
     char meeting[FM_MEETING_ADDRESS_BYTES];
 } fm_world;
 
-/* The variables that a launcher of ours sets. */
+/* The launcher of the ranks that `foldmill train` and `foldmill predict` start. */
+extern const char fm_world_own_launcher[];
+
+/* The variables that it sets. */
 extern const char fm_world_rank_name[], fm_world_size_name[], fm_world_local_name[],
     fm_world_meeting_name[], fm_world_began_name[];
 

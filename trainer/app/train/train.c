@@ -386,6 +386,17 @@ static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n,
     return status ? status : run->work->check(run, reterr);
 }
 
+/* Variables that are left from another job must not be obeyed in silence. */
+static void say_launcher(const fm_train_options *set, const fm_world *world) {
+    const uint64_t given = set->ranks ? set->ranks : set->gpus;
+    if (!given || strcmp(world->launcher, fm_world_own_launcher) == 0) return;
+    fprintf(
+        stderr,
+        "%s: the variables of %s make this process rank %d of %d, so %s %llu starts no others\n",
+        fm_train_program, world->launcher, (int)world->rank, (int)world->size,
+        set->ranks ? "--ranks" : "--gpus", (unsigned long long)given);
+}
+
 /* Trains as the only process, as one of several, or starts several. */
 static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *reterr) {
     const fm_train_options *set = run->set;
@@ -396,6 +407,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     if (!status) status = fm_world_find(set->meet, &is_rank, &world, reterr);
     if (!status) status = find_layout(run, is_rank ? world.size : 1, &n_rank, reterr);
     if (status) return status;
+    if (is_rank) say_launcher(set, &world);
     status = run->work->find(run, is_rank, reterr);
     if (status == FM_ERR_CANCELLED) *ret_code = 128 + fm_stop_signal();
     if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;
