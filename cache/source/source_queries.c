@@ -111,6 +111,39 @@ static fm_status find_alignments(fm_source_chain *chain, const char *path, const
     return chain->refusal ? FM_OK : fm_arena_full(arena, reterr);
 }
 
+/* Writes bytes that a name cannot have, and '%', as '%20' and so on. What follows the longest name
+ * is left out. An empty name becomes "%". */
+static void escape_name(const char *text, size_t bytes, char out[FM_LIMIT_NAME_BYTES + 1]) {
+    enum { ESCAPE = 3 };
+    size_t at = 0;
+    for (size_t i = 0; i < bytes && at + ESCAPE <= FM_LIMIT_NAME_BYTES; i++) {
+        uint8_t byte = (uint8_t)text[i];
+        bool is_plain = byte > 0x20 && byte < 0x7f && byte != '%';
+        at += (size_t)snprintf(out + at, ESCAPE + 1, is_plain ? "%c" : "%%%02X", byte);
+    }
+    snprintf(out + at, FM_LIMIT_NAME_BYTES + 1 - at, "%s", at ? "" : "%");
+}
+
+/* Returns the name of an input's chain, the first `bare` bytes of the file's. Where they cannot be
+ * a name, the chain is refused under one that can be written. NULL when the arena is full. */
+static const char *name_query(const char *path, size_t bare, fm_arena *arena,
+                              const char **ret_refusal) {
+    const char *leaf = base_of(path);
+    if (fm_source_is_good_name(leaf, bare)) return fm_source_copy(arena, leaf, bare);
+    char name[FM_LIMIT_NAME_BYTES + 1], text[PATH_MAX + 256];
+    escape_name(leaf, bare, name);
+    if (!fm_utf8_is_whole(leaf, bare)) {
+        snprintf(text, sizeof text, "%s: its name is not UTF-8; rename the file", path);
+    } else {
+        snprintf(text, sizeof text,
+                 "%s: its name cannot be a chain's: at most %u bytes, and no blanks; rename the "
+                 "file",
+                 path, FM_LIMIT_NAME_BYTES);
+    }
+    *ret_refusal = fm_source_copy(arena, text, strlen(text));
+    return *ret_refusal ? fm_source_copy(arena, name, strlen(name)) : NULL;
+}
+
 /* Describes one input: its chain and the file of its sequence. */
 static fm_status add_query(const fm_source_queries *queries, const char *path, fm_arena *arena,
                            fm_source_structure *structure, fm_source_chain *chain,
@@ -128,21 +161,12 @@ static fm_status add_query(const fm_source_queries *queries, const char *path, f
                           "expected a FASTA file (.fasta, .fa, .fas, .faa, .seq) or an alignment "
                           "(.a3m, .sto), compressed or not");
     }
-    if (!fm_utf8_is_whole(leaf, bare)) {
-        return fm_fail_in(reterr, FM_ERR_USAGE, path, "its name is not UTF-8; rename the file");
-    }
-    if (!fm_source_is_good_name(leaf, bare)) {
-        return fm_fail_in(reterr, FM_ERR_USAGE, path,
-                          "its name cannot be a chain's: at most %u bytes, and no blanks; rename "
-                          "the file",
-                          FM_LIMIT_NAME_BYTES);
-    }
-    const char *name = fm_source_copy(arena, leaf, bare);
+    const char *refusal = NULL, *name = name_query(path, bare, arena, &refusal);
     if (!name) return fm_arena_full(arena, reterr);
-    *chain = (fm_source_chain){.name = name};
+    *chain = (fm_source_chain){.name = name, .refusal = refusal};
     *structure = (fm_source_structure){
         .id = name, .key = name, .path = path, .query = format, .n_chain = 1, .chain = chain};
-    if (queries->single_sequence) return FM_OK;
+    if (refusal || queries->single_sequence) return FM_OK;
     if (format == FM_QUERY_FASTA) {
         return find_alignments(chain, path, queries->alignments, arena, reterr);
     }

@@ -208,7 +208,8 @@ static void mistakes_are_named(void **state) {
                          "two/$n.a3m bad/letter.a3m; printf '>x\\nMK\\n>y\\nMA\\n' >bad/two.fasta; "
                          "cp two/$n.a3m bad/two.a3m; cp two/$n.fasta bad/alone.fasta; printf "
                          "'>x\\nMKTAY\\n' >bad/other.fasta; cp two/$n.a3m bad/other.a3m; printf "
-                         "'>x\\nMK\\n>y\\nMA\\n' >bad/bare.fasta; . ./lib; "
+                         "'>x\\nMK\\n>y\\nMA\\n' >bad/bare.fasta; cp bad/bare.fasta 'bad/a "
+                         "word.fasta'; . ./lib; "
                          "p two/$n.fasta bad/*.fasta bad/gone.fa --out some 2>some.err >some.log"),
                      3);
     assert_int_equal(
@@ -218,15 +219,15 @@ static void mistakes_are_named(void **state) {
             "colabfold_search' some.err && grep -q 'other.a3m:.*of another sequence' some.err && "
             "grep -q "
             "'bad/gone.fa' some.err && grep -q 'bad/bare.fasta:3:1: found a second record' "
-            "some.err && grep -q '1 prediction, 6 inputs refused, ' some.log"),
+            "some.err && grep -q '1 prediction, 7 inputs refused, ' some.log"),
         0);
     /* Each refused input has a row with its name and the reason. */
     assert_int_equal(
         run("test $(ls -d some/*/ | wc -l) = 1 && python3 -c 'import csv\n"
             "rows = {r[\"chain\"]: r for r in csv.DictReader(open(\"some/summary.csv\"))}\n"
-            "assert len(rows) == 7, list(rows)\n"
+            "assert len(rows) == 8 and \"a%20word\" in rows, list(rows)\n"
             "bad = [r for r in rows.values() if not r[\"rank\"]]\n"
-            "assert len(bad) == 6 and all(not r[\"n_res\"] for r in bad)\n"
+            "assert len(bad) == 7 and all(not r[\"n_res\"] for r in bad)\n"
             "assert \"bad/two.fasta:3:1: found a second\" in rows[\"two\"][\"failed\"]\n"
             "' 2>rows.err"),
         0);
@@ -246,7 +247,9 @@ static void mistakes_of_commands_are_named(void **state) {
     assert_int_equal(run(". ./lib; p two --out none 2>none.err"), 2);
     assert_int_equal(run("grep -q 'two: found a folder, expected a file; give its files' none.err"),
                      0);
-    assert_int_equal(run("f=$(printf 'two/a\\377.a3m'); . ./lib; p $f --out none 2>none.err"), 2);
+    assert_int_equal(
+        run("f=$(printf 'bad/a\\377.a3m'); cp bad/two.a3m $f; . ./lib; p $f --out none 2>none.err"),
+        1);
     assert_int_equal(run("grep -aq 'its name is not UTF-8; rename the file' none.err"), 0);
     /* Template hits whose structures are broken are reported. */
     assert_int_equal(
