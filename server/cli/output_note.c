@@ -15,10 +15,11 @@ enum { PATH_BYTES = 4096, MOST_ENTRIES = 64, BEGIN_BYTES = 64 };
 
 fm_status fm_output_has_file(const char *path, bool *ret_has, fm_error *reterr) {
     fm_path_kind kind;
-    fm_status status = fm_path_look(path, &kind, reterr);
+    uint64_t bytes;
+    fm_status status = fm_path_size(path, &kind, &bytes, reterr);
     if (status) return status;
-    *ret_has = kind == FM_PATH_FILE;
-    if (*ret_has || kind == FM_PATH_ABSENT) return FM_OK;
+    *ret_has = kind == FM_PATH_FILE && bytes > 0;
+    if (kind == FM_PATH_FILE || kind == FM_PATH_ABSENT) return FM_OK;
     return fm_fail_in(reterr, FM_ERR_IO, path, "not a regular file");
 }
 

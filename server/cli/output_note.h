@@ -12,7 +12,8 @@
 
 enum { FM_OUTPUT_NOTE_BYTES = 1 << 12 };
 
-/* Sets *ret_has when `path` is a file. FM_ERR_IO when it is something other than a file. */
+/* Sets *ret_has when `path` is a file with something in it: a file system that lost its last writes
+ * may leave an empty one. FM_ERR_IO when it is something other than a file. */
 FM_MUST_USE fm_status fm_output_has_file(const char *path, bool *ret_has, fm_error *reterr);
 
 /* Checks what is at the path of an output that replaces an earlier one, which begins with the text

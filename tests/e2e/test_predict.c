@@ -336,11 +336,12 @@ static void a_killed_command_is_resumed(void **state) {
             "killed/$f || exit 1; done"),
         0);
     assert_int_equal(run("! find killed -name '*.tmp*' -o -name '.*' -type f | grep ."), 0);
-    /* A prediction without one of its files is made again. */
-    assert_int_equal(run("lost=$(ls killed/*/*_scores.json | head -1); rm $lost && . ./lib && p "
+    /* A prediction without one of its files, or with an empty one, is made again. */
+    assert_int_equal(run("lost=$(ls killed/*/*_scores.json | head -1); rm $lost && "
+                         "empty=$(ls killed/*/*.cif | tail -1); : >$empty && . ./lib && p "
                          "--cache cache --seeds 0,1 --resume --out killed >resumed.log "
-                         "2>resumed.err && test $(grep -c ' done earlier, ' resumed.err) = 5 && "
-                         "cmp $lost whole/${lost#killed/}"),
+                         "2>resumed.err && test $(grep -c ' done earlier, ' resumed.err) = 4 && "
+                         "cmp $lost whole/${lost#killed/} && cmp $empty whole/${empty#killed/}"),
                      0);
     /* A file that the later command does not write would show the structure of the earlier one. */
     assert_int_equal(run("n=$(cat name); . ./lib; p --cache cache --chain $n --pdb --out pdbs -q "

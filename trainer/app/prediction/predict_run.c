@@ -142,10 +142,13 @@ static fm_status write_run(predictor *p, const fm_prediction *prediction, const 
     return fm_text_file_commit(&file, path, reterr);
 }
 
+/* Sets *ret_is to whether a file is there with something in it: a file system that lost its last
+ * writes may leave empty files. */
 static fm_status is_file(const char *path, bool *ret_is, fm_error *reterr) {
     fm_path_kind kind = FM_PATH_ABSENT;
-    fm_status status = fm_path_look(path, &kind, reterr);
-    *ret_is = !status && kind == FM_PATH_FILE;
+    uint64_t bytes = 0;
+    fm_status status = fm_path_size(path, &kind, &bytes, reterr);
+    *ret_is = !status && kind == FM_PATH_FILE && bytes > 0;
     return status;
 }
 
