@@ -229,6 +229,11 @@ uint32_t fm_wire_open_cycles(const fm_wire_open *params, uint32_t global_batch, 
 /* Is sample `index` one of this OPEN: in its steps and its group, and not delivered before? */
 bool fm_wire_open_wants(const fm_wire_open *params, uint32_t global_batch, uint64_t index);
 
+/* The first sample at or after `index` that belongs to the group and was not delivered before. It
+ * may be past the last step. It takes the time of the bits of a token, however many groups there
+ * are. n_group is at most global_batch. */
+uint64_t fm_wire_open_next(const fm_wire_open *params, uint32_t global_batch, uint64_t index);
+
 /* What a server answers to an OPEN must be what was asked: FM_ERR_PROTOCOL names the first field of
  * `opened` that does not fit `params`. */
 FM_MUST_USE fm_status fm_wire_opened_check(const fm_wire_open *params, const fm_wire_opened *opened,

@@ -14,6 +14,14 @@ static uint64_t group_count(const fm_wire_open *params, uint64_t batch, uint64_t
     return index / batch * per_step + slots_below(index % batch, params->group, params->n_group);
 }
 
+/* The first index at or after `index` that belongs to the group. */
+static uint64_t group_next(const fm_wire_open *params, uint64_t batch, uint64_t index) {
+    uint64_t slot = index % batch, in_group = slot % params->n_group;
+    uint64_t own = slot - in_group + params->group;
+    if (in_group > params->group) own += params->n_group;
+    return index - slot + (own < batch ? own : batch + params->group);
+}
+
 /* One past the last index of the steps; without an end it is beyond any index. */
 static uint64_t end_of(const fm_wire_open *params, uint64_t batch) {
     return params->n_step ? (params->first_step + params->n_step) * batch : UINT64_MAX;
@@ -27,6 +35,17 @@ bool fm_wire_open_wants(const fm_wire_open *params, uint32_t global_batch, uint6
     return index >= params->first_step * global_batch && index < end_of(params, global_batch) &&
            (uint32_t)(index % global_batch) % params->n_group == params->group &&
            !fm_token_has(&params->token, index);
+}
+
+uint64_t fm_wire_open_next(const fm_wire_open *params, uint32_t global_batch, uint64_t index) {
+    const fm_token *token = &params->token;
+    uint64_t first = params->first_step * global_batch;
+    if (index < first) index = first;
+    if (index < token->watermark) index = token->watermark;
+    index = group_next(params, global_batch, index);
+    while (fm_token_has(token, index))
+        index = group_next(params, global_batch, index + 1);
+    return index;
 }
 
 uint32_t fm_wire_open_window(const fm_wire_open *params, uint32_t global_batch) {
@@ -53,7 +72,8 @@ uint32_t fm_wire_open_cycles(const fm_wire_open *params, uint32_t global_batch, 
                                 max_cycle);
 }
 
-/* The bits of the token are checked one by one; below its watermark, all are delivered. */
+/* The bits of the group in the token are checked one by one; below its watermark, all are
+ * delivered. */
 uint64_t fm_wire_open_count(const fm_wire_open *params, uint32_t global_batch) {
     if (params->n_step == 0) return UINT64_MAX;
     const fm_token *token = &params->token;
@@ -61,10 +81,11 @@ uint64_t fm_wire_open_count(const fm_wire_open *params, uint32_t global_batch) {
     if (start < token->watermark) start = token->watermark;
     if (start >= end) return 0;
     uint64_t n = group_count(params, global_batch, end) - group_count(params, global_batch, start);
-    for (uint64_t k = 0; k < (uint64_t)token->bitmap_bytes * 8; k++) {
-        uint64_t index = token->watermark + k;
-        bool is_ours = (uint32_t)(index % global_batch) % params->n_group == params->group;
-        if (index >= start && index < end && is_ours && fm_token_has(token, index)) n--;
+    uint64_t last = token->watermark + (uint64_t)token->bitmap_bytes * 8;
+    if (last > end) last = end;
+    for (uint64_t index = group_next(params, global_batch, start); index < last;
+         index = group_next(params, global_batch, index + 1)) {
+        if (fm_token_has(token, index)) n--;
     }
     return n;
 }

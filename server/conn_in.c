@@ -10,7 +10,10 @@
 #include <assert.h>
 #include <string.h>
 
-enum { LOOKING_MS = 60000 }; /* to open a snapshot that a client asked for by its hash */
+enum {
+    LOOKING_MS = 60000,  /* to open a snapshot that a client asked for by its hash */
+    REQUEST_BYTES = 512, /* of a token's bitmap, whose samples are as much work as one request */
+};
 
 /* -- messages in */
 
@@ -180,6 +183,7 @@ static void on_open(fm_conn *conn) {
         refuse_protocol(conn, FM_ERR_PROTOCOL, "OPEN of a stream that is open already");
         return;
     }
+    fm_account_take_work(conn->payer, params->token.bitmap_bytes / REQUEST_BYTES);
     if (create_stream(conn, params, &stream, &error)) {
         refuse_stream(conn, id, &error);
         return;

@@ -79,6 +79,11 @@ void fm_accounts_tick(fm_accounts *accounts, uint64_t now_ms) {
     sweep(accounts, &accounts->lists[accounts->next_list++ % N_LIST], now_ms, KEEP_MS);
 }
 
+/* The thousandths of requests that may come at once. */
+static int64_t full_of(const fm_limits *limits) {
+    return (int64_t)limits->requests_per_s * BURST_S * 1000;
+}
+
 static fm_account *open_account(fm_accounts *accounts, fm_account **list, const char *peer,
                                 uint64_t now_ms) {
     if (accounts->n_account >= N_ACCOUNT_MAX) {
@@ -104,7 +109,7 @@ fm_account *fm_accounts_use(fm_accounts *accounts, const char *peer, const fm_li
         account = open_account(accounts, list, peer, now_ms);
         if (!account) return NULL;
         account->filled_ms = now_ms;
-        account->requests_left_thousand = (uint64_t)limits->requests_per_s * BURST_S * 1000;
+        account->requests_left_thousand = full_of(limits);
     }
     account->limits = *limits;
     account->memory.max_bytes = limits->memory_bytes ? limits->memory_bytes : SIZE_MAX;
@@ -128,12 +133,16 @@ void fm_accounts_leave(fm_account *account, uint64_t now_ms) {
 }
 
 bool fm_account_take_request(fm_account *account, uint64_t now_ms) {
-    uint64_t per_s = account->limits.requests_per_s, full = per_s * BURST_S * 1000;
+    const int64_t per_s = account->limits.requests_per_s, full = full_of(&account->limits);
     if (per_s == 0) return true;
-    account->requests_left_thousand += (now_ms - account->filled_ms) * per_s;
+    account->requests_left_thousand += (int64_t)(now_ms - account->filled_ms) * per_s;
     account->filled_ms = now_ms;
     if (account->requests_left_thousand > full) account->requests_left_thousand = full;
     if (account->requests_left_thousand < 1000) return false;
     account->requests_left_thousand -= 1000;
     return true;
+}
+
+void fm_account_take_work(fm_account *account, uint32_t n) {
+    if (account->limits.requests_per_s) account->requests_left_thousand -= (int64_t)n * 1000;
 }

@@ -45,9 +45,9 @@ typedef struct fm_account {
     uint64_t n_byte;
     fm_budget memory;
     /* Used by limits.c. */
-    uint32_t n_user;                 /* references */
-    uint64_t left_ms, filled_ms;     /* when it lost its last reference; when requests were added */
-    uint64_t requests_left_thousand; /* thousandths of requests */
+    uint32_t n_user;                /* references */
+    uint64_t left_ms, filled_ms;    /* when it lost its last reference; when requests were added */
+    int64_t requests_left_thousand; /* thousandths of requests; below 0: what it owes */
     struct fm_account *next;
 } fm_account;
 
@@ -80,5 +80,8 @@ static inline bool fm_is_within_bytes(const fm_account *account) {
 
 /* Charges one request; false when the peer sends too many. */
 bool fm_account_take_request(fm_account *account, uint64_t now_ms);
+/* Charges work that is as much as `n` requests, beyond the one that was taken for it. It is not
+ * refused, but the peer's next requests are until it has paid. */
+void fm_account_take_work(fm_account *account, uint32_t n);
 
 #endif

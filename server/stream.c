@@ -82,9 +82,9 @@ struct fm_server_stream {
 
 /* Moves next_index to the first wanted index at or after it. */
 static void settle(fm_server_stream *stream) {
-    while (stream->next_index < stream->end_index &&
-           !fm_wire_open_wants(&stream->params, stream->opened.global_batch, stream->next_index))
-        stream->next_index++;
+    uint64_t next =
+        fm_wire_open_next(&stream->params, stream->opened.global_batch, stream->next_index);
+    stream->next_index = next < stream->end_index ? next : stream->end_index;
 }
 
 static void set_range(fm_server_stream *stream) {

@@ -312,6 +312,53 @@ static void tokens_name_a_whole_window(void **state) {
     }
 }
 
+/* Compares the next sample and the count with a walk over all indices. */
+static void check_next(const fm_wire_open *params, uint32_t batch) {
+    uint64_t end = (params->first_step + params->n_step) * batch, next = UINT64_MAX, n = 0;
+    for (uint64_t index = end; index > 0;) {
+        index--;
+        bool is_wanted = fm_wire_open_wants(params, batch, index);
+        if (is_wanted) next = index;
+        n += is_wanted;
+        uint64_t found = fm_wire_open_next(params, batch, index);
+        if (next < end) assert_int_equal(found, next);
+        if (next >= end) assert_true(found >= end);
+    }
+    assert_int_equal(fm_wire_open_count(params, batch), n);
+}
+
+static void the_next_sample_is_found(void **state) {
+    (void)state;
+    static fm_wire_open params;
+    static const uint32_t shapes[][2] = {{1, 1}, {8, 1}, {8, 3}, {8, 8}, {7, 2}, {100, 64}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        uint32_t batch = shapes[i][0], n_group = shapes[i][1];
+        for (uint32_t group = 0; group < n_group; group++) {
+            params =
+                (fm_wire_open){.first_step = 2, .n_step = 9, .group = group, .n_group = n_group};
+            check_next(&params, batch);
+            params.token.watermark = 3 * batch + batch / 2;
+            for (uint64_t k = 1; k < 5 * (uint64_t)batch; k += 1 + k % 3) {
+                uint64_t index = params.token.watermark + k;
+                assert_int_equal(fm_token_deliver(&params.token, index, NULL), FM_OK);
+            }
+            check_next(&params, batch);
+        }
+    }
+}
+
+/* A walk over the other groups' samples would take minutes here. */
+static void groups_cost_nothing(void **state) {
+    (void)state;
+    static fm_wire_open params = {.n_step = 1 << 20, .group = 65535, .n_group = 65536};
+    uint64_t index = 0;
+    for (uint64_t i = 0; i < 1 << 20; i++) {
+        index = fm_wire_open_next(&params, 65536, index);
+        assert_int_equal(index, i * 65536 + 65535);
+        index++;
+    }
+}
+
 static void texts_are_made_plain(void **state) {
     (void)state;
     char out[6];
@@ -425,6 +472,8 @@ int main(void) {
         cmocka_unit_test(samples_carry_the_cycles_within_reach),
         cmocka_unit_test(orders_parse),
         cmocka_unit_test(tokens_name_a_whole_window),
+        cmocka_unit_test(the_next_sample_is_found),
+        cmocka_unit_test(groups_cost_nothing),
         cmocka_unit_test(texts_are_made_plain),
         cmocka_unit_test(texts_of_peers_are_plain),
         cmocka_unit_test(tokens_follow_any_order),

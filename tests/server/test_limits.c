@@ -315,6 +315,46 @@ static void a_peer_has_a_rate_of_requests(void **state) {
     server_finish(&f);
 }
 
+/* Opens a stream with a token of so many bytes, then asks for a sign of life. */
+static int open_with_token(const server_fixture *f, uint8_t host, uint32_t bitmap_bytes) {
+    static fm_wire_message open;
+    open = (fm_wire_message){.kind = FM_WIRE_OPEN, .stream = 1, .open = stream_of(0)};
+    open.open.n_group = 65536;
+    open.open.group = 65535;
+    open.open.credit_items = 0;
+    open.open.token.bitmap_bytes = bitmap_bytes;
+    if (bitmap_bytes) {
+        memset(open.open.token.bitmap, 0xff, bitmap_bytes);
+        open.open.token.bitmap[0] = 0xfe;
+    }
+    int fd = greet_from(f, host);
+    raw_send_message(fd, &open, 1);
+    raw_send_message(fd, &(fm_wire_message){.kind = FM_WIRE_PING}, 2);
+    return fd;
+}
+
+/* Work of an OPEN is charged as requests, to the peer whose work it is. */
+static void a_peer_has_a_rate_of_work(void **state) {
+    (void)state;
+    static fm_wire_message message;
+    server_fixture f;
+    server_prepare(&f);
+    f.test.global_batch = 65536;
+    f.options.peer.requests_per_s = 1; /* ten at once */
+    server_start(&f);
+    int light = open_with_token(&f, 1, 0);
+    assert_true(hear(light, FM_WIRE_OPENED, &message));
+    assert_true(hear(light, FM_WIRE_PONG, &message));
+    int heavy = open_with_token(&f, 2, FM_LIMIT_TOKEN_BYTES); /* as much as 17 requests */
+    expect_refusal(heavy, "too many requests a second from one peer (--peer-requests)");
+    assert_int_equal(counter(&f, FM_COUNT_STREAMS_OPENED), 2);
+    assert_int_equal(counter(&f, FM_COUNT_REQUESTS_REFUSED), 1);
+    raw_send_message(light, &(fm_wire_message){.kind = FM_WIRE_PING}, 3);
+    assert_true(hear(light, FM_WIRE_PONG, &message));
+    close(light);
+    server_finish(&f);
+}
+
 /* An ill-formed OPEN of an open stream breaks the protocol, like a well-formed one. */
 static void an_ill_formed_open_leaves_no_stream_running(void **state) {
     (void)state;
@@ -560,6 +600,7 @@ int main(void) {
         cmocka_unit_test(a_greedy_peer_makes_room_first),
         cmocka_unit_test(many_requests_at_once_are_answered_or_refused),
         cmocka_unit_test(a_peer_has_a_rate_of_requests),
+        cmocka_unit_test(a_peer_has_a_rate_of_work),
         cmocka_unit_test(an_ill_formed_open_leaves_no_stream_running),
         cmocka_unit_test(a_slow_reader_gets_its_end),
         cmocka_unit_test(a_trickle_is_no_progress_at_the_end),
