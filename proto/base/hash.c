@@ -2,8 +2,10 @@
 #include "proto/base/hash.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <xxhash.h>
 
 uint64_t fm_xxh3(const void *data, size_t size) {
@@ -62,6 +64,19 @@ fm_sha256 fm_sha256_digest(fm_sha256_state *state) {
 
 void fm_sha256_destroy(fm_sha256_state *state) {
     EVP_MD_CTX_free((EVP_MD_CTX *)state);
+}
+
+fm_sha256 fm_hmac_sha256(const void *key, size_t key_size, const void *data, size_t size) {
+    fm_sha256 hash;
+    unsigned int written = sizeof hash.bytes;
+    assert(key_size <= INT_MAX);
+    /* The library takes NULL for a key that was set before. */
+    const void *given = key_size ? key : "";
+    const uint8_t *made =
+        HMAC(EVP_sha256(), given, (int)key_size, data, size, hash.bytes, &written);
+    assert(made && written == sizeof hash.bytes);
+    (void)made;
+    return hash;
 }
 
 bool fm_sha256_is_equal_secret(const fm_sha256 *a, const fm_sha256 *b) {

@@ -35,6 +35,9 @@ void fm_sha256_update(fm_sha256_state *state, const void *data, size_t size);
 fm_sha256 fm_sha256_digest(fm_sha256_state *state);
 void fm_sha256_destroy(fm_sha256_state *state);
 
+/* Returns the HMAC-SHA256 of the bytes (RFC 2104). Who has the key can make it, and nobody else. */
+fm_sha256 fm_hmac_sha256(const void *key, size_t key_size, const void *data, size_t size);
+
 /* Compares in a time that does not depend on the bytes, for digests of secrets. */
 bool fm_sha256_is_equal_secret(const fm_sha256 *a, const fm_sha256 *b);
 

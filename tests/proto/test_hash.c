@@ -53,6 +53,30 @@ static void sha256_text(void **state) {
 }
 
 /* The library's own sanity values for XXH3-64, seed 0. */
+/* RFC 4231, test cases 2 and 6, whose key is longer than a block; then an empty key and text. */
+static void hmac_known_answers(void **state) {
+    (void)state;
+    static uint8_t long_key[131];
+    memset(long_key, 0xaa, sizeof long_key);
+    const struct {
+        const void *key;
+        size_t key_size;
+        const char *text, *hex;
+    } answers[] = {
+        {"Jefe", 4, "what do ya want for nothing?",
+         "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"},
+        {long_key, sizeof long_key, "Test Using Larger Than Block-Size Key - Hash Key First",
+         "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"},
+        {NULL, 0, "", "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad"}};
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        char hex[FM_SHA256_HEX];
+        fm_sha256 mac = fm_hmac_sha256(answers[i].key, answers[i].key_size, answers[i].text,
+                                       strlen(answers[i].text));
+        fm_sha256_format(&mac, hex);
+        assert_string_equal(hex, answers[i].hex);
+    }
+}
+
 static void xxh3_known_answers(void **state) {
     (void)state;
     assert_true(fm_xxh3("", 0) == 0x2d06800538d394c2);
@@ -77,9 +101,8 @@ static void xxh3_in_pieces(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sha256_known_answers),
-        cmocka_unit_test(sha256_text),
-        cmocka_unit_test(xxh3_known_answers),
+        cmocka_unit_test(sha256_known_answers), cmocka_unit_test(sha256_text),
+        cmocka_unit_test(hmac_known_answers),   cmocka_unit_test(xxh3_known_answers),
         cmocka_unit_test(xxh3_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

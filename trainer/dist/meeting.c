@@ -45,8 +45,8 @@ static void end(fm_meeting *meeting) {
     meeting->is_over = true;
 }
 
-static fm_status enter(fm_meeting *meeting, const char *address, double seconds,
-                       const fm_cancel *cancel, fm_error *reterr) {
+static fm_status enter(fm_meeting *meeting, const char *address, const fm_meeting_terms *terms,
+                       fm_error *reterr) {
     size_t n = meeting->rank == 0 ? (size_t)meeting->size : 1;
     meeting->peer = calloc(n, sizeof *meeting->peer);
     meeting->arrival = calloc(n, sizeof *meeting->arrival);
@@ -58,23 +58,24 @@ static fm_status enter(fm_meeting *meeting, const char *address, double seconds,
     for (size_t r = 0; r < n; r++)
         meeting->peer[r].fd = -1;
     if (meeting->size == 1) return FM_OK;
-    const double wait_s = meeting->rank == 0 ? seconds : seconds + reason_s;
-    const fm_patience patience = {fm_link_deadline(wait_s), cancel};
+    const double wait_s = meeting->rank == 0 ? terms->seconds : terms->seconds + reason_s;
+    const fm_patience patience = {fm_link_deadline(wait_s), terms->cancel};
+    const char *secret = terms->secret ? terms->secret : "";
     return meeting->rank == 0
-               ? fm_meeting_host(address, meeting->size, &patience, meeting->peer, reterr)
-               : fm_meeting_join(address, meeting->rank, meeting->size, &patience, meeting->peer,
-                                 reterr);
+               ? fm_meeting_host(address, meeting->size, secret, &patience, meeting->peer, reterr)
+               : fm_meeting_join(address, meeting->rank, meeting->size, secret, &patience,
+                                 meeting->peer, reterr);
 }
 
-fm_status fm_meeting_open_unless(fm_meeting **ret_meeting, const char *address, int32_t rank,
-                                 int32_t size, double seconds, const fm_cancel *cancel,
-                                 fm_error *reterr) {
+fm_status fm_meeting_open_on(fm_meeting **ret_meeting, const char *address, int32_t rank,
+                             int32_t size, const fm_meeting_terms *terms, fm_error *reterr) {
     assert(size >= 1 && size <= FM_MEETING_RANKS && rank >= 0 && rank < size);
+    assert(!terms->secret || strlen(terms->secret) <= FM_MEETING_SECRET_BYTES);
     fm_meeting *meeting = calloc(1, sizeof *meeting);
     if (!meeting) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a meeting of ranks");
     meeting->rank = rank;
     meeting->size = size;
-    fm_status status = enter(meeting, address, seconds, cancel, reterr);
+    fm_status status = enter(meeting, address, terms, reterr);
     if (status) {
         fm_meeting_close(meeting);
         return status;
@@ -85,7 +86,8 @@ fm_status fm_meeting_open_unless(fm_meeting **ret_meeting, const char *address, 
 
 fm_status fm_meeting_open(fm_meeting **ret_meeting, const char *address, int32_t rank, int32_t size,
                           double seconds, fm_error *reterr) {
-    return fm_meeting_open_unless(ret_meeting, address, rank, size, seconds, NULL, reterr);
+    const fm_meeting_terms terms = {.seconds = seconds};
+    return fm_meeting_open_on(ret_meeting, address, rank, size, &terms, reterr);
 }
 
 void fm_meeting_close(fm_meeting *meeting) {

@@ -4,14 +4,19 @@
  * Rank 0 listens at an address; the others connect and say which run they belong to. A gather sends
  * every rank's bytes to rank 0, which sends all of them back. Connections stay open, so the end of
  * a process is noticed at once. Frames have a protocol word, a number and a bounded length, and
- * what does not match is refused; but nothing is encrypted, so networks must be trusted.
+ * what does not match is refused.
+ *
+ * Ranks may share a secret. Each rank and rank 0 then prove to each other that they have it, and
+ * who has not gets no seat. Nothing is encrypted, so who can read or change what the network
+ * carries must be trusted all the same.
  *
  * An address is one of these, with "#RUN" behind it where several runs might meet by mistake:
  *
  *     tcp://HOST:PORT    rank 0 listens there
  *     unix:PATH          the same between processes of one host
  *     file:PATH          rank 0 listens anywhere and writes to this file of a shared file system
- *                        where that is; the file is removed when all ranks are there */
+ *                        where that is, with a secret of its own that only the user can read;
+ *                        the file is removed when all ranks are there */
 #ifndef FM_TRAINER_MEETING_H
 #define FM_TRAINER_MEETING_H
 
@@ -22,6 +27,8 @@ enum {
     FM_MEETING_RANKS = 4096,            /* at most */
     FM_MEETING_GATHER_BYTES = 64 << 20, /* size * bytes of a gather, at most */
     FM_MEETING_ADDRESS_BYTES = 1024,    /* text of an address, at most */
+    FM_MEETING_SECRET_LEAST = 16,       /* characters of a secret, at least */
+    FM_MEETING_SECRET_BYTES = 256,      /* and at most */
 };
 
 typedef struct fm_meeting fm_meeting;
@@ -35,12 +42,18 @@ FM_MUST_USE fm_status fm_meeting_check_address(const char *address, fm_error *re
 FM_MUST_USE fm_status fm_meeting_open(fm_meeting **ret_meeting, const char *address, int32_t rank,
                                       int32_t size, double seconds, fm_error *reterr);
 
-/* The same for a process that may be asked to stop. The wait for the others ends with
- * FM_ERR_CANCELLED when it is cancelled. After 10 s rank 0 logs which ranks it waits for. With NULL
- * it is fm_meeting_open. */
-FM_MUST_USE fm_status fm_meeting_open_unless(fm_meeting **ret_meeting, const char *address,
-                                             int32_t rank, int32_t size, double seconds,
-                                             const fm_cancel *cancel, fm_error *reterr);
+typedef struct fm_meeting_terms {
+    double seconds;          /* to wait for all ranks */
+    const fm_cancel *cancel; /* ends the wait with FM_ERR_CANCELLED; NULL: nothing does */
+    const char *secret;      /* at most FM_MEETING_SECRET_BYTES characters; NULL or "": none */
+} fm_meeting_terms;
+
+/* The same on further terms. With `cancel`, rank 0 logs after 10 s which ranks it waits for. A rank
+ * with another secret is refused with FM_ERR_PROTOCOL, and does not take a rank 0 with another one
+ * for its own. Without a secret, rank 0 warns when others than this host reach tcp://HOST:PORT. */
+FM_MUST_USE fm_status fm_meeting_open_on(fm_meeting **ret_meeting, const char *address,
+                                         int32_t rank, int32_t size, const fm_meeting_terms *terms,
+                                         fm_error *reterr);
 
 /* Collective: every rank gives `bytes` bytes, the same number; `all` [size * bytes] receives them
  * in rank order. FM_ERR_CLOSED, naming the rank and its host, when a rank is gone or does not come

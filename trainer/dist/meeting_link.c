@@ -21,7 +21,7 @@ void fm_frame_encode(const fm_frame *frame, uint8_t out[FM_FRAME_BYTES]) {
 bool fm_frame_decode(const uint8_t in[FM_FRAME_BYTES], fm_frame *ret_frame) {
     fm_reader r = fm_reader_of(in, FM_FRAME_BYTES);
     uint32_t word = fm_read_u32(&r), kind = fm_read_u32(&r);
-    if (word != FM_FRAME_WORD || kind < FM_FRAME_HELLO || kind > FM_FRAME_ALL) return false;
+    if (word != FM_FRAME_WORD || kind < FM_FRAME_CHALLENGE || kind > FM_FRAME_ALL) return false;
     ret_frame->kind = (fm_frame_kind)kind;
     ret_frame->number = fm_read_u32(&r);
     ret_frame->bytes = fm_read_u32(&r);

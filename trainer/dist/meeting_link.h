@@ -16,17 +16,18 @@
 #include <stdbool.h>
 
 enum {
-    FM_FRAME_WORD = 0x31544d46, /* "FMT1" */
+    FM_FRAME_WORD = 0x32544d46, /* "FMT2" */
     FM_FRAME_BYTES = 16,        /* of a frame's head */
     FM_FRAME_TEXT_BYTES = 400,  /* of the reason in FM_FRAME_FAIL, at most */
 };
 
 typedef enum fm_frame_kind {
-    FM_FRAME_HELLO = 1, /* a rank to rank 0: who it is */
-    FM_FRAME_WELCOME,   /* rank 0 to a rank: all are there */
-    FM_FRAME_FAIL,      /* rank 0 to a rank: the reason why the meeting is over for it */
-    FM_FRAME_GIVE,      /* a rank to rank 0: its bytes of a gather */
-    FM_FRAME_ALL,       /* rank 0 to a rank: the bytes of all ranks */
+    FM_FRAME_CHALLENGE = 1, /* rank 0 to a connection: what it must prove its secret with */
+    FM_FRAME_HELLO,         /* a rank to rank 0: who it is, with the proof */
+    FM_FRAME_WELCOME,       /* rank 0 to a rank: all are there, with its own proof */
+    FM_FRAME_FAIL,          /* rank 0 to a rank: the reason why the meeting is over for it */
+    FM_FRAME_GIVE,          /* a rank to rank 0: its bytes of a gather */
+    FM_FRAME_ALL,           /* rank 0 to a rank: the bytes of all ranks */
 } fm_frame_kind;
 
 typedef struct fm_frame {

@@ -1,12 +1,20 @@
 /* meeting_open.c: see meeting_open.h.
  *
- * A rank that connects sends one HELLO: its rank, the size and the run. Rank 0 reads the hellos of
- * all connections at the same time, in a table of bounded size. So a stranger that connects and
- * says nothing holds up nobody. When all ranks are there, rank 0 sends each a WELCOME.
+ * Rank 0 sends everything that connects a challenge, random bytes. A rank answers with one HELLO:
+ * its rank, the size, the run and random bytes of its own, and the proof that it has the secret.
+ * Rank 0 reads the hellos of all connections at the same time, in a table of bounded size. So a
+ * stranger that connects and says nothing holds up nobody. When all ranks are there, rank 0 sends
+ * each a WELCOME with its own proof.
  *
- * With file:PATH, rank 0 listens on any port of its host. It writes a word for this run and the
- * addresses of its host to the file. The others try these in turn, and read the file again for
- * every try. The word keeps a rank from meeting a stranger at an address of an earlier run. */
+ *     key     the secret that the launcher has handed to the ranks, then that of the file
+ *     proof   HMAC-SHA256(key, 'H' or 'W', challenge, HELLO without its proof)
+ *
+ * Both sides give random bytes, so no proof of an earlier meeting is of use. The letters are those
+ * of HELLO and WELCOME, so none can be sent back. Without a secret the key is empty.
+ *
+ * With file:PATH, rank 0 listens on any port of its host. It writes a word for this run, a secret
+ * and the addresses of its host to the file. The others try these in turn, and read the file again
+ * for every try. The word keeps a rank from meeting a stranger at an address of an earlier run. */
 #include "trainer/dist/meeting_open.h"
 
 #include "proto/address.h"
@@ -19,6 +27,7 @@
 #include "trainer/dist/meeting_link.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
@@ -38,18 +47,61 @@
 
 enum {
     HOST_BYTES = 64,
-    HELLO_BYTES = 4 + 4 + 4 + 8 + HOST_BYTES,
+    RANDOM_BYTES = FM_SHA256_BYTES,
+    HELLO_BYTES = 4 + 4 + 4 + 8 + HOST_BYTES + RANDOM_BYTES, /* without its proof */
+    SAID_BYTES = HELLO_BYTES + FM_SHA256_BYTES,              /* with it */
     MOST_WAITING = 64,   /* connections that have not said hello, at most */
     MOST_ADDRESSES = 16, /* in the file */
     FILE_BYTES = 8192,   /* at most */
     TRY_MS = 2000,       /* to connect to one address */
+    CHALLENGE_MS = 5000, /* for rank 0 to answer there; what waits for us to begin is another */
     AGAIN_MS = 50,       /* between tries */
     SAY_MS = 10000,      /* until the log names the ranks that are awaited */
     NAME_MS = 2000,      /* until the log says that the host of rank 0 has no address */
     MISSING_BYTES = 200, /* of their list */
 };
 
-static const char file_begin[] = "run "; /* of the file */
+static const char file_begin[] = "run ", file_secret[] = "secret "; /* of the file, of a line */
+
+/* -- the secret */
+
+typedef struct key {
+    uint8_t bytes[FM_MEETING_SECRET_BYTES + FM_SHA256_BYTES];
+    size_t n;
+} key;
+
+static void extend_key(key *k, const void *bytes, size_t n) {
+    assert(n <= sizeof k->bytes - k->n);
+    memcpy(k->bytes + k->n, bytes, n);
+    k->n += n;
+}
+
+static key make_key(const char *secret) {
+    key k = {.n = 0};
+    extend_key(&k, secret, strlen(secret));
+    return k;
+}
+
+/* The proof of HELLO ('H') or WELCOME ('W'). */
+static fm_sha256 prove(const key *k, char letter, const uint8_t challenge[RANDOM_BYTES],
+                       const uint8_t hello[HELLO_BYTES]) {
+    uint8_t text[1 + RANDOM_BYTES + HELLO_BYTES];
+    text[0] = (uint8_t)letter;
+    memcpy(text + 1, challenge, RANDOM_BYTES);
+    memcpy(text + 1 + RANDOM_BYTES, hello, HELLO_BYTES);
+    return fm_hmac_sha256(k->bytes, k->n, text, sizeof text);
+}
+
+static bool is_proof(const uint8_t found[FM_SHA256_BYTES], const fm_sha256 *expected) {
+    fm_sha256 given;
+    memcpy(given.bytes, found, sizeof given.bytes);
+    return fm_sha256_is_equal_secret(&given, expected);
+}
+
+static fm_status draw_random(void *out, size_t bytes, fm_error *reterr) {
+    if (getrandom(out, bytes, 0) == (ssize_t)bytes) return FM_OK;
+    return fm_fail(reterr, FM_ERR_IO, "the system gives no random bytes");
+}
 
 /* -- addresses */
 
@@ -146,22 +198,37 @@ static fm_status check_replaceable(const char *path, fm_error *reterr) {
                       "replaced, so choose another name");
 }
 
-/* Writes the file: the word of this run, the addresses of the host, and its name. */
-static fm_status write_file(const char *path, uint64_t run, uint16_t port, fm_error *reterr) {
-    char text[FILE_BYTES], host[HOST_BYTES] = "";
+/* Writes the text where only the user can read it. */
+static fm_status write_secret(const char *path, const char *text, size_t bytes, fm_error *reterr) {
+    fm_file_writer *writer;
+    fm_status status = fm_file_writer_open_secret(path, &writer, reterr);
+    if (status) return status;
+    status = fm_file_writer_append(writer, text, bytes, reterr);
+    if (!status) return fm_file_writer_commit(writer, reterr);
+    fm_file_writer_discard(writer);
+    return status;
+}
+
+/* Writes the file: the word of this run, its secret, the addresses of the host, and its name. */
+static fm_status write_file(const char *path, uint64_t run, const fm_sha256 *secret, uint16_t port,
+                            fm_error *reterr) {
+    char text[FILE_BYTES], host[HOST_BYTES] = "", hex[FM_SHA256_HEX];
     int n = 0;
-    size_t at = (size_t)snprintf(text, sizeof text, "%s%016" PRIx64 "\n", file_begin, run);
+    fm_sha256_format(secret, hex);
+    size_t at = (size_t)snprintf(text, sizeof text, "%s%016" PRIx64 "\n%s%s\n", file_begin, run,
+                                 file_secret, hex);
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) < 0) all = NULL; /* the host's name is left */
     add_own(all, false, port, &n, text, &at);
     if (gethostname(host, sizeof host - 1) == 0) add_address(host, port, &n, text, &at);
     add_own(all, true, port, &n, text, &at);
     if (all) freeifaddrs(all);
-    return fm_file_write_atomic(path, text, at, reterr);
+    return write_secret(path, text, at, reterr);
 }
 
 /* Reads the file; returns the number of addresses, 0 when there is no file yet or another one. */
-static int read_file(const char *path, uint64_t *ret_run, fm_address address[MOST_ADDRESSES]) {
+static int read_file(const char *path, uint64_t *ret_run, fm_sha256 *ret_secret,
+                     fm_address address[MOST_ADDRESSES]) {
     fm_arena arena;
     fm_bytes bytes;
     char text[FILE_BYTES + 1];
@@ -177,6 +244,11 @@ static int read_file(const char *path, uint64_t *ret_run, fm_address address[MOS
     if (!line || strncmp(text, file_begin, sizeof file_begin - 1) != 0) return 0;
     *ret_run = strtoull(text + sizeof file_begin - 1, &end, 16);
     if (end != line) return 0;
+    const size_t begin = sizeof file_secret - 1;
+    end = strchr(++line, '\n');
+    if (!end || strncmp(line, file_secret, begin) != 0) return 0;
+    if (fm_sha256_parse(line + begin, (size_t)(end - line) - begin, ret_secret)) return 0;
+    line = end;
     while (n < MOST_ADDRESSES && (end = strchr(line + 1, '\n'))) {
         *end = '\0';
         status = fm_address_parse(line + 1, &address[n], NULL);
@@ -193,6 +265,7 @@ typedef struct hello {
     uint32_t process;
     uint64_t run;
     char host[HOST_BYTES]; /* terminated */
+    uint8_t random[RANDOM_BYTES];
 } hello;
 
 static void encode_hello(const hello *h, uint8_t out[HELLO_BYTES]) {
@@ -202,6 +275,7 @@ static void encode_hello(const hello *h, uint8_t out[HELLO_BYTES]) {
     fm_write_u32(&w, h->process);
     fm_write_u64(&w, h->run);
     fm_write_bytes(&w, h->host, sizeof h->host);
+    fm_write_bytes(&w, h->random, sizeof h->random);
 }
 
 static hello decode_hello(const uint8_t in[HELLO_BYTES]) {
@@ -212,6 +286,7 @@ static hello decode_hello(const uint8_t in[HELLO_BYTES]) {
     h.process = fm_read_u32(&r);
     h.run = fm_read_u64(&r);
     memcpy(h.host, fm_read_borrow(&r, HOST_BYTES), HOST_BYTES);
+    memcpy(h.random, fm_read_borrow(&r, RANDOM_BYTES), RANDOM_BYTES);
     h.host[HOST_BYTES - 1] = '\0';
     for (char *c = h.host; *c; c++)
         *c = *c <= ' ' || *c > '~' ? '?' : *c;
@@ -241,15 +316,18 @@ fm_status fm_attendee_fail(const fm_attendee *peer, fm_status status, fm_error *
 typedef struct caller {
     int fd;
     size_t done;
-    uint8_t message[FM_FRAME_BYTES + HELLO_BYTES];
+    uint8_t challenge[RANDOM_BYTES];
+    uint8_t message[FM_FRAME_BYTES + SAID_BYTES];
 } caller;
 
 typedef struct hall {
     place place;
     uint64_t run;
+    key key;
     int32_t size, n_here;
     int listener;
     fm_attendee *peer;
+    fm_sha256 *answer; /* [size] the proofs of their WELCOMEs */
     uint32_t n_waiting;
     caller waiting[MOST_WAITING];
 } hall;
@@ -260,6 +338,16 @@ static void forget(hall *h, uint32_t i) {
     h->n_waiting--;
 }
 
+/* Sends a new connection its challenge; false when that cannot be. */
+static bool give_challenge(caller *c) {
+    const fm_frame frame = {.kind = FM_FRAME_CHALLENGE, .bytes = RANDOM_BYTES};
+    uint8_t message[FM_FRAME_BYTES + RANDOM_BYTES];
+    if (draw_random(c->challenge, sizeof c->challenge, NULL)) return false;
+    fm_frame_encode(&frame, message);
+    memcpy(message + FM_FRAME_BYTES, c->challenge, sizeof c->challenge);
+    return fm_link_send_some(c->fd, message, sizeof message) == (long)sizeof message;
+}
+
 /* Accepts one connection. A full table loses its oldest one, which comes again if it is a rank. */
 static void accept_one(hall *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -268,18 +356,23 @@ static void accept_one(hall *h) {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     if (h->n_waiting == MOST_WAITING) forget(h, 0);
     h->waiting[h->n_waiting++] = (caller){.fd = fd};
+    if (!give_challenge(&h->waiting[h->n_waiting - 1])) forget(h, h->n_waiting - 1);
 }
 
 /* Judges a whole hello. A rank of this run takes its place; others are sent the reason. */
 static void judge(hall *h, caller *c) {
     fm_frame frame;
     bool is_hello = fm_frame_decode(c->message, &frame) && frame.kind == FM_FRAME_HELLO &&
-                    frame.number == 0 && frame.bytes == HELLO_BYTES;
+                    frame.number == 0 && frame.bytes == SAID_BYTES;
     if (!is_hello) return;
-    hello said = decode_hello(c->message + FM_FRAME_BYTES);
+    const uint8_t *text = c->message + FM_FRAME_BYTES;
+    const fm_sha256 proof = prove(&h->key, 'H', c->challenge, text);
+    hello said = decode_hello(text);
     fm_error why = {.message = ""};
     if (said.run != h->run) {
         fm_fail(&why, FM_ERR_NOT_FOUND, "rank 0 belongs to another run");
+    } else if (!is_proof(text + HELLO_BYTES, &proof)) {
+        fm_fail(&why, FM_ERR_PROTOCOL, "rank 0 has another secret of the meeting");
     } else if (said.size != h->size) {
         fm_fail(&why, FM_ERR_PROTOCOL, "rank 0 expects %d ranks, not %d", (int)h->size,
                 (int)said.size);
@@ -294,6 +387,7 @@ static void judge(hall *h, caller *c) {
         return;
     }
     h->peer[said.rank].fd = c->fd;
+    h->answer[said.rank] = prove(&h->key, 'W', c->challenge, text);
     name_peer(&said, &h->peer[said.rank]);
     h->n_here++;
     c->fd = -1;
@@ -382,6 +476,19 @@ static void allow_files(int32_t size) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* Writes the file of the meeting, with a word for the run and a secret. */
+static fm_status publish(hall *h, uint16_t port, fm_error *reterr) {
+    uint64_t word;
+    fm_sha256 secret;
+    fm_status status = draw_random(&word, sizeof word, reterr);
+    if (!status) status = draw_random(secret.bytes, sizeof secret.bytes, reterr);
+    if (!status) status = check_replaceable(h->place.path, reterr);
+    if (status) return status;
+    h->run ^= word;
+    extend_key(&h->key, secret.bytes, sizeof secret.bytes);
+    return write_file(h->place.path, word, &secret, port, reterr);
+}
+
 /* A name may mean another address on this host than on the others. So rank 0 listens on all of its
  * addresses, unless a numeric one is given. */
 static fm_status listen_at(hall *h, fm_error *reterr) {
@@ -392,21 +499,42 @@ static fm_status listen_at(hall *h, fm_error *reterr) {
     at.is_insecure = true; /* networks of ranks are trusted (meeting.h) */
     if (at.kind == FM_ADDRESS_TCP && !is_number) snprintf(at.host, sizeof at.host, "0.0.0.0");
     fm_status status = fm_address_listen(&at, &h->listener, &bound, reterr);
-    if (status || !h->place.is_file) return status;
-    uint64_t word;
-    if (getrandom(&word, sizeof word, 0) != sizeof word) {
-        return fm_fail(reterr, FM_ERR_IO, "the system gives no random bytes");
+    if (status) return status;
+    if (h->place.is_file) return publish(h, bound.port, reterr);
+    if (at.kind == FM_ADDRESS_TCP && h->key.n == 0 && !fm_address_is_loopback(h->listener)) {
+        fm_log(FM_LOG_WARN, "meeting_open_to_all",
+               "port=%u why=\"without a secret, whoever reaches this port can take a rank's seat\"",
+               bound.port);
     }
-    h->run ^= word;
-    status = check_replaceable(h->place.path, reterr);
-    return status ? status : write_file(h->place.path, word, bound.port, reterr);
+    return FM_OK;
 }
 
-fm_status fm_meeting_host(const char *address, int32_t size, const fm_patience *patience,
-                          fm_attendee *peer, fm_error *reterr) {
+/* Tells all ranks that they are there, or why they are not. */
+static fm_status tell_all(const hall *h, fm_status status, const fm_patience *patience,
+                          fm_error *reterr) {
+    const fm_frame welcome = {.kind = FM_FRAME_WELCOME, .bytes = FM_SHA256_BYTES};
+    for (int32_t r = 1; r < h->size && !status; r++) {
+        status = fm_link_send(h->peer[r].fd, &welcome, h->answer[r].bytes, patience->deadline_ns,
+                              reterr);
+        if (status) status = fm_attendee_fail(&h->peer[r], status, reterr);
+    }
+    for (int32_t r = 1; r < h->size && status; r++)
+        if (h->peer[r].fd >= 0) fm_link_send_reason(h->peer[r].fd, reterr);
+    return status;
+}
+
+fm_status fm_meeting_host(const char *address, int32_t size, const char *secret,
+                          const fm_patience *patience, fm_attendee *peer, fm_error *reterr) {
     hall *h = calloc(1, sizeof *h);
-    if (!h) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a meeting of ranks");
+    fm_sha256 *answer = calloc((size_t)size, sizeof *answer);
+    if (!h || !answer) {
+        free(h);
+        free(answer);
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a meeting of ranks");
+    }
     h->size = size;
+    h->answer = answer;
+    h->key = make_key(secret);
     h->peer = peer;
     h->listener = -1;
     fm_status status = parse_place(address, &h->place, reterr);
@@ -421,13 +549,8 @@ fm_status fm_meeting_host(const char *address, int32_t size, const fm_patience *
     const bool is_unix = h->place.address.kind == FM_ADDRESS_UNIX;
     if (is_listening && h->place.is_file) unlink(h->place.path);
     if (is_listening && is_unix) unlink(h->place.address.path);
-    const fm_frame welcome = {.kind = FM_FRAME_WELCOME};
-    for (int32_t r = 1; r < size && !status; r++) {
-        status = fm_link_send(peer[r].fd, &welcome, NULL, patience->deadline_ns, reterr);
-        if (status) status = fm_attendee_fail(&peer[r], status, reterr);
-    }
-    for (int32_t r = 1; r < size && status; r++)
-        if (peer[r].fd >= 0) fm_link_send_reason(peer[r].fd, reterr);
+    status = tell_all(h, status, patience, reterr);
+    free(answer);
     free(h);
     return status;
 }
@@ -446,9 +569,41 @@ static fm_status wait_for_answer(int fd, const fm_patience *patience, fm_error *
     return FM_OK; /* the receiver says what is wrong */
 }
 
+/* Receives what rank 0 sends next. */
+static fm_status wait_for(int fd, fm_frame_kind kind, uint8_t payload[FM_SHA256_BYTES],
+                          const fm_patience *patience, bool *ret_is_reason, fm_error *reterr) {
+    const fm_frame frame = {.kind = kind, .bytes = FM_SHA256_BYTES};
+    *ret_is_reason = false;
+    fm_status status = wait_for_answer(fd, patience, reterr);
+    if (status) return status;
+    return fm_link_receive_frame(fd, &frame, payload, patience->deadline_ns, ret_is_reason, reterr);
+}
+
+/* Answers the challenge by a hello, and waits for the welcome. */
+static fm_status greet(int fd, const hello *said, const key *k, const fm_patience *patience,
+                       bool *ret_is_reason, fm_error *reterr) {
+    const uint64_t soon_ns = fm_link_deadline(CHALLENGE_MS * 1e-3);
+    const fm_patience soon = {soon_ns < patience->deadline_ns ? soon_ns : patience->deadline_ns,
+                              patience->cancel};
+    const fm_frame give = {.kind = FM_FRAME_HELLO, .bytes = SAID_BYTES};
+    uint8_t challenge[RANDOM_BYTES], message[SAID_BYTES], answer[FM_SHA256_BYTES];
+    fm_status status = wait_for(fd, FM_FRAME_CHALLENGE, challenge, &soon, ret_is_reason, reterr);
+    if (status) return status;
+    encode_hello(said, message);
+    fm_sha256 proof = prove(k, 'H', challenge, message);
+    memcpy(message + HELLO_BYTES, proof.bytes, sizeof proof.bytes);
+    status = fm_link_send(fd, &give, message, patience->deadline_ns, reterr);
+    if (!status) status = wait_for(fd, FM_FRAME_WELCOME, answer, patience, ret_is_reason, reterr);
+    if (status) return status;
+    proof = prove(k, 'W', challenge, message);
+    if (is_proof(answer, &proof)) return FM_OK;
+    *ret_is_reason = true; /* it has welcomed this rank, so it would do so again */
+    return fm_fail(reterr, FM_ERR_PROTOCOL, "what answers there has another secret of the meeting");
+}
+
 /* Connects to one address and waits there for the welcome. *ret_is_reason: rank 0 has given the
  * reason for the failure. */
-static fm_status try_address(const fm_address *address, const hello *said,
+static fm_status try_address(const fm_address *address, const hello *said, const key *k,
                              const fm_patience *patience, int *ret_fd, bool *ret_is_reason,
                              fm_error *reterr) {
     const uint64_t deadline_ns = patience->deadline_ns;
@@ -459,15 +614,7 @@ static fm_status try_address(const fm_address *address, const hello *said,
     at.is_insecure = true; /* networks of ranks are trusted (meeting.h) */
     fm_status status = fm_address_connect_unless(&at, try_ms, patience->cancel, &fd, reterr);
     if (status) return status;
-    uint8_t message[HELLO_BYTES];
-    encode_hello(said, message);
-    const fm_frame give = {.kind = FM_FRAME_HELLO, .bytes = HELLO_BYTES};
-    const fm_frame welcome = {.kind = FM_FRAME_WELCOME};
-    status = fm_link_send(fd, &give, message, deadline_ns, reterr);
-    if (!status) status = wait_for_answer(fd, patience, reterr);
-    if (!status) {
-        status = fm_link_receive_frame(fd, &welcome, NULL, deadline_ns, ret_is_reason, reterr);
-    }
+    status = greet(fd, said, k, patience, ret_is_reason, reterr);
     if (status) {
         close(fd);
     } else {
@@ -483,19 +630,25 @@ static void wait_a_moment(void) {
 
 /* Tries all addresses of the meeting once. *ret_is_final: trying again is of no use. An earlier run
  * may still hold an address of this one, so that is no such reason. */
-static fm_status try_all(const place *at, int32_t rank, int32_t size, const fm_patience *patience,
-                         int *ret_fd, bool *ret_is_final, fm_error *why) {
+static fm_status try_all(const place *at, int32_t rank, int32_t size, const char *secret,
+                         const fm_patience *patience, int *ret_fd, bool *ret_is_final,
+                         fm_error *why) {
     fm_address addresses[MOST_ADDRESSES] = {at->address};
     uint64_t word = 0;
-    int n = at->is_file ? read_file(at->path, &word, addresses) : 1;
-    const hello said = make_hello(rank, size, at->run ^ word);
-    fm_status status = FM_ERR_CLOSED;
+    fm_sha256 of_file;
+    int n = at->is_file ? read_file(at->path, &word, &of_file, addresses) : 1;
+    hello said = make_hello(rank, size, at->run ^ word);
+    key k = make_key(secret);
+    if (at->is_file && n) extend_key(&k, of_file.bytes, sizeof of_file.bytes);
     *ret_is_final = false;
+    fm_status status = draw_random(said.random, sizeof said.random, why);
+    if (status) return status;
+    status = FM_ERR_CLOSED;
     for (int i = 0; i < n && status && !*ret_is_final && !fm_cancel_is_asked(patience->cancel);
          i++) {
         bool is_reason;
         fm_error error;
-        status = try_address(&addresses[i], &said, patience, ret_fd, &is_reason, &error);
+        status = try_address(&addresses[i], &said, &k, patience, ret_fd, &is_reason, &error);
         *ret_is_final = is_reason && status != FM_ERR_NOT_FOUND;
         /* A reason says more than a later failure to connect. */
         if (status && (is_reason || why->status != FM_ERR_NOT_FOUND)) *why = error;
@@ -514,7 +667,7 @@ static void say_unknown(int32_t rank, const fm_error *why, uint64_t begin_ns, bo
            fm_log_quote(quoted, sizeof quoted, why->message));
 }
 
-fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size,
+fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size, const char *secret,
                           const fm_patience *patience, fm_attendee *ret_peer, fm_error *reterr) {
     place at;
     fm_error why = {.message = "the file is not there, or not that of a meeting"};
@@ -525,7 +678,7 @@ fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size,
     snprintf(ret_peer->name, sizeof ret_peer->name, "rank 0 (at %.90s)", address);
     while (fm_link_left_ms(patience->deadline_ns) > 0) {
         bool is_final;
-        status = try_all(&at, rank, size, patience, &ret_peer->fd, &is_final, &why);
+        status = try_all(&at, rank, size, secret, patience, &ret_peer->fd, &is_final, &why);
         if (!status) return FM_OK;
         if (fm_cancel_is_asked(patience->cancel)) {
             return fm_fail(reterr, FM_ERR_CANCELLED,

@@ -23,15 +23,16 @@ typedef struct fm_patience {
 } fm_patience;
 
 /* Of rank 0: waits for all others; peer[r] [size] is filled for r >= 1. What connects and is not a
- * rank of this run is refused. Errors are those of fm_meeting_open. The caller closes what is open
- * in `peer`, also after a failure, whose reason the others have been sent. */
-FM_MUST_USE fm_status fm_meeting_host(const char *address, int32_t size,
+ * rank of this run, or does not know its secret ("" = none), is refused. Errors are those of
+ * fm_meeting_open. The caller closes what is open in `peer`, also after a failure, whose reason the
+ * others have been sent. */
+FM_MUST_USE fm_status fm_meeting_host(const char *address, int32_t size, const char *secret,
                                       const fm_patience *patience, fm_attendee *peer,
                                       fm_error *reterr);
 
 /* Of the others: connects to rank 0, which may come later, and waits until all are there. */
 FM_MUST_USE fm_status fm_meeting_join(const char *address, int32_t rank, int32_t size,
-                                      const fm_patience *patience, fm_attendee *ret_peer,
-                                      fm_error *reterr);
+                                      const char *secret, const fm_patience *patience,
+                                      fm_attendee *ret_peer, fm_error *reterr);
 
 #endif

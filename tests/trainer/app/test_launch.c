@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-enum { N_RANK = 2, MOST_S = 60, EXIT_OTHER_PLACE = 3, EXIT_NOT_ASKED = 4 };
+enum { N_RANK = 2, MOST_S = 60, EXIT_OTHER_PLACE = 3, EXIT_NOT_ASKED = 4, EXIT_NO_SECRET = 5 };
 static const char place_name[] = "FM_TEST_PLACE", signal_name[] = "FM_TEST_SIGNAL";
 
 /* -- a rank */
@@ -38,6 +38,10 @@ static bool is_asked(int signal_number) {
 
 static int be_rank(void) {
     const char *meeting = getenv(fm_world_meeting_name), *place = getenv(place_name);
+    const char *secret = getenv(fm_world_secret_name);
+    if (!secret || strlen(secret) != 64 || strspn(secret, "0123456789abcdef") != 64) {
+        return EXIT_NO_SECRET;
+    }
     const char *signal_number = getenv(signal_name), *rank = getenv(fm_world_rank_name);
     if (strncmp(meeting, "unix:", 5) != 0 || strncmp(meeting + 5, place, strlen(place)) != 0) {
         return EXIT_OTHER_PLACE;

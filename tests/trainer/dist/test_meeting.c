@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -22,7 +23,7 @@
 
 #include <cmocka.h>
 
-enum { MOST = 5, ROUNDS = 50, LONG_BYTES = 300000 };
+enum { MOST = 5, ROUNDS = 50, LONG_BYTES = 300000, SAID_BYTES = 84 + 2 * 32 };
 
 static const double generous_s = 60;
 
@@ -59,10 +60,13 @@ static void fill(uint8_t *out, size_t bytes, int32_t rank, int round) {
 
 /* -- gathers */
 
+static const char *secret; /* of the ranks */
+
 static int gather_much(const char *address, int32_t rank, int32_t size) {
     fm_meeting *meeting;
     fm_error error;
-    if (fm_meeting_open(&meeting, address, rank, size, generous_s, &error)) {
+    const fm_meeting_terms terms = {.seconds = generous_s, .secret = secret};
+    if (fm_meeting_open_on(&meeting, address, rank, size, &terms, &error)) {
         fprintf(stderr, "rank %d: %s\n", (int)rank, error.message);
         return 1;
     }
@@ -259,8 +263,8 @@ static int stop_waiting(const char *address, int32_t rank, int32_t size) {
     int n_asked = 0;
     const fm_cancel cancel = {is_told_to_stop, &n_asked};
     if (rank == 2) return 0;
-    fm_status status =
-        fm_meeting_open_unless(&meeting, address, rank, size, generous_s, &cancel, &error);
+    const fm_meeting_terms terms = {.seconds = generous_s, .cancel = &cancel};
+    fm_status status = fm_meeting_open_on(&meeting, address, rank, size, &terms, &error);
     bool has_heard = rank == 1 && status && strstr(error.message, "when the wait was stopped");
     if (status == FM_ERR_CANCELLED || has_heard) return 0;
     fprintf(stderr, "rank %d: status %d, %s\n", (int)rank, (int)status,
@@ -324,8 +328,8 @@ static int refused(const char *address, int32_t rank, int32_t size, const char *
     return ok ? 0 : 1;
 }
 
-/* Connects and says something that is no hello. */
-static int babble(const char *address, const uint8_t *bytes, size_t n_bytes) {
+/* Connects; -1 when nothing listens there. */
+static int find_meeting(const char *address) {
     fm_address at;
     int fd = -1;
     char text[FM_ADDRESS_TEXT_BYTES];
@@ -335,6 +339,12 @@ static int babble(const char *address, const uint8_t *bytes, size_t n_bytes) {
         status = fm_address_connect(&at, 1000, &fd, NULL) ? FM_OK : status;
         if (fd < 0) usleep(100000);
     }
+    return fd;
+}
+
+/* Connects and says something that is no hello. */
+static int babble(const char *address, const uint8_t *bytes, size_t n_bytes) {
+    int fd = find_meeting(address);
     if (fd < 0) return 1;
     return fm_link_send_some(fd, bytes, n_bytes) == (long)n_bytes ? 0 : 1;
 }
@@ -345,13 +355,13 @@ static int meet_among_strangers(const char *address, int32_t rank, int32_t size)
     static const uint8_t http[] =
         "GET / HTTP/1.1\r\nHost: example\r\n\r\n............................"
         "..........................................................";
-    uint8_t wrong[FM_FRAME_BYTES + 84] = {0};
+    uint8_t wrong[FM_FRAME_BYTES + SAID_BYTES] = {0};
     char other[FM_MEETING_ADDRESS_BYTES];
     if (rank != 1) return gather_much(address, rank, size);
     int failed = babble(address, http, sizeof http) + babble(address, http, 5);
     fm_frame_encode(&(fm_frame){FM_FRAME_HELLO, 0, 0xffffffffu}, wrong);
     failed += babble(address, wrong, sizeof wrong);
-    fm_frame_encode(&(fm_frame){FM_FRAME_GIVE, 0, 84}, wrong);
+    fm_frame_encode(&(fm_frame){FM_FRAME_GIVE, 0, SAID_BYTES}, wrong);
     failed += babble(address, wrong, sizeof wrong);
     for (int i = 0; i < 100; i++)
         failed += babble(address, http, 1);
@@ -367,6 +377,141 @@ static void strangers_are_refused(void **state) {
     fm_test_make_folder(folder, sizeof folder);
     snprintf(address, sizeof address, "unix:%s/socket#mine", folder);
     run_ranks(meet_among_strangers, address, 3, NULL);
+    fm_test_remove_tree(folder);
+}
+
+/* -- the secret */
+
+static const char right[] = "0123456789abcdef", wrong[] = "0123456789abcdeF";
+
+/* Asks for a seat as rank 0 wants it, by whole frames; the proof is what the caller says. Returns
+ * whether rank 0 refuses it in words. */
+static bool is_refused(const char *address, const uint8_t said[SAID_BYTES]) {
+    uint8_t challenge[32], message[FM_FRAME_BYTES + SAID_BYTES], none;
+    const fm_frame first = {.kind = FM_FRAME_CHALLENGE, .bytes = sizeof challenge};
+    const fm_frame welcome = {.kind = FM_FRAME_WELCOME, .bytes = 0};
+    bool is_reason = false;
+    fm_error error;
+    const uint64_t deadline_ns = fm_link_deadline(generous_s);
+    int fd = find_meeting(address);
+    fm_frame_encode(&(fm_frame){.kind = FM_FRAME_HELLO, .bytes = SAID_BYTES}, message);
+    memcpy(message + FM_FRAME_BYTES, said, SAID_BYTES);
+    bool ok = fd >= 0 &&
+              !fm_link_receive_frame(fd, &first, challenge, deadline_ns, &is_reason, &error) &&
+              fm_link_send_some(fd, message, sizeof message) == (long)sizeof message &&
+              fm_link_receive_frame(fd, &welcome, &none, deadline_ns, &is_reason, &error);
+    if (fd >= 0) close(fd);
+    ok = ok && is_reason && strstr(error.message, "rank 0 has another secret of the meeting");
+    if (!ok) fprintf(stderr, "found '%s', expected to be refused\n", error.message);
+    return ok;
+}
+
+/* A hello of rank 1 of 3, with some bytes as its proof. */
+static bool is_seat_refused(const char *address, uint8_t filling) {
+    uint8_t said[SAID_BYTES] = {1, 0, 0, 0, 3, 0, 0, 0};
+    memset(said + 84, filling, SAID_BYTES - 84);
+    return is_refused(address, said);
+}
+
+/* Before rank 1 comes, others try to take its seat. */
+static int defend_a_seat(const char *address, int32_t rank, int32_t size) {
+    static const char *const others[] = {NULL, "", wrong, "0123456789abcde"};
+    secret = right;
+    if (rank != 1) return gather_much(address, rank, size);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        fm_meeting *meeting;
+        fm_error error;
+        const fm_meeting_terms terms = {.seconds = generous_s, .secret = others[i]};
+        fm_status status = fm_meeting_open_on(&meeting, address, rank, size, &terms, &error);
+        if (status != FM_ERR_PROTOCOL || !strstr(error.message, "has another secret")) return 100;
+    }
+    for (int i = 0; i < 256; i += 51)
+        if (!is_seat_refused(address, (uint8_t)i)) return 101;
+    return gather_much(address, rank, size);
+}
+
+/* Rank 0 with another secret is not the others' rank 0: neither takes the other for its own. */
+static int meet_a_false_host(const char *address, int32_t rank, int32_t size) {
+    fm_meeting *meeting;
+    fm_error error;
+    const fm_meeting_terms terms = {.seconds = rank ? generous_s : 2,
+                                    .secret = rank ? right : wrong};
+    fm_status status = fm_meeting_open_on(&meeting, address, rank, size, &terms, &error);
+    const char *why = rank ? "has another secret" : "1 of 2 ranks did not come to the meeting";
+    return status && strstr(error.message, why) ? 0 : 1;
+}
+
+static void a_seat_takes_the_secret(void **state) {
+    (void)state;
+    char folder[256], address[FM_MEETING_ADDRESS_BYTES];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(address, sizeof address, "unix:%s/socket", folder);
+    run_ranks(defend_a_seat, address, 3, NULL);
+    free_port(address);
+    address[strcspn(address, "#")] = '\0'; /* a stranger knows the address alone */
+    run_ranks(defend_a_seat, address, 3, NULL);
+    snprintf(address, sizeof address, "unix:%s/socket", folder);
+    run_ranks(meet_a_false_host, address, 2, NULL);
+    fm_test_remove_tree(folder);
+}
+
+/* Answers one rank as a rank 0 that has no secret would if nothing were asked of it. */
+static int be_a_false_host(const char *address, int32_t rank, int32_t size) {
+    fm_address at, bound;
+    int listener, fd = -1;
+    uint8_t said[FM_FRAME_BYTES + SAID_BYTES], message[FM_FRAME_BYTES + 32] = {0};
+    bool is_reason;
+    fm_error error;
+    if (rank == 1) {
+        fm_meeting *meeting;
+        const fm_meeting_terms terms = {.seconds = generous_s, .secret = right};
+        fm_status status = fm_meeting_open_on(&meeting, address, rank, size, &terms, &error);
+        return status && strstr(error.message, "what answers there has another secret") ? 0 : 1;
+    }
+    if (fm_address_parse(address, &at, NULL) || fm_address_listen(&at, &listener, &bound, NULL)) {
+        return 2;
+    }
+    for (int i = 0; i < 600 && fd < 0; i++) {
+        fd = accept(listener, NULL, NULL);
+        if (fd < 0) usleep(100000);
+    }
+    const fm_frame hello = {.kind = FM_FRAME_HELLO, .bytes = SAID_BYTES};
+    fm_frame_encode(&(fm_frame){.kind = FM_FRAME_CHALLENGE, .bytes = 32}, message);
+    bool ok = fm_link_send_some(fd, message, sizeof message) == (long)sizeof message;
+    ok = ok &&
+         !fm_link_receive_frame(fd, &hello, said, fm_link_deadline(generous_s), &is_reason, &error);
+    fm_frame_encode(&(fm_frame){.kind = FM_FRAME_WELCOME, .bytes = 32}, message);
+    memcpy(message + FM_FRAME_BYTES, said + SAID_BYTES - 32, 32); /* the rank's own proof */
+    ok = ok && fm_link_send_some(fd, message, sizeof message) == (long)sizeof message;
+    close(listener);
+    return ok ? 0 : 3;
+}
+
+static void rank_zero_proves_itself(void **state) {
+    (void)state;
+    char folder[256], address[FM_MEETING_ADDRESS_BYTES];
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(address, sizeof address, "unix:%s/socket", folder);
+    run_ranks(be_a_false_host, address, 2, NULL);
+    fm_test_remove_tree(folder);
+}
+
+/* The file of a meeting has its secret, so others must not read it. */
+static void the_file_is_secret(void **state) {
+    (void)state;
+    char folder[256], path[300], address[FM_MEETING_ADDRESS_BYTES];
+    struct stat info = {.st_mode = 0};
+    fm_test_make_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/meeting", folder);
+    snprintf(address, sizeof address, "file:%s", path);
+    pid_t child = start(gather_much, address, 0, 2);
+    for (int i = 0; i < 600 && stat(path, &info) != 0; i++)
+        usleep(100000);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    assert_int_equal(gather_much(address, 1, 2), 0);
+    int end;
+    assert_int_equal(waitpid(child, &end, 0), child);
+    assert_int_equal(end, 0);
     fm_test_remove_tree(folder);
 }
 
@@ -419,6 +564,9 @@ int main(void) {
         cmocka_unit_test(a_wait_can_be_stopped),
         cmocka_unit_test(a_file_of_others_stays),
         cmocka_unit_test(strangers_are_refused),
+        cmocka_unit_test(a_seat_takes_the_secret),
+        cmocka_unit_test(rank_zero_proves_itself),
+        cmocka_unit_test(the_file_is_secret),
         cmocka_unit_test(one_of_two_equal_ranks_is_refused),
         cmocka_unit_test(bad_addresses_are_refused),
     };

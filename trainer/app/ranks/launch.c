@@ -5,6 +5,7 @@
 #include "trainer/app/ranks/launch.h"
 
 #include "proto/address.h"
+#include "proto/base/hash.h"
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
 #include "proto/base/temporary.h"
@@ -20,11 +21,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 50, N_VARIABLE = 5, VARIABLE_BYTES = 256 };
+enum { LOOK_MS = 50, N_VARIABLE = 6, VARIABLE_BYTES = 256 };
 static const double grace_s = 5; /* for the other ranks to end when one has failed */
 
 extern char **environ;
@@ -37,6 +39,7 @@ typedef struct launch {
     uint64_t failed_ns;
     int passed_on;              /* the signal that was passed on */
     fm_temporary_folder folder; /* of the sockets at which ranks meet */
+    char secret[FM_SHA256_HEX]; /* of their meetings */
 } launch;
 
 /* -- starting */
@@ -62,6 +65,15 @@ static bool find_cores(const launch *l, int32_t rank, cpu_set_t *ret_part) {
     return fm_cores_divide(&all, rank, l->n_rank, ret_part);
 }
 
+static fm_status draw_secret(launch *l, fm_error *reterr) {
+    fm_sha256 drawn;
+    if (getrandom(drawn.bytes, sizeof drawn.bytes, 0) != sizeof drawn.bytes) {
+        return fm_fail(reterr, FM_ERR_IO, "the system gives no random bytes");
+    }
+    fm_sha256_format(&drawn, l->secret);
+    return FM_OK;
+}
+
 static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *reterr) {
     static char text[N_VARIABLE][VARIABLE_BYTES];
     size_t n = 0, kept = 0;
@@ -76,6 +88,7 @@ static fm_status start_rank(launch *l, char **argv, int32_t rank, fm_error *rete
              (int)(rank / l->options->meets));
     snprintf(text[4], VARIABLE_BYTES, "%s=%llu", fm_world_began_name,
              (unsigned long long)l->options->began_ns);
+    snprintf(text[5], VARIABLE_BYTES, "%s=%s", fm_world_secret_name, l->secret);
     while (kept < N_VARIABLE) {
         environment[kept] = text[kept];
         kept++;
@@ -143,7 +156,9 @@ static void look(launch *l) {
 static fm_status run(launch *l, char **argv, fm_error *reterr) {
     const struct timespec moment = {.tv_nsec = LOOK_MS * 1000000L};
     static const char longest_name[] = "/meeting1234";
-    fm_status status =
+    fm_status status = draw_secret(l, reterr);
+    if (status) return status;
+    status =
         fm_temporary_folder_make(FM_ADDRESS_PATH_BYTES - sizeof longest_name, &l->folder, reterr);
     if (status) return status;
     for (int32_t r = 0; r < l->n_rank && !status; r++)

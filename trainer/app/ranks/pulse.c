@@ -50,7 +50,8 @@ fm_status fm_pulse_start(fm_board *board, int32_t rank, int32_t size,
     pulse->board = board;
     pulse->options = *options;
     name_meeting(options->address, own, sizeof own);
-    fm_status status = fm_meeting_open(&pulse->meeting, own, rank, size, options->open_s, reterr);
+    const fm_meeting_terms terms = {.seconds = options->open_s, .secret = options->secret};
+    fm_status status = fm_meeting_open_on(&pulse->meeting, own, rank, size, &terms, reterr);
     if (!status && pthread_create(&pulse->thread, NULL, beat, pulse) != 0) {
         status = fm_fail(reterr, FM_ERR_NOMEM, "no thread for the pulse between hosts");
     }

@@ -37,14 +37,15 @@ struct fm_ranks {
 
 static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr) {
     const fm_world *world = &ranks->world;
-    fm_status status = fm_meeting_open_unless(&ranks->meeting, world->meeting, world->rank,
-                                              world->size, meet_s, &fm_stop_cancel, reterr);
+    const fm_meeting_terms terms = {meet_s, &fm_stop_cancel, world->secret};
+    fm_status status = fm_meeting_open_on(&ranks->meeting, world->meeting, world->rank, world->size,
+                                          &terms, reterr);
     if (!status) status = fm_board_open(ranks->meeting, meet_s, &ranks->board, reterr);
     if (!status) {
         status = fm_watch_start(program, ranks->board, ranks->meeting, &ranks->watch, reterr);
     }
     if (status || fm_board_size(ranks->board) == world->size) return status;
-    const fm_pulse_options options = {world->meeting, meet_s, still_s, fm_watch_end};
+    const fm_pulse_options options = {world->meeting, world->secret, meet_s, still_s, fm_watch_end};
     return fm_pulse_start(ranks->board, world->rank, world->size, &options, &ranks->pulse, reterr);
 }
 

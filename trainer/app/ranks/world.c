@@ -10,7 +10,8 @@ const char fm_world_own_launcher[] = "foldmill";
 const char fm_world_rank_name[] = "FOLDMILL_RANK", fm_world_size_name[] = "FOLDMILL_RANKS",
            fm_world_local_name[] = "FOLDMILL_LOCAL_RANK",
            fm_world_meeting_name[] = "FOLDMILL_MEETING",
-           fm_world_began_name[] = "FOLDMILL_BEGAN_NS";
+           fm_world_began_name[] = "FOLDMILL_BEGAN_NS",
+           fm_world_secret_name[] = "FOLDMILL_MEETING_SECRET";
 
 /* torchrun's own store listens on MASTER_PORT, so ranks meet at the port behind it. */
 enum { TORCH_PORTS_ON = 1, SLURM_FIRST_PORT = 20000, SLURM_PORTS = 10000 };
@@ -53,6 +54,20 @@ static fm_status read_began(uint64_t *ret_ns, fm_error *reterr) {
                        fm_world_began_name, text);
     }
     *ret_ns = ns;
+    return FM_OK;
+}
+
+/* The error does not show the secret. */
+static fm_status read_secret(char out[FM_MEETING_SECRET_BYTES + 1], fm_error *reterr) {
+    const char *text = getenv(fm_world_secret_name);
+    size_t bytes = text ? strlen(text) : 0;
+    if (bytes && (bytes < FM_MEETING_SECRET_LEAST || bytes > FM_MEETING_SECRET_BYTES)) {
+        return fm_fail(
+            reterr, FM_ERR_USAGE, "the variable %s has %zu characters, expected %d to %d",
+            fm_world_secret_name, bytes, FM_MEETING_SECRET_LEAST, FM_MEETING_SECRET_BYTES);
+    }
+    if (bytes) memcpy(out, text, bytes);
+    out[bytes] = '\0';
     return FM_OK;
 }
 
@@ -122,6 +137,7 @@ fm_status fm_world_find(const char *meet, bool *ret_found, fm_world *ret_world, 
             status = read_number(l->local, 0, ret_world->rank, &ret_world->local_rank, reterr);
         }
         if (!status && i == 0) status = read_began(&ret_world->began_ns, reterr);
+        if (!status) status = read_secret(ret_world->secret, reterr);
         *ret_found = !status && ret_world->size > 1;
         return status || !*ret_found ? status : find_meeting(meet, ret_world, reterr);
     }
