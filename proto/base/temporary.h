@@ -11,6 +11,9 @@
 #include <limits.h>
 #include <stdbool.h>
 
+/* What the name of a temporary file has behind that of its goal: ".tmp.012345". */
+enum { FM_TEMPORARY_END_BYTES = 11 };
+
 /* A file beside the one that it will replace. */
 typedef struct fm_temporary_file {
     int fd;      /* to write to; whoever closes it sets -1 */

@@ -2,10 +2,12 @@
 #include "cache/snapshot/snapshot.h"
 #include "proto/base/file.h"
 #include "proto/base/histogram.h"
+#include "proto/base/temporary.h"
 #include "server/cli/export_chain.h"
 #include "server/cli/output_note.h"
 #include "server/cli/progress.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,20 +51,33 @@ static void draw(export_run *run, uint32_t done) {
                      fm_progress_format_eta(seconds, (double)done / run->report.n_chain, eta));
 }
 
+/* Whether the name can be that of a file, also while the file is written. */
+static fm_status check_name(const export_run *run, const char *name, fm_error *reterr) {
+    const size_t most =
+        NAME_MAX - FM_TEMPORARY_END_BYTES - 1 - strlen(fm_array_format_name(run->options->format));
+    if (strchr(name, '/')) {
+        return fm_fail(reterr, FM_ERR_DATA, "a chain's name with a '/' cannot name a file");
+    }
+    if (strlen(name) <= most) return FM_OK;
+    return fm_fail(reterr, FM_ERR_DATA,
+                   "found a chain's name of %zu bytes, expected at most %zu for a file of this "
+                   "format; --chain with -o writes it to a file of another name",
+                   strlen(name), most);
+}
+
 static fm_status export_one(export_run *run, uint32_t chain, fm_error *reterr) {
     const char *name = fm_store_chain_name(run->store, chain);
     char path[PATH_BYTES];
     bool has;
-    if (strchr(name, '/')) {
-        return fm_fail(reterr, FM_ERR_DATA, "a chain's name with a '/' cannot name a file");
-    }
+    fm_status status = check_name(run, name, reterr);
+    if (status) return status;
     int n = snprintf(path, sizeof path, "%s/%s.%s", run->folder, name,
                      fm_array_format_name(run->options->format));
     if (n < 0 || (size_t)n >= sizeof path) {
         return fm_fail(reterr, FM_ERR_IO, "the path of %s is longer than %d bytes", name,
                        PATH_BYTES - 1);
     }
-    fm_status status = fm_output_has_file(path, &has, reterr);
+    status = fm_output_has_file(path, &has, reterr);
     if (status) return status;
     if (has) {
         run->report.n_kept++;

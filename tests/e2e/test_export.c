@@ -181,6 +181,25 @@ static void a_damaged_chain_does_not_stop_the_others(void **state) {
          "test $(ls rest | grep -c npz) -ge 1");
 }
 
+/* The longest name has 240 bytes: ".npz" and what a temporary file's name has are added to it. */
+static void a_long_name_does_not_stop_the_others(void **state) {
+    (void)state;
+    must("id=$(basename $(ls data/mmcifs/*.cif | head -n 1) .cif) && mkdir long && "
+         "cp -R data/alignments data/mmcifs long && for n in 238 239 249; do "
+         "name=$(head -c $n /dev/zero | tr '\\0' n) && "
+         "cp -R data/alignments/${id}_A long/alignments/${name}_A && "
+         "cp data/mmcifs/$id.cif long/mmcifs/$name.cif || exit 1; done && "
+         "$FOLDMILL build long --cache named --quiet >out 2>err");
+    must("$FOLDMILL export --cache named --snapshot all -o names --json >out 2>err; test $? = 3 && "
+         "grep -q '\"written\": 7,' out && grep -q '\"failed\": 2,' out && "
+         "grep -q 'name of 241 bytes, expected at most 240' err && "
+         "grep -q 'name of 251 bytes, expected at most 240' err && "
+         "test $(ls names | grep -c npz) = 7");
+    must("name=$(head -c 249 /dev/zero | tr '\\0' n)_A && "
+         "$FOLDMILL export --cache named --chain $name -o alone.npz >out 2>err && test -s "
+         "alone.npz");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_of_a_snapshot_is_that_of_the_chain),
@@ -189,6 +208,7 @@ int main(void) {
         cmocka_unit_test(samples_of_a_stream_are_kept),
         cmocka_unit_test(a_folder_of_other_data_is_refused),
         cmocka_unit_test(a_damaged_chain_does_not_stop_the_others),
+        cmocka_unit_test(a_long_name_does_not_stop_the_others),
     };
     return cmocka_run_group_tests(tests, make_cache, drop_folder);
 }
