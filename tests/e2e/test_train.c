@@ -343,6 +343,24 @@ static void two_processes_never_train_into_one_folder(void **state) {
     assert_int_equal(run("grep -q 'held: another process is writing into this folder' err"), 0);
 }
 
+/* What no array shows is kept in safetensors, and named where .npz cannot have it. */
+static void an_export_keeps_all_settings_of_the_model(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("printf '[model]\\nn_structure_iteration = 3\\norder = opm_first\\n' >shown.ini && "
+            "foldmill train --data unix:socket --config shown.ini --steps 1 --out shown -q >log "
+            "2>&1 && c=shown/checkpoint-000000000001.safetensors && "
+            "foldmill export-weights $c --out shown.st >log && "
+            "foldmill export-weights $c --out shown.npz >lost.log && "
+            "for f in shown.st $c; do foldmill import $f --out shown.in --replace >log && "
+            "grep -q 'tiny with n_structure_iteration = 3, order = opm_first, found by the "
+            "settings of the file$' log && ! grep assumed log || exit 1; done && "
+            "foldmill import shown.npz --out shown.in --replace >log && "
+            "grep -q '^not in it n_structure_iteration = 3, order = opm_first; give' lost.log && "
+            "grep -q '^assumed   n_structure_iteration = 2, .*order = original' log"),
+        0);
+}
+
 /* Without --preset the arrays of the file decide: the number of blocks, the templates and the heads
  * may differ from the preset; other widths fit no preset. PyTorch's files are refused. */
 static void an_import_finds_its_preset(void **state) {
@@ -373,9 +391,9 @@ static void an_import_finds_its_preset(void **state) {
                     "foldmill export-weights sizes/checkpoint-000000000001.safetensors --names %s "
                     "--out sizes.%s --replace >log && "
                     "foldmill import sizes.%s --out sizes.in --replace >log 2>err && "
-                    "grep -q '^preset    %s, found by the arrays of the file$' log",
+                    "grep -q '^preset    %s, found by the %s of the file$' log",
                     names[k], k % 2 ? "safetensors" : "npz", k % 2 ? "safetensors" : "npz",
-                    cases[i].found),
+                    cases[i].found, k % 2 ? "settings" : "arrays"),
                 0);
         }
         assert_int_equal(
@@ -567,6 +585,7 @@ int main(void) {
         cmocka_unit_test(a_killed_run_resumes_to_the_same_bits),
         cmocka_unit_test(exported_weights_import_to_the_same),
         cmocka_unit_test(a_stage_adds_a_head_and_drops_templates),
+        cmocka_unit_test(an_export_keeps_all_settings_of_the_model),
         cmocka_unit_test(an_import_finds_its_preset),
         cmocka_unit_test(an_import_names_the_file_that_it_does_not_know),
         cmocka_unit_test(progress_fits_the_terminal),

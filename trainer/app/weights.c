@@ -73,13 +73,13 @@ static void free_model(host_model *model) {
 }
 
 /* Loads the parameters of a checkpoint. Their sizes come from the settings that it stores. */
-static fm_status load_model(const char *path, host_model *model, fm_error *reterr) {
+static fm_status load_model(const char *path, host_model *model, fm_train_config *ret_config,
+                            fm_error *reterr) {
     fm_checkpoint_state state;
-    fm_train_config config;
     fm_status status = fm_arena_init(&model->arena, arena_bytes, reterr);
     if (!status) status = fm_checkpoint_peek_named(path, &model->arena, &state, reterr);
-    if (!status) status = fm_train_config_read_stored(state.config, path, &config, reterr);
-    if (!status) status = make_model(&config, model, reterr);
+    if (!status) status = fm_train_config_read_stored(state.config, path, ret_config, reterr);
+    if (!status) status = make_model(ret_config, model, reterr);
     return status ? status : fm_checkpoint_load(path, &model->params, &state, reterr);
 }
 
@@ -173,9 +173,12 @@ static fm_status choose_config(const import_settings *set, const fm_weights_file
                 found.name, with, found.changes, found.n_difference,
                 found.n_difference == 1 ? " differs" : "s differ");
     } else {
-        printf("preset    %s%s%s, found by the arrays of the file\n", found.name, with,
-               found.changes);
+        printf("preset    %s%s%s, found by the %s of the file\n", found.name, with, found.changes,
+               found.is_stored ? "settings" : "arrays");
     }
+    char assumed[FM_PRESET_ASSUMED_BYTES] = "";
+    if (!found.is_stored) fm_preset_list_assumed(ret_config, assumed);
+    if (*assumed) printf("assumed   %s: no array shows them; --config sets them\n", assumed);
     return FM_OK;
 }
 
@@ -239,7 +242,8 @@ static fm_status import_open(const import_settings *set, const fm_weights_file *
  * it compares the hash of the content. */
 static fm_status check_is_whole(const char *path, fm_error *reterr) {
     host_model model = {.params = {0}};
-    fm_status status = load_model(path, &model, reterr);
+    fm_train_config ignored;
+    fm_status status = load_model(path, &model, &ignored, reterr);
     free_model(&model);
     return status;
 }
@@ -357,23 +361,51 @@ static fm_status check_names(const export_settings *set, const fm_params *params
                    set->names);
 }
 
+/* Names the settings of the model that a reader of the file cannot know and would take to be other
+ * ones. The file is whole already, so that it cannot be read back is no failure of the command. */
+static void print_lost(const char *path, const fm_train_config *config, fm_arena *arena) {
+    fm_weights_file *file;
+    fm_inferred_preset found;
+    fm_train_config assumed;
+    fm_error error;
+    char lost[512] = "", why[FM_ERROR_TEXT_BYTES];
+    fm_status status = fm_weights_file_open(path, &file, &error);
+    if (!status) {
+        status = fm_preset_infer(file, NULL, arena, &found, &assumed, &error);
+        fm_weights_file_close(file);
+    }
+    if (status) {
+        fm_error_format(&error, why, sizeof why);
+        printf("not in it cannot be said: %s\n", why);
+        return;
+    }
+    fm_preset_list_changes(&assumed, config, lost, sizeof lost);
+    if (!*lost) return;
+    printf("not in it %s; give these with --config when you import it, or export safetensors\n",
+           lost);
+}
+
 static fm_status export_weights(const void *settings, const char *path, fm_error *reterr) {
     const export_settings *set = settings;
     fm_weights_format format = FM_WEIGHTS_NPZ;
     fm_weight_names names = FM_NAMING_DEEPMIND;
     bool average = true;
     host_model model = {.params = {0}};
+    char text[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config config;
     fm_status status = parse_words(set, &format, &names, &average, reterr);
-    if (!status) status = load_model(path, &model, reterr);
+    if (!status) status = load_model(path, &model, &config, reterr);
     if (!status) status = check_names(set, &model.params, &names, reterr);
     if (!status) {
         const void *flat = average ? model.params.ema : model.params.master;
-        status = fm_foreign_export(set->out.path, format, names, &model.params, flat, &model.arena,
-                                   reterr);
+        fm_preset_format_model(&config, text);
+        status = fm_foreign_export(set->out.path, format, names, &model.params, flat, text,
+                                   &model.arena, reterr);
     }
     if (!status) {
         printf("wrote     %s: %lld parameters with %s names\n", set->out.path,
                (long long)model.params.n_value, fm_weight_names_word(names));
+        if (format == FM_WEIGHTS_NPZ) print_lost(set->out.path, &config, &model.arena);
     }
     free_model(&model);
     return status;

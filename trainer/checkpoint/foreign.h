@@ -92,9 +92,10 @@ FM_MUST_USE fm_status fm_foreign_import(const char *path, fm_params *params,
                                         fm_import_report *ret_report, fm_error *reterr);
 
 /* Writes one flat buffer of the parameters (params->ema or params->master) under a naming. Names
- * have no prefix except DeepMind's own. */
+ * have no prefix except DeepMind's own. `settings`: as fm_weights_file_write. */
 FM_MUST_USE fm_status fm_foreign_export(const char *path, fm_weights_format format,
                                         fm_weight_names naming, const fm_params *params,
-                                        const void *flat, fm_arena *arena, fm_error *reterr);
+                                        const void *flat, const char *settings, fm_arena *arena,
+                                        fm_error *reterr);
 
 #endif

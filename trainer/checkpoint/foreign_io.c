@@ -355,8 +355,8 @@ static void lay_out(const fm_params *params, const fm_foreign_list *list, const 
 }
 
 fm_status fm_foreign_export(const char *path, fm_weights_format format, fm_weight_names naming,
-                            const fm_params *params, const void *flat, fm_arena *arena,
-                            fm_error *reterr) {
+                            const fm_params *params, const void *flat, const char *settings,
+                            fm_arena *arena, fm_error *reterr) {
     fm_foreign_list list;
     fm_status status = fm_foreign_list_arrays(params, naming, arena, &list, reterr);
     if (status) return status;
@@ -371,7 +371,7 @@ fm_status fm_foreign_export(const char *path, fm_weights_format format, fm_weigh
     if (!status) status = download(params, flat, host, reterr);
     if (!status) {
         lay_out(params, &list, host, out, table);
-        status = fm_weights_file_write(path, format, table, list.n_array, reterr);
+        status = fm_weights_file_write(path, format, table, list.n_array, settings, reterr);
     }
     free(host);
     free(out);

@@ -12,6 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A checkpoint is known by its key, so an export has another one. */
+static const char settings_key[] = "foldmill_settings", checkpoint_key[] = "config";
+
 struct fm_weights_file {
     fm_safetensors *safetensors; /* NULL if the file is an .npz */
     fm_npz npz;
@@ -231,6 +234,12 @@ const fm_weights_array *fm_weights_file_find(const fm_weights_file *file, const 
     return bsearch(&key, file->array, file->n_array, sizeof key, by_name);
 }
 
+const char *fm_weights_file_settings(const fm_weights_file *file) {
+    if (!file->safetensors) return NULL;
+    const char *own = fm_safetensors_note_of(file->safetensors, settings_key);
+    return own ? own : fm_safetensors_note_of(file->safetensors, checkpoint_key);
+}
+
 fm_status fm_weights_file_read(const fm_weights_file *file, const fm_weights_array *array,
                                float *out, fm_error *reterr) {
     number_kind kind = kind_of(array->dtype);
@@ -265,7 +274,7 @@ static fm_status write_npz(const char *path, const fm_weights_out *array, size_t
 }
 
 static fm_status write_safetensors(const char *path, const fm_weights_out *array, size_t n_array,
-                                   fm_error *reterr) {
+                                   const char *settings, fm_error *reterr) {
     fm_safetensor *tensor = calloc(n_array + 1, sizeof *tensor);
     if (!tensor) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table of arrays");
     for (size_t i = 0; i < n_array; i++) {
@@ -281,14 +290,15 @@ static fm_status write_safetensors(const char *path, const fm_weights_out *array
         tensor[i].bytes = count * sizeof(float);
     }
     /* Libraries such as transformers ask for this note before they load a file. */
-    const fm_safetensors_note note = {"format", "np"};
-    fm_status status = fm_safetensors_write(path, tensor, n_array, &note, 1, reterr);
+    const fm_safetensors_note note[] = {{"format", "np"}, {settings_key, settings}};
+    fm_status status = fm_safetensors_write(path, tensor, n_array, note, settings ? 2 : 1, reterr);
     free(tensor);
     return status;
 }
 
 fm_status fm_weights_file_write(const char *path, fm_weights_format format,
-                                const fm_weights_out *array, size_t n_array, fm_error *reterr) {
+                                const fm_weights_out *array, size_t n_array, const char *settings,
+                                fm_error *reterr) {
     return format == FM_WEIGHTS_NPZ ? write_npz(path, array, n_array, reterr)
-                                    : write_safetensors(path, array, n_array, reterr);
+                                    : write_safetensors(path, array, n_array, settings, reterr);
 }

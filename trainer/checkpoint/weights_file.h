@@ -48,6 +48,10 @@ const fm_weights_array *fm_weights_file_at(const fm_weights_file *file, size_t i
 /* The array of that name; NULL if there is none. */
 const fm_weights_array *fm_weights_file_find(const fm_weights_file *file, const char *name);
 
+/* The text that fm_weights_file_write was given with the arrays, or the settings of a checkpoint;
+ * NULL for other files. */
+const char *fm_weights_file_settings(const fm_weights_file *file);
+
 /* Reads array->count values as f32; array->is_float must be true. FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_weights_file_read(const fm_weights_file *file,
                                            const fm_weights_array *array, float *out,
@@ -61,10 +65,11 @@ typedef struct fm_weights_out {
     const float *data;
 } fm_weights_out;
 
-/* Writes the file whole or not at all. The same arrays give the same bytes. Names have at most 255
- * bytes and no control characters, quotes or backslashes. FM_ERR_IO, FM_ERR_NOMEM. */
+/* Writes the file whole or not at all. `settings` is a text that safetensors keep beside the
+ * arrays, and .npz cannot; NULL = none. The same arrays and text give the same bytes. Names have at
+ * most 255 bytes and no control characters, quotes or backslashes. FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_weights_file_write(const char *path, fm_weights_format format,
                                             const fm_weights_out *array, size_t n_array,
-                                            fm_error *reterr);
+                                            const char *settings, fm_error *reterr);
 
 #endif

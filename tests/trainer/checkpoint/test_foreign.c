@@ -180,7 +180,7 @@ static void layouts_are_deepminds_element_by_element(void **state) {
     fm_model_config config = narrow_config();
     make_params(&config, true, &params);
     assert_int_equal(fm_foreign_export(in_folder("layout.npz"), FM_WEIGHTS_NPZ, FM_NAMING_DEEPMIND,
-                                       &params, params.ema, &arena, NULL),
+                                       &params, params.ema, NULL, &arena, NULL),
                      FM_OK);
     assert_int_equal(fm_file_read(&arena, path, (size_t)1 << 28, &content, NULL), FM_OK);
     assert_int_equal(fm_npz_parse(&arena, content, &npz, NULL), FM_OK);
@@ -239,7 +239,9 @@ static void assert_same(const fm_params *params, const void *got, const void *wa
 
 static void every_naming_and_format_round_trips(void **state) {
     (void)state;
+    static const char text[] = "[model]\nn_block = 1\n";
     fm_params params, other;
+    fm_weights_file *file;
     fm_model_config config = narrow_config();
     make_params(&config, true, &params);
     for (int naming = 0; naming < FM_N_NAMING; naming++) {
@@ -250,8 +252,12 @@ static void every_naming_and_format_round_trips(void **state) {
             make_params(&config, false, &other);
             assert_int_equal(fm_foreign_export(in_folder("weights"), (fm_weights_format)format,
                                                (fm_weight_names)naming, &params, params.master,
-                                               &arena, NULL),
+                                               text, &arena, NULL),
                              FM_OK);
+            assert_int_equal(fm_weights_file_open(path, &file, NULL), FM_OK);
+            const char *kept = fm_weights_file_settings(file);
+            assert_true(format == FM_WEIGHTS_NPZ ? !kept : kept && strcmp(kept, text) == 0);
+            fm_weights_file_close(file);
             if (fm_foreign_import(path, &other, &strict, &arena, &report, &error)) {
                 fail_msg("%s %d: %s", fm_weight_names_word((fm_weight_names)naming), format,
                          error.message);
@@ -318,7 +324,7 @@ static void all_errors_are_reported_at_once(void **state) {
     i = index_of(array, n, "input_embedder.linear_tf_m.bias");
     array[i] = array[--n];
     assert_int_equal(fm_weights_file_write(in_folder("wrong.safetensors"), FM_WEIGHTS_SAFETENSORS,
-                                           array, n, NULL),
+                                           array, n, NULL, NULL),
                      FM_OK);
     fm_import_report report;
     fm_error error;
@@ -354,8 +360,8 @@ static void missing_and_extra_arrays_may_be_allowed(void **state) {
     fm_weights_out *array = make_arrays(&params, FM_NAMING_DEEPMIND, &n);
     const char *gone = "alphafold/alphafold_iteration/structure_module/pair_layer_norm//scale";
     array[index_of(array, n, gone)].name = "something/else";
-    assert_int_equal(fm_weights_file_write(in_folder("part.npz"), FM_WEIGHTS_NPZ, array, n, NULL),
-                     FM_OK);
+    assert_int_equal(
+        fm_weights_file_write(in_folder("part.npz"), FM_WEIGHTS_NPZ, array, n, NULL, NULL), FM_OK);
     fm_import_report report;
     fm_import_options options = {true, false};
     assert_int_equal(fm_foreign_import(path, &params, &options, &arena, &report, NULL),
@@ -392,7 +398,7 @@ static void a_prefix_is_found_out(void **state) {
     }
     array[n++] = (fm_weights_out){"optimizer.step", 1, {1}, array[0].data};
     assert_int_equal(fm_weights_file_write(in_folder("wrapped.safetensors"), FM_WEIGHTS_SAFETENSORS,
-                                           array, n, NULL),
+                                           array, n, NULL, NULL),
                      FM_OK);
     fm_import_report report;
     const fm_import_options strict = {false, false};
@@ -485,8 +491,8 @@ static void a_value_that_is_not_finite_is_refused(void **state) {
     fm_weights_out *array = make_arrays(&params, FM_NAMING_FOLDMILL, &n);
     static float bad[7] = {0, 0, 0, 0, 0, NAN, 0};
     array[index_of(array, n, "single.bias")].data = bad;
-    assert_int_equal(fm_weights_file_write(in_folder("nan.npz"), FM_WEIGHTS_NPZ, array, n, NULL),
-                     FM_OK);
+    assert_int_equal(
+        fm_weights_file_write(in_folder("nan.npz"), FM_WEIGHTS_NPZ, array, n, NULL, NULL), FM_OK);
     fm_import_report report;
     fm_error error;
     const fm_import_options strict = {false, false};
@@ -508,8 +514,9 @@ static void files_of_something_else_are_refused(void **state) {
     const fm_import_options lax = {true, true};
     float value = 1;
     const fm_weights_out other = {"fc.weight", 1, {1}, &value};
-    assert_int_equal(fm_weights_file_write(in_folder("other.npz"), FM_WEIGHTS_NPZ, &other, 1, NULL),
-                     FM_OK);
+    assert_int_equal(
+        fm_weights_file_write(in_folder("other.npz"), FM_WEIGHTS_NPZ, &other, 1, NULL, NULL),
+        FM_OK);
     assert_int_equal(fm_foreign_import(path, &params, &lax, &arena, &report, &error),
                      FM_ERR_FORMAT);
     assert_non_null(strstr(error.message, "none of its 1 array has a name that"));

@@ -102,11 +102,13 @@ static fm_status look_at_foreign(const char *path, fm_arena *arena, fm_predict_m
                           found.name, found.n_difference,
                           found.n_difference == 1 ? " differs" : "s differ", path);
     }
+    char assumed[FM_PRESET_ASSUMED_BYTES] = "";
+    if (!found.is_stored) fm_preset_list_assumed(&model->config, assumed);
     model->config.data.max_msa_clusters = FOREIGN_CLUSTERS;
     model->config.data.max_extra_msa = FOREIGN_EXTRA;
     model->config.data.max_cycle = 4;
-    snprintf(model->about, sizeof model->about, "weights of %s%s%.80s", found.name,
-             *found.changes ? " with " : "", found.changes);
+    snprintf(model->about, sizeof model->about, "weights of %s%s%.80s%s%s", found.name,
+             *found.changes ? " with " : "", found.changes, *assumed ? "; assumed " : "", assumed);
     return FM_OK;
 }
 

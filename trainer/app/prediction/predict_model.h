@@ -28,7 +28,7 @@ typedef struct fm_predict_model {
     fm_infer *infer;
     fm_sha256 hash;    /* of the file; set by fm_predict_model_load */
     fm_path_mark mark; /* of the file whose sizes were read */
-    char about[128];   /* "checkpoint of step 75000", for people */
+    char about[256];   /* "checkpoint of step 75000", for people */
     bool is_checkpoint;
 } fm_predict_model;
 

@@ -146,6 +146,97 @@ static bool is_better(const candidate *a, const candidate *b) {
     return a->n_change < b->n_change;
 }
 
+/* -- settings of the model as text */
+
+void fm_preset_format_model(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]) {
+    char text[FM_TRAIN_CONFIG_TEXT_BYTES];
+    size_t at = 0;
+    bool is_model = false;
+    fm_train_config_format(config, text);
+    for (const char *line = text; *line;) {
+        size_t n = strcspn(line, "\n");
+        if (line[0] == '[') {
+            is_model = strncmp(line, "[model]", n) == 0 || strncmp(line, "[af3]", n) == 0;
+        }
+        n += line[n] == '\n';
+        if (is_model) memcpy(out + at, line, n);
+        if (is_model) at += n;
+        line += n;
+    }
+    out[at] = '\0';
+}
+
+/* Returns the line of `text` that sets the key, up to and with its " = "; NULL: none does. */
+static const char *find_line(const char *text, const char *key, size_t key_bytes) {
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        bool is_key = strncmp(line, key, key_bytes) == 0;
+        if (is_key && strncmp(line + key_bytes, " = ", 3) == 0) return line;
+    }
+    return NULL;
+}
+
+/* Appends ", " and the line, if they fit; *at is the length so far. */
+static void append_line(char *out, size_t out_bytes, size_t *at, const char *line) {
+    size_t n = strcspn(line, "\n"), n_comma = *at ? 2 : 0;
+    if (*at + n_comma + n >= out_bytes) return;
+    *at +=
+        (size_t)snprintf(out + *at, out_bytes - *at, "%s%.*s", n_comma ? ", " : "", (int)n, line);
+}
+
+void fm_preset_list_changes(const fm_train_config *before, const fm_train_config *now, char *out,
+                            size_t out_bytes) {
+    char old[FM_TRAIN_CONFIG_TEXT_BYTES], text[FM_TRAIN_CONFIG_TEXT_BYTES];
+    size_t at = strlen(out);
+    fm_preset_format_model(before, old);
+    fm_preset_format_model(now, text);
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        size_t n = strcspn(line, "\n"), n_key = strcspn(line, " ");
+        if (n_key >= n) continue; /* a section, or no setting */
+        const char *other = find_line(old, line, n_key);
+        bool is_same = other && strcspn(other, "\n") == n && strncmp(other, line, n) == 0;
+        if (!is_same) append_line(out, out_bytes, &at, line);
+    }
+}
+
+void fm_preset_list_assumed(const fm_train_config *config, char out[FM_PRESET_ASSUMED_BYTES]) {
+    static const char *const keys[] = {"n_structure_iteration", "position_scale", "order",
+                                       "compat"};
+    char text[FM_TRAIN_CONFIG_TEXT_BYTES];
+    size_t at = 0;
+    out[0] = '\0';
+    if (config->network != FM_NETWORK_AF2) return;
+    fm_preset_format_model(config, text);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const char *line = find_line(text, keys[i], strlen(keys[i]));
+        if (line) append_line(out, FM_PRESET_ASSUMED_BYTES, &at, line);
+    }
+}
+
+static fm_status parse_text(const char *text, fm_train_config *config, fm_error *reterr) {
+    return fm_train_config_parse((fm_bytes){(const uint8_t *)text, strlen(text)}, config, reterr);
+}
+
+/* Takes the settings that the file stores, unless its arrays are not those of such a model. */
+static fm_status take_stored(const fm_weights_file *file, fm_arena *arena, candidate *best,
+                             fm_error *reterr) {
+    const char *text = fm_weights_file_settings(file);
+    char model[FM_TRAIN_CONFIG_TEXT_BYTES];
+    candidate c = *best;
+    if (!text) return FM_OK;
+    /* A checkpoint stores more than its model. */
+    fm_train_config all = c.config;
+    fm_status status = parse_text(text, &all, reterr);
+    if (status) return status;
+    fm_preset_format_model(&all, model);
+    status = parse_text(model, &c.config, reterr);
+    if (!status) status = count_differences(file, arena, &c, reterr);
+    if (status || c.preset.n_difference) return status;
+    c.preset.is_stored = true;
+    fm_preset_list_changes(&best->config, &c.config, c.preset.changes, sizeof c.preset.changes);
+    *best = c;
+    return FM_OK;
+}
+
 /* -- the choice */
 
 /* Presets that are looked at before the others, since several have the same parameters: the stages
@@ -197,6 +288,8 @@ fm_status fm_preset_infer(const fm_weights_file *file, const char *config_path, 
         any = true;
     }
     if (!any) return first;
+    fm_status stored = config_path ? FM_OK : take_stored(file, arena, &best, reterr);
+    if (stored) return stored;
     *ret_preset = best.preset;
     *ret_config = best.config;
     return FM_OK;
