@@ -18,7 +18,6 @@
  * queue from its start and stops at the first entry that is due later. It finds items whose lease
  * ran out in the same way, and counts that as a failure. Every change of an item goes through
  * change_item, which moves its queue entry with it; items that are done or refused have none.
- *
  * An item's state is stored as its number, so its name (catalogue.c) is no part of the format. */
 #include "cache/catalogue/catalogue_open.h"
 
@@ -355,8 +354,7 @@ static bool was_seen_before(embedded *self, const char *worker, int64_t now) {
 }
 
 /* A holder that was seen later than now was seen before the clock was set back. Its leases end with
- * one of now, so that what a dead worker had taken is not kept from others for the jump. Pauses
- * that are longer than those of now end in the same way. */
+ * one of now, lest a dead worker keep its items for the jump. Longer pauses end in the same way. */
 static void clamp_queue(embedded *self, int64_t now) {
     const fm_catalogue_options *options = &self->base.options;
     key_text prefix = key_of(self, 'q'), from = prefix;
