@@ -358,7 +358,7 @@ static void a_file_that_others_change_can_be_opened(void **state) {
         kill(other[i], SIGKILL);
         ended += waitpid(other[i], &code, 0) == other[i] && WIFSIGNALED(code);
     }
-    assert_string_equal(error.message, "");
+    if (status) fail_msg("%s", error.message); /* a try that was repeated leaves its text, too */
     assert_int_equal(ended, N_OTHER);
 }
 
