@@ -8,7 +8,9 @@
 #include "proto/base/json_text.h"
 
 typedef struct dry_run {
-    fm_json_writer *json; /* NULL: lines for people */
+    fm_json_writer *json;              /* NULL: lines for people */
+    bool single_sequence, takes_empty; /* as fm_build_dry_run has them */
+    uint32_t n_single;                 /* structures whose chains become single sequences */
     uint32_t n_chain, n_refused, n_empty, n_without_hits;
     uint64_t n_file, bytes;
 } dry_run;
@@ -55,24 +57,30 @@ static void show_file(dry_run *run, const char *name, uint64_t bytes, bool is_fi
     fm_json_close(run->json);
 }
 
+static bool has_alignment(const fm_source_file *file, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (fm_msa_format_of_name(file[i].name) != FM_MSA_NONE) return true;
+    return false;
+}
+
 static void show_files(dry_run *run, const fm_source_file *file, uint32_t n) {
-    bool has_hits = false, has_alignment = false;
+    bool has_hits = false;
+    const bool is_empty = !has_alignment(file, n);
     if (run->json) fm_json_open_array(run->json, "files");
     for (uint32_t i = 0; i < n; i++) {
         uint64_t bytes = bytes_of(&file[i]);
         show_file(run, file[i].name, bytes, i == 0);
         has_hits |= fm_source_is_search(file[i].name);
-        has_alignment |= fm_msa_format_of_name(file[i].name) != FM_MSA_NONE;
         run->bytes += bytes;
     }
     if (run->json) {
         fm_json_close(run->json);
-    } else if (!has_alignment) {
+    } else if (is_empty) {
         printf("%sno alignment: a single sequence", n ? "; " : "");
     }
     run->n_file += n;
     run->n_without_hits += !has_hits;
-    run->n_empty += !has_alignment;
+    run->n_empty += is_empty;
 }
 
 static void show_refused(dry_run *run, const char *reason) {
@@ -108,6 +116,9 @@ static void show_chain(dry_run *run, const fm_source_structure *structure,
         char text[FM_ERROR_TEXT_BYTES];
         fm_error_format(&error, text, sizeof text);
         show_refused(run, text);
+    } else if (!run->takes_empty && !has_alignment(file, n)) {
+        show_refused(run, "found no alignment (.a3m or .sto); --single-sequence builds the chain "
+                          "without");
     } else {
         show_files(run, file, n);
     }
@@ -125,6 +136,13 @@ static void show_chains(dry_run *run, const fm_source *source, fm_arena *arena) 
         for (uint32_t k = 0; k < structure->n_chain; k++)
             show_chain(run, structure, &structure->chain[k], arena);
     }
+}
+
+/* Whether the build takes a structure without alignments. It finds the chains when it reads it. */
+static bool is_single(dry_run *run, const fm_source_refusal *refusal) {
+    bool is = run->single_sequence && refusal->reason == FM_SOURCE_NO_ALIGNMENTS;
+    run->n_single += is;
+    return is;
 }
 
 /* -- lines for people */
@@ -179,17 +197,21 @@ static void print_plan(dry_run *run, const fm_source *source, const fm_space *sp
     print_datasets(source);
     show_chains(run, source, arena);
     for (uint32_t i = 0; i < source->n_refusal; i++) {
-        printf("refused %s\t%s\n", source->refusal[i].name,
-               fm_source_reason_text(source->refusal[i].reason));
+        const fm_source_refusal *refusal = &source->refusal[i];
+        if (is_single(run, refusal)) {
+            printf("structure %s\teach protein chain, a single sequence\n", refusal->name);
+        } else {
+            printf("refused %s\t%s\n", refusal->name, fm_source_reason_text(refusal->reason));
+        }
     }
+    const uint32_t n_refusal = source->n_refusal - run->n_single;
     printf("total %u chain%s, %u of them with the alignments of another; %llu file%s, %.1f MB\n",
            run->n_chain, fm_plural(run->n_chain), source->n_duplicate,
            (unsigned long long)run->n_file, fm_plural(run->n_file), (double)run->bytes / 1e6);
     printf("total %u chain%s and %u input%s refused, %u chain%s without alignments, %u without a "
            "file of template hits\n",
-           run->n_refused, fm_plural(run->n_refused), source->n_refusal,
-           fm_plural(source->n_refusal), run->n_empty, fm_plural(run->n_empty),
-           run->n_without_hits);
+           run->n_refused, fm_plural(run->n_refused), n_refusal, fm_plural(n_refusal), run->n_empty,
+           fm_plural(run->n_empty), run->n_without_hits);
     if (space) fm_build_print_room(stdout, space, cache);
 }
 
@@ -221,6 +243,7 @@ static void json_plan(dry_run *run, const fm_source *source, const fm_space *spa
     fm_json_close(json);
     fm_json_open_array(json, "refused_inputs");
     for (uint32_t i = 0; i < source->n_refusal; i++) {
+        if (is_single(run, &source->refusal[i])) continue;
         fm_json_open_object(json, NULL);
         fm_json_put_string(json, "name", source->refusal[i].name);
         fm_json_put_string(json, "reason", fm_source_reason_text(source->refusal[i].reason));
@@ -228,6 +251,7 @@ static void json_plan(dry_run *run, const fm_source *source, const fm_space *spa
     }
     fm_json_close(json);
     fm_json_put_u64(json, "refused", run->n_refused);
+    fm_json_put_u64(json, "single_sequence_structures", run->n_single);
     fm_json_put_u64(json, "duplicates", source->n_duplicate);
     fm_json_put_u64(json, "without_alignments", run->n_empty);
     fm_json_put_u64(json, "without_template_hits", run->n_without_hits);
@@ -241,13 +265,15 @@ static void json_plan(dry_run *run, const fm_source *source, const fm_space *spa
 }
 
 int fm_build_dry_run(const fm_source *source, const fm_space *space, const char *cache, bool json,
-                     fm_arena *arena) {
+                     bool single_sequence, bool takes_empty, fm_arena *arena) {
     fm_json_writer writer;
-    dry_run run = {.json = json ? &writer : NULL};
+    dry_run run = {.json = json ? &writer : NULL,
+                   .single_sequence = single_sequence,
+                   .takes_empty = takes_empty};
     if (json) {
         json_plan(&run, source, space, arena);
     } else {
         print_plan(&run, source, space, cache, arena);
     }
-    return run.n_chain > run.n_refused ? FM_EXIT_OK : FM_EXIT_FAILED;
+    return run.n_chain + run.n_single > run.n_refused ? FM_EXIT_OK : FM_EXIT_FAILED;
 }

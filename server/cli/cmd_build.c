@@ -90,8 +90,9 @@ static const char description[] =
     "pending}. With --dry-run,\n"
     "the object has datasets [{name, predicted, structures_found, structures,\n"
     "alignments_found, chains}], chains [{chain, structure, files [{name, bytes}] or\n"
-    "refused}], refused_inputs [{name, reason}], refused, duplicates, without_alignments,\n"
-    "without_template_hits, files, file_bytes, need_bytes, free_bytes.\n\n"
+    "refused}], refused_inputs [{name, reason}], refused,\n"
+    "single_sequence_structures, duplicates, without_alignments, without_template_hits,\n"
+    "files, file_bytes, need_bytes, free_bytes.\n\n"
     "Exit codes: 0 all chains built, 3 some refused, 1 none built or failed, 2 bad usage;\n"
     "stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
@@ -439,8 +440,9 @@ static int plan(const build_arguments *arguments, const fm_source *source, fm_ar
     fm_error error;
     fm_status status = fm_space_estimate(source, arguments->cache, arguments->single_sequence,
                                          arena, &space, &error);
-    int code =
-        fm_build_dry_run(source, status ? NULL : &space, arguments->cache, arguments->json, arena);
+    int code = fm_build_dry_run(source, status ? NULL : &space, arguments->cache, arguments->json,
+                                arguments->single_sequence,
+                                arguments->single_sequence || arguments->compat, arena);
     fflush(stdout);
     if (!status && !arguments->no_space_check) {
         status = fm_space_check(&space, arguments->cache, &error);

@@ -16,6 +16,14 @@ dry_run() {
     says '^chain .*mmcifs/.*uniref90_hits.a3m [0-9]' out
     mkdir -p none/mmcifs
     exits 1 foldmill build none -n > /dev/null
+    # The plan has what the build does with chains and structures without alignments.
+    mkdir -p alone/mmcifs alone/alignments/$(basename $(ls -d data/alignments/*_? | head -1))
+    cp data/mmcifs/*.cif alone/mmcifs
+    exits 1 foldmill build alone --dry-run > out
+    says '^chain .*refused: found no alignment .*; --single-sequence builds the chain without' out
+    exits 0 foldmill build alone --dry-run --single-sequence > out
+    says '^structure .*each protein chain, a single sequence' out
+    says '^total 0 chains and 0 inputs refused' out
 }
 
 progress_for_programs() {
