@@ -315,7 +315,7 @@ static fm_status find_value(walk *self, const node *found, fm_pages_entry *entry
     if (own != first || flags != IS_OVERFLOW || n < needed) {
         return fail_page(first, "does not begin the value that is said to be there", reterr);
     }
-    /* LMDB keeps the pages of a longer value that was there before. */
+    /* When a shorter value replaces a longer one, LMDB keeps all of its pages. */
     status = n > needed ? take(pages, first + needed, n - needed, reterr) : FM_OK;
     if (status) return status;
     entry->offset = first * PAGE_BYTES + PAGE_HEAD_BYTES;

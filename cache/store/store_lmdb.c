@@ -644,7 +644,7 @@ static bool uncount(fm_table *table, MDB_val key, MDB_val value) {
     return true;
 }
 
-/* Puts a row with its check. One that is there already is taken out of the sums. */
+/* Writes a row with its check. If the row replaces an older one, the sums lose the older one. */
 static void put_row(fm_table *table, MDB_val key, MDB_val value, uint64_t check) {
     MDB_val data = {value.mv_size + CHECK_BYTES, NULL};
     int code = mdb_put(table->txn, table->main, &key, &data, MDB_RESERVE | MDB_NOOVERWRITE);

@@ -3,7 +3,7 @@
  *     scan -> bonds -> labels -> alternatives -> filters -> completion -> filters -> expansion
  *
  * A stage changes the model in place. Atoms are in the file's order and then, completed, in that of
- * the chains' sequences; a residue is a run of atoms, and a chain a run of residues. */
+ * the chains' sequences. A residue is a range of atoms, and a chain is a range of residues. */
 #ifndef FM_COMPLEX_ASYM_H
 #define FM_COMPLEX_ASYM_H
 

@@ -2,7 +2,7 @@
  *
  * Values and orders are those of docs/reference/complexes.md. One-hot encodings are ids here, and
  * matrices of bonds are pairs. Reference positions are the components' ideal coordinates about the
- * mean of the atoms that are there; a sample turns and moves them later. */
+ * mean over the residue's atoms in the crop. */
 #ifndef FM_COMPLEX_FEATURES_H
 #define FM_COMPLEX_FEATURES_H
 
