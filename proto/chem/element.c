@@ -1,6 +1,8 @@
 /* element.c: the symbols of the elements. */
 #include "proto/chem/element.h"
 
+#include <assert.h>
+
 /* Symbols in the order of atomic numbers, two letters each. */
 static const char symbols[FM_N_ELEMENT][3] = {
     "X",  "H",  "HE", "LI", "BE", "B",  "C",  "N",  "O",  "F",  "NE", "NA", "MG", "AL", "SI",
@@ -24,4 +26,9 @@ uint8_t fm_element_from_symbol(const uint8_t *symbol, size_t size) {
         if (symbols[i][0] == first && symbols[i][1] == second) return (uint8_t)i;
     }
     return FM_ELEMENT_NONE;
+}
+
+const char *fm_element_symbol(uint8_t element) {
+    assert(element < FM_N_ELEMENT);
+    return symbols[element];
 }

@@ -14,4 +14,7 @@ enum {
  * FM_ELEMENT_NONE for anything else. D (deuterium) is hydrogen. */
 uint8_t fm_element_from_symbol(const uint8_t *symbol, size_t size);
 
+/* Returns the symbol of an atomic number below FM_N_ELEMENT in capital letters, "X" for 0. */
+const char *fm_element_symbol(uint8_t element);
+
 #endif

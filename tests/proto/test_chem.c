@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "proto/chem/atom14.h"
+#include "proto/chem/element.h"
 #include "proto/chem/frames.h"
 #include "proto/chem/geometry.h"
 #include "proto/chem/torsions.h"
@@ -193,8 +194,19 @@ static void pseudo_beta_of_glycine_is_ca(void **state) {
     assert_true(mask[0] == 1.0f && mask[1] == 1.0f && mask[2] == 0.0f);
 }
 
+static void symbols_of_elements_come_back(void **state) {
+    (void)state;
+    assert_string_equal(fm_element_symbol(0), "X");
+    assert_string_equal(fm_element_symbol(12), "MG");
+    for (int i = 0; i < FM_N_ELEMENT; i++) {
+        const char *symbol = fm_element_symbol((uint8_t)i);
+        assert_int_equal(fm_element_from_symbol((const uint8_t *)symbol, strlen(symbol)), i);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(symbols_of_elements_come_back),
         cmocka_unit_test(torsions_are_the_angles_that_placed_the_atoms),
         cmocka_unit_test(frames_hold_the_atoms_where_they_should_be),
         cmocka_unit_test(atom14_is_atom37_in_another_order),
