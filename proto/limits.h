@@ -47,6 +47,32 @@
 /* Copies of chains in an assembly. Capsids with sites of water and ions have some thousands. */
 #define FM_LIMIT_N_COMPLEX_CHAIN 16384u
 
+/* -- jobs of predictions */
+
+/* Bytes of the description of jobs. Alignments may be inside. */
+#define FM_LIMIT_JOB_BYTES ((size_t)64 << 20)
+/* Values of a description, how deep they lie, and the keys of one mapping. The formats nest 8 deep
+ * and have at most 20 keys; index maps of templates have thousands of numbers. */
+#define FM_LIMIT_JOB_VALUE 2097152u
+#define FM_LIMIT_JOB_DEPTH 32u
+#define FM_LIMIT_JOB_KEY 128u
+/* Jobs of one description. */
+#define FM_LIMIT_N_JOB 10000u
+/* Chains, letters and components, bonds and seeds of a job. */
+#define FM_LIMIT_N_JOB_CHAIN 10000u
+#define FM_LIMIT_N_JOB_RESIDUE 1000000u
+#define FM_LIMIT_N_JOB_BOND 1000u
+#define FM_LIMIT_N_JOB_SEED 10000u
+/* Tokens of a job. */
+#define FM_LIMIT_N_JOB_TOKEN 5120u
+/* Templates of an entity; AlphaFold 3 takes 20. */
+#define FM_LIMIT_N_JOB_TEMPLATE 20u
+/* A user's components, and the atoms of one. */
+#define FM_LIMIT_N_USER_COMPONENT 1024u
+#define FM_LIMIT_USER_COMPONENT_ATOM 1000u
+/* Bytes of all files that a job names. */
+#define FM_LIMIT_JOB_FILE_BYTES ((size_t)2 << 30)
+
 /* -- record and store */
 
 /* Bytes of one decoded part. An MSA of 60,000 x 5,000 with its deletions takes 0.9 GB. */
