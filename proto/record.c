@@ -13,6 +13,9 @@ const char *fm_part_name(fm_part_kind kind) {
     case FM_PART_MSA: return "msa";
     case FM_PART_HITS: return "hits";
     case FM_PART_STRUCTURE: return "structure";
+    case FM_PART_ASSEMBLY: return "assembly";
+    case FM_PART_ENTITIES: return "entities";
+    case FM_PART_COMPONENTS: return "components";
     }
     return "unknown";
 }
@@ -55,7 +58,7 @@ fm_status fm_part_peek(fm_bytes bytes, fm_part_kind *ret_kind, fm_error *reterr)
                        "found %zu bytes that are not a part: the magic is 0x%08x", bytes.size,
                        magic);
     }
-    if (kind < 1 || kind > FM_PART_KIND_MAX) {
+    if (kind < 1 || kind >= FM_PART_COMPONENTS) {
         return fm_fail(reterr, FM_ERR_UNSUPPORTED, "the part has the unknown kind %u", kind);
     }
     *ret_kind = (fm_part_kind)kind;

@@ -30,9 +30,16 @@ typedef enum fm_part_kind {
     FM_PART_MSA = 2,
     FM_PART_HITS = 3,
     FM_PART_STRUCTURE = 4,
+    /* Those of complexes (record_complex.h). */
+    FM_PART_ASSEMBLY = 5,
+    FM_PART_ENTITIES = 6,
+    FM_PART_COMPONENTS = 7, /* a set of components; no part's header, but its canonical form */
 } fm_part_kind;
 
-enum { FM_N_PART = 4, FM_PART_KIND_MAX = 4 };
+enum {
+    FM_N_PART = 4, /* parts of one item at most: kinds 1 to 4 of a chain, 5 and 6 of a complex */
+    FM_PART_KIND_MAX = 7,
+};
 
 /* Versions of the encodings below, written into every part's header. They describe the layout of
  * the bytes. The version of the featurizer that computed the values is provenance
@@ -44,7 +51,8 @@ enum {
     FM_PART_STRUCTURE_FORMAT = 1,
 };
 
-/* Returns "sequence", "msa", "hits" or "structure", and "unknown" for other values; never NULL. */
+/* Returns "sequence", "msa", "hits", "structure", "assembly", "entities" or "components", and
+ * "unknown" for other values; never NULL. */
 const char *fm_part_name(fm_part_kind kind);
 
 /* The chain's sequence: one upper-case letter per residue; residues other than the 20 are X.

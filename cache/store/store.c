@@ -242,6 +242,11 @@ static fm_status decode_part(fm_part_kind kind, fm_bytes bytes, fm_arena *arena,
         status = fm_part_hits_decode(bytes, arena, &parts->hits, reterr);
         record->hits = &parts->hits;
         break;
+    case FM_PART_ASSEMBLY:
+    case FM_PART_ENTITIES:
+    case FM_PART_COMPONENTS:
+        return fm_fail(reterr, FM_ERR_CORRUPT, "a chain has a part of the kind %s",
+                       fm_part_name(kind));
     }
     return status;
 }
@@ -291,7 +296,7 @@ fm_status fm_store_load(const fm_store *store, uint32_t chain, fm_arena *arena,
     if (!parts) return fm_arena_full(arena, reterr);
     const fm_chain_entry *entry = &store->generation.chain[chain];
     fm_record record = {.name = fm_store_chain_name(store, chain)};
-    for (int k = 1; k <= FM_PART_KIND_MAX; k++) {
+    for (int k = 1; k <= FM_N_PART; k++) {
         fm_part_kind kind = (fm_part_kind)k;
         uint32_t blob = entry->part[kind - 1];
         if (blob == FM_NO_PART) continue;

@@ -15,6 +15,7 @@
 #define FM_CACHE_STORE_H
 
 #include "cache/store/facts.h"
+#include "proto/complex_rows.h"
 #include "proto/record.h"
 
 #include <stdbool.h>
@@ -44,6 +45,18 @@ const fm_store_info *fm_store_get_info(const fm_store *store);
 
 /* Name of chain `chain` (0 .. n_chain-1, in the order of names); borrowed until the close. */
 const char *fm_store_chain_name(const fm_store *store, uint32_t chain);
+
+/* What an item of the index is. Complexes stand beside chains, named by their entry, and are
+ * counted with them: where this header says chain, a complex may stand, unless it says otherwise.
+ */
+typedef enum fm_stored_kind { FM_STORED_CHAIN, FM_STORED_COMPLEX } fm_stored_kind;
+fm_stored_kind fm_store_item_kind(const fm_store *store, uint32_t item);
+
+/* Reads the table of what training draws of the complexes (complex_rows.h) into the arena, without
+ * any part. *ret_n = 0 for a store without complexes. FM_ERR_CORRUPT, FM_ERR_IO. */
+FM_MUST_USE fm_status fm_store_read_complex_rows(const fm_store *store, fm_arena *arena,
+                                                 const fm_complex_row **ret_rows, uint32_t *ret_n,
+                                                 fm_error *reterr);
 
 /* The chain of that name. FM_ERR_NOT_FOUND. */
 FM_MUST_USE fm_status fm_store_find(const fm_store *store, const char *name, uint32_t *ret_chain,

@@ -89,6 +89,18 @@ typedef struct fm_assembly_pair {
     uint32_t a, b; /* chains, in the order of their entities' ids as text */
 } fm_assembly_pair;
 
+/* How the chains were made of those of the asymmetric unit, so that a cache keeps each of these
+ * once. `unit` has the same number for chains that are copies of one chain, in no order. */
+typedef struct fm_assembly_origin {
+    const uint32_t *unit, *again; /* [n_chain] 0: the first copy; N: the N-th further one */
+    const uint32_t *first_step;   /* [n_chain + 1] places in steps */
+    const uint32_t *steps;        /* operations; the last one is applied first */
+    uint32_t n_operation;
+    const double (*operations)[3][4]; /* [n_operation] rotation, translation */
+    const uint32_t *first_position;   /* [n_chain] */
+    const float (*positions)[3];      /* Å; of the asymmetric unit's atoms */
+} fm_assembly_origin;
+
 typedef struct fm_assembly {
     uint32_t n_entity, n_chain, n_residue, n_token, n_atom, n_bond, n_pair;
     const fm_assembly_entity *entities; /* of the file, in its order */
@@ -96,11 +108,12 @@ typedef struct fm_assembly {
     const fm_assembly_residue *residues;
     const fm_assembly_token *tokens;
     const fm_assembly_atom *atoms;
-    const fm_assembly_bond *bonds; /* ascending by (a, b) */
-    const fm_assembly_pair *pairs; /* interfaces among the chains of the assembly */
-    char release_date[11];         /* of the first revision; 9999-12-31 when not given */
-    float resolution;              /* Å; -1 when not given */
-    const char *method;            /* as written, several joined by ','; terminated */
+    const fm_assembly_bond *bonds;    /* ascending by (a, b) */
+    const fm_assembly_pair *pairs;    /* interfaces among the chains of the assembly */
+    char release_date[11];            /* of the first revision; 9999-12-31 when not given */
+    float resolution;                 /* Å; -1 when not given */
+    const char *method;               /* as written, several joined by ','; terminated */
+    const fm_assembly_origin *origin; /* NULL where the assembly was not read from its file */
 } fm_assembly;
 
 /* The end of a chain's or a residue's items. */

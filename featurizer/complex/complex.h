@@ -1,0 +1,51 @@
+/* complex.h: a complex as a sampler takes it: the assembly, and what its entities bring along.
+ *
+ *     mmCIF text + components      -> fm_assembly_read      -> assembly part
+ *     alignments, template hits    -> fm_features_msa, ...  -> msa and hits parts of each entity
+ *     parts + components           -> fm_complex            -> crops and samples
+ *
+ * A cache keeps the parts (proto/record_complex.h), and cache/export/complex_load.h makes an
+ * fm_complex of them. */
+#ifndef FM_COMPLEX_COMPLEX_H
+#define FM_COMPLEX_COMPLEX_H
+
+#include "featurizer/complex/sequence_rows.h"
+#include "proto/record_complex.h"
+
+/* What an entity has beside its sequence. Hits name their structures by content, as those of a
+ * chain do: fm_templates_rank, fm_templates_choose and fm_templates_featurize take them. */
+typedef struct fm_complex_entity {
+    const fm_sequence_rows *paired;   /* rows that may be paired; NULL: its sequence alone */
+    const fm_sequence_rows *unpaired; /* all rows; NULL: its sequence alone */
+    const fm_part_hits *hits;         /* columns are those of the sequence; NULL: none */
+} fm_complex_entity;
+
+typedef struct fm_complex {
+    const char *name; /* of the entry, terminated */
+    fm_assembly assembly;
+    const fm_complex_entity *entities; /* [assembly.n_entity] */
+} fm_complex;
+
+/* Makes the assembly part of an assembly that fm_assembly_read has read (its origin is not NULL).
+ * `components`: the hash of the set that it was read with. Arrays are in the arena or borrowed from
+ * the assembly. Returns FM_ERR_LIMIT when the arena is full. */
+FM_MUST_USE fm_status fm_assembly_pack(const fm_assembly *assembly, const fm_sha256 *components,
+                                       fm_arena *arena, fm_part_assembly *ret_part,
+                                       fm_error *reterr);
+
+/* Makes the assembly again: equal to the packed one in every field but the origin, which is NULL.
+ * It borrows texts from the part and residues' components from the set, which must be the one that
+ * the part names. Everything else is in the arena. Returns FM_ERR_CORRUPT for a part that
+ * contradicts the components, and FM_ERR_LIMIT. */
+FM_MUST_USE fm_status fm_assembly_unpack(const fm_part_assembly *part,
+                                         const fm_components *components, fm_arena *arena,
+                                         fm_assembly *ret_assembly, fm_error *reterr);
+
+/* Makes the rows of an entity from an msa part, whose ids stand for the letters of the polymer: RNA
+ * has T for U, and X for what is no base. The result is what fm_sequence_rows_read makes of the
+ * same files. Everything is in the arena. Returns FM_ERR_LIMIT when it is full. */
+FM_MUST_USE fm_status fm_sequence_rows_of_msa(const fm_part_msa *msa, fm_polymer polymer,
+                                              fm_arena *arena, fm_sequence_rows *ret_rows,
+                                              fm_error *reterr);
+
+#endif
