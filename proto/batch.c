@@ -23,12 +23,42 @@ enum {
     ALIGNMENT = 64,
 };
 
-/* The sizes that the words of a shape denote. N_clust and N_extra may differ between cycles; the
- * first tensor of a cycle that has them binds them. */
+/* The words of shapes whose sizes tensors bind. The first tensor that has one binds it, and later
+ * ones must agree; sizes of a cycle's tensors are bound anew in each cycle. */
+typedef enum word_id {
+    N_CLUST,
+    N_EXTRA,
+    N_TEMPL,
+    N_TOKEN_BOND,
+    N_ATOM,
+    N_BOND_MASK,
+    N_GROUP,
+    N_ORDER,
+    N_ROW,
+    N_WORD,
+} word_id;
+
+static const struct {
+    const char *name;
+    bool of_cycle;
+    uint32_t least, most; /* N_templ is never 0: a sample without templates lacks their tensors */
+} words[N_WORD] = {
+    [N_CLUST] = {"N_clust", true, 0, FM_LIMIT_N_SEQ},
+    [N_EXTRA] = {"N_extra", true, 0, FM_LIMIT_N_SEQ},
+    [N_TEMPL] = {"N_templ", false, 1, FM_LIMIT_N_SEQ},
+    [N_TOKEN_BOND] = {"N_token_bond", false, 0, FM_LIMIT_N_COMPLEX_BOND},
+    [N_ATOM] = {"N_atom", false, 1, FM_LIMIT_N_COMPLEX_ATOM},
+    [N_BOND_MASK] = {"N_bond_mask", false, 0, FM_LIMIT_N_COMPLEX_BOND},
+    [N_GROUP] = {"N_group", false, 1, FM_LIMIT_N_COMPLEX_ATOM},
+    [N_ORDER] = {"N_order", false, 0, FM_LIMIT_FRAME_BYTES / 2},
+    [N_ROW] = {"N_row", true, 1, FM_LIMIT_N_SEQ},
+};
+
+/* The header's N_res, which complexes call N_token, and the words' sizes. */
 typedef struct size_words {
     uint32_t n_res;
-    bool has_clust, has_extra, has_templ;
-    uint32_t n_clust, n_extra, n_templ;
+    bool has[N_WORD];
+    uint32_t size[N_WORD];
 } size_words;
 
 static size_t align_up(size_t n, size_t alignment) {
@@ -42,40 +72,39 @@ static uint32_t order_key(const fm_tensor_view *view) {
 
 /* -- the check of a tensor */
 
-static bool bind(bool *has, uint32_t *size, uint32_t found, uint64_t *ret_expected) {
-    if (!*has && found <= FM_LIMIT_N_SEQ) {
-        *has = true;
-        *size = found;
-    }
-    *ret_expected = *size;
-    return *has;
+static bool is_word(const char *word, size_t length, const char *name) {
+    return length == strlen(name) && memcmp(word, name, length) == 0;
 }
 
-/* Returns the size that a word of a shape demands; false when that is not known, or too large. */
+/* Returns the size that a word of a shape demands; false when that is not known, or out of range.
+ * `found` is what the tensor has. */
 static bool word_size(const char *word, size_t length, uint32_t found, size_words *sizes,
                       uint64_t *ret_expected) {
     if (word[0] >= '0' && word[0] <= '9') {
         *ret_expected = strtoul(word, NULL, 10);
         return true;
     }
-    if (length == 5 && memcmp(word, "N_res", 5) == 0) {
+    if (is_word(word, length, "N_res") || is_word(word, length, "N_token")) {
         *ret_expected = sizes->n_res;
         return true;
     }
-    if (length == 7 && memcmp(word, "N_clust", 7) == 0) {
-        return bind(&sizes->has_clust, &sizes->n_clust, found, ret_expected);
+    if (is_word(word, length, "ceil(N_clust*N_res/8)")) {
+        *ret_expected = ((uint64_t)sizes->size[N_CLUST] * sizes->n_res + 7) / 8;
+        return sizes->has[N_CLUST];
     }
-    if (length == 7 && memcmp(word, "N_extra", 7) == 0) {
-        return bind(&sizes->has_extra, &sizes->n_extra, found, ret_expected);
+    uint32_t more = length > 2 && memcmp(word + length - 2, "+1", 2) == 0;
+    word_id w = 0;
+    while (!is_word(word, length - 2 * more, words[w].name)) {
+        w++;
+        assert(w < N_WORD);
     }
-    if (length == 7 && memcmp(word, "N_templ", 7) == 0) {
-        /* N_templ is never 0: a sample without templates lacks their tensors. */
-        if (!sizes->has_templ && found == 0) return false;
-        return bind(&sizes->has_templ, &sizes->n_templ, found, ret_expected);
+    if (!sizes->has[w] && found >= more && found - more >= words[w].least &&
+        found - more <= words[w].most) {
+        sizes->has[w] = true;
+        sizes->size[w] = found - more;
     }
-    assert(strcmp(word, "ceil(N_clust*N_res/8)") == 0);
-    *ret_expected = ((uint64_t)sizes->n_clust * sizes->n_res + 7) / 8;
-    return sizes->has_clust;
+    *ret_expected = (uint64_t)sizes->size[w] + more;
+    return sizes->has[w];
 }
 
 static fm_status check_shape(const fm_tensor_rule *rule, const fm_tensor_view *view,
@@ -125,13 +154,18 @@ static fm_status check_tensor(const fm_tensor_view *view, const fm_tensor_view *
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "found the unknown tensor id %u",
                           view->id);
     }
+    if (previous && fm_schema_kind(previous->id) != fm_schema_kind(view->id)) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset,
+                          "found %s (id %u) after id %u: a sample is of a chain or of a complex",
+                          rule->name, view->id, previous->id);
+    }
     bool cycle_fits = rule->per_cycle ? view->cycle < n_cycle : view->cycle == FM_SHARED;
     if (!cycle_fits) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset,
                           "%s has cycle %u in a sample of %u cycles", rule->name, view->cycle,
                           n_cycle);
     }
-    if (view->dtype > 7 || !(rule->dtypes >> view->dtype & 1)) {
+    if (view->dtype >= FM_N_DTYPE || !(rule->dtypes >> view->dtype & 1)) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "%s cannot have dtype %u (%s)",
                           rule->name, view->dtype, fm_dtype_name(view->dtype));
     }
@@ -140,7 +174,8 @@ static fm_status check_tensor(const fm_tensor_view *view, const fm_tensor_view *
                           "%s of cycle %u is out of order: shared first, then cycle, then id",
                           rule->name, view->cycle);
     }
-    if (!previous || previous->cycle != view->cycle) sizes->has_clust = sizes->has_extra = false;
+    for (word_id w = 0; w < N_WORD && previous && previous->cycle != view->cycle; w++)
+        sizes->has[w] = sizes->has[w] && !words[w].of_cycle;
     if (view->rank > FM_LIMIT_RANK) {
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "%s has rank %u, the limit is %u",
                           rule->name, view->rank, FM_LIMIT_RANK);
@@ -213,7 +248,7 @@ size_t fm_sample_encoded_bytes(const fm_sample *sample) {
 
 static size_t widest_bytes(const fm_tensor_rule *rule, size_words *sizes) {
     size_t widest = 0;
-    for (uint32_t dtype = FM_U8; dtype <= FM_F32; dtype++) {
+    for (uint32_t dtype = FM_U8; dtype < FM_N_DTYPE; dtype++) {
         size_t bytes = fm_dtype_bytes(dtype);
         if (rule->dtypes >> dtype & 1 && bytes > widest) widest = bytes;
     }
@@ -229,24 +264,45 @@ static size_t widest_bytes(const fm_tensor_rule *rule, size_words *sizes) {
     return (widest + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-size_t fm_sample_max_bytes(uint32_t n_res, uint32_t n_clust, uint32_t n_extra, uint32_t n_templ,
-                           uint32_t n_cycle) {
-    size_words sizes = {.n_res = n_res,
-                        .has_clust = true,
-                        .has_extra = true,
-                        .has_templ = true,
-                        .n_clust = n_clust,
-                        .n_extra = n_extra,
-                        .n_templ = n_templ};
+/* Bytes of a sample that has every tensor of its kind. */
+static size_t largest_bytes(fm_sample_kind kind, uint32_t n_cycle, size_words *sizes) {
     size_t n_rule, shared = 0, cycle = 0, n_shared = 0, n_per_cycle = 0;
     const fm_tensor_rule *rules = fm_schema_rules(&n_rule);
     for (size_t i = 0; i < n_rule; i++) {
-        *(rules[i].per_cycle ? &cycle : &shared) += widest_bytes(&rules[i], &sizes);
+        if (fm_schema_kind(rules[i].id) != kind) continue;
+        *(rules[i].per_cycle ? &cycle : &shared) += widest_bytes(&rules[i], sizes);
         *(rules[i].per_cycle ? &n_per_cycle : &n_shared) += 1;
     }
     size_t table = (n_shared + n_per_cycle * n_cycle) * DESCRIPTOR_BYTES;
     size_t head = align_up(FIXED_BYTES + FM_LIMIT_NAME_BYTES + 8 + table, ALIGNMENT);
     return head + shared + cycle * n_cycle;
+}
+
+size_t fm_sample_max_bytes(uint32_t n_res, uint32_t n_clust, uint32_t n_extra, uint32_t n_templ,
+                           uint32_t n_cycle) {
+    size_words sizes = {
+        .n_res = n_res,
+        .has = {[N_CLUST] = true, [N_EXTRA] = true, [N_TEMPL] = true},
+        .size = {[N_CLUST] = n_clust, [N_EXTRA] = n_extra, [N_TEMPL] = n_templ},
+    };
+    return largest_bytes(FM_SAMPLE_OF_CHAIN, n_cycle, &sizes);
+}
+
+size_t fm_sample_max_complex_bytes(uint32_t n_token, uint32_t n_atom, uint32_t n_row,
+                                   uint32_t n_templ, uint32_t n_cycle) {
+    size_words sizes = {
+        .n_res = n_token,
+        .size = {[N_TEMPL] = n_templ,
+                 [N_TOKEN_BOND] = FM_LIMIT_BONDS_PER_TOKEN * n_token,
+                 [N_ATOM] = n_atom,
+                 [N_BOND_MASK] = n_token,
+                 [N_GROUP] = n_atom,
+                 [N_ORDER] = FM_LIMIT_ORDERS_PER_ATOM * n_atom,
+                 [N_ROW] = n_row},
+    };
+    for (word_id w = 0; w < N_WORD; w++)
+        sizes.has[w] = true;
+    return largest_bytes(FM_SAMPLE_OF_COMPLEX, n_cycle, &sizes);
 }
 
 static void assert_valid(const fm_sample *sample) {

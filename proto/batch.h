@@ -37,13 +37,14 @@ typedef struct fm_sample {
     uint64_t step;    /* index / global_batch */
     uint32_t slot;    /* index % global_batch */
     uint32_t epoch;   /* index / epoch_samples; a label */
-    uint32_t chain;   /* position of the chain in the snapshot */
+    uint32_t chain;   /* position of the chain or complex in the snapshot */
     uint32_t n_cycle; /* recycling cycles in the tensors, 1 .. FM_LIMIT_N_CYCLE */
-    /* Properties of the chain and the crop. */
+    /* Properties of the chain and the crop. Complexes have tokens in place of residues, and
+     * crop_start 0. */
     uint32_t n_res_chain; /* residues of the whole chain */
     uint32_t crop_start;  /* first residue of the crop */
     uint32_t n_res;       /* residues of the crop = N_res */
-    uint32_t n_seq_chain; /* rows of the chain's MSA */
+    uint32_t n_seq_chain; /* rows of the chain's MSA; of complexes, of the crop's whole MSA */
     float resolution;     /* Å; 0 when not known */
     uint8_t is_distillation;
     uint8_t use_clamped_fape;
@@ -58,10 +59,14 @@ const fm_tensor_view *fm_sample_find(const fm_sample *sample, fm_tensor_id id, u
 /* Returns the bytes that fm_sample_encode will write. */
 size_t fm_sample_encoded_bytes(const fm_sample *sample);
 
-/* Returns the bytes of the largest encoded sample of at most these sizes, with every tensor of the
- * schema in its widest dtype. Buffers are reserved with this size. */
+/* Returns the bytes of the largest encoded sample of a chain of at most these sizes, with every
+ * tensor of the schema in its widest dtype. Buffers are reserved with this size. */
 size_t fm_sample_max_bytes(uint32_t n_res, uint32_t n_clust, uint32_t n_extra, uint32_t n_templ,
                            uint32_t n_cycle);
+/* Returns the same for samples of complexes, with FM_LIMIT_BONDS_PER_TOKEN and
+ * FM_LIMIT_ORDERS_PER_ATOM. */
+size_t fm_sample_max_complex_bytes(uint32_t n_token, uint32_t n_atom, uint32_t n_row,
+                                   uint32_t n_templ, uint32_t n_cycle);
 
 /* Writes exactly fm_sample_encoded_bytes(sample) bytes to `out` (64-byte aligned). The sample must
  * obey the schema and be in canonical order (asserted). */

@@ -2,11 +2,12 @@
  *
  * AlphaFold 3's network reads matrices of bonds, encodings with one 1 in 32, 64 or 128 places, and
  * features of template pairs: 50 to 200 MB for a crop of 384 tokens. The compact form has ids,
- * pairs and atoms instead, 1 to 4 MB. It is what files keep; the consumer expands it.
+ * pairs and atoms instead, 1 to 4 MB. Files keep it and servers send it; the consumer expands it.
  * docs/reference/complex-samples.md has the arrays of both forms. */
 #ifndef FM_COMPLEX_SAMPLE_H
 #define FM_COMPLEX_SAMPLE_H
 
+#include "proto/batch.h"
 #include "proto/npz.h"
 
 #include <stdbool.h>
@@ -22,6 +23,15 @@ enum {
 /* Returns whether an archive is in the compact form: it has token_bonds_pairs. Names may have the
  * prefix "in/" or "features/". */
 bool fm_complex_sample_is_compact(const fm_npz *npz);
+
+/* Lists the arrays of a decoded sample of a complex: its tensors under their names. The rows of
+ * cycles 0 .. n_cycle-1 (n_cycle is 1 to the sample's) are one array, one cycle after the other:
+ * those of cycle c are ret_first_row[c] to ret_first_row[c + 1] - 1 of [n_cycle + 1]. Arrays are
+ * borrowed from the sample, except that several cycles' rows are in the arena. Returns FM_ERR_DATA
+ * when the sample is of a chain or a cycle has no rows, and FM_ERR_LIMIT when the arena is full. */
+FM_MUST_USE fm_status fm_complex_sample_list(const fm_sample *sample, uint32_t n_cycle,
+                                             fm_arena *arena, fm_npz *ret_compact,
+                                             uint32_t *ret_first_row, fm_error *reterr);
 
 /* Expands a compact sample to the arrays of the whole form. Checks types, shapes, and every number
  * that becomes an index; what arrays say of each other is left to the reader of the whole form.

@@ -84,13 +84,19 @@
 
 /* -- sample and wire */
 
-/* Tensors of one sample. Today's samples have at most 9 shared ones and 9 for each of 4 cycles. */
+/* Tensors of one sample. Chains have at most 9 shared ones and 9 for each of 4 cycles, complexes 41
+ * and 2. */
 #define FM_LIMIT_N_SEGMENT 512u
 /* Dimensions of a tensor on the wire. */
 #define FM_LIMIT_RANK 6u
 /* Rows of a cycle: clustered ones, and extra ones. AlphaFold2 uses at most 512 and 5,120. */
 #define FM_LIMIT_N_CLUSTER 65536u
 #define FM_LIMIT_N_EXTRA 1048576u
+/* What a sample of a complex has at most: bonds for each token, of which one is between a polymer
+ * and a ligand, and orders of equivalent atoms for each atom. Atoms of ligands have four bonds at
+ * most with few exceptions, and components have at most 1,000 orders. */
+#define FM_LIMIT_BONDS_PER_TOKEN 8u
+#define FM_LIMIT_ORDERS_PER_ATOM 1000u
 /* Draws of MSA rows: one for each recycling cycle, or several with ensembling. AlphaFold2 trains
  * with 4 cycles, and at CASP14 it predicted with 4 of 8 draws; multimer has 21. */
 #define FM_LIMIT_N_CYCLE 48u

@@ -13,7 +13,9 @@ enum {
     U64 = 1 << FM_U64,
     I32 = 1 << FM_I32,
     F32 = 1 << FM_F32,
-    TEXT_BYTES = 4096, /* size of the table's hashed text; asserted */
+    I8 = 1 << FM_I8,
+    I16 = 1 << FM_I16,
+    TEXT_BYTES = 8192, /* size of the table's hashed text; asserted */
 };
 
 static const fm_tensor_rule rules[] = {
@@ -45,12 +47,74 @@ static const fm_tensor_rule rules[] = {
     {FM_T_EXTRA_MSA, "extra_msa", 1, U8, "N_extra N_res", "rows that are no centres, 0..21"},
     {FM_T_EXTRA_DELETION_MATRIX, "extra_deletion_matrix", 1, U16, "N_extra N_res",
      "deletions of the extra rows"},
+    {FM_T_TOKEN_INDEX, "token_index", 0, I32, "N_token", "the token's number in the crop"},
+    {FM_T_RESIDUE_NUMBER, "residue_index", 0, I32, "N_token",
+     "number of the residue in its chain, from 1"},
+    {FM_T_ASYM_ID, "asym_id", 0, I32, "N_token", "the chain"},
+    {FM_T_ENTITY_ID, "entity_id", 0, I32, "N_token", "the chain's entity"},
+    {FM_T_SYM_ID, "sym_id", 0, I32, "N_token", "which copy of the entity"},
+    {FM_T_RESTYPE, "restype", 0, U8, "N_token", "class of the residue, 0..31"},
+    {FM_T_FRAME_ATOM_INDEX, "frame_atom_index", 0, I32, "N_token 3",
+     "atoms of the frame, -1 where there is none"},
+    {FM_T_HAS_FRAME, "has_frame", 0, U8, "N_token", "0 or 1"},
+    {FM_T_TOKEN_NUMBER, "token_number", 0, I32, "N_token",
+     "place in its chain before the crop, from 0"},
+    {FM_T_PROFILE, "profile", 0, F32, "N_token 32", "share of each class in the chain's rows"},
+    {FM_T_DELETION_MEAN, "deletion_mean", 0, F32, "N_token",
+     "mean count of deletions in the chain's rows"},
+    {FM_T_TOKEN_BONDS_PAIRS, "token_bonds_pairs", 0, I32, "N_token_bond 2",
+     "bonded tokens, ascending"},
+    {FM_T_ATOM_TO_TOKEN_IDX, "atom_to_token_idx", 0, I32, "N_atom", "the atom's token, ascending"},
+    {FM_T_ATOM_TO_TOKATOM_IDX, "atom_to_tokatom_idx", 0, U8, "N_atom",
+     "place in its standard residue, 0..23"},
+    {FM_T_REF_SPACE_UID, "ref_space_uid", 0, I32, "N_atom", "one number for each residue"},
+    {FM_T_MOL_ID, "mol_id", 0, I32, "N_atom", "the molecule"},
+    {FM_T_MOL_ATOM_INDEX, "mol_atom_index", 0, I32, "N_atom", "place in the molecule"},
+    {FM_T_ENTITY_MOL_ID, "entity_mol_id", 0, I32, "N_atom", "the kind of molecule"},
+    {FM_T_IS_PROTEIN, "is_protein", 0, U8, "N_atom", "0 or 1"},
+    {FM_T_IS_RNA, "is_rna", 0, U8, "N_atom", "0 or 1"},
+    {FM_T_IS_DNA, "is_dna", 0, U8, "N_atom", "0 or 1"},
+    {FM_T_IS_LIGAND, "is_ligand", 0, U8, "N_atom", "0 or 1"},
+    {FM_T_PAE_REP_ATOM_MASK, "pae_rep_atom_mask", 0, U8, "N_atom", "0 or 1: centre of its token"},
+    {FM_T_DISTOGRAM_REP_ATOM_MASK, "distogram_rep_atom_mask", 0, U8, "N_atom",
+     "0 or 1: stands for its token"},
+    {FM_T_PLDDT_M_REP_ATOM_MASK, "plddt_m_rep_atom_mask", 0, U8, "N_atom",
+     "0 or 1: CA or C1' of a residue"},
+    {FM_T_MODIFIED_RES_MASK, "modified_res_mask", 0, U8, "N_atom", "0 or 1: of a modified residue"},
+    {FM_T_COORDINATE_MASK, "coordinate_mask", 0, U8, "N_atom", "0 or 1: the position is known"},
+    {FM_T_COORDINATE, "coordinate", 0, F32, "N_atom 3",
+     "positions in angstrom, zeros where not known"},
+    {FM_T_REF_MASK, "ref_mask", 0, U8, "N_atom", "0 or 1: the reference position is known"},
+    {FM_T_REF_CHARGE, "ref_charge", 0, I8, "N_atom", "formal charge"},
+    {FM_T_REF_ELEMENT, "ref_element", 0, U8, "N_atom",
+     "atomic number - 1, 127 where there is none"},
+    {FM_T_REF_ATOM_NAME_CHARS, "ref_atom_name_chars", 0, U8, "N_atom 4",
+     "codes of the name - 32, 0 behind it"},
+    {FM_T_REF_POS, "ref_pos", 0, F32, "N_atom 3", "reference positions in angstrom"},
+    {FM_T_BOND_MASK_PAIRS, "bond_mask_pairs", 0, I32, "N_bond_mask 2",
+     "atoms of bonds of polymers and ligands, ascending"},
+    {FM_T_RESOLUTION, "resolution", 0, F32, "1", "angstrom, -1 when not known"},
+    {FM_T_ATOM_PERM_FIRST_ATOM, "atom_perm/first_atom", 0, I32, "N_group+1",
+     "first atom of each residue, and the end"},
+    {FM_T_ATOM_PERM_COUNT, "atom_perm/count", 0, I32, "N_group", "symmetries of each residue"},
+    {FM_T_ATOM_PERM_DATA, "atom_perm/data", 0, I16, "N_order",
+     "a block [atoms, symmetries] for each residue"},
+    {FM_T_COMPLEX_TEMPLATE_AATYPE, "template_aatype", 0, U8, "N_templ N_token",
+     "class of the template's residue, 0..31"},
+    {FM_T_COMPLEX_TEMPLATE_ATOMS, "template_atoms", 0, F32, "N_templ N_token 4 3",
+     "N, CA, C and CB in angstrom, zeros where absent"},
+    {FM_T_COMPLEX_TEMPLATE_ATOM_MASK, "template_atom_mask", 0, U8, "N_templ N_token",
+     "bit k: atom k is there"},
+    {FM_T_COMPLEX_MSA, "msa", 1, U8, "N_row N_token", "rows of the cycle, 0..31"},
+    {FM_T_COMPLEX_DELETION, "deletion", 1, U8, "N_row N_token", "letters deleted before, 0..127"},
 };
 
 size_t fm_dtype_bytes(uint32_t dtype) {
     switch (dtype) {
-    case FM_U8: return 1;
-    case FM_U16: return 2;
+    case FM_U8:
+    case FM_I8: return 1;
+    case FM_U16:
+    case FM_I16: return 2;
     case FM_U32:
     case FM_I32:
     case FM_F32: return 4;
@@ -60,12 +124,13 @@ size_t fm_dtype_bytes(uint32_t dtype) {
 }
 
 const char *fm_dtype_name(uint32_t dtype) {
-    static const char *const names[] = {"?", "u8", "u16", "u32", "u64", "i32", "f32"};
+    static const char *const names[] = {"?", "u8", "u16", "u32", "u64", "i32", "f32", "i8", "i16"};
     return dtype < sizeof names / sizeof names[0] ? names[dtype] : "?";
 }
 
 const char *fm_dtype_numpy(uint32_t dtype) {
-    static const char *const names[] = {"?", "|u1", "<u2", "<u4", "<u8", "<i4", "<f4"};
+    static const char *const names[] = {"?",   "|u1", "<u2", "<u4", "<u8",
+                                        "<i4", "<f4", "|i1", "<i2"};
     return dtype < sizeof names / sizeof names[0] ? names[dtype] : "?";
 }
 

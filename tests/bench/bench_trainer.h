@@ -69,8 +69,8 @@ static inline void make_chain(const fm_sample *sample, fm_tensor_id aatype_id,
  * made here: a random walk with the first five atoms of every residue. */
 static inline fm_sample *bench_make_sample(fm_arena *arena, const fm_model_config *c,
                                            uint64_t seed) {
-    const fm_test_shape shape = {(uint32_t)c->n_res, (uint32_t)c->n_seq, (uint32_t)c->n_extra,
-                                 MOST_CYCLES, (uint32_t)c->n_template};
+    const fm_test_shape shape = {(uint32_t)c->n_res, (uint32_t)c->n_seq,      (uint32_t)c->n_extra,
+                                 MOST_CYCLES,        (uint32_t)c->n_template, 0};
     fm_sample *sample = own(arena, 1, sizeof *sample);
     fm_test_sample(&shape, seed, 0, 1, arena, sample);
     make_chain(sample, FM_T_AATYPE, FM_T_ALL_ATOM_POSITIONS, FM_T_ALL_ATOM_MASK, 1);

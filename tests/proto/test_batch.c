@@ -73,6 +73,80 @@ static void samples_survive_a_round_trip(void **state) {
     fm_arena_fini(&f.arena);
 }
 
+enum { COMPLEX_SHARED = 41, COMPLEX_TENSORS = COMPLEX_SHARED + 2 * 2 };
+static const fm_test_shape complex_shape = {
+    .n_res = 5, .n_clust = 3, .n_cycle = 2, .n_templ = 2, .n_atom = 9};
+
+/* Cycles of complexes may have different numbers of rows. */
+static void complexes_survive_a_round_trip(void **state) {
+    (void)state;
+    fixture f;
+    setup(&f, complex_shape);
+    fm_sample got;
+    fm_error error = {.message = ""};
+    if (decode(&f, f.bytes.size, &got, &error)) fail_msg("%s", error.message);
+    assert_int_equal(got.n_tensor, COMPLEX_TENSORS);
+    assert_int_equal(fm_sample_find(&got, FM_T_COMPLEX_MSA, 0)->shape[0], 3);
+    assert_int_equal(fm_sample_find(&got, FM_T_COMPLEX_MSA, 1)->shape[0], 4);
+    fm_bytes again = fm_test_sample_bytes(&got, &f.arena);
+    assert_int_equal(again.size, f.bytes.size);
+    assert_memory_equal(again.data, f.bytes.data, again.size);
+    assert_true(fm_sample_max_complex_bytes(5, 9, 4, 2, 2) >= f.bytes.size);
+    fm_arena_fini(&f.arena);
+}
+
+/* The place of a tensor's descriptor in the bytes of the fixture, whose name is "test_567". */
+static size_t descriptor(const fixture *f, fm_tensor_id id, uint32_t cycle) {
+    const fm_tensor_view *view = fm_sample_find(&f->sample, id, cycle);
+    assert_non_null(view);
+    return 96 + (size_t)(view - f->sample.tensor) * 56;
+}
+
+static void tensors_of_complexes_agree(void **state) {
+    (void)state;
+    static const struct {
+        fm_tensor_id id;
+        uint32_t cycle;
+        size_t at; /* within the descriptor */
+        uint32_t width, value;
+        const char *words;
+    } lies[] = {
+        {FM_T_ASYM_ID, FM_SHARED, 8, 4, 6,
+         "dimension 0 of asym_id is 6 of rank 1, expected [N_token]"},
+        {FM_T_REF_CHARGE, FM_SHARED, 8, 4, 8,
+         "dimension 0 of ref_charge is 8 of rank 1, expected [N_atom]"},
+        {FM_T_ATOM_TO_TOKEN_IDX, FM_SHARED, 8, 4, 0,
+         "dimension 0 of atom_to_token_idx is 0 of rank 1, expected [N_atom]"},
+        {FM_T_REF_CHARGE, FM_SHARED, 3, 1, FM_U8, "ref_charge cannot have dtype 1 (u8)"},
+        {FM_T_REF_CHARGE, FM_SHARED, 3, 1, FM_N_DTYPE, "ref_charge cannot have dtype 9 (?)"},
+        {FM_T_ATOM_PERM_COUNT, FM_SHARED, 8, 4, 6,
+         "dimension 0 of atom_perm/count is 6 of rank 1, expected [N_group]"},
+        {FM_T_ATOM_PERM_FIRST_ATOM, FM_SHARED, 8, 4, 0,
+         "dimension 0 of atom_perm/first_atom is 0 of rank 1, expected [N_group+1]"},
+        {FM_T_COMPLEX_TEMPLATE_ATOMS, FM_SHARED, 16, 4, 5,
+         "dimension 2 of template_atoms is 5 of rank 4, expected [N_templ N_token 4 3]"},
+        {FM_T_COMPLEX_DELETION, 1, 8, 4, 3,
+         "dimension 0 of deletion is 3 of rank 2, expected [N_row N_token]"},
+        {FM_T_COMPLEX_MSA, 0, 8, 4, 0,
+         "dimension 0 of msa is 0 of rank 2, expected [N_row N_token]"},
+        {FM_T_TOKEN_INDEX, FM_SHARED, 0, 2, FM_T_RESIDUE_INDEX,
+         "found residue_index (id 33) after id 2: a sample is of a chain or of a complex"},
+    };
+    fixture f;
+    setup(&f, complex_shape);
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        fm_sample got;
+        fm_error error = {.message = ""};
+        memcpy(f.copy, f.bytes.data, f.bytes.size);
+        memcpy(f.copy + descriptor(&f, lies[i].id, lies[i].cycle) + lies[i].at, &lies[i].value,
+               lies[i].width);
+        seal(&f);
+        assert_int_equal(decode(&f, f.bytes.size, &got, &error), FM_ERR_CORRUPT);
+        assert_string_equal(error.message, lies[i].words);
+    }
+    fm_arena_fini(&f.arena);
+}
+
 static void empty_extra_rows_are_lawful(void **state) {
     (void)state;
     fixture f;
@@ -87,7 +161,8 @@ static void empty_extra_rows_are_lawful(void **state) {
  * and the width of cluster_profile can explain. */
 static void the_bound_holds(void **state) {
     (void)state;
-    static const fm_test_shape shapes[] = {{1, 1, 0, 1, 0}, {13, 5, 3, 2, 1}, {64, 32, 64, 4, 4}};
+    static const fm_test_shape shapes[] = {
+        {1, 1, 0, 1, 0, 0}, {13, 5, 3, 2, 1, 0}, {64, 32, 64, 4, 4, 0}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         fixture f;
         setup(&f, shapes[i]);
@@ -242,17 +317,21 @@ static void the_schema_is_in_order_and_known_by_hash(void **state) {
     for (size_t i = 0; i < n; i++) {
         if (i) assert_true(rules[i - 1].id < rules[i].id);
         assert_ptr_equal(fm_schema_find(rules[i].id), &rules[i]);
-        assert_int_equal(rules[i].per_cycle, rules[i].id >= FM_T_MSA);
+        uint32_t first =
+            fm_schema_kind(rules[i].id) == FM_SAMPLE_OF_CHAIN ? FM_T_MSA : FM_T_COMPLEX_MSA;
+        assert_int_equal(rules[i].per_cycle, rules[i].id >= first);
     }
     assert_null(fm_schema_find(0));
     /* docs/reference/wire.md states this value; it changes only with the table, and then on
      * purpose. */
-    assert_int_equal(fm_schema_hash(), UINT64_C(0x678c22efead8a97b));
+    assert_int_equal(fm_schema_hash(), UINT64_C(0x0138476d8026d5de));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_survive_a_round_trip),
+        cmocka_unit_test(complexes_survive_a_round_trip),
+        cmocka_unit_test(tensors_of_complexes_agree),
         cmocka_unit_test(empty_extra_rows_are_lawful),
         cmocka_unit_test(the_bound_holds),
         cmocka_unit_test(a_full_arena_is_reported),

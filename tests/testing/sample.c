@@ -8,7 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t size_of_word(const fm_test_shape *shape, const char *word) {
+static uint32_t size_of_word(const fm_test_shape *shape, uint32_t cycle, const char *word) {
+    if (strncmp(word, "N_token_bond", 12) == 0) return shape->n_res - 1;
+    if (strncmp(word, "N_token", 7) == 0) return shape->n_res;
+    if (strncmp(word, "N_atom", 6) == 0) return shape->n_atom;
+    if (strncmp(word, "N_row", 5) == 0) return shape->n_clust + cycle;
+    if (strncmp(word, "N_bond_mask", 11) == 0) return 0;
+    if (strncmp(word, "N_group+1", 9) == 0) return shape->n_res + 1;
+    if (strncmp(word, "N_group", 7) == 0) return shape->n_res;
+    if (strncmp(word, "N_order", 7) == 0) return shape->n_atom;
     if (strncmp(word, "N_res", 5) == 0) return shape->n_res;
     if (strncmp(word, "N_clust", 7) == 0) return shape->n_clust;
     if (strncmp(word, "N_extra", 7) == 0) return shape->n_extra;
@@ -36,7 +44,7 @@ static fm_tensor_view make_tensor(const fm_tensor_rule *rule, const fm_test_shap
         view.dtype++;
     view.bytes = fm_dtype_bytes(view.dtype);
     for (const char *word = rule->shape; *word;) {
-        view.shape[view.rank] = size_of_word(shape, word);
+        view.shape[view.rank] = size_of_word(shape, cycle, word);
         view.bytes *= view.shape[view.rank++];
         word += strcspn(word, " ");
         word += *word == ' ';
@@ -55,7 +63,8 @@ void fm_test_sample(const fm_test_shape *shape, uint64_t seed, uint64_t index,
     uint32_t n_tensor = 0;
     for (uint32_t c = 0; c <= shape->n_cycle; c++) {
         for (size_t r = 0; r < n_rule; r++) {
-            if (rules[r].per_cycle != (c > 0)) continue;
+            fm_sample_kind kind = shape->n_atom ? FM_SAMPLE_OF_COMPLEX : FM_SAMPLE_OF_CHAIN;
+            if (rules[r].per_cycle != (c > 0) || fm_schema_kind(rules[r].id) != kind) continue;
             if (!shape->n_templ && strncmp(rules[r].shape, "N_templ", 7) == 0) continue;
             fm_tensor_view view =
                 make_tensor(&rules[r], shape, c ? c - 1 : (uint32_t)FM_SHARED, arena);
@@ -70,7 +79,7 @@ void fm_test_sample(const fm_test_shape *shape, uint64_t seed, uint64_t index,
                         .chain = (uint32_t)(index % 1000),
                         .n_cycle = shape->n_cycle,
                         .n_res_chain = shape->n_res + 7,
-                        .crop_start = 3,
+                        .crop_start = shape->n_atom ? 0 : 3,
                         .n_res = shape->n_res,
                         .n_seq_chain = shape->n_clust + shape->n_extra,
                         .resolution = 2.5f,

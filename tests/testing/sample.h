@@ -10,6 +10,9 @@ typedef struct fm_test_shape {
     uint32_t n_clust, n_extra;
     uint32_t n_cycle;
     uint32_t n_templ; /* 0: no template tensors */
+    /* 0: of a chain. Else of a complex of n_res tokens, n_atom atoms (at least n_res) and n_clust
+     * rows in cycle 0, one more in each later cycle. */
+    uint32_t n_atom;
 } fm_test_shape;
 
 /* Makes sample `index` of a run with `global_batch` samples per step, with all tensors of the
