@@ -1,6 +1,7 @@
 /* options.c: parsing, help and suggestions of options.h. */
 #include "proto/base/options.h"
 
+#include "proto/base/options_manual.h"
 #include "proto/base/plural.h"
 
 #include <assert.h>
@@ -416,6 +417,25 @@ static fm_status check_given(const fm_command *command, char *const *argv, int p
     return FM_OK;
 }
 
+const char *fm_options_help_form(const char *word) {
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return "text";
+    return strncmp(word, "--help=", 7) == 0 ? word + 7 : NULL;
+}
+
+static fm_status print_help(const fm_command *command, const char *form, fm_error *reterr) {
+    if (strcmp(form, "text") == 0) {
+        fm_options_print_help(command, stdout);
+    } else if (strcmp(form, "man") == 0) {
+        fm_options_print_manual(command, stdout);
+    } else if (strcmp(form, "words") == 0) {
+        fm_options_print_words(command, stdout);
+    } else {
+        return fm_fail(reterr, FM_ERR_USAGE, "--help: found '%s', expected text, man or words",
+                       form);
+    }
+    return FM_ERR_CANCELLED;
+}
+
 fm_status fm_options_parse(const fm_command *command, int argc, char **argv, int *ret_positional,
                            fm_error *reterr) {
     int positional = 0;
@@ -423,10 +443,8 @@ fm_status fm_options_parse(const fm_command *command, int argc, char **argv, int
     bool only_positional = false;
     for (int at = 1; at < argc; at++) {
         char *word = argv[at];
-        if (!only_positional && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
-            fm_options_print_help(command, stdout);
-            return FM_ERR_CANCELLED;
-        }
+        const char *form = only_positional ? NULL : fm_options_help_form(word);
+        if (form) return print_help(command, form, reterr);
         if (!only_positional && strcmp(word, "--") == 0) {
             only_positional = true;
         } else if (!only_positional && word[0] == '-' && word[1] != '\0') {

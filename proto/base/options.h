@@ -7,7 +7,9 @@
  *         {0}};
  *
  * Accepted forms: --name VALUE, --name=VALUE, --flag, -o VALUE and -oVALUE (where the table has a
- * letter), and `--`, after which every argument is positional. Every command has --help and -h.
+ * letter), and `--`, after which every argument is positional. Every command has --help and -h;
+ * --help=man prints a manual page and --help=words a table for completion in shells.
+ * --help=man is the same as a manual page, and --help=words a table for completion in shells.
  *
  * Of an option that is given twice, the last value counts, so that a script may add to a command
  * line whose settings it overrides. An option whose user may expect both values has `again`.
@@ -67,6 +69,10 @@ typedef struct fm_command {
  * with 0. */
 FM_MUST_USE fm_status fm_options_parse(const fm_command *command, int argc, char **argv,
                                        int *ret_positional, fm_error *reterr);
+
+/* The form of help that an argument asks for: "text" for --help and -h, what follows the sign for
+ * --help=FORM, and NULL for any other argument. */
+const char *fm_options_help_form(const char *word);
 
 /* Prints usage, description and option table, no line wider than fm_options_columns(out) unless a
  * single word is. */

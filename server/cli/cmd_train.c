@@ -1,6 +1,6 @@
-/* cmd_train.c: foldmill train, eval, predict, distill, import and export-weights: replaces this
- * process by foldmill-train, the program that links the model (and CUDA and NCCL where available).
- * It is looked for in the folder of this program first, then on PATH. */
+/* cmd_train.c: foldmill train, eval, predict, distill, import, export-weights and doctor: replaces
+ * this process by foldmill-train, the program that links the model (and CUDA and NCCL where they
+ * are available). It is looked for in the folder of this program first, then on PATH. */
 #include "server/cli/commands.h"
 
 #include <errno.h>

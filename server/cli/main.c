@@ -1,7 +1,9 @@
 /* main.c: the `foldmill` program: finds the command, runs it, and checks that its results could be
  * written. */
 #include "proto/base/machine.h"
+#include "proto/base/options_manual.h"
 #include "server/cli/commands.h"
+#include "server/cli/version.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -39,6 +41,7 @@ static const command_entry commands[] = {
     {"distill", fm_cmd_train, "predict the chains of a cache for self-distillation"},
     {"import", fm_cmd_train, "make a checkpoint from the weights of DeepMind or OpenFold"},
     {"export-weights", fm_cmd_train, "write the weights of a checkpoint for other programs"},
+    {"doctor", fm_cmd_train, "look at this machine: what will not work, and what to do"},
     {"synth", fm_cmd_synth, "write a synthetic dataset"},
     {NULL, NULL, NULL},
 };
@@ -67,11 +70,15 @@ void fm_cli_survive_writes(void) {
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit then fails with a message */
 }
 
+static const char summary[] = "from protein data to AlphaFold features, training and predictions";
+
 static void print_usage(FILE *out) {
-    fprintf(out, "foldmill - from protein data to AlphaFold2 features, training and predictions\n\n"
-                 "usage: foldmill COMMAND [options]\n"
-                 "       foldmill help COMMAND\n"
-                 "       foldmill --version\n\ncommands:\n");
+    fprintf(out,
+            "foldmill - %s\n\n"
+            "usage: foldmill COMMAND [options]\n"
+            "       foldmill help COMMAND\n"
+            "       foldmill --version [--verbose]\n\ncommands:\n",
+            summary);
     for (const command_entry *entry = commands; entry->name; entry++)
         fprintf(out, "  %-14s %s\n", entry->name, entry->summary);
 }
@@ -106,17 +113,38 @@ static bool is_one_of(const char *word, const char *name, const char *letter) {
     return strcmp(word, name) == 0 || strcmp(word, letter) == 0;
 }
 
-static int print_version(void) {
-    printf("foldmill %s\n", FM_VERSION);
+/* The page that lists the commands' pages. */
+static void print_manual(FILE *out) {
+    fm_roff_print_head(out, "foldmill", summary);
+    fputs(".SH SYNOPSIS\n\\fBfoldmill\\fR \\fICOMMAND\\fR [options]\n.SH COMMANDS\n", out);
+    for (const command_entry *entry = commands; entry->name; entry++) {
+        fputs(".TP\n\\fB", out);
+        fm_roff_print_text(out, entry->name, strlen(entry->name));
+        fputs("\\fR\n", out);
+        fm_roff_print_text(out, entry->summary, strlen(entry->summary));
+        fputc('\n', out);
+    }
+}
+
+/* The help of the program itself, in the form that --help=FORM names. */
+static int print_help(const char *form) {
+    if (strcmp(form, "text") == 0) {
+        print_usage(stdout);
+    } else if (strcmp(form, "man") == 0) {
+        print_manual(stdout);
+    } else if (strcmp(form, "words") == 0) {
+        for (const command_entry *entry = commands; entry->name; entry++)
+            printf("%s\t\t%s\n", entry->name, entry->summary);
+    } else {
+        fprintf(stderr, "foldmill: --help: found '%s', expected text, man or words\n", form);
+        return FM_EXIT_USAGE;
+    }
     return FM_EXIT_OK;
 }
 
 /* `foldmill help` and `foldmill help COMMAND`. */
 static int help(int argc, char **argv) {
-    if (argc < 2) {
-        print_usage(stdout);
-        return FM_EXIT_OK;
-    }
+    if (argc < 2) return print_help("text");
     const command_entry *entry = find_command(argv[1]);
     if (!entry) return fail_unknown(argv[1]);
     char option[] = "--help";
@@ -130,11 +158,14 @@ static int run(int argc, char **argv) {
         return FM_EXIT_USAGE;
     }
     if (strcmp(argv[1], "help") == 0) return help(argc - 1, argv + 1);
-    if (is_one_of(argv[1], "--help", "-h")) return help(1, argv + 1);
-    if (is_one_of(argv[1], "--version", "-V")) return print_version();
+    const char *form = fm_options_help_form(argv[1]);
+    if (form) return print_help(form);
+    if (is_one_of(argv[1], "--version", "-V")) {
+        return fm_version_print(argc > 2 && is_one_of(argv[2], "--verbose", "-v"));
+    }
     const command_entry *entry = find_command(argv[1]);
     if (!entry) return fail_unknown(argv[1]);
-    if (argc > 2 && is_one_of(argv[2], "--version", "-V")) return print_version();
+    if (argc > 2 && is_one_of(argv[2], "--version", "-V")) return fm_version_print(false);
     return entry->run(argc - 1, argv + 1);
 }
 

@@ -1,5 +1,6 @@
 /* Command lines: every form that is accepted, every mistake with its sentence, and the help. */
 #include "proto/base/options.h"
+#include "proto/base/options_manual.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -163,6 +164,61 @@ static void help_shows_every_option(void **state) {
     free(text);
 }
 
+static char *print_in(void (*print)(const fm_command *command, FILE *out),
+                      const fm_command *command) {
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    print(command, out);
+    fclose(out);
+    return text;
+}
+
+/* What roff would read as its own is escaped; tables keep their columns. */
+static void help_as_a_manual_page(void **state) {
+    (void)state;
+    static const fm_option options[] = {
+        {"cache", FM_OPTION_STRING, NULL, "DIR", "the cache", .letter = 'c', .is_required = true},
+        {"fast", FM_OPTION_FLAG, NULL, NULL, ".so is no request", .letter = 0},
+        {0}};
+    const fm_command command = {"foldmill x", "DATA -c DIR",
+                                "does x",     "One.\nTwo \\ n.\n\n  a  b\n\n  c  d\n\n.End.",
+                                options,      .min_positional = 0};
+    char *text = print_in(fm_options_print_manual, &command);
+    const char *body = strstr(text, ".SH NAME");
+    assert_non_null(body);
+    assert_int_equal(strncmp(text, ".TH \"FOLDMILL-X\" 1 \"20", 22), 0);
+    assert_string_equal(
+        body,
+        ".SH NAME\nfoldmill\\-x \\- does x\n"
+        ".SH SYNOPSIS\n\\fBfoldmill x\\fR DATA \\-c DIR\n"
+        ".SH DESCRIPTION\nOne.\nTwo \\e n.\n.PP\n.nf\n.ft CW\n  a  b\n\n  c  d\n"
+        ".ft R\n.fi\n.PP\n\\&.End.\n"
+        ".SH OPTIONS\n.TP\n\\fB\\-\\-cache\\fR \\fIDIR\\fR, \\fB\\-c\\fR\nthe cache (required)\n"
+        ".TP\n\\fB\\-\\-fast\\fR\n\\&.so is no request\n"
+        ".TP\n\\fB\\-\\-help\\fR, \\fB\\-h\\fR\nshow this text\n"
+        ".SH SEE ALSO\n.BR foldmill (1)\n");
+    free(text);
+}
+
+static void help_as_words(void **state) {
+    (void)state;
+    static const fm_option options[] = {
+        {"cache", FM_OPTION_STRING, NULL, "DIR", "the cache", .letter = 'c'},
+        {"fast", FM_OPTION_FLAG, NULL, NULL, "is fast", .letter = 0},
+        {0}};
+    const fm_command command = {"foldmill x", "", "does x", NULL, options, 0, 0};
+    char *text = print_in(fm_options_print_words, &command);
+    assert_string_equal(text, "--cache\tDIR\tthe cache\n--fast\t\tis fast\n"
+                              "--help\t\tshow the help of the command\n");
+    free(text);
+    char name[] = "x", wrong[] = "--help=html", *argv[] = {name, wrong};
+    fm_error error;
+    int n;
+    assert_int_equal(fm_options_parse(&command, 2, argv, &n, &error), FM_ERR_USAGE);
+    assert_string_equal(error.message, "--help: found 'html', expected text, man or words");
+}
+
 static void required_options(void **state) {
     (void)state;
     const char *cache = NULL;
@@ -256,7 +312,8 @@ static void help_is_filled(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accepted_forms),          cmocka_unit_test(mistakes),
-        cmocka_unit_test(help_shows_every_option), cmocka_unit_test(required_options),
+        cmocka_unit_test(help_shows_every_option), cmocka_unit_test(help_as_a_manual_page),
+        cmocka_unit_test(help_as_words),           cmocka_unit_test(required_options),
         cmocka_unit_test(nearest_words),           cmocka_unit_test(help_is_filled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * could be written. It has the commands that need the model. */
 #include "proto/base/machine.h"
 #include "proto/base/program.h"
+#include "trainer/app/doctor/doctor.h"
 #include "trainer/app/evaluation/eval_command.h"
 #include "trainer/app/prediction/predict.h"
 #include "trainer/app/train/train.h"
@@ -26,12 +27,14 @@ static void print_usage(FILE *out) {
             "       foldmill-train distill --cache DIR --weights FILE --out DIR [options]\n"
             "       foldmill-train import FILE --out CHECKPOINT [options]\n"
             "       foldmill-train export-weights CHECKPOINT --out FILE [options]\n"
+            "       foldmill-train doctor [options]\n"
             "       foldmill-train COMMAND --help\n"
             "       foldmill-train --version\n");
 }
 
-static int print_version(void) {
+static int print_version(bool is_verbose) {
     printf("foldmill-train %s\n", FM_VERSION);
+    if (is_verbose) printf("GPUs: %s\n", FM_GPUS);
     return FM_EXIT_OK;
 }
 
@@ -41,19 +44,22 @@ static int run(int argc, char **argv) {
         int (*run)(int argc, char **argv);
     } commands[] = {{"train", fm_train_main},     {"eval", fm_eval_main},
                     {"predict", fm_predict_main}, {"distill", fm_distill_main},
-                    {"import", fm_import_main},   {"export-weights", fm_export_weights_main}};
+                    {"import", fm_import_main},   {"export-weights", fm_export_weights_main},
+                    {"doctor", fm_doctor_main}};
     if (argc < 2) {
         print_usage(stderr);
         return FM_EXIT_USAGE;
     }
-    if (is_one_of(argv[1], "--version", "-V")) return print_version();
+    if (is_one_of(argv[1], "--version", "-V")) {
+        return print_version(argc > 2 && is_one_of(argv[2], "--verbose", "-v"));
+    }
     if (is_one_of(argv[1], "--help", "-h")) {
         print_usage(stdout);
         return FM_EXIT_OK;
     }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(argv[1], commands[i].name) != 0) continue;
-        if (argc == 3 && is_one_of(argv[2], "--version", "-V")) return print_version();
+        if (argc == 3 && is_one_of(argv[2], "--version", "-V")) return print_version(false);
         return commands[i].run(argc - 1, argv + 1);
     }
     fprintf(stderr,

@@ -1,0 +1,48 @@
+# fm_describe_build(SOURCE): what `foldmill --version --verbose` says, as definitions of one file: commit, compiler, libraries.
+function(fm_find_commit out)
+    set(commit "unknown (not built from a clone)")
+    find_program(FM_GIT git)
+    if(FM_GIT)
+        execute_process(COMMAND ${FM_GIT} -C ${CMAKE_SOURCE_DIR} describe --always --dirty --abbrev=40 --exclude=*
+            OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+        if(NOT failed)
+            set(commit "${found}")
+            # Another commit configures again, so that the text is never that of an older one.
+            execute_process(COMMAND ${FM_GIT} -C ${CMAKE_SOURCE_DIR} rev-parse --git-path logs/HEAD
+                OUTPUT_VARIABLE log OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+            get_filename_component(log "${log}" ABSOLUTE BASE_DIR ${CMAKE_SOURCE_DIR})
+            if(EXISTS "${log}")
+                set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${log}")
+            endif()
+        endif()
+    endif()
+    set(${out} "${commit}" PARENT_SCOPE)
+endfunction()
+
+function(fm_describe_build source)
+    fm_find_commit(commit)
+    set(present "")
+    set(absent "")
+    foreach(row "ZSTD zstd" "ZLIB zlib" "DEFLATE libdeflate" "LZMA liblzma" "XXHASH xxHash" "SSL OpenSSL" "LMDB LMDB" "UV libuv"
+            "JANSSON jansson" "INIH inih" "BLAS OpenBLAS" "ZIP libzip" "PQ libpq" "MHD libmicrohttpd" "RSVG librsvg")
+        string(REPLACE " " ";" row ${row})
+        list(GET row 0 key)
+        list(GET row 1 name)
+        if(${key}_FOUND)
+            list(APPEND present "${name} ${${key}_VERSION}")
+        else()
+            list(APPEND absent ${name})
+        endif()
+    endforeach()
+    list(JOIN present ", " present)
+    list(JOIN absent ", " absent)
+    if(NOT absent)
+        set(absent "nothing")
+    endif()
+    # The C library that the program was built against is that of the compiler's headers.
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -E -dM -include features.h -x c /dev/null OUTPUT_VARIABLE macros ERROR_QUIET)
+    string(REGEX MATCH "__GLIBC_MINOR__ ([0-9]+)" ignored "${macros}")
+    set(library "2.${CMAKE_MATCH_1}")
+    set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS
+        "FM_COMMIT=\"${commit}\";FM_COMPILER=\"${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}\";FM_C_LIBRARY=\"${library}\";FM_LIBRARIES=\"${present}\";FM_WITHOUT=\"${absent}\"")
+endfunction()
