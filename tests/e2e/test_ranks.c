@@ -382,6 +382,21 @@ static void ranks_that_differ_are_refused(void **state) {
     }
 }
 
+/* Ranks that a launcher has dealt out to the hosts in turn work on one sample over the network. */
+static void samples_across_hosts_are_refused(void **state) {
+    (void)state;
+    static const char variables[] =
+        "export SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=localhost SLURM_STEP_ID=0 "
+        "SLURM_JOB_ID=$$; "
+        "set_rank() { echo export SLURM_PROCID=$1 FOLDMILL_HOST=host$1; }";
+    assert_int_equal(run_two(variables, "--dap 2 --out pair", "--dap 2 --out pair", 2), 0);
+    assert_int_equal(run("grep -q '^foldmill train: ranks 0 to 1 work on one sample, but rank 0 is "
+                         "on host host0 and rank 1 on host host1; start them with srun "
+                         "--distribution=block, or let them exchange over the network with "
+                         "--across-hosts$' zero.err && test ! -s one.err && test ! -e pair"),
+                     0);
+}
+
 /* More ranks than cores and than a host has devices. */
 static void many_ranks_train(void **state) {
     (void)state;
@@ -473,6 +488,7 @@ int main(void) {
         cmocka_unit_test(another_number_of_ranks_continues),
         cmocka_unit_test(ranks_are_found_in_the_environment),
         cmocka_unit_test(ranks_that_differ_are_refused),
+        cmocka_unit_test(samples_across_hosts_are_refused),
         cmocka_unit_test(many_ranks_train),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(a_lost_server_costs_no_step),

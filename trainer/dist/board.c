@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 enum {
-    HOST_BYTES = 128,
     SPINS = 200,                 /* looks before a wait sleeps */
     WAIT_NS = 100 * 1000 * 1000, /* of one futex, at most */
 };
@@ -32,36 +31,20 @@ typedef struct shared {
 } shared;
 
 struct fm_board {
-    int32_t size, place;
+    int32_t host, size, place; /* host: its number in the topology */
     int fd;
     size_t bytes;
     shared *shared;
+    fm_topology topology;
 };
 
 /* -- opening */
 
 /* What a rank says to the others when a board is opened. */
 typedef struct introduction {
-    char host[HOST_BYTES]; /* the same for ranks that share memory */
     uint64_t word;
     int32_t process, fd;
 } introduction;
-
-/* Names the running system and its process ids: a container with other ids cannot open our memory
- * through /proc. */
-static void name_host(char out[HOST_BYTES]) {
-    char boot[64] = "", ids[64] = "";
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t n = read(fd, boot, sizeof boot - 1);
-        boot[n > 0 ? n : 0] = '\0';
-        boot[strcspn(boot, "\n")] = '\0';
-        close(fd);
-    }
-    ssize_t n = readlink("/proc/self/ns/pid", ids, sizeof ids - 1);
-    ids[n > 0 ? n : 0] = '\0';
-    snprintf(out, HOST_BYTES, "%s %s", boot, ids);
-}
 
 static fm_status fail_errno(const char *what, fm_error *reterr) {
     return fm_fail(reterr, FM_ERR_IO, "shared memory of the ranks cannot be %s: %s", what,
@@ -101,28 +84,34 @@ static fm_status open_first(fm_board *board, const introduction *first, fm_error
     return fm_fail(reterr, FM_ERR_IO, "%s is not the shared memory of this run", path);
 }
 
-/* Counts the ranks of this host, and returns the lowest one. */
-static int32_t find_host(fm_board *board, const introduction *all, int32_t rank, int32_t size) {
-    int32_t first = -1;
-    for (int32_t r = 0; r < size; r++) {
-        if (memcmp(all[r].host, all[rank].host, HOST_BYTES) != 0) continue;
-        if (first < 0) first = r;
-        board->place += r < rank;
-        board->size++;
-    }
-    return first;
+/* Finds on which host each rank is, and this rank's place on its own. Returns the host's lowest
+ * rank. */
+static fm_status find_hosts(fm_board *board, fm_meeting *meeting, double seconds,
+                            int32_t *ret_first, fm_error *reterr) {
+    const int32_t rank = fm_meeting_rank(meeting), size = fm_meeting_size(meeting);
+    fm_host own, *all = calloc((size_t)size, sizeof *all);
+    if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the hosts of the ranks");
+    fm_host_find(&own);
+    fm_status status = fm_meeting_gather(meeting, &own, sizeof own, all, seconds, reterr);
+    if (!status) status = fm_topology_make(all, size, &board->topology, reterr);
+    free(all);
+    if (status) return status;
+    const fm_topology_rank *place = &board->topology.rank[rank];
+    board->host = place->host;
+    board->place = place->place;
+    board->size = board->topology.host[place->host].size;
+    *ret_first = board->topology.host[place->host].leader;
+    return FM_OK;
 }
 
 /* Two gathers: who is on this host, then where its memory is. A third one lets the entries be
  * filled before anybody reads them, and the memory be opened before anybody leaves. */
 static fm_status open_with(fm_board *board, fm_meeting *meeting, introduction *all, double seconds,
                            fm_error *reterr) {
-    int32_t rank = fm_meeting_rank(meeting), size = fm_meeting_size(meeting);
+    int32_t rank = fm_meeting_rank(meeting), size = fm_meeting_size(meeting), first;
     introduction own = {.process = getpid(), .fd = -1};
-    name_host(own.host);
-    fm_status status = fm_meeting_gather(meeting, &own, sizeof own, all, seconds, reterr);
+    fm_status status = find_hosts(board, meeting, seconds, &first, reterr);
     if (status) return status;
-    int32_t first = find_host(board, all, rank, size);
     if (first == rank) status = create(board, &own.word, reterr);
     own.fd = board->fd;
     fm_error ignored;
@@ -167,6 +156,7 @@ void fm_board_close(fm_board *board) {
     if (!board) return;
     if (board->shared) munmap(board->shared, board->bytes);
     if (board->fd >= 0) close(board->fd);
+    fm_topology_free(&board->topology);
     free(board);
 }
 
@@ -178,6 +168,14 @@ int32_t fm_board_size(const fm_board *board) {
 
 int32_t fm_board_place(const fm_board *board) {
     return board->place;
+}
+
+const fm_topology *fm_board_topology(const fm_board *board) {
+    return &board->topology;
+}
+
+const char *fm_board_host(const fm_board *board) {
+    return board->topology.host[board->host].name;
 }
 
 fm_board_rank *fm_board_entry(const fm_board *board, int32_t place) {
@@ -194,10 +192,8 @@ int32_t fm_board_find(const fm_board *board, int32_t rank) {
 void fm_board_describe(const fm_board *board, int32_t place, char *out, size_t out_bytes) {
     static const char *const groups[FM_BOARD_GROUPS] = {"dap", "bp", "sample", "dp"};
     const fm_board_rank *r = fm_board_entry(board, place);
-    char host[64] = "";
-    if (gethostname(host, sizeof host - 1) < 0) host[0] = '\0';
     int n = snprintf(out, out_bytes, "rank %d (process %d on %s): ", (int)r->rank, (int)r->process,
-                     host);
+                     fm_board_host(board));
     if (n < 0 || (size_t)n >= out_bytes) return;
     const char *work = r->predicts ? "chain" : "step";
     if (!r->step) {

@@ -7,6 +7,7 @@
 #define FM_TRAINER_BOARD_H
 
 #include "trainer/dist/meeting.h"
+#include "trainer/dist/topology.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -53,6 +54,10 @@ void fm_board_close(fm_board *board);
 /* Number of ranks on this host, and this rank's place among them. */
 int32_t fm_board_size(const fm_board *board);
 int32_t fm_board_place(const fm_board *board);
+/* On which hosts the ranks of the run are; valid as long as the board. */
+const fm_topology *fm_board_topology(const fm_board *board);
+/* The name of this host, for messages. */
+const char *fm_board_host(const fm_board *board);
 /* The entry at a place. Places are in the order of ranks. */
 fm_board_rank *fm_board_entry(const fm_board *board, int32_t place);
 static inline fm_board_rank *fm_board_own(const fm_board *board) {

@@ -310,12 +310,12 @@ static fm_status make_outbox(fm_shm_groups *g, fm_error *reterr) {
     return map_outbox(g, fm_board_place(g->board), reterr);
 }
 
-/* Makes the communicator of group `number` with the ranks first, first + stride, ...; NULL for a
- * group of one. */
+/* Makes the communicator of group `number`, in which this rank is `rank`; NULL for a group of one.
+ */
 static fm_status join(fm_shm_groups *g, int32_t number, const fm_kernels *kernels, int32_t rank,
-                      int32_t size, int32_t first, int32_t stride, fm_comm **ret_comm,
-                      fm_error *reterr) {
+                      const fm_rank_set *set, fm_comm **ret_comm, fm_error *reterr) {
     member *m = &g->member[number];
+    const int32_t size = set->size;
     if (size == 1) return FM_OK;
     m->groups = g;
     m->number = number;
@@ -326,7 +326,7 @@ static fm_status join(fm_shm_groups *g, int32_t number, const fm_kernels *kernel
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a group of %d ranks", (int)size);
     }
     for (int32_t r = 0; r < size; r++) {
-        int32_t place = fm_board_find(g->board, first + r * stride);
+        int32_t place = fm_board_find(g->board, fm_rank_set_at(set, r));
         fm_status status = g->outbox[place] ? FM_OK : map_outbox(g, place, reterr);
         if (status) return status;
         m->entry[r] = fm_board_entry(g->board, place);
@@ -345,19 +345,14 @@ static fm_status join(fm_shm_groups *g, int32_t number, const fm_kernels *kernel
 static fm_status join_all(fm_shm_groups *g, const fm_kernels *kernels, fm_error *reterr) {
     const fm_layout *layout = &g->groups.layout;
     const fm_rank_place *place = &g->groups.place;
-    int32_t of_sample = layout->dap * layout->bp, first = place->dp * of_sample;
-    fm_status status = join(g, 0, kernels, place->dap, layout->dap, place->dap_group * layout->dap,
-                            1, &g->groups.dap, reterr);
+    const fm_group_sets sets = fm_layout_sets(layout, place->rank);
+    fm_status status = join(g, 0, kernels, place->dap, &sets.dap, &g->groups.dap, reterr);
+    if (!status) status = join(g, 1, kernels, place->bp, &sets.bp, &g->groups.bp, reterr);
     if (!status) {
-        status = join(g, 1, kernels, place->bp, layout->bp, first + place->dap, layout->dap,
-                      &g->groups.bp, reterr);
-    }
-    if (!status) {
-        status = join(g, 2, kernels, place->sample, of_sample, first, 1, &g->groups.sample, reterr);
+        status = join(g, 2, kernels, place->sample, &sets.sample, &g->groups.sample, reterr);
     }
     if (status) return status;
-    return join(g, 3, kernels, place->dp, layout->dp, place->sample, of_sample, &g->groups.dp,
-                reterr);
+    return join(g, 3, kernels, place->dp, &sets.dp, &g->groups.dp, reterr);
 }
 
 /* Says whether this rank has succeeded, and fails when another has not. */

@@ -23,6 +23,7 @@
 #include "proto/base/hash.h"
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
+#include "trainer/dist/host.h"
 #include "trainer/dist/meeting.h"
 #include "trainer/dist/meeting_link.h"
 
@@ -46,7 +47,7 @@
 #include <unistd.h>
 
 enum {
-    HOST_BYTES = 64,
+    HOST_BYTES = FM_HOST_NAME_BYTES,
     RANDOM_BYTES = FM_SHA256_BYTES,
     HELLO_BYTES = 4 + 4 + 4 + 8 + HOST_BYTES + RANDOM_BYTES, /* without its proof */
     SAID_BYTES = HELLO_BYTES + FM_SHA256_BYTES,              /* with it */
@@ -295,7 +296,9 @@ static hello decode_hello(const uint8_t in[HELLO_BYTES]) {
 
 static hello make_hello(int32_t rank, int32_t size, uint64_t run) {
     hello h = {.rank = rank, .size = size, .process = (uint32_t)getpid(), .run = run};
-    if (gethostname(h.host, sizeof h.host - 1) < 0) snprintf(h.host, sizeof h.host, "unknown");
+    fm_host host;
+    fm_host_find(&host);
+    memcpy(h.host, host.name, sizeof h.host);
     return h;
 }
 

@@ -1,6 +1,8 @@
 /* nccl.c: see nccl.h. */
 #include "trainer/dist/nccl.h"
 
+#include "trainer/dist/host.h"
+
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -55,6 +57,16 @@ static fm_status find_all(void *file, const char *path, fm_nccl *nccl, fm_error 
         }
     }
     return FM_OK;
+}
+
+void fm_nccl_set_environment(void) {
+    static const char threads[] = "NCCL_SOCKET_NTHREADS", sockets[] = "NCCL_NSOCKS_PERTHREAD";
+    fm_host host;
+    fm_host_find(&host);
+    setenv("NCCL_HOSTID", host.id, 0);
+    if (getenv(threads) || getenv(sockets)) return; /* their product is limited */
+    setenv(threads, "4", 1);
+    setenv(sockets, "4", 1);
 }
 
 fm_status fm_nccl_open(fm_nccl *ret_nccl, fm_error *reterr) {

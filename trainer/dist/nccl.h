@@ -28,6 +28,11 @@ typedef struct fm_nccl {
     const char *(*text)(int error);
 } fm_nccl;
 
+/* Tells NCCL by its environment, where that does not say it yet, on which host this process is
+ * (dist/host.h), and to use 4 threads with 4 sockets each for a connection over sockets. One thread
+ * fills only a part of a fast Ethernet. */
+void fm_nccl_set_environment(void);
+
 /* Opens the file that the environment variable FM_NCCL names, else libnccl.so.2. It stays open.
  * FM_ERR_UNSUPPORTED, naming the file, when it cannot be opened, lacks a function, or has another
  * version than NCCL 2 from 2.20 on. */

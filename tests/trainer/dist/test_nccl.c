@@ -2,6 +2,7 @@
  * built from tests/testing/nccl_stub.c. */
 #include "tests/testing/testing.h"
 
+#include "trainer/dist/host.h"
 #include "trainer/dist/nccl.h"
 
 #include <dlfcn.h>
@@ -128,12 +129,35 @@ static void without_the_variable_the_usual_name_counts(void **state) {
     dlclose(file);
 }
 
+/* What a user has set stays. */
+static void the_environment_names_the_host(void **state) {
+    (void)state;
+    static const char *const names[] = {"NCCL_HOSTID", "NCCL_SOCKET_NTHREADS",
+                                        "NCCL_NSOCKS_PERTHREAD"};
+    fm_host host;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(unsetenv(names[i]), 0);
+    fm_host_find(&host);
+    fm_nccl_set_environment();
+    assert_string_equal(getenv(names[0]), host.id);
+    assert_string_equal(getenv(names[1]), "4");
+    assert_string_equal(getenv(names[2]), "4");
+    assert_int_equal(setenv(names[0], "mine", 1), 0);
+    assert_int_equal(setenv(names[1], "2", 1), 0);
+    assert_int_equal(unsetenv(names[2]), 0);
+    fm_nccl_set_environment();
+    assert_string_equal(getenv(names[0]), "mine");
+    assert_string_equal(getenv(names[1]), "2");
+    assert_null(getenv(names[2]));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(versions_from_2_20_on_are_opened),
         cmocka_unit_test(other_libraries_are_refused),
         cmocka_unit_test(files_that_are_no_libraries_are_refused),
         cmocka_unit_test(without_the_variable_the_usual_name_counts),
+        cmocka_unit_test(the_environment_names_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,16 +81,19 @@ void fm_ranks_stay_near(const fm_kernels *kernels) {
 
 fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *kernels,
                         const fm_groups **ret_groups, fm_error *reterr) {
-    fm_status status;
+    fm_status status = FM_OK;
+    if (!ranks->world.crosses_hosts) {
+        status = fm_topology_check(fm_board_topology(ranks->board), &ranks->layout,
+                                   ranks->world.launcher, reterr);
+    }
+    if (status) return status;
     if (strcmp(device, "cpu") == 0) {
         status = fm_shm_groups_open(&ranks->layout, kernels, ranks->meeting, ranks->board, NULL,
                                     gather_s, &ranks->shm, reterr);
         if (!status) ranks->groups = *fm_shm_groups_get(ranks->shm);
     } else {
-        bool is_one_host = fm_board_size(ranks->board) == ranks->world.size;
-        status = fm_device_groups_create(&ranks->layout, kernels, ranks->meeting,
-                                         is_one_host ? "peer" : "nccl", exchange_s, &ranks->device,
-                                         reterr);
+        status = fm_device_groups_create(&ranks->layout, kernels, ranks->meeting, "peer",
+                                         exchange_s, &ranks->device, reterr);
         if (!status) ranks->groups = *ranks->device.groups;
     }
     if (status) return status;
@@ -159,7 +162,7 @@ fm_status fm_ranks_compare(fm_ranks *ranks, const fm_papers *own, fm_status stat
     statement mine = {.papers = *own, .process = getpid(), .status = status};
     statement *all = calloc((size_t)ranks->world.size, sizeof *all);
     if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for comparing the ranks");
-    if (gethostname(mine.host, sizeof mine.host - 1) < 0) mine.host[0] = '\0';
+    snprintf(mine.host, sizeof mine.host, "%s", fm_board_host(ranks->board));
     char text[FM_ERROR_TEXT_BYTES];
     if (status) {
         fm_error_format(reterr, text, sizeof text);

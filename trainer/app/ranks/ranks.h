@@ -25,7 +25,8 @@ FM_MUST_USE fm_status fm_ranks_open(const char *program, const fm_world *world,
 void fm_ranks_stay_near(const fm_kernels *kernels);
 
 /* Makes the communicators; the groups are valid as long as `ranks`. `device`: "cpu", or "cuda" for
- * a GPU of each rank. The errors of fm_shm_groups_open or fm_device_groups_create. */
+ * a GPU of each rank. The errors of fm_topology_check, unless the world lets samples cross hosts,
+ * and of fm_shm_groups_open or fm_device_groups_create. */
 FM_MUST_USE fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *kernels,
                                     const fm_groups **ret_groups, fm_error *reterr);
 

@@ -408,6 +408,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     if (!status) status = find_layout(run, is_rank ? world.size : 1, &n_rank, reterr);
     if (status) return status;
     if (is_rank) say_launcher(set, &world);
+    world.crosses_hosts = set->crosses_hosts;
     status = run->work->find(run, is_rank, reterr);
     if (status == FM_ERR_CANCELLED) *ret_code = 128 + fm_stop_signal();
     if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;

@@ -217,6 +217,8 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
          .max = FM_LAYOUT_DAP},
         {"bp", FM_OPTION_U64, &set->bp, "B", "ranks for a block's branches", .min = 1, .max = 2},
         {"meet", FM_OPTION_STRING, &set->meet, "ADDRESS", .help = "where rank 0 meets the others"},
+        {"across-hosts", FM_OPTION_FLAG, &set->crosses_hosts, NULL,
+         .help = "let the ranks of a sample be on several hosts, which is slow"},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates in all (100)", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP},
         {"batch-schedule", FM_OPTION_STRING, &set->batch_schedule, "B@S,...",

@@ -8,6 +8,8 @@
 #include "trainer/dist/cuda/link_state.cuh"
 #include "trainer/dist/nccl.h"
 
+#include <stdlib.h>
+
 namespace fm_dist {
 
 using fm_cuda::bf16;
@@ -19,7 +21,9 @@ enum { STAGE_BYTES = 64 << 20 /* of each side */, BYTES = 1 /* ncclUint8 */ };
 static fm_nccl nccl;
 
 fm_status nccl_open(fm_error *reterr) {
-    return nccl.text ? FM_OK : fm_nccl_open(&nccl, reterr);
+    if (nccl.text) return FM_OK;
+    fm_nccl_set_environment();
+    return fm_nccl_open(&nccl, reterr);
 }
 
 #define FM_NCCL(call)                                                                              \
@@ -30,12 +34,15 @@ fm_status nccl_open(fm_error *reterr) {
 
 /* All ranks of the run offer a name; the first rank's of the group counts. */
 fm_status nccl_join(fm_gpu_link *link, group *g, fm_error *reterr) {
-    fm_nccl_id own = {}, all[FM_LINK_RANKS];
-    int error = g->comm.rank == 0 ? nccl.make_id(&own) : 0;
+    fm_nccl_id own = {}, *all = (fm_nccl_id *)calloc((size_t)link->size, sizeof *all);
+    if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a group of ranks");
+    int error = g->uses_nccl && g->comm.rank == 0 ? nccl.make_id(&own) : 0;
     fm_status status = fm_meeting_gather(link->options.meeting, &own, sizeof own, all,
                                          link->options.seconds, reterr);
-    if (status) return status;
-    if (!error) error = nccl.join(&g->nccl, g->size, all[g->member[0]], g->comm.rank);
+    const fm_nccl_id id = all[g->member[0]];
+    free(all);
+    if (status || !g->uses_nccl) return status;
+    if (!error) error = nccl.join(&g->nccl, g->size, id, g->comm.rank);
     if (error) {
         return fm_fail(reterr, FM_ERR_UNSUPPORTED, "NCCL does not start on rank %d: %s",
                        (int)link->rank, nccl.text(error));

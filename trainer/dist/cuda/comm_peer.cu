@@ -490,7 +490,7 @@ static void copy_all(const group *g, const fm_message *m, cudaStream_t stream) {
     size_t bytes = fm_element_bytes(m->element), run = (size_t)m->run * bytes;
     for (int32_t i = 1; i <= g->size; i++) {
         int32_t source = (g->comm.rank + i) % g->size;
-        const char *send = from->base[g->member[source]] + offset;
+        const char *send = from->base[g->place[source]] + offset;
         FM_CUDA(cudaMemcpy2DAsync(
             (char *)m->receive.data + (size_t)(source * m->received.part) * bytes,
             (size_t)m->received.row * bytes, send + (size_t)(g->comm.rank * m->sent.part) * bytes,
@@ -516,12 +516,12 @@ fm_ticket begin_peer(fm_comm *comm, const fm_message *messages, int32_t count, f
     job j = {};
     j.rank = comm->rank, j.size = comm->size, j.n_message = count;
     j.name = name_of(link, messages[0].name);
-    memcpy(j.member, g->member, sizeof j.member);
+    memcpy(j.member, g->member, (size_t)g->size * sizeof j.member[0]);
     j.flags = link->flags + g->index;
     j.flags_offset = (int64_t)(g->index * sizeof(group_flags));
     for (int32_t i = 0; i < link->n_region; i++) {
         for (int32_t r = 0; r < g->size; r++)
-            j.base[i][r] = link->region[i].base[g->member[r]];
+            j.base[i][r] = link->region[i].base[g->place[r]];
     }
     j.memory = link->memory;
     j.epoch = &link->memory->epoch[g->index];

@@ -1,6 +1,8 @@
 /* gpu_groups.c: see gpu_groups.h. */
 #include "trainer/dist/cuda/gpu_groups.h"
 
+#include "trainer/dist/topology.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -29,14 +31,14 @@ static double waited_s(const fm_groups *groups) {
     return fm_gpu_link_waited_s(groups->link);
 }
 
-/* Makes the group of this rank's `size` ranks: first, first + step, ... None for one rank. */
-static fm_status add(fm_gpu_groups *all, int32_t first, int32_t step, int32_t size,
-                     const fm_kernels *kernels, fm_comm **ret_comm, fm_error *reterr) {
-    int32_t members[FM_LINK_RANKS];
-    if (size == 1) return FM_OK;
-    for (int32_t i = 0; i < size; i++)
-        members[i] = first + i * step;
-    return fm_gpu_link_add_group(all->link, members, size, kernels, ret_comm, reterr);
+/* Makes one of this rank's groups. None for one rank. */
+static fm_status add(fm_gpu_groups *all, const fm_rank_set *set, const fm_kernels *kernels,
+                     fm_comm **ret_comm, fm_error *reterr) {
+    int32_t members[FM_LAYOUT_RANKS];
+    if (set->size == 1) return FM_OK;
+    for (int32_t i = 0; i < set->size; i++)
+        members[i] = fm_rank_set_at(set, i);
+    return fm_gpu_link_add_group(all->link, members, set->size, kernels, ret_comm, reterr);
 }
 
 fm_status fm_gpu_groups_create(const fm_layout *layout, const fm_kernels *kernels,
@@ -48,23 +50,23 @@ fm_status fm_gpu_groups_create(const fm_layout *layout, const fm_kernels *kernel
     fm_gpu_groups *all = calloc(1, sizeof *all);
     if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the groups of ranks");
     status = fm_gpu_link_create(options, &all->link, reterr);
-    fm_rank_place place = fm_layout_place(layout, fm_meeting_rank(options->meeting));
-    int32_t d = layout->dap, b = layout->bp, of_sample = d * b, first = place.dp * of_sample;
+    const int32_t rank = fm_meeting_rank(options->meeting);
+    const fm_group_sets sets = fm_layout_sets(layout, rank);
     fm_groups *g = &all->groups;
-    if (!status) status = add(all, first + place.bp * d, 1, d, kernels, &g->dap, reterr);
-    if (!status) status = add(all, first + place.dap, d, b, kernels, &g->bp, reterr);
+    if (!status) status = add(all, &sets.dap, kernels, &g->dap, reterr);
+    if (!status) status = add(all, &sets.bp, kernels, &g->bp, reterr);
     /* With one of the two the ranks of a sample are those of that group. */
-    g->sample = d > 1 ? g->dap : g->bp;
-    if (!status && d > 1 && b > 1) {
-        status = add(all, first, 1, of_sample, kernels, &g->sample, reterr);
+    g->sample = layout->dap > 1 ? g->dap : g->bp;
+    if (!status && layout->dap > 1 && layout->bp > 1) {
+        status = add(all, &sets.sample, kernels, &g->sample, reterr);
     }
-    if (!status) status = add(all, place.sample, of_sample, layout->dp, kernels, &g->dp, reterr);
+    if (!status) status = add(all, &sets.dp, kernels, &g->dp, reterr);
     if (status) {
         fm_gpu_groups_destroy(all);
         return status;
     }
     g->layout = *layout;
-    g->place = place;
+    g->place = fm_layout_place(layout, rank);
     g->link = all->link;
     g->share = share;
     g->unshare = unshare;

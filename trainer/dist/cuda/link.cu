@@ -9,12 +9,12 @@
 
 namespace fm_dist {
 
-enum { HOST_BYTES = 128, BUS_BYTES = 32 };
+enum { BUS_BYTES = 32 };
 
 /* What each rank says of itself. */
 struct introduction {
-    char host[HOST_BYTES]; /* its name and the number of its boot */
-    char bus[BUS_BYTES];   /* of its GPU */
+    fm_host host;
+    char bus[BUS_BYTES]; /* of its GPU */
     int32_t kind;
 };
 
@@ -34,24 +34,19 @@ static fm_status gather(const fm_gpu_link *link, const void *own, size_t bytes, 
 /* -- hosts and GPUs */
 
 static void introduce(const fm_gpu_link *link, introduction *own) {
-    char boot[48] = "";
     *own = {};
     own->kind = link->options.kind;
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (file) {
-        if (!fgets(boot, sizeof boot, file)) boot[0] = '\0';
-        fclose(file);
-    }
-    boot[strcspn(boot, "\n")] = '\0';
-    gethostname(own->host, 64);
-    size_t used = strlen(own->host);
-    snprintf(own->host + used, sizeof own->host - used, " %s", boot);
+    fm_host_find(&own->host);
     int device = 0;
     FM_CUDA(cudaGetDevice(&device));
     FM_CUDA(cudaDeviceGetPCIBusId(own->bus, sizeof own->bus, device));
 }
 
-/* Whether this rank's GPU can read the memory of rank r's. */
+static bool is_near(const fm_gpu_link *link, int32_t r) {
+    return link->topology.rank[r].host == link->topology.rank[link->rank].host;
+}
+
+/* Whether this rank's GPU can read the memory of rank r's, where that is on this host. */
 static fm_status check_peer(const fm_gpu_link *link, const introduction *all, int32_t r,
                             fm_error *reterr) {
     const introduction *own = &all[link->rank];
@@ -60,13 +55,7 @@ static fm_status check_peer(const fm_gpu_link *link, const introduction *all, in
         return fm_fail(reterr, FM_ERR_USAGE, "rank %d uses another way to communicate than rank %d",
                        (int)r, (int)link->rank);
     }
-    if (link->options.kind != FM_LINK_PEER) return FM_OK;
-    if (strcmp(all[r].host, own->host) != 0) {
-        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                       "rank %d is on host %s and rank %d on host %s: peer memory works within one "
-                       "host; use NCCL",
-                       (int)link->rank, own->host, (int)r, all[r].host);
-    }
+    if (link->options.kind != FM_LINK_PEER || !is_near(link, r)) return FM_OK;
     if (strcmp(all[r].bus, own->bus) == 0) {
         if (link->options.may_share_gpus) return FM_OK;
         return fm_fail(reterr, FM_ERR_USAGE, "ranks %d and %d have the same GPU %s",
@@ -83,12 +72,33 @@ static fm_status check_peer(const fm_gpu_link *link, const introduction *all, in
     return FM_OK;
 }
 
-static fm_status meet(const fm_gpu_link *link, fm_error *reterr) {
+/* Finds where all ranks are, and decides how they exchange. */
+static fm_status find_hosts(fm_gpu_link *link, const introduction *all, fm_error *reterr) {
+    fm_host *hosts = (fm_host *)calloc((size_t)link->size, sizeof *hosts);
+    if (!hosts) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a link between ranks");
+    for (int32_t r = 0; r < link->size; r++)
+        hosts[r] = all[r].host;
+    fm_status status = fm_topology_make(hosts, link->size, &link->topology, reterr);
+    free(hosts);
+    if (status) return status;
+    bool reads_peers = link->options.kind == FM_LINK_PEER;
+    link->uses_nccl = !reads_peers || link->topology.n_host > 1;
+    for (int32_t h = 0; h < link->topology.n_host && reads_peers; h++) {
+        const fm_topology_host *host = &link->topology.host[h];
+        if (host->size <= FM_LINK_RANKS) continue;
+        return fm_fail(reterr, FM_ERR_LIMIT, "%d ranks on host %s, expected at most %d GPUs",
+                       (int)host->size, host->name, FM_LINK_RANKS);
+    }
+    return FM_OK;
+}
+
+static fm_status meet(fm_gpu_link *link, fm_error *reterr) {
     introduction own;
     introduce(link, &own);
     introduction *all = (introduction *)calloc((size_t)link->size, sizeof *all);
     if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a link between ranks");
     fm_status status = gather(link, &own, sizeof own, all, reterr);
+    if (!status) status = find_hosts(link, all, reterr);
     for (int32_t r = 0; r < link->size && !status; r++) {
         if (r != link->rank) status = check_peer(link, all, r, reterr);
     }
@@ -131,18 +141,20 @@ static fm_status open_all(fm_gpu_link *link, int32_t number, const offered *all,
                            "rank %d cannot share its GPU memory with other processes: %s", (int)r,
                            cudaGetErrorString((cudaError_t)all[r].refused));
         }
-        at->base[r] = at->memory;
+        if (!is_near(link, r)) continue;
+        const int32_t place = link->topology.rank[r].place;
+        at->base[place] = at->memory;
         if (r == link->rank) continue;
         cudaError_t error =
-            cudaIpcOpenMemHandle(&at->opened[r], all[r].handle, cudaIpcMemLazyEnablePeerAccess);
+            cudaIpcOpenMemHandle(&at->opened[place], all[r].handle, cudaIpcMemLazyEnablePeerAccess);
         if (error != cudaSuccess) {
             (void)cudaGetLastError();
-            at->opened[r] = NULL;
+            at->opened[place] = NULL;
             return fm_fail(reterr, FM_ERR_UNSUPPORTED,
                            "rank %d cannot open GPU memory of rank %d: %s", (int)link->rank, (int)r,
                            cudaGetErrorString(error));
         }
-        at->base[r] = (char *)at->opened[r] + all[r].offset;
+        at->base[place] = (char *)at->opened[place] + all[r].offset;
     }
     return FM_OK;
 }
@@ -150,15 +162,15 @@ static fm_status open_all(fm_gpu_link *link, int32_t number, const offered *all,
 /* Closes the peers' regions from `first` on and waits until the others have done so. */
 static void close_from(fm_gpu_link *link, int32_t first) {
     for (int32_t number = first; number < link->n_region; number++) {
-        for (int32_t r = 0; r < link->size; r++) {
-            void *opened = link->region[number].opened[r];
+        for (int32_t place = 0; place < FM_LINK_RANKS; place++) {
+            void *opened = link->region[number].opened[place];
             if (opened && cudaIpcCloseMemHandle(opened) != cudaSuccess) (void)cudaGetLastError();
         }
         link->region[number] = {};
     }
     /* A rank that failed has no peers to wait for. */
     if (link->n_region > first && !link->trouble->happened) {
-        char none = 0, all[FM_LINK_RANKS];
+        char none = 0, all[FM_MEETING_RANKS];
         fm_status status = gather(link, &none, sizeof none, all, NULL);
         (void)status;
     }
@@ -195,18 +207,13 @@ using namespace fm_dist;
 
 fm_status fm_gpu_link_create(const fm_gpu_link_options *options, fm_gpu_link **ret_link,
                              fm_error *reterr) {
-    int32_t size = fm_meeting_size(options->meeting);
-    if (size > FM_LINK_RANKS) {
-        return fm_fail(reterr, FM_ERR_LIMIT, "a run of %d ranks, expected at most %d GPUs",
-                       (int)size, FM_LINK_RANKS);
-    }
     fm_gpu_link *link = (fm_gpu_link *)calloc(1, sizeof *link);
     if (!link) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a link between ranks");
     link->options = *options;
     link->rank = fm_meeting_rank(options->meeting);
-    link->size = size;
+    link->size = fm_meeting_size(options->meeting);
     fm_status status = meet(link, reterr);
-    if (!status && options->kind == FM_LINK_NCCL) status = nccl_open(reterr);
+    if (!status && link->uses_nccl) status = nccl_open(reterr);
     if (!status) status = allocate(link, reterr);
     if (!status) {
         status = fm_gpu_link_share(link, link->flags, FM_LINK_GROUPS * sizeof *link->flags, reterr);
@@ -228,6 +235,7 @@ static void destroy_group(group *g) {
     }
     FM_CUDA(cudaFree(g->sends));
     FM_CUDA(cudaFree(g->arrives));
+    free(g->member);
     free(g);
 }
 
@@ -243,6 +251,7 @@ void fm_gpu_link_destroy(fm_gpu_link *link) {
     FM_CUDA(cudaFreeHost(link->trouble));
     if (link->stream) FM_CUDA(cudaStreamDestroy(link->stream));
     if (link->copies) FM_CUDA(cudaStreamDestroy(link->copies));
+    fm_topology_free(&link->topology);
     free(link);
 }
 
@@ -257,9 +266,13 @@ fm_status fm_gpu_link_share(fm_gpu_link *link, void *memory, size_t bytes, fm_er
         link->n_region++;
         return FM_OK;
     }
-    offered own = offer(memory, bytes), all[FM_LINK_RANKS];
+    bool is_alone = link->topology.host[link->topology.rank[link->rank].host].size == 1;
+    offered own = is_alone ? offered{} : offer(memory, bytes);
+    offered *all = (offered *)calloc((size_t)link->size, sizeof *all);
+    if (!all) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for what ranks share");
     fm_status status = gather(link, &own, sizeof own, all, reterr);
     if (!status) status = open_all(link, link->n_region++, all, reterr);
+    free(all);
     return status;
 }
 
@@ -271,26 +284,34 @@ void fm_gpu_link_unshare(fm_gpu_link *link) {
 
 fm_status fm_gpu_link_add_group(fm_gpu_link *link, const int32_t *members, int32_t size,
                                 const fm_kernels *kernels, fm_comm **ret_comm, fm_error *reterr) {
-    assert(size >= 1 && size <= FM_LINK_RANKS && link->n_group < FM_LINK_GROUPS);
+    assert(size >= 1 && link->n_group < FM_LINK_GROUPS);
     group *g = (group *)calloc(1, sizeof *g);
-    if (!g) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a group of ranks");
+    if (g) g->member = (int32_t *)calloc((size_t)size, sizeof *g->member);
+    if (!g || !g->member) {
+        free(g);
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a group of ranks");
+    }
     g->link = link, g->index = link->n_group, g->size = size;
     link->group[link->n_group++] = g;
     g->comm.size = size, g->comm.kernels = kernels, g->comm.context = g;
-    g->comm.begin = link->options.kind == FM_LINK_PEER ? begin_peer : begin_nccl;
-    g->comm.finish = wait_for_end;
     g->comm.rank = -1;
+    g->uses_nccl = link->options.kind == FM_LINK_NCCL;
     for (int32_t r = 0; r < size; r++) {
         g->member[r] = members[r];
         if (members[r] == link->rank) g->comm.rank = r;
+        g->uses_nccl = g->uses_nccl || !is_near(link, members[r]);
     }
     assert(g->comm.rank >= 0);
+    for (int32_t r = 0; r < size && !g->uses_nccl; r++)
+        g->place[r] = link->topology.rank[members[r]].place;
+    g->comm.begin = g->uses_nccl ? begin_nccl : begin_peer;
+    g->comm.finish = wait_for_end;
     for (int i = 0; i < TICKETS; i++) {
         FM_CUDA(cudaEventCreateWithFlags(&g->asked[i], cudaEventDisableTiming));
         FM_CUDA(cudaEventCreateWithFlags(&g->met[i], cudaEventDisableTiming));
         FM_CUDA(cudaEventCreateWithFlags(&g->ended[i], cudaEventDisableTiming));
     }
-    if (link->options.kind == FM_LINK_NCCL) {
+    if (link->uses_nccl) {
         fm_status status = nccl_join(link, g, reterr);
         if (status) return status;
     }
@@ -317,7 +338,7 @@ fm_status fm_gpu_link_check(fm_gpu_link *link, fm_error *reterr) {
 }
 
 int64_t fm_gpu_link_least(fm_gpu_link *link, int64_t value) {
-    int64_t all[FM_LINK_RANKS];
+    int64_t all[FM_MEETING_RANKS];
     if (gather(link, &value, sizeof value, all, NULL)) return 0;
     for (int32_t r = 0; r < link->size; r++)
         value = fm_cuda::min_size(value, all[r]);

@@ -2,7 +2,8 @@
  * peers may read, the flags between ranks, and the word that ends all waiting when a rank fails.
  *
  * A rank is a process with one GPU. Ranks find each other through a meeting (dist/meeting.h). The
- * communicators are comm_peer (peer memory within a host) and comm_nccl (comm_gpu.h). */
+ * communicator of a group is comm_peer (peer memory) where its ranks are on one host, and comm_nccl
+ * where they are not. */
 #ifndef FM_TRAINER_DIST_LINK_H
 #define FM_TRAINER_DIST_LINK_H
 
@@ -13,10 +14,13 @@ extern "C" {
 #include "trainer/dist/comm.h"
 #include "trainer/dist/meeting.h"
 
-typedef enum fm_gpu_link_kind { FM_LINK_PEER, FM_LINK_NCCL } fm_gpu_link_kind;
+typedef enum fm_gpu_link_kind {
+    FM_LINK_PEER, /* peer memory within a host, NCCL between hosts */
+    FM_LINK_NCCL, /* NCCL for all groups */
+} fm_gpu_link_kind;
 
 enum {
-    FM_LINK_RANKS = 16, /* of a run that uses peer memory, at most: GPUs of one host */
+    FM_LINK_RANKS = 16, /* of one host that read each other's memory, at most */
     FM_LINK_GROUPS = 4, /* groups of a rank, at most */
     FM_LINK_REGIONS = 12,
 };
@@ -31,11 +35,11 @@ typedef struct fm_gpu_link_options {
 
 typedef struct fm_gpu_link fm_gpu_link;
 
-/* Collective over all ranks of the run. FM_ERR_UNSUPPORTED when two ranks are on different
- * hosts or GPUs cannot read each other's memory (FM_LINK_PEER), or NCCL is missing or too old
- * (FM_LINK_NCCL); FM_ERR_USAGE for ranks of different kinds, or two ranks of one GPU that may not
- * share it (FM_LINK_PEER); FM_ERR_LIMIT for more ranks than FM_LINK_RANKS; FM_ERR_NOMEM; the errors
- * of fm_meeting_gather. */
+/* Collective over all ranks of the run. FM_ERR_UNSUPPORTED when GPUs of this host cannot read each
+ * other's memory (FM_LINK_PEER), or when NCCL is needed and missing or too old; FM_ERR_USAGE for
+ * ranks of different kinds, or two ranks of one GPU that may not share it (FM_LINK_PEER);
+ * FM_ERR_LIMIT for a host with more ranks than FM_LINK_RANKS (FM_LINK_PEER); FM_ERR_NOMEM; the
+ * errors of fm_meeting_gather. */
 FM_MUST_USE fm_status fm_gpu_link_create(const fm_gpu_link_options *options, fm_gpu_link **ret_link,
                                          fm_error *reterr);
 

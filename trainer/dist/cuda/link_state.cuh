@@ -4,6 +4,7 @@
 
 #include "trainer/backend/cuda/core/common.cuh"
 #include "trainer/dist/cuda/link.h"
+#include "trainer/dist/topology.h"
 
 namespace fm_dist {
 
@@ -42,11 +43,12 @@ struct link_memory {
     uint64_t waited;                /* clock cycles, of the first block */
 };
 
+/* The ranks of this host have their places in it (fm_topology). */
 struct region {
     char *memory;
     size_t bytes;
     void *opened[FM_LINK_RANKS]; /* by cudaIpcOpenMemHandle; NULL: this rank's own */
-    char *base[FM_LINK_RANKS];   /* where each rank's is in this process */
+    char *base[FM_LINK_RANKS];   /* where the one of each place is in this process */
 };
 
 /* A group's communicator of either kind. */
@@ -54,7 +56,9 @@ struct group {
     fm_comm comm;
     fm_gpu_link *link;
     int32_t index, size;
-    int32_t member[FM_LINK_RANKS];
+    bool uses_nccl;               /* else peer memory: all members are on this host */
+    int32_t *member;              /* [size] ranks of the run */
+    int32_t place[FM_LINK_RANKS]; /* of each member on this host */
     uint32_t begun;
     cudaEvent_t asked[TICKETS], met[TICKETS], ended[TICKETS];
     void *nccl;            /* ncclComm_t */
@@ -66,6 +70,8 @@ struct group {
 struct fm_gpu_link {
     fm_gpu_link_options options;
     int32_t rank, size;
+    fm_topology topology;
+    bool uses_nccl;              /* for one group or more, the same on all ranks */
     cudaStream_t stream, copies; /* of exchanges, and of the copies of patient ones */
     int32_t n_region, n_group;
     fm_dist::region region[FM_LINK_REGIONS];
@@ -94,7 +100,8 @@ void wait_for_end(fm_comm *comm, fm_ticket ticket, fm_stream *stream);
 fm_ticket begin_peer(fm_comm *comm, const fm_message *messages, int32_t count, fm_stream *stream);
 fm_ticket begin_nccl(fm_comm *comm, const fm_message *messages, int32_t count, fm_stream *stream);
 
-/* comm_nccl.cu: opens the library; makes and ends a group's communicator. */
+/* comm_nccl.cu: opens the library; makes and ends a group's communicator. Where a rank needs NCCL
+ * for a group, all ranks of the run call nccl_join for theirs. */
 fm_status nccl_open(fm_error *reterr);
 fm_status nccl_join(fm_gpu_link *link, group *g, fm_error *reterr);
 void nccl_leave(group *g);
