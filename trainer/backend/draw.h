@@ -33,6 +33,9 @@ typedef enum fm_draw_purpose {
     FM_PURPOSE_CONSTANT = 7, /* values that are never trained; layer = which of them */
     FM_PURPOSE_START = 8,    /* structures at the first noise level; layer as above */
     FM_PURPOSE_MSA_ROWS = 9, /* rows that a cycle of AlphaFold 3 reads */
+    /* Where reference conformers are placed: layer = fm_draw_placement; words 4 u to 4 u + 3 are of
+     * the conformer with ref_space_uid u. */
+    FM_PURPOSE_CONFORMER = 10,
 } fm_draw_purpose;
 
 /* Whose structures draw. */
@@ -41,6 +44,12 @@ typedef enum fm_draw_structures {
     FM_DRAW_ROLLOUT = 1,
     FM_DRAW_SAMPLING = 2,
 } fm_draw_structures;
+
+/* What of a conformer is drawn. */
+typedef enum fm_draw_placement {
+    FM_DRAW_TRANSLATION = 0,
+    FM_DRAW_ROTATION = 1,
+} fm_draw_placement;
 
 /* The words of the clock. */
 enum { FM_CLOCK_STEP = 0, FM_CLOCK_SLOT = 1, FM_CLOCK_CYCLE = 2, FM_CLOCK_WORDS = 4 };

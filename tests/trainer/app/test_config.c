@@ -273,13 +273,30 @@ static void products_of_the_diffusion_module(void **state) {
     fm_train_config_format(&c, plain);
     assert_null(strstr(plain, "diffusion_products"));
     fm_train_config_format_implied(&c, plain);
-    assert_string_equal(plain, "[model]\nmodel = af2\n[af3]\ndiffusion_products = f32\n");
+    assert_string_equal(
+        plain,
+        "[model]\nmodel = af2\n[af3]\ndiffusion_products = f32\n[af3]\nconformers = stored\n");
     assert_int_equal(fm_train_config_preset("tiny", &c, NULL), FM_OK);
     fm_train_config_format_implied(&c, plain);
     assert_string_equal(plain, "[model]\nmodel = af2\n");
     refuse("af3-tiny", "[af3]\ndiffusion_products = fp8\n", 2,
            "found 'fp8', expected auto, f32, tf32 or bf16");
     refuse("tiny", "[af3]\ndiffusion_products = f32\n", 2, "but model = af2");
+}
+
+/* Runs of checkpoints without the key had conformers where their samples have them. */
+static void places_of_conformers(void **state) {
+    (void)state;
+    static char text[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config c;
+    assert_int_equal(fm_train_config_preset("af3-tiny", &c, NULL), FM_OK);
+    assert_int_equal(c.af3_conformers, FM_AF3_CONFORMERS_DRAWN);
+    fm_train_config_format(&c, text);
+    assert_non_null(strstr(text, "\nconformers = drawn\n"));
+    assert_int_equal(fm_train_config_preset("af3-overfit", &c, NULL), FM_OK);
+    assert_int_equal(c.af3_conformers, FM_AF3_CONFORMERS_STORED);
+    fm_train_config_format(&c, text);
+    assert_null(strstr(text, "conformers"));
 }
 
 /* A key that changes no number is not part of a run's identity. */
@@ -470,6 +487,7 @@ int main(void) {
         cmocka_unit_test(every_head_and_class_has_room),
         cmocka_unit_test(the_stages_of_af3),
         cmocka_unit_test(products_of_the_diffusion_module),
+        cmocka_unit_test(places_of_conformers),
         cmocka_unit_test(checkpoints_omit_recomputation),
         cmocka_unit_test(printed_settings_parse_to_the_same),
         cmocka_unit_test(the_whole_model_has_93_million_parameters),

@@ -96,6 +96,7 @@ static fm_af3_trainer_options options_of(const settings *set, const af3_case *of
                                       .kernels = fm_kernels_cpu(FM_ELEMENT_F32),
                                       .seed = set->seed,
                                       .n_bond = fm_complex_count_bonds(&of->labels)};
+    options.keeps_conformers = true; /* one complex is learnt by heart */
     options.model.n_sample = set->structures;
     options.model.n_rollout_step = 20;
     options.model.noise.step_scale = 1;

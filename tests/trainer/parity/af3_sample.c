@@ -97,6 +97,7 @@ static fm_status run_trunk(sampling *s, fm_error *error) {
     fm_af3_queue_constants(b->params, &b->weights, &b->state, &b->inputs, NULL);
     fm_status status =
         fm_af3_write_sample(&b->of.sample, &b->of.config, &b->inputs, &to, &b->arena, error);
+    fm_af3_write_conformers(b->of.sample.n_atom, b->of.sample.ref_pos, &b->inputs, &to);
     for (int32_t c = 0; c < b->of.config.n_cycle && !status; c++) {
         bench_clear(b, b->inputs.msa);
         bench_clear(b, b->inputs.mask_msa);

@@ -483,6 +483,95 @@ static void msa_rows_are_drawn_without_repetition(void **state) {
         assert_true(counts[i] > 60 && counts[i] < 190);
 }
 
+/* -- reference conformers */
+
+static double distance(const float *x, int64_t i, int64_t j) {
+    double square = 0;
+    for (int64_t axis = 0; axis < 3; axis++)
+        square += pow((double)x[3 * i + axis] - (double)x[3 * j + axis], 2);
+    return sqrt(square);
+}
+
+/* A conformer moves as a whole, and its mean by at most 1 Å along each axis. Its place follows from
+ * the seed, the step and the sample, and is its own. */
+static void conformers_are_placed_anew(void **state) {
+    (void)state;
+    enum { N = 12, PLACEMENTS = 2000 };
+    static const float ideal[] = {1, 0, 0, -1, 0, 0, 0, 2, 0, 0, -2, 0, 0, 0, 3, 0, 0, -3};
+    const int64_t uid[N] = {7, 7, 7, 7, 7, 7, 2147483647, 2147483647, 2147483647, 9, 9, 9};
+    float x[3 * N], placed[3 * N], other[3 * N];
+    memcpy(x, ideal, sizeof ideal);
+    memcpy(x + 18, ideal, sizeof ideal);
+    const fm_af3_sample sample = {.n_atom = N, .ref_space_uid = uid, .ref_pos = x};
+    double sum[2] = {0}, most = 0;
+    for (uint32_t step = 0; step < PLACEMENTS; step++) {
+        const uint32_t clock[FM_CLOCK_WORDS] = {step, 0, 0, 0};
+        fm_af3_place_conformers(3, clock, &sample, placed);
+        double length = 0;
+        for (int64_t i = 1; i < N; i++) {
+            const int64_t first = i < 6 ? 0 : i < 9 ? 6 : 9; /* the first atom of its conformer */
+            assert_true(fabs(distance(placed, i, first) - distance(x, i, first)) < 1e-5);
+        }
+        for (int64_t axis = 0; axis < 3; axis++) {
+            double mean = 0;
+            for (int64_t i = 0; i < 6; i++)
+                mean += (double)placed[3 * i + axis] / 6;
+            length += mean * mean;
+        }
+        most = fmax(most, length);
+        sum[0] += (double)(placed[0] - placed[3]) / 2 / PLACEMENTS; /* the image of the x axis */
+        sum[1] += length / PLACEMENTS;
+    }
+    assert_true(most > 2 && most < 3.0001); /* a cube from -1 to 1 */
+    assert_true(fabs(sum[1] - 1) < 0.05 && fabs(sum[0]) < 0.05);
+    static const struct {
+        uint64_t seed;
+        uint32_t clock[FM_CLOCK_WORDS];
+        bool same;
+    } cases[] = {{3, {4, 1}, true}, {4, {4, 1}, false}, {3, {5, 1}, false}, {3, {4, 2}, false}};
+    fm_af3_place_conformers(3, cases[0].clock, &sample, placed);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fm_af3_place_conformers(cases[i].seed, cases[i].clock, &sample, other);
+        assert_int_equal(placed[0] == other[0], cases[i].same);
+    }
+    /* One that is alone in its sample has the same place. */
+    const fm_af3_sample last = {.n_atom = 3, .ref_space_uid = uid + 9, .ref_pos = x + 27};
+    fm_af3_place_conformers(3, cases[0].clock, &last, other);
+    assert_memory_equal(placed + 27, other, 9 * sizeof *other);
+}
+
+static const float *conformers_of(const bench *b) {
+    return fm_state_data(&b->trainer->recording.state, b->trainer->inputs.position);
+}
+
+/* The network reads the conformers of its own step and sample, also when the host wrote the sample
+ * ahead of it, or those of the sample. */
+static void a_step_has_its_own_conformers(void **state) {
+    (void)state;
+    bench b;
+    float placed[3 * FM_TEST_ATOMS];
+    open_bench(&b, 5);
+    create(&b);
+    for (uint32_t step = 0; step < 2; step++) {
+        for (uint32_t slot = 0; slot < 2; slot++) {
+            const uint32_t clock[FM_CLOCK_WORDS] = {step, slot, 0, 0};
+            b.features.slot = slot;
+            fm_af3_trainer_announce(b.trainer, &b.features);
+            (void)add(&b);
+            fm_af3_place_conformers(5, clock, &b.features.sample, placed);
+            assert_memory_equal(conformers_of(&b), placed, sizeof placed);
+        }
+        fm_optimizer_step(&b.trainer->recording.optimizer, b.trainer->recording.stream);
+    }
+    close_bench(&b);
+    open_bench(&b, 5);
+    b.options.keeps_conformers = true;
+    create(&b);
+    (void)add(&b);
+    assert_memory_equal(conformers_of(&b), b.features.sample.ref_pos, sizeof placed);
+    close_bench(&b);
+}
+
 /* -- narrow activations */
 
 /* The gradient of a sample, [*ret_count], on the heap. */
@@ -547,6 +636,8 @@ int main(void) {
                                        cmocka_unit_test(values_that_are_not_finite_are_named),
                                        cmocka_unit_test(a_sum_that_is_not_finite_is_an_error),
                                        cmocka_unit_test(samples_that_do_not_fit_are_refused),
-                                       cmocka_unit_test(msa_rows_are_drawn_without_repetition)};
+                                       cmocka_unit_test(msa_rows_are_drawn_without_repetition),
+                                       cmocka_unit_test(conformers_are_placed_anew),
+                                       cmocka_unit_test(a_step_has_its_own_conformers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

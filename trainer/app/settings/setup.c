@@ -42,6 +42,7 @@ fm_af3_trainer_options fm_af3_trainer_options_of(const fm_train_config *config,
         .seed = seed,
         .n_bond = config->af3.n_token, /* far more than the bonds of ligands to polymers */
         .memory_budget_bytes = (int64_t)(config->memory_budget_gib * GIB),
+        .keeps_conformers = config->af3_conformers == FM_AF3_CONFORMERS_STORED,
         .confidence_only = config->af3_trains == FM_AF3_TRAINS_CONFIDENCE,
     };
     options.optimizer.l2 = config->optimizer.l2;

@@ -24,12 +24,18 @@ typedef enum fm_network_kind { FM_NETWORK_AF2, FM_NETWORK_AF3 } fm_network_kind;
 
 typedef enum fm_af3_trains { FM_AF3_TRAINS_ALL, FM_AF3_TRAINS_CONFIDENCE } fm_af3_trains;
 
+typedef enum fm_af3_conformers {
+    FM_AF3_CONFORMERS_STORED,
+    FM_AF3_CONFORMERS_DRAWN
+} fm_af3_conformers;
+
 typedef struct fm_train_config {
     fm_network_kind network;
     fm_model_config model; /* of af2; n_res and n_seq follow from data */
     fm_af3_config af3;     /* of af3; shapes of samples follow from data, recompute from model */
     fm_complex_weights af3_loss;
     fm_af3_trains af3_trains;
+    fm_af3_conformers af3_conformers;
     double memory_budget_gib; /* of device memory; 0: as fm_trainer_options says */
     struct {
         char plan[FM_PLAN_NAME_BYTES]; /* the server's plan by name, and changes to it */

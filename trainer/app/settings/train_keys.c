@@ -25,6 +25,8 @@ static const fm_key_word clip_words[] = {{"sample", FM_CLIP_SAMPLE}, {"batch", F
 static const fm_key_word network_words[] = {{"af2", FM_NETWORK_AF2}, {"af3", FM_NETWORK_AF3}, {0}};
 static const fm_key_word trains_words[] = {
     {"all", FM_AF3_TRAINS_ALL}, {"confidence", FM_AF3_TRAINS_CONFIDENCE}, {0}};
+static const fm_key_word conformers_words[] = {
+    {"stored", FM_AF3_CONFORMERS_STORED}, {"drawn", FM_AF3_CONFORMERS_DRAWN}, {0}};
 static const fm_key_word products_words[] = {{"f32", FM_AF3_PRODUCTS_F32},
                                              {"tf32", FM_AF3_PRODUCTS_TF32},
                                              {"bf16", FM_AF3_PRODUCTS_BF16},
@@ -368,6 +370,12 @@ const fm_train_key fm_train_keys[] = {
      "alone, while the trunk and the rollouts stay as they are.",
      FM_KEY_WORD, AT(af3_trains), .words = trains_words, .expected = "all or confidence",
      .of = FM_KEY_AF3},
+    {"af3", "conformers", "",
+     "Where reference conformers are. drawn: each is placed anew in every step, as AlphaFold 3 "
+     "does. "
+     "stored: as the sample has them, for learning one complex by heart.",
+     FM_KEY_WORD, AT(af3_conformers), .words = conformers_words, .expected = "stored or drawn",
+     .is_implied = true, .of = FM_KEY_AF3},
     AF3_LOSS(diffusion, "Weight of the losses of the denoised structures."),
     /* clang-format off */
     FM_COMPLEX_STRUCTURE_TERM_LIST(NO_KEY, COMPLEX_KEY)
@@ -390,5 +398,6 @@ const size_t fm_train_n_key = sizeof fm_train_keys / sizeof fm_train_keys[0];
 static_assert(sizeof(fm_block_order) == sizeof(int) && sizeof(fm_recompute_policy) == sizeof(int) &&
                   sizeof(fm_clip_policy) == sizeof(int) && sizeof(fm_compat) == sizeof(int) &&
                   sizeof(fm_network_kind) == sizeof(int) && sizeof(fm_af3_trains) == sizeof(int) &&
-                  sizeof(fm_af3_products) == sizeof(int),
+                  sizeof(fm_af3_products) == sizeof(int) &&
+                  sizeof(fm_af3_conformers) == sizeof(int),
               "enumerations are ints");

@@ -113,16 +113,20 @@ static void write_atom(const fm_af3_sample *s, const fm_af3_config *c, const fm_
     put(to, in->atom_mask, l, 1);
     put(to, in->atom_charge, l, asinh(s->ref_charge[l]));
     put(to, in->atom_has_reference, l, s->ref_mask[l]);
-    for (int64_t k = 0; k < 3; k++) {
-        put(to, in->atom_position, 3 * l + k, s->ref_pos[3 * l + k]);
-        put(to, in->position, 3 * l + k, s->ref_pos[3 * l + k]);
-    }
     put(to, in->atom_classes, l, 0);
     put(to, in->atom_classes, c->n_atom + l,
         class_of(s->ref_element + l * FM_ATOM_ELEMENTS, FM_ATOM_ELEMENTS));
     for (int64_t k = 0; k < 4; k++) {
         const float *row = s->ref_atom_name_chars + (4 * l + k) * FM_ATOM_CHARACTERS;
         put(to, in->atom_classes, (2 + k) * c->n_atom + l, class_of(row, FM_ATOM_CHARACTERS));
+    }
+}
+
+void fm_af3_write_conformers(int64_t n_atom, const float *position, const fm_af3_inputs *in,
+                             const fm_af3_writer *to) {
+    for (int64_t i = 0; i < 3 * n_atom; i++) {
+        put(to, in->atom_position, i, (double)position[i]);
+        put(to, in->position, i, (double)position[i]);
     }
 }
 

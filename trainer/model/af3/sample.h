@@ -39,11 +39,16 @@ typedef struct fm_af3_writer {
     void *context;
 } fm_af3_writer;
 
-/* Writes the features that all cycles share. The tensors must be zero before. Uses `scratch` and
- * rewinds it. FM_ERR_NOMEM. */
+/* Writes the features that all cycles share, but for the positions of the reference conformers. The
+ * tensors must be zero before. Uses `scratch` and rewinds it. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_write_sample(const fm_af3_sample *sample, const fm_af3_config *config,
                                           const fm_af3_inputs *inputs, const fm_af3_writer *to,
                                           fm_arena *scratch, fm_error *reterr);
+
+/* Writes where the atoms of the reference conformers are, position [n_atom, 3] Å. The tensors must
+ * be zero before. */
+void fm_af3_write_conformers(int64_t n_atom, const float *position, const fm_af3_inputs *inputs,
+                             const fm_af3_writer *to);
 
 /* Writes the features of all template pairs to a tensor [T, N, N, 108], which must be zero before.
  * Only the fields of templates, n_token, n_template and asym_id of the sample are read. */

@@ -32,6 +32,13 @@ typedef struct fm_af3_features {
     const fm_af3_draws *draws; /* of a step with `given`, else NULL */
 } fm_af3_features;
 
+/* Places the reference conformer of each residue and ligand anew, so that no step learns where it
+ * was. p becomes R (p + t): t is uniform in [-1, 1]^3 Å and R a uniform rotation, both of the
+ * conformer's ref_space_uid. Conformers should have their mean at 0. `clock` is that of fm_draw.
+ * Writes position, [n_atom, 3] Å. */
+void fm_af3_place_conformers(uint64_t seed, const uint32_t *clock, const fm_af3_sample *sample,
+                             float *position);
+
 /* Draws the MSA rows of a cycle: of n_msa rows a random number, at most `most`, without repetition.
  * `clock` is that of fm_draw. Writes them to rows, which has room for n_msa numbers, and returns
  * how many there are. */

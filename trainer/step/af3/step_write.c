@@ -148,10 +148,11 @@ void fm_af3_trainer_choose_mirrored(fm_af3_trainer *t) {
     const fm_complex_targets *of = &t->targets;
     ADD(&t->shared, in->relative, in->bonds, in->templates, in->token_features, in->mask_single,
         in->mask_pair, to->mask);
-    ADD(&t->shared, in->atom_token, in->first_atom, in->atom_position, in->atom_charge,
-        in->atom_has_reference, in->atom_classes, in->position, in->space, in->atom_mask,
-        in->representative, in->slot_row, in->atom_of_row);
-    ADD(&t->mirror, in->msa, in->mask_msa, t->recording.clock, t->seed_gradient);
+    ADD(&t->shared, in->atom_token, in->first_atom, in->atom_charge, in->atom_has_reference,
+        in->atom_classes, in->space, in->atom_mask, in->representative, in->slot_row,
+        in->atom_of_row);
+    ADD(&t->mirror, in->atom_position, in->position, in->msa, in->mask_msa, t->recording.clock,
+        t->seed_gradient);
     ADD(&t->mirror, to->in, to->skip, to->out, to->log, t->noise.sigma, t->noise.rotation,
         t->noise.offset, t->noise.noise, t->rollout.x, t->rollout.mask);
     ADD(&t->mirror, of->position, of->mask, of->weight, of->radius, of->partner, of->atoms,
@@ -212,6 +213,29 @@ static fm_status write_shared(fm_af3_trainer *t, const fm_af3_features *features
     return status;
 }
 
+/* Writes the reference conformers. Their places are drawn, so they belong to the sample's own step,
+ * and not to what is written ahead of it. */
+static fm_status write_conformers(fm_af3_trainer *t, fm_error *reterr) {
+    const fm_af3_sample *sample = &t->features->sample;
+    const fm_af3_writer to = {fm_mirror_put, &t->mirror};
+    const float *position = sample->ref_pos;
+    size_t mark = fm_arena_mark(&t->scratch);
+    if (!t->options.given && !t->options.keeps_conformers) {
+        uint32_t clock[FM_CLOCK_WORDS];
+        float *placed =
+            fm_arena_alloc_array(&t->scratch, (size_t)sample->n_atom, 3 * sizeof *placed);
+        if (!placed) return fm_arena_full(&t->scratch, reterr);
+        host_clock(t, 0, clock);
+        fm_af3_place_conformers(t->options.seed, clock, sample, placed);
+        position = placed;
+    }
+    fm_mirror_clear(&t->mirror, t->inputs.atom_position);
+    fm_mirror_clear(&t->mirror, t->inputs.position);
+    fm_af3_write_conformers(sample->n_atom, position, &t->inputs, &to);
+    fm_arena_rewind(&t->scratch, mark);
+    return FM_OK;
+}
+
 void fm_af3_trainer_write_next(fm_af3_trainer *t) {
     if (t->next) (void)write_shared(t, t->next, NULL);
     t->next = NULL;
@@ -224,7 +248,8 @@ fm_status fm_af3_trainer_write(fm_af3_trainer *t, fm_error *reterr) {
     if (status) return status;
     fm_mirror_clear(&t->mirror, t->rollout.mask);
     fm_mirror_clear(&t->mirror, t->rollout.x);
-    status = write_levels(t, reterr);
+    status = write_conformers(t, reterr);
+    if (!status) status = write_levels(t, reterr);
     if (!status) status = write_rollout(t, reterr);
     if (!status && t->features->draws) write_draws(t, t->features->draws);
     fm_mirror_put(&t->mirror, t->seed_gradient, 0,
