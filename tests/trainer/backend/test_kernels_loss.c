@@ -3,7 +3,7 @@
 #include "tests/trainer/backend/kernel_check.h"
 
 #include "trainer/backend/cpu/cpu.h"
-#include "trainer/backend/cpu/exp.h"
+#include "trainer/backend/exp.h"
 
 /* -- cross-entropy */
 

@@ -1,7 +1,7 @@
 /* blas.c: see blas.h. OpenBLAS has 32-bit indices; larger sizes are asserted against. */
 #include "trainer/backend/cpu/blas.h"
 
-#include "trainer/backend/cpu/threads.h"
+#include "trainer/backend/cpu_threads.h"
 
 #include <assert.h>
 #include <cblas.h>

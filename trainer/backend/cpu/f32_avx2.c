@@ -2,7 +2,7 @@
  * sum and nothing is contracted, so the bits are those of f32.c (tested). */
 #include "trainer/backend/cpu/blas.h"
 #include "trainer/backend/cpu/cpu.h"
-#include "trainer/backend/cpu/exp.h"
+#include "trainer/backend/exp.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* f64.c: the CPU kernels for double: the bodies, with `real` defined. See body/real.h. */
 #include "trainer/backend/cpu/blas.h"
 #include "trainer/backend/cpu/cpu.h"
-#include "trainer/backend/cpu/exp.h"
+#include "trainer/backend/exp.h"
 
 #include <assert.h>
 #include <math.h>

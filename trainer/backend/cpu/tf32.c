@@ -2,7 +2,7 @@
  * GPU's tf32 table is judged by it, and it shows on a CPU what tf32 products do to a step. */
 #include "trainer/backend/cpu/blas.h"
 #include "trainer/backend/cpu/cpu.h"
-#include "trainer/backend/cpu/exp.h"
+#include "trainer/backend/exp.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,8 +1,6 @@
-/* threads.c: see threads.h. Workers sleep until a round begins. A round is a function and its
- * context. Worker k runs part k. The caller runs part 0 and then waits for all workers. Workers are
- * never stopped: they end with the process. */
-#include "trainer/backend/cpu/threads.h"
-
+/* threads.c: see ../cpu_threads.h. Workers sleep until a round begins. A round is a function and
+ * its context. Worker k runs part k. The caller runs part 0 and then waits for all workers. Workers
+ * are never stopped: they end with the process. */
 #include "trainer/backend/cpu_threads.h"
 
 #include <assert.h>

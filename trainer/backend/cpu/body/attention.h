@@ -8,7 +8,7 @@
  * In a batch without a valid key, mask_value would be added to all logits, which changes no
  * probability. Nothing is added then, which keeps the log-sum-exp of such a row exact in f32. */
 #include "trainer/backend/cpu/body/real.h"
-#include "trainer/backend/cpu/threads.h"
+#include "trainer/backend/cpu_threads.h"
 
 enum { ATTENTION_BLOCK = 128 };
 

@@ -1,6 +1,6 @@
 /* body/gemm.h: matrix products through OpenBLAS, and their epilogues. */
 #include "trainer/backend/cpu/body/real.h"
-#include "trainer/backend/cpu/threads.h"
+#include "trainer/backend/cpu_threads.h"
 
 /* A product with an addend is computed apart and then added. The addend may be C itself, and the
  * result has the bits of a product followed by an addition. */

@@ -6,8 +6,8 @@
  * relative error is below 2 ulp for f32 and for f64 (docs/reference/numerics.md). Where the result
  * would be below the smallest normal number it is 0; above the range it is infinite; NaN stays NaN.
  * Softmax relies on exp(-1e9) being exactly 0. */
-#ifndef FM_BACKEND_CPU_EXP_H
-#define FM_BACKEND_CPU_EXP_H
+#ifndef FM_BACKEND_EXP_H
+#define FM_BACKEND_EXP_H
 
 #include <math.h>
 #include <stdint.h>
