@@ -212,6 +212,8 @@ static fm_status append_file(msa_builder *builder, msa_file *file, fm_error *ret
             ? append_a3m(builder, file, reterr)
             : fm_stockholm_append(text, &file->stockholm, builder->arena, &builder->rows, reterr);
     if (status) return status;
+    uint32_t most = builder->options->max_file_rows;
+    if (most && builder->rows.n_seq - before > most) builder->rows.n_seq = before + most;
     file->first_row = before;
     file->n_row = builder->rows.n_seq - before;
     if (file->n_row > 0) return FM_OK;
@@ -231,6 +233,13 @@ static fm_text_place place_of(const msa_file *file, const fm_alignment_row *row,
                                       : fm_stockholm_locate(text, &file->stockholm, row, column);
 }
 
+/* Puts the letters of options in place of those of the cells. */
+static void translate(const msa_builder *builder, uint8_t *cells, size_t n) {
+    const uint8_t *letters = builder->options->letters;
+    for (size_t i = 0; letters && i < n; i++)
+        cells[i] = letters[cells[i]];
+}
+
 /* Checks that the file's first row is the chain's sequence. Letters are compared as HHblits ids,
  * and an X on either side matches any letter. Bytes that are not residues pass here; encode_rows
  * reports them. */
@@ -243,6 +252,7 @@ static fm_status check_first_row(msa_builder *builder, const msa_file *file, fm_
     if (!ids) return fm_arena_full(builder->arena, reterr);
     memcpy(ids, rows->letters + (size_t)file->first_row * n, n);
     memcpy(ids + n, builder->query.data, n);
+    translate(builder, ids, 2 * n);
     (void)builder->kernel->encode(ids, 2 * n);
     fm_status status = FM_OK;
     for (size_t i = 0; i < n && !status; i++) {
@@ -398,6 +408,7 @@ static fm_status encode_rows(msa_builder *builder, uint32_t **ret_profile, fm_er
     for (size_t row = 0; row < rows->n_seq; row += ENCODE_ROWS) {
         size_t n = rows->n_seq - row < ENCODE_ROWS ? rows->n_seq - row : ENCODE_ROWS;
         uint8_t *cells = rows->letters + row * n_res;
+        translate(builder, cells, n * n_res);
         if (!builder->kernel->encode(cells, n * n_res)) {
             return fail_unknown(builder, row * n_res, reterr);
         }
@@ -464,11 +475,27 @@ fm_bytes fm_msa_species(fm_bytes description, bool compat_openfold) {
     return match_uniprot((fm_bytes){description.data + begin, end - begin});
 }
 
+static fm_bytes species_of(const msa_builder *builder, fm_bytes description) {
+    return builder->options->species
+               ? builder->options->species(description)
+               : fm_msa_species(description, builder->options->compat_openfold);
+}
+
+/* The most bytes that the species of all rows have. */
+static size_t most_species(const msa_builder *builder) {
+    enum { SPECIES_MAX = 5 };
+    const fm_alignment *rows = &builder->rows;
+    size_t n = 0;
+    if (!builder->options->species) return (size_t)rows->n_seq * SPECIES_MAX;
+    for (uint32_t row = 0; row < rows->n_seq; row++)
+        n += rows->row[row].description_bytes;
+    return n;
+}
+
 static fm_status write_species(msa_builder *builder, fm_part_msa *part, fm_error *reterr) {
     const fm_alignment *rows = &builder->rows;
-    enum { SPECIES_MAX = 5 };
     uint32_t *end = fm_arena_alloc_array(builder->arena, rows->n_seq, sizeof *end), at = 0;
-    char *species = fm_arena_alloc_array(builder->arena, rows->n_seq, SPECIES_MAX);
+    char *species = fm_arena_alloc(builder->arena, most_species(builder));
     if (!end || !species) return fm_arena_full(builder->arena, reterr);
     memset(end, 0, rows->n_seq * sizeof *end);
     for (size_t i = 0; i < builder->n_file; i++) {
@@ -480,7 +507,7 @@ static fm_status write_species(msa_builder *builder, fm_part_msa *part, fm_error
             }
             fm_bytes description = {file->input->content.data + place->description,
                                     place->description_bytes};
-            fm_bytes found = fm_msa_species(description, builder->options->compat_openfold);
+            fm_bytes found = species_of(builder, description);
             if (found.size) memcpy(species + at, found.data, found.size);
             at += (uint32_t)found.size;
             end[row] = at;

@@ -61,6 +61,11 @@ extern const fm_msa_kernel fm_msa_scalar, fm_msa_avx2;
 typedef struct fm_msa_options {
     bool compat_openfold;        /* read and order the files as OpenFold does */
     const fm_msa_kernel *kernel; /* NULL: the fastest this processor runs */
+    /* For the sequences of complexes (featurizer/complex/complex.h). */
+    fm_bytes (*species)(fm_bytes description); /* NULL: fm_msa_species */
+    /* [256] What stands for each letter once duplicates are removed; NULL: itself. */
+    const uint8_t *letters;
+    uint32_t max_file_rows; /* first rows of each file that are taken; 0: all */
 } fm_msa_options;
 
 /* Counts for reports. */

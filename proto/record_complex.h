@@ -15,6 +15,8 @@ enum { FM_PART_ASSEMBLY_FORMAT = 1, FM_PART_ENTITIES_FORMAT = 1 };
 /* Bytes of a component's id and of an atom's name, padded with zeros. */
 enum { FM_PART_NAME_BYTES = 8 };
 
+enum { FM_PART_N_POLYMER = 8 }; /* values of an entity's polymer */
+
 typedef struct fm_part_entity {
     const char *id;       /* terminated */
     const char *sequence; /* terminated; NULL: none */

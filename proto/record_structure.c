@@ -8,6 +8,7 @@
  * byte planes. Neighbouring atoms are Ångströms apart, so the upper planes are zeros and compress
  * well. A coordinate that is not such a decimal repeats the previous k, and its float bits go into
  * a list of escapes. */
+#include "proto/record_decimal.h"
 #include "proto/record_part.h"
 
 #include "proto/limits.h"
@@ -31,39 +32,6 @@ enum {
 };
 
 static const fm_part_kind KIND = FM_PART_STRUCTURE;
-
-static uint32_t float_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static float float_of_bits(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static float of_thousandths(int32_t k) {
-    return (float)(k / 1000.0);
-}
-
-/* Finds the only k that represents `value`; returns false when there is none. */
-static bool to_thousandths(float value, int32_t *ret_k) {
-    double k = nearbyint((double)value * 1000.0);
-    if (!(k >= -2147483647.0 && k <= 2147483647.0)) return false;
-    if (float_bits(of_thousandths((int32_t)k)) != float_bits(value)) return false;
-    *ret_k = (int32_t)k;
-    return true;
-}
-
-static uint32_t zigzag(uint32_t difference) {
-    return difference << 1 ^ (0u - (difference >> 31));
-}
-
-static uint32_t unzigzag(uint32_t coded) {
-    return coded >> 1 ^ (0u - (coded & 1));
-}
 
 typedef struct structure_sizes {
     uint32_t n_res, n_atom, n_escape;
@@ -113,12 +81,12 @@ static fm_status measure_atom(const float *xyz, bool present, size_t cell, struc
                               fm_error *reterr) {
     for (int axis = 0; axis < N_AXIS; axis++) {
         int32_t k;
-        if (present ? !isfinite(xyz[axis]) : float_bits(xyz[axis]) != 0) {
+        if (present ? !isfinite(xyz[axis]) : fm_part_float_bits(xyz[axis]) != 0) {
             return fm_fail(reterr, FM_ERR_DATA, "atom %zu of residue %zu has the coordinate %g%s",
                            cell % FM_N_ATOM37, cell / FM_N_ATOM37 + 1, (double)xyz[axis],
                            present ? "" : " but is not present");
         }
-        if (present && !to_thousandths(xyz[axis], &k)) sizes->n_escape++;
+        if (present && !fm_part_to_thousandths(xyz[axis], &k)) sizes->n_escape++;
     }
     sizes->n_atom += present;
     return FM_OK;
@@ -169,12 +137,12 @@ static void write_coordinates(fm_writer *writer, const fm_part_structure *part,
         for (int axis = 0; axis < N_AXIS; axis++, n++) {
             float value = part->all_atom_positions[cell * N_AXIS + (size_t)axis];
             int32_t k = (int32_t)previous[axis];
-            if (!to_thousandths(value, &k)) {
-                uint32_t at = (uint32_t)n, value_bits = float_bits(value);
+            if (!fm_part_to_thousandths(value, &k)) {
+                uint32_t at = (uint32_t)n, value_bits = fm_part_float_bits(value);
                 memcpy(index + 4 * n_escape, &at, sizeof at);
                 memcpy(bits + 4 * n_escape++, &value_bits, sizeof value_bits);
             }
-            uint32_t coded = zigzag((uint32_t)k - previous[axis]);
+            uint32_t coded = fm_part_zigzag((uint32_t)k - previous[axis]);
             for (int i = 0; i < 4; i++)
                 plane[i][n] = (uint8_t)(coded >> 8 * i);
             previous[axis] = (uint32_t)k;
@@ -194,7 +162,7 @@ fm_status fm_part_structure_encode(const fm_part_structure *part, fm_arena *aren
         [WORD_N_ESCAPE] = sizes.n_escape,
         [WORD_FLAGS] = (part->is_distillation ? FLAG_DISTILLATION : 0u) |
                        (sizes.confidence ? FLAG_CONFIDENCE : 0u),
-        [WORD_RESOLUTION] = float_bits(part->resolution),
+        [WORD_RESOLUTION] = fm_part_float_bits(part->resolution),
     };
     fm_writer writer;
     status = fm_part_begin(arena, KIND, FM_PART_STRUCTURE_FORMAT, encoded_bytes(&sizes), word,
@@ -267,14 +235,14 @@ static bool next_coordinate(coordinate_reader *reader, int axis, float *ret_valu
     uint32_t at = reader->at++, coded = 0;
     for (int i = 0; i < 4; i++)
         coded |= (uint32_t)sections->plane[i][at] << 8 * i;
-    uint32_t k = reader->previous[axis] += unzigzag(coded);
+    uint32_t k = reader->previous[axis] += fm_part_unzigzag(coded);
     int32_t again;
     if (reader->escape < reader->n_escape && sections->escape_index[reader->escape] == at) {
-        *ret_value = float_of_bits(sections->escape_bits[reader->escape++]);
-        return coded == 0 && isfinite(*ret_value) && !to_thousandths(*ret_value, &again);
+        *ret_value = fm_part_float_of_bits(sections->escape_bits[reader->escape++]);
+        return coded == 0 && isfinite(*ret_value) && !fm_part_to_thousandths(*ret_value, &again);
     }
-    *ret_value = of_thousandths((int32_t)k);
-    return to_thousandths(*ret_value, &again) && again == (int32_t)k;
+    *ret_value = fm_part_of_thousandths((int32_t)k);
+    return fm_part_to_thousandths(*ret_value, &again) && again == (int32_t)k;
 }
 
 static fm_status read_coordinates(const structure_sizes *sizes, const structure_sections *sections,
@@ -307,7 +275,7 @@ fm_status fm_part_structure_decode(fm_bytes bytes, fm_arena *arena, fm_part_stru
     structure_sections sections;
     status = read_sections(&reader, &sizes, &sections, reterr);
     if (status) return status;
-    float resolution = float_of_bits(word[WORD_RESOLUTION]);
+    float resolution = fm_part_float_of_bits(word[WORD_RESOLUTION]);
     status = check_scalars(resolution, sections.date, FM_ERR_CORRUPT, reterr);
     if (!status) {
         status = check_confidence(sections.confidence, sizes.n_res, FM_ERR_CORRUPT, reterr);

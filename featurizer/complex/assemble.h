@@ -18,8 +18,11 @@ typedef struct fm_copy {
     int32_t mol_id, entity_mol_id;
     uint32_t mol_first_atom; /* atoms of its molecule in the chains before it */
     uint32_t first_uid;      /* ref_space_uid of its first residue */
-    bool is_expanded;        /* not the first copy of its chain */
-    bool is_out;             /* left out */
+    const uint32_t *steps;   /* [n_step] its operations, the last one applied first */
+    uint32_t n_step;
+    uint32_t again;   /* copies of its chain before it */
+    bool is_expanded; /* not the first copy of its chain */
+    bool is_out;      /* left out */
 } fm_copy;
 
 typedef struct fm_copies {
@@ -35,6 +38,8 @@ typedef struct fm_copies {
     uint32_t *order;     /* [n_order] copies that stay, in the assembly's order */
     uint32_t *by_id;     /* [n] all copies, by id as text */
     uint32_t n_order, n_molecule;
+    double (*operations)[3][4]; /* [n_operation] rotation, translation */
+    uint32_t n_operation;
 } fm_copies;
 
 /* The atom of the asymmetric unit of which `atom` is a copy. */
@@ -45,6 +50,32 @@ static inline uint32_t fm_copies_source(const fm_copies *copies, uint32_t atom) 
 static inline const fm_asym_entity *fm_copies_entity(const fm_copies *copies, uint32_t copy) {
     const fm_asym *asym = copies->asym;
     return &asym->entities[asym->chains[copies->items[copy].chain].entity];
+}
+
+/* Applies operations to a position, the last one first. Every step computes in double, in this
+ * order, and rounds to float. */
+static inline void fm_operations_apply(const double (*operations)[3][4], const uint32_t *steps,
+                                       uint32_t n_step, float position[3]) {
+    for (uint32_t step = n_step; step-- > 0;) {
+        double from[3] = {(double)position[0], (double)position[1], (double)position[2]};
+        for (int axis = 0; axis < 3; axis++) {
+            const double *row = operations[steps[step]][axis];
+            double sum = row[0] * from[0] + row[1] * from[1];
+            sum = sum + row[2] * from[2];
+            position[axis] = (float)(sum + row[3]);
+        }
+    }
+}
+
+/* Returns the fm_molecule of most atoms, from the number of atoms of each; of equal ones that which
+ * is named last. */
+static inline uint8_t fm_molecule_of_most(const uint32_t n[FM_N_MOLECULE]) {
+    static const uint8_t by_name[] = {FM_MOLECULE_DNA, FM_MOLECULE_LIGAND, FM_MOLECULE_PROTEIN,
+                                      FM_MOLECULE_RNA};
+    uint8_t best = by_name[0];
+    for (size_t i = 1; i < sizeof by_name; i++)
+        if (n[by_name[i]] >= n[best]) best = by_name[i];
+    return best;
 }
 
 /* Sets of joined numbers: root[i] leads to the smallest number of i's set. */

@@ -41,9 +41,28 @@ FM_MUST_USE fm_status fm_assembly_unpack(const fm_part_assembly *part,
                                          const fm_components *components, fm_arena *arena,
                                          fm_assembly *ret_assembly, fm_error *reterr);
 
-/* Makes the rows of an entity from an msa part, whose ids stand for the letters of the polymer: RNA
- * has T for U, and X for what is no base. The result is what fm_sequence_rows_read makes of the
- * same files. Everything is in the arena. Returns FM_ERR_LIMIT when it is full. */
+/* Which rows of an entity an alignment file gives. */
+typedef enum fm_entity_rows {
+    FM_ENTITY_ROWS_ALL,    /* what a chain's msa is made of, too */
+    FM_ENTITY_ROWS_PAIRED, /* uniprot_hits.sto, .a3m */
+    FM_ENTITY_ROWS_NONE,
+} fm_entity_rows;
+fm_entity_rows fm_entity_rows_of_name(const char *name);
+
+/* Whether alignments of the entity count: it is a protein (of L residues) or RNA of 5 residues and
+ * more. All others have their sequence as the only row. */
+bool fm_entity_has_rows(const fm_assembly_entity *entity);
+
+/* Makes the msa part of rows of one kind of such an entity, from alignments in any order. All rows
+ * of a protein are those of a chain of its sequence, byte for byte. In the ids of RNA T stands for
+ * U, and X for what is no base. Returns what fm_msa_build returns. */
+FM_MUST_USE fm_status fm_entity_msa_build(const fm_msa_input *inputs, size_t n_input,
+                                          const fm_assembly_entity *entity, fm_entity_rows rows,
+                                          fm_arena *arena, fm_part_msa *ret_part, fm_error *reterr);
+
+/* Makes the rows of an entity from such a part: what fm_sequence_rows_read makes of the same files
+ * in the same order, with the species that the part has. Everything is in the arena. Returns
+ * FM_ERR_LIMIT when it is full. */
 FM_MUST_USE fm_status fm_sequence_rows_of_msa(const fm_part_msa *msa, fm_polymer polymer,
                                               fm_arena *arena, fm_sequence_rows *ret_rows,
                                               fm_error *reterr);

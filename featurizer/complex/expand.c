@@ -15,10 +15,6 @@ enum { GEN_ASSEMBLY, GEN_EXPRESSION, GEN_CHAINS };
 enum { OPERATION_ID, OPERATION_MATRIX };
 enum { MAX_GROUP = 8 };
 
-typedef struct operation {
-    double row[3][4]; /* rotation, translation */
-} operation;
-
 typedef struct group {
     uint32_t *operations; /* rows of the table */
     uint32_t n, max;
@@ -27,14 +23,13 @@ typedef struct group {
 /* A set of copies: those that one operation makes of the chains that one row lists. */
 typedef struct copy_set {
     uint32_t first_copy, n_operation;
-    uint32_t operations[MAX_GROUP];
+    const uint32_t *operations;
 } copy_set;
 
 typedef struct expander {
     fm_asym *asym;
     fm_copies *copies;
     fm_mmcif_map by_operation, by_label;
-    operation *operations;
     int32_t *numbers; /* by operation: its id if that is a number, else -1 */
     group groups[MAX_GROUP];
     uint32_t n_group;
@@ -60,9 +55,11 @@ static fm_status read_operations(expander *e) {
         return fm_asym_fail(asym, FM_ERR_LIMIT, fm_cif_table_at(table, 0, OPERATION_ID).start,
                             "the file has more than %u operations", FM_LIMIT_N_COMPLEX_CHAIN);
     }
-    e->operations = fm_arena_alloc_array(asym->arena, table->n_row, sizeof *e->operations);
+    double(*operations)[3][4] = fm_arena_alloc_array(asym->arena, table->n_row, sizeof *operations);
     e->numbers = fm_arena_alloc_array(asym->arena, table->n_row, sizeof *e->numbers);
-    if (!e->operations || !e->numbers) return fm_asym_full(asym);
+    if (!operations || !e->numbers) return fm_asym_full(asym);
+    e->copies->operations = operations;
+    e->copies->n_operation = table->n_row;
     fm_status status =
         fm_mmcif_map_init(&e->by_operation, &asym->cif, asym->arena, table->n_row, asym->reterr);
     for (uint32_t row = 0; row < table->n_row && !status; row++) {
@@ -72,7 +69,7 @@ static fm_status read_operations(expander *e) {
         (void)fm_integer_parse(fm_cif_text(&asym->cif, id), fm_cif_size(id), &e->numbers[row]);
         for (uint32_t i = 0; i < 12 && !status; i++) {
             fm_cif_view value = fm_cif_table_at(table, row, OPERATION_MATRIX + i);
-            if (fm_mmcif_number(&asym->cif, value, &e->operations[row].row[i / 4][i % 4])) continue;
+            if (fm_mmcif_number(&asym->cif, value, &operations[row][i / 4][i % 4])) continue;
             status = fm_asym_fail(asym, FM_ERR_FORMAT, value.start,
                                   "found '%.*s' in an operation of the assembly, expected a number",
                                   FM_ASYM_SHOW(asym, value));
@@ -177,7 +174,7 @@ static uint32_t chain_of(const fm_asym *asym, uint32_t atom) {
     return asym->residues[asym->atoms[atom].residue].label;
 }
 
-static fm_status push_copy(expander *e, uint32_t chain_number) {
+static fm_status push_copy(expander *e, const copy_set *set, uint32_t chain_number) {
     fm_asym *asym = e->asym;
     fm_copies *copies = e->copies;
     const fm_asym_chain *chain = &asym->chains[chain_number];
@@ -213,6 +210,9 @@ static fm_status push_copy(expander *e, uint32_t chain_number) {
                                          .source_atom = first,
                                          .n_atom = n_atom,
                                          .asym_id = (int32_t)copies->n,
+                                         .steps = set->operations,
+                                         .n_step = set->n_operation,
+                                         .again = again,
                                          .is_expanded = again > 0};
     copies->n++;
     copies->n_atom += n_atom;
@@ -245,8 +245,6 @@ static fm_status push_copy_bond(expander *e, const fm_asym_bond *bond) {
 
 /* -- positions */
 
-/* Applies operations to the positions of a set of copies, the last one first. Every step computes
- * in double, in this order, and rounds to float. */
 static fm_status place_copies(expander *e, const copy_set *set) {
     fm_copies *copies = e->copies;
     for (uint32_t i = set->first_copy; i < copies->n; i++) {
@@ -256,14 +254,9 @@ static fm_status place_copies(expander *e, const copy_set *set) {
             float *position = copies->positions[copy->first_atom + k];
             copies->owners[copy->first_atom + k] = i;
             memcpy(position, atom->position, sizeof atom->position);
-            for (uint32_t step = set->n_operation; step-- > 0 && atom->is_resolved;) {
-                double from[3] = {(double)position[0], (double)position[1], (double)position[2]};
-                for (int axis = 0; axis < 3; axis++) {
-                    const double *row = e->operations[set->operations[step]].row[axis];
-                    double sum = row[0] * from[0] + row[1] * from[1];
-                    sum = sum + row[2] * from[2];
-                    position[axis] = (float)(sum + row[3]);
-                }
+            if (atom->is_resolved) {
+                fm_operations_apply((const double(*)[3][4])copies->operations, set->operations,
+                                    set->n_operation, position);
             }
             for (int axis = 0; axis < 3; axis++) {
                 if (fabsf(position[axis]) < FM_CELLS_FAR) continue;
@@ -293,12 +286,14 @@ static fm_status open_set(expander *e, const uint32_t *operations, uint32_t n_op
         e->sets = sets;
         e->max_set = max;
     }
+    uint32_t *kept = fm_arena_alloc_array(asym->arena, n_operation, sizeof *kept);
+    if (!kept) return fm_asym_full(asym);
+    if (n_operation) memcpy(kept, operations, n_operation * sizeof *kept);
     copy_set *set = &e->sets[e->n_set++];
-    *set = (copy_set){.first_copy = e->copies->n, .n_operation = n_operation};
-    if (n_operation) memcpy(set->operations, operations, n_operation * sizeof *operations);
+    *set = (copy_set){e->copies->n, n_operation, kept};
     fm_status status = FM_OK;
     for (uint32_t i = 0; i < e->n_listed && !status; i++)
-        status = push_copy(e, e->listed[i]);
+        status = push_copy(e, set, e->listed[i]);
     for (uint32_t i = 0; i < e->n_row_bond && !status; i++)
         status = push_copy_bond(e, &asym->bonds[e->row_bonds[i]]);
     return status;

@@ -252,17 +252,11 @@ static fm_status alloc_tables(table_maker *maker, uint32_t n_bond) {
     return FM_OK;
 }
 
-/* Returns the fm_molecule of most of a chain's atoms; of equal ones that which is named last. */
 static uint8_t molecule_of(const fm_asym *asym, const fm_asym_chain *chain) {
-    static const uint8_t by_name[] = {FM_MOLECULE_DNA, FM_MOLECULE_LIGAND, FM_MOLECULE_PROTEIN,
-                                      FM_MOLECULE_RNA};
     uint32_t n[FM_N_MOLECULE] = {0};
     for (uint32_t i = chain->first_residue; i < chain->end_residue; i++)
         n[fm_asym_molecule(asym, i)] += fm_asym_end_atom(asym, i) - asym->residues[i].first_atom;
-    uint8_t best = by_name[0];
-    for (size_t i = 1; i < sizeof by_name; i++)
-        if (n[by_name[i]] >= n[best]) best = by_name[i];
-    return best;
+    return fm_molecule_of_most(n);
 }
 
 static fm_status fill_chain(table_maker *maker, uint32_t c, uint32_t *n_residue, uint32_t *n_atom) {
@@ -383,6 +377,44 @@ static fm_status fill_entities(const fm_asym *asym, fm_assembly *assembly) {
     return FM_OK;
 }
 
+/* Tells how the chains were made; operations stay where they are. */
+static fm_status fill_origin(const fm_copies *copies, fm_assembly *assembly) {
+    const fm_asym *asym = copies->asym;
+    uint32_t n = copies->n_order, n_step = 0;
+    for (uint32_t c = 0; c < n; c++)
+        n_step += copies->items[copies->order[c]].n_step;
+    fm_assembly_origin *origin = fm_arena_alloc(asym->arena, sizeof *origin);
+    uint32_t *unit = fm_arena_alloc_array(asym->arena, n, 3 * sizeof *unit);
+    uint32_t *first_step = fm_arena_alloc_array(asym->arena, (size_t)n + 1, sizeof *first_step);
+    uint32_t *steps = fm_arena_alloc_array(asym->arena, n_step, sizeof *steps);
+    float(*positions)[3] = fm_arena_alloc_array(asym->arena, asym->n_atom, sizeof *positions);
+    if (!origin || !unit || !first_step || !steps || !positions) {
+        return fm_arena_full(asym->arena, asym->reterr);
+    }
+    uint32_t *again = unit + n, *first_position = again + n;
+    first_step[0] = 0;
+    for (uint32_t c = 0; c < n; c++) {
+        const fm_copy *copy = &copies->items[copies->order[c]];
+        unit[c] = copy->chain;
+        again[c] = copy->again;
+        first_position[c] = copy->source_atom;
+        if (copy->n_step) memcpy(steps + first_step[c], copy->steps, copy->n_step * sizeof *steps);
+        first_step[c + 1] = first_step[c] + copy->n_step;
+    }
+    for (uint32_t i = 0; i < asym->n_atom; i++)
+        memcpy(positions[i], asym->atoms[i].position, sizeof positions[i]);
+    *origin = (fm_assembly_origin){.unit = unit,
+                                   .again = again,
+                                   .first_step = first_step,
+                                   .steps = steps,
+                                   .n_operation = copies->n_operation,
+                                   .operations = (const double(*)[3][4])copies->operations,
+                                   .first_position = first_position,
+                                   .positions = (const float(*)[3])positions};
+    assembly->origin = origin;
+    return FM_OK;
+}
+
 fm_status fm_copies_fill(fm_copies *copies, fm_assembly *ret_assembly) {
     fm_asym *asym = copies->asym;
     pair_finder finder = {.copies = copies};
@@ -400,6 +432,7 @@ fm_status fm_copies_fill(fm_copies *copies, fm_assembly *ret_assembly) {
     if (!status) status = fill_bonds(&maker, first_bond);
     if (!status) status = fill_entities(asym, ret_assembly);
     if (!status) status = list_pairs(copies, &finder, n_rank, maker.place, ret_assembly);
+    if (!status) status = fill_origin(copies, ret_assembly);
     return status ? status
                   : fm_assembly_tokenize(ret_assembly, maker.chains, maker.residues, maker.atoms,
                                          asym->arena, asym->reterr);

@@ -90,7 +90,8 @@ static void check_printed(fm_arena *arena, fm_bytes text, const fm_a3m_options *
 
 static void check_features(fm_arena *arena, fm_bytes text, bool compat) {
     fm_msa_input input = {"f.a3m", text, FM_MSA_NONE};
-    fm_msa_options plain = {compat, &fm_msa_scalar}, best = {compat, NULL};
+    fm_msa_options plain = {.compat_openfold = compat, .kernel = &fm_msa_scalar};
+    fm_msa_options best = {.compat_openfold = compat};
     fm_part_msa one, other;
     fm_error error = {0};
     fm_status status = fm_msa_build(&input, 1, (fm_bytes){0}, &plain, arena, &one, NULL, &error);
