@@ -27,12 +27,21 @@ static int run(const char *command) {
  *
  *     begin ARGS        starts a run beside the shell, which ends with it; $run is its process
  *     free_port         prints a TCP port that nobody uses
+ *     start_on NAMES ARGS  starts a rank on each of the hosts that are named so, beside the shell;
+ *                       $rank0, $rank1, ... are their processes
+ *     end_on            waits for them
  *     same A B N        two runs have the same bytes after N steps, and the same losses */
 static const char library[] =
     "train='foldmill train --data unix:socket --seed 3 --config batch.ini -q'\n"
     "begin() { beside $train \"$@\"; }\n"
     "free_port() { python3 -c 'import socket; s = socket.socket(); s.bind((\"127.0.0.1\", 0)); "
     "print(s.getsockname()[1])'; }\n"
+    "start_on() { names=$1; shift; rank=0; all=; for name in $names; do "
+    "FOLDMILL_RANK=$rank FOLDMILL_RANKS=$(echo $names | wc -w) FOLDMILL_HOST=$name "
+    "FOLDMILL_MEETING=file:$PWD/meeting $train \"$@\" >on.$rank.log 2>&1 & "
+    "all=\"$all $!\"; eval rank$rank=$!; rank=$((rank + 1)); done; "
+    "trap 'kill -9 $all 2>/dev/null' EXIT; }\n"
+    "end_on() { code=0; for process in $all; do wait $process || code=$?; done; return $code; }\n"
     "same() { cmp $1/checkpoint-$3.safetensors $2/checkpoint-$3.safetensors && losses $1 >$1.l && "
     "losses $2 >$2.l && cmp $1.l $2.l; }\n";
 
@@ -397,6 +406,46 @@ static void samples_across_hosts_are_refused(void **state) {
                      0);
 }
 
+/* Two hosts of two ranks, four of two and eight of one, whose ranks talk over TCP. */
+static void several_hosts_have_the_bytes_of_one(void **state) {
+    (void)state;
+    assert_int_equal(run("$train --ranks 4 --dap 2 --steps 4 --out near >log 2>&1 && "
+                         "start_on 'a a b b' --dap 2 --steps 4 --out far; end_on && "
+                         "same near far 000000000004 && "
+                         "grep -q '^ranks     4: dap 2, bp 1, dp 2$' on.0.log"),
+                     0);
+    assert_int_equal(run("train=\"$train --config batch.8.ini\"; "
+                         "$train --ranks 8 --dap 2 --steps 2 --out near.8 >log 2>&1 && "
+                         "start_on 'a a b b c c d d' --dap 2 --steps 2 --out far.8; end_on && "
+                         "same near.8 far.8 000000000002 && "
+                         "$train --ranks 8 --steps 2 --out near.dp >log 2>&1 && "
+                         "start_on 'a b c d e f g h' --steps 2 --out far.dp; end_on && "
+                         "same near.dp far.dp 000000000002"),
+                     0);
+    /* The parts of a sample may cross hosts where that is wanted. */
+    assert_int_equal(run("$train --dap 2 --steps 2 --out near.dap >log 2>&1 && "
+                         "start_on 'a b' --dap 2 --steps 2 --across-hosts --out far.dap; "
+                         "end_on && same near.dap far.dap 000000000002"),
+                     0);
+}
+
+/* A killed rank ends the run on all hosts; it goes on from its checkpoint to the same bytes. */
+static void a_lost_host_costs_no_bit(void **state) {
+    (void)state;
+    assert_int_equal(run("set='--dap 2 --steps 1000000 --checkpoint-every 2 --out lost'; "
+                         "start_on 'a a b b' $set; until_step lost 3; kill -9 $rank3; end_on; "
+                         "all_gone $all && grep -q '^foldmill train: .*rank 3 (process [0-9]* on "
+                         "b)' on.[0-2].log"),
+                     0);
+    assert_int_equal(
+        run("n=$(ls lost | sed -n 's/checkpoint-0*\\([0-9]*\\)[.].*/\\1/p' | tail -1); "
+            "n=$((n + 2)); start_on 'a a b b' --dap 2 --steps $n --resume --out lost; "
+            "end_on && grep -q 'resumed at step' on.0.log && "
+            "$train --ranks 4 --dap 2 --steps $n --out kept >log 2>&1 && "
+            "same kept lost $(printf %012d $n)"),
+        0);
+}
+
 /* More ranks than cores and than a host has devices. */
 static void many_ranks_train(void **state) {
     (void)state;
@@ -489,6 +538,8 @@ int main(void) {
         cmocka_unit_test(ranks_are_found_in_the_environment),
         cmocka_unit_test(ranks_that_differ_are_refused),
         cmocka_unit_test(samples_across_hosts_are_refused),
+        cmocka_unit_test(several_hosts_have_the_bytes_of_one),
+        cmocka_unit_test(a_lost_host_costs_no_bit),
         cmocka_unit_test(many_ranks_train),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(a_lost_server_costs_no_step),

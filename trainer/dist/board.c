@@ -189,8 +189,13 @@ int32_t fm_board_find(const fm_board *board, int32_t rank) {
     return -1;
 }
 
+const char *fm_board_group_name(int32_t group) {
+    static const char *const names[FM_BOARD_GROUPS] = {"dap", "bp", "sample", "dp"};
+    assert(group >= 0 && group < FM_BOARD_GROUPS);
+    return names[group];
+}
+
 void fm_board_describe(const fm_board *board, int32_t place, char *out, size_t out_bytes) {
-    static const char *const groups[FM_BOARD_GROUPS] = {"dap", "bp", "sample", "dp"};
     const fm_board_rank *r = fm_board_entry(board, place);
     int n = snprintf(out, out_bytes, "rank %d (process %d on %s): ", (int)r->rank, (int)r->process,
                      fm_board_host(board));
@@ -202,7 +207,7 @@ void fm_board_describe(const fm_board *board, int32_t place, char *out, size_t o
     }
     snprintf(out + n, out_bytes - (size_t)n, "%s %llu, cycle %u, %s exchange %u of the %s group",
              work, (unsigned long long)r->step, (unsigned)r->cycle, r->is_inside ? "in" : "after",
-             (unsigned)r->exchange, groups[r->group % FM_BOARD_GROUPS]);
+             (unsigned)r->exchange, fm_board_group_name((int32_t)(r->group % FM_BOARD_GROUPS)));
 }
 
 /* -- the end */

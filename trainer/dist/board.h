@@ -66,6 +66,8 @@ static inline fm_board_rank *fm_board_own(const fm_board *board) {
 /* The place of a rank of the run; -1: it is on another host. */
 int32_t fm_board_find(const fm_board *board, int32_t rank);
 
+/* "dap", "bp", "sample" or "dp". */
+const char *fm_board_group_name(int32_t group);
 /* Writes "rank 2 (process 1234 on node7): step 7, cycle 0, in exchange 31 of the dap group", or
  * "chain 7" where the ranks predict. */
 void fm_board_describe(const fm_board *board, int32_t place, char *out, size_t out_bytes);

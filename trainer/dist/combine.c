@@ -3,9 +3,42 @@
 #include "trainer/dist/combine.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 enum { PIECE = 512 };
+
+const fm_kernels *fm_comm_table(const fm_comm *comm, fm_element element) {
+    const fm_kernels *kernels = comm->kernels;
+    if (element != kernels->act) kernels = kernels->wide;
+    assert(kernels && kernels->act == element);
+    return kernels;
+}
+
+uint64_t fm_messages_digest(const fm_message *messages, int32_t count) {
+    uint64_t digest = 0;
+    for (int32_t i = 0; i < count; i++) {
+        const fm_message *message = &messages[i];
+        const uint64_t words[] = {(uint64_t)message->rows, (uint64_t)message->run,
+                                  message->exchange, message->element};
+        for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
+            digest = (digest ^ words[k]) * 0x9e3779b97f4a7c15u;
+    }
+    return digest;
+}
+
+void fm_comm_spoil(const fm_comm *comm, const fm_message *message) {
+    const fm_kernels *kernels = fm_comm_table(comm, message->element);
+    const size_t element = fm_element_bytes(message->element);
+    const int32_t parts = fm_exchange_parts_received(message->exchange, comm->size);
+    for (int32_t part = 0; part < parts; part++) {
+        for (int64_t row = 0; row < message->rows; row++) {
+            int64_t at = part * message->received.part + row * message->received.row;
+            uint8_t *to = (uint8_t *)message->receive.data + (size_t)at * element;
+            kernels->fill(NULL, message->run, (double)NAN, to);
+        }
+    }
+}
 
 #define DEFINE_COMBINE(type, name)                                                                 \
     static void name(int64_t count, int32_t n_source, const type *const *source, fm_beta beta,     \

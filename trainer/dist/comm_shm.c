@@ -13,11 +13,11 @@
 
 #include "proto/base/hash.h"
 #include "trainer/dist/combine.h"
+#include "trainer/dist/comm_hosts.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +62,7 @@ struct fm_shm_groups {
     range *live;      /* sorted by `at` */
     int32_t n_live;
     member member[FM_BOARD_GROUPS];
+    fm_hosts *hosts; /* of the groups that are not inside this host */
 };
 
 /* -- the outbox */
@@ -106,27 +107,6 @@ static uint64_t take_range(fm_shm_groups *g, const member *m, uint32_t number, s
 
 /* -- one exchange */
 
-/* The kernel table whose act type is the message's element type: that of activations, or the wide
- * one for gradients of parameters. */
-static const fm_kernels *table_of(const fm_comm *comm, fm_element element) {
-    const fm_kernels *kernels = comm->kernels;
-    if (element != kernels->act) kernels = kernels->wide;
-    assert(kernels && kernels->act == element);
-    return kernels;
-}
-
-static uint64_t digest_of(const exchange *e) {
-    uint64_t digest = 0;
-    for (int32_t i = 0; i < e->count; i++) {
-        const fm_message *message = &e->message[i];
-        const uint64_t words[] = {(uint64_t)message->rows, (uint64_t)message->run,
-                                  message->exchange, message->element};
-        for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
-            digest = (digest ^ words[k]) * 0x9e3779b97f4a7c15u;
-    }
-    return digest;
-}
-
 static bool is_over(const member *m) {
     return fm_board_reason(m->groups->board) != NULL;
 }
@@ -162,30 +142,19 @@ static void publish(member *m, uint32_t number, const exchange *e) {
     for (int32_t i = 0; i < e->count; i++) {
         const fm_message *message = &e->message[i];
         if (has_parts(message, m->comm.rank)) {
-            table_of(&m->comm, message->element)
+            fm_comm_table(&m->comm, message->element)
                 ->copy(NULL, span_of(message, size), message->send, to);
         }
         to += outbox_bytes_of(message, size);
     }
-    slot->digest = digest_of(e);
+    slot->digest = fm_messages_digest(e->message, e->count);
     fm_board_store(&slot->published, number);
 }
 
 /* Fills the receive buffers with NaN. */
 static void spoil(const member *m, const exchange *e) {
-    for (int32_t i = 0; i < e->count; i++) {
-        const fm_message *message = &e->message[i];
-        const fm_kernels *kernels = table_of(&m->comm, message->element);
-        const size_t element = fm_element_bytes(message->element);
-        const int32_t parts = fm_exchange_parts_received(message->exchange, m->comm.size);
-        for (int32_t part = 0; part < parts; part++) {
-            for (int64_t row = 0; row < message->rows; row++) {
-                int64_t at = part * message->received.part + row * message->received.row;
-                uint8_t *to = (uint8_t *)message->receive.data + (size_t)at * element;
-                kernels->fill(NULL, message->run, (double)NAN, to);
-            }
-        }
-    }
+    for (int32_t i = 0; i < e->count; i++)
+        fm_comm_spoil(&m->comm, &e->message[i]);
 }
 
 /* Reads the outboxes of all members. */
@@ -218,7 +187,7 @@ static void receive(member *m, uint32_t number, const exchange *e) {
     atomic_store(&own->is_inside, 1);
     if (wait_for_all(m, number)) {
         for (int32_t r = 0; r < m->comm.size; r++)
-            assert(slot_of(m, r, number)->digest == digest_of(e) &&
+            assert(slot_of(m, r, number)->digest == fm_messages_digest(e->message, e->count) &&
                    "ranks exchange different things");
         combine(m, number, e);
     } else {
@@ -317,6 +286,7 @@ static fm_status join(fm_shm_groups *g, int32_t number, const fm_kernels *kernel
     member *m = &g->member[number];
     const int32_t size = set->size;
     if (size == 1) return FM_OK;
+    assert(g->outbox);
     m->groups = g;
     m->number = number;
     m->entry = calloc((size_t)size, sizeof(void *));
@@ -342,17 +312,48 @@ static fm_status join(fm_shm_groups *g, int32_t number, const fm_kernels *kernel
     return FM_OK;
 }
 
-static fm_status join_all(fm_shm_groups *g, const fm_kernels *kernels, fm_error *reterr) {
-    const fm_layout *layout = &g->groups.layout;
-    const fm_rank_place *place = &g->groups.place;
-    const fm_group_sets sets = fm_layout_sets(layout, place->rank);
-    fm_status status = join(g, 0, kernels, place->dap, &sets.dap, &g->groups.dap, reterr);
-    if (!status) status = join(g, 1, kernels, place->bp, &sets.bp, &g->groups.bp, reterr);
-    if (!status) {
-        status = join(g, 2, kernels, place->sample, &sets.sample, &g->groups.sample, reterr);
+/* Ends the run where the caller does not say how. */
+static void end_run(fm_board *board, const char *reason) {
+    (void)fm_board_end(board, reason);
+}
+
+/* Connects the groups that are not inside this host; the others are NULL in `sets` then. */
+static fm_status join_hosts(fm_shm_groups *g, const fm_rank_set *sets[FM_BOARD_GROUPS],
+                            const fm_kernels *kernels, fm_meeting *meeting, double seconds,
+                            fm_error *reterr) {
+    const fm_topology *topology = fm_board_topology(g->board);
+    const fm_rank_set *far[FM_BOARD_GROUPS] = {NULL};
+    const double exchange_s = g->options.exchange_s > 0 ? g->options.exchange_s : seconds;
+    const fm_hosts_options options = {.open_s = seconds,
+                                      .exchange_s = exchange_s,
+                                      .end = g->options.end ? g->options.end : end_run};
+    if (topology->n_host == 1) return FM_OK;
+    for (int i = 0; i < FM_BOARD_GROUPS; i++) {
+        if (fm_topology_span(topology, sets[i]) == FM_SPAN_HOST) continue;
+        far[i] = sets[i];
+        sets[i] = NULL;
     }
-    if (status) return status;
-    return join(g, 3, kernels, place->dp, &sets.dp, &g->groups.dp, reterr);
+    return fm_hosts_open(far, meeting, g->board, &options, kernels, &g->hosts, reterr);
+}
+
+static fm_status join_all(fm_shm_groups *g, const fm_kernels *kernels, fm_meeting *meeting,
+                          double seconds, fm_error *reterr) {
+    const fm_rank_place *place = &g->groups.place;
+    const fm_group_sets of_rank = fm_layout_sets(&g->groups.layout, place->rank);
+    const fm_rank_set *sets[FM_BOARD_GROUPS] = {&of_rank.dap, &of_rank.bp, &of_rank.sample,
+                                                &of_rank.dp};
+    const int32_t places[FM_BOARD_GROUPS] = {place->dap, place->bp, place->sample, place->dp};
+    fm_comm **comms[FM_BOARD_GROUPS] = {&g->groups.dap, &g->groups.bp, &g->groups.sample,
+                                        &g->groups.dp};
+    fm_status status = join_hosts(g, sets, kernels, meeting, seconds, reterr);
+    for (int32_t i = 0; i < FM_BOARD_GROUPS && !status; i++) {
+        if (sets[i]) {
+            status = join(g, i, kernels, places[i], sets[i], comms[i], reterr);
+        } else {
+            *comms[i] = fm_hosts_comm(g->hosts, i);
+        }
+    }
+    return status;
 }
 
 /* Says whether this rank has succeeded, and fails when another has not. */
@@ -363,7 +364,7 @@ static fm_status agree(fm_meeting *meeting, fm_status status, double seconds, fm
     if (status || met) return status ? status : met;
     for (int32_t r = 0; r < fm_meeting_size(meeting); r++) {
         if (!all[r]) continue;
-        return fm_fail(reterr, (fm_status)all[r], "rank %d has no memory for exchanges", (int)r);
+        return fm_fail(reterr, (fm_status)all[r], "rank %d cannot exchange with others", (int)r);
     }
     return FM_OK;
 }
@@ -379,7 +380,7 @@ static fm_status open_groups(fm_shm_groups *g, const fm_kernels *kernels, fm_mee
     }
     if (!status) status = make_outbox(g, reterr);
     status = agree(meeting, status, seconds, reterr);
-    if (!status) status = join_all(g, kernels, reterr);
+    if (!status) status = join_all(g, kernels, meeting, seconds, reterr);
     return agree(meeting, status, seconds, reterr);
 }
 
@@ -395,12 +396,6 @@ fm_status fm_shm_groups_open(const fm_layout *layout, const fm_kernels *kernels,
                        "groups of %d and %d ranks, but ranks that compute on CPUs work in groups "
                        "of at most %d",
                        (int)of_sample, (int)layout->dp, FM_COMBINE_RANKS);
-    }
-    if (fm_board_size(board) != fm_meeting_size(meeting)) {
-        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                       "%d of %d ranks are on this host, but ranks that compute on CPUs share the "
-                       "memory of one host",
-                       (int)fm_board_size(board), (int)fm_meeting_size(meeting));
     }
     fm_shm_groups *g = calloc(1, sizeof *g);
     if (!g) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for groups of ranks");
@@ -420,6 +415,7 @@ fm_status fm_shm_groups_open(const fm_layout *layout, const fm_kernels *kernels,
 
 void fm_shm_groups_close(fm_shm_groups *groups) {
     if (!groups) return;
+    fm_hosts_close(groups->hosts);
     for (int32_t i = 0; groups->outbox && i < fm_board_size(groups->board); i++)
         if (groups->outbox[i]) munmap(groups->outbox[i], outbox_bytes);
     for (int32_t i = 0; i < FM_BOARD_GROUPS; i++) {

@@ -4,7 +4,9 @@
  * A rank copies what it sends into its outbox, which the others map. It reads what it receives when
  * all have sent. Nobody waits for the readers, because an outbox keeps parts until all have taken
  * them. When the run is over (fm_board_end), exchanges end at once and receive NaN, so that no
- * result passes for one. */
+ * result passes for one.
+ *
+ * A run may have several hosts. Its groups that are not inside one use comm_hosts.h. */
 #ifndef FM_TRAINER_COMM_SHM_H
 #define FM_TRAINER_COMM_SHM_H
 
@@ -20,15 +22,19 @@ typedef enum fm_delivery {
 
 typedef struct fm_shm_options {
     fm_delivery delivery;
-    bool spoils; /* receive buffers are NaN from begin to the delivery */
-    bool delays; /* ranks pause at random before they send and before they receive */
+    bool spoils;       /* receive buffers are NaN from begin to the delivery */
+    bool delays;       /* ranks pause at random before they send and before they receive */
+    double exchange_s; /* that an exchange between hosts waits; 0: as long as the opening */
+    /* Ends the run for the ranks of this host and says why; NULL: fm_board_end. */
+    void (*end)(fm_board *board, const char *reason);
 } fm_shm_options;
 
 typedef struct fm_shm_groups fm_shm_groups;
 
 /* Collective over the meeting: makes the communicators of this rank. options NULL: the usual.
- * FM_ERR_USAGE as fm_layout_check; FM_ERR_UNSUPPORTED when ranks are on several hosts or a group
- * has more than FM_COMBINE_RANKS; FM_ERR_IO, FM_ERR_NOMEM, and the errors of fm_meeting_gather. */
+ * Groups that are not inside this host go over TCP (comm_hosts.h). FM_ERR_USAGE as fm_layout_check;
+ * FM_ERR_UNSUPPORTED when a group has more than FM_COMBINE_RANKS; FM_ERR_IO, FM_ERR_NOMEM, and the
+ * errors of fm_meeting_gather and fm_hosts_open. */
 FM_MUST_USE fm_status fm_shm_groups_open(const fm_layout *layout, const fm_kernels *kernels,
                                          fm_meeting *meeting, fm_board *board,
                                          const fm_shm_options *options, double seconds,

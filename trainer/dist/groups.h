@@ -39,6 +39,14 @@ FM_MUST_USE fm_status fm_layout_check(const fm_layout *layout, fm_error *reterr)
 
 fm_rank_place fm_layout_place(const fm_layout *layout, int32_t rank);
 
+/* How exchanges between GPUs learn that the run is over, and end it. A thread calls the functions
+ * with `context`, which outlives the groups. All NULL: there is nobody to ask. */
+typedef struct fm_run_end {
+    const char *(*reason)(void *context); /* why the run is over; NULL while it is not */
+    void (*end)(void *context, const char *why);
+    void *context;
+} fm_run_end;
+
 /* The communicators of a rank's model and optimiser; NULL for a group of one rank. */
 typedef struct fm_groups fm_groups;
 struct fm_groups {

@@ -4,11 +4,13 @@
  * longer than rank 0. */
 #include "trainer/dist/meeting.h"
 
+#include "proto/address.h"
 #include "trainer/dist/meeting_link.h"
 #include "trainer/dist/meeting_open.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +109,35 @@ int32_t fm_meeting_rank(const fm_meeting *meeting) {
 
 int32_t fm_meeting_size(const fm_meeting *meeting) {
     return meeting->size;
+}
+
+/* Writes the address to which the connection is bound here; false where that is none. */
+static bool find_bound(int fd, char out[FM_MEETING_HOST_BYTES]) {
+    struct sockaddr_storage at = {.ss_family = AF_UNSPEC};
+    socklen_t bytes = sizeof at;
+    static const char mapped[] = "::ffff:"; /* before an IPv4 address */
+    if (fd < 0 || getsockname(fd, (struct sockaddr *)&at, &bytes) < 0) return false;
+    if (at.ss_family != AF_INET && at.ss_family != AF_INET6) return false;
+    if (getnameinfo((struct sockaddr *)&at, bytes, out, FM_MEETING_HOST_BYTES, NULL, 0,
+                    NI_NUMERICHOST) != 0) {
+        return false;
+    }
+    const size_t n = sizeof mapped - 1;
+    if (strncmp(out, mapped, n) == 0) memmove(out, out + n, strlen(out + n) + 1);
+    return true;
+}
+
+void fm_meeting_local_host(const fm_meeting *meeting, char out[FM_MEETING_HOST_BYTES]) {
+    const int32_t n = meeting->rank == 0 ? meeting->size : 1;
+    bool is_found = false;
+    /* Rank 0 may have ranks of its own host, too, which use an address of this host alone. */
+    for (int32_t r = 0; r < n; r++) {
+        const int fd = meeting->peer[r].fd;
+        if (is_found && (fd < 0 || fm_address_is_loopback(fd))) continue;
+        is_found = find_bound(fd, out) || is_found;
+        if (is_found && !fm_address_is_loopback(fd)) return;
+    }
+    if (!is_found) snprintf(out, FM_MEETING_HOST_BYTES, "127.0.0.1");
 }
 
 /* -- rank 0 */

@@ -26,6 +26,7 @@
 enum {
     FM_MEETING_RANKS = 4096,            /* at most */
     FM_MEETING_GATHER_BYTES = 64 << 20, /* size * bytes of a gather, at most */
+    FM_MEETING_HOST_BYTES = 64,         /* a numeric address */
     FM_MEETING_ADDRESS_BYTES = 1024,    /* text of an address, at most */
     FM_MEETING_SECRET_LEAST = 16,       /* characters of a secret, at least */
     FM_MEETING_SECRET_BYTES = 256,      /* and at most */
@@ -64,6 +65,10 @@ FM_MUST_USE fm_status fm_meeting_gather(fm_meeting *meeting, const void *mine, s
 
 int32_t fm_meeting_rank(const fm_meeting *meeting);
 int32_t fm_meeting_size(const fm_meeting *meeting);
+
+/* The numeric address by which this host takes part, for other connections between the ranks. It is
+ * 127.0.0.1 where the meeting uses no network. */
+void fm_meeting_local_host(const fm_meeting *meeting, char out[FM_MEETING_HOST_BYTES]);
 
 /* Makes the gather that is under way on another thread, and all later ones, fail. */
 void fm_meeting_cancel(fm_meeting *meeting);

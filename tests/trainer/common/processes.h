@@ -1,4 +1,5 @@
-/* processes.h: runs the ranks of a test as processes that communicate through comm_shm. */
+/* processes.h: runs the ranks of a test as processes that communicate through comm_shm, and through
+ * comm_hosts where a test says that they are on several hosts. */
 #ifndef FM_TESTS_PROCESSES_H
 #define FM_TESTS_PROCESSES_H
 
@@ -24,7 +25,8 @@ typedef struct process_task {
     fm_layout layout;
     fm_shm_options options;
     fm_element element;
-    double wait_s; /* more than any rank takes */
+    double wait_s;     /* more than any rank takes */
+    const char *hosts; /* a letter for the host of each rank; NULL: one host */
     const void *context;
 } process_task;
 
@@ -34,6 +36,8 @@ typedef int (*process_work)(const process_task *task);
 /* Says why it fails. */
 static inline bool open_process(process *p, const process_task *task) {
     fm_error error;
+    const char host[2] = {task->hosts ? task->hosts[task->rank] : '\0', '\0'};
+    setenv("FOLDMILL_HOST", host, 1); /* "" is as if it were not set */
     fm_status status = fm_meeting_open(&p->meeting, task->address, task->rank,
                                        fm_layout_ranks(&task->layout), task->wait_s, &error);
     if (!status) status = fm_board_open(p->meeting, task->wait_s, &p->board, &error);

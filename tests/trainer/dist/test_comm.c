@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 enum { PART = 5, ROUNDS = 200, MOST = 8 };
 
@@ -161,6 +162,21 @@ static void processes_exchange_as_threads_do(void **state) {
     }
 }
 
+/* Groups inside a host, over all hosts and mixed ones, in one run. */
+static void ranks_of_several_hosts_exchange_the_same(void **state) {
+    (void)state;
+    static const struct {
+        fm_layout layout;
+        const char *hosts;
+    } cases[] = {{{2, 1, 2}, "aabb"}, {{2, 2, 2}, "aabbccdd"}, {{4, 1, 2}, "aaaabbbb"},
+                 {{3, 1, 1}, "aba"},  {{1, 1, 8}, "abcdefgh"}, {{2, 2, 2}, "abcabcab"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const process_task task = {
+            .layout = cases[i].layout, .hosts = cases[i].hosts, .element = FM_ELEMENT_F32};
+        assert_int_equal(run_processes(exchange_much, task), 0);
+    }
+}
+
 /* More exchanges under way than there are slots would wait for each other; as many are fine, and
  * the outbox takes them all. */
 static int fill_the_slots(const process_task *task) {
@@ -193,6 +209,8 @@ static void all_slots_can_be_under_way(void **state) {
     (void)state;
     const process_task task = {.layout = {3, 1, 1}, .element = FM_ELEMENT_F32};
     assert_int_equal(run_processes(fill_the_slots, task), 0);
+    const process_task far = {.layout = {3, 1, 1}, .hosts = "abb", .element = FM_ELEMENT_F32};
+    assert_int_equal(run_processes(fill_the_slots, far), 0);
 }
 
 /* Rank 1 is killed; rank 0 ends the run, and rank 2 receives NaN in place of a sum. */
@@ -236,12 +254,88 @@ static void an_ended_run_gives_no_numbers(void **state) {
     assert_int_equal(run_processes(lose_a_rank, task), 1);
 }
 
+/* What goes wrong on rank 1, which is on another host. */
+typedef struct mishap {
+    const char *reason; /* that the others find */
+    enum { IS_CUT, SLEEPS, SENDS_OTHERS } kind;
+} mishap;
+
+/* Ends all connections of this process to other hosts. */
+static void cut_connections(void) {
+    for (int fd = 3; fd < 100; fd++) {
+        struct sockaddr_storage at = {.ss_family = AF_UNSPEC};
+        socklen_t bytes = sizeof at;
+        if (getpeername(fd, (struct sockaddr *)&at, &bytes) == 0 && at.ss_family == AF_INET) {
+            shutdown(fd, SHUT_RDWR);
+        }
+    }
+}
+
+static void have_a_mishap(const process *p, const mishap *what) {
+    fm_comm *comm = fm_shm_groups_get(p->groups)->dap;
+    float send = 1, receive[3];
+    fm_message m = fm_message_plain(FM_EXCHANGE_ALL_GATHER, FM_ELEMENT_F32, 1, &send, receive);
+    switch (what->kind) {
+    case IS_CUT: cut_connections(); break;
+    case SLEEPS:
+        while (!fm_meeting_gather(p->meeting, "", 1, receive, 60, NULL)) {
+        }
+        break;
+    case SENDS_OTHERS: comm->finish(comm, comm->begin(comm, &m, 1, NULL), NULL); break;
+    }
+}
+
+/* The others end the run with a reason that names the rank, its host and the exchange, and receive
+ * NaN. */
+static int lose_another_host(const process_task *task) {
+    process p;
+    float send = 1, receive = 0;
+    const mishap *what = task->context;
+    if (!open_process(&p, task)) return 1;
+    fm_comm *comm = fm_shm_groups_get(p.groups)->dap;
+    const fm_message m =
+        fm_message_plain(FM_EXCHANGE_ALL_REDUCE, FM_ELEMENT_F32, 1, &send, &receive);
+    comm->finish(comm, comm->begin(comm, &m, 1, NULL), NULL);
+    bool ok = receive == 3;
+    if (task->rank == 1) {
+        have_a_mishap(&p, what);
+    } else {
+        for (int i = 0; i < 2 * FM_BOARD_SLOTS; i++) /* it ends at once from then on */
+            comm->finish(comm, comm->begin(comm, &m, 1, NULL), NULL);
+        const char *reason = fm_board_reason(p.board);
+        ok &= receive != receive && reason && strcmp(reason, what->reason) == 0;
+        if (!ok) fprintf(stderr, "found %g and '%s'\n", (double)receive, reason ? reason : "none");
+    }
+    close_process(&p);
+    return ok ? 0 : 2;
+}
+
+static void other_hosts_are_lost(void **state) {
+    (void)state;
+    static const mishap mishaps[] = {
+        {"rank 1 on b ended its connection in exchange 2 of the dap group", IS_CUT},
+        {"rank 1 on b did not come within 2 s to exchange 2 of the dap group", SLEEPS},
+        {"rank 1 on b sent the parts of another exchange in exchange 2 of the dap group",
+         SENDS_OTHERS},
+    };
+    for (size_t i = 0; i < sizeof mishaps / sizeof mishaps[0]; i++) {
+        const process_task task = {.layout = {3, 1, 1},
+                                   .hosts = "aba",
+                                   .options = {.exchange_s = 2},
+                                   .context = &mishaps[i],
+                                   .element = FM_ELEMENT_F32};
+        assert_int_equal(run_processes(lose_another_host, task), 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exchanges_match_their_names),
         cmocka_unit_test(processes_exchange_as_threads_do),
+        cmocka_unit_test(ranks_of_several_hosts_exchange_the_same),
         cmocka_unit_test(all_slots_can_be_under_way),
         cmocka_unit_test(an_ended_run_gives_no_numbers),
+        cmocka_unit_test(other_hosts_are_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

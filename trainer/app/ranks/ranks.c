@@ -88,7 +88,8 @@ fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *k
     }
     if (status) return status;
     if (strcmp(device, "cpu") == 0) {
-        status = fm_shm_groups_open(&ranks->layout, kernels, ranks->meeting, ranks->board, NULL,
+        const fm_shm_options options = {.end = fm_watch_end};
+        status = fm_shm_groups_open(&ranks->layout, kernels, ranks->meeting, ranks->board, &options,
                                     gather_s, &ranks->shm, reterr);
         if (!status) ranks->groups = *fm_shm_groups_get(ranks->shm);
     } else {
