@@ -355,7 +355,7 @@ static fm_status join(bench *b, fm_error *reterr) {
     const fm_layout layout = {(int32_t)b->set->dap, 1, 1};
     if (!b->meeting || b->options.groups) return FM_OK;
     fm_status status = fm_device_groups_create(&layout, b->options.kernels, b->meeting,
-                                               b->set->backend, WAIT_S, &b->groups, reterr);
+                                               b->set->backend, WAIT_S, NULL, &b->groups, reterr);
     b->options.groups = status ? NULL : b->groups.groups;
     return status;
 }

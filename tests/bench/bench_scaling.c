@@ -363,7 +363,7 @@ static fm_status meet(bench *b, const char *address, const fm_groups **ret_group
     if (!status) status = fm_board_open(b->meeting, LIMIT_S, &b->board, reterr);
     if (status) return status;
     if (b->kernels->device->is_asynchronous) {
-        status = fm_device_groups_create(l, b->kernels, b->meeting, set->backend, WAIT_S,
+        status = fm_device_groups_create(l, b->kernels, b->meeting, set->backend, WAIT_S, NULL,
                                          &b->device, reterr);
         *ret_groups = b->device.groups;
     } else {

@@ -91,7 +91,8 @@ static inline fm_status join_groups(const settings *set, fm_meeting *meeting,
                                     fm_error *reterr) {
     const fm_layout layout = {(int32_t)set->dap, (int32_t)set->bp, (int32_t)set->dp};
     if (!meeting) return FM_OK;
-    return fm_device_groups_create(&layout, kernels, meeting, set->backend, WAIT_S, groups, reterr);
+    return fm_device_groups_create(&layout, kernels, meeting, set->backend, WAIT_S, NULL, groups,
+                                   reterr);
 }
 
 /* Fails when the ranks have other digests. */

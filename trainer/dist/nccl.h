@@ -14,6 +14,8 @@ typedef struct fm_nccl_id {
     char at[128];
 } fm_nccl_id;
 
+enum { FM_NCCL_IN_PROGRESS = 7 }; /* a result that is no error */
+
 /* A result of 0 is success; `stream` is a cudaStream_t. */
 typedef struct fm_nccl {
     int version; /* 22304 is 2.23.4 */

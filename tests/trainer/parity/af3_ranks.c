@@ -93,7 +93,7 @@ static fm_status run_device(const af3_ranks *ranks, one_rank *own, uint64_t *has
     const fm_layout layout = {ranks->dap, 1, 1};
     fm_device_groups groups = {0};
     fm_status status = fm_device_groups_create(&layout, own->kernels, ranks->meeting, "peer",
-                                               WAIT_S, &groups, reterr);
+                                               WAIT_S, NULL, &groups, reterr);
     if (!status) status = run_grouped(ranks, own, groups.groups, hash, reterr);
     if (!status) status = groups.groups->check(groups.groups, reterr);
     fm_device_groups_destroy(&groups);

@@ -44,8 +44,8 @@ static inline fm_status open_ways(ways *w, const fm_layout *layout, const char *
                                     error);
         if (!status) ret_groups[0] = fm_shm_groups_get(w->shm);
     } else if (meeting) {
-        status =
-            fm_device_groups_create(layout, kernels, meeting, backend, WAIT_S, &w->device, error);
+        status = fm_device_groups_create(layout, kernels, meeting, backend, WAIT_S, NULL,
+                                         &w->device, error);
         ret_groups[0] = w->device.groups;
     } else if (*ret_n_rank > 1) {
         status = fm_local_groups_create(layout, kernels, &w->local, error);

@@ -79,6 +79,19 @@ void fm_ranks_stay_near(const fm_kernels *kernels) {
            fm_log_quote(quoted, sizeof quoted, why));
 }
 
+static const char *find_reason(void *context) {
+    return fm_board_reason(((const fm_ranks *)context)->board);
+}
+
+/* Ends the run for this host, naming this rank. */
+static void end_run(void *context, const char *why) {
+    const fm_ranks *ranks = context;
+    char what[200], text[FM_BOARD_REASON_BYTES];
+    fm_board_describe(ranks->board, fm_board_place(ranks->board), what, sizeof what);
+    snprintf(text, sizeof text, "%s: %s", what, why);
+    fm_watch_end(ranks->board, text);
+}
+
 fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *kernels,
                         const fm_groups **ret_groups, fm_error *reterr) {
     fm_status status = FM_OK;
@@ -93,8 +106,9 @@ fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *k
                                     gather_s, &ranks->shm, reterr);
         if (!status) ranks->groups = *fm_shm_groups_get(ranks->shm);
     } else {
+        const fm_run_end run = {.reason = find_reason, .end = end_run, .context = ranks};
         status = fm_device_groups_create(&ranks->layout, kernels, ranks->meeting, "peer",
-                                         exchange_s, &ranks->device, reterr);
+                                         exchange_s, &run, &ranks->device, reterr);
         if (!status) ranks->groups = *ranks->device.groups;
     }
     if (status) return status;

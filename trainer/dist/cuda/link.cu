@@ -159,8 +159,12 @@ static fm_status open_all(fm_gpu_link *link, int32_t number, const offered *all,
     return FM_OK;
 }
 
+static bool is_over(const fm_gpu_link *link) {
+    return link->watch && fm_nccl_watch_is_over(link->watch);
+}
+
 /* Closes the peers' regions from `first` on and waits until the others have done so. */
-static void close_from(fm_gpu_link *link, int32_t first) {
+static void close_from(fm_gpu_link *link, int32_t first, bool was_over) {
     for (int32_t number = first; number < link->n_region; number++) {
         for (int32_t place = 0; place < FM_LINK_RANKS; place++) {
             void *opened = link->region[number].opened[place];
@@ -169,7 +173,7 @@ static void close_from(fm_gpu_link *link, int32_t first) {
         link->region[number] = {};
     }
     /* A rank that failed has no peers to wait for. */
-    if (link->n_region > first && !link->trouble->happened) {
+    if (link->n_region > first && !link->trouble->happened && !was_over) {
         char none = 0, all[FM_MEETING_RANKS];
         fm_status status = gather(link, &none, sizeof none, all, NULL);
         (void)status;
@@ -201,6 +205,39 @@ static fm_status allocate(fm_gpu_link *link, fm_error *reterr) {
     return FM_OK;
 }
 
+/* -- the thread that watches exchanges */
+
+static fm_nccl_beat look(void *context, int32_t number) {
+    const fm_gpu_link *link = (const fm_gpu_link *)context;
+    const volatile beat *b = &link->trouble->beats[link->watched[number]->index];
+    const uint32_t ended = b->ended, begun = b->begun; /* in this order, since both may move */
+    return {begun, ended, link->name[b->name]};
+}
+
+static const char *reason(void *context) {
+    const fm_run_end *run = &((const fm_gpu_link *)context)->options.run;
+    return run->reason ? run->reason(run->context) : NULL;
+}
+
+static void end(void *context, const char *why) {
+    const fm_run_end *run = &((const fm_gpu_link *)context)->options.run;
+    if (run->end) run->end(run->context, why);
+}
+
+static void stop(void *context) {
+    *(volatile uint32_t *)&((const fm_gpu_link *)context)->trouble->stops = 1;
+}
+
+static fm_status watch(fm_gpu_link *link, fm_error *reterr) {
+    if (!link->uses_nccl && !link->options.run.reason) return FM_OK;
+    fm_nccl_watch_options options = {};
+    options.nccl = link->uses_nccl ? nccl_library() : NULL;
+    options.wait_s = link->options.wait_s;
+    options.look = look, options.reason = reason, options.end = end, options.stop = stop;
+    options.context = link;
+    return fm_nccl_watch_start(&options, &link->watch, reterr);
+}
+
 } // namespace fm_dist
 
 using namespace fm_dist;
@@ -215,6 +252,7 @@ fm_status fm_gpu_link_create(const fm_gpu_link_options *options, fm_gpu_link **r
     fm_status status = meet(link, reterr);
     if (!status && link->uses_nccl) status = nccl_open(reterr);
     if (!status) status = allocate(link, reterr);
+    if (!status) status = watch(link, reterr);
     if (!status) {
         status = fm_gpu_link_share(link, link->flags, FM_LINK_GROUPS * sizeof *link->flags, reterr);
     }
@@ -227,7 +265,6 @@ fm_status fm_gpu_link_create(const fm_gpu_link_options *options, fm_gpu_link **r
 }
 
 static void destroy_group(group *g) {
-    nccl_leave(g);
     for (int i = 0; i < TICKETS; i++) {
         if (g->asked[i]) FM_CUDA(cudaEventDestroy(g->asked[i]));
         if (g->met[i]) FM_CUDA(cudaEventDestroy(g->met[i]));
@@ -243,9 +280,13 @@ void fm_gpu_link_destroy(fm_gpu_link *link) {
     if (!link) return;
     if (link->stream) FM_CUDA(cudaStreamSynchronize(link->stream));
     if (link->copies) FM_CUDA(cudaStreamSynchronize(link->copies));
+    /* Until here the thread ends what would be waited for in vain. It leaves NCCL in the end. */
+    const bool was_over = is_over(link);
+    fm_nccl_watch_stop(link->watch);
+    link->watch = NULL;
     for (int32_t i = 0; i < link->n_group; i++)
         destroy_group(link->group[i]);
-    close_from(link, 0);
+    close_from(link, 0, was_over);
     FM_CUDA(cudaFree(link->flags));
     FM_CUDA(cudaFree(link->memory));
     FM_CUDA(cudaFreeHost(link->trouble));
@@ -279,7 +320,7 @@ fm_status fm_gpu_link_share(fm_gpu_link *link, void *memory, size_t bytes, fm_er
 void fm_gpu_link_unshare(fm_gpu_link *link) {
     FM_CUDA(cudaStreamSynchronize(link->stream));
     FM_CUDA(cudaStreamSynchronize(link->copies));
-    close_from(link, 1);
+    close_from(link, 1, is_over(link));
 }
 
 fm_status fm_gpu_link_add_group(fm_gpu_link *link, const int32_t *members, int32_t size,
@@ -321,11 +362,8 @@ fm_status fm_gpu_link_add_group(fm_gpu_link *link, const int32_t *members, int32
 
 fm_status fm_gpu_link_check(fm_gpu_link *link, fm_error *reterr) {
     const volatile trouble *t = link->trouble;
-    for (int32_t i = 0; i < link->n_group; i++) {
-        fm_status status = nccl_check(link->group[i], reterr);
-        if (status) return status;
-    }
-    if (!t->happened) return FM_OK;
+    fm_status status = link->watch ? fm_nccl_watch_check(link->watch, reterr) : FM_OK;
+    if (status || !t->happened) return status;
     const char *name = link->name[t->name] ? link->name[t->name] : "unnamed";
     if (t->stage == STAGE_PLACE) {
         return fm_fail(reterr, FM_ERR_CLOSED,

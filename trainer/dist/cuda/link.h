@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#include "trainer/dist/comm.h"
+#include "trainer/dist/groups.h"
 #include "trainer/dist/meeting.h"
 
 typedef enum fm_gpu_link_kind {
@@ -30,6 +30,9 @@ typedef struct fm_gpu_link_options {
     fm_meeting *meeting; /* of all ranks of the run; outlives the link */
     double seconds;      /* that this rank waits for others when the host talks to them */
     double wait_s;       /* that an exchange waits for another rank before it gives up */
+    /* When the run is over, exchanges under way end. One through NCCL that has not ended within
+     * wait_s ends the run. */
+    fm_run_end run;
     bool may_share_gpus; /* for checks: ranks of one GPU take turns on it, so exchanges are slow */
 } fm_gpu_link_options;
 
@@ -44,7 +47,7 @@ FM_MUST_USE fm_status fm_gpu_link_create(const fm_gpu_link_options *options, fm_
                                          fm_error *reterr);
 
 /* Collective when no rank has failed; unshares. Call it after captured exchanges have been
- * released: NCCL waits for them. NULL is allowed. */
+ * released: NCCL waits for them. Exchanges that do not end are ended meanwhile. NULL is allowed. */
 void fm_gpu_link_destroy(fm_gpu_link *link);
 
 /* Makes a group's communicator. `members`: the ranks of the run that are in the group, by rank
@@ -63,8 +66,8 @@ FM_MUST_USE fm_status fm_gpu_link_share(fm_gpu_link *link, void *memory, size_t 
  * done so. Then shared memory may be released. */
 void fm_gpu_link_unshare(fm_gpu_link *link);
 
-/* Whether an exchange has failed: FM_ERR_CLOSED naming the rank that did not come and the exchange.
- * Results since then are not valid. Does not wait. */
+/* Whether an exchange has failed: FM_ERR_CLOSED naming the exchange, and the rank that did not come
+ * or the ranks of an exchange through NCCL. Results since then are not valid. Does not wait. */
 FM_MUST_USE fm_status fm_gpu_link_check(fm_gpu_link *link, fm_error *reterr);
 
 /* Collective: the least of all ranks' values; 0 when the meeting fails. */

@@ -4,6 +4,7 @@
 
 #include "trainer/backend/cuda/core/common.cuh"
 #include "trainer/dist/cuda/link.h"
+#include "trainer/dist/nccl_watch.h"
 #include "trainer/dist/topology.h"
 
 namespace fm_dist {
@@ -28,11 +29,17 @@ struct group_flags {
  * another place. */
 enum { STAGE_READY, STAGE_DONE, STAGE_PLACE };
 
-/* Written once by the device, in page-locked memory, when something went wrong. */
+/* Exchanges of a group through NCCL, counted by the device. */
+struct beat {
+    uint32_t begun, ended, name;
+};
+
+/* In page-locked memory: what the device writes once when something went wrong, and the beats. */
 struct trouble {
     uint32_t happened; /* written last */
     uint32_t name, rank, stage;
     uint32_t stops; /* written by the host: ends all waiting */
+    beat beats[FM_LINK_GROUPS];
 };
 
 /* Device memory of a link. */
@@ -61,7 +68,7 @@ struct group {
     int32_t place[FM_LINK_RANKS]; /* of each member on this host */
     uint32_t begun;
     cudaEvent_t asked[TICKETS], met[TICKETS], ended[TICKETS];
-    void *nccl;            /* ncclComm_t */
+    void *nccl;            /* ncclComm_t, which link->watch ends */
     char *sends, *arrives; /* comm_nccl: [size] parts on their way */
 };
 
@@ -81,6 +88,9 @@ struct fm_gpu_link {
     fm_dist::trouble *trouble;
     const char *name[fm_dist::NAMES]; /* of exchanges */
     int32_t n_name;
+    fm_nccl_watch *watch; /* NULL: there is neither NCCL nor a run to watch */
+    int32_t n_watched;
+    fm_dist::group *watched[FM_LINK_GROUPS]; /* by their number in the watch */
 };
 
 namespace fm_dist {
@@ -104,8 +114,7 @@ fm_ticket begin_nccl(fm_comm *comm, const fm_message *messages, int32_t count, f
  * for a group, all ranks of the run call nccl_join for theirs. */
 fm_status nccl_open(fm_error *reterr);
 fm_status nccl_join(fm_gpu_link *link, group *g, fm_error *reterr);
-void nccl_leave(group *g);
-fm_status nccl_check(const group *g, fm_error *reterr);
+const fm_nccl *nccl_library();
 
 } // namespace fm_dist
 
