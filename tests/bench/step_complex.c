@@ -42,7 +42,7 @@ static fm_status run_steps(void *bench_of, uint64_t count, double *ret_seconds, 
     fm_status status = FM_OK;
     double before = now_s();
     for (uint64_t i = 0; i < count && !status; i++) {
-        fm_af3_trainer_announce(t, &b->features);
+        fm_af3_trainer_announce(t, &b->features, t->recording.optimizer.step + 1);
         status = fm_af3_trainer_add_sample(t, &b->features, &b->result, reterr);
         if (!status) status = update(b, reterr);
     }

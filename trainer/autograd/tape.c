@@ -64,6 +64,33 @@ fm_tensor_ref fm_tape_state(fm_tape *tape, int32_t state_tensor, bool needs_grad
     return ref;
 }
 
+/* Adds the slice of the first axis of `of` that begins at `offset` in the state. */
+static fm_tensor_ref add_slice(fm_tape *tape, const fm_tensor *of, int64_t offset,
+                               bool follows_row) {
+    fm_tensor like;
+    assert(of->pool == FM_POOL_STATE && of->rank > 1 && of->shard_axis < 0);
+    fm_tensor_init(&like, of->name, of->element, of->rank - 1, of->shape + 1);
+    fm_tensor_ref ref = add_tensor(tape, &like);
+    fm_tensor *tensor = &tape->tensor[ref];
+    tensor->pool = FM_POOL_STATE;
+    tape->buffer[tensor->buffer].state_offset = offset;
+    tape->buffer[tensor->buffer].row_bytes = follows_row ? fm_tensor_local_bytes(&like) : 0;
+    return ref;
+}
+
+fm_tensor_ref fm_tape_state_part(fm_tape *tape, int32_t state_tensor, int64_t part) {
+    const fm_tensor *of = &tape->state->tensor[state_tensor];
+    assert(part >= 0 && part < of->shape[0]);
+    int64_t offset = part * (fm_tensor_local_bytes(of) / of->shape[0]);
+    return add_slice(tape, of, tape->state->offset[state_tensor] + offset, false);
+}
+
+fm_tensor_ref fm_tape_state_row(fm_tape *tape, fm_tensor_ref of) {
+    const fm_tensor from = tape->tensor[of];
+    assert(tape->buffer[from.buffer].row_bytes == 0);
+    return add_slice(tape, &from, tape->buffer[from.buffer].state_offset, true);
+}
+
 fm_tensor_ref fm_tape_add_gradient(fm_tape *tape, fm_tensor_ref of) {
     fm_tensor like = fm_tensor_like(&tape->tensor[of], tape->tensor[of].name);
     return add_tensor(tape, &like);
@@ -87,6 +114,25 @@ fm_node *fm_tape_add(fm_tape *tape, const fm_op *op, const char *name, size_t at
     tape->n_node++;
     *ret_attributes = attributes;
     return node;
+}
+
+static void room_forward(fm_run *run, const fm_node *node) {
+    (void)fm_run_workspace(run, *(const int64_t *)node->attributes);
+}
+
+static const fm_op ROOM = {"room", room_forward, NULL};
+
+int32_t fm_tape_add_room(fm_tape *tape, const char *name, int64_t bytes) {
+    void *memory;
+    (void)fm_tape_add(tape, &ROOM, name, sizeof bytes, &memory);
+    memcpy(memory, &bytes, sizeof bytes);
+    return tape->n_node - 1;
+}
+
+void *fm_tape_room(const fm_tape *tape, int32_t node) {
+    const fm_step *step = &tape->step[node]; /* the forward step of node i is step i */
+    assert(tape->node[node].op == &ROOM && tape->n_step > 0);
+    return step->workspace_bytes ? (char *)tape->memory + step->workspace_at : NULL;
 }
 
 int fm_node_input(fm_tape *tape, fm_node *node, fm_tensor_ref tensor, bool reads_again) {

@@ -160,6 +160,7 @@ typedef struct fm_step {
 typedef struct fm_buffer {
     int64_t bytes;
     int64_t state_offset; /* >= 0: in the state, not in the step arena */
+    int64_t row_bytes;    /* in the state: each row of the tape is so much further on */
     bool kept;            /* the caller reads it: alive to the end of the schedule */
     int32_t segment;      /* of the node that writes it, -1 = none */
     int32_t last_reader;  /* the last node that reads it; 0 = none */
@@ -212,6 +213,7 @@ struct fm_tape {
     uint32_t draw_step;    /* rng_step of the nodes that follow */
     uint64_t seed;         /* for dropout */
     const uint32_t *clock; /* device memory (backend/draw.h); may be NULL */
+    int64_t row;           /* that runs read of the tensors of fm_tape_state_row */
     fm_tape_size size;
     void *memory; /* the step arena, bound before a run */
     /* Runs write NaN over memory before its first use, which reveals an op that reads memory before
@@ -248,6 +250,18 @@ void fm_tape_fini(fm_tape *tape);
 /* Adds a tensor of the state (tensor/state.h) to the tape. Only tests and recycled values need a
  * gradient. */
 fm_tensor_ref fm_tape_state(fm_tape *tape, int32_t state_tensor, bool needs_gradient);
+
+/* Adds slice `part` of its first axis. It has no gradient, as the next one. */
+fm_tensor_ref fm_tape_state_part(fm_tape *tape, int32_t state_tensor, int64_t part);
+/* Adds the slice of the first axis of `of`, a tensor of the state, that tape->row names when the
+ * tape runs. A captured graph keeps the row of its capture. */
+fm_tensor_ref fm_tape_state_row(fm_tape *tape, fm_tensor_ref of);
+
+/* Adds a node that computes nothing. Other work may use `bytes` of the arena between the runs of
+ * the node before and of this one. Returns its number. */
+int32_t fm_tape_add_room(fm_tape *tape, const char *name, int64_t bytes);
+/* The memory of that node, after fm_tape_bind; NULL where it has none. */
+void *fm_tape_room(const fm_tape *tape, int32_t node);
 
 /* Adds a node. *ret_attributes is a zeroed struct of attribute_bytes that the caller fills. */
 fm_node *fm_tape_add(fm_tape *tape, const fm_op *op, const char *name, size_t attribute_bytes,

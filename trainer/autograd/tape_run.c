@@ -174,7 +174,8 @@ void *fm_tape_place(const fm_tape *tape, fm_tensor_ref ref, int32_t step) {
     const fm_tensor *tensor = &tape->tensor[ref];
     fm_buffer *buffer = &tape->buffer[tensor->buffer];
     if (buffer->state_offset >= 0) {
-        return (char *)tape->state->memory + buffer->state_offset + tensor->offset;
+        int64_t row = tape->row * buffer->row_bytes;
+        return (char *)fm_state_at(tape->state, buffer->state_offset) + row + tensor->offset;
     }
     int life = buffer->dropped && step >= tape->n_forward;
     assert(step >= buffer->life[life].first && step <= buffer->life[life].last);

@@ -120,3 +120,36 @@ fm_tensor_ref fm_op_adaln(fm_tape *tape, const char *name, fm_tensor_ref a, fm_t
     }
     return fm_node_output_described(tape, node, fm_tape_tensor(tape, a));
 }
+
+/* -- with gate and shift given */
+
+enum { IN_GATE = 1, IN_SHIFT };
+
+static void given_forward(fm_run *run, const fm_node *node) {
+    const fm_tensor *a = fm_tape_tensor(run->tape, node->input[IN_A]);
+    const fm_tensor *gate = fm_tape_tensor(run->tape, node->input[IN_GATE]);
+    const int64_t c = a->local[a->rank - 1];
+    fm_call_adaln(run, &(fm_adaln){.rows = fm_tensor_local_count(a) / c,
+                                   .c = c,
+                                   .g_rows = fm_tensor_local_count(gate) / c,
+                                   .x = fm_run_input(run, node, IN_A),
+                                   .g = fm_run_input(run, node, IN_GATE),
+                                   .shift = fm_run_input(run, node, IN_SHIFT),
+                                   .y = fm_run_output(run, node, 0)});
+}
+
+static const fm_op ADALN_GIVEN = {"adaln", given_forward, NULL};
+
+fm_tensor_ref fm_op_adaln_given(fm_tape *tape, const char *name, fm_tensor_ref a,
+                                fm_tensor_ref gate, fm_tensor_ref shift) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, &ADALN_GIVEN, name, 1, &memory);
+    const int64_t of_gate = fm_tensor_local_count(fm_tape_tensor(tape, gate));
+    assert(fm_tensor_local_count(fm_tape_tensor(tape, a)) % of_gate == 0);
+    assert(fm_tensor_local_count(fm_tape_tensor(tape, shift)) == of_gate && !tape->with_gradient);
+    (void)of_gate;
+    fm_node_input(tape, node, a, false);
+    fm_node_input(tape, node, gate, false);
+    fm_node_input(tape, node, shift, false);
+    return fm_node_output_described(tape, node, fm_tape_tensor(tape, a));
+}

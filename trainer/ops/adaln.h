@@ -18,4 +18,8 @@ typedef struct fm_adaln_weights {
 fm_tensor_ref fm_op_adaln(fm_tape *tape, const char *name, fm_tensor_ref a, fm_tensor_ref s,
                           const fm_adaln_weights *weights);
 
+/* The same with the gate's argument and the shift given, both [.., c]. It has no gradient. */
+fm_tensor_ref fm_op_adaln_given(fm_tape *tape, const char *name, fm_tensor_ref a,
+                                fm_tensor_ref gate, fm_tensor_ref shift);
+
 #endif

@@ -37,10 +37,10 @@ static void backward(fm_run *run, const fm_node *node) {
 
 static const fm_op LINEAR = {"linear", forward, backward};
 
-static fm_node *add(fm_tape *tape, const char *name, fm_tensor_ref x, int64_t n_row,
-                    const fm_linear_weights *weights) {
+static fm_node *add(fm_tape *tape, const fm_op *op, const char *name, fm_tensor_ref x,
+                    int64_t n_row, const fm_linear_weights *weights) {
     void *memory;
-    fm_node *node = fm_tape_add(tape, &LINEAR, name, sizeof(attributes), &memory);
+    fm_node *node = fm_tape_add(tape, op, name, sizeof(attributes), &memory);
     const fm_tensor *tensor = fm_tape_tensor(tape, x);
     attributes *at = memory;
     at->c_in = tensor->local[tensor->rank - 1];
@@ -57,7 +57,7 @@ static fm_node *add(fm_tape *tape, const char *name, fm_tensor_ref x, int64_t n_
 fm_tensor_ref fm_op_linear(fm_tape *tape, const char *name, fm_tensor_ref x, int64_t n_row,
                            const fm_linear_weights *weights) {
     assert(n_row > 0);
-    fm_node *node = add(tape, name, x, n_row, weights);
+    fm_node *node = add(tape, &LINEAR, name, x, n_row, weights);
     const fm_tensor *in = fm_tape_tensor(tape, x);
     int axis = in->rank - 2;
     fm_tensor out;
@@ -72,7 +72,27 @@ fm_tensor_ref fm_op_linear(fm_tape *tape, const char *name, fm_tensor_ref x, int
 
 fm_tensor_ref fm_op_linear_all(fm_tape *tape, const char *name, fm_tensor_ref x,
                                const fm_linear_weights *weights) {
-    fm_node *node = add(tape, name, x, 0, weights);
+    fm_node *node = add(tape, &LINEAR, name, x, 0, weights);
     fm_tensor out = fm_tensor_of_width(fm_tape_tensor(tape, x), name, weights->c_out);
     return fm_node_output_described(tape, node, &out);
+}
+
+/* -- into the state */
+
+static void store_forward(fm_run *run, const fm_node *node) {
+    fm_linear linear = linear_of(run, node);
+    fm_call_linear(run, &linear, false, fm_run_input(run, node, 1));
+}
+
+static const fm_op STORE_LINEAR = {"linear", store_forward, NULL};
+
+void fm_op_store_linear(fm_tape *tape, const char *name, fm_tensor_ref x,
+                        const fm_linear_weights *weights, fm_tensor_ref to) {
+    fm_node *node = add(tape, &STORE_LINEAR, name, x, 0, weights);
+    const attributes *at = node->attributes;
+    const fm_tensor *into = fm_tape_tensor(tape, to);
+    assert(into->pool == FM_POOL_STATE && into->element == tape->kernels->act);
+    assert(fm_tensor_local_count(into) == at->rows * at->c_out);
+    (void)at, (void)into;
+    fm_node_input(tape, node, to, false);
 }

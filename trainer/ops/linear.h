@@ -22,4 +22,8 @@ fm_tensor_ref fm_op_linear_all(fm_tape *tape, const char *name, fm_tensor_ref x,
 fm_tensor_ref fm_op_linear(fm_tape *tape, const char *name, fm_tensor_ref x, int64_t n_row,
                            const fm_linear_weights *weights);
 
+/* Stores fm_op_linear_all in a tensor of the state with as many elements. It has no gradient. */
+void fm_op_store_linear(fm_tape *tape, const char *name, fm_tensor_ref x,
+                        const fm_linear_weights *weights, fm_tensor_ref to);
+
 #endif

@@ -2,6 +2,7 @@
  * parameters. */
 #include "tests/trainer/common/op_check.h"
 
+#include "trainer/ops/store.h"
 #include "trainer/ops/transition.h"
 
 #include <signal.h>
@@ -36,6 +37,20 @@ static fm_tensor_ref build_chain(fm_tape *tape, const fm_tensor_ref *input, cons
                                                               false, FM_KEEP),
                                              &s->weights[0], true, FM_KEEP)
                           : x;
+}
+
+enum { ROOM_NODE = DEPTH / 2, ROOM_BYTES = 512 };
+
+/* A chain with a room in its middle. */
+static fm_tensor_ref build_with_room(fm_tape *tape, const fm_tensor_ref *input,
+                                     const void *context) {
+    const chain *s = context;
+    fm_tensor_ref x = input[0];
+    for (int i = 0; i < DEPTH; i++) {
+        if (i == ROOM_NODE) assert_int_equal(fm_tape_add_room(tape, "room", ROOM_BYTES), i);
+        x = fm_op_transition(tape, "link", x, &s->weights[i], true, FM_KEEP);
+    }
+    return x;
 }
 
 static void add_weights(op_bench *bench, chain *s) {
@@ -324,6 +339,71 @@ static void other_streams_keep_their_places(void **state) {
 }
 
 /* Records residual updates in place although backward reads the overwritten values. */
+enum { PARTS = 2, STEPS = 3, WIDTH = 4 };
+
+/* A state of [PARTS, STEPS, WIDTH] numbers in a room, 0, 1, 2, ..., and WIDTH results. */
+typedef struct stepped {
+    fm_state state;
+    int32_t from, to;
+    double room[PARTS * STEPS * WIDTH];
+} stepped;
+
+static void declare_steps(stepped *s, const fm_kernels *kernels) {
+    const int64_t shape[] = {PARTS, STEPS, WIDTH}, width = WIDTH;
+    *s = (stepped){.from = -1};
+    s->to = fm_state_add(&s->state, "result", FM_ELEMENT_F64, 1, &width);
+    s->from = fm_state_add_to_room(&s->state, "steps", FM_ELEMENT_F64, 3, shape);
+    assert_int_equal(s->state.room_bytes, fm_plan_round((int64_t)sizeof s->room));
+    assert_int_equal(fm_state_allocate(&s->state, kernels, NULL), FM_OK);
+    s->state.room = s->room;
+    for (int i = 0; i < PARTS * STEPS * WIDTH; i++)
+        s->room[i] = i;
+}
+
+/* A tape reads the row that it is told, of the part that was recorded. */
+static void rows_of_the_state_follow_the_tape(void **state) {
+    (void)state;
+    stepped s;
+    fm_arena arena = {0};
+    fm_params params;
+    fm_tape tape;
+    const fm_kernels *kernels = fm_kernels_cpu(FM_ELEMENT_F64);
+    declare_steps(&s, kernels);
+    assert_int_equal(fm_arena_init(&arena, 1 << 16, NULL), FM_OK);
+    assert_int_equal(fm_params_init(&params, 1, &arena, NULL), FM_OK);
+    assert_int_equal(fm_tape_init(&tape, kernels, &params, &s.state, false, NULL), FM_OK);
+    fm_tensor_ref row = fm_tape_state_row(&tape, fm_tape_state_part(&tape, s.from, 1));
+    fm_op_store(&tape, "row", row, fm_tape_state(&tape, s.to, false));
+    assert_int_equal(fm_tape_plan(&tape, NULL), FM_OK);
+    for (tape.row = 0; tape.row < STEPS; tape.row++) {
+        fm_tape_forward(&tape, NULL);
+        assert_memory_equal(fm_state_data(&s.state, s.to), &s.room[(STEPS + tape.row) * WIDTH],
+                            WIDTH * sizeof(double));
+    }
+    fm_tape_fini(&tape);
+    fm_state_release(&s.state);
+    fm_arena_fini(&arena);
+}
+
+/* What is written to a room changes nothing. */
+static void a_room_holds_nothing_that_lives(void **state) {
+    (void)state;
+    chain s = {.recompute = false};
+    op_bench a, b;
+    begin(&a, &s, false, build_with_room);
+    begin(&b, &s, false, build_with_room);
+    run(&a);
+    fm_tape_forward_nodes(&b.tape, 0, ROOM_NODE, NULL);
+    memset(fm_tape_room(&b.tape, ROOM_NODE), 0xff, ROOM_BYTES);
+    fm_tape_forward_nodes(&b.tape, ROOM_NODE, b.tape.n_forward, NULL);
+    fm_tape_backward(&b.tape, NULL);
+    assert_memory_equal(fm_tape_gradient(&a.tape, a.input_tensor[0]),
+                        fm_tape_gradient(&b.tape, b.input_tensor[0]), ROWS * C * sizeof(double));
+    assert_int_equal(fm_tape_used_bytes(&b.tape), b.tape.size.arena_bytes);
+    op_end(&a);
+    op_end(&b);
+}
+
 static void using_a_destroyed_input_asserts(void **state) {
     (void)state;
     fflush(NULL);
@@ -383,6 +463,8 @@ int main(void) {
         cmocka_unit_test(the_first_nonfinite_tensor_is_named),
         cmocka_unit_test(a_tape_without_gradient_updates_in_place),
         cmocka_unit_test(other_streams_keep_their_places),
+        cmocka_unit_test(rows_of_the_state_follow_the_tape),
+        cmocka_unit_test(a_room_holds_nothing_that_lives),
         cmocka_unit_test(using_a_destroyed_input_asserts),
         cmocka_unit_test(places_never_overlap_while_alive),
     };

@@ -41,7 +41,7 @@ static fm_status plan(void *context, fm_error *reterr) {
     fm_af3_declare_inputs(&state, config, kernels, &inputs);
     int32_t x = fm_state_add(&state, "structure", kernels->acc, 3, structure);
     assert_int_equal(fm_tape_init(&last, kernels, &params, &state, true, reterr), FM_OK);
-    fm_af3_outputs out = fm_af3_record_last(&last, config, &weights, &inputs);
+    fm_af3_outputs out = fm_af3_record_last(&last, config, 0, &weights, &inputs);
     int32_t dx = fm_state_add_like(&state, fm_tape_tensor(&last, out.x_denoised));
     int32_t dlogits = fm_state_add_like(&state, fm_tape_tensor(&last, out.distogram));
     fm_tape_seed_gradient(&last, out.x_denoised, dx);
@@ -166,8 +166,31 @@ static int count(const fm_tape *tape, const char *name) {
     return n;
 }
 
-/* The pass `prepare` computes and stores the bias of each diffusion block, and a step reads it. */
-static void steps_make_no_biases(void **state) {
+/* What a step may compute of the conditioning signal: nothing. */
+static void expect_no_modulations(const fm_tape *prepare, const fm_tape *step,
+                                  const fm_af3_config *config) {
+    static const char *const names[] = {"conditioning single", "conditioning noise",
+                                        "conditioning transition", "diffusion single"};
+    const int sublayers = 2 * config->n_diffusion_block + 2 * 2 * config->n_atom_block;
+    const int norms = sublayers + 2 * config->n_atom_block; /* and those of the keys of atoms */
+    int linear = 0;
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(count(step, names[i]), 0);
+    for (int32_t i = 0; i < step->n_node; i++) {
+        const fm_node *node = &step->node[i];
+        const bool is_end = strstr(node->name, "gate") != NULL;
+        linear += is_end && !strcmp(node->op->name, "linear");
+        if (!strcmp(node->op->name, "adaln")) assert_int_equal(node->n_param, 0);
+    }
+    assert_int_equal(linear, 0);
+    assert_int_equal(count(prepare, "modulation norm"), norms);
+    assert_int_equal(count(prepare, "modulation gate"), norms);
+    assert_int_equal(count(prepare, "modulation last"), sublayers);
+}
+
+/* The pass before the steps computes and stores the bias of each diffusion block, and all that the
+ * conditioning signal gives the blocks. A step reads them. */
+static void steps_make_what_is_theirs_alone(void **state) {
     (void)state;
     fm_arena arena = {0};
     fm_params params;
@@ -182,10 +205,11 @@ static void steps_make_no_biases(void **state) {
     assert_int_equal(fm_params_init(&params, FM_AF3_MAX_PARAM, &arena, NULL), FM_OK);
     fm_af3_add_parameters(&params, &arena, &config, &weights);
     fm_af3_declare_inputs(&values, &config, kernels, &inputs);
-    fm_af3_declare_rollout(&values, &config, kernels, 1, false, &rollout);
+    fm_af3_declare_rollout(&values, &config, kernels, 1, config.n_rollout_step, false, &rollout);
     assert_int_equal(fm_tape_init(&prepare, kernels, &params, &values, false, NULL), FM_OK);
     assert_int_equal(fm_tape_init(&step, kernels, &params, &values, false, NULL), FM_OK);
     fm_af3_record_prepare(&prepare, &config, &weights, &inputs);
+    fm_af3_record_modulations(&prepare, &config, &weights, &inputs, &rollout);
     fm_af3_record_rollout_step(&step, &config, &weights, &inputs, &rollout, FM_DRAW_ROLLOUT);
     assert_int_equal(count(&prepare, "attention pairs"), config.n_diffusion_block);
     assert_int_equal(count(&prepare, "attention bias"), 2 * config.n_diffusion_block);
@@ -193,6 +217,7 @@ static void steps_make_no_biases(void **state) {
     assert_int_equal(count(&prepare, "window bias"), 4 * config.n_atom_block);
     assert_int_equal(count(&step, "window pairs") + count(&step, "window bias"), 0);
     assert_int_equal(count(&step, "conditioning pairs") + count(&step, "atom pairs"), 0);
+    expect_no_modulations(&prepare, &step, &config);
     for (int32_t i = 0; i < config.n_diffusion_block; i++) {
         const fm_tensor *bias = &values.tensor[inputs.prepared_bias[i]];
         int64_t n = config.n_token * config.n_token * config.n_head_token;
@@ -239,7 +264,7 @@ int main(void) {
                                        cmocka_unit_test(steps_end_with_whole_blocks),
                                        cmocka_unit_test(budgets_take_as_few_steps_as_fit),
                                        cmocka_unit_test(ranks_share_the_memory),
-                                       cmocka_unit_test(steps_make_no_biases),
+                                       cmocka_unit_test(steps_make_what_is_theirs_alone),
                                        cmocka_unit_test(tables_have_some_products)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,8 +23,8 @@ typedef struct sampling {
     fm_af3_confidence_logits logits;
     int64_t n_step, n_sample, n_atom, n_recorded; /* n_recorded: atoms with the padding */
     int32_t structure; /* that the confidence head judges; in the state */
-    void *memory;
-    uint64_t *hash; /* of the structures */
+    void *memory;      /* the arena, then the state's room */
+    uint64_t *hash;    /* of the structures */
 } sampling;
 
 static const fm_npy *draws_of(const sampling *s, const char *name) {
@@ -39,8 +39,9 @@ static void record(sampling *s) {
     af3_bench *b = &s->base;
     const fm_af3_config *config = &b->of.config;
     fm_af3_record_cycle(&s->cycle, config, &b->weights, &b->inputs);
-    s->out = fm_af3_record_last(&s->last, config, &b->weights, &b->inputs);
+    s->out = fm_af3_record_last(&s->last, config, 0, &b->weights, &b->inputs);
     fm_af3_record_prepare(&s->prepare, config, &b->weights, &b->inputs);
+    fm_af3_record_modulations(&s->prepare, config, &b->weights, &b->inputs, &s->rollout);
     s->made = fm_af3_record_rollout_step(&s->step, config, &b->weights, &b->inputs, &s->rollout,
                                          FM_DRAW_SAMPLING);
     s->logits =
@@ -65,7 +66,8 @@ static fm_status build(sampling *s, fm_error *error) {
     s->n_sample = (int64_t)noise->shape[1];
     s->n_atom = b->of.sample.n_atom;
     s->n_recorded = b->of.config.n_atom;
-    fm_af3_declare_rollout(&b->state, &b->of.config, b->kernels, s->n_sample, true, &s->rollout);
+    fm_af3_declare_rollout(&b->state, &b->of.config, b->kernels, s->n_sample, (int32_t)s->n_step,
+                           true, &s->rollout);
     const int64_t atoms[] = {s->n_recorded, 3};
     s->structure = fm_state_add(&b->state, "structure", b->kernels->act, 2, atoms);
     for (int i = 0; i < N_TAPE && !status; i++)
@@ -79,8 +81,10 @@ static fm_status build(sampling *s, fm_error *error) {
     }
     if (!status) status = bench_allocate(b, error);
     if (status) return status;
-    s->memory = b->kernels->alloc((size_t)largest);
+    largest = fm_plan_round(largest);
+    s->memory = b->kernels->alloc((size_t)(largest + b->state.room_bytes));
     if (!s->memory) return fm_fail(error, FM_ERR_NOMEM, "cannot allocate the arena of a run");
+    b->state.room = (char *)s->memory + largest;
     for (int i = 0; i < N_TAPE; i++) {
         fm_tape_bind(tapes[i], s->memory);
         tapes[i]->spoils = true;
@@ -149,13 +153,13 @@ static void note(sampling *s, af3_worst *w, const char *name, const double *data
 /* Writes the part of an array that belongs to step k, structure by structure. */
 static void put_draws(sampling *s, int32_t to, const char *name, int64_t k) {
     const fm_npy *array = draws_of(s, name);
-    int64_t room = fm_tensor_local_count(&s->base.state.tensor[to]) / s->n_sample;
+    int64_t room = fm_tensor_local_count(&s->base.state.tensor[to]) / s->n_step / s->n_sample;
     int64_t count = (int64_t)array->count / s->n_step / s->n_sample;
     assert(count <= room);
     for (int64_t of = 0; of < s->n_sample; of++) {
         for (int64_t i = 0; i < count; i++) {
             double value = case_value(array, (k * s->n_sample + of) * count + i);
-            bench_put(&s->base, to, of * room + i, value);
+            bench_put(&s->base, to, (k * s->n_sample + of) * room + i, value);
         }
     }
 }
@@ -179,13 +183,15 @@ static void run_steps(sampling *s) {
     double *denoised = room(s, "x_denoised"), *next[2] = {noisy, denoised};
     fm_af3_schedule(&b->of.config.noise, s->n_step, levels);
     begin_structures(s, levels[0]);
-    fm_tape_forward(&s->prepare, NULL);
     for (int64_t k = 0; k < s->n_step; k++) {
-        fm_af3_write_step(&b->of.config, &s->rollout, levels + k, bench_put, b);
+        fm_af3_write_step(&b->of.config, &s->rollout, (int32_t)k, levels + k, bench_put, b);
         put_draws(s, s->rollout.rotation, "rnd_rot", k);
         put_draws(s, s->rollout.offset, "rnd_trans", k);
         put_draws(s, s->rollout.noise, "rnd_noise", k);
-        bench_send(b);
+    }
+    bench_send(b);
+    fm_tape_forward(&s->prepare, NULL);
+    for (s->step.row = 0; s->step.row < s->n_step; s->step.row++) {
         fm_tape_forward(&s->step, NULL);
         next[0] = append(s, &s->step, s->made.noisy, "x_noisy", next[0]);
         next[1] = append(s, &s->step, s->made.denoised, "x_denoised", next[1]);

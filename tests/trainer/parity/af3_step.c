@@ -393,7 +393,8 @@ static fm_status run(step *s, fm_error *error) {
     fm_status status = fm_af3_trainer_begin(trainer, &s->features, error);
     if (status) return status;
     fm_af3_trainer_trunk(trainer);
-    fm_af3_trainer_rollout(trainer);
+    status = fm_af3_trainer_rollout(trainer, error);
+    if (status) return status;
     compare_rollout(s);
     status = fm_af3_trainer_label(trainer, error);
     if (status) return status;

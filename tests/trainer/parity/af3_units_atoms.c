@@ -136,7 +136,7 @@ static void record_transition(af3_unit *u) {
     fm_conditioned_transition_weights w =
         fm_af3_conditioned_transition_weights(&u->scope, c, unit_extent(u, "in.s", 2),
                                               unit_extent(u, "w.linear_nobias_a1.weight", 0) / c);
-    unit_output(u, fm_af3_conditioned_transition(&u->tape, a, s, &w, false));
+    unit_output(u, fm_af3_conditioned_transition(&u->tape, a, s, NULL, &w, false));
 }
 
 static fm_tensor_ref pairs_input(af3_unit *u) {
@@ -150,7 +150,8 @@ static void record_attention(af3_unit *u) {
         &u->scope, unit_extent(u, "in.a", 2), unit_extent(u, "in.s", 2), unit_extent(u, "in.z", 3),
         unit_extent(u, "w.linear_nobias_z.weight", 0), false);
     fm_tensor_ref bias = fm_af3_pair_bias(&u->tape, NULL, z, &w);
-    unit_output(u, fm_af3_conditioned_attention(&u->tape, a, s, bias, FM_TENSOR_NONE, &w, false));
+    unit_output(
+        u, fm_af3_conditioned_attention(&u->tape, a, s, NULL, bias, FM_TENSOR_NONE, &w, false));
 }
 
 /* A block of the diffusion transformer: the factor of its transition is that of its arrays. */
@@ -165,7 +166,7 @@ static void record_diffusion_block(af3_unit *u) {
     fm_tensor_ref a = unit_input(u, "a"), s = unit_input(u, "s"), z = pairs_input(u);
     fm_conditioned_block_weights w = block_weights(
         u, unit_extent(u, "in.a", 2), unit_extent(u, "in.s", 2), unit_extent(u, "in.z", 3), false);
-    const fm_af3_pairs pairs = {.z = z};
+    const fm_af3_block_inputs pairs = {.z = z};
     unit_output(u, fm_af3_diffusion_transformer(&u->tape, a, s, &pairs, FM_TENSOR_NONE, &w, 1, 0));
 }
 
@@ -174,8 +175,9 @@ static void record_atom_block(af3_unit *u) {
     fm_tensor_ref q = input_shaped(u, "q", 3, (int64_t[]){1, n, c});
     fm_tensor_ref conditioning = unit_input(u, "c"), p = unit_input(u, "p");
     fm_conditioned_block_weights w = block_weights(u, c, c, unit_extent(u, "in.p", 3), true);
-    unit_output(u, fm_af3_atom_transformer(&u->tape, q, conditioning, &(fm_af3_pairs){.z = p},
-                                           unit_ones(u, 1, &n), &w, 1, 1));
+    unit_output(u,
+                fm_af3_atom_transformer(&u->tape, q, conditioning, &(fm_af3_block_inputs){.z = p},
+                                        unit_ones(u, 1, &n), &w, 1, 1));
 }
 
 /* -- encoder and decoder */

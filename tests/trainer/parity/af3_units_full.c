@@ -67,7 +67,7 @@ static void record_diffusion(af3_unit *u) {
     fm_conditioned_block_weights w =
         fm_af3_conditioned_block_weights(&u->scope, config.c_token, config.c_s, config.c_z,
                                          config.n_head_token, config.narrow_factor, false);
-    const fm_af3_pairs of_z = {.z = z};
+    const fm_af3_block_inputs of_z = {.z = z};
     unit_output(u, fm_af3_diffusion_transformer(&u->tape, a, s, &of_z, FM_TENSOR_NONE, &w, 1, 0));
 }
 
@@ -81,8 +81,9 @@ static void record_atoms(af3_unit *u) {
         (int64_t[]){fm_windows_count(n), FM_WINDOW_QUERIES, FM_WINDOW_KEYS, config.c_atompair});
     fm_conditioned_block_weights w = fm_af3_conditioned_block_weights(
         &u->scope, c, c, config.c_atompair, config.n_head_atom, config.narrow_factor, true);
-    unit_output(u, fm_af3_atom_transformer(&u->tape, q, conditioning, &(fm_af3_pairs){.z = p},
-                                           unit_ones(u, 1, &n), &w, 1, 0));
+    unit_output(u,
+                fm_af3_atom_transformer(&u->tape, q, conditioning, &(fm_af3_block_inputs){.z = p},
+                                        unit_ones(u, 1, &n), &w, 1, 0));
 }
 
 /* A tensor of the Fourier embedding, which has no rows among the parameters. */

@@ -50,13 +50,17 @@ static void create(bench *b) {
     if (fm_af3_trainer_create(&b->options, &b->trainer, &error)) fail_msg("%s", error.message);
 }
 
-static fm_sample_result add(bench *b) {
+static fm_sample_result add_sample(bench *b, const fm_af3_features *features) {
     fm_sample_result result;
     fm_error error = {.message = ""};
-    if (fm_af3_trainer_add_sample(b->trainer, &b->features, &result, &error)) {
+    if (fm_af3_trainer_add_sample(b->trainer, features, &result, &error)) {
         fail_msg("%s", error.message);
     }
     return result;
+}
+
+static fm_sample_result add(bench *b) {
+    return add_sample(b, &b->features);
 }
 
 static void close_bench(bench *b) {
@@ -65,14 +69,19 @@ static void close_bench(bench *b) {
     fm_test_complex_free(&b->complex);
 }
 
-/* The bytes of the parameters after two steps of two samples, which are announced or not. */
-static void run_steps(bench *b, bool announces, float **ret_values, size_t *ret_bytes) {
+/* The bytes of the parameters after two steps of two samples. `announces`: 0 never, 1 each sample,
+ * 2 with a wrong step, for which other MSA rows are drawn. */
+static void run_steps(bench *b, int announces, float **ret_values, size_t *ret_bytes) {
+    fm_af3_features of_slot[2] = {b->features, b->features};
+    of_slot[1].slot = 1;
     create(b);
-    for (int step = 0; step < 2; step++) {
+    for (uint64_t step = 0; step < 2; step++) {
         for (uint32_t slot = 0; slot < 2; slot++) {
-            b->features.slot = slot;
-            if (announces) fm_af3_trainer_announce(b->trainer, &b->features);
-            fm_sample_result result = add(b);
+            if (announces) {
+                fm_af3_trainer_announce(b->trainer, &of_slot[!slot],
+                                        announces == 1 ? step + slot : step + 7);
+            }
+            fm_sample_result result = add_sample(b, &of_slot[slot]);
             assert_true(result.loss > 0 && result.gradient_norm > 0);
         }
         fm_optimizer_step(&b->trainer->recording.optimizer, b->trainer->recording.stream);
@@ -114,13 +123,13 @@ static void the_same_seed_gives_the_same_bits(void **state) {
     float *first, *again;
     size_t bytes, bytes_again;
     open_bench(&b, 5);
-    run_steps(&b, false, &first, &bytes);
+    run_steps(&b, 0, &first, &bytes);
     close_bench(&b);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         open_bench(&b, cases[i].seed);
         b.options.spoils = cases[i].spoils;
         b.options.model.recompute = cases[i].recompute;
-        run_steps(&b, i % 2 == 0, &again, &bytes_again);
+        run_steps(&b, (int)(i % 3), &again, &bytes_again);
         assert_int_equal(bytes, bytes_again);
         assert_int_equal(memcmp(first, again, bytes) == 0, cases[i].same);
         for (int t = 0; t < FM_AF3_TAPES; t++) {
@@ -145,7 +154,7 @@ static void a_refused_sample_forgets_the_announced_one(void **state) {
         create(&b);
         fm_af3_features large = b.features;
         large.sample.n_template++;
-        if (announces) fm_af3_trainer_announce(b.trainer, &b.features);
+        if (announces) fm_af3_trainer_announce(b.trainer, &b.features, 0);
         assert_int_equal(fm_af3_trainer_add_sample(b.trainer, &large, &results[announces], &error),
                          FM_ERR_LIMIT);
         (void)add(&b);
@@ -556,7 +565,7 @@ static void a_step_has_its_own_conformers(void **state) {
         for (uint32_t slot = 0; slot < 2; slot++) {
             const uint32_t clock[FM_CLOCK_WORDS] = {step, slot, 0, 0};
             b.features.slot = slot;
-            fm_af3_trainer_announce(b.trainer, &b.features);
+            fm_af3_trainer_announce(b.trainer, &b.features, step);
             (void)add(&b);
             fm_af3_place_conformers(5, clock, &b.features.sample, placed);
             assert_memory_equal(conformers_of(&b), placed, sizeof placed);

@@ -399,7 +399,7 @@ static fm_status take_sample(fm_train_run *run, uint32_t slot, fm_error *reterr)
         return FM_OK;
     }
     stored->read[!stored->current].is_read = false;
-    fm_af3_trainer_announce(stored->trainer, NULL);
+    fm_af3_trainer_announce(stored->trainer, NULL, 0);
     return read_sample(run, run->queued_step, slot, &stored->read[stored->current], reterr);
 }
 
@@ -415,7 +415,7 @@ static void look_ahead(fm_train_run *run) {
     bool is_any = step < run->set->steps && slot < fm_train_batch_at(run, step) &&
                   !fm_skipped_by_hand(&run->state.skipped, fm_train_place(run, step, slot));
     if (is_any && !read_sample(run, step, slot, next, NULL)) {
-        fm_af3_trainer_announce(stored->trainer, &next->features);
+        fm_af3_trainer_announce(stored->trainer, &next->features, step);
     }
 }
 

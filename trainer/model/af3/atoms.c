@@ -113,7 +113,8 @@ fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_groups *group
 fm_af3_encoded fm_af3_atom_encoder(fm_tape *tape, const fm_af3_atoms *atoms,
                                    fm_af3_atom_context context, fm_tensor_ref r,
                                    const fm_af3_atom_encoder_weights *w, int32_t n_again) {
-    const fm_af3_pairs pairs = {.bias = context.encoder_bias, .z = context.p};
+    const fm_af3_block_inputs in = {
+        .bias = context.encoder_bias, .made = context.encoder, .z = context.p};
     fm_tensor_ref q;
     if (r == FM_TENSOR_NONE) {
         q = fm_op_lift(tape, "atoms", context.c);
@@ -123,7 +124,7 @@ fm_af3_encoded fm_af3_atom_encoder(fm_tape *tape, const fm_af3_atoms *atoms,
         fm_tape_leave_island(tape);
         q = fm_op_add(tape, "atom positions", fm_op_cast(tape, "atom positions", q), context.c);
     }
-    q = fm_af3_atom_transformer(tape, q, context.c, &pairs, atoms->mask, w->block, w->n_block,
+    q = fm_af3_atom_transformer(tape, q, context.c, &in, atoms->mask, w->block, w->n_block,
                                 n_again);
     fm_tensor_ref a = fm_op_relu(tape, "token", fm_op_linear_all(tape, "token", q, &w->q));
     return (fm_af3_encoded){fm_op_mean_of_atoms(tape, "token", a, &atoms->map), q};
@@ -132,11 +133,12 @@ fm_af3_encoded fm_af3_atom_encoder(fm_tape *tape, const fm_af3_atoms *atoms,
 fm_tensor_ref fm_af3_atom_decoder(fm_tape *tape, const fm_af3_atoms *atoms,
                                   fm_af3_atom_context context, fm_af3_encoded encoded,
                                   const fm_af3_atom_decoder_weights *w, int32_t n_again) {
-    const fm_af3_pairs pairs = {.bias = context.decoder_bias, .z = context.p};
+    const fm_af3_block_inputs in = {
+        .bias = context.decoder_bias, .made = context.decoder, .z = context.p};
     fm_tensor_ref tokens = fm_op_linear_all(tape, "atom decoder", encoded.a, &w->a);
     fm_tensor_ref q = fm_op_add(
         tape, "atom decoder", fm_op_to_atoms(tape, "atom decoder", tokens, &atoms->map), encoded.q);
-    q = fm_af3_atom_transformer(tape, q, context.c, &pairs, atoms->mask, w->block, w->n_block,
+    q = fm_af3_atom_transformer(tape, q, context.c, &in, atoms->mask, w->block, w->n_block,
                                 n_again);
     q = fm_op_layer_norm(tape, "atom decoder", q, w->norm_q, FM_NORM_SCALE);
     fm_tape_enter_island(tape);

@@ -50,6 +50,7 @@ void fm_af3_atom_decoder_add(const fm_scope *scope, const fm_af3_config *config,
 typedef struct fm_af3_atom_context {
     fm_tensor_ref c, p;                               /* p is not read with biases */
     const fm_tensor_ref *encoder_bias, *decoder_bias; /* one per block; NULL: made from p */
+    const fm_af3_block_modulation *encoder, *decoder; /* the same; NULL: made from c */
 } fm_af3_atom_context;
 
 /* Records that part. s [N, c_s] is the trunk's single representation, and z [N, N, c_z] the

@@ -69,11 +69,17 @@ fm_conditioned_block_weights fm_af3_conditioned_block_weights(const fm_scope *sc
 
 /* -- recording */
 
+static fm_tensor_ref adaln(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                           const fm_af3_modulation *made, const fm_adaln_weights *w) {
+    if (made) return fm_op_adaln_given(tape, "adaln", a, made->gate, made->shift);
+    return fm_op_adaln(tape, "adaln", a, s, w);
+}
+
 /* The gate that ends a sublayer, and its residual. */
 static fm_tensor_ref end_sublayer(fm_tape *tape, const char *name, fm_tensor_ref a, fm_tensor_ref s,
-                                  fm_tensor_ref update, const fm_linear_weights *last,
-                                  bool residual) {
-    fm_tensor_ref gate = fm_op_linear_all(tape, name, s, last);
+                                  const fm_af3_modulation *made, fm_tensor_ref update,
+                                  const fm_linear_weights *last, bool residual) {
+    fm_tensor_ref gate = made ? made->last : fm_op_linear_all(tape, name, s, last);
     return fm_op_modulate(tape, name, gate, update, FM_TENSOR_NONE, residual ? a : FM_TENSOR_NONE);
 }
 
@@ -85,7 +91,8 @@ fm_tensor_ref fm_af3_pair_bias(fm_tape *tape, const fm_groups *groups, fm_tensor
 }
 
 fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                           fm_tensor_ref bias, fm_tensor_ref mask,
+                                           const fm_af3_modulation *made, fm_tensor_ref bias,
+                                           fm_tensor_ref mask,
                                            const fm_conditioned_attention_weights *w,
                                            bool residual) {
     const fm_attention_weights core = {.norm = FM_PARAM_NONE,
@@ -95,12 +102,12 @@ fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_te
                                        .n_head = w->n_head,
                                        .c_head = w->c_head};
     const fm_linear_weights out = {w->out, FM_PARAM_NONE, w->last.c_out};
-    fm_tensor_ref x = fm_op_adaln(tape, "adaln", a, s, &w->norm);
+    fm_tensor_ref x = adaln(tape, a, s, made, &w->norm);
     fm_tensor_ref qkvg = fm_op_attention_project(tape, "conditioned attention", x, &core, NULL);
     fm_tensor_ref o = fm_op_attention_core(tape, "conditioned attention", FM_AXIAL_ROW, x, qkvg,
                                            mask, bias, &core);
     fm_tensor_ref update = fm_op_linear_all(tape, "conditioned attention", o, &out);
-    return end_sublayer(tape, "attention gate", a, s, update, &w->last, residual);
+    return end_sublayer(tape, "attention gate", a, s, made, update, &w->last, residual);
 }
 
 fm_tensor_ref fm_af3_window_bias(fm_tape *tape, fm_tensor_ref p,
@@ -111,52 +118,85 @@ fm_tensor_ref fm_af3_window_bias(fm_tape *tape, fm_tensor_ref p,
 
 /* The attention of atoms in windows, with the bias of fm_af3_window_bias. mask is act [n_atom]. */
 static fm_tensor_ref window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
-                                      fm_tensor_ref bias, fm_tensor_ref mask,
+                                      const fm_af3_modulation *made, fm_tensor_ref bias,
+                                      fm_tensor_ref mask,
                                       const fm_conditioned_attention_weights *w) {
     const fm_window_attention_weights core = {w->qkvg, w->q_bias, w->out, w->n_head, w->c_head};
-    fm_tensor_ref x = fm_op_adaln(tape, "adaln", q, c, &w->norm);
-    fm_tensor_ref y = fm_op_adaln(tape, "adaln", x, c, &w->norm_kv);
+    fm_tensor_ref x = adaln(tape, q, c, made, &w->norm);
+    fm_tensor_ref y = made ? fm_op_adaln_given(tape, "adaln", x, made->gate_kv, made->shift_kv)
+                           : fm_op_adaln(tape, "adaln", x, c, &w->norm_kv);
     fm_tensor_ref update = fm_op_window_attention(tape, "atom attention", x, y, bias, mask, &core);
-    return end_sublayer(tape, "atom attention gate", q, c, update, &w->last, true);
+    return end_sublayer(tape, "atom attention gate", q, c, made, update, &w->last, true);
 }
 
 fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                                            const fm_af3_modulation *made,
                                             const fm_conditioned_transition_weights *w,
                                             bool residual) {
-    fm_tensor_ref x = fm_op_adaln(tape, "adaln", a, s, &w->norm);
+    fm_tensor_ref x = adaln(tape, a, s, made, &w->norm);
     fm_tensor_ref hidden = fm_op_linear_all(tape, "conditioned transition in", x, &w->in);
     fm_tensor_ref product = fm_op_swiglu(tape, "conditioned transition", hidden);
     fm_tensor_ref update = fm_op_linear_all(tape, "conditioned transition out", product, &w->out);
-    return end_sublayer(tape, "transition gate", a, s, update, &w->last, residual);
+    return end_sublayer(tape, "transition gate", a, s, made, update, &w->last, residual);
+}
+
+/* Makes gate and shift of an AdaLN of s. */
+static void store_adaln(fm_tape *tape, fm_tensor_ref s, const fm_adaln_weights *w,
+                        fm_tensor_ref gate, fm_tensor_ref shift) {
+    fm_tensor_ref normed = fm_op_layer_norm(tape, "modulation norm", s, w->norm_s, FM_NORM_SCALE);
+    fm_op_store_linear(tape, "modulation gate", normed, &w->gate, gate);
+    fm_op_store_linear(tape, "modulation shift", normed, &w->shift, shift);
+}
+
+static void store_sublayer(fm_tape *tape, fm_tensor_ref s, const fm_adaln_weights *norm,
+                           const fm_linear_weights *last, const fm_af3_modulation *to) {
+    store_adaln(tape, s, norm, to->gate, to->shift);
+    fm_op_store_linear(tape, "modulation last", s, last, to->last);
+}
+
+void fm_af3_store_block_modulation(fm_tape *tape, fm_tensor_ref s,
+                                   const fm_conditioned_block_weights *w,
+                                   const fm_af3_block_modulation *to) {
+    const fm_af3_modulation *kv = &to->attention;
+    store_sublayer(tape, s, &w->attention.norm, &w->attention.last, &to->attention);
+    if (kv->gate_kv != FM_TENSOR_NONE) {
+        store_adaln(tape, s, &w->attention.norm_kv, kv->gate_kv, kv->shift_kv);
+    }
+    store_sublayer(tape, s, &w->transition.norm, &w->transition.last, &to->transition);
 }
 
 fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                           const fm_af3_pairs *pairs, fm_tensor_ref mask,
+                                           const fm_af3_block_inputs *in, fm_tensor_ref mask,
                                            const fm_conditioned_block_weights *weights,
                                            int32_t n_block, int32_t n_again) {
     for (int32_t i = 0; i < n_block; i++) {
         fm_tape_begin_segment(tape, i < n_again);
-        fm_tensor_ref bias =
-            pairs->bias ? pairs->bias[i]
-                        : fm_af3_pair_bias(tape, pairs->groups, pairs->z, &weights[i].attention);
-        a = fm_af3_conditioned_attention(tape, a, s, bias, mask, &weights[i].attention, true);
-        a = fm_af3_conditioned_transition(tape, a, s, &weights[i].transition, true);
+        fm_tensor_ref bias = in->bias
+                                 ? in->bias[i]
+                                 : fm_af3_pair_bias(tape, in->groups, in->z, &weights[i].attention);
+        const fm_af3_block_modulation *made = in->made ? &in->made[i] : NULL;
+        a = fm_af3_conditioned_attention(tape, a, s, made ? &made->attention : NULL, bias, mask,
+                                         &weights[i].attention, true);
+        a = fm_af3_conditioned_transition(tape, a, s, made ? &made->transition : NULL,
+                                          &weights[i].transition, true);
         fm_tape_end_segment(tape);
     }
     return a;
 }
 
 fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
-                                      const fm_af3_pairs *pairs, fm_tensor_ref mask,
+                                      const fm_af3_block_inputs *in, fm_tensor_ref mask,
                                       const fm_conditioned_block_weights *weights, int32_t n_block,
                                       int32_t n_again) {
     for (int32_t i = 0; i < n_block; i++) {
         fm_tape_begin_segment(tape, i < n_again);
-        fm_tensor_ref bias = pairs->bias
-                                 ? pairs->bias[i]
-                                 : fm_af3_window_bias(tape, pairs->z, &weights[i].attention);
-        q = window_attention(tape, q, c, bias, mask, &weights[i].attention);
-        q = fm_af3_conditioned_transition(tape, q, c, &weights[i].transition, true);
+        fm_tensor_ref bias =
+            in->bias ? in->bias[i] : fm_af3_window_bias(tape, in->z, &weights[i].attention);
+        const fm_af3_block_modulation *made = in->made ? &in->made[i] : NULL;
+        q = window_attention(tape, q, c, made ? &made->attention : NULL, bias, mask,
+                             &weights[i].attention);
+        q = fm_af3_conditioned_transition(tape, q, c, made ? &made->transition : NULL,
+                                          &weights[i].transition, true);
         fm_tape_end_segment(tape);
     }
     return q;

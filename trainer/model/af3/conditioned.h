@@ -7,7 +7,7 @@
 #ifndef FM_TRAINER_AF3_CONDITIONED_H
 #define FM_TRAINER_AF3_CONDITIONED_H
 
-#include "trainer/model/af3/config.h"
+#include "trainer/model/af3/modulation.h"
 #include "trainer/model/af3/params.h"
 #include "trainer/model/af3/split.h"
 #include "trainer/ops/adaln.h"
@@ -57,9 +57,11 @@ fm_tensor_ref fm_af3_pair_bias(fm_tape *tape, const fm_groups *groups, fm_tensor
                                const fm_conditioned_attention_weights *weights);
 
 /* Attention of tokens with that bias, which all samples share. mask is act [S, N] with 0 for
- * padding, or FM_TENSOR_NONE. Returns a plus the update, or the bare update when !residual. */
+ * padding, or FM_TENSOR_NONE. With `made`, which may be NULL, s is not read, here and below.
+ * Returns a plus the update, or the bare update when !residual. */
 fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                           fm_tensor_ref bias, fm_tensor_ref mask,
+                                           const fm_af3_modulation *made, fm_tensor_ref bias,
+                                           fm_tensor_ref mask,
                                            const fm_conditioned_attention_weights *weights,
                                            bool residual);
 /* Returns the bias [n_window, 32, 128, n_head] that a block of atoms makes from p [n_window, 32,
@@ -67,25 +69,32 @@ fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_te
 fm_tensor_ref fm_af3_window_bias(fm_tape *tape, fm_tensor_ref p,
                                  const fm_conditioned_attention_weights *weights);
 fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                                            const fm_af3_modulation *made,
                                             const fm_conditioned_transition_weights *weights,
                                             bool residual);
 
-/* The pairs of a transformer: the biases of all its blocks, or z, from which each block makes its
- * bias. Those of atoms are in windows, so that z is p. */
-typedef struct fm_af3_pairs {
-    const fm_tensor_ref *bias; /* [n_block]; NULL: made from z */
-    fm_tensor_ref z;           /* [N, N, c_z], or this rank's rows; not read with `bias` */
-    const fm_groups *groups;   /* NULL: one rank */
-} fm_af3_pairs;
+/* What the blocks of a transformer read beside activations: the biases of all of them, or the
+ * pairs z, from which each block makes its bias. Pairs of atoms are in windows, so that z is p. */
+typedef struct fm_af3_block_inputs {
+    const fm_tensor_ref *bias;           /* [n_block]; NULL: made from z */
+    const fm_af3_block_modulation *made; /* [n_block]; NULL: made from the conditioning signal */
+    fm_tensor_ref z;                     /* [N, N, c_z], or this rank's rows; not read with bias */
+    const fm_groups *groups;             /* NULL: one rank */
+} fm_af3_block_inputs;
+
+/* Makes the modulations of a block of s, which go to the tensors of the state `to`. */
+void fm_af3_store_block_modulation(fm_tape *tape, fm_tensor_ref s,
+                                   const fm_conditioned_block_weights *weights,
+                                   const fm_af3_block_modulation *to);
 
 /* Both functions record n_block blocks, each as one segment. Backward runs the first n_again of
  * them again. */
 fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                           const fm_af3_pairs *pairs, fm_tensor_ref mask,
+                                           const fm_af3_block_inputs *in, fm_tensor_ref mask,
                                            const fm_conditioned_block_weights *weights,
                                            int32_t n_block, int32_t n_again);
 fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
-                                      const fm_af3_pairs *pairs, fm_tensor_ref mask,
+                                      const fm_af3_block_inputs *in, fm_tensor_ref mask,
                                       const fm_conditioned_block_weights *weights, int32_t n_block,
                                       int32_t n_again);
 

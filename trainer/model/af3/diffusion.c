@@ -131,12 +131,31 @@ fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_groups *groups,
         .z = z, .atoms = fm_af3_atom_context_of(tape, groups, atoms, trunk->s, z, &w->encoder)};
 }
 
+/* What the conditioning signal s adds to the tokens. */
+static const char ADDED_SINGLE[] = "diffusion single";
+
+void fm_af3_store_modulations(fm_tape *tape, const fm_af3_trunk_output *trunk,
+                              const fm_af3_levels *levels, fm_tensor_ref atoms,
+                              const fm_af3_diffusion_weights *w, const fm_af3_prepared *to) {
+    fm_tensor_ref s = fm_af3_condition_single(tape, trunk, levels, &w->conditioning);
+    fm_tensor_ref normed = fm_op_layer_norm(tape, ADDED_SINGLE, s, w->norm_s, FM_NORM_SCALE);
+    fm_op_store_linear(tape, ADDED_SINGLE, normed, &w->s, to->single);
+    for (int32_t i = 0; i < w->n_block; i++)
+        fm_af3_store_block_modulation(tape, s, &w->block[i], &to->block[i]);
+    for (int32_t i = 0; i < w->encoder.n_block; i++)
+        fm_af3_store_block_modulation(tape, atoms, &w->encoder.block[i], &to->encoder[i]);
+    for (int32_t i = 0; i < w->decoder.n_block; i++)
+        fm_af3_store_block_modulation(tape, atoms, &w->decoder.block[i], &to->decoder[i]);
+}
+
 fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
                                        const fm_af3_noisy *noisy, const fm_af3_diffusion_weights *w,
                                        fm_af3_again again) {
     const fm_af3_levels *levels = noisy->levels;
     const fm_af3_prepared *prepared = noisy->prepared;
-    fm_tensor_ref s = fm_af3_condition_single(tape, noisy->trunk, levels, &w->conditioning);
+    const bool made = prepared->has_modulation;
+    fm_tensor_ref s = FM_TENSOR_NONE;
+    if (!made) s = fm_af3_condition_single(tape, noisy->trunk, levels, &w->conditioning);
     fm_tape_enter_island(tape);
     fm_tensor_ref r = fm_op_scale_groups(tape, "noisy positions", noisy->x, levels->in);
     fm_tape_leave_island(tape);
@@ -145,12 +164,20 @@ fm_tensor_ref fm_af3_diffusion_denoise(fm_tape *tape, const fm_groups *groups,
         context.encoder_bias = prepared->encoder_bias;
         context.decoder_bias = prepared->decoder_bias;
     }
+    if (made) {
+        context.encoder = prepared->encoder;
+        context.decoder = prepared->decoder;
+    }
     fm_af3_encoded encoded =
         fm_af3_atom_encoder(tape, noisy->atoms, context, r, &w->encoder, again.encoder);
-    fm_tensor_ref a = fm_op_add(tape, "diffusion tokens", encoded.a,
-                                norm_linear(tape, "diffusion single", s, w->norm_s, &w->s));
-    const fm_af3_pairs pairs = {prepared->has_bias ? prepared->bias : NULL, prepared->z, groups};
-    a = fm_af3_diffusion_transformer(tape, a, s, &pairs, noisy->mask, w->block, w->n_block,
+    fm_tensor_ref single =
+        made ? prepared->single : norm_linear(tape, ADDED_SINGLE, s, w->norm_s, &w->s);
+    fm_tensor_ref a = fm_op_add(tape, "diffusion tokens", encoded.a, single);
+    const fm_af3_block_inputs in = {.bias = prepared->has_bias ? prepared->bias : NULL,
+                                    .made = made ? prepared->block : NULL,
+                                    .z = prepared->z,
+                                    .groups = groups};
+    a = fm_af3_diffusion_transformer(tape, a, s, &in, noisy->mask, w->block, w->n_block,
                                      again.diffusion);
     encoded.a = fm_op_layer_norm(tape, "diffusion tokens", a, w->norm_a, FM_NORM_SCALE);
     fm_tensor_ref update =

@@ -45,7 +45,7 @@ typedef struct fm_af3_trunk_output {
  * acc [S], with the values of fm_af3_noise_factors. */
 typedef struct fm_af3_levels {
     fm_tensor_ref in, skip, out;        /* of x_noisy to r, of x_noisy and r' to x_denoised */
-    fm_tensor_ref log;                  /* the embedded number */
+    fm_tensor_ref log;                  /* the embedded number; of any number of levels */
     fm_tensor_ref fourier_w, fourier_b; /* acc [c_noise] */
 } fm_af3_levels;
 
@@ -76,6 +76,12 @@ typedef struct fm_af3_prepared {
     bool has_bias;
     fm_tensor_ref bias[FM_AF3_MAX_BLOCK];
     fm_tensor_ref encoder_bias[FM_AF3_MAX_BLOCK], decoder_bias[FM_AF3_MAX_BLOCK];
+    /* What the conditioning signal gives all blocks, and adds to the tokens: [N, c_token]. The
+     * trunk and the levels' `log` are not read then. */
+    bool has_modulation;
+    fm_tensor_ref single;
+    fm_af3_block_modulation block[FM_AF3_MAX_BLOCK];
+    fm_af3_block_modulation encoder[FM_AF3_MAX_BLOCK], decoder[FM_AF3_MAX_BLOCK];
 } fm_af3_prepared;
 
 /* Records the part without the biases. */
@@ -83,6 +89,13 @@ fm_af3_prepared fm_af3_diffusion_prepare(fm_tape *tape, const fm_groups *groups,
                                          const fm_af3_atoms *atoms,
                                          const fm_af3_trunk_output *trunk,
                                          const fm_af3_diffusion_weights *weights);
+
+/* Records the single part of algorithm 21 for K levels, and stores what it gives the blocks. The
+ * tensors of `to` are of the state, with all K steps. atoms [n_atom, c_atom] is the conditioning of
+ * atoms. */
+void fm_af3_store_modulations(fm_tape *tape, const fm_af3_trunk_output *trunk,
+                              const fm_af3_levels *levels, fm_tensor_ref atoms,
+                              const fm_af3_diffusion_weights *weights, const fm_af3_prepared *to);
 
 /* How many of the first blocks backward runs again. */
 typedef struct fm_af3_again {

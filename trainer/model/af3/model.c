@@ -306,15 +306,17 @@ static fm_af3_trunk_output begin_diffusion(fm_tape *tape, const fm_af3_config *c
                                  .relative = trunk->relative};
 }
 
-fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
+fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config, int64_t room_bytes,
                                   const fm_af3_weights *w, const fm_af3_inputs *in) {
     fm_af3_trunk_output trunk = record_trunk(tape, config, w, in);
     store(tape, "s inputs", trunk.s_inputs, in->s_inputs);
     store(tape, "s", trunk.s, in->s);
     fm_tensor_ref z = fm_af3_split_gather(tape, config->groups, "z", trunk.z);
     store(tape, "z", z, in->z);
-    fm_af3_outputs out = {
-        .s_inputs = trunk.s_inputs, .s = trunk.s, .z = z, .trunk_end = tape->n_node};
+    fm_af3_outputs out = {.s_inputs = trunk.s_inputs,
+                          .s = trunk.s,
+                          .z = z,
+                          .trunk_end = fm_tape_add_room(tape, "rollout", room_bytes)};
     out.distogram = fm_af3_distogram(tape, config->groups, &w->trunk.distogram, trunk.z);
     trunk = begin_diffusion(tape, config, &trunk);
     fm_af3_atoms atoms = fm_af3_atoms_of(tape, config, in);

@@ -95,10 +95,12 @@ typedef struct fm_af3_outputs {
     fm_tensor_ref s_inputs, s, z; /* [N, c_s_inputs], [N, c_s], [N, N, c_z] */
     fm_tensor_ref x_denoised;     /* acc [n_sample, n_atom, 3] Å */
     fm_tensor_ref distogram;      /* logits act [N, N, 64] */
-    int32_t trunk_end; /* the nodes before this one are the trunk, and leave its results */
+    /* The nodes before this one are the trunk, and leave its results. It is a room (tape.h), which
+     * a rollout may use. */
+    int32_t trunk_end;
 } fm_af3_outputs;
 
-fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config,
+fm_af3_outputs fm_af3_record_last(fm_tape *tape, const fm_af3_config *config, int64_t room_bytes,
                                   const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 
 /* Returns the trunk's results and the results of `prepare`, as tensors of the state; z is

@@ -13,6 +13,21 @@ void fm_mirror_add(fm_mirror *mirror, const int32_t *tensor, int n) {
         if (tensor[i] >= 0) mirror->holds[tensor[i]] = true;
 }
 
+void fm_mirror_declare_room(fm_mirror *mirror, fm_state *state, const fm_kernels *kernels) {
+    int64_t bytes = 0;
+    mirror->room = -1;
+    for (int32_t t = 0; t < state->n_tensor; t++)
+        bytes += mirror->holds[t] ? fm_plan_round(fm_tensor_local_bytes(&state->tensor[t])) : 0;
+    if (!kernels->device->is_asynchronous) return;
+    mirror->room = fm_state_add(state, "early features", FM_ELEMENT_U8, 1, &bytes);
+}
+
+/* Makes what early uploads need. */
+static bool make_stream(fm_mirror *mirror, const fm_device *device) {
+    if (mirror->room < 0) return true;
+    return device->stream_create(&mirror->stream) && device->event_create(&mirror->arrived);
+}
+
 fm_status fm_mirror_allocate(fm_mirror *mirror, const fm_state *state, fm_error *reterr) {
     const fm_device *device = state->kernels->device;
     mirror->state = state;
@@ -25,20 +40,27 @@ fm_status fm_mirror_allocate(fm_mirror *mirror, const fm_state *state, fm_error 
     const size_t bytes = (size_t)mirror->bytes + 1;
     /* On a CPU, pages that are never written shall take no memory. */
     mirror->host = device->is_asynchronous ? device->host_alloc(bytes) : calloc(1, bytes);
-    if (mirror->host && device->event_create(&mirror->sent)) return FM_OK;
+    if (mirror->host && device->event_create(&mirror->sent) && make_stream(mirror, device)) {
+        return FM_OK;
+    }
     return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the host's copy of a sample");
 }
 
 void fm_mirror_fini(fm_mirror *mirror) {
     if (!mirror->state) return;
     const fm_device *device = mirror->state->kernels->device;
+    if (mirror->stream) mirror->state->kernels->synchronize(mirror->stream);
     device->event_destroy(mirror->sent);
+    device->event_destroy(mirror->arrived);
+    device->stream_destroy(mirror->stream);
     (device->is_asynchronous ? device->host_release : free)(mirror->host);
     *mirror = (fm_mirror){.state = NULL};
 }
 
 void fm_mirror_begin(fm_mirror *m) {
-    m->state->kernels->device->event_wait(m->sent);
+    const fm_device *device = m->state->kernels->device;
+    device->event_wait(m->sent);
+    if (m->stream) device->event_wait(m->arrived);
 }
 
 /* The nearest bf16; ties go to the even one. */
@@ -84,15 +106,49 @@ void fm_mirror_clear_all(fm_mirror *m) {
         if (m->holds[t]) fm_mirror_clear(m, t);
 }
 
-void fm_mirror_send(fm_mirror *m, fm_stream *stream) {
+/* The place of a tensor in the mirror's memory on the device. */
+static char *early_place(const fm_mirror *m, int32_t t) {
+    return (char *)fm_state_data(m->state, m->room) + m->offset[t];
+}
+
+/* Copies a tensor that has arrived early. The kernel counts elements of the act type; both places
+ * have room for a rounded number of bytes. */
+static void take_early(const fm_mirror *m, int32_t t, fm_stream *stream) {
     const fm_kernels *kernels = m->state->kernels;
+    int64_t bytes = fm_plan_round(fm_tensor_local_bytes(&m->state->tensor[t]));
+    kernels->copy(stream, bytes / (int64_t)fm_element_bytes(kernels->act), early_place(m, t),
+                  fm_state_data(m->state, t));
+}
+
+static void upload(const fm_mirror *m, int32_t t, void *to, fm_stream *stream) {
+    m->state->kernels->upload(stream, to, m->host + m->offset[t],
+                              (size_t)fm_tensor_local_bytes(&m->state->tensor[t]));
+}
+
+void fm_mirror_send(fm_mirror *m, fm_stream *stream) {
+    const fm_device *device = m->state->kernels->device;
+    if (m->stream) device->stream_wait(stream, m->arrived);
+    for (int32_t t = 0; t < m->state->n_tensor; t++) {
+        if (m->written[t]) {
+            upload(m, t, fm_state_data(m->state, t), stream);
+        } else if (m->early[t]) {
+            take_early(m, t, stream);
+        }
+        m->written[t] = m->early[t] = false;
+    }
+    device->event_record(m->sent, stream);
+}
+
+/* The memory is free: fm_mirror_begin has waited for the copies from it. */
+void fm_mirror_send_early(fm_mirror *m) {
+    if (!m->stream) return;
     for (int32_t t = 0; t < m->state->n_tensor; t++) {
         if (!m->written[t]) continue;
-        kernels->upload(stream, fm_state_data(m->state, t), m->host + m->offset[t],
-                        (size_t)fm_tensor_local_bytes(&m->state->tensor[t]));
+        upload(m, t, early_place(m, t), m->stream);
         m->written[t] = false;
+        m->early[t] = true;
     }
-    kernels->device->event_record(m->sent, stream);
+    m->state->kernels->device->event_record(m->arrived, m->stream);
 }
 
 void fm_mirror_fetch(const fm_kernels *kernels, fm_stream *stream, const void *from,

@@ -1,5 +1,8 @@
 /* mirror.h: copies of some tensors of a state in the host's memory, in which single elements are
- * written before the tensors that changed are uploaded. */
+ * written before the tensors that changed are uploaded.
+ *
+ * A mirror may have memory on the device, too. What is written early is uploaded there while the
+ * device works on something else, and only copied when its time has come. */
 #ifndef FM_TRAINER_STEP_AF3_MIRROR_H
 #define FM_TRAINER_STEP_AF3_MIRROR_H
 
@@ -13,20 +16,28 @@ typedef struct fm_mirror {
     bool holds[FM_STATE_TENSORS];     /* the tensors that the host writes through this mirror */
     int64_t offset[FM_STATE_TENSORS]; /* bytes of those in `host` */
     int64_t count[FM_STATE_TENSORS];  /* elements */
-    bool written[FM_STATE_TENSORS];   /* since the last fm_mirror_send */
+    bool written[FM_STATE_TENSORS];   /* since the last fm_mirror_send or fm_mirror_send_early */
+    bool early[FM_STATE_TENSORS];     /* on the device, since the last fm_mirror_send */
     fm_event *sent;                   /* the end of the last fm_mirror_send on the device */
+    int32_t room;      /* the mirror's memory on the device, in the state; -1: none */
+    fm_stream *stream; /* of early uploads, as the next one; NULL: none */
+    fm_event *arrived; /* the end of the last of them */
 } fm_mirror;
 
 /* Adds tensors to a mirror that is zeroed or has others, before fm_mirror_allocate. Numbers below 0
  * are skipped: a state may not have all. Writing a tensor that was not added is asserted. */
 void fm_mirror_add(fm_mirror *mirror, const int32_t *tensor, int n);
+/* Declares memory on the device for all tensors that were added. Where the device works beside the
+ * host only; elsewhere it does nothing. */
+void fm_mirror_declare_room(fm_mirror *mirror, fm_state *state, const fm_kernels *kernels);
 /* The state must be allocated, and outlive the mirror. FM_ERR_NOMEM. Destroy the mirror after the
  * stream's work has ended. */
 FM_MUST_USE fm_status fm_mirror_allocate(fm_mirror *mirror, const fm_state *state,
                                          fm_error *reterr);
 void fm_mirror_fini(fm_mirror *mirror);
 
-/* Waits until the device has taken what was sent. Call it before writing after fm_mirror_send. */
+/* Waits until the device has taken what was sent. Call it before writing after fm_mirror_send or
+ * fm_mirror_send_early. */
 void fm_mirror_begin(fm_mirror *mirror);
 /* Writes element `at` of a tensor, converted to its type. The context is the mirror, so writers of
  * features can call it. */
@@ -37,6 +48,10 @@ void fm_mirror_clear(fm_mirror *mirror, int32_t tensor);
 void fm_mirror_clear_all(fm_mirror *mirror);
 /* Queues the upload of the tensors that were written since the last call. */
 void fm_mirror_send(fm_mirror *mirror, fm_stream *stream);
+/* Begins the upload of the tensors that were written, beside the work of other streams. They change
+ * in the next fm_mirror_send, unless they have been written again. Without memory on the device it
+ * does nothing. */
+void fm_mirror_send_early(fm_mirror *mirror);
 
 /* Reads `count` act or acc elements of device memory as doubles. Waits for the stream. `raw` has
  * room for 8 bytes per element. */

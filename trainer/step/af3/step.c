@@ -13,35 +13,25 @@ static const size_t SCRATCH_BYTES = (size_t)1 << 32; /* address space */
 
 /* -- the state */
 
-/* Declares the values of all denoising steps of a tensor that each step reads. */
-static void add_row(fm_af3_trainer *t, int32_t now) {
-    if (now < 0) return;
-    assert(t->n_row < FM_AF3_STEP_ROWS);
-    const fm_tensor *of = &t->recording.state.tensor[now];
-    const int64_t shape[] = {t->options.model.n_rollout_step, fm_tensor_local_count(of)};
-    t->row[t->n_row++] = (fm_af3_trainer_row){
-        fm_state_add(&t->recording.state, "steps of the rollout", of->element, 2, shape), now};
-}
-
 static void declare_state(fm_af3_trainer *t) {
     const fm_af3_config *c = &t->options.model;
     const fm_kernels *kernels = t->options.kernels;
-    const int64_t one[] = {1};
+    const int64_t one[] = {1}, clocks[] = {c->n_rollout_step, FM_CLOCK_WORDS};
     const bool given = t->options.given;
     fm_af3_declare_inputs(&t->recording.state, c, kernels, &t->inputs);
-    fm_af3_declare_rollout(&t->recording.state, c, kernels, 1, given, &t->rollout);
+    fm_af3_declare_rollout(&t->recording.state, c, kernels, 1, c->n_rollout_step, given,
+                           &t->rollout);
     fm_af3_declare_training_noise(&t->recording.state, c, kernels, given, &t->noise);
     fm_complex_declare_targets(&t->recording.state, kernels, c->n_token, c->n_atom,
                                t->options.n_bond, c->n_sample, &t->targets);
     t->seed_gradient =
         fm_state_add(&t->recording.state, "gradient of the loss", kernels->acc, 1, one);
     fm_recording_declare_clock(&t->recording);
-    const fm_af3_rollout *r = &t->rollout;
-    const int32_t rows[FM_AF3_STEP_ROWS] = {
-        r->spread,          r->keep,   r->minus_move, r->in,   r->skip, r->out, r->log,
-        t->recording.clock, r->offset, r->rotation,   r->noise};
-    for (int i = 0; i < FM_AF3_STEP_ROWS; i++)
-        add_row(t, rows[i]);
+    t->clocks =
+        fm_state_add(&t->recording.state, "clocks of the rollout", FM_ELEMENT_U32, 2, clocks);
+    fm_af3_trainer_choose_mirrored(t);
+    fm_mirror_declare_room(&t->mirror, &t->recording.state, kernels);
+    fm_mirror_declare_room(&t->shared, &t->recording.state, kernels);
 }
 
 /* -- the tapes */
@@ -96,10 +86,12 @@ static fm_status record(void *context, fm_error *reterr) {
     fm_status status = fm_recording_begin_tapes(&t->recording, reterr);
     if (status) return status;
     fm_af3_record_cycle(&tape[FM_AF3_CYCLE], config, &t->weights, &t->inputs);
-    t->out = fm_af3_record_last(&tape[FM_AF3_LAST], config, &t->weights, &t->inputs);
+    t->out = fm_af3_record_last(&tape[FM_AF3_LAST], config, t->recording.state.room_bytes,
+                                &t->weights, &t->inputs);
     t->logits = fm_af3_record_confidence(&tape[FM_AF3_CONFIDENCE], config, &t->weights, &t->inputs,
                                          t->rollout.x);
     fm_af3_record_prepare(&tape[FM_AF3_PREPARE], config, &t->weights, &t->inputs);
+    fm_af3_record_modulations(&tape[FM_AF3_PREPARE], config, &t->weights, &t->inputs, &t->rollout);
     fm_af3_record_rollout_step(&tape[FM_AF3_DENOISE], config, &t->weights, &t->inputs, &t->rollout,
                                FM_DRAW_ROLLOUT);
     fm_af3_record_training_structures(&tape[FM_AF3_STRUCTURES], config, &t->inputs,
@@ -174,12 +166,12 @@ static fm_status prepare(fm_af3_trainer *t, fm_error *reterr) {
     if (!status && !t->options.forward_only) {
         status = fm_optimizer_init(&r->optimizer, &r->params, &t->options.optimizer, reterr);
     }
-    fm_af3_trainer_choose_mirrored(t);
     if (!status) status = fm_mirror_allocate(&t->mirror, &r->state, reterr);
     if (!status) status = fm_mirror_allocate(&t->shared, &r->state, reterr);
     if (!status) status = plan_memory(t, reterr);
     if (!status) status = fm_recording_bind(r, reterr);
     if (status) return status;
+    r->state.room = fm_tape_room(&r->tape[FM_AF3_LAST], t->out.trunk_end);
     const size_t n_x = (size_t)(3 * t->options.model.n_atom);
     t->x = fm_arena_alloc_array(&r->arena, n_x, sizeof *t->x);
     t->raw = fm_arena_alloc_array(&r->arena, n_x, sizeof *t->raw);

@@ -12,14 +12,15 @@
  *     part        runs                                                  arena   before it, the host
  *     cycle       a cycle without gradient; n_cycle - 1 times           first   writes MSA rows
  *     trunk       the last cycle up to s and z                          first   writes MSA rows
- *     rollout     prepare, then all denoising steps                     second  -
+ *     rollout     prepare, then all denoising steps                     both    writes levels
  *     learn       noisy structures, the diffusion module, distogram,    both    chooses and writes
  *                 losses, backward                                              the labels
  *     confidence  the confidence head on the rollout, losses, backward  first   -
  *
  * Labels are chosen to fit the rollout (label_permutation.h), so it comes between the two halves of
- * the last cycle, whose trunk waits in the first arena. Results are a function of (options,
- * samples): same seed, same bits.
+ * the last cycle, whose trunk waits in the first arena. Of the memory there that only the second
+ * half needs, the rollout takes a part for its modulations: it is the room of the state. Results
+ * are a function of (options, samples): same seed, same bits.
  *
  * The ranks of options.model.groups share a sample (model/af3/split.h): all get the same samples
  * and have the same results. With several groups each adds its own samples, and
@@ -76,15 +77,8 @@ enum {
 };
 
 enum {
-    FM_AF3_STEP_ROWS = 11,
     FM_AF3_SUM_ELEMENTS = 1 << 20 /* elements of a rank that a sum over ranks takes at a time */
 };
-
-/* A tensor that has another value in each denoising step: `now` gets row k of `all` before step k.
- */
-typedef struct fm_af3_trainer_row {
-    int32_t all, now;
-} fm_af3_trainer_row;
 
 typedef struct fm_af3_trainer {
     fm_af3_trainer_options options;
@@ -95,16 +89,21 @@ typedef struct fm_af3_trainer {
     fm_af3_training_noise noise;
     fm_af3_rollout rollout;
     fm_complex_targets targets;
-    int32_t seed_gradient; /* in the state */
-    fm_af3_trainer_row row[FM_AF3_STEP_ROWS];
-    int n_row;
+    int32_t seed_gradient;           /* in the state */
+    int32_t clocks;                  /* in the state: the clocks of the rollout's steps */
     fm_af3_outputs out;              /* of FM_AF3_LAST */
     fm_af3_confidence_logits logits; /* of FM_AF3_CONFIDENCE */
     fm_tensor_ref term[FM_COMPLEX_TERMS], structure_total, confidence_total;
     fm_mirror mirror;               /* of everything else that the host writes */
     fm_mirror shared;               /* of the features that all cycles of a sample share */
     const fm_af3_features *next;    /* announced; NULL: none */
+    uint64_t next_step;             /* its step */
     const fm_af3_features *written; /* the sample whose features `shared` holds; NULL: none */
+    /* The sample whose conformers and first MSA rows `mirror` holds; NULL: of none. They were drawn
+     * for this step and slot. */
+    const fm_af3_features *drawn_of;
+    uint64_t drawn_step;
+    uint32_t drawn_slot;
     /* Of the sample in hand. */
     const fm_af3_features *features;
     double *x, *raw;  /* [n_atom, 3] Å: the rollout's result; room for downloads */
@@ -137,11 +136,12 @@ FM_MUST_USE fm_status fm_af3_check_features(const fm_af3_trainer_options *option
 FM_MUST_USE fm_status fm_af3_trainer_check(const fm_af3_trainer *trainer,
                                            const fm_af3_features *features, fm_error *reterr);
 
-/* Names the sample after the one that is computed next, for one such call. Its features must stay
- * as they are until it is computed. The host writes them while the device works. Results are the
- * same without it. NULL forgets an announced sample, also one that was written: call it before
+/* Names the sample after the one that is computed next, for one such call, and its step: how many
+ * updates come before it. Its features must stay as they are until it is computed. The host writes
+ * and uploads them while the device works. Results are the same without it, and with another step.
+ * NULL forgets an announced sample, also one that was written: call it before
  * other features take that sample's address. */
-void fm_af3_trainer_announce(fm_af3_trainer *trainer, const fm_af3_features *next);
+void fm_af3_trainer_announce(fm_af3_trainer *trainer, const fm_af3_features *next, uint64_t step);
 
 /* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT as
  * fm_af3_trainer_check. FM_ERR_DATA, naming the first tensor, when a value is not finite. In both
@@ -161,13 +161,14 @@ FM_MUST_USE fm_status fm_af3_trainer_update_with(fm_af3_trainer *trainer, uint32
 
 /* -- the parts, for callers that read results between them; call all of them in this order */
 
-/* Takes a sample and writes what all parts share. FM_ERR_LIMIT, FM_ERR_NOMEM. */
+/* Takes a sample and writes what all cycles share. FM_ERR_LIMIT, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_trainer_begin(fm_af3_trainer *trainer, const fm_af3_features *features,
                                            fm_error *reterr);
 /* Runs all cycles, the last up to s and z. */
 void fm_af3_trainer_trunk(fm_af3_trainer *trainer);
-/* Makes the rollout's structure, trainer->x. The host writes the labels meanwhile. */
-void fm_af3_trainer_rollout(fm_af3_trainer *trainer);
+/* Makes the rollout's structure, trainer->x. The host writes its numbers before, while the device
+ * works on the cycles, and the labels meanwhile. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_af3_trainer_rollout(fm_af3_trainer *trainer, fm_error *reterr);
 /* Exchanges labels to fit the rollout, and writes what the confidence head reads of it.
  * FM_ERR_LIMIT, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_af3_trainer_label(fm_af3_trainer *trainer, fm_error *reterr);

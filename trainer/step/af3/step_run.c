@@ -9,13 +9,6 @@
 
 /* -- the parts; nothing here waits for the device */
 
-/* Copies `bytes` of device memory; the kernel counts elements of the act type. */
-static void copy(const fm_af3_trainer *t, int64_t bytes, const void *from, void *to,
-                 fm_stream *stream) {
-    const fm_kernels *kernels = t->options.kernels;
-    kernels->copy(stream, bytes / (int64_t)fm_element_bytes(kernels->act), from, to);
-}
-
 static void clear_gradients(fm_af3_trainer *t, fm_stream *stream) {
     const fm_kernels *kernels = t->options.kernels;
     int64_t ratio = (int64_t)(fm_element_bytes(kernels->acc) / fm_element_bytes(kernels->act));
@@ -47,14 +40,12 @@ static void queue_rollout(void *context, fm_stream *stream) {
     fm_af3_queue_constants(&t->recording.params, &t->weights, &t->recording.state, &t->inputs,
                            stream);
     fm_tape_forward(&t->recording.tape[FM_AF3_PREPARE], stream);
+    fm_tape *step = &t->recording.tape[FM_AF3_DENOISE];
+    const uint32_t *clocks = fm_state_data(&t->recording.state, t->clocks);
     for (int32_t k = 0; k < t->options.model.n_rollout_step; k++) {
-        for (int i = 0; i < t->n_row; i++) {
-            int64_t bytes = fm_tensor_local_bytes(&t->recording.state.tensor[t->row[i].now]);
-            const char *all = fm_state_data(&t->recording.state, t->row[i].all);
-            copy(t, bytes, all + k * bytes, fm_state_data(&t->recording.state, t->row[i].now),
-                 stream);
-        }
-        fm_tape_forward(&t->recording.tape[FM_AF3_DENOISE], stream);
+        step->row = k;
+        step->clock = clocks + (size_t)k * FM_CLOCK_WORDS;
+        fm_tape_forward(step, stream);
     }
     stamp(t, FM_AF3_PART_ROLLOUT, true, stream);
 }
@@ -132,7 +123,6 @@ fm_status fm_af3_trainer_begin(fm_af3_trainer *t, const fm_af3_features *feature
     assert(features->n_cycle >= 1 && (!features->draws || t->options.given));
     t->features = features;
     t->result = (fm_sample_result){0};
-    fm_mirror_begin(&t->mirror);
     fm_status status = fm_af3_trainer_write(t, reterr);
     if (!status) clear_recycled(t);
     return status;
@@ -158,13 +148,17 @@ static void write_labels(fm_af3_trainer *t, const fm_complex_labels *labels) {
 }
 
 /* The labels are written while the device works, as if the rollout exchanged none. */
-void fm_af3_trainer_rollout(fm_af3_trainer *t) {
+fm_status fm_af3_trainer_rollout(fm_af3_trainer *t, fm_error *reterr) {
+    fm_status status = fm_af3_trainer_write_noise(t, reterr);
+    if (status) return status;
+    fm_mirror_send(&t->mirror, t->recording.stream);
     fm_pass_run(&t->recording.pass[FM_AF3_PART_ROLLOUT], t->recording.stream);
     fm_mirror_begin(&t->mirror);
     write_labels(t, &t->features->labels);
     fm_mirror_fetch(t->options.kernels, t->recording.stream,
                     fm_state_data(&t->recording.state, t->rollout.x), t->options.kernels->acc,
                     3 * t->features->sample.n_atom, t->raw, t->x);
+    return FM_OK;
 }
 
 /* Exchanges the labels of equivalent chains and atoms by the rollout; in the arena. */
@@ -229,7 +223,6 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     if (!status && !are_given(t, &labels)) write_labels(t, &labels);
     for (int64_t i = 0; i < 3 * t->options.model.n_atom; i++)
         fm_mirror_put(&t->mirror, t->targets.structure, i, i < 3 * f->sample.n_atom ? t->x[i] : 0);
-    fm_af3_trainer_write_clock(t, f->n_cycle - 1); /* the rollout has left its own */
     fm_mirror_send(&t->mirror, t->recording.stream);
     fm_arena_rewind(&t->scratch, mark);
     return status;
@@ -250,8 +243,9 @@ void fm_af3_trainer_confidence(fm_af3_trainer *t) {
 
 /* -- a whole sample */
 
-void fm_af3_trainer_announce(fm_af3_trainer *t, const fm_af3_features *next) {
+void fm_af3_trainer_announce(fm_af3_trainer *t, const fm_af3_features *next, uint64_t step) {
     t->next = next;
+    t->next_step = step;
     if (!next) t->written = NULL;
 }
 
@@ -263,6 +257,9 @@ static fm_status name_nonfinite(fm_af3_trainer *t, fm_error *reterr) {
     char what[256] = "the norm of the gradient";
     bool found = false;
     uint32_t cycle = n - 1;
+    /* Those of the announced sample may have been written since. */
+    fm_status status = fm_af3_trainer_write_conformers(t, reterr);
+    if (status) return status;
     clear_recycled(t);
     for (uint32_t i = 0; i <= n; i++) {
         const int tape = i == n ? FM_AF3_CONFIDENCE : i + 1 < n ? FM_AF3_CYCLE : FM_AF3_LAST;
@@ -296,8 +293,8 @@ static fm_status compute_sample(fm_af3_trainer *t, const fm_af3_features *featur
     if (status) return status;
     const fm_groups *groups = t->options.model.groups;
     fm_af3_trainer_trunk(t);
-    fm_af3_trainer_rollout(t);
-    status = fm_groups_check(groups, reterr);
+    status = fm_af3_trainer_rollout(t, reterr);
+    if (!status) status = fm_groups_check(groups, reterr);
     if (!status) status = fm_af3_trainer_label(t, reterr);
     if (status) return status;
     if (!t->options.confidence_only) fm_af3_trainer_learn(t);

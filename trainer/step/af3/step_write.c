@@ -16,13 +16,9 @@ static void put_clock(fm_af3_trainer *t, int32_t tensor, int64_t first, uint32_t
         fm_mirror_put(&t->mirror, tensor, first + i, word[i]);
 }
 
-void fm_af3_trainer_write_clock(fm_af3_trainer *t, uint32_t cycle) {
-    put_clock(t, t->recording.clock, 0, cycle);
-}
-
-static void host_clock(const fm_af3_trainer *t, uint32_t cycle, uint32_t out[FM_CLOCK_WORDS]) {
-    out[FM_CLOCK_STEP] = (uint32_t)t->recording.optimizer.step;
-    out[FM_CLOCK_SLOT] = t->features->slot;
+static void host_clock(uint64_t step, uint32_t slot, uint32_t cycle, uint32_t out[FM_CLOCK_WORDS]) {
+    out[FM_CLOCK_STEP] = (uint32_t)step;
+    out[FM_CLOCK_SLOT] = slot;
     out[FM_CLOCK_CYCLE] = cycle;
     out[FM_CLOCK_WORDS - 1] = 0;
 }
@@ -50,7 +46,7 @@ static fm_status write_levels(fm_af3_trainer *t, fm_error *reterr) {
     double *sigma = fm_arena_alloc_array(&t->scratch, (size_t)c->n_sample, sizeof *sigma);
     if (!sigma) return fm_arena_full(&t->scratch, reterr);
     uint32_t clock[FM_CLOCK_WORDS];
-    host_clock(t, 0, clock);
+    host_clock(t->recording.optimizer.step, t->features->slot, 0, clock);
     fm_af3_draw_levels(&c->noise, t->options.seed, clock, c->n_sample, sigma);
     for (int64_t k = 0; k < c->n_sample; k++)
         write_level(t, k,
@@ -69,15 +65,6 @@ static void put_groups(fm_af3_trainer *t, int32_t to, const float *from, int64_t
             fm_mirror_put(&t->mirror, to, g * length + i, (double)from[g * n + i]);
 }
 
-/* Returns the tensor that has the values of `now` for all steps. */
-static int32_t rows_of(const fm_af3_trainer *t, int32_t now) {
-    int i = 0;
-    while (i < t->n_row && t->row[i].now != now)
-        i++;
-    assert(i < t->n_row);
-    return t->row[i].all;
-}
-
 static void write_draws(fm_af3_trainer *t, const fm_af3_draws *d) {
     const fm_af3_config *c = &t->options.model;
     const int64_t n = 3 * t->features->sample.n_atom, n_step = c->n_rollout_step;
@@ -85,29 +72,17 @@ static void write_draws(fm_af3_trainer *t, const fm_af3_draws *d) {
     put_groups(t, t->noise.rotation, d->training_rotation, c->n_sample, 9);
     put_groups(t, t->noise.offset, d->training_offset, c->n_sample, 3);
     put_groups(t, t->noise.noise, d->training_noise, c->n_sample, n);
-    put_groups(t, rows_of(t, t->rollout.rotation), d->rotation, n_step, 9);
-    put_groups(t, rows_of(t, t->rollout.offset), d->offset, n_step, 3);
-    put_groups(t, rows_of(t, t->rollout.noise), d->noise, n_step, n);
+    put_groups(t, t->rollout.rotation, d->rotation, n_step, 9);
+    put_groups(t, t->rollout.offset, d->offset, n_step, 3);
+    put_groups(t, t->rollout.noise, d->noise, n_step, n);
 }
 
 /* -- the rollout */
 
-/* Writes the numbers of one denoising step into the rows of all steps. */
-typedef struct row_writer {
-    fm_af3_trainer *trainer;
-    int64_t k;
-} row_writer;
-
-static void put_row(void *context, int32_t tensor, int64_t at, double value) {
-    const row_writer *w = context;
-    int64_t length = fm_tensor_local_count(&w->trainer->recording.state.tensor[tensor]);
-    fm_mirror_put(&w->trainer->mirror, rows_of(w->trainer, tensor), w->k * length + at, value);
-}
-
 static void write_start(fm_af3_trainer *t, double level) {
     const fm_af3_draws *given = t->features->draws;
     uint32_t clock[FM_CLOCK_WORDS];
-    host_clock(t, 0, clock);
+    host_clock(t->recording.optimizer.step, t->features->slot, 0, clock);
     const fm_draw draw = {t->options.seed, clock, FM_DRAW_ROLLOUT, FM_PURPOSE_START};
     for (int64_t i = 0; i < 3 * t->features->sample.n_atom; i++) {
         double pair[2];
@@ -128,9 +103,8 @@ static fm_status write_rollout(fm_af3_trainer *t, fm_error *reterr) {
     for (int64_t i = 0; i < t->features->sample.n_token; i++)
         fm_mirror_put(&t->mirror, t->rollout.mask, i, 1);
     for (int32_t k = 0; k < c->n_rollout_step; k++) {
-        row_writer to = {t, k};
-        fm_af3_write_step(c, &t->rollout, levels + k, put_row, &to);
-        put_clock(t, rows_of(t, t->recording.clock), (int64_t)k * FM_CLOCK_WORDS, (uint32_t)k);
+        fm_af3_write_step(c, &t->rollout, k, levels + k, fm_mirror_put, &t->mirror);
+        put_clock(t, t->clocks, (int64_t)k * FM_CLOCK_WORDS, (uint32_t)k);
     }
     fm_arena_rewind(&t->scratch, mark);
     return FM_OK;
@@ -159,8 +133,9 @@ void fm_af3_trainer_choose_mirrored(fm_af3_trainer *t) {
         of->known, of->bond, of->bond_length, of->bond_weight, of->token_atom, of->token_position,
         of->token_mask, of->token_position_f32, of->token_mask_f32, of->frame, of->centre,
         of->scale, of->structure, of->factors, of->confidence_factors);
-    for (int i = 0; i < t->n_row; i++)
-        ADD(&t->mirror, t->row[i].all);
+    const fm_af3_rollout *r = &t->rollout;
+    ADD(&t->mirror, r->spread, r->keep, r->minus_move, r->in, r->skip, r->out, r->log, r->rotation,
+        r->offset, r->noise, t->clocks);
 }
 
 fm_status fm_af3_check_features(const fm_af3_trainer_options *options,
@@ -203,6 +178,7 @@ static fm_status write_shared(fm_af3_trainer *t, const fm_af3_features *features
                               fm_error *reterr) {
     const fm_af3_writer to = {fm_mirror_put, &t->shared};
     t->written = NULL;
+    t->drawn_of = NULL;
     fm_status status = fm_af3_trainer_check(t, features, reterr);
     if (status) return status;
     fm_mirror_begin(&t->shared);
@@ -213,10 +189,10 @@ static fm_status write_shared(fm_af3_trainer *t, const fm_af3_features *features
     return status;
 }
 
-/* Writes the reference conformers. Their places are drawn, so they belong to the sample's own step,
- * and not to what is written ahead of it. */
-static fm_status write_conformers(fm_af3_trainer *t, fm_error *reterr) {
-    const fm_af3_sample *sample = &t->features->sample;
+/* Writes the reference conformers of a sample, placed for the step with this number. */
+static fm_status write_conformers(fm_af3_trainer *t, const fm_af3_features *f, uint64_t step,
+                                  fm_error *reterr) {
+    const fm_af3_sample *sample = &f->sample;
     const fm_af3_writer to = {fm_mirror_put, &t->mirror};
     const float *position = sample->ref_pos;
     size_t mark = fm_arena_mark(&t->scratch);
@@ -225,7 +201,7 @@ static fm_status write_conformers(fm_af3_trainer *t, fm_error *reterr) {
         float *placed =
             fm_arena_alloc_array(&t->scratch, (size_t)sample->n_atom, 3 * sizeof *placed);
         if (!placed) return fm_arena_full(&t->scratch, reterr);
-        host_clock(t, 0, clock);
+        host_clock(step, f->slot, 0, clock);
         fm_af3_place_conformers(t->options.seed, clock, sample, placed);
         position = placed;
     }
@@ -236,37 +212,15 @@ static fm_status write_conformers(fm_af3_trainer *t, fm_error *reterr) {
     return FM_OK;
 }
 
-void fm_af3_trainer_write_next(fm_af3_trainer *t) {
-    if (t->next) (void)write_shared(t, t->next, NULL);
-    t->next = NULL;
-}
-
-fm_status fm_af3_trainer_write(fm_af3_trainer *t, fm_error *reterr) {
-    fm_status status = FM_OK;
-    if (t->written != t->features) status = write_shared(t, t->features, reterr);
-    t->written = NULL; /* a later sample at this address may have other features */
-    if (status) return status;
-    fm_mirror_clear(&t->mirror, t->rollout.mask);
-    fm_mirror_clear(&t->mirror, t->rollout.x);
-    status = write_conformers(t, reterr);
-    if (!status) status = write_levels(t, reterr);
-    if (!status) status = write_rollout(t, reterr);
-    if (!status && t->features->draws) write_draws(t, t->features->draws);
-    fm_mirror_put(&t->mirror, t->seed_gradient, 0,
-                  1.0 / fm_groups_sample_ranks(t->options.model.groups));
-    return status;
-}
-
-void fm_af3_trainer_write_cycle(fm_af3_trainer *t, uint32_t cycle) {
+/* Writes the MSA rows of a cycle of a sample, of the step with this number. */
+static void write_rows(fm_af3_trainer *t, const fm_af3_features *f, uint64_t step, uint32_t cycle) {
     const fm_af3_writer to = {fm_mirror_put, &t->mirror};
-    const fm_af3_features *f = t->features;
     size_t mark = fm_arena_mark(&t->scratch);
-    fm_mirror_begin(&t->mirror); /* the cycle before it runs while this one's rows are written */
     int64_t *drawn = NULL, n_row = f->n_row;
     const int64_t *rows = f->msa_rows ? f->msa_rows + (int64_t)cycle * n_row : NULL;
     if (!rows) {
         uint32_t clock[FM_CLOCK_WORDS];
-        host_clock(t, cycle, clock);
+        host_clock(step, f->slot, cycle, clock);
         drawn = fm_arena_alloc_array(&t->scratch, (size_t)f->sample.n_msa, sizeof *drawn);
         assert(drawn); /* the scratch arena holds far larger things in fm_af3_trainer_write */
         n_row = fm_af3_draw_msa_rows(t->options.seed, clock, f->sample.n_msa,
@@ -276,6 +230,57 @@ void fm_af3_trainer_write_cycle(fm_af3_trainer *t, uint32_t cycle) {
     fm_mirror_clear(&t->mirror, t->inputs.msa);
     fm_mirror_clear(&t->mirror, t->inputs.mask_msa);
     fm_af3_write_msa(&f->sample, &t->options.model, &t->inputs, rows, n_row, &to);
-    fm_af3_trainer_write_clock(t, cycle);
     fm_arena_rewind(&t->scratch, mark);
+}
+
+void fm_af3_trainer_write_next(fm_af3_trainer *t) {
+    const fm_af3_features *next = t->next;
+    t->next = NULL;
+    if (!next || write_shared(t, next, NULL)) return;
+    fm_mirror_begin(&t->mirror);
+    if (write_conformers(t, next, t->next_step, NULL)) return;
+    write_rows(t, next, t->next_step, 0);
+    t->drawn_of = next;
+    t->drawn_step = t->next_step;
+    t->drawn_slot = next->slot;
+    fm_mirror_send_early(&t->shared);
+    fm_mirror_send_early(&t->mirror);
+}
+
+/* Whether conformers and first rows of the sample in hand were written before it came. */
+static bool is_drawn(const fm_af3_trainer *t) {
+    return t->drawn_of == t->features && t->drawn_step == t->recording.optimizer.step &&
+           t->drawn_slot == t->features->slot;
+}
+
+fm_status fm_af3_trainer_write(fm_af3_trainer *t, fm_error *reterr) {
+    fm_status status = FM_OK;
+    if (t->written != t->features) status = write_shared(t, t->features, reterr);
+    t->written = NULL; /* a later sample at this address may have other features */
+    if (status) return status;
+    return is_drawn(t) ? FM_OK : fm_af3_trainer_write_conformers(t, reterr);
+}
+
+fm_status fm_af3_trainer_write_conformers(fm_af3_trainer *t, fm_error *reterr) {
+    fm_mirror_begin(&t->mirror);
+    return write_conformers(t, t->features, t->recording.optimizer.step, reterr);
+}
+
+fm_status fm_af3_trainer_write_noise(fm_af3_trainer *t, fm_error *reterr) {
+    fm_mirror_begin(&t->mirror);
+    fm_mirror_clear(&t->mirror, t->rollout.mask);
+    fm_mirror_clear(&t->mirror, t->rollout.x);
+    fm_status status = write_levels(t, reterr);
+    if (!status) status = write_rollout(t, reterr);
+    if (!status && t->features->draws) write_draws(t, t->features->draws);
+    fm_mirror_put(&t->mirror, t->seed_gradient, 0,
+                  1.0 / fm_groups_sample_ranks(t->options.model.groups));
+    return status;
+}
+
+void fm_af3_trainer_write_cycle(fm_af3_trainer *t, uint32_t cycle) {
+    fm_mirror_begin(&t->mirror); /* the cycle before it runs while this one's rows are written */
+    if (!is_drawn(t)) write_rows(t, t->features, t->recording.optimizer.step, cycle);
+    t->drawn_of = NULL; /* of the first cycle only */
+    put_clock(t, t->recording.clock, 0, cycle);
 }
