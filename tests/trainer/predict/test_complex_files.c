@@ -1,0 +1,196 @@
+/* test_complex_files.c: the files of a small predicted complex (complex_names.h) have the rows,
+ * numbers and words that other programs read. */
+#include "proto/base/file.h"
+#include "proto/base/json_tree.h"
+#include "tests/testing/complex_names.h"
+#include "tests/testing/testing.h"
+#include "trainer/predict/complex/files.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 10, A = FM_TEST_NAMES_ATOMS, K = 3 };
+
+static char folder[512], path[600];
+static fm_arena arena;
+static fm_complex_atoms atoms;
+static fm_complex_layout layout;
+static float position[A * 3], pae[N * N];
+static double plddt[A], contact[N * N];
+static fm_complex_scores scores;
+
+static const fm_complex_prediction prediction = {.name = "my job",
+                                                 .model = "weights",
+                                                 .software = "1.2.3",
+                                                 .seed = 7,
+                                                 .sample = 2,
+                                                 .atoms = &atoms,
+                                                 .layout = &layout,
+                                                 .position = position,
+                                                 .plddt = plddt,
+                                                 .pae = pae,
+                                                 .contact = contact,
+                                                 .scores = &scores};
+
+static int setup(void **state) {
+    (void)state;
+    static const int32_t token[] = {0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+    static const uint8_t frames[N] = {1, 1};
+    static double pair_iptm[K * K] = {0.5, 0.25, 0.126, 0.25, 0.4, 0, 0.126, 0, 1};
+    static double pair_pae[K * K] = {0.25, 3, 4, 5, 6, 7, 8, 9, 1};
+    static double ptm[K] = {0.5, 0.4, 1}, iptm[K] = {0.2, 0.3, 0.4};
+    pair_pae[7] = pair_iptm[5] = ptm[2] = (double)NAN;
+    fm_test_make_folder(folder, sizeof folder);
+    if (fm_arena_init(&arena, (size_t)64 << 20, NULL)) return 1;
+    atoms = fm_test_complex_names();
+    for (int i = 0; i < A; i++) {
+        plddt[i] = 0.5 + 0.02 * i;
+        position[3 * i] = 1.0004F * (float)i;
+        position[3 * i + 1] = -0.5F;
+    }
+    for (int i = 0; i < N * N; i++) {
+        pae[i] = 0.25F * (float)i;
+        contact[i] = i / 99.0;
+    }
+    pae[5] = (float)NAN;
+    pae[1] = 120;
+    scores = (fm_complex_scores){.ptm = 0.625,
+                                 .iptm = 0.125,
+                                 .mean_plddt = 66,
+                                 .has_clash = true,
+                                 .ranking_score = -99.775,
+                                 .chain_pair_iptm = pair_iptm,
+                                 .chain_pair_pae_min = pair_pae,
+                                 .chain_ptm = ptm,
+                                 .chain_iptm = iptm};
+    return fm_complex_layout_make(&atoms, N, token, frames, &arena, &layout, NULL);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    fm_arena_fini(&arena);
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+/* The text of a file in the folder, with its end. */
+static const char *text_of(const char *name) {
+    fm_bytes bytes;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(fm_file_read(&arena, path, (size_t)1 << 20, &bytes, NULL), FM_OK);
+    char *text = fm_arena_alloc(&arena, bytes.size + 1);
+    assert_non_null(text);
+    memcpy(text, bytes.data, bytes.size);
+    text[bytes.size] = '\0';
+    return text;
+}
+
+static const char *path_of(const char *name) {
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void expect_in(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("not found: %s\nin:\n%s", part, text);
+}
+
+static void test_cif(void **state) {
+    (void)state;
+    assert_int_equal(fm_complex_write_cif(path_of("m.cif"), &prediction, NULL), FM_OK);
+    const char *text = text_of("m.cif");
+    expect_in(text, "data_my_job\n#\n_entry.id 'my job'\n");
+    expect_in(text, "\n1 polymer man 'a peptide' 1\n2 non-polymer man ? 1\n"
+                    "3 non-polymer man \n;ion's \"name\"\n;\n 1\n");
+    expect_in(text, "\n1 polypeptide(L) no no\n;A\n;\n;GC\n;\n;GC\n;\n");
+    expect_in(text, "\n1 1 GLY n\n1 2 CYS n\n");
+    expect_in(text, "\nXYZ NON-POLYMER n 3'-XYZ ? ?\nMG NON-POLYMER n ? Mg 24.305\n");
+    expect_in(text, "\nXYZ N3 N 1 N N\nXYZ C5' C 0 N N\nMG MG MG 2 N N\n");
+    expect_in(text, "\nXYZ C1 C2 doub Y 1\nXYZ C2 N3 sing N 2\nXYZ N3 C5' trip N 3\n");
+    expect_in(text, "\ncovale1 covale A CYS 2 SG A CYS 2 B XYZ . C1 B XYZ 1 1_555 1_555 sing\n"
+                    "covale2 covale B XYZ . C5' B XYZ 1 B XYZ . C1 B XYZ 2 1_555 1_555 sing\n#\n");
+    expect_in(text, "\n1 1 A 1 GLY 1 53.00\n2 1 A 2 CYS 1 62.00\n#\n");
+    expect_in(text, "\n1 1 2 66.00\n2 1 3 0.6250\n3 1 4 0.1250\n");
+    expect_in(text, "\nATOM 9 S SG . CYS A 1 2 ? 8.003 -0.500 0.000 1.00 66.00 ? 2 CYS A SG 1\n");
+    expect_in(text,
+              "\nHETATM 16 N N3 . XYZ B 2 . ? 15.006 -0.500 0.000 1.00 80.00 1 2 XYZ B N3 1\n");
+    expect_in(text, "'weights, seed 7, sample 2'");
+    const float was = position[4];
+    position[4] = (float)NAN;
+    fm_error error;
+    assert_int_equal(fm_complex_write_cif(path_of("n.cif"), &prediction, &error), FM_ERR_DATA);
+    assert_string_equal(error.message, "atom 2: found a position that is not finite, expected "
+                                       "numbers");
+    position[4] = was;
+}
+
+static void test_confidences(void **state) {
+    (void)state;
+    fm_json *json;
+    assert_int_equal(fm_complex_write_confidences(path_of("c.json"), &prediction, NULL), FM_OK);
+    const char *text = text_of("c.json");
+    expect_in(text, "{\"atom_chain_ids\":[\"A\",\"A\",");
+    expect_in(text, "],\"atom_plddts\":[50.0,52.0,");
+    expect_in(text,
+              "],\"contact_probs\":[[0.0,0.01,0.02,0.03,0.04,0.05,0.06,0.07,0.08,0.09],[0.1,");
+    expect_in(text, "],\"pae\":[[0.0,99.9,0.5,0.8,1.0,null,1.5,1.8,2.0,2.3],[2.5,");
+    expect_in(text, "],\"token_chain_ids\":[\"A\",\"A\",\"B\",");
+    expect_in(text, "],\"token_res_ids\":[1,2,1,1,1,1,2,2,2,1]}\n");
+    assert_non_null(json = fm_json_parse(text, strlen(text)));
+    fm_json_free(json);
+}
+
+static void test_summary(void **state) {
+    (void)state;
+    assert_int_equal(fm_complex_write_summary(path_of("s.json"), &prediction, NULL), FM_OK);
+    const char *text = text_of("s.json");
+    expect_in(text, "{\n \"chain_ids\": [\n  \"A\",\n  \"B\",\n  \"C\"\n ],\n \"chain_iptm\": [\n"
+                    "  0.2,\n  0.3,\n  0.4\n ],\n \"chain_pair_iptm\": [\n  [\n   0.5,\n   0.25,\n"
+                    "   0.13\n  ],\n  [\n   0.25,\n   0.4,\n   null\n  ],");
+    expect_in(text, " \"chain_ptm\": [\n  0.5,\n  0.4,\n  null\n ],\n \"fraction_disordered\": 0.0,"
+                    "\n \"has_clash\": 1.0,\n \"iptm\": 0.12,\n \"ptm\": 0.62,\n"
+                    " \"ranking_score\": -99.78\n}\n");
+}
+
+static void test_ranking(void **state) {
+    (void)state;
+    static const fm_complex_ranked rows[] = {
+        {1, 0, 0.1}, {1, 1, (double)NAN}, {4294967295, 4, -99.5}};
+    assert_int_equal(fm_complex_write_ranking(path_of("r.csv"), rows, 3, NULL), FM_OK);
+    assert_string_equal(text_of("r.csv"),
+                        "seed,sample,ranking_score\n1,0,0.1\n1,1,\n4294967295,4,-99.5\n");
+}
+
+static void test_protenix(void **state) {
+    (void)state;
+    double one[1] = {0.5}, none[1] = {0};
+    const fm_protenix_scores s = {.plddt = 71.5,
+                                  .gpde = (double)NAN,
+                                  .chain_ptm = one,
+                                  .chain_iptm = none,
+                                  .chain_gpde = none,
+                                  .chain_plddt = one,
+                                  .chain_pair_iptm = none,
+                                  .chain_pair_iptm_global = none,
+                                  .chain_pair_gpde = none,
+                                  .chain_pair_plddt = none};
+    assert_int_equal(fm_complex_write_protenix(path_of("p.json"), 1, &s, 10, NULL), FM_OK);
+    const char *text = text_of("p.json");
+    expect_in(text, "{\n \"plddt\": 71.5,\n \"gpde\": null,\n \"ptm\": 0,");
+    expect_in(text, " \"has_clash\": false,\n \"disorder\": 0,\n");
+    expect_in(text, " \"num_recycles\": 10\n}\n");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cif),      cmocka_unit_test(test_confidences),
+        cmocka_unit_test(test_summary),  cmocka_unit_test(test_ranking),
+        cmocka_unit_test(test_protenix),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
