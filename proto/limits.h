@@ -51,6 +51,8 @@
 
 /* Bytes of the description of jobs. Alignments may be inside. */
 #define FM_LIMIT_JOB_BYTES ((size_t)64 << 20)
+/* Bytes of a description in YAML, where nothing of that size is inside. */
+#define FM_LIMIT_JOB_YAML_BYTES ((size_t)1 << 20)
 /* Values of a description, how deep they lie, and the keys of one mapping. The formats nest 8 deep
  * and have at most 20 keys; index maps of templates have thousands of numbers. */
 #define FM_LIMIT_JOB_VALUE 2097152u

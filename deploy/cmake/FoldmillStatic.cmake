@@ -15,6 +15,7 @@ fm_use_archive(CRYPTO libcrypto.a Threads::Threads ${CMAKE_DL_LIBS})
 fm_use_archive(LMDB liblmdb.a Threads::Threads)
 fm_use_archive(UV libuv_a.a Threads::Threads ${CMAKE_DL_LIBS} rt)
 fm_use_archive(JANSSON libjansson.a)
+fm_use_archive(YAML libyaml.a)
 fm_use_archive(INIH libinih.a)
 # OpenBLAS is partly Fortran; its run-time libraries lie beside the compiler.
 execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libgfortran.a OUTPUT_VARIABLE FM_GFORTRAN OUTPUT_STRIP_TRAILING_WHITESPACE)

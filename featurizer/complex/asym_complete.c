@@ -181,17 +181,6 @@ static void note_copy(completion *c, uint32_t i) {
     }
 }
 
-/* The atoms of two components that a polymer's bond joins; -1: none. */
-static void find_link(const fm_component *one, const fm_component *two, int32_t *a, int32_t *b) {
-    *a = *b = -1;
-    if (one->molecule == FM_MOLECULE_LIGAND || two->molecule == FM_MOLECULE_LIGAND) return;
-    bool is_peptide = one->molecule == FM_MOLECULE_PROTEIN;
-    if (is_peptide != (two->molecule == FM_MOLECULE_PROTEIN)) return;
-    *a = fm_component_find_atom(one, is_peptide ? "C" : "O3'");
-    *b = fm_component_find_atom(two, is_peptide ? "N" : "P");
-    if (*a < 0 || *b < 0) *a = *b = -1;
-}
-
 static uint32_t file_atom(const completion *c, uint32_t i, int32_t place) {
     for (uint32_t k = c->asym->residues[i].first_atom; k < fm_asym_end_atom(c->asym, i); k++)
         if (c->place[k] == (uint32_t)place) return k;
@@ -205,7 +194,8 @@ static void note_break(completion *c, uint32_t i) {
     const fm_asym_entity *entity = &c->asym->entities[chain->entity];
     if (i + 1 == chain->end_residue || residue[1].number != residue->number + 1) return;
     int32_t a, b;
-    find_link(entity->components[residue->number - 1], entity->components[residue->number], &a, &b);
+    fm_component_find_link(entity->components[residue->number - 1],
+                           entity->components[residue->number], &a, &b);
     if (a < 0) return;
     uint32_t one = file_atom(c, i, a), two = file_atom(c, i + 1, b);
     if (one == FM_ASYM_NONE || two == FM_ASYM_NONE || are_bonded(c, one, two)) return;
@@ -217,7 +207,7 @@ static void note_links(const fm_asym_entity *entity, reference *ref) {
     for (uint32_t i = 0; i + 1 < entity->n_number; i++) {
         int32_t a, b;
         if (ref->is_broken[i]) continue;
-        find_link(entity->components[i], entity->components[i + 1], &a, &b);
+        fm_component_find_link(entity->components[i], entity->components[i + 1], &a, &b);
         if (a < 0) continue;
         bool is_peptide = entity->components[i]->molecule == FM_MOLECULE_PROTEIN;
         uint32_t at = is_peptide ? ref->first[i] + (uint32_t)a : ref->first[i + 1] + (uint32_t)b;

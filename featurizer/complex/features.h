@@ -42,12 +42,23 @@ typedef struct fm_complex_features {
     int16_t *permutations;           /* [n_permuted] */
 } fm_complex_features;
 
+/* Where conformers are placed, by ref_space_uid: R (p - mean + t). */
+typedef struct fm_complex_placement {
+    uint32_t n;                      /* conformers with a larger number stay about the origin */
+    const double (*translations)[3]; /* Å */
+    const double (*rotations)[3][3];
+} fm_complex_placement;
+
 typedef struct fm_complex_feature_options {
     /* Atoms without ideal coordinates get the component's model coordinates. */
     bool use_model_positions;
     /* Permutations may move atoms that are bonded to other residues: the symmetries before a
      * crop. */
     bool moves_bonded_atoms;
+    /* Bonds between residues of polymers that are more than one apart, or of two chains, are among
+     * the token bonds. */
+    bool has_far_bonds;
+    const fm_complex_placement *placement; /* NULL: about the origin */
 } fm_complex_feature_options;
 
 enum { FM_COMPLEX_FEATURE_ARRAYS = 35 };

@@ -13,9 +13,16 @@ static bool is_polymer(const fm_assembly_residue *residue) {
     return residue->molecule != FM_MOLECULE_LIGAND;
 }
 
+static bool is_far_bond(const fm_assembly_residue *a, const fm_assembly_residue *b) {
+    int64_t apart = (int64_t)a->number - b->number;
+    return a->chain != b->chain || apart > 1 || apart < -1;
+}
+
 /* Bonds within a polymer are known from its sequence, but for those inside a modified residue. */
-static bool is_token_bond(const fm_assembly_residue *a, const fm_assembly_residue *b) {
+static bool is_token_bond(const feature_crop *crop, const fm_assembly_residue *a,
+                          const fm_assembly_residue *b) {
     if (!is_polymer(a) || !is_polymer(b)) return true;
+    if (crop->options->has_far_bonds && is_far_bond(a, b)) return true;
     return !a->is_standard && !b->is_standard && a->ref_space_uid == b->ref_space_uid;
 }
 
@@ -75,7 +82,7 @@ fm_status fm_feature_bond_pairs(const feature_crop *crop, fm_complex_features *o
         const fm_assembly_residue *of_a = fm_feature_residue(crop, a);
         const fm_assembly_residue *of_b = fm_feature_residue(crop, b);
         int32_t t = out->atom_to_token_idx[a], u = out->atom_to_token_idx[b];
-        if (t != u && is_token_bond(of_a, of_b)) {
+        if (t != u && is_token_bond(crop, of_a, of_b)) {
             out->token_bonds[n_token_bond++] = (fm_complex_pair){t, u};
         }
         if (is_masked_bond(crop, of_a, of_b)) {

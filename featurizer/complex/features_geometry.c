@@ -26,6 +26,18 @@ static bool find_position(const feature_crop *crop, uint32_t a, double ret_posit
     return position != NULL;
 }
 
+/* Moves a position of a conformer that is about the origin. */
+static void place(const fm_complex_placement *placement, int32_t uid, double position[3]) {
+    if (!placement || uid < 0 || (uint32_t)uid >= placement->n) return;
+    double moved[3];
+    for (int axis = 0; axis < 3; axis++)
+        moved[axis] = position[axis] + placement->translations[uid][axis];
+    for (int axis = 0; axis < 3; axis++) {
+        const double *row = placement->rotations[uid][axis];
+        position[axis] = row[0] * moved[0] + row[1] * moved[1] + row[2] * moved[2];
+    }
+}
+
 /* Centres the atoms first..end-1, which have one ref_space_uid, on their mean. Atoms without a
  * position count in the mean as zeros, as in the reference. */
 static void centre_positions(const feature_crop *crop, uint32_t first, uint32_t end,
@@ -39,7 +51,10 @@ static void centre_positions(const feature_crop *crop, uint32_t first, uint32_t 
     for (uint32_t a = first; a < end; a++) {
         find_position(crop, a, position);
         for (int axis = 0; axis < 3; axis++)
-            out->ref_pos[a][axis] = (float)(position[axis] - sum[axis] / (double)(end - first));
+            position[axis] -= sum[axis] / (double)(end - first);
+        place(crop->options->placement, out->ref_space_uid[a], position);
+        for (int axis = 0; axis < 3; axis++)
+            out->ref_pos[a][axis] = (float)position[axis];
     }
 }
 

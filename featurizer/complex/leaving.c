@@ -106,3 +106,14 @@ uint32_t fm_leaving_mark(const fm_leaving *leaving, uint32_t centre, uint32_t n_
     }
     return n_group;
 }
+
+void fm_component_find_link(const fm_component *one, const fm_component *two, int32_t *ret_a,
+                            int32_t *ret_b) {
+    *ret_a = *ret_b = -1;
+    if (one->molecule == FM_MOLECULE_LIGAND || two->molecule == FM_MOLECULE_LIGAND) return;
+    bool is_peptide = one->molecule == FM_MOLECULE_PROTEIN;
+    if (is_peptide != (two->molecule == FM_MOLECULE_PROTEIN)) return;
+    *ret_a = fm_component_find_atom(one, is_peptide ? "C" : "O3'");
+    *ret_b = fm_component_find_atom(two, is_peptide ? "N" : "P");
+    if (*ret_a < 0 || *ret_b < 0) *ret_a = *ret_b = -1;
+}

@@ -30,6 +30,11 @@ uint32_t fm_leaving_mark(const fm_leaving *leaving, uint32_t centre, uint32_t n_
 /* Returns whether every group of the centre has a resolved atom. */
 bool fm_leaving_is_resolved(const fm_leaving *leaving, uint32_t centre, const bool *is_resolved);
 
+/* Finds the atoms that the bond of a polymer joins, if both components are of peptides (C and N) or
+ * both of nucleic acids (O3' and P) and have them; -1 else. */
+void fm_component_find_link(const fm_component *one, const fm_component *two, int32_t *ret_a,
+                            int32_t *ret_b);
+
 /* Returns whether the atom has one bond to heavy atoms. */
 static inline bool fm_leaving_is_terminal(const fm_leaving *leaving, uint32_t atom) {
     return leaving->first_neighbour[atom + 1] - leaving->first_neighbour[atom] == 1;

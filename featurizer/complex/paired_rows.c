@@ -351,7 +351,7 @@ fm_status fm_paired_rows_plan(const fm_paired_chain *chains, uint32_t n_chain,
         fm_arena_rewind(arena, mark);
     }
     if (!status) {
-        bool keeps_all = !pairs && options->compat_protenix;
+        bool keeps_all = !pairs && options->repeats_query;
         status = add_unpaired(&p, keeps_all, options->max_row, ret_rows, reterr);
     }
     if (status) return status;

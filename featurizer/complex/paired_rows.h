@@ -26,9 +26,9 @@ typedef struct fm_paired_chain {
 
 typedef struct fm_paired_options {
     uint32_t max_row; /* rows of the result; half of them may be paired. AlphaFold 3: 16,384 */
-    /* Without pairing the reference takes the query twice: as the paired row, and as the first of
-     * the unpaired ones. The default takes it once. */
-    bool compat_protenix;
+    /* Without pairing the query comes twice, as in the reference: as the paired row, and as the
+     * first of the unpaired ones. */
+    bool repeats_query;
 } fm_paired_options;
 
 #define FM_ROW_GAP (-1)

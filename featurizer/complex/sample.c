@@ -131,7 +131,9 @@ static fm_status take_chains(maker *m) {
 static fm_status add_features(maker *m) {
     fm_complex_features *features = allocate(m, 1, sizeof *features);
     const fm_complex_feature_options options = {.use_model_positions =
-                                                    m->options->use_model_positions};
+                                                    m->options->use_model_positions,
+                                                .has_far_bonds = m->options->is_prediction,
+                                                .placement = m->options->placement};
     if (!features) return fm_arena_full(m->arena, m->error);
     fm_status status = fm_complex_features_make(m->assembly, m->tokens, m->n_token, &options,
                                                 m->arena, features, m->error);
@@ -167,7 +169,8 @@ static fm_status add_profile(maker *m) {
 
 static fm_status add_msa(maker *m) {
     fm_paired_rows rows;
-    const fm_paired_options options = {m->options->max_row, m->options->compat_protenix};
+    const fm_paired_options options = {m->options->max_row,
+                                       m->options->compat_protenix || m->options->is_prediction};
     fm_status status =
         fm_paired_rows_plan(m->chains, m->n_chain, &options, m->arena, &rows, m->error);
     if (status) return status;

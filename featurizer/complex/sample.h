@@ -20,8 +20,12 @@ typedef struct fm_complex_sample_options {
     uint32_t max_row;    /* rows of the MSA; AlphaFold 3: 16,384 */
     uint32_t n_template; /* AlphaFold 3: 4 */
     bool compat_protenix;
-    bool use_model_positions; /* as of fm_complex_feature_options */
-    const char *prefix;       /* of the arrays' names: "features/", or "" */
+    /* As the reference predicts: bonds of polymers that the sequence does not tell are among the
+     * token bonds, and without pairing the MSA has the query twice. */
+    bool is_prediction;
+    bool use_model_positions;              /* as of fm_complex_feature_options */
+    const fm_complex_placement *placement; /* the same */
+    const char *prefix;                    /* of the arrays' names: "features/", or "" */
 } fm_complex_sample_options;
 
 enum { FM_COMPLEX_SAMPLE_ARRAYS = FM_COMPLEX_FEATURE_ARRAYS + 8 };

@@ -30,7 +30,7 @@ typedef struct rows_builder {
     fm_arena *arena;
     fm_bytes sequence;
     fm_polymer polymer;
-    bool compat;
+    bool compat, keeps_duplicates, has_no_limit;
     uint8_t class_of[256];
     uint32_t n_row, max_row;
     size_t n_col;
@@ -136,7 +136,7 @@ static bool is_new(rows_builder *builder, fm_bytes key) {
 /* Encodes a row, unless an earlier one is equal. Files that are each within the limit may have too
  * many rows together. */
 static fm_status add_row(rows_builder *builder, const raw_row *row, fm_error *reterr) {
-    if (!is_new(builder, row->key)) return FM_OK;
+    if (!builder->keeps_duplicates && !is_new(builder, row->key)) return FM_OK;
     if (builder->n_row == builder->max_row) {
         return fm_fail(reterr, FM_ERR_LIMIT, "the alignments have more than %u different rows",
                        builder->max_row);
@@ -338,7 +338,8 @@ static fm_status start_counts(rows_builder *builder, fm_error *reterr) {
 
 static fm_status read_files(rows_builder *builder, const fm_msa_input *inputs, size_t n_input,
                             fm_error *reterr) {
-    uint32_t most = builder->polymer == FM_POLYMER_RNA ? RNA_FILE_ROWS : FM_LIMIT_N_SEQ;
+    bool is_cut = builder->polymer == FM_POLYMER_RNA && !builder->has_no_limit;
+    uint32_t most = is_cut ? RNA_FILE_ROWS : FM_LIMIT_N_SEQ;
     for (size_t i = 0; i < n_input; i++) {
         fm_status status = builder->compat ? scan_file(builder, inputs[i].content, most, reterr)
                                            : parse_file(builder, &inputs[i], most, reterr);
@@ -388,6 +389,8 @@ fm_status fm_sequence_rows_read(const fm_msa_input *inputs, size_t n_input, fm_b
                             .sequence = sequence,
                             .polymer = polymer,
                             .compat = options && options->compat_protenix,
+                            .keeps_duplicates = options && options->keeps_duplicates,
+                            .has_no_limit = options && options->has_no_limit,
                             .n_col = sequence.size};
     bool reads = (polymer == FM_POLYMER_PEPTIDE_L || polymer == FM_POLYMER_RNA) &&
                  sequence.size >= SHORTEST_ALIGNED;

@@ -30,6 +30,9 @@ typedef struct fm_sequence_rows {
 
 typedef struct fm_sequence_rows_options {
     bool compat_protenix; /* rows of any length: cut, or filled with class 0 */
+    /* As predictions take them: rows that are equal to earlier ones stay. */
+    bool keeps_duplicates;
+    bool has_no_limit; /* RNA takes all rows of a file, not 30,000 */
 } fm_sequence_rows_options;
 
 /* Reads the alignments of one set; `sequence` has one letter for each residue. Proteins longer than

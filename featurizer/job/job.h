@@ -5,8 +5,9 @@
  *         -> fm_job_prepare   -> an assembly without coordinates, its sample and its tables
  *
  * All formats give one model. A job has entities: a polymer's letters, or a ligand's components. An
- * entity has copies, and each copy is a chain. A prepared job is a list of named arrays, complete
- * for a prediction and its files: docs/reference/jobs.md has them all.
+ * entity has copies, and each copy is a chain. A prepared job is a list of named arrays and the
+ * names of its atoms, complete for a prediction and its files: docs/reference/jobs.md has them
+ * all.
  *
  * Pure: bytes in, values in the caller's arena out. Files that a description names come through
  * fm_job_files. */
@@ -15,6 +16,8 @@
 
 #include "featurizer/arrays.h"
 #include "featurizer/complex/assembly.h"
+#include "featurizer/job/warnings.h"
+#include "proto/complex_atoms.h"
 
 /* -- the model */
 
@@ -62,6 +65,7 @@ typedef struct fm_job_entity {
     const fm_job_template *templates;
     /* The formats that search databases: without an alignment the chain is refused. */
     bool needs_alignment;
+    const char *description; /* terminated; NULL: none */
     fm_job_place place;
 } fm_job_entity;
 
@@ -85,13 +89,6 @@ typedef struct fm_complex_job {
     const fm_job_bond *bonds;
     const fm_job_text *users; /* [n_user] mmCIF text of components that the user gives */
 } fm_complex_job;
-
-/* What is accepted and worth saying, one sentence each. */
-typedef struct fm_job_warnings {
-    uint32_t n;
-    char *texts[64]; /* terminated; in the arena. Later ones are not kept */
-    uint32_t n_dropped;
-} fm_job_warnings;
 
 typedef struct fm_jobs {
     uint32_t n;
@@ -134,12 +131,13 @@ typedef struct fm_job_options {
     const double (*rotations)[3][3];
 } fm_job_options;
 
-enum { FM_PREPARED_ARRAYS = 128 };
+enum { FM_PREPARED_ARRAYS = 64 };
 
 typedef struct fm_prepared_job {
-    fm_assembly assembly; /* no atom is resolved */
+    fm_assembly assembly;   /* no atom is resolved */
+    fm_complex_atoms names; /* a file has them behind the arrays: fm_complex_atoms_append */
     size_t n_array;
-    fm_array arrays[FM_PREPARED_ARRAYS]; /* in the arena */
+    fm_array arrays[FM_PREPARED_ARRAYS]; /* the sample and the tables */
 } fm_prepared_job;
 
 /* Makes a job's assembly and its arrays. The dictionary and the job must live as long as the

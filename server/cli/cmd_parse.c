@@ -29,12 +29,16 @@ static const char description[] =
     "features/ref_pos, ... With --crops FILE.tsv, crops that were recorded (rows of id, crop, "
     "method, size, complete, ref_asym_id, n_tokens, draws): crop0/tokens, crop0/full_atoms, "
     "crop0/features/restype, ...\n"
+    "  job        a description of a complex to predict: AlphaFold 3, AlphaFold Server or Protenix "
+    "JSON, Boltz YAML, FASTA (docs/reference/jobs.md). Needs --components FILE. Arrays: a sample "
+    "(features/restype, features/ref_pos, ...), names/atom_name, ..., job/atoms and job/bonds as "
+    "tables\n"
     "  hhr        template hits of HHsearch: index, name, aligned_cols, sum_probs, col_off, "
     "query, hit, indices_query, indices_hit, ...\n"
     "  hmmsearch  template hits of hmmsearch: the same arrays; -o needs --query LETTERS\n\n"
     "--compat openfold reads as OpenFold's data pipeline does, bit for bit, and refuses what\n"
-    "makes that pipeline fail. --compat protenix does the same for complex. The default accepts\n"
-    "everything that the format allows.\n\n"
+    "makes that pipeline fail. --compat protenix does the same for complex and job. The default\n"
+    "accepts everything that the format allows.\n\n"
     "--json prints the summary as one object with file and format. a3m, sto: rows, columns,\n"
     "alignments, gaps, deletions {letters, columns, max}. msa: rows, distinct_rows, residues,\n"
     "alignments_left_out, gaps, deletions, rows_with_species. mmcif: atoms, method,\n"
@@ -53,18 +57,22 @@ static const char description[] =
 typedef struct parse_kind {
     const char *name;
     fm_parse_kind_fn *run;
-    bool takes_chain, takes_query, takes_predicted, takes_components;
+    bool takes_chain, takes_query, takes_predicted, takes_components, takes_crops, takes_job;
 } parse_kind;
 
 static const parse_kind kinds[] = {
-    {"a3m", fm_parse_kind_a3m, false, false, false, false},
-    {"sto", fm_parse_kind_sto, false, false, false, false},
-    {"msa", fm_parse_kind_msa, false, false, false, false},
-    {"mmcif", fm_parse_kind_mmcif, true, false, true, false},
-    {"pdb", fm_parse_kind_pdb, true, false, false, false},
-    {"complex", fm_parse_kind_complex, false, false, false, true},
-    {"hhr", fm_parse_kind_hhr, false, false, false, false},
-    {"hmmsearch", fm_parse_kind_hmmsearch, false, true, false, false},
+    {.name = "a3m", .run = fm_parse_kind_a3m},
+    {.name = "sto", .run = fm_parse_kind_sto},
+    {.name = "msa", .run = fm_parse_kind_msa},
+    {.name = "mmcif", .run = fm_parse_kind_mmcif, .takes_chain = true, .takes_predicted = true},
+    {.name = "pdb", .run = fm_parse_kind_pdb, .takes_chain = true},
+    {.name = "complex",
+     .run = fm_parse_kind_complex,
+     .takes_components = true,
+     .takes_crops = true},
+    {.name = "job", .run = fm_parse_kind_job, .takes_components = true, .takes_job = true},
+    {.name = "hhr", .run = fm_parse_kind_hhr},
+    {.name = "hmmsearch", .run = fm_parse_kind_hmmsearch, .takes_query = true},
 };
 
 /* Address space, not memory: room for the largest input, its arrays, and the reference's wider
@@ -88,9 +96,20 @@ static fm_status fail_unknown(const char *name, const char *file, fm_error *rete
                        nearest);
     }
     return fm_fail(reterr, FM_ERR_USAGE,
-                   "unknown kind '%.64s'; expected a3m, sto, msa, mmcif, pdb, complex, hhr or "
+                   "unknown kind '%.64s'; expected a3m, sto, msa, mmcif, pdb, complex, job, hhr or "
                    "hmmsearch",
                    name);
+}
+
+static fm_status check_job_options(const parse_kind *kind, const fm_parse_request *request,
+                                   fm_error *reterr) {
+    const char *option = request->job                  ? "job"
+                         : request->format             ? "format"
+                         : request->draws              ? "draws"
+                         : request->is_single_sequence ? "single-sequence"
+                                                       : NULL;
+    if (!option || kind->takes_job) return FM_OK;
+    return fm_fail(reterr, FM_ERR_USAGE, "kind '%s' takes no --%s", kind->name, option);
 }
 
 static fm_status find_kind(const char *name, const char *file, const fm_parse_request *request,
@@ -110,7 +129,7 @@ static fm_status find_kind(const char *name, const char *file, const fm_parse_re
             return fm_fail(reterr, FM_ERR_USAGE, "kind '%s' %s --components", name,
                            kinds[i].takes_components ? "needs" : "takes no");
         }
-        if (request->crops && !kinds[i].takes_components) {
+        if (request->crops && !kinds[i].takes_crops) {
             return fm_fail(reterr, FM_ERR_USAGE, "kind '%s' takes no --crops", name);
         }
         if (kinds[i].takes_components ? request->compat_openfold : request->compat_protenix) {
@@ -118,7 +137,7 @@ static fm_status find_kind(const char *name, const char *file, const fm_parse_re
                            kinds[i].takes_components ? "protenix" : "openfold");
         }
         *ret_kind = &kinds[i];
-        return FM_OK;
+        return check_job_options(&kinds[i], request, reterr);
     }
     return fail_unknown(name, file, reterr);
 }
@@ -195,48 +214,31 @@ int fm_cmd_parse(int argc, char **argv) {
     fm_arena arena;
     fm_parse_request request = {.arena = &arena};
     const fm_option options[] = {
-        {.name = "chain",
-         .kind = FM_OPTION_STRING,
-         .target = &request.chain,
-         .value_name = "ID",
+        {"chain", FM_OPTION_STRING, &request.chain, "ID",
          .help = "a chain of the structure (mmcif, pdb)"},
-        {.name = "query",
-         .kind = FM_OPTION_STRING,
-         .target = &request.query,
-         .value_name = "LETTERS",
+        {"query", FM_OPTION_STRING, &request.query, "LETTERS",
          .help = "the chain's sequence (hmmsearch only)"},
-        {.name = "predicted",
-         .kind = FM_OPTION_FLAG,
-         .target = &request.is_predicted,
+        {"predicted", FM_OPTION_FLAG, &request.is_predicted, NULL,
          .help = "B factors are confidence, as in the AlphaFold database (mmcif only)"},
-        {.name = "components",
-         .kind = FM_OPTION_STRING,
-         .target = &request.components,
-         .value_name = "FILE",
-         .help = "the chemical components (complex only)"},
-        {.name = "crops",
-         .kind = FM_OPTION_STRING,
-         .target = &request.crops,
-         .value_name = "FILE.tsv",
+        {"components", FM_OPTION_STRING, &request.components, "FILE",
+         .help = "the chemical components (complex, job)"},
+        {"crops", FM_OPTION_STRING, &request.crops, "FILE.tsv",
          .help = "with -o: draw these recorded crops again (complex only)"},
-        {.name = "compat",
-         .kind = FM_OPTION_STRING,
-         .target = &request.compat,
-         .value_name = "NAME",
-         .help = "read exactly as openfold does; complex: as protenix does"},
-        {.name = "out",
-         .letter = 'o',
-         .kind = FM_OPTION_STRING,
-         .target = &request.out,
-         .value_name = "OUT.npz",
-         .help = "write the arrays to this file instead of a summary"},
-        {.name = "replace",
-         .kind = FM_OPTION_FLAG,
-         .target = &replace,
+        {"job", FM_OPTION_STRING, &request.job, "NAME",
+         .help = "the job, where a file has several (job only)"},
+        {"format", FM_OPTION_STRING, &request.format, "NAME",
+         .help = "alphafold3, server, protenix, boltz or fasta; else it is found (job only)"},
+        {"single-sequence", FM_OPTION_FLAG, &request.is_single_sequence, NULL,
+         .help = "chains without an alignment are accepted (job only)"},
+        {"draws", FM_OPTION_STRING, &request.draws, "FILE.npz",
+         .help = "place conformers as recorded there, for comparisons (job only)"},
+        {"compat", FM_OPTION_STRING, &request.compat, "NAME",
+         .help = "read exactly as openfold does; complex, job: as protenix does"},
+        {"out", FM_OPTION_STRING, &request.out, "OUT.npz",
+         .help = "write the arrays to this file instead of a summary", .letter = 'o'},
+        {"replace", FM_OPTION_FLAG, &replace, NULL,
          .help = "with -o: replace an earlier file of arrays"},
-        {.name = "json",
-         .kind = FM_OPTION_FLAG,
-         .target = &request.json,
+        {"json", FM_OPTION_FLAG, &request.json, NULL,
          .help = "print the summary as one JSON object"},
         {0},
     };

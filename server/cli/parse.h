@@ -20,18 +20,23 @@ typedef struct fm_parse_request {
     const char *query;      /* --query, or NULL */
     const char *components; /* --components, or NULL */
     const char *crops;      /* --crops, or NULL */
+    const char *job;        /* --job, or NULL */
+    const char *format;     /* --format, or NULL */
+    const char *draws;      /* --draws, or NULL */
     const char *compat;     /* --compat, or NULL */
     const char *out;        /* -o: write arrays there; NULL: print a summary */
     bool json;              /* --json: print the summary as one JSON object */
     bool compat_openfold, compat_protenix;
-    bool is_predicted; /* --predicted: B factors are confidence */
-    fm_arena *arena;   /* for all memory that the kind needs */
+    bool is_predicted;       /* --predicted: B factors are confidence */
+    bool is_single_sequence; /* --single-sequence: chains need no alignment */
+    fm_arena *arena;         /* for all memory that the kind needs */
 } fm_parse_request;
 
 typedef fm_status fm_parse_kind_fn(const fm_parse_request *request, fm_error *reterr);
 
 fm_parse_kind_fn fm_parse_kind_a3m, fm_parse_kind_sto, fm_parse_kind_msa, fm_parse_kind_mmcif,
-    fm_parse_kind_pdb, fm_parse_kind_hhr, fm_parse_kind_hmmsearch, fm_parse_kind_complex;
+    fm_parse_kind_pdb, fm_parse_kind_hhr, fm_parse_kind_hmmsearch, fm_parse_kind_complex,
+    fm_parse_kind_job;
 
 /* Writes `count` strings, joined by newlines, as one array; string(context, i) is the i-th. */
 fm_status fm_parse_write_strings(fm_array_writer *writer, const char *key, fm_arena *arena,

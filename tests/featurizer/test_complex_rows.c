@@ -231,7 +231,7 @@ static void check_case(golden_case *c, const fm_json *from) {
     uint32_t n_chain = order_chains(c, chains, place);
     const fm_paired_column *columns = list_columns(c, place, &n_token);
     fm_paired_rows rows;
-    fm_paired_options options = {(uint32_t)max_row, .compat_protenix = true};
+    fm_paired_options options = {(uint32_t)max_row, .repeats_query = true};
     assert_int_equal(fm_paired_rows_plan(chains, n_chain, &options, c->arena, &rows, NULL), FM_OK);
     compare_profile(c, chains, columns, n_token);
     compare_rows(c, &rows, chains, columns, n_token);
@@ -267,7 +267,8 @@ static fm_status read_text(fm_arena *arena, const char *text, const char *sequen
                            fm_error *error) {
     fm_msa_input input = {"x.a3m", text_of(text), FM_MSA_A3M};
     return fm_sequence_rows_read(&input, 1, text_of(sequence), polymer,
-                                 &(fm_sequence_rows_options){compat}, arena, rows, error);
+                                 &(fm_sequence_rows_options){.compat_protenix = compat}, arena,
+                                 rows, error);
 }
 
 static fm_sequence_rows rows_of(fm_arena *arena, const char *text, const char *sequence) {
@@ -411,7 +412,7 @@ static void takes_the_query_once(void **state) {
     fm_paired_options options = {.max_row = 16};
     assert_int_equal(fm_paired_rows_plan(&chain, 1, &options, arena, &rows, NULL), FM_OK);
     assert_int_equal(rows.n_row, 2);
-    options.compat_protenix = true;
+    options.repeats_query = true;
     assert_int_equal(fm_paired_rows_plan(&chain, 1, &options, arena, &rows, NULL), FM_OK);
     assert_int_equal(rows.n_row, 3);
     options.max_row = 2;
