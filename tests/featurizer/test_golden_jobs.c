@@ -1,0 +1,230 @@
+/* test_golden_jobs.c: descriptions of complexes in three formats against the reference's features,
+ * tables of atoms and tables of bonds.
+ *
+ * The YAML files name no alignments and no templates, and only AlphaFold 3's JSON has templates. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "featurizer/complex/components_code.h"
+#include "featurizer/job/job.h"
+#include "proto/base/file.h"
+#include "proto/complex_sample.h"
+#include "proto/limits.h"
+#include "tests/testing/manifest.h"
+#include "tests/testing/testing.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = {"ligand", "pair", "nucleic", "glyco"};
+static const char *const endings[] = {"af3.json", "protenix.json", "boltz.yaml"};
+enum { N_NAME = 4, N_ENDING = 3 };
+
+static fm_arena arena;
+static size_t n_array, n_same;
+
+static void must(fm_status status, const fm_error *error) {
+    char text[FM_ERROR_TEXT_BYTES];
+    if (!status) return;
+    fm_error_format(error, text, sizeof text);
+    fprintf(stderr, "%s\n", text);
+    abort();
+}
+
+static fm_bytes read_reference(const char *relative) {
+    char path[4096];
+    fm_error error = {0};
+    fm_bytes bytes = {0};
+    fm_test_reference_path(path, sizeof path, relative);
+    must(fm_file_read_text(&arena, path, FM_LIMIT_INPUT_BYTES, &bytes, &error), &error);
+    return bytes;
+}
+
+static fm_status read_input(void *context, const char *file, fm_arena *to, fm_bytes *ret_bytes,
+                            fm_error *reterr) {
+    char relative[256];
+    (void)context;
+    (void)to;
+    (void)reterr;
+    snprintf(relative, sizeof relative, "af3p/inputs/%s", file);
+    *ret_bytes = read_reference(relative);
+    return FM_OK;
+}
+
+/* The dictionary of the reference data, for other formats with the user's component. */
+static void read_components(bool with_user, fm_components *components) {
+    fm_bytes text = read_reference("complex/components/components.cif");
+    fm_error error = {0};
+    if (with_user) {
+        fm_bytes user = read_reference("af3p/user.cif");
+        uint8_t *both = fm_arena_alloc(&arena, text.size + user.size);
+        assert(both);
+        memcpy(both, text.data, text.size);
+        memcpy(both + text.size, user.data, user.size);
+        text = (fm_bytes){both, text.size + user.size};
+    }
+    must(fm_components_parse(text, &arena, components, &error), &error);
+}
+
+/* -- comparing */
+
+static bool is_near(const char *name, const fm_npy *golden, const fm_npy *own) {
+    double most = strcmp(name, "ref_pos") == 0                ? 2e-6
+                  : strcmp(name, "template_unit_vector") == 0 ? 2e-7
+                                                              : 0;
+    if (most == 0) {
+        return memcmp(golden->data, own->data, (size_t)golden->count * golden->item_bytes) == 0;
+    }
+    const float *a = golden->data, *b = own->data;
+    for (uint64_t i = 0; i < golden->count; i++) {
+        double difference = fabs((double)a[i] - (double)b[i]);
+        if (!(difference <= most)) return false;
+    }
+    return true;
+}
+
+static void compare(const char *what, const char *name, const fm_npy *golden, const fm_npy *own) {
+    bool same = own && strcmp(golden->dtype, own->dtype) == 0 && golden->rank == own->rank &&
+                memcmp(golden->shape, own->shape, golden->rank * sizeof golden->shape[0]) == 0 &&
+                is_near(name, golden, own);
+    if (!same) fprintf(stderr, "%s: %s differs\n", what, name);
+    n_array++;
+    n_same += same;
+}
+
+static void compare_text(const char *what, const char *golden_file, const fm_prepared_job *job,
+                         const char *key) {
+    fm_bytes golden = read_reference(golden_file);
+    const fm_array *own = NULL;
+    for (size_t i = 0; i < job->n_array; i++)
+        if (strcmp(job->arrays[i].key, key) == 0) own = &job->arrays[i];
+    bool same =
+        own && own->shape[0] == golden.size && memcmp(own->data, golden.data, golden.size) == 0;
+    if (!same) fprintf(stderr, "%s: %s differs\n", what, key);
+    n_array++;
+    n_same += same;
+}
+
+/* The arrays as an archive that was read. */
+static fm_npz as_archive(const fm_prepared_job *job) {
+    fm_npy *arrays = fm_arena_calloc(&arena, job->n_array, sizeof *arrays);
+    assert(arrays);
+    for (size_t i = 0; i < job->n_array; i++) {
+        const fm_array *from = &job->arrays[i];
+        fm_npy *to = &arrays[i];
+        *to = (fm_npy){.name = from->key,
+                       .item_bytes = fm_npz_item_bytes(from->dtype),
+                       .rank = from->rank,
+                       .count = 1,
+                       .data = from->data};
+        snprintf(to->dtype, sizeof to->dtype, "%s", from->dtype);
+        for (size_t k = 0; k < from->rank; k++) {
+            to->shape[k] = from->shape[k];
+            to->count *= from->shape[k];
+        }
+    }
+    return (fm_npz){job->n_array, arrays};
+}
+
+static bool is_left_out(const char *name, size_t ending) {
+    static const char *const alignment[] = {"msa", "has_deletion", "deletion_value", "profile",
+                                            "deletion_mean"};
+    if (ending > 0 && strncmp(name, "template_", 9) == 0) return true;
+    for (size_t i = 0; i < 5 && ending == 2; i++)
+        if (strcmp(name, alignment[i]) == 0) return true;
+    return false;
+}
+
+static void compare_features(const char *what, size_t ending, const fm_npz *golden,
+                             const fm_prepared_job *job) {
+    static const char *const others[] = {"is_protein", "ref_pos_ideal"};
+    fm_npz own = as_archive(job), whole;
+    fm_error error = {0};
+    must(fm_complex_sample_expand(&own, &arena, &whole, NULL, &error), &error);
+    for (size_t i = 0; i < whole.n_array; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "in/%s", whole.arrays[i].name);
+        const fm_npy *found = fm_npz_find(golden, name);
+        if (found && !is_left_out(name + 3, ending)) {
+            compare(what, name + 3, found, &whole.arrays[i]);
+        }
+    }
+    const fm_npy *molecule = fm_npz_find(&own, "features/is_protein");
+    const fm_npy *wide = fm_npz_find(golden, "in/is_protein");
+    for (uint64_t i = 0; i < wide->count; i++)
+        assert_int_equal(((const int64_t *)wide->data)[i], ((const uint8_t *)molecule->data)[i]);
+    compare(what, others[1], fm_npz_find(golden, "in/ref_pos_ideal"),
+            fm_npz_find(&own, "features/ref_pos_ideal"));
+}
+
+/* -- the tests */
+
+static void compare_job(size_t name, size_t ending) {
+    char what[64], path[128];
+    fm_error error = {0};
+    fm_components components;
+    fm_job_warnings warnings = {0};
+    fm_jobs jobs;
+    fm_npz golden;
+    fm_arena_reset(&arena);
+    fm_prepared_job *prepared = fm_arena_alloc(&arena, sizeof *prepared);
+    assert(prepared);
+    snprintf(what, sizeof what, "%s.%s", names[name], endings[ending]);
+    snprintf(path, sizeof path, "af3p/%s.npz", names[name]);
+    must(fm_npz_parse(&arena, read_reference(path), &golden, &error), &error);
+    const fm_npy *rotation = fm_npz_find(&golden, "in/rnd_ref_rot");
+    const fm_npy *translation = fm_npz_find(&golden, "in/rnd_ref_trans");
+    const fm_job_options options = {
+        .compat_protenix = true,
+        .is_single_sequence = true,
+        .max_row = 16384,
+        .n_template = 4,
+        .n_placement = (uint32_t)rotation->shape[0],
+        .translations = (const double(*)[3])translation->data,
+        .rotations = (const double(*)[3][3])rotation->data,
+    };
+    read_components(ending > 0, &components);
+    snprintf(path, sizeof path, "af3p/inputs/%s", what);
+    must(fm_jobs_read(read_reference(path), what, FM_JOB_ANY, &arena, &warnings, &jobs, &error),
+         &error);
+    assert_int_equal(jobs.n, 1);
+    const fm_job_files files = {.read = read_input};
+    must(fm_job_prepare(jobs.jobs, &components, &files, &options, &arena, &warnings, prepared,
+                        &error),
+         &error);
+    compare_features(what, ending, &golden, prepared);
+    snprintf(path, sizeof path, "af3p/inputs/%s_atoms.tsv", names[name]);
+    compare_text(what, path, prepared, "job/atoms");
+    snprintf(path, sizeof path, "af3p/inputs/%s_bonds.tsv", names[name]);
+    compare_text(what, path, prepared, "job/bonds");
+}
+
+static void the_jobs_agree(void **state) {
+    (void)state;
+    char path[4096];
+    if (fm_test_reference()) fm_test_reference_path(path, sizeof path, "af3p/ligand.npz");
+    FILE *file = fm_test_reference() ? fopen(path, "rb") : NULL;
+    if (!file) {
+        fprintf(stderr, "skipped: FM_REFERENCE_DATA is not set or has no af3p\n");
+        skip();
+    }
+    fclose(file);
+    assert_int_equal(fm_arena_init(&arena, (size_t)2 << 30, NULL), 0);
+    for (size_t name = 0; name < N_NAME; name++)
+        for (size_t ending = 0; ending < N_ENDING; ending++)
+            compare_job(name, ending);
+    fm_arena_fini(&arena);
+    fm_test_golden_line("jobs", n_array, n_same);
+    assert_int_equal(n_same, n_array);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_jobs_agree)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
