@@ -55,15 +55,6 @@ static uint8_t restype_of(const fm_assembly_residue *residue) {
     }
 }
 
-uint8_t fm_molecule_of_most(const uint32_t n[FM_N_MOLECULE]) {
-    static const uint8_t by_name[] = {FM_MOLECULE_DNA, FM_MOLECULE_LIGAND, FM_MOLECULE_PROTEIN,
-                                      FM_MOLECULE_RNA};
-    uint8_t best = by_name[0];
-    for (size_t i = 1; i < sizeof by_name; i++)
-        if (n[by_name[i]] >= n[best]) best = by_name[i];
-    return best;
-}
-
 void fm_residue_classify(fm_assembly_residue *residue) {
     bool is_polymer = residue->molecule != FM_MOLECULE_LIGAND;
     residue->is_standard =

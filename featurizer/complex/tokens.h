@@ -18,10 +18,6 @@ enum {
     FM_N_RESTYPE32 = 32,
 };
 
-/* Returns the molecule of a chain that has n[m] atoms of each molecule m: the one of most; of equal
- * ones that which is named last. */
-uint8_t fm_molecule_of_most(const uint32_t n[FM_N_MOLECULE]);
-
 /* Sets restype, is_standard and is_modified from the residue's name, component and molecule. */
 void fm_residue_classify(fm_assembly_residue *residue);
 

@@ -2,7 +2,7 @@
  *
  * A chain first has all heavy atoms of its components. What leaves with the bonds of the polymer is
  * marked, then what leaves with the bonds of the description, and then atoms get their numbers. */
-#include "featurizer/complex/asym.h"
+#include "featurizer/complex/assemble.h"
 #include "featurizer/complex/leaving.h"
 #include "featurizer/job/prepare.h"
 #include "proto/limits.h"
