@@ -5,15 +5,11 @@
  * A link is a connection to one other member of one group. Both ends hand it the same pieces in the
  * same order, so a piece has no head. Nothing moves by itself: fm_host_links_move sends and
  * receives what the connections take now, on all links at once. So a rank that waits for one link
- * does not hold up another.
- *
- * Each rank listens on the address by which it is connected to the meeting, and tells the others
- * through the meeting where that is, with a random word. Who connects must know this word. */
+ * does not hold up another. */
 #ifndef FM_TRAINER_HOST_LINKS_H
 #define FM_TRAINER_HOST_LINKS_H
 
-#include "trainer/dist/meeting.h"
-#include "trainer/dist/topology.h"
+#include "trainer/dist/host_connect.h"
 
 #include <stdbool.h>
 
@@ -21,14 +17,8 @@ enum { FM_HOST_LINKS_PIECES = 64 }; /* of a link and direction, given and not mo
 
 typedef struct fm_host_links fm_host_links;
 
-/* The other end of a link. Both ends give the same group. */
-typedef struct fm_host_end {
-    int32_t group, rank; /* the rank is of the run */
-} fm_host_end;
-
 /* Collective over the meeting: opens the links of this rank, [n] or none. Link i leads to ends[i].
- * FM_ERR_CLOSED when a rank does not come within `seconds`, FM_ERR_IO, FM_ERR_NOMEM, and the errors
- * of fm_meeting_gather. One rank may fail alone; the caller tells the others. */
+ * The errors of fm_host_connect; one rank may fail alone, and the caller tells the others. */
 FM_MUST_USE fm_status fm_host_links_open(fm_meeting *meeting, const fm_topology *topology,
                                          const fm_host_end *ends, int32_t n, double seconds,
                                          fm_host_links **ret_links, fm_error *reterr);

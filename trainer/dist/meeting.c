@@ -7,6 +7,7 @@
 #include "proto/address.h"
 #include "trainer/dist/meeting_link.h"
 #include "trainer/dist/meeting_open.h"
+#include "trainer/dist/meeting_tree.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -28,14 +29,17 @@ typedef struct arrival {
 
 struct fm_meeting {
     int32_t rank, size;
-    uint32_t number;      /* gathers so far */
-    bool is_over;         /* one has failed */
-    fm_attendee *peer;    /* [size] of rank 0, else [1]: rank 0 */
-    arrival *arrival;     /* [size] of rank 0 */
-    struct pollfd *polls; /* [size] of rank 0 */
+    uint32_t number;       /* gathers so far */
+    bool is_over;          /* one has failed */
+    fm_attendee *peer;     /* [size] of rank 0, else [1]: rank 0 */
+    fm_meeting_tree *tree; /* in place of the connections to rank 0; NULL: there is none */
+    char local_host[FM_MEETING_HOST_BYTES]; /* of a meeting with a tree */
+    arrival *arrival;                       /* [size] of rank 0 */
+    struct pollfd *polls;                   /* [size] of rank 0 */
 };
 
 void fm_meeting_cancel(fm_meeting *meeting) {
+    if (meeting->tree) fm_meeting_tree_cancel(meeting->tree);
     int32_t n = meeting->rank == 0 ? meeting->size : 1;
     for (int32_t r = 0; meeting->peer && r < n; r++)
         if (meeting->peer[r].fd >= 0) shutdown(meeting->peer[r].fd, SHUT_RDWR);
@@ -97,6 +101,7 @@ void fm_meeting_close(fm_meeting *meeting) {
     int32_t n = meeting->rank == 0 ? meeting->size : 1;
     for (int32_t r = 0; meeting->peer && r < n; r++)
         if (meeting->peer[r].fd >= 0) close(meeting->peer[r].fd);
+    fm_meeting_tree_close(meeting->tree);
     free(meeting->peer);
     free(meeting->arrival);
     free(meeting->polls);
@@ -130,6 +135,10 @@ static bool find_bound(int fd, char out[FM_MEETING_HOST_BYTES]) {
 void fm_meeting_local_host(const fm_meeting *meeting, char out[FM_MEETING_HOST_BYTES]) {
     const int32_t n = meeting->rank == 0 ? meeting->size : 1;
     bool is_found = false;
+    if (meeting->tree) {
+        memcpy(out, meeting->local_host, FM_MEETING_HOST_BYTES);
+        return;
+    }
     /* Rank 0 may have ranks of its own host, too, which use an address of this host alone. */
     for (int32_t r = 0; r < n; r++) {
         const int fd = meeting->peer[r].fd;
@@ -250,11 +259,50 @@ fm_status fm_meeting_gather(fm_meeting *meeting, const void *mine, size_t bytes,
     if (meeting->is_over) return fm_fail(error, FM_ERR_CLOSED, "the meeting of the ranks is over");
     memcpy((uint8_t *)all + (size_t)meeting->rank * bytes, mine, bytes);
     fm_status status = FM_OK;
-    if (meeting->size > 1) {
+    if (meeting->tree) {
+        status = fm_meeting_tree_gather(meeting->tree, meeting->number, mine, bytes, all, seconds,
+                                        error);
+    } else if (meeting->size > 1) {
         status = meeting->rank == 0 ? gather_as_host(meeting, bytes, all, seconds, error)
                                     : gather_as_guest(meeting, mine, bytes, all, seconds, error);
     }
     if (status) end(meeting);
     meeting->number++;
     return status;
+}
+
+/* -- the tree */
+
+/* Whether all ranks have their connections of the tree. */
+static fm_status agree(fm_meeting *meeting, fm_status status, double seconds, fm_error *reterr) {
+    uint8_t own = (uint8_t)status, all[FM_MEETING_RANKS];
+    fm_error ignored;
+    fm_status met = fm_meeting_gather(meeting, &own, 1, all, seconds, status ? &ignored : reterr);
+    if (status || met) return status ? status : met;
+    for (int32_t r = 0; r < meeting->size; r++) {
+        if (!all[r]) continue;
+        return fm_fail(reterr, (fm_status)all[r], "rank %d cannot connect to other hosts", (int)r);
+    }
+    return FM_OK;
+}
+
+fm_status fm_meeting_form_tree(fm_meeting *meeting, const fm_topology *topology, double seconds,
+                               fm_error *reterr) {
+    const int32_t n = meeting->rank == 0 ? meeting->size : 1;
+    fm_meeting_tree *tree = NULL;
+    assert(!meeting->tree && topology->n_rank == meeting->size);
+    if (topology->n_host == 1) return FM_OK;
+    fm_status status = fm_meeting_tree_open(meeting, topology, seconds, &tree, reterr);
+    status = agree(meeting, status, seconds, reterr);
+    if (status) {
+        fm_meeting_tree_close(tree);
+        return status;
+    }
+    fm_meeting_local_host(meeting, meeting->local_host);
+    for (int32_t r = 0; r < n; r++) {
+        if (meeting->peer[r].fd >= 0) close(meeting->peer[r].fd);
+        meeting->peer[r].fd = -1;
+    }
+    meeting->tree = tree;
+    return FM_OK;
 }

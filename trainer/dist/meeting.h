@@ -2,9 +2,10 @@
  * shared memory, the handles of device memory and what they agree on before a step.
  *
  * Rank 0 listens at an address; the others connect and say which run they belong to. A gather sends
- * every rank's bytes to rank 0, which sends all of them back. Connections stay open, so the end of
- * a process is noticed at once. Frames have a protocol word, a number and a bounded length, and
- * what does not match is refused.
+ * every rank's bytes to rank 0, which sends all of them back. When the ranks know on which hosts
+ * they are, the leaders of hosts pass the bytes on (fm_meeting_form_tree). Connections stay open,
+ * so the end of a process is noticed at once. Frames have a protocol word, a number and a bounded
+ * length, and what does not match is refused.
  *
  * Ranks may share a secret. Each rank and rank 0 then prove to each other that they have it, and
  * who has not gets no seat. Nothing is encrypted, so who can read or change what the network
@@ -55,6 +56,13 @@ typedef struct fm_meeting_terms {
 FM_MUST_USE fm_status fm_meeting_open_on(fm_meeting **ret_meeting, const char *address,
                                          int32_t rank, int32_t size, const fm_meeting_terms *terms,
                                          fm_error *reterr);
+
+/* Collective: gathers go along a tree of hosts from then on, so that no rank talks to all others
+ * (tree.h). The connections to rank 0 end. Nothing changes on one host. FM_ERR_NOMEM, the same
+ * errors on all ranks as far as these can be reached, and those of a gather. */
+struct fm_topology;
+FM_MUST_USE fm_status fm_meeting_form_tree(fm_meeting *meeting, const struct fm_topology *topology,
+                                           double seconds, fm_error *reterr);
 
 /* Collective: every rank gives `bytes` bytes, the same number; `all` [size * bytes] receives them
  * in rank order. FM_ERR_CLOSED, naming the rank and its host, when a rank is gone or does not come

@@ -10,6 +10,8 @@ extern "C" {
 #include "trainer/dist/groups.h"
 #include "trainer/dist/host.h"
 
+typedef struct fm_topology fm_topology;
+
 /* A rank's place among the ranks of its host. */
 typedef struct fm_topology_rank {
     int32_t host;  /* number of its host; hosts are numbered by their lowest ranks */
@@ -22,11 +24,11 @@ typedef struct fm_topology_host {
     char name[FM_HOST_NAME_BYTES];
 } fm_topology_host;
 
-typedef struct fm_topology {
+struct fm_topology {
     int32_t n_rank, n_host;
     fm_topology_rank *rank; /* [n_rank] */
     fm_topology_host *host; /* [n_host] */
-} fm_topology;
+};
 
 /* `hosts` [n_rank]: where each rank is; they are only read here. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_topology_make(const fm_host *hosts, int32_t n_rank,

@@ -48,7 +48,11 @@ static int run_rank(const char *address, int32_t rank, fate what) {
     if (!status) status = fm_meeting_open(&host, "", 0, 1, generous_s, NULL);
     if (!status) status = fm_board_open(host, generous_s, &board, NULL);
     if (!status) {
-        const fm_pulse_options options = {address, "a secret of sixteen", generous_s, still_s, end};
+        const fm_pulse_options options = {.address = address,
+                                          .secret = "a secret of sixteen",
+                                          .open_s = generous_s,
+                                          .still_s = still_s,
+                                          .end = end};
         status = fm_pulse_start(board, rank, SIZE, &options, &pulse, NULL);
     }
     if (status) return 1;

@@ -52,6 +52,9 @@ fm_status fm_pulse_start(fm_board *board, int32_t rank, int32_t size,
     name_meeting(options->address, own, sizeof own);
     const fm_meeting_terms terms = {.seconds = options->open_s, .secret = options->secret};
     fm_status status = fm_meeting_open_on(&pulse->meeting, own, rank, size, &terms, reterr);
+    if (!status && options->topology) {
+        status = fm_meeting_form_tree(pulse->meeting, options->topology, options->open_s, reterr);
+    }
     if (!status && pthread_create(&pulse->thread, NULL, beat, pulse) != 0) {
         status = fm_fail(reterr, FM_ERR_NOMEM, "no thread for the pulse between hosts");
     }

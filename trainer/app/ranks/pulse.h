@@ -12,10 +12,11 @@
 typedef struct fm_pulse fm_pulse;
 
 typedef struct fm_pulse_options {
-    const char *address; /* of the meeting of the ranks, which is open everywhere */
-    const char *secret;  /* of both meetings; NULL or "": none */
-    double open_s;       /* that this rank waits for the others now */
-    double still_s;      /* that a rank may be silent */
+    const char *address;         /* of the meeting of the ranks, which is open everywhere */
+    const char *secret;          /* of both meetings; NULL or "": none */
+    double open_s;               /* that this rank waits for the others now */
+    double still_s;              /* that a rank may be silent */
+    const fm_topology *topology; /* of the ranks; NULL: all talk to rank 0 */
     void (*end)(fm_board *board, const char *reason); /* ends the run for the ranks of this host */
 } fm_pulse_options;
 

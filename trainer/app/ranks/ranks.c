@@ -42,10 +42,19 @@ static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr
                                           &terms, reterr);
     if (!status) status = fm_board_open(ranks->meeting, meet_s, &ranks->board, reterr);
     if (!status) {
+        status =
+            fm_meeting_form_tree(ranks->meeting, fm_board_topology(ranks->board), meet_s, reterr);
+    }
+    if (!status) {
         status = fm_watch_start(program, ranks->board, ranks->meeting, &ranks->watch, reterr);
     }
     if (status || fm_board_size(ranks->board) == world->size) return status;
-    const fm_pulse_options options = {world->meeting, world->secret, meet_s, still_s, fm_watch_end};
+    const fm_pulse_options options = {.address = world->meeting,
+                                      .secret = world->secret,
+                                      .open_s = meet_s,
+                                      .still_s = still_s,
+                                      .topology = fm_board_topology(ranks->board),
+                                      .end = fm_watch_end};
     return fm_pulse_start(ranks->board, world->rank, world->size, &options, &ranks->pulse, reterr);
 }
 
