@@ -5,6 +5,7 @@
 
 #include "proto/base/machine.h"
 #include "proto/chem/atom14.h"
+#include "trainer/infer/memory.h"
 #include "trainer/metrics/confidence.h"
 #include "trainer/step/upload.h"
 
@@ -24,8 +25,6 @@ enum {
 
 /* The part of the host's memory that may be page-locked for the samples of kept recordings. */
 static const double locked_share = 0.125;
-
-static const int64_t reserve_bytes = (int64_t)1 << 30; /* for the device's libraries and graphs */
 
 /* The sizes of a recording, before they are padded for the device. */
 typedef struct extents {
@@ -166,36 +165,39 @@ static bool has_short_arrays(const fm_model_config *c, const fm_groups *groups) 
     return msa <= most && extra <= most && pair <= most && templates <= most;
 }
 
-/* The sizes of slabs that the planner tries, after whole arrays: from MOST_CHUNK down by halves. */
-static const int64_t MOST_CHUNK = (int64_t)2 << 30, LEAST_CHUNK = (int64_t)32 << 20;
+/* A recording whose slabs are chosen. */
+typedef struct slab_plan {
+    const fm_infer *infer;
+    fm_forward_options *options;
+    fm_forward_need need; /* as planned last */
+} slab_plan;
 
-/* Whether a rank has parts of the pairs, whose triangle multiplications have no slabs. */
-static bool is_split(const fm_infer *infer) {
-    return fm_groups_part(infer->options.groups).count > 1;
+static fm_status plan_slabs(void *context, const fm_slabs *slabs, int64_t *ret_bytes,
+                            fm_error *reterr) {
+    slab_plan *p = context;
+    p->options->chunk_bytes = slabs->chunk_bytes;
+    p->options->chunks_triangles = slabs->chunks_triangles;
+    fm_status status = plan(p->infer, p->options, &p->need, reterr);
+    *ret_bytes = p->need.device_bytes;
+    return status;
 }
 
-/* Chooses whole arrays if they are short and fit, else the largest slabs that fit; slabs of
- * triangle multiplications only if nothing else fits. `available` 0: everything fits. FM_ERR_LIMIT
- * without a message if nothing fits; *ret_need is then the least. */
+/* Chooses the slabs (fm_slabs_choose). FM_ERR_LIMIT without a message if nothing fits; *ret_need is
+ * then the least. */
 static fm_status choose_chunk(const fm_infer *infer, int64_t available, fm_forward_options *options,
                               fm_forward_need *ret_need, fm_error *reterr) {
-    const bool is_forced = infer->options.chunk_bytes > 0;
-    options->chunk_bytes = infer->options.chunk_bytes;
-    options->chunks_triangles = infer->options.chunks_triangles;
-    if (!is_forced && !has_short_arrays(&options->model, options->groups)) {
-        options->chunk_bytes = MOST_CHUNK;
-    }
-    for (;;) {
-        fm_status status = plan(infer, options, ret_need, reterr);
-        if (status || available == 0 || ret_need->device_bytes <= available) return status;
-        if (is_forced) return FM_ERR_LIMIT;
-        if (options->chunk_bytes == LEAST_CHUNK) {
-            if (options->chunks_triangles || is_split(infer)) return FM_ERR_LIMIT;
-            options->chunks_triangles = true;
-            options->chunk_bytes = 2 * MOST_CHUNK; /* begins again */
-        }
-        options->chunk_bytes = options->chunk_bytes ? options->chunk_bytes / 2 : MOST_CHUNK;
-    }
+    fm_slabs slabs = {infer->options.chunk_bytes, infer->options.chunks_triangles};
+    slab_plan chosen = {.infer = infer, .options = options};
+    const fm_slab_search search = {.plan = plan_slabs,
+                                   .context = &chosen,
+                                   .groups = infer->options.groups,
+                                   .available_bytes = available,
+                                   .has_long_arrays =
+                                       !has_short_arrays(&options->model, options->groups),
+                                   .is_forced = infer->options.chunk_bytes > 0};
+    fm_status status = fm_slabs_choose(&search, &slabs, reterr);
+    *ret_need = chosen.need;
+    return status;
 }
 
 static int64_t kept_bytes(const fm_infer *infer) {
@@ -205,14 +207,9 @@ static int64_t kept_bytes(const fm_infer *infer) {
     return bytes;
 }
 
-/* Returns the memory that inference may take on the fullest device; 0 if it is not known. */
 static int64_t budget_bytes(const fm_infer *infer) {
-    if (infer->options.memory_budget_bytes) return infer->options.memory_budget_bytes;
-    int64_t available = (int64_t)infer->options.kernels->device->free_bytes();
-    if (available <= 0) return fm_groups_least(infer->options.groups, 0);
-    int64_t budget = available + kept_bytes(infer) - reserve_bytes;
-    return fm_groups_least(infer->options.groups,
-                           budget > 0 ? budget : 1); /* a full device, not an unknown one */
+    return fm_infer_budget(infer->options.kernels, infer->options.groups,
+                           infer->options.memory_budget_bytes, kept_bytes(infer));
 }
 
 /* Returns the longest recorded length below rows.n_res that fits with these rows, or 0. */
@@ -225,8 +222,10 @@ static int64_t find_longest(const fm_infer *infer, extents rows, int64_t budget)
         extents of = rows;
         of.n_res = middle;
         fm_forward_options options = forward_options(infer, of);
-        options.chunk_bytes = infer->options.chunk_bytes ? infer->options.chunk_bytes : LEAST_CHUNK;
-        options.chunks_triangles = infer->options.chunk_bytes == 0 && !is_split(infer);
+        const fm_slabs least = fm_slabs_least(infer->options.groups);
+        const bool is_forced = infer->options.chunk_bytes > 0;
+        options.chunk_bytes = is_forced ? infer->options.chunk_bytes : least.chunk_bytes;
+        options.chunks_triangles = !is_forced && least.chunks_triangles;
         if (!plan(infer, &options, &need, NULL) && need.device_bytes <= budget) {
             low = middle;
         } else {

@@ -28,6 +28,13 @@ static bool make_stream(fm_mirror *mirror, const fm_device *device) {
     return device->stream_create(&mirror->stream) && device->event_create(&mirror->arrived);
 }
 
+int64_t fm_mirror_bytes(const fm_mirror *mirror, const fm_state *state) {
+    int64_t bytes = 0;
+    for (int32_t t = 0; t < state->n_tensor; t++)
+        if (mirror->holds[t]) bytes += fm_plan_round(fm_tensor_local_bytes(&state->tensor[t]));
+    return bytes;
+}
+
 fm_status fm_mirror_allocate(fm_mirror *mirror, const fm_state *state, fm_error *reterr) {
     const fm_device *device = state->kernels->device;
     mirror->state = state;

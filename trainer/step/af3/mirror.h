@@ -30,6 +30,8 @@ void fm_mirror_add(fm_mirror *mirror, const int32_t *tensor, int n);
 /* Declares memory on the device for all tensors that were added. Where the device works beside the
  * host only; elsewhere it does nothing. */
 void fm_mirror_declare_room(fm_mirror *mirror, fm_state *state, const fm_kernels *kernels);
+/* Returns the bytes of host memory that the mirror of a state takes, or will take. */
+int64_t fm_mirror_bytes(const fm_mirror *mirror, const fm_state *state);
 /* The state must be allocated, and outlive the mirror. FM_ERR_NOMEM. Destroy the mirror after the
  * stream's work has ended. */
 FM_MUST_USE fm_status fm_mirror_allocate(fm_mirror *mirror, const fm_state *state,
