@@ -6,8 +6,8 @@
  *
  *     0  element index / 4          (four words come from one block: lane = index % 4)
  *     1  step
- *     2  layer
- *     3  purpose << 24 | cycle << 16 | slot
+ *     2  layer + (cycle / 256) << 24
+ *     3  purpose << 24 | (cycle % 256) << 16 | slot
  *
  * and the key is the seed. The values step, slot and cycle change between replays of a captured
  * graph, so they are read from device memory ("the clock"); layer and purpose are constants of the
@@ -25,7 +25,8 @@ typedef enum fm_draw_purpose {
     FM_PURPOSE_INIT = 1,    /* initial parameters; layer = the number of the parameter */
     FM_PURPOSE_DROPOUT = 2, /* dropout masks; layer = the number of the op */
     /* Noisy structures: layer = fm_draw_structures. In a rollout and in sampling, the clock's cycle
-     * is the number of the denoising step. */
+     * is the number of the denoising step. In sampling each structure has a clock of its own, whose
+     * slot is the structure's number. */
     FM_PURPOSE_ROTATION = 3,
     FM_PURPOSE_OFFSET = 4,
     FM_PURPOSE_NOISE = 5,
@@ -57,9 +58,9 @@ enum { FM_CLOCK_STEP = 0, FM_CLOCK_SLOT = 1, FM_CLOCK_CYCLE = 2, FM_CLOCK_WORDS 
 typedef struct fm_draw {
     uint64_t seed;
     const uint32_t *clock; /* [FM_CLOCK_WORDS] in device memory: optimiser step, slot of the sample
-                              in the global batch (< 65536), recycling cycle (< 256), 0. NULL reads
-                              as zeros */
-    uint32_t layer;        /* which op or parameter of the model */
+                              in the global batch (< 65536), recycling cycle (< 65536), 0. NULL
+                              reads as zeros */
+    uint32_t layer;        /* which op or parameter of the model; < 2^24 where there is a clock */
     uint32_t purpose;      /* fm_draw_purpose, < 256 */
 } fm_draw;
 
@@ -69,8 +70,8 @@ FM_HOST_DEVICE static inline fm_philox_counter fm_draw_counter(const fm_draw *dr
     uint32_t step = draw->clock ? draw->clock[FM_CLOCK_STEP] : 0;
     uint32_t slot = draw->clock ? draw->clock[FM_CLOCK_SLOT] : 0;
     uint32_t cycle = draw->clock ? draw->clock[FM_CLOCK_CYCLE] : 0;
-    return (fm_philox_counter){
-        {0, step, draw->layer, draw->purpose << 24 | (cycle & 0xff) << 16 | (slot & 0xffff)}};
+    return (fm_philox_counter){{0, step, draw->layer + (cycle >> 8 << 24),
+                                draw->purpose << 24 | (cycle & 0xff) << 16 | (slot & 0xffff)}};
 }
 
 /* The block of four words that element `index` (< 2^34) takes its word from, of a draw whose

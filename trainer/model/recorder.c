@@ -138,7 +138,9 @@ static fm_normed attention_in_slabs(const fm_recorder *r, const fm_sublayer *s,
 static fm_normed attention(const fm_recorder *r, const fm_sublayer *s,
                            const fm_attention_weights *w, const fm_begun *begun, fm_normed x,
                            fm_param_ref next) {
-    if (r->tape->chunk_bytes > 0) return attention_in_slabs(r, s, w, begun, x);
+    /* Attention of single representations has few rows, and a bias of the queries. */
+    const bool has_slabs = r->tape->chunk_bytes > 0 && w->q_bias == FM_PARAM_NONE;
+    if (has_slabs) return attention_in_slabs(r, s, w, begun, x);
     if (dap_of(r) && has_bias(s)) return attention_split(r, s, w, begun, x, next);
     if (fuses(r, x, next)) return attention_fused(r, s, w, begun->from, x, next);
     fm_tensor_ref z = s->axial == FM_AXIAL_ROW ? begun->from.x : FM_TENSOR_NONE;

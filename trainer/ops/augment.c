@@ -55,11 +55,18 @@ static void draw_forward(fm_run *run, const fm_node *node) {
     const draw_attributes *at = node->attributes;
     if (!fm_run_wants_output(run)) return;
     const fm_tensor *y = fm_tape_tensor(run->tape, node->output[0]);
-    const fm_draw draw = {run->tape->seed, run->tape->clock, at->layer, at->purpose};
-    if (at->purpose == FM_PURPOSE_ROTATION) {
-        fm_call_draw_rotations(run, y->local[0], &draw, fm_run_output(run, node, 0));
-    } else {
-        fm_call_draw_normal(run, fm_tensor_local_count(y), &draw, fm_run_output(run, node, 0));
+    const bool has_clocks = at->layer == FM_DRAW_SAMPLING && run->tape->clock;
+    const int64_t n = y->local[0], n_clock = has_clocks ? n : 1;
+    const int64_t count = fm_tensor_local_count(y) / n_clock;
+    fm_draw draw = {run->tape->seed, run->tape->clock, at->layer, at->purpose};
+    for (int64_t i = 0; i < n_clock; i++) {
+        void *to = fm_run_at(fm_run_output(run, node, 0), i * count, y->element);
+        if (has_clocks) draw.clock = run->tape->clock + i * FM_CLOCK_WORDS;
+        if (at->purpose == FM_PURPOSE_ROTATION) {
+            fm_call_draw_rotations(run, n / n_clock, &draw, to);
+        } else {
+            fm_call_draw_normal(run, count, &draw, to);
+        }
     }
 }
 

@@ -12,7 +12,9 @@ typedef struct fm_structure_draws {
     fm_tensor_ref noise;    /* act [S, n, 3], standard normal */
 } fm_structure_draws;
 
-/* Draws the numbers from the seed and the clock of the tape. */
+/* Draws the numbers from the seed and the clock of the tape. In sampling (FM_DRAW_SAMPLING) the
+ * tape has a clock for each structure, one behind the other, and a structure's numbers depend on
+ * its own clock alone. */
 fm_structure_draws fm_op_draw_structures(fm_tape *tape, fm_draw_structures of, int64_t n_sample,
                                          int64_t n_atom);
 

@@ -17,6 +17,11 @@ typedef struct fm_linear_weights {
 fm_tensor_ref fm_op_linear_all(fm_tape *tape, const char *name, fm_tensor_ref x,
                                const fm_linear_weights *weights);
 
+/* Applies the layer to one of the slices of x [n, .., c_in], on a tape without gradient: y has the
+ * other axes of x, [.., c_out]. */
+fm_tensor_ref fm_op_linear_slice(fm_tape *tape, const char *name, fm_tensor_ref x, int64_t slice,
+                                 const fm_linear_weights *weights);
+
 /* Adds the node. x [.., c_in]; y [n_row, c_out], n_row <= the rows of x. Where x [.., N, c_in] is
  * split along N, n_row is this rank's part of N: y is [N, c_out], split along axis 0. */
 fm_tensor_ref fm_op_linear(fm_tape *tape, const char *name, fm_tensor_ref x, int64_t n_row,

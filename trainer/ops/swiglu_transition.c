@@ -5,6 +5,7 @@
 
 typedef struct attributes {
     int64_t rows, c, hidden;
+    int64_t slab; /* rows at a time */
 } attributes;
 
 enum { IN_X };
@@ -24,11 +25,21 @@ static fm_swiglu_transition args_of(const fm_run *run, const fm_node *node) {
 }
 
 static void forward(fm_run *run, const fm_node *node) {
-    fm_swiglu_transition args = args_of(run, node);
-    bool has_output = fm_run_wants_output(run);
-    if (node->n_saved && fm_run_drops_saved(run, node, 0)) args.kept = NULL;
-    args.y = has_output ? fm_run_output(run, node, 0) : NULL;
-    if (args.y || args.kept) fm_call_swiglu_transition(run, &args);
+    const attributes *at = node->attributes;
+    const fm_element act = run->kernels->act;
+    const fm_swiglu_transition all = args_of(run, node);
+    void *y = fm_run_wants_output(run) ? fm_run_output(run, node, 0) : NULL;
+    void *kept = node->n_saved && fm_run_drops_saved(run, node, 0) ? NULL : all.kept;
+    if (!y && !kept) return;
+    for (int64_t first = 0; first < at->rows; first += at->slab) {
+        const int64_t left = at->rows - first;
+        fm_swiglu_transition args = all;
+        args.rows = left < at->slab ? left : at->slab;
+        args.x = fm_run_at(all.x, first * at->c, act);
+        args.y = fm_run_at(y, first * at->c, act);
+        args.kept = kept;
+        fm_call_swiglu_transition(run, &args);
+    }
 }
 
 static void backward(fm_run *run, const fm_node *node) {
@@ -54,12 +65,18 @@ fm_tensor_ref fm_op_swiglu_transition(fm_tape *tape, const char *name, fm_tensor
     at->c = tensor->local[tensor->rank - 1];
     at->rows = fm_tensor_local_count(tensor) / at->c;
     at->hidden = weights->hidden;
+    const fm_swiglu_transition whole = {
+        .rows = at->rows, .c = at->c, .hidden = at->hidden, .residual = residual};
+    at->slab = at->rows;
+    if (tape->chunk_bytes > 0 &&
+        (int64_t)tape->kernels->swiglu_transition_workspace(&whole) > tape->chunk_bytes) {
+        at->slab = fm_call_chunk(tape, at->rows, at->c + 3 * at->hidden);
+    }
     fm_node_input(tape, node, x, true);
     fm_node_param(tape, node, weights->norm);
     fm_node_param(tape, node, weights->w1);
     fm_node_param(tape, node, weights->w2);
-    int64_t kept = (int64_t)tape->kernels->swiglu_transition_kept(&(fm_swiglu_transition){
-        .rows = at->rows, .c = at->c, .hidden = at->hidden, .residual = residual});
+    int64_t kept = (int64_t)tape->kernels->swiglu_transition_kept(&whole);
     bool saves = tape->with_gradient && kept > 0;
     if (saves) fm_node_save(tape, node, keep, tensor->element, 1, &kept);
     return residual ? fm_node_residual(tape, node, IN_X)

@@ -131,22 +131,29 @@ void bench_upload(af3_bench *b, void *device, fm_element element, int64_t count,
     free(host);
 }
 
-void bench_load_parameters(af3_bench *b) {
-    size_t size = fm_element_bytes(b->params->element);
-    void *master = calloc((size_t)b->params->n_element, size);
+void af3_load_parameters(const fm_npz *weights, fm_params *params) {
+    size_t size = fm_element_bytes(params->element);
+    void *master = calloc((size_t)params->n_element, size);
     assert(master);
-    for (int32_t p = 0; p < b->params->n_param; p++) {
-        const fm_param *row = &b->params->param[p];
-        const fm_npy *array = case_array(&b->of, "w/", row->name);
-        assert((int64_t)array->count == fm_param_count(row));
+    for (int32_t p = 0; p < params->n_param; p++) {
+        const fm_param *row = &params->param[p];
+        const fm_npy *array = case_find(weights, "w/", row->name);
+        assert(array && (int64_t)array->count == fm_param_count(row));
         for (int64_t i = 0; i < (int64_t)array->count; i++)
-            put_element(b->params->element, master, row->offset + i, case_value(array, i));
+            put_element(params->element, master, row->offset + i, case_value(array, i));
     }
-    b->kernels->upload(NULL, b->params->master, master, (size_t)b->params->n_element * size);
-    b->kernels->upload(NULL, b->params->ema, master, (size_t)b->params->n_element * size);
-    b->kernels->synchronize(NULL);
-    fm_params_refresh_copy(b->params);
+    void *const flat[] = {params->master, params->ema};
+    for (int k = 0; k < 2; k++) {
+        if (!flat[k]) continue;
+        params->kernels->upload(NULL, flat[k], master, (size_t)params->n_element * size);
+    }
+    params->kernels->synchronize(NULL);
+    fm_params_refresh_copy(params);
     free(master);
+}
+
+void bench_load_parameters(af3_bench *b) {
+    af3_load_parameters(b->of.in, b->params);
 }
 
 /* -- comparing */

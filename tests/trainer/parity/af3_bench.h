@@ -61,7 +61,9 @@ double *bench_fetch(af3_bench *b, const void *device, fm_element element, int64_
 /* Uploads `count` values to the device's elements. */
 void bench_upload(af3_bench *b, void *device, fm_element element, int64_t count,
                   const double *values);
-/* w/NAME of every row, into the values and the average. */
+/* Loads w/NAME of every row, into the values and the average, where there is one. */
+void af3_load_parameters(const fm_npz *weights, fm_params *params);
+/* The same with the case's weights. */
 void bench_load_parameters(af3_bench *b);
 
 /* -- comparing */

@@ -175,8 +175,10 @@ static fm_status read_config(af3_case *s, const char *path, int pad, fm_error *e
     c->n_msa = s->n_row + pad;
     c->n_cycle = (int32_t)extent(s, "msa_rows", 0);
     c->n_template = extent(s, "template_aatype", 0);
-    c->n_sample = extent(s, "rnd_sigma_normal", 0);
-    c->n_rollout_step = (int32_t)extent(s, "rnd_rollout_noise", 0);
+    if (case_find(s->in, "in/", "rnd_sigma_normal")) { /* else it is a prediction */
+        c->n_sample = extent(s, "rnd_sigma_normal", 0);
+        c->n_rollout_step = (int32_t)extent(s, "rnd_rollout_noise", 0);
+    }
     c->dropout_msa = c->dropout_pair = 0;
     return check_constants(s, path, error);
 }

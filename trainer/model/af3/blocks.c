@@ -286,9 +286,12 @@ fm_tensor_ref fm_af3_template_blocks(fm_tape *tape, const fm_af3_config *config,
     fm_af3_pair_of x = {FM_TENSOR_NONE, t};
     uint32_t first = tape->n_draw, step = (uint32_t)n_block * fm_block_draws(&TEMPLATE_LIST);
     const fm_tensor *templates = fm_tape_tensor(tape, t);
-    int64_t n_template = templates->shape[0];
-    fm_tape_group_draws(tape, step);
-    fm_tape_seek_draw(tape, first + (uint32_t)fm_tensor_first(templates, 0) * step);
+    const bool is_one = templates->rank == 3; /* on a tape without draws */
+    int64_t n_template = is_one ? 0 : templates->shape[0];
+    if (!is_one) {
+        fm_tape_group_draws(tape, step);
+        fm_tape_seek_draw(tape, first + (uint32_t)fm_tensor_first(templates, 0) * step);
+    }
     for (int32_t i = 0; i < n_block; i++)
         x = record_block(&recorder, fm_af3_config_policy(config, FM_AF3_STACK_TEMPLATE, i),
                          &TEMPLATE_LIST, &weights[i], i + 1 == n_block, x);

@@ -9,6 +9,7 @@
 #include "trainer/ops/store.h"
 #include "trainer/ops/windows.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* -- parameters */
@@ -146,7 +147,7 @@ static void declare_results(fm_state *state, const fm_af3_config *c, const fm_ke
     in->previous_z = fm_state_add(state, "previous z", act, 3, pair);
     in->s_inputs = fm_state_add(state, "s inputs", act, 2, inputs);
     in->s = fm_state_add(state, "s", act, 2, rows);
-    in->z = fm_state_add(state, "z", act, 3, pair);
+    in->z = c->n_sample > 0 ? fm_state_add(state, "z", act, 3, pair) : in->previous_z;
     in->prepared_c = fm_state_add(state, "atom conditioning", element, 2, atoms);
     for (int32_t i = 0; i < c->n_atom_block; i++) {
         in->prepared_encoder_bias[i] = fm_state_add(state, "encoder bias", element, 4, windows);
@@ -180,7 +181,8 @@ void fm_af3_declare_inputs(fm_state *state, const fm_af3_config *c, const fm_ker
     ret_inputs->fourier_b = fm_state_add(state, "fourier b", kernels->acc, 1, &c->c_noise);
     declare_atoms(state, c, kernels->acc, ret_inputs);
     declare_results(state, c, kernels, ret_inputs);
-    ret_inputs->training = declare_structures(state, c, kernels, fm_af3_split_samples(c));
+    const int64_t n_sample = fm_af3_split_samples(c);
+    if (n_sample > 0) ret_inputs->training = declare_structures(state, c, kernels, n_sample);
 }
 
 fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config, const fm_af3_inputs *in) {
@@ -248,6 +250,23 @@ void fm_af3_record_cycle(fm_tape *tape, const fm_af3_config *config, const fm_af
     store(tape, "recycled s", trunk.s, in->previous_s);
     store(tape, "recycled z", fm_af3_split_gather(tape, config->groups, "recycled z", trunk.z),
           in->previous_z);
+}
+
+void fm_af3_record_any_cycle(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *w,
+                             const fm_af3_inputs *in) {
+    assert(in->z == in->previous_z);
+    fm_af3_trunk_output trunk = record_trunk(tape, config, w, in);
+    store(tape, "s inputs", trunk.s_inputs, in->s_inputs);
+    store(tape, "recycled s", trunk.s, in->previous_s);
+    store(tape, "s", trunk.s, in->s);
+    store(tape, "z", fm_af3_split_gather(tape, config->groups, "z", trunk.z), in->z);
+}
+
+fm_tensor_ref fm_af3_record_distogram(fm_tape *tape, const fm_af3_config *config,
+                                      const fm_af3_weights *w, const fm_af3_inputs *in) {
+    fm_tensor_ref z =
+        fm_af3_split_rows(tape, config->groups, "z", fm_tape_state(tape, in->z, false));
+    return fm_af3_distogram(tape, config->groups, &w->trunk.distogram, z);
 }
 
 /* This rank's part of a tensor of the structures. */

@@ -8,6 +8,10 @@
  *     step       one denoising step of a rollout (rollout.h)
  *     confidence the confidence head on the rollout's structure, with gradients of its parameters
  *
+ * A prediction (trainer/infer/cofold_passes.h) has one recording of a cycle for all cycles, and a
+ * pass for the distogram. Where no training structures are declared (n_sample 0), the z that is
+ * recycled is the trunk's result, too.
+ *
  * The passes are separate tapes over one state. */
 #ifndef FM_TRAINER_AF3_MODEL_H
 #define FM_TRAINER_AF3_MODEL_H
@@ -64,7 +68,8 @@ typedef struct fm_af3_inputs {
     int32_t fourier_w, fourier_b;                          /* acc */
     int32_t previous_s, previous_z; /* of the last cycle; zeros before the first */
     fm_af3_structures training;
-    int32_t s_inputs, s, z; /* the trunk's results: [N, c], [N, N, c_z] */
+    /* The trunk's results: [N, c], [N, N, c_z]; without training structures z is previous_z. */
+    int32_t s_inputs, s, z;
     /* Of the rollout, in the diffusion module's type. */
     int32_t prepared_c;
     int32_t prepared_bias[FM_AF3_MAX_BLOCK]; /* [N, N, n_head]: of each diffusion block */
@@ -89,6 +94,15 @@ fm_af3_atoms fm_af3_atoms_of(fm_tape *tape, const fm_af3_config *config,
 
 void fm_af3_record_cycle(fm_tape *tape, const fm_af3_config *config, const fm_af3_weights *weights,
                          const fm_af3_inputs *inputs);
+
+/* Records a cycle whose results s_inputs, s and z go to the state, so that any of them may be the
+ * last. It has no training structures. */
+void fm_af3_record_any_cycle(fm_tape *tape, const fm_af3_config *config,
+                             const fm_af3_weights *weights, const fm_af3_inputs *inputs);
+
+/* Records the distogram of z in the state. Returns logits act [N, N, 64], whole on every rank. */
+fm_tensor_ref fm_af3_record_distogram(fm_tape *tape, const fm_af3_config *config,
+                                      const fm_af3_weights *weights, const fm_af3_inputs *inputs);
 
 /* All are whole on every rank. */
 typedef struct fm_af3_outputs {

@@ -3,6 +3,7 @@
 
 #include "trainer/ops/arithmetic.h"
 #include "trainer/ops/relative_position.h"
+#include "trainer/ops/reshape.h"
 #include "trainer/ops/structure_layers.h"
 
 #include <assert.h>
@@ -75,6 +76,38 @@ void fm_af3_trunk_parameters(const fm_scope *root, const fm_af3_config *config,
 
 /* -- templates */
 
+/* Records the blocks on the features v, of one template or of several, with x, the update of z, and
+ * normalises the result. */
+static fm_tensor_ref template_stack(fm_tape *tape, const fm_af3_config *config,
+                                    const fm_af3_template_embedder_weights *weights,
+                                    fm_tensor_ref pair_mask, fm_tensor_ref v, fm_tensor_ref x) {
+    v = fm_op_add(tape, "template pairs", v, x);
+    v = fm_af3_template_blocks(tape, config, weights->block, config->n_template_block, pair_mask,
+                               v);
+    return fm_op_norm(tape, "template norm v", v, weights->norm_v, 0);
+}
+
+/* Returns the sum over all templates of this rank times `scale`. Slabs are those of one template,
+ * so there the templates come one after the other. */
+static fm_tensor_ref sum_of_templates(fm_tape *tape, const fm_af3_config *config,
+                                      const fm_af3_template_embedder_weights *weights,
+                                      fm_tensor_ref templates, fm_tensor_ref pair_mask,
+                                      fm_tensor_ref x, double scale) {
+    fm_tensor_ref sum = FM_TENSOR_NONE;
+    if (tape->chunk_bytes == 0) {
+        sum = fm_op_linear_all(tape, "template features", templates, &weights->a);
+        sum = template_stack(tape, config, weights, pair_mask, sum, x);
+        return fm_op_sum_groups(tape, "template mean", sum, scale);
+    }
+    const int64_t n = fm_tape_tensor(tape, templates)->local[0];
+    for (int64_t t = 0; t < n; t++) {
+        fm_tensor_ref v = fm_op_linear_slice(tape, "template features", templates, t, &weights->a);
+        v = template_stack(tape, config, weights, pair_mask, v, x);
+        sum = t ? fm_op_add(tape, "template mean", sum, v) : v;
+    }
+    return fm_op_sum_groups(tape, "template mean", fm_op_lift(tape, "template mean", sum), scale);
+}
+
 fm_tensor_ref fm_af3_template_embedder(fm_tape *tape, const fm_af3_config *config,
                                        const fm_af3_template_embedder_weights *weights,
                                        fm_tensor_ref templates, fm_tensor_ref pair_mask,
@@ -87,12 +120,8 @@ fm_tensor_ref fm_af3_template_embedder(fm_tape *tape, const fm_af3_config *confi
     x = fm_op_linear_all(tape, "template z", x, &weights->z);
     x = fm_af3_split_gather(tape, groups, "template z", x);
     if (shares) templates = fm_af3_split_rows(tape, groups, "templates", templates);
-    fm_tensor_ref v = fm_op_linear_all(tape, "template features", templates, &weights->a);
-    v = fm_op_add(tape, "template pairs", v, x);
-    v = fm_af3_template_blocks(tape, config, weights->block, config->n_template_block, pair_mask,
-                               v);
-    v = fm_op_norm(tape, "template norm v", v, weights->norm_v, 0);
-    fm_tensor_ref u = fm_op_sum_groups(tape, "template mean", v, 1 / (eps + (double)n));
+    fm_tensor_ref u =
+        sum_of_templates(tape, config, weights, templates, pair_mask, x, 1 / (eps + (double)n));
     if (shares) {
         fm_gather sum = fm_dap_sum_begin(tape, "template mean", groups->dap, u);
         u = fm_dap_gather_finish(tape, &sum);
