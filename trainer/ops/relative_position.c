@@ -37,12 +37,21 @@ typedef struct attributes {
     int64_t all, first, pairs, c; /* this rank has `pairs` of all pairs, from number `first` on */
 } attributes;
 
-static fm_lookup lookup_of(const attributes *at, int kind, const void *w, fm_element act) {
+static fm_lookup lookup_of(int64_t c, int kind, const void *w, fm_element act) {
     return (fm_lookup){.n_class = COUNT[kind],
-                       .c = at->c,
+                       .c = c,
                        .class_stride = 1,
                        .channel_stride = FM_RELATIVE_FEATURES,
                        .w = fm_run_at(w, FIRST[kind], act)};
+}
+
+void fm_call_relative_position(fm_run *run, const fm_relative_rows *rows, void *y) {
+    for (int kind = 0; kind < FM_RELATIVE_KINDS; kind++) {
+        fm_lookup lookup = lookup_of(rows->c, kind, rows->w, run->kernels->act);
+        fm_call_lookup(run, &lookup, rows->pairs,
+                       fm_run_at(rows->ids, kind * rows->all + rows->first, FM_ELEMENT_U8),
+                       (fm_out){y, kind ? FM_ADD : FM_WRITE});
+    }
 }
 
 static const uint8_t *ids_of(const fm_run *run, const fm_node *node, int kind) {
@@ -53,11 +62,13 @@ static const uint8_t *ids_of(const fm_run *run, const fm_node *node, int kind) {
 static void forward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     if (!fm_run_wants_output(run)) return;
-    for (int kind = 0; kind < FM_RELATIVE_KINDS; kind++) {
-        fm_lookup lookup = lookup_of(at, kind, fm_run_param(run, node, 0), run->kernels->act);
-        fm_call_lookup(run, &lookup, at->pairs, ids_of(run, node, kind),
-                       (fm_out){fm_run_output(run, node, 0), kind ? FM_ADD : FM_WRITE});
-    }
+    const fm_relative_rows rows = {.all = at->all,
+                                   .first = at->first,
+                                   .pairs = at->pairs,
+                                   .c = at->c,
+                                   .ids = fm_run_input(run, node, 0),
+                                   .w = fm_run_param(run, node, 0)};
+    fm_call_relative_position(run, &rows, fm_run_output(run, node, 0));
 }
 
 /* The kinds write disjoint columns of dw. */
@@ -65,7 +76,7 @@ static void backward(fm_run *run, const fm_node *node) {
     const attributes *at = node->attributes;
     fm_out dw = fm_run_param_gradient(run, node, 0);
     for (int kind = 0; kind < FM_RELATIVE_KINDS; kind++) {
-        fm_lookup lookup = lookup_of(at, kind, fm_run_param(run, node, 0), run->kernels->act);
+        fm_lookup lookup = lookup_of(at->c, kind, fm_run_param(run, node, 0), run->kernels->act);
         fm_call_lookup_grad(run, &lookup, at->pairs, ids_of(run, node, kind),
                             fm_run_output_gradient(run, node, 0),
                             fm_out_at(dw, FIRST[kind], run->kernels->acc));

@@ -18,6 +18,15 @@ void fm_relative_position_classes(int64_t n, const int64_t *asym_id, const int64
                                   const int64_t *entity_id, const int64_t *sym_id,
                                   const int64_t *token_index, uint8_t *ids);
 
+/* The encodings of pairs first .. first + pairs - 1 of `all` pairs. */
+typedef struct fm_relative_rows {
+    int64_t all, first, pairs, c;
+    const void *ids, *w;
+} fm_relative_rows;
+
+/* Writes y [pairs, c], for ops that encode some pairs at a time. */
+void fm_call_relative_position(fm_run *run, const fm_relative_rows *rows, void *y);
+
 /* ids u8 [4, n, n], w [c, 139]. Returns [n, n, c], the rows of `part`; n is a multiple of
  * part.count. */
 fm_tensor_ref fm_op_relative_position(fm_tape *tape, const char *name, fm_tensor_ref ids,

@@ -98,8 +98,7 @@ fm_af3_atom_context fm_af3_atom_context_of(fm_tape *tape, const fm_groups *group
         fm_tensor_ref tokens = fm_op_linear_all(tape, "atom single", normed, &w->s);
         c = fm_op_add(tape, "atom single", c,
                       fm_op_to_atoms(tape, "atom single", tokens, &atoms->map));
-        normed = fm_op_layer_norm(tape, "atom pairs", z, w->norm_z, FM_NORM_SCALE);
-        z = fm_op_linear_all(tape, "atom pairs", normed, &w->z);
+        z = fm_af3_normed_linear(tape, "atom pairs", z, w->norm_z, &w->z);
         z = fm_af3_split_gather(tape, groups, "atom pairs", z);
     }
     fm_tensor_ref active = fm_op_relu(tape, "atom pairs", c);

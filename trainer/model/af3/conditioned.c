@@ -4,6 +4,7 @@
 #include "trainer/ops/attention_split.h"
 #include "trainer/ops/layer_norm.h"
 #include "trainer/ops/modulate.h"
+#include "trainer/ops/pair_linear.h"
 #include "trainer/ops/swiglu.h"
 
 /* -- parameters */
@@ -83,10 +84,20 @@ static fm_tensor_ref end_sublayer(fm_tape *tape, const char *name, fm_tensor_ref
     return fm_op_modulate(tape, name, gate, update, FM_TENSOR_NONE, residual ? a : FM_TENSOR_NONE);
 }
 
+fm_tensor_ref fm_af3_normed_linear(fm_tape *tape, const char *name, fm_tensor_ref z,
+                                   fm_param_ref norm, const fm_linear_weights *weights) {
+    if (tape->chunk_bytes > 0) {
+        const fm_pair_linear features = {
+            .norm = norm, .kind = FM_NORM_SCALE, .positions = FM_TENSOR_NONE};
+        return fm_op_pair_linear(tape, name, z, &features, weights);
+    }
+    return fm_op_linear_all(tape, name, fm_op_layer_norm(tape, name, z, norm, FM_NORM_SCALE),
+                            weights);
+}
+
 fm_tensor_ref fm_af3_pair_bias(fm_tape *tape, const fm_groups *groups, fm_tensor_ref z,
                                const fm_conditioned_attention_weights *w) {
-    fm_tensor_ref normed = fm_op_layer_norm(tape, "attention pairs", z, w->norm_z, FM_NORM_SCALE);
-    fm_tensor_ref bias = fm_op_linear_all(tape, "attention bias", normed, &w->bias);
+    fm_tensor_ref bias = fm_af3_normed_linear(tape, "attention bias", z, w->norm_z, &w->bias);
     return fm_af3_split_gather(tape, groups, "attention bias", bias);
 }
 

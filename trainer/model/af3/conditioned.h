@@ -51,6 +51,11 @@ fm_conditioned_block_weights fm_af3_conditioned_block_weights(const fm_scope *sc
 
 /* -- recording */
 
+/* Returns W LayerNorm(z) of pairs z [N, N, c_z], or of a rank's rows: [N, N, c_out]. In slabs z may
+ * be of the type of the tape's other table. */
+fm_tensor_ref fm_af3_normed_linear(fm_tape *tape, const char *name, fm_tensor_ref z,
+                                   fm_param_ref norm, const fm_linear_weights *weights);
+
 /* Returns the bias [N, N, n_head] that the attention of tokens adds to its logits, from z [N, N,
  * c_z]. If each rank has some rows of z, their biases are gathered. */
 fm_tensor_ref fm_af3_pair_bias(fm_tape *tape, const fm_groups *groups, fm_tensor_ref z,

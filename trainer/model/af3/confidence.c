@@ -5,6 +5,7 @@
 #include "trainer/ops/cast.h"
 #include "trainer/ops/gather.h"
 #include "trainer/ops/one_hot_linear.h"
+#include "trainer/ops/pair_linear.h"
 #include "trainer/ops/reshape.h"
 #include "trainer/ops/slot_linear.h"
 #include "trainer/ops/structure_layers.h"
@@ -72,16 +73,31 @@ static fm_tensor_ref of_atoms(fm_tape *tape, const char *name, const fm_af3_conf
     return fm_op_gather(tape, name, x, in->slot_row, in->atom_of_row);
 }
 
+/* Records the heads of pairs, in an island. z is of the main table's type. */
+static void logits_of_pairs(fm_tape *tape, const fm_af3_confidence_weights *w, fm_tensor_ref z,
+                            fm_af3_confidence_logits *out) {
+    if (tape->chunk_bytes > 0) {
+        fm_pair_linear of = {
+            .norm = w->norm_pae, .kind = FM_NORM_WIDE, .positions = FM_TENSOR_NONE};
+        out->pae = fm_op_pair_linear(tape, "pae", z, &of, &w->pae);
+        of.norm = w->norm_pde;
+        of.is_symmetric = true;
+        out->pde = fm_op_pair_linear(tape, "pde", z, &of, &w->pde);
+        return;
+    }
+    z = fm_op_cast(tape, "confidence pairs", z);
+    out->pae = fm_op_linear_all(tape, "pae", fm_op_norm(tape, "pae", z, w->norm_pae, 0), &w->pae);
+    z = fm_op_norm(tape, "pde", fm_op_symmetrise(tape, "pde", z), w->norm_pde, 0);
+    out->pde = fm_op_linear_all(tape, "pde", z, &w->pde);
+}
+
 /* Records the heads, in an island. */
 static fm_af3_confidence_logits logits_of(fm_tape *tape, const fm_af3_config *config,
                                           const fm_af3_confidence_weights *w,
                                           const fm_af3_confidence_inputs *in, fm_tensor_ref s,
                                           fm_tensor_ref pairs_z) {
     fm_af3_confidence_logits out;
-    fm_tensor_ref z = fm_op_norm(tape, "pae", pairs_z, w->norm_pae, 0);
-    out.pae = fm_op_linear_all(tape, "pae", z, &w->pae);
-    z = fm_op_norm(tape, "pde", fm_op_symmetrise(tape, "pde", pairs_z), w->norm_pde, 0);
-    out.pde = fm_op_linear_all(tape, "pde", z, &w->pde);
+    logits_of_pairs(tape, w, pairs_z, &out);
     out.plddt =
         of_atoms(tape, "plddt", config, in, s, w->norm_plddt, w->plddt, config->n_plddt_bin);
     out.resolved = of_atoms(tape, "resolved", config, in, s, w->norm_resolved, w->resolved,
@@ -104,8 +120,7 @@ fm_af3_confidence_logits fm_af3_confidence(fm_tape *tape, const fm_af3_config *c
     x.z = fm_af3_split_gather(tape, config->groups, "confidence pairs", x.z);
     fm_tape_enter_island(tape);
     fm_af3_confidence_logits out =
-        logits_of(tape, config, w, in, fm_op_cast(tape, "confidence single", s),
-                  fm_op_cast(tape, "confidence pairs", x.z));
+        logits_of(tape, config, w, in, fm_op_cast(tape, "confidence single", s), x.z);
     fm_tape_leave_island(tape);
     return out;
 }

@@ -7,6 +7,7 @@
 #include "trainer/ops/concat.h"
 #include "trainer/ops/fourier.h"
 #include "trainer/ops/layer_norm.h"
+#include "trainer/ops/pair_linear.h"
 #include "trainer/ops/relative_position.h"
 #include "trainer/ops/scale_groups.h"
 
@@ -80,21 +81,34 @@ static fm_tensor_ref norm_linear(fm_tape *tape, const char *name, fm_tensor_ref 
                             linear);
 }
 
-fm_tensor_ref fm_af3_condition_encoded_pairs(fm_tape *tape, fm_tensor_ref z,
-                                             fm_tensor_ref positions,
-                                             const fm_af3_conditioning_weights *w) {
-    const fm_tensor_ref parts[] = {z, positions};
-    z = fm_op_concat(tape, "conditioning pairs", parts, 2);
-    z = norm_linear(tape, "conditioning pairs", z, w->norm_z, &w->z);
+static fm_tensor_ref pair_transitions(fm_tape *tape, fm_tensor_ref z,
+                                      const fm_af3_conditioning_weights *w) {
     for (int i = 0; i < 2; i++)
         z = fm_op_swiglu_transition(tape, "conditioning pair transition", z, &w->transition_z[i],
                                     true, FM_RECOMPUTE);
     return z;
 }
 
+fm_tensor_ref fm_af3_condition_encoded_pairs(fm_tape *tape, fm_tensor_ref z,
+                                             fm_tensor_ref positions,
+                                             const fm_af3_conditioning_weights *w) {
+    const fm_tensor_ref parts[] = {z, positions};
+    z = fm_op_concat(tape, "conditioning pairs", parts, 2);
+    z = norm_linear(tape, "conditioning pairs", z, w->norm_z, &w->z);
+    return pair_transitions(tape, z, w);
+}
+
 fm_tensor_ref fm_af3_condition_pairs(fm_tape *tape, const fm_groups *groups,
                                      const fm_af3_trunk_output *trunk,
                                      const fm_af3_conditioning_weights *w) {
+    if (tape->chunk_bytes > 0) {
+        const fm_pair_linear features = {.norm = w->norm_z,
+                                         .kind = FM_NORM_SCALE,
+                                         .positions = trunk->relative,
+                                         .position_weights = w->relative};
+        return pair_transitions(
+            tape, fm_op_pair_linear(tape, "conditioning pairs", trunk->z, &features, &w->z), w);
+    }
     fm_tensor_ref positions =
         fm_op_relative_position(tape, "conditioning positions", trunk->relative, w->relative,
                                 w->z.c_out, fm_groups_part(groups));

@@ -315,13 +315,14 @@ static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const f
 }
 
 /* Begins the diffusion module, which ends with fm_tape_leave_island. Returns the trunk's results in
- * the type of its activations. */
+ * the type of its activations; z only where nothing works in slabs, which cast their parts. */
 static fm_af3_trunk_output begin_diffusion(fm_tape *tape, const fm_af3_config *config,
                                            const fm_af3_trunk_output *trunk) {
     fm_tape_enter_table(tape, fm_af3_diffusion_table(config, tape->main_kernels));
     return (fm_af3_trunk_output){.s_inputs = fm_op_cast(tape, "single inputs", trunk->s_inputs),
                                  .s = fm_op_cast(tape, "single", trunk->s),
-                                 .z = fm_op_cast(tape, "pairs", trunk->z),
+                                 .z = tape->chunk_bytes > 0 ? trunk->z
+                                                            : fm_op_cast(tape, "pairs", trunk->z),
                                  .relative = trunk->relative};
 }
 
