@@ -269,6 +269,31 @@ static void weights_go_out_and_in(void **state) {
 }
 
 /* A run with f32 products has a file without the key, as those from before the key. */
+/* The weights of a run predict a sample, with the same bytes each time. */
+static void weights_predict_complexes(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("p='foldmill predict --weights whole/checkpoint-000000000005.safetensors --steps 3 "
+            "--recycles 2' && $p samples/a.npz --samples 2 --seeds 1,7 --out p 2>p.log >p.out && "
+            "grep -q '^outputs   p, 1 complex$' p.out && "
+            "grep -q '^a: 8 tokens, 14 atoms, 5 MSA rows; needs ' p.log && "
+            "grep -q '^a  seed 7  sample 1  pLDDT ' p.log && "
+            "test \"$(sed 's/,[^,]*$//' p/a/ranking_scores.csv | tr '\\n' ' ')\" = "
+            "'seed,sample 1,0 1,1 7,0 7,1 ' && "
+            "$p samples/a.npz --samples 1 --seeds 7 --out q -q && "
+            "cmp p/a/seed-7_sample-0.npz q/a/seed-7_sample-0.npz && "
+            "! cmp -s p/a/seed-7_sample-0.npz p/a/seed-1_sample-0.npz && "
+            "mkdir b && cp samples/a.npz b/c.npz && "
+            "{ $p -q bad/b.npz b/c.npz --samples 1 --out r 2>r.log; test $? = 3; } && "
+            "grep -q '^foldmill predict: bad/b.npz: msa' r.log && test -e r/c/ranking_scores.csv "
+            "&& { $p b/c.npz --device-memory 0.0001 --out t 2>t.log; test $? = 1; } && "
+            "grep -q 'b/c.npz: a complex of 8 tokens, 14 atoms and .* needs .* GiB of 0.000 GiB' "
+            "t.log && refuses 'would have the same folder, p/a' $p samples/a.npz x/a.npz --out p "
+            "&& refuses 'dap cannot be used with weights of AlphaFold 3' $p b/c.npz --dap 2 "
+            "--out p"),
+        0);
+}
+
 static void products_that_a_file_leaves_out_are_named(void **state) {
     (void)state;
     assert_int_equal(
@@ -317,7 +342,7 @@ static void what_does_not_fit_is_refused(void **state) {
             "refuses 'absent' foldmill train --samples absent --preset af3-tiny --out x && "
             "cp samples/a.npz 'none/a b.npz' && refuses \"found the name 'a b.npz'\" "
             "foldmill train --samples none --preset af3-tiny --out x && "
-            "refuses 'runs models of af2' foldmill predict x.fasta --weights "
+            "refuses 'runs models of af2' foldmill distill --cache none --weights "
             "whole/checkpoint-000000000005.safetensors --out y && "
             "test ! -e x/metrics.jsonl"),
         0);
@@ -335,6 +360,7 @@ int main(void) {
                                        cmocka_unit_test(bad_samples_end_the_run_or_are_skipped),
                                        cmocka_unit_test(a_folder_is_checked_without_a_run),
                                        cmocka_unit_test(weights_go_out_and_in),
+                                       cmocka_unit_test(weights_predict_complexes),
                                        cmocka_unit_test(products_that_a_file_leaves_out_are_named),
                                        cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, set_up, tear_down);

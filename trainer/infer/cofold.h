@@ -25,7 +25,7 @@
 
 #include "trainer/infer/cofold_passes.h"
 
-enum { FM_COFOLD_SIDE = 5, FM_COFOLD_STRUCTURES = 65536 };
+enum { FM_COFOLD_SIDE = 5, FM_COFOLD_STRUCTURES = 65536, FM_COFOLD_ROWS = 16384 };
 
 typedef struct fm_cofold_options {
     /* The network. The sizes of a sample, cycles, steps and rates of dropout are not read; `noise`

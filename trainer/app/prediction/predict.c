@@ -10,6 +10,7 @@
 #include "trainer/app/common/results_folder.h"
 #include "trainer/app/common/stop.h"
 #include "trainer/app/device/choose_device.h"
+#include "trainer/app/prediction/cofold_command.h"
 #include "trainer/app/prediction/predict_inputs.h"
 #include "trainer/app/prediction/predict_options.h"
 #include "trainer/app/prediction/predict_pages.h"
@@ -17,6 +18,7 @@
 #include "trainer/app/prediction/predict_ranks.h"
 #include "trainer/app/prediction/predict_run.h"
 #include "trainer/app/prediction/predict_tables.h"
+#include "trainer/app/settings/network.h"
 #include "trainer/backend/cpu_threads.h"
 
 #include <math.h>
@@ -144,6 +146,18 @@ typedef struct predict_models {
     fm_predict_model looked[FM_PREDICT_MOST_MODELS];
 } predict_models;
 
+/* Refuses networks that the command or the other files of weights do not have, and options of
+ * another network. */
+static fm_status check_networks(const fm_predict_settings *set, const predict_models *models,
+                                fm_error *reterr) {
+    fm_status status = FM_OK;
+    const bool is_af3 = models->looked[0].config.network == FM_NETWORK_AF3;
+    if (is_af3 && !set->command->predicts_once) return fm_cofold_check_settings(set, reterr);
+    for (uint32_t m = 0; m < set->weights.n && !status; m++)
+        status = fm_network_check_is_af2(&models->looked[m].config, set->command->program, reterr);
+    return status ? status : fm_cofold_refuse_settings(set, reterr);
+}
+
 /* Reads the sizes of all models, so that unusable weights and a missing device are refused before
  * the work begins. */
 static fm_status look_at_models(const fm_predict_settings *set, predict_models *models,
@@ -167,7 +181,7 @@ static fm_status look_at_models(const fm_predict_settings *set, predict_models *
             .memory_budget_gib = set->device_gib};
         status = fm_predict_model_look(&models->options[m], &models->looked[m], reterr);
     }
-    return status;
+    return status ? status : check_networks(set, models, reterr);
 }
 
 static fm_predict_run_options run_options(const fm_predict_settings *set,
@@ -193,7 +207,7 @@ static fm_predict_run_options run_options(const fm_predict_settings *set,
         .looked = models->looked,
         .model_name = models->name,
         .seed = set->seed,
-        .n_recycle = (uint32_t)set->recycles,
+        .n_recycle = (uint32_t)fm_predict_settings_recycles(set),
         .out = set->out,
         .software = FM_VERSION,
         .resumes = set->resume,
@@ -304,14 +318,31 @@ static fm_status prepare_and_run(fm_predict_settings *set, const predict_models 
     return status;
 }
 
-/* Makes all checks that need no work, before the work begins. */
+/* Predicts complexes, whose inputs are prepared already. */
+static fm_status run_cofold(const fm_predict_settings *set, predict_models *models,
+                            fm_cofold_counts *ret_counts, fm_error *reterr) {
+    fm_folder_lock lock = {.fd = -1};
+    fm_status status = fm_folder_lock_take(set->out, &lock, reterr);
+    if (!status) {
+        status =
+            fm_cofold_predict(set, &models->options[0], &models->looked[0], ret_counts, reterr);
+    }
+    fm_folder_lock_end(set->out, &lock);
+    return status;
+}
+
+/* Makes all checks that need no work, before the work begins. ret_counts: of complexes. */
 static fm_status check_and_run(fm_predict_settings *set, fm_results *results, uint32_t *ret_refused,
-                               fm_error *reterr) {
+                               fm_cofold_counts *ret_counts, fm_error *reterr) {
     predict_models *models = calloc(1, sizeof *models);
     if (!models) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the models' settings");
     fm_status status = fm_results_folder_check(set->out, reterr);
     if (!status) status = look_at_models(set, models, reterr);
-    if (!status) status = prepare_and_run(set, models, results, ret_refused, reterr);
+    if (!status && models->looked[0].config.network == FM_NETWORK_AF3) {
+        status = run_cofold(set, models, ret_counts, reterr);
+    } else if (!status) {
+        status = prepare_and_run(set, models, results, ret_refused, reterr);
+    }
     free(models);
     return status;
 }
@@ -349,9 +380,9 @@ static int run_rank(fm_predict_settings *set, const char *server) {
     return status ? FM_EXIT_FAILED : FM_EXIT_OK;
 }
 
-static int code_of(const fm_results *results, uint32_t n_refused) {
-    uint64_t n = (uint64_t)results->n_chain * results->n_run;
-    uint64_t n_failed = fm_results_n_failed(results);
+static int code_of(const fm_results *results, uint32_t n_refused, const fm_cofold_counts *counts) {
+    uint64_t n = (uint64_t)results->n_chain * results->n_run + counts->n_done + counts->n_failed;
+    uint64_t n_failed = fm_results_n_failed(results) + counts->n_failed;
     if (n && n_failed == n) return FM_EXIT_FAILED;
     return n_failed || n_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
 }
@@ -360,9 +391,10 @@ static int code_of(const fm_results *results, uint32_t n_refused) {
 static int run_alone(fm_predict_settings *set, const char *farewell) {
     fm_error error;
     fm_results results = {.chain = NULL};
+    fm_cofold_counts counts = {0};
     uint32_t n_refused = 0;
     fm_stop_catch_saying(farewell);
-    fm_status status = check_and_run(set, &results, &n_refused, &error);
+    fm_status status = check_and_run(set, &results, &n_refused, &counts, &error);
     int code = FM_EXIT_OK;
     if (status == FM_ERR_CANCELLED && fm_stop_is_asked()) {
         code = 128 + fm_stop_signal();
@@ -370,7 +402,7 @@ static int run_alone(fm_predict_settings *set, const char *farewell) {
         code = fm_program_report(set->command->program, &error);
     } else {
         fm_predict_print_failed(set->command->program, &results);
-        code = code_of(&results, n_refused);
+        code = code_of(&results, n_refused, &counts);
     }
     fm_results_release(&results);
     return code;

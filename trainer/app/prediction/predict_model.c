@@ -128,8 +128,7 @@ fm_status fm_predict_model_look(const fm_predict_model_options *options,
                  : look_at_foreign(options->path, &arena, ret_model, reterr);
     fm_arena_fini(&arena);
     fm_train_config *config = &ret_model->config;
-    if (!status) status = fm_network_check_is_af2(config, "foldmill predict", reterr);
-    if (!status && config->model.structure.n_iteration == 0) {
+    if (!status && config->network == FM_NETWORK_AF2 && config->model.structure.n_iteration == 0) {
         status = fm_fail_in(reterr, FM_ERR_UNSUPPORTED, options->path,
                             "the model has no structure module, so it predicts no structures");
     }
@@ -153,28 +152,36 @@ static fm_status check_is_same(const char *path, const fm_path_mark *before, fm_
                       "the weights changed while this command ran; start it again");
 }
 
-static fm_status load_checkpoint(const fm_predict_model_options *options, fm_arena *arena,
-                                 fm_predict_model *model, fm_error *reterr) {
+static fm_status load_checkpoint(const fm_predict_model_options *options, fm_params *params,
+                                 fm_arena *arena, fm_error *reterr) {
     fm_checkpoint_state state;
     fm_status status = fm_checkpoint_peek(options->path, arena, &state, reterr);
     if (status) return status;
-    return fm_checkpoint_load_set(options->path, fm_infer_get_params(model->infer), &state,
-                                  options->set, reterr);
+    return fm_checkpoint_load_set(options->path, params, &state, options->set, reterr);
 }
 
-static fm_status load_values(const fm_predict_model_options *options, fm_predict_model *model,
-                             fm_error *reterr) {
+static fm_status load_values(const fm_predict_model_options *options, const fm_predict_model *model,
+                             fm_params *params, fm_error *reterr) {
     const fm_import_options strict = {.allow_missing = false};
     fm_arena arena;
     fm_import_report report;
     fm_status status = fm_arena_init(&arena, arena_bytes, reterr);
     if (status) return status;
     status = model->is_checkpoint
-                 ? load_checkpoint(options, &arena, model, reterr)
-                 : fm_foreign_import(options->path, fm_infer_get_params(model->infer), &strict,
-                                     &arena, &report, reterr);
+                 ? load_checkpoint(options, params, &arena, reterr)
+                 : fm_foreign_import(options->path, params, &strict, &arena, &report, reterr);
     fm_arena_fini(&arena);
     return status;
+}
+
+fm_status fm_predict_model_fill(const fm_predict_model_options *options, fm_predict_model *model,
+                                fm_params *params, fm_error *reterr) {
+    hashing hash;
+    begin_hash(&hash, options->path);
+    fm_status status = load_values(options, model, params, reterr);
+    fm_status hashed = end_hash(&hash, &model->hash, status ? NULL : reterr);
+    if (!status) status = hashed;
+    return status ? status : check_is_same(options->path, &model->mark, reterr);
 }
 
 fm_status fm_predict_model_load(const fm_predict_model_options *options, fm_predict_model *model,
@@ -189,15 +196,10 @@ fm_status fm_predict_model_load(const fm_predict_model_options *options, fm_pred
                               .heads = 1u << FM_HEAD_PLDDT | 1u << FM_HEAD_ALIGNED_ERROR,
                               .memory_budget_bytes = (int64_t)(options->memory_budget_gib * gib)};
     memcpy(infer.weight, model->config.loss, sizeof infer.weight);
-    hashing hash;
     fm_status status = fm_device_find(options->device, options->dtype, &infer.kernels, reterr);
     if (!status) status = fm_infer_create(&infer, &model->infer, reterr);
     if (status) return status;
-    begin_hash(&hash, options->path);
-    status = load_values(options, model, reterr);
-    fm_status hashed = end_hash(&hash, &model->hash, status ? NULL : reterr);
-    if (!status) status = hashed;
-    return status ? status : check_is_same(options->path, &model->mark, reterr);
+    return fm_predict_model_fill(options, model, fm_infer_get_params(model->infer), reterr);
 }
 
 void fm_predict_model_unload(fm_predict_model *model) {

@@ -32,15 +32,20 @@ typedef struct fm_predict_model {
     bool is_checkpoint;
 } fm_predict_model;
 
-/* Reads the sizes. Returns FM_ERR_UNSUPPORTED for a file that has no weights or a model without a
- * structure module, FM_ERR_DATA for weights that fit no model, FM_ERR_USAGE for a folder, or an
- * error of reading. */
+/* Reads the sizes and the network. Returns FM_ERR_UNSUPPORTED for a file that has no weights or a
+ * model of AlphaFold2 without a structure module, FM_ERR_DATA for weights that fit no model,
+ * FM_ERR_USAGE for a folder, or an error of reading. */
 FM_MUST_USE fm_status fm_predict_model_look(const fm_predict_model_options *options,
                                             fm_predict_model *ret_model, fm_error *reterr);
-/* Opens the device, loads the values of a model after fm_predict_model_look and hashes the file.
- * FM_ERR_DATA if the file changed between the two. */
+/* Opens the device, loads the values of a model of AlphaFold2 after fm_predict_model_look, and
+ * hashes the file. FM_ERR_DATA if the file changed between the two. */
 FM_MUST_USE fm_status fm_predict_model_load(const fm_predict_model_options *options,
                                             fm_predict_model *model, fm_error *reterr);
+/* The same for a model of either network whose memory the caller has: loads the values into
+ * params. */
+FM_MUST_USE fm_status fm_predict_model_fill(const fm_predict_model_options *options,
+                                            fm_predict_model *model, fm_params *params,
+                                            fm_error *reterr);
 void fm_predict_model_unload(fm_predict_model *model);
 
 #endif

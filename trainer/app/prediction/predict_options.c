@@ -3,6 +3,7 @@
 
 #include "proto/base/utf8.h"
 #include "proto/template_date.h"
+#include "trainer/infer/cofold.h"
 #include "trainer/predict/chain_file.h"
 
 #include <assert.h>
@@ -37,10 +38,14 @@ static const char predict_description[] =
     "DIR/CHAIN also has ranking.json, coverage.svg, plddt.svg and CHAIN.html, a page with\n"
     "all pictures that needs no other file. DIR has summary.csv and timings.json. foldmill\n"
     "neither adds hydrogens nor relaxes structures; the guide shows programs that do.\n\n"
+    "Weights of AlphaFold 3's network predict complexes. Each INPUT is then a prepared sample\n"
+    "(.npz), and DIR/NAME has an archive for each seed and structure and their ranking\n"
+    "scores; the guide's page on complexes describes them.\n\n"
     "Examples:\n"
     "  foldmill predict T1024.a3m --weights model_1.npz --out results --device cuda\n"
     "  foldmill predict seqs/*.fasta --alignments msas --templates pdb_mmcif \\\n"
-    "      --weights model_1.npz --weights model_3.npz --seeds 0,1,2 --out results\n\n"
+    "      --weights model_1.npz --weights model_3.npz --seeds 0,1,2 --out results\n"
+    "  foldmill predict complex.npz --weights af3.safetensors --out results --samples 5\n\n"
     "Exit codes: 0 done, 3 some chains failed (the others are predicted), 1 failed, 2 bad\n"
     "usage, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM. --resume continues a\n"
     "stopped command: it keeps predictions of the same inputs, weights and settings.";
@@ -199,12 +204,12 @@ static fm_status check(fm_predict_settings *set, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE, "--recycle-tol: found %g, expected 0 to 1000 Å",
                        set->recycle_tol);
     }
-    if ((set->recycles + 1) * set->ensemble > FM_MAX_CYCLE) {
+    const uint64_t cycles = fm_predict_settings_recycles(set) + 1;
+    if (cycles * set->ensemble > FM_MAX_CYCLE) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "--ensemble %llu with %llu cycles needs more than %d draws of MSA rows, the "
                        "most that a sample has",
-                       (unsigned long long)set->ensemble, (unsigned long long)set->recycles + 1,
-                       FM_MAX_CYCLE);
+                       (unsigned long long)set->ensemble, (unsigned long long)cycles, FM_MAX_CYCLE);
     }
     if (!set->date) set->date = set->n_input ? "any" : "query";
     set->date_rule = fm_template_date_parse(set->date);
@@ -218,7 +223,7 @@ static fm_status check(fm_predict_settings *set, fm_error *reterr) {
     return status ? status : check_selection(set, reterr);
 }
 
-enum { MOST_OPTIONS = 40 };
+enum { MOST_OPTIONS = 48 };
 
 /* Options of the devices, the processes and the server. */
 static void list_machine_options(fm_predict_settings *set, fm_option *out, size_t most) {
@@ -290,7 +295,7 @@ static void list_options(fm_predict_settings *set, fm_option out[MOST_OPTIONS]) 
          .help = "predict the chains of servers: unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, "
                  "separated by commas"},
         {"recycles", FM_OPTION_U64, &set->recycles, "N",
-         .help = "recycling cycles after the first (3)", .max = 20},
+         .help = "recycling cycles after the first (3); of complexes: all cycles (10)", .max = 20},
         {"recycle-tol", FM_OPTION_F64, &set->recycle_tol, "ANGSTROM",
          .help = "end recycling when a cycle changes CA distances by less; 0: never (0.5)"},
         {"ensemble", FM_OPTION_U64, &set->ensemble, "N",
@@ -300,6 +305,13 @@ static void list_options(fm_predict_settings *set, fm_option out[MOST_OPTIONS]) 
          .help = "keep dropout on, for seeds that differ more"},
         {"seeds", FM_OPTION_STRING, &set->seeds, "LIST",
          .help = "seeds that choose the MSA rows, one prediction for each (0)"},
+        {"steps", FM_OPTION_U64, &set->steps, "N", .help = "of complexes: denoising steps (200)",
+         .min = 1, .max = FM_COFOLD_STEPS},
+        {"samples", FM_OPTION_U64, &set->samples, "N",
+         .help = "of complexes: structures of each seed (5)", .min = 1,
+         .max = FM_COFOLD_STRUCTURES},
+        {"msa-rows", FM_OPTION_U64, &set->msa_rows, "N",
+         .help = "of complexes: most MSA rows of a cycle (16384)", .min = 1, .max = FM_COFOLD_ROWS},
         {"msa-clusters", FM_OPTION_U64, &set->n_cluster, "N",
          .help = "clustered MSA rows (as a checkpoint says; else 508)", .min = 1,
          .max = FM_LIMIT_N_CLUSTER},
@@ -351,7 +363,7 @@ const fm_predict_command_kind fm_distill_command = {
     .description = distill_description,
     .predicts_once = true,
     .lacks = (const char *const[]){"alignments", "templates", "single-sequence", "chain",
-                                   "ensemble", "pdb", NULL},
+                                   "ensemble", "pdb", "steps", "samples", "msa-rows", NULL},
     .outputs = &fm_predict_distilled};
 
 fm_status fm_predict_settings_parse(fm_predict_settings *set, int argc, char **argv,
@@ -377,13 +389,17 @@ static const fm_predict_settings defaults = {.seeds = "0",
                                              .set = "ema",
                                              .device = "cpu",
                                              .dtype = "fp32",
-                                             .recycles = 3,
+                                             .recycles = FM_PREDICT_NOT_GIVEN,
                                              .dap = 1,
                                              .ensemble = 1,
                                              .recycle_tol = 0.5,
                                              .min_plddt = 70,
                                              .wait_ms = 5000,
                                              .data_timeout_s = 600};
+
+uint64_t fm_predict_settings_recycles(const fm_predict_settings *set) {
+    return set->recycles == FM_PREDICT_NOT_GIVEN ? 3 : set->recycles;
+}
 
 fm_predict_settings fm_predict_settings_default(const fm_predict_command_kind *command) {
     fm_predict_settings set = defaults;

@@ -27,7 +27,10 @@ typedef struct fm_predict_settings {
     const char *out, *alignments, *templates, *cache, *data, *snapshot, *seeds, *set, *device,
         *dtype, *date;
     fm_credentials credentials;
-    uint64_t recycles, max_length, n_cluster, n_extra, wait_ms, data_timeout_s, memory_mib, jobs;
+    uint64_t recycles; /* FM_PREDICT_NOT_GIVEN: as the network has it */
+    /* Of complexes; 0: not given. */
+    uint64_t steps, samples, msa_rows;
+    uint64_t max_length, n_cluster, n_extra, wait_ms, data_timeout_s, memory_mib, jobs;
     double device_gib, recycle_tol;
     bool resume, pdb, dropout, single_sequence, quiet;
     uint64_t n_rank, gpus, dap, ensemble, threads;
@@ -40,8 +43,13 @@ typedef struct fm_predict_settings {
     char name[FM_PREDICT_MOST_MODELS][FM_LIMIT_NAME_BYTES + 1]; /* of the models */
 } fm_predict_settings;
 
+#define FM_PREDICT_NOT_GIVEN UINT64_MAX
+
 /* What a command begins with. */
 fm_predict_settings fm_predict_settings_default(const fm_predict_command_kind *command);
+
+/* Recycling cycles after the first of AlphaFold2's network. */
+uint64_t fm_predict_settings_recycles(const fm_predict_settings *set);
 
 /* Reads and checks the command line into *set, which holds the defaults. `input` points into argv,
  * whose words are moved. FM_ERR_CANCELLED: help was asked for and is printed. FM_ERR_USAGE. */

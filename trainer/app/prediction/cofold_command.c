@@ -1,0 +1,239 @@
+/* cofold_command.c: see cofold_command.h. */
+#include "trainer/app/prediction/cofold_command.h"
+
+#include "proto/base/file.h"
+#include "proto/base/program.h"
+#include "trainer/app/common/stop.h"
+#include "trainer/app/device/choose_device.h"
+#include "trainer/app/prediction/cofold_results.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CYCLES = 10, STEPS = 200, STRUCTURES = 5 }; /* what a prediction has if nothing is said */
+
+static const double GIB = 1 << 30;
+
+typedef struct work {
+    const fm_predict_settings *set;
+    fm_cofold *cofold;
+    fm_cofold_options options;
+} work;
+
+/* -- the command line */
+
+/* An option, and whether it was given. */
+typedef struct given {
+    const char *name;
+    bool is_given;
+} given;
+
+static fm_status refuse_given(const given *row, size_t n, const char *network, fm_error *reterr) {
+    for (size_t i = 0; i < n; i++) {
+        if (!row[i].is_given) continue;
+        return fm_fail(reterr, FM_ERR_USAGE, "--%s cannot be used with weights of %s", row[i].name,
+                       network);
+    }
+    return FM_OK;
+}
+
+fm_status fm_cofold_check_settings(const fm_predict_settings *set, fm_error *reterr) {
+    const given row[] = {{"cache", set->cache != NULL},
+                         {"data", set->data != NULL},
+                         {"alignments", set->alignments != NULL},
+                         {"templates", set->templates != NULL},
+                         {"single-sequence", set->single_sequence},
+                         {"max-template-date", strcmp(set->date, "any") != 0},
+                         {"dropout", set->dropout},
+                         {"ensemble", set->ensemble > 1},
+                         {"msa-clusters", set->n_cluster > 0},
+                         {"extra-msa", set->n_extra > 0},
+                         {"max-length", set->max_length > 0},
+                         {"pdb", set->pdb},
+                         {"resume", set->resume},
+                         {"ranks", set->n_rank > 0},
+                         {"gpus", set->gpus > 0},
+                         {"dap", set->dap > 1}};
+    fm_status status = refuse_given(row, sizeof row / sizeof row[0], "AlphaFold 3", reterr);
+    if (!status && set->weights.n > 1) {
+        status = fm_fail(reterr, FM_ERR_USAGE, "complexes are predicted with one --weights");
+    }
+    if (!status && set->recycles == 0) {
+        status = fm_fail(reterr, FM_ERR_USAGE, "--recycles: found 0, expected 1 to 20 cycles");
+    }
+    for (uint32_t i = 0; i < set->n_seed && !status; i++) {
+        if (set->seed[i] <= UINT32_MAX) continue;
+        status = fm_fail(reterr, FM_ERR_USAGE, "--seeds: found %llu, expected 0 to %u",
+                         (unsigned long long)set->seed[i], UINT32_MAX);
+    }
+    return status;
+}
+
+fm_status fm_cofold_refuse_settings(const fm_predict_settings *set, fm_error *reterr) {
+    const given row[] = {
+        {"steps", set->steps > 0}, {"samples", set->samples > 0}, {"msa-rows", set->msa_rows > 0}};
+    return refuse_given(row, sizeof row / sizeof row[0], "AlphaFold2", reterr);
+}
+
+/* -- the model */
+
+static fm_status load(work *w, const fm_predict_model_options *options, fm_predict_model *model,
+                      fm_error *reterr) {
+    const fm_predict_settings *set = w->set;
+    const bool has_cycles = set->recycles != FM_PREDICT_NOT_GIVEN;
+    w->options =
+        (fm_cofold_options){.model = model->config.af3,
+                            .n_cycle = has_cycles ? (int32_t)set->recycles : CYCLES,
+                            .n_step = set->steps ? (int32_t)set->steps : STEPS,
+                            .n_structure = set->samples ? (int64_t)set->samples : STRUCTURES,
+                            .n_row = set->msa_rows ? (int64_t)set->msa_rows : FM_COFOLD_ROWS,
+                            .memory_budget_bytes = (int64_t)(set->device_gib * GIB)};
+    w->options.model.n_template = model->config.data.n_template;
+    fm_status status = fm_device_find(options->device, options->dtype, &w->options.kernels, reterr);
+    if (!status) status = fm_cofold_create(&w->options, &w->cofold, reterr);
+    if (status) return status;
+    fm_params *params = fm_cofold_get_params(w->cofold);
+    status = fm_predict_model_fill(options, model, params, reterr);
+    if (status || set->quiet) return status;
+    fprintf(stderr, "model     %s: %s; %.2f M parameters; %d cycles, %d steps, %lld structures\n",
+            set->name[0], model->about, (double)params->n_value / 1e6, (int)w->options.n_cycle,
+            (int)w->options.n_step, (long long)w->options.n_structure);
+    return FM_OK;
+}
+
+/* -- one input */
+
+/* Writes the name of an input: that of its file, without folders and ending. */
+static void name_of(const char *path, char out[NAME_MAX + 1]) {
+    const char *slash = strrchr(path, '/'), *leaf = slash ? slash + 1 : path;
+    const char *dot = strrchr(leaf, '.');
+    const int length = dot && dot != leaf ? (int)(dot - leaf) : (int)strlen(leaf);
+    snprintf(out, NAME_MAX + 1, "%.*s", length < 200 ? length : 200, leaf);
+}
+
+/* Results are in folders with the inputs' names. */
+static fm_status check_names(const fm_predict_settings *set, fm_error *reterr) {
+    char name[NAME_MAX + 1], other[NAME_MAX + 1];
+    for (uint32_t i = 0; i < set->n_input; i++) {
+        name_of(set->input[i], name);
+        for (uint32_t k = 0; k < i; k++) {
+            name_of(set->input[k], other);
+            if (strcmp(name, other) != 0) continue;
+            return fm_fail(reterr, FM_ERR_USAGE, "%s and %s would have the same folder, %s/%s",
+                           set->input[k], set->input[i], set->out, name);
+        }
+    }
+    return FM_OK;
+}
+
+static fm_status show_need(const work *w, const char *name, const fm_af3_sample *s,
+                           fm_error *reterr) {
+    const fm_cofold_sizes sizes = {s->n_token, s->n_atom, s->n_msa, s->n_template};
+    fm_cofold_need need;
+    fm_status status = fm_cofold_find_need(w->cofold, &sizes, &need, reterr);
+    if (status || w->set->quiet) return status;
+    fprintf(stderr, "%s: %lld tokens, %lld atoms, %lld MSA rows; needs %.2f GiB", name,
+            (long long)s->n_token, (long long)s->n_atom, (long long)s->n_msa,
+            (double)need.bytes / GIB);
+    if (need.available_bytes) fprintf(stderr, " of %.2f", (double)need.available_bytes / GIB);
+    if (need.slabs.chunk_bytes) fprintf(stderr, ", in slabs");
+    fputc('\n', stderr);
+    return FM_OK;
+}
+
+static void show_results(const work *w, const char *name, const fm_cofold_result *results,
+                         const fm_cofold_times *times) {
+    if (w->set->quiet) return;
+    for (int64_t k = 0; k < w->options.n_structure; k++) {
+        const fm_cofold_result *r = &results[k];
+        fprintf(stderr, "%s  seed %u  sample %u  pLDDT %.1f  pTM %.3f", name, r->seed, r->sample,
+                r->mean_plddt, r->ptm);
+        if (isfinite(r->iptm)) fprintf(stderr, "  ipTM %.3f", r->iptm);
+        fprintf(stderr, "%s\n", r->has_clash ? "  clash" : "");
+    }
+    fprintf(stderr, "%s  seed %u  trunk %.2f s, structures %.2f s\n", name, results[0].seed,
+            times->trunk_s, times->structures_s);
+}
+
+static fm_status predict_seeds(work *w, const fm_cofold_input *input, const char *name,
+                               const char *folder, fm_error *reterr) {
+    const fm_predict_settings *set = w->set;
+    const size_t n = (size_t)w->options.n_structure;
+    fm_cofold_result *results = calloc(n * set->n_seed, sizeof *results);
+    if (!results) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the scores");
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < set->n_seed && !status; i++) {
+        const uint32_t seed = (uint32_t)set->seed[i];
+        fm_cofold_times times;
+        if (fm_stop_is_asked()) status = FM_ERR_CANCELLED;
+        if (!status) {
+            status = fm_cofold_run(w->cofold, &input->features.sample, seed, NULL, &times, reterr);
+        }
+        if (!status) {
+            status = fm_cofold_judge_all(w->cofold, input, seed, (uint32_t)n, folder,
+                                         results + i * n, reterr);
+        }
+        if (!status) show_results(w, name, results + i * n, &times);
+    }
+    if (!status) {
+        status = fm_cofold_write_ranking(folder, results, (uint32_t)n * set->n_seed, reterr);
+    }
+    free(results);
+    return status;
+}
+
+static fm_status predict_input(work *w, const char *path, fm_error *reterr) {
+    char name[NAME_MAX + 1], folder[PATH_MAX];
+    fm_cofold_input input;
+    name_of(path, name);
+    snprintf(folder, sizeof folder, "%s/%s", w->set->out, name);
+    fm_status status = fm_cofold_input_read(path, &input, reterr);
+    if (!status) {
+        status = fm_cofold_check(w->cofold, &input.features.sample, reterr);
+        if (status) fm_error_in(reterr, path);
+    }
+    if (!status) {
+        status = show_need(w, name, &input.features.sample, reterr);
+        if (status) fm_error_in(reterr, path);
+    }
+    if (!status) status = fm_dir_make(folder, reterr);
+    if (!status) status = predict_seeds(w, &input, name, folder, reterr);
+    fm_cofold_input_release(&input);
+    return status;
+}
+
+/* Whether an error is about one input alone. */
+static bool is_of_input(fm_status status) {
+    return status != FM_ERR_CANCELLED && status != FM_ERR_IO && status != FM_ERR_NOMEM;
+}
+
+fm_status fm_cofold_predict(const fm_predict_settings *set, const fm_predict_model_options *options,
+                            fm_predict_model *model, fm_cofold_counts *ret_counts,
+                            fm_error *reterr) {
+    work w = {.set = set};
+    fm_status status = check_names(set, reterr);
+    if (!status) status = load(&w, options, model, reterr);
+    for (uint32_t i = 0; i < set->n_input && !status; i++) {
+        fm_error error;
+        fm_status one = predict_input(&w, set->input[i], &error);
+        if (one && is_of_input(one)) {
+            (void)fm_program_report(set->command->program, &error);
+            ret_counts->n_failed++;
+        } else if (one) {
+            status = one;
+            if (one != FM_ERR_CANCELLED) *reterr = error;
+        } else {
+            ret_counts->n_done++;
+        }
+    }
+    fm_cofold_destroy(w.cofold);
+    if (status) return status;
+    printf("outputs   %s, %u complex%s", set->out, ret_counts->n_done,
+           ret_counts->n_done == 1 ? "" : "es");
+    if (ret_counts->n_failed) printf(", %u failed", ret_counts->n_failed);
+    fputc('\n', stdout);
+    return FM_OK;
+}
