@@ -24,7 +24,7 @@ typedef struct fm_complex_row {
     uint64_t cluster;   /* XXH3 of the cluster's text */
 } fm_complex_row;
 
-enum { FM_COMPLEX_ROW_BYTES = 48 }; /* size of an encoded row */
+enum { FM_COMPLEX_ROW_BYTES = 40 }; /* size of an encoded row */
 
 /* Encodes and decodes the table of a cache of n_item items, in the arena. Returns FM_ERR_CORRUPT
  * unless rows are valid and in order, and FM_ERR_LIMIT. */

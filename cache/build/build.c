@@ -1,6 +1,6 @@
 /* build.c: runs a build job from start to end: reads the existing cache, runs the threads, and
  * publishes the new generation. See build.h and docs/reference/store.md. */
-#include "cache/build/build_hits.h"
+#include "cache/build/build_work.h"
 
 #include "cache/store/lock.h"
 #include "proto/base/directory.h"
@@ -164,7 +164,7 @@ static void count_results(const fm_build_state *state, fm_build_report *report) 
     report->n_without_hits = state->n_without_hits;
     report->n_left_out = state->n_left_out;
     report->n_no_protein = state->n_no_protein;
-    report->single_sequence = state->options->single_sequence;
+    report->single_sequence = state->options->single_sequence || state->options->complexes;
 }
 
 double fm_build_seconds(const fm_build_state *state) {
@@ -181,6 +181,8 @@ fm_status fm_build_report_results(const fm_build_state *state, fm_arena *arena,
 
 void fm_build_report_generation(const fm_generation *generation, fm_build_report *report) {
     report->n_chain = generation->n_chain;
+    for (uint32_t i = 0; i < generation->n_chain; i++)
+        report->n_complex += fm_generation_is_complex(generation, i);
     report->generation = generation->number;
     report->content = generation->content;
     for (uint32_t i = 0; i < generation->n_blob; i++) {
@@ -207,9 +209,13 @@ void fm_build_state_init(fm_build_state *state, const fm_source *source,
     pthread_condattr_destroy(&attributes);
     for (uint32_t i = 0; i < source->n_structure; i++) {
         const fm_source_structure *structure = &source->structure[i];
-        state->progress.n_structure += structure->n_chain || options->single_sequence;
+        bool has_complex = options->complexes && !structure->is_pdb && !structure->query &&
+                           !source->dataset[structure->dataset].is_predicted;
+        state->progress.n_structure +=
+            structure->n_chain || options->single_sequence || has_complex;
+        state->progress.n_chain += has_complex;
     }
-    state->progress.n_chain = source->n_chain;
+    state->progress.n_chain += source->n_chain;
 }
 
 void fm_build_state_fini(fm_build_state *state) {
@@ -247,6 +253,7 @@ static fm_status run_locked(fm_build_state *state, fm_arena *arena, fm_build_rep
         status =
             fm_build_check_others(state->source, state->options, &base, arena, &others, reterr);
     }
+    if (!status) status = fm_build_take_components(state, &base, arena, reterr);
     if (!status) status = fm_build_templates_create(state, &state->templates, reterr);
     if (status) return status;
     report.is_inferred = others.is_inferred;

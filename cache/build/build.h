@@ -15,6 +15,7 @@
 #define FM_CACHE_BUILD_H
 
 #include "cache/source/source.h"
+#include "featurizer/complex/components.h"
 #include "featurizer/features.h"
 #include "proto/base/hash.h"
 
@@ -41,6 +42,9 @@ typedef struct fm_build_options {
     const char *cache;    /* folder of the cache; made if needed */
     uint32_t n_job;       /* >= 1 */
     bool single_sequence; /* also build chains of structures without alignments */
+    bool complexes;       /* also build the complexes of experimental mmCIF files */
+    /* The chemical components of complexes, borrowed; NULL = the set that the cache has. */
+    const fm_components *components;
     fm_features_options features;
     fm_build_others_policy others;
     uint64_t shard_bytes;   /* seal a shard at about this size; 0 = 1 GiB */
@@ -57,7 +61,8 @@ typedef struct fm_build_options {
 enum { FM_N_STATUS = 14 };
 
 typedef struct fm_build_report {
-    uint32_t n_chain;                         /* of the generation */
+    uint32_t n_chain;                         /* of the generation, with its complexes */
+    uint32_t n_complex;                       /* complexes of the generation */
     uint32_t n_built;                         /* chains with at least one new part */
     uint32_t n_reused;                        /* chains whose parts all existed */
     uint32_t n_refused, refused[FM_N_STATUS]; /* by fm_status */
@@ -77,7 +82,8 @@ typedef struct fm_build_report {
     uint64_t input_bytes;    /* read, unpacked */
     uint64_t written_bytes;  /* size of the shards sealed by this run */
     uint64_t stored_bytes, decoded_bytes; /* of the generation's blobs, each counted once */
-    uint64_t part_stored[FM_N_PART], part_decoded[FM_N_PART]; /* the same by kind - 1 */
+    /* The same by kind - 1. */
+    uint64_t part_stored[FM_PART_KIND_MAX], part_decoded[FM_PART_KIND_MAX];
     uint64_t peak_bytes; /* peak resident memory of this process so far */
     double seconds;
     uint64_t generation;  /* the current one afterwards; 0 = none */
@@ -96,6 +102,12 @@ typedef struct fm_build_report {
  * FM_ERR_CANCELLED and FM_ERR_DATA. */
 FM_MUST_USE fm_status fm_build_run(const fm_source *source, const fm_build_options *options,
                                    fm_arena *arena, fm_build_report *ret_report, fm_error *reterr);
+
+/* Puts a set of components into a cache, where later builds of complexes find it; makes the cache's
+ * folder if needed. FM_ERR_EXISTS when another build holds the cache; FM_ERR_IO. */
+FM_MUST_USE fm_status fm_build_put_components(const char *cache, const fm_components *components,
+                                              fm_arena *arena, bool *ret_was_there,
+                                              fm_error *reterr);
 
 /* Tells whether such a build over the cache would be refused because of the dataset that the
  * cache was built from: FM_ERR_EXISTS with the reason, else FM_OK. A cache that cannot be read

@@ -123,8 +123,10 @@ static overlap measure(const fm_source *source, const char *dataset, const char 
         if (!is_of(chain, dataset)) continue;
         found.n_cached++;
         bool common = n_name && bsearch(&chain, names, n_name, sizeof *names, compare_names);
-        /* A single sequence is known only once its structure is read, which stands for it. */
-        found.n_common += common || (single_sequence && fm_source_has_structure(source, chain));
+        /* A single sequence is known only once its structure is read, which stands for it, and for
+         * its complex. */
+        bool is_of_structure = single_sequence || fm_generation_is_complex(base, i);
+        found.n_common += common || (is_of_structure && fm_source_has_structure(source, chain));
     }
     const char *end = NULL, *at = find_record(base, &end);
     record_line line;
@@ -225,6 +227,8 @@ typedef struct keeping {
     fm_build_state *state;
     const fm_generation *base;
     const fm_chain_facts *facts; /* [n_chain], or NULL */
+    const fm_complex_row *rows;  /* [n_row] of its complexes, by item */
+    uint32_t n_row, next_row;    /* items come in order */
     fm_hash_map list_of;         /* hash of a hits part -> its note in the base */
     bool *used;                  /* [n_blob of the base] by kept chains */
     fm_store *store;             /* opened when a hits part has no note */
@@ -233,11 +237,14 @@ typedef struct keeping {
 
 /* The blob that a note's list begins with; NULL when the note is no such list. */
 static const fm_blob_entry *first_blob(const fm_generation *base, const fm_note_entry *note) {
-    if (!note->value.size || note->value.size % FM_SHA256_BYTES) return NULL;
     fm_sha256 hash;
     uint32_t blob;
+    if (note->value.size < sizeof hash) return NULL;
     memcpy(hash.bytes, note->value.data, sizeof hash.bytes);
-    return fm_generation_find_blob(base, &hash, &blob) ? &base->blob[blob] : NULL;
+    if (!base->blob || !fm_generation_find_blob(base, &hash, &blob)) return NULL;
+    /* More than a list follows the hash of an assembly. */
+    bool is_list = note->value.size % FM_SHA256_BYTES == 0;
+    return is_list || base->blob[blob].kind == FM_PART_ASSEMBLY ? &base->blob[blob] : NULL;
 }
 
 static fm_status map_lists(keeping *self, fm_error *reterr) {
@@ -297,6 +304,57 @@ static fm_status list_named(keeping *self, uint32_t chain, const fm_sha256 *hits
     return FM_OK;
 }
 
+static fm_status add_named(fm_build_result *result, const fm_sha256 *hash, fm_error *reterr) {
+    static const fm_sha256 none;
+    if (memcmp(hash, &none, sizeof none) == 0) return FM_OK;
+    fm_sha256 *named = realloc(result->named, (result->n_named + (size_t)1) * sizeof *named);
+    if (!named) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of parts");
+    result->named = named;
+    result->named[result->n_named++] = *hash;
+    return FM_OK;
+}
+
+/* Names the parts of an entity, and the structures of its hits. */
+static fm_status name_entity(keeping *self, const fm_part_entity_inputs *inputs,
+                             fm_build_result *result, fm_error *reterr) {
+    static const fm_sha256 none;
+    fm_part_hits hits = {0};
+    fm_status status = add_named(result, &inputs->unpaired, reterr);
+    if (!status) status = add_named(result, &inputs->paired, reterr);
+    if (!status) status = add_named(result, &inputs->hits, reterr);
+    if (!status && memcmp(&inputs->hits, &none, sizeof none) != 0) {
+        status = fm_store_load_hits_part(self->store, &inputs->hits, self->arena, &hits, reterr);
+    }
+    for (uint32_t i = 0; i < hits.n_hit && !status; i++)
+        if (!hits.hit[i].fault) status = add_named(result, &hits.hit[i].structure, reterr);
+    return status;
+}
+
+/* Names what the parts of a complex name, and takes its records. */
+static fm_status name_complex(keeping *self, uint32_t item, fm_build_result *result,
+                              fm_error *reterr) {
+    fm_part_assembly assembly;
+    fm_part_entities entities = {0};
+    fm_status status = FM_OK;
+    size_t mark = fm_arena_mark(self->arena);
+    if (!self->store) status = fm_store_open(self->state->options->cache, &self->store, reterr);
+    if (!status) status = fm_store_load_assembly(self->store, item, self->arena, &assembly, reterr);
+    if (!status) status = add_named(result, &assembly.components, reterr);
+    if (!status) status = fm_store_load_entities(self->store, item, self->arena, &entities, reterr);
+    for (uint32_t i = 0; i < entities.n_entity && !status; i++)
+        status = name_entity(self, &entities.inputs[i], result, reterr);
+    fm_arena_rewind(self->arena, mark);
+    while (self->next_row < self->n_row && self->rows[self->next_row].item < item)
+        self->next_row++;
+    result->is_complex = true;
+    result->rows = self->rows + self->next_row;
+    while (self->next_row < self->n_row && self->rows[self->next_row].item == item) {
+        self->next_row++;
+        result->n_row++;
+    }
+    return status;
+}
+
 static fm_status keep_chain(keeping *self, uint32_t index, fm_error *reterr) {
     const fm_generation *base = self->base;
     const fm_chain_entry *chain = &base->chain[index];
@@ -309,7 +367,9 @@ static fm_status keep_chain(keeping *self, uint32_t index, fm_error *reterr) {
         result.part[k] = base->blob[chain->part[k]].hash;
         status = mark_used(self, name, &result.part[k], reterr);
     }
-    if (!status && result.has[FM_PART_HITS - 1]) {
+    if (!status && fm_generation_is_complex(base, index)) {
+        status = name_complex(self, index, &result, reterr);
+    } else if (!status && result.has[FM_PART_HITS - 1]) {
         status = list_named(self, index, &result.part[FM_PART_HITS - 1], &result, reterr);
     }
     for (uint32_t i = 0; i < result.n_named && !status; i++)
@@ -461,6 +521,10 @@ fm_status fm_build_keep_others(fm_build_state *state, const fm_build_others *oth
         if (!status) {
             status =
                 fm_generation_read_facts(state->options->cache, base, arena, &self.facts, reterr);
+        }
+        if (!status) {
+            status = fm_generation_read_rows(state->options->cache, base, arena, &self.rows,
+                                             &self.n_row, reterr);
         }
         if (!status) status = map_lists(&self, reterr);
         if (!status) status = keep_all(&self, others, reterr);

@@ -1,6 +1,6 @@
 /* build_publish.c: makes a generation of the results of a build. See build_state.h and
  * docs/reference/store.md. */
-#include "cache/build/build_state.h"
+#include "cache/build/build_work.h"
 
 #include "cache/snapshot/snapshot.h"
 #include "cache/snapshot/snapshot_encode.h"
@@ -131,6 +131,7 @@ static fm_status gather_chains(const fm_build_state *state, fm_arena *arena,
             chain[n].part[k] =
                 result->has[k] ? position_of(generation, &result->part[k]) : FM_NO_PART;
         }
+        /* That of a complex follows from its facts. */
         const fm_blob_entry *sequence = &generation->blob[chain[n].part[FM_PART_SEQUENCE - 1]];
         weight[n++] = fm_snapshot_weight(sequence->decoded_bytes - SEQUENCE_HEADER_BYTES);
     }
@@ -167,7 +168,7 @@ static fm_status gather_facts(fm_build_state *state, fm_arena *arena, fm_generat
         if (result->reason) continue;
         fm_chain_facts *row = &facts[n++];
         if (result->facts) *row = *result->facts;
-        if (!result->has[FM_PART_STRUCTURE - 1]) continue;
+        if (result->is_complex || !result->has[FM_PART_STRUCTURE - 1]) continue;
         fm_sha256 key =
             fm_facts_key(&result->part[FM_PART_SEQUENCE - 1], &result->part[FM_PART_STRUCTURE - 1]);
         uint32_t *at = fm_hash_map_find(&state->note_of, &key);
@@ -181,6 +182,49 @@ static fm_status gather_facts(fm_build_state *state, fm_arena *arena, fm_generat
         if (result->has_listed) add_listed(&result->listed, row);
     }
     generation->facts = facts;
+    return FM_OK;
+}
+
+/* What the note of a complex says, or what the base says of a kept one. Rows are in the arena. */
+static fm_status find_complex(fm_build_state *state, fm_build_result *result, fm_arena *arena,
+                              fm_chain_facts *facts, fm_error *reterr) {
+    if (result->is_kept) return FM_OK;
+    const uint32_t *at = fm_hash_map_find(&state->note_of, &result->key[0]);
+    assert(at); /* made or used with the complex */
+    const fm_build_note *note = &state->note[*at];
+    return fm_build_read_complex_note((fm_bytes){note->value, note->value_bytes}, arena, facts,
+                                      &result->rows, &result->n_row, reterr);
+}
+
+/* Collects facts, weights and records of the complexes; chains have theirs. */
+static fm_status gather_complexes(fm_build_state *state, fm_arena *arena, fm_generation *generation,
+                                  uint32_t *weight, fm_error *reterr) {
+    fm_chain_facts *facts = (fm_chain_facts *)(uintptr_t)generation->facts; /* made here */
+    uint64_t n_row = 0;
+    uint32_t item = 0;
+    for (uint32_t i = 0; i < state->n_result; i++) {
+        fm_build_result *result = &state->result[i];
+        if (result->reason) continue;
+        uint32_t own = item++;
+        if (!result->is_complex) continue;
+        fm_status status = find_complex(state, result, arena, &facts[own], reterr);
+        if (status) return status;
+        weight[own] = fm_snapshot_weight(facts[own].n_res);
+        n_row += result->n_row;
+    }
+    if (n_row > UINT32_MAX) return fm_fail(reterr, FM_ERR_LIMIT, "too many records of complexes");
+    fm_complex_row *rows = fm_arena_alloc_array(arena, n_row, sizeof *rows);
+    if (!rows) return fm_arena_full(arena, reterr);
+    item = 0;
+    for (uint32_t i = 0; i < state->n_result; i++) {
+        const fm_build_result *result = &state->result[i];
+        for (uint32_t k = 0; k < result->n_row && !result->reason; k++) {
+            rows[generation->n_row] = result->rows[k];
+            rows[generation->n_row++].item = item;
+        }
+        item += !result->reason;
+    }
+    generation->rows = rows;
     return FM_OK;
 }
 
@@ -235,6 +279,9 @@ static bool is_same(const fm_generation *a, const fm_generation *b) {
         (a->has_facts && memcmp(&a->facts_hash, &b->facts_hash, sizeof a->facts_hash) != 0)) {
         return false;
     }
+    if (a->n_complex && memcmp(&a->rows_hash, &b->rows_hash, sizeof a->rows_hash) != 0) {
+        return false;
+    }
     for (uint32_t i = 0; i < a->n_shard; i++) {
         if (memcmp(&a->shard[i].hash, &b->shard[i].hash, sizeof(fm_sha256)) != 0) return false;
     }
@@ -251,6 +298,7 @@ fm_status fm_build_publish(fm_build_state *state, const fm_generation *base, fm_
     if (!status) status = gather_blobs(state, arena, &generation, reterr);
     if (!status) status = gather_chains(state, arena, &generation, &weight, reterr);
     if (!status) status = gather_facts(state, arena, &generation, reterr);
+    if (!status) status = gather_complexes(state, arena, &generation, weight, reterr);
     if (!status) status = gather_lists(state, arena, &generation, reterr);
     if (status) return status;
     *ret_generation = generation;

@@ -49,6 +49,7 @@ typedef struct fm_build_task {
     const fm_source_chain *chain; /* [n_chain] of its chains */
     uint32_t n_chain;
     bool singles;          /* also those of its chains that have no alignments */
+    bool complex;          /* also its complex */
     const uint32_t *item;  /* [n_chain + singles] items of the catalogue; NULL = none */
     uint32_t first_result; /* results before this position are not of this task */
 } fm_build_task;
@@ -72,8 +73,11 @@ typedef struct fm_build_result {
     char *reason;  /* heap; reason of the refusal; NULL = made */
     fm_status status;
     bool reused;
-    bool is_kept;                /* of another dataset: taken over from the generation before */
+    bool is_complex; /* the first two slots are its assembly and its entities; its key is first */
+    bool is_kept;    /* of another dataset: taken over from the generation before */
     const fm_chain_facts *facts; /* is_kept: its row, borrowed; NULL = unknown */
+    const fm_complex_row *rows;  /* is_kept: [n_row] records of a complex, borrowed */
+    uint32_t n_row;
     bool has[FM_N_PART];
     fm_sha256 part[FM_N_PART];
     bool has_key[FM_N_PART];
@@ -82,7 +86,8 @@ typedef struct fm_build_result {
     fm_sha256 key[FM_N_PART];
     bool has_listed;
     fm_listed listed; /* what a list of the dataset says; its name is NULL */
-    fm_sha256 *named; /* heap; [n_named] structure parts that the hits part names */
+    fm_sha256 *named; /* heap; [n_named] parts that its parts name: structures of hits, and of a
+                         complex also its components and its entities' rows and hits */
     uint32_t n_named;
 } fm_build_result;
 
@@ -92,7 +97,8 @@ typedef struct fm_build_state {
     const fm_source *source;
     struct fm_build_templates *templates; /* build_hits.h */
     const fm_build_options *options;
-    const fm_build_feed *feed; /* NULL = all structures of the source, once each */
+    const fm_build_feed *feed;       /* NULL = all structures of the source, once each */
+    const fm_components *components; /* of complexes; NULL = none are made */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* any change of the fields below; CLOCK_MONOTONIC */
 

@@ -9,7 +9,7 @@
  * each structure, chain_arena for each chain.
  *
  * A refusal ends its chain and nothing else: do_chain records the error as the chain's result. */
-#include "cache/build/build_hits.h"
+#include "cache/build/build_work.h"
 
 #include "cache/store/blob.h"
 #include "proto/limits.h"
@@ -19,42 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limit of the alignment files of one chain, and of its files of template hits. */
-enum { N_ALIGNMENT_MAX = 256 };
-
-typedef struct worker {
-    fm_build_state *state;
-    fm_arena structure_arena; /* text and parsed structure, for all chains of a structure */
-    fm_arena chain_arena;     /* all memory of one chain */
-    fm_build_reader reader;   /* of template structures */
-    const fm_source_structure *source;
-    fm_build_task task;
-    fm_bytes text; /* of the structure file */
-    fm_sha256 text_hash;
-    fm_features_options features; /* options of the build, for structures of this dataset */
-    bool parsed;                  /* either `file` or parse_error is valid */
-    fm_status parse_status;
-    fm_error parse_error;
-    fm_structure_file file;
-} worker;
-
-/* One chain while it is built. */
-typedef struct chain_job {
-    const char *name, *author_id;
-    const fm_source_chain *chain; /* its alignments */
-    fm_build_result result;
-    bool have_parts; /* `sequence` and `structure` are valid */
-    fm_part_sequence sequence;
-    fm_part_structure structure;
-} chain_job;
-
 /* -- keys */
 
 /* Options that change a part; the format of a query comes shifted by KEY_QUERY_SHIFT. */
 enum { KEY_COMPAT = 1, KEY_PREDICTED = 2, KEY_PDB = 4, KEY_QUERY_SHIFT = 3 };
 
-static fm_sha256_state *begin_key(const worker *work, const char *stage, uint32_t version,
-                                  uint8_t flags) {
+fm_sha256_state *fm_build_begin_key(const fm_build_work *work, const char *stage, uint32_t version,
+                                    uint8_t flags) {
     static const char title[] = "foldmill key 1\n";
     if (work->features.compat_openfold) flags |= KEY_COMPAT;
     uint8_t fixed[5] = {(uint8_t)version, (uint8_t)(version >> 8), (uint8_t)(version >> 16),
@@ -66,55 +37,65 @@ static fm_sha256_state *begin_key(const worker *work, const char *stage, uint32_
     return key;
 }
 
-static fm_sha256 end_key(fm_sha256_state *key) {
+fm_sha256 fm_build_end_key(fm_sha256_state *key) {
     fm_sha256 hash = fm_sha256_digest(key);
     fm_sha256_destroy(key);
     return hash;
 }
 
 /* The parts of a structure depend on how its text is read. */
-static uint8_t reading_flags(const worker *work) {
+static uint8_t reading_flags(const fm_build_work *work) {
     if (work->source->query) return (uint8_t)(work->source->query << KEY_QUERY_SHIFT);
     if (work->source->is_pdb) return KEY_PDB; /* always predicted */
     return work->features.is_predicted ? KEY_PREDICTED : 0;
 }
 
-static fm_sha256 structure_key(const worker *work, const char *author_id) {
-    fm_sha256_state *key = begin_key(work, "structure", FM_STAGE_STRUCTURE, reading_flags(work));
+static fm_sha256 structure_key(const fm_build_work *work, const char *author_id) {
+    fm_sha256_state *key =
+        fm_build_begin_key(work, "structure", FM_STAGE_STRUCTURE, reading_flags(work));
     if (!author_id) author_id = ""; /* no chain has this id */
     fm_sha256_update(key, work->text_hash.bytes, sizeof work->text_hash.bytes);
     fm_sha256_update(key, author_id, strlen(author_id) + 1);
-    return end_key(key);
+    return fm_build_end_key(key);
 }
 
-static fm_sha256 chains_key(const worker *work) {
-    fm_sha256_state *key = begin_key(work, "chains", FM_STAGE_STRUCTURE, reading_flags(work));
+static fm_sha256 chains_key(const fm_build_work *work) {
+    fm_sha256_state *key =
+        fm_build_begin_key(work, "chains", FM_STAGE_STRUCTURE, reading_flags(work));
     fm_sha256_update(key, work->text_hash.bytes, sizeof work->text_hash.bytes);
-    return end_key(key);
+    return fm_build_end_key(key);
 }
 
-static fm_sha256 msa_key(const worker *work, const fm_sha256 *sequence, const fm_msa_input *inputs,
-                         size_t n_input) {
-    fm_sha256_state *key = begin_key(work, "msa", FM_STAGE_MSA, 0);
+fm_sha256 fm_build_rows_key(const fm_build_work *work, const char *stage, const fm_sha256 *sequence,
+                            const fm_msa_input *inputs, size_t n_input) {
+    fm_sha256_state *key = fm_build_begin_key(work, stage, FM_STAGE_MSA, 0);
     fm_sha256_update(key, sequence->bytes, sizeof sequence->bytes);
     for (size_t i = 0; i < n_input; i++) {
         fm_sha256 hash = fm_sha256_of(inputs[i].content.data, inputs[i].content.size);
         fm_sha256_update(key, inputs[i].name, strlen(inputs[i].name) + 1);
         fm_sha256_update(key, hash.bytes, sizeof hash.bytes);
     }
-    return end_key(key);
+    return fm_build_end_key(key);
 }
 
 /* -- structure and sequence */
 
-static void count_input(worker *work, uint64_t bytes) {
+static void count_input(fm_build_work *work, uint64_t bytes) {
     pthread_mutex_lock(&work->state->lock);
     work->state->progress.input_bytes += bytes;
     pthread_mutex_unlock(&work->state->lock);
 }
 
+fm_status fm_build_read_file(fm_build_work *work, const fm_source_file *file, fm_bytes *ret_content,
+                             fm_error *reterr) {
+    fm_status status = fm_source_read(file, fm_build_input_bytes(work->state), &work->chain_arena,
+                                      ret_content, reterr);
+    if (!status) count_input(work, ret_content->size);
+    return status;
+}
+
 /* Parses the structure file once. */
-static fm_status ensure_parsed(worker *work, fm_error *reterr) {
+static fm_status ensure_parsed(fm_build_work *work, fm_error *reterr) {
     if (!work->parsed) {
         work->parsed = true;
         work->parse_status =
@@ -127,22 +108,27 @@ static fm_status ensure_parsed(worker *work, fm_error *reterr) {
 }
 
 /* The parts of a chain whose file has a sequence and no structure. */
-static fm_status parse_query(worker *work, chain_job *job, fm_error *reterr) {
+static fm_status parse_query(fm_build_work *work, fm_build_chain *job, fm_error *reterr) {
     fm_arena *arena = &work->chain_arena;
     fm_status status =
         fm_query_parse(work->text, work->source->query, arena, &job->sequence, reterr);
     return status ? status : fm_query_structure(&job->sequence, arena, &job->structure, reterr);
 }
 
-static fm_status parse_structure(worker *work, chain_job *job, fm_error *reterr) {
+static fm_status parse_structure(fm_build_work *work, fm_build_chain *job, fm_error *reterr) {
     fm_status status = ensure_parsed(work, reterr);
     if (status) return status;
     return fm_structure_file_features(&work->file, job->author_id, &work->features,
                                       &work->chain_arena, &job->sequence, &job->structure, reterr);
 }
 
-static fm_status ensure_parts(worker *work, chain_job *job, fm_error *reterr) {
+static fm_status ensure_parts(fm_build_work *work, fm_build_chain *job, fm_error *reterr) {
     if (job->have_parts) return FM_OK;
+    if (job->complex) {
+        fm_status found = fm_build_entity_sequence(work, job, reterr);
+        job->have_parts = !found;
+        return found;
+    }
     fm_status status =
         work->source->query ? parse_query(work, job, reterr) : parse_structure(work, job, reterr);
     if (status) fm_error_in(reterr, work->source->path);
@@ -150,13 +136,12 @@ static fm_status ensure_parts(worker *work, chain_job *job, fm_error *reterr) {
     return status;
 }
 
-/* Gives an encoded part to the writer unless it is known. */
-static fm_status keep_part(worker *work, chain_job *job, fm_part_kind kind, fm_bytes bytes,
-                           fm_error *reterr) {
+fm_status fm_build_keep_part(fm_build_work *work, fm_build_result *result, int slot,
+                             fm_part_kind kind, fm_bytes bytes, fm_error *reterr) {
     fm_sha256 hash = fm_sha256_of(bytes.data, bytes.size);
-    job->result.part[kind - 1] = hash;
-    job->result.has[kind - 1] = true;
-    job->result.reused = false;
+    result->part[slot] = hash;
+    result->has[slot] = true;
+    result->reused = false;
     if (fm_build_knows_blob(work->state, &hash)) return FM_OK;
     fm_bytes packed;
     fm_status status = fm_blob_pack(bytes, kind, &work->chain_arena, &packed, reterr);
@@ -167,7 +152,13 @@ static fm_status keep_part(worker *work, chain_job *job, fm_part_kind kind, fm_b
     return status;
 }
 
-static fm_status make_structure(worker *work, chain_job *job, fm_error *reterr) {
+/* Keeps a part of a chain, whose kind is its slot. */
+static fm_status keep_part(fm_build_work *work, fm_build_chain *job, fm_part_kind kind,
+                           fm_bytes bytes, fm_error *reterr) {
+    return fm_build_keep_part(work, &job->result, (int)kind - 1, kind, bytes, reterr);
+}
+
+static fm_status make_structure(fm_build_work *work, fm_build_chain *job, fm_error *reterr) {
     fm_bytes sequence, structure;
     fm_arena *arena = &work->chain_arena;
     fm_status status = ensure_parts(work, job, reterr);
@@ -184,7 +175,7 @@ static void keep_key(fm_build_result *result, fm_part_kind kind, const fm_sha256
     result->has_key[kind - 1] = true;
 }
 
-static fm_status do_structure(worker *work, chain_job *job, fm_error *reterr) {
+static fm_status do_structure(fm_build_work *work, fm_build_chain *job, fm_error *reterr) {
     fm_sha256 key = structure_key(work, job->author_id);
     fm_sha256 value[2];
     fm_build_result *result = &job->result;
@@ -204,7 +195,7 @@ static fm_status do_structure(worker *work, chain_job *job, fm_error *reterr) {
 }
 
 /* Notes the chain's facts (facts.h); parses the structure only when no step has. */
-static fm_status do_facts(worker *work, chain_job *job, fm_error *reterr) {
+static fm_status do_facts(fm_build_work *work, fm_build_chain *job, fm_error *reterr) {
     const fm_build_result *result = &job->result;
     uint8_t row[FM_FACTS_BYTES];
     fm_bytes known;
@@ -223,8 +214,8 @@ static fm_status do_facts(worker *work, chain_job *job, fm_error *reterr) {
 
 /* A chain without an alignment is a single sequence only where that was asked for, and in compat,
  * as the reference makes it. Else a search that failed would pass as one without results. */
-static fm_status accept_no_alignment(worker *work, uint32_t n_file, const fm_source_file *file,
-                                     fm_error *reterr) {
+static fm_status accept_no_alignment(fm_build_work *work, uint32_t n_file,
+                                     const fm_source_file *file, fm_error *reterr) {
     const fm_build_options *options = work->state->options;
     if (options->single_sequence || options->features.compat_openfold || work->source->query) {
         fm_build_count_without_alignments(work->state);
@@ -242,8 +233,8 @@ static fm_status accept_no_alignment(worker *work, uint32_t n_file, const fm_sou
 }
 
 /* Reads the chain's alignment files, which are sorted by name. */
-static fm_status read_alignments(worker *work, const chain_job *job, fm_msa_input *inputs,
-                                 size_t *ret_n, fm_error *reterr) {
+static fm_status read_alignments(fm_build_work *work, const fm_build_chain *job,
+                                 fm_msa_input *inputs, size_t *ret_n, fm_error *reterr) {
     fm_arena *arena = &work->chain_arena;
     uint32_t n_file;
     const fm_source_file *file;
@@ -255,13 +246,12 @@ static fm_status read_alignments(worker *work, const chain_job *job, fm_msa_inpu
         fm_msa_format format = fm_msa_format_of_name(file[i].name);
         has_hits |= fm_source_is_search(file[i].name);
         if (format == FM_MSA_NONE) continue;
-        if (n == N_ALIGNMENT_MAX) {
-            return fm_fail(reterr, FM_ERR_LIMIT, "more than %d alignment files", N_ALIGNMENT_MAX);
+        if (n == FM_BUILD_N_ALIGNMENT) {
+            return fm_fail(reterr, FM_ERR_LIMIT, "more than %d alignment files",
+                           FM_BUILD_N_ALIGNMENT);
         }
         inputs[n] = (fm_msa_input){.name = file[i].name, .format = format};
-        status = fm_source_read(&file[i], fm_build_input_bytes(work->state), arena,
-                                &inputs[n].content, reterr);
-        if (!status) count_input(work, inputs[n++].content.size);
+        status = fm_build_read_file(work, &file[i], &inputs[n++].content, reterr);
     }
     if (!status && n == 0) status = accept_no_alignment(work, n_file, file, reterr);
     if (!status) *ret_n = n;
@@ -270,7 +260,7 @@ static fm_status read_alignments(worker *work, const chain_job *job, fm_msa_inpu
 }
 
 /* Errors of alignments name the file; this adds its folder. */
-static void name_folder(const chain_job *job, fm_error *error) {
+void fm_build_name_folder(const fm_build_chain *job, fm_error *error) {
     const char *where = job->chain->folder ? job->chain->folder : job->chain->db;
     char path[PATH_MAX + FM_ERROR_SOURCE_BYTES];
     if (!where) where = job->name;
@@ -284,8 +274,8 @@ static void name_folder(const chain_job *job, fm_error *error) {
     fm_error_in(error, path);
 }
 
-static fm_status make_msa(worker *work, chain_job *job, const fm_msa_input *inputs, size_t n_input,
-                          fm_error *reterr) {
+static fm_status make_msa(fm_build_work *work, fm_build_chain *job, const fm_msa_input *inputs,
+                          size_t n_input, fm_error *reterr) {
     fm_part_msa msa;
     fm_msa_report report = {0};
     fm_bytes bytes;
@@ -300,15 +290,16 @@ static fm_status make_msa(worker *work, chain_job *job, const fm_msa_input *inpu
     return status ? status : keep_part(work, job, FM_PART_MSA, bytes, reterr);
 }
 
-static fm_status do_msa(worker *work, chain_job *job, fm_error *reterr) {
+fm_status fm_build_do_msa(fm_build_work *work, fm_build_chain *job, fm_error *reterr) {
     fm_msa_input *inputs =
-        fm_arena_alloc_array(&work->chain_arena, N_ALIGNMENT_MAX, sizeof *inputs);
+        fm_arena_alloc_array(&work->chain_arena, FM_BUILD_N_ALIGNMENT, sizeof *inputs);
     if (!inputs) return fm_arena_full(&work->chain_arena, reterr);
     size_t n_input;
     fm_status status = read_alignments(work, job, inputs, &n_input, reterr);
     fm_build_result *result = &job->result;
     if (!status) {
-        fm_sha256 key = msa_key(work, &result->part[FM_PART_SEQUENCE - 1], inputs, n_input);
+        fm_sha256 key =
+            fm_build_rows_key(work, "msa", &result->part[FM_PART_SEQUENCE - 1], inputs, n_input);
         fm_sha256 *value = &result->part[FM_PART_MSA - 1];
         keep_key(result, FM_PART_MSA, &key);
         if (fm_build_use_note(work->state, &key, value->bytes, sizeof *value)) {
@@ -318,15 +309,15 @@ static fm_status do_msa(worker *work, chain_job *job, fm_error *reterr) {
         status = make_msa(work, job, inputs, n_input, reterr);
         if (!status) fm_build_make_note(work->state, &key, (fm_bytes){value->bytes, sizeof *value});
     }
-    if (status) name_folder(job, reterr);
+    if (status) fm_build_name_folder(job, reterr);
     return status;
 }
 
 /* -- hits */
 
 /* Reads the chain's template search files, which are sorted by name. */
-static fm_status read_searches(worker *work, const chain_job *job, fm_build_search *search,
-                               size_t *ret_n, fm_error *reterr) {
+static fm_status read_searches(fm_build_work *work, const fm_build_chain *job,
+                               fm_build_search *search, size_t *ret_n, fm_error *reterr) {
     fm_arena *arena = &work->chain_arena;
     uint32_t n_file;
     const fm_source_file *file;
@@ -335,14 +326,12 @@ static fm_status read_searches(worker *work, const chain_job *job, fm_build_sear
     size_t n = 0;
     for (uint32_t i = 0; i < n_file && !status; i++) {
         if (!fm_source_is_search(file[i].name)) continue;
-        if (n == N_ALIGNMENT_MAX) {
+        if (n == FM_BUILD_N_ALIGNMENT) {
             return fm_fail(reterr, FM_ERR_LIMIT, "more than %d template search files",
-                           N_ALIGNMENT_MAX);
+                           FM_BUILD_N_ALIGNMENT);
         }
         search[n].name = file[i].name;
-        status = fm_source_read(&file[i], fm_build_input_bytes(work->state), arena, &search[n].text,
-                                reterr);
-        if (!status) count_input(work, search[n++].text.size);
+        status = fm_build_read_file(work, &file[i], &search[n++].text, reterr);
     }
     if (!status) *ret_n = n;
     return status;
@@ -350,7 +339,7 @@ static fm_status read_searches(worker *work, const chain_job *job, fm_build_sear
 
 /* Takes the list "hash of the hits part, hashes of the structure parts that it names" into the
  * result. */
-static fm_status take_list(chain_job *job, fm_bytes list, fm_error *reterr) {
+static fm_status take_list(fm_build_chain *job, fm_bytes list, fm_error *reterr) {
     fm_build_result *result = &job->result;
     fm_sha256 *hash = &result->part[FM_PART_HITS - 1];
     size_t n_named = list.size / sizeof *hash - 1;
@@ -384,7 +373,7 @@ static fm_status list_named(const fm_part_hits *hits, fm_arena *arena, fm_sha256
     return FM_OK;
 }
 
-static fm_status make_hits(worker *work, chain_job *job, const fm_build_search *search,
+static fm_status make_hits(fm_build_work *work, fm_build_chain *job, const fm_build_search *search,
                            size_t n_search, fm_bytes *ret_list, fm_error *reterr) {
     fm_part_hits hits;
     fm_bytes bytes;
@@ -406,20 +395,20 @@ static fm_status make_hits(worker *work, chain_job *job, const fm_build_search *
 }
 
 /* A chain without template search files has no hits part. */
-static fm_status do_hits(worker *work, chain_job *job, fm_error *reterr) {
+fm_status fm_build_do_hits(fm_build_work *work, fm_build_chain *job, fm_error *reterr) {
     fm_build_search *search =
-        fm_arena_alloc_array(&work->chain_arena, N_ALIGNMENT_MAX, sizeof *search);
+        fm_arena_alloc_array(&work->chain_arena, FM_BUILD_N_ALIGNMENT, sizeof *search);
     size_t n_search = 0;
     fm_bytes list;
     if (!search) return fm_arena_full(&work->chain_arena, reterr);
     fm_status status = read_searches(work, job, search, &n_search, reterr);
     if (!status && n_search) {
-        fm_sha256_state *state = begin_key(work, "hits", FM_STAGE_HITS, 0);
+        fm_sha256_state *state = fm_build_begin_key(work, "hits", FM_STAGE_HITS, 0);
         const fm_sha256 *sequence = &job->result.part[FM_PART_SEQUENCE - 1];
         fm_sha256_update(state, sequence->bytes, sizeof *sequence);
         status =
             fm_build_hits_key(&work->reader, search, n_search, &work->chain_arena, state, reterr);
-        fm_sha256 key = end_key(state);
+        fm_sha256 key = fm_build_end_key(state);
         keep_key(&job->result, FM_PART_HITS, &key);
         if (!status && !fm_build_use_list(work->state, &key, &work->chain_arena, &list)) {
             status = make_hits(work, job, search, n_search, &list, reterr);
@@ -427,23 +416,23 @@ static fm_status do_hits(worker *work, chain_job *job, fm_error *reterr) {
         }
         if (!status) status = take_list(job, list, reterr);
     }
-    if (status) name_folder(job, reterr);
+    if (status) fm_build_name_folder(job, reterr);
     return status;
 }
 
 /* -- chains and structures */
 
 /* The item of the task's chain `index`; that of the singles follows the last chain's. */
-static uint32_t item_of(const worker *work, uint32_t index) {
+static uint32_t item_of(const fm_build_work *work, uint32_t index) {
     return work->task.item ? work->task.item[index] : FM_BUILD_NO_ITEM;
 }
 
 /* `listed_by`: NULL, or the key of the note that says the structure has this chain. */
-static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item,
+static void do_chain(fm_build_work *work, const fm_source_chain *chain, uint32_t item,
                      const fm_sha256 *listed_by) {
     if (fm_build_is_ending(work->state)) return;
     fm_error error = {0};
-    chain_job job = {.name = chain->name, .author_id = chain->author_id, .chain = chain};
+    fm_build_chain job = {.name = chain->name, .author_id = chain->author_id, .chain = chain};
     job.result.reused = true;
     job.result.item = item;
     if (listed_by) keep_key(&job.result, FM_PART_SEQUENCE, listed_by);
@@ -457,8 +446,8 @@ static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item,
     }
     if (!status) status = do_structure(work, &job, &error);
     if (!status) status = do_facts(work, &job, &error);
-    if (!status) status = do_msa(work, &job, &error);
-    if (!status) status = do_hits(work, &job, &error);
+    if (!status) status = fm_build_do_msa(work, &job, &error);
+    if (!status) status = fm_build_do_hits(work, &job, &error);
     const fm_listed *listed = fm_source_listed_chain(work->state->source, chain->name);
     if (listed) {
         job.result.listed = *listed;
@@ -469,7 +458,7 @@ static void do_chain(worker *work, const fm_source_chain *chain, uint32_t item,
 }
 
 /* The author ids of all chains of the structure, each once, with a zero byte after each. */
-static fm_status list_chains(worker *work, fm_bytes *ret_ids, fm_error *reterr) {
+static fm_status list_chains(fm_build_work *work, fm_bytes *ret_ids, fm_error *reterr) {
     fm_sha256 key = chains_key(work);
     if (fm_build_use_text(work->state, &key, &work->structure_arena, ret_ids)) return FM_OK;
     fm_status status = ensure_parsed(work, reterr);
@@ -508,18 +497,25 @@ static bool is_listed(const char *ids, size_t size, const char *id) {
     return false;
 }
 
-static void count_chain(worker *work) {
+static void count_chain(fm_build_work *work) {
     pthread_mutex_lock(&work->state->lock);
     work->state->progress.n_chain++;
     pthread_mutex_unlock(&work->state->lock);
 }
 
-static const fm_source_dataset *dataset_of(const worker *work) {
+/* A chain of nucleic acid is of its complex alone. */
+static void drop_chain(fm_build_work *work) {
+    pthread_mutex_lock(&work->state->lock);
+    work->state->progress.n_chain--;
+    pthread_mutex_unlock(&work->state->lock);
+}
+
+static const fm_source_dataset *dataset_of(const fm_build_work *work) {
     return &work->state->source->dataset[work->source->dataset];
 }
 
 /* A structure whose chains are unknown is refused under its own name. */
-static void refuse_structure(worker *work, const fm_error *error) {
+static void refuse_structure(fm_build_work *work, const fm_error *error) {
     const fm_build_result result = {.item = item_of(work, work->task.n_chain)};
     char name[FM_SOURCE_DATASET_BYTES + FM_LIMIT_NAME_BYTES + 2];
     snprintf(name, sizeof name, "%s%s", dataset_of(work)->prefix, work->source->id);
@@ -527,13 +523,13 @@ static void refuse_structure(worker *work, const fm_error *error) {
     fm_build_add_result(work->state, name, &result, error);
 }
 
-static void count_no_protein(worker *work) {
+static void count_no_protein(fm_build_work *work) {
     pthread_mutex_lock(&work->state->lock);
     work->state->n_no_protein++;
     pthread_mutex_unlock(&work->state->lock);
 }
 
-static void do_single_sequences(worker *work) {
+static void do_single_sequences(fm_build_work *work) {
     fm_error error = {0};
     fm_bytes ids = {0};
     const char *text;
@@ -566,7 +562,7 @@ static void do_single_sequences(worker *work) {
     }
 }
 
-static void refuse_task(worker *work, const fm_error *error) {
+static void refuse_task(fm_build_work *work, const fm_error *error) {
     const fm_build_task *task = &work->task;
     for (uint32_t i = 0; i < task->n_chain; i++) {
         const fm_build_result result = {.item = item_of(work, i)};
@@ -574,16 +570,18 @@ static void refuse_task(worker *work, const fm_error *error) {
     }
     /* The catalogue must learn that the item of the other chains was not done. */
     bool is_passing = error->status == FM_ERR_IO || error->status == FM_ERR_NOMEM;
+    if (task->complex) fm_build_refuse_complex(work, error);
     if (task->singles && (work->source->n_chain == 0 || (task->item && is_passing))) {
         refuse_structure(work, error);
     }
 }
 
-static void do_task(worker *work) {
+static void do_task(fm_build_work *work) {
     const fm_source_structure *source = work->task.structure;
     fm_arena_reset(&work->structure_arena);
     work->source = source;
     work->parsed = false;
+    work->complex = NULL;
     work->features = work->state->options->features;
     work->features.is_predicted = dataset_of(work)->is_predicted;
     fm_error error = {0};
@@ -600,8 +598,14 @@ static void do_task(worker *work) {
     }
     work->text_hash = fm_sha256_of(work->text.data, work->text.size);
     count_input(work, work->text.size);
-    for (uint32_t i = 0; i < work->task.n_chain; i++)
-        do_chain(work, &work->task.chain[i], item_of(work, i), NULL);
+    if (work->task.complex && !fm_build_is_ending(work->state)) fm_build_do_complex(work);
+    for (uint32_t i = 0; i < work->task.n_chain; i++) {
+        if (fm_build_is_no_protein(work, work->task.chain[i].author_id)) {
+            drop_chain(work);
+        } else {
+            do_chain(work, &work->task.chain[i], item_of(work, i), NULL);
+        }
+    }
     if (work->task.singles) do_single_sequences(work);
 }
 
@@ -611,14 +615,17 @@ static bool next_structure(fm_build_state *state, fm_build_task *ret_task) {
     pthread_mutex_lock(&state->lock);
     while (!found && !state->ending && state->next_structure < state->source->n_structure) {
         const fm_source_structure *here = &state->source->structure[state->next_structure++];
-        if (here->n_chain || state->options->single_sequence) found = here;
+        if (here->n_chain || state->options->single_sequence || fm_build_has_complex(state, here)) {
+            found = here;
+        }
     }
     pthread_mutex_unlock(&state->lock);
     if (!found) return false;
     *ret_task = (fm_build_task){.structure = found,
                                 .chain = found->chain,
                                 .n_chain = found->n_chain,
-                                .singles = state->options->single_sequence};
+                                .singles = state->options->single_sequence,
+                                .complex = fm_build_has_complex(state, found)};
     return true;
 }
 
@@ -628,7 +635,7 @@ static bool next_task(fm_build_state *state, fm_build_task *ret_task) {
 }
 
 void *fm_build_worker(void *context) {
-    worker work = {.state = context};
+    fm_build_work work = {.state = context};
     fm_build_state *state = context;
     fm_error error;
     fm_status status =

@@ -17,6 +17,15 @@ FM_MUST_USE fm_status fm_complex_reader_create(const fm_store *store,
                                                fm_complex_reader **ret_reader, fm_error *reterr);
 void fm_complex_reader_destroy(fm_complex_reader *reader); /* NULL is fine */
 
+/* The set with that hash; NULL when the store has none. Borrowed from the reader. */
+const fm_components *fm_complex_reader_components(const fm_complex_reader *reader,
+                                                  const fm_sha256 *hash);
+
+/* Loads the assembly alone, without alignments. Errors as below. */
+FM_MUST_USE fm_status fm_complex_load_assembly(const fm_complex_reader *reader, uint32_t item,
+                                               fm_arena *arena, fm_assembly *ret_assembly,
+                                               fm_error *reterr);
+
 /* Loads everything of a complex into the arena: its assembly, and the rows and hits of its
  * entities. `item` is a complex (fm_store_item_kind). The components are the reader's. Structures
  * of hits are loaded by fm_store_load_structure, when they are chosen. FM_ERR_CORRUPT names the

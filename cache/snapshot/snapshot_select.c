@@ -211,9 +211,12 @@ static bool is_of_dataset(const fm_select_rules *rules, const char *name) {
     return rules->n_dataset == 0;
 }
 
-static uint32_t length_of(const fm_store *store, uint32_t chain) {
+/* The length of a complex is its number of tokens, which only its facts have. */
+static uint32_t length_of(const selecting *job, uint32_t chain) {
     fm_store_part part;
-    if (!fm_store_get_part(store, chain, FM_PART_SEQUENCE, &part)) return 0;
+    if (!fm_store_get_part(job->store, chain, FM_PART_SEQUENCE, &part)) {
+        return job->facts ? job->facts[chain].n_res : 0;
+    }
     return (uint32_t)(part.decoded_bytes - SEQUENCE_HEADER_BYTES);
 }
 
@@ -221,7 +224,7 @@ static fm_status check_chain(selecting *job, uint32_t chain, uint32_t cluster,
                              fm_select_reason *ret_reason, fm_error *reterr) {
     const fm_select_rules *rules = job->rules;
     const char *name = fm_store_chain_name(job->store, chain);
-    uint32_t n_res = length_of(job->store, chain);
+    uint32_t n_res = length_of(job, chain);
     fm_select_reason reason = FM_SELECT_TAKEN;
     fm_status status = FM_OK;
     if (rules->only && !is_listed(rules->only, name)) {
@@ -327,7 +330,7 @@ fm_status fm_snapshot_select(const fm_store *store, const fm_select_rules *rules
         if (reason != FM_SELECT_TAKEN) continue;
         uint32_t size = cluster_size(&job, chain, cluster);
         line[n++] =
-            (fm_snapshot_line){fm_select_weight(rules->weights, length_of(store, chain), size),
+            (fm_snapshot_line){fm_select_weight(rules->weights, length_of(&job, chain), size),
                                fm_store_chain_hash(store, chain), name};
     }
     if (status) return status;

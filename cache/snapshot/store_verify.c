@@ -79,10 +79,98 @@ static fm_status check_facts(const fm_record *record, const fm_chain_facts *fact
     return fm_fail(reterr, FM_ERR_CORRUPT, "the table of facts says something else than the parts");
 }
 
+static bool is_none(const fm_sha256 *identity) {
+    static const fm_sha256 none;
+    return memcmp(identity, &none, sizeof none) == 0;
+}
+
+static fm_status check_rows(const fm_store *store, const fm_sha256 *identity, uint32_t n_residue,
+                            fm_arena *arena, fm_error *reterr) {
+    fm_part_msa msa;
+    if (is_none(identity)) return FM_OK;
+    fm_status status = fm_store_load_msa(store, identity, arena, &msa, reterr);
+    if (!status) status = fm_part_msa_check_profile(&msa, arena, reterr);
+    if (status || msa.n_res == n_residue) return status;
+    return fm_fail(reterr, FM_ERR_CORRUPT, "an entity has %u residues, and its rows %u", n_residue,
+                   msa.n_res);
+}
+
+static fm_status check_entity(const fm_store *store, const fm_part_entity_inputs *inputs,
+                              uint32_t n_residue, fm_arena *arena, fm_error *reterr) {
+    fm_part_hits hits;
+    size_t mark = fm_arena_mark(arena);
+    fm_status status = check_rows(store, &inputs->unpaired, n_residue, arena, reterr);
+    if (!status) status = check_rows(store, &inputs->paired, n_residue, arena, reterr);
+    if (!status && !is_none(&inputs->hits)) {
+        status = fm_store_load_hits_part(store, &inputs->hits, arena, &hits, reterr);
+        if (!status && hits.n_res != n_residue) {
+            status = fm_fail(reterr, FM_ERR_CORRUPT, "an entity has %u residues, and its hits %u",
+                             n_residue, hits.n_res);
+        }
+        if (!status) status = check_hits(store, &hits, reterr);
+    }
+    fm_arena_rewind(arena, mark);
+    return status;
+}
+
+/* The facts that a complex's part has alone; its tokens need the components. */
+static fm_status check_complex_facts(const fm_part_assembly *assembly, const fm_chain_facts *facts,
+                                     fm_error *reterr) {
+    bool has_date = strcmp(assembly->release_date, "9999-12-31") != 0;
+    float resolution = assembly->resolution > 0 ? assembly->resolution : 0;
+    if (facts && (facts->flags & FM_FACTS_COMPLEX) && facts->resolution == resolution &&
+        strcmp(facts->release_date, has_date ? assembly->release_date : "") == 0) {
+        return FM_OK;
+    }
+    return fm_fail(reterr, FM_ERR_CORRUPT, "the table of facts says something else than the parts");
+}
+
+static fm_status check_complex(const fm_store *store, uint32_t item, const fm_chain_facts *facts,
+                               fm_arena *arena, fm_error *reterr) {
+    fm_part_assembly assembly;
+    fm_part_entities entities = {0};
+    uint32_t blob;
+    fm_status status = fm_store_load_assembly(store, item, arena, &assembly, reterr);
+    if (!status) status = fm_store_load_entities(store, item, arena, &entities, reterr);
+    if (status) return status;
+    if (entities.n_entity != assembly.n_entity ||
+        !fm_store_find_blob(store, &assembly.components, &blob) ||
+        store->generation.blob[blob].kind != FM_PART_COMPONENTS) {
+        return fm_fail(reterr, FM_ERR_CORRUPT,
+                       "the entities or the components of the assembly are not there");
+    }
+    status = check_complex_facts(&assembly, facts, reterr);
+    for (uint32_t i = 0; i < entities.n_entity && !status; i++)
+        status =
+            check_entity(store, &entities.inputs[i], assembly.entities[i].n_residue, arena, reterr);
+    return status;
+}
+
+/* The walks over items do not reach the sets of components. */
+static fm_status check_components(const fm_store *store, fm_arena *arena, fm_error *reterr) {
+    const fm_complex_row *rows;
+    fm_status status = FM_OK;
+    uint32_t n;
+    for (uint32_t i = 0; i < store->generation.n_blob && !status; i++) {
+        fm_bytes form;
+        fm_arena_reset(arena);
+        if (store->generation.blob[i].kind != FM_PART_COMPONENTS) continue;
+        status = fm_store_read_blob(store, i, arena, &form, reterr);
+    }
+    fm_arena_reset(arena);
+    return status ? status : fm_store_read_complex_rows(store, arena, &rows, &n, reterr);
+}
+
 static fm_status check_chain(const fm_store *store, uint32_t chain, const fm_chain_facts *facts,
                              fm_arena *arena, fm_error *reterr) {
     fm_record record;
     size_t mark = fm_arena_mark(arena);
+    if (fm_store_item_kind(store, chain) == FM_STORED_COMPLEX) {
+        fm_status found = check_complex(store, chain, facts, arena, reterr);
+        fm_arena_rewind(arena, mark);
+        if (found && reterr) fm_error_in(reterr, fm_store_chain_name(store, chain));
+        return found;
+    }
     fm_status status = fm_store_load(store, chain, arena, &record, reterr);
     if (!status && record.msa) status = fm_part_msa_check_profile(record.msa, arena, reterr);
     if (!status) status = check_hits(store, record.hits, reterr);
@@ -119,6 +207,8 @@ fm_status fm_store_verify(const fm_store *store, const fm_store_watch *watch, fm
     const uint64_t shard_bytes = store->info.stored_bytes;
     fm_status status = check_shards(store, watch, reterr);
     const fm_chain_facts *facts = NULL;
+    fm_arena_reset(arena);
+    if (!status) status = check_components(store, arena, reterr);
     fm_arena_reset(arena);
     if (!status) status = fm_store_read_facts(store, arena, &facts, reterr);
     for (uint32_t i = 0; i < generation->n_chain && !status; i++) {

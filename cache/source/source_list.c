@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 char *fm_source_copy(fm_arena *arena, const char *text, size_t length) {
     char *copy = fm_arena_alloc(arena, length + 1);
@@ -45,6 +46,18 @@ bool fm_source_is_pdb_id(const char *name, size_t length) {
         bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
         if (!is_letter && (c < '0' || c > '9')) return false;
     }
+    return true;
+}
+
+bool fm_source_pdb_key(const char *name, size_t length, char out[FM_SOURCE_PDB_ID_BYTES]) {
+    static const char zeros[] = "pdb_0000";
+    enum { ZEROS = sizeof zeros - 1 };
+    if (length == ZEROS + FM_SOURCE_PDB_ID_BYTES && strncasecmp(name, zeros, ZEROS) == 0) {
+        name += ZEROS;
+        length -= ZEROS;
+    }
+    if (!fm_source_is_pdb_id(name, length)) return false;
+    fm_source_lower(name, length, out);
     return true;
 }
 
@@ -205,8 +218,7 @@ fm_source_structure *fm_source_find_structure(const fm_source_scanning *scan, co
                                               size_t length) {
     char lower[FM_SOURCE_PDB_ID_BYTES];
     fm_source_structure *found = find_key(scan, id, length);
-    if (found || scan->is_predicted || !fm_source_is_pdb_id(id, length)) return found;
-    fm_source_lower(id, length, lower);
-    found = find_key(scan, lower, length);
+    if (found || scan->is_predicted || !fm_source_pdb_key(id, length, lower)) return found;
+    found = find_key(scan, lower, sizeof lower);
     return found && !found->is_pdb ? found : NULL;
 }

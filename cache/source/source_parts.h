@@ -25,6 +25,9 @@ bool fm_source_is_apple_double(const char *name);
 /* Is it a PDB id: a digit and three letters or digits? Upper and lower case mean the same id. */
 enum { FM_SOURCE_PDB_ID_BYTES = 4 };
 bool fm_source_is_pdb_id(const char *name, size_t length);
+/* Writes the id in lower case that a PDB id in any case stands for, or an extended one of it:
+ * pdb_00001abc is 1abc. False for other names. */
+bool fm_source_pdb_key(const char *name, size_t length, char out[FM_SOURCE_PDB_ID_BYTES]);
 /* Copies ASCII text in lower case, without an end. */
 void fm_source_lower(const char *text, size_t length, char *out);
 /* Writes "<id>_<rest>", a name with a PDB id, with the id in upper or lower case. False for names

@@ -483,8 +483,8 @@ bool fm_source_has_structure(const fm_source *source, const char *chain) {
         if (!length || length > FM_LIMIT_NAME_BYTES) continue;
         memcpy(id, bare, length);
         id[length] = '\0';
-        if (!dataset->is_predicted && fm_source_is_pdb_id(id, length)) {
-            fm_source_lower(bare, length, id);
+        if (!dataset->is_predicted && fm_source_pdb_key(bare, length, id)) {
+            id[FM_SOURCE_PDB_ID_BYTES] = '\0';
         }
         if (find_key(source, dataset, id)) return true;
     }

@@ -156,11 +156,10 @@ static fm_status set_key(fm_source_scanning *scan, fm_source_structure *structur
     structure->key = structure->id;
     size_t length = strlen(structure->id);
     if (scan->is_predicted || structure->is_pdb) return FM_OK;
-    if (!fm_source_is_pdb_id(structure->id, length)) return FM_OK;
-    char *key = fm_source_copy(scan->arena, structure->id, length);
-    if (!key) return fm_arena_full(scan->arena, reterr);
-    fm_source_lower(structure->id, length, key);
-    structure->key = key;
+    char lower[FM_SOURCE_PDB_ID_BYTES];
+    if (!fm_source_pdb_key(structure->id, length, lower)) return FM_OK;
+    structure->key = fm_source_copy(scan->arena, lower, sizeof lower);
+    if (!structure->key) return fm_arena_full(scan->arena, reterr);
     return FM_OK;
 }
 

@@ -59,8 +59,9 @@ static bool is_good(const fm_chain_facts *facts) {
                !facts->cluster_size && facts->resolution == 0.0f && !signbit(facts->resolution) &&
                !facts->release_date[0] && fm_part_is_date(facts->release_date);
     }
+    bool is_complex = facts->flags & FM_FACTS_COMPLEX;
     return facts->flags <= FM_FACTS_FLAGS && facts->n_res >= 1 &&
-           facts->n_unknown <= facts->n_most && facts->n_most >= 1 &&
+           facts->n_unknown <= facts->n_most && (facts->n_most == 0) == is_complex &&
            facts->n_most <= facts->n_res && isfinite(facts->resolution) &&
            !signbit(facts->resolution) && fm_part_is_date(facts->release_date);
 }

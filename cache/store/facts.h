@@ -17,7 +17,8 @@ enum {
     FM_FACTS_KNOWN = 1,     /* flag: the row is filled in */
     FM_FACTS_PREDICTED = 2, /* flag: the structure is predicted */
     FM_FACTS_LISTED = 4,    /* flag: a list of the dataset gave the date or the resolution */
-    FM_FACTS_FLAGS = 7,
+    FM_FACTS_COMPLEX = 8,   /* flag: a complex: n_res counts its tokens, and letters none */
+    FM_FACTS_FLAGS = 15,
 };
 
 typedef struct fm_chain_facts {

@@ -49,6 +49,19 @@ bool fm_generation_find_blob(const fm_generation *generation, const fm_sha256 *h
     return fm_bisect(generation, generation->n_blob, order_of_blob, hash, ret_blob);
 }
 
+bool fm_generation_is_complex(const fm_generation *generation, uint32_t item) {
+    return generation->blob[generation->chain[item].part[0]].kind == FM_PART_ASSEMBLY;
+}
+
+uint32_t fm_generation_part(const fm_generation *generation, uint32_t item, fm_part_kind kind) {
+    bool is_of_complex = kind >= FM_PART_ASSEMBLY;
+    uint32_t slot = kind - (is_of_complex ? FM_PART_ASSEMBLY : FM_PART_SEQUENCE);
+    if (slot >= FM_N_PART || fm_generation_is_complex(generation, item) != is_of_complex) {
+        return FM_NO_PART;
+    }
+    return generation->chain[item].part[slot];
+}
+
 /* -- paths and digests */
 
 fm_status fm_generation_path(const char *cache, uint64_t number, const char *suffix, char *out,
@@ -66,7 +79,7 @@ static void update_with_parts(fm_sha256_state *state, const fm_generation *gener
     fm_sha256_update(state, &n_part, 1);
     for (int k = 0; k < FM_N_PART; k++) {
         if (chain->part[k] == FM_NO_PART) continue;
-        uint8_t kind = (uint8_t)(k + 1);
+        uint8_t kind = (uint8_t)generation->blob[chain->part[k]].kind;
         fm_sha256_update(state, &kind, 1);
         fm_sha256_update(state, &generation->blob[chain->part[k]].hash, sizeof(fm_sha256));
     }
@@ -187,6 +200,29 @@ fm_status fm_generation_read_facts(const char *cache, const fm_generation *gener
     return status;
 }
 
+fm_status fm_generation_read_rows(const char *cache, const fm_generation *generation,
+                                  fm_arena *arena, const fm_complex_row **ret_rows, uint32_t *ret_n,
+                                  fm_error *reterr) {
+    char path[PATH_MAX];
+    fm_bytes bytes;
+    *ret_rows = NULL;
+    *ret_n = 0;
+    if (!generation->n_complex) return FM_OK;
+    fm_status status = read_file(cache, generation->number, "records", &generation->rows_hash,
+                                 INDEX_BYTES_MAX, arena, &bytes, reterr);
+    if (status) return status;
+    status = fm_complex_rows_decode(bytes, generation->n_chain, arena, ret_rows, ret_n, reterr);
+    for (uint32_t i = 0; i < *ret_n && !status; i++) {
+        if (fm_generation_is_complex(generation, (*ret_rows)[i].item)) continue;
+        status = fm_fail(reterr, FM_ERR_CORRUPT, "record %u is not of a complex", i);
+    }
+    if (status && reterr &&
+        !fm_generation_path(cache, generation->number, "records", path, sizeof path, NULL)) {
+        fm_error_in(reterr, path);
+    }
+    return status;
+}
+
 static fm_status read_lists(const char *cache, fm_arena *arena, fm_generation *generation,
                             fm_error *reterr) {
     fm_bytes bytes;
@@ -263,11 +299,27 @@ static fm_status encode_facts(fm_generation *generation, fm_arena *arena, fm_byt
     return status;
 }
 
+/* Counts the complexes, encodes their records and sets the hash; *ret_bytes is empty for a
+ * generation without complexes. */
+static fm_status encode_rows(fm_generation *generation, fm_arena *arena, fm_bytes *ret_bytes,
+                             fm_error *reterr) {
+    *ret_bytes = (fm_bytes){0};
+    generation->n_complex = 0;
+    for (uint32_t i = 0; i < generation->n_chain; i++)
+        generation->n_complex += fm_generation_is_complex(generation, i);
+    if (!generation->n_complex) return FM_OK;
+    fm_status status =
+        fm_complex_rows_encode(generation->rows, generation->n_row, arena, ret_bytes, reterr);
+    if (!status) generation->rows_hash = fm_sha256_of(ret_bytes->data, ret_bytes->size);
+    return status;
+}
+
 fm_status fm_generation_hash_lists(fm_generation *generation, fm_arena *arena, fm_error *reterr) {
-    fm_bytes notes, refusals, facts;
+    fm_bytes notes, refusals, facts, rows;
     fm_status status = fm_notes_encode(generation, arena, &notes, reterr);
     if (!status) status = fm_refusals_encode(generation, arena, &refusals, reterr);
     if (!status) status = encode_facts(generation, arena, &facts, reterr);
+    if (!status) status = encode_rows(generation, arena, &rows, reterr);
     if (status) return status;
     generation->notes_hash = fm_sha256_of(notes.data, notes.size);
     generation->refused_hash = fm_sha256_of(refusals.data, refusals.size);
@@ -314,9 +366,10 @@ fm_status fm_generation_publish(const char *cache, fm_generation *generation, fm
     if (n <= 0 || (size_t)n >= sizeof folder) {
         return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
     }
-    fm_bytes index, notes, refusals, facts, manifest;
+    fm_bytes index, notes, refusals, facts, rows, manifest;
     fm_status status = fm_dir_make(folder, reterr);
     if (!status) status = check_is_new(cache, generation->number, reterr);
+    if (!status) status = encode_rows(generation, arena, &rows, reterr);
     if (!status) status = fm_index_encode(generation, arena, &index, reterr);
     if (!status) status = fm_notes_encode(generation, arena, &notes, reterr);
     if (!status) status = fm_refusals_encode(generation, arena, &refusals, reterr);
@@ -334,6 +387,9 @@ fm_status fm_generation_publish(const char *cache, fm_generation *generation, fm
     if (!status) status = write_file(cache, number, "refused", refusals, reterr);
     if (!status && generation->has_facts) {
         status = write_file(cache, number, "facts", facts, reterr);
+    }
+    if (!status && generation->n_complex) {
+        status = write_file(cache, number, "records", rows, reterr);
     }
     if (!status) status = write_file(cache, number, "all", snapshot, reterr);
     if (!status) status = write_file(cache, number, "manifest", manifest, reterr);

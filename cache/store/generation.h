@@ -6,6 +6,7 @@
  *     generations/<n>.notes     cache keys -> what was made under them, sorted by key
  *     generations/<n>.refused   "chain <tab> reason" lines, sorted
  *     generations/<n>.facts     facts of the chains (facts.h)
+ *     generations/<n>.records   records of the complexes (complex_rows.h), if there are any
  *     generations/<n>.all       the snapshot "all" (snapshot.h)
  *     CURRENT                   "<n>"
  *
@@ -17,6 +18,7 @@
 
 #include "cache/store/facts.h"
 #include "cache/store/shard.h"
+#include "proto/complex_rows.h"
 #include "proto/record.h"
 
 #define FM_NO_PART UINT32_MAX
@@ -32,10 +34,12 @@ typedef struct fm_blob_entry {
     uint64_t zero;
 } fm_blob_entry;
 
-/* A chain; laid out as in the index file. */
+/* A chain or a complex; laid out as in the index file. */
 typedef struct fm_chain_entry {
-    uint64_t name_at;         /* offset in the names */
-    uint32_t part[FM_N_PART]; /* blob of the part of kind k at [k-1], or FM_NO_PART */
+    uint64_t name_at; /* offset in the names */
+    /* Of a chain, the blob of the part of kind k at [k-1], or FM_NO_PART. A complex has the blobs
+     * of its assembly and of its entities in front, and FM_NO_PART behind them. */
+    uint32_t part[FM_N_PART];
 } fm_chain_entry;
 
 /* A cache key and the value of its note. */
@@ -52,6 +56,7 @@ typedef struct fm_refusal {
 typedef struct fm_generation {
     uint64_t number; /* >= 1 */
     uint32_t n_shard, n_chain, n_blob, n_note, n_refused;
+    uint32_t n_complex, n_row;   /* complexes among the chains, and their records */
     const fm_shard_info *shard;  /* [n_shard] sorted by hash; their n_note is not stored and is 0 */
     const fm_chain_entry *chain; /* [n_chain] sorted by name */
     const char *names;           /* terminated, in the order of the chains */
@@ -63,15 +68,22 @@ typedef struct fm_generation {
     bool has_facts;
     /* [n_chain] while it is published; NULL after a read. */
     const fm_chain_facts *facts;
+    const fm_complex_row *rows;                   /* [n_row] the same */
     fm_sha256 content;                            /* fm_generation_digest */
     fm_sha256 notes_hash, refused_hash, all_hash; /* of the files notes, refused, all */
     fm_sha256 facts_hash;                         /* of the file facts, if has_facts */
+    fm_sha256 rows_hash;                          /* of the file records, if n_complex */
 } fm_generation;
 
 typedef enum fm_generation_what {
     FM_GENERATION_SERVE, /* manifest and index: what loading chains needs */
     FM_GENERATION_ALL,   /* also notes and refusals: what a build needs */
 } fm_generation_what;
+
+/* True when the item of the index is a complex. */
+bool fm_generation_is_complex(const fm_generation *generation, uint32_t item);
+/* The blob of an item's part of that kind, or FM_NO_PART. */
+uint32_t fm_generation_part(const fm_generation *generation, uint32_t item, fm_part_kind kind);
 
 /* Finds a chain by its name, and a blob by its hash. False when the generation has none. */
 bool fm_generation_find_chain(const fm_generation *generation, const char *name,
@@ -126,6 +138,12 @@ FM_MUST_USE fm_status fm_generation_read_all(const char *cache, const fm_generat
 FM_MUST_USE fm_status fm_generation_read_facts(const char *cache, const fm_generation *generation,
                                                fm_arena *arena, const fm_chain_facts **ret_facts,
                                                fm_error *reterr);
+
+/* The records of the complexes, checked against the manifest, in the arena. *ret_n = 0 for a
+ * generation without complexes. */
+FM_MUST_USE fm_status fm_generation_read_rows(const char *cache, const fm_generation *generation,
+                                              fm_arena *arena, const fm_complex_row **ret_rows,
+                                              uint32_t *ret_n, fm_error *reterr);
 
 /* Parses "<n>\n", the content of CURRENT and of pins; 0 when it is anything else. */
 uint64_t fm_generation_number_parse(fm_bytes text);

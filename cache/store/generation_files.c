@@ -7,6 +7,8 @@
 #include <string.h>
 
 enum { HEADER_BYTES = 64, ALIGN = 64, FORMAT = 1 };
+/* An index with complexes has its own format, so that one without keeps its bytes. */
+enum { FORMAT_WITH_COMPLEXES = 2 };
 
 #define INDEX_MAGIC 0x58494d46u /* "FMIX" */
 #define NOTES_MAGIC 0x544e4d46u /* "FMNT" */
@@ -30,7 +32,7 @@ fm_status fm_index_encode(const fm_generation *generation, fm_arena *arena, fm_b
     if (!data) return fm_arena_full(arena, reterr);
     fm_writer writer = fm_writer_of(data, (size_t)total);
     fm_write_u32(&writer, INDEX_MAGIC);
-    fm_write_u32(&writer, FORMAT);
+    fm_write_u32(&writer, generation->n_complex ? FORMAT_WITH_COMPLEXES : FORMAT);
     fm_write_u32(&writer, generation->n_chain);
     fm_write_u32(&writer, generation->n_blob);
     fm_write_u64(&writer, generation->name_bytes);
@@ -60,7 +62,19 @@ static fm_status check_blobs(const fm_generation *generation, fm_error *reterr) 
     return FM_OK;
 }
 
+/* Only an index of a generation with complexes may have one. */
+static bool complex_is_good(const fm_generation *generation, const fm_chain_entry *chain) {
+    uint32_t entities = chain->part[1];
+    return generation->n_complex && entities < generation->n_blob &&
+           generation->blob[entities].kind == FM_PART_ENTITIES && chain->part[2] == FM_NO_PART &&
+           chain->part[3] == FM_NO_PART;
+}
+
 static bool chain_is_good(const fm_generation *generation, const fm_chain_entry *chain) {
+    uint32_t first = chain->part[0];
+    if (first < generation->n_blob && generation->blob[first].kind == FM_PART_ASSEMBLY) {
+        return complex_is_good(generation, chain);
+    }
     for (uint32_t k = 0; k < FM_N_PART; k++) {
         uint32_t part = chain->part[k];
         if (part == FM_NO_PART && k + 1 != FM_PART_SEQUENCE) continue;
@@ -82,6 +96,7 @@ static bool has_control_bytes(const char *names, uint64_t bytes) {
 
 static fm_status check_chains(const fm_generation *generation, fm_error *reterr) {
     uint64_t at = 0;
+    uint32_t n_complex = 0;
     const char *before = "";
     for (uint32_t i = 0; i < generation->n_chain; i++) {
         const fm_chain_entry *chain = &generation->chain[i];
@@ -95,6 +110,11 @@ static fm_status check_chains(const fm_generation *generation, fm_error *reterr)
         }
         before = name;
         at += length + 1;
+        n_complex += fm_generation_is_complex(generation, i);
+    }
+    if (n_complex != generation->n_complex) {
+        return fm_fail(reterr, FM_ERR_CORRUPT, "the index has %u complexes, the manifest says %u",
+                       n_complex, generation->n_complex);
     }
     if (at != generation->name_bytes) {
         return fm_fail(reterr, FM_ERR_CORRUPT, "the index has names of no chain");
@@ -110,7 +130,8 @@ fm_status fm_index_decode(fm_bytes bytes, fm_generation *generation, fm_error *r
     uint32_t n_chain = fm_read_u32(&reader), n_blob = fm_read_u32(&reader);
     uint64_t name_bytes = fm_read_u64(&reader);
     fm_read_align(&reader, ALIGN);
-    if (reader.failed || magic != INDEX_MAGIC || format != FORMAT ||
+    uint32_t expected = generation->n_complex ? FORMAT_WITH_COMPLEXES : FORMAT;
+    if (reader.failed || magic != INDEX_MAGIC || format != expected ||
         n_chain != generation->n_chain || name_bytes > bytes.size) {
         return fm_fail(reterr, FM_ERR_CORRUPT, "the index's header is not that of its manifest");
     }

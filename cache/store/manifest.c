@@ -11,8 +11,14 @@
 #include <string.h>
 
 enum { LINE_BYTES = 256, N_SHARD_MAX = 1 << 18 };
-/* Generations without facts keep format 1, so that their bytes stay the same. */
-enum { FORMAT_WITHOUT_FACTS = 1, FORMAT = 2 };
+/* Generations without facts keep format 1, and those without complexes format 2, so that their
+ * bytes stay the same. One with complexes always has facts. */
+enum { FORMAT_WITHOUT_FACTS = 1, FORMAT = 2, FORMAT_WITH_COMPLEXES = 3 };
+
+static int format_of(const fm_generation *generation) {
+    if (generation->n_complex) return FORMAT_WITH_COMPLEXES;
+    return generation->has_facts ? FORMAT : FORMAT_WITHOUT_FACTS;
+}
 
 /* Appends a line to the manifest in `writer`. */
 static void write_line(fm_writer *writer, const char *format, ...) FM_PRINTF(2, 3);
@@ -38,15 +44,20 @@ fm_status fm_manifest_encode(const fm_generation *generation, const fm_sha256 *i
     if (!data) return fm_arena_full(arena, reterr);
     fm_writer writer = fm_writer_of(data, capacity);
     char hex[FM_SHA256_HEX];
-    write_line(&writer, "foldmill generation %d\nnumber %" PRIu64 "\n",
-               generation->has_facts ? FORMAT : FORMAT_WITHOUT_FACTS, generation->number);
-    write_line(&writer, "chains %u\nrefused %u\n", generation->n_chain, generation->n_refused);
+    write_line(&writer, "foldmill generation %d\nnumber %" PRIu64 "\n", format_of(generation),
+               generation->number);
+    write_line(&writer, "chains %u\n", generation->n_chain);
+    if (generation->n_complex) write_line(&writer, "complexes %u\n", generation->n_complex);
+    write_line(&writer, "refused %u\n", generation->n_refused);
     write_line(&writer, "content %s\n", hex_of(&generation->content, hex));
     write_line(&writer, "index %s\n", hex_of(index_hash, hex));
     write_line(&writer, "notes %s\n", hex_of(&generation->notes_hash, hex));
     write_line(&writer, "refusals %s\n", hex_of(&generation->refused_hash, hex));
     if (generation->has_facts) {
         write_line(&writer, "facts %s\n", hex_of(&generation->facts_hash, hex));
+    }
+    if (generation->n_complex) {
+        write_line(&writer, "records %s\n", hex_of(&generation->rows_hash, hex));
     }
     write_line(&writer, "all %s\n", hex_of(&generation->all_hash, hex));
     write_line(&writer, "shards %u\n", generation->n_shard);
@@ -147,22 +158,28 @@ fm_status fm_manifest_decode(fm_bytes text, uint64_t number, fm_arena *arena,
     fm_generation generation = {.number = number};
     line_reader reader = {(const char *)text.data, (const char *)text.data + text.size, 0, false};
     uint64_t format = read_number(&reader, "foldmill generation", UINT32_MAX);
-    if (!reader.failed && format != FORMAT && format != FORMAT_WITHOUT_FACTS) {
+    bool has_complexes = format == FORMAT_WITH_COMPLEXES;
+    if (!reader.failed && !has_complexes && format != FORMAT && format != FORMAT_WITHOUT_FACTS) {
         return fm_fail(reterr, FM_ERR_UNSUPPORTED,
                        "the cache has format %" PRIu64
-                       " and this foldmill reads formats 1 and 2: a newer one made it, "
+                       " and this foldmill reads formats 1 to 3: a newer one made it, "
                        "use that one here too",
                        format);
     }
     if (read_number(&reader, "number", UINT64_MAX) != number) reader.failed = true;
     generation.n_chain = (uint32_t)read_number(&reader, "chains", FM_LIMIT_N_CHAIN);
+    if (has_complexes) {
+        generation.n_complex = (uint32_t)read_number(&reader, "complexes", generation.n_chain);
+        if (!generation.n_complex) reader.failed = true;
+    }
     generation.n_refused = (uint32_t)read_number(&reader, "refused", FM_LIMIT_N_CHAIN);
     read_hash(&reader, "content", &generation.content);
     read_hash(&reader, "index", ret_index_hash);
     read_hash(&reader, "notes", &generation.notes_hash);
     read_hash(&reader, "refusals", &generation.refused_hash);
-    generation.has_facts = format == FORMAT;
+    generation.has_facts = format != FORMAT_WITHOUT_FACTS;
     if (generation.has_facts) read_hash(&reader, "facts", &generation.facts_hash);
+    if (has_complexes) read_hash(&reader, "records", &generation.rows_hash);
     read_hash(&reader, "all", &generation.all_hash);
     fm_status status = read_shards(&reader, &generation, arena, reterr);
     if (status) return status;

@@ -55,6 +55,7 @@ static void sum_up(fm_store *store) {
     const fm_generation *generation = &store->generation;
     fm_store_info info = {.generation = generation->number,
                           .n_chain = generation->n_chain,
+                          .n_complex = generation->n_complex,
                           .n_refused = generation->n_refused,
                           .n_shard = generation->n_shard,
                           .content = generation->content};
@@ -127,7 +128,7 @@ fm_status fm_store_find(const fm_store *store, const char *name, uint32_t *ret_c
 
 bool fm_store_get_part(const fm_store *store, uint32_t chain, fm_part_kind kind,
                        fm_store_part *ret_part) {
-    uint32_t blob = store->generation.chain[chain].part[kind - 1];
+    uint32_t blob = fm_generation_part(&store->generation, chain, kind);
     if (blob == FM_NO_PART) return false;
     const fm_blob_entry *entry = &store->generation.blob[blob];
     *ret_part =
@@ -138,6 +139,12 @@ bool fm_store_get_part(const fm_store *store, uint32_t chain, fm_part_kind kind,
 fm_status fm_store_read_facts(const fm_store *store, fm_arena *arena,
                               const fm_chain_facts **ret_facts, fm_error *reterr) {
     return fm_generation_read_facts(store->path, &store->generation, arena, ret_facts, reterr);
+}
+
+fm_status fm_store_read_complex_rows(const fm_store *store, fm_arena *arena,
+                                     const fm_complex_row **ret_rows, uint32_t *ret_n,
+                                     fm_error *reterr) {
+    return fm_generation_read_rows(store->path, &store->generation, arena, ret_rows, ret_n, reterr);
 }
 
 fm_sha256 fm_store_chain_hash(const fm_store *store, uint32_t chain) {
@@ -251,32 +258,90 @@ static fm_status decode_part(fm_part_kind kind, fm_bytes bytes, fm_arena *arena,
     return status;
 }
 
+fm_stored_kind fm_store_item_kind(const fm_store *store, uint32_t item) {
+    return fm_generation_is_complex(&store->generation, item) ? FM_STORED_COMPLEX : FM_STORED_CHAIN;
+}
+
 bool fm_store_find_blob(const fm_store *store, const fm_sha256 *identity, uint32_t *ret_blob) {
     return fm_generation_find_blob(&store->generation, identity, ret_blob);
+}
+
+/* Reads a part of that kind by its identity; `who` names it. */
+static fm_status read_named(const fm_store *store, const fm_sha256 *identity, fm_part_kind kind,
+                            const char *who, fm_arena *arena, uint32_t *ret_blob,
+                            fm_bytes *ret_bytes, fm_error *reterr) {
+    char hex[FM_SHA256_HEX];
+    if (!fm_store_find_blob(store, identity, ret_blob)) {
+        fm_sha256_format(identity, hex);
+        return fm_fail(reterr, FM_ERR_CORRUPT, "%s names the %s part %s, which is not there", who,
+                       fm_part_name(kind), hex);
+    }
+    return fm_store_read_blob(store, *ret_blob, arena, ret_bytes, reterr);
+}
+
+/* Adds the shard of a blob to an error of decoding it. */
+static fm_status in_shard_of(const fm_store *store, uint32_t blob, fm_status status,
+                             fm_error *reterr) {
+    if (status && reterr) in_shard(store, store->generation.blob[blob].shard, reterr);
+    return status;
 }
 
 fm_status fm_store_load_structure(const fm_store *store, const fm_sha256 *identity, fm_arena *arena,
                                   fm_part_structure *ret_structure, fm_error *reterr) {
     uint32_t blob;
     fm_bytes bytes;
-    char hex[FM_SHA256_HEX];
-    if (!fm_store_find_blob(store, identity, &blob)) {
-        fm_sha256_format(identity, hex);
-        return fm_fail(reterr, FM_ERR_CORRUPT,
-                       "a hit names the structure part %s, which is not "
-                       "there",
-                       hex);
-    }
-    fm_status status = fm_store_read_blob(store, blob, arena, &bytes, reterr);
+    fm_status status =
+        read_named(store, identity, FM_PART_STRUCTURE, "a hit", arena, &blob, &bytes, reterr);
     if (status) return status;
     status = fm_part_structure_decode(bytes, arena, ret_structure, reterr);
-    if (status && reterr) in_shard(store, store->generation.blob[blob].shard, reterr);
-    return status;
+    return in_shard_of(store, blob, status, reterr);
+}
+
+fm_status fm_store_load_msa(const fm_store *store, const fm_sha256 *identity, fm_arena *arena,
+                            fm_part_msa *ret_msa, fm_error *reterr) {
+    uint32_t blob;
+    fm_bytes bytes;
+    fm_status status =
+        read_named(store, identity, FM_PART_MSA, "an entity", arena, &blob, &bytes, reterr);
+    if (status) return status;
+    status = fm_part_msa_decode(bytes, arena, ret_msa, reterr);
+    return in_shard_of(store, blob, status, reterr);
+}
+
+fm_status fm_store_load_hits_part(const fm_store *store, const fm_sha256 *identity, fm_arena *arena,
+                                  fm_part_hits *ret_hits, fm_error *reterr) {
+    uint32_t blob;
+    fm_bytes bytes;
+    fm_status status =
+        read_named(store, identity, FM_PART_HITS, "an entity", arena, &blob, &bytes, reterr);
+    if (status) return status;
+    status = fm_part_hits_decode(bytes, arena, ret_hits, reterr);
+    return in_shard_of(store, blob, status, reterr);
+}
+
+fm_status fm_store_load_assembly(const fm_store *store, uint32_t item, fm_arena *arena,
+                                 fm_part_assembly *ret_part, fm_error *reterr) {
+    uint32_t blob = fm_generation_part(&store->generation, item, FM_PART_ASSEMBLY);
+    fm_bytes bytes;
+    fm_status status = fm_store_read_blob(store, blob, arena, &bytes, reterr);
+    if (status) return status;
+    status = fm_part_assembly_decode(bytes, arena, ret_part, reterr);
+    return in_shard_of(store, blob, status, reterr);
+}
+
+fm_status fm_store_load_entities(const fm_store *store, uint32_t item, fm_arena *arena,
+                                 fm_part_entities *ret_part, fm_error *reterr) {
+    uint32_t blob = fm_generation_part(&store->generation, item, FM_PART_ENTITIES);
+    fm_bytes bytes;
+    fm_status status = fm_store_read_blob(store, blob, arena, &bytes, reterr);
+    if (status) return status;
+    status = fm_part_entities_decode(bytes, arena, ret_part, reterr);
+    return in_shard_of(store, blob, status, reterr);
 }
 
 fm_status fm_store_load_hits(const fm_store *store, uint32_t chain, fm_arena *arena,
                              const fm_part_hits **ret_hits, fm_error *reterr) {
-    uint32_t blob = store->generation.chain[chain].part[FM_PART_HITS - 1];
+    uint32_t blob = fm_generation_part(&store->generation, chain, FM_PART_HITS);
     *ret_hits = NULL;
     if (blob == FM_NO_PART) return FM_OK;
     fm_bytes bytes;
@@ -296,6 +361,9 @@ fm_status fm_store_load(const fm_store *store, uint32_t chain, fm_arena *arena,
     if (!parts) return fm_arena_full(arena, reterr);
     const fm_chain_entry *entry = &store->generation.chain[chain];
     fm_record record = {.name = fm_store_chain_name(store, chain)};
+    if (fm_generation_is_complex(&store->generation, chain)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "%s is a complex, expected a chain", record.name);
+    }
     for (int k = 1; k <= FM_N_PART; k++) {
         fm_part_kind kind = (fm_part_kind)k;
         uint32_t blob = entry->part[kind - 1];

@@ -17,6 +17,7 @@
 #include "cache/store/facts.h"
 #include "proto/complex_rows.h"
 #include "proto/record.h"
+#include "proto/record_complex.h"
 
 #include <stdbool.h>
 
@@ -24,7 +25,8 @@ typedef struct fm_store fm_store;
 
 typedef struct fm_store_info {
     uint64_t generation;
-    uint32_t n_chain;
+    uint32_t n_chain;   /* items: chains and complexes */
+    uint32_t n_complex; /* of them */
     uint32_t n_refused;
     uint32_t n_shard;
     uint64_t stored_bytes;  /* of all shards' files */
@@ -63,7 +65,8 @@ FM_MUST_USE fm_status fm_store_find(const fm_store *store, const char *name, uin
                                     fm_error *reterr);
 
 /* Reads, decompresses and decodes all parts of a chain into the arena, and checks the content hash
- * of each. FM_ERR_CORRUPT names the shard. */
+ * of each. FM_ERR_CORRUPT names the shard. FM_ERR_USAGE for a complex, which
+ * cache/export/complex_load.h loads. */
 FM_MUST_USE fm_status fm_store_load(const fm_store *store, uint32_t chain, fm_arena *arena,
                                     fm_record *ret_record, fm_error *reterr);
 
@@ -71,6 +74,20 @@ FM_MUST_USE fm_status fm_store_load(const fm_store *store, uint32_t chain, fm_ar
  * those of fm_store_load. */
 FM_MUST_USE fm_status fm_store_load_hits(const fm_store *store, uint32_t chain, fm_arena *arena,
                                          const fm_part_hits **ret_hits, fm_error *reterr);
+
+/* Loads one part of a complex, which borrows from the arena. */
+FM_MUST_USE fm_status fm_store_load_assembly(const fm_store *store, uint32_t item, fm_arena *arena,
+                                             fm_part_assembly *ret_part, fm_error *reterr);
+FM_MUST_USE fm_status fm_store_load_entities(const fm_store *store, uint32_t item, fm_arena *arena,
+                                             fm_part_entities *ret_part, fm_error *reterr);
+
+/* Loads an msa or a hits part by its content hash, as an entities part names it. Errors as
+ * below. */
+FM_MUST_USE fm_status fm_store_load_msa(const fm_store *store, const fm_sha256 *identity,
+                                        fm_arena *arena, fm_part_msa *ret_msa, fm_error *reterr);
+FM_MUST_USE fm_status fm_store_load_hits_part(const fm_store *store, const fm_sha256 *identity,
+                                              fm_arena *arena, fm_part_hits *ret_hits,
+                                              fm_error *reterr);
 
 /* Loads the structure part with that content hash, as a template hit names it. FM_ERR_CORRUPT when
  * it is missing or damaged. */

@@ -148,7 +148,7 @@ static void print_place(FILE *out, const char *cache, const fm_build_report *rep
                 (double)report->stored_bytes / 1e6, (double)report->decoded_bytes / 1e6,
                 (double)report->stored_bytes / report->n_chain);
         const char *between = " (";
-        for (int k = 0; k < FM_N_PART; k++) {
+        for (int k = 0; k < FM_PART_KIND_MAX; k++) {
             if (!report->part_decoded[k]) continue;
             fprintf(out, "%s%s %.0f", between, fm_part_name((fm_part_kind)(k + 1)),
                     (double)report->part_stored[k] / report->n_chain);
@@ -236,7 +236,8 @@ void fm_build_json_generation(fm_json_writer *json, const char *cache,
     fm_json_put_u64(json, "generation", report->generation);
     fm_json_put_bool(json, "published", report->published);
     fm_json_put_hash(json, "content", &report->content);
-    fm_json_put_u64(json, "chains", report->n_chain);
+    fm_json_put_u64(json, "chains", report->n_chain - report->n_complex);
+    fm_json_put_u64(json, "complexes", report->n_complex);
     print_refused(json, report);
     fm_json_put_u64(json, "stored_bytes", report->stored_bytes);
     fm_json_put_u64(json, "decoded_bytes", report->decoded_bytes);

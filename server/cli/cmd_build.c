@@ -1,5 +1,6 @@
 /* cmd_build.c: foldmill build: makes a cache from a dataset. */
 #include "cache/build/build.h"
+#include "featurizer/complex/components_code.h"
 #include "proto/base/directory.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
@@ -10,6 +11,7 @@
 #include "server/cli/open_cache.h"
 #include "server/cli/output_note.h"
 #include "server/cli/progress.h"
+#include "server/cli/read_input.h"
 #include "server/cli/template_counts.h"
 
 #include <errno.h>
@@ -23,11 +25,11 @@
 #define ARENA_BYTES ((size_t)24 << 30)
 
 typedef struct build_arguments {
-    const char *cache, *compat, *report, *progress;
+    const char *cache, *compat, *report, *progress, *components;
     fm_source_options source; /* of the one dataset without a name */
     fm_option_list datasets;
     uint64_t jobs, shard_mb, worker_memory;
-    bool single_sequence, quiet, dry_run, no_space_check, json, add, replace;
+    bool single_sequence, complexes, quiet, dry_run, no_space_check, json, add, replace;
     fm_build_share_arguments sharing;
     fm_build_share share;
     fm_source_options dataset[FM_OPTION_LIST_MAX];
@@ -81,6 +83,7 @@ static const char description[] =
     "Then foldmill merge makes one cache of them. docs/reference/catalogue.md explains it.\n\n"
     "--json prints the report as one object, and --report FILE writes it to a file: outcome\n"
     "(all, some, none, stopped), dataset, cache, generation, published, content, chains,\n"
+    "complexes,\n"
     "refused, refused_by_reason {REASON: n}, refusals [{chain, reason}], stored_bytes,\n"
     "decoded_bytes, added, kept, left, dataset_inferred, built, reused, refused_inputs\n"
     "{REASON: n}, without_alignments, alignments_left_out, without_template_hits, templates\n"
@@ -188,6 +191,13 @@ static fm_status check(const build_arguments *arguments, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE, "--compat: found '%s', expected openfold",
                        arguments->compat);
     }
+    if (arguments->components && !arguments->complexes) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--components is for --complexes");
+    }
+    if (arguments->complexes && arguments->sharing.catalogue) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--complexes: one process builds complexes, without --catalogue");
+    }
     if (arguments->add && arguments->replace) {
         return fm_fail(reterr, FM_ERR_USAGE, "give either --add or --replace, not both");
     }
@@ -204,6 +214,12 @@ static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX])
          .letter = 'j', .min = 1, .max = 1024},
         {"single-sequence", FM_OPTION_FLAG, &arguments->single_sequence, NULL,
          "also build chains without alignments, as single sequences", .letter = 0},
+        {"complexes", FM_OPTION_FLAG, &arguments->complexes, NULL,
+         "also build complexes: the biological assemblies of experimental mmCIF files",
+         .letter = 0},
+        {"components", FM_OPTION_STRING, &arguments->components, "FILE",
+         "the chemical components of complexes, as foldmill components reads them (the cache's)",
+         .letter = 0},
         {"compat", FM_OPTION_STRING, &arguments->compat, "MODE",
          "'openfold': the features of OpenFold's pipeline bit for bit, including its quirks",
          .letter = 0},
@@ -390,7 +406,28 @@ static bool count_templates(const build_arguments *arguments, fm_arena *arena,
     return !status;
 }
 
+/* Reads the components that the command names; *ret_components = NULL when it names none. */
+static fm_status read_components(const build_arguments *arguments, fm_arena *arena,
+                                 fm_components *components, const fm_components **ret_components,
+                                 fm_error *reterr) {
+    fm_bytes input = {0};
+    *ret_components = NULL;
+    if (!arguments->components) return FM_OK;
+    fm_status status = fm_cli_read_input(arguments->components, arena, &input, reterr);
+    if (status) return status;
+    status = fm_components_read(input, arena, components, reterr);
+    if (status) return fm_error_in(reterr, arguments->components);
+    *ret_components = components;
+    return FM_OK;
+}
+
 static int build(const build_arguments *arguments, const fm_source *source, fm_arena *arena) {
+    fm_components components;
+    const fm_components *named;
+    fm_error error;
+    if (read_components(arguments, arena, &components, &named, &error)) {
+        return fm_program_report("foldmill build", &error);
+    }
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     fm_build_display display = {.quiet = arguments->quiet,
                                 .json = arguments->progress != NULL,
@@ -402,6 +439,8 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
         .cache = arguments->cache,
         .n_job = n_job,
         .single_sequence = arguments->single_sequence,
+        .complexes = arguments->complexes,
+        .components = named,
         .features = {.compat_openfold = arguments->compat != NULL},
         .others = others_of(arguments),
         .shard_bytes = arguments->shard_mb << 20,
@@ -412,7 +451,6 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
     };
     fm_build_report report = {0};
     fm_build_share_report shared = {.n_item = 0};
-    fm_error error;
     const fm_build_share *share = arguments->share.where ? &arguments->share : NULL;
     if (!arguments->quiet && !display.json) print_found(source, options.n_job);
     fm_status status =

@@ -1,4 +1,5 @@
 /* cmd_components.c: foldmill components: reads a dictionary of chemical components. */
+#include "cache/build/build.h"
 #include "featurizer/complex/components_code.h"
 #include "proto/base/file.h"
 #include "proto/base/json_text.h"
@@ -17,7 +18,8 @@ static const char description[] =
     "there are, and the hash of their content, which does not depend on their order. '-' reads\n"
     "standard input. Input that is compressed with gzip, xz or zstd is unpacked first.\n\n"
     "-o writes a file of what features need of the components. Reading it takes a small part of\n"
-    "the text's time. It can be given wherever components are read.\n\n"
+    "the text's time. It can be given wherever components are read. --cache puts the same into a\n"
+    "cache, where foldmill build --complexes finds it.\n\n"
     "--json prints one object: file, components, atoms, bonds, without_ideal, hash.\n\n"
     "Exit codes: 0 read, 1 refused (with FILE:LINE:COLUMN: reason), or not written, 2 bad "
     "usage.\n\n"
@@ -90,8 +92,17 @@ static fm_status write_file(const char *path, const fm_components *components, f
     return status ? status : fm_file_write_atomic(path, file.data, file.size, reterr);
 }
 
-static fm_status run(const char *path, const char *out, bool replace, bool json, fm_arena *arena,
-                     fm_error *reterr) {
+static fm_status put_into_cache(const char *cache, const fm_components *components, bool json,
+                                fm_arena *arena, fm_error *reterr) {
+    bool was_there = false;
+    fm_status status = fm_build_put_components(cache, components, arena, &was_there, reterr);
+    if (status || json) return status;
+    printf("  cache        %s%s\n", cache, was_there ? ", which had them" : "");
+    return FM_OK;
+}
+
+static fm_status run(const char *path, const char *out, const char *cache, bool replace, bool json,
+                     fm_arena *arena, fm_error *reterr) {
     fm_bytes input = {0};
     fm_components components = {0};
     fm_status status = out ? check_output(out, replace, arena, reterr) : FM_OK;
@@ -103,11 +114,11 @@ static fm_status run(const char *path, const char *out, bool replace, bool json,
     if (status) return fm_error_in(reterr, name);
     if (out) status = write_file(out, &components, arena, reterr);
     if (!status) print_summary(name, &components, json);
-    return status;
+    return status || !cache ? status : put_into_cache(cache, &components, json, arena, reterr);
 }
 
 int fm_cmd_components(int argc, char **argv) {
-    const char *out = NULL;
+    const char *out = NULL, *cache = NULL;
     bool replace = false, json = false;
     const fm_option options[] = {
         {.name = "out",
@@ -116,6 +127,11 @@ int fm_cmd_components(int argc, char **argv) {
          .target = &out,
          .value_name = "FILE",
          .help = "write what features need of the components to this file"},
+        {.name = "cache",
+         .kind = FM_OPTION_STRING,
+         .target = &cache,
+         .value_name = "DIR",
+         .help = "put the components into this cache, for foldmill build --complexes"},
         {.name = "replace",
          .kind = FM_OPTION_FLAG,
          .target = &replace,
@@ -139,7 +155,7 @@ int fm_cmd_components(int argc, char **argv) {
     if (replace && !out) status = fm_fail(&error, FM_ERR_USAGE, "--replace is for the file of -o");
     if (!status) status = fm_arena_init(&arena, ARENA_BYTES, &error);
     if (status) return fm_program_report(command.program, &error);
-    status = run(argv[0], out, replace, json, &arena, &error);
+    status = run(argv[0], out, cache, replace, json, &arena, &error);
     fm_arena_fini(&arena);
     return status ? fm_program_report(command.program, &error) : FM_EXIT_OK;
 }

@@ -1,4 +1,5 @@
 /* cmd_inspect.c: foldmill inspect: shows the content of a cache or of one chain. */
+#include "cache/export/complex_load.h"
 #include "featurizer/templates.h"
 #include "proto/base/plural.h"
 #include "proto/template_date.h"
@@ -14,11 +15,11 @@ enum { N_REFUSAL_SHOWN = 20 };
 
 static void print_totals(const fm_store *store) {
     const fm_store_info *info = fm_store_get_info(store);
-    uint64_t stored[FM_N_PART] = {0}, decoded[FM_N_PART] = {0};
-    uint32_t n[FM_N_PART] = {0};
+    uint64_t stored[FM_PART_KIND_MAX] = {0}, decoded[FM_PART_KIND_MAX] = {0};
+    uint32_t n[FM_PART_KIND_MAX] = {0};
     char hex[FM_SHA256_HEX];
     for (uint32_t chain = 0; chain < info->n_chain; chain++) {
-        for (int k = 1; k <= FM_N_PART; k++) {
+        for (int k = 1; k <= FM_PART_KIND_MAX; k++) {
             fm_store_part part;
             if (!fm_store_get_part(store, chain, (fm_part_kind)k, &part)) continue;
             n[k - 1]++;
@@ -28,9 +29,10 @@ static void print_totals(const fm_store *store) {
     }
     fm_sha256_format(&info->content, hex);
     printf("generation  %llu\ncontent     %s\n", (unsigned long long)info->generation, hex);
-    printf("chains      %u, %u refused\n", info->n_chain, info->n_refused);
+    printf("chains      %u, %u refused\n", info->n_chain - info->n_complex, info->n_refused);
+    if (info->n_complex) printf("complexes   %u\n", info->n_complex);
     printf("shards      %u, %.1f MB on disk\n", info->n_shard, (double)info->stored_bytes / 1e6);
-    for (int k = 0; k < FM_N_PART; k++) {
+    for (int k = 0; k < FM_PART_KIND_MAX; k++) {
         if (!n[k]) continue;
         printf("%-10s  %u chain%s, %.0f bytes per chain stored, %.0f decoded\n",
                fm_part_name((fm_part_kind)(k + 1)), n[k], fm_plural(n[k]), (double)stored[k] / n[k],
@@ -95,9 +97,63 @@ static void print_hits(const fm_part_hits *hits) {
     printf("\n");
 }
 
+static void print_parts(const fm_store *store, uint32_t item) {
+    for (int k = 1; k <= FM_PART_KIND_MAX; k++) {
+        fm_store_part part;
+        char hex[FM_SHA256_HEX];
+        if (!fm_store_get_part(store, item, (fm_part_kind)k, &part)) continue;
+        fm_sha256_format(&part.hash, hex);
+        printf("%-10s  %s, %llu bytes stored, %llu decoded\n", fm_part_name((fm_part_kind)k), hex,
+               (unsigned long long)part.stored_bytes, (unsigned long long)part.decoded_bytes);
+    }
+}
+
+static void print_loaded(const fm_complex *loaded) {
+    const fm_assembly *assembly = &loaded->assembly;
+    printf("complex     %s, %u chains, %u tokens, %u atoms, %u interfaces\n", loaded->name,
+           assembly->n_chain, assembly->n_token, assembly->n_atom, assembly->n_pair);
+    printf("structure   %s; released %s", assembly->method, assembly->release_date);
+    if (assembly->resolution > 0) printf("; %.2f Å", (double)assembly->resolution);
+    printf("\n");
+    for (uint32_t i = 0; i < assembly->n_entity; i++) {
+        const fm_complex_entity *entity = &loaded->entities[i];
+        if (!entity->unpaired) continue;
+        printf("entity      %s: %u residues, %u row%s", assembly->entities[i].id,
+               assembly->entities[i].n_residue, entity->unpaired->n_row,
+               fm_plural(entity->unpaired->n_row));
+        if (entity->paired) printf(", %u to pair", entity->paired->n_row);
+        if (entity->hits) printf(", %u template hits", entity->hits->n_hit);
+        printf("\n");
+    }
+}
+
+static fm_status print_complex(const fm_store *store, uint32_t item, fm_arena *arena,
+                               fm_error *reterr) {
+    fm_complex_reader *reader;
+    fm_complex loaded;
+    const fm_complex_row *rows;
+    uint32_t n_row, n = 0;
+    fm_status status = fm_complex_reader_create(store, &reader, reterr);
+    if (status) return status;
+    status = fm_complex_load(reader, item, arena, &loaded, reterr);
+    if (!status) status = fm_store_read_complex_rows(store, arena, &rows, &n_row, reterr);
+    if (!status) {
+        print_loaded(&loaded);
+        for (uint32_t i = 0; i < n_row; i++)
+            n += rows[i].item == item;
+        printf("records     %u that training draws\n", n);
+        print_parts(store, item);
+    }
+    fm_complex_reader_destroy(reader);
+    return status;
+}
+
 static fm_status print_chain(const fm_store *store, uint32_t chain, fm_arena *arena,
                              fm_error *reterr) {
     fm_record record;
+    if (fm_store_item_kind(store, chain) == FM_STORED_COMPLEX) {
+        return print_complex(store, chain, arena, reterr);
+    }
     fm_status status = fm_store_load(store, chain, arena, &record, reterr);
     if (status) return status;
     printf("chain       %s, %u residues\n", record.name, record.sequence->n_res);
@@ -105,14 +161,7 @@ static fm_status print_chain(const fm_store *store, uint32_t chain, fm_arena *ar
     if (record.msa) print_msa(record.msa);
     if (record.hits) print_hits(record.hits);
     if (record.structure) print_structure(record.structure);
-    for (int k = 1; k <= FM_N_PART; k++) {
-        fm_store_part part;
-        char hex[FM_SHA256_HEX];
-        if (!fm_store_get_part(store, chain, (fm_part_kind)k, &part)) continue;
-        fm_sha256_format(&part.hash, hex);
-        printf("%-10s  %s, %llu bytes stored, %llu decoded\n", fm_part_name((fm_part_kind)k), hex,
-               (unsigned long long)part.stored_bytes, (unsigned long long)part.decoded_bytes);
-    }
+    print_parts(store, chain);
     return FM_OK;
 }
 
@@ -165,8 +214,10 @@ int fm_cmd_inspect(int argc, char **argv) {
             "of its MSA, its structure, and the hashes and sizes of its parts. The id of a chain\n"
             "is found in upper and lower case: 1ABC_A is 1abc_A. Where the build refused the\n"
             "chain, the command says why.\n\n"
-            "--json prints one object. Of a cache: generation, content, chains, refused, shards,\n"
-            "shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, refusals [{chain,\n"
+            "--json prints one object. Of a cache: generation, content, chains, complexes, "
+            "refused,\n"
+            "shards, shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, refusals "
+            "[{chain,\n"
             "reason}]. Of a chain: chain, number (its place), residues, sequence,\n"
             "msa {rows, sources [{name, rows}]},\n"
             "hits {hits, mapped}, structure {atoms, resolution, release_date, predicted}, parts\n"
@@ -174,7 +225,9 @@ int fm_cmd_inspect(int argc, char **argv) {
             "bands\n"
             "[{rows, identity, cells}]}, templates [{name, sum_probs, release_date}]. What a "
             "chain\n"
-            "lacks is omitted.\n\n"
+            "lacks is omitted. Of a complex: complex, number, chains, tokens, atoms, interfaces,\n"
+            "release_date, resolution, entities [{entity, residues, rows, paired_rows, hits}],\n"
+            "parts.\n\n"
             "Exit codes: 0 shown, 1 not readable or no such chain, 2 bad usage.",
         .options = options,
     };

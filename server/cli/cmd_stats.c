@@ -55,8 +55,8 @@ typedef struct reason_count {
 /* All numbers of a cache. */
 typedef struct stats {
     fm_stats_histogram histogram[N_HISTOGRAM];
-    uint64_t stored[FM_N_PART], decoded[FM_N_PART]; /* bytes, by kind - 1 */
-    uint32_t n_part[FM_N_PART];                     /* chains that have the part */
+    uint64_t stored[FM_PART_KIND_MAX], decoded[FM_PART_KIND_MAX]; /* bytes, by kind - 1 */
+    uint32_t n_part[FM_PART_KIND_MAX];                            /* chains that have the part */
     fm_template_counts templates;
     uint32_t n_refused, n_reason;
     reason_count *reason; /* [n_reason] the most frequent first */
@@ -68,7 +68,7 @@ static void count_parts(const fm_store *store, stats *all) {
     uint32_t n_chain = fm_store_get_info(store)->n_chain;
     for (uint32_t chain = 0; chain < n_chain; chain++) {
         uint64_t sum = 0;
-        for (int k = 1; k <= FM_N_PART; k++) {
+        for (int k = 1; k <= FM_PART_KIND_MAX; k++) {
             fm_store_part part;
             if (!fm_store_get_part(store, chain, (fm_part_kind)k, &part)) continue;
             all->n_part[k - 1]++;
@@ -86,7 +86,7 @@ static void count_parts(const fm_store *store, stats *all) {
 static void print_parts(const stats *all) {
     printf("\n%-10s %10s %14s %14s %8s\n", "part", "chains", "stored/chain", "decoded/chain",
            "ratio");
-    for (int k = 0; k < FM_N_PART; k++) {
+    for (int k = 0; k < FM_PART_KIND_MAX; k++) {
         uint32_t n = all->n_part[k];
         if (!n) continue;
         printf("%-10s %10u %14.0f %14.0f %8.2f\n", fm_part_name((fm_part_kind)(k + 1)), n,
@@ -103,9 +103,10 @@ static fm_status count_depths(const fm_store *store, uint64_t sample, stats *all
     uint64_t n = sample && sample < n_chain ? sample : n_chain;
     for (uint64_t i = 0; i < n; i++) {
         fm_record record;
+        uint32_t chain = (uint32_t)(i * n_chain / n);
+        if (fm_store_item_kind(store, chain) == FM_STORED_COMPLEX) continue;
         fm_arena_reset(arena);
-        fm_status status =
-            fm_store_load(store, (uint32_t)(i * n_chain / n), arena, &record, reterr);
+        fm_status status = fm_store_load(store, chain, arena, &record, reterr);
         if (status) return status;
         if (record.msa) fm_stats_add(&all->histogram[DEPTHS], record.msa->n_seq);
     }
@@ -233,9 +234,9 @@ static void write_json(const fm_store *store, const stats *all) {
 static fm_status write_picture(const char *path, const fm_store_info *info, const stats *all,
                                fm_error *reterr) {
     char hex[FM_SHA256_HEX], title[64], subtitle[200];
-    fm_stats_part part[FM_N_PART];
+    fm_stats_part part[FM_PART_KIND_MAX];
     int n_part = 0;
-    for (int k = 0; k < FM_N_PART; k++) {
+    for (int k = 0; k < FM_PART_KIND_MAX; k++) {
         if (!all->n_part[k]) continue;
         part[n_part++] = (fm_stats_part){fm_part_name((fm_part_kind)(k + 1)),
                                          (double)all->stored[k] / all->n_part[k]};
@@ -323,8 +324,9 @@ int fm_cmd_stats(int argc, char **argv) {
             "Shows the stored and decoded bytes of each part. Histograms show the lengths and the\n"
             "stored bytes of all chains, and the depths of alignments. The command also counts\n"
             "what became of the template hits, and the most frequent reasons of refusals.\n\n"
-            "--json prints one object: generation, content, chains, refused, shards,\n"
-            "shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, lengths, stored\n"
+            "--json prints one object: generation, content, chains, complexes, refused,\n"
+            "shards, shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, lengths, "
+            "stored\n"
             "and depths {chains, unit, min, max, mean, counts [{from, to, chains}]}, templates\n"
             "{chains_without_list, chains_without_hits, chains_without_template, hits, mapped,\n"
             "unmapped {REASON: n}}, reasons [{reason, chains}].\n\n"

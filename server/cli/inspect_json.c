@@ -1,6 +1,7 @@
 /* inspect_json.c: see inspect_json.h. */
 #include "server/cli/inspect_json.h"
 
+#include "cache/export/complex_load.h"
 #include "server/cli/inspect_input.h"
 
 /* -- a cache */
@@ -8,7 +9,8 @@
 void fm_inspect_json_info(fm_json_writer *json, const fm_store_info *info) {
     fm_json_put_u64(json, "generation", info->generation);
     fm_json_put_hash(json, "content", &info->content);
-    fm_json_put_u64(json, "chains", info->n_chain);
+    fm_json_put_u64(json, "chains", info->n_chain - info->n_complex);
+    fm_json_put_u64(json, "complexes", info->n_complex);
     fm_json_put_u64(json, "refused", info->n_refused);
     fm_json_put_u64(json, "shards", info->n_shard);
     fm_json_put_u64(json, "shard_bytes", info->stored_bytes);
@@ -17,7 +19,7 @@ void fm_inspect_json_info(fm_json_writer *json, const fm_store_info *info) {
 void fm_inspect_json_parts(fm_json_writer *json, const fm_store *store) {
     uint32_t n_chain = fm_store_get_info(store)->n_chain;
     fm_json_open_object(json, "parts");
-    for (int k = 1; k <= FM_N_PART; k++) {
+    for (int k = 1; k <= FM_PART_KIND_MAX; k++) {
         uint64_t stored = 0, decoded = 0;
         uint32_t n = 0;
         for (uint32_t chain = 0; chain < n_chain; chain++) {
@@ -106,7 +108,7 @@ static void print_structure(fm_json_writer *json, const fm_part_structure *struc
 
 static void print_parts(fm_json_writer *json, const fm_store *store, uint32_t chain) {
     fm_json_open_object(json, "parts");
-    for (int k = 1; k <= FM_N_PART; k++) {
+    for (int k = 1; k <= FM_PART_KIND_MAX; k++) {
         fm_store_part part;
         if (!fm_store_get_part(store, chain, (fm_part_kind)k, &part)) continue;
         fm_json_open_object(json, fm_part_name((fm_part_kind)k));
@@ -118,10 +120,54 @@ static void print_parts(fm_json_writer *json, const fm_store *store, uint32_t ch
     fm_json_close(json);
 }
 
+static void print_entities(fm_json_writer *json, const fm_complex *loaded) {
+    fm_json_open_array(json, "entities");
+    for (uint32_t i = 0; i < loaded->assembly.n_entity; i++) {
+        const fm_complex_entity *entity = &loaded->entities[i];
+        fm_json_open_object(json, NULL);
+        fm_json_put_string(json, "entity", loaded->assembly.entities[i].id);
+        fm_json_put_u64(json, "residues", loaded->assembly.entities[i].n_residue);
+        fm_json_put_u64(json, "rows", entity->unpaired ? entity->unpaired->n_row : 0);
+        fm_json_put_u64(json, "paired_rows", entity->paired ? entity->paired->n_row : 0);
+        fm_json_put_u64(json, "hits", entity->hits ? entity->hits->n_hit : 0);
+        fm_json_close(json);
+    }
+    fm_json_close(json);
+}
+
+static fm_status print_complex(const fm_store *store, uint32_t item, fm_arena *arena,
+                               fm_error *reterr) {
+    fm_json_writer json;
+    fm_complex_reader *reader;
+    fm_complex loaded;
+    fm_status status = fm_complex_reader_create(store, &reader, reterr);
+    if (status) return status;
+    status = fm_complex_load(reader, item, arena, &loaded, reterr);
+    if (!status) {
+        fm_json_begin(&json, stdout);
+        fm_json_put_string(&json, "complex", loaded.name);
+        fm_json_put_u64(&json, "number", item);
+        fm_json_put_u64(&json, "chains", loaded.assembly.n_chain);
+        fm_json_put_u64(&json, "tokens", loaded.assembly.n_token);
+        fm_json_put_u64(&json, "atoms", loaded.assembly.n_atom);
+        fm_json_put_u64(&json, "interfaces", loaded.assembly.n_pair);
+        fm_json_put_string(&json, "release_date", loaded.assembly.release_date);
+        fm_json_put_f64(&json, "resolution", (double)loaded.assembly.resolution, 3);
+        print_entities(&json, &loaded);
+        print_parts(&json, store, item);
+        fm_json_end(&json);
+    }
+    fm_complex_reader_destroy(reader);
+    return status;
+}
+
 fm_status fm_inspect_chain_json(const fm_store *store, uint32_t chain, uint32_t input_rule,
                                 fm_arena *arena, fm_error *reterr) {
     fm_json_writer json;
     fm_record record;
+    if (fm_store_item_kind(store, chain) == FM_STORED_COMPLEX) {
+        return print_complex(store, chain, arena, reterr);
+    }
     fm_status status = fm_store_load(store, chain, arena, &record, reterr);
     if (status) return status;
     fm_json_begin(&json, stdout);

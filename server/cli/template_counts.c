@@ -26,11 +26,13 @@ static fm_status count_chain(const fm_part_hits *hits, fm_arena *arena, fm_templ
 
 fm_status fm_template_count(const fm_store *store, fm_arena *arena, fm_template_counts *ret_counts,
                             fm_error *reterr) {
-    fm_template_counts counts = {.n_chain = fm_store_get_info(store)->n_chain};
+    const fm_store_info *info = fm_store_get_info(store);
+    fm_template_counts counts = {.n_chain = info->n_chain - info->n_complex};
     fm_status status = FM_OK;
     size_t mark = fm_arena_mark(arena);
-    for (uint32_t i = 0; i < counts.n_chain && !status; i++) {
+    for (uint32_t i = 0; i < info->n_chain && !status; i++) {
         const fm_part_hits *hits;
+        if (fm_store_item_kind(store, i) == FM_STORED_COMPLEX) continue;
         status = fm_store_load_hits(store, i, arena, &hits, reterr);
         if (!status) status = count_chain(hits, arena, &counts, reterr);
         fm_arena_rewind(arena, mark);

@@ -1,0 +1,483 @@
+/* build_complex.c: makes the parts of a complex: its assembly, and the rows and hits of its
+ * entities. See build.h.
+ *
+ * An entity takes the alignments of one of its chains. All rows of a protein are the msa of a chain
+ * of its sequence, under the same key, so whichever comes first makes the part. A note keeps what a
+ * later build must know of the assembly without parsing it:
+ *
+ *     32  hash of the assembly part       u32 bytes of the records, and then their table
+ *     36  the row of facts                u32 entities, and each of them:
+ *                                             u8 fm_polymer, u8 has rows, u16 bytes of author ids
+ *                                             32 hash of its sequence
+ *                                             the ids, each with a zero byte */
+#include "cache/build/build_work.h"
+
+#include "featurizer/complex/complex.h"
+#include "featurizer/complex/read.h"
+#include "featurizer/complex/records.h"
+#include "proto/chem/residue.h"
+#include "proto/limits.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct complex_entity {
+    uint8_t polymer; /* fm_polymer */
+    bool has_rows;
+    fm_sha256 sequence;
+    const char *authors; /* ids of its chains, each with a zero byte */
+    uint32_t author_bytes;
+} complex_entity;
+
+struct fm_build_complex {
+    fm_build_result result;
+    fm_bytes note;
+    uint32_t n_entity;
+    complex_entity *entities;
+    fm_part_entity_inputs *inputs; /* [n_entity] */
+    bool has_assembly, stays;      /* it stays in chain_arena while entities come and go */
+    fm_assembly assembly;
+    size_t mark; /* of chain_arena, where an entity's memory begins */
+    uint32_t max_named;
+};
+
+bool fm_build_has_complex(const fm_build_state *state, const fm_source_structure *structure) {
+    return state->components && !structure->is_pdb && !structure->query &&
+           !state->source->dataset[structure->dataset].is_predicted;
+}
+
+/* -- the assembly */
+
+static fm_status ensure_assembly(fm_build_work *work, fm_error *reterr) {
+    fm_build_complex *self = work->complex;
+    const fm_assembly_options options = {0};
+    if (self->has_assembly) return FM_OK;
+    fm_status status = fm_assembly_read(work->text, work->state->components, &options,
+                                        &work->chain_arena, &self->assembly, reterr);
+    if (status) return fm_error_in(reterr, work->source->path);
+    self->has_assembly = true;
+    return FM_OK;
+}
+
+static fm_sha256 complex_key(const fm_build_work *work) {
+    const fm_sha256 *components = &work->state->components->hash;
+    fm_sha256_state *key = fm_build_begin_key(work, "complex", FM_STAGE_COMPLEX, 0);
+    fm_sha256_update(key, work->text_hash.bytes, sizeof work->text_hash.bytes);
+    fm_sha256_update(key, components->bytes, sizeof components->bytes);
+    return fm_build_end_key(key);
+}
+
+/* The sequence in the letters of a chain: the 20 and X. */
+static fm_status letters_of(const fm_assembly_entity *entity, fm_arena *arena,
+                            fm_part_sequence *ret_sequence, fm_error *reterr) {
+    char *letters = fm_arena_alloc(arena, entity->n_residue);
+    if (!letters) return fm_arena_full(arena, reterr);
+    for (uint32_t i = 0; i < entity->n_residue; i++) {
+        char letter = entity->sequence[i];
+        bool is_known = letter && strchr("ACDEFGHIKLMNPQRSTVWY", letter) != NULL;
+        letters[i] = (char)(is_known ? letter : 'X');
+    }
+    *ret_sequence = (fm_part_sequence){entity->n_residue, letters};
+    return FM_OK;
+}
+
+/* What stands for an entity's sequence in keys: of a protein, the hash of the sequence part. */
+static fm_status hash_sequence(const fm_assembly_entity *entity, fm_arena *arena,
+                               fm_sha256 *ret_hash, fm_error *reterr) {
+    fm_part_sequence sequence;
+    fm_bytes bytes = {(const uint8_t *)entity->sequence, entity->n_residue};
+    fm_status status = FM_OK;
+    if (entity->polymer == FM_POLYMER_PEPTIDE_L) {
+        status = letters_of(entity, arena, &sequence, reterr);
+        if (!status) status = fm_part_sequence_encode(&sequence, arena, &bytes, reterr);
+    }
+    if (!status) *ret_hash = fm_sha256_of(bytes.data, bytes.size);
+    return status;
+}
+
+/* -- the note */
+
+static bool is_listed(const char *ids, size_t size, const char *id) {
+    for (size_t at = 0; at < size; at += strlen(ids + at) + 1)
+        if (strcmp(ids + at, id) == 0) return true;
+    return false;
+}
+
+/* Writes the author ids of an entity's chains, each once; returns their bytes. */
+static uint32_t list_authors(const fm_assembly *assembly, uint32_t entity, char *out) {
+    size_t n = 0;
+    for (uint32_t c = 0; c < assembly->n_chain; c++) {
+        const char *id = assembly->chains[c].auth_asym_id;
+        size_t size = strlen(id) + 1;
+        if (assembly->chains[c].entity != entity || is_listed(out, n, id)) continue;
+        if (n + size > UINT16_MAX) break; /* alignments are found by the first ones */
+        memcpy(out + n, id, size);
+        n += size;
+    }
+    return (uint32_t)n;
+}
+
+static fm_chain_facts facts_of(const fm_assembly *assembly) {
+    fm_chain_facts facts = {.flags = FM_FACTS_KNOWN | FM_FACTS_COMPLEX,
+                            .n_res = assembly->n_token,
+                            .resolution = assembly->resolution > 0 ? assembly->resolution : 0};
+    if (strcmp(assembly->release_date, "9999-12-31") != 0) {
+        memcpy(facts.release_date, assembly->release_date, sizeof facts.release_date);
+    }
+    return facts;
+}
+
+/* The drawn records, with numbers for their texts. */
+static fm_status list_rows(const fm_assembly *assembly, fm_arena *arena, fm_bytes *ret_bytes,
+                           fm_error *reterr) {
+    const fm_record_options options = {0};
+    const fm_complex_record *records;
+    uint32_t n, n_row = 0;
+    fm_status status = fm_complex_records_list(assembly, &options, arena, &records, &n, reterr);
+    if (status) return status;
+    fm_complex_row *rows = fm_arena_calloc(arena, n, sizeof *rows);
+    if (!rows) return fm_arena_full(arena, reterr);
+    for (uint32_t i = 0; i < n; i++) {
+        const fm_complex_record *record = &records[i];
+        if (!fm_complex_record_is_drawn(record)) continue;
+        fm_complex_row *row = &rows[n_row++];
+        *row = (fm_complex_row){.is_interface = record->is_interface,
+                                .cluster = fm_xxh3(record->cluster, strlen(record->cluster)),
+                                .asym_id = {-1, -1},
+                                .entity = {UINT32_MAX, UINT32_MAX}};
+        for (int side = 0; side < 1 + record->is_interface; side++) {
+            const fm_assembly_chain *chain = &assembly->chains[record->chain[side]];
+            row->kind[side] = record->kind[side];
+            row->chain[side] = record->chain[side];
+            row->asym_id[side] = chain->asym_id;
+            row->entity[side] = chain->entity;
+        }
+        if (row->entity[0] <= row->entity[1]) continue;
+        uint32_t first = row->entity[0];
+        row->entity[0] = row->entity[1];
+        row->entity[1] = first;
+    }
+    return fm_complex_rows_encode(rows, n_row, arena, ret_bytes, reterr);
+}
+
+static fm_status write_note(fm_build_complex *self, const fm_sha256 *part, fm_arena *arena,
+                            fm_error *reterr) {
+    const fm_assembly *assembly = &self->assembly;
+    const fm_chain_facts facts = facts_of(assembly);
+    uint8_t row[FM_FACTS_BYTES];
+    fm_bytes rows = {0};
+    fm_status status = list_rows(assembly, arena, &rows, reterr);
+    size_t room = 128 + rows.size + (size_t)assembly->n_entity * 64;
+    for (uint32_t c = 0; c < assembly->n_chain; c++)
+        room += strlen(assembly->chains[c].auth_asym_id) + 1;
+    uint8_t *data = status ? NULL : fm_arena_alloc(arena, room);
+    char *authors = status ? NULL : fm_arena_alloc(arena, UINT16_MAX + 1);
+    if (status) return status;
+    if (!data || !authors) return fm_arena_full(arena, reterr);
+    fm_writer writer = fm_writer_of(data, room);
+    fm_facts_encode_row(&facts, row);
+    fm_write_bytes(&writer, part->bytes, sizeof part->bytes);
+    fm_write_bytes(&writer, row, sizeof row);
+    fm_write_u32(&writer, (uint32_t)rows.size);
+    fm_write_bytes(&writer, rows.data, rows.size);
+    fm_write_u32(&writer, assembly->n_entity);
+    for (uint32_t i = 0; i < assembly->n_entity && !status; i++) {
+        const fm_assembly_entity *entity = &assembly->entities[i];
+        bool has_rows = fm_entity_has_rows(entity);
+        uint32_t n = has_rows ? list_authors(assembly, i, authors) : 0;
+        fm_sha256 hash = {{0}};
+        if (has_rows) status = hash_sequence(entity, arena, &hash, reterr);
+        fm_write_u8(&writer, entity->polymer);
+        fm_write_u8(&writer, has_rows);
+        fm_write_u16(&writer, (uint16_t)n);
+        fm_write_bytes(&writer, hash.bytes, sizeof hash.bytes);
+        fm_write_bytes(&writer, authors, n);
+    }
+    self->note = (fm_bytes){data, writer.at};
+    return status;
+}
+
+fm_status fm_build_read_complex_note(fm_bytes value, fm_arena *arena, fm_chain_facts *ret_facts,
+                                     const fm_complex_row **ret_rows, uint32_t *ret_n,
+                                     fm_error *reterr) {
+    fm_reader reader = fm_reader_of(value.data, value.size);
+    (void)fm_read_borrow(&reader, FM_SHA256_BYTES);
+    const uint8_t *row = fm_read_borrow(&reader, FM_FACTS_BYTES);
+    uint32_t size = fm_read_u32(&reader);
+    const uint8_t *rows = fm_read_borrow(&reader, size);
+    if (!row || !rows) return fm_fail(reterr, FM_ERR_CORRUPT, "the note of a complex is cut off");
+    fm_status status = fm_facts_decode_row((fm_bytes){row, FM_FACTS_BYTES}, ret_facts, reterr);
+    if (status) return status;
+    return fm_complex_rows_decode((fm_bytes){rows, size}, 1, arena, ret_rows, ret_n, reterr);
+}
+
+/* Takes the entities of the note; false when it is broken. */
+static bool take_entities(fm_build_complex *self, fm_arena *arena) {
+    fm_reader reader = fm_reader_of(self->note.data, self->note.size);
+    (void)fm_read_borrow(&reader, FM_SHA256_BYTES + FM_FACTS_BYTES);
+    (void)fm_read_borrow(&reader, fm_read_u32(&reader));
+    uint32_t n = fm_read_u32(&reader);
+    if (reader.failed || n > self->note.size) return false;
+    self->n_entity = n;
+    self->entities = fm_arena_calloc(arena, n, sizeof *self->entities);
+    self->inputs = fm_arena_calloc(arena, n, sizeof *self->inputs);
+    for (uint32_t i = 0; i < n && self->entities && self->inputs; i++) {
+        complex_entity *entity = &self->entities[i];
+        entity->polymer = fm_read_u8(&reader);
+        entity->has_rows = fm_read_u8(&reader) != 0;
+        entity->author_bytes = fm_read_u16(&reader);
+        const uint8_t *hash = fm_read_borrow(&reader, FM_SHA256_BYTES);
+        const uint8_t *authors = fm_read_borrow(&reader, entity->author_bytes);
+        if (!hash || !authors || (entity->author_bytes && authors[entity->author_bytes - 1])) {
+            return false;
+        }
+        memcpy(entity->sequence.bytes, hash, FM_SHA256_BYTES);
+        entity->authors = (const char *)authors;
+    }
+    return self->entities && self->inputs && !reader.failed && fm_reader_left(&reader) == 0;
+}
+
+/* Uses the assembly part of an earlier build. */
+static bool use_assembly(fm_build_work *work, const fm_sha256 *key) {
+    fm_build_complex *self = work->complex;
+    fm_sha256 part;
+    if (!fm_build_use_text(work->state, key, &work->structure_arena, &self->note)) return false;
+    if (self->note.size < sizeof part) return false;
+    memcpy(&part, self->note.data, sizeof part);
+    if (!fm_build_knows_blob(work->state, &part)) return false;
+    if (!take_entities(self, &work->structure_arena)) return false;
+    self->result.part[0] = part;
+    self->result.has[0] = true;
+    return true;
+}
+
+static fm_status make_assembly(fm_build_work *work, const fm_sha256 *key, fm_error *reterr) {
+    fm_build_complex *self = work->complex;
+    fm_arena *arena = &work->chain_arena;
+    fm_part_assembly part;
+    fm_bytes bytes = {0};
+    fm_status status = ensure_assembly(work, reterr);
+    if (status) return status;
+    self->stays = true;
+    self->mark = fm_arena_mark(arena);
+    status =
+        fm_assembly_pack(&self->assembly, &work->state->components->hash, arena, &part, reterr);
+    if (!status) status = fm_part_assembly_encode(&part, arena, &bytes, reterr);
+    if (!status) {
+        status = fm_build_keep_part(work, &self->result, 0, FM_PART_ASSEMBLY, bytes, reterr);
+    }
+    if (!status) status = write_note(self, &self->result.part[0], &work->structure_arena, reterr);
+    if (!status && !take_entities(self, &work->structure_arena)) {
+        status = fm_arena_full(&work->structure_arena, reterr);
+    }
+    if (status) return fm_error_in(reterr, work->source->path);
+    fm_build_make_note(work->state, key, self->note);
+    return FM_OK;
+}
+
+/* -- entities */
+
+/* Adds a part to those that the complex names; a store keeps them with it. */
+static fm_status add_named(fm_build_complex *self, const fm_sha256 *hash, fm_error *reterr) {
+    fm_build_result *result = &self->result;
+    if (!fm_build_grow((void **)&result->named, result->n_named, &self->max_named,
+                       sizeof *result->named)) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of parts");
+    }
+    result->named[result->n_named++] = *hash;
+    return FM_OK;
+}
+
+fm_status fm_build_entity_sequence(fm_build_work *work, fm_build_chain *job, fm_error *reterr) {
+    fm_status status = ensure_assembly(work, reterr);
+    if (status) return status;
+    return letters_of(&work->complex->assembly.entities[job->entity], &work->chain_arena,
+                      &job->sequence, reterr);
+}
+
+/* The first chain with alignments that is of the entity. */
+static const fm_source_chain *find_chain(const fm_build_work *work, const complex_entity *entity) {
+    for (uint32_t i = 0; i < work->source->n_chain; i++) {
+        const fm_source_chain *chain = &work->source->chain[i];
+        if (!chain->author_id) continue;
+        if (is_listed(entity->authors, entity->author_bytes, chain->author_id)) return chain;
+    }
+    return NULL;
+}
+
+static fm_status make_rows(fm_build_work *work, fm_build_chain *job, const fm_msa_input *inputs,
+                           size_t n, fm_entity_rows kind, fm_error *reterr) {
+    fm_part_msa msa;
+    fm_bytes bytes = {0};
+    fm_arena *arena = &work->chain_arena;
+    fm_status status = ensure_assembly(work, reterr);
+    if (!status) {
+        status = fm_entity_msa_build(inputs, n, &work->complex->assembly.entities[job->entity],
+                                     kind, arena, &msa, reterr);
+    }
+    if (!status) status = fm_part_msa_encode(&msa, arena, &bytes, reterr);
+    return status ? status
+                  : fm_build_keep_part(work, &job->result, FM_PART_MSA - 1, FM_PART_MSA, bytes,
+                                       reterr);
+}
+
+/* Makes the rows of one kind of files. ret_part stays as it is where there is none. */
+static fm_status do_rows(fm_build_work *work, fm_build_chain *job, const char *stage,
+                         fm_entity_rows kind, fm_sha256 *ret_part, fm_error *reterr) {
+    fm_arena *arena = &work->chain_arena;
+    fm_msa_input *inputs = fm_arena_alloc_array(arena, FM_BUILD_N_ALIGNMENT, sizeof *inputs);
+    const fm_source_file *file;
+    uint32_t n_file = 0;
+    size_t n = 0;
+    if (!inputs) return fm_arena_full(arena, reterr);
+    fm_status status = fm_source_files(job->chain, arena, &n_file, &file, reterr);
+    for (uint32_t i = 0; i < n_file && !status; i++) {
+        if (fm_entity_rows_of_name(file[i].name) != kind) continue;
+        if (n == FM_BUILD_N_ALIGNMENT) {
+            return fm_fail(reterr, FM_ERR_LIMIT, "more than %d alignment files",
+                           FM_BUILD_N_ALIGNMENT);
+        }
+        size_t length = strlen(file[i].name);
+        bool is_a3m = length > 4 && strcmp(file[i].name + length - 4, ".a3m") == 0;
+        inputs[n] =
+            (fm_msa_input){.name = file[i].name, .format = is_a3m ? FM_MSA_A3M : FM_MSA_STOCKHOLM};
+        status = fm_build_read_file(work, &file[i], &inputs[n++].content, reterr);
+    }
+    if (status || n == 0) return status;
+    fm_sha256 *value = &job->result.part[FM_PART_MSA - 1];
+    fm_sha256 key =
+        fm_build_rows_key(work, stage, &job->result.part[FM_PART_SEQUENCE - 1], inputs, n);
+    if (!fm_build_use_note(work->state, &key, value->bytes, sizeof *value)) {
+        status = make_rows(work, job, inputs, n, kind, reterr);
+        if (status) return status;
+        fm_build_make_note(work->state, &key, (fm_bytes){value->bytes, sizeof *value});
+    }
+    *ret_part = *value;
+    return FM_OK;
+}
+
+/* A protein's rows are those of its chain, and those of other species beside them. */
+static fm_status do_protein(fm_build_work *work, fm_build_chain *job, fm_part_entity_inputs *inputs,
+                            fm_error *reterr) {
+    fm_build_result *result = &job->result;
+    fm_status status = fm_build_do_msa(work, job, reterr);
+    if (status) return status;
+    inputs->unpaired = result->part[FM_PART_MSA - 1];
+    status = do_rows(work, job, "paired", FM_ENTITY_ROWS_PAIRED, &inputs->paired, reterr);
+    if (status) {
+        fm_build_name_folder(job, reterr);
+        return status;
+    }
+    status = fm_build_do_hits(work, job, reterr);
+    if (!status && result->has[FM_PART_HITS - 1]) inputs->hits = result->part[FM_PART_HITS - 1];
+    return status;
+}
+
+/* Frees what the entity before had. An assembly that it parsed goes, too. */
+static void begin_entity(fm_build_work *work) {
+    fm_build_complex *self = work->complex;
+    fm_arena_rewind(&work->chain_arena, self->mark);
+    self->has_assembly &= self->stays;
+}
+
+static fm_status do_entity(fm_build_work *work, uint32_t index, fm_error *reterr) {
+    static const fm_sha256 none;
+    fm_build_complex *self = work->complex;
+    const complex_entity *entity = &self->entities[index];
+    fm_part_entity_inputs *inputs = &self->inputs[index];
+    const fm_source_chain *chain = entity->has_rows ? find_chain(work, entity) : NULL;
+    if (!chain) return FM_OK;
+    if (chain->refusal) {
+        return fm_fail(reterr, chain->is_unreadable ? FM_ERR_IO : FM_ERR_FORMAT, "%s",
+                       chain->refusal);
+    }
+    begin_entity(work);
+    fm_build_chain job = {.name = chain->name, .chain = chain, .complex = self, .entity = index};
+    job.result.reused = true;
+    job.result.part[FM_PART_SEQUENCE - 1] = entity->sequence;
+    fm_status status;
+    if (entity->polymer == FM_POLYMER_RNA) {
+        status = do_rows(work, &job, "rna", FM_ENTITY_ROWS_ALL, &inputs->unpaired, reterr);
+        if (status) fm_build_name_folder(&job, reterr);
+    } else {
+        status = do_protein(work, &job, inputs, reterr);
+    }
+    self->result.reused &= job.result.reused;
+    const fm_sha256 *const parts[] = {&inputs->unpaired, &inputs->paired, &inputs->hits};
+    for (int i = 0; i < 3 && !status; i++)
+        if (memcmp(parts[i], &none, sizeof none) != 0) status = add_named(self, parts[i], reterr);
+    for (uint32_t i = 0; i < job.result.n_named && !status; i++)
+        status = add_named(self, &job.result.named[i], reterr);
+    free(job.result.named);
+    return status;
+}
+
+/* -- the whole complex */
+
+static fm_status do_parts(fm_build_work *work, fm_error *reterr) {
+    fm_build_complex *self = work->complex;
+    fm_bytes bytes = {0};
+    fm_sha256 key = complex_key(work);
+    self->result.key[0] = key;
+    self->result.has_key[0] = true;
+    fm_status status = FM_OK;
+    if (!use_assembly(work, &key)) status = make_assembly(work, &key, reterr);
+    if (!status) status = add_named(self, &work->state->components->hash, reterr);
+    for (uint32_t i = 0; i < self->n_entity && !status; i++)
+        status = do_entity(work, i, reterr);
+    if (status) return status;
+    begin_entity(work);
+    const fm_part_entities part = {self->n_entity, self->inputs};
+    bool was_reused = self->result.reused;
+    status = fm_part_entities_encode(&part, &work->chain_arena, &bytes, reterr);
+    if (!status) {
+        status = fm_build_keep_part(work, &self->result, 1, FM_PART_ENTITIES, bytes, reterr);
+    }
+    /* The part has no inputs of its own: it is new where one that it names is. */
+    self->result.reused = was_reused;
+    return status;
+}
+
+static void add_result(fm_build_work *work, const fm_build_result *result, const fm_error *error) {
+    char name[FM_SOURCE_DATASET_BYTES + FM_LIMIT_NAME_BYTES + 2];
+    const fm_source_dataset *dataset = &work->state->source->dataset[work->source->dataset];
+    snprintf(name, sizeof name, "%s%s", dataset->prefix, work->source->key);
+    fm_build_add_result(work->state, name, result, error);
+}
+
+void fm_build_refuse_complex(fm_build_work *work, const fm_error *error) {
+    const fm_build_result result = {.item = FM_BUILD_NO_ITEM, .is_complex = true};
+    add_result(work, &result, error);
+}
+
+void fm_build_do_complex(fm_build_work *work) {
+    fm_error error = {0};
+    fm_build_complex *self = fm_arena_calloc(&work->structure_arena, 1, sizeof *self);
+    if (!self) {
+        (void)!fm_arena_full(&work->structure_arena, &error);
+        fm_build_refuse_complex(work, &error);
+        return;
+    }
+    self->result = (fm_build_result){.item = FM_BUILD_NO_ITEM, .is_complex = true, .reused = true};
+    work->complex = self;
+    fm_arena_reset(&work->chain_arena);
+    self->mark = fm_arena_mark(&work->chain_arena);
+    fm_status status = do_parts(work, &error);
+    if (status) {
+        free(self->result.named);
+        self->result.named = NULL;
+        self->result.n_named = 0;
+    }
+    add_result(work, &self->result, status ? &error : NULL);
+}
+
+bool fm_build_is_no_protein(const fm_build_work *work, const char *author_id) {
+    const fm_build_complex *self = work->complex;
+    for (uint32_t i = 0; self && author_id && i < self->n_entity; i++) {
+        const complex_entity *entity = &self->entities[i];
+        if (entity->polymer != FM_POLYMER_RNA) continue;
+        if (is_listed(entity->authors, entity->author_bytes, author_id)) return true;
+    }
+    return false;
+}

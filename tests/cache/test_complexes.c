@@ -1,0 +1,401 @@
+/* test_complexes.c: complexes in a cache: built beside chains in one pass, loaded as they were
+ * read, made again only where their inputs changed, and whole after every kill. */
+#include "tests/cache/cache_case.h"
+
+#include "cache/export/complex_load.h"
+#include "featurizer/complex/read.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define ATOMS                                                                                      \
+    "loop_\n_chem_comp_atom.atom_id\n_chem_comp_atom.type_symbol\n_chem_comp_atom.charge\n"        \
+    "_chem_comp_atom.pdbx_leaving_atom_flag\n"
+#define BONDS                                                                                      \
+    "loop_\n_chem_comp_bond.atom_id_1\n_chem_comp_bond.atom_id_2\n_chem_comp_bond.value_order\n"
+#define BASE(name)                                                                                 \
+    "data_" name "\n_chem_comp.id " name "\n_chem_comp.type 'RNA LINKING'\n"                       \
+    "_chem_comp.one_letter_code " name "\n" ATOMS "P P 0 N\nC1' C 0 N\nO3' O 0 N\n" BONDS          \
+    "P C1' SING\nC1' O3' SING\n"
+static const char components_text[] =
+    "data_GLY\n_chem_comp.id GLY\n_chem_comp.type 'PEPTIDE LINKING'\n"
+    "_chem_comp.one_letter_code G\n" ATOMS "N N 0 N\nCA C 0 N\nC C 0 N\nO O 0 N\nOXT O 0 Y\n" BONDS
+    "N CA SING\nCA C SING\nC O DOUB\nC OXT SING\n" BASE("A") BASE("C")
+        BASE("U") "data_ZN\n_chem_comp.id ZN\n_chem_comp.type NON-POLYMER\n" ATOMS "ZN ZN 2 N\n";
+
+/* An entry of six glycines X, five nucleotides R and a zinc ion, in two copies. */
+static void write_entry(const char *path, const char *date, float shift) {
+    static const char *const bases[] = {"A", "C", "U", "U", "A"};
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file,
+            "data_T\n_exptl.method 'X-RAY DIFFRACTION'\n_refine.ls_d_res_high 1.50\n"
+            "_pdbx_audit_revision_history.revision_date %s\n"
+            "loop_\n_entity_poly.entity_id\n_entity_poly.type\n"
+            "1 'polypeptide(L)'\n2 polyribonucleotide\n"
+            "loop_\n_entity_poly_seq.entity_id\n_entity_poly_seq.num\n_entity_poly_seq.mon_id\n",
+            date);
+    for (int i = 1; i <= 6; i++)
+        fprintf(file, "1 %d GLY\n", i);
+    for (int i = 1; i <= 5; i++)
+        fprintf(file, "2 %d %s\n", i, bases[i - 1]);
+    fprintf(file,
+            "_pdbx_struct_assembly_gen.assembly_id 1\n_pdbx_struct_assembly_gen.oper_expression "
+            "1,2\n_pdbx_struct_assembly_gen.asym_id_list A,B,C\nloop_\n_pdbx_struct_oper_list.id\n"
+            "_pdbx_struct_oper_list.matrix[1][1]\n_pdbx_struct_oper_list.matrix[1][2]\n"
+            "_pdbx_struct_oper_list.matrix[1][3]\n_pdbx_struct_oper_list.vector[1]\n"
+            "_pdbx_struct_oper_list.matrix[2][1]\n_pdbx_struct_oper_list.matrix[2][2]\n"
+            "_pdbx_struct_oper_list.matrix[2][3]\n_pdbx_struct_oper_list.vector[2]\n"
+            "_pdbx_struct_oper_list.matrix[3][1]\n_pdbx_struct_oper_list.matrix[3][2]\n"
+            "_pdbx_struct_oper_list.matrix[3][3]\n_pdbx_struct_oper_list.vector[3]\n"
+            "1 1 0 0 0 0 1 0 0 0 0 1 0\n2 1 0 0 0 0 -1 0 6 0 0 -1 0\n"
+            "loop_\n_atom_site.group_PDB\n_atom_site.id\n_atom_site.type_symbol\n"
+            "_atom_site.label_atom_id\n_atom_site.label_alt_id\n_atom_site.label_comp_id\n"
+            "_atom_site.label_asym_id\n_atom_site.label_entity_id\n_atom_site.label_seq_id\n"
+            "_atom_site.pdbx_PDB_ins_code\n_atom_site.auth_asym_id\n_atom_site.auth_seq_id\n"
+            "_atom_site.Cartn_x\n_atom_site.Cartn_y\n_atom_site.Cartn_z\n_atom_site.occupancy\n"
+            "_atom_site.B_iso_or_equiv\n_atom_site.pdbx_PDB_model_num\n");
+    int id = 0;
+    static const char *const protein[] = {"N", "CA", "C", "O"}, *const rna[] = {"P", "C1'", "O3'"};
+    for (int i = 1; i <= 6; i++)
+        for (int k = 0; k < 4; k++)
+            fprintf(file, "ATOM %d %c %s . GLY A 1 %d ? X %d %.3f %.3f 0 1 %.2f 1\n", ++id,
+                    protein[k][0], protein[k], i, i, (double)i * 3.8 + k * 1.3 + (double)shift,
+                    k == 3 ? 1.2 : 0.0, 10.0 + i);
+    for (int i = 1; i <= 5; i++)
+        for (int k = 0; k < 3; k++)
+            fprintf(file, "ATOM %d %c \"%s\" . %s B 2 %d ? R %d %.3f 4 %.3f 1 20 1\n", ++id,
+                    rna[k][0], rna[k], bases[i - 1], i, i, (double)i * 5.0 + k * 1.5, k * 0.5);
+    fprintf(file, "HETATM %d ZN ZN . ZN C 3 . ? X 101 8 2 2 1 30 1\n", ++id);
+    fclose(file);
+}
+
+static void write_text(const char *folder, const char *name, const char *text) {
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+typedef struct complexes_case {
+    cache_case base;
+    fm_components components;
+} complexes_case;
+
+static fm_components parse_components(fm_arena *arena, const char *text) {
+    fm_components components;
+    fm_error error = {0};
+    fm_status status = fm_components_parse((fm_bytes){(const uint8_t *)text, strlen(text)}, arena,
+                                           &components, &error);
+    if (status) fail_msg("%s", error.message);
+    return components;
+}
+
+static void set_up(complexes_case *test) {
+    cache_case *base = &test->base;
+    char path[300];
+    memset(test, 0, sizeof *test);
+    fm_test_make_folder(base->folder, sizeof base->folder);
+    snprintf(base->data, sizeof base->data, "%s/data", base->folder);
+    snprintf(base->cache, sizeof base->cache, "%s/cache", base->folder);
+    assert_int_equal(fm_arena_init(&base->arena, (size_t)4 << 30, &base->error), FM_OK);
+    assert_int_equal(run_shell("mkdir -p %s/mmcifs %s/alignments/1abc_X %s/alignments/1abc_R",
+                               base->data, base->data, base->data),
+                     0);
+    snprintf(path, sizeof path, "%s/mmcifs/1abc.cif", base->data);
+    write_entry(path, "2011-07-13", 0);
+    snprintf(path, sizeof path, "%s/mmcifs/pdb_00002xyz.cif", base->data);
+    write_entry(path, "2020-01-02", 0.125f);
+    write_text(base->data, "alignments/1abc_X/uniref90_hits.a3m", ">q\nGGGGGG\n>a\nGGaAG-G\n");
+    write_text(base->data, "alignments/1abc_X/uniprot_hits.sto",
+               "# STOCKHOLM 1.0\nq GGGGGG\ntr|A0A123|X_HUMAN/1-6 GGGGAG\n//\n");
+    write_text(base->data, "alignments/1abc_R/rfam_hits.a3m", ">q\nACUUA\n>a\nACGU-\n");
+    test->components = parse_components(&base->arena, components_text);
+}
+
+static fm_build_report build_all(complexes_case *test, fm_build_options options) {
+    fm_build_report report = {0};
+    options.complexes = true;
+    if (!options.components) options.components = &test->components;
+    fm_status status = build_with(&test->base, test->base.data, test->base.cache, options, &report);
+    if (status) fail_msg("%s", test->base.error.message);
+    assert_int_equal(verify(&test->base, test->base.cache), FM_OK);
+    return report;
+}
+
+static void tear_down(complexes_case *test) {
+    teardown_case(&test->base);
+}
+
+/* -- loading */
+
+static void assert_same_assembly(const fm_assembly *a, const fm_assembly *b) {
+    assert_int_equal(a->n_chain, b->n_chain);
+    assert_int_equal(a->n_atom, b->n_atom);
+    assert_int_equal(a->n_token, b->n_token);
+    assert_int_equal(a->n_bond, b->n_bond);
+    assert_int_equal(a->n_pair, b->n_pair);
+    for (uint32_t i = 0; i < a->n_atom; i++) {
+        assert_memory_equal(a->atoms[i].position, b->atoms[i].position, 12);
+        assert_memory_equal(a->atoms[i].name, b->atoms[i].name, 8);
+    }
+    assert_string_equal(a->release_date, b->release_date);
+}
+
+static void assert_loads(complexes_case *test) {
+    cache_case *base = &test->base;
+    const fm_assembly_options options = {0};
+    fm_store *store;
+    fm_complex_reader *reader;
+    fm_complex loaded;
+    fm_assembly read;
+    fm_bytes text = {0};
+    char path[300];
+    uint32_t item;
+    assert_int_equal(fm_store_open(base->cache, &store, &base->error), FM_OK);
+    assert_int_equal(fm_complex_reader_create(store, &reader, &base->error), FM_OK);
+    assert_int_equal(fm_store_find(store, "1abc", &item, &base->error), FM_OK);
+    assert_int_equal(fm_store_item_kind(store, item), FM_STORED_COMPLEX);
+    assert_int_equal(fm_complex_load(reader, item, &base->arena, &loaded, &base->error), FM_OK);
+    snprintf(path, sizeof path, "%s/mmcifs/1abc.cif", base->data);
+    fm_source_file file = {.path = path, .bytes = UINT64_MAX};
+    assert_int_equal(fm_source_read(&file, 1 << 20, &base->arena, &text, &base->error), FM_OK);
+    assert_int_equal(
+        fm_assembly_read(text, &test->components, &options, &base->arena, &read, &base->error),
+        FM_OK);
+    assert_same_assembly(&read, &loaded.assembly);
+    assert_int_equal(loaded.entities[0].unpaired->n_row, 2);
+    assert_int_equal(loaded.entities[0].paired->n_row, 2);
+    assert_int_equal(loaded.entities[0].paired->species[1].size, strlen("HUMAN"));
+    assert_int_equal(loaded.entities[1].unpaired->n_row, 2);
+    assert_int_equal(loaded.entities[1].unpaired->ids[5 + 2], FM_RESTYPE32_RNA + 1); /* G */
+    assert_null(loaded.entities[1].paired);
+    assert_null(loaded.entities[2].unpaired);
+    fm_complex_reader_destroy(reader);
+    fm_store_close(store);
+}
+
+static void complexes_stand_beside_chains(void **state) {
+    (void)state;
+    complexes_case test;
+    set_up(&test);
+    fm_build_report report = build_all(&test, (fm_build_options){0});
+    /* 1abc, 1abc_X and 2xyz; a chain of RNA is of its complex alone. */
+    assert_int_equal(report.n_chain, 3);
+    assert_int_equal(report.n_complex, 2);
+    assert_int_equal(report.n_refused, 0);
+    assert_loads(&test);
+    /* The protein's rows are its chain's. */
+    cache_case *base = &test.base;
+    fm_store *store;
+    fm_store_part msa;
+    fm_part_entities entities;
+    const fm_chain_facts *facts;
+    uint32_t chain, item, last;
+    assert_int_equal(fm_store_open(base->cache, &store, &base->error), FM_OK);
+    assert_int_equal(fm_store_find(store, "1abc_X", &chain, &base->error), FM_OK);
+    assert_int_equal(fm_store_find(store, "1abc", &item, &base->error), FM_OK);
+    assert_int_equal(fm_store_find(store, "2xyz", &last, &base->error), FM_OK);
+    assert_int_equal(fm_store_item_kind(store, chain), FM_STORED_CHAIN);
+    assert_true(fm_store_get_part(store, chain, FM_PART_MSA, &msa));
+    assert_int_equal(fm_store_load_entities(store, item, &base->arena, &entities, &base->error),
+                     FM_OK);
+    assert_memory_equal(&entities.inputs[0].unpaired, &msa.hash, sizeof msa.hash);
+    assert_int_equal(fm_store_read_facts(store, &base->arena, &facts, &base->error), FM_OK);
+    assert_int_equal(facts[item].flags, FM_FACTS_KNOWN | FM_FACTS_COMPLEX);
+    assert_int_equal(facts[item].n_res, 24); /* two copies of 6 + 5 + 1 */
+    assert_string_equal(facts[last].release_date, "2020-01-02");
+    fm_store_close(store);
+    tear_down(&test);
+}
+
+static void records_are_read_without_parts(void **state) {
+    (void)state;
+    complexes_case test;
+    cache_case *base = &test.base;
+    const fm_complex_row *rows;
+    fm_store *store;
+    uint32_t n = 0, n_chain = 0, n_interface = 0;
+    set_up(&test);
+    build_all(&test, (fm_build_options){0});
+    assert_int_equal(fm_store_open(base->cache, &store, &base->error), FM_OK);
+    assert_int_equal(fm_store_read_complex_rows(store, &base->arena, &rows, &n, &base->error),
+                     FM_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(fm_store_item_kind(store, rows[i].item), FM_STORED_COMPLEX);
+        if (rows[i].is_interface) {
+            n_interface++;
+        } else {
+            n_chain++;
+        }
+    }
+    assert_int_equal(n_chain, 4); /* a protein and an RNA of each; ions are not drawn */
+    assert_true(n_interface >= 2);
+    fm_store_close(store);
+    tear_down(&test);
+}
+
+/* -- building again */
+
+static void only_what_changed_is_made_again(void **state) {
+    (void)state;
+    complexes_case test;
+    char path[300];
+    set_up(&test);
+    fm_build_report first = build_all(&test, (fm_build_options){0});
+    assert_int_equal(first.n_built, 3);
+    /* Without --components the cache's set is used. */
+    fm_build_report again = {0};
+    assert_int_equal(build_with(&test.base, test.base.data, test.base.cache,
+                                (fm_build_options){.complexes = true}, &again),
+                     FM_OK);
+    assert_false(again.published);
+    assert_int_equal(again.n_reused, 3);
+    assert_int_equal(again.written_bytes, 0);
+    assert_same_content(first, again);
+    write_text(test.base.data, "alignments/1abc_R/rfam_hits.a3m", ">q\nACUUA\n>a\nACG--\n");
+    fm_build_report changed = build_all(&test, (fm_build_options){0});
+    assert_int_equal(changed.n_built, 1);
+    assert_other_content(first, changed);
+    snprintf(path, sizeof path, "%s/mmcifs/pdb_00002xyz.cif", test.base.data);
+    write_entry(path, "2020-01-02", 0.25f);
+    changed = build_all(&test, (fm_build_options){0});
+    assert_int_equal(changed.n_built, 1);
+    /* Another set of components is another input of all complexes. */
+    char more[sizeof components_text + 64];
+    snprintf(more, sizeof more, "%sdata_XE\n_chem_comp.id XE\n_chem_comp.type NON-POLYMER\n",
+             components_text);
+    const fm_components others = parse_components(&test.base.arena, more);
+    changed = build_all(&test, (fm_build_options){.components = &others});
+    assert_int_equal(changed.n_built, 2);
+    tear_down(&test);
+}
+
+static void a_broken_file_harms_its_complex_alone(void **state) {
+    (void)state;
+    complexes_case test;
+    set_up(&test);
+    write_text(test.base.data, "mmcifs/3bad.cif", "data_T\nloop_\n_atom_site.id\n");
+    write_text(test.base.data, "mmcifs/4bad.cif", "data_T\n_cell.length_a 1\n");
+    fm_build_report report = build_all(&test, (fm_build_options){0});
+    assert_int_equal(report.n_chain, 3);
+    assert_int_equal(report.n_refused, 2);
+    assert_non_null(strstr(report.refusal[0], "3bad\t"));
+    assert_non_null(strstr(report.refusal[0], "3bad.cif:"));
+    assert_non_null(strstr(report.refusal[1], "4bad.cif"));
+    tear_down(&test);
+}
+
+static void a_build_without_components_is_refused(void **state) {
+    (void)state;
+    complexes_case test;
+    fm_build_report report;
+    set_up(&test);
+    assert_int_equal(build_with(&test.base, test.base.data, test.base.cache,
+                                (fm_build_options){.complexes = true}, &report),
+                     FM_ERR_USAGE);
+    assert_non_null(strstr(test.base.error.message, "--components"));
+    bool was_there = true;
+    assert_int_equal(fm_build_put_components(test.base.cache, &test.components, &test.base.arena,
+                                             &was_there, &test.base.error),
+                     FM_OK);
+    assert_false(was_there);
+    assert_int_equal(build_with(&test.base, test.base.data, test.base.cache,
+                                (fm_build_options){.complexes = true}, &report),
+                     FM_OK);
+    assert_int_equal(report.n_complex, 2);
+    tear_down(&test);
+}
+
+/* Complexes of a dataset with another name stay, with their records and components. */
+static void complexes_of_other_datasets_are_kept(void **state) {
+    (void)state;
+    complexes_case test;
+    fm_build_report report;
+    uint32_t n[2];
+    set_up(&test);
+    for (int i = 0; i < 2; i++) {
+        fm_source source;
+        fm_store *store;
+        const fm_complex_row *rows;
+        const fm_source_options from = {.dataset = test.base.data, .name = i ? "b" : "a"};
+        const fm_build_options options = {.cache = test.base.cache,
+                                          .n_job = 2,
+                                          .complexes = true,
+                                          .components = &test.components};
+        assert_int_equal(fm_source_scan(&from, 1, &test.base.arena, &source, &test.base.error),
+                         FM_OK);
+        assert_int_equal(
+            fm_build_run(&source, &options, &test.base.arena, &report, &test.base.error), FM_OK);
+        assert_int_equal(verify(&test.base, test.base.cache), FM_OK);
+        assert_int_equal(fm_store_open(test.base.cache, &store, &test.base.error), FM_OK);
+        assert_int_equal(
+            fm_store_read_complex_rows(store, &test.base.arena, &rows, &n[i], &test.base.error),
+            FM_OK);
+        fm_store_close(store);
+    }
+    assert_int_equal(report.n_complex, 4);
+    assert_int_equal(n[1], 2 * n[0]);
+    tear_down(&test);
+}
+
+/* -- kills */
+
+static void killed_builds_end_with_the_same_content(void **state) {
+    (void)state;
+    enum { N_KILL = 8 };
+    complexes_case test;
+    char clean[180], program[400], components[300];
+    set_up(&test);
+    for (int i = 0; i < 24; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/mmcifs/%dk%c%c.cif", test.base.data, 5 + i % 2, 'a' + i % 5,
+                 'a' + i / 5);
+        write_entry(path, "2012-02-02", (float)i / 8);
+    }
+    snprintf(clean, sizeof clean, "%s/clean", test.base.folder);
+    fm_build_report expected;
+    assert_int_equal(
+        build_with(&test.base, test.base.data, clean,
+                   (fm_build_options){.complexes = true, .components = &test.components},
+                   &expected),
+        FM_OK);
+    write_text(test.base.folder, "components.cif", components_text);
+    snprintf(components, sizeof components, "%s/components.cif", test.base.folder);
+    snprintf(program, sizeof program, "%s/foldmill", getenv("FM_BIN"));
+    for (int i = 0; i < N_KILL; i++) {
+        char *const arguments[] = {program,         "build",       test.base.data, "--cache",
+                                   test.base.cache, "--complexes", "--components", components,
+                                   "--quiet",       NULL};
+        pid_t child;
+        int status;
+        assert_int_equal(posix_spawn(&child, program, NULL, NULL, arguments, environ), 0);
+        nanosleep(&(struct timespec){0, 1000000L * (1 + 7L * i)}, NULL);
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, &status, 0), child);
+    }
+    fm_build_report report = build_all(&test, (fm_build_options){0});
+    assert_same_content(report, expected);
+    assert_loads(&test);
+    tear_down(&test);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(complexes_stand_beside_chains),
+        cmocka_unit_test(records_are_read_without_parts),
+        cmocka_unit_test(only_what_changed_is_made_again),
+        cmocka_unit_test(a_broken_file_harms_its_complex_alone),
+        cmocka_unit_test(a_build_without_components_is_refused),
+        cmocka_unit_test(complexes_of_other_datasets_are_kept),
+        cmocka_unit_test(killed_builds_end_with_the_same_content),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
