@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     U8 = 1 << FM_U8,
@@ -142,6 +143,15 @@ const fm_tensor_rule *fm_schema_rules(size_t *ret_count) {
 const fm_tensor_rule *fm_schema_find(uint32_t id) {
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if ((uint32_t)rules[i].id == id) return &rules[i];
+    }
+    return NULL;
+}
+
+const fm_tensor_rule *fm_schema_find_named(fm_sample_kind kind, const char *name) {
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        if (fm_schema_kind(rules[i].id) == kind && strcmp(rules[i].name, name) == 0) {
+            return &rules[i];
+        }
     }
     return NULL;
 }

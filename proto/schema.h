@@ -130,6 +130,8 @@ typedef struct fm_tensor_rule {
 const fm_tensor_rule *fm_schema_rules(size_t *ret_count);
 /* Returns the row of an id, or NULL. */
 const fm_tensor_rule *fm_schema_find(uint32_t id);
+/* Returns the row of a name among the tensors of a kind, or NULL. */
+const fm_tensor_rule *fm_schema_find_named(fm_sample_kind kind, const char *name);
 /* Returns what samples with this tensor are of. */
 static inline fm_sample_kind fm_schema_kind(uint32_t id) {
     return id < FM_T_FIRST_OF_COMPLEX ? FM_SAMPLE_OF_CHAIN : FM_SAMPLE_OF_COMPLEX;

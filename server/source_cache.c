@@ -41,6 +41,12 @@ static fm_status find_plan(const fm_wire_open *params, fm_plan *ret_plan, size_t
     fm_plan plan;
     fm_status status = fm_plan_find(params->plan, &plan, reterr);
     if (status) return status;
+    if (plan.kind != FM_SAMPLE_OF_CHAIN) {
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                       "the plan %s samples complexes, of which the "
+                       "snapshot has none",
+                       plan.name);
+    }
     change(&plan.global_batch, params->global_batch);
     change(&plan.crop_size, params->crop_size);
     change(&plan.max_msa_clusters, params->max_msa_clusters);

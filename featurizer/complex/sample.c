@@ -167,22 +167,33 @@ static fm_status add_profile(maker *m) {
     return status ? status : add(m, "deletion_mean", "<f4", 1, (uint64_t[]){m->n_token}, mean);
 }
 
-static fm_status add_msa(maker *m) {
-    fm_paired_rows rows;
+static fm_status plan_rows(const maker *m, fm_complex_rows *ret_rows) {
     const fm_paired_options options = {m->options->max_row,
                                        m->options->compat_protenix || m->options->is_prediction};
-    fm_status status =
-        fm_paired_rows_plan(m->chains, m->n_chain, &options, m->arena, &rows, m->error);
-    if (status) return status;
-    size_t n = m->n_token;
-    uint8_t *ids = fm_arena_alloc_array(m->arena, rows.n_row, n);
-    uint8_t *deletion = fm_arena_alloc_array(m->arena, rows.n_row, n);
-    if (!ids || !deletion) return fm_arena_full(m->arena, m->error);
-    for (uint32_t r = 0; r < rows.n_row; r++) {
-        fm_paired_rows_gather(&rows, m->chains, r, m->columns, m->n_token, ids + r * n,
-                              deletion + r * n);
+    *ret_rows =
+        (fm_complex_rows){.chains = m->chains, .columns = m->columns, .n_column = m->n_token};
+    return fm_paired_rows_plan(m->chains, m->n_chain, &options, m->arena, &ret_rows->rows,
+                               m->error);
+}
+
+void fm_complex_rows_gather(const fm_complex_rows *rows, const uint32_t *row, uint32_t n,
+                            uint8_t *ret_ids, uint8_t *ret_deletion) {
+    for (size_t i = 0; i < n; i++) {
+        fm_paired_rows_gather(&rows->rows, rows->chains, row ? row[i] : (uint32_t)i, rows->columns,
+                              rows->n_column, ret_ids + i * rows->n_column,
+                              ret_deletion + i * rows->n_column);
     }
-    const uint64_t shape[] = {rows.n_row, n};
+}
+
+static fm_status add_msa(maker *m) {
+    fm_complex_rows rows;
+    fm_status status = plan_rows(m, &rows);
+    if (status) return status;
+    const uint64_t shape[] = {rows.rows.n_row, m->n_token};
+    uint8_t *ids = fm_arena_alloc_array(m->arena, shape[0], shape[1]);
+    uint8_t *deletion = fm_arena_alloc_array(m->arena, shape[0], shape[1]);
+    if (!ids || !deletion) return fm_arena_full(m->arena, m->error);
+    fm_complex_rows_gather(&rows, NULL, rows.rows.n_row, ids, deletion);
     status = add(m, "msa", "|u1", 2, shape, ids);
     return status ? status : add(m, "deletion", "|u1", 2, shape, deletion);
 }
@@ -212,6 +223,14 @@ static fm_status take_all_tokens(maker *m) {
     return FM_OK;
 }
 
+static fm_status start(maker *m) {
+    fm_status status = m->tokens ? FM_OK : take_all_tokens(m);
+    if (!status) status = take_chains(m);
+    if (!status) status = add_features(m);
+    if (!status) status = add_numbers(m);
+    return status ? status : add_profile(m);
+}
+
 fm_status fm_complex_sample_make(const fm_assembly *assembly,
                                  const fm_complex_entity_inputs *inputs, const uint32_t *tokens,
                                  uint32_t n_token, const fm_complex_sample_options *options,
@@ -225,13 +244,29 @@ fm_status fm_complex_sample_make(const fm_assembly *assembly,
                .arena = arena,
                .arrays = ret_arrays,
                .error = reterr};
-    fm_status status = tokens ? FM_OK : take_all_tokens(&m);
-    if (!status) status = take_chains(&m);
-    if (!status) status = add_features(&m);
-    if (!status) status = add_numbers(&m);
-    if (!status) status = add_profile(&m);
+    fm_status status = start(&m);
     if (!status) status = add_msa(&m);
     if (!status) status = add_templates(&m);
+    if (!status) *ret_n = m.n;
+    return status;
+}
+
+fm_status fm_complex_sample_plan(const fm_assembly *assembly,
+                                 const fm_complex_entity_inputs *inputs, const uint32_t *tokens,
+                                 uint32_t n_token, const fm_complex_sample_options *options,
+                                 fm_arena *arena, fm_array ret_arrays[FM_COMPLEX_SAMPLE_ARRAYS],
+                                 size_t *ret_n, fm_complex_rows *ret_rows, fm_error *reterr) {
+    maker m = {.assembly = assembly,
+               .inputs = inputs,
+               .tokens = tokens,
+               .n_token = n_token,
+               .options = options,
+               .arena = arena,
+               .arrays = ret_arrays,
+               .error = reterr};
+    fm_status status = start(&m);
+    if (!status) status = add_templates(&m);
+    if (!status) status = plan_rows(&m, ret_rows);
     if (!status) *ret_n = m.n;
     return status;
 }

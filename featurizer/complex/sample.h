@@ -2,8 +2,8 @@
  * and its templates.
  *
  * Everything that is random has been decided before: the crop's tokens, and the templates of each
- * chain. The MSA rows of each cycle are drawn by the consumer. The arrays are those of
- * docs/reference/complex-samples.md; proto/complex_sample.h expands them. */
+ * chain. The MSA has all planned rows, or those that each cycle has drawn (draw.h). The arrays are
+ * those of docs/reference/complex-samples.md; proto/complex_sample.h expands them. */
 #ifndef FM_COMPLEX_SAMPLE_MAKE_H
 #define FM_COMPLEX_SAMPLE_MAKE_H
 
@@ -37,5 +37,24 @@ FM_MUST_USE fm_status fm_complex_sample_make(
     const fm_assembly *assembly, const fm_complex_entity_inputs *inputs, const uint32_t *tokens,
     uint32_t n_token, const fm_complex_sample_options *options, fm_arena *arena,
     fm_array ret_arrays[FM_COMPLEX_SAMPLE_ARRAYS], size_t *ret_n, fm_error *reterr);
+
+/* The planned rows of a crop's MSA, and what their cells are gathered from. */
+typedef struct fm_complex_rows {
+    fm_paired_rows rows;
+    const fm_paired_chain *chains;   /* [rows.n_chain] */
+    const fm_paired_column *columns; /* [n_column] of the tokens */
+    uint32_t n_column;
+} fm_complex_rows;
+
+/* Makes all arrays of such a sample except msa and deletion, and plans its rows. */
+FM_MUST_USE fm_status fm_complex_sample_plan(
+    const fm_assembly *assembly, const fm_complex_entity_inputs *inputs, const uint32_t *tokens,
+    uint32_t n_token, const fm_complex_sample_options *options, fm_arena *arena,
+    fm_array ret_arrays[FM_COMPLEX_SAMPLE_ARRAYS], size_t *ret_n, fm_complex_rows *ret_rows,
+    fm_error *reterr);
+
+/* Gathers rows of the plan: ids and deletions are [n, n_column]. row == NULL: rows 0 .. n-1. */
+void fm_complex_rows_gather(const fm_complex_rows *rows, const uint32_t *row, uint32_t n,
+                            uint8_t *ret_ids, uint8_t *ret_deletion);
 
 #endif

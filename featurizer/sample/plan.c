@@ -2,6 +2,7 @@
 #include "featurizer/sample/plan.h"
 
 #include "featurizer/sample/sample_draw.h"
+#include "proto/complex_sample.h"
 #include "proto/limits.h"
 #include "proto/template_date.h"
 
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { LEAST_ATOMS = 32 /* of a crop: any one token fits */ };
 
 /* ceil(p * 2^32) for the fractions that the plans use. Rounding up makes floor(N * p) exact when p
  * is a whole number of tenths. */
@@ -45,6 +48,17 @@
     .always_max_cycle = true, .clamped_fape_q32 = UINT32_MAX, .max_templates = 4,                  \
     .template_pool = 20, .best_templates = true, .max_template_date = FM_TEMPLATE_DATE_QUERY
 
+/* Plans of AlphaFold 3's training: weighted crops of the PDB (supplementary 2.5 and 2.7). */
+#define COMPLEXES(crop, atoms, rows, templates, cycles)                                            \
+    .kind = FM_SAMPLE_OF_COMPLEX, .epoch_samples = 10000, .crop_size = (crop),                     \
+    .max_cycle = (cycles), .max_templates = (templates), .template_pool = 20,                      \
+    .max_template_date = FM_TEMPLATE_DATE_QUERY, .template_days = 60, .max_atoms = (atoms),        \
+    .max_msa = (rows), .max_planned_msa = 16384, .crop_weight = {2, 4, 4}
+#define AF3(crop, atoms)                                                                           \
+    .order = FM_ORDER_WEIGHTED, .global_batch = 256, COMPLEXES(crop, atoms, 1024, 4, 4)
+#define AF3_SMALL(crop, atoms, rows, cycles)                                                       \
+    .order = FM_ORDER_SHUFFLED, .global_batch = 1, COMPLEXES(crop, atoms, rows, 2, cycles)
+
 /* Every preset of the trainer has the plan of its name. */
 static const fm_plan plans[] = {
     {.name = "tiny", SMALL(32, 64, 2)},
@@ -62,6 +76,14 @@ static const fm_plan plans[] = {
     {.name = "af2-model-1.2.3-ptm", AF2(384, 512, 1024, 0)},
     {.name = "openfold-initial", OPENFOLD(256, 128, 1024)},
     {.name = "openfold-finetuning", OPENFOLD(384, 512, 5120)},
+    {.name = "af3-tiny", AF3_SMALL(32, 256, 8, 2)},
+    {.name = "af3-overfit", AF3_SMALL(25, 206, 6, 1)},
+    {.name = "af3-initial", AF3(384, 3200)},
+    {.name = "af3-finetuning", AF3(640, 5344)},
+    {.name = "af3-finetuning-2", AF3(768, 6432)},
+    {.name = "af3-confidence", AF3(640, 5344)},
+    {.name = "protenix-initial", AF3(384, 3200), .compat_protenix = true},
+    {.name = "protenix-finetuning", AF3(640, 5344), .compat_protenix = true},
     {.name = "eval", WHOLE(124, 1024)},
     {.name = "predict", WHOLE(508, 5120), .draws_by_name = true},
 };
@@ -87,18 +109,25 @@ static fm_status check_range(const char *field, uint64_t value, uint64_t min, ui
                    (unsigned long long)value, (unsigned long long)min, (unsigned long long)max);
 }
 
-fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
-    const struct {
-        const char *field;
-        uint64_t value, min, max;
-    } ranges[] = {
-        {"order", plan->order, FM_ORDER_WEIGHTED, FM_N_PLAN_ORDER - 1},
-        {"global_batch", plan->global_batch, 1, 65536},
-        {"epoch_samples", plan->epoch_samples, 1, UINT32_MAX},
+typedef struct range {
+    const char *field;
+    uint64_t value, min, max;
+} range;
+
+static fm_status check_ranges(const range *ranges, size_t n, fm_error *reterr) {
+    fm_status status = FM_OK;
+    for (size_t i = 0; !status && i < n; i++) {
+        status =
+            check_range(ranges[i].field, ranges[i].value, ranges[i].min, ranges[i].max, reterr);
+    }
+    return status;
+}
+
+static fm_status check_chain(const fm_plan *plan, fm_error *reterr) {
+    const range ranges[] = {
         {"crop_size", plan->crop_size, 1, FM_LIMIT_N_RES},
         {"max_msa_clusters", plan->max_msa_clusters, 1, FM_LIMIT_N_CLUSTER},
         {"max_extra_msa", plan->max_extra_msa, 0, FM_LIMIT_N_EXTRA},
-        {"max_cycle", plan->max_cycle, 1, FM_LIMIT_N_CYCLE},
         {"n_delete_block", plan->n_delete_block, 0, 64},
         {"max_templates", plan->max_templates, 0, 64},
         {"template_pool", plan->template_pool, 0, 65536},
@@ -106,18 +135,42 @@ fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
          (uint64_t)plan->mask_uniform_q32 + plan->mask_profile_q32 + plan->mask_same_q32, 0,
          UINT32_MAX},
     };
+    return check_ranges(ranges, sizeof ranges / sizeof ranges[0], reterr);
+}
+
+static fm_status check_complex(const fm_plan *plan, fm_error *reterr) {
+    const range ranges[] = {
+        {"crop_size", plan->crop_size, 1, FM_COMPLEX_SAMPLE_TOKENS},
+        {"max_atoms", plan->max_atoms, LEAST_ATOMS, FM_COMPLEX_SAMPLE_ATOMS},
+        {"max_msa", plan->max_msa, 1, FM_COMPLEX_SAMPLE_ROWS},
+        {"max_planned_msa", plan->max_planned_msa, 2, FM_COMPLEX_SAMPLE_ROWS},
+        {"max_templates", plan->max_templates, 0, FM_COMPLEX_SAMPLE_TEMPLATES},
+        {"template_pool", plan->template_pool, 0, FM_COMPLEX_TEMPLATE_POOL},
+        {"template_days", plan->template_days, 0, 36500},
+        {"crop weights' sum",
+         (uint64_t)plan->crop_weight[0] + plan->crop_weight[1] + plan->crop_weight[2], 1,
+         UINT32_MAX},
+    };
+    return check_ranges(ranges, sizeof ranges / sizeof ranges[0], reterr);
+}
+
+fm_status fm_plan_check(const fm_plan *plan, fm_error *reterr) {
+    const range ranges[] = {
+        {"order", plan->order, FM_ORDER_WEIGHTED, FM_N_PLAN_ORDER - 1},
+        {"global_batch", plan->global_batch, 1, 65536},
+        {"epoch_samples", plan->epoch_samples, 1, UINT32_MAX},
+        {"max_cycle", plan->max_cycle, 1, FM_LIMIT_N_CYCLE},
+    };
     if (!fm_template_date_is(plan->max_template_date)) {
         return fm_fail(
             reterr, FM_ERR_USAGE,
             "the plan's max_template_date is %u, expected YYYYMMDD, 1 (query) or 2 (any)",
             plan->max_template_date);
     }
-    fm_status status = FM_OK;
-    for (size_t i = 0; !status && i < sizeof ranges / sizeof ranges[0]; i++) {
-        status =
-            check_range(ranges[i].field, ranges[i].value, ranges[i].min, ranges[i].max, reterr);
-    }
-    return status;
+    fm_status status = check_ranges(ranges, sizeof ranges / sizeof ranges[0], reterr);
+    if (status) return status;
+    return plan->kind == FM_SAMPLE_OF_COMPLEX ? check_complex(plan, reterr)
+                                              : check_chain(plan, reterr);
 }
 
 struct fm_chooser {

@@ -1,4 +1,5 @@
-/* plan.h: a sampling plan, and the draws that decide which chain is sample i.
+/* plan.h: a sampling plan, and the draws that decide which chain is sample i. For complexes
+ * featurizer/complex/chooser.h decides.
  *
  * docs/reference/sampling.md is the standard, and this is its first implementation. Everything here
  * is a pure function of (plan, snapshot's sizes and weights, seed, index). */
@@ -7,6 +8,7 @@
 
 #include "proto/base/arena.h"
 #include "proto/base/status.h"
+#include "proto/schema.h"
 
 #include <stdbool.h>
 
@@ -19,11 +21,12 @@ typedef enum fm_plan_order {
 
 /* Fractions are in units of 2^-32 ("q32"), so that every choice is made in integers. */
 typedef struct fm_plan {
-    char name[32]; /* the preset that trains on it, or "eval", "predict" */
+    char name[32];       /* the preset that trains on it, or "eval", "predict" */
+    fm_sample_kind kind; /* of the items that it samples */
     fm_plan_order order;
     uint32_t global_batch;  /* B: samples per step */
     uint32_t epoch_samples; /* samples per epoch; only labels samples */
-    uint32_t crop_size;     /* residues */
+    uint32_t crop_size;     /* residues; of complexes tokens */
     uint32_t max_msa_clusters;
     uint32_t max_extra_msa;
     uint32_t max_cycle; /* recycling cycles are uniform in 1 .. max_cycle; or always that */
@@ -47,7 +50,23 @@ typedef struct fm_plan {
     /* Chooses crop, templates and the rows of distillation chains as OpenFold does, quirks
      * included: docs/reference/sampling.md, section 10. */
     bool compat_openfold;
+    /* Complexes. Of the fields above theirs are order, global_batch, epoch_samples, crop_size,
+     * max_cycle, max_templates, template_pool, best_templates and max_template_date; those of the
+     * MSA and of FAPE are 0. */
+    uint32_t max_atoms;       /* of a crop */
+    uint32_t max_msa;         /* rows of a cycle */
+    uint32_t max_planned_msa; /* rows of the crop's MSA, from which those of a cycle are drawn */
+    /* Templates are released this many days before the complex, at least; with the rules `query`
+     * and YYYYMMDD of max_template_date. */
+    uint32_t template_days;
+    uint32_t crop_weight[3]; /* how often each fm_crop_method is drawn, relative to the others */
+    /* Makes rows and templates as the reference does: docs/reference/complexes.md. */
+    bool compat_protenix;
 } fm_plan;
+
+/* Largest template_pool of a plan of complexes: draws of an entity's templates are numbered from 256
+ * times the entity on. */
+enum { FM_COMPLEX_TEMPLATE_POOL = 256 };
 
 /* Finds the built-in plan of that name. FM_ERR_NOT_FOUND's message lists the names. */
 FM_MUST_USE fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr);

@@ -30,6 +30,14 @@ typedef enum fm_sample_purpose {
     FM_SAMPLE_DRAW_COMPLEX_START = 34,
     FM_SAMPLE_DRAW_COMPLEX_EDGE = 35,
     FM_SAMPLE_DRAW_COMPLEX_CENTRE = 36,
+    /* Samples of complexes (featurizer/complex/chooser.h, draw.h). */
+    FM_SAMPLE_DRAW_COMPLEX_RECORD = 37,
+    FM_SAMPLE_DRAW_COMPLEX_PAIR = 38,
+    FM_SAMPLE_DRAW_COMPLEX_METHOD = 39,
+    FM_SAMPLE_DRAW_COMPLEX_TEMPLATES = 40,
+    FM_SAMPLE_DRAW_COMPLEX_TEMPLATE_COUNT = 41,
+    FM_SAMPLE_DRAW_COMPLEX_ROW_COUNT = 42,
+    FM_SAMPLE_DRAW_COMPLEX_ROWS = 43,
 } fm_sample_purpose;
 
 /* The arguments that a family of draws shares. */

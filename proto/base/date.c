@@ -4,12 +4,31 @@
 #include <stdio.h>
 #include <string.h>
 
-bool fm_date_is(uint32_t date) {
+static uint32_t days_in(uint32_t year, uint32_t month) {
     static const uint8_t days[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    return (uint32_t)(days[month - 1] - (month == 2 && !leap));
+}
+
+bool fm_date_is(uint32_t date) {
     uint32_t year = date / 10000, month = date / 100 % 100, day = date % 100;
     if (year < 1 || year > 9999 || month < 1 || month > 12 || day < 1) return false;
-    bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    return day <= (uint32_t)(days[month - 1] - (month == 2 && !leap));
+    return day <= days_in(year, month);
+}
+
+uint32_t fm_date_before(uint32_t date, uint32_t days) {
+    uint32_t year = date / 10000, month = date / 100 % 100, day = date % 100;
+    while (days >= day) {
+        days -= day;
+        month--;
+        if (month == 0) {
+            month = 12;
+            year--;
+        }
+        if (year == 0) return 0;
+        day = days_in(year, month);
+    }
+    return year * 10000 + month * 100 + day - days;
 }
 
 uint32_t fm_date_parse(const char *text) {

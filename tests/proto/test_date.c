@@ -32,6 +32,18 @@ static void texts_survive_a_round_trip(void **state) {
         assert_int_equal(fm_date_parse(wrong[i]), 0);
 }
 
+static void earlier_days_are_counted(void **state) {
+    (void)state;
+    static const uint32_t cases[][3] = {{20110713, 0, 20110713},    {20110713, 60, 20110514},
+                                        {20110713, 12, 20110701},   {20110713, 13, 20110630},
+                                        {20240301, 1, 20240229},    {20230301, 1, 20230228},
+                                        {20000301, 366, 19990301},  {19000301, 1, 19000228},
+                                        {10131, 30, 10101},         {10131, 31, 0},
+                                        {20250101, 36525, 19250101}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(fm_date_before(cases[i][0], cases[i][1]), cases[i][2]);
+}
+
 /* The rules for templates are days, and the two words that the protocol codes as 1 and 2. */
 static void template_dates_are_days_or_words(void **state) {
     (void)state;
@@ -56,6 +68,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(days_are_recognised),
         cmocka_unit_test(texts_survive_a_round_trip),
+        cmocka_unit_test(earlier_days_are_counted),
         cmocka_unit_test(template_dates_are_days_or_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,15 @@
 
 #include <cmocka.h>
 
+static void check_complexes(const fm_plan *plan, const fm_train_config *config) {
+    assert_int_equal(plan->kind, FM_SAMPLE_OF_COMPLEX);
+    assert_int_equal(plan->max_atoms, config->data.max_atoms);
+    assert_int_equal(plan->max_msa, config->data.max_msa);
+    assert_int_equal(plan->max_templates, config->data.n_template);
+    assert_int_equal(plan->max_planned_msa, 16384);
+    assert_int_equal(plan->template_days, 60);
+}
+
 static void a_preset_and_its_plan_agree(void **state) {
     (void)state;
     for (const fm_preset *p = fm_presets; p->name; p++) {
@@ -18,14 +27,18 @@ static void a_preset_and_its_plan_agree(void **state) {
         fm_plan plan;
         fm_error error = {.message = ""};
         assert_int_equal(fm_train_config_preset(p->name, &config, &error), FM_OK);
-        if (config.network != FM_NETWORK_AF2) continue; /* servers have no complexes */
         if (fm_plan_find(p->name, &plan, &error)) fail_msg("%s", error.message);
         assert_int_equal(fm_plan_check(&plan, &error), FM_OK);
         assert_int_equal(plan.global_batch, config.data.global_batch);
         assert_int_equal(plan.crop_size, config.data.crop_size);
+        assert_int_equal(plan.max_cycle, config.data.max_cycle);
+        if (config.network == FM_NETWORK_AF3) {
+            check_complexes(&plan, &config);
+            continue;
+        }
+        assert_int_equal(plan.kind, FM_SAMPLE_OF_CHAIN);
         assert_int_equal(plan.max_msa_clusters, config.data.max_msa_clusters);
         assert_int_equal(plan.max_extra_msa, config.data.max_extra_msa);
-        assert_int_equal(plan.max_cycle, config.data.max_cycle);
         assert_int_equal(plan.max_template_date, config.data.max_template_date);
         assert_int_equal(plan.compat_openfold, config.model.compat == FM_COMPAT_OPENFOLD);
         /* The small models read fewer templates than their plans draw; no model reads more. */

@@ -183,8 +183,8 @@ static void every_key_is_documented(void **state) {
                                   "`48` |"));
 }
 
-static const char *const af3_presets[] = {"af3-initial", "af3-finetuning", "af3-confidence",
-                                          "af3-tiny", "af3-overfit"};
+static const char *const af3_presets[] = {"af3-initial",    "af3-finetuning", "af3-finetuning-2",
+                                          "af3-confidence", "af3-tiny",       "af3-overfit"};
 
 /* A checkpoint's text names every setting, so it can be read into the settings of any preset. The
  * text of af2 does not name its network, so a text without a name is of af2. */
