@@ -123,10 +123,8 @@ static fm_status take_rows(fm_complex_chooser *c, fm_arena *arena, fm_error *ret
         c->place[c->n_drawn] = c->place[i];
         c->weight[c->n_drawn++] = weights[i];
     }
-    if (!status && c->n_drawn == 0) {
-        return fm_fail(reterr, FM_ERR_DATA, "no complex of the snapshot has a chain that is drawn");
-    }
-    return status;
+    if (status || c->n_drawn > 0) return status;
+    return fm_fail(reterr, FM_ERR_DATA, "no complex of the snapshot has a chain that is drawn");
 }
 
 static fm_status list_items(fm_complex_chooser *c, fm_error *reterr) {
@@ -141,11 +139,10 @@ static fm_status list_items(fm_complex_chooser *c, fm_error *reterr) {
 
 static fm_status make_chooser(fm_complex_chooser *c, const fm_plan *plan, fm_error *reterr) {
     const fm_chooser_shares *shares = c->choice.shares;
-    if (plan->order != FM_ORDER_WEIGHTED) {
-        return fm_chooser_create(plan, c->n_item, NULL, NULL, &c->chooser, reterr);
-    }
-    if (!shares) {
-        return fm_chooser_create(plan, c->n_drawn, c->weight, NULL, &c->chooser, reterr);
+    bool is_weighted = plan->order == FM_ORDER_WEIGHTED;
+    if (!is_weighted || !shares) {
+        return fm_chooser_create(plan, is_weighted ? c->n_drawn : c->n_item, c->weight, NULL,
+                                 &c->chooser, reterr);
     }
     uint8_t *of_record = malloc(c->n_drawn);
     if (!of_record) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the records' datasets");

@@ -9,7 +9,8 @@
 #include "featurizer/sample/sample.h"
 #include "proto/complex_rows.h"
 
-/* A crop that fails is drawn again this often, and then without the rule that residues are whole. */
+/* Crops with whole residues are drawn this often, until one does not fail; the last one has no such
+ * rule. */
 enum { FM_COMPLEX_CROP_DRAWS = 8 };
 
 /* Which sample to make, and of what. */

@@ -12,6 +12,7 @@ enum { SPECIES_ROWS = 600 /* of one species that are paired; AlphaFold-Multimer'
 typedef struct named_row {
     fm_bytes species;
     uint32_t chain, row;
+    uint32_t n; /* in the first row of a species and chain: how many rows they have */
 } named_row;
 
 /* The rows of one species: named[first .. first + n), by chain and row. */
@@ -71,17 +72,18 @@ static bool takes_part(const fm_paired_chain *chain) {
     return chain->polymer == FM_POLYMER_PEPTIDE_L && (rows->n_row > 1 || rows->species[0].size > 0);
 }
 
-/* Fills a group with the rows from `first` on that have its species. */
-static group group_at(const named_row *named, uint32_t first, uint32_t n_named) {
+/* Fills a group with the rows from `first` on that have its species, and their `n`. */
+static group group_at(named_row *named, uint32_t first, uint32_t n_named) {
     group found = {.named = named + first, .n_row = SPECIES_ROWS};
     for (uint32_t i = first; i < n_named;) {
-        uint32_t chain = named[i].chain, n = 0;
+        uint32_t chain = named[i].chain, n = 0, start = i;
         if (compare_bytes(named[i].species, named[first].species) != 0) break;
         while (i < n_named && named[i].chain == chain &&
                compare_bytes(named[i].species, named[first].species) == 0) {
             i++;
             n++;
         }
+        named[start].n = n;
         found.n += n;
         found.n_chain++;
         if (n < found.n_row) found.n_row = n;
@@ -102,7 +104,7 @@ static fm_status group_species(pairing *p, fm_error *reterr) {
         const fm_sequence_rows *rows = p->chains[c].paired;
         if (!takes_part(&p->chains[c])) continue;
         for (uint32_t i = 0; i < rows->n_row; i++) {
-            if (rows->species[i].size) named[n++] = (named_row){rows->species[i], c, i};
+            if (rows->species[i].size) named[n++] = (named_row){rows->species[i], c, i, 0};
         }
     }
     if (n > 0) qsort(named, n, sizeof *named, compare_named);
@@ -119,12 +121,8 @@ static fm_status group_species(pairing *p, fm_error *reterr) {
 static void rows_of(const pairing *p, const group *from, uint32_t place, int32_t *rows) {
     for (uint32_t c = 0; c < p->n_chain; c++)
         rows[c] = FM_ROW_GAP;
-    for (uint32_t i = 0; i < from->n;) {
-        uint32_t chain = from->named[i].chain;
-        rows[chain] = (int32_t)from->named[i + place].row;
-        while (i < from->n && from->named[i].chain == chain)
-            i++;
-    }
+    for (uint32_t i = 0; i < from->n; i += from->named[i].n)
+        rows[from->named[i].chain] = (int32_t)from->named[i + place].row;
 }
 
 /* The order in which NumPy adds up to 128 float32 numbers: one after the other, and from eight on

@@ -64,8 +64,8 @@ typedef struct fm_plan {
     bool compat_protenix;
 } fm_plan;
 
-/* Largest template_pool of a plan of complexes: draws of an entity's templates are numbered from 256
- * times the entity on. */
+/* Largest template_pool of a plan of complexes: an entity's draws are numbered from 256 times the
+ * entity on. */
 enum { FM_COMPLEX_TEMPLATE_POOL = 256 };
 
 /* Finds the built-in plan of that name. FM_ERR_NOT_FOUND's message lists the names. */

@@ -1,0 +1,217 @@
+/* bench_complex_draw.c: measures how long a sample of a complex takes, and how large it is.
+ *
+ *     bench_complex_draw [--plan NAME] [--rounds N] [--rows N] [--cycles N] [--curve 1]
+ *
+ * N samples are drawn of every record of the reference's structures, and encoded. Proteins and RNA
+ * have made alignments of --rows rows, and proteins four templates of their own length, so that a
+ * sample has everything. Each cycle has the plan's most rows (or all planned ones). Processor time
+ * of one core, warm memory, without reading a cache. --curve prints the sorted times in 1,000
+ * steps. The last line says how many crops would have had more atoms than the plan allows. */
+#include "featurizer/complex/draw.h"
+#include "proto/complex_sample.h"
+#include "proto/template_date.h"
+#include "tests/bench/bench_time.h"
+#include "tests/featurizer/complex_case.h"
+#include "tests/featurizer/made_complex.h"
+
+#include <stdio.h>
+
+enum { N_MOST = 1 << 20, N_HIT = 20 };
+
+typedef struct settings {
+    fm_plan plan;
+    uint32_t rounds, n_row, n_cycle;
+    bool prints_curve;
+} settings;
+
+typedef struct results {
+    double *seconds, *bytes; /* [N_MOST] */
+    size_t n, n_larger, n_of_proteins;
+    uint32_t most_atoms;
+} results;
+
+/* A structure of the chain's own length for every hit. */
+static fm_status make_structure(void *context, const fm_sha256 *identity,
+                                const fm_part_structure **ret_structure, fm_error *reterr) {
+    (void)identity;
+    (void)reterr;
+    *ret_structure = context;
+    return FM_OK;
+}
+
+static const fm_part_structure *longest_structure(fm_arena *arena) {
+    enum { LONGEST = 5000 };
+    fm_part_structure *structure = fm_arena_calloc(arena, 1, sizeof *structure);
+    float *positions = fm_arena_calloc(arena, (size_t)LONGEST * FM_N_ATOM37 * 3, sizeof *positions);
+    uint8_t *mask = fm_arena_alloc(arena, (size_t)LONGEST * FM_N_ATOM37);
+    if (!structure || !positions || !mask) abort();
+    memset(mask, 1, (size_t)LONGEST * FM_N_ATOM37);
+    for (size_t i = 0; i < (size_t)LONGEST * FM_N_ATOM37 * 3; i++)
+        positions[i] = (float)(i % 1000) * 0.1f;
+    *structure = (fm_part_structure){
+        .n_res = LONGEST, .all_atom_positions = positions, .all_atom_mask = mask};
+    return structure;
+}
+
+static const fm_part_hits *make_hits(const fm_assembly_entity *entity, fm_arena *arena) {
+    static const uint16_t none = 0;
+    fm_part_hits *hits = fm_arena_calloc(arena, 1, sizeof *hits);
+    fm_template_hit *hit = fm_arena_calloc(arena, N_HIT, sizeof *hit);
+    uint16_t *size = fm_arena_calloc(arena, 1, sizeof *size);
+    if (!hits || !hit || !size) abort();
+    *size = (uint16_t)entity->n_residue;
+    for (int h = 0; h < N_HIT; h++) {
+        char *letters = fm_arena_alloc(arena, entity->n_residue);
+        if (!letters) abort();
+        memcpy(letters, entity->sequence, entity->n_residue);
+        letters[0] = (char)('A' + h);
+        hit[h] = (fm_template_hit){.name = "1tpl_A",
+                                   .release_date = "1990-01-01",
+                                   .aligned_cols = (int32_t)entity->n_residue,
+                                   .n_letter = entity->n_residue,
+                                   .n_run = 1,
+                                   .run_query = &none,
+                                   .run_template = &none,
+                                   .run_size = size,
+                                   .letters = letters};
+    }
+    *hits = (fm_part_hits){.n_res = entity->n_residue, .n_hit = N_HIT, .hit = hit};
+    return hits;
+}
+
+static fm_complex make_complex(complex_case *test, const char *id, uint32_t n_row) {
+    const fm_assembly *a = &test->assembly;
+    fm_complex_entity *entities = complex_alloc(test, a->n_entity, sizeof *entities);
+    for (uint32_t e = 0; e < a->n_entity; e++) {
+        const fm_assembly_entity *entity = &a->entities[e];
+        bool is_protein = entity->polymer == FM_POLYMER_PEPTIDE_L;
+        if ((!is_protein && entity->polymer != FM_POLYMER_RNA) || entity->n_residue < 5) continue;
+        entities[e].unpaired = made_rows(entity, n_row, &test->arena);
+        if (!is_protein) continue;
+        entities[e].paired = entities[e].unpaired;
+        entities[e].hits = make_hits(entity, &test->arena);
+    }
+    return (fm_complex){.name = id, .assembly = *a, .entities = entities};
+}
+
+/* The answers of Philox, except that each cycle takes all rows. */
+static uint32_t most_rows(void *context, fm_sample_purpose purpose, uint32_t cycle, uint32_t number,
+                          uint32_t below) {
+    const fm_draws *draws = context;
+    if (purpose == FM_SAMPLE_DRAW_COMPLEX_ROW_COUNT) return below - 1;
+    return draws->below(draws->context, purpose, cycle, number, below);
+}
+
+static void pick(void *context, fm_sample_purpose purpose, uint32_t cycle, uint32_t number,
+                 uint32_t *list, uint32_t n, uint32_t n_pick) {
+    const fm_draws *draws = context;
+    draws->pick(draws->context, purpose, cycle, number, list, n, n_pick);
+}
+
+static void measure(complex_case *test, const settings *set, fm_complex_request *request,
+                    results *to) {
+    size_t mark = fm_arena_mark(&test->arena);
+    fm_sample_draw key = {.seed = request->seed, .index = request->index};
+    fm_draws philox = fm_draws_philox(&key);
+    const fm_draws draws = {.context = &philox, .below = most_rows, .pick = pick};
+    fm_plan roomy = set->plan;
+    fm_sample sample;
+    fm_error error = {0};
+    request->draws = &draws;
+    request->plan = &set->plan;
+    double begun = cpu_s();
+    complex_must(fm_complex_sample_draw(request, &test->arena, &sample, &error), &error);
+    size_t bytes = fm_sample_encoded_bytes(&sample);
+    uint8_t *out = fm_arena_alloc(&test->arena, bytes);
+    if (!out || to->n == N_MOST) abort();
+    fm_sample_encode(&sample, out);
+    to->seconds[to->n] = cpu_s() - begun;
+    to->bytes[to->n++] = (double)bytes;
+    to->n_of_proteins += sample.n_seq_chain >= set->plan.max_msa;
+    fm_arena_rewind(&test->arena, mark);
+    roomy.max_atoms = FM_COMPLEX_SAMPLE_ATOMS;
+    request->plan = &roomy;
+    complex_must(fm_complex_sample_draw(request, &test->arena, &sample, &error), &error);
+    uint32_t n_atom = fm_sample_find(&sample, FM_T_REF_MASK, FM_SHARED)->shape[0];
+    to->n_larger += n_atom > set->plan.max_atoms;
+    if (n_atom > to->most_atoms) to->most_atoms = n_atom;
+    fm_arena_rewind(&test->arena, mark);
+}
+
+static void measure_structure(complex_case *test, const settings *set, const char *id,
+                              const fm_part_structure *structure, results *to) {
+    complex_case_load(test, id);
+    const fm_complex complex = make_complex(test, id, set->n_row);
+    uint32_t n_row;
+    const fm_complex_row *rows = made_records(&complex.assembly, 0, &test->arena, &n_row);
+    const fm_sample_templates templates = {make_structure, (void *)(uintptr_t)structure};
+    for (uint32_t r = 0; r < n_row; r++) {
+        if (rows[r].kind[0] == FM_RECORD_IONS || rows[r].kind[1] == FM_RECORD_IONS) continue;
+        for (uint32_t i = 0; i < set->rounds; i++) {
+            fm_complex_request request = {.complex = &complex,
+                                          .record = &rows[r],
+                                          .templates = &templates,
+                                          .seed = 1,
+                                          .index = (uint64_t)r * set->rounds + i,
+                                          .n_cycle = set->n_cycle};
+            measure(test, set, &request, to);
+        }
+    }
+}
+
+static void print_results(const settings *set, results *of) {
+    size_t n = of->n;
+    qsort(of->seconds, n, sizeof *of->seconds, compare_doubles);
+    qsort(of->bytes, n, sizeof *of->bytes, compare_doubles);
+    printf("%s, %u cycle(s) of at most %u rows, %zu samples (%zu with all these rows)\n",
+           set->plan.name, set->n_cycle, set->plan.max_msa, n, of->n_of_proteins);
+    printf("ms    median %.3f  p99 %.3f  p99.9 %.3f  most %.3f\n", of->seconds[n / 2] * 1e3,
+           of->seconds[n * 99 / 100] * 1e3, of->seconds[n * 999 / 1000] * 1e3,
+           of->seconds[n - 1] * 1e3);
+    printf("MB    median %.3f  p99 %.3f  most %.3f\n", of->bytes[n / 2] * 1e-6,
+           of->bytes[n * 99 / 100] * 1e-6, of->bytes[n - 1] * 1e-6);
+    printf("atoms more than %u without the limit: %zu of %zu crops, most %u\n", set->plan.max_atoms,
+           of->n_larger, n, of->most_atoms);
+    for (size_t k = 0; k <= 1000 && set->prints_curve; k++)
+        printf("%.3f %.4f\n", (double)k / 1000, of->seconds[(n - 1) * k / 1000] * 1e3);
+}
+
+int main(int argc, char **argv) {
+    settings set = {.rounds = 3, .n_row = 20000, .n_cycle = 1};
+    const char *name = "af3-initial";
+    for (int i = 1; i + 1 < argc; i += 2) {
+        uint32_t value = (uint32_t)strtoul(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--plan") == 0) name = argv[i + 1];
+        if (strcmp(argv[i], "--rounds") == 0) set.rounds = value;
+        if (strcmp(argv[i], "--rows") == 0) set.n_row = value;
+        if (strcmp(argv[i], "--cycles") == 0) set.n_cycle = value;
+        if (strcmp(argv[i], "--curve") == 0) set.prints_curve = value > 0;
+    }
+    fm_error error = {0};
+    complex_must(fm_plan_find(name, &set.plan, &error), &error);
+    set.plan.max_template_date = FM_TEMPLATE_DATE_ANY; /* the tables have no dates */
+    if (set.plan.kind != FM_SAMPLE_OF_COMPLEX || set.rounds < 1 || set.n_row < 1 ||
+        set.n_cycle < 1 || set.n_cycle > FM_LIMIT_N_CYCLE) {
+        return 2;
+    }
+    if (!fm_test_reference()) {
+        fprintf(stderr, "bench_complex_draw: FM_REFERENCE_DATA is not set\n");
+        return FM_TEST_SKIPPED;
+    }
+    complex_case test = {0};
+    results all = {.seconds = malloc(N_MOST * sizeof(double)),
+                   .bytes = malloc(N_MOST * sizeof(double))};
+    fm_arena arena;
+    if (!all.seconds || !all.bytes) abort();
+    complex_must(fm_arena_init(&arena, (size_t)64 << 20, &error), &error);
+    const fm_part_structure *structure = longest_structure(&arena);
+    complex_case_init(&test);
+    for (uint32_t i = 0; i < N_COMPLEX; i++)
+        measure_structure(&test, &set, complex_ids[i], structure, &all);
+    print_results(&set, &all);
+    free(all.seconds);
+    free(all.bytes);
+    fm_arena_fini(&test.arena);
+    fm_arena_fini(&arena);
+    return 0;
+}
