@@ -50,8 +50,8 @@ static uint64_t share_of(const fm_complex_row *row) {
                              : shares[row->kind[0]];
 }
 
-fm_status fm_complex_weights(const fm_complex_row *rows, uint32_t n, uint32_t *ret_weights,
-                             fm_arena *arena, fm_error *reterr) {
+fm_status fm_complex_rows_weigh(const fm_complex_row *rows, uint32_t n, uint32_t *ret_weights,
+                                fm_arena *arena, fm_error *reterr) {
     size_t mark = fm_arena_mark(arena);
     const fm_complex_row **sorted = fm_arena_alloc_array(arena, n, sizeof *sorted);
     uint32_t n_drawn = 0;
@@ -116,7 +116,7 @@ static fm_status take_rows(fm_complex_chooser *c, fm_arena *arena, fm_error *ret
         c->place[n] = at;
         rows[n++] = choice->rows[i];
     }
-    fm_status status = fm_complex_weights(rows, n, weights, arena, reterr);
+    fm_status status = fm_complex_rows_weigh(rows, n, weights, arena, reterr);
     for (uint32_t i = 0; i < n && !status; i++) {
         if (weights[i] == 0) continue;
         c->row[c->n_drawn] = c->row[i];

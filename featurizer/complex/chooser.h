@@ -9,8 +9,9 @@
 /* Computes the weights of records among those given: 2^29 times those of fm_complex_records_weigh,
  * rounded down, and at least 1. Records with an ion have weight 0. The arena is used for work only.
  * Returns FM_ERR_LIMIT when it is full. */
-FM_MUST_USE fm_status fm_complex_weights(const fm_complex_row *rows, uint32_t n,
-                                         uint32_t *ret_weights, fm_arena *arena, fm_error *reterr);
+FM_MUST_USE fm_status fm_complex_rows_weigh(const fm_complex_row *rows, uint32_t n,
+                                            uint32_t *ret_weights, fm_arena *arena,
+                                            fm_error *reterr);
 
 /* What is drawn from. Everything is borrowed, except by the shares, as long as the chooser is. */
 typedef struct fm_complex_choice {

@@ -101,6 +101,14 @@ static fm_status draw_templates(const fm_complex_request *request, const fm_draw
     return map_hits(request, hits, chosen, n, arena, ret_hits, reterr);
 }
 
+static fm_status check_rows(const fm_assembly_entity *of, const fm_sequence_rows *rows,
+                            fm_error *reterr) {
+    if (!rows || (rows->n_row > 0 && rows->n_col == of->n_residue)) return FM_OK;
+    return fm_fail(reterr, FM_ERR_DATA,
+                   "entity %s: an alignment has %u rows of %u columns, but it has %u residues",
+                   of->id, rows->n_row, rows->n_col, of->n_residue);
+}
+
 fm_status fm_draw_entity_inputs(const fm_complex_request *request, const fm_draws *draws,
                                 const fm_complex_crop *crop, fm_arena *arena,
                                 const fm_complex_entity_inputs **ret_inputs, fm_error *reterr) {
@@ -115,7 +123,11 @@ fm_status fm_draw_entity_inputs(const fm_complex_request *request, const fm_draw
         is_done[e] = true;
         inputs[e].paired = request->complex->entities[e].paired;
         inputs[e].unpaired = request->complex->entities[e].unpaired;
-        fm_status status = draw_templates(request, draws, e, arena, &inputs[e].templates, reterr);
+        fm_status status = check_rows(&a->entities[e], inputs[e].paired, reterr);
+        if (!status) status = check_rows(&a->entities[e], inputs[e].unpaired, reterr);
+        if (!status) {
+            status = draw_templates(request, draws, e, arena, &inputs[e].templates, reterr);
+        }
         if (status) return status;
     }
     *ret_inputs = inputs;

@@ -10,6 +10,7 @@ enum { SPECIES_ROWS = 600 /* of one species that are paired; AlphaFold-Multimer'
 
 /* A row that names its species. */
 typedef struct named_row {
+    uint64_t key; /* first eight bytes of the species: in order as they are, zeros behind */
     fm_bytes species;
     uint32_t chain, row;
     uint32_t n; /* in the first row of a species and chain: how many rows they have */
@@ -46,9 +47,22 @@ static int compare_bytes(fm_bytes a, fm_bytes b) {
     return order ? order : (a.size > b.size) - (a.size < b.size);
 }
 
+static uint64_t key_of(fm_bytes species) {
+    uint64_t key = 0;
+    for (size_t i = 0; i < sizeof key; i++)
+        key = key << 8 | (i < species.size ? species.data[i] : 0);
+    return key;
+}
+
+/* The same order as that of the bytes. */
+static int compare_species(const named_row *a, const named_row *b) {
+    if (a->key != b->key) return a->key < b->key ? -1 : 1;
+    return compare_bytes(a->species, b->species);
+}
+
 static int compare_named(const void *left, const void *right) {
     const named_row *a = left, *b = right;
-    int order = compare_bytes(a->species, b->species);
+    int order = compare_species(a, b);
     if (order) return order;
     if (a->chain != b->chain) return a->chain < b->chain ? -1 : 1;
     return (a->row > b->row) - (a->row < b->row);
@@ -77,9 +91,9 @@ static group group_at(named_row *named, uint32_t first, uint32_t n_named) {
     group found = {.named = named + first, .n_row = SPECIES_ROWS};
     for (uint32_t i = first; i < n_named;) {
         uint32_t chain = named[i].chain, n = 0, start = i;
-        if (compare_bytes(named[i].species, named[first].species) != 0) break;
+        if (compare_species(&named[i], &named[first]) != 0) break;
         while (i < n_named && named[i].chain == chain &&
-               compare_bytes(named[i].species, named[first].species) == 0) {
+               compare_species(&named[i], &named[first]) == 0) {
             i++;
             n++;
         }
@@ -104,7 +118,8 @@ static fm_status group_species(pairing *p, fm_error *reterr) {
         const fm_sequence_rows *rows = p->chains[c].paired;
         if (!takes_part(&p->chains[c])) continue;
         for (uint32_t i = 0; i < rows->n_row; i++) {
-            if (rows->species[i].size) named[n++] = (named_row){rows->species[i], c, i, 0};
+            if (rows->species[i].size == 0) continue;
+            named[n++] = (named_row){key_of(rows->species[i]), rows->species[i], c, i, 0};
         }
     }
     if (n > 0) qsort(named, n, sizeof *named, compare_named);

@@ -140,7 +140,7 @@ static void weights_are_those_of_the_records(void **state) {
             weighted[n_row++] = (fm_weighted_record){.entry = entries[item], .record = &records[i]};
         }
     }
-    made_must(fm_complex_weights(rows, n_row, weights, &arena, &error), &error);
+    made_must(fm_complex_rows_weigh(rows, n_row, weights, &arena, &error), &error);
     uint32_t n_drawn = 0, n_ion = 0;
     for (uint32_t i = 0; i < n_row; i++) {
         bool is_drawn = fm_complex_record_is_drawn(weighted[i].record);
@@ -325,6 +325,23 @@ static void a_record_of_another_complex_is_refused(void **state) {
     assert_non_null(strstr(error.message, "the record's chain"));
 }
 
+static void an_alignment_of_another_length_is_refused(void **state) {
+    (void)state;
+    fm_plan plan = plan_of("af3-initial");
+    const made_complex made = make(&usual);
+    fm_complex_entity *entities = (fm_complex_entity *)(uintptr_t)made.complex.entities;
+    fm_sequence_rows cut = *entities[0].paired;
+    cut.n_col--;
+    entities[0].paired = &cut;
+    const fm_complex_request request = {
+        .plan = &plan, .complex = &made.complex, .record = record_of(&made, false), .n_cycle = 1};
+    fm_sample sample;
+    fm_error error = {0};
+    assert_int_equal(fm_complex_sample_draw(&request, &arena, &sample, &error), FM_ERR_DATA);
+    assert_string_equal(
+        error.message, "entity 1: an alignment has 500 rows of 39 columns, but it has 40 residues");
+}
+
 /* -- templates */
 
 enum { N_HIT = 6, N_LETTER = 20 };
@@ -430,6 +447,7 @@ int main(void) {
         cmocka_unit_test(pairs_of_an_interface_are_drawn),
         cmocka_unit_test(a_crop_that_cannot_be_whole_is_partial),
         cmocka_unit_test(a_record_of_another_complex_is_refused),
+        cmocka_unit_test(an_alignment_of_another_length_is_refused),
         cmocka_unit_test(templates_are_older_than_the_complex),
         cmocka_unit_test(templates_are_drawn),
     };

@@ -72,7 +72,7 @@ static void write_choices(FILE *out, const fm_components *components, fm_arena *
         n += made.n_row;
     }
     write_records(out, rows, n);
-    made_must(fm_complex_weights(rows, n, weights, arena, &error), &error);
+    made_must(fm_complex_rows_weigh(rows, n, weights, arena, &error), &error);
     fprintf(out, "weights");
     for (uint32_t i = 0; i < n; i++)
         fprintf(out, " %u", weights[i]);

@@ -1,7 +1,9 @@
-/* fuzz_complex_sample.c: arbitrary bytes as a stored sample of a complex. The checksums of an
- * archive stop most mutations, so the bytes are also changes of a good sample: each change of 11
- * bytes names an array, an element and its new bits. What is accepted is used: bonds are counted,
- * and every index that a step follows is followed. */
+/* fuzz_complex_sample.c: arbitrary bytes as a sample of a complex: as a stored one, and as one from
+ * the wire. The checksums of an archive stop most mutations, so the bytes are also changes of a good
+ * sample: each change of 11 bytes names an array, an element and its new bits. What is accepted is
+ * used: bonds are counted, and every index that a step follows is followed. */
+#include "proto/complex_sample.h"
+#include "tests/fuzz/seal_sample.h"
 #include "tests/testing/complex_sample.h"
 #include "trainer/step/af3/stored.h"
 
@@ -44,6 +46,30 @@ static void check(const fm_npz *npz) {
     fm_arena_fini(&arena);
 }
 
+/* The compact form's arrays of a sample as a server sends it, without checksums. */
+static void check_encoded(const uint8_t *data, size_t size) {
+    fm_arena arena;
+    fm_sample sample;
+    fm_npz compact;
+    uint32_t first_row[FM_LIMIT_N_CYCLE + 1];
+    fm_error error = {.message = ""};
+    if (fm_arena_init(&arena, (size_t)4 << 20, NULL)) abort();
+    uint8_t *bytes = aligned_alloc(64, (size + 64) & ~(size_t)63);
+    if (!bytes) abort();
+    memcpy(bytes, data, size);
+    if (fm_fuzz_seal_sample(bytes, size) &&
+        !fm_sample_decode((fm_bytes){bytes, size}, false, &arena, &sample, NULL)) {
+        if (!fm_complex_sample_list(&sample, sample.n_cycle, &arena, &compact, first_row, &error)) {
+            assert(first_row[sample.n_cycle] >= sample.n_cycle);
+            check(&compact);
+        } else {
+            assert(error.message[0] != '\0');
+        }
+    }
+    free(bytes);
+    fm_arena_fini(&arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fm_stored_sample sample;
     fm_error error = {.message = ""};
@@ -51,6 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         use(&sample.features);
         fm_stored_sample_release(&sample);
     }
+    check_encoded(data, size);
     fm_test_complex good;
     fm_test_complex_make(&good, 1);
     for (size_t at = 0, n = 0; at + CHANGE_BYTES <= size && n < MOST_CHANGES; n++) {
