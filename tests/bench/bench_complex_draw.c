@@ -112,19 +112,20 @@ static void pick(void *context, fm_sample_purpose purpose, uint32_t cycle, uint3
     draws->pick(draws->context, purpose, cycle, number, list, n, n_pick);
 }
 
-static void measure(complex_case *test, const settings *set, fm_complex_request *request,
+static void measure(complex_case *test, const settings *set, const fm_complex_request *of,
                     results *to) {
     size_t mark = fm_arena_mark(&test->arena);
-    fm_sample_draw key = {.seed = request->seed, .index = request->index};
+    fm_complex_request request = *of;
+    fm_sample_draw key = {.seed = request.seed, .index = request.index};
     fm_draws philox = fm_draws_philox(&key);
     const fm_draws draws = {.context = &philox, .below = most_rows, .pick = pick};
     fm_plan roomy = set->plan;
     fm_sample sample;
     fm_error error = {0};
-    request->draws = &draws;
-    request->plan = &set->plan;
+    request.draws = &draws;
+    request.plan = &set->plan;
     double begun = cpu_s();
-    complex_must(fm_complex_sample_draw(request, &test->arena, &sample, &error), &error);
+    complex_must(fm_complex_sample_draw(&request, &test->arena, &sample, &error), &error);
     size_t bytes = fm_sample_encoded_bytes(&sample);
     uint8_t *out = fm_arena_alloc(&test->arena, bytes);
     if (!out || to->n == N_MOST) abort();
@@ -134,8 +135,8 @@ static void measure(complex_case *test, const settings *set, fm_complex_request 
     to->n_of_proteins += sample.n_seq_chain >= set->plan.max_msa;
     fm_arena_rewind(&test->arena, mark);
     roomy.max_atoms = FM_COMPLEX_SAMPLE_ATOMS;
-    request->plan = &roomy;
-    complex_must(fm_complex_sample_draw(request, &test->arena, &sample, &error), &error);
+    request.plan = &roomy;
+    complex_must(fm_complex_sample_draw(&request, &test->arena, &sample, &error), &error);
     uint32_t n_atom = fm_sample_find(&sample, FM_T_REF_MASK, FM_SHARED)->shape[0];
     to->n_larger += n_atom > set->plan.max_atoms;
     if (n_atom > to->most_atoms) to->most_atoms = n_atom;
