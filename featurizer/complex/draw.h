@@ -28,9 +28,10 @@ typedef struct fm_complex_request {
 
 /* Makes cycles 0 .. n_cycle-1 of a sample in the arena; some tensors borrow from the complex.
  * Without alignments, an entity's sequence is its only row. Returns FM_ERR_DATA when the record is
- * not one of the complex, an alignment has not the entity's length or no token is resolved, FM_ERR_LIMIT when the arena is too
- * small or the sample larger than the plan's largest, and the errors of reading a template. Pure:
- * the same request gives the same bytes (fm_sample_encode) on any machine. */
+ * not one of the complex, an alignment has not the entity's length, or no token of the record is
+ * resolved; FM_ERR_LIMIT when the arena is too small or the sample larger than the plan's largest;
+ * and the errors of reading a template. Pure: the same request gives the same bytes
+ * (fm_sample_encode) on any machine. */
 FM_MUST_USE fm_status fm_complex_sample_draw(const fm_complex_request *request, fm_arena *arena,
                                              fm_sample *ret_sample, fm_error *reterr);
 

@@ -3,10 +3,11 @@
  *     bench_complex_draw [--plan NAME] [--rounds N] [--rows N] [--cycles N] [--curve 1]
  *
  * N samples are drawn of every record of the reference's structures, and encoded. Proteins and RNA
- * have made alignments of --rows rows, and proteins four templates of their own length, so that a
- * sample has everything. Each cycle has the plan's most rows (or all planned ones). Processor time
- * of one core, warm memory, without reading a cache. --curve prints the sorted times in 200 steps.
- * A made complex of 5,000 tokens follows. The last line says how many crops would have had more atoms than the plan allows. */
+ * have made alignments of --rows rows, and proteins 20 templates of their own length, of which four
+ * are drawn. Each cycle has the plan's most rows, or all planned ones. Processor time of one core,
+ * warm memory, without reading a cache. --curve prints the sorted times in 200 steps. A made
+ * complex of 5,000 tokens follows. The last lines say how many crops would have had more atoms than
+ * the plan allows. */
 #include "featurizer/complex/draw.h"
 #include "proto/complex_sample.h"
 #include "proto/template_date.h"

@@ -1,7 +1,7 @@
 /* fuzz_complex_sample.c: arbitrary bytes as a sample of a complex: as a stored one, and as one from
- * the wire. The checksums of an archive stop most mutations, so the bytes are also changes of a good
- * sample: each change of 11 bytes names an array, an element and its new bits. What is accepted is
- * used: bonds are counted, and every index that a step follows is followed. */
+ * the wire. The checksums of an archive stop most mutations, so the bytes are also changes of a
+ * good sample: each change of 11 bytes names an array, an element and its new bits. What is
+ * accepted is used: bonds are counted, and every index that a step follows is followed. */
 #include "proto/complex_sample.h"
 #include "tests/fuzz/seal_sample.h"
 #include "tests/testing/complex_sample.h"
