@@ -43,6 +43,7 @@ int fm_cmd_serve(int argc, char **argv);
 int fm_cmd_fetch(int argc, char **argv);
 int fm_cmd_certs(int argc, char **argv);
 int fm_cmd_simulate(int argc, char **argv);
+int fm_cmd_forecast(int argc, char **argv);
 int fm_cmd_top(int argc, char **argv);
 int fm_cmd_plot(int argc, char **argv);
 /* train, eval, predict, distill, import and export-weights: runs the program foldmill-train in

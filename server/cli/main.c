@@ -33,6 +33,7 @@ static const command_entry commands[] = {
     {"fetch", fm_cmd_fetch, "receive a stream from a server and measure it"},
     {"certs", fm_cmd_certs, "make a small authority and certificates for tls://"},
     {"simulate", fm_cmd_simulate, "plan servers: how long ranks would wait for samples"},
+    {"forecast", fm_cmd_forecast, "plan a run: how long its steps take on a number of GPUs"},
     {"top", fm_cmd_top, "show what a server or a training run does"},
     {"plot", fm_cmd_plot, "draw the curves of training runs"},
     {"train", fm_cmd_train, "train a model on the samples of a server or a cache"},

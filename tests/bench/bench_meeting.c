@@ -97,10 +97,10 @@ int main(int argc, char **argv) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    if (!all || !number || !thread) return 1;
+    if (!all || !number || !thread) exit(1);
     for (int32_t r = 0; r < n_rank; r++) {
         number[r] = r;
-        if (pthread_create(&thread[r], &attributes, run_rank, &number[r]) != 0) return 1;
+        if (pthread_create(&thread[r], &attributes, run_rank, &number[r]) != 0) exit(1);
     }
     for (int32_t r = 0; r < n_rank; r++)
         pthread_join(thread[r], NULL);

@@ -1,0 +1,36 @@
+#!/bin/bash
+# `foldmill forecast` as a user runs it: layouts, schedules, the comparison with what was measured, and mistakes.
+. "$(dirname "$0")/expect.sh"
+
+layouts_are_compared() {
+    foldmill forecast --gpus 4 --batch 1 >out
+    says '^DP-1 x DAP-4 .* 126.0 m .* computing$' out
+    foldmill forecast --gpus 256 --json >out
+    python3 -c 'import json; l = json.load(open("out"))["layouts"]; assert len(l) == 5
+assert all(x["mark"] == "e" for x in l) and {x["gpus"] for x in l} == {128, 256}'
+}
+
+published_runs_are_computed() {
+    foldmill forecast --gpus 1024 --schedule scalefold >out
+    says '^ScaleFold, initial training: 0.42 days p$' out
+    says '2080 H100 .* 0.650 p .* 4, 1 ' out
+    says '^here: 0.* days e, .* GPU-hours e: steps alone' out
+    foldmill forecast --check >out
+    test $(wc -l <out) = 4
+    awk 'NR > 1 && ($7 > 2 || $7 < -2) {exit 1}' out
+}
+
+mistakes_are_named() {
+    exits 2 foldmill forecast --preset tiny >out 2>err
+    says "found the preset 'tiny', expected af2-initial" err
+    exits 2 foldmill forecast --network fast >out 2>err
+    says "network: found 'fast', expected infiniband, ethernet or" err
+    exits 2 foldmill forecast --schedule fold >out 2>err
+    says "found the schedule 'fold', expected scalefold" err
+    exits 2 foldmill forecast --json --check >out 2>err
+    says 'json is for layouts' err
+}
+
+run_tests layouts_are_compared \
+    published_runs_are_computed \
+    mistakes_are_named
