@@ -55,8 +55,10 @@ long fm_link_send_some(int fd, const void *data, size_t bytes) {
     return outcome(send(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
-/* Waits until the socket is ready for `event` or has ended. */
-static fm_status wait_for(int fd, short event, uint64_t deadline_ns, fm_error *reterr) {
+/* Waits until the socket is ready for `event` or has ended. The wait for an answer has begun at
+ * `begin_ns`. */
+static fm_status wait_for(int fd, short event, uint64_t begin_ns, uint64_t deadline_ns,
+                          fm_error *reterr) {
     struct pollfd wait = {.fd = fd, .events = event};
     int ready, left;
     do {
@@ -64,12 +66,14 @@ static fm_status wait_for(int fd, short event, uint64_t deadline_ns, fm_error *r
         ready = poll(&wait, 1, left);
     } while (ready < 0 && errno == EINTR);
     if (ready > 0) return FM_OK;
-    return fm_fail(reterr, FM_ERR_CLOSED,
-                   ready == 0 ? "did not answer in time" : "cannot be polled");
+    if (ready < 0) return fm_fail(reterr, FM_ERR_CLOSED, "cannot be polled");
+    return fm_fail(reterr, FM_ERR_CLOSED, "did not answer within %.0f s",
+                   (double)(fm_clock_ns() - begin_ns) * 1e-9);
 }
 
 static fm_status move(int fd, uint8_t *in, const uint8_t *out, size_t bytes, uint64_t deadline_ns,
                       fm_error *reterr) {
+    const uint64_t begin_ns = fm_clock_ns();
     size_t done = 0;
     while (done < bytes) {
         long n = in ? fm_link_receive_some(fd, in + done, bytes - done)
@@ -77,7 +81,7 @@ static fm_status move(int fd, uint8_t *in, const uint8_t *out, size_t bytes, uin
         if (n < 0) return fm_fail(reterr, FM_ERR_CLOSED, "is gone: its connection has ended");
         done += (size_t)n;
         if (n > 0) continue;
-        fm_status status = wait_for(fd, in ? POLLIN : POLLOUT, deadline_ns, reterr);
+        fm_status status = wait_for(fd, in ? POLLIN : POLLOUT, begin_ns, deadline_ns, reterr);
         if (status) return status;
     }
     return FM_OK;

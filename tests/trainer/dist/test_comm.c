@@ -257,6 +257,7 @@ static void an_ended_run_gives_no_numbers(void **state) {
 /* What goes wrong on rank 1, which is on another host. */
 typedef struct mishap {
     const char *reason; /* that the others find */
+    double exchange_s;
     enum { IS_CUT, SLEEPS, SENDS_OTHERS } kind;
 } mishap;
 
@@ -313,15 +314,15 @@ static int lose_another_host(const process_task *task) {
 static void other_hosts_are_lost(void **state) {
     (void)state;
     static const mishap mishaps[] = {
-        {"rank 1 on b ended its connection in exchange 2 of the dap group", IS_CUT},
-        {"rank 1 on b did not come within 2 s to exchange 2 of the dap group", SLEEPS},
-        {"rank 1 on b sent the parts of another exchange in exchange 2 of the dap group",
+        {"rank 1 on b ended its connection in exchange 2 of the dap group", 60, IS_CUT},
+        {"rank 1 on b did not come within 4 s to exchange 2 of the dap group", 4, SLEEPS},
+        {"rank 1 on b sent the parts of another exchange in exchange 2 of the dap group", 60,
          SENDS_OTHERS},
     };
     for (size_t i = 0; i < sizeof mishaps / sizeof mishaps[0]; i++) {
         const process_task task = {.layout = {3, 1, 1},
                                    .hosts = "aba",
-                                   .options = {.exchange_s = 2},
+                                   .options = {.exchange_s = mishaps[i].exchange_s},
                                    .context = &mishaps[i],
                                    .element = FM_ELEMENT_F32};
         assert_int_equal(run_processes(lose_another_host, task), 0);
