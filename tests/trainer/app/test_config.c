@@ -27,8 +27,7 @@ static void presets_are_whole(void **state) {
         assert_int_equal(fm_train_config_preset(fm_presets[n].name, &config, &error), FM_OK);
         assert_int_equal(config.model.n_res, config.data.crop_size);
         assert_int_equal(config.model.n_seq, config.data.max_msa_clusters);
-        bool is_af2 = config.network == FM_NETWORK_AF2;
-        assert_string_equal(config.data.plan, is_af2 ? fm_presets[n].name : "");
+        assert_string_equal(config.data.plan, fm_presets[n].name);
         char begin[64];
         snprintf(begin, sizeof begin, "; %s: ", fm_presets[n].name);
         assert_memory_equal(fm_presets[n].text, begin, strlen(begin));

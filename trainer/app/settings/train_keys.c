@@ -209,7 +209,7 @@ const fm_train_key fm_train_keys[] = {
      "choose by what the device has free. Results do not depend on it.",
      FM_KEY_NUMBER, AT(memory_budget_gib), .min = 0, .max = 1e6, .no_result = true},
     {"data", "plan", "", "Name of the server's sampling plan.", FM_KEY_PLAN, AT(data.plan),
-     .min = 0, .max = 0, .of = FM_KEY_AF2},
+     .min = 0, .max = 0},
     {"data", "crop_size", "residues", "Residues of a crop.", FM_KEY_INTEGER, AT(data.crop_size),
      .min = 1, .max = 65535},
     {"data", "max_msa_clusters", "rows",

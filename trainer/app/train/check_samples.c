@@ -17,6 +17,7 @@ typedef struct span {
 typedef struct folder_sizes {
     span tokens, atoms, rows, templates;
     uint32_t n_read;
+    uint64_t n_left_out; /* groups of equivalent atoms */
 } folder_sizes;
 
 static void add(span *s, int64_t value, bool is_first) {
@@ -24,8 +25,10 @@ static void add(span *s, int64_t value, bool is_first) {
     if (is_first || value > s->most) s->most = value;
 }
 
-static void add_sizes(folder_sizes *sizes, const fm_af3_sample *sample) {
+static void add_sizes(folder_sizes *sizes, const fm_af3_features *features) {
+    const fm_af3_sample *sample = &features->sample;
     bool is_first = sizes->n_read++ == 0;
+    sizes->n_left_out += features->n_left_out;
     add(&sizes->tokens, sample->n_token, is_first);
     add(&sizes->atoms, sample->n_atom, is_first);
     add(&sizes->rows, sample->n_msa, is_first);
@@ -45,6 +48,10 @@ static void say(const fm_sample_folder *folder, const folder_sizes *sizes, uint3
         printf("%s %" PRId64 " to %" PRId64 " %s", i ? "," : ";", row[i].span.least,
                row[i].span.most, row[i].what);
     }
+    if (sizes->n_left_out) {
+        printf("; %" PRIu64 " group%s of equivalent atoms too large to exchange labels",
+               sizes->n_left_out, fm_plural(sizes->n_left_out));
+    }
     printf("\n");
 }
 
@@ -58,7 +65,7 @@ static fm_status check_file(fm_sample_folder *folder, uint32_t file,
     fm_error why = {.message = ""};
     fm_status status = fm_sample_folder_read(folder, file, &sample, &why);
     if (!status) {
-        add_sizes(sizes, &sample->features.sample);
+        add_sizes(sizes, &sample->features);
         status = fm_af3_check_features(options, &sample->features, &why);
     }
     if (status == FM_ERR_NOMEM) {

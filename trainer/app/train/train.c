@@ -1,8 +1,8 @@
 /* train.c: `foldmill train`; see train.h.
  *
- * A run has one of two kinds of work (train_work.h): samples of a server for AlphaFold2, and stored
- * samples for AlphaFold 3. This file is what both have in common: settings, layout of ranks, files,
- * the loop over steps, and the end.
+ * A run has one of three kinds of work (train_work.h): samples of a server for AlphaFold2, and
+ * those of a server or a folder for AlphaFold 3. This file is what they have in common: settings,
+ * layout of ranks, files, the loop over steps, and the end.
  *
  * A step is a batch of fm_train_batch samples; the last one also makes the update. When the last
  * sample of a step is collected, fm_train_finish_step reports the step. fm_train_drain() collects
@@ -25,6 +25,7 @@
 #include "trainer/app/ranks/launch.h"
 #include "trainer/app/train/begin_from.h"
 #include "trainer/app/train/check_samples.h"
+#include "trainer/app/train/train_complexes.h"
 #include "trainer/app/train/train_order.h"
 #include "trainer/app/train/train_rounds.h"
 #include "trainer/app/train/train_run.h"
@@ -356,6 +357,12 @@ static fm_status check_layout(const fm_train_run *run, int32_t n_rank, fm_error 
     return status || n_rank == 1 ? status : fm_train_order_check_batches(run, reterr);
 }
 
+/* The kind of work that the network and the source of samples choose. */
+static const fm_train_work *work_of(const fm_train_options *set, const fm_train_config *config) {
+    if (config->network != FM_NETWORK_AF3) return &fm_train_stream_work;
+    return set->samples ? &fm_train_stored_work : &fm_train_complexes_work;
+}
+
 /* Finds how many ranks the run has, and how they share the work. */
 static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n, fm_error *reterr) {
     const fm_train_options *set = run->set;
@@ -368,7 +375,7 @@ static fm_status find_layout(fm_train_run *run, int32_t n_world, int32_t *ret_n,
     }
     fm_status status = fm_train_config_load(set->preset, set->config, config, reterr);
     if (status) return status;
-    run->work = config->network == FM_NETWORK_AF3 ? &fm_train_stored_work : &fm_train_stream_work;
+    run->work = work_of(set, config);
     status = fm_train_order_set_batches(run, reterr);
     if (status) return status;
     if (set->dap) config->parallel.dap = (int32_t)set->dap;

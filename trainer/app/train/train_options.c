@@ -42,10 +42,10 @@ static const char description[] =
     "ones are used before it, and any number with --order free. DIR/ledger says which\n"
     "sample was used at which step and slot; --replay LEDGER uses them in that order\n"
     "again and gives the same bits.\n\n"
-    "A model of AlphaFold 3 (--preset af3-...) trains on stored samples instead, the\n"
-    "files DIR/*.npz of --samples, in a random order that follows from the seed.\n"
-    "Every --eval-every steps and after the last, the files of --eval-samples are\n"
-    "scored between steps, into DIR/eval.jsonl.\n\n"
+    "A model of AlphaFold 3 (--preset af3-...) trains on the complexes of the server,\n"
+    "or on stored samples, the files DIR/*.npz of --samples, in a random order that\n"
+    "follows from the seed. Every --eval-every steps and after the last, the files of\n"
+    "--eval-samples are scored between steps, into DIR/eval.jsonl.\n\n"
     "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
     "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
     "whole checkpoint, or starts the run if there is none. A run that was killed\n"
@@ -80,7 +80,7 @@ static const char description[] =
         {"cache", FM_OPTION_STRING, &(set)->cache, "DIR",                                          \
          .help = "start a server of this cache for the run"},                                      \
         {"samples", FM_OPTION_STRING, &(set)->samples, "DIR",                                      \
-         .help = "stored samples of complexes, for a model of af3"},                               \
+         .help = "stored samples of complexes instead, for a model of af3"},                       \
         {"check-samples", FM_OPTION_FLAG, &(set)->check_samples, NULL,                             \
          .help = "read all stored samples, print what is wrong with each, and end"},               \
         {"snapshot", FM_OPTION_STRING, &(set)->snapshot, "NAME",                                   \

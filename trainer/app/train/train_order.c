@@ -354,8 +354,8 @@ fm_status fm_train_order_sync_ledger(fm_train_run *run, fm_error *reterr) {
 
 /* -- samples */
 
-uint64_t fm_train_order_wanted(const fm_train_run *run, uint32_t slot) {
-    return is_replay(run) ? use_at(run, run->queued_step, slot)->index : FM_FEED_ANY;
+uint64_t fm_train_order_wanted(const fm_train_run *run, uint64_t step, uint32_t slot) {
+    return is_replay(run) ? use_at(run, step, slot)->index : FM_FEED_ANY;
 }
 
 bool fm_train_order_leaves_out(const fm_train_run *run, uint64_t step, uint32_t slot) {

@@ -76,8 +76,8 @@ FM_MUST_USE fm_status fm_train_order_sync_ledger(fm_train_run *run, fm_error *re
 uint64_t fm_train_place(const fm_train_run *run, uint64_t step, uint32_t slot);
 /* Samples that the run had used before this process. */
 uint64_t fm_train_first_place(const fm_train_run *run);
-/* The number of the sample that the slot of the step being queued takes, or FM_FEED_ANY. */
-uint64_t fm_train_order_wanted(const fm_train_run *run, uint32_t slot);
+/* The number of the sample that a slot of the step after `step` steps takes, or FM_FEED_ANY. */
+uint64_t fm_train_order_wanted(const fm_train_run *run, uint64_t step, uint32_t slot);
 /* Whether the run that is replayed has skipped its sample there. */
 bool fm_train_order_leaves_out(const fm_train_run *run, uint64_t step, uint32_t slot);
 /* Counts the sample as done with. FM_ERR_DATA when the ledger that is replayed has another one

@@ -189,7 +189,7 @@ static bool is_first_of_group(const fm_train_run *run) {
 
 /* The number of the sample to be taken; false when this rank does not know it yet. */
 static bool find_wanted(const fm_train_run *run, uint64_t *ret_wanted) {
-    *ret_wanted = fm_train_order_wanted(run, run->rounds->next_slot);
+    *ret_wanted = fm_train_order_wanted(run, run->queued_step, run->rounds->next_slot);
     bool is_known = *ret_wanted != FM_FEED_ANY || fm_train_order_is_strict(run);
     if (is_known || is_first_of_group(run)) return true;
     *ret_wanted = run->rounds->first_has;

@@ -9,8 +9,11 @@
  *     train_scores.h     the evaluator
  *     train_save.h       checkpoints
  *     train_rounds.h     the rounds of several ranks
- *     train_stream.h     AlphaFold2's samples, which come from a server
- *     train_stored.h     AlphaFold 3's samples, which are stored
+ *     train_feed.h       the server of samples
+ *     train_af3.h        AlphaFold 3's network and its evaluations
+ *     train_stream.h     AlphaFold2's work: samples of chains from a server
+ *     train_complexes.h  AlphaFold 3's work: samples of complexes from a server
+ *     train_stored.h     AlphaFold 3's work: stored samples
  *     train.h            leads a run from its command line to its end */
 #ifndef FM_TRAINER_TRAIN_RUN_H
 #define FM_TRAINER_TRAIN_RUN_H
@@ -40,7 +43,9 @@ typedef struct fm_train_steps fm_train_steps;
 typedef struct fm_train_saves fm_train_saves;
 typedef struct fm_train_scores fm_train_scores;
 typedef struct fm_train_rounds fm_train_rounds;
+typedef struct fm_train_af3 fm_train_af3;
 typedef struct fm_train_stream fm_train_stream;
+typedef struct fm_train_complexes fm_train_complexes;
 typedef struct fm_train_stored fm_train_stored;
 
 struct fm_train_run {
@@ -75,7 +80,9 @@ struct fm_train_run {
     fm_train_saves *saves;
     fm_train_scores *scores;
     fm_train_rounds *rounds; /* of several ranks, else NULL */
-    fm_train_stream *stream; /* of one kind of work, as the next one is of the other */
+    fm_train_af3 *af3;       /* of AlphaFold 3's works */
+    fm_train_stream *stream; /* of one kind of work each, as the next two: */
+    fm_train_complexes *complexes;
     fm_train_stored *stored;
 };
 

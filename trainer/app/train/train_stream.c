@@ -21,13 +21,9 @@
 #include "trainer/app/train/train_stream.h"
 
 #include "proto/base/log.h"
-#include "proto/base/plural.h"
-#include "proto/step_cycles.h"
-#include "trainer/app/common/stop.h"
-#include "trainer/app/samples/feed.h"
-#include "trainer/app/samples/private_server.h"
 #include "trainer/app/samples/sample_features.h"
 #include "trainer/app/settings/setup.h"
+#include "trainer/app/train/train_feed.h"
 #include "trainer/app/train/train_order.h"
 #include "trainer/app/train/train_queue.h"
 #include "trainer/app/train/train_run.h"
@@ -57,9 +53,7 @@ typedef struct received {
 
 struct fm_train_stream {
     fm_trainer *trainer;
-    const char *data;          /* address of the server of samples */
-    fm_private_server *server; /* that this process has started; NULL = none */
-    fm_feed feed;
+    fm_train_feed source;
     received flight[FM_MOST_QUEUED]; /* those of the queue */
     fm_loaded backlog[BACKLOG];      /* samples to be queued before those of the feed */
     uint32_t n_backlog;
@@ -69,29 +63,10 @@ struct fm_train_stream {
 
 /* -- opening */
 
-/* Finds the server of samples. With --cache this process starts it, or the launcher of this rank
- * has done so. */
 static fm_status find_data(fm_train_run *run, bool is_rank, fm_error *reterr) {
-    const fm_train_options *set = run->set;
     run->stream = calloc(1, sizeof *run->stream);
     if (!run->stream) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a run");
-    run->stream->data = set->data ? set->data : is_rank ? getenv(fm_private_server_name) : NULL;
-    if (run->stream->data) return FM_OK;
-    if (is_rank) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--cache starts a server for the ranks of --ranks or --gpus; ranks of "
-                       "another launcher need a server and its address, --data");
-    }
-    fm_stop_catch(true);
-    const fm_private_server_options options = {.cache = set->cache,
-                                               .snapshot = set->snapshot,
-                                               .jobs = set->jobs,
-                                               .cancel = &fm_stop_cancel};
-    fm_status status = fm_private_server_start(&options, &run->stream->server, reterr);
-    if (status) return status;
-    run->stream->data = fm_private_server_address(run->stream->server);
-    setenv(fm_private_server_name, run->stream->data, 1);
-    return FM_OK;
+    return fm_train_feed_find(run, is_rank, &run->stream->source, reterr);
 }
 
 static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm_error *reterr) {
@@ -109,70 +84,8 @@ static fm_status create_trainer(fm_train_run *run, const fm_kernels *kernels, fm
     return FM_OK;
 }
 
-/* Says what to do where the snapshot of the checkpoint is not found: the server answers with its
- * hash, but a user asks for it by name. Only an answer has a source, the server's address: a host
- * may not be found either. */
-static fm_status explain_missing(const fm_train_run *run, fm_status status, fm_error *reterr) {
-    static const fm_sha256 unknown;
-    bool is_known = memcmp(&run->state.snapshot, &unknown, sizeof unknown) != 0;
-    bool is_answer = reterr && reterr->source[0];
-    if (status != FM_ERR_NOT_FOUND || !is_answer || !is_known || run->set->snapshot) return status;
-    fm_error why = *reterr;
-    return fm_fail_in(reterr, status, why.source,
-                      "%.400s; if the run of the checkpoint had a --snapshot, give it again",
-                      why.message);
-}
-
-static fm_status open_feed(fm_train_run *run, fm_error *reterr) {
-    const fm_train_options *set = run->set;
-    const fm_train_config *config = &run->config;
-    int32_t rank = run->ranks ? fm_ranks_rank(run->ranks) : 0;
-    uint32_t group = (uint32_t)fm_layout_place(&run->layout, rank).dp;
-    fm_loader_options options = {
-        .supply = {.client = {.url = run->stream->data,
-                              .credentials = set->credentials,
-                              .agent = fm_train_program,
-                              .snapshot_name = set->snapshot,
-                              .snapshot = run->state.snapshot}},
-        .stream = {.global_batch = (uint32_t)config->data.global_batch,
-                   .crop_size = (uint32_t)config->data.crop_size,
-                   .max_msa_clusters = (uint32_t)config->data.max_msa_clusters,
-                   .max_extra_msa = (uint32_t)config->data.max_extra_msa,
-                   .max_cycle = (uint32_t)config->data.max_cycle,
-                   .max_template_date = config->data.max_template_date,
-                   .seed = set->seed,
-                   .n_step = fm_train_order_stream_steps(run),
-                   .group = group,
-                   .n_group = (uint32_t)run->layout.dp,
-                   .policy = FM_WIRE_SKIP}, /* the run decides what a bad sample means */
-        .n_slab = (uint32_t)set->ahead,
-    };
-    fm_wire_text(options.stream.plan, sizeof options.stream.plan, config->data.plan);
-    const char *exposed = fm_credentials_exposed(&set->credentials);
-    if (exposed) {
-        char quoted[300];
-        fm_log(FM_LOG_WARN, "secret_exposed", "file=%s why=\"every user can read it; chmod 600\"",
-               fm_log_quote(quoted, sizeof quoted, exposed));
-    }
-    run->stream->feed = (fm_feed){.options = options,
-                                  .wait_ms = (uint32_t)set->wait_ms,
-                                  .full_ms = set->full_wait_s * 1000,
-                                  .timeout_ms = set->data_timeout_s * 1000,
-                                  .server = run->stream->server};
-    fm_status status = fm_train_order_ask(run, &run->stream->feed, reterr);
-    if (!status) status = fm_feed_open(&run->stream->feed, &run->state.token, reterr);
-    if (status) return explain_missing(run, status, reterr);
-    /* A server that comes back must serve the same data. */
-    run->state.snapshot = fm_loader_get_server(run->stream->feed.loader)->snapshot;
-    run->stream->feed.options.supply.client.snapshot = run->state.snapshot;
-    return FM_OK;
-}
-
 static fm_status open_stream(fm_train_run *run, fm_error *reterr) {
-    fm_status status = open_feed(run, reterr);
-    if (status) return status;
-    const uint64_t n = fm_loader_get_stream(run->stream->feed.loader)->epoch_samples;
-    return fm_train_order_begin(run, n, reterr);
+    return fm_train_feed_open(run, &run->stream->source, reterr);
 }
 
 static fm_status check(const fm_train_run *run, fm_error *reterr) {
@@ -186,7 +99,7 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
 }
 
 static fm_status start(fm_train_run *run, fm_error *reterr) {
-    return fm_train_scores_start(run, run->stream->data, reterr);
+    return fm_train_scores_start(run, run->stream->source.data, reterr);
 }
 
 /* -- samples */
@@ -221,10 +134,8 @@ static void look_for_structure(fm_train_run *run, const fm_sample *sample,
  * FM_ERR_PROTOCOL when the sample has fewer cycles. */
 static fm_status place_features(const fm_train_run *run, uint32_t slot, fm_features *features,
                                 fm_error *reterr) {
-    const fm_wire_opened *stream = fm_loader_get_stream(run->stream->feed.loader);
-    uint64_t place = fm_train_place(run, run->queued_step, slot);
-    uint32_t n_cycle =
-        fm_step_cycles(run->set->seed, place / stream->global_batch, stream->max_cycle);
+    const uint32_t n_cycle =
+        fm_train_feed_cycles(run, &run->stream->source, run->queued_step, slot);
     return fm_features_use(features, slot, n_cycle, reterr);
 }
 
@@ -287,7 +198,7 @@ static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
         /* An update was not made: its step may be reported already, so nothing may be saved. */
         run->is_torn = run->is_torn || status == FM_ERR_LIMIT;
         if (status != FM_ERR_LIMIT) status = drop_bad(run, &f, &r.loaded, status, reterr);
-        fm_loader_release(run->stream->feed.loader, &r.loaded);
+        fm_loader_release(run->stream->source.feed.loader, &r.loaded);
         return status;
     }
     const fm_train_sample sample = {f.step, f.slot, r.loaded.index, r.loaded.sample->name};
@@ -300,7 +211,7 @@ static fm_status collect_sample(fm_train_run *run, fm_error *reterr) {
         run->is_torn = run->is_torn || status;
     }
     if (status) fm_train_name_sample(sample.index, sample.name, reterr);
-    fm_loader_release(run->stream->feed.loader, &r.loaded);
+    fm_loader_release(run->stream->source.feed.loader, &r.loaded);
     return !status && f.is_last ? fm_train_finish_step(run, f.rate, reterr) : status;
 }
 
@@ -313,18 +224,19 @@ static fm_status take_sample(fm_train_run *run, fm_loaded *ret_loaded, fm_error 
                 --run->stream->n_backlog * sizeof run->stream->backlog[0]);
         return FM_OK;
     }
-    const uint64_t wanted = fm_train_order_wanted(run, run->slot);
-    fm_status status = fm_feed_next(&run->stream->feed, wanted, ret_loaded, reterr);
-    while (fm_feed_may_reconnect(&run->stream->feed, status)) {
+    const uint64_t wanted = fm_train_order_wanted(run, run->queued_step, run->slot);
+    fm_status status = fm_feed_next(&run->stream->source.feed, wanted, ret_loaded, reterr);
+    while (fm_feed_may_reconnect(&run->stream->source.feed, status)) {
         char quoted[FM_ERROR_MESSAGE_BYTES];
         fm_log(FM_LOG_WARN, "server_lost", "why=%s",
                fm_log_quote(quoted, sizeof quoted, reterr->message));
         status = fm_train_drain(run, 0, reterr);
         if (status) return status;
         run->stream->n_backlog = 0; /* they belong to the old connection */
-        status = fm_feed_reconnect(&run->stream->feed, &run->state.token, reterr);
+        status = fm_feed_reconnect(&run->stream->source.feed, &run->state.token, reterr);
         if (status) return status;
-        status = fm_feed_next(&run->stream->feed, fm_train_order_wanted(run, run->slot), ret_loaded,
+        status = fm_feed_next(&run->stream->source.feed,
+                              fm_train_order_wanted(run, run->queued_step, run->slot), ret_loaded,
                               reterr);
     }
     return status;
@@ -346,7 +258,7 @@ static fm_status leave_out(fm_train_run *run, const fm_loaded *loaded, const fm_
         status = fm_train_judge(run, &sample, why->status, reterr);
     }
     if (!status) status = fm_train_skip(run, &sample, why, reterr);
-    fm_loader_release(run->stream->feed.loader, loaded);
+    fm_loader_release(run->stream->source.feed.loader, loaded);
     return status;
 }
 
@@ -414,7 +326,7 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
 static fm_status take_next(fm_train_run *run, uint32_t slot, uint64_t wanted,
                            fm_train_next *ret_next, bool *ret_is_lost, fm_error *reterr) {
     (void)slot;
-    fm_feed *feed = &run->stream->feed;
+    fm_feed *feed = &run->stream->source.feed;
     const fm_loaded *loaded = &run->stream->next.loaded;
     bool is_ready;
     fm_status status =
@@ -446,11 +358,11 @@ static fm_status check_next(fm_train_run *run, uint32_t slot, fm_train_seen *ret
 }
 
 static void drop_next(fm_train_run *run) {
-    fm_loader_release(run->stream->feed.loader, &run->stream->next.loaded);
+    fm_loader_release(run->stream->source.feed.loader, &run->stream->next.loaded);
 }
 
 static fm_status reconnect(fm_train_run *run, fm_error *reterr) {
-    return fm_feed_reconnect(&run->stream->feed, &run->state.token, reterr);
+    return fm_feed_reconnect(&run->stream->source.feed, &run->state.token, reterr);
 }
 
 static fm_status requeue(fm_train_run *run, uint64_t number, bool updates, fm_error *reterr) {
@@ -468,7 +380,7 @@ static fm_status collect_own(fm_train_run *run, fm_sample_result *ret_result, fm
 }
 
 static void release(fm_train_run *run, uint64_t number) {
-    fm_loader_release(run->stream->feed.loader,
+    fm_loader_release(run->stream->source.feed.loader,
                       &run->stream->flight[number % FM_MOST_QUEUED].loaded);
 }
 
@@ -493,33 +405,19 @@ static void describe(const fm_train_run *run, char *out, size_t out_bytes) {
 }
 
 static void announce(const fm_train_run *run) {
-    const fm_wire_welcome *server = fm_loader_get_server(run->stream->feed.loader);
-    const uint32_t batch = fm_loader_get_stream(run->stream->feed.loader)->global_batch;
-    fprintf(stderr, "data      %s: snapshot %s, %u chain%s, plan %s, %u sample%s per step\n",
-            run->set->cache ? run->set->cache : run->stream->data, server->snapshot_name,
-            server->n_chain, fm_plural(server->n_chain), run->config.data.plan, batch,
-            fm_plural(batch));
-}
-
-static double percentile_ms(const fm_histogram *histogram, uint32_t per_mille) {
-    return (double)fm_histogram_percentile(histogram, per_mille) * 1e-6;
+    fm_train_feed_announce(run, &run->stream->source);
 }
 
 static void summarize(const fm_train_run *run) {
-    fm_loader_stats stats = fm_feed_get_stats(&run->stream->feed);
-    printf("samples   %llu received, %.1f MB\n", (unsigned long long)stats.n_sample,
-           (double)stats.bytes / 1e6);
+    fm_train_feed_print_samples(&run->stream->source);
     fm_train_print_skipped(run);
-    printf("wait ms   p50 %.3f  p90 %.3f  p99 %.3f  max %.3f\n",
-           percentile_ms(&stats.ready_wait_ns, 500), percentile_ms(&stats.ready_wait_ns, 900),
-           percentile_ms(&stats.ready_wait_ns, 990), percentile_ms(&stats.ready_wait_ns, 1000));
+    fm_train_feed_print_waits(&run->stream->source);
 }
 
 static void stop(fm_train_run *run) {
     fm_train_stream *stream = run->stream;
     if (!stream) return;
-    fm_feed_close(&stream->feed);
-    fm_private_server_stop(stream->server);
+    fm_train_feed_close(&stream->source);
     fm_trainer_destroy(stream->trainer);
     free(stream);
     run->stream = NULL;

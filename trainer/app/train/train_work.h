@@ -1,5 +1,6 @@
-/* train_work.h: what the two kinds of work offer to a run. A kind of work is the source of a run's
- * samples and the network that computes them; the run's network decides which one it is. */
+/* train_work.h: what the kinds of work offer to a run. A kind of work is the source of a run's
+ * samples and the network that computes them: chains of a server for AlphaFold2, complexes of a
+ * server or stored ones for AlphaFold 3. */
 #ifndef FM_TRAINER_TRAIN_WORK_H
 #define FM_TRAINER_TRAIN_WORK_H
 

@@ -24,11 +24,14 @@ typedef struct fm_af3_features {
     const int64_t *number;
     const fm_atom_orders *orders; /* [n_orders]: atoms that may exchange their labels */
     int64_t n_orders;
-    uint32_t slot;    /* the number of the sample in its batch: part of every draw */
-    uint32_t n_cycle; /* recycling cycles, the one with gradients included */
-    /* [n_cycle, n_row]: rows of the MSA that each cycle reads; NULL: they are drawn. */
-    const int64_t *msa_rows;
+    uint32_t n_left_out; /* groups of equivalent atoms that are too large to exchange labels */
+    uint32_t slot;       /* the number of the sample in its batch: part of every draw */
+    uint32_t n_cycle;    /* recycling cycles, the one with gradients included */
+    /* The rows of the MSA that each cycle reads. They are drawn, if neither of these is given: */
+    const int64_t *msa_rows; /* [n_cycle, n_row] numbers of rows */
     int64_t n_row;
+    const uint32_t *first_row; /* [n_cycle + 1]: cycle c reads the rows first_row[c] up to, but not
+                                * including, first_row[c + 1] */
     const fm_af3_draws *draws; /* of a step with `given`, else NULL */
 } fm_af3_features;
 

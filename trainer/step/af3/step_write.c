@@ -162,6 +162,13 @@ fm_status fm_af3_check_features(const fm_af3_trainer_options *options,
                        (long long)l, (long long)sample->atom_to_tokatom_idx[l],
                        (long long)c->max_atoms_per_token - 1);
     }
+    for (uint32_t k = 0; features->first_row && k < features->n_cycle; k++) {
+        const int64_t n = (int64_t)features->first_row[k + 1] - features->first_row[k];
+        if (n >= 1 && n <= c->n_msa) continue;
+        return fm_fail(reterr, FM_ERR_LIMIT,
+                       "found %lld MSA rows in cycle %u, expected 1 to %lld (max_msa)",
+                       (long long)n, k, (long long)c->n_msa);
+    }
     if (sample->n_template == c->n_template) return FM_OK;
     return fm_fail(reterr, FM_ERR_LIMIT, "found %lld templates, expected %lld (n_template)",
                    (long long)sample->n_template, (long long)c->n_template);
@@ -212,21 +219,35 @@ static fm_status write_conformers(fm_af3_trainer *t, const fm_af3_features *f, u
     return FM_OK;
 }
 
+/* Returns the numbers of the MSA rows that a cycle of a sample reads in the step with this number,
+ * and how many there are. Drawn and counted ones are in the scratch arena, which holds far larger
+ * things in fm_af3_trainer_write. */
+static const int64_t *rows_of(fm_af3_trainer *t, const fm_af3_features *f, uint64_t step,
+                              uint32_t cycle, int64_t *ret_n) {
+    *ret_n = f->n_row;
+    if (f->msa_rows) return f->msa_rows + (int64_t)cycle * f->n_row;
+    int64_t *rows = fm_arena_alloc_array(&t->scratch, (size_t)f->sample.n_msa, sizeof *rows);
+    assert(rows);
+    if (f->first_row) {
+        const int64_t first = f->first_row[cycle];
+        *ret_n = f->first_row[cycle + 1] - first;
+        for (int64_t i = 0; i < *ret_n; i++)
+            rows[i] = first + i;
+        return rows;
+    }
+    uint32_t clock[FM_CLOCK_WORDS];
+    host_clock(step, f->slot, cycle, clock);
+    *ret_n =
+        fm_af3_draw_msa_rows(t->options.seed, clock, f->sample.n_msa, t->options.model.n_msa, rows);
+    return rows;
+}
+
 /* Writes the MSA rows of a cycle of a sample, of the step with this number. */
 static void write_rows(fm_af3_trainer *t, const fm_af3_features *f, uint64_t step, uint32_t cycle) {
     const fm_af3_writer to = {fm_mirror_put, &t->mirror};
     size_t mark = fm_arena_mark(&t->scratch);
-    int64_t *drawn = NULL, n_row = f->n_row;
-    const int64_t *rows = f->msa_rows ? f->msa_rows + (int64_t)cycle * n_row : NULL;
-    if (!rows) {
-        uint32_t clock[FM_CLOCK_WORDS];
-        host_clock(step, f->slot, cycle, clock);
-        drawn = fm_arena_alloc_array(&t->scratch, (size_t)f->sample.n_msa, sizeof *drawn);
-        assert(drawn); /* the scratch arena holds far larger things in fm_af3_trainer_write */
-        n_row = fm_af3_draw_msa_rows(t->options.seed, clock, f->sample.n_msa,
-                                     t->options.model.n_msa, drawn);
-        rows = drawn;
-    }
+    int64_t n_row;
+    const int64_t *rows = rows_of(t, f, step, cycle, &n_row);
     fm_mirror_clear(&t->mirror, t->inputs.msa);
     fm_mirror_clear(&t->mirror, t->inputs.mask_msa);
     fm_af3_write_msa(&f->sample, &t->options.model, &t->inputs, rows, n_row, &to);

@@ -509,7 +509,8 @@ fm_status fm_stored_sample_check(const fm_npz *npz, fm_arena *arena, fm_af3_feat
     fm_npz whole;
     *ret_features = (fm_af3_features){.n_cycle = 1};
     if (fm_complex_sample_is_compact(npz)) {
-        fm_status status = fm_complex_sample_expand(npz, arena, &whole, NULL, reterr);
+        fm_status status =
+            fm_complex_sample_expand(npz, arena, &whole, &ret_features->n_left_out, reterr);
         if (status) return status;
         npz = &whole;
     }
