@@ -26,8 +26,8 @@ static void ask_stop(int signal_number) {
     signal(signal_number, SIG_DFL);
 }
 
-static fm_status export_chain(const export_arguments *arguments, const fm_store *store,
-                              fm_arena *arena, fm_error *reterr) {
+static fm_status export_chain(const export_arguments *arguments, const fm_export_options *options,
+                              const fm_store *store, fm_arena *arena, fm_error *reterr) {
     uint32_t chain;
     fm_status status = fm_array_output_check(arguments->out, arguments->replace, arena, reterr);
     if (!status) {
@@ -35,23 +35,30 @@ static fm_status export_chain(const export_arguments *arguments, const fm_store 
             fm_cli_find_chain(arguments->cache, store, arguments->chain, arena, &chain, reterr);
     }
     if (status) return status;
-    return fm_export_chain(&arguments->options, store, chain, arguments->out, arena, reterr);
+    return fm_export_chain(options, store, chain, arguments->out, arena, reterr);
 }
 
 static fm_status export(const export_arguments *arguments, fm_export_report *report,
                         fm_error *reterr) {
-    fm_arena arena;
+    fm_arena arena = {0};
     fm_store *store;
+    fm_complex_reader *reader = NULL;
+    fm_export_options options = arguments->options;
     fm_status status = fm_cli_open_store(arguments->cache, &store, reterr);
     if (status) return status;
-    status = fm_arena_init(&arena, ARENA_BYTES, reterr);
+    if (fm_store_get_info(store)->n_complex) {
+        status = fm_complex_reader_create(store, &reader, reterr);
+        options.complexes = reader;
+    }
+    if (!status) status = fm_arena_init(&arena, ARENA_BYTES, reterr);
     if (!status && arguments->chain) {
-        status = export_chain(arguments, store, &arena, reterr);
+        status = export_chain(arguments, &options, store, &arena, reterr);
     } else if (!status) {
-        status = fm_export_snapshot(&arguments->options, store, arguments->snapshot, arguments->out,
+        status = fm_export_snapshot(&options, store, arguments->snapshot, arguments->out,
                                     arguments->quiet, &stop_asked, &arena, report, reterr);
     }
     fm_arena_fini(&arena);
+    fm_complex_reader_destroy(reader);
     fm_store_close(store);
     return status;
 }
@@ -115,6 +122,8 @@ static const char description[] =
     "template_all_atom_mask, template_all_atom_positions (Å, centred),\n"
     "template_sequence, template_domain_names, template_sum_probs. Strings are uint8,\n"
     "joined by newlines.\n\n"
+    "A complex is written as foldmill parse complex writes it, with the alignments and the best\n"
+    "templates of its entities; --stage and --compat are of chains.\n\n"
     "--stage nonensembled writes the features after every transform that draws no random\n"
     "numbers: ids in restype order, masks, hhblits_profile, atom14, rigid groups, torsion\n"
     "angles, and pseudo-beta of the structure and the templates.\n"

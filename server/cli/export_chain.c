@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-enum { MAX_TEMPLATES = 4 };
-
 static fm_status append_structure(fm_array_writer *writer, const fm_record *record, fm_arena *arena,
                                   fm_error *reterr) {
     fm_structure_array arrays[FM_STRUCTURE_N_ARRAY];
@@ -57,7 +55,10 @@ fm_status fm_export_chain(const fm_export_options *options, const fm_store *stor
     fm_template_features templates;
     const fm_template_options choice = {.compat_openfold = options->compat != NULL,
                                         .max_date = options->max_date,
-                                        .max_templates = MAX_TEMPLATES};
+                                        .max_templates = FM_EXPORT_TEMPLATES};
+    if (fm_store_item_kind(store, chain) == FM_STORED_COMPLEX) {
+        return fm_export_complex(options, store, chain, path, arena, reterr);
+    }
     fm_status status = fm_store_load(store, chain, arena, &record, reterr);
     if (!status) status = fm_chain_templates(store, &record, &choice, arena, &templates, reterr);
     if (!status) status = fm_array_writer_create(path, options->format, &writer, reterr);

@@ -3,17 +3,20 @@
 #ifndef FM_CLI_EXPORT_CHAIN_H
 #define FM_CLI_EXPORT_CHAIN_H
 
-#include "cache/store/store.h"
+#include "cache/export/complex_load.h"
 #include "server/cli/array_writer.h"
 
 #include <signal.h>
 #include <stdbool.h>
+
+enum { FM_EXPORT_TEMPLATES = 4 }; /* of a chain at most */
 
 typedef struct fm_export_options {
     const char *stage;    /* "chain" or "nonensembled" */
     const char *compat;   /* not NULL: templates are chosen as OpenFold chooses them */
     const char *max_date; /* of templates; NULL: any */
     fm_array_format format;
+    const fm_complex_reader *complexes; /* of the store; NULL where it has none */
 } fm_export_options;
 
 /* Writes one chain to `path`, whole or not at all. It uses memory of the arena. Errors are those of
@@ -26,6 +29,12 @@ typedef struct fm_export_report {
     uint32_t n_chain, n_written, n_kept, n_failed;
     double seconds;
 } fm_export_report;
+
+/* The same for a complex: what foldmill parse complex writes, with the alignments and the best
+ * templates of its entities. Errors are also those of fm_complex_load. */
+FM_MUST_USE fm_status fm_export_complex(const fm_export_options *options, const fm_store *store,
+                                        uint32_t item, const char *path, fm_arena *arena,
+                                        fm_error *reterr);
 
 /* Writes every chain of a snapshot to FOLDER/<name>.<format>. Existing files are kept, so an
  * interrupted export can continue. FOLDER/export.json records the cache, snapshot and options of

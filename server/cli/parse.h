@@ -4,7 +4,7 @@
 #ifndef FM_CLI_PARSE_H
 #define FM_CLI_PARSE_H
 
-#include "featurizer/complex/assembly.h"
+#include "featurizer/complex/sample.h"
 #include "proto/base/arena.h"
 #include "proto/base/bytes.h"
 #include "proto/record.h"
@@ -55,7 +55,15 @@ fm_status fm_parse_append_msa(fm_array_writer *writer, const fm_part_msa *part, 
 /* Appends the features of a tokenized assembly, and with --crops the recorded crops of the file
  * with theirs. */
 fm_status fm_parse_append_complex_features(fm_array_writer *writer, const fm_parse_request *request,
-                                           const fm_assembly *assembly, fm_error *reterr);
+                                           const fm_assembly *assembly,
+                                           const fm_complex_entity_inputs *inputs,
+                                           fm_error *reterr);
+
+/* Writes everything of an assembly to request->out: its tables, its records and its features.
+ * inputs: the alignments and templates of its entities, or NULL for none. */
+fm_status fm_parse_write_complex(const fm_parse_request *request, const fm_assembly *assembly,
+                                 const fm_complex_entity_inputs *inputs, fm_array_format format,
+                                 fm_error *reterr);
 
 /* Begins the JSON summary on stdout with the members "file" and "format". */
 void fm_parse_begin_json(const fm_parse_request *request, const char *format, fm_json_writer *json);

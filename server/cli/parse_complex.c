@@ -20,17 +20,20 @@ static fm_status append_records(fm_array_writer *writer, const fm_parse_request 
     return status ? status : fm_array_writer_append_all(writer, arrays, n, reterr);
 }
 
-static fm_status write_arrays(const fm_parse_request *request, const fm_assembly *assembly,
-                              fm_error *reterr) {
+fm_status fm_parse_write_complex(const fm_parse_request *request, const fm_assembly *assembly,
+                                 const fm_complex_entity_inputs *inputs, fm_array_format format,
+                                 fm_error *reterr) {
     fm_array arrays[FM_ASSEMBLY_ARRAYS];
     fm_array_writer *writer;
     size_t n;
     fm_status status = fm_assembly_list_arrays(assembly, request->arena, arrays, &n, reterr);
-    if (!status) status = fm_array_writer_create(request->out, FM_ARRAY_NPZ, &writer, reterr);
+    if (!status) status = fm_array_writer_create(request->out, format, &writer, reterr);
     if (status) return status;
     status = fm_array_writer_append_all(writer, arrays, n, reterr);
     if (!status) status = append_records(writer, request, assembly, reterr);
-    if (!status) status = fm_parse_append_complex_features(writer, request, assembly, reterr);
+    if (!status) {
+        status = fm_parse_append_complex_features(writer, request, assembly, inputs, reterr);
+    }
     if (!status) return fm_array_writer_finish(writer, reterr);
     fm_array_writer_destroy(writer);
     return status;
@@ -125,7 +128,7 @@ fm_status fm_parse_kind_complex(const fm_parse_request *request, fm_error *reter
     status =
         fm_assembly_read(request->text, &components, &options, request->arena, &assembly, reterr);
     if (status) return status;
-    if (request->out) return write_arrays(request, &assembly, reterr);
+    if (request->out) return fm_parse_write_complex(request, &assembly, NULL, FM_ARRAY_NPZ, reterr);
     if (request->json) {
         write_json(request, &assembly);
     } else {

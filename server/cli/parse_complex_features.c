@@ -16,8 +16,10 @@ enum {
     SAMPLE_TEMPLATES = 4,
 };
 
-/* The whole assembly as a sample that the trainer reads, with each chain's sequence as its MSA. */
+/* The whole assembly as a sample that the trainer reads. Without inputs each chain's sequence is
+ * its MSA. */
 static fm_status append_sample(fm_array_writer *writer, const fm_assembly *assembly,
+                               const fm_complex_entity_inputs *inputs,
                                const fm_parse_request *request, fm_error *reterr) {
     const fm_complex_sample_options options = {.max_row = SAMPLE_ROWS,
                                                .n_template = SAMPLE_TEMPLATES,
@@ -25,7 +27,7 @@ static fm_status append_sample(fm_array_writer *writer, const fm_assembly *assem
                                                .prefix = "features/"};
     fm_array arrays[FM_COMPLEX_SAMPLE_ARRAYS];
     size_t n = 0;
-    fm_status status = fm_complex_sample_make(assembly, NULL, NULL, 0, &options, request->arena,
+    fm_status status = fm_complex_sample_make(assembly, inputs, NULL, 0, &options, request->arena,
                                               arrays, &n, reterr);
     return status ? status : fm_array_writer_append_all(writer, arrays, n, reterr);
 }
@@ -147,9 +149,11 @@ static fm_status append_crops(fm_array_writer *writer, const fm_parse_request *r
 }
 
 fm_status fm_parse_append_complex_features(fm_array_writer *writer, const fm_parse_request *request,
-                                           const fm_assembly *assembly, fm_error *reterr) {
+                                           const fm_assembly *assembly,
+                                           const fm_complex_entity_inputs *inputs,
+                                           fm_error *reterr) {
     fm_status status = append_symmetries(writer, assembly, request->arena, reterr);
-    if (!status) status = append_sample(writer, assembly, request, reterr);
+    if (!status) status = append_sample(writer, assembly, inputs, request, reterr);
     if (status || !request->crops) return status;
     status = append_crops(writer, request, assembly, reterr);
     return status ? fm_error_in(reterr, request->crops) : FM_OK;

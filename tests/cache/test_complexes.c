@@ -242,6 +242,35 @@ static void records_are_read_without_parts(void **state) {
     tear_down(&test);
 }
 
+/* -- commands */
+
+/* An exported complex is what parse complex writes of its file, and has its alignments. */
+static void a_complex_is_exported_as_it_is_parsed(void **state) {
+    (void)state;
+    complexes_case test;
+    cache_case *base = &test.base;
+    set_up(&test);
+    build_all(&test, (fm_build_options){0});
+    write_text(base->folder, "components.cif", components_text);
+    write_text(base->folder, "compare.py",
+               "import sys, zipfile\n"
+               "a, b = (zipfile.ZipFile(p) for p in sys.argv[1:])\n"
+               "assert set(a.namelist()) == set(b.namelist())\n"
+               "other = {n for n in a.namelist() if a.read(n) != b.read(n)}\n"
+               "assert 'features/msa.npy' in other, other\n"
+               "rows = ('msa', 'deletion', 'deletion_mean', 'profile')\n"
+               "assert other <= {'features/%s.npy' % n for n in rows}, other\n");
+    assert_int_equal(
+        run_shell("cd %s && $FM_BIN/foldmill export --cache cache --chain 1abc -o a.npz "
+                  "> out && $FM_BIN/foldmill parse complex data/mmcifs/1abc.cif "
+                  "--components components.cif -o b.npz > out && python3 compare.py "
+                  "a.npz b.npz && $FM_BIN/foldmill inspect --cache cache --chain 1abc "
+                  "| grep -q 'entity      2: 5 residues, 2 rows'",
+                  base->folder),
+        0);
+    tear_down(&test);
+}
+
 /* -- building again */
 
 static void only_what_changed_is_made_again(void **state) {
@@ -391,6 +420,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(complexes_stand_beside_chains),
         cmocka_unit_test(records_are_read_without_parts),
+        cmocka_unit_test(a_complex_is_exported_as_it_is_parsed),
         cmocka_unit_test(only_what_changed_is_made_again),
         cmocka_unit_test(a_broken_file_harms_its_complex_alone),
         cmocka_unit_test(a_build_without_components_is_refused),

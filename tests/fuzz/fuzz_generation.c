@@ -34,6 +34,7 @@ static uint64_t manifest_number(fm_bytes text) {
 static fm_generation context_of(fm_bytes bytes, const fm_shard_info *shard, uint32_t n_shard) {
     fm_generation generation = {.shard = shard, .n_shard = n_shard};
     if (bytes.size >= 12) memcpy(&generation.n_chain, bytes.data + 8, 4);
+    generation.n_complex = bytes.size >= 8 && bytes.data[4] == 2; /* an index of that format */
     for (size_t i = 0; i < bytes.size; i++)
         generation.n_refused += bytes.data[i] == '\n';
     return generation;
@@ -46,7 +47,9 @@ static fm_status recode(uint8_t which, fm_bytes bytes, fm_arena *arena, fm_bytes
     fm_error error;
     fm_status status;
     const fm_chain_facts *facts;
-    switch (which % 5) {
+    const fm_complex_row *rows;
+    uint32_t n_row;
+    switch (which % 6) {
     case 0:
         status = fm_manifest_decode(bytes, manifest_number(bytes), arena, &generation, &index_hash,
                                     &error);
@@ -61,6 +64,9 @@ static fm_status recode(uint8_t which, fm_bytes bytes, fm_arena *arena, fm_bytes
         status = fm_facts_decode(bytes, generation.n_chain, arena, &facts, &error);
         if (status) return status;
         return fm_facts_encode(facts, generation.n_chain, arena, ret_again, &error);
+    case 5:
+        status = fm_complex_rows_decode(bytes, 3, arena, &rows, &n_row, &error);
+        return status ? status : fm_complex_rows_encode(rows, n_row, arena, ret_again, &error);
     case 2:
         status = fm_notes_decode(bytes, arena, &generation, &error);
         return status ? status : fm_notes_encode(&generation, arena, ret_again, &error);
@@ -77,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (posix_memalign(&copy, 64, size) == 0) {
         fm_bytes bytes = {copy, size - 1}, again;
         memcpy(copy, data + 1, size - 1);
-        if (data[0] % 5 == 0) mend_manifest(copy, size - 1);
+        if (data[0] % 6 == 0) mend_manifest(copy, size - 1);
         if (!recode(data[0], bytes, &arena, &again)) {
             assert(again.size == bytes.size && memcmp(again.data, copy, bytes.size) == 0);
         }
