@@ -49,7 +49,9 @@ static fm_status recode(fm_bytes bytes, fm_part_kind kind, fm_arena *arena, fm_b
     } else if (kind == FM_PART_ASSEMBLY) {
         fm_part_assembly part;
         if (fm_part_assembly_decode(bytes, arena, &part, &error)) return FM_ERR_CORRUPT;
+        size_t mark = fm_arena_mark(arena);
         unpack(&part, arena);
+        fm_arena_rewind(arena, mark); /* copies may have filled it */
         status = fm_part_assembly_encode(&part, arena, ret_again, &error);
     } else if (kind == FM_PART_ENTITIES) {
         fm_part_entities part;
