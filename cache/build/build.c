@@ -209,8 +209,7 @@ void fm_build_state_init(fm_build_state *state, const fm_source *source,
     pthread_condattr_destroy(&attributes);
     for (uint32_t i = 0; i < source->n_structure; i++) {
         const fm_source_structure *structure = &source->structure[i];
-        bool has_complex = options->complexes && !structure->is_pdb && !structure->query &&
-                           !source->dataset[structure->dataset].is_predicted;
+        bool has_complex = options->complexes && fm_source_has_complex(source, structure);
         state->progress.n_structure +=
             structure->n_chain || options->single_sequence || has_complex;
         state->progress.n_chain += has_complex;

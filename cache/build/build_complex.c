@@ -43,8 +43,7 @@ struct fm_build_complex {
 };
 
 bool fm_build_has_complex(const fm_build_state *state, const fm_source_structure *structure) {
-    return state->components && !structure->is_pdb && !structure->query &&
-           !state->source->dataset[structure->dataset].is_predicted;
+    return state->components && fm_source_has_complex(state->source, structure);
 }
 
 /* -- the assembly */

@@ -62,7 +62,7 @@ void fm_build_name_folder(const fm_build_chain *job, fm_error *error);
 
 /* -- complexes (build_complex.c) */
 
-/* Whether a structure has a complex: an experimental one in an mmCIF file. */
+/* Whether the build makes a complex of the structure. */
 bool fm_build_has_complex(const fm_build_state *state, const fm_source_structure *structure);
 
 /* Makes the complex of the work's structure, whose text is read, and records its result. */

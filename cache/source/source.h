@@ -189,6 +189,9 @@ void fm_source_close(fm_source *source);
  * of experimental structures that has it as mmCIF. NULL = none. */
 const fm_source_structure *fm_source_find_template(const fm_source *source, const char *id);
 
+/* True when a structure has a complex: an experimental one in an mmCIF file. */
+bool fm_source_has_complex(const fm_source *source, const fm_source_structure *structure);
+
 /* True when the dataset of a chain's name has the structure that the name begins with. */
 bool fm_source_has_structure(const fm_source *source, const char *chain);
 

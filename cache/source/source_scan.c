@@ -470,6 +470,11 @@ const fm_source_structure *fm_source_find_template(const fm_source *source, cons
     return NULL;
 }
 
+bool fm_source_has_complex(const fm_source *source, const fm_source_structure *structure) {
+    return !structure->is_pdb && !structure->query &&
+           !source->dataset[structure->dataset].is_predicted;
+}
+
 bool fm_source_has_structure(const fm_source *source, const char *chain) {
     const char *bare = fm_name_in_dataset(chain), *split = strrchr(bare, '_');
     size_t prefix = (size_t)(bare - chain), length = split ? (size_t)(split - bare) : 0;

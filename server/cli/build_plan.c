@@ -12,6 +12,7 @@ typedef struct dry_run {
     bool single_sequence, takes_empty; /* as fm_build_dry_run has them */
     uint32_t n_single;                 /* structures whose chains become single sequences */
     uint32_t n_chain, n_refused, n_empty, n_without_hits;
+    uint32_t n_complex; /* 0: none are built */
     uint64_t n_file, bytes;
 } dry_run;
 
@@ -212,6 +213,10 @@ static void print_plan(dry_run *run, const fm_source *source, const fm_space *sp
            "file of template hits\n",
            run->n_refused, fm_plural(run->n_refused), n_refusal, fm_plural(n_refusal), run->n_empty,
            fm_plural(run->n_empty), run->n_without_hits);
+    if (run->n_complex) {
+        printf("total %u complex%s, of experimental mmCIF files\n", run->n_complex,
+               run->n_complex == 1 ? "" : "es");
+    }
     if (space) fm_build_print_room(stdout, space, cache);
 }
 
@@ -252,6 +257,7 @@ static void json_plan(dry_run *run, const fm_source *source, const fm_space *spa
     fm_json_close(json);
     fm_json_put_u64(json, "refused", run->n_refused);
     fm_json_put_u64(json, "single_sequence_structures", run->n_single);
+    fm_json_put_u64(json, "complexes", run->n_complex);
     fm_json_put_u64(json, "duplicates", source->n_duplicate);
     fm_json_put_u64(json, "without_alignments", run->n_empty);
     fm_json_put_u64(json, "without_template_hits", run->n_without_hits);
@@ -264,16 +270,24 @@ static void json_plan(dry_run *run, const fm_source *source, const fm_space *spa
     fm_json_end(json);
 }
 
+static uint32_t count_complexes(const fm_source *source) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < source->n_structure; i++)
+        n += fm_source_has_complex(source, &source->structure[i]);
+    return n;
+}
+
 int fm_build_dry_run(const fm_source *source, const fm_space *space, const char *cache, bool json,
-                     bool single_sequence, bool takes_empty, fm_arena *arena) {
+                     bool single_sequence, bool complexes, bool takes_empty, fm_arena *arena) {
     fm_json_writer writer;
     dry_run run = {.json = json ? &writer : NULL,
                    .single_sequence = single_sequence,
+                   .n_complex = complexes ? count_complexes(source) : 0,
                    .takes_empty = takes_empty};
     if (json) {
         json_plan(&run, source, space, arena);
     } else {
         print_plan(&run, source, space, cache, arena);
     }
-    return run.n_chain + run.n_single > run.n_refused ? FM_EXIT_OK : FM_EXIT_FAILED;
+    return run.n_chain + run.n_single + run.n_complex > run.n_refused ? FM_EXIT_OK : FM_EXIT_FAILED;
 }

@@ -15,10 +15,10 @@ void fm_build_print_room(FILE *out, const fm_space *space, const char *cache);
  * their bytes, or why it is refused") and a line for each refused input. The totals and the needed
  * space (`space`, NULL when it is not known) follow. With `json`, prints one object instead;
  * `foldmill build --help` lists its members. Lists every folder but opens no file. Returns the exit
- * code: 0 even where inputs are refused, 1 when there is nothing to build. `single_sequence`: of
- * the build; `takes_empty`: chains without an alignment are built. */
+ * code: 0 even where inputs are refused, 1 when there is nothing to build. `single_sequence`
+ * and `complexes`: of the build; `takes_empty`: chains without an alignment are built. */
 int fm_build_dry_run(const fm_source *source, const fm_space *space, const char *cache, bool json,
-                     bool single_sequence, bool takes_empty, fm_arena *arena);
+                     bool single_sequence, bool complexes, bool takes_empty, fm_arena *arena);
 
 /* Prints the lists of a dataset, one on a line: "chain data PATH: N chains". */
 void fm_build_print_lists(FILE *out, const fm_source_dataset *dataset);

@@ -158,9 +158,13 @@ static void print_place(FILE *out, const char *cache, const fm_build_report *rep
         fm_sha256_format(&report->content, hex);
         fprintf(out, "content   %s\n", hex);
     }
-    fprintf(out, "cache     %s, generation %llu with %u chain%s%s\n", cache,
-            (unsigned long long)report->generation, report->n_chain, fm_plural(report->n_chain),
-            report->published ? "" : ", as before");
+    uint32_t n_chain = report->n_chain - report->n_complex;
+    fprintf(out, "cache     %s, generation %llu with %u chain%s", cache,
+            (unsigned long long)report->generation, n_chain, fm_plural(n_chain));
+    if (report->n_complex) {
+        fprintf(out, " and %u complex%s", report->n_complex, report->n_complex == 1 ? "" : "es");
+    }
+    fprintf(out, "%s\n", report->published ? "" : ", as before");
 }
 
 void fm_build_print_change(FILE *out, const fm_build_report *report, const char *what) {

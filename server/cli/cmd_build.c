@@ -479,7 +479,7 @@ static int plan(const build_arguments *arguments, const fm_source *source, fm_ar
     fm_status status = fm_space_estimate(source, arguments->cache, arguments->single_sequence,
                                          arena, &space, &error);
     int code = fm_build_dry_run(source, status ? NULL : &space, arguments->cache, arguments->json,
-                                arguments->single_sequence,
+                                arguments->single_sequence, arguments->complexes,
                                 arguments->single_sequence || arguments->compat, arena);
     fflush(stdout);
     if (!status && !arguments->no_space_check) {

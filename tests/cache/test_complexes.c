@@ -268,6 +268,10 @@ static void a_complex_is_exported_as_it_is_parsed(void **state) {
                   "| grep -q 'entity      2: 5 residues, 2 rows'",
                   base->folder),
         0);
+    assert_int_equal(run_shell("cd %s && $FM_BIN/foldmill build data --cache new --complexes "
+                               "--dry-run | grep -q 'total 2 complexes'",
+                               base->folder),
+                     0);
     tear_down(&test);
 }
 
