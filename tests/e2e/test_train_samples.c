@@ -278,19 +278,41 @@ static void weights_predict_complexes(void **state) {
             "grep -q '^outputs   p, 1 complex$' p.out && "
             "grep -q '^a: 8 tokens, 14 atoms, 5 MSA rows; needs ' p.log && "
             "grep -q '^a  seed 7  sample 1  pLDDT ' p.log && "
-            "test \"$(sed 's/,[^,]*$//' p/a/ranking_scores.csv | tr '\\n' ' ')\" = "
+            "test \"$(sed 's/,[^,]*$//' p/a/a_ranking_scores.csv | tr '\\n' ' ')\" = "
             "'seed,sample 1,0 1,1 7,0 7,1 ' && "
             "$p samples/a.npz --samples 1 --seeds 7 --out q -q && "
             "cmp p/a/seed-7_sample-0.npz q/a/seed-7_sample-0.npz && "
             "! cmp -s p/a/seed-7_sample-0.npz p/a/seed-1_sample-0.npz && "
             "mkdir b && cp samples/a.npz b/c.npz && "
             "{ $p -q bad/b.npz b/c.npz --samples 1 --out r 2>r.log; test $? = 3; } && "
-            "grep -q '^foldmill predict: bad/b.npz: msa' r.log && test -e r/c/ranking_scores.csv "
+            "grep -q '^foldmill predict: bad/b.npz: msa' r.log && test -e r/c/c_ranking_scores.csv "
             "&& { $p b/c.npz --device-memory 0.0001 --out t 2>t.log; test $? = 1; } && "
             "grep -q 'b/c.npz: a complex of 8 tokens, 14 atoms and .* needs .* GiB of 0.000 GiB' "
-            "t.log && refuses 'would have the same folder, p/a' $p samples/a.npz x/a.npz --out p "
-            "&& refuses 'dap cannot be used with weights of AlphaFold 3' $p b/c.npz --dap 2 "
+            "t.log && { $p -q b/c.npz b/c.npz --samples 1 --out s 2>s.log; test $? = 3; } && "
+            "grep -q 'b/c.npz: an input before this one has the name c, too' s.log && "
+            "refuses 'descriptions need a dictionary of components' $p x.json --out p && "
+            "refuses 'dap cannot be used with weights of AlphaFold 3' $p b/c.npz --dap 2 "
             "--out p"),
+        0);
+}
+
+/* A description becomes structures, and its prepared sample the same ones. */
+static void weights_predict_descriptions(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("r=$FM_REFERENCE_DATA; c=$r/complex/components/components.cif; "
+            "test -e \"$c\" -a -e $r/af3p/inputs || exit 0; "
+            "p='foldmill predict --weights whole/checkpoint-000000000005.safetensors --steps 3 "
+            "--recycles 1 --samples 1 -q' && "
+            "$p $r/af3p/inputs/ligand.af3.json --components $c --out j 2>j.log && "
+            "f=ligand/seed-101_sample-0/ligand_seed-101_sample-0 && "
+            "grep -q '^HETATM' j/${f}_model.cif && test -s j/${f}_confidences.json && "
+            "cmp j/${f}_summary_confidences.json j/ligand/ligand_summary_confidences.json && "
+            "grep -q '^101,0,' j/ligand/ligand_ranking_scores.csv && "
+            "$p j/inputs/ligand.af3.npz --out k && cmp j/${f}_model.cif k/${f}_model.cif && "
+            "echo '{\"dialect\": 3}' >bad.json && "
+            "{ $p bad.json --components $c --out j 2>bad.log; test $? = 1; } && "
+            "grep -q '^foldmill predict: bad.json: the description cannot be prepared' bad.log"),
         0);
 }
 
@@ -361,6 +383,7 @@ int main(void) {
                                        cmocka_unit_test(a_folder_is_checked_without_a_run),
                                        cmocka_unit_test(weights_go_out_and_in),
                                        cmocka_unit_test(weights_predict_complexes),
+                                       cmocka_unit_test(weights_predict_descriptions),
                                        cmocka_unit_test(products_that_a_file_leaves_out_are_named),
                                        cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, set_up, tear_down);

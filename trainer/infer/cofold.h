@@ -78,8 +78,8 @@ typedef struct fm_cofold_need {
 FM_MUST_USE fm_status fm_cofold_find_need(const fm_cofold *cofold, const fm_cofold_sizes *sizes,
                                           fm_cofold_need *ret_need, fm_error *reterr);
 
-/* FM_ERR_LIMIT when the sample has atoms in slots, or a number of templates, that the network does
- * not have. fm_cofold_run checks it, too. */
+/* FM_ERR_LIMIT when the sample has atoms in slots that the network does not have. fm_cofold_run
+ * checks it, too. A sample may have any number of templates: no parameter depends on it. */
 FM_MUST_USE fm_status fm_cofold_check(const fm_cofold *cofold, const fm_af3_sample *sample,
                                       fm_error *reterr);
 

@@ -204,11 +204,11 @@ static void test_samples_are_checked(void **state) {
     fm_cofold_times times;
     fm_error error = {.message = ""};
     open_bench(&b);
-    b.options.model.n_template = FM_TEST_TEMPLATES + 1;
+    b.options.model.max_atoms_per_token = 1;
     create(&b);
     assert_int_equal(fm_cofold_run(b.cofold, &b.features.sample, 1, NULL, &times, &error),
                      FM_ERR_LIMIT);
-    assert_string_equal(error.message, "found 2 templates, expected 3 (n_template)");
+    assert_string_equal(error.message, "found atom 1 in slot 1, expected at most 0");
     close_bench(&b);
 }
 

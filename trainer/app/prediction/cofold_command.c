@@ -19,6 +19,9 @@ static const double GIB = 1 << 30;
 
 typedef struct work {
     const fm_predict_settings *set;
+    uint32_t n_seed, seed[FM_PREDICT_MOST_SEEDS]; /* of the command line */
+    uint32_t n_name;
+    char (*name)[FM_COFOLD_NAME_BYTES]; /* [inputs] that have been begun */
     fm_cofold *cofold;
     fm_cofold_options options;
 } work;
@@ -45,7 +48,6 @@ fm_status fm_cofold_check_settings(const fm_predict_settings *set, fm_error *ret
                          {"data", set->data != NULL},
                          {"alignments", set->alignments != NULL},
                          {"templates", set->templates != NULL},
-                         {"single-sequence", set->single_sequence},
                          {"max-template-date", strcmp(set->date, "any") != 0},
                          {"dropout", set->dropout},
                          {"ensemble", set->ensemble > 1},
@@ -106,29 +108,6 @@ static fm_status load(work *w, const fm_predict_model_options *options, fm_predi
 
 /* -- one input */
 
-/* Writes the name of an input: that of its file, without folders and ending. */
-static void name_of(const char *path, char out[NAME_MAX + 1]) {
-    const char *slash = strrchr(path, '/'), *leaf = slash ? slash + 1 : path;
-    const char *dot = strrchr(leaf, '.');
-    const int length = dot && dot != leaf ? (int)(dot - leaf) : (int)strlen(leaf);
-    snprintf(out, NAME_MAX + 1, "%.*s", length < 200 ? length : 200, leaf);
-}
-
-/* Results are in folders with the inputs' names. */
-static fm_status check_names(const fm_predict_settings *set, fm_error *reterr) {
-    char name[NAME_MAX + 1], other[NAME_MAX + 1];
-    for (uint32_t i = 0; i < set->n_input; i++) {
-        name_of(set->input[i], name);
-        for (uint32_t k = 0; k < i; k++) {
-            name_of(set->input[k], other);
-            if (strcmp(name, other) != 0) continue;
-            return fm_fail(reterr, FM_ERR_USAGE, "%s and %s would have the same folder, %s/%s",
-                           set->input[k], set->input[i], set->out, name);
-        }
-    }
-    return FM_OK;
-}
-
 static fm_status show_need(const work *w, const char *name, const fm_af3_sample *s,
                            fm_error *reterr) {
     const fm_cofold_sizes sizes = {s->n_token, s->n_atom, s->n_msa, s->n_template};
@@ -158,51 +137,83 @@ static void show_results(const work *w, const char *name, const fm_cofold_result
             times->trunk_s, times->structures_s);
 }
 
-static fm_status predict_seeds(work *w, const fm_cofold_input *input, const char *name,
-                               const char *folder, fm_error *reterr) {
-    const fm_predict_settings *set = w->set;
+/* The seeds of the command line, else those of the job. */
+static const uint32_t *seeds_of(const work *w, const fm_cofold_input *input, uint32_t *ret_n) {
+    const bool is_given = w->set->has_seeds || input->n_seed == 0;
+    *ret_n = is_given ? w->n_seed : input->n_seed;
+    return is_given ? w->seed : input->seeds;
+}
+
+static fm_status predict_seeds(work *w, const fm_cofold_input *input,
+                               const fm_cofold_target *target, fm_error *reterr) {
     const size_t n = (size_t)w->options.n_structure;
-    fm_cofold_result *results = calloc(n * set->n_seed, sizeof *results);
+    uint32_t n_seed;
+    const uint32_t *seed = seeds_of(w, input, &n_seed);
+    fm_cofold_result *results = calloc(n * n_seed, sizeof *results);
     if (!results) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the scores");
     fm_status status = FM_OK;
-    for (uint32_t i = 0; i < set->n_seed && !status; i++) {
-        const uint32_t seed = (uint32_t)set->seed[i];
+    for (uint32_t i = 0; i < n_seed && !status; i++) {
         fm_cofold_times times;
         if (fm_stop_is_asked()) status = FM_ERR_CANCELLED;
         if (!status) {
-            status = fm_cofold_run(w->cofold, &input->features.sample, seed, NULL, &times, reterr);
+            status =
+                fm_cofold_run(w->cofold, &input->features.sample, seed[i], NULL, &times, reterr);
         }
         if (!status) {
-            status = fm_cofold_judge_all(w->cofold, input, seed, (uint32_t)n, folder,
+            status = fm_cofold_judge_all(w->cofold, input, target, seed[i], (uint32_t)n,
                                          results + i * n, reterr);
         }
-        if (!status) show_results(w, name, results + i * n, &times);
+        if (!status) show_results(w, input->name, results + i * n, &times);
     }
-    if (!status) {
-        status = fm_cofold_write_ranking(folder, results, (uint32_t)n * set->n_seed, reterr);
-    }
+    if (!status) status = fm_cofold_finish(input, target, results, (uint32_t)n * n_seed, reterr);
     free(results);
     return status;
 }
 
-static fm_status predict_input(work *w, const char *path, fm_error *reterr) {
-    char name[NAME_MAX + 1], folder[PATH_MAX];
+/* Results are in folders with the inputs' names. */
+static fm_status take_name(work *w, const char *name, fm_error *reterr) {
+    for (uint32_t i = 0; i < w->n_name; i++) {
+        if (strcmp(w->name[i], name) != 0) continue;
+        return fm_fail(reterr, FM_ERR_DATA, "an input before this one has the name %s, too", name);
+    }
+    snprintf(w->name[w->n_name++], FM_COFOLD_NAME_BYTES, "%s", name);
+    return FM_OK;
+}
+
+static fm_status predict_prepared(work *w, const char *path, fm_error *reterr) {
+    char folder[PATH_MAX];
     fm_cofold_input input;
-    name_of(path, name);
-    snprintf(folder, sizeof folder, "%s/%s", w->set->out, name);
     fm_status status = fm_cofold_input_read(path, &input, reterr);
     if (!status) {
-        status = fm_cofold_check(w->cofold, &input.features.sample, reterr);
+        const fm_af3_sample *sample = &input.features.sample;
+        status = take_name(w, input.name, reterr);
+        if (!status) status = fm_cofold_check(w->cofold, sample, reterr);
+        if (!status) status = show_need(w, input.name, sample, reterr);
         if (status) fm_error_in(reterr, path);
     }
-    if (!status) {
-        status = show_need(w, name, &input.features.sample, reterr);
-        if (status) fm_error_in(reterr, path);
-    }
+    snprintf(folder, sizeof folder, "%s/%s", w->set->out, input.name);
     if (!status) status = fm_dir_make(folder, reterr);
-    if (!status) status = predict_seeds(w, &input, name, folder, reterr);
+    const fm_cofold_target target = {folder, w->set->name[0], FM_VERSION};
+    if (!status) status = predict_seeds(w, &input, &target, reterr);
     fm_cofold_input_release(&input);
     return status;
+}
+
+/* Prepares a description in the folder `inputs` of the results, where it stays. */
+static fm_status predict_input(work *w, const char *path, fm_error *reterr) {
+    char folder[PATH_MAX], prepared[PATH_MAX], name[FM_COFOLD_NAME_BYTES];
+    if (fm_cofold_input_is_prepared(path)) return predict_prepared(w, path, reterr);
+    if (!w->set->components) {
+        return fm_fail_in(reterr, FM_ERR_DATA, path,
+                          "descriptions need a dictionary of components: --components FILE");
+    }
+    const fm_cofold_describe describe = {w->set->components, w->set->single_sequence};
+    fm_cofold_input_name(path, name);
+    snprintf(folder, sizeof folder, "%s/inputs", w->set->out);
+    snprintf(prepared, sizeof prepared, "%.2000s/%s.npz", folder, name);
+    fm_status status = fm_dir_make(folder, reterr);
+    if (!status) status = fm_cofold_input_prepare(path, &describe, prepared, reterr);
+    return status ? status : predict_prepared(w, prepared, reterr);
 }
 
 /* Whether an error is about one input alone. */
@@ -213,9 +224,12 @@ static bool is_of_input(fm_status status) {
 fm_status fm_cofold_predict(const fm_predict_settings *set, const fm_predict_model_options *options,
                             fm_predict_model *model, fm_cofold_counts *ret_counts,
                             fm_error *reterr) {
-    work w = {.set = set};
-    fm_status status = check_names(set, reterr);
-    if (!status) status = load(&w, options, model, reterr);
+    work w = {.set = set, .n_seed = set->n_seed};
+    for (uint32_t i = 0; i < set->n_seed; i++)
+        w.seed[i] = (uint32_t)set->seed[i];
+    w.name = calloc(set->n_input, sizeof *w.name);
+    if (!w.name) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the names of inputs");
+    fm_status status = load(&w, options, model, reterr);
     for (uint32_t i = 0; i < set->n_input && !status; i++) {
         fm_error error;
         fm_status one = predict_input(&w, set->input[i], &error);
@@ -230,6 +244,7 @@ fm_status fm_cofold_predict(const fm_predict_settings *set, const fm_predict_mod
         }
     }
     fm_cofold_destroy(w.cofold);
+    free(w.name);
     if (status) return status;
     printf("outputs   %s, %u complex%s", set->out, ret_counts->n_done,
            ret_counts->n_done == 1 ? "" : "es");

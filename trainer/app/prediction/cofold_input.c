@@ -2,12 +2,55 @@
 #include "trainer/app/prediction/cofold_input.h"
 
 #include "proto/base/file.h"
+#include "trainer/app/common/beside.h"
+#include "trainer/app/common/stop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const size_t ARENA_BYTES = (size_t)1 << 37; /* address space: the whole form is large */
 
+/* -- names */
+
+void fm_cofold_input_name(const char *path, char out[FM_COFOLD_NAME_BYTES]) {
+    const int most = 200;
+    const char *slash = strrchr(path, '/'), *leaf = slash ? slash + 1 : path;
+    const char *dot = strrchr(leaf, '.');
+    const int length = dot && dot != leaf ? (int)(dot - leaf) : (int)strlen(leaf);
+    snprintf(out, FM_COFOLD_NAME_BYTES, "%.*s", length < most ? length : most, leaf);
+}
+
+/* Takes the job's name and seeds, where the file has them. A name is that of a folder, so a file
+ * that another program wrote must not lead out of the results. */
+static fm_status take_job(const fm_npz *npz, fm_cofold_input *input, fm_error *reterr) {
+    const fm_npy *folder = fm_npz_find(npz, "job/folder"), *seeds = fm_npz_find(npz, "job/seeds");
+    if (folder) {
+        const bool is_text = !strcmp(folder->dtype, "|u1") && folder->count > 0 &&
+                             folder->count < FM_COFOLD_NAME_BYTES;
+        const size_t n = is_text ? (size_t)folder->count : 0;
+        const char *text = folder->data;
+        if (!is_text || memchr(text, '/', n) || memchr(text, '\0', n) || text[0] == '.') {
+            return fm_fail(reterr, FM_ERR_DATA, "job/folder: expected the name of a folder");
+        }
+        memcpy(input->name, text, n);
+        input->name[n] = '\0';
+    }
+    if (seeds) {
+        if (strcmp(seeds->dtype, "<u4") != 0 || seeds->rank != 1 || seeds->count == 0) {
+            return fm_fail(reterr, FM_ERR_DATA, "job/seeds: expected u4 [n], n at least 1");
+        }
+        input->seeds = seeds->data;
+        input->n_seed = (uint32_t)seeds->count;
+    }
+    return FM_OK;
+}
+
+/* -- the layout */
+
 /* Fills the layout up to chain_is_polymer. Tokens of a chain are neighbours, and every token has an
  * atom: the reader of samples has checked both. */
-static fm_status make_layout(fm_cofold_input *input, fm_error *reterr) {
+static fm_status make_bare_layout(fm_cofold_input *input, fm_error *reterr) {
     const fm_af3_sample *s = &input->features.sample;
     const fm_complex_labels *labels = &input->features.labels;
     const size_t n = (size_t)s->n_token, n_atom = (size_t)s->n_atom;
@@ -41,22 +84,72 @@ static fm_status make_layout(fm_cofold_input *input, fm_error *reterr) {
     return fm_complex_layout_complete(&input->layout, &input->arena, reterr);
 }
 
+static fm_status make_layout(const fm_npz *npz, fm_cofold_input *input, fm_error *reterr) {
+    fm_status status = make_bare_layout(input, reterr);
+    input->has_names = fm_npz_find(npz, "names/entity_kind") != NULL;
+    if (status || !input->has_names) return status;
+    const fm_complex_layout bare = input->layout;
+    status = fm_complex_atoms_read(npz, &input->arena, &input->names, reterr);
+    if (!status && input->names.n_atom != bare.n_atom) {
+        status = fm_fail(reterr, FM_ERR_DATA, "names/atom_residue: found %u atoms, expected %u",
+                         input->names.n_atom, bare.n_atom);
+    }
+    if (status) return status;
+    return fm_complex_layout_make(&input->names, bare.n_token, bare.atom_token,
+                                  bare.token_has_frame, &input->arena, &input->layout, reterr);
+}
+
 fm_status fm_cofold_input_read(const char *path, fm_cofold_input *ret_input, fm_error *reterr) {
     fm_cofold_input *input = ret_input;
     fm_bytes content;
     fm_npz npz;
     *input = (fm_cofold_input){.layout = {0}};
+    fm_cofold_input_name(path, input->name);
     fm_status status = fm_arena_init(&input->arena, ARENA_BYTES, reterr);
     if (status) return status;
     status = fm_file_read(&input->arena, path, FM_STORED_FILE_BYTES, &content, reterr);
     if (status) return status;
     status = fm_npz_parse(&input->arena, content, &npz, reterr);
     if (!status) status = fm_stored_sample_check(&npz, &input->arena, &input->features, reterr);
-    if (!status) status = make_layout(input, reterr);
+    if (!status) status = take_job(&npz, input, reterr);
+    if (!status) status = make_layout(&npz, input, reterr);
     if (status) fm_error_in(reterr, path);
     return status;
 }
 
 void fm_cofold_input_release(fm_cofold_input *input) {
     fm_arena_fini(&input->arena);
+}
+
+/* -- descriptions */
+
+bool fm_cofold_input_is_prepared(const char *path) {
+    const size_t n = strlen(path);
+    return n > 4 && !strcmp(path + n - 4, ".npz");
+}
+
+static char *word(const char *text) {
+    return (char *)(uintptr_t)text; /* exec does not change its words */
+}
+
+fm_status fm_cofold_input_prepare(const char *path, const fm_cofold_describe *describe,
+                                  const char *out, fm_error *reterr) {
+    char *argv[12], *text = NULL;
+    int n = 0, code;
+    size_t bytes;
+    argv[n++] = word(fm_beside_name);
+    argv[n++] = word("parse");
+    argv[n++] = word("job");
+    argv[n++] = word(path);
+    argv[n++] = word("--components");
+    argv[n++] = word(describe->components);
+    if (describe->single_sequence) argv[n++] = word("--single-sequence");
+    argv[n++] = word("--replace");
+    argv[n++] = word("-o");
+    argv[n++] = word(out);
+    argv[n] = NULL;
+    fm_status status = fm_beside_run(argv, &fm_stop_cancel, &text, &bytes, &code, reterr);
+    free(text);
+    if (status || code == 0) return status;
+    return fm_fail_in(reterr, FM_ERR_DATA, path, "the description cannot be prepared");
 }

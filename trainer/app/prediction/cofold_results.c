@@ -2,11 +2,13 @@
  * would take several times the memory of everything that is kept. */
 #include "trainer/app/prediction/cofold_results.h"
 
+#include "proto/base/file.h"
 #include "proto/npz.h"
-#include "trainer/predict/text_file.h"
+#include "trainer/predict/complex/disorder.h"
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const size_t SLAB_BYTES = (size_t)64 << 20; /* of logits */
@@ -16,7 +18,7 @@ static const size_t ARENA_BYTES = (size_t)1 << 34; /* address space */
 typedef struct judge {
     fm_cofold *cofold;
     const fm_cofold_input *input;
-    const char *folder;
+    const fm_cofold_target *target;
     fm_arena arena;
     fm_complex_contacts contacts;
     fm_complex_pairs pairs;
@@ -80,7 +82,7 @@ static fm_status write_archive(judge *j, const fm_cofold_result *result, const f
                                {"pde", 2, {n, n}, j->pairs.pde},
                                {"contact_probability", 2, {n, n}, contacts}};
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/seed-%u_sample-%u.npz", j->folder, result->seed,
+    snprintf(path, sizeof path, "%s/seed-%u_sample-%u.npz", j->target->folder, result->seed,
              result->sample);
     fm_npz_writer *writer;
     fm_status status = fm_npz_writer_create(path, &writer, reterr);
@@ -93,7 +95,7 @@ static fm_status write_archive(judge *j, const fm_cofold_result *result, const f
     return status;
 }
 
-static fm_status write_structure(judge *j, const fm_cofold_result *result, fm_error *reterr) {
+static fm_status write_bare(judge *j, const fm_cofold_result *result, fm_error *reterr) {
     const fm_complex_layout *layout = &j->input->layout;
     const size_t n = layout->n_token, n_atom = layout->n_atom;
     size_t mark = fm_arena_mark(&j->arena);
@@ -107,6 +109,45 @@ static fm_status write_structure(judge *j, const fm_cofold_result *result, fm_er
         contacts[i] = (float)j->contacts.probability[i];
     if (!status) status = write_archive(j, result, plddt, contacts, reterr);
     fm_arena_rewind(&j->arena, mark);
+    return status;
+}
+
+/* -- the files of a structure whose atoms have names */
+
+/* The files' ends: they are FOLDER/seed-S_sample-K/NAME_seed-S_sample-K END. */
+static const char *const ENDS[] = {"_model.cif", "_summary_confidences.json", "_confidences.json"};
+enum { N_END = sizeof ENDS / sizeof ENDS[0], PATH_BYTES = PATH_MAX };
+
+static void path_of(const fm_cofold_target *target, const fm_cofold_input *input,
+                    const fm_cofold_result *r, const char *end, char out[PATH_BYTES]) {
+    snprintf(out, PATH_BYTES, "%s/seed-%u_sample-%u/%s_seed-%u_sample-%u%s", target->folder,
+             r->seed, r->sample, input->name, r->seed, r->sample, end);
+}
+
+static fm_status write_named(judge *j, const fm_cofold_result *result,
+                             const fm_complex_scores *scores, fm_error *reterr) {
+    fm_status (*const write[N_END])(const char *, const fm_complex_prediction *, fm_error *) = {
+        fm_complex_write_cif, fm_complex_write_summary, fm_complex_write_confidences};
+    const fm_complex_prediction prediction = {.name = j->input->name,
+                                              .model = j->target->model,
+                                              .software = j->target->software,
+                                              .seed = result->seed,
+                                              .sample = result->sample,
+                                              .atoms = &j->input->names,
+                                              .layout = &j->input->layout,
+                                              .position = j->position,
+                                              .plddt = j->plddt,
+                                              .pae = j->pairs.pae,
+                                              .contact = j->contacts.probability,
+                                              .scores = scores};
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/seed-%u_sample-%u", j->target->folder, result->seed,
+             result->sample);
+    fm_status status = fm_dir_make(path, reterr);
+    for (int i = 0; i < N_END && !status; i++) {
+        path_of(j->target, j->input, result, ENDS[i], path);
+        status = write[i](path, &prediction, reterr);
+    }
     return status;
 }
 
@@ -124,15 +165,22 @@ static fm_status judge_one(judge *j, fm_cofold_result *result, fm_error *reterr)
     if (status) return status;
     size_t mark = fm_arena_mark(&j->arena);
     fm_complex_scores scores;
-    status =
-        fm_complex_score(layout, &j->pairs, j->plddt, j->position, 0, &j->arena, &scores, reterr);
+    double disordered = 0;
+    if (j->input->has_names) {
+        status = fm_complex_find_disorder(&j->input->names, j->position, &disordered, reterr);
+    }
+    if (!status) {
+        status = fm_complex_score(layout, &j->pairs, j->plddt, j->position, disordered, &j->arena,
+                                  &scores, reterr);
+    }
     if (!status) {
         result->ptm = scores.ptm;
         result->iptm = scores.iptm;
         result->mean_plddt = scores.mean_plddt;
         result->ranking_score = scores.ranking_score;
         result->has_clash = scores.has_clash;
-        status = write_structure(j, result, reterr);
+        status = j->input->has_names ? write_named(j, result, &scores, reterr)
+                                     : write_bare(j, result, reterr);
     }
     fm_arena_rewind(&j->arena, mark);
     return status;
@@ -151,10 +199,10 @@ static fm_status prepare(judge *j, fm_error *reterr) {
     return take_pairs(j, FM_COFOLD_DISTANCE, reterr);
 }
 
-fm_status fm_cofold_judge_all(fm_cofold *cofold, const fm_cofold_input *input, uint32_t seed,
-                              uint32_t n, const char *folder, fm_cofold_result *results,
-                              fm_error *reterr) {
-    judge j = {.cofold = cofold, .input = input, .folder = folder};
+fm_status fm_cofold_judge_all(fm_cofold *cofold, const fm_cofold_input *input,
+                              const fm_cofold_target *target, uint32_t seed, uint32_t n,
+                              fm_cofold_result *results, fm_error *reterr) {
+    judge j = {.cofold = cofold, .input = input, .target = target};
     fm_status status = prepare(&j, reterr);
     for (uint32_t k = 0; k < n && !status; k++) {
         results[k] = (fm_cofold_result){.seed = seed, .sample = k};
@@ -166,16 +214,59 @@ fm_status fm_cofold_judge_all(fm_cofold *cofold, const fm_cofold_input *input, u
     return status;
 }
 
-fm_status fm_cofold_write_ranking(const char *folder, const fm_cofold_result *results, uint32_t n,
-                                  fm_error *reterr) {
-    char path[PATH_MAX];
-    fm_text_file file;
-    snprintf(path, sizeof path, "%s/ranking_scores.csv", folder);
-    fm_status status = fm_text_file_open(&file, reterr);
+/* -- all seeds */
+
+static fm_status copy_file(const char *from, const char *to, fm_error *reterr) {
+    fm_bytes content;
+    fm_arena arena;
+    fm_status status = fm_arena_init(&arena, ARENA_BYTES, reterr);
     if (status) return status;
-    fputs("seed,sample,ranking_score\n", file.out);
-    for (uint32_t i = 0; i < n; i++)
-        fprintf(file.out, "%u,%u,%.9g\n", results[i].seed, results[i].sample,
-                results[i].ranking_score);
-    return fm_text_file_commit(&file, path, reterr);
+    status = fm_file_read(&arena, from, ARENA_BYTES / 2, &content, reterr);
+    if (!status) status = fm_file_write_atomic(to, content.data, content.size, reterr);
+    fm_arena_fini(&arena);
+    return status;
+}
+
+static fm_status copy_best(const fm_cofold_input *input, const fm_cofold_target *target,
+                           const fm_cofold_result *best, fm_error *reterr) {
+    char from[PATH_BYTES], to[PATH_BYTES];
+    fm_status status = FM_OK;
+    for (int i = 0; i < N_END && !status; i++) {
+        path_of(target, input, best, ENDS[i], from);
+        snprintf(to, sizeof to, "%s/%s%s", target->folder, input->name, ENDS[i]);
+        status = copy_file(from, to, reterr);
+    }
+    return status;
+}
+
+/* Finds the best structure and lists all. */
+static uint32_t rank(const fm_cofold_result *results, uint32_t n, fm_complex_ranked *row,
+                     double *score, uint32_t *order) {
+    for (uint32_t i = 0; i < n; i++) {
+        score[i] = results[i].ranking_score;
+        row[i] = (fm_complex_ranked){results[i].seed, results[i].sample, score[i]};
+    }
+    fm_complex_rank(score, n, order);
+    return order[0];
+}
+
+fm_status fm_cofold_finish(const fm_cofold_input *input, const fm_cofold_target *target,
+                           const fm_cofold_result *results, uint32_t n, fm_error *reterr) {
+    char path[PATH_BYTES];
+    fm_complex_ranked *row = calloc(n, sizeof *row);
+    double *score = calloc(n, sizeof *score);
+    uint32_t *order = calloc(n, sizeof *order);
+    fm_status status = FM_OK;
+    if (!row || !score || !order) {
+        status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the ranking");
+    } else {
+        const uint32_t best = rank(results, n, row, score, order);
+        snprintf(path, sizeof path, "%s/%s_ranking_scores.csv", target->folder, input->name);
+        status = fm_complex_write_ranking(path, row, n, reterr);
+        if (!status && input->has_names) status = copy_best(input, target, &results[best], reterr);
+    }
+    free(row);
+    free(score);
+    free(order);
+    return status;
 }

@@ -5,7 +5,7 @@
 
 #include "trainer/app/prediction/cofold_input.h"
 #include "trainer/infer/cofold.h"
-#include "trainer/predict/complex/scores.h"
+#include "trainer/predict/complex/files.h"
 
 /* One structure. */
 typedef struct fm_cofold_result {
@@ -15,15 +15,23 @@ typedef struct fm_cofold_result {
     bool has_clash;
 } fm_cofold_result;
 
-/* Judges all structures of the run that `cofold` has made of the input, and writes
- * FOLDER/seed-S_sample-K.npz for each. results [n] receives their scores. FM_ERR_IO, FM_ERR_NOMEM,
- * FM_ERR_LIMIT. */
+/* Where results go, and what they say of their making. */
+typedef struct fm_cofold_target {
+    const char *folder;
+    const char *model, *software; /* of the weights; version of this program */
+} fm_cofold_target;
+
+/* Judges all structures of the run that `cofold` has made of the input, and writes the files of
+ * each: with names those of files.h in FOLDER/seed-S_sample-K/, else FOLDER/seed-S_sample-K.npz.
+ * results [n] receives their scores. FM_ERR_IO, FM_ERR_NOMEM, FM_ERR_LIMIT. */
 FM_MUST_USE fm_status fm_cofold_judge_all(fm_cofold *cofold, const fm_cofold_input *input,
-                                          uint32_t seed, uint32_t n, const char *folder,
+                                          const fm_cofold_target *target, uint32_t seed, uint32_t n,
                                           fm_cofold_result *results, fm_error *reterr);
 
-/* Writes FOLDER/ranking_scores.csv with n rows in their order. FM_ERR_IO, FM_ERR_NOMEM. */
-FM_MUST_USE fm_status fm_cofold_write_ranking(const char *folder, const fm_cofold_result *results,
-                                              uint32_t n, fm_error *reterr);
+/* Writes FOLDER/NAME_ranking_scores.csv with n rows in their order, and with names copies of the
+ * best structure's files, FOLDER/NAME_model.cif and others. FM_ERR_IO, FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_cofold_finish(const fm_cofold_input *input, const fm_cofold_target *target,
+                                       const fm_cofold_result *results, uint32_t n,
+                                       fm_error *reterr);
 
 #endif

@@ -38,14 +38,16 @@ static const char predict_description[] =
     "DIR/CHAIN also has ranking.json, coverage.svg, plddt.svg and CHAIN.html, a page with\n"
     "all pictures that needs no other file. DIR has summary.csv and timings.json. foldmill\n"
     "neither adds hydrogens nor relaxes structures; the guide shows programs that do.\n\n"
-    "Weights of AlphaFold 3's network predict complexes. Each INPUT is then a prepared sample\n"
-    "(.npz), and DIR/NAME has an archive for each seed and structure and their ranking\n"
-    "scores; the guide's page on complexes describes them.\n\n"
+    "Weights of AlphaFold 3's network predict complexes. Each INPUT is then a description of a\n"
+    "complex (JSON of AlphaFold 3, AlphaFold Server or Protenix, YAML of Boltz, FASTA), which\n"
+    "needs --components, or a sample that `foldmill parse job` prepared (.npz). DIR/NAME has\n"
+    "AlphaFold 3's files; the guide's page on complexes describes them.\n\n"
     "Examples:\n"
     "  foldmill predict T1024.a3m --weights model_1.npz --out results --device cuda\n"
     "  foldmill predict seqs/*.fasta --alignments msas --templates pdb_mmcif \\\n"
     "      --weights model_1.npz --weights model_3.npz --seeds 0,1,2 --out results\n"
-    "  foldmill predict complex.npz --weights af3.safetensors --out results --samples 5\n\n"
+    "  foldmill predict job.json --components components.cif --weights af3.safetensors \\\n"
+    "      --out results --device cuda --dtype bf16\n\n"
     "Exit codes: 0 done, 3 some chains failed (the others are predicted), 1 failed, 2 bad\n"
     "usage, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM. --resume continues a\n"
     "stopped command: it keeps predictions of the same inputs, weights and settings.";
@@ -219,6 +221,8 @@ static fm_status check(fm_predict_settings *set, fm_error *reterr) {
                        set->date);
     }
     name_models(set);
+    set->has_seeds = set->seeds != NULL;
+    if (!set->seeds) set->seeds = "0";
     status = read_seeds(set, reterr);
     return status ? status : check_selection(set, reterr);
 }
@@ -305,6 +309,8 @@ static void list_options(fm_predict_settings *set, fm_option out[MOST_OPTIONS]) 
          .help = "keep dropout on, for seeds that differ more"},
         {"seeds", FM_OPTION_STRING, &set->seeds, "LIST",
          .help = "seeds that choose the MSA rows, one prediction for each (0)"},
+        {"components", FM_OPTION_STRING, &set->components, "FILE",
+         .help = "of complexes: the dictionary of chemical components (mmCIF), for descriptions"},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "of complexes: denoising steps (200)",
          .min = 1, .max = FM_COFOLD_STEPS},
         {"samples", FM_OPTION_U64, &set->samples, "N",
@@ -362,8 +368,9 @@ const fm_predict_command_kind fm_distill_command = {
     .summary = "predict the chains of a cache for self-distillation",
     .description = distill_description,
     .predicts_once = true,
-    .lacks = (const char *const[]){"alignments", "templates", "single-sequence", "chain",
-                                   "ensemble", "pdb", "steps", "samples", "msa-rows", NULL},
+    .lacks =
+        (const char *const[]){"alignments", "templates", "single-sequence", "chain", "ensemble",
+                              "pdb", "components", "steps", "samples", "msa-rows", NULL},
     .outputs = &fm_predict_distilled};
 
 fm_status fm_predict_settings_parse(fm_predict_settings *set, int argc, char **argv,
@@ -385,8 +392,7 @@ fm_status fm_predict_settings_parse(fm_predict_settings *set, int argc, char **a
     return check(set, reterr);
 }
 
-static const fm_predict_settings defaults = {.seeds = "0",
-                                             .set = "ema",
+static const fm_predict_settings defaults = {.set = "ema",
                                              .device = "cpu",
                                              .dtype = "fp32",
                                              .recycles = FM_PREDICT_NOT_GIVEN,

@@ -25,7 +25,7 @@ typedef struct fm_predict_settings {
     double min_plddt;
     fm_option_list weights, chains;
     const char *out, *alignments, *templates, *cache, *data, *snapshot, *seeds, *set, *device,
-        *dtype, *date;
+        *dtype, *date, *components;
     fm_credentials credentials;
     uint64_t recycles; /* FM_PREDICT_NOT_GIVEN: as the network has it */
     /* Of complexes; 0: not given. */
@@ -36,6 +36,7 @@ typedef struct fm_predict_settings {
     uint64_t n_rank, gpus, dap, ensemble, threads;
     fm_predict_ranks_options ranks;
     uint32_t date_rule;
+    bool has_seeds; /* given on the command line */
     uint32_t n_seed;
     uint64_t seed[FM_PREDICT_MOST_SEEDS];
     uint32_t n_input;
