@@ -1,13 +1,11 @@
-/* npz.c: the reading half of npz.h: end record, directory, members, .npy headers.
- *
- * A zip is read from its end: the end record gives the directory's place, the directory's entries
- * give each member's place, and a local header precedes each member's bytes. A member is unpacked
- * into the arena, checked by its CRC-32, and parsed there as .npy. */
+/* npz.c: the reading half of npz.h: members and .npy headers. A local header precedes the bytes of
+ * a member, which is unpacked into the arena, checked by its CRC-32, and parsed there as .npy. */
 #include "proto/npz.h"
 
 #include "proto/base/compress.h"
 #include "proto/limits.h"
 #include "proto/npz_format.h"
+#include "proto/zip_directory.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -247,21 +245,6 @@ fm_status fm_npy_parse(fm_arena *arena, fm_bytes npy, fm_npy *ret_array, fm_erro
 
 /* -- zip */
 
-/* The place of the directory. */
-typedef struct zip_directory {
-    uint64_t n_entry, bytes, offset;
-} zip_directory;
-
-/* One member as its directory entry describes it. */
-typedef struct zip_member {
-    uint64_t at; /* offset of its directory entry, for errors */
-    uint16_t flags, method;
-    uint32_t crc;
-    uint64_t packed_bytes, bytes, offset;
-    const uint8_t *name;
-    uint16_t name_bytes;
-} zip_member;
-
 static fm_reader reader_at(fm_bytes archive, uint64_t offset) {
     fm_reader reader = fm_reader_of(archive.data, archive.size);
     reader.failed = offset > archive.size;
@@ -273,119 +256,9 @@ static void skip(fm_reader *reader, size_t bytes) {
     (void)fm_read_borrow(reader, bytes);
 }
 
-/* Finds the end record: the last structure of the file, followed only by a comment whose length it
- * declares. */
-static fm_status find_end(fm_bytes archive, size_t *ret_at, fm_error *reterr) {
-    for (size_t back = ZIP_END_BYTES; back <= archive.size; back++) {
-        if (back > ZIP_END_BYTES + ZIP_IN_EXTRA16) break;
-        fm_reader reader = reader_at(archive, archive.size - back);
-        if (fm_read_u32(&reader) != ZIP_END) continue;
-        skip(&reader, 16);
-        if (fm_read_u16(&reader) != back - ZIP_END_BYTES) continue;
-        *ret_at = archive.size - back;
-        return FM_OK;
-    }
-    return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, archive.size,
-                      "found no zip end record: the file is not npz, or is cut off");
-}
-
-/* Reads the zip64 end record, if a locator precedes the plain one. */
-static fm_status read_end64(fm_bytes archive, size_t end_at, zip_directory *directory,
-                            fm_error *reterr) {
-    if (end_at < ZIP_END64_LOCATOR_BYTES) return FM_OK;
-    fm_reader locator = reader_at(archive, end_at - ZIP_END64_LOCATOR_BYTES);
-    if (fm_read_u32(&locator) != ZIP_END64_LOCATOR) return FM_OK;
-    skip(&locator, 4);
-    uint64_t at = fm_read_u64(&locator);
-    fm_reader end = reader_at(archive, at);
-    uint32_t magic = fm_read_u32(&end);
-    skip(&end, 20); /* size, versions, disks */
-    skip(&end, 8);  /* entries on this disk */
-    zip_directory found;
-    found.n_entry = fm_read_u64(&end);
-    found.bytes = fm_read_u64(&end);
-    found.offset = fm_read_u64(&end);
-    if (end.failed || magic != ZIP_END64) {
-        return fm_fail_at(
-            reterr, FM_ERR_FORMAT, 0, 0, end_at - ZIP_END64_LOCATOR_BYTES,
-            "the zip64 locator points at %" PRIu64 ", where there is no zip64 end record", at);
-    }
-    *directory = found;
-    return FM_OK;
-}
-
-static fm_status read_directory(fm_bytes archive, zip_directory *ret_directory, fm_error *reterr) {
-    size_t end_at;
-    fm_status status = find_end(archive, &end_at, reterr);
-    if (status) return status;
-    fm_reader end = reader_at(archive, end_at + 4);
-    uint16_t disk = fm_read_u16(&end), directory_disk = fm_read_u16(&end);
-    skip(&end, 2);
-    zip_directory directory;
-    directory.n_entry = fm_read_u16(&end);
-    directory.bytes = fm_read_u32(&end);
-    directory.offset = fm_read_u32(&end);
-    if (disk != directory_disk) {
-        return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, end_at,
-                          "the zip is spread over several disks");
-    }
-    status = read_end64(archive, end_at, &directory, reterr);
-    if (status) return status;
-    if (directory.offset > end_at || directory.bytes > end_at - directory.offset ||
-        directory.n_entry > directory.bytes / ZIP_CENTRAL_BYTES) {
-        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, end_at,
-                          "the zip directory of %" PRIu64 " members in %" PRIu64
-                          " bytes at %" PRIu64 " does not fit the file",
-                          directory.n_entry, directory.bytes, directory.offset);
-    }
-    *ret_directory = directory;
-    return FM_OK;
-}
-
-/* Takes from the zip64 extra field the values that the fixed fields delegate to it. */
-static void read_zip64_extra(fm_reader extra, zip_member *member) {
-    while (fm_reader_left(&extra) >= 4) {
-        uint16_t tag = fm_read_u16(&extra), bytes = fm_read_u16(&extra);
-        const uint8_t *content = fm_read_borrow(&extra, bytes);
-        if (!content) return; /* a length past the end; values still missing are refused later */
-        if (tag != ZIP_EXTRA_ZIP64) continue;
-        fm_reader fields = fm_reader_of(content, bytes);
-        if (member->bytes == ZIP_IN_EXTRA32) member->bytes = fm_read_u64(&fields);
-        if (member->packed_bytes == ZIP_IN_EXTRA32) member->packed_bytes = fm_read_u64(&fields);
-        if (member->offset == ZIP_IN_EXTRA32) member->offset = fm_read_u64(&fields);
-        return;
-    }
-}
-
-static fm_status read_member(fm_reader *directory, zip_member *ret_member, fm_error *reterr) {
-    zip_member member = {.at = directory->at};
-    uint32_t magic = fm_read_u32(directory);
-    skip(directory, 4); /* versions */
-    member.flags = fm_read_u16(directory);
-    member.method = fm_read_u16(directory);
-    skip(directory, 4); /* time and date */
-    member.crc = fm_read_u32(directory);
-    member.packed_bytes = fm_read_u32(directory);
-    member.bytes = fm_read_u32(directory);
-    member.name_bytes = fm_read_u16(directory);
-    uint16_t extra_bytes = fm_read_u16(directory), comment_bytes = fm_read_u16(directory);
-    skip(directory, 8); /* disk, attributes */
-    member.offset = fm_read_u32(directory);
-    member.name = fm_read_borrow(directory, member.name_bytes);
-    const uint8_t *extra = fm_read_borrow(directory, extra_bytes);
-    skip(directory, comment_bytes);
-    if (directory->failed || magic != ZIP_CENTRAL) {
-        return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, member.at,
-                          "found no complete zip directory entry where one is expected");
-    }
-    read_zip64_extra(fm_reader_of(extra, extra_bytes), &member);
-    *ret_member = member;
-    return FM_OK;
-}
-
 /* Finds the member's bytes, after its local header, whose name and extra field have their own
  * lengths. */
-static fm_status borrow_packed(fm_bytes archive, const zip_member *member,
+static fm_status borrow_packed(fm_bytes archive, const fm_zip_member *member,
                                const uint8_t **ret_packed, fm_error *reterr) {
     fm_reader local = reader_at(archive, member->offset);
     uint32_t magic = fm_read_u32(&local);
@@ -410,7 +283,7 @@ static fm_status borrow_packed(fm_bytes archive, const zip_member *member,
                       member->packed_bytes, member->offset);
 }
 
-static fm_status check_method(const zip_member *member, fm_error *reterr) {
+static fm_status check_method(const fm_zip_member *member, fm_error *reterr) {
     if (member->flags & 1) {
         return fm_fail_at(reterr, FM_ERR_UNSUPPORTED, 0, 0, member->at,
                           "the zip member is encrypted");
@@ -431,7 +304,7 @@ static fm_status check_method(const zip_member *member, fm_error *reterr) {
 }
 
 /* Unpacks the member's bytes into the arena and checks them. */
-static fm_status unpack(fm_arena *arena, const zip_member *member, const uint8_t *packed,
+static fm_status unpack(fm_arena *arena, const fm_zip_member *member, const uint8_t *packed,
                         uint8_t **ret_content, fm_error *reterr) {
     size_t bytes = (size_t)member->bytes;
     uint8_t *content = fm_arena_alloc(arena, bytes);
@@ -454,7 +327,7 @@ static fm_status unpack(fm_arena *arena, const zip_member *member, const uint8_t
 }
 
 /* Copies the array's name: the member's name without ".npy". */
-static fm_status copy_name(fm_arena *arena, const zip_member *member, const char **ret_name,
+static fm_status copy_name(fm_arena *arena, const fm_zip_member *member, const char **ret_name,
                            fm_error *reterr) {
     size_t bytes = member->name_bytes;
     if (bytes < 5 || memcmp(member->name + bytes - 4, ".npy", 4) != 0 ||
@@ -478,10 +351,10 @@ static fm_status copy_name(fm_arena *arena, const zip_member *member, const char
 
 static fm_status parse_member(fm_arena *arena, fm_bytes archive, fm_reader *directory,
                               fm_npy *array, fm_error *reterr) {
-    zip_member member;
+    fm_zip_member member;
     const uint8_t *packed = NULL;
     uint8_t *content = NULL;
-    fm_status status = read_member(directory, &member, reterr);
+    fm_status status = fm_zip_read_member(directory, &member, reterr);
     if (!status) status = check_method(&member, reterr);
     if (!status) status = copy_name(arena, &member, &array->name, reterr);
     if (!status) status = borrow_packed(archive, &member, &packed, reterr);
@@ -518,8 +391,8 @@ static fm_status check_names(fm_arena *arena, const fm_npy *arrays, size_t n, fm
 }
 
 fm_status fm_npz_parse(fm_arena *arena, fm_bytes archive, fm_npz *ret_npz, fm_error *reterr) {
-    zip_directory directory;
-    fm_status status = read_directory(archive, &directory, reterr);
+    fm_zip_directory directory;
+    fm_status status = fm_zip_read_directory(archive, 0, &directory, reterr);
     if (status) return status;
     fm_npy *arrays = fm_arena_calloc(arena, (size_t)directory.n_entry, sizeof *arrays);
     if (!arrays) return fm_arena_full(arena, reterr);

@@ -2,6 +2,7 @@
 #include "trainer/app/weights.h"
 
 #include "proto/base/file.h"
+#include "proto/base/log.h"
 #include "proto/base/options.h"
 #include "proto/base/plural.h"
 #include "proto/base/program.h"
@@ -22,11 +23,12 @@ static const char import_description[] =
     "it with `foldmill train --from CHECKPOINT`. FILE is one of\n\n"
     "  .npz            DeepMind's params_model_*.npz\n"
     "  .safetensors    OpenFold's or foldmill's names, or a foldmill checkpoint\n"
-    "  either          Protenix's names, of AlphaFold 3; --allow-extra ignores its\n"
-    "                  confidence_head.lower_bins and upper_bins, which are fixed\n\n"
+    "  .pt, .ckpt      what PyTorch saved, with OpenFold's names\n"
+    "  any             Protenix's names, of AlphaFold 3\n\n"
     "The content of the file decides what it is, not its name. Of a foldmill\n"
-    "checkpoint, the moving average is used. PyTorch files (.pt, .ckpt, .bin) are not\n"
-    "read; the message for such a file shows how to convert it.\n\n"
+    "checkpoint, and of one of OpenFold's training, the moving average is used.\n"
+    "Nothing of a PyTorch file is executed: only tables of numbers are read, and\n"
+    "a file that asks for anything else is refused.\n\n"
     "Without --preset, the preset is the one whose model fits the file. The number\n"
     "of blocks, templates, the structure module and the aligned error head are read\n"
     "from the file. Train with the same sizes: the command prints those that differ\n"
@@ -212,6 +214,11 @@ static void print_import(const import_settings *set, const char *path, const fm_
     if (what->n_extra) {
         printf("extra     %zu array%s of the file ignored\n", what->n_extra,
                fm_plural(what->n_extra));
+    }
+    if (what->n_outside && *what->prefix) {
+        char quoted[256];
+        printf("left out  %zu array%s without the prefix, such as %s\n", what->n_outside,
+               fm_plural(what->n_outside), fm_log_quote(quoted, sizeof quoted, what->outside));
     }
     printf("wrote     %s: %lld parameters\n", set->out.path, (long long)params->n_value);
 }

@@ -3,9 +3,10 @@
  * | naming     | names                                                        | layout          |
  * |------------|--------------------------------------------------------------|-----------------|
  * | foldmill   | our own; in our checkpoints behind "ema." or "model."; those | [c_out, c_in]   |
- * |            | of AlphaFold 3 are its reference's, there after "module."    |                 |
+ * |            | of AlphaFold 3 are its reference's, there after "module." or |                 |
+ * |            | "model.module."                                              |                 |
  * | openfold   | OpenFold's modules (fm_param.openfold), with no prefix,      | [c_out, c_in]   |
- * |            | "model." or "module."                                        |                 |
+ * |            | "model.", "module.", "ema.params." or "state_dict.model."    |                 |
  * | openfold-1 | the same, as OpenFold's first releases name them             | [c_out, c_in]   |
  * | deepmind   | params_model_*.npz: "alphafold/alphafold_iteration/" +       | [c_in, c_out],  |
  * |            | fm_param.deepmind; one array holds a parameter of all        | heads as axes   |
@@ -66,6 +67,10 @@ typedef struct fm_import_report {
     const char *prefix;                 /* comes before every name: "", "model.", ... */
     size_t n_array;                     /* arrays imported */
     size_t n_missing, n_extra, n_wrong; /* n_wrong: of another shape or dtype */
+    /* Arrays that do not begin with the prefix, which are something else, such as the state of an
+     * optimizer; the name of the first of them, borrowed from the file. NULL: there are none. */
+    size_t n_outside;
+    const char *outside;
     /* one line for each missing, extra or wrong array, with what was expected; "" if there is
      * none */
     const char *text;

@@ -19,12 +19,19 @@
 
 enum { NAME_BYTES = 320, LINE_BYTES = 768, SHAPE_BYTES = 192 };
 
-/* Prefixes that a file may have before every name, in the order of the attempts. Our checkpoints
- * have two sets: "ema." and "model.". */
-static const char *const prefixes[FM_N_NAMING][5] = {
-    [FM_NAMING_FOLDMILL] = {"", "ema.", "model.", "module."},
-    [FM_NAMING_OPENFOLD] = {"", "model.", "module.", "module.model."},
-    [FM_NAMING_OPENFOLD_1] = {"", "model.", "module.", "module.model."},
+/* Prefixes that a file may have before every name, in the order of the attempts: of several sets
+ * the first is taken. Our checkpoints have two sets: "ema." and "model.". The files that Protenix
+ * saves have a dictionary "model", with "module." after training on several GPUs. A checkpoint of
+ * OpenFold's training has the average, which OpenFold itself takes, and the raw parameters. */
+#define OPENFOLD_PREFIXES                                                                          \
+    {                                                                                              \
+        "ema.params.", "", "model.", "module.", "module.model.", "state_dict.",                    \
+            "state_dict.model.", "state_dict.module.model."                                        \
+    }
+static const char *const prefixes[FM_N_NAMING][9] = {
+    [FM_NAMING_FOLDMILL] = {"", "ema.", "model.", "module.", "model.module."},
+    [FM_NAMING_OPENFOLD] = OPENFOLD_PREFIXES,
+    [FM_NAMING_OPENFOLD_1] = OPENFOLD_PREFIXES,
     [FM_NAMING_DEEPMIND] = {""},
 };
 
@@ -133,21 +140,67 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const fm_foreign_array *)a)->name, ((const fm_foreign_array *)b)->name);
 }
 
+/* Protenix keeps two fixed tables among the parameters of AlphaFold 3's confidence head: the edges
+ * of its classes of distances (Å). The model has them as constants. */
+enum { N_EDGE = 39 };
+#define FIRST_EDGE 3.25F
+#define EDGE_STEP 1.25F
+#define LAST_EDGE 1e6F /* of the last class, which is open */
+
+static bool is_edge_table(const fm_weights_array *array, const char *name) {
+    bool is_named = strcmp(name, "confidence_head.lower_bins") == 0 ||
+                    strcmp(name, "confidence_head.upper_bins") == 0;
+    return is_named && array->is_float && array->count == N_EDGE;
+}
+
+/* Compares such a table with the constants; *ret_differs: the first place that has another value,
+ * or N_EDGE. */
+static fm_status compare_edges(const fm_weights_file *file, const fm_weights_array *array,
+                               int *ret_differs, fm_error *reterr) {
+    float found[N_EDGE];
+    const bool is_upper = strstr(array->name, "confidence_head.upper_bins") != NULL;
+    fm_status status = fm_weights_file_read(file, array, found, reterr);
+    if (status) return status;
+    int at = 0;
+    for (; at < N_EDGE; at++) {
+        float edge = FIRST_EDGE + EDGE_STEP * (float)(at + is_upper);
+        if (is_upper && at == N_EDGE - 1) edge = LAST_EDGE;
+        /* bf16 has three digits. */
+        if (!(fabsf(found[at] - edge) <= edge * 0x1p-8F)) break;
+    }
+    *ret_differs = at;
+    return FM_OK;
+}
+
 /* Lists the arrays that the model does not have. If there is a prefix, names without it belong to
- * something else and are ignored. */
-static void compare_extra(const fm_weights_file *file, const guess *g, report_text *text,
-                          fm_import_report *report) {
+ * something else and are counted only. */
+static fm_status compare_extra(const fm_weights_file *file, const guess *g, report_text *text,
+                               fm_import_report *report, fm_error *reterr) {
     size_t prefix_bytes = strlen(g->prefix);
     for (size_t i = 0; i < fm_weights_file_count(file); i++) {
         const fm_weights_array *got = fm_weights_file_at(file, i);
-        if (strncmp(got->name, g->prefix, prefix_bytes) != 0) continue;
+        char quoted[256], shape[SHAPE_BYTES];
+        if (strncmp(got->name, g->prefix, prefix_bytes) != 0) {
+            if (report->n_outside++ == 0) report->outside = got->name;
+            continue;
+        }
         const fm_foreign_array key = {.name = got->name + prefix_bytes};
         if (bsearch(&key, g->list.array, g->list.n_array, sizeof key, by_name)) continue;
-        char quoted[256], shape[SHAPE_BYTES];
+        fm_log_quote(quoted, sizeof quoted, got->name);
+        if (g->naming == FM_NAMING_FOLDMILL && is_edge_table(got, key.name)) {
+            int differs;
+            fm_status status = compare_edges(file, got, &differs, reterr);
+            if (status) return status;
+            if (differs == N_EDGE) continue;
+            report->n_wrong++;
+            add_line(text, "values   %s[%d] is not the edge of AlphaFold 3's classes\n", quoted,
+                     differs);
+            continue;
+        }
         report->n_extra++;
-        add_line(text, "extra    %s %s\n", fm_log_quote(quoted, sizeof quoted, got->name),
-                 format_shape(shape, got->rank, got->shape));
+        add_line(text, "extra    %s %s\n", quoted, format_shape(shape, got->rank, got->shape));
     }
+    return FM_OK;
 }
 
 static fm_status write_report(const fm_weights_file *file, const guess *g, fm_arena *arena,
@@ -159,9 +212,9 @@ static fm_status write_report(const fm_weights_file *file, const guess *g, fm_ar
     text.text[0] = '\0';
     *ret_report = (fm_import_report){.naming = g->naming, .prefix = g->prefix, .text = text.text};
     compare_wanted(file, g, &text, ret_report);
-    compare_extra(file, g, &text, ret_report);
+    fm_status status = compare_extra(file, g, &text, ret_report, reterr);
     fm_arena_trim(arena, text.text, text.size + 1);
-    return FM_OK;
+    return status;
 }
 
 /* -- values */

@@ -4,6 +4,7 @@
 #include "proto/base/file.h"
 #include "proto/npz.h"
 #include "proto/safetensors.h"
+#include "proto/torch_file.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,7 +17,9 @@
 static const char settings_key[] = "foldmill_settings", checkpoint_key[] = "config";
 
 struct fm_weights_file {
-    fm_safetensors *safetensors; /* NULL if the file is an .npz */
+    /* Both are NULL if the file is an .npz. */
+    fm_safetensors *safetensors;
+    fm_torch_file *torch;
     fm_npz npz;
     fm_arena arena;          /* memory of the npz */
     fm_weights_array *array; /* [n_array] sorted by name */
@@ -87,7 +90,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const fm_weights_array *)a)->name, ((const fm_weights_array *)b)->name);
 }
 
-typedef enum file_kind { SAFETENSORS, NPZ, PYTORCH, UNKNOWN } file_kind;
+typedef enum file_kind { SAFETENSORS, NPZ, PYTORCH, PICKLE, UNKNOWN } file_kind;
 
 /* torch.save writes a zip whose first member is NAME/data.pkl. Older versions and pickle.dump write
  * a pickle: the byte 0x80 and a protocol, 2 to 5. A safetensors file may begin with the same bytes,
@@ -102,7 +105,7 @@ static file_kind kind_of_head(const uint8_t *head, size_t n) {
     }
     if (n > 8 && head[8] == '{') return SAFETENSORS;
     bool pickle = n > 8 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5;
-    return pickle ? PYTORCH : UNKNOWN;
+    return pickle ? PICKLE : UNKNOWN;
 }
 
 static fm_status detect_kind(const char *path, file_kind *ret_kind, fm_error *reterr) {
@@ -118,20 +121,18 @@ static fm_status detect_kind(const char *path, file_kind *ret_kind, fm_error *re
     if (n < 0) return fm_fail_in(reterr, FM_ERR_IO, path, "cannot read: %s", strerror(code));
     *ret_kind = kind_of_head(head, (size_t)n);
     if (*ret_kind == UNKNOWN) {
-        return fm_fail_in(reterr, FM_ERR_CORRUPT, path,
-                          n == 0 ? "the file is empty"
-                                 : "this is not an .npz archive and not a safetensors file, or its "
-                                   "beginning is damaged");
+        return fm_fail_in(
+            reterr, FM_ERR_CORRUPT, path,
+            n == 0 ? "the file is empty"
+                   : "this is not an .npz archive, a safetensors file or a PyTorch file, "
+                     "or its beginning is damaged");
     }
-    if (*ret_kind != PYTORCH) return FM_OK;
+    if (*ret_kind != PICKLE) return FM_OK;
     return fm_fail_in(
         reterr, FM_ERR_UNSUPPORTED, path,
-        "this is a PyTorch file (a Python pickle), which foldmill does not read because loading "
-        "it can run code; convert it with: python3 -c \"import torch; "
-        "from safetensors.torch import save_file; "
-        "s = torch.load('FILE', 'cpu', weights_only=True); "
-        "save_file({k: v.clone() for k, v in s.get('state_dict', s).items()}, "
-        "'weights.safetensors')\"");
+        "this is a bare Python pickle, as PyTorch wrote before version 1.6, which foldmill does "
+        "not read; save it in today's form: python3 -c \"import torch; "
+        "torch.save(torch.load('FILE', 'cpu', weights_only=True), 'weights.pt')\"");
 }
 
 static fm_status list_npz(fm_weights_file *file, const char *path, fm_error *reterr) {
@@ -182,18 +183,55 @@ static fm_status list_safetensors(fm_weights_file *file, const char *path, fm_er
     return FM_OK;
 }
 
+/* Tensors that are no rows of their storage can be named, not read. */
+static fm_status list_torch(fm_weights_file *file, const char *path, fm_error *reterr) {
+    fm_status status = fm_torch_file_open(path, &file->torch, reterr);
+    if (status) return status;
+    size_t n = fm_torch_file_count(file->torch);
+    file->array = calloc(n + 1, sizeof *file->array);
+    if (!file->array) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table of arrays");
+    for (size_t i = 0; i < n; i++) {
+        const fm_pickled_tensor *from = fm_torch_file_at(file->torch, i);
+        fm_weights_array *to = &file->array[file->n_array++];
+        *to = (fm_weights_array){
+            .name = from->name,
+            .dtype = from->is_contiguous ? from->dtype : "a view with gaps or another order",
+            .is_float = from->is_contiguous && kind_of(from->dtype) != NOT_A_NUMBER,
+            .rank = from->rank,
+            .count = from->count,
+            .from = from};
+        memcpy(to->shape, from->shape, (size_t)from->rank * sizeof to->shape[0]);
+    }
+    return FM_OK;
+}
+
+/* Nested dictionaries of a PyTorch file can spell one name in two ways. */
+static fm_status check_names(const fm_weights_file *file, const char *path, fm_error *reterr) {
+    for (size_t i = 1; i < file->n_array; i++) {
+        if (strcmp(file->array[i - 1].name, file->array[i].name) != 0) continue;
+        return fm_fail_in(reterr, FM_ERR_FORMAT, path,
+                          "found the array %.200s twice, expected it once", file->array[i].name);
+    }
+    return FM_OK;
+}
+
 fm_status fm_weights_file_open(const char *path, fm_weights_file **ret_file, fm_error *reterr) {
     file_kind kind = SAFETENSORS;
     fm_status status = detect_kind(path, &kind, reterr);
     if (status) return status;
     fm_weights_file *file = calloc(1, sizeof *file);
     if (!file) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a file of weights");
-    status = kind == NPZ ? list_npz(file, path, reterr) : list_safetensors(file, path, reterr);
+    status = kind == NPZ       ? list_npz(file, path, reterr)
+             : kind == PYTORCH ? list_torch(file, path, reterr)
+                               : list_safetensors(file, path, reterr);
+    if (!status) {
+        qsort(file->array, file->n_array, sizeof *file->array, by_name);
+        status = check_names(file, path, reterr);
+    }
     if (status) {
         fm_weights_file_close(file);
         return status;
     }
-    qsort(file->array, file->n_array, sizeof *file->array, by_name);
     *ret_file = file;
     return FM_OK;
 }
@@ -205,7 +243,7 @@ fm_status fm_weights_file_open_named(const char *path, fm_weights_file **ret_fil
     if (status && status != FM_ERR_UNSUPPORTED) {
         return fm_fail_in(reterr, status, path,
                           "%.300s; weights are a checkpoint of foldmill, an .npz of AlphaFold, or "
-                          "safetensors with OpenFold's names",
+                          "safetensors or PyTorch's files with OpenFold's or Protenix's names",
                           why.message);
     }
     if (status && reterr) *reterr = why;
@@ -215,6 +253,7 @@ fm_status fm_weights_file_open_named(const char *path, fm_weights_file **ret_fil
 void fm_weights_file_close(fm_weights_file *file) {
     if (!file) return;
     fm_safetensors_close(file->safetensors);
+    fm_torch_file_close(file->torch);
     fm_arena_fini(&file->arena);
     free(file->array);
     free(file);
@@ -240,18 +279,25 @@ const char *fm_weights_file_settings(const fm_weights_file *file) {
     return own ? own : fm_safetensors_note_of(file->safetensors, checkpoint_key);
 }
 
+/* Reads the bytes of an array of a file that is not held in memory. */
+static fm_status read_raw(const fm_weights_file *file, const fm_weights_array *array, void *out,
+                          fm_error *reterr) {
+    return file->torch ? fm_torch_file_read(file->torch, array->from, out, reterr)
+                       : fm_safetensors_read(file->safetensors, array->from, out, reterr);
+}
+
 fm_status fm_weights_file_read(const fm_weights_file *file, const fm_weights_array *array,
                                float *out, fm_error *reterr) {
     number_kind kind = kind_of(array->dtype);
     assert(kind != NOT_A_NUMBER);
-    if (!file->safetensors) {
+    if (!file->safetensors && !file->torch) {
         convert(kind, ((const fm_npy *)array->from)->data, array->count, out);
         return FM_OK;
     }
-    if (kind == F32) return fm_safetensors_read(file->safetensors, array->from, out, reterr);
+    if (kind == F32) return read_raw(file, array, out, reterr);
     void *raw = malloc(array->count * bytes_of(kind) + 1);
     if (!raw) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for array %s", array->name);
-    fm_status status = fm_safetensors_read(file->safetensors, array->from, raw, reterr);
+    fm_status status = read_raw(file, array, raw, reterr);
     if (!status) convert(kind, raw, array->count, out);
     free(raw);
     return status;

@@ -1,10 +1,10 @@
 /* weights_file.h: reads and writes files of named weights through one interface, in NumPy's .npz
- * (proto/npz.h) or safetensors (safetensors.h).
+ * (proto/npz.h) or safetensors (safetensors.h). It also reads what PyTorch saved (torch_file.h),
+ * without running anything of it; there a name is the keys of all dictionaries, joined by '.'.
  *
- * A file's kind is detected by its first bytes, not by its name. A file that PyTorch saved is a
- * pickle, which can run code when it is loaded; it is refused with a message that says how to
- * convert it. Arrays of f64, f32, f16 and bf16
- * are read as f32 (npz has no bf16). Files are written as f32. */
+ * A file's kind is detected by its first bytes, not by its name. Bare pickles of old versions of
+ * PyTorch are refused with a message that says how to convert them. Arrays of f64, f32, f16 and
+ * bf16 are read as f32 (npz has no bf16). Files are written as f32. */
 #ifndef FM_TRAINER_WEIGHTS_FILE_H
 #define FM_TRAINER_WEIGHTS_FILE_H
 

@@ -405,6 +405,39 @@ static void a_prefix_is_found_out(void **state) {
     assert_int_equal(fm_foreign_import(path, &params, &strict, &arena, &report, NULL), FM_OK);
     assert_string_equal(report.prefix, "module.");
     assert_int_equal(report.n_array, n - 1);
+    assert_int_equal(report.n_outside, 1);
+    assert_string_equal(report.outside, "optimizer.step");
+    fm_params_release(&params);
+}
+
+/* A checkpoint of OpenFold's training has the raw parameters, and the average that OpenFold takes.
+ */
+static void of_two_sets_the_average_is_taken(void **state) {
+    (void)state;
+    fm_params params;
+    fm_model_config config = small_config();
+    make_params(&config, true, &params);
+    size_t n;
+    fm_weights_out *array = make_arrays(&params, FM_NAMING_OPENFOLD, &n);
+    fm_weights_out *both = fm_arena_alloc_array(&arena, 2 * n, sizeof *both);
+    char(*name)[256] = fm_arena_alloc_array(&arena, 2 * n, sizeof *name);
+    assert_non_null(both);
+    assert_non_null(name);
+    for (size_t i = 0; i < 2 * n; i++) {
+        both[i] = array[i % n];
+        snprintf(name[i], sizeof *name, "%s%s", i < n ? "ema.params." : "state_dict.model.",
+                 array[i % n].name);
+        both[i].name = name[i];
+    }
+    assert_int_equal(fm_weights_file_write(in_folder("two.safetensors"), FM_WEIGHTS_SAFETENSORS,
+                                           both, 2 * n, NULL, NULL),
+                     FM_OK);
+    fm_import_report report;
+    const fm_import_options strict = {false, false};
+    assert_int_equal(fm_foreign_import(path, &params, &strict, &arena, &report, NULL), FM_OK);
+    assert_string_equal(report.prefix, "ema.params.");
+    assert_int_equal(report.n_array, n);
+    assert_int_equal(report.n_outside, n);
     fm_params_release(&params);
 }
 
@@ -541,6 +574,7 @@ int main(void) {
         cmocka_unit_test(all_errors_are_reported_at_once),
         cmocka_unit_test(missing_and_extra_arrays_may_be_allowed),
         cmocka_unit_test(a_prefix_is_found_out),
+        cmocka_unit_test(of_two_sets_the_average_is_taken),
         cmocka_unit_test(bytes_without_a_tensor_are_refused),
         cmocka_unit_test(halves_and_doubles_are_read_as_floats),
         cmocka_unit_test(a_value_that_is_not_finite_is_refused),

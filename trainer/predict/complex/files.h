@@ -4,7 +4,7 @@
  *                                    bonds, atoms with pLDDT as B factors
  *     fm_complex_write_summary       the scores of a structure as JSON
  *     fm_complex_write_confidences   pLDDT by atom, PAE and contacts by token as JSON
- *     fm_complex_write_protenix      Protenix's scores as JSON, with its names
+ *     fm_complex_write_protenix      Protenix's scores as JSON, with its names; only tests call it
  *     fm_complex_write_ranking       the ranking scores of all structures as CSV
  *
  * Every file appears whole or not at all. Numbers that do not exist are null in JSON, `?` in mmCIF

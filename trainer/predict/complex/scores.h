@@ -37,7 +37,8 @@ FM_MUST_USE fm_status fm_complex_score(const fm_complex_layout *layout,
                                        fm_arena *arena, fm_complex_scores *ret_scores,
                                        fm_error *reterr);
 
-/* Protenix's scores, with its names. Those of no chains or frames are 0. */
+/* Protenix's scores, with its names. Those of no chains or frames are 0. af3_scores compares them
+ * with Protenix's own; no program calls them. */
 typedef struct fm_protenix_scores {
     double plddt; /* 0 to 100 */
     double gpde;  /* Å: PDE, weighted with contact probabilities */
