@@ -1,8 +1,10 @@
 /* test_complexes.c: complexes in a cache: built beside chains in one pass, loaded as they were
- * read, made again only where their inputs changed, and whole after every kill. */
+ * read, drawn, made again only where their inputs changed, and whole after every kill. */
 #include "tests/cache/cache_case.h"
 
 #include "cache/export/complex_load.h"
+#include "featurizer/complex/chooser.h"
+#include "featurizer/complex/draw.h"
 #include "featurizer/complex/read.h"
 
 #include <signal.h>
@@ -275,6 +277,59 @@ static void a_complex_is_exported_as_it_is_parsed(void **state) {
     tear_down(&test);
 }
 
+/* Every record of the table is one of the complex that is loaded, and samples are made of both. */
+static void samples_are_drawn_of_a_cache(void **state) {
+    (void)state;
+    enum { N_SAMPLE = 24, MOST = 8 };
+    complexes_case test;
+    cache_case *base = &test.base;
+    fm_store *store;
+    fm_complex_reader *reader;
+    fm_complex_chooser *chooser;
+    uint32_t items[MOST], n_item = 0, n_of[MOST] = {0}, place;
+    fm_complex_choice choice = {.items = items};
+    fm_plan plan;
+    set_up(&test);
+    build_all(&test, (fm_build_options){0});
+    assert_int_equal(fm_store_open(base->cache, &store, &base->error), FM_OK);
+    assert_int_equal(fm_complex_reader_create(store, &reader, &base->error), FM_OK);
+    assert_int_equal(
+        fm_store_read_complex_rows(store, &base->arena, &choice.rows, &choice.n_row, &base->error),
+        FM_OK);
+    for (uint32_t i = 0; i < fm_store_get_info(store)->n_chain; i++) {
+        if (fm_store_item_kind(store, i) == FM_STORED_COMPLEX) items[n_item++] = i;
+    }
+    assert_int_equal(n_item, 2);
+    choice.n_item = n_item;
+    assert_int_equal(fm_plan_find("af3-initial", &plan, &base->error), FM_OK);
+    assert_int_equal(fm_complex_chooser_create(&plan, &choice, &chooser, &base->error), FM_OK);
+    for (uint64_t i = 0; i < N_SAMPLE; i++) {
+        fm_complex loaded;
+        fm_sample sample;
+        const fm_complex_row *record = fm_complex_chooser_record(chooser, 1, i, &place);
+        assert_int_equal(fm_complex_load(reader, items[place], &base->arena, &loaded, &base->error),
+                         FM_OK);
+        const fm_complex_request request = {.plan = &plan,
+                                            .complex = &loaded,
+                                            .record = record,
+                                            .seed = 1,
+                                            .index = i,
+                                            .place = place,
+                                            .n_cycle = 1};
+        if (fm_complex_sample_draw(&request, &base->arena, &sample, &base->error)) {
+            fail_msg("%s", base->error.message);
+        }
+        assert_string_equal(sample.name, fm_store_chain_name(store, items[place]));
+        assert_true(sample.n_res >= 1 && sample.n_res <= loaded.assembly.n_token);
+        n_of[place]++;
+    }
+    assert_true(n_of[0] > 0 && n_of[1] > 0);
+    fm_complex_chooser_destroy(chooser);
+    fm_complex_reader_destroy(reader);
+    fm_store_close(store);
+    tear_down(&test);
+}
+
 /* -- building again */
 
 static void only_what_changed_is_made_again(void **state) {
@@ -425,6 +480,7 @@ int main(void) {
         cmocka_unit_test(complexes_stand_beside_chains),
         cmocka_unit_test(records_are_read_without_parts),
         cmocka_unit_test(a_complex_is_exported_as_it_is_parsed),
+        cmocka_unit_test(samples_are_drawn_of_a_cache),
         cmocka_unit_test(only_what_changed_is_made_again),
         cmocka_unit_test(a_broken_file_harms_its_complex_alone),
         cmocka_unit_test(a_build_without_components_is_refused),
