@@ -268,7 +268,7 @@ static fm_status add_bonds(builder *b) {
     uint32_t first = b->n_link_bond;
     memset(b->n_link, 0, b->n_all * sizeof *b->n_link);
     for (uint32_t i = 0; i < job->n_bond; i++) {
-        uint32_t one, two;
+        uint32_t one = 0, two = 0;
         fm_status status = find_end(b, &job->bonds[i].a, &one);
         if (!status) status = find_end(b, &job->bonds[i].b, &two);
         if (status) return status;

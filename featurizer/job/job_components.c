@@ -189,7 +189,7 @@ static fm_status make_set(finder *f) {
     fm_bytes form = {0};
     fm_component *items = fm_arena_alloc_array(work->arena, f->n, sizeof *items);
     if (!items) return fm_arena_full(work->arena, work->reterr);
-    qsort(f->items, f->n, sizeof *f->items, compare_items);
+    if (f->n) qsort(f->items, f->n, sizeof *f->items, compare_items);
     for (uint32_t i = 0; i < f->n; i++) {
         fm_status status = take_model(f, &f->items[i]);
         if (status) return status;

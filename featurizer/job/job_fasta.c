@@ -207,8 +207,8 @@ static fm_status add_copies(fm_job_reader *reader, fasta_record *records, uint32
 fm_status fm_job_read_fasta(fm_job_reader *reader, fm_bytes text, const char *name,
                             fm_job_list *jobs) {
     static const fm_value top = {.kind = FM_DOCUMENT_TEXT, .line = 1, .column = 1};
-    fasta_record *records;
-    uint32_t n;
+    fasta_record *records = NULL;
+    uint32_t n = 0;
     fm_status status = read_records(reader, text, &records, &n);
     for (uint32_t i = 0; i < n && !status; i++)
         status = find_type(reader, &records[i]);

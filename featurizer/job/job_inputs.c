@@ -152,8 +152,8 @@ static fm_status map_template(fm_job_work *work, const fm_job_entity *entity,
                               const fm_job_template *template, fm_mapped_hit *hit) {
     const size_t row = FM_N_ATOM37;
     size_t n = entity->n_residue;
-    fm_part_sequence sequence;
-    fm_part_structure structure;
+    fm_part_sequence sequence = {0};
+    fm_part_structure structure = {0};
     fm_status status = read_structure(work, &template->structure, &sequence, &structure);
     if (status) return status;
     uint8_t *letters = fm_arena_alloc(work->arena, n), *mask = fm_arena_calloc(work->arena, n, row);

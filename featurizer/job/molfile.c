@@ -233,8 +233,8 @@ static fm_status drop_hydrogens(molfile_reader *m, fm_component *component) {
 /* Positions that were never set lie all at one place. */
 static fm_status check_positions(const molfile_reader *m, const fm_component *component) {
     for (uint32_t i = 1; i < component->n_atom; i++) {
-        const fm_component_atom *a = &component->atoms[0], *b = &component->atoms[i];
-        if (memcmp(a->ideal, b->ideal, sizeof a->ideal) != 0) return FM_OK;
+        const float *a = component->atoms[0].ideal, *b = component->atoms[i].ideal;
+        if (a[0] != b[0] || a[1] != b[1] || a[2] != b[2]) return FM_OK;
     }
     if (component->n_atom == 1) return FM_OK;
     return fm_fail(m->reterr, FM_ERR_DATA,
