@@ -39,7 +39,10 @@ typedef struct fm_modulate_grad {
  *     y[r, :] = sigmoid(g[r % g_rows, :]) * hat(x[r, :]) + shift[r % g_rows, :]
  *
  * hat is LayerNorm without weights. Rows are as in fm_modulate. Backward makes the statistics again
- * from x. */
+ * from x.
+ *
+ * The gate that ends the sublayer before can be part of it. With `update`, the rows are
+ * moved = x + sigmoid(end) * update in place of x. */
 typedef struct fm_adaln {
     int64_t rows, c, g_rows; /* g_rows divides rows */
     double eps;
@@ -47,6 +50,10 @@ typedef struct fm_adaln {
     const void *g;     /* act [g_rows, c] */
     const void *shift; /* act [g_rows, c]; forward only */
     void *y;           /* act [rows, c]; forward only */
+    /* Forward only. */
+    const void *update; /* act [rows, c]; NULL: none, nor the next two */
+    const void *end;    /* act [g_rows, c] */
+    void *moved;        /* act [rows, c]; may be x */
 } fm_adaln;
 
 typedef struct fm_adaln_grad {

@@ -123,33 +123,65 @@ fm_tensor_ref fm_op_adaln(fm_tape *tape, const char *name, fm_tensor_ref a, fm_t
 
 /* -- with gate and shift given */
 
-enum { IN_GATE = 1, IN_SHIFT };
+enum { IN_GATE = 1, IN_SHIFT, IN_UPDATE, IN_END };
 
-static void given_forward(fm_run *run, const fm_node *node) {
+static fm_adaln given_of(const fm_run *run, const fm_node *node) {
     const fm_tensor *a = fm_tape_tensor(run->tape, node->input[IN_A]);
     const fm_tensor *gate = fm_tape_tensor(run->tape, node->input[IN_GATE]);
     const int64_t c = a->local[a->rank - 1];
-    fm_call_adaln(run, &(fm_adaln){.rows = fm_tensor_local_count(a) / c,
-                                   .c = c,
-                                   .g_rows = fm_tensor_local_count(gate) / c,
-                                   .x = fm_run_input(run, node, IN_A),
-                                   .g = fm_run_input(run, node, IN_GATE),
-                                   .shift = fm_run_input(run, node, IN_SHIFT),
-                                   .y = fm_run_output(run, node, 0)});
+    return (fm_adaln){.rows = fm_tensor_local_count(a) / c,
+                      .c = c,
+                      .g_rows = fm_tensor_local_count(gate) / c,
+                      .x = fm_run_input(run, node, IN_A),
+                      .g = fm_run_input(run, node, IN_GATE),
+                      .shift = fm_run_input(run, node, IN_SHIFT)};
+}
+
+static void given_forward(fm_run *run, const fm_node *node) {
+    fm_adaln args = given_of(run, node);
+    args.y = fm_run_output(run, node, 0);
+    fm_call_adaln(run, &args);
+}
+
+static void after_forward(fm_run *run, const fm_node *node) {
+    fm_adaln args = given_of(run, node);
+    args.update = fm_run_input(run, node, IN_UPDATE);
+    args.end = fm_run_input(run, node, IN_END);
+    args.moved = fm_run_output(run, node, 0);
+    args.y = fm_run_output(run, node, 1);
+    fm_call_adaln(run, &args);
 }
 
 static const fm_op ADALN_GIVEN = {"adaln", given_forward, NULL};
+static const fm_op ADALN_AFTER = {"adaln after a gate", after_forward, NULL};
+
+static fm_node *add_given(fm_tape *tape, const fm_op *op, const char *name, fm_tensor_ref a,
+                          fm_adaln_signal signal) {
+    void *memory;
+    fm_node *node = fm_tape_add(tape, op, name, 1, &memory);
+    const int64_t count = fm_tensor_local_count(fm_tape_tensor(tape, signal.gate));
+    assert(fm_tensor_local_count(fm_tape_tensor(tape, a)) % count == 0 && !tape->with_gradient);
+    assert(fm_tensor_local_count(fm_tape_tensor(tape, signal.shift)) == count);
+    (void)count;
+    fm_node_input(tape, node, a, false);
+    fm_node_input(tape, node, signal.gate, false);
+    fm_node_input(tape, node, signal.shift, false);
+    return node;
+}
 
 fm_tensor_ref fm_op_adaln_given(fm_tape *tape, const char *name, fm_tensor_ref a,
-                                fm_tensor_ref gate, fm_tensor_ref shift) {
-    void *memory;
-    fm_node *node = fm_tape_add(tape, &ADALN_GIVEN, name, 1, &memory);
-    const int64_t of_gate = fm_tensor_local_count(fm_tape_tensor(tape, gate));
-    assert(fm_tensor_local_count(fm_tape_tensor(tape, a)) % of_gate == 0);
-    assert(fm_tensor_local_count(fm_tape_tensor(tape, shift)) == of_gate && !tape->with_gradient);
-    (void)of_gate;
-    fm_node_input(tape, node, a, false);
-    fm_node_input(tape, node, gate, false);
-    fm_node_input(tape, node, shift, false);
+                                fm_adaln_signal signal) {
+    fm_node *node = add_given(tape, &ADALN_GIVEN, name, a, signal);
     return fm_node_output_described(tape, node, fm_tape_tensor(tape, a));
+}
+
+fm_tensor_ref fm_op_adaln_after(fm_tape *tape, const char *name, fm_tensor_ref a,
+                                fm_tensor_ref update, fm_tensor_ref end, fm_adaln_signal signal,
+                                fm_tensor_ref *ret_y) {
+    fm_node *node = add_given(tape, &ADALN_AFTER, name, a, signal);
+    fm_node_input(tape, node, update, false);
+    fm_node_input(tape, node, end, false);
+    fm_tensor_ref moved = fm_node_residual(tape, node, IN_A);
+    *ret_y = fm_node_output_described(tape, node, fm_tape_tensor(tape, a));
+    return moved;
 }

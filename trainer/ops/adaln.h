@@ -18,8 +18,19 @@ typedef struct fm_adaln_weights {
 fm_tensor_ref fm_op_adaln(fm_tape *tape, const char *name, fm_tensor_ref a, fm_tensor_ref s,
                           const fm_adaln_weights *weights);
 
-/* The same with the gate's argument and the shift given, both [.., c]. It has no gradient. */
+/* Gate and shift of a conditioning signal: the argument of the one, and the other, both [.., c]. */
+typedef struct fm_adaln_signal {
+    fm_tensor_ref gate, shift;
+} fm_adaln_signal;
+
+/* The same with gate and shift given. It has no gradient, as the next one. */
 fm_tensor_ref fm_op_adaln_given(fm_tape *tape, const char *name, fm_tensor_ref a,
-                                fm_tensor_ref gate, fm_tensor_ref shift);
+                                fm_adaln_signal signal);
+
+/* Returns a + sigmoid(end) update, with which a sublayer ends, and in *ret_y the AdaLN of it, with
+ * which the next one begins. update has the shape of a, and end that of the signal. */
+fm_tensor_ref fm_op_adaln_after(fm_tape *tape, const char *name, fm_tensor_ref a,
+                                fm_tensor_ref update, fm_tensor_ref end, fm_adaln_signal signal,
+                                fm_tensor_ref *ret_y);
 
 #endif

@@ -37,6 +37,14 @@ void check_adaln(int64_t samples, int64_t n, int64_t c, fm_beta beta) {
         g.dg = b.grad(n * c, beta), g.dshift = b.grad(n * c, beta);
         b.k->adaln_grad(NULL, &a, &g);
     });
+    check("adaln after a gate", 2, [=](work_bench &b) {
+        fm_adaln a = {};
+        a.rows = samples * n, a.c = c, a.g_rows = n, a.eps = 1e-5;
+        a.x = b.act(samples * n * c, 2), a.g = b.act(n * c, 3), a.shift = b.act(n * c);
+        a.update = b.act(samples * n * c), a.end = b.act(n * c, 3);
+        a.y = b.out(samples * n * c), a.moved = b.out(samples * n * c);
+        b.k->adaln(NULL, &a);
+    });
 }
 
 /* Token t has t % 5 atoms; atoms behind the last token's are padding. */

@@ -218,7 +218,7 @@ static fm_tensor_ref build_conditioned_attention(fm_tape *tape, const fm_tensor_
                                                  const void *context) {
     const fm_conditioned_attention_weights *w = &((const setup *)context)->conditioned.attention;
     fm_tensor_ref bias = fm_af3_pair_bias(tape, NULL, in[T_Z], w);
-    return fm_af3_conditioned_attention(tape, in[T_A], in[T_S], NULL, bias, in[T_MASK], w, false);
+    return fm_af3_conditioned_attention(tape, in[T_A], in[T_S], bias, in[T_MASK], w, false);
 }
 
 static void declare_transition(setup *s) {
@@ -230,8 +230,7 @@ static void declare_transition(setup *s) {
 
 static fm_tensor_ref build_transition(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
     const setup *s = context;
-    return fm_af3_conditioned_transition(tape, in[T_A], in[T_S], NULL, &s->conditioned.transition,
-                                         true);
+    return fm_af3_conditioned_transition(tape, in[T_A], in[T_S], &s->conditioned.transition, true);
 }
 
 static fm_tensor_ref build_token_block(fm_tape *tape, const fm_tensor_ref *in,

@@ -83,6 +83,41 @@ static void adaln_is_its_parts(void **state) {
     }
 }
 
+/* The gate that ends a sublayer and the next AdaLN: one node, or two. Gives both results. */
+static fm_tensor_ref build_adaln_after(fm_tape *tape, const fm_tensor_ref *in,
+                                       const void *context) {
+    const fm_adaln_signal signal = {in[3], in[4]};
+    fm_tensor_ref both[2];
+    if (*(const bool *)context) {
+        both[0] = fm_op_modulate(tape, "end", in[2], in[1], FM_TENSOR_NONE, in[0]);
+        both[1] = fm_op_adaln_given(tape, "adaln", both[0], signal);
+    } else {
+        both[0] = fm_op_adaln_after(tape, "adaln", in[0], in[1], in[2], signal, &both[1]);
+    }
+    return fm_op_concat(tape, "both", both, 2);
+}
+
+static void adaln_after_a_gate_is_both(void **state) {
+    (void)state;
+    enum { S = 3, N = 4, C = 6 };
+    double *values[2];
+    int64_t count[2];
+    for (int is_composed = 0; is_composed < 2; is_composed++) {
+        const bool context = is_composed == 1;
+        op_bench bench;
+        op_begin(&bench, FM_ELEMENT_F64);
+        bench.without_gradient = true;
+        for (int i = 0; i < 2; i++)
+            op_input(&bench, 3, (int64_t[]){S, N, C}, false);
+        for (int i = 0; i < 3; i++)
+            op_input(&bench, 2, (int64_t[]){N, C}, false);
+        op_finish(&bench, build_adaln_after, &context);
+        count[is_composed] = op_run(&bench, &values[is_composed]);
+        op_end(&bench);
+    }
+    op_expect_same(count[0], values[0], count[1], values[1]);
+}
+
 enum { ROW_CONCAT, ROW_SWIGLU, ROW_MODULATE, ROW_MODULATE_BARE, ROW_SCALE, ROW_LIFT, N_ROW };
 
 static fm_tensor_ref build_rows(fm_tape *tape, const fm_tensor_ref *in, const void *context) {
@@ -377,6 +412,7 @@ int main(void) {
         cmocka_unit_test(every_kind_of_layer_norm),
         cmocka_unit_test(rows_match_differences),
         cmocka_unit_test(adaln_is_its_parts),
+        cmocka_unit_test(adaln_after_a_gate_is_both),
         cmocka_unit_test(tokens_and_atoms_match_differences),
         cmocka_unit_test(chosen_rows_match_differences),
         cmocka_unit_test(atom_features_match_differences),

@@ -136,7 +136,7 @@ static void record_transition(af3_unit *u) {
     fm_conditioned_transition_weights w =
         fm_af3_conditioned_transition_weights(&u->scope, c, unit_extent(u, "in.s", 2),
                                               unit_extent(u, "w.linear_nobias_a1.weight", 0) / c);
-    unit_output(u, fm_af3_conditioned_transition(&u->tape, a, s, NULL, &w, false));
+    unit_output(u, fm_af3_conditioned_transition(&u->tape, a, s, &w, false));
 }
 
 static fm_tensor_ref pairs_input(af3_unit *u) {
@@ -150,8 +150,7 @@ static void record_attention(af3_unit *u) {
         &u->scope, unit_extent(u, "in.a", 2), unit_extent(u, "in.s", 2), unit_extent(u, "in.z", 3),
         unit_extent(u, "w.linear_nobias_z.weight", 0), false);
     fm_tensor_ref bias = fm_af3_pair_bias(&u->tape, NULL, z, &w);
-    unit_output(
-        u, fm_af3_conditioned_attention(&u->tape, a, s, NULL, bias, FM_TENSOR_NONE, &w, false));
+    unit_output(u, fm_af3_conditioned_attention(&u->tape, a, s, bias, FM_TENSOR_NONE, &w, false));
 }
 
 /* A block of the diffusion transformer: the factor of its transition is that of its arrays. */

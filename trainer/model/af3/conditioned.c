@@ -70,17 +70,11 @@ fm_conditioned_block_weights fm_af3_conditioned_block_weights(const fm_scope *sc
 
 /* -- recording */
 
-static fm_tensor_ref adaln(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                           const fm_af3_modulation *made, const fm_adaln_weights *w) {
-    if (made) return fm_op_adaln_given(tape, "adaln", a, made->gate, made->shift);
-    return fm_op_adaln(tape, "adaln", a, s, w);
-}
-
 /* The gate that ends a sublayer, and its residual. */
 static fm_tensor_ref end_sublayer(fm_tape *tape, const char *name, fm_tensor_ref a, fm_tensor_ref s,
-                                  const fm_af3_modulation *made, fm_tensor_ref update,
-                                  const fm_linear_weights *last, bool residual) {
-    fm_tensor_ref gate = made ? made->last : fm_op_linear_all(tape, name, s, last);
+                                  fm_tensor_ref update, const fm_linear_weights *last,
+                                  bool residual) {
+    fm_tensor_ref gate = fm_op_linear_all(tape, name, s, last);
     return fm_op_modulate(tape, name, gate, update, FM_TENSOR_NONE, residual ? a : FM_TENSOR_NONE);
 }
 
@@ -101,11 +95,11 @@ fm_tensor_ref fm_af3_pair_bias(fm_tape *tape, const fm_groups *groups, fm_tensor
     return fm_af3_split_gather(tape, groups, "attention bias", bias);
 }
 
-fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                           const fm_af3_modulation *made, fm_tensor_ref bias,
-                                           fm_tensor_ref mask,
-                                           const fm_conditioned_attention_weights *w,
-                                           bool residual) {
+/* The sublayers between their AdaLN, which gives x, and their gate. */
+
+static fm_tensor_ref attention_update(fm_tape *tape, fm_tensor_ref x, fm_tensor_ref bias,
+                                      fm_tensor_ref mask,
+                                      const fm_conditioned_attention_weights *w) {
     const fm_attention_weights core = {.norm = FM_PARAM_NONE,
                                        .qkvg = w->qkvg,
                                        .gate_bias = FM_PARAM_NONE,
@@ -113,12 +107,35 @@ fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_te
                                        .n_head = w->n_head,
                                        .c_head = w->c_head};
     const fm_linear_weights out = {w->out, FM_PARAM_NONE, w->last.c_out};
-    fm_tensor_ref x = adaln(tape, a, s, made, &w->norm);
     fm_tensor_ref qkvg = fm_op_attention_project(tape, "conditioned attention", x, &core, NULL);
     fm_tensor_ref o = fm_op_attention_core(tape, "conditioned attention", FM_AXIAL_ROW, x, qkvg,
                                            mask, bias, &core);
-    fm_tensor_ref update = fm_op_linear_all(tape, "conditioned attention", o, &out);
-    return end_sublayer(tape, "attention gate", a, s, made, update, &w->last, residual);
+    return fm_op_linear_all(tape, "conditioned attention", o, &out);
+}
+
+/* Attention of atoms in windows, with the bias of fm_af3_window_bias. y gives the keys. mask is act
+ * [n_atom]. */
+static fm_tensor_ref window_update(fm_tape *tape, fm_tensor_ref x, fm_tensor_ref y,
+                                   fm_tensor_ref bias, fm_tensor_ref mask,
+                                   const fm_conditioned_attention_weights *w) {
+    const fm_window_attention_weights core = {w->qkvg, w->q_bias, w->out, w->n_head, w->c_head};
+    return fm_op_window_attention(tape, "atom attention", x, y, bias, mask, &core);
+}
+
+static fm_tensor_ref transition_update(fm_tape *tape, fm_tensor_ref x,
+                                       const fm_conditioned_transition_weights *w) {
+    fm_tensor_ref hidden = fm_op_linear_all(tape, "conditioned transition in", x, &w->in);
+    fm_tensor_ref product = fm_op_swiglu(tape, "conditioned transition", hidden);
+    return fm_op_linear_all(tape, "conditioned transition out", product, &w->out);
+}
+
+fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
+                                           fm_tensor_ref bias, fm_tensor_ref mask,
+                                           const fm_conditioned_attention_weights *w,
+                                           bool residual) {
+    fm_tensor_ref x = fm_op_adaln(tape, "adaln", a, s, &w->norm);
+    fm_tensor_ref update = attention_update(tape, x, bias, mask, w);
+    return end_sublayer(tape, "attention gate", a, s, update, &w->last, residual);
 }
 
 fm_tensor_ref fm_af3_window_bias(fm_tape *tape, fm_tensor_ref p,
@@ -127,69 +144,96 @@ fm_tensor_ref fm_af3_window_bias(fm_tape *tape, fm_tensor_ref p,
     return fm_op_linear_all(tape, "window bias", normed_p, &w->bias);
 }
 
-/* The attention of atoms in windows, with the bias of fm_af3_window_bias. mask is act [n_atom]. */
 static fm_tensor_ref window_attention(fm_tape *tape, fm_tensor_ref q, fm_tensor_ref c,
-                                      const fm_af3_modulation *made, fm_tensor_ref bias,
-                                      fm_tensor_ref mask,
+                                      fm_tensor_ref bias, fm_tensor_ref mask,
                                       const fm_conditioned_attention_weights *w) {
-    const fm_window_attention_weights core = {w->qkvg, w->q_bias, w->out, w->n_head, w->c_head};
-    fm_tensor_ref x = adaln(tape, q, c, made, &w->norm);
-    fm_tensor_ref y = made ? fm_op_adaln_given(tape, "adaln", x, made->gate_kv, made->shift_kv)
-                           : fm_op_adaln(tape, "adaln", x, c, &w->norm_kv);
-    fm_tensor_ref update = fm_op_window_attention(tape, "atom attention", x, y, bias, mask, &core);
-    return end_sublayer(tape, "atom attention gate", q, c, made, update, &w->last, true);
+    fm_tensor_ref x = fm_op_adaln(tape, "adaln", q, c, &w->norm);
+    fm_tensor_ref y = fm_op_adaln(tape, "adaln", x, c, &w->norm_kv);
+    fm_tensor_ref update = window_update(tape, x, y, bias, mask, w);
+    return end_sublayer(tape, "atom attention gate", q, c, update, &w->last, true);
 }
 
 fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                            const fm_af3_modulation *made,
                                             const fm_conditioned_transition_weights *w,
                                             bool residual) {
-    fm_tensor_ref x = adaln(tape, a, s, made, &w->norm);
-    fm_tensor_ref hidden = fm_op_linear_all(tape, "conditioned transition in", x, &w->in);
-    fm_tensor_ref product = fm_op_swiglu(tape, "conditioned transition", hidden);
-    fm_tensor_ref update = fm_op_linear_all(tape, "conditioned transition out", product, &w->out);
-    return end_sublayer(tape, "transition gate", a, s, made, update, &w->last, residual);
+    fm_tensor_ref x = fm_op_adaln(tape, "adaln", a, s, &w->norm);
+    fm_tensor_ref update = transition_update(tape, x, w);
+    return end_sublayer(tape, "transition gate", a, s, update, &w->last, residual);
 }
+
+/* -- with modulations that were made before */
 
 /* Makes gate and shift of an AdaLN of s. */
 static void store_adaln(fm_tape *tape, fm_tensor_ref s, const fm_adaln_weights *w,
-                        fm_tensor_ref gate, fm_tensor_ref shift) {
+                        fm_adaln_signal to) {
     fm_tensor_ref normed = fm_op_layer_norm(tape, "modulation norm", s, w->norm_s, FM_NORM_SCALE);
-    fm_op_store_linear(tape, "modulation gate", normed, &w->gate, gate);
-    fm_op_store_linear(tape, "modulation shift", normed, &w->shift, shift);
+    fm_op_store_linear(tape, "modulation gate", normed, &w->gate, to.gate);
+    fm_op_store_linear(tape, "modulation shift", normed, &w->shift, to.shift);
 }
 
 static void store_sublayer(fm_tape *tape, fm_tensor_ref s, const fm_adaln_weights *norm,
                            const fm_linear_weights *last, const fm_af3_modulation *to) {
-    store_adaln(tape, s, norm, to->gate, to->shift);
+    store_adaln(tape, s, norm, to->norm);
     fm_op_store_linear(tape, "modulation last", s, last, to->last);
 }
 
 void fm_af3_store_block_modulation(fm_tape *tape, fm_tensor_ref s,
                                    const fm_conditioned_block_weights *w,
                                    const fm_af3_block_modulation *to) {
-    const fm_af3_modulation *kv = &to->attention;
+    const fm_adaln_signal kv = to->attention.norm_kv;
     store_sublayer(tape, s, &w->attention.norm, &w->attention.last, &to->attention);
-    if (kv->gate_kv != FM_TENSOR_NONE) {
-        store_adaln(tape, s, &w->attention.norm_kv, kv->gate_kv, kv->shift_kv);
-    }
+    if (kv.gate != FM_TENSOR_NONE) store_adaln(tape, s, &w->attention.norm_kv, kv);
     store_sublayer(tape, s, &w->transition.norm, &w->transition.last, &to->transition);
 }
+
+/* The attention of a block on x, its AdaLN, of atoms or of tokens. */
+static fm_tensor_ref made_attention(fm_tape *tape, fm_tensor_ref x, fm_tensor_ref bias,
+                                    fm_tensor_ref mask, const fm_af3_modulation *made,
+                                    const fm_conditioned_attention_weights *w) {
+    if (made->norm_kv.gate == FM_TENSOR_NONE) return attention_update(tape, x, bias, mask, w);
+    fm_tensor_ref y = fm_op_adaln_given(tape, "adaln", x, made->norm_kv);
+    return window_update(tape, x, y, bias, mask, w);
+}
+
+/* The blocks of a pass without gradient. The gate that ends a sublayer and the AdaLN that begins
+ * the next one are one node. */
+static fm_tensor_ref made_transformer(fm_tape *tape, fm_tensor_ref a, const fm_af3_block_inputs *in,
+                                      fm_tensor_ref mask,
+                                      const fm_conditioned_block_weights *weights,
+                                      int32_t n_block) {
+    const fm_af3_block_modulation *made = in->made;
+    fm_tensor_ref x = fm_op_adaln_given(tape, "adaln", a, made[0].attention.norm);
+    for (int32_t i = 0; i < n_block; i++) {
+        fm_tensor_ref update =
+            made_attention(tape, x, in->bias[i], mask, &made[i].attention, &weights[i].attention);
+        a = fm_op_adaln_after(tape, "adaln", a, update, made[i].attention.last,
+                              made[i].transition.norm, &x);
+        update = transition_update(tape, x, &weights[i].transition);
+        if (i + 1 < n_block) {
+            a = fm_op_adaln_after(tape, "adaln", a, update, made[i].transition.last,
+                                  made[i + 1].attention.norm, &x);
+        } else {
+            a = fm_op_modulate(tape, "transition gate", made[i].transition.last, update,
+                               FM_TENSOR_NONE, a);
+        }
+    }
+    return a;
+}
+
+/* -- the transformers */
 
 fm_tensor_ref fm_af3_diffusion_transformer(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
                                            const fm_af3_block_inputs *in, fm_tensor_ref mask,
                                            const fm_conditioned_block_weights *weights,
                                            int32_t n_block, int32_t n_again) {
+    if (in->made) return made_transformer(tape, a, in, mask, weights, n_block);
     for (int32_t i = 0; i < n_block; i++) {
         fm_tape_begin_segment(tape, i < n_again);
         fm_tensor_ref bias = in->bias
                                  ? in->bias[i]
                                  : fm_af3_pair_bias(tape, in->groups, in->z, &weights[i].attention);
-        const fm_af3_block_modulation *made = in->made ? &in->made[i] : NULL;
-        a = fm_af3_conditioned_attention(tape, a, s, made ? &made->attention : NULL, bias, mask,
-                                         &weights[i].attention, true);
-        a = fm_af3_conditioned_transition(tape, a, s, made ? &made->transition : NULL,
-                                          &weights[i].transition, true);
+        a = fm_af3_conditioned_attention(tape, a, s, bias, mask, &weights[i].attention, true);
+        a = fm_af3_conditioned_transition(tape, a, s, &weights[i].transition, true);
         fm_tape_end_segment(tape);
     }
     return a;
@@ -199,15 +243,13 @@ fm_tensor_ref fm_af3_atom_transformer(fm_tape *tape, fm_tensor_ref q, fm_tensor_
                                       const fm_af3_block_inputs *in, fm_tensor_ref mask,
                                       const fm_conditioned_block_weights *weights, int32_t n_block,
                                       int32_t n_again) {
+    if (in->made) return made_transformer(tape, q, in, mask, weights, n_block);
     for (int32_t i = 0; i < n_block; i++) {
         fm_tape_begin_segment(tape, i < n_again);
         fm_tensor_ref bias =
             in->bias ? in->bias[i] : fm_af3_window_bias(tape, in->z, &weights[i].attention);
-        const fm_af3_block_modulation *made = in->made ? &in->made[i] : NULL;
-        q = window_attention(tape, q, c, made ? &made->attention : NULL, bias, mask,
-                             &weights[i].attention);
-        q = fm_af3_conditioned_transition(tape, q, c, made ? &made->transition : NULL,
-                                          &weights[i].transition, true);
+        q = window_attention(tape, q, c, bias, mask, &weights[i].attention);
+        q = fm_af3_conditioned_transition(tape, q, c, &weights[i].transition, true);
         fm_tape_end_segment(tape);
     }
     return q;

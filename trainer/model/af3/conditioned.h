@@ -62,11 +62,9 @@ fm_tensor_ref fm_af3_pair_bias(fm_tape *tape, const fm_groups *groups, fm_tensor
                                const fm_conditioned_attention_weights *weights);
 
 /* Attention of tokens with that bias, which all samples share. mask is act [S, N] with 0 for
- * padding, or FM_TENSOR_NONE. With `made`, which may be NULL, s is not read, here and below.
- * Returns a plus the update, or the bare update when !residual. */
+ * padding, or FM_TENSOR_NONE. Returns a plus the update, or the bare update when !residual. */
 fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                           const fm_af3_modulation *made, fm_tensor_ref bias,
-                                           fm_tensor_ref mask,
+                                           fm_tensor_ref bias, fm_tensor_ref mask,
                                            const fm_conditioned_attention_weights *weights,
                                            bool residual);
 /* Returns the bias [n_window, 32, 128, n_head] that a block of atoms makes from p [n_window, 32,
@@ -74,17 +72,18 @@ fm_tensor_ref fm_af3_conditioned_attention(fm_tape *tape, fm_tensor_ref a, fm_te
 fm_tensor_ref fm_af3_window_bias(fm_tape *tape, fm_tensor_ref p,
                                  const fm_conditioned_attention_weights *weights);
 fm_tensor_ref fm_af3_conditioned_transition(fm_tape *tape, fm_tensor_ref a, fm_tensor_ref s,
-                                            const fm_af3_modulation *made,
                                             const fm_conditioned_transition_weights *weights,
                                             bool residual);
 
 /* What the blocks of a transformer read beside activations: the biases of all of them, or the
  * pairs z, from which each block makes its bias. Pairs of atoms are in windows, so that z is p. */
 typedef struct fm_af3_block_inputs {
-    const fm_tensor_ref *bias;           /* [n_block]; NULL: made from z */
-    const fm_af3_block_modulation *made; /* [n_block]; NULL: made from the conditioning signal */
-    fm_tensor_ref z;                     /* [N, N, c_z], or this rank's rows; not read with bias */
-    const fm_groups *groups;             /* NULL: one rank */
+    const fm_tensor_ref *bias; /* [n_block]; NULL: made from z */
+    /* [n_block], with the biases and on a tape without gradient; NULL: made from the conditioning
+     * signal, which is not read with them. */
+    const fm_af3_block_modulation *made;
+    fm_tensor_ref z;         /* [N, N, c_z], or this rank's rows; not read with bias */
+    const fm_groups *groups; /* NULL: one rank */
 } fm_af3_block_inputs;
 
 /* Makes the modulations of a block of s, which go to the tensors of the state `to`. */

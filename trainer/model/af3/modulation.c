@@ -18,15 +18,18 @@ static fm_tensor_ref next(fm_tape *tape, int32_t tensor, int64_t *part, bool row
     return row ? fm_tape_state_row(tape, ref) : ref;
 }
 
+static fm_adaln_signal next_signal(fm_tape *tape, int32_t tensor, int64_t *part, bool row) {
+    fm_adaln_signal signal;
+    signal.gate = next(tape, tensor, part, row);
+    signal.shift = next(tape, tensor, part, row);
+    return signal;
+}
+
 static fm_af3_modulation next_sublayer(fm_tape *tape, int32_t tensor, int64_t *part, bool has_kv,
                                        bool row) {
-    fm_af3_modulation m = {.gate_kv = FM_TENSOR_NONE, .shift_kv = FM_TENSOR_NONE};
-    m.gate = next(tape, tensor, part, row);
-    m.shift = next(tape, tensor, part, row);
-    if (has_kv) {
-        m.gate_kv = next(tape, tensor, part, row);
-        m.shift_kv = next(tape, tensor, part, row);
-    }
+    fm_af3_modulation m = {.norm_kv = {FM_TENSOR_NONE, FM_TENSOR_NONE}};
+    m.norm = next_signal(tape, tensor, part, row);
+    if (has_kv) m.norm_kv = next_signal(tape, tensor, part, row);
     m.last = next(tape, tensor, part, row);
     return m;
 }

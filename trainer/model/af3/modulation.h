@@ -8,12 +8,12 @@
 #define FM_TRAINER_AF3_MODULATION_H
 
 #include "trainer/model/af3/config.h"
-#include "trainer/autograd/tape.h"
+#include "trainer/ops/adaln.h"
 
 /* All are [n, c], or [K, n, c] of K steps. */
 typedef struct fm_af3_modulation {
-    fm_tensor_ref gate, shift;
-    fm_tensor_ref gate_kv, shift_kv; /* of atoms only */
+    fm_adaln_signal norm;
+    fm_adaln_signal norm_kv; /* of atoms only */
     fm_tensor_ref last;
 } fm_af3_modulation;
 

@@ -48,14 +48,23 @@ static void modulate_grad(fm_stream *stream, const fm_modulate *a, const fm_modu
     }
 }
 
-/* LayerNorm without weights, then modulate. */
+/* The gate of the sublayer before, LayerNorm without weights, then modulate. */
 static void adaln(fm_stream *stream, const fm_adaln *a) {
+    if (a->update) {
+        modulate(stream, &(fm_modulate){.rows = a->rows,
+                                        .c = a->c,
+                                        .g_rows = a->g_rows,
+                                        .g = a->end,
+                                        .x = a->update,
+                                        .residual = a->x,
+                                        .y = a->moved});
+    }
     layernorm(stream, &(fm_layernorm){.rows = a->rows,
                                       .c = a->c,
                                       .ldx = a->c,
                                       .ldy = a->c,
                                       .eps = a->eps,
-                                      .x = a->x,
+                                      .x = a->update ? a->moved : a->x,
                                       .y = a->y});
     modulate(stream, &(fm_modulate){.rows = a->rows,
                                     .c = a->c,

@@ -65,12 +65,11 @@ template <typename T> void unpack_bits(fm_stream *stream, int64_t n, const uint8
 }
 
 /* Whether the copy is one of whole packs of 16 bytes: both sides have them contiguous, and nothing
- * is computed. */
+ * is multiplied. */
 template <typename T> static bool copies_packs(const fm_strided *a) {
     const int last = a->rank - 1;
-    bool is_whole_pack = a->alpha == 1 && a->y.beta == FM_WRITE && a->x_stride[last] == 1 &&
-                         a->y_stride[last] == 1 && is_whole<T>(a->shape[last]) &&
-                         is_aligned(a->x) && is_aligned(a->y.data);
+    bool is_whole_pack = a->alpha == 1 && a->x_stride[last] == 1 && a->y_stride[last] == 1 &&
+                         is_whole<T>(a->shape[last]) && is_aligned(a->x) && is_aligned(a->y.data);
     for (int i = 0; i < last; i++)
         is_whole_pack = is_whole_pack && is_whole<T>(a->x_stride[i]) && is_whole<T>(a->y_stride[i]);
     return is_whole_pack;
@@ -79,12 +78,13 @@ template <typename T> static bool copies_packs(const fm_strided *a) {
 /* One thread per element, the last axis fastest, or per pack of 16 bytes. Sizes are below 2^31, so
  * that 32-bit divisions take the index apart. */
 template <typename T> void copy_strided(fm_stream *stream, const fm_strided *args) {
+    constexpr int V = vector_of<T>();
     fm_strided a = *args;
     assert(a.rank >= 1 && a.rank <= FM_STRIDED_RANK);
     const bool packs = copies_packs<T>(args);
-    a.shape[a.rank - 1] /= packs ? vector_of<T>() : 1;
+    a.shape[a.rank - 1] /= packs ? V : 1;
     for (int i = 0; i < a.rank - 1 && packs; i++)
-        a.x_stride[i] /= vector_of<T>(), a.y_stride[i] /= vector_of<T>();
+        a.x_stride[i] /= V, a.y_stride[i] /= V;
     int64_t n = 1;
     for (int i = 0; i < a.rank; i++)
         n *= a.shape[i];
@@ -101,8 +101,12 @@ template <typename T> void copy_strided(fm_stream *stream, const fm_strided *arg
             from += here * a.x_stride[axis];
             at += here * a.y_stride[axis];
         }
-        if (packs) {
+        if (packs && a.y.beta == FM_WRITE) {
             ((uint4 *)a.y.data)[at] = ((const uint4 *)a.x)[from];
+        } else if (packs) {
+            float x[V];
+            load<T, V>((const T *)a.x + from * V, x);
+            put_pack<T, V>((T *)a.y.data + at * V, FM_ADD, x);
         } else {
             put((T *)a.y.data + at, a.y.beta, alpha * get(((const T *)a.x)[from]));
         }

@@ -10,7 +10,21 @@ namespace fm_cuda {
 
 /* -- forward */
 
+/* The row of x behind the gate of the sublayer before, as it is stored. */
 template <typename T, typename S>
+__device__ inline lane_row<T, S> move_row(const fm_adaln &a, int64_t row, int64_t from,
+                                          const lane_row<T, S> &x) {
+    lane_row<T, S> update = read_row<T, S>((const T *)a.update + row * a.c, a.c);
+    lane_row<T, S> end = read_row<T, S>((const T *)a.end + from * a.c, a.c);
+    float y[S::N];
+#pragma unroll
+    for (int i = 0; i < S::N; i++)
+        y[i] = x.at(i) + sigmoid(end.at(i)) * update.at(i);
+    return lane_row<T, S>::of(y);
+}
+
+/* MOVES: the gate of the sublayer before comes first. */
+template <typename T, typename S, bool MOVES>
 __global__ void __launch_bounds__(NORM_THREADS) adaln_kernel(fm_adaln a, keep_runs k) {
     uint32_t group = first_group<S>(NORM_WARPS);
     keep_run run = {};
@@ -22,6 +36,7 @@ __global__ void __launch_bounds__(NORM_THREADS) adaln_kernel(fm_adaln a, keep_ru
         x[t] = read_row<T, S>((const T *)a.x + row * a.c, a.c);
         g[t] = read_row<T, S>((const T *)a.g + from * a.c, a.c);
         shift[t] = read_row<T, S>((const T *)a.shift + from * a.c, a.c);
+        if (MOVES) x[t] = move_row<T, S>(a, row, from, x[t]);
     }
 #pragma unroll
     for (int t = 0; t < S::ROWS; t++) {
@@ -32,6 +47,7 @@ __global__ void __launch_bounds__(NORM_THREADS) adaln_kernel(fm_adaln a, keep_ru
         for (int i = 0; i < S::N; i++)
             y[i] = sigmoid(g[t].at(i)) * ((x[t].at(i) - of.mean) * of.rstd) + shift[t].at(i);
         uint32_t row = run.row + t * run.step;
+        if (MOVES) write_row<T, S>((T *)a.moved + row * a.c, a.c, x[t]);
         write_row<T, S>((T *)a.y + row * a.c, a.c, lane_row<T, S>::of(y));
     }
 }
@@ -118,12 +134,15 @@ template <typename S> static unsigned blocks_of(int64_t groups) {
 }
 
 template <typename T> void adaln(fm_stream *stream, const fm_adaln *a) {
-    bool is_even = is_aligned(a->x) && is_aligned(a->g) && is_aligned(a->shift) && is_aligned(a->y);
+    bool is_even = is_aligned(a->x) && is_aligned(a->g) && is_aligned(a->shift) &&
+                   is_aligned(a->y) && is_aligned(a->update) && is_aligned(a->end) &&
+                   is_aligned(a->moved);
     assert(a->rows % a->g_rows == 0);
     with_shape<T, true>(choose_norm(a->c, is_even), [=](auto shape) {
         typedef decltype(shape) S;
         keep_runs k = plain_runs(a->rows, S::ROWS);
-        adaln_kernel<T, S><<<blocks_of<S>(k.runs), NORM_THREADS, 0, queue(stream)>>>(*a, k);
+        auto kernel = a->update ? adaln_kernel<T, S, true> : adaln_kernel<T, S, false>;
+        kernel<<<blocks_of<S>(k.runs), NORM_THREADS, 0, queue(stream)>>>(*a, k);
         FM_LAUNCHED();
     });
 }
