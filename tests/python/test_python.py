@@ -248,6 +248,33 @@ class Streams(Case):
                 hashes[sample.index] = sample.hash()
         self.assertEqual(self.digest(hashes), self.fetched())
 
+    def test_a_launcher_says_the_rank(self):
+        torchrun = {"RANK": "1", "WORLD_SIZE": "2"}
+        slurm = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4"}
+        for variables, given, wanted in (
+                ({}, {}, (0, 1)), (torchrun, {}, (1, 2)), (slurm, {}, (3, 4)),
+                ({**slurm, **torchrun}, {}, (1, 2)), (torchrun, {"rank": 1, "world": 2}, (1, 2)),
+                (torchrun, {"world": 2}, (1, 2)), (torchrun, {"rank": 1}, (1, 2)),
+                (slurm, {"rank": 1, "world": 2}, (1, 2)), (torchrun, {"world": 1}, (0, 1)),
+                ({}, {"rank": 2, "world": 3}, (2, 3))):
+            with unittest.mock.patch.dict(os.environ, variables):
+                stream = self.stream(raw=True, **given)
+                self.assertEqual(tuple(stream.state_dict()["group"]), wanted, (variables, given))
+        with unittest.mock.patch.dict(os.environ, torchrun):
+            self.assertEqual({sample.slot % 2 for sample in self.stream(raw=True)}, {1})
+        for variables, given, message in (
+                (torchrun, {"rank": 0, "world": 2}, "rank: found 0, but torchrun has started this "
+                                                    "process as rank 1 of 2"),
+                (torchrun, {"rank": 0, "world": 3}, "world: found 3, but torchrun has started 2 "
+                                                    "processes, which 3 does not divide"),
+                ({}, {"world": 2}, "rank: not given, expected 0 to 1 with world=2"),
+                ({"RANK": "x", "WORLD_SIZE": "2"}, {}, "the variable RANK is 'x', expected 0 to 1"),
+                ({"RANK": "2", "WORLD_SIZE": "2"}, {}, "the variable RANK is '2', expected 0 to 1")):
+            with unittest.mock.patch.dict(os.environ, variables):
+                with self.assertRaises(ValueError) as caught:
+                    self.stream(**given)
+                self.assertEqual(str(caught.exception), message)
+
     def test_a_state_continues_at_every_sample(self):
         whole = [sample.index for sample in self.stream(raw=True)]
         for order in ("strict", "bounded:8"):
@@ -331,7 +358,7 @@ class Streams(Case):
                  "max_template_date": "2020"}
         for name, value in wrong.items():
             with self.assertRaisesRegex(ValueError, f"^{name}: found .*, expected "):
-                self.stream(**{"world": 4, name: value})
+                self.stream(**{"rank": 0, "world": 4, name: value})
         with self.assertRaisesRegex(ValueError, "order: found None"):
             self.stream(order=None)
         with self.assertRaisesRegex(TypeError, "steps: found 1.5, expected an integer"):
@@ -350,7 +377,7 @@ class Streams(Case):
                 ({"snapshot": "none"}, "not found", "none"),
                 ({"url": "socket"}, "usage", "socket"),
                 ({"url": "unix:/nowhere/socket", "retry_s": 0}, "io", "/nowhere/socket"),
-                ({"world": 8, "batch": 4}, "usage", "4")):
+                ({"rank": 0, "world": 8, "batch": 4}, "usage", "4")):
             with self.assertRaises(foldmill.Error) as caught:
                 next(iter(self.stream(**changes)))
             self.assertEqual(caught.exception.kind, kind, caught.exception)

@@ -20,12 +20,13 @@ from numpy.typing import ArrayLike
 
 from . import _core
 from ._checks import MOST_U32, MOST_U64, date, integer, milliseconds
+from ._launcher import place
 from .arrays import Features, to_torch
 from .errors import Error
 from .sample import Sample, Skipped
 
 _STATE_VERSION = 1
-_MOST_STEPS, _MOST_BATCH, _MOST_WORLD = 2**40, 65536, 65536  # as proto/limits.h has them
+_MOST_STEPS, _MOST_BATCH = 2**40, 65536  # as proto/limits.h has them
 _MOST_CLUSTERS, _MOST_EXTRA = 65536, 1048576  # likewise
 _SINCE = {"msa_clusters": 0, "extra_msa": 0}  # values for states of older versions, which lack them
 _PLAN_BYTES = 31
@@ -65,14 +66,15 @@ class Stream:
     _client: _core.Stream | None = None  # also of an object that __init__ refused
 
     def __init__(self, url: str, *, plan: str, snapshot: str | None = None, seed: int = 0,
-                 steps: int = 0, first_step: int = 0, rank: int = 0, world: int = 1,
-                 batch: int = 0, crop: int = 0, cycles: int = 0, msa_clusters: int = 0,
-                 extra_msa: int = 0, max_template_date: str | None = None, order: str = "strict",
-                 on_error: str = "stop", ahead: int = 8, raw: bool = False, stack: bool = False,
-                 tensors: str = "numpy", pin: bool = False, tls_cert: str | None = None,
-                 tls_key: str | None = None, tls_ca: str | None = None,
-                 token_file: str | None = None, insecure: bool = False, retry_s: float = 60,
-                 timeout_s: float = 600, n_templ: int = 4) -> None:
+                 steps: int = 0, first_step: int = 0, rank: int | None = None,
+                 world: int | None = None, batch: int = 0, crop: int = 0, cycles: int = 0,
+                 msa_clusters: int = 0, extra_msa: int = 0, max_template_date: str | None = None,
+                 order: str = "strict", on_error: str = "stop", ahead: int = 8, raw: bool = False,
+                 stack: bool = False, tensors: str = "numpy", pin: bool = False,
+                 tls_cert: str | None = None, tls_key: str | None = None,
+                 tls_ca: str | None = None, token_file: str | None = None,
+                 insecure: bool = False, retry_s: float = 60, timeout_s: float = 600,
+                 n_templ: int = 4) -> None:
         """Checks and remembers the parameters. TypeError, ValueError.
 
         url                unix:PATH, tls://HOST:PORT or tcp://HOST:PORT, or several with commas
@@ -81,7 +83,8 @@ class Stream:
         seed               of the run, 0 to 2**64 - 1
         steps, first_step  steps of the run, counted from first_step; steps=0 is endless, and with
                            the plans "eval" and "predict" it is one pass over the chains
-        rank, world        this consumer and the number of consumers of the run
+        rank, world        this consumer and the number of consumers of the run; None takes what
+                           torchrun, MPI or Slurm says, and 0 of 1 without them
         batch              samples of a step of all consumers; 0 keeps the plan's
         crop, cycles       residues of a crop and the most recycling cycles; 0 keeps the plan's
         msa_clusters,
@@ -113,7 +116,7 @@ class Stream:
             raise ValueError(f"order: found {order!r}, expected 'strict', 'bounded:W' or 'free'")
         if snapshot is not None and not isinstance(snapshot, str):
             raise TypeError(f"snapshot: found {snapshot!r}, expected a name or None")
-        world = integer("world", world, 1, _MOST_WORLD)
+        group = place(rank, world)
         _check_items(order, raw, stack, tensors, pin)
         self._run: dict[str, Any] = {
             "plan": plan, "snapshot": snapshot, "seed": integer("seed", seed, 0, MOST_U64),
@@ -126,7 +129,7 @@ class Stream:
             "extra_msa": integer("extra_msa", extra_msa, 0, _MOST_EXTRA),
             "max_template_date": _template_date(max_template_date), "order": order,
         }
-        self._group = (integer("rank", rank, 0, world - 1), world)
+        self._group = group
         self._connect: dict[str, Any] = {
             "url": url, "skip": on_error == "skip", "ahead": integer("ahead", ahead, 2, 1024),
             "agent": "foldmill python", "resume_ms": milliseconds("retry_s", retry_s),
