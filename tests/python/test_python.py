@@ -124,6 +124,92 @@ class Case(unittest.TestCase):
         return report["digest"]
 
 
+def component(name, kind, atoms, bonds=""):
+    rows = "".join(" ".join(map(str, atom)) + "\n" for atom in atoms)
+    text = (f"data_{name}\n_chem_comp.id {name}\n_chem_comp.type '{kind}'\nloop_\n"
+            "_chem_comp_atom.atom_id\n_chem_comp_atom.type_symbol\n_chem_comp_atom.charge\n"
+            f"_chem_comp_atom.pdbx_leaving_atom_flag\n{rows}")
+    return text + (f"loop_\n_chem_comp_bond.atom_id_1\n_chem_comp_bond.atom_id_2\n"
+                   f"_chem_comp_bond.value_order\n{bonds}" if bonds else "")
+
+
+def entry(n):
+    """An mmCIF entry of n glycines and a zinc ion."""
+    columns = ("group_PDB id type_symbol label_atom_id label_alt_id label_comp_id label_asym_id "
+               "label_entity_id label_seq_id auth_asym_id auth_seq_id Cartn_x Cartn_y Cartn_z "
+               "occupancy B_iso_or_equiv").split()
+    atoms = [f"ATOM {4 * i + k} {name[0]} {name} . GLY A 1 {i + 1} A {i + 1} "
+             f"{3.8 * i + 1.3 * k:.2f} {1.2 * (k == 3):.2f} 0 1 20"
+             for i in range(n) for k, name in enumerate(("N", "CA", "C", "O"))]
+    atoms.append(f"HETATM {4 * n} ZN ZN . ZN B 2 . A 101 8 2 2 1 30")
+    return ("data_T\n_exptl.method 'X-RAY DIFFRACTION'\n_refine.ls_d_res_high 1.50\n"
+            "_pdbx_audit_revision_history.revision_date 2011-07-13\n_entity_poly.entity_id 1\n"
+            "_entity_poly.type 'polypeptide(L)'\nloop_\n_entity_poly_seq.entity_id\n"
+            "_entity_poly_seq.num\n_entity_poly_seq.mon_id\n"
+            + "".join(f"1 {i + 1} GLY\n" for i in range(n)) + "loop_\n"
+            + "".join(f"_atom_site.{column}\n" for column in columns) + "\n".join(atoms) + "\n")
+
+
+class Complexes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        root = pathlib.Path(cls.folder.name)
+        (root / "data" / "mmcifs").mkdir(parents=True)
+        for name, n in (("1abc", 6), ("2abc", 9)):
+            (root / "data" / "mmcifs" / f"{name}.cif").write_text(entry(n))
+        glycine = [("N", "N", 0, "N"), ("CA", "C", 0, "N"), ("C", "C", 0, "N"), ("O", "O", 0, "N"),
+                   ("OXT", "O", 0, "Y")]
+        (root / "known.cif").write_text(
+            component("GLY", "PEPTIDE LINKING", glycine,
+                      "N CA SING\nCA C SING\nC O DOUB\nC OXT SING\n")
+            + component("ZN", "NON-POLYMER", [("ZN", "ZN", 2, "N")]))
+        run("build", root / "data", "--complexes", "--components", root / "known.cif", "--cache",
+            root / "cache", "-q")
+        cls.server = Server(f"{root}/a", f"{root}/cache")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        cls.folder.cleanup()
+
+    def test_expanded_samples_are_the_whole_form(self):
+        sample = next(iter(foldmill.Stream(self.server.url, plan="af3-tiny", steps=4, raw=True)))
+        compact, whole = sample.tensors(), sample.expand()
+        self.assertIn(sample.name, ("1abc", "2abc"))
+        n, n_atom = sample.n_res, len(compact["ref_pos"])
+        for key, array in whole.items():
+            self.assertIn(array.dtype, (numpy.float32, numpy.int64), key)
+            self.assertTrue(numpy.isfinite(array).all(), key)
+        numpy.testing.assert_array_equal(whole["restype"].argmax(1), compact["restype"])
+        numpy.testing.assert_array_equal(whole["ref_pos"], compact["ref_pos"])
+        numpy.testing.assert_array_equal(whole["ref_element"].argmax(1), compact["ref_element"])
+        self.assertEqual(whole["token_bonds"].shape, (n, n))
+        self.assertEqual(whole["ref_atom_name_chars"].shape, (n_atom, 4, 64))
+        self.assertEqual(whole["template_distogram"].shape, (2, n, n, 39))
+        first = whole["msa_first_row"]
+        self.assertEqual(len(first), sample.n_cycle + 1)
+        for cycle, msa in enumerate(compact["msa"]):
+            numpy.testing.assert_array_equal(whole["msa"][first[cycle]:first[cycle + 1]], msa)
+        self.assertEqual(whole["atom_order_left_out"].tolist(), [0])
+        sample = None  # the arrays keep what they need
+        self.assertTrue(numpy.isfinite(whole["coordinate"]).all())
+
+    def test_streams_of_complexes_resume(self):
+        stream = foldmill.Stream(self.server.url, plan="af3-tiny", steps=6)
+        samples = iter(stream)
+        items = [next(samples) for _ in range(3)]
+        state = stream.state_dict()
+        again = foldmill.Stream(self.server.url, plan="af3-tiny", steps=6)
+        again.load_state_dict(state)
+        self.assertEqual([int(item["index"]) for item in items]
+                         + [int(item["index"]) for item in again], list(range(6)))
+
+    def test_the_other_kind_is_refused(self):
+        with self.assertRaisesRegex(foldmill.Error, "the plan tiny samples chains"):
+            next(iter(foldmill.Stream(self.server.url, plan="tiny", steps=1)))
+
+
 class Streams(Case):
     def test_rows_of_the_alignment_are_chosen(self):
         rows = {"msa_clusters": 5, "extra_msa": 9}

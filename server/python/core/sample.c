@@ -3,6 +3,10 @@
 
 #include "featurizer/sample/expand_geometry.h"
 #include "proto/base/hash.h"
+#include "proto/complex_sample.h"
+
+#include <assert.h>
+#include <string.h>
 
 typedef struct sample_object {
     PyObject ob_base;
@@ -99,6 +103,90 @@ static PyObject *expand(const fm_sample *s, const fm_expand_sizes *sizes) {
     return list;
 }
 
+/* -- complexes */
+
+enum { MOST_WHOLE = 64 /* arrays of a whole sample, and two of ours */ };
+
+static const size_t WHOLE_ARENA_BYTES = (size_t)4 << 30; /* address space */
+
+/* Whether the array is one of the compact sample, whose memory is the stream's. */
+static bool is_borrowed(const fm_npz *compact, const fm_npy *array) {
+    size_t i = 0;
+    while (i < compact->n_array && compact->arrays[i].data != array->data)
+        i++;
+    return i < compact->n_array;
+}
+
+/* Describes an array of the whole form, with memory in the arena. */
+static fm_status take_whole(const fm_npz *compact, const fm_npy *from, fm_arena *arena,
+                            fm_array *ret_array, fm_error *reterr) {
+    *ret_array =
+        (fm_array){.key = from->name, .dtype = from->dtype, .rank = from->rank, .data = from->data};
+    memcpy(ret_array->shape, from->shape, from->rank * sizeof *from->shape);
+    if (!is_borrowed(compact, from)) return FM_OK;
+    void *copy = fm_arena_alloc_array(arena, from->count, from->item_bytes);
+    if (!copy) return fm_arena_full(arena, reterr);
+    memcpy(copy, from->data, from->count * from->item_bytes);
+    ret_array->data = copy;
+    return FM_OK;
+}
+
+/* Adds an array of whole numbers. */
+static fm_status take_numbers(const char *key, const uint32_t *values, size_t n, fm_arena *arena,
+                              fm_array *ret_array, fm_error *reterr) {
+    int64_t *data = fm_arena_alloc_array(arena, n, sizeof *data);
+    if (!data) return fm_arena_full(arena, reterr);
+    for (size_t i = 0; i < n; i++)
+        data[i] = values[i];
+    *ret_array = (fm_array){.key = key, .dtype = "<i8", .rank = 1, .data = data};
+    ret_array->shape[0] = n;
+    return FM_OK;
+}
+
+/* Expands all cycles of a complex to the whole form of docs/reference/complex-samples.md. */
+static fm_status expand_whole(const fm_sample *s, fm_arena *arena, fm_array *arrays, size_t *ret_n,
+                              fm_error *reterr) {
+    fm_npz compact, whole;
+    uint32_t first_row[FM_LIMIT_N_CYCLE + 1], n_left_out = 0;
+    size_t n = 0;
+    fm_status status = fm_complex_sample_list(s, s->n_cycle, arena, &compact, first_row, reterr);
+    if (!status) status = fm_complex_sample_expand(&compact, arena, &whole, &n_left_out, reterr);
+    if (status) return status;
+    assert(whole.n_array + 2 <= MOST_WHOLE);
+    for (; n < whole.n_array && !status; n++)
+        status = take_whole(&compact, &whole.arrays[n], arena, &arrays[n], reterr);
+    if (!status) {
+        status = take_numbers("msa_first_row", first_row, (size_t)s->n_cycle + 1, arena,
+                              &arrays[n++], reterr);
+    }
+    if (!status) {
+        status = take_numbers("atom_order_left_out", &n_left_out, 1, arena, &arrays[n++], reterr);
+    }
+    *ret_n = n;
+    return status;
+}
+
+static PyObject *expand_complex(const fm_sample *s) {
+    fm_array arrays[MOST_WHOLE];
+    size_t n = 0;
+    fm_arena *arena;
+    fm_error error;
+    fm_status status;
+    PyObject *owner = fm_py_arena_new(WHOLE_ARENA_BYTES, &arena);
+    if (!owner) return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    status = expand_whole(s, arena, arrays, &n, &error);
+    Py_END_ALLOW_THREADS;
+    PyObject *list = status ? fm_py_raise(&error) : PyList_New(0);
+    if (list && fm_py_append_arrays(list, owner, arrays, n)) Py_CLEAR(list);
+    Py_DECREF(owner);
+    return list;
+}
+
+static bool is_of_complex(const fm_sample *s) {
+    return s->n_tensor > 0 && fm_schema_kind(s->tensor[0].id) == FM_SAMPLE_OF_COMPLEX;
+}
+
 static PyObject *sample_expand(PyObject *self, PyObject *arguments) {
     unsigned n_res, n_clust, n_extra, n_templ;
     if (!PyArg_ParseTuple(arguments, "IIII", &n_res, &n_clust, &n_extra, &n_templ)) return NULL;
@@ -108,7 +196,8 @@ static PyObject *sample_expand(PyObject *self, PyObject *arguments) {
         return NULL;
     }
     const fm_expand_sizes sizes = {n_res, n_clust, n_extra, n_templ};
-    return expand(((sample_object *)self)->sample, &sizes);
+    const fm_sample *s = ((sample_object *)self)->sample;
+    return is_of_complex(s) ? expand_complex(s) : expand(s, &sizes);
 }
 
 /* The hash of a sample that foldmill fetch --digest combines. */
@@ -135,7 +224,8 @@ static PyMethodDef sample_methods[] = {
     {"tensors", sample_tensors, METH_NOARGS,
      "The compact tensors: a list of (cycle or None, (key, dtype, shape, block))."},
     {"expand", sample_expand, METH_VARARGS,
-     "expand(n_res, n_clust, n_extra, n_templ): OpenFold's arrays, as (key, dtype, shape, block)."},
+     "expand(n_res, n_clust, n_extra, n_templ): OpenFold's arrays, or Protenix's of a complex, as "
+     "(key, dtype, shape, block)."},
     {NULL, NULL, 0, NULL},
 };
 

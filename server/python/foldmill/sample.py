@@ -83,7 +83,9 @@ class Sample:
 
     def expand(self, n_res: int | None = None, n_clust: int | None = None,
                n_extra: int | None = None, n_templ: int | None = None) -> Features:
-        """Returns the 50 arrays of OpenFold's data loader, float32 or int64.
+        """Returns the 50 arrays of OpenFold's data loader, or those of a complex for Protenix.
+
+        All are float32 or int64.
 
         The sizes of the arrays are numbers of residues, MSA clusters, extra rows and templates;
         None takes the plan's. Shorter samples are padded with zeros and longer ones are refused.
@@ -97,6 +99,12 @@ class Sample:
         backbone_rigid_tensor       [n_res, 4, 4, n_cycle]              float32
         template_all_atom_mask      [n_templ, n_res, 37, n_cycle]       float32
         ==========================  ==================================  =======
+
+        A sample of a complex gives Protenix's features and labels instead, with its own sizes:
+        the arrays of the whole form of docs/reference/complex-samples.md. `msa`, `has_deletion`
+        and `deletion_value` have the rows of all cycles; those of cycle c are msa_first_row[c] to
+        msa_first_row[c + 1] - 1. `atom_order_left_out` counts groups of equivalent atoms that are
+        too large to exchange labels.
 
         Raises Error when the sample does not fit the sizes, ValueError for sizes above foldmill's
         limits.
