@@ -292,6 +292,12 @@ static fm_status keep(fm_cache_source *cache, const fm_snapshot *read, fm_error 
     return status;
 }
 
+/* What clients hear as the number of chains: those that the plans of whole chains go through. */
+static uint32_t count_items(const fm_cache_source *cache) {
+    const uint32_t n_chain = cache->items[FM_SAMPLE_OF_CHAIN].n;
+    return n_chain ? n_chain : cache->items[FM_SAMPLE_OF_COMPLEX].n;
+}
+
 /* Reads what all plans of complexes need. */
 static fm_status open_complexes(fm_cache_source *cache, fm_error *reterr) {
     if (cache->items[FM_SAMPLE_OF_COMPLEX].n == 0) return FM_OK;
@@ -332,7 +338,7 @@ fm_status fm_cache_source_open(const fm_store *store, const char *name, const ch
     }
     cache->source = (fm_sample_source){.context = cache,
                                        .snapshot = cache->hash,
-                                       .n_chain = cache->n_item,
+                                       .n_chain = count_items(cache),
                                        .generation = fm_store_get_info(store)->generation,
                                        .open = open_plan,
                                        .make = make,

@@ -51,7 +51,7 @@ static int set_up(void **state) {
 
 static void a_run_learns_from_the_server(void **state) {
     (void)state;
-    assert_int_equal(run("grep -q 'snapshot all, 2 items, plan af3-tiny' whole.log && "
+    assert_int_equal(run("grep -q 'snapshot all, plan af3-tiny' whole.log && "
                          "test $(wc -l <whole/metrics.jsonl) = 4 && "
                          "grep -q '\"sample\":\"[12]abc\"' whole/metrics.jsonl && "
                          "! grep -q 'null\\|nan' whole/metrics.jsonl"),
@@ -100,6 +100,25 @@ static void the_other_kind_is_refused(void **state) {
                      0);
 }
 
+/* Beside the complexes there is a chain, whose alignment is in the dataset. Whole chains are
+ * counted and served alone, and complexes by their plans. */
+static void a_cache_has_both_kinds(void **state) {
+    (void)state;
+    assert_int_equal(run("mkdir -p data/alignments/1abc_X && "
+                         "printf '>query\\nGMG\\n>other\\nGAG\\n' "
+                         ">data/alignments/1abc_X/uniref90_hits.a3m && "
+                         "foldmill build data --complexes --components known.cif --cache both "
+                         ">both.log 2>&1 || { cat both.log; exit 1; }"),
+                     0);
+    const pid_t other = fm_test_serve(folder, "both.socket", "--cache both");
+    const int failed =
+        run("fetch='foldmill fetch --data unix:both.socket --steps 1 --batch 1'; "
+            "$fetch --plan eval >eval.txt && grep -q '^snapshot .* 1 chain$' eval.txt && "
+            "$fetch --plan af3-tiny >af3.txt && grep -q 'samples   1,' af3.txt");
+    assert_int_equal(fm_test_stop(other, SIGTERM), 0);
+    assert_int_equal(failed, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_learns_from_the_server),
@@ -107,6 +126,7 @@ int main(void) {
         cmocka_unit_test(a_replay_has_the_same_bytes),
         cmocka_unit_test(samples_have_one_digest),
         cmocka_unit_test(the_other_kind_is_refused),
+        cmocka_unit_test(a_cache_has_both_kinds),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

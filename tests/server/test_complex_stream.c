@@ -211,7 +211,7 @@ static void cycles_have_their_own_rows(void **state) {
 static void a_resumed_run_has_the_same_bytes(void **state) {
     (void)state;
     assert_int_equal(run("test $(wc -l <whole/metrics.jsonl) = 5 && "
-                         "grep -q 'data .*snapshot made-up, 3 items, plan af3-tiny' whole.log && "
+                         "grep -q 'data .*snapshot made-up, plan af3-tiny' whole.log && "
                          "grep -q '^samples   1[0-9] received' whole.log && "
                          "$train --steps 2 --out again >again.log 2>&1 && "
                          "$train --steps 5 --out again --resume >again.log 2>&1 && "

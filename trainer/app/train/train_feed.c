@@ -118,10 +118,14 @@ uint32_t fm_train_feed_cycles(const fm_train_run *run, const fm_train_feed *feed
 void fm_train_feed_announce(const fm_train_run *run, const fm_train_feed *feed) {
     const fm_wire_welcome *server = fm_loader_get_server(feed->feed.loader);
     const uint32_t batch = fm_loader_get_stream(feed->feed.loader)->global_batch;
-    const char *kind = run->config.network == FM_NETWORK_AF3 ? "item" : "chain";
-    fprintf(stderr, "data      %s: snapshot %s, %u %s%s, plan %s, %u sample%s per step\n",
-            run->set->cache ? run->set->cache : feed->data, server->snapshot_name, server->n_chain,
-            kind, fm_plural(server->n_chain), run->config.data.plan, batch, fm_plural(batch));
+    char chains[32] = ""; /* a server counts no complexes beside chains */
+    if (run->config.network == FM_NETWORK_AF2) {
+        snprintf(chains, sizeof chains, ", %u chain%s", server->n_chain,
+                 fm_plural(server->n_chain));
+    }
+    fprintf(stderr, "data      %s: snapshot %s%s, plan %s, %u sample%s per step\n",
+            run->set->cache ? run->set->cache : feed->data, server->snapshot_name, chains,
+            run->config.data.plan, batch, fm_plural(batch));
 }
 
 static double percentile_ms(const fm_histogram *histogram, uint32_t per_mille) {
