@@ -37,9 +37,9 @@ fm_status fm_array_format_parse(const char *name, fm_array_format *ret_format, f
                    name);
 }
 
-/* Names of weights have modules or folders. Those of complexes have folders, too. */
+/* Names of weights have modules or folders. Those of complexes and jobs have folders, too. */
 static bool is_feature(const char *name) {
-    static const char *const folders[] = {"assembly/", "features/", "crop"};
+    static const char *const folders[] = {"assembly/", "features/", "crop", "names/", "job/"};
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         if (strncmp(name, folders[i], strlen(folders[i])) == 0 && !strchr(name, '.')) return true;
     }

@@ -65,6 +65,11 @@ static void prepared_jobs_are_samples(void **state) {
     write_inputs();
     assert_int_equal(
         run_parse("job two.json --components known.cif --job one -o one.npz", out, sizeof out), 0);
+    assert_int_equal(
+        run_parse("job two.json --components known.cif --job one -o one.npz", out, sizeof out), 1);
+    assert_int_equal(run_parse("job two.json --components known.cif --job one -o one.npz --replace",
+                               out, sizeof out),
+                     0);
     fm_npz npz = read_npz(&arena, "one.npz");
     const fm_npy *msa = fm_npz_find(&npz, "features/msa");
     assert_int_equal(msa->shape[0], 3);
