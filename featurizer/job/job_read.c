@@ -45,10 +45,10 @@ static fm_status make_folder(fm_job_reader *reader, const char *name, const fm_v
         if (stays) folder[n++] = c;
     }
     folder[n] = '\0';
-    if (strspn(folder, ".") == n || n > FM_LIMIT_NAME_BYTES) {
+    if (n == 0 || folder[0] == '.' || n > FM_LIMIT_NAME_BYTES) {
         return fm_value_fail(at, reader->reterr, FM_ERR_FORMAT,
                              "found the name '%.60s', expected 1 to %u letters, digits, '_', '-' "
-                             "and '.'",
+                             "and '.', the first of them no '.'",
                              name, FM_LIMIT_NAME_BYTES);
     }
     reader->job.folder = folder;

@@ -219,9 +219,9 @@ static const struct refusal {
     {"x.json", BONDS("[[\"L\",1,\"C1\"],[\"L\",1,\"C2\"]],[[\"L\",1,\"C2\"],[\"L\",1,\"C1\"]]"),
      "bondedAtomPairs[1]: found a bond a second time in the other direction"},
     {"x.json",
-     "{\"name\":\"..\",\"modelSeeds\":[1],\"dialect\":\"alphafold3\",\"version\":1,"
+     "{\"name\":\"../x\",\"modelSeeds\":[1],\"dialect\":\"alphafold3\",\"version\":1,"
      "\"sequences\":[" LIGAND "]}",
-     "name: found the name '..', expected"},
+     "name: found the name '../x', expected"},
     {"x.json",
      "{\"name\":\"n\",\"modelSeeds\":[-1],\"dialect\":\"alphafold3\",\"version\":1,"
      "\"sequences\":[" LIGAND "]}",
