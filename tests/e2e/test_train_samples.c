@@ -292,11 +292,20 @@ static void weights_predict_complexes(void **state) {
             "grep -q 'b/c.npz: an input before this one has the name c, too' s.log && "
             "refuses 'descriptions need a dictionary of components' $p x.json --out p && "
             "refuses 'dap cannot be used with weights of AlphaFold 3' $p b/c.npz --dap 2 "
-            "--out p"),
+            "--out p && refuses 'recycle-tol cannot be used' $p b/c.npz --recycle-tol 0 --out p "
+            "&& "
+            "for name in lock inputs; do cp b/c.npz b/$name.npz; "
+            "refuses \"b/$name.npz: found a name of\" $p b/$name.npz --out u || exit 1; done && "
+            "sed 's/^\\[af3\\]/&\\nn_pae_bin = 32/; s/eval_every = 2/eval_every = 0/' small.ini "
+            ">bins.ini && foldmill train --samples samples --config bins.ini --preset af3-tiny "
+            "-q --steps 1 --out bins >log 2>&1 && "
+            "refuses 'the weights have n_pae_bin = 32, expected 64' foldmill predict --weights "
+            "bins/checkpoint-000000000001.safetensors b/c.npz --out u"),
         0);
 }
 
-/* A description becomes structures, and its prepared sample the same ones. */
+/* A description becomes structures, and its prepared sample the same ones. The command can be
+ * repeated. */
 static void weights_predict_descriptions(void **state) {
     (void)state;
     assert_int_equal(
@@ -308,7 +317,15 @@ static void weights_predict_descriptions(void **state) {
             "f=ligand/seed-101_sample-0/ligand_seed-101_sample-0 && "
             "grep -q '^HETATM' j/${f}_model.cif && test -s j/${f}_confidences.json && "
             "cmp j/${f}_summary_confidences.json j/ligand/ligand_summary_confidences.json && "
-            "grep -q '^101,0,' j/ligand/ligand_ranking_scores.csv && "
+            "grep -q '^101,0,' j/ligand/ligand_ranking_scores.csv && cp -r j again && "
+            "$p $r/af3p/inputs/ligand.af3.json --components $c --out again 2>again.log && "
+            "diff -r j again && mkdir e && "
+            "sed 's/\"name\": \"ligand\"/\"name\": \"other\"/' "
+            "$r/af3p/inputs/ligand.af3.json >e/ligand.af3.json && "
+            "cp $r/af3p/inputs/*.a3m e/ && "
+            "{ $p $r/af3p/inputs/ligand.af3.json e/ligand.af3.json --components $c --out again "
+            "2>again.log; test $? = 3; } && grep -q 'has this file name, too' again.log && "
+            "diff -r j again && "
             "$p j/inputs/ligand.af3.npz --out k && cmp j/${f}_model.cif k/${f}_model.cif && "
             "echo '{\"dialect\": 3}' >bad.json && "
             "{ $p bad.json --components $c --out j 2>bad.log; test $? = 1; } && "

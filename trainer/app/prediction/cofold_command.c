@@ -44,6 +44,7 @@ static fm_status refuse_given(const given *row, size_t n, const char *network, f
 }
 
 fm_status fm_cofold_check_settings(const fm_predict_settings *set, fm_error *reterr) {
+    const fm_predict_settings usual = fm_predict_settings_default(set->command);
     const given row[] = {{"cache", set->cache != NULL},
                          {"data", set->data != NULL},
                          {"alignments", set->alignments != NULL},
@@ -54,6 +55,7 @@ fm_status fm_cofold_check_settings(const fm_predict_settings *set, fm_error *ret
                          {"msa-clusters", set->n_cluster > 0},
                          {"extra-msa", set->n_extra > 0},
                          {"max-length", set->max_length > 0},
+                         {"recycle-tol", set->recycle_tol != usual.recycle_tol},
                          {"pdb", set->pdb},
                          {"resume", set->resume},
                          {"ranks", set->n_rank > 0},
@@ -75,12 +77,31 @@ fm_status fm_cofold_check_settings(const fm_predict_settings *set, fm_error *ret
 }
 
 fm_status fm_cofold_refuse_settings(const fm_predict_settings *set, fm_error *reterr) {
-    const given row[] = {
-        {"steps", set->steps > 0}, {"samples", set->samples > 0}, {"msa-rows", set->msa_rows > 0}};
+    const given row[] = {{"components", set->components != NULL},
+                         {"steps", set->steps > 0},
+                         {"samples", set->samples > 0},
+                         {"msa-rows", set->msa_rows > 0}};
     return refuse_given(row, sizeof row / sizeof row[0], "AlphaFold2", reterr);
 }
 
 /* -- the model */
+
+/* The scores' bins are those of the published network. */
+static fm_status check_bins(const fm_af3_config *model, fm_error *reterr) {
+    const struct {
+        const char *name;
+        int64_t n;
+    } row[] = {{"n_pae_bin", model->n_pae_bin},
+               {"n_pde_bin", model->n_pde_bin},
+               {"n_distogram_bin", model->n_distogram_bin}};
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        if (row[i].n == FM_COMPLEX_ERROR_BINS) continue;
+        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
+                       "the weights have %s = %lld, expected %d, which the scores need",
+                       row[i].name, (long long)row[i].n, FM_COMPLEX_ERROR_BINS);
+    }
+    return FM_OK;
+}
 
 static fm_status load(work *w, const fm_predict_model_options *options, fm_predict_model *model,
                       fm_error *reterr) {
@@ -94,7 +115,10 @@ static fm_status load(work *w, const fm_predict_model_options *options, fm_predi
                             .n_row = set->msa_rows ? (int64_t)set->msa_rows : FM_COFOLD_ROWS,
                             .memory_budget_bytes = (int64_t)(set->device_gib * GIB)};
     w->options.model.n_template = model->config.data.n_template;
-    fm_status status = fm_device_find(options->device, options->dtype, &w->options.kernels, reterr);
+    fm_status status = check_bins(&w->options.model, reterr);
+    if (!status) {
+        status = fm_device_find(options->device, options->dtype, &w->options.kernels, reterr);
+    }
     if (!status) status = fm_cofold_create(&w->options, &w->cofold, reterr);
     if (status) return status;
     fm_params *params = fm_cofold_get_params(w->cofold);
@@ -170,8 +194,15 @@ static fm_status predict_seeds(work *w, const fm_cofold_input *input,
     return status;
 }
 
-/* Results are in folders with the inputs' names. */
+/* Results are in folders with the inputs' names, beside the prepared samples and the lock. */
 static fm_status take_name(work *w, const char *name, fm_error *reterr) {
+    const size_t n = strlen(name);
+    if (!strcmp(name, "inputs") || !strcmp(name, "lock") || n > FM_COFOLD_NAME_MOST) {
+        return fm_fail(reterr, FM_ERR_DATA,
+                       "found a name of %zu bytes, '%.60s', expected at most %d, and neither "
+                       "inputs nor lock, which the results have already",
+                       n, name, FM_COFOLD_NAME_MOST);
+    }
     for (uint32_t i = 0; i < w->n_name; i++) {
         if (strcmp(w->name[i], name) != 0) continue;
         return fm_fail(reterr, FM_ERR_DATA, "an input before this one has the name %s, too", name);
@@ -199,8 +230,24 @@ static fm_status predict_prepared(work *w, const char *path, fm_error *reterr) {
     return status;
 }
 
+/* Prepared samples of descriptions have the names of their files. */
+static fm_status check_file_name(const work *w, uint32_t number, const char *name,
+                                 fm_error *reterr) {
+    char other[FM_COFOLD_NAME_BYTES];
+    for (uint32_t i = 0; i < number; i++) {
+        if (fm_cofold_input_is_prepared(w->set->input[i])) continue;
+        fm_cofold_input_name(w->set->input[i], other);
+        if (strcmp(other, name) != 0) continue;
+        return fm_fail_in(reterr, FM_ERR_DATA, w->set->input[number],
+                          "the description %.200s has this file name, too, expected another one",
+                          w->set->input[i]);
+    }
+    return FM_OK;
+}
+
 /* Prepares a description in the folder `inputs` of the results, where it stays. */
-static fm_status predict_input(work *w, const char *path, fm_error *reterr) {
+static fm_status predict_input(work *w, uint32_t number, fm_error *reterr) {
+    const char *path = w->set->input[number];
     char folder[PATH_MAX], prepared[PATH_MAX], name[FM_COFOLD_NAME_BYTES];
     if (fm_cofold_input_is_prepared(path)) return predict_prepared(w, path, reterr);
     if (!w->set->components) {
@@ -211,7 +258,8 @@ static fm_status predict_input(work *w, const char *path, fm_error *reterr) {
     fm_cofold_input_name(path, name);
     snprintf(folder, sizeof folder, "%s/inputs", w->set->out);
     snprintf(prepared, sizeof prepared, "%.2000s/%s.npz", folder, name);
-    fm_status status = fm_dir_make(folder, reterr);
+    fm_status status = check_file_name(w, number, name, reterr);
+    if (!status) status = fm_dir_make(folder, reterr);
     if (!status) status = fm_cofold_input_prepare(path, &describe, prepared, reterr);
     return status ? status : predict_prepared(w, prepared, reterr);
 }
@@ -232,7 +280,7 @@ fm_status fm_cofold_predict(const fm_predict_settings *set, const fm_predict_mod
     fm_status status = load(&w, options, model, reterr);
     for (uint32_t i = 0; i < set->n_input && !status; i++) {
         fm_error error;
-        fm_status one = predict_input(&w, set->input[i], &error);
+        fm_status one = predict_input(&w, i, &error);
         if (one && is_of_input(one)) {
             (void)fm_program_report(set->command->program, &error);
             ret_counts->n_failed++;

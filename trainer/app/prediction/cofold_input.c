@@ -14,7 +14,7 @@ static const size_t ARENA_BYTES = (size_t)1 << 37; /* address space: the whole f
 /* -- names */
 
 void fm_cofold_input_name(const char *path, char out[FM_COFOLD_NAME_BYTES]) {
-    const int most = 200;
+    const int most = FM_COFOLD_NAME_MOST;
     const char *slash = strrchr(path, '/'), *leaf = slash ? slash + 1 : path;
     const char *dot = strrchr(leaf, '.');
     const int length = dot && dot != leaf ? (int)(dot - leaf) : (int)strlen(leaf);

@@ -6,7 +6,10 @@
 #include "trainer/predict/complex/layout.h"
 #include "trainer/step/af3/stored.h"
 
-enum { FM_COFOLD_NAME_BYTES = 256 };
+enum {
+    FM_COFOLD_NAME_BYTES = 256,
+    FM_COFOLD_NAME_MOST = 180, /* bytes: names of files have 70 more, and at most 255 */
+};
 
 typedef struct fm_cofold_input {
     fm_arena arena; /* of everything */
