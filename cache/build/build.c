@@ -161,6 +161,7 @@ static void count_results(const fm_build_state *state, fm_build_report *report) 
     report->source_refusal = state->source->refusal;
     report->n_source_refusal = state->source->n_refusal;
     report->n_without_alignments = state->n_without_alignments;
+    report->n_bare_entity = state->n_bare_entity;
     report->n_without_hits = state->n_without_hits;
     report->n_left_out = state->n_left_out;
     report->n_no_protein = state->n_no_protein;

@@ -75,6 +75,8 @@ typedef struct fm_build_report {
     const fm_source_refusal *source_refusal; /* of the scan; borrowed from the source */
     uint32_t n_source_refusal;
     uint32_t n_without_alignments; /* chains made of their sequence alone */
+    uint32_t n_bare_entity; /* proteins and RNA of complexes that could have alignments, but have
+                               none */
     /* Alignments of other queries in the texts of the chains whose msa was made now. */
     uint32_t n_left_out;
     uint32_t n_without_hits; /* chains without a list of template hits */

@@ -386,7 +386,10 @@ static fm_status do_entity(fm_build_work *work, uint32_t index, fm_error *reterr
     const complex_entity *entity = &self->entities[index];
     fm_part_entity_inputs *inputs = &self->inputs[index];
     const fm_source_chain *chain = entity->has_rows ? find_chain(work, entity) : NULL;
-    if (!chain) return FM_OK;
+    if (!chain) {
+        if (entity->has_rows) fm_build_count_bare_entity(work->state);
+        return FM_OK;
+    }
     if (chain->refusal) {
         return fm_fail(reterr, chain->is_unreadable ? FM_ERR_IO : FM_ERR_FORMAT, "%s",
                        chain->refusal);

@@ -125,7 +125,7 @@ typedef struct fm_build_state {
     double begun; /* CLOCK_MONOTONIC seconds */
     fm_build_progress progress;
     uint64_t written_bytes;
-    uint32_t n_without_alignments, n_without_hits, n_no_protein;
+    uint32_t n_without_alignments, n_bare_entity, n_without_hits, n_no_protein;
     uint32_t n_left_out;  /* alignments of other queries in the texts of chains */
     fm_sha256 record_key; /* of the note that records the datasets */
     fm_bytes record;      /* its first value, in the caller's arena; empty = none */
@@ -189,8 +189,10 @@ void fm_build_make_note(fm_build_state *state, const fm_sha256 *key, fm_bytes va
 void fm_build_add_result(fm_build_state *state, const char *name, const fm_build_result *result,
                          const fm_error *refusal);
 
-/* Counts a chain whose alignments have no list of template hits. Takes the lock. */
+/* Count a chain without alignments, an entity of a complex without any, a chain without a list of
+ * template hits, and alignments that were left out. Each takes the lock. */
 void fm_build_count_without_alignments(fm_build_state *state);
+void fm_build_count_bare_entity(fm_build_state *state);
 void fm_build_count_without_hits(fm_build_state *state);
 void fm_build_count_left_out(fm_build_state *state, uint32_t n);
 

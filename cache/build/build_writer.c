@@ -245,6 +245,12 @@ void fm_build_count_without_alignments(fm_build_state *state) {
     pthread_mutex_unlock(&state->lock);
 }
 
+void fm_build_count_bare_entity(fm_build_state *state) {
+    pthread_mutex_lock(&state->lock);
+    state->n_bare_entity++;
+    pthread_mutex_unlock(&state->lock);
+}
+
 void fm_build_count_left_out(fm_build_state *state, uint32_t n) {
     pthread_mutex_lock(&state->lock);
     state->n_left_out += n;

@@ -131,6 +131,10 @@ static void print_problems(FILE *out, const fm_build_report *report) {
         fprintf(out, "noted     %u chain%s without alignments, made of the sequence alone\n",
                 report->n_without_alignments, fm_plural(report->n_without_alignments));
     }
+    if (report->n_bare_entity) {
+        fprintf(out, "noted     %u entit%s of complexes without alignments, the sequence alone\n",
+                report->n_bare_entity, report->n_bare_entity == 1 ? "y" : "ies");
+    }
     if (report->n_left_out) {
         fprintf(out, "noted     %u alignment%s of other queries left out of texts of several\n",
                 report->n_left_out, fm_plural(report->n_left_out));
@@ -230,6 +234,7 @@ static void print_inputs(fm_json_writer *json, const fm_build_report *report) {
     fm_json_put_u64(json, "structures without a protein chain", report->n_no_protein);
     fm_json_close(json);
     fm_json_put_u64(json, "without_alignments", report->n_without_alignments);
+    fm_json_put_u64(json, "entities_without_alignments", report->n_bare_entity);
     fm_json_put_u64(json, "alignments_left_out", report->n_left_out);
     fm_json_put_u64(json, "without_template_hits", report->n_without_hits);
 }

@@ -44,7 +44,8 @@ static void ask_stop(int signal_number) {
     signal(signal_number, SIG_DFL);
 }
 
-static const char description[] =
+/* In two parts, because C compilers need not take longer literals. */
+static const char what_it_does[] =
     "Reads the folders that an OpenFold user has and computes everything that does not depend on\n"
     "chance: sequences, de-duplicated MSAs, template hits, structures. A cache keeps the results.\n"
     "\n"
@@ -81,20 +82,30 @@ static const char description[] =
     "With --catalogue, several workers on any number of machines build one dataset. Each takes\n"
     "chains from the catalogue and writes shards into its own --cache, until no chain is left.\n"
     "Then foldmill merge makes one cache of them. docs/reference/catalogue.md explains it.\n\n"
+    "--complexes also makes what AlphaFold 3 trains on: the biological assembly of every\n"
+    "experimental mmCIF file, called <id>, with the alignments of its chains. An entity whose\n"
+    "chains have none is built of its sequence alone, and the report counts it. Rows to pair\n"
+    "by species are in uniprot_hits.sto or .a3m. The chemical components come from --components,\n"
+    "or from the cache, into which foldmill components FILE --cache DIR puts them. A build\n"
+    "without --complexes leaves the complexes of its datasets out. --catalogue builds none.\n\n";
+
+static const char what_it_prints[] =
     "--json prints the report as one object, and --report FILE writes it to a file: outcome\n"
     "(all, some, none, stopped), dataset, cache, generation, published, content, chains,\n"
-    "complexes,\n"
-    "refused, refused_by_reason {REASON: n}, refusals [{chain, reason}], stored_bytes,\n"
-    "decoded_bytes, added, kept, left, dataset_inferred, built, reused, refused_inputs\n"
-    "{REASON: n}, without_alignments, alignments_left_out, without_template_hits, templates\n"
-    "(as foldmill stats), input_bytes, mb_per_s, bytes_per_chain, written_bytes,\n"
+    "complexes, refused, refused_by_reason {REASON: n}, refusals [{chain, reason}],\n"
+    "stored_bytes, decoded_bytes, added, kept, left, dataset_inferred, built, reused, "
+    "refused_inputs\n"
+    "{REASON: n}, without_alignments, entities_without_alignments, alignments_left_out,\n"
+    "without_template_hits, templates (as foldmill stats), input_bytes, mb_per_s, bytes_per_chain, "
+    "written_bytes,\n"
     "peak_resident_bytes, seconds. With --catalogue it also has\n"
     "worker {name, items, lost, connections_lost} and job {name, done, refused, leased,\n"
-    "pending}. With --dry-run,\n"
-    "the object has datasets [{name, predicted, structures_found, structures,\n"
+    "pending}. With --dry-run, the object has datasets [{name, predicted, structures_found, "
+    "structures,\n"
     "alignments_found, chains}], chains [{chain, structure, files [{name, bytes}] or\n"
     "refused}], refused_inputs [{name, reason}], refused,\n"
-    "single_sequence_structures, duplicates, without_alignments, without_template_hits,\n"
+    "single_sequence_structures, complexes, duplicates, without_alignments, "
+    "without_template_hits,\n"
     "files, file_bytes, need_bytes, free_bytes.\n\n"
     "Exit codes: 0 all chains built, 3 some refused, 1 none built or failed, 2 bad usage;\n"
     "stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
@@ -273,7 +284,9 @@ static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX])
 
 static int parse(int argc, char **argv, build_arguments *arguments, fm_arena *arena) {
     fm_option options[OPTIONS_MAX];
+    char description[sizeof what_it_does + sizeof what_it_prints];
     list_options(arguments, options);
+    snprintf(description, sizeof description, "%s%s", what_it_does, what_it_prints);
     const fm_command command = {
         .program = "foldmill build",
         .arguments = "DATASET|--dataset NAME=DIR ... --cache DIR [options]",

@@ -35,6 +35,11 @@ static fm_status export_chain(const export_arguments *arguments, const fm_export
             fm_cli_find_chain(arguments->cache, store, arguments->chain, arena, &chain, reterr);
     }
     if (status) return status;
+    bool is_complex = fm_store_item_kind(store, chain) == FM_STORED_COMPLEX;
+    if (is_complex && (options->compat || strcmp(options->stage, "chain") != 0)) {
+        return fm_fail(reterr, FM_ERR_USAGE, "%s is a complex: --stage and --compat are of chains",
+                       arguments->chain);
+    }
     return fm_export_chain(options, store, chain, arguments->out, arena, reterr);
 }
 
@@ -122,8 +127,9 @@ static const char description[] =
     "template_all_atom_mask, template_all_atom_positions (Å, centred),\n"
     "template_sequence, template_domain_names, template_sum_probs. Strings are uint8,\n"
     "joined by newlines.\n\n"
-    "A complex is written as foldmill parse complex writes it, with the alignments and the best\n"
-    "templates of its entities; --stage and --compat are of chains.\n\n"
+    "A complex (--chain 1abc) is written as foldmill parse complex writes it, with the\n"
+    "alignments and the best templates of its entities. --stage and --compat are of chains: with\n"
+    "--snapshot they leave complexes as they are, and for a complex alone they are refused.\n\n"
     "--stage nonensembled writes the features after every transform that draws no random\n"
     "numbers: ids in restype order, masks, hhblits_profile, atom14, rigid groups, torsion\n"
     "angles, and pseudo-beta of the structure and the templates.\n"
@@ -147,9 +153,10 @@ int fm_cmd_export(int argc, char **argv) {
     const fm_option options[] = {
         {"cache", FM_OPTION_STRING, &arguments.cache, "DIR", "the cache to read",
          .is_required = true},
-        {"chain", FM_OPTION_STRING, &arguments.chain, "ID", "the chain, e.g. 1abc_A", .letter = 0},
+        {"chain", FM_OPTION_STRING, &arguments.chain, "ID",
+         "the chain or complex, e.g. 1abc_A or 1abc", .letter = 0},
         {"snapshot", FM_OPTION_STRING, &arguments.snapshot, "NAME",
-         "all chains of this snapshot; every cache has 'all'", .letter = 0},
+         "all chains and complexes of this snapshot; every cache has 'all'", .letter = 0},
         {"stage", FM_OPTION_STRING, &arguments.options.stage, "STAGE",
          "which features: 'chain' or 'nonensembled' (chain)", .letter = 0},
         {"format", FM_OPTION_STRING, &arguments.format, "FORMAT",
@@ -168,7 +175,7 @@ int fm_cmd_export(int argc, char **argv) {
     const fm_command command = {
         .program = "foldmill export",
         .arguments = "--cache DIR --chain ID|--snapshot NAME -o OUT [options]",
-        .summary = "write the features of chains as NumPy archives or safetensors",
+        .summary = "write the features of chains and complexes as NumPy archives or safetensors",
         .description = description,
         .options = options,
     };

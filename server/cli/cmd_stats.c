@@ -176,10 +176,14 @@ static void print_refusals(const stats *all) {
 /* -- forms */
 
 static void print_text(const fm_store_info *info, const stats *all) {
-    printf("generation %llu: %u chain%s, %u refused; %u shard%s, %.1f MB on disk\n",
-           (unsigned long long)info->generation, info->n_chain, fm_plural(info->n_chain),
-           info->n_refused, info->n_shard, fm_plural(info->n_shard),
-           (double)info->stored_bytes / 1e6);
+    const uint32_t n_chain = info->n_chain - info->n_complex;
+    printf("generation %llu: %u chain%s, ", (unsigned long long)info->generation, n_chain,
+           fm_plural(n_chain));
+    if (info->n_complex) {
+        printf("%u complex%s, ", info->n_complex, info->n_complex == 1 ? "" : "es");
+    }
+    printf("%u refused; %u shard%s, %.1f MB on disk\n", info->n_refused, info->n_shard,
+           fm_plural(info->n_shard), (double)info->stored_bytes / 1e6);
     print_parts(all);
     print_powers(&all->histogram[LENGTHS]);
     print_powers(&all->histogram[BYTES]);

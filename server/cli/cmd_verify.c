@@ -36,7 +36,8 @@ static void print_check(const fm_store_info *info, const fm_store_check *check) 
     char hex[FM_SHA256_HEX];
     fm_sha256_format(&info->content, hex);
     printf("generation: %llu\n", (unsigned long long)info->generation);
-    printf("chains: %u\n", check->n_chain);
+    printf("chains: %u\n", check->n_chain - info->n_complex);
+    if (info->n_complex) printf("complexes: %u\n", info->n_complex);
     printf("refused: %u\n", info->n_refused);
     printf("parts: %u, %.1f MB decoded\n", check->n_blob, (double)check->decoded_bytes / 1e6);
     printf("shards: %u, %.1f MB\n", check->n_shard, (double)check->stored_bytes / 1e6);
@@ -48,7 +49,8 @@ static void print_json(const fm_store_info *info, const fm_store_check *check) {
     fm_json_begin(&json, stdout);
     fm_json_put_u64(&json, "generation", info->generation);
     fm_json_put_hash(&json, "content", &info->content);
-    fm_json_put_u64(&json, "chains", check->n_chain);
+    fm_json_put_u64(&json, "chains", check->n_chain - info->n_complex);
+    fm_json_put_u64(&json, "complexes", info->n_complex);
     fm_json_put_u64(&json, "refused", info->n_refused);
     fm_json_put_u64(&json, "parts", check->n_blob);
     fm_json_put_u64(&json, "decoded_bytes", check->decoded_bytes);
@@ -97,8 +99,8 @@ int fm_cmd_verify(int argc, char **argv) {
             "with the same features, however and wherever they were built.\n\n"
             "foldmill build mends a damaged cache. Remove the shard that this command names, or\n"
             "CURRENT where it names another file, and build again. Intact shards are reused.\n\n"
-            "--json prints one object: generation, content, chains, refused, parts,\n"
-            "decoded_bytes, shards, shard_bytes.\n\n"
+            "--json prints one object: generation, content, chains, complexes, refused,\n"
+            "parts, decoded_bytes, shards, shard_bytes.\n\n"
             "Exit codes: 0 whole, 1 damaged (with what and where) or not readable, 2 bad usage.",
         .options = options,
     };

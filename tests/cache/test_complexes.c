@@ -193,6 +193,7 @@ static void complexes_stand_beside_chains(void **state) {
     assert_int_equal(report.n_chain, 3);
     assert_int_equal(report.n_complex, 2);
     assert_int_equal(report.n_refused, 0);
+    assert_int_equal(report.n_bare_entity, 2); /* of 2xyz: a protein and an RNA */
     assert_loads(&test);
     /* The protein's rows are its chain's. */
     cache_case *base = &test.base;
@@ -270,6 +271,15 @@ static void a_complex_is_exported_as_it_is_parsed(void **state) {
                   "| grep -q 'entity      2: 5 residues, 2 rows'",
                   base->folder),
         0);
+    assert_int_equal(run_shell("cd %s && $FM_BIN/foldmill export --cache cache --chain 1abc "
+                               "--stage nonensembled -o c.npz 2> err; test $? = 2 && "
+                               "grep -q '1abc is a complex' err && test ! -e c.npz && "
+                               "$FM_BIN/foldmill stats --cache cache | "
+                               "grep -q ': 1 chain, 2 complexes, 0 refused' && "
+                               "$FM_BIN/foldmill verify --cache cache > out && "
+                               "grep -qx 'chains: 1' out && grep -qx 'complexes: 2' out",
+                               base->folder),
+                     0);
     assert_int_equal(run_shell("cd %s && $FM_BIN/foldmill build data --cache new --complexes "
                                "--dry-run | grep -q 'total 2 complexes'",
                                base->folder),
