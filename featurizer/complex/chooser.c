@@ -3,6 +3,7 @@
 
 #include "featurizer/complex/records.h"
 #include "featurizer/sample/sample_draw.h"
+#include "proto/limits.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -122,6 +123,10 @@ static fm_status take_rows(fm_complex_chooser *c, fm_arena *arena, fm_error *ret
         c->row[c->n_drawn] = c->row[i];
         c->place[c->n_drawn] = c->place[i];
         c->weight[c->n_drawn++] = weights[i];
+    }
+    if (!status && c->n_drawn > FM_LIMIT_N_CHAIN) {
+        return fm_fail(reterr, FM_ERR_LIMIT, "the snapshot has %u records of complexes, at most %u",
+                       c->n_drawn, FM_LIMIT_N_CHAIN);
     }
     if (status || c->n_drawn > 0) return status;
     return fm_fail(reterr, FM_ERR_DATA, "no complex of the snapshot has a chain that is drawn");

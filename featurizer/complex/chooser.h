@@ -26,7 +26,8 @@ typedef struct fm_complex_chooser fm_complex_chooser;
 
 /* The order FM_ORDER_WEIGHTED draws records by their weights; the others take the items, and draw
  * one of the item's records by their weights. Items of which no record has a weight take no part.
- * Returns FM_ERR_DATA when there is none, or none in one of the datasets; FM_ERR_NOMEM. */
+ * Returns FM_ERR_DATA when there is none, or none in one of the datasets; FM_ERR_LIMIT for more
+ * than FM_LIMIT_N_CHAIN records with a weight; FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_complex_chooser_create(const fm_plan *plan,
                                                 const fm_complex_choice *choice,
                                                 fm_complex_chooser **ret_chooser, fm_error *reterr);

@@ -66,7 +66,9 @@ class Cache(Mapping[str, Features]):
     N_res is the number of residues, N_seq of rows of the de-duplicated alignment and N_templ of
     templates, 0 to `max_templates`. docs/reference/inputs.md lists every array.
 
-    A chain that the cache does not have raises KeyError, and a damaged one Error.
+    A chain that the cache does not have raises KeyError, and a damaged one Error. Complexes are
+    listed with the chains, by names like "1abc", but have no such features: reading one raises
+    Error. Streams and ``foldmill export`` give theirs.
 
     Reading needs no lock: a build beside it makes a new generation, which a new Cache shows.
     Processes may share a Cache over a fork, threads may use it together, and a pickled Cache opens

@@ -298,12 +298,13 @@ class Stream:
 
         ================================  ========================================================
         snapshot, snapshot_hash           name and SHA-256 of the snapshot
-        n_chain                           its chains
+        n_chain                           its chains, or its complexes where it has no chain
         n_sample                          samples of this rank that were left (endless: 2**64 - 1)
         global_batch, samples_per_step    samples of a step: of all ranks, of this rank
         epoch_samples                     samples of an epoch of the plan
         crop_size                         residues of expanded features
-        max_msa_clusters, max_extra_msa   rows of expanded features
+        max_msa_clusters, max_extra_msa   rows of expanded features; of complexes, the most rows of
+                                          a cycle and atoms of a crop
         max_cycle                         the most recycling cycles
         max_sample_bytes                  of a compact sample
         ================================  ========================================================
