@@ -454,7 +454,7 @@ what_weights_are_is_said() {
     for c in 'import text' 'predict q.a3m --weights text'; do
         exits 1 foldmill $c --out none 2>err
         says \
-            'text: this is not an .npz archive and not a safetensors file, .*; weights are a checkpoint of foldmill, an .npz of AlphaFold, or safetensors' \
+            'text: this is not an .npz archive, a safetensors file or a PyTorch file, .*; weights are a checkpoint of foldmill, an .npz of AlphaFold, or safetensors' \
             err
         test ! -e none
     done
