@@ -462,7 +462,7 @@ what_weights_are_is_said() {
     printf '\200\2}q\0.    ' >old.pt
     for c in 'import old.pt' 'predict q.a3m --weights old.pt'; do
         exits 1 foldmill $c --out none 2>err
-        grep -q "old.pt: .* 'weights.safetensors')\"$" err
+        grep -q "old.pt: .* 'weights.pt')\"$" err
     done
 }
 
