@@ -293,6 +293,11 @@ fm_status fm_cofold_predict(const fm_predict_settings *set, const fm_predict_mod
     }
     fm_cofold_destroy(w.cofold);
     free(w.name);
+    if (status == FM_ERR_CANCELLED && fm_stop_is_asked()) {
+        fprintf(stderr, "%s: stopped by %s after %u complex%s\n", set->command->program,
+                fm_stop_name(fm_stop_signal()), ret_counts->n_done,
+                ret_counts->n_done == 1 ? "" : "es");
+    }
     if (status) return status;
     printf("outputs   %s, %u complex%s", set->out, ret_counts->n_done,
            ret_counts->n_done == 1 ? "" : "es");
