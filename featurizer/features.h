@@ -21,7 +21,7 @@ enum {
     FM_STAGE_STRUCTURE = 2, /* mmCIF to sequence and structure */
     FM_STAGE_MSA = 3,       /* alignments to msa */
     FM_STAGE_HITS = 2,      /* template search results and structures to hits */
-    FM_STAGE_COMPLEX = 1,   /* mmCIF and components to an assembly and its records */
+    FM_STAGE_COMPLEX = 2,   /* mmCIF and components to an assembly and its records */
 };
 
 typedef struct fm_features_options {

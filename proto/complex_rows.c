@@ -2,10 +2,20 @@
  * complex_rows.h and docs/reference/store.md. */
 #include "proto/complex_rows.h"
 
+#include "proto/base/hash.h"
+
 #include <assert.h>
 #include <string.h>
 
 enum { MAGIC = 'F' | 'M' << 8 | 'C' << 16 | 'R' << 24, FORMAT = 1, HEADER_BYTES = 16, N_KIND = 4 };
+
+uint64_t fm_complex_row_join(uint64_t a, uint64_t b) {
+    uint8_t bytes[2 * sizeof a];
+    fm_writer writer = fm_writer_of(bytes, sizeof bytes);
+    fm_write_u64(&writer, a < b ? a : b);
+    fm_write_u64(&writer, a < b ? b : a);
+    return fm_xxh3(bytes, sizeof bytes);
+}
 
 static void write_row(const fm_complex_row *row, uint8_t bytes[FM_COMPLEX_ROW_BYTES]) {
     fm_writer writer = fm_writer_of(bytes, FM_COMPLEX_ROW_BYTES);

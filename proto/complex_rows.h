@@ -21,10 +21,14 @@ typedef struct fm_complex_row {
     /* The members of a cluster are counted by item and entities. Of an interface the lower entity
      * is the first here, whatever the order of its chains. */
     uint32_t entity[2]; /* of the assembly; the second is UINT32_MAX for a chain */
-    uint64_t cluster;   /* XXH3 of the cluster's text */
+    uint64_t cluster;   /* XXH3 of the cluster's text; of an interface, both joined */
 } fm_complex_row;
 
 enum { FM_COMPLEX_ROW_BYTES = 40 }; /* size of an encoded row */
+
+/* The cluster of an interface from those of its chains, in either order: the XXH3 of both as u64,
+ * the lower one first. */
+uint64_t fm_complex_row_join(uint64_t a, uint64_t b);
 
 /* Encodes and decodes the table of a cache of n_item items, in the arena. Returns FM_ERR_CORRUPT
  * unless rows are valid and in order, and FM_ERR_LIMIT. */

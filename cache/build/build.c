@@ -165,6 +165,8 @@ static void count_results(const fm_build_state *state, fm_build_report *report) 
     report->n_without_hits = state->n_without_hits;
     report->n_left_out = state->n_left_out;
     report->n_no_protein = state->n_no_protein;
+    report->n_protein = state->n_protein;
+    report->n_unclustered = state->n_unclustered;
     report->single_sequence = state->options->single_sequence || state->options->complexes;
 }
 

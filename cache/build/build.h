@@ -80,9 +80,13 @@ typedef struct fm_build_report {
     /* Alignments of other queries in the texts of the chains whose msa was made now. */
     uint32_t n_left_out;
     uint32_t n_without_hits; /* chains without a list of template hits */
-    uint32_t n_no_protein;   /* single_sequence: structures without a protein chain; not refused */
-    uint64_t input_bytes;    /* read, unpacked */
-    uint64_t written_bytes;  /* size of the shards sealed by this run */
+    /* Proteins of the complexes that were not kept, of 10 residues and more, and those among them
+     * that no list of clusters has, so that their sequence is their cluster. Where complexes were
+     * published or found unchanged. */
+    uint32_t n_protein, n_unclustered;
+    uint32_t n_no_protein;  /* single_sequence: structures without a protein chain; not refused */
+    uint64_t input_bytes;   /* read, unpacked */
+    uint64_t written_bytes; /* size of the shards sealed by this run */
     uint64_t stored_bytes, decoded_bytes; /* of the generation's blobs, each counted once */
     /* The same by kind - 1. */
     uint64_t part_stored[FM_PART_KIND_MAX], part_decoded[FM_PART_KIND_MAX];

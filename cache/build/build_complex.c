@@ -5,11 +5,16 @@
  * of its sequence, under the same key, so whichever comes first makes the part. A note keeps what a
  * later build must know of the assembly without parsing it:
  *
- *     32  hash of the assembly part       u32 bytes of the records, and then their table
- *     36  the row of facts                u32 entities, and each of them:
- *                                             u8 fm_polymer, u8 has rows, u16 bytes of author ids
- *                                             32 hash of its sequence
- *                                             the ids, each with a zero byte */
+ *     32  hash of the assembly part       u32 entities, and each of them:
+ *     36  the row of facts                    u8 fm_polymer, u8 has rows, u16 bytes of author ids
+ *     u32 bytes of the records,               u16 bytes of its own id; 0: no list has it
+ *         and then their table                32 hash of its sequence
+ *     u32 bytes of the next,                  the ids, each with a zero byte
+ *         u64[2] clusters of the sides
+ *         of each record
+ *
+ * It does not depend on lists of clusters: they take effect when a generation is made, so that
+ * another list makes no part again. */
 #include "cache/build/build_work.h"
 
 #include "featurizer/complex/complex.h"
@@ -22,12 +27,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SIDES_BYTES = 2 * sizeof(uint64_t) }; /* of a record, in a note */
+
 typedef struct complex_entity {
     uint8_t polymer; /* fm_polymer */
     bool has_rows;
     fm_sha256 sequence;
     const char *authors; /* ids of its chains, each with a zero byte */
     uint32_t author_bytes;
+    const char *id; /* of one that a list of clusters may have; NULL = another */
 } complex_entity;
 
 struct fm_build_complex {
@@ -127,37 +135,59 @@ static fm_chain_facts facts_of(const fm_assembly *assembly) {
     return facts;
 }
 
-/* The drawn records, with numbers for their texts. */
-static fm_status list_rows(const fm_assembly *assembly, fm_arena *arena, fm_bytes *ret_bytes,
-                           fm_error *reterr) {
+static uint64_t hash_text(const char *text) {
+    return fm_xxh3(text, strlen(text));
+}
+
+static uint64_t cluster_of(const fm_complex_row *row, const uint64_t sides[2]) {
+    return row->is_interface ? fm_complex_row_join(sides[0], sides[1]) : sides[0];
+}
+
+/* Fills a row, and the clusters of its sides in the order of its entities. */
+static void set_row(const fm_assembly *assembly, const fm_complex_record *record,
+                    fm_complex_row *row, uint64_t sides[2]) {
+    *row = (fm_complex_row){.is_interface = record->is_interface,
+                            .asym_id = {-1, -1},
+                            .entity = {UINT32_MAX, UINT32_MAX}};
+    for (int side = 0; side < 1 + record->is_interface; side++) {
+        const fm_assembly_chain *chain = &assembly->chains[record->chain[side]];
+        row->kind[side] = record->kind[side];
+        row->chain[side] = record->chain[side];
+        row->asym_id[side] = chain->asym_id;
+        row->entity[side] = chain->entity;
+        sides[side] = hash_text(record->side[side]);
+    }
+    row->cluster = cluster_of(row, sides);
+    if (row->entity[0] <= row->entity[1]) return;
+    uint32_t first = row->entity[0];
+    uint64_t first_cluster = sides[0];
+    row->entity[0] = row->entity[1];
+    row->entity[1] = first;
+    sides[0] = sides[1];
+    sides[1] = first_cluster;
+}
+
+/* The drawn records, with numbers for their texts, and the clusters of their sides. */
+static fm_status list_rows(const fm_assembly *assembly, fm_arena *arena, fm_bytes *ret_rows,
+                           fm_bytes *ret_sides, fm_error *reterr) {
     const fm_record_options options = {0};
     const fm_complex_record *records;
     uint32_t n, n_row = 0;
     fm_status status = fm_complex_records_list(assembly, &options, arena, &records, &n, reterr);
     if (status) return status;
     fm_complex_row *rows = fm_arena_calloc(arena, n, sizeof *rows);
-    if (!rows) return fm_arena_full(arena, reterr);
+    uint8_t *data = fm_arena_alloc_array(arena, n, SIDES_BYTES);
+    if (!rows || !data) return fm_arena_full(arena, reterr);
+    fm_writer writer = fm_writer_of(data, (size_t)n * SIDES_BYTES);
     for (uint32_t i = 0; i < n; i++) {
-        const fm_complex_record *record = &records[i];
-        if (!fm_complex_record_is_drawn(record)) continue;
-        fm_complex_row *row = &rows[n_row++];
-        *row = (fm_complex_row){.is_interface = record->is_interface,
-                                .cluster = fm_xxh3(record->cluster, strlen(record->cluster)),
-                                .asym_id = {-1, -1},
-                                .entity = {UINT32_MAX, UINT32_MAX}};
-        for (int side = 0; side < 1 + record->is_interface; side++) {
-            const fm_assembly_chain *chain = &assembly->chains[record->chain[side]];
-            row->kind[side] = record->kind[side];
-            row->chain[side] = record->chain[side];
-            row->asym_id[side] = chain->asym_id;
-            row->entity[side] = chain->entity;
-        }
-        if (row->entity[0] <= row->entity[1]) continue;
-        uint32_t first = row->entity[0];
-        row->entity[0] = row->entity[1];
-        row->entity[1] = first;
+        uint64_t sides[2] = {0};
+        if (!fm_complex_record_is_drawn(&records[i])) continue;
+        set_row(assembly, &records[i], &rows[n_row++], sides);
+        fm_write_u64(&writer, sides[0]);
+        fm_write_u64(&writer, sides[1]);
     }
-    return fm_complex_rows_encode(rows, n_row, arena, ret_bytes, reterr);
+    *ret_sides = (fm_bytes){data, writer.at};
+    return fm_complex_rows_encode(rows, n_row, arena, ret_rows, reterr);
 }
 
 static fm_status write_note(fm_build_complex *self, const fm_sha256 *part, fm_arena *arena,
@@ -165,9 +195,11 @@ static fm_status write_note(fm_build_complex *self, const fm_sha256 *part, fm_ar
     const fm_assembly *assembly = &self->assembly;
     const fm_chain_facts facts = facts_of(assembly);
     uint8_t row[FM_FACTS_BYTES];
-    fm_bytes rows = {0};
-    fm_status status = list_rows(assembly, arena, &rows, reterr);
-    size_t room = 128 + rows.size + (size_t)assembly->n_entity * 64;
+    fm_bytes rows = {0}, sides = {0};
+    fm_status status = list_rows(assembly, arena, &rows, &sides, reterr);
+    size_t room = 128 + rows.size + sides.size + (size_t)assembly->n_entity * 64;
+    for (uint32_t i = 0; i < assembly->n_entity; i++)
+        room += strlen(assembly->entities[i].id) + 1;
     for (uint32_t c = 0; c < assembly->n_chain; c++)
         room += strlen(assembly->chains[c].auth_asym_id) + 1;
     uint8_t *data = status ? NULL : fm_arena_alloc(arena, room);
@@ -180,61 +212,131 @@ static fm_status write_note(fm_build_complex *self, const fm_sha256 *part, fm_ar
     fm_write_bytes(&writer, row, sizeof row);
     fm_write_u32(&writer, (uint32_t)rows.size);
     fm_write_bytes(&writer, rows.data, rows.size);
+    fm_write_u32(&writer, (uint32_t)sides.size);
+    fm_write_bytes(&writer, sides.data, sides.size);
     fm_write_u32(&writer, assembly->n_entity);
     for (uint32_t i = 0; i < assembly->n_entity && !status; i++) {
         const fm_assembly_entity *entity = &assembly->entities[i];
         bool has_rows = fm_entity_has_rows(entity);
         uint32_t n = has_rows ? list_authors(assembly, i, authors) : 0;
+        size_t id_bytes = fm_complex_record_is_clustered(entity) ? strlen(entity->id) + 1 : 0;
+        if (id_bytes > FM_LIMIT_NAME_BYTES) id_bytes = 0; /* no list has it */
         fm_sha256 hash = {{0}};
         if (has_rows) status = hash_sequence(entity, arena, &hash, reterr);
         fm_write_u8(&writer, entity->polymer);
         fm_write_u8(&writer, has_rows);
         fm_write_u16(&writer, (uint16_t)n);
+        fm_write_u16(&writer, (uint16_t)id_bytes);
         fm_write_bytes(&writer, hash.bytes, sizeof hash.bytes);
         fm_write_bytes(&writer, authors, n);
+        fm_write_bytes(&writer, entity->id, id_bytes);
     }
     self->note = (fm_bytes){data, writer.at};
     return status;
 }
 
-fm_status fm_build_read_complex_note(fm_bytes value, fm_arena *arena, fm_chain_facts *ret_facts,
-                                     const fm_complex_row **ret_rows, uint32_t *ret_n,
+/* Reads an entity of a note; false when it is broken. */
+static bool read_entity(fm_reader *reader, complex_entity *entity) {
+    entity->polymer = fm_read_u8(reader);
+    entity->has_rows = fm_read_u8(reader) != 0;
+    entity->author_bytes = fm_read_u16(reader);
+    uint32_t id_bytes = fm_read_u16(reader);
+    const uint8_t *hash = fm_read_borrow(reader, FM_SHA256_BYTES);
+    const uint8_t *authors = fm_read_borrow(reader, entity->author_bytes);
+    const uint8_t *id = fm_read_borrow(reader, id_bytes);
+    if (!hash || !authors || !id) return false;
+    if (entity->author_bytes && authors[entity->author_bytes - 1]) return false;
+    if (id_bytes && id[id_bytes - 1]) return false;
+    memcpy(entity->sequence.bytes, hash, FM_SHA256_BYTES);
+    entity->authors = (const char *)authors;
+    entity->id = id_bytes ? (const char *)id : NULL;
+    return true;
+}
+
+/* Borrows the table of records and the clusters of their sides; false when they are cut off. */
+static bool read_records(fm_reader *reader, fm_bytes *ret_rows, fm_bytes *ret_sides) {
+    uint32_t size = fm_read_u32(reader);
+    *ret_rows = (fm_bytes){fm_read_borrow(reader, size), size};
+    size = fm_read_u32(reader);
+    *ret_sides = (fm_bytes){fm_read_borrow(reader, size), size};
+    return !reader->failed;
+}
+
+/* Reads the entities, and of each the cluster that a list has for it, or NULL. */
+static bool find_clusters(fm_reader *reader, const fm_source *source, const char *name,
+                          const uint64_t **clusters, uint32_t n, fm_build_complex_note *note) {
+    for (uint32_t i = 0; i < n; i++) {
+        complex_entity entity = {0};
+        if (!read_entity(reader, &entity)) return false;
+        clusters[i] = entity.id ? fm_source_entity_cluster(source, name, entity.id) : NULL;
+        note->n_protein += entity.id != NULL;
+        note->n_unclustered += entity.id && !clusters[i];
+    }
+    return true;
+}
+
+/* Gives the rows the clusters of the list. False for an entity that the complex does not have. */
+static bool take_clusters(fm_complex_row *rows, uint32_t n_row, fm_bytes sides,
+                          const uint64_t *const *clusters, uint32_t n) {
+    fm_reader reader = fm_reader_of(sides.data, sides.size);
+    if (sides.size != (size_t)n_row * SIDES_BYTES) return false;
+    for (uint32_t i = 0; i < n_row; i++) {
+        uint64_t side[2];
+        for (int k = 0; k < 2; k++) {
+            bool is_one = k < 1 + rows[i].is_interface;
+            if (is_one && rows[i].entity[k] >= n) return false;
+            side[k] = fm_read_u64(&reader);
+            if (is_one && clusters[rows[i].entity[k]]) side[k] = *clusters[rows[i].entity[k]];
+        }
+        rows[i].cluster = cluster_of(&rows[i], side);
+    }
+    return true;
+}
+
+fm_status fm_build_read_complex_note(fm_bytes value, const fm_source *source, const char *name,
+                                     fm_arena *arena, fm_build_complex_note *ret_note,
                                      fm_error *reterr) {
+    fm_build_complex_note note = {0};
+    fm_bytes table, sides;
     fm_reader reader = fm_reader_of(value.data, value.size);
     (void)fm_read_borrow(&reader, FM_SHA256_BYTES);
     const uint8_t *row = fm_read_borrow(&reader, FM_FACTS_BYTES);
-    uint32_t size = fm_read_u32(&reader);
-    const uint8_t *rows = fm_read_borrow(&reader, size);
-    if (!row || !rows) return fm_fail(reterr, FM_ERR_CORRUPT, "the note of a complex is cut off");
-    fm_status status = fm_facts_decode_row((fm_bytes){row, FM_FACTS_BYTES}, ret_facts, reterr);
+    bool is_whole = row && read_records(&reader, &table, &sides);
+    uint32_t n = fm_read_u32(&reader);
+    if (!is_whole || reader.failed || n > value.size) {
+        return fm_fail(reterr, FM_ERR_CORRUPT, "the note of a complex is cut off");
+    }
+    fm_status status = fm_facts_decode_row((fm_bytes){row, FM_FACTS_BYTES}, &note.facts, reterr);
+    if (!status) status = fm_complex_rows_decode(table, 1, arena, &note.rows, &note.n_row, reterr);
     if (status) return status;
-    return fm_complex_rows_decode((fm_bytes){rows, size}, 1, arena, ret_rows, ret_n, reterr);
+    fm_complex_row *rows = (fm_complex_row *)(uintptr_t)note.rows; /* made here */
+    size_t mark = fm_arena_mark(arena);
+    const uint64_t **clusters = fm_arena_alloc_array(arena, n, sizeof *clusters);
+    if (!clusters) return fm_arena_full(arena, reterr);
+    if (!find_clusters(&reader, source, name, clusters, n, &note) ||
+        !take_clusters(rows, note.n_row, sides, clusters, n)) {
+        return fm_fail(reterr, FM_ERR_CORRUPT, "the note of a complex has broken entities");
+    }
+    fm_arena_rewind(arena, mark);
+    *ret_note = note;
+    return FM_OK;
 }
 
 /* Takes the entities of the note; false when it is broken. */
 static bool take_entities(fm_build_complex *self, fm_arena *arena) {
+    fm_bytes rows, sides;
     fm_reader reader = fm_reader_of(self->note.data, self->note.size);
     (void)fm_read_borrow(&reader, FM_SHA256_BYTES + FM_FACTS_BYTES);
-    (void)fm_read_borrow(&reader, fm_read_u32(&reader));
+    if (!read_records(&reader, &rows, &sides)) return false;
     uint32_t n = fm_read_u32(&reader);
     if (reader.failed || n > self->note.size) return false;
     self->n_entity = n;
     self->entities = fm_arena_calloc(arena, n, sizeof *self->entities);
     self->inputs = fm_arena_calloc(arena, n, sizeof *self->inputs);
-    for (uint32_t i = 0; i < n && self->entities && self->inputs; i++) {
-        complex_entity *entity = &self->entities[i];
-        entity->polymer = fm_read_u8(&reader);
-        entity->has_rows = fm_read_u8(&reader) != 0;
-        entity->author_bytes = fm_read_u16(&reader);
-        const uint8_t *hash = fm_read_borrow(&reader, FM_SHA256_BYTES);
-        const uint8_t *authors = fm_read_borrow(&reader, entity->author_bytes);
-        if (!hash || !authors || (entity->author_bytes && authors[entity->author_bytes - 1])) {
-            return false;
-        }
-        memcpy(entity->sequence.bytes, hash, FM_SHA256_BYTES);
-        entity->authors = (const char *)authors;
-    }
-    return self->entities && self->inputs && !reader.failed && fm_reader_left(&reader) == 0;
+    if (!self->entities || !self->inputs) return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (!read_entity(&reader, &self->entities[i])) return false;
+    return fm_reader_left(&reader) == 0;
 }
 
 /* Uses the assembly part of an earlier build. */

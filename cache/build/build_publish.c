@@ -192,8 +192,17 @@ static fm_status find_complex(fm_build_state *state, fm_build_result *result, fm
     const uint32_t *at = fm_hash_map_find(&state->note_of, &result->key[0]);
     assert(at); /* made or used with the complex */
     const fm_build_note *note = &state->note[*at];
-    return fm_build_read_complex_note((fm_bytes){note->value, note->value_bytes}, arena, facts,
-                                      &result->rows, &result->n_row, reterr);
+    const fm_bytes value = {note->value, note->value_bytes};
+    fm_build_complex_note read;
+    fm_status status =
+        fm_build_read_complex_note(value, state->source, result->name, arena, &read, reterr);
+    if (status) return status;
+    *facts = read.facts;
+    result->rows = read.rows;
+    result->n_row = read.n_row;
+    state->n_protein += read.n_protein;
+    state->n_unclustered += read.n_unclustered;
+    return FM_OK;
 }
 
 /* Collects facts, weights and records of the complexes; chains have theirs. */

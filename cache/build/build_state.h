@@ -126,9 +126,10 @@ typedef struct fm_build_state {
     fm_build_progress progress;
     uint64_t written_bytes;
     uint32_t n_without_alignments, n_bare_entity, n_without_hits, n_no_protein;
-    uint32_t n_left_out;  /* alignments of other queries in the texts of chains */
-    fm_sha256 record_key; /* of the note that records the datasets */
-    fm_bytes record;      /* its first value, in the caller's arena; empty = none */
+    uint32_t n_left_out;               /* alignments of other queries in the texts of chains */
+    uint32_t n_protein, n_unclustered; /* as in the report; set by fm_build_publish */
+    fm_sha256 record_key;              /* of the note that records the datasets */
+    fm_bytes record;                   /* its first value, in the caller's arena; empty = none */
 } fm_build_state;
 
 /* Limit of an input file, unpacked: a quarter of a worker's memory; a structure file must also fit

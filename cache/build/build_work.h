@@ -77,11 +77,19 @@ bool fm_build_is_no_protein(const fm_build_work *work, const char *author_id);
 FM_MUST_USE fm_status fm_build_entity_sequence(fm_build_work *work, fm_build_chain *job,
                                                fm_error *reterr);
 
-/* Reads what the note of a complex says. Rows are in the arena. FM_ERR_CORRUPT. */
-FM_MUST_USE fm_status fm_build_read_complex_note(fm_bytes value, fm_arena *arena,
-                                                 fm_chain_facts *ret_facts,
-                                                 const fm_complex_row **ret_rows, uint32_t *ret_n,
-                                                 fm_error *reterr);
+/* What the note of a complex says, and a list of clusters of its proteins. */
+typedef struct fm_build_complex_note {
+    fm_chain_facts facts;
+    const fm_complex_row *rows; /* [n_row] in the arena */
+    uint32_t n_row;
+    /* Proteins that a list may have, and those among them that the dataset's list lacks. */
+    uint32_t n_protein, n_unclustered;
+} fm_build_complex_note;
+
+/* Reads the note of the complex that the source calls `name`. FM_ERR_CORRUPT. */
+FM_MUST_USE fm_status fm_build_read_complex_note(fm_bytes value, const fm_source *source,
+                                                 const char *name, fm_arena *arena,
+                                                 fm_build_complex_note *ret_note, fm_error *reterr);
 
 /* -- components (build_components.c) */
 

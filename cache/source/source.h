@@ -21,7 +21,8 @@
  *     alignment_db *.db with a sharded or legacy *.index
  *     uniclust30   <name>/{a3m,pdb}/: predicted structures with their alignments (RODA)
  *     duplicates   duplicate_pdb_chains.txt: chains that share the alignments of another
- *     lists        chain_data_cache.json, mmcif_cache.json, obsolete.dat */
+ *     lists        chain_data_cache.json, mmcif_cache.json, obsolete.dat,
+ *                  clusters-by-entity-40.txt */
 #ifndef FM_CACHE_SOURCE_H
 #define FM_CACHE_SOURCE_H
 
@@ -109,6 +110,18 @@ typedef struct fm_obsolete_list {
     fm_obsolete *entry; /* [n] sorted by id */
 } fm_obsolete_list;
 
+/* A protein of an entry, "1abc_1", with the PDB id in lower case. */
+typedef struct fm_listed_entity {
+    const char *name;
+    uint64_t cluster; /* XXH3 of the name of its cluster's first member, spelt as here */
+} fm_listed_entity;
+
+typedef struct fm_entity_clusters {
+    const char *path; /* NULL = no such list */
+    uint32_t n;
+    const fm_listed_entity *entity; /* [n] sorted by name */
+} fm_entity_clusters;
+
 /* A set of structures of one kind, with their alignments. */
 typedef struct fm_source_dataset {
     const char *name;   /* "" = none; chain names then have no prefix */
@@ -121,9 +134,10 @@ typedef struct fm_source_dataset {
     uint32_t n_duplicate;         /* chains that use the alignments of another */
     const char *structures_found; /* the layout that was recognised, in words, with the path */
     const char *alignments_found;
-    fm_listing chain_data;     /* chain_data_cache.json, by chain */
-    fm_listing dates;          /* mmcif_cache.json, by id in lower case */
-    fm_obsolete_list obsolete; /* obsolete.dat */
+    fm_listing chain_data;              /* chain_data_cache.json, by chain */
+    fm_listing dates;                   /* mmcif_cache.json, by id in lower case */
+    fm_obsolete_list obsolete;          /* obsolete.dat */
+    fm_entity_clusters entity_clusters; /* clusters-by-entity-40.txt */
 } fm_source_dataset;
 
 enum { FM_SOURCE_N_DATASET = 64, FM_SOURCE_DATASET_BYTES = 32 };
@@ -148,6 +162,7 @@ typedef struct fm_source_options {
     const char *duplicates; /* file as duplicate_pdb_chains.txt */
     /* Files as chain_data_cache.json, mmcif_cache.json, obsolete.dat. */
     const char *chain_data, *mmcif_cache, *obsolete;
+    const char *entity_clusters; /* file as clusters-by-entity-40.txt */
 } fm_source_options;
 
 /* Scans n datasets. FM_ERR_NOT_FOUND when one has no folder of structures; a dataset without
@@ -204,6 +219,11 @@ const char *fm_source_successor(const fm_source *source, const char *id);
 /* What the list of a chain's own dataset says about it, by its name in the source; NULL = nothing.
  */
 const fm_listed *fm_source_listed_chain(const fm_source *source, const char *name);
+
+/* The cluster that the list of a complex's own dataset has for an entity of it, by the complex's
+ * name in the source and its label_entity_id; NULL = none. */
+const uint64_t *fm_source_entity_cluster(const fm_source *source, const char *name,
+                                         const char *entity_id);
 
 /* Reads a structure file, unpacked, into the arena; at most max_bytes. Errors have its path as
  * their source. Any number of threads at the same time. */

@@ -1,5 +1,5 @@
-/* source_lists.c: reads the lists beside a dataset: OpenFold's chain_data_cache.json and
- * mmcif_cache.json, and the PDB's obsolete.dat. See source.h and docs/reference/inputs.md, section
+/* source_lists.c: finds the lists beside a dataset, and reads OpenFold's chain_data_cache.json and
+ * mmcif_cache.json and the PDB's obsolete.dat. See source.h and docs/reference/inputs.md, section
  * 11.
  *
  * The JSON lists hold every sequence of the PDB and are read as a stream; memory holds only names
@@ -296,11 +296,37 @@ static fm_status find_list(fm_source_scanning *scan, const char *dataset, const 
     return FM_OK;
 }
 
+static fm_status read_text(fm_source_scanning *scan, const char *path, fm_bytes *ret_text,
+                           fm_error *reterr) {
+    return fm_file_read_text(scan->arena, path, FM_LIMIT_INPUT_BYTES, ret_text, reterr);
+}
+
+static fm_status take_obsolete(fm_source_scanning *scan, const char *path,
+                               fm_source_dataset *dataset, fm_error *reterr) {
+    fm_bytes text;
+    fm_status status = read_text(scan, path, &text, reterr);
+    if (status) return status;
+    status = fm_source_parse_obsolete(text, scan->arena, &dataset->obsolete, reterr);
+    if (status && reterr) fm_error_in(reterr, path);
+    dataset->obsolete.path = path;
+    return status;
+}
+
+static fm_status take_clusters(fm_source_scanning *scan, const char *path,
+                               fm_source_dataset *dataset, fm_error *reterr) {
+    fm_bytes text;
+    fm_status status = read_text(scan, path, &text, reterr);
+    if (status) return status;
+    status = fm_source_parse_clusters(text, scan->arena, &dataset->entity_clusters, reterr);
+    if (status && reterr) fm_error_in(reterr, path);
+    dataset->entity_clusters.path = path;
+    return status;
+}
+
 fm_status fm_source_take_lists(fm_source_scanning *scan, const fm_source_options *options,
                                fm_source_dataset *dataset, fm_error *reterr) {
-    const char *chains, *dates, *obsolete, *folder = options->dataset;
+    const char *chains, *dates, *obsolete, *clusters, *folder = options->dataset;
     fm_arena *arena = scan->arena;
-    fm_bytes text;
     fm_status status =
         find_list(scan, folder, options->chain_data, "chain_data_cache.json", &chains, reterr);
     if (!status) {
@@ -309,20 +335,18 @@ fm_status fm_source_take_lists(fm_source_scanning *scan, const fm_source_options
     if (!status) {
         status = find_list(scan, folder, options->obsolete, "obsolete.dat", &obsolete, reterr);
     }
+    if (!status) {
+        status = find_list(scan, folder, options->entity_clusters, "clusters-by-entity-40.txt",
+                           &clusters, reterr);
+    }
     if (!status && chains) {
         status = fm_source_read_listing(chains, false, arena, &dataset->chain_data, reterr);
     }
     if (!status && dates) {
         status = fm_source_read_listing(dates, true, arena, &dataset->dates, reterr);
     }
-    if (!status && obsolete) {
-        status = fm_file_read_text(arena, obsolete, FM_LIMIT_INPUT_BYTES, &text, reterr);
-        if (!status) {
-            status = fm_source_parse_obsolete(text, arena, &dataset->obsolete, reterr);
-            if (status && reterr) fm_error_in(reterr, obsolete);
-        }
-        dataset->obsolete.path = obsolete;
-    }
+    if (!status && obsolete) status = take_obsolete(scan, obsolete, dataset, reterr);
+    if (!status && clusters) status = take_clusters(scan, clusters, dataset, reterr);
     return status;
 }
 
@@ -356,16 +380,33 @@ static const fm_listed *find_chain(const fm_source_dataset *dataset, const char 
     return found;
 }
 
-const fm_listed *fm_source_listed_chain(const fm_source *source, const char *name) {
+/* The dataset of a name in the source; *ret_bare = the name in it. NULL = none. */
+static const fm_source_dataset *dataset_of(const fm_source *source, const char *name,
+                                           const char **ret_bare) {
     const char *bare = fm_name_in_dataset(name);
     const fm_source_dataset *found = NULL;
+    *ret_bare = name;
     for (uint32_t i = 0; i < source->n_dataset; i++) {
         const fm_source_dataset *dataset = &source->dataset[i];
         size_t prefix = strlen(dataset->prefix);
         if (prefix && bare == name + prefix && memcmp(name, dataset->prefix, prefix) == 0) {
-            return find_chain(dataset, bare);
+            *ret_bare = bare;
+            return dataset;
         }
         if (!prefix) found = dataset;
     }
-    return found ? find_chain(found, name) : NULL;
+    return found;
+}
+
+const fm_listed *fm_source_listed_chain(const fm_source *source, const char *name) {
+    const char *bare;
+    const fm_source_dataset *dataset = dataset_of(source, name, &bare);
+    return dataset ? find_chain(dataset, bare) : NULL;
+}
+
+const uint64_t *fm_source_entity_cluster(const fm_source *source, const char *name,
+                                         const char *entity_id) {
+    const char *bare;
+    const fm_source_dataset *dataset = dataset_of(source, name, &bare);
+    return dataset ? fm_entity_clusters_find(&dataset->entity_clusters, bare, entity_id) : NULL;
 }

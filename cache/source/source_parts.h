@@ -137,6 +137,14 @@ const fm_listed *fm_listing_find(const fm_listing *listing, const char *name);
 FM_MUST_USE fm_status fm_source_parse_obsolete(fm_bytes text, fm_arena *arena,
                                                fm_obsolete_list *ret_list, fm_error *reterr);
 
+/* Reads clusters of entities: a cluster per line, and in it words "1ABC_1" of an entry and its
+ * entity. Of an entity in two clusters the first line counts. FM_ERR_FORMAT with the place. */
+FM_MUST_USE fm_status fm_source_parse_clusters(fm_bytes text, fm_arena *arena,
+                                               fm_entity_clusters *ret_clusters, fm_error *reterr);
+/* Finds the cluster of an entity of a structure, by the structure's key; NULL = none. */
+const uint64_t *fm_entity_clusters_find(const fm_entity_clusters *clusters, const char *id,
+                                        const char *entity_id);
+
 /* Reads the lists of a dataset: those of the options, or those found in it. */
 FM_MUST_USE fm_status fm_source_take_lists(fm_source_scanning *scan,
                                            const fm_source_options *options,

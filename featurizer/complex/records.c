@@ -61,6 +61,11 @@ static const char *join_components(const fm_assembly *assembly, uint32_t chain, 
     return text;
 }
 
+bool fm_complex_record_is_clustered(const fm_assembly_entity *entity) {
+    return entity->polymer == FM_POLYMER_PEPTIDE_L && entity->sequence &&
+           entity->n_residue >= CLUSTERED_RESIDUES;
+}
+
 /* Returns NULL when the arena is full. */
 static const char *cluster_of(const fm_assembly *assembly, uint32_t chain, fm_record_kind kind,
                               const fm_record_options *options, fm_arena *arena) {
@@ -68,13 +73,8 @@ static const char *cluster_of(const fm_assembly *assembly, uint32_t chain, fm_re
     if (kind == FM_RECORD_LIGAND || kind == FM_RECORD_IONS || !entity->sequence) {
         return join_components(assembly, chain, arena);
     }
-    if (entity->polymer != FM_POLYMER_PEPTIDE_L || entity->n_residue < CLUSTERED_RESIDUES) {
-        return entity->sequence;
-    }
-    const char *cluster =
-        options->find_cluster ? options->find_cluster(options->context, entity->id) : NULL;
-    if (cluster) return cluster;
-    return options->compat_protenix ? no_cluster : entity->sequence;
+    bool is_unknown = options->compat_protenix && fm_complex_record_is_clustered(entity);
+    return is_unknown ? no_cluster : entity->sequence;
 }
 
 /* Returns both texts in order, joined by ":"; NULL when the arena is full. */
@@ -116,8 +116,9 @@ static bool is_known(const fm_assembly *assembly, const fm_complex_record *recor
 
 /* Fills one side of a record. */
 static void set_side(const fm_assembly *assembly, uint32_t side, uint32_t chain,
-                     const uint8_t *kinds, fm_complex_record *record) {
+                     const uint8_t *kinds, const char *const *clusters, fm_complex_record *record) {
     record->chain[side] = chain;
+    record->side[side] = clusters[chain];
     record->entity[side] = assembly->entities[assembly->chains[chain].entity].id;
     record->kind[side] = kinds[chain];
 }
@@ -136,16 +137,16 @@ fm_status fm_complex_records_list(const fm_assembly *assembly, const fm_record_o
         clusters[c] = cluster_of(assembly, c, (fm_record_kind)kinds[c], options, arena);
         if (!clusters[c]) return fm_arena_full(arena, reterr);
         if (assembly->chains[c].is_expanded || !is_resolved(assembly, c)) continue;
-        set_side(assembly, 0, c, kinds, &records[n]);
-        records[n].entity[1] = "";
+        set_side(assembly, 0, c, kinds, clusters, &records[n]);
+        records[n].entity[1] = records[n].side[1] = "";
         records[n++].cluster = clusters[c];
     }
     for (uint32_t p = 0; p < assembly->n_pair; p++) {
         const fm_assembly_pair *pair = &assembly->pairs[p];
         if (is_known(assembly, records, n, pair)) continue;
         records[n].is_interface = true;
-        set_side(assembly, 0, pair->a, kinds, &records[n]);
-        set_side(assembly, 1, pair->b, kinds, &records[n]);
+        set_side(assembly, 0, pair->a, kinds, clusters, &records[n]);
+        set_side(assembly, 1, pair->b, kinds, clusters, &records[n]);
         records[n].cluster = join_clusters(clusters[pair->a], clusters[pair->b], arena);
         if (!records[n++].cluster) return fm_arena_full(arena, reterr);
     }

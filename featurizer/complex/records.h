@@ -17,13 +17,10 @@ typedef enum fm_record_kind {
 const char *fm_record_kind_name(fm_record_kind kind);
 
 typedef struct fm_record_options {
-    /* Ions are the chains of glycans, and proteins without a cluster share one, as in the
-     * reference. By default ions are chains of one atom, and such a protein's cluster is its
-     * sequence. */
+    /* Ions are the chains of glycans, and proteins of lists of clusters share one, as in the
+     * reference without a list. By default ions are chains of one atom, and such a protein's
+     * cluster is its sequence. */
     bool compat_protenix;
-    /* Returns the cluster of a protein entity, or NULL where it has none; may be NULL. */
-    const char *(*find_cluster)(void *context, const char *entity_id);
-    void *context;
 } fm_record_options;
 
 /* A chain, or a pair of chains that touch. */
@@ -32,8 +29,13 @@ typedef struct fm_complex_record {
     uint32_t chain[2];     /* of the assembly; the second is 0 where there is none */
     const char *entity[2]; /* ids; the second is "" where there is none */
     uint8_t kind[2];       /* fm_record_kind */
+    const char *side[2];   /* cluster of each chain; the second is "" where there is none */
     const char *cluster;   /* of an interface: both, sorted and joined by ":" */
 } fm_complex_record;
+
+/* Returns whether lists of clusters have such an entity: a polypeptide(L) of 10 residues or more.
+ * Where a list has it, that cluster takes the place of its sequence. */
+bool fm_complex_record_is_clustered(const fm_assembly_entity *entity);
 
 /* Lists the records of a tokenized assembly: its chains that are no copies and have a resolved
  * centre, and the first interface of every pair of entities. They are in the arena and keep texts

@@ -177,6 +177,11 @@ void fm_build_print_lists(FILE *out, const fm_source_dataset *dataset) {
     if (obsolete->path) {
         fprintf(out, "obsolete %s: %u id%s\n", obsolete->path, obsolete->n, fm_plural(obsolete->n));
     }
+    const fm_entity_clusters *clusters = &dataset->entity_clusters;
+    if (clusters->path) {
+        fprintf(out, "clusters %s: %u protein%s\n", clusters->path, clusters->n,
+                fm_plural(clusters->n));
+    }
 }
 
 static void print_datasets(const fm_source *source) {

@@ -60,7 +60,7 @@ static const char what_it_does[] =
     "    DATASET/data/<id>.pdb                     predictions, with alignments/<id>/\n"
     "    DATASET/uniclust30/<name>/{a3m,pdb}/      OpenProteinSet's predictions\n"
     "    DATASET/{,data_caches/}chain_data_cache.json, mmcif_cache.json\n"
-    "    DATASET/obsolete.dat\n\n"
+    "    DATASET/obsolete.dat, clusters-by-entity-40.txt\n\n"
     "Every file may be compressed: .gz, .xz or .zst. PDB ids may be in any case.\n"
     "The command recognises which of these exist and reports them; --dry-run reports them\n"
     "without building. Symbolic links are followed. A chain is built when it has a folder of\n"
@@ -96,8 +96,8 @@ static const char what_it_prints[] =
     "stored_bytes, decoded_bytes, added, kept, left, dataset_inferred, built, reused, "
     "refused_inputs\n"
     "{REASON: n}, without_alignments, entities_without_alignments, alignments_left_out,\n"
-    "without_template_hits, templates (as foldmill stats), input_bytes, mb_per_s, bytes_per_chain, "
-    "written_bytes,\n"
+    "without_template_hits, proteins_of_complexes, proteins_without_cluster, templates (as\n"
+    "foldmill stats), input_bytes, mb_per_s, bytes_per_chain, written_bytes,\n"
     "peak_resident_bytes, seconds. With --catalogue it also has\n"
     "worker {name, items, lost, connections_lost} and job {name, done, refused, leased,\n"
     "pending}. With --dry-run, the object has datasets [{name, predicted, structures_found, "
@@ -155,11 +155,12 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
         return fm_fail(reterr, FM_ERR_USAGE,
                        "a dataset is required: DATASET, or --dataset NAME=DIR");
     }
-    if (list->n && (one->structures || one->alignments || one->duplicates || one->is_predicted)) {
-        return fm_fail(
-            reterr, FM_ERR_USAGE,
-            "--structures, --alignments, --duplicates and --predicted need DATASET; with "
-            "--dataset they are found in DIR, and NAME:predicted=DIR marks predictions");
+    if (list->n && (one->structures || one->alignments || one->duplicates || one->entity_clusters ||
+                    one->is_predicted)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--structures, --alignments, --duplicates, --entity-clusters and "
+                       "--predicted need DATASET; with --dataset they are found in DIR, and "
+                       "NAME:predicted=DIR marks predictions");
     }
     fm_status status = FM_OK;
     for (uint32_t i = 0; i < list->n && !status; i++)
@@ -204,6 +205,9 @@ static fm_status check(const build_arguments *arguments, fm_error *reterr) {
     }
     if (arguments->components && !arguments->complexes) {
         return fm_fail(reterr, FM_ERR_USAGE, "--components is for --complexes");
+    }
+    if (arguments->source.entity_clusters && !arguments->complexes) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--entity-clusters is for --complexes");
     }
     if (arguments->complexes && arguments->sharing.catalogue) {
         return fm_fail(reterr, FM_ERR_USAGE,
@@ -267,6 +271,10 @@ static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX])
          "release dates of templates, in the format of mmcif_cache.json", .letter = 0},
         {"obsolete", FM_OPTION_STRING, &arguments->source.obsolete, "FILE",
          "replaced ids, in the format of the PDB's obsolete.dat", .letter = 0},
+        {"entity-clusters", FM_OPTION_STRING, &arguments->source.entity_clusters, "FILE",
+         "clusters of the proteins of complexes, in the format of RCSB's "
+         "clusters-by-entity-40.txt",
+         .letter = 0},
         {"no-space-check", FM_OPTION_FLAG, &arguments->no_space_check, NULL,
          "build even if the estimate exceeds the free space of the disk", .letter = 0},
         {"dry-run", FM_OPTION_FLAG, &arguments->dry_run, NULL,

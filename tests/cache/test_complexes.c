@@ -6,6 +6,7 @@
 #include "featurizer/complex/chooser.h"
 #include "featurizer/complex/draw.h"
 #include "featurizer/complex/read.h"
+#include "featurizer/complex/records.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -30,8 +31,8 @@ static const char components_text[] =
     "N CA SING\nCA C SING\nC O DOUB\nC OXT SING\n" BASE("A") BASE("C")
         BASE("U") "data_ZN\n_chem_comp.id ZN\n_chem_comp.type NON-POLYMER\n" ATOMS "ZN ZN 2 N\n";
 
-/* An entry of six glycines X, five nucleotides R and a zinc ion, in two copies. */
-static void write_entry(const char *path, const char *date, float shift) {
+/* An entry of glycines X, five nucleotides R and a zinc ion, in two copies. */
+static void write_protein(const char *path, const char *date, float shift, int n_glycine) {
     static const char *const bases[] = {"A", "C", "U", "U", "A"};
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -42,7 +43,7 @@ static void write_entry(const char *path, const char *date, float shift) {
             "1 'polypeptide(L)'\n2 polyribonucleotide\n"
             "loop_\n_entity_poly_seq.entity_id\n_entity_poly_seq.num\n_entity_poly_seq.mon_id\n",
             date);
-    for (int i = 1; i <= 6; i++)
+    for (int i = 1; i <= n_glycine; i++)
         fprintf(file, "1 %d GLY\n", i);
     for (int i = 1; i <= 5; i++)
         fprintf(file, "2 %d %s\n", i, bases[i - 1]);
@@ -64,7 +65,7 @@ static void write_entry(const char *path, const char *date, float shift) {
             "_atom_site.B_iso_or_equiv\n_atom_site.pdbx_PDB_model_num\n");
     int id = 0;
     static const char *const protein[] = {"N", "CA", "C", "O"}, *const rna[] = {"P", "C1'", "O3'"};
-    for (int i = 1; i <= 6; i++)
+    for (int i = 1; i <= n_glycine; i++)
         for (int k = 0; k < 4; k++)
             fprintf(file, "ATOM %d %c %s . GLY A 1 %d ? X %d %.3f %.3f 0 1 %.2f 1\n", ++id,
                     protein[k][0], protein[k], i, i, (double)i * 3.8 + k * 1.3 + (double)shift,
@@ -75,6 +76,10 @@ static void write_entry(const char *path, const char *date, float shift) {
                     rna[k][0], rna[k], bases[i - 1], i, i, (double)i * 5.0 + k * 1.5, k * 0.5);
     fprintf(file, "HETATM %d ZN ZN . ZN C 3 . ? X 101 8 2 2 1 30 1\n", ++id);
     fclose(file);
+}
+
+static void write_entry(const char *path, const char *date, float shift) {
+    write_protein(path, date, shift, 6);
 }
 
 static void write_text(const char *folder, const char *name, const char *text) {
@@ -376,6 +381,85 @@ static void only_what_changed_is_made_again(void **state) {
     tear_down(&test);
 }
 
+/* What is drawn of the protein chain of an entry: its cluster, and its weight. */
+typedef struct protein_record {
+    uint64_t cluster;
+    uint32_t weight;
+    uint64_t interfaces; /* sum of the clusters of its entry's interfaces */
+} protein_record;
+
+static protein_record find_protein(complexes_case *test, const char *name) {
+    cache_case *base = &test->base;
+    const fm_complex_row *rows;
+    protein_record found = {0};
+    fm_store *store;
+    uint32_t n, item;
+    assert_int_equal(fm_store_open(base->cache, &store, &base->error), FM_OK);
+    assert_int_equal(fm_store_find(store, name, &item, &base->error), FM_OK);
+    assert_int_equal(fm_store_read_complex_rows(store, &base->arena, &rows, &n, &base->error),
+                     FM_OK);
+    uint32_t *weights = fm_arena_alloc_array(&base->arena, n, sizeof *weights);
+    assert_non_null(weights);
+    assert_int_equal(fm_complex_rows_weigh(rows, n, weights, &base->arena, &base->error), FM_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        if (rows[i].item != item) continue;
+        if (rows[i].is_interface) found.interfaces += rows[i].cluster;
+        if (rows[i].is_interface || rows[i].kind[0] != FM_RECORD_PROTEIN) continue;
+        found.cluster = rows[i].cluster;
+        found.weight = weights[i];
+    }
+    fm_store_close(store);
+    return found;
+}
+
+/* Clusters of a list change weights and no part; the sequence stands in where the list is silent.
+ */
+static void lists_of_clusters_change_weights_alone(void **state) {
+    (void)state;
+    complexes_case test;
+    char path[300];
+    set_up(&test);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/mmcifs/%dlon.cif", test.base.data, 3 + i);
+        write_protein(path, "2012-02-02", (float)i / 8, 12);
+    }
+    fm_build_report first = build_all(&test, (fm_build_options){0});
+    assert_int_equal(first.n_protein, 2); /* the others are short */
+    assert_int_equal(first.n_unclustered, 2);
+    const protein_record sequence = find_protein(&test, "3lon"),
+                         other = find_protein(&test, "4lon");
+    const protein_record small = find_protein(&test, "1abc");
+    assert_true(sequence.cluster == other.cluster && sequence.interfaces == other.interfaces);
+    write_text(test.base.data, "clusters-by-entity-40.txt",
+               "3LON_1 9ZZZ_2 1ABC_1\npdb_00004lon_1\n");
+    fm_build_report listed = build_all(&test, (fm_build_options){0});
+    assert_true(listed.published);
+    assert_int_equal(listed.n_built, 0);
+    assert_int_equal(listed.n_unclustered, 0);
+    assert_same_content(first, listed);
+    const protein_record a = find_protein(&test, "3lon"), b = find_protein(&test, "4lon");
+    assert_true(a.cluster == fm_xxh3("3lon_1", 6) && b.cluster == fm_xxh3("4lon_1", 6));
+    assert_int_equal(a.weight, 2 * sequence.weight);
+    assert_true(a.interfaces != b.interfaces && a.interfaces != sequence.interfaces);
+    assert_true(find_protein(&test, "1abc").cluster == small.cluster);
+    assert_false(build_all(&test, (fm_build_options){0}).published);
+    write_text(test.base.data, "clusters-by-entity-40.txt", "9ZZZ_1 4lon_1 3LON_2\n");
+    listed = build_all(&test, (fm_build_options){0});
+    assert_int_equal(listed.n_unclustered, 1);
+    assert_true(find_protein(&test, "3lon").cluster == sequence.cluster);
+    assert_true(find_protein(&test, "4lon").cluster == fm_xxh3("9zzz_1", 6));
+    write_text(test.base.data, "clusters-by-entity-40.txt", "3LON_1\n4LON_1 4LON\n");
+    fm_source source;
+    const fm_source_options options = {.dataset = test.base.data};
+    assert_int_equal(fm_source_scan(&options, 1, &test.base.arena, &source, &test.base.error),
+                     FM_ERR_FORMAT);
+    assert_int_equal(test.base.error.line, 2);
+    assert_int_equal(test.base.error.column, 8);
+    assert_non_null(strstr(test.base.error.message, "found '4LON'"));
+    assert_non_null(strstr(test.base.error.source, "clusters-by-entity-40.txt"));
+    tear_down(&test);
+}
+
 static void a_broken_file_harms_its_complex_alone(void **state) {
     (void)state;
     complexes_case test;
@@ -492,6 +576,7 @@ int main(void) {
         cmocka_unit_test(a_complex_is_exported_as_it_is_parsed),
         cmocka_unit_test(samples_are_drawn_of_a_cache),
         cmocka_unit_test(only_what_changed_is_made_again),
+        cmocka_unit_test(lists_of_clusters_change_weights_alone),
         cmocka_unit_test(a_broken_file_harms_its_complex_alone),
         cmocka_unit_test(a_build_without_components_is_refused),
         cmocka_unit_test(complexes_of_other_datasets_are_kept),
