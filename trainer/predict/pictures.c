@@ -44,7 +44,7 @@ static void mix(const uint8_t (*stop)[3], int n_stop, double at, char out[8]) {
     snprintf(out, 8, "#%02x%02x%02x", channel[0] & 255, channel[1] & 255, channel[2] & 255);
 }
 
-/* -- PAE */
+/* -- matrices */
 
 enum { MOST_CELLS = 128, N_LEVEL = 32, MATRIX = 320, BAR = 14 };
 
@@ -52,33 +52,39 @@ static const uint8_t greens[][3] = {{0, 68, 27},     {0, 109, 44},    {35, 139, 
                                     {116, 196, 118}, {199, 233, 192}, {247, 252, 245}};
 enum { N_GREEN = sizeof greens / sizeof greens[0] };
 
-/* The mean error of the pairs of a cell. */
-static double cell_error(const fm_prediction *p, uint32_t n, uint32_t row, uint32_t column) {
-    uint32_t i0 = (uint32_t)((uint64_t)row * p->n_res / n);
-    uint32_t i1 = (uint32_t)((uint64_t)(row + 1) * p->n_res / n);
-    uint32_t j0 = (uint32_t)((uint64_t)column * p->n_res / n);
-    uint32_t j1 = (uint32_t)((uint64_t)(column + 1) * p->n_res / n);
+/* The mean of the pairs of a cell. */
+static double cell_value(const fm_matrix_picture *p, uint32_t n, uint32_t row, uint32_t column) {
+    uint32_t i0 = (uint32_t)((uint64_t)row * p->n / n);
+    uint32_t i1 = (uint32_t)((uint64_t)(row + 1) * p->n / n);
+    uint32_t j0 = (uint32_t)((uint64_t)column * p->n / n);
+    uint32_t j1 = (uint32_t)((uint64_t)(column + 1) * p->n / n);
     double sum = 0;
     for (uint32_t i = i0; i < i1; i++)
         for (uint32_t j = j0; j < j1; j++)
-            sum += (double)p->pae[(size_t)i * p->n_res + j];
+            sum += p->at(p->values, (size_t)i * p->n + j);
     return sum / ((double)(i1 - i0) * (j1 - j0));
 }
 
-/* One path for each level of error: a stroke for each run of cells in a row. */
-static void draw_cells(FILE *out, const fm_prediction *p, const fm_svg_frame *frame) {
-    uint32_t n = p->n_res < MOST_CELLS ? p->n_res : MOST_CELLS;
+static void mix_level(const fm_matrix_picture *p, int level, char out[8]) {
+    double share = (level + 0.5) / N_LEVEL;
+    mix(greens, N_GREEN, p->is_high_dark ? 1 - share : share, out);
+}
+
+/* One path for each level: a stroke for each run of cells in a row. */
+static void draw_cells(FILE *out, const fm_matrix_picture *p, const fm_svg_frame *frame) {
+    uint32_t n = p->n < MOST_CELLS ? p->n : MOST_CELLS;
     double side = frame->width / n;
     uint8_t level[MOST_CELLS * MOST_CELLS];
     for (uint32_t r = 0; r < n; r++) {
         for (uint32_t c = 0; c < n; c++) {
-            double share = cell_error(p, n, r, c) / p->max_pae;
-            level[(size_t)r * n + c] = (uint8_t)fmin(fmax(share, 0) * N_LEVEL, N_LEVEL - 1);
+            double share = cell_value(p, n, r, c) / p->most;
+            level[(size_t)r * n + c] =
+                isnan(share) ? N_LEVEL : (uint8_t)fmin(fmax(share, 0) * N_LEVEL, N_LEVEL - 1);
         }
     }
     for (int k = 0; k < N_LEVEL; k++) {
         char colour[8];
-        mix(greens, N_GREEN, (k + 0.5) / N_LEVEL, colour);
+        mix_level(p, k, colour);
         fprintf(out, "<path stroke=\"%s\" stroke-width=\"%.2f\" d=\"", colour, side + 0.25);
         for (uint32_t r = 0; r < n; r++) {
             for (uint32_t c = 0, end; c < n; c = end) {
@@ -94,35 +100,57 @@ static void draw_cells(FILE *out, const fm_prediction *p, const fm_svg_frame *fr
     }
 }
 
-static void draw_scale(FILE *out, const fm_prediction *p, const fm_svg_frame *frame) {
+static void draw_scale(FILE *out, const fm_matrix_picture *p, const fm_svg_frame *frame) {
     double left = frame->left + frame->width + 24, high = frame->height / N_LEVEL;
     char text[64];
     for (int k = 0; k < N_LEVEL; k++) {
         char colour[8];
-        mix(greens, N_GREEN, (k + 0.5) / N_LEVEL, colour);
+        mix_level(p, k, colour);
         fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%.2f\" fill=\"%s\"/>\n",
                 left, frame->top + frame->height - (k + 1) * high, BAR, high + 0.3, colour);
     }
-    for (int error = 0; error <= p->max_pae; error += 10) {
-        snprintf(text, sizeof text, "%d", error);
-        fm_svg_label(out, left + BAR + 6, frame->top + frame->height * (1 - error / p->max_pae) + 4,
-                     "start", 12, FM_SVG_QUIET, text);
+    for (int k = 0; k * p->step <= p->most; k++) {
+        snprintf(text, sizeof text, "%g", k * p->step);
+        fm_svg_label(out, left + BAR + 6,
+                     frame->top + frame->height * (1 - k * p->step / p->most) + 4, "start", 12,
+                     FM_SVG_QUIET, text);
     }
-    fm_svg_label(out, left, frame->top - 10, "start", 12, FM_SVG_INK, "Å");
+    fm_svg_label(out, left, frame->top - 10, "start", 12, FM_SVG_INK, p->unit);
 }
 
-void fm_picture_pae(FILE *out, const fm_prediction *p) {
-    char title[400], remark[96];
+/* Draws the borders of the chains across the frame, downwards too in a matrix, and above it the ids
+ * that have room. Chains narrower than NARROW share a border. */
+static void draw_chains(const fm_svg_frame *frame, const fm_picture_chains *chains, uint32_t n,
+                        bool is_matrix) {
+    enum { NARROW = 2, LETTER = 8 };
+    FILE *out = frame->out;
+    const double shift = frame->x0 / 2; /* tokens are points at 1, 2, ... or cells from 0 on */
+    double last = frame->left;
+    for (uint32_t begin = 0, end; begin < n; begin = end) {
+        for (end = begin + 1; end < n && chains->of_token[end] == chains->of_token[begin];)
+            end++;
+        const char *id = chains->id[chains->of_token[begin]];
+        const double left = fm_svg_x(frame, begin + shift), right = fm_svg_x(frame, end + shift);
+        if ((double)strlen(id) * LETTER <= right - left) {
+            fm_svg_label(out, (left + right) / 2, frame->top - 5, "middle", 11, FM_SVG_INK, id);
+        }
+        if (end == n || right - last < NARROW) continue;
+        last = right;
+        fm_svg_line(out, right, frame->top, right, frame->top + frame->height, FM_SVG_INK);
+        const double y = fm_svg_y(frame, end);
+        if (is_matrix) fm_svg_line(out, frame->left, y, frame->left + frame->width, y, FM_SVG_INK);
+    }
+}
+
+void fm_picture_matrix(FILE *out, const fm_matrix_picture *p) {
     const fm_svg_frame frame = {.out = out,
                                 .left = LEFT,
                                 .top = TOP + 8,
                                 .width = MATRIX,
                                 .height = MATRIX,
-                                .x1 = p->n_res,
-                                .y0 = p->n_res};
-    snprintf(title, sizeof title, "Predicted aligned error: %.200s", p->model);
-    snprintf(remark, sizeof remark, "seed %llu, pTM %.3f", (unsigned long long)p->seed, p->ptm);
-    begin(out, LEFT + MATRIX + 90, TOP + MATRIX + 66, title, remark, NULL, 0);
+                                .x1 = p->n,
+                                .y0 = p->n};
+    begin(out, LEFT + MATRIX + 90, TOP + MATRIX + 66, p->title, p->remark, NULL, 0);
     draw_cells(out, p, &frame);
     draw_scale(out, p, &frame);
     const fm_svg_frame down = {.out = out,
@@ -131,13 +159,35 @@ void fm_picture_pae(FILE *out, const fm_prediction *p) {
                                .width = 0,
                                .height = MATRIX,
                                .x1 = 1,
-                               .y0 = p->n_res};
-    double step = fm_svg_tick_step(p->n_res, N_TICK);
-    for (int k = 1; k * step <= p->n_res; k++)
+                               .y0 = p->n};
+    double step = fm_svg_tick_step(p->n, N_TICK);
+    for (int k = 1; k * step <= p->n; k++)
         fm_svg_value_line(&down, k * step, k * step, step);
-    fm_svg_bottom_axis(&frame, N_TICK, 1, "residue whose error it is");
-    fm_svg_label_up(out, 16, frame.top + MATRIX / 2.0, 12, FM_SVG_INK, "aligned residue");
+    fm_svg_bottom_axis(&frame, N_TICK, 1, p->below);
+    fm_svg_label_up(out, 16, frame.top + MATRIX / 2.0, 12, FM_SVG_INK, p->left);
+    if (p->chains) draw_chains(&frame, p->chains, p->n, true);
     fm_svg_end(out);
+}
+
+static double error_at(const void *values, size_t index) {
+    return (double)((const float *)values)[index];
+}
+
+void fm_picture_pae(FILE *out, const fm_prediction *p) {
+    char title[400], remark[96];
+    snprintf(title, sizeof title, "Predicted aligned error: %.200s", p->model);
+    snprintf(remark, sizeof remark, "seed %llu, pTM %.3f", (unsigned long long)p->seed, p->ptm);
+    const fm_matrix_picture picture = {.title = title,
+                                       .remark = remark,
+                                       .unit = "Å",
+                                       .left = "aligned residue",
+                                       .below = "residue whose error it is",
+                                       .n = p->n_res,
+                                       .values = p->pae,
+                                       .at = error_at,
+                                       .most = p->max_pae,
+                                       .step = 10};
+    fm_picture_matrix(out, &picture);
 }
 
 /* -- the path of the chain */
@@ -327,7 +377,7 @@ static const char *const hues[MOST_CURVES][2] = {
     {"#8a6d00", "#f0e442"}, {"#555555", "#c2c2c2"}, {"#7446b8", "#b99cf2"}, {"#7f3b08", "#dba36b"}};
 
 void fm_picture_plddt(FILE *out, const char *chain, uint32_t n_res, const fm_plddt_curve *curve,
-                      uint32_t n_curve) {
+                      uint32_t n_curve, const fm_picture_chains *chains) {
     char title[400];
     uint32_t n = n_curve < MOST_CURVES ? n_curve : MOST_CURVES;
     const fm_svg_frame frame = {.out = out,
@@ -339,7 +389,9 @@ void fm_picture_plddt(FILE *out, const char *chain, uint32_t n_res, const fm_pld
                                 .x1 = n_res > 1 ? n_res : 2,
                                 .y1 = 100};
     snprintf(title, sizeof title, "pLDDT of %.200s", chain);
-    begin(out, WIDTH, HEIGHT + 12 + 20 * (int)n, title, "by residue; bands: AlphaFold's classes",
+    begin(out, WIDTH, HEIGHT + 12 + 20 * (int)n, title,
+          chains ? "by token; bands: AlphaFold's classes"
+                 : "by residue; bands: AlphaFold's classes",
           hues, MOST_CURVES);
     double above = 100;
     for (int k = 0; k < FM_PLDDT_CLASSES; k++) {
@@ -352,7 +404,8 @@ void fm_picture_plddt(FILE *out, const char *chain, uint32_t n_res, const fm_pld
         above = class->least;
     }
     fm_svg_value_axis(&frame, 5);
-    fm_svg_bottom_axis(&frame, N_TICK, 1, "residue");
+    fm_svg_bottom_axis(&frame, N_TICK, 1, chains ? "token" : "residue");
+    if (chains) draw_chains(&frame, chains, n_res, false);
     for (uint32_t k = n; k-- > 0;) { /* the best one on top */
         fprintf(out, "<path stroke=\"%s\" stroke-width=\"%s\" stroke-linejoin=\"round\" d=\"",
                 hues[k][0], k ? "1.3" : "2.2");

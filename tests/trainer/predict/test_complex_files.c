@@ -5,6 +5,7 @@
 #include "tests/testing/complex_names.h"
 #include "tests/testing/testing.h"
 #include "trainer/predict/complex/files.h"
+#include "trainer/predict/complex/page.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -186,11 +187,111 @@ static void test_protenix(void **state) {
     expect_in(text, " \"num_recycles\": 10\n}\n");
 }
 
+/* Writes the page of a job with one structure. */
+static void write_page(const fm_complex_prediction *p) {
+    char *best;
+    size_t bytes;
+    const fm_complex_page_row row = {7, 2, 0.5, 0.25, (double)NAN, 66, 0.125, true};
+    assert_int_equal(fm_complex_page_draw(p, &best, &bytes, NULL), FM_OK);
+    const fm_complex_page page = {.name = p->name,
+                                  .software = "1.2.3",
+                                  .n_token = p->layout->n_token,
+                                  .n_atom = p->layout->n_atom,
+                                  .n_chain = p->layout->n_chain,
+                                  .n_row = 1,
+                                  .row = &row,
+                                  .best = best,
+                                  .best_bytes = bytes};
+    assert_int_equal(fm_complex_page_write(path, &page, NULL), FM_OK);
+    free(best);
+}
+
+/* Without the tags that HTML does not close the page is XML. */
+static void pages_are_whole_and_escaped(void **state) {
+    (void)state;
+    static const char *const ids[K] = {"<A&\">", "B", "C"};
+    fm_complex_atoms named = atoms;
+    fm_complex_prediction p = prediction;
+    named.chain_id = ids;
+    p.name = "a <job> & 'more'";
+    p.atoms = &named;
+    snprintf(path, sizeof path, "%s/page.html", folder);
+    write_page(&p);
+    const char *check =
+        "grep -v '^<!doctype' page.html | sed 's/<meta [^>]*>//g' > page.xml && "
+        "python3 -c 'import xml.etree.ElementTree as e; e.parse(\"page.xml\")' && "
+        "! grep -qE '<job>|<A&|<script|src=|href=\"[^.]|nan' page.html && "
+        "grep -qF '<th>&lt;A&amp;' page.html && grep -qF 'a &lt;job&gt; &amp; ' page.html && "
+        "grep -qF 'href=\"./seed-7_sample-2/a%20%3Cjob%3E%20%26%20%27more%27_seed-7_sample-2_"
+        "summary_confidences.json\"' page.html && "
+        "grep -qF 'rgba(0,109,44,0.13)\">0.13</td>' page.html && "
+        "[ $(grep -cF '<td>-</td>' page.html) -ge 2 ] && [ $(grep -o '<svg ' page.html | wc -l) = "
+        "3 ]";
+    assert_int_equal(fm_test_shell(folder, check), 0);
+    const char *keep = getenv("FM_TEST_PICTURES");
+    if (keep) {
+        assert_int_equal(fm_test_shell_format(folder, "cp page.html '%s/complex.html'", keep), 0);
+    }
+}
+
+/* 5,120 tokens, each a chain, whose matrices have no two equal neighbours. */
+static void pages_of_large_complexes_are_bounded(void **state) {
+    (void)state;
+    enum { LARGE = 5120, MOST_BYTES = 2 << 20 };
+    const size_t n = LARGE, nn = n * n;
+    float *errors = malloc(nn * sizeof *errors);
+    double *probabilities = malloc(nn * sizeof *probabilities);
+    double *iptm = malloc(nn * sizeof *iptm);
+    double *confidence = malloc(n * sizeof *confidence);
+    int32_t *number = malloc(n * sizeof *number);
+    const char **ids = malloc(n * sizeof *ids);
+    assert_true(errors && probabilities && iptm && confidence && number && ids);
+    for (size_t i = 0; i < nn; i++) {
+        probabilities[i] = iptm[i] = (double)((i / 40 + i / (40 * n)) * 7 % 32) / 32;
+        errors[i] = (float)(32 * probabilities[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        number[i] = (int32_t)i;
+        ids[i] = "A";
+        confidence[i] = (double)(i % 10) / 10;
+    }
+    const fm_complex_layout large = {.n_token = LARGE,
+                                     .n_atom = LARGE,
+                                     .n_chain = LARGE,
+                                     .token_chain = number,
+                                     .atom_token = number};
+    const fm_complex_atoms named = {.n_chain = LARGE, .chain_id = ids};
+    const fm_complex_scores judged = {.chain_pair_iptm = iptm};
+    const fm_complex_prediction p = {.name = "large",
+                                     .atoms = &named,
+                                     .layout = &large,
+                                     .plddt = confidence,
+                                     .pae = errors,
+                                     .contact = probabilities,
+                                     .scores = &judged};
+    char *text;
+    size_t bytes;
+    assert_int_equal(fm_complex_page_draw(&p, &text, &bytes, NULL), FM_OK);
+    assert_in_range(bytes, 1 << 18, MOST_BYTES);
+    assert_non_null(strstr(text, "the first 40 of 5120 chains"));
+    free(text);
+    free(errors);
+    free(probabilities);
+    free(iptm);
+    free(confidence);
+    free(number);
+    free(ids);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cif),      cmocka_unit_test(test_confidences),
-        cmocka_unit_test(test_summary),  cmocka_unit_test(test_ranking),
+        cmocka_unit_test(test_cif),
+        cmocka_unit_test(test_confidences),
+        cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_ranking),
         cmocka_unit_test(test_protenix),
+        cmocka_unit_test(pages_are_whole_and_escaped),
+        cmocka_unit_test(pages_of_large_complexes_are_bounded),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

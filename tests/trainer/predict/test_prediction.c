@@ -274,7 +274,7 @@ static void pictures_and_pages_are_whole(void **state) {
     assert_int_equal(fm_text_file_commit(&file, path_of("trace.svg"), NULL), FM_OK);
     pictures[0] = read_back("trace.svg");
     assert_int_equal(fm_text_file_open(&file, NULL), FM_OK);
-    fm_picture_plddt(file.out, p.chain, N, curves, 2);
+    fm_picture_plddt(file.out, p.chain, N, curves, 2, NULL);
     assert_int_equal(fm_text_file_commit(&file, path_of("plddt.svg"), NULL), FM_OK);
     pictures[1] = read_back("plddt.svg");
     assert_int_equal(fm_text_file_open(&file, NULL), FM_OK);

@@ -175,6 +175,7 @@ static fm_status predict_seeds(work *w, const fm_cofold_input *input,
     const uint32_t *seed = seeds_of(w, input, &n_seed);
     fm_cofold_result *results = calloc(n * n_seed, sizeof *results);
     if (!results) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the scores");
+    fm_cofold_best best = {.text = NULL};
     fm_status status = FM_OK;
     for (uint32_t i = 0; i < n_seed && !status; i++) {
         fm_cofold_times times;
@@ -185,11 +186,14 @@ static fm_status predict_seeds(work *w, const fm_cofold_input *input,
         }
         if (!status) {
             status = fm_cofold_judge_all(w->cofold, input, target, seed[i], (uint32_t)n,
-                                         results + i * n, reterr);
+                                         results + i * n, &best, reterr);
         }
         if (!status) show_results(w, input->name, results + i * n, &times);
     }
-    if (!status) status = fm_cofold_finish(input, target, results, (uint32_t)n * n_seed, reterr);
+    if (!status) {
+        status = fm_cofold_finish(input, target, results, (uint32_t)n * n_seed, &best, reterr);
+    }
+    free(best.text);
     free(results);
     return status;
 }

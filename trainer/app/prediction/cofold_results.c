@@ -5,6 +5,7 @@
 #include "proto/base/file.h"
 #include "proto/npz.h"
 #include "trainer/predict/complex/disorder.h"
+#include "trainer/predict/complex/page.h"
 
 #include <limits.h>
 #include <math.h>
@@ -19,6 +20,7 @@ typedef struct judge {
     fm_cofold *cofold;
     const fm_cofold_input *input;
     const fm_cofold_target *target;
+    fm_cofold_best *best;
     fm_arena arena;
     fm_complex_contacts contacts;
     fm_complex_pairs pairs;
@@ -114,19 +116,32 @@ static fm_status write_bare(judge *j, const fm_cofold_result *result, fm_error *
 
 /* -- the files of a structure whose atoms have names */
 
-/* The files' ends: they are FOLDER/seed-S_sample-K/NAME_seed-S_sample-K END. */
-static const char *const ENDS[] = {"_model.cif", "_summary_confidences.json", "_confidences.json"};
-enum { N_END = sizeof ENDS / sizeof ENDS[0], PATH_BYTES = PATH_MAX };
+enum { PATH_BYTES = PATH_MAX };
 
 static void path_of(const fm_cofold_target *target, const fm_cofold_input *input,
                     const fm_cofold_result *r, const char *end, char out[PATH_BYTES]) {
-    snprintf(out, PATH_BYTES, "%s/seed-%u_sample-%u/%s_seed-%u_sample-%u%s", target->folder,
-             r->seed, r->sample, input->name, r->seed, r->sample, end);
+    char stem[FM_COMPLEX_STEM_BYTES];
+    fm_complex_stem(input->name, r->seed, r->sample, stem);
+    snprintf(out, PATH_BYTES, "%s/%s%s", target->folder, stem, end);
+}
+
+/* Keeps the part of the page about a structure that is better than those before. */
+static fm_status keep_best(judge *j, const fm_complex_prediction *p, fm_error *reterr) {
+    fm_cofold_best *best = j->best;
+    const double score = p->scores->ranking_score;
+    const bool is_better =
+        score > best->ranking_score || (isnan(best->ranking_score) && !isnan(score));
+    if (best->text && !is_better) return FM_OK;
+    free(best->text);
+    best->text = NULL;
+    best->ranking_score = score;
+    return fm_complex_page_draw(p, &best->text, &best->bytes, reterr);
 }
 
 static fm_status write_named(judge *j, const fm_cofold_result *result,
                              const fm_complex_scores *scores, fm_error *reterr) {
-    fm_status (*const write[N_END])(const char *, const fm_complex_prediction *, fm_error *) = {
+    fm_status (*const write[FM_COMPLEX_ENDS])(const char *, const fm_complex_prediction *,
+                                              fm_error *) = {
         fm_complex_write_cif, fm_complex_write_summary, fm_complex_write_confidences};
     const fm_complex_prediction prediction = {.name = j->input->name,
                                               .model = j->target->model,
@@ -144,11 +159,11 @@ static fm_status write_named(judge *j, const fm_cofold_result *result,
     snprintf(path, sizeof path, "%s/seed-%u_sample-%u", j->target->folder, result->seed,
              result->sample);
     fm_status status = fm_dir_make(path, reterr);
-    for (int i = 0; i < N_END && !status; i++) {
-        path_of(j->target, j->input, result, ENDS[i], path);
+    for (int i = 0; i < FM_COMPLEX_ENDS && !status; i++) {
+        path_of(j->target, j->input, result, fm_complex_ends[i], path);
         status = write[i](path, &prediction, reterr);
     }
-    return status;
+    return status ? status : keep_best(j, &prediction, reterr);
 }
 
 /* -- all structures of a seed */
@@ -179,6 +194,7 @@ static fm_status judge_one(judge *j, fm_cofold_result *result, fm_error *reterr)
         result->mean_plddt = scores.mean_plddt;
         result->ranking_score = scores.ranking_score;
         result->has_clash = scores.has_clash;
+        result->fraction_disordered = scores.fraction_disordered;
         status = j->input->has_names ? write_named(j, result, &scores, reterr)
                                      : write_bare(j, result, reterr);
     }
@@ -201,8 +217,8 @@ static fm_status prepare(judge *j, fm_error *reterr) {
 
 fm_status fm_cofold_judge_all(fm_cofold *cofold, const fm_cofold_input *input,
                               const fm_cofold_target *target, uint32_t seed, uint32_t n,
-                              fm_cofold_result *results, fm_error *reterr) {
-    judge j = {.cofold = cofold, .input = input, .target = target};
+                              fm_cofold_result *results, fm_cofold_best *best, fm_error *reterr) {
+    judge j = {.cofold = cofold, .input = input, .target = target, .best = best};
     fm_status status = prepare(&j, reterr);
     for (uint32_t k = 0; k < n && !status; k++) {
         results[k] = (fm_cofold_result){.seed = seed, .sample = k};
@@ -231,11 +247,43 @@ static fm_status copy_best(const fm_cofold_input *input, const fm_cofold_target 
                            const fm_cofold_result *best, fm_error *reterr) {
     char from[PATH_BYTES], to[PATH_BYTES];
     fm_status status = FM_OK;
-    for (int i = 0; i < N_END && !status; i++) {
-        path_of(target, input, best, ENDS[i], from);
-        snprintf(to, sizeof to, "%s/%s%s", target->folder, input->name, ENDS[i]);
+    for (int i = 0; i < FM_COMPLEX_ENDS && !status; i++) {
+        path_of(target, input, best, fm_complex_ends[i], from);
+        snprintf(to, sizeof to, "%s/%s%s", target->folder, input->name, fm_complex_ends[i]);
         status = copy_file(from, to, reterr);
     }
+    return status;
+}
+
+static fm_status write_page(const fm_cofold_input *input, const fm_cofold_target *target,
+                            const fm_cofold_result *results, const uint32_t *order, uint32_t n,
+                            const fm_cofold_best *best, fm_error *reterr) {
+    char path[PATH_BYTES];
+    fm_complex_page_row *row = calloc(n, sizeof *row);
+    if (!row) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the page");
+    for (uint32_t k = 0; k < n; k++) {
+        const fm_cofold_result *r = &results[order[k]];
+        row[k] = (fm_complex_page_row){.seed = r->seed,
+                                       .sample = r->sample,
+                                       .ranking_score = r->ranking_score,
+                                       .ptm = r->ptm,
+                                       .iptm = r->iptm,
+                                       .mean_plddt = r->mean_plddt,
+                                       .fraction_disordered = r->fraction_disordered,
+                                       .has_clash = r->has_clash};
+    }
+    const fm_complex_page page = {.name = input->name,
+                                  .software = target->software,
+                                  .n_token = input->layout.n_token,
+                                  .n_atom = input->layout.n_atom,
+                                  .n_chain = input->layout.n_chain,
+                                  .n_row = n,
+                                  .row = row,
+                                  .best = best->text,
+                                  .best_bytes = best->bytes};
+    snprintf(path, sizeof path, "%s/%s.html", target->folder, input->name);
+    fm_status status = fm_complex_page_write(path, &page, reterr);
+    free(row);
     return status;
 }
 
@@ -251,7 +299,8 @@ static uint32_t rank(const fm_cofold_result *results, uint32_t n, fm_complex_ran
 }
 
 fm_status fm_cofold_finish(const fm_cofold_input *input, const fm_cofold_target *target,
-                           const fm_cofold_result *results, uint32_t n, fm_error *reterr) {
+                           const fm_cofold_result *results, uint32_t n, const fm_cofold_best *best,
+                           fm_error *reterr) {
     char path[PATH_BYTES];
     fm_complex_ranked *row = calloc(n, sizeof *row);
     double *score = calloc(n, sizeof *score);
@@ -260,10 +309,13 @@ fm_status fm_cofold_finish(const fm_cofold_input *input, const fm_cofold_target 
     if (!row || !score || !order) {
         status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the ranking");
     } else {
-        const uint32_t best = rank(results, n, row, score, order);
+        const uint32_t first = rank(results, n, row, score, order);
         snprintf(path, sizeof path, "%s/%s_ranking_scores.csv", target->folder, input->name);
         status = fm_complex_write_ranking(path, row, n, reterr);
-        if (!status && input->has_names) status = copy_best(input, target, &results[best], reterr);
+        if (!status && input->has_names) status = copy_best(input, target, &results[first], reterr);
+        if (!status && input->has_names) {
+            status = write_page(input, target, results, order, n, best, reterr);
+        }
     }
     free(row);
     free(score);

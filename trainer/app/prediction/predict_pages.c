@@ -79,7 +79,7 @@ static fm_status draw_plddt(maker *m, const fm_plddt_curve *curve, uint32_t n, f
         fm_predict_path(m->options, m->chain->name, NULL, "/plddt.svg", path, sizeof path, reterr);
     if (!status) status = fm_text_file_open(&file, reterr);
     if (status) return status;
-    fm_picture_plddt(file.out, m->chain->name, m->chain->n_res, curve, n);
+    fm_picture_plddt(file.out, m->chain->name, m->chain->n_res, curve, n, NULL);
     status = fm_text_file_commit(&file, path, reterr);
     return status ? status : take_picture(m, NULL, "/plddt.svg", reterr);
 }

@@ -11,6 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* -- names */
+
+const char *const fm_complex_ends[FM_COMPLEX_ENDS] = {"_model.cif", "_summary_confidences.json",
+                                                      "_confidences.json"};
+
+void fm_complex_stem(const char *name, uint64_t seed, uint32_t sample,
+                     char out[FM_COMPLEX_STEM_BYTES]) {
+    const unsigned long long s = seed;
+    snprintf(out, FM_COMPLEX_STEM_BYTES, "seed-%llu_sample-%u/%.255s_seed-%llu_sample-%u", s,
+             sample, name, s, sample);
+}
+
 /* -- a file in pieces */
 
 enum { PIECE = 1 << 16, MOST_WORD = 32 };

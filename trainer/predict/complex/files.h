@@ -14,6 +14,14 @@
 
 #include "trainer/predict/complex/scores.h"
 
+/* The files of structure K of a seed S begin with the stem seed-S_sample-K/NAME_seed-S_sample-K in
+ * the job's folder, and end as structure, scores and confidences do. NAME has at most
+ * FM_LIMIT_NAME_BYTES bytes. */
+enum { FM_COMPLEX_STEM_BYTES = 384, FM_COMPLEX_ENDS = 3 };
+extern const char *const fm_complex_ends[FM_COMPLEX_ENDS];
+void fm_complex_stem(const char *name, uint64_t seed, uint32_t sample,
+                     char out[FM_COMPLEX_STEM_BYTES]);
+
 /* A predicted structure. All members are borrowed. N tokens, A atoms. */
 typedef struct fm_complex_prediction {
     const char *name;     /* of the job */
