@@ -2,7 +2,7 @@
 # Manual pages are made by the installed programs themselves (--help=man), so they agree with --help.
 include(GNUInstallDirs)
 install(TARGETS foldmill foldmill-train RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md CITATION.cff DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(completion ${CMAKE_SOURCE_DIR}/deploy/completion)

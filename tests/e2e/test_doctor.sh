@@ -3,15 +3,19 @@
 . "$(dirname "$0")/expect.sh"
 
 a_machine_is_looked_at() {
-    exits 0 foldmill doctor --folder . >text
+    # A machine may have a fault of its own, such as no room for locked memory beside InfiniBand.
+    rc=0
+    foldmill doctor --folder . >text || rc=$?
+    bad=0
+    if grep -q '^bad' text; then bad=1; fi
+    [ $rc = $bad ]
     for what in system processor memory files locked shared clock driver folder; do
         says "^[a-z]* *$what " text
     done
-    exits 0 foldmill doctor --json >json
+    foldmill doctor --json >json || test $rc = 1
     python3 -c 'import json, sys
 found = json.load(open("json"))
-assert found["works"] is True
-assert all(item["state"] in ("ok", "slow") for item in found["findings"])
+assert found["works"] == all(item["state"] in ("ok", "slow") for item in found["findings"])
 assert all((item["advice"] is None) == (item["state"] == "ok") for item in found["findings"])'
 }
 

@@ -94,10 +94,11 @@ static void check_links(fm_findings *findings, const driver *cuda, int count) {
     }
     if (count < 2) return;
     if (lacking) {
-        fm_findings_add(findings, FM_FINDING_SLOW, "links",
-                        "ranks on these GPUs need NCCL, which is slower: --comm nccl",
-                        "%d pairs cannot read each other's memory, the first is GPU %d and GPU %d",
-                        lacking, first, second);
+        fm_findings_add(
+            findings, FM_FINDING_BAD, "links",
+            "ranks of one run need GPUs that can: choose them with CUDA_VISIBLE_DEVICES",
+            "%d pairs cannot read each other's memory, the first is GPU %d and GPU %d", lacking,
+            first, second);
     } else {
         fm_findings_add(findings, FM_FINDING_OK, "links", "",
                         "each of %d GPUs can read the memory of the others", count);
