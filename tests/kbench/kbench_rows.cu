@@ -49,7 +49,8 @@ void adaln(bench &b, int64_t samples, int64_t n, int64_t c) {
     int64_t rows = samples * n, count = rows * c;
     size_t acc = fm_element_bytes(k->acc) * (size_t)rows;
     fm_adaln a = {
-        rows, c, n, 1e-5, b.act(count, 2), b.act(n * c, 3), b.act(n * c), b.out("y", count)};
+        rows, c,    n,   1e-5, b.act(count, 2), b.act(n * c, 3), b.act(n * c), b.out("y", count),
+        NULL, NULL, NULL};
     fm_adaln_grad g = {b.act(count), b.grad("dx", count), b.grad("dg", n * c), {}};
     if (samples > 1) g.dshift = b.grad("dshift", n * c);
     void *normed = b.scratch((size_t)b.size((double)count));
