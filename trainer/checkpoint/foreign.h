@@ -68,7 +68,7 @@ typedef struct fm_import_report {
     size_t n_array;                     /* arrays imported */
     size_t n_missing, n_extra, n_wrong; /* n_wrong: of another shape or dtype */
     /* Arrays that do not begin with the prefix, which are something else, such as the state of an
-     * optimizer; the name of the first of them, borrowed from the file. NULL: there are none. */
+     * optimizer; the name of the first of them. NULL: there are none. */
     size_t n_outside;
     const char *outside;
     /* one line for each missing, extra or wrong array, with what was expected; "" if there is

@@ -214,7 +214,14 @@ static fm_status write_report(const fm_weights_file *file, const guess *g, fm_ar
     compare_wanted(file, g, &text, ret_report);
     fm_status status = compare_extra(file, g, &text, ret_report, reterr);
     fm_arena_trim(arena, text.text, text.size + 1);
-    return status;
+    if (status || !ret_report->outside) return status;
+    /* The report outlives the file. */
+    size_t bytes = strlen(ret_report->outside) + 1;
+    char *outside = fm_arena_alloc(arena, bytes);
+    if (!outside) return fm_arena_full(arena, reterr);
+    memcpy(outside, ret_report->outside, bytes);
+    ret_report->outside = outside;
+    return FM_OK;
 }
 
 /* -- values */
