@@ -41,7 +41,7 @@ FM_MUST_USE fm_status fm_assembly_unpack(const fm_part_assembly *part,
                                          const fm_components *components, fm_arena *arena,
                                          fm_assembly *ret_assembly, fm_error *reterr);
 
-/* Which rows of an entity an alignment file gives. */
+/* What the rows of an alignment file are for, by the name of the file. */
 typedef enum fm_entity_rows {
     FM_ENTITY_ROWS_ALL,    /* what a chain's msa is made of, too */
     FM_ENTITY_ROWS_PAIRED, /* uniprot_hits.sto, .a3m */

@@ -18,7 +18,7 @@ static void expect_near(double found, double expected, double relative) {
     assert_true(false);
 }
 
-/* What was measured on one host comes out as it is in the table. */
+/* The forecast of a layout that was measured on one host is the measured step itself. */
 static void measured_steps_are_themselves(void **state) {
     (void)state;
     const fm_forecast_plan plans[] = {{"af2-initial", 1, 1, 1, 8, 1, 45},

@@ -28,8 +28,9 @@ void fm_host_links_close(fm_host_links *links);
 /* Ends all connections. From then on all pieces have moved, and no memory of them is used. */
 void fm_host_links_cut(fm_host_links *links);
 
-/* Gives a link a piece to send, or room for a piece to receive. The memory belongs to the links
- * until the piece has moved. bytes > 0. Returns the number of the piece, from 1. */
+/* Queues a piece of `bytes` > 0 bytes on link `number`: bytes to send, or room for bytes to receive.
+ * The caller owns the memory, and neither changes nor frees it until the piece has moved. Returns
+ * the piece's number on that link, which counts from 1. */
 uint32_t fm_host_links_send(fm_host_links *links, int32_t number, const void *piece, size_t bytes);
 uint32_t fm_host_links_receive(fm_host_links *links, int32_t number, void *piece, size_t bytes);
 

@@ -89,7 +89,7 @@ static void groups_are_inside_a_host_or_not(void **state) {
     assert_memory_equal(&sets.dp, &dp, sizeof dp);
     assert_int_equal(fm_topology_span(&t, &sets.dap), FM_SPAN_HOST);
     assert_int_equal(fm_topology_span(&t, &sets.bp), FM_SPAN_HOST);
-    assert_int_equal(fm_topology_span(&t, &sets.dp), FM_SPAN_MIXED); /* a b a c */
+    assert_int_equal(fm_topology_span(&t, &sets.dp), FM_SPAN_MIXED); /* on hosts a, b, a, c */
     const fm_rank_set each = {0, 2, 2}, far = {0, 7, 2};
     assert_int_equal(fm_topology_span(&t, &each), FM_SPAN_HOSTS);
     assert_int_equal(fm_topology_span(&t, &far), FM_SPAN_HOSTS);
