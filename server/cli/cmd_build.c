@@ -155,11 +155,11 @@ static fm_status read_datasets(build_arguments *arguments, const char *positiona
         return fm_fail(reterr, FM_ERR_USAGE,
                        "a dataset is required: DATASET, or --dataset NAME=DIR");
     }
-    if (list->n && (one->structures || one->alignments || one->duplicates || one->entity_clusters ||
-                    one->is_predicted)) {
+    if (list->n && (one->structures || one->alignments || one->duplicates || one->chain_data ||
+                    one->entity_clusters || one->is_predicted)) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "--structures, --alignments, --duplicates, --entity-clusters and "
-                       "--predicted need DATASET; with --dataset they are found in DIR, and "
+                       "--structures, --alignments, --duplicates, --chain-data, --entity-clusters "
+                       "and --predicted need DATASET; with --dataset they are found in DIR, and "
                        "NAME:predicted=DIR marks predictions");
     }
     fm_status status = FM_OK;

@@ -71,7 +71,7 @@ lists() {
 usage() {
     for arguments in '' 'a --dataset pdb=b' '--dataset pdb' '--dataset pdb=' '--dataset =a' '--dataset pdb:strange=a' \
         "--dataset p\ b=a" '--dataset pdb=a --dataset pdb=b' '--dataset pdb=a --predicted' \
-        '--dataset pdb=a --structures a/mmcifs'; do
+        '--dataset pdb=a --structures a/mmcifs' '--dataset pdb=a --chain-data chains.json'; do
         code=0
         eval "foldmill build $arguments --cache x" 2>err >/dev/null || code=$?
         test $code = 2 || test $code = 1
