@@ -221,41 +221,40 @@ fm_status fm_store_read_blob(const fm_store *store, uint32_t blob, fm_arena *are
 
 /* -- parts */
 
-/* A chain's parts, in the arena; the record points to them. */
+/* Parts that were loaded; their arrays are in the arena. */
 typedef struct loaded_parts {
     fm_part_sequence sequence;
     fm_part_msa msa;
     fm_part_hits hits;
     fm_part_structure structure;
+    fm_part_assembly assembly;
+    fm_part_entities entities;
 } loaded_parts;
 
 static fm_status decode_part(fm_part_kind kind, fm_bytes bytes, fm_arena *arena,
-                             loaded_parts *parts, fm_record *record, fm_error *reterr) {
-    fm_status status = FM_OK;
+                             loaded_parts *parts, fm_error *reterr) {
     switch (kind) {
-    case FM_PART_SEQUENCE:
-        status = fm_part_sequence_decode(bytes, arena, &parts->sequence, reterr);
-        record->sequence = &parts->sequence;
-        break;
-    case FM_PART_MSA:
-        status = fm_part_msa_decode(bytes, arena, &parts->msa, reterr);
-        record->msa = &parts->msa;
-        break;
+    case FM_PART_SEQUENCE: return fm_part_sequence_decode(bytes, arena, &parts->sequence, reterr);
+    case FM_PART_MSA: return fm_part_msa_decode(bytes, arena, &parts->msa, reterr);
     case FM_PART_STRUCTURE:
-        status = fm_part_structure_decode(bytes, arena, &parts->structure, reterr);
-        record->structure = &parts->structure;
-        break;
-    case FM_PART_HITS:
-        status = fm_part_hits_decode(bytes, arena, &parts->hits, reterr);
-        record->hits = &parts->hits;
-        break;
-    case FM_PART_ASSEMBLY:
-    case FM_PART_ENTITIES:
+        return fm_part_structure_decode(bytes, arena, &parts->structure, reterr);
+    case FM_PART_HITS: return fm_part_hits_decode(bytes, arena, &parts->hits, reterr);
+    case FM_PART_ASSEMBLY: return fm_part_assembly_decode(bytes, arena, &parts->assembly, reterr);
+    case FM_PART_ENTITIES: return fm_part_entities_decode(bytes, arena, &parts->entities, reterr);
     case FM_PART_COMPONENTS:
-        return fm_fail(reterr, FM_ERR_CORRUPT, "a chain has a part of the kind %s",
-                       fm_part_name(kind));
+        break; /* complex_load.h reads sets of components, which are of no item */
     }
-    return status;
+    return fm_fail(reterr, FM_ERR_CORRUPT, "an item has a part of the kind %s", fm_part_name(kind));
+}
+
+/* Reads and decodes a part of that kind. Errors name the shard. */
+static fm_status load_part(const fm_store *store, uint32_t blob, fm_part_kind kind, fm_arena *arena,
+                           loaded_parts *parts, fm_error *reterr) {
+    fm_bytes bytes;
+    fm_status status = fm_store_read_blob(store, blob, arena, &bytes, reterr);
+    if (status) return status;
+    status = decode_part(kind, bytes, arena, parts, reterr);
+    return status && reterr ? in_shard(store, store->generation.blob[blob].shard, reterr) : status;
 }
 
 fm_stored_kind fm_store_item_kind(const fm_store *store, uint32_t item) {
@@ -266,77 +265,62 @@ bool fm_store_find_blob(const fm_store *store, const fm_sha256 *identity, uint32
     return fm_generation_find_blob(&store->generation, identity, ret_blob);
 }
 
-/* Reads a part of that kind by its identity; `who` names it. */
-static fm_status read_named(const fm_store *store, const fm_sha256 *identity, fm_part_kind kind,
-                            const char *who, fm_arena *arena, uint32_t *ret_blob,
-                            fm_bytes *ret_bytes, fm_error *reterr) {
+/* Loads a part of that kind by its identity; `who` names it. */
+static fm_status load_named(const fm_store *store, const fm_sha256 *identity, fm_part_kind kind,
+                            const char *who, fm_arena *arena, loaded_parts *parts,
+                            fm_error *reterr) {
+    uint32_t blob;
     char hex[FM_SHA256_HEX];
-    if (!fm_store_find_blob(store, identity, ret_blob)) {
-        fm_sha256_format(identity, hex);
-        return fm_fail(reterr, FM_ERR_CORRUPT, "%s names the %s part %s, which is not there", who,
-                       fm_part_name(kind), hex);
+    if (fm_store_find_blob(store, identity, &blob)) {
+        return load_part(store, blob, kind, arena, parts, reterr);
     }
-    return fm_store_read_blob(store, *ret_blob, arena, ret_bytes, reterr);
-}
-
-/* Adds the shard of a blob to an error of decoding it. */
-static fm_status in_shard_of(const fm_store *store, uint32_t blob, fm_status status,
-                             fm_error *reterr) {
-    if (status && reterr) in_shard(store, store->generation.blob[blob].shard, reterr);
-    return status;
+    fm_sha256_format(identity, hex);
+    return fm_fail(reterr, FM_ERR_CORRUPT, "%s names the %s part %s, which is not there", who,
+                   fm_part_name(kind), hex);
 }
 
 fm_status fm_store_load_structure(const fm_store *store, const fm_sha256 *identity, fm_arena *arena,
                                   fm_part_structure *ret_structure, fm_error *reterr) {
-    uint32_t blob;
-    fm_bytes bytes;
+    loaded_parts parts;
     fm_status status =
-        read_named(store, identity, FM_PART_STRUCTURE, "a hit", arena, &blob, &bytes, reterr);
-    if (status) return status;
-    status = fm_part_structure_decode(bytes, arena, ret_structure, reterr);
-    return in_shard_of(store, blob, status, reterr);
+        load_named(store, identity, FM_PART_STRUCTURE, "a hit", arena, &parts, reterr);
+    if (!status) *ret_structure = parts.structure;
+    return status;
 }
 
 fm_status fm_store_load_msa(const fm_store *store, const fm_sha256 *identity, fm_arena *arena,
                             fm_part_msa *ret_msa, fm_error *reterr) {
-    uint32_t blob;
-    fm_bytes bytes;
-    fm_status status =
-        read_named(store, identity, FM_PART_MSA, "an entity", arena, &blob, &bytes, reterr);
-    if (status) return status;
-    status = fm_part_msa_decode(bytes, arena, ret_msa, reterr);
-    return in_shard_of(store, blob, status, reterr);
+    loaded_parts parts;
+    fm_status status = load_named(store, identity, FM_PART_MSA, "an entity", arena, &parts, reterr);
+    if (!status) *ret_msa = parts.msa;
+    return status;
 }
 
 fm_status fm_store_load_hits_part(const fm_store *store, const fm_sha256 *identity, fm_arena *arena,
                                   fm_part_hits *ret_hits, fm_error *reterr) {
-    uint32_t blob;
-    fm_bytes bytes;
+    loaded_parts parts;
     fm_status status =
-        read_named(store, identity, FM_PART_HITS, "an entity", arena, &blob, &bytes, reterr);
-    if (status) return status;
-    status = fm_part_hits_decode(bytes, arena, ret_hits, reterr);
-    return in_shard_of(store, blob, status, reterr);
+        load_named(store, identity, FM_PART_HITS, "an entity", arena, &parts, reterr);
+    if (!status) *ret_hits = parts.hits;
+    return status;
 }
 
 fm_status fm_store_load_assembly(const fm_store *store, uint32_t item, fm_arena *arena,
                                  fm_part_assembly *ret_part, fm_error *reterr) {
+    loaded_parts parts;
     uint32_t blob = fm_generation_part(&store->generation, item, FM_PART_ASSEMBLY);
-    fm_bytes bytes;
-    fm_status status = fm_store_read_blob(store, blob, arena, &bytes, reterr);
-    if (status) return status;
-    status = fm_part_assembly_decode(bytes, arena, ret_part, reterr);
-    return in_shard_of(store, blob, status, reterr);
+    fm_status status = load_part(store, blob, FM_PART_ASSEMBLY, arena, &parts, reterr);
+    if (!status) *ret_part = parts.assembly;
+    return status;
 }
 
 fm_status fm_store_load_entities(const fm_store *store, uint32_t item, fm_arena *arena,
                                  fm_part_entities *ret_part, fm_error *reterr) {
+    loaded_parts parts;
     uint32_t blob = fm_generation_part(&store->generation, item, FM_PART_ENTITIES);
-    fm_bytes bytes;
-    fm_status status = fm_store_read_blob(store, blob, arena, &bytes, reterr);
-    if (status) return status;
-    status = fm_part_entities_decode(bytes, arena, ret_part, reterr);
-    return in_shard_of(store, blob, status, reterr);
+    fm_status status = load_part(store, blob, FM_PART_ENTITIES, arena, &parts, reterr);
+    if (!status) *ret_part = parts.entities;
+    return status;
 }
 
 fm_status fm_store_load_hits(const fm_store *store, uint32_t chain, fm_arena *arena,
@@ -344,14 +328,10 @@ fm_status fm_store_load_hits(const fm_store *store, uint32_t chain, fm_arena *ar
     uint32_t blob = fm_generation_part(&store->generation, chain, FM_PART_HITS);
     *ret_hits = NULL;
     if (blob == FM_NO_PART) return FM_OK;
-    fm_bytes bytes;
-    fm_part_hits *hits = fm_arena_alloc(arena, sizeof *hits);
-    if (!hits) return fm_arena_full(arena, reterr);
-    fm_status status = fm_store_read_blob(store, blob, arena, &bytes, reterr);
-    if (status) return status;
-    status = fm_part_hits_decode(bytes, arena, hits, reterr);
-    if (status && reterr) in_shard(store, store->generation.blob[blob].shard, reterr);
-    if (!status) *ret_hits = hits;
+    loaded_parts *parts = fm_arena_alloc(arena, sizeof *parts);
+    if (!parts) return fm_arena_full(arena, reterr);
+    fm_status status = load_part(store, blob, FM_PART_HITS, arena, parts, reterr);
+    if (!status) *ret_hits = &parts->hits;
     return status;
 }
 
@@ -359,24 +339,19 @@ fm_status fm_store_load(const fm_store *store, uint32_t chain, fm_arena *arena,
                         fm_record *ret_record, fm_error *reterr) {
     loaded_parts *parts = fm_arena_alloc(arena, sizeof *parts);
     if (!parts) return fm_arena_full(arena, reterr);
-    const fm_chain_entry *entry = &store->generation.chain[chain];
-    fm_record record = {.name = fm_store_chain_name(store, chain)};
+    const uint32_t *part = store->generation.chain[chain].part;
+    fm_record record = {.name = fm_store_chain_name(store, chain), .sequence = &parts->sequence};
     if (fm_generation_is_complex(&store->generation, chain)) {
         return fm_fail(reterr, FM_ERR_USAGE, "%s is a complex, expected a chain", record.name);
     }
     for (int k = 1; k <= FM_N_PART; k++) {
-        fm_part_kind kind = (fm_part_kind)k;
-        uint32_t blob = entry->part[kind - 1];
-        if (blob == FM_NO_PART) continue;
-        fm_bytes bytes;
-        fm_status status = fm_store_read_blob(store, blob, arena, &bytes, reterr);
+        if (part[k - 1] == FM_NO_PART) continue;
+        fm_status status = load_part(store, part[k - 1], (fm_part_kind)k, arena, parts, reterr);
         if (status) return status;
-        status = decode_part(kind, bytes, arena, parts, &record, reterr);
-        if (status) {
-            if (reterr) in_shard(store, store->generation.blob[blob].shard, reterr);
-            return status;
-        }
     }
+    if (part[FM_PART_MSA - 1] != FM_NO_PART) record.msa = &parts->msa;
+    if (part[FM_PART_HITS - 1] != FM_NO_PART) record.hits = &parts->hits;
+    if (part[FM_PART_STRUCTURE - 1] != FM_NO_PART) record.structure = &parts->structure;
     uint32_t n_res = record.sequence->n_res;
     if ((record.msa && record.msa->n_res != n_res) ||
         (record.hits && record.hits->n_res != n_res) ||
