@@ -115,6 +115,11 @@ FM_MUST_USE fm_status fm_build_put_components(const char *cache, const fm_compon
                                               fm_arena *arena, bool *ret_was_there,
                                               fm_error *reterr);
 
+/* Whether all that a cache without a generation has is sets of components. For advice: a folder
+ * that cannot be read, and a shard that is damaged or of more than 256 MiB, count as something
+ * else. */
+bool fm_build_has_only_components(const char *cache);
+
 /* Tells whether such a build over the cache would be refused because of the dataset that the
  * cache was built from: FM_ERR_EXISTS with the reason, else FM_OK. A cache that cannot be read
  * gives FM_OK: the build reports it. */

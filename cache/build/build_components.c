@@ -4,9 +4,15 @@
 #include "cache/store/blob.h"
 #include "cache/store/lock.h"
 #include "featurizer/complex/components_code.h"
+#include "proto/base/directory.h"
 #include "proto/limits.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Address space for the names of shards. */
+#define NAME_ARENA_BYTES ((size_t)1 << 30)
 
 static fm_status pack(const fm_components *components, fm_arena *arena, size_t *ret_bytes,
                       fm_bytes *ret_packed, fm_error *reterr) {
@@ -139,4 +145,40 @@ fm_status fm_build_put_components(const char *cache, const fm_components *compon
     }
     if (status && reterr) *reterr = error;
     return status;
+}
+
+/* -- a cache without a generation */
+
+enum { SHARD_BYTES_MAX = 256 << 20 }; /* larger shards are of builds */
+
+static fm_status expect_components(void *context, const fm_sha256 *hash, const fm_shard_blob *blob,
+                                   fm_error *reterr) {
+    (void)context, (void)hash;
+    if (blob->kind == FM_PART_COMPONENTS) return FM_OK;
+    return fm_fail(reterr, FM_ERR_EXISTS, "found a part of the kind %s", fm_part_name(blob->kind));
+}
+
+static bool is_of_components(const char *folder, const char *name) {
+    const fm_shard_visitor visitor = {.blob = expect_components};
+    char path[PATH_MAX];
+    fm_path_kind kind;
+    fm_shard_info info;
+    uint64_t bytes;
+    int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (n < 0 || (size_t)n >= sizeof path || fm_path_size(path, &kind, &bytes, NULL)) return false;
+    return bytes <= SHARD_BYTES_MAX && !fm_shard_walk(path, NULL, &visitor, &info, NULL);
+}
+
+bool fm_build_has_only_components(const char *cache) {
+    char path[PATH_MAX];
+    fm_arena arena;
+    fm_name_list names = {0};
+    if (fm_arena_init(&arena, NAME_ARENA_BYTES, NULL)) return false;
+    bool is = !fm_build_path(cache, "shards", path, NULL) &&
+              !fm_directory_list(path, false, FM_LIMIT_N_CHAIN, &arena, &names, NULL) && names.n;
+    for (size_t i = 0; i < names.n && is; i++)
+        is = is_of_components(path, names.name[i]);
+    free(names.name);
+    fm_arena_fini(&arena);
+    return is;
 }

@@ -6,6 +6,7 @@
  * the name of its dataset and without. */
 #include "server/cli/open_cache.h"
 
+#include "cache/build/build.h"
 #include "proto/base/directory.h"
 #include "proto/limits.h"
 
@@ -88,6 +89,12 @@ fm_status fm_cli_explain_cache(const char *path, fm_status status, fm_error *ret
         return fm_fail(reterr, status,
                        "%.150s is a dataset, not a foldmill cache; `foldmill build %.150s --cache "
                        "DIR` makes a cache of it",
+                       path, path);
+    }
+    if (fm_build_has_only_components(path)) {
+        return fm_fail(reterr, status,
+                       "the cache %.150s has chemical components and nothing else yet; `foldmill "
+                       "build DATASET --cache %.150s --complexes` adds chains and complexes",
                        path, path);
     }
     if (is_folder(path, "shards") || is_folder(path, "build")) {

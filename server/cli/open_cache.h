@@ -10,8 +10,8 @@
 FM_MUST_USE fm_status fm_cli_open_store(const char *path, fm_store **ret_store, fm_error *reterr);
 
 /* `status` is what opening the cache in folder `path` failed with. Where it means that there is no
- * cache, replaces the message. The new one names what the path is (nothing, a file, a dataset, an
- * unfinished cache) and the remedy. Returns status. */
+ * cache, replaces the message. The new one names what the path is (nothing, a file, a dataset,
+ * components alone, an unfinished cache) and the remedy. Returns status. */
 FM_MUST_USE fm_status fm_cli_explain_cache(const char *path, fm_status status, fm_error *reterr);
 
 /* FM_ERR_USAGE when `path`, which should be the folder of a dataset, is a cache or a file. */

@@ -449,6 +449,17 @@ an_empty_file_is_said() {
     expect 1 'empty: found no cluster, expected one' foldmill snapshot create x --cache cache --clusters empty
 }
 
+components_without_a_build_are_said() {
+    printf "data_ZN\n_chem_comp.id ZN\n_chem_comp.type NON-POLYMER\nloop_\n_chem_comp_atom.atom_id
+_chem_comp_atom.type_symbol\n_chem_comp_atom.charge\n_chem_comp_atom.pdbx_leaving_atom_flag\nZN ZN 2 N\n" >zinc.cif
+    foldmill components zinc.cif --cache parts >log
+    for command in inspect verify gc; do
+        expect 1 'the cache parts has chemical components and nothing else yet; ' foldmill $command --cache parts
+    done
+    foldmill build data --cache parts -q >log
+    foldmill inspect --cache parts >log
+}
+
 what_weights_are_is_said() {
     echo ACDE >text
     for c in 'import text' 'predict q.a3m --weights text'; do
@@ -605,6 +616,7 @@ run_tests ranks_are_checked_before_the_server_is_asked \
     features_replace_only_features \
     a_damaged_checkpoint_is_not_imported \
     an_empty_file_is_said \
+    components_without_a_build_are_said \
     what_weights_are_is_said \
     a_folder_of_damaged_checkpoints_is_no_run \
     a_run_removes_no_checkpoint_of_another \
