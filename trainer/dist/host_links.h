@@ -28,10 +28,10 @@ void fm_host_links_close(fm_host_links *links);
 /* Ends all connections. From then on all pieces have moved, and no memory of them is used. */
 void fm_host_links_cut(fm_host_links *links);
 
-/* Queues a piece of `bytes` > 0 bytes on link `number`: bytes to send, or room for bytes to receive.
- * The caller owns the memory, and neither changes nor frees it until the piece has moved. At most
- * FM_HOST_LINKS_PIECES pieces of a link wait in one direction. Returns the piece's number among
- * those of this link and direction, from 1. */
+/* Queues a piece of `bytes` > 0 bytes on link `number`: bytes to send, or room for bytes to
+ * receive. The caller owns the memory, and neither changes nor frees it until the piece has moved.
+ * At most FM_HOST_LINKS_PIECES pieces of a link wait in one direction. Returns the piece's number
+ * among those of this link and direction, from 1. */
 uint32_t fm_host_links_send(fm_host_links *links, int32_t number, const void *piece, size_t bytes);
 uint32_t fm_host_links_receive(fm_host_links *links, int32_t number, void *piece, size_t bytes);
 
