@@ -137,7 +137,9 @@ static fm_status choose_job(const fm_parse_request *request, const fm_jobs *jobs
     *ret_job = jobs->jobs;
     if (!request->job && jobs->n == 1) return FM_OK;
     if (!request->job) {
-        return fm_fail(reterr, FM_ERR_USAGE, "found %u jobs, the first is '%.60s'; say --job NAME",
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "found %u jobs, expected one: foldmill parse job --job NAME prepares one of "
+                       "them; the first is '%.60s'",
                        jobs->n, jobs->jobs[0].name);
     }
     for (uint32_t i = 0; i < jobs->n; i++) {

@@ -32,7 +32,8 @@ static void summaries_and_refusals(void **state) {
            "two.json: Protenix JSON, job 'two', 3 chains, 3 residues, 3 tokens, 3 atoms, 0 bonds, "
            "1 seed\n  entity 1   ligand       1 residues, 0 templates, chains A B C\n");
     expect("job two.json --components known.cif", 2,
-           "foldmill parse: two.json: found 2 jobs, the first is 'one'; say --job NAME\n");
+           "foldmill parse: two.json: found 2 jobs, expected one: foldmill parse job --job NAME "
+           "prepares one of them; the first is 'one'\n");
     expect("job two.json --components known.cif --job three", 1,
            "foldmill parse: two.json: found no job 'three' among 2, the first is 'one'\n");
     expect("job bad.yaml --components known.cif", 1,
