@@ -107,6 +107,34 @@ fm_status fm_job_close(fm_job_reader *reader, const fm_value *at, fm_complex_job
     return FM_OK;
 }
 
+static int compare_seeds(const void *left, const void *right) {
+    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* A seed that is listed twice would give the same structures twice. */
+static fm_status check_seeds(const fm_job_reader *reader, const fm_value *list,
+                             const uint32_t *seeds) {
+    size_t mark = fm_arena_mark(reader->arena);
+    uint32_t *sorted = fm_arena_alloc_array(reader->arena, list->n, sizeof *sorted);
+    if (!sorted) return fm_arena_full(reader->arena, reader->reterr);
+    for (uint32_t i = 0; i < list->n; i++)
+        sorted[i] = seeds[i];
+    qsort(sorted, list->n, sizeof *sorted, compare_seeds);
+    fm_arena_rewind(reader->arena, mark);
+    uint32_t i = 1, n_met = 0;
+    while (i < list->n && sorted[i - 1] != sorted[i])
+        i++;
+    for (const fm_value *at = list->first; at && i < list->n; at = at->next) {
+        n_met += *seeds++ == sorted[i];
+        if (n_met < 2) continue;
+        return fm_value_fail(at, reader->reterr, FM_ERR_DATA,
+                             "found the seed %u a second time, expected different seeds",
+                             sorted[i]);
+    }
+    return FM_OK;
+}
+
 fm_status fm_job_take_seeds(fm_job_reader *reader, const fm_value *list, bool texts) {
     if (fm_value_is_null(list)) return FM_OK;
     if (list->kind != FM_DOCUMENT_LIST) {
@@ -128,7 +156,7 @@ fm_status fm_job_take_seeds(fm_job_reader *reader, const fm_value *list, bool te
     }
     reader->job.seeds = seeds;
     reader->job.n_seed = n;
-    return FM_OK;
+    return check_seeds(reader, list, seeds);
 }
 
 /* -- entities */

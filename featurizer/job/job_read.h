@@ -34,7 +34,7 @@ FM_MUST_USE fm_status fm_job_open(fm_job_reader *reader, const char *name, const
 FM_MUST_USE fm_status fm_job_close(fm_job_reader *reader, const fm_value *at,
                                    fm_complex_job *ret_job);
 
-/* Seeds: a list of integers; `texts`: or of their texts. */
+/* Takes a list of different integers as the seeds; with `texts` they may be in quotes. */
 FM_MUST_USE fm_status fm_job_take_seeds(fm_job_reader *reader, const fm_value *list, bool texts);
 
 /* Adds a polymer's letters as a new entity. `node` is their place. */

@@ -226,6 +226,10 @@ static const struct refusal {
      "{\"name\":\"n\",\"modelSeeds\":[-1],\"dialect\":\"alphafold3\",\"version\":1,"
      "\"sequences\":[" LIGAND "]}",
      "modelSeeds[0]: found -1, expected a whole number from 0 to 4294967295"},
+    {"x.json",
+     "{\"name\":\"n\",\"modelSeeds\":[7,1,2,7],\"dialect\":\"alphafold3\",\"version\":1,"
+     "\"sequences\":[" LIGAND "]}",
+     "1:33: modelSeeds[3]: found the seed 7 a second time, expected different seeds"},
     /* the server and Protenix */
     {"x.json", SERVER("{\"proteinChain\":{\"sequence\":\"GB\"}}"),
      "found 'B' at residue 2, expected one of ACDEFGHIKLMNPQRSTVWYX"},
