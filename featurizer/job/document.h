@@ -66,6 +66,9 @@ FM_MUST_USE fm_status fm_value_expect(const fm_value *node, const char *expected
 /* Refuses keys that are not among the n ones. */
 FM_MUST_USE fm_status fm_value_check_keys(const fm_value *map, const char *const *keys, size_t n,
                                           fm_error *reterr);
+/* The same with the keys of an array. */
+#define FM_CHECK_KEYS(map, keys, reterr)                                                           \
+    fm_value_check_keys(map, keys, sizeof(keys) / sizeof(keys)[0], reterr)
 
 /* Whether the value is missing or null. */
 static inline bool fm_value_is_null(const fm_value *node) {

@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-#define CHECK_KEYS(node, keys, reterr)                                                             \
-    fm_value_check_keys(node, keys, sizeof(keys) / sizeof(keys)[0], reterr)
-
 /* -- polymers */
 
 typedef struct polymer_words {
@@ -20,7 +17,7 @@ static fm_status take_modifications(fm_job_reader *reader, const fm_value *list,
     if (fm_value_is_null(list)) return FM_OK;
     if (list->kind != FM_DOCUMENT_LIST) return fm_value_expect(list, "a list", reader->reterr);
     for (const fm_value *at = list->first; at; at = at->next) {
-        fm_status status = CHECK_KEYS(at, keys, reader->reterr);
+        fm_status status = FM_CHECK_KEYS(at, keys, reader->reterr);
         if (status) return status;
         const fm_value *code = fm_value_get(at, words->type);
         const fm_value *position = fm_value_get(at, words->position);
@@ -82,7 +79,7 @@ static fm_status take_template(fm_job_reader *reader, const fm_value *node, uint
                                fm_job_template *template) {
     static const char *const keys[] = {"mmcif", "mmcifPath", "queryIndices", "templateIndices"};
     uint32_t n = 0;
-    fm_status status = CHECK_KEYS(node, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(node, keys, reader->reterr);
     if (!status) {
         status = fm_job_take_text(reader, fm_value_get(node, "mmcif"),
                                   fm_value_get(node, "mmcifPath"), &template->structure);
@@ -170,9 +167,9 @@ static fm_status take_polymer(fm_job_reader *reader, const fm_value *map,
     const fm_value *id = fm_value_get(map, "id"), *sequence = fm_value_get(map, "sequence");
     const char *letters;
     fm_status status =
-        words->molecule == FM_MOLECULE_PROTEIN ? CHECK_KEYS(map, protein_keys, reader->reterr)
-        : words->molecule == FM_MOLECULE_RNA   ? CHECK_KEYS(map, rna_keys, reader->reterr)
-                                               : CHECK_KEYS(map, dna_keys, reader->reterr);
+        words->molecule == FM_MOLECULE_PROTEIN ? FM_CHECK_KEYS(map, protein_keys, reader->reterr)
+        : words->molecule == FM_MOLECULE_RNA   ? FM_CHECK_KEYS(map, rna_keys, reader->reterr)
+                                               : FM_CHECK_KEYS(map, dna_keys, reader->reterr);
     if (status) return status;
     if (!id || !sequence) {
         return fm_value_fail(map, reader->reterr, FM_ERR_FORMAT,
@@ -195,7 +192,7 @@ static fm_status take_ligand(fm_job_reader *reader, const fm_value *map) {
     static const char *const keys[] = {"id", "ccdCodes", "smiles", "description"};
     const fm_value *id = fm_value_get(map, "id"), *codes = fm_value_get(map, "ccdCodes");
     const fm_value *smiles = fm_value_get(map, "smiles");
-    fm_status status = CHECK_KEYS(map, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(map, keys, reader->reterr);
     if (status) return status;
     if (!fm_value_is_null(smiles)) return fm_job_refuse_smiles(smiles, reader->reterr);
     if (!id || fm_value_is_null(codes) || codes->kind != FM_DOCUMENT_LIST) {
@@ -220,7 +217,7 @@ static fm_status take_entity(fm_job_reader *reader, const fm_value *map) {
         {"rna", "modificationType", "basePosition", FM_MOLECULE_RNA},
         {"dna", "modificationType", "basePosition", FM_MOLECULE_DNA},
     };
-    fm_status status = CHECK_KEYS(map, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(map, keys, reader->reterr);
     if (status) return status;
     if (map->n != 1) {
         return fm_value_fail(map, reader->reterr, FM_ERR_FORMAT,
@@ -233,16 +230,6 @@ static fm_status take_entity(fm_job_reader *reader, const fm_value *map) {
     return take_ligand(reader, map->first);
 }
 
-static fm_status take_end(fm_job_reader *reader, const fm_value *node, fm_job_end *end) {
-    if (node->kind != FM_DOCUMENT_LIST || node->n != 3) {
-        return fm_value_expect(
-            node, "a list of a chain's id, a residue's number and an atom's name", reader->reterr);
-    }
-    const fm_value *chain = node->first;
-    fm_status status = fm_job_find_chain(reader, chain, end);
-    return status ? status : fm_job_take_atom(reader, chain->next, chain->next->next, end);
-}
-
 static fm_status take_bonds(fm_job_reader *reader, const fm_value *list) {
     if (fm_value_is_null(list)) return FM_OK;
     if (list->kind != FM_DOCUMENT_LIST) {
@@ -253,8 +240,8 @@ static fm_status take_bonds(fm_job_reader *reader, const fm_value *list) {
         if (at->kind != FM_DOCUMENT_LIST || at->n != 2) {
             return fm_value_expect(at, "a list of two atoms", reader->reterr);
         }
-        fm_status status = take_end(reader, at->first, &bond.a);
-        if (!status) status = take_end(reader, at->first->next, &bond.b);
+        fm_status status = fm_job_take_end(reader, at->first, &bond.a);
+        if (!status) status = fm_job_take_end(reader, at->first->next, &bond.b);
         if (!status) status = fm_job_add_bond(reader, at, &bond);
         if (status) return status;
     }
@@ -297,7 +284,7 @@ fm_status fm_job_read_alphafold3(fm_job_reader *reader, const fm_value *root, fm
     const fm_value *name = fm_value_get(root, "name"), *list = fm_value_get(root, "sequences");
     const fm_value *seeds = fm_value_get(root, "modelSeeds");
     const char *text;
-    fm_status status = CHECK_KEYS(root, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(root, keys, reader->reterr);
     if (!status) status = check_version(reader, root);
     if (status) return status;
     if (!name || !list || list->kind != FM_DOCUMENT_LIST || !seeds || seeds->n == 0) {

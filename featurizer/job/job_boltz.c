@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-#define CHECK_KEYS(node, keys, reterr)                                                             \
-    fm_value_check_keys(node, keys, sizeof(keys) / sizeof(keys)[0], reterr)
-
 static fm_status refuse_key(const fm_value *map, const char *key, const char *why,
                             fm_error *reterr) {
     const fm_value *node = fm_value_get(map, key);
@@ -24,7 +21,7 @@ static fm_status take_modifications(fm_job_reader *reader, const fm_value *list)
     for (const fm_value *at = list->first; at; at = at->next) {
         const fm_value *position = fm_value_get(at, "position"), *code = fm_value_get(at, "ccd");
         const char *id;
-        fm_status status = CHECK_KEYS(at, keys, reader->reterr);
+        fm_status status = FM_CHECK_KEYS(at, keys, reader->reterr);
         if (!status && (!position || !code)) {
             return fm_value_fail(at, reader->reterr, FM_ERR_FORMAT,
                                  "found no %s, expected position and ccd",
@@ -57,7 +54,7 @@ static fm_status take_polymer(fm_job_reader *reader, const fm_value *map, fm_mol
     static const char *const keys[] = {"id", "sequence", "msa", "modifications", "cyclic"};
     const fm_value *id = fm_value_get(map, "id"), *sequence = fm_value_get(map, "sequence");
     const char *letters;
-    fm_status status = CHECK_KEYS(map, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(map, keys, reader->reterr);
     if (!status) {
         status = refuse_key(map, "cyclic", "expected a bond between both ends", reader->reterr);
     }
@@ -78,7 +75,7 @@ static fm_status take_ligand(fm_job_reader *reader, const fm_value *map) {
     static const char *const keys[] = {"id", "ccd", "smiles"};
     const fm_value *id = fm_value_get(map, "id"), *ccd = fm_value_get(map, "ccd");
     const fm_value *smiles = fm_value_get(map, "smiles");
-    fm_status status = CHECK_KEYS(map, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(map, keys, reader->reterr);
     if (status) return status;
     if (!fm_value_is_null(smiles)) return fm_job_refuse_smiles(smiles, reader->reterr);
     if (!id || !ccd) {
@@ -99,7 +96,7 @@ static fm_status take_ligand(fm_job_reader *reader, const fm_value *map) {
 
 static fm_status take_entity(fm_job_reader *reader, const fm_value *map) {
     static const char *const keys[] = {"protein", "rna", "dna", "ligand"};
-    fm_status status = CHECK_KEYS(map, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(map, keys, reader->reterr);
     if (status) return status;
     if (map->n != 1) {
         return fm_value_fail(map, reader->reterr, FM_ERR_FORMAT,
@@ -114,34 +111,24 @@ _Static_assert(FM_MOLECULE_PROTEIN == 0 && FM_MOLECULE_RNA == 1 && FM_MOLECULE_D
 
 /* -- bonds */
 
-static fm_status take_end(fm_job_reader *reader, const fm_value *node, fm_job_end *end) {
-    if (!node || node->kind != FM_DOCUMENT_LIST || node->n != 3) {
-        return fm_value_expect(
-            node, "a list of a chain's id, a residue's number and an atom's name", reader->reterr);
-    }
-    const fm_value *chain = node->first;
-    fm_status status = fm_job_find_chain(reader, chain, end);
-    return status ? status : fm_job_take_atom(reader, chain->next, chain->next->next, end);
-}
-
 static fm_status take_constraint(fm_job_reader *reader, const fm_value *map) {
     static const char *const keys[] = {"bond", "pocket", "contact"};
     static const char *const ends[] = {"atom1", "atom2"};
     const fm_value *node = fm_value_get(map, "bond");
     fm_job_bond bond = {0};
-    fm_status status = CHECK_KEYS(map, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(map, keys, reader->reterr);
     for (size_t i = 1; i < 3 && !status; i++)
         status = refuse_key(map, keys[i], "which no network of foldmill takes", reader->reterr);
     if (status) return status;
     if (!node) return fm_value_expect(map, "a bond", reader->reterr);
-    status = CHECK_KEYS(node, ends, reader->reterr);
+    status = FM_CHECK_KEYS(node, ends, reader->reterr);
     const fm_value *one = fm_value_get(node, "atom1"), *two = fm_value_get(node, "atom2");
     if (!status && (!one || !two)) {
         return fm_value_fail(node, reader->reterr, FM_ERR_FORMAT,
                              "found no %s, expected atom1 and atom2", one ? "atom2" : "atom1");
     }
-    if (!status) status = take_end(reader, one, &bond.a);
-    if (!status) status = take_end(reader, two, &bond.b);
+    if (!status) status = fm_job_take_end(reader, one, &bond.a);
+    if (!status) status = fm_job_take_end(reader, two, &bond.b);
     return status ? status : fm_job_add_bond(reader, node, &bond);
 }
 
@@ -163,7 +150,7 @@ fm_status fm_job_read_boltz(fm_job_reader *reader, const fm_value *root, const c
     const fm_value *list = fm_value_get(root, "sequences"),
                    *version = fm_value_get(root, "version");
     int64_t number;
-    fm_status status = CHECK_KEYS(root, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(root, keys, reader->reterr);
     if (!status && version) status = fm_value_integer(version, 1, 1, &number, reader->reterr);
     if (!status) {
         status = refuse_key(root, "templates",

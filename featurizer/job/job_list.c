@@ -6,9 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHECK_KEYS(node, keys, reterr)                                                             \
-    fm_value_check_keys(node, keys, sizeof(keys) / sizeof(keys)[0], reterr)
-
 static fm_status refuse_key(const fm_value *map, const char *key, const char *advice,
                             fm_error *reterr) {
     const fm_value *node = fm_value_get(map, key);
@@ -64,7 +61,7 @@ static fm_status take_modifications(fm_job_reader *reader, const fm_value *list,
     for (const fm_value *at = list->first; at; at = at->next) {
         const fm_value *code = fm_value_get(at, keys[0]), *position = fm_value_get(at, keys[1]);
         const char *id = NULL;
-        fm_status status = CHECK_KEYS(at, keys, reader->reterr);
+        fm_status status = FM_CHECK_KEYS(at, keys, reader->reterr);
         if (!status && (!code || !position)) {
             return fm_value_fail(at, reader->reterr, FM_ERR_FORMAT,
                                  "found no %s, expected %s and %s", keys[code != NULL], keys[0],
@@ -156,7 +153,7 @@ static fm_status take_polymer(fm_job_reader *reader, const fm_value *map, fm_mol
                                        "msa"};
     const fm_value *sequence = fm_value_get(map, "sequence");
     const char *letters;
-    fm_status status = CHECK_KEYS(map, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(map, keys, reader->reterr);
     if (!status) status = refuse_others(map, reader->reterr);
     if (status) return status;
     if (!sequence) {
@@ -220,7 +217,7 @@ static fm_status take_ligand(fm_job_reader *reader, const fm_value *map, const c
     const char *const keys[] = {word, "count", "id"};
     const fm_value *node = fm_value_get(map, word);
     const char *text;
-    fm_status status = CHECK_KEYS(map, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(map, keys, reader->reterr);
     if (status) return status;
     if (!node) {
         return fm_value_fail(map, reader->reterr, FM_ERR_FORMAT,
@@ -244,7 +241,7 @@ static fm_status take_ligand(fm_job_reader *reader, const fm_value *map, const c
 static fm_status take_entity(fm_job_reader *reader, const fm_value *map) {
     static const char *const keys[] = {"proteinChain", "rnaSequence", "dnaSequence", "ligand",
                                        "ion"};
-    fm_status status = CHECK_KEYS(map, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(map, keys, reader->reterr);
     if (status) return status;
     if (map->n != 1) {
         return fm_value_fail(map, reader->reterr, FM_ERR_FORMAT,
@@ -312,7 +309,7 @@ static fm_status take_bond(fm_job_reader *reader, const fm_value *node) {
         "right_entity", "right_copy", "right_position", "right_atom"};
     fm_job_bond bond = {0};
     bool has_a = false, has_b = false;
-    fm_status status = CHECK_KEYS(node, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(node, keys, reader->reterr);
     if (!status) status = take_end(reader, node, 0, &bond.a, &has_a);
     if (!status) status = take_end(reader, node, 1, &bond.b, &has_b);
     if (status) return status;
@@ -360,7 +357,7 @@ static fm_status take_job(fm_job_reader *reader, const fm_value *map, fm_job_lis
     const fm_value *name = fm_value_get(map, "name"), *list = fm_value_get(map, "sequences");
     const fm_value *bonds = fm_value_get(map, "covalent_bonds");
     const char *text;
-    fm_status status = CHECK_KEYS(map, keys, reader->reterr);
+    fm_status status = FM_CHECK_KEYS(map, keys, reader->reterr);
     if (!status) status = check_dialect(reader, map);
     if (!status) {
         status =
