@@ -252,21 +252,17 @@ static fm_reader reader_at(fm_bytes archive, uint64_t offset) {
     return reader;
 }
 
-static void skip(fm_reader *reader, size_t bytes) {
-    (void)fm_read_borrow(reader, bytes);
-}
-
 /* Finds the member's bytes, after its local header, whose name and extra field have their own
  * lengths. */
 static fm_status borrow_packed(fm_bytes archive, const fm_zip_member *member,
                                const uint8_t **ret_packed, fm_error *reterr) {
     fm_reader local = reader_at(archive, member->offset);
-    uint32_t magic = fm_read_u32(&local);
-    skip(&local, 22);
-    uint16_t name_bytes = fm_read_u16(&local), extra_bytes = fm_read_u16(&local);
+    const uint8_t *header = fm_read_borrow(&local, FM_ZIP_LOCAL_BYTES);
+    uint16_t name_bytes = 0, extra_bytes = 0;
+    const bool is_local = header && fm_zip_read_local(header, &name_bytes, &extra_bytes);
     const uint8_t *name = fm_read_borrow(&local, name_bytes);
-    skip(&local, extra_bytes);
-    if (local.failed || magic != ZIP_LOCAL || name_bytes != member->name_bytes ||
+    (void)fm_read_borrow(&local, extra_bytes);
+    if (!is_local || local.failed || name_bytes != member->name_bytes ||
         memcmp(name, member->name, name_bytes) != 0) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, member->at,
                           "the zip directory points at %" PRIu64

@@ -153,10 +153,11 @@ static fm_status find_content(const fm_torch_file *file, const member *m, uint64
     }
     fm_status status = read_at(file, m->at, header, sizeof header, reterr);
     if (status) return status;
-    uint32_t bytes;
+    uint16_t name_bytes, extra_bytes;
+    const bool is_local = fm_zip_read_local(header, &name_bytes, &extra_bytes);
     const uint64_t begin = m->at + sizeof header;
-    if (!fm_zip_local_extra(header, &bytes) || bytes > file->bytes - begin ||
-        m->bytes > file->bytes - begin - bytes) {
+    const uint32_t bytes = (uint32_t)name_bytes + extra_bytes;
+    if (!is_local || bytes > file->bytes - begin || m->bytes > file->bytes - begin - bytes) {
         return fm_fail_at(reterr, FM_ERR_FORMAT, 0, 0, m->at,
                           "the member %.200s of %" PRIu64 " bytes is not where the directory says",
                           m->name, m->bytes);

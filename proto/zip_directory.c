@@ -130,11 +130,12 @@ fm_status fm_zip_read_member(fm_reader *directory, fm_zip_member *ret_member, fm
     return FM_OK;
 }
 
-bool fm_zip_local_extra(const uint8_t header[FM_ZIP_LOCAL_BYTES], uint32_t *ret_bytes) {
+bool fm_zip_read_local(const uint8_t header[FM_ZIP_LOCAL_BYTES], uint16_t *ret_name_bytes,
+                       uint16_t *ret_extra_bytes) {
     fm_reader local = fm_reader_of(header, FM_ZIP_LOCAL_BYTES);
     uint32_t magic = fm_read_u32(&local);
     skip(&local, 22);
-    uint16_t name_bytes = fm_read_u16(&local), extra_bytes = fm_read_u16(&local);
-    *ret_bytes = (uint32_t)name_bytes + extra_bytes;
+    *ret_name_bytes = fm_read_u16(&local);
+    *ret_extra_bytes = fm_read_u16(&local);
     return magic == ZIP_LOCAL;
 }

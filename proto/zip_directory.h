@@ -41,8 +41,9 @@ FM_MUST_USE fm_status fm_zip_read_directory(fm_bytes tail, uint64_t base,
 FM_MUST_USE fm_status fm_zip_read_member(fm_reader *directory, fm_zip_member *ret_member,
                                          fm_error *reterr);
 
-/* Takes from a local header the bytes of the name and the extra field, which follow it. False if it
- * is no local header. */
-bool fm_zip_local_extra(const uint8_t header[FM_ZIP_LOCAL_BYTES], uint32_t *ret_bytes);
+/* Takes from a local header the bytes of the name and of the extra field, which follow it. False if
+ * it is no local header. */
+bool fm_zip_read_local(const uint8_t header[FM_ZIP_LOCAL_BYTES], uint16_t *ret_name_bytes,
+                       uint16_t *ret_extra_bytes);
 
 #endif
