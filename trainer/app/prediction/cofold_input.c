@@ -2,6 +2,7 @@
 #include "trainer/app/prediction/cofold_input.h"
 
 #include "proto/base/file.h"
+#include "proto/limits.h"
 #include "trainer/app/common/beside.h"
 #include "trainer/app/common/stop.h"
 
@@ -31,14 +32,23 @@ static fm_status take_job(const fm_npz *npz, fm_cofold_input *input, fm_error *r
         const size_t n = is_text ? (size_t)folder->count : 0;
         const char *text = folder->data;
         if (!is_text || memchr(text, '/', n) || memchr(text, '\0', n) || text[0] == '.') {
-            return fm_fail(reterr, FM_ERR_DATA, "job/folder: expected the name of a folder");
+            return fm_fail(reterr, FM_ERR_DATA,
+                           "job/folder: found %llu elements of type %s, expected the name of a "
+                           "folder: at most %d bytes without '/', the first of them no '.'",
+                           (unsigned long long)folder->count, folder->dtype,
+                           FM_COFOLD_NAME_BYTES - 1);
         }
         memcpy(input->name, text, n);
         input->name[n] = '\0';
     }
     if (seeds) {
-        if (strcmp(seeds->dtype, "<u4") != 0 || seeds->rank != 1 || seeds->count == 0) {
-            return fm_fail(reterr, FM_ERR_DATA, "job/seeds: expected u4 [n], n at least 1");
+        if (strcmp(seeds->dtype, "<u4") != 0 || seeds->rank != 1 || seeds->count == 0 ||
+            seeds->count > FM_LIMIT_N_JOB_SEED) {
+            return fm_fail(reterr, FM_ERR_DATA,
+                           "job/seeds: found %llu numbers of type %s in %zu dimensions, expected "
+                           "type <u4 in one, 1 to %u numbers",
+                           (unsigned long long)seeds->count, seeds->dtype, seeds->rank,
+                           FM_LIMIT_N_JOB_SEED);
         }
         input->seeds = seeds->data;
         input->n_seed = (uint32_t)seeds->count;
