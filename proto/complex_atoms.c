@@ -68,7 +68,7 @@ static const column columns[] = {
             component_atom_is_leaving, 0, 1),
     INDICES("names/component_bond", 2, n_component_bond, component_bond, n_component_atom),
     NUMBERS("names/component_bond_order", "|u1", 1, n_component_bond, component_bond_order, 0,
-            FM_COMPLEX_BOND_AROMATIC),
+            FM_BOND_AROMATIC),
 };
 enum { N_COLUMN = sizeof columns / sizeof columns[0] };
 

@@ -8,6 +8,7 @@
 #ifndef FM_COMPLEX_ATOMS_H
 #define FM_COMPLEX_ATOMS_H
 
+#include "proto/chem/bond.h"
 #include "proto/npz.h"
 
 #include <stdbool.h>
@@ -20,19 +21,6 @@ typedef enum fm_complex_kind {
     FM_COMPLEX_LIGAND, /* one component or several; an ion is a ligand */
     FM_N_COMPLEX_KIND,
 } fm_complex_kind;
-
-/* Orders of bonds, with the numbers of the features. */
-typedef enum fm_complex_bond {
-    FM_COMPLEX_BOND_ANY = 0,
-    FM_COMPLEX_BOND_SINGLE = 1,
-    FM_COMPLEX_BOND_DOUBLE = 2,
-    FM_COMPLEX_BOND_TRIPLE = 3,
-    FM_COMPLEX_BOND_QUADRUPLE = 4,
-    FM_COMPLEX_BOND_AROMATIC_SINGLE = 5,
-    FM_COMPLEX_BOND_AROMATIC_DOUBLE = 6,
-    FM_COMPLEX_BOND_AROMATIC_TRIPLE = 7,
-    FM_COMPLEX_BOND_AROMATIC = 9,
-} fm_complex_bond;
 
 /* Texts are UTF-8 without control bytes. Ids and names have 1 to FM_LIMIT_NAME_BYTES bytes and no
  * blanks; other texts may be empty. All pointers are borrowed. */
@@ -87,7 +75,7 @@ typedef struct fm_complex_atoms {
     uint32_t n_component_bond;
     const int32_t *component_bond; /* [n_component_bond, 2] rows of the components' atoms, both of
                                       one component, the first less than the second */
-    const uint8_t *component_bond_order; /* fm_complex_bond */
+    const uint8_t *component_bond_order; /* fm_bond_order */
 } fm_complex_atoms;
 
 /* Adds the table's arrays to an archive. FM_ERR_IO, FM_ERR_NOMEM. */

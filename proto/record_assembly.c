@@ -30,7 +30,7 @@ enum {
 };
 _Static_assert(N_PAIR + 1 == FM_PART_N_WORD, "all words of the header are used");
 
-enum { HEAD_BYTES = 64, N_AXIS = 3, SEQUENCE_FLAG = 0x80, ORDER_MAX = 9 };
+enum { HEAD_BYTES = 64, N_AXIS = 3, SEQUENCE_FLAG = 0x80 };
 
 /* Columns of whole numbers, in the order of their sections. */
 typedef enum column_id {
@@ -672,7 +672,7 @@ static fm_status take_bonds(assembly_decoder *decoder, bool is_copy, const fm_pa
         bonds[i] = (fm_part_bond){.a = a[i], .b = a[i] + span[i], .order = order[i]};
         bool is_after = i == 0 || a[i] > a[i - 1] || (a[i] == a[i - 1] && span[i] > span[i - 1]);
         if (!is_after || span[i] == 0 || (uint64_t)a[i] + span[i] >= n_atom ||
-            order[i] > ORDER_MAX) {
+            order[i] > FM_BOND_AROMATIC) {
             return fail_part("a bond is out of order or of no atoms", reterr);
         }
     }

@@ -8,6 +8,7 @@
 #ifndef FM_RECORD_COMPLEX_H
 #define FM_RECORD_COMPLEX_H
 
+#include "proto/chem/bond.h"
 #include "proto/record.h"
 
 enum { FM_PART_ASSEMBLY_FORMAT = 1, FM_PART_ENTITIES_FORMAT = 1 };
@@ -42,7 +43,7 @@ typedef struct fm_part_copy {
 
 typedef struct fm_part_bond {
     uint32_t a, b; /* atoms, a < b */
-    uint8_t order; /* fm_bond_order of featurizer/complex/components.h */
+    uint8_t order; /* fm_bond_order */
 } fm_part_bond;
 
 /* An atom's name and element where they are not those of its component's atom. */

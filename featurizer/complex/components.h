@@ -12,6 +12,7 @@
 #include "proto/base/bytes.h"
 #include "proto/base/hash.h"
 #include "proto/base/status.h"
+#include "proto/chem/bond.h"
 
 #include <stdbool.h>
 
@@ -28,19 +29,6 @@ typedef enum fm_molecule {
     FM_MOLECULE_LIGAND,
     FM_N_MOLECULE,
 } fm_molecule;
-
-/* Orders of bonds, with the numbers of the reference's library (biotite). */
-typedef enum fm_bond_order {
-    FM_BOND_ANY = 0,
-    FM_BOND_SINGLE = 1,
-    FM_BOND_DOUBLE = 2,
-    FM_BOND_TRIPLE = 3,
-    FM_BOND_QUADRUPLE = 4,
-    FM_BOND_AROMATIC_SINGLE = 5,
-    FM_BOND_AROMATIC_DOUBLE = 6,
-    FM_BOND_AROMATIC_TRIPLE = 7,
-    FM_BOND_AROMATIC = 9,
-} fm_bond_order;
 
 typedef struct fm_component_atom {
     char name[FM_COMPONENT_NAME]; /* atom_id, padded with zeros */

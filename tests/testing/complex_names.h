@@ -46,11 +46,9 @@ static const uint8_t fm_test_component_atom_is_leaving[] = {0, 0, 0, 0, 1, 0, 0,
 static const int32_t fm_test_component_bond[] = {0, 1, 1, 2, 2,  3, 2,  4,  5,  6,  6,  7,  7,
                                                  8, 6, 9, 9, 10, 7, 11, 12, 13, 13, 14, 14, 15};
 static const uint8_t fm_test_component_bond_order[] = {
-    FM_COMPLEX_BOND_SINGLE, FM_COMPLEX_BOND_SINGLE,          FM_COMPLEX_BOND_DOUBLE,
-    FM_COMPLEX_BOND_SINGLE, FM_COMPLEX_BOND_SINGLE,          FM_COMPLEX_BOND_SINGLE,
-    FM_COMPLEX_BOND_DOUBLE, FM_COMPLEX_BOND_SINGLE,          FM_COMPLEX_BOND_SINGLE,
-    FM_COMPLEX_BOND_SINGLE, FM_COMPLEX_BOND_AROMATIC_DOUBLE, FM_COMPLEX_BOND_SINGLE,
-    FM_COMPLEX_BOND_TRIPLE};
+    FM_BOND_SINGLE,          FM_BOND_SINGLE, FM_BOND_DOUBLE, FM_BOND_SINGLE, FM_BOND_SINGLE,
+    FM_BOND_SINGLE,          FM_BOND_DOUBLE, FM_BOND_SINGLE, FM_BOND_SINGLE, FM_BOND_SINGLE,
+    FM_BOND_AROMATIC_DOUBLE, FM_BOND_SINGLE, FM_BOND_TRIPLE};
 
 /* The table; every array is constant. */
 static inline fm_complex_atoms fm_test_complex_names(void) {

@@ -66,16 +66,16 @@ static void put_component_atoms(FILE *out, const fm_complex_atoms *a) {
 
 /* The word for the order of a bond, and whether it is aromatic. */
 static const char *order_word(uint8_t order, bool *ret_is_aromatic) {
-    *ret_is_aromatic = order >= FM_COMPLEX_BOND_AROMATIC_SINGLE;
+    *ret_is_aromatic = order >= FM_BOND_AROMATIC_SINGLE;
     switch (order) {
-    case FM_COMPLEX_BOND_SINGLE:
-    case FM_COMPLEX_BOND_AROMATIC_SINGLE: return "sing";
-    case FM_COMPLEX_BOND_DOUBLE:
-    case FM_COMPLEX_BOND_AROMATIC_DOUBLE: return "doub";
-    case FM_COMPLEX_BOND_TRIPLE:
-    case FM_COMPLEX_BOND_AROMATIC_TRIPLE: return "trip";
-    case FM_COMPLEX_BOND_QUADRUPLE: return "quad";
-    case FM_COMPLEX_BOND_AROMATIC: return "arom";
+    case FM_BOND_SINGLE:
+    case FM_BOND_AROMATIC_SINGLE: return "sing";
+    case FM_BOND_DOUBLE:
+    case FM_BOND_AROMATIC_DOUBLE: return "doub";
+    case FM_BOND_TRIPLE:
+    case FM_BOND_AROMATIC_TRIPLE: return "trip";
+    case FM_BOND_QUADRUPLE: return "quad";
+    case FM_BOND_AROMATIC: return "arom";
     default: return "?";
     }
 }
