@@ -49,8 +49,8 @@ typedef enum fm_entity_rows {
 } fm_entity_rows;
 fm_entity_rows fm_entity_rows_of_name(const char *name);
 
-/* Whether alignments of the entity count: it is a protein (of L residues) or RNA of 5 residues and
- * more. All others have their sequence as the only row. */
+/* Whether alignments of the entity count: it is a protein (of L residues) or RNA, of
+ * FM_SHORTEST_SEARCHED residues and more. All others have their sequence as the only row. */
 bool fm_entity_has_rows(const fm_assembly_entity *entity);
 
 /* Makes the msa part of rows of one kind of such an entity, from alignments in any order. All rows

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-enum { LEAST_SEARCHED = 5 /* residues of an entity that has templates */ };
-
 /* Finds the newest release date that templates of a complex may have; *ret_date = NULL allows any.
  * Returns false when it may have none: its own date decides and is not known. */
 static bool find_max_date(const fm_plan *plan, const fm_assembly *assembly,
@@ -87,7 +85,7 @@ static fm_status draw_templates(const fm_complex_request *request, const fm_draw
     const fm_assembly_entity *of = &assembly->entities[entity];
     uint32_t *chosen, n;
     if (!hits || !request->templates || request->plan->max_templates == 0 ||
-        of->polymer != FM_POLYMER_PEPTIDE_L || of->n_residue < LEAST_SEARCHED) {
+        of->polymer != FM_POLYMER_PEPTIDE_L || of->n_residue < FM_SHORTEST_SEARCHED) {
         return FM_OK;
     }
     if (hits->n_res != of->n_residue) {

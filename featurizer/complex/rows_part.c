@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-enum {
-    SHORTEST_ALIGNED = 5,  /* as of sequence_rows.c */
-    RNA_FILE_ROWS = 30000, /* AlphaFold 3, supplementary table 2 */
-};
-
 fm_entity_rows fm_entity_rows_of_name(const char *name) {
     static const char *const paired[] = {"uniprot_hits.sto", "uniprot_hits.a3m"};
     size_t n;
@@ -21,7 +16,7 @@ fm_entity_rows fm_entity_rows_of_name(const char *name) {
 
 bool fm_entity_has_rows(const fm_assembly_entity *entity) {
     return (entity->polymer == FM_POLYMER_PEPTIDE_L || entity->polymer == FM_POLYMER_RNA) &&
-           entity->sequence && entity->n_residue >= SHORTEST_ALIGNED;
+           entity->sequence && entity->n_residue >= FM_SHORTEST_SEARCHED;
 }
 
 /* RNA in the letters of proteins. What is no letter is left for the alphabet to refuse. */
@@ -42,7 +37,7 @@ fm_status fm_entity_msa_build(const fm_msa_input *inputs, size_t n_input,
     if (entity->polymer == FM_POLYMER_RNA) {
         fill_rna_letters(letters);
         options.letters = letters;
-        options.max_file_rows = RNA_FILE_ROWS;
+        options.max_file_rows = FM_LIMIT_RNA_ROWS;
     }
     if (rows == FM_ENTITY_ROWS_PAIRED) options.species = fm_sequence_species;
     const fm_bytes query = {(const uint8_t *)entity->sequence, entity->n_residue};

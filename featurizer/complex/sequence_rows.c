@@ -12,11 +12,6 @@
 #include <assert.h>
 #include <string.h>
 
-enum {
-    SHORTEST_ALIGNED = 5,  /* residues of a chain whose alignments count */
-    RNA_FILE_ROWS = 30000, /* AlphaFold 3, supplementary table 2 */
-};
-
 /* One row as a reader gives it. */
 typedef struct raw_row {
     fm_bytes description;
@@ -339,7 +334,7 @@ static fm_status start_counts(rows_builder *builder, fm_error *reterr) {
 static fm_status read_files(rows_builder *builder, const fm_msa_input *inputs, size_t n_input,
                             fm_error *reterr) {
     bool is_cut = builder->polymer == FM_POLYMER_RNA && !builder->has_no_limit;
-    uint32_t most = is_cut ? RNA_FILE_ROWS : FM_LIMIT_N_SEQ;
+    uint32_t most = is_cut ? FM_LIMIT_RNA_ROWS : FM_LIMIT_N_SEQ;
     for (size_t i = 0; i < n_input; i++) {
         fm_status status = builder->compat ? scan_file(builder, inputs[i].content, most, reterr)
                                            : parse_file(builder, &inputs[i], most, reterr);
@@ -393,7 +388,7 @@ fm_status fm_sequence_rows_read(const fm_msa_input *inputs, size_t n_input, fm_b
                             .has_no_limit = options && options->has_no_limit,
                             .n_col = sequence.size};
     bool reads = (polymer == FM_POLYMER_PEPTIDE_L || polymer == FM_POLYMER_RNA) &&
-                 sequence.size >= SHORTEST_ALIGNED;
+                 sequence.size >= FM_SHORTEST_SEARCHED;
     if (!reads) n_input = 0;
     init_classes(&builder);
     size_t start = fm_arena_mark(arena);

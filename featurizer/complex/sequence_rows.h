@@ -16,7 +16,11 @@
 #include "featurizer/complex/tokens.h"
 #include "featurizer/msa.h"
 
-enum { FM_DELETION_LIMIT = 127 }; /* largest count of deletions that features tell apart */
+enum {
+    FM_DELETION_LIMIT = 127,   /* largest count of deletions that features tell apart */
+    FM_SHORTEST_SEARCHED = 5,  /* residues of the shortest chain with alignments and templates */
+    FM_LIMIT_RNA_ROWS = 30000, /* of a file; AlphaFold 3, supplementary table 2 */
+};
 
 typedef struct fm_sequence_rows {
     uint32_t n_row, n_col;
@@ -32,12 +36,12 @@ typedef struct fm_sequence_rows_options {
     bool compat_protenix; /* rows of any length: cut, or filled with class 0 */
     /* As predictions take them: rows that are equal to earlier ones stay. */
     bool keeps_duplicates;
-    bool has_no_limit; /* RNA takes all rows of a file, not 30,000 */
+    bool has_no_limit; /* RNA takes all rows of a file */
 } fm_sequence_rows_options;
 
-/* Reads the alignments of one set; `sequence` has one letter for each residue. Proteins longer than
- * four letters and RNA read `inputs`; for all others, and without inputs, the sequence is the only
- * row. RNA takes at most 30,000 rows of a file.
+/* Reads the alignments of one set; `sequence` has one letter for each residue. Proteins and RNA of
+ * FM_SHORTEST_SEARCHED letters and more read `inputs`; for all others, and without inputs, the
+ * sequence is the only row. RNA takes at most FM_LIMIT_RNA_ROWS rows of a file.
  *
  * Everything is in the arena, which needs about 4 times the texts' bytes of address space. Except
  * with compat_protenix, every row must have the sequence's length and the first row of a file must

@@ -111,11 +111,8 @@ static fm_status read_rows(fm_job_work *work, const fm_job_entity *entity, fm_po
     return FM_OK;
 }
 
-/* Chains of fewer letters have no alignment in the reference. */
-enum { SHORTEST_ALIGNED = 5 };
-
 static fm_status check_alignment(const fm_job_work *work, const fm_job_entity *entity) {
-    bool is_short = entity->n_residue < SHORTEST_ALIGNED;
+    bool is_short = entity->n_residue < FM_SHORTEST_SEARCHED;
     if (is_short && (entity->unpaired.bytes.size || entity->unpaired.file)) {
         fm_job_warn(work->arena, work->warnings, entity->place.path,
                     "the alignment of a chain of %u letters is not used", entity->n_residue);
@@ -181,7 +178,7 @@ static fm_status read_templates(fm_job_work *work, const fm_job_entity *entity,
                                 fm_mapped_hits *ret_hits) {
     uint32_t n = entity->n_template;
     if (n > work->options->n_template) n = work->options->n_template;
-    if (entity->n_residue < SHORTEST_ALIGNED) n = 0;
+    if (entity->n_residue < FM_SHORTEST_SEARCHED) n = 0;
     fm_mapped_hit *hits = fm_arena_calloc(work->arena, n, sizeof *hits);
     if (!hits) return fm_arena_full(work->arena, work->reterr);
     for (uint32_t i = 0; i < n; i++) {
