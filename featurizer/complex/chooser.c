@@ -197,13 +197,11 @@ void fm_complex_chooser_destroy(fm_complex_chooser *chooser) {
 /* Draws one of the records first .. end-1 by their weights. */
 static uint32_t draw_record(const fm_complex_chooser *c, uint32_t first, uint32_t end,
                             uint64_t seed, uint64_t index) {
-    __extension__ typedef unsigned __int128 u128;
     const fm_sample_draw draw = {.seed = seed, .index = index};
     uint64_t total = 0;
     for (uint32_t i = first; i < end; i++)
         total += c->weight[i];
-    uint64_t bits = fm_sample_draw_bits(&draw, FM_SAMPLE_DRAW_COMPLEX_RECORD, 0);
-    uint64_t left = (uint64_t)((u128)bits * total >> 64);
+    uint64_t left = fm_sample_draw_below_u64(&draw, FM_SAMPLE_DRAW_COMPLEX_RECORD, 0, total);
     uint32_t i = first;
     while (left >= c->weight[i])
         left -= c->weight[i++];

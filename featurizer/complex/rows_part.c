@@ -47,10 +47,10 @@ fm_status fm_entity_msa_build(const fm_msa_input *inputs, size_t n_input,
 /* -- and back */
 
 static void fill_classes(fm_polymer polymer, uint8_t class_of[FM_N_HHBLITS]) {
-    static const char letters[FM_N_HHBLITS + 1] = "ACDEFGHIKLMNPQRSTVWYX-";
     for (int id = 0; id < FM_N_HHBLITS; id++) {
-        bool is_uracil = polymer == FM_POLYMER_RNA && letters[id] == 'T';
-        class_of[id] = fm_class_of_letter(is_uracil ? 'U' : letters[id], polymer);
+        char letter = fm_restype_letters[fm_restype_from_hhblits[id]];
+        bool is_uracil = polymer == FM_POLYMER_RNA && letter == 'T';
+        class_of[id] = fm_class_of_letter(is_uracil ? 'U' : letter, polymer);
     }
 }
 

@@ -277,16 +277,10 @@ void fm_chooser_destroy(fm_chooser *chooser) {
     free(chooser);
 }
 
-/* Returns floor(bits * total / 2^64), uniform in [0, total). */
-static uint64_t below_u64(uint64_t bits, uint64_t total) {
-    __extension__ typedef unsigned __int128 u128;
-    return (uint64_t)((u128)bits * total >> 64);
-}
-
 /* The dataset of a sample: the first whose sum of shares is above the draw. */
 static uint32_t choose_dataset(const fm_chooser *chooser, const fm_sample_draw *draw) {
     uint64_t total = chooser->share_below[chooser->n_share - 1];
-    uint64_t at = below_u64(fm_sample_draw_bits(draw, FM_SAMPLE_DRAW_DATASET, 0), total);
+    uint64_t at = fm_sample_draw_below_u64(draw, FM_SAMPLE_DRAW_DATASET, 0, total);
     uint32_t k = 0;
     while (chooser->share_below[k] <= at)
         k++;
@@ -302,7 +296,7 @@ static uint32_t choose_weighted(const fm_chooser *chooser, uint64_t seed, uint64
         end = chooser->place_end[k];
     }
     uint64_t before = weight_before(chooser, low), total = weight_before(chooser, end) - before;
-    uint64_t at = before + below_u64(fm_sample_draw_bits(&draw, FM_SAMPLE_DRAW_CHAIN, 0), total);
+    uint64_t at = before + fm_sample_draw_below_u64(&draw, FM_SAMPLE_DRAW_CHAIN, 0, total);
     uint32_t high = end - 1; /* the first place whose sum is above `at` */
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;

@@ -71,6 +71,14 @@ static inline uint32_t fm_sample_draw_below(const fm_sample_draw *draw, fm_sampl
     return fm_uniform_below(fm_sample_draw_bits(draw, purpose, n), below);
 }
 
+/* The same for a `below` of 64 bits, such as a sum of weights: floor(bits * below / 2^64). */
+static inline uint64_t fm_sample_draw_below_u64(const fm_sample_draw *draw,
+                                                fm_sample_purpose purpose, uint64_t n,
+                                                uint64_t below) {
+    __extension__ typedef unsigned __int128 u128;
+    return (uint64_t)((u128)fm_sample_draw_bits(draw, purpose, n) * below >> 64);
+}
+
 /* Writes draws 2 * first_pair .. 2 * (first_pair + n_pair) - 1 of a purpose into ret_bits[2 *
  * n_pair], the same values as fm_sample_draw_pair gives for each pair. */
 typedef void (*fm_sample_draw_fill_fn)(const fm_sample_draw *draw, fm_sample_purpose purpose,
