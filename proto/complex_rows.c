@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MAGIC = 'F' | 'M' << 8 | 'C' << 16 | 'R' << 24, FORMAT = 1, HEADER_BYTES = 16, N_KIND = 4 };
+enum { MAGIC = 'F' | 'M' << 8 | 'C' << 16 | 'R' << 24, FORMAT = 1, HEADER_BYTES = 16 };
 
 uint64_t fm_complex_row_join(uint64_t a, uint64_t b) {
     uint8_t bytes[2 * sizeof a];
@@ -47,8 +47,9 @@ static bool read_row(fm_reader *reader, uint32_t n_item, fm_complex_row *row) {
         row->entity[i] = fm_read_u32(reader);
     }
     row->cluster = fm_read_u64(reader);
-    good = good && row->item < n_item && row->kind[0] < N_KIND && row->kind[1] < N_KIND &&
-           row->asym_id[0] >= 0 && row->entity[0] != UINT32_MAX;
+    good = good && row->item < n_item && row->kind[0] < FM_COMPLEX_ROW_KINDS &&
+           row->kind[1] < FM_COMPLEX_ROW_KINDS && row->asym_id[0] >= 0 &&
+           row->entity[0] != UINT32_MAX;
     if (row->is_interface) {
         return good && row->asym_id[1] >= 0 && row->entity[0] <= row->entity[1] &&
                row->entity[1] != UINT32_MAX;

@@ -24,7 +24,10 @@ typedef struct fm_complex_row {
     uint64_t cluster;   /* XXH3 of the cluster's text; of an interface, both joined */
 } fm_complex_row;
 
-enum { FM_COMPLEX_ROW_BYTES = 40 }; /* size of an encoded row */
+enum {
+    FM_COMPLEX_ROW_BYTES = 40, /* size of an encoded row */
+    FM_COMPLEX_ROW_KINDS = 4,  /* values of a kind */
+};
 
 /* The cluster of an interface from those of its chains, in either order: the XXH3 of both as u64,
  * the lower one first. */

@@ -166,24 +166,23 @@ static fm_status fail_value(const char *what, fm_error *reterr) {
     return fm_fail(reterr, FM_ERR_DATA, "the assembly cannot be kept: %s", what);
 }
 
-/* Visits the texts in their order. write: NULL only measures. */
+/* Returns the bytes of a text with its end, and writes them unless the writer is NULL. */
+static uint64_t put_text(const char *text, fm_writer *writer) {
+    size_t n = strlen(text) + 1;
+    if (writer) fm_write_bytes(writer, text, n);
+    return n;
+}
+
+/* The same for all texts, in their order. */
 static uint64_t put_texts(const fm_part_assembly *part, fm_writer *writer) {
-    uint64_t n = strlen(part->method) + 1;
-    if (writer) fm_write_bytes(writer, part->method, (size_t)n);
+    uint64_t n = put_text(part->method, writer);
     for (uint32_t i = 0; i < part->n_entity; i++) {
-        const char *const texts[] = {part->entities[i].id, part->entities[i].sequence};
-        for (int k = 0; k < 2; k++) {
-            if (!texts[k]) continue;
-            n += strlen(texts[k]) + 1;
-            if (writer) fm_write_bytes(writer, texts[k], strlen(texts[k]) + 1);
-        }
+        n += put_text(part->entities[i].id, writer);
+        if (part->entities[i].sequence) n += put_text(part->entities[i].sequence, writer);
     }
     for (uint32_t i = 0; i < part->n_unit; i++) {
-        const char *const texts[] = {part->units[i].label_asym_id, part->units[i].auth_asym_id};
-        for (int k = 0; k < 2; k++) {
-            n += strlen(texts[k]) + 1;
-            if (writer) fm_write_bytes(writer, texts[k], strlen(texts[k]) + 1);
-        }
+        n += put_text(part->units[i].label_asym_id, writer);
+        n += put_text(part->units[i].auth_asym_id, writer);
     }
     return n;
 }

@@ -272,8 +272,7 @@ static uint32_t chain_of(const fm_assembly *assembly, uint32_t atom) {
 }
 
 /* The bonds within units, as the first copy of each has them, and those between copies. */
-static fm_status split_bonds(packer *p, fm_part_bond *inner, uint32_t *n_inner,
-                             fm_part_bond *outer) {
+static void split_bonds(packer *p, fm_part_bond *inner, uint32_t *n_inner, fm_part_bond *outer) {
     const fm_assembly *assembly = p->assembly;
     for (uint32_t i = 0; i < assembly->n_bond; i++) {
         const fm_assembly_bond *bond = &assembly->bonds[i];
@@ -286,7 +285,6 @@ static fm_status split_bonds(packer *p, fm_part_bond *inner, uint32_t *n_inner,
                 (fm_part_bond){bond->a - first + at, bond->b - first + at, bond->order};
         }
     }
-    return FM_OK;
 }
 
 static int compare_bonds(const fm_assembly_bond *known, const fm_part_bond *bond) {
@@ -307,8 +305,7 @@ static fm_status pack_bonds(packer *p, fm_error *reterr) {
     uint32_t *absent = fm_arena_alloc_array(p->arena, n_known, sizeof *absent);
     fm_part_bond *added = fm_arena_alloc_array(p->arena, p->assembly->n_bond, sizeof *added);
     if (!inner || !outer || !absent || !added) return fm_arena_full(p->arena, reterr);
-    status = split_bonds(p, inner, &n_inner, outer);
-    if (status) return status;
+    split_bonds(p, inner, &n_inner, outer);
     for (uint32_t i = 0; i < n_inner; i++) {
         while (k < n_known && compare_bonds(&known[k], &inner[i]) < 0)
             absent[part->n_absent++] = k++;
@@ -385,7 +382,6 @@ static fm_status fail_part(fm_error *reterr, const char *what) {
 static fm_status find_components(unpacker *u, const fm_components *components, fm_error *reterr) {
     const fm_part_assembly *part = u->part;
     const fm_component *last = NULL;
-    bool has_last = false;
     u->tables = (unit_tables){part->n_residue, part->n_atom,
                               fm_arena_alloc_array(u->arena, part->n_residue, sizeof last),
                               part->residue_n_atom, part->in_component};
@@ -393,9 +389,8 @@ static fm_status find_components(unpacker *u, const fm_components *components, f
     for (uint32_t r = 0, atom = 0; r < part->n_residue; r++) {
         const char *name = part->residue_name[r];
         /* Equal residues often follow one another. */
-        bool is_last = has_last && fm_asym_same_name(name, part->residue_name[r - 1]);
+        bool is_last = r > 0 && fm_asym_same_name(name, part->residue_name[r - 1]);
         if (!is_last) last = fm_components_find(components, name);
-        has_last = true;
         u->tables.components[r] = last;
         int32_t most = last ? (int32_t)last->n_atom : 0;
         for (uint32_t end = atom + part->residue_n_atom[r]; atom < end; atom++)

@@ -8,6 +8,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+_Static_assert((int)FM_COMPLEX_ROW_KINDS == (int)FM_N_RECORD_KIND, "the table checks the kinds");
+
 /* -- weights */
 
 enum { WEIGHT_BITS = 28 }; /* the largest weight, 12 * 2^28, fits a uint32_t */
@@ -44,13 +46,6 @@ static int by_cluster(const void *left, const void *right) {
     return order ? order : compare_members(a, b);
 }
 
-/* Twice beta (3 proteins + 3 nucleic + 1 ligands). */
-static uint64_t share_of(const fm_complex_row *row) {
-    static const uint32_t shares[FM_N_RECORD_KIND] = {3, 3, 1, 0};
-    return row->is_interface ? 2 * (shares[row->kind[0]] + shares[row->kind[1]])
-                             : shares[row->kind[0]];
-}
-
 fm_status fm_complex_rows_weigh(const fm_complex_row *rows, uint32_t n, uint32_t *ret_weights,
                                 fm_arena *arena, fm_error *reterr) {
     size_t mark = fm_arena_mark(arena);
@@ -76,7 +71,8 @@ fm_status fm_complex_rows_weigh(const fm_complex_row *rows, uint32_t n, uint32_t
             size += compare_members(sorted[end - 1], sorted[end]) != 0;
         for (uint32_t i = first; i < end; i++) {
             uint32_t *weight = &ret_weights[sorted[i] - rows];
-            uint64_t value = (share_of(sorted[i]) << WEIGHT_BITS) / (size * *weight);
+            uint64_t share = fm_complex_record_share(sorted[i]->is_interface, sorted[i]->kind);
+            uint64_t value = (share << WEIGHT_BITS) / (size * *weight);
             *weight = value > 0 ? (uint32_t)value : 1;
         }
     }

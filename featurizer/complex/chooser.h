@@ -13,7 +13,8 @@ FM_MUST_USE fm_status fm_complex_rows_weigh(const fm_complex_row *rows, uint32_t
                                             uint32_t *ret_weights, fm_arena *arena,
                                             fm_error *reterr);
 
-/* What is drawn from. Everything is borrowed, except by the shares, as long as the chooser is. */
+/* What is drawn from. Everything is borrowed as long as the chooser is, except that the shares are
+ * only while it is made. */
 typedef struct fm_complex_choice {
     const fm_complex_row *rows; /* [n_row] of the whole cache, by item */
     const uint32_t *items; /* [n_item] the snapshot's complexes, ascending items of the cache */

@@ -52,8 +52,8 @@ static fm_status draw_reference(const drawer *d, fm_crop_request *crop) {
     for (uint32_t k = 0; k < crop->n_reference; k++) {
         if (chain[k] >= a->n_chain || a->chains[chain[k]].asym_id != record->asym_id[k]) {
             return fm_fail(d->reterr, FM_ERR_DATA,
-                           "the record's chain %u is not one of the assembly's %u", chain[k],
-                           a->n_chain);
+                           "the record's chain %u with asym_id %d is not one of the complex's %u",
+                           chain[k], record->asym_id[k], a->n_chain);
         }
         crop->reference[k] = record->asym_id[k];
     }

@@ -162,6 +162,11 @@ bool fm_complex_record_is_drawn(const fm_complex_record *record) {
 
 /* -- weights */
 
+uint32_t fm_complex_record_share(bool is_interface, const uint8_t kind[2]) {
+    static const uint32_t shares[FM_N_RECORD_KIND] = {3, 3, 1, 0};
+    return is_interface ? 2 * (shares[kind[0]] + shares[kind[1]]) : shares[kind[0]];
+}
+
 /* Compares entry and entities; the two entities of an interface count in either order. */
 static int compare_members(const fm_weighted_record *a, const fm_weighted_record *b) {
     const char *ids[2][2];
@@ -196,11 +201,8 @@ static bool is_same_cluster(const fm_weighted_record *a, const fm_weighted_recor
 }
 
 static double weight_of(const fm_weighted_record *row) {
-    static const double shares[FM_N_RECORD_KIND] = {3, 3, 1, 0};
-    const fm_complex_record *record = row->record;
-    double share = shares[record->kind[0]], beta = record->is_interface ? 1.0 : 0.5;
-    if (record->is_interface) share += shares[record->kind[1]];
-    return beta * share / ((double)row->cluster_size + 1e-9) / (double)row->n_member;
+    double share = fm_complex_record_share(row->record->is_interface, row->record->kind);
+    return share / 2 / ((double)row->cluster_size + 1e-9) / (double)row->n_member;
 }
 
 fm_status fm_complex_records_weigh(fm_weighted_record *rows, uint32_t n, fm_arena *arena,

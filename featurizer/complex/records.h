@@ -37,6 +37,10 @@ typedef struct fm_complex_record {
  * Where a list has it, that cluster takes the place of its sequence. */
 bool fm_complex_record_is_clustered(const fm_assembly_entity *entity);
 
+/* Returns 2 beta (3 proteins + 3 nucleic acids + ligands) of a record's chains: twice the weight of
+ * a record that is alone in its cluster. kind: fm_record_kind; the second counts for interfaces. */
+uint32_t fm_complex_record_share(bool is_interface, const uint8_t kind[2]);
+
 /* Lists the records of a tokenized assembly: its chains that are no copies and have a resolved
  * centre, and the first interface of every pair of entities. They are in the arena and keep texts
  * of the assembly. Returns FM_ERR_LIMIT when the arena is full. */
