@@ -69,7 +69,10 @@ static void a_run_writes_its_files(void **state) {
                          "foldmill plot whole --terms --out terms.svg && test $(tr -d '\\n' "
                          "<terms.svg | sed 's/.*>plddt<//; s/>pde<.*//' | grep -o '<circle' | "
                          "wc -l) = 3 && "
-                         "grep -q 'files read' whole.log && test -s whole/ledger"),
+                         "grep -q 'files read' whole.log && test -s whole/ledger && "
+                         /* Files of older programs name no sampling plan either. */
+                         "grep -aq 'crop_size = 10' whole/checkpoint-000000000005.safetensors && "
+                         "! grep -aq 'plan = ' whole/checkpoint-000000000005.safetensors"),
                      0);
 }
 
@@ -346,23 +349,28 @@ static void weights_predict_descriptions(void **state) {
         0);
 }
 
-static void products_that_a_file_leaves_out_are_named(void **state) {
+/* A file of an older program lacks these settings, and has the first of the two values. */
+static void settings_that_a_file_leaves_out_are_named(void **state) {
     (void)state;
-    assert_int_equal(
-        run("sed 's/eval_every = 2/eval_every = 0/; s/^\\[af3\\]/&\\ndiffusion_products = f32/' "
-            "small.ini >f32.ini && "
-            "f32='foldmill train --samples samples --config f32.ini --preset af3-tiny -q' && "
-            "sed 's/= f32/= auto/' f32.ini >auto.ini && "
-            "auto='foldmill train --samples samples --config auto.ini --preset af3-tiny -q' && "
-            "$f32 --steps 1 --out products >log 2>&1 && "
-            "refuses \"has 'diffusion_products = f32', which its file leaves out, but this run has "
-            "'diffusion_products = auto'; resume with the same settings (.af3. diffusion_products "
-            "= f32 in --config).*--change af3.diffusion_products=auto\" "
-            "$auto --resume --steps 2 --out products && "
-            "$f32 --resume --steps 2 --out products >log 2>&1 && "
-            "$auto --resume --change af3.diffusion_products=auto --steps 3 --out products "
-            ">log 2>&1 && $auto --resume --steps 4 --out products >log 2>&1"),
-        0);
+    static const char script[] =
+        "sed \"s/eval_every = 2/eval_every = 0/; s/^\\[af3\\]/&\\n$key = $was/\" small.ini "
+        ">was.ini && sed \"s/= $was$/= $is/\" was.ini >now.ini && "
+        "old='foldmill train --samples samples --config was.ini --preset af3-tiny -q' && "
+        "new='foldmill train --samples samples --config now.ini --preset af3-tiny -q' && "
+        "$old --steps 1 --out $key >log 2>&1 && "
+        "refuses \"has '$key = $was', which its file leaves out, but this run has '$key = $is'; "
+        "resume with the same settings (.af3. $key = $was in --config).*--change af3.$key=$is\" "
+        "$new --resume --steps 2 --out $key && "
+        "$old --resume --steps 2 --out $key >log 2>&1 && "
+        "$new --resume --change af3.$key=$is --steps 3 --out $key >log 2>&1 && "
+        "$new --resume --steps 4 --out $key >log 2>&1";
+    static const char *const settings[] = {"key=diffusion_products was=f32 is=auto",
+                                           "key=conformers was=stored is=drawn"};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        char command[sizeof script + 64];
+        snprintf(command, sizeof command, "%s; %s", settings[i], script);
+        assert_int_equal(run(command), 0);
+    }
 }
 
 static void what_does_not_fit_is_refused(void **state) {
@@ -415,7 +423,7 @@ int main(void) {
                                        cmocka_unit_test(weights_predict_complexes),
                                        cmocka_unit_test(weights_predict_descriptions),
                                        cmocka_unit_test(a_signal_ends_a_prediction),
-                                       cmocka_unit_test(products_that_a_file_leaves_out_are_named),
+                                       cmocka_unit_test(settings_that_a_file_leaves_out_are_named),
                                        cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

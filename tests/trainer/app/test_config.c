@@ -209,6 +209,21 @@ static void a_text_carries_its_network(void **state) {
     assert_null(strstr(text, "af3"));
 }
 
+/* A run of stored samples has no sampling plan, nor has the text of its checkpoints. */
+static void texts_of_stored_samples_have_no_plan(void **state) {
+    (void)state;
+    static char text[FM_TRAIN_CONFIG_TEXT_BYTES], again[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config config, stored;
+    fm_error error = {.message = ""};
+    assert_int_equal(fm_train_config_preset("af3-tiny", &config, NULL), FM_OK);
+    config.data.plan[0] = '\0';
+    fm_train_config_format(&config, text);
+    assert_null(strstr(text, "plan"));
+    if (fm_train_config_read_stored(text, "file", &stored, &error)) fail_msg("%s", error.message);
+    fm_train_config_format(&stored, again);
+    assert_string_equal(text, again);
+}
+
 static void refuse(const char *preset, const char *text, uint64_t line, const char *message) {
     fm_train_config config;
     fm_error error = {.message = ""};
@@ -482,6 +497,7 @@ int main(void) {
         cmocka_unit_test(presets_inherit),
         cmocka_unit_test(every_key_is_documented),
         cmocka_unit_test(a_text_carries_its_network),
+        cmocka_unit_test(texts_of_stored_samples_have_no_plan),
         cmocka_unit_test(networks_keep_to_their_keys),
         cmocka_unit_test(every_head_and_class_has_room),
         cmocka_unit_test(the_stages_of_af3),

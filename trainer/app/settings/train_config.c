@@ -228,12 +228,13 @@ static void derive(fm_train_config *config) {
 }
 
 /* Whether the text chooses another network than it began with, and lacks a setting of it that
- * results depend on. */
+ * results depend on. A run of stored samples has no plan. */
 static const fm_train_key *missing_key(const reading *r, fm_network_kind began) {
     if (r->config.network == began) return NULL;
     for (size_t i = 0; i < fm_train_n_key; i++) {
         const fm_train_key *k = &fm_train_keys[i];
-        bool counts = !k->no_result && !k->is_implied && fm_train_key_is_of(k, r->config.network);
+        bool counts = !k->no_result && !k->is_implied && k->kind != FM_KEY_PLAN &&
+                      fm_train_key_is_of(k, r->config.network);
         if (counts && !r->seen[i]) return k;
     }
     return NULL;
@@ -393,6 +394,7 @@ fm_status fm_train_config_read_stored(const char *text, const char *path,
     fm_train_config config; /* of any preset: the stored text names every key that matters */
     fm_status status = fm_train_config_preset("af2-initial", &config, reterr);
     if (status) return status;
+    config.data.plan[0] = '\0'; /* a run of stored samples has none */
     const fm_bytes bytes = {(const uint8_t *)text, strlen(text)};
     status = fm_train_config_parse(bytes, &config, reterr);
     if (status && reterr) fm_error_in(reterr, path);
@@ -430,6 +432,7 @@ static void shorten(char value[64]) {
 static bool is_written(const fm_train_key *k, const fm_train_config *config, bool all) {
     if (!fm_train_key_is_of(k, config->network)) return false;
     if (all) return true;
+    if (k->kind == FM_KEY_PLAN && !config->data.plan[0]) return false;
     int value = 0;
     if (k->is_implied) memcpy(&value, (const char *)config + k->offset, sizeof value);
     return !k->no_result && !(k->is_implied && value == k->words[0].value);

@@ -38,7 +38,7 @@ typedef struct fm_train_config {
     fm_af3_conformers af3_conformers;
     double memory_budget_gib; /* of device memory; 0: as fm_trainer_options says */
     struct {
-        char plan[FM_PLAN_NAME_BYTES]; /* the server's plan by name, and changes to it */
+        char plan[FM_PLAN_NAME_BYTES]; /* the server's plan by name, and changes to it; "": none */
         int64_t crop_size, max_msa_clusters, max_extra_msa, max_cycle, global_batch;
         uint32_t max_template_date;             /* rule of proto/template_date.h */
         int64_t max_atoms, max_msa, n_template; /* of af3 */
@@ -90,7 +90,8 @@ FM_MUST_USE fm_status fm_train_config_read_stored(const char *text, const char *
                                                   fm_train_config *ret_config, fm_error *reterr);
 
 /* Writes the keys that a run's numbers depend on (all but recompute, memory_budget and [metrics])
- * in the text form, for checkpoints: equal settings give equal text. Asserts that it fits. */
+ * in the text form, for checkpoints: equal settings give equal text. A run without a plan has no
+ * such key. Asserts that it fits. */
 enum { FM_TRAIN_CONFIG_TEXT_BYTES = 8192 };
 void fm_train_config_format(const fm_train_config *config, char out[FM_TRAIN_CONFIG_TEXT_BYTES]);
 /* Writes the keys of the network that this text leaves out at one value, with that value: files

@@ -208,8 +208,8 @@ const fm_train_key fm_train_keys[] = {
      "Device memory that the trainer may take. 0 sets no bound; recompute = auto and none then "
      "choose by what the device has free. Results do not depend on it.",
      FM_KEY_NUMBER, AT(memory_budget_gib), .min = 0, .max = 1e6, .no_result = true},
-    {"data", "plan", "", "Name of the server's sampling plan.", FM_KEY_PLAN, AT(data.plan),
-     .min = 0, .max = 0},
+    {"data", "plan", "", "Name of the server's sampling plan. Runs of stored samples have none.",
+     FM_KEY_PLAN, AT(data.plan), .min = 0, .max = 0},
     {"data", "crop_size", "residues", "Residues of a crop.", FM_KEY_INTEGER, AT(data.crop_size),
      .min = 1, .max = 65535},
     {"data", "max_msa_clusters", "rows",
@@ -372,8 +372,7 @@ const fm_train_key fm_train_keys[] = {
      .of = FM_KEY_AF3},
     {"af3", "conformers", "",
      "Where reference conformers are. drawn: each is placed anew in every step, as AlphaFold 3 "
-     "does. "
-     "stored: as the sample has them, for learning one complex by heart.",
+     "does. stored: as the sample has them, for learning one complex by heart.",
      FM_KEY_WORD, AT(af3_conformers), .words = conformers_words, .expected = "stored or drawn",
      .is_implied = true, .of = FM_KEY_AF3},
     AF3_LOSS(diffusion, "Weight of the losses of the denoised structures."),

@@ -55,6 +55,7 @@ static fm_status check(const fm_train_run *run, fm_error *reterr) {
 
 static fm_status find(fm_train_run *run, bool is_rank, fm_error *reterr) {
     (void)is_rank;
+    run->config.data.plan[0] = '\0'; /* a folder has none, so the run's checkpoints name none */
     run->stored = calloc(1, sizeof *run->stored);
     if (run->stored) return FM_OK;
     return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a run");
