@@ -154,7 +154,7 @@ static fm_status show_schedule(const forecast_settings *set, const fm_forecast_n
         s++;
     if (!s->name) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "found the schedule '%.40s', expected scalefold, fastfold or helixfold",
+                       "--schedule: found '%.40s', expected scalefold, fastfold or helixfold",
                        set->schedule);
     }
     fm_forecast_plan plan = plan_of(set, network);
@@ -216,12 +216,15 @@ int fm_cmd_forecast(int argc, char **argv) {
     if (!fm_forecast_find_network(set.network, &network)) {
         status =
             fm_fail(&error, FM_ERR_USAGE,
-                    "network: found '%.40s', expected infiniband, ethernet or a number of GB/s",
+                    "--network: found '%.40s', expected infiniband, ethernet or a number of GB/s",
                     set.network);
     }
     if (!status && set.json && (set.schedule || set.checks)) {
         status =
             fm_fail(&error, FM_ERR_USAGE, "--json is for layouts, without --schedule or --check");
+    }
+    if (!status && set.schedule && set.checks) {
+        status = fm_fail(&error, FM_ERR_USAGE, "give either --schedule or --check, not both");
     }
     if (!status) {
         status = set.checks     ? show_checks(&network, &error)

@@ -67,9 +67,8 @@ FM_MUST_USE fm_status fm_forecast_compute(const fm_forecast_plan *plan, fm_forec
  * batch. False where there are too few GPUs for one group. */
 bool fm_forecast_fit(fm_forecast_plan *plan);
 
-/* The fastest layout without branches for at most that many GPUs, with dap, bp and gpus of the
- * plan. FM_ERR_USAGE
- * for a preset that is not in the table. */
+/* Finds the fastest layout without branches for at most plan->gpus GPUs, and sets dap, bp and gpus
+ * of the plan to it. FM_ERR_USAGE for a preset that is not in the table. */
 FM_MUST_USE fm_status fm_forecast_choose(fm_forecast_plan *plan, fm_forecast *ret_forecast,
                                          fm_error *reterr);
 

@@ -24,9 +24,11 @@ mistakes_are_named() {
     exits 2 foldmill forecast --preset tiny >out 2>err
     says "found the preset 'tiny', expected af2-initial" err
     exits 2 foldmill forecast --network fast >out 2>err
-    says "network: found 'fast', expected infiniband, ethernet or" err
+    says "--network: found 'fast', expected infiniband, ethernet or" err
     exits 2 foldmill forecast --schedule fold >out 2>err
-    says "found the schedule 'fold', expected scalefold" err
+    says "--schedule: found 'fold', expected scalefold" err
+    exits 2 foldmill forecast --schedule scalefold --check >out 2>err
+    says 'either --schedule or --check' err
     exits 2 foldmill forecast --json --check >out 2>err
     says 'json is for layouts' err
 }
