@@ -34,9 +34,10 @@ static void print_totals(const fm_store *store) {
     printf("shards      %u, %.1f MB on disk\n", info->n_shard, (double)info->stored_bytes / 1e6);
     for (int k = 0; k < FM_PART_KIND_MAX; k++) {
         if (!n[k]) continue;
-        printf("%-10s  %u chain%s, %.0f bytes per chain stored, %.0f decoded\n",
-               fm_part_name((fm_part_kind)(k + 1)), n[k], fm_plural(n[k]), (double)stored[k] / n[k],
-               (double)decoded[k] / n[k]);
+        const char *one = k < FM_N_PART ? "chain" : "complex", *many = k < FM_N_PART ? "s" : "es";
+        printf("%-10s  %u %s%s, %.0f bytes per %s stored, %.0f decoded\n",
+               fm_part_name((fm_part_kind)(k + 1)), n[k], one, n[k] == 1 ? "" : many,
+               (double)stored[k] / n[k], one, (double)decoded[k] / n[k]);
     }
     if (info->n_chain) {
         printf("names       %s .. %s\n", fm_store_chain_name(store, 0),
@@ -214,20 +215,16 @@ int fm_cmd_inspect(int argc, char **argv) {
             "of its MSA, its structure, and the hashes and sizes of its parts. The id of a chain\n"
             "is found in upper and lower case: 1ABC_A is 1abc_A. Where the build refused the\n"
             "chain, the command says why.\n\n"
-            "--json prints one object. Of a cache: generation, content, chains, complexes, "
-            "refused,\n"
-            "shards, shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, refusals "
-            "[{chain,\n"
-            "reason}]. Of a chain: chain, number (its place), residues, sequence,\n"
-            "msa {rows, sources [{name, rows}]},\n"
-            "hits {hits, mapped}, structure {atoms, resolution, release_date, predicted}, parts\n"
-            "{NAME: {hash, stored_bytes, decoded_bytes}}; with --as-input: coverage {columns, "
-            "bands\n"
-            "[{rows, identity, cells}]}, templates [{name, sum_probs, release_date}]. What a "
-            "chain\n"
-            "lacks is omitted. Of a complex: complex, number, chains, tokens, atoms, interfaces,\n"
-            "release_date, resolution, entities [{entity, residues, rows, paired_rows, hits}],\n"
-            "parts.\n\n"
+            "--json prints one object. Of a cache: generation, content, chains, complexes,\n"
+            "refused, shards, shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}},\n"
+            "refusals [{chain, reason}]. In the parts assembly and entities, chains is a number\n"
+            "of complexes. Of a chain: chain, number (its place), residues, sequence, msa {rows,\n"
+            "sources [{name, rows}]}, hits {hits, mapped}, structure {atoms, resolution,\n"
+            "release_date, predicted}, parts {NAME: {hash, stored_bytes, decoded_bytes}}; with\n"
+            "--as-input: coverage {columns, bands [{rows, identity, cells}]}, templates [{name,\n"
+            "sum_probs, release_date}]. What a chain lacks is omitted. Of a complex: complex,\n"
+            "number, chains, tokens, atoms, interfaces, release_date, resolution, entities\n"
+            "[{entity, residues, rows, paired_rows, hits}], parts.\n\n"
             "Exit codes: 0 shown, 1 not readable or no such chain, 2 bad usage.",
         .options = options,
     };

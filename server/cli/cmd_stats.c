@@ -79,6 +79,8 @@ static void count_parts(const fm_store *store, stats *all) {
                 fm_stats_add(&all->histogram[LENGTHS], part.decoded_bytes - SEQUENCE_HEADER_BYTES);
             }
         }
+        /* The rows of a complex are not in its slots, so that this sum would mislead. */
+        if (fm_store_item_kind(store, chain) == FM_STORED_COMPLEX) continue;
         fm_stats_add(&all->histogram[BYTES], sum);
     }
 }
@@ -246,7 +248,12 @@ static fm_status write_picture(const char *path, const fm_store_info *info, cons
                                          (double)all->stored[k] / all->n_part[k]};
     }
     fm_sha256_format(&info->content, hex);
-    snprintf(title, sizeof title, "A cache of %u chain%s", info->n_chain, fm_plural(info->n_chain));
+    const uint32_t n_chain = info->n_chain - info->n_complex;
+    int n = snprintf(title, sizeof title, "A cache of %u chain%s", n_chain, fm_plural(n_chain));
+    if (info->n_complex) {
+        snprintf(title + n, sizeof title - (size_t)n, " and %u complex%s", info->n_complex,
+                 info->n_complex == 1 ? "" : "es");
+    }
     snprintf(subtitle, sizeof subtitle,
              "generation %llu, content %.16s, %u chain%s refused, %.1f MB on disk in %u shard%s",
              (unsigned long long)info->generation, hex, info->n_refused, fm_plural(info->n_refused),
@@ -325,12 +332,13 @@ int fm_cmd_stats(int argc, char **argv) {
         .arguments = "--cache DIR [--sample N] [--svg FILE] [--json]",
         .summary = "show lengths, depths, sizes and refusals of a cache",
         .description =
-            "Shows the stored and decoded bytes of each part. Histograms show the lengths and the\n"
-            "stored bytes of all chains, and the depths of alignments. The command also counts\n"
-            "what became of the template hits, and the most frequent reasons of refusals.\n\n"
-            "--json prints one object: generation, content, chains, complexes, refused,\n"
-            "shards, shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, lengths, "
-            "stored\n"
+            "Shows the stored and decoded bytes of each part for the chains that have it.\n"
+            "Assembly and entities are parts of complexes, and count these. Histograms show the\n"
+            "lengths and the stored bytes of all chains, and the depths of alignments. The\n"
+            "command also counts what became of the template hits, and the most frequent reasons\n"
+            "of refusals.\n\n"
+            "--json prints one object: generation, content, chains, complexes, refused, shards,\n"
+            "shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, lengths, stored\n"
             "and depths {chains, unit, min, max, mean, counts [{from, to, chains}]}, templates\n"
             "{chains_without_list, chains_without_hits, chains_without_template, hits, mapped,\n"
             "unmapped {REASON: n}}, reasons [{reason, chains}].\n\n"

@@ -281,6 +281,10 @@ static void a_complex_is_exported_as_it_is_parsed(void **state) {
                                "grep -q '1abc is a complex' err && test ! -e c.npz && "
                                "$FM_BIN/foldmill stats --cache cache | "
                                "grep -q ': 1 chain, 2 complexes, 0 refused' && "
+                               "$FM_BIN/foldmill stats --cache cache --json | "
+                               "grep -q '\"stored\": {\"chains\": 1,' && "
+                               "$FM_BIN/foldmill inspect --cache cache | "
+                               "grep -q '^assembly    2 complexes, .* per complex stored' && "
                                "$FM_BIN/foldmill verify --cache cache > out && "
                                "grep -qx 'chains: 1' out && grep -qx 'complexes: 2' out",
                                base->folder),
