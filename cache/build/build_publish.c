@@ -131,7 +131,7 @@ static fm_status gather_chains(const fm_build_state *state, fm_arena *arena,
             chain[n].part[k] =
                 result->has[k] ? position_of(generation, &result->part[k]) : FM_NO_PART;
         }
-        /* That of a complex follows from its facts. */
+        /* The facts of a complex give its weight later. */
         const fm_blob_entry *sequence = &generation->blob[chain[n].part[FM_PART_SEQUENCE - 1]];
         weight[n++] = fm_snapshot_weight(sequence->decoded_bytes - SEQUENCE_HEADER_BYTES);
     }
