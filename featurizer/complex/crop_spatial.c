@@ -35,7 +35,8 @@ typedef struct grid_cell {
 } grid_cell;
 
 /* Cells are hashed, since coordinates may be anywhere. Cells that share a place hold each other's
- * tokens, which costs time and changes nothing. */
+ * tokens, which costs time and changes nothing. The grid is asked once: with the sorted cubes of
+ * cells.h an interface crop takes an eighth longer. */
 typedef struct token_grid {
     grid_cell *cells; /* [mask + 1] */
     uint32_t *next;   /* [n_token] the cell's next token */

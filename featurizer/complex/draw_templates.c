@@ -26,10 +26,6 @@ static bool find_max_date(const fm_plan *plan, const fm_assembly *assembly,
     return most != 0;
 }
 
-static uint32_t min_u32(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-
 fm_status fm_draw_hits(const fm_plan *plan, const fm_draws *draws, const fm_assembly *assembly,
                        uint32_t entity, const fm_part_hits *hits, fm_arena *arena,
                        uint32_t **ret_chosen, uint32_t *ret_n, fm_error *reterr) {
@@ -45,15 +41,16 @@ fm_status fm_draw_hits(const fm_plan *plan, const fm_draws *draws, const fm_asse
                                      reterr);
     }
     if (status || n_usable == 0) return status;
-    if (plan->best_templates) {
-        *ret_n = min_u32(n_usable, plan->max_templates);
-        return FM_OK;
+    uint32_t n = n_usable;
+    if (!plan->best_templates) {
+        n = draws->below(draws->context, FM_SAMPLE_DRAW_COMPLEX_TEMPLATE_COUNT, 0, entity,
+                         n_usable + 1);
     }
-    uint32_t drawn = draws->below(draws->context, FM_SAMPLE_DRAW_COMPLEX_TEMPLATE_COUNT, 0, entity,
-                                  n_usable + 1);
-    *ret_n = min_u32(drawn, plan->max_templates);
-    draws->pick(draws->context, FM_SAMPLE_DRAW_COMPLEX_TEMPLATES, 0,
-                FM_COMPLEX_TEMPLATE_POOL * entity, *ret_chosen, n_usable, *ret_n);
+    *ret_n = n < plan->max_templates ? n : plan->max_templates;
+    if (!plan->best_templates) {
+        draws->pick(draws->context, FM_SAMPLE_DRAW_COMPLEX_TEMPLATES, 0,
+                    FM_COMPLEX_TEMPLATE_POOL * entity, *ret_chosen, n_usable, *ret_n);
+    }
     return FM_OK;
 }
 
