@@ -115,7 +115,7 @@ const char *fm_value_describe(const fm_value *node, char out[80]) {
     switch ((fm_document_kind)node->kind) {
     case FM_DOCUMENT_NULL: return "null";
     case FM_DOCUMENT_BOOL: return node->is_true ? "true" : "false";
-    case FM_DOCUMENT_LIST: return "a list";
+    case FM_DOCUMENT_LIST: return node->n ? "a list" : "an empty list";
     case FM_DOCUMENT_MAP: return "a mapping";
     case FM_DOCUMENT_NUMBER: snprintf(out, 80, "%.40s", text); break;
     case FM_DOCUMENT_TEXT: snprintf(out, 80, "'%.40s'", text); break;

@@ -242,7 +242,7 @@ static const struct refusal {
     {"x.json", SERVER("{\"ligand\":{\"ligand\":\"FILE_a.mol2\"}}"), "expected FILE_ and the name"},
     {"x.json", "[{\"name\":\"n\",\"constraint\":{\"contact\":[]},\"sequences\":[]}]",
      "found constraint, which no network of foldmill takes"},
-    {"x.json", "[]", "found a list, expected a list of jobs"},
+    {"x.json", "[]", "found an empty list, expected a list of jobs"},
     /* YAML */
     {"x.yaml", "a: [", "this is not YAML"},
     {"x.yaml", "a: 1\na: 2\n", "2:1: found the key 'a' a second time"},
