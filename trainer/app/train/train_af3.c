@@ -328,6 +328,22 @@ fm_status fm_train_af3_compute(fm_train_run *run, const fm_af3_features *feature
     return status;
 }
 
+bool fm_train_af3_find_next(const fm_train_run *run, uint64_t *step, uint32_t *slot) {
+    *slot += (uint32_t)run->layout.dp;
+    if (*slot >= fm_train_batch_at(run, *step)) {
+        (*step)++;
+        *slot = (uint32_t)fm_train_group(run);
+    }
+    return *step < run->set->steps && *slot < fm_train_batch_at(run, *step);
+}
+
+/* The sample is computed when it is collected. */
+fm_status fm_train_af3_queue_next(fm_train_run *run, uint64_t number, bool updates,
+                                  fm_error *reterr) {
+    (void)run, (void)number, (void)updates, (void)reterr;
+    return FM_OK;
+}
+
 fm_status fm_train_af3_update(fm_train_run *run, uint32_t n, fm_error *reterr) {
     return fm_af3_trainer_update_with(run->af3->trainer, n, reterr);
 }

@@ -16,6 +16,9 @@ FM_MUST_USE fm_status fm_train_af3_open(fm_train_run *run, fm_error *reterr);
 void fm_train_af3_stop(fm_train_run *run);
 
 fm_af3_trainer *fm_train_af3_trainer(const fm_train_run *run);
+/* Moves from a slot of a step to this rank's next one. Returns false if it has none in the run, or
+ * none in that step. */
+bool fm_train_af3_find_next(const fm_train_run *run, uint64_t *step, uint32_t *slot);
 /* Computes a sample, and adds its gradient to the batch's sum. The errors of
  * fm_af3_trainer_add_sample. */
 FM_MUST_USE fm_status fm_train_af3_compute(fm_train_run *run, const fm_af3_features *features,
@@ -37,6 +40,8 @@ FM_MUST_USE fm_status fm_train_af3_make_up(fm_train_run *run, fm_error *reterr);
 FM_MUST_USE fm_status fm_train_af3_update(fm_train_run *run, uint32_t n, fm_error *reterr);
 FM_MUST_USE fm_status fm_train_af3_finish(fm_train_run *run, fm_error *reterr);
 FM_MUST_USE fm_status fm_train_af3_sync(fm_train_run *run, fm_error *reterr);
+FM_MUST_USE fm_status fm_train_af3_queue_next(fm_train_run *run, uint64_t number, bool updates,
+                                              fm_error *reterr);
 uint64_t fm_train_af3_digest(const fm_train_run *run, bool joint);
 const char *fm_train_af3_term_name(int i);
 int64_t fm_train_af3_memory_bytes(const fm_train_run *run);

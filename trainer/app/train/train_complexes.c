@@ -119,10 +119,9 @@ static void look_ahead(fm_train_run *run) {
     const received *current = current_of(run);
     received *next = next_of(run);
     uint64_t step = current->step;
-    uint32_t slot = current->slot + (uint32_t)run->layout.dp;
+    uint32_t slot = current->slot;
     const bool is_known = !run->ranks || (fm_train_order_is_strict(run) && !run->set->replay);
-    if (slot >= fm_train_batch_at(run, step)) step++, slot = (uint32_t)fm_train_group(run);
-    if (!is_known || step >= run->set->steps || slot >= fm_train_batch_at(run, step)) return;
+    if (!is_known || !fm_train_af3_find_next(run, &step, &slot)) return;
     fm_status status =
         fm_feed_next_within(&run->complexes->source.feed, fm_train_order_wanted(run, step, slot), 0,
                             &next->is_taken, &next->loaded, NULL);
@@ -141,8 +140,8 @@ static fm_status place_current(fm_train_run *run, uint32_t slot, fm_error *reter
     return place(run, r, run->queued_step, slot, reterr);
 }
 
-/* Computes the current sample, which is none afterwards. */
-static fm_status compute(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
+static fm_status compute_current(fm_train_run *run, fm_sample_result *ret_result,
+                                 fm_error *reterr) {
     return fm_train_af3_compute(run, &current_of(run)->features, ret_result, reterr);
 }
 
@@ -206,7 +205,7 @@ static fm_status use_current(fm_train_run *run, double wait_s, fm_error *reterr)
     if (is_left_out(run, &why)) return leave_out(run, &sample, &why, reterr);
     look_ahead(run);
     const uint32_t n_cycle = r->features.n_cycle;
-    fm_status status = compute(run, &result, &why);
+    fm_status status = compute_current(run, &result, &why);
     if (status) return leave_out(run, &sample, &why, reterr);
     return fm_train_af3_count(run, &sample, n_cycle, wait_s, &result, reterr);
 }
@@ -266,14 +265,9 @@ static fm_status reconnect(fm_train_run *run, fm_error *reterr) {
     return fm_feed_reconnect(&run->complexes->source.feed, &run->state.token, reterr);
 }
 
-static fm_status queue_next(fm_train_run *run, uint64_t number, bool updates, fm_error *reterr) {
-    (void)run, (void)number, (void)updates, (void)reterr; /* it is computed when it is collected */
-    return FM_OK;
-}
-
 static fm_status collect(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
     look_ahead(run);
-    fm_status status = compute(run, ret_result, reterr);
+    fm_status status = compute_current(run, ret_result, reterr);
     return fm_is_bad_sample(status) ? FM_ERR_DATA : status; /* as one rank judges it */
 }
 
@@ -318,7 +312,7 @@ const fm_train_work fm_train_complexes_work = {FM_TRAIN_AF3_WORK,
                                                           .check_next = check_next,
                                                           .drop_next = drop_next,
                                                           .reconnect = reconnect,
-                                                          .queue_next = queue_next,
+                                                          .queue_next = fm_train_af3_queue_next,
                                                           .collect = collect,
                                                           .release = release,
                                                           .digest = fm_train_af3_digest}};

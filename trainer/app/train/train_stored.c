@@ -123,9 +123,8 @@ static void look_ahead(fm_train_run *run) {
     const fm_read_sample *current = &stored->read[stored->current];
     fm_read_sample *next = &stored->read[!stored->current];
     uint64_t step = current->step;
-    uint32_t slot = current->slot + (uint32_t)run->layout.dp;
-    if (slot >= fm_train_batch_at(run, step)) step++, slot = (uint32_t)fm_train_group(run);
-    bool is_any = step < run->set->steps && slot < fm_train_batch_at(run, step) &&
+    uint32_t slot = current->slot;
+    bool is_any = fm_train_af3_find_next(run, &step, &slot) &&
                   !fm_skipped_by_hand(&run->state.skipped, fm_train_place(run, step, slot));
     if (is_any && !read_sample(run, step, slot, next, NULL)) {
         fm_af3_trainer_announce(fm_train_af3_trainer(run), &next->features, step);
@@ -190,11 +189,6 @@ static void drop_next(fm_train_run *run) {
     run->stored->read[run->stored->current].is_read = false;
 }
 
-static fm_status queue_next(fm_train_run *run, uint64_t number, bool updates, fm_error *reterr) {
-    (void)run, (void)number, (void)updates, (void)reterr; /* it is computed when it is collected */
-    return FM_OK;
-}
-
 static fm_status collect(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
     look_ahead(run);
     fm_status status = compute(run, ret_result, reterr);
@@ -242,7 +236,7 @@ const fm_train_work fm_train_stored_work = {FM_TRAIN_AF3_WORK,
                                             .rounds = {.take_next = take_next,
                                                        .check_next = check_next,
                                                        .drop_next = drop_next,
-                                                       .queue_next = queue_next,
+                                                       .queue_next = fm_train_af3_queue_next,
                                                        .collect = collect,
                                                        .release = release,
                                                        .digest = fm_train_af3_digest}};
