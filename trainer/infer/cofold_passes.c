@@ -80,7 +80,6 @@ static void choose_mirrored(fm_cofold_passes *p) {
                                p->rollout.x,
                                p->rollout.mask,
                                p->structure};
-    p->mirror.room = -1; /* nothing is written ahead */
     fm_mirror_add(&p->mirror, written, sizeof written / sizeof written[0]);
     fm_af3_mirror_step_rows(&p->rows, &p->mirror);
 }

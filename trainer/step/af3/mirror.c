@@ -13,26 +13,23 @@ void fm_mirror_add(fm_mirror *mirror, const int32_t *tensor, int n) {
         if (tensor[i] >= 0) mirror->holds[tensor[i]] = true;
 }
 
-void fm_mirror_declare_room(fm_mirror *mirror, fm_state *state, const fm_kernels *kernels) {
+int64_t fm_mirror_bytes(const fm_mirror *mirror, const fm_state *state) {
     int64_t bytes = 0;
-    mirror->room = -1;
     for (int32_t t = 0; t < state->n_tensor; t++)
-        bytes += mirror->holds[t] ? fm_plan_round(fm_tensor_local_bytes(&state->tensor[t])) : 0;
+        if (mirror->holds[t]) bytes += fm_plan_round(fm_tensor_local_bytes(&state->tensor[t]));
+    return bytes;
+}
+
+void fm_mirror_declare_room(fm_mirror *mirror, fm_state *state, const fm_kernels *kernels) {
+    const int64_t bytes = fm_mirror_bytes(mirror, state);
     if (!kernels->device->is_asynchronous) return;
     mirror->room = fm_state_add(state, "early features", FM_ELEMENT_U8, 1, &bytes);
 }
 
 /* Makes what early uploads need. */
 static bool make_stream(fm_mirror *mirror, const fm_device *device) {
-    if (mirror->room < 0) return true;
+    if (!mirror->room) return true;
     return device->stream_create(&mirror->stream) && device->event_create(&mirror->arrived);
-}
-
-int64_t fm_mirror_bytes(const fm_mirror *mirror, const fm_state *state) {
-    int64_t bytes = 0;
-    for (int32_t t = 0; t < state->n_tensor; t++)
-        if (mirror->holds[t]) bytes += fm_plan_round(fm_tensor_local_bytes(&state->tensor[t]));
-    return bytes;
 }
 
 fm_status fm_mirror_allocate(fm_mirror *mirror, const fm_state *state, fm_error *reterr) {

@@ -19,7 +19,7 @@ typedef struct fm_mirror {
     bool written[FM_STATE_TENSORS];   /* since the last fm_mirror_send or fm_mirror_send_early */
     bool early[FM_STATE_TENSORS];     /* on the device, since the last fm_mirror_send */
     fm_event *sent;                   /* the end of the last fm_mirror_send on the device */
-    int32_t room;      /* the mirror's memory on the device, in the state; -1: none */
+    int32_t room;      /* the mirror's memory on the device, behind its tensors; 0: none */
     fm_stream *stream; /* of early uploads, as the next one; NULL: none */
     fm_event *arrived; /* the end of the last of them */
 } fm_mirror;
