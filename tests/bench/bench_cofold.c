@@ -168,7 +168,9 @@ static fm_status run_sizes(bench *b, fm_error *reterr) {
         char *end;
         const long n = strtol(at, &end, 10);
         if (end == at || n < 1 || n > MOST || (*end && *end != ',')) {
-            return fm_fail(reterr, FM_ERR_USAGE, "--tokens: found '%s', expected 256,512", at);
+            return fm_fail(reterr, FM_ERR_USAGE,
+                           "--tokens: found '%s', expected numbers from 1 to %d, such as 256,512",
+                           at, (int)MOST);
         }
         status = b->set->plan ? print_plan(b, n, reterr) : time_size(b, n, reterr);
         at = *end ? end + 1 : end;

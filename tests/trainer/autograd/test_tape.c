@@ -338,7 +338,6 @@ static void other_streams_keep_their_places(void **state) {
     op_end(&b);
 }
 
-/* Records residual updates in place although backward reads the overwritten values. */
 enum { PARTS = 2, STEPS = 3, WIDTH = 4 };
 
 /* A state of [PARTS, STEPS, WIDTH] numbers in a room, 0, 1, 2, ..., and WIDTH results. */
@@ -404,6 +403,7 @@ static void a_room_holds_nothing_that_lives(void **state) {
     op_end(&b);
 }
 
+/* Records residual updates in place although backward reads the overwritten values. */
 static void using_a_destroyed_input_asserts(void **state) {
     (void)state;
     fflush(NULL);

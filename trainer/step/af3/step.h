@@ -139,8 +139,8 @@ FM_MUST_USE fm_status fm_af3_trainer_check(const fm_af3_trainer *trainer,
 /* Names the sample after the one that is computed next, for one such call, and its step: how many
  * updates come before it. Its features must stay as they are until it is computed. The host writes
  * and uploads them while the device works. Results are the same without it, and with another step.
- * NULL forgets an announced sample, also one that was written: call it before
- * other features take that sample's address. */
+ * NULL forgets an announced sample, also one that was written: call it before other features take
+ * that sample's address. */
 void fm_af3_trainer_announce(fm_af3_trainer *trainer, const fm_af3_features *next, uint64_t step);
 
 /* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT as
