@@ -1,8 +1,9 @@
-/* cofold_command.h: `foldmill predict` with weights of AlphaFold 3's network: it predicts prepared
- * samples of complexes, one after the other, with every seed.
+/* cofold_command.h: `foldmill predict` with weights of AlphaFold 3's network. Complexes come
+ * one after the other, each with all seeds. Inputs are descriptions, which are prepared first, and
+ * prepared samples.
  *
- * OUT/NAME gets an archive for each seed and structure and a table of their scores; NAME is that of
- * the input's file. docs/guide/predict-complexes.md describes the files. */
+ * OUT/NAME gets the files of each structure and a table of their scores; NAME is that of the job.
+ * docs/guide/predict-complexes.md describes the files. */
 #ifndef FM_TRAINER_COFOLD_COMMAND_H
 #define FM_TRAINER_COFOLD_COMMAND_H
 

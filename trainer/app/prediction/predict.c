@@ -318,7 +318,7 @@ static fm_status prepare_and_run(fm_predict_settings *set, const predict_models 
     return status;
 }
 
-/* Predicts complexes, whose inputs are prepared already. */
+/* Predicts complexes, while the folder of the results is locked. */
 static fm_status run_cofold(const fm_predict_settings *set, predict_models *models,
                             fm_cofold_counts *ret_counts, fm_error *reterr) {
     fm_folder_lock lock = {.fd = -1};
