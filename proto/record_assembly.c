@@ -6,6 +6,7 @@
  * and their bits are in a list of escapes. */
 #include "proto/record_complex.h"
 
+#include "proto/chem/element.h"
 #include "proto/limits.h"
 #include "proto/record_decimal.h"
 #include "proto/record_part.h"
@@ -599,7 +600,8 @@ static fm_status take_others(assembly_decoder *decoder, fm_error *reterr) {
         other->atom = decoder->columns[OTHER_ATOM][i];
         other->element = decoder->blobs[OTHER_ELEMENTS][i];
         memcpy(other->name, name, sizeof other->name);
-        if (!is_name(name) || other->atom >= decoder->sizes.word[N_ATOM] ||
+        if (!is_name(name) || other->element >= FM_N_ELEMENT ||
+            other->atom >= decoder->sizes.word[N_ATOM] ||
             (i > 0 && other->atom <= other[-1].atom)) {
             return fail_part("a name or an element is of no atom", reterr);
         }

@@ -50,7 +50,7 @@ typedef struct fm_part_bond {
 typedef struct fm_part_other_atom {
     uint32_t atom;
     char name[FM_PART_NAME_BYTES];
-    uint8_t element;
+    uint8_t element; /* atomic number, 0: X */
 } fm_part_other_atom;
 
 typedef struct fm_part_assembly {

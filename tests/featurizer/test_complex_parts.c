@@ -9,6 +9,7 @@
 #include "featurizer/complex/complex.h"
 #include "featurizer/complex/read.h"
 #include "proto/base/compress.h"
+#include "proto/chem/element.h"
 #include "tests/featurizer/complex_case.h"
 #include "tests/featurizer/complex_text.h"
 
@@ -205,6 +206,29 @@ static void changed_bytes_are_refused_or_canonical(void **state) {
     fm_arena_fini(&test.arena);
 }
 
+/* Names and elements that are not the components' are checked. */
+static void an_unknown_element_is_refused(void **state) {
+    (void)state;
+    small_case test;
+    fm_part_assembly part, again;
+    fm_part_other_atom other = {.atom = 0, .name = "X1", .element = FM_N_ELEMENT - 1};
+    fm_error error = {0};
+    fm_bytes bytes = {0};
+    read_small(&test);
+    must(fm_assembly_pack(&test.assembly, &test.components.hash, &test.arena, &part, &error),
+         &error);
+    part.n_other = 1;
+    part.others = &other;
+    must(fm_part_assembly_encode(&part, &test.arena, &bytes, &error), &error);
+    must(fm_part_assembly_decode(bytes, &test.arena, &again, &error), &error);
+    other.element++;
+    must(fm_part_assembly_encode(&part, &test.arena, &bytes, &error), &error);
+    assert_int_equal(fm_part_assembly_decode(bytes, &test.arena, &again, &error), FM_ERR_CORRUPT);
+    assert_string_equal(error.message,
+                        "the assembly part is broken: a name or an element is of no atom");
+    fm_arena_fini(&test.arena);
+}
+
 static void entities_come_back(void **state) {
     (void)state;
     fm_arena arena;
@@ -336,6 +360,7 @@ int main(void) {
         cmocka_unit_test(a_small_assembly_comes_back),
         cmocka_unit_test(another_set_of_components_is_refused),
         cmocka_unit_test(changed_bytes_are_refused_or_canonical),
+        cmocka_unit_test(an_unknown_element_is_refused),
         cmocka_unit_test(entities_come_back),
         cmocka_unit_test(rows_come_back),
         cmocka_unit_test(long_deletions_come_back),
