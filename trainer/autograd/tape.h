@@ -251,7 +251,8 @@ void fm_tape_fini(fm_tape *tape);
  * gradient. */
 fm_tensor_ref fm_tape_state(fm_tape *tape, int32_t state_tensor, bool needs_gradient);
 
-/* Adds slice `part` of its first axis. It has no gradient, as the next one. */
+/* Adds slice `part` of the first axis of a tensor of the state. Neither it nor the next one has a
+ * gradient. */
 fm_tensor_ref fm_tape_state_part(fm_tape *tape, int32_t state_tensor, int64_t part);
 /* Adds the slice of the first axis of `of`, a tensor of the state, that tape->row names when the
  * tape runs. A captured graph keeps the row of its capture. */

@@ -18,12 +18,13 @@ typedef struct fm_adaln_weights {
 fm_tensor_ref fm_op_adaln(fm_tape *tape, const char *name, fm_tensor_ref a, fm_tensor_ref s,
                           const fm_adaln_weights *weights);
 
-/* Gate and shift of a conditioning signal: the argument of the one, and the other, both [.., c]. */
+/* What a conditioning signal gives an AdaLN, both [.., c]. */
 typedef struct fm_adaln_signal {
-    fm_tensor_ref gate, shift;
+    fm_tensor_ref gate; /* the argument of the gate's sigmoid */
+    fm_tensor_ref shift;
 } fm_adaln_signal;
 
-/* The same with gate and shift given. It has no gradient, as the next one. */
+/* The same with gate and shift given. Neither it nor the next one has a gradient. */
 fm_tensor_ref fm_op_adaln_given(fm_tape *tape, const char *name, fm_tensor_ref a,
                                 fm_adaln_signal signal);
 

@@ -315,7 +315,8 @@ static fm_tensor_ref denoise(fm_tape *tape, const fm_af3_config *config, const f
 }
 
 /* Begins the diffusion module, which ends with fm_tape_leave_island. Returns the trunk's results in
- * the type of its activations; z only where nothing works in slabs, which cast their parts. */
+ * the type of its activations. On a tape that works in slabs z keeps its type: each slab casts its
+ * own part. */
 static fm_af3_trunk_output begin_diffusion(fm_tape *tape, const fm_af3_config *config,
                                            const fm_af3_trunk_output *trunk) {
     fm_tape_enter_table(tape, fm_af3_diffusion_table(config, tape->main_kernels));

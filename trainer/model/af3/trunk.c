@@ -93,15 +93,15 @@ static fm_tensor_ref sum_of_templates(fm_tape *tape, const fm_af3_config *config
                                       const fm_af3_template_embedder_weights *weights,
                                       fm_tensor_ref templates, fm_tensor_ref pair_mask,
                                       fm_tensor_ref x, double scale) {
-    fm_tensor_ref sum = FM_TENSOR_NONE;
+    fm_tensor_ref v, sum = FM_TENSOR_NONE;
     if (tape->chunk_bytes == 0) {
-        sum = fm_op_linear_all(tape, "template features", templates, &weights->a);
-        sum = template_stack(tape, config, weights, pair_mask, sum, x);
-        return fm_op_sum_groups(tape, "template mean", sum, scale);
+        v = fm_op_linear_all(tape, "template features", templates, &weights->a);
+        v = template_stack(tape, config, weights, pair_mask, v, x);
+        return fm_op_sum_groups(tape, "template mean", v, scale);
     }
     const int64_t n = fm_tape_tensor(tape, templates)->local[0];
     for (int64_t t = 0; t < n; t++) {
-        fm_tensor_ref v = fm_op_linear_slice(tape, "template features", templates, t, &weights->a);
+        v = fm_op_linear_slice(tape, "template features", templates, t, &weights->a);
         v = template_stack(tape, config, weights, pair_mask, v, x);
         sum = t ? fm_op_add(tape, "template mean", sum, v) : v;
     }

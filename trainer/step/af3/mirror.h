@@ -27,8 +27,8 @@ typedef struct fm_mirror {
 /* Adds tensors to a mirror that is zeroed or has others, before fm_mirror_allocate. Numbers below 0
  * are skipped: a state may not have all. Writing a tensor that was not added is asserted. */
 void fm_mirror_add(fm_mirror *mirror, const int32_t *tensor, int n);
-/* Declares memory on the device for all tensors that were added. Where the device works beside the
- * host only; elsewhere it does nothing. */
+/* Declares memory on the device for all tensors that were added. It does nothing where the device
+ * does not work beside the host. */
 void fm_mirror_declare_room(fm_mirror *mirror, fm_state *state, const fm_kernels *kernels);
 /* Returns the bytes of host memory that the mirror of a state takes, or will take. */
 int64_t fm_mirror_bytes(const fm_mirror *mirror, const fm_state *state);

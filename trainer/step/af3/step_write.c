@@ -231,6 +231,7 @@ static const int64_t *rows_of(fm_af3_trainer *t, const fm_af3_features *f, uint6
     if (f->first_row) {
         const int64_t first = f->first_row[cycle];
         *ret_n = f->first_row[cycle + 1] - first;
+        assert(first + *ret_n <= f->sample.n_msa);
         for (int64_t i = 0; i < *ret_n; i++)
             rows[i] = first + i;
         return rows;
