@@ -151,17 +151,12 @@ static void combine(member *m, const exchange *e) {
 
 /* -- waiting */
 
-static void name_rank(const member *m, int32_t r, char *out, size_t out_bytes) {
-    const fm_topology *t = fm_board_topology(m->hosts->board);
-    const int32_t rank = fm_rank_set_at(&m->set, r);
-    snprintf(out, out_bytes, "rank %d on %s", (int)rank, t->host[t->rank[rank].host].name);
-}
-
 /* Ends the run because of a member. */
 static void give_up(const member *m, int32_t r, uint32_t number, const char *what) {
-    char name[100], reason[FM_BOARD_REASON_BYTES];
-    name_rank(m, r, name, sizeof name);
-    snprintf(reason, sizeof reason, "%s %s exchange %u of the %s group", name, what, number,
+    char name[FM_TOPOLOGY_NAME_BYTES], reason[FM_BOARD_REASON_BYTES];
+    const fm_topology *topology = fm_board_topology(m->hosts->board);
+    snprintf(reason, sizeof reason, "%s %s exchange %u of the %s group",
+             fm_topology_name_rank(topology, fm_rank_set_at(&m->set, r), name), what, number,
              fm_board_group_name(m->number));
     m->hosts->options.end(m->hosts->board, reason);
 }

@@ -356,32 +356,21 @@ static fm_status join_all(fm_shm_groups *g, const fm_kernels *kernels, fm_meetin
     return status;
 }
 
-/* Says whether this rank has succeeded, and fails when another has not. */
-static fm_status agree(fm_meeting *meeting, fm_status status, double seconds, fm_error *reterr) {
-    uint8_t own = (uint8_t)status, all[FM_MEETING_RANKS];
-    fm_error ignored;
-    fm_status met = fm_meeting_gather(meeting, &own, 1, all, seconds, status ? &ignored : reterr);
-    if (status || met) return status ? status : met;
-    for (int32_t r = 0; r < fm_meeting_size(meeting); r++) {
-        if (!all[r]) continue;
-        return fm_fail(reterr, (fm_status)all[r], "rank %d cannot exchange with others", (int)r);
-    }
-    return FM_OK;
-}
-
 static fm_status open_groups(fm_shm_groups *g, const fm_kernels *kernels, fm_meeting *meeting,
                              double seconds, fm_error *reterr) {
+    static const char what[] = "exchange with others";
     int32_t size = fm_board_size(g->board);
     fm_status status = FM_OK;
+    fm_error own, *error = reterr ? reterr : &own;
     g->outbox = calloc((size_t)size, sizeof g->outbox[0]);
     g->live = calloc(FM_BOARD_GROUPS * FM_BOARD_SLOTS, sizeof g->live[0]);
     if (!g->outbox || !g->live) {
-        status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for groups of ranks");
+        status = fm_fail(error, FM_ERR_NOMEM, "no memory for groups of ranks");
     }
-    if (!status) status = make_outbox(g, reterr);
-    status = agree(meeting, status, seconds, reterr);
-    if (!status) status = join_all(g, kernels, meeting, seconds, reterr);
-    return agree(meeting, status, seconds, reterr);
+    if (!status) status = make_outbox(g, error);
+    status = fm_meeting_agree(meeting, status, what, seconds, error);
+    if (!status) status = join_all(g, kernels, meeting, seconds, error);
+    return fm_meeting_agree(meeting, status, what, seconds, error);
 }
 
 fm_status fm_shm_groups_open(const fm_layout *layout, const fm_kernels *kernels,

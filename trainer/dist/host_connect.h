@@ -15,9 +15,11 @@ typedef struct fm_host_end {
 } fm_host_end;
 
 /* Collective over the meeting: makes the connections of this rank, [n] or none. fds[i] leads to
- * ends[i]; it is non-blocking. FM_ERR_CLOSED when a rank does not come within `seconds`, FM_ERR_IO,
- * FM_ERR_NOMEM, and the errors of fm_meeting_gather; then no connection is left. One rank may fail
- * alone; the caller tells the others. */
+ * ends[i]; it is non-blocking. Gathers wait `seconds`. Connections wait half of that, at most 60 s,
+ * since all ranks are there by then. FM_ERR_CLOSED names the ranks that do not connect in time,
+ * with their hosts. FM_ERR_IO, FM_ERR_NOMEM, and the errors of fm_address_connect and
+ * fm_meeting_gather. After a failure no connection is left. One rank may fail alone; the caller
+ * tells the others. */
 FM_MUST_USE fm_status fm_host_connect(fm_meeting *meeting, const fm_topology *topology,
                                       const fm_host_end *ends, int32_t n, double seconds, int *fds,
                                       fm_error *reterr);

@@ -271,29 +271,44 @@ fm_status fm_meeting_gather(fm_meeting *meeting, const void *mine, size_t bytes,
     return status;
 }
 
-/* -- the tree */
+enum { WHY_BYTES = 320 }; /* of a rank's reason for a failure */
 
-/* Whether all ranks have their connections of the tree. */
-static fm_status agree(fm_meeting *meeting, fm_status status, double seconds, fm_error *reterr) {
-    uint8_t own = (uint8_t)status, all[FM_MEETING_RANKS];
+/* What a rank tells the others when they agree. */
+typedef struct outcome {
+    uint32_t status;
+    char why[WHY_BYTES];
+} outcome;
+
+fm_status fm_meeting_agree(fm_meeting *meeting, fm_status status, const char *what, double seconds,
+                           fm_error *error) {
+    outcome own = {.status = status}, *all = calloc((size_t)meeting->size, sizeof *all);
     fm_error ignored;
-    fm_status met = fm_meeting_gather(meeting, &own, 1, all, seconds, status ? &ignored : reterr);
-    if (status || met) return status ? status : met;
-    for (int32_t r = 0; r < meeting->size; r++) {
-        if (!all[r]) continue;
-        return fm_fail(reterr, (fm_status)all[r], "rank %d cannot connect to other hosts", (int)r);
+    if (!all) return fm_fail(error, FM_ERR_NOMEM, "no memory for what the ranks say");
+    if (status) snprintf(own.why, sizeof own.why, "%.*s", WHY_BYTES - 1, error->message);
+    fm_status met =
+        fm_meeting_gather(meeting, &own, sizeof own, all, seconds, status ? &ignored : error);
+    if (!status) status = met;
+    for (int32_t r = 0; r < meeting->size && !status; r++) {
+        if (!all[r].status) continue;
+        all[r].why[WHY_BYTES - 1] = '\0';
+        status = fm_fail(error, (fm_status)all[r].status, "rank %d cannot %s: %s", (int)r, what,
+                         all[r].why);
     }
-    return FM_OK;
+    free(all);
+    return status;
 }
+
+/* -- the tree */
 
 fm_status fm_meeting_form_tree(fm_meeting *meeting, const fm_topology *topology, double seconds,
                                fm_error *reterr) {
     const int32_t n = meeting->rank == 0 ? meeting->size : 1;
     fm_meeting_tree *tree = NULL;
+    fm_error own, *error = reterr ? reterr : &own;
     assert(!meeting->tree && topology->n_rank == meeting->size);
     if (topology->n_host == 1) return FM_OK;
-    fm_status status = fm_meeting_tree_open(meeting, topology, seconds, &tree, reterr);
-    status = agree(meeting, status, seconds, reterr);
+    fm_status status = fm_meeting_tree_open(meeting, topology, seconds, &tree, error);
+    status = fm_meeting_agree(meeting, status, "connect to other hosts", seconds, error);
     if (status) {
         fm_meeting_tree_close(tree);
         return status;

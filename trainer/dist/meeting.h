@@ -71,6 +71,13 @@ FM_MUST_USE fm_status fm_meeting_form_tree(fm_meeting *meeting, const struct fm_
 FM_MUST_USE fm_status fm_meeting_gather(fm_meeting *meeting, const void *mine, size_t bytes,
                                         void *all, double seconds, fm_error *reterr);
 
+/* Collective: whether all ranks have succeeded in something, `what` ("exchange with others"). A
+ * rank that has failed gives its status and *error, and returns them. The others then fail as the
+ * lowest of these has: "rank 3 cannot exchange with others: REASON". `error` is not NULL.
+ * FM_ERR_NOMEM, and the errors of fm_meeting_gather. */
+FM_MUST_USE fm_status fm_meeting_agree(fm_meeting *meeting, fm_status status, const char *what,
+                                       double seconds, fm_error *error);
+
 int32_t fm_meeting_rank(const fm_meeting *meeting);
 int32_t fm_meeting_size(const fm_meeting *meeting);
 

@@ -52,6 +52,13 @@ void fm_topology_free(fm_topology *topology) {
     *topology = (fm_topology){0};
 }
 
+const char *fm_topology_name_rank(const fm_topology *topology, int32_t rank,
+                                  char out[FM_TOPOLOGY_NAME_BYTES]) {
+    snprintf(out, FM_TOPOLOGY_NAME_BYTES, "rank %d on %s", (int)rank,
+             topology->host[topology->rank[rank].host].name);
+    return out;
+}
+
 /* -- groups */
 
 fm_group_sets fm_layout_sets(const fm_layout *layout, int32_t rank) {

@@ -36,6 +36,12 @@ FM_MUST_USE fm_status fm_topology_make(const fm_host *hosts, int32_t n_rank,
 /* A topology of zeros is allowed. */
 void fm_topology_free(fm_topology *topology);
 
+enum { FM_TOPOLOGY_NAME_BYTES = FM_HOST_NAME_BYTES + 20 };
+
+/* Writes "rank 3 on node7", for messages. Returns out. */
+const char *fm_topology_name_rank(const fm_topology *topology, int32_t rank,
+                                  char out[FM_TOPOLOGY_NAME_BYTES]);
+
 /* The ranks first, first + stride, ... of a group. */
 typedef struct fm_rank_set {
     int32_t first, stride, size;
