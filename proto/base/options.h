@@ -9,7 +9,6 @@
  * Accepted forms: --name VALUE, --name=VALUE, --flag, -o VALUE and -oVALUE (where the table has a
  * letter), and `--`, after which every argument is positional. Every command has --help and -h;
  * --help=man prints a manual page and --help=words a table for completion in shells.
- * --help=man is the same as a manual page, and --help=words a table for completion in shells.
  *
  * Of an option that is given twice, the last value counts, so that a script may add to a command
  * line whose settings it overrides. An option whose user may expect both values has `again`.
