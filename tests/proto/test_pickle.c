@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -95,9 +96,15 @@ static void what_is_no_table_is_refused(void **state) {
         {BYTES("\x80\2}}."), FM_ERR_FORMAT, 4, "a dictionary, and nothing else"},
         {BYTES("\x80\2}(K\1u."), FM_ERR_FORMAT, 6, "a value for every key"},
         {BYTES("\x80\2}u."), FM_ERR_FORMAT, 3, "a mark on the stack"},
+        {BYTES("\x80\2t."), FM_ERR_FORMAT, 2, "a mark on the stack"},
+        {BYTES("\x80\2NNNs."), FM_ERR_FORMAT, 5, "a dictionary below the keys"},
+        {BYTES("\x80\2Na."), FM_ERR_FORMAT, 3, "a list below the values"},
+        {BYTES("\x80\2NNa."), FM_ERR_FORMAT, 4, "a list below the values"},
+        {BYTES("\x80\2}Nb"), FM_ERR_FORMAT, 5, "the pickle is cut off"},
         {BYTES("\x80\2s."), FM_ERR_FORMAT, 2, "more values on the stack"},
         {BYTES("\x80\2(K\1s."), FM_ERR_FORMAT, 5, "more values on the stack"},
         {BYTES("\x80\2h\0."), FM_ERR_FORMAT, 2, "a number that the memo has"},
+        {BYTES("\x80\2}q\5."), FM_ERR_FORMAT, 3, "the next number of the memo"},
         {BYTES("\x80\2}r\xff\xff\xff\x7f."), FM_ERR_FORMAT, 3, "the next number of the memo"},
         {BYTES("\x80\2\x93."), FM_ERR_UNSUPPORTED, 2, "the instruction 0x93"},
         {BYTES("\x80\2K\1Q."), FM_ERR_FORMAT, 4, "a storage: its type, its key"},
@@ -114,6 +121,29 @@ static void what_is_no_table_is_refused(void **state) {
                      (unsigned long long)f->error.offset, f->error.message);
         }
     }
+}
+
+/* Every beginning of a pickle is refused; none is read past its end. */
+static void cut_pickles_are_refused(void **state) {
+    fixture *f = *state;
+    /* {"m": OrderedDict(w = TENSOR) with the state {"v": None}, "l": [1, None, True], "s": a long
+     * number} */
+    static const char pickle[] =
+        "\x80\2}(X\1\0\0\0mccollections\nOrderedDict\n)R(X\1\0\0\0w" TENSOR "u}X\1\0\0\0vNsb"
+        "X\1\0\0\0l](K\1N\x88"
+        "eX\1\0\0\0s\x8a\5\1\2\3\4\xff"
+        "u.";
+    const size_t whole = sizeof pickle - 1;
+    for (size_t bytes = 0; bytes < whole; bytes++) {
+        uint8_t *cut = malloc(bytes + 1); /* its end is that of the memory */
+        assert_non_null(cut);
+        memcpy(cut + 1, pickle, bytes);
+        assert_int_not_equal(read_pickle(f, (fm_bytes){cut + 1, bytes}), FM_OK);
+        free(cut);
+    }
+    assert_int_equal(read_pickle(f, BYTES(pickle)), FM_OK);
+    assert_int_equal(f->n, 1);
+    assert_string_equal(f->tensor[0].name, "m.w");
 }
 
 /* A dictionary that contains itself, and one that is met on 8^14 ways, end at their limits. */
@@ -150,6 +180,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_table_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(a_transposed_tensor_is_said_to_be_one, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_no_table_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(cut_pickles_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(dictionaries_in_each_other_are_bounded, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_torch_file.c: tensors of files as torch.save writes them are found and read; pickles that
- * want anything else, and files that contradict themselves, are refused with the place. */
+/* test_torch_file.c: tensors of files as torch.save writes them are found and read; files that
+ * contradict themselves are refused. test_pickle.c tests the tables in them. */
 #include "proto/base/file.h"
 #include "proto/torch_file.h"
 #include "tests/testing/testing.h"
@@ -122,104 +122,8 @@ static void test_contradictions(void **state) {
     expect_archive(archive.out.at, FM_ERR_FORMAT, "found no member NAME/data.pkl");
 }
 
-static fm_status read_pickle(size_t bytes, size_t *ret_n, fm_error *error) {
-    fm_arena arena;
-    const fm_pickled_tensor *tensor;
-    assert_int_equal(fm_arena_init(&arena, (size_t)256 << 20, NULL), FM_OK);
-    fm_status status =
-        fm_pickle_read((fm_bytes){pickle.bytes, bytes}, &arena, &tensor, ret_n, error);
-    fm_arena_fini(&arena);
-    return status;
-}
-
-/* Refuses the codes behind the head of a pickle. */
-static void expect_pickle(const char *codes, fm_status expected, uint64_t offset,
-                          const char *part) {
-    fm_error error = {.message = ""};
-    size_t n;
-    fm_test_torch_begin(&pickle);
-    fm_test_torch_code(&pickle, "\x80\x02");
-    fm_test_torch_code(&pickle, codes);
-    assert_int_equal(read_pickle(pickle.out.at, &n, &error), expected);
-    if (!strstr(error.message, part)) fail_msg("found: %s", error.message);
-    assert_int_equal(error.offset, offset);
-}
-
-static void test_refused_pickles(void **state) {
-    (void)state;
-    expect_pickle("cos\nsystem\n.", FM_ERR_UNSUPPORTED, 2, "the pickle asks for os system, which");
-    expect_pickle("}i.", FM_ERR_UNSUPPORTED, 3, "the instruction 0x69");
-    expect_pickle("}}.", FM_ERR_FORMAT, 4, "a dictionary, and nothing else");
-    expect_pickle("N.", FM_ERR_FORMAT, 3, "a dictionary, and nothing else");
-    expect_pickle("s.", FM_ERR_FORMAT, 2, "more values on the stack");
-    expect_pickle("t.", FM_ERR_FORMAT, 2, "a mark on the stack");
-    expect_pickle("}(Nu.", FM_ERR_FORMAT, 5, "a value for every key");
-    expect_pickle("NNNs.", FM_ERR_FORMAT, 5, "a dictionary below the keys");
-    expect_pickle("}q\x05.", FM_ERR_FORMAT, 3, "the next number of the memo");
-    expect_pickle("h\x05.", FM_ERR_FORMAT, 2, "a number that the memo has");
-    expect_pickle("Na.", FM_ERR_FORMAT, 3, "a list below the values");
-    expect_pickle("NNa.", FM_ERR_FORMAT, 4, "a list below the values");
-    expect_pickle("}Nb", FM_ERR_FORMAT, 5, "the pickle is cut off");
-    expect_pickle("X\xff\xff\xff\x7f", FM_ERR_FORMAT, 2, "a text inside of the pickle");
-    expect_pickle("ctorch\nFloatStorage\n)R.", FM_ERR_FORMAT, 23, "a name that makes a dictionary");
-    expect_pickle("NQ.", FM_ERR_FORMAT, 3, "a storage: its type");
-}
-
-/* Every beginning of a pickle is refused; none is read past its end. */
-static void test_cut_pickles(void **state) {
-    (void)state;
-    size_t n = 0;
-    write_pickle(8, rows);
-    const size_t whole = pickle.out.at;
-    for (size_t bytes = 0; bytes < whole; bytes++)
-        assert_int_not_equal(read_pickle(bytes, &n, NULL), FM_OK);
-    assert_int_equal(read_pickle(whole, &n, NULL), FM_OK);
-    assert_int_equal(n, 1);
-}
-
-/* A dictionary in itself, and dictionaries that each hold the next one many times. */
-static void test_bombs(void **state) {
-    (void)state;
-    fm_error error = {.message = ""};
-    size_t n;
-    fm_test_torch_begin(&pickle);
-    fm_test_torch_code(&pickle, "\x80\x02}q");
-    fm_write_u8(&pickle.out, 0);
-    fm_test_torch_text(&pickle, "me");
-    fm_test_torch_code(&pickle, "h");
-    fm_write_u8(&pickle.out, 0);
-    fm_test_torch_code(&pickle, "s.");
-    assert_int_equal(read_pickle(pickle.out.at, &n, &error), FM_ERR_LIMIT);
-    assert_non_null(strstr(error.message, "nested dictionaries"));
-    fm_test_torch_begin(&pickle);
-    fm_test_torch_code(&pickle, "\x80\x02}q");
-    fm_write_u8(&pickle.out, 0);
-    /* Each level is an entry of the one before, ten times; the outermost is built last. */
-    for (uint8_t level = 1; level < 10; level++) {
-        fm_test_torch_code(&pickle, "}q");
-        fm_write_u8(&pickle.out, level);
-        fm_test_torch_code(&pickle, "(");
-        for (uint32_t k = 0; level > 1 && k < 10; k++) {
-            fm_test_torch_integer(&pickle, k);
-            fm_test_torch_code(&pickle, "h");
-            fm_write_u8(&pickle.out, (uint8_t)(level - 1));
-        }
-        fm_test_torch_code(&pickle, "u");
-    }
-    /* One dictionary has the others below it on the stack as its state, level by level. */
-    for (int level = 1; level < 10; level++)
-        fm_test_torch_code(&pickle, "b");
-    fm_test_torch_text(&pickle, "all");
-    fm_test_torch_code(&pickle, "h\x09s.");
-    assert_int_equal(read_pickle(pickle.out.at, &n, &error), FM_ERR_LIMIT);
-    assert_non_null(strstr(error.message, "entries of dictionaries"));
-}
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads),           cmocka_unit_test(test_contradictions),
-        cmocka_unit_test(test_refused_pickles), cmocka_unit_test(test_cut_pickles),
-        cmocka_unit_test(test_bombs),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reads),
+                                       cmocka_unit_test(test_contradictions)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
