@@ -381,6 +381,26 @@ static void missing_and_extra_arrays_may_be_allowed(void **state) {
     fm_params_release(&params);
 }
 
+/* Puts a prefix before the names of n arrays. */
+static void add_prefix(fm_weights_out *array, size_t n, const char *prefix) {
+    char(*name)[256] = fm_arena_alloc_array(&arena, n, sizeof *name);
+    assert_non_null(name);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name[i], sizeof *name, "%s%s", prefix, array[i].name);
+        array[i].name = name[i];
+    }
+}
+
+/* Writes the arrays, and imports the file, which must be whole. */
+static void import_all(const fm_weights_out *array, size_t n, fm_params *params,
+                       fm_import_report *ret_report) {
+    const fm_import_options strict = {false, false};
+    assert_int_equal(fm_weights_file_write(in_folder("all.safetensors"), FM_WEIGHTS_SAFETENSORS,
+                                           array, n, NULL, NULL),
+                     FM_OK);
+    assert_int_equal(fm_foreign_import(path, params, &strict, &arena, ret_report, NULL), FM_OK);
+}
+
 /* Names after a prefix: a state_dict of a wrapped module. Names without the prefix belong to
  * something else and are ignored. */
 static void a_prefix_is_found_out(void **state) {
@@ -390,19 +410,10 @@ static void a_prefix_is_found_out(void **state) {
     make_params(&config, true, &params);
     size_t n;
     fm_weights_out *array = make_arrays(&params, FM_NAMING_OPENFOLD, &n);
-    char(*name)[256] = fm_arena_alloc_array(&arena, n + 1, sizeof *name);
-    assert_non_null(name);
-    for (size_t i = 0; i < n; i++) {
-        snprintf(name[i], sizeof *name, "module.%s", array[i].name);
-        array[i].name = name[i];
-    }
+    add_prefix(array, n, "module.");
     array[n++] = (fm_weights_out){"optimizer.step", 1, {1}, array[0].data};
-    assert_int_equal(fm_weights_file_write(in_folder("wrapped.safetensors"), FM_WEIGHTS_SAFETENSORS,
-                                           array, n, NULL, NULL),
-                     FM_OK);
     fm_import_report report;
-    const fm_import_options strict = {false, false};
-    assert_int_equal(fm_foreign_import(path, &params, &strict, &arena, &report, NULL), FM_OK);
+    import_all(array, n, &params, &report);
     assert_string_equal(report.prefix, "module.");
     assert_int_equal(report.n_array, n - 1);
     assert_int_equal(report.n_outside, 1);
@@ -420,21 +431,13 @@ static void of_two_sets_the_average_is_taken(void **state) {
     size_t n;
     fm_weights_out *array = make_arrays(&params, FM_NAMING_OPENFOLD, &n);
     fm_weights_out *both = fm_arena_alloc_array(&arena, 2 * n, sizeof *both);
-    char(*name)[256] = fm_arena_alloc_array(&arena, 2 * n, sizeof *name);
     assert_non_null(both);
-    assert_non_null(name);
-    for (size_t i = 0; i < 2 * n; i++) {
+    for (size_t i = 0; i < 2 * n; i++)
         both[i] = array[i % n];
-        snprintf(name[i], sizeof *name, "%s%s", i < n ? "ema.params." : "state_dict.model.",
-                 array[i % n].name);
-        both[i].name = name[i];
-    }
-    assert_int_equal(fm_weights_file_write(in_folder("two.safetensors"), FM_WEIGHTS_SAFETENSORS,
-                                           both, 2 * n, NULL, NULL),
-                     FM_OK);
+    add_prefix(both, n, "ema.params.");
+    add_prefix(both + n, n, "state_dict.model.");
     fm_import_report report;
-    const fm_import_options strict = {false, false};
-    assert_int_equal(fm_foreign_import(path, &params, &strict, &arena, &report, NULL), FM_OK);
+    import_all(both, 2 * n, &params, &report);
     assert_string_equal(report.prefix, "ema.params.");
     assert_int_equal(report.n_array, n);
     assert_int_equal(report.n_outside, n);
