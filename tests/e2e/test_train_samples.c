@@ -271,7 +271,6 @@ static void weights_go_out_and_in(void **state) {
         0);
 }
 
-/* A run with f32 products has a file without the key, as those from before the key. */
 /* The weights of a run predict a sample, with the same bytes each time. */
 static void weights_predict_complexes(void **state) {
     (void)state;
