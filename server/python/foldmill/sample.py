@@ -102,10 +102,9 @@ class Sample:
 
         A sample of a complex gives Protenix's features and labels instead: the arrays of the whole
         form of docs/reference/complex-samples.md. Their sizes are its own, and n_res to n_templ
-        have no effect. `msa`, `has_deletion`
-        and `deletion_value` have the rows of all cycles; those of cycle c are msa_first_row[c] to
-        msa_first_row[c + 1] - 1. `atom_order_left_out` counts groups of equivalent atoms that are
-        too large to exchange labels.
+        have no effect. `msa`, `has_deletion` and `deletion_value` have the rows of all cycles;
+        those of cycle c are msa_first_row[c] to msa_first_row[c + 1] - 1. `atom_order_left_out`
+        counts groups of equivalent atoms that are too large to exchange labels.
 
         Raises Error when the sample does not fit the sizes, ValueError for sizes above foldmill's
         limits.
