@@ -88,6 +88,9 @@ typedef struct fm_part_entity_inputs {
     fm_sha256 hits;             /* hits part */
 } fm_part_entity_inputs;
 
+/* Whether that is the identity of a part, and not zeros. */
+bool fm_entity_has_part(const fm_sha256 *identity);
+
 typedef struct fm_part_entities {
     uint32_t n_entity;                   /* of the assembly part */
     const fm_part_entity_inputs *inputs; /* [n_entity] */

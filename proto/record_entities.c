@@ -2,7 +2,14 @@
 #include "proto/record_complex.h"
 #include "proto/record_part.h"
 
+#include <string.h>
+
 enum { ENTITIES_N, ENTITIES_N_WORD };
+
+bool fm_entity_has_part(const fm_sha256 *identity) {
+    static const fm_sha256 none;
+    return memcmp(identity, &none, sizeof none) != 0;
+}
 
 fm_status fm_part_entities_encode(const fm_part_entities *part, fm_arena *arena,
                                   fm_bytes *ret_bytes, fm_error *reterr) {

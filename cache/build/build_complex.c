@@ -47,7 +47,6 @@ struct fm_build_complex {
     bool has_assembly, stays;      /* it stays in chain_arena while entities come and go */
     fm_assembly assembly;
     size_t mark; /* of chain_arena, where an entity's memory begins */
-    uint32_t max_named;
 };
 
 bool fm_build_has_complex(const fm_build_state *state, const fm_source_structure *structure) {
@@ -105,19 +104,13 @@ static fm_status hash_sequence(const fm_assembly_entity *entity, fm_arena *arena
 
 /* -- the note */
 
-static bool is_listed(const char *ids, size_t size, const char *id) {
-    for (size_t at = 0; at < size; at += strlen(ids + at) + 1)
-        if (strcmp(ids + at, id) == 0) return true;
-    return false;
-}
-
 /* Writes the author ids of an entity's chains, each once; returns their bytes. */
 static uint32_t list_authors(const fm_assembly *assembly, uint32_t entity, char *out) {
     size_t n = 0;
     for (uint32_t c = 0; c < assembly->n_chain; c++) {
         const char *id = assembly->chains[c].auth_asym_id;
         size_t size = strlen(id) + 1;
-        if (assembly->chains[c].entity != entity || is_listed(out, n, id)) continue;
+        if (assembly->chains[c].entity != entity || fm_build_is_listed(out, n, id)) continue;
         if (n + size > UINT16_MAX) break; /* alignments are found by the first ones */
         memcpy(out + n, id, size);
         n += size;
@@ -379,17 +372,6 @@ static fm_status make_assembly(fm_build_work *work, const fm_sha256 *key, fm_err
 
 /* -- entities */
 
-/* Adds a part to those that the complex names; a store keeps them with it. */
-static fm_status add_named(fm_build_complex *self, const fm_sha256 *hash, fm_error *reterr) {
-    fm_build_result *result = &self->result;
-    if (!fm_build_grow((void **)&result->named, result->n_named, &self->max_named,
-                       sizeof *result->named)) {
-        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of parts");
-    }
-    result->named[result->n_named++] = *hash;
-    return FM_OK;
-}
-
 fm_status fm_build_entity_sequence(fm_build_work *work, fm_build_chain *job, fm_error *reterr) {
     fm_status status = ensure_assembly(work, reterr);
     if (status) return status;
@@ -402,7 +384,9 @@ static const fm_source_chain *find_chain(const fm_build_work *work, const comple
     for (uint32_t i = 0; i < work->source->n_chain; i++) {
         const fm_source_chain *chain = &work->source->chain[i];
         if (!chain->author_id) continue;
-        if (is_listed(entity->authors, entity->author_bytes, chain->author_id)) return chain;
+        if (fm_build_is_listed(entity->authors, entity->author_bytes, chain->author_id)) {
+            return chain;
+        }
     }
     return NULL;
 }
@@ -483,7 +467,6 @@ static void begin_entity(fm_build_work *work) {
 }
 
 static fm_status do_entity(fm_build_work *work, uint32_t index, fm_error *reterr) {
-    static const fm_sha256 none;
     fm_build_complex *self = work->complex;
     const complex_entity *entity = &self->entities[index];
     fm_part_entity_inputs *inputs = &self->inputs[index];
@@ -508,11 +491,9 @@ static fm_status do_entity(fm_build_work *work, uint32_t index, fm_error *reterr
         status = do_protein(work, &job, inputs, reterr);
     }
     self->result.reused &= job.result.reused;
-    const fm_sha256 *const parts[] = {&inputs->unpaired, &inputs->paired, &inputs->hits};
-    for (int i = 0; i < 3 && !status; i++)
-        if (memcmp(parts[i], &none, sizeof none) != 0) status = add_named(self, parts[i], reterr);
+    if (!status) status = fm_build_add_inputs(&self->result, inputs, reterr);
     for (uint32_t i = 0; i < job.result.n_named && !status; i++)
-        status = add_named(self, &job.result.named[i], reterr);
+        status = fm_build_add_named(&self->result, &job.result.named[i], reterr);
     free(job.result.named);
     return status;
 }
@@ -527,7 +508,7 @@ static fm_status do_parts(fm_build_work *work, fm_error *reterr) {
     self->result.has_key[0] = true;
     fm_status status = FM_OK;
     if (!use_assembly(work, &key)) status = make_assembly(work, &key, reterr);
-    if (!status) status = add_named(self, &work->state->components->hash, reterr);
+    if (!status) status = fm_build_add_named(&self->result, &work->state->components->hash, reterr);
     for (uint32_t i = 0; i < self->n_entity && !status; i++)
         status = do_entity(work, i, reterr);
     if (status) return status;
@@ -581,7 +562,7 @@ bool fm_build_is_no_protein(const fm_build_work *work, const char *author_id) {
     for (uint32_t i = 0; self && author_id && i < self->n_entity; i++) {
         const complex_entity *entity = &self->entities[i];
         if (entity->polymer != FM_POLYMER_RNA) continue;
-        if (is_listed(entity->authors, entity->author_bytes, author_id)) return true;
+        if (fm_build_is_listed(entity->authors, entity->author_bytes, author_id)) return true;
     }
     return false;
 }

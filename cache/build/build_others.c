@@ -304,29 +304,16 @@ static fm_status list_named(keeping *self, uint32_t chain, const fm_sha256 *hits
     return FM_OK;
 }
 
-static fm_status add_named(fm_build_result *result, const fm_sha256 *hash, fm_error *reterr) {
-    static const fm_sha256 none;
-    if (memcmp(hash, &none, sizeof none) == 0) return FM_OK;
-    fm_sha256 *named = realloc(result->named, (result->n_named + (size_t)1) * sizeof *named);
-    if (!named) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of parts");
-    result->named = named;
-    result->named[result->n_named++] = *hash;
-    return FM_OK;
-}
-
 /* Names the parts of an entity, and the structures of its hits. */
 static fm_status name_entity(keeping *self, const fm_part_entity_inputs *inputs,
                              fm_build_result *result, fm_error *reterr) {
-    static const fm_sha256 none;
     fm_part_hits hits = {0};
-    fm_status status = add_named(result, &inputs->unpaired, reterr);
-    if (!status) status = add_named(result, &inputs->paired, reterr);
-    if (!status) status = add_named(result, &inputs->hits, reterr);
-    if (!status && memcmp(&inputs->hits, &none, sizeof none) != 0) {
+    fm_status status = fm_build_add_inputs(result, inputs, reterr);
+    if (!status && fm_entity_has_part(&inputs->hits)) {
         status = fm_store_load_hits_part(self->store, &inputs->hits, self->arena, &hits, reterr);
     }
     for (uint32_t i = 0; i < hits.n_hit && !status; i++)
-        if (!hits.hit[i].fault) status = add_named(result, &hits.hit[i].structure, reterr);
+        if (!hits.hit[i].fault) status = fm_build_add_named(result, &hits.hit[i].structure, reterr);
     return status;
 }
 
@@ -339,7 +326,7 @@ static fm_status name_complex(keeping *self, uint32_t item, fm_build_result *res
     size_t mark = fm_arena_mark(self->arena);
     if (!self->store) status = fm_store_open(self->state->options->cache, &self->store, reterr);
     if (!status) status = fm_store_load_assembly(self->store, item, self->arena, &assembly, reterr);
-    if (!status) status = add_named(result, &assembly.components, reterr);
+    if (!status) status = fm_build_add_named(result, &assembly.components, reterr);
     if (!status) status = fm_store_load_entities(self->store, item, self->arena, &entities, reterr);
     for (uint32_t i = 0; i < entities.n_entity && !status; i++)
         status = name_entity(self, &entities.inputs[i], result, reterr);

@@ -15,6 +15,7 @@
 #include "cache/store/generation.h"
 #include "cache/build/hash_map.h"
 #include "proto/limits.h"
+#include "proto/record_complex.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -150,6 +151,13 @@ static inline size_t fm_build_worker_bytes(const fm_build_state *state, unsigned
 
 /* Makes room for one more element; false when memory ran out. */
 FM_MUST_USE bool fm_build_grow(void **list, uint32_t n, uint32_t *max, size_t size);
+
+/* Adds a part, or the parts of an entity, to those that a result's parts name, in its list on the
+ * heap. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_build_add_named(fm_build_result *result, const fm_sha256 *hash,
+                                         fm_error *reterr);
+FM_MUST_USE fm_status fm_build_add_inputs(fm_build_result *result,
+                                          const fm_part_entity_inputs *inputs, fm_error *reterr);
 
 /* Records the first error that ends the job, and wakes all threads. Takes the lock. */
 void fm_build_fail(fm_build_state *state, const fm_error *error);

@@ -489,8 +489,7 @@ static bool has_alignments(const fm_source_structure *source, const char *author
     return false;
 }
 
-/* True when the id is among the first `size` bytes of the list. */
-static bool is_listed(const char *ids, size_t size, const char *id) {
+bool fm_build_is_listed(const char *ids, size_t size, const char *id) {
     for (size_t at = 0; at < size; at += strlen(ids + at) + 1) {
         if (strcmp(ids + at, id) == 0) return true;
     }
@@ -552,7 +551,9 @@ static void do_single_sequences(fm_build_work *work) {
     bool is_only = is_prediction && strlen(text) + 1 == ids.size;
     for (size_t at = 0; at < ids.size; at += strlen(text + at) + 1) {
         char name[FM_LIMIT_NAME_BYTES + 1];
-        if (has_alignments(work->source, text + at) || is_listed(text, at, text + at)) continue;
+        if (has_alignments(work->source, text + at) || fm_build_is_listed(text, at, text + at)) {
+            continue;
+        }
         int length = snprintf(name, sizeof name, "%s%s%s%s", dataset_of(work)->prefix,
                               work->source->id, is_only ? "" : "_", is_only ? "" : text + at);
         if (length <= 0 || (size_t)length >= sizeof name || strchr(name, ' ')) continue;

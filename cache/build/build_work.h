@@ -60,6 +60,9 @@ FM_MUST_USE fm_status fm_build_read_file(fm_build_work *work, const fm_source_fi
 /* Adds the folder of a chain's alignments to an error that names a file or none. */
 void fm_build_name_folder(const fm_build_chain *job, fm_error *error);
 
+/* Whether the id is among the first `size` bytes of a list of ids, each with a zero byte. */
+bool fm_build_is_listed(const char *ids, size_t size, const char *id);
+
 /* -- complexes (build_complex.c) */
 
 /* Whether the build makes a complex of the structure. */

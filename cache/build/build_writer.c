@@ -36,6 +36,23 @@ bool fm_build_grow(void **list, uint32_t n, uint32_t *max, size_t size) {
     return true;
 }
 
+fm_status fm_build_add_named(fm_build_result *result, const fm_sha256 *hash, fm_error *reterr) {
+    fm_sha256 *named = realloc(result->named, (result->n_named + (size_t)1) * sizeof *named);
+    if (!named) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of parts");
+    result->named = named;
+    result->named[result->n_named++] = *hash;
+    return FM_OK;
+}
+
+fm_status fm_build_add_inputs(fm_build_result *result, const fm_part_entity_inputs *inputs,
+                              fm_error *reterr) {
+    const fm_sha256 *const parts[] = {&inputs->unpaired, &inputs->paired, &inputs->hits};
+    fm_status status = FM_OK;
+    for (int i = 0; i < 3 && !status; i++)
+        if (fm_entity_has_part(parts[i])) status = fm_build_add_named(result, parts[i], reterr);
+    return status;
+}
+
 /* -- ending a build */
 
 static void fail_locked(fm_build_state *state, const fm_error *error) {

@@ -85,10 +85,9 @@ static fm_status load_assembly(const fm_complex_reader *reader, uint32_t item, f
 static fm_status load_rows(const fm_complex_reader *reader, const fm_sha256 *identity,
                            const fm_assembly_entity *entity, fm_arena *arena,
                            const fm_sequence_rows **ret_rows, fm_error *reterr) {
-    static const fm_sha256 none;
     fm_part_msa msa;
     *ret_rows = NULL;
-    if (memcmp(identity, &none, sizeof none) == 0) return FM_OK;
+    if (!fm_entity_has_part(identity)) return FM_OK;
     fm_status status = fm_store_load_msa(reader->store, identity, arena, &msa, reterr);
     if (status) return status;
     if (msa.n_res != entity->n_residue) {
@@ -104,16 +103,14 @@ static fm_status load_rows(const fm_complex_reader *reader, const fm_sha256 *ide
 static fm_status load_entity(const fm_complex_reader *reader, const fm_part_entity_inputs *inputs,
                              const fm_assembly_entity *entity, fm_arena *arena,
                              fm_complex_entity *ret_entity, fm_error *reterr) {
-    static const fm_sha256 none;
-    bool is_one = memcmp(&inputs->paired, &inputs->unpaired, sizeof none) == 0;
-    bool has_hits = memcmp(&inputs->hits, &none, sizeof none) != 0;
+    bool is_one = memcmp(&inputs->paired, &inputs->unpaired, sizeof inputs->paired) == 0;
     fm_status status =
         load_rows(reader, &inputs->unpaired, entity, arena, &ret_entity->unpaired, reterr);
     ret_entity->paired = ret_entity->unpaired;
     if (!status && !is_one) {
         status = load_rows(reader, &inputs->paired, entity, arena, &ret_entity->paired, reterr);
     }
-    if (status || !has_hits) return status;
+    if (status || !fm_entity_has_part(&inputs->hits)) return status;
     fm_part_hits *hits = fm_arena_alloc(arena, sizeof *hits);
     if (!hits) return fm_arena_full(arena, reterr);
     status = fm_store_load_hits_part(reader->store, &inputs->hits, arena, hits, reterr);

@@ -79,15 +79,10 @@ static fm_status check_facts(const fm_record *record, const fm_chain_facts *fact
     return fm_fail(reterr, FM_ERR_CORRUPT, "the table of facts says something else than the parts");
 }
 
-static bool is_none(const fm_sha256 *identity) {
-    static const fm_sha256 none;
-    return memcmp(identity, &none, sizeof none) == 0;
-}
-
 static fm_status check_rows(const fm_store *store, const fm_sha256 *identity, uint32_t n_residue,
                             fm_arena *arena, fm_error *reterr) {
     fm_part_msa msa;
-    if (is_none(identity)) return FM_OK;
+    if (!fm_entity_has_part(identity)) return FM_OK;
     fm_status status = fm_store_load_msa(store, identity, arena, &msa, reterr);
     if (!status) status = fm_part_msa_check_profile(&msa, arena, reterr);
     if (status || msa.n_res == n_residue) return status;
@@ -101,7 +96,7 @@ static fm_status check_entity(const fm_store *store, const fm_part_entity_inputs
     size_t mark = fm_arena_mark(arena);
     fm_status status = check_rows(store, &inputs->unpaired, n_residue, arena, reterr);
     if (!status) status = check_rows(store, &inputs->paired, n_residue, arena, reterr);
-    if (!status && !is_none(&inputs->hits)) {
+    if (!status && fm_entity_has_part(&inputs->hits)) {
         status = fm_store_load_hits_part(store, &inputs->hits, arena, &hits, reterr);
         if (!status && hits.n_res != n_residue) {
             status = fm_fail(reterr, FM_ERR_CORRUPT, "an entity has %u residues, and its hits %u",
