@@ -8,13 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SLOT_MAX = 4096, TRIES_MAX = 8 };
+enum { SLOT_MAX = 4096, TRIES_MAX = 100 };
 
 static fm_status name_file(const char *cache, const char *name, char path[PATH_MAX],
                            fm_error *reterr) {
@@ -27,36 +28,31 @@ static void name_slot(uint32_t slot, char name[32]) {
     snprintf(name, 32, "slot-%u.lock", slot);
 }
 
-/* Opens CACHE/build/<name> and locks it; FM_ERR_EXISTS when another process has locked it. A holder
- * that failed may remove the file, and the folder, at any time: both are then made again, because
- * a file without a name is not the one that others lock. */
+/* Opens CACHE/build/<name> and locks it; FM_ERR_EXISTS when another process has locked it. A file
+ * without a name is not the one that others lock: FM_ERR_IO, as for all that a holder that failed
+ * may remove in between. */
 static fm_status lock_file(const char *cache, const char *name, int how, int *ret_fd,
                            fm_error *reterr) {
-    char path[PATH_MAX], folder[PATH_MAX];
-    struct stat found = {.st_nlink = 0};
+    char path[PATH_MAX];
+    struct stat found;
     fm_status status = name_file(cache, name, path, reterr);
-    if (!status) status = name_file(cache, "", folder, reterr);
     if (status) return status;
-    for (int tries = 0; !status && !found.st_nlink; tries++) {
-        /* O_NOFOLLOW: a link could name a file of another cache, or make one anywhere. */
-        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (fd < 0 && errno == ENOENT && tries < TRIES_MAX) {
-            status = fm_dir_make(folder, reterr);
-        } else if (fd < 0 && errno == ELOOP) {
-            status = fm_fail(reterr, FM_ERR_IO, "is a symbolic link, expected a file or none");
-        } else if (fd < 0) {
-            status = fm_fail(reterr, FM_ERR_IO, "cannot open: %s", strerror(errno));
-        } else if (flock(fd, how | LOCK_NB) != 0) {
-            status = fm_fail(reterr, FM_ERR_EXISTS, "another build is at work in this cache");
-        } else if (fstat(fd, &found) != 0) {
-            status = fm_fail(reterr, FM_ERR_IO, "cannot look at: %s", strerror(errno));
-        }
-        *ret_fd = fd;
-        if (fd >= 0 && (status || !found.st_nlink)) close(fd);
+    /* O_NOFOLLOW: a link could name a file of another cache, or make one anywhere. */
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0 && errno == ELOOP) {
+        status = fm_fail(reterr, FM_ERR_IO, "is a symbolic link, expected a file or none");
+    } else if (fd < 0) {
+        status = fm_fail(reterr, FM_ERR_IO, "cannot open: %s", strerror(errno));
+    } else if (flock(fd, how | LOCK_NB) != 0) {
+        status = fm_fail(reterr, FM_ERR_EXISTS, "another build is at work in this cache");
+    } else if (fstat(fd, &found) != 0) {
+        status = fm_fail(reterr, FM_ERR_IO, "cannot look at: %s", strerror(errno));
+    } else if (!found.st_nlink) {
+        status = fm_fail(reterr, FM_ERR_IO, "another process keeps removing the lock");
     }
-    if (!status) return FM_OK;
-    *ret_fd = -1;
-    return reterr ? fm_error_in(reterr, path) : status;
+    if (fd >= 0 && status) close(fd);
+    *ret_fd = status ? -1 : fd;
+    return status && reterr ? fm_error_in(reterr, path) : status;
 }
 
 /* The folder of the lock is the cache's own: through a link, two caches would share one, and a
@@ -68,15 +64,26 @@ static fm_status refuse_link(const char *folder, fm_error *reterr) {
     return fm_fail_in(reterr, FM_ERR_IO, folder, "is a symbolic link, expected a folder or none");
 }
 
-static fm_status make_folder(const char *cache, fm_cache_lock *lock, fm_error *reterr) {
+static fm_status make_folder(fm_cache_lock *lock, fm_error *reterr) {
     char folder[PATH_MAX];
-    *lock = (fm_cache_lock){.cache = cache, .fd = -1, .slot_fd = -1};
-    fm_status status = name_file(cache, "", folder, reterr);
+    fm_status status = name_file(lock->cache, "", folder, reterr);
+    if (!status) status = refuse_link(folder, reterr);
     if (status) return status;
-    lock->existed = strlen(folder); /* nothing was made so far */
-    status = refuse_link(folder, reterr);
-    if (!status) status = fm_dir_make_noting(folder, &lock->existed, reterr);
+    status = fm_dir_make_noting(folder, &lock->existed, reterr);
     return status ? status : fm_shard_check_disk(folder, reterr);
+}
+
+/* Makes the folder and locks CACHE/build/lock. A holder that failed may remove both at any time,
+ * between any two calls: each is then made again. */
+static fm_status take_lock(const char *cache, int how, fm_cache_lock *lock, fm_error *reterr) {
+    *lock = (fm_cache_lock){.cache = cache, .fd = -1, .slot_fd = -1, .existed = SIZE_MAX};
+    fm_status status = FM_ERR_IO;
+    for (int tries = 0; status == FM_ERR_IO && tries < TRIES_MAX; tries++) {
+        if (tries) sched_yield();
+        status = make_folder(lock, reterr);
+        if (!status) status = lock_file(cache, "lock", how, &lock->fd, reterr);
+    }
+    return status;
 }
 
 static void remove_file(const char *cache, const char *name) {
@@ -88,7 +95,7 @@ static void remove_file(const char *cache, const char *name) {
  * file. */
 static void remove_made(const fm_cache_lock *lock) {
     char path[PATH_MAX], slot[32];
-    if (name_file(lock->cache, "", path, NULL) || lock->existed == strlen(path)) return;
+    if (name_file(lock->cache, "", path, NULL) || lock->existed >= strlen(path)) return;
     if (lock->fd >= 0 && flock(lock->fd, LOCK_EX | LOCK_NB) != 0) return;
     name_slot(lock->slot, slot);
     if (lock->slot_fd >= 0) remove_file(lock->cache, slot);
@@ -110,15 +117,13 @@ void fm_cache_unlock(fm_cache_lock *lock, bool failed) {
 }
 
 fm_status fm_cache_lock_alone(const char *cache, fm_cache_lock *ret_lock, fm_error *reterr) {
-    fm_status status = make_folder(cache, ret_lock, reterr);
-    if (!status) status = lock_file(cache, "lock", LOCK_EX, &ret_lock->fd, reterr);
+    fm_status status = take_lock(cache, LOCK_EX, ret_lock, reterr);
     if (status) fm_cache_unlock(ret_lock, true);
     return status;
 }
 
 fm_status fm_cache_lock_shared(const char *cache, fm_cache_lock *ret_lock, fm_error *reterr) {
-    fm_status status = make_folder(cache, ret_lock, reterr);
-    if (!status) status = lock_file(cache, "lock", LOCK_SH, &ret_lock->fd, reterr);
+    fm_status status = take_lock(cache, LOCK_SH, ret_lock, reterr);
     bool found = false;
     for (uint32_t slot = 1; slot <= SLOT_MAX && !status && !found; slot++) {
         char name[32];
