@@ -13,6 +13,7 @@
  * is released after each hit; only its `kept` block stays. */
 #include "featurizer/templates.h"
 
+#include "proto/chem/pdb_id.h"
 #include "proto/chem/residue.h"
 #include "proto/limits.h"
 
@@ -114,10 +115,13 @@ static bool is_digit_or_letter(uint8_t c) {
 }
 
 /* Reads "1ABC_A ...": four letters or digits, '_', then letters, digits or '.'. The id becomes
- * lower case. */
+ * lower case. An extended id, "pdb_00001abc_A", is the same; the reference does not know it. */
 static bool read_name(mapper *m) {
     const uint8_t *name = m->hit->name.data;
     size_t n = m->hit->name.size, at = 0, n_chain = 0;
+    size_t zeros = m->compat ? 0 : fm_pdb_id_zeros((const char *)name, n);
+    name += zeros;
+    n -= zeros;
     for (; at < ID_BYTES; at++) {
         if (at == n || !is_digit_or_letter(name[at])) return false;
         uint8_t c = name[at];

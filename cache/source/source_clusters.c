@@ -4,6 +4,7 @@
 
 #include "cache/source/names.h"
 #include "proto/base/hash.h"
+#include "proto/chem/pdb_id.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,8 @@ static bool is_member(const char *name, const char *rest) {
 
 /* Gives a PDB id before `rest` the form that a structure is found by. Returns the new begin. */
 static char *spell_key(char *name, char *rest) {
-    char key[FM_SOURCE_PDB_ID_BYTES];
-    if (!fm_source_pdb_key(name, (size_t)(rest - name), key)) return name;
+    char key[FM_PDB_ID_BYTES];
+    if (!fm_pdb_id_key(name, (size_t)(rest - name), key)) return name;
     name = rest - sizeof key;
     memcpy(name, key, sizeof key);
     return name;

@@ -5,8 +5,10 @@
 
 #include "featurizer/msa.h"
 #include "featurizer/parse/lines.h"
+#include "proto/chem/pdb_id.h"
 #include "proto/limits.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Copies the next word of the line text[*at..end) to out; false at the end. A word that cannot be a
@@ -32,16 +34,19 @@ static const fm_source_set *find_before(const fm_source_scanning *scan, uint32_t
                                         const char *name) {
     const fm_source_scanning before = {
         .set = scan->set, .n_set = n_before, .is_predicted = scan->is_predicted};
-    return fm_source_find_set_any_case(&before, name);
+    return fm_source_find_set_any_spelling(&before, name);
 }
 
 /* Spells the PDB id of a name as the file of its structure does. */
 static void spell_as_structure(const fm_source_scanning *scan, char name[FM_LIMIT_NAME_BYTES + 1]) {
     const char *split = strrchr(name, '_');
     size_t length = split ? (size_t)(split - name) : 0;
-    if (scan->is_predicted || !fm_source_is_pdb_id(name, length)) return;
+    char key[FM_PDB_ID_BYTES], spelled[FM_LIMIT_NAME_BYTES + 1];
+    if (scan->is_predicted || !fm_pdb_id_key(name, length, key)) return;
     const fm_source_structure *structure = fm_source_find_structure(scan, name, length);
-    if (structure) memcpy(name, structure->id, length);
+    if (!structure) return;
+    int n = snprintf(spelled, sizeof spelled, "%s%s", structure->id, split);
+    if (n > 0 && (size_t)n < sizeof spelled) memcpy(name, spelled, (size_t)n + 1);
 }
 
 /* Whether the folder or the files of a set have an alignment. What cannot be listed counts as one,

@@ -2,6 +2,7 @@
 #include "cache/source/source_parts.h"
 
 #include "cache/source/names.h"
+#include "proto/chem/pdb_id.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,7 @@ static fm_status name_structure(const char *item, uint32_t dataset, fm_arena *ar
     size_t length = strlen(bare) - 1;
     char *id = fm_source_copy(arena, bare, length), *key = fm_source_copy(arena, bare, length);
     if (!id || !key) return fm_arena_full(arena, reterr);
-    if (fm_source_is_pdb_id(bare, length)) fm_source_lower(bare, length, key);
+    if (fm_pdb_id_key(bare, length, key)) key[FM_PDB_ID_BYTES] = '\0';
     *structure = (fm_source_structure){.id = id, .key = key, .dataset = dataset};
     return FM_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "proto/base/bisect.h"
 #include "proto/base/utf8.h"
+#include "proto/chem/pdb_id.h"
 #include "proto/limits.h"
 
 #include <stdlib.h>
@@ -37,45 +38,6 @@ bool fm_source_is_good_name(const char *name, size_t length) {
 
 bool fm_source_is_apple_double(const char *name) {
     return name[0] == '.' && name[1] == '_';
-}
-
-bool fm_source_is_pdb_id(const char *name, size_t length) {
-    if (length != FM_SOURCE_PDB_ID_BYTES || name[0] < '0' || name[0] > '9') return false;
-    for (size_t i = 1; i < length; i++) {
-        char c = name[i];
-        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if (!is_letter && (c < '0' || c > '9')) return false;
-    }
-    return true;
-}
-
-bool fm_source_pdb_key(const char *name, size_t length, char out[FM_SOURCE_PDB_ID_BYTES]) {
-    static const char zeros[] = "pdb_0000";
-    enum { ZEROS = sizeof zeros - 1 };
-    if (length == ZEROS + FM_SOURCE_PDB_ID_BYTES && strncasecmp(name, zeros, ZEROS) == 0) {
-        name += ZEROS;
-        length -= ZEROS;
-    }
-    if (!fm_source_is_pdb_id(name, length)) return false;
-    fm_source_lower(name, length, out);
-    return true;
-}
-
-void fm_source_lower(const char *text, size_t length, char *out) {
-    for (size_t i = 0; i < length; i++)
-        out[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] + 32 : text[i]);
-}
-
-bool fm_source_spell_id(const char *name, bool upper, char out[FM_LIMIT_NAME_BYTES + 1]) {
-    const char *split = strchr(name, '_');
-    size_t length = strlen(name);
-    if (!split || length > FM_LIMIT_NAME_BYTES) return false;
-    if (!fm_source_is_pdb_id(name, (size_t)(split - name))) return false;
-    memcpy(out, name, length + 1);
-    for (char *c = out; *c != '_'; c++) {
-        if (upper ? *c >= 'a' && *c <= 'z' : *c >= 'A' && *c <= 'Z') *c ^= 0x20;
-    }
-    return true;
 }
 
 /* -- lists of a scan */
@@ -182,11 +144,14 @@ const fm_source_set *fm_source_find_set(const fm_source_scanning *scan, const ch
     return bsearch(name, scan->set, scan->n_set, sizeof *scan->set, compare_to_set);
 }
 
-const fm_source_set *fm_source_find_set_any_case(const fm_source_scanning *scan, const char *name) {
+const fm_source_set *fm_source_find_set_any_spelling(const fm_source_scanning *scan,
+                                                     const char *name) {
     char other[FM_LIMIT_NAME_BYTES + 1];
     const fm_source_set *found = fm_source_find_set(scan, name);
-    for (int upper = 0; upper < 2 && !found && !scan->is_predicted; upper++) {
-        if (fm_source_spell_id(name, upper, other)) found = fm_source_find_set(scan, other);
+    for (int i = 0; i < FM_PDB_ID_N_SPELLING && !found && !scan->is_predicted; i++) {
+        if (fm_pdb_id_respell(name, i, other, sizeof other)) {
+            found = fm_source_find_set(scan, other);
+        }
     }
     return found;
 }
@@ -216,9 +181,9 @@ static fm_source_structure *find_key(const fm_source_scanning *scan, const char 
 
 fm_source_structure *fm_source_find_structure(const fm_source_scanning *scan, const char *id,
                                               size_t length) {
-    char lower[FM_SOURCE_PDB_ID_BYTES];
+    char lower[FM_PDB_ID_BYTES];
     fm_source_structure *found = find_key(scan, id, length);
-    if (found || scan->is_predicted || !fm_source_pdb_key(id, length, lower)) return found;
+    if (found || scan->is_predicted || !fm_pdb_id_key(id, length, lower)) return found;
     found = find_key(scan, lower, sizeof lower);
     return found && !found->is_pdb ? found : NULL;
 }

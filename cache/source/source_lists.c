@@ -10,6 +10,7 @@
 #include "cache/source/names.h"
 #include "featurizer/parse/lines.h"
 #include "proto/base/file.h"
+#include "proto/chem/pdb_id.h"
 #include "proto/limits.h"
 #include "proto/record_part.h"
 
@@ -36,7 +37,7 @@ enum {
 typedef struct list_parse {
     fm_json_reader *json;
     fm_error *reterr;
-    bool is_ids; /* names are ids, kept in lower case */
+    bool is_ids; /* names are ids of the PDB, kept as their keys */
     fm_listed *listed;
     uint64_t n, max;
     char *names;
@@ -53,8 +54,8 @@ static fm_status put_name(list_parse *parse, fm_listed *entry) {
     }
     char *name = parse->names + parse->name_at;
     memcpy(name, json->text, json->text_bytes + 1);
-    for (char *c = name; *c && parse->is_ids; c++) {
-        if (*c >= 'A' && *c <= 'Z') *c = (char)(*c + 32);
+    if (parse->is_ids && fm_pdb_id_key(json->text, json->text_bytes, name)) {
+        name[FM_PDB_ID_BYTES] = '\0';
     }
     parse->name_at += json->text_bytes + 1;
     entry->name = name;
@@ -368,12 +369,12 @@ const char *fm_source_successor(const fm_source *source, const char *id) {
     return NULL;
 }
 
-/* A chain of a dataset, by its name without the dataset's. Lists spell PDB ids in either case. */
+/* A chain of a dataset, by its name without the dataset's. Lists spell PDB ids in several ways. */
 static const fm_listed *find_chain(const fm_source_dataset *dataset, const char *name) {
     char other[FM_LIMIT_NAME_BYTES + 1];
     const fm_listed *found = fm_listing_find(&dataset->chain_data, name);
-    for (int upper = 0; upper < 2 && !found && !dataset->is_predicted; upper++) {
-        if (fm_source_spell_id(name, upper, other)) {
+    for (int i = 0; i < FM_PDB_ID_N_SPELLING && !found && !dataset->is_predicted; i++) {
+        if (fm_pdb_id_respell(name, i, other, sizeof other)) {
             found = fm_listing_find(&dataset->chain_data, other);
         }
     }

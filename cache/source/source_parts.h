@@ -22,18 +22,6 @@ bool fm_source_is_good_name(const char *name, size_t length);
  * there are full of them. */
 bool fm_source_is_apple_double(const char *name);
 
-/* Is it a PDB id: a digit and three letters or digits? Upper and lower case mean the same id. */
-enum { FM_SOURCE_PDB_ID_BYTES = 4 };
-bool fm_source_is_pdb_id(const char *name, size_t length);
-/* Writes the id in lower case that a PDB id in any case stands for, or an extended one of it:
- * pdb_00001abc is 1abc. False for other names. */
-bool fm_source_pdb_key(const char *name, size_t length, char out[FM_SOURCE_PDB_ID_BYTES]);
-/* Copies ASCII text in lower case, without an end. */
-void fm_source_lower(const char *text, size_t length, char *out);
-/* Writes "<id>_<rest>", a name with a PDB id, with the id in upper or lower case. False for names
- * of other forms. */
-bool fm_source_spell_id(const char *name, bool upper, char out[FM_LIMIT_NAME_BYTES + 1]);
-
 /* Where the alignments of a name are: in a folder, in files of a folder that other names share, or
  * in ranges of a database. */
 typedef struct fm_source_set {
@@ -109,7 +97,8 @@ FM_MUST_USE fm_status fm_source_sort_sets(fm_source_scanning *scan, fm_error *re
 /* The set of that name, or NULL; sets are sorted. */
 const fm_source_set *fm_source_find_set(const fm_source_scanning *scan, const char *name);
 /* The same, or else the set whose name differs in the case of its PDB id alone. */
-const fm_source_set *fm_source_find_set_any_case(const fm_source_scanning *scan, const char *name);
+const fm_source_set *fm_source_find_set_any_spelling(const fm_source_scanning *scan,
+                                                     const char *name);
 /* The structure of an id (not terminated), or NULL; structures are sorted. A PDB id of an
  * experimental structure is found in any case. */
 fm_source_structure *fm_source_find_structure(const fm_source_scanning *scan, const char *id,

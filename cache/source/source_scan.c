@@ -5,6 +5,7 @@
 #include "cache/source/names.h"
 #include "proto/base/bisect.h"
 #include "proto/base/file.h"
+#include "proto/chem/pdb_id.h"
 #include "proto/limits.h"
 
 #include <errno.h>
@@ -488,9 +489,7 @@ bool fm_source_has_structure(const fm_source *source, const char *chain) {
         if (!length || length > FM_LIMIT_NAME_BYTES) continue;
         memcpy(id, bare, length);
         id[length] = '\0';
-        if (!dataset->is_predicted && fm_source_pdb_key(bare, length, id)) {
-            id[FM_SOURCE_PDB_ID_BYTES] = '\0';
-        }
+        if (!dataset->is_predicted && fm_pdb_id_key(bare, length, id)) id[FM_PDB_ID_BYTES] = '\0';
         if (find_key(source, dataset, id)) return true;
     }
     return false;

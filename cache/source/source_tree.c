@@ -4,6 +4,7 @@
 
 #include "featurizer/msa.h"
 #include "proto/base/compress.h"
+#include "proto/chem/pdb_id.h"
 #include "proto/limits.h"
 
 #include <stdlib.h>
@@ -156,8 +157,8 @@ static fm_status set_key(fm_source_scanning *scan, fm_source_structure *structur
     structure->key = structure->id;
     size_t length = strlen(structure->id);
     if (scan->is_predicted || structure->is_pdb) return FM_OK;
-    char lower[FM_SOURCE_PDB_ID_BYTES];
-    if (!fm_source_pdb_key(structure->id, length, lower)) return FM_OK;
+    char lower[FM_PDB_ID_BYTES];
+    if (!fm_pdb_id_key(structure->id, length, lower)) return FM_OK;
     structure->key = fm_source_copy(scan->arena, lower, sizeof lower);
     if (!structure->key) return fm_arena_full(scan->arena, reterr);
     return FM_OK;

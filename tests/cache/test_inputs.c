@@ -339,6 +339,37 @@ static void test_lists_in_any_case(void **state) {
     teardown_case(&test);
 }
 
+/* An id and its extended form are one id, in names of files and folders and in every list. */
+static void test_extended_ids(void **state) {
+    (void)state;
+    cache_case test;
+    setup_case(&test, 1);
+    make_files(&test, "set", "pdb_00001abc.cif 2xyz.cif pdb_00003DEF.cif 4ghi.cif",
+               "1abc_A pdb_00002xyz_A pdb_00003def_A");
+    assert_int_equal(run_shell("cd %s/set && printf 'pdb_00002XYZ_A 4ghi_A\n3DEF_A 1abc_B\n' > "
+                               "duplicate_pdb_chains.txt && "
+                               "echo '{\"pdb_00001abc_A\": {\"cluster_size\": 7}, "
+                               "\"3DEF_A\": {\"cluster_size\": 8}}' > chain_data_cache.json && "
+                               "echo '{\"pdb_00002xyz\": {\"release_date\": \"2001-02-03\"}}' > "
+                               "mmcif_cache.json",
+                               test.folder),
+                     0);
+    fm_source source = scan_of(&test, "set");
+    assert_int_equal(source.n_refusal, 0);
+    assert_int_equal(source.n_chain, 5);
+    assert_non_null(find_chain(&source, "1abc_A"));
+    assert_non_null(find_chain(&source, "pdb_00002xyz_A"));
+    assert_non_null(find_chain(&source, "pdb_00003def_A"));
+    assert_non_null(find_chain(&source, "4ghi_A"));
+    /* A chain that the list alone names is spelled as its file is. */
+    assert_non_null(find_chain(&source, "pdb_00001abc_B"));
+    assert_int_equal(fm_source_listed_chain(&source, "1abc_A")->cluster_size, 7);
+    assert_int_equal(fm_source_listed_chain(&source, "pdb_00003def_A")->cluster_size, 8);
+    assert_string_equal(fm_source_listed_date(&source, "2xyz"), "2001-02-03");
+    assert_string_equal(fm_source_find_template(&source, "3def")->id, "pdb_00003DEF");
+    teardown_case(&test);
+}
+
 /* Names of predictions are no PDB ids: case tells them apart. */
 static void test_predictions_keep_their_case(void **state) {
     (void)state;
@@ -365,6 +396,7 @@ int main(void) {
         cmocka_unit_test(test_structures_in_upper_case),
         cmocka_unit_test(test_chains_keep_the_names_of_their_alignments),
         cmocka_unit_test(test_lists_in_any_case),
+        cmocka_unit_test(test_extended_ids),
         cmocka_unit_test(test_predictions_keep_their_case),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

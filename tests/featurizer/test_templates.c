@@ -303,6 +303,18 @@ static void obsolete_ids_are_replaced(void **state) {
     assert_int_equal(map(f, "EFKVT", &hit, false).fault, FM_HIT_NO_FILE);
 }
 
+/* The reference knows four characters alone. */
+static void extended_ids_are_short_ones(void **state) {
+    fixture *f = *state;
+    fm_hit hit = make_hit(f, "PDB_00001ABC_A", "EFKVT", 0, "EFKVT", 0);
+    fm_template_hit mapped = map(f, "EFKVT", &hit, false);
+    assert_int_equal(mapped.fault, FM_HIT_MAPPED);
+    assert_string_equal(mapped.name, "1abc_A");
+    /* The id of more than four characters has no short form. */
+    hit = make_hit(f, "pdb_10001abc_A", "EFKVT", 0, "EFKVT", 0);
+    assert_int_equal(map(f, "EFKVT", &hit, false).fault, FM_HIT_BAD_NAME);
+}
+
 /* -- ranking and choosing */
 
 /* Makes a mapped hit on the first `n_letter` residues. */
@@ -494,6 +506,7 @@ int main(void) {
         TEST(too_different_to_realign),
         TEST(faults_are_kept),
         TEST(obsolete_ids_are_replaced),
+        TEST(extended_ids_are_short_ones),
         TEST(ranks_what_passes),
         TEST(chooses_different_ones),
         TEST(centres_on_the_whole_chain),
