@@ -1,9 +1,10 @@
 /* page_parts.c: see page_parts.h. */
 #include "trainer/predict/page_parts.h"
 
+#include "proto/base/hash.h"
 #include "proto/base/markup.h"
 
-#include <stdbool.h>
+#include <string.h>
 
 static const char style[] =
     ":root{color-scheme:light dark}"
@@ -60,11 +61,42 @@ void fm_page_put_link(FILE *out, const char *file, const char *text) {
     fputs("</a></td>", out);
 }
 
-void fm_page_begin(FILE *out, const char *name, const char *more_style) {
+/* XML needs the marks of CDATA, which are comments of the script. */
+static const char script_begin[] = "//<![CDATA[\n", script_end[] = "//]]>\n";
+
+/* The SHA-256 of a script as base64, by which the page's policy allows it. */
+static void put_script_hash(FILE *out, const char *script) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    fm_sha256_state *state = fm_sha256_create();
+    fm_sha256_update(state, script_begin, strlen(script_begin));
+    fm_sha256_update(state, script, strlen(script));
+    fm_sha256_update(state, script_end, strlen(script_end));
+    const fm_sha256 hash = fm_sha256_digest(state);
+    fm_sha256_destroy(state);
+    for (int i = 0; i < FM_SHA256_BYTES; i += 3) {
+        const bool is_last = i + 3 > FM_SHA256_BYTES; /* of two bytes */
+        const uint32_t three = (uint32_t)hash.bytes[i] << 16 | (uint32_t)hash.bytes[i + 1] << 8 |
+                               (is_last ? 0U : hash.bytes[i + 2]);
+        fprintf(out, "%c%c%c%c", digits[three >> 18], digits[three >> 12 & 63],
+                digits[three >> 6 & 63], is_last ? '=' : digits[three & 63]);
+    }
+}
+
+void fm_page_put_script(FILE *out, const char *script) {
+    fprintf(out, "<script>%s%s%s</script>\n", script_begin, script, script_end);
+}
+
+void fm_page_begin(FILE *out, const char *name, const char *more_style, const char *script) {
     fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-          "'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>",
+          "'unsafe-inline'",
           out);
+    if (script) {
+        fputs("; script-src 'sha256-", out);
+        put_script_hash(out, script);
+        fputc('\'', out);
+    }
+    fputs("\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>", out);
     fm_markup_put(out, name);
     fprintf(out, " - predicted structure</title>\n<style>%s%s</style>\n</head>\n<body>\n<h1>",
             style, more_style);

@@ -6,6 +6,7 @@
 #include "tests/testing/testing.h"
 #include "trainer/predict/complex/files.h"
 #include "trainer/predict/complex/page.h"
+#include "trainer/predict/complex/scene.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -220,7 +221,8 @@ static void pages_are_whole_and_escaped(void **state) {
     const char *check =
         "grep -v '^<!doctype' page.html | sed 's/<meta [^>]*>//g' > page.xml && "
         "python3 -c 'import xml.etree.ElementTree as e; e.parse(\"page.xml\")' && "
-        "! grep -qE '<job>|<A&|<script|src=|href=\"[^.]|nan' page.html && "
+        "! grep -qE '<job>|<A&|src=|href=\"[^.]|@import|nan' page.html && "
+        "[ $(grep -c '<script' page.html) = 1 ] && "
         "grep -qF '<th>&lt;A&amp;' page.html && grep -qF 'a &lt;job&gt; &amp; ' page.html && "
         "grep -qF 'href=\"./seed-7_sample-2/a%20%3Cjob%3E%20%26%20%27more%27_seed-7_sample-2_"
         "summary_confidences.json\"' page.html && "
@@ -234,7 +236,114 @@ static void pages_are_whole_and_escaped(void **state) {
     }
 }
 
-/* 5,120 tokens, each a chain, whose matrices have no two equal neighbours. */
+/* The drawing has the ribbon of the peptide, and atoms and bonds of its bonded residue, the ligand
+ * and the ion: two double bonds and a triple one, and no bond to the atom O4 that left. */
+static void a_scene_has_the_bonds(void **state) {
+    (void)state;
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    uint32_t n_left_out;
+    assert_int_equal(fm_complex_scene_put(out, &prediction, &n_left_out, NULL), FM_OK);
+    assert_int_equal(n_left_out, 0);
+    assert_int_equal(fclose(out), 0);
+    snprintf(path, sizeof path, "%s/scene.json", folder);
+    assert_int_equal(fm_file_write_atomic(path, text, bytes, NULL), FM_OK);
+    free(text);
+    assert_int_equal(
+        fm_test_shell(
+            folder,
+            "python3 -c '\n"
+            "import html, json\n"
+            "s = json.loads(html.unescape(open(\"scene.json\").read()))\n"
+            "r, a, b = s[\"residues\"], s[\"atoms\"], s[\"bonds\"]\n"
+            "rows = [tuple(r[i:i + 5]) for i in range(0, len(r), 11)]\n"
+            "assert rows == [(0, 1, 0, 53.0, 0), (0, 2, 1, 62.0, 0)], rows\n"
+            "assert r[8:11] == [100, 0, 0] and r[5] - r[16] == -400, r\n"
+            "names = s[\"names\"][0::2]\n"
+            "assert len(a) == 7 * 13 and names[4] == \"SG\" and names[-1] == \"MG\", names\n"
+            "pairs = [(names[b[i]], names[b[i + 1]], b[i + 2]) for i in range(0, len(b), 3)]\n"
+            "want = [(\"N\", \"CA\", 1), (\"CA\", \"C\", 1), (\"C\", \"O\", 2), (\"C1\", \"C2\", "
+            "2),"
+            " (\"C2\", \"N3\", 1), (\"N3\", \"C5\\x27\", 3), (\"C1\", \"C2\", 2),"
+            " (\"C2\", \"N3\", 1), (\"SG\", \"C1\", 1), (\"C5\\x27\", \"C1\", 1)]\n"
+            "assert pairs == want, pairs\n"
+            "' 2>scene.err || { cat scene.err; exit 1; }"),
+        0);
+}
+
+/* In a browser both colourings are seen: side by side, a page of each. */
+static void a_browser_draws_the_structure(void **state) {
+    (void)state;
+    if (fm_test_shell(folder, "command -v chromium >/dev/null") != 0) {
+        print_message("skipped: there is no chromium\n");
+        skip();
+    }
+    snprintf(path, sizeof path, "%s/drawn.html", folder);
+    write_page(&prediction);
+    static const char script[] =
+        "sed 's/ checked=\"\"//; s/value=\"chain\"/& checked=\"\"/' drawn.html >chain.html\n"
+        "echo '<iframe src=drawn.html width=640 height=900></iframe>"
+        "<iframe src=chain.html width=640 height=900></iframe>' >both.html\n"
+        "timeout 120 chromium --headless --no-sandbox --disable-gpu --user-data-dir=profile "
+        "--enable-logging=stderr --window-size=1340,1000 --screenshot=both.png "
+        "file://$PWD/both.html >both.log 2>&1 || exit 1\n"
+        "! grep -E 'CONSOLE|Refused|ERR_' both.log || exit 1\n";
+    assert_int_equal(fm_test_shell(folder, script), 0);
+    /* Hues of the classes low and confident; of the ligand's carbon and nitrogen, the peptide's
+     * chain and the ion. */
+    assert_int_equal(
+        fm_test_shell(folder, "python3 \"$OLDPWD\"/tests/trainer/predict/count_hues.py both.png "
+                              "0-660:50:200 0-660:197:200 660-1340:352:60 660-1340:230:20 "
+                              "660-1340:210:200 660-1340:266:50 >hues.log 2>&1 || "
+                              "{ cat hues.log; exit 1; }"),
+        0);
+}
+
+/* The names of n atoms, each a residue and a chain. number [n] counts from 0, zero [n] is 0. */
+static fm_complex_atoms name_many(uint32_t n, const int32_t *number, const int32_t *zero,
+                                  const char *const *id) {
+    static const uint8_t kind[] = {FM_COMPLEX_PROTEIN};
+    return (fm_complex_atoms){.entity_kind = kind,
+                              .n_chain = n,
+                              .chain_id = id,
+                              .chain_entity = zero,
+                              .n_residue = n,
+                              .residue_chain = number,
+                              .residue_number = zero,
+                              .residue_component = zero,
+                              .n_atom = n,
+                              .atom_residue = number,
+                              .atom_name = id,
+                              .atom_element = (const uint8_t *)zero,
+                              .n_component = 1,
+                              .component_id = id};
+}
+
+static void a_scene_counts_what_it_leaves_out(void **state) {
+    (void)state;
+    enum { MANY = FM_SCENE_ROWS + 10 };
+    static int32_t number[MANY], zero[MANY];
+    static float place[MANY * 3];
+    static double confidence[MANY];
+    static const char *id[MANY];
+    uint32_t n_left_out;
+    for (int i = 0; i < MANY; i++) {
+        number[i] = i;
+        id[i] = "CA";
+    }
+    const fm_complex_atoms named = name_many(MANY, number, zero, id);
+    const fm_complex_prediction p = {.atoms = &named, .position = place, .plddt = confidence};
+    FILE *out = fopen("/dev/null", "w");
+    assert_non_null(out);
+    assert_int_equal(fm_complex_scene_put(out, &p, &n_left_out, NULL), FM_OK);
+    assert_int_equal(n_left_out, 20);
+    fclose(out);
+}
+
+/* 5,120 tokens, each a chain and drawn as a residue and as an atom, whose matrices have no two
+ * equal neighbours. */
 static void pages_of_large_complexes_are_bounded(void **state) {
     (void)state;
     enum { LARGE = 5120, MOST_BYTES = 2 << 20 };
@@ -243,16 +352,19 @@ static void pages_of_large_complexes_are_bounded(void **state) {
     double *probabilities = malloc(nn * sizeof *probabilities);
     double *iptm = malloc(nn * sizeof *iptm);
     double *confidence = malloc(n * sizeof *confidence);
-    int32_t *number = malloc(n * sizeof *number);
+    int32_t *number = malloc(n * sizeof *number), *zero = calloc(n, sizeof *zero);
+    float *place = malloc(3 * n * sizeof *place);
     const char **ids = malloc(n * sizeof *ids);
-    assert_true(errors && probabilities && iptm && confidence && number && ids);
+    assert_true(errors && probabilities && iptm && confidence && number && zero && place && ids);
     for (size_t i = 0; i < nn; i++) {
         probabilities[i] = iptm[i] = (double)((i / 40 + i / (40 * n)) * 7 % 32) / 32;
         errors[i] = (float)(32 * probabilities[i]);
     }
     for (size_t i = 0; i < n; i++) {
         number[i] = (int32_t)i;
-        ids[i] = "A";
+        ids[i] = "CA";
+        for (size_t c = 0; c < 3; c++)
+            place[3 * i + c] = (float)((i * (2 * c + 7)) % 997) / 3;
         confidence[i] = (double)(i % 10) / 10;
     }
     const fm_complex_layout large = {.n_token = LARGE,
@@ -260,11 +372,12 @@ static void pages_of_large_complexes_are_bounded(void **state) {
                                      .n_chain = LARGE,
                                      .token_chain = number,
                                      .atom_token = number};
-    const fm_complex_atoms named = {.n_chain = LARGE, .chain_id = ids};
+    const fm_complex_atoms named = name_many(LARGE, number, zero, ids);
     const fm_complex_scores judged = {.chain_pair_iptm = iptm};
     const fm_complex_prediction p = {.name = "large",
                                      .atoms = &named,
                                      .layout = &large,
+                                     .position = place,
                                      .plddt = confidence,
                                      .pae = errors,
                                      .contact = probabilities,
@@ -280,6 +393,8 @@ static void pages_of_large_complexes_are_bounded(void **state) {
     free(iptm);
     free(confidence);
     free(number);
+    free(zero);
+    free(place);
     free(ids);
 }
 
@@ -291,6 +406,9 @@ int main(void) {
         cmocka_unit_test(test_ranking),
         cmocka_unit_test(test_protenix),
         cmocka_unit_test(pages_are_whole_and_escaped),
+        cmocka_unit_test(a_scene_has_the_bonds),
+        cmocka_unit_test(a_scene_counts_what_it_leaves_out),
+        cmocka_unit_test(a_browser_draws_the_structure),
         cmocka_unit_test(pages_of_large_complexes_are_bounded),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

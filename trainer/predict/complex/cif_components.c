@@ -119,14 +119,12 @@ void fm_cif_put_components(FILE *out, const fm_cif_model *m) {
 
 /* -- bonds between residues */
 
-/* Whether a bond is the link of a polymer from one residue to the next. */
-static bool is_link(const fm_cif_model *m, int32_t first, int32_t second) {
-    const fm_complex_atoms *a = m->atoms;
+bool fm_cif_is_link(const fm_complex_atoms *a, int32_t first, int32_t second) {
     const int32_t of_first = a->atom_residue[first], of_second = a->atom_residue[second];
     if (of_second != of_first + 1 || a->residue_chain[of_first] != a->residue_chain[of_second]) {
         return false;
     }
-    const uint8_t kind = a->entity_kind[fm_cif_entity_of(m, (uint32_t)of_first)];
+    const uint8_t kind = a->entity_kind[a->chain_entity[a->residue_chain[of_first]]];
     const bool is_protein = kind == FM_COMPLEX_PROTEIN;
     return kind != FM_COMPLEX_LIGAND &&
            strcmp(a->atom_name[first], is_protein ? "C" : "O3'") == 0 &&
@@ -164,7 +162,7 @@ void fm_cif_put_connections(FILE *out, const fm_cif_model *m) {
     uint32_t n = 0, n_disulfide = 0;
     for (uint32_t b = 0; b < a->n_bond; b++) {
         const int32_t first = a->bond[2 * b], second = a->bond[2 * b + 1];
-        if (is_link(m, first, second)) continue;
+        if (fm_cif_is_link(a, first, second)) continue;
         if (n == 0) {
             fm_cif_begin_loop(out, "struct_conn",
                               "id conn_type_id "

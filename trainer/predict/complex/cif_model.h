@@ -43,6 +43,9 @@ static inline const char *fm_cif_chain_of(const fm_cif_model *m, uint32_t residu
 /* Whether a component is one of the 28 standard residues. */
 bool fm_cif_is_standard(const char *component);
 
+/* Whether a bond is the link of a polymer from one residue to the next. */
+bool fm_cif_is_link(const fm_complex_atoms *atoms, int32_t first, int32_t second);
+
 /* Writes the entities, their sequences, and the chains with their numbering. */
 void fm_cif_put_entities(FILE *out, const fm_cif_model *model);
 

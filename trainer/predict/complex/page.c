@@ -4,9 +4,11 @@
 #include "proto/base/markup.h"
 #include "proto/base/plural.h"
 #include "proto/base/svg.h"
+#include "trainer/predict/complex/scene.h"
 #include "trainer/predict/page_parts.h"
 #include "trainer/predict/pictures.h"
 #include "trainer/predict/text_file.h"
+#include "trainer/predict/view.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,8 +16,13 @@
 enum { MOST_CHAINS = 40 }; /* in the table of pairs */
 
 /* Cells of a matrix have sharp edges, so that a border between two cells is where it is. */
-static const char style[] = "figure.matrix path{shape-rendering:crispEdges}"
-                            ".pairs th,.pairs td{padding:5px 12px;text-align:center}";
+static const char style[] =
+    "figure.matrix path{shape-rendering:crispEdges}"
+    ".pairs th,.pairs td{padding:5px 12px;text-align:center}"
+    ".view{width:580px}.view canvas{display:block;width:100%;height:440px;touch-action:none}"
+    ".view canvas:focus-visible{outline:2px solid #7fb4ea}.view label{margin-right:12px}"
+    ".view p{margin:4px 0}.view .facts{font-size:13px}.view output{display:block;min-height:1.5em}"
+    "@media print{.view canvas{height:300px}.view label,.view .facts{display:none}}";
 
 /* -- one structure */
 
@@ -78,6 +85,29 @@ static void draw_matrices(FILE *out, const fm_complex_prediction *p,
     fputs("</figure>\n", out);
 }
 
+/* The drawing in three dimensions. The page's script draws the object in #scene into the canvas. */
+static fm_status put_view(FILE *out, const fm_complex_prediction *p, fm_error *reterr) {
+    fputs("<figure class=\"view\">\n<p>colours: "
+          "<label><input type=\"radio\" name=\"colouring\" value=\"plddt\" checked=\"\"/> "
+          "pLDDT</label><label><input type=\"radio\" name=\"colouring\" value=\"chain\"/> "
+          "chain, and elements of ligands</label></p>\n"
+          "<canvas id=\"view\" tabindex=\"0\" role=\"img\" aria-label=\"The structure in three "
+          "dimensions\"></canvas>\n<p class=\"key\" id=\"key\"></p>\n<output id=\"at\"></output>\n"
+          "<p class=\"facts\">Drag to turn, with shift to move; the wheel or + and - change the "
+          "size after a click; 0 or a double click begins anew.</p>\n"
+          "<noscript>A browser with scripts draws the structure here.</noscript>\n"
+          "<div id=\"scene\" hidden=\"\">",
+          out);
+    uint32_t n_left_out;
+    fm_status status = fm_complex_scene_put(out, p, &n_left_out, reterr);
+    fputs("</div>\n", out);
+    if (n_left_out) {
+        fprintf(out, "<p class=\"facts\">%u residues and atoms are not drawn.</p>\n", n_left_out);
+    }
+    fputs("</figure>\n", out);
+    return status;
+}
+
 /* A cell with a score in a green that is the denser the higher the score is. */
 static void put_pair(FILE *out, double score) {
     if (!isfinite(score)) {
@@ -120,22 +150,25 @@ fm_status fm_complex_page_draw(const fm_complex_prediction *p, char **ret_text, 
     *ret_text = NULL;
     FILE *out = plddt ? open_memstream(ret_text, ret_bytes) : NULL;
     bool is_whole = out != NULL;
+    fm_status status = FM_OK;
     if (out) {
         snprintf(name, sizeof name, "seed %llu, sample %u", (unsigned long long)p->seed, p->sample);
         const fm_plddt_curve curve = {name, plddt, p->scores->mean_plddt};
-        fprintf(out, "<h2>The best structure: %s</h2>\n<div class=\"pictures\">\n<figure>", name);
-        fm_picture_plddt(out, p->name, p->layout->n_token, &curve, 1, &chains);
-        fputs("</figure>\n", out);
+        fprintf(out, "<h2>The best structure: %s</h2>\n<div class=\"pictures\">\n", name);
+        status = put_view(out, p, reterr);
         draw_matrices(out, p, &chains, name);
-        fputs("</div>\n", out);
+        fputs("<figure>", out);
+        fm_picture_plddt(out, p->name, p->layout->n_token, &curve, 1, &chains);
+        fputs("</figure>\n</div>\n", out);
         put_pairs(out, p);
         is_whole = !ferror(out);
         if (fclose(out)) is_whole = false;
     }
     free(plddt);
-    if (is_whole) return FM_OK;
+    if (is_whole && !status) return FM_OK;
     free(*ret_text);
     *ret_text = NULL;
+    if (status) return status;
     return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the pictures of a structure");
 }
 
@@ -143,7 +176,7 @@ fm_status fm_complex_page_draw(const fm_complex_prediction *p, char **ret_text, 
 
 static void put_head(FILE *out, const fm_complex_page *page) {
     char tokens[FM_SVG_NUMBER_BYTES], atoms[FM_SVG_NUMBER_BYTES];
-    fm_page_begin(out, page->name, style);
+    fm_page_begin(out, page->name, style, fm_view_scripts[0].text);
     fprintf(out, "<p class=\"facts\">%u chain%s, %s token%s, %s atom%s</p>\n", page->n_chain,
             fm_plural(page->n_chain), fm_svg_count(page->n_token, tokens), fm_plural(page->n_token),
             fm_svg_count(page->n_atom, atoms), fm_plural(page->n_atom));
@@ -196,7 +229,9 @@ fm_status fm_complex_page_write(const char *path, const fm_complex_page *page, f
         "<footer>foldmill %s. pLDDT is the expected lDDT, 0 to 100; pTM the expected TM-score "
         "and ipTM that of the tokens of other chains, 0 to 1; the aligned error is the expected "
         "error of a scored residue when the structures are aligned at another one. Residues "
-        "are tokens: of ligands, atoms.</footer>\n</body>\n</html>\n",
+        "are tokens: of ligands, atoms.</footer>\n",
         page->software);
+    fm_page_put_script(file.out, fm_view_scripts[0].text);
+    fputs("</body>\n</html>\n", file.out);
     return fm_text_file_commit(&file, path, reterr);
 }

@@ -1,5 +1,5 @@
 /* page.h: writes the page of a complex: one HTML file with the scores of its structures and what
- * is known of the best one. The page loads no other file and has no scripts. */
+ * is known of the best one. The page loads no other file. Its only script draws the structure. */
 #ifndef FM_COMPLEX_PAGE_H
 #define FM_COMPLEX_PAGE_H
 
@@ -23,9 +23,9 @@ typedef struct fm_complex_page {
     size_t best_bytes;
 } fm_complex_page;
 
-/* Draws one structure as a part of a page: pLDDT, PAE and contacts by token, ipTM by pairs of
- * chains. Its size is bounded for any number of tokens and chains. The caller frees *ret_text.
- * FM_ERR_NOMEM. */
+/* Draws one structure as a part of a page: its view in three dimensions (scene.h), pLDDT, PAE and
+ * contacts by token, ipTM by pairs of chains. Its size is bounded for any number of tokens and
+ * chains. The caller frees *ret_text. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_complex_page_draw(const fm_complex_prediction *p, char **ret_text,
                                            size_t *ret_bytes, fm_error *reterr);
 
