@@ -45,9 +45,14 @@ typedef struct fm_job_text {
     fm_job_place place;
 } fm_job_text;
 
-/* A structure of one chain, and which of its residues stands for which of the entity's. */
+/* A structure, and which of its residues stands for which of the entity's. */
 typedef struct fm_job_template {
-    fm_job_text structure; /* mmCIF */
+    fm_job_text structure; /* mmCIF, or PDB where is_pdb */
+    bool is_pdb;
+    /* Residues correspond by an alignment of the sequences. Otherwise the structure has one chain,
+     * and the indices say it. */
+    bool is_aligned;
+    const char *chain; /* is_aligned: the chain's id; NULL: the most similar one */
     uint32_t n_index;
     const uint32_t *query;    /* [n_index] from 0, in the entity's sequence */
     const uint32_t *template; /* [n_index] from 0, in the structure's sequence */

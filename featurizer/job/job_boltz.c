@@ -141,6 +141,114 @@ static fm_status take_constraints(fm_job_reader *reader, const fm_value *list) {
     return status;
 }
 
+/* -- templates */
+
+/* A text or a list of texts; missing: none. */
+static fm_status take_list(const fm_job_reader *reader, const fm_value *node, uint32_t *ret_n,
+                           const fm_value **ret_first) {
+    *ret_n = 0;
+    *ret_first = NULL;
+    if (fm_value_is_null(node)) return FM_OK;
+    const bool is_list = node->kind == FM_DOCUMENT_LIST;
+    if (is_list && node->n == 0) return fm_value_expect(node, "the id of a chain", reader->reterr);
+    *ret_n = is_list ? node->n : 1;
+    *ret_first = is_list ? node->first : node;
+    return FM_OK;
+}
+
+static bool is_same_template(const fm_job_template *a, const fm_job_template *b) {
+    const bool is_same_chain =
+        a->chain && b->chain ? strcmp(a->chain, b->chain) == 0 : a->chain == b->chain;
+    return is_same_chain && a->structure.place.offset == b->structure.place.offset;
+}
+
+/* Adds a template to an entity. Copies share templates, so that of another copy is added once. */
+static fm_status add_template(fm_job_reader *reader, const fm_value *node, uint32_t entity,
+                              const fm_job_template *template) {
+    fm_job_entity *to = &reader->entities[entity];
+    fm_job_template *all = (fm_job_template *)(uintptr_t)to->templates;
+    if (to->molecule != FM_MOLECULE_PROTEIN) {
+        return fm_value_expect(node, "the id of a protein chain", reader->reterr);
+    }
+    for (uint32_t i = 0; i < to->n_template; i++)
+        if (is_same_template(&all[i], template)) return FM_OK;
+    if (to->n_template == FM_LIMIT_N_JOB_TEMPLATE) {
+        return fm_value_fail(node, reader->reterr, FM_ERR_LIMIT,
+                             "found more than %u templates of a chain, expected fewer",
+                             FM_LIMIT_N_JOB_TEMPLATE);
+    }
+    if (!all) all = fm_arena_calloc(reader->arena, FM_LIMIT_N_JOB_TEMPLATE, sizeof *all);
+    if (!all) return fm_arena_full(reader->arena, reader->reterr);
+    all[to->n_template++] = *template;
+    to->templates = all;
+    return FM_OK;
+}
+
+/* Adds a template to the chains of chain_id, or to all proteins. Either all have the same chain of
+ * the template, or each has its own. */
+static fm_status spread_template(fm_job_reader *reader, const fm_value *map,
+                                 fm_job_template *template) {
+    const fm_value *chain, *id;
+    uint32_t n_chain, n_id, n_protein = 0;
+    fm_status status = take_list(reader, fm_value_get(map, "chain_id"), &n_chain, &chain);
+    if (!status) status = take_list(reader, fm_value_get(map, "template_id"), &n_id, &id);
+    if (status) return status;
+    if (n_id > 1 && n_id != n_chain) {
+        return fm_value_fail(fm_value_get(map, "template_id"), reader->reterr, FM_ERR_DATA,
+                             "found %u chains of the template for %u of the job, expected one or "
+                             "as many",
+                             n_id, n_chain);
+    }
+    if (n_id == 1) status = fm_value_text(id, &template->chain, reader->reterr);
+    for (; chain && !status; chain = n_chain > 1 ? chain->next : NULL) {
+        fm_job_end end;
+        status = fm_job_find_chain(reader, chain, &end);
+        if (!status && n_id > 1) {
+            status = fm_value_text(id, &template->chain, reader->reterr);
+            id = id->next;
+        }
+        if (!status) status = add_template(reader, chain, end.entity, template);
+    }
+    for (uint32_t e = 0; e < reader->job.n_entity && n_chain == 0 && !status; e++) {
+        if (reader->entities[e].molecule != FM_MOLECULE_PROTEIN) continue;
+        status = add_template(reader, map, e, template);
+        n_protein++;
+    }
+    if (!status && n_chain == 0 && n_protein == 0) {
+        return fm_value_fail(map, reader->reterr, FM_ERR_DATA,
+                             "found a template and no protein, expected one");
+    }
+    return status;
+}
+
+static fm_status take_template(fm_job_reader *reader, const fm_value *map) {
+    static const char *const keys[] = {"cif",         "pdb",   "chain_id",
+                                       "template_id", "force", "threshold"};
+    fm_job_template template = {.is_aligned = true};
+    fm_status status = FM_CHECK_KEYS(map, keys, reader->reterr);
+    for (size_t i = 4; i < 6 && !status; i++)
+        status = refuse_key(map, keys[i], "which no network of foldmill takes", reader->reterr);
+    if (status) return status;
+    const fm_value *cif = fm_value_get(map, "cif"), *pdb = fm_value_get(map, "pdb");
+    if (fm_value_is_null(cif) == fm_value_is_null(pdb)) {
+        return fm_value_fail(map, reader->reterr, FM_ERR_FORMAT,
+                             "found %s, expected the name of a file as cif or as pdb",
+                             fm_value_is_null(cif) ? "neither cif nor pdb" : "cif and pdb");
+    }
+    template.is_pdb = fm_value_is_null(cif);
+    status = fm_job_take_text(reader, NULL, template.is_pdb ? pdb : cif, &template.structure);
+    return status ? status : spread_template(reader, map, &template);
+}
+
+static fm_status take_templates(fm_job_reader *reader, const fm_value *list) {
+    if (fm_value_is_null(list)) return FM_OK;
+    if (list->kind != FM_DOCUMENT_LIST) return fm_value_expect(list, "a list", reader->reterr);
+    fm_status status = FM_OK;
+    for (const fm_value *at = list->first; at && !status; at = at->next)
+        status = take_template(reader, at);
+    return status;
+}
+
 /* -- the job */
 
 fm_status fm_job_read_boltz(fm_job_reader *reader, const fm_value *root, const char *name,
@@ -152,11 +260,6 @@ fm_status fm_job_read_boltz(fm_job_reader *reader, const fm_value *root, const c
     int64_t number;
     fm_status status = FM_CHECK_KEYS(root, keys, reader->reterr);
     if (!status && version) status = fm_value_integer(version, 1, 1, &number, reader->reterr);
-    if (!status) {
-        status = refuse_key(root, "templates",
-                            "expected AlphaFold 3 JSON, whose templates have index maps",
-                            reader->reterr);
-    }
     if (!status) {
         status =
             refuse_key(root, "properties", "which no network of foldmill predicts", reader->reterr);
@@ -170,5 +273,6 @@ fm_status fm_job_read_boltz(fm_job_reader *reader, const fm_value *root, const c
     for (const fm_value *at = list->first; at && !status; at = at->next)
         status = take_entity(reader, at);
     if (!status) status = take_constraints(reader, fm_value_get(root, "constraints"));
+    if (!status) status = take_templates(reader, fm_value_get(root, "templates"));
     return status ? status : fm_job_close(reader, list, &jobs->jobs[jobs->n++]);
 }

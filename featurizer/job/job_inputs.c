@@ -1,7 +1,9 @@
 /* job_inputs.c: the alignments and templates of a job's entities; see prepare.h. */
+#include "featurizer/job/keyed_rows.h"
 #include "featurizer/job/prepare.h"
 #include "featurizer/parse/mmcif.h"
 #include "featurizer/structure.h"
+#include "featurizer/template_align.h"
 #include "proto/chem/atom37.h"
 #include "proto/limits.h"
 
@@ -71,15 +73,61 @@ static fm_status add_input(fm_job_work *work, const fm_job_text *text, const cha
     return FM_OK;
 }
 
-/* Rows of a text in the description have its place, not that of a file. */
+/* The alignments of an entity: the first n_paired of n inputs have rows that may be paired. */
+typedef struct entity_texts {
+    fm_msa_input inputs[2];
+    size_t n_paired, n;
+    fm_keyed_rows keyed; /* where a table of keys gives both */
+} entity_texts;
+
+static const char keyed_names[2][32] = {"rows with keys", "rows without keys"};
+
+static bool is_keyed(const fm_job_work *work, const fm_job_entity *entity) {
+    const bool is_boltz = work->job->format == FM_JOB_BOLTZ || work->job->format == FM_JOB_FASTA;
+    return is_boltz && entity->unpaired.file && fm_keyed_rows_is_name(entity->unpaired.file);
+}
+
+static fm_status add_keyed(fm_job_work *work, const fm_job_text *text, entity_texts *texts) {
+    fm_bytes table = {0};
+    fm_status status = fm_job_text_read(work, text, &table);
+    if (status) return status;
+    status = fm_keyed_rows_split(table, work->arena, &texts->keyed, work->reterr);
+    if (status) return fm_job_text_failed(work, text, status);
+    texts->inputs[0] = (fm_msa_input){
+        .name = keyed_names[0], .content = texts->keyed.paired.a3m, .format = FM_MSA_A3M};
+    texts->inputs[1] = (fm_msa_input){
+        .name = keyed_names[1], .content = texts->keyed.unpaired.a3m, .format = FM_MSA_A3M};
+    texts->n_paired = 1;
+    texts->n = 2;
+    return FM_OK;
+}
+
+static fm_status list_texts(fm_job_work *work, const fm_job_entity *entity, entity_texts *texts) {
+    if (is_keyed(work, entity)) return add_keyed(work, &entity->unpaired, texts);
+    fm_status status =
+        add_input(work, &entity->paired, "pairedMsa", texts->inputs, &texts->n_paired);
+    texts->n = texts->n_paired;
+    return status ? status
+                  : add_input(work, &entity->unpaired, "unpairedMsa", texts->inputs, &texts->n);
+}
+
+/* Rows of a text in the description have its place, not that of a file, and rows of a table that of
+ * the table. */
 static fm_status rows_failed(const fm_job_work *work, const fm_job_entity *entity,
-                             fm_status status) {
+                             const entity_texts *rows, fm_status status) {
     const fm_job_text *const texts[] = {&entity->paired, &entity->unpaired};
+    const fm_keyed_text *const keyed[] = {&rows->keyed.paired, &rows->keyed.unpaired};
     static const char *const names[] = {"pairedMsa", "unpairedMsa"};
-    for (size_t i = 0; i < 2 && work->reterr; i++)
+    for (size_t i = 0; i < 2 && work->reterr; i++) {
+        if (keyed[i]->n_row > 0 && strcmp(work->reterr->source, keyed_names[i]) == 0) {
+            fm_keyed_text_relocate(keyed[i], work->reterr);
+            work->reterr->source[0] = '\0';
+            return fm_job_text_failed(work, &entity->unpaired, status);
+        }
         if (!texts[i]->file && strcmp(work->reterr->source, names[i]) == 0) {
             return fm_job_text_failed(work, texts[i], status);
         }
+    }
     return status;
 }
 
@@ -87,25 +135,22 @@ static fm_status rows_failed(const fm_job_work *work, const fm_job_entity *entit
  * this order. */
 static fm_status read_rows(fm_job_work *work, const fm_job_entity *entity, fm_polymer polymer,
                            fm_complex_entity_inputs *inputs) {
-    fm_msa_input texts[2];
-    size_t n_paired = 0, n;
+    entity_texts texts = {0};
     fm_sequence_rows_options options = {.compat_protenix = work->options->compat_protenix,
                                         .has_no_limit = true};
     fm_bytes sequence = {(const uint8_t *)entity->sequence, entity->n_residue};
     fm_sequence_rows *rows = fm_arena_calloc(work->arena, 2, sizeof *rows);
     if (!rows) return fm_arena_full(work->arena, work->reterr);
-    fm_status status = add_input(work, &entity->paired, "pairedMsa", texts, &n_paired);
-    n = n_paired;
-    if (!status) status = add_input(work, &entity->unpaired, "unpairedMsa", texts, &n);
-    if (status || n == 0) return status;
-    status = fm_sequence_rows_read(texts, n, sequence, polymer, &options, work->arena, &rows[0],
-                                   work->reterr);
+    fm_status status = list_texts(work, entity, &texts);
+    if (status || texts.n == 0) return status;
+    status = fm_sequence_rows_read(texts.inputs, texts.n, sequence, polymer, &options, work->arena,
+                                   &rows[0], work->reterr);
     options.keeps_duplicates = true;
     if (!status) {
-        status = fm_sequence_rows_read(texts, n_paired, sequence, polymer, &options, work->arena,
-                                       &rows[1], work->reterr);
+        status = fm_sequence_rows_read(texts.inputs, texts.n_paired, sequence, polymer, &options,
+                                       work->arena, &rows[1], work->reterr);
     }
-    if (status) return rows_failed(work, entity, status);
+    if (status) return rows_failed(work, entity, &texts, status);
     inputs->unpaired = &rows[0];
     inputs->paired = &rows[1];
     return FM_OK;
@@ -126,48 +171,157 @@ static fm_status check_alignment(const fm_job_work *work, const fm_job_entity *e
 
 /* -- templates */
 
-static fm_status read_structure(fm_job_work *work, const fm_job_text *text,
-                                fm_part_sequence *ret_sequence, fm_part_structure *ret_structure) {
+/* A protein chain of a template's structure. */
+typedef struct template_chain {
+    const char *id, *other_id; /* the author's, and the label; NULL: none */
+    fm_part_sequence sequence;
+    fm_part_structure structure;
+} template_chain;
+
+static fm_status read_mmcif(fm_job_work *work, fm_bytes bytes, template_chain **ret_chains,
+                            uint32_t *ret_n) {
     static const fm_mmcif_options options = {0};
     fm_mmcif mmcif;
-    fm_bytes bytes = {0};
-    fm_status status = fm_job_text_read(work, text, &bytes);
+    fm_status status = fm_mmcif_parse(bytes, &options, work->arena, &mmcif, work->reterr);
     if (status) return status;
-    status = fm_mmcif_parse(bytes, &options, work->arena, &mmcif, work->reterr);
-    if (!status && mmcif.n_chain != 1) {
-        return fm_job_fail(work, &text->place, FM_ERR_DATA,
-                           "found %u protein chains in the template, expected one", mmcif.n_chain);
+    template_chain *chains = fm_arena_calloc(work->arena, mmcif.n_chain, sizeof *chains);
+    if (!chains) return fm_arena_full(work->arena, work->reterr);
+    for (uint32_t k = 0; k < mmcif.n_chain && !status; k++) {
+        chains[k].id = mmcif.chains[k].author_id;
+        chains[k].other_id = mmcif.chains[k].label_id;
+        status = fm_structure_from_mmcif(&mmcif, &options, chains[k].id, &chains[k].sequence,
+                                         &chains[k].structure, work->reterr);
     }
-    if (!status) {
-        status = fm_structure_from_mmcif(&mmcif, &options, mmcif.chains[0].author_id, ret_sequence,
-                                         ret_structure, work->reterr);
+    *ret_chains = chains;
+    *ret_n = mmcif.n_chain;
+    return status;
+}
+
+static fm_status read_pdb(fm_job_work *work, fm_bytes bytes, template_chain **ret_chains,
+                          uint32_t *ret_n) {
+    static const fm_pdb_options options = {0};
+    fm_pdb *pdb = fm_arena_alloc(work->arena, sizeof *pdb); /* ids are borrowed from it */
+    if (!pdb) return fm_arena_full(work->arena, work->reterr);
+    fm_status status = fm_pdb_parse(bytes, &options, work->arena, pdb, work->reterr);
+    if (status) return status;
+    template_chain *chains = fm_arena_calloc(work->arena, pdb->n_chain, sizeof *chains);
+    if (!chains) return fm_arena_full(work->arena, work->reterr);
+    for (uint32_t k = 0; k < pdb->n_chain && !status; k++) {
+        chains[k].id = pdb->chains[k].id;
+        status = fm_structure_from_pdb(pdb, &options, chains[k].id, &chains[k].sequence,
+                                       &chains[k].structure, work->reterr);
     }
-    return status ? fm_job_text_failed(work, text, status) : FM_OK;
+    *ret_chains = chains;
+    *ret_n = pdb->n_chain;
+    return status;
+}
+
+/* An index map of a template: pairs of residues, from 0. */
+typedef struct template_map {
+    uint32_t n;
+    const uint32_t *query, *template;
+} template_map;
+
+/* The pairs of an alignment of the entity with a chain. */
+static fm_status align_chain(fm_job_work *work, const fm_job_entity *entity,
+                             const template_chain *chain, template_map *ret_map,
+                             uint32_t *ret_same) {
+    const fm_bytes query = {(const uint8_t *)entity->sequence, entity->n_residue};
+    const fm_bytes other = {(const uint8_t *)chain->sequence.sequence, chain->sequence.n_res};
+    uint32_t *from = fm_arena_alloc_array(work->arena, query.size, sizeof *from), n = 0;
+    uint32_t *to = fm_arena_alloc_array(work->arena, query.size, sizeof *to);
+    fm_template_alignment alignment;
+    if (!from || !to) return fm_arena_full(work->arena, work->reterr);
+    fm_status status = fm_template_align(query, other, work->arena, &alignment, work->reterr);
+    if (status) return status;
+    for (uint32_t i = 0; i < query.size; i++) {
+        if (alignment.place[i] < 0) continue;
+        from[n] = i;
+        to[n++] = (uint32_t)alignment.place[i];
+    }
+    *ret_map = (template_map){n, from, to};
+    *ret_same = alignment.n_same;
+    return FM_OK;
+}
+
+/* Chooses the chain with that id, or else the one with most equal letters, and aligns it. */
+static fm_status choose_chain(fm_job_work *work, const fm_job_entity *entity,
+                              const fm_job_template *template, const template_chain *chains,
+                              uint32_t n, const template_chain **ret_chain, template_map *ret_map) {
+    const char *id = template->chain;
+    uint32_t most = 0;
+    *ret_chain = NULL;
+    for (int by_label = 0; by_label < 2 && !*ret_chain; by_label++) {
+        for (uint32_t k = 0; k < n; k++) {
+            const char *own = by_label ? chains[k].other_id : chains[k].id;
+            uint32_t n_same;
+            template_map map;
+            if (id && (!own || strcmp(own, id) != 0)) continue;
+            fm_status status = align_chain(work, entity, &chains[k], &map, &n_same);
+            if (status) return status;
+            if (*ret_chain && n_same <= most) continue;
+            *ret_chain = &chains[k];
+            *ret_map = map;
+            most = n_same;
+        }
+    }
+    if (!*ret_chain) {
+        return fm_job_fail(work, &template->structure.place, FM_ERR_NOT_FOUND,
+                           "found no protein chain %.20s in the template, expected one of its %u",
+                           id, n);
+    }
+    fm_job_warn(work->arena, work->warnings, template->structure.place.path,
+                "chain %s of the template has %u of the %u letters of chain %s", (*ret_chain)->id,
+                most, entity->n_residue, entity->ids[0]);
+    return FM_OK;
+}
+
+static fm_status read_structure(fm_job_work *work, const fm_job_entity *entity,
+                                const fm_job_template *template, const template_chain **ret_chain,
+                                template_map *ret_map) {
+    template_chain *chains = NULL;
+    fm_bytes bytes = {0};
+    uint32_t n = 0;
+    fm_status status = fm_job_text_read(work, &template->structure, &bytes);
+    if (status) return status;
+    status = template->is_pdb ? read_pdb(work, bytes, &chains, &n)
+                              : read_mmcif(work, bytes, &chains, &n);
+    if (status) return fm_job_text_failed(work, &template->structure, status);
+    if (template->is_aligned) {
+        return choose_chain(work, entity, template, chains, n, ret_chain, ret_map);
+    }
+    if (n != 1) {
+        return fm_job_fail(work, &template->structure.place, FM_ERR_DATA,
+                           "found %u protein chains in the template, expected one", n);
+    }
+    *ret_chain = chains;
+    *ret_map = (template_map){template->n_index, template->query, template->template};
+    return FM_OK;
 }
 
 static fm_status map_template(fm_job_work *work, const fm_job_entity *entity,
                               const fm_job_template *template, fm_mapped_hit *hit) {
     const size_t row = FM_N_ATOM37;
     size_t n = entity->n_residue;
-    fm_part_sequence sequence = {0};
-    fm_part_structure structure = {0};
-    fm_status status = read_structure(work, &template->structure, &sequence, &structure);
+    const template_chain *chain;
+    template_map map;
+    fm_status status = read_structure(work, entity, template, &chain, &map);
     if (status) return status;
     uint8_t *letters = fm_arena_alloc(work->arena, n), *mask = fm_arena_calloc(work->arena, n, row);
     float *positions = fm_arena_calloc(work->arena, n, row * 3 * sizeof *positions);
     if (!letters || !mask || !positions) return fm_arena_full(work->arena, work->reterr);
     memset(letters, '-', n);
-    for (uint32_t i = 0; i < template->n_index; i++) {
-        uint32_t to = template->query[i], from = template->template[i];
-        if (from >= sequence.n_res) {
+    for (uint32_t i = 0; i < map.n; i++) {
+        uint32_t to = map.query[i], from = map.template[i];
+        if (from >= chain->sequence.n_res) {
             return fm_job_fail(work, &template->structure.place, FM_ERR_DATA,
                                "found the index %u among its templateIndices, expected less than "
                                "the %u residues of the template",
-                               from, sequence.n_res);
+                               from, chain->sequence.n_res);
         }
-        letters[to] = (uint8_t)sequence.sequence[from];
-        memcpy(mask + to * row, structure.all_atom_mask + from * row, row);
-        memcpy(positions + to * row * 3, structure.all_atom_positions + from * row * 3,
+        letters[to] = (uint8_t)chain->sequence.sequence[from];
+        memcpy(mask + to * row, chain->structure.all_atom_mask + from * row, row);
+        memcpy(positions + to * row * 3, chain->structure.all_atom_positions + from * row * 3,
                row * 3 * sizeof *positions);
     }
     *hit = (fm_mapped_hit){letters, positions, mask};

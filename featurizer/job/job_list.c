@@ -1,5 +1,6 @@
 /* job_list.c: AlphaFold Server's and Protenix' JSON: a list of jobs with the same words; see
  * job_read.h. */
+#include "featurizer/job/job_glycans.h"
 #include "featurizer/job/job_read.h"
 #include "proto/limits.h"
 
@@ -126,7 +127,6 @@ static fm_status take_alignments(fm_job_reader *reader, const fm_value *map) {
 
 static fm_status refuse_others(const fm_value *map, fm_error *reterr) {
     static const char *const rows[][2] = {
-        {"glycans", "expected the glycan as a ligand with bonds"},
         {"templatesPath", "expected AlphaFold 3 JSON, whose templates have index maps"},
         {"maxTemplateDate", "expected no templates: foldmill does not search for them"},
     };
@@ -372,11 +372,17 @@ static fm_status take_job(fm_job_reader *reader, const fm_value *map, fm_job_lis
     if (bonds && bonds->kind != FM_DOCUMENT_LIST && bonds->kind != FM_DOCUMENT_NULL) {
         return fm_value_expect(bonds, "a list of bonds", reader->reterr);
     }
+    uint32_t n_glycan = 0, i = 0;
+    for (const fm_value *at = list->first; at; at = at->next)
+        n_glycan += fm_job_count_glycans(at);
     status = fm_value_text(name, &text, reader->reterr);
-    if (!status) status = fm_job_open(reader, text, name, list->n);
+    if (!status) status = fm_job_open(reader, text, name, list->n ? list->n + n_glycan : 0);
     if (!status) status = fm_job_take_seeds(reader, fm_value_get(map, "modelSeeds"), true);
     for (const fm_value *at = list->first; at && !status; at = at->next)
         status = take_entity(reader, at);
+    /* Bonds count entities by their place in the list, so glycans stand behind all. */
+    for (const fm_value *at = list->first; at && !status; at = at->next)
+        status = fm_job_add_glycans(reader, at, i++);
     if (!status) status = fm_job_name_chains(reader, reader->format == FM_JOB_SERVER);
     for (const fm_value *at = bonds ? bonds->first : NULL; at && !status; at = at->next)
         status = take_bond(reader, at);

@@ -400,8 +400,7 @@ fm_status fm_job_take_text(fm_job_reader *reader, const fm_value *text, const fm
     return FM_OK;
 }
 
-/* Finds the chain of an id: its entity and copy. */
-static fm_status find_chain(const fm_job_reader *reader, const fm_value *node,
+fm_status fm_job_find_chain(const fm_job_reader *reader, const fm_value *node,
                             fm_job_end *ret_end) {
     const char *id;
     fm_status status = fm_value_text(node, &id, reader->reterr);
@@ -445,7 +444,7 @@ fm_status fm_job_take_end(const fm_job_reader *reader, const fm_value *node, fm_
             node, "a list of a chain's id, a residue's number and an atom's name", reader->reterr);
     }
     const fm_value *chain = node->first;
-    fm_status status = find_chain(reader, chain, ret_end);
+    fm_status status = fm_job_find_chain(reader, chain, ret_end);
     return status ? status : fm_job_take_atom(reader, chain->next, chain->next->next, ret_end);
 }
 

@@ -61,6 +61,9 @@ FM_MUST_USE fm_status fm_job_name_chains(fm_job_reader *reader, bool reversed);
 FM_MUST_USE fm_status fm_job_take_text(fm_job_reader *reader, const fm_value *text,
                                        const fm_value *file, fm_job_text *ret_text);
 
+/* Finds the chain of an id: its entity and copy. */
+FM_MUST_USE fm_status fm_job_find_chain(const fm_job_reader *reader, const fm_value *node,
+                                        fm_job_end *ret_end);
 /* Takes an end of a bond from a list of a chain's id, a residue's number and an atom's name. */
 FM_MUST_USE fm_status fm_job_take_end(const fm_job_reader *reader, const fm_value *node,
                                       fm_job_end *ret_end);

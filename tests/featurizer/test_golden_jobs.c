@@ -1,7 +1,8 @@
 /* test_golden_jobs.c: descriptions of complexes in three formats against the reference's features,
  * tables of atoms and tables of bonds.
  *
- * The YAML files name no alignments and no templates, and only AlphaFold 3's JSON has templates. */
+ * The YAML files name no alignments and no templates, and only AlphaFold 3's JSON has templates.
+ * One is read again with the alignments as tables of keys. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 #include "featurizer/complex/components_code.h"
+#include "featurizer/complex/sequence_rows.h"
 #include "featurizer/job/job.h"
 #include "proto/base/file.h"
 #include "proto/complex_sample.h"
@@ -23,8 +25,8 @@
 #include <string.h>
 
 static const char *const names[] = {"ligand", "pair", "nucleic", "glyco"};
-static const char *const endings[] = {"af3.json", "protenix.json", "boltz.yaml"};
-enum { N_NAME = 4, N_ENDING = 3 };
+static const char *const endings[] = {"af3.json", "protenix.json", "boltz.yaml", "keyed.yaml"};
+enum { N_NAME = 4, N_ENDING = 4, BOLTZ = 2, KEYED = 3, PAIR = 1 };
 
 static fm_arena arena;
 static size_t n_array, n_same;
@@ -46,12 +48,54 @@ static fm_bytes read_reference(const char *relative) {
     return bytes;
 }
 
+/* Adds the rows of an A3M file to a table, with their species as keys or without keys. A row
+ * without species has a key of its own, which pairs it with nothing. The first row is left out. */
+static size_t add_rows(const char *relative, bool has_keys, char *out, size_t room) {
+    fm_bytes text = read_reference(relative), species = {0};
+    size_t n = 0, n_row = 0;
+    for (size_t at = 0; at < text.size;) {
+        const uint8_t *line = text.data + at, *end = memchr(line, '\n', text.size - at);
+        const size_t size = end ? (size_t)(end - line) : text.size - at;
+        at += size + 1;
+        if (line[0] == '>') {
+            species = fm_sequence_species((fm_bytes){line + 1, size - 1});
+            n_row++;
+        } else if (n_row > 1) {
+            const bool has_none = has_keys && species.size == 0;
+            n += has_none ? (size_t)snprintf(out + n, room - n, "row%zu", n_row) : 0;
+            n +=
+                (size_t)snprintf(out + n, room - n, "%.*s,%.*s\n", has_keys ? (int)species.size : 0,
+                                 (const char *)species.data, (int)size, (const char *)line);
+        }
+    }
+    assert(n < room);
+    return n;
+}
+
+/* The alignments pair_N_paired.a3m and pair_N_unpaired.a3m as a table. */
+static fm_bytes make_table(int number) {
+    static const char *const queries[] = {"PEFRLIDIDGLLNNRATTDVRDLG", "RRPGAWSSEEYFFFAEPDS"};
+    const size_t room = 1 << 16;
+    char *table = fm_arena_alloc(&arena, room), path[64];
+    assert(table);
+    size_t n = (size_t)snprintf(table, room, "key,sequence\n0,%s\n", queries[number - 1]);
+    snprintf(path, sizeof path, "af3p/inputs/pair_%d_paired.a3m", number);
+    n += add_rows(path, true, table + n, room - n);
+    snprintf(path, sizeof path, "af3p/inputs/pair_%d_unpaired.a3m", number);
+    n += add_rows(path, false, table + n, room - n);
+    return (fm_bytes){(const uint8_t *)table, n};
+}
+
 static fm_status read_input(void *context, const char *file, fm_arena *to, fm_bytes *ret_bytes,
                             fm_error *reterr) {
     char relative[256];
     (void)context;
     (void)to;
     (void)reterr;
+    if (strncmp(file, "table", 5) == 0) {
+        *ret_bytes = make_table(file[5] - '0');
+        return FM_OK;
+    }
     snprintf(relative, sizeof relative, "af3p/inputs/%s", file);
     *ret_bytes = read_reference(relative);
     return FM_OK;
@@ -136,7 +180,7 @@ static bool is_left_out(const char *name, size_t ending) {
     static const char *const alignment[] = {"msa", "has_deletion", "deletion_value", "profile",
                                             "deletion_mean"};
     if (ending > 0 && strncmp(name, "template_", 9) == 0) return true;
-    for (size_t i = 0; i < 5 && ending == 2; i++)
+    for (size_t i = 0; i < 5 && ending == BOLTZ; i++)
         if (strcmp(name, alignment[i]) == 0) return true;
     return false;
 }
@@ -165,6 +209,30 @@ static void compare_features(const char *what, size_t ending, const fm_npz *gold
 
 /* -- the tests */
 
+/* The description of a job; the YAML with tables has a line more for each sequence. */
+static fm_bytes read_description(size_t name, size_t ending) {
+    char path[128];
+    snprintf(path, sizeof path, "af3p/inputs/%s.%s", names[name],
+             endings[ending == KEYED ? BOLTZ : ending]);
+    fm_bytes text = read_reference(path);
+    if (ending != KEYED) return text;
+    const size_t room = text.size + 256;
+    char *out = fm_arena_alloc(&arena, room), number = '0';
+    size_t n = 0;
+    assert(out);
+    for (size_t at = 0; at < text.size;) {
+        const uint8_t *line = text.data + at, *end = memchr(line, '\n', text.size - at);
+        const size_t size = end ? (size_t)(end - line) + 1 : text.size - at;
+        at += size;
+        memcpy(out + n, line, size);
+        n += size;
+        if (memmem(line, size, "sequence:", 9)) {
+            n += (size_t)snprintf(out + n, room - n, "      msa: table%c.csv\n", ++number);
+        }
+    }
+    return (fm_bytes){(const uint8_t *)out, n};
+}
+
 static void compare_job(size_t name, size_t ending) {
     char what[64], path[128];
     fm_error error = {0};
@@ -190,8 +258,8 @@ static void compare_job(size_t name, size_t ending) {
         .rotations = (const double(*)[3][3])rotation->data,
     };
     read_components(ending > 0, &components);
-    snprintf(path, sizeof path, "af3p/inputs/%s", what);
-    must(fm_jobs_read(read_reference(path), what, FM_JOB_ANY, &arena, &warnings, &jobs, &error),
+    must(fm_jobs_read(read_description(name, ending), what, FM_JOB_ANY, &arena, &warnings, &jobs,
+                      &error),
          &error);
     assert_int_equal(jobs.n, 1);
     const fm_job_files files = {.read = read_input};
@@ -218,7 +286,7 @@ static void the_jobs_agree(void **state) {
     assert_int_equal(fm_arena_init(&arena, (size_t)2 << 30, NULL), 0);
     for (size_t name = 0; name < N_NAME; name++)
         for (size_t ending = 0; ending < N_ENDING; ending++)
-            compare_job(name, ending);
+            if (ending != KEYED || name == PAIR) compare_job(name, ending);
     fm_arena_fini(&arena);
     fm_test_golden_line("jobs", n_array, n_same);
     assert_int_equal(n_same, n_array);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "featurizer/complex/sequence_rows.h"
 #include "featurizer/job/molfile.h"
 #include "tests/featurizer/job_case.h"
 
@@ -105,6 +106,184 @@ static void alignments_are_read(void **state) {
     assert_int_equal(msa->shape[0], 3); /* the query twice, and one of two equal rows */
     assert_int_equal(msa->shape[1], 5);
     assert_int_equal(((const uint8_t *)msa->data)[14], 31);
+}
+
+/* The arrays of MSA and templates of two prepared jobs are equal. */
+static void expect_same_arrays(const fm_prepared_job *a, const fm_prepared_job *b,
+                               const char *prefix) {
+    size_t n = 0;
+    assert_int_equal(a->n_array, b->n_array);
+    for (size_t i = 0; i < a->n_array; i++) {
+        const fm_array *x = &a->arrays[i], *y = &b->arrays[i];
+        if (strncmp(x->key, prefix, strlen(prefix)) != 0) continue;
+        size_t bytes = fm_npz_item_bytes(x->dtype);
+        for (size_t k = 0; k < x->rank; k++) {
+            assert_int_equal(x->shape[k], y->shape[k]);
+            bytes *= x->shape[k];
+        }
+        assert_string_equal(x->key, y->key);
+        if (memcmp(x->data, y->data, bytes) != 0) fail_msg("%s differs", x->key);
+        n += bytes > 0;
+    }
+    assert_true(n > 0);
+}
+
+/* Prepares a job beside the one in hand, which is kept in *ret_before. */
+static void prepare_another(const char *name, const char *text, const char *const *files,
+                            fm_prepared_job **ret_before) {
+    *ret_before = test.prepared;
+    test.prepared = fm_arena_alloc(&test.arena, sizeof *test.prepared);
+    assert_non_null(test.prepared);
+    fm_status status = job_case_prepare(&test, name, text, false, files);
+    if (status) fprintf(stderr, "%s\n", test.message);
+    assert_int_equal(status, FM_OK);
+}
+
+#define PROTEIN(id, letters, rest)                                                                 \
+    "{\"protein\":{\"id\":\"" id "\",\"sequence\":\"" letters "\"" rest "}}"
+#define AF3_JOB(sequences)                                                                         \
+    "{\"name\":\"n\",\"modelSeeds\":[1],\"dialect\":\"alphafold3\",\"version\":4,\"sequences\":"   \
+    "[" sequences "]}"
+
+/* Keys pair rows as species of names do, and rows without a key follow. */
+static void tables_of_keys_are_alignments(void **state) {
+    (void)state;
+    static const char *const files[] = {
+        "a.csv", "key,sequence\n0,GMGMG\n7,GMGMM\n-1,MMMMM\n\n9,GaMGGG\n,MMMM-\n", /* */
+        "b.csv", "sequence,key\r\nMMGMM,0\r\nMMGMG,9\r\nGGGGG,-1\r\n", NULL};
+    fm_prepared_job *keyed;
+    must_prepare("sequences:\n  - protein: {id: A, sequence: GMGMG, msa: a.csv}\n"
+                 "  - protein: {id: B, sequence: MMGMM, msa: b.csv}\n",
+                 false, files);
+    prepare_another(
+        "x.json",
+        AF3_JOB(
+            PROTEIN("A", "GMGMG",
+                    ",\"pairedMsa\":\">q\\nGMGMG\\n>UniRef100_x_7/\\nGMGMM\\n"
+                    ">UniRef100_x_9/\\nGaMGGG\\n\",\"unpairedMsa\":\">q\\nGMGMG\\n"
+                    ">a\\nMMMMM\\n>b\\nMMMM-\\n\"") "," PROTEIN("B", "MMGMM",
+                                                                ",\"pairedMsa\":\">q\\nMMGMM\\n>"
+                                                                "UniRef100_y_9/\\nMMGMG\\n\","
+                                                                "\"unpairedMsa\":\">q\\nMMGMM\\n>"
+                                                                "a\\nGGGGG\\n\"")),
+        NULL, &keyed);
+    expect_same_arrays(keyed, test.prepared, "features/msa");
+    expect_same_arrays(keyed, test.prepared, "features/deletion");
+    const fm_array *msa = job_case_array(&test, "features/msa");
+    const uint8_t *ids = msa->data;
+    assert_int_equal(msa->shape[1], 10);
+    /* The second row has the two rows of key 9. */
+    assert_int_equal(ids[10 + 2], fm_class_of_letter('G', FM_POLYMER_PEPTIDE_L));
+    assert_int_equal(ids[10 + 9], fm_class_of_letter('G', FM_POLYMER_PEPTIDE_L));
+}
+
+static void bad_tables_are_refused(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"", "a.csv:1:1: found nothing, expected the columns key and sequence"},
+        {"id,sequence\n", "a.csv:1:1: found other columns, expected key and sequence"},
+        {"key,sequence\n", "a.csv: found no rows, expected the chain's sequence"},
+        {"key,sequence\nGMGMG\n", "a.csv:2:1: found one column, expected a key and a sequence"},
+        {"key,sequence\n1,GMGMG,x\n", "a.csv:2:2: found more than two columns"},
+        {"key,sequence\n1,\"GMGMG\"\n", "a.csv:2:3: found a quote"},
+        {"key,sequence\n1,\n", "a.csv:2:3: found no sequence, expected letters"},
+        {"key,sequence\na_b,GMGMG\n", "a.csv:2:1: found a key with other characters"},
+        {"key,sequence\n1,GMGMG\n3,GMGMG\n2, GMG\n", "a.csv:4:4: "},
+        {"key,sequence\n1,GMGMG\n,GMGMGG\n", "a.csv:3:"},
+        {"key,sequence\n1,MMGMG\n", "a.csv:2:3: the alignment's query has M at residue 1"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *const files[] = {"a.csv", rows[i][0], NULL};
+        fm_status status = job_case_prepare(
+            &test, "x.yaml", "sequences:\n  - protein: {id: A, sequence: GMGMG, msa: a.csv}\n",
+            false, files);
+        if (!status) fail_msg("accepted: %s", rows[i][0]);
+        if (!strstr(test.message, rows[i][1])) {
+            fail_msg("found '%s', expected '%s'", test.message, rows[i][1]);
+        }
+    }
+}
+
+/* -- templates */
+
+/* Writes a structure of one atom a residue for each chain: CA at (i % 3, i, 1) for residue i. */
+static const char *write_structure(bool is_pdb, const char *const *chains, size_t n_chain) {
+    static char text[8192];
+    size_t n = 0, atom = 0;
+#define PUT(...) n += (size_t)snprintf(text + n, sizeof text - n, __VA_ARGS__)
+    if (!is_pdb) {
+        PUT("data_t\nloop_\n_entity_poly.entity_id\n_entity_poly.type\n");
+        for (size_t k = 0; k < n_chain; k++)
+            PUT("%zu polypeptide(L)\n", k + 1);
+        PUT("loop_\n_struct_asym.id\n_struct_asym.entity_id\n");
+        for (size_t k = 0; k < n_chain; k++)
+            PUT("%c %zu\n", (char)('A' + k), k + 1);
+        PUT("loop_\n_entity_poly_seq.entity_id\n_entity_poly_seq.num\n_entity_poly_seq.mon_id\n");
+        for (size_t k = 0; k < n_chain; k++)
+            for (size_t i = 0; chains[k][i]; i++)
+                PUT("%zu %zu %s\n", k + 1, i + 1, chains[k][i] == 'G' ? "GLY" : "MET");
+        PUT("loop_\n_atom_site.group_PDB\n_atom_site.type_symbol\n_atom_site.label_atom_id\n"
+            "_atom_site.label_alt_id\n_atom_site.label_comp_id\n_atom_site.label_asym_id\n"
+            "_atom_site.label_entity_id\n_atom_site.label_seq_id\n_atom_site.Cartn_x\n"
+            "_atom_site.Cartn_y\n_atom_site.Cartn_z\n_atom_site.occupancy\n"
+            "_atom_site.auth_asym_id\n_atom_site.pdbx_PDB_model_num\n");
+    }
+    for (size_t k = 0; k < n_chain; k++)
+        for (size_t i = 0; chains[k][i]; i++) {
+            const char *name = chains[k][i] == 'G' ? "GLY" : "MET";
+            const char author = (char)('X' + k);
+            if (is_pdb) {
+                PUT("ATOM  %5zu  CA  %s %c%4zu    %8.3f%8.3f%8.3f  1.00 90.00           C\n",
+                    ++atom, name, author, i + 1, (double)(i % 3), (double)i, 1.0);
+            } else {
+                PUT("ATOM C CA . %s %c %zu %zu %zu %zu 1 1.00 %c 1\n", name, (char)('A' + k), k + 1,
+                    i + 1, i % 3, i, author);
+            }
+        }
+#undef PUT
+    assert_true(n < sizeof text);
+    return text;
+}
+
+static void expect_warning(const char *words) {
+    uint32_t i = 0;
+    while (i < test.warnings.n && !strstr(test.warnings.texts[i], words))
+        i++;
+    if (i == test.warnings.n) fail_msg("no warning: %s", words);
+}
+
+#define BOLTZ_TEMPLATE(rest)                                                                       \
+    "sequences:\n  - protein: {id: [A, B], sequence: GMMGMGGM, msa: empty}\ntemplates:\n  - "      \
+    "{" rest "}\n"
+
+/* Boltz' templates have no index maps. An alignment gives the one that AlphaFold 3's JSON says. */
+static void templates_are_aligned(void **state) {
+    (void)state;
+    static const char *const chains[] = {"MMMMMMM", "MMGMGG"};
+    static const char *const forms[] = {"cif: t", "cif: t, chain_id: B, template_id: Y",
+                                        "cif: t, chain_id: [A, B], template_id: [B, B]", "pdb: t",
+                                        "pdb: t, chain_id: [A], template_id: [Y]"};
+    const char *files[] = {"t", write_structure(false, chains + 1, 1), NULL};
+    fm_prepared_job *mapped;
+    assert_int_equal(
+        job_case_prepare(
+            &test, "x.json",
+            "{\"name\":\"n\",\"modelSeeds\":[1],\"dialect\":\"alphafold3\",\"version\":4,"
+            "\"sequences\":[{\"protein\":{\"id\":[\"A\",\"B\"],\"sequence\":\"GMMGMGGM\","
+            "\"unpairedMsa\":\"\",\"pairedMsa\":\"\",\"templates\":[{\"mmcifPath\":\"t\","
+            "\"queryIndices\":[1,2,3,4,5,6],\"templateIndices\":[0,1,2,3,4,5]}]}}]}",
+            false, files),
+        FM_OK);
+    fm_prepared_job *wanted = test.prepared;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        char text[512];
+        snprintf(text, sizeof text, BOLTZ_TEMPLATE("%s"), forms[i]);
+        files[1] = write_structure(strstr(forms[i], "pdb") != NULL, chains, 2);
+        prepare_another("x.yaml", text, files, &mapped);
+        assert_int_equal(test.jobs.jobs[0].entities[0].n_template, 1);
+        expect_same_arrays(wanted, test.prepared, "features/template");
+        expect_warning("chain Y of the template has 6 of the 8 letters of chain A");
+    }
 }
 
 static void far_bonds_are_token_bonds(void **state) {
@@ -228,8 +407,13 @@ static void bad_jobs_are_refused(void **state) {
         {"sequences:\n  - protein: {id: A, sequence: GMGMG, msa: none.a3m}\n",
          "none.a3m: no such file"},
         {"sequences:\n  - protein: {id: A, sequence: GMGMG, msa: m.a3m}\n", "m.a3m:2:2: "},
+        {BOLTZ_TEMPLATE("cif: t, template_id: Z"),
+         "4:11: templates[0].cif: found no protein chain Z in the template, expected one of its 1"},
+        {BOLTZ_TEMPLATE("pdb: t"), "t:"},
     };
-    static const char *const files[] = {"m.a3m", ">q\nGGGMG\n", NULL};
+    const char *const chain = "GMG";
+    const char *const files[] = {"m.a3m", ">q\nGGGMG\n", "t", write_structure(false, &chain, 1),
+                                 NULL};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_true(job_case_prepare(&test, "x.yaml", rows[i].text, false, files));
         if (!strstr(test.message, rows[i].message)) fprintf(stderr, "%s\n", test.message);
@@ -270,6 +454,9 @@ int main(void) {
         cmocka_unit_test(selenomethionine_is_methionine),
         cmocka_unit_test(entities_rank_as_text),
         cmocka_unit_test(alignments_are_read),
+        cmocka_unit_test(tables_of_keys_are_alignments),
+        cmocka_unit_test(bad_tables_are_refused),
+        cmocka_unit_test(templates_are_aligned),
         cmocka_unit_test(far_bonds_are_token_bonds),
         cmocka_unit_test(molfiles_are_components),
         cmocka_unit_test(bad_molfiles_are_refused),

@@ -104,6 +104,51 @@ static void lists_of_jobs_are_read(void **state) {
     assert_true(job->entities[0].needs_alignment);
 }
 
+/* A glycan becomes a ligand behind all entities, with a copy for each of the protein's. */
+static void glycans_are_ligands(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t entity, residue;
+        const char *atom;
+        uint32_t other;
+    } bonds[] = {{0, 2, "ND2", 0}, {2, 0, "O4", 1}, {2, 1, "O4", 2}, {2, 2, "O3", 3},
+                 {2, 3, "O2", 4},  {2, 2, "O6", 5}, {2, 0, "O6", 6}};
+    enum { N_BOND = sizeof bonds / sizeof bonds[0] };
+    must_read(
+        "x.json",
+        "[{\"name\":\"s\",\"sequences\":[{\"proteinChain\":{\"sequence\":\"GGNGT\",\"count\":2,"
+        "\"glycans\":[{\"residues\":\"NAG(NAG(BMA(MAN(MAN))(MAN)))(FUC)\",\"position\":3},"
+        "{\"residues\":\"FUC\",\"position\":5}]}},{\"ion\":{\"ion\":\"ZN\"}}]}]");
+    const fm_complex_job *job = test.jobs.jobs;
+    assert_int_equal(job->format, FM_JOB_SERVER);
+    assert_int_equal(job->n_entity, 4);
+    assert_int_equal(job->entities[2].n_copy, 2);
+    assert_int_equal(job->entities[2].n_residue, 7);
+    assert_string_equal(job->entities[2].components[3], "MAN");
+    assert_string_equal(job->entities[2].components[6], "FUC");
+    assert_string_equal(job->entities[2].ids[0], "D");
+    assert_int_equal(job->n_bond, 2 * N_BOND + 2);
+    for (uint32_t i = 0; i < 2 * N_BOND; i++) {
+        const fm_job_bond *bond = &job->bonds[i];
+        assert_int_equal(bond->a.entity, bonds[i % N_BOND].entity);
+        assert_int_equal(bond->a.copy, i / N_BOND);
+        assert_int_equal(bond->b.copy, i / N_BOND);
+        assert_int_equal(bond->a.residue, bonds[i % N_BOND].residue);
+        assert_string_equal(bond->a.atom, bonds[i % N_BOND].atom);
+        assert_int_equal(bond->b.entity, 2);
+        assert_int_equal(bond->b.residue, bonds[i % N_BOND].other);
+        assert_string_equal(bond->b.atom, "C1");
+    }
+    assert_string_equal(job->bonds[2 * N_BOND].a.atom, "OG1");
+    assert_int_equal(test.warnings.n, 2);
+    assert_string_equal(
+        test.warnings.texts[0],
+        "[0].sequences[0].proteinChain.glycans[0].residues: the glycan does not say "
+        "its bonds, and gets the usual ones: ASN 3 ND2-C1 NAG, NAG 1 O4-C1 NAG, "
+        "NAG 2 O4-C1 BMA, BMA 3 O3-C1 MAN, MAN 4 O2-C1 MAN, BMA 3 O6-C1 MAN, "
+        "NAG 1 O6-C1 FUC");
+}
+
 static void yaml_is_read(void **state) {
     (void)state;
     must_read("my job.yaml", "version: 1\nsequences:\n  - protein:\n      id: [A, B]\n"
@@ -153,6 +198,9 @@ static void unknown_letters_are_said(void **state) {
 #define BONDS(pairs) AF3("\"sequences\":[" LIGAND "],\"bondedAtomPairs\":[" pairs "]")
 #define CHAIN(rest) AF3("\"sequences\":[{\"protein\":{\"id\":\"A\",\"sequence\":\"GMG\"" rest "}}]")
 #define SERVER(entity) "[{\"name\":\"n\",\"sequences\":[" entity "]}]"
+#define GLYCAN(residues, position)                                                                 \
+    SERVER("{\"proteinChain\":{\"sequence\":\"GNG\",\"glycans\":[{\"residues\":\"" residues        \
+           "\",\"position\":" #position "}]}}")
 #define YAML(rest) "sequences:\n  - protein: {id: A, sequence: GG}\n" rest
 
 static const struct refusal {
@@ -237,7 +285,28 @@ static const struct refusal {
      "[0].sequences[0].proteinChain.count: found 1000000000, expected a whole number from 1 to "
      "10000"},
     {"x.json", SERVER("{\"proteinChain\":{\"sequence\":\"G\",\"glycans\":[1]}}"),
-     "found glycans, expected the glycan as a ligand with bonds"},
+     "sequences[0].proteinChain.glycans[0]: found 1, expected a mapping"},
+    {"x.json", GLYCAN("NAG(NA)", 2),
+     "residues: found 'NA)' at letter 5, expected the three letters"},
+    {"x.json", GLYCAN("NAG(NAG", 2), "residues: found 'the end' at letter 8, expected ')'"},
+    {"x.json", GLYCAN("NAG)", 2), "residues: found ')' at letter 4, expected '(' or the end"},
+    {"x.json", GLYCAN("NAG(NAGx", 2), "residues: found 'x' at letter 8, expected '(' or ')'"},
+    {"x.json", GLYCAN("NAG(NAG)(BMA)(FUC)", 2), "expected at most two sugars on one"},
+    {"x.json", GLYCAN("NAG(NAG(NAG(NAG(NAG(NAG(NAG(NAG(NAG))))))))", 2),
+     "residues: found more than 8 sugars"},
+    {"x.json", GLYCAN("GLC(NAG)(MAN)", 2),
+     "found NAG on GLC, which has no usual bond, expected a ligand of these components"},
+    {"x.json", GLYCAN("NAG", 1), "position: found NAG on GLY 1, expected BGC, BMA"},
+    {"x.json", GLYCAN("FUC", 2), "position: found FUC on ASN 2, expected BGC, BMA"},
+    {"x.json", GLYCAN("NAG", 4), "position: found 4, expected a whole number from 1 to 3"},
+    {"x.json",
+     SERVER("{\"proteinChain\":{\"sequence\":\"GNG\",\"glycans\":[{\"residues\":\"NAG\","
+            "\"position\":2},{\"residues\":\"BMA\",\"position\":2}]}}"),
+     "glycans[1].position: found a second glycan on ASN 2, expected one"},
+    {"x.json",
+     SERVER("{\"dnaSequence\":{\"sequence\":\"A\",\"glycans\":[{\"residues\":\"NAG\","
+            "\"position\":1}]}}"),
+     "found glycans of a nucleic acid, expected those of a protein"},
     {"x.json", SERVER("{\"ligand\":{\"ligand\":\"CCO\"}}"), "found SMILES"},
     {"x.json", SERVER("{\"ligand\":{\"ligand\":\"FILE_a.mol2\"}}"), "expected FILE_ and the name"},
     {"x.json", "[{\"name\":\"n\",\"constraint\":{\"contact\":[]},\"sequences\":[]}]",
@@ -253,7 +322,21 @@ static const struct refusal {
     {"x.yaml", "", "found no value, expected a mapping"},
     {"x.yaml", YAML("    \n  - ligand: {id: B, smiles: CC}\n"), "4:29: sequences[1].ligand.smiles"},
     {"x.yaml", YAML("constraints:\n  - pocket: {}\n"), "found pocket, which no network"},
-    {"x.yaml", YAML("templates: [{cif: a}]\n"), "found templates, expected AlphaFold 3 JSON"},
+    {"x.yaml", YAML("templates: [{}]\n"), "templates[0]: found neither cif nor pdb, expected"},
+    {"x.yaml", YAML("templates: [{cif: a, pdb: b}]\n"),
+     "templates[0]: found cif and pdb, expected"},
+    {"x.yaml", YAML("templates: [{cif: a, chain_id: B}]\n"),
+     "templates[0].chain_id: found 'B', expected the id of a chain of this job"},
+    {"x.yaml", YAML("  - dna: {id: D, sequence: A}\ntemplates: [{cif: a, chain_id: [D]}]\n"),
+     "templates[0].chain_id[0]: found 'D', expected the id of a protein chain"},
+    {"x.yaml", "sequences:\n  - ligand: {id: D, ccd: SUG}\ntemplates: [{cif: a}]\n",
+     "templates[0]: found a template and no protein, expected one"},
+    {"x.yaml", YAML("templates: [{cif: a, chain_id: A, template_id: [X, Y]}]\n"),
+     "found 2 chains of the template for 1 of the job, expected one or as many"},
+    {"x.yaml", YAML("templates: [{cif: a, force: true}]\n"),
+     "templates[0].force: found force, which no network of foldmill takes"},
+    {"x.yaml", YAML("templates: [{cif: a, threshold: 2}]\n"),
+     "templates[0].threshold: found threshold, which no network of foldmill takes"},
     {"x.yaml", YAML("properties: [{affinity: {binder: A}}]\n"), "found properties"},
     {"x.yaml", "sequences:\n  - protein: {id: A, sequence: GG, cyclic: true}\n", "found cyclic"},
     /* FASTA */
@@ -309,6 +392,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alphafold3_is_read),
         cmocka_unit_test(lists_of_jobs_are_read),
+        cmocka_unit_test(glycans_are_ligands),
         cmocka_unit_test(yaml_is_read),
         cmocka_unit_test(fasta_is_read),
         cmocka_unit_test(unknown_letters_are_said),

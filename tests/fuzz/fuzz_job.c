@@ -1,8 +1,9 @@
-/* fuzz_job.c: arbitrary bytes as a description of jobs; the first byte chooses the format, and 6 is
- * a molecule's file.
+/* fuzz_job.c: arbitrary bytes as a description of jobs; the first byte chooses the format; 6 is a
+ * molecule's file, and 7 a table of keys and sequences.
  *
  * Refused text has a message. Every job that is accepted has chains with ids, residues with
  * components, and bonds of its own residues; and it is prepared, or refused with a message. */
+#include "featurizer/job/keyed_rows.h"
 #include "featurizer/job/molfile.h"
 #include "tests/featurizer/job_case.h"
 
@@ -64,6 +65,27 @@ static void check_molfile(job_case *test, fm_bytes text) {
     }
 }
 
+static void check_text(const fm_keyed_text *rows, fm_bytes table) {
+    size_t n_line = 0;
+    for (size_t i = 0; i < rows->a3m.size; i++)
+        n_line += rows->a3m.data[i] == '\n';
+    assert(rows->n_row > 0 && n_line == 2 * rows->n_row);
+    for (uint64_t i = 0; i < rows->n_row; i++)
+        assert(rows->places[i].offset < table.size);
+}
+
+static void check_table(job_case *test, fm_bytes table) {
+    fm_keyed_rows rows;
+    fm_error error = {0};
+    fm_status status = fm_keyed_rows_split(table, &test->arena, &rows, &error);
+    if (status) {
+        assert(error.status == status && error.message[0]);
+        return;
+    }
+    check_text(&rows.paired, table);
+    check_text(&rows.unpaired, table);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static job_case test;
     static size_t mark;
@@ -74,9 +96,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     fm_arena_rewind(&test.arena, mark);
     const fm_bytes text = {data + 1, size - 1};
-    uint8_t format = data[0] % (FM_N_JOB_FORMAT + 1);
-    if (format == FM_N_JOB_FORMAT) {
-        check_molfile(&test, text);
+    uint8_t format = data[0] % (FM_N_JOB_FORMAT + 2);
+    if (format >= FM_N_JOB_FORMAT) {
+        (format == FM_N_JOB_FORMAT ? check_molfile : check_table)(&test, text);
         return 0;
     }
     memset(&test.error, 0, sizeof test.error);
