@@ -26,9 +26,10 @@ fm_status fm_job_place_of(const fm_job_reader *reader, const fm_value *node,
 fm_status fm_job_refuse_smiles(const fm_value *node, fm_error *reterr) {
     return fm_value_fail(
         node, reterr, FM_ERR_UNSUPPORTED,
-        "found SMILES, expected ids of components; write the molecule as SDF in three dimensions "
-        "with RDKit or Open Babel, and give it as FILE_x.sdf in Protenix JSON, or as a component "
-        "in mmCIF as userCCDPath of AlphaFold 3 JSON");
+        "found SMILES, expected ids of components; make one with \"python3 -m foldmill.component "
+        "--id LIG1 'SMILES' >lig1.cif\" and give it as userCCDPath in AlphaFold 3 JSON, or write "
+        "SDF in three dimensions with RDKit or Open Babel and give it as FILE_x.sdf in Protenix "
+        "JSON");
 }
 
 /* -- a job */

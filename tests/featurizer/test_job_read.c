@@ -254,8 +254,8 @@ static const struct refusal {
     {"x.json", AF3("\"sequences\":[{\"protein\":{\"id\":\"A\",\"sequence\":\"\"}}]"),
      "found nothing, expected letters"},
     {"x.json", AF3("\"sequences\":[{\"ligand\":{\"id\":\"L\",\"smiles\":\"CC\"}}]"),
-     "sequences[0].ligand.smiles: found SMILES, expected ids of components; write the molecule as "
-     "SDF"},
+     "sequences[0].ligand.smiles: found SMILES, expected ids of components; make one with "
+     "\"python3 -m foldmill.component --id LIG1 'SMILES' >lig1.cif\""},
     {"x.json", AF3("\"sequences\":[{\"ligand\":{\"id\":\"L\",\"ccdCodes\":[\"UNL\"]}}]"),
      "found UNL, an unknown ligand"},
     {"x.json", AF3("\"sequences\":[{\"ligand\":{\"id\":\"L\",\"ccdCodes\":[\"A_B\"]}}]"),
