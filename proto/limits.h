@@ -35,6 +35,8 @@
  * the indices of a stored bond are u16. */
 #define FM_LIMIT_COMPONENT_ATOM 8192u
 #define FM_LIMIT_COMPONENT_BOND 16384u
+/* Bytes of a component's type, name or formula. */
+#define FM_LIMIT_COMPONENT_TEXT 4096u
 /* Rows of a table of recorded crops, and their numbers. */
 #define FM_LIMIT_N_CROP_ROW 65536u
 /* Rows of _atom_site of a complex, all models. The reference (Protenix) reads no larger file. */

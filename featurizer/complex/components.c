@@ -9,6 +9,7 @@
 #include "featurizer/complex/components_code.h"
 #include "featurizer/parse/cif.h"
 #include "featurizer/parse/decimal.h"
+#include "proto/base/utf8.h"
 #include "proto/chem/element.h"
 #include "proto/limits.h"
 
@@ -22,6 +23,9 @@ enum {
     COLUMN_TYPE,
     COLUMN_LETTER,
     COLUMN_DATE,
+    COLUMN_NAME,
+    COLUMN_FORMULA,
+    COLUMN_WEIGHT,
     COLUMN_ATOM,
     COLUMN_ATOM_NAME = COLUMN_ATOM,
     COLUMN_ELEMENT,
@@ -45,6 +49,9 @@ static const char *const column_names[N_COLUMN] = {
     [COLUMN_TYPE] = "_chem_comp.type",
     [COLUMN_LETTER] = "_chem_comp.one_letter_code",
     [COLUMN_DATE] = "_chem_comp.pdbx_initial_date",
+    [COLUMN_NAME] = "_chem_comp.name",
+    [COLUMN_FORMULA] = "_chem_comp.formula",
+    [COLUMN_WEIGHT] = "_chem_comp.formula_weight",
     [COLUMN_ATOM_NAME] = "_chem_comp_atom.atom_id",
     [COLUMN_ELEMENT] = "_chem_comp_atom.type_symbol",
     [COLUMN_CHARGE] = "_chem_comp_atom.charge",
@@ -123,6 +130,51 @@ static fm_status copy_word(scan *s, fm_cif_view view, uint32_t name, char *out, 
     memset(out, 0, bytes);
     memcpy(out, fm_cif_text(&s->cif, view), fm_cif_size(view));
     return FM_OK;
+}
+
+/* Copies a text without its control bytes, since long names are broken into lines. */
+static fm_status copy_text(scan *s, uint32_t column, const char **ret_text) {
+    const fm_cif_view view = s->pairs.at[column];
+    *ret_text = "";
+    if (!is_given(s, view)) return FM_OK;
+    const size_t size = fm_cif_size(view);
+    const char *from = (const char *)fm_cif_text(&s->cif, view);
+    if (size > FM_LIMIT_COMPONENT_TEXT || !fm_utf8_is_whole(from, size)) {
+        return fm_cif_fail(&s->cif, s->reterr, FM_ERR_FORMAT, view.start,
+                           "%s has %zu bytes, expected at most %u of UTF-8", column_names[column],
+                           size, FM_LIMIT_COMPONENT_TEXT);
+    }
+    char *text = fm_arena_alloc(s->arena, size + 1);
+    size_t n = 0;
+    if (!text) return fm_arena_full(s->arena, s->reterr);
+    for (size_t i = 0; i < size; i++) {
+        if ((uint8_t)from[i] >= ' ' && from[i] != 0x7f) text[n++] = from[i];
+    }
+    text[n] = '\0';
+    *ret_text = text;
+    return FM_OK;
+}
+
+static fm_status read_weight(scan *s, float *ret_weight) {
+    const fm_cif_view view = s->pairs.at[COLUMN_WEIGHT];
+    double value = 0;
+    if (!is_given(s, view)) return FM_OK;
+    if (!fm_decimal_parse(fm_cif_text(&s->cif, view), fm_cif_size(view), false, &value) ||
+        !isfinite((float)value) || value < 0) {
+        return fm_cif_fail(&s->cif, s->reterr, FM_ERR_FORMAT, view.start,
+                           "%s is '%.*s', expected a number from 0 on", column_names[COLUMN_WEIGHT],
+                           SHOW(s, view));
+    }
+    *ret_weight = value > 0 ? (float)value : 0;
+    return FM_OK;
+}
+
+static fm_status read_words(scan *s, fm_component *component) {
+    fm_component_clear_words(component);
+    fm_status status = copy_text(s, COLUMN_TYPE, &component->type);
+    if (!status) status = copy_text(s, COLUMN_NAME, &component->name);
+    if (!status) status = copy_text(s, COLUMN_FORMULA, &component->formula);
+    return status ? status : read_weight(s, &component->weight);
 }
 
 static fm_status read_position(scan *s, const row_values *row, uint32_t first, float out[3],
@@ -393,6 +445,7 @@ static fm_status close_block(scan *s) {
     if (!status && is_given(s, date)) {
         status = copy_word(s, date, COLUMN_DATE, component.date, sizeof component.date);
     }
+    if (!status) status = read_words(s, &component);
     if (!status) status = enter_names(s, &mask);
     if (!status) {
         component.n_atom = number_heavy(s);
@@ -539,7 +592,7 @@ static fm_status sort_components(scan *s, fm_components *ret_components) {
                                "the component %s comes twice", items[i].id);
         }
     }
-    fm_components components = {.n = s->n, .items = items};
+    fm_components components = {.n = s->n, .items = items, .has_words = true};
     size_t mark = fm_arena_mark(s->arena);
     fm_bytes form = {0};
     fm_status status = fm_components_encode(&components, s->arena, &form, s->reterr);

@@ -58,12 +58,19 @@ typedef struct fm_component {
     uint32_t n_bond;
     const fm_component_atom *atoms;
     const fm_component_bond *bonds; /* ascending by (a, b) */
+    /* What files of structures say of it: _chem_comp.type, name, formula and formula_weight (Da).
+     * Terminated UTF-8 without control bytes; "" and 0 where they are not given. */
+    const char *type, *name, *formula;
+    float weight;
 } fm_component;
 
 typedef struct fm_components {
     uint32_t n;
     const fm_component *items; /* ascending by id, in byte order */
-    fm_sha256 hash;            /* of the canonical form (fm_components_encode) */
+    /* False for a set from a file of version 1, which has no types, names, formulas and weights.
+     * Its form stays the same, and so does its hash. */
+    bool has_words;
+    fm_sha256 hash; /* of the canonical form (fm_components_encode) */
 } fm_components;
 
 /* Reads components from mmCIF text with any number of data blocks. Everything is in the arena; the
@@ -72,6 +79,9 @@ typedef struct fm_components {
  * FM_ERR_LIMIT when a limit is passed. */
 FM_MUST_USE fm_status fm_components_parse(fm_bytes text, fm_arena *arena,
                                           fm_components *ret_components, fm_error *reterr);
+
+/* Sets type, name, formula and weight of a component to what is not known. */
+void fm_component_clear_words(fm_component *component);
 
 /* Returns the component with that id, or NULL. */
 const fm_component *fm_components_find(const fm_components *components, const char *id);

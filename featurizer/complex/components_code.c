@@ -2,6 +2,7 @@
 #include "featurizer/complex/components_code.h"
 
 #include "proto/base/compress.h"
+#include "proto/base/utf8.h"
 #include "proto/chem/element.h"
 #include "proto/limits.h"
 
@@ -9,7 +10,8 @@
 #include <string.h>
 
 enum {
-    VERSION = 1,
+    VERSION_WITHOUT_WORDS = 1,
+    VERSION = 2,
     DATE_BYTES = 10,
     FLAG_LEAVING = 1,
     FLAG_AROMATIC = 2,
@@ -47,13 +49,25 @@ static void write_atom(fm_writer *writer, const fm_component_atom *atom) {
     write_position(writer, atom->model, atom->has_model);
 }
 
-static void write_component(fm_writer *writer, const fm_component *component) {
+static void write_text(fm_writer *writer, const char *text) {
+    const size_t size = strlen(text);
+    fm_write_u16(writer, (uint16_t)size);
+    fm_write_bytes(writer, text, size);
+}
+
+static void write_component(fm_writer *writer, const fm_component *component, bool has_words) {
     fm_write_bytes(writer, component->id, FM_COMPONENT_ID);
     fm_write_u8(writer, component->molecule);
     fm_write_u8(writer, (uint8_t)component->one_letter);
     fm_write_bytes(writer, component->date, DATE_BYTES);
     fm_write_u16(writer, (uint16_t)component->n_atom);
     fm_write_u16(writer, (uint16_t)component->n_bond);
+    if (has_words) {
+        write_text(writer, component->type);
+        write_text(writer, component->name);
+        write_text(writer, component->formula);
+        fm_write_f32(writer, component->weight);
+    }
     for (uint32_t i = 0; i < component->n_atom; i++)
         write_atom(writer, &component->atoms[i]);
     for (uint32_t i = 0; i < component->n_bond; i++) {
@@ -66,10 +80,10 @@ static void write_component(fm_writer *writer, const fm_component *component) {
 }
 
 static void write_set(fm_writer *writer, const fm_components *components) {
-    fm_write_u32(writer, VERSION);
+    fm_write_u32(writer, components->has_words ? VERSION : VERSION_WITHOUT_WORDS);
     fm_write_u32(writer, components->n);
     for (uint32_t i = 0; i < components->n; i++)
-        write_component(writer, &components->items[i]);
+        write_component(writer, &components->items[i], components->has_words);
 }
 
 fm_status fm_components_encode(const fm_components *components, fm_arena *arena, fm_bytes *ret_form,
@@ -166,6 +180,28 @@ static bool read_bond(fm_reader *reader, const fm_component *component,
             (previous->a == bond->a && previous->b < bond->b));
 }
 
+static bool read_text(fm_reader *reader, fm_arena *arena, const char **ret_text) {
+    const size_t size = fm_read_u16(reader);
+    const uint8_t *text = fm_read_borrow(reader, size);
+    char *copy = text && size <= FM_LIMIT_COMPONENT_TEXT ? fm_arena_alloc(arena, size + 1) : NULL;
+    if (!copy) return false;
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    for (size_t i = 0; i < size; i++) {
+        if ((uint8_t)copy[i] < ' ' || copy[i] == 0x7f) return false;
+    }
+    *ret_text = copy;
+    return fm_utf8_is_whole(copy, size);
+}
+
+static bool read_words(fm_reader *reader, fm_arena *arena, fm_component *component) {
+    const bool is_valid = read_text(reader, arena, &component->type) &&
+                          read_text(reader, arena, &component->name) &&
+                          read_text(reader, arena, &component->formula);
+    component->weight = fm_read_f32(reader);
+    return is_valid && isfinite(component->weight) && !signbit(component->weight);
+}
+
 static fm_status read_items(fm_reader *reader, fm_arena *arena, fm_component *component,
                             fm_error *reterr) {
     if (component->n_atom * (size_t)ATOM_BYTES_MIN + component->n_bond * (size_t)BOND_BYTES >
@@ -188,9 +224,11 @@ static fm_status read_items(fm_reader *reader, fm_arena *arena, fm_component *co
     return FM_OK;
 }
 
-static fm_status read_component(fm_reader *reader, fm_arena *arena, const fm_component *previous,
-                                fm_component *component, fm_error *reterr) {
+static fm_status read_component(fm_reader *reader, fm_arena *arena, bool has_words,
+                                const fm_component *previous, fm_component *component,
+                                fm_error *reterr) {
     *component = (fm_component){0};
+    fm_component_clear_words(component);
     bool is_valid = read_word(reader, component->id, FM_COMPONENT_ID, 1) &&
                     component->id[FM_COMPONENT_ID - 1] == '\0';
     component->molecule = fm_read_u8(reader);
@@ -198,6 +236,7 @@ static fm_status read_component(fm_reader *reader, fm_arena *arena, const fm_com
     is_valid = read_word(reader, component->date, DATE_BYTES, 0) && is_valid;
     component->n_atom = fm_read_u16(reader);
     component->n_bond = fm_read_u16(reader);
+    if (has_words) is_valid = read_words(reader, arena, component) && is_valid;
     if (!is_valid || reader->failed || component->molecule >= FM_N_MOLECULE ||
         component->n_atom > FM_LIMIT_COMPONENT_ATOM ||
         component->n_bond > FM_LIMIT_COMPONENT_BOND ||
@@ -211,7 +250,8 @@ fm_status fm_components_decode(fm_bytes form, fm_arena *arena, fm_components *re
                                fm_error *reterr) {
     fm_reader reader = fm_reader_of(form.data, form.size);
     uint32_t version = fm_read_u32(&reader), n = fm_read_u32(&reader);
-    if (version != VERSION || n == 0 || n > FM_LIMIT_N_COMPONENT ||
+    const bool has_words = version == VERSION;
+    if ((!has_words && version != VERSION_WITHOUT_WORDS) || n == 0 || n > FM_LIMIT_N_COMPONENT ||
         n > form.size / COMPONENT_BYTES) {
         return fail_corrupt(&reader, reterr, "version or number");
     }
@@ -219,12 +259,12 @@ fm_status fm_components_decode(fm_bytes form, fm_arena *arena, fm_components *re
     if (!items) return fm_arena_full(arena, reterr);
     for (uint32_t i = 0; i < n; i++) {
         fm_status status =
-            read_component(&reader, arena, i ? &items[i - 1] : NULL, &items[i], reterr);
+            read_component(&reader, arena, has_words, i ? &items[i - 1] : NULL, &items[i], reterr);
         if (status) return status;
     }
     if (reader.failed || fm_reader_left(&reader)) return fail_corrupt(&reader, reterr, "end");
-    *ret_components =
-        (fm_components){.n = n, .items = items, .hash = fm_sha256_of(form.data, form.size)};
+    *ret_components = (fm_components){
+        .n = n, .items = items, .has_words = has_words, .hash = fm_sha256_of(form.data, form.size)};
     return FM_OK;
 }
 
@@ -262,6 +302,11 @@ fm_status fm_components_read(fm_bytes file, fm_arena *arena, fm_components *ret_
                              fm_error *reterr) {
     return fm_components_is_packed(file) ? fm_components_unpack(file, arena, ret_components, reterr)
                                          : fm_components_parse(file, arena, ret_components, reterr);
+}
+
+void fm_component_clear_words(fm_component *component) {
+    component->type = component->name = component->formula = "";
+    component->weight = 0;
 }
 
 /* -- looking up */

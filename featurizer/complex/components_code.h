@@ -1,8 +1,9 @@
 /* components_code.h: the canonical form of a set of components, and the file that holds it.
  *
  * The canonical form is little-endian: version, number of components, and each component with its
- * atoms and bonds, in the order of ids. Its SHA-256 is the set's hash. The file holds the same
- * bytes compressed, so that the dictionary's 400 MB of text are read once:
+ * atoms and bonds, in the order of ids. Version 2 also has types, names, formulas and weights; a
+ * set of version 1 is written as such. The form's SHA-256 is the set's hash. The file holds the
+ * same bytes compressed, so that the dictionary's 400 MB of text are read once:
  *
  *     | magic "foldcomp" | u64 bytes of the form | SHA-256 of the form | zstd frame |
  */

@@ -195,7 +195,7 @@ static fm_status make_set(finder *f) {
         if (status) return status;
         items[i] = f->items[i].component;
     }
-    work->components = (fm_components){.n = f->n, .items = items};
+    work->components = (fm_components){.n = f->n, .items = items, .has_words = true};
     fm_status status = fm_components_encode(&work->components, work->arena, &form, work->reterr);
     if (!status) work->components.hash = fm_sha256_of(form.data, form.size);
     return status;

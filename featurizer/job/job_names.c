@@ -160,21 +160,26 @@ static void list_component_atoms(namer *n, const fm_component *const *rows) {
     n->out->component_bond_order = order;
 }
 
-/* Sets of components do not keep types in the dictionary's words, names, formulas and weights. */
 static void list_components(namer *n) {
     uint32_t count = n->out->n_component;
     const fm_component **rows = take(n, count, sizeof *rows);
-    const char **id = take(n, count, sizeof *id), **unknown = take(n, count, sizeof *unknown);
+    const char **id = take(n, count, sizeof *id), **type = take(n, count, sizeof *type);
+    const char **name = take(n, count, sizeof *name), **formula = take(n, count, sizeof *formula);
     float *weight = take(n, count, sizeof *weight);
     if (n->is_full) return;
     for (uint32_t i = 0; i < n->work->components.n; i++)
         if (n->row[i] >= 0) rows[n->row[i]] = &n->work->components.items[i];
     for (uint32_t i = 0; i < count; i++) {
         id[i] = rows[i]->id;
-        unknown[i] = "";
+        type[i] = rows[i]->type;
+        name[i] = rows[i]->name;
+        formula[i] = rows[i]->formula;
+        weight[i] = rows[i]->weight;
     }
     n->out->component_id = id;
-    n->out->component_type = n->out->component_description = n->out->component_formula = unknown;
+    n->out->component_type = type;
+    n->out->component_description = name;
+    n->out->component_formula = formula;
     n->out->component_weight = weight;
     list_component_atoms(n, rows);
 }

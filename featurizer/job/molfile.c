@@ -247,6 +247,8 @@ fm_status fm_molfile_parse(fm_bytes text, const char *id, fm_arena *arena,
     molfile_reader m = {
         .text = text, .lines = fm_lines_of(text, false, 0, 1), .arena = arena, .reterr = reterr};
     fm_component component = {.molecule = FM_MOLECULE_LIGAND};
+    fm_component_clear_words(&component);
+    component.type = "NON-POLYMER";
     fm_status status = fm_text_check_kind(text, reterr);
     if (!status) status = read_counts(&m);
     for (uint32_t i = 0; i < m.n_atom && !status; i++)

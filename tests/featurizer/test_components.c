@@ -26,8 +26,9 @@
 /* Bonds come before atoms here, and a hydrogen stands between the heavy atoms. */
 static const char two[] =
     "data_ZZ\n_chem_comp.id ZZ\n_chem_comp.type 'L-peptide linking'\n"
-    "_chem_comp.one_letter_code s\n_chem_comp.pdbx_initial_date 1999-07-08\n" BONDS
-    "O C1 DOUB Y\nC1 H1 SING N\nC1 \"C2'\" SING N\n" ATOMS
+    "_chem_comp.one_letter_code s\n_chem_comp.pdbx_initial_date 1999-07-08\n"
+    "_chem_comp.name\n;A LONG\n\xc3\xa9 NAME\n;\n_chem_comp.formula 'C2 H1 O1'\n"
+    "_chem_comp.formula_weight 41.5\n" BONDS "O C1 DOUB Y\nC1 H1 SING N\nC1 \"C2'\" SING N\n" ATOMS
     "C1 C 0 N S 1.5 2 -3\nH1 H 0 Y N ? ? ?\n\"C2'\" C -1 Y ? ? ? ?\n"
     "O O ? N N 0 0 0\n"
     "data_MG\n_chem_comp.id MG\n_chem_comp.type NON-POLYMER\n"
@@ -70,6 +71,12 @@ static void components_are_read(void **state) {
     assert_int_equal(zz->molecule, FM_MOLECULE_PROTEIN);
     assert_int_equal(zz->one_letter, 's');
     assert_string_equal(zz->date, "1999-07-08");
+    assert_string_equal(zz->type, "L-peptide linking");
+    assert_string_equal(zz->name, "A LONG\xc3\xa9 NAME");
+    assert_string_equal(zz->formula, "C2 H1 O1");
+    assert_true(zz->weight == 41.5f && mg->weight == 0);
+    assert_string_equal(mg->type, "NON-POLYMER");
+    assert_string_equal(mg->name, "");
     assert_int_equal(zz->n_atom, 3);
     assert_int_equal(zz->atoms[0].n_hydrogen, 1);
     assert_int_equal(zz->atoms[0].stereo, 'S');
@@ -118,6 +125,35 @@ static void the_form_does_not_depend_on_the_order(void **state) {
     }
 }
 
+/* A file without words is read, keeps its hash, and is written as it was. */
+static void files_of_version_1_are_read(void **state) {
+    (void)state;
+    fm_components set, old, again;
+    fm_error error;
+    fm_bytes file = {0}, same = {0}, form = {0};
+    if (parse(two, &set, &error)) fail_msg("%s", error.message);
+    assert_true(set.has_words);
+    set.has_words = false;
+    assert_int_equal(fm_components_encode(&set, &arena, &form, &error), FM_OK);
+    assert_int_equal(form.data[0], 1);
+    assert_int_equal(fm_components_pack(&set, &arena, &file, &error), FM_OK);
+    if (fm_components_read(file, &arena, &old, &error)) fail_msg("%s", error.message);
+    assert_false(old.has_words);
+    assert_memory_not_equal(old.hash.bytes, set.hash.bytes, FM_SHA256_BYTES);
+    assert_string_equal(old.items[1].type, "");
+    assert_string_equal(old.items[1].name, "");
+    assert_int_equal(old.items[1].molecule, FM_MOLECULE_PROTEIN);
+    assert_int_equal(fm_components_pack(&old, &arena, &same, &error), FM_OK);
+    assert_int_equal(same.size, file.size);
+    assert_memory_equal(same.data, file.data, file.size);
+    set.has_words = true;
+    assert_int_equal(fm_components_pack(&set, &arena, &file, &error), FM_OK);
+    if (fm_components_read(file, &arena, &again, &error)) fail_msg("%s", error.message);
+    assert_string_equal(again.items[1].name, set.items[1].name);
+    assert_string_equal(again.items[1].type, set.items[1].type);
+    assert_true(again.items[1].weight == 41.5f);
+}
+
 static void what_is_not_valid_has_its_place(void **state) {
     (void)state;
 #define HEAD "data_A\n_chem_comp.id A\n"
@@ -131,6 +167,10 @@ static void what_is_not_valid_has_its_place(void **state) {
         {HEAD "data_B\n_chem_comp.id A\n", "the component A comes twice", 4, 15},
         {"data_A\n_chem_comp.id ABCDEFGH\n", "_chem_comp.id is 'ABCDEFGH', expected 1 to 7 letters",
          2, 15},
+        {HEAD "_chem_comp.formula_weight -1\n",
+         "_chem_comp.formula_weight is '-1', expected a number from 0 on", 3, 27},
+        {HEAD "_chem_comp.name '\xff'\n",
+         "_chem_comp.name has 1 bytes, expected at most 4096 of UTF-8", 3, 18},
         {HEAD ATOMS "C Q 0 N N 0 0 0\n",
          "_chem_comp_atom.type_symbol is 'Q', expected the symbol of an element", 12, 3},
         {HEAD ATOMS "C C x N N 0 0 0\n",
@@ -231,6 +271,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(components_are_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_form_does_not_depend_on_the_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(files_of_version_1_are_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_not_valid_has_its_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(more_atoms_than_the_limit_are_refused, set_up, tear_down),
         cmocka_unit_test(elements_have_numbers),

@@ -64,6 +64,8 @@ static void caps_are_bonded(void **state) {
     assert_true(job_case_bonded(&test, 0, "C", 1, "N"));
     assert_true(job_case_bonded(&test, 1, "C", 2, "N"));
     assert_int_equal(test.prepared->assembly.n_token, 3 + 1 + 2);
+    const fm_complex_atoms *words = &test.prepared->names;
+    assert_string_equal(words->component_type[words->residue_component[0]], "NON-POLYMER");
     must_prepare(text, true, NULL);
     assert_string_equal(ATOMS(1), "N CA C O OXT");
 }
