@@ -69,8 +69,8 @@ static void find_refusal(char *out, size_t out_bytes) {
                  "the CUDA device (%.100s) has compute capability %d.%d; the kernels need 9.0, "
                  "which H100 and H200 have",
                  properties.name, properties.major, properties.minor);
-    } else if (!gemm_prepare()) {
-        snprintf(out, out_bytes, "the CUDA library cuBLASLt does not start on this device");
+    } else {
+        (void)gemm_prepare(out, out_bytes); /* writes its reason, or nothing */
     }
 }
 

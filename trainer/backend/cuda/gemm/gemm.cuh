@@ -37,10 +37,10 @@ enum transition_path {
 template <typename T>
 transition_path transition_path_of(const fm_transition *a, const fm_transition_grad *grad);
 
-/* library.cu. gemm_prepare makes the cuBLASLt handle; false when it cannot. library_gemm returns
- * false when the library has no algorithm for the product: nothing is queued then. Epilogues NONE,
- * BIAS and BIAS_RELU. */
-bool gemm_prepare(void);
+/* library.cu. gemm_prepare opens cuBLASLt and makes its handle; when it cannot, it returns false
+ * and writes the reason into `why`. library_gemm returns false when the library has no algorithm
+ * for the product: nothing is queued then. Epilogues NONE, BIAS and BIAS_RELU. */
+bool gemm_prepare(char *why, size_t why_bytes);
 size_t library_workspace(const fm_gemm *g);
 template <typename T>
 bool library_gemm(fm_stream *stream, const fm_gemm *g, void *workspace, size_t bytes);

@@ -20,6 +20,7 @@
 #include "trainer/backend/cuda/gemm/library.cuh"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 namespace fm_cuda {
@@ -57,11 +58,14 @@ static gemm_state *state(void) {
     return &only;
 }
 
-bool gemm_prepare(void) {
+bool gemm_prepare(char *why, size_t why_bytes) {
     gemm_state *s = state();
     if (s->handle) return true;
+    if (!open_library(why, why_bytes)) return false;
     s->choices = (gemm_choice *)calloc(GEMM_CHOICES, sizeof *s->choices);
-    return s->choices && cublasLtCreate(&s->handle) == CUBLAS_STATUS_SUCCESS;
+    if (s->choices && cublasLtCreate(&s->handle) == CUBLAS_STATUS_SUCCESS) return true;
+    snprintf(why, why_bytes, "the CUDA library cuBLASLt does not start on this device");
+    return false;
 }
 
 cublasLtHandle_t library_handle(void) {

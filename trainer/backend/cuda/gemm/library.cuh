@@ -40,6 +40,10 @@ struct gemm_layouts {
     cublasLtMatrixLayoutOpaque_t first, second, result;
 };
 
+/* Finds cuBLASLt and its functions; to be called before all others that call it. False where it is
+ * not there or too old: then `why` says so. */
+bool open_library(char *why, size_t why_bytes);
+
 cublasLtHandle_t library_handle(void);
 
 /* What the sums are made in, and whether f32 operands are rounded to tf32. */
