@@ -50,7 +50,7 @@ static fm_status read_user(fm_job_work *work, uint32_t i, fm_components *ret_com
     if (work->job->format == FM_JOB_PROTENIX) {
         fm_component *component = fm_arena_alloc(work->arena, sizeof *component);
         char id[FM_COMPONENT_ID];
-        snprintf(id, sizeof id, "l%02u", i + 1);
+        fm_job_molfile_id(i, id);
         if (!component) return fm_arena_full(work->arena, work->reterr);
         status = fm_molfile_parse(bytes, id, work->arena, component, work->reterr);
         found = (fm_components){.n = 1, .items = component};

@@ -134,7 +134,7 @@ static fm_status rows_failed(const fm_job_work *work, const fm_job_entity *entit
 /* Rows that may be paired are those of one text, duplicates included; all rows are both texts' in
  * this order. */
 static fm_status read_rows(fm_job_work *work, const fm_job_entity *entity, fm_polymer polymer,
-                           fm_complex_entity_inputs *inputs) {
+                           fm_job_inputs_used *used, fm_complex_entity_inputs *inputs) {
     entity_texts texts = {0};
     fm_sequence_rows_options options = {.compat_protenix = work->options->compat_protenix,
                                         .has_no_limit = true};
@@ -143,6 +143,8 @@ static fm_status read_rows(fm_job_work *work, const fm_job_entity *entity, fm_po
     if (!rows) return fm_arena_full(work->arena, work->reterr);
     fm_status status = list_texts(work, entity, &texts);
     if (status || texts.n == 0) return status;
+    if (texts.n_paired) used->paired = texts.inputs[0];
+    if (texts.n > texts.n_paired) used->unpaired = texts.inputs[texts.n - 1];
     status = fm_sequence_rows_read(texts.inputs, texts.n, sequence, polymer, &options, work->arena,
                                    &rows[0], work->reterr);
     options.keeps_duplicates = true;
@@ -216,15 +218,9 @@ static fm_status read_pdb(fm_job_work *work, fm_bytes bytes, template_chain **re
     return status;
 }
 
-/* An index map of a template: pairs of residues, from 0. */
-typedef struct template_map {
-    uint32_t n;
-    const uint32_t *query, *template;
-} template_map;
-
-/* The pairs of an alignment of the entity with a chain. */
+/* Takes the pairs of an alignment of the entity with a chain. */
 static fm_status align_chain(fm_job_work *work, const fm_job_entity *entity,
-                             const template_chain *chain, template_map *ret_map,
+                             const template_chain *chain, fm_job_template_used *ret_used,
                              uint32_t *ret_same) {
     const fm_bytes query = {(const uint8_t *)entity->sequence, entity->n_residue};
     const fm_bytes other = {(const uint8_t *)chain->sequence.sequence, chain->sequence.n_res};
@@ -239,7 +235,7 @@ static fm_status align_chain(fm_job_work *work, const fm_job_entity *entity,
         from[n] = i;
         to[n++] = (uint32_t)alignment.place[i];
     }
-    *ret_map = (template_map){n, from, to};
+    *ret_used = (fm_job_template_used){chain->sequence, chain->structure, n, from, to};
     *ret_same = alignment.n_same;
     return FM_OK;
 }
@@ -247,38 +243,37 @@ static fm_status align_chain(fm_job_work *work, const fm_job_entity *entity,
 /* Chooses the chain with that id, or else the one with most equal letters, and aligns it. */
 static fm_status choose_chain(fm_job_work *work, const fm_job_entity *entity,
                               const fm_job_template *template, const template_chain *chains,
-                              uint32_t n, const template_chain **ret_chain, template_map *ret_map) {
+                              uint32_t n, fm_job_template_used *ret_used) {
     const char *id = template->chain;
+    const template_chain *chosen = NULL;
     uint32_t most = 0;
-    *ret_chain = NULL;
-    for (int by_label = 0; by_label < 2 && !*ret_chain; by_label++) {
+    for (int by_label = 0; by_label < 2 && !chosen; by_label++) {
         for (uint32_t k = 0; k < n; k++) {
             const char *own = by_label ? chains[k].other_id : chains[k].id;
             uint32_t n_same;
-            template_map map;
+            fm_job_template_used used;
             if (id && (!own || strcmp(own, id) != 0)) continue;
-            fm_status status = align_chain(work, entity, &chains[k], &map, &n_same);
+            fm_status status = align_chain(work, entity, &chains[k], &used, &n_same);
             if (status) return status;
-            if (*ret_chain && n_same <= most) continue;
-            *ret_chain = &chains[k];
-            *ret_map = map;
+            if (chosen && n_same <= most) continue;
+            chosen = &chains[k];
+            *ret_used = used;
             most = n_same;
         }
     }
-    if (!*ret_chain) {
+    if (!chosen) {
         return fm_job_fail(work, &template->structure.place, FM_ERR_NOT_FOUND,
                            "found no protein chain %.20s in the template, expected one of its %u",
                            id, n);
     }
     fm_job_warn(work->arena, work->warnings, template->structure.place.path,
-                "chain %s of the template has %u of the %u letters of chain %s", (*ret_chain)->id,
-                most, entity->n_residue, entity->ids[0]);
+                "chain %s of the template has %u of the %u letters of chain %s", chosen->id, most,
+                entity->n_residue, entity->ids[0]);
     return FM_OK;
 }
 
-static fm_status read_structure(fm_job_work *work, const fm_job_entity *entity,
-                                const fm_job_template *template, const template_chain **ret_chain,
-                                template_map *ret_map) {
+static fm_status read_template(fm_job_work *work, const fm_job_entity *entity,
+                               const fm_job_template *template, fm_job_template_used *ret_used) {
     template_chain *chains = NULL;
     fm_bytes bytes = {0};
     uint32_t n = 0;
@@ -287,41 +282,38 @@ static fm_status read_structure(fm_job_work *work, const fm_job_entity *entity,
     status = template->is_pdb ? read_pdb(work, bytes, &chains, &n)
                               : read_mmcif(work, bytes, &chains, &n);
     if (status) return fm_job_text_failed(work, &template->structure, status);
-    if (template->is_aligned) {
-        return choose_chain(work, entity, template, chains, n, ret_chain, ret_map);
-    }
+    if (template->is_aligned) return choose_chain(work, entity, template, chains, n, ret_used);
     if (n != 1) {
         return fm_job_fail(work, &template->structure.place, FM_ERR_DATA,
                            "found %u protein chains in the template, expected one", n);
     }
-    *ret_chain = chains;
-    *ret_map = (template_map){template->n_index, template->query, template->template};
+    *ret_used = (fm_job_template_used){chains->sequence, chains->structure, template->n_index,
+                                       template->query, template->template};
     return FM_OK;
 }
 
 static fm_status map_template(fm_job_work *work, const fm_job_entity *entity,
-                              const fm_job_template *template, fm_mapped_hit *hit) {
+                              const fm_job_template *template, fm_job_template_used *used,
+                              fm_mapped_hit *hit) {
     const size_t row = FM_N_ATOM37;
     size_t n = entity->n_residue;
-    const template_chain *chain;
-    template_map map;
-    fm_status status = read_structure(work, entity, template, &chain, &map);
+    fm_status status = read_template(work, entity, template, used);
     if (status) return status;
     uint8_t *letters = fm_arena_alloc(work->arena, n), *mask = fm_arena_calloc(work->arena, n, row);
     float *positions = fm_arena_calloc(work->arena, n, row * 3 * sizeof *positions);
     if (!letters || !mask || !positions) return fm_arena_full(work->arena, work->reterr);
     memset(letters, '-', n);
-    for (uint32_t i = 0; i < map.n; i++) {
-        uint32_t to = map.query[i], from = map.template[i];
-        if (from >= chain->sequence.n_res) {
+    for (uint32_t i = 0; i < used->n; i++) {
+        uint32_t to = used->query[i], from = used->template[i];
+        if (from >= used->sequence.n_res) {
             return fm_job_fail(work, &template->structure.place, FM_ERR_DATA,
                                "found the index %u among its templateIndices, expected less than "
                                "the %u residues of the template",
-                               from, chain->sequence.n_res);
+                               from, used->sequence.n_res);
         }
-        letters[to] = (uint8_t)chain->sequence.sequence[from];
-        memcpy(mask + to * row, chain->structure.all_atom_mask + from * row, row);
-        memcpy(positions + to * row * 3, chain->structure.all_atom_positions + from * row * 3,
+        letters[to] = (uint8_t)used->sequence.sequence[from];
+        memcpy(mask + to * row, used->structure.all_atom_mask + from * row, row);
+        memcpy(positions + to * row * 3, used->structure.all_atom_positions + from * row * 3,
                row * 3 * sizeof *positions);
     }
     *hit = (fm_mapped_hit){letters, positions, mask};
@@ -329,16 +321,20 @@ static fm_status map_template(fm_job_work *work, const fm_job_entity *entity,
 }
 
 static fm_status read_templates(fm_job_work *work, const fm_job_entity *entity,
-                                fm_mapped_hits *ret_hits) {
+                                fm_job_inputs_used *used, fm_mapped_hits *ret_hits) {
     uint32_t n = entity->n_template;
     if (n > work->options->n_template) n = work->options->n_template;
     if (entity->n_residue < FM_SHORTEST_SEARCHED) n = 0;
     fm_mapped_hit *hits = fm_arena_calloc(work->arena, n, sizeof *hits);
-    if (!hits) return fm_arena_full(work->arena, work->reterr);
+    fm_job_template_used *templates = fm_arena_calloc(work->arena, n, sizeof *templates);
+    if (!hits || !templates) return fm_arena_full(work->arena, work->reterr);
     for (uint32_t i = 0; i < n; i++) {
-        fm_status status = map_template(work, entity, &entity->templates[i], &hits[i]);
+        fm_status status =
+            map_template(work, entity, &entity->templates[i], &templates[i], &hits[i]);
         if (status) return status;
     }
+    used->n_template = n;
+    used->templates = templates;
     *ret_hits = (fm_mapped_hits){n, hits};
     return FM_OK;
 }
@@ -346,7 +342,8 @@ static fm_status read_templates(fm_job_work *work, const fm_job_entity *entity,
 fm_status fm_job_read_inputs(fm_job_work *work, fm_complex_entity_inputs **ret_inputs) {
     const fm_complex_job *job = work->job;
     fm_complex_entity_inputs *inputs = fm_arena_calloc(work->arena, job->n_entity, sizeof *inputs);
-    if (!inputs) return fm_arena_full(work->arena, work->reterr);
+    work->used = fm_arena_calloc(work->arena, job->n_entity, sizeof *work->used);
+    if (!inputs || !work->used) return fm_arena_full(work->arena, work->reterr);
     for (uint32_t e = 0; e < job->n_entity; e++) {
         const fm_job_entity *entity = &job->entities[e];
         fm_polymer polymer =
@@ -355,8 +352,8 @@ fm_status fm_job_read_inputs(fm_job_work *work, fm_complex_entity_inputs **ret_i
             continue;
         }
         fm_status status = check_alignment(work, entity);
-        if (!status) status = read_rows(work, entity, polymer, &inputs[e]);
-        if (!status) status = read_templates(work, entity, &inputs[e].templates);
+        if (!status) status = read_rows(work, entity, polymer, &work->used[e], &inputs[e]);
+        if (!status) status = read_templates(work, entity, &work->used[e], &inputs[e].templates);
         if (status) return status;
     }
     *ret_inputs = inputs;

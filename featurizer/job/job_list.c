@@ -191,7 +191,7 @@ static fm_status take_file(fm_job_reader *reader, const fm_value *node, const ch
     enum { MAX_FILE = 99 };
     fm_complex_job *job = &reader->job;
     fm_job_text *users = (fm_job_text *)(uintptr_t)job->users;
-    char id[8];
+    char id[FM_COMPONENT_ID];
     size_t n = strlen(file);
     bool is_known =
         n > 4 && (strcmp(file + n - 4, ".sdf") == 0 || strcmp(file + n - 4, ".mol") == 0);
@@ -208,7 +208,7 @@ static fm_status take_file(fm_job_reader *reader, const fm_value *node, const ch
     *text = (fm_job_text){.is_given = true, .file = file};
     job->users = users;
     fm_status status = fm_job_place_of(reader, node, &text->place);
-    snprintf(id, sizeof id, "l%02u", job->n_user);
+    fm_job_molfile_id(job->n_user - 1, id);
     if (!status) status = fm_job_add_ligand(reader, node, 1);
     return status ? status : fm_job_set_component(reader, node, 0, id);
 }

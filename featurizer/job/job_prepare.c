@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { N_TABLE = 9 /* arrays of job_tables.c */ };
+enum { N_TABLE = 10 /* arrays of job_tables.c */ };
 _Static_assert(FM_COMPLEX_SAMPLE_ARRAYS + N_TABLE <= FM_PREPARED_ARRAYS,
                "a prepared job has room for all arrays");
 

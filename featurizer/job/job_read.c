@@ -193,8 +193,8 @@ static char *component_at(const fm_job_entity *entity, uint32_t i) {
     return (char *)(uintptr_t)entity->components[i];
 }
 
-/* The component of a letter, or NULL where the letter has none. */
-static const char *component_of(fm_molecule molecule, char letter) {
+const char *fm_job_component_of(fm_molecule molecule, char letter, bool *ret_is_known) {
+    static const char *const unknown[] = {"UNK", "N", "DN"};
     static const char amino[] = "ARNDCQEGHILKMFPSTWYVX";
     static const char *const acids[] = {"ALA", "ARG", "ASN", "ASP", "CYS", "GLN", "GLU",
                                         "GLY", "HIS", "ILE", "LEU", "LYS", "MET", "PHE",
@@ -207,12 +207,12 @@ static const char *component_of(fm_molecule molecule, char letter) {
     const char *const *names = molecule == FM_MOLECULE_PROTEIN ? acids
                                : molecule == FM_MOLECULE_RNA   ? rna
                                                                : dna;
-    return found ? names[found - letters] : NULL;
+    *ret_is_known = found && names[found - letters];
+    return *ret_is_known ? names[found - letters] : unknown[molecule];
 }
 
 fm_status fm_job_add_polymer(fm_job_reader *reader, const fm_value *node, fm_molecule molecule,
                              const char *letters) {
-    static const char *const unknown[] = {"UNK", "N", "DN"};
     static const char *const allowed[] = {"one of ACDEFGHIKLMNPQRSTVWYX", "one of ACGUINX",
                                           "one of ACGTUINX"};
     bool is_strict = reader->format == FM_JOB_PROTENIX || reader->format == FM_JOB_SERVER;
@@ -221,18 +221,18 @@ fm_status fm_job_add_polymer(fm_job_reader *reader, const fm_value *node, fm_mol
     if (status) return status;
     entity->sequence = letters;
     for (uint32_t i = 0; i < entity->n_residue; i++) {
-        const char *id = component_of(molecule, letters[i]);
-        if (!id && (is_strict || letters[i] < 'A' || letters[i] > 'Z')) {
+        bool is_known;
+        const char *id = fm_job_component_of(molecule, letters[i], &is_known);
+        if (!is_known && (is_strict || letters[i] < 'A' || letters[i] > 'Z')) {
             char shown[2] = {letters[i] >= ' ' && letters[i] <= '~' ? letters[i] : '?', '\0'};
             return fm_value_fail(node, reader->reterr, FM_ERR_FORMAT,
                                  "found '%s' at residue %u, expected %s", shown, i + 1,
                                  is_strict ? allowed[molecule] : "a capital letter");
         }
-        if (!id) {
+        if (!is_known) {
             fm_job_warn(reader->arena, reader->warnings, entity->place.path,
                         "the letter %c at residue %u is read as unknown (%s)", letters[i], i + 1,
-                        unknown[molecule]);
-            id = unknown[molecule];
+                        id);
         }
         memcpy(component_at(entity, i), id, strlen(id));
     }
@@ -301,18 +301,24 @@ static fm_status add_copies(fm_job_reader *reader, const fm_value *node, uint64_
     return FM_OK;
 }
 
+bool fm_job_is_alphafold3_id(const char *id) {
+    size_t n = strlen(id), n_letter = 0, n_upper = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_upper += id[i] >= 'A' && id[i] <= 'Z';
+        n_letter += (id[i] | 32) >= 'a' && (id[i] | 32) <= 'z';
+    }
+    return n_letter == n && n_upper > 0;
+}
+
 static fm_status take_id(const fm_job_reader *reader, const fm_value *node, const char **ret_id) {
     const char *id;
     fm_status status = fm_value_text(node, &id, reader->reterr);
     if (status) return status;
-    size_t n = strlen(id), n_letter = 0, n_upper = 0, n_digit = 0;
-    for (size_t i = 0; i < n; i++) {
-        n_upper += id[i] >= 'A' && id[i] <= 'Z';
-        n_letter += (id[i] | 32) >= 'a' && (id[i] | 32) <= 'z';
-        n_digit += id[i] >= '0' && id[i] <= '9';
-    }
+    size_t n = strlen(id), n_known = 0;
+    for (size_t i = 0; i < n; i++)
+        n_known += ((id[i] | 32) >= 'a' && (id[i] | 32) <= 'z') || (id[i] >= '0' && id[i] <= '9');
     bool is_strict = reader->format == FM_JOB_ALPHAFOLD3;
-    bool is_id = is_strict ? n_letter == n && n_upper > 0 : n_letter + n_digit == n && n > 0;
+    bool is_id = is_strict ? fm_job_is_alphafold3_id(id) : n_known == n && n > 0;
     if (!is_id || n >= FM_JOB_ID) {
         return fm_value_fail(
             node, reader->reterr, FM_ERR_FORMAT, "found the id '%.20s', expected %s%d", id,

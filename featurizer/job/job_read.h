@@ -8,6 +8,8 @@
 #include "featurizer/job/document.h"
 #include "featurizer/job/job.h"
 
+#include <stdio.h>
+
 enum { FM_JOB_ID = 16 /* bytes of a chain's id with its end */ };
 
 typedef struct fm_job_reader {
@@ -36,6 +38,15 @@ FM_MUST_USE fm_status fm_job_close(fm_job_reader *reader, const fm_value *at,
 
 /* Takes a list of different integers as the seeds; with `texts` they may be in quotes. */
 FM_MUST_USE fm_status fm_job_take_seeds(fm_job_reader *reader, const fm_value *list, bool texts);
+
+/* Returns the component of a letter; of a letter that has none, the unknown one of its kind. */
+const char *fm_job_component_of(fm_molecule molecule, char letter, bool *ret_is_known);
+/* Whether AlphaFold 3's JSON can have an id of a chain. */
+bool fm_job_is_alphafold3_id(const char *id);
+/* Writes the id of the component of the i-th molfile of a job. */
+static inline void fm_job_molfile_id(uint32_t i, char out[FM_COMPONENT_ID]) {
+    snprintf(out, FM_COMPONENT_ID, "l%02u", i + 1);
+}
 
 /* Adds a polymer's letters as a new entity. `node` is their place. */
 FM_MUST_USE fm_status fm_job_add_polymer(fm_job_reader *reader, const fm_value *node,

@@ -1,6 +1,7 @@
 /* job_tables.c: what a prepared job has beside its sample: names, seeds and tables as text; see
  * prepare.h and docs/reference/jobs.md. */
 #include "featurizer/complex/assembly_arrays.h"
+#include "featurizer/job/job_data.h"
 #include "featurizer/job/prepare.h"
 #include "proto/chem/element.h"
 
@@ -118,6 +119,13 @@ static fm_status add_users(fm_job_work *work, fm_prepared_job *prepared) {
     return add(prepared, "job/user_components", "|u1", all.size, 0, all.data);
 }
 
+/* The job as AlphaFold 3's JSON. */
+static fm_status add_data(fm_job_work *work, fm_prepared_job *prepared) {
+    fm_bytes text;
+    fm_status status = fm_job_make_data(work, &text);
+    return status ? status : add(prepared, "job/data", "|u1", text.size, 0, text.data);
+}
+
 fm_status fm_job_list_tables(fm_job_work *work, fm_prepared_job *prepared) {
     const fm_complex_job *job = work->job;
     fm_status status = add_ideal(work, prepared);
@@ -130,6 +138,7 @@ fm_status fm_job_list_tables(fm_job_work *work, fm_prepared_job *prepared) {
     if (!status) status = add_atoms(work, prepared);
     if (!status) status = add_bonds(work, prepared);
     if (!status) status = add_users(work, prepared);
+    if (!status) status = add_data(work, prepared);
     if (!status) {
         status =
             add_lines(work, prepared, "job/warnings", work->warnings->texts, work->warnings->n);

@@ -6,6 +6,23 @@
 
 #include "featurizer/complex/sample.h"
 #include "featurizer/job/job.h"
+#include "featurizer/msa.h"
+#include "proto/record.h"
+
+/* A template with the pairs of residues that were used. Everything is in the arena. */
+typedef struct fm_job_template_used {
+    fm_part_sequence sequence;
+    fm_part_structure structure;
+    uint32_t n;
+    const uint32_t *query, *template; /* [n] from 0 */
+} fm_job_template_used;
+
+/* The texts and templates of an entity as they were used; contents of size 0: none. */
+typedef struct fm_job_inputs_used {
+    fm_msa_input paired, unpaired;
+    uint32_t n_template;
+    const fm_job_template_used *templates;
+} fm_job_inputs_used;
 
 typedef struct fm_job_work {
     const fm_complex_job *job;
@@ -17,6 +34,7 @@ typedef struct fm_job_work {
     fm_error *reterr;
     size_t n_byte;            /* of the files read so far */
     fm_components components; /* those of the job, with the user's */
+    fm_job_inputs_used *used; /* [n_entity] */
 } fm_job_work;
 
 /* Fails at a place of the description, whose path stands before the message. */
@@ -39,7 +57,7 @@ FM_MUST_USE fm_status fm_job_find_components(fm_job_work *work);
 /* Makes the assembly of the job's chains (job_assembly.c). */
 FM_MUST_USE fm_status fm_job_assemble(fm_job_work *work, fm_assembly *ret_assembly);
 
-/* Reads alignments and templates: [n_entity] (job_inputs.c). */
+/* Reads alignments and templates: [n_entity], and keeps them in work->used (job_inputs.c). */
 FM_MUST_USE fm_status fm_job_read_inputs(fm_job_work *work, fm_complex_entity_inputs **ret_inputs);
 
 /* Lists names in the arena (job_names.c). */

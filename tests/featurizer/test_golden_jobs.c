@@ -2,7 +2,8 @@
  * tables of atoms and tables of bonds.
  *
  * The YAML files name no alignments and no templates, and only AlphaFold 3's JSON has templates.
- * One is read again with the alignments as tables of keys. */
+ * One is read again with the alignments as tables of keys. What each writes of itself is read back
+ * and gives the same arrays. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -207,6 +208,43 @@ static void compare_features(const char *what, size_t ending, const fm_npz *gold
             fm_npz_find(&own, "features/ref_pos_ideal"));
 }
 
+/* -- the job as AlphaFold 3's JSON */
+
+static const fm_array *find_array(const fm_prepared_job *job, const char *key) {
+    for (size_t i = 0; i < job->n_array; i++)
+        if (strcmp(job->arrays[i].key, key) == 0) return &job->arrays[i];
+    fprintf(stderr, "no array %s\n", key);
+    abort();
+}
+
+/* The job that a prepared one wrote gives the same arrays, and writes itself again. */
+static void compare_data(const char *what, const fm_prepared_job *job,
+                         const fm_components *components, const fm_job_options *options) {
+    static const char *const others[] = {"job/format", "job/warnings", "job/user_components"};
+    const fm_array *data = find_array(job, "job/data");
+    fm_error error = {0};
+    fm_job_warnings warnings = {0};
+    fm_jobs jobs;
+    fm_prepared_job *again = fm_arena_alloc(&arena, sizeof *again);
+    assert(again);
+    must(fm_jobs_read((fm_bytes){data->data, data->shape[0]}, "data.json", FM_JOB_ALPHAFOLD3,
+                      &arena, &warnings, &jobs, &error),
+         &error);
+    /* It names no files and needs no option for chains without alignments. */
+    fm_job_options alone = *options;
+    alone.is_single_sequence = false;
+    must(fm_job_prepare(jobs.jobs, components, NULL, &alone, &arena, &warnings, again, &error),
+         &error);
+    assert_int_equal(again->n_array, job->n_array);
+    const fm_npz was = as_archive(job), is = as_archive(again);
+    for (size_t i = 0; i < was.n_array; i++) {
+        const char *name = was.arrays[i].name;
+        if (strcmp(name, others[0]) && strcmp(name, others[1]) && strcmp(name, others[2])) {
+            compare(what, name, &was.arrays[i], &is.arrays[i]);
+        }
+    }
+}
+
 /* -- the tests */
 
 /* The description of a job; the YAML with tables has a line more for each sequence. */
@@ -271,6 +309,7 @@ static void compare_job(size_t name, size_t ending) {
     compare_text(what, path, prepared, "job/atoms");
     snprintf(path, sizeof path, "af3p/inputs/%s_bonds.tsv", names[name]);
     compare_text(what, path, prepared, "job/bonds");
+    compare_data(what, prepared, &components, &options);
 }
 
 static void the_jobs_agree(void **state) {

@@ -124,8 +124,8 @@ static void expect_same_arrays(const fm_prepared_job *a, const fm_prepared_job *
             bytes *= x->shape[k];
         }
         assert_string_equal(x->key, y->key);
-        if (memcmp(x->data, y->data, bytes) != 0) fail_msg("%s differs", x->key);
-        n += bytes > 0;
+        if (bytes && memcmp(x->data, y->data, bytes) != 0) fail_msg("%s differs", x->key);
+        n++;
     }
     assert_true(n > 0);
 }
@@ -301,8 +301,6 @@ static void far_bonds_are_token_bonds(void **state) {
     assert_non_null(strstr(test.warnings.texts[2], "a bond between two residues of polymers"));
 }
 
-/* -- the user's components */
-
 #define MOLFILE_HEAD "name\n  prog              3D\n\n"
 #define MOLFILE                                                                                    \
     MOLFILE_HEAD "  4  3  0  0  0  0  0  0  0  0999 V2000\n"                                       \
@@ -312,6 +310,70 @@ static void far_bonds_are_token_bonds(void **state) {
                  "    0.0000    0.0000    1.0000 H   0  0  0\n"                                    \
                  "  1  2  2  0\n  1  3  1  0\n  1  4  1  0\n"                                      \
                  "M  CHG  1   2  -1\nM  END\n$$$$\n"
+
+/* -- the job as AlphaFold 3's JSON */
+
+/* Prepares what the job in hand wrote of itself, and compares all arrays but those that name the
+ * format. */
+static void expect_itself_again(void) {
+    static const char *const others[] = {"job/format", "job/warnings", "job/user_components"};
+    const fm_array *data = job_case_array(&test, "job/data");
+    char *text = fm_arena_alloc(&test.arena, data->shape[0] + 1);
+    assert_non_null(text);
+    memcpy(text, data->data, data->shape[0]);
+    text[data->shape[0]] = '\0';
+    assert_true(data->shape[0] > 0);
+    fm_prepared_job *before;
+    prepare_another("data.json", text, NULL, &before);
+    assert_int_equal(before->n_array, test.prepared->n_array);
+    for (size_t i = 0; i < before->n_array; i++) {
+        const char *key = before->arrays[i].key;
+        if (!strcmp(key, others[0]) || !strcmp(key, others[1]) || !strcmp(key, others[2])) continue;
+        expect_same_arrays(before, test.prepared, key);
+    }
+}
+
+static void jobs_write_themselves(void **state) {
+    (void)state;
+    static const char *const chains[] = {"MMMM", "GMGGM"};
+    const char *const files[] = {"a.sto", "# STOCKHOLM 1.0\nq GM.GMG\nb GMmGM-\n//\n",
+                                 "a.csv", "key,sequence\n0,GMGMG\n7,GMGMM\n-1,MaMMMM\n",
+                                 "b.a3m", ">q\nMMGMM\n>\"x\" \xff\\\tUniRef100_y_7/\nMGGMM\n",
+                                 "t",     write_structure(true, chains, 2),
+                                 "x.sdf", MOLFILE,
+                                 NULL};
+    must_prepare("sequences:\n  - protein: {id: A, sequence: GMGMG, msa: a.csv, modifications: "
+                 "[{position: 2, ccd: MSE}]}\n"
+                 "  - protein: {id: [B, C], sequence: MMGMM, msa: b.a3m}\n"
+                 "  - protein: {id: D, sequence: GMGMG, msa: a.sto}\n"
+                 "  - dna: {id: E, sequence: AA}\n  - ligand: {id: F, ccd: [SUG, SUG]}\n"
+                 "templates:\n  - {pdb: t, chain_id: B}\n"
+                 "constraints:\n  - bond: {atom1: [F, 1, O1], atom2: [F, 2, C1]}\n",
+                 false, files);
+    expect_itself_again();
+    assert_int_equal(
+        job_case_prepare(&test, "x.json",
+                         "[{\"name\":\"a \\\"b\\\" \\u00e9\",\"modelSeeds\":[3,4294967295],"
+                         "\"sequences\":[{\"ligand\":{\"ligand\":\"FILE_x.sdf\",\"count\":2}},"
+                         "{\"proteinChain\":{\"sequence\":\"GXM\",\"unpairedMsa\":\"\"}}]}]",
+                         false, files),
+        FM_OK);
+    expect_itself_again();
+    assert_string_equal(test.jobs.jobs[0].name, "a \"b\" \xc3\xa9");
+    assert_int_equal(test.jobs.jobs[0].seeds[1], 4294967295u);
+    assert_int_equal(test.prepared->names.atom_charge[1], -1);
+}
+
+/* Ids that AlphaFold 3 does not have leave the text out, and a warning says it. */
+static void other_ids_are_not_written(void **state) {
+    (void)state;
+    must_prepare("sequences:\n  - ligand: {id: L1, ccd: SUG}\n", false, NULL);
+    assert_int_equal(job_case_array(&test, "job/data")->shape[0], 0);
+    expect_warning("the job is not written as AlphaFold 3 JSON, where ids of chains have letters "
+                   "only, not all of them small: found L1");
+}
+
+/* -- the user's components */
 
 static void molfiles_are_components(void **state) {
     (void)state;
@@ -460,6 +522,8 @@ int main(void) {
         cmocka_unit_test(bad_tables_are_refused),
         cmocka_unit_test(templates_are_aligned),
         cmocka_unit_test(far_bonds_are_token_bonds),
+        cmocka_unit_test(jobs_write_themselves),
+        cmocka_unit_test(other_ids_are_not_written),
         cmocka_unit_test(molfiles_are_components),
         cmocka_unit_test(bad_molfiles_are_refused),
         cmocka_unit_test(user_components_come_first),

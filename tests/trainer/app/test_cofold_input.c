@@ -59,13 +59,17 @@ static fm_status read_with(const extra *array, size_t n, fm_cofold_input *input,
 static void a_job_has_a_name_and_seeds(void **state) {
     (void)state;
     static const uint32_t seeds[] = {7, 4294967295u};
-    const extra job[] = {{"job/folder", "|u1", 1, 3, "a_b"}, {"job/seeds", "<u4", 4, 2, seeds}};
+    const extra job[] = {{"job/folder", "|u1", 1, 3, "a_b"},
+                         {"job/seeds", "<u4", 4, 2, seeds},
+                         {"job/data", "|u1", 1, 2, "{}"}};
     fm_cofold_input input;
     fm_error error = {.message = ""};
-    if (read_with(job, 2, &input, &error)) fail_msg("%s", error.message);
+    if (read_with(job, 3, &input, &error)) fail_msg("%s", error.message);
     assert_string_equal(input.name, "a_b");
     assert_int_equal(input.n_seed, 2);
     assert_int_equal(input.seeds[1], 4294967295u);
+    assert_int_equal(input.data.size, 2);
+    assert_memory_equal(input.data.data, "{}", 2);
     fm_cofold_input_release(&input);
 }
 
@@ -77,6 +81,7 @@ static void a_bare_sample_has_the_name_of_its_file(void **state) {
     assert_string_equal(input.name, "bare");
     assert_int_equal(input.n_seed, 0);
     assert_false(input.has_names);
+    assert_int_equal(input.data.size, 0);
     assert_int_equal(input.layout.n_chain, 3);
     fm_cofold_input_release(&input);
 }
@@ -97,6 +102,7 @@ static void other_names_and_seeds_are_refused(void **state) {
         {{"job/folder", "|u1", 1, 0, ""}, "job/folder: found 0 elements"},
         {{"job/folder", "|u1", 1, FM_COFOLD_NAME_BYTES, letters}, "job/folder: found 256 elements"},
         {{"job/folder", "<u4", 4, 2, many}, "job/folder: found 2 elements of type <u4"},
+        {{"job/data", "<u4", 4, 2, many}, "job/data: found type <u4, expected |u1"},
         {{"job/seeds", "<u4", 4, 0, many}, "job/seeds: found 0 numbers"},
         {{"job/seeds", "|u1", 1, 4, letters}, "job/seeds: found 4 numbers of type |u1 in 1"},
         {{"job/seeds", "<u4", 4, FM_LIMIT_N_JOB_SEED + 1, many},

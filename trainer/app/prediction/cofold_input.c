@@ -22,10 +22,11 @@ void fm_cofold_input_name(const char *path, char out[FM_COFOLD_NAME_BYTES]) {
     snprintf(out, FM_COFOLD_NAME_BYTES, "%.*s", length < most ? length : most, leaf);
 }
 
-/* Takes the job's name and seeds, where the file has them. A name is that of a folder, so a file
- * that another program wrote must not lead out of the results. */
+/* Takes the job's name, seeds and text, where the file has them. A name is that of a folder, so a
+ * file that another program wrote must not lead out of the results. */
 static fm_status take_job(const fm_npz *npz, fm_cofold_input *input, fm_error *reterr) {
     const fm_npy *folder = fm_npz_find(npz, "job/folder"), *seeds = fm_npz_find(npz, "job/seeds");
+    const fm_npy *data = fm_npz_find(npz, "job/data");
     if (folder) {
         const bool is_text = !strcmp(folder->dtype, "|u1") && folder->count > 0 &&
                              folder->count < FM_COFOLD_NAME_BYTES;
@@ -52,6 +53,13 @@ static fm_status take_job(const fm_npz *npz, fm_cofold_input *input, fm_error *r
         }
         input->seeds = seeds->data;
         input->n_seed = (uint32_t)seeds->count;
+    }
+    if (data) {
+        if (strcmp(data->dtype, "|u1") != 0) {
+            return fm_fail(reterr, FM_ERR_DATA, "job/data: found type %s, expected |u1",
+                           data->dtype);
+        }
+        input->data = (fm_bytes){data->data, (size_t)data->count};
     }
     return FM_OK;
 }

@@ -17,6 +17,7 @@ typedef struct fm_cofold_input {
     char name[FM_COFOLD_NAME_BYTES]; /* of the job, as a folder's; of a bare sample, of its file */
     uint32_t n_seed;
     const uint32_t *seeds; /* [n_seed] of the job; none of a bare sample */
+    fm_bytes data;         /* the job as AlphaFold 3's JSON; size 0: there is none */
     bool has_names;
     fm_complex_atoms names; /* with has_names */
     /* Without names it is of the sample alone: chains are those of asym_id. */

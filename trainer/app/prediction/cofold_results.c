@@ -310,8 +310,12 @@ fm_status fm_cofold_finish(const fm_cofold_input *input, const fm_cofold_target 
         status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the ranking");
     } else {
         const uint32_t first = rank(results, n, row, score, order);
+        snprintf(path, sizeof path, "%s/%s_data.json", target->folder, input->name);
+        if (input->data.size > 0) {
+            status = fm_file_write_atomic(path, input->data.data, input->data.size, reterr);
+        }
         snprintf(path, sizeof path, "%s/%s_ranking_scores.csv", target->folder, input->name);
-        status = fm_complex_write_ranking(path, row, n, reterr);
+        if (!status) status = fm_complex_write_ranking(path, row, n, reterr);
         if (!status && input->has_names) status = copy_best(input, target, &results[first], reterr);
         if (!status && input->has_names) {
             status = write_page(input, target, results, order, n, best, reterr);

@@ -38,8 +38,9 @@ FM_MUST_USE fm_status fm_cofold_judge_all(fm_cofold *cofold, const fm_cofold_inp
                                           fm_cofold_result *results, fm_cofold_best *best,
                                           fm_error *reterr);
 
-/* Writes FOLDER/NAME_ranking_scores.csv with n rows in their order, and with names copies of the
- * best structure's files, FOLDER/NAME_model.cif and others, and the page FOLDER/NAME.html.
+/* Writes FOLDER/NAME_ranking_scores.csv with n rows in their order, FOLDER/NAME_data.json if the
+ * input has it, and with names copies of the best structure's files, FOLDER/NAME_model.cif and
+ * others, and the page FOLDER/NAME.html.
  * FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_cofold_finish(const fm_cofold_input *input, const fm_cofold_target *target,
                                        const fm_cofold_result *results, uint32_t n,

@@ -1,0 +1,71 @@
+/* test_predict_complex.c: the files of a predicted complex, from the command to what other programs
+ * read in them. The job is the reference's peptide with caps, a glycan, a ligand that the user
+ * describes, and a template; its weights are tiny. */
+#include "tests/testing/testing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char folder[512], reference[4096];
+
+static int set_up(void **state) {
+    char path[4096];
+    (void)state;
+    fm_test_make_folder(folder, sizeof folder);
+    if (!fm_test_reference()) return 0;
+    fm_test_reference_path(path, sizeof path, "af3p/tiny_checkpoint.pt");
+    FILE *file = fopen(path, "rb");
+    if (!file) return 0;
+    fclose(file);
+    snprintf(reference, sizeof reference, "%s", fm_test_reference());
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fm_test_remove_tree(folder);
+    return 0;
+}
+
+static void skip_without_reference(void) {
+    if (reference[0]) return;
+    print_message("skipped: FM_REFERENCE_DATA is not set or has no af3p\n");
+    skip();
+}
+
+static void predict(const char *job, const char *out) {
+    assert_int_equal(
+        fm_test_shell_format(folder,
+                             "$FOLDMILL predict %s --components "
+                             "'%s/complex/components/components.cif' --weights "
+                             "'%s/af3p/tiny_checkpoint.pt' --out %s --recycles 1 --steps 5 "
+                             "--samples 1 >%s.log 2>&1 || { cat %s.log; exit 1; }",
+                             job, reference, reference, out, out, out),
+        0);
+}
+
+/* A prediction of the data that a prediction wrote has the same files. */
+static void results_are_made_again_of_their_data(void **state) {
+    (void)state;
+    char job[4200];
+    skip_without_reference();
+    snprintf(job, sizeof job, "'%s/af3p/inputs/glyco.af3.json'", reference);
+    predict(job, "first");
+    predict("first/glyco/glyco_data.json", "second");
+    assert_int_equal(fm_test_shell(folder, "test -s first/glyco/glyco_model.cif && "
+                                           "diff -r first/glyco second/glyco"),
+                     0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_made_again_of_their_data),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
