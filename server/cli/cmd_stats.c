@@ -115,6 +115,20 @@ static fm_status count_depths(const fm_store *store, uint64_t sample, stats *all
     return FM_OK;
 }
 
+/* Chains whose alignment is the query alone: the octave of values of one bit holds 1 and nothing
+ * else. */
+static uint64_t count_alone(const stats *all) {
+    return all->histogram[DEPTHS].n[1];
+}
+
+static void print_alone(const stats *all) {
+    uint64_t n = count_alone(all);
+    if (!n) return;
+    printf("%llu of %llu chains %s no row beside the query, as chains without alignments\n",
+           (unsigned long long)n, (unsigned long long)all->histogram[DEPTHS].n_value,
+           n == 1 ? "has" : "have");
+}
+
 /* -- refusals */
 
 /* The sentence without its place and with N for numbers, so that refusals of one kind are equal. */
@@ -190,6 +204,7 @@ static void print_text(const fm_store_info *info, const stats *all) {
     print_powers(&all->histogram[LENGTHS]);
     print_powers(&all->histogram[BYTES]);
     print_powers(&all->histogram[DEPTHS]);
+    print_alone(all);
     printf("\n");
     fm_template_print(stdout, &all->templates);
     print_refusals(all);
@@ -225,6 +240,7 @@ static void write_json(const fm_store *store, const stats *all) {
     write_histogram(&json, "lengths", &all->histogram[LENGTHS]);
     write_histogram(&json, "stored", &all->histogram[BYTES]);
     write_histogram(&json, "depths", &all->histogram[DEPTHS]);
+    fm_json_put_u64(&json, "query_alone", count_alone(all));
     fm_template_json(&json, &all->templates);
     fm_json_open_array(&json, "reasons");
     for (uint32_t i = 0; i < all->n_reason; i++) {
@@ -339,9 +355,9 @@ int fm_cmd_stats(int argc, char **argv) {
             "of refusals.\n\n"
             "--json prints one object: generation, content, chains, complexes, refused, shards,\n"
             "shard_bytes, parts {NAME: {chains, stored_bytes, decoded_bytes}}, lengths, stored\n"
-            "and depths {chains, unit, min, max, mean, counts [{from, to, chains}]}, templates\n"
-            "{chains_without_list, chains_without_hits, chains_without_template, hits, mapped,\n"
-            "unmapped {REASON: n}}, reasons [{reason, chains}].\n\n"
+            "and depths {chains, unit, min, max, mean, counts [{from, to, chains}]}, query_alone,\n"
+            "templates {chains_without_list, chains_without_hits, chains_without_template, hits,\n"
+            "mapped, unmapped {REASON: n}}, reasons [{reason, chains}].\n\n"
             "Exit codes: 0 shown, 1 not readable, 2 bad usage.",
         .options = options,
     };

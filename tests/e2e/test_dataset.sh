@@ -24,6 +24,11 @@ dry_run() {
     exits 0 foldmill build alone --dry-run --single-sequence > out
     says '^structure .*each protein chain, a single sequence' out
     says '^total 0 chains and 0 inputs refused' out
+    # What was built of sequences alone is seen in the cache, too.
+    foldmill build alone --cache ac --single-sequence -q > out
+    n=$(sed -n 's/^noted *\([0-9]*\) chains without alignments.*/\1/p' out)
+    foldmill stats --cache ac > out
+    says "^$n of $n chains have no row beside the query" out
 }
 
 progress_for_programs() {
