@@ -221,11 +221,8 @@ void fm_build_state_init(fm_build_state *state, const fm_source *source,
 }
 
 void fm_build_state_fini(fm_build_state *state) {
-    for (uint32_t i = 0; i < state->n_result; i++) {
-        free(state->result[i].name);
-        free(state->result[i].reason);
-        free(state->result[i].named);
-    }
+    for (uint32_t i = 0; i < state->n_result; i++)
+        fm_build_free_result(&state->result[i]);
     fm_build_templates_destroy(state->templates);
     for (uint32_t i = 0; i < state->n_note; i++)
         free(state->note[i].value);

@@ -17,6 +17,7 @@
  * another list makes no part again. */
 #include "cache/build/build_work.h"
 
+#include "cache/build/item_note.h"
 #include "featurizer/complex/complex.h"
 #include "featurizer/complex/read.h"
 #include "featurizer/complex/records.h"
@@ -407,6 +408,11 @@ static fm_status make_rows(fm_build_work *work, fm_build_chain *job, const fm_ms
                                        reterr);
 }
 
+/* A merge finds the notes of entities by the keys in the complex's result. */
+static fm_status keep_key(fm_build_work *work, const fm_sha256 *key, fm_error *reterr) {
+    return work->task.item ? fm_build_add_entity_key(&work->complex->result, key, reterr) : FM_OK;
+}
+
 /* Makes the rows of one kind of files. ret_part stays as it is where there is none. */
 static fm_status do_rows(fm_build_work *work, fm_build_chain *job, const char *stage,
                          fm_entity_rows kind, fm_sha256 *ret_part, fm_error *reterr) {
@@ -439,7 +445,7 @@ static fm_status do_rows(fm_build_work *work, fm_build_chain *job, const char *s
         fm_build_make_note(work->state, &key, (fm_bytes){value->bytes, sizeof *value});
     }
     *ret_part = *value;
-    return FM_OK;
+    return keep_key(work, &key, reterr);
 }
 
 /* A protein's rows are those of its chain, and those of other species beside them. */
@@ -494,6 +500,8 @@ static fm_status do_entity(fm_build_work *work, uint32_t index, fm_error *reterr
     if (!status) status = fm_build_add_inputs(&self->result, inputs, reterr);
     for (uint32_t i = 0; i < job.result.n_named && !status; i++)
         status = fm_build_add_named(&self->result, &job.result.named[i], reterr);
+    for (int k = 0; k < FM_N_PART && !status; k++)
+        if (job.result.has_key[k]) status = keep_key(work, &job.result.key[k], reterr);
     free(job.result.named);
     return status;
 }
@@ -524,16 +532,35 @@ static fm_status do_parts(fm_build_work *work, fm_error *reterr) {
     return status;
 }
 
-static void add_result(fm_build_work *work, const fm_build_result *result, const fm_error *error) {
-    char name[FM_SOURCE_DATASET_BYTES + FM_LIMIT_NAME_BYTES + 2];
+enum { NAME_BYTES = FM_SOURCE_DATASET_BYTES + FM_LIMIT_NAME_BYTES + 2 };
+
+static void name_complex(const fm_build_work *work, char out[NAME_BYTES]) {
     const fm_source_dataset *dataset = &work->state->source->dataset[work->source->dataset];
-    snprintf(name, sizeof name, "%s%s", dataset->prefix, work->source->key);
+    snprintf(out, NAME_BYTES, "%s%s", dataset->prefix, work->source->key);
+}
+
+static void add_result(fm_build_work *work, const fm_build_result *result, const fm_error *error) {
+    char name[NAME_BYTES];
+    name_complex(work, name);
     fm_build_add_result(work->state, name, result, error);
 }
 
 void fm_build_refuse_complex(fm_build_work *work, const fm_error *error) {
-    const fm_build_result result = {.item = FM_BUILD_NO_ITEM, .is_complex = true};
+    const fm_build_result result = {.item = fm_build_item_of_rest(work), .is_complex = true};
     add_result(work, &result, error);
+}
+
+/* What the merge of a shared build takes from the note and from the worker's lists of clusters. */
+static fm_status summarize(fm_build_work *work, fm_error *reterr) {
+    char name[NAME_BYTES];
+    fm_build_complex_note note;
+    fm_arena *arena = &work->chain_arena;
+    if (!work->task.item) return FM_OK;
+    name_complex(work, name);
+    fm_status status = fm_build_read_complex_note(work->complex->note, work->state->source, name,
+                                                  arena, &note, reterr);
+    return status ? status
+                  : fm_item_note_summarize(&note, arena, &work->complex->result.summary, reterr);
 }
 
 void fm_build_do_complex(fm_build_work *work) {
@@ -544,17 +571,19 @@ void fm_build_do_complex(fm_build_work *work) {
         fm_build_refuse_complex(work, &error);
         return;
     }
-    self->result = (fm_build_result){.item = FM_BUILD_NO_ITEM, .is_complex = true, .reused = true};
+    self->result =
+        (fm_build_result){.item = fm_build_item_of_rest(work), .is_complex = true, .reused = true};
     work->complex = self;
     fm_arena_reset(&work->chain_arena);
     self->mark = fm_arena_mark(&work->chain_arena);
     fm_status status = do_parts(work, &error);
+    if (!status) status = summarize(work, &error);
     if (status) {
-        free(self->result.named);
-        self->result.named = NULL;
-        self->result.n_named = 0;
+        fm_build_free_result(&self->result);
+        fm_build_refuse_complex(work, &error);
+    } else {
+        add_result(work, &self->result, NULL);
     }
-    add_result(work, &self->result, status ? &error : NULL);
 }
 
 bool fm_build_is_no_protein(const fm_build_work *work, const char *author_id) {

@@ -25,7 +25,8 @@ static void add_number(fm_sha256_state *state, uint64_t number) {
     fm_sha256_update(state, bytes, sizeof bytes);
 }
 
-static fm_sha256 hash_options(const fm_build_options *options) {
+static fm_sha256 hash_options(const fm_build_state *build) {
+    const fm_build_options *options = build->options;
     fm_sha256_state *state = fm_sha256_create();
     add_text(state, "foldmill job 1");
     add_number(state, FM_STAGE_STRUCTURE);
@@ -33,35 +34,44 @@ static fm_sha256 hash_options(const fm_build_options *options) {
     add_number(state, FM_STAGE_HITS);
     add_number(state, options->features.compat_openfold);
     add_number(state, options->single_sequence);
+    if (build->components) {
+        add_number(state, FM_STAGE_COMPLEX);
+        fm_sha256_update(state, &build->components->hash, sizeof build->components->hash);
+    }
     fm_sha256 hash = fm_sha256_digest(state);
     fm_sha256_destroy(state);
     return hash;
 }
 
-/* The places of the inputs, without paths, because these differ between machines. */
-static fm_sha256 hash_source(const fm_source *source, const fm_source_structure *structure,
-                             const fm_source_chain *chain) {
-    fm_sha256_state *state = fm_sha256_create();
-    add_text(state, "foldmill source 1");
-    add_text(state, structure->id);
-    add_number(state, structure->is_pdb);
-    add_number(state, source->dataset[structure->dataset].is_predicted);
-    const fm_listed *listed = chain ? fm_source_listed_chain(source, chain->name) : NULL;
+static void add_chain(const fm_source *source, const fm_source_chain *chain,
+                      fm_sha256_state *state) {
+    const fm_listed *listed = fm_source_listed_chain(source, chain->name);
     if (listed) {
         add_text(state, listed->release_date);
         fm_sha256_update(state, &listed->resolution, sizeof listed->resolution);
         add_number(state, listed->cluster_size);
     }
-    if (chain) {
-        add_text(state, chain->author_id);
-        add_text(state, chain->refusal);
-        add_number(state, chain->folder != NULL);
-        add_number(state, chain->n_file);
-        for (uint32_t i = 0; i < chain->n_file; i++) {
-            add_text(state, chain->file[i].name);
-            add_number(state, chain->file[i].bytes);
-        }
+    add_text(state, chain->author_id);
+    add_text(state, chain->refusal);
+    add_number(state, chain->folder != NULL);
+    add_number(state, chain->n_file);
+    for (uint32_t i = 0; i < chain->n_file; i++) {
+        add_text(state, chain->file[i].name);
+        add_number(state, chain->file[i].bytes);
     }
+}
+
+/* The places of the inputs, without paths, because these differ between machines. `chain`: [n] of
+ * the item. */
+static fm_sha256 hash_source(const fm_source *source, const fm_source_structure *structure,
+                             const fm_source_chain *chain, uint32_t n) {
+    fm_sha256_state *state = fm_sha256_create();
+    add_text(state, "foldmill source 1");
+    add_text(state, structure->id);
+    add_number(state, structure->is_pdb);
+    add_number(state, source->dataset[structure->dataset].is_predicted);
+    for (uint32_t i = 0; i < n; i++)
+        add_chain(source, &chain[i], state);
     fm_sha256 hash = fm_sha256_digest(state);
     fm_sha256_destroy(state);
     return hash;
@@ -72,22 +82,26 @@ static int compare_names(const void *a, const void *b) {
 }
 
 /* Adds the structure's items at list[*n]. */
-static fm_status add_structure(const fm_source *source, uint32_t index, bool singles,
-                               fm_arena *arena, named_target *list, uint32_t *n, fm_error *reterr) {
+static fm_status add_structure(const fm_build_state *state, uint32_t index, fm_arena *arena,
+                               named_target *list, uint32_t *n, fm_error *reterr) {
+    const fm_source *source = state->source;
     const fm_source_structure *structure = &source->structure[index];
-    for (uint32_t i = 0; i < structure->n_chain; i++) {
+    bool is_one = fm_build_has_complex(state, structure);
+    for (uint32_t i = 0; i < structure->n_chain && !is_one; i++) {
         const fm_source_chain *chain = &structure->chain[i];
         list[(*n)++] =
-            (named_target){{chain->name, hash_source(source, structure, chain)}, {index, i}};
+            (named_target){{chain->name, hash_source(source, structure, chain, 1)}, {index, i}};
     }
-    if (!singles) return FM_OK;
+    if (!is_one && !state->options->single_sequence) return FM_OK;
     const char *prefix = source->dataset[structure->dataset].prefix;
-    size_t size = strlen(prefix) + strlen(structure->id) + 2;
+    const char *id = is_one ? structure->key : structure->id; /* a complex is called by its key */
+    size_t size = strlen(prefix) + strlen(id) + 2;
     char *name = fm_arena_alloc(arena, size);
     if (!name) return fm_arena_full(arena, reterr);
-    snprintf(name, size, "%s%s/", prefix, structure->id);
-    list[(*n)++] =
-        (named_target){{name, hash_source(source, structure, NULL)}, {index, FM_BUILD_SINGLES}};
+    snprintf(name, size, "%s%s/", prefix, id);
+    uint32_t n_own = is_one ? structure->n_chain : 0;
+    list[(*n)++] = (named_target){{name, hash_source(source, structure, structure->chain, n_own)},
+                                  {index, FM_BUILD_STRUCTURE}};
     return FM_OK;
 }
 
@@ -96,8 +110,9 @@ static bool is_nameable(const char *name) {
     return n >= 1 && n <= FM_LIMIT_NAME_BYTES;
 }
 
-fm_status fm_build_list_items(const fm_source *source, const fm_build_options *options,
-                              fm_arena *arena, fm_build_items *ret_items, fm_error *reterr) {
+fm_status fm_build_list_items(const fm_build_state *state, fm_arena *arena,
+                              fm_build_items *ret_items, fm_error *reterr) {
+    const fm_source *source = state->source;
     size_t max = source->n_structure;
     for (uint32_t i = 0; i < source->n_structure; i++)
         max += source->structure[i].n_chain;
@@ -107,8 +122,7 @@ fm_status fm_build_list_items(const fm_source *source, const fm_build_options *o
     if (!list || !entry || !target) return fm_arena_full(arena, reterr);
     uint32_t n = 0, kept = 0;
     for (uint32_t i = 0; i < source->n_structure; i++) {
-        fm_status status =
-            add_structure(source, i, options->single_sequence, arena, list, &n, reterr);
+        fm_status status = add_structure(state, i, arena, list, &n, reterr);
         if (status) return status;
     }
     if (n) qsort(list, n, sizeof *list, compare_names);
@@ -118,7 +132,7 @@ fm_status fm_build_list_items(const fm_source *source, const fm_build_options *o
         entry[kept] = list[i].entry;
         target[kept++] = list[i].target;
     }
-    *ret_items = (fm_build_items){{hash_options(options), kept, entry}, target};
+    *ret_items = (fm_build_items){{hash_options(state), kept, entry}, target};
     return FM_OK;
 }
 

@@ -185,10 +185,13 @@ static fm_status gather_facts(fm_build_state *state, fm_arena *arena, fm_generat
     return FM_OK;
 }
 
-/* What the note of a complex says, or what the base says of a kept one. Rows are in the arena. */
+/* What the note of a complex says; of one that is kept or merged, its result says it. Rows are in
+ * the arena. */
 static fm_status find_complex(fm_build_state *state, fm_build_result *result, fm_arena *arena,
                               fm_chain_facts *facts, fm_error *reterr) {
-    if (result->is_kept) return FM_OK;
+    state->n_protein += result->n_protein;
+    state->n_unclustered += result->n_unclustered;
+    if (result->is_kept || result->facts) return FM_OK;
     const uint32_t *at = fm_hash_map_find(&state->note_of, &result->key[0]);
     assert(at); /* made or used with the complex */
     const fm_build_note *note = &state->note[*at];
@@ -268,9 +271,7 @@ void fm_build_sort_results(fm_build_state *state) {
     }
     for (uint32_t i = 0; i < state->n_result; i++) {
         if (kept && strcmp(state->result[i].name, state->result[kept - 1].name) == 0) {
-            free(state->result[i].name);
-            free(state->result[i].reason);
-            free(state->result[i].named);
+            fm_build_free_result(&state->result[i]);
         } else {
             state->result[kept++] = state->result[i];
         }

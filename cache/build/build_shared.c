@@ -52,9 +52,7 @@ static void drop_void_results(fm_shared_build *self) {
         if (stage == FM_SHARED_DONE || stage == FM_SHARED_REFUSED) {
             state->result[kept++] = *result;
         } else {
-            free(result->name);
-            free(result->reason);
-            free(result->named);
+            fm_build_free_result(result);
         }
     }
     state->n_result = kept;
@@ -110,12 +108,19 @@ static fm_status open_catalogue(fm_shared_build *self, const fm_catalogue_option
     }
 }
 
-static fm_status run_opened(fm_shared_build *self, fm_arena *arena, fm_build_report *ret_report,
-                            fm_error *reterr) {
+/* Reads what the worker's cache has, and lists the items, which depend on the components. */
+static fm_status take_inputs(fm_shared_build *self, fm_arena *arena, fm_error *reterr) {
     fm_build_state *state = &self->state;
     fm_generation base;
     fm_status status = fm_build_take_known(state, arena, &base, reterr);
-    if (!status) status = fm_build_templates_create(state, &state->templates, reterr);
+    if (!status) status = fm_build_take_components(state, &base, arena, reterr);
+    return status ? status : fm_build_list_items(state, arena, &self->items, reterr);
+}
+
+static fm_status run_opened(fm_shared_build *self, fm_arena *arena, fm_build_report *ret_report,
+                            fm_error *reterr) {
+    fm_build_state *state = &self->state;
+    fm_status status = fm_build_templates_create(state, &state->templates, reterr);
     if (status) return status;
     status = run_threads(self, reterr);
     if (status && status != FM_ERR_CANCELLED) return status;
@@ -168,7 +173,7 @@ static fm_status run_locked(const fm_source *source, const fm_build_options *opt
     const char *place = share->publish ? share->publish : options->cache;
     size_t existed;
     fm_status status = name_folder(place, folder, &existed, reterr);
-    if (!status) status = fm_build_list_items(source, options, arena, &self.items, reterr);
+    if (!status) status = take_inputs(&self, arena, reterr);
     if (!status) status = open_catalogue(&self, &opened, reterr);
     if (!status) status = run_opened(&self, arena, ret_report, reterr);
     if (status) fm_dir_unmake(place, existed);

@@ -22,8 +22,8 @@ void fm_shared_free_tasks(fm_shared_task *task) {
 static fm_shared_task *new_task(const fm_shared_build *self, uint32_t structure, uint32_t max) {
     fm_shared_task *task = calloc(1, sizeof *task);
     if (!task) return NULL;
-    task->item = calloc(max, sizeof *task->item);
-    task->chain = calloc(max, sizeof *task->chain);
+    task->item = calloc(max + (size_t)1, sizeof *task->item);
+    task->chain = calloc(max + (size_t)1, sizeof *task->chain);
     if (!task->item || !task->chain) {
         fm_shared_free_tasks(task);
         return NULL;
@@ -36,10 +36,32 @@ static const fm_build_target *target_of(const fm_shared_build *self, uint32_t it
     return &self->items.target[self->item[item].entry];
 }
 
+/* Makes a task of a structure with its complex and all its chains, which are one item. */
+static fm_shared_task *make_whole(const fm_shared_build *self, uint32_t structure, uint32_t item) {
+    uint32_t n = self->state.source->structure[structure].n_chain;
+    fm_shared_task *task = new_task(self, structure, n);
+    if (!task) return NULL;
+    fm_build_task *inner = &task->task;
+    for (uint32_t i = 0; i <= n; i++)
+        task->item[i] = item;
+    inner->n_chain = n;
+    inner->chain = inner->structure->chain;
+    inner->item = task->item;
+    inner->singles = self->state.options->single_sequence;
+    inner->complex = true;
+    task->n_item = 1;
+    return task;
+}
+
 /* Makes one task of the items [first, *end), which all belong to one structure. */
 static fm_shared_task *make_task(const fm_shared_build *self, uint32_t first, uint32_t *ret_end) {
     uint32_t structure = target_of(self, first)->structure, end = first;
     uint32_t singles = FM_BUILD_NO_ITEM;
+    const fm_source_structure *source = &self->state.source->structure[structure];
+    if (fm_build_has_complex(&self->state, source)) {
+        *ret_end = first + 1;
+        return make_whole(self, structure, first);
+    }
     while (end < self->n_item && target_of(self, end)->structure == structure)
         end++;
     fm_shared_task *task = new_task(self, structure, end - first);
@@ -47,7 +69,7 @@ static fm_shared_task *make_task(const fm_shared_build *self, uint32_t first, ui
     fm_build_task *inner = &task->task;
     for (uint32_t i = first; i < end; i++) {
         const fm_build_target *target = target_of(self, i);
-        if (target->chain == FM_BUILD_SINGLES) {
+        if (target->chain == FM_BUILD_STRUCTURE) {
             singles = i;
             continue;
         }
@@ -141,25 +163,31 @@ static uint32_t gather(const fm_shared_build *self, const fm_build_task *task, u
     return n;
 }
 
-/* Finds the refusal of a chain; of several single sequences, one that could not be read this
- * time. */
-static const fm_build_result *find_failure(const fm_build_result *list, uint32_t n, bool is_chain) {
+/* Finds the refusal of a chain; of the results of a structure, one that could not be read this
+ * time. The last try takes a structure without it, if anything of it was made. */
+static const fm_build_result *find_failure(const fm_build_result *list, uint32_t n, bool is_chain,
+                                           bool is_last) {
+    const fm_build_result *failure = NULL;
+    uint32_t n_made = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (list[i].reason && (is_chain || is_passing(list[i].status))) return &list[i];
+        bool is_failed = list[i].reason && (is_chain || is_passing(list[i].status));
+        if (is_failed && !failure) failure = &list[i];
+        n_made += !list[i].reason;
     }
-    return NULL;
+    return is_last && n_made ? NULL : failure;
 }
 
 /* Decides what became of the item. Returns its note, on the heap, if it was made. Lock held. */
 static fm_bytes close_item(fm_shared_build *self, const fm_build_task *task, uint32_t position) {
     fm_shared_item *item = &self->item[position];
-    bool is_chain = target_of(self, position)->chain != FM_BUILD_SINGLES;
+    bool is_chain = target_of(self, position)->chain != FM_BUILD_STRUCTURE;
+    bool is_last = item->failures + 1 >= self->catalogue->options.max_failures;
     fm_bytes bytes = {0};
     fm_build_result *list;
     fm_error error;
     if (item->stage != FM_SHARED_WORKING) return bytes;
     uint32_t n = gather(self, task, position, &list);
-    const fm_build_result *failure = list ? find_failure(list, n, is_chain) : NULL;
+    const fm_build_result *failure = list ? find_failure(list, n, is_chain, is_last) : NULL;
     const fm_catalogue_entry *entry = &self->items.listing.entry[item->entry];
     const fm_item_note note = {.job = self->catalogue->options.job,
                                .item = entry->name,
@@ -204,8 +232,8 @@ static void drop_working(fm_shared_build *self, const fm_build_task *task) {
 static void end_task(void *context, const fm_build_task *task) {
     fm_shared_build *self = context;
     fm_build_state *state = &self->state;
-    uint32_t n = task->n_chain + task->singles;
-    for (uint32_t i = 0; i < n; i++) {
+    uint32_t n = task->n_chain + (task->singles || task->complex);
+    for (uint32_t i = task->complex ? task->n_chain : 0; i < n; i++) {
         uint32_t position = task->item[i];
         pthread_mutex_lock(&state->lock);
         fm_bytes note = close_item(self, task, position);

@@ -27,7 +27,8 @@ typedef enum fm_shared_stage {
 /* One claim of this worker. Positions stay valid; an item that is claimed again gets a new one. */
 typedef struct fm_shared_item {
     fm_catalogue_lease lease;
-    uint32_t entry; /* position in the list */
+    uint32_t entry;    /* position in the list */
+    uint32_t failures; /* before this claim */
     fm_shared_stage stage;
     char *reason; /* heap; reason of FAILED */
     bool final;
@@ -43,8 +44,9 @@ typedef struct fm_shared_task {
     struct fm_shared_task *next;
     fm_build_task task;
     uint32_t n_item;
-    uint32_t *item;         /* [n_item] positions; parallel to `chain`, the item of singles last */
-    fm_source_chain *chain; /* [n_item] */
+    uint32_t
+        *item; /* positions, as in `task`: [n_item], or the one of a structure again and again */
+    fm_source_chain *chain; /* those of the items; unused where a structure is one item */
 } fm_shared_task;
 
 typedef struct fm_shared_build {

@@ -289,7 +289,8 @@ static fm_status keep_claims(fm_shared_build *self, const fm_catalogue_claim *cl
                                   sizeof *self->item)) {
             status = no_memory(reterr);
         } else {
-            self->item[self->n_item++] = (fm_shared_item){.lease = claim[i].lease, .entry = entry};
+            self->item[self->n_item++] = (fm_shared_item){
+                .lease = claim[i].lease, .entry = entry, .failures = claim[i].failures};
         }
     }
     if (status) return status;

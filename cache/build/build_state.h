@@ -49,9 +49,10 @@ typedef struct fm_build_task {
     const fm_source_structure *structure;
     const fm_source_chain *chain; /* [n_chain] of its chains */
     uint32_t n_chain;
-    bool singles;          /* also those of its chains that have no alignments */
-    bool complex;          /* also its complex */
-    const uint32_t *item;  /* [n_chain + singles] items of the catalogue; NULL = none */
+    bool singles; /* also those of its chains that have no alignments */
+    bool complex; /* also its complex */
+    /* [n_chain + 1] items of the catalogue, the last of its complex and its singles; NULL = none */
+    const uint32_t *item;
     uint32_t first_result; /* results before this position are not of this task */
 } fm_build_task;
 
@@ -76,9 +77,12 @@ typedef struct fm_build_result {
     bool reused;
     bool is_complex; /* the first two slots are its assembly and its entities; its key is first */
     bool is_kept;    /* of another dataset: taken over from the generation before */
-    const fm_chain_facts *facts; /* is_kept: its row, borrowed; NULL = unknown */
-    const fm_complex_row *rows;  /* is_kept: [n_row] records of a complex, borrowed */
+    /* is_kept, or a complex of a merge: its row, borrowed; NULL = unknown, or in its note */
+    const fm_chain_facts *facts;
+    const fm_complex_row *rows; /* the same: [n_row] records of a complex, borrowed */
     uint32_t n_row;
+    /* Of a complex of a merge, as in fm_build_complex_note (build_work.h). */
+    uint32_t n_protein, n_unclustered;
     bool has[FM_N_PART];
     fm_sha256 part[FM_N_PART];
     bool has_key[FM_N_PART];
@@ -90,7 +94,13 @@ typedef struct fm_build_result {
     fm_sha256 *named; /* heap; [n_named] parts that its parts name: structures of hits, and of a
                          complex also its components and its entities' rows and hits */
     uint32_t n_named;
+    fm_sha256 *entity_key; /* heap; [n_entity_key] keys of the notes of a complex's entities */
+    uint32_t n_entity_key;
+    fm_bytes summary; /* heap; of a complex in a shared build: its part of the note of its item */
 } fm_build_result;
+
+/* Frees what a result has on the heap. */
+void fm_build_free_result(fm_build_result *result);
 
 struct fm_build_templates;
 
@@ -158,6 +168,9 @@ FM_MUST_USE fm_status fm_build_add_named(fm_build_result *result, const fm_sha25
                                          fm_error *reterr);
 FM_MUST_USE fm_status fm_build_add_inputs(fm_build_result *result,
                                           const fm_part_entity_inputs *inputs, fm_error *reterr);
+/* Adds the key of a note that an entity uses. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_build_add_entity_key(fm_build_result *result, const fm_sha256 *key,
+                                              fm_error *reterr);
 
 /* Records the first error that ends the job, and wakes all threads. Takes the lock. */
 void fm_build_fail(fm_build_state *state, const fm_error *error);
@@ -194,7 +207,7 @@ bool fm_build_use_text(fm_build_state *state, const fm_sha256 *key, fm_arena *ar
 void fm_build_make_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value);
 
 /* Appends a result. Copies the name and the reason (that of `refusal`, or the result's own), and
- * takes over the list of named parts. Takes the lock. */
+ * takes over what else is on the heap. Takes the lock. */
 void fm_build_add_result(fm_build_state *state, const char *name, const fm_build_result *result,
                          const fm_error *refusal);
 

@@ -422,9 +422,13 @@ fm_status fm_build_do_hits(fm_build_work *work, fm_build_chain *job, fm_error *r
 
 /* -- chains and structures */
 
-/* The item of the task's chain `index`; that of the singles follows the last chain's. */
+/* The item of the task's chain `index`. */
 static uint32_t item_of(const fm_build_work *work, uint32_t index) {
     return work->task.item ? work->task.item[index] : FM_BUILD_NO_ITEM;
+}
+
+uint32_t fm_build_item_of_rest(const fm_build_work *work) {
+    return item_of(work, work->task.n_chain);
 }
 
 /* `listed_by`: NULL, or the key of the note that says the structure has this chain. */
@@ -515,7 +519,7 @@ static const fm_source_dataset *dataset_of(const fm_build_work *work) {
 
 /* A structure whose chains are unknown is refused under its own name. */
 static void refuse_structure(fm_build_work *work, const fm_error *error) {
-    const fm_build_result result = {.item = item_of(work, work->task.n_chain)};
+    const fm_build_result result = {.item = fm_build_item_of_rest(work)};
     char name[FM_SOURCE_DATASET_BYTES + FM_LIMIT_NAME_BYTES + 2];
     snprintf(name, sizeof name, "%s%s", dataset_of(work)->prefix, work->source->id);
     count_chain(work);
@@ -559,7 +563,7 @@ static void do_single_sequences(fm_build_work *work) {
         if (length <= 0 || (size_t)length >= sizeof name || strchr(name, ' ')) continue;
         count_chain(work);
         do_chain(work, &(fm_source_chain){.name = name, .author_id = is_only ? NULL : text + at},
-                 item_of(work, work->task.n_chain), &listed_by);
+                 fm_build_item_of_rest(work), &listed_by);
     }
 }
 
@@ -569,12 +573,11 @@ static void refuse_task(fm_build_work *work, const fm_error *error) {
         const fm_build_result result = {.item = item_of(work, i)};
         fm_build_add_result(work->state, task->chain[i].name, &result, error);
     }
-    /* The catalogue must learn that the item of the other chains was not done. */
+    /* The catalogue must learn that the item of the other chains was not done; a complex tells. */
     bool is_passing = error->status == FM_ERR_IO || error->status == FM_ERR_NOMEM;
+    bool must_tell = task->item && is_passing && !task->complex;
     if (task->complex) fm_build_refuse_complex(work, error);
-    if (task->singles && (work->source->n_chain == 0 || (task->item && is_passing))) {
-        refuse_structure(work, error);
-    }
+    if (task->singles && (!work->source->n_chain || must_tell)) refuse_structure(work, error);
 }
 
 static void do_task(fm_build_work *work) {

@@ -46,6 +46,10 @@ fm_sha256 fm_build_end_key(fm_sha256_state *key);
 fm_sha256 fm_build_rows_key(const fm_build_work *work, const char *stage, const fm_sha256 *sequence,
                             const fm_msa_input *inputs, size_t n_input);
 
+/* The item of the structure's complex, and of its chains without alignments; FM_BUILD_NO_ITEM
+ * outside of shared builds. */
+uint32_t fm_build_item_of_rest(const fm_build_work *work);
+
 /* Gives an encoded part to the writer unless it is known, and enters it at `slot` of the result. */
 FM_MUST_USE fm_status fm_build_keep_part(fm_build_work *work, fm_build_result *result, int slot,
                                          fm_part_kind kind, fm_bytes bytes, fm_error *reterr);

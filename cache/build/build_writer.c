@@ -36,12 +36,28 @@ bool fm_build_grow(void **list, uint32_t n, uint32_t *max, size_t size) {
     return true;
 }
 
-fm_status fm_build_add_named(fm_build_result *result, const fm_sha256 *hash, fm_error *reterr) {
-    fm_sha256 *named = realloc(result->named, (result->n_named + (size_t)1) * sizeof *named);
-    if (!named) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of parts");
-    result->named = named;
-    result->named[result->n_named++] = *hash;
+void fm_build_free_result(fm_build_result *result) {
+    free(result->name);
+    free(result->reason);
+    free(result->named);
+    free(result->entity_key);
+    free((void *)(uintptr_t)result->summary.data);
+}
+
+static fm_status add_hash(fm_sha256 **list, uint32_t *n, const fm_sha256 *hash, fm_error *reterr) {
+    fm_sha256 *grown = realloc(*list, (*n + (size_t)1) * sizeof *grown);
+    if (!grown) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a list of parts");
+    *list = grown;
+    grown[(*n)++] = *hash;
     return FM_OK;
+}
+
+fm_status fm_build_add_named(fm_build_result *result, const fm_sha256 *hash, fm_error *reterr) {
+    return add_hash(&result->named, &result->n_named, hash, reterr);
+}
+
+fm_status fm_build_add_entity_key(fm_build_result *result, const fm_sha256 *key, fm_error *reterr) {
+    return add_hash(&result->entity_key, &result->n_entity_key, key, reterr);
 }
 
 fm_status fm_build_add_inputs(fm_build_result *result, const fm_part_entity_inputs *inputs,
@@ -244,9 +260,7 @@ void fm_build_add_result(fm_build_state *state, const char *name, const fm_build
     pthread_mutex_lock(&state->lock);
     if (!copy.name || (is_refused && !copy.reason) ||
         !fm_build_grow((void **)&state->result, state->n_result, &state->max_result, sizeof copy)) {
-        free(copy.name);
-        free(copy.reason);
-        free(copy.named);
+        fm_build_free_result(&copy);
         fail_memory_locked(state);
     } else {
         state->result[state->n_result++] = copy;

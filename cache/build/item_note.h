@@ -10,7 +10,7 @@
 #ifndef FM_CACHE_ITEM_NOTE_H
 #define FM_CACHE_ITEM_NOTE_H
 
-#include "cache/build/build_state.h"
+#include "cache/build/build_work.h"
 
 typedef struct fm_item_note {
     const char *job, *item;
@@ -20,13 +20,19 @@ typedef struct fm_item_note {
     const fm_build_result *result; /* [n_result]; `reused` and `item` are not stored */
 } fm_item_note;
 
+/* Makes the summary of a complex's result, on the heap: what a generation has of a complex beside
+ * its parts. FM_ERR_NOMEM, and that of a full arena. */
+FM_MUST_USE fm_status fm_item_note_summarize(const fm_build_complex_note *note, fm_arena *arena,
+                                             fm_bytes *ret_summary, fm_error *reterr);
+
 fm_sha256 fm_item_note_key(const char *job, const char *item, uint32_t attempt);
 
 /* Encodes the note on the heap; the caller frees ret_bytes->data. FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_item_note_encode(const fm_item_note *note, fm_bytes *ret_bytes,
                                           fm_error *reterr);
 
-/* Decodes into the arena. FM_ERR_FORMAT for any other bytes, such as other notes. */
+/* Decodes into the arena, and borrows from the bytes. Complexes have their facts and their rows.
+ * FM_ERR_FORMAT for any other bytes, such as other notes. */
 FM_MUST_USE fm_status fm_item_note_decode(fm_bytes bytes, fm_arena *arena, fm_item_note *ret_note,
                                           fm_error *reterr);
 

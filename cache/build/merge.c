@@ -169,12 +169,18 @@ static void use_notes(fm_build_state *state, const fm_build_result *result) {
             result->has_key[k] ? fm_hash_map_find(&state->note_of, &result->key[k]) : NULL;
         if (at) state->note[*at].used = true;
     }
+    for (uint32_t i = 0; i < result->n_entity_key; i++) {
+        const uint32_t *at = fm_hash_map_find(&state->note_of, &result->entity_key[i]);
+        if (at) state->note[*at].used = true;
+    }
 }
 
 static fm_status add_result(merging *self, const char *item, const fm_build_result *found,
                             fm_error *reterr) {
     fm_build_result result = *found;
-    result.named = NULL; /* the state frees its own copy */
+    /* The state frees its own copies. */
+    result.named = result.entity_key = NULL;
+    result.summary = (fm_bytes){0};
     if (found->reason) {
         /* The reason must be one line. */
         for (char *at = result.reason; *at; at++) {
@@ -232,9 +238,12 @@ static fm_status add_item(merging *self, const merge_item *item, fm_error *reter
                           item->attempt);
     }
     fm_status status = FM_OK;
-    for (uint32_t i = 0; i < note.n_result && !status; i++)
+    bool has_complex = false;
+    for (uint32_t i = 0; i < note.n_result && !status; i++) {
+        has_complex |= note.result[i].is_complex;
         status = add_result(self, item->name, &note.result[i], reterr);
-    fm_arena_rewind(self->arena, mark);
+    }
+    if (!has_complex) fm_arena_rewind(self->arena, mark); /* their facts and rows are borrowed */
     return status;
 }
 

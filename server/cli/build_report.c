@@ -143,16 +143,16 @@ static void print_problems(FILE *out, const fm_build_report *report) {
         fprintf(out, "noted     %u chain%s without a file of template hits\n",
                 report->n_without_hits, fm_plural(report->n_without_hits));
     }
+}
+
+static void print_place(FILE *out, const char *cache, const fm_build_report *report) {
+    char hex[FM_SHA256_HEX];
     if (report->n_unclustered) {
         fprintf(out,
                 "noted     %u of %u protein%s of complexes in no list of clusters; each is "
                 "clustered by its sequence\n",
                 report->n_unclustered, report->n_protein, fm_plural(report->n_protein));
     }
-}
-
-static void print_place(FILE *out, const char *cache, const fm_build_report *report) {
-    char hex[FM_SHA256_HEX];
     if (report->n_chain && report->stored_bytes) {
         fprintf(out, "stored    %.1f MB for %.1f MB decoded, %.0f bytes per chain",
                 (double)report->stored_bytes / 1e6, (double)report->decoded_bytes / 1e6,
@@ -243,8 +243,6 @@ static void print_inputs(fm_json_writer *json, const fm_build_report *report) {
     fm_json_put_u64(json, "entities_without_alignments", report->n_bare_entity);
     fm_json_put_u64(json, "alignments_left_out", report->n_left_out);
     fm_json_put_u64(json, "without_template_hits", report->n_without_hits);
-    fm_json_put_u64(json, "proteins_of_complexes", report->n_protein);
-    fm_json_put_u64(json, "proteins_without_cluster", report->n_unclustered);
 }
 
 void fm_build_json_generation(fm_json_writer *json, const char *cache,
@@ -256,6 +254,8 @@ void fm_build_json_generation(fm_json_writer *json, const char *cache,
     fm_json_put_u64(json, "chains", report->n_chain - report->n_complex);
     fm_json_put_u64(json, "complexes", report->n_complex);
     print_refused(json, report);
+    fm_json_put_u64(json, "proteins_of_complexes", report->n_protein);
+    fm_json_put_u64(json, "proteins_without_cluster", report->n_unclustered);
     fm_json_put_u64(json, "stored_bytes", report->stored_bytes);
     fm_json_put_u64(json, "decoded_bytes", report->decoded_bytes);
     fm_json_put_u64(json, "added", report->n_added);

@@ -47,8 +47,9 @@ FM_MUST_USE fm_status fm_build_write_json(const char *path, const fm_build_summa
                                           fm_error *reterr);
 
 /* Members of the open object that describe the generation: "cache", "generation", "published",
- * "content", "chains", "refused", "refused_by_reason", "refusals", "stored_bytes",
- * "decoded_bytes", "added", "kept", "left". */
+ * "content", "chains", "complexes", "refused", "refused_by_reason", "refusals",
+ * "proteins_of_complexes", "proteins_without_cluster", "stored_bytes", "decoded_bytes", "added",
+ * "kept", "left". */
 void fm_build_json_generation(fm_json_writer *json, const char *cache,
                               const fm_build_report *report);
 

@@ -87,18 +87,17 @@ static const char what_it_does[] =
     "chains have none is built of its sequence alone, and the report counts it. Rows to pair\n"
     "by species are in uniprot_hits.sto or .a3m. The chemical components come from --components,\n"
     "or from the cache, into which foldmill components FILE --cache DIR puts them. A build\n"
-    "without --complexes leaves the complexes of its datasets out. --catalogue builds none.\n\n";
+    "without --complexes leaves the complexes of its datasets out.\n\n";
 
 static const char what_it_prints[] =
     "--json prints the report as one object, and --report FILE writes it to a file: outcome\n"
     "(all, some, none, stopped), dataset, cache, generation, published, content, chains,\n"
     "complexes, refused, refused_by_reason {REASON: n}, refusals [{chain, reason}],\n"
-    "stored_bytes, decoded_bytes, added, kept, left, dataset_inferred, built, reused, "
-    "refused_inputs\n"
-    "{REASON: n}, without_alignments, entities_without_alignments, alignments_left_out,\n"
-    "without_template_hits, proteins_of_complexes, proteins_without_cluster, templates (as\n"
-    "foldmill stats), input_bytes, mb_per_s, bytes_per_chain, written_bytes,\n"
-    "peak_resident_bytes, seconds. With --catalogue it also has\n"
+    "proteins_of_complexes, proteins_without_cluster, stored_bytes, decoded_bytes, added,\n"
+    "kept, left, dataset_inferred, built, reused, refused_inputs {REASON: n},\n"
+    "without_alignments, entities_without_alignments, alignments_left_out,\n"
+    "without_template_hits, templates (as foldmill stats), input_bytes, mb_per_s,\n"
+    "bytes_per_chain, written_bytes, peak_resident_bytes, seconds. With --catalogue it also has\n"
     "worker {name, items, lost, connections_lost} and job {name, done, refused, leased,\n"
     "pending}. With --dry-run, the object has datasets [{name, predicted, structures_found, "
     "structures,\n"
@@ -208,10 +207,6 @@ static fm_status check(const build_arguments *arguments, fm_error *reterr) {
     }
     if (arguments->source.entity_clusters && !arguments->complexes) {
         return fm_fail(reterr, FM_ERR_USAGE, "--entity-clusters is for --complexes");
-    }
-    if (arguments->complexes && arguments->sharing.catalogue) {
-        return fm_fail(reterr, FM_ERR_USAGE,
-                       "--complexes: one process builds complexes, without --catalogue");
     }
     if (arguments->add && arguments->replace) {
         return fm_fail(reterr, FM_ERR_USAGE, "give either --add or --replace, not both");
