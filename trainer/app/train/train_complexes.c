@@ -1,9 +1,9 @@
 /* train_complexes.c: see train_complexes.h.
  *
  * The loader's thread receives samples ahead. This one expands them to the whole form, checks them
- * as stored ones and computes each at once, so nothing is in flight between two samples. Before a
- * sample is computed, this rank's next one is taken and announced, if it has come already, so that
- * the host writes its features while the device works. Without it, results are the same.
+ * as stored ones and computes each at once, so nothing is in flight between two samples. While the
+ * device computes a sample, this rank's next one is taken, expanded and announced, if it has come
+ * already, so that the device waits for none of that. Without it, results are the same.
  *
  * A sample that cannot be used ends the run or is skipped, when its turn comes. On several ranks
  * the rounds of train_rounds.h do the same. Out of order they agree on each sample, so they take
@@ -115,13 +115,14 @@ static bool take_next_as_current(const fm_train_run *run) {
 
 /* Takes this rank's sample after the current one, if it has come, and announces it. A sample that
  * cannot be used is reported in its turn, as a lost server is. */
-static void look_ahead(fm_train_run *run) {
+static void look_ahead(void *context) {
+    fm_train_run *run = context;
     const received *current = current_of(run);
     received *next = next_of(run);
     uint64_t step = current->step;
     uint32_t slot = current->slot;
     const bool is_known = !run->ranks || (fm_train_order_is_strict(run) && !run->set->replay);
-    if (!is_known || !fm_train_af3_find_next(run, &step, &slot)) return;
+    if (next->is_taken || !is_known || !fm_train_af3_find_next(run, &step, &slot)) return;
     fm_status status =
         fm_feed_next_within(&run->complexes->source.feed, fm_train_order_wanted(run, step, slot), 0,
                             &next->is_taken, &next->loaded, NULL);
@@ -142,6 +143,7 @@ static fm_status place_current(fm_train_run *run, uint32_t slot, fm_error *reter
 
 static fm_status compute_current(fm_train_run *run, fm_sample_result *ret_result,
                                  fm_error *reterr) {
+    fm_af3_trainer_set_look_ahead(fm_train_af3_trainer(run), look_ahead, run);
     return fm_train_af3_compute(run, &current_of(run)->features, ret_result, reterr);
 }
 
@@ -203,7 +205,6 @@ static fm_status use_current(fm_train_run *run, double wait_s, fm_error *reterr)
                        (unsigned long long)sample.index);
     }
     if (is_left_out(run, &why)) return leave_out(run, &sample, &why, reterr);
-    look_ahead(run);
     const uint32_t n_cycle = r->features.n_cycle;
     fm_status status = compute_current(run, &result, &why);
     if (status) return leave_out(run, &sample, &why, reterr);
@@ -266,7 +267,6 @@ static fm_status reconnect(fm_train_run *run, fm_error *reterr) {
 }
 
 static fm_status collect(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
-    look_ahead(run);
     fm_status status = compute_current(run, ret_result, reterr);
     return fm_is_bad_sample(status) ? FM_ERR_DATA : status; /* as one rank judges it */
 }

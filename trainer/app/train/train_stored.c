@@ -118,13 +118,14 @@ static fm_status take_sample(fm_train_run *run, uint32_t slot, fm_error *reterr)
 
 /* Reads this rank's sample after the current one, and announces it. A sample that cannot be read is
  * reported in its turn. */
-static void look_ahead(fm_train_run *run) {
+static void look_ahead(void *context) {
+    fm_train_run *run = context;
     fm_train_stored *stored = run->stored;
     const fm_read_sample *current = &stored->read[stored->current];
     fm_read_sample *next = &stored->read[!stored->current];
     uint64_t step = current->step;
     uint32_t slot = current->slot;
-    bool is_any = fm_train_af3_find_next(run, &step, &slot) &&
+    bool is_any = !next->is_read && fm_train_af3_find_next(run, &step, &slot) &&
                   !fm_skipped_by_hand(&run->state.skipped, fm_train_place(run, step, slot));
     if (is_any && !read_sample(run, step, slot, next, NULL)) {
         fm_af3_trainer_announce(fm_train_af3_trainer(run), &next->features, step);
@@ -134,6 +135,7 @@ static void look_ahead(fm_train_run *run) {
 /* Computes the current sample, which is none afterwards. */
 static fm_status compute(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
     fm_read_sample *current = &run->stored->read[run->stored->current];
+    fm_af3_trainer_set_look_ahead(fm_train_af3_trainer(run), look_ahead, run);
     fm_status status = fm_train_af3_compute(run, &current->features, ret_result, reterr);
     current->is_read = false;
     return status;
@@ -151,7 +153,6 @@ static fm_status advance(fm_train_run *run, fm_error *reterr) {
     fm_error why = {.message = ""};
     const uint64_t began_ns = fm_clock_ns();
     fm_status status = take_sample(run, run->slot, &why);
-    if (!status) look_ahead(run);
     const uint32_t n_cycle = run->stored->read[run->stored->current].features.n_cycle;
     const double wait_s = fm_train_seconds_since(began_ns);
     if (!status) status = compute(run, &result, &why);
@@ -190,7 +191,6 @@ static void drop_next(fm_train_run *run) {
 }
 
 static fm_status collect(fm_train_run *run, fm_sample_result *ret_result, fm_error *reterr) {
-    look_ahead(run);
     fm_status status = compute(run, ret_result, reterr);
     return fm_is_bad_sample(status) ? FM_ERR_DATA : status; /* as one rank judges it */
 }

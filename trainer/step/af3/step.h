@@ -94,10 +94,13 @@ typedef struct fm_af3_trainer {
     fm_af3_outputs out;              /* of FM_AF3_LAST */
     fm_af3_confidence_logits logits; /* of FM_AF3_CONFIDENCE */
     fm_tensor_ref term[FM_COMPLEX_TERMS], structure_total, confidence_total;
-    fm_mirror mirror;               /* of everything else that the host writes */
-    fm_mirror shared;               /* of the features that all cycles of a sample share */
-    const fm_af3_features *next;    /* announced; NULL: none */
-    uint64_t next_step;             /* its step */
+    fm_mirror mirror;                  /* of everything else that the host writes */
+    fm_mirror shared;                  /* of the features that all cycles of a sample share */
+    const fm_af3_features *next;       /* announced; NULL: none */
+    uint64_t next_step;                /* its step */
+    bool is_announced;                 /* for after the sample in hand */
+    void (*look_ahead)(void *context); /* NULL: none */
+    void *look_ahead_context;
     const fm_af3_features *written; /* the sample whose features `shared` holds; NULL: none */
     /* The sample whose conformers and first MSA rows `mirror` holds; NULL: of none. They were drawn
      * for this step and slot. */
@@ -142,6 +145,12 @@ FM_MUST_USE fm_status fm_af3_trainer_check(const fm_af3_trainer *trainer,
  * NULL forgets an announced sample, also one that was written: call it before other features take
  * that sample's address. */
 void fm_af3_trainer_announce(fm_af3_trainer *trainer, const fm_af3_features *next, uint64_t step);
+
+/* Sets a function that is called while the device works on a sample, until one is announced. It may
+ * make the features of the next sample and announce it, so the device does not wait for that. NULL
+ * sets none. */
+void fm_af3_trainer_set_look_ahead(fm_af3_trainer *trainer, void (*look_ahead)(void *context),
+                                   void *context);
 
 /* Computes one sample and adds its gradient to the batch's sum. FM_ERR_LIMIT as
  * fm_af3_trainer_check. FM_ERR_DATA, naming the first tensor, when a value is not finite. In both

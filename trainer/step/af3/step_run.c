@@ -246,7 +246,14 @@ void fm_af3_trainer_confidence(fm_af3_trainer *t) {
 void fm_af3_trainer_announce(fm_af3_trainer *t, const fm_af3_features *next, uint64_t step) {
     t->next = next;
     t->next_step = step;
+    t->is_announced = next != NULL;
     if (!next) t->written = NULL;
+}
+
+void fm_af3_trainer_set_look_ahead(fm_af3_trainer *t, void (*look_ahead)(void *context),
+                                   void *context) {
+    t->look_ahead = look_ahead;
+    t->look_ahead_context = context;
 }
 
 /* Runs the sample again, checking what every step of its passes writes. All passes run, because
@@ -318,6 +325,7 @@ fm_status fm_af3_trainer_add_sample(fm_af3_trainer *t, const fm_af3_features *fe
                                     fm_sample_result *ret_result, fm_error *reterr) {
     fm_status status = compute_sample(t, features, ret_result, reterr);
     t->next = NULL; /* a sample that failed early has not written it */
+    t->is_announced = false;
     return status;
 }
 

@@ -256,6 +256,7 @@ static void write_rows(fm_af3_trainer *t, const fm_af3_features *f, uint64_t ste
 }
 
 void fm_af3_trainer_write_next(fm_af3_trainer *t) {
+    if (t->look_ahead && !t->is_announced) t->look_ahead(t->look_ahead_context);
     const fm_af3_features *next = t->next;
     t->next = NULL;
     if (!next || write_shared(t, next, NULL)) return;
