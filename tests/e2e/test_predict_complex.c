@@ -63,9 +63,30 @@ static void results_are_made_again_of_their_data(void **state) {
                      0);
 }
 
+/* The page of a command that is continued shows the best structure, which an earlier command has
+ * made. */
+static void a_page_has_structures_of_an_earlier_command(void **state) {
+    (void)state;
+    char job[4200];
+    skip_without_reference();
+    snprintf(job, sizeof job, "'%s/af3p/inputs/glyco.af3.json'", reference);
+    predict(job, "first");
+    assert_int_equal(
+        fm_test_shell(folder,
+                      "cp -r first third && cd third/glyco && rm glyco.html glyco_model.cif && "
+                      "grep -q '\"page\":' seed-*_sample-0/*_run.json"),
+        0);
+    strcat(job, " --resume");
+    predict(job, "third");
+    assert_int_equal(fm_test_shell(folder, "grep -q 'done earlier' third.log && "
+                                           "diff -r first/glyco third/glyco"),
+                     0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_made_again_of_their_data),
+        cmocka_unit_test(a_page_has_structures_of_an_earlier_command),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

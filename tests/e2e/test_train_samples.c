@@ -306,19 +306,6 @@ static void weights_predict_complexes(void **state) {
         0);
 }
 
-/* A signal ends a prediction after the seed in hand. */
-static void a_signal_ends_a_prediction(void **state) {
-    (void)state;
-    assert_int_equal(
-        run("foldmill predict --weights whole/checkpoint-000000000005.safetensors --recycles 1 "
-            "--steps 100 --samples 2 --seeds $(seq -s, 0 99) samples/a.npz --out sig 2>sig.log & "
-            "for i in $(seq 6000); do test -e sig/a/seed-0_sample-0.npz && break; sleep 0.01; "
-            "done; kill -TERM $!; wait $!; test $? = 143 && "
-            "grep -q '^foldmill predict: stopped by SIGTERM after 0 complexes' sig.log && "
-            "test ! -e sig/a/a_ranking_scores.csv"),
-        0);
-}
-
 /* A description becomes structures, and its prepared sample the same ones. The command can be
  * repeated. */
 static void weights_predict_descriptions(void **state) {
@@ -421,7 +408,6 @@ int main(void) {
                                        cmocka_unit_test(weights_go_out_and_in),
                                        cmocka_unit_test(weights_predict_complexes),
                                        cmocka_unit_test(weights_predict_descriptions),
-                                       cmocka_unit_test(a_signal_ends_a_prediction),
                                        cmocka_unit_test(settings_that_a_file_leaves_out_are_named),
                                        cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, set_up, tear_down);

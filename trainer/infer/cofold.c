@@ -230,32 +230,13 @@ static fm_status name_nonfinite(fm_cofold *c, int64_t first, int64_t n, fm_error
     return fm_fail(reterr, FM_ERR_DATA, "%s is not finite", what);
 }
 
-static fm_status sample_structures(fm_cofold *c, fm_error *reterr) {
-    const int64_t n_all = c->options.n_structure, count = 3 * c->sample->n_atom;
-    fm_cofold_passes *p = c->passes;
-    fm_status status = FM_OK;
-    fm_cofold_passes_queue_prepare(p);
-    for (int64_t first = 0; first < n_all && !status; first += c->need.n_side) {
-        const int64_t left = n_all - first, n = left < c->need.n_side ? left : c->need.n_side;
-        double *x = c->x + first * count;
-        status = fm_cofold_passes_start(p, first, n, reterr);
-        for (int32_t k = 0; k < c->options.n_step && !status; k++)
-            fm_cofold_passes_queue_step(p, k);
-        if (!status) status = fm_cofold_passes_read(p, n, x, reterr);
-        if (!status) status = fm_groups_check(c->options.model.groups, reterr);
-        bool is_finite = true;
-        for (int64_t i = 0; i < n * count && !status; i++)
-            is_finite = is_finite && isfinite(x[i]);
-        if (!status && !fm_groups_least(c->options.model.groups, is_finite)) {
-            status = name_nonfinite(c, first, n, reterr);
-        }
-    }
-    return status;
+int64_t fm_cofold_side(const fm_cofold *c) {
+    return choose_side(c);
 }
 
-fm_status fm_cofold_run(fm_cofold *c, const fm_af3_sample *sample, uint32_t seed,
-                        const fm_cofold_draws *draws, fm_cofold_times *ret_times,
-                        fm_error *reterr) {
+fm_status fm_cofold_run_trunk(fm_cofold *c, const fm_af3_sample *sample, uint32_t seed,
+                              const fm_cofold_draws *draws, fm_cofold_times *ret_times,
+                              fm_error *reterr) {
     const fm_cofold_sizes sizes = {sample->n_token, sample->n_atom, sample->n_msa,
                                    sample->n_template};
     fm_cofold_times times = {0};
@@ -275,9 +256,38 @@ fm_status fm_cofold_run(fm_cofold *c, const fm_af3_sample *sample, uint32_t seed
         fm_cofold_passes_queue_cycle(c->passes, (uint32_t)i);
     c->options.kernels->synchronize(c->passes->recording.stream);
     times.trunk_s = lap_s(&start);
-    if (!status) status = sample_structures(c, reterr);
-    times.structures_s = lap_s(&start);
+    if (!status) fm_cofold_passes_queue_prepare(c->passes);
     *ret_times = times;
+    return status;
+}
+
+fm_status fm_cofold_sample(fm_cofold *c, int64_t first, fm_cofold_times *times, fm_error *reterr) {
+    const int64_t n_all = c->options.n_structure, count = 3 * c->sample->n_atom;
+    const int64_t side = choose_side(c), left = n_all - first, n = left < side ? left : side;
+    fm_cofold_passes *p = c->passes;
+    double start = now_s(), *x = c->x + first * count;
+    assert(first >= 0 && first < n_all && first % side == 0);
+    fm_status status = fm_cofold_passes_start(p, first, n, reterr);
+    for (int32_t k = 0; k < c->options.n_step && !status; k++)
+        fm_cofold_passes_queue_step(p, k);
+    if (!status) status = fm_cofold_passes_read(p, n, x, reterr);
+    if (!status) status = fm_groups_check(c->options.model.groups, reterr);
+    bool is_finite = true;
+    for (int64_t i = 0; i < n * count && !status; i++)
+        is_finite = is_finite && isfinite(x[i]);
+    if (!status && !fm_groups_least(c->options.model.groups, is_finite)) {
+        status = name_nonfinite(c, first, n, reterr);
+    }
+    times->structures_s += lap_s(&start);
+    return status;
+}
+
+fm_status fm_cofold_run(fm_cofold *c, const fm_af3_sample *sample, uint32_t seed,
+                        const fm_cofold_draws *draws, fm_cofold_times *ret_times,
+                        fm_error *reterr) {
+    fm_status status = fm_cofold_run_trunk(c, sample, seed, draws, ret_times, reterr);
+    for (int64_t k = 0; k < c->options.n_structure && !status; k += choose_side(c))
+        status = fm_cofold_sample(c, k, ret_times, reterr);
     return status;
 }
 

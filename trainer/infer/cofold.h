@@ -4,11 +4,15 @@
  *     for each complex
  *         fm_cofold_find_need   optional: the memory that it takes
  *         for each seed
- *             fm_cofold_run         the trunk's cycles, then all denoising steps of N structures
+ *             fm_cofold_run_trunk   the trunk's cycles
+ *             fm_cofold_sample      all denoising steps of the structures that are side by side
+ *             fm_cofold_run         both, for all structures
  *             fm_cofold_structure   positions of a structure
  *             fm_cofold_distogram   makes logits of the trunk's pairs
  *             fm_cofold_judge       makes logits of the confidence head for a structure
  *             fm_cofold_logits      some rows of logits that were made last
+ *
+ * Heads may run between the structures of a seed: they change nothing that steps read.
  *
  * A run has no gradient and no dropout. A complex is padded to the next recorded sizes and masked,
  * so one recording (tapes, memory plan, CUDA graphs) serves all complexes of about its sizes. It is
@@ -90,10 +94,21 @@ typedef struct fm_cofold_times {
     double structures_s; /* all denoising steps */
 } fm_cofold_times;
 
-/* Runs the trunk and samples all structures, and waits for them. `draws` is NULL without `given`.
- * The sample must stay as it is until the next run or fm_cofold_destroy. FM_ERR_LIMIT as
- * fm_cofold_find_need and fm_cofold_check; FM_ERR_DATA with the name of the first tensor when a
- * position is not finite; FM_ERR_CLOSED when a rank did not come to an exchange; FM_ERR_NOMEM. */
+/* Runs the trunk, and waits for it. `draws` is NULL without `given`. The sample must stay as it is
+ * until the next run or fm_cofold_destroy. FM_ERR_LIMIT as fm_cofold_find_need and
+ * fm_cofold_check; FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_cofold_run_trunk(fm_cofold *cofold, const fm_af3_sample *sample,
+                                          uint32_t seed, const fm_cofold_draws *draws,
+                                          fm_cofold_times *ret_times, fm_error *reterr);
+/* The structures that are denoised side by side, however many there are. */
+int64_t fm_cofold_side(const fm_cofold *cofold);
+/* Samples the structures first .. first + side - 1, as far as there are so many, and waits for
+ * them; first must be a multiple of fm_cofold_side (assert). Adds its seconds to *times.
+ * FM_ERR_DATA with the name of the first tensor when a position is not finite; FM_ERR_CLOSED when
+ * a rank did not come to an exchange; FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_cofold_sample(fm_cofold *cofold, int64_t first, fm_cofold_times *times,
+                                       fm_error *reterr);
+/* Runs the trunk and samples all structures. The errors of both. */
 FM_MUST_USE fm_status fm_cofold_run(fm_cofold *cofold, const fm_af3_sample *sample, uint32_t seed,
                                     const fm_cofold_draws *draws, fm_cofold_times *ret_times,
                                     fm_error *reterr);

@@ -2,6 +2,7 @@
 #include "trainer/app/prediction/cofold_command.h"
 
 #include "proto/base/file.h"
+#include "proto/base/plural.h"
 #include "proto/base/program.h"
 #include "trainer/app/common/stop.h"
 #include "trainer/app/device/choose_device.h"
@@ -24,6 +25,8 @@ typedef struct work {
     char (*name)[FM_COFOLD_NAME_BYTES]; /* [inputs] that have been begun */
     fm_cofold *cofold;
     fm_cofold_options options;
+    fm_sha256 weights;
+    fm_cofold_counts *counts;
 } work;
 
 /* -- the command line */
@@ -57,7 +60,6 @@ fm_status fm_cofold_check_settings(const fm_predict_settings *set, fm_error *ret
                          {"max-length", set->max_length > 0},
                          {"recycle-tol", set->recycle_tol != usual.recycle_tol},
                          {"pdb", set->pdb},
-                         {"resume", set->resume},
                          {"ranks", set->n_rank > 0},
                          {"gpus", set->gpus > 0},
                          {"dap", set->dap > 1}};
@@ -123,6 +125,7 @@ static fm_status load(work *w, const fm_predict_model_options *options, fm_predi
     if (status) return status;
     fm_params *params = fm_cofold_get_params(w->cofold);
     status = fm_predict_model_fill(options, model, params, reterr);
+    w->weights = model->hash;
     if (status || set->quiet) return status;
     fprintf(stderr, "model     %s: %s; %.2f M parameters; %d cycles, %d steps, %lld structures\n",
             set->name[0], model->about, (double)params->n_value / 1e6, (int)w->options.n_cycle,
@@ -147,18 +150,20 @@ static fm_status show_need(const work *w, const char *name, const fm_af3_sample 
     return FM_OK;
 }
 
-static void show_results(const work *w, const char *name, const fm_cofold_result *results,
-                         const fm_cofold_times *times) {
+static void show_structure(const work *w, const char *name, const fm_cofold_result *r,
+                           bool is_resumed) {
     if (w->set->quiet) return;
-    for (int64_t k = 0; k < w->options.n_structure; k++) {
-        const fm_cofold_result *r = &results[k];
-        fprintf(stderr, "%s  seed %u  sample %u  pLDDT %.1f  pTM %.3f", name, r->seed, r->sample,
-                r->mean_plddt, r->ptm);
-        if (isfinite(r->iptm)) fprintf(stderr, "  ipTM %.3f", r->iptm);
-        fprintf(stderr, "%s\n", r->has_clash ? "  clash" : "");
-    }
-    fprintf(stderr, "%s  seed %u  trunk %.2f s, structures %.2f s\n", name, results[0].seed,
-            times->trunk_s, times->structures_s);
+    fprintf(stderr, "%s  seed %u  sample %u  pLDDT %.1f  pTM %.3f", name, r->seed, r->sample,
+            r->mean_plddt, r->ptm);
+    if (isfinite(r->iptm)) fprintf(stderr, "  ipTM %.3f", r->iptm);
+    fprintf(stderr, "%s%s\n", r->has_clash ? "  clash" : "", is_resumed ? "  done earlier" : "");
+}
+
+static void show_times(const work *w, const char *name, uint32_t seed,
+                       const fm_cofold_times *times) {
+    if (w->set->quiet) return;
+    fprintf(stderr, "%s  seed %u  trunk %.2f s, structures %.2f s\n", name, seed, times->trunk_s,
+            times->structures_s);
 }
 
 /* The seeds of the command line, else those of the job. */
@@ -168,32 +173,96 @@ static const uint32_t *seeds_of(const work *w, const fm_cofold_input *input, uin
     return is_given ? w->seed : input->seeds;
 }
 
+/* The structures of one seed. */
+typedef struct seed_work {
+    const fm_cofold_input *input;
+    const fm_cofold_target *target;
+    uint32_t seed, first_number; /* first_number: that of sample 0 among all structures */
+    fm_cofold_result *results;   /* [n_structure] */
+    bool *is_done;               /* [n_structure] */
+    fm_cofold_best *best;
+} seed_work;
+
+/* Takes the structures that an earlier command has finished. */
+static fm_status take_earlier(work *w, seed_work *r, uint32_t *ret_n, fm_error *reterr) {
+    fm_status status = FM_OK;
+    *ret_n = 0;
+    for (uint32_t k = 0; k < w->options.n_structure && !status; k++) {
+        fm_cofold_part part;
+        r->results[k] = (fm_cofold_result){.seed = r->seed, .sample = k};
+        r->is_done[k] = false;
+        if (!w->set->resume) continue;
+        status = fm_cofold_record_take(r->target, r->input, &r->results[k], &r->is_done[k], &part,
+                                       reterr);
+        if (status || !r->is_done[k]) continue;
+        fm_cofold_best_offer(r->best, &r->results[k], r->first_number + k, &part);
+        show_structure(w, r->input->name, &r->results[k], true);
+        ++*ret_n;
+    }
+    w->counts->n_structure += *ret_n;
+    w->counts->n_resumed += *ret_n;
+    return status;
+}
+
+/* Samples the structures from `first` on that are denoised side by side, and writes those that are
+ * not there. A signal ends the work before or after them. */
+static fm_status make_some(work *w, seed_work *r, fm_cofold_writer *writer, uint32_t first,
+                           fm_cofold_times *times, fm_error *reterr) {
+    const uint32_t n = (uint32_t)w->options.n_structure, side = (uint32_t)fm_cofold_side(w->cofold);
+    const uint32_t end = n - first < side ? n : first + side;
+    bool is_whole = true;
+    for (uint32_t k = first; k < end; k++)
+        is_whole = is_whole && r->is_done[k];
+    if (is_whole) return FM_OK;
+    if (fm_stop_is_asked()) return FM_ERR_CANCELLED;
+    fm_status status = fm_cofold_sample(w->cofold, first, times, reterr);
+    for (uint32_t k = first; k < end && !status; k++) {
+        if (r->is_done[k]) continue;
+        status =
+            fm_cofold_writer_write(writer, k, r->first_number + k, &r->results[k], r->best, reterr);
+        if (status) break;
+        w->counts->n_structure++;
+        show_structure(w, r->input->name, &r->results[k], false);
+    }
+    return status;
+}
+
+static fm_status make_seed(work *w, seed_work *r, fm_error *reterr) {
+    fm_cofold_writer *writer = NULL;
+    fm_cofold_times times;
+    if (fm_stop_is_asked()) return FM_ERR_CANCELLED;
+    fm_status status =
+        fm_cofold_run_trunk(w->cofold, &r->input->features.sample, r->seed, NULL, &times, reterr);
+    if (!status) {
+        status = fm_cofold_writer_open(w->cofold, r->input, r->target, r->seed, &writer, reterr);
+    }
+    const uint32_t side = (uint32_t)fm_cofold_side(w->cofold);
+    for (uint32_t k = 0; k < w->options.n_structure && !status; k += side)
+        status = make_some(w, r, writer, k, &times, reterr);
+    fm_cofold_writer_close(writer);
+    if (!status) show_times(w, r->input->name, r->seed, &times);
+    return status;
+}
+
 static fm_status predict_seeds(work *w, const fm_cofold_input *input,
                                const fm_cofold_target *target, fm_error *reterr) {
-    const size_t n = (size_t)w->options.n_structure;
+    const uint32_t n = (uint32_t)w->options.n_structure;
     uint32_t n_seed;
     const uint32_t *seed = seeds_of(w, input, &n_seed);
-    fm_cofold_result *results = calloc(n * n_seed, sizeof *results);
-    if (!results) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the scores");
-    fm_cofold_best best = {.text = NULL};
+    fm_cofold_best best = {.part = {NULL}};
+    fm_cofold_result *results = calloc((size_t)n * n_seed, sizeof *results);
+    bool *is_done = calloc(n, sizeof *is_done);
     fm_status status = FM_OK;
+    if (!results || !is_done) status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the scores");
     for (uint32_t i = 0; i < n_seed && !status; i++) {
-        fm_cofold_times times;
-        if (fm_stop_is_asked()) status = FM_ERR_CANCELLED;
-        if (!status) {
-            status =
-                fm_cofold_run(w->cofold, &input->features.sample, seed[i], NULL, &times, reterr);
-        }
-        if (!status) {
-            status = fm_cofold_judge_all(w->cofold, input, target, seed[i], (uint32_t)n,
-                                         results + i * n, &best, reterr);
-        }
-        if (!status) show_results(w, input->name, results + i * n, &times);
+        seed_work r = {input, target, seed[i], i * n, results + (size_t)i * n, is_done, &best};
+        uint32_t n_earlier;
+        status = take_earlier(w, &r, &n_earlier, reterr);
+        if (!status && n_earlier < n) status = make_seed(w, &r, reterr);
     }
-    if (!status) {
-        status = fm_cofold_finish(input, target, results, (uint32_t)n * n_seed, &best, reterr);
-    }
-    free(best.text);
+    if (!status) status = fm_cofold_finish(input, target, results, n * n_seed, &best, reterr);
+    free(best.part.text);
+    free(is_done);
     free(results);
     return status;
 }
@@ -228,7 +297,16 @@ static fm_status predict_prepared(work *w, const char *path, fm_error *reterr) {
     }
     snprintf(folder, sizeof folder, "%s/%s", w->set->out, input.name);
     if (!status) status = fm_dir_make(folder, reterr);
-    const fm_cofold_target target = {folder, w->set->name[0], FM_VERSION};
+    const fm_cofold_target target = {.folder = folder,
+                                     .model = w->set->name[0],
+                                     .software = FM_VERSION,
+                                     .weights = &w->weights,
+                                     .set = w->set->set,
+                                     .device = w->set->device,
+                                     .dtype = w->set->dtype,
+                                     .n_cycle = w->options.n_cycle,
+                                     .n_step = w->options.n_step,
+                                     .n_row = w->options.n_row};
     if (!status) status = predict_seeds(w, &input, &target, reterr);
     fm_cofold_input_release(&input);
     return status;
@@ -273,10 +351,24 @@ static bool is_of_input(fm_status status) {
     return status != FM_ERR_CANCELLED && status != FM_ERR_IO && status != FM_ERR_NOMEM;
 }
 
+/* Says what a command has done that a signal or an error has ended. */
+static void say_ended(const work *w, fm_status status) {
+    const uint64_t n = w->counts->n_structure;
+    const char *program = w->set->command->program;
+    if (status == FM_ERR_CANCELLED && fm_stop_is_asked()) {
+        fprintf(stderr, "%s: stopped by %s after %llu structure%s%s\n", program,
+                fm_stop_name(fm_stop_signal()), (unsigned long long)n, fm_plural(n),
+                n ? "; --resume continues" : "");
+    } else if (n) {
+        fprintf(stderr, "%s: ended after %llu structure%s; --resume continues\n", program,
+                (unsigned long long)n, fm_plural(n));
+    }
+}
+
 fm_status fm_cofold_predict(const fm_predict_settings *set, const fm_predict_model_options *options,
                             fm_predict_model *model, fm_cofold_counts *ret_counts,
                             fm_error *reterr) {
-    work w = {.set = set, .n_seed = set->n_seed};
+    work w = {.set = set, .n_seed = set->n_seed, .counts = ret_counts};
     for (uint32_t i = 0; i < set->n_seed; i++)
         w.seed[i] = (uint32_t)set->seed[i];
     w.name = calloc(set->n_input, sizeof *w.name);
@@ -297,14 +389,16 @@ fm_status fm_cofold_predict(const fm_predict_settings *set, const fm_predict_mod
     }
     fm_cofold_destroy(w.cofold);
     free(w.name);
-    if (status == FM_ERR_CANCELLED && fm_stop_is_asked()) {
-        fprintf(stderr, "%s: stopped by %s after %u complex%s\n", set->command->program,
-                fm_stop_name(fm_stop_signal()), ret_counts->n_done,
-                ret_counts->n_done == 1 ? "" : "es");
+    if (status) {
+        say_ended(&w, status);
+        return status;
     }
-    if (status) return status;
     printf("outputs   %s, %u complex%s", set->out, ret_counts->n_done,
            ret_counts->n_done == 1 ? "" : "es");
+    if (ret_counts->n_resumed) {
+        printf(" (%llu structure%s done earlier)", (unsigned long long)ret_counts->n_resumed,
+               fm_plural(ret_counts->n_resumed));
+    }
     if (ret_counts->n_failed) printf(", %u failed", ret_counts->n_failed);
     fputc('\n', stdout);
     return FM_OK;

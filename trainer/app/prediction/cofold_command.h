@@ -10,7 +10,8 @@
 #include "trainer/app/prediction/predict_options.h"
 
 typedef struct fm_cofold_counts {
-    uint32_t n_done, n_failed; /* inputs */
+    uint32_t n_done, n_failed;       /* inputs */
+    uint64_t n_structure, n_resumed; /* finished; of these, by an earlier command */
 } fm_cofold_counts;
 
 /* Refuses options of the command line that do not belong to complexes. FM_ERR_USAGE. */

@@ -64,6 +64,22 @@ static fm_status take_job(const fm_npz *npz, fm_cofold_input *input, fm_error *r
     return FM_OK;
 }
 
+static fm_sha256 hash_arrays(const fm_npz *npz) {
+    static const char job[] = "job/";
+    fm_sha256_state *state = fm_sha256_create();
+    for (size_t i = 0; i < npz->n_array; i++) {
+        const fm_npy *a = &npz->arrays[i];
+        if (strncmp(a->name, job, sizeof job - 1) == 0) continue;
+        fm_sha256_update(state, a->name, strlen(a->name) + 1);
+        fm_sha256_update(state, a->dtype, strlen(a->dtype) + 1);
+        fm_sha256_update(state, a->shape, a->rank * sizeof a->shape[0]);
+        fm_sha256_update(state, a->data, (size_t)a->count * a->item_bytes);
+    }
+    const fm_sha256 hash = fm_sha256_digest(state);
+    fm_sha256_destroy(state);
+    return hash;
+}
+
 /* -- the layout */
 
 /* Fills the layout up to chain_is_polymer. Tokens of a chain are neighbours, and every token has an
@@ -131,6 +147,7 @@ fm_status fm_cofold_input_read(const char *path, fm_cofold_input *ret_input, fm_
     if (!status) status = fm_stored_sample_check(&npz, &input->arena, &input->features, reterr);
     if (!status) status = take_job(&npz, input, reterr);
     if (!status) status = make_layout(&npz, input, reterr);
+    if (!status) input->hash = hash_arrays(&npz);
     if (status) fm_error_in(reterr, path);
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef FM_TRAINER_COFOLD_INPUT_H
 #define FM_TRAINER_COFOLD_INPUT_H
 
+#include "proto/base/hash.h"
 #include "trainer/predict/complex/layout.h"
 #include "trainer/step/af3/stored.h"
 
@@ -15,6 +16,7 @@ typedef struct fm_cofold_input {
     fm_arena arena; /* of everything */
     fm_af3_features features;
     char name[FM_COFOLD_NAME_BYTES]; /* of the job, as a folder's; of a bare sample, of its file */
+    fm_sha256 hash;                  /* of all arrays but those of the job, such as its seeds */
     uint32_t n_seed;
     const uint32_t *seeds; /* [n_seed] of the job; none of a bare sample */
     fm_bytes data;         /* the job as AlphaFold 3's JSON; size 0: there is none */

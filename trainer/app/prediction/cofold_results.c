@@ -7,7 +7,6 @@
 #include "trainer/predict/complex/disorder.h"
 #include "trainer/predict/complex/page.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,17 +15,19 @@ static const size_t SLAB_BYTES = (size_t)64 << 20; /* of logits */
 static const size_t ARENA_BYTES = (size_t)1 << 34; /* address space */
 
 /* The work on one seed. */
-typedef struct judge {
+struct fm_cofold_writer {
     fm_cofold *cofold;
     const fm_cofold_input *input;
     const fm_cofold_target *target;
-    fm_cofold_best *best;
+    uint32_t seed;
     fm_arena arena;
     fm_complex_contacts contacts;
     fm_complex_pairs pairs;
     double *plddt;   /* [n_atom] 0 to 1 */
     float *position; /* [n_atom, 3] Å */
-} judge;
+};
+
+typedef fm_cofold_writer judge;
 
 /* Takes the logits of a head of pairs, slab by slab. */
 static fm_status take_pairs(judge *j, fm_cofold_head head, fm_error *reterr) {
@@ -83,9 +84,9 @@ static fm_status write_archive(judge *j, const fm_cofold_result *result, const f
                                {"pae", 2, {n, n}, j->pairs.pae},
                                {"pde", 2, {n, n}, j->pairs.pde},
                                {"contact_probability", 2, {n, n}, contacts}};
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/seed-%u_sample-%u.npz", j->target->folder, result->seed,
-             result->sample);
+    int n_end;
+    char path[FM_COFOLD_PATH_BYTES];
+    fm_cofold_path(j->target, j->input, result, fm_cofold_ends(j->input, &n_end)[0], path);
     fm_npz_writer *writer;
     fm_status status = fm_npz_writer_create(path, &writer, reterr);
     if (status) return status;
@@ -116,30 +117,9 @@ static fm_status write_bare(judge *j, const fm_cofold_result *result, fm_error *
 
 /* -- the files of a structure whose atoms have names */
 
-enum { PATH_BYTES = PATH_MAX };
-
-static void path_of(const fm_cofold_target *target, const fm_cofold_input *input,
-                    const fm_cofold_result *r, const char *end, char out[PATH_BYTES]) {
-    char stem[FM_COMPLEX_STEM_BYTES];
-    fm_complex_stem(input->name, r->seed, r->sample, stem);
-    snprintf(out, PATH_BYTES, "%s/%s%s", target->folder, stem, end);
-}
-
-/* Keeps the part of the page about a structure that is better than those before. */
-static fm_status keep_best(judge *j, const fm_complex_prediction *p, fm_error *reterr) {
-    fm_cofold_best *best = j->best;
-    const double score = p->scores->ranking_score;
-    const bool is_better =
-        score > best->ranking_score || (isnan(best->ranking_score) && !isnan(score));
-    if (best->text && !is_better) return FM_OK;
-    free(best->text);
-    best->text = NULL;
-    best->ranking_score = score;
-    return fm_complex_page_draw(p, &best->text, &best->bytes, reterr);
-}
-
 static fm_status write_named(judge *j, const fm_cofold_result *result,
-                             const fm_complex_scores *scores, fm_error *reterr) {
+                             const fm_complex_scores *scores, fm_cofold_part *ret_part,
+                             fm_error *reterr) {
     fm_status (*const write[FM_COMPLEX_ENDS])(const char *, const fm_complex_prediction *,
                                               fm_error *) = {
         fm_complex_write_cif, fm_complex_write_summary, fm_complex_write_confidences};
@@ -155,20 +135,37 @@ static fm_status write_named(judge *j, const fm_cofold_result *result,
                                               .pae = j->pairs.pae,
                                               .contact = j->contacts.probability,
                                               .scores = scores};
-    char path[PATH_BYTES];
+    char path[FM_COFOLD_PATH_BYTES];
     snprintf(path, sizeof path, "%s/seed-%u_sample-%u", j->target->folder, result->seed,
              result->sample);
     fm_status status = fm_dir_make(path, reterr);
     for (int i = 0; i < FM_COMPLEX_ENDS && !status; i++) {
-        path_of(j->target, j->input, result, fm_complex_ends[i], path);
+        fm_cofold_path(j->target, j->input, result, fm_complex_ends[i], path);
         status = write[i](path, &prediction, reterr);
     }
-    return status ? status : keep_best(j, &prediction, reterr);
+    if (status) return status;
+    return fm_complex_page_draw(&prediction, &ret_part->text, &ret_part->bytes, reterr);
 }
 
-/* -- all structures of a seed */
+/* The record vouches for the files. So it goes before they change, and comes after them. */
+static fm_status write_files(judge *j, const fm_cofold_result *result,
+                             const fm_complex_scores *scores, fm_cofold_best *best, uint32_t number,
+                             fm_error *reterr) {
+    fm_cofold_part part = {.text = NULL};
+    fm_status status = fm_cofold_record_remove(j->target, j->input, result, reterr);
+    if (!status) {
+        status = j->input->has_names ? write_named(j, result, scores, &part, reterr)
+                                     : write_bare(j, result, reterr);
+    }
+    if (!status) status = fm_cofold_record_write(j->target, j->input, result, &part, reterr);
+    fm_cofold_best_offer(best, result, number, &part);
+    return status;
+}
 
-static fm_status judge_one(judge *j, fm_cofold_result *result, fm_error *reterr) {
+/* -- one structure */
+
+static fm_status judge_one(judge *j, fm_cofold_result *result, fm_cofold_best *best,
+                           uint32_t number, fm_error *reterr) {
     const fm_complex_layout *layout = &j->input->layout;
     const double *x = fm_cofold_structure(j->cofold, result->sample);
     for (size_t i = 0; i < (size_t)3 * layout->n_atom; i++)
@@ -195,8 +192,7 @@ static fm_status judge_one(judge *j, fm_cofold_result *result, fm_error *reterr)
         result->ranking_score = scores.ranking_score;
         result->has_clash = scores.has_clash;
         result->fraction_disordered = scores.fraction_disordered;
-        status = j->input->has_names ? write_named(j, result, &scores, reterr)
-                                     : write_bare(j, result, reterr);
+        status = write_files(j, result, &scores, best, number, reterr);
     }
     fm_arena_rewind(&j->arena, mark);
     return status;
@@ -215,19 +211,54 @@ static fm_status prepare(judge *j, fm_error *reterr) {
     return take_pairs(j, FM_COFOLD_DISTANCE, reterr);
 }
 
-fm_status fm_cofold_judge_all(fm_cofold *cofold, const fm_cofold_input *input,
-                              const fm_cofold_target *target, uint32_t seed, uint32_t n,
-                              fm_cofold_result *results, fm_cofold_best *best, fm_error *reterr) {
-    judge j = {.cofold = cofold, .input = input, .target = target, .best = best};
-    fm_status status = prepare(&j, reterr);
-    for (uint32_t k = 0; k < n && !status; k++) {
-        results[k] = (fm_cofold_result){.seed = seed, .sample = k};
-        status = judge_one(&j, &results[k], reterr);
+fm_status fm_cofold_writer_open(fm_cofold *cofold, const fm_cofold_input *input,
+                                const fm_cofold_target *target, uint32_t seed,
+                                fm_cofold_writer **ret_writer, fm_error *reterr) {
+    judge *j = calloc(1, sizeof *j);
+    if (!j) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the scores");
+    *j = (judge){.cofold = cofold, .input = input, .target = target, .seed = seed};
+    fm_status status = prepare(j, reterr);
+    if (status) {
+        fm_cofold_writer_close(j);
+        return status;
     }
-    fm_complex_pairs_release(&j.pairs);
-    fm_complex_contacts_release(&j.contacts);
-    fm_arena_fini(&j.arena);
-    return status;
+    *ret_writer = j;
+    return FM_OK;
+}
+
+fm_status fm_cofold_writer_write(fm_cofold_writer *j, uint32_t sample, uint32_t number,
+                                 fm_cofold_result *ret_result, fm_cofold_best *best,
+                                 fm_error *reterr) {
+    *ret_result = (fm_cofold_result){.seed = j->seed, .sample = sample};
+    return judge_one(j, ret_result, best, number, reterr);
+}
+
+void fm_cofold_writer_close(fm_cofold_writer *j) {
+    if (!j) return;
+    fm_complex_pairs_release(&j->pairs);
+    fm_complex_contacts_release(&j->contacts);
+    fm_arena_fini(&j->arena);
+    free(j);
+}
+
+/* -- the best structure */
+
+static bool is_better(double score, uint32_t number, const fm_cofold_best *than) {
+    const double other = than->ranking_score;
+    if (isnan(score) != isnan(other)) return isnan(other);
+    if (isnan(score) || score == other) return number < than->number;
+    return score > other;
+}
+
+void fm_cofold_best_offer(fm_cofold_best *best, const fm_cofold_result *result, uint32_t number,
+                          fm_cofold_part *part) {
+    if (part->text && (!best->part.text || is_better(result->ranking_score, number, best))) {
+        free(best->part.text);
+        *best = (fm_cofold_best){result->ranking_score, number, *part};
+    } else {
+        free(part->text);
+    }
+    *part = (fm_cofold_part){.text = NULL};
 }
 
 /* -- all seeds */
@@ -245,10 +276,10 @@ static fm_status copy_file(const char *from, const char *to, fm_error *reterr) {
 
 static fm_status copy_best(const fm_cofold_input *input, const fm_cofold_target *target,
                            const fm_cofold_result *best, fm_error *reterr) {
-    char from[PATH_BYTES], to[PATH_BYTES];
+    char from[FM_COFOLD_PATH_BYTES], to[FM_COFOLD_PATH_BYTES];
     fm_status status = FM_OK;
     for (int i = 0; i < FM_COMPLEX_ENDS && !status; i++) {
-        path_of(target, input, best, fm_complex_ends[i], from);
+        fm_cofold_path(target, input, best, fm_complex_ends[i], from);
         snprintf(to, sizeof to, "%s/%s%s", target->folder, input->name, fm_complex_ends[i]);
         status = copy_file(from, to, reterr);
     }
@@ -258,7 +289,7 @@ static fm_status copy_best(const fm_cofold_input *input, const fm_cofold_target 
 static fm_status write_page(const fm_cofold_input *input, const fm_cofold_target *target,
                             const fm_cofold_result *results, const uint32_t *order, uint32_t n,
                             const fm_cofold_best *best, fm_error *reterr) {
-    char path[PATH_BYTES];
+    char path[FM_COFOLD_PATH_BYTES];
     fm_complex_page_row *row = calloc(n, sizeof *row);
     if (!row) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the page");
     for (uint32_t k = 0; k < n; k++) {
@@ -279,8 +310,8 @@ static fm_status write_page(const fm_cofold_input *input, const fm_cofold_target
                                   .n_chain = input->layout.n_chain,
                                   .n_row = n,
                                   .row = row,
-                                  .best = best->text,
-                                  .best_bytes = best->bytes};
+                                  .best = best->part.text,
+                                  .best_bytes = best->part.bytes};
     snprintf(path, sizeof path, "%s/%s.html", target->folder, input->name);
     fm_status status = fm_complex_page_write(path, &page, reterr);
     free(row);
@@ -301,7 +332,7 @@ static uint32_t rank(const fm_cofold_result *results, uint32_t n, fm_complex_ran
 fm_status fm_cofold_finish(const fm_cofold_input *input, const fm_cofold_target *target,
                            const fm_cofold_result *results, uint32_t n, const fm_cofold_best *best,
                            fm_error *reterr) {
-    char path[PATH_BYTES];
+    char path[FM_COFOLD_PATH_BYTES];
     fm_complex_ranked *row = calloc(n, sizeof *row);
     double *score = calloc(n, sizeof *score);
     uint32_t *order = calloc(n, sizeof *order);

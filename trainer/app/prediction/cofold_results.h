@@ -3,40 +3,37 @@
 #ifndef FM_TRAINER_COFOLD_RESULTS_H
 #define FM_TRAINER_COFOLD_RESULTS_H
 
-#include "trainer/app/prediction/cofold_input.h"
+#include "trainer/app/prediction/cofold_record.h"
 #include "trainer/infer/cofold.h"
 #include "trainer/predict/complex/files.h"
-
-/* One structure. */
-typedef struct fm_cofold_result {
-    uint32_t seed, sample;
-    double ptm, iptm; /* iptm: NAN for one chain */
-    double mean_plddt, ranking_score, fraction_disordered;
-    bool has_clash;
-} fm_cofold_result;
 
 /* What the page shows of the best structure so far of those with names. It begins as zeroes, and
  * the caller frees the text. */
 typedef struct fm_cofold_best {
     double ranking_score;
-    char *text;
-    size_t bytes;
+    uint32_t number; /* the structure's place in the order of seeds and samples */
+    fm_cofold_part part;
 } fm_cofold_best;
 
-/* Where results go, and what they say of their making. */
-typedef struct fm_cofold_target {
-    const char *folder;
-    const char *model, *software; /* of the weights; version of this program */
-} fm_cofold_target;
+/* Takes the part of a structure, and keeps it if no better one was offered: of equal scores, that
+ * of the lower number is better. */
+void fm_cofold_best_offer(fm_cofold_best *best, const fm_cofold_result *result, uint32_t number,
+                          fm_cofold_part *part);
 
-/* Judges all structures of the run that `cofold` has made of the input, and writes the files of
- * each: with names those of files.h in FOLDER/seed-S_sample-K/, else FOLDER/seed-S_sample-K.npz.
- * results [n] receives their scores, and `best` is kept up. FM_ERR_IO, FM_ERR_NOMEM,
- * FM_ERR_LIMIT. */
-FM_MUST_USE fm_status fm_cofold_judge_all(fm_cofold *cofold, const fm_cofold_input *input,
-                                          const fm_cofold_target *target, uint32_t seed, uint32_t n,
-                                          fm_cofold_result *results, fm_cofold_best *best,
-                                          fm_error *reterr);
+/* Judges structures of one seed, and writes their files. */
+typedef struct fm_cofold_writer fm_cofold_writer;
+
+/* After the trunk: takes the contacts, which all structures share. FM_ERR_NOMEM, FM_ERR_LIMIT. */
+FM_MUST_USE fm_status fm_cofold_writer_open(fm_cofold *cofold, const fm_cofold_input *input,
+                                            const fm_cofold_target *target, uint32_t seed,
+                                            fm_cofold_writer **ret_writer, fm_error *reterr);
+/* Judges a structure that was sampled, and writes its files and its record (cofold_record.h).
+ * FM_ERR_IO, FM_ERR_NOMEM, FM_ERR_LIMIT. */
+FM_MUST_USE fm_status fm_cofold_writer_write(fm_cofold_writer *writer, uint32_t sample,
+                                             uint32_t number, fm_cofold_result *ret_result,
+                                             fm_cofold_best *best, fm_error *reterr);
+/* NULL is allowed. */
+void fm_cofold_writer_close(fm_cofold_writer *writer);
 
 /* Writes FOLDER/NAME_ranking_scores.csv with n rows in their order, FOLDER/NAME_data.json if the
  * input has it, and with names copies of the best structure's files, FOLDER/NAME_model.cif and

@@ -451,10 +451,11 @@ static int run_command(fm_predict_settings *set, const char *farewell, int argc,
 
 int fm_predict_main(int argc, char **argv) {
     fm_predict_settings set = fm_predict_settings_default(&fm_predict_command);
-    return run_command(&set,
-                       "\nfoldmill predict: stopping after the chain in hand; finished predictions "
-                       "stay; a second signal ends the process at once\n",
-                       argc, argv);
+    return run_command(
+        &set,
+        "\nfoldmill predict: stopping after the chain or structure in hand; finished "
+        "predictions stay; a second signal ends the process at once\n",
+        argc, argv);
 }
 
 int fm_distill_main(int argc, char **argv) {

@@ -43,7 +43,7 @@ static const char predict_description[] =
     "needs --components, or a sample that `foldmill parse job` prepared (.npz). DIR/NAME has\n"
     "AlphaFold 3's files; the guide's page on complexes describes them. Such weights are a\n"
     "checkpoint, or safetensors or PyTorch's file with Protenix's names; AlphaFold 3's own are\n"
-    "not free and cannot be read. One process predicts complexes; it has no --resume.\n\n"
+    "not free and cannot be read. One process predicts complexes.\n\n"
     "Examples:\n"
     "  foldmill predict T1024.a3m --weights model_1.npz --out results --device cuda\n"
     "  foldmill predict seqs/*.fasta --alignments msas --templates pdb_mmcif \\\n"
@@ -52,7 +52,8 @@ static const char predict_description[] =
     "      --out results --device cuda --dtype bf16\n\n"
     "Exit codes: 0 done, 3 some chains failed (the others are predicted), 1 failed, 2 bad\n"
     "usage, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM. --resume continues a\n"
-    "stopped command: it keeps predictions of the same inputs, weights and settings.";
+    "stopped command: it keeps predictions of the same inputs, weights and settings, also\n"
+    "single structures of a complex.";
 
 static const char distill_description[] =
     "Predicts each chain of a cache once, for self-distillation, and keeps the structures\n"
