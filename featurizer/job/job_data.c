@@ -367,20 +367,23 @@ static fm_status put_job(fm_job_work *work, FILE *out) {
     return status;
 }
 
-/* Returns an id that AlphaFold 3's JSON cannot have, or NULL. */
-static const char *find_other_id(const fm_complex_job *job) {
-    for (uint32_t e = 0; e < job->n_entity; e++)
-        for (uint32_t k = 0; k < job->entities[e].n_copy; k++)
-            if (!fm_job_is_alphafold3_id(job->entities[e].ids[k])) return job->entities[e].ids[k];
-    return NULL;
+/* Whether the job has an id that AlphaFold 3's JSON cannot have; *ret_id is the first. */
+static bool has_other_id(const fm_complex_job *job, const char **ret_id) {
+    for (uint32_t e = 0; e < job->n_entity; e++) {
+        for (uint32_t k = 0; k < job->entities[e].n_copy; k++) {
+            *ret_id = job->entities[e].ids[k];
+            if (!fm_job_is_alphafold3_id(*ret_id)) return true;
+        }
+    }
+    return false;
 }
 
 fm_status fm_job_make_data(fm_job_work *work, fm_bytes *ret_text) {
-    const char *id = find_other_id(work->job);
+    const char *id = "";
     char *text = NULL;
     size_t size;
     *ret_text = (fm_bytes){(const uint8_t *)"", 0};
-    if (id) {
+    if (has_other_id(work->job, &id)) {
         fm_job_warn(work->arena, work->warnings, "",
                     "the job is not written as AlphaFold 3 JSON, where ids of chains have letters "
                     "only, not all of them small: found %s",

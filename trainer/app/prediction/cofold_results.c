@@ -233,12 +233,12 @@ fm_status fm_cofold_writer_write(fm_cofold_writer *j, uint32_t sample, uint32_t 
     return judge_one(j, ret_result, best, number, reterr);
 }
 
-void fm_cofold_writer_close(fm_cofold_writer *j) {
-    if (!j) return;
-    fm_complex_pairs_release(&j->pairs);
-    fm_complex_contacts_release(&j->contacts);
-    fm_arena_fini(&j->arena);
-    free(j);
+void fm_cofold_writer_close(fm_cofold_writer *writer) {
+    if (!writer) return;
+    fm_complex_pairs_release(&writer->pairs);
+    fm_complex_contacts_release(&writer->contacts);
+    fm_arena_fini(&writer->arena);
+    free(writer);
 }
 
 /* -- the best structure */
