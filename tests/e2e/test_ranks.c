@@ -1,73 +1,7 @@
 /* test_ranks.c: `foldmill train` on several ranks that are processes, as a user meets it: the
- * losses of one rank, ranks that are killed or stopped, signals, other numbers of ranks, ranks that
- * do not belong together, and the environments of other launchers.
- *
- * FM_TEST_KILLS sets the number of random instants at which a rank is killed (3). */
-#include "tests/testing/testing.h"
-
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-#include <cmocka.h>
-
-static char folder[512];
-static pid_t server;
-
-/* Runs a shell command in the test's folder with the programs on PATH. */
-static int run(const char *command) {
-    return fm_test_shell_format(folder, ". ./lib; %s", command);
-}
-
-/* Shell functions of all tests, beside those of library.sh.
- *
- *     begin ARGS        starts a run beside the shell, which ends with it; $run is its process
- *     free_port         prints a TCP port that nobody uses
- *     start_on NAMES ARGS  starts a rank on each of the hosts that are named so, beside the shell;
- *                       $rank0, $rank1, ... are their processes
- *     end_on            waits for them
- *     same A B N        two runs have the same bytes after N steps, and the same losses */
-static const char library[] =
-    "train='foldmill train --data unix:socket --seed 3 --config batch.ini -q'\n"
-    "begin() { beside $train \"$@\"; }\n"
-    "free_port() { python3 -c 'import socket; s = socket.socket(); s.bind((\"127.0.0.1\", 0)); "
-    "print(s.getsockname()[1])'; }\n"
-    "start_on() { names=$1; shift; rank=0; all=; for name in $names; do "
-    "FOLDMILL_RANK=$rank FOLDMILL_RANKS=$(echo $names | wc -w) FOLDMILL_HOST=$name "
-    "FOLDMILL_MEETING=file:$PWD/meeting $train \"$@\" >on.$rank.log 2>&1 & "
-    "all=\"$all $!\"; eval rank$rank=$!; rank=$((rank + 1)); done; "
-    "trap 'kill -9 $all 2>/dev/null' EXIT; }\n"
-    "end_on() { code=0; for process in $all; do wait $process || code=$?; done; return $code; }\n"
-    "same() { cmp $1/checkpoint-$3.safetensors $2/checkpoint-$3.safetensors && losses $1 >$1.l && "
-    "losses $2 >$2.l && cmp $1.l $2.l; }\n";
-
-static int set_up(void **state) {
-    (void)state;
-    fm_test_make_folder(folder, sizeof folder);
-    if (fm_test_write_library(folder, library)) return 1;
-    int failed =
-        run("foldmill synth --chains 6 --seed 5 --max-length 60 --depth 100 -o data --quiet && "
-            "foldmill build data --cache cache --quiet >build.log && "
-            "ls data/alignments | sed 1d | foldmill snapshot create few --cache cache --chains - "
-            ">few.log && "
-            "printf '[model]\\nn_block = 1\\nn_structure_iteration = 1\\n[data]\\ncrop_size = 24\\n"
-            "max_msa_clusters = 8\\nglobal_batch = 4\\n[metrics]\\nstructure_every = 4\\n' "
-            ">batch.ini && sed 's/^n_block.*/&\\norder = opm_first/' batch.ini >branches.ini");
-    if (failed) return failed;
-    server = fm_test_serve(folder, "socket", "--cache cache --snapshot all --snapshot few");
-    return run("$train --steps 8 --out one >one.log 2>&1");
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    int code = server ? fm_test_stop(server, SIGTERM) : 0;
-    fm_test_remove_tree(folder);
-    return code;
-}
+ * losses of one rank, signals, other numbers of ranks, ranks that do not belong together, several
+ * hosts, and the environments of other launchers. */
+#include "tests/e2e/rank_runs.h"
 
 /* -- the same losses */
 
@@ -77,7 +11,7 @@ static void several_ranks_have_the_losses_of_one(void **state) {
     static const char *const layouts[] = {"--ranks 2", "--ranks 3", "--dap 2", "--ranks 4 --dap 2"};
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
         assert_int_equal(fm_test_shell_format(folder,
-                                              ". ./lib; $train --steps 8 %s --out many.%zu "
+                                              ". ./lib; $train --steps 5 %s --out many.%zu "
                                               ">many.log 2>&1 && close_losses one many.%zu",
                                               layouts[i], i, i),
                          0);
@@ -98,29 +32,27 @@ static void several_ranks_have_the_losses_of_one(void **state) {
                          "&& close_losses trunk branches"),
                      0);
     assert_int_equal(run("printf '[parallel]\\ndap = 2\\n' | cat batch.ini - >parts.ini && "
-                         "$train --config parts.ini --steps 8 --out parts >log 2>&1 && "
-                         "same parts many.2 000000000008"),
+                         "$train --config parts.ini --steps 5 --out parts >log 2>&1 && "
+                         "same parts many.2 000000000005"),
                      0);
 }
 
-/* Fifty steps of eight samples on eight ranks with a group each, and fewer with groups of parts and
+/* Four steps of eight samples on eight ranks with a group each, and fewer with groups of parts and
  * of branches. Data parallelism alone keeps the order of sums, so it has exactly the losses of one
  * rank. */
 static void eight_ranks_have_the_losses_of_one(void **state) {
     (void)state;
-    assert_int_equal(
-        run("for c in batch branches; do sed 's/^global_batch.*/global_batch = 8/' "
-            "$c.ini >$c.8.ini; done; train=\"$train --config batch.8.ini\"; "
-            "$train --steps 50 --out eight >log 2>&1 && "
-            "$train --steps 50 --ranks 8 --out eight.dp >log 2>&1 && "
-            "losses eight >a && losses eight.dp >b && cmp a b && "
-            "$train --steps 4 --ranks 8 --dap 4 --out eight.parts >log 2>&1 && "
-            "grep -q '^ranks     8: dap 4, bp 1, dp 2$' log && "
-            "$train --steps 4 --ranks 8 --dap 8 --out eight.all >log 2>&1 && "
-            "head -4 eight/metrics.jsonl >eight.l && mv eight.l eight/metrics.jsonl && "
-            "close_losses eight eight.parts && close_losses eight eight.all"),
-        0);
-    assert_int_equal(run("train=\"$train --config branches.8.ini --steps 4\"; "
+    assert_int_equal(run("for c in batch branches; do sed 's/^global_batch.*/global_batch = 8/' "
+                         "$c.ini >$c.8.ini; done; train=\"$train --config batch.8.ini\"; "
+                         "$train --steps 4 --out eight >log 2>&1 && "
+                         "$train --steps 4 --ranks 8 --out eight.dp >log 2>&1 && "
+                         "losses eight >a && losses eight.dp >b && cmp a b && "
+                         "$train --steps 4 --ranks 8 --dap 4 --out eight.parts >log 2>&1 && "
+                         "grep -q '^ranks     8: dap 4, bp 1, dp 2$' log && "
+                         "$train --steps 4 --ranks 8 --dap 8 --out eight.all >log 2>&1 && "
+                         "close_losses eight eight.parts && close_losses eight eight.all"),
+                     0);
+    assert_int_equal(run("train=\"$train --config branches.8.ini --steps 2\"; "
                          "$train --out pairs >log 2>&1 && "
                          "$train --ranks 8 --bp 2 --out pairs.8 >log 2>&1 && "
                          "grep -q '^ranks     8: dap 1, bp 2, dp 4$' log && "
@@ -171,76 +103,6 @@ static void bad_samples_are_skipped_by_all(void **state) {
     }
 }
 
-/* -- lost ranks */
-
-/* A random rank is killed at random instants; the resumed runs end with the bytes of a run that was
- * left alone. Neither a killed rank nor a killed command leaves a process behind. */
-static void killed_ranks_cost_no_bit(void **state) {
-    (void)state;
-    const char *set = getenv("FM_TEST_KILLS");
-    int n_kill = set ? (int)strtol(set, NULL, 10) : 3;
-    unsigned seed = (unsigned)time(NULL) % 100000;
-    fprintf(stderr, "instants from seed %u\n", seed);
-    assert_int_equal(run("$train --ranks 4 --dap 2 --steps 30 --checkpoint-every 3 --out whole "
-                         ">whole.log 2>&1"),
-                     0);
-    for (int i = 0; i < n_kill; i++) {
-        seed = seed * 1103515245u + 12345u;
-        unsigned rank = seed >> 16 & 3, wait_ms = seed >> 20 & 255;
-        assert_int_equal(
-            fm_test_shell_format(folder,
-                                 ". ./lib; begin --ranks 4 --dap 2 --steps 30 --checkpoint-every 3 "
-                                 "--resume --out killed >killed.log 2>&1; until_step killed %d; "
-                                 "sleep 0.%03u; all=$(ranks_of $run); kill -9 $(rank_of $run %u); "
-                                 "wait $run; test $? = 1 && all_gone $all && "
-                                 "grep -q 'rank %u .*process' killed.log",
-                                 6 * i + 4, wait_ms, rank, rank),
-            0);
-    }
-    assert_int_equal(run("begin --ranks 4 --dap 2 --steps 30 --checkpoint-every 3 --resume "
-                         "--out killed >killed.log 2>&1; until_step killed 22; "
-                         "all=$(ranks_of $run); kill -9 $run; wait $run; all_gone $all"),
-                     0);
-    assert_int_equal(run("$train --ranks 4 --dap 2 --steps 30 --checkpoint-every 3 --resume "
-                         "--out killed >killed.log 2>&1 && grep -q 'resumed at step' killed.log && "
-                         "same whole killed 000000000030"),
-                     0);
-}
-
-/* The first rank writes the checkpoints, and belongs to a group of its own here. */
-static void the_first_rank_may_stop(void **state) {
-    (void)state;
-    assert_int_equal(run("begin --ranks 2 --steps 1000000 --checkpoint-every 2 --out writer "
-                         ">writer.log 2>&1; until_step writer 3; all=$(ranks_of $run); "
-                         "kill -STOP $(rank_of $run 0); wait $run; "
-                         "test $? = 1 && all_gone $all"),
-                     0);
-    assert_int_equal(run("grep -qE '^foldmill train: rank 0 .process [0-9]+ on .*: it has not "
-                         "moved for 20 s; the other ranks stop' writer.log && "
-                         "n=$(ls writer | sed -n 's/checkpoint-0*\\([0-9]*\\)[.].*/\\1/p' | "
-                         "tail -1) && $train --ranks 2 --steps $((n + 1)) --resume --out writer "
-                         ">writer.log 2>&1 && ! grep -q damaged writer.log"),
-                     0);
-}
-
-/* A rank that is stopped is named with what it did last, and the run ends within a minute; its last
- * checkpoint is whole. */
-static void a_stopped_rank_is_named(void **state) {
-    (void)state;
-    assert_int_equal(run("begin --ranks 2 --dap 2 --steps 1000000 --checkpoint-every 2 "
-                         "--out stopped >stopped.log 2>&1; until_step stopped 3; "
-                         "all=$(ranks_of $run); kill -STOP $(rank_of $run 1); wait $run; "
-                         "test $? = 1 && all_gone $all"),
-                     0);
-    assert_int_equal(run("grep -qE '^foldmill train: rank 1 .process [0-9]+ on .*: step [0-9]+, "
-                         "cycle [0-9], (in|after) exchange [0-9]+ of the (dap|sample) group: it "
-                         "has not moved for 20 s; the other ranks stop' stopped.log && "
-                         "n=$(ls stopped | sed -n 's/checkpoint-0*\\([0-9]*\\)[.].*/\\1/p' | "
-                         "tail -1) && $train --dap 2 --steps $((n + 1)) --resume --out stopped "
-                         ">stopped.log 2>&1 && ! grep -q damaged stopped.log"),
-                     0);
-}
-
 /* -- stopping and resuming */
 
 /* A signal to any rank stops all of them, with one checkpoint. */
@@ -282,20 +144,20 @@ static void a_signal_ends_the_wait_for_ranks(void **state) {
 
 static void another_number_of_ranks_continues(void **state) {
     (void)state;
-    assert_int_equal(run("$train --ranks 4 --dap 2 --steps 3 --out moved >moved.log 2>&1 && "
-                         "$train --steps 5 --resume --out moved 2>err"),
+    assert_int_equal(run("$train --ranks 4 --dap 2 --steps 2 --out moved >moved.log 2>&1 && "
+                         "$train --steps 3 --resume --out moved 2>err"),
                      2);
     assert_int_equal(run("grep -q -- '--change parallel.dap=1 --change dp=none' err"), 0);
-    assert_int_equal(run("$train --steps 5 --resume --change parallel.dap=1 --change dp=none "
+    assert_int_equal(run("$train --steps 3 --resume --change parallel.dap=1 --change dp=none "
                          "--out moved >moved.log 2>&1 && "
-                         "$train --ranks 3 --steps 8 --resume --change dp=3 --out moved "
-                         ">moved.log 2>&1 && grep -q 'resumed at step 5' moved.log && "
+                         "$train --ranks 3 --steps 5 --resume --change dp=3 --out moved "
+                         ">moved.log 2>&1 && grep -q 'resumed at step 3' moved.log && "
                          "close_losses one moved"),
                      0);
     /* One rank stops inside a batch; three go on there. */
-    assert_int_equal(run("begin --steps 8 --out inside >inside.log 2>&1; until_step inside 2; "
+    assert_int_equal(run("begin --steps 5 --out inside >inside.log 2>&1; until_step inside 2; "
                          "kill -TERM $run; wait $run; "
-                         "$train --ranks 3 --steps 8 --resume --change dp=3 --out inside "
+                         "$train --ranks 3 --steps 5 --resume --change dp=3 --out inside "
                          ">inside.log 2>&1 && close_losses one inside"),
                      0);
 }
@@ -362,7 +224,7 @@ static void ranks_that_differ_are_refused(void **state) {
         {"--config branches.ini --out pair", "configuration"},
         {"--skip-sample 3 --out pair", "command line"},
         {"--resume --change dp=2 --out one", "checkpoint"},
-        {"--from one/checkpoint-000000000008.safetensors --out pair", "checkpoint"},
+        {"--from one/checkpoint-000000000005.safetensors --out pair", "checkpoint"},
         {"--snapshot few --out pair", "snapshot"},
     };
     static const char variables[] = "export FOLDMILL_RANKS=2 FOLDMILL_MEETING=unix:$PWD/meeting; "
@@ -429,23 +291,6 @@ static void several_hosts_have_the_bytes_of_one(void **state) {
                      0);
 }
 
-/* A killed rank ends the run on all hosts; it goes on from its checkpoint to the same bytes. */
-static void a_lost_host_costs_no_bit(void **state) {
-    (void)state;
-    assert_int_equal(run("set='--dap 2 --steps 1000000 --checkpoint-every 2 --out lost'; "
-                         "start_on 'a a b b' $set; until_step lost 3; kill -9 $rank3; end_on; "
-                         "all_gone $all && grep -q '^foldmill train: .*rank 3 .*on "
-                         "b' on.[0-2].log"),
-                     0);
-    assert_int_equal(
-        run("n=$(ls lost | sed -n 's/checkpoint-0*\\([0-9]*\\)[.].*/\\1/p' | tail -1); "
-            "n=$((n + 2)); start_on 'a a b b' --dap 2 --steps $n --resume --out lost; "
-            "end_on && grep -q 'resumed at step' on.0.log && "
-            "$train --ranks 4 --dap 2 --steps $n --out kept >log 2>&1 && "
-            "same kept lost $(printf %012d $n)"),
-        0);
-}
-
 /* More ranks than cores and than a host has devices. */
 static void many_ranks_train(void **state) {
     (void)state;
@@ -484,44 +329,10 @@ static void impossible_numbers_are_refused(void **state) {
     }
 }
 
-/* -- the server */
-
-/* All ranks connect again when the server comes back, and the run ends with the same bytes. */
-static void a_lost_server_costs_no_step(void **state) {
-    (void)state;
-    assert_int_equal(
-        run("serve() { rm -f back; foldmill serve --cache cache --listen unix:back -q & server=$!; "
-            "until_true test -S back; }; serve; "
-            "begin --data unix:back --wait 60000 --ahead 2 --ranks 3 --steps 12 --out back.r "
-            "2>back.err >back.log; trap 'kill -9 $run $server 2>/dev/null' EXIT; "
-            "until_step back.r 3; kill -9 $server; wait $server; serve; wait $run; rc=$?; "
-            "kill $server; test $rc = 0"),
-        0);
-    assert_int_equal(run("$train --ranks 3 --steps 12 --out left.r >log 2>&1 && "
-                         "grep -q 'warn reconnected' back.err && same left.r back.r 000000000012"),
-                     0);
-}
-
-/* A server that stays away ends the run of all ranks with one message and a whole checkpoint, from
- * which the run goes on to the same bytes. */
-static void a_server_that_leaves_is_named_once(void **state) {
-    (void)state;
-    assert_int_equal(
-        run("serve() { rm -f gone; foldmill serve --cache cache --listen unix:gone -q & server=$!; "
-            "until_true test -S gone; }; serve; "
-            "begin --data unix:gone --wait 500 --ahead 2 --ranks 4 --dap 2 --steps 12 --out gone.r "
-            "2>gone.err >gone.log; trap 'kill -9 $run $server 2>/dev/null' EXIT; "
-            "until_step gone.r 3; all=$(ranks_of $run); kill -9 $server; wait $server; "
-            "began=$(date +%s); wait $run; test $? = 1 && "
-            "test $(($(date +%s) - began)) -le 40 && all_gone $all && "
-            "test $(grep -c '^foldmill train: ' gone.err) = 1 && "
-            "grep -q '^foldmill train: .*unix:gone' gone.err"),
-        0);
-    assert_int_equal(run("$train --ranks 4 --dap 2 --steps 12 --resume --out gone.r >gone.log 2>&1 "
-                         "&& grep -q 'resumed at step' gone.log && "
-                         "$train --ranks 4 --dap 2 --steps 12 --out here.r >log 2>&1 && "
-                         "same here.r gone.r 000000000012"),
-                     0);
+/* Runs that the tests compare others with. */
+static int make_runs(void **state) {
+    int failed = set_up(state);
+    return failed ? failed : run("$train --steps 5 --out one >one.log 2>&1");
 }
 
 int main(void) {
@@ -529,9 +340,6 @@ int main(void) {
         cmocka_unit_test(several_ranks_have_the_losses_of_one),
         cmocka_unit_test(eight_ranks_have_the_losses_of_one),
         cmocka_unit_test(bad_samples_are_skipped_by_all),
-        cmocka_unit_test(killed_ranks_cost_no_bit),
-        cmocka_unit_test(a_stopped_rank_is_named),
-        cmocka_unit_test(the_first_rank_may_stop),
         cmocka_unit_test(signals_reach_all_ranks),
         cmocka_unit_test(a_signal_ends_the_wait_for_ranks),
         cmocka_unit_test(another_number_of_ranks_continues),
@@ -539,11 +347,8 @@ int main(void) {
         cmocka_unit_test(ranks_that_differ_are_refused),
         cmocka_unit_test(samples_across_hosts_are_refused),
         cmocka_unit_test(several_hosts_have_the_bytes_of_one),
-        cmocka_unit_test(a_lost_host_costs_no_bit),
         cmocka_unit_test(many_ranks_train),
         cmocka_unit_test(impossible_numbers_are_refused),
-        cmocka_unit_test(a_lost_server_costs_no_step),
-        cmocka_unit_test(a_server_that_leaves_is_named_once),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_runs, tear_down);
 }

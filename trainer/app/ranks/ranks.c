@@ -20,7 +20,7 @@
 enum { WHY_BYTES = 320, PIECE_BYTES = 1 << 20, REASON_TRIES = 20, REASON_US = 50000 };
 static const double meet_s = 120, /* for all ranks to come */
     exchange_s = 60,              /* for a rank in an exchange on GPUs */
-    still_s = 20,                 /* for a rank of another host that gives no sign */
+    patience_s = 20,              /* for a rank that gives no sign */
     gather_s = 3600; /* longer than a step or a checkpoint takes; lost ranks are noticed before */
 
 struct fm_ranks {
@@ -37,6 +37,7 @@ struct fm_ranks {
 
 static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr) {
     const fm_world *world = &ranks->world;
+    const double still_s = world->patience_s > 0 ? world->patience_s : patience_s;
     const fm_meeting_terms terms = {meet_s, &fm_stop_cancel, world->secret};
     fm_status status = fm_meeting_open_on(&ranks->meeting, world->meeting, world->rank, world->size,
                                           &terms, reterr);
@@ -46,7 +47,8 @@ static fm_status open_all(fm_ranks *ranks, const char *program, fm_error *reterr
             fm_meeting_form_tree(ranks->meeting, fm_board_topology(ranks->board), meet_s, reterr);
     }
     if (!status) {
-        status = fm_watch_start(program, ranks->board, ranks->meeting, &ranks->watch, reterr);
+        status =
+            fm_watch_start(program, ranks->board, ranks->meeting, still_s, &ranks->watch, reterr);
     }
     if (status || fm_board_size(ranks->board) == world->size) return status;
     const fm_pulse_options options = {.address = world->meeting,

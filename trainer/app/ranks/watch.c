@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum { LOOK_MS = 200 };
-static const double still_s = 20, /* a rank that does not move for so long is lost */
+static const double
     asleep_s = 5, /* this thread was not run for so long, so the others may not have been either */
     last_s = 8;   /* for this process to end by itself when the run is over */
 
@@ -28,6 +28,7 @@ struct fm_watch {
     fm_meeting *meeting;
     pthread_t thread;
     _Atomic bool ends;
+    double still_s; /* a rank that does not move for so long is lost */
     watched *other; /* [ranks of this host] */
 };
 
@@ -59,13 +60,13 @@ static void look_at(fm_watch *watch, int32_t place) {
         w->beat = beat;
         w->moved_ns = fm_clock_ns();
     }
-    if (!is_gone && seconds_since(w->moved_ns) < still_s) return;
+    if (!is_gone && seconds_since(w->moved_ns) < watch->still_s) return;
     fm_board_describe(watch->board, place, what, sizeof what);
     if (is_gone) {
         snprintf(reason, sizeof reason, "%s: its process has ended; the other ranks stop", what);
     } else {
         snprintf(reason, sizeof reason, "%s: it has not moved for %.0f s; the other ranks stop",
-                 what, still_s);
+                 what, watch->still_s);
     }
     fm_watch_end(watch->board, reason);
 }
@@ -100,7 +101,7 @@ static void *keep_watch(void *argument) {
     return NULL;
 }
 
-fm_status fm_watch_start(const char *name, fm_board *board, fm_meeting *meeting,
+fm_status fm_watch_start(const char *name, fm_board *board, fm_meeting *meeting, double still_s,
                          fm_watch **ret_watch, fm_error *reterr) {
     fm_watch *watch = calloc(1, sizeof *watch);
     int32_t size = fm_board_size(board);
@@ -112,6 +113,7 @@ fm_status fm_watch_start(const char *name, fm_board *board, fm_meeting *meeting,
     program = name;
     watch->board = board;
     watch->meeting = meeting;
+    watch->still_s = still_s;
     for (int32_t place = 0; place < size; place++) {
         const fm_board_rank *entry = fm_board_entry(board, place);
         bool is_own = place == fm_board_place(board);

@@ -11,10 +11,10 @@
 
 typedef struct fm_watch fm_watch;
 
-/* Starts the thread. `name` is the command's name for messages. FM_ERR_NOMEM. Board, meeting and
- * name must outlive it. */
+/* Starts the thread. `name` is the command's name for messages, and still_s how long a rank may not
+ * move. FM_ERR_NOMEM. Board, meeting and name must outlive it. */
 FM_MUST_USE fm_status fm_watch_start(const char *name, fm_board *board, fm_meeting *meeting,
-                                     fm_watch **ret_watch, fm_error *reterr);
+                                     double still_s, fm_watch **ret_watch, fm_error *reterr);
 /* Ends the thread. NULL is allowed. */
 void fm_watch_stop(fm_watch *watch);
 

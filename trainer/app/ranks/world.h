@@ -23,6 +23,7 @@ typedef struct fm_world {
     uint64_t began_ns;  /* when the command that started this rank began, by this host's monotonic
                         * clock; 0: unknown */
     bool crosses_hosts; /* the ranks of a sample may be on several hosts; set by the command line */
+    double patience_s;  /* that a rank may give no sign; 0: 20. Set by the command line */
     char meeting[FM_MEETING_ADDRESS_BYTES];
     char secret[FM_MEETING_SECRET_BYTES + 1]; /* of the meeting; empty: none */
 } fm_world;

@@ -416,6 +416,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     if (status) return status;
     if (is_rank) say_launcher(set, &world);
     world.crosses_hosts = set->crosses_hosts;
+    world.patience_s = (double)set->patience_s;
     status = run->work->find(run, is_rank, reterr);
     if (status == FM_ERR_CANCELLED) *ret_code = 128 + fm_stop_signal();
     if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;

@@ -219,6 +219,9 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
         {"meet", FM_OPTION_STRING, &set->meet, "ADDRESS", .help = "where rank 0 meets the others"},
         {"across-hosts", FM_OPTION_FLAG, &set->crosses_hosts, NULL,
          .help = "let the ranks of a sample be on several hosts, which is slow"},
+        {"patience", FM_OPTION_U64, &set->patience_s, "S",
+         .help = "seconds that a rank may give no sign before it is lost (20)", .min = 5,
+         .max = 3600},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates in all (100)", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP},
         {"batch-schedule", FM_OPTION_STRING, &set->batch_schedule, "B@S,...",
@@ -321,6 +324,7 @@ fm_status fm_train_options_parse(fm_train_options *set, int argc, char **argv, f
                               .full_wait_s = 300,
                               .data_timeout_s = 600,
                               .eval_wait_s = 600,
+                              .patience_s = 20,
                               .argc = argc,
                               .argv = argv};
     fm_status status = read_options(set, argc, argv, reterr);
