@@ -83,10 +83,21 @@ static void a_page_has_structures_of_an_earlier_command(void **state) {
                      0);
 }
 
+/* gemmi and Biopython read entities, chains, components, bonds and pLDDT in the file. */
+static void other_programs_read_the_structure(void **state) {
+    (void)state;
+    skip_without_reference();
+    int code = fm_test_shell(folder, "python3 \"$OLDPWD\"/tests/e2e/read_complex.py first/glyco "
+                                     ">read.log 2>&1; code=$?; cat read.log; exit $code");
+    if (code == 77) skip();
+    assert_int_equal(code, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_made_again_of_their_data),
         cmocka_unit_test(a_page_has_structures_of_an_earlier_command),
+        cmocka_unit_test(other_programs_read_the_structure),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
