@@ -125,7 +125,10 @@ static bool has_far_neighbours(const fm_asym *asym, const fm_asym_chain *chain) 
     return false;
 }
 
-static void drop_bad_chains(const fm_asym *asym, bool *keep) {
+static fm_status drop_bad_chains(fm_asym *asym) {
+    bool *keep;
+    fm_status status = new_keep(asym, &keep);
+    if (status) return status;
     for (uint32_t i = 0; i < asym->n_chain; i++) {
         const fm_asym_chain *chain = &asym->chains[i];
         if (chain->first_residue == chain->end_residue) continue;
@@ -138,6 +141,7 @@ static void drop_bad_chains(const fm_asym *asym, bool *keep) {
         }
         if (is_bad) drop_chain(asym, chain, keep);
     }
+    return fm_asym_compact(asym, keep, "chains of unknown residues and impossible distances go");
 }
 
 /* In arginine, NH1 is the one nearer to CD. The reference takes the first atom of all for a missing
@@ -171,10 +175,7 @@ fm_status fm_asym_filter_file(fm_asym *asym) {
     for (uint32_t k = 0; k < asym->n_atom; k++)
         keep[k] = asym->atoms[k].element != 1;
     status = fm_asym_compact(asym, keep, "water and hydrogens go");
-    if (!status) status = new_keep(asym, &keep);
-    if (status) return status;
-    drop_bad_chains(asym, keep);
-    status = fm_asym_compact(asym, keep, "chains of unknown residues and impossible distances go");
+    if (!status && !asym->is_prediction) status = drop_bad_chains(asym);
     if (!status) order_arginines(asym);
     return status;
 }

@@ -119,6 +119,7 @@ fm_status fm_assembly_read(fm_bytes text, const fm_components *components,
     asym->reterr = reterr;
     asym->components = components;
     asym->compat = options->compat_protenix;
+    asym->is_prediction = options->is_prediction;
     fm_assembly assembly = {0};
     fm_copies copies;
     fm_status status = fm_asym_scan(asym, text);
@@ -132,9 +133,9 @@ fm_status fm_assembly_read(fm_bytes text, const fm_components *components,
     if (!status) status = fm_asym_filter_completed(asym);
     if (!status) status = fm_asym_drop_asymmetric(asym);
     if (!status) status = fm_copies_expand(asym, &copies);
-    if (!status) status = fm_copies_drop_clashing(&copies);
+    if (!status && !asym->is_prediction) status = fm_copies_drop_clashing(&copies);
     if (!status) status = fm_copies_sort(&copies);
-    if (!status) status = fm_copies_limit(&copies);
+    if (!status && !asym->is_prediction) status = fm_copies_limit(&copies);
     if (!status) status = fm_copies_fill(&copies, &assembly);
     if (!status) *ret_assembly = assembly;
     return status;

@@ -6,6 +6,10 @@
 
 typedef struct fm_assembly_options {
     bool compat_protenix; /* the reference's result (Protenix 3248f8e), and its refusals */
+    /* The file is a prediction: no chain is left out because of where its atoms are, or because
+     * there are many. A chain is a ligand if its entity is no polymer, as some programs number
+     * ligands, too. */
+    bool is_prediction;
 } fm_assembly_options;
 
 /* Reads assembly 1 of a file: its atoms, completed from the components, copies, ids, molecules,

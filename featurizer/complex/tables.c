@@ -424,7 +424,7 @@ fm_status fm_copies_fill(fm_copies *copies, fm_assembly *ret_assembly) {
     fm_status status = find_pairs(copies, &finder);
     if (status) return status;
     number_residues(copies);
-    status = drop_unconnected(copies, &finder);
+    if (!asym->is_prediction) status = drop_unconnected(copies, &finder);
     if (!status) status = count_bonds(copies, &first_bond, &n_bond);
     if (!status) status = alloc_tables(&maker, (uint32_t)n_bond);
     for (uint32_t c = 0; c < copies->n_order && !status; c++)

@@ -1,6 +1,6 @@
 /* cmd_build.c: foldmill build: makes a cache from a dataset. */
 #include "cache/build/build.h"
-#include "featurizer/complex/components_code.h"
+#include "featurizer/complex/components.h"
 #include "proto/base/directory.h"
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
@@ -426,15 +426,11 @@ static bool count_templates(const build_arguments *arguments, fm_arena *arena,
 static fm_status read_components(const build_arguments *arguments, fm_arena *arena,
                                  fm_components *components, const fm_components **ret_components,
                                  fm_error *reterr) {
-    fm_bytes input = {0};
     *ret_components = NULL;
     if (!arguments->components) return FM_OK;
-    fm_status status = fm_cli_read_input(arguments->components, arena, &input, reterr);
-    if (status) return status;
-    status = fm_components_read(input, arena, components, reterr);
-    if (status) return fm_error_in(reterr, arguments->components);
-    *ret_components = components;
-    return FM_OK;
+    fm_status status = fm_cli_read_components(arguments->components, arena, components, reterr);
+    if (!status) *ret_components = components;
+    return status;
 }
 
 static int build(const build_arguments *arguments, const fm_source *source, fm_arena *arena) {

@@ -1,11 +1,9 @@
 /* parse_complex.c: the kind complex of foldmill parse. */
 #include "featurizer/complex/assembly_arrays.h"
-#include "featurizer/complex/components_code.h"
 #include "featurizer/complex/read.h"
 #include "featurizer/complex/record_rows.h"
-#include "proto/base/file.h"
-#include "proto/limits.h"
 #include "server/cli/parse.h"
+#include "server/cli/read_input.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -120,13 +118,12 @@ fm_status fm_parse_kind_complex(const fm_parse_request *request, fm_error *reter
     const fm_assembly_options options = {.compat_protenix = request->compat_protenix};
     fm_components components;
     fm_assembly assembly;
-    fm_bytes file = {0};
     fm_status status =
-        fm_file_read_text(request->arena, request->components, FM_LIMIT_INPUT_BYTES, &file, reterr);
-    if (!status) status = fm_components_read(file, request->arena, &components, reterr);
-    if (status) return fm_error_in(reterr, request->components);
-    status =
-        fm_assembly_read(request->text, &components, &options, request->arena, &assembly, reterr);
+        fm_cli_read_components(request->components, request->arena, &components, reterr);
+    if (!status) {
+        status = fm_assembly_read(request->text, &components, &options, request->arena, &assembly,
+                                  reterr);
+    }
     if (status) return status;
     if (request->out) return fm_parse_write_complex(request, &assembly, NULL, FM_ARRAY_NPZ, reterr);
     if (request->json) {

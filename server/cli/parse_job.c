@@ -1,10 +1,10 @@
 /* parse_job.c: the kind job of foldmill parse: a description of a complex as a prepared job. */
-#include "featurizer/complex/components_code.h"
 #include "featurizer/job/job.h"
 #include "proto/base/file.h"
 #include "proto/limits.h"
 #include "proto/npz.h"
 #include "server/cli/parse.h"
+#include "server/cli/read_input.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,18 +175,14 @@ fm_status fm_parse_kind_job(const fm_parse_request *request, fm_error *reterr) {
     fm_job_warnings warnings = {0};
     fm_components dictionary;
     const fm_complex_job *job = NULL;
-    fm_bytes file = {0};
     fm_status status = read_job(request, &warnings, &job, reterr);
     if (status) return status;
     job_folder folder = {request->path, job->format == FM_JOB_PROTENIX};
     const fm_job_files files = {&folder, read_file};
     fm_prepared_job *prepared = fm_arena_alloc(request->arena, sizeof *prepared);
     if (!prepared) return fm_arena_full(request->arena, reterr);
-    status =
-        fm_file_read_text(request->arena, request->components, FM_LIMIT_INPUT_BYTES, &file, reterr);
-    if (!status) status = fm_components_read(file, request->arena, &dictionary, reterr);
-    if (status) return fm_error_in(reterr, request->components);
-    if (request->draws) status = take_draws(request, &options, reterr);
+    status = fm_cli_read_components(request->components, request->arena, &dictionary, reterr);
+    if (!status && request->draws) status = take_draws(request, &options, reterr);
     if (!status) {
         status = fm_job_prepare(job, &dictionary, &files, &options, request->arena, &warnings,
                                 prepared, reterr);

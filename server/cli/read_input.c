@@ -1,6 +1,7 @@
 /* read_input.c: see read_input.h. */
 #include "server/cli/read_input.h"
 
+#include "featurizer/complex/components_code.h"
 #include "proto/base/compress.h"
 #include "proto/base/directory.h"
 #include "proto/base/file.h"
@@ -70,4 +71,13 @@ fm_status fm_cli_read_input(const char *path, fm_arena *arena, fm_bytes *ret_tex
     if (!status) status = keep(text, bytes, arena, ret_text, reterr);
     free(text);
     return status && reterr ? fm_error_in(reterr, fm_cli_input_name(path)) : status;
+}
+
+fm_status fm_cli_read_components(const char *path, fm_arena *arena, fm_components *ret_components,
+                                 fm_error *reterr) {
+    fm_bytes input = {0};
+    fm_status status = fm_cli_read_input(path, arena, &input, reterr);
+    if (status) return status;
+    status = fm_components_read(input, arena, ret_components, reterr);
+    return status ? fm_error_in(reterr, fm_cli_input_name(path)) : FM_OK;
 }

@@ -5,6 +5,8 @@
 #include "proto/base/arena.h"
 #include "proto/base/bytes.h"
 
+#include "featurizer/complex/components.h"
+
 #include <stdbool.h>
 
 bool fm_cli_is_stdin(const char *path);
@@ -16,5 +18,10 @@ const char *fm_cli_input_name(const char *path);
  * fm_file_read_text does; errors have fm_cli_input_name(path) as their source. */
 FM_MUST_USE fm_status fm_cli_read_input(const char *path, fm_arena *arena, fm_bytes *ret_text,
                                         fm_error *reterr);
+
+/* The components of a file: mmCIF text, or what foldmill components has written. Everything is in
+ * the arena; errors have the path as their source. */
+FM_MUST_USE fm_status fm_cli_read_components(const char *path, fm_arena *arena,
+                                             fm_components *ret_components, fm_error *reterr);
 
 #endif

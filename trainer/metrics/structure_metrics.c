@@ -4,7 +4,6 @@
 
 #include "trainer/metrics/superposition.h"
 
-#include <math.h>
 #include <string.h>
 
 static const double INCLUSION = 15; /* Å: lDDT counts true distances below this */
@@ -14,19 +13,13 @@ static double distance(const double *a, const double *b) {
     return sqrt(x * x + y * y + z * z);
 }
 
-/* Number of the four thresholds within which a distance is kept. */
-static int n_kept(double predicted, double truth) {
-    double change = fabs(predicted - truth);
-    return (change < 0.5) + (change < 1) + (change < 2) + (change < 4);
-}
-
 /* Thresholds that are kept, out of all: four per pair. */
 typedef struct tally {
     uint64_t kept, all;
 } tally;
 
 static void count(tally *t, const double *p, const double *q, double truth) {
-    t->kept += (uint64_t)n_kept(distance(p, q), truth);
+    t->kept += fm_lddt_kept(distance(p, q), truth);
     t->all += 4;
 }
 

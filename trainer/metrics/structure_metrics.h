@@ -22,6 +22,14 @@
 #include "proto/base/arena.h"
 #include "proto/chem/atom14.h"
 
+#include <math.h>
+
+/* The number of lDDT's four thresholds within which a distance is kept. Distances are in Å. */
+static inline unsigned fm_lddt_kept(double predicted, double truth) {
+    double change = fabs(predicted - truth);
+    return (unsigned)(change < 0.5) + (change < 1) + (change < 2) + (change < 4);
+}
+
 /* lDDT; NAN if no two true points are below 15 Å. ret_local (NULL, or [n]) receives the score of
  * each point's own pairs. */
 double fm_lddt(size_t n, const double *predicted, const double *truth, double *ret_local);

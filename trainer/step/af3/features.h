@@ -5,7 +5,7 @@
 
 #include "trainer/loss/complex.h"
 #include "trainer/model/af3/sample.h"
-#include "trainer/step/label_permutation.h"
+#include "trainer/metrics/label_permutation.h"
 
 /* Recorded draws, for comparisons with other programs. Numbers are standard normal, and rotations
  * are 3 x 3 by rows. S is the number of training structures, K that of the rollout's steps. */

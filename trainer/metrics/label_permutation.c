@@ -4,9 +4,7 @@
  * and a copy of the same entity the true token of each predicted token. Everything else works on
  * the centre atoms of such pairs of tokens. choose_copies matches chains, and order_group then
  * exchanges atoms. */
-#include "trainer/step/label_permutation.h"
-
-#include "trainer/metrics/superposition.h"
+#include "trainer/metrics/label_permutation.h"
 
 #include <assert.h>
 #include <math.h>
@@ -276,6 +274,14 @@ static void order_group(const permutation *p, const fm_motion *motion, const fm_
         label[g->first + i] = old[g->order[best * g->n + i]];
 }
 
+void fm_permute_atoms(const fm_labelled_complex *predicted, const fm_labelled_complex *truth,
+                      const float *resolved, const fm_motion *motion, const fm_atom_orders *orders,
+                      int64_t n_orders, int64_t *label, int64_t *room) {
+    const permutation p = {.predicted = predicted, .truth = truth, .resolved = resolved};
+    for (int64_t g = 0; g < n_orders; g++)
+        order_group(&p, motion, &orders[g], label, room);
+}
+
 /* -- all */
 
 static void order_chains(const permutation *p) {
@@ -324,8 +330,7 @@ fm_status fm_permute_labels(const fm_labelled_complex *predicted, const fm_label
     label_atoms(&p, label);
     fm_motion motion;
     if (superpose_all(&p, label, &motion)) {
-        for (int64_t g = 0; g < n_orders; g++)
-            order_group(&p, &motion, &orders[g], label, old);
+        fm_permute_atoms(predicted, truth, resolved, &motion, orders, n_orders, label, old);
     }
     fm_arena_rewind(scratch, mark);
     return FM_OK;

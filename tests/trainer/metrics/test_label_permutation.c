@@ -1,6 +1,6 @@
 /* test_label_permutation.c: tests that equivalent chains and atoms get the labels that fit the
  * prediction. */
-#include "trainer/step/label_permutation.h"
+#include "trainer/metrics/label_permutation.h"
 
 #include "proto/base/rng.h"
 #include "trainer/backend/normal.h"

@@ -21,6 +21,7 @@
 
 #include "proto/base/arena.h"
 #include "proto/base/status.h"
+#include "trainer/metrics/superposition.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +54,12 @@ FM_MUST_USE fm_status fm_permute_labels(const fm_labelled_complex *predicted,
                                         const fm_labelled_complex *truth, const float *resolved,
                                         const fm_atom_orders *orders, int64_t n_orders,
                                         int64_t *label, fm_arena *scratch, fm_error *reterr);
+
+/* The step of atoms alone: gives each group of atoms the order with the smallest RMSD once `motion`
+ * has moved the truth. label is as fm_permute_labels has written it, and only labels of the groups
+ * change. `room` has space for those of the largest group. */
+void fm_permute_atoms(const fm_labelled_complex *predicted, const fm_labelled_complex *truth,
+                      const float *resolved, const fm_motion *motion, const fm_atom_orders *orders,
+                      int64_t n_orders, int64_t *label, int64_t *room);
 
 #endif
