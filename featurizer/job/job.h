@@ -93,6 +93,9 @@ typedef struct fm_complex_job {
     const fm_job_entity *entities;
     const fm_job_bond *bonds;
     const fm_job_text *users; /* [n_user] mmCIF text of components that the user gives */
+    /* Why the job cannot be read, where a description has others; NULL: it was read. Of a refused
+     * job only the name is valid, "" if it has none. */
+    const fm_error *refused;
 } fm_complex_job;
 
 typedef struct fm_jobs {
@@ -101,7 +104,8 @@ typedef struct fm_jobs {
 } fm_jobs;
 
 /* Reads all jobs of a description. `name` is the file's name: its ending tells YAML, and it names
- * jobs that have no name. The text may be freed only after the jobs. Returns FM_ERR_FORMAT with
+ * jobs that have no name. The text may be freed only after the jobs. Of several jobs, one that is
+ * wrong is refused, and the others are read. Returns FM_ERR_FORMAT with
  * line, column and the path of the value, FM_ERR_DATA for values that contradict each other,
  * FM_ERR_UNSUPPORTED for what foldmill cannot predict, and FM_ERR_LIMIT. */
 FM_MUST_USE fm_status fm_jobs_read(fm_bytes text, const char *name, fm_job_format format,

@@ -389,12 +389,30 @@ static fm_status take_job(fm_job_reader *reader, const fm_value *map, fm_job_lis
     return status ? status : fm_job_close(reader, list, &jobs->jobs[jobs->n++]);
 }
 
+/* Puts the reason in the place of a job that is wrong. Without memory for it, the status is that of
+ * the whole description. */
+static fm_status refuse_job(const fm_job_reader *reader, const fm_value *map, fm_status status,
+                            fm_complex_job *ret_job) {
+    const fm_value *name = fm_value_get(map, "name");
+    fm_error *why = fm_arena_alloc(reader->arena, sizeof *why);
+    if (!why) return status;
+    *why = *reader->reterr;
+    *ret_job = (fm_complex_job){.name = "", .format = (uint8_t)reader->format, .refused = why};
+    if (name && name->kind == FM_DOCUMENT_TEXT) ret_job->name = (const char *)name->text.data;
+    return FM_OK;
+}
+
 fm_status fm_job_read_list(fm_job_reader *reader, const fm_value *root, fm_job_list *jobs) {
     if (root->kind != FM_DOCUMENT_LIST || root->n == 0) {
         return fm_value_expect(root, "a list of jobs", reader->reterr);
     }
     fm_status status = FM_OK;
-    for (const fm_value *at = root->first; at && !status; at = at->next)
+    for (const fm_value *at = root->first; at && !status; at = at->next) {
+        const uint32_t before = jobs->n;
         status = take_job(reader, at, jobs);
+        if (!status || root->n == 1) continue;
+        status = refuse_job(reader, at, status, &jobs->jobs[before]);
+        jobs->n = before + 1;
+    }
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include "proto/base/utf8.h"
 
+#include <math.h>
 #include <string.h>
 
 void fm_csv_put(FILE *out, const char *text) {
@@ -20,4 +21,12 @@ void fm_csv_put(FILE *out, const char *text) {
         }
     }
     fputs(quote, out);
+}
+
+void fm_csv_put_number(FILE *out, double value, int digits) {
+    if (isfinite(value)) {
+        fprintf(out, ",%.*f", digits, value);
+    } else {
+        fputc(',', out);
+    }
 }

@@ -28,6 +28,7 @@ int fm_cli_parse(const fm_command *command, int argc, char **argv, int *ret_posi
 
 int fm_cmd_parse(int argc, char **argv);
 int fm_cmd_components(int argc, char **argv);
+int fm_cmd_prepare(int argc, char **argv);
 int fm_cmd_score(int argc, char **argv);
 int fm_cmd_build(int argc, char **argv);
 int fm_cmd_featurize(int argc, char **argv);

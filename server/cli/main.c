@@ -29,6 +29,7 @@ static const command_entry commands[] = {
     {"export", fm_cmd_export, "write the features of chains as .npz or safetensors"},
     {"parse", fm_cmd_parse, "read one input file and show or export what is in it"},
     {"components", fm_cmd_components, "read a dictionary of chemical components"},
+    {"prepare", fm_cmd_prepare, "prepare descriptions of complexes for prediction"},
     {"score", fm_cmd_score, "compare a predicted complex with the true structure"},
     {"serve", fm_cmd_serve, "serve samples from a cache to trainers"},
     {"fetch", fm_cmd_fetch, "receive a stream from a server and measure it"},

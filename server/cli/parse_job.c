@@ -3,38 +3,13 @@
 #include "proto/base/file.h"
 #include "proto/limits.h"
 #include "proto/npz.h"
+#include "server/cli/job_files.h"
 #include "server/cli/parse.h"
 #include "server/cli/read_input.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { SAMPLE_ROWS = 16384, SAMPLE_TEMPLATES = 4 }; /* AlphaFold 3's */
-
-/* -- files that a description names */
-
-typedef struct job_folder {
-    const char *path;  /* of the description */
-    bool tries_folder; /* as Protenix: also relative to the working folder */
-} job_folder;
-
-/* Files are relative to the description's folder. */
-static fm_status read_file(void *context, const char *file, fm_arena *arena, fm_bytes *ret_bytes,
-                           fm_error *reterr) {
-    const job_folder *from = context;
-    const char *slash = strrchr(from->path, '/');
-    size_t head = slash && file[0] != '/' ? (size_t)(slash - from->path) + 1 : 0;
-    char *path = fm_arena_alloc(arena, head + strlen(file) + 1);
-    if (!path) return fm_arena_full(arena, reterr);
-    memcpy(path, from->path, head);
-    memcpy(path + head, file, strlen(file) + 1);
-    fm_status status = fm_file_read_text(arena, path, FM_LIMIT_JOB_FILE_BYTES, ret_bytes, reterr);
-    if (status == FM_ERR_NOT_FOUND && from->tries_folder && head) {
-        status = fm_file_read_text(arena, file, FM_LIMIT_JOB_FILE_BYTES, ret_bytes, reterr);
-    }
-    return status;
-}
 
 /* -- recorded draws */
 
@@ -66,22 +41,6 @@ static fm_status take_draws(const fm_parse_request *request, fm_job_options *opt
 }
 
 /* -- output */
-
-static fm_status write_arrays(const fm_parse_request *request, const fm_prepared_job *prepared,
-                              fm_error *reterr) {
-    fm_npz_writer *writer;
-    fm_status status = fm_npz_writer_create(request->out, &writer, reterr);
-    if (status) return status;
-    for (size_t i = 0; i < prepared->n_array && !status; i++) {
-        const fm_array *array = &prepared->arrays[i];
-        status = fm_npz_writer_append(writer, array->key, array->dtype, array->rank, array->shape,
-                                      array->data, reterr);
-    }
-    if (!status) status = fm_complex_atoms_append(writer, &prepared->names, reterr);
-    if (!status) return fm_npz_writer_finish(writer, reterr);
-    fm_npz_writer_destroy(writer);
-    return status;
-}
 
 static const char *molecule_name(uint8_t molecule) {
     static const char *const names[FM_N_MOLECULE] = {"protein", "RNA", "DNA", "ligand"};
@@ -134,51 +93,50 @@ static void write_json(const fm_parse_request *request, const fm_complex_job *jo
 /* A description may have several jobs, of which --job names one. */
 static fm_status choose_job(const fm_parse_request *request, const fm_jobs *jobs,
                             const fm_complex_job **ret_job, fm_error *reterr) {
-    *ret_job = jobs->jobs;
-    if (!request->job && jobs->n == 1) return FM_OK;
-    if (!request->job) {
+    uint32_t i = 0;
+    if (!request->job && jobs->n > 1) {
         return fm_fail(reterr, FM_ERR_USAGE,
                        "found %u jobs, expected one: foldmill parse job --job NAME prepares one of "
-                       "them; the first is '%.60s'",
+                       "them, and foldmill prepare all; the first is '%.60s'",
                        jobs->n, jobs->jobs[0].name);
     }
-    for (uint32_t i = 0; i < jobs->n; i++) {
-        if (strcmp(jobs->jobs[i].name, request->job) != 0) continue;
-        *ret_job = &jobs->jobs[i];
-        return FM_OK;
+    if (request->job) {
+        while (i < jobs->n && strcmp(jobs->jobs[i].name, request->job) != 0)
+            i++;
     }
-    return fm_fail(reterr, FM_ERR_NOT_FOUND, "found no job '%.60s' among %u, the first is '%.60s'",
-                   request->job, jobs->n, jobs->jobs[0].name);
+    if (i == jobs->n) {
+        return fm_fail(reterr, FM_ERR_NOT_FOUND,
+                       "found no job '%.60s' among %u, the first is '%.60s'", request->job, jobs->n,
+                       jobs->jobs[0].name);
+    }
+    *ret_job = &jobs->jobs[i];
+    if (!jobs->jobs[i].refused) return FM_OK;
+    *reterr = *jobs->jobs[i].refused;
+    return reterr->status;
 }
 
 static fm_status read_job(const fm_parse_request *request, fm_job_warnings *warnings,
                           const fm_complex_job **ret_job, fm_error *reterr) {
-    fm_job_format format = FM_JOB_ANY;
+    fm_job_format format;
     fm_jobs jobs;
-    if (request->format) format = fm_job_format_of_name(request->format);
-    if (format == FM_N_JOB_FORMAT) {
-        return fm_fail(
-            reterr, FM_ERR_USAGE,
-            "--format: found '%s', expected alphafold3, server, protenix, boltz or fasta",
-            request->format);
+    fm_status status = fm_cli_job_format(request->format, &format, reterr);
+    if (!status) {
+        status = fm_jobs_read(request->text, request->path, format, request->arena, warnings, &jobs,
+                              reterr);
     }
-    fm_status status =
-        fm_jobs_read(request->text, request->path, format, request->arena, warnings, &jobs, reterr);
     return status ? status : choose_job(request, &jobs, ret_job, reterr);
 }
 
 fm_status fm_parse_kind_job(const fm_parse_request *request, fm_error *reterr) {
-    fm_job_options options = {.compat_protenix = request->compat_protenix,
-                              .is_single_sequence = request->is_single_sequence,
-                              .max_row = SAMPLE_ROWS,
-                              .n_template = SAMPLE_TEMPLATES};
+    fm_job_options options = fm_cli_job_options(request->is_single_sequence);
     fm_job_warnings warnings = {0};
     fm_components dictionary;
     const fm_complex_job *job = NULL;
     fm_status status = read_job(request, &warnings, &job, reterr);
     if (status) return status;
-    job_folder folder = {request->path, job->format == FM_JOB_PROTENIX};
-    const fm_job_files files = {&folder, read_file};
+    options.compat_protenix = request->compat_protenix;
+    fm_job_folder folder = fm_cli_job_folder(request->path, job);
+    const fm_job_files files = {&folder, fm_cli_job_read_file};
     fm_prepared_job *prepared = fm_arena_alloc(request->arena, sizeof *prepared);
     if (!prepared) return fm_arena_full(request->arena, reterr);
     status = fm_cli_read_components(request->components, request->arena, &dictionary, reterr);
@@ -187,14 +145,9 @@ fm_status fm_parse_kind_job(const fm_parse_request *request, fm_error *reterr) {
         status = fm_job_prepare(job, &dictionary, &files, &options, request->arena, &warnings,
                                 prepared, reterr);
     }
-    for (uint32_t i = 0; i < warnings.n; i++)
-        fprintf(stderr, "foldmill parse: warning: %s: %s\n", request->path, warnings.texts[i]);
-    if (warnings.n_dropped) {
-        fprintf(stderr, "foldmill parse: warning: %s: %u more\n", request->path,
-                warnings.n_dropped);
-    }
+    fm_cli_job_print_warnings("foldmill parse", request->path, &warnings);
     if (status) return status;
-    if (request->out) return write_arrays(request, prepared, reterr);
+    if (request->out) return fm_cli_job_write(request->out, prepared, reterr);
     if (request->json) {
         write_json(request, job, &prepared->assembly);
     } else {

@@ -5,7 +5,7 @@
 
 # data: 8 chains, of which the build of cache c refuses one; $CHAIN is a chain of c, `refused` holds
 # the name of the one that is not.
-commands='build merge catalogue verify inspect stats gc snapshot export parse serve fetch synth components'
+commands='build merge catalogue verify inspect stats gc snapshot export parse serve fetch synth components prepare'
 
 set_up() {
     foldmill synth --chains 8 --seed 6 --max-length 60 --depth 30 --quiet -o data > /dev/null

@@ -33,7 +33,8 @@ static void summaries_and_refusals(void **state) {
            "1 seed\n  entity 1   ligand       1 residues, 0 templates, chains A B C\n");
     expect("job two.json --components known.cif", 2,
            "foldmill parse: two.json: found 2 jobs, expected one: foldmill parse job --job NAME "
-           "prepares one of them; the first is 'one'\n");
+           "prepares one of them, "
+           "and foldmill prepare all; the first is 'one'\n");
     expect("job two.json --components known.cif --job three", 1,
            "foldmill parse: two.json: found no job 'three' among 2, the first is 'one'\n");
     expect("job bad.yaml --components known.cif", 1,

@@ -12,6 +12,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_job(const fm_complex_job *job) {
+    if (job->refused) {
+        assert(job->refused->status && job->refused->message[0] && job->name);
+        return;
+    }
     uint32_t n_chain = 0;
     assert(job->n_seed > 0 && job->n_entity > 0 && job->folder[0]);
     for (uint32_t e = 0; e < job->n_entity; e++) {
@@ -112,6 +116,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     assert(test.jobs.n > 0);
     for (uint32_t i = 0; i < test.jobs.n; i++)
         check_job(&test.jobs.jobs[i]);
-    check_prepared(&test);
+    if (!test.jobs.jobs[0].refused) check_prepared(&test);
     return 0;
 }

@@ -124,14 +124,6 @@ fm_status fm_results_write_ranking(const fm_results *r, const fm_result_chain *c
 
 /* -- summary.csv */
 
-static void put_number(FILE *out, double value, int digits) {
-    if (isfinite(value)) {
-        fprintf(out, ",%.*f", digits, value);
-    } else {
-        fputc(',', out);
-    }
-}
-
 static void put_row(FILE *out, const fm_results *r, const fm_result_chain *chain, uint32_t run,
                     uint32_t rank) {
     const fm_result *result = &chain->result[run];
@@ -142,17 +134,17 @@ static void put_row(FILE *out, const fm_results *r, const fm_result_chain *chain
     fm_csv_put(out, r->run[run].model);
     fprintf(out, ",%llu,", (unsigned long long)r->run[run].seed);
     if (is_good) fprintf(out, "%u", rank);
-    put_number(out, is_good ? result->mean_plddt : none, 4);
-    put_number(out, is_good ? result->ptm : none, 4);
-    put_number(out, is_good ? result->max_pae : none, 2);
+    fm_csv_put_number(out, is_good ? result->mean_plddt : none, 4);
+    fm_csv_put_number(out, is_good ? result->ptm : none, 4);
+    fm_csv_put_number(out, is_good ? result->max_pae : none, 2);
     if (is_good) {
         fprintf(out, ",%u", result->n_cycle);
     } else {
         fputc(',', out);
     }
-    put_number(out, is_good ? result->ca_change : none, 4);
-    put_number(out, is_good ? result->record_s : none, 4);
-    put_number(out, is_good ? result->run_s : none, 4);
+    fm_csv_put_number(out, is_good ? result->ca_change : none, 4);
+    fm_csv_put_number(out, is_good ? result->record_s : none, 4);
+    fm_csv_put_number(out, is_good ? result->run_s : none, 4);
     fputc(',', out);
     fm_csv_put(out, is_good ? "" : result->why);
     fputc('\n', out);

@@ -2,11 +2,16 @@
 #include "trainer/app/prediction/cofold_command.h"
 
 #include "proto/base/file.h"
+#include "proto/base/histogram.h"
 #include "proto/base/plural.h"
 #include "proto/base/program.h"
 #include "trainer/app/common/stop.h"
 #include "trainer/app/device/choose_device.h"
+#include "trainer/app/prediction/cofold_jobs.h"
 #include "trainer/app/prediction/cofold_results.h"
+#include "trainer/app/prediction/cofold_summary.h"
+#include "trainer/app/prediction/predict_print.h"
+#include "trainer/predict/text_file.h"
 
 #include <limits.h>
 #include <math.h>
@@ -22,11 +27,15 @@ typedef struct work {
     const fm_predict_settings *set;
     uint32_t n_seed, seed[FM_PREDICT_MOST_SEEDS]; /* of the command line */
     uint32_t n_name;
-    char (*name)[FM_COFOLD_NAME_BYTES]; /* [inputs] that have been begun */
+    char (*name)[FM_COFOLD_NAME_BYTES]; /* of the jobs that have been begun */
     fm_cofold *cofold;
     fm_cofold_options options;
     fm_sha256 weights;
     fm_cofold_counts *counts;
+    fm_text_file summary;
+    fm_predict_pace pace; /* of jobs */
+    uint32_t n_made;      /* of them, that were not finished before */
+    double made_s;
 } work;
 
 /* -- the command line */
@@ -153,8 +162,8 @@ static fm_status show_need(const work *w, const char *name, const fm_af3_sample 
 static void show_structure(const work *w, const char *name, const fm_cofold_result *r,
                            bool is_resumed) {
     if (w->set->quiet) return;
-    fprintf(stderr, "%s  seed %u  sample %u  pLDDT %.1f  pTM %.3f", name, r->seed, r->sample,
-            r->mean_plddt, r->ptm);
+    fprintf(stderr, "%s  seed %u  sample %u  pLDDT %.1f", name, r->seed, r->sample, r->mean_plddt);
+    if (isfinite(r->ptm)) fprintf(stderr, "  pTM %.3f", r->ptm);
     if (isfinite(r->iptm)) fprintf(stderr, "  ipTM %.3f", r->iptm);
     fprintf(stderr, "%s%s\n", r->has_clash ? "  clash" : "", is_resumed ? "  done earlier" : "");
 }
@@ -252,16 +261,23 @@ static fm_status predict_seeds(work *w, const fm_cofold_input *input,
     fm_cofold_best best = {.part = {NULL}};
     fm_cofold_result *results = calloc((size_t)n * n_seed, sizeof *results);
     bool *is_done = calloc(n, sizeof *is_done);
+    uint32_t *order = calloc((size_t)n * n_seed, sizeof *order);
     fm_status status = FM_OK;
-    if (!results || !is_done) status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the scores");
+    if (!results || !is_done || !order) {
+        status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the scores");
+    }
     for (uint32_t i = 0; i < n_seed && !status; i++) {
         seed_work r = {input, target, seed[i], i * n, results + (size_t)i * n, is_done, &best};
         uint32_t n_earlier;
         status = take_earlier(w, &r, &n_earlier, reterr);
         if (!status && n_earlier < n) status = make_seed(w, &r, reterr);
     }
-    if (!status) status = fm_cofold_finish(input, target, results, n * n_seed, &best, reterr);
+    if (!status) {
+        status = fm_cofold_finish(input, target, results, n * n_seed, &best, order, reterr);
+    }
+    if (!status) fm_cofold_summary_put(w->summary.out, input, results, order, n * n_seed);
     free(best.part.text);
+    free(order);
     free(is_done);
     free(results);
     return status;
@@ -270,10 +286,11 @@ static fm_status predict_seeds(work *w, const fm_cofold_input *input,
 /* Results are in folders with the inputs' names, beside the prepared samples and the lock. */
 static fm_status take_name(work *w, const char *name, fm_error *reterr) {
     const size_t n = strlen(name);
-    if (!strcmp(name, "inputs") || !strcmp(name, "lock") || n > FM_COFOLD_NAME_MOST) {
+    if (!strcmp(name, "inputs") || !strcmp(name, "lock") || !strcmp(name, "summary.csv") ||
+        n > FM_COFOLD_NAME_MOST) {
         return fm_fail(reterr, FM_ERR_DATA,
-                       "found a name of %zu bytes, '%.60s', expected at most %d, and neither "
-                       "inputs nor lock, which the results have already",
+                       "found a name of %zu bytes, '%.60s', expected at most %d, and none of "
+                       "inputs, lock and summary.csv, which the results have already",
                        n, name, FM_COFOLD_NAME_MOST);
     }
     for (uint32_t i = 0; i < w->n_name; i++) {
@@ -312,40 +329,6 @@ static fm_status predict_prepared(work *w, const char *path, fm_error *reterr) {
     return status;
 }
 
-/* Prepared samples of descriptions have the names of their files. */
-static fm_status check_file_name(const work *w, uint32_t number, const char *name,
-                                 fm_error *reterr) {
-    char other[FM_COFOLD_NAME_BYTES];
-    for (uint32_t i = 0; i < number; i++) {
-        if (fm_cofold_input_is_prepared(w->set->input[i])) continue;
-        fm_cofold_input_name(w->set->input[i], other);
-        if (strcmp(other, name) != 0) continue;
-        return fm_fail_in(reterr, FM_ERR_DATA, w->set->input[number],
-                          "the description %.200s has this file name, too, expected another one",
-                          w->set->input[i]);
-    }
-    return FM_OK;
-}
-
-/* Prepares a description in the folder `inputs` of the results, where it stays. */
-static fm_status predict_input(work *w, uint32_t number, fm_error *reterr) {
-    const char *path = w->set->input[number];
-    char folder[PATH_MAX], prepared[PATH_MAX], name[FM_COFOLD_NAME_BYTES];
-    if (fm_cofold_input_is_prepared(path)) return predict_prepared(w, path, reterr);
-    if (!w->set->components) {
-        return fm_fail_in(reterr, FM_ERR_DATA, path,
-                          "descriptions need a dictionary of components: --components FILE");
-    }
-    const fm_cofold_describe describe = {w->set->components, w->set->single_sequence};
-    fm_cofold_input_name(path, name);
-    snprintf(folder, sizeof folder, "%s/inputs", w->set->out);
-    snprintf(prepared, sizeof prepared, "%.2000s/%s.npz", folder, name);
-    fm_status status = check_file_name(w, number, name, reterr);
-    if (!status) status = fm_dir_make(folder, reterr);
-    if (!status) status = fm_cofold_input_prepare(path, &describe, prepared, reterr);
-    return status ? status : predict_prepared(w, prepared, reterr);
-}
-
 /* Whether an error is about one input alone. */
 static bool is_of_input(fm_status status) {
     return status != FM_ERR_CANCELLED && status != FM_ERR_IO && status != FM_ERR_NOMEM;
@@ -365,41 +348,114 @@ static void say_ended(const work *w, fm_status status) {
     }
 }
 
+/* Counts a job that took `seconds`. Jobs that are left count as average ones. */
+static void count_job(work *w, const fm_cofold_job *job, double seconds, bool is_made) {
+    fm_predict_pace *pace = &w->pace;
+    char rate[64];
+    pace->n_done++;
+    pace->elapsed_s += seconds;
+    if (is_made) {
+        w->made_s += seconds;
+        w->n_made++;
+    } else {
+        pace->n_resumed++;
+    }
+    pace->left_s =
+        w->n_made ? w->made_s / w->n_made * (double)(pace->n_all - pace->n_done) : (double)NAN;
+    if (w->set->quiet || pace->n_all == 1) return;
+    fprintf(stderr, "%llu/%llu  %s  %.2f s%s\n", (unsigned long long)pace->n_done,
+            (unsigned long long)pace->n_all, job->path, seconds,
+            fm_predict_format_pace(pace, rate));
+}
+
+/* Predicts a job. An error of the job is reported, and has a row. */
+static fm_status predict_job(work *w, const fm_cofold_job *job, fm_error *reterr) {
+    fm_error error = {0};
+    char text[FM_ERROR_TEXT_BYTES], name[FM_COFOLD_NAME_BYTES];
+    const uint64_t n_new = w->counts->n_structure - w->counts->n_resumed;
+    const uint64_t begin_ns = fm_clock_ns();
+    fm_status status = predict_prepared(w, job->path, &error);
+    if (status && !is_of_input(status)) {
+        if (status != FM_ERR_CANCELLED) *reterr = error;
+        return status;
+    }
+    if (status) {
+        (void)fm_program_report(w->set->command->program, &error);
+        fm_error_format(&error, text, sizeof text);
+        fm_cofold_input_name(job->path, name);
+        fm_cofold_summary_put_failed(w->summary.out, name, text);
+        w->counts->n_failed++;
+    } else {
+        w->counts->n_done++;
+    }
+    const bool is_made = !status && w->counts->n_structure - w->counts->n_resumed > n_new;
+    count_job(w, job, (double)(fm_clock_ns() - begin_ns) * 1e-9, is_made);
+    return FM_OK;
+}
+
+static fm_status predict_all(work *w, const fm_cofold_jobs *jobs, fm_error *reterr) {
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < jobs->n; i++)
+        w->pace.n_all += jobs->job[i].path != NULL;
+    for (uint32_t i = 0; i < jobs->n && !status; i++) {
+        const fm_cofold_job *job = &jobs->job[i];
+        if (job->path) {
+            status = predict_job(w, job, reterr);
+        } else {
+            fm_cofold_summary_put_failed(w->summary.out, job->name, job->why);
+            w->counts->n_refused++;
+        }
+    }
+    return status;
+}
+
+static void print_outputs(const work *w, double all_s) {
+    const fm_cofold_counts *c = w->counts;
+    printf("outputs   %s/summary.csv, %u complex%s", w->set->out, c->n_done,
+           c->n_done == 1 ? "" : "es");
+    if (c->n_resumed) {
+        printf(" (%llu structure%s done earlier)", (unsigned long long)c->n_resumed,
+               fm_plural(c->n_resumed));
+    }
+    if (c->n_failed) printf(", %u failed", c->n_failed);
+    if (c->n_refused) printf(", %u refused", c->n_refused);
+    printf(", %.1f s\n", all_s);
+}
+
+/* Loads the weights, and predicts what is not refused. */
+static fm_status run(work *w, const fm_predict_model_options *options, fm_predict_model *model,
+                     const fm_cofold_jobs *jobs, fm_error *reterr) {
+    w->name = calloc(jobs->n + 1, sizeof *w->name);
+    if (!w->name) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the names of jobs");
+    fm_status status = fm_text_file_open(&w->summary, reterr);
+    if (status) return status;
+    char path[PATH_MAX];
+    fm_cofold_summary_begin(w->summary.out);
+    status = load(w, options, model, reterr);
+    if (!status) status = predict_all(w, jobs, reterr);
+    snprintf(path, sizeof path, "%s/summary.csv", w->set->out);
+    if (!status) return fm_text_file_commit(&w->summary, path, reterr);
+    fm_text_file_discard(&w->summary);
+    return status;
+}
+
 fm_status fm_cofold_predict(const fm_predict_settings *set, const fm_predict_model_options *options,
                             fm_predict_model *model, fm_cofold_counts *ret_counts,
                             fm_error *reterr) {
     work w = {.set = set, .n_seed = set->n_seed, .counts = ret_counts};
+    fm_cofold_jobs jobs;
+    const uint64_t begin_ns = fm_clock_ns();
     for (uint32_t i = 0; i < set->n_seed; i++)
         w.seed[i] = (uint32_t)set->seed[i];
-    w.name = calloc(set->n_input, sizeof *w.name);
-    if (!w.name) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the names of inputs");
-    fm_status status = load(&w, options, model, reterr);
-    for (uint32_t i = 0; i < set->n_input && !status; i++) {
-        fm_error error;
-        fm_status one = predict_input(&w, i, &error);
-        if (one && is_of_input(one)) {
-            (void)fm_program_report(set->command->program, &error);
-            ret_counts->n_failed++;
-        } else if (one) {
-            status = one;
-            if (one != FM_ERR_CANCELLED) *reterr = error;
-        } else {
-            ret_counts->n_done++;
-        }
-    }
+    fm_status status = fm_cofold_jobs_list(set, &jobs, reterr);
+    if (!status) status = run(&w, options, model, &jobs, reterr);
     fm_cofold_destroy(w.cofold);
+    fm_cofold_jobs_release(&jobs);
     free(w.name);
     if (status) {
         say_ended(&w, status);
-        return status;
+    } else {
+        print_outputs(&w, (double)(fm_clock_ns() - begin_ns) * 1e-9);
     }
-    printf("outputs   %s, %u complex%s", set->out, ret_counts->n_done,
-           ret_counts->n_done == 1 ? "" : "es");
-    if (ret_counts->n_resumed) {
-        printf(" (%llu structure%s done earlier)", (unsigned long long)ret_counts->n_resumed,
-               fm_plural(ret_counts->n_resumed));
-    }
-    if (ret_counts->n_failed) printf(", %u failed", ret_counts->n_failed);
-    fputc('\n', stdout);
-    return FM_OK;
+    return status;
 }

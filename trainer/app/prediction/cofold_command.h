@@ -1,6 +1,5 @@
 /* cofold_command.h: `foldmill predict` with weights of AlphaFold 3's network. Complexes come
- * one after the other, each with all seeds. Inputs are descriptions, which are prepared first, and
- * prepared samples.
+ * one after the other, each with all seeds. Inputs are those of cofold_jobs.h.
  *
  * OUT/NAME gets the files of each structure and a table of their scores; NAME is that of the job.
  * docs/guide/predict-complexes.md describes the files. */
@@ -10,8 +9,8 @@
 #include "trainer/app/prediction/predict_options.h"
 
 typedef struct fm_cofold_counts {
-    uint32_t n_done, n_failed;       /* inputs */
-    uint64_t n_structure, n_resumed; /* finished; of these, by an earlier command */
+    uint32_t n_done, n_failed, n_refused; /* complexes; n_refused: before anything was predicted */
+    uint64_t n_structure, n_resumed;      /* finished; of these, by an earlier command */
 } fm_cofold_counts;
 
 /* Refuses options of the command line that do not belong to complexes. FM_ERR_USAGE. */

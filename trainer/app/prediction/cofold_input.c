@@ -3,8 +3,6 @@
 
 #include "proto/base/file.h"
 #include "proto/limits.h"
-#include "trainer/app/common/beside.h"
-#include "trainer/app/common/stop.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,37 +152,4 @@ fm_status fm_cofold_input_read(const char *path, fm_cofold_input *ret_input, fm_
 
 void fm_cofold_input_release(fm_cofold_input *input) {
     fm_arena_fini(&input->arena);
-}
-
-/* -- descriptions */
-
-bool fm_cofold_input_is_prepared(const char *path) {
-    const size_t n = strlen(path);
-    return n > 4 && !strcmp(path + n - 4, ".npz");
-}
-
-static char *word(const char *text) {
-    return (char *)(uintptr_t)text; /* exec does not change its words */
-}
-
-fm_status fm_cofold_input_prepare(const char *path, const fm_cofold_describe *describe,
-                                  const char *out, fm_error *reterr) {
-    char *argv[12], *text = NULL;
-    int n = 0, code;
-    size_t bytes;
-    argv[n++] = word(fm_beside_name);
-    argv[n++] = word("parse");
-    argv[n++] = word("job");
-    argv[n++] = word(path);
-    argv[n++] = word("--components");
-    argv[n++] = word(describe->components);
-    if (describe->single_sequence) argv[n++] = word("--single-sequence");
-    argv[n++] = word("--replace");
-    argv[n++] = word("-o");
-    argv[n++] = word(out);
-    argv[n] = NULL;
-    fm_status status = fm_beside_run(argv, &fm_stop_cancel, &text, &bytes, &code, reterr);
-    free(text);
-    if (status || code == 0) return status;
-    return fm_fail_in(reterr, FM_ERR_DATA, path, "the description cannot be prepared");
 }

@@ -1,15 +1,15 @@
-/* cofold_input.h: a complex to predict: a prepared sample, read from its file, or made of a
- * description by `foldmill parse job`. */
+/* cofold_input.h: a complex to predict: a prepared sample, read from its file. */
 #ifndef FM_TRAINER_COFOLD_INPUT_H
 #define FM_TRAINER_COFOLD_INPUT_H
 
 #include "proto/base/hash.h"
+#include "proto/description_files.h"
 #include "trainer/predict/complex/layout.h"
 #include "trainer/step/af3/stored.h"
 
 enum {
     FM_COFOLD_NAME_BYTES = 256,
-    FM_COFOLD_NAME_MOST = 180, /* bytes: names of files have 70 more, and at most 255 */
+    FM_COFOLD_NAME_MOST = FM_DESCRIPTION_NAME_MOST, /* bytes */
 };
 
 typedef struct fm_cofold_input {
@@ -34,17 +34,6 @@ void fm_cofold_input_name(const char *path, char out[FM_COFOLD_NAME_BYTES]);
 FM_MUST_USE fm_status fm_cofold_input_read(const char *path, fm_cofold_input *ret_input,
                                            fm_error *reterr);
 
-typedef struct fm_cofold_describe {
-    const char *components; /* the dictionary */
-    bool single_sequence;
-} fm_cofold_describe;
-
-/* Whether the file is a prepared sample, by its ending. */
-bool fm_cofold_input_is_prepared(const char *path);
-/* Makes the prepared sample `out` of the description `path`, which has one job. What is wrong with
- * it is printed by the program that reads it; FM_ERR_DATA then. FM_ERR_CANCELLED, FM_ERR_IO. */
-FM_MUST_USE fm_status fm_cofold_input_prepare(const char *path, const fm_cofold_describe *describe,
-                                              const char *out, fm_error *reterr);
 void fm_cofold_input_release(fm_cofold_input *input);
 
 #endif

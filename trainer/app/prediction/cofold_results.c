@@ -331,13 +331,12 @@ static uint32_t rank(const fm_cofold_result *results, uint32_t n, fm_complex_ran
 
 fm_status fm_cofold_finish(const fm_cofold_input *input, const fm_cofold_target *target,
                            const fm_cofold_result *results, uint32_t n, const fm_cofold_best *best,
-                           fm_error *reterr) {
+                           uint32_t *order, fm_error *reterr) {
     char path[FM_COFOLD_PATH_BYTES];
     fm_complex_ranked *row = calloc(n, sizeof *row);
     double *score = calloc(n, sizeof *score);
-    uint32_t *order = calloc(n, sizeof *order);
     fm_status status = FM_OK;
-    if (!row || !score || !order) {
+    if (!row || !score) {
         status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the ranking");
     } else {
         const uint32_t first = rank(results, n, row, score, order);
@@ -354,6 +353,5 @@ fm_status fm_cofold_finish(const fm_cofold_input *input, const fm_cofold_target 
     }
     free(row);
     free(score);
-    free(order);
     return status;
 }

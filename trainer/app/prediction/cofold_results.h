@@ -37,10 +37,11 @@ void fm_cofold_writer_close(fm_cofold_writer *writer);
 
 /* Writes FOLDER/NAME_ranking_scores.csv with n rows in their order, FOLDER/NAME_data.json if the
  * input has it, and with names copies of the best structure's files, FOLDER/NAME_model.cif and
- * others, and the page FOLDER/NAME.html.
- * FM_ERR_IO, FM_ERR_NOMEM. */
+ * others, and the page FOLDER/NAME.html. ret_order [n] receives the numbers of the results, best
+ * first. FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_cofold_finish(const fm_cofold_input *input, const fm_cofold_target *target,
                                        const fm_cofold_result *results, uint32_t n,
-                                       const fm_cofold_best *best, fm_error *reterr);
+                                       const fm_cofold_best *best, uint32_t *ret_order,
+                                       fm_error *reterr);
 
 #endif

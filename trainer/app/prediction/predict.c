@@ -65,29 +65,6 @@ static void show_model(void *context, uint32_t model, const fm_predict_model *lo
             loaded->config.model.structure.n_aligned_error_bin ? "pTM" : "no pTM");
 }
 
-/* The predictions of this command in an hour. */
-static double hourly_rate(const fm_predict_pace *pace) {
-    double n = (double)(pace->n_done - pace->n_resumed);
-    return pace->elapsed_s > 0 ? n / pace->elapsed_s * 3600 : 0;
-}
-
-/* "1204 an hour, 13 min left"; "" before there is a rate. */
-static const char *format_pace(const fm_predict_pace *pace, char out[64]) {
-    const double minute = 60, hour = 3600;
-    double left = pace->left_s;
-    out[0] = '\0';
-    if (!isfinite(left) || pace->n_done == pace->n_all) return out;
-    int n = snprintf(out, 64, "  %.0f an hour, ", hourly_rate(pace));
-    if (left < 2 * minute) {
-        snprintf(out + n, 64 - (size_t)n, "%.0f s left", left);
-    } else if (left < 2 * hour) {
-        snprintf(out + n, 64 - (size_t)n, "%.0f min left", left / minute);
-    } else {
-        snprintf(out + n, 64 - (size_t)n, "%.1f h left", left / hour);
-    }
-    return out;
-}
-
 /* Says once that no hit of a chain of files fits the structures of --templates. */
 static void note_templates(const fm_predict_settings *set, const fm_result_chain *chain,
                            const fm_result_run *run) {
@@ -134,7 +111,7 @@ static void show_result(void *context, const fm_result_chain *chain, const fm_re
     snprintf(text, sizeof text, "%llu/%llu  %.40s  %u residues  %.60s  %s  %s%.2f s%s",
              (unsigned long long)pace->n_done, (unsigned long long)pace->n_all, chain->name,
              chain->n_res, run->name, score, result->is_resumed ? "done earlier, " : "",
-             result->status ? 0.0 : result->run_s, format_pace(pace, rate));
+             result->status ? 0.0 : result->run_s, fm_predict_format_pace(pace, rate));
     print_line(p, text);
 }
 
@@ -234,7 +211,7 @@ static void print_outputs(const fm_predict_settings *set, const fm_predict_run_o
     }
     printf(", %.1f s", all_s);
     bool has_rate = options->outputs->says_rate && n_made > pace->n_resumed;
-    if (has_rate) printf(", %.0f an hour", hourly_rate(pace));
+    if (has_rate) printf(", %.0f an hour", fm_predict_hourly_rate(pace));
     fputc('\n', stdout);
 }
 
@@ -381,8 +358,9 @@ static int run_rank(fm_predict_settings *set, const char *server) {
 }
 
 static int code_of(const fm_results *results, uint32_t n_refused, const fm_cofold_counts *counts) {
-    uint64_t n = (uint64_t)results->n_chain * results->n_run + counts->n_done + counts->n_failed;
-    uint64_t n_failed = fm_results_n_failed(results) + counts->n_failed;
+    uint64_t n = (uint64_t)results->n_chain * results->n_run + counts->n_done + counts->n_failed +
+                 counts->n_refused;
+    uint64_t n_failed = fm_results_n_failed(results) + counts->n_failed + counts->n_refused;
     if (n && n_failed == n) return FM_EXIT_FAILED;
     return n_failed || n_refused ? FM_EXIT_PARTIAL : FM_EXIT_OK;
 }

@@ -59,3 +59,24 @@ void fm_predict_print_failed(const char *program, const fm_results *results) {
                 (unsigned long long)n - N_SHOWN);
     }
 }
+
+double fm_predict_hourly_rate(const fm_predict_pace *pace) {
+    double n = (double)(pace->n_done - pace->n_resumed);
+    return pace->elapsed_s > 0 ? n / pace->elapsed_s * 3600 : 0;
+}
+
+const char *fm_predict_format_pace(const fm_predict_pace *pace, char out[64]) {
+    const double minute = 60, hour = 3600;
+    double left = pace->left_s;
+    out[0] = '\0';
+    if (!isfinite(left) || pace->n_done == pace->n_all) return out;
+    int n = snprintf(out, 64, "  %.0f an hour, ", fm_predict_hourly_rate(pace));
+    if (left < 2 * minute) {
+        snprintf(out + n, 64 - (size_t)n, "%.0f s left", left);
+    } else if (left < 2 * hour) {
+        snprintf(out + n, 64 - (size_t)n, "%.0f min left", left / minute);
+    } else {
+        snprintf(out + n, 64 - (size_t)n, "%.1f h left", left / hour);
+    }
+    return out;
+}

@@ -3,7 +3,7 @@
 #ifndef FM_TRAINER_PREDICT_PRINT_H
 #define FM_TRAINER_PREDICT_PRINT_H
 
-#include "trainer/predict/results.h"
+#include "trainer/app/prediction/predict_run.h"
 
 /* Prints the best prediction of each chain. */
 void fm_predict_print_best(const fm_results *results);
@@ -16,5 +16,10 @@ void fm_predict_print_kept(const fm_results *results, double least_plddt);
 
 /* Prints the predictions that failed, with their reasons, to stderr. */
 void fm_predict_print_failed(const char *program, const fm_results *results);
+
+/* The predictions of this command in an hour. */
+double fm_predict_hourly_rate(const fm_predict_pace *pace);
+/* Writes "  1204 an hour, 13 min left"; "" before there is a rate, and after the last one. */
+const char *fm_predict_format_pace(const fm_predict_pace *pace, char out[64]);
 
 #endif
