@@ -29,8 +29,8 @@ static void name_slot(uint32_t slot, char name[32]) {
 }
 
 /* Opens CACHE/build/<name> and locks it; FM_ERR_EXISTS when another process has locked it. A file
- * without a name is not the one that others lock: FM_ERR_IO, as for all that a holder that failed
- * may remove in between. */
+ * without a name is not the one that others lock: FM_ERR_NOT_FOUND, as for all that a holder that
+ * failed may remove in between. */
 static fm_status lock_file(const char *cache, const char *name, int how, int *ret_fd,
                            fm_error *reterr) {
     char path[PATH_MAX];
@@ -42,13 +42,14 @@ static fm_status lock_file(const char *cache, const char *name, int how, int *re
     if (fd < 0 && errno == ELOOP) {
         status = fm_fail(reterr, FM_ERR_IO, "is a symbolic link, expected a file or none");
     } else if (fd < 0) {
-        status = fm_fail(reterr, FM_ERR_IO, "cannot open: %s", strerror(errno));
+        const fm_status kind = errno == ENOENT ? FM_ERR_NOT_FOUND : FM_ERR_IO;
+        status = fm_fail(reterr, kind, "cannot open: %s", strerror(errno));
     } else if (flock(fd, how | LOCK_NB) != 0) {
         status = fm_fail(reterr, FM_ERR_EXISTS, "another build is at work in this cache");
     } else if (fstat(fd, &found) != 0) {
         status = fm_fail(reterr, FM_ERR_IO, "cannot look at: %s", strerror(errno));
     } else if (!found.st_nlink) {
-        status = fm_fail(reterr, FM_ERR_IO, "another process keeps removing the lock");
+        status = fm_fail(reterr, FM_ERR_NOT_FOUND, "another process keeps removing the lock");
     }
     if (fd >= 0 && status) close(fd);
     *ret_fd = status ? -1 : fd;
@@ -74,16 +75,16 @@ static fm_status make_folder(fm_cache_lock *lock, fm_error *reterr) {
 }
 
 /* Makes the folder and locks CACHE/build/lock. A holder that failed may remove both at any time,
- * between any two calls: each is then made again. */
+ * between any two calls: what is not found is then made again. All other failures stand. */
 static fm_status take_lock(const char *cache, int how, fm_cache_lock *lock, fm_error *reterr) {
     *lock = (fm_cache_lock){.cache = cache, .fd = -1, .slot_fd = -1, .existed = SIZE_MAX};
-    fm_status status = FM_ERR_IO;
-    for (int tries = 0; status == FM_ERR_IO && tries < TRIES_MAX; tries++) {
+    fm_status status = FM_ERR_NOT_FOUND;
+    for (int tries = 0; status == FM_ERR_NOT_FOUND && tries < TRIES_MAX; tries++) {
         if (tries) sched_yield();
         status = make_folder(lock, reterr);
         if (!status) status = lock_file(cache, "lock", how, &lock->fd, reterr);
     }
-    return status;
+    return status == FM_ERR_NOT_FOUND ? FM_ERR_IO : status;
 }
 
 static void remove_file(const char *cache, const char *name) {

@@ -45,7 +45,8 @@ typedef struct fm_shard_visitor {
     fm_status (*note)(void *context, const fm_sha256 *key, fm_bytes value, fm_error *reterr);
 } fm_shard_visitor;
 
-/* FM_ERR_UNSUPPORTED, with the file system's name, when the folder is on a network file system. */
+/* FM_ERR_UNSUPPORTED, with the file system's name, when the folder is on a network file system;
+ * FM_ERR_NOT_FOUND when it does not exist. */
 FM_MUST_USE fm_status fm_shard_check_disk(const char *folder, fm_error *reterr);
 
 typedef struct fm_shard_writer fm_shard_writer;

@@ -80,7 +80,11 @@ fm_status fm_shard_check_disk(const char *folder, fm_error *reterr) {
         {0x19830326, "BeeGFS"}, {0x73757245, "Coda"}, {0x7461636f, "OCFS2"},  {0x01161970, "GFS2"},
     };
     struct statfs info;
-    if (statfs(folder, &info) != 0) return fail_path(reterr, folder, "cannot stat the file system");
+    if (statfs(folder, &info) != 0) {
+        const bool is_gone = errno == ENOENT;
+        fm_status status = fail_path(reterr, folder, "cannot stat the file system");
+        return is_gone ? FM_ERR_NOT_FOUND : status;
+    }
     for (size_t i = 0; i < sizeof remote / sizeof remote[0]; i++) {
         if ((uint32_t)info.f_type != remote[i].magic) continue;
         fm_status status =

@@ -39,7 +39,7 @@ static void put_inside(FILE *out, const void *text, size_t size) {
         }
         run = ++i;
     }
-    fwrite(at + run, 1, size - run, out);
+    if (size > run) fwrite(at + run, 1, size - run, out); /* an empty text may have no address */
 }
 
 static void put_text(FILE *out, const void *text, size_t size) {

@@ -347,7 +347,7 @@ fm_status fm_dir_make_noting(const char *path, size_t *ret_existed, fm_error *re
     fm_path_kind kind;
     fm_status status = fm_path_look(path, &kind, reterr);
     if (status || kind == FM_PATH_FOLDER) return status;
-    errno = ENOTDIR;
+    errno = kind == FM_PATH_ABSENT ? ENOENT : ENOTDIR; /* another process may remove it again */
     return fail_errno(reterr, path, "cannot make folder");
 }
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { NONE = UINT32_MAX };
+static const uint32_t NONE = UINT32_MAX;
 
 static uint32_t end_residue(const fm_assembly *assembly, uint32_t chain) {
     return chain + 1 < assembly->n_chain ? assembly->chains[chain + 1].first_residue
